@@ -1,0 +1,174 @@
+// All that the daemon sees of an engine, local or remote: start a completion, receive text-delta events.
+// In process it is backends/engine/local_backend; across a process line, backends/worker/client.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "config/error.hpp"
+
+namespace flyball {
+
+using Token = std::int32_t;
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// ---- what is asked -------------------------------------------------------------------------------------------
+
+// Messages and tools as the client sent them (already validated), still JSON text: rendered by the model's own
+// chat template on the engine's side of the line.
+struct ChatPrompt {
+  std::string messages_json;  // array of {role, content, ...}
+  std::string tools_json;     // array, "" if none
+  std::string template_args_json;  // object of extra template variables, "" if none
+  bool add_generation_prompt = true;
+};
+struct TextPrompt {
+  std::string text;
+};
+struct TokenPrompt {
+  std::vector<Token> tokens;
+};
+using Prompt = std::variant<ChatPrompt, TextPrompt, TokenPrompt>;
+
+// Ranges are checked by the API against one table (daemon/api) and again by check(): the engine trusts nobody.
+struct SamplingParams {
+  float temperature = 1.0F;          // 0: greedy. [0, 2]
+  std::int32_t top_k = 0;            // 0: off
+  float top_p = 1.0F;                // (0, 1]
+  float min_p = 0.0F;                // [0, 1]
+  float typical_p = 1.0F;            // (0, 1]; 1: off
+  float repetition_penalty = 1.0F;   // (0, 2]; 1: off
+  float frequency_penalty = 0.0F;    // [-2, 2]
+  float presence_penalty = 0.0F;     // [-2, 2]
+  std::uint64_t seed = 0;            // always set by whoever starts the request: the draw of token i is a function
+                                     // of (seed, i) alone, so that a resumed stream draws the same tokens
+  std::map<Token, float> logit_bias; // [-100, 100]
+  std::int32_t top_logprobs = -1;    // -1: no logprobs; 0: of the chosen token; k <= 20: and the k likeliest
+};
+Result<void> check(const SamplingParams& params);
+
+struct CompletionRequest {
+  std::string id;  // unique in the process; appears in logs and receipts
+  Prompt prompt;
+  SamplingParams sampling;
+  std::uint32_t max_tokens = 0;  // 0: as many as the context leaves
+  std::vector<std::string> stop; // at most 16 of at most 256 bytes
+  bool ignore_eos = false;
+  // Resumption of a stream whose engine died: tokens already generated, and the bytes of text already delivered.
+  // Greedy (and seeded) continuations are byte-equal to an uninterrupted run.
+  std::vector<Token> resume_tokens;
+  std::uint64_t resume_text_bytes = 0;
+};
+
+// ---- what comes back -----------------------------------------------------------------------------------------
+
+struct TokenLogprob {
+  Token token = 0;
+  std::string bytes;  // the token's bytes; not always valid UTF-8 by themselves
+  float logprob = 0.0F;
+  std::vector<std::pair<std::string, float>> top;  // bytes, logprob; likeliest first
+};
+
+// Newly generated tokens and the text they released. Text is whole UTF-8 sequences only, and may be empty while
+// a sequence or a possible stop string is incomplete. Upstreams leave tokens empty.
+struct Delta {
+  std::string text;
+  std::vector<Token> tokens;
+  std::vector<TokenLogprob> logprobs;
+};
+
+enum class FinishReason : std::uint8_t { stop, length, tool_calls, cancelled };
+const char* to_string(FinishReason reason) noexcept;
+
+struct Usage {
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t completion_tokens = 0;
+  std::uint32_t cached_tokens = 0;  // prompt tokens whose KV was reused
+};
+
+struct Timings {              // microseconds on the engine's monotonic clock
+  std::uint64_t queue_us = 0;    // arrival to first prefill step
+  std::uint64_t prefill_us = 0;  // first prefill step to first token (TTFT = queue + prefill)
+  std::uint64_t decode_us = 0;   // first token to last
+};
+
+struct Done {
+  FinishReason reason = FinishReason::stop;
+  Usage usage;
+  Timings timings;
+  std::string stop_text;  // the stop string that ended it, "" otherwise
+};
+
+using Event = std::variant<Delta, Done, Error>;  // exactly one Done or Error, last
+
+// Called on the backend's own thread; must not block. Never called after the Ticket is destroyed and the
+// destructor has returned.
+struct EventSink {
+  virtual ~EventSink() = default;
+  // false: the client is behind; the backend takes the event but pauses the sequence until Ticket::resume().
+  virtual bool push(Event event) noexcept = 0;
+};
+
+// A running request. Destruction cancels it (within one step) and frees its KV.
+class Ticket {
+ public:
+  struct Impl {
+    virtual ~Impl() = default;  // cancels
+    virtual void resume() noexcept = 0;
+  };
+  Ticket() = default;
+  explicit Ticket(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  explicit operator bool() const noexcept { return impl_ != nullptr; }
+  void resume() noexcept {
+    if (impl_) impl_->resume();
+  }
+  void cancel() noexcept { impl_.reset(); }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// ---- the engine ----------------------------------------------------------------------------------------------
+
+struct BackendInfo {  // fixed once ready
+  std::string backend;       // "cpu", "vulkan", "opencl"
+  std::string model;         // the id in config.yaml
+  std::string architecture;  // "llama"
+  std::string model_name;    // general.name of the file
+  std::string quantization;  // "Q8_0", by most bytes
+  std::uint64_t parameters = 0;
+  std::uint32_t context_length = 0;  // tokens one sequence may hold here (prompt and completion)
+  std::uint32_t vocab_size = 0;
+  std::uint32_t max_sequences = 0;
+  std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
+  bool has_chat_template = false;
+};
+
+struct BackendLoad {  // a snapshot, cheap to take
+  std::uint32_t waiting = 0, running = 0;
+  std::uint32_t kv_blocks_total = 0, kv_blocks_used = 0;
+  std::uint64_t steps = 0;  // scheduler steps so far: progress, for the watchdog
+  std::uint64_t prompt_tokens = 0, completion_tokens = 0;
+};
+
+struct Backend {
+  virtual ~Backend() = default;
+  virtual const BackendInfo& info() const = 0;
+  virtual BackendLoad load() const noexcept = 0;
+  // Never blocks: queues, or refuses (overloaded, invalid_value, shutting_down). Failures found later (template,
+  // context length) arrive as an Error event.
+  virtual Result<Ticket> start(CompletionRequest request, std::shared_ptr<EventSink> sink) = 0;
+  // Finish what runs, refuse what is new; cancel what is left at the deadline.
+  virtual void drain(TimePoint deadline) = 0;
+};
+
+}  // namespace flyball

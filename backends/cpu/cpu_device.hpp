@@ -1,0 +1,25 @@
+// The CPU engine's device: packs the weights for this processor's ISA once, owns the thread pool and the KV bytes,
+// and runs the decoder's ops as fork-join over row ranges.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "backends/engine/executor.hpp"
+#include "backends/model/model_file.hpp"
+#include "kernels/cpu/kernels.hpp"
+
+namespace flyball::cpu {
+
+struct CpuDeviceOptions {
+  std::uint32_t threads = 0;                 // 0: one per core this process may use
+  std::optional<kernels::cpu::Isa> isa;      // best_isa() if absent; unsupported_value if this machine lacks it
+  std::uint32_t max_step_tokens = 512;
+};
+
+// The model must outlive the executor.
+Result<std::unique_ptr<engine::Executor>> make_cpu_executor(const model::ModelFile& model,
+                                                            const CpuDeviceOptions& options);
+
+}  // namespace flyball::cpu

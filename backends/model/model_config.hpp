@@ -1,0 +1,45 @@
+// The shape of a model, read from its file's metadata and validated: every count is positive and bounded, every
+// division below is exact. Everything after this point may trust these numbers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/model/gguf.hpp"
+#include "config/error.hpp"
+#include "kernels/formats/rope_style.hpp"
+
+namespace flyball::model {
+
+enum class RopeScaling : std::uint8_t { none, linear, yarn, llama3 };
+
+struct RopeConfig {
+  std::uint32_t dim = 0;           // rotated values per head, even, <= head_dim
+  float base = 10'000.0F;          // theta
+  RopeScaling scaling = RopeScaling::none;
+  float factor = 1.0F;             // linear, yarn
+  std::uint32_t original_context = 0;  // yarn
+  float attn_factor = 1.0F;            // yarn: multiplies cos and sin
+  std::vector<float> frequency_factors;  // llama3 and longrope: divides each frequency; [dim/2] or empty
+};
+
+struct ModelConfig {
+  std::string architecture;  // "llama"
+  std::string name;          // general.name, "" if absent
+  std::uint32_t n_layers = 0;
+  std::uint32_t dim = 0;       // embedding length
+  std::uint32_t ffn_dim = 0;   // feed-forward length
+  std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // n_heads % n_kv_heads == 0
+  std::uint32_t vocab_size = 0;
+  std::uint32_t context_length = 0;  // what it was trained for
+  float norm_eps = 1e-5F;
+  RopeConfig rope;
+  kernels::RopeStyle rope_style = kernels::RopeStyle::interleaved;
+  bool tied_embeddings = false;  // no output.weight: the embedding table is used
+};
+
+// model_invalid (value, limit and key), also for architectures this build does not know.
+Result<ModelConfig> read_model_config(const Gguf& file);
+
+}  // namespace flyball::model

@@ -1,0 +1,56 @@
+// A model file opened and understood: the mapping, the directory, the shape, and each weight by its role.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "backends/model/gguf.hpp"
+#include "backends/model/mapped_file.hpp"
+#include "backends/model/model_config.hpp"
+
+namespace flyball::model {
+
+// One weight matrix in the file's own layout: [rows, cols], row-major, cols contiguous.
+struct Weight {
+  kernels::DType type = kernels::DType::f32;
+  std::uint32_t rows = 0, cols = 0;
+  const std::byte* data = nullptr;  // null: this model has none of this role
+};
+
+struct LayerWeights {
+  Weight attn_norm, q, k, v, o, ffn_norm, gate, up, down;
+};
+
+struct ModelWeights {
+  Weight token_embedding;  // [vocab_size, dim]
+  Weight output_norm;
+  Weight output;  // [vocab_size, dim]; the embedding table where tied
+  std::vector<LayerWeights> layers;
+};
+
+class ModelFile {
+ public:
+  // io_error, model_invalid (missing tensors and wrong shapes are named, with both shapes).
+  static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path);
+  // Over bytes that outlive the result (the embedded demo model, tests, fuzzers).
+  static Result<std::unique_ptr<ModelFile>> from_bytes(std::span<const std::byte> bytes);
+
+  const Gguf& gguf() const noexcept { return gguf_; }
+  const ModelConfig& config() const noexcept { return config_; }
+  const ModelWeights& weights() const noexcept { return weights_; }
+  std::uint64_t parameter_count() const noexcept { return parameters_; }
+  std::uint64_t weight_bytes() const noexcept { return weight_bytes_; }
+  std::string_view main_quantization() const noexcept;  // "Q4_0": the type most bytes have
+
+ private:
+  ModelFile() = default;
+  MappedFile mapping_;
+  Gguf gguf_;
+  ModelConfig config_;
+  ModelWeights weights_;
+  std::uint64_t parameters_ = 0, weight_bytes_ = 0;
+};
+
+}  // namespace flyball::model

@@ -1,0 +1,52 @@
+// A model's chat template: Jinja source from an untrusted file, parsed once, rendered under bounds. What it renders is
+// what Jinja2's sandboxed environment (trim_blocks, lstrip_blocks, as Hugging Face transformers sets it) renders.
+// Immutable after parse; render is thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "config/error.hpp"
+
+namespace flyball::text {
+
+struct TemplateLimits {
+  std::uint64_t fuel = 2'000'000;      // evaluation steps, loop iterations and bytes copied / 16
+  std::uint32_t depth = 64;            // nesting of the source, of calls, of values
+  std::size_t source_bytes = 256 * 1024;
+  std::size_t output_bytes = 8 * 1024 * 1024;
+};
+
+struct TemplateInput {
+  std::string messages_json;       // array of objects
+  std::string tools_json;          // array, "" if none (the variable is then none)
+  std::string template_args_json;  // object of further variables, "" if none
+  std::string bos_token, eos_token;
+  bool add_generation_prompt = true;
+  std::int64_t now = 0;            // seconds since the epoch, for strftime_now
+};
+
+class ChatTemplate {
+ public:
+  // template_error with line and what was expected; template_budget for limits.
+  static Result<ChatTemplate> parse(std::string_view source, TemplateLimits limits = {});
+  ChatTemplate(ChatTemplate&&) noexcept;
+  ChatTemplate& operator=(ChatTemplate&&) noexcept;
+  ~ChatTemplate();
+
+  // template_error: undefined operations, and raise_exception(msg) with the template's own message.
+  // template_budget: out of fuel, depth or output. invalid_json: the inputs do not parse.
+  Result<std::string> render(const TemplateInput& input) const;
+
+ private:
+  struct Program;
+  explicit ChatTemplate(std::unique_ptr<const Program> program);
+  std::unique_ptr<const Program> program_;
+};
+
+// ChatML, for files that carry none.
+std::string_view default_chat_template() noexcept;
+
+}  // namespace flyball::text

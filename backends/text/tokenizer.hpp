@@ -1,0 +1,54 @@
+// A model's tokenizer as its GGUF file carries it: byte-level BPE ("gpt2") with the model's pre-tokenizer pattern,
+// or SentencePiece-style ("llama") with score merging and byte fallback. Immutable after load; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/model/gguf.hpp"
+#include "config/error.hpp"
+
+namespace flyball::text {
+
+enum class TokenKind : std::uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+class Tokenizer {
+ public:
+  // Copies what it needs out of the file. model_invalid; unsupported_value for a tokenizer model or pre-tokenizer
+  // it does not know (named).
+  static Result<std::unique_ptr<Tokenizer>> load(const model::Gguf& file);
+  virtual ~Tokenizer() = default;
+
+  struct EncodeOptions {
+    bool add_special = true;    // BOS/EOS where the file says so
+    bool parse_special = true;  // text such as <|im_start|> becomes its control token
+  };
+  // Any bytes are accepted; invalid UTF-8 goes the model's own way (bytes or U+FFFD), as llama.cpp does.
+  virtual std::vector<Token> encode(std::string_view text, EncodeOptions options) const = 0;
+
+  // The bytes a token stands for; control tokens give "" unless render_special. Precondition: token < vocab_size.
+  virtual std::string_view bytes(Token token, bool render_special = false) const noexcept = 0;
+  // SentencePiece files strip one leading space of a decoded text (add_space_prefix).
+  virtual bool strips_leading_space() const noexcept = 0;
+
+  std::uint32_t vocab_size() const noexcept { return vocab_size_; }
+  TokenKind kind(Token token) const noexcept { return kinds_[static_cast<std::size_t>(token)]; }
+  std::optional<Token> bos() const noexcept { return bos_; }
+  std::optional<Token> eos() const noexcept { return eos_; }
+  bool is_end_of_generation(Token token) const noexcept;  // EOS, EOT, <|im_end|> and their like
+  // The token's own spelling in the vocabulary ("<|im_end|>"), for chat templates' bos_token and eos_token.
+  virtual std::string_view piece(Token token) const noexcept = 0;
+
+ protected:
+  std::uint32_t vocab_size_ = 0;
+  std::vector<TokenKind> kinds_;
+  std::optional<Token> bos_, eos_;
+  std::vector<Token> end_of_generation_;  // sorted
+};
+
+}  // namespace flyball::text

@@ -1,0 +1,56 @@
+// apps.d/*.yaml, typed: one app, who it is and what it declares about its workload. A manifest requests; the
+// operator's config.yaml caps. docs/manifest.md describes each key.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/error.hpp"
+
+namespace flyball::config {
+
+enum class WorkloadClass : std::uint8_t { chat, agent, rag, batch, completion, classification };
+enum class Privacy : std::uint8_t { local_only, any };
+
+struct Workload {
+  WorkloadClass kind = WorkloadClass::chat;
+  std::vector<std::string> modalities{"text"};
+  std::optional<std::uint32_t> prompt_tokens, output_tokens;  // typical
+  std::optional<std::uint32_t> shared_prefix_tokens;
+  std::optional<std::uint32_t> concurrency;
+  std::optional<bool> fixed_critical;  // one model, always: may have a dedicated engine
+};
+
+struct Slo {
+  std::optional<std::chrono::milliseconds> ttft, tpot, deadline;
+};
+
+struct AppLimits {
+  std::uint32_t in_flight = 16;
+  std::uint32_t max_tokens = 0;  // per request; 0: the context
+};
+
+struct AppManifest {
+  std::string id;                                   // the file's `app:` value
+  std::string description;
+  std::vector<std::array<std::uint8_t, 32>> keys;   // SHA-256 of each key
+  std::optional<std::uint32_t> unix_uid;            // peers of the unix socket with this uid
+  Workload workload;
+  Slo slo;
+  std::vector<std::string> models;                  // model ids it may use; empty: all
+  Privacy privacy = Privacy::local_only;
+  AppLimits limits;
+  std::string source;                               // file name, for messages
+};
+
+// Every *.yaml of the directory in name order. Two apps of one id or one key: both files named. A key file that
+// others may read is refused.
+Result<std::vector<AppManifest>> load_apps(const std::filesystem::path& dir);
+Result<AppManifest> parse_app(std::string_view yaml, std::string_view file_name);
+
+}  // namespace flyball::config

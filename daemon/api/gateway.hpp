@@ -1,0 +1,47 @@
+// The one HTTP gateway: listeners, routes and dispatch over the fleet, on one io_context thread.
+// Composition root for everything between socket and fleet; daemon/cli/serve_command builds it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "config/app_manifest.hpp"
+#include "config/config.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "policy/facts.hpp"
+#include "policy/tree.hpp"
+
+namespace flyball::api {
+
+// What a reload replaces, all at once. Requests in flight keep the one they started with.
+struct Settings {
+  config::Config config;
+  policy::Tree tree;
+  std::vector<config::AppManifest> apps;
+};
+
+class Gateway {
+ public:
+  // `hardware`: facts of the probe, taken once at start. The fleet outlives the gateway.
+  Gateway(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
+          fleet::Fleet& fleet);
+  ~Gateway();
+
+  Result<void> listen();                            // opens every listener of the config; io_error names it
+  std::vector<std::string> urls() const;            // "http://127.0.0.1:8080", "unix:/run/flyball/flyball.sock"
+  void reload(std::shared_ptr<const Settings> settings);  // listeners stay as they are
+  // Stops accepting, answers new requests on open connections with shutting_down, lets streams finish.
+  void drain(TimePoint deadline, std::function<void()> drained);
+  std::size_t requests_in_flight() const noexcept;
+  std::uint64_t requests_finished() const noexcept;  // progress, for the watchdog
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace flyball::api

@@ -1,0 +1,45 @@
+// The engine workers: one process per (model, backend), started on first use, restarted with backoff, disabled when
+// they keep dying. Lives on the daemon's io_context thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "backends/backend.hpp"
+#include "config/config.hpp"
+
+namespace flyball::fleet {
+
+enum class WorkerState : std::uint8_t { stopped, starting, ready, backoff, disabled };
+const char* to_string(WorkerState state) noexcept;
+
+struct WorkerStatus {
+  std::string model, backend;
+  WorkerState state = WorkerState::stopped;
+  int pid = 0;
+  std::uint32_t restarts = 0;
+  std::string last_error;
+  BackendInfo info;   // once it has been ready
+  BackendLoad load;
+};
+
+// What the router needs of the fleet; tests and the router benchmark put an instant fake engine behind it.
+struct Fleet {
+  virtual ~Fleet() = default;
+  using Acquired = std::function<void(Result<Backend*>)>;
+  // The ready backend, started if need be; one load serves a burst of waiters. The callback runs later on the
+  // io_context (never inside this call), once: model_unavailable, model_invalid (not retried), insufficient_memory.
+  // The pointer is valid until that worker dies (its open requests then get worker_died events first).
+  virtual void acquire(const std::string& model, const std::string& backend, Acquired callback) = 0;
+  virtual std::vector<WorkerStatus> status() const = 0;
+  virtual void drain(TimePoint deadline, std::function<void()> drained) = 0;
+};
+
+std::unique_ptr<Fleet> make_worker_fleet(boost::asio::io_context& io, const config::Config& config);
+
+}  // namespace flyball::fleet

@@ -1,0 +1,117 @@
+# The few functions the CMakeLists of the house are written in.
+
+# Flags for our own code only; found packages are system headers.
+add_library(flyball_flags INTERFACE)
+target_include_directories(flyball_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
+target_compile_options(flyball_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror>)
+target_compile_definitions(flyball_flags INTERFACE
+  FLYBALL_VERSION="${PROJECT_VERSION}" BOOST_ASIO_SEPARATE_COMPILATION BOOST_BEAST_SEPARATE_COMPILATION
+  BOOST_ASIO_NO_DEPRECATED)
+target_link_libraries(flyball_flags INTERFACE Threads::Threads)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC 12 reports these falsely in std::variant/expected moves and coroutine frames.
+  target_compile_options(flyball_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized -Wno-dangling-pointer -Wno-restrict>)
+endif()
+if(FLYBALL_SANITIZE)
+  add_compile_options(-fsanitize=${FLYBALL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${FLYBALL_SANITIZE})
+endif()
+
+# flyball_library(<folder> [LINK targets...]): every .cpp of the current folder as target fb_<folder>.
+# Files named *_avx2.cpp and *_avx512.cpp get their instruction set and nothing else does (dispatch is at run time).
+function(flyball_library folder)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  string(REPLACE "/" "_" target "fb_${folder}")
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
+  if(NOT sources)
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE flyball_flags ${ARG_LINK})
+    return()
+  endif()
+  add_library(${target} STATIC ${sources})
+  target_link_libraries(${target} PUBLIC flyball_flags ${ARG_LINK})
+  foreach(source IN LISTS sources)
+    if(source MATCHES "_avx2\\.cpp$")
+      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+    elseif(source MATCHES "_avx512\\.cpp$")
+      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS
+        "-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mprefer-vector-width=512")
+    endif()
+  endforeach()
+endfunction()
+
+# flyball_embed(<target> <symbol> <file>): the file's bytes in the binary, read through the generated header
+# "embedded/<symbol>.hpp": std::span<const std::byte> flyball::embedded::<symbol>().
+function(flyball_embed target symbol file)
+  set(dir ${CMAKE_BINARY_DIR}/generated/embedded)
+  file(MAKE_DIRECTORY ${dir})
+  set(asm ${dir}/${symbol}.S)
+  file(CONFIGURE OUTPUT ${asm} CONTENT [[
+    .section .rodata
+    .global flyball_embedded_@symbol@
+    .global flyball_embedded_@symbol@_end
+    .balign 64
+flyball_embedded_@symbol@:
+    .incbin "@file@"
+flyball_embedded_@symbol@_end:
+    .byte 0
+    .section .note.GNU-stack,"",%progbits
+]] @ONLY NEWLINE_STYLE UNIX)
+  string(REPLACE ",%progbits" ",%progbits" text "${text}")
+  file(CONFIGURE OUTPUT ${dir}/${symbol}.hpp CONTENT [[
+#pragma once
+#include <cstddef>
+#include <span>
+extern "C" const std::byte flyball_embedded_@symbol@[];
+extern "C" const std::byte flyball_embedded_@symbol@_end[];
+namespace flyball::embedded {
+inline std::span<const std::byte> @symbol@() noexcept {
+  return {flyball_embedded_@symbol@, flyball_embedded_@symbol@_end};
+}
+}  // namespace flyball::embedded
+]] @ONLY)
+  set_source_files_properties(${asm} TARGET_DIRECTORY ${target} PROPERTIES OBJECT_DEPENDS ${file})
+  target_sources(${target} PRIVATE ${asm})
+endfunction()
+
+# flyball_test(<name> LABEL <area> SOURCES ... LINK ...): a GoogleTest program; each test is a ctest entry.
+function(flyball_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} flyball_flags GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE FLYBALL_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FLYBALL_BINARY_DIR="${CMAKE_BINARY_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+    PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+endfunction()
+
+# flyball_script_test(<name> LABEL <area> COMMAND ...): exit 77 means SKIPPED.
+function(flyball_script_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "COMMAND" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 600)
+  endif()
+  add_test(NAME ${name} COMMAND ${ARG_COMMAND})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+    ENVIRONMENT "FLYBALL=$<TARGET_FILE:flyball>;FLYBALL_SOURCE_DIR=${CMAKE_SOURCE_DIR};FLYBALL_BINARY_DIR=${CMAKE_BINARY_DIR}")
+endfunction()
+
+# flyball_fuzz(<name> LINK ...): tests/fuzz/<name>.cpp defines LLVMFuzzerTestOneInput. With the fuzz preset it is a
+# fuzzer; otherwise the committed corpus tests/fuzz/corpus/<name> runs through it as a unit test.
+function(flyball_fuzz name)
+  cmake_parse_arguments(ARG "" "LABEL" "LINK" ${ARGN})
+  if(FLYBALL_FUZZ)
+    add_executable(fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}.cpp)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    target_link_libraries(fuzz_${name} PRIVATE ${ARG_LINK} flyball_flags)
+  else()
+    add_executable(fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cpp)
+    target_link_libraries(fuzz_${name} PRIVATE ${ARG_LINK} flyball_flags)
+    add_test(NAME fuzz_corpus.${name} COMMAND fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
+    set_tests_properties(fuzz_corpus.${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 120)
+  endif()
+endfunction()

@@ -1,0 +1,59 @@
+// Facts to decision, with the path that led there. Pure: same inputs, same bytes; no I/O, no clock.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "policy/facts.hpp"
+#include "policy/tree.hpp"
+
+namespace flyball::policy {
+
+enum class Truth : std::uint8_t { no, yes, unknown };
+
+struct ConditionTrace {  // one comparison that was evaluated
+  const Condition* condition = nullptr;
+  Truth outcome = Truth::unknown;
+};
+
+struct RuleTrace {  // one rule that was visited, in order
+  const Rule* rule = nullptr;
+  std::uint32_t depth = 0;
+  Truth outcome = Truth::unknown;
+  std::uint32_t first_condition = 0, n_conditions = 0;  // into Decision::conditions
+};
+
+enum class Verdict : std::uint8_t { chosen, available, unavailable, denied };
+
+struct TargetTrace {  // one target considered, in order
+  const Target* target = nullptr;
+  const Rule* rule = nullptr;
+  Verdict verdict = Verdict::unavailable;
+  const Constraint* denied_by = nullptr;
+  std::string reason;  // "not built into this release", "no device found"; "" when chosen
+};
+
+// Views into the tree: the tree outlives the decision (the daemon keeps both behind one shared_ptr).
+struct Decision {
+  const Rule* rule = nullptr;      // whose target was chosen, or whose on_unavailable ended the search
+  const Target* target = nullptr;  // nullptr: nothing is available
+  bool queue = false;              // on_unavailable: queue
+  std::vector<RuleTrace> rules;
+  std::vector<ConditionTrace> conditions;
+  std::vector<TargetTrace> targets;  // the chosen one and every alternative named by the deciding rules and default
+};
+
+// `backend.<id>.available` (and `.reason`) in the facts say what can be used; unknown counts as unavailable.
+Decision decide(const Tree& tree, const Facts& facts);
+
+// The receipt: rule, because, facts with value, source and age, alternatives with why not. `facts` are those the
+// decision was taken on.
+nlohmann::json receipt(const Decision& decision, const Facts& facts);
+// The same for a terminal.
+std::string explain_text(const nlohmann::json& receipt);
+
+}  // namespace flyball::policy

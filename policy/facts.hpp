@@ -1,0 +1,54 @@
+// What the policy may know: typed values with source and age, three-valued (a fact that is absent is unknown).
+// The catalogue is closed: a policy that names a fact outside it does not load.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "config/error.hpp"
+
+namespace flyball::policy {
+
+enum class FactType : std::uint8_t { boolean, integer, number, text, text_list };
+using FactValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
+
+struct FactInfo {
+  std::string_view name;  // "hardware.memory.unified"; "backend.<id>.available" for each known backend
+  FactType type;
+  std::string_view unit;  // "bytes", "tokens", "ms", "GB/s", ""
+  std::string_view meaning;
+};
+// Every fact a policy may name, sorted by name, `<id>` already spelled out for each of known_backends().
+std::span<const FactInfo> fact_catalogue();
+// Engine and upstream ids a rule may `use`: cpu, vulkan, opencl, vllm, sglang, tensorrt_llm, dynamo.
+std::span<const std::string_view> known_backends();
+using FactId = std::uint16_t;  // index into fact_catalogue()
+std::optional<FactId> find_fact(std::string_view name);
+
+struct Fact {
+  FactValue value;
+  std::string source;               // "probe", "manifest", "request", "model file", "supervisor", "calibration"
+  std::chrono::milliseconds age{0}; // when the decision is taken
+};
+
+class Facts {
+ public:
+  Facts();
+  // Precondition: the name is in the catalogue and the value has its type.
+  void set(std::string_view name, FactValue value, std::string source, std::chrono::milliseconds age = {});
+  void set(FactId id, FactValue value, std::string source, std::chrono::milliseconds age = {});
+  const Fact* get(FactId id) const noexcept { return known_[id] ? &facts_[id] : nullptr; }
+  const Fact* get(std::string_view name) const noexcept;
+
+ private:
+  std::vector<Fact> facts_;
+  std::vector<bool> known_;
+};
+
+}  // namespace flyball::policy

@@ -1,0 +1,68 @@
+// The decision tree as the policy file states it: constraints, an ordered list of rules, a default.
+// The first rule whose condition is true decides; there are no priorities and no weights.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/error.hpp"
+#include "policy/facts.hpp"
+
+namespace flyball::policy {
+
+enum class Op : std::uint8_t { eq, ne, gt, gte, lt, lte, in, exists };
+enum class OnUnavailable : std::uint8_t { next, queue, fail };
+
+struct Condition {
+  enum class Kind : std::uint8_t { always, all, any, negation, compare } kind = Kind::always;
+  std::vector<Condition> children;  // all, any; negation has one
+  FactId fact = 0;                  // compare
+  Op op = Op::eq;
+  FactValue operand;                // `in`: a text_list
+  std::uint32_t line = 0, column = 0;
+};
+
+struct Target {
+  std::string backend;  // one of known_backends()
+  std::string profile;  // "latency", "throughput", "" for its default
+};
+
+struct Rule {
+  std::string id;
+  std::string because;  // why, in a sentence; shown in every receipt
+  std::string source;   // the document it comes from, "" if none
+  Condition when;
+  std::vector<Target> use;           // in order of preference; empty where `rules` is not
+  OnUnavailable on_unavailable = OnUnavailable::next;
+  std::vector<Rule> rules;           // nested: tried in order when `when` is true; none true: on to the next sibling
+  std::uint32_t line = 0, column = 0;
+};
+
+// Hard: a target that any true constraint denies is refused wherever it is named. Unknown counts as true.
+struct Constraint {
+  std::string id;
+  std::string because;
+  Condition when;
+  std::vector<std::string> deny;  // backend ids; "remote" stands for every upstream
+};
+
+struct Tree {
+  std::string file;
+  std::vector<Constraint> constraints;
+  std::vector<Rule> rules;
+  Rule fallback;  // `default:`, required; its id is "default"
+};
+
+// config_invalid with file:line:column in Error::where.
+Result<Tree> parse_policy(std::string_view yaml, std::string_view file_name);
+
+struct LintFinding {
+  enum class Level : std::uint8_t { warning, error } level;
+  std::string message, where;
+};
+// Duplicate ids, rules that can never be reached, denied or unknown targets.
+std::vector<LintFinding> lint(const Tree& tree);
+
+}  // namespace flyball::policy
