@@ -18,10 +18,27 @@ struct KvLayout {
 KvLayout kv_layout(const model::ModelConfig& config);
 
 struct MemoryPlan {
-  std::uint64_t weight_bytes = 0;   // as held by the device (repacked copies included)
+  std::uint64_t weight_bytes = 0;  // as held by the device (repacked copies included)
   std::uint64_t kv_bytes = 0;
   std::uint64_t scratch_bytes = 0;  // activations for the largest step
   std::uint64_t total() const noexcept { return weight_bytes + kv_bytes + scratch_bytes; }
 };
+
+// Blocks that hold `tokens` positions of one sequence.
+std::uint64_t kv_blocks(const KvLayout& layout, std::uint64_t tokens) noexcept;
+
+// f32 activations of the largest step and the logits of its sequences.
+std::uint64_t scratch_bytes(const model::ModelConfig& config, std::uint32_t step_tokens,
+                            std::uint32_t logits_rows) noexcept;
+
+struct PlanShape {
+  std::uint32_t context = 4096;  // tokens of one sequence
+  std::uint32_t sequences = 1;
+  std::uint32_t step_tokens = 256;  // token budget of a step
+};
+// Before anything is opened on a device: what the file's weights, the KV cache and the activations come to.
+// Precondition: context <= model::kMaxContext, so that nothing overflows.
+MemoryPlan plan_memory(const model::ModelConfig& config, std::uint64_t weight_bytes,
+                       const PlanShape& shape) noexcept;
 
 }  // namespace flyball::graph

@@ -1,10 +1,12 @@
-// GGUF v2 and v3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensor directory over
-// bytes we do not trust. Every length is checked against the bytes that remain before it is used; all arithmetic
-// is checked; the result only views the given bytes, which must outlive it.
+// GGUF v2 and v3 (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata and tensor directory
+// over bytes we do not trust. Every length is checked against the bytes that remain before it is used; all
+// arithmetic is checked; the result only views the given bytes, which must outlive it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
@@ -20,19 +22,89 @@ namespace flyball::model {
 
 inline constexpr std::uint64_t kMaxGgufKeys = 65'536;
 inline constexpr std::uint64_t kMaxGgufTensors = 65'536;
-inline constexpr std::uint64_t kMaxGgufArray = 4'194'304;  // elements; the largest vocabularies hold under 600k
+inline constexpr std::uint64_t kMaxGgufArray =
+    4'194'304;  // elements; the largest vocabularies hold under 600k
 inline constexpr std::uint32_t kMaxGgufDims = 4;
+inline constexpr std::uint64_t kMaxGgufKeyBytes = 65'535;  // the specification's limit
+inline constexpr std::uint64_t kMaxGgufTensorName = 64;    // the specification's limit
+inline constexpr std::uint64_t kDefaultGgufAlignment = 32;
+inline constexpr std::uint64_t kMinGgufAlignment = 8, kMaxGgufAlignment = 65'536;
 
 enum class GgufType : std::uint32_t {
-  u8 = 0, i8 = 1, u16 = 2, i16 = 3, u32 = 4, i32 = 5, f32 = 6, boolean = 7, string = 8, array = 9,
-  u64 = 10, i64 = 11, f64 = 12,
+  u8 = 0,
+  i8 = 1,
+  u16 = 2,
+  i16 = 3,
+  u32 = 4,
+  i32 = 5,
+  f32 = 6,
+  boolean = 7,
+  string = 8,
+  array = 9,
+  u64 = 10,
+  i64 = 11,
+  f64 = 12,
+};
+
+// The strings of an array where they lie in the file: each has its 8-byte length before it. Validated by
+// parse. Only every 16th position is kept, so that a hostile file of empty strings costs half a byte each,
+// not sixteen; operator[] walks at most 15 lengths.
+class GgufStrings {
+ public:
+  class Iterator {
+   public:
+    using value_type = std::string_view;
+    using difference_type = std::ptrdiff_t;
+    using iterator_category = std::forward_iterator_tag;
+    using reference = std::string_view;
+    using pointer = void;
+    Iterator() = default;
+    explicit Iterator(const std::byte* at) noexcept : at_(at) {}
+    std::string_view operator*() const noexcept {
+      return {reinterpret_cast<const char*>(at_ + sizeof(std::uint64_t)), length()};
+    }
+    Iterator& operator++() noexcept {
+      at_ += sizeof(std::uint64_t) + length();
+      return *this;
+    }
+    Iterator operator++(int) noexcept {
+      const auto before = *this;
+      ++*this;
+      return before;
+    }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    std::uint64_t length() const noexcept {
+      std::uint64_t n = 0;
+      std::memcpy(&n, at_, sizeof n);
+      return n;
+    }
+    const std::byte* at_ = nullptr;
+  };
+
+  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+  std::string_view operator[](std::size_t i) const noexcept;  // precondition: i < size()
+  Iterator begin() const noexcept { return Iterator(raw_.data()); }
+  Iterator end() const noexcept { return Iterator(raw_.data() + raw_.size()); }
+
+ private:
+  friend class GgufReader;
+  static constexpr std::size_t kStride = 16;
+  std::span<const std::byte> raw_;
+  std::size_t size_ = 0;
+  std::vector<std::uint64_t> every_16th_;  // offsets into raw_
 };
 
 struct GgufArray {
-  GgufType type = GgufType::u8;              // never array: nested arrays are refused
+  GgufType type = GgufType::u8;  // never array: nested arrays are refused
   std::uint64_t count = 0;
-  std::span<const std::byte> raw;            // numbers: packed little-endian
-  std::vector<std::string_view> strings;     // when type is string
+  std::span<const std::byte> raw;  // numbers: packed little-endian
+  GgufStrings strings;             // when type is string
+  // Element i as an integer or a float, whatever width the file has. Precondition: numeric type, i < count.
+  std::int64_t int_at(std::uint64_t i) const noexcept;  // u64 beyond int64 wraps; floats truncate nothing: 0
+  double float_at(std::uint64_t i) const noexcept;
 };
 // Integers are widened to 64 bits, f32 to double.
 using GgufValue = std::variant<std::uint64_t, std::int64_t, double, bool, std::string_view, GgufArray>;
@@ -56,7 +128,8 @@ class Gguf {
   const std::vector<GgufTensor>& tensors() const noexcept { return tensors_; }
   const GgufTensor* tensor(std::string_view name) const noexcept;  // nullptr: none of that name
 
-  // Typed look-ups. Absent key: nullopt. Present with another type, or out of range: model_invalid naming the key.
+  // Typed look-ups. Absent key: nullopt. Present with another type, or out of range: model_invalid naming the
+  // key.
   Result<std::optional<std::uint64_t>> get_uint(std::string_view key) const;
   Result<std::optional<double>> get_float(std::string_view key) const;
   Result<std::optional<bool>> get_bool(std::string_view key) const;
@@ -64,10 +137,14 @@ class Gguf {
   Result<const GgufArray*> get_array(std::string_view key) const;  // nullptr: absent
 
  private:
+  friend class GgufReader;
   std::uint32_t version_ = 0;
   std::map<std::string_view, GgufValue> metadata_;
   std::vector<GgufTensor> tensors_;
-  std::map<std::string_view, std::size_t> tensor_index_;
+  std::vector<std::uint32_t> by_name_;  // indices into tensors_, in order of name
 };
+
+// Text of an untrusted file in a message: printable ASCII, cut at 64 characters.
+std::string printable(std::string_view text);
 
 }  // namespace flyball::model

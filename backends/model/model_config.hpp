@@ -1,5 +1,5 @@
-// The shape of a model, read from its file's metadata and validated: every count is positive and bounded, every
-// division below is exact. Everything after this point may trust these numbers.
+// The shape of a model, read from its file's metadata and validated: every count is positive and bounded,
+// every division below is exact. Everything after this point may trust these numbers.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,30 @@ namespace flyball::model {
 
 enum class RopeScaling : std::uint8_t { none, linear, yarn, llama3 };
 
+// Limits of the shape: generous to every published model, small enough that no product below overflows 64
+// bits.
+inline constexpr std::uint64_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxHeadDim = 512;
+inline constexpr std::uint64_t kMaxDim = 131'072, kMaxFfnDim = 1'048'576, kMaxVocab = 4'194'304;
+inline constexpr std::uint64_t kMaxContext = 16'777'216;
+
 struct RopeConfig {
-  std::uint32_t dim = 0;           // rotated values per head, even, <= head_dim
-  float base = 10'000.0F;          // theta
+  std::uint32_t dim = 0;   // rotated values per head, even, <= head_dim
+  float base = 10'000.0F;  // theta
   RopeScaling scaling = RopeScaling::none;
-  float factor = 1.0F;             // linear, yarn
-  std::uint32_t original_context = 0;  // yarn
-  float attn_factor = 1.0F;            // yarn: multiplies cos and sin
-  std::vector<float> frequency_factors;  // llama3 and longrope: divides each frequency; [dim/2] or empty
+  float factor = 1.0F;                 // linear, yarn: >= 1 stretches the context
+  std::uint32_t original_context = 0;  // yarn: positions before scaling
+  // yarn: multiplies cos and sin. Complete: rope.scaling.attn_factor of the file times 1 + 0.1 ln(factor).
+  float attn_factor = 1.0F;
+  float beta_fast = 32.0F, beta_slow = 1.0F;  // yarn: rotations between which the two angles are blended
+  std::vector<float> frequency_factors;       // llama3 and longrope: divides each frequency; [dim/2] or empty
 };
 
 struct ModelConfig {
   std::string architecture;  // "llama"
   std::string name;          // general.name, "" if absent
   std::uint32_t n_layers = 0;
-  std::uint32_t dim = 0;       // embedding length
-  std::uint32_t ffn_dim = 0;   // feed-forward length
+  std::uint32_t dim = 0;                                    // embedding length
+  std::uint32_t ffn_dim = 0;                                // feed-forward length
   std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // n_heads % n_kv_heads == 0
   std::uint32_t vocab_size = 0;
   std::uint32_t context_length = 0;  // what it was trained for

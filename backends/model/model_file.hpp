@@ -32,9 +32,11 @@ struct ModelWeights {
 
 class ModelFile {
  public:
-  // io_error, model_invalid (missing tensors and wrong shapes are named, with both shapes).
+  // io_error, model_invalid (missing or unknown tensors and wrong shapes are named, with both shapes). Norms
+  // are F32.
   static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path);
-  // Over bytes that outlive the result (the embedded demo model, tests, fuzzers).
+  // Over bytes that outlive the result and begin at a multiple of 8 (the embedded demo model, tests,
+  // fuzzers).
   static Result<std::unique_ptr<ModelFile>> from_bytes(std::span<const std::byte> bytes);
 
   const Gguf& gguf() const noexcept { return gguf_; }

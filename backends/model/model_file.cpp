@@ -1,0 +1,136 @@
+// Binding a file's tensors to their roles. Every tensor of the file has to be understood: one that is not (a
+// bias, an adapter) would change what the model computes, so it is refused by name rather than passed over.
+#include "backends/model/model_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+
+#include "backends/model/weight_names.hpp"
+
+namespace flyball::model {
+namespace {
+
+std::string shape_text(std::uint64_t rows, std::uint64_t cols) {
+  return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
+}
+
+// Finds tensors by name and checks their shapes; remembers which were asked for, and the first thing wrong.
+class Binder {
+ public:
+  explicit Binder(const Gguf& file) : file_(&file) {}
+
+  Weight matrix(std::string_view name, std::uint32_t rows, std::uint32_t cols) {
+    const auto* tensor = file_->tensor(name);
+    if (tensor == nullptr) return refuse("the tensor " + std::string(name) + " is missing", name);
+    bound_.insert(tensor->name);
+    if (tensor->n_dims > 2 || tensor->dims[0] != cols || tensor->rows() != rows) {
+      return refuse("the tensor " + std::string(name) + " has the shape " +
+                        shape_text(tensor->rows(), tensor->dims[0]) + " where the metadata asks for " +
+                        shape_text(rows, cols),
+                    name);
+    }
+    return {tensor->type, rows, cols, tensor->data.data()};
+  }
+
+  // Norms enter the arithmetic as they are, so they are F32, as every converter writes them.
+  Weight norm(std::string_view name, std::uint32_t cols) {
+    const auto weight = matrix(name, 1, cols);
+    if (weight.data != nullptr && weight.type != kernels::DType::f32) {
+      return refuse("the tensor " + std::string(name) + " is " + std::string(to_string(weight.type)) +
+                        "; a norm must be F32",
+                    name);
+    }
+    return weight;
+  }
+
+  Result<void> finish() {
+    if (error_) return std::unexpected(*error_);
+    bound_.insert(weight_names::kRopeFrequencies);  // read_model_config has it
+    for (const auto& tensor : file_->tensors()) {
+      if (!bound_.contains(tensor.name)) {
+        return fail(ErrorCode::model_invalid,
+                    "the tensor " + printable(tensor.name) + " is none that a llama model of this shape has",
+                    {}, printable(tensor.name));
+      }
+    }
+    return {};
+  }
+  bool failed() const noexcept { return error_.has_value(); }
+
+ private:
+  Weight refuse(std::string message, std::string_view name) {
+    if (!error_) error_ = Error{ErrorCode::model_invalid, std::move(message), {}, std::string(name)};
+    return {};
+  }
+
+  const Gguf* file_;
+  std::unordered_set<std::string_view> bound_;
+  std::optional<Error> error_;
+};
+
+Result<ModelWeights> bind_weights(const Gguf& file, const ModelConfig& config) {
+  namespace names = weight_names;
+  Binder bind(file);
+  ModelWeights weights;
+  const auto q_rows = config.n_heads * config.head_dim;
+  const auto kv_rows = config.n_kv_heads * config.head_dim;
+  weights.token_embedding = bind.matrix(names::kTokenEmbedding, config.vocab_size, config.dim);
+  weights.output_norm = bind.norm(names::kOutputNorm, config.dim);
+  weights.output = config.tied_embeddings ? weights.token_embedding
+                                          : bind.matrix(names::kOutput, config.vocab_size, config.dim);
+  for (std::uint32_t i = 0; i < config.n_layers && !bind.failed(); ++i) {
+    auto& layer = weights.layers.emplace_back();
+    layer.attn_norm = bind.norm(names::layer(i, names::kAttnNorm), config.dim);
+    layer.q = bind.matrix(names::layer(i, names::kQ), q_rows, config.dim);
+    layer.k = bind.matrix(names::layer(i, names::kK), kv_rows, config.dim);
+    layer.v = bind.matrix(names::layer(i, names::kV), kv_rows, config.dim);
+    layer.o = bind.matrix(names::layer(i, names::kO), config.dim, q_rows);
+    layer.ffn_norm = bind.norm(names::layer(i, names::kFfnNorm), config.dim);
+    layer.gate = bind.matrix(names::layer(i, names::kGate), config.ffn_dim, config.dim);
+    layer.up = bind.matrix(names::layer(i, names::kUp), config.ffn_dim, config.dim);
+    layer.down = bind.matrix(names::layer(i, names::kDown), config.dim, config.ffn_dim);
+  }
+  if (auto ok = bind.finish(); !ok) return std::unexpected(ok.error());
+  return weights;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelFile>> ModelFile::open(const std::filesystem::path& path) {
+  auto mapping = MappedFile::open(path);
+  if (!mapping) return std::unexpected(std::move(mapping.error()));
+  auto file = from_bytes(mapping->bytes());
+  if (!file) return file;
+  (*file)->mapping_ = std::move(*mapping);
+  return file;
+}
+
+Result<std::unique_ptr<ModelFile>> ModelFile::from_bytes(std::span<const std::byte> bytes) {
+  auto gguf = Gguf::parse(bytes);
+  if (!gguf) return std::unexpected(std::move(gguf.error()));
+  std::unique_ptr<ModelFile> file(new ModelFile);
+  file->gguf_ = std::move(*gguf);
+  auto config = read_model_config(file->gguf_);
+  if (!config) return std::unexpected(std::move(config.error()));
+  file->config_ = std::move(*config);
+  auto weights = bind_weights(file->gguf_, file->config_);
+  if (!weights) return std::unexpected(std::move(weights.error()));
+  file->weights_ = std::move(*weights);
+  for (const auto& tensor : file->gguf_.tensors()) {
+    // Cannot overflow: each is at most the file's bytes times 256 / 144, and they do not overlap.
+    file->parameters_ += tensor.dims[0] * tensor.rows();
+    file->weight_bytes_ += tensor.data.size();
+  }
+  return file;
+}
+
+std::string_view ModelFile::main_quantization() const noexcept {
+  std::array<std::uint64_t, std::size(kernels::kAllDTypes)> bytes{};
+  for (const auto& tensor : gguf_.tensors())
+    bytes[static_cast<std::size_t>(tensor.type)] += tensor.data.size();
+  const auto most = std::ranges::max_element(bytes) - bytes.begin();
+  return to_string(static_cast<kernels::DType>(most));
+}
+
+}  // namespace flyball::model

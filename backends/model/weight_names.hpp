@@ -1,0 +1,31 @@
+// The names tensors have in a GGUF file of the LLaMA family, by role.
+// Source: gguf-py's tensor mapping for MODEL_ARCH.LLAMA.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace flyball::model::weight_names {
+
+inline constexpr std::string_view kTokenEmbedding = "token_embd.weight";
+inline constexpr std::string_view kOutputNorm = "output_norm.weight";
+inline constexpr std::string_view kOutput = "output.weight";  // absent where embeddings are tied
+inline constexpr std::string_view kRopeFrequencies = "rope_freqs.weight";
+
+inline constexpr std::string_view kAttnNorm = "attn_norm";
+inline constexpr std::string_view kQ = "attn_q";
+inline constexpr std::string_view kK = "attn_k";
+inline constexpr std::string_view kV = "attn_v";
+inline constexpr std::string_view kO = "attn_output";
+inline constexpr std::string_view kFfnNorm = "ffn_norm";
+inline constexpr std::string_view kGate = "ffn_gate";
+inline constexpr std::string_view kUp = "ffn_up";
+inline constexpr std::string_view kDown = "ffn_down";
+
+// "blk.3.attn_q.weight"
+inline std::string layer(std::uint32_t index, std::string_view role) {
+  return "blk." + std::to_string(index) + "." + std::string(role) + ".weight";
+}
+
+}  // namespace flyball::model::weight_names
