@@ -1,5 +1,6 @@
-// The element types a weight or KV tensor may have, and what a block of each is: how many values, how many bytes.
-// What the bytes mean stands in kernels/formats/<type>.hpp, scalar, once. Layouts: ggml's GGUF block formats.
+// The element types a weight or KV tensor may have, and what a block of each is: how many values, how many
+// bytes. What the bytes mean stands in kernels/formats/<type>.hpp, scalar, once. Layouts: ggml's GGUF block
+// formats.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +20,22 @@ struct BlockShape {
 
 constexpr BlockShape block_shape(DType t) noexcept {
   switch (t) {
-    case DType::f32: return {1, 4};
-    case DType::f16: return {1, 2};
-    case DType::bf16: return {1, 2};
-    case DType::q4_0: return {32, 18};
-    case DType::q8_0: return {32, 34};
-    case DType::q4_k: return {256, 144};
-    case DType::q5_k: return {256, 176};
-    case DType::q6_k: return {256, 210};
+    case DType::f32:
+      return {1, 4};
+    case DType::f16:
+      return {1, 2};
+    case DType::bf16:
+      return {1, 2};
+    case DType::q4_0:
+      return {32, 18};
+    case DType::q8_0:
+      return {32, 34};
+    case DType::q4_k:
+      return {256, 144};
+    case DType::q5_k:
+      return {256, 176};
+    case DType::q6_k:
+      return {256, 210};
   }
   return {1, 4};
 }
@@ -40,14 +49,22 @@ constexpr std::size_t row_bytes(DType t, std::size_t cols) noexcept {
 // GGUF's spelling: "F32", "Q4_0", "Q4_K".
 constexpr std::string_view to_string(DType t) noexcept {
   switch (t) {
-    case DType::f32: return "F32";
-    case DType::f16: return "F16";
-    case DType::bf16: return "BF16";
-    case DType::q4_0: return "Q4_0";
-    case DType::q8_0: return "Q8_0";
-    case DType::q4_k: return "Q4_K";
-    case DType::q5_k: return "Q5_K";
-    case DType::q6_k: return "Q6_K";
+    case DType::f32:
+      return "F32";
+    case DType::f16:
+      return "F16";
+    case DType::bf16:
+      return "BF16";
+    case DType::q4_0:
+      return "Q4_0";
+    case DType::q8_0:
+      return "Q8_0";
+    case DType::q4_k:
+      return "Q4_K";
+    case DType::q5_k:
+      return "Q5_K";
+    case DType::q6_k:
+      return "Q6_K";
   }
   return "?";
 }
