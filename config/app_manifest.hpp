@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "config/config.hpp"
 #include "config/error.hpp"
 
 namespace flyball::config {
@@ -36,21 +37,32 @@ struct AppLimits {
 };
 
 struct AppManifest {
-  std::string id;                                   // the file's `app:` value
+  std::string id;  // the file's `app:` value
   std::string description;
-  std::vector<std::array<std::uint8_t, 32>> keys;   // SHA-256 of each key
-  std::optional<std::uint32_t> unix_uid;            // peers of the unix socket with this uid
+  std::vector<std::array<std::uint8_t, 32>> keys;  // SHA-256 of each key
+  std::optional<std::uint32_t> unix_uid;           // peers of the unix socket with this uid
   Workload workload;
   Slo slo;
-  std::vector<std::string> models;                  // model ids it may use; empty: all
+  std::vector<std::string> models;  // model ids it may use; empty: all
   Privacy privacy = Privacy::local_only;
   AppLimits limits;
-  std::string source;                               // file name, for messages
+  std::string source;  // file name, for messages
 };
 
-// Every *.yaml of the directory in name order. Two apps of one id or one key: both files named. A key file that
-// others may read is refused.
+// Every *.yaml of the directory in name order. Two apps of one id or one key: both files named. A key file
+// that others may read is refused.
 Result<std::vector<AppManifest>> load_apps(const std::filesystem::path& dir);
 Result<AppManifest> parse_app(std::string_view yaml, std::string_view file_name);
+// The same with every finding, for `flyball check`.
+std::expected<std::vector<AppManifest>, std::vector<Error>> load_apps_all(const std::filesystem::path& dir);
+// The apps of this configuration: apps_dir's, or the shipped example app where it is "".
+Result<std::vector<AppManifest>> apps_of(const Config& config);
+// What only both files together show: default_app and the models that apps name must exist.
+std::vector<Error> cross_check(const Config& config, const std::vector<AppManifest>& apps);
+// JSON Schema of a manifest, from the table that the parser reads by.
+std::string app_schema();
+
+std::string_view to_string(WorkloadClass kind) noexcept;  // "chat"
+std::string_view to_string(Privacy privacy) noexcept;     // "local_only"
 
 }  // namespace flyball::config

@@ -19,6 +19,7 @@ struct Listener {
   std::string address = "127.0.0.1";  // tcp
   std::uint16_t port = 8080;          // tcp; 0: any free port, printed
   std::filesystem::path path;         // unix_socket
+  std::string id;                     // its key in `listeners`
 };
 
 struct ModelEntry {
@@ -28,9 +29,9 @@ struct ModelEntry {
   std::string sha256;          // "" or 64 hex digits, checked before load
   std::uint32_t context = 0;   // 0: the file's own, capped at 4096
   std::uint32_t max_sequences = 8;
-  std::uint32_t threads = 0;   // cpu; 0: one per core
+  std::uint32_t threads = 0;  // cpu; 0: one per core
   std::vector<std::string> aliases;
-  bool preload = false;        // start its worker with the daemon
+  bool preload = false;  // start its worker with the daemon
 };
 
 struct HttpLimits {
@@ -52,32 +53,38 @@ struct WorkerLimits {
   Millis heartbeat_timeout{10'000};
   Millis backoff_min{200};
   Millis backoff_max{10'000};
-  std::uint32_t disable_after = 3;      // deaths within disable_window: that (model, backend) is disabled
+  std::uint32_t disable_after = 3;  // deaths within disable_window: that (model, backend) is disabled
   Millis disable_window{600'000};
 };
 
 struct Config {
-  std::vector<Listener> listeners;          // at least one
-  bool loopback_without_key = false;        // requests from loopback or unix sockets with no key act as default_app
-  std::string default_app;                  // an app id; required with loopback_without_key
-  std::vector<std::string> allowed_hosts;   // beside localhost, 127.0.0.1, [::1] and the listeners' addresses
+  std::vector<Listener> listeners;    // at least one
+  bool loopback_without_key = false;  // requests from loopback or unix sockets with no key act as default_app
+  std::string default_app;            // an app id; required with loopback_without_key
+  std::vector<std::string> allowed_hosts;  // beside localhost, 127.0.0.1, [::1] and the listeners' addresses
   std::vector<ModelEntry> models;
-  std::string default_model;                // "": the only one, or required in requests
+  std::string default_model;  // "": the only one, or required in requests
   HttpLimits http;
   WorkerLimits worker;
-  std::uint32_t max_queue = 256;            // waiting requests over all apps
+  std::uint32_t max_queue = 256;  // waiting requests over all apps
   Millis drain_timeout{30'000};
   std::string log_level = "info";
-  std::filesystem::path policy_path;        // "": the shipped default policy
-  std::filesystem::path apps_dir;           // "": next to config.yaml, apps.d
+  std::filesystem::path policy_path;           // "": the shipped default policy
+  std::filesystem::path apps_dir;              // "": next to config.yaml, apps.d
   std::filesystem::path state_dir, cache_dir;  // "": from systemd's environment or XDG
 };
 
 // Reads path, then `config.d/*.yaml` beside it in name order. Errors are config_invalid (or io_error) with
 // file:line:column in Error::where, and a did-you-mean for unknown keys.
+// Relative paths in the files are relative to config.yaml's folder. Where apps_dir is not given and `apps.d`
+// exists beside config.yaml, load_config sets it; "" afterwards means the shipped example app (apps_of).
 Result<Config> load_config(const std::filesystem::path& path);
 Result<Config> parse_config(std::string_view yaml, std::string_view file_name);
-// The shipped default (config/defaults/config.yaml, embedded): loopback only, the embedded demo model.
+// The same with every finding, for `flyball check`.
+std::expected<Config, std::vector<Error>> load_config_all(const std::filesystem::path& path);
+// JSON Schema of config.yaml, from the table that the parser reads by.
+std::string config_schema();
+// The shipped defaults (config/defaults/, embedded): loopback only, the embedded demo model.
 std::string_view default_config_yaml() noexcept;
 std::string_view default_policy_yaml() noexcept;
 std::string_view default_app_yaml() noexcept;  // config/defaults/apps.d/example.yaml

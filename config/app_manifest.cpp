@@ -1,0 +1,341 @@
+// apps.d/*.yaml: the table of a manifest, where its keys come from, and what only all manifests together
+// show.
+#include "config/app_manifest.hpp"
+
+#include <openssl/evp.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "config/table.hpp"
+#include "config/yaml.hpp"
+
+namespace flyball::config {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kSchema = "flyball.app/v1";
+constexpr std::size_t kMaxApps = 1000;
+constexpr std::size_t kMaxKeyFileBytes = 4096;
+constexpr std::size_t kMinKeyBytes = 8;  // shorter keys are guessed
+constexpr std::size_t kMaxKeyBytes = 512;
+constexpr std::int64_t kMaxTokens = 1 << 24;
+
+using Sha256 = std::array<std::uint8_t, 32>;
+
+Sha256 sha256(std::string_view bytes) {
+  Sha256 digest{};
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1)
+    std::abort();
+  return digest;
+}
+
+Sha256 from_hex(std::string_view hex) {
+  const auto digit = [](char c) -> unsigned {
+    return c <= '9' ? static_cast<unsigned>(c - '0') : (static_cast<unsigned>(c) | 0x20U) - 'a' + 10;
+  };
+  Sha256 out{};
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<std::uint8_t>(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
+  return out;
+}
+
+constexpr std::array<std::string_view, 6> kClasses{"chat",  "agent",      "rag",
+                                                   "batch", "completion", "classification"};
+constexpr std::array<std::string_view, 2> kPrivacies{"local_only", "any"};
+
+template <class E, std::size_t N>
+E chosen(const std::array<std::string_view, N>& names, std::string_view name) {
+  return static_cast<E>(std::ranges::find(names, name) - names.begin());
+}
+
+bool matches_plain_name(std::string_view s) {
+  return std::ranges::all_of(s,
+                             [](char c) {
+                               return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' ||
+                                      c == '.';
+                             }) &&
+         s != "." && s != "..";
+}
+const Form kPlainName{"a name of letters, digits and . _ -", "^[A-Za-z0-9._-]+$", &matches_plain_name};
+
+// Where a key is read from: the manifest never holds the key itself.
+Shape key_source() {
+  return object({
+      {"file", text(1, 4000), "a file that holds the key and that others may not read"},
+      {"env", text(1, 255, kPlainName), "an environment variable of the daemon"},
+      {"credential", text(1, 255, kPlainName), "a systemd credential (LoadCredential=)"},
+  });
+}
+
+const std::vector<Bound<Workload>>& workload_table() {
+  static const std::vector<Bound<Workload>> table = {
+      {{"class", choice({kClasses.begin(), kClasses.end()}), "what kind of work it is"},
+       [](Workload& w, const Node& n) { w.kind = chosen<WorkloadClass>(kClasses, n.text); }},
+      {{"modalities", list(choice({"text", "image", "audio"}), 1, 3), "what its prompts hold"},
+       [](Workload& w, const Node& n) { w.modalities = as_texts(n); }},
+      {{"prompt_tokens", integer(1, kMaxTokens), "tokens of a typical prompt"},
+       [](Workload& w, const Node& n) { w.prompt_tokens = as<std::uint32_t>(n); }},
+      {{"output_tokens", integer(1, kMaxTokens), "tokens of a typical answer"},
+       [](Workload& w, const Node& n) { w.output_tokens = as<std::uint32_t>(n); }},
+      {{"shared_prefix_tokens", integer(0, kMaxTokens), "tokens that its prompts begin with in common"},
+       [](Workload& w, const Node& n) { w.shared_prefix_tokens = as<std::uint32_t>(n); }},
+      {{"concurrency", integer(1, 100'000), "requests it has open at once when busy"},
+       [](Workload& w, const Node& n) { w.concurrency = as<std::uint32_t>(n); }},
+      {{"fixed_critical", boolean(), "one model, always: it may have an engine of its own"},
+       [](Workload& w, const Node& n) { w.fixed_critical = as_bool(n); }},
+  };
+  return table;
+}
+
+const std::vector<Bound<Slo>>& slo_table() {
+  static const std::vector<Bound<Slo>> table = {
+      {{"ttft", duration(1ms, 1h), "time to first token it wants"},
+       [](Slo& s, const Node& n) { s.ttft = as_duration(n); }},
+      {{"tpot", duration(1ms, 1h), "time per output token it wants"},
+       [](Slo& s, const Node& n) { s.tpot = as_duration(n); }},
+      {{"deadline", duration(1ms, 24h), "after which an answer is of no use"},
+       [](Slo& s, const Node& n) { s.deadline = as_duration(n); }},
+  };
+  return table;
+}
+
+const std::vector<Bound<AppLimits>>& limits_table() {
+  static const std::vector<Bound<AppLimits>> table = {
+      {{"in_flight", integer(1, 100'000), "its requests that may be open at once"},
+       [](AppLimits& l, const Node& n) { l.in_flight = as<std::uint32_t>(n); }},
+      {{"max_tokens", integer(0, kMaxTokens), "tokens of one answer; 0: as many as the context leaves"},
+       [](AppLimits& l, const Node& n) { l.max_tokens = as<std::uint32_t>(n); }},
+  };
+  return table;
+}
+
+const std::vector<Bound<AppManifest>>& app_table() {
+  static const std::vector<Bound<AppManifest>> table = {
+      {{"schema", choice({kSchema}), "which version of this file's rules it is written to; the first line",
+        true},
+       [](AppManifest&, const Node&) {}},
+      {{"app", id(), "the app's id", true}, [](AppManifest& a, const Node& n) { a.id = n.text; }},
+      {{"description", text(0, 1000), "for people"},
+       [](AppManifest& a, const Node& n) { a.description = n.text; }},
+      {{"key", key_source(), "where the app's API key is read from; one of file, env and credential"},
+       [](AppManifest&, const Node&) {}},  // read_key: it may fail
+      {{"key_sha256", list_or_single(text(64, 64, kSha256Hex), 1, 16),
+        "SHA-256 of the app's API key, or of several"},
+       [](AppManifest& a, const Node& n) {
+         for (const std::string& hex : as_texts(n)) a.keys.push_back(from_hex(hex));
+       }},
+      {{"unix_uid", integer(0, 4'294'967'294), "the user whose processes are this app on the unix socket"},
+       [](AppManifest& a, const Node& n) { a.unix_uid = as<std::uint32_t>(n); }},
+      {{"workload", object_of(workload_table()), "what the app's requests are like"},
+       [](AppManifest& a, const Node& n) { read_into(a.workload, n, workload_table()); }},
+      {{"slo", object_of(slo_table()), "how fast the app needs its answers"},
+       [](AppManifest& a, const Node& n) { read_into(a.slo, n, slo_table()); }},
+      {{"models", list(id(), 0, 1000), "ids of models it may use; none given: all"},
+       [](AppManifest& a, const Node& n) { a.models = as_texts(n); }},
+      {{"privacy", choice({kPrivacies.begin(), kPrivacies.end()}),
+        "local_only: its prompts never leave this machine"},
+       [](AppManifest& a, const Node& n) { a.privacy = chosen<Privacy>(kPrivacies, n.text); }},
+      {{"limits", object_of(limits_table()), "what it may use; the operator's config.yaml caps it"},
+       [](AppManifest& a, const Node& n) { read_into(a.limits, n, limits_table()); }},
+  };
+  return table;
+}
+
+const Shape& app_shape() {
+  static const Shape shape = object_of(app_table());
+  return shape;
+}
+
+// Text of a secret file, refused where users beyond owner and group may read it.
+Result<std::string> read_secret_file(const std::filesystem::path& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0)
+    return fail(ErrorCode::config_invalid,
+                "the key file " + path.string() + " may be read by everybody; `chmod o-rwx` it");
+  return read_text_file(path, kMaxKeyFileBytes);
+}
+
+// The key's bytes from the one source that the manifest names.
+Result<std::string> read_key(const Entry& source, const std::filesystem::path& base) {
+  std::string key;
+  if (source.key == "env") {
+    const char* value = std::getenv(source.value.text.c_str());
+    if (!value)
+      return fail(ErrorCode::config_invalid, "the environment variable " + source.value.text + " is not set");
+    key = value;
+  } else {
+    std::filesystem::path path = source.value.text;
+    if (source.key == "credential") {
+      const char* dir = std::getenv("CREDENTIALS_DIRECTORY");
+      if (!dir)
+        return fail(ErrorCode::config_invalid,
+                    "credential " + path.string() +
+                        ": CREDENTIALS_DIRECTORY is not set (systemd sets it for units with "
+                        "LoadCredential=)");
+      path = std::filesystem::path(dir) / path;
+    } else if (path.is_relative()) {
+      path = base / path;
+    }
+    auto text = read_secret_file(path);
+    if (!text) return text;
+    key = std::move(*text);
+    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
+  }
+  if (key.size() < kMinKeyBytes || key.size() > kMaxKeyBytes)
+    return fail(ErrorCode::config_invalid, "the key has " + std::to_string(key.size()) + " bytes, expected " +
+                                               std::to_string(kMinKeyBytes) + " to " +
+                                               std::to_string(kMaxKeyBytes));
+  if (!std::ranges::all_of(key, [](char c) { return c > 0x20 && c < 0x7F; }))
+    return fail(ErrorCode::config_invalid,
+                "the key has a character that cannot stand in an Authorization header");
+  return key;
+}
+
+std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::string_view file_name) {
+  Result<Node> root = parse_yaml(yaml, file_name);
+  if (!root) return std::unexpected(Findings{std::move(root.error())});
+  Findings findings;
+  check_schema_line(*root, kSchema, findings);
+  if (findings.empty()) check_shape(*root, app_shape(), "", findings);
+  if (!findings.empty()) return std::unexpected(std::move(findings));
+
+  AppManifest app;
+  app.source = file_name;
+  read_into(app, *root, app_table());
+  if (const Node* source = root->find("key")) {
+    if (source->entries.size() != 1) {
+      findings.push_back(finding(source->at, "key: expected exactly one of file, env and credential", "key"));
+    } else {
+      const auto key = read_key(source->entries.front(), std::filesystem::path(file_name).parent_path());
+      if (key)
+        app.keys.push_back(sha256(*key));
+      else
+        findings.push_back(finding(source->entries.front().at, "key: " + key.error().message, "key"));
+    }
+  }
+  if (!findings.empty()) return std::unexpected(std::move(findings));
+  return app;
+}
+
+// Two apps of one id, key or uid: whoever asks could be either. Both files are named; keys are not shown.
+void check_between_apps(const std::vector<AppManifest>& apps, Findings& findings) {
+  const auto clash = [&](const AppManifest& first, const AppManifest& second, const std::string& what) {
+    findings.push_back(Error{
+        ErrorCode::config_invalid, first.source + " and " + second.source + " " + what, {}, second.source});
+  };
+  std::map<std::string, const AppManifest*> ids;
+  std::map<Sha256, const AppManifest*> keys;
+  std::map<std::uint32_t, const AppManifest*> uids;
+  for (const AppManifest& app : apps) {
+    if (const auto [it, fresh] = ids.emplace(app.id, &app); !fresh)
+      clash(*it->second, app, "declare the same app \"" + app.id + "\"");
+    for (const Sha256& key : app.keys)
+      if (const auto [it, fresh] = keys.emplace(key, &app); !fresh && it->second != &app)
+        clash(*it->second, app, "have the same key");
+    if (app.unix_uid)
+      if (const auto [it, fresh] = uids.emplace(*app.unix_uid, &app); !fresh)
+        clash(*it->second, app, "have the same unix_uid " + std::to_string(*app.unix_uid));
+  }
+}
+
+}  // namespace
+
+Result<AppManifest> parse_app(std::string_view yaml, std::string_view file_name) {
+  auto app = parse_app_all(yaml, file_name);
+  if (!app) return std::unexpected(first_of(app.error()));
+  return std::move(*app);
+}
+
+std::expected<std::vector<AppManifest>, std::vector<Error>> load_apps_all(const std::filesystem::path& dir) {
+  const auto one = [](Error error) { return std::unexpected(Findings{std::move(error)}); };
+  std::vector<std::filesystem::path> files;
+  std::error_code ec;
+  for (std::filesystem::directory_iterator it(dir, ec), end; !ec && it != end; it.increment(ec))
+    if (it->path().extension() == ".yaml" && !it->path().filename().string().starts_with('.'))
+      files.push_back(it->path());
+  if (ec) return one(Error{ErrorCode::io_error, dir.string() + ": " + ec.message(), {}, dir.string()});
+  if (files.size() > kMaxApps)
+    return one(Error{ErrorCode::config_invalid,
+                     std::to_string(files.size()) + " manifests, the limit is " + std::to_string(kMaxApps),
+                     {},
+                     dir.string()});
+  std::ranges::sort(files);
+
+  std::vector<AppManifest> apps;
+  Findings findings;
+  for (const auto& file : files) {
+    auto text = read_text_file(file);
+    if (!text) {
+      findings.push_back(std::move(text.error()));
+      continue;
+    }
+    auto app = parse_app_all(*text, file.string());
+    if (app)
+      apps.push_back(std::move(*app));
+    else
+      std::ranges::move(app.error(), std::back_inserter(findings));
+  }
+  check_between_apps(apps, findings);
+  if (!findings.empty()) return std::unexpected(std::move(findings));
+  return apps;
+}
+
+Result<std::vector<AppManifest>> load_apps(const std::filesystem::path& dir) {
+  auto apps = load_apps_all(dir);
+  if (!apps) return std::unexpected(first_of(apps.error()));
+  return std::move(*apps);
+}
+
+Result<std::vector<AppManifest>> apps_of(const Config& config) {
+  if (!config.apps_dir.empty()) return load_apps(config.apps_dir);
+  auto app = parse_app(default_app_yaml(), "default_app.yaml");
+  if (!app) return std::unexpected(std::move(app.error()));
+  std::vector<AppManifest> apps;
+  apps.push_back(std::move(*app));
+  return apps;
+}
+
+std::vector<Error> cross_check(const Config& config, const std::vector<AppManifest>& apps) {
+  Findings findings;
+  std::set<std::string_view> models;
+  for (const ModelEntry& model : config.models) {
+    models.insert(model.id);
+    models.insert(model.aliases.begin(), model.aliases.end());
+  }
+  std::vector<std::string_view> app_ids;
+  for (const AppManifest& app : apps) {
+    app_ids.push_back(app.id);
+    for (const std::string& model : app.models)
+      if (!models.contains(model))
+        findings.push_back(Error{ErrorCode::config_invalid,
+                                 "app \"" + app.id + "\" names the model \"" + model +
+                                     "\", which config.yaml does not have" +
+                                     did_you_mean(model, {models.begin(), models.end()}),
+                                 "models", app.source});
+  }
+  if (!config.default_app.empty() && std::ranges::find(app_ids, config.default_app) == app_ids.end())
+    findings.push_back(Error{ErrorCode::config_invalid,
+                             "default_app: no manifest declares the app \"" + config.default_app + "\"" +
+                                 did_you_mean(config.default_app, app_ids),
+                             "default_app",
+                             {}});
+  return findings;
+}
+
+std::string app_schema() {
+  return json_schema(app_shape(), "Flyball app manifest");
+}
+
+std::string_view to_string(WorkloadClass kind) noexcept {
+  return kClasses[static_cast<std::size_t>(kind)];
+}
+std::string_view to_string(Privacy privacy) noexcept {
+  return kPrivacies[static_cast<std::size_t>(privacy)];
+}
+
+}  // namespace flyball::config

@@ -1,0 +1,378 @@
+// config.yaml: its table, the checks that span rows, drop-ins and the embedded defaults.
+#include "config/config.hpp"
+
+#include <arpa/inet.h>
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "config/table.hpp"
+#include "config/yaml.hpp"
+#include "embedded/default_app.hpp"
+#include "embedded/default_config.hpp"
+#include "embedded/default_policy.hpp"
+
+namespace flyball::config {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kSchema = "flyball.config/v1";
+constexpr std::size_t kMaxDropIns = 100;
+constexpr std::int64_t kMaxPathBytes = 4000;     // PATH_MAX is 4096 with what we append
+constexpr std::int64_t kMaxUnixPathBytes = 107;  // sockaddr_un::sun_path
+constexpr std::int64_t kMaxContext = 1 << 24;
+constexpr Millis kLongest{24h};
+
+struct TcpAddress {
+  std::string address;
+  std::uint16_t port;
+};
+
+// "127.0.0.1:8080" or "[::1]:8080"; literal addresses only, so that what is opened never depends on a
+// resolver.
+std::optional<TcpAddress> parse_tcp(std::string_view s) {
+  const std::size_t colon = s.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  std::string host(s.substr(0, colon));
+  const std::string_view port = s.substr(colon + 1);
+  std::uint16_t number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error != std::errc{} || end != port.data() + port.size()) return std::nullopt;
+  unsigned char raw[16];
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+    if (inet_pton(AF_INET6, host.c_str(), raw) != 1) return std::nullopt;
+  } else if (inet_pton(AF_INET, host.c_str(), raw) != 1) {
+    return std::nullopt;
+  }
+  return TcpAddress{std::move(host), number};
+}
+
+bool matches_tcp(std::string_view s) {
+  return parse_tcp(s).has_value();
+}
+const Form kTcpAddress{"an address and port such as 127.0.0.1:8080 or [::1]:8080 (port 0: any free one)",
+                       R"(^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]{1,5}$)", &matches_tcp};
+
+bool matches_host(std::string_view s) {
+  return std::ranges::all_of(s, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == ':' || c == '[' ||
+           c == ']';
+  });
+}
+const Form kHostName{"a host name or address without a path", "^[A-Za-z0-9.:\\[\\]-]+$", &matches_host};
+
+Shape path() {
+  return text(1, kMaxPathBytes);
+}
+
+const std::vector<Bound<Listener>>& listener_table() {
+  static const std::vector<Bound<Listener>> table = {
+      {{"tcp", text(1, 64, kTcpAddress), "listen on this address and port"},
+       [](Listener& l, const Node& n) {
+         const TcpAddress tcp = parse_tcp(n.text).value_or(TcpAddress{});
+         l.kind = Listener::Kind::tcp;
+         l.address = tcp.address;
+         l.port = tcp.port;
+       }},
+      {{"unix", text(1, kMaxUnixPathBytes), "listen on this unix socket"},
+       [](Listener& l, const Node& n) {
+         l.kind = Listener::Kind::unix_socket;
+         l.path = n.text;
+       }},
+      {{"systemd", boolean(), "take the sockets that systemd opened (socket activation)"},
+       [](Listener& l, const Node&) { l.kind = Listener::Kind::systemd; }},
+  };
+  return table;
+}
+
+const std::vector<Bound<ModelEntry>>& model_table() {
+  static const std::vector<Bound<ModelEntry>> table = {
+      {{"path", path(), "the GGUF file"}, [](ModelEntry& m, const Node& n) { m.path = n.text; }},
+      {{"embedded", boolean(), "the demo model inside the program; instead of path"},
+       [](ModelEntry& m, const Node& n) { m.embedded = as_bool(n); }},
+      {{"sha256", text(64, 64, kSha256Hex), "digest the file must have, checked before it is loaded"},
+       [](ModelEntry& m, const Node& n) {
+         m.sha256 = n.text;
+         std::ranges::transform(m.sha256, m.sha256.begin(), [](unsigned char c) { return std::tolower(c); });
+       }},
+      {{"context", integer(0, kMaxContext), "tokens a sequence may hold; 0: the file's own, at most 4096"},
+       [](ModelEntry& m, const Node& n) { m.context = as<std::uint32_t>(n); }},
+      {{"max_sequences", integer(1, 1024), "sequences that run at once"},
+       [](ModelEntry& m, const Node& n) { m.max_sequences = as<std::uint32_t>(n); }},
+      {{"threads", integer(0, 4096), "threads of the cpu engine; 0: one per core"},
+       [](ModelEntry& m, const Node& n) { m.threads = as<std::uint32_t>(n); }},
+      {{"aliases", list(id(), 0, 64), "further names that clients may use"},
+       [](ModelEntry& m, const Node& n) { m.aliases = as_texts(n); }},
+      {{"preload", boolean(), "start its engine with the daemon instead of at the first request"},
+       [](ModelEntry& m, const Node& n) { m.preload = as_bool(n); }},
+  };
+  return table;
+}
+
+const std::vector<Bound<HttpLimits>>& http_table() {
+  static const std::vector<Bound<HttpLimits>> table = {
+      {{"header_bytes", size(1024, 1 << 20), "all header fields of a request together"},
+       [](HttpLimits& h, const Node& n) { h.header_bytes = static_cast<std::uint32_t>(as_bytes(n)); }},
+      {{"header_fields", integer(8, 1000), "header fields of a request"},
+       [](HttpLimits& h, const Node& n) { h.header_fields = as<std::uint32_t>(n); }},
+      {{"body_bytes", size(1024, 1ULL << 30), "the body of a request"},
+       [](HttpLimits& h, const Node& n) { h.body_bytes = as_bytes(n); }},
+      {{"connections", integer(1, 100'000), "open connections"},
+       [](HttpLimits& h, const Node& n) { h.connections = as<std::uint32_t>(n); }},
+      {{"stream_buffer_bytes", size(4096, 1 << 24), "unread bytes of a stream before its engine is paused"},
+       [](HttpLimits& h, const Node& n) { h.stream_buffer_bytes = static_cast<std::uint32_t>(as_bytes(n)); }},
+      {{"header_timeout", duration(100ms, 1h), "from a connection's first byte to the end of the header"},
+       [](HttpLimits& h, const Node& n) { h.header_timeout = as_duration(n); }},
+      {{"body_timeout", duration(100ms, 1h), "from the end of the header to the end of the body"},
+       [](HttpLimits& h, const Node& n) { h.body_timeout = as_duration(n); }},
+      {{"idle_timeout", duration(100ms, kLongest), "an open connection without a request"},
+       [](HttpLimits& h, const Node& n) { h.idle_timeout = as_duration(n); }},
+      {{"stalled_reader_timeout", duration(100ms, 1h), "a client that does not read its stream"},
+       [](HttpLimits& h, const Node& n) { h.stalled_reader_timeout = as_duration(n); }},
+      {{"heartbeat", duration(100ms, 1h), "a comment line in streams that wait for their first token"},
+       [](HttpLimits& h, const Node& n) { h.heartbeat = as_duration(n); }},
+  };
+  return table;
+}
+
+const std::vector<Bound<WorkerLimits>>& worker_table() {
+  static const std::vector<Bound<WorkerLimits>> table = {
+      {{"ready_timeout", duration(100ms, 1h),
+        "from the start of an engine process to its model being loaded"},
+       [](WorkerLimits& w, const Node& n) { w.ready_timeout = as_duration(n); }},
+      {{"heartbeat", duration(10ms, 1h), "between signs of life of an engine process"},
+       [](WorkerLimits& w, const Node& n) { w.heartbeat = as_duration(n); }},
+      {{"heartbeat_timeout", duration(20ms, 1h), "without a sign of life, after which it is killed"},
+       [](WorkerLimits& w, const Node& n) { w.heartbeat_timeout = as_duration(n); }},
+      {{"backoff_min", duration(1ms, 1h), "before the first restart"},
+       [](WorkerLimits& w, const Node& n) { w.backoff_min = as_duration(n); }},
+      {{"backoff_max", duration(1ms, 1h), "before any later restart; the pause doubles up to this"},
+       [](WorkerLimits& w, const Node& n) { w.backoff_max = as_duration(n); }},
+      {{"disable_after", integer(1, 1000),
+        "deaths within disable_window that disable this model on this engine"},
+       [](WorkerLimits& w, const Node& n) { w.disable_after = as<std::uint32_t>(n); }},
+      {{"disable_window", duration(1s, kLongest), "see disable_after"},
+       [](WorkerLimits& w, const Node& n) { w.disable_window = as_duration(n); }},
+  };
+  return table;
+}
+
+const std::vector<Bound<Config>>& config_table() {
+  static const std::vector<Bound<Config>> table = {
+      {{"schema", choice({kSchema}), "which version of this file's rules it is written to; the first line",
+        true},
+       [](Config&, const Node&) {}},
+      {{"listeners", map(object_of(listener_table()), 1, 64),
+        "where the daemon listens, by id; one kind each", true},
+       [](Config& c, const Node& n) {
+         for (const Entry& entry : n.entries) {
+           Listener listener;
+           listener.id = entry.key;
+           read_into(listener, entry.value, listener_table());
+           c.listeners.push_back(std::move(listener));
+         }
+       }},
+      {{"loopback_without_key", boolean(), "requests from this machine that carry no key act as default_app"},
+       [](Config& c, const Node& n) { c.loopback_without_key = as_bool(n); }},
+      {{"default_app", id(), "the app that requests without a key act as"},
+       [](Config& c, const Node& n) { c.default_app = n.text; }},
+      {{"allowed_hosts", list(text(1, 255, kHostName), 0, 256),
+        "names a Host header may carry beside localhost and the listeners' addresses"},
+       [](Config& c, const Node& n) { c.allowed_hosts = as_texts(n); }},
+      {{"models", map(object_of(model_table()), 1, 1000),
+        "what can be served, by the id that clients put in `model`", true},
+       [](Config& c, const Node& n) {
+         for (const Entry& entry : n.entries) {
+           ModelEntry model;
+           model.id = entry.key;
+           read_into(model, entry.value, model_table());
+           c.models.push_back(std::move(model));
+         }
+       }},
+      {{"default_model", id(), "for requests that name no model"},
+       [](Config& c, const Node& n) { c.default_model = n.text; }},
+      {{"http", object_of(http_table()), "limits of one connection and request"},
+       [](Config& c, const Node& n) { read_into(c.http, n, http_table()); }},
+      {{"worker", object_of(worker_table()), "supervision of the engine processes"},
+       [](Config& c, const Node& n) { read_into(c.worker, n, worker_table()); }},
+      {{"max_queue", integer(1, 100'000), "requests that may wait, over all apps"},
+       [](Config& c, const Node& n) { c.max_queue = as<std::uint32_t>(n); }},
+      {{"drain_timeout", duration(0ms, 1h), "how long open requests may finish at a stop"},
+       [](Config& c, const Node& n) { c.drain_timeout = as_duration(n); }},
+      {{"log_level", choice({"trace", "debug", "info", "warn", "error"}), "what is logged"},
+       [](Config& c, const Node& n) { c.log_level = n.text; }},
+      {{"policy_path", path(), "the policy file; without it the shipped policy rules"},
+       [](Config& c, const Node& n) { c.policy_path = n.text; }},
+      {{"apps_dir", path(), "the folder of manifests; without it apps.d beside this file"},
+       [](Config& c, const Node& n) { c.apps_dir = n.text; }},
+      {{"state_dir", path(), "what must survive a restart; without it systemd's or XDG's"},
+       [](Config& c, const Node& n) { c.state_dir = n.text; }},
+      {{"cache_dir", path(), "what may be lost; without it systemd's or XDG's"},
+       [](Config& c, const Node& n) { c.cache_dir = n.text; }},
+  };
+  return table;
+}
+
+const Shape& config_shape() {
+  static const Shape shape = object_of(config_table());
+  return shape;
+}
+
+// What no single row shows. The root has passed check_shape.
+void check_between_rows(const Node& root, Findings& findings) {
+  const auto add = [&](const Mark& at, std::string message, std::string path) {
+    findings.push_back(finding(at, path + ": " + message, path));
+  };
+
+  std::set<std::string> places;
+  for (const Entry& entry : root.find("listeners")->entries) {
+    const std::string path = "listeners." + entry.key;
+    if (entry.value.entries.size() != 1) {
+      add(entry.at, "expected exactly one of tcp, unix and systemd", path);
+      continue;
+    }
+    const Entry& kind = entry.value.entries.front();
+    if (kind.key == "systemd" && !as_bool(kind.value))
+      add(kind.value.at, "false has no meaning; leave the listener out", path);
+    const bool any_port = kind.key == "tcp" && kind.value.text.ends_with(":0");
+    if (!any_port && !places.insert(kind.key + " " + kind.value.text).second)
+      add(kind.value.at, "another listener already has " + kind.value.text, path);
+  }
+
+  std::set<std::string> names;
+  for (const Entry& entry : root.find("models")->entries) names.insert(entry.key);
+  for (const Entry& entry : root.find("models")->entries) {
+    const std::string path = "models." + entry.key;
+    const Node* embedded = entry.value.find("embedded");
+    const bool is_embedded = embedded && as_bool(*embedded);
+    const bool has_path = entry.value.find("path") != nullptr;
+    if (is_embedded == has_path) add(entry.at, "expected exactly one of `path` and `embedded: true`", path);
+    if (const Node* aliases = entry.value.find("aliases"))
+      for (const Node& alias : aliases->items)
+        if (!names.insert(alias.text).second)
+          add(alias.at, "\"" + alias.text + "\" already names a model", path + ".aliases");
+  }
+  if (const Node* model = root.find("default_model"); model && !names.contains(model->text)) {
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    add(model->at, "no model is called \"" + model->text + "\"" + did_you_mean(model->text, known),
+        "default_model");
+  }
+
+  const Node* without_key = root.find("loopback_without_key");
+  if (without_key && as_bool(*without_key) && !root.find("default_app"))
+    add(without_key->at, "needs `default_app`, the app that such requests act as", "loopback_without_key");
+
+  WorkerLimits worker;
+  if (const Node* node = root.find("worker")) {
+    read_into(worker, *node, worker_table());
+    if (worker.heartbeat_timeout <= worker.heartbeat)
+      add(node->at, "heartbeat_timeout must be longer than heartbeat", "worker");
+    if (worker.backoff_max < worker.backoff_min)
+      add(node->at, "backoff_max must not be shorter than backoff_min", "worker");
+  }
+}
+
+void make_absolute(std::filesystem::path& path, const std::filesystem::path& base) {
+  if (!path.empty() && path.is_relative()) path = base / path;
+}
+
+std::expected<Config, Findings> read(const Node& root, const std::filesystem::path& base) {
+  Findings findings;
+  check_shape(root, config_shape(), "", findings);
+  if (findings.empty()) check_between_rows(root, findings);
+  if (!findings.empty()) return std::unexpected(std::move(findings));
+  Config config;
+  read_into(config, root, config_table());
+  for (Listener& listener : config.listeners) make_absolute(listener.path, base);
+  for (ModelEntry& model : config.models) make_absolute(model.path, base);
+  for (auto* path : {&config.policy_path, &config.apps_dir, &config.state_dir, &config.cache_dir})
+    make_absolute(*path, base);
+  return config;
+}
+
+std::expected<Node, Findings> parse_part(std::string_view yaml, std::string_view file_name) {
+  Result<Node> root = parse_yaml(yaml, file_name);
+  if (!root) return std::unexpected(Findings{std::move(root.error())});
+  Findings findings;
+  check_schema_line(*root, kSchema, findings);
+  if (!findings.empty()) return std::unexpected(std::move(findings));
+  return std::move(*root);
+}
+
+std::string_view as_text(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+}  // namespace
+
+Result<Config> parse_config(std::string_view yaml, std::string_view file_name) {
+  auto root = parse_part(yaml, file_name);
+  if (!root) return std::unexpected(first_of(root.error()));
+  auto config = read(*root, std::filesystem::path(file_name).parent_path());
+  if (!config) return std::unexpected(first_of(config.error()));
+  return std::move(*config);
+}
+
+std::expected<Config, std::vector<Error>> load_config_all(const std::filesystem::path& path) {
+  const auto one = [](Error error) { return std::unexpected(Findings{std::move(error)}); };
+  auto text = read_text_file(path);
+  if (!text) return one(std::move(text.error()));
+  auto root = parse_part(*text, path.string());
+  if (!root) return std::unexpected(std::move(root.error()));
+
+  std::vector<std::filesystem::path> drop_ins;
+  const std::filesystem::path drop_in_dir = path.parent_path() / "config.d";
+  std::error_code ec;
+  for (std::filesystem::directory_iterator it(drop_in_dir, ec), end; !ec && it != end; it.increment(ec))
+    if (it->path().extension() == ".yaml" && !it->path().filename().string().starts_with('.'))
+      drop_ins.push_back(it->path());
+  if (ec && ec != std::errc::no_such_file_or_directory)
+    return one(
+        Error{ErrorCode::io_error, drop_in_dir.string() + ": " + ec.message(), {}, drop_in_dir.string()});
+  if (drop_ins.size() > kMaxDropIns)
+    return one(
+        Error{ErrorCode::config_invalid,
+              std::to_string(drop_ins.size()) + " drop-ins, the limit is " + std::to_string(kMaxDropIns),
+              {},
+              drop_in_dir.string()});
+  std::ranges::sort(drop_ins);
+  for (const auto& drop_in : drop_ins) {
+    auto part_text = read_text_file(drop_in);
+    if (!part_text) return one(std::move(part_text.error()));
+    auto part = parse_part(*part_text, drop_in.string());
+    if (!part) return std::unexpected(std::move(part.error()));
+    merge(*root, std::move(*part));
+  }
+
+  auto config = read(*root, path.parent_path());
+  if (!config) return config;
+  if (config->apps_dir.empty()) {
+    const std::filesystem::path beside = path.parent_path() / "apps.d";
+    if (std::filesystem::is_directory(beside, ec)) config->apps_dir = beside;
+  }
+  return config;
+}
+
+Result<Config> load_config(const std::filesystem::path& path) {
+  auto config = load_config_all(path);
+  if (!config) return std::unexpected(first_of(config.error()));
+  return std::move(*config);
+}
+
+std::string config_schema() {
+  return json_schema(config_shape(), "Flyball config.yaml");
+}
+
+std::string_view default_config_yaml() noexcept {
+  return as_text(embedded::default_config());
+}
+std::string_view default_policy_yaml() noexcept {
+  return as_text(embedded::default_policy());
+}
+std::string_view default_app_yaml() noexcept {
+  return as_text(embedded::default_app());
+}
+
+}  // namespace flyball::config
