@@ -18,22 +18,31 @@ struct WorkerOptions {
   std::string model_id;
   std::string model_path;  // "" means the embedded demo model
   std::string backend = "cpu";
+  std::string sha256;  // "" or what the file must hash to
   std::uint32_t threads = 0, context = 0, max_sequences = 8;
   std::string executable = "/proc/self/exe";
   std::chrono::milliseconds ready_timeout{60'000};
   std::chrono::milliseconds heartbeat{1'000}, heartbeat_timeout{10'000};
+  // Requests that wait on the engine (not on their own slow reader) and no scheduler step for this long: the
+  // engine is wedged and its process is killed. Above any single step of a large model on a small machine.
+  std::chrono::milliseconds stall_timeout{120'000};
 };
 
 class WorkerClient : public Backend {
  public:
   struct Callbacks {
-    std::function<void()> ready;             // once; info() is valid from here on
-    std::function<void(Error)> died;         // once, last; every open request has had worker_died (or the real cause)
+    std::function<void()> ready;  // once; info() is valid from here on
+    std::function<void(Error)>
+        died;  // once, last; every open request has had worker_died (or the real cause)
   };
-  // Spawns the process and returns at once.
-  static Result<std::unique_ptr<WorkerClient>> spawn(boost::asio::io_context& io, const WorkerOptions& options,
-                                                     Callbacks callbacks);
+  // Spawns the process and returns at once. io_error: no process could be made.
+  // Destruction kills the process and calls nobody back.
+  static Result<std::unique_ptr<WorkerClient>> spawn(boost::asio::io_context& io,
+                                                     const WorkerOptions& options, Callbacks callbacks);
   virtual int pid() const noexcept = 0;
+  // How long requests have waited on the engine without a scheduler step; 0 while it makes progress or is
+  // idle.
+  virtual std::chrono::milliseconds without_progress() const noexcept = 0;
 };
 
 }  // namespace flyball::worker

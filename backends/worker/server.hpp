@@ -1,11 +1,27 @@
-// The worker's side: `flyball engine` loads one model on one backend and serves requests from file descriptor `fd`
-// until the descriptor closes (the daemon is gone) or it is told to drain. Returns the process exit code.
+// The worker's side: `flyball engine` loads one model on one backend and serves requests from file descriptor
+// `fd` until the descriptor closes (the daemon is gone) or it is told to drain. Returns the process exit
+// code.
 #pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
 
 #include "backends/engine/local_backend.hpp"
 
 namespace flyball::worker {
 
-int serve_worker(int fd, const engine::LocalBackendOptions& options);
+inline constexpr int kWorkerServed = 0;          // drained, or the daemon went away
+inline constexpr int kWorkerLoadFailed = 69;     // told the daemon why in a failed message
+inline constexpr int kWorkerProtocolError = 70;  // the other end does not speak our protocol
+
+// `sha256`: "" or the 64 hex digits the model file must have, else model_invalid.
+int serve_worker(int fd, const engine::LocalBackendOptions& options, const std::string& sha256 = {});
+
+// The same over any Backend. `load` runs on a thread of its own, so that heartbeats go out during a long load
+// and the end of the daemon ends a load; that thread may outlive the call, then the process should exit
+// without waiting.
+using BackendLoader = std::function<Result<std::unique_ptr<Backend>>()>;
+int serve_backend(int fd, BackendLoader load);
 
 }  // namespace flyball::worker

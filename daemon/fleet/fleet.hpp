@@ -1,7 +1,8 @@
-// The engine workers: one process per (model, backend), started on first use, restarted with backoff, disabled when
-// they keep dying. Lives on the daemon's io_context thread.
+// The engine workers: one process per (model, backend), started on first use, restarted with backoff,
+// disabled when they keep dying. Lives on the daemon's io_context thread.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,8 +25,9 @@ struct WorkerStatus {
   int pid = 0;
   std::uint32_t restarts = 0;
   std::string last_error;
-  BackendInfo info;   // once it has been ready
+  BackendInfo info;  // once it has been ready
   BackendLoad load;
+  std::chrono::milliseconds without_progress{0};  // requests wait on it and no step was made for this long
 };
 
 // What the router needs of the fleet; tests and the router benchmark put an instant fake engine behind it.
@@ -33,13 +35,18 @@ struct Fleet {
   virtual ~Fleet() = default;
   using Acquired = std::function<void(Result<Backend*>)>;
   // The ready backend, started if need be; one load serves a burst of waiters. The callback runs later on the
-  // io_context (never inside this call), once: model_unavailable, model_invalid (not retried), insufficient_memory.
-  // The pointer is valid until that worker dies (its open requests then get worker_died events first).
+  // io_context (never inside this call), once: model_unavailable, model_invalid (not retried),
+  // insufficient_memory. The pointer is valid until that worker dies (its open requests then get worker_died
+  // events first).
   virtual void acquire(const std::string& model, const std::string& backend, Acquired callback) = 0;
   virtual std::vector<WorkerStatus> status() const = 0;
   virtual void drain(TimePoint deadline, std::function<void()> drained) = 0;
+  // Models whose entry is unchanged keep their worker; the others' workers finish what runs and end.
+  virtual void reload(const config::Config&) {}
 };
 
-std::unique_ptr<Fleet> make_worker_fleet(boost::asio::io_context& io, const config::Config& config);
+// `executable`: what is run as `<executable> engine ...`; tests put a scripted engine there.
+std::unique_ptr<Fleet> make_worker_fleet(boost::asio::io_context& io, const config::Config& config,
+                                         std::string executable = "/proc/self/exe");
 
 }  // namespace flyball::fleet

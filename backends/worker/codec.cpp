@@ -1,0 +1,402 @@
+#include "backends/worker/codec.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backends/worker/wire.hpp"
+
+namespace flyball::worker {
+namespace {
+
+// What a well-behaved peer may send at most; a frame's size already bounds the total.
+constexpr std::size_t kMaxName = 4096;  // ids, names, error texts
+constexpr std::size_t kMaxText = kMaxFrameBytes;
+constexpr std::size_t kMaxTokens = 1U << 22;
+constexpr std::size_t kMaxStops = 16;
+constexpr std::size_t kMaxStopBytes = 256;
+constexpr std::size_t kMaxLogitBias = 1U << 20;
+constexpr std::size_t kMaxTopLogprobs = 64;
+constexpr std::size_t kMaxTokenBytes = 64 * 1024;
+constexpr std::uint64_t kMaxDrainMs = 24ULL * 3600 * 1000;
+
+enum Kind : std::uint64_t {
+  kHello = 1,
+  kStart = 2,
+  kCancel = 3,
+  kPause = 4,
+  kResume = 5,
+  kDrain = 6,
+  kReady = 16,
+  kFailed = 17,
+  kLoad = 18,
+  kDelta = 19,
+  kDone = 20,
+  kError = 21,
+};
+enum PromptKind : std::uint64_t { kChatPrompt = 0, kTextPrompt = 1, kTokenPrompt = 2 };
+
+void put(WireWriter& w, const std::vector<Token>& tokens) {
+  w.u64(tokens.size());
+  for (const Token t : tokens) w.i32(t);
+}
+std::vector<Token> get_tokens(WireReader& r, const char* field) {
+  std::vector<Token> tokens(r.count(kMaxTokens, 1, field));
+  for (Token& t : tokens) {
+    t = r.i32(field);
+    if (t < 0) r.refuse(field, "holds a negative token");
+  }
+  return tokens;
+}
+
+void put(WireWriter& w, const SamplingParams& p) {
+  for (const float f : {p.temperature, p.top_p, p.min_p, p.typical_p, p.repetition_penalty,
+                        p.frequency_penalty, p.presence_penalty}) {
+    w.f32(f);
+  }
+  w.i32(p.top_k);
+  w.u64(p.seed);
+  w.i32(p.top_logprobs);
+  w.u64(p.logit_bias.size());
+  for (const auto& [token, bias] : p.logit_bias) {
+    w.i32(token);
+    w.f32(bias);
+  }
+}
+SamplingParams get_sampling(WireReader& r) {
+  SamplingParams p;
+  p.temperature = r.f32("temperature");
+  p.top_p = r.f32("top_p");
+  p.min_p = r.f32("min_p");
+  p.typical_p = r.f32("typical_p");
+  p.repetition_penalty = r.f32("repetition_penalty");
+  p.frequency_penalty = r.f32("frequency_penalty");
+  p.presence_penalty = r.f32("presence_penalty");
+  p.top_k = r.i32("top_k");
+  p.seed = r.u64(UINT64_MAX, "seed");
+  p.top_logprobs = r.i32("top_logprobs");
+  const std::size_t n = r.count(kMaxLogitBias, 5, "logit_bias");
+  for (std::size_t i = 0; i < n && r.ok(); ++i) {
+    const Token token = r.i32("logit_bias");
+    const float bias = r.f32("logit_bias");
+    if (token < 0) r.refuse("logit_bias", "holds a negative token");
+    p.logit_bias.insert_or_assign(token, bias);
+  }
+  return p;
+}
+
+void put(WireWriter& w, const CompletionRequest& q) {
+  w.bytes(q.id);
+  w.u64(q.prompt.index());
+  if (const auto* chat = std::get_if<ChatPrompt>(&q.prompt)) {
+    w.bytes(chat->messages_json);
+    w.bytes(chat->tools_json);
+    w.bytes(chat->template_args_json);
+    w.flag(chat->add_generation_prompt);
+  } else if (const auto* text = std::get_if<TextPrompt>(&q.prompt)) {
+    w.bytes(text->text);
+  } else {
+    put(w, std::get<TokenPrompt>(q.prompt).tokens);
+  }
+  put(w, q.sampling);
+  w.u64(q.max_tokens);
+  w.u64(q.stop.size());
+  for (const std::string& s : q.stop) w.bytes(s);
+  w.flag(q.ignore_eos);
+  put(w, q.resume_tokens);
+  w.u64(q.resume_text_bytes);
+}
+CompletionRequest get_request(WireReader& r) {
+  CompletionRequest q;
+  q.id = r.text(kMaxName, "id");
+  switch (r.u64(kTokenPrompt, "prompt kind")) {
+    case kChatPrompt: {
+      ChatPrompt chat;
+      chat.messages_json = r.text(kMaxText, "messages");
+      chat.tools_json = r.text(kMaxText, "tools");
+      chat.template_args_json = r.text(kMaxText, "template arguments");
+      chat.add_generation_prompt = r.flag("add_generation_prompt");
+      q.prompt = std::move(chat);
+      break;
+    }
+    case kTextPrompt:
+      q.prompt = TextPrompt{r.bytes(kMaxText, "prompt")};  // tokenizers take any bytes
+      break;
+    default:
+      q.prompt = TokenPrompt{get_tokens(r, "prompt tokens")};
+  }
+  q.sampling = get_sampling(r);
+  q.max_tokens = r.u32("max_tokens");
+  q.stop.resize(r.count(kMaxStops, 1, "stop"));
+  for (std::string& s : q.stop) s = r.text(kMaxStopBytes, "stop");
+  q.ignore_eos = r.flag("ignore_eos");
+  q.resume_tokens = get_tokens(r, "resume tokens");
+  q.resume_text_bytes = r.u64(UINT64_MAX, "resume bytes");
+  return q;
+}
+
+// Names and sentences may quote a hostile model file: they are cut to what the reader takes, and made UTF-8.
+void put_text(WireWriter& w, std::string_view text) {
+  std::size_t size = std::min(text.size(), kMaxName);
+  while (size < text.size() && size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
+  std::string clean(text.substr(0, size));
+  if (!is_utf8(clean)) {
+    std::ranges::replace_if(
+        clean, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
+  }
+  w.bytes(clean);
+}
+// A probability of zero has no finite logarithm; OpenAI's API writes it this way too.
+float finite_logprob(float logprob) {
+  return std::isfinite(logprob) ? logprob : -9999.0F;
+}
+
+void put(WireWriter& w, const BackendInfo& i) {
+  for (const auto* s : {&i.backend, &i.model, &i.architecture, &i.model_name, &i.quantization})
+    put_text(w, *s);
+  for (const std::uint64_t v : {i.parameters, i.weight_bytes, i.kv_bytes, i.scratch_bytes}) w.u64(v);
+  w.u64(i.context_length);
+  w.u64(i.vocab_size);
+  w.u64(i.max_sequences);
+  w.flag(i.has_chat_template);
+}
+BackendInfo get_info(WireReader& r) {
+  BackendInfo i;
+  i.backend = r.text(kMaxName, "backend");
+  i.model = r.text(kMaxName, "model");
+  i.architecture = r.text(kMaxName, "architecture");
+  i.model_name = r.text(kMaxName, "model name");
+  i.quantization = r.text(kMaxName, "quantization");
+  i.parameters = r.u64(UINT64_MAX, "parameters");
+  i.weight_bytes = r.u64(UINT64_MAX, "weight bytes");
+  i.kv_bytes = r.u64(UINT64_MAX, "kv bytes");
+  i.scratch_bytes = r.u64(UINT64_MAX, "scratch bytes");
+  i.context_length = r.u32("context length");
+  i.vocab_size = r.u32("vocabulary size");
+  i.max_sequences = r.u32("max sequences");
+  i.has_chat_template = r.flag("has chat template");
+  return i;
+}
+
+void put(WireWriter& w, const BackendLoad& l) {
+  for (const std::uint64_t v :
+       {std::uint64_t{l.waiting}, std::uint64_t{l.running}, std::uint64_t{l.kv_blocks_total},
+        std::uint64_t{l.kv_blocks_used}, l.steps, l.prompt_tokens, l.completion_tokens}) {
+    w.u64(v);
+  }
+}
+BackendLoad get_load(WireReader& r) {
+  BackendLoad l;
+  l.waiting = r.u32("waiting");
+  l.running = r.u32("running");
+  l.kv_blocks_total = r.u32("kv blocks total");
+  l.kv_blocks_used = r.u32("kv blocks used");
+  l.steps = r.u64(UINT64_MAX, "steps");
+  l.prompt_tokens = r.u64(UINT64_MAX, "prompt tokens");
+  l.completion_tokens = r.u64(UINT64_MAX, "completion tokens");
+  return l;
+}
+
+void put(WireWriter& w, const Error& e) {
+  w.bytes(to_string(e.code));
+  put_text(w, e.message);
+  put_text(w, e.param);
+  put_text(w, e.where);
+}
+Error get_error(WireReader& r) {
+  Error e;
+  e.code = error_code_from(r.text(kMaxName, "error code"));
+  e.message = r.text(kMaxName, "error message");
+  e.param = r.text(kMaxName, "error param");
+  e.where = r.text(kMaxName, "error place");
+  return e;
+}
+
+void put(WireWriter& w, const Delta& d) {
+  w.bytes(d.text);
+  put(w, d.tokens);
+  w.u64(d.logprobs.size());
+  for (const TokenLogprob& l : d.logprobs) {
+    w.i32(l.token);
+    w.bytes(l.bytes);
+    w.f32(finite_logprob(l.logprob));
+    w.u64(l.top.size());
+    for (const auto& [bytes, logprob] : l.top) {
+      w.bytes(bytes);
+      w.f32(finite_logprob(logprob));
+    }
+  }
+}
+Delta get_delta(WireReader& r) {
+  Delta d;
+  d.text = r.text(kMaxText, "text");
+  d.tokens = get_tokens(r, "tokens");
+  const std::size_t n = r.count(kMaxTokens, 7, "logprobs");
+  for (std::size_t i = 0; i < n && r.ok(); ++i) {
+    TokenLogprob& l = d.logprobs.emplace_back();
+    l.token = r.i32("logprob token");
+    l.bytes = r.bytes(kMaxTokenBytes, "logprob bytes");
+    l.logprob = r.f32("logprob");
+    const std::size_t n_top = r.count(kMaxTopLogprobs, 5, "top logprobs");
+    for (std::size_t k = 0; k < n_top && r.ok(); ++k) {
+      std::string bytes = r.bytes(kMaxTokenBytes, "top logprob bytes");
+      l.top.emplace_back(std::move(bytes), r.f32("top logprob"));
+    }
+  }
+  return d;
+}
+
+void put(WireWriter& w, const Done& d) {
+  w.u64(static_cast<std::uint64_t>(d.reason));
+  for (const std::uint64_t v :
+       {std::uint64_t{d.usage.prompt_tokens}, std::uint64_t{d.usage.completion_tokens},
+        std::uint64_t{d.usage.cached_tokens}, d.timings.queue_us, d.timings.prefill_us,
+        d.timings.decode_us}) {
+    w.u64(v);
+  }
+  w.bytes(d.stop_text);
+}
+Done get_done(WireReader& r) {
+  Done d;
+  d.reason =
+      static_cast<FinishReason>(r.u64(static_cast<std::uint64_t>(FinishReason::cancelled), "finish reason"));
+  d.usage.prompt_tokens = r.u32("usage");
+  d.usage.completion_tokens = r.u32("usage");
+  d.usage.cached_tokens = r.u32("usage");
+  d.timings.queue_us = r.u64(UINT64_MAX, "timings");
+  d.timings.prefill_us = r.u64(UINT64_MAX, "timings");
+  d.timings.decode_us = r.u64(UINT64_MAX, "timings");
+  d.stop_text = r.text(kMaxStopBytes, "stop text");
+  return d;
+}
+
+void put(WireWriter& w, const Hello& hello) {
+  w.u64(hello.version);
+  w.u64(hello.heartbeat_ms);
+}
+Hello get_hello(WireReader& r) {
+  Hello hello;
+  hello.version = r.u32("protocol version");
+  hello.heartbeat_ms = r.u32("heartbeat");
+  if (r.ok() && hello.version != kProtocolVersion) {
+    r.refuse("protocol version", "is " + std::to_string(hello.version) + ", this binary speaks " +
+                                     std::to_string(kProtocolVersion));
+  }
+  if (r.ok() && hello.heartbeat_ms == 0) r.refuse("heartbeat", "is 0 ms");
+  return hello;
+}
+TicketId get_ticket(WireReader& r) {
+  const TicketId ticket = r.u64(UINT64_MAX, "ticket");
+  if (ticket == 0) r.refuse("ticket", "is 0");
+  return ticket;
+}
+
+Result<std::string> framed(const WireWriter& w) {
+  if (w.payload().size() > kMaxFrameBytes) {
+    return fail(ErrorCode::body_too_large, "The request takes " + std::to_string(w.payload().size()) +
+                                               " bytes on its way to the engine; the limit is " +
+                                               std::to_string(kMaxFrameBytes) + ".");
+  }
+  return w.framed();
+}
+
+struct Encoder {
+  WireWriter& w;
+  void operator()(const Hello& m) { w.u64(kHello), put(w, m); }
+  void operator()(const Start& m) { w.u64(kStart), w.u64(m.ticket), put(w, m.request); }
+  void operator()(const Cancel& m) { w.u64(kCancel), w.u64(m.ticket); }
+  void operator()(const Pause& m) { w.u64(kPause), w.u64(m.ticket); }
+  void operator()(const Resume& m) { w.u64(kResume), w.u64(m.ticket); }
+  void operator()(const Drain& m) { w.u64(kDrain), w.u64(std::min(m.within_ms, kMaxDrainMs)); }
+  void operator()(const Ready& m) { w.u64(kReady), put(w, m.info); }
+  void operator()(const Failed& m) { w.u64(kFailed), put(w, m.error); }
+  void operator()(const BackendLoad& m) { w.u64(kLoad), put(w, m); }
+  void operator()(const TicketEvent& m) {
+    w.u64(kDelta + m.event.index());
+    w.u64(m.ticket);
+    std::visit([this](const auto& event) { put(w, event); }, m.event);
+  }
+};
+
+}  // namespace
+
+Result<std::string> encode(const ToWorker& message) {
+  WireWriter w;
+  std::visit(Encoder{w}, message);
+  return framed(w);
+}
+
+Result<std::string> encode(const ToDaemon& message) {
+  WireWriter w;
+  std::visit(Encoder{w}, message);
+  return framed(w);
+}
+
+Result<ToWorker> decode_to_worker(std::string_view payload) {
+  WireReader r(payload);
+  ToWorker message;
+  switch (r.u64(kDrain, "kind")) {
+    case kHello:
+      message = get_hello(r);
+      break;
+    case kStart: {
+      Start start;
+      start.ticket = get_ticket(r);
+      start.request = get_request(r);
+      message = std::move(start);
+      break;
+    }
+    case kCancel:
+      message = Cancel{get_ticket(r)};
+      break;
+    case kPause:
+      message = Pause{get_ticket(r)};
+      break;
+    case kResume:
+      message = Resume{get_ticket(r)};
+      break;
+    case kDrain:
+      message = Drain{r.u64(kMaxDrainMs, "drain time")};
+      break;
+    default:
+      r.refuse("kind", "is not one the daemon sends");
+  }
+  if (auto end = r.finish(); !end) return std::unexpected(std::move(end.error()));
+  return message;
+}
+
+Result<ToDaemon> decode_to_daemon(std::string_view payload) {
+  WireReader r(payload);
+  ToDaemon message;
+  const std::uint64_t kind = r.u64(kError, "kind");
+  switch (kind) {
+    case kHello:
+      message = get_hello(r);
+      break;
+    case kReady:
+      message = Ready{get_info(r)};
+      break;
+    case kFailed:
+      message = Failed{get_error(r)};
+      break;
+    case kLoad:
+      message = get_load(r);
+      break;
+    case kDelta:
+    case kDone:
+    case kError: {
+      TicketEvent event;
+      event.ticket = get_ticket(r);
+      if (kind == kDelta) event.event = get_delta(r);
+      if (kind == kDone) event.event = get_done(r);
+      if (kind == kError) event.event = get_error(r);
+      message = std::move(event);
+      break;
+    }
+    default:
+      r.refuse("kind", "is not one a worker sends");
+  }
+  if (auto end = r.finish(); !end) return std::unexpected(std::move(end.error()));
+  return message;
+}
+
+}  // namespace flyball::worker

@@ -1,0 +1,64 @@
+// The messages between daemon and worker, and their bytes. Sans-I/O. Payload: [varint kind][fields in the
+// order below]. Both ends are the same binary; the version in hello catches a binary that was replaced in
+// between.
+//   daemon: hello, then start | cancel | pause | resume | drain
+//   worker: hello, then loads (heartbeats), ready or failed, then loads and events
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "backends/backend.hpp"
+#include "config/error.hpp"
+
+namespace flyball::worker {
+
+inline constexpr std::uint32_t kProtocolVersion = 1;
+
+// Counted by the daemon from 1, never reused within one worker.
+using TicketId = std::uint64_t;
+
+struct Hello {
+  std::uint32_t version = kProtocolVersion;
+  std::uint32_t heartbeat_ms = 1000;  // daemon: how often loads are wanted; worker: the same value back
+};
+struct Start {
+  TicketId ticket = 0;
+  CompletionRequest request;
+};
+struct Cancel {
+  TicketId ticket = 0;
+};
+struct Pause {  // the client of this stream is behind
+  TicketId ticket = 0;
+};
+struct Resume {
+  TicketId ticket = 0;
+};
+struct Drain {
+  std::uint64_t within_ms = 0;  // then cancel what is left and exit
+};
+using ToWorker = std::variant<Hello, Start, Cancel, Pause, Resume, Drain>;
+
+struct Ready {
+  BackendInfo info;
+};
+struct Failed {  // the model could not be loaded; the worker exits after it
+  Error error;
+};
+struct TicketEvent {
+  TicketId ticket = 0;
+  Event event;
+};
+using ToDaemon = std::variant<Hello, Ready, Failed, BackendLoad, TicketEvent>;
+
+// A whole frame. body_too_large when it would exceed kMaxFrameBytes.
+Result<std::string> encode(const ToWorker& message);
+Result<std::string> encode(const ToDaemon& message);
+// Of one payload. `internal` naming the field and the byte.
+Result<ToWorker> decode_to_worker(std::string_view payload);
+Result<ToDaemon> decode_to_daemon(std::string_view payload);
+
+}  // namespace flyball::worker

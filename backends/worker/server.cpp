@@ -1,0 +1,54 @@
+#include "backends/worker/server.hpp"
+
+#include <array>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include <openssl/evp.h>
+
+namespace flyball::worker {
+namespace {
+
+Result<void> check_sha256(const std::filesystem::path& path, const std::string& expected) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in)
+    return fail(ErrorCode::io_error, "cannot open " + path.string() + " to check its SHA-256", "",
+                path.string());
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> digest(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
+  EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr);
+  std::vector<char> chunk(1U << 20);
+  while (in) {
+    in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    EVP_DigestUpdate(digest.get(), chunk.data(), static_cast<std::size_t>(in.gcount()));
+  }
+  if (in.bad()) return fail(ErrorCode::io_error, "cannot read " + path.string(), "", path.string());
+  std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
+  unsigned size = 0;
+  EVP_DigestFinal_ex(digest.get(), hash.data(), &size);
+  std::string found;
+  for (unsigned i = 0; i < size; ++i) {
+    found += "0123456789abcdef"[hash[i] >> 4];
+    found += "0123456789abcdef"[hash[i] & 15];
+  }
+  std::string wanted = expected;
+  for (char& c : wanted) c = c >= 'A' && c <= 'F' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (found == wanted) return {};
+  return fail(ErrorCode::model_invalid,
+              "The model file's SHA-256 is " + found + ", config.yaml says " + wanted + ".", "sha256",
+              path.string());
+}
+
+}  // namespace
+
+int serve_worker(int fd, const engine::LocalBackendOptions& options, const std::string& sha256) {
+  return serve_backend(fd, [options, sha256]() -> Result<std::unique_ptr<Backend>> {
+    if (!sha256.empty() && !options.path.empty()) {
+      if (auto same = check_sha256(options.path, sha256); !same)
+        return std::unexpected(std::move(same.error()));
+    }
+    return engine::make_local_backend(options);
+  });
+}
+
+}  // namespace flyball::worker

@@ -1,0 +1,27 @@
+// One engine process: fork and exec with nothing inherited but a socket and stderr, dying with its parent.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/error.hpp"
+
+namespace flyball::worker {
+
+inline constexpr int kWorkerFd = 3;  // where the child finds its end of the socketpair
+
+struct Spawned {
+  int pid = 0;
+  int pid_fd = -1;  // readable when the process has ended; owned by the caller
+  int socket = -1;  // our end, non-blocking; owned by the caller
+};
+
+// argv[0] is only what the process calls itself. The child is killed when the calling thread ends: call it on
+// a thread that lives as long as the daemon. io_error with the system's reason.
+Result<Spawned> spawn_worker(const std::string& executable, const std::vector<std::string>& argv);
+
+// "exited with code 70", "was killed by signal 9 (Killed)". Reaps; empty when it has not ended yet.
+std::string reap_worker(int pid_fd);
+void kill_worker(int pid_fd) noexcept;  // SIGKILL
+
+}  // namespace flyball::worker

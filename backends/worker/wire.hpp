@@ -1,0 +1,80 @@
+// Bytes of the worker protocol: LEB128 integers, IEEE floats, length-prefixed strings, and the framing around
+// them
+// ([u32 little-endian payload length][payload]). Reading trusts nothing: a bad byte makes the reader fail for
+// good.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "config/error.hpp"
+
+namespace flyball::worker {
+
+// One start frame carries one HTTP body and the tokens generated so far; config caps the body well below
+// this.
+inline constexpr std::size_t kMaxFrameBytes = 32U << 20;
+inline constexpr std::size_t kFrameHeaderBytes = 4;
+
+// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
+bool is_utf8(std::string_view text) noexcept;
+
+class WireWriter {
+ public:
+  void u64(std::uint64_t value);
+  void i32(std::int32_t value);  // zigzag
+  void f32(float value);
+  void flag(bool value) { u64(value ? 1 : 0); }
+  void bytes(std::string_view value);
+  const std::string& payload() const noexcept { return out_; }
+  std::string framed() const;  // header and payload
+
+ private:
+  std::string out_;
+};
+
+// After the first bad field every read returns zeros and ok() stays false; the caller checks once at the end.
+class WireReader {
+ public:
+  explicit WireReader(std::string_view payload) : data_(payload) {}
+  std::uint64_t u64(std::uint64_t max, const char* field);
+  std::uint32_t u32(const char* field) { return static_cast<std::uint32_t>(u64(UINT32_MAX, field)); }
+  std::int32_t i32(const char* field);
+  float f32(const char* field);  // finite
+  bool flag(const char* field) { return u64(1, field) == 1; }
+  std::string bytes(std::size_t max, const char* field);
+  std::string text(std::size_t max, const char* field);  // bytes that are UTF-8
+  // How many elements follow: each takes at least `min_bytes`, so a count can never ask for more than was
+  // sent.
+  std::size_t count(std::size_t max, std::size_t min_bytes, const char* field);
+  void refuse(const char* field, std::string why);
+  bool ok() const noexcept { return !error_; }
+  Result<void> finish();  // `internal` naming field and byte, also for bytes left over
+
+ private:
+  std::string_view data_;
+  std::size_t at_ = 0;
+  std::optional<Error> error_;
+};
+
+// Collects received bytes and cuts frames out of them. Holds at most one frame and one read beyond it.
+class FrameBuffer {
+ public:
+  explicit FrameBuffer(std::size_t max_frame = kMaxFrameBytes) : max_frame_(max_frame) {}
+  void append(std::string_view received);
+  // The next whole payload, valid until the next call; nullopt: more bytes are needed; an empty or oversize
+  // frame is an error and ends the connection.
+  Result<std::optional<std::string_view>> next();
+  std::size_t buffered() const noexcept { return buffer_.size() - start_; }
+
+ private:
+  std::size_t max_frame_;
+  std::string buffer_;
+  std::size_t start_ = 0;
+};
+
+}  // namespace flyball::worker

@@ -1,0 +1,116 @@
+#include "daemon/fleet/lifecycle.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace flyball::fleet {
+
+const char* to_string(WorkerState state) noexcept {
+  switch (state) {
+    case WorkerState::stopped:
+      return "stopped";
+    case WorkerState::starting:
+      return "starting";
+    case WorkerState::ready:
+      return "ready";
+    case WorkerState::backoff:
+      return "backoff";
+    case WorkerState::disabled:
+      return "disabled";
+  }
+  return "?";
+}
+
+Lifecycle::Wanted Lifecycle::wanted(TimePoint now) {
+  state_ = state(now);
+  switch (state_) {
+    case WorkerState::stopped:
+      state_ = WorkerState::starting;
+      if (ran_before_) ++restarts_;
+      ran_before_ = true;
+      return {true, std::nullopt};
+    case WorkerState::starting:
+    case WorkerState::ready:
+      return {};
+    case WorkerState::backoff:
+      if (refuse_in_backoff_) return {false, last_error_};
+      return {};
+    case WorkerState::disabled:
+      return {false, last_error_};
+  }
+  return {};
+}
+
+void Lifecycle::ready(TimePoint) {
+  state_ = WorkerState::ready;
+  failed_loads_ = 0;
+}
+
+Lifecycle::Ended Lifecycle::ended(TimePoint now, const Error& cause, bool deliberate) {
+  if (deliberate) {
+    state_ = WorkerState::stopped;
+    return {Error{ErrorCode::shutting_down, "The engine was stopped.", "", ""}, std::nullopt};
+  }
+  last_error_ = cause;
+  const bool was_loading = state_ == WorkerState::starting;
+  if (was_loading && cause.code == ErrorCode::model_invalid) {
+    state_ = WorkerState::disabled;
+    invalid_ = true;
+    until_ = TimePoint::max();
+    return {cause, std::nullopt};
+  }
+  if (was_loading && cause.code != ErrorCode::worker_died) {
+    // The worker itself said why it cannot load (memory, a missing file): fail fast, look again after a
+    // while.
+    state_ = WorkerState::backoff;
+    refuse_in_backoff_ = true;
+    until_ = now + backoff(++failed_loads_);
+    return {cause, std::nullopt};
+  }
+  while (!deaths_.empty() && now - deaths_.front() > limits_.disable_window) deaths_.pop_front();
+  deaths_.push_back(now);
+  if (deaths_.size() >= limits_.disable_after) {
+    state_ = WorkerState::disabled;
+    until_ = now + limits_.disable_window;
+    last_error_ = Error{ErrorCode::model_unavailable,
+                        "The engine died " + std::to_string(deaths_.size()) + " times within " +
+                            std::to_string(limits_.disable_window.count() / 1000) +
+                            " s and is disabled. Last: " + cause.message,
+                        cause.param, cause.where};
+    return {last_error_, std::nullopt};
+  }
+  // The first death is answered at once, for the sake of the streams that were cut; the next ones wait.
+  state_ = WorkerState::backoff;
+  refuse_in_backoff_ = false;
+  until_ = deaths_.size() == 1 ? now : now + backoff(static_cast<std::uint32_t>(deaths_.size()) - 1);
+  return {std::nullopt, until_};
+}
+
+void Lifecycle::restart(bool spawning) {
+  if (state_ != WorkerState::backoff) return;
+  state_ = spawning ? WorkerState::starting : WorkerState::stopped;
+  if (spawning) ++restarts_;
+}
+
+void Lifecycle::forgive() {
+  deaths_.clear();
+  failed_loads_ = 0;
+  invalid_ = false;
+  // A backoff after a crash goes on: its timer is set and requests wait for it.
+  if (state_ == WorkerState::disabled || (state_ == WorkerState::backoff && refuse_in_backoff_)) {
+    state_ = WorkerState::stopped;
+  }
+}
+
+WorkerState Lifecycle::state(TimePoint now) const noexcept {
+  const bool over = now >= until_ && (state_ == WorkerState::disabled ||
+                                      (state_ == WorkerState::backoff && refuse_in_backoff_));
+  return over ? WorkerState::stopped : state_;
+}
+
+std::chrono::milliseconds Lifecycle::backoff(std::uint32_t failures) const {
+  const std::uint32_t doublings = std::min<std::uint32_t>(failures - 1, 20);
+  return std::min(limits_.backoff_max, limits_.backoff_min * (1U << doublings));
+}
+
+}  // namespace flyball::fleet

@@ -1,0 +1,65 @@
+// When a worker is started, started again, or given up. A state machine without clock or I/O: the fleet feeds
+// it events with the time and does what it answers.
+//   stopped -> starting -> ready; a death -> backoff -> starting; too many deaths -> disabled, for one
+//   window.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "backends/backend.hpp"
+#include "config/config.hpp"
+#include "config/error.hpp"
+#include "daemon/fleet/fleet.hpp"
+
+namespace flyball::fleet {
+
+class Lifecycle {
+ public:
+  explicit Lifecycle(const config::WorkerLimits& limits) : limits_(limits) {}
+
+  // Somebody wants the engine.
+  struct Wanted {
+    bool spawn = false;           // start the process now
+    std::optional<Error> refuse;  // fail at once; otherwise wait: ready, or a later decision, answers
+  };
+  Wanted wanted(TimePoint now);
+
+  void ready(TimePoint now);
+
+  // The process ended (or could not be made). `deliberate`: it was told to.
+  struct Ended {
+    std::optional<Error> fail_waiters;    // those waiting are answered with this
+    std::optional<TimePoint> restart_at;  // if anybody still waits (or the model is preloaded): start then
+  };
+  Ended ended(TimePoint now, const Error& cause, bool deliberate);
+
+  // The restart moment has come (or passed unused).
+  void restart(bool spawning);
+  // The model's file or entry changed: the past says nothing any more.
+  void forgive();
+
+  WorkerState state(TimePoint now) const noexcept;
+  std::uint32_t restarts() const noexcept { return restarts_; }
+  const std::optional<Error>& last_error() const noexcept { return last_error_; }
+  // The file itself is bad: only a changed file helps.
+  bool invalid() const noexcept { return invalid_; }
+
+ private:
+  std::chrono::milliseconds backoff(std::uint32_t failures) const;
+
+  config::WorkerLimits limits_;
+  WorkerState state_ = WorkerState::stopped;
+  bool invalid_ = false;
+  bool ran_before_ = false;
+  std::deque<TimePoint> deaths_;    // within disable_window
+  std::uint32_t failed_loads_ = 0;  // in a row: the worker said why
+  std::uint32_t restarts_ = 0;
+  TimePoint until_{};  // of backoff and disabled
+  std::optional<Error> last_error_;
+  bool refuse_in_backoff_ = false;  // a failed load: no use in waiting
+};
+
+}  // namespace flyball::fleet

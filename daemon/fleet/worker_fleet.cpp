@@ -1,0 +1,287 @@
+// Turns the decisions of Lifecycle into processes: spawns, timers, and answers to those who wait.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "backends/worker/client.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/fleet/lifecycle.hpp"
+
+namespace flyball::fleet {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::steady_clock;
+using worker::WorkerClient;
+
+// Requests that wait for one engine to come up; the gateway's own queue limit is below it.
+constexpr std::size_t kMaxWaiters = 65'536;
+
+struct FileStamp {
+  std::int64_t inode = 0, size = 0, mtime_ns = 0;
+  bool operator==(const FileStamp&) const = default;
+};
+FileStamp stamp_of(const std::filesystem::path& path) {
+  struct stat s {};
+  if (path.empty() || stat(path.c_str(), &s) != 0) return {};
+  return {static_cast<std::int64_t>(s.st_ino), s.st_size,
+          s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec};
+}
+
+bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
+  return a.path == b.path && a.embedded == b.embedded && a.sha256 == b.sha256 && a.context == b.context &&
+         a.max_sequences == b.max_sequences && a.threads == b.threads;
+}
+
+// One (model, backend).
+struct Slot {
+  Slot(asio::io_context& io, config::ModelEntry e, std::string b, const config::WorkerLimits& limits)
+      : entry(std::move(e)), backend(std::move(b)), lifecycle(limits), restart_timer(io) {}
+  config::ModelEntry entry;
+  std::string backend;
+  Lifecycle lifecycle;
+  FileStamp stamp;  // of the file when it was last loaded
+  std::unique_ptr<WorkerClient> client;
+  bool ready = false;
+  bool draining = false;
+  std::vector<Fleet::Acquired> waiters;
+  asio::steady_timer restart_timer;
+};
+
+class WorkerFleet final : public Fleet {
+ public:
+  WorkerFleet(asio::io_context& io, const config::Config& config, std::string executable)
+      : io_(io), limits_(config.worker), executable_(std::move(executable)) {
+    for (const config::ModelEntry& entry : config.models) add(entry, "cpu");
+    // Later, on the loop, because nothing may be called from inside the constructor.
+    asio::post(io_, [this, alive = std::weak_ptr(alive_)] {
+      if (!alive.expired()) preload();
+    });
+  }
+
+  void acquire(const std::string& model, const std::string& backend, Acquired callback) override {
+    asio::post(
+        io_, [this, alive = std::weak_ptr(alive_), model, backend, callback = std::move(callback)]() mutable {
+          if (alive.expired()) return;
+          acquire_now(model, backend, std::move(callback));
+        });
+  }
+
+  std::vector<WorkerStatus> status() const override {
+    std::vector<WorkerStatus> all;
+    const auto now = steady_clock::now();
+    for (const auto& slot : slots_) {
+      WorkerStatus s;
+      s.model = slot->entry.id;
+      s.backend = slot->backend;
+      s.state = slot->lifecycle.state(now);
+      s.restarts = slot->lifecycle.restarts();
+      if (slot->lifecycle.last_error()) s.last_error = slot->lifecycle.last_error()->message;
+      if (slot->client) {
+        s.pid = slot->client->pid();
+        if (slot->ready) {
+          s.info = slot->client->info();
+          s.load = slot->client->load();
+          s.without_progress = slot->client->without_progress();
+        }
+      }
+      all.push_back(std::move(s));
+    }
+    return all;
+  }
+
+  void drain(TimePoint deadline, std::function<void()> drained) override {
+    draining_ = true;
+    drained_ = std::move(drained);
+    for (const auto& slot : slots_) stop(*slot, deadline);
+    asio::post(io_, [this, alive = std::weak_ptr(alive_)] {
+      if (!alive.expired()) report_drained();
+    });
+  }
+
+  void reload(const config::Config& config) override {
+    limits_ = config.worker;
+    const auto deadline = steady_clock::now() + config.drain_timeout;
+    std::vector<std::shared_ptr<Slot>> kept;
+    for (auto& slot : std::exchange(slots_, {})) {
+      const auto entry = std::ranges::find(config.models, slot->entry.id, &config::ModelEntry::id);
+      if (entry != config.models.end() && same_engine(*entry, slot->entry)) {
+        slot->entry = *entry;
+        slot->lifecycle.forgive();
+        kept.push_back(std::move(slot));
+        continue;
+      }
+      stop(*slot, deadline);
+      if (slot->client) retired_.push_back(std::move(slot));
+    }
+    slots_ = std::move(kept);
+    for (const config::ModelEntry& entry : config.models) {
+      if (find(entry.id, "cpu") == nullptr) add(entry, "cpu");
+    }
+    preload();
+  }
+
+ private:
+  std::shared_ptr<Slot> find(const std::string& model, const std::string& backend) const {
+    const auto it = std::ranges::find_if(
+        slots_, [&](const auto& s) { return s->entry.id == model && s->backend == backend; });
+    return it == slots_.end() ? nullptr : *it;
+  }
+  std::shared_ptr<Slot> add(const config::ModelEntry& entry, const std::string& backend) {
+    return slots_.emplace_back(std::make_shared<Slot>(io_, entry, backend, limits_));
+  }
+  void preload() {
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+      if (slots_[i]->entry.preload && !slots_[i]->client)
+        acquire_now(slots_[i]->entry.id, slots_[i]->backend, {});
+    }
+  }
+
+  void acquire_now(const std::string& model, const std::string& backend, Acquired callback) {
+    if (draining_) return answer(callback, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
+    std::shared_ptr<Slot> slot = find(model, backend);
+    if (!slot) {
+      const auto any = std::ranges::find_if(slots_, [&](const auto& s) { return s->entry.id == model; });
+      if (any == slots_.end()) {
+        return answer(callback,
+                      fail(ErrorCode::model_not_found, "There is no model " + model + ".", "model"));
+      }
+      slot = add((*any)->entry, backend);
+    }
+    if (slot->ready) return answer(callback, slot->client.get());
+    if (slot->lifecycle.invalid() && slot->stamp != stamp_of(slot->entry.path)) slot->lifecycle.forgive();
+    const Lifecycle::Wanted wanted = slot->lifecycle.wanted(steady_clock::now());
+    if (wanted.refuse) return answer(callback, std::unexpected(*wanted.refuse));
+    if (slot->waiters.size() >= kMaxWaiters) {
+      return answer(callback,
+                    fail(ErrorCode::overloaded,
+                         std::to_string(kMaxWaiters) + " requests wait for model " + model + " to load."));
+    }
+    slot->waiters.push_back(std::move(callback));
+    if (wanted.spawn) spawn(slot);
+  }
+  static void answer(const Acquired& callback, Result<Backend*> result) {
+    if (callback) callback(std::move(result));
+  }
+  static void answer_all(Slot& slot, const Result<Backend*>& result) {
+    for (const Acquired& callback : std::exchange(slot.waiters, {})) answer(callback, result);
+  }
+
+  void spawn(const std::shared_ptr<Slot>& slot) {
+    const config::ModelEntry& entry = slot->entry;
+    worker::WorkerOptions options;
+    options.model_id = entry.id;
+    options.model_path = entry.embedded ? "" : entry.path.string();
+    options.sha256 = entry.sha256;
+    options.backend = slot->backend;
+    options.threads = entry.threads;
+    options.context = entry.context;
+    options.max_sequences = entry.max_sequences;
+    options.executable = executable_;
+    options.ready_timeout = limits_.ready_timeout;
+    options.heartbeat = limits_.heartbeat;
+    options.heartbeat_timeout = limits_.heartbeat_timeout;
+    slot->stamp = stamp_of(entry.path);
+    const auto began = steady_clock::now();
+    const std::weak_ptr<Slot> weak = slot;
+    auto client = WorkerClient::spawn(io_, options,
+                                      {.ready =
+                                           [this, weak, began] {
+                                             if (const auto s = weak.lock()) on_ready(*s, began);
+                                           },
+                                       .died =
+                                           [this, weak](const Error& cause) {
+                                             if (const auto s = weak.lock()) on_died(s, cause);
+                                           }});
+    if (!client) {
+      spdlog::error("engine cannot be started: {} | model={} backend={}", client.error().message, entry.id,
+                    slot->backend);
+      return on_died(slot, client.error());
+    }
+    slot->client = std::move(*client);
+    slot->draining = false;
+    spdlog::info("engine starting, pid {} | model={} backend={}", slot->client->pid(), entry.id,
+                 slot->backend);
+  }
+
+  void on_ready(Slot& slot, TimePoint began) {
+    slot.lifecycle.ready(steady_clock::now());
+    slot.ready = true;
+    const BackendInfo& info = slot.client->info();
+    spdlog::info("engine ready in {} ms: {} {}, {} parameters, context {}, {} MiB | model={} backend={}",
+                 std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - began).count(),
+                 info.model_name, info.quantization, info.parameters, info.context_length,
+                 (info.weight_bytes + info.kv_bytes + info.scratch_bytes) >> 20, slot.entry.id, slot.backend);
+    answer_all(slot, slot.client.get());
+  }
+
+  void on_died(const std::shared_ptr<Slot>& slot, const Error& cause) {
+    const auto now = steady_clock::now();
+    const bool deliberate = slot->draining;
+    // The client is in the middle of calling us: it goes when it has returned.
+    if (slot->client) asio::post(io_, [dead = std::shared_ptr<WorkerClient>(std::move(slot->client))] {});
+    slot->ready = false;
+    const Lifecycle::Ended ended = slot->lifecycle.ended(now, cause, deliberate);
+    if (!deliberate) {
+      spdlog::error("{} {} | model={} backend={} code={}", cause.message,
+                    cause.where.empty() ? "" : "(" + cause.where + ")", slot->entry.id, slot->backend,
+                    to_string(cause.code));
+      if (slot->lifecycle.state(now) == WorkerState::disabled) {
+        spdlog::error("engine disabled | model={} backend={}", slot->entry.id, slot->backend);
+      }
+    }
+    if (ended.fail_waiters) answer_all(*slot, std::unexpected(*ended.fail_waiters));
+    if (ended.restart_at) restart_at(slot, *ended.restart_at);
+    std::erase(retired_, slot);
+    report_drained();
+  }
+
+  void restart_at(const std::shared_ptr<Slot>& slot, TimePoint when) {
+    slot->restart_timer.expires_at(when);
+    slot->restart_timer.async_wait([this, weak = std::weak_ptr(slot)](boost::system::error_code error) {
+      const auto s = weak.lock();
+      if (error || !s || draining_) return;
+      const bool wanted = !s->waiters.empty() || s->entry.preload;
+      if (s->lifecycle.state(steady_clock::now()) != WorkerState::backoff) return;
+      s->lifecycle.restart(wanted);
+      if (wanted) spawn(s);
+    });
+  }
+
+  void stop(Slot& slot, TimePoint deadline) {
+    slot.draining = true;
+    slot.restart_timer.cancel();
+    answer_all(slot, fail(ErrorCode::shutting_down, "The engine is shutting down."));
+    if (slot.client) slot.client->drain(deadline);
+  }
+  void report_drained() {
+    if (!drained_ || !retired_.empty()) return;
+    if (std::ranges::any_of(slots_, [](const auto& s) { return s->client != nullptr; })) return;
+    std::exchange(drained_, {})();
+  }
+
+  asio::io_context& io_;
+  config::WorkerLimits limits_;
+  const std::string executable_;
+  std::vector<std::shared_ptr<Slot>> slots_;
+  std::vector<std::shared_ptr<Slot>> retired_;  // of models that a reload changed, until their workers ended
+  bool draining_ = false;
+  std::function<void()> drained_;
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace
+
+std::unique_ptr<Fleet> make_worker_fleet(asio::io_context& io, const config::Config& config,
+                                         std::string executable) {
+  return std::make_unique<WorkerFleet>(io, config, std::move(executable));
+}
+
+}  // namespace flyball::fleet

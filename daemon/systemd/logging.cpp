@@ -1,0 +1,110 @@
+#include "daemon/systemd/logging.hpp"
+
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define SD_JOURNAL_SUPPRESS_LOCATION
+#include <systemd/sd-journal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+namespace flyball::systemd {
+namespace {
+
+constexpr std::string_view kFieldMark = " | ";
+constexpr std::size_t kMaxFields = 24;
+
+int priority_of(spdlog::level::level_enum level) {  // syslog(3)
+  switch (level) {
+    case spdlog::level::critical:
+      return 2;
+    case spdlog::level::err:
+      return 3;
+    case spdlog::level::warn:
+      return 4;
+    case spdlog::level::info:
+      return 6;
+    default:
+      return 7;
+  }
+}
+
+class JournalSink final : public spdlog::sinks::base_sink<std::mutex> {
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    const LogLine line = split_fields({message.payload.data(), message.payload.size()});
+    std::vector<std::string> lines{"MESSAGE=" + std::string(line.message),
+                                   "PRIORITY=" + std::to_string(priority_of(message.level)),
+                                   "SYSLOG_IDENTIFIER=flyball"};
+    for (const auto& [key, value] : line.fields) lines.push_back(key + "=" + std::string(value));
+    std::vector<iovec> parts;
+    for (std::string& l : lines) parts.push_back({l.data(), l.size()});
+    sd_journal_sendv(parts.data(), static_cast<int>(parts.size()));
+  }
+  void flush_() override {}
+};
+
+}  // namespace
+
+bool stderr_is_journal() {
+  const char* stream = std::getenv("JOURNAL_STREAM");
+  struct stat s {};
+  if (stream == nullptr || fstat(STDERR_FILENO, &s) != 0) return false;
+  return std::to_string(s.st_dev) + ":" + std::to_string(s.st_ino) == stream;
+}
+
+LogLine split_fields(std::string_view payload) {
+  const std::size_t mark = payload.rfind(kFieldMark);
+  if (mark == std::string_view::npos) return {payload, {}};
+  LogLine line{payload.substr(0, mark), {}};
+  std::string_view rest = payload.substr(mark + kFieldMark.size());
+  while (!rest.empty()) {
+    const std::size_t space = std::min(rest.find(' '), rest.size());
+    const std::string_view pair = rest.substr(0, space);
+    rest.remove_prefix(std::min(space + 1, rest.size()));
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string_view::npos || equals == 0 || line.fields.size() == kMaxFields)
+      return {payload, {}};
+    std::string key = "FLYBALL_";
+    for (const char c : pair.substr(0, equals)) {
+      if (c >= 'a' && c <= 'z') {
+        key += static_cast<char>(c - 'a' + 'A');
+      } else if ((c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_') {
+        key += c;
+      } else {
+        return {payload, {}};  // not fields: a message that happens to hold the mark
+      }
+    }
+    line.fields.emplace_back(std::move(key), pair.substr(equals + 1));
+  }
+  return line;
+}
+
+void set_log_level(std::string_view level) {
+  const auto parsed = spdlog::level::from_str(std::string(level));
+  // from_str answers `off` for what it does not know.
+  spdlog::set_level(parsed == spdlog::level::off && level != "off" ? spdlog::level::info : parsed);
+}
+
+void set_up_logging(std::string_view level) {
+  std::shared_ptr<spdlog::logger> logger;
+  if (stderr_is_journal()) {
+    logger = std::make_shared<spdlog::logger>("flyball", std::make_shared<JournalSink>());
+  } else {
+    logger =
+        std::make_shared<spdlog::logger>("flyball", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%-7l%$ %v");
+  }
+  spdlog::set_default_logger(std::move(logger));
+  set_log_level(level);
+  spdlog::flush_on(spdlog::level::info);
+}
+
+}  // namespace flyball::systemd
