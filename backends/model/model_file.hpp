@@ -42,6 +42,8 @@ class ModelFile {
   const Gguf& gguf() const noexcept { return gguf_; }
   const ModelConfig& config() const noexcept { return config_; }
   const ModelWeights& weights() const noexcept { return weights_; }
+  // The file mapping, empty after from_bytes(): a device that has copied weights may give its pages back.
+  std::span<const std::byte> mapping() const noexcept { return mapping_.bytes(); }
   std::uint64_t parameter_count() const noexcept { return parameters_; }
   std::uint64_t weight_bytes() const noexcept { return weight_bytes_; }
   std::string_view main_quantization() const noexcept;  // "Q4_0": the type most bytes have

@@ -1,0 +1,344 @@
+#include "backends/cpu/cpu_ops.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+
+#include "kernels/cpu/rope_table.hpp"
+
+namespace flyball::cpu {
+namespace {
+
+using graph::Buffer;
+using kernels::cpu::Range;
+
+// Claims a thread gets of one matmul: enough that a slow core (another process is on it) costs little, few
+// enough that each claim streams tens of kilobytes and the hardware prefetcher gets going.
+constexpr std::uint32_t kClaimsPerThread = 8;
+constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kMaxProjections = 4;
+
+std::size_t align_up(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
+  return a / b + (a % b != 0 ? 1 : 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
+                                             const kernels::cpu::Kernels& kernels, const CpuWeights& weights,
+                                             ThreadPool& pool, std::uint32_t step_tokens,
+                                             std::uint32_t logit_rows) {
+  std::unique_ptr<CpuOps> ops(new CpuOps(config, kernels, weights, pool));
+  ops->plan_ = graph::plan_buffers(config, step_tokens, logit_rows);
+
+  std::size_t bytes = 0;
+  const auto reserve = [&](std::size_t size) {
+    const std::size_t at = bytes;
+    bytes += align_up(size);
+    return at;
+  };
+  std::array<std::size_t, graph::kBufferCount> at{};
+  for (std::size_t i = 0; i < at.size(); ++i) at[i] = reserve(ops->plan_[i].bytes());
+  std::size_t widest = 0;
+  for (const CpuMatrix& m : weights.matrices())
+    widest = std::max(widest, kernels.activation_bytes(m.type, step_tokens, m.cols));
+  std::array<std::size_t, kPreparedSlots> prepared_at{};
+  for (std::size_t& slot : prepared_at) slot = reserve(widest);
+  const std::size_t rotations_at = reserve(sizeof(float) * std::size_t{step_tokens} * config.rope.dim);
+
+  auto pages = Pages::allocate(bytes, "activations");
+  if (!pages) return std::unexpected(std::move(pages.error()));
+  ops->scratch_ = std::move(*pages);
+  for (std::size_t i = 0; i < at.size(); ++i) ops->buffers_[i] = ops->scratch_.as<float>(at[i]);
+  for (std::size_t i = 0; i < kPreparedSlots; ++i)
+    ops->prepared_[i] = ops->scratch_.as<std::byte>(prepared_at[i]);
+  ops->rotations_ = ops->scratch_.as<float>(rotations_at);
+  return ops;
+}
+
+Result<void> CpuOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) {
+  auto pages = Pages::allocate(layout.block_bytes() * n_blocks, "the KV cache");
+  if (!pages) return std::unexpected(std::move(pages.error()));
+  kv_ = std::move(*pages);
+  n_blocks_ = n_blocks;
+  block_size_ = layout.block_size;
+  return {};
+}
+
+// Keys of all layers, then values of all layers.
+std::uint16_t* CpuOps::k_layer(std::uint32_t layer) const noexcept {
+  return kv_.as<std::uint16_t>() +
+         std::size_t{layer} * n_blocks_ * config_.n_kv_heads * block_size_ * config_.head_dim;
+}
+
+std::uint16_t* CpuOps::v_layer(std::uint32_t layer) const noexcept {
+  return k_layer(config_.n_layers + layer);
+}
+
+void CpuOps::copy_block(std::uint32_t from, std::uint32_t to) {
+  const std::size_t values = std::size_t{config_.n_kv_heads} * block_size_ * config_.head_dim;
+  for (std::uint32_t layer = 0; layer < 2 * config_.n_layers; ++layer)
+    std::memcpy(k_layer(layer) + to * values, k_layer(layer) + from * values, values * sizeof(std::uint16_t));
+}
+
+const float* CpuOps::rotation(std::uint32_t i) const noexcept {
+  return rotations_ + std::size_t{i} * config_.rope.dim;
+}
+
+void CpuOps::begin(const graph::StepInputs& inputs) {
+  inputs_ = inputs;
+  const model::RopeConfig& rope = config_.rope;
+  kernels::cpu::RopeTableArgs args;
+  args.dim = rope.dim;
+  args.base = rope.base;
+  args.factor = rope.factor;
+  args.attn_factor = rope.attn_factor;
+  args.ext_factor = rope.scaling == model::RopeScaling::yarn ? 1.0F : 0.0F;
+  args.original_context = rope.original_context;
+  args.frequency_factors = rope.frequency_factors.empty() ? nullptr : rope.frequency_factors.data();
+  pool_.for_each(static_cast<std::uint32_t>(inputs.positions.size()), [&](std::uint32_t i) {
+    kernels::cpu::rope_table(args, inputs.positions[i], rotations_ + std::size_t{i} * rope.dim);
+  });
+}
+
+// Rows in ranges that begin at multiples of `group`, a few ranges a thread.
+template <class Body>
+void CpuOps::for_rows(std::uint32_t n, std::uint32_t group, Body&& body) {
+  const std::uint32_t groups = ceil_div(n, group);
+  const std::uint32_t step = group * ceil_div(groups, std::min(groups, pool_.size() * kClaimsPerThread));
+  pool_.for_each(ceil_div(n, step), [&](std::uint32_t i) {
+    body(Range{i * step, std::min(n, (i + 1) * step)});
+  });
+}
+
+void CpuOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
+  const model::Weight& table = weights_.embedding();
+  const std::size_t bytes = kernels::row_bytes(table.type, table.cols);
+  pool_.for_each(n, [&](std::uint32_t i) {
+    kernels_.embed(table.type, table.data + static_cast<std::size_t>(inputs_.tokens[i]) * bytes, table.cols,
+                   row(out, i));
+  });
+}
+
+void CpuOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
+  for_rows(n, 1, [&](Range r) {
+    kernels_.rms_norm(row(x, r.begin), weights_.norm(weight), r.end - r.begin, cols(x), config_.norm_eps,
+                      row(out, r.begin));
+  });
+}
+
+std::size_t CpuOps::Prepared::slot_of(kernels::DType type) const noexcept {
+  return static_cast<std::size_t>(
+      std::find(types.begin(), types.begin() + static_cast<std::ptrdiff_t>(n), type) - types.begin());
+}
+
+template <class Before>
+CpuOps::Prepared CpuOps::prepare(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections,
+                                 Before&& before) {
+  Prepared prepared;
+  std::uint32_t group = 1;
+  for (const graph::Projection& p : projections) {
+    const kernels::DType type = weights_.matrix(p.weight).type;
+    if (prepared.slot_of(type) < prepared.n) continue;
+    if (prepared.n == kPreparedSlots) std::abort();  // more projections than slots: a change of the decoder
+    prepared.types[prepared.n++] = type;
+    group = std::lcm(group, kernels_.token_group(type));
+  }
+  for_rows(n, group, [&](Range r) {
+    before(r);
+    for (std::size_t slot = 0; slot < prepared.n; ++slot)
+      kernels_.prepare_activations(prepared.types[slot], data(x), n, cols(x), prepared_[slot], r);
+  });
+  return prepared;
+}
+
+template <class After>
+void CpuOps::multiply(std::uint32_t n, const Prepared& prepared,
+                      std::span<const graph::Projection> projections, After&& after) {
+  struct Part {
+    const CpuMatrix* w;
+    const graph::Projection* p;
+    std::uint32_t step, claims;  // rows a claim, claims
+  };
+  std::array<Part, kMaxProjections> parts{};
+  if (projections.size() > parts.size()) std::abort();
+  std::uint32_t rows = 0;
+  for (const graph::Projection& p : projections) rows += weights_.matrix(p.weight).rows;
+  // One thread takes each matrix whole.
+  const std::uint32_t wanted = pool_.size() == 1 ? rows : ceil_div(rows, pool_.size() * kClaimsPerThread);
+
+  std::uint32_t claims = 0;
+  std::size_t n_parts = 0;
+  for (const graph::Projection& p : projections) {
+    Part& part = parts[n_parts++];
+    part.w = &weights_.matrix(p.weight);
+    part.p = &p;
+    const std::uint32_t group = kernels_.row_group(part.w->type);
+    part.step = ceil_div(std::min(wanted, part.w->rows), group) * group;
+    part.claims = ceil_div(part.w->rows, part.step);
+    claims += part.claims;
+  }
+  pool_.for_each(claims, [&](std::uint32_t i) {
+    const Part* part = parts.data();
+    while (i >= part->claims) {
+      i -= part->claims;
+      ++part;
+    }
+    const CpuMatrix& w = *part->w;
+    const Range range{i * part->step, std::min(w.rows, (i + 1) * part->step)};
+    const Buffer out = part->p->out;
+    kernels_.matmul(w.type, w.data, w.rows, w.cols, prepared_[prepared.slot_of(w.type)], n, data(out),
+                    cols(out), range);
+    after(*part->p, range);
+  });
+}
+
+void CpuOps::matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
+  const Prepared prepared = prepare(n, x, projections, [](Range) {});
+  multiply(n, prepared, projections, [](const graph::Projection&, Range) {});
+}
+
+void CpuOps::norm_matmul(std::uint32_t n, Buffer x, graph::WeightRef norm,
+                         std::span<const graph::Projection> projections) {
+  const Prepared prepared = prepare(n, Buffer::normed, projections, [&](Range r) {
+    kernels_.rms_norm(row(x, r.begin), weights_.norm(norm), r.end - r.begin, cols(x), config_.norm_eps,
+                      row(Buffer::normed, r.begin));
+  });
+  multiply(n, prepared, projections, [](const graph::Projection&, Range) {});
+}
+
+void CpuOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer residual) {
+  const graph::Projection projection[] = {{weight, Buffer::projected}};
+  const Prepared prepared = prepare(n, x, projection, [](Range) {});
+  multiply(n, prepared, projection, [&](const graph::Projection& p, Range r) {
+    for (std::uint32_t i = 0; i < n; ++i)
+      kernels_.add(row(residual, i) + r.begin, row(p.out, i) + r.begin, r.end - r.begin);
+  });
+}
+
+void CpuOps::swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
+                               Buffer residual) {
+  const graph::Projection projection[] = {{down, Buffer::projected}};
+  const Prepared prepared = prepare(n, gate, projection, [&](Range r) {
+    kernels_.swiglu(row(gate, r.begin), row(up, r.begin), std::size_t{r.end - r.begin} * cols(gate),
+                    row(gate, r.begin));
+  });
+  multiply(n, prepared, projection, [&](const graph::Projection& p, Range r) {
+    for (std::uint32_t i = 0; i < n; ++i)
+      kernels_.add(row(residual, i) + r.begin, row(p.out, i) + r.begin, r.end - r.begin);
+  });
+}
+
+void CpuOps::rope(std::uint32_t n, Buffer q, Buffer k) {
+  for_rows(n, 1, [&](Range r) {
+    for (std::uint32_t i = r.begin; i < r.end; ++i) {
+      kernels_.rope(row(q, i), config_.n_heads, config_.head_dim, config_.rope.dim, rotation(i),
+                    config_.rope_style);
+      kernels_.rope(row(k, i), config_.n_kv_heads, config_.head_dim, config_.rope.dim, rotation(i),
+                    config_.rope_style);
+    }
+  });
+}
+
+void CpuOps::store_kv(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* k,
+                      const float* v) {
+  const std::uint32_t position = inputs_.positions[i];
+  const std::uint32_t block = inputs_.block_tables[inputs_.sequence_of[i]][position / block_size_];
+  const std::size_t at =
+      ((std::size_t{block} * config_.n_kv_heads + kv_head) * block_size_ + position % block_size_) *
+      config_.head_dim;
+  kernels_.store_f16(k, config_.head_dim, k_layer(layer) + at);
+  kernels_.store_f16(v, config_.head_dim, v_layer(layer) + at);
+}
+
+void CpuOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
+  for_rows(n, 1, [&](Range r) {
+    for (std::uint32_t i = r.begin; i < r.end; ++i)
+      for (std::uint32_t h = 0; h < config_.n_kv_heads; ++h)
+        store_kv(layer, i, h, row(k, i) + std::size_t{h} * config_.head_dim,
+                 row(v, i) + std::size_t{h} * config_.head_dim);
+  });
+}
+
+void CpuOps::attend_heads(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* q,
+                          float* out) {
+  const std::uint32_t group = config_.n_heads / config_.n_kv_heads;
+  kernels::cpu::AttendArgs args;
+  args.q = q;
+  args.k_blocks = k_layer(layer);
+  args.v_blocks = v_layer(layer);
+  args.block_table = inputs_.block_tables[inputs_.sequence_of[i]].data();
+  args.block_size = block_size_;
+  args.n_positions = inputs_.positions[i] + 1;
+  args.n_heads = config_.n_heads;
+  args.n_kv_heads = config_.n_kv_heads;
+  args.head_dim = config_.head_dim;
+  args.scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
+  args.out = out;
+  kernels_.attend(args, {kv_head * group, (kv_head + 1) * group});
+}
+
+void CpuOps::attend(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer out) {
+  const std::uint32_t heads = config_.n_kv_heads;
+  // Last rows first: they see the most positions, and the short ones fill the gaps at the end.
+  pool_.for_each(n * heads, [&](std::uint32_t item) {
+    const std::uint32_t i = n - 1 - item / heads;
+    attend_heads(layer, i, item % heads, row(q, i), row(out, i));
+  });
+}
+
+void CpuOps::attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v, Buffer out) {
+  if (!inputs_.one_row_each) {
+    // A row reads what earlier rows of this step store, so storing is over before attending begins.
+    for_rows(n, 1, [&](Range r) {
+      for (std::uint32_t i = r.begin; i < r.end; ++i) {
+        kernels_.rope(row(q, i), config_.n_heads, config_.head_dim, config_.rope.dim, rotation(i),
+                      config_.rope_style);
+        kernels_.rope(row(k, i), config_.n_kv_heads, config_.head_dim, config_.rope.dim, rotation(i),
+                      config_.rope_style);
+        for (std::uint32_t h = 0; h < config_.n_kv_heads; ++h)
+          store_kv(layer, i, h, row(k, i) + std::size_t{h} * config_.head_dim,
+                   row(v, i) + std::size_t{h} * config_.head_dim);
+      }
+    });
+    attend(n, layer, q, out);
+    return;
+  }
+  const std::uint32_t heads = config_.n_kv_heads;
+  const std::uint32_t group = config_.n_heads / heads;
+  pool_.for_each(n * heads, [&](std::uint32_t item) {
+    const std::uint32_t i = item / heads;
+    const std::uint32_t h = item % heads;
+    float* q_group = row(q, i) + std::size_t{h} * group * config_.head_dim;
+    float* k_head = row(k, i) + std::size_t{h} * config_.head_dim;
+    kernels_.rope(q_group, group, config_.head_dim, config_.rope.dim, rotation(i), config_.rope_style);
+    kernels_.rope(k_head, 1, config_.head_dim, config_.rope.dim, rotation(i), config_.rope_style);
+    store_kv(layer, i, h, k_head, row(v, i) + std::size_t{h} * config_.head_dim);
+    attend_heads(layer, i, h, row(q, i), row(out, i));
+  });
+}
+
+void CpuOps::swiglu(std::uint32_t n, Buffer gate, Buffer up) {
+  for_rows(n, 1, [&](Range r) {
+    kernels_.swiglu(row(gate, r.begin), row(up, r.begin), std::size_t{r.end - r.begin} * cols(gate),
+                    row(gate, r.begin));
+  });
+}
+
+void CpuOps::add(std::uint32_t n, Buffer x, Buffer y) {
+  for_rows(n, 1, [&](Range r) {
+    kernels_.add(row(x, r.begin), row(y, r.begin), std::size_t{r.end - r.begin} * cols(x));
+  });
+}
+
+void CpuOps::gather_wanted(Buffer x, Buffer out) {
+  for (std::uint32_t i = 0; i < inputs_.wanted.size(); ++i)
+    std::memcpy(row(out, i), row(x, inputs_.wanted[i]), sizeof(float) * cols(x));
+}
+
+}  // namespace flyball::cpu

@@ -1,0 +1,103 @@
+// The vocabulary of backends/graph/ops.hpp on this machine's cores: each verb is one or two fork-joins over
+// rows, heads or tokens. Owns the activations; the KV bytes are f16, paged [layer][block][kv
+// head][position][head_dim].
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "backends/cpu/memory.hpp"
+#include "backends/cpu/thread_pool.hpp"
+#include "backends/cpu/weights.hpp"
+#include "backends/graph/decoder.hpp"
+#include "backends/graph/memory_plan.hpp"
+#include "kernels/cpu/kernels.hpp"
+
+namespace flyball::cpu {
+
+class CpuOps final : public graph::Ops {
+ public:
+  // References outlive the ops. insufficient_memory.
+  static Result<std::unique_ptr<CpuOps>> make(const model::ModelConfig& config,
+                                              const kernels::cpu::Kernels& kernels, const CpuWeights& weights,
+                                              ThreadPool& pool, std::uint32_t step_tokens,
+                                              std::uint32_t logit_rows);
+  Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
+  void copy_block(std::uint32_t from, std::uint32_t to);
+  const float* buffer(graph::Buffer b) const noexcept { return data(b); }
+  std::uint64_t scratch_bytes() const noexcept { return scratch_.size(); }
+  std::uint64_t kv_bytes() const noexcept { return kv_.size(); }
+  std::uint32_t kv_blocks() const noexcept { return n_blocks_; }
+
+  void begin(const graph::StepInputs& inputs) override;
+  void embed(std::uint32_t n, graph::WeightRef table, graph::Buffer out) override;
+  void rms_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer out) override;
+  void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
+  void rope(std::uint32_t n, graph::Buffer q, graph::Buffer k) override;
+  void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
+  void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
+  void swiglu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
+  void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override;
+  void gather_wanted(graph::Buffer x, graph::Buffer out) override;
+
+  // Overridden because each saves a fork-join, and the second pass over the values while they are in cache.
+  void norm_matmul(std::uint32_t n, graph::Buffer x, graph::WeightRef norm,
+                   std::span<const graph::Projection> projections) override;
+  void attention(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k, graph::Buffer v,
+                 graph::Buffer out) override;
+  void matmul_add(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer residual) override;
+  void swiglu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
+                         graph::Buffer residual) override;
+
+ private:
+  // Matrices that share an input have at most this many element types (a file may mix them within q, k, v).
+  static constexpr std::size_t kPreparedSlots = 3;
+  struct Prepared {
+    std::array<kernels::DType, kPreparedSlots> types{};
+    std::size_t n = 0;
+    std::size_t slot_of(kernels::DType type) const noexcept;
+  };
+
+  CpuOps(const model::ModelConfig& config, const kernels::cpu::Kernels& kernels, const CpuWeights& weights,
+         ThreadPool& pool)
+      : config_(config), kernels_(kernels), weights_(weights), pool_(pool) {}
+
+  float* data(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
+  std::uint32_t cols(graph::Buffer b) const noexcept { return plan_[static_cast<std::size_t>(b)].cols; }
+  float* row(graph::Buffer b, std::uint32_t i) const noexcept { return data(b) + std::size_t{i} * cols(b); }
+  std::uint16_t* k_layer(std::uint32_t layer) const noexcept;  // [n_blocks, kv heads, block size, head_dim]
+  std::uint16_t* v_layer(std::uint32_t layer) const noexcept;
+
+  // Brings x into the form each weight type wants; `before(range)` makes those rows of x first.
+  template <class Before>
+  Prepared prepare(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections,
+                   Before&& before);
+  // y = x * w over all projections in one region; `after(projection, rows)` runs on each finished range of
+  // rows.
+  template <class After>
+  void multiply(std::uint32_t n, const Prepared& prepared, std::span<const graph::Projection> projections,
+                After&& after);
+  template <class Body>
+  void for_rows(std::uint32_t n, std::uint32_t group, Body&& body);
+  void store_kv(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* k, const float* v);
+  void attend_heads(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* q, float* out);
+  const float* rotation(std::uint32_t i) const noexcept;
+
+  const model::ModelConfig& config_;
+  const kernels::cpu::Kernels& kernels_;
+  const CpuWeights& weights_;
+  ThreadPool& pool_;
+
+  graph::BufferPlan plan_{};
+  Pages scratch_;
+  std::array<float*, graph::kBufferCount> buffers_{};
+  std::array<std::byte*, kPreparedSlots> prepared_{};
+  float* rotations_ = nullptr;  // [rows, rope dim / 2, 2]
+
+  Pages kv_;
+  std::uint32_t n_blocks_ = 0, block_size_ = 0;
+  graph::StepInputs inputs_;
+};
+
+}  // namespace flyball::cpu

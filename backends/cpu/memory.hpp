@@ -1,0 +1,44 @@
+// Large allocations of the CPU engine: zeroed pages, huge where the system gives them, refused before they
+// hurt.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "config/error.hpp"
+
+namespace flyball::cpu {
+
+// Bytes this process may still take: MemAvailable, or less where a cgroup limits it (page cache counts as
+// available: the kernel takes it back). 0 when the system does not say.
+std::uint64_t available_memory();
+
+// Zeroed private pages. Move-only.
+class Pages {
+ public:
+  // insufficient_memory, with what for, the bytes needed and the bytes free.
+  static Result<Pages> allocate(std::uint64_t bytes, std::string_view what);
+  Pages() = default;
+  Pages(Pages&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
+  Pages& operator=(Pages&& other) noexcept;
+  ~Pages();
+
+  std::byte* data() const noexcept { return bytes_.data(); }
+  std::size_t size() const noexcept { return bytes_.size(); }
+  template <class T>
+  T* as(std::size_t byte_offset = 0) const noexcept {
+    return reinterpret_cast<T*>(bytes_.data() + byte_offset);
+  }
+
+ private:
+  std::span<std::byte> bytes_;
+};
+
+// Tells the kernel that these pages of a file mapping are not needed soon. They are read again when touched.
+// Precondition: a mapping of a file, not of memory whose only copy this is.
+void release_file_pages(std::span<const std::byte> mapping) noexcept;
+
+}  // namespace flyball::cpu

@@ -1,0 +1,31 @@
+#include "backends/decode/logprobs.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace flyball::decode {
+
+Logprobs logprobs(std::span<const float> logits, Token chosen, std::uint32_t n_top) {
+  const float max = logits[static_cast<std::size_t>(argmax(logits))];
+  double sum = 0;
+  for (const float x : logits) sum += std::exp(x - max);
+  const double log_sum = static_cast<double>(max) + std::log(sum);
+
+  Logprobs result;
+  result.chosen = static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(chosen)]) - log_sum);
+  if (n_top == 0) return result;
+  // Kept sorted; n_top is at most 20, and few values get past the last one.
+  auto& top = result.top;
+  top.reserve(n_top + 1);
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (top.size() == n_top && logits[i] <= top.back().value) continue;
+    const auto at =
+        std::find_if(top.begin(), top.end(), [&](const Likely& t) { return logits[i] > t.value; });
+    top.insert(at, {static_cast<Token>(i), logits[i]});
+    if (top.size() > n_top) top.pop_back();
+  }
+  for (Likely& t : top) t.value = static_cast<float>(static_cast<double>(t.value) - log_sum);
+  return result;
+}
+
+}  // namespace flyball::decode

@@ -1,0 +1,29 @@
+// The forward pass of a decoder-only transformer (LLaMA, arXiv:2302.13971: pre-norm, RoPE, grouped-query
+// attention, SwiGLU), written once against ops.hpp for every device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "backends/graph/ops.hpp"
+#include "backends/model/model_config.hpp"
+
+namespace flyball::graph {
+
+struct BufferShape {
+  std::uint32_t rows = 0, cols = 0;  // f32
+  std::uint64_t bytes() const noexcept { return 4ULL * rows * cols; }
+};
+using BufferPlan = std::array<BufferShape, kBufferCount>;  // by Buffer
+
+// What a device allocates for steps of at most `step_tokens` rows of which at most `wanted_rows` yield
+// logits.
+BufferPlan plan_buffers(const model::ModelConfig& config, std::uint32_t step_tokens,
+                        std::uint32_t wanted_rows);
+std::uint64_t plan_bytes(const BufferPlan& plan) noexcept;
+
+// Runs one step. Afterwards Buffer::logits holds a row for each wanted one, in order; the cache holds every
+// row's KV. Preconditions: rows and wanted rows are within the plan; tokens are below vocab_size.
+void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops& ops);
+
+}  // namespace flyball::graph

@@ -1,0 +1,114 @@
+// The closed vocabulary of the forward pass: what decoder.cpp says and every device must be able to do.
+// Values live in device buffers named by role; weights are named by role and layer; only a step's inputs are
+// host memory. Verbs work on the first `n` rows of their buffers, each row one token, f32. A row's result
+// never depends on the rows beside it: alone equals batched, bit for bit. Compound verbs have a default body;
+// a device overrides one only for a measured win.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backends/backend.hpp"
+
+namespace flyball::graph {
+
+// Planned by plan_buffers() (decoder.hpp). Columns: D = dim, H = heads * head_dim, K = kv heads * head_dim.
+enum class Buffer : std::uint8_t {
+  residual,         // [tokens, D]
+  normed,           // [tokens, D]
+  q,                // [tokens, H]
+  k,                // [tokens, K]
+  v,                // [tokens, K]
+  attended,         // [tokens, H]
+  projected,        // [tokens, D]  what a block adds to the residual
+  gate,             // [tokens, ffn]
+  up,               // [tokens, ffn]
+  wanted_residual,  // [rows wanted, D]  the last layer goes on with the rows whose logits are wanted
+  wanted_attended,  // [rows wanted, H]
+  logits,           // [rows wanted, vocab]
+};
+inline constexpr std::size_t kBufferCount = 12;
+
+enum class WeightRole : std::uint8_t {
+  token_embedding,
+  output_norm,
+  output,  // layer 0
+  attn_norm,
+  q,
+  k,
+  v,
+  o,
+  ffn_norm,
+  gate,
+  up,
+  down,
+};
+struct WeightRef {
+  WeightRole role = WeightRole::output;
+  std::uint32_t layer = 0;
+};
+
+// One of several matrices that read the same input: y[r] = sum_c x[c] * w[r, c].
+struct Projection {
+  WeightRef weight;
+  Buffer out = Buffer::projected;
+};
+
+// A step's inputs, valid until the step ends. Row i is one new token; rows of a sequence follow each other in
+// order of position. The KV of every earlier position of its sequence is in the cache or comes earlier in
+// this step.
+struct StepInputs {
+  std::span<const Token> tokens;                                 // [rows]
+  std::span<const std::uint32_t> positions;                      // [rows] within the sequence
+  std::span<const std::uint32_t> sequence_of;                    // [rows] index into block_tables
+  std::span<const std::span<const std::uint32_t>> block_tables;  // KV block ids by position / block size
+  std::span<const std::uint32_t> wanted;                         // rows whose logits are wanted, ascending
+  bool one_row_each = false;                                     // no sequence has two rows: pure decode
+};
+
+struct Ops {
+  virtual ~Ops() = default;
+
+  virtual void begin(const StepInputs& inputs) = 0;
+  // out[i] = row tokens[i] of the table.
+  virtual void embed(std::uint32_t n, WeightRef table, Buffer out) = 0;
+  // out = x / rms(x) * weight
+  virtual void rms_norm(std::uint32_t n, Buffer x, WeightRef weight, Buffer out) = 0;
+  virtual void matmul(std::uint32_t n, Buffer x, std::span<const Projection> projections) = 0;
+  // Rotates q and k of each row to its position, in place.
+  virtual void rope(std::uint32_t n, Buffer q, Buffer k) = 0;
+  // Appends k and v of each row to the cache of `layer` at its position.
+  virtual void kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) = 0;
+  // Causal attention of each row over the cache of `layer`, its own position included.
+  virtual void attend(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer out) = 0;
+  // gate = silu(gate) * up
+  virtual void swiglu(std::uint32_t n, Buffer gate, Buffer up) = 0;
+  // x += y
+  virtual void add(std::uint32_t n, Buffer x, Buffer y) = 0;
+  // out[i] = x[wanted[i]]
+  virtual void gather_wanted(Buffer x, Buffer out) = 0;
+
+  // ---- compound verbs
+  // ------------------------------------------------------------------------------------------
+  virtual void norm_matmul(std::uint32_t n, Buffer x, WeightRef norm,
+                           std::span<const Projection> projections) {
+    rms_norm(n, x, norm, Buffer::normed);
+    matmul(n, Buffer::normed, projections);
+  }
+  virtual void attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v, Buffer out) {
+    rope(n, q, k);
+    kv_store(n, layer, k, v);
+    attend(n, layer, q, out);
+  }
+  virtual void matmul_add(std::uint32_t n, Buffer x, WeightRef weight, Buffer residual) {
+    const Projection projection[] = {{weight, Buffer::projected}};
+    matmul(n, x, projection);
+    add(n, residual, Buffer::projected);
+  }
+  virtual void swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, WeightRef down, Buffer residual) {
+    swiglu(n, gate, up);
+    matmul_add(n, gate, down, residual);
+  }
+};
+
+}  // namespace flyball::graph
