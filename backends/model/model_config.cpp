@@ -120,7 +120,7 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
                              std::uint32_t context_length) {
   RopeConfig rope;
   rope.dim = keys.count("rope.dimension_count", head_dim, head_dim);
-  rope.base = keys.number("rope.freq_base", 1.0F, 1e12F, 10'000.0F);
+  rope.base = keys.number("rope.freq_base", 2.0F, 1e12F, 10'000.0F);
   const auto type = keys.text("rope.scaling.type");
   // rope.scale_linear is the older spelling of linear scaling.
   const bool legacy = type.empty() && keys.has("rope.scale_linear");
@@ -140,7 +140,7 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
   } else if (type == "yarn") {
     rope.scaling = RopeScaling::yarn;
     rope.factor = factor;
-    rope.attn_factor = attn_factor * (factor > 1.0F ? 1.0F + 0.1F * std::log(factor) : 1.0F);
+    rope.attn_factor = attn_factor;
   } else if (!type.empty() && type != "none") {
     return invalid("the RoPE scaling type " + printable(type) + " is not one of none, linear and yarn",
                    "llama.rope.scaling.type");

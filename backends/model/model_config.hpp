@@ -26,7 +26,8 @@ struct RopeConfig {
   RopeScaling scaling = RopeScaling::none;
   float factor = 1.0F;                 // linear, yarn: >= 1 stretches the context
   std::uint32_t original_context = 0;  // yarn: positions before scaling
-  // yarn: multiplies cos and sin. Complete: rope.scaling.attn_factor of the file times 1 + 0.1 ln(factor).
+  // yarn: rope.scaling.attn_factor as the file has it; cos and sin are multiplied by attn_factor * (1 + 0.1
+  // ln(factor)).
   float attn_factor = 1.0F;
   float beta_fast = 32.0F, beta_slow = 1.0F;  // yarn: rotations between which the two angles are blended
   std::vector<float> frequency_factors;       // llama3 and longrope: divides each frequency; [dim/2] or empty

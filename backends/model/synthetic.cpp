@@ -1,0 +1,309 @@
+// Shapes by name, their checks, and the threads that fill a file.
+#include "backends/model/synthetic.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "backends/model/synthetic_plan.hpp"
+#include "kernels/formats/quantize.hpp"
+
+namespace flyball::model {
+namespace {
+
+// A thread's unit of work: large enough that taking one from the shared counter costs nothing beside making
+// it.
+constexpr std::uint64_t kChunkValues = 262'144;
+
+SyntheticSpec shape(const char* name, std::uint32_t dim, std::uint32_t layers, std::uint32_t heads,
+                    std::uint32_t kv_heads, std::uint32_t ffn, std::uint32_t vocab, std::uint32_t context,
+                    float rope_base) {
+  SyntheticSpec spec;
+  spec.name = name;
+  spec.dim = dim;
+  spec.layers = layers;
+  spec.heads = heads;
+  spec.kv_heads = kv_heads;
+  spec.ffn = ffn;
+  spec.vocab = vocab;
+  spec.context = context;
+  spec.rope_base = rope_base;
+  return spec;
+}
+
+std::vector<SyntheticSpec> named_shapes() {
+  return {shape("tiny", 256, 2, 4, 2, 512, 512, 1024, 10'000.0F),
+          shape("small", 512, 4, 8, 2, 1536, 2048, 2048, 10'000.0F),
+          shape("135m", 576, 30, 9, 3, 1536, 49'152, 2048, 10'000.0F),
+          shape("1.1b", 2048, 22, 32, 4, 5632, 32'000, 2048, 10'000.0F),
+          shape("8b", 4096, 32, 32, 8, 14'336, 128'256, 8192, 500'000.0F)};
+}
+
+std::uint32_t* dimension(SyntheticSpec& spec, std::string_view key) {
+  if (key == "dim") return &spec.dim;
+  if (key == "layers") return &spec.layers;
+  if (key == "heads") return &spec.heads;
+  if (key == "kv_heads") return &spec.kv_heads;
+  if (key == "head_dim") return &spec.head_dim;
+  if (key == "ffn") return &spec.ffn;
+  if (key == "vocab") return &spec.vocab;
+  if (key == "context") return &spec.context;
+  return nullptr;
+}
+
+std::unexpected<Error> bad_shape(std::string message) {
+  return fail(ErrorCode::invalid_value, std::move(message), "shape");
+}
+
+struct Job {
+  std::size_t tensor;
+  std::uint64_t begin, end;  // rows
+};
+
+std::vector<Job> cut_into_jobs(const SyntheticPlan& plan) {
+  std::vector<Job> jobs;
+  for (std::size_t i = 0; i < plan.tensors().size(); ++i) {
+    const auto& tensor = plan.tensors()[i];
+    const auto step = std::max<std::uint64_t>(1, kChunkValues / tensor.cols);
+    for (std::uint64_t row = 0; row < tensor.rows; row += step) {
+      jobs.push_back({i, row, std::min(tensor.rows, row + step)});
+    }
+  }
+  return jobs;
+}
+
+// Takes jobs until none is left or one fails; several run at once.
+class Filler {
+ public:
+  Filler(const SyntheticPlan& plan, ByteSink& sink, const SyntheticProgress& progress)
+      : plan_(plan),
+        jobs_(cut_into_jobs(plan)),
+        sink_(sink),
+        progress_(progress),
+        done_(plan.header().size()) {}
+
+  void work() {
+    std::vector<float> values;
+    std::vector<std::byte> bytes;
+    for (auto i = next_.fetch_add(1); i < jobs_.size(); i = next_.fetch_add(1)) {
+      const auto& job = jobs_[i];
+      const auto& tensor = plan_.tensors()[job.tensor];
+      const auto row_bytes = kernels::row_bytes(tensor.type, tensor.cols);
+      values.resize(tensor.cols);
+      bytes.resize((job.end - job.begin) * row_bytes);
+      for (auto row = job.begin; row < job.end; ++row) {
+        plan_.fill_row(job.tensor, row, values);
+        kernels::quantize_row(tensor.type, values.data(), tensor.cols,
+                              bytes.data() + (row - job.begin) * row_bytes);
+      }
+      auto written = sink_.write_at(tensor.offset + job.begin * row_bytes, bytes);
+      const std::scoped_lock lock(mutex_);
+      if (!written) {
+        if (result_) result_ = std::move(written);
+        next_.store(jobs_.size());
+        return;
+      }
+      done_ += bytes.size();
+      if (progress_) progress_(done_, plan_.file_bytes());
+    }
+  }
+  Result<void> result() const { return result_; }
+
+ private:
+  const SyntheticPlan& plan_;
+  const std::vector<Job> jobs_;
+  ByteSink& sink_;
+  const SyntheticProgress& progress_;
+  std::atomic<std::size_t> next_{0};
+  std::mutex mutex_;
+  // under mutex_
+  std::uint64_t done_;
+  Result<void> result_;
+};
+
+class FileSink final : public ByteSink {
+ public:
+  explicit FileSink(std::filesystem::path path) : path_(std::move(path)) {}
+  FileSink(const FileSink&) = delete;
+  FileSink& operator=(const FileSink&) = delete;
+  ~FileSink() override {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  Result<void> resize(std::uint64_t bytes) override {
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return failure(errno);
+    return {};
+  }
+  Result<void> write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const auto n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return failure(n < 0 ? errno : EIO);
+      offset += static_cast<std::uint64_t>(n);
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+    }
+    return {};
+  }
+  Result<void> close() {
+    const int fd = std::exchange(fd_, -1);
+    if (::close(fd) != 0) return failure(errno);
+    return {};
+  }
+
+ private:
+  Result<void> failure(int error) const {
+    return fail(ErrorCode::io_error, "cannot write the model file: " + std::generic_category().message(error),
+                {}, path_.string());
+  }
+  std::filesystem::path path_;
+  int fd_ = -1;
+};
+
+class MemorySink final : public ByteSink {
+ public:
+  Result<void> resize(std::uint64_t bytes) override {
+    bytes_.resize(bytes);
+    return {};
+  }
+  Result<void> write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    std::memcpy(bytes_.data() + offset, bytes.data(), bytes.size());
+    return {};
+  }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+Result<SyntheticSpec> parse_synthetic_shape(std::string_view text) {
+  SyntheticSpec spec;
+  bool first = true;
+  for (std::string_view rest = text; first || !rest.empty(); first = false) {
+    const auto comma = rest.find(',');
+    const auto item = rest.substr(0, comma);
+    rest = comma == std::string_view::npos ? std::string_view{} : rest.substr(comma + 1);
+    const auto equals = item.find('=');
+    if (equals == std::string_view::npos) {
+      const auto known = named_shapes();
+      const auto it = std::ranges::find(known, item, &SyntheticSpec::name);
+      if (!first || it == known.end()) {
+        return bad_shape("the shape " + printable(item) + " is not one of tiny, small, 135m, 1.1b, 8b");
+      }
+      spec = *it;
+      continue;
+    }
+    const auto value = item.substr(equals + 1);
+    auto* const field = dimension(spec, item.substr(0, equals));
+    if (field == nullptr) {
+      return bad_shape("the shape's key " + printable(item.substr(0, equals)) +
+                       " is not one of dim, layers, heads, kv_heads, head_dim, ffn, vocab, context");
+    }
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), *field);
+    if (error != std::errc{} || end != value.data() + value.size() || *field == 0) {
+      return bad_shape("the shape's " + printable(item) + " is not a positive number");
+    }
+    spec.name = printable(text);
+  }
+  if (auto ok = check(spec); !ok) return std::unexpected(ok.error());
+  return spec;
+}
+
+Result<void> check(const SyntheticSpec& spec) {
+  struct Bound {
+    const char* name;
+    std::uint64_t value, low, high;
+  };
+  const std::uint64_t head_dim = spec.head_dim != 0 ? spec.head_dim : spec.dim / std::max(1U, spec.heads);
+  const Bound bounds[] = {{"dim", spec.dim, 1, kMaxDim},
+                          {"layers", spec.layers, 1, kMaxLayers},
+                          {"heads", spec.heads, 1, kMaxHeads},
+                          {"kv_heads", spec.kv_heads, 1, kMaxHeads},
+                          {"head_dim", head_dim, 2, kMaxHeadDim},
+                          {"ffn", spec.ffn, 1, kMaxFfnDim},
+                          {"context", spec.context, 8, kMaxContext},
+                          {"vocab", spec.vocab, min_synthetic_vocab(), kMaxVocab}};
+  for (const auto& bound : bounds) {
+    if (bound.value < bound.low || bound.value > bound.high) {
+      return bad_shape(std::string(bound.name) + " is " + std::to_string(bound.value) + "; " +
+                       std::to_string(bound.low) + " to " + std::to_string(bound.high) + " is allowed");
+    }
+  }
+  if (spec.heads % spec.kv_heads != 0) {
+    return bad_shape("heads (" + std::to_string(spec.heads) + ") must be a multiple of kv_heads (" +
+                     std::to_string(spec.kv_heads) + ")");
+  }
+  if (head_dim % 2 != 0 || (spec.head_dim == 0 && spec.dim % spec.heads != 0)) {
+    return bad_shape("dim (" + std::to_string(spec.dim) + ") over heads (" + std::to_string(spec.heads) +
+                     ") must be a whole even number");
+  }
+  const auto block = kernels::block_shape(spec.type).values;
+  const Bound rows[] = {
+      {"dim", spec.dim, 0, 0}, {"ffn", spec.ffn, 0, 0}, {"heads * head_dim", spec.heads * head_dim, 0, 0}};
+  for (const auto& row : rows) {
+    if (row.value % block != 0) {
+      return bad_shape(std::string(row.name) + " is " + std::to_string(row.value) + "; " +
+                       std::string(to_string(spec.type)) + " needs rows that are multiples of " +
+                       std::to_string(block));
+    }
+  }
+  return {};
+}
+
+Result<std::uint64_t> write_synthetic(const SyntheticSpec& spec, ByteSink& sink, std::uint32_t threads,
+                                      const SyntheticProgress& progress) {
+  if (auto ok = check(spec); !ok) return std::unexpected(ok.error());
+  const SyntheticPlan plan(spec);
+  if (auto ok = sink.resize(plan.file_bytes()); !ok) return std::unexpected(ok.error());
+  if (auto ok = sink.write_at(0, std::as_bytes(std::span(plan.header()))); !ok)
+    return std::unexpected(ok.error());
+  Filler filler(plan, sink, progress);
+  {
+    const auto n = threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
+    std::vector<std::jthread> helpers;
+    for (std::uint32_t i = 1; i < n; ++i) helpers.emplace_back([&filler] { filler.work(); });
+    filler.work();
+  }
+  if (auto ok = filler.result(); !ok) return std::unexpected(ok.error());
+  return plan.file_bytes();
+}
+
+Result<std::uint64_t> write_synthetic_file(const SyntheticSpec& spec, const std::filesystem::path& path,
+                                           std::uint32_t threads, const SyntheticProgress& progress) {
+  auto part = path;
+  part += ".part";
+  const auto abandon = [&](Error error) {
+    std::error_code ignored;
+    std::filesystem::remove(part, ignored);
+    return std::unexpected(std::move(error));
+  };
+  FileSink sink(part);
+  auto bytes = write_synthetic(spec, sink, threads, progress);
+  if (!bytes) return abandon(std::move(bytes.error()));
+  if (auto ok = sink.close(); !ok) return abandon(std::move(ok.error()));
+  std::error_code error;
+  std::filesystem::rename(part, path, error);
+  if (error) {
+    return abandon(
+        {ErrorCode::io_error, "cannot rename the model file: " + error.message(), {}, path.string()});
+  }
+  return bytes;
+}
+
+Result<std::vector<std::byte>> synthetic_bytes(const SyntheticSpec& spec) {
+  MemorySink sink;
+  if (auto ok = write_synthetic(spec, sink, 1); !ok) return std::unexpected(ok.error());
+  return sink.take();
+}
+
+}  // namespace flyball::model

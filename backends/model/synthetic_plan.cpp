@@ -1,0 +1,208 @@
+// The arithmetic of synthetic weights. Each value is a function of (seed, tensor, row, column) alone.
+#include "backends/model/synthetic_plan.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "backends/model/weight_names.hpp"
+
+namespace flyball::model {
+namespace {
+
+// The likely successor's logit stands this far above the likeliest of the others, in units of their spread,
+// and the second successor this far below the first: then the layers overrule the first about once in a dozen
+// tokens.
+constexpr double kLead = 3.5, kSecond = 2.0;
+// How much further than its training a file with RoPE scaling claims to reach.
+constexpr float kRopeFactor = 4.0F;
+// llama.cpp's numbers for general.file_type.
+std::uint32_t file_type(kernels::DType type) noexcept {
+  using enum kernels::DType;
+  switch (type) {
+    case f32:
+      return 0;
+    case f16:
+      return 1;
+    case q4_0:
+      return 2;
+    case q8_0:
+      return 7;
+    case q4_k:
+      return 15;
+    case q5_k:
+      return 17;
+    case q6_k:
+      return 18;
+    case bf16:
+      return 32;
+  }
+  return 0;
+}
+
+// A well-mixed 64-bit hash of a counter: Steele, Lea, Flood, "Fast splittable pseudorandom number
+// generators", 2014.
+constexpr std::uint64_t kGolden = 0x9E37'79B9'7F4A'7C15ULL;
+std::uint64_t mix(std::uint64_t x) noexcept {
+  x = (x ^ (x >> 30)) * 0xBF58'476D'1CE4'E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D0'49BB'1331'11EBULL;
+  return x ^ (x >> 31);
+}
+
+// values[i] += scale * g(key, i), where g is nearly normal: the sum of four bytes, centred, over its
+// deviation.
+void add_gaussian(std::uint64_t key, double scale, std::span<float> values) noexcept {
+  constexpr float kMean = 510.0F;
+  const auto step = static_cast<float>(scale / 147.80054);  // sqrt(4 * (256^2 - 1) / 12)
+  for (std::size_t i = 0; i < values.size(); i += 2) {
+    const std::uint64_t h = mix(key + (i / 2 + 1) * kGolden);
+    // Bytes added pairwise, then pairs, inside two 32-bit halves.
+    const std::uint64_t pairs = (h & 0x00FF'00FF'00FF'00FFULL) + ((h >> 8) & 0x00FF'00FF'00FF'00FFULL);
+    const std::uint64_t sums =
+        (pairs & 0x0000'FFFF'0000'FFFFULL) + ((pairs >> 16) & 0x0000'FFFF'0000'FFFFULL);
+    values[i] += step * (static_cast<float>(sums & 0xFFFF'FFFFU) - kMean);
+    if (i + 1 < values.size()) values[i + 1] += step * (static_cast<float>(sums >> 32) - kMean);
+  }
+}
+
+}  // namespace
+
+SyntheticPlan::SyntheticPlan(const SyntheticSpec& spec)
+    : spec_(spec),
+      vocab_(make_synthetic_vocab(spec.vocab)),
+      head_dim_(spec.head_dim != 0 ? spec.head_dim : spec.dim / spec.heads) {
+  first_step_ = coprime_step(1);
+  second_step_ = coprime_step(2);
+  write_metadata();
+  add_tensors();
+  header_ = writer_.header();
+  for (auto& tensor : tensors_) tensor.offset += header_.size();
+}
+
+void SyntheticPlan::fill_row(std::size_t index, std::uint64_t row, std::span<float> values) const noexcept {
+  const auto& tensor = tensors_[index];
+  const auto n = static_cast<double>(tensor.cols);
+  std::ranges::fill(values, tensor.role == Role::norm ? 1.0F : 0.0F);
+  switch (tensor.role) {
+    case Role::norm:
+      return add_gaussian(row_key(index, row), 0.1, values);
+    // A tied table's rows are also the output's: of length one, so that no token merely repeats itself.
+    case Role::embedding:
+      return add_gaussian(row_key(index, row), spec_.tied ? 1.0 / std::sqrt(n) : 1.0, values);
+    case Role::reads:
+      return add_gaussian(row_key(index, row), 1.0 / std::sqrt(n), values);
+    // All layers together add about as much as the embedding has.
+    case Role::adds:
+      return add_gaussian(row_key(index, row), std::sqrt(4.0 / (spec_.layers * n)), values);
+    case Role::output:
+      return fill_output_row(index, row, values);
+    case Role::rope_factors:
+      return fill_rope_factors(values);
+  }
+}
+
+std::uint64_t SyntheticPlan::row_key(std::size_t tensor, std::uint64_t row) const noexcept {
+  return mix(mix(spec_.seed * kGolden + tensor + 1) + row * kGolden);
+}
+
+// The successor of a token stands this many further on: so every token is the successor of exactly one.
+std::uint64_t SyntheticPlan::coprime_step(std::uint64_t salt) const noexcept {
+  std::uint64_t step = mix(spec_.seed + salt * kGolden) % spec_.vocab;
+  while (step < 2 || std::gcd(step, std::uint64_t{spec_.vocab}) != 1 || (salt != 1 && step == first_step_)) {
+    step = (step + 1) % spec_.vocab;
+  }
+  return step;
+}
+
+void SyntheticPlan::fill_output_row(std::size_t index, std::uint64_t token,
+                                    std::span<float> values) const noexcept {
+  // A row of zeros: its logit is 0, far below the successors'.
+  if (vocab_.types[token] != SyntheticVocab::kNormal) return;
+  const auto n = static_cast<double>(values.size());
+  add_gaussian(row_key(index, token), 1.0 / std::sqrt(n), values);
+  // Embedding and layers make the stream sqrt(2 n) long before the norm makes it sqrt(n).
+  const double lead = std::sqrt(2.0 * std::log(static_cast<double>(spec_.vocab))) + kLead;
+  const auto lean = [&](std::uint64_t step, double logit) {
+    const auto predecessor = (token + spec_.vocab - step) % spec_.vocab;
+    add_gaussian(row_key(0, predecessor), logit * std::numbers::sqrt2 / n, values);
+  };
+  lean(first_step_, lead);
+  lean(second_step_, lead - kSecond);
+}
+
+// Llama 3.1's divisors, as its converter writes them: 1 for frequencies that turn more than 4 times over the
+// original context, the factor for those that turn less than once, a blend between.
+void SyntheticPlan::fill_rope_factors(std::span<float> values) const noexcept {
+  constexpr double kFactor = 8.0, kLow = 1.0, kHigh = 4.0;
+  const double original = spec_.context / static_cast<double>(kRopeFactor);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double frequency =
+        std::pow(static_cast<double>(spec_.rope_base), -2.0 * static_cast<double>(i) / head_dim_);
+    const double turns = original * frequency / (2.0 * std::numbers::pi);
+    const double blend = std::clamp((turns - kLow) / (kHigh - kLow), 0.0, 1.0);
+    values[i] = static_cast<float>(1.0 / ((1.0 - blend) / kFactor + blend));
+  }
+}
+
+void SyntheticPlan::write_metadata() {
+  writer_.set_string("general.architecture", "llama");
+  writer_.set_string("general.name", "synthetic " + spec_.name);
+  writer_.set_u32("general.file_type", file_type(spec_.type));
+  writer_.set_u32("general.quantization_version", 2);
+  writer_.set_u32("llama.block_count", spec_.layers);
+  writer_.set_u32("llama.context_length", spec_.context);
+  writer_.set_u32("llama.embedding_length", spec_.dim);
+  writer_.set_u32("llama.feed_forward_length", spec_.ffn);
+  writer_.set_u32("llama.attention.head_count", spec_.heads);
+  writer_.set_u32("llama.attention.head_count_kv", spec_.kv_heads);
+  writer_.set_u32("llama.attention.key_length", head_dim_);
+  writer_.set_u32("llama.attention.value_length", head_dim_);
+  writer_.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+  writer_.set_u32("llama.rope.dimension_count", head_dim_);
+  writer_.set_f32("llama.rope.freq_base", spec_.rope_base);
+  writer_.set_u32("llama.vocab_size", spec_.vocab);
+  if (spec_.rope == RopeScaling::linear || spec_.rope == RopeScaling::yarn) {
+    writer_.set_string("llama.rope.scaling.type", spec_.rope == RopeScaling::yarn ? "yarn" : "linear");
+    writer_.set_f32("llama.rope.scaling.factor", kRopeFactor);
+    writer_.set_u32("llama.rope.scaling.original_context_length",
+                    static_cast<std::uint32_t>(static_cast<float>(spec_.context) / kRopeFactor));
+  }
+  write_vocab(vocab_, writer_);
+}
+
+void SyntheticPlan::add(std::string_view name, Role role, kernels::DType type, std::uint64_t rows,
+                        std::uint64_t cols) {
+  const std::uint64_t dims[] = {cols, rows};
+  const bool vector = role == Role::norm || role == Role::rope_factors;
+  const auto index = writer_.add_tensor(name, type, std::span(dims).first(vector ? 1 : 2));
+  tensors_.push_back({role, type, rows, cols, writer_.tensor_offset(index)});
+}
+
+void SyntheticPlan::add_tensors() {
+  namespace names = weight_names;
+  using enum Role;
+  constexpr auto kNormType = kernels::DType::f32;
+  const auto heads = std::uint64_t{spec_.heads} * head_dim_;
+  const auto kv_heads = std::uint64_t{spec_.kv_heads} * head_dim_;
+  add(names::kTokenEmbedding, embedding, spec_.type, spec_.vocab,
+      spec_.dim);  // first: fill_output_row counts on it
+  for (std::uint32_t i = 0; i < spec_.layers; ++i) {
+    add(names::layer(i, names::kAttnNorm), norm, kNormType, 1, spec_.dim);
+    add(names::layer(i, names::kQ), reads, spec_.type, heads, spec_.dim);
+    add(names::layer(i, names::kK), reads, spec_.type, kv_heads, spec_.dim);
+    add(names::layer(i, names::kV), reads, spec_.type, kv_heads, spec_.dim);
+    add(names::layer(i, names::kO), adds, spec_.type, spec_.dim, heads);
+    add(names::layer(i, names::kFfnNorm), norm, kNormType, 1, spec_.dim);
+    add(names::layer(i, names::kGate), reads, spec_.type, spec_.ffn, spec_.dim);
+    add(names::layer(i, names::kUp), reads, spec_.type, spec_.ffn, spec_.dim);
+    add(names::layer(i, names::kDown), adds, spec_.type, spec_.dim, spec_.ffn);
+  }
+  add(names::kOutputNorm, norm, kNormType, 1, spec_.dim);
+  if (!spec_.tied) add(names::kOutput, output, spec_.type, spec_.vocab, spec_.dim);
+  if (spec_.rope == RopeScaling::llama3) {
+    add(names::kRopeFrequencies, rope_factors, kNormType, 1, head_dim_ / 2);
+  }
+}
+
+}  // namespace flyball::model

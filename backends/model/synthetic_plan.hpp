@@ -1,0 +1,53 @@
+// What a synthetic file holds: its header, where each tensor lies, and the values of any row of it by
+// themselves (a counter-based generator, so that rows can be made in any order by any thread).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/model/gguf_writer.hpp"
+#include "backends/model/synthetic.hpp"
+#include "backends/model/synthetic_vocab.hpp"
+
+namespace flyball::model {
+
+class SyntheticPlan {
+ public:
+  // What a tensor does decides its scale: `reads` multiplies the normed stream, `adds` is added back to it.
+  enum class Role : std::uint8_t { embedding, output, norm, reads, adds, rope_factors };
+  struct Tensor {
+    Role role;
+    kernels::DType type;
+    std::uint64_t rows, cols;
+    std::uint64_t offset;  // in the file
+  };
+
+  explicit SyntheticPlan(const SyntheticSpec& spec);  // precondition: check(spec)
+
+  const std::string& header() const noexcept { return header_; }
+  const std::vector<Tensor>& tensors() const noexcept { return tensors_; }
+  std::uint64_t file_bytes() const noexcept { return header_.size() + writer_.data_bytes(); }
+  // out: [cols] of that tensor
+  void fill_row(std::size_t tensor, std::uint64_t row, std::span<float> out) const noexcept;
+
+ private:
+  std::uint64_t row_key(std::size_t tensor, std::uint64_t row) const noexcept;
+  std::uint64_t coprime_step(std::uint64_t salt) const noexcept;
+  void fill_output_row(std::size_t tensor, std::uint64_t token, std::span<float> out) const noexcept;
+  void fill_rope_factors(std::span<float> out) const noexcept;
+  void write_metadata();
+  void add(std::string_view name, Role role, kernels::DType type, std::uint64_t rows, std::uint64_t cols);
+  void add_tensors();
+
+  SyntheticSpec spec_;
+  SyntheticVocab vocab_;
+  std::uint32_t head_dim_ = 0;
+  std::uint64_t first_step_ = 0, second_step_ = 0;
+  GgufWriter writer_;
+  std::vector<Tensor> tensors_;
+  std::string header_;
+};
+
+}  // namespace flyball::model

@@ -1,0 +1,206 @@
+// `flyball inspect`: what a model file holds and what it would need, without running it.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cinttypes>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "backends/graph/memory_plan.hpp"
+#include "backends/model/embedded_demo.hpp"
+#include "backends/model/model_file.hpp"
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/exit_codes.hpp"
+
+namespace flyball::cli {
+namespace {
+
+// The context a sequence gets where the configuration names none (backends/engine/local_backend.hpp).
+constexpr std::uint32_t kDefaultContext = 4096;
+
+struct Options {
+  std::string file;
+  bool json = false;
+  std::uint32_t context = 0, sequences = 1;
+};
+
+struct Report {
+  const model::ModelFile& file;
+  const model::ModelConfig& config;
+  graph::PlanShape shape;
+  graph::MemoryPlan plan;
+  std::uint64_t kv_bytes_per_token;
+  std::map<std::string, std::uint64_t> bytes_by_type;
+  std::string tokenizer, pre_tokenizer;
+  std::size_t chat_template_bytes;
+};
+
+// A string of the metadata, "" where it is absent or no string.
+std::string text_of(const model::Gguf& gguf, std::string_view key) {
+  const auto value = gguf.get_string(key);
+  return value && *value ? model::printable(**value) : std::string();
+}
+
+Report make_report(const model::ModelFile& file, const Options& options) {
+  const auto& config = file.config();
+  graph::PlanShape shape;
+  shape.context = options.context != 0 ? options.context : std::min(kDefaultContext, config.context_length);
+  shape.sequences = options.sequences;
+  const auto layout = graph::kv_layout(config);
+  Report report{file,
+                config,
+                shape,
+                graph::plan_memory(config, file.weight_bytes(), shape),
+                layout.block_bytes() / layout.block_size,
+                {},
+                text_of(file.gguf(), "tokenizer.ggml.model"),
+                text_of(file.gguf(), "tokenizer.ggml.pre"),
+                0};
+  for (const auto& tensor : file.gguf().tensors()) {
+    report.bytes_by_type[std::string(to_string(tensor.type))] += tensor.data.size();
+  }
+  if (const auto chat = file.gguf().get_string("tokenizer.chat_template"); chat && *chat) {
+    report.chat_template_bytes = (*chat)->size();
+  }
+  return report;
+}
+
+const char* to_text(model::RopeScaling scaling) {
+  switch (scaling) {
+    case model::RopeScaling::none:
+      return "none";
+    case model::RopeScaling::linear:
+      return "linear";
+    case model::RopeScaling::yarn:
+      return "yarn";
+    case model::RopeScaling::llama3:
+      return "llama3";
+  }
+  return "?";
+}
+
+void print_json(const Report& r) {
+  const auto& c = r.config;
+  nlohmann::ordered_json out = {{"architecture", c.architecture},
+                                {"name", model::printable(c.name)},
+                                {"gguf_version", r.file.gguf().version()},
+                                {"parameters", r.file.parameter_count()},
+                                {"quantization", std::string(r.file.main_quantization())},
+                                {"bytes_by_type", r.bytes_by_type},
+                                {"tensors", r.file.gguf().tensors().size()},
+                                {"context_length", c.context_length},
+                                {"vocab_size", c.vocab_size},
+                                {"tokenizer", {{"model", r.tokenizer}, {"pre", r.pre_tokenizer}}},
+                                {"chat_template", r.chat_template_bytes > 0},
+                                {"shape",
+                                 {{"layers", c.n_layers},
+                                  {"dim", c.dim},
+                                  {"ffn_dim", c.ffn_dim},
+                                  {"heads", c.n_heads},
+                                  {"kv_heads", c.n_kv_heads},
+                                  {"head_dim", c.head_dim},
+                                  {"tied_embeddings", c.tied_embeddings}}},
+                                {"rope",
+                                 {{"dim", c.rope.dim},
+                                  {"base", c.rope.base},
+                                  {"scaling", to_text(c.rope.scaling)},
+                                  {"factor", c.rope.factor}}},
+                                {"memory",
+                                 {{"context", r.shape.context},
+                                  {"sequences", r.shape.sequences},
+                                  {"weight_bytes", r.plan.weight_bytes},
+                                  {"kv_bytes_per_token", r.kv_bytes_per_token},
+                                  {"kv_bytes", r.plan.kv_bytes},
+                                  {"scratch_bytes", r.plan.scratch_bytes},
+                                  {"total_bytes", r.plan.total()}}}};
+  std::printf("%s\n", out.dump(2).c_str());
+}
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  for (; value >= 1024.0 && unit + 1 < std::size(kUnits); ++unit) value /= 1024.0;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+void line(const char* label, const std::string& text) {
+  std::printf("%-15s %s\n", label, text.c_str());
+}
+
+void print_text(const Report& r) {
+  const auto& c = r.config;
+  const auto n = [](std::uint64_t value) { return std::to_string(value); };
+  std::string types;
+  for (const auto& [type, bytes] : r.bytes_by_type) {
+    types += (types.empty() ? "" : ", ") + type + " " + size_text(bytes);
+  }
+  line("model", c.name.empty() ? "(unnamed)" : model::printable(c.name));
+  line("architecture", c.architecture + ", GGUF v" + n(r.file.gguf().version()));
+  line("parameters", n(r.file.parameter_count()) + " in " + n(r.file.gguf().tensors().size()) + " tensors");
+  line("quantization", std::string(r.file.main_quantization()) + " (" + types + ")");
+  line("shape", n(c.n_layers) + " layers, dim " + n(c.dim) + ", feed-forward " + n(c.ffn_dim) + ", " +
+                    n(c.n_heads) + " heads over " + n(c.n_kv_heads) + " KV heads of " + n(c.head_dim) +
+                    (c.tied_embeddings ? ", tied embeddings" : ""));
+  line("context", n(c.context_length) + " tokens, RoPE scaling " + to_text(c.rope.scaling));
+  line("vocabulary", n(c.vocab_size) + " tokens, tokenizer " +
+                         (r.tokenizer.empty() ? "(none)" : r.tokenizer) +
+                         (r.pre_tokenizer.empty() ? "" : " with pre-tokenizer " + r.pre_tokenizer));
+  line("chat template", r.chat_template_bytes > 0 ? "yes, " + size_text(r.chat_template_bytes) : "no");
+  line("memory plan", n(r.shape.sequences) + (r.shape.sequences == 1 ? " sequence" : " sequences") + " of " +
+                          n(r.shape.context) + " tokens");
+  line("  weights", size_text(r.plan.weight_bytes));
+  line("  KV cache", size_text(r.plan.kv_bytes) + ", " + size_text(r.kv_bytes_per_token) + " a token");
+  line("  scratch", size_text(r.plan.scratch_bytes));
+  line("  total", size_text(r.plan.total()));
+}
+
+int inspect(const Options& options) {
+  auto file = options.file.empty() ? model::ModelFile::from_bytes(model::embedded_demo_model())
+                                   : model::ModelFile::open(options.file);
+  if (!file) {
+    const auto& error = file.error();
+    std::fprintf(stderr, "flyball inspect: %s%s%s%s\n", error.message.c_str(),
+                 error.where.empty() ? "" : " (", error.where.c_str(), error.where.empty() ? "" : ")");
+    return exit_code_for(error);
+  }
+  const auto report = make_report(**file, options);
+  if (options.json) {
+    print_json(report);
+  } else {
+    print_text(report);
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void add_inspect_command(CLI::App& app, int& exit_code) {
+  constexpr std::uint32_t kMaxPlannedSequences = 4096;
+  auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("inspect", "Show what a model file holds and the memory it needs");
+  command->add_option("file", options->file, "GGUF file; without it, the embedded demo model");
+  command->add_flag("--json", options->json, "Print JSON");
+  command
+      ->add_option("--context", options->context,
+                   "Tokens of a sequence to plan for (default: the model's, at most 4096)")
+      ->check(CLI::Range(std::uint32_t{1}, static_cast<std::uint32_t>(model::kMaxContext)));
+  command->add_option("--sequences", options->sequences, "Sequences at once to plan for")
+      ->check(CLI::Range(std::uint32_t{1}, kMaxPlannedSequences))
+      ->capture_default_str();
+  command->footer(
+      "Examples:\n"
+      "  flyball inspect model.gguf\n"
+      "  flyball inspect model.gguf --context 8192 --sequences 4\n"
+      "  flyball inspect model.gguf --json");
+  command->callback([options, &exit_code] { exit_code = inspect(*options); });
+}
+
+}  // namespace flyball::cli

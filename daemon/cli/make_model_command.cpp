@@ -1,0 +1,104 @@
+// `flyball make-model`: a synthetic GGUF file of random weights, for tests and benchmarks.
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "backends/model/synthetic.hpp"
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/exit_codes.hpp"
+
+namespace flyball::cli {
+namespace {
+
+struct Options {
+  std::string out, shape = "tiny", type = "Q4_0", rope = "none";
+  std::uint64_t seed = 1;
+  std::uint32_t threads = 0;
+  bool tied = false, quiet = false;
+};
+
+const std::map<std::string, model::RopeScaling> kRopes = {{"none", model::RopeScaling::none},
+                                                          {"linear", model::RopeScaling::linear},
+                                                          {"yarn", model::RopeScaling::yarn},
+                                                          {"llama3", model::RopeScaling::llama3}};
+
+int complain(const Error& error) {
+  std::fprintf(stderr, "flyball make-model: %s%s%s%s\n", error.message.c_str(),
+               error.where.empty() ? "" : " (", error.where.c_str(), error.where.empty() ? "" : ")");
+  return exit_code_for(error);
+}
+
+model::SyntheticProgress progress_line(bool wanted) {
+  if (!wanted) return {};
+  return [last = -1](std::uint64_t done, std::uint64_t total) mutable {
+    const int percent = static_cast<int>(100 * done / total);
+    if (percent == last) return;
+    last = percent;
+    std::fprintf(stderr, "\r%3d%% of %.0f MB", percent, static_cast<double>(total) / 1e6);
+    if (done == total) std::fputc('\n', stderr);
+  };
+}
+
+int make_model(const Options& options) {
+  auto spec = model::parse_synthetic_shape(options.shape);
+  if (!spec) return complain(spec.error());
+  for (const auto type : kernels::kAllDTypes) {
+    if (to_string(type) == options.type) spec->type = type;  // CLI11 has checked the spelling
+  }
+  spec->rope = kRopes.at(options.rope);
+  spec->tied = options.tied;
+  spec->seed = options.seed;
+  const auto start = std::chrono::steady_clock::now();
+  const auto bytes = model::write_synthetic_file(
+      *spec, options.out, options.threads, progress_line(!options.quiet && ::isatty(STDERR_FILENO) == 1));
+  if (!bytes) return complain(bytes.error());
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  if (!options.quiet) {
+    std::printf("%s: %s %s, %llu bytes in %.1f s\n", options.out.c_str(), spec->name.c_str(),
+                options.type.c_str(), static_cast<unsigned long long>(*bytes), seconds.count());
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void add_make_model_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  auto* command = app.add_subcommand("make-model", "Write a synthetic random-weight GGUF file");
+  std::vector<std::string> types;
+  for (const auto type : kernels::kAllDTypes) types.emplace_back(to_string(type));
+  std::vector<std::string> ropes;
+  for (const auto& [name, scaling] : kRopes) ropes.push_back(name);
+  command->add_option("--out", options->out, "File to write")->required();
+  command
+      ->add_option("--shape", options->shape,
+                   "tiny, small, 135m, 1.1b, 8b, or dim=512,layers=4,heads=8,kv_heads=2,ffn=1536,vocab=2048,"
+                   "context=2048,head_dim=64 (also after a name)")
+      ->capture_default_str();
+  command->add_option("--type", options->type, "Type of the matrices; norms are F32")
+      ->check(CLI::IsMember(types))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Same seed and options: same bytes")->capture_default_str();
+  command->add_option("--rope", options->rope, "Context extension")
+      ->check(CLI::IsMember(ropes))
+      ->capture_default_str();
+  command->add_flag("--tied", options->tied, "Output weights are the embedding table");
+  command->add_option("--threads", options->threads, "0: one per core")->capture_default_str();
+  command->add_flag("--quiet", options->quiet, "Print nothing but errors");
+  command->footer(
+      "Examples:\n"
+      "  flyball make-model --out tiny.gguf --shape tiny --type Q8_0\n"
+      "  flyball make-model --out bench.gguf --shape 1.1b --type Q4_0 --seed 7\n"
+      "  flyball make-model --out long.gguf --shape small,context=8192 --type F16 --rope yarn");
+  command->callback([options, &exit_code] { exit_code = make_model(*options); });
+}
+
+}  // namespace flyball::cli
