@@ -27,6 +27,12 @@ struct RuleTrace {  // one rule that was visited, in order
   std::uint32_t first_condition = 0, n_conditions = 0;  // into Decision::conditions
 };
 
+struct ConstraintTrace {  // every constraint, in order; no: it does not apply
+  const Constraint* constraint = nullptr;
+  Truth outcome = Truth::unknown;
+  std::uint32_t first_condition = 0, n_conditions = 0;  // into Decision::conditions
+};
+
 enum class Verdict : std::uint8_t { chosen, available, unavailable, denied };
 
 struct TargetTrace {  // one target considered, in order
@@ -39,21 +45,28 @@ struct TargetTrace {  // one target considered, in order
 
 // Views into the tree: the tree outlives the decision (the daemon keeps both behind one shared_ptr).
 struct Decision {
+  const Tree* tree = nullptr;
   const Rule* rule = nullptr;      // whose target was chosen, or whose on_unavailable ended the search
   const Target* target = nullptr;  // nullptr: nothing is available
-  bool queue = false;              // on_unavailable: queue
+  bool queue = false;              // on_unavailable: queue; wait and decide again (target is nullptr)
+  std::vector<ConstraintTrace> constraints;
   std::vector<RuleTrace> rules;
   std::vector<ConditionTrace> conditions;
-  std::vector<TargetTrace> targets;  // the chosen one and every alternative named by the deciding rules and default
+  std::vector<TargetTrace>
+      targets;  // the chosen one and every alternative named by the deciding rules and default
 };
 
 // `backend.<id>.available` (and `.reason`) in the facts say what can be used; unknown counts as unavailable.
 Decision decide(const Tree& tree, const Facts& facts);
 
-// The receipt: rule, because, facts with value, source and age, alternatives with why not. `facts` are those the
-// decision was taken on.
+std::string_view to_string(Truth truth) noexcept;      // "unknown"
+std::string_view to_string(Verdict verdict) noexcept;  // "denied"
+
+// The receipt: rule, because, facts with value, source and age, alternatives with why not. `facts` are those
+// the decision was taken on.
 nlohmann::json receipt(const Decision& decision, const Facts& facts);
-// The same for a terminal.
+// The same for a terminal. Any JSON is accepted (a receipt may come from another daemon); what it lacks is
+// left out.
 std::string explain_text(const nlohmann::json& receipt);
 
 }  // namespace flyball::policy

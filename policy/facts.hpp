@@ -1,5 +1,5 @@
-// What the policy may know: typed values with source and age, three-valued (a fact that is absent is unknown).
-// The catalogue is closed: a policy that names a fact outside it does not load.
+// What the policy may know: typed values with source and age, three-valued (a fact that is absent is
+// unknown). The catalogue is closed: a policy that names a fact outside it does not load.
 #pragma once
 
 #include <chrono>
@@ -15,26 +15,34 @@
 
 namespace flyball::policy {
 
-enum class FactType : std::uint8_t { boolean, integer, number, text, text_list };
+enum class FactType : std::uint8_t { boolean, integer, number, text, text_list };  // in FactValue's order
 using FactValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
+std::string_view to_string(FactType type) noexcept;  // "integer"
 
 struct FactInfo {
   std::string_view name;  // "hardware.memory.unified"; "backend.<id>.available" for each known backend
   FactType type;
   std::string_view unit;  // "bytes", "tokens", "ms", "GB/s", ""
   std::string_view meaning;
+  std::string_view values;  // text that takes few values: "chat|agent|rag", "" if any
 };
 // Every fact a policy may name, sorted by name, `<id>` already spelled out for each of known_backends().
 std::span<const FactInfo> fact_catalogue();
 // Engine and upstream ids a rule may `use`: cpu, vulkan, opencl, vllm, sglang, tensorrt_llm, dynamo.
 std::span<const std::string_view> known_backends();
-using FactId = std::uint16_t;  // index into fact_catalogue()
+bool is_remote(std::string_view backend);  // an upstream: requests leave this machine
+using FactId = std::uint16_t;              // index into fact_catalogue()
 std::optional<FactId> find_fact(std::string_view name);
+// `backend.<id>.available` and `.reason` of one of known_backends(); aborts on another id.
+struct AvailabilityFacts {
+  FactId available, reason;
+};
+AvailabilityFacts availability_facts(std::string_view backend);
 
 struct Fact {
   FactValue value;
-  std::string source;               // "probe", "manifest", "request", "model file", "supervisor", "calibration"
-  std::chrono::milliseconds age{0}; // when the decision is taken
+  std::string source;  // "probe", "manifest", "request", "model file", "supervisor", "calibration"
+  std::chrono::milliseconds age{0};  // when the decision is taken
 };
 
 class Facts {

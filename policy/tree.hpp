@@ -14,29 +14,33 @@ namespace flyball::policy {
 
 enum class Op : std::uint8_t { eq, ne, gt, gte, lt, lte, in, exists };
 enum class OnUnavailable : std::uint8_t { next, queue, fail };
+std::string_view to_string(Op op) noexcept;  // "gte"
+std::string_view to_string(OnUnavailable what) noexcept;
 
 struct Condition {
   enum class Kind : std::uint8_t { always, all, any, negation, compare } kind = Kind::always;
   std::vector<Condition> children;  // all, any; negation has one
   FactId fact = 0;                  // compare
   Op op = Op::eq;
-  FactValue operand;                // `in`: a text_list
+  FactValue operand;  // `in`: a text_list
   std::uint32_t line = 0, column = 0;
 };
 
 struct Target {
   std::string backend;  // one of known_backends()
   std::string profile;  // "latency", "throughput", "" for its default
+  std::uint32_t line = 0, column = 0;
 };
+std::string to_string(const Target& target);  // "vulkan:latency", "cpu"
 
 struct Rule {
   std::string id;
   std::string because;  // why, in a sentence; shown in every receipt
   std::string source;   // the document it comes from, "" if none
   Condition when;
-  std::vector<Target> use;           // in order of preference; empty where `rules` is not
+  std::vector<Target> use;  // in order of preference; empty where `rules` is not
   OnUnavailable on_unavailable = OnUnavailable::next;
-  std::vector<Rule> rules;           // nested: tried in order when `when` is true; none true: on to the next sibling
+  std::vector<Rule> rules;  // nested: tried in order when `when` is true; none true: on to the next sibling
   std::uint32_t line = 0, column = 0;
 };
 
@@ -46,7 +50,9 @@ struct Constraint {
   std::string because;
   Condition when;
   std::vector<std::string> deny;  // backend ids; "remote" stands for every upstream
+  std::uint32_t line = 0, column = 0;
 };
+bool denies(const Constraint& constraint, std::string_view backend);
 
 struct Tree {
   std::string file;
@@ -55,14 +61,18 @@ struct Tree {
   Rule fallback;  // `default:`, required; its id is "default"
 };
 
-// config_invalid with file:line:column in Error::where.
+// config_invalid with file:line:column in Error::where. What lint calls an error is refused too.
 Result<Tree> parse_policy(std::string_view yaml, std::string_view file_name);
+// The same with every finding, for `flyball check`.
+std::expected<Tree, std::vector<Error>> parse_policy_all(std::string_view yaml, std::string_view file_name);
+// JSON Schema of policy.yaml, from the table that the parser reads by.
+std::string policy_schema();
 
 struct LintFinding {
   enum class Level : std::uint8_t { warning, error } level;
   std::string message, where;
 };
-// Duplicate ids, rules that can never be reached, denied or unknown targets.
+// Duplicate ids, rules that can never be reached, targets that are always denied or named twice.
 std::vector<LintFinding> lint(const Tree& tree);
 
 }  // namespace flyball::policy

@@ -1,0 +1,417 @@
+// policy.yaml: its table, and the steps from the value tree to the typed decision tree.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "config/table.hpp"
+#include "config/units.hpp"
+#include "config/yaml.hpp"
+#include "policy/tree.hpp"
+
+namespace flyball::policy {
+namespace {
+
+using config::Entry;
+using config::Findings;
+using config::Node;
+using config::Shape;
+
+constexpr std::string_view kSchema = "flyball.policy/v1";
+constexpr std::int64_t kMaxSiblings = 1000;
+constexpr std::size_t kMaxRules = 1000;
+constexpr std::array<std::string_view, 8> kOps{"eq", "ne", "gt", "gte", "lt", "lte", "in", "exists"};
+constexpr std::array<std::string_view, 3> kOnUnavailable{"next", "queue", "fail"};
+constexpr std::array<std::string_view, 2> kProfiles{"latency", "throughput"};
+
+// Names people look for and will not find, with the reason that the source documents give.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kRefusedTargets{{
+    {"ollama",
+     "there is no such target on purpose: it hides the engine and the kernels that this policy chooses "
+     "between"},
+}};
+
+bool matches_target(std::string_view s) {
+  return std::ranges::all_of(
+      s, [](char c) { return c == '_' || c == ':' || std::isalnum(static_cast<unsigned char>(c)); });
+}
+const config::Form kTargetForm{
+    "a target such as cpu or vulkan:latency",
+    "^(cpu|vulkan|opencl|vllm|sglang|tensorrt_llm|dynamo)(:(latency|throughput))?$", &matches_target};
+
+const Shape& condition_shape() {
+  static const Shape shape = [] {
+    const Shape self = config::reference("condition", &condition_shape);
+    std::vector<config::Row> rows = {
+        {"all", config::list(self, 1, kMaxSiblings), "true when every condition is; false when one is false"},
+        {"any", config::list(self, 1, kMaxSiblings), "true when one condition is; false when all are false"},
+        {"not", self, "true when the condition is false"},
+        {"fact", config::text(1, 100), "the fact to compare; with exactly one operator beside it"},
+        {"eq", config::scalar(), "equal to"},
+        {"ne", config::scalar(), "not equal to"},
+        {"gt", config::scalar(), "greater than"},
+        {"gte", config::scalar(), "at least"},
+        {"lt", config::scalar(), "less than"},
+        {"lte", config::scalar(), "at most"},
+        {"in", config::list(config::scalar(), 1, 100),
+         "one of; for a list fact: one of its members is one of"},
+        {"exists", config::boolean(), "true: the fact is known; false: it is not"},
+    };
+    return config::object(std::move(rows));
+  }();
+  return shape;
+}
+
+Shape because() {
+  return config::text(1, 500);
+}
+Shape targets() {
+  return config::list_or_single(config::text(1, 64, kTargetForm), 1, 32);
+}
+
+const Shape& rule_shape() {
+  static const Shape shape = config::object({
+      {"id", config::id(), "names the rule in receipts and metrics", true},
+      {"because", because(), "why, in a sentence; shown in every receipt", true},
+      {"source", config::text(0, 500), "the document it comes from"},
+      {"when", config::reference("condition", &condition_shape),
+       "the rule decides when this is true; without it, always"},
+      {"use", targets(), "targets in order of preference, `engine` or `engine:profile`"},
+      {"on_unavailable", config::choice({kOnUnavailable.begin(), kOnUnavailable.end()}),
+       "when no target can be used: the next rule (the default), wait, or refuse"},
+      {"rules", config::list(config::reference("rule", &rule_shape), 1, kMaxSiblings),
+       "instead of use: asked in order when this rule is true; none decides: on to the next rule"},
+  });
+  return shape;
+}
+
+const Shape& policy_shape() {
+  static const Shape shape = [] {
+    std::vector<std::string_view> deniable(known_backends().begin(), known_backends().end());
+    deniable.emplace_back("remote");
+    const Shape constraint = config::object({
+        {"because", because(), "why, in a sentence; shown when it denies", true},
+        {"when", config::reference("condition", &condition_shape), "denies when this is true or unknown",
+         true},
+        {"deny", config::list_or_single(config::choice(deniable), 1, 8), "engines; remote: every upstream",
+         true},
+    });
+    const Shape fallback = config::object({
+        {"because", because(), "why, in a sentence", true},
+        {"source", config::text(0, 500), "the document it comes from"},
+        {"use", targets(), "targets in order of preference", true},
+        {"on_unavailable", config::choice({"queue", "fail"}),
+         "when no target can be used: wait, or refuse (the default)"},
+    });
+    return config::object({
+        {"schema", config::choice({kSchema}),
+         "which version of this language it is written in; the first line", true},
+        {"constraints", config::map(constraint, 0, kMaxSiblings), "what no rule can override, by id"},
+        {"rules", config::list(config::reference("rule", &rule_shape), 0, kMaxSiblings),
+         "asked in order; the first that is true decides"},
+        {"default", fallback, "decides when no rule does", true},
+    });
+  }();
+  return shape;
+}
+
+// From checked nodes to the typed tree; what only the catalogue can tell is found on the way.
+class Reader {
+ public:
+  explicit Reader(Findings& findings) : findings_(findings) {
+    for (const FactInfo& fact : fact_catalogue()) fact_names_.push_back(fact.name);
+  }
+
+  Tree tree(const Node& root, std::string_view file) {
+    Tree out;
+    out.file = file;
+    if (const Node* constraints = root.find("constraints"))
+      for (const Entry& entry : constraints->entries) out.constraints.push_back(constraint(entry));
+    if (const Node* rules = root.find("rules"))
+      for (const Node& node : rules->items) out.rules.push_back(rule(node));
+    const Node& fallback = *root.find("default");
+    out.fallback.id = "default";
+    out.fallback.on_unavailable = OnUnavailable::fail;
+    fill(out.fallback, fallback);
+    return out;
+  }
+
+ private:
+  void add(const config::Mark& at, std::string message) {
+    findings_.push_back(config::finding(at, std::move(message)));
+  }
+
+  Constraint constraint(const Entry& entry) {
+    Constraint out;
+    out.id = entry.key;
+    out.because = entry.value.find("because")->text;
+    out.when = condition(*entry.value.find("when"));
+    out.deny = config::as_texts(*entry.value.find("deny"));
+    out.line = entry.at.line;
+    out.column = entry.at.column;
+    return out;
+  }
+
+  Rule rule(const Node& node) {
+    Rule out;
+    if (++n_rules_ == kMaxRules + 1) add(node.at, "more than " + std::to_string(kMaxRules) + " rules");
+    out.id = node.find("id")->text;
+    if (out.id == "default") add(node.find("id")->at, "rule id \"default\" is taken by the policy's default");
+    fill(out, node);
+    if (const Node* when = node.find("when")) out.when = condition(*when);
+    const bool has_use = node.find("use") != nullptr;
+    const Node* rules = node.find("rules");
+    if (has_use == (rules != nullptr))
+      add(node.at, "rule \"" + out.id + "\": expected exactly one of `use` and `rules`");
+    if (const Node* what = node.find("on_unavailable"); what && rules)
+      add(what->at, "rule \"" + out.id + "\": on_unavailable belongs to a rule with `use`");
+    if (rules)
+      for (const Node& child : rules->items) out.rules.push_back(rule(child));
+    return out;
+  }
+
+  // What rules and the default share.
+  void fill(Rule& out, const Node& node) {
+    out.line = node.at.line;
+    out.column = node.at.column;
+    out.because = node.find("because")->text;
+    if (const Node* source = node.find("source")) out.source = source->text;
+    if (const Node* use = node.find("use")) {
+      if (use->kind == Node::Kind::list)
+        for (const Node& item : use->items) out.use.push_back(target(item));
+      else
+        out.use.push_back(target(*use));
+    }
+    if (const Node* what = node.find("on_unavailable"))
+      out.on_unavailable =
+          static_cast<OnUnavailable>(std::ranges::find(kOnUnavailable, what->text) - kOnUnavailable.begin());
+  }
+
+  Target target(const Node& node) {
+    const std::string_view text = node.text;
+    const std::size_t colon = text.find(':');
+    Target out{std::string(text.substr(0, colon)), {}, node.at.line, node.at.column};
+    if (colon != std::string_view::npos) out.profile = text.substr(colon + 1);
+    const auto refused = std::ranges::find(kRefusedTargets, std::string_view(out.backend),
+                                           [](const auto& r) { return r.first; });
+    const std::vector<std::string_view> backends(known_backends().begin(), known_backends().end());
+    if (refused != kRefusedTargets.end())
+      add(node.at, "target \"" + out.backend + "\": " + std::string(refused->second));
+    else if (std::ranges::find(backends, out.backend) == backends.end())
+      add(node.at, "unknown target \"" + out.backend + "\"" + config::did_you_mean(out.backend, backends));
+    const std::vector<std::string_view> profiles(kProfiles.begin(), kProfiles.end());
+    if (colon != std::string_view::npos && std::ranges::find(profiles, out.profile) == profiles.end())
+      add(node.at, "unknown profile \"" + out.profile + "\", expected latency or throughput" +
+                       config::did_you_mean(out.profile, profiles));
+    return out;
+  }
+
+  Condition condition(const Node& node) {
+    Condition out;
+    out.line = node.at.line;
+    out.column = node.at.column;
+    const Entry* form = nullptr;
+    for (const Entry& entry : node.entries) {
+      if (entry.key != "all" && entry.key != "any" && entry.key != "not" && entry.key != "fact") continue;
+      if (form) {
+        add(entry.at,
+            "`" + entry.key + "` beside `" + form->key + "`: a condition is one of all, any, not and fact");
+        return out;
+      }
+      form = &entry;
+    }
+    if (!form) {
+      add(node.at, "a condition needs one of all, any, not and fact");
+      return out;
+    }
+    if (form->key == "fact") return comparison(node, *form);
+    if (node.entries.size() > 1) {
+      const Entry& stray = node.entries[&node.entries[0] == form ? 1 : 0];
+      add(stray.at, "`" + stray.key + "` belongs beside `fact`, not beside `" + form->key + "`");
+      return out;
+    }
+    if (form->key == "not") {
+      out.kind = Condition::Kind::negation;
+      out.children.push_back(condition(form->value));
+    } else {
+      out.kind = form->key == "all" ? Condition::Kind::all : Condition::Kind::any;
+      for (const Node& item : form->value.items) out.children.push_back(condition(item));
+    }
+    return out;
+  }
+
+  Condition comparison(const Node& node, const Entry& fact) {
+    Condition out;
+    out.kind = Condition::Kind::compare;
+    out.line = fact.at.line;
+    out.column = fact.at.column;
+    const auto id = find_fact(fact.value.text);
+    if (!id) {
+      add(fact.value.at,
+          "unknown fact \"" + fact.value.text + "\"" + config::did_you_mean(fact.value.text, fact_names_));
+      return out;
+    }
+    out.fact = *id;
+    const Entry* op = nullptr;
+    for (const Entry& entry : node.entries) {
+      if (entry.key == "fact") continue;
+      if (op) {
+        add(entry.at, "`" + entry.key + "` beside `" + op->key + "`: one operator a comparison");
+        return out;
+      }
+      op = &entry;
+    }
+    if (!op) {
+      add(fact.at,
+          "the fact \"" + fact.value.text + "\" needs an operator: eq, ne, gt, gte, lt, lte, in or exists");
+      return out;
+    }
+    out.op = static_cast<Op>(std::ranges::find(kOps, op->key) - kOps.begin());
+    operand(out, fact_catalogue()[*id], *op);
+    return out;
+  }
+
+  void operand(Condition& out, const FactInfo& fact, const Entry& op) {
+    const auto mismatch = [&](const config::Mark& at, std::string_view expected, const std::string& got) {
+      add(at, std::string(fact.name) + " is " + article(fact.type) + ": expected " + std::string(expected) +
+                  ", got \"" + got + "\"");
+    };
+    if (out.op == Op::exists) {
+      out.operand = config::as_bool(op.value);
+      return;
+    }
+    const bool ordered = fact.type == FactType::integer || fact.type == FactType::number;
+    const bool textual = fact.type == FactType::text || fact.type == FactType::text_list;
+    const bool allowed = out.op == Op::in                         ? textual
+                         : (out.op == Op::eq || out.op == Op::ne) ? fact.type != FactType::text_list
+                                                                  : ordered;
+    if (!allowed) {
+      add(op.at, "`" + op.key + "` cannot be asked of " + std::string(fact.name) + ", which is " +
+                     article(fact.type));
+      return;
+    }
+    if (out.op == Op::in) {
+      std::vector<std::string> values;
+      for (const Node& item : op.value.items) {
+        check_value(fact, item);
+        values.push_back(item.text);
+      }
+      out.operand = std::move(values);
+      return;
+    }
+    const Node& node = op.value;
+    const std::string& s = node.text;
+    switch (fact.type) {
+      case FactType::boolean:
+        if (node.quoted || (s != "true" && s != "false")) return mismatch(node.at, "true or false", s);
+        out.operand = s == "true";
+        return;
+      case FactType::integer: {
+        const auto value = node.quoted ? std::nullopt : integer(fact, s);
+        if (!value)
+          return mismatch(node.at,
+                          fact.unit == "bytes" ? "a whole number or a size such as 16GiB"
+                          : fact.unit == "ms"  ? "milliseconds or a duration such as 500ms"
+                                               : "a whole number",
+                          s);
+        out.operand = *value;
+        return;
+      }
+      case FactType::number: {
+        double value = 0;
+        const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
+        if (node.quoted || error != std::errc{} || end != s.data() + s.size() || !std::isfinite(value))
+          return mismatch(node.at, "a number", s);
+        out.operand = value;
+        return;
+      }
+      case FactType::text:
+        check_value(fact, node);
+        out.operand = s;
+        return;
+      case FactType::text_list:
+        return;  // refused above
+    }
+  }
+
+  static std::string article(FactType type) {
+    return (type == FactType::integer ? "an " : "a ") + std::string(to_string(type));
+  }
+
+  static std::optional<std::int64_t> integer(const FactInfo& fact, std::string_view s) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
+    if (error == std::errc{} && end == s.data() + s.size()) return value;
+    if (fact.unit == "bytes")
+      if (const auto size = config::parse_size(s); size && size->percent == 0)
+        return static_cast<std::int64_t>(size->bytes);
+    if (fact.unit == "ms")
+      if (const auto time = config::parse_duration(s)) return time->count();
+    return std::nullopt;
+  }
+
+  // A text that the fact can never be is a slip of the pen.
+  void check_value(const FactInfo& fact, const Node& node) {
+    if (fact.values.empty()) return;
+    std::vector<std::string_view> values;
+    for (std::string_view rest = fact.values; !rest.empty();) {
+      const std::size_t bar = rest.find('|');
+      values.push_back(rest.substr(0, bar));
+      rest = bar == std::string_view::npos ? std::string_view() : rest.substr(bar + 1);
+    }
+    if (std::ranges::find(values, node.text) != values.end()) return;
+    std::string expected(fact.values);
+    std::ranges::replace(expected, '|', ' ');
+    add(node.at, std::string(fact.name) + " is never \"" + node.text + "\"; it is one of: " + expected +
+                     config::did_you_mean(node.text, values));
+  }
+
+  Findings& findings_;
+  std::vector<std::string_view> fact_names_;
+  std::size_t n_rules_ = 0;
+};
+
+}  // namespace
+
+std::string_view to_string(Op op) noexcept {
+  return kOps[static_cast<std::size_t>(op)];
+}
+std::string_view to_string(OnUnavailable what) noexcept {
+  return kOnUnavailable[static_cast<std::size_t>(what)];
+}
+std::string to_string(const Target& target) {
+  return target.profile.empty() ? target.backend : target.backend + ":" + target.profile;
+}
+bool denies(const Constraint& constraint, std::string_view backend) {
+  return std::ranges::any_of(constraint.deny, [&](const std::string& denied) {
+    return denied == backend || (denied == "remote" && is_remote(backend));
+  });
+}
+
+std::expected<Tree, std::vector<Error>> parse_policy_all(std::string_view yaml, std::string_view file_name) {
+  Result<Node> root = config::parse_yaml(yaml, file_name);
+  if (!root) return std::unexpected(Findings{std::move(root.error())});
+  Findings findings;
+  config::check_schema_line(*root, kSchema, findings);
+  if (findings.empty()) config::check_shape(*root, policy_shape(), "", findings);
+  if (!findings.empty()) return std::unexpected(std::move(findings));
+  Tree tree = Reader(findings).tree(*root, file_name);
+  if (findings.empty())
+    for (LintFinding& f : lint(tree))
+      if (f.level == LintFinding::Level::error)
+        findings.push_back(Error{ErrorCode::config_invalid, std::move(f.message), {}, std::move(f.where)});
+  if (!findings.empty()) return std::unexpected(std::move(findings));
+  return tree;
+}
+
+Result<Tree> parse_policy(std::string_view yaml, std::string_view file_name) {
+  auto tree = parse_policy_all(yaml, file_name);
+  if (!tree) return std::unexpected(config::first_of(tree.error()));
+  return std::move(*tree);
+}
+
+std::string policy_schema() {
+  return config::json_schema(policy_shape(), "Flyball policy.yaml");
+}
+
+}  // namespace flyball::policy

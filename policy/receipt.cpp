@@ -1,0 +1,193 @@
+// A decision as JSON that can be kept and sent, and that JSON as text for people.
+#include <algorithm>
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "policy/decide.hpp"
+
+namespace flyball::policy {
+namespace {
+
+using Json = nlohmann::json;
+
+Json to_json(const FactValue& value) {
+  return std::visit([](const auto& v) { return Json(v); }, value);
+}
+
+Json conditions_json(const Decision& decision, std::uint32_t first, std::uint32_t n) {
+  Json out = Json::array();
+  for (std::uint32_t i = first; i < first + n; ++i) {
+    const ConditionTrace& trace = decision.conditions[i];
+    out.push_back({{"fact", fact_catalogue()[trace.condition->fact].name},
+                   {"op", to_string(trace.condition->op)},
+                   {"operand", to_json(trace.condition->operand)},
+                   {"outcome", to_string(trace.outcome)},
+                   {"line", trace.condition->line}});
+  }
+  return out;
+}
+
+// Facts in the order in which the decision first asked for them.
+Json facts_json(const Decision& decision, const Facts& facts) {
+  std::vector<bool> seen(fact_catalogue().size());
+  Json out = Json::array();
+  for (const ConditionTrace& trace : decision.conditions) {
+    const FactId id = trace.condition->fact;
+    if (seen[id]) continue;
+    seen[id] = true;
+    const FactInfo& info = fact_catalogue()[id];
+    Json row = {{"name", info.name}, {"unit", info.unit}};
+    if (const Fact* fact = facts.get(id)) {
+      row["value"] = to_json(fact->value);
+      row["source"] = fact->source;
+      row["age_ms"] = fact->age.count();
+    } else {
+      row["value"] = nullptr;  // unknown
+    }
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+std::string field(const Json& object, const char* key) {
+  const auto it = object.is_object() ? object.find(key) : object.end();
+  if (!object.is_object() || it == object.end() || it->is_null()) return {};
+  return it->is_string() ? it->get<std::string>() : it->dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+const Json& list(const Json& object, const char* key) {
+  static const Json kEmpty = Json::array();
+  if (!object.is_object()) return kEmpty;
+  const auto it = object.find(key);
+  return it != object.end() && it->is_array() ? *it : kEmpty;
+}
+
+std::string padded(std::string text, std::size_t width) {
+  if (text.size() < width) text.append(width - text.size(), ' ');
+  return text;
+}
+
+std::string target_name(const Json& target) {
+  const std::string profile = field(target, "profile");
+  return field(target, "backend") + (profile.empty() ? "" : ":" + profile);
+}
+
+std::string conditions_text(const Json& rule) {
+  std::string out;
+  for (const Json& c : list(rule, "conditions"))
+    out += "      " + padded(field(c, "outcome"), 8) + field(c, "fact") + " " + field(c, "op") + " " +
+           field(c, "operand") + "\n";
+  return out;
+}
+
+}  // namespace
+
+std::string_view to_string(Truth truth) noexcept {
+  constexpr std::array<std::string_view, 3> kNames{"no", "yes", "unknown"};
+  return kNames[static_cast<std::size_t>(truth)];
+}
+
+std::string_view to_string(Verdict verdict) noexcept {
+  constexpr std::array<std::string_view, 4> kNames{"chosen", "available", "unavailable", "denied"};
+  return kNames[static_cast<std::size_t>(verdict)];
+}
+
+Json receipt(const Decision& decision, const Facts& facts) {
+  Json out = {{"schema", "flyball.receipt/v1"},
+              {"policy", decision.tree->file},
+              {"outcome", decision.target  ? "chosen"
+                          : decision.queue ? "queued"
+                                           : "no_target"},
+              {"target", nullptr},
+              {"rule", nullptr},
+              {"facts", facts_json(decision, facts)}};
+  if (decision.target)
+    out["target"] = {{"backend", decision.target->backend}, {"profile", decision.target->profile}};
+  if (decision.rule)
+    out["rule"] = {{"id", decision.rule->id},
+                   {"because", decision.rule->because},
+                   {"source", decision.rule->source},
+                   {"line", decision.rule->line}};
+  Json& rules = out["rules"] = Json::array();
+  for (const RuleTrace& trace : decision.rules)
+    rules.push_back({{"id", trace.rule->id},
+                     {"depth", trace.depth},
+                     {"outcome", to_string(trace.outcome)},
+                     {"conditions", conditions_json(decision, trace.first_condition, trace.n_conditions)}});
+  Json& constraints = out["constraints"] = Json::array();
+  for (const ConstraintTrace& trace : decision.constraints)
+    constraints.push_back(
+        {{"id", trace.constraint->id},
+         {"because", trace.constraint->because},
+         {"outcome", to_string(trace.outcome)},
+         {"deny", trace.constraint->deny},
+         {"conditions", conditions_json(decision, trace.first_condition, trace.n_conditions)}});
+  Json& targets = out["targets"] = Json::array();
+  for (const TargetTrace& trace : decision.targets) {
+    Json row = {{"backend", trace.target->backend},
+                {"profile", trace.target->profile},
+                {"rule", trace.rule->id},
+                {"verdict", to_string(trace.verdict)},
+                {"reason", trace.reason}};
+    if (trace.denied_by) row["denied_by"] = trace.denied_by->id;
+    targets.push_back(std::move(row));
+  }
+  return out;
+}
+
+std::string explain_text(const Json& receipt) {
+  const Json rule = receipt.is_object() ? receipt.value("rule", Json()) : Json();
+  const Json target = receipt.is_object() ? receipt.value("target", Json()) : Json();
+  const std::string outcome = field(receipt, "outcome");
+  std::string out = target.is_object()    ? target_name(target)
+                    : outcome == "queued" ? "no target is free; the request waits"
+                                          : "no target";
+  if (rule.is_object()) {
+    out += ", by rule " + field(rule, "id") + " (" + field(receipt, "policy") + ":" + field(rule, "line") +
+           ")\n";
+    out += "  because  " + field(rule, "because") + "\n";
+    if (const std::string source = field(rule, "source"); !source.empty())
+      out += "  source   " + source + "\n";
+  } else {
+    out += "\n";
+  }
+
+  if (!list(receipt, "facts").empty()) out += "\nfacts the decision asked for\n";
+  for (const Json& fact : list(receipt, "facts")) {
+    const bool known = fact.is_object() && fact.contains("value") && !fact["value"].is_null();
+    std::string line = "  " + padded(field(fact, "name"), 32) + " ";
+    if (known) {
+      const std::string unit = field(fact, "unit");
+      line +=
+          padded(field(fact, "value") + (unit.empty() ? "" : " " + unit), 20) + " " + field(fact, "source");
+      if (const std::string age = field(fact, "age_ms"); !age.empty() && age != "0")
+        line += ", " + age + " ms ago";
+    } else {
+      line += "unknown";
+    }
+    out += line + "\n";
+  }
+
+  if (!list(receipt, "rules").empty()) out += "\nrules asked, in order\n";
+  for (const Json& r : list(receipt, "rules")) {
+    const bool nested = field(r, "depth") != "0";
+    out += "  " + padded(field(r, "outcome"), 8) + (nested ? "  " : "") + field(r, "id") + "\n" +
+           conditions_text(r);
+  }
+  if (!list(receipt, "constraints").empty()) out += "\nconstraints (deny unless the answer is no)\n";
+  for (const Json& c : list(receipt, "constraints"))
+    out += "  " + padded(field(c, "outcome"), 8) + field(c, "id") + ": " + field(c, "because") + "\n" +
+           conditions_text(c);
+
+  if (!list(receipt, "targets").empty()) out += "\ntargets considered\n";
+  for (const Json& t : list(receipt, "targets")) {
+    const std::string reason = field(t, "reason");
+    out += "  " + padded(field(t, "verdict"), 12) + padded(target_name(t), 22) + "rule " + field(t, "rule");
+    if (!reason.empty()) out += ": " + reason;
+    out += "\n";
+  }
+  return out;
+}
+
+}  // namespace flyball::policy
