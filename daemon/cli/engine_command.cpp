@@ -1,0 +1,52 @@
+// `flyball engine`: the worker process that `flyball serve` starts. Not for hands.
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "backends/worker/server.hpp"
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/exit_codes.hpp"
+#include "daemon/systemd/logging.hpp"
+
+namespace flyball::cli {
+namespace {
+
+struct EngineOptions {
+  int fd = 3;
+  std::string path, sha256;
+  engine::LocalBackendOptions backend;
+};
+
+}  // namespace
+
+void add_engine_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<EngineOptions>();
+  CLI::App* command =
+      app.add_subcommand("engine", "Serve one model on one backend to a daemon (started by serve)");
+  command->add_option("--fd", options->fd, "The connected socket to the daemon")
+      ->required()
+      ->check(CLI::Range(0, 1 << 20));
+  command->add_option("--model-id", options->backend.model_id, "What config.yaml calls the model")
+      ->required();
+  command->add_option("--model", options->path, "GGUF file; absent: the embedded demo model");
+  command->add_option("--sha256", options->sha256, "What the file must hash to");
+  command->add_option("--backend", options->backend.backend, "Engine: cpu")->capture_default_str();
+  command->add_option("--threads", options->backend.threads, "0: one per core")->capture_default_str();
+  command->add_option("--context", options->backend.context, "Tokens per sequence; 0: the model's own")
+      ->capture_default_str();
+  command->add_option("--max-sequences", options->backend.max_sequences, "Sequences at once")
+      ->capture_default_str();
+  command->callback([options, &exit_code] {
+    systemd::set_up_logging("info");
+    options->backend.path = options->path;
+    exit_code = worker::serve_worker(options->fd, options->backend, options->sha256);
+    // A load that was cut off may still run in a thread; its memory is the kernel's business now.
+    std::_Exit(exit_code);
+  });
+}
+
+}  // namespace flyball::cli

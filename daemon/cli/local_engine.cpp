@@ -1,0 +1,98 @@
+#include "daemon/cli/local_engine.hpp"
+
+#include <atomic>
+#include <cstdio>
+#include <thread>
+
+#include "daemon/cli/terminal.hpp"
+
+namespace flyball::cli {
+namespace {
+
+// Unread events before the engine pauses: a terminal is never this far behind, a blocked pipe may be.
+constexpr std::size_t kMaxUnread = 1024;
+
+double seconds_since(std::chrono::steady_clock::time_point began) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOptions& options, bool quiet) {
+  const std::string what =
+      options.path.empty() ? "the embedded demo model" : options.path.filename().string();
+  const bool watch = !quiet && stderr_is_terminal();
+  const auto began = std::chrono::steady_clock::now();
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool loaded = false;
+  std::thread watcher;
+  if (watch) {
+    watcher = std::thread([&] {
+      std::unique_lock lock(mutex);
+      while (!changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return loaded; })) {
+        std::fprintf(stderr, "\rloading %s ... %.1f s", what.c_str(), seconds_since(began));
+        std::fflush(stderr);
+      }
+    });
+  }
+  auto backend = engine::make_local_backend(options);
+  if (watch) {
+    {
+      const std::lock_guard lock(mutex);
+      loaded = true;
+    }
+    changed.notify_one();
+    watcher.join();
+    std::fprintf(stderr, "\r\033[K");
+  }
+  if (backend && !quiet) {
+    const BackendInfo& info = (*backend)->info();
+    std::fprintf(stderr, "%s: %s %s, %s parameters, context %u, on %s, loaded in %.2f s\n",
+                 info.model_name.empty() ? what.c_str() : info.model_name.c_str(), info.architecture.c_str(),
+                 info.quantization.c_str(), short_count(info.parameters).c_str(), info.context_length,
+                 info.backend.c_str(), seconds_since(began));
+  }
+  return backend;
+}
+
+std::string short_count(std::uint64_t n) {
+  char text[32];
+  if (n >= 1'000'000'000) {
+    std::snprintf(text, sizeof text, "%.1fB", static_cast<double>(n) / 1e9);
+  } else if (n >= 1'000'000) {
+    std::snprintf(text, sizeof text, "%.1fM", static_cast<double>(n) / 1e6);
+  } else {
+    std::snprintf(text, sizeof text, "%llu", static_cast<unsigned long long>(n));
+  }
+  return text;
+}
+
+bool EventQueue::push(Event event) noexcept {
+  bool go_on = true;
+  {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(std::move(event));
+    go_on = events_.size() < kMaxUnread;
+    paused_ = !go_on;
+  }
+  arrived_.notify_one();
+  return go_on;
+}
+
+std::optional<Event> EventQueue::next(Ticket& ticket, std::chrono::milliseconds wait) {
+  std::optional<Event> event;
+  bool resume = false;
+  {
+    std::unique_lock lock(mutex_);
+    if (!arrived_.wait_for(lock, wait, [this] { return !events_.empty(); })) return std::nullopt;
+    event = std::move(events_.front());
+    events_.pop_front();
+    resume = paused_ && events_.empty();
+    if (resume) paused_ = false;
+  }
+  if (resume) ticket.resume();
+  return event;
+}
+
+}  // namespace flyball::cli

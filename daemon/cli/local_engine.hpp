@@ -1,0 +1,37 @@
+// An engine in this process, for the commands that need no daemon (run, bench): loading with progress, and
+// events handed from the engine's thread to ours.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "backends/backend.hpp"
+#include "backends/engine/local_backend.hpp"
+
+namespace flyball::cli {
+
+// Loads the model. While a person watches, the elapsed time counts up on stderr.
+Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOptions& options, bool quiet);
+
+// "1.1B", "8.4M"
+std::string short_count(std::uint64_t n);
+
+// Events of one request, waited for by the thread that reads them.
+class EventQueue final : public EventSink {
+ public:
+  bool push(Event event) noexcept override;
+  // The next event, or nullopt after `wait` without one. Resumes the ticket when a pause has been read off.
+  std::optional<Event> next(Ticket& ticket, std::chrono::milliseconds wait);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::deque<Event> events_;  // mutex_
+  bool paused_ = false;       // mutex_
+};
+
+}  // namespace flyball::cli

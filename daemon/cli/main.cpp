@@ -1,0 +1,82 @@
+// The program `flyball`: one binary, one subcommand each for the daemon, its engine workers and the person.
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "config/units.hpp"
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/exit_codes.hpp"
+
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  flyball serve                        the daemon, on the demo model, at http://127.0.0.1:8080\n"
+    "  flyball run \"Which engine for a Mac?\"  one answer, without a daemon\n"
+    "  flyball explain --app example        which engine an app's request would get, and why\n"
+    "  flyball check config.yaml            whether the files are right\n"
+    "\n"
+    "Exit codes:\n"
+    "  0   done                             69  no engine, device or daemon to do it\n"
+    "  1   done, and the answer is no       70  internal error\n"
+    "  64  wrong command line               74  input or output failed\n"
+    "  65  malformed model, prompt or file  78  config.yaml, policy.yaml or a manifest is wrong\n"
+    "\n"
+    "Help of one command: flyball COMMAND --help";
+
+// 0, or the exit code after the mistake was named.
+int check_command_word(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return flyball::cli::kOk;
+  const std::string word = argv[1];
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  std::vector<std::string_view> candidates(names.begin(), names.end());
+  for (const std::string& name : names) {
+    if (name == word) return flyball::cli::kOk;
+  }
+  const auto near = flyball::config::closest(word, candidates);
+  std::fprintf(stderr, "flyball: there is no command '%s'%s\n", word.c_str(),
+               near ? ("; did you mean '" + std::string(*near) + "'?").c_str() : "; see flyball --help");
+  return flyball::cli::kUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace flyball::cli;
+  // A peer that hangs up is an error of that write, not the end of the program.
+  std::signal(SIGPIPE, SIG_IGN);
+  int exit_code = kOk;
+  try {
+    CLI::App app{
+        "Flyball routes local LLM inference: apps declare their workload, a policy picks the engine.",
+        "flyball"};
+    app.require_subcommand(1);
+    app.footer(kFooter);
+    app.set_version_flag("--version", std::string("flyball ") + FLYBALL_VERSION);
+    add_serve_command(app, exit_code);
+    add_run_command(app, exit_code);
+    add_explain_command(app, exit_code);
+    add_check_command(app, exit_code);
+    add_probe_command(app, exit_code);
+    add_inspect_command(app, exit_code);
+    add_make_model_command(app, exit_code);
+    add_bench_command(app, exit_code);
+    add_engine_command(app, exit_code);
+    add_version_command(app, exit_code);
+    add_completions_command(app, exit_code);
+    if (const int wrong = check_command_word(app, argc, argv); wrong != kOk) return wrong;
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error) == 0 ? kOk : kUsage;  // prints help, or the mistake
+    }
+  } catch (const std::exception& error) {  // out of memory while starting, a broken pipe of a third library
+    std::fprintf(stderr, "flyball: %s\n", error.what());
+    return kInternal;
+  }
+  return exit_code;
+}

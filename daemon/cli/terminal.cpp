@@ -1,0 +1,32 @@
+#include "daemon/cli/terminal.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "daemon/cli/exit_codes.hpp"
+
+namespace flyball::cli {
+
+std::string describe(const Error& error) {
+  std::string text = error.where.empty() ? "" : error.where + ": ";
+  text += error.message;
+  return text + " [" + std::string(to_string(error.code)) + "]";
+}
+
+int report(const Error& error) {
+  std::fprintf(stderr, "flyball: %s\n", describe(error).c_str());
+  return exit_code_for(error);
+}
+
+bool stdout_is_terminal() noexcept {
+  return isatty(STDOUT_FILENO) == 1;
+}
+bool stdin_is_terminal() noexcept {
+  return isatty(STDIN_FILENO) == 1;
+}
+bool stderr_is_terminal() noexcept {
+  return isatty(STDERR_FILENO) == 1;
+}
+
+}  // namespace flyball::cli

@@ -1,0 +1,18 @@
+// What every command says the same way: errors on stderr, and whether a person is looking.
+#pragma once
+
+#include <string>
+
+#include "config/error.hpp"
+
+namespace flyball::cli {
+
+// "flyball: apps.d/a.yaml:3:5: unknown key ..." on stderr; the exit code for it.
+int report(const Error& error);
+// The same text without the program's name.
+std::string describe(const Error& error);
+bool stdout_is_terminal() noexcept;
+bool stdin_is_terminal() noexcept;
+bool stderr_is_terminal() noexcept;
+
+}  // namespace flyball::cli
