@@ -1,5 +1,5 @@
-// Tokens to text as they arrive, never emitting half a UTF-8 sequence: bytes that may still become a character are
-// held back; bytes that cannot are emitted as U+FFFD.
+// Tokens to text as they arrive, never emitting half a UTF-8 sequence: bytes that may still become a
+// character are held back; bytes that cannot are emitted as U+FFFD.
 #pragma once
 
 #include <string>
@@ -11,15 +11,20 @@ namespace flyball::text {
 
 class Detokenizer {
  public:
-  explicit Detokenizer(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
-  // at_start: the text begins here (after a prompt it does not, and no leading space is stripped).
+  // at_start: the text begins with the first token pushed, so the space that SentencePiece tokenizers put
+  // before it is dropped. What a model generates after a prompt does not begin a text: its leading space is
+  // part of it, so engines leave this false.
+  explicit Detokenizer(const Tokenizer& tokenizer, bool at_start = false)
+      : tokenizer_(&tokenizer), at_start_(at_start && tokenizer.strips_leading_space()) {}
+  // The text that is certain now: valid UTF-8, possibly empty.
   std::string push(Token token);
   // What is still held back, as U+FFFD where incomplete.
   std::string finish();
 
  private:
   const Tokenizer* tokenizer_;
-  std::string pending_;
+  bool at_start_;
+  std::string pending_;  // at most 3 bytes, the beginning of a character
 };
 
 }  // namespace flyball::text

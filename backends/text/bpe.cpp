@@ -1,0 +1,307 @@
+// Loading and merging.
+#include "backends/text/bpe.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <queue>
+#include <string>
+#include <utility>
+
+#include "backends/text/unicode.hpp"
+
+namespace flyball::text {
+namespace {
+
+constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
+// Up to here a scan over the neighbours beats a heap.
+constexpr std::size_t kShortWord = 32;
+constexpr std::size_t kMaxStretch = std::size_t{1} << 30U;  // invalid bytes grow threefold, still under 4 GiB
+
+}  // namespace
+
+void MergeTable::reserve(std::size_t merges) {
+  const std::size_t slots = std::bit_ceil(std::max<std::size_t>(merges * 2, 64));
+  slots_.assign(slots, Slot{0, {kNoRank, 0}});
+  shift_ = 64U - static_cast<unsigned>(std::countr_zero(slots));
+}
+
+bool MergeTable::add(std::uint32_t left, std::uint32_t right, Merge merge) {
+  const std::uint64_t pair = std::uint64_t{left} << 32U | right;
+  const std::size_t mask = slots_.size() - 1;
+  const std::size_t start = pair * 0x9E3779B97F4A7C15ULL >> shift_;
+  for (std::size_t probe = 0; probe < kMaxProbe; ++probe) {
+    Slot& slot = slots_[(start + probe) & mask];
+    if (slot.merge.rank == kNoRank) {
+      slot = {pair, merge};
+      return true;
+    }
+    if (slot.pair == pair) return true;
+  }
+  return false;
+}
+
+MergeTable::Merge MergeTable::find(std::uint32_t left, std::uint32_t right) const noexcept {
+  const std::uint64_t pair = std::uint64_t{left} << 32U | right;
+  const std::size_t mask = slots_.size() - 1;
+  const std::size_t start = pair * 0x9E3779B97F4A7C15ULL >> shift_;
+  for (std::size_t probe = 0; probe < kMaxProbe; ++probe) {
+    const Slot& slot = slots_[(start + probe) & mask];
+    if (slot.merge.rank == kNoRank || slot.pair == pair) return slot.merge;
+  }
+  return {kNoRank, 0};
+}
+
+struct BpeTokenizer::Scratch {
+  struct Symbol {
+    std::uint32_t id;
+    std::uint32_t size;  // bytes; 0: merged into its left neighbour
+    std::uint32_t previous, next;
+  };
+  struct Candidate {
+    std::uint32_t rank, left, right, size, result;
+    bool operator<(const Candidate& other) const noexcept {  // the top of the heap merges first
+      return rank != other.rank ? rank > other.rank : left > other.left;
+    }
+  };
+  PreTokenizer::Scratch splitting;
+  PreparedStorage prepared;
+  std::vector<std::uint32_t> ends;
+  std::vector<Symbol> symbols;
+  std::vector<Candidate> heap;
+};
+
+BpeTokenizer::BpeTokenizer(VocabularyMetadata vocabulary, PreTokenizer pre_tokenizer)
+    : pre_tokenizer_(std::move(pre_tokenizer)),
+      specials_(vocabulary.special_tokens()),
+      add_bos_(vocabulary.add_bos),
+      add_eos_(vocabulary.add_eos) {
+  vocab_size_ = vocabulary.pieces.size();
+  kinds_ = std::move(vocabulary.kinds);
+  bos_ = vocabulary.bos;
+  eos_ = vocabulary.eos;
+  end_of_generation_ = std::move(vocabulary.end_of_generation);
+  pieces_ = std::move(vocabulary.pieces);
+  pieces_.drop_index();
+  pieces_.shrink();
+}
+
+Result<std::unique_ptr<Tokenizer>> BpeTokenizer::load(const model::Gguf& file) {
+  auto name = file.get_string("tokenizer.ggml.pre");
+  if (!name) return std::unexpected(name.error());
+  // Files from before the key existed mean what llama.cpp then did.
+  auto pre_tokenizer = PreTokenizer::create(name->value_or("").empty() ? "default" : **name);
+  if (!pre_tokenizer) return std::unexpected(pre_tokenizer.error());
+  VocabularyDefaults defaults;
+  defaults.add_bos = pre_tokenizer->adds_bos();
+  auto vocabulary = read_vocabulary(file, defaults);
+  if (!vocabulary) return std::unexpected(vocabulary.error());
+  auto merges = require_strings(file, kMergesKey);
+  if (!merges) return std::unexpected(merges.error());
+
+  std::unique_ptr<BpeTokenizer> out(new BpeTokenizer(*std::move(vocabulary), *std::move(pre_tokenizer)));
+  if (!out->add_symbols())
+    return vocabulary_error("tokenizer.ggml.tokens", "cannot be indexed: its tokens' hashes collide");
+  if (auto added = out->add_merges(**merges); !added) return std::unexpected(added.error());
+  return out;
+}
+
+bool BpeTokenizer::add_symbols() {
+  symbols_.reserve(vocab_size_, pieces_.bytes());
+  std::string bytes;
+  for (std::uint32_t id = 0; id < vocab_size_; ++id) {
+    bytes.clear();
+    // A piece outside the byte-level alphabet (some special tokens) is no word and no part of one.
+    const bool indexed = append_byte_level(bytes, pieces_[id]);
+    const auto added = indexed ? symbols_.add(bytes)
+                               : StringTable::Added{id, symbols_.add_unindexed(pieces_[id]).has_value()};
+    if (!added || !added->added) return false;
+  }
+  for (std::size_t byte = 0; byte < byte_symbols_.size(); ++byte) {
+    const auto added = symbols_.add(byte_view(static_cast<std::uint8_t>(byte)));
+    if (!added) return false;
+    byte_symbols_[byte] = added->id;
+  }
+  return true;
+}
+
+// Each merge is "left right". Parts and results that are no tokens become symbols of their own: words pass
+// through them on the way to tokens.
+Result<void> BpeTokenizer::add_merges(const model::GgufArray& merges) {
+  merges_.reserve(merges.strings.size());
+  std::string bytes;
+  std::uint32_t rank = 0;
+  for (const std::string_view merge : merges.strings) {
+    const std::size_t space = merge.find(' ', 1);
+    if (merge.empty() || space == std::string_view::npos || space + 1 == merge.size()) {
+      return vocabulary_error(kMergesKey, "has entry " + std::to_string(rank) + " '" +
+                                              model::printable(merge) +
+                                              "', which is not two parts and a space");
+    }
+    bytes.clear();
+    const bool left_known = append_byte_level(bytes, merge.substr(0, space));
+    const std::size_t middle = bytes.size();
+    if (!left_known || !append_byte_level(bytes, merge.substr(space + 1))) {
+      ++rank;  // text never holds such a pair
+      continue;
+    }
+    const std::string_view joined = bytes;
+    const auto left = symbols_.add(joined.substr(0, middle));
+    const auto right = symbols_.add(joined.substr(middle));
+    const auto result = symbols_.add(joined);
+    if (!left || !right || !result || !merges_.add(left->id, right->id, {rank, result->id})) {
+      return vocabulary_error(kMergesKey, "cannot be indexed at entry " + std::to_string(rank) +
+                                              ": too much text, or hashes collide");
+    }
+    ++rank;
+  }
+  symbols_.shrink();
+  return {};
+}
+
+std::vector<Token> BpeTokenizer::encode(std::string_view text, EncodeOptions options) const {
+  std::vector<Token> out;
+  Scratch scratch;
+  if (options.add_special && add_bos_) out.push_back(*bos_);
+  std::size_t done = 0;
+  for (const SpecialMatcher::Cut& cut : specials_.cuts(text, options.parse_special)) {
+    encode_text(text.substr(done, cut.begin - done), out, scratch);
+    out.push_back(cut.token);
+    done = cut.end;
+  }
+  encode_text(text.substr(done), out, scratch);
+  if (options.add_special && add_eos_) out.push_back(*eos_);
+  return out;
+}
+
+void BpeTokenizer::encode_text(std::string_view text, std::vector<Token>& out, Scratch& scratch) const {
+  // 32-bit offsets below. Longer texts are cut; no request body comes near.
+  while (text.size() > kMaxStretch) {
+    encode_text(text.substr(0, kMaxStretch), out, scratch);
+    text.remove_prefix(kMaxStretch);
+  }
+  const PreparedText prepared = prepare_text(text, scratch.prepared);
+  pre_tokenizer_.split(prepared.subject, scratch.ends, scratch.splitting);
+  std::uint32_t begin = 0;
+  for (const std::uint32_t end : scratch.ends) {
+    encode_word(prepared.text.substr(begin, end - begin), out, scratch);
+    begin = end;
+  }
+}
+
+void BpeTokenizer::encode_word(std::string_view word, std::vector<Token>& out, Scratch& scratch) const {
+  if (pre_tokenizer_.ignores_merges()) {
+    if (const auto whole = symbols_.find(word); whole && *whole < vocab_size_) {
+      out.push_back(static_cast<Token>(*whole));
+      return;
+    }
+  }
+  if (word.size() <= kShortWord) {
+    merge_short(word, out);
+  } else {
+    merge_long(word, out, scratch);
+  }
+}
+
+void BpeTokenizer::merge_short(std::string_view word, std::vector<Token>& out) const {
+  std::array<std::uint32_t, kShortWord> ids;
+  std::array<MergeTable::Merge, kShortWord> merges;  // [i]: of ids[i] and ids[i + 1]
+  std::size_t count = word.size();
+  for (std::size_t i = 0; i < count; ++i) ids[i] = byte_symbols_[static_cast<unsigned char>(word[i])];
+  for (std::size_t i = 0; i + 1 < count; ++i) merges[i] = merges_.find(ids[i], ids[i + 1]);
+  while (count > 1) {
+    std::size_t best = 0;
+    for (std::size_t i = 1; i + 1 < count; ++i) {
+      if (merges[i].rank < merges[best].rank) best = i;
+    }
+    if (merges[best].rank == MergeTable::kNoRank) break;
+    ids[best] = merges[best].result;
+    std::copy(ids.begin() + best + 2, ids.begin() + count, ids.begin() + best + 1);
+    std::copy(merges.begin() + best + 1, merges.begin() + count - 1, merges.begin() + best);
+    --count;
+    if (best > 0) merges[best - 1] = merges_.find(ids[best - 1], ids[best]);
+    if (best + 1 < count) merges[best] = merges_.find(ids[best], ids[best + 1]);
+  }
+  for (std::size_t i = 0; i < count; ++i) emit(ids[i], out);
+}
+
+void BpeTokenizer::merge_long(std::string_view word, std::vector<Token>& out, Scratch& scratch) const {
+  constexpr std::uint32_t kEnd = 0xFFFFFFFF;
+  auto& symbols = scratch.symbols;
+  auto& heap = scratch.heap;
+  symbols.clear();
+  heap.clear();
+  const auto candidate = [&](std::uint32_t left, std::uint32_t right, auto&& put) {
+    if (left == kEnd || right == kEnd) return;
+    const MergeTable::Merge merge = merges_.find(symbols[left].id, symbols[right].id);
+    if (merge.rank == MergeTable::kNoRank) return;
+    put(Scratch::Candidate{merge.rank, left, right, symbols[left].size + symbols[right].size, merge.result});
+  };
+  const auto count = static_cast<std::uint32_t>(word.size());
+  symbols.reserve(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    symbols.push_back({byte_symbols_[static_cast<unsigned char>(word[i])], 1, i == 0 ? kEnd : i - 1,
+                       i + 1 == count ? kEnd : i + 1});
+  }
+  for (std::uint32_t i = 0; i + 1 < count; ++i) {
+    candidate(i, i + 1, [&](Scratch::Candidate c) { heap.push_back(c); });
+  }
+  std::make_heap(heap.begin(), heap.end());
+  const auto push = [&](Scratch::Candidate c) {
+    heap.push_back(c);
+    std::push_heap(heap.begin(), heap.end());
+  };
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end());
+    const Scratch::Candidate best = heap.back();
+    heap.pop_back();
+    auto& left = symbols[best.left];
+    auto& right = symbols[best.right];
+    // One of the two has since merged with another neighbour.
+    if (left.size == 0 || right.size == 0 || left.size + right.size != best.size) continue;
+    left.id = best.result;
+    left.size = best.size;
+    right.size = 0;
+    left.next = right.next;
+    if (right.next != kEnd) symbols[right.next].previous = best.left;
+    candidate(left.previous, best.left, push);
+    candidate(best.left, left.next, push);
+  }
+  for (const auto& symbol : symbols) {
+    if (symbol.size != 0) emit(symbol.id, out);
+  }
+}
+
+// A symbol that is no token falls apart into the bytes that are tokens spelled as themselves; the others are
+// lost, as in llama.cpp. Vocabularies with all 256 bytes and results for all merges, as all real ones are,
+// have none.
+void BpeTokenizer::emit(std::uint32_t symbol, std::vector<Token>& out) const {
+  if (symbol < vocab_size_) {
+    out.push_back(static_cast<Token>(symbol));
+    return;
+  }
+  for (const char c : symbols_[symbol]) {
+    const std::uint32_t byte = byte_symbols_[static_cast<unsigned char>(c)];
+    if (c > ' ' && c <= '~' && byte < vocab_size_) out.push_back(static_cast<Token>(byte));
+  }
+}
+
+std::string_view BpeTokenizer::bytes(Token token, bool render_special) const noexcept {
+  const auto id = static_cast<std::uint32_t>(token);
+  switch (kinds_[id]) {
+    case TokenKind::control:
+    case TokenKind::unknown:
+      return render_special ? pieces_[id] : std::string_view{};
+    case TokenKind::user_defined:
+      return pieces_[id];
+    case TokenKind::unused:
+      return {};
+    case TokenKind::byte:
+      if (const auto byte = parse_byte_piece(pieces_[id])) return byte_view(*byte);
+      return pieces_[id];
+    case TokenKind::normal:
+      break;
+  }
+  return symbols_[id];
+}
+
+}  // namespace flyball::text

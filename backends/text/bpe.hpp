@@ -1,0 +1,72 @@
+// Byte-level BPE (`tokenizer.ggml.model` = "gpt2"): text is split by the model's pre-tokenizer, and inside
+// each word the pair of neighbours with the lowest merge rank is joined until none is left (Sennrich et al.
+// 2016, over bytes as in GPT-2). O(n log n) in a word's length.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backends/text/pre_tokenizer.hpp"
+#include "backends/text/tokenizer.hpp"
+#include "backends/text/tokenizer_metadata.hpp"
+
+namespace flyball::text {
+
+// From a pair of symbols to what they merge into, and how early.
+class MergeTable {
+ public:
+  struct Merge {
+    std::uint32_t rank, result;
+  };
+  static constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
+
+  void reserve(std::size_t merges);
+  // The first rank of a pair stays. False: the pairs were crafted to collide.
+  bool add(std::uint32_t left, std::uint32_t right, Merge merge);
+  Merge find(std::uint32_t left, std::uint32_t right) const noexcept;  // rank kNoRank: these do not merge
+
+ private:
+  struct Slot {
+    std::uint64_t pair;
+    Merge merge;  // rank kNoRank: empty
+  };
+  std::vector<Slot> slots_;  // a power of two, at most half full
+  unsigned shift_ = 0;
+};
+
+class BpeTokenizer final : public Tokenizer {
+ public:
+  static Result<std::unique_ptr<Tokenizer>> load(const model::Gguf& file);
+
+  std::vector<Token> encode(std::string_view text, EncodeOptions options) const override;
+  std::string_view bytes(Token token, bool render_special) const noexcept override;
+  bool strips_leading_space() const noexcept override { return false; }
+  std::string_view piece(Token token) const noexcept override {
+    return pieces_[static_cast<std::uint32_t>(token)];
+  }
+
+ private:
+  struct Scratch;
+  BpeTokenizer(VocabularyMetadata vocabulary, PreTokenizer pre_tokenizer);
+  Result<void> add_merges(const model::GgufArray& merges);
+  bool add_symbols();
+
+  void encode_text(std::string_view text, std::vector<Token>& out, Scratch& scratch) const;
+  void encode_word(std::string_view word, std::vector<Token>& out, Scratch& scratch) const;
+  void merge_short(std::string_view word, std::vector<Token>& out) const;
+  void merge_long(std::string_view word, std::vector<Token>& out, Scratch& scratch) const;
+  void emit(std::uint32_t symbol, std::vector<Token>& out) const;
+
+  PreTokenizer pre_tokenizer_;
+  StringTable pieces_;   // as the file spells them, not indexed
+  StringTable symbols_;  // as bytes: the tokens by their ids, then what only merges name
+  std::array<std::uint32_t, 256> byte_symbols_{};
+  MergeTable merges_;
+  SpecialMatcher specials_;
+  bool add_bos_ = false, add_eos_ = false;
+};
+
+}  // namespace flyball::text

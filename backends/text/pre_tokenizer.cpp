@@ -1,0 +1,129 @@
+// PCRE2 around the patterns.
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "backends/text/pre_tokenizer.hpp"
+#include "backends/text/pre_tokenizer_patterns.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <utility>
+
+namespace flyball::text {
+namespace {
+
+// One match of the patterns here takes steps in proportion to what it reads; a megabyte stays far below
+// these.
+constexpr std::uint32_t kMatchLimit = 50'000'000;
+constexpr std::uint32_t kHeapLimitKiB = 64 * 1024;
+
+// GCC warns of attributes lost on function types as template arguments; a plain struct does not.
+struct FreeCode {
+  void operator()(pcre2_code* code) const noexcept { pcre2_code_free(code); }
+};
+struct FreeContext {
+  void operator()(pcre2_match_context* context) const noexcept { pcre2_match_context_free(context); }
+};
+struct FreeData {
+  void operator()(pcre2_match_data* data) const noexcept { pcre2_match_data_free(data); }
+};
+
+[[noreturn]] void out_of_memory() {
+  std::abort();
+}
+
+}  // namespace
+
+struct PreTokenizer::Pattern {
+  std::unique_ptr<pcre2_code, FreeCode> code;
+  bool jit = false;
+};
+
+struct PreTokenizer::Scratch::Matching {
+  std::unique_ptr<pcre2_match_context, FreeContext> context;
+  std::unique_ptr<pcre2_match_data, FreeData> data;
+};
+
+PreTokenizer::Scratch::Scratch() : matching_(std::make_unique<Matching>()) {
+  matching_->context.reset(pcre2_match_context_create(nullptr));
+  matching_->data.reset(pcre2_match_data_create(1, nullptr));
+  if (!matching_->context || !matching_->data) out_of_memory();
+  pcre2_set_match_limit(matching_->context.get(), kMatchLimit);
+  pcre2_set_heap_limit(matching_->context.get(), kHeapLimitKiB);
+}
+PreTokenizer::Scratch::~Scratch() = default;
+
+PreTokenizer::PreTokenizer() = default;
+PreTokenizer::PreTokenizer(PreTokenizer&&) noexcept = default;
+PreTokenizer& PreTokenizer::operator=(PreTokenizer&&) noexcept = default;
+PreTokenizer::~PreTokenizer() = default;
+
+Result<PreTokenizer> PreTokenizer::create(std::string_view name, bool use_jit) {
+  const PreTokenizerRules* rules = find_pre_tokenizer(name);
+  if (rules == nullptr) {
+    return fail(ErrorCode::unsupported_value,
+                "tokenizer.ggml.pre is '" + std::string(name.substr(0, 64)) +
+                    "', a pre-tokenizer this build does not know",
+                {}, "tokenizer.ggml.pre");
+  }
+  PreTokenizer out;
+  out.ignores_merges_ = rules->ignores_merges;
+  out.adds_bos_ = rules->adds_bos;
+  for (const std::string_view pattern : rules->patterns) {
+    int error = 0;
+    PCRE2_SIZE offset = 0;
+    Pattern compiled;
+    compiled.code.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
+                                      PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr));
+    if (!compiled.code) {
+      return fail(ErrorCode::internal, "PCRE2 refuses the pattern of pre-tokenizer " + std::string(name) +
+                                           " at byte " + std::to_string(offset) + " (error " +
+                                           std::to_string(error) + ")");
+    }
+    compiled.jit = use_jit && pcre2_jit_compile(compiled.code.get(), PCRE2_JIT_COMPLETE) == 0;
+    out.patterns_.push_back(std::move(compiled));
+  }
+  return out;
+}
+
+void PreTokenizer::split(std::string_view text, std::vector<std::uint32_t>& ends, Scratch& scratch) const {
+  ends.clear();
+  if (text.empty()) return;
+  ends.push_back(static_cast<std::uint32_t>(text.size()));
+  for (const Pattern& pattern : patterns_) {
+    scratch.next_.clear();
+    std::uint32_t begin = 0;
+    for (const std::uint32_t end : ends) {
+      split_by(pattern, text, begin, end, scratch.next_, scratch);
+      begin = end;
+    }
+    ends.swap(scratch.next_);
+  }
+}
+
+// Assertions of the pattern see the stretch [begin, end) as the whole text.
+void PreTokenizer::split_by(const Pattern& pattern, std::string_view text, std::uint32_t begin,
+                            std::uint32_t end, std::vector<std::uint32_t>& out, Scratch& scratch) const {
+  const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data() + begin);
+  const std::size_t size = end - begin;
+  pcre2_match_data* data = scratch.matching_->data.get();
+  pcre2_match_context* context = scratch.matching_->context.get();
+  const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data);
+  std::size_t done = 0;
+  while (done < size) {
+    int found = PCRE2_ERROR_JIT_STACKLIMIT;
+    if (pattern.jit) found = pcre2_jit_match(pattern.code.get(), subject, size, done, 0, data, context);
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
+      found = pcre2_match(pattern.code.get(), subject, size, done, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data,
+                          context);
+    }
+    if (found < 0 || bounds[1] <= done) break;
+    if (bounds[0] > done) out.push_back(begin + static_cast<std::uint32_t>(bounds[0]));
+    out.push_back(begin + static_cast<std::uint32_t>(bounds[1]));
+    done = bounds[1];
+  }
+  if (done < size) out.push_back(end);
+}
+
+}  // namespace flyball::text

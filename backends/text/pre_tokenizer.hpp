@@ -1,0 +1,57 @@
+// Splits text into the words inside which byte-level BPE merges, by the patterns a model was trained with
+// (`tokenizer.ggml.pre`). Patterns run one after another, each splitting what the one before left; a stretch
+// that no pattern matches is a word of its own. The names and their meaning are llama.cpp's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "config/error.hpp"
+
+namespace flyball::text {
+
+class PreTokenizer {
+ public:
+  // unsupported_value, naming the pre-tokenizer. Without use_jit PCRE2 interprets its patterns, as it also
+  // does where the system forbids writable code.
+  static Result<PreTokenizer> create(std::string_view name, bool use_jit = true);
+  PreTokenizer(PreTokenizer&&) noexcept;
+  PreTokenizer& operator=(PreTokenizer&&) noexcept;
+  ~PreTokenizer();
+
+  // What one thread needs to split; reusable, not shared.
+  class Scratch {
+   public:
+    Scratch();
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+    ~Scratch();
+
+   private:
+    friend class PreTokenizer;
+    struct Matching;
+    std::unique_ptr<Matching> matching_;
+    std::vector<std::uint32_t> next_;
+  };
+
+  // Each word's end, as an offset into text: the last is text.size(). Precondition: text is well-formed UTF-8
+  // of under 4 GiB. Time is linear in text for every pattern here; a match that still exceeds PCRE2's limits
+  // leaves the rest of its stretch as one word.
+  void split(std::string_view text, std::vector<std::uint32_t>& ends, Scratch& scratch) const;
+
+  bool ignores_merges() const noexcept { return ignores_merges_; }  // a word that is a token is taken whole
+  bool adds_bos() const noexcept { return adds_bos_; }              // where the file does not say
+
+ private:
+  struct Pattern;
+  PreTokenizer();
+  void split_by(const Pattern& pattern, std::string_view text, std::uint32_t begin, std::uint32_t end,
+                std::vector<std::uint32_t>& out, Scratch& scratch) const;
+
+  std::vector<Pattern> patterns_;
+  bool ignores_merges_ = false, adds_bos_ = false;
+};
+
+}  // namespace flyball::text

@@ -1,0 +1,238 @@
+// Loading and merging.
+#include "backends/text/spm.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "backends/text/unicode.hpp"
+
+namespace flyball::text {
+namespace {
+
+constexpr std::string_view kScoresKey = "tokenizer.ggml.scores";
+constexpr std::size_t kMaxStretch = std::size_t{1} << 30U;  // spaces grow threefold, still under 4 GiB
+
+void append_replacing(std::string& out, std::string_view text, std::string_view from, std::string_view to) {
+  for (std::size_t at = 0;;) {
+    const std::size_t found = text.find(from, at);
+    out.append(text.substr(at, found - at));
+    if (found == std::string_view::npos) return;
+    out.append(to);
+    at = found + from.size();
+  }
+}
+
+// The length a lead byte announces; what follows is not checked, as in llama.cpp.
+std::uint32_t announced_length(char lead) noexcept {
+  const auto byte = static_cast<unsigned char>(lead);
+  return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+Result<std::vector<float>> read_scores(const model::Gguf& file, std::size_t vocab_size) {
+  auto found = file.get_array(kScoresKey);
+  if (!found) return std::unexpected(found.error());
+  std::vector<float> scores(vocab_size, 0.0F);
+  if (*found == nullptr) return scores;
+  const model::GgufArray& array = **found;
+  const bool integers = array.type == model::GgufType::i32;
+  if (array.type != model::GgufType::f32 && !integers) {
+    return vocabulary_error(kScoresKey, "is not an array of 32-bit numbers");
+  }
+  if (array.count != vocab_size) {
+    return vocabulary_error(kScoresKey, "has " + std::to_string(array.count) + " entries for " +
+                                            std::to_string(vocab_size) + " tokens");
+  }
+  for (std::size_t i = 0; i < vocab_size; ++i) {
+    scores[i] = integers ? static_cast<float>(array.int_at(i)) : static_cast<float>(array.float_at(i));
+    if (std::isnan(scores[i]))
+      return vocabulary_error(kScoresKey, "is not a number at token " + std::to_string(i));
+  }
+  return scores;
+}
+
+}  // namespace
+
+struct SpmTokenizer::Scratch {
+  struct Symbol {
+    std::uint32_t begin;
+    std::uint32_t size;  // bytes; 0: merged into its left neighbour
+    std::uint32_t previous, next;
+    Token token;  // -1: not known to be one
+  };
+  struct Candidate {
+    float score;
+    std::uint32_t left, right, size;
+    Token token;
+    bool operator<(const Candidate& other) const noexcept {  // the top of the heap merges first
+      return score != other.score ? score < other.score : left > other.left;
+    }
+  };
+  std::string escaped;
+  std::vector<Symbol> symbols;
+  std::vector<Candidate> heap;
+};
+
+SpmTokenizer::SpmTokenizer(VocabularyMetadata vocabulary, std::vector<float> scores, bool add_space_prefix)
+    : scores_(std::move(scores)),
+      specials_(vocabulary.special_tokens()),
+      add_bos_(vocabulary.add_bos),
+      add_eos_(vocabulary.add_eos),
+      add_space_prefix_(add_space_prefix) {
+  vocab_size_ = vocabulary.pieces.size();
+  kinds_ = std::move(vocabulary.kinds);
+  bos_ = vocabulary.bos;
+  eos_ = vocabulary.eos;
+  end_of_generation_ = std::move(vocabulary.end_of_generation);
+  pieces_ = std::move(vocabulary.pieces);
+  pieces_.shrink();
+
+  std::string text;
+  for (std::uint32_t id = 0; id < vocab_size_; ++id) {
+    text.clear();
+    if (kinds_[id] == TokenKind::normal) append_replacing(text, pieces_[id], kSpaceMark, " ");
+    longest_ = std::max(longest_, pieces_[id].size());
+    rendered_.add_unindexed(text);  // shorter than the pieces, which fit
+  }
+  rendered_.shrink();
+  // A byte without a token is the unknown token; without that, the first token.
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  for (std::size_t byte = 0; byte < byte_tokens_.size(); ++byte) {
+    const std::string spelled = {'<', '0', 'x', kHex[byte >> 4U], kHex[byte & 15U], '>'};
+    auto found = pieces_.find(spelled);
+    if (!found) found = pieces_.find(byte_view(static_cast<std::uint8_t>(byte)));
+    byte_tokens_[byte] = found ? static_cast<Token>(*found) : vocabulary.unknown.value_or(0);
+  }
+}
+
+Result<std::unique_ptr<Tokenizer>> SpmTokenizer::load(const model::Gguf& file) {
+  VocabularyDefaults defaults;  // SentencePiece's own
+  defaults.unknown = 0;
+  defaults.bos = 1;
+  defaults.eos = 2;
+  defaults.add_bos = true;
+  auto vocabulary = read_vocabulary(file, defaults);
+  if (!vocabulary) return std::unexpected(vocabulary.error());
+  auto scores = read_scores(file, vocabulary->kinds.size());
+  if (!scores) return std::unexpected(scores.error());
+  auto prefix = file.get_bool("tokenizer.ggml.add_space_prefix");
+  if (!prefix) return std::unexpected(prefix.error());
+  return std::unique_ptr<Tokenizer>(
+      new SpmTokenizer(*std::move(vocabulary), *std::move(scores), prefix->value_or(true)));
+}
+
+std::vector<Token> SpmTokenizer::encode(std::string_view text, EncodeOptions options) const {
+  std::vector<Token> out;
+  Scratch scratch;
+  if (options.add_special && add_bos_) out.push_back(*bos_);
+  std::size_t done = 0;
+  bool after_special = true;  // the text's beginning counts
+  const auto encode_until = [&](std::size_t end) {
+    if (end == done) return;
+    encode_text(text.substr(done, end - done), add_space_prefix_ && after_special, out, scratch);
+    after_special = false;
+  };
+  for (const SpecialMatcher::Cut& cut : specials_.cuts(text, options.parse_special)) {
+    encode_until(cut.begin);
+    out.push_back(cut.token);
+    after_special = true;
+    done = cut.end;
+  }
+  encode_until(text.size());
+  if (options.add_special && add_eos_) out.push_back(*eos_);
+  return out;
+}
+
+void SpmTokenizer::encode_text(std::string_view text, bool prefix, std::vector<Token>& out,
+                               Scratch& scratch) const {
+  // 32-bit offsets below. Longer texts are cut; no request body comes near.
+  for (; !text.empty(); prefix = false) {
+    scratch.escaped.clear();
+    if (prefix) scratch.escaped = kSpaceMark;
+    append_replacing(scratch.escaped, text.substr(0, kMaxStretch), " ", kSpaceMark);
+    merge(out, scratch);
+    text.remove_prefix(std::min(text.size(), kMaxStretch));
+  }
+}
+
+void SpmTokenizer::merge(std::vector<Token>& out, Scratch& scratch) const {
+  constexpr std::uint32_t kEnd = 0xFFFFFFFF;
+  const std::string_view text = scratch.escaped;
+  auto& symbols = scratch.symbols;
+  auto& heap = scratch.heap;
+  symbols.clear();
+  heap.clear();
+  for (std::size_t at = 0; at < text.size();) {
+    const auto size =
+        static_cast<std::uint32_t>(std::min<std::size_t>(announced_length(text[at]), text.size() - at));
+    const auto index = static_cast<std::uint32_t>(symbols.size());
+    const bool last = at + size == text.size();
+    symbols.push_back(
+        {static_cast<std::uint32_t>(at), size, index == 0 ? kEnd : index - 1, last ? kEnd : index + 1, -1});
+    at += size;
+  }
+  const auto candidate = [&](std::uint32_t left, std::uint32_t right, auto&& put) {
+    if (left == kEnd || right == kEnd) return;
+    const std::uint32_t size = symbols[left].size + symbols[right].size;
+    if (size > longest_) return;
+    const auto found = pieces_.find(text.substr(symbols[left].begin, size));
+    if (found) put(Scratch::Candidate{scores_[*found], left, right, size, static_cast<Token>(*found)});
+  };
+  for (std::uint32_t i = 0; i + 1 < symbols.size(); ++i) {
+    candidate(i, i + 1, [&](Scratch::Candidate c) { heap.push_back(c); });
+  }
+  std::make_heap(heap.begin(), heap.end());
+  const auto push = [&](Scratch::Candidate c) {
+    heap.push_back(c);
+    std::push_heap(heap.begin(), heap.end());
+  };
+  while (!heap.empty()) {
+    std::pop_heap(heap.begin(), heap.end());
+    const Scratch::Candidate best = heap.back();
+    heap.pop_back();
+    auto& left = symbols[best.left];
+    auto& right = symbols[best.right];
+    // One of the two has since merged with another neighbour.
+    if (left.size == 0 || right.size == 0 || left.size + right.size != best.size) continue;
+    left.size = best.size;
+    left.token = best.token;
+    right.size = 0;
+    left.next = right.next;
+    if (right.next != kEnd) symbols[right.next].previous = best.left;
+    candidate(left.previous, best.left, push);
+    candidate(best.left, left.next, push);
+  }
+  for (const auto& symbol : symbols) {
+    if (symbol.size == 0) continue;
+    const std::string_view character = text.substr(symbol.begin, symbol.size);
+    if (symbol.token >= 0) {
+      out.push_back(symbol.token);
+    } else if (const auto found = pieces_.find(character)) {
+      out.push_back(static_cast<Token>(*found));
+    } else {
+      for (const char byte : character) out.push_back(byte_tokens_[static_cast<unsigned char>(byte)]);
+    }
+  }
+}
+
+std::string_view SpmTokenizer::bytes(Token token, bool render_special) const noexcept {
+  const auto id = static_cast<std::uint32_t>(token);
+  switch (kinds_[id]) {
+    case TokenKind::control:
+    case TokenKind::unknown:
+      return render_special ? pieces_[id] : std::string_view{};
+    case TokenKind::user_defined:
+      return pieces_[id];
+    case TokenKind::unused:
+      return {};
+    case TokenKind::byte:
+      if (const auto byte = parse_byte_piece(pieces_[id])) return byte_view(*byte);
+      return pieces_[id];
+    case TokenKind::normal:
+      break;
+  }
+  return rendered_[id];
+}
+
+}  // namespace flyball::text

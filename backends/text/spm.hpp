@@ -1,0 +1,41 @@
+// SentencePiece-style tokenizer (`tokenizer.ggml.model` = "llama"): spaces become U+2581, then the pair of
+// neighbours that makes the highest-scored token is joined until none is left; characters that are no tokens
+// fall back to their bytes (Kudo and Richardson 2018, its BPE mode). O(n log n) in the length of a text.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "backends/text/tokenizer.hpp"
+#include "backends/text/tokenizer_metadata.hpp"
+
+namespace flyball::text {
+
+class SpmTokenizer final : public Tokenizer {
+ public:
+  static Result<std::unique_ptr<Tokenizer>> load(const model::Gguf& file);
+
+  std::vector<Token> encode(std::string_view text, EncodeOptions options) const override;
+  std::string_view bytes(Token token, bool render_special) const noexcept override;
+  bool strips_leading_space() const noexcept override { return add_space_prefix_; }
+  std::string_view piece(Token token) const noexcept override {
+    return pieces_[static_cast<std::uint32_t>(token)];
+  }
+
+ private:
+  struct Scratch;
+  SpmTokenizer(VocabularyMetadata vocabulary, std::vector<float> scores, bool add_space_prefix);
+  void encode_text(std::string_view text, bool prefix, std::vector<Token>& out, Scratch& scratch) const;
+  void merge(std::vector<Token>& out, Scratch& scratch) const;
+
+  StringTable pieces_;    // by token, indexed
+  StringTable rendered_;  // normal tokens with their spaces, not indexed; others empty
+  std::vector<float> scores_;
+  std::array<Token, 256> byte_tokens_{};
+  SpecialMatcher specials_;
+  std::size_t longest_ = 0;  // bytes of the longest token
+  bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = true;
+};
+
+}  // namespace flyball::text

@@ -1,0 +1,28 @@
+// Which tokenizer a file asks for.
+#include "backends/text/tokenizer.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "backends/text/bpe.hpp"
+#include "backends/text/spm.hpp"
+
+namespace flyball::text {
+
+Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const model::Gguf& file) {
+  constexpr std::string_view kModelKey = "tokenizer.ggml.model";
+  auto model = file.get_string(kModelKey);
+  if (!model) return std::unexpected(model.error());
+  if (!*model) return vocabulary_error(kModelKey, "is missing");
+  if (**model == "gpt2") return BpeTokenizer::load(file);
+  if (**model == "llama") return SpmTokenizer::load(file);
+  return fail(ErrorCode::unsupported_value,
+              "tokenizer.ggml.model is '" + model::printable(**model) + "'; this build knows gpt2 and llama",
+              {}, std::string(kModelKey));
+}
+
+bool Tokenizer::is_end_of_generation(Token token) const noexcept {
+  return std::ranges::binary_search(end_of_generation_, token);
+}
+
+}  // namespace flyball::text

@@ -1,0 +1,311 @@
+// Reading tokenizer.ggml.* under suspicion.
+#include "backends/text/tokenizer_metadata.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+namespace flyball::text {
+namespace {
+
+using model::GgufArray;
+using model::GgufType;
+
+constexpr std::string_view kTokensKey = "tokenizer.ggml.tokens";
+constexpr std::string_view kTypesKey = "tokenizer.ggml.token_type";
+
+// Fill-in-the-middle and end-of-turn tokens that files often leave unnamed, found by their text.
+struct WellKnown {
+  std::array<std::string_view, 2> keys;  // the id's key, and its deprecated spelling
+  std::array<std::string_view, 11> texts;
+  bool ends_generation;
+};
+constexpr WellKnown kWellKnown[] = {
+    {{"tokenizer.ggml.eot_token_id", ""},
+     {"<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>",
+      "_<EOT>", "[EOT]", "<｜end▁of▁sentence｜>", "<end_of_utterance>"},
+     true},
+    {{"tokenizer.ggml.eom_token_id", ""}, {"<|eom_id|>"}, true},
+    {{"tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"},
+     {"<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>",
+      "<|code_prefix|>", "<|prefix|>"},
+     false},
+    {{"tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"},
+     {"<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>",
+      "<|code_suffix|>", "<|suffix|>"},
+     false},
+    {{"tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"},
+     {"<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>",
+      "<|middle|>"},
+     false},
+    {{"tokenizer.ggml.fim_pad_token_id", ""},
+     {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"},
+     true},
+    {{"tokenizer.ggml.fim_rep_token_id", ""},
+     {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"},
+     true},
+    {{"tokenizer.ggml.fim_sep_token_id", ""}, {"<|file_sep|>"}, true},
+};
+
+// Tokens that end a generation wherever a vocabulary has them.
+constexpr std::string_view kEndTexts[] = {
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "[e~[",
+};
+
+// gpt-oss: its channel markers are shown and matched as text.
+constexpr std::string_view kShownTexts[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
+
+std::optional<Token> find_token(const StringTable& pieces, std::string_view text) {
+  const auto found = pieces.find(text);
+  if (!found) return std::nullopt;
+  return static_cast<Token>(*found);
+}
+
+Result<std::optional<Token>> read_token_id(const model::Gguf& file, std::string_view key,
+                                           std::size_t vocab_size) {
+  auto value = file.get_uint(key);
+  if (!value) return std::unexpected(value.error());
+  if (!*value) return std::nullopt;
+  if (**value >= vocab_size) {
+    return vocabulary_error(key, "is token " + std::to_string(**value) + ", but the vocabulary holds " +
+                                     std::to_string(vocab_size));
+  }
+  return static_cast<Token>(**value);
+}
+
+Result<void> read_pieces(const model::Gguf& file, StringTable& pieces) {
+  auto tokens = require_strings(file, kTokensKey);
+  if (!tokens) return std::unexpected(tokens.error());
+  const auto& strings = (*tokens)->strings;
+  if (strings.empty()) return vocabulary_error(kTokensKey, "is empty");
+  std::size_t bytes = 0;
+  for (const std::string_view string : strings) bytes += string.size();  // views into one file: no overflow
+  if (bytes > kMaxArenaBytes) {
+    return vocabulary_error(kTokensKey, "holds " + std::to_string(bytes) +
+                                            " bytes of text, above the limit of " +
+                                            std::to_string(kMaxArenaBytes));
+  }
+  pieces.reserve(strings.size(), bytes);
+  std::size_t i = 0;
+  for (const std::string_view string : strings) {
+    if (string.size() > kMaxTokenBytes) {
+      return vocabulary_error(kTokensKey, "has token " + std::to_string(i) + " of " +
+                                              std::to_string(string.size()) + " bytes, above the limit of " +
+                                              std::to_string(kMaxTokenBytes));
+    }
+    const std::string placeholder = string.empty() ? "[EMPTY_" + std::to_string(i) + "]" : std::string();
+    const auto added = pieces.add(string.empty() ? std::string_view(placeholder) : string);
+    if (!added) return vocabulary_error(kTokensKey, "cannot be indexed: its tokens' hashes collide");
+    if (!added->added) {
+      return vocabulary_error(kTokensKey, "has tokens " + std::to_string(added->id) + " and " +
+                                              std::to_string(i) + " with the same text");
+    }
+    ++i;
+  }
+  return {};
+}
+
+Result<void> read_kinds(const model::Gguf& file, std::size_t vocab_size, std::vector<TokenKind>& kinds) {
+  kinds.assign(vocab_size, TokenKind::normal);
+  auto types = file.get_array(kTypesKey);
+  if (!types) return std::unexpected(types.error());
+  if (*types == nullptr) return {};
+  const GgufArray& array = **types;
+  if (array.type != GgufType::i32 && array.type != GgufType::u32) {
+    return vocabulary_error(kTypesKey, "is not an array of 32-bit integers");
+  }
+  if (array.count != vocab_size) {
+    return vocabulary_error(kTypesKey, "has " + std::to_string(array.count) + " entries for " +
+                                           std::to_string(vocab_size) + " tokens");
+  }
+  for (std::size_t i = 0; i < vocab_size; ++i) {
+    const std::int64_t type = array.int_at(i);
+    if (type < 0 || type > 6) {
+      return vocabulary_error(kTypesKey, "has type " + std::to_string(type) + " at token " +
+                                             std::to_string(i) + "; types run from 0 to 6");
+    }
+    // 0 is "undefined": like unused, it has no text of its own and is not special.
+    kinds[i] = type == 0 ? TokenKind::unused : static_cast<TokenKind>(type);
+  }
+  return {};
+}
+
+// Sets the flag of a key that may be absent.
+Result<void> read_flag(const model::Gguf& file, std::string_view key, bool& flag) {
+  auto value = file.get_bool(key);
+  if (!value) return std::unexpected(value.error());
+  if (*value) flag = **value;
+  return {};
+}
+
+Result<void> read_well_known(const model::Gguf& file, VocabularyMetadata& out, std::vector<Token>& ends) {
+  for (const WellKnown& known : kWellKnown) {
+    std::optional<Token> id;
+    for (const std::string_view key : known.keys) {
+      if (key.empty()) continue;
+      auto named = read_token_id(file, key, out.kinds.size());
+      if (!named) return std::unexpected(named.error());
+      if (*named) id = *named;
+    }
+    for (const std::string_view text : known.texts) {
+      if (id || text.empty()) break;
+      id = find_token(out.pieces, text);
+      if (id) out.kinds[static_cast<std::size_t>(*id)] = TokenKind::control;
+    }
+    if (id && known.ends_generation) ends.push_back(*id);
+  }
+  return {};
+}
+
+// Which tokens end a generation, from ids, well-known texts, and the exceptions three model families need.
+void derive_ends(VocabularyMetadata& out, std::vector<Token> ends) {
+  const auto token = [&](std::string_view text) { return find_token(out.pieces, text); };
+  const auto set_kind = [&](Token id, TokenKind kind) { out.kinds[static_cast<std::size_t>(id)] = kind; };
+  for (const std::string_view text : kEndTexts) {
+    if (const auto id = token(text)) {
+      ends.push_back(*id);
+      set_kind(*id, TokenKind::control);
+    }
+  }
+  for (const std::string_view text : kShownTexts) {
+    if (const auto id = token(text)) set_kind(*id, TokenKind::user_defined);
+  }
+  if (out.eos) ends.push_back(*out.eos);
+  // gpt-oss and Solar end a message, not the generation, with <|end|>.
+  const bool calls = token("<|call|>") || token("<|calls|>");
+  if (const auto end = token("<|end|>"); end && calls && (token("<|return|>") || token("<|flush|>"))) {
+    std::erase(ends, *end);
+    set_kind(*end, TokenKind::user_defined);
+  }
+  // Gemma 4 writes </s> as text.
+  if (const auto stop = token("</s>"); stop && token("<|tool_response>")) {
+    std::erase(ends, *stop);
+    set_kind(*stop, TokenKind::normal);
+  }
+  std::ranges::sort(ends);
+  ends.erase(std::ranges::unique(ends).begin(), ends.end());
+  out.end_of_generation = std::move(ends);
+}
+
+bool is_special(TokenKind kind) noexcept {
+  return kind == TokenKind::control || kind == TokenKind::user_defined || kind == TokenKind::unknown;
+}
+
+Result<void> check_special_bytes(const VocabularyMetadata& vocabulary) {
+  std::size_t bytes = 0;
+  for (std::uint32_t id = 0; id < vocabulary.kinds.size(); ++id) {
+    if (is_special(vocabulary.kinds[id])) bytes += vocabulary.pieces[id].size();
+  }
+  if (bytes > kMaxSpecialBytes) {
+    return vocabulary_error(kTypesKey, "marks special tokens of " + std::to_string(bytes) +
+                                           " bytes together, above the limit of " +
+                                           std::to_string(kMaxSpecialBytes));
+  }
+  return {};
+}
+
+Result<bool> names_phi3(const model::Gguf& file) {
+  auto name = file.get_string("general.name");
+  if (!name) return std::unexpected(name.error());
+  std::string lower(name->value_or(""));
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return lower.find("phi-3") != std::string::npos || lower.find("phi3") != std::string::npos;
+}
+
+}  // namespace
+
+std::unexpected<Error> vocabulary_error(std::string_view key, const std::string& what) {
+  return fail(ErrorCode::model_invalid, std::string(key) + " " + what, {}, std::string(key));
+}
+
+Result<const GgufArray*> require_strings(const model::Gguf& file, std::string_view key) {
+  auto array = file.get_array(key);
+  if (!array) return std::unexpected(array.error());
+  if (*array == nullptr) return vocabulary_error(key, "is missing");
+  if ((*array)->type != GgufType::string) return vocabulary_error(key, "is not an array of strings");
+  return *array;
+}
+
+std::vector<SpecialToken> VocabularyMetadata::special_tokens() const {
+  std::vector<SpecialToken> out;
+  for (std::uint32_t id = 0; id < kinds.size(); ++id) {
+    const TokenKind kind = kinds[id];
+    if (!is_special(kind)) continue;
+    const bool always = kind == TokenKind::user_defined;
+    const std::string_view text = pieces[id];
+    const bool strips = strip_after_special && text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
+    out.push_back({static_cast<Token>(id), std::string(text), always, false, strips});
+  }
+  return out;
+}
+
+Result<VocabularyMetadata> read_vocabulary(const model::Gguf& file, const VocabularyDefaults& defaults) {
+  VocabularyMetadata out;
+  if (auto read = read_pieces(file, out.pieces); !read) return std::unexpected(read.error());
+  const std::size_t vocab_size = out.pieces.size();
+  if (auto read = read_kinds(file, vocab_size, out.kinds); !read) return std::unexpected(read.error());
+
+  struct Id {
+    std::string_view key;
+    std::optional<Token> standard;
+    std::optional<Token>& id;
+  };
+  const Id ids[] = {{"tokenizer.ggml.bos_token_id", defaults.bos, out.bos},
+                    {"tokenizer.ggml.eos_token_id", defaults.eos, out.eos},
+                    {"tokenizer.ggml.unknown_token_id", defaults.unknown, out.unknown}};
+  for (const Id& each : ids) {
+    auto named = read_token_id(file, each.key, vocab_size);
+    if (!named) return std::unexpected(named.error());
+    each.id = *named ? *named : each.standard;
+    if (each.id && static_cast<std::size_t>(*each.id) >= vocab_size) each.id.reset();
+  }
+
+  struct Flag {
+    std::string_view key;
+    bool standard;
+    const std::optional<Token>& token;
+    bool& flag;
+  };
+  const Flag flags[] = {{"tokenizer.ggml.add_bos_token", defaults.add_bos, out.bos, out.add_bos},
+                        {"tokenizer.ggml.add_eos_token", defaults.add_eos, out.eos, out.add_eos}};
+  for (const Flag& each : flags) {
+    each.flag = each.standard && each.token;
+    if (auto read = read_flag(file, each.key, each.flag); !read) return std::unexpected(read.error());
+    if (each.flag && !each.token)
+      return vocabulary_error(each.key, "is true, but the file names no such token");
+  }
+
+  auto phi3 = names_phi3(file);
+  if (!phi3) return std::unexpected(phi3.error());
+  out.strip_after_special = *phi3;
+  std::vector<Token> ends;
+  if (auto read = read_well_known(file, out, ends); !read) return std::unexpected(read.error());
+  derive_ends(out, std::move(ends));
+  if (auto checked = check_special_bytes(out); !checked) return std::unexpected(checked.error());
+  return out;
+}
+
+}  // namespace flyball::text

@@ -1,0 +1,61 @@
+// Finds special tokens (<|im_start|> and their like) in a text before the rest is tokenized. What llama.cpp
+// does, done in one scan: tokens take their matches longest token first, each from the left, out of what is
+// still text.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/backend.hpp"
+
+namespace flyball::text {
+
+// All special tokens' texts together. The largest family known (reserved tokens of Gemma and Mistral) holds
+// 120 KB.
+inline constexpr std::size_t kMaxSpecialBytes = std::size_t{4} << 20U;
+
+struct SpecialToken {
+  Token token = 0;
+  std::string text;     // not empty
+  bool always = false;  // user-defined: matched although special tokens are not parsed
+  bool strip_left = false, strip_right = false;  // swallow the white space beside it
+};
+
+class SpecialMatcher {
+ public:
+  SpecialMatcher() = default;
+  // Precondition: texts sum to at most kMaxSpecialBytes.
+  explicit SpecialMatcher(std::vector<SpecialToken> tokens);
+
+  // [begin, end) of the text is this token, stripped white space included. What lies between cuts stays text.
+  struct Cut {
+    std::size_t begin, end;
+    Token token;
+  };
+  // Ordered by begin, not overlapping.
+  std::vector<Cut> cuts(std::string_view text, bool parse_special) const;
+
+ private:
+  static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+  struct Node {
+    std::uint32_t first_child = kNone, next_sibling = kNone;
+    std::uint32_t order = kNone;  // the token that ends here, as index into tokens_
+    unsigned char byte = 0;
+  };
+  std::uint32_t child(std::uint32_t node, unsigned char byte) const noexcept;
+  std::uint32_t add_child(std::uint32_t node, unsigned char byte);
+  void resolve(std::string_view text, std::size_t begin, std::size_t end, std::vector<std::uint32_t>& orders,
+               std::vector<Cut>& out) const;
+
+  std::vector<SpecialToken> tokens_;  // longest first, then by id
+  std::vector<Node> nodes_;           // a trie; [0] is the root
+  std::array<std::uint32_t, 256> roots_{};
+  bool strips_ = false;
+};
+
+}  // namespace flyball::text
