@@ -16,7 +16,7 @@ using BlockId = std::uint32_t;
 
 // n_tokens new tokens of one sequence at positions [first_position, first_position + n_tokens).
 struct StepSequence {
-  std::uint32_t first_token = 0;     // index into StepBatch::tokens
+  std::uint32_t first_token = 0;  // index into StepBatch::tokens
   std::uint32_t n_tokens = 0;
   std::uint32_t first_position = 0;
   std::span<const BlockId> block_table;  // covers first_position + n_tokens positions

@@ -1,0 +1,47 @@
+// The text side of one answer: tokens in, released text out, and why it ends: end-of-generation token, stop
+// string, or length. A resumed answer is fed its old tokens again and skips the bytes the client already has.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/decode/stop_matcher.hpp"
+#include "backends/text/detokenizer.hpp"
+
+namespace flyball::engine {
+
+class Answer {
+ public:
+  Answer(const text::Tokenizer& tokenizer, std::vector<std::string> stops, bool ignore_eos,
+         std::uint32_t max_tokens, std::uint64_t skip_bytes);
+
+  struct Step {
+    std::string text;                    // whole characters
+    std::optional<FinishReason> finish;  // then this was the last token
+    bool end_token = false;              // the token stands for no text: it only says that the answer is over
+  };
+  // Precondition: no finish before.
+  Step accept(Token token);
+
+  std::uint32_t tokens() const noexcept { return n_tokens_; }
+  const std::string& stop_text() const noexcept {
+    return stop_text_;
+  }  // the stop string that ended it, or ""
+
+ private:
+  std::string skip(std::string text);
+
+  const text::Tokenizer* tokenizer_;
+  text::Detokenizer detokenizer_;
+  decode::StopMatcher stops_;
+  bool ignore_eos_;
+  std::uint32_t max_tokens_;
+  std::uint64_t skip_bytes_;
+  std::uint32_t n_tokens_ = 0;
+  std::string stop_text_;
+};
+
+}  // namespace flyball::engine

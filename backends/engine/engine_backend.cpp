@@ -1,0 +1,411 @@
+#include "backends/engine/engine_backend.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "backends/engine/mailbox.hpp"
+#include "backends/engine/sequence.hpp"
+
+namespace flyball::engine {
+namespace {
+
+// After drain's deadline the engine has this long to get out of the step it is in.
+constexpr std::chrono::seconds kCancelGrace{5};
+
+struct Command {
+  enum class Kind : std::uint8_t { submit, cancel, resume, end_all, stop } kind = Kind::stop;
+  SequenceId id = 0;
+  std::unique_ptr<Sequence> sequence;  // submit
+};
+
+struct Waiting {  // for the preparation thread; null delivery: stop
+  SequenceId id = 0;
+  CompletionRequest request;
+  std::shared_ptr<Delivery> delivery;
+  TimePoint arrived;
+};
+
+// What tickets, the backend and its threads share. Tickets may outlive the backend.
+struct Shared {
+  Mailbox<Command> commands;
+  std::atomic<bool> refusing{false};  // drain or destruction has begun
+  std::atomic<bool> lost{false};      // the device is gone
+  std::atomic<bool> ending{false};    // requests not yet prepared end, too
+  std::atomic<std::uint64_t> steps{0}, prompt_tokens{0}, completion_tokens{0};
+  std::atomic<std::uint32_t> running{0}, kv_used{0};
+
+  // Requests that have not had their last event, reserved before any work is done for them.
+  bool reserve(std::uint32_t limit) {
+    std::uint32_t n = open_.load();
+    while (n < limit)
+      if (open_.compare_exchange_weak(n, n + 1)) return true;
+    return false;
+  }
+  void settle() {
+    if (open_.fetch_sub(1) != 1) return;
+    { const std::lock_guard lock(mutex_); }
+    idle_.notify_all();
+  }
+  bool wait_idle(TimePoint deadline) {
+    std::unique_lock lock(mutex_);
+    return idle_.wait_until(lock, deadline, [this] { return open_.load() == 0; });
+  }
+  std::uint32_t open() const noexcept { return open_.load(); }
+
+ private:
+  std::atomic<std::uint32_t> open_{0};
+  std::mutex mutex_;
+  std::condition_variable idle_;
+};
+
+Error shutting_down() {
+  return {ErrorCode::shutting_down, "The engine is shutting down.", {}, {}};
+}
+Error device_lost() {
+  return {ErrorCode::device_lost, "The engine has lost its device.", {}, {}};
+}
+
+class EngineTicket final : public Ticket::Impl {
+ public:
+  EngineTicket(std::shared_ptr<Shared> shared, SequenceId id, std::shared_ptr<Delivery> delivery)
+      : shared_(std::move(shared)), id_(id), delivery_(std::move(delivery)) {}
+  ~EngineTicket() override {
+    if (delivery_->closed()) return;  // it has ended
+    delivery_->close();
+    shared_->commands.put({Command::Kind::cancel, id_, nullptr});
+  }
+  void resume() noexcept override {
+    if (delivery_->closed() || !delivery_->ask_resume()) return;
+    shared_->commands.put({Command::Kind::resume, id_, nullptr});
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  SequenceId id_;
+  std::shared_ptr<Delivery> delivery_;
+};
+
+// The engine thread's own: scheduler, KV books, device, sequences.
+class Engine {
+ public:
+  Engine(EngineParts& parts, Shared& shared)
+      : executor_(*parts.executor),
+        vocab_size_(parts.text.vocab_size),
+        logits_per_row_(parts.logits_per_row),
+        scheduler_(parts.limits),
+        shared_(shared) {}
+
+  void run() {
+    bool idle = true;
+    while (true) {
+      for (Command& command : shared_.commands.take(idle)) {
+        if (command.kind == Command::Kind::stop) {
+          end_all(shutting_down());
+          return;
+        }
+        apply(command);
+      }
+      idle = !step();
+      publish();
+    }
+  }
+
+ private:
+  void apply(Command& command) {
+    switch (command.kind) {
+      case Command::Kind::submit:
+        submit(std::move(command.sequence));
+        break;
+      case Command::Kind::cancel:
+        drop(command.id);
+        break;
+      case Command::Kind::resume:
+        if (const auto it = sequences_.find(command.id); it != sequences_.end()) {
+          it->second->delivery().resume_seen();
+          scheduler_.resume(command.id);
+        }
+        break;
+      case Command::Kind::end_all:
+        end_all(shutting_down());
+        break;
+      case Command::Kind::stop:
+        break;  // handled by run()
+    }
+  }
+
+  void submit(std::unique_ptr<Sequence> sequence) {
+    const auto refuse = [&](Error error) {
+      sequence->delivery().finish(std::move(error));
+      shared_.settle();
+    };
+    if (sequence->delivery().closed()) return shared_.settle();  // cancelled while it was prepared
+    if (shared_.ending) return refuse(shutting_down());
+    if (shared_.lost) return refuse(device_lost());
+
+    Answer::Step old = sequence->replay();
+    bool behind = false;
+    if (!old.text.empty()) behind = !sequence->delivery().push(Delta{std::move(old.text), {}, {}});
+    if (old.finish) {
+      sequence->delivery().finish(sequence->done(*old.finish));
+      return shared_.settle();
+    }
+    if (auto ok = scheduler_.submit(sequence->id, static_cast<std::uint32_t>(sequence->tokens().size()),
+                                    sequence->most());
+        !ok)
+      return refuse(std::move(ok.error()));
+    if (behind) scheduler_.pause(sequence->id);
+    sequences_.emplace(sequence->id, std::move(sequence));
+  }
+
+  // False: nothing to do.
+  bool step() {
+    const StepPlan plan = scheduler_.plan();
+    if (plan.empty()) return false;
+    auto rows = compute(plan);
+    shared_.steps.fetch_add(1);
+    if (!rows) {
+      fail_step(rows.error());
+      return true;
+    }
+
+    results_.clear();
+    behind_.clear();
+    std::size_t row = 0;
+    for (const PlannedSequence& planned : plan.sequences) {
+      if (!planned.want_logits) continue;
+      const auto logits = rows->subspan(row++ * logits_per_row_, vocab_size_);
+      results_.push_back({planned.id, deliver(*sequences_.at(planned.id), logits)});
+    }
+    scheduler_.commit(results_);
+    for (const StepResult& result : results_)
+      if (result.ended) forget(result.id);
+    for (const SequenceId id : behind_) scheduler_.pause(id);
+    return true;
+  }
+
+  // Logits of the rows wanted, in the plan's order.
+  Result<std::span<const float>> compute(const StepPlan& plan) {
+    tokens_.clear();
+    batch_.clear();
+    std::size_t wanted = 0;
+    const TimePoint now = std::chrono::steady_clock::now();
+    for (const PlannedSequence& planned : plan.sequences) {
+      Sequence& sequence = *sequences_.at(planned.id);
+      if (sequence.first_step == TimePoint{}) {
+        sequence.first_step = now;
+        shared_.prompt_tokens.fetch_add(sequence.prompt_tokens());
+      }
+      StepSequence s;
+      s.first_token = static_cast<std::uint32_t>(tokens_.size());
+      s.n_tokens = planned.n_tokens;
+      s.first_position = planned.first_position;
+      s.block_table = scheduler_.kv().table(planned.id);
+      s.want_logits = planned.want_logits;
+      batch_.push_back(s);
+      const auto first = sequence.tokens().begin() + planned.first_position;
+      tokens_.insert(tokens_.end(), first, first + planned.n_tokens);
+      if (planned.want_logits) ++wanted;
+    }
+    try {
+      auto id = executor_.submit({tokens_, batch_}, {});
+      if (!id) return std::unexpected(std::move(id.error()));
+      auto rows = executor_.wait(*id);
+      if (rows && rows->size() != wanted * logits_per_row_)
+        return fail(ErrorCode::internal, "The device returned another number of logits than was asked for.");
+      return rows;
+    } catch (const std::exception&) {  // a driver's; it does not get past the step
+      return fail(ErrorCode::internal, "The device failed during a step.");
+    }
+  }
+
+  // True: the sequence has ended.
+  bool deliver(Sequence& sequence, std::span<const float> logits) {
+    if (sequence.delivery().closed()) return true;
+    if (!decode::all_finite(logits)) {
+      sequence.delivery().finish(Error{ErrorCode::numeric_error,
+                                       "The model's output is not a number; this request cannot go on.",
+                                       {},
+                                       {}});
+      return true;
+    }
+    Delta delta;
+    const Answer::Step step = sequence.sample(logits, scratch_, delta);
+    sequence.last_token = std::chrono::steady_clock::now();
+    if (sequence.first_token == TimePoint{}) sequence.first_token = sequence.last_token;
+    shared_.completion_tokens.fetch_add(1);
+    if (!sequence.delivery().push(std::move(delta))) behind_.push_back(sequence.id);
+    if (!step.finish) return false;
+    sequence.delivery().finish(sequence.done(*step.finish));
+    return true;
+  }
+
+  void fail_step(const Error& error) {
+    for (const SequenceId id : scheduler_.abort()) {
+      sequences_.at(id)->delivery().finish(error);
+      forget(id);
+    }
+    if (error.code != ErrorCode::device_lost) return;
+    shared_.lost = true;
+    end_all(error);
+  }
+
+  void end_all(const Error& error) {
+    while (!sequences_.empty()) {
+      sequences_.begin()->second->delivery().finish(error);
+      drop(sequences_.begin()->first);
+    }
+  }
+
+  void drop(SequenceId id) {
+    if (!sequences_.contains(id))
+      return;  // it ended, or is being prepared: submit() will see that it is closed
+    scheduler_.cancel(id);
+    forget(id);
+  }
+
+  void forget(SequenceId id) {
+    sequences_.erase(id);
+    publish();
+    shared_.settle();
+  }
+
+  void publish() {
+    shared_.running = scheduler_.running();
+    shared_.kv_used = scheduler_.kv().used();
+    if (sequences_.empty() && !scheduler_.balanced()) std::abort();  // when idle the books are audited
+  }
+
+  Executor& executor_;
+  const std::uint32_t vocab_size_, logits_per_row_;
+  Scheduler scheduler_;
+  Shared& shared_;
+  std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+
+  // Of a step; kept to reuse their memory.
+  std::vector<Token> tokens_;
+  std::vector<StepSequence> batch_;
+  std::vector<StepResult> results_;
+  std::vector<SequenceId> behind_;
+  decode::SamplerScratch scratch_;
+};
+
+class EngineBackend final : public Backend {
+ public:
+  explicit EngineBackend(EngineParts parts)
+      : parts_(std::move(parts)), shared_(std::make_shared<Shared>()), engine_(parts_, *shared_) {
+    engine_thread_ = std::thread([this] { engine_.run(); });
+    prepare_thread_ = std::thread([this] { prepare_requests(); });
+  }
+
+  ~EngineBackend() override {
+    shared_->refusing = true;
+    shared_->ending = true;
+    to_prepare_.put({});
+    prepare_thread_.join();
+    shared_->commands.put({Command::Kind::stop, 0, nullptr});
+    engine_thread_.join();
+  }
+
+  const BackendInfo& info() const override { return parts_.info; }
+
+  BackendLoad load() const noexcept override {
+    BackendLoad load;
+    load.running = shared_->running;
+    const std::uint32_t open = shared_->open();
+    load.waiting = open > load.running ? open - load.running : 0;
+    load.kv_blocks_total = parts_.limits.kv_blocks;
+    load.kv_blocks_used = shared_->kv_used;
+    load.steps = shared_->steps;
+    load.prompt_tokens = shared_->prompt_tokens;
+    load.completion_tokens = shared_->completion_tokens;
+    return load;
+  }
+
+  Result<Ticket> start(CompletionRequest request, std::shared_ptr<EventSink> sink) override {
+    const TimePoint arrived = std::chrono::steady_clock::now();
+    if (shared_->refusing) return std::unexpected(shutting_down());
+    if (shared_->lost) return std::unexpected(device_lost());
+    if (auto ok = check_request(request, parts_.text.vocab_size); !ok)
+      return std::unexpected(std::move(ok.error()));
+    const std::uint32_t limit = parts_.limits.max_waiting + parts_.limits.max_sequences;
+    if (!shared_->reserve(limit))
+      return fail(ErrorCode::overloaded, "The engine's queue is full: " +
+                                             std::to_string(parts_.limits.max_waiting) + " requests wait.");
+    auto delivery = std::make_shared<Delivery>(std::move(sink));
+    SequenceId id = 0;
+    {
+      // Ids rise in the order in which requests are prepared: the scheduler takes them for the order of
+      // arrival.
+      const std::lock_guard lock(start_mutex_);
+      id = ++last_id_;
+      to_prepare_.put({id, std::move(request), delivery, arrived});
+    }
+    return Ticket(std::make_unique<EngineTicket>(shared_, id, std::move(delivery)));
+  }
+
+  void drain(TimePoint deadline) override {
+    shared_->refusing = true;
+    if (shared_->wait_idle(deadline)) return;
+    shared_->ending = true;
+    shared_->commands.put({Command::Kind::end_all, 0, nullptr});
+    shared_->wait_idle(std::chrono::steady_clock::now() + kCancelGrace);
+  }
+
+ private:
+  void prepare_requests() {
+    while (true) {
+      for (Waiting& waiting : to_prepare_.take(true)) {
+        if (!waiting.delivery) return;
+        if (auto error = prepare_one(waiting)) {
+          waiting.delivery->finish(std::move(*error));
+          shared_->settle();
+        }
+      }
+    }
+  }
+
+  // The error that ends it, if any; otherwise the engine thread has it.
+  std::optional<Error> prepare_one(Waiting& waiting) {
+    if (waiting.delivery->closed()) return Error{ErrorCode::cancelled, "The request was cancelled.", {}, {}};
+    if (shared_->ending) return shutting_down();
+    const auto now =
+        std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
+    try {
+      auto prepared = prepare(std::move(waiting.request), parts_.text, now.count());
+      if (!prepared) return std::move(prepared.error());
+      auto sequence = std::make_unique<Sequence>(waiting.id, std::move(*prepared), parts_.text,
+                                                 waiting.delivery, waiting.arrived);
+      shared_->commands.put({Command::Kind::submit, waiting.id, std::move(sequence)});
+      return std::nullopt;
+    } catch (const std::bad_alloc&) {
+      return Error{ErrorCode::insufficient_memory, "Not enough memory to prepare the prompt.", {}, {}};
+    }
+  }
+
+  EngineParts parts_;
+  std::shared_ptr<Shared> shared_;
+  Mailbox<Waiting> to_prepare_;
+  std::mutex start_mutex_;
+  SequenceId last_id_ = 0;  // guarded by start_mutex_
+  Engine engine_;           // engine_thread_'s own
+  std::thread engine_thread_, prepare_thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_engine_backend(EngineParts parts) {
+  parts.limits.step_tokens = std::min(parts.limits.step_tokens, parts.executor->max_step_tokens());
+  return std::make_unique<EngineBackend>(std::move(parts));
+}
+
+}  // namespace flyball::engine

@@ -1,0 +1,28 @@
+// A Backend over any Executor: the engine thread (commands -> scheduler -> executor -> sampler -> text ->
+// client) and the preparation thread (template, tokenizer). Devices, real and fake, meet the house here.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "backends/backend.hpp"
+#include "backends/engine/executor.hpp"
+#include "backends/engine/prepare.hpp"
+#include "backends/engine/scheduler.hpp"
+
+namespace flyball::engine {
+
+struct EngineParts {
+  BackendInfo info;
+  std::shared_ptr<const void> model;   // whatever the executor reads from; destroyed last
+  std::unique_ptr<Executor> executor;  // its KV is reserved: limits.kv_blocks of limits.block_size
+  TextModel text;
+  std::uint32_t logits_per_row = 0;  // values in a row of wait()'s result; >= text.vocab_size
+  SchedulerLimits limits;
+};
+
+// Destruction ends what runs with `shutting_down` and joins the threads. drain() blocks until all have ended,
+// at the latest shortly after its deadline.
+std::unique_ptr<Backend> make_engine_backend(EngineParts parts);
+
+}  // namespace flyball::engine

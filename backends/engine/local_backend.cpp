@@ -1,0 +1,143 @@
+#include "backends/engine/local_backend.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "backends/cpu/cpu_device.hpp"
+#include "backends/cpu/memory.hpp"
+#include "backends/engine/engine_backend.hpp"
+#include "backends/graph/memory_plan.hpp"
+#include "backends/model/embedded_demo.hpp"
+#include "backends/model/model_file.hpp"
+
+namespace flyball::engine {
+namespace {
+
+constexpr std::uint32_t kDefaultContext =
+    4096;  // longer ones are asked for: their KV cache is the user's memory
+constexpr std::uint32_t kMaxSequences = 256;
+constexpr std::uint32_t kMaxStepTokens = 4096;
+
+template <class T>
+std::unexpected<Error> pass(Result<T>& failed) {
+  return std::unexpected(std::move(failed.error()));
+}
+
+Result<std::unique_ptr<model::ModelFile>> open_model(const LocalBackendOptions& options) {
+  if (!options.path.empty()) return model::ModelFile::open(options.path);
+  const auto demo = model::embedded_demo_model();
+  if (demo.empty())
+    return fail(ErrorCode::model_unavailable, "This build has no embedded demo model; name a model file.",
+                "path");
+  return model::ModelFile::from_bytes(demo);
+}
+
+Result<std::uint32_t> choose_context(const LocalBackendOptions& options, std::uint32_t trained) {
+  if (options.context == 0) return std::min(trained, kDefaultContext);
+  if (options.context > trained)
+    return fail(ErrorCode::invalid_value,
+                "A context of " + std::to_string(options.context) +
+                    " tokens is asked for; the model was made for " + std::to_string(trained) + ".",
+                "context");
+  return options.context;
+}
+
+Result<std::uint32_t> choose_kv_blocks(const LocalBackendOptions& options, const graph::KvLayout& layout,
+                                       std::uint32_t context) {
+  if (options.kv_blocks != 0) return options.kv_blocks;
+  const std::uint64_t one = graph::kv_blocks(layout, context);
+  const std::uint64_t limit =
+      options.kv_bytes_limit != 0 ? options.kv_bytes_limit : cpu::available_memory() / 4;
+  const std::uint64_t fits = limit / layout.block_bytes();
+  if (fits < one)
+    return fail(ErrorCode::insufficient_memory,
+                "The KV cache of one sequence of " + std::to_string(context) + " tokens needs " +
+                    std::to_string(one * layout.block_bytes()) + " bytes; " + std::to_string(limit) +
+                    " are free for it.",
+                "context");
+  return static_cast<std::uint32_t>(std::min({fits, one * options.max_sequences, std::uint64_t{UINT32_MAX}}));
+}
+
+// The template of the file, or ChatML where it has none.
+Result<text::ChatTemplate> load_chat_template(const model::Gguf& file) {
+  auto source = file.get_string("tokenizer.chat_template");
+  if (!source) return pass(source);
+  return text::ChatTemplate::parse(source->value_or(text::default_chat_template()));
+}
+
+Result<void> check_options(const LocalBackendOptions& options) {
+  if (options.backend != "cpu")
+    return fail(ErrorCode::unsupported_value,
+                "This build has no engine named '" + options.backend + "'; it has: cpu.", "backend");
+  const auto within = [](const char* name, std::uint32_t value, std::uint32_t most) -> Result<void> {
+    if (value >= 1 && value <= most) return {};
+    return fail(ErrorCode::invalid_value,
+                std::string(name) + " is " + std::to_string(value) + "; it must be 1 to " +
+                    std::to_string(most) + ".",
+                name);
+  };
+  if (auto ok = within("max_sequences", options.max_sequences, kMaxSequences); !ok) return ok;
+  return within("step_tokens", options.step_tokens, kMaxStepTokens);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& options) {
+  if (auto ok = check_options(options); !ok) return pass(ok);
+  auto opened = open_model(options);
+  if (!opened) return pass(opened);
+  const std::shared_ptr<const model::ModelFile> model = std::move(*opened);
+  const model::ModelConfig& config = model->config();
+  auto tokenizer = text::Tokenizer::load(model->gguf());
+  if (!tokenizer) return pass(tokenizer);
+  if ((*tokenizer)->vocab_size() > config.vocab_size)
+    return fail(ErrorCode::model_invalid, "The tokenizer has " + std::to_string((*tokenizer)->vocab_size()) +
+                                              " tokens, the embedding table " +
+                                              std::to_string(config.vocab_size) + " rows.");
+  auto context = choose_context(options, config.context_length);
+  if (!context) return pass(context);
+  auto chat_template = load_chat_template(model->gguf());
+
+  EngineParts parts;
+  parts.limits.max_sequences = options.max_sequences;
+  parts.limits.step_tokens = std::max(options.step_tokens, options.max_sequences);
+  parts.limits.max_waiting = options.max_queue;
+  cpu::CpuDeviceOptions device;
+  device.threads = options.threads;
+  device.max_step_tokens = parts.limits.step_tokens;
+  device.max_logit_rows = options.max_sequences;
+  auto executor = cpu::make_cpu_executor(*model, device);
+  if (!executor) return pass(executor);
+  parts.executor = std::move(*executor);
+
+  // After the weights are in: what is left is what the cache may have.
+  const graph::KvLayout layout = graph::kv_layout(config);
+  auto blocks = choose_kv_blocks(options, layout, *context);
+  if (!blocks) return pass(blocks);
+  if (auto ok = parts.executor->reserve_kv(layout, *blocks); !ok) return pass(ok);
+  parts.limits.kv_blocks = *blocks;
+  parts.limits.block_size = layout.block_size;
+
+  parts.info.backend = options.backend;
+  parts.info.model = options.model_id;
+  parts.info.architecture = config.architecture;
+  parts.info.model_name = config.name;
+  parts.info.quantization = model->main_quantization();
+  parts.info.parameters = model->parameter_count();
+  parts.info.context_length = *context;
+  parts.info.max_sequences = options.max_sequences;
+  const graph::MemoryPlan memory = parts.executor->memory();
+  parts.info.weight_bytes = memory.weight_bytes;
+  parts.info.kv_bytes = memory.kv_bytes;
+  parts.info.scratch_bytes = memory.scratch_bytes;
+  parts.info.has_chat_template = chat_template.has_value();
+
+  parts.logits_per_row = config.vocab_size;
+  parts.text = make_text_model(std::move(*tokenizer), std::move(chat_template), config.vocab_size, *context);
+  parts.info.vocab_size = parts.text.vocab_size;
+  parts.model = model;
+  return make_engine_backend(std::move(parts));
+}
+
+}  // namespace flyball::engine

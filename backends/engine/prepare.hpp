@@ -1,0 +1,53 @@
+// A request made ready for the scheduler: template rendered, text tokenized, every limit checked. Pure: no
+// clock, no device; runs on the preparation thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/text/chat_template.hpp"
+#include "backends/text/tokenizer.hpp"
+#include "config/error.hpp"
+
+namespace flyball::engine {
+
+inline constexpr std::size_t kMaxStops = 16;
+inline constexpr std::size_t kMaxStopBytes = 256;
+
+// The text side of a model, fixed once loaded.
+struct TextModel {
+  std::unique_ptr<const text::Tokenizer> tokenizer;
+  // The failure to parse it is told to those who chat.
+  Result<text::ChatTemplate> chat_template =
+      std::unexpected(Error{ErrorCode::template_error, "The model has no chat template.", {}, {}});
+  std::uint32_t vocab_size = 0;  // tokens below it may be sampled; <= tokenizer->vocab_size()
+  std::uint32_t context = 0;     // tokens of one sequence
+  // Whether encode adds them by itself: a template that writes them must not double them (as llama.cpp).
+  bool adds_bos = false, adds_eos = false;
+};
+// Finds out adds_bos and adds_eos.
+TextModel make_text_model(std::unique_ptr<const text::Tokenizer> tokenizer,
+                          Result<text::ChatTemplate> chat_template, std::uint32_t vocab_size,
+                          std::uint32_t context);
+
+struct PreparedRequest {
+  std::vector<Token> prompt;     // not empty
+  std::uint32_t max_tokens = 0;  // > 0; what the context leaves where the request asked for more
+  SamplingParams sampling;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  std::vector<Token> resume_tokens;
+  std::uint64_t resume_text_bytes = 0;
+};
+
+// What can be refused without looking at the prompt. invalid_value with the field as param.
+Result<void> check_request(const CompletionRequest& request, std::uint32_t vocab_size);
+
+// context_length_exceeded with both counts, invalid_value, template_error, template_budget, invalid_json.
+// now: seconds since the epoch, for templates that print the date.
+Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now);
+
+}  // namespace flyball::engine

@@ -1,0 +1,75 @@
+#include "backends/engine/sequence.hpp"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+#include "backends/decode/logprobs.hpp"
+
+namespace flyball::engine {
+
+Sequence::Sequence(kv::SequenceId sequence_id, PreparedRequest request, const TextModel& model,
+                   std::shared_ptr<Delivery> to, TimePoint arrived)
+    : id(sequence_id),
+      request_(std::move(request)),
+      model_(&model),
+      delivery_(std::move(to)),
+      arrived_(arrived),
+      n_prompt_(static_cast<std::uint32_t>(request_.prompt.size())),
+      tokens_(std::move(request_.prompt)),
+      sampler_(request_.sampling, model.vocab_size),
+      answer_(*model.tokenizer, request_.stop, request_.ignore_eos, request_.max_tokens,
+              request_.resume_text_bytes) {
+  sampler_.accept_prompt(tokens_);
+}
+
+Answer::Step Sequence::replay() {
+  Answer::Step all;
+  for (const Token token : request_.resume_tokens) {
+    tokens_.push_back(token);
+    sampler_.accept(token);
+    Answer::Step step = answer_.accept(token);
+    all.text += step.text;
+    all.finish = step.finish;
+    if (all.finish) break;
+  }
+  return all;
+}
+
+Answer::Step Sequence::sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta) {
+  const Token token = sampler_.sample(logits, scratch);
+  tokens_.push_back(token);
+  sampler_.accept(token);
+  Answer::Step step = answer_.accept(token);
+  delta.text = std::move(step.text);
+  delta.tokens.push_back(token);
+  if (request_.sampling.top_logprobs >= 0 && !step.end_token) {
+    const text::Tokenizer& tokenizer = *model_->tokenizer;
+    const auto bytes = [&](Token t) { return std::string(tokenizer.bytes(t, true)); };
+    const auto lp =
+        decode::logprobs(logits, token, static_cast<std::uint32_t>(request_.sampling.top_logprobs));
+    TokenLogprob out{token, bytes(token), lp.chosen, {}};
+    for (const decode::Likely& t : lp.top) out.top.emplace_back(bytes(t.token), t.value);
+    delta.logprobs.push_back(std::move(out));
+  }
+  return step;
+}
+
+Done Sequence::done(FinishReason reason) const {
+  const auto us = [](TimePoint from, TimePoint to) -> std::uint64_t {
+    if (to <= from) return 0;  // also where a resumed answer needed no step
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(to - from).count());
+  };
+  Done done;
+  done.reason = reason;
+  done.usage.prompt_tokens = n_prompt_;
+  done.usage.completion_tokens = answer_.tokens();
+  done.timings.queue_us = us(arrived_, first_step);
+  done.timings.prefill_us = us(first_step, first_token);
+  done.timings.decode_us = us(first_token, last_token);
+  done.stop_text = answer_.stop_text();
+  return done;
+}
+
+}  // namespace flyball::engine

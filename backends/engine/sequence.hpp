@@ -1,0 +1,50 @@
+// One request inside the engine thread: its tokens, its sampler, its text, its client and its times.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/decode/sampler.hpp"
+#include "backends/engine/answer.hpp"
+#include "backends/engine/delivery.hpp"
+#include "backends/engine/prepare.hpp"
+#include "backends/kv/kv_accountant.hpp"
+
+namespace flyball::engine {
+
+class Sequence {
+ public:
+  Sequence(kv::SequenceId sequence_id, PreparedRequest request, const TextModel& model,
+           std::shared_ptr<Delivery> to, TimePoint arrived);
+
+  // Tokens of a stream that began elsewhere, as if sampled here. What they release beyond what the client has
+  // is in `text`; a finish means that there is nothing left to compute.
+  Answer::Step replay();
+  // The next token, from its row of logits (finite). The event holds it and what it released.
+  Answer::Step sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta);
+  Done done(FinishReason reason) const;
+
+  // Most tokens it may come to.
+  std::uint32_t most() const noexcept { return n_prompt_ + request_.max_tokens; }
+  std::uint32_t prompt_tokens() const noexcept { return n_prompt_; }
+  const std::vector<Token>& tokens() const noexcept { return tokens_; }
+  Delivery& delivery() noexcept { return *delivery_; }
+
+  const kv::SequenceId id;
+  // Set by the engine, for the timings.
+  TimePoint first_step{}, first_token{}, last_token{};
+
+ private:
+  PreparedRequest request_;
+  const TextModel* model_;
+  std::shared_ptr<Delivery> delivery_;
+  TimePoint arrived_;
+  std::uint32_t n_prompt_;
+  std::vector<Token> tokens_;  // prompt, then answer
+  decode::Sampler sampler_;
+  Answer answer_;
+};
+
+}  // namespace flyball::engine
