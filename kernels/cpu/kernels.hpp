@@ -1,6 +1,7 @@
 // The CPU engine's kernels as one table of functions per instruction set, chosen at run time.
-// Every entry has a twin of the same name in kernels/reference (double precision) and works on a range of rows,
-// heads or tokens, so that the device splits one call over its threads. Nothing here allocates, logs or fails.
+// Every entry has a twin of the same name in kernels/reference (double precision) and works on a range of
+// rows, heads or tokens, so that the device splits one call over its threads. Nothing here allocates, logs or
+// fails.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,11 @@
 
 namespace flyball::kernels::cpu {
 
-enum class Isa : std::uint8_t { scalar, avx2, avx512 };  // avx2: AVX2+FMA+F16C; avx512: F+BW+VL+DQ+VNNI(+BF16)
+enum class Isa : std::uint8_t {
+  scalar,
+  avx2,
+  avx512
+};  // avx2: AVX2+FMA+F16C; avx512: F+BW+VL+DQ+VNNI besides
 const char* to_string(Isa isa) noexcept;
 bool supported(Isa isa) noexcept;  // by this processor and operating system
 Isa best_isa() noexcept;
@@ -41,11 +46,14 @@ struct Kernels {
   // ---- matmul: y[t, r] = sum_c x[t, c] * w[r, c] ----------------------------------------------------------
   // Weights are repacked once at load. 0: this ISA reads the file's bytes in place, no packing needed.
   std::size_t (*packed_bytes)(DType type, std::uint32_t rows, std::uint32_t cols);
-  // Packs whole row groups of `pack_rows(type)` rows; ranges given to threads are multiples of it (or reach rows).
-  void (*pack)(DType type, std::uint32_t rows, std::uint32_t cols, const void* file, void* packed, Range row_range);
+  // Packs rows [row_range) of the file's [rows, row_bytes(type, cols)] bytes. Layout:
+  // kernels/cpu/packing.hpp.
+  void (*pack)(DType type, std::uint32_t rows, std::uint32_t cols, const void* file, void* packed,
+               Range row_range);
   // Row ranges given to pack and matmul begin at multiples of this; >= 1.
   std::uint32_t (*row_group)(DType type);
-  // Activations are brought into the form matmul wants (int8 blocks for quantized weights, f32 or bf16 otherwise).
+  // Activations are brought into the form matmul wants (int8 blocks for quantized weights, f32 or bf16
+  // otherwise).
   std::size_t (*activation_bytes)(DType weights, std::uint32_t n_tokens, std::uint32_t cols);
   // Token ranges begin at multiples of this (activations may be interleaved in groups of tokens); >= 1.
   std::uint32_t (*token_group)(DType weights);
@@ -59,7 +67,8 @@ struct Kernels {
   // One row of an embedding table in the file's own format, to f32. out: [cols]
   void (*embed)(DType type, const void* row, std::uint32_t cols, float* out);
   // out[t] = x[t] / rms(x[t]) * weight. x, out: [n, dim]; may alias.
-  void (*rms_norm)(const float* x, const float* weight, std::uint32_t n, std::uint32_t dim, float eps, float* out);
+  void (*rms_norm)(const float* x, const float* weight, std::uint32_t n, std::uint32_t dim, float eps,
+                   float* out);
   // In place on x: [n_heads, head_dim] of one token. cos_sin: [rope_dim/2, 2] for that token's position.
   void (*rope)(float* x, std::uint32_t n_heads, std::uint32_t head_dim, std::uint32_t rope_dim,
                const float* cos_sin, RopeStyle style);
@@ -69,9 +78,13 @@ struct Kernels {
   void (*add)(float* x, const float* y, std::size_t n);
   // f32 -> f16, round to nearest even, n values (KV append).
   void (*store_f16)(const float* x, std::size_t n, std::uint16_t* out);
-  // Softmax attention of one token over query heads [head_range); online softmax, no scratch beyond the stack.
-  // Head ranges begin at multiples of n_heads / n_kv_heads.
+  // Softmax attention of one token over query heads [head_range); online softmax, no scratch beyond the
+  // stack. Head ranges begin at multiples of n_heads / n_kv_heads.
   void (*attend)(const AttendArgs& args, Range head_range);
+
+  // Sum of n_bytes as 64-bit words (the last one zero-filled), read once in order: what probe and bench time
+  // to learn the memory's read bandwidth. Nothing else uses it.
+  std::uint64_t (*read_sum)(const void* data, std::size_t n_bytes);
 };
 
 // Precondition: supported(isa).

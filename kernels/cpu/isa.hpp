@@ -1,0 +1,19 @@
+// What each instruction set's files put into the table. Called only where supported(isa): their code is
+// compiled for that instruction set throughout.
+#pragma once
+
+#include "kernels/cpu/kernels.hpp"
+
+namespace flyball::kernels::cpu {
+
+// matmul_<isa>.cpp: pack, prepare_activations, matmul and their sizes.
+void add_matmul_scalar(Kernels& k) noexcept;
+void add_matmul_avx2(Kernels& k) noexcept;
+void add_matmul_avx512(Kernels& k) noexcept;
+
+// ops_<isa>.cpp: everything else but embed, which decodes one row and is the same for all.
+void add_ops_scalar(Kernels& k) noexcept;
+void add_ops_avx2(Kernels& k) noexcept;
+void add_ops_avx512(Kernels& k) noexcept;
+
+}  // namespace flyball::kernels::cpu

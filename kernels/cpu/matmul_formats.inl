@@ -1,0 +1,121 @@
+// How one packed group of each quantized format (kernels/cpu/packing.hpp) unfolds into vectors of quads and
+// scales. Included by matmul.inl, after a simd_*.hpp.
+namespace flyball::kernels::cpu {
+namespace {
+
+constexpr int kLanes = Simd::kLanes;
+constexpr int kGroup = 2 * kLanes;  // rows interleaved in the packed layout: two vectors
+
+struct Head {  // what a block's steps share; [2]: the two row vectors of the group
+  Simd::F d[2];
+  Simd::F dmin[2];
+};
+
+FLYBALL_INLINE Head load_head(const std::uint8_t* p) {
+  return {{Simd::load_f16(p), Simd::load_f16(p + 2 * kLanes)}, {}};
+}
+FLYBALL_INLINE Head load_affine_head(const std::uint8_t* p) {
+  return {{Simd::load_f16(p), Simd::load_f16(p + 2 * kLanes)},
+          {Simd::load_f16(p + 2 * kGroup), Simd::load_f16(p + 2 * kGroup + 2 * kLanes)}};
+}
+FLYBALL_INLINE Simd::I load_quad_vector(const std::uint8_t* quads, int index, int g) {
+  return Simd::load_quads(quads + (index * 2 + g) * kLanes * 4);
+}
+template <int kQuad>
+FLYBALL_INLINE Simd::I nibble_quad(const std::uint8_t* quads, int g) {
+  const Simd::I pair = load_quad_vector(quads, kQuad / 2, g);
+  if constexpr (kQuad % 2 == 0) return Simd::low_nibbles(pair);
+  return Simd::high_nibbles(pair);
+}
+
+// value = scale * (quant - kOffset) - min. kHalves: scales a step of 32 columns has.
+struct FormatQ4_0 {
+  static constexpr int kSteps = 1, kHalves = 1, kMaxQuant = 15, kOffset = 8;
+  static constexpr bool kHasMin = false, kSigned = false;
+  static constexpr int kHeadBytes = 2 * kGroup, kStepBytes = 16 * kGroup;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    return nibble_quad<kQuad>(step, g);
+  }
+};
+
+struct FormatQ8_0 {
+  static constexpr int kSteps = 1, kHalves = 1, kMaxQuant = 128, kOffset = Simd::kSignedOffset;
+  static constexpr bool kHasMin = false, kSigned = true;
+  static constexpr int kHeadBytes = 2 * kGroup, kStepBytes = 32 * kGroup;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    return Simd::from_signed(load_quad_vector(step, kQuad, g));
+  }
+};
+
+struct FormatQ4_K {
+  static constexpr int kSteps = 8, kHalves = 1, kMaxQuant = 15, kOffset = 0;
+  static constexpr bool kHasMin = true, kSigned = false;
+  static constexpr int kHeadBytes = 4 * kGroup, kStepBytes = 18 * kGroup;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_affine_head(p); }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int, int g) {
+    return Simd::mul(h.d[g], Simd::load_u8(step + g * kLanes));
+  }
+  FLYBALL_INLINE Simd::F min(const Head& h, const std::uint8_t* step, int g) {
+    return Simd::mul(h.dmin[g], Simd::load_u8(step + kGroup + g * kLanes));
+  }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    return nibble_quad<kQuad>(step + 2 * kGroup, g);
+  }
+};
+
+struct FormatQ5_K {
+  static constexpr int kSteps = 8, kHalves = 1, kMaxQuant = 31, kOffset = 0;
+  static constexpr bool kHasMin = true, kSigned = false;
+  static constexpr int kHeadBytes = 4 * kGroup, kStepBytes = 22 * kGroup;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_affine_head(p); }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int half, int g) {
+    return FormatQ4_K::scale(h, step, half, g);
+  }
+  FLYBALL_INLINE Simd::F min(const Head& h, const std::uint8_t* step, int g) {
+    return FormatQ4_K::min(h, step, g);
+  }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    const Simd::I fifth = load_quad_vector(step + 2 * kGroup, 0, g);
+    return Simd::or_shifted<4 - kQuad>(nibble_quad<kQuad>(step + 6 * kGroup, g), fifth, 0x10);
+  }
+};
+
+struct FormatQ6_K {
+  static constexpr int kSteps = 8, kHalves = 2, kMaxQuant = 63, kOffset = 32;
+  static constexpr bool kHasMin = false, kSigned = false;
+  static constexpr int kHeadBytes = 2 * kGroup, kStepBytes = 26 * kGroup;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int half, int g) {
+    return Simd::mul(h.d[g], Simd::load_i8(step + half * kGroup + g * kLanes));
+  }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    const Simd::I upper = load_quad_vector(step + 2 * kGroup, kQuad / 4, g);
+    return Simd::or_shifted<4 - 2 * (kQuad % 4)>(nibble_quad<kQuad>(step + 10 * kGroup, g), upper, 0x30);
+  }
+};
+
+// Float formats: one value a row and column.
+struct FormatF32 {
+  static constexpr int kBytes = 4;
+  FLYBALL_INLINE Simd::F load(const std::uint8_t* p) { return Simd::load(reinterpret_cast<const float*>(p)); }
+};
+struct FormatF16 {
+  static constexpr int kBytes = 2;
+  FLYBALL_INLINE Simd::F load(const std::uint8_t* p) { return Simd::load_f16(p); }
+};
+struct FormatBF16 {
+  static constexpr int kBytes = 2;
+  FLYBALL_INLINE Simd::F load(const std::uint8_t* p) { return Simd::load_bf16(p); }
+};
+
+}  // namespace
+}  // namespace flyball::kernels::cpu

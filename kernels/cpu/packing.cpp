@@ -1,0 +1,207 @@
+#include "kernels/cpu/packing.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/formats/q4_0.hpp"
+#include "kernels/formats/q4_k.hpp"
+#include "kernels/formats/q5_k.hpp"
+#include "kernels/formats/q6_k.hpp"
+#include "kernels/formats/q8_0.hpp"
+
+namespace flyball::kernels::cpu {
+namespace {
+
+// Bytes of one block of one row after packing.
+std::size_t packed_block_bytes(DType type) noexcept {
+  switch (type) {
+    case DType::f32:
+      return 4;
+    case DType::f16:
+      return 2;
+    case DType::bf16:
+      return 2;
+    case DType::q4_0:
+      return 2 + 16;
+    case DType::q8_0:
+      return 2 + 32;
+    case DType::q4_k:
+      return 4 + 8 * (2 + 16);
+    case DType::q5_k:
+      return 4 + 8 * (2 + 4 + 16);
+    case DType::q6_k:
+      return 2 + 8 * (2 + 8 + 16);
+  }
+  return 0;
+}
+
+// Where one row of a group of `group` rows writes its share of a packed block, field by field in layout
+// order.
+struct RowWriter {
+  std::uint8_t* at;  // field of row 0
+  std::size_t group;
+  std::size_t row;
+
+  void field(const void* bytes, std::size_t size) noexcept {
+    std::memcpy(at + row * size, bytes, size);
+    at += group * size;
+  }
+  // q: [32] below 256; the low four bits of each
+  void nibbles(const std::uint8_t* q) noexcept {
+    for (int i = 0; i < 4; ++i, q += 8) {
+      std::uint8_t quad[4];
+      for (int k = 0; k < 4; ++k)
+        quad[k] = static_cast<std::uint8_t>((q[k] & 0x0F) | ((q[k + 4] & 0x0F) << 4));
+      field(quad, 4);
+    }
+  }
+  void fifth_bits(const std::uint8_t* q) noexcept {
+    std::uint8_t quad[4] = {};
+    for (int j = 0; j < 8; ++j) {
+      for (int k = 0; k < 4; ++k) quad[k] = static_cast<std::uint8_t>(quad[k] | ((q[4 * j + k] >> 4) << j));
+    }
+    field(quad, 4);
+  }
+  void upper_pairs(const std::uint8_t* q) noexcept {
+    for (int half = 0; half < 2; ++half) {
+      std::uint8_t quad[4] = {};
+      for (int j = 0; j < 4; ++j) {
+        for (int k = 0; k < 4; ++k) {
+          quad[k] = static_cast<std::uint8_t>(quad[k] | ((q[16 * half + 4 * j + k] >> 4) << (2 * j)));
+        }
+      }
+      field(quad, 4);
+    }
+  }
+};
+
+void pack_block(const BlockQ4_0& b, RowWriter w) noexcept {
+  std::uint8_t q[32];
+  quants(b, q);
+  w.field(&b.d, 2);
+  w.nibbles(q);
+}
+
+void pack_block(const BlockQ8_0& b, RowWriter w) noexcept {
+  w.field(&b.d, 2);
+  for (int j = 0; j < 8; ++j) w.field(b.qs + 4 * j, 4);
+}
+
+template <typename Block>  // Q4_K, Q5_K
+void pack_affine(const Block& b, RowWriter w) noexcept {
+  std::uint8_t q[256];
+  quants(b, q);
+  w.field(&b.d, 2);
+  w.field(&b.dmin, 2);
+  for (int s = 0; s < 8; ++s) {
+    const ScaleMin sm = scale_min(b.scales, s);
+    w.field(&sm.scale, 1);
+    w.field(&sm.min, 1);
+    if constexpr (sizeof(Block) == sizeof(BlockQ5_K)) w.fifth_bits(q + 32 * s);
+    w.nibbles(q + 32 * s);
+  }
+}
+
+void pack_block(const BlockQ4_K& b, RowWriter w) noexcept {
+  pack_affine(b, w);
+}
+void pack_block(const BlockQ5_K& b, RowWriter w) noexcept {
+  pack_affine(b, w);
+}
+
+void pack_block(const BlockQ6_K& b, RowWriter w) noexcept {
+  std::uint8_t q[256];
+  quants(b, q);
+  w.field(&b.d, 2);
+  for (int s = 0; s < 8; ++s) {
+    w.field(&b.scales[2 * s], 1);
+    w.field(&b.scales[2 * s + 1], 1);
+    w.upper_pairs(q + 32 * s);
+    w.nibbles(q + 32 * s);
+  }
+}
+
+struct Value32 {
+  std::uint8_t bytes[4];
+};
+struct Value16 {
+  std::uint8_t bytes[2];
+};
+void pack_block(const Value32& v, RowWriter w) noexcept {
+  w.field(v.bytes, 4);
+}
+void pack_block(const Value16& v, RowWriter w) noexcept {
+  w.field(v.bytes, 2);
+}
+
+struct GroupShape {
+  std::size_t group;        // rows interleaved
+  std::size_t rows;         // of them present
+  std::size_t row_bytes;    // in the file
+  std::size_t row_blocks;   // a row
+  std::size_t block_bytes;  // packed, all rows of the group
+};
+
+template <typename Block>
+void pack_group(const GroupShape& s, const std::uint8_t* file, std::uint8_t* packed) noexcept {
+  for (std::size_t b = 0; b < s.row_blocks; ++b) {
+    for (std::size_t r = 0; r < s.rows; ++r) {
+      Block block;
+      std::memcpy(&block, file + r * s.row_bytes + b * sizeof(Block), sizeof(Block));
+      pack_block(block, RowWriter{packed + b * s.block_bytes, s.group, r});
+    }
+  }
+}
+
+}  // namespace
+
+std::size_t packed_bytes_of(int lanes, DType type, std::uint32_t rows, std::uint32_t cols) noexcept {
+  const std::size_t group = 2 * static_cast<std::size_t>(lanes);
+  const std::size_t groups = (rows + group - 1) / group;
+  return groups * group * (cols / block_shape(type).values) * packed_block_bytes(type);
+}
+
+void pack_rows(int lanes, DType type, std::uint32_t rows, std::uint32_t cols, const void* file, void* packed,
+               Range row_range) noexcept {
+  const std::size_t group = 2 * static_cast<std::size_t>(lanes);
+  GroupShape shape{.group = group,
+                   .rows = group,
+                   .row_bytes = row_bytes(type, cols),
+                   .row_blocks = cols / block_shape(type).values,
+                   .block_bytes = group * packed_block_bytes(type)};
+  const std::size_t group_bytes = shape.row_blocks * shape.block_bytes;
+  for (std::size_t row = row_range.begin; row < std::min(row_range.end, rows); row += group) {
+    const auto* in = static_cast<const std::uint8_t*>(file) + row * shape.row_bytes;
+    auto* out = static_cast<std::uint8_t*>(packed) + row / group * group_bytes;
+    shape.rows = std::min(group, rows - row);
+    if (shape.rows < group) std::memset(out, 0, group_bytes);
+    switch (type) {
+      case DType::f32:
+        pack_group<Value32>(shape, in, out);
+        break;
+      case DType::f16:
+        pack_group<Value16>(shape, in, out);
+        break;
+      case DType::bf16:
+        pack_group<Value16>(shape, in, out);
+        break;
+      case DType::q4_0:
+        pack_group<BlockQ4_0>(shape, in, out);
+        break;
+      case DType::q8_0:
+        pack_group<BlockQ8_0>(shape, in, out);
+        break;
+      case DType::q4_k:
+        pack_group<BlockQ4_K>(shape, in, out);
+        break;
+      case DType::q5_k:
+        pack_group<BlockQ5_K>(shape, in, out);
+        break;
+      case DType::q6_k:
+        pack_group<BlockQ6_K>(shape, in, out);
+        break;
+    }
+  }
+}
+
+}  // namespace flyball::kernels::cpu

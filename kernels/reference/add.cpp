@@ -1,0 +1,9 @@
+#include "kernels/reference/add.hpp"
+
+namespace flyball::kernels::reference {
+
+void add(double* x, const float* y, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) x[i] += y[i];
+}
+
+}  // namespace flyball::kernels::reference

@@ -1,0 +1,11 @@
+// Elementwise sum in double precision.
+#pragma once
+
+#include <cstddef>
+
+namespace flyball::kernels::reference {
+
+// x += y, n values.
+void add(double* x, const float* y, std::size_t n);
+
+}  // namespace flyball::kernels::reference

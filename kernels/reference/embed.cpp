@@ -1,0 +1,15 @@
+#include "kernels/reference/embed.hpp"
+
+#include <vector>
+
+#include "kernels/formats/dequantize.hpp"
+
+namespace flyball::kernels::reference {
+
+void embed(DType type, const void* row, std::uint32_t cols, double* out) {
+  std::vector<float> values(cols);
+  dequantize_row(type, row, cols, values.data());
+  for (std::uint32_t c = 0; c < cols; ++c) out[c] = values[c];
+}
+
+}  // namespace flyball::kernels::reference

@@ -1,0 +1,13 @@
+// One row of an embedding table, decoded.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/formats/dtype.hpp"
+
+namespace flyball::kernels::reference {
+
+// out: [cols]
+void embed(DType type, const void* row, std::uint32_t cols, double* out);
+
+}  // namespace flyball::kernels::reference

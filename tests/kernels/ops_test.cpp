@@ -1,0 +1,276 @@
+// The elementwise ops and attention of every instruction set against the double-precision reference.
+#include <cmath>
+#include <numeric>
+
+#include "kernels/formats/dequantize.hpp"
+#include "kernels/formats/f16.hpp"
+#include "kernels/formats/quantize.hpp"
+#include "kernels/reference/add.hpp"
+#include "kernels/reference/attend.hpp"
+#include "kernels/reference/embed.hpp"
+#include "kernels/reference/rms_norm.hpp"
+#include "kernels/reference/rope.hpp"
+#include "kernels/reference/store_f16.hpp"
+#include "kernels/reference/swiglu.hpp"
+#include "tests/kernels/support.hpp"
+
+namespace flyball::kernels::test {
+namespace {
+
+using Ops = EachIsa;
+constexpr std::size_t kLengths[] = {1, 7, 8, 15, 16, 17, 63, 64, 100, 2048};
+
+TEST_P(Ops, RmsNorm) {
+  for (const std::size_t dim : kLengths) {
+    for (const bool in_place : {false, true}) {
+      const std::uint32_t n = 3;
+      const auto x = random_floats(n * dim, 1, 3.0F);
+      const auto weight = random_floats(dim, 2);
+      std::vector<double> expected(n * dim);
+      reference::rms_norm(x.data(), weight.data(), n, static_cast<std::uint32_t>(dim), 1e-5F,
+                          expected.data());
+      Guarded out(n * dim * 4);
+      if (in_place) std::memcpy(out.data(), x.data(), n * dim * 4);
+      kernels().rms_norm(in_place ? out.floats() : x.data(), weight.data(), n,
+                         static_cast<std::uint32_t>(dim), 1e-5F, out.floats());
+      EXPECT_TRUE(out.intact());
+      for (std::size_t i = 0; i < n * dim; ++i) {
+        ASSERT_NEAR(out.floats()[i], expected[i], 8 * kEpsilon * std::fabs(expected[i]) + 1e-30)
+            << dim << " " << i;
+      }
+    }
+  }
+}
+
+TEST_P(Ops, Rope) {
+  for (const RopeStyle style : {RopeStyle::interleaved, RopeStyle::half}) {
+    for (const std::uint32_t rope_dim : {8U, 64U, 40U}) {
+      const std::uint32_t n_heads = 3, head_dim = 64;
+      const auto x = random_floats(n_heads * head_dim, 4);
+      const auto angles = random_floats(rope_dim / 2, 5);
+      std::vector<float> cos_sin;
+      for (const float a : angles) cos_sin.insert(cos_sin.end(), {std::cos(a), std::sin(a)});
+      std::vector<double> expected(x.begin(), x.end());
+      reference::rope(expected.data(), n_heads, head_dim, rope_dim, cos_sin.data(), style);
+      Guarded out(x.size() * 4);
+      std::memcpy(out.data(), x.data(), x.size() * 4);
+      kernels().rope(out.floats(), n_heads, head_dim, rope_dim, cos_sin.data(), style);
+      EXPECT_TRUE(out.intact());
+      for (std::size_t i = 0; i < x.size(); ++i)
+        ASSERT_NEAR(out.floats()[i], expected[i], 16 * kEpsilon) << i;
+      EXPECT_EQ(out.floats()[rope_dim % head_dim == 0 ? 0 : rope_dim],
+                rope_dim % head_dim == 0 ? out.floats()[0] : x[rope_dim]);
+    }
+  }
+}
+
+TEST_P(Ops, Swiglu) {
+  for (const std::size_t n : kLengths) {
+    auto gate = random_floats(n, 6, 4.0F);
+    const auto up = random_floats(n, 7);
+    if (n > 64) {
+      const float hard[] = {0.0F, -0.0F, 88.0F, -88.0F, 200.0F, -200.0F, 1e-20F, -87.4F};
+      std::copy(std::begin(hard), std::end(hard), gate.begin());
+    }
+    std::vector<double> expected(n);
+    reference::swiglu(gate.data(), up.data(), n, expected.data());
+    for (const bool in_place : {false, true}) {
+      Guarded out(n * 4);
+      if (in_place) std::memcpy(out.data(), gate.data(), n * 4);
+      kernels().swiglu(in_place ? out.floats() : gate.data(), up.data(), n, out.floats());
+      EXPECT_TRUE(out.intact());
+      for (std::size_t i = 0; i < n; ++i) {
+        ASSERT_NEAR(out.floats()[i], expected[i], 8 * kEpsilon * std::fabs(expected[i]) + 1e-30) << gate[i];
+      }
+    }
+  }
+}
+
+TEST_P(Ops, NonFiniteValuesAreNotHidden) {
+  std::vector<float> gate(20, 1.0F), up(20, 1.0F), out(20);
+  gate[3] = NAN;
+  up[17] = INFINITY;
+  gate[19] = NAN;
+  kernels().swiglu(gate.data(), up.data(), 20, out.data());
+  EXPECT_TRUE(std::isnan(out[3]));
+  EXPECT_TRUE(std::isinf(out[17]));
+  EXPECT_TRUE(std::isnan(out[19]));
+  EXPECT_TRUE(std::isfinite(out[4]));
+  kernels().rms_norm(gate.data(), up.data(), 1, 16, 1e-5F, out.data());
+  EXPECT_TRUE(std::isnan(out[0]));
+}
+
+TEST_P(Ops, Add) {
+  for (const std::size_t n : kLengths) {
+    const auto x = random_floats(n, 8);
+    const auto y = random_floats(n, 9);
+    std::vector<double> expected(x.begin(), x.end());
+    reference::add(expected.data(), y.data(), n);
+    Guarded out(n * 4);
+    std::memcpy(out.data(), x.data(), n * 4);
+    kernels().add(out.floats(), y.data(), n);
+    EXPECT_TRUE(out.intact());
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(out.floats()[i], static_cast<float>(expected[i]));
+    kernels().add(out.floats(), out.floats(), n);  // aliasing: x += x
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(out.floats()[i], 2 * static_cast<float>(expected[i]));
+  }
+}
+
+TEST_P(Ops, StoreF16) {
+  for (const std::size_t n : kLengths) {
+    auto x = random_floats(n, 10, 100.0F);
+    if (n > 16) {
+      const float hard[] = {0.0F, -0.0F, 65519.0F, 65520.0F, -1e9F, 0x1p-25F, 0x1.8p-24F, 1.0F + 0x1p-11F};
+      std::copy(std::begin(hard), std::end(hard), x.begin());
+    }
+    std::vector<std::uint16_t> expected(n);
+    reference::store_f16(x.data(), n, expected.data());
+    Guarded out(n * 2);
+    kernels().store_f16(x.data(), n, static_cast<std::uint16_t*>(out.data()));
+    EXPECT_TRUE(out.intact());
+    EXPECT_EQ(std::memcmp(out.data(), expected.data(), n * 2), 0) << n;
+  }
+}
+
+TEST_P(Ops, Embed) {
+  for (const DType type : kAllDTypes) {
+    const std::uint32_t cols = 512;
+    std::vector<std::uint8_t> row(row_bytes(type, cols));
+    quantize_row(type, random_floats(cols, 12).data(), cols, row.data());
+    std::vector<double> expected(cols);
+    reference::embed(type, row.data(), cols, expected.data());
+    Guarded out(cols * 4);
+    kernels().embed(type, row.data(), cols, out.floats());
+    EXPECT_TRUE(out.intact());
+    for (std::uint32_t c = 0; c < cols; ++c) ASSERT_EQ(out.floats()[c], expected[c]);
+  }
+}
+
+TEST_P(Ops, ReadSumReadsEveryByteOnce) {
+  for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{8}, std::size_t{255},
+                              std::size_t{256}, std::size_t{1000}, std::size_t{4099}}) {
+    std::vector<std::uint8_t> bytes(n);  // exact size: asan sees a byte too far
+    std::iota(bytes.begin(), bytes.end(), std::uint8_t{3});
+    std::uint64_t expected = 0;
+    for (std::size_t i = 0; i < n; ++i) expected += std::uint64_t{bytes[i]} << (i % 8 * 8);
+    EXPECT_EQ(kernels().read_sum(bytes.data(), n), expected) << n;
+  }
+}
+
+struct Cache {
+  std::vector<std::uint16_t> k, v;
+  std::vector<std::uint32_t> table;
+  std::vector<float> q;
+  cpu::AttendArgs args;
+};
+
+// The pages of positions beyond n_positions, and pages of nobody, hold NaNs.
+Cache make_cache(std::uint32_t n_heads, std::uint32_t n_kv, std::uint32_t dim, std::uint32_t block_size,
+                 std::uint32_t n_positions) {
+  Cache c;
+  const std::uint32_t used = (n_positions + block_size - 1) / block_size;
+  const std::uint32_t n_blocks = 2 * used + 1;
+  const std::size_t block_values = std::size_t{n_kv} * block_size * dim;
+  c.k.assign(n_blocks * block_values, 0x7E00);
+  c.v.assign(n_blocks * block_values, 0x7E00);
+  const auto values = random_floats(2 * std::size_t{n_positions} * n_kv * dim, 31 + n_positions);
+  std::size_t next = 0;
+  for (std::uint32_t b = 0; b < used; ++b)
+    c.table.push_back(2 * (used - 1 - b) + 1);  // backwards, every other
+  for (std::uint32_t p = 0; p < n_positions; ++p) {
+    for (std::uint32_t h = 0; h < n_kv; ++h) {
+      const std::size_t row =
+          ((std::size_t{c.table[p / block_size]} * n_kv + h) * block_size + p % block_size) * dim;
+      for (std::uint32_t d = 0; d < dim; ++d) {
+        c.k[row + d] = f32_to_f16(values[next++]);
+        c.v[row + d] = f32_to_f16(values[next++]);
+      }
+    }
+  }
+  c.q = random_floats(std::size_t{n_heads} * dim, 33, 2.0F);
+  c.args = {.q = c.q.data(),
+            .k_blocks = c.k.data(),
+            .v_blocks = c.v.data(),
+            .block_table = c.table.data(),
+            .block_size = block_size,
+            .n_positions = n_positions,
+            .n_heads = n_heads,
+            .n_kv_heads = n_kv,
+            .head_dim = dim,
+            .scale = 1.0F / std::sqrt(static_cast<float>(dim))};
+  return c;
+}
+
+TEST_P(Ops, Attend) {
+  struct Case {
+    std::uint32_t n_heads, n_kv, dim, block_size, n_positions;
+  };
+  const Case cases[] = {{1, 1, 8, 16, 1},    {4, 4, 24, 16, 17},   {8, 2, 64, 16, 65},  {6, 2, 128, 32, 200},
+                        {7, 1, 40, 8, 63},   {32, 4, 64, 16, 129}, {20, 1, 16, 16, 70}, {2, 1, 256, 1, 5},
+                        {5, 5, 72, 64, 300}, {9, 3, 80, 5, 64}};
+  for (const Case& t : cases) {
+    Cache c = make_cache(t.n_heads, t.n_kv, t.dim, t.block_size, t.n_positions);
+    const reference::AttendArgs plain{c.q.data(),    c.k.data(), c.v.data(), c.table.data(), t.block_size,
+                                      t.n_positions, t.n_heads,  t.n_kv,     t.dim,          c.args.scale};
+    std::vector<double> expected(std::size_t{t.n_heads} * t.dim);
+    reference::attend(plain, expected.data());
+    Guarded out(expected.size() * 4);
+    c.args.out = out.floats();
+    kernels().attend(c.args, {0, t.n_heads});
+    EXPECT_TRUE(out.intact());
+    // Weights sum to one; scores are off by at most head_dim roundings of |q||k| * scale, exp turns that
+    // relative.
+    const double tolerance = 4.0 * kEpsilon * (t.dim + 16);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(out.floats()[i], expected[i], 4 * tolerance)
+          << t.dim << " of " << t.n_positions << " at " << i;
+    }
+    // Split by groups of heads, as threads do: the same bits.
+    std::vector<float> split(expected.size());
+    c.args.out = split.data();
+    const std::uint32_t group = t.n_heads / t.n_kv;
+    for (std::uint32_t h = 0; h < t.n_heads; h += group) kernels().attend(c.args, {h, h + group});
+    EXPECT_EQ(std::memcmp(split.data(), out.data(), split.size() * 4), 0);
+  }
+}
+
+TEST_P(Ops, AttendWithScoresFarApart) {
+  Cache c = make_cache(2, 1, 64, 16, 150);
+  for (float& q : c.q) q *= 100.0F;  // one position takes nearly everything; the running maximum moves often
+  std::vector<double> expected(c.q.size());
+  reference::attend({c.q.data(), c.k.data(), c.v.data(), c.table.data(), 16, 150, 2, 1, 64, c.args.scale},
+                    expected.data());
+  std::vector<float> out(c.q.size());
+  c.args.out = out.data();
+  kernels().attend(c.args, {0, 2});
+  // Scores reach 1e3: rounding alone moves them by 1e3 * epsilon * a few.
+  for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 2e-3) << i;
+}
+
+TEST_P(Ops, AttendLetsNanThrough) {
+  Cache c = make_cache(2, 2, 16, 16, 20);
+  c.q[3] = NAN;  // head 0
+  std::vector<float> out(c.q.size());
+  c.args.out = out.data();
+  kernels().attend(c.args, {0, 2});
+  EXPECT_TRUE(std::isnan(out[0]));
+  EXPECT_TRUE(std::isfinite(out[16]));
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, Ops, all_isas(), isa_name);
+
+TEST(Dispatch, BestIsSupported) {
+  EXPECT_TRUE(cpu::supported(cpu::Isa::scalar));
+  EXPECT_TRUE(cpu::supported(cpu::best_isa()));
+  for (const cpu::Isa isa : {cpu::Isa::scalar, cpu::Isa::avx2, cpu::Isa::avx512}) {
+    if (!cpu::supported(isa)) continue;
+    const cpu::Kernels& k = cpu::kernels_for(isa);
+    EXPECT_EQ(k.isa, isa);
+    EXPECT_TRUE(k.packed_bytes && k.pack && k.row_group && k.activation_bytes && k.token_group &&
+                k.prepare_activations && k.matmul && k.embed && k.rms_norm && k.rope && k.swiglu && k.add &&
+                k.store_f16 && k.attend && k.read_sum);
+  }
+}
+
+}  // namespace
+}  // namespace flyball::kernels::test
