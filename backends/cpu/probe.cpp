@@ -1,0 +1,132 @@
+#include "backends/cpu/probe.hpp"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "kernels/cpu/kernels.hpp"
+
+namespace flyball::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRounds = 3;  // the fastest counts: others may have used the memory meanwhile
+
+std::string after_colon(const std::string& line) {
+  const std::size_t colon = line.find(':');
+  if (colon == std::string::npos) return {};
+  const std::size_t start = line.find_first_not_of(" \t", colon + 1);
+  return start == std::string::npos ? std::string() : line.substr(start);
+}
+
+std::string cpu_model() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("model name") || line.starts_with("Model")) return after_colon(line);
+  return {};
+}
+
+std::uint64_t meminfo_bytes(std::string_view key) {
+  std::ifstream in("/proc/meminfo");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(key) || line[key.size()] != ':') continue;
+    const std::string value = after_colon(line);
+    std::uint64_t kib = 0;
+    std::from_chars(value.data(), value.data() + value.size(), kib);
+    return kib * 1024;
+  }
+  return 0;
+}
+
+std::vector<int> usable_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> out;
+  if (sched_getaffinity(0, sizeof set, &set) == 0)
+    for (int i = 0; i < CPU_SETSIZE; ++i)
+      if (CPU_ISSET(i, &set)) out.push_back(i);
+  if (out.empty()) out.push_back(0);
+  return out;
+}
+
+// Threads of one core name the same siblings.
+std::uint32_t count_cores(const std::vector<int>& threads) {
+  std::set<std::string> cores;
+  for (const int thread : threads) {
+    std::ifstream in("/sys/devices/system/cpu/cpu" + std::to_string(thread) +
+                     "/topology/thread_siblings_list");
+    std::string siblings;
+    if (!std::getline(in, siblings)) return static_cast<std::uint32_t>(threads.size());
+    cores.insert(siblings);
+  }
+  return static_cast<std::uint32_t>(cores.size());
+}
+
+struct Mapping {
+  explicit Mapping(std::size_t n) : bytes(n) {
+    void* p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p != MAP_FAILED) data = static_cast<std::byte*>(p);
+  }
+  ~Mapping() {
+    if (data) munmap(data, bytes);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  std::byte* data = nullptr;
+  std::size_t bytes;
+};
+
+// GB/s over n_threads, each with its own share of the memory.
+double read_bandwidth(const Mapping& memory, std::uint32_t n_threads) {
+  const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
+  const std::size_t share = memory.bytes / n_threads / 4096 * 4096;
+  std::atomic<std::uint64_t> sink{0};  // the sums are used, so that nothing leaves the reads out
+  double best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = Clock::now();
+    {
+      std::vector<std::jthread> workers;
+      for (std::uint32_t t = 1; t < n_threads; ++t)
+        workers.emplace_back([&, t] { sink += kernels.read_sum(memory.data + t * share, share); });
+      sink += kernels.read_sum(memory.data, share);
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (seconds > 0) best = std::max(best, static_cast<double>(share) * n_threads / seconds / 1e9);
+  }
+  return best;
+}
+
+}  // namespace
+
+CpuReport probe_cpu() {
+  CpuReport report;
+  const std::vector<int> threads = usable_threads();
+  report.model = cpu_model();
+  report.isa = kernels::cpu::to_string(kernels::cpu::best_isa());
+  report.threads = static_cast<std::uint32_t>(threads.size());
+  report.cores = count_cores(threads);
+  report.memory_total = meminfo_bytes("MemTotal");
+  report.memory_available = meminfo_bytes("MemAvailable");
+  constexpr std::uint64_t kLeaveFree = 4;  // the measurement takes at most a quarter of what is available
+  if (report.memory_available / kLeaveFree < kProbeBytes) return report;
+  const Mapping memory(kProbeBytes);
+  if (!memory.data) return report;
+  std::memset(memory.data, 1,
+              memory.bytes);  // untouched pages are all one page of zeros, which the cache holds
+  report.bandwidth_1t = read_bandwidth(memory, 1);
+  report.bandwidth = report.threads > 1 ? read_bandwidth(memory, report.threads) : report.bandwidth_1t;
+  return report;
+}
+
+}  // namespace flyball::cpu

@@ -1,0 +1,25 @@
+// What this machine's processor and memory are, and how fast one can be read from the other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace flyball::cpu {
+
+struct CpuReport {
+  std::string model;                                     // "" if the system does not say
+  std::string isa;                                       // best_isa(): what the kernels will use
+  std::uint32_t cores = 0;                               // physical cores among the threads
+  std::uint32_t threads = 0;                             // this process may run at once
+  std::uint64_t memory_total = 0, memory_available = 0;  // bytes
+  double bandwidth_1t = 0,
+         bandwidth = 0;  // GB/s read, one thread and all threads; 0: no memory to measure with
+};
+
+// Takes some 0.3 s and kProbeBytes of memory while it measures.
+inline constexpr std::size_t kProbeBytes =
+    192U << 20;  // several times any last-level cache of the machines in view
+CpuReport probe_cpu();
+
+}  // namespace flyball::cpu

@@ -1,0 +1,53 @@
+// What a probe found out about one device. A device counts only when it ran a kernel and the answer was
+// right: drivers that enumerate well and crash at the first dispatch are known.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace flyball {
+
+struct DeviceReport {
+  std::string name;                 // as the driver gives it
+  std::string vendor;               // nvidia, amd, intel, apple, arm, qualcomm, other
+  std::string kind;                 // discrete, integrated, software
+  std::string driver;               // name and version
+  std::uint64_t memory_bytes = 0;   // of its own, or the share of main memory the driver offers
+  std::uint32_t compute_units = 0;  // 0: the API does not say
+  bool unified = false;             // works in the processor's memory
+  bool dispatched = false;          // ran the probe's kernel, and the answer was right
+  std::string error;                // why not, "" if it did
+};
+
+struct DeviceProbe {
+  std::vector<DeviceReport> devices;
+  std::string
+      error;  // why nothing could be asked: no loader, no driver, the probe crashed or hung; "" if it could
+};
+
+// The kernel of every probe: element i becomes i * kProbeFactor + data[i].
+inline constexpr std::uint32_t kProbeElements = 4096;
+inline constexpr std::uint32_t kProbeFactor = 2654435761U;
+
+// From a PCI vendor id.
+constexpr const char* vendor_name(std::uint32_t id) noexcept {
+  switch (id) {
+    case 0x10DE:
+      return "nvidia";
+    case 0x1002:
+      return "amd";
+    case 0x8086:
+      return "intel";
+    case 0x106B:
+      return "apple";
+    case 0x13B5:
+      return "arm";
+    case 0x5143:
+      return "qualcomm";
+    default:
+      return "other";
+  }
+}
+
+}  // namespace flyball

@@ -1,0 +1,129 @@
+#include "daemon/route/hardware_facts.hpp"
+
+#include <algorithm>
+
+namespace flyball::route {
+namespace {
+
+constexpr const char* kProbe = "probe";
+constexpr const char* kBuild = "build";
+constexpr const char* kManifest = "manifest";
+constexpr const char* kConfig = "config";
+
+std::int64_t as_integer(std::uint64_t value) {
+  return static_cast<std::int64_t>(std::min<std::uint64_t>(value, INT64_MAX));
+}
+
+std::vector<const DeviceReport*> working(const DeviceProbe& probe, std::string_view kind) {
+  std::vector<const DeviceReport*> out;
+  for (const DeviceReport& device : probe.devices)
+    if (device.dispatched && device.kind == kind) out.push_back(&device);
+  return out;
+}
+
+// Of two views of the same hardware, the one that shows more of it.
+std::vector<const DeviceReport*> gpus(const HardwareReport& report, std::string_view kind) {
+  auto vulkan = working(report.vulkan, kind);
+  auto opencl = working(report.opencl, kind);
+  return opencl.size() > vulkan.size() ? opencl : vulkan;
+}
+
+bool more_memory(const DeviceReport* a, const DeviceReport* b) {
+  return a->memory_bytes < b->memory_bytes;
+}
+
+std::string with_devices(std::string reason, const DeviceProbe& probe) {
+  std::string found;
+  for (const DeviceReport& device : probe.devices)
+    if (device.dispatched)
+      found += (found.empty() ? "" : ", ") + device.name + (device.kind == "software" ? " (software)" : "");
+  return found.empty() ? reason : reason + "; device found: " + found;
+}
+
+}  // namespace
+
+void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
+  const cpu::CpuReport& c = report.cpu;
+  facts.set("hardware.os", std::string("linux"), kBuild);
+  facts.set("hardware.cluster.nodes", std::int64_t{1}, kConfig);  // no orchestrator upstream is configured
+  if (!c.model.empty()) facts.set("hardware.cpu.model", c.model, kProbe);
+  facts.set("hardware.cpu.isa", c.isa, kProbe);
+  facts.set("hardware.cpu.cores", std::int64_t{c.cores}, kProbe);
+  facts.set("hardware.cpu.threads", std::int64_t{c.threads}, kProbe);
+  if (c.bandwidth_1t > 0) {
+    facts.set("hardware.cpu.bandwidth_1t", c.bandwidth_1t, kProbe);
+    facts.set("hardware.cpu.bandwidth", c.bandwidth, kProbe);
+  }
+  if (c.memory_total > 0) {
+    facts.set("hardware.memory.total", as_integer(c.memory_total), kProbe);
+    facts.set("hardware.memory.available", as_integer(c.memory_available), kProbe);
+  }
+
+  const auto discrete = gpus(report, "discrete");
+  const auto integrated = gpus(report, "integrated");
+  facts.set("hardware.gpu.count", static_cast<std::int64_t>(discrete.size() + integrated.size()), kProbe);
+  facts.set("hardware.gpu.discrete_count", static_cast<std::int64_t>(discrete.size()), kProbe);
+  facts.set("hardware.gpu.integrated_count", static_cast<std::int64_t>(integrated.size()), kProbe);
+  facts.set("hardware.memory.unified", discrete.empty() && !integrated.empty(), kProbe);
+
+  const auto& best_kind = discrete.empty() ? integrated : discrete;
+  if (!best_kind.empty()) {
+    const DeviceReport& best = **std::ranges::max_element(best_kind, more_memory);
+    facts.set("hardware.gpu.kind", best.kind, kProbe);
+    facts.set("hardware.gpu.name", best.name, kProbe);
+    facts.set("hardware.gpu.vendor", best.vendor, kProbe);
+    facts.set("hardware.gpu.memory", as_integer(best.memory_bytes), kProbe);
+  } else {
+    const bool software = !gpus(report, "software").empty();
+    facts.set("hardware.gpu.kind", std::string(software ? "software" : "none"), kProbe);
+    facts.set("hardware.gpu.vendor", std::string("none"), kProbe);
+  }
+  std::uint64_t total = 0;
+  for (const DeviceReport* device : discrete)
+    total += std::min<std::uint64_t>(device->memory_bytes, 1ULL << 50);
+  facts.set("hardware.gpu.memory_total", as_integer(total), kProbe);
+}
+
+void set_engine_facts(const HardwareReport& report, policy::Facts& facts) {
+  facts.set("backend.cpu.available", true, kBuild);
+  const auto absent = [&](const std::string& backend, std::string reason, const char* source) {
+    facts.set("backend." + backend + ".available", false, source);
+    facts.set("backend." + backend + ".reason", std::move(reason), source);
+  };
+  absent("vulkan", with_devices("the Vulkan engine is not built into this release", report.vulkan), kBuild);
+  absent("opencl", with_devices("the OpenCL engine is not built into this release", report.opencl), kBuild);
+  for (const std::string_view backend : policy::known_backends())
+    if (policy::is_remote(backend))
+      absent(std::string(backend), "no upstream of this kind is configured", kConfig);
+}
+
+policy::Facts facts_of(const HardwareReport& report) {
+  policy::Facts facts;
+  set_hardware_facts(report, facts);
+  set_engine_facts(report, facts);
+  return facts;
+}
+
+void set_app_facts(const config::AppManifest& app, policy::Facts& facts) {
+  const auto set_if = [&](const char* name, const auto& value) {
+    if (value) facts.set(name, static_cast<std::int64_t>(*value), kManifest);
+  };
+  const auto set_time = [&](const char* name, const std::optional<std::chrono::milliseconds>& value) {
+    if (value) facts.set(name, std::int64_t{value->count()}, kManifest);
+  };
+  facts.set("app.id", app.id, kManifest);
+  facts.set("app.privacy", std::string(to_string(app.privacy)), kManifest);
+  set_time("app.slo.ttft", app.slo.ttft);
+  set_time("app.slo.tpot", app.slo.tpot);
+  set_time("app.slo.deadline", app.slo.deadline);
+  const config::Workload& w = app.workload;
+  facts.set("workload.class", std::string(to_string(w.kind)), kManifest);
+  facts.set("workload.modalities", w.modalities, kManifest);
+  set_if("workload.prompt_tokens", w.prompt_tokens);
+  set_if("workload.output_tokens", w.output_tokens);
+  set_if("workload.shared_prefix_tokens", w.shared_prefix_tokens);
+  set_if("workload.concurrency", w.concurrency);
+  if (w.fixed_critical) facts.set("workload.fixed_critical", *w.fixed_critical, kManifest);
+}
+
+}  // namespace flyball::route

@@ -1,0 +1,24 @@
+// From what was found out to what the policy may ask: pure functions from reports, the build and a manifest
+// to facts.
+#pragma once
+
+#include "config/app_manifest.hpp"
+#include "daemon/route/probe.hpp"
+#include "policy/facts.hpp"
+
+namespace flyball::route {
+
+// hardware.*: both device APIs describe the same hardware, so each kind of GPU is counted by the API that
+// shows more of it. GPUs that did not run the probe's kernel and software drivers are no GPUs.
+void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
+
+// backend.<id>.available and .reason for every known backend, as this release is built.
+void set_engine_facts(const HardwareReport& report, policy::Facts& facts);
+
+// Both, as `serve` and `explain` use them.
+policy::Facts facts_of(const HardwareReport& report);
+
+// app.* and workload.*: what the manifest declares; what it leaves out stays unknown.
+void set_app_facts(const config::AppManifest& app, policy::Facts& facts);
+
+}  // namespace flyball::route

@@ -1,0 +1,256 @@
+#include "daemon/route/probe.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "backends/opencl/probe.hpp"
+#include "backends/vulkan/probe.hpp"
+
+extern char** environ;
+
+namespace flyball::route {
+namespace {
+
+using Json = nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMaxChildOutput = 1 << 20;
+constexpr std::size_t kMaxDevices = 256;
+constexpr std::size_t kMaxDeviceText = 500;  // bytes of a name or message that a driver gave
+
+Json to_json(const DeviceReport& d) {
+  return {{"name", d.name},
+          {"vendor", d.vendor},
+          {"kind", d.kind},
+          {"driver", d.driver},
+          {"memory_bytes", d.memory_bytes},
+          {"compute_units", d.compute_units},
+          {"unified", d.unified},
+          {"dispatched", d.dispatched},
+          {"error", d.error}};
+}
+
+Json to_json(const DeviceProbe& probe) {
+  Json devices = Json::array();
+  for (const DeviceReport& device : probe.devices) devices.push_back(to_json(device));
+  return {{"error", probe.error}, {"devices", std::move(devices)}};
+}
+
+// Members of a document that another process wrote: whatever is absent or of another type reads as its zero.
+std::string text_of(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get_ref<const std::string&>().substr(0, kMaxDeviceText)
+                                               : std::string();
+}
+std::uint64_t number_of(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_number_unsigned() ? it->get<std::uint64_t>() : 0;
+}
+bool flag_of(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_boolean() && it->get<bool>();
+}
+
+std::optional<DeviceProbe> from_json(const std::string& text) {
+  const Json document = Json::parse(text, nullptr, false);
+  if (!document.is_object() || !document.contains("devices") || !document["devices"].is_array())
+    return std::nullopt;
+  DeviceProbe probe;
+  probe.error = text_of(document, "error");
+  for (const Json& row : document["devices"]) {
+    if (!row.is_object() || probe.devices.size() == kMaxDevices) break;
+    DeviceReport device;
+    device.name = text_of(row, "name");
+    device.vendor = text_of(row, "vendor");
+    device.kind = text_of(row, "kind");
+    device.driver = text_of(row, "driver");
+    device.memory_bytes = number_of(row, "memory_bytes");
+    device.compute_units = static_cast<std::uint32_t>(number_of(row, "compute_units"));
+    device.unified = flag_of(row, "unified");
+    device.dispatched = flag_of(row, "dispatched");
+    device.error = text_of(row, "error");
+    probe.devices.push_back(std::move(device));
+  }
+  return probe;
+}
+
+struct Child {
+  pid_t pid = -1;
+  int out = -1;  // read end of its stdout
+};
+
+// The child leads a process group of its own, so that compilers which drivers start die with it.
+std::optional<Child> spawn(const ProbeOptions& options, const std::string& api) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_init(&attributes);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  std::string words[] = {"flyball", "probe", "--child", api};
+  char* const argv[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), nullptr};
+  Child child;
+  const int failed = posix_spawn(&child.pid, options.program.c_str(), &actions, &attributes, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  close(ends[1]);
+  if (failed != 0) {
+    close(ends[0]);
+    errno = failed;
+    return std::nullopt;
+  }
+  child.out = ends[0];
+  return child;
+}
+
+enum class End { closed, timed_out, too_much };
+
+End read_until(int fd, Clock::time_point deadline, std::string& text) {
+  char buffer[4096];
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return End::timed_out;
+    pollfd waiting{fd, POLLIN, 0};
+    if (poll(&waiting, 1, static_cast<int>(left)) <= 0) continue;  // the deadline, or EINTR
+    const ssize_t n = read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return End::closed;
+    text.append(buffer, static_cast<std::size_t>(n));
+    if (text.size() > kMaxChildOutput) return End::too_much;
+  }
+}
+
+DeviceProbe ask_child(const ProbeOptions& options, const std::string& api) {
+  const auto trouble = [](std::string what) { return DeviceProbe{{}, std::move(what)}; };
+  const auto child = spawn(options, api);
+  if (!child) return trouble(std::string("the probe could not be started: ") + std::strerror(errno));
+  std::string text;
+  const End end = read_until(child->out, Clock::now() + options.timeout, text);
+  close(child->out);
+  if (end != End::closed) kill(-child->pid, SIGKILL);
+  int status = 0;
+  // A child that closed its output but does not end would hold us here: it gets a moment, then the signal.
+  constexpr int kWaits = 100;
+  for (int i = 0; end == End::closed && i < kWaits; ++i) {
+    const pid_t ended = waitpid(child->pid, &status, WNOHANG);
+    if (ended != 0) break;
+    if (i == kWaits - 1) kill(-child->pid, SIGKILL);
+    usleep(10'000);
+  }
+  while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (end == End::timed_out)
+    return trouble("the driver did not answer within " + std::to_string(options.timeout.count()) + " ms");
+  if (end == End::too_much)
+    return trouble("the probe printed more than " + std::to_string(kMaxChildOutput) + " bytes");
+  if (WIFSIGNALED(status)) return trouble(std::string("the driver crashed: ") + strsignal(WTERMSIG(status)));
+  if (auto probe = from_json(text)) return std::move(*probe);
+  return trouble("the probe ended with status " + std::to_string(WEXITSTATUS(status)) + " and no report");
+}
+
+std::string gib(std::uint64_t bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(bytes) / (1ULL << 30));
+  return text;
+}
+
+std::string describe(const char* api, const DeviceProbe& probe) {
+  std::string out;
+  if (!probe.error.empty()) out += std::string(api) + "     " + probe.error + "\n";
+  for (const DeviceReport& d : probe.devices)
+    out += std::string(api) + "     " + d.name + ": " + d.kind +
+           (d.unified && d.kind != "software" ? ", unified memory" : "") + ", " + gib(d.memory_bytes) + ", " +
+           d.driver + "; " + (d.dispatched ? "ran the probe's kernel" : "does not compute: " + d.error) +
+           "\n";
+  return out;
+}
+
+}  // namespace
+
+HardwareReport probe_hardware(const ProbeOptions& options) {
+  HardwareReport report;
+  report.vulkan = ask_child(options, "vulkan");
+  report.opencl = ask_child(options, "opencl");
+  report.cpu = cpu::probe_cpu();
+  return report;
+}
+
+int run_probe_child(std::string_view api) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody waits for this process once its parent is gone
+  const int out = fcntl(1, F_DUPFD_CLOEXEC, 3);
+  const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (out < 0 || nothing < 0 || dup2(nothing, 1) < 0) return 1;
+  DeviceProbe probe;
+  if (api == "vulkan")
+    probe = vulkan::probe_devices();
+  else if (api == "opencl")
+    probe = opencl::probe_devices();
+  else
+    probe.error = "no such API";
+  const std::string text = to_json(probe).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  for (std::size_t sent = 0; sent < text.size();) {
+    const ssize_t n = write(out, text.data() + sent, text.size() - sent);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) _exit(1);
+    sent += static_cast<std::size_t>(n);
+  }
+  _exit(0);  // without the drivers' exit handlers, some of which crash
+}
+
+Json to_json(const HardwareReport& report) {
+  const cpu::CpuReport& c = report.cpu;
+  return {{"schema", "flyball.probe/v1"},
+          {"cpu",
+           {{"model", c.model},
+            {"isa", c.isa},
+            {"cores", c.cores},
+            {"threads", c.threads},
+            {"memory_total_bytes", c.memory_total},
+            {"memory_available_bytes", c.memory_available},
+            {"bandwidth_1t_gb_per_s", c.bandwidth_1t},
+            {"bandwidth_gb_per_s", c.bandwidth}}},
+          {"vulkan", to_json(report.vulkan)},
+          {"opencl", to_json(report.opencl)}};
+}
+
+std::string describe(const HardwareReport& report) {
+  const cpu::CpuReport& c = report.cpu;
+  std::string out = "processor  " + (c.model.empty() ? std::string("unknown") : c.model) + ": " +
+                    std::to_string(c.cores) + (c.cores == 1 ? " core, " : " cores, ") +
+                    std::to_string(c.threads) + (c.threads == 1 ? " thread, " : " threads, ") + c.isa +
+                    " kernels\n";
+  out += "memory     " + gib(c.memory_total) + ", " + gib(c.memory_available) + " available";
+  if (c.bandwidth_1t > 0) {
+    char text[96];
+    std::snprintf(text, sizeof text, "; read at %.1f GB/s by one thread, %.1f GB/s by %u", c.bandwidth_1t,
+                  c.bandwidth, c.threads);
+    out += text;
+  } else {
+    out += "; too little to measure its bandwidth";
+  }
+  out += "\n";
+  return out + describe("vulkan", report.vulkan) + describe("opencl", report.opencl);
+}
+
+}  // namespace flyball::route
