@@ -156,6 +156,9 @@ class GgufReader {
   }
 
  private:
+  static constexpr std::uint64_t kNoLimit =
+      std::numeric_limits<std::uint64_t>::max();  // but the bytes that remain
+
   std::uint64_t remaining() const noexcept { return file_.size() - at_; }
 
   template <class T>
@@ -272,7 +275,7 @@ class GgufReader {
         return GgufValue(*value == 1);
       }
       case GgufType::string: {
-        const auto value = string("a metadata string", file_.size());
+        const auto value = string("a metadata string", kNoLimit);
         if (!value) return std::unexpected(value.error());
         return GgufValue(*value);
       }
@@ -319,7 +322,7 @@ class GgufReader {
     strings.every_16th_.reserve((*count + GgufStrings::kStride - 1) / GgufStrings::kStride);
     for (std::uint64_t i = 0; i < *count; ++i) {
       if (i % GgufStrings::kStride == 0) strings.every_16th_.push_back(at_ - first);
-      if (auto ok = string("a string of an array", file_.size()); !ok) return std::unexpected(ok.error());
+      if (auto ok = string("a string of an array", kNoLimit); !ok) return std::unexpected(ok.error());
     }
     strings.raw_ = file_.subspan(first, at_ - first);
     strings.size_ = *count;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <unordered_set>
 
 #include "backends/model/weight_names.hpp"
@@ -107,6 +108,16 @@ Result<std::unique_ptr<ModelFile>> ModelFile::open(const std::filesystem::path& 
 }
 
 Result<std::unique_ptr<ModelFile>> ModelFile::from_bytes(std::span<const std::byte> bytes) {
+  // What parsing allocates is bounded (gguf.hpp), but the machine may have nothing left. The message fits a
+  // string without allocating.
+  try {
+    return bind(bytes);
+  } catch (const std::bad_alloc&) {
+    return std::unexpected(Error{ErrorCode::insufficient_memory, "out of memory", {}, {}});
+  }
+}
+
+Result<std::unique_ptr<ModelFile>> ModelFile::bind(std::span<const std::byte> bytes) {
   auto gguf = Gguf::parse(bytes);
   if (!gguf) return std::unexpected(std::move(gguf.error()));
   std::unique_ptr<ModelFile> file(new ModelFile);

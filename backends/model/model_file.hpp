@@ -32,8 +32,8 @@ struct ModelWeights {
 
 class ModelFile {
  public:
-  // io_error, model_invalid (missing or unknown tensors and wrong shapes are named, with both shapes). Norms
-  // are F32.
+  // io_error; model_invalid (missing or unknown tensors and wrong shapes are named; norms must be F32);
+  // insufficient_memory.
   static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path);
   // Over bytes that outlive the result and begin at a multiple of 8 (the embedded demo model, tests,
   // fuzzers).
@@ -50,6 +50,7 @@ class ModelFile {
 
  private:
   ModelFile() = default;
+  static Result<std::unique_ptr<ModelFile>> bind(std::span<const std::byte> bytes);  // may throw bad_alloc
   MappedFile mapping_;
   Gguf gguf_;
   ModelConfig config_;

@@ -287,11 +287,17 @@ Result<std::uint64_t> write_synthetic_file(const SyntheticSpec& spec, const std:
     std::filesystem::remove(part, ignored);
     return std::unexpected(std::move(error));
   };
+  // Renaming over a device or a directory would replace it.
+  std::error_code error;
+  const auto kind = std::filesystem::status(path, error).type();
+  if (kind != std::filesystem::file_type::not_found && kind != std::filesystem::file_type::regular) {
+    return fail(ErrorCode::io_error,
+                "cannot write the model file: there is something that is no regular file", {}, path.string());
+  }
   FileSink sink(part);
   auto bytes = write_synthetic(spec, sink, threads, progress);
   if (!bytes) return abandon(std::move(bytes.error()));
   if (auto ok = sink.close(); !ok) return abandon(std::move(ok.error()));
-  std::error_code error;
   std::filesystem::rename(part, path, error);
   if (error) {
     return abandon(

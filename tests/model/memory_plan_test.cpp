@@ -1,0 +1,56 @@
+// The plan's sums, by hand for one shape, and its largest inputs.
+#include "backends/graph/memory_plan.hpp"
+
+#include <gtest/gtest.h>
+
+namespace flyball::graph {
+namespace {
+
+model::ModelConfig tinyllama() {
+  model::ModelConfig config;
+  config.n_layers = 22;
+  config.dim = 2048;
+  config.ffn_dim = 5632;
+  config.n_heads = 32;
+  config.n_kv_heads = 4;
+  config.head_dim = 64;
+  config.vocab_size = 32'000;
+  config.context_length = 2048;
+  return config;
+}
+
+TEST(MemoryPlan, TinyLlamaByHand) {
+  const auto layout = kv_layout(tinyllama());
+  EXPECT_EQ(layout.block_bytes() / layout.block_size,
+            2U * 2 * 22 * 4 * 64);  // K and V of two bytes: 22 KiB a token
+  const auto plan = plan_memory(tinyllama(), 1000, {.context = 2048, .sequences = 3, .step_tokens = 256});
+  EXPECT_EQ(plan.weight_bytes, 1000U);
+  EXPECT_EQ(plan.kv_bytes, 3ULL * 2048 * 22'528);
+  EXPECT_EQ(plan.scratch_bytes, 4ULL * (256 * (2 * 2048 + 2 * 2048 + 2 * 256 + 2 * 5632) + 3 * 32'000));
+  EXPECT_EQ(plan.total(), plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes);
+}
+
+TEST(MemoryPlan, BlocksAreRoundedUp) {
+  const auto layout = kv_layout(tinyllama());
+  EXPECT_EQ(kv_blocks(layout, 0), 0U);
+  EXPECT_EQ(kv_blocks(layout, 1), 1U);
+  EXPECT_EQ(kv_blocks(layout, 16), 1U);
+  EXPECT_EQ(kv_blocks(layout, 17), 2U);
+}
+
+// The bounds of ModelConfig are such that the largest model at the largest context still fits 64 bits.
+TEST(MemoryPlan, LargestShapeDoesNotOverflow) {
+  model::ModelConfig config;
+  config.n_layers = model::kMaxLayers;
+  config.n_heads = config.n_kv_heads = model::kMaxHeads;
+  config.head_dim = model::kMaxHeadDim;
+  config.dim = model::kMaxDim;
+  config.ffn_dim = model::kMaxFfnDim;
+  config.vocab_size = model::kMaxVocab;
+  const auto plan =
+      plan_memory(config, 0, {.context = model::kMaxContext, .sequences = 1, .step_tokens = 4096});
+  EXPECT_EQ(plan.kv_bytes, (4ULL << 10 << 10 << 9) * model::kMaxContext);
+}
+
+}  // namespace
+}  // namespace flyball::graph

@@ -1,0 +1,213 @@
+// Metadata to shape: what is read, what is refused, and that every refusal names its key.
+#include "backends/model/model_config.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/model/raw_gguf.hpp"
+
+namespace flyball::model {
+namespace {
+
+using test::SmallModel;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+template <class Edit>
+Result<ModelConfig> config_of(const SmallModel& model, Edit&& edit) {
+  const auto bytes = model.bytes(edit);
+  const auto file = Gguf::parse(bytes);
+  EXPECT_TRUE(file) << file.error().message;
+  return read_model_config(*file);
+}
+Result<ModelConfig> config_of(const SmallModel& model) {
+  return config_of(model, [](GgufWriter&) {});
+}
+void expect_invalid(const Result<ModelConfig>& config, const char* message) {
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, ErrorCode::model_invalid);
+  EXPECT_THAT(config.error().message, HasSubstr(message));
+}
+
+TEST(ModelConfig, DefaultsOfAFileThatSaysLittle) {
+  const auto config = config_of({});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->architecture, "llama");
+  EXPECT_EQ(config->head_dim, 2U);
+  EXPECT_EQ(config->rope.dim, 2U);
+  EXPECT_EQ(config->rope.base, 10'000.0F);
+  EXPECT_EQ(config->rope.scaling, RopeScaling::none);
+  EXPECT_EQ(config->rope.original_context, 16U);
+  EXPECT_EQ(config->norm_eps, 1e-5F);
+  EXPECT_EQ(config->vocab_size, 5U);
+  EXPECT_FALSE(config->tied_embeddings);
+  SmallModel tied;
+  tied.output = false;
+  EXPECT_TRUE(config_of(tied)->tied_embeddings);
+}
+
+TEST(ModelConfig, RopeScaling) {
+  const auto scaled = [](const char* type, float factor) {
+    return config_of({}, [&](GgufWriter& out) {
+      out.set_string("llama.rope.scaling.type", type);
+      out.set_f32("llama.rope.scaling.factor", factor);
+      out.set_u32("llama.rope.scaling.original_context_length", 4);
+      out.set_f32("llama.rope.scaling.attn_factor", 1.25F);
+    });
+  };
+  EXPECT_EQ(scaled("linear", 4)->rope.scaling, RopeScaling::linear);
+  EXPECT_EQ(scaled("linear", 4)->rope.factor, 4.0F);
+  const auto yarn = scaled("yarn", 4);
+  EXPECT_EQ(yarn->rope.scaling, RopeScaling::yarn);
+  EXPECT_EQ(yarn->rope.original_context, 4U);
+  EXPECT_EQ(yarn->rope.attn_factor, 1.25F);
+  EXPECT_EQ(scaled("none", 4)->rope.scaling, RopeScaling::none);
+  EXPECT_EQ(scaled("none", 4)->rope.factor, 1.0F);
+  expect_invalid(scaled("longrope", 4), "longrope");
+  expect_invalid(scaled("yarn", 0.0F), "rope.scaling.factor");
+  expect_invalid(scaled("yarn", std::numeric_limits<float>::quiet_NaN()), "rope.scaling.factor");
+  const auto old = config_of({}, [](GgufWriter& out) { out.set_f32("llama.rope.scale_linear", 2); });
+  EXPECT_EQ(old->rope.scaling, RopeScaling::linear);
+  EXPECT_EQ(old->rope.factor, 2.0F);
+}
+
+TEST(ModelConfig, FrequencyFactorsOfLlama3) {
+  SmallModel model;
+  const auto with = [](std::vector<float> factors) {
+    GgufWriter out;
+    out.set_string("general.architecture", "llama");
+    for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length"}) {
+      out.set_u32(std::string("llama.") + key, 8);
+    }
+    out.set_u32("llama.attention.head_count", 2);
+    const std::uint64_t dims[] = {factors.size(), 1};
+    const std::uint64_t embedding[] = {8, 3};
+    out.add_tensor("rope_freqs.weight", kernels::DType::f32, std::span(dims).first(1));
+    out.add_tensor("token_embd.weight", kernels::DType::f32, embedding);
+    const auto header = out.header();
+    std::vector<std::byte> bytes(header.size() + out.data_bytes());
+    std::memcpy(bytes.data(), header.data(), header.size());
+    std::memcpy(bytes.data() + header.size(), factors.data(), factors.size() * sizeof(float));
+    return read_model_config(*Gguf::parse(bytes));
+  };
+  const auto config = with({1, 8});
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->rope.scaling, RopeScaling::llama3);
+  EXPECT_THAT(config->rope.frequency_factors, ElementsAre(1, 8));
+  expect_invalid(with({1, 8, 8}), "must be F32 of 2 values");
+  expect_invalid(with({1, 0}), "not positive");
+  expect_invalid(with({std::numeric_limits<float>::infinity(), 1}), "not positive");
+}
+
+TEST(ModelConfig, HeadsThatDoNotFit) {
+  SmallModel model;
+  model.heads = 0;
+  expect_invalid(config_of(model), "llama.attention.head_count is 0");
+  model = {};
+  model.kv_heads = 0;
+  expect_invalid(config_of(model), "llama.attention.head_count_kv is 0");
+  model = {};
+  model.heads = 3;
+  model.kv_heads = 2;
+  expect_invalid(config_of(model), "3 heads cannot share 2");
+  model.kv_heads = 1;
+  expect_invalid(config_of(model), "not a multiple of the 3 heads");
+  model = {};
+  model.heads = 4;  // heads of one value
+  expect_invalid(config_of(model), "must be even");
+  const auto key_length = [](std::uint32_t keys, std::uint32_t values) {
+    return config_of({}, [=](GgufWriter& out) {
+      out.set_u32("llama.attention.key_length", keys);
+      out.set_u32("llama.attention.value_length", values);
+    });
+  };
+  EXPECT_EQ(key_length(8, 8)->head_dim, 8U);
+  expect_invalid(key_length(8, 4), "even and equal");
+  expect_invalid(key_length(7, 7), "even and equal");
+  expect_invalid(key_length(1'000'000, 8), "key_length is 1000000");
+}
+
+TEST(ModelConfig, HeadCountsPerLayer) {
+  const auto kv_heads = [](std::vector<std::int32_t> counts) {
+    Gguf file;
+    GgufWriter out;
+    out.set_string("general.architecture", "llama");
+    for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length"}) {
+      out.set_u32(std::string("llama.") + key, 8);
+    }
+    out.set_u32("llama.attention.head_count", 4);
+    out.set_i32s("llama.attention.head_count_kv", counts);
+    const std::uint64_t embedding[] = {8, 3};
+    out.add_tensor("token_embd.weight", kernels::DType::f32, embedding);
+    auto header = out.header();
+    header.resize(header.size() + out.data_bytes());
+    return read_model_config(*Gguf::parse(std::as_bytes(std::span(header))));
+  };
+  EXPECT_EQ(kv_heads({2, 2, 2})->n_kv_heads, 2U);
+  expect_invalid(kv_heads({2, 4, 2}), "differs between layers");
+  expect_invalid(kv_heads({-2, -2}), "differs between layers");
+  expect_invalid(kv_heads({}), "differs between layers");
+}
+
+TEST(ModelConfig, ShapesOutOfRange) {
+  const auto with = [](std::uint32_t SmallModel::*field, std::uint32_t value) {
+    // Only the metadata is looked at before the refusal; the tensors stay small.
+    GgufWriter out;
+    SmallModel model;
+    model.*field = value;
+    out.set_string("general.architecture", "llama");
+    out.set_u32("llama.block_count", model.layers);
+    out.set_u32("llama.context_length", model.context);
+    out.set_u32("llama.embedding_length", model.dim);
+    out.set_u32("llama.feed_forward_length", model.ffn);
+    out.set_u32("llama.attention.head_count", model.heads);
+    const auto header = out.header();
+    return read_model_config(*Gguf::parse(std::as_bytes(std::span(header))));
+  };
+  for (const std::uint32_t wrong : {0U, ~0U}) {
+    expect_invalid(with(&SmallModel::layers, wrong), "llama.block_count is");
+    expect_invalid(with(&SmallModel::context, wrong), "llama.context_length is");
+    expect_invalid(with(&SmallModel::dim, wrong), "llama.embedding_length is");
+    expect_invalid(with(&SmallModel::ffn, wrong), "llama.feed_forward_length is");
+    expect_invalid(with(&SmallModel::heads, wrong), "llama.attention.head_count is");
+  }
+  expect_invalid(with(&SmallModel::layers, 1), "token_embd.weight is missing");
+}
+
+TEST(ModelConfig, WhatThisBuildDoesNotRun) {
+  SmallModel other;
+  other.architecture = "gemma\x01";
+  expect_invalid(config_of(other), "the architecture gemma? is not one");
+  expect_invalid(config_of({}, [](GgufWriter& out) { out.set_u32("llama.expert_count", 8); }), "8 experts");
+  EXPECT_TRUE(config_of({}, [](GgufWriter& out) { out.set_u32("llama.expert_count", 0); }));
+  expect_invalid(config_of({}, [](GgufWriter& out) { out.set_string("llama.expert_count", "8"); }),
+                 "expert_count");
+  expect_invalid(config_of({}, [](GgufWriter& out) { out.set_u32("llama.rope.dimension_count", 1); }),
+                 "even");
+  expect_invalid(config_of({}, [](GgufWriter& out) { out.set_u32("llama.rope.dimension_count", 4); }),
+                 "1 to 2");
+  expect_invalid(config_of({}, [](GgufWriter& out) { out.set_u32("general.name", 4); }), "general.name");
+}
+
+TEST(ModelConfig, VocabularyAndTableMustAgree) {
+  const std::vector<std::string> four{"a", "b", "c", "d"};
+  expect_invalid(config_of({}, [&](GgufWriter& out) { out.set_strings("tokenizer.ggml.tokens", four); }),
+                 "has 4 tokens and the embedding table 5 rows");
+}
+
+TEST(ModelConfig, MissingKeysAreNamed) {
+  GgufWriter out;
+  auto header = out.header();
+  expect_invalid(read_model_config(*Gguf::parse(std::as_bytes(std::span(header)))),
+                 "general.architecture is missing");
+  out.set_string("general.architecture", "llama");
+  header = out.header();
+  expect_invalid(read_model_config(*Gguf::parse(std::as_bytes(std::span(header)))),
+                 "llama.block_count is missing");
+}
+
+}  // namespace
+}  // namespace flyball::model

@@ -1,0 +1,148 @@
+// Weights by role, and files that cannot be opened or do not hold what their metadata promise.
+#include "backends/model/model_file.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "backends/model/synthetic.hpp"
+#include "tests/model/raw_gguf.hpp"
+
+namespace flyball::model {
+namespace {
+
+using test::SmallModel;
+using ::testing::HasSubstr;
+
+void expect_invalid(const SmallModel& model, const char* message) {
+  const auto bytes = model.bytes();
+  const auto file = ModelFile::from_bytes(bytes);
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().code, ErrorCode::model_invalid);
+  EXPECT_THAT(file.error().message, HasSubstr(message));
+}
+
+class ScratchDir {
+ public:
+  ScratchDir() {
+    std::string name = std::filesystem::temp_directory_path() / "flyball-model-XXXXXX";
+    path_ = ::mkdtemp(name.data());
+  }
+  ~ScratchDir() { std::filesystem::remove_all(path_); }
+  std::filesystem::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+TEST(ModelFile, WeightsByRole) {
+  const auto bytes = SmallModel{}.bytes();
+  const auto file = ModelFile::from_bytes(bytes);
+  ASSERT_TRUE(file) << file.error().message;
+  const auto& weights = (*file)->weights();
+  ASSERT_EQ(weights.layers.size(), 1U);
+  EXPECT_EQ(weights.layers[0].k.rows, 2U);
+  EXPECT_EQ(weights.layers[0].k.cols, 4U);
+  EXPECT_EQ(weights.layers[0].down.rows, 4U);
+  EXPECT_EQ(weights.layers[0].down.cols, 6U);
+  EXPECT_EQ(weights.output.data,
+            reinterpret_cast<const std::byte*>((*file)->gguf().tensor("output.weight")->data.data()));
+  EXPECT_EQ((*file)->parameter_count(), 20U + 4 + 16 + 8 + 8 + 16 + 4 + 24 * 3 + 4 + 20);
+  EXPECT_EQ((*file)->weight_bytes(), (*file)->parameter_count() * 4);
+  EXPECT_EQ((*file)->main_quantization(), "F32");
+}
+
+TEST(ModelFile, TiedEmbeddingsServeAsOutput) {
+  SmallModel model;
+  model.output = false;
+  const auto bytes = model.bytes();
+  const auto file = ModelFile::from_bytes(bytes);
+  ASSERT_TRUE(file);
+  EXPECT_EQ((*file)->weights().output.data, (*file)->weights().token_embedding.data);
+}
+
+TEST(ModelFile, EachMissingTensorIsNamed) {
+  for (const char* name :
+       {"token_embd.weight", "output_norm.weight", "blk.0.attn_norm.weight", "blk.0.attn_q.weight",
+        "blk.0.attn_k.weight", "blk.0.attn_v.weight", "blk.0.attn_output.weight", "blk.0.ffn_norm.weight",
+        "blk.0.ffn_gate.weight", "blk.0.ffn_up.weight", "blk.0.ffn_down.weight"}) {
+    SmallModel model;
+    model.skip = name;
+    expect_invalid(model, (std::string("the tensor ") + name + " is missing").c_str());
+    SmallModel wrong;
+    wrong.wrong_shape = name;
+    if (std::string_view(name) != "token_embd.weight") expect_invalid(wrong, name);
+  }
+}
+
+TEST(ModelFile, WrongShapesAndTypesAreSaid) {
+  SmallModel model;
+  model.wrong_shape = "blk.0.ffn_up.weight";
+  expect_invalid(model, "has the shape [7, 4] where the metadata asks for [6, 4]");
+  model = {};
+  model.norm_type = kernels::DType::f16;
+  expect_invalid(model, "blk.0.attn_norm.weight is F16");
+}
+
+// A bias would change what the model computes: not passed over in silence.
+TEST(ModelFile, UnknownTensorsAreRefused) {
+  SmallModel model;
+  model.extra = "blk.0.attn_q.bias";
+  expect_invalid(model, "blk.0.attn_q.bias is none that a llama model of this shape has");
+  model.extra = "blk.1.attn_norm.weight";
+  expect_invalid(model, "blk.1.attn_norm.weight");
+}
+
+TEST(ModelFile, OpensFromDisk) {
+  const ScratchDir dir;
+  SyntheticSpec spec;
+  const auto path = dir / "model.gguf";
+  const auto size = write_synthetic_file(spec, path, 1);
+  ASSERT_TRUE(size) << size.error().message;
+  EXPECT_EQ(*size, std::filesystem::file_size(path));
+  const auto file = ModelFile::open(path);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ((*file)->main_quantization(), "Q4_0");
+  EXPECT_EQ((*file)->config().n_layers, 2U);
+}
+
+TEST(ModelFile, FilesThatCannotBeRead) {
+  const ScratchDir dir;
+  const auto expect_io = [](const std::filesystem::path& path, const char* message) {
+    const auto file = ModelFile::open(path);
+    ASSERT_FALSE(file);
+    EXPECT_EQ(file.error().code, ErrorCode::io_error);
+    EXPECT_EQ(file.error().where, path.string());
+    EXPECT_THAT(file.error().message, HasSubstr(message));
+  };
+  expect_io(dir / "none.gguf", "No such file");
+  expect_io(dir / "", "not a regular file");
+  std::ofstream(dir / "empty.gguf").flush();
+  expect_io(dir / "empty.gguf", "the file is empty");
+  ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  expect_io(dir / "pipe", "not a regular file");  // and does not wait for a writer
+  std::ofstream(dir / "text.gguf") << "hello";
+  const auto file = ModelFile::open(dir / "text.gguf");
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().code, ErrorCode::model_invalid);
+}
+
+TEST(MappedFile, MovesAndUnmapsOnce) {
+  const ScratchDir dir;
+  std::ofstream(dir / "a") << "aaaa";
+  std::ofstream(dir / "b") << "bb";
+  auto a = MappedFile::open(dir / "a");
+  auto b = MappedFile::open(dir / "b");
+  ASSERT_TRUE(a && b);
+  MappedFile c = std::move(*a);
+  EXPECT_TRUE(a->bytes().empty());
+  EXPECT_EQ(c.bytes().size(), 4U);
+  c = std::move(*b);
+  EXPECT_EQ(c.bytes().size(), 2U);
+}
+
+}  // namespace
+}  // namespace flyball::model
