@@ -1,0 +1,111 @@
+#include "backends/text/chat_template.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/text/jinja/failure.hpp"
+#include "backends/text/jinja/interpreter.hpp"
+#include "backends/text/jinja/json.hpp"
+#include "backends/text/jinja/parser.hpp"
+#include "backends/text/jinja/unicode.hpp"
+
+namespace flyball::text {
+namespace {
+
+// Texts are counted in 32 bits inside; no limit above this is honoured.
+constexpr std::size_t kTextBytes = std::size_t{1} << 30;
+
+std::unexpected<Error> to_error(const jinja::Failure& failure, std::uint32_t line, std::string param = {}) {
+  return fail(failure.code, failure.message, std::move(param),
+              line == 0 ? "" : "line " + std::to_string(line));
+}
+
+// Inputs are checked to be UTF-8 by the JSON parser; the token texts here.
+bool is_text(std::string_view text) {
+  return text.size() < kTextBytes && jinja::is_valid_utf8(text);
+}
+
+}  // namespace
+
+struct ChatTemplate::Program {
+  std::unique_ptr<const jinja::Program> parsed;
+  TemplateLimits limits;
+};
+
+ChatTemplate::ChatTemplate(std::unique_ptr<const Program> program) : program_(std::move(program)) {}
+ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
+ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
+ChatTemplate::~ChatTemplate() = default;
+
+Result<ChatTemplate> ChatTemplate::parse(std::string_view source, TemplateLimits limits) {
+  if (source.size() > limits.source_bytes) {
+    return fail(ErrorCode::template_budget, "the chat template has " + std::to_string(source.size()) +
+                                                " bytes, more than the limit of " +
+                                                std::to_string(limits.source_bytes));
+  }
+  if (!is_text(source)) return fail(ErrorCode::template_error, "the chat template is not valid UTF-8");
+  limits.output_bytes = std::min(limits.output_bytes, kTextBytes);
+  try {
+    auto program = std::make_unique<Program>();
+    program->parsed = jinja::parse(source, limits.depth);
+    program->limits = limits;
+    return ChatTemplate(std::move(program));
+  } catch (const jinja::Failure& failure) {
+    return to_error(failure, failure.line);
+  }
+}
+
+Result<std::string> ChatTemplate::render(const TemplateInput& input) const {
+  for (const std::string* json : {&input.messages_json, &input.tools_json, &input.template_args_json}) {
+    if (json->size() >= kTextBytes)
+      return fail(ErrorCode::json_too_large, "an input of the chat template is too large");
+  }
+  if (!is_text(input.bos_token) || !is_text(input.eos_token)) {
+    return fail(ErrorCode::template_error, "bos_token or eos_token is not valid UTF-8");
+  }
+  const TemplateLimits& limits = program_->limits;
+  jinja::Interpreter interpreter(*program_->parsed, limits.fuel, limits.depth, limits.output_bytes,
+                                 input.now);
+  std::string param = "messages";
+  try {
+    const auto parse = [&](const std::string& text, const char* name) {
+      param = name;
+      return jinja::parse_json(interpreter.heap, text, limits.depth, name);
+    };
+    using jinja::Value;
+    interpreter.define("messages", parse(input.messages_json, "messages"));
+    interpreter.define("tools", input.tools_json.empty() ? Value::none() : parse(input.tools_json, "tools"));
+    interpreter.define("documents", Value::none());
+    interpreter.define("add_generation_prompt", Value::boolean(input.add_generation_prompt));
+    interpreter.define("bos_token", Value::string(input.bos_token));
+    interpreter.define("eos_token", Value::string(input.eos_token));
+    if (!input.template_args_json.empty()) {
+      const Value more = parse(input.template_args_json, "template_args");
+      if (!more.is(jinja::Kind::dict)) {
+        return fail(ErrorCode::invalid_json, "template_args is not a JSON object", "template_args");
+      }
+      for (const auto& [name, value] : more.as_dict().entries) interpreter.define(name.as_text(), value);
+    }
+    param.clear();
+    return interpreter.render();
+  } catch (const jinja::Failure& failure) {
+    return to_error(failure, param.empty() ? std::max(failure.line, interpreter.line()) : 0, param);
+  }
+}
+
+std::string_view default_chat_template() noexcept {
+  return R"({%- for message in messages %}
+{{- '<|im_start|>' + message.role + '\n' }}
+{%- if message.content is string %}
+{{- message.content }}
+{%- else %}
+{%- for part in message.content or [] %}{{ part.text }}{% endfor %}
+{%- endif %}
+{{- '<|im_end|>\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+{{- '<|im_start|>assistant\n' }}
+{%- endif %})";
+}
+
+}  // namespace flyball::text
