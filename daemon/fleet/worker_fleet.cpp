@@ -230,8 +230,8 @@ class WorkerFleet final : public Fleet {
     slot->ready = false;
     const Lifecycle::Ended ended = slot->lifecycle.ended(now, cause, deliberate);
     if (!deliberate) {
-      spdlog::error("{} {} | model={} backend={} code={}", cause.message,
-                    cause.where.empty() ? "" : "(" + cause.where + ")", slot->entry.id, slot->backend,
+      spdlog::error("{}{} | model={} backend={} code={}", cause.message,
+                    cause.where.empty() ? "" : " (" + cause.where + ")", slot->entry.id, slot->backend,
                     to_string(cause.code));
       if (slot->lifecycle.state(now) == WorkerState::disabled) {
         spdlog::error("engine disabled | model={} backend={}", slot->entry.id, slot->backend);

@@ -1,0 +1,233 @@
+#include "daemon/cli/daemon.hpp"
+
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "daemon/cli/config_files.hpp"
+#include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/terminal.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/route/hardware_facts.hpp"
+#include "daemon/route/probe.hpp"
+#include "daemon/systemd/logging.hpp"
+#include "daemon/systemd/notify.hpp"
+#include "daemon/systemd/progress.hpp"
+
+namespace flyball::cli {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+// Longer than a worker client waits before it kills a wedged engine by itself: that costs one worker, the
+// watchdog the whole daemon.
+constexpr seconds kWatchdogPatience{150};
+// Workers have nothing left to run when the gateway is drained; this is for their exit alone.
+constexpr seconds kFleetExit{2};
+constexpr rlim_t kMaxOpenFiles = 65'536;  // connections, workers and files; the config's limits are below it
+
+void raise_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kMaxOpenFiles);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+class Daemon {
+ public:
+  Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, policy::Facts hardware)
+      : options_(std::move(options)),
+        settings_(std::move(settings)),
+        fleet_(fleet::make_worker_fleet(io_, settings_->config)),
+        gateway_(io_, settings_, std::move(hardware), *fleet_),
+        signals_(io_, SIGTERM, SIGINT, SIGHUP),
+        watch_timer_(io_),
+        judge_(kWatchdogPatience) {}
+
+  int run() {
+    if (auto listening = gateway_.listen(); !listening) return report(listening.error());
+    wait_for_signal();
+    watch();
+    announce();
+    // What start-up took (parsers, the probe) goes back to the system: an idle daemon is small.
+    malloc_trim(0);
+    io_.run();
+    spdlog::info("stopped");
+    return kOk;
+  }
+
+ private:
+  void announce() {
+    std::string urls;
+    for (const std::string& url : gateway_.urls()) {
+      spdlog::info("listening on {}", url);
+      std::printf(options_.print_url ? "%s\n" : "flyball serves at %s\n", url.c_str());
+      urls += url + "\n";
+    }
+    std::fflush(stdout);
+    notifier_.ready(status_line());
+    if (options_.ready_fd >= 0) {
+      [[maybe_unused]] const auto n = write(options_.ready_fd, urls.data(), urls.size());
+      close(options_.ready_fd);
+    }
+  }
+
+  // ---- signals
+  // -----------------------------------------------------------------------------------------------
+  void wait_for_signal() {
+    signals_.async_wait([this](boost::system::error_code error, int signal) {
+      if (error) return;
+      if (signal == SIGHUP) {
+        reload();
+      } else {
+        stop(signal);
+      }
+      wait_for_signal();
+    });
+  }
+
+  void reload() {
+    if (draining_) return;
+    notifier_.reloading();
+    auto settings = load_settings(options_);
+    if (!settings) {
+      spdlog::error("reload refused, the old configuration stays: {}", describe(settings.error()));
+      gateway_.reload_failed();
+    } else {
+      settings_ = std::move(*settings);
+      systemd::set_log_level(options_.log_level.value_or(settings_->config.log_level));
+      fleet_->reload(settings_->config);
+      gateway_.reload(settings_);
+      spdlog::info("configuration reloaded");
+    }
+    notifier_.ready(status_line());
+  }
+
+  void stop(int signal) {
+    if (std::exchange(draining_, true)) {
+      spdlog::warn("stopping now, {} requests are cut off", gateway_.requests_in_flight());
+      io_.stop();
+      return;
+    }
+    const auto deadline = steady_clock::now() + settings_->config.drain_timeout;
+    spdlog::info("signal {}: draining {} requests, at most {} s; a second signal stops at once", signal,
+                 gateway_.requests_in_flight(), settings_->config.drain_timeout.count() / 1000);
+    notifier_.stopping("draining " + std::to_string(gateway_.requests_in_flight()) + " requests");
+    gateway_.drain(deadline,
+                   [this] { fleet_->drain(steady_clock::now() + kFleetExit, [this] { io_.stop(); }); });
+  }
+
+  // ---- systemd
+  // -----------------------------------------------------------------------------------------------
+  void watch() {
+    if (!notifier_.watchdog_interval()) return;
+    watch_timer_.expires_after(*notifier_.watchdog_interval());
+    watch_timer_.async_wait([this](boost::system::error_code error) {
+      if (error) return;
+      look();
+      watch();
+    });
+  }
+  void look() {
+    systemd::Observation seen;
+    seen.finished = gateway_.requests_finished();
+    for (const fleet::WorkerStatus& worker : fleet_->status()) {
+      seen.engine_steps += worker.load.steps + worker.load.completion_tokens;
+      seen.worst_engine = std::max(seen.worst_engine, worker.without_progress);
+    }
+    seen.waiting = seen.worst_engine > milliseconds(0);
+    if (!judge_.healthy(seen, steady_clock::now())) {
+      spdlog::critical("an engine holds requests and made no step for {} s: the watchdog is not fed",
+                       seen.worst_engine.count() / 1000);
+      return;
+    }
+    notifier_.watchdog();
+    if (std::string line = status_line(); !draining_ && line != last_status_) {
+      notifier_.status(line);
+      last_status_ = std::move(line);
+    }
+  }
+  std::string status_line() const {
+    std::size_t ready = 0;
+    for (const fleet::WorkerStatus& worker : fleet_->status())
+      ready += worker.state == fleet::WorkerState::ready;
+    return std::to_string(settings_->config.models.size()) + " models, " + std::to_string(ready) +
+           " engines loaded, " + std::to_string(gateway_.requests_in_flight()) + " requests running";
+  }
+
+  const DaemonOptions options_;
+  std::shared_ptr<const api::Settings> settings_;
+  asio::io_context io_{1};
+  std::unique_ptr<fleet::Fleet> fleet_;
+  api::Gateway gateway_;
+  asio::signal_set signals_;
+  asio::steady_timer watch_timer_;
+  systemd::Notifier notifier_;
+  systemd::ProgressJudge judge_;
+  std::string last_status_;
+  bool draining_ = false;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& options) {
+  auto settings = std::make_shared<api::Settings>();
+  auto config = config_at(options.config);
+  if (!config) return std::unexpected(std::move(config.error()));
+  auto tree = policy_at(config->policy_path);
+  if (!tree) return std::unexpected(std::move(tree.error()));
+  for (const policy::LintFinding& finding : policy::lint(*tree)) {
+    if (finding.level == policy::LintFinding::Level::error) {
+      return fail(ErrorCode::config_invalid, finding.message, "", finding.where);
+    }
+  }
+  auto apps = config::apps_of(*config);
+  if (!apps) return std::unexpected(std::move(apps.error()));
+  if (auto wrong = config::cross_check(*config, *apps); !wrong.empty())
+    return std::unexpected(std::move(wrong[0]));
+  if (options.port) {
+    const auto tcp =
+        std::ranges::find(config->listeners, config::Listener::Kind::tcp, &config::Listener::kind);
+    if (tcp == config->listeners.end()) {
+      return fail(ErrorCode::config_invalid, "--port is given and the configuration has no tcp listener",
+                  "port", options.config.string());
+    }
+    tcp->port = *options.port;
+  }
+  settings->config = std::move(*config);
+  settings->tree = std::move(*tree);
+  settings->apps = std::move(*apps);
+  return settings;
+}
+
+int run_daemon(const DaemonOptions& options) {
+  systemd::set_up_logging(options.log_level.value_or("info"));
+  auto settings = load_settings(options);
+  if (!settings) {
+    report(settings.error());
+    return kBadConfig;
+  }
+  systemd::set_log_level(options.log_level.value_or((*settings)->config.log_level));
+  raise_file_limit();
+  spdlog::info("flyball {} starting, configuration {}", FLYBALL_VERSION,
+               options.config.empty() ? std::string(kShippedConfig) : options.config.string());
+  route::ProbeOptions probe;
+  probe.timeout = options.probe_timeout;
+  policy::Facts hardware = route::facts_of(route::probe_hardware(probe));
+  return Daemon(options, std::move(*settings), std::move(hardware)).run();
+}
+
+}  // namespace flyball::cli

@@ -1,0 +1,55 @@
+// `flyball serve`: the daemon.
+#include <memory>
+#include <string>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/config_files.hpp"
+#include "daemon/cli/daemon.hpp"
+
+namespace flyball::cli {
+
+void add_serve_command(CLI::App& app, int& exit_code) {
+  struct Given {
+    DaemonOptions daemon;
+    std::string config, log_level;
+    std::uint16_t port = 0;
+    std::uint32_t probe_timeout_ms = 5'000;
+  };
+  auto given = std::make_shared<Given>();
+  CLI::App* c = app.add_subcommand("serve", "Run the daemon: listen, route, supervise the engines");
+  c->add_option(
+      "-c,--config", given->config,
+      "config.yaml; absent: ~/.config/flyball or /etc/flyball, else the shipped one (demo model, loopback)");
+  CLI::Option* port =
+      c->add_option("-p,--port", given->port, "Instead of the first TCP listener's; 0: any free one");
+  CLI::Option* level =
+      c->add_option("--log-level", given->log_level, "Instead of the configuration's")
+          ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "critical", "off"}));
+  c->add_option("--ready-fd", given->daemon.ready_fd,
+                "Write the URLs to this descriptor once serving, and close it");
+  c->add_flag("--print-url", given->daemon.print_url, "Nothing but the URLs on standard output");
+  c->add_option("--probe-timeout-ms", given->probe_timeout_ms, "How long one GPU driver may take to answer")
+      ->check(CLI::Range(1, 600'000))
+      ->capture_default_str();
+  c->footer(
+      "Signals: SIGTERM and SIGINT drain (a second one stops at once), SIGHUP reloads the files and keeps "
+      "the old\n"
+      "configuration when the new one is wrong.\n"
+      "Examples:\n"
+      "  flyball serve\n"
+      "  flyball serve --config /etc/flyball/config.yaml\n"
+      "  flyball serve --port 0 --print-url");
+  c->callback([given, port, level, &exit_code] {
+    given->daemon.config = given->config.empty() ? find_config() : std::filesystem::path(given->config);
+    if (port->count() > 0) given->daemon.port = given->port;
+    if (level->count() > 0) given->daemon.log_level = given->log_level;
+    given->daemon.probe_timeout = std::chrono::milliseconds(given->probe_timeout_ms);
+    exit_code = run_daemon(given->daemon);
+  });
+}
+
+}  // namespace flyball::cli

@@ -1,0 +1,268 @@
+// The worker protocol's bytes: every message survives the way, every malformed one is refused with its place.
+#include "backends/worker/codec.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "backends/worker/wire.hpp"
+
+namespace flyball::worker {
+namespace {
+
+std::string payload_of(const auto& message) {
+  return encode(message)->substr(kFrameHeaderBytes);
+}
+
+CompletionRequest full_request() {
+  CompletionRequest q;
+  q.id = "r-1";
+  q.prompt = ChatPrompt{R"([{"role":"user","content":"hé"}])", "[]", "{}", false};
+  q.sampling.temperature = 0.25F;
+  q.sampling.top_k = -3;
+  q.sampling.seed = std::numeric_limits<std::uint64_t>::max();
+  q.sampling.top_logprobs = -1;
+  q.sampling.logit_bias = {{0, -100.0F}, {77, 1.5F}};
+  q.max_tokens = 4'000'000'000U;
+  q.stop = {"", "\n\n"};
+  q.ignore_eos = true;
+  q.resume_tokens = {1, 2, 300'000};
+  q.resume_text_bytes = 1ULL << 40;
+  return q;
+}
+
+TEST(WorkerCodec, StartSurvivesTheWay) {
+  const CompletionRequest q = full_request();
+  const auto back = decode_to_worker(payload_of(ToWorker{Start{9, q}}));
+  ASSERT_TRUE(back) << back.error().message;
+  const auto& start = std::get<Start>(*back);
+  EXPECT_EQ(start.ticket, 9U);
+  const CompletionRequest& r = start.request;
+  EXPECT_EQ(r.id, q.id);
+  const auto& chat = std::get<ChatPrompt>(r.prompt);
+  EXPECT_EQ(chat.messages_json, std::get<ChatPrompt>(q.prompt).messages_json);
+  EXPECT_EQ(chat.tools_json, "[]");
+  EXPECT_EQ(chat.template_args_json, "{}");
+  EXPECT_FALSE(chat.add_generation_prompt);
+  EXPECT_EQ(r.sampling.temperature, 0.25F);
+  EXPECT_EQ(r.sampling.top_k, -3);
+  EXPECT_EQ(r.sampling.top_p, 1.0F);
+  EXPECT_EQ(r.sampling.seed, q.sampling.seed);
+  EXPECT_EQ(r.sampling.top_logprobs, -1);
+  EXPECT_EQ(r.sampling.logit_bias, q.sampling.logit_bias);
+  EXPECT_EQ(r.max_tokens, q.max_tokens);
+  EXPECT_EQ(r.stop, q.stop);
+  EXPECT_TRUE(r.ignore_eos);
+  EXPECT_EQ(r.resume_tokens, q.resume_tokens);
+  EXPECT_EQ(r.resume_text_bytes, q.resume_text_bytes);
+}
+
+TEST(WorkerCodec, OtherPromptsAndCommandsSurvive) {
+  CompletionRequest q;
+  q.prompt = TextPrompt{"any \xff bytes"};
+  EXPECT_EQ(std::get<TextPrompt>(
+                std::get<Start>(*decode_to_worker(payload_of(ToWorker{Start{1, q}}))).request.prompt)
+                .text,
+            "any \xff bytes");
+  q.prompt = TokenPrompt{{5, 6}};
+  EXPECT_EQ(std::get<TokenPrompt>(
+                std::get<Start>(*decode_to_worker(payload_of(ToWorker{Start{1, q}}))).request.prompt)
+                .tokens,
+            (std::vector<Token>{5, 6}));
+  EXPECT_EQ(std::get<Cancel>(*decode_to_worker(payload_of(ToWorker{Cancel{300}}))).ticket, 300U);
+  EXPECT_EQ(std::get<Pause>(*decode_to_worker(payload_of(ToWorker{Pause{3}}))).ticket, 3U);
+  EXPECT_EQ(std::get<Resume>(*decode_to_worker(payload_of(ToWorker{Resume{3}}))).ticket, 3U);
+  EXPECT_EQ(std::get<Drain>(*decode_to_worker(payload_of(ToWorker{Drain{5000}}))).within_ms, 5000U);
+}
+
+TEST(WorkerCodec, EventsSurvive) {
+  Delta d;
+  d.text = "héllo";
+  d.tokens = {1, 2};
+  d.logprobs = {{1, "\xc3", -0.5F, {{"\xc3", -0.5F}, {"a", -2.0F}}}};
+  const auto back = decode_to_daemon(payload_of(ToDaemon{TicketEvent{4, d}}));
+  ASSERT_TRUE(back) << back.error().message;
+  const auto& e = std::get<TicketEvent>(*back);
+  const auto& delta = std::get<Delta>(e.event);
+  EXPECT_EQ(e.ticket, 4U);
+  EXPECT_EQ(delta.text, d.text);
+  EXPECT_EQ(delta.tokens, d.tokens);
+  ASSERT_EQ(delta.logprobs.size(), 1U);
+  EXPECT_EQ(delta.logprobs[0].bytes, "\xc3");
+  EXPECT_EQ(delta.logprobs[0].top, d.logprobs[0].top);
+
+  Done done;
+  done.reason = FinishReason::cancelled;
+  done.usage = {7, 8, 9};
+  done.timings = {1, 2, 1ULL << 50};
+  done.stop_text = "END";
+  const auto done_back = std::get<Done>(
+      std::get<TicketEvent>(*decode_to_daemon(payload_of(ToDaemon{TicketEvent{4, done}}))).event);
+  EXPECT_EQ(done_back.reason, FinishReason::cancelled);
+  EXPECT_EQ(done_back.usage.cached_tokens, 9U);
+  EXPECT_EQ(done_back.timings.decode_us, 1ULL << 50);
+  EXPECT_EQ(done_back.stop_text, "END");
+
+  const Error error{ErrorCode::context_length_exceeded, "too long", "messages", "/messages/0"};
+  const auto error_back = std::get<Error>(
+      std::get<TicketEvent>(*decode_to_daemon(payload_of(ToDaemon{TicketEvent{4, error}}))).event);
+  EXPECT_EQ(error_back.code, error.code);
+  EXPECT_EQ(error_back.message, error.message);
+  EXPECT_EQ(error_back.param, error.param);
+  EXPECT_EQ(error_back.where, error.where);
+}
+
+// An impossible token's log-probability is -inf in the engine; it must not read as a protocol error.
+TEST(WorkerCodec, InfiniteLogprobIsClamped) {
+  Delta d;
+  d.logprobs = {{1, "a", -std::numeric_limits<float>::infinity(), {}}};
+  const auto back = decode_to_daemon(payload_of(ToDaemon{TicketEvent{1, d}}));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(std::get<Delta>(std::get<TicketEvent>(*back).event).logprobs[0].logprob, -9999.0F);
+}
+
+// Names come from model files: the worker cleans them, because the daemon refuses what is not UTF-8.
+TEST(WorkerCodec, HostileNamesAreCleaned) {
+  BackendInfo info;
+  info.model_name = std::string("\xff\xfe evil");
+  info.architecture = std::string(10'000, 'x') + "é";
+  const auto back = decode_to_daemon(payload_of(ToDaemon{Ready{info}}));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(std::get<Ready>(*back).info.model_name, "?? evil");
+  EXPECT_EQ(std::get<Ready>(*back).info.architecture.size(), 4096U);
+}
+
+TEST(WorkerCodec, TextThatIsNotUtf8IsRefused) {
+  const auto back = decode_to_daemon(payload_of(ToDaemon{TicketEvent{1, Delta{"\xed\xa0\x80", {}, {}}}}));
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error().param, "text");
+}
+
+TEST(WorkerCodec, EveryTruncationIsRefused) {
+  const std::string start = payload_of(ToWorker{Start{9, full_request()}});
+  for (std::size_t n = 0; n < start.size(); ++n) {
+    EXPECT_FALSE(decode_to_worker(std::string_view(start).substr(0, n))) << n;
+  }
+  EXPECT_FALSE(decode_to_worker(start + "x"));
+}
+
+TEST(WorkerCodec, DirectionsAreNotInterchangeable) {
+  EXPECT_FALSE(decode_to_daemon(payload_of(ToWorker{Start{9, full_request()}})));
+  EXPECT_FALSE(decode_to_worker(payload_of(ToDaemon{Ready{}})));
+}
+
+TEST(WorkerCodec, AnotherVersionIsRefused) {
+  const auto back = decode_to_worker(payload_of(ToWorker{Hello{kProtocolVersion + 1, 1000}}));
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error().param, "protocol version");
+}
+
+TEST(WorkerCodec, CountsBeyondTheFrameAreRefusedBeforeAllocating) {
+  WireWriter w;
+  w.u64(19);         // delta
+  w.u64(1);          // ticket
+  w.bytes("");       // text
+  w.u64(4'000'000);  // tokens claimed, none sent
+  const auto back = decode_to_daemon(w.payload());
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error().param, "tokens");
+}
+
+TEST(WorkerCodec, TooLargeARequestIsAnError) {
+  CompletionRequest q;
+  q.prompt = TextPrompt{std::string(kMaxFrameBytes + 1, 'x')};
+  const auto frame = encode(ToWorker{Start{1, std::move(q)}});
+  ASSERT_FALSE(frame);
+  EXPECT_EQ(frame.error().code, ErrorCode::body_too_large);
+}
+
+TEST(WorkerCodec, RandomBytesNeverPassForLong) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 50'000; ++i) {
+    std::string bytes(random() % 64, '\0');
+    for (char& c : bytes) c = static_cast<char>(random());
+    (void)decode_to_worker(bytes);
+    (void)decode_to_daemon(bytes);
+  }
+  // A flipped bit in a good message is either refused or another good message; it never crashes.
+  const std::string good = payload_of(ToWorker{Start{9, full_request()}});
+  for (std::size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string bad = good;
+    bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
+    (void)decode_to_worker(bad);
+  }
+}
+
+TEST(WireReader, IntegersHaveOneSpelling) {
+  for (const std::string& bytes :
+       {std::string("\x80\x00", 2), std::string("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02")}) {
+    WireReader r(bytes);
+    r.u64(UINT64_MAX, "n");
+    EXPECT_FALSE(r.ok());
+  }
+  for (const std::uint64_t n : {std::uint64_t{0}, std::uint64_t{127}, std::uint64_t{128}, UINT64_MAX}) {
+    WireWriter w;
+    w.u64(n);
+    WireReader r(w.payload());
+    EXPECT_EQ(r.u64(UINT64_MAX, "n"), n);
+    EXPECT_TRUE(r.finish());
+  }
+  for (const std::int32_t n : {0, -1, 1, INT32_MIN, INT32_MAX}) {
+    WireWriter w;
+    w.i32(n);
+    WireReader r(w.payload());
+    EXPECT_EQ(r.i32("n"), n);
+  }
+}
+
+TEST(WireReader, NotANumberIsRefused) {
+  WireWriter w;
+  w.f32(std::numeric_limits<float>::quiet_NaN());
+  WireReader r(w.payload());
+  r.f32("x");
+  EXPECT_FALSE(r.ok());
+}
+
+TEST(IsUtf8, KnowsTheEdges) {
+  EXPECT_TRUE(is_utf8("a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"));
+  for (const char* bad : {"\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xc3", "\x80",
+                          "\xf8\x88\x80\x80\x80"}) {
+    EXPECT_FALSE(is_utf8(bad));
+  }
+}
+
+TEST(FrameBuffer, CutsFramesOutOfAnyPieces) {
+  std::string stream;
+  for (int i = 1; i <= 50; ++i) {
+    WireWriter w;
+    w.bytes(std::string(static_cast<std::size_t>(i) * 37, 'x'));
+    stream += w.framed();
+  }
+  for (const std::size_t piece : {1U, 3U, 1000U, 100'000U}) {
+    FrameBuffer frames;
+    int n = 0;
+    for (std::size_t at = 0; at < stream.size(); at += piece) {
+      frames.append(std::string_view(stream).substr(at, piece));
+      while (true) {
+        auto payload = frames.next();
+        ASSERT_TRUE(payload);
+        if (!*payload) break;
+        ++n;
+      }
+    }
+    EXPECT_EQ(n, 50);
+    EXPECT_EQ(frames.buffered(), 0U);
+  }
+}
+
+TEST(FrameBuffer, RefusesEmptyAndOversizeFramesFromTheLengthAlone) {
+  for (const std::string& head : {std::string(4, '\0'), std::string("\x01\x00\x00\x02", 4)}) {
+    FrameBuffer frames;
+    frames.append(head);
+    EXPECT_FALSE(frames.next());
+  }
+}
+
+}  // namespace
+}  // namespace flyball::worker

@@ -1,0 +1,222 @@
+// The fleet over real worker processes: one load for many, restarts, refusals, reload, drain.
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "daemon/fleet/fleet.hpp"
+#include "tests/service/loop.hpp"
+
+namespace flyball::fleet {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using test::RecordingSink;
+using test::request;
+
+struct FleetTest : ::testing::Test {
+  boost::asio::io_context io;
+  config::Config config;
+  std::unique_ptr<Fleet> fleet;
+  std::filesystem::path dir;
+
+  void SetUp() override {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    dir =
+        std::filesystem::temp_directory_path() / ("flyball-fleet-" + std::to_string(getpid()) + info->name());
+    std::filesystem::create_directories(dir);
+    config.worker.heartbeat = milliseconds(50);
+    config.worker.backoff_min = milliseconds(50);
+  }
+  void TearDown() override {
+    fleet.reset();
+    std::filesystem::remove_all(dir);
+  }
+  // Every load of the model writes a line.
+  config::ModelEntry& model(const std::string& id, const std::string& script) {
+    config::ModelEntry entry;
+    entry.id = id;
+    entry.path = "log=" + (dir / id).string() + "," + script;
+    return config.models.emplace_back(entry);
+  }
+  int loads(const std::string& id) {
+    std::ifstream in(dir / id);
+    int n = 0;
+    for (std::string line; std::getline(in, line);) ++n;
+    return n;
+  }
+  void make() { fleet = make_worker_fleet(io, config, FAKE_ENGINE); }
+  bool until(const std::function<bool()>& done, milliseconds limit = seconds(20)) {
+    return test::run_until(io, done, limit);
+  }
+  Result<Backend*> acquire(const std::string& id, const std::string& backend = "cpu") {
+    std::optional<Result<Backend*>> got;
+    fleet->acquire(id, backend, [&](Result<Backend*> r) { got = std::move(r); });
+    EXPECT_FALSE(got);  // never inside the call
+    EXPECT_TRUE(until([&] { return got.has_value(); }));
+    return got ? *got : fail(ErrorCode::internal, "no answer");
+  }
+  WorkerStatus status_of(const std::string& id) {
+    for (const WorkerStatus& s : fleet->status()) {
+      if (s.model == id) return s;
+    }
+    return {};
+  }
+};
+
+TEST_F(FleetTest, AHundredWaitersOneLoad) {
+  model("a", "load_ms=100");
+  make();
+  EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+  int answered = 0;
+  for (int i = 0; i < 100; ++i) {
+    fleet->acquire("a", "cpu", [&](Result<Backend*> r) {
+      EXPECT_TRUE(r);
+      ++answered;
+    });
+  }
+  ASSERT_TRUE(until([&] { return answered == 100; }));
+  EXPECT_EQ(loads("a"), 1);
+  EXPECT_EQ(status_of("a").state, WorkerState::ready);
+  EXPECT_GT(status_of("a").pid, 0);
+  EXPECT_EQ(status_of("a").info.model, "a");
+}
+
+TEST_F(FleetTest, UnknownModelsAreNotFound) {
+  model("a", "");
+  make();
+  EXPECT_EQ(acquire("b").error().code, ErrorCode::model_not_found);
+}
+
+TEST_F(FleetTest, PreloadsWhatTheConfigSays) {
+  model("a", "").preload = true;
+  model("b", "");
+  make();
+  ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
+  EXPECT_EQ(status_of("b").state, WorkerState::stopped);
+  kill(status_of("a").pid, SIGKILL);
+  ASSERT_TRUE(until([&] { return loads("a") == 2; }));  // nobody waits for it, but it is to be there
+}
+
+// What the gateway does when a worker dies under a stream: acquire again inside the event, resume with the
+// tokens.
+TEST_F(FleetTest, AKilledWorkersStreamContinuesOnTheNextOne) {
+  model("a", "tokens=2000,delay_us=200");
+  make();
+  auto first = acquire("a");
+  ASSERT_TRUE(first);
+  auto cut = std::make_shared<RecordingSink>();
+  auto rest = std::make_shared<RecordingSink>();
+  Ticket rest_ticket;
+  cut->on_push = [&] {
+    if (cut->errors.empty()) return;
+    fleet->acquire("a", "cpu", [&](Result<Backend*> r) {
+      ASSERT_TRUE(r);
+      CompletionRequest q = request();
+      q.resume_tokens = cut->tokens;
+      q.resume_text_bytes = cut->text.size();
+      rest_ticket = std::move(*(*r)->start(std::move(q), rest));
+    });
+  };
+  auto ticket = (*first)->start(request(), cut);
+  ASSERT_TRUE(until([&] { return cut->pushes > 50; }));
+  kill(status_of("a").pid, SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  ASSERT_TRUE(until([&] { return rest->pushes > 0; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, seconds(2));
+  ASSERT_TRUE(until([&] { return rest->over(); }));
+  std::string expected;
+  for (int i = 0; i < 2000; ++i) expected += std::to_string(i) + " ";
+  EXPECT_EQ(cut->text + rest->text, expected);
+  EXPECT_EQ(cut->errors[0].code, ErrorCode::worker_died);
+  EXPECT_EQ(status_of("a").restarts, 1U);
+}
+
+TEST_F(FleetTest, ACrashLoopEndsDisabledAndAnswers) {
+  model("a", "crash_load");
+  make();
+  auto answer = acquire("a");
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, ErrorCode::model_unavailable);
+  EXPECT_EQ(loads("a"), 3);
+  EXPECT_EQ(status_of("a").state, WorkerState::disabled);
+  EXPECT_EQ(acquire("a").error().code, ErrorCode::model_unavailable);
+  EXPECT_EQ(loads("a"), 3);
+}
+
+TEST_F(FleetTest, AnInvalidModelIsLoadedOnce) {
+  model("a", "fail=model_invalid");
+  make();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(acquire("a").error().code, ErrorCode::model_invalid);
+  EXPECT_EQ(loads("a"), 1);
+}
+
+TEST_F(FleetTest, NoMemoryFailsEveryWaiterWithTheCause) {
+  model("a", "load_ms=50,fail=insufficient_memory");
+  make();
+  int failed = 0;
+  for (int i = 0; i < 10; ++i) {
+    fleet->acquire("a", "cpu", [&](Result<Backend*> r) {
+      ASSERT_FALSE(r);
+      EXPECT_EQ(r.error().code, ErrorCode::insufficient_memory);
+      ++failed;
+    });
+  }
+  ASSERT_TRUE(until([&] { return failed == 10; }));
+  EXPECT_EQ(loads("a"), 1);
+}
+
+TEST_F(FleetTest, ReloadKeepsUnchangedModelsAndLetsOthersFinish) {
+  model("same", "tokens=10");
+  model("gone", "tokens=500,delay_us=1000");
+  make();
+  auto same = acquire("same");
+  auto gone = acquire("gone");
+  ASSERT_TRUE(same && gone);
+  auto sink = std::make_shared<RecordingSink>();
+  auto ticket = (*gone)->start(request(), sink);
+  ASSERT_TRUE(until([&] { return sink->pushes > 0; }));
+  const int pid = status_of("same").pid;
+  config.models.pop_back();
+  model("new", "tokens=10");
+  fleet->reload(config);
+  EXPECT_EQ(status_of("same").pid, pid);
+  EXPECT_EQ(acquire("gone").error().code, ErrorCode::model_not_found);
+  EXPECT_TRUE(acquire("new"));
+  ASSERT_TRUE(until([&] { return sink->over(); }));
+  EXPECT_EQ(sink->done.size(), 1U);
+  EXPECT_EQ(sink->tokens.size(), 500U);
+  EXPECT_EQ(loads("same"), 1);
+}
+
+TEST_F(FleetTest, DrainLetsStreamsFinishAndEndsEveryWorker) {
+  model("a", "tokens=300,delay_us=1000");
+  model("b", "");
+  make();
+  auto a = acquire("a");
+  auto b = acquire("b");
+  ASSERT_TRUE(a && b);
+  const int pid = status_of("b").pid;
+  auto sink = std::make_shared<RecordingSink>();
+  auto ticket = (*a)->start(request(), sink);
+  bool drained = false;
+  fleet->drain(std::chrono::steady_clock::now() + seconds(20), [&] { drained = true; });
+  EXPECT_EQ(acquire("b").error().code, ErrorCode::shutting_down);
+  ASSERT_TRUE(until([&] { return drained; }));
+  EXPECT_EQ(sink->done.size(), 1U);
+  EXPECT_NE(kill(pid, 0), 0);
+}
+
+TEST_F(FleetTest, DrainOfAnIdleFleetIsImmediate) {
+  model("a", "");
+  make();
+  bool drained = false;
+  fleet->drain(std::chrono::steady_clock::now() + seconds(20), [&] { drained = true; });
+  ASSERT_TRUE(until([&] { return drained; }, seconds(1)));
+}
+
+}  // namespace
+}  // namespace flyball::fleet

@@ -1,0 +1,133 @@
+// When the fleet starts a worker again and when it gives up: the state machine alone, with a clock of our
+// own.
+#include "daemon/fleet/lifecycle.hpp"
+
+#include <gtest/gtest.h>
+
+namespace flyball::fleet {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const Error kCrash{ErrorCode::worker_died, "killed", "", ""};
+
+struct LifecycleTest : ::testing::Test {
+  config::WorkerLimits limits;
+  TimePoint now{seconds(1000)};
+  Lifecycle life{limits};
+
+  void start() {
+    EXPECT_TRUE(life.wanted(now).spawn);
+    life.ready(now);
+  }
+};
+
+TEST_F(LifecycleTest, OneSpawnServesManyWaiters) {
+  EXPECT_TRUE(life.wanted(now).spawn);
+  for (int i = 0; i < 100; ++i) {
+    const auto wanted = life.wanted(now);
+    EXPECT_FALSE(wanted.spawn);
+    EXPECT_FALSE(wanted.refuse);
+  }
+  EXPECT_EQ(life.state(now), WorkerState::starting);
+  life.ready(now);
+  EXPECT_EQ(life.state(now), WorkerState::ready);
+  EXPECT_FALSE(life.wanted(now).spawn);
+}
+
+TEST_F(LifecycleTest, TheFirstDeathIsAnsweredAtOnce) {
+  start();
+  const auto ended = life.ended(now, kCrash, false);
+  EXPECT_FALSE(ended.fail_waiters);
+  ASSERT_TRUE(ended.restart_at);
+  EXPECT_EQ(*ended.restart_at, now);
+  EXPECT_FALSE(life.wanted(now).refuse);  // waits for the restart
+  life.restart(true);
+  EXPECT_EQ(life.state(now), WorkerState::starting);
+  EXPECT_EQ(life.restarts(), 1U);
+}
+
+TEST_F(LifecycleTest, TheSecondDeathWaitsAndTheThirdDisables) {
+  start();
+  life.ended(now, kCrash, false);
+  life.restart(true);
+  life.ready(now);
+  const auto second = life.ended(now, kCrash, false);
+  ASSERT_TRUE(second.restart_at);
+  EXPECT_EQ(*second.restart_at, now + limits.backoff_min);
+  life.restart(true);
+  const auto third = life.ended(now, kCrash, false);
+  EXPECT_FALSE(third.restart_at);
+  ASSERT_TRUE(third.fail_waiters);
+  EXPECT_EQ(third.fail_waiters->code, ErrorCode::model_unavailable);
+  EXPECT_EQ(life.state(now), WorkerState::disabled);
+  EXPECT_EQ(life.wanted(now).refuse->code, ErrorCode::model_unavailable);
+  // After a whole window it may try again, from a clean slate of recent deaths.
+  now += limits.disable_window + seconds(1);
+  EXPECT_EQ(life.state(now), WorkerState::stopped);
+  EXPECT_TRUE(life.wanted(now).spawn);
+  EXPECT_TRUE(life.ended(now, kCrash, false).restart_at);
+}
+
+TEST_F(LifecycleTest, DeathsFarApartNeverDisable) {
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(life.wanted(now).refuse);
+    life.restart(true);
+    life.ready(now);
+    const auto ended = life.ended(now, kCrash, false);
+    ASSERT_TRUE(ended.restart_at) << i;
+    EXPECT_EQ(*ended.restart_at, now) << i;
+    life.restart(false);
+    now += limits.disable_window + seconds(1);
+  }
+}
+
+TEST_F(LifecycleTest, AnInvalidModelIsNotRetriedUntilItsFileChanges) {
+  life.wanted(now);
+  const auto ended = life.ended(now, {ErrorCode::model_invalid, "bad magic", "", "byte 0"}, false);
+  EXPECT_FALSE(ended.restart_at);
+  EXPECT_EQ(ended.fail_waiters->code, ErrorCode::model_invalid);
+  EXPECT_TRUE(life.invalid());
+  now += std::chrono::hours(24 * 365);
+  EXPECT_EQ(life.wanted(now).refuse->code, ErrorCode::model_invalid);
+  life.forgive();
+  EXPECT_TRUE(life.wanted(now).spawn);
+}
+
+TEST_F(LifecycleTest, AFailedLoadFailsFastAndLooksAgainLater) {
+  const Error memory{ErrorCode::insufficient_memory, "needs 9 GiB, 4 GiB are free", "", ""};
+  milliseconds expected = limits.backoff_min;
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(life.wanted(now).spawn) << i;
+    const auto ended = life.ended(now, memory, false);
+    EXPECT_EQ(ended.fail_waiters->code, ErrorCode::insufficient_memory);
+    EXPECT_FALSE(ended.restart_at);
+    EXPECT_EQ(life.wanted(now).refuse->code, ErrorCode::insufficient_memory);
+    EXPECT_EQ(life.wanted(now + expected - milliseconds(1)).refuse->code, ErrorCode::insufficient_memory);
+    now += expected;
+    expected = std::min(limits.backoff_max, expected * 2);
+  }
+  EXPECT_EQ(expected, limits.backoff_max);
+  EXPECT_NE(life.state(now), WorkerState::disabled);  // a full machine is not a broken engine
+}
+
+TEST_F(LifecycleTest, AReloadDoesNotStrandThoseWhoWaitForARestart) {
+  start();
+  life.ended(now, kCrash, false);
+  life.forgive();
+  EXPECT_EQ(life.state(now), WorkerState::backoff);  // its timer is still to come
+  life.restart(true);
+  EXPECT_EQ(life.state(now), WorkerState::starting);
+}
+
+TEST_F(LifecycleTest, AStopOnPurposeIsNoDeath) {
+  for (int i = 0; i < 10; ++i) {
+    start();
+    EXPECT_FALSE(life.ended(now, {ErrorCode::shutting_down, "", "", ""}, true).restart_at);
+    EXPECT_EQ(life.state(now), WorkerState::stopped);
+  }
+}
+
+}  // namespace
+}  // namespace flyball::fleet
