@@ -31,13 +31,15 @@ class Gateway {
           fleet::Fleet& fleet);
   ~Gateway();
 
-  Result<void> listen();                            // opens every listener of the config; io_error names it
-  std::vector<std::string> urls() const;            // "http://127.0.0.1:8080", "unix:/run/flyball/flyball.sock"
+  Result<void> listen();                  // opens every listener of the config; io_error names it
+  std::vector<std::string> urls() const;  // "http://127.0.0.1:8080", "unix:/run/flyball/flyball.sock"
   void reload(std::shared_ptr<const Settings> settings);  // listeners stay as they are
+  void reload_failed() noexcept;  // the old settings stay; config_last_reload_success says so
   // Stops accepting, answers new requests on open connections with shutting_down, lets streams finish.
   void drain(TimePoint deadline, std::function<void()> drained);
   std::size_t requests_in_flight() const noexcept;
   std::uint64_t requests_finished() const noexcept;  // progress, for the watchdog
+  std::string metrics() const;                       // Prometheus text, as GET /metrics gives it
 
  private:
   struct Impl;

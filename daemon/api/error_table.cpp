@@ -1,0 +1,116 @@
+#include "daemon/api/error_table.hpp"
+
+#include <array>
+
+#include "daemon/api/json_text.hpp"
+
+namespace flyball::api {
+namespace {
+
+using enum ErrorCode;
+
+constexpr std::string_view kRequest = "invalid_request_error";
+constexpr std::string_view kServer = "server_error";
+constexpr int kRetryAfterSeconds = 1;  // a slot frees within a request's time; RELIABILITY allows 1 to 60
+
+constexpr std::array kTable{
+    ErrorRow{invalid_json, 400, kRequest, Retry::no,
+             "The body is not valid JSON; the message gives the byte offset."},
+    ErrorRow{json_too_deep, 400, kRequest, Retry::no, "The body nests deeper than 64 levels."},
+    ErrorRow{json_too_large, 400, kRequest, Retry::no, "The body has more than 100,000 JSON values."},
+    ErrorRow{invalid_value, 400, kRequest, Retry::no,
+             "A field has the wrong type or is out of range; `param` names it."},
+    ErrorRow{missing_field, 400, kRequest, Retry::no, "A required field is absent; `param` names it."},
+    ErrorRow{unsupported_value, 400, kRequest, Retry::no,
+             "The field is known, this value of it is not served."},
+    ErrorRow{context_length_exceeded, 400, kRequest, Retry::no,
+             "Prompt and completion do not fit the context; the message has both counts. Nothing is cut "
+             "silently."},
+    ErrorRow{template_error, 400, kRequest, Retry::no, "The model's chat template refuses these messages."},
+    ErrorRow{template_budget, 400, kRequest, Retry::no,
+             "Rendering the chat template took more work than is allowed."},
+    ErrorRow{unsupported_schema, 400, kRequest, Retry::no, "The JSON schema cannot be enforced."},
+    ErrorRow{invalid_api_key, 401, kRequest, Retry::no, "No key, or one that belongs to no app."},
+    ErrorRow{permission_denied, 403, "permission_error", Retry::no, "The app may not use this route."},
+    ErrorRow{host_not_allowed, 403, "permission_error", Retry::no,
+             "The Host field names a host that is not served."},
+    ErrorRow{model_not_found, 404, kRequest, Retry::no,
+             "No such model, or the app may not use it (not told apart)."},
+    ErrorRow{bad_framing, 400, kRequest, Retry::no,
+             "The HTTP message is malformed or ambiguous; the connection closes."},
+    ErrorRow{headers_too_large, 431, kRequest, Retry::no, "More header bytes or fields than allowed."},
+    ErrorRow{body_too_large, 413, kRequest, Retry::no, "The body is longer than allowed."},
+    ErrorRow{request_timeout, 408, kRequest, Retry::free, "The header or body did not arrive in time."},
+    ErrorRow{not_found, 404, kRequest, Retry::no, "No such path, or no such receipt."},
+    ErrorRow{method_not_allowed, 405, kRequest, Retry::no, "The path exists; Allow lists its methods."},
+    ErrorRow{unsupported_media_type, 415, kRequest, Retry::no, "The body must be application/json."},
+    ErrorRow{unsupported_coding, 415, kRequest, Retry::no, "Content codings such as gzip are not accepted."},
+    ErrorRow{rate_limited, 429, "rate_limit_error", Retry::later, "The app's own share is full."},
+    ErrorRow{overloaded, 503, kServer, Retry::later, "The daemon's queue is full."},
+    ErrorRow{insufficient_memory, 503, kServer, Retry::later,
+             "The model does not fit; needed and free bytes are given."},
+    ErrorRow{shutting_down, 503, kServer, Retry::later, "The daemon is draining."},
+    ErrorRow{model_invalid, 503, kServer, Retry::no, "The model file is malformed; it is not loaded again."},
+    ErrorRow{model_unavailable, 503, kServer, Retry::later, "The model's engine could not be started."},
+    ErrorRow{no_target, 503, kServer, Retry::later, "The policy names no engine that is available now."},
+    ErrorRow{numeric_error, 500, kServer, Retry::no, "The engine computed values that are not numbers."},
+    ErrorRow{device_lost, 503, kServer, Retry::later, "The engine's device failed."},
+    ErrorRow{worker_died, 503, kServer, Retry::later,
+             "The engine process died and the request could not be resumed."},
+    ErrorRow{upstream_refused, 502, kServer, Retry::later, "The upstream engine refused."},
+    ErrorRow{upstream_timeout, 504, kServer, Retry::later, "The upstream engine did not answer in time."},
+    ErrorRow{upstream_invalid, 502, kServer, Retry::free, "The upstream engine sent something malformed."},
+    ErrorRow{config_invalid, 500, kServer, Retry::no,
+             "A configuration file is wrong (seen by operators, not clients)."},
+    ErrorRow{io_error, 500, kServer, Retry::free, "A file or socket operation failed."},
+    ErrorRow{cancelled, 499, kRequest, Retry::no, "The client closed the connection (seen in logs only)."},
+    ErrorRow{internal, 500, kServer, Retry::free, "A fault of the daemon."},
+};
+static_assert(kTable.size() == static_cast<std::size_t>(internal) + 1);
+static_assert([] {
+  for (std::size_t i = 0; i < kTable.size(); ++i)
+    if (kTable[i].code != static_cast<ErrorCode>(i)) return false;
+  return true;
+}());
+
+}  // namespace
+
+std::span<const ErrorRow> error_table() noexcept {
+  return kTable;
+}
+
+const ErrorRow& error_row(ErrorCode code) noexcept {
+  const auto i = static_cast<std::size_t>(code);
+  return kTable[i < kTable.size() ? i : kTable.size() - 1];
+}
+
+std::string error_json(const Error& error) {
+  const ErrorRow& row = error_row(error.code);
+  std::string out = R"({"error":{"message":)";
+  append_json_string(out, error.message);
+  out.append(R"(,"type":)");
+  append_json_string(out, row.type);
+  out.append(R"(,"param":)");
+  if (error.param.empty())
+    out.append("null");
+  else
+    append_json_string(out, error.param);
+  out.append(R"(,"code":)");
+  append_json_string(out, to_string(row.code));
+  out.append("}}");
+  return out;
+}
+
+http::Response error_response(const Error& error) {
+  const ErrorRow& row = error_row(error.code);
+  http::Response response;
+  response.status = row.status;
+  response.body = error_json(error);
+  response.body.push_back('\n');
+  if (row.retry == Retry::no) response.fields.push_back({"x-should-retry", "false"});
+  if (row.retry == Retry::later)
+    response.fields.push_back({"Retry-After", std::to_string(kRetryAfterSeconds)});
+  return response;
+}
+
+}  // namespace flyball::api

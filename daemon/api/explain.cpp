@@ -1,0 +1,99 @@
+#include "daemon/api/explain.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "daemon/api/json_reader.hpp"
+#include "daemon/api/json_text.hpp"
+
+namespace flyball::api {
+namespace {
+
+using nlohmann::json;
+using policy::FactType;
+using policy::FactValue;
+
+Result<FactValue> read_fact(const std::string& name, const json& value) {
+  const std::string param = "facts." + name;
+  const auto id = policy::find_fact(name);
+  if (!id) return fail(ErrorCode::invalid_value, "'" + param + "' is no fact of the catalogue.", param);
+  switch (policy::fact_catalogue()[*id].type) {
+    case FactType::boolean:
+      if (value.is_boolean()) return FactValue(value.get<bool>());
+      break;
+    case FactType::integer:
+      if (value.is_number_integer() &&
+          !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
+        return FactValue(value.get<std::int64_t>());
+      break;
+    case FactType::number:
+      if (value.is_number()) return FactValue(value.get<double>());
+      break;
+    case FactType::text:
+      if (value.is_string()) return FactValue(value.get<std::string>());
+      break;
+    case FactType::text_list: {
+      if (!value.is_array()) break;
+      std::vector<std::string> list;
+      for (const json& one : value) {
+        if (!one.is_string())
+          return fail(ErrorCode::invalid_value, "'" + param + "' must be an array of strings.", param);
+        list.push_back(one.get<std::string>());
+      }
+      return FactValue(std::move(list));
+    }
+  }
+  return fail(ErrorCode::invalid_value, "'" + param + "' has another type than the catalogue says.", param);
+}
+
+}  // namespace
+
+route::RequestTraits traits_of(const InferenceRequest& request) {
+  route::RequestTraits out;
+  out.operation = to_string(request.operation);
+  out.model_as_asked = request.model;
+  out.prompt_bytes = request.prompt_bytes;
+  out.max_tokens = request.base.max_tokens;
+  out.n = request.n;
+  out.stream = request.stream;
+  out.has_tools = request.has_tools;
+  out.wants_json = request.wants_json;
+  return out;
+}
+
+Result<ExplainQuestion> parse_explain_request(std::string_view text) {
+  auto body = read_json(text);
+  if (!body) return std::unexpected(std::move(body.error()));
+  if (!body->is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
+  ExplainQuestion out;
+  if (body->contains("messages") || body->contains("prompt")) {
+    const auto operation = body->contains("messages") ? Operation::chat : Operation::completion;
+    auto request = parse_inference_request(operation, text);
+    if (!request) return std::unexpected(std::move(request.error()));
+    out.traits = traits_of(*request);
+  } else {
+    out.traits.operation = to_string(Operation::chat);
+    if (const auto model = body->find("model"); model != body->end() && !model->is_null()) {
+      if (!model->is_string()) return fail(ErrorCode::invalid_value, "'model' must be a string.", "model");
+      out.traits.model_as_asked = model->get<std::string>();
+    }
+  }
+  if (const auto facts = body->find("facts"); facts != body->end() && !facts->is_null()) {
+    if (!facts->is_object()) return fail(ErrorCode::invalid_value, "'facts' must be an object.", "facts");
+    for (const auto& [name, value] : facts->items()) {
+      auto fact = read_fact(name, value);
+      if (!fact) return std::unexpected(std::move(fact.error()));
+      out.overrides.emplace_back(name, std::move(*fact));
+    }
+  }
+  return out;
+}
+
+void append_model(std::string& out, const config::ModelEntry& model, std::int64_t created) {
+  out.append(R"({"id":)");
+  append_json_string(out, model.id);
+  out.append(R"(,"object":"model","created":)")
+      .append(std::to_string(created))
+      .append(R"(,"owned_by":"flyball"})");
+}
+
+}  // namespace flyball::api

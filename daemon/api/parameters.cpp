@@ -1,0 +1,130 @@
+#include "daemon/api/parameters.hpp"
+
+#include <array>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "daemon/api/json_text.hpp"
+
+namespace flyball::api {
+namespace {
+
+using nlohmann::json;
+using S = SamplingParams;
+
+constexpr double kMaxTokens = 1'000'000;  // beyond any context this release can hold
+
+constexpr std::array kTable{
+    Parameter{"temperature", kBoth, 0, 2, false, "1", &S::temperature},
+    Parameter{"top_p", kBoth, 0, 1, true, "1", &S::top_p},
+    Parameter{"top_k", kBoth, 0, 1'000'000, false, "0 (off)", &S::top_k},
+    Parameter{"min_p", kBoth, 0, 1, false, "0 (off)", &S::min_p},
+    Parameter{"typical_p", kBoth, 0, 1, true, "1 (off)", &S::typical_p},
+    Parameter{"repetition_penalty", kBoth, 0, 2, true, "1 (off)", &S::repetition_penalty},
+    Parameter{"frequency_penalty", kBoth, -2, 2, false, "0", &S::frequency_penalty},
+    Parameter{"presence_penalty", kBoth, -2, 2, false, "0", &S::presence_penalty},
+    Parameter{"max_tokens", kBoth, 1, kMaxTokens, false, "chat: what the context leaves; completions: 16",
+              &Scalars::max_tokens},
+    Parameter{"max_completion_tokens", kChat, 1, kMaxTokens, false, "as max_tokens, which it replaces",
+              &Scalars::max_tokens},
+    Parameter{"n", kBoth, 1, 8, false, "1", &Scalars::n},
+    Parameter{"best_of", kCompletions, 1, 8, false, "n (no other value is served)", &Scalars::best_of},
+    Parameter{"stream", kBoth, 0, 1, false, "false", &Scalars::stream},
+    Parameter{"echo", kCompletions, 0, 1, false, "false (true is not served)", &Scalars::echo},
+    Parameter{"logprobs", kChat, 0, 1, false, "false", &Scalars::logprobs},
+    Parameter{"top_logprobs", kChat, 0, 20, false, "0", &Scalars::top_logprobs},
+    Parameter{"logprobs", kCompletions, 0, 20, false, "none", &Scalars::legacy_logprobs},
+    Parameter{"ignore_eos", kBoth, 0, 1, false, "false", &Scalars::ignore_eos},
+};
+
+std::unexpected<Error> out_of_range(const Parameter& p, double value) {
+  std::string message = "'" + std::string(p.name) + "' is ";
+  append_json_number(message, value);
+  message += ", but must be ";
+  message += p.min_excluded ? "greater than " : "at least ";
+  append_json_number(message, p.min);
+  message += " and at most ";
+  append_json_number(message, p.max);
+  message += ".";
+  return fail(ErrorCode::invalid_value, std::move(message), std::string(p.name));
+}
+
+std::unexpected<Error> wrong_type(const Parameter& p, const json& value) {
+  return fail(ErrorCode::invalid_value,
+              "'" + std::string(p.name) + "' must be " + (type_name(p) == "integer" ? "an " : "a ") +
+                  std::string(type_name(p)) + ", not " + value.type_name() + ".",
+              std::string(p.name));
+}
+
+struct Assign {
+  const Parameter& p;
+  const json& value;
+  SamplingParams& sampling;
+  Scalars& scalars;
+
+  Result<void> operator()(bool Scalars::*member) const {
+    if (!value.is_boolean()) return wrong_type(p, value);
+    scalars.*member = value.get<bool>();
+    return {};
+  }
+  Result<void> operator()(float S::*member) const {
+    if (!value.is_number()) return wrong_type(p, value);
+    const double number = value.get<double>();
+    if (auto ok = in_range(number); !ok) return ok;
+    sampling.*member = static_cast<float>(number);
+    // A positive double may be no positive float.
+    if (p.min_excluded && !(static_cast<double>(sampling.*member) > p.min)) return out_of_range(p, number);
+    return {};
+  }
+  Result<void> operator()(std::int32_t S::*member) const { return integer(sampling.*member); }
+  Result<void> operator()(std::uint32_t Scalars::*member) const { return integer(scalars.*member); }
+  Result<void> operator()(std::int32_t Scalars::*member) const { return integer(scalars.*member); }
+
+ private:
+  template <class Int>
+  Result<void> integer(Int& out) const {
+    if (!value.is_number()) return wrong_type(p, value);
+    const double number = value.get<double>();
+    if (std::trunc(number) != number) return wrong_type(p, value);
+    if (auto ok = in_range(number); !ok) return ok;
+    out = static_cast<Int>(number);  // every range of the table fits 32 bits
+    return {};
+  }
+  Result<void> in_range(double number) const {
+    if (!(number >= p.min && number <= p.max) || (p.min_excluded && number <= p.min))
+      return out_of_range(p, number);
+    return {};
+  }
+};
+
+}  // namespace
+
+std::span<const Parameter> parameters() noexcept {
+  return kTable;
+}
+
+std::string_view type_name(const Parameter& parameter) noexcept {
+  switch (parameter.destination.index()) {
+    case 0:
+      return "number";
+    case 4:
+      return "boolean";
+    default:
+      return "integer";
+  }
+}
+
+Result<void> read_parameters(const json& body, Endpoints endpoint, SamplingParams& sampling,
+                             Scalars& scalars) {
+  for (const Parameter& p : kTable) {
+    if ((p.endpoints & endpoint) == 0) continue;
+    const auto it = body.find(p.name);
+    if (it == body.end() || it->is_null()) continue;
+    auto ok = std::visit(Assign{p, *it, sampling, scalars}, p.destination);
+    if (!ok) return ok;
+  }
+  return {};
+}
+
+}  // namespace flyball::api

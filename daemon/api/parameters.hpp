@@ -1,0 +1,53 @@
+// The one table of scalar request parameters: name, type, range, default, and where each goes.
+// docs/http-api.md is checked against it by a test; the engine checks the same ranges again (flyball::check).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "backends/backend.hpp"
+#include "config/error.hpp"
+
+namespace flyball::api {
+
+// Scalars of a request that are not sampling parameters.
+struct Scalars {
+  std::uint32_t max_tokens = 0;  // 0: not given
+  std::uint32_t n = 1;
+  std::uint32_t best_of = 0;  // 0: not given
+  bool stream = false;
+  bool echo = false;
+  bool logprobs = false;              // chat
+  std::int32_t top_logprobs = -1;     // chat; -1: not given
+  std::int32_t legacy_logprobs = -1;  // completions; -1: not given
+  bool ignore_eos = false;
+};
+
+enum Endpoints : std::uint8_t { kChat = 1, kCompletions = 2, kBoth = 3 };
+
+// `min_excluded`: the range is open at its lower end.
+struct Parameter {
+  using Destination = std::variant<float SamplingParams::*, std::int32_t SamplingParams::*,
+                                   std::uint32_t Scalars::*, std::int32_t Scalars::*, bool Scalars::*>;
+  std::string_view name;
+  Endpoints endpoints;
+  double min, max;
+  bool min_excluded;
+  std::string_view fallback;  // the default in words
+  Destination destination;
+};
+
+std::span<const Parameter> parameters() noexcept;
+std::string_view type_name(const Parameter& parameter) noexcept;  // "number", "integer", "boolean"
+
+// Reads every scalar of the table that `body` (an object) has; null counts as absent. invalid_value with the
+// name as param, the value and the range in the message.
+Result<void> read_parameters(const nlohmann::json& body, Endpoints endpoint, SamplingParams& sampling,
+                             Scalars& scalars);
+
+}  // namespace flyball::api

@@ -1,0 +1,513 @@
+#include "daemon/api/service.hpp"
+
+#include <sys/random.h>
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+#include <random>
+#include <unordered_set>
+
+#include <spdlog/spdlog.h>
+#include <nlohmann/json.hpp>
+
+#include "daemon/api/completion_request.hpp"
+#include "daemon/api/error_table.hpp"
+#include "daemon/api/explain.hpp"
+#include "daemon/api/inference.hpp"
+#include "daemon/api/json_text.hpp"
+#include "daemon/apps/registry.hpp"
+#include "daemon/http/host_policy.hpp"
+#include "daemon/route/dispatcher.hpp"
+
+namespace flyball::api {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Everything a reload replaces; a request keeps the one it began with.
+struct State {
+  explicit State(std::shared_ptr<const Settings> from)
+      : settings(std::move(from)), apps(settings->apps, settings->config), hosts(settings->config) {}
+  std::shared_ptr<const Settings> settings;
+  apps::Registry apps;
+  http::HostPolicy hosts;
+};
+
+enum RouteId : std::size_t {
+  kHealthz,
+  kReadyz,
+  kMetrics,
+  kModels,
+  kModel,
+  kChatCompletions,
+  kTextCompletions,
+  kExplain,
+  kReceipt,
+  kRouteCount
+};
+constexpr std::array<Route, kRouteCount> kRoutes{{
+    {"GET", "/healthz", Access::open},
+    {"GET", "/readyz", Access::open},
+    {"GET", "/metrics", Access::local_or_key},
+    {"GET", "/v1/models", Access::app},
+    {"GET", "/v1/models/", Access::app},
+    {"POST", "/v1/chat/completions", Access::app},
+    {"POST", "/v1/completions", Access::app},
+    {"POST", "/v1/route/explain", Access::app},
+    {"GET", "/v1/route/receipts/", Access::app},
+}};
+
+bool matches(const Route& route, std::string_view path) noexcept {
+  if (!route.path.ends_with('/')) return path == route.path;
+  return path.starts_with(route.path) && path.size() > route.path.size() &&
+         path.find('/', route.path.size()) == std::string_view::npos;
+}
+
+std::string_view last_segment(std::string_view path) noexcept {
+  return path.substr(path.rfind('/') + 1);
+}
+
+bool is_json(std::string_view content_type) noexcept {
+  content_type = content_type.substr(0, content_type.find(';'));
+  while (!content_type.empty() && content_type.back() == ' ') content_type.remove_suffix(1);
+  return http::equals_ignoring_case(content_type, "application/json");
+}
+
+std::uint64_t random_bits() {
+  std::uint64_t bits = 0;
+  if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
+    bits = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count());
+  return bits;
+}
+
+std::string hex(std::uint64_t value) {
+  char text[17] = "0000000000000000";
+  char digits[16];
+  const auto end = std::to_chars(digits, digits + 16, value, 16).ptr;
+  std::copy(digits, end, text + 16 - (end - digits));
+  return {text, 16};
+}
+
+http::Response json_response(std::string body) {
+  http::Response out;
+  out.body = std::move(body);
+  return out;
+}
+
+double milliseconds_since(http::TimePoint from) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - from).count();
+}
+
+}  // namespace
+
+std::span<const Route> routes() noexcept {
+  return kRoutes;
+}
+
+struct Service::Impl {
+  Impl(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
+       fleet::Fleet& fleet)
+      : state(std::make_shared<const State>(std::move(settings))),
+        dispatcher(io, fleet, std::move(hardware), metrics),
+        ids(random_bits()),
+        seeds(random_bits()) {
+    dispatcher.set_limits({state->settings->config.max_queue});
+  }
+
+  struct Admission {
+    RouteId route;
+    const config::AppManifest* app = nullptr;  // null on open routes
+  };
+  // Host, route, credentials, media type: in this order, and the only place that decides any of them.
+  Result<Admission> admit(const http::Request& request, const http::Peer& peer, std::string& allow) const;
+  http::Response refused(const Error& error, std::string_view id, std::string_view allow);
+
+  void infer(std::shared_ptr<http::Exchange> exchange, Operation operation, const config::AppManifest& app);
+  Result<std::shared_ptr<route::Job>> submit(const std::shared_ptr<Inference>& inference,
+                                             InferenceRequest request, const std::string& id,
+                                             const config::AppManifest& app, const config::ModelEntry& model);
+  void over(Inference& inference, const Outcome& outcome, const std::string& app, const std::string& model,
+            Operation operation);
+  Result<http::Response> explain(const http::Request& request, const config::AppManifest& app);
+  Result<http::Response> receipt(std::string_view id, const config::AppManifest& app) const;
+  Result<http::Response> models(const config::AppManifest& app) const;
+  Result<http::Response> model(std::string_view id, const config::AppManifest& app) const;
+  http::Response ready() const;
+  http::Response exposition();
+
+  void answer(http::Exchange& exchange, Result<http::Response> result, const config::AppManifest* app,
+              std::string_view operation);
+  void log(std::string_view id, std::string_view app, std::string_view model, std::string_view backend,
+           std::string_view operation, int status, std::string_view code, double ms,
+           const Usage& usage) const;
+
+  metrics::Metrics metrics;
+  std::shared_ptr<const State> state;
+  route::Dispatcher dispatcher;
+  std::uint64_t ids;      // request ids count up from a random start
+  std::mt19937_64 seeds;  // for requests that bring none; recorded nowhere, so need not be secret
+  const std::int64_t started = std::time(nullptr);
+  std::unordered_set<std::shared_ptr<Inference>> active;
+  std::uint64_t finished = 0;
+  bool draining = false;
+};
+
+// ---- who may do what
+// -----------------------------------------------------------------------------------------
+
+Result<Service::Impl::Admission> Service::Impl::admit(const http::Request& request, const http::Peer& peer,
+                                                      std::string& allow) const {
+  if (!state->hosts.allows(request.host))
+    return fail(ErrorCode::host_not_allowed, "The Host field names a host that is not served here.", "Host");
+  const std::string_view method =
+      request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
+  std::size_t found = kRouteCount;
+  for (std::size_t i = 0; i < kRoutes.size(); ++i) {
+    if (!matches(kRoutes[i], request.path())) continue;
+    if (!allow.empty()) allow += ", ";
+    allow += kRoutes[i].method == "GET" ? "GET, HEAD" : kRoutes[i].method;
+    if (kRoutes[i].method == method) found = i;
+  }
+  if (found == kRouteCount && allow.empty())
+    return fail(ErrorCode::not_found, "There is nothing at this path.");
+  if (found == kRouteCount)
+    return fail(ErrorCode::method_not_allowed,
+                "This path does not take this method; it takes " + allow + ".");
+  const Route& route = kRoutes[found];
+  Admission out{static_cast<RouteId>(found), nullptr};
+  const bool local = peer.loopback || peer.unix_uid.has_value();
+  if (route.access == Access::app || (route.access == Access::local_or_key && !local)) {
+    auto app = state->apps.identify({request.field("Authorization"), peer.unix_uid, peer.loopback});
+    if (!app) return std::unexpected(std::move(app.error()));
+    out.app = *app;
+  }
+  const std::string_view coding = request.field("Content-Encoding");
+  if (!coding.empty() && !http::equals_ignoring_case(coding, "identity"))
+    return fail(ErrorCode::unsupported_coding, "Content-Encoding is not accepted: send the body as it is.");
+  if (route.method == "POST" && !is_json(request.field("Content-Type")))
+    return fail(ErrorCode::unsupported_media_type, "The Content-Type must be application/json.");
+  return out;
+}
+
+http::Response Service::Impl::refused(const Error& error, std::string_view id, std::string_view allow) {
+  http::Response response = error_response(error);
+  if (!id.empty()) response.fields.push_back({"x-request-id", std::string(id)});
+  if (error.code == ErrorCode::method_not_allowed) response.fields.push_back({"Allow", std::string(allow)});
+  if (error.code == ErrorCode::invalid_api_key) response.fields.push_back({"WWW-Authenticate", "Bearer"});
+  metrics.rejected(to_string(error.code));
+  metrics.request_finished({}, response.status, 0);
+  ++finished;
+  return response;
+}
+
+void Service::Impl::log(std::string_view id, std::string_view app, std::string_view model,
+                        std::string_view backend, std::string_view operation, int status,
+                        std::string_view code, double ms, const Usage& usage) const {
+  // Fields only, none of them the client's own words: no prompt, no key, no path it made up.
+  spdlog::info(
+      "{} {} {:.1f} ms | request_id={} app={} model={} backend={} operation={} status={} code={} "
+      "ms={:.1f} prompt_tokens={} completion_tokens={}",
+      operation, status, ms, id, app, model, backend, operation, status, code, ms, usage.prompt_tokens,
+      usage.completion_tokens);
+}
+
+void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> result,
+                           const config::AppManifest* app, std::string_view operation) {
+  const std::string_view app_id = app ? std::string_view(app->id) : "none";
+  std::string_view code = "ok";
+  int status = 0;
+  if (result) {
+    status = result->status;
+    exchange.respond(std::move(*result));
+  } else {
+    code = to_string(result.error().code);
+    http::Response response = error_response(result.error());
+    status = response.status;
+    metrics.rejected(code);
+    exchange.respond(std::move(response));
+  }
+  metrics::RequestLabels labels;
+  labels.app = app_id;
+  labels.operation = operation;
+  const double ms = milliseconds_since(exchange.readable());
+  metrics.request_finished(labels, status, ms / 1e3);
+  ++finished;
+  if (operation != "observe")
+    log(exchange.request().id, app_id, "none", "none", operation, status, code, ms, {});
+}
+
+// ---- inference
+// -----------------------------------------------------------------------------------------------
+
+void Service::Impl::infer(std::shared_ptr<http::Exchange> exchange, Operation operation,
+                          const config::AppManifest& app) {
+  const char* const name = to_string(operation);
+  if (draining) {
+    answer(*exchange, fail(ErrorCode::shutting_down, "The daemon is shutting down."), &app, name);
+    return;
+  }
+  auto request = parse_inference_request(operation, exchange->request().body);
+  std::string().swap(exchange->request().body);  // the request holds what it needs of it
+  if (!request) {
+    answer(*exchange, std::unexpected(std::move(request.error())), &app, name);
+    return;
+  }
+  auto model = state->apps.model_for(app, request->model);
+  if (!model) {
+    answer(*exchange, std::unexpected(std::move(model.error())), &app, name);
+    return;
+  }
+  auto max_tokens = apps::Registry::cap_max_tokens(app, request->base.max_tokens);
+  if (!max_tokens) {
+    answer(*exchange, std::unexpected(std::move(max_tokens.error())), &app, name);
+    return;
+  }
+  request->base.max_tokens = *max_tokens;
+  if (!request->seeded) request->base.sampling.seed = seeds();
+
+  const std::string id = exchange->request().id;
+  Inference::Shape shape;
+  shape.envelope.operation = operation;
+  shape.envelope.id = (operation == Operation::chat ? "chatcmpl-" : "cmpl-") + id.substr(id.find('-') + 1);
+  shape.envelope.created = std::time(nullptr);
+  shape.envelope.model = request->model.empty() ? (*model)->id : request->model;
+  shape.envelope.usage_in_chunks = request->include_usage;
+  shape.stream = request->stream;
+  shape.include_usage = request->include_usage;
+  shape.with_logprobs = request->base.sampling.top_logprobs >= 0;
+  shape.n = request->n;
+  shape.choices = static_cast<std::uint32_t>(request->choices());
+  const auto inference = std::make_shared<Inference>(
+      exchange, std::move(shape), metrics,
+      [this, keep = state, app = &app, model = *model, operation](Inference& self, const Outcome& outcome) {
+        over(self, outcome, app->id, model->id, operation);
+      });
+  active.insert(inference);
+  exchange->observe(inference);
+  auto job = submit(inference, std::move(*request), id, app, **model);
+  if (!job) {
+    inference->on_error(job.error());
+    return;
+  }
+  inference->run(std::move(*job));
+}
+
+Result<std::shared_ptr<route::Job>> Service::Impl::submit(const std::shared_ptr<Inference>& inference,
+                                                          InferenceRequest request, const std::string& id,
+                                                          const config::AppManifest& app,
+                                                          const config::ModelEntry& model) {
+  route::JobSpec spec{id, state, state->settings->tree, app, model, traits_of(request), {}};
+  spec.choices.reserve(request.choices());
+  for (Prompt& prompt : request.prompts)
+    for (std::uint32_t i = 0; i < request.n; ++i) {
+      CompletionRequest one = request.base;
+      one.sampling.seed =
+          request.base.sampling.seed + spec.choices.size();  // wraps; every answer has its own draw
+      one.prompt = i + 1 == request.n ? std::move(prompt) : prompt;
+      spec.choices.push_back(std::move(one));
+    }
+  return dispatcher.submit(std::move(spec), inference);
+}
+
+void Service::Impl::over(Inference& inference, const Outcome& outcome, const std::string& app,
+                         const std::string& model, Operation operation) {
+  metrics::RequestLabels labels{app, model, outcome.backend, to_string(operation)};
+  const double ms = milliseconds_since(inference.exchange().readable());
+  metrics.request_finished(labels, outcome.status, ms / 1e3);
+  const std::string_view code = outcome.failed ? to_string(outcome.code) : "ok";
+  if (outcome.failed && outcome.code != ErrorCode::cancelled) metrics.rejected(code);
+  ++finished;
+  log(inference.exchange().id(), app, model, outcome.backend, to_string(operation), outcome.status, code, ms,
+      outcome.usage);
+  active.erase(inference.shared_from_this());
+}
+
+// ---- everything else
+// -----------------------------------------------------------------------------------------
+
+Result<http::Response> Service::Impl::models(const config::AppManifest& app) const {
+  std::string body = R"({"object":"list","data":[)";
+  bool first = true;
+  for (const auto& model : state->settings->config.models) {
+    if (!state->apps.may_use(app, model)) continue;
+    if (!first) body.push_back(',');
+    first = false;
+    append_model(body, model, started);
+  }
+  body += "]}\n";
+  return json_response(std::move(body));
+}
+
+Result<http::Response> Service::Impl::model(std::string_view id, const config::AppManifest& app) const {
+  auto found = state->apps.model_for(app, id);
+  if (!found) return std::unexpected(std::move(found.error()));
+  std::string body;
+  append_model(body, **found, started);
+  body.push_back('\n');
+  return json_response(std::move(body));
+}
+
+Result<http::Response> Service::Impl::receipt(std::string_view id, const config::AppManifest& app) const {
+  const auto found = dispatcher.receipts().find(id, app.id);
+  if (!found)
+    return fail(ErrorCode::not_found, "There is no receipt of this app with that request id; the last " +
+                                          std::to_string(route::Receipts::kKept) + " are kept.");
+  return json_response(route::to_json(*found).dump() + "\n");
+}
+
+Result<http::Response> Service::Impl::explain(const http::Request& request, const config::AppManifest& app) {
+  auto question = parse_explain_request(request.body);
+  if (!question) return std::unexpected(std::move(question.error()));
+  auto model = state->apps.model_for(app, question->traits.model_as_asked);
+  if (!model) return std::unexpected(std::move(model.error()));
+  const route::JobSpec spec{request.id, state, state->settings->tree, app, **model, question->traits, {}};
+  const route::Receipt receipt = dispatcher.explain(spec, question->overrides);
+  http::Response out = json_response(route::to_json(receipt).dump() + "\n");
+  out.fields.push_back({"x-flyball-route", receipt.summary()});
+  return out;
+}
+
+http::Response Service::Impl::ready() const {
+  const char* why = draining ? "draining" : nullptr;
+  if (!why) {
+    const auto workers = const_cast<route::Dispatcher&>(dispatcher).fleet().status();
+    for (const auto& model : state->settings->config.models) {
+      if (!model.preload) continue;
+      bool loaded = false;
+      for (const auto& w : workers) loaded |= w.model == model.id && w.state == fleet::WorkerState::ready;
+      if (!loaded) why = "loading";
+    }
+  }
+  http::Response out = json_response(std::string(R"({"status":")") + (why ? why : "ready") + "\"}\n");
+  if (why) out.status = 503;
+  return out;
+}
+
+http::Response Service::Impl::exposition() {
+  for (const auto& w : dispatcher.fleet().status()) {
+    const bool loaded = w.state == fleet::WorkerState::ready;
+    metrics::Metrics::WorkerGauges gauges;
+    gauges.model = w.model;
+    gauges.backend = w.backend;
+    gauges.loaded = loaded;
+    if (loaded) {
+      gauges.resident_bytes =
+          static_cast<double>(w.info.weight_bytes + w.info.kv_bytes + w.info.scratch_bytes);
+      if (w.load.kv_blocks_total > 0)
+        gauges.kv_usage_ratio = static_cast<double>(w.load.kv_blocks_used) / w.load.kv_blocks_total;
+      gauges.engine_running = w.load.running;
+      gauges.engine_waiting = w.load.waiting;
+      gauges.engine_completion_tokens = static_cast<double>(w.load.completion_tokens);
+    }
+    metrics.set_worker(gauges);
+  }
+  metrics.set_requests(dispatcher.waiting(), dispatcher.running());
+  http::Response out = json_response(metrics.exposition());
+  out.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  return out;
+}
+
+// ---- http::Handler
+// -------------------------------------------------------------------------------------------
+
+Service::Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
+                 policy::Facts hardware, fleet::Fleet& fleet)
+    : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet)) {}
+Service::~Service() = default;
+
+std::string Service::next_request_id() {
+  return "req-" + hex(++impl_->ids);
+}
+
+std::optional<http::Response> Service::check_head(const http::Request& head, const http::Peer& peer) {
+  std::string allow;
+  const auto admitted = impl_->admit(head, peer, allow);
+  if (admitted) return std::nullopt;
+  const std::string id = next_request_id();
+  auto response = impl_->refused(admitted.error(), id, allow);
+  impl_->log(id, "none", "none", "none", "refused", response.status, to_string(admitted.error().code), 0, {});
+  return response;
+}
+
+http::Response Service::refuse(const Error& error, const http::Request*, const http::Peer&) {
+  const std::string id = next_request_id();
+  auto response = impl_->refused(error, id, {});
+  impl_->log(id, "none", "none", "none", "refused", response.status, to_string(error.code), 0, {});
+  return response;
+}
+
+void Service::handle(std::shared_ptr<http::Exchange> exchange) {
+  std::string allow;
+  const http::Request& request = exchange->request();
+  const auto admitted = impl_->admit(request, exchange->peer(), allow);
+  if (!admitted) {  // a reload between head and body
+    impl_->answer(*exchange, std::unexpected(admitted.error()), nullptr, "refused");
+    return;
+  }
+  const auto state = impl_->state;  // keeps the app alive through this call
+  const config::AppManifest* app = admitted->app;
+  switch (admitted->route) {
+    case kHealthz:
+      impl_->answer(*exchange, json_response("{\"status\":\"ok\"}\n"), app, "observe");
+      return;
+    case kReadyz:
+      impl_->answer(*exchange, impl_->ready(), app, "observe");
+      return;
+    case kMetrics:
+      impl_->answer(*exchange, impl_->exposition(), app, "observe");
+      return;
+    case kModels:
+      impl_->answer(*exchange, impl_->models(*app), app, "models");
+      return;
+    case kModel:
+      impl_->answer(*exchange, impl_->model(last_segment(request.path()), *app), app, "models");
+      return;
+    case kChatCompletions:
+      impl_->infer(std::move(exchange), Operation::chat, *app);
+      return;
+    case kTextCompletions:
+      impl_->infer(std::move(exchange), Operation::completion, *app);
+      return;
+    case kExplain:
+      impl_->answer(*exchange, impl_->explain(request, *app), app, "explain");
+      return;
+    case kReceipt:
+      impl_->answer(*exchange, impl_->receipt(last_segment(request.path()), *app), app, "receipt");
+      return;
+    case kRouteCount:
+      break;
+  }
+}
+
+bool Service::closing() const {
+  return impl_->draining;
+}
+
+void Service::reload(std::shared_ptr<const Settings> settings) {
+  impl_->state = std::make_shared<const State>(std::move(settings));
+  impl_->dispatcher.set_limits({impl_->state->settings->config.max_queue});
+  impl_->metrics.reload_succeeded(true);
+}
+
+void Service::start_draining() {
+  impl_->draining = true;
+}
+
+void Service::abort_all(const Error& error) {
+  const auto all = impl_->active;  // each one leaves the set as it ends
+  for (const auto& inference : all) inference->abort(error);
+}
+
+std::size_t Service::in_flight() const noexcept {
+  return impl_->active.size();
+}
+std::uint64_t Service::finished() const noexcept {
+  return impl_->finished;
+}
+metrics::Metrics& Service::metrics() noexcept {
+  return impl_->metrics;
+}
+
+}  // namespace flyball::api

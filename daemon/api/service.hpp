@@ -1,0 +1,58 @@
+// The router behind every connection: which paths exist, who may use them, and what each does. Knows no
+// sockets: the gateway puts it behind a Server, tests and the fuzzer behind http::Connection directly.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <boost/asio/io_context.hpp>
+
+#include "daemon/api/gateway.hpp"
+#include "daemon/http/connection.hpp"
+#include "daemon/metrics/metrics.hpp"
+
+namespace flyball::api {
+
+enum class Access : std::uint8_t {
+  open,          // anybody the Host check lets through
+  local_or_key,  // loopback and unix sockets, or any app's key
+  app,           // a known app: key, unix uid, or loopback where the configuration allows it
+};
+
+struct Route {
+  std::string_view method, path;  // a path that ends in '/' takes one more segment: an id
+  Access access;
+};
+std::span<const Route> routes() noexcept;  // all there are; what is not here is 404
+
+class Service final : public http::Handler {
+ public:
+  Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
+          fleet::Fleet& fleet);
+  ~Service() override;
+
+  // http::Handler
+  std::string next_request_id() override;
+  std::optional<http::Response> check_head(const http::Request& head, const http::Peer& peer) override;
+  http::Response refuse(const Error& error, const http::Request* head, const http::Peer& peer) override;
+  void handle(std::shared_ptr<http::Exchange> exchange) override;
+  bool closing() const override;
+
+  void reload(std::shared_ptr<const Settings> settings);
+  void start_draining();
+  void abort_all(const Error& error);  // what is still running at the end of a drain
+  std::size_t in_flight() const noexcept;
+  std::uint64_t finished() const noexcept;
+  metrics::Metrics& metrics() noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace flyball::api

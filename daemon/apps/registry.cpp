@@ -1,0 +1,95 @@
+#include "daemon/apps/registry.hpp"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include <algorithm>
+#include <array>
+
+namespace flyball::apps {
+namespace {
+
+constexpr std::size_t kMaxKeyBytes = 512;  // longer is no key of ours, and need not be hashed
+
+// The token of "Bearer <token>"; nullopt where there is no such credential.
+std::optional<std::string_view> bearer(std::string_view authorization) {
+  constexpr std::string_view kScheme = "bearer ";
+  if (authorization.size() <= kScheme.size()) return std::nullopt;
+  for (std::size_t i = 0; i < kScheme.size(); ++i)
+    if ((authorization[i] | 0x20) != (kScheme[i] | 0x20)) return std::nullopt;
+  return authorization.substr(kScheme.size());
+}
+
+std::unexpected<Error> refused(const char* message) {
+  return fail(ErrorCode::invalid_api_key, message);
+}
+
+}  // namespace
+
+Registry::Registry(const std::vector<config::AppManifest>& apps, const config::Config& config)
+    : apps_(apps), config_(config) {}
+
+const config::AppManifest* Registry::by_id(std::string_view id) const {
+  const auto it = std::find_if(apps_.begin(), apps_.end(), [&](const auto& app) { return app.id == id; });
+  return it == apps_.end() ? nullptr : &*it;
+}
+
+// Looks at every key of every app, so that time tells nothing about which one nearly matched.
+const config::AppManifest* Registry::by_key(std::string_view key) const {
+  if (key.empty() || key.size() > kMaxKeyBytes) return nullptr;
+  std::array<std::uint8_t, SHA256_DIGEST_LENGTH> digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  const config::AppManifest* found = nullptr;
+  for (const auto& app : apps_)
+    for (const auto& known : app.keys)
+      if (CRYPTO_memcmp(known.data(), digest.data(), digest.size()) == 0) found = &app;
+  return found;
+}
+
+Result<const config::AppManifest*> Registry::identify(const Credentials& credentials) const {
+  if (!credentials.authorization.empty()) {
+    const auto key = bearer(credentials.authorization);
+    if (!key) return refused("The Authorization field must be 'Bearer' and an API key.");
+    if (const auto* app = by_key(*key)) return app;
+    return refused("The API key belongs to no app.");
+  }
+  if (credentials.unix_uid)
+    for (const auto& app : apps_)
+      if (app.unix_uid == credentials.unix_uid) return &app;
+  if (config_.loopback_without_key && (credentials.loopback || credentials.unix_uid))
+    if (const auto* app = by_id(config_.default_app)) return app;
+  return refused("An API key is required: 'Authorization: Bearer KEY'.");
+}
+
+bool Registry::may_use(const config::AppManifest& app, const config::ModelEntry& model) const {
+  return app.models.empty() || std::find(app.models.begin(), app.models.end(), model.id) != app.models.end();
+}
+
+Result<const config::ModelEntry*> Registry::model_for(const config::AppManifest& app,
+                                                      std::string_view name) const {
+  if (name.empty()) {
+    name = config_.default_model;
+    if (name.empty() && config_.models.size() == 1) name = config_.models.front().id;
+    if (name.empty()) return fail(ErrorCode::missing_field, "'model' is required.", "model");
+  }
+  for (const auto& model : config_.models) {
+    const bool named = model.id == name ||
+                       std::find(model.aliases.begin(), model.aliases.end(), name) != model.aliases.end();
+    if (named && may_use(app, model)) return &model;
+  }
+  return fail(ErrorCode::model_not_found, "The model does not exist or is not open to this app.", "model");
+}
+
+Result<std::uint32_t> Registry::cap_max_tokens(const config::AppManifest& app, std::uint32_t asked) {
+  const std::uint32_t cap = app.limits.max_tokens;
+  if (cap == 0) return asked;
+  if (asked == 0) return cap;
+  if (asked > cap)
+    return fail(ErrorCode::invalid_value,
+                "'max_tokens' is " + std::to_string(asked) + ", but this app may ask for at most " +
+                    std::to_string(cap) + ".",
+                "max_tokens");
+  return asked;
+}
+
+}  // namespace flyball::apps

@@ -1,0 +1,48 @@
+// Who is asking: the one place where keys, unix peers and loopback become an app. Immutable; replaced on
+// reload.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/app_manifest.hpp"
+#include "config/config.hpp"
+#include "config/error.hpp"
+
+namespace flyball::apps {
+
+struct Credentials {
+  std::string_view authorization;         // the Authorization field as sent, "" if none
+  std::optional<std::uint32_t> unix_uid;  // SO_PEERCRED of a unix socket
+  bool loopback = false;                  // TCP from this machine
+};
+
+class Registry {
+ public:
+  // Both outlive the registry.
+  Registry(const std::vector<config::AppManifest>& apps, const config::Config& config);
+
+  // A key decides alone: a wrong one is refused even where none would be needed. Without a key the unix
+  // peer's uid decides, then loopback_without_key. invalid_api_key otherwise.
+  Result<const config::AppManifest*> identify(const Credentials& credentials) const;
+
+  // The model by id or alias, or the default for "". Unknown and forbidden models give the same
+  // model_not_found.
+  Result<const config::ModelEntry*> model_for(const config::AppManifest& app, std::string_view name) const;
+  bool may_use(const config::AppManifest& app, const config::ModelEntry& model) const;
+
+  // What the app may ask for: fills in its cap where the request names none; invalid_value above it.
+  static Result<std::uint32_t> cap_max_tokens(const config::AppManifest& app, std::uint32_t asked);
+
+ private:
+  const config::AppManifest* by_id(std::string_view id) const;
+  const config::AppManifest* by_key(std::string_view key) const;
+
+  const std::vector<config::AppManifest>& apps_;
+  const config::Config& config_;
+};
+
+}  // namespace flyball::apps

@@ -1,0 +1,392 @@
+#include "daemon/http/connection.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+namespace flyball::http {
+namespace {
+
+// Marks a call whose caller looks at output and deadline afterwards, so that wake() is not needed.
+class Inside {
+ public:
+  explicit Inside(bool& flag) : flag_(flag), outer_(std::exchange(flag, true)) {}
+  ~Inside() { flag_ = outer_; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+
+ private:
+  bool& flag_;
+  const bool outer_;
+};
+
+void append_field(std::string& out, std::string_view name, std::string_view value) {
+  out.append(name).append(": ");
+  // Values are ours, but some quote ids from configuration: no line ends get through.
+  for (const char c : value) out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? ' ' : c);
+  out.append("\r\n");
+}
+
+}  // namespace
+
+// ---- Exchange
+// ------------------------------------------------------------------------------------------------
+
+void Exchange::respond(Response response) {
+  if (!connection_ || connection_->state_ != Connection::State::answering) return;
+  connection_->await_first_byte();
+  connection_->respond(response, &request_, connection_->close_after_ || connection_->handler_.closing());
+}
+
+void Exchange::begin_stream(Response head) {
+  if (!connection_ || connection_->state_ != Connection::State::answering) return;
+  Connection& c = *connection_;
+  const bool close = c.close_after_ || c.http_1_0_ || c.handler_.closing();
+  c.close_after_ = close;
+  c.await_first_byte();
+  c.chunked_ = !c.http_1_0_;
+  c.write_head(head, request_.id, close, true, 0);
+  c.state_ = Connection::State::streaming;
+  c.notify();
+}
+
+bool Exchange::write(std::string_view bytes) {
+  if (!connection_ || connection_->state_ != Connection::State::streaming || bytes.empty()) return true;
+  Connection& c = *connection_;
+  if (c.chunked_) {
+    char size[18];
+    const auto end = std::to_chars(size, size + 16, bytes.size(), 16).ptr;
+    c.append({size, static_cast<std::size_t>(end - size)});
+    c.append("\r\n");
+    c.append(bytes);
+    c.append("\r\n");
+  } else {
+    c.append(bytes);
+  }
+  c.last_write_ = c.clock_();
+  c.notify();
+  c.paused_writer_ = c.behind();
+  return !c.paused_writer_;
+}
+
+void Exchange::end_stream() {
+  if (!connection_ || connection_->state_ != Connection::State::streaming) return;
+  Connection& c = *connection_;
+  if (c.chunked_) c.append("0\r\n\r\n");
+  c.answered(c.close_after_);
+  c.notify();
+}
+
+void Exchange::cut_stream() {
+  if (!connection_ || connection_->state_ != Connection::State::streaming) return;
+  Connection& c = *connection_;
+  c.answered(true);
+  c.notify();
+}
+
+// ---- Connection
+// ----------------------------------------------------------------------------------------------
+
+Connection::Connection(const config::HttpLimits& limits, Handler& handler, Peer peer, Clock clock,
+                       std::function<void()> wake)
+    : limits_(limits),
+      handler_(handler),
+      peer_(std::move(peer)),
+      clock_(std::move(clock)),
+      wake_(std::move(wake)),
+      scanner_(HeadLimits{limits.header_bytes, limits.header_fields}),
+      since_(clock_()),
+      readable_(since_),
+      progress_(since_),
+      last_write_(since_) {}
+
+Connection::~Connection() {
+  disconnect();
+}
+
+void Connection::notify() {
+  if (!inside_ && wake_) wake_();
+}
+
+void Connection::append(std::string_view bytes) {
+  if (out_begin_ == out_.size()) {
+    out_.clear();
+    out_begin_ = 0;
+    progress_ = clock_();
+  } else if (out_begin_ > 64 * 1024) {  // keep a slow reader's buffer from growing at its front
+    out_.erase(0, out_begin_);
+    out_begin_ = 0;
+  }
+  out_.append(bytes);
+}
+
+bool Connection::wants_input() const noexcept {
+  switch (state_) {
+    case State::answering:
+    case State::streaming:
+      return in_.size() < kMaxPipelined;  // reading on is how a disconnect is seen
+    case State::idle:
+      return !behind() || in_.size() < kMaxPipelined;
+    case State::flushing:
+    case State::closed:
+      return false;
+    default:
+      return true;
+  }
+}
+
+void Connection::receive(std::string_view bytes) {
+  const Inside inside(inside_);
+  if (state_ == State::lingering) {
+    discarded_ += bytes.size();
+    if (discarded_ > kLingerBytes) state_ = State::closed;
+    return;
+  }
+  if (state_ == State::closed || state_ == State::flushing) return;
+  if (state_ == State::idle && in_.empty()) readable_ = clock_();
+  in_.append(bytes);
+  process();
+}
+
+void Connection::receive_eof() {
+  const Inside inside(inside_);
+  switch (state_) {
+    case State::flushing:
+      return;  // what is decided is still sent
+    case State::idle:
+    case State::head:
+    case State::body:
+      if (!output().empty()) {  // answers to earlier requests of the pipeline
+        state_ = State::flushing;
+        return;
+      }
+      [[fallthrough]];
+    default:
+      lost();
+  }
+}
+
+void Connection::lost() {
+  const Inside inside(inside_);
+  state_ = State::closed;
+  out_.clear();
+  out_begin_ = 0;
+  disconnect();
+}
+
+void Connection::disconnect() {
+  if (!exchange_) return;
+  const auto exchange = std::exchange(exchange_, nullptr);
+  exchange->connection_ = nullptr;
+  if (const auto observer = exchange->observer_.lock()) observer->on_disconnect();
+}
+
+void Connection::sent(std::size_t n) {
+  const Inside inside(inside_);
+  out_begin_ = std::min(out_begin_ + n, out_.size());
+  if (n > 0) {
+    progress_ = clock_();
+    if (const auto observer = std::exchange(first_byte_observer_, nullptr))
+      observer->on_first_byte(progress_);
+  }
+  const auto observer = exchange_ ? exchange_->observer_.lock() : nullptr;
+  if (state_ == State::streaming && paused_writer_ && output().size() <= limits_.stream_buffer_bytes / 2) {
+    paused_writer_ = false;
+    if (observer) observer->on_drained();
+  }
+  if (state_ == State::flushing && output().empty()) {
+    state_ = State::lingering;
+    since_ = clock_();
+  }
+  if (state_ == State::closed) return;
+  if (state_ == State::idle && !in_.empty())
+    process();  // a pipelined request waited for this answer to leave
+}
+
+TimePoint Connection::deadline() const noexcept {
+  TimePoint at = TimePoint::max();
+  if (!output().empty()) at = progress_ + limits_.stalled_reader_timeout;
+  switch (state_) {
+    case State::idle:
+      return std::min(at, since_ + limits_.idle_timeout);
+    case State::head:
+      return std::min(at, since_ + limits_.header_timeout);
+    case State::body:
+      return std::min(at, since_ + limits_.body_timeout);
+    case State::answering:
+    case State::streaming:
+      return std::min(at, last_write_ + limits_.heartbeat);
+    case State::lingering:
+      return since_ + kLinger;
+    case State::flushing:
+    case State::closed:
+      return at;
+  }
+  return at;
+}
+
+void Connection::tick() {
+  const Inside inside(inside_);
+  const TimePoint now = clock_();
+  if (now < deadline()) return;
+  if (!output().empty() && now >= progress_ + limits_.stalled_reader_timeout) {
+    lost();
+    return;
+  }
+  switch (state_) {
+    case State::idle:
+      lost();
+      return;
+    case State::head:
+      refuse({ErrorCode::request_timeout, "The request header did not arrive in time.", {}, {}}, nullptr);
+      return;
+    case State::body:
+      refuse({ErrorCode::request_timeout, "The request body did not arrive in time.", {}, {}},
+             &parser_->request());
+      return;
+    case State::answering:
+    case State::streaming:
+      last_write_ = now;
+      if (exchange_)
+        if (const auto observer = exchange_->observer_.lock()) observer->on_quiet();
+      return;
+    case State::lingering:
+      state_ = State::closed;
+      return;
+    case State::flushing:
+    case State::closed:
+      return;
+  }
+}
+
+void Connection::process() {
+  while (state_ == State::idle || state_ == State::head || state_ == State::body) {
+    if (state_ == State::body) {
+      on_body_bytes();
+      if (state_ == State::body) return;  // needs more
+      continue;
+    }
+    if (in_.empty()) return;
+    // One answer leaves before the next request is read: a client that pipelines and does not read is
+    // bounded.
+    if (behind()) return;
+    if (state_ == State::idle) {
+      state_ = State::head;
+      since_ = clock_();
+      scanner_.restart();
+    }
+    auto head = scanner_.scan(in_);
+    if (!head) {
+      refuse(head.error(), nullptr);
+      return;
+    }
+    if (!*head) return;
+    on_head(**head);
+  }
+}
+
+void Connection::on_head(const Head& head) {
+  http_1_0_ = head.http_1_0;
+  head_only_ = head.method == "HEAD";
+  asked_to_close_ = !head.keep_alive;
+  auto parser = RequestParser::begin(head, std::string_view(in_).substr(0, head.size), limits_.body_bytes);
+  if (!parser) {
+    refuse(parser.error(), nullptr);
+    return;
+  }
+  const bool expects = head.expect_continue && (head.chunked || head.content_length.value_or(0) > 0);
+  const std::size_t size = head.size;
+  parser_.emplace(std::move(*parser));
+  in_.erase(0, size);  // `head` views into it: not used below
+  if (auto answer = handler_.check_head(parser_->request(), peer_)) {
+    // The body, if any, is not wanted: it is discarded with the connection.
+    respond(*answer, &parser_->request(), !parser_->done() || asked_to_close_ || handler_.closing());
+    parser_.reset();
+    return;
+  }
+  if (expects && in_.empty()) append("HTTP/1.1 100 Continue\r\n\r\n");
+  state_ = State::body;
+  since_ = clock_();
+}
+
+void Connection::on_body_bytes() {
+  if (!parser_->done()) {
+    auto used = parser_->feed(in_);
+    if (!used) {
+      const Error error = used.error();
+      refuse(error, &parser_->request());
+      return;
+    }
+    in_.erase(0, *used);
+    if (!parser_->done()) return;
+  }
+  Request request = parser_->take();
+  parser_.reset();
+  request.id = handler_.next_request_id();
+  state_ = State::answering;
+  last_write_ = clock_();
+  close_after_ = asked_to_close_;
+  exchange_ = std::make_shared<Exchange>(this, std::move(request), peer_, readable_);
+  const auto exchange = exchange_;  // the handler may answer at once, which lets go of exchange_
+  handler_.handle(exchange);
+}
+
+void Connection::refuse(const Error& error, const Request* head) {
+  respond(handler_.refuse(error, head, peer_), head, true);
+  parser_.reset();
+}
+
+void Connection::respond(const Response& response, const Request* request, bool close) {
+  const std::string id = request && !request->id.empty() ? request->id : std::string();
+  write_head(response, id, close, false, response.body.size());
+  if (!head_only_) append(response.body);
+  answered(close);
+  notify();
+}
+
+void Connection::write_head(const Response& response, std::string_view id, bool close, bool streaming,
+                            std::size_t length) {
+  std::string head = "HTTP/1.1 " + std::to_string(response.status) + " ";
+  head.reserve(512);
+  head.append(reason_phrase(response.status)).append("\r\n");
+  if (!response.content_type.empty()) append_field(head, "Content-Type", response.content_type);
+  if (!streaming)
+    append_field(head, "Content-Length", std::to_string(length));
+  else if (chunked_)
+    append_field(head, "Transfer-Encoding", "chunked");
+  if (!id.empty()) append_field(head, "x-request-id", id);
+  for (const Field& field : response.fields) append_field(head, field.name, field.value);
+  if (close)
+    append_field(head, "Connection", "close");
+  else if (http_1_0_)
+    append_field(head, "Connection", "keep-alive");
+  head.append("\r\n");
+  append(head);
+}
+
+void Connection::await_first_byte() {
+  first_byte_observer_ = exchange_ ? exchange_->observer_.lock() : nullptr;
+}
+
+// The present answer is complete in out_: on to the next request, or to the end.
+void Connection::answered(bool close) {
+  if (exchange_) {
+    exchange_->connection_ = nullptr;
+    exchange_.reset();
+  }
+  paused_writer_ = false;
+  if (close) {
+    in_.clear();  // the tail is never parsed
+    state_ = State::flushing;
+    return;
+  }
+  state_ = State::idle;
+  since_ = clock_();
+  readable_ = since_;
+  if (!inside_) {
+    const Inside inside(inside_);
+    process();
+  }
+}
+
+}  // namespace flyball::http

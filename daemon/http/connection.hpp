@@ -1,0 +1,155 @@
+// One HTTP/1.1 connection as a state machine over bytes: limits, deadlines, pipelining, streaming with back
+// pressure. No sockets and no clock of its own: server.cpp drives it from a socket, tests and the fuzzer from
+// memory.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "config/config.hpp"
+#include "config/error.hpp"
+#include "daemon/http/framing.hpp"
+#include "daemon/http/message.hpp"
+#include "daemon/http/request_parser.hpp"
+
+namespace flyball::http {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+using Clock = std::function<TimePoint()>;
+
+class Connection;
+
+// What a handler wants to hear about an answer that takes time.
+struct ExchangeObserver {
+  virtual ~ExchangeObserver() = default;
+  virtual void on_disconnect() = 0;  // the client is gone, or stalled too long: nobody will read the rest
+  virtual void on_drained() = 0;     // after write() said "behind": there is room again
+  virtual void on_quiet() = 0;       // nothing was sent for HttpLimits::heartbeat
+  virtual void on_first_byte(TimePoint at) = 0;  // the first bytes of the answer went to the kernel
+};
+
+// One request and the way to answer it. Handlers hold it by shared_ptr; once the connection is gone,
+// answering is a harmless no-op. Exactly one of: respond; or begin_stream, write..., end_stream or
+// cut_stream.
+class Exchange {
+ public:
+  Exchange(Connection* connection, Request request, Peer peer, TimePoint readable)
+      : connection_(connection), request_(std::move(request)), peer_(std::move(peer)), readable_(readable) {}
+
+  Request& request() noexcept { return request_; }
+  const Peer& peer() const noexcept { return peer_; }
+  TimePoint readable() const noexcept { return readable_; }  // when the first bytes of the request were read
+  const std::string& id() const noexcept { return request_.id; }
+  bool connected() const noexcept { return connection_ != nullptr; }
+
+  void respond(Response response);
+  void begin_stream(Response head);  // its body is not used
+  bool write(
+      std::string_view bytes);  // false: more than stream_buffer_bytes are unread; pause until on_drained
+  void end_stream();
+  void cut_stream();  // closes without the last chunk, so that the client sees the truncation
+  void observe(std::weak_ptr<ExchangeObserver> observer) { observer_ = std::move(observer); }
+
+ private:
+  friend class Connection;
+  Connection* connection_;
+  Request request_;
+  Peer peer_;
+  TimePoint readable_;
+  std::weak_ptr<ExchangeObserver> observer_;
+};
+
+// What is behind the connection: the router (daemon/api/service), or a test.
+struct Handler {
+  virtual ~Handler() = default;
+  virtual std::string next_request_id() = 0;
+  // Judges a head before its body is read (host, route, key, media type): an answer here ends the connection.
+  virtual std::optional<Response> check_head(const Request& head, const Peer& peer) = 0;
+  // The answer to a request that broke HTTP itself; `head` is null where there is none.
+  virtual Response refuse(const Error& error, const Request* head, const Peer& peer) = 0;
+  virtual void handle(std::shared_ptr<Exchange> exchange) = 0;
+  virtual bool closing() const = 0;  // draining: answers say Connection: close
+};
+
+class Connection {
+ public:
+  // `wake` is called when there is output to send or a deadline may have moved; never from inside receive(),
+  // receive_eof(), sent() or tick(), whose caller looks by itself.
+  Connection(const config::HttpLimits& limits, Handler& handler, Peer peer, Clock clock,
+             std::function<void()> wake);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  void receive(std::string_view bytes);
+  void receive_eof();        // the client has closed its side: it is gone
+  void lost();               // read or write failed
+  void sent(std::size_t n);  // so many bytes of output() went to the kernel
+  void tick();               // looks at the clock
+  std::string_view output() const noexcept { return std::string_view(out_).substr(out_begin_); }
+  bool wants_input() const noexcept;
+  bool wants_shutdown() const noexcept { return state_ == State::lingering; }  // all is sent: close our side
+  bool closed() const noexcept { return state_ == State::closed; }
+  // Something is going on that a shutdown should wait for.
+  bool busy() const noexcept {
+    return state_ != State::closed && (state_ != State::idle || !output().empty());
+  }
+  TimePoint deadline() const noexcept;  // tick() no later than this; max() for never
+
+  static constexpr std::size_t kMaxPipelined = 16 * 1024;  // bytes read ahead while an answer is pending
+  static constexpr std::size_t kLingerBytes = 1 << 20;     // input discarded after the last answer
+  static constexpr std::chrono::milliseconds kLinger{2'000};
+
+ private:
+  friend class Exchange;
+  enum class State : std::uint8_t { idle, head, body, answering, streaming, flushing, lingering, closed };
+
+  void process();
+  void on_head(const Head& head);
+  void on_body_bytes();
+  void refuse(const Error& error, const Request* head);
+  void respond(const Response& response, const Request* request, bool close);
+  void write_head(const Response& response, std::string_view id, bool close, bool streaming,
+                  std::size_t length);
+  void answered(bool close);
+  void await_first_byte();
+  void disconnect();
+  void append(std::string_view bytes);
+  void notify();
+  bool behind() const noexcept { return output().size() > limits_.stream_buffer_bytes; }
+
+  const config::HttpLimits limits_;
+  Handler& handler_;
+  const Peer peer_;
+  const Clock clock_;
+  const std::function<void()> wake_;
+
+  State state_ = State::idle;
+  bool inside_ = false;       // in one of the calls that look for themselves
+  bool close_after_ = false;  // the answer being given is the last
+  bool head_only_ = false;    // HEAD: no body goes out
+  bool chunked_ = false;      // the stream is chunked (HTTP/1.1)
+  bool http_1_0_ = false;
+  bool asked_to_close_ = false;
+  bool paused_writer_ = false;  // write() said "behind"
+  std::string in_;
+  HeadScanner scanner_;
+  std::optional<RequestParser> parser_;
+  std::shared_ptr<Exchange> exchange_;
+  std::shared_ptr<ExchangeObserver>
+      first_byte_observer_;  // outlives the exchange until its answer begins to leave
+  std::string out_;
+  std::size_t out_begin_ = 0;
+  std::size_t discarded_ = 0;
+  TimePoint since_;       // when the present state began (idle, head, body, lingering)
+  TimePoint readable_;    // when the first byte of the present request came
+  TimePoint progress_;    // when output last moved, or began to wait
+  TimePoint last_write_;  // when the handler last had something to say
+};
+
+}  // namespace flyball::http

@@ -1,0 +1,51 @@
+// What the HTTP room hands up and takes back: a request whose framing has been checked, and a response.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace flyball::http {
+
+// Who is at the other end, as the kernel tells it.
+struct Peer {
+  bool loopback = false;                  // TCP from 127.0.0.0/8 or ::1
+  std::optional<std::uint32_t> unix_uid;  // unix socket: SO_PEERCRED
+  std::string address;                    // for the log: "127.0.0.1:51234", "unix uid 1000"
+};
+
+struct Field {
+  std::string name, value;  // value without surrounding blanks
+};
+
+struct Request {
+  std::string id;              // "req-0011223344556677", unique in the process
+  std::string method, target;  // as sent; target starts with '/'
+  std::string host;            // the one Host field
+  std::vector<Field> fields;   // all, in order, Host among them
+  std::optional<std::uint64_t> content_length;
+  bool chunked = false;
+  std::string body;  // complete when Handler::handle is called
+
+  std::string_view path() const noexcept {  // the target up to '?'
+    return std::string_view(target).substr(0, target.find('?'));
+  }
+  // First value of that name (ASCII case does not matter), "" if there is none.
+  std::string_view field(std::string_view name) const noexcept;
+};
+
+struct Response {
+  int status = 200;
+  std::string content_type = "application/json";
+  std::vector<Field>
+      fields;  // beside Content-Type, Content-Length or Transfer-Encoding, Connection, x-request-id
+  std::string body;
+};
+
+std::string_view reason_phrase(int status) noexcept;
+bool equals_ignoring_case(std::string_view a, std::string_view b) noexcept;
+
+}  // namespace flyball::http

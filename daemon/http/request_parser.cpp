@@ -1,0 +1,115 @@
+#include "daemon/http/request_parser.hpp"
+
+#include <exception>
+#include <string>
+
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+namespace flyball::http {
+
+namespace beast_http = boost::beast::http;
+
+struct RequestParser::State {
+  beast_http::request_parser<beast_http::string_body> parser;
+  Request request;
+  std::uint64_t max_body = 0;
+};
+
+namespace {
+
+Error bad(const char* what) {
+  return Error{ErrorCode::bad_framing, what, {}, {}};
+}
+
+Error too_large(std::uint64_t limit) {
+  return Error{
+      ErrorCode::body_too_large, "The body is longer than " + std::to_string(limit) + " bytes.", {}, {}};
+}
+
+// Beast reports some refusals by exception (a trailer field over 64 KiB throws std::length_error): nothing of
+// it may leave this file.
+Result<std::size_t> put(beast_http::request_parser<beast_http::string_body>& parser, std::string_view bytes,
+                        std::uint64_t max_body) {
+  boost::beast::error_code ec;
+  std::size_t used = 0;
+  try {
+    used = parser.put(boost::asio::const_buffer(bytes.data(), bytes.size()), ec);
+  } catch (const std::exception&) {
+    return std::unexpected(bad("The message framing is malformed."));
+  }
+  if (!ec || ec == beast_http::error::need_more) return used;
+  if (ec == beast_http::error::body_limit || ec == beast_http::error::buffer_overflow)
+    return std::unexpected(too_large(max_body));
+  return std::unexpected(bad("The message framing is malformed."));
+}
+
+}  // namespace
+
+RequestParser::RequestParser(std::unique_ptr<State> state) : state_(std::move(state)) {}
+RequestParser::RequestParser(RequestParser&&) noexcept = default;
+RequestParser& RequestParser::operator=(RequestParser&&) noexcept = default;
+RequestParser::~RequestParser() = default;
+
+Result<RequestParser> RequestParser::begin(const Head& head, std::string_view head_bytes,
+                                           std::uint64_t max_body) {
+  if (head.content_length && *head.content_length > max_body) return std::unexpected(too_large(max_body));
+  auto state = std::make_unique<State>();
+  auto& parser = state->parser;
+  parser.header_limit(static_cast<std::uint32_t>(head_bytes.size() + 1));
+  parser.body_limit(max_body);
+  parser.eager(false);
+  auto used = put(parser, head_bytes, max_body);
+  if (!used) return std::unexpected(std::move(used.error()));
+  if (*used != head_bytes.size() || !parser.is_header_done())
+    return std::unexpected(bad("The header is malformed."));
+  parser.eager(true);
+
+  Request& request = state->request;
+  const auto& message = parser.get();
+  request.method.assign(message.method_string().data(), message.method_string().size());
+  request.target.assign(message.target().data(), message.target().size());
+  request.host.assign(head.host);
+  request.content_length = head.content_length;
+  request.chunked = head.chunked;
+  for (const auto& field : message)
+    request.fields.push_back({std::string(field.name_string().data(), field.name_string().size()),
+                              std::string(field.value().data(), field.value().size())});
+  state->max_body = max_body;
+  // Beast and our own reading of the same bytes must agree, or neither can be trusted.
+  const bool agrees = request.method == head.method && request.target == head.target &&
+                      parser.chunked() == head.chunked &&
+                      parser.content_length().has_value() == head.content_length.has_value() &&
+                      (!head.content_length || *parser.content_length() == *head.content_length);
+  if (!agrees) return std::unexpected(bad("The header is ambiguous."));
+  return RequestParser(std::move(state));
+}
+
+Result<std::size_t> RequestParser::feed(std::string_view bytes) {
+  std::size_t total = 0;
+  while (!done() && total < bytes.size()) {
+    auto used = put(state_->parser, bytes.substr(total), state_->max_body);
+    if (!used) return std::unexpected(std::move(used.error()));
+    if (*used == 0) break;
+    total += *used;
+  }
+  if (!done() && bytes.size() - total > kMaxChunkMeta)
+    return std::unexpected(bad("A chunk extension or trailer is too long."));
+  return total;
+}
+
+bool RequestParser::done() const noexcept {
+  return state_->parser.is_done();
+}
+
+const Request& RequestParser::request() const noexcept {
+  return state_->request;
+}
+
+Request RequestParser::take() {
+  Request out = std::move(state_->request);
+  out.body = std::move(state_->parser.get().body());
+  return out;
+}
+
+}  // namespace flyball::http

@@ -1,0 +1,331 @@
+#include "daemon/http/server.hpp"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <iterator>
+#include <list>
+#include <string>
+#include <utility>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include "daemon/http/listener.hpp"
+
+namespace flyball::http {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+using Socket = asio::generic::stream_protocol::socket;
+using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
+
+constexpr std::chrono::milliseconds kAcceptPause{
+    100};  // after EMFILE and its like: let descriptors come free
+constexpr std::size_t kReadBytes = 16 * 1024;
+constexpr std::string_view kFullBody =
+    R"({"error":{"message":"Too many connections are open; try again.","type":"server_error","param":null,"code":"overloaded"}})"
+    "\n";
+
+std::string full_answer() {
+  return "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: " +
+         std::to_string(kFullBody.size()) + "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" +
+         std::string(kFullBody);
+}
+
+struct ListeningPort {
+  ListeningPort(asio::io_context& io, const ListeningSocket& from)
+      : acceptor(io), pause(io), url(from.url), unlink_path(from.unlink_path), family(from.family) {}
+  Acceptor acceptor;
+  asio::steady_timer pause;
+  std::string url, unlink_path;
+  int family;
+};
+
+}  // namespace
+
+struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
+  class Session;
+
+  Impl(asio::io_context& context, const config::HttpLimits& http_limits, Handler& h)
+      : io(context), limits(http_limits), handler(h) {}
+
+  static asio::awaitable<void> accept_loop(std::shared_ptr<Impl> self, std::shared_ptr<ListeningPort> port);
+  void adopt(Socket socket, int family);
+
+  asio::io_context& io;
+  config::HttpLimits limits;
+  Handler& handler;
+  std::vector<std::shared_ptr<ListeningPort>> ports;
+  std::list<std::shared_ptr<Session>> sessions;
+  std::array<char, kReadBytes> read_buffer;  // shared: bytes are handed on before anybody else reads
+  bool accepting = true;
+};
+
+// Moves bytes between one socket and its Connection. Alive while it is in Impl::sessions or an operation
+// holds it.
+class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::Session> {
+ public:
+  Session(const std::shared_ptr<Impl>& server, Socket socket, Peer peer)
+      : server_(server),
+        socket_(std::move(socket)),
+        timer_(server->io),
+        readable_(server->io),
+        connection_(
+            server->limits, server->handler, std::move(peer), [] { return std::chrono::steady_clock::now(); },
+            [this] { schedule_flush(); }) {}
+
+  void start(std::list<std::shared_ptr<Session>>::iterator place) {
+    place_ = place;
+    asio::co_spawn(server_->io, read_loop(shared_from_this()), asio::detached);
+    arm();
+  }
+
+  bool busy() const noexcept { return connection_.busy(); }
+
+  void close() {
+    if (!socket_.is_open()) return;
+    connection_.lost();
+    error_code ignored;
+    socket_.close(ignored);
+    timer_.cancel();
+    readable_.cancel();
+    server_->sessions.erase(place_);  // what runs still holds us
+  }
+
+ private:
+  // Waits for input, then reads what is there: an idle connection owns no buffer.
+  static asio::awaitable<void> read_loop(std::shared_ptr<Session> self) {
+    Session& s = *self;
+    error_code ec;
+    while (s.socket_.is_open()) {
+      if (!s.connection_.wants_input()) {
+        s.paused_ = true;
+        s.readable_.expires_at(asio::steady_timer::time_point::max());
+        co_await s.readable_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+        s.paused_ = false;
+        continue;
+      }
+      co_await s.socket_.async_wait(Socket::wait_read, asio::redirect_error(asio::use_awaitable, ec));
+      if (!s.socket_.is_open()) co_return;
+      if (ec) {
+        s.close();
+        co_return;
+      }
+      auto& buffer = s.server_->read_buffer;
+      const std::size_t n = s.socket_.read_some(asio::buffer(buffer), ec);
+      if (ec == asio::error::would_block || ec == asio::error::try_again) continue;
+      if (ec == asio::error::eof) {
+        s.connection_.receive_eof();
+        s.after_step();
+        // Without input there is nothing more to learn from this side; output may still have to leave.
+        if (s.socket_.is_open()) s.at_eof_ = true;
+        co_return;
+      }
+      if (ec) {
+        s.close();
+        co_return;
+      }
+      s.connection_.receive({buffer.data(), n});
+      s.after_step();
+    }
+  }
+
+  void after_step() {
+    if (!connection_.output().empty()) schedule_flush();
+    settle();
+  }
+
+  // After anything that may have changed the connection's state.
+  void settle() {
+    if (!socket_.is_open()) return;
+    if (connection_.closed() || (at_eof_ && connection_.wants_shutdown())) {
+      close();
+      return;
+    }
+    if (connection_.wants_shutdown() && !shut_down_) {
+      shut_down_ = true;
+      error_code ignored;
+      socket_.shutdown(Socket::shutdown_send, ignored);
+    }
+    if (paused_ && connection_.wants_input()) readable_.cancel();
+    arm();
+  }
+
+  void schedule_flush() {
+    if (flush_scheduled_ || waiting_to_write_) {
+      return;
+    }
+    flush_scheduled_ = true;  // one flush for all that this turn of the loop writes
+    asio::post(server_->io, [self = shared_from_this()] {
+      self->flush_scheduled_ = false;
+      self->flush();
+    });
+  }
+
+  void flush() {
+    while (socket_.is_open() && !connection_.output().empty()) {
+      const std::string_view out = connection_.output();
+      error_code ec;
+      const std::size_t n = socket_.write_some(asio::buffer(out.data(), out.size()), ec);
+      if (ec == asio::error::would_block || ec == asio::error::try_again) {
+        waiting_to_write_ = true;
+        socket_.async_wait(Socket::wait_write, [self = shared_from_this()](error_code waited) {
+          self->waiting_to_write_ = false;
+          if (!self->socket_.is_open()) return;
+          if (waited)
+            self->close();
+          else
+            self->flush();
+        });
+        break;
+      }
+      if (ec) {
+        close();
+        return;
+      }
+      connection_.sent(n);
+    }
+    if (!socket_.is_open()) return;
+    if (connection_.output().empty())
+      connection_.sent(0);  // an answer cut short may have left nothing to send
+    settle();
+  }
+
+  void arm() {
+    const auto at = connection_.deadline();
+    if (at >= armed_for_) return;  // the timer looks again when it fires
+    armed_for_ = at;
+    timer_.expires_at(at);
+    timer_.async_wait([self = shared_from_this()](error_code ec) {
+      if (ec || !self->socket_.is_open()) return;
+      self->armed_for_ = TimePoint::max();
+      self->connection_.tick();
+      self->after_step();
+    });
+  }
+
+  std::shared_ptr<Impl> server_;
+  Socket socket_;
+  asio::steady_timer timer_, readable_;
+  Connection connection_;
+  std::list<std::shared_ptr<Session>>::iterator place_;
+  TimePoint armed_for_ = TimePoint::max();
+  bool paused_ = false, flush_scheduled_ = false, waiting_to_write_ = false, shut_down_ = false,
+       at_eof_ = false;
+};
+
+asio::awaitable<void> Server::Impl::accept_loop(std::shared_ptr<Impl> self,
+                                                std::shared_ptr<ListeningPort> port) {
+  while (self->accepting && port->acceptor.is_open()) {
+    error_code ec;
+    Socket socket = co_await port->acceptor.async_accept(asio::redirect_error(asio::use_awaitable, ec));
+    if (!self->accepting) co_return;
+    if (!ec) {
+      self->adopt(std::move(socket), port->family);
+      continue;
+    }
+    if (ec == asio::error::connection_aborted) continue;
+    if (ec == asio::error::operation_aborted) co_return;
+    port->pause.expires_after(kAcceptPause);  // out of descriptors or memory: the loop goes on, later
+    co_await port->pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+  }
+}
+
+void Server::Impl::adopt(Socket socket, int family) {
+  error_code ec;
+  socket.non_blocking(true, ec);
+  if (ec) return;
+  if (sessions.size() >= limits.connections) {
+    const std::string answer = full_answer();
+    socket.write_some(asio::buffer(answer), ec);  // fits an empty socket buffer, or is lost
+    socket.shutdown(Socket::shutdown_send, ec);
+    return;
+  }
+  Peer peer = peer_of(socket.native_handle(), family);
+  const auto session = std::make_shared<Session>(shared_from_this(), std::move(socket), std::move(peer));
+  sessions.push_back(session);
+  session->start(std::prev(sessions.end()));
+}
+
+Server::Server(asio::io_context& io, const config::HttpLimits& limits, Handler& handler)
+    : impl_(std::make_shared<Impl>(io, limits, handler)) {}
+
+Server::~Server() {
+  stop_accepting();
+  close_all();
+}
+
+Result<void> Server::listen(const std::vector<config::Listener>& listeners) {
+  std::vector<ListeningSocket> opened;
+  for (const auto& listener : listeners) {
+    auto sockets = open_listener(listener);
+    if (!sockets) {
+      for (const auto& s : opened) ::close(s.fd);
+      return std::unexpected(std::move(sockets.error()));
+    }
+    opened.insert(opened.end(), sockets->begin(), sockets->end());
+  }
+  for (const auto& s : opened) {
+    auto port = std::make_shared<ListeningPort>(impl_->io, s);
+    error_code ec;
+    port->acceptor.assign(asio::generic::stream_protocol(s.family, 0), s.fd, ec);
+    if (ec) {
+      for (const auto& rest : opened) ::close(rest.fd);
+      impl_->ports.clear();
+      return fail(ErrorCode::io_error, "Cannot watch the listening socket: " + ec.message() + ".", {}, s.url);
+    }
+    impl_->ports.push_back(std::move(port));
+  }
+  for (const auto& port : impl_->ports)
+    asio::co_spawn(impl_->io, Impl::accept_loop(impl_, port), asio::detached);
+  return {};
+}
+
+std::vector<std::string> Server::urls() const {
+  std::vector<std::string> out;
+  for (const auto& port : impl_->ports) out.push_back(port->url);
+  return out;
+}
+
+void Server::set_limits(const config::HttpLimits& limits) {
+  impl_->limits = limits;
+}
+
+void Server::stop_accepting() {
+  if (!std::exchange(impl_->accepting, false)) return;
+  for (const auto& port : impl_->ports) {
+    error_code ignored;
+    port->acceptor.close(ignored);
+    port->pause.cancel();
+    if (!port->unlink_path.empty()) ::unlink(port->unlink_path.c_str());
+  }
+}
+
+void Server::close_all() {
+  while (!impl_->sessions.empty()) {
+    const auto session = impl_->sessions.front();
+    session->close();
+  }
+}
+
+bool Server::busy() const noexcept {
+  for (const auto& session : impl_->sessions)
+    if (session->busy()) return true;
+  return false;
+}
+
+std::size_t Server::connections() const noexcept {
+  return impl_->sessions.size();
+}
+
+}  // namespace flyball::http

@@ -1,0 +1,240 @@
+#include "daemon/metrics/metrics.hpp"
+
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <map>
+#include <sstream>
+#include <unordered_map>
+
+namespace flyball::metrics {
+namespace {
+
+using prometheus::Counter;
+using prometheus::Family;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using Buckets = Histogram::BucketBoundaries;
+using Labels = std::map<std::string, std::string>;
+
+// Latencies of requests: 5 ms to 2 minutes.
+const Buckets kRequestBuckets{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120};
+// Time between tokens: 1 ms (a small model on a GPU) to 1 s.
+const Buckets kTokenBuckets{0.001, 0.0025, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1};
+// The router's own time: 10 us to 50 ms, fine around its targets (p50 200 us, p99 2 ms).
+const Buckets kOverheadBuckets{10e-6,  20e-6,  30e-6,  40e-6,  50e-6,  75e-6,  100e-6, 125e-6,
+                               150e-6, 200e-6, 250e-6, 300e-6, 400e-6, 500e-6, 750e-6, 1e-3,
+                               1.5e-3, 2e-3,   3e-3,   5e-3,   10e-3,  50e-3};
+// Policy evaluation: target at most 5 us.
+const Buckets kPolicyBuckets{0.25e-6, 0.5e-6, 0.75e-6, 1e-6,  1.5e-6, 2e-6,   3e-6, 4e-6,
+                             5e-6,    7.5e-6, 10e-6,   20e-6, 50e-6,  100e-6, 1e-3};
+
+double quantile(const prometheus::MetricFamily& family, double q) {
+  if (family.metric.empty()) return 0;
+  const auto& histogram = family.metric.front().histogram;
+  const double rank = q * static_cast<double>(histogram.sample_count);
+  double below = 0, lower = 0;
+  for (const auto& bucket : histogram.bucket) {
+    const auto up_to = static_cast<double>(bucket.cumulative_count);
+    if (up_to >= rank && up_to > below) {
+      const double upper = bucket.upper_bound < 1e9 ? bucket.upper_bound : lower;
+      return lower + (upper - lower) * (rank - below) / (up_to - below);
+    }
+    below = up_to;
+    lower = bucket.upper_bound;
+  }
+  return lower;
+}
+
+}  // namespace
+
+struct Metrics::Impl {
+  prometheus::Registry registry;
+
+  Family<Counter>& requests =
+      counter("requests_total", "Requests answered, by HTTP status (499: client closed).");
+  Family<Histogram>& duration =
+      histogram("request_duration_seconds", "From the first byte read to the end of the answer.");
+  Family<Histogram>& ttft =
+      histogram("time_to_first_token_seconds", "From the first byte read to the first token.");
+  Family<Histogram>& tpot =
+      histogram("time_per_output_token_seconds", "Decode time per token after the first.");
+  Family<Histogram>& waited = histogram("queue_wait_seconds", "From admission to the first prefill step.");
+  Family<Counter>& token_count =
+      counter("tokens_total", "Tokens, by type: prompt, cached (of the prompt), completion.");
+  Family<Counter>& decisions =
+      counter("policy_decisions_total", "Decisions, by deciding rule and chosen target.");
+  Family<Counter>& fallbacks =
+      counter("fallbacks_total", "Requests moved to another target after a failure.");
+  Family<Counter>& rejections = counter("rejections_total", "Requests refused, by error code.");
+  Family<Gauge>& loaded = gauge("model_loaded", "1 while the model's engine is ready.");
+  Family<Gauge>& resident = gauge("model_resident_bytes", "Weights, KV cache and scratch of a ready engine.");
+  Family<Gauge>& kv_usage = gauge("kv_cache_usage_ratio", "Share of KV blocks in use.");
+  Family<Gauge>& engine_running = gauge("engine_requests_running", "Sequences the engine itself works on.");
+  Family<Gauge>& engine_waiting = gauge("engine_requests_waiting", "Sequences that wait inside the engine.");
+  Family<Gauge>& engine_tokens =
+      gauge("engine_completion_tokens", "Tokens the engine itself has generated since it started.");
+  Family<Gauge>& build = gauge("build_info", "Always 1; the version is a label.");
+  Histogram& overhead = histogram("router_overhead_seconds",
+                                  "Request readable to first byte written, less the engine's own time.")
+                            .Add({}, kOverheadBuckets);
+  Histogram& policy_eval =
+      histogram("policy_eval_seconds", "One evaluation of the policy tree.").Add({}, kPolicyBuckets);
+  Gauge& waiting = gauge("requests_waiting", "Admitted, no token yet.").Add({});
+  Gauge& running = gauge("requests_running", "Producing tokens.").Add({});
+  Gauge& reload = gauge("config_last_reload_success", "1 if the last reload took effect.").Add({});
+
+  // Series by the text of their labels: one lookup where the library would build and hash a map.
+  std::unordered_map<std::string, Counter*> counters;
+  std::unordered_map<std::string, Histogram*> histograms;
+  std::string key;
+
+  Family<Counter>& counter(const char* name, const char* help) {
+    return prometheus::BuildCounter().Name(std::string("flyball_") + name).Help(help).Register(registry);
+  }
+  Family<Gauge>& gauge(const char* name, const char* help) {
+    return prometheus::BuildGauge().Name(std::string("flyball_") + name).Help(help).Register(registry);
+  }
+  Family<Histogram>& histogram(const char* name, const char* help) {
+    return prometheus::BuildHistogram().Name(std::string("flyball_") + name).Help(help).Register(registry);
+  }
+
+  struct Label {
+    const char* name;
+    std::string_view value;
+  };
+  template <class List>
+  static Labels make_labels(const List& list) {
+    Labels out;
+    for (const Label& l : list) out.emplace(l.name, l.value);
+    return out;
+  }
+  template <class List>
+  const std::string& key_for(const void* family, const List& list) {
+    key.assign(reinterpret_cast<const char*>(&family), sizeof family);
+    for (const Label& l : list) key.append(l.value).push_back('\0');
+    return key;
+  }
+  Counter& find(Family<Counter>& family, std::initializer_list<Label> list) {
+    Counter*& slot = counters[key_for(&family, list)];
+    if (!slot) slot = &family.Add(make_labels(list));
+    return *slot;
+  }
+  Histogram& find(Family<Histogram>& family, std::initializer_list<Label> list, const Buckets& buckets) {
+    Histogram*& slot = histograms[key_for(&family, list)];
+    if (!slot) slot = &family.Add(make_labels(list), buckets);
+    return *slot;
+  }
+  Histogram& by_engine(Family<Histogram>& family, const RequestLabels& l, const Buckets& buckets) {
+    return find(family, {{"app", l.app}, {"model", l.model}, {"backend", l.backend}}, buckets);
+  }
+  const prometheus::MetricFamily* collected(const std::vector<prometheus::MetricFamily>& all,
+                                            std::string_view name) const {
+    for (const auto& family : all)
+      if (family.name == name) return &family;
+    return nullptr;
+  }
+};
+
+Metrics::Metrics() : impl_(std::make_unique<Impl>()) {
+  impl_->build.Add({{"version", FLYBALL_VERSION}}).Set(1);
+  impl_->reload.Set(1);
+}
+Metrics::~Metrics() = default;
+
+void Metrics::request_finished(const RequestLabels& l, int status, double seconds) {
+  impl_
+      ->find(impl_->requests, {{"app", l.app},
+                               {"model", l.model},
+                               {"backend", l.backend},
+                               {"operation", l.operation},
+                               {"status", std::to_string(status)}})
+      .Increment();
+  impl_->by_engine(impl_->duration, l, kRequestBuckets).Observe(seconds);
+}
+
+void Metrics::first_token(const RequestLabels& l, double seconds) {
+  impl_->by_engine(impl_->ttft, l, kRequestBuckets).Observe(seconds);
+}
+
+void Metrics::output_token_time(const RequestLabels& l, double seconds) {
+  impl_->by_engine(impl_->tpot, l, kTokenBuckets).Observe(seconds);
+}
+
+void Metrics::queue_wait(const RequestLabels& l, double seconds) {
+  impl_->by_engine(impl_->waited, l, kRequestBuckets).Observe(seconds);
+}
+
+void Metrics::tokens(const RequestLabels& l, std::uint64_t prompt, std::uint64_t cached,
+                     std::uint64_t completion) {
+  const auto add = [&](std::string_view type, std::uint64_t n) {
+    if (n == 0) return;
+    impl_
+        ->find(impl_->token_count,
+               {{"app", l.app}, {"model", l.model}, {"backend", l.backend}, {"type", type}})
+        .Increment(static_cast<double>(n));
+  };
+  add("prompt", prompt);
+  add("cached", cached);
+  add("completion", completion);
+}
+
+void Metrics::router_overhead(double seconds) {
+  impl_->overhead.Observe(seconds);
+}
+
+void Metrics::policy_evaluated(double seconds, std::string_view rule, std::string_view target) {
+  impl_->policy_eval.Observe(seconds);
+  impl_->find(impl_->decisions, {{"rule", rule}, {"target", target}}).Increment();
+}
+
+void Metrics::fell_back(std::string_view from, std::string_view to) {
+  impl_->find(impl_->fallbacks, {{"from", from}, {"to", to}}).Increment();
+}
+
+void Metrics::rejected(std::string_view reason) {
+  impl_->find(impl_->rejections, {{"reason", reason}}).Increment();
+}
+
+void Metrics::reload_succeeded(bool ok) {
+  impl_->reload.Set(ok ? 1 : 0);
+}
+
+void Metrics::set_worker(const WorkerGauges& g) {
+  const Labels labels{{"model", std::string(g.model)}, {"backend", std::string(g.backend)}};
+  impl_->loaded.Add(labels).Set(g.loaded ? 1 : 0);
+  impl_->resident.Add(labels).Set(g.resident_bytes);
+  impl_->kv_usage.Add(labels).Set(g.kv_usage_ratio);
+  impl_->engine_running.Add(labels).Set(g.engine_running);
+  impl_->engine_waiting.Add(labels).Set(g.engine_waiting);
+  impl_->engine_tokens.Add(labels).Set(g.engine_completion_tokens);
+}
+
+void Metrics::set_requests(std::size_t waiting, std::size_t running) {
+  impl_->waiting.Set(static_cast<double>(waiting));
+  impl_->running.Set(static_cast<double>(running));
+}
+
+std::string Metrics::exposition() const {
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, impl_->registry.Collect());
+  return std::move(out).str();
+}
+
+double Metrics::router_overhead_quantile(double q) const {
+  const auto all = impl_->registry.Collect();
+  const auto* family = impl_->collected(all, "flyball_router_overhead_seconds");
+  return family ? quantile(*family, q) : 0;
+}
+
+double Metrics::policy_eval_quantile(double q) const {
+  const auto all = impl_->registry.Collect();
+  const auto* family = impl_->collected(all, "flyball_policy_eval_seconds");
+  return family ? quantile(*family, q) : 0;
+}
+
+}  // namespace flyball::metrics

@@ -1,0 +1,56 @@
+// Every metric the daemon exports, by name, with its labels bounded by the configuration. Base units, prefix
+// flyball_.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace flyball::metrics {
+
+// Label values of one answered request. All come from the configuration or a closed list; "none" stands for
+// absence.
+struct RequestLabels {
+  std::string_view app = "none", model = "none", backend = "none", operation = "none";
+};
+
+class Metrics {
+ public:
+  Metrics();
+  ~Metrics();
+
+  void request_finished(const RequestLabels& labels, int status, double seconds);
+  void first_token(const RequestLabels& labels, double seconds);
+  void output_token_time(const RequestLabels& labels, double seconds_per_token);
+  void queue_wait(const RequestLabels& labels, double seconds);
+  void tokens(const RequestLabels& labels, std::uint64_t prompt, std::uint64_t cached,
+              std::uint64_t completion);
+  void router_overhead(double seconds);
+  void policy_evaluated(double seconds, std::string_view rule, std::string_view target);
+  void fell_back(std::string_view from, std::string_view to);
+  void rejected(std::string_view reason);  // an ErrorCode's spelling
+  void reload_succeeded(bool ok);
+
+  struct WorkerGauges {
+    std::string_view model, backend;
+    bool loaded = false;
+    double resident_bytes = 0, kv_usage_ratio = 0;
+    double engine_running = 0, engine_waiting = 0,
+           engine_completion_tokens = 0;  // as the engine itself counts
+  };
+  void set_worker(const WorkerGauges& gauges);
+  void set_requests(std::size_t waiting, std::size_t running);
+
+  std::string exposition() const;  // Prometheus text format 0.0.4
+  // For tests and the router benchmark: a quantile read from the histogram's buckets, by linear
+  // interpolation. Seconds.
+  double router_overhead_quantile(double q) const;
+  double policy_eval_quantile(double q) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace flyball::metrics

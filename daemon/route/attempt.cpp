@@ -1,0 +1,66 @@
+#include "daemon/route/attempt.hpp"
+
+namespace flyball::route {
+namespace {
+
+// Failures of this engine on this machine: another target may do better. Everything else is the request's own
+// fault or would meet it anywhere.
+bool another_may_serve(ErrorCode code) noexcept {
+  switch (code) {
+    case ErrorCode::model_unavailable:
+    case ErrorCode::insufficient_memory:
+    case ErrorCode::device_lost:
+    case ErrorCode::worker_died:
+    case ErrorCode::overloaded:
+    case ErrorCode::upstream_refused:
+    case ErrorCode::upstream_timeout:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Attempt::Action Attempt::begin() {
+  if (targets_.empty())
+    return GiveUp{{ErrorCode::no_target, "The policy names no engine that is available now.", {}, {}}};
+  ++attempts_;
+  return Acquire{targets_[at_]};
+}
+
+Attempt::Action Attempt::next_target(const Error& error) {
+  if (at_ + 1 >= targets_.size() || attempts_ >= kMaxAttempts || !resumable()) return GiveUp{error};
+  ++at_;
+  ++attempts_;
+  deaths_ = 0;
+  return Acquire{targets_[at_]};
+}
+
+Attempt::Action Attempt::again(const Error& error) {
+  if (attempts_ >= kMaxAttempts || !resumable()) return GiveUp{error};
+  ++attempts_;
+  return Acquire{targets_[at_]};
+}
+
+Attempt::Action Attempt::unavailable(const Error& error) {
+  // The worker died between being ready and taking the request: it is being restarted.
+  if (error.code == ErrorCode::worker_died) return failed(error);
+  return another_may_serve(error.code) ? next_target(error) : GiveUp{error};
+}
+
+Attempt::Action Attempt::failed(const Error& error) {
+  if (!another_may_serve(error.code)) return GiveUp{error};
+  if (error.code != ErrorCode::worker_died) return next_target(error);
+  if (++deaths_ < kMaxDeathsWithoutProgress) return again(error);
+  // Twice without a token in between: the request itself is suspect and gets no third engine.
+  return GiveUp{error};
+}
+
+void Attempt::received(const Delta& delta) {
+  if (!delta.tokens.empty()) deaths_ = 0;
+  tokens_.insert(tokens_.end(), delta.tokens.begin(), delta.tokens.end());
+  text_bytes_ += delta.text.size();
+}
+
+}  // namespace flyball::route

@@ -1,0 +1,404 @@
+#include "daemon/route/dispatcher.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <unordered_map>
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "daemon/route/attempt.hpp"
+
+namespace flyball::route {
+namespace {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+using boost::system::error_code;
+
+// on_unavailable: queue. How often a parked request looks again, and for how long.
+constexpr std::chrono::milliseconds kParkedLook{250};
+constexpr std::chrono::seconds kParkedLimit{30};
+
+double seconds_between(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+std::vector<std::string> targets_of(const policy::Decision& decision) {
+  std::vector<std::string> out;
+  if (decision.target) out.push_back(decision.target->backend);
+  for (const auto& t : decision.targets)
+    if (t.target && t.verdict == policy::Verdict::available &&
+        std::find(out.begin(), out.end(), t.target->backend) == out.end())
+      out.push_back(t.target->backend);
+  return out;
+}
+
+}  // namespace
+
+struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
+  Impl(asio::io_context& context, fleet::Fleet& workers, policy::Facts probed, metrics::Metrics& m)
+      : io(context), fleet(workers), hardware(std::move(probed)), metrics(m) {}
+
+  asio::io_context& io;
+  fleet::Fleet& fleet;
+  const policy::Facts hardware;
+  metrics::Metrics& metrics;
+  DispatchLimits limits;
+  Receipts receipts;
+  std::size_t waiting = 0, running = 0;
+  std::unordered_map<std::string, std::uint32_t> in_flight;  // by app; entries go when they reach zero
+
+  void decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt);
+  void leave(const std::string& app);
+};
+
+namespace {
+
+class RunningJob;
+
+// Where one engine's events for one choice arrive. Forgotten (the job moves on) before its ticket is
+// destroyed.
+class ChoiceSink final : public EventSink {
+ public:
+  ChoiceSink(std::weak_ptr<RunningJob> job, std::size_t choice, std::uint32_t attempt)
+      : job_(std::move(job)), choice_(choice), attempt_(attempt) {}
+  bool push(Event event) noexcept override;
+
+ private:
+  std::weak_ptr<RunningJob> job_;
+  std::size_t choice_;
+  std::uint32_t attempt_;
+};
+
+class RunningJob final : public Job, public std::enable_shared_from_this<RunningJob> {
+ public:
+  RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec, std::weak_ptr<JobObserver> observer);
+  ~RunningJob() override { finish("cancelled"); }
+
+  void start();
+  void cancel() override { finish("cancelled"); }
+  void resume() override;
+  const Receipt& receipt() const noexcept override { return *receipt_; }
+  Receipt& receipt() noexcept override { return *receipt_; }
+  TimePoint asked_at() const noexcept override { return asked_; }
+  const std::string& backend() const noexcept override;
+
+  bool on_event(std::size_t choice, std::uint32_t attempt, Event event);
+
+ private:
+  struct Choice {
+    explicit Choice(std::vector<std::string> targets) : attempt(std::move(targets)) {}
+    Attempt attempt;
+    Ticket ticket;
+    std::size_t record = 0;  // its row in the receipt
+    bool done = false;
+  };
+
+  void begin_choices();
+  void look_again();
+  void act(std::size_t choice, Attempt::Action action);
+  void acquired(std::size_t choice, std::uint32_t attempt, Result<Backend*> backend);
+  void start_on(std::size_t choice, Backend& backend);
+  void outcome(std::size_t choice, std::string_view text);
+  void first_event();
+  void fail_all(const Error& error);
+  void finish(std::string_view state);
+  void retire(Ticket ticket);
+  void watch_deadline();
+
+  std::shared_ptr<Dispatcher::Impl> dispatcher_;
+  JobSpec spec_;
+  std::weak_ptr<JobObserver> observer_;
+  std::shared_ptr<Receipt> receipt_;
+  std::vector<Choice> choices_;
+  std::size_t unfinished_ = 0;
+  bool over_ = false, had_event_ = false;
+  TimePoint admitted_, asked_, started_;
+  asio::steady_timer timer_;  // parked requests, then the app's deadline for a first token
+};
+
+const std::string kNone = "none";
+
+bool ChoiceSink::push(Event event) noexcept {
+  const auto job = job_.lock();
+  return !job || job->on_event(choice_, attempt_, std::move(event));
+}
+
+RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec,
+                       std::weak_ptr<JobObserver> observer)
+    : dispatcher_(std::move(dispatcher)),
+      spec_(std::move(spec)),
+      observer_(std::move(observer)),
+      admitted_(Clock::now()),
+      asked_(admitted_),
+      started_(admitted_),
+      timer_(dispatcher_->io) {
+  ++dispatcher_->waiting;
+  ++dispatcher_->in_flight[spec_.app.id];
+  Receipt receipt;
+  receipt.request_id = spec_.id;
+  receipt.app = spec_.app.id;
+  receipt.model = spec_.model.id;
+  receipt.operation = spec_.traits.operation;
+  receipt.keep = spec_.keep;
+  receipt.created = std::time(nullptr);
+  receipt_ = dispatcher_->receipts.add(std::move(receipt));
+}
+
+void RunningJob::start() {
+  auto facts =
+      gather(dispatcher_->hardware, spec_.app, spec_.model, spec_.traits, dispatcher_->fleet.status());
+  dispatcher_->decide(spec_, std::move(facts), *receipt_);
+  if (!receipt_->decision.target && receipt_->decision.queue) {
+    receipt_->state = "parked";
+    timer_.expires_after(kParkedLook);
+    timer_.async_wait([weak = weak_from_this()](error_code ec) {
+      if (const auto self = weak.lock(); self && !ec) self->look_again();
+    });
+    return;
+  }
+  begin_choices();
+}
+
+void RunningJob::look_again() {
+  if (over_) return;
+  if (Clock::now() - admitted_ < kParkedLimit) {
+    start();
+    return;
+  }
+  fail_all({ErrorCode::no_target, "No engine of the policy's choice became available in time.", {}, {}});
+}
+
+void RunningJob::begin_choices() {
+  const auto targets = targets_of(receipt_->decision);
+  unfinished_ = spec_.choices.size();
+  choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
+  for (std::size_t i = 0; i < spec_.choices.size(); ++i) choices_.emplace_back(targets);
+  watch_deadline();
+  // From the io_context, so that the observer never hears of a failure inside submit().
+  asio::post(dispatcher_->io, [self = shared_from_this()] {
+    self->asked_ = Clock::now();
+    for (std::size_t i = 0; i < self->choices_.size() && !self->over_; ++i)
+      self->act(i, self->choices_[i].attempt.begin());
+  });
+}
+
+void RunningJob::watch_deadline() {
+  if (!spec_.app.slo.deadline) return;
+  timer_.expires_at(admitted_ + *spec_.app.slo.deadline);
+  timer_.async_wait([weak = weak_from_this()](error_code ec) {
+    const auto self = weak.lock();
+    if (!self || ec || self->over_ || self->had_event_) return;  // an answer that has begun is finished
+    self->fail_all(
+        {ErrorCode::overloaded, "The app's deadline passed before an engine gave the first token.", {}, {}});
+  });
+}
+
+void RunningJob::act(std::size_t index, Attempt::Action action) {
+  if (over_) return;
+  if (auto* give_up = std::get_if<Attempt::GiveUp>(&action)) {
+    fail_all(give_up->error);
+    return;
+  }
+  Choice& choice = choices_[index];
+  const std::string& backend = std::get<Attempt::Acquire>(action).backend;
+  if (choice.attempt.attempts() > 1) {
+    const std::string& from = receipt_->attempts[choice.record].backend;
+    if (from != backend) dispatcher_->metrics.fell_back(from, backend);
+  }
+  choice.record = receipt_->attempts.size();
+  receipt_->attempts.push_back({backend, "waiting", static_cast<std::uint32_t>(index),
+                                static_cast<std::uint32_t>(choice.attempt.resume_tokens().size())});
+  dispatcher_->fleet.acquire(
+      spec_.model.id, backend,
+      [weak = weak_from_this(), index, attempt = choice.attempt.attempts()](Result<Backend*> got) {
+        if (const auto self = weak.lock()) self->acquired(index, attempt, std::move(got));
+      });
+}
+
+void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backend*> backend) {
+  if (over_ || choices_[index].attempt.attempts() != attempt) return;
+  if (backend) {
+    start_on(index, **backend);
+    return;
+  }
+  outcome(index, to_string(backend.error().code));
+  act(index, choices_[index].attempt.unavailable(backend.error()));
+}
+
+void RunningJob::start_on(std::size_t index, Backend& backend) {
+  Choice& choice = choices_[index];
+  const std::uint32_t attempt = choice.attempt.attempts();
+  CompletionRequest request = spec_.choices[index];
+  // A new id for each attempt: an engine may still be letting go of the last one.
+  request.id = spec_.id + "/" + std::to_string(index) + "." + std::to_string(attempt);
+  request.resume_tokens = choice.attempt.resume_tokens();
+  request.resume_text_bytes = choice.attempt.text_bytes();
+  outcome(index, "running");
+  auto ticket =
+      backend.start(std::move(request), std::make_shared<ChoiceSink>(weak_from_this(), index, attempt));
+  if (over_ || choice.done || choice.attempt.attempts() != attempt) {  // it all happened inside start()
+    if (ticket) retire(std::move(*ticket));
+    return;
+  }
+  if (!ticket) {
+    outcome(index, to_string(ticket.error().code));
+    act(index, choice.attempt.unavailable(ticket.error()));
+    return;
+  }
+  choice.ticket = std::move(*ticket);
+}
+
+bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event) {
+  Choice& choice = choices_[index];
+  if (over_ || choice.done || choice.attempt.attempts() != attempt) return true;
+  const auto observer = observer_.lock();
+  if (auto* error = std::get_if<Error>(&event)) {
+    outcome(index, to_string(error->code));
+    retire(std::move(choice.ticket));
+    act(index, choice.attempt.failed(*error));
+    return true;
+  }
+  first_event();
+  if (auto* delta = std::get_if<Delta>(&event)) {
+    choice.attempt.received(*delta);
+    return !observer || observer->on_delta(index, *delta);
+  }
+  Done& done = std::get<Done>(event);
+  if (done.reason == FinishReason::cancelled) {  // the engine was told to drain; nobody here cancelled
+    fail_all({ErrorCode::shutting_down, "The engine is shutting down.", {}, {}});
+    return true;
+  }
+  choice.done = true;
+  outcome(index, "done");
+  retire(std::move(choice.ticket));
+  if (receipt_->queue_ms < 0)
+    receipt_->queue_ms =
+        seconds_between(admitted_, started_) * 1e3 + static_cast<double>(done.timings.queue_us) / 1e3;
+  if (--unfinished_ == 0) finish("done");
+  if (observer) observer->on_done(index, done);
+  return true;
+}
+
+void RunningJob::first_event() {
+  if (had_event_) return;
+  had_event_ = true;
+  timer_.cancel();
+  receipt_->state = "running";
+  --dispatcher_->waiting;
+  ++dispatcher_->running;
+}
+
+void RunningJob::outcome(std::size_t index, std::string_view text) {
+  if (text == "running" && !had_event_) started_ = Clock::now();
+  receipt_->attempts[choices_[index].record].outcome = text;
+}
+
+void RunningJob::resume() {
+  for (std::size_t i = 0; i < choices_.size() && !over_; ++i) choices_[i].ticket.resume();
+}
+
+const std::string& RunningJob::backend() const noexcept {
+  return choices_.empty() || receipt_->attempts.empty() ? kNone : choices_.front().attempt.backend();
+}
+
+void RunningJob::fail_all(const Error& error) {
+  if (over_) return;
+  finish(to_string(error.code));
+  if (const auto observer = observer_.lock()) observer->on_error(error);
+}
+
+void RunningJob::finish(std::string_view state) {
+  if (over_) return;
+  over_ = true;
+  timer_.cancel();
+  receipt_->state = state;
+  receipt_->total_ms = seconds_between(admitted_, Clock::now()) * 1e3;
+  for (Choice& choice : choices_) {
+    auto& row = receipt_->attempts;
+    if (!choice.done && choice.record < row.size() &&
+        (row[choice.record].outcome == "running" || row[choice.record].outcome == "waiting"))
+      row[choice.record].outcome = "cancelled";
+    retire(std::move(choice.ticket));
+  }
+  --(had_event_ ? dispatcher_->running : dispatcher_->waiting);
+  dispatcher_->leave(spec_.app.id);
+}
+
+// Tickets die from the io_context: their destruction talks to an engine that may be calling us right now.
+void RunningJob::retire(Ticket ticket) {
+  if (ticket) asio::post(dispatcher_->io, [gone = std::move(ticket)] {});
+}
+
+}  // namespace
+
+void Dispatcher::Impl::decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt) {
+  receipt.facts = std::move(facts);
+  const auto before = Clock::now();
+  receipt.decision = policy::decide(spec.tree, receipt.facts);
+  const double seconds = seconds_between(before, Clock::now());
+  receipt.policy_us = seconds * 1e6;
+  metrics.policy_evaluated(
+      seconds, receipt.decision.rule ? std::string_view(receipt.decision.rule->id) : "none",
+      receipt.decision.target ? std::string_view(receipt.decision.target->backend) : "none");
+}
+
+void Dispatcher::Impl::leave(const std::string& app) {
+  const auto it = in_flight.find(app);
+  if (it != in_flight.end() && --it->second == 0) in_flight.erase(it);
+}
+
+Dispatcher::Dispatcher(asio::io_context& io, fleet::Fleet& fleet, policy::Facts hardware,
+                       metrics::Metrics& metrics)
+    : impl_(std::make_shared<Impl>(io, fleet, std::move(hardware), metrics)) {}
+Dispatcher::~Dispatcher() = default;
+
+void Dispatcher::set_limits(DispatchLimits limits) noexcept {
+  impl_->limits = limits;
+}
+const Receipts& Dispatcher::receipts() const noexcept {
+  return impl_->receipts;
+}
+std::size_t Dispatcher::waiting() const noexcept {
+  return impl_->waiting;
+}
+std::size_t Dispatcher::running() const noexcept {
+  return impl_->running;
+}
+fleet::Fleet& Dispatcher::fleet() noexcept {
+  return impl_->fleet;
+}
+
+Result<std::shared_ptr<Job>> Dispatcher::submit(JobSpec spec, std::weak_ptr<JobObserver> observer) {
+  const auto it = impl_->in_flight.find(spec.app.id);
+  if (it != impl_->in_flight.end() && it->second >= spec.app.limits.in_flight)
+    return fail(ErrorCode::rate_limited, "The app already has " + std::to_string(it->second) +
+                                             " requests in flight; its limit is " +
+                                             std::to_string(spec.app.limits.in_flight) + ".");
+  if (impl_->waiting >= impl_->limits.max_queue)
+    return fail(ErrorCode::overloaded,
+                "The queue is full: " + std::to_string(impl_->limits.max_queue) + " requests are waiting.");
+  auto job = std::make_shared<RunningJob>(impl_, std::move(spec), std::move(observer));
+  job->start();
+  return job;
+}
+
+Receipt Dispatcher::explain(const JobSpec& spec,
+                            const std::vector<std::pair<std::string, policy::FactValue>>& overrides) {
+  Receipt receipt;
+  receipt.request_id = spec.id;
+  receipt.app = spec.app.id;
+  receipt.model = spec.model.id;
+  receipt.operation = spec.traits.operation;
+  receipt.keep = spec.keep;
+  receipt.created = std::time(nullptr);
+  receipt.state = "explained";
+  auto facts = gather(impl_->hardware, spec.app, spec.model, spec.traits, impl_->fleet.status());
+  for (const auto& [name, value] : overrides) facts.set(name, value, "override");
+  impl_->decide(spec, std::move(facts), receipt);
+  return receipt;
+}
+
+}  // namespace flyball::route

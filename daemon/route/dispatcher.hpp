@@ -1,0 +1,91 @@
+// Admission, decision and execution of one completion request over the fleet: who may enter, which engine
+// takes it, what happens when that engine dies. One io_context thread; knows nothing of HTTP or JSON.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "backends/backend.hpp"
+#include "config/app_manifest.hpp"
+#include "config/config.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/metrics/metrics.hpp"
+#include "daemon/route/facts.hpp"
+#include "daemon/route/receipts.hpp"
+#include "policy/decide.hpp"
+
+namespace flyball::route {
+
+// What one request needs, all of it decided before it enters. The references live as long as `keep`.
+struct JobSpec {
+  std::string id;
+  std::shared_ptr<const void> keep;  // the settings the request started with
+  const policy::Tree& tree;
+  const config::AppManifest& app;
+  const config::ModelEntry& model;
+  RequestTraits traits;
+  std::vector<CompletionRequest> choices;  // one per answer, seeds set
+};
+
+// Called on the io_context thread, possibly from within an engine's callback: must not destroy the job's
+// engine.
+struct JobObserver {
+  virtual ~JobObserver() = default;
+  virtual bool on_delta(std::size_t choice, const Delta& delta) = 0;  // false: pause until Job::resume
+  virtual void on_done(std::size_t choice, const Done& done) = 0;
+  virtual void on_error(const Error& error) = 0;  // last; the job is over
+};
+
+class Dispatcher;
+
+// A running request. Destruction or cancel() stops its engines within one step.
+class Job {
+ public:
+  virtual ~Job() = default;
+  virtual void cancel() = 0;
+  virtual void resume() = 0;  // the client has read what was pending
+  virtual const Receipt& receipt() const noexcept = 0;
+  virtual Receipt& receipt() noexcept = 0;
+  // When the first engine was asked for: what passes from here to its events is loading and computing, not
+  // routing.
+  virtual TimePoint asked_at() const noexcept = 0;
+  virtual const std::string& backend() const noexcept = 0;  // serving choice 0 now; "none" before
+};
+
+struct DispatchLimits {
+  std::uint32_t max_queue = 256;
+};
+
+class Dispatcher {
+ public:
+  Dispatcher(boost::asio::io_context& io, fleet::Fleet& fleet, policy::Facts hardware,
+             metrics::Metrics& metrics);
+  ~Dispatcher();
+
+  void set_limits(DispatchLimits limits) noexcept;
+  // Admits and decides at once; engines are asked later, from the io_context. rate_limited: the app's
+  // in_flight share is full; overloaded: the queue is. Failures after this arrive at the observer.
+  Result<std::shared_ptr<Job>> submit(JobSpec spec, std::weak_ptr<JobObserver> observer);
+
+  // Decides without running: the facts as they are now, with `overrides` on top.
+  Receipt explain(const JobSpec& spec,
+                  const std::vector<std::pair<std::string, policy::FactValue>>& overrides);
+
+  const Receipts& receipts() const noexcept;
+  std::size_t waiting() const noexcept;  // admitted, no event yet
+  std::size_t running() const noexcept;
+  fleet::Fleet& fleet() noexcept;
+
+  struct Impl;  // opaque; named by the jobs of dispatcher.cpp
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace flyball::route

@@ -1,0 +1,78 @@
+#include "daemon/route/facts.hpp"
+
+#include <string_view>
+
+#include "daemon/route/hardware_facts.hpp"
+
+namespace flyball::route {
+namespace {
+
+using policy::Facts;
+
+// Sources, as receipts show them.
+constexpr const char* kConfig = "config";
+constexpr const char* kModelFile = "model file";
+constexpr const char* kRequest = "request";
+constexpr const char* kSupervisor = "supervisor";
+
+std::int64_t integer(std::uint64_t value) {
+  return static_cast<std::int64_t>(value);
+}
+
+void add_request(Facts& facts, const RequestTraits& request) {
+  facts.set("request.operation", request.operation, kRequest);
+  facts.set("request.model", request.model_as_asked, kRequest);
+  facts.set("request.prompt_bytes", integer(request.prompt_bytes), kRequest);
+  if (request.max_tokens > 0) facts.set("request.max_tokens", integer(request.max_tokens), kRequest);
+  facts.set("request.n", integer(request.n), kRequest);
+  facts.set("request.stream", request.stream, kRequest);
+  facts.set("request.has_tools", request.has_tools, kRequest);
+  facts.set("request.wants_json", request.wants_json, kRequest);
+}
+
+void add_model_file(Facts& facts, const BackendInfo& info) {
+  facts.set("model.architecture", info.architecture, kModelFile);
+  facts.set("model.quantization", info.quantization, kModelFile);
+  facts.set("model.parameters", integer(info.parameters), kModelFile);
+  facts.set("model.bytes", integer(info.weight_bytes), kModelFile);
+  facts.set("model.context", integer(info.context_length), kModelFile);
+}
+
+void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {
+  const std::string prefix = "backend." + worker.backend;
+  const bool ready = worker.state == fleet::WorkerState::ready;
+  facts.set(prefix + ".loaded", ready, kSupervisor);
+  facts.set(prefix + ".queue_waiting", integer(worker.load.waiting), kSupervisor);
+  facts.set(prefix + ".running", integer(worker.load.running), kSupervisor);
+  if (worker.load.kv_blocks_total > 0)
+    facts.set(prefix + ".kv_usage",
+              static_cast<double>(worker.load.kv_blocks_used) / worker.load.kv_blocks_total, kSupervisor);
+  if (worker.state == fleet::WorkerState::disabled) {
+    facts.set(prefix + ".available", false, kSupervisor);
+    facts.set(prefix + ".reason", worker.last_error.empty() ? std::string("disabled") : worker.last_error,
+              kSupervisor);
+  }
+}
+
+}  // namespace
+
+Facts gather(const Facts& hardware, const config::AppManifest& app, const config::ModelEntry& model,
+             const RequestTraits& request, const std::vector<fleet::WorkerStatus>& workers) {
+  Facts facts = hardware;
+  set_app_facts(app, facts);
+  add_request(facts, request);
+  facts.set("model.id", model.id, kConfig);
+  if (model.context > 0) facts.set("model.context", integer(model.context), kConfig);
+  bool known = false;
+  for (const auto& worker : workers) {
+    if (worker.model != model.id || !policy::find_fact("backend." + worker.backend + ".loaded")) continue;
+    add_worker(facts, worker);
+    if (worker.state == fleet::WorkerState::ready && !known) {
+      add_model_file(facts, worker.info);
+      known = true;
+    }
+  }
+  return facts;
+}
+
+}  // namespace flyball::route

@@ -1,0 +1,30 @@
+// What the policy is told about one request: the probe's hardware facts, and on top of them the app, its
+// workload, the model, the request and the live state of the engines. docs/policy-language.md lists every
+// fact.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/app_manifest.hpp"
+#include "config/config.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "policy/facts.hpp"
+
+namespace flyball::route {
+
+struct RequestTraits {
+  std::string operation;       // "chat" or "completion"
+  std::string model_as_asked;  // "" if the request named none
+  std::uint64_t prompt_bytes = 0;
+  std::uint32_t max_tokens = 0;  // 0: not given, the fact stays unknown
+  std::uint32_t n = 1;
+  bool stream = false, has_tools = false, wants_json = false;
+};
+
+policy::Facts gather(const policy::Facts& hardware, const config::AppManifest& app,
+                     const config::ModelEntry& model, const RequestTraits& request,
+                     const std::vector<fleet::WorkerStatus>& workers);
+
+}  // namespace flyball::route

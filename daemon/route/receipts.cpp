@@ -1,0 +1,55 @@
+#include "daemon/route/receipts.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace flyball::route {
+
+std::string Receipt::summary() const {
+  std::string backend = decision.target ? decision.target->backend : "none";
+  if (!attempts.empty()) backend = attempts.back().backend;
+  return "backend=" + backend + "; rule=" + (decision.rule ? decision.rule->id : "none") + "; model=" + model;
+}
+
+nlohmann::json to_json(const Receipt& r) {
+  nlohmann::json out = policy::receipt(r.decision, r.facts);
+  out["request_id"] = r.request_id;
+  out["app"] = r.app;
+  out["model"] = r.model;
+  out["operation"] = r.operation;
+  out["created"] = r.created;
+  out["state"] = r.state;
+  auto& attempts = out["attempts"] = nlohmann::json::array();
+  for (const AttemptRecord& a : r.attempts)
+    attempts.push_back({{"backend", a.backend},
+                        {"outcome", a.outcome},
+                        {"choice", a.choice},
+                        {"resumed_tokens", a.resumed_tokens}});
+  auto& timings = out["timings"] = nlohmann::json::object();
+  timings["policy_us"] = r.policy_us;
+  if (r.router_us >= 0) timings["router_us"] = r.router_us;
+  if (r.queue_ms >= 0) timings["queue_ms"] = r.queue_ms;
+  if (r.ttft_ms >= 0) timings["ttft_ms"] = r.ttft_ms;
+  if (r.total_ms >= 0) timings["total_ms"] = r.total_ms;
+  out["usage"] = {{"prompt_tokens", r.usage.prompt_tokens},
+                  {"completion_tokens", r.usage.completion_tokens},
+                  {"cached_tokens", r.usage.cached_tokens}};
+  return out;
+}
+
+std::shared_ptr<Receipt> Receipts::add(Receipt receipt) {
+  if (ring_.size() == kKept) {
+    by_id_.erase(ring_.front()->request_id);
+    ring_.pop_front();
+  }
+  auto kept = std::make_shared<Receipt>(std::move(receipt));
+  ring_.push_back(kept);
+  by_id_[kept->request_id] = kept;
+  return kept;
+}
+
+std::shared_ptr<const Receipt> Receipts::find(std::string_view request_id, std::string_view app) const {
+  const auto it = by_id_.find(request_id);
+  return it != by_id_.end() && it->second->app == app ? it->second : nullptr;
+}
+
+}  // namespace flyball::route

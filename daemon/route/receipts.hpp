@@ -1,0 +1,57 @@
+// Why recent requests went where they went: a bounded ring of decisions with the facts they were taken on.
+// JSON is written when somebody asks, not while the request waits.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "backends/backend.hpp"
+#include "policy/decide.hpp"
+#include "policy/facts.hpp"
+
+namespace flyball::route {
+
+struct AttemptRecord {
+  std::string backend, outcome;  // outcome: "running", "done", "cancelled" or an ErrorCode's spelling
+  std::uint32_t choice = 0;
+  std::uint32_t resumed_tokens = 0;  // it continued behind so many
+};
+
+struct Receipt {
+  std::string request_id, app, model, operation;
+  std::shared_ptr<const void> keep;  // holds the tree that the decision points into
+  policy::Decision decision;
+  policy::Facts facts;
+  std::vector<AttemptRecord> attempts;
+  std::string state = "waiting";  // waiting, running, done, cancelled or an ErrorCode's spelling
+  std::int64_t created = 0;       // seconds since the epoch
+  double policy_us = 0, router_us = -1, queue_ms = -1, ttft_ms = -1, total_ms = -1;  // -1: not known yet
+  Usage usage;
+
+  // "backend=cpu; rule=...; model=..." for the x-flyball-route header.
+  std::string summary() const;
+};
+
+nlohmann::json to_json(const Receipt& receipt);
+
+class Receipts {
+ public:
+  static constexpr std::size_t kKept = 256;  // about 2 MiB: a copy of the facts each
+
+  std::shared_ptr<Receipt> add(Receipt receipt);
+  // nullptr where it is unknown, forgotten, or another app's (not told apart).
+  std::shared_ptr<const Receipt> find(std::string_view request_id, std::string_view app) const;
+
+ private:
+  std::deque<std::shared_ptr<Receipt>> ring_;
+  std::unordered_map<std::string_view, std::shared_ptr<Receipt>> by_id_;  // keys point into the receipts
+};
+
+}  // namespace flyball::route
