@@ -1,5 +1,6 @@
 // Rotary position embedding in place [arXiv:2104.09864]. Included by ops_<isa>.cpp, after a simd_*.hpp.
-// Plain loops: a token's heads are a few thousand values, less than a thousandth of its matmuls.
+// Plain loops the compiler vectorises: a token's heads are a few thousand values, a thousandth of its
+// matmuls.
 #include <cstddef>
 #include <cstdint>
 
@@ -8,20 +9,35 @@
 namespace flyball::kernels::cpu {
 namespace {
 
+FLYBALL_INLINE void rope_interleaved(float* __restrict x, const float* __restrict cos_sin,
+                                     std::uint32_t pairs) {
+  for (std::uint32_t i = 0; i < 2 * pairs; i += 2) {
+    const float a = x[i];
+    const float b = x[i + 1];
+    x[i] = a * cos_sin[i] - b * cos_sin[i + 1];
+    x[i + 1] = a * cos_sin[i + 1] + b * cos_sin[i];
+  }
+}
+
+// first, second: [pairs], the halves of a head
+FLYBALL_INLINE void rope_half(float* __restrict first, float* __restrict second,
+                              const float* __restrict cos_sin, std::uint32_t pairs) {
+  for (std::uint32_t i = 0; i < pairs; ++i) {
+    const float a = first[i];
+    const float b = second[i];
+    first[i] = a * cos_sin[2 * i] - b * cos_sin[2 * i + 1];
+    second[i] = a * cos_sin[2 * i + 1] + b * cos_sin[2 * i];
+  }
+}
+
 void rope(float* x, std::uint32_t n_heads, std::uint32_t head_dim, std::uint32_t rope_dim,
           const float* cos_sin, RopeStyle style) {
   const std::uint32_t pairs = rope_dim / 2;
-  // Pair i is (i * step, i * step + apart).
-  const std::uint32_t step = style == RopeStyle::interleaved ? 2 : 1;
-  const std::uint32_t apart = style == RopeStyle::interleaved ? 1 : pairs;
   for (std::uint32_t h = 0; h < n_heads; ++h, x += head_dim) {
-    for (std::uint32_t i = 0; i < pairs; ++i) {
-      const float a = x[i * step];
-      const float b = x[i * step + apart];
-      const float cosine = cos_sin[2 * i];
-      const float sine = cos_sin[2 * i + 1];
-      x[i * step] = a * cosine - b * sine;
-      x[i * step + apart] = a * sine + b * cosine;
+    if (style == RopeStyle::interleaved) {
+      rope_interleaved(x, cos_sin, pairs);
+    } else {
+      rope_half(x, x + pairs, cos_sin, pairs);
     }
   }
 }

@@ -151,12 +151,9 @@ struct Simd {
   }
 
   FLYBALL_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
-  FLYBALL_INLINE std::uint64_t read_sum(const std::uint8_t* p) {  // of 256 bytes
-    __m256i s = _mm256_setzero_si256();
-    for (int i = 0; i < 256; i += 32) {
-      s = _mm256_add_epi64(s, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + i)));
-    }
-    const __m128i t = _mm_add_epi64(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+  FLYBALL_INLINE I add_u64(I a, I b) { return {_mm256_add_epi64(a.v, b.v)}; }
+  FLYBALL_INLINE std::uint64_t reduce_u64(I a) {
+    const __m128i t = _mm_add_epi64(_mm256_castsi256_si128(a.v), _mm256_extracti128_si256(a.v, 1));
     return static_cast<std::uint64_t>(_mm_cvtsi128_si64(t)) +
            static_cast<std::uint64_t>(_mm_extract_epi64(t, 1));
   }

@@ -153,10 +153,9 @@ struct Simd {
   FLYBALL_INLINE I end(I /*total*/, Half sum) { return {sum.v}; }
 
   FLYBALL_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
-  FLYBALL_INLINE std::uint64_t read_sum(const std::uint8_t* p) {  // of 256 bytes
-    const __m512i a = _mm512_add_epi64(_mm512_loadu_si512(p), _mm512_loadu_si512(p + 64));
-    const __m512i b = _mm512_add_epi64(_mm512_loadu_si512(p + 128), _mm512_loadu_si512(p + 192));
-    return static_cast<std::uint64_t>(_mm512_reduce_add_epi64(_mm512_add_epi64(a, b)));
+  FLYBALL_INLINE I add_u64(I a, I b) { return {_mm512_add_epi64(a.v, b.v)}; }
+  FLYBALL_INLINE std::uint64_t reduce_u64(I a) {
+    return static_cast<std::uint64_t>(_mm512_reduce_add_epi64(a.v));
   }
 };
 

@@ -197,10 +197,17 @@ struct Simd {
   FLYBALL_INLINE I end(I /*total*/, Half sum) { return sum; }
 
   FLYBALL_INLINE void prefetch(const void* p) { __builtin_prefetch(p); }
-  FLYBALL_INLINE std::uint64_t read_sum(const std::uint8_t* p) {  // of 256 bytes
-    std::uint64_t s = 0;
-    for (int i = 0; i < 32; ++i) s += at<std::uint64_t>(p, i);
-    return s;
+  static I add_u64(I a, I b) {
+    I r;
+    for (int i = 0; i < 4; ++i) {
+      const std::uint64_t sum = at<std::uint64_t>(a.v, i) + at<std::uint64_t>(b.v, i);
+      std::memcpy(r.v + 2 * i, &sum, sizeof(sum));
+    }
+    return r;
+  }
+  static std::uint64_t reduce_u64(I a) {
+    return at<std::uint64_t>(a.v, 0) + at<std::uint64_t>(a.v, 1) + at<std::uint64_t>(a.v, 2) +
+           at<std::uint64_t>(a.v, 3);
   }
 };
 
