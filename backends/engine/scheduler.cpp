@@ -21,17 +21,18 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
 
 Result<void> Scheduler::submit(SequenceId id, std::uint32_t known, std::uint32_t most) {
   require(known > 0 && known <= most && (entries_.empty() || entries_.rbegin()->first < id));
-  if (waiting() >= limits_.max_waiting + (limits_.max_sequences - n_admitted_))
-    return fail(ErrorCode::overloaded, "The engine's queue is full: " + std::to_string(waiting()) +
-                                           " requests wait, the limit is " +
-                                           std::to_string(limits_.max_waiting) + ".");
-  // The last token sampled is never computed, but a preempted sequence computes all it knows in one go.
+  // Asked first, because waiting does not help. The last token sampled is never computed, but a preempted
+  // sequence computes all it knows in one go.
   const std::uint32_t needed = kv_.blocks_for(most);
   if (needed > kv_.total())
     return fail(ErrorCode::insufficient_memory, "The request may grow to " + std::to_string(most) +
                                                     " tokens and needs " + std::to_string(needed) +
                                                     " KV blocks; the engine has " +
                                                     std::to_string(kv_.total()) + ".");
+  if (waiting() >= limits_.max_waiting + (limits_.max_sequences - n_admitted_))
+    return fail(ErrorCode::overloaded, "The engine's queue is full: " + std::to_string(waiting()) +
+                                           " requests wait, the limit is " +
+                                           std::to_string(limits_.max_waiting) + ".");
   Entry entry;
   entry.known = known;
   entry.most = most;

@@ -1,0 +1,321 @@
+// Decoder and CPU device: against the naive forward pass, and against themselves: alone equals batched, whole
+// equals chunked, one thread equals many, compound verbs equal their default bodies. Bit for bit.
+#include "backends/graph/decoder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "backends/cpu/cpu_device.hpp"
+#include "backends/cpu/cpu_ops.hpp"
+#include "backends/model/synthetic.hpp"
+#include "tests/engine/naive_forward.hpp"
+
+namespace flyball {
+namespace {
+
+using kernels::DType;
+using kernels::cpu::Isa;
+constexpr std::uint32_t kBlocks = 24;
+
+struct TestModel {
+  std::vector<std::byte> bytes;
+  std::unique_ptr<model::ModelFile> file;
+};
+
+TestModel make_model(DType type,
+                     std::string_view shape = "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320") {
+  auto spec = model::parse_synthetic_shape(shape).value();
+  spec.type = type;
+  TestModel m;
+  m.bytes = model::synthetic_bytes(spec).value();
+  m.file = model::ModelFile::from_bytes(m.bytes).value();
+  return m;
+}
+
+std::vector<Isa> isas() {
+  std::vector<Isa> list;
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512})
+    if (kernels::cpu::supported(isa)) list.push_back(isa);
+  return list;
+}
+
+std::unique_ptr<engine::Executor> make_executor(const TestModel& m, Isa isa = kernels::cpu::best_isa(),
+                                                std::uint32_t threads = 2) {
+  cpu::CpuDeviceOptions options;
+  options.isa = isa;
+  options.threads = threads;
+  options.max_step_tokens = 64;
+  options.max_logit_rows = 8;
+  auto executor = cpu::make_cpu_executor(*m.file, options).value();
+  EXPECT_TRUE(executor->reserve_kv(graph::kv_layout(m.file->config()), kBlocks));
+  return executor;
+}
+
+std::vector<Token> some_tokens(std::size_t n, std::uint32_t vocab, unsigned seed = 1) {
+  std::mt19937 random(seed);
+  std::vector<Token> tokens(n);
+  for (Token& t : tokens) t = static_cast<Token>(random() % vocab);
+  return tokens;
+}
+
+struct Piece {
+  std::vector<Token> tokens;
+  std::uint32_t first_position = 0;
+  std::vector<std::uint32_t> blocks;
+  bool want_logits = true;
+};
+
+std::vector<std::vector<float>> run(engine::Executor& executor, const std::vector<Piece>& pieces,
+                                    std::uint32_t vocab) {
+  std::vector<Token> tokens;
+  std::vector<engine::StepSequence> sequences;
+  for (const Piece& p : pieces) {
+    sequences.push_back({static_cast<std::uint32_t>(tokens.size()),
+                         static_cast<std::uint32_t>(p.tokens.size()), p.first_position, p.blocks,
+                         p.want_logits});
+    tokens.insert(tokens.end(), p.tokens.begin(), p.tokens.end());
+  }
+  const auto step = executor.submit({tokens, sequences}, {});
+  if (!step) {
+    ADD_FAILURE() << step.error().message;
+    return {};
+  }
+  const auto logits = executor.wait(*step).value();
+  std::vector<std::vector<float>> rows;
+  for (std::size_t at = 0; at < logits.size(); at += vocab)
+    rows.emplace_back(logits.begin() + static_cast<std::ptrdiff_t>(at),
+                      logits.begin() + static_cast<std::ptrdiff_t>(at + vocab));
+  return rows;
+}
+
+double relative_error(const std::vector<float>& got, const std::vector<double>& expected) {
+  double error = 0;
+  double norm = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    error += (got[i] - expected[i]) * (got[i] - expected[i]);
+    norm += expected[i] * expected[i];
+  }
+  return std::sqrt(error / norm);
+}
+
+class DecoderTypes : public testing::TestWithParam<DType> {};
+
+// The bound is for what the engine rounds on purpose: KV to f16, activations to int8 beside quantized
+// weights.
+TEST_P(DecoderTypes, AgreesWithTheNaiveForwardPass) {
+  const bool k_quant = kernels::block_shape(GetParam()).values == 256;
+  const auto m = make_model(GetParam(), k_quant ? "dim=256,layers=2,heads=4,kv_heads=2,ffn=256,vocab=320"
+                                                : "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320");
+  const std::uint32_t vocab = m.file->config().vocab_size;
+  const auto tokens = some_tokens(21, vocab);
+  const auto expected = test::naive_forward(*m.file, tokens);
+  const bool quantized = kernels::block_shape(GetParam()).values > 1;
+  for (const Isa isa : isas()) {
+    auto executor = make_executor(m, isa);
+    const auto rows = run(*executor, {{tokens, 0, {5, 3}, true}}, vocab);
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_LT(relative_error(rows[0], expected), quantized ? 2e-2 : 1e-3) << kernels::cpu::to_string(isa);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(AllTypes, DecoderTypes, testing::ValuesIn(kernels::kAllDTypes),
+                         [](const auto& type) { return std::string(kernels::to_string(type.param)); });
+
+TEST(Decoder, AgreesOnOddShapes) {
+  for (const char* shape : {"dim=64,layers=1,heads=4,kv_heads=1,ffn=100,vocab=321",
+                            "dim=48,layers=3,heads=3,kv_heads=3,ffn=40,vocab=333",
+                            "dim=64,layers=2,heads=2,kv_heads=1,ffn=96,vocab=320,head_dim=16"}) {
+    SCOPED_TRACE(shape);
+    for (const bool tied : {false, true}) {
+      auto spec = model::parse_synthetic_shape(shape).value();
+      spec.type = DType::f32;
+      spec.tied = tied;
+      TestModel m;
+      m.bytes = model::synthetic_bytes(spec).value();
+      m.file = model::ModelFile::from_bytes(m.bytes).value();
+      const std::uint32_t vocab = m.file->config().vocab_size;
+      const auto tokens = some_tokens(18, vocab, 5);
+      auto executor = make_executor(m);
+      const auto rows = run(*executor, {{tokens, 0, {0, 1}, true}}, vocab);
+      ASSERT_EQ(rows.size(), 1U);
+      EXPECT_LT(relative_error(rows[0], test::naive_forward(*m.file, tokens)), 1e-3);
+    }
+  }
+}
+
+TEST(Decoder, AloneEqualsBatched) {
+  for (const DType type : {DType::f32, DType::bf16, DType::q4_0, DType::q8_0}) {
+    const auto m = make_model(type);
+    const std::uint32_t vocab = m.file->config().vocab_size;
+    for (const Isa isa : isas()) {
+      SCOPED_TRACE(std::string(kernels::to_string(type)) + " " + kernels::cpu::to_string(isa));
+      const auto a = some_tokens(5, vocab, 1), b = some_tokens(19, vocab, 2), c = some_tokens(1, vocab, 3);
+      auto executor = make_executor(m, isa);
+      const auto together =
+          run(*executor, {{a, 0, {7}, true}, {b, 0, {2, 9}, true}, {c, 0, {4}, true}}, vocab);
+      const auto decode =
+          run(*executor, {{{11}, 5, {7}, true}, {{12}, 19, {2, 9}, true}, {{13}, 1, {4}, true}}, vocab);
+      auto other = make_executor(m, isa, 1);
+      EXPECT_EQ(run(*other, {{a, 0, {0}, true}}, vocab)[0], together[0]);
+      EXPECT_EQ(run(*other, {{{11}, 5, {0}, true}}, vocab)[0], decode[0]);
+      EXPECT_EQ(run(*other, {{b, 0, {1, 2}, true}}, vocab)[0], together[1]);
+      EXPECT_EQ(run(*other, {{{12}, 19, {1, 2}, true}}, vocab)[0], decode[1]);
+      EXPECT_EQ(run(*other, {{c, 0, {3}, true}}, vocab)[0], together[2]);
+      EXPECT_EQ(run(*other, {{{13}, 1, {3}, true}}, vocab)[0], decode[2]);
+    }
+  }
+}
+
+TEST(Decoder, WholeEqualsChunkedEqualsTokenByToken) {
+  for (const DType type : {DType::f32, DType::q4_0, DType::q8_0}) {
+    const auto m = make_model(type);
+    const std::uint32_t vocab = m.file->config().vocab_size;
+    const auto tokens = some_tokens(37, vocab, 9);
+    const std::vector<std::uint32_t> blocks = {8, 1, 6};
+    auto executor = make_executor(m);
+    const auto whole = run(*executor, {{tokens, 0, blocks, true}}, vocab)[0];
+    for (const std::size_t chunk : {1UL, 3UL, 16UL, 30UL}) {
+      auto other = make_executor(m);
+      std::vector<float> last;
+      for (std::size_t at = 0; at < tokens.size(); at += chunk) {
+        const std::size_t n = std::min(chunk, tokens.size() - at);
+        const bool end = at + n == tokens.size();
+        const auto rows = run(*other,
+                              {{{tokens.begin() + static_cast<std::ptrdiff_t>(at),
+                                 tokens.begin() + static_cast<std::ptrdiff_t>(at + n)},
+                                static_cast<std::uint32_t>(at),
+                                blocks,
+                                end}},
+                              vocab);
+        ASSERT_EQ(rows.size(), end ? 1U : 0U);
+        if (end) last = rows[0];
+      }
+      EXPECT_EQ(last, whole) << kernels::to_string(type) << " in chunks of " << chunk;
+    }
+  }
+}
+
+// Forwards the plain verbs and leaves the compound ones to their default bodies.
+class PlainOps final : public graph::Ops {
+ public:
+  explicit PlainOps(graph::Ops& ops) : ops_(ops) {}
+  void begin(const graph::StepInputs& in) override { ops_.begin(in); }
+  void embed(std::uint32_t n, graph::WeightRef w, graph::Buffer out) override { ops_.embed(n, w, out); }
+  void rms_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef w, graph::Buffer out) override {
+    ops_.rms_norm(n, x, w, out);
+  }
+  void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> p) override {
+    ops_.matmul(n, x, p);
+  }
+  void rope(std::uint32_t n, graph::Buffer q, graph::Buffer k) override { ops_.rope(n, q, k); }
+  void kv_store(std::uint32_t n, std::uint32_t l, graph::Buffer k, graph::Buffer v) override {
+    ops_.kv_store(n, l, k, v);
+  }
+  void attend(std::uint32_t n, std::uint32_t l, graph::Buffer q, graph::Buffer out) override {
+    ops_.attend(n, l, q, out);
+  }
+  void swiglu(std::uint32_t n, graph::Buffer g, graph::Buffer u) override { ops_.swiglu(n, g, u); }
+  void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override { ops_.add(n, x, y); }
+  void gather_wanted(graph::Buffer x, graph::Buffer out) override { ops_.gather_wanted(x, out); }
+
+ private:
+  graph::Ops& ops_;
+};
+
+TEST(Decoder, CompoundVerbsEqualTheirDefaultBodies) {
+  const auto m = make_model(DType::q4_0);
+  const model::ModelConfig& config = m.file->config();
+  cpu::ThreadPool pool(2);
+  const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
+  const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool).value();
+  const auto logits = [&](bool plain) {
+    auto ops = cpu::CpuOps::make(config, kernels, weights, pool, 32, 4).value();
+    EXPECT_TRUE(ops->reserve_kv(graph::kv_layout(config), 4));
+    PlainOps wrapped(*ops);
+    const auto tokens = some_tokens(20, config.vocab_size);
+    std::vector<std::uint32_t> positions(20), sequence_of(20, 0);
+    std::iota(positions.begin(), positions.end(), 0U);
+    const std::vector<std::uint32_t> table = {2, 0};
+    const std::span<const std::uint32_t> tables[] = {table};
+    const std::vector<std::uint32_t> wanted = {3, 19};
+    graph::StepInputs in{tokens, positions, sequence_of, tables, wanted, false};
+    graph::decode_step(config, in, plain ? static_cast<graph::Ops&>(wrapped) : *ops);
+    const Token next[] = {7};
+    const std::uint32_t position[] = {20};
+    const std::uint32_t zero[] = {0};
+    std::vector<float> out(ops->buffer(graph::Buffer::logits),
+                           ops->buffer(graph::Buffer::logits) + 2 * config.vocab_size);
+    in = {next, position, zero, tables, zero, true};
+    graph::decode_step(config, in, plain ? static_cast<graph::Ops&>(wrapped) : *ops);
+    out.insert(out.end(), ops->buffer(graph::Buffer::logits),
+               ops->buffer(graph::Buffer::logits) + config.vocab_size);
+    return out;
+  };
+  EXPECT_EQ(logits(true), logits(false));
+}
+
+TEST(CpuExecutor, RefusesStepsThatWouldWriteOutside) {
+  const auto m = make_model(DType::f32);
+  auto executor = make_executor(m);
+  const std::vector<std::uint32_t> one = {0}, outside = {kBlocks};
+  const auto refused = [&](std::vector<Token> tokens, engine::StepSequence s) {
+    const engine::StepSequence sequences[] = {s};
+    const auto step = executor->submit({tokens, sequences}, {});
+    return !step && step.error().code == ErrorCode::internal;
+  };
+  EXPECT_TRUE(refused({}, {0, 0, 0, one, true}));
+  EXPECT_TRUE(refused({320}, {0, 1, 0, one, true}));
+  EXPECT_TRUE(refused({-1}, {0, 1, 0, one, true}));
+  EXPECT_TRUE(refused({1}, {0, 1, 16, one, true}));
+  EXPECT_TRUE(refused({1}, {0, 1, 0, outside, true}));
+  EXPECT_TRUE(refused({1, 2}, {0, 1, 0, one, true}));
+  EXPECT_TRUE(refused({1}, {0, 2, 0, one, true}));
+  EXPECT_TRUE(refused(std::vector<Token>(65, 1), {0, 65, 0, one, true}));
+  EXPECT_FALSE(refused({1}, {0, 1, 15, one, true}));
+}
+
+TEST(CpuExecutor, CopiesBlocksBeforeTheStep) {
+  const auto m = make_model(DType::f32);
+  const std::uint32_t vocab = m.file->config().vocab_size;
+  auto executor = make_executor(m);
+  const auto tokens = some_tokens(9, vocab);
+  run(*executor, {{tokens, 0, {3}, true}}, vocab);
+  const Token next[] = {5};
+  const std::vector<std::uint32_t> original = {3}, copied = {11};
+  const engine::StepSequence on_copy[] = {{0, 1, 9, copied, true}};
+  const engine::BlockCopy copies[] = {{3, 11}};
+  const auto step = executor->submit({next, on_copy}, copies).value();
+  const auto got = executor->wait(step).value();
+  const std::vector<float> from_copy(got.begin(), got.end());
+  EXPECT_EQ(from_copy, run(*executor, {{{5}, 9, original, true}}, vocab)[0]);
+  const engine::BlockCopy bad[] = {{0, kBlocks}};
+  EXPECT_FALSE(executor->submit({next, on_copy}, bad));
+}
+
+TEST(CpuExecutor, SaysHowMuchMemoryItLacks) {
+  const auto m = make_model(DType::f32);
+  cpu::CpuDeviceOptions options;
+  auto executor = cpu::make_cpu_executor(*m.file, options).value();
+  graph::KvLayout layout = graph::kv_layout(m.file->config());
+  layout.block_size = 1U << 24;
+  const auto result = executor->reserve_kv(layout, 1U << 24);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::insufficient_memory);
+  EXPECT_NE(result.error().message.find("bytes are needed"), std::string::npos);
+  EXPECT_NE(result.error().message.find("are free"), std::string::npos);
+}
+
+TEST(CpuExecutor, CountsItsMemory) {
+  const auto m = make_model(DType::q8_0);
+  auto executor = make_executor(m);
+  const auto plan = executor->memory();
+  EXPECT_GE(plan.weight_bytes, m.file->weight_bytes() * 9 / 10);
+  EXPECT_EQ(plan.kv_bytes, graph::kv_layout(m.file->config()).block_bytes() * kBlocks);
+  EXPECT_GE(plan.scratch_bytes, graph::plan_bytes(graph::plan_buffers(m.file->config(), 64, 8)));
+}
+
+}  // namespace
+}  // namespace flyball

@@ -1,0 +1,101 @@
+#include "tests/engine/naive_forward.hpp"
+
+#include <cmath>
+
+#include "kernels/formats/dequantize.hpp"
+
+namespace flyball::test {
+namespace {
+
+using Vector = std::vector<double>;
+
+Vector weight_row(const model::Weight& w, std::uint32_t row) {
+  std::vector<float> values(w.cols);
+  kernels::dequantize_row(w.type, w.data + row * kernels::row_bytes(w.type, w.cols), w.cols, values.data());
+  return {values.begin(), values.end()};
+}
+
+Vector multiply(const model::Weight& w, const Vector& x) {
+  Vector y(w.rows);
+  for (std::uint32_t r = 0; r < w.rows; ++r) {
+    const Vector row = weight_row(w, r);
+    for (std::uint32_t c = 0; c < w.cols; ++c) y[r] += row[c] * x[c];
+  }
+  return y;
+}
+
+Vector norm(const model::Weight& w, const Vector& x, double eps) {
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  const double scale = 1 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
+  const Vector weight = weight_row(w, 0);
+  Vector y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] * scale * weight[i];
+  return y;
+}
+
+void rotate(Vector& x, std::uint32_t n_heads, const model::ModelConfig& c, std::size_t position) {
+  const double scaled = static_cast<double>(position) / c.rope.factor;
+  for (std::uint32_t h = 0; h < n_heads; ++h) {
+    for (std::uint32_t i = 0; i < c.rope.dim / 2; ++i) {
+      const double angle = scaled * std::pow(static_cast<double>(c.rope.base), -2.0 * i / c.rope.dim);
+      const bool half = c.rope_style == kernels::RopeStyle::half;
+      const std::size_t a = h * c.head_dim + (half ? i : 2 * i);
+      const std::size_t b = half ? a + c.rope.dim / 2 : a + 1;
+      const double xa = x[a];
+      const double xb = x[b];
+      x[a] = xa * std::cos(angle) - xb * std::sin(angle);
+      x[b] = xa * std::sin(angle) + xb * std::cos(angle);
+    }
+  }
+}
+
+void add(Vector& x, const Vector& y) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+}
+
+}  // namespace
+
+std::vector<double> naive_forward(const model::ModelFile& model, std::span<const Token> tokens) {
+  const model::ModelConfig& c = model.config();
+  std::vector<Vector> stream;
+  for (const Token t : tokens)
+    stream.push_back(weight_row(model.weights().token_embedding, static_cast<std::uint32_t>(t)));
+
+  for (const model::LayerWeights& l : model.weights().layers) {
+    std::vector<Vector> q, k, v;
+    for (std::size_t t = 0; t < stream.size(); ++t) {
+      const Vector x = norm(l.attn_norm, stream[t], c.norm_eps);
+      q.push_back(multiply(l.q, x));
+      k.push_back(multiply(l.k, x));
+      v.push_back(multiply(l.v, x));
+      rotate(q.back(), c.n_heads, c, t);
+      rotate(k.back(), c.n_kv_heads, c, t);
+    }
+    for (std::size_t t = 0; t < stream.size(); ++t) {
+      Vector out(std::size_t{c.n_heads} * c.head_dim);
+      for (std::uint32_t h = 0; h < c.n_heads; ++h) {
+        const std::size_t qh = h * c.head_dim;
+        const std::size_t kh = h / (c.n_heads / c.n_kv_heads) * c.head_dim;
+        Vector weight(t + 1);
+        double sum = 0;
+        for (std::size_t s = 0; s <= t; ++s) {
+          double dot = 0;
+          for (std::uint32_t d = 0; d < c.head_dim; ++d) dot += q[t][qh + d] * k[s][kh + d];
+          sum += weight[s] = std::exp(dot / std::sqrt(static_cast<double>(c.head_dim)));
+        }
+        for (std::size_t s = 0; s <= t; ++s)
+          for (std::uint32_t d = 0; d < c.head_dim; ++d) out[qh + d] += weight[s] / sum * v[s][kh + d];
+      }
+      add(stream[t], multiply(l.o, out));
+      const Vector x = norm(l.ffn_norm, stream[t], c.norm_eps);
+      Vector gate = multiply(l.gate, x);
+      const Vector up = multiply(l.up, x);
+      for (std::size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+      add(stream[t], multiply(l.down, gate));
+    }
+  }
+  return multiply(model.weights().output, norm(model.weights().output_norm, stream.back(), c.norm_eps));
+}
+
+}  // namespace flyball::test
