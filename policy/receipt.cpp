@@ -184,6 +184,7 @@ std::string explain_text(const Json& receipt) {
   for (const Json& t : list(receipt, "targets")) {
     const std::string reason = field(t, "reason");
     out += "  " + padded(field(t, "verdict"), 12) + padded(target_name(t), 22) + "rule " + field(t, "rule");
+    if (const std::string by = field(t, "denied_by"); !by.empty()) out += ", constraint " + by;
     if (!reason.empty()) out += ": " + reason;
     out += "\n";
   }

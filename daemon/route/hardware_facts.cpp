@@ -1,6 +1,7 @@
 #include "daemon/route/hardware_facts.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace flyball::route {
 namespace {
@@ -51,8 +52,11 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
   facts.set("hardware.cpu.cores", std::int64_t{c.cores}, kProbe);
   facts.set("hardware.cpu.threads", std::int64_t{c.threads}, kProbe);
   if (c.bandwidth_1t > 0) {
-    facts.set("hardware.cpu.bandwidth_1t", c.bandwidth_1t, kProbe);
-    facts.set("hardware.cpu.bandwidth", c.bandwidth, kProbe);
+    const auto rounded = [](double gb_per_s) {
+      return std::round(gb_per_s * 10) / 10;
+    };  // no more was measured
+    facts.set("hardware.cpu.bandwidth_1t", rounded(c.bandwidth_1t), kProbe);
+    facts.set("hardware.cpu.bandwidth", rounded(c.bandwidth), kProbe);
   }
   if (c.memory_total > 0) {
     facts.set("hardware.memory.total", as_integer(c.memory_total), kProbe);

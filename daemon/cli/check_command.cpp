@@ -1,0 +1,149 @@
+// `flyball check`: every finding in config.yaml, policy.yaml and the manifests, with file, line and column.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "config/yaml.hpp"
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/config_files.hpp"
+#include "daemon/cli/exit_codes.hpp"
+
+namespace flyball::cli {
+namespace {
+
+struct Options {
+  std::string config, policy, apps, schema;
+};
+
+// Findings as they come, and what they sum up to.
+class Findings {
+ public:
+  void error(const Error& e) {
+    std::printf("%s%serror: %s\n", e.where.c_str(), e.where.empty() ? "" : ": ", e.message.c_str());
+    if (errors_++ == 0) exit_code_ = exit_code_for(e);
+  }
+  void errors(const std::vector<Error>& all) {
+    for (const Error& e : all) error(e);
+  }
+  void warning(const policy::LintFinding& f) {
+    std::printf("%s: warning: %s\n", f.where.c_str(), f.message.c_str());
+    ++warnings_;
+  }
+  void checked(const std::string& what) { checked_ += (checked_.empty() ? "" : ", ") + what; }
+
+  int finish() const {
+    std::printf("%s: %zu error%s, %zu warning%s\n", checked_.c_str(), errors_, errors_ == 1 ? "" : "s",
+                warnings_, warnings_ == 1 ? "" : "s");
+    return exit_code_;
+  }
+
+ private:
+  std::size_t errors_ = 0, warnings_ = 0;
+  std::string checked_;
+  int exit_code_ = kOk;
+};
+
+void check_policy(const std::filesystem::path& path, Findings& findings) {
+  const std::string name = path.empty() ? kShippedPolicy : path.string();
+  findings.checked(name);
+  std::string text(config::default_policy_yaml());
+  if (!path.empty()) {
+    auto read = config::read_text_file(path);
+    if (!read) return findings.error(read.error());
+    text = std::move(*read);
+  }
+  const auto tree = policy::parse_policy_all(text, name);
+  if (!tree) return findings.errors(tree.error());
+  for (const policy::LintFinding& f : policy::lint(*tree)) findings.warning(f);
+}
+
+std::optional<std::vector<config::AppManifest>> check_apps(const std::filesystem::path& dir,
+                                                           Findings& findings) {
+  if (dir.empty()) {
+    findings.checked("<shipped example app>");
+    auto app = config::parse_app(config::default_app_yaml(), "<shipped example app>");
+    if (app) return std::vector<config::AppManifest>{std::move(*app)};
+    findings.error(app.error());
+    return std::nullopt;
+  }
+  findings.checked(dir.string());
+  auto apps = config::load_apps_all(dir);
+  if (apps) return std::move(*apps);
+  findings.errors(apps.error());
+  return std::nullopt;
+}
+
+int check(const Options& options) {
+  Findings findings;
+  // Naming a policy or a folder of manifests alone asks about that alone.
+  const bool only_named = options.config.empty() && (!options.policy.empty() || !options.apps.empty());
+  std::optional<config::Config> config;
+  if (!only_named) {
+    const std::filesystem::path path =
+        options.config.empty() ? find_config() : std::filesystem::path(options.config);
+    findings.checked(path.empty() ? kShippedConfig : path.string());
+    if (path.empty()) {
+      auto shipped = config_at({});
+      if (shipped)
+        config = std::move(*shipped);
+      else
+        findings.error(shipped.error());
+    } else {
+      auto loaded = config::load_config_all(path);
+      if (loaded)
+        config = std::move(*loaded);
+      else
+        findings.errors(loaded.error());
+    }
+  }
+  if (!options.policy.empty())
+    check_policy(options.policy, findings);
+  else if (config)
+    check_policy(config->policy_path, findings);
+  if (!options.apps.empty() || config) {
+    const auto apps =
+        check_apps(options.apps.empty() ? config->apps_dir : std::filesystem::path(options.apps), findings);
+    if (apps && config) findings.errors(config::cross_check(*config, *apps));
+  }
+  return findings.finish();
+}
+
+int print_schema(const std::string& which) {
+  const std::string text = which == "config"   ? config::config_schema()
+                           : which == "policy" ? policy::policy_schema()
+                                               : config::app_schema();
+  return std::fputs(text.c_str(), stdout) < 0 ? kIo : kOk;
+}
+
+}  // namespace
+
+void add_check_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("check", "Check config.yaml, policy.yaml and app manifests");
+  command->add_option(
+      "--config,config", options->config,
+      "config.yaml, with the policy and the manifests it names (default: the one `serve` would take)");
+  command->add_option("--policy", options->policy, "check this policy");
+  command->add_option("--apps", options->apps, "check the manifests in this folder");
+  command
+      ->add_option("--print-schema", options->schema,
+                   "print a JSON Schema for editors instead: config, policy or app")
+      ->check(CLI::IsMember({"config", "policy", "app"}));
+  command->footer(
+      "Examples:\n"
+      "  flyball check                                  everything that `flyball serve` would read\n"
+      "  flyball check /etc/flyball/config.yaml\n"
+      "  flyball check --policy policy.yaml             that file alone\n"
+      "  flyball check --print-schema policy > policy.schema.json\n"
+      "\n"
+      "Exit code 78 where an error is found, 74 where a file cannot be read; warnings alone give 0.");
+  command->callback([options, &exit_code] {
+    exit_code = options->schema.empty() ? check(*options) : print_schema(options->schema);
+  });
+}
+
+}  // namespace flyball::cli

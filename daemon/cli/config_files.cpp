@@ -1,0 +1,37 @@
+#include "daemon/cli/config_files.hpp"
+
+#include <cstdlib>
+#include <system_error>
+
+#include "config/yaml.hpp"
+
+namespace flyball::cli {
+
+std::filesystem::path find_config() {
+  std::vector<std::filesystem::path> candidates;
+  const char* xdg = std::getenv("XDG_CONFIG_HOME");
+  const char* home = std::getenv("HOME");
+  if (xdg && *xdg == '/')
+    candidates.emplace_back(std::filesystem::path(xdg) / "flyball/config.yaml");
+  else if (home && *home == '/')
+    candidates.emplace_back(std::filesystem::path(home) / ".config/flyball/config.yaml");
+  candidates.emplace_back("/etc/flyball/config.yaml");
+  std::error_code ec;
+  for (const auto& candidate : candidates)
+    if (std::filesystem::exists(candidate, ec)) return candidate;
+  return {};
+}
+
+Result<config::Config> config_at(const std::filesystem::path& path) {
+  return path.empty() ? config::parse_config(config::default_config_yaml(), kShippedConfig)
+                      : config::load_config(path);
+}
+
+Result<policy::Tree> policy_at(const std::filesystem::path& path) {
+  if (path.empty()) return policy::parse_policy(config::default_policy_yaml(), kShippedPolicy);
+  auto text = config::read_text_file(path);
+  if (!text) return std::unexpected(std::move(text.error()));
+  return policy::parse_policy(*text, path.string());
+}
+
+}  // namespace flyball::cli

@@ -1,0 +1,26 @@
+// Where commands find the operator's files when the command line does not say, and the shipped ones behind
+// them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/app_manifest.hpp"
+#include "config/config.hpp"
+#include "policy/tree.hpp"
+
+namespace flyball::cli {
+
+// The first that exists of $XDG_CONFIG_HOME/flyball/config.yaml (or ~/.config) and /etc/flyball/config.yaml;
+// "" where there is none: the shipped defaults hold.
+std::filesystem::path find_config();
+
+inline constexpr const char* kShippedConfig = "<shipped config.yaml>";
+inline constexpr const char* kShippedPolicy = "<shipped policy.yaml>";
+
+// The file at `path`, or the shipped one where it is "".
+Result<config::Config> config_at(const std::filesystem::path& path);
+Result<policy::Tree> policy_at(const std::filesystem::path& path);
+
+}  // namespace flyball::cli

@@ -1,0 +1,246 @@
+// `flyball explain`: which target a request would get on this machine or on one described by facts, and why;
+// or why a request that a running daemon served got its own.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "backends/model/embedded_demo.hpp"
+#include "backends/model/model_file.hpp"
+#include "config/table.hpp"
+#include "config/yaml.hpp"
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/config_files.hpp"
+#include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/http_client.hpp"
+#include "daemon/cli/terminal.hpp"
+#include "daemon/route/facts.hpp"
+#include "daemon/route/hardware_facts.hpp"
+#include "daemon/route/probe.hpp"
+#include "policy/decide.hpp"
+
+namespace flyball::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::chrono::seconds kDaemonTimeout{10};
+constexpr std::size_t kMaxKeyFileBytes = 4096;
+
+struct Options {
+  std::string request_id, url = "http://127.0.0.1:8080", key_file;
+  std::string config, policy, app, model, facts;
+  bool json = false;
+};
+
+int print(const Json& receipt, bool json) {
+  const std::string text = json ? receipt.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+                                : policy::explain_text(receipt);
+  std::fputs(text.c_str(), stdout);
+  return kOk;
+}
+
+// ---- a request that a daemon served
+// ----------------------------------------------------------------------------
+
+int explain_served(const Options& options) {
+  const bool plain = std::ranges::all_of(options.request_id, [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+  });
+  if (!plain || options.request_id.size() > 200)
+    return report(
+        Error{ErrorCode::unsupported_value, "\"" + options.request_id + "\" is not a request id", {}, {}});
+  std::string key;
+  if (!options.key_file.empty()) {
+    auto text = config::read_text_file(options.key_file, kMaxKeyFileBytes);
+    if (!text) return report(text.error());
+    key = std::move(*text);
+    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
+  }
+  const auto answer = http_get(options.url, "/v1/route/receipts/" + options.request_id, key, kDaemonTimeout);
+  if (!answer) return report(answer.error());
+  const Json body = Json::parse(answer->body, nullptr, false);
+  if (answer->status == 200 && body.is_object())
+    return print(body.contains("receipt") && body["receipt"].is_object() ? body["receipt"] : body,
+                 options.json);
+  std::string message = options.url + " answered " + std::to_string(answer->status);
+  if (body.is_object() && body.contains("error") && body["error"].is_object() &&
+      body["error"].contains("message") && body["error"]["message"].is_string())
+    message += ": " + body["error"]["message"].get<std::string>();
+  std::fprintf(stderr, "flyball: %s\n", message.c_str());
+  return answer->status < 500 ? kFailed : kUnavailable;
+}
+
+// ---- a request that might come
+// ---------------------------------------------------------------------------------
+
+std::optional<policy::FactValue> value_of(const Json& json, policy::FactType type) {
+  switch (type) {
+    case policy::FactType::boolean:
+      if (json.is_boolean()) return json.get<bool>();
+      break;
+    case policy::FactType::integer:
+      if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) break;
+      if (json.is_number_integer()) return json.get<std::int64_t>();
+      break;
+    case policy::FactType::number:
+      if (json.is_number()) return json.get<double>();
+      break;
+    case policy::FactType::text:
+      if (json.is_string()) return json.get<std::string>();
+      break;
+    case policy::FactType::text_list:
+      if (json.is_array() && std::ranges::all_of(json, [](const Json& item) { return item.is_string(); }))
+        return json.get<std::vector<std::string>>();
+      break;
+  }
+  return std::nullopt;
+}
+
+Result<void> read_facts(const std::string& path, policy::Facts& facts) {
+  const auto text = config::read_text_file(path);
+  if (!text) return std::unexpected(text.error());
+  const Json document = Json::parse(*text, nullptr, false);
+  if (!document.is_object())
+    return fail(ErrorCode::invalid_json, "expected a JSON object of fact names and values", {}, path);
+  std::vector<std::string_view> names;
+  for (const policy::FactInfo& info : policy::fact_catalogue()) names.push_back(info.name);
+  for (const auto& [name, value] : document.items()) {
+    const auto id = policy::find_fact(name);
+    if (!id)
+      return fail(ErrorCode::invalid_value,
+                  "unknown fact \"" + name + "\"" + config::did_you_mean(name, names), {}, path);
+    const policy::FactInfo& info = policy::fact_catalogue()[*id];
+    auto typed = value_of(value, info.type);
+    if (!typed)
+      return fail(ErrorCode::invalid_value,
+                  name + " is of type " + std::string(to_string(info.type)) + ", got " +
+                      value.dump(-1, ' ', false, Json::error_handler_t::replace),
+                  {}, path);
+    facts.set(*id, std::move(*typed), "facts file");
+  }
+  return {};
+}
+
+const config::ModelEntry* find_model(const config::Config& config, const std::string& name) {
+  for (const config::ModelEntry& model : config.models)
+    if (model.id == name || std::ranges::find(model.aliases, name) != model.aliases.end()) return &model;
+  return nullptr;
+}
+
+// What the daemon knows of a model once its engine has loaded it, read from the file itself.
+Result<void> set_model_facts(const config::ModelEntry& entry, policy::Facts& facts) {
+  const auto file = entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
+                                   : model::ModelFile::open(entry.path);
+  if (!file) return std::unexpected(file.error());
+  const model::ModelConfig& shape = (*file)->config();
+  constexpr std::uint32_t kDefaultContext = 4096;  // config::ModelEntry::context
+  const std::uint32_t context =
+      entry.context != 0 ? entry.context : std::min(kDefaultContext, shape.context_length);
+  const auto set = [&](const char* fact, policy::FactValue value) {
+    facts.set(fact, std::move(value), "model file");
+  };
+  set("model.architecture", shape.architecture);
+  set("model.bytes", static_cast<std::int64_t>((*file)->weight_bytes()));
+  set("model.parameters", static_cast<std::int64_t>((*file)->parameter_count()));
+  set("model.quantization", std::string((*file)->main_quantization()));
+  set("model.context", std::int64_t{context});
+  set("model.moe", false);  // no architecture that model_config reads has experts
+  return {};
+}
+
+Result<Json> explain(const Options& options) {
+  const auto config =
+      config_at(options.config.empty() ? find_config() : std::filesystem::path(options.config));
+  if (!config) return std::unexpected(config.error());
+  const auto tree =
+      policy_at(options.policy.empty() ? config->policy_path : std::filesystem::path(options.policy));
+  if (!tree) return std::unexpected(tree.error());
+  const auto apps = config::apps_of(*config);
+  if (!apps) return std::unexpected(apps.error());
+
+  std::vector<std::string_view> app_ids, model_ids;
+  for (const config::AppManifest& a : *apps) app_ids.push_back(a.id);
+  for (const config::ModelEntry& m : config->models) model_ids.push_back(m.id);
+  const std::string app_id = options.app.empty() ? config->default_app : options.app;
+  const auto app = std::ranges::find(*apps, app_id, &config::AppManifest::id);
+  if (app_id.empty())
+    return fail(ErrorCode::missing_field, "which app? config.yaml has no default_app; give --app");
+  if (app == apps->end())
+    return fail(ErrorCode::invalid_value,
+                "no manifest declares the app \"" + app_id + "\"" + config::did_you_mean(app_id, app_ids));
+  const std::string asked = !options.model.empty()           ? options.model
+                            : !config->default_model.empty() ? config->default_model
+                                                             : config->models.front().id;
+  const config::ModelEntry* model = find_model(*config, asked);
+  if (!model)
+    return fail(ErrorCode::model_not_found,
+                "no model is called \"" + asked + "\"" + config::did_you_mean(asked, model_ids));
+
+  policy::Facts hardware;
+  if (options.facts.empty())
+    hardware = route::facts_of(route::probe_hardware());
+  else
+    route::set_engine_facts({}, hardware);  // another machine, this release
+  route::RequestTraits request;
+  request.operation = "chat";
+  request.model_as_asked = asked;
+  policy::Facts facts = route::gather(hardware, *app, *model, request, {});
+  if (auto ok = set_model_facts(*model, facts); !ok) return std::unexpected(ok.error());
+  if (!options.facts.empty())
+    if (auto ok = read_facts(options.facts, facts); !ok) return std::unexpected(ok.error());
+  return policy::receipt(policy::decide(*tree, facts), facts);
+}
+
+}  // namespace
+
+void add_explain_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("explain", "Which engine a request gets, and why");
+  command->add_option("request_id", options->request_id,
+                      "a request that a running daemon served (header x-request-id)");
+  command->add_option("--url", options->url, "where that daemon listens")->capture_default_str();
+  command->add_option("--key-file", options->key_file, "file with the API key to ask it with");
+  command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
+  command->add_option("--policy", options->policy,
+                      "policy.yaml (default: the one config.yaml names, or the shipped one)");
+  command->add_option("--app", options->app, "the app that asks (default: config.yaml's default_app)");
+  command->add_option("--model", options->model,
+                      "the model asked for (default: config.yaml's default_model)");
+  command->add_option(
+      "--facts", options->facts,
+      "JSON object of fact names and values: another machine or load instead of this machine's probe");
+  command->add_flag("--json", options->json, "the receipt as JSON");
+  command->footer(
+      "Examples:\n"
+      "  flyball explain                          a request of the default app on this machine\n"
+      "  flyball explain --app indexer --policy new-policy.yaml\n"
+      "  echo '{\"hardware.gpu.count\": 1, \"hardware.gpu.discrete_count\": 1, \"hardware.memory.unified\": "
+      "false,\n"
+      "         \"hardware.cluster.nodes\": 1, \"backend.opencl.available\": true}' > rtx.json\n"
+      "  flyball explain --facts rtx.json         the same on a machine with one discrete GPU\n"
+      "  flyball explain req-0011223344556677     what a running daemon did\n"
+      "\n"
+      "docs/policy-language.md lists every fact. Exit code 69: no target; 1: the daemon knows no such "
+      "request.");
+  command->callback([options, &exit_code] {
+    if (!options->request_id.empty()) {
+      exit_code = explain_served(*options);
+      return;
+    }
+    const auto receipt = explain(*options);
+    if (!receipt) {
+      exit_code = report(receipt.error());
+      return;
+    }
+    exit_code = print(*receipt, options->json);
+    if ((*receipt)["outcome"] == "no_target") exit_code = kUnavailable;
+  });
+}
+
+}  // namespace flyball::cli

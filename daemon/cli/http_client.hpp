@@ -1,0 +1,22 @@
+// One GET to a running daemon; all that commands need of HTTP.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "config/error.hpp"
+
+namespace flyball::cli {
+
+struct HttpAnswer {
+  unsigned status = 0;
+  std::string body;  // at most kMaxAnswerBytes
+};
+inline constexpr std::size_t kMaxAnswerBytes = 8U << 20;
+
+// base: "http://127.0.0.1:8080" or "unix:/run/flyball/flyball.sock"; target: "/v1/models"; key: "" for none.
+// invalid_value for a base of another form, upstream_refused, upstream_timeout, upstream_invalid.
+Result<HttpAnswer> http_get(const std::string& base, const std::string& target, const std::string& key,
+                            std::chrono::milliseconds timeout);
+
+}  // namespace flyball::cli

@@ -1,0 +1,75 @@
+// `flyball probe`: what this machine is, as the policy will see it.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/exit_codes.hpp"
+#include "daemon/route/hardware_facts.hpp"
+#include "daemon/route/probe.hpp"
+
+namespace flyball::cli {
+namespace {
+
+struct Options {
+  bool json = false;
+  std::string child;
+};
+
+std::string fact_text(const policy::FactValue& value) {
+  const nlohmann::json json = std::visit([](const auto& v) { return nlohmann::json(v); }, value);
+  return json.is_string() ? json.get<std::string>() : json.dump();
+}
+
+int probe(const Options& options) {
+  if (!options.child.empty()) return route::run_probe_child(options.child);
+  const route::HardwareReport report = route::probe_hardware();
+  const policy::Facts facts = route::facts_of(report);
+  const auto catalogue = policy::fact_catalogue();
+  if (options.json) {
+    nlohmann::json out = route::to_json(report);
+    nlohmann::json& rows = out["facts"] = nlohmann::json::object();
+    for (std::size_t i = 0; i < catalogue.size(); ++i)
+      if (const policy::Fact* fact = facts.get(static_cast<policy::FactId>(i)))
+        rows[std::string(catalogue[i].name)] =
+            std::visit([](const auto& v) { return nlohmann::json(v); }, fact->value);
+    std::printf("%s\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    return kOk;
+  }
+  std::printf("%s\nfacts for the policy\n", route::describe(report).c_str());
+  for (std::size_t i = 0; i < catalogue.size(); ++i) {
+    const policy::Fact* fact = facts.get(static_cast<policy::FactId>(i));
+    if (!fact) continue;
+    const std::string unit(catalogue[i].unit);
+    std::printf("  %-34s %s%s%s\n", std::string(catalogue[i].name).c_str(), fact_text(fact->value).c_str(),
+                unit.empty() ? "" : " ", unit.c_str());
+  }
+  return kOk;
+}
+
+}  // namespace
+
+void add_probe_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command =
+      app.add_subcommand("probe", "What this machine is: processor, memory bandwidth, devices that compute");
+  command->add_flag("--json", options->json, "as one JSON document");
+  command->add_option("--child", options->child, "ask one API and print its report; how `probe` runs itself")
+      ->check(CLI::IsMember({"vulkan", "opencl"}))
+      ->group("");
+  command->footer(
+      "Examples:\n"
+      "  flyball probe                 devices, and the facts a policy may ask for\n"
+      "  flyball probe --json\n"
+      "\n"
+      "A device counts when it ran a small kernel and the answer was right. Drivers run in a child process: "
+      "one that\n"
+      "crashes or hangs is reported, and nothing else happens.");
+  command->callback([options, &exit_code] { exit_code = probe(*options); });
+}
+
+}  // namespace flyball::cli
