@@ -1,0 +1,173 @@
+"""The real `flyball` from outside, for the end-to-end scripts: its processes, its files, and requests to it.
+Python's standard library alone."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+FLYBALL = os.environ["FLYBALL"]
+START_LIMIT = 120  # seconds; the machine may be busy and the binary instrumented
+
+CONFIG = """schema: flyball.config/v1
+listeners:
+  local:
+    tcp: 127.0.0.1:8080
+loopback_without_key: true
+default_app: example
+models:
+%(models)s
+default_model: %(default)s
+drain_timeout: 60s
+%(more)s
+"""
+
+
+def flyball(*args, **kwargs):
+    return subprocess.run([FLYBALL, *args], capture_output=True, text=True, timeout=300, **kwargs)
+
+
+class Daemon:
+    """models: id -> lines of its entry. Leaves with everything it started."""
+
+    def __init__(self, models=None, more="", env=None, command=None, pass_fds=(), config=None):
+        self.dir = tempfile.TemporaryDirectory(prefix="flyball-e2e-")
+        self.config = os.path.join(self.dir.name, "config.yaml")
+        self.models = models or {"demo": "embedded: true"}
+        self.write_config(config or self.config_text(more))
+        environment = dict(os.environ, **(env or {}))
+        for name in ("NOTIFY_SOCKET", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID"):
+            if name not in (env or {}):
+                environment.pop(name, None)
+        serve = [FLYBALL, "serve", "--config", self.config, "--print-url", "--probe-timeout-ms", "100"]
+        if command is None:
+            command = serve + ["--port", "0"]
+        else:
+            command = command + serve
+        self.log = []
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env=environment, pass_fds=pass_fds)
+        threading.Thread(target=self._read_log, daemon=True).start()
+        self.url = self.process.stdout.readline().strip()
+        self.port = int(self.url.rsplit(":", 1)[1]) if self.url.startswith("http") else None
+
+    def _read_log(self):
+        for line in self.process.stderr:
+            self.log.append(line.rstrip("\n"))
+
+    def config_text(self, more=""):
+        models = "".join("  %s:\n    %s\n" % (name, entry.replace("\n", "\n    ")) for name, entry in self.models.items())
+        return CONFIG % {"models": models.rstrip("\n"), "default": next(iter(self.models)), "more": more}
+
+    def write_config(self, text):
+        with open(self.config, "w") as out:
+            out.write(text)
+
+    def __enter__(self):
+        assert self.port or self.url, "the daemon did not start:\n" + "\n".join(self.log)
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+        self.dir.cleanup()
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def wait(self, timeout=120):
+        return self.process.wait(timeout)
+
+    def wait_for_log(self, text, timeout=60, count=1):
+        end = time.monotonic() + timeout
+        while time.monotonic() < end:
+            if sum(text in line for line in self.log) >= count:
+                return True
+            time.sleep(0.02)
+        raise AssertionError("no %r in the log:\n%s" % (text, "\n".join(self.log)))
+
+    def workers(self):
+        """Process ids of the engine workers."""
+        found = []
+        for name in os.listdir("/proc"):
+            if not name.isdigit():
+                continue
+            try:
+                with open("/proc/%s/stat" % name) as f:
+                    state, parent = f.read().rsplit(")", 1)[1].split()[:2]
+                with open("/proc/%s/cmdline" % name) as f:
+                    words = f.read().split("\0")
+            except OSError:
+                continue
+            if int(parent) == self.process.pid and state not in "ZX" and "engine" in words:
+                found.append(int(name))
+        return found
+
+    def request(self, method, path, body=None, timeout=180):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        headers = {"content-type": "application/json"} if body is not None else {}
+        connection.request(method, path, json.dumps(body) if body is not None else None, headers)
+        response = connection.getresponse()
+        text = response.read().decode()
+        connection.close()
+        return response.status, json.loads(text) if text.startswith("{") else text
+
+    def stream(self, body, on_event=None, timeout=180):
+        """The concatenated text, the finish reason, and whether [DONE] came. on_event(n) sees each piece come."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        connection.request("POST", "/v1/completions", json.dumps(dict(body, stream=True)),
+                           {"content-type": "application/json"})
+        response = connection.getresponse()
+        if response.status != 200:
+            raise AssertionError("%d: %s" % (response.status, response.read().decode()))
+        text, reason, done, n = "", None, False, 0
+        for raw in response:
+            line = raw.decode().rstrip("\r\n")
+            if not line.startswith("data: "):
+                continue
+            if line == "data: [DONE]":
+                done = True
+                continue
+            event = json.loads(line[6:])
+            if "error" in event:
+                raise AssertionError(event["error"])
+            for choice in event.get("choices", []):
+                text += choice.get("text") or ""
+                reason = choice.get("finish_reason") or reason
+            n += 1
+            if on_event:
+                on_event(n)
+        connection.close()
+        return text, reason, done
+
+
+def process_gone(pid, timeout=20):
+    end = time.monotonic() + timeout
+    while time.monotonic() < end:
+        try:
+            with open("/proc/%d/stat" % pid) as f:
+                if f.read().rsplit(")", 1)[1].split()[0] in "ZX":
+                    return True
+        except OSError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def rss_megabytes(pid):
+    with open("/proc/%d/status" % pid) as f:
+        for line in f:
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+    return None
+
+
+def kill_workers(daemon):
+    for pid in daemon.workers():
+        os.kill(pid, signal.SIGKILL)

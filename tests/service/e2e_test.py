@@ -1,0 +1,369 @@
+#!/usr/bin/env python3
+"""The whole daemon from outside: what survives a killed worker, how it stops, reloads, refuses and reports.
+One test: e2e_test.py [-v] DaemonTest.test_name"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from daemon import FLYBALL, Daemon, flyball, kill_workers, process_gone, rss_megabytes  # noqa: E402
+
+SANITIZED = os.environ.get("FLYBALL_SANITIZED", "") not in ("", "OFF")
+GREEDY = {"prompt": "Once upon a time", "temperature": 0, "ignore_eos": True}
+
+
+class DaemonTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.TemporaryDirectory(prefix="flyball-model-")
+        cls.model = os.path.join(cls.dir.name, "small.gguf")
+        made = flyball("make-model", "--out", cls.model, "--shape", "small,context=2048", "--type", "Q8_0", "--quiet")
+        assert made.returncode == 0, made.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.dir.cleanup()
+
+    def small(self, **kwargs):
+        return Daemon({"small": "path: %s\ncontext: 1024" % self.model}, **kwargs)
+
+    # ---- a worker dies -----------------------------------------------------------------------------------------
+
+    def test_a_stream_survives_the_death_of_its_worker_byte_for_byte(self):
+        body = dict(GREEDY, model="small", max_tokens=300)
+        with self.small() as daemon:
+            whole, reason, done = daemon.stream(body)
+            self.assertTrue(done)
+            self.assertEqual(reason, "length")
+        for at in (1, 40, 200):
+            killed = []
+
+            def kill_once(n):
+                if n >= at and not killed:
+                    killed.extend(daemon.workers())
+                    kill_workers(daemon)
+
+            # A daemon of its own for each: the third death within ten minutes disables the engine.
+            with self.small() as daemon:
+                text, reason, done = daemon.stream(body, kill_once)
+                self.assertEqual(len(killed), 1)
+                daemon.wait_for_log("killed by signal 9")
+                self.assertEqual((text, reason, done), (whole, "length", True), "killed at event %d" % at)
+
+    def test_concurrent_streams_survive_together(self):
+        body = dict(GREEDY, model="small", max_tokens=150)
+        with self.small() as daemon:
+            prompts = ["Once upon a time", "The quick brown fox", "One two three four"]
+            expected = [daemon.stream(dict(body, prompt=p))[0] for p in prompts]
+            got = [None] * len(prompts)
+            started = threading.Barrier(len(prompts) + 1)
+
+            def run(i):
+                first = []
+
+                def on_event(n):
+                    if n == 5 and not first:
+                        first.append(n)
+                        started.wait(60)
+
+                got[i] = daemon.stream(dict(body, prompt=prompts[i]), on_event)
+
+            threads = [threading.Thread(target=run, args=(i,)) for i in range(len(prompts))]
+            for t in threads:
+                t.start()
+            started.wait(60)
+            kill_workers(daemon)
+            for t in threads:
+                t.join()
+            self.assertEqual([g[0] for g in got], expected)
+            self.assertTrue(all(g[2] for g in got))
+
+    def test_a_dead_daemon_leaves_no_worker(self):
+        with self.small() as daemon:
+            daemon.stream(dict(GREEDY, model="small", max_tokens=2))
+            workers = daemon.workers()
+            self.assertEqual(len(workers), 1)
+            daemon.process.kill()
+            daemon.wait()
+            self.assertTrue(process_gone(workers[0]))
+
+    def test_a_malformed_model_is_503_and_not_retried(self):
+        bad = os.path.join(self.dir.name, "bad.gguf")
+        with open(self.model, "rb") as whole, open(bad, "wb") as out:
+            out.write(whole.read(4000))
+        with Daemon({"demo": "embedded: true", "bad": "path: %s" % bad}) as daemon:
+            for _ in range(3):
+                status, body = daemon.request("POST", "/v1/completions", {"model": "bad", "prompt": "x", "max_tokens": 1})
+                self.assertEqual(status, 503)
+                self.assertEqual(body["error"]["code"], "model_invalid")
+            self.assertEqual(sum("engine starting" in line and "model=bad" in line for line in daemon.log), 1)
+            status, body = daemon.request("POST", "/v1/completions", {"model": "demo", "prompt": "x", "max_tokens": 1})
+            self.assertEqual(status, 200, body)
+            # A repaired file is noticed without a restart.
+            with open(self.model, "rb") as whole, open(bad, "wb") as out:
+                out.write(whole.read())
+            status, body = daemon.request("POST", "/v1/completions", {"model": "bad", "prompt": "x", "max_tokens": 1})
+            self.assertEqual(status, 200, body)
+
+    # ---- stopping ----------------------------------------------------------------------------------------------
+
+    def test_sigterm_drains_without_a_reset(self):
+        body = dict(GREEDY, model="small", max_tokens=100)
+        with self.small() as daemon:
+            expected = daemon.stream(body)[0]
+            results, started = [], threading.Semaphore(0)
+
+            def run():
+                released = []
+
+                def on_event(n):
+                    if not released:
+                        released.append(n)
+                        started.release()
+
+                try:
+                    results.append(daemon.stream(body, on_event))
+                except Exception as error:  # a reset shows here
+                    results.append(error)
+                    started.release()
+
+            threads = [threading.Thread(target=run) for _ in range(20)]
+            for t in threads:
+                t.start()
+            for _ in range(8):  # the engine runs eight at once; the others wait, and must be answered too
+                started.acquire()
+            workers = daemon.workers()
+            daemon.signal(signal.SIGTERM)
+            for t in threads:
+                t.join()
+            self.assertEqual(daemon.wait(), 0, "\n".join(daemon.log))
+            self.assertEqual([r for r in results if r != (expected, "length", True)], [])
+            for pid in workers:
+                self.assertTrue(process_gone(pid))
+
+    def test_a_second_signal_stops_at_once(self):
+        with self.small() as daemon:
+            first = threading.Event()
+
+            def run():
+                try:
+                    daemon.stream(dict(GREEDY, model="small", max_tokens=900), lambda n: first.set())
+                except (OSError, AssertionError, ValueError):
+                    pass
+                except Exception:  # http.client's own, for a stream that was cut
+                    pass
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            self.assertTrue(first.wait(120))
+            daemon.signal(signal.SIGINT)
+            daemon.wait_for_log("draining")
+            daemon.signal(signal.SIGINT)
+            self.assertEqual(daemon.wait(10), 0)
+            thread.join()
+
+    def test_sigpipe_and_hangups_change_nothing(self):
+        with Daemon() as daemon:
+            daemon.signal(signal.SIGPIPE)
+            for _ in range(20):
+                s = socket.create_connection(("127.0.0.1", daemon.port))
+                s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
+                s.close()
+            self.assertEqual(daemon.request("GET", "/healthz")[0], 200)
+
+    # ---- configuration -----------------------------------------------------------------------------------------
+
+    def test_a_bad_config_is_exit_78_with_its_place(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "config.yaml")
+            with open(path, "w") as out:
+                out.write("schema: flyball.config/v1\nlistners:\n  local:\n    tcp: 127.0.0.1:0\n")
+            ended = flyball("serve", "--config", path)
+            self.assertEqual(ended.returncode, 78)
+            self.assertIn("%s:2:1" % path, ended.stderr)
+            self.assertIn("listeners", ended.stderr)  # did you mean
+            self.assertEqual(flyball("serve", "--config", path + ".absent").returncode, 78)
+
+    def test_sighup_with_a_bad_file_keeps_the_old_configuration(self):
+        with Daemon() as daemon:
+            good = daemon.config_text()
+            daemon.write_config(good.replace("drain_timeout", "drain_timeuot"))
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for_log("reload refused")
+            line = next(line for line in daemon.log if "reload refused" in line)
+            self.assertIn("config.yaml:", line)
+            self.assertIn("drain_timeout", line)
+            status, body = daemon.request("POST", "/v1/completions", {"model": "demo", "prompt": "x", "max_tokens": 1})
+            self.assertEqual(status, 200, body)
+            worker = daemon.workers()
+            daemon.models = {"demo": "embedded: true", "small": "path: %s" % self.model}
+            daemon.write_config(daemon.config_text())
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for_log("configuration reloaded")
+            ids = [m["id"] for m in daemon.request("GET", "/v1/models")[1]["data"]]
+            self.assertIn("small", ids)
+            self.assertEqual(daemon.workers(), worker)  # an unchanged model stays loaded
+            daemon.models = {"small": "path: %s" % self.model}
+            daemon.write_config(daemon.config_text())
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for_log("configuration reloaded", count=2)
+            status, body = daemon.request("POST", "/v1/completions", {"model": "demo", "prompt": "x", "max_tokens": 1})
+            self.assertEqual((status, body["error"]["code"]), (404, "model_not_found"))
+            self.assertTrue(process_gone(worker[0]))
+
+    # ---- the machine -------------------------------------------------------------------------------------------
+
+    def test_the_idle_daemon_is_small_and_quiet(self):
+        with self.small() as daemon:
+            daemon.stream(dict(GREEDY, model="small", max_tokens=50))
+            time.sleep(1)
+            rss = rss_megabytes(daemon.process.pid)
+            with open("/proc/%d/maps" % daemon.process.pid) as f:
+                maps = f.read()
+            ticks = self.cpu_ticks(daemon)
+            time.sleep(5)
+            used = (self.cpu_ticks(daemon) - ticks) / os.sysconf("SC_CLK_TCK") / 5
+            print("idle daemon: RSS %.1f MB, CPU %.2f %%" % (rss, used * 100))
+            for driver in ("libvulkan", "libOpenCL", "libLLVM", "small.gguf"):
+                self.assertNotIn(driver, maps)
+            if not SANITIZED:
+                self.assertLess(rss, 30)
+                self.assertLess(used, 0.02)
+
+    @staticmethod
+    def cpu_ticks(daemon):
+        with open("/proc/%d/stat" % daemon.process.pid) as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    # ---- systemd -----------------------------------------------------------------------------------------------
+
+    def test_it_tells_systemd_what_it_does(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "notify")
+            server = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            server.bind(path)
+            server.settimeout(60)
+
+            def until(word):
+                seen = []
+                while True:
+                    seen.append(server.recv(4096).decode())
+                    if word in seen[-1].split("\n"):
+                        return seen[-1]
+                    self.assertLess(len(seen), 1000)
+
+            with Daemon(env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "200000"}) as daemon:
+                self.assertIn("STATUS=1 models", until("READY=1"))
+                began = time.monotonic()
+                for _ in range(5):
+                    until("WATCHDOG=1")
+                self.assertLess(time.monotonic() - began, 5)
+                # A daemon that stands still feeds nobody.
+                daemon.signal(signal.SIGSTOP)
+                time.sleep(0.3)
+                server.setblocking(False)
+                try:
+                    while True:
+                        server.recv(4096)
+                except BlockingIOError:
+                    pass
+                time.sleep(0.5)
+                with self.assertRaises(BlockingIOError):
+                    server.recv(4096)
+                server.settimeout(60)
+                daemon.signal(signal.SIGCONT)
+                until("WATCHDOG=1")
+                daemon.signal(signal.SIGHUP)
+                reloading = until("RELOADING=1")
+                stamp = int(next(l for l in reloading.split("\n") if l.startswith("MONOTONIC_USEC=")).split("=")[1])
+                self.assertLess(abs(stamp / 1e6 - time.clock_gettime(time.CLOCK_MONOTONIC)), 5)
+                until("READY=1")
+                daemon.signal(signal.SIGTERM)
+                until("STOPPING=1")
+                self.assertEqual(daemon.wait(), 0)
+            server.close()
+
+    def test_it_serves_on_a_socket_that_systemd_opened(self):
+        listener = socket.create_server(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        config = Daemon.config_text  # the same file with another listener
+        starter = ["/bin/sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&%d' % listener.fileno(), "sh"]
+
+        class Activated(Daemon):
+            def config_text(self, more=""):
+                return config(self, more).replace("tcp: 127.0.0.1:8080", "systemd: true")
+
+        with Activated(command=starter, pass_fds=(listener.fileno(),)) as daemon:
+            daemon.port = port
+            self.assertEqual(daemon.request("GET", "/healthz")[0], 200)
+        listener.close()
+
+
+class CommandLineTest(unittest.TestCase):
+    def test_exit_codes_mean_something(self):
+        for args, code in (
+            (["--help"], 0), (["--version"], 0), (["version"], 0), (["serve", "--help"], 0), ([], 64), (["srve"], 64),
+            (["serve", "--no-such-option"], 64), (["run", "--temperature", "9", "hello"], 64),
+            (["completions", "tcsh"], 64), (["run", "--model", "/nonexistent.gguf", "hello"], 64),
+        ):
+            ended = flyball(*args, stdin=-3)
+            self.assertEqual(ended.returncode, code, (args, ended.stdout, ended.stderr))
+        self.assertIn("did you mean 'serve'", flyball("srve").stderr)
+        self.assertIn("Exit codes", flyball("--help").stdout)
+
+    def test_a_malformed_model_file_is_65(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+            file.write(b"GGUF" + b"\xff" * 64)
+            file.flush()
+            ended = flyball("run", "--model", file.name, "hello")
+            self.assertEqual(ended.returncode, 65, ended.stderr)
+            self.assertIn("model_invalid", ended.stderr)
+
+    def test_run_answers_and_counts(self):
+        ended = flyball("run", "--json", "-n", "20", "Which engine should I use on a Mac?")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        answer = json.loads(ended.stdout)
+        self.assertTrue(answer["text"].strip())
+        self.assertGreater(answer["usage"]["completion_tokens"], 0)
+        self.assertGreater(answer["decode_tokens_per_second"], 0)
+        plain = flyball("run", "-n", "20", "Which engine should I use on a Mac?")
+        self.assertEqual(plain.stdout.rstrip("\n"), answer["text"].rstrip("\n"))  # greedy: the same answer
+        piped = flyball("run", "-q", "-n", "20", input="Which engine should I use on a Mac?\n")
+        self.assertEqual(piped.stdout, plain.stdout)
+        self.assertEqual(piped.stderr, "")
+
+    def test_bench_measures(self):
+        ended = flyball("bench", "--json", "-p", "32", "-n", "8", "-r", "1", "-s", "2", "-t", "1")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        figures = json.loads(ended.stdout)
+        self.assertGreater(figures["prefill_tokens_per_second"], 0)
+        self.assertGreater(figures["decode_tokens_per_second"], 0)
+
+    def test_version_names_the_instruction_sets(self):
+        version = json.loads(flyball("version", "--json").stdout)
+        self.assertIn(version["cpu_isa_used"], version["cpu_isas"])
+
+    def test_completions_know_every_command(self):
+        for shell in ("bash", "zsh", "fish"):
+            script = flyball("completions", shell)
+            self.assertEqual(script.returncode, 0)
+            for command in ("serve", "engine", "run", "explain", "check", "probe", "inspect", "make-model", "bench",
+                            "version", "completions"):
+                self.assertIn(command, script.stdout)
+            self.assertIn("probe-timeout-ms", script.stdout)
+        import subprocess
+        bash = flyball("completions", "bash").stdout
+        ask = bash + "\nCOMP_WORDS=(flyball ru); COMP_CWORD=1; _flyball; echo \"${COMPREPLY[@]}\""
+        self.assertEqual(subprocess.run(["bash", "-c", ask], capture_output=True, text=True).stdout.strip(), "run")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
