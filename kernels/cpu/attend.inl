@@ -37,7 +37,7 @@ struct AttendPass {
 
 // scores[h][p] = scale * q[h] . k[p] for H heads from `head` and all positions of the tile.
 template <int H>
-void score_tile(AttendPass& pass, int head, const AttendTile& tile) {
+[[gnu::noinline]] void score_tile(AttendPass& pass, int head, const AttendTile& tile) {
   constexpr int kLanes = Simd::kLanes;
   constexpr int P = kLanes / H;  // kLanes sums, one lane of the result each
   const AttendArgs& a = pass.args;
@@ -101,7 +101,7 @@ void soften(AttendPass& pass, int head, int n) {
 // out[h] = out[h] * rescale + sum_p scores[h][p] * v[p] for H heads and D vectors of head_dim from d.
 // n: lanes of the last vector that head_dim has.
 template <int H, int D>
-FLYBALL_INLINE void mix_columns(AttendPass& pass, int head, const AttendTile& tile, int d, int n) {
+[[gnu::noinline]] void mix_columns(AttendPass& pass, int head, const AttendTile& tile, int d, int n) {
   constexpr int kLanes = Simd::kLanes;
   const std::uint32_t dim = pass.args.head_dim;
   float* out = pass.args.out + std::size_t{pass.first_head + static_cast<std::uint32_t>(head)} * dim + d;

@@ -287,17 +287,20 @@ void bench_attend(const Kernels& k, const Peaks& peaks, std::uint32_t n_heads, s
   if (!report.wants(name)) return;
   constexpr std::uint32_t kBlock = 16;
   const std::uint32_t n_blocks = (n_positions + kBlock - 1) / kBlock;
-  std::vector<std::uint16_t> cache_k(std::size_t{n_blocks} * kBlock * n_kv * dim), cache_v(cache_k.size());
-  const auto values = random_floats(cache_k.size());
-  k.store_f16(values.data(), values.size(), cache_k.data());
-  k.store_f16(values.data(), values.size(), cache_v.data());
+  const std::size_t n_values = std::size_t{n_blocks} * kBlock * n_kv * dim;
+  const Memory cache(2 * n_values * sizeof(std::uint16_t));
+  auto* cache_k = reinterpret_cast<std::uint16_t*>(cache.bytes());
+  std::uint16_t* cache_v = cache_k + n_values;
+  const auto values = random_floats(n_values);
+  k.store_f16(values.data(), n_values, cache_k);
+  k.store_f16(values.data(), n_values, cache_v);
   std::vector<std::uint32_t> table(n_blocks);
   for (std::uint32_t i = 0; i < n_blocks; ++i) table[i] = (i * 7 + 3) % n_blocks;
   const auto q = random_floats(std::size_t{n_heads} * dim);
   std::vector<float> out(q.size());
   const cpu::AttendArgs args{.q = q.data(),
-                             .k_blocks = cache_k.data(),
-                             .v_blocks = cache_v.data(),
+                             .k_blocks = cache_k,
+                             .v_blocks = cache_v,
                              .block_table = table.data(),
                              .block_size = kBlock,
                              .n_positions = n_positions,
