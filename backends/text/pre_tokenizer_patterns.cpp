@@ -24,7 +24,9 @@ namespace {
 #define LOWER R"([^\P{L}A-Z])"
 #define CASED(suffix) R"([^\r\n\p{L}\p{N}]?)" UPPER "*" LOWER "+" suffix R"(|[^\r\n\p{L}\p{N}]?)" UPPER "+" LOWER "*" suffix
 #define TEKKEN(suffix, digits) CASED(suffix) "|" digits "|" OTHER R"([\r\n/]*|)" NEWLINE_RUN "|" BLANK_RUN
-#define CJK R"([\x{800}-\x{9FA5}\x{AC00}-\x{D7FF}]+)"
+// U+0800 to U+9FA5 and Hangul, less the white space among them.
+#define CJK R"([\x{800}-\x{167F}\x{1681}-\x{1FFF}\x{200B}-\x{2027}\x{202A}-\x{202E}\x{2030}-\x{205E}\x{2060}-\x{2FFF})" \
+            R"(\x{3001}-\x{9FA5}\x{AC00}-\x{D7FF}]+)"
 
 constexpr std::string_view kGpt2[] = {GPT2};
 constexpr std::string_view kSingleDigitGpt2[] = {R"(\p{N})", GPT2};
@@ -40,8 +42,7 @@ constexpr std::string_view kBailing[] = {
     SUFFIX "|" WORD R"(|\p{N}|)" OTHER R"([\r\n]*|)" SPACE R"(*[\r\n]|)" BLANK_RUN};
 constexpr std::string_view kDefault[] = {R"([\p{P}$+<=>^~|]+)", GPT2, R"(\p{N}+)", "[0-9][0-9][0-9]"};
 constexpr std::string_view kFalcon[] = {R"([\p{P}$+<=>^~|`]+)", GPT2, "[0-9][0-9][0-9]"};
-// Trailing white space is "\s+$"; anchored to where its run starts so that long runs elsewhere cost nothing. The
-// ideographic space U+3000 counts as white space only.
+// Trailing white space is "\s+$"; anchored to where its run starts so that long runs elsewhere cost nothing.
 constexpr std::string_view kDeepseekLlm[] = {
     R"([\r\n])",
     SPACE R"(?[A-Za-z\x{B5}\x{C0}-\x{D6}\x{D8}-\x{F6}\x{F8}-\x{1BA}\x{1BC}-\x{1BF}\x{1C4}-\x{293}\x{295}-\x{2AF})"
