@@ -1,0 +1,117 @@
+// Compares our greedy continuations with llama.cpp's (npm's node-llama-cpp) on the same model files:
+// node greedy.mjs <flyball_greedy> [name filter]. Exit 77 where the package is absent.
+// For each file at least 19 of 20 continuations of 64 tokens are equal, and where one parts, both engines have the two
+// likeliest tokens within 1e-2. As greedy choices forgive much, the likeliest token's log probability is compared too,
+// at every step before a parting.
+import {spawnSync} from 'node:child_process';
+import {existsSync, mkdirSync} from 'node:fs';
+import {join} from 'node:path';
+import {startLlama} from '../llama.mjs';
+import {domainPrompts, generalPrompts} from './prompts.mjs';
+
+const kTokens = 64;
+const kEqualOf20 = 19;
+const kGap = 1e-2;           // between the two likeliest logits where continuations part
+const kLogprobError = 0.05;  // of the likeliest token; activations are rounded to 8 bits in both engines
+const kContext = 512;
+const kThreads = '1';  // more than one spins where the machine is shared
+
+const [helper, filter = ''] = process.argv.slice(2);
+const flyball = process.env.FLYBALL;
+const build = process.env.FLYBALL_BINARY_DIR ?? '.';
+const source = process.env.FLYBALL_SOURCE_DIR ?? join(import.meta.dirname, '../../..');
+const work = join(build, 'oracle_greedy');
+
+const types = ['F32', 'F16', 'BF16', 'Q4_0', 'Q8_0', 'Q4_K', 'Q5_K', 'Q6_K'];
+const files = [];  // {name, path, prompts, options: make-model's, null for a file that stands in the tree}
+const demo = join(source, 'packaging/demo_model/demo.gguf');
+if (existsSync(demo)) files.push({name: 'demo', path: demo, prompts: domainPrompts, options: null});
+const addSynthetic = (name, options) =>
+  files.push({name, path: join(work, `${name}.gguf`), prompts: generalPrompts, options});
+for (const type of types) {
+  addSynthetic(`tiny-${type}`, ['--shape', 'tiny', '--type', type]);
+  addSynthetic(`small-${type}`, ['--shape', 'small', '--type', type, '--seed', '2']);
+}
+// What else the loader promises: context extensions, tied embeddings, heads of another size than dim / heads.
+for (const rope of ['linear', 'yarn', 'llama3']) {
+  addSynthetic(`rope-${rope}`, ['--shape', 'tiny', '--type', 'F16', '--rope', rope]);
+}
+addSynthetic('tied', ['--shape', 'tiny', '--type', 'F32', '--tied']);
+addSynthetic('head-dim', ['--shape', 'tiny,head_dim=128,heads=6,kv_heads=3', '--type', 'Q8_0']);
+
+function run(program, args, input) {
+  const result = spawnSync(program, args, {input, encoding: 'utf8', maxBuffer: 1 << 28});
+  if (result.status !== 0) throw new Error(`${program} ${args.join(' ')}: ${result.stderr || result.error}`);
+  return result.stdout;
+}
+
+// [{tokens, logprobs, gaps}] with llama.cpp's own logits.
+async function continueWithLlama(model, prompts) {
+  const context = await model.createContext({contextSize: kContext, threads: 1, flashAttention: false});
+  const sequence = context.getSequence();
+  const wanted = {generateNext: {logits: {filter: {tokens: [], includeTop: 2}}, totalLogitWeight: true}};
+  const out = [];
+  for (const prompt of prompts) {
+    await sequence.clearHistory();
+    const one = {tokens: [], logprobs: [], gaps: []};
+    let input = prompt;
+    while (one.tokens.length < kTokens) {
+      const results = await sequence.controlledEvaluate([...input.slice(0, -1), [input.at(-1), wanted]]);
+      const {logits, totalLogitWeight} = results.at(-1).next;
+      const [[token, first], [, second]] = [...logits.entries()];
+      one.tokens.push(token);
+      one.logprobs.push(-Math.log(totalLogitWeight));
+      one.gaps.push(first - second);
+      input = [token];
+    }
+    out.push(one);
+  }
+  await context.dispose();
+  return out;
+}
+
+function compare(name, ours, theirs) {
+  let equal = 0, worst = 0, distinct = new Set();
+  const failures = [];
+  theirs.forEach((their, p) => {
+    const our = ours[p];
+    if (our.tokens.length !== kTokens) failures.push(`prompt ${p}: ${our.tokens.length} tokens`);
+    const part = their.tokens.findIndex((token, i) => token !== our.tokens[i]);
+    const steps = part === -1 ? kTokens : part + 1;
+    for (let i = 0; i < steps; ++i) worst = Math.max(worst, Math.abs(our.logprobs[i] - their.logprobs[i]));
+    our.tokens.forEach((token) => distinct.add(token));
+    if (part === -1) {
+      ++equal;
+      return;
+    }
+    const ourGap = our.logprobs[part] - our.seconds[part];
+    const gaps = `ours ${ourGap.toExponential(1)}, llama.cpp's ${their.gaps[part].toExponential(1)}`;
+    console.log(`  ${name}: prompt ${p} parts at token ${part}; gap of the two likeliest: ${gaps}`);
+    if (!(ourGap < kGap && their.gaps[part] < kGap)) failures.push(`prompt ${p} parts at ${part} where ${gaps}`);
+  });
+  const needed = Math.ceil(theirs.length * kEqualOf20 / 20);
+  if (equal < needed) failures.push(`${equal} of ${theirs.length} equal, ${needed} needed`);
+  if (!(worst <= kLogprobError)) failures.push(`a log probability differs by ${worst}`);
+  if (distinct.size < 16) failures.push(`only ${distinct.size} distinct tokens: nothing was compared`);
+  console.log(`${failures.length ? 'FAILED' : 'ok    '} ${name.padEnd(14)} ${equal}/${theirs.length} equal, ` +
+    `logprobs within ${worst.toExponential(1)}, ${distinct.size} distinct tokens`);
+  failures.forEach((failure) => console.log(`  ${name}: ${failure}`));
+  return failures.length === 0;
+}
+
+const llama = await startLlama();
+mkdirSync(work, {recursive: true});
+let failed = 0;
+for (const file of files.filter(({name}) => name.includes(filter))) {
+  if (file.options) run(flyball, ['make-model', '--quiet', '--out', file.path, ...file.options]);
+  const model = await llama.loadModel({modelPath: file.path});
+  // llama.cpp's own token ids to both: tokenizers are compared elsewhere.
+  const prompts = file.prompts.map((text) => model.tokenize(text, true).slice(0, kContext - kTokens));
+  const theirs = await continueWithLlama(model, prompts);
+  await model.dispose();
+  const lines = run(helper, [file.path, String(kTokens), kThreads], prompts.map((p) => JSON.stringify(p)).join('\n'));
+  const ours = lines.trim().split('\n').map((line) => JSON.parse(line));
+  if (!compare(file.name, ours, theirs)) ++failed;
+}
+console.log(failed ? `${failed} files failed` : 'all equal');
+process.exit(failed ? 1 : 0);
