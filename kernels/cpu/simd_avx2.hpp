@@ -14,7 +14,8 @@ namespace {
 
 struct Simd {
   static constexpr int kLanes = 8;
-  static constexpr int kIntTileTokens = 2;    // 4 f32, 4 int32 and 4 int16 sums of 16 registers
+  static constexpr int kIntTileTokens =
+      4;  // a few sums spill, and cost less than loading and unfolding weights twice
   static constexpr int kFloatTileTokens = 6;  // 12 sums, 2 weights, 1 activation
   static constexpr int kAttendHeads = 4;
   static constexpr int kAttendVectors = 2;

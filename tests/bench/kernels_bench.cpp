@@ -101,10 +101,12 @@ __attribute__((target("avx512f"))) double f32_operations_avx512() {
 }
 __attribute__((target("avx2"))) double int8_operations_avx2() {
   __m256i sum[kChains] = {};
-  const __m256i a = _mm256_set1_epi8(3), b = _mm256_set1_epi8(5);
+  __m256i a = _mm256_set1_epi8(3);
+  const __m256i b = _mm256_set1_epi8(5);
   for (int i = 0; i < kPeakRounds; ++i) {
 #pragma GCC unroll 12
     for (int k = 0; k < kChains; ++k) {
+      __asm__ volatile("" : "+x"(a));  // else the product is computed once
       sum[k] = _mm256_add_epi16(sum[k], _mm256_maddubs_epi16(a, b));
       __asm__ volatile("" : "+x"(sum[k]));
     }
