@@ -22,6 +22,7 @@ const char* to_string(WorkerState state) noexcept {
 }
 
 Lifecycle::Wanted Lifecycle::wanted(TimePoint now) {
+  if (invalid_) return {false, last_error_};
   state_ = state(now);
   switch (state_) {
     case WorkerState::stopped:
@@ -54,9 +55,9 @@ Lifecycle::Ended Lifecycle::ended(TimePoint now, const Error& cause, bool delibe
   last_error_ = cause;
   const bool was_loading = state_ == WorkerState::starting;
   if (was_loading && cause.code == ErrorCode::model_invalid) {
-    state_ = WorkerState::disabled;
+    // No fault of the engine: the router still asks, and gets this error, rather than finding no target.
+    state_ = WorkerState::stopped;
     invalid_ = true;
-    until_ = TimePoint::max();
     return {cause, std::nullopt};
   }
   if (was_loading && cause.code != ErrorCode::worker_died) {

@@ -27,6 +27,14 @@ drain_timeout: 60s
 """
 
 
+APP = """schema: flyball.app/v1
+app: example
+privacy: local_only
+limits:
+  in_flight: 200
+"""
+
+
 def flyball(*args, **kwargs):
     return subprocess.run([FLYBALL, *args], capture_output=True, text=True, timeout=300, **kwargs)
 
@@ -39,6 +47,9 @@ class Daemon:
         self.config = os.path.join(self.dir.name, "config.yaml")
         self.models = models or {"demo": "embedded: true"}
         self.write_config(config or self.config_text(more))
+        os.mkdir(os.path.join(self.dir.name, "apps.d"))
+        with open(os.path.join(self.dir.name, "apps.d", "example.yaml"), "w") as out:
+            out.write(APP)
         environment = dict(os.environ, **(env or {}))
         for name in ("NOTIFY_SOCKET", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID"):
             if name not in (env or {}):
@@ -51,7 +62,8 @@ class Daemon:
         self.log = []
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                         env=environment, pass_fds=pass_fds)
-        threading.Thread(target=self._read_log, daemon=True).start()
+        self.reader = threading.Thread(target=self._read_log, daemon=True)
+        self.reader.start()
         self.url = self.process.stdout.readline().strip()
         self.port = int(self.url.rsplit(":", 1)[1]) if self.url.startswith("http") else None
 
@@ -76,6 +88,8 @@ class Daemon:
             self.process.kill()
         self.process.wait()
         self.process.stdout.close()
+        self.reader.join()
+        self.process.stderr.close()
         self.dir.cleanup()
 
     def signal(self, number):

@@ -89,6 +89,8 @@ TEST_F(LifecycleTest, AnInvalidModelIsNotRetriedUntilItsFileChanges) {
   EXPECT_FALSE(ended.restart_at);
   EXPECT_EQ(ended.fail_waiters->code, ErrorCode::model_invalid);
   EXPECT_TRUE(life.invalid());
+  // Not `disabled`: that would tell the router that the engine is at fault, and clients read no_target.
+  EXPECT_EQ(life.state(now), WorkerState::stopped);
   now += std::chrono::hours(24 * 365);
   EXPECT_EQ(life.wanted(now).refuse->code, ErrorCode::model_invalid);
   life.forgive();
