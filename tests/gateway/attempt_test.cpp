@@ -1,0 +1,137 @@
+// What a request does when engines fail, as a script of events; and who is asking, as a table of credentials.
+#include "daemon/route/attempt.hpp"
+
+#include <gtest/gtest.h>
+
+#include "daemon/apps/registry.hpp"
+#include "daemon/http/host_policy.hpp"
+#include "tests/gateway/fakes.hpp"
+
+namespace flyball::route {
+namespace {
+
+Error error(ErrorCode code) {
+  return {code, "It failed.", {}, {}};
+}
+std::string next(const Attempt::Action& action) {
+  if (const auto* acquire = std::get_if<Attempt::Acquire>(&action)) return acquire->backend;
+  return "give up: " + std::string(to_string(std::get<Attempt::GiveUp>(action).error.code));
+}
+Delta token(const char* text, Token id = 1) {
+  return {text, {id}, {}};
+}
+
+TEST(attempt, no_targets) {
+  EXPECT_EQ(next(Attempt({}).begin()), "give up: no_target");
+}
+
+TEST(attempt, a_death_is_retried_on_the_same_engine_with_what_was_delivered) {
+  Attempt a({"cpu", "vulkan"});
+  EXPECT_EQ(next(a.begin()), "cpu");
+  a.received(token("ab", 7));
+  a.received(token("", 8));
+  EXPECT_EQ(next(a.failed(error(ErrorCode::worker_died))), "cpu");
+  EXPECT_EQ(a.resume_tokens(), (std::vector<Token>{7, 8}));
+  EXPECT_EQ(a.text_bytes(), 2U);
+}
+
+TEST(attempt, two_deaths_without_a_token_end_it) {
+  Attempt a({"cpu", "vulkan"});
+  a.begin();
+  EXPECT_EQ(next(a.failed(error(ErrorCode::worker_died))), "cpu");
+  EXPECT_EQ(next(a.failed(error(ErrorCode::worker_died))), "give up: worker_died");
+}
+
+TEST(attempt, progress_between_deaths_counts_but_attempts_are_bounded) {
+  Attempt a({"cpu"});
+  a.begin();
+  std::string last;
+  std::uint32_t rounds = 0;
+  for (; rounds < 20; ++rounds) {
+    a.received(token("x"));
+    last = next(a.failed(error(ErrorCode::worker_died)));
+    if (last != "cpu") break;
+  }
+  EXPECT_EQ(last, "give up: worker_died");
+  EXPECT_EQ(rounds + 1, Attempt::kMaxAttempts);
+}
+
+TEST(attempt, other_failures_of_an_engine_move_on_and_those_of_the_request_do_not) {
+  for (const auto code : {ErrorCode::model_unavailable, ErrorCode::insufficient_memory,
+                          ErrorCode::device_lost, ErrorCode::overloaded}) {
+    Attempt a({"cpu", "vulkan"});
+    a.begin();
+    EXPECT_EQ(next(a.unavailable(error(code))), "vulkan");
+    EXPECT_EQ(next(a.unavailable(error(code))), "give up: " + std::string(to_string(code)));
+  }
+  for (const auto code :
+       {ErrorCode::model_invalid, ErrorCode::template_error, ErrorCode::context_length_exceeded,
+        ErrorCode::invalid_value, ErrorCode::numeric_error, ErrorCode::shutting_down}) {
+    Attempt a({"cpu", "vulkan"});
+    a.begin();
+    EXPECT_EQ(next(a.failed(error(code))), "give up: " + std::string(to_string(code)));
+  }
+}
+
+TEST(attempt, text_without_tokens_cannot_be_resumed) {
+  Attempt a({"vllm", "cpu"});
+  a.begin();
+  a.received({"text of an upstream", {}, {}});
+  EXPECT_EQ(next(a.failed(error(ErrorCode::upstream_timeout))), "give up: upstream_timeout");
+  Attempt b({"vllm", "cpu"});
+  b.begin();
+  EXPECT_EQ(next(b.failed(error(ErrorCode::upstream_timeout))), "cpu");  // before the first byte
+}
+
+}  // namespace
+}  // namespace flyball::route
+
+namespace flyball::apps {
+namespace {
+
+TEST(registry, credentials) {
+  const auto settings = testing::make_settings();
+  const Registry registry(settings->apps, settings->config);
+  const auto who = [&](Credentials c) {
+    const auto app = registry.identify(c);
+    return app ? (*app)->id : std::string(to_string(app.error().code));
+  };
+  EXPECT_EQ(who({"Bearer key-alice", {}, false}), "alice");
+  EXPECT_EQ(who({"BEARER key-bob", {}, false}), "bob");
+  EXPECT_EQ(who({"Bearer key-bob ", {}, false}), "invalid_api_key");
+  EXPECT_EQ(who({"Bearer " + std::string(10'000, 'k'), {}, false}), "invalid_api_key");
+  EXPECT_EQ(who({"", 4711, false}), "uid");
+  EXPECT_EQ(who({"", 0, false}), "invalid_api_key");
+  EXPECT_EQ(who({"", {}, true}), "invalid_api_key");
+  EXPECT_EQ(who({"Bearer wrong", 4711, true}), "invalid_api_key");
+}
+
+TEST(registry, models_and_caps) {
+  const auto settings = testing::make_settings();
+  const Registry registry(settings->apps, settings->config);
+  const auto &alice = settings->apps[0], &bob = settings->apps[1];
+  EXPECT_EQ((*registry.model_for(alice, ""))->id, "demo");
+  EXPECT_EQ((*registry.model_for(alice, "default-demo"))->id, "demo");
+  EXPECT_EQ(registry.model_for(bob, "demo").error().message,
+            registry.model_for(bob, "nothing").error().message);
+  EXPECT_EQ(registry.model_for(bob, "").error().code, ErrorCode::model_not_found);
+  EXPECT_EQ(*Registry::cap_max_tokens(alice, 0), 0U);
+  EXPECT_EQ(*Registry::cap_max_tokens(bob, 0), 100U);
+  EXPECT_EQ(*Registry::cap_max_tokens(bob, 100), 100U);
+  EXPECT_FALSE(Registry::cap_max_tokens(bob, 101));
+}
+
+TEST(host_policy, a_listener_on_all_addresses_serves_ip_literals_but_no_names) {
+  config::Config config;
+  config.listeners.emplace_back().address = "0.0.0.0";
+  config.allowed_hosts = {"box.lan"};
+  const http::HostPolicy policy(config);
+  EXPECT_TRUE(policy.allows("192.168.1.5:8080"));
+  EXPECT_TRUE(policy.allows("[fe80::1]"));
+  EXPECT_TRUE(policy.allows("BOX.lan:1"));
+  EXPECT_FALSE(policy.allows("rebound.example:8080"));
+  EXPECT_FALSE(policy.allows("1.2.3.4.evil.example"));
+}
+
+}  // namespace
+}  // namespace flyball::apps

@@ -1,0 +1,327 @@
+// One connection, byte for byte and on a clock of the test's own, behind a handler that answers as told.
+#include "daemon/http/connection.hpp"
+
+#include <gtest/gtest.h>
+
+#include "daemon/api/error_table.hpp"
+
+namespace flyball::http {
+namespace {
+
+using std::chrono::milliseconds;
+
+struct TestHandler final : Handler {
+  std::string next_request_id() override { return "req-" + std::to_string(++ids); }
+  std::optional<Response> check_head(const Request& head, const Peer&) override {
+    if (head.path() != "/forbidden") return std::nullopt;
+    Response out;
+    out.status = 403;
+    return out;
+  }
+  Response refuse(const Error& error, const Request*, const Peer&) override {
+    refusals.push_back(error);
+    return api::error_response(error);
+  }
+  void handle(std::shared_ptr<Exchange> exchange) override {
+    bodies.push_back(exchange->request().body);
+    if (exchange->request().path() == "/now") {
+      Response out;
+      out.body = "now:" + exchange->request().body;
+      exchange->respond(std::move(out));
+      return;
+    }
+    exchange->observe(observer);
+    held.push_back(std::move(exchange));
+  }
+  bool closing() const override { return draining; }
+
+  struct Observer final : ExchangeObserver {
+    void on_disconnect() override { ++disconnects; }
+    void on_drained() override { ++drains; }
+    void on_quiet() override { ++quiets; }
+    void on_first_byte(TimePoint) override { ++first_bytes; }
+    int disconnects = 0, drains = 0, quiets = 0, first_bytes = 0;
+  };
+  std::shared_ptr<Observer> observer = std::make_shared<Observer>();
+  std::vector<std::shared_ptr<Exchange>> held;
+  std::vector<std::string> bodies;
+  std::vector<Error> refusals;
+  int ids = 0;
+  bool draining = false;
+};
+
+struct ConnectionTest : ::testing::Test {
+  config::HttpLimits limits;
+  TestHandler handler;
+  TimePoint now{std::chrono::hours(1)};
+  int wakes = 0;
+  std::unique_ptr<Connection> connection;
+
+  void SetUp() override { open(); }
+  void open() {
+    connection = std::make_unique<Connection>(
+        limits, handler, Peer{}, [this] { return now; }, [this] { ++wakes; });
+  }
+  std::string drain() {
+    std::string out(connection->output());
+    connection->sent(out.size());
+    return out;
+  }
+  std::string send(std::string_view bytes) {
+    connection->receive(bytes);
+    return drain();
+  }
+  void advance(milliseconds by) {
+    now += by;
+    connection->tick();
+  }
+};
+
+const std::string kNow = "POST /now HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+const std::string kLater = "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+const std::string kNowAnswer =
+    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\nx-request-id: "
+    "req-1\r\n\r\nnow:hi";
+
+TEST_F(ConnectionTest, answers_byte_exactly_however_the_input_is_cut) {
+  EXPECT_EQ(send(kNow), kNowAnswer);
+  for (std::size_t cut = 1; cut < kNow.size(); ++cut) {
+    handler.ids = 0;
+    open();
+    EXPECT_EQ(send(kNow.substr(0, cut)), "");
+    EXPECT_EQ(send(kNow.substr(cut)), kNowAnswer) << cut;
+  }
+}
+
+TEST_F(ConnectionTest, pipelined_requests_are_answered_in_order) {
+  const std::string out = send(kNow + kNow + kNow.substr(0, 10));
+  EXPECT_EQ(out.find("req-1"), kNowAnswer.find("req-1"));
+  EXPECT_NE(out.find("req-2"), std::string::npos);
+  EXPECT_EQ(handler.bodies.size(), 2U);
+  EXPECT_NE(send(kNow.substr(10)).find("req-3"), std::string::npos);
+}
+
+TEST_F(ConnectionTest, a_second_request_waits_for_the_first_answer) {
+  EXPECT_EQ(send(kLater + kNow), "");
+  EXPECT_EQ(handler.bodies.size(), 1U);
+  handler.held[0]->respond({});
+  const std::string out = drain();
+  EXPECT_LT(out.find("req-1"), out.find("req-2"));
+  EXPECT_TRUE(out.ends_with("now:hi"));
+}
+
+TEST_F(ConnectionTest, read_ahead_is_bounded) {
+  connection->receive(kLater);
+  EXPECT_TRUE(connection->wants_input());
+  connection->receive(std::string(Connection::kMaxPipelined, 'x'));
+  EXPECT_FALSE(connection->wants_input());
+}
+
+TEST_F(ConnectionTest, a_reader_that_never_reads_bounds_its_pipeline) {
+  limits.stream_buffer_bytes = 1000;
+  open();
+  for (int i = 0; i < 1000 && connection->wants_input(); ++i) connection->receive(kNow);
+  EXPECT_FALSE(connection->wants_input());
+  EXPECT_LT(connection->output().size(), 2000U);
+  while (!connection->output().empty()) drain();
+  EXPECT_TRUE(connection->wants_input());
+}
+
+// The tail of a broken request is never parsed, not even when it is a perfect request.
+TEST_F(ConnectionTest, nothing_behind_a_framing_error_is_parsed) {
+  const std::string out = send(
+      "POST /now HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" +
+      kNow);
+  EXPECT_TRUE(out.starts_with("HTTP/1.1 400 Bad Request\r\n"));
+  EXPECT_NE(out.find("Connection: close\r\n"), std::string::npos);
+  EXPECT_EQ(out.find("now:"), std::string::npos);
+  EXPECT_TRUE(handler.bodies.empty());
+  EXPECT_TRUE(connection->wants_shutdown());
+  EXPECT_EQ(send(kNow), "");  // discarded
+  EXPECT_TRUE(handler.bodies.empty());
+}
+
+TEST_F(ConnectionTest, lingers_within_bounds_and_time) {
+  send("bad\n");
+  ASSERT_TRUE(connection->wants_shutdown());
+  EXPECT_TRUE(connection->wants_input());
+  advance(Connection::kLinger);
+  EXPECT_TRUE(connection->closed());
+  open();
+  send("bad\n");
+  for (std::size_t n = 0; n <= Connection::kLingerBytes; n += 65'536)
+    connection->receive(std::string(65'536, 'x'));
+  EXPECT_TRUE(connection->closed());
+}
+
+TEST_F(ConnectionTest, expect_continue) {
+  const std::string head =
+      "POST /now HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n";
+  EXPECT_EQ(send(head), "HTTP/1.1 100 Continue\r\n\r\n");
+  EXPECT_EQ(send("hi"), kNowAnswer);
+  EXPECT_EQ(send(head + "hi").find("100 Continue"), std::string::npos);  // the body is already there
+}
+
+TEST_F(ConnectionTest, an_answer_to_the_head_comes_before_the_body) {
+  const std::string out =
+      send("POST /forbidden HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2000000\r\n\r\n");
+  EXPECT_TRUE(out.starts_with("HTTP/1.1 403 Forbidden\r\n"));
+  EXPECT_NE(out.find("Connection: close\r\n"), std::string::npos);
+  EXPECT_TRUE(connection->wants_shutdown());
+}
+
+TEST_F(ConnectionTest, body_over_the_limit_is_413_from_its_length_alone) {
+  const std::string out = send("POST /now HTTP/1.1\r\nHost: a\r\nContent-Length: 4194305\r\n\r\n");
+  EXPECT_TRUE(out.starts_with("HTTP/1.1 413 "));
+  EXPECT_EQ(handler.refusals.at(0).code, ErrorCode::body_too_large);
+}
+
+TEST_F(ConnectionTest, slow_header_and_slow_body_are_408) {
+  send("GET / HT");
+  now += limits.header_timeout - milliseconds(1);
+  send("T");  // trickling does not help
+  advance(milliseconds(1));
+  EXPECT_TRUE(drain().starts_with("HTTP/1.1 408 "));
+  open();
+  send("POST /now HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nabc");
+  advance(limits.body_timeout);
+  EXPECT_TRUE(drain().starts_with("HTTP/1.1 408 "));
+  EXPECT_TRUE(connection->wants_shutdown());
+  EXPECT_EQ(handler.refusals.size(), 2U);
+}
+
+TEST_F(ConnectionTest, an_idle_connection_closes_silently) {
+  send(kNow);
+  advance(limits.idle_timeout - milliseconds(1));
+  EXPECT_FALSE(connection->closed());
+  advance(milliseconds(1));
+  EXPECT_TRUE(connection->closed());
+}
+
+TEST_F(ConnectionTest, head_requests_get_no_body) {
+  const std::string out = send("HEAD /now HTTP/1.1\r\nHost: a\r\n\r\n");
+  EXPECT_NE(out.find("Content-Length: 4\r\n"), std::string::npos);
+  EXPECT_TRUE(out.ends_with("\r\n\r\n"));
+}
+
+TEST_F(ConnectionTest, http_1_0_closes_and_streams_without_chunks) {
+  const std::string out = send("GET /now HTTP/1.0\r\nHost: a\r\n\r\n");
+  EXPECT_NE(out.find("Connection: close\r\n"), std::string::npos);
+  open();
+  send("GET /later HTTP/1.0\r\nHost: a\r\n\r\n");
+  handler.held.back()->begin_stream({});
+  handler.held.back()->write("abc");
+  handler.held.back()->end_stream();
+  const std::string stream = drain();
+  EXPECT_EQ(stream.find("chunked"), std::string::npos);
+  EXPECT_TRUE(stream.ends_with("\r\n\r\nabc"));
+  EXPECT_TRUE(connection->wants_shutdown());
+}
+
+TEST_F(ConnectionTest, streams_in_chunks_and_goes_on) {
+  send(kLater);
+  const auto exchange = handler.held[0];
+  exchange->begin_stream({});
+  EXPECT_GT(wakes, 0);
+  EXPECT_TRUE(exchange->write("hello"));
+  EXPECT_TRUE(exchange->write(std::string(16, 'x')));
+  exchange->end_stream();
+  const std::string out = drain();
+  EXPECT_NE(out.find("Transfer-Encoding: chunked\r\n"), std::string::npos);
+  EXPECT_TRUE(out.ends_with("\r\n\r\n5\r\nhello\r\n10\r\nxxxxxxxxxxxxxxxx\r\n0\r\n\r\n"));
+  EXPECT_EQ(handler.observer->first_bytes, 1);
+  EXPECT_FALSE(exchange->connected());
+  EXPECT_TRUE(exchange->write("late"));  // harmless
+  EXPECT_NE(send(kNow).find("now:hi"), std::string::npos);
+}
+
+TEST_F(ConnectionTest, a_cut_stream_has_no_last_chunk) {
+  send(kLater);
+  handler.held[0]->begin_stream({});
+  handler.held[0]->write("abc");
+  handler.held[0]->cut_stream();
+  EXPECT_TRUE(drain().ends_with("3\r\nabc\r\n"));
+  EXPECT_TRUE(connection->wants_shutdown());
+}
+
+TEST_F(ConnectionTest, a_slow_reader_is_told_and_then_dropped) {
+  send(kLater);
+  const auto exchange = handler.held[0];
+  exchange->begin_stream({});
+  std::size_t written = 0;
+  while (exchange->write(std::string(1000, 'x'))) written += 1000;
+  EXPECT_LE(written, limits.stream_buffer_bytes);
+  EXPECT_LT(connection->output().size(), limits.stream_buffer_bytes + 2000);
+  connection->sent(1000);
+  EXPECT_EQ(handler.observer->drains, 0);
+  connection->sent(limits.stream_buffer_bytes / 2);
+  EXPECT_EQ(handler.observer->drains, 1);
+  advance(limits.stalled_reader_timeout - milliseconds(1));
+  EXPECT_FALSE(connection->closed());
+  connection->sent(1);  // progress, however little, starts the clock again
+  advance(limits.stalled_reader_timeout - milliseconds(1));
+  EXPECT_FALSE(connection->closed());
+  advance(milliseconds(1));
+  EXPECT_TRUE(connection->closed());
+  EXPECT_EQ(handler.observer->disconnects, 1);
+}
+
+TEST_F(ConnectionTest, quiet_streams_are_reported) {
+  send(kLater);
+  advance(limits.heartbeat);
+  advance(limits.heartbeat);
+  EXPECT_EQ(handler.observer->quiets, 2);
+  handler.held[0]->begin_stream({});
+  drain();
+  advance(limits.heartbeat / 2);
+  handler.held[0]->write("x");
+  drain();
+  advance(limits.heartbeat / 2);
+  EXPECT_EQ(handler.observer->quiets, 2);
+}
+
+TEST_F(ConnectionTest, hanging_up_is_a_disconnect_in_every_state) {
+  send(kLater);
+  connection->receive_eof();
+  EXPECT_TRUE(connection->closed());
+  EXPECT_EQ(handler.observer->disconnects, 1);
+  open();
+  send(kLater);
+  handler.held.back()->begin_stream({});
+  connection->lost();
+  EXPECT_EQ(handler.observer->disconnects, 2);
+  handler.held.back()->end_stream();  // harmless
+  open();
+  send("GET / HTTP/1.1\r\n");
+  connection->receive_eof();
+  EXPECT_TRUE(connection->closed());
+  open();
+  connection->receive(kNow);
+  connection->receive_eof();  // a half-closed client still gets its answer
+  EXPECT_FALSE(connection->closed());
+  EXPECT_TRUE(drain().ends_with("now:hi"));
+}
+
+TEST_F(ConnectionTest, destruction_is_a_disconnect) {
+  send(kLater);
+  connection.reset();
+  EXPECT_EQ(handler.observer->disconnects, 1);
+  EXPECT_FALSE(handler.held[0]->connected());
+}
+
+TEST_F(ConnectionTest, draining_closes_after_the_answer) {
+  handler.draining = true;
+  EXPECT_NE(send(kNow).find("Connection: close\r\n"), std::string::npos);
+  EXPECT_TRUE(connection->wants_shutdown());
+}
+
+TEST_F(ConnectionTest, field_values_cannot_split_the_head) {
+  send(kLater);
+  Response evil;
+  evil.fields.push_back({"x-route", "a\r\nSet-Cookie: b"});
+  handler.held[0]->respond(std::move(evil));
+  EXPECT_EQ(drain().find("\r\nSet-Cookie"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace flyball::http

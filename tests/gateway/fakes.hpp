@@ -1,0 +1,83 @@
+// A fleet and engines that do what a script says, on the test's own io_context: no processes, no models.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "backends/backend.hpp"
+#include "daemon/api/gateway.hpp"
+#include "daemon/fleet/fleet.hpp"
+
+namespace flyball::testing {
+
+// How an engine answers one request. Token i of any answer is the text "t<i> ", so that a resumed answer can
+// be compared with an uninterrupted one.
+struct Script {
+  std::uint32_t tokens = 4;
+  bool manual = false;                      // emits only when FakeBackend::emit is called
+  bool empty_first = false;                 // the first token releases no text
+  std::size_t token_bytes = 0;              // pad each token's text to so many bytes
+  std::optional<std::uint32_t> fail_after = {};  // tokens of this attempt, then `error`
+  Error error{ErrorCode::worker_died, "The engine process died.", {}, {}};
+  std::optional<Error> refuse = {};  // start() itself fails
+};
+
+class FakeBackend final : public Backend {
+ public:
+  FakeBackend(boost::asio::io_context& io, std::string model, std::string id);
+
+  const BackendInfo& info() const override { return info_; }
+  BackendLoad load() const noexcept override;
+  Result<Ticket> start(CompletionRequest request, std::shared_ptr<EventSink> sink) override;
+  void drain(TimePoint) override {}
+
+  void emit(std::uint32_t tokens);  // for manual scripts: so many tokens of every running request
+
+  std::function<Script(const CompletionRequest&)> script = [](const CompletionRequest&) { return Script{}; };
+  std::vector<CompletionRequest> started;
+  std::uint32_t cancelled = 0, emitted = 0, paused = 0, resumed = 0;
+  std::size_t live() const noexcept { return running_.size(); }
+
+ private:
+  struct Running;
+  struct TicketImpl;
+  void pump(const std::shared_ptr<Running>& running);
+  bool step(Running& running);
+
+  boost::asio::io_context& io_;
+  BackendInfo info_;
+  std::vector<std::shared_ptr<Running>> running_;
+};
+
+class FakeFleet final : public fleet::Fleet {
+ public:
+  explicit FakeFleet(boost::asio::io_context& io) : io_(io) {}
+
+  void acquire(const std::string& model, const std::string& backend, Acquired callback) override;
+  std::vector<fleet::WorkerStatus> status() const override;
+  void drain(TimePoint, std::function<void()> drained) override;
+
+  FakeBackend& backend(const std::string& model, const std::string& id);
+  std::map<std::string, std::deque<Error>> acquire_errors;  // by backend id, used up one by one
+  std::map<std::string, Error> disabled;
+  bool hold_acquires = false;  // never call back
+  std::vector<std::string> acquired;
+
+ private:
+  boost::asio::io_context& io_;
+  std::map<std::string, std::unique_ptr<FakeBackend>> backends_;
+};
+
+// Three apps: "alice" (key "key-alice", everything), "bob" (key "key-bob", model "small" only, few limits),
+// "uid" (unix uid 4711). Models "demo" (alias "default-demo") and "small". The policy: cpu, then vulkan, for
+// all.
+std::shared_ptr<api::Settings> make_settings();
+policy::Facts make_hardware(bool vulkan = false);
+
+}  // namespace flyball::testing

@@ -1,0 +1,256 @@
+// Bodies to typed requests: bounded JSON, the parameter table, messages passed on in the client's own words.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "daemon/api/completion_request.hpp"
+#include "daemon/api/encoder.hpp"
+#include "daemon/api/explain.hpp"
+#include "daemon/api/json_reader.hpp"
+#include "daemon/api/json_text.hpp"
+#include "daemon/api/parameters.hpp"
+
+namespace flyball::api {
+namespace {
+
+using nlohmann::json;
+
+InferenceRequest chat(const std::string& members) {
+  auto out = parse_inference_request(Operation::chat,
+                                     R"({"messages":[{"role":"user","content":"Hi"}])" + members + "}");
+  EXPECT_TRUE(out) << (out ? "" : out.error().message);
+  return out ? std::move(*out) : InferenceRequest{};
+}
+
+Error chat_error(const std::string& body) {
+  auto out = parse_inference_request(Operation::chat, body);
+  EXPECT_FALSE(out) << body;
+  return out ? Error{} : out.error();
+}
+
+// ---- JSON
+// ----------------------------------------------------------------------------------------------------
+
+TEST(json_reader, reads_what_the_library_reads) {
+  for (const char* text : {"null", "[1,2.5,-3,\"x\",true,false,null]", R"({"a":{"b":[{}]},"c":""})",
+                           "18446744073709551615", R"("\ud83d\ude00")", " [ ] "})
+    EXPECT_EQ(*read_json(text), json::parse(text)) << text;
+}
+
+TEST(json_reader, bounds) {
+  const std::string deep = std::string(64, '[') + std::string(64, ']');
+  EXPECT_TRUE(read_json(deep));
+  EXPECT_EQ(read_json("[" + deep + "]").error().code, ErrorCode::json_too_deep);
+  EXPECT_TRUE(read_json("[1,2,3]", {.depth = 2, .nodes = 4}));
+  EXPECT_EQ(read_json("[1,2,3]", {.depth = 2, .nodes = 3}).error().code, ErrorCode::json_too_large);
+  EXPECT_EQ(read_json(std::string(1'000'000, '[')).error().code, ErrorCode::json_too_deep);
+}
+
+TEST(json_reader, names_the_byte) {
+  EXPECT_EQ(read_json(R"({"a": tru})").error().where, "byte 9");
+  EXPECT_EQ(read_json(R"({"a":1,"a":2})").error().code, ErrorCode::invalid_json);
+  EXPECT_EQ(read_json(R"({"a":1,"\u0061":2})").error().where, "byte 14");  // the same key in other words
+  EXPECT_EQ(read_json("\"\xff\"").error().where, "byte 1");
+  EXPECT_EQ(read_json("").error().code, ErrorCode::invalid_json);
+}
+
+TEST(json_text, strings_round_trip_and_bad_bytes_are_replaced) {
+  std::string all;
+  for (int c = 0; c < 128; ++c) all.push_back(static_cast<char>(c));
+  all += "h\u00e9 \u4e16 \U0001F600";
+  std::string out;
+  append_json_string(out, all);
+  EXPECT_EQ(json::parse(out).get<std::string>(), all);
+  for (const char* bad : {"\x80", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe4\xb8"}) {
+    out.clear();
+    append_json_string(out, "a" + std::string(bad) + "b");
+    const auto text = json::parse(out).get<std::string>();
+    EXPECT_TRUE(text.starts_with("a\uFFFD") && text.ends_with("b")) << text;
+  }
+}
+
+TEST(json_text, members_are_cut_verbatim) {
+  const auto members = json_members(R"( { "z" : {"b":1,"a":[ "]}" ]} , "\"x":"q\\" ,"n":-1.5e3,"t":true } )");
+  ASSERT_EQ(members.size(), 4U);
+  EXPECT_EQ(members[0].key, R"("z")");
+  EXPECT_EQ(members[0].value, R"({"b":1,"a":[ "]}" ]})");
+  EXPECT_EQ(members[1].value, R"("q\\")");
+  EXPECT_EQ(members[2].value, "-1.5e3");
+  EXPECT_EQ(members[3].value, "true");
+  EXPECT_EQ(json_elements("[ ]").size(), 0U);
+  EXPECT_EQ(json_elements(R"([1,"a,b",[2,3],{"x":4}])").size(), 4U);
+}
+
+// ---- requests
+// ------------------------------------------------------------------------------------------------
+
+TEST(request, defaults) {
+  const auto r = chat("");
+  EXPECT_EQ(r.base.sampling.temperature, 1.0F);
+  EXPECT_EQ(r.base.sampling.top_logprobs, -1);
+  EXPECT_EQ(r.base.max_tokens, 0U);
+  EXPECT_EQ(r.n, 1U);
+  EXPECT_FALSE(r.stream || r.seeded);
+}
+
+TEST(request, every_parameter_arrives) {
+  const auto r = chat(
+      R"(,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"typical_p":0.8,"repetition_penalty":1.1,)"
+      R"("frequency_penalty":-2,"presence_penalty":2,"max_completion_tokens":9,"n":2,"seed":-1,"stop":["a","b"],)"
+      R"("logit_bias":{"5":-100,"7":3.5},"logprobs":true,"top_logprobs":3,"ignore_eos":true,"stream":true)");
+  const SamplingParams& s = r.base.sampling;
+  EXPECT_EQ(s.temperature, 0.5F);
+  EXPECT_EQ(s.top_p, 0.9F);
+  EXPECT_EQ(s.top_k, 40);
+  EXPECT_EQ(s.min_p, 0.1F);
+  EXPECT_EQ(s.typical_p, 0.8F);
+  EXPECT_EQ(s.repetition_penalty, 1.1F);
+  EXPECT_EQ(s.frequency_penalty, -2.0F);
+  EXPECT_EQ(s.presence_penalty, 2.0F);
+  EXPECT_EQ(s.seed, UINT64_MAX);
+  EXPECT_EQ(s.logit_bias.at(7), 3.5F);
+  EXPECT_EQ(s.top_logprobs, 3);
+  EXPECT_EQ(r.base.max_tokens, 9U);
+  EXPECT_EQ(r.base.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(r.base.ignore_eos && r.stream && r.seeded);
+}
+
+// The two ends of every range are in, what lies beyond is out, and the engine agrees.
+TEST(request, ranges_of_the_table) {
+  for (const Parameter& p : parameters()) {
+    if (type_name(p) == "boolean") continue;
+    const bool is_chat = (p.endpoints & kChat) != 0;
+    const auto read = [&](double value) {
+      std::string body = is_chat ? R"({"messages":[{"role":"user","content":"Hi"}])" : R"({"prompt":"Hi")";
+      if (p.name == "top_logprobs") body += R"(,"logprobs":true)";
+      if (p.name == "best_of")
+        body += R"(,"n":)" + std::to_string(static_cast<int>(value) < 1   ? 1
+                                            : static_cast<int>(value) > 8 ? 8
+                                                                          : static_cast<int>(value));
+      body += ",\"" + std::string(p.name) + "\":";
+      append_json_number(body, value);
+      return parse_inference_request(is_chat ? Operation::chat : Operation::completion, body + "}");
+    };
+    auto high = read(p.max);
+    EXPECT_TRUE(high) << p.name;
+    if (high) {
+      EXPECT_TRUE(check(high->base.sampling)) << p.name;
+    }
+    auto low = read(p.min);
+    EXPECT_EQ(low.has_value(), !p.min_excluded) << p.name;
+    if (low) {
+      EXPECT_TRUE(check(low->base.sampling)) << p.name;
+    }
+    for (const double value : {p.max + 1, p.min - 1}) {
+      auto out = read(value);
+      ASSERT_FALSE(out) << p.name << " " << value;
+      EXPECT_EQ(out.error().param, p.name);
+      EXPECT_EQ(out.error().code, ErrorCode::invalid_value);
+    }
+  }
+}
+
+TEST(request, null_is_absent_and_unknown_fields_are_ignored) {
+  const auto r =
+      chat(R"(,"temperature":null,"stop":null,"tools":null,"user":"x","metadata":{"a":"b"},"from_2031":[1])");
+  EXPECT_EQ(r.base.sampling.temperature, 1.0F);
+}
+
+TEST(request, stop_limits) {
+  EXPECT_EQ(chat(R"(,"stop":"\n")").base.stop, std::vector<std::string>{"\n"});
+  const std::string start = R"({"messages":[{"role":"user","content":"Hi"}],"stop":)";
+  EXPECT_EQ(chat_error(start + R"([""]})").param, "stop");
+  EXPECT_EQ(chat_error(start + "\"" + std::string(257, 'x') + "\"}").param, "stop");
+  std::string many = "[\"a\"";
+  for (int i = 0; i < 16; ++i) many += ",\"a\"";
+  EXPECT_EQ(chat_error(start + many + "]}").param, "stop");
+}
+
+TEST(request, too_many_choices) {
+  auto out = parse_inference_request(Operation::completion, R"({"prompt":["a","b","c"],"n":8})");
+  ASSERT_FALSE(out);
+  EXPECT_EQ(out.error().param, "n");
+}
+
+TEST(request, messages_keep_their_own_bytes) {
+  const std::string messages =
+      R"([{"content":"b \u00e9","role":"system"}, {"role":"assistant","tool_calls":[{"id":"1","function":{"z":1,"a":2}}],"content":null}])";
+  auto out = parse_inference_request(
+      Operation::chat,
+      R"({"messages":)" + messages +
+          R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"z":1,"a":2}}}],"chat_template_kwargs":{"thinking":false}})");
+  ASSERT_TRUE(out);
+  const auto& prompt = std::get<ChatPrompt>(out->prompts.at(0));
+  EXPECT_EQ(
+      prompt.messages_json,
+      R"([{"content":"b \u00e9","role":"system"},{"role":"assistant","tool_calls":[{"id":"1","function":{"z":1,"a":2}}],"content":null}])");
+  EXPECT_EQ(prompt.tools_json, R"([{"type":"function","function":{"name":"f","parameters":{"z":1,"a":2}}}])");
+  EXPECT_EQ(prompt.template_args_json, R"({"thinking":false})");
+  EXPECT_TRUE(out->has_tools);
+}
+
+TEST(request, text_parts_and_developers_are_rewritten) {
+  auto out = parse_inference_request(
+      Operation::chat,
+      R"({"messages":[{"role":"developer","content":"a"},{"content":[{"type":"text","text":"x\n"},{"type":"text","text":"y"}],"role":"user","name":"n"}]})");
+  ASSERT_TRUE(out);
+  EXPECT_EQ(std::get<ChatPrompt>(out->prompts[0]).messages_json,
+            R"([{"role":"system","content":"a"},{"content":"x\n\ny","role":"user","name":"n"}])");
+}
+
+TEST(request, message_errors_name_the_place) {
+  const auto param = [](const std::string& messages) {
+    return chat_error(R"({"messages":)" + messages + "}").param;
+  };
+  EXPECT_EQ(param(R"([{"role":"user","content":"a"},7])"), "messages[1]");
+  EXPECT_EQ(param(R"([{"content":"a"}])"), "messages[0].role");
+  EXPECT_EQ(param(R"([{"role":"user"}])"), "messages[0].content");
+  EXPECT_EQ(param(R"([{"role":"assistant"}])"), "messages[0].content");
+  EXPECT_EQ(param(R"([{"role":"user","content":7}])"), "messages[0].content");
+  EXPECT_EQ(param(R"([{"role":"user","content":[{"type":"image_url"}]}])"), "messages[0].content[0].type");
+  EXPECT_EQ(param(R"([{"role":"user","content":[{"type":"text"}]}])"), "messages[0].content[0].text");
+  EXPECT_EQ(param(R"([{"role":"assistant","content":"a","tool_calls":7}])"), "messages[0].tool_calls");
+}
+
+TEST(request, tools) {
+  EXPECT_FALSE(
+      chat(R"(,"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":"none")").has_tools);
+  const std::string start = R"({"messages":[{"role":"user","content":"Hi"}],)";
+  EXPECT_EQ(chat_error(start + R"("tools":[{"type":"browser"}]})").param, "tools[0].type");
+  EXPECT_EQ(chat_error(start + R"("tools":[{"type":"function"}]})").param, "tools[0].function");
+  EXPECT_EQ(chat_error(start + R"("tool_choice":{"type":"function"}})").code, ErrorCode::unsupported_value);
+  EXPECT_EQ(chat_error(start + R"("functions":[]})").code, ErrorCode::unsupported_value);
+}
+
+TEST(request, what_completions_do_not_serve) {
+  for (const char* body :
+       {R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":"b"})", R"({"prompt":"a","best_of":2})"}) {
+    auto out = parse_inference_request(Operation::completion, body);
+    ASSERT_FALSE(out) << body;
+    EXPECT_EQ(out.error().code, ErrorCode::unsupported_value);
+  }
+  for (const char* prompt : {"7", "[]", "[\"a\",7]", "[-1]", "[1.5]", "[[]]", "[1,\"a\"]", "[3000000000]"}) {
+    auto out = parse_inference_request(Operation::completion, R"({"prompt":)" + std::string(prompt) + "}");
+    ASSERT_FALSE(out) << prompt;
+    EXPECT_EQ(out.error().param, "prompt");
+  }
+}
+
+TEST(encoder, legacy_top_logprobs_have_no_duplicate_keys) {
+  Encoder encoder({Operation::completion, "cmpl-1", 1, "m", false}, true, 1);
+  Choice choice;
+  choice.logprobs = {{1, "\xff", -1.0F, {{"\xff", -1.0F}, {"\xfe", -2.0F}}}};
+  const auto body = encoder.complete({choice}, {});
+  EXPECT_TRUE(read_json(body)) << body;  // which refuses duplicates
+}
+
+TEST(encoder, impossible_logprobs_are_finite) {
+  Encoder encoder({Operation::chat, "chatcmpl-1", 1, "m", false}, true, 1);
+  Choice choice;
+  choice.logprobs = {{1, "a", -std::numeric_limits<float>::infinity(), {}}};
+  EXPECT_EQ(json::parse(encoder.complete({choice}, {}))["choices"][0]["logprobs"]["content"][0]["logprob"],
+            -9999.0);
+}
+
+}  // namespace
+}  // namespace flyball::api

@@ -1,0 +1,271 @@
+// The gateway on real sockets: ports, peers, many connections, clients that vanish, and the way out.
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <boost/asio/executor_work_guard.hpp>
+
+#include "daemon/api/gateway.hpp"
+#include "tests/gateway/wire.hpp"
+
+namespace flyball::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A blocking client; the gateway runs on the test's thread while it waits.
+class Client {
+ public:
+  explicit Client(int fd) : fd_(fd) {}
+  Client(Client&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Client() { close(); }
+  void close() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+  void reset() {  // RST instead of FIN
+    const linger now{1, 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close();
+  }
+  void send(std::string_view bytes) {
+    ASSERT_EQ(::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  std::string take() {  // what has arrived; sets `eof`
+    char buffer[65536];
+    std::string out;
+    for (;;) {
+      const auto n = ::recv(fd_, buffer, sizeof buffer, MSG_DONTWAIT);
+      if (n == 0) eof = true;
+      if (n <= 0) return out;
+      out.append(buffer, static_cast<std::size_t>(n));
+    }
+  }
+  bool eof = false;
+
+ private:
+  int fd_;
+};
+
+struct SocketTest : ::testing::Test {
+  boost::asio::io_context io;
+  std::shared_ptr<api::Settings> settings = make_settings();
+  FakeFleet fleet{io};
+  std::unique_ptr<api::Gateway> gateway;
+  std::filesystem::path directory;
+
+  void SetUp() override {
+    char name[] = "/tmp/flyball-gateway-XXXXXX";
+    ASSERT_NE(mkdtemp(name), nullptr);
+    directory = name;
+  }
+  void TearDown() override {
+    gateway.reset();
+    std::filesystem::remove_all(directory);
+  }
+  void open() {
+    gateway = std::make_unique<api::Gateway>(io, settings, make_hardware(), fleet);
+    const auto ok = gateway->listen();
+    ASSERT_TRUE(ok) << ok.error().message;
+  }
+  Client connect() {
+    const std::string url = gateway->urls().at(0);
+    if (url.starts_with("unix:")) {
+      sockaddr_un address{};
+      address.sun_family = AF_UNIX;
+      url.substr(5).copy(address.sun_path, sizeof address.sun_path - 1);
+      const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+      EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+      return Client(fd);
+    }
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1))));
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    return Client(fd);
+  }
+  // Runs the gateway until `done`, at most 10 seconds (a loaded machine is no failure).
+  bool until(const std::function<bool()>& done) {
+    const auto give_up = std::chrono::steady_clock::now() + 10s;
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > give_up) return false;
+      io.restart();
+      io.run_for(2ms);
+    }
+    return true;
+  }
+  std::vector<Answer> answers(Client& client, std::size_t n = 1) {
+    std::string bytes;
+    std::vector<Answer> out;
+    bool whole = false;
+    EXPECT_TRUE(until([&] {
+      bytes += client.take();
+      out = parse_answers(bytes, whole);
+      return whole && out.size() >= n;
+    })) << bytes;
+    return out;
+  }
+};
+
+TEST_F(SocketTest, tcp_with_keep_alive) {
+  open();
+  EXPECT_TRUE(gateway->urls().at(0).starts_with("http://127.0.0.1:"));
+  Client client = connect();
+  client.send(post("/v1/chat/completions", kHello));
+  EXPECT_EQ(answers(client).at(0).status, 200);
+  client.send(get("/v1/models") + get("/healthz"));
+  EXPECT_EQ(answers(client, 2).at(1).status, 200);
+  EXPECT_FALSE(client.eof);
+  EXPECT_EQ(gateway->requests_finished(), 3U);
+}
+
+TEST_F(SocketTest, unix_socket_knows_its_peer) {
+  settings->config.listeners[0].kind = config::Listener::Kind::unix_socket;
+  settings->config.listeners[0].path = directory / "socket";
+  settings->apps[2].unix_uid = ::getuid();
+  open();
+  Client client = connect();
+  client.send(get("/v1/models", ""));
+  EXPECT_EQ(answers(client).at(0).status, 200);
+  gateway.reset();
+  EXPECT_FALSE(std::filesystem::exists(directory / "socket"));
+}
+
+TEST_F(SocketTest, a_stale_socket_is_replaced_and_a_live_one_is_not) {
+  settings->config.listeners[0].kind = config::Listener::Kind::unix_socket;
+  settings->config.listeners[0].path = directory / "socket";
+  open();
+  api::Gateway second(io, settings, make_hardware(), fleet);
+  const auto taken = second.listen();
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.error().code, ErrorCode::io_error);
+  EXPECT_TRUE(std::filesystem::exists(directory / "socket"));
+  gateway.reset();
+  sockaddr_un address{};  // bound, and left behind
+  address.sun_family = AF_UNIX;
+  (directory / "socket").string().copy(address.sun_path, sizeof address.sun_path - 1);
+  const int left = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::bind(left, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  ::close(left);
+  EXPECT_TRUE(second.listen());
+}
+
+TEST_F(SocketTest, a_taken_port_is_named) {
+  open();
+  auto other = make_settings();
+  const std::string url = gateway->urls().at(0);
+  other->config.listeners[0].port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
+  api::Gateway second(io, other, make_hardware(), fleet);
+  const auto taken = second.listen();
+  ASSERT_FALSE(taken);
+  EXPECT_NE(taken.error().message.find(std::to_string(other->config.listeners[0].port)), std::string::npos);
+}
+
+TEST_F(SocketTest, clients_that_vanish_cancel_their_requests) {
+  open();
+  auto& engine = fleet.backend("demo", "cpu");
+  engine.script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  for (const bool reset : {false, true})
+    for (const auto body : {kHello, kHelloStream}) {
+      Client client = connect();
+      client.send(post("/v1/chat/completions", body));
+      ASSERT_TRUE(until([&] { return engine.live() == 1; }));
+      engine.emit(1);
+      if (reset)
+        client.reset();
+      else
+        client.close();
+      EXPECT_TRUE(until([&] { return engine.live() == 0; }));
+    }
+  EXPECT_EQ(engine.cancelled, 4U);
+  EXPECT_EQ(gateway->requests_in_flight(), 0U);
+}
+
+TEST_F(SocketTest, a_reader_that_stops_pauses_the_engine) {
+  open();
+  auto& engine = fleet.backend("demo", "cpu");
+  engine.script = [](const CompletionRequest&) { return Script{.tokens = 20'000, .token_bytes = 2'000}; };
+  Client client = connect();
+  client.send(post("/v1/chat/completions", kHelloStream));
+  ASSERT_TRUE(until([&] { return engine.paused > 0; }));
+  const auto emitted = engine.emitted;
+  io.restart();
+  io.run_for(50ms);
+  EXPECT_EQ(engine.emitted, emitted);
+  std::size_t got = 0;
+  EXPECT_TRUE(until([&] {
+    got += client.take().size();
+    return engine.emitted == 20'000 && gateway->requests_in_flight() == 0;
+  })) << got;
+}
+
+TEST_F(SocketTest, slow_clients_time_out) {
+  settings->config.http.header_timeout = 50ms;
+  settings->config.http.idle_timeout = 100ms;
+  open();
+  Client slow = connect(), idle = connect();
+  slow.send("GET / HT");
+  EXPECT_EQ(answers(slow).at(0).status, 408);
+  EXPECT_TRUE(until([&] { return slow.take().empty() && slow.eof; }));
+  EXPECT_TRUE(until([&] { return idle.take().empty() && idle.eof; }));
+}
+
+TEST_F(SocketTest, connections_over_the_limit_are_told) {
+  settings->config.http.connections = 2;
+  open();
+  Client one = connect(), two = connect();
+  one.send(get("/healthz"));
+  answers(one);
+  Client three = connect();
+  EXPECT_EQ(answers(three).at(0).status, 503);
+  EXPECT_TRUE(until([&] { return three.take().empty() && three.eof; }));
+  two.close();
+  EXPECT_TRUE(until([&] {
+    Client again = connect();
+    again.send(get("/healthz"));
+    return answers(again).at(0).status == 200;
+  }));
+}
+
+TEST_F(SocketTest, drain_finishes_streams_and_then_says_so) {
+  open();
+  auto& engine = fleet.backend("demo", "cpu");
+  engine.script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  Client client = connect(), idle = connect();
+  client.send(post("/v1/chat/completions", kHelloStream));
+  ASSERT_TRUE(until([&] { return engine.live() == 1; }));
+  bool drained = false;
+  gateway->drain(std::chrono::steady_clock::now() + 10s, [&] { drained = true; });
+  io.restart();
+  io.run_for(50ms);
+  EXPECT_FALSE(drained);
+  engine.emit(5);
+  EXPECT_TRUE(until([&] { return drained; }));
+  bool whole = false;
+  const auto got = parse_answers(client.take(), whole);
+  EXPECT_TRUE(whole);
+  EXPECT_TRUE(got.at(0).body.ends_with("data: [DONE]\n\n"));
+}
+
+TEST_F(SocketTest, drain_gives_up_at_its_deadline) {
+  open();
+  fleet.backend("demo", "cpu").script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  Client client = connect();
+  client.send(post("/v1/chat/completions", kHelloStream));
+  ASSERT_TRUE(until([&] { return gateway->requests_in_flight() == 1; }));
+  bool drained = false;
+  gateway->drain(std::chrono::steady_clock::now() + 20ms, [&] { drained = true; });
+  EXPECT_TRUE(until([&] { return drained; }));
+  EXPECT_NE(client.take().find("shutting_down"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace flyball::testing

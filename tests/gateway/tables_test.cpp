@@ -1,0 +1,82 @@
+// The documents that list what a table in the code lists: every row there, in the same words, and no other.
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "daemon/api/error_table.hpp"
+#include "daemon/api/json_text.hpp"
+#include "daemon/api/parameters.hpp"
+#include "daemon/api/service.hpp"
+
+namespace flyball::api {
+namespace {
+
+std::string read_doc(const char* name) {
+  std::ifstream in(std::string(FLYBALL_SOURCE_DIR) + "/docs/" + name, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::size_t rows_beginning(const std::string& text, std::string_view start) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(start); at != std::string::npos; at = text.find(start, at + 1)) ++n;
+  return n;
+}
+
+TEST(docs, errors) {
+  const std::string doc = read_doc("errors.md");
+  for (const ErrorRow& row : error_table()) {
+    const char* retry = row.retry == Retry::no ? "no" : row.retry == Retry::later ? "later" : "client's rule";
+    const std::string line = "| `" + std::string(to_string(row.code)) + "` | " + std::to_string(row.status) +
+                             " | " + std::string(row.type) + " | " + retry + " | " +
+                             std::string(row.meaning) + " |\n";
+    EXPECT_NE(doc.find(line), std::string::npos) << "docs/errors.md lacks:\n" << line;
+  }
+  EXPECT_EQ(rows_beginning(doc, "\n| `"), error_table().size());
+}
+
+TEST(docs, parameters) {
+  const std::string doc = read_doc("http-api.md");
+  for (const Parameter& p : parameters()) {
+    std::string range;
+    if (type_name(p) != "boolean") {
+      range = p.min_excluded ? "over " : "";
+      append_json_number(range, p.min);
+      range += " to ";
+      append_json_number(range, p.max);
+    }
+    const char* where = p.endpoints == kBoth ? "both" : p.endpoints == kChat ? "chat" : "completions";
+    const std::string line = "| `" + std::string(p.name) + "` | " + where + " | " +
+                             std::string(type_name(p)) + " | " + range + " | " + std::string(p.fallback) +
+                             " |\n";
+    EXPECT_NE(doc.find(line), std::string::npos) << "docs/http-api.md lacks:\n" << line;
+  }
+  EXPECT_EQ(rows_beginning(doc, "\n| `"), parameters().size() + routes().size());
+}
+
+TEST(docs, routes) {
+  const std::string doc = read_doc("http-api.md");
+  for (const Route& route : routes()) {
+    const char* access = route.access == Access::open  ? "open"
+                         : route.access == Access::app ? "an app"
+                                                       : "this machine, or an app";
+    const std::string path = std::string(route.path) + (route.path.ends_with('/') ? "{id}" : "");
+    const std::string start = "| `" + std::string(route.method) + " " + path + "` | " + access + " |";
+    EXPECT_NE(doc.find(start), std::string::npos) << "docs/http-api.md lacks:\n" << start;
+  }
+}
+
+TEST(error_table, spelling_and_shape) {
+  for (const ErrorRow& row : error_table()) {
+    EXPECT_EQ(error_code_from(to_string(row.code)), row.code);
+    EXPECT_NE(http::reason_phrase(row.status), "Unknown") << row.status;
+  }
+  EXPECT_EQ(
+      error_json({ErrorCode::invalid_value, "a \"b\"", "", {}}),
+      R"({"error":{"message":"a \"b\"","type":"invalid_request_error","param":null,"code":"invalid_value"}})");
+}
+
+}  // namespace
+}  // namespace flyball::api
