@@ -3,7 +3,7 @@
 //
 // The weights are scaled so that a greedy continuation is worth comparing between engines: each token has one
 // likely and one less likely successor (output rows lean towards the embedding of their predecessors),
-// between which the layers' contribution decides now and then; control tokens are never chosen.
+// between which the layers decide now and then; control tokens are never chosen.
 #pragma once
 
 #include <cstddef>

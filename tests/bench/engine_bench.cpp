@@ -1,0 +1,101 @@
+// The in-process engine as a program that another drives, request by request, so that two engines can take
+// turns.
+//   engine_bench MODEL THREADS CONTEXT
+// First a line about itself: {"isa","bandwidth_gbps","weight_bytes_per_token"}; bandwidth is measured with as
+// many threads as asked for (one, or all). Then per line in, {"tokens":[...],"generate":n}, a line out:
+// {"prompt_tokens","prefill_s","tokens","decode_s"} from the engine's own clock: prefill ends with the first
+// token, decode runs from there to the last.
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "backends/cpu/probe.hpp"
+#include "backends/engine/local_backend.hpp"
+#include "backends/model/model_file.hpp"
+
+namespace {
+
+using namespace flyball;
+using nlohmann::json;
+
+[[noreturn]] void die(const std::string& what) {
+  std::fprintf(stderr, "engine_bench: %s\n", what.c_str());
+  std::exit(1);
+}
+
+class Waiter final : public EventSink {
+ public:
+  bool push(Event event) noexcept override {
+    if (std::holds_alternative<Delta>(event)) return true;
+    const std::scoped_lock lock(mutex_);
+    end_ = std::move(event);
+    ended_.notify_one();
+    return true;
+  }
+  Done wait() {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [&] { return end_.has_value(); });
+    if (const auto* error = std::get_if<Error>(&*end_)) die(error->message);
+    return std::get<Done>(*end_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::optional<Event> end_;
+};
+
+// A decode step reads every matrix once; of the embedding table only a row, unless it is the output too.
+std::uint64_t bytes_read_per_token(const char* path) {
+  const auto file = model::ModelFile::open(path);
+  if (!file) die(file.error().message);
+  const auto& embedding = (*file)->weights().token_embedding;
+  const auto table = kernels::row_bytes(embedding.type, embedding.cols) * embedding.rows;
+  return (*file)->weight_bytes() - ((*file)->config().tied_embeddings ? 0 : table);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) die("usage: engine_bench MODEL THREADS CONTEXT");
+  engine::LocalBackendOptions options;
+  options.model_id = "bench";
+  options.path = argv[1];
+  options.threads = static_cast<std::uint32_t>(std::atoi(argv[2]));
+  options.context = static_cast<std::uint32_t>(std::atoi(argv[3]));
+  options.max_sequences = 1;
+  const auto probe = cpu::probe_cpu();
+  const auto weight_bytes = bytes_read_per_token(argv[1]);
+  auto backend = engine::make_local_backend(options);
+  if (!backend) die(backend.error().message);
+  std::cout << json{{"isa", probe.isa},
+                    {"bandwidth_gbps", options.threads == 1 ? probe.bandwidth_1t : probe.bandwidth},
+                    {"weight_bytes_per_token", weight_bytes}}
+            << std::endl;
+  std::uint64_t n = 0;
+  for (std::string line; std::getline(std::cin, line);) {
+    const auto wanted = json::parse(line);
+    CompletionRequest request;
+    request.id = "bench-" + std::to_string(n++);
+    request.prompt = TokenPrompt{wanted["tokens"].get<std::vector<Token>>()};
+    request.max_tokens = wanted["generate"].get<std::uint32_t>();
+    request.ignore_eos = true;
+    request.sampling.temperature = 0;
+    const auto sink = std::make_shared<Waiter>();
+    auto ticket = (*backend)->start(std::move(request), sink);
+    if (!ticket) die(ticket.error().message);
+    const auto done = sink->wait();
+    std::cout << json{{"prompt_tokens", done.usage.prompt_tokens - done.usage.cached_tokens},
+                      {"prefill_s", static_cast<double>(done.timings.prefill_us) / 1e6},
+                      {"tokens", done.usage.completion_tokens},
+                      {"decode_s", static_cast<double>(done.timings.decode_us) / 1e6}}
+              << std::endl;
+  }
+  return 0;
+}
