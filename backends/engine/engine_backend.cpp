@@ -250,13 +250,13 @@ class Engine {
   }
 
   void fail_step(const Error& error) {
+    // Before anybody hears of it: who tries again at once is refused.
+    if (error.code == ErrorCode::device_lost) shared_.lost = true;
     for (const SequenceId id : scheduler_.abort()) {
       sequences_.at(id)->delivery().finish(error);
       forget(id);
     }
-    if (error.code != ErrorCode::device_lost) return;
-    shared_.lost = true;
-    end_all(error);
+    if (shared_.lost) end_all(error);
   }
 
   void end_all(const Error& error) {

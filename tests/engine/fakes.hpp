@@ -1,0 +1,275 @@
+// A device whose model is a function of the tokens it finds in its KV blocks, a tokenizer of bytes, and a
+// client.
+#pragma once
+
+#include <cmath>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "backends/engine/engine_backend.hpp"
+
+namespace flyball::test {
+
+inline constexpr Token kEos = 256, kBos = 257, kArrow = 258;  // kArrow: three bytes in one token
+inline constexpr std::uint32_t kVocab = 260;
+
+// Tokens 0 to 255 are bytes.
+class ByteTokenizer final : public text::Tokenizer {
+ public:
+  explicit ByteTokenizer(bool adds_bos = false) : adds_bos_(adds_bos) {
+    vocab_size_ = kVocab;
+    kinds_.assign(kVocab, text::TokenKind::normal);
+    kinds_[kEos] = kinds_[kBos] = text::TokenKind::control;
+    bos_ = kBos;
+    eos_ = kEos;
+    end_of_generation_ = {kEos};
+    for (int i = 0; i < 256; ++i) bytes_.emplace_back(1, static_cast<char>(i));
+    bytes_.insert(bytes_.end(), {"", "", "\xE2\x86\x92", ""});
+  }
+  std::vector<Token> encode(std::string_view text, EncodeOptions options) const override {
+    std::vector<Token> tokens;
+    if (adds_bos_ && options.add_special) tokens.push_back(kBos);
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (options.parse_special && text.substr(i).starts_with("<bos>")) {
+        tokens.push_back(kBos);
+        i += 4;
+      } else {
+        tokens.push_back(static_cast<unsigned char>(text[i]));
+      }
+    }
+    return tokens;
+  }
+  std::string_view bytes(Token t, bool) const noexcept override {
+    return bytes_[static_cast<std::size_t>(t)];
+  }
+  bool strips_leading_space() const noexcept override { return false; }
+  std::string_view piece(Token t) const noexcept override {
+    return t == kBos ? "<bos>" : t == kEos ? "<eos>" : bytes(t, true);
+  }
+
+ private:
+  bool adds_bos_;
+  std::vector<std::string> bytes_;
+};
+
+// The likeliest token after these.
+using FakeModel = std::function<Token(std::span<const Token>)>;
+
+// Depends on every token before: a wrong block, position or missing recompute changes it.
+inline Token hash_model(std::span<const Token> history) {
+  std::uint64_t h = 1469598103934665603ULL;
+  for (const Token t : history) h = (h ^ static_cast<std::uint64_t>(t + 1)) * 1099511628211ULL;
+  return static_cast<Token>('a' + (h >> 33) % 26);
+}
+
+struct FakeControl {
+  FakeModel model = hash_model;
+  std::uint32_t block_size = 4;
+  std::mutex mutex;
+  std::condition_variable changed;
+  // guarded by mutex
+  std::uint64_t steps_allowed = UINT64_MAX;  // submit waits for its turn
+  std::uint64_t submits = 0, waits = 0;
+  std::uint64_t fail_submit_at = 0, fail_wait_at = 0, throw_at = 0;  // 1: the first
+  ErrorCode failure = ErrorCode::internal;
+  Token poisoned = -1;  // rows whose sequence begins with this token become NaN
+  std::size_t most_rows = 0;
+
+  void allow(std::uint64_t steps) {
+    {
+      const std::lock_guard lock(mutex);
+      steps_allowed = steps;
+    }
+    changed.notify_all();
+  }
+};
+
+class FakeExecutor final : public engine::Executor {
+ public:
+  FakeExecutor(std::shared_ptr<FakeControl> control, std::uint32_t blocks, std::uint32_t max_step_tokens)
+      : control_(std::move(control)),
+        kv_(blocks * control_->block_size, -1),
+        max_step_tokens_(max_step_tokens) {}
+
+  graph::MemoryPlan memory() const override { return {}; }
+  Result<void> reserve_kv(const graph::KvLayout&, std::uint32_t) override { return {}; }
+  std::uint32_t max_step_tokens() const override { return max_step_tokens_; }
+
+  Result<engine::StepId> submit(const engine::StepBatch& batch, std::span<const engine::BlockCopy>) override {
+    std::unique_lock lock(control_->mutex);
+    ++control_->submits;
+    control_->changed.notify_all();
+    control_->changed.wait(lock, [this] { return control_->submits <= control_->steps_allowed; });
+    if (control_->submits == control_->throw_at) throw std::runtime_error("driver");
+    if (control_->submits == control_->fail_submit_at) return fail(control_->failure, "injected at submit");
+    logits_.clear();
+    control_->most_rows = std::max(control_->most_rows, batch.sequences.size());
+    for (const auto& s : batch.sequences) {
+      for (std::uint32_t i = 0; i < s.n_tokens; ++i)
+        slot(s, s.first_position + i) = batch.tokens[s.first_token + i];
+      if (!s.want_logits) continue;
+      std::vector<Token> history;
+      for (std::uint32_t p = 0; p < s.first_position + s.n_tokens; ++p) history.push_back(slot(s, p));
+      const Token next = control_->model(history);
+      std::uint64_t noise = static_cast<std::uint64_t>(next) + history.size();
+      for (Token t = 0; t < static_cast<Token>(kVocab); ++t) {
+        noise = noise * 6364136223846793005ULL + 1442695040888963407ULL;
+        const float value = static_cast<float>(noise >> 40) * 0x1p-24F;  // [0, 1)
+        logits_.push_back(history[0] == control_->poisoned ? NAN : t == next ? 9.0F : value);
+      }
+    }
+    return ++step_;
+  }
+
+  Result<std::span<const float>> wait(engine::StepId) override {
+    const std::lock_guard lock(control_->mutex);
+    if (++control_->waits == control_->fail_wait_at) return fail(control_->failure, "injected at wait");
+    return logits_;
+  }
+
+ private:
+  Token& slot(const engine::StepSequence& s, std::uint32_t position) {
+    return kv_.at(s.block_table[position / control_->block_size] * control_->block_size +
+                  position % control_->block_size);
+  }
+
+  std::shared_ptr<FakeControl> control_;
+  std::vector<Token> kv_;  // one token a position
+  std::vector<float> logits_;
+  std::uint32_t max_step_tokens_;
+  engine::StepId step_ = 0;
+};
+
+// Collects what arrives; says that it is behind once it holds `room` events.
+class Client final : public EventSink {
+ public:
+  bool push(Event event) noexcept override {
+    std::function<void()> hook;
+    bool ok = true;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto* delta = std::get_if<Delta>(&event)) {
+        text_ += delta->text;
+        deltas_.push_back(*delta);
+        tokens_.insert(tokens_.end(), delta->tokens.begin(), delta->tokens.end());
+      } else {
+        ++ends_;
+        if (const auto* done = std::get_if<Done>(&event)) done_ = *done;
+        if (const auto* error = std::get_if<Error>(&event)) error_ = *error;
+      }
+      ok = deltas_.size() < room_;
+      hook = on_push;
+    }
+    changed_.notify_all();
+    if (hook) hook();
+    return ok;
+  }
+
+  bool wait_end(std::chrono::seconds limit = std::chrono::seconds(20)) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, limit, [this] { return ends_ > 0; });
+  }
+  bool wait_deltas(std::size_t n) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(20),
+                             [&] { return deltas_.size() >= n || ends_ > 0; });
+  }
+  void set_room(std::size_t n) {
+    const std::lock_guard lock(mutex_);
+    room_ = n;
+  }
+  std::string text() const { return locked(text_); }
+  std::vector<Token> tokens() const { return locked(tokens_); }
+  std::vector<Delta> deltas() const { return locked(deltas_); }
+  std::optional<Done> done() const { return locked(done_); }
+  std::optional<Error> error() const { return locked(error_); }
+  int ends() const { return locked(ends_); }
+
+  std::function<void()> on_push;  // set before start
+
+ private:
+  template <class T>
+  T locked(const T& value) const {
+    const std::lock_guard lock(mutex_);
+    return value;
+  }
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string text_;
+  std::vector<Token> tokens_;
+  std::vector<Delta> deltas_;
+  std::optional<Done> done_;
+  std::optional<Error> error_;
+  int ends_ = 0;
+  std::size_t room_ = SIZE_MAX;
+};
+
+struct FakeEngine {
+  std::shared_ptr<FakeControl> control = std::make_shared<FakeControl>();
+  std::unique_ptr<Backend> backend;
+};
+
+struct FakeShape {
+  std::uint32_t blocks = 64, sequences = 4, step_tokens = 16, context = 200, queue = 16;
+  bool adds_bos = false;
+  std::string chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
+};
+
+inline FakeEngine make_fake(FakeShape shape = {}) {
+  FakeEngine fake;
+  engine::EngineParts parts;
+  parts.info.backend = "fake";
+  parts.limits.kv_blocks = shape.blocks;
+  parts.limits.block_size = fake.control->block_size;
+  parts.limits.max_sequences = shape.sequences;
+  parts.limits.step_tokens = shape.step_tokens;
+  parts.limits.max_waiting = shape.queue;
+  parts.executor = std::make_unique<FakeExecutor>(fake.control, shape.blocks, shape.step_tokens);
+  parts.logits_per_row = kVocab;
+  parts.text = engine::make_text_model(std::make_unique<ByteTokenizer>(shape.adds_bos),
+                                       text::ChatTemplate::parse(shape.chat_template), kVocab, shape.context);
+  fake.backend = engine::make_engine_backend(std::move(parts));
+  return fake;
+}
+
+inline CompletionRequest text_request(std::string prompt, std::uint32_t max_tokens) {
+  CompletionRequest request;
+  request.prompt = TextPrompt{std::move(prompt)};
+  request.max_tokens = max_tokens;
+  request.sampling.temperature = 0;
+  return request;
+}
+
+// What hash_model (or another) says, without any engine.
+inline std::string expected_text(const std::string& prompt, std::size_t n,
+                                 const FakeModel& model = hash_model) {
+  std::vector<Token> history;
+  for (const char c : prompt) history.push_back(static_cast<unsigned char>(c));
+  std::string text;
+  for (std::size_t i = 0; i < n; ++i) {
+    history.push_back(model(history));
+    text += static_cast<char>(history.back());
+  }
+  return text;
+}
+
+// Says `script` after a prompt of `prompt_tokens`, then ends.
+inline FakeModel script_model(std::size_t prompt_tokens, std::vector<Token> script) {
+  return [prompt_tokens, script = std::move(script)](std::span<const Token> history) {
+    const std::size_t at = history.size() - prompt_tokens;
+    return at < script.size() ? script[at] : kEos;
+  };
+}
+inline std::vector<Token> byte_tokens(std::string_view text) {
+  std::vector<Token> tokens;
+  for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+  return tokens;
+}
+
+}  // namespace flyball::test
