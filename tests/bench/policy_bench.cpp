@@ -1,0 +1,80 @@
+// Time of one decision: the shipped tree, the facts of the machine rows that walk it least and furthest.
+// policy_bench [--json] prints p50 and p99 in microseconds; the target is a p50 of at most 5.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+#include "policy/decide.hpp"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace flyball::policy;
+
+Facts machine(bool unified, std::int64_t discrete) {
+  Facts facts;
+  for (const std::string_view backend : known_backends()) {
+    const std::string prefix = "backend." + std::string(backend);
+    facts.set(prefix + ".available", backend == "cpu", "build");
+    if (backend != "cpu")
+      facts.set(prefix + ".reason", std::string("no upstream of this kind is configured"), "build");
+  }
+  facts.set("hardware.memory.unified", unified, "probe");
+  facts.set("hardware.gpu.discrete_count", discrete, "probe");
+  facts.set("hardware.gpu.count", discrete + (unified ? 1 : 0), "probe");
+  facts.set("hardware.gpu.vendor", std::string("nvidia"), "probe");
+  facts.set("hardware.cluster.nodes", std::int64_t{1}, "config");
+  facts.set("app.privacy", std::string("local_only"), "manifest");
+  facts.set("workload.class", std::string("chat"), "manifest");
+  facts.set("workload.concurrency", std::int64_t{1}, "manifest");
+  return facts;
+}
+
+struct Figures {
+  const char* name;
+  std::size_t rules;
+  double p50, p99;
+};
+
+Figures measure(const char* name, const Tree& tree, const Facts& facts) {
+  constexpr int kWarmUp = 1'000, kSamples = 20'000;
+  std::vector<double> us;
+  us.reserve(kSamples);
+  std::size_t rules = 0;
+  for (int i = -kWarmUp; i < kSamples; ++i) {
+    const auto start = Clock::now();
+    const Decision d = decide(tree, facts);
+    const auto end = Clock::now();
+    rules = d.rules.size();
+    if (i >= 0) us.push_back(std::chrono::duration<double, std::micro>(end - start).count());
+  }
+  std::ranges::sort(us);
+  return {name, rules, us[us.size() / 2], us[us.size() * 99 / 100]};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const bool json = argc > 1 && std::strcmp(argv[1], "--json") == 0;
+  const auto tree = parse_policy(flyball::config::default_policy_yaml(), "policy.yaml");
+  if (!tree) {
+    std::fprintf(stderr, "%s: %s\n", tree.error().where.c_str(), tree.error().message.c_str());
+    return 1;
+  }
+  const Figures rows[] = {
+      measure("unified_memory", *tree, machine(true, 0)), measure("no_gpu", *tree, machine(false, 0)),
+      measure("one_gpu", *tree, machine(false, 1)), measure("default", *tree, machine(false, 8))};
+  if (json) std::printf("{\"bench\":\"policy\",\"unit\":\"us\",\"target_p50\":5,\"rows\":[");
+  for (const Figures& row : rows)
+    if (json)
+      std::printf("%s{\"machine\":\"%s\",\"rules\":%zu,\"p50\":%.2f,\"p99\":%.2f}", &row == rows ? "" : ",",
+                  row.name, row.rules, row.p50, row.p99);
+    else
+      std::printf("%-16s %2zu rules   p50 %6.2f us   p99 %6.2f us\n", row.name, row.rules, row.p50, row.p99);
+  if (json) std::printf("]}\n");
+  return 0;
+}

@@ -1,0 +1,204 @@
+// Manifests: where keys come from, what is refused, and what only all manifests together show.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "config/app_manifest.hpp"
+
+namespace flyball::config {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+// SHA-256 of "correct-horse" (sha256sum).
+constexpr std::array<std::uint8_t, 4> kDigestStart{0x9d, 0xca, 0x66, 0x6e};
+const std::string kHead = "schema: flyball.app/v1\napp: a\n";
+
+class Manifests : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = fs::temp_directory_path() / ("flyball_apps_" + std::to_string(::getpid()) + "_" +
+                                        testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+  fs::path write(const std::string& name, const std::string& text,
+                 fs::perms perms = fs::perms::owner_read | fs::perms::owner_write) {
+    std::ofstream(dir_ / name) << text;
+    fs::permissions(dir_ / name, perms);
+    return dir_ / name;
+  }
+  fs::path dir_;
+};
+
+void expect_digest(const Result<AppManifest>& app) {
+  ASSERT_TRUE(app) << app.error().where << ": " << app.error().message;
+  ASSERT_EQ(app->keys.size(), 1U);
+  EXPECT_TRUE(std::equal(kDigestStart.begin(), kDigestStart.end(), app->keys[0].begin()));
+}
+
+TEST(Manifest, EveryKeyIsRead) {
+  const auto app = parse_app(R"(schema: flyball.app/v1
+app: indexer
+description: nightly
+key_sha256: [00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF, ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff]
+unix_uid: 1001
+workload:
+  class: rag
+  modalities: [text, image]
+  prompt_tokens: 6000
+  output_tokens: 100
+  shared_prefix_tokens: 2000
+  concurrency: 8
+  fixed_critical: true
+slo: {ttft: 2s, tpot: 50ms, deadline: 5m}
+models: [m, n]
+privacy: any
+limits: {in_flight: 4, max_tokens: 512}
+)",
+                             "apps.d/indexer.yaml");
+  ASSERT_TRUE(app) << app.error().where << ": " << app.error().message;
+  using namespace std::chrono_literals;
+  EXPECT_EQ(app->id, "indexer");
+  EXPECT_EQ(app->description, "nightly");
+  EXPECT_EQ(app->source, "apps.d/indexer.yaml");
+  ASSERT_EQ(app->keys.size(), 2U);
+  EXPECT_EQ(app->keys[0][1], 0x11);
+  EXPECT_EQ(app->keys[0][31], 0xFF);
+  EXPECT_EQ(app->unix_uid, 1001U);
+  EXPECT_EQ(app->workload.kind, WorkloadClass::rag);
+  EXPECT_THAT(app->workload.modalities, testing::ElementsAre("text", "image"));
+  EXPECT_EQ(app->workload.prompt_tokens, 6000U);
+  EXPECT_EQ(app->workload.output_tokens, 100U);
+  EXPECT_EQ(app->workload.shared_prefix_tokens, 2000U);
+  EXPECT_EQ(app->workload.concurrency, 8U);
+  EXPECT_EQ(app->workload.fixed_critical, true);
+  EXPECT_EQ(app->slo.ttft, 2s);
+  EXPECT_EQ(app->slo.tpot, 50ms);
+  EXPECT_EQ(app->slo.deadline, 5min);
+  EXPECT_THAT(app->models, testing::ElementsAre("m", "n"));
+  EXPECT_EQ(app->privacy, Privacy::any);
+  EXPECT_EQ(app->limits.in_flight, 4U);
+  EXPECT_EQ(app->limits.max_tokens, 512U);
+}
+
+TEST(Manifest, PromptsStayHereUnlessSaidOtherwise) {
+  const auto app = parse_app(kHead, "a.yaml");
+  ASSERT_TRUE(app);
+  EXPECT_EQ(app->privacy, Privacy::local_only);
+  EXPECT_TRUE(app->keys.empty());
+  EXPECT_FALSE(app->workload.concurrency);
+}
+
+TEST_F(Manifests, KeyFromAFile) {
+  write("key", "correct-horse\n");
+  expect_digest(parse_app(kHead + "key: {file: key}\n", (dir_ / "a.yaml").string()));
+  expect_digest(parse_app(kHead + "key: {file: " + (dir_ / "key").string() + "}\n", "a.yaml"));
+}
+
+TEST_F(Manifests, KeyFromTheEnvironmentAndFromACredential) {
+  setenv("FLYBALL_TEST_KEY", "correct-horse", 1);
+  expect_digest(parse_app(kHead + "key: {env: FLYBALL_TEST_KEY}\n", "a.yaml"));
+  unsetenv("FLYBALL_TEST_KEY");
+  write("cred", "correct-horse");
+  setenv("CREDENTIALS_DIRECTORY", dir_.c_str(), 1);
+  expect_digest(parse_app(kHead + "key: {credential: cred}\n", "a.yaml"));
+  unsetenv("CREDENTIALS_DIRECTORY");
+}
+
+TEST_F(Manifests, AWorldReadableKeyFileIsRefused) {
+  const fs::path key = write("key", "correct-horse", fs::perms::owner_all | fs::perms::others_read);
+  const auto app = parse_app(kHead + "key: {file: key}\n", (dir_ / "a.yaml").string());
+  ASSERT_FALSE(app);
+  EXPECT_EQ(app.error().code, ErrorCode::config_invalid);
+  EXPECT_THAT(app.error().message, HasSubstr(key.string() + " may be read by everybody"));
+  EXPECT_EQ(app.error().where, (dir_ / "a.yaml").string() + ":3:7");
+}
+
+TEST_F(Manifests, KeysThatCannotBe) {
+  const std::string file = (dir_ / "a.yaml").string();
+  write("short", "abc");
+  write("spaces", "correct horse battery");
+  const auto refused = [&](const std::string& line, const char* message) {
+    const auto app = parse_app(kHead + line + "\n", file);
+    ASSERT_FALSE(app) << line;
+    EXPECT_THAT(app.error().message, HasSubstr(message)) << line;
+    EXPECT_THAT(app.error().where, HasSubstr("a.yaml:3:")) << line;
+  };
+  refused("key: {file: short}", "the key has 3 bytes, expected 8 to 512");
+  refused("key: {file: spaces}", "cannot stand in an Authorization header");
+  refused("key: {file: nothing}", "No such file");
+  refused("key: {env: FLYBALL_NO_SUCH_VARIABLE}", "FLYBALL_NO_SUCH_VARIABLE is not set");
+  refused("key: {credential: ../x}", "expected a name of letters");
+  refused("key: {credential: ..}", "expected a name of letters");
+  refused("key: {}", "exactly one of file, env and credential");
+  refused("key: {file: a, env: B}", "exactly one of file, env and credential");
+  refused("key: sk-secret", "key: expected a map");
+  refused("key_sha256: zz", "has 2 bytes, expected 64 to 64");
+}
+
+TEST(Manifest, MistakesAreNamedWithTheirPlace) {
+  const auto refused = [&](const std::string& line, const char* message, const char* where) {
+    const auto app = parse_app(kHead + line + "\n", "a.yaml");
+    ASSERT_FALSE(app) << line;
+    EXPECT_THAT(app.error().message, HasSubstr(message)) << line;
+    EXPECT_EQ(app.error().where, where) << line;
+  };
+  refused("workload: {class: chta}", "did you mean \"chat\"?", "a.yaml:3:19");
+  refused("workload: {conccurrency: 3}", "in workload; did you mean \"concurrency\"?", "a.yaml:3:12");
+  refused("privacy: local", "expected local_only or any", "a.yaml:3:10");
+  refused("workload: {modalities: [text, smell]}", "workload.modalities[1]: expected text, image or audio",
+          "a.yaml:3:31");
+  refused("limits: {in_flight: 0}", "0 is out of range", "a.yaml:3:21");
+}
+
+TEST_F(Manifests, TwoAppsOfOneIdOrKeyAreBothNamed) {
+  const std::string key = "key_sha256: ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff\n";
+  write("1.yaml", "schema: flyball.app/v1\napp: a\nunix_uid: 7\n" + key);
+  write("2.yaml", "schema: flyball.app/v1\napp: a\n");
+  write("3.yaml", "schema: flyball.app/v1\napp: c\nunix_uid: 7\n" + key);
+  const auto all = load_apps_all(dir_);
+  ASSERT_FALSE(all);
+  ASSERT_EQ(all.error().size(), 3U);
+  EXPECT_THAT(all.error()[0].message,
+              testing::AllOf(HasSubstr("1.yaml"), HasSubstr("2.yaml"), HasSubstr("the same app \"a\"")));
+  EXPECT_THAT(all.error()[1].message,
+              testing::AllOf(HasSubstr("1.yaml"), HasSubstr("3.yaml"), HasSubstr("the same key")));
+  EXPECT_THAT(all.error()[2].message,
+              testing::AllOf(HasSubstr("1.yaml"), HasSubstr("3.yaml"), HasSubstr("unix_uid 7")));
+  EXPECT_THAT(all.error()[1].message, testing::Not(HasSubstr("ffff")));
+  EXPECT_FALSE(load_apps(dir_));
+}
+
+TEST_F(Manifests, FolderInNameOrder) {
+  write("b.yaml", "schema: flyball.app/v1\napp: b\n");
+  write("a.yaml", "schema: flyball.app/v1\napp: a\n");
+  write("notes.md", "x");
+  const auto apps = load_apps(dir_);
+  ASSERT_TRUE(apps) << apps.error().message;
+  ASSERT_EQ(apps->size(), 2U);
+  EXPECT_EQ((*apps)[0].id, "a");
+  EXPECT_EQ(load_apps(dir_ / "nothing").error().code, ErrorCode::io_error);
+}
+
+TEST(Manifest, CrossCheckWithTheConfiguration) {
+  auto config = parse_config(default_config_yaml(), "config.yaml");
+  ASSERT_TRUE(config);
+  config->default_app = "exampel";
+  AppManifest app;
+  app.id = "example";
+  app.models = {"dmeo"};
+  app.source = "example.yaml";
+  const auto findings = cross_check(*config, {app});
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_THAT(findings[0].message, HasSubstr("did you mean \"demo\"?"));
+  EXPECT_THAT(findings[1].message, HasSubstr("did you mean \"example\"?"));
+}
+
+}  // namespace
+}  // namespace flyball::config

@@ -1,0 +1,334 @@
+// config.yaml: the shipped default, every kind of mistake with its message and place, drop-ins, the JSON
+// Schema.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "config/app_manifest.hpp"
+#include "config/config.hpp"
+
+namespace flyball::config {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr const char* kBase = R"(schema: flyball.config/v1
+listeners:
+  local: {tcp: "127.0.0.1:8080"}
+models:
+  m: {path: models/m.gguf}
+)";
+
+TEST(Config, ShippedDefaultsLoadWithoutFindings) {
+  const auto config = parse_config(default_config_yaml(), "config.yaml");
+  ASSERT_TRUE(config) << config.error().where << ": " << config.error().message;
+  ASSERT_EQ(config->listeners.size(), 1U);
+  EXPECT_EQ(config->listeners[0].kind, Listener::Kind::tcp);
+  EXPECT_EQ(config->listeners[0].address, "127.0.0.1");
+  EXPECT_EQ(config->listeners[0].port, 8080);
+  EXPECT_TRUE(config->loopback_without_key);
+  EXPECT_EQ(config->default_app, "example");
+  ASSERT_EQ(config->models.size(), 1U);
+  EXPECT_EQ(config->models[0].id, "demo");
+  EXPECT_TRUE(config->models[0].embedded);
+  EXPECT_EQ(config->default_model, "demo");
+  const auto apps = apps_of(*config);
+  ASSERT_TRUE(apps) << apps.error().message;
+  EXPECT_TRUE(cross_check(*config, *apps).empty());
+  EXPECT_EQ((*apps)[0].id, "example");
+}
+
+TEST(Config, EveryKeyIsRead) {
+  const auto c = parse_config(R"(schema: flyball.config/v1
+listeners:
+  a: {tcp: "[::1]:0"}
+  b: {unix: run/flyball.sock}
+  c: {systemd: true}
+loopback_without_key: true
+default_app: ui
+allowed_hosts: [box.local, "box:8080"]
+models:
+  big:
+    path: /models/big.gguf
+    sha256: ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef0123456789
+    context: 8192
+    max_sequences: 3
+    threads: 5
+    aliases: [gpt-4, large]
+    preload: true
+  demo: {embedded: true}
+default_model: large
+http:
+  header_bytes: 8KiB
+  header_fields: 50
+  body_bytes: 1MiB
+  connections: 10
+  stream_buffer_bytes: 32KiB
+  header_timeout: 1s
+  body_timeout: 2s
+  idle_timeout: 3s
+  stalled_reader_timeout: 4s
+  heartbeat: 5s
+worker:
+  ready_timeout: 6s
+  heartbeat: 100ms
+  heartbeat_timeout: 7s
+  backoff_min: 8ms
+  backoff_max: 9s
+  disable_after: 4
+  disable_window: 10m
+max_queue: 12
+drain_timeout: 13s
+log_level: debug
+policy_path: p.yaml
+apps_dir: /a
+state_dir: s
+cache_dir: /c
+)",
+                              "/etc/x/config.yaml");
+  ASSERT_TRUE(c) << c.error().where << ": " << c.error().message;
+  using namespace std::chrono_literals;
+  ASSERT_EQ(c->listeners.size(), 3U);
+  EXPECT_EQ(c->listeners[0].address, "::1");
+  EXPECT_EQ(c->listeners[0].port, 0);
+  EXPECT_EQ(c->listeners[0].id, "a");
+  EXPECT_EQ(c->listeners[1].kind, Listener::Kind::unix_socket);
+  EXPECT_EQ(c->listeners[1].path, "/etc/x/run/flyball.sock");
+  EXPECT_EQ(c->listeners[2].kind, Listener::Kind::systemd);
+  EXPECT_EQ(c->default_app, "ui");
+  EXPECT_THAT(c->allowed_hosts, testing::ElementsAre("box.local", "box:8080"));
+  const ModelEntry& m = c->models[0];
+  EXPECT_EQ(m.path, "/models/big.gguf");
+  EXPECT_EQ(m.sha256, "abcdef0123456789abcdef0123456789abcdef0123456789abcdef0123456789");
+  EXPECT_EQ(m.context, 8192U);
+  EXPECT_EQ(m.max_sequences, 3U);
+  EXPECT_EQ(m.threads, 5U);
+  EXPECT_THAT(m.aliases, testing::ElementsAre("gpt-4", "large"));
+  EXPECT_TRUE(m.preload);
+  EXPECT_EQ(c->default_model, "large");
+  EXPECT_EQ(c->http.header_bytes, 8192U);
+  EXPECT_EQ(c->http.header_fields, 50U);
+  EXPECT_EQ(c->http.body_bytes, 1U << 20);
+  EXPECT_EQ(c->http.connections, 10U);
+  EXPECT_EQ(c->http.stream_buffer_bytes, 32768U);
+  EXPECT_EQ(c->http.header_timeout, 1s);
+  EXPECT_EQ(c->http.body_timeout, 2s);
+  EXPECT_EQ(c->http.idle_timeout, 3s);
+  EXPECT_EQ(c->http.stalled_reader_timeout, 4s);
+  EXPECT_EQ(c->http.heartbeat, 5s);
+  EXPECT_EQ(c->worker.ready_timeout, 6s);
+  EXPECT_EQ(c->worker.heartbeat, 100ms);
+  EXPECT_EQ(c->worker.heartbeat_timeout, 7s);
+  EXPECT_EQ(c->worker.backoff_min, 8ms);
+  EXPECT_EQ(c->worker.backoff_max, 9s);
+  EXPECT_EQ(c->worker.disable_after, 4U);
+  EXPECT_EQ(c->worker.disable_window, 10min);
+  EXPECT_EQ(c->max_queue, 12U);
+  EXPECT_EQ(c->drain_timeout, 13s);
+  EXPECT_EQ(c->log_level, "debug");
+  EXPECT_EQ(c->policy_path, "/etc/x/p.yaml");
+  EXPECT_EQ(c->apps_dir, "/a");
+  EXPECT_EQ(c->state_dir, "/etc/x/s");
+  EXPECT_EQ(c->cache_dir, "/c");
+}
+
+struct Mistake {
+  const char* name;
+  std::string added;  // to kBase
+  const char* message;
+  const char* where;
+};
+class Mistakes : public testing::TestWithParam<Mistake> {};
+
+TEST_P(Mistakes, AreNamedWithTheirPlace) {
+  const auto config = parse_config(kBase + GetParam().added, "c.yaml");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, ErrorCode::config_invalid);
+  EXPECT_THAT(config.error().message, HasSubstr(GetParam().message));
+  EXPECT_EQ(config.error().where, GetParam().where);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, Mistakes,
+    testing::Values(
+        Mistake{"unknown_key", "max_que: 3\n", "unknown key \"max_que\"; did you mean \"max_queue\"?",
+                "c.yaml:6:1"},
+        Mistake{"unknown_key_without_a_guess", "zzzzzz: 3\n", "unknown key \"zzzzzz\"", "c.yaml:6:1"},
+        Mistake{"unknown_nested_key", "http:\n  header_byte: 1KiB\n",
+                "unknown key \"header_byte\" in http; did you mean \"header_bytes\"?", "c.yaml:7:3"},
+        Mistake{"duplicate_key", "max_queue: 3\nmax_queue: 4\n", "duplicate key \"max_queue\"", "c.yaml:7:1"},
+        Mistake{"not_a_number", "max_queue: many\n", "max_queue: expected a whole number, got \"many\"",
+                "c.yaml:6:12"},
+        Mistake{"quoted_number", "max_queue: \"3\"\n", "expected a whole number", "c.yaml:6:12"},
+        Mistake{"fraction", "max_queue: 3.5\n", "expected a whole number", "c.yaml:6:12"},
+        Mistake{"out_of_range", "max_queue: 0\n", "max_queue: 0 is out of range, expected 1 to 100000",
+                "c.yaml:6:12"},
+        Mistake{"overflow", "max_queue: 99999999999999999999\n", "expected a whole number", "c.yaml:6:12"},
+        Mistake{"duration_without_unit", "drain_timeout: 30\n", "expected a duration such as", "c.yaml:6:16"},
+        Mistake{"duration_out_of_range", "drain_timeout: 2h\n", "2h is out of range, expected 0ms to 1h",
+                "c.yaml:6:16"},
+        Mistake{"size_without_unit", "http: {body_bytes: 4}\n", "expected a size such as", "c.yaml:6:20"},
+        Mistake{"size_in_percent", "http: {body_bytes: 80%}\n", "expected a size such as", "c.yaml:6:20"},
+        Mistake{"size_out_of_range", "http: {body_bytes: 2GiB}\n",
+                "2GiB is out of range, expected 1KiB to 1GiB", "c.yaml:6:20"},
+        Mistake{"not_boolean", "loopback_without_key: yes\n", "expected true or false, got \"yes\"",
+                "c.yaml:6:23"},
+        Mistake{"choice", "log_level: inof\n", "did you mean \"info\"?", "c.yaml:6:12"},
+        Mistake{"list_expected", "allowed_hosts: a\n", "allowed_hosts: expected a list, got \"a\"",
+                "c.yaml:6:16"},
+        Mistake{"bad_host", "allowed_hosts: [a/b]\n", "allowed_hosts[0]: expected a host name",
+                "c.yaml:6:17"},
+        Mistake{"map_expected", "http: 3\n", "http: expected a map, got \"3\"", "c.yaml:6:7"},
+        Mistake{"nothing", "http:\n", "http: expected a map, got nothing", "c.yaml:6:1"},
+        Mistake{"empty_text", "policy_path: \"\"\n", "policy_path: must not be empty", "c.yaml:6:14"},
+        Mistake{"no_app_for_loopback", "loopback_without_key: true\n", "needs `default_app`", "c.yaml:6:23"},
+        Mistake{"no_such_default_model", "default_model: n\n",
+                "no model is called \"n\"", "c.yaml:6:16"},
+        Mistake{"heartbeats", "worker: {heartbeat: 10s, heartbeat_timeout: 5s}\n",
+                "must be longer than heartbeat", "c.yaml:6:9"},
+        Mistake{"backoff", "worker: {backoff_min: 10s, backoff_max: 5s}\n", "must not be shorter",
+                "c.yaml:6:9"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+struct WholeFile {
+  const char* name;
+  std::string text;
+  const char* message;
+  const char* where;
+};
+class WholeFiles : public testing::TestWithParam<WholeFile> {};
+
+TEST_P(WholeFiles, AreNamedWithTheirPlace) {
+  const auto config = parse_config(GetParam().text, "c.yaml");
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message, HasSubstr(GetParam().message));
+  EXPECT_EQ(config.error().where, GetParam().where);
+}
+
+const std::string kHead = "schema: flyball.config/v1\n";
+const std::string kListener = "listeners: {l: {tcp: \"127.0.0.1:1\"}}\n";
+const std::string kModel = "models: {m: {path: x}}\n";
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, WholeFiles,
+    testing::Values(
+        WholeFile{"empty", "", "the first key must be `schema: flyball.config/v1`", "c.yaml:1:1"},
+        WholeFile{"schema_is_not_first", kListener + kHead, "the first key must be", "c.yaml:1:1"},
+        WholeFile{"other_version", "schema: flyball.config/v2\n", "expected `schema: flyball.config/v1`",
+                  "c.yaml:1:9"},
+        WholeFile{"list", "- a\n", "the first key must be", "c.yaml:1:1"},
+        WholeFile{"no_listeners", kHead + kModel, "missing key \"listeners\"", "c.yaml:1:1"},
+        WholeFile{"empty_listeners", kHead + "listeners: {}\n" + kModel,
+                  "listeners: expected at least 1 entry", "c.yaml:2:12"},
+        WholeFile{"no_models", kHead + kListener, "missing key \"models\"", "c.yaml:1:1"},
+        WholeFile{"two_kinds", kHead + "listeners: {l: {tcp: \"127.0.0.1:1\", unix: /x}}\n" + kModel,
+                  "expected exactly one of tcp, unix and systemd", "c.yaml:2:13"},
+        WholeFile{"host_name", kHead + "listeners: {l: {tcp: \"localhost:1\"}}\n" + kModel,
+                  "expected an address and port", "c.yaml:2:22"},
+        WholeFile{"port_too_large", kHead + "listeners: {l: {tcp: \"127.0.0.1:70000\"}}\n" + kModel,
+                  "expected an address and port", "c.yaml:2:22"},
+        WholeFile{"same_listener",
+                  kHead + "listeners: {a: {tcp: \"127.0.0.1:1\"}, b: {tcp: \"127.0.0.1:1\"}}\n" + kModel,
+                  "another listener already has", "c.yaml:2:47"},
+        WholeFile{"path_and_embedded", kHead + kListener + "models: {m: {path: x, embedded: true}}\n",
+                  "exactly one of `path`", "c.yaml:3:10"},
+        WholeFile{"neither", kHead + kListener + "models: {m: {context: 5}}\n", "exactly one of `path`",
+                  "c.yaml:3:10"},
+        WholeFile{"bad_id", kHead + kListener + "models: {\"a b\": {path: x}}\n", "is not an id",
+                  "c.yaml:3:10"},
+        WholeFile{"bad_digest", kHead + kListener + "models: {m: {path: x, sha256: abc}}\n",
+                  "has 3 bytes, expected 64 to 64", "c.yaml:3:31"},
+        WholeFile{"alias_taken", kHead + kListener + "models: {m: {path: x}, n: {path: y, aliases: [m]}}\n",
+                  "\"m\" already names a model", "c.yaml:3:47"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Config, SeveralFindingsAreCounted) {
+  const auto config = parse_config(std::string(kBase) + "max_queue: 0\nlog_level: x\n", "c.yaml");
+  ASSERT_FALSE(config);
+  EXPECT_THAT(config.error().message, HasSubstr("(and 1 more;"));
+}
+
+class Files : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = fs::temp_directory_path() / ("flyball_config_" + std::to_string(::getpid()) + "_" +
+                                        testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+  void write(const std::string& name, const std::string& text) {
+    fs::create_directories((dir_ / name).parent_path());
+    std::ofstream(dir_ / name) << text;
+  }
+  fs::path dir_;
+};
+
+TEST_F(Files, DropInsAreLaidOverInNameOrder) {
+  write("config.yaml", kBase);
+  write("config.d/20.yaml", "schema: flyball.config/v1\nmax_queue: 20\n");
+  write("config.d/10.yaml", "schema: flyball.config/v1\nmax_queue: 10\nmodels: {extra: {path: e.gguf}}\n");
+  write("config.d/.hidden.yaml", "junk");
+  write("config.d/notes.txt", "junk");
+  const auto config = load_config(dir_ / "config.yaml");
+  ASSERT_TRUE(config) << config.error().where << ": " << config.error().message;
+  EXPECT_EQ(config->max_queue, 20U);
+  ASSERT_EQ(config->models.size(), 2U);
+  EXPECT_EQ(config->models[0].path, dir_ / "models/m.gguf");
+  EXPECT_TRUE(config->apps_dir.empty());
+}
+
+TEST_F(Files, AMistakeInADropInNamesTheDropIn) {
+  write("config.yaml", kBase);
+  write("config.d/10.yaml", "schema: flyball.config/v1\nmax_queue: no\n");
+  const auto config = load_config(dir_ / "config.yaml");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().where, (dir_ / "config.d/10.yaml").string() + ":2:12");
+  write("config.d/10.yaml", "max_queue: 1\n");
+  const auto no_schema = load_config(dir_ / "config.yaml");
+  ASSERT_FALSE(no_schema);
+  EXPECT_THAT(no_schema.error().message, HasSubstr("the first key must be"));
+}
+
+TEST_F(Files, AllFindingsOfAFile) {
+  write("config.yaml", std::string(kBase) + "max_queue: 0\nlog_level: x\nzzz: 1\n");
+  const auto config = load_config_all(dir_ / "config.yaml");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().size(), 3U);
+}
+
+TEST_F(Files, AppsBesideTheConfigAreFound) {
+  write("config.yaml", kBase);
+  write("apps.d/a.yaml", "schema: flyball.app/v1\napp: a\n");
+  const auto config = load_config(dir_ / "config.yaml");
+  ASSERT_TRUE(config);
+  EXPECT_EQ(config->apps_dir, dir_ / "apps.d");
+  const auto apps = apps_of(*config);
+  ASSERT_TRUE(apps);
+  EXPECT_EQ(apps->size(), 1U);
+}
+
+TEST_F(Files, MissingFile) {
+  const auto config = load_config(dir_ / "nothing.yaml");
+  ASSERT_FALSE(config);
+  EXPECT_EQ(config.error().code, ErrorCode::io_error);
+  EXPECT_THAT(config.error().message, HasSubstr("nothing.yaml"));
+}
+
+TEST(Schemas, AreJsonAndNameEveryKey) {
+  const auto config = nlohmann::json::parse(config_schema());
+  EXPECT_EQ(config["additionalProperties"], false);
+  EXPECT_EQ(config["properties"]["max_queue"]["maximum"], 100'000);
+  EXPECT_TRUE(config["properties"]["models"]["additionalProperties"]["properties"].contains("sha256"));
+  EXPECT_EQ(config["required"], nlohmann::json::array({"schema", "listeners", "models"}));
+  const auto app = nlohmann::json::parse(app_schema());
+  EXPECT_TRUE(app["properties"]["workload"]["properties"].contains("shared_prefix_tokens"));
+  EXPECT_TRUE(app["properties"]["key_sha256"].contains("anyOf"));
+}
+
+}  // namespace
+}  // namespace flyball::config

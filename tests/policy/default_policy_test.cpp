@@ -1,0 +1,214 @@
+// The shipped policy on machines people have: what each gets from this release, and what it gets once the
+// engines and upstreams of the later releases are there.
+#include <gtest/gtest.h>
+
+#include "config/config.hpp"
+#include "policy/decide.hpp"
+
+namespace flyball::policy {
+namespace {
+
+struct Machine {
+  bool unified = false;
+  std::int64_t discrete = 0, integrated = 0, nodes = 1;
+  const char* vendor = "none";
+};
+struct Load {
+  const char* kind = "chat";
+  std::optional<std::int64_t> concurrency = {}, prompt_tokens = {}, shared_prefix = {};
+  const char* privacy = "any";
+  std::optional<bool> moe = {}, fixed_critical = {};
+};
+
+const Machine kLaptop{};  // no GPU that computes
+const Machine kApu{.unified = true, .integrated = 1, .vendor = "amd"};
+const Machine kRtx4090{.discrete = 1, .integrated = 1, .vendor = "nvidia"};
+const Machine kRadeon{.discrete = 1, .vendor = "amd"};
+const Machine kTwo3090{.discrete = 2, .vendor = "nvidia"};
+const Machine kFour3090{.discrete = 4, .vendor = "nvidia"};
+const Machine kServer8{.discrete = 8, .vendor = "nvidia"};
+const Machine kClusterNode{.discrete = 8, .nodes = 4, .vendor = "nvidia"};
+const Machine kCpuNode{.nodes = 3};
+
+struct Row {
+  const char* name;
+  Machine machine;
+  Load load;
+  const char* full;        // target and rule with every engine and upstream there
+  const char* this_build;  // with what this release has: cpu
+};
+
+Facts facts_of(const Row& row, bool full) {
+  Facts facts;
+  for (const std::string_view backend : known_backends())
+    facts.set("backend." + std::string(backend) + ".available", full || backend == "cpu", "test");
+  const Machine& m = row.machine;
+  facts.set("hardware.memory.unified", m.unified, "probe");
+  facts.set("hardware.gpu.discrete_count", m.discrete, "probe");
+  facts.set("hardware.gpu.integrated_count", m.integrated, "probe");
+  facts.set("hardware.gpu.count", m.discrete + m.integrated, "probe");
+  facts.set("hardware.gpu.vendor", std::string(m.vendor), "probe");
+  facts.set("hardware.cluster.nodes", m.nodes, "config");
+  const Load& l = row.load;
+  facts.set("workload.class", std::string(l.kind), "manifest");
+  facts.set("app.privacy", std::string(l.privacy), "manifest");
+  if (l.concurrency) facts.set("workload.concurrency", *l.concurrency, "manifest");
+  if (l.prompt_tokens) facts.set("workload.prompt_tokens", *l.prompt_tokens, "manifest");
+  if (l.shared_prefix) facts.set("workload.shared_prefix_tokens", *l.shared_prefix, "manifest");
+  if (l.moe) facts.set("model.moe", *l.moe, "model file");
+  if (l.fixed_critical) facts.set("workload.fixed_critical", *l.fixed_critical, "manifest");
+  return facts;
+}
+
+class ShippedPolicy : public testing::TestWithParam<Row> {};
+
+TEST_P(ShippedPolicy, SendsItWhereTheGuideSays) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  const auto answer = [&](bool full) {
+    const Decision d = decide(*tree, facts_of(GetParam(), full));
+    return d.target ? to_string(*d.target) + " " + d.rule->id : std::string("none");
+  };
+  EXPECT_EQ(answer(true), GetParam().full);
+  EXPECT_EQ(answer(false), GetParam().this_build);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, ShippedPolicy,
+    testing::Values(
+        Row{"laptop_chat", kLaptop, {.concurrency = 1}, "cpu no_gpu_any_load", "cpu no_gpu_any_load"},
+        Row{"laptop_that_declares_nothing", kLaptop, {}, "cpu no_gpu_any_load", "cpu no_gpu_any_load"},
+        Row{"small_box_with_production_traffic",
+            kLaptop,
+            {.concurrency = 50},
+            "vllm no_gpu_production",
+            "cpu no_gpu_production"},
+        Row{"private_production_stays",
+            kLaptop,
+            {.concurrency = 50, .privacy = "local_only"},
+            "cpu no_gpu_production",
+            "cpu no_gpu_production"},
+        Row{"small_box_long_prompts",
+            kLaptop,
+            {.kind = "rag", .concurrency = 16, .prompt_tokens = 20000},
+            "sglang no_gpu_long_or_shared_prompts",
+            "cpu no_gpu_long_or_shared_prompts"},
+        Row{"apu_chat",
+            kApu,
+            {.concurrency = 1},
+            "vulkan:latency unified_memory_few_streams",
+            "cpu unified_memory_few_streams"},
+        Row{"apu_that_declares_nothing",
+            kApu,
+            {},
+            "vulkan:latency unified_memory_few_streams",
+            "cpu unified_memory_few_streams"},
+        Row{"unified_before_any_other_question",
+            kApu,
+            {.kind = "rag", .prompt_tokens = 30000, .moe = true, .fixed_critical = true},
+            "vulkan:latency unified_memory_few_streams",
+            "cpu unified_memory_few_streams"},
+        Row{"apu_eight_streams",
+            kApu,
+            {.concurrency = 8},
+            "vllm unified_memory_many_streams",
+            "cpu unified_memory_many_streams"},
+        Row{"apu_eight_private_streams",
+            kApu,
+            {.concurrency = 8, .privacy = "local_only"},
+            "vulkan:throughput unified_memory_many_streams",
+            "cpu unified_memory_many_streams"},
+        Row{"rtx_chat",
+            kRtx4090,
+            {.concurrency = 1},
+            "opencl:latency one_gpu_one_user",
+            "cpu one_gpu_one_user"},
+        Row{"rtx_agent_seven_streams",
+            kRtx4090,
+            {.kind = "agent", .concurrency = 7},
+            "opencl:latency one_gpu_one_user",
+            "cpu one_gpu_one_user"},
+        Row{"rtx_nightly_batch",
+            kRtx4090,
+            {.kind = "batch", .concurrency = 2},
+            "opencl:throughput one_gpu_batch_work",
+            "cpu one_gpu_batch_work"},
+        Row{"rtx_production", kRtx4090, {.concurrency = 32}, "vllm production", "cpu one_gpu_one_user"},
+        Row{"rtx_private_production",
+            kRtx4090,
+            {.concurrency = 32, .privacy = "local_only"},
+            "opencl:throughput production",
+            "cpu one_gpu_one_user"},
+        Row{"rtx_shared_prefix",
+            kRtx4090,
+            {.kind = "agent", .concurrency = 4, .shared_prefix = 4000},
+            "sglang prefill_bound",
+            "cpu one_gpu_one_user"},
+        Row{"rtx_moe_private",
+            kRtx4090,
+            {.privacy = "local_only", .moe = true},
+            "opencl:throughput prefill_bound",
+            "cpu one_gpu_one_user"},
+        Row{"rtx_fixed_critical",
+            kRtx4090,
+            {.fixed_critical = true},
+            "tensorrt_llm fixed_critical_on_nvidia",
+            "cpu one_gpu_one_user"},
+        Row{"radeon_fixed_critical",
+            kRadeon,
+            {.fixed_critical = true},
+            "opencl:latency one_gpu_one_user",
+            "cpu one_gpu_one_user"},
+        Row{"two_3090_home",
+            kTwo3090,
+            {.concurrency = 2},
+            "opencl:throughput several_gpus",
+            "cpu several_gpus"},
+        Row{"two_3090_production", kTwo3090, {.concurrency = 8}, "vllm production", "cpu several_gpus"},
+        Row{"four_3090_home", kFour3090, {}, "opencl:throughput several_gpus", "cpu several_gpus"},
+        Row{"eight_gpu_server", kServer8, {.concurrency = 4}, "vllm gpu_server", "cpu default"},
+        Row{"eight_gpu_server_private",
+            kServer8,
+            {.concurrency = 4, .privacy = "local_only"},
+            "opencl:throughput gpu_server",
+            "cpu default"},
+        Row{"cluster", kClusterNode, {.concurrency = 100}, "dynamo cluster", "cpu default"},
+        Row{"cluster_private",
+            kClusterNode,
+            {.concurrency = 100, .privacy = "local_only"},
+            "opencl:throughput production",
+            "cpu default"},
+        Row{"cluster_without_gpu",
+            kCpuNode,
+            {.concurrency = 100},
+            "dynamo cluster",
+            "cpu no_gpu_production"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(ShippedPolicy, EveryRuleSaysWhyAndWherefrom) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  std::size_t n = 0;
+  const auto check = [&](const auto& self, const Rule& rule) -> void {
+    ++n;
+    EXPECT_FALSE(rule.because.empty()) << rule.id;
+    EXPECT_FALSE(rule.source.empty()) << rule.id;
+    for (const Rule& child : rule.rules) self(self, child);
+  };
+  for (const Rule& rule : tree->rules) check(check, rule);
+  check(check, tree->fallback);
+  EXPECT_GT(n, 12U);
+}
+
+TEST(ShippedPolicy, SkippedEnginesAreInTheReceipt) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  const Decision d = decide(*tree, facts_of({"", kRtx4090, {.concurrency = 1}, "", ""}, false));
+  ASSERT_GE(d.targets.size(), 2U);
+  EXPECT_EQ(to_string(*d.targets[0].target), "opencl:latency");
+  EXPECT_EQ(d.targets[0].verdict, Verdict::unavailable);
+  EXPECT_EQ(d.targets[1].verdict, Verdict::chosen);
+}
+
+}  // namespace
+}  // namespace flyball::policy

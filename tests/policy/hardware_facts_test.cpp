@@ -1,0 +1,110 @@
+// From probe reports to facts: which machine counts as what.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "daemon/route/hardware_facts.hpp"
+
+namespace flyball::route {
+namespace {
+
+DeviceReport device(const char* name, const char* kind, const char* vendor, std::uint64_t gib,
+                    bool dispatched = true) {
+  return {name,
+          vendor,
+          kind,
+          "driver 1",
+          gib << 30,
+          0,
+          std::string(kind) != "discrete",
+          dispatched,
+          dispatched ? "" : "crashed"};
+}
+
+HardwareReport machine(std::vector<DeviceReport> vulkan, std::vector<DeviceReport> opencl = {}) {
+  HardwareReport report;
+  report.cpu = {"Test CPU", "avx2", 4, 8, 32ULL << 30, 20ULL << 30, 11.11, 22.22};
+  report.vulkan.devices = std::move(vulkan);
+  report.opencl.devices = std::move(opencl);
+  return report;
+}
+
+template <class T>
+T value(const policy::Facts& facts, const char* name) {
+  const policy::Fact* fact = facts.get(name);
+  EXPECT_NE(fact, nullptr) << name;
+  return fact ? std::get<T>(fact->value) : T{};
+}
+
+TEST(HardwareFacts, ALaptopWithoutGpu) {
+  const auto facts = facts_of(
+      machine({device("llvmpipe", "software", "other", 2)}, {device("pthread-cpu", "software", "other", 7)}));
+  EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.count"), 0);
+  EXPECT_EQ(value<std::string>(facts, "hardware.gpu.kind"), "software");
+  EXPECT_EQ(value<std::string>(facts, "hardware.gpu.vendor"), "none");
+  EXPECT_FALSE(value<bool>(facts, "hardware.memory.unified"));
+  EXPECT_EQ(facts.get("hardware.gpu.memory"), nullptr);
+  EXPECT_EQ(value<std::int64_t>(facts, "hardware.cpu.cores"), 4);
+  EXPECT_EQ(value<double>(facts, "hardware.cpu.bandwidth"), 22.2);
+  EXPECT_TRUE(value<bool>(facts, "backend.cpu.available"));
+  EXPECT_FALSE(value<bool>(facts, "backend.vulkan.available"));
+  EXPECT_EQ(value<std::string>(facts, "backend.vulkan.reason"),
+            "the Vulkan engine is not built into this release; device found: llvmpipe (software)");
+  EXPECT_EQ(value<std::string>(facts, "backend.vllm.reason"), "no upstream of this kind is configured");
+  EXPECT_EQ(facts.get("hardware.gpu.count")->source, "probe");
+}
+
+TEST(HardwareFacts, NothingAtAll) {
+  const auto facts = facts_of(machine({}));
+  EXPECT_EQ(value<std::string>(facts, "hardware.gpu.kind"), "none");
+  EXPECT_EQ(value<std::string>(facts, "backend.opencl.reason"),
+            "the OpenCL engine is not built into this release");
+}
+
+TEST(HardwareFacts, AnApuIsUnifiedMemory) {
+  const auto facts = facts_of(
+      machine({device("Radeon 780M", "integrated", "amd", 16), device("llvmpipe", "software", "other", 2)}));
+  EXPECT_TRUE(value<bool>(facts, "hardware.memory.unified"));
+  EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.count"), 1);
+  EXPECT_EQ(value<std::string>(facts, "hardware.gpu.kind"), "integrated");
+}
+
+TEST(HardwareFacts, ADiscreteGpuBesideAnIntegratedOneIsNotUnified) {
+  const auto facts = facts_of(
+      machine({device("UHD 770", "integrated", "intel", 16), device("RTX 4090", "discrete", "nvidia", 24)},
+              {device("RTX 4090", "discrete", "nvidia", 24)}));
+  EXPECT_FALSE(value<bool>(facts, "hardware.memory.unified"));
+  EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.count"), 2);
+  EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.discrete_count"), 1);
+  EXPECT_EQ(value<std::string>(facts, "hardware.gpu.vendor"), "nvidia");
+  EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.memory"), 24LL << 30);
+}
+
+TEST(HardwareFacts, GpusThatOneApiDoesNotShowStillCount) {
+  const auto facts = facts_of(machine(
+      {}, {device("RTX 3090", "discrete", "nvidia", 24), device("RTX 3090", "discrete", "nvidia", 24)}));
+  EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.discrete_count"), 2);
+  EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.memory_total"), 48LL << 30);
+}
+
+TEST(HardwareFacts, AGpuThatDoesNotComputeIsNone) {
+  const auto facts = facts_of(machine({device("RTX 4090", "discrete", "nvidia", 24, false)}));
+  EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.count"), 0);
+  EXPECT_EQ(value<std::string>(facts, "hardware.gpu.kind"), "none");
+}
+
+TEST(AppFacts, WhatTheManifestLeavesOutStaysUnknown) {
+  config::AppManifest app;
+  app.id = "a";
+  app.workload.concurrency = 3;
+  app.slo.ttft = std::chrono::seconds(2);
+  policy::Facts facts;
+  set_app_facts(app, facts);
+  EXPECT_EQ(value<std::string>(facts, "app.privacy"), "local_only");
+  EXPECT_EQ(value<std::int64_t>(facts, "workload.concurrency"), 3);
+  EXPECT_EQ(value<std::int64_t>(facts, "app.slo.ttft"), 2000);
+  EXPECT_EQ(facts.get("workload.prompt_tokens"), nullptr);
+  EXPECT_EQ(facts.get("workload.fixed_critical"), nullptr);
+}
+
+}  // namespace
+}  // namespace flyball::route

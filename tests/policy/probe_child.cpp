@@ -1,0 +1,31 @@
+// What daemon/route/probe starts in its tests: the real child, or one that misbehaves as
+// FLYBALL_PROBE_CHILD_MODE says.
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "daemon/route/probe.hpp"
+
+int main(int argc, char** argv) {
+  if (argc != 4) return 64;
+  const char* set = std::getenv("FLYBALL_PROBE_CHILD_MODE");
+  const std::string_view mode = set ? set : "";
+  if (mode == "crash") std::raise(SIGSEGV);
+  if (mode == "hang") pause();
+  if (mode == "hang_after_closing") {
+    close(1);
+    pause();
+  }
+  if (mode == "silent") return 3;
+  if (mode == "junk") std::puts("{\"devices\": 7, \"error\": [");
+  if (mode == "wrong_types")
+    std::puts(
+        "{\"devices\": [{\"name\": 3, \"memory_bytes\": -1, \"dispatched\": \"yes\"}, 4], \"error\": 5}");
+  if (mode == "flood")
+    for (;;)
+      std::puts("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+  return mode.empty() ? flyball::route::run_probe_child(argv[3]) : 0;
+}

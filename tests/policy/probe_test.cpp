@@ -1,0 +1,88 @@
+// The probe's parent: whatever a driver does in the child, the parent gets a report. And the probe of this
+// machine.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "daemon/route/probe.hpp"
+
+namespace flyball::route {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+HardwareReport with_mode(const char* mode, std::chrono::milliseconds timeout = 20s) {
+  setenv("FLYBALL_PROBE_CHILD_MODE", mode, 1);
+  HardwareReport report = probe_hardware({FLYBALL_PROBE_CHILD, timeout});
+  unsetenv("FLYBALL_PROBE_CHILD_MODE");
+  return report;
+}
+
+TEST(Probe, ACrashIsReported) {
+  const auto report = with_mode("crash");
+  // Under a sanitizer the signal becomes an exit status.
+  EXPECT_THAT(report.vulkan.error, testing::AnyOf(HasSubstr("the driver crashed"), HasSubstr("no report")));
+  EXPECT_TRUE(report.vulkan.devices.empty());
+  EXPECT_GT(report.cpu.threads, 0U) << "the rest of the report is there";
+}
+
+TEST(Probe, AHangIsEnded) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(with_mode("hang", 200ms).opencl.error, HasSubstr("did not answer within 200 ms"));
+  EXPECT_THAT(with_mode("hang_after_closing", 200ms).opencl.error, HasSubstr("the driver crashed"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
+}
+
+TEST(Probe, OutputThatIsNoReport) {
+  EXPECT_THAT(with_mode("silent").vulkan.error, HasSubstr("status 3 and no report"));
+  EXPECT_THAT(with_mode("junk").vulkan.error, HasSubstr("no report"));
+  EXPECT_THAT(with_mode("flood").vulkan.error, HasSubstr("printed more than"));
+  const auto odd = with_mode("wrong_types").vulkan;
+  ASSERT_EQ(odd.devices.size(), 1U);
+  EXPECT_EQ(odd.devices[0].name, "");
+  EXPECT_EQ(odd.devices[0].memory_bytes, 0U);
+  EXPECT_FALSE(odd.devices[0].dispatched);
+}
+
+TEST(Probe, AProgramThatIsNotThere) {
+  EXPECT_THAT(probe_hardware({"/nonexistent/flyball", 1s}).vulkan.error,
+              HasSubstr("could not be started: No such file"));
+}
+
+TEST(Probe, ThisMachine) {
+  const HardwareReport report = probe_hardware({FLYBALL_PROBE_CHILD, 60s});
+  EXPECT_GE(report.cpu.threads, report.cpu.cores);
+  EXPECT_GT(report.cpu.cores, 0U);
+  EXPECT_GT(report.cpu.memory_total, report.cpu.memory_available);
+  EXPECT_FALSE(report.cpu.isa.empty());
+  const auto json = to_json(report);
+  EXPECT_EQ(json["schema"], "flyball.probe/v1");
+  EXPECT_THAT(describe(report), HasSubstr("kernels"));
+}
+
+void expect_computes(const DeviceProbe& probe) {
+  for (const DeviceReport& device : probe.devices) {
+    EXPECT_TRUE(device.dispatched) << device.name << ": " << device.error;
+    EXPECT_FALSE(device.name.empty());
+    EXPECT_THAT(device.kind, testing::AnyOf("discrete", "integrated", "software"));
+    EXPECT_GT(device.memory_bytes, 0U);
+  }
+}
+
+TEST(Probe, VulkanDevicesCompute) {
+  const auto report = probe_hardware({FLYBALL_PROBE_CHILD, 60s});
+  if (report.vulkan.devices.empty()) GTEST_SKIP() << report.vulkan.error;
+  expect_computes(report.vulkan);
+}
+
+TEST(Probe, OpenClDevicesCompute) {
+  const auto report = probe_hardware({FLYBALL_PROBE_CHILD, 60s});
+  if (report.opencl.devices.empty()) GTEST_SKIP() << report.opencl.error;
+  expect_computes(report.opencl);
+}
+
+}  // namespace
+}  // namespace flyball::route

@@ -1,0 +1,281 @@
+// 2,000 random trees and sets of facts: parser and decide() against an evaluator written apart from both,
+// over its own description of the tree. The two share nothing but the YAML text between them.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "policy/decide.hpp"
+
+namespace flyball::policy {
+namespace {
+
+// ---- the naive side: a fact is a string or absent, a condition a small expression
+// ------------------------------
+
+struct Expr {
+  std::string op;  // all any not eq ne gt in exists
+  std::string fact;
+  std::vector<std::string> operands;
+  std::vector<Expr> parts;
+};
+struct NaiveRule {
+  std::string id;
+  std::optional<Expr> when;
+  std::vector<std::string> use;
+  std::string on_unavailable;
+  std::vector<NaiveRule> rules;
+};
+struct NaiveTree {
+  std::vector<std::pair<Expr, std::vector<std::string>>> constraints;
+  std::vector<NaiveRule> rules;
+  NaiveRule fallback;
+};
+using NaiveFacts = std::map<std::string, std::string>;
+
+constexpr const char* kIntegers[] = {"model.bytes", "workload.concurrency", "hardware.gpu.count"};
+constexpr const char* kTexts[] = {"model.id", "app.id"};
+constexpr const char* kFlags[] = {"model.moe", "hardware.memory.unified"};
+constexpr const char* kTargets[] = {"cpu", "vulkan", "opencl", "vllm", "sglang"};
+
+// "T", "F" or "?"
+char truth_of(const Expr& e, const NaiveFacts& facts) {
+  if (e.op == "not") {
+    const char t = truth_of(e.parts[0], facts);
+    return t == 'T' ? 'F' : t == 'F' ? 'T' : '?';
+  }
+  if (e.op == "all" || e.op == "any") {
+    std::string seen;
+    for (const Expr& part : e.parts) seen += truth_of(part, facts);
+    const char settles = e.op == "all" ? 'F' : 'T';
+    if (seen.find(settles) != std::string::npos) return settles;
+    return seen.find('?') != std::string::npos ? '?' : e.op == "all" ? 'T' : 'F';
+  }
+  const auto it = facts.find(e.fact);
+  if (e.op == "exists") return (it != facts.end()) == (e.operands[0] == "true") ? 'T' : 'F';
+  if (it == facts.end()) return '?';
+  bool holds = false;
+  if (e.op == "eq") holds = it->second == e.operands[0];
+  if (e.op == "ne") holds = it->second != e.operands[0];
+  if (e.op == "gt") holds = std::stoll(it->second) > std::stoll(e.operands[0]);
+  if (e.op == "in")
+    for (const std::string& operand : e.operands) holds |= operand == it->second;
+  return holds ? 'T' : 'F';
+}
+
+struct Outcome {
+  std::string target, rule;
+  bool queue = false;
+  bool operator==(const Outcome&) const = default;
+};
+
+bool usable(const NaiveTree& tree, const NaiveFacts& facts, const std::string& target, bool& denied) {
+  for (const auto& [when, deny] : tree.constraints)
+    for (const std::string& name : deny) {
+      const bool meant = name == target || (name == "remote" && (target == "vllm" || target == "sglang"));
+      if (meant && truth_of(when, facts) != 'F') denied = true;
+    }
+  const auto it = facts.find("backend." + target + ".available");
+  return !denied && it != facts.end() && it->second == "true";
+}
+
+std::optional<Outcome> settle(const NaiveTree& tree, const NaiveFacts& facts, const NaiveRule& rule) {
+  bool waitable = false;
+  for (const std::string& target : rule.use) {
+    bool denied = false;
+    if (usable(tree, facts, target, denied)) return Outcome{target, rule.id, false};
+    waitable |= !denied;
+  }
+  if (rule.on_unavailable == "next") return std::nullopt;
+  return Outcome{"", rule.id, rule.on_unavailable == "queue" && waitable};
+}
+
+std::optional<Outcome> walk(const NaiveTree& tree, const NaiveFacts& facts,
+                            const std::vector<NaiveRule>& rules) {
+  for (const NaiveRule& rule : rules) {
+    if (rule.when && truth_of(*rule.when, facts) != 'T') continue;
+    const auto found = rule.rules.empty() ? settle(tree, facts, rule) : walk(tree, facts, rule.rules);
+    if (found) return found;
+  }
+  return std::nullopt;
+}
+
+// ---- random trees, facts, and their YAML
+// ------------------------------------------------------------------------
+
+class Maker {
+ public:
+  explicit Maker(std::uint32_t seed) : random_(seed) {}
+
+  NaiveTree tree() {
+    NaiveTree out;
+    for (int i = below(3); i > 0; --i)
+      out.constraints.push_back({expr(2), {below(2) ? "remote" : pick(kTargets)}});
+    out.rules = rules(below(5), 2);
+    out.fallback = {"default", std::nullopt, targets(), below(2) ? "queue" : "fail", {}};
+    return out;
+  }
+
+  NaiveFacts facts() {
+    NaiveFacts out;
+    for (const char* name : kIntegers)
+      if (below(3)) out[name] = std::to_string(below(4));
+    for (const char* name : kTexts)
+      if (below(3)) out[name] = pick(kWords);
+    for (const char* name : kFlags)
+      if (below(3)) out[name] = below(2) ? "true" : "false";
+    for (const char* target : kTargets)
+      if (below(4)) out[std::string("backend.") + target + ".available"] = below(2) ? "true" : "false";
+    return out;
+  }
+
+ private:
+  static constexpr const char* kWords[] = {"a", "b", "c"};
+
+  int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
+  template <std::size_t N>
+  std::string pick(const char* const (&names)[N]) {
+    return names[below(static_cast<int>(N))];
+  }
+
+  std::vector<NaiveRule> rules(int n, int depth) {
+    std::vector<NaiveRule> out;
+    for (; n > 0; --n) {
+      NaiveRule rule;
+      rule.id = "r" + std::to_string(next_id_++);
+      if (below(6)) rule.when = expr(3);
+      if (depth > 0 && below(3) == 0)
+        rule.rules = rules(1 + below(3), depth - 1);
+      else
+        rule.use = targets(), rule.on_unavailable = below(4) ? "next" : below(2) ? "queue" : "fail";
+      out.push_back(std::move(rule));
+    }
+    return out;
+  }
+
+  std::vector<std::string> targets() {
+    std::vector<std::string> out;
+    for (int i = 1 + below(3); i > 0; --i) out.push_back(pick(kTargets));
+    return out;
+  }
+
+  Expr expr(int depth) {
+    if (depth > 0 && below(2)) {
+      const char* const kinds[] = {"all", "any", "not"};
+      Expr e{pick(kinds), "", {}, {}};
+      for (int i = e.op == "not" ? 1 : 1 + below(3); i > 0; --i) e.parts.push_back(expr(depth - 1));
+      return e;
+    }
+    const int type = below(3);
+    const std::string fact = type == 0 ? pick(kIntegers) : type == 1 ? pick(kTexts) : pick(kFlags);
+    if (below(5) == 0) return {"exists", fact, {below(2) ? "true" : "false"}, {}};
+    if (type == 0) {
+      const char* const ops[] = {"eq", "ne", "gt"};
+      return {pick(ops), fact, {std::to_string(below(4))}, {}};
+    }
+    if (type == 1 && below(2)) return {"in", fact, {pick(kWords), pick(kWords)}, {}};
+    return {below(2) ? "eq" : "ne", fact, {type == 1 ? pick(kWords) : below(2) ? "true" : "false"}, {}};
+  }
+
+  std::mt19937 random_;
+  int next_id_ = 0;
+};
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return "[" + out + "]";
+}
+
+std::string yaml(const Expr& e) {
+  if (e.op == "not") return "{not: " + yaml(e.parts[0]) + "}";
+  if (e.op == "all" || e.op == "any") {
+    std::vector<std::string> parts;
+    for (const Expr& part : e.parts) parts.push_back(yaml(part));
+    return "{" + e.op + ": " + joined(parts) + "}";
+  }
+  return "{fact: " + e.fact + ", " + e.op + ": " + (e.op == "in" ? joined(e.operands) : e.operands[0]) + "}";
+}
+
+std::string yaml(const NaiveRule& rule) {
+  std::string out = "{id: " + rule.id + ", because: b";
+  if (rule.when) out += ", when: " + yaml(*rule.when);
+  if (!rule.use.empty()) out += ", use: " + joined(rule.use) + ", on_unavailable: " + rule.on_unavailable;
+  if (!rule.rules.empty()) {
+    std::vector<std::string> parts;
+    for (const NaiveRule& child : rule.rules) parts.push_back(yaml(child));
+    out += ", rules: " + joined(parts);
+  }
+  return out + "}";
+}
+
+// Broken at commas where it can be, because lines are limited.
+std::string yaml(const NaiveTree& tree) {
+  std::string out =
+      "schema: flyball.policy/v1\nconstraints:" + std::string(tree.constraints.empty() ? " {}\n" : "\n");
+  for (std::size_t i = 0; i < tree.constraints.size(); ++i)
+    out += "  c" + std::to_string(i) + ": {because: b, when: " + yaml(tree.constraints[i].first) +
+           ", deny: " + joined(tree.constraints[i].second) + "}\n";
+  out += "rules:" + std::string(tree.rules.empty() ? " []\n" : "\n");
+  for (const NaiveRule& rule : tree.rules) {
+    std::string text = yaml(rule);
+    for (std::size_t at = 0; (at = text.find(", ", at)) != std::string::npos; at += 9)
+      text.replace(at, 2, ",\n      ");
+    out += "  - " + text + "\n";
+  }
+  return out + "default: {because: b, use: " + joined(tree.fallback.use) +
+         ", on_unavailable: " + tree.fallback.on_unavailable + "}\n";
+}
+
+Facts typed(const NaiveFacts& naive) {
+  Facts facts;
+  for (const auto& [name, value] : naive) switch (fact_catalogue()[*find_fact(name)].type) {
+      case FactType::boolean:
+        facts.set(name, value == "true", "test");
+        break;
+      case FactType::integer:
+        facts.set(name, std::int64_t{std::stoll(value)}, "test");
+        break;
+      default:
+        facts.set(name, value, "test");
+        break;
+    }
+  return facts;
+}
+
+TEST(RandomTrees, AgreeWithANaiveEvaluator) {
+  int chosen = 0, queued = 0, refused = 0;
+  for (std::uint32_t seed = 1; seed <= 2000; ++seed) {
+    Maker make(seed);
+    const NaiveTree naive = make.tree();
+    const std::string text = yaml(naive);
+    const auto tree = parse_policy(text, "random.yaml");
+    ASSERT_TRUE(tree) << "seed " << seed << ": " << tree.error().where << " " << tree.error().message << "\n"
+                      << text;
+    (void)lint(*tree);
+    for (int set = 0; set < 3; ++set) {
+      const NaiveFacts naive_facts = make.facts();
+      const Facts facts = typed(naive_facts);
+      auto expected = walk(naive, naive_facts, naive.rules);
+      if (!expected) expected = settle(naive, naive_facts, naive.fallback);
+      const Decision d = decide(*tree, facts);
+      const Outcome actual{d.target ? d.target->backend : "", d.rule->id, d.queue};
+      ASSERT_EQ(actual.target, expected->target) << "seed " << seed << " set " << set << "\n" << text;
+      ASSERT_EQ(actual.rule, expected->rule) << "seed " << seed << " set " << set << "\n" << text;
+      ASSERT_EQ(actual.queue, expected->queue) << "seed " << seed << " set " << set << "\n" << text;
+      ASSERT_EQ(receipt(d, facts).dump(), receipt(decide(*tree, facts), facts).dump()) << "seed " << seed;
+      chosen += d.target != nullptr;
+      queued += d.queue;
+      refused += d.target == nullptr && !d.queue;
+    }
+  }
+  // The trees must exercise every ending.
+  EXPECT_GT(chosen, 1000);
+  EXPECT_GT(queued, 100);
+  EXPECT_GT(refused, 100);
+}
+
+}  // namespace
+}  // namespace flyball::policy
