@@ -62,8 +62,9 @@ TEST(SpecialTokens, Phi3SwallowsWhiteSpaceAfterMostOfThem) {
 
 // llama.cpp's order of work, written plainly: each token in turn splits every stretch of text that is left.
 std::vector<SpecialMatcher::Cut> naive(std::vector<SpecialToken> tokens, const std::string& text) {
-  std::ranges::stable_sort(tokens,
-                           [](const auto& a, const auto& b) { return a.text.size() > b.text.size(); });
+  std::ranges::sort(tokens, [](const auto& a, const auto& b) {
+    return a.text.size() != b.text.size() ? a.text.size() > b.text.size() : a.token < b.token;
+  });
   struct Stretch {
     std::size_t begin, end;
   };
