@@ -1,0 +1,316 @@
+// The official npm client against the daemon: what its users do, and every error shape. Starts `flyball serve` on the demo
+// model, on a free port, and stops it. Exit 77 where the openai package is not installed.
+//   FLYBALL               the program
+//   FLYBALL_NODE_MODULES  folder with the openai package (or <FLYBALL_BINARY_DIR>/node_modules)
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+
+const places = [process.env.FLYBALL_NODE_MODULES, process.env.FLYBALL_BINARY_DIR && join(process.env.FLYBALL_BINARY_DIR, 'node_modules')];
+const modules = places.find((place) => place && existsSync(join(place, 'openai')));
+if (!modules) {
+  console.log('SKIPPED: the npm package openai is not installed (FLYBALL_NODE_MODULES)');
+  process.exit(77);
+}
+const { default: OpenAI } = await import(pathToFileURL(join(modules, 'openai', 'index.mjs')));
+const flyball = process.env.FLYBALL;
+assert(flyball && existsSync(flyball), 'FLYBALL must name the program');
+
+// ---- the daemon ------------------------------------------------------------------------------------------------
+
+const home = mkdtempSync(join(tmpdir(), 'flyball-suite-'));
+mkdirSync(join(home, 'apps.d'));
+const sha256 = (key) => createHash('sha256').update(key).digest('hex');
+const keys = { main: 'suite-key-of-the-main-app-0123456789', small: 'suite-key-of-the-small-app-012345678' };
+writeFileSync(join(home, 'config.yaml'), `schema: flyball.config/v1
+listeners:
+  local: {tcp: "127.0.0.1:0"}
+models:
+  demo: {embedded: true}
+default_model: demo
+log_level: warn
+`);
+writeFileSync(join(home, 'apps.d', 'main.yaml'), `schema: flyball.app/v1
+app: main
+key_sha256: ${sha256(keys.main)}
+limits: {in_flight: 64}
+`);
+writeFileSync(join(home, 'apps.d', 'small.yaml'), `schema: flyball.app/v1
+app: small
+key_sha256: ${sha256(keys.small)}
+limits: {in_flight: 1, max_tokens: 8}
+`);
+
+const daemon = spawn(flyball, ['serve', '--config', join(home, 'config.yaml'), '--print-url'], { stdio: ['ignore', 'pipe', 'inherit'] });
+const stopped = new Promise((resolve) => daemon.on('exit', (code, signal) => resolve({ code, signal })));
+const url = await new Promise((resolve, reject) => {
+  let text = '';
+  daemon.stdout.on('data', (data) => {
+    text += data;
+    const found = text.match(/^(http:\S+)\n/m);
+    if (found) resolve(found[1]);
+  });
+  stopped.then(() => reject(new Error('the daemon ended before it served')));
+});
+
+const client = new OpenAI({ apiKey: keys.main, baseURL: `${url}/v1`, maxRetries: 0, timeout: 120_000 });
+const messages = [{ role: 'user', content: 'Which engine for a Mac?' }];
+const greedy = { model: 'demo', messages, temperature: 0, max_tokens: 24 };
+const long = { model: 'demo', messages, temperature: 0, max_tokens: 400, ignore_eos: true, stream: true };
+
+async function metrics() {
+  return (await fetch(`${url}/metrics`)).text();
+}
+function metric(text, name) {
+  const line = text.split('\n').find((one) => one.startsWith(name));
+  return line ? Number(line.split(' ').at(-1)) : 0;
+}
+async function eventually(what, check, seconds = 30) {
+  const until = Date.now() + seconds * 1000;
+  for (;;) {
+    if (await check()) return;
+    if (Date.now() > until) throw new Error(`never happened: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+async function refused(promise, status, code, param = undefined) {
+  const error = await promise.then(() => assert.fail(`expected ${code}`), (e) => e);
+  assert(error instanceof OpenAI.APIError, String(error));
+  assert.equal(error.status, status, error.message);
+  assert.equal(error.code, code);
+  assert.equal(typeof error.type, 'string');
+  assert(error.error.message.length > 0);
+  if (param !== undefined) assert.equal(error.param, param);
+  assert.match(error.headers.get('x-request-id'), /^req-/);
+  return error;
+}
+
+// ---- the suite ---------------------------------------------------------------------------------------------------
+
+const tests = {
+  async 'list and retrieve models'() {
+    const list = await client.models.list();
+    assert.deepEqual(list.data.map((model) => model.id), ['demo']);
+    assert.equal((await client.models.retrieve('demo')).object, 'model');
+  },
+
+  async 'chat'() {
+    const { data, response } = await client.chat.completions.create(greedy).withResponse();
+    assert.equal(data.object, 'chat.completion');
+    assert.equal(data.model, 'demo');
+    assert.equal(data.choices[0].message.role, 'assistant');
+    assert(data.choices[0].message.content.length > 0);
+    assert(['stop', 'length'].includes(data.choices[0].finish_reason));
+    assert(data.usage.prompt_tokens > 0 && data.usage.completion_tokens > 0);
+    assert.equal(data.usage.total_tokens, data.usage.prompt_tokens + data.usage.completion_tokens);
+    assert.match(response.headers.get('x-flyball-route'), /^backend=cpu; rule=\S+; model=demo$/);
+    const receipt = await client.get(`/route/receipts/${response.headers.get('x-request-id')}`);
+    assert.equal(receipt.state, 'done');
+    assert.equal(receipt.usage.completion_tokens, data.usage.completion_tokens);
+  },
+
+  async 'stream with usage equals the whole answer'() {
+    const whole = await client.chat.completions.create(greedy);
+    const stream = await client.chat.completions.create({ ...greedy, stream: true, stream_options: { include_usage: true } });
+    let text = '';
+    let reason = null;
+    let usage = null;
+    for await (const chunk of stream) {
+      assert.equal(chunk.object, 'chat.completion.chunk');
+      if (chunk.choices.length === 0) usage = chunk.usage;
+      else assert.equal(chunk.usage, null);
+      text += chunk.choices[0]?.delta?.content ?? '';
+      reason = chunk.choices[0]?.finish_reason ?? reason;
+    }
+    assert.equal(text, whole.choices[0].message.content);
+    assert.equal(reason, whole.choices[0].finish_reason);
+    assert.equal(usage.total_tokens, whole.usage.total_tokens);
+    const runner = await client.chat.completions.stream({ ...greedy }).finalContent();
+    assert.equal(runner, text);
+  },
+
+  async 'max_tokens ends with length'() {
+    const answer = await client.chat.completions.create({ ...greedy, max_tokens: 3, ignore_eos: true });
+    assert.equal(answer.choices[0].finish_reason, 'length');
+    assert.equal(answer.usage.completion_tokens, 3);
+    const other = await client.chat.completions.create({ ...greedy, max_tokens: undefined, max_completion_tokens: 3, ignore_eos: true });
+    assert.equal(other.usage.completion_tokens, 3);
+  },
+
+  async 'stop'() {
+    const whole = (await client.chat.completions.create(greedy)).choices[0].message.content;
+    const at = Math.floor(whole.length / 2);
+    const stop = whole.slice(at, at + 3);
+    const cut = await client.chat.completions.create({ ...greedy, stop: [stop, 'never seen'] });
+    assert.equal(cut.choices[0].message.content, whole.slice(0, whole.indexOf(stop)));
+    assert.equal(cut.choices[0].finish_reason, 'stop');
+    const stream = await client.chat.completions.create({ ...greedy, stop, stream: true });
+    let text = '';
+    for await (const chunk of stream) text += chunk.choices[0]?.delta?.content ?? '';
+    assert.equal(text, whole.slice(0, whole.indexOf(stop)));
+  },
+
+  async 'seed'() {
+    const ask = async (seed) => (await client.chat.completions.create({ ...greedy, temperature: 1.5, seed })).choices[0].message.content;
+    assert.equal(await ask(42), await ask(42));
+    const others = new Set();
+    for (const seed of [1, 2, 3, 4, 5, 6]) others.add(await ask(seed));
+    assert(others.size > 1, 'six seeds gave one answer');
+  },
+
+  async 'logprobs'() {
+    const answer = await client.chat.completions.create({ ...greedy, max_tokens: 5, logprobs: true, top_logprobs: 3 });
+    const { content } = answer.choices[0].logprobs;
+    assert(content.length > 0 && content.length <= 5);
+    for (const one of content) {
+      assert(one.logprob <= 0);
+      assert.equal(one.top_logprobs.length, 3);
+      assert.equal(one.top_logprobs[0].token, one.token);  // greedy takes the likeliest
+      assert.deepEqual(one.top_logprobs.map((t) => t.logprob), one.top_logprobs.map((t) => t.logprob).sort((a, b) => b - a));
+    }
+    assert.equal(Buffer.from(content.flatMap((one) => one.bytes)).toString(), answer.choices[0].message.content);
+  },
+
+  async 'n'() {
+    const answer = await client.chat.completions.create({ ...greedy, temperature: 1.5, seed: 7, n: 3 });
+    assert.deepEqual(answer.choices.map((choice) => choice.index), [0, 1, 2]);
+    const stream = await client.chat.completions.create({ ...greedy, temperature: 1.5, seed: 7, n: 3, stream: true });
+    const texts = ['', '', ''];
+    for await (const chunk of stream) for (const choice of chunk.choices) texts[choice.index] += choice.delta.content ?? '';
+    assert.deepEqual(texts, answer.choices.map((choice) => choice.message.content));
+  },
+
+  async 'legacy completions'() {
+    const answer = await client.completions.create({ model: 'demo', prompt: ['Once upon', 'The'], temperature: 0, max_tokens: 6, logprobs: 2 });
+    assert.equal(answer.object, 'text_completion');
+    assert.equal(answer.choices.length, 2);
+    const { logprobs, text } = answer.choices[0];
+    assert(text.length > 0);
+    assert.equal(logprobs.tokens.length, logprobs.token_logprobs.length);
+    assert.equal(logprobs.text_offset[0], 0);
+    const stream = await client.completions.create({ model: 'demo', prompt: 'Once upon', temperature: 0, max_tokens: 6, stream: true });
+    let streamed = '';
+    for await (const chunk of stream) streamed += chunk.choices[0]?.text ?? '';
+    assert.equal(streamed, text);
+  },
+
+  async 'abort mid-stream stops the engine'() {
+    // What the engine says it generated arrives with its heartbeat: wait until two of them agree.
+    const generated = async () => {
+      for (let last = -1; ;) {
+        const now = metric(await metrics(), 'flyball_engine_completion_tokens');
+        if (now === last) return now;
+        last = now;
+        await new Promise((resolve) => setTimeout(resolve, 2500));
+      }
+    };
+    const received = async () => {
+      const lines = (await metrics()).split('\n').filter((line) => /^flyball_tokens_total\{.*type="completion"/.test(line));
+      return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
+    };
+    const [generatedBefore, receivedBefore] = [await generated(), await received()];
+    const stream = await client.chat.completions.create({ ...long, n: 4 });
+    let seen = 0;
+    for await (const chunk of stream) {
+      if (chunk.choices[0]?.delta?.content && ++seen === 4) break;  // breaking aborts
+    }
+    await eventually('the request is over', async () => metric(await metrics(), 'flyball_requests_running') === 0);
+    const [made, got] = [await generated() - generatedBefore, await received() - receivedBefore];
+    assert(got >= 4 && made < 4 * long.max_tokens, `${made} generated`);
+    // At most the step under way when the daemon let go, and the one whose tokens were still between the processes.
+    assert(made - got <= 4 * 2, `${made} generated, ${got} received`);
+    const text = await metrics();
+    assert.equal(metric(text, 'flyball_engine_requests_running'), 0);
+    assert(text.includes('status="499"'));
+  },
+
+  async 'abort before the first token'() {
+    const controller = new AbortController();
+    const pending = client.chat.completions.create({ ...greedy, max_tokens: 400, ignore_eos: true }, { signal: controller.signal });
+    setTimeout(() => controller.abort(), 20);
+    await assert.rejects(pending, OpenAI.APIUserAbortError);
+    await eventually('nothing runs', async () => {
+      const text = await metrics();
+      return metric(text, 'flyball_requests_running') + metric(text, 'flyball_requests_waiting') === 0;
+    });
+  },
+
+  async 'explain'() {
+    const receipt = await client.post('/route/explain', { body: { ...greedy, facts: { 'workload.class': 'rag' } } });
+    assert.equal(receipt.state, 'explained');
+    assert(receipt.request_id.startsWith('req-'));
+  },
+
+  async 'errors: who asks'() {
+    const stranger = new OpenAI({ apiKey: 'no-such-key', baseURL: `${url}/v1`, maxRetries: 0 });
+    assert(await refused(stranger.models.list(), 401, 'invalid_api_key') instanceof OpenAI.AuthenticationError);
+    assert(await refused(client.chat.completions.create({ ...greedy, model: 'gpt-4o' }), 404, 'model_not_found', 'model') instanceof OpenAI.NotFoundError);
+    await refused(client.models.retrieve('nothing'), 404, 'model_not_found');
+    await refused(client.get('/nothing'), 404, 'not_found');
+    await refused(client.delete('/models/demo'), 405, 'method_not_allowed');
+  },
+
+  async 'errors: what is asked'() {
+    const wrong = (fields, code, param, status = 400) => refused(client.chat.completions.create({ ...greedy, ...fields }), status, code, param);
+    assert(await wrong({ temperature: 3 }, 'invalid_value', 'temperature') instanceof OpenAI.BadRequestError);
+    await wrong({ n: 5_000_000 }, 'invalid_value', 'n');
+    await wrong({ top_p: 'much' }, 'invalid_value', 'top_p');
+    await wrong({ messages: [] }, 'invalid_value', 'messages');
+    await wrong({ messages: undefined }, 'missing_field', 'messages');
+    await wrong({ messages: [{ role: 'robot', content: 'x' }] }, 'invalid_value', 'messages[0].role');
+    await wrong({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'http://x' } }] }] }, 'unsupported_value');
+    await wrong({ response_format: { type: 'json_object' } }, 'unsupported_value', 'response_format');
+    await wrong({ tool_choice: 'required' }, 'unsupported_value', 'tool_choice');
+    await wrong({ messages: [{ role: 'user', content: 'word '.repeat(20_000) }] }, 'context_length_exceeded');
+    await wrong({ messages: [{ role: 'user', content: 'word '.repeat(20_000) }], stream: true }, 'context_length_exceeded');
+    const deep = await fetch(`${url}/v1/chat/completions`, {
+      method: 'POST', body: '['.repeat(3000) + ']'.repeat(3000),
+      headers: { authorization: `Bearer ${keys.main}`, 'content-type': 'application/json' },
+    });
+    assert.equal(deep.status, 400);
+    assert.equal((await deep.json()).error.code, 'json_too_deep');
+  },
+
+  async 'errors: how much is asked'() {
+    const small = new OpenAI({ apiKey: keys.small, baseURL: `${url}/v1`, maxRetries: 0 });
+    await refused(small.chat.completions.create(greedy), 400, 'invalid_value', 'max_tokens');
+    // Five prompts that keep the engine busy hold the app's one place.
+    const controller = new AbortController();
+    const busy = small.completions.create({ model: 'demo', prompt: Array(8).fill('Once'), n: 2, max_tokens: 8, ignore_eos: true }, { signal: controller.signal });
+    const error = await refused(
+      (async () => {
+        for (let i = 0; i < 50; ++i) await small.chat.completions.create({ ...greedy, max_tokens: 1 });
+      })(), 429, 'rate_limited');
+    assert(error instanceof OpenAI.RateLimitError);
+    assert(Number(error.headers.get('retry-after')) >= 1);
+    await busy.catch(() => {});
+  },
+};
+
+let failures = 0;
+try {
+  for (const [name, test] of Object.entries(tests)) {
+    const begin = Date.now();
+    try {
+      await test();
+      console.log(`ok    ${name} (${Date.now() - begin} ms)`);
+    } catch (error) {
+      failures += 1;
+      console.log(`FAIL  ${name}\n${error.stack}`);
+    }
+  }
+} finally {
+  daemon.kill('SIGTERM');
+  const end = await stopped;
+  if (end.code !== 0) {
+    failures += 1;
+    console.log(`FAIL  the daemon ended with ${JSON.stringify(end)}`);
+  }
+  rmSync(home, { recursive: true, force: true });
+}
+console.log(failures === 0 ? `all ${Object.keys(tests).length} passed` : `${failures} failed`);
+process.exit(failures === 0 ? 0 : 1);
