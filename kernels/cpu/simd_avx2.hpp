@@ -14,8 +14,8 @@ namespace {
 
 struct Simd {
   static constexpr int kLanes = 8;
-  static constexpr int kIntTileTokens =
-      4;  // a few sums spill, and cost less than loading and unfolding weights twice
+  // A few sums spill, which costs less than loading and unfolding the weights for every two tokens.
+  static constexpr int kIntTileTokens = 4;
   static constexpr int kFloatTileTokens = 6;  // 12 sums, 2 weights, 1 activation
   static constexpr int kAttendHeads = 4;
   static constexpr int kAttendVectors = 2;
