@@ -1,10 +1,10 @@
 // The in-process engine as a program that another drives, request by request, so that two engines can take
 // turns.
 //   engine_bench MODEL THREADS CONTEXT
-// First a line about itself: {"isa","bandwidth_gbps","weight_bytes_per_token"}; bandwidth is measured with as
-// many threads as asked for (one, or all). Then per line in, {"tokens":[...],"generate":n}, a line out:
-// {"prompt_tokens","prefill_s","tokens","decode_s"} from the engine's own clock: prefill ends with the first
-// token, decode runs from there to the last.
+// First a line about itself: {"isa","weight_bytes_per_token"}. Then per line in, a line out:
+//   {"probe":true}: {"bandwidth_gbps"}, measured with as many threads as asked for (one, or all)
+//   {"tokens":[...],"generate":n}: {"prompt_tokens","prefill_s","tokens","decode_s"} from the engine's own
+//   clock: prefill ends with the first token, decode runs from there to the last
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -70,17 +70,19 @@ int main(int argc, char** argv) {
   options.threads = static_cast<std::uint32_t>(std::atoi(argv[2]));
   options.context = static_cast<std::uint32_t>(std::atoi(argv[3]));
   options.max_sequences = 1;
-  const auto probe = cpu::probe_cpu();
   const auto weight_bytes = bytes_read_per_token(argv[1]);
   auto backend = engine::make_local_backend(options);
   if (!backend) die(backend.error().message);
-  std::cout << json{{"isa", probe.isa},
-                    {"bandwidth_gbps", options.threads == 1 ? probe.bandwidth_1t : probe.bandwidth},
-                    {"weight_bytes_per_token", weight_bytes}}
-            << std::endl;
+  std::cout << json{{"isa", cpu::probe_cpu().isa}, {"weight_bytes_per_token", weight_bytes}} << std::endl;
   std::uint64_t n = 0;
   for (std::string line; std::getline(std::cin, line);) {
     const auto wanted = json::parse(line);
+    if (wanted.contains("probe")) {
+      const auto probe = cpu::probe_cpu();
+      std::cout << json{{"bandwidth_gbps", options.threads == 1 ? probe.bandwidth_1t : probe.bandwidth}}
+                << std::endl;
+      continue;
+    }
     CompletionRequest request;
     request.id = "bench-" + std::to_string(n++);
     request.prompt = TokenPrompt{wanted["tokens"].get<std::vector<Token>>()};

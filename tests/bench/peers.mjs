@@ -1,8 +1,8 @@
 // Our CPU engine beside llama.cpp (npm's node-llama-cpp), on one file in one run, taking turns.
 //   tests/bench/peers [--json] [--build DIR] [--model FILE | --shape 1.1b --type Q4_0] [--threads 1,2]
 //                     [--prompts 256,512] [--generate 64] [--repeat 3]
-// Prints medians of prefill and decode in tokens per second, decode's share of the memory bandwidth measured at the
-// start, and the ratios ours / llama.cpp's. Each repetition has a random prompt of its own, so nothing is cached; the
+// Prints medians of prefill and decode in tokens per second, decode's share of the memory bandwidth (the best
+// of the measurements between the runs), and the ratios ours / llama.cpp's. Each repetition has a random prompt of its own, so nothing is cached; the
 // engines alternate, so what else the machine does falls on both.
 // DIR (default $FLYBALL_BINARY_DIR, else build/release) holds flyball and engine_bench, and node_modules unless
 // FLYBALL_NODE_MODULES says where. Exit 77 where node-llama-cpp is absent.
@@ -46,10 +46,11 @@ async function startOurs(model, threads) {
     return JSON.parse(value);
   };
   const about = await next();
-  const ask = (tokens, n) => {
-    child.stdin.write(`${JSON.stringify({tokens, generate: n})}\n`);
+  const send = (line) => {
+    child.stdin.write(`${JSON.stringify(line)}\n`);
     return next();
   };
+  const ask = (tokens, n) => send({tokens, generate: n});
   return {
     about,
     async prefill(tokens) {
@@ -60,6 +61,7 @@ async function startOurs(model, threads) {
       const answer = await ask(tokens, n);
       return (answer.tokens - 1) / answer.decode_s;
     },
+    async bandwidth() { return (await send({probe: true})).bandwidth_gbps; },
     async stop() { child.stdin.end(); },
   };
 }
@@ -119,7 +121,9 @@ for (const threads of threadCounts) {
   const ours = await startOurs(model, threads);
   const theirs = await startTheirs(llama, model, threads);
   const tokens = (n) => Array.from({length: n}, () => Math.floor(Math.random() * theirs.vocabulary));
-  // [ours, llama.cpp's], medians; both warm, and each first as often as second.
+  const bandwidths = [await ours.bandwidth()];
+  const run = {threads, isa: ours.about.isa, bandwidth_gbps: 0, prefill: {}};
+  // {ours, llama_cpp, ratio} of medians; both warm, and each first as often as second.
   const duel = async (name, one) => {
     await one(ours, true);
     await one(theirs, true);
@@ -128,13 +132,14 @@ for (const threads of threadCounts) {
       for (const side of i % 2 ? [1, 0] : [0, 1]) rates[side].push(await one([ours, theirs][side], false));
       say(`${threads} threads, ${name}: ours ${rates[0].at(-1).toFixed(1)}, llama.cpp ${rates[1].at(-1).toFixed(1)} tokens/s`);
     }
+    bandwidths.push(await ours.bandwidth());
     return {ours: round(median(rates[0])), llama_cpp: round(median(rates[1])), ratio: round(median(rates[0]) / median(rates[1]), 3)};
   };
-  const run = {threads, isa: ours.about.isa, bandwidth_gbps: round(ours.about.bandwidth_gbps), prefill: {}};
   for (const n of promptLengths) {
     run.prefill[n] = await duel(`prefill ${n}`, (engine, warm) => engine.prefill(tokens(warm ? 32 : n)));
   }
   run.decode = await duel(`decode ${generate}`, (engine, warm) => engine.decode(tokens(kDecodePrompt), warm ? 4 : generate));
+  run.bandwidth_gbps = round(Math.max(...bandwidths));
   const share = (rate) => round(rate * ours.about.weight_bytes_per_token / 1e9 / run.bandwidth_gbps, 3);
   run.decode_bandwidth_share = {ours: share(run.decode.ours), llama_cpp: share(run.decode.llama_cpp)};
   report.runs.push(run);
