@@ -194,7 +194,8 @@ Value item(Runtime& runtime, Value object, Value index) {
     if (find_attribute(runtime, object, index.as_text(), found)) return found;
     return Value::undefined(index.as_text(), object.kind());
   }
-  return Value::undefined("item", object.kind());
+  if (!index.is_int()) return Value::undefined("item", object.kind());
+  return Value::undefined(runtime.copy_text(std::to_string(index.as_int())).as_text(), object.kind());
 }
 
 Value slice(Runtime& runtime, Value object, Value start, Value stop, Value step) {

@@ -6,6 +6,7 @@
 
 #include "backends/text/jinja/filters.hpp"
 #include "backends/text/jinja/operators.hpp"
+#include "backends/text/jinja/sort.hpp"
 #include "backends/text/jinja/unicode.hpp"
 
 namespace flyball::text::jinja {
@@ -44,7 +45,7 @@ struct Keyed {
 };
 
 void sort_keyed(Runtime& runtime, std::vector<Keyed>& items, bool reverse) {
-  std::ranges::stable_sort(items, [&](const Keyed& a, const Keyed& b) {
+  merge_sort(items, [&](const Keyed& a, const Keyed& b) {
     const auto sign = order(a.key, b.key, runtime.budget);
     return sign && (reverse ? *sign > 0 : *sign < 0);
   });
@@ -119,8 +120,12 @@ Value join_filter(Runtime& runtime, Value self, const Arguments& arguments) {
   return out.take_value();
 }
 
+constexpr std::size_t kMapDepth = 16;
+
+// Jinja2 guards these two with `if value`: none, "" and 0 give nothing.
 Value map_filter(Runtime& runtime, Value self, const Arguments& arguments) {
   std::vector<Value> items;
+  if (!truth(self)) return iterator(runtime, {});
   if (arguments.positional.empty()) {
     const Bound bound("map", arguments, {"attribute", "default"}, 1);
     for (const Value& value : runtime.iterate(self)) {
@@ -133,6 +138,8 @@ Value map_filter(Runtime& runtime, Value self, const Arguments& arguments) {
   const Value name = arguments.positional[0];
   const Native filter = name.is_string() ? find_filter(name.as_text()) : nullptr;
   if (filter == nullptr) fail_template("map() wants the name of a filter");
+  // map('map', 'map', ...) recurses once an argument.
+  if (filter == map_filter && arguments.positional.size() > kMapDepth) fail_budget("map() nests too deeply");
   Arguments rest{{arguments.positional.begin() + 1, arguments.positional.end()}, arguments.keyword};
   for (const Value& value : runtime.iterate(self)) {
     runtime.budget.spend(1);
@@ -143,6 +150,7 @@ Value map_filter(Runtime& runtime, Value self, const Arguments& arguments) {
 
 // select, reject, selectattr, rejectattr.
 Value choose(Runtime& runtime, Value self, const Arguments& arguments, bool by_attribute, bool keep) {
+  if (!truth(self)) return iterator(runtime, {});
   const std::size_t skip = by_attribute ? 1 : 0;
   if (arguments.positional.size() < skip) fail_template("missing parameter for attribute name");
   Native test = nullptr;

@@ -33,7 +33,7 @@ class Interpreter final : public Runtime {
 
  private:
   enum class Flow : std::uint8_t { normal, break_, continue_ };
-  static constexpr int kFrames = 400;
+  static constexpr int kFrames = 200;
   class Frame;
 
   Flow run(const Block& block, Scope& scope);

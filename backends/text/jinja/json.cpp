@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backends/text/jinja/operators.hpp"
+#include "backends/text/jinja/sort.hpp"
 #include "backends/text/jinja/unicode.hpp"
 
 namespace flyball::text::jinja {
@@ -199,7 +200,7 @@ class Writer {
     if (sort_) {
       runtime_.budget.spend(dict.entries.size());
       sorted = dict.entries;
-      std::ranges::stable_sort(sorted, [&](const auto& a, const auto& b) {
+      merge_sort(sorted, [&](const auto& a, const auto& b) {
         return order(a.first, b.first, runtime_.budget).value_or(0) < 0;
       });
     }

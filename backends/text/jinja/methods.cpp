@@ -71,7 +71,7 @@ void split_on_space(Runtime& runtime, std::string_view text, std::int64_t most, 
   while (!rest.empty()) {
     runtime.budget.spend(1);
     if (most-- == 0) {
-      pieces.push_back(strip(rest, from_right ? Side::left : Side::right));
+      pieces.push_back(rest);  // what is left keeps its far end's white space
       break;
     }
     std::size_t cut = from_right ? rest.size() : 0;

@@ -212,6 +212,8 @@ void fail_undefined(Value value) {
     default:
       break;
   }
+  const bool is_index = !name.empty() && (name[0] == '-' || (name[0] >= '0' && name[0] <= '9'));
+  if (is_index) fail_template(std::string(owner) + " has no element " + name);
   fail_template("'" + std::string(owner) + "' has no attribute '" + name + "'");
 }
 

@@ -12,14 +12,13 @@ class StatementParser : public ExpressionParser {
  public:
   using ExpressionParser::ExpressionParser;
 
-  void run() { program_.body = block({}); }
+  void run() { program_.body = block({}, 1); }
 
  private:
   // Statements until a block tag with one of the names, which is left as the current token (its name, the
   // tag's begin consumed); until the end of the source where no names are given.
-  Block block(std::initializer_list<std::string_view> ends) {
+  Block block(std::initializer_list<std::string_view> ends, std::uint32_t opened) {
     const Nesting nesting(*this);
-    const std::uint32_t opened = current().line;
     Block statements;
     while (true) {
       switch (current().kind) {
@@ -51,8 +50,8 @@ class StatementParser : public ExpressionParser {
   }
 
   Block body_until(std::initializer_list<std::string_view> ends) {
-    expect_kind(TokenKind::block_end, "'%}'");
-    return block(ends);
+    const std::uint32_t opened = expect_kind(TokenKind::block_end, "'%}'").line;
+    return block(ends, opened);
   }
   Block body_until_end(std::string_view end) {
     Block body = body_until({end});
@@ -252,7 +251,7 @@ class StatementParser : public ExpressionParser {
     made.is_tuple = true;
     made.parts.push_back(std::move(first));
     while (skip_symbol(",")) {
-      if (current().is_name(end) || current().is_symbol("=") || current().is_symbol(")")) break;
+      if (current().is_name(end) || current().is_symbol(")")) break;
       made.parts.push_back(single_target(false, end));
     }
     return made;

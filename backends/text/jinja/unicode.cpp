@@ -255,7 +255,16 @@ std::string upper(std::string_view text) {
 std::string lower(std::string_view text) {
   std::string out;
   out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size();) append_utf8(out, to_lower(next_code_point(text, i)));
+  bool in_word = false;
+  for (std::size_t i = 0; i < text.size();) {
+    const char32_t c = next_code_point(text, i);
+    std::size_t ahead = i;
+    // A capital sigma at a word's end has a small form of its own.
+    const bool is_final =
+        c == 0x3A3 && in_word && (i >= text.size() || !is_alpha(next_code_point(text, ahead)));
+    append_utf8(out, is_final ? char32_t{0x3C2} : to_lower(c));
+    in_word = is_alpha(c);
+  }
   return out;
 }
 
