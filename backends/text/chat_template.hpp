@@ -37,7 +37,8 @@ class ChatTemplate {
   ~ChatTemplate();
 
   // template_error: undefined operations, and raise_exception(msg) with the template's own message.
-  // template_budget: out of fuel, depth or output. invalid_json: the inputs do not parse.
+  // template_budget: out of fuel, depth or output. invalid_json, json_too_deep: the inputs do not parse or nest deeper
+  // than limits.depth. The variable `documents` is none unless template_args sets it, as transformers has it.
   Result<std::string> render(const TemplateInput& input) const;
 
  private:
