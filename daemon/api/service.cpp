@@ -35,46 +35,6 @@ struct State {
   http::HostPolicy hosts;
 };
 
-enum RouteId : std::size_t {
-  kHealthz,
-  kReadyz,
-  kMetrics,
-  kModels,
-  kModel,
-  kChatCompletions,
-  kTextCompletions,
-  kExplain,
-  kReceipt,
-  kRouteCount
-};
-constexpr std::array<Route, kRouteCount> kRoutes{{
-    {"GET", "/healthz", Access::open},
-    {"GET", "/readyz", Access::open},
-    {"GET", "/metrics", Access::local_or_key},
-    {"GET", "/v1/models", Access::app},
-    {"GET", "/v1/models/", Access::app},
-    {"POST", "/v1/chat/completions", Access::app},
-    {"POST", "/v1/completions", Access::app},
-    {"POST", "/v1/route/explain", Access::app},
-    {"GET", "/v1/route/receipts/", Access::app},
-}};
-
-bool matches(const Route& route, std::string_view path) noexcept {
-  if (!route.path.ends_with('/')) return path == route.path;
-  return path.starts_with(route.path) && path.size() > route.path.size() &&
-         path.find('/', route.path.size()) == std::string_view::npos;
-}
-
-std::string_view last_segment(std::string_view path) noexcept {
-  return path.substr(path.rfind('/') + 1);
-}
-
-bool is_json(std::string_view content_type) noexcept {
-  content_type = content_type.substr(0, content_type.find(';'));
-  while (!content_type.empty() && content_type.back() == ' ') content_type.remove_suffix(1);
-  return http::equals_ignoring_case(content_type, "application/json");
-}
-
 std::uint64_t random_bits() {
   std::uint64_t bits = 0;
   if (getrandom(&bits, sizeof bits, 0) != sizeof bits)
@@ -101,10 +61,6 @@ double milliseconds_since(http::TimePoint from) {
 }
 
 }  // namespace
-
-std::span<const Route> routes() noexcept {
-  return kRoutes;
-}
 
 struct Service::Impl {
   Impl(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
@@ -161,22 +117,14 @@ Result<Service::Impl::Admission> Service::Impl::admit(const http::Request& reque
                                                       std::string& allow) const {
   if (!state->hosts.allows(request.host))
     return fail(ErrorCode::host_not_allowed, "The Host field names a host that is not served here.", "Host");
-  const std::string_view method =
-      request.method == "HEAD" ? std::string_view("GET") : std::string_view(request.method);
-  std::size_t found = kRouteCount;
-  for (std::size_t i = 0; i < kRoutes.size(); ++i) {
-    if (!matches(kRoutes[i], request.path())) continue;
-    if (!allow.empty()) allow += ", ";
-    allow += kRoutes[i].method == "GET" ? "GET, HEAD" : kRoutes[i].method;
-    if (kRoutes[i].method == method) found = i;
-  }
-  if (found == kRouteCount && allow.empty())
-    return fail(ErrorCode::not_found, "There is nothing at this path.");
-  if (found == kRouteCount)
+  const RouteMatch match = find_route(request.method, request.path());
+  allow = match.allow;
+  if (!match.route && allow.empty()) return fail(ErrorCode::not_found, "There is nothing at this path.");
+  if (!match.route)
     return fail(ErrorCode::method_not_allowed,
                 "This path does not take this method; it takes " + allow + ".");
-  const Route& route = kRoutes[found];
-  Admission out{static_cast<RouteId>(found), nullptr};
+  const Route& route = *match.route;
+  Admission out{route.id, nullptr};
   const bool local = peer.loopback || peer.unix_uid.has_value();
   if (route.access == Access::app || (route.access == Access::local_or_key && !local)) {
     auto app = state->apps.identify({request.field("Authorization"), peer.unix_uid, peer.loopback});
@@ -449,35 +397,33 @@ void Service::handle(std::shared_ptr<http::Exchange> exchange) {
   const auto state = impl_->state;  // keeps the app alive through this call
   const config::AppManifest* app = admitted->app;
   switch (admitted->route) {
-    case kHealthz:
+    case RouteId::healthz:
       impl_->answer(*exchange, json_response("{\"status\":\"ok\"}\n"), app, "observe");
       return;
-    case kReadyz:
+    case RouteId::readyz:
       impl_->answer(*exchange, impl_->ready(), app, "observe");
       return;
-    case kMetrics:
+    case RouteId::metrics:
       impl_->answer(*exchange, impl_->exposition(), app, "observe");
       return;
-    case kModels:
+    case RouteId::models:
       impl_->answer(*exchange, impl_->models(*app), app, "models");
       return;
-    case kModel:
+    case RouteId::model:
       impl_->answer(*exchange, impl_->model(last_segment(request.path()), *app), app, "models");
       return;
-    case kChatCompletions:
+    case RouteId::chat_completions:
       impl_->infer(std::move(exchange), Operation::chat, *app);
       return;
-    case kTextCompletions:
+    case RouteId::completions:
       impl_->infer(std::move(exchange), Operation::completion, *app);
       return;
-    case kExplain:
+    case RouteId::explain:
       impl_->answer(*exchange, impl_->explain(request, *app), app, "explain");
       return;
-    case kReceipt:
+    case RouteId::receipt:
       impl_->answer(*exchange, impl_->receipt(last_segment(request.path()), *app), app, "receipt");
       return;
-    case kRouteCount:
-      break;
   }
 }
 

@@ -6,29 +6,17 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include <boost/asio/io_context.hpp>
 
 #include "daemon/api/gateway.hpp"
+#include "daemon/api/routes.hpp"
 #include "daemon/http/connection.hpp"
 #include "daemon/metrics/metrics.hpp"
 
 namespace flyball::api {
-
-enum class Access : std::uint8_t {
-  open,          // anybody the Host check lets through
-  local_or_key,  // loopback and unix sockets, or any app's key
-  app,           // a known app: key, unix uid, or loopback where the configuration allows it
-};
-
-struct Route {
-  std::string_view method, path;  // a path that ends in '/' takes one more segment: an id
-  Access access;
-};
-std::span<const Route> routes() noexcept;  // all there are; what is not here is 404
 
 class Service final : public http::Handler {
  public:

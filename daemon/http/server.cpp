@@ -270,7 +270,10 @@ Result<void> Server::listen(const std::vector<config::Listener>& listeners) {
   for (const auto& listener : listeners) {
     auto sockets = open_listener(listener);
     if (!sockets) {
-      for (const auto& s : opened) ::close(s.fd);
+      for (const auto& s : opened) {
+        ::close(s.fd);
+        if (!s.unlink_path.empty()) ::unlink(s.unlink_path.c_str());
+      }
       return std::unexpected(std::move(sockets.error()));
     }
     opened.insert(opened.end(), sockets->begin(), sockets->end());

@@ -1,5 +1,8 @@
 // Requests that go well, and requests whose engine or client leaves half way: what the client sees, byte for
 // byte where it matters.
+#include <chrono>
+#include <thread>
+
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -333,6 +336,47 @@ TEST_F(InferenceTest, a_disabled_engine_is_passed_over) {
   ask(kHello);
   rig.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
   EXPECT_EQ(ask(kHello).field("x-flyball-route"), "backend=vulkan; rule=everything; model=demo");
+}
+
+// on_unavailable: queue. The request waits, and goes on when the engine is back.
+TEST_F(InferenceTest, a_rule_may_let_requests_wait_for_their_engine) {
+  auto settings = make_settings();
+  for (auto* rule : {&settings->tree.rules[0], &settings->tree.fallback}) {
+    rule->use = {{"cpu", "", 0, 0}};
+    rule->on_unavailable = policy::OnUnavailable::queue;
+  }
+  Rig waiting(settings);
+  waiting.cpu();
+  waiting.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
+  Wire wire(waiting);
+  wire.send(post(kChat, kHello));
+  EXPECT_EQ(wire.received(), "");
+  waiting.fleet.disabled.clear();
+  for (int i = 0; i < 1000 && wire.received().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    wire.run();
+  }
+  EXPECT_EQ(wire.answer().status, 200);
+}
+
+TEST_F(InferenceTest, a_deadline_refuses_what_has_not_begun) {
+  auto settings = make_settings();
+  settings->apps[0].slo.deadline = std::chrono::milliseconds(100);
+  Rig late(settings);
+  late.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  Wire begun(late), waiting(late);
+  begun.send(post(kChat, kHello));
+  late.cpu().emit(1);
+  waiting.send(post(kChat, kHello));
+  for (int i = 0; i < 1000 && waiting.received().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    waiting.run();
+  }
+  EXPECT_EQ(waiting.answer().status, 503);
+  EXPECT_EQ(json::parse(waiting.answer().body)["error"]["code"], "overloaded");
+  late.cpu().emit(5);
+  begun.run();
+  EXPECT_EQ(begun.answer().status, 200);
 }
 
 TEST_F(InferenceTest, explain_decides_without_running) {

@@ -13,6 +13,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 
 #include "daemon/api/gateway.hpp"
+#include "daemon/http/listener.hpp"
 #include "tests/gateway/wire.hpp"
 
 namespace flyball::testing {
@@ -156,6 +157,36 @@ TEST_F(SocketTest, a_stale_socket_is_replaced_and_a_live_one_is_not) {
   ASSERT_EQ(::bind(left, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   ::close(left);
   EXPECT_TRUE(second.listen());
+}
+
+TEST_F(SocketTest, systemd_hands_over_its_sockets) {
+  EXPECT_EXIT(  // in a process of its own: descriptor 3 and the environment are systemd's to use
+      {
+        const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+        if (::listen(fd, 1) != 0 || ::dup2(fd, 3) != 3) std::_Exit(1);
+        ::setenv("LISTEN_FDS", "1", 1);
+        ::setenv("LISTEN_PID", std::to_string(::getpid()).c_str(), 1);
+        config::Listener listener;
+        listener.kind = config::Listener::Kind::systemd;
+        const auto got = http::open_listener(listener);
+        std::_Exit(got && got->size() == 1 && got->front().fd == 3 && got->front().unlink_path.empty() ? 0
+                                                                                                       : 2);
+      },
+      ::testing::ExitedWithCode(0), "");
+  config::Listener listener;
+  listener.kind = config::Listener::Kind::systemd;
+  EXPECT_FALSE(http::open_listener(listener));  // nothing was passed to us
+}
+
+TEST_F(SocketTest, a_second_listener_that_fails_leaves_nothing_of_the_first) {
+  config::Listener unix_listener;
+  unix_listener.kind = config::Listener::Kind::unix_socket;
+  unix_listener.path = directory / "socket";
+  settings->config.listeners = {unix_listener, {}};
+  settings->config.listeners[1].address = "not an address";
+  gateway = std::make_unique<api::Gateway>(io, settings, make_hardware(), fleet);
+  EXPECT_FALSE(gateway->listen());
+  EXPECT_FALSE(std::filesystem::exists(directory / "socket"));
 }
 
 TEST_F(SocketTest, a_taken_port_is_named) {
