@@ -1,0 +1,88 @@
+#!/bin/sh
+# `flyball check`, `explain` and `probe` as a person runs them: what they print, and the exit codes.
+set -eu
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export HOME="$work" XDG_CONFIG_HOME="$work/config"
+
+# run EXPECTED_STATUS ARGUMENTS...: output in $work/out
+run() {
+  expected=$1
+  shift
+  status=0
+  "$FLYBALL" "$@" >"$work/out" 2>&1 || status=$?
+  if [ "$status" != "$expected" ]; then
+    echo "flyball $*: exit $status, expected $expected"
+    cat "$work/out"
+    exit 1
+  fi
+}
+says() {
+  grep -qF -- "$1" "$work/out" || { echo "missing: $1"; cat "$work/out"; exit 1; }
+}
+
+run 0 check
+says "0 errors, 0 warnings"
+
+cat >"$work/bad.yaml" <<'END'
+schema: flyball.config/v1
+listeners: {l: {tcp: "127.0.0.1:1"}}
+models: {m: {pth: x}}
+max_que: 3
+END
+run 78 check "$work/bad.yaml"
+says "bad.yaml:3:14: error: unknown key \"pth\" in models.m; did you mean \"path\"?"
+says "bad.yaml:4:1: error: unknown key \"max_que\"; did you mean \"max_queue\"?"
+says "2 errors"
+
+run 74 check "$work/nothing.yaml"
+says "No such file"
+
+printf 'schema: flyball.policy/v1\ndefault: {because: b, use: [cpu, cpu]}\n' >"$work/warns.yaml"
+run 0 check --policy "$work/warns.yaml"
+says "warns.yaml:2:34: warning:"
+printf 'schema: flyball.policy/v1\ndefault: {because: b, use: ollama}\n' >"$work/ollama.yaml"
+run 78 check --policy "$work/ollama.yaml"
+says "there is no such target on purpose"
+
+# The configuration names an app that no manifest declares.
+mkdir -p "$work/site/apps.d"
+printf 'schema: flyball.app/v1\napp: chat\nmodels: [m]\n' >"$work/site/apps.d/chat.yaml"
+printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {m: {embedded: true}}\ndefault_app: chta\n' >"$work/site/config.yaml"
+run 78 check "$work/site/config.yaml"
+says "did you mean \"chat\"?"
+
+for which in config policy app; do
+  run 0 check --print-schema $which
+  says "draft/2020-12"
+done
+
+cat >"$work/rtx.json" <<'END'
+{"hardware.gpu.count": 1, "hardware.gpu.discrete_count": 1, "hardware.memory.unified": false,
+ "hardware.cluster.nodes": 1, "backend.opencl.available": true}
+END
+run 0 explain --facts "$work/rtx.json"
+says "opencl:latency, by rule one_gpu_one_user"
+run 0 explain --facts "$work/rtx.json" --json
+says '"outcome": "chosen"'
+echo '{"backend.cpu.available": false, "backend.cpu.reason": "off"}' >"$work/none.json"
+run 69 explain --facts "$work/none.json"
+says "no target, by rule default"
+echo '{"hardware.gpu.cuont": 1}' >"$work/typo.json"
+run 65 explain --facts "$work/typo.json"
+says "did you mean \"hardware.gpu.count\"?"
+echo '{"hardware.gpu.count": "one"}' >"$work/type.json"
+run 65 explain --facts "$work/type.json"
+says "is of type integer"
+run 65 explain --app exampel --facts "$work/rtx.json"
+says "did you mean \"example\"?"
+run 69 explain req-1 --url http://127.0.0.1:1
+run 64 explain 'no/such id'
+run 65 explain req-1 --url ftp://x
+
+run 0 probe --json
+says '"flyball.probe/v1"'
+run 0 probe
+says "hardware.cpu.isa"
+run 64 probe --child metal
+echo "check, explain, probe: ok"
