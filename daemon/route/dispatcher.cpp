@@ -4,6 +4,7 @@
 #include <chrono>
 #include <ctime>
 #include <unordered_map>
+#include <utility>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -52,6 +53,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
 
   void decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt);
   void leave(const std::string& app);
+  void retire(Ticket ticket);
+
+  std::vector<Ticket> retired;
 };
 
 namespace {
@@ -178,7 +182,9 @@ void RunningJob::begin_choices() {
   for (std::size_t i = 0; i < spec_.choices.size(); ++i) choices_.emplace_back(targets);
   watch_deadline();
   // From the io_context, so that the observer never hears of a failure inside submit().
-  asio::post(dispatcher_->io, [self = shared_from_this()] {
+  asio::post(dispatcher_->io, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
     self->asked_ = Clock::now();
     for (std::size_t i = 0; i < self->choices_.size() && !self->over_; ++i)
       self->act(i, self->choices_[i].attempt.begin());
@@ -327,9 +333,8 @@ void RunningJob::finish(std::string_view state) {
   dispatcher_->leave(spec_.app.id);
 }
 
-// Tickets die from the io_context: their destruction talks to an engine that may be calling us right now.
 void RunningJob::retire(Ticket ticket) {
-  if (ticket) asio::post(dispatcher_->io, [gone = std::move(ticket)] {});
+  if (ticket) dispatcher_->retire(std::move(ticket));
 }
 
 }  // namespace
@@ -350,10 +355,22 @@ void Dispatcher::Impl::leave(const std::string& app) {
   if (it != in_flight.end() && --it->second == 0) in_flight.erase(it);
 }
 
+// Tickets die from the io_context, since their destruction talks to an engine that may be calling us right
+// now; but not later than the dispatcher, since the fleet may not outlive it by more.
+void Dispatcher::Impl::retire(Ticket ticket) {
+  retired.push_back(std::move(ticket));
+  if (retired.size() > 1) return;  // one visit takes them all
+  asio::post(io, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) std::exchange(self->retired, {}).clear();
+  });
+}
+
 Dispatcher::Dispatcher(asio::io_context& io, fleet::Fleet& fleet, policy::Facts hardware,
                        metrics::Metrics& metrics)
     : impl_(std::make_shared<Impl>(io, fleet, std::move(hardware), metrics)) {}
-Dispatcher::~Dispatcher() = default;
+Dispatcher::~Dispatcher() {
+  std::exchange(impl_->retired, {}).clear();
+}
 
 void Dispatcher::set_limits(DispatchLimits limits) noexcept {
   impl_->limits = limits;
