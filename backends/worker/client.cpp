@@ -102,6 +102,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   const BackendInfo& info() const { return info_; }
   BackendLoad load() const { return load_; }
   int pid() const { return pid_; }
+  bool accepting() const { return state_ == State::ready; }
   milliseconds without_progress() const {
     if (!waits_on_engine()) return milliseconds(0);
     return duration_cast<milliseconds>(steady_clock::now() - last_progress_);
@@ -268,9 +269,11 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void on_exit(error_code error) {
     if (error) return;
     const std::string how = reap_worker(process_.native_handle());
-    // What it wrote before it ended still counts: deltas of streams, or why the model did not load.
-    while (socket_.is_open() && !abandoned_) {
-      error_code read_error;
+    // What it wrote before it ended still counts: deltas of streams, or why the model did not load. Never
+    // waiting: a process that the worker started may hold its end of the socket open.
+    error_code read_error;
+    if (socket_.is_open()) socket_.non_blocking(true, read_error);
+    while (socket_.is_open() && !abandoned_ && !read_error) {
       const std::size_t n = socket_.read_some(asio::buffer(chunk_), read_error);
       if (n == 0) break;
       receive(n);
@@ -346,6 +349,7 @@ class Client final : public WorkerClient {
   }
   void drain(TimePoint deadline) override { connection_->drain(deadline); }
   int pid() const noexcept override { return connection_->pid(); }
+  bool accepting() const noexcept override { return connection_->accepting(); }
   milliseconds without_progress() const noexcept override { return connection_->without_progress(); }
 
  private:

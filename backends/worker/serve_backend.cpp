@@ -139,6 +139,7 @@ class Server {
 
   int run() {
     fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK);
+    fcntl(fd_, F_SETFD, FD_CLOEXEC);  // what a driver starts must not keep the line open
     std::thread([load = std::move(load_), shared = background_, outbox = outbox_] {
       auto result = load();
       {

@@ -155,7 +155,8 @@ class WorkerFleet final : public Fleet {
       }
       slot = add((*any)->entry, backend);
     }
-    if (slot->ready) return answer(callback, slot->client.get());
+    // One that is ending is waited for: its successor, or the decision to start none, answers.
+    if (slot->ready && slot->client->accepting()) return answer(callback, slot->client.get());
     if (slot->lifecycle.invalid() && slot->stamp != stamp_of(slot->entry.path)) slot->lifecycle.forgive();
     const Lifecycle::Wanted wanted = slot->lifecycle.wanted(steady_clock::now());
     if (wanted.refuse) return answer(callback, std::unexpected(*wanted.refuse));

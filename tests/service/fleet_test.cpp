@@ -135,6 +135,39 @@ TEST_F(FleetTest, AKilledWorkersStreamContinuesOnTheNextOne) {
   EXPECT_EQ(status_of("a").restarts, 1U);
 }
 
+// A worker that is given up (here: it stopped answering) fails its requests before its process has ended.
+// Whoever asks again in between gets its successor, not the dying one.
+TEST_F(FleetTest, AWorkerThatIsGivenUpIsNotHandedOutAgain) {
+  config.worker.heartbeat_timeout = milliseconds(300);
+  model("a", "tokens=1000,stop_after=5");
+  make();
+  auto first = acquire("a");
+  ASSERT_TRUE(first);
+  const int stuck = status_of("a").pid;
+  auto cut = std::make_shared<RecordingSink>();
+  auto rest = std::make_shared<RecordingSink>();
+  Ticket rest_ticket;
+  std::string refused;
+  cut->on_push = [&] {
+    if (cut->errors.empty()) return;
+    fleet->acquire("a", "cpu", [&](Result<Backend*> r) {
+      CompletionRequest q = request();
+      q.max_tokens = 3;
+      auto ticket = r ? (*r)->start(std::move(q), rest) : Result<Ticket>(std::unexpected(r.error()));
+      if (ticket)
+        rest_ticket = std::move(*ticket);
+      else
+        refused = ticket.error().message;
+    });
+  };
+  auto ticket = (*first)->start(request(), cut);
+  ASSERT_TRUE(ticket);
+  ASSERT_TRUE(until([&] { return rest->over() || !refused.empty(); }));
+  EXPECT_EQ(refused, "");
+  EXPECT_EQ(rest->tokens.size(), 3U);
+  EXPECT_NE(status_of("a").pid, stuck);
+}
+
 TEST_F(FleetTest, ACrashLoopEndsDisabledAndAnswers) {
   model("a", "crash_load");
   make();
