@@ -101,6 +101,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   };
 
   void begin_choices();
+  Error nothing_to_ask(std::string otherwise) const;
   void look_again();
   void act(std::size_t choice, Attempt::Action action);
   void acquired(std::size_t choice, std::uint32_t attempt, Result<Backend*> backend);
@@ -172,7 +173,21 @@ void RunningJob::look_again() {
     start();
     return;
   }
-  fail_all({ErrorCode::no_target, "No engine of the policy's choice became available in time.", {}, {}});
+  fail_all(nothing_to_ask("No engine of the policy's choice became available in time."));
+}
+
+// An engine that the policy wants and that was disabled for dying is a fault of this machine with a known
+// cause, and no word about the policy: the client reads model_unavailable and why.
+Error RunningJob::nothing_to_ask(std::string otherwise) const {
+  const auto workers = dispatcher_->fleet.status();
+  for (const policy::TargetTrace& considered : receipt_->decision.targets) {
+    if (!considered.target || considered.verdict != policy::Verdict::unavailable) continue;
+    for (const fleet::WorkerStatus& worker : workers)
+      if (worker.state == fleet::WorkerState::disabled && worker.model == spec_.model.id &&
+          worker.backend == considered.target->backend)
+        return {ErrorCode::model_unavailable, worker.last_error, {}, {}};
+  }
+  return {ErrorCode::no_target, std::move(otherwise), {}, {}};
 }
 
 void RunningJob::begin_choices() {
@@ -186,6 +201,8 @@ void RunningJob::begin_choices() {
     const auto self = weak.lock();
     if (!self) return;
     self->asked_ = Clock::now();
+    if (!self->receipt_->decision.target)
+      return self->fail_all(self->nothing_to_ask("The policy names no engine that is available now."));
     for (std::size_t i = 0; i < self->choices_.size() && !self->over_; ++i)
       self->act(i, self->choices_[i].attempt.begin());
   });
@@ -355,8 +372,8 @@ void Dispatcher::Impl::leave(const std::string& app) {
   if (it != in_flight.end() && --it->second == 0) in_flight.erase(it);
 }
 
-// Tickets die from the io_context, since their destruction talks to an engine that may be calling us right
-// now; but not later than the dispatcher, since the fleet may not outlive it by more.
+// Tickets die from the io_context, since their destruction talks to an engine that may be calling us right now;
+// but no later than the dispatcher, as the fleet may end right after it.
 void Dispatcher::Impl::retire(Ticket ticket) {
   retired.push_back(std::move(ticket));
   if (retired.size() > 1) return;  // one visit takes them all
