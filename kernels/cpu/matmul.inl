@@ -68,20 +68,24 @@ FLYBALL_INLINE std::int32_t read_i32(const std::uint8_t* p) {
 template <class Format>
 void quantize_token(const float* x, std::uint32_t cols, std::uint8_t* record) {
   constexpr int kVectors = 32 / kLanes;
+  constexpr float kSmallest = 1e-36F;  // a peak below this is zero: the inverse of its scale would overflow
   for (std::uint32_t c = 0; c < cols; c += 32, record += kRecordBytes<Format>) {
     Simd::F v[kVectors];
     Simd::F peak = Simd::zero();
+    Simd::F bad = Simd::zero();  // NaN where a value is not finite: a maximum may drop it, a sum does not
     for (int i = 0; i < kVectors; ++i) {
       v[i] = Simd::load(x + c + i * kLanes);
       peak = Simd::max(peak, Simd::abs(v[i]));
+      bad = Simd::fma(v[i], Simd::zero(), bad);
     }
     const float max = Simd::reduce_max(peak);
-    const float scale = max / 127.0F;
-    const Simd::F inverse = Simd::set1(max > 0.0F ? 127.0F / max : 0.0F);
+    const float scale = max / 127.0F + Simd::reduce_add(bad);
+    const Simd::F inverse = Simd::set1(max > kSmallest ? 127.0F / max : 0.0F);
     std::int32_t sums[2] = {0, 0};
     std::int8_t q[32];
     for (int i = 0; i < kVectors; ++i) {
-      const Simd::I rounded = Simd::round_to_int(Simd::mul(v[i], inverse));
+      // max gives its second operand where the first is NaN: every lane has an integer.
+      const Simd::I rounded = Simd::round_to_int(Simd::max(Simd::mul(v[i], inverse), Simd::set1(-127.0F)));
       Simd::store_i8(q + i * kLanes, rounded);
       sums[i * kLanes / 16] += Simd::reduce_add(rounded);
     }

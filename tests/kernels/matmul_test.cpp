@@ -208,6 +208,22 @@ TEST_P(Matmul, ZeroAndExtremeActivations) {
   expect_near_reference(s, x, true);
 }
 
+// A value that is no number must show in every result it enters, so that the engine can end the request:
+// wherever it stands in its block, rounding to int8 must not turn it into one.
+TEST_P(Matmul, NotANumberIsNeverLost) {
+  const Shape s{5, 256, 1};
+  const auto packed = packed_weights(kernels(), type(), s, random_weights(type(), s.rows, s.cols));
+  const auto x = random_floats(s.cols, 8);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (std::uint32_t c = 0; c < 64; ++c) {
+      auto with_bad = x;
+      with_bad[c] = bad;
+      for (const float y : run(kernels(), type(), s, packed, with_bad))
+        ASSERT_FALSE(std::isfinite(y)) << bad << " in column " << c;
+    }
+  }
+}
+
 TEST_P(Matmul, ActivationsOfATokenRangeAloneAreTheSame) {
   const std::uint32_t cols = 512, tokens = 9;
   const auto x = random_floats(tokens * cols, 21);
