@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "kernels/cpu/rope_table.hpp"
@@ -62,7 +63,10 @@ Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
 }
 
 Result<void> CpuOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) {
-  auto pages = Pages::allocate(layout.block_bytes() * n_blocks, "the KV cache");
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(layout.block_bytes(), std::uint64_t{n_blocks}, &bytes))
+    bytes = std::numeric_limits<std::uint64_t>::max();  // more than any machine has: refused as such
+  auto pages = Pages::allocate(bytes, "the KV cache");
   if (!pages) return std::unexpected(std::move(pages.error()));
   kv_ = std::move(*pages);
   n_blocks_ = n_blocks;
@@ -99,6 +103,8 @@ void CpuOps::begin(const graph::StepInputs& inputs) {
   args.factor = rope.factor;
   args.attn_factor = rope.attn_factor;
   args.ext_factor = rope.scaling == model::RopeScaling::yarn ? 1.0F : 0.0F;
+  args.beta_fast = rope.beta_fast;
+  args.beta_slow = rope.beta_slow;
   args.original_context = rope.original_context;
   args.frequency_factors = rope.frequency_factors.empty() ? nullptr : rope.frequency_factors.data();
   pool_.for_each(static_cast<std::uint32_t>(inputs.positions.size()), [&](std::uint32_t i) {

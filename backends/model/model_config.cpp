@@ -122,10 +122,10 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
   rope.dim = keys.count("rope.dimension_count", head_dim, head_dim);
   rope.base = keys.number("rope.freq_base", 2.0F, 1e12F, 10'000.0F);
   const auto type = keys.text("rope.scaling.type");
-  // rope.scale_linear is the older spelling of linear scaling.
-  const bool legacy = type.empty() && keys.has("rope.scale_linear");
+  // rope.scale_linear is the older spelling of the factor.
+  const bool legacy = !keys.has("rope.scaling.factor");
   const float factor = keys.number(legacy ? "rope.scale_linear" : "rope.scaling.factor", 1e-3F, 1e6F, 1.0F);
-  const float attn_factor = keys.number("rope.scaling.attn_factor", 1e-3F, 1e3F, 1.0F);
+  rope.attn_factor = keys.number("rope.scaling.attn_factor", 1e-3F, 1e3F, 1.0F);
   rope.original_context = keys.count("rope.scaling.original_context_length", kMaxContext, context_length);
   rope.beta_fast = keys.number("rope.scaling.yarn_beta_fast", 1e-3F, 1e6F, rope.beta_fast);
   rope.beta_slow = keys.number("rope.scaling.yarn_beta_slow", 1e-3F, 1e6F, rope.beta_slow);
@@ -140,7 +140,6 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
   } else if (type == "yarn") {
     rope.scaling = RopeScaling::yarn;
     rope.factor = factor;
-    rope.attn_factor = attn_factor;
   } else if (!type.empty() && type != "none") {
     return invalid("the RoPE scaling type " + printable(type) + " is not one of none, linear and yarn",
                    "llama.rope.scaling.type");

@@ -26,8 +26,8 @@ struct RopeConfig {
   RopeScaling scaling = RopeScaling::none;
   float factor = 1.0F;                 // linear, yarn: >= 1 stretches the context
   std::uint32_t original_context = 0;  // yarn: positions before scaling
-  // yarn: rope.scaling.attn_factor as the file has it; cos and sin are multiplied by attn_factor * (1 + 0.1
-  // ln(factor)).
+  // rope.scaling.attn_factor as the file has it, whatever the scaling: multiplies cos and sin, for yarn
+  // together with 1 + 0.1 ln(factor).
   float attn_factor = 1.0F;
   float beta_fast = 32.0F, beta_slow = 1.0F;  // yarn: rotations between which the two angles are blended
   std::vector<float> frequency_factors;       // llama3 and longrope: divides each frequency; [dim/2] or empty

@@ -265,6 +265,43 @@ TEST(Decoder, CompoundVerbsEqualTheirDefaultBodies) {
   EXPECT_EQ(logits(true), logits(false));
 }
 
+// YaRN with every frequency above beta_fast leaves all angles alone: only its magnitude remains.
+TEST(Decoder, YarnBlendsBetweenTheFilesBetas) {
+  const auto m = make_model(DType::f32);
+  cpu::ThreadPool pool(1);
+  const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
+  const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool).value();
+  const auto logits = [&](const model::RopeConfig& rope) {
+    model::ModelConfig config = m.file->config();
+    config.rope = rope;
+    auto ops = cpu::CpuOps::make(config, kernels, weights, pool, 16, 1).value();
+    EXPECT_TRUE(ops->reserve_kv(graph::kv_layout(config), 1));
+    const auto tokens = some_tokens(16, config.vocab_size);
+    std::vector<std::uint32_t> positions(16), sequence_of(16, 0);
+    std::iota(positions.begin(), positions.end(), 0U);
+    const std::uint32_t table[] = {0}, wanted[] = {15};
+    const std::span<const std::uint32_t> tables[] = {table};
+    graph::decode_step(config, {tokens, positions, sequence_of, tables, wanted, false}, *ops);
+    const float* row = ops->buffer(graph::Buffer::logits);
+    return std::vector<float>(row, row + config.vocab_size);
+  };
+  const auto difference = [](const std::vector<float>& a, const std::vector<float>& b) {
+    float most = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::fabs(a[i] - b[i]));
+    return most;
+  };
+  model::RopeConfig magnitude = m.file->config().rope;
+  model::RopeConfig yarn = magnitude;
+  magnitude.attn_factor = static_cast<float>(1.0 + 0.1 * std::log(4.0));
+  yarn.scaling = model::RopeScaling::yarn;
+  yarn.factor = 4.0F;
+  yarn.original_context = 256;
+  const auto blended = logits(yarn);
+  yarn.beta_fast = yarn.beta_slow = 1e-3F;
+  EXPECT_LT(difference(logits(yarn), logits(magnitude)), 1e-4F);
+  EXPECT_GT(difference(logits(yarn), blended), 1e-3F);
+}
+
 TEST(CpuExecutor, RefusesStepsThatWouldWriteOutside) {
   const auto m = make_model(DType::f32);
   auto executor = make_executor(m);
@@ -314,6 +351,10 @@ TEST(CpuExecutor, SaysHowMuchMemoryItLacks) {
   EXPECT_EQ(result.error().code, ErrorCode::insufficient_memory);
   EXPECT_NE(result.error().message.find("bytes are needed"), std::string::npos);
   EXPECT_NE(result.error().message.find("are free"), std::string::npos);
+  layout.block_size = 1U << 31;
+  const auto overflowing = executor->reserve_kv(layout, 1U << 31);  // a multiple of 2^64 bytes
+  ASSERT_FALSE(overflowing);
+  EXPECT_EQ(overflowing.error().code, ErrorCode::insufficient_memory);
 }
 
 TEST(CpuExecutor, CountsItsMemory) {

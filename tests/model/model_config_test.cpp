@@ -60,6 +60,7 @@ TEST(ModelConfig, RopeScaling) {
   };
   EXPECT_EQ(scaled("linear", 4)->rope.scaling, RopeScaling::linear);
   EXPECT_EQ(scaled("linear", 4)->rope.factor, 4.0F);
+  EXPECT_EQ(scaled("linear", 4)->rope.attn_factor, 1.25F);
   const auto yarn = scaled("yarn", 4);
   EXPECT_EQ(yarn->rope.scaling, RopeScaling::yarn);
   EXPECT_EQ(yarn->rope.original_context, 4U);
@@ -72,6 +73,11 @@ TEST(ModelConfig, RopeScaling) {
   const auto old = config_of({}, [](GgufWriter& out) { out.set_f32("llama.rope.scale_linear", 2); });
   EXPECT_EQ(old->rope.scaling, RopeScaling::linear);
   EXPECT_EQ(old->rope.factor, 2.0F);
+  const auto both = config_of({}, [](GgufWriter& out) {
+    out.set_f32("llama.rope.scale_linear", 2);
+    out.set_f32("llama.rope.scaling.factor", 4);
+  });
+  EXPECT_EQ(both->rope.factor, 4.0F);
 }
 
 TEST(ModelConfig, FrequencyFactorsOfLlama3) {
