@@ -58,7 +58,8 @@ std::uint64_t cgroup_headroom() {
 std::uint64_t available_memory() {
   const auto kib = read_number("/proc/meminfo", "MemAvailable:");
   if (!kib) return 0;
-  return std::min(*kib * 1024, cgroup_headroom());
+  // At least one: a full cgroup is not a system that does not say.
+  return std::max<std::uint64_t>(1, std::min(*kib * 1024, cgroup_headroom()));
 }
 
 Result<Pages> Pages::allocate(std::uint64_t bytes, std::string_view what) {

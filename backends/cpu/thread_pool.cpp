@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <system_error>
 
 namespace flyball::cpu {
 namespace {
@@ -40,7 +41,12 @@ std::uint32_t usable_processors() noexcept {
 }
 
 ThreadPool::ThreadPool(std::uint32_t threads) {
-  for (std::uint32_t i = 1; i < threads; ++i) workers_.emplace_back([this] { worker_loop(); });
+  workers_.reserve(threads - 1);
+  try {
+    for (std::uint32_t i = 1; i < threads; ++i) workers_.emplace_back([this] { worker_loop(); });
+  } catch (const std::system_error&) {
+    // A limit on tasks or memory: slower, not wrong. size() says how many there are.
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -19,7 +19,8 @@ std::uint32_t usable_processors() noexcept;
 
 class ThreadPool {
  public:
-  explicit ThreadPool(std::uint32_t threads);  // the caller included, > 0
+  // The caller included, > 0. Fewer, where the system gives no more.
+  explicit ThreadPool(std::uint32_t threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -2,6 +2,7 @@
 #include "backends/cpu/thread_pool.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <chrono>
 #include <numeric>
@@ -44,6 +45,24 @@ TEST(ThreadPool, WakesSleepingWorkers) {
     pool.for_each(100, [&](std::uint32_t i) { sum += static_cast<int>(i); });
     EXPECT_EQ(sum.load(), 4950);
   }
+}
+
+TEST(ThreadPool, MakesDoWithTheThreadsItGets) {
+  pthread_attr_t before, greedy;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_attr_init(&greedy), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&greedy, std::size_t{1} << 50), 0);  // no address space has this
+  ASSERT_EQ(pthread_setattr_default_np(&greedy), 0);
+  {
+    ThreadPool pool(3);
+    EXPECT_EQ(pool.size(), 1U);
+    std::uint32_t sum = 0;
+    pool.for_each(10, [&](std::uint32_t i) { sum += i; });
+    EXPECT_EQ(sum, 45U);
+  }
+  pthread_setattr_default_np(&before);
+  pthread_attr_destroy(&greedy);
+  pthread_attr_destroy(&before);
 }
 
 TEST(ThreadPool, KnowsHowManyProcessorsItMayUse) {
