@@ -1,6 +1,8 @@
 // Sizes follow from the shape alone; ModelConfig's limits keep every product below 64 bits.
 #include "backends/graph/memory_plan.hpp"
 
+#include "backends/graph/decoder.hpp"
+
 namespace flyball::graph {
 
 KvLayout kv_layout(const model::ModelConfig& config) {
@@ -17,11 +19,7 @@ std::uint64_t kv_blocks(const KvLayout& layout, std::uint64_t tokens) noexcept {
 
 std::uint64_t scratch_bytes(const model::ModelConfig& config, std::uint32_t step_tokens,
                             std::uint32_t logits_rows) noexcept {
-  const std::uint64_t heads = std::uint64_t{config.n_heads} * config.head_dim;
-  const std::uint64_t kv_heads = std::uint64_t{config.n_kv_heads} * config.head_dim;
-  // Per token: the residual stream, its normed copy, q, k, v, the attention's output, gate and up.
-  const std::uint64_t per_token = 2ULL * config.dim + 2 * heads + 2 * kv_heads + 2ULL * config.ffn_dim;
-  return sizeof(float) * (per_token * step_tokens + std::uint64_t{config.vocab_size} * logits_rows);
+  return plan_bytes(plan_buffers(config, step_tokens, logits_rows));
 }
 
 MemoryPlan plan_memory(const model::ModelConfig& config, std::uint64_t weight_bytes,

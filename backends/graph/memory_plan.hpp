@@ -27,7 +27,8 @@ struct MemoryPlan {
 // Blocks that hold `tokens` positions of one sequence.
 std::uint64_t kv_blocks(const KvLayout& layout, std::uint64_t tokens) noexcept;
 
-// f32 activations of the largest step and the logits of its sequences.
+// The decoder's buffers: f32 activations of the largest step and the logits of its sequences. A device adds
+// its own forms of them.
 std::uint64_t scratch_bytes(const model::ModelConfig& config, std::uint32_t step_tokens,
                             std::uint32_t logits_rows) noexcept;
 

@@ -26,7 +26,9 @@ TEST(MemoryPlan, TinyLlamaByHand) {
   const auto plan = plan_memory(tinyllama(), 1000, {.context = 2048, .sequences = 3, .step_tokens = 256});
   EXPECT_EQ(plan.weight_bytes, 1000U);
   EXPECT_EQ(plan.kv_bytes, 3ULL * 2048 * 22'528);
-  EXPECT_EQ(plan.scratch_bytes, 4ULL * (256 * (2 * 2048 + 2 * 2048 + 2 * 256 + 2 * 5632) + 3 * 32'000));
+  // A token: residual, normed, projected; q, attended; k, v; gate, up. A row of logits: residual, attended.
+  EXPECT_EQ(plan.scratch_bytes,
+            4ULL * (256 * (3 * 2048 + 2 * 2048 + 2 * 256 + 2 * 5632) + 3 * (32'000 + 2 * 2048)));
   EXPECT_EQ(plan.total(), plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes);
 }
 
