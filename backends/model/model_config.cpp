@@ -185,7 +185,7 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
 
   ModelConfig config;
   config.architecture = **architecture;
-  config.name = name->value_or("");
+  config.name = printable(name->value_or(""));
   KeyReader keys(file, config.architecture + ".");
   config.n_layers = keys.count("block_count", kMaxLayers);
   config.dim = keys.count("embedding_length", kMaxDim);

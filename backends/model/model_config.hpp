@@ -35,7 +35,7 @@ struct RopeConfig {
 
 struct ModelConfig {
   std::string architecture;  // "llama"
-  std::string name;          // general.name, "" if absent
+  std::string name;          // general.name, printable(): it goes into logs and terminals; "" if absent
   std::uint32_t n_layers = 0;
   std::uint32_t dim = 0;                                    // embedding length
   std::uint32_t ffn_dim = 0;                                // feed-forward length

@@ -32,6 +32,16 @@ void expect_invalid(const Result<ModelConfig>& config, const char* message) {
   EXPECT_THAT(config.error().message, HasSubstr(message));
 }
 
+// Names go into logs and terminals: no control characters, no megabytes.
+TEST(ModelConfig, NamesArePrintable) {
+  const auto named = [](const std::string& name) {
+    return config_of({}, [&](GgufWriter& out) { out.set_string("general.name", name); })->name;
+  };
+  EXPECT_EQ(named("TinyLlama 1.1B"), "TinyLlama 1.1B");
+  EXPECT_EQ(named("a\nERROR \x1b[2J\xff"), "a?ERROR ?[2J?");
+  EXPECT_LT(named(std::string(100'000, 'x')).size(), 100U);
+}
+
 TEST(ModelConfig, DefaultsOfAFileThatSaysLittle) {
   const auto config = config_of({});
   ASSERT_TRUE(config) << config.error().message;
