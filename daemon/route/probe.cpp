@@ -13,6 +13,8 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -126,46 +128,82 @@ std::optional<Child> spawn(const ProbeOptions& options, const std::string& api) 
 
 enum class End { closed, timed_out, too_much };
 
-End read_until(int fd, Clock::time_point deadline, std::string& text) {
+// One driver's probe under way.
+struct Asked {
+  std::optional<Child> child;
+  std::string trouble;  // why there is no child
+  std::string text;
+  std::optional<End> end;  // of its output
+};
+
+Asked ask(const ProbeOptions& options, const std::string& api) {
+  Asked asked;
+  asked.child = spawn(options, api);
+  if (!asked.child) asked.trouble = std::string("the probe could not be started: ") + std::strerror(errno);
+  return asked;
+}
+
+// What is there to read; sets `end` when that was all.
+void read_some(Asked& asked) {
   char buffer[4096];
+  const ssize_t n = read(asked.child->out, buffer, sizeof buffer);
+  if (n < 0 && errno == EINTR) return;
+  if (n <= 0) {
+    asked.end = End::closed;
+    return;
+  }
+  asked.text.append(buffer, static_cast<std::size_t>(n));
+  if (asked.text.size() > kMaxChildOutput) asked.end = End::too_much;
+}
+
+// All at once: drivers that hang cost one timeout together.
+void read_until(Clock::time_point deadline, std::span<Asked> all) {
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return End::timed_out;
-    pollfd waiting{fd, POLLIN, 0};
-    if (poll(&waiting, 1, static_cast<int>(left)) <= 0) continue;  // the deadline, or EINTR
-    const ssize_t n = read(fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return End::closed;
-    text.append(buffer, static_cast<std::size_t>(n));
-    if (text.size() > kMaxChildOutput) return End::too_much;
+    std::vector<pollfd> waiting;
+    std::vector<Asked*> asked;
+    for (Asked& a : all) {
+      if (!a.child || a.end) continue;
+      waiting.push_back({a.child->out, POLLIN, 0});
+      asked.push_back(&a);
+    }
+    if (waiting.empty()) return;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) {
+      for (Asked* a : asked) a->end = End::timed_out;
+      return;
+    }
+    if (poll(waiting.data(), waiting.size(), static_cast<int>(left)) <= 0)
+      continue;  // the deadline, or EINTR
+    for (std::size_t i = 0; i < waiting.size(); ++i)
+      if (waiting[i].revents != 0) read_some(*asked[i]);
   }
 }
 
-DeviceProbe ask_child(const ProbeOptions& options, const std::string& api) {
+// Precondition: its output has ended. Reaps the child.
+DeviceProbe report_of(const ProbeOptions& options, const Asked& asked) {
   const auto trouble = [](std::string what) { return DeviceProbe{{}, std::move(what)}; };
-  const auto child = spawn(options, api);
-  if (!child) return trouble(std::string("the probe could not be started: ") + std::strerror(errno));
-  std::string text;
-  const End end = read_until(child->out, Clock::now() + options.timeout, text);
-  close(child->out);
-  if (end != End::closed) kill(-child->pid, SIGKILL);
+  if (!asked.child) return trouble(asked.trouble);
+  const pid_t pid = asked.child->pid;
+  const End end = *asked.end;
+  close(asked.child->out);
+  if (end != End::closed) kill(-pid, SIGKILL);
   int status = 0;
   // A child that closed its output but does not end would hold us here: it gets a moment, then the signal.
   constexpr int kWaits = 100;
   for (int i = 0; end == End::closed && i < kWaits; ++i) {
-    const pid_t ended = waitpid(child->pid, &status, WNOHANG);
+    const pid_t ended = waitpid(pid, &status, WNOHANG);
     if (ended != 0) break;
-    if (i == kWaits - 1) kill(-child->pid, SIGKILL);
+    if (i == kWaits - 1) kill(-pid, SIGKILL);
     usleep(10'000);
   }
-  while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) {
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (end == End::timed_out)
     return trouble("the driver did not answer within " + std::to_string(options.timeout.count()) + " ms");
   if (end == End::too_much)
     return trouble("the probe printed more than " + std::to_string(kMaxChildOutput) + " bytes");
   if (WIFSIGNALED(status)) return trouble(std::string("the driver crashed: ") + strsignal(WTERMSIG(status)));
-  if (auto probe = from_json(text)) return std::move(*probe);
+  if (auto probe = from_json(asked.text)) return std::move(*probe);
   return trouble("the probe ended with status " + std::to_string(WEXITSTATUS(status)) + " and no report");
 }
 
@@ -189,10 +227,12 @@ std::string describe(const char* api, const DeviceProbe& probe) {
 }  // namespace
 
 HardwareReport probe_hardware(const ProbeOptions& options) {
+  std::array<Asked, 2> drivers{ask(options, "vulkan"), ask(options, "opencl")};
+  read_until(Clock::now() + options.timeout, drivers);
   HardwareReport report;
-  report.vulkan = ask_child(options, "vulkan");
-  report.opencl = ask_child(options, "opencl");
-  report.cpu = cpu::probe_cpu();
+  report.vulkan = report_of(options, drivers[0]);
+  report.opencl = report_of(options, drivers[1]);
+  report.cpu = cpu::probe_cpu();  // last, because it measures bandwidth
   return report;
 }
 

@@ -21,7 +21,7 @@ struct HardwareReport {
 
 struct ProbeOptions {
   std::filesystem::path program = "/proc/self/exe";  // run as `program probe --child vulkan|opencl`
-  std::chrono::milliseconds timeout{20'000};         // for one child; a first OpenCL build takes seconds
+  std::chrono::milliseconds timeout{20'000};         // of both at once; a first OpenCL build takes seconds
 };
 HardwareReport probe_hardware(const ProbeOptions& options = {});
 

@@ -36,6 +36,15 @@ TEST(Probe, AHangIsEnded) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
 }
 
+// The daemon listens only after the probe: two drivers that hang cost one timeout, not two.
+TEST(Probe, BothDriversAreAskedAtOnce) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto report = with_mode("hang", 5s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_THAT(report.vulkan.error, HasSubstr("did not answer within 5000 ms"));
+  EXPECT_THAT(report.opencl.error, HasSubstr("did not answer within 5000 ms"));
+}
+
 TEST(Probe, OutputThatIsNoReport) {
   EXPECT_THAT(with_mode("silent").vulkan.error, HasSubstr("status 3 and no report"));
   EXPECT_THAT(with_mode("junk").vulkan.error, HasSubstr("no report"));
