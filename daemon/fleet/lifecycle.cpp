@@ -21,6 +21,18 @@ const char* to_string(WorkerState state) noexcept {
   return "?";
 }
 
+namespace {
+
+// A failed load is the daemon's trouble, never a mistake in the request that happened to ask first: a missing
+// file (io_error) or a context beyond the model's (invalid_value) is model_unavailable to a client.
+Error as_load_failure(const Error& cause) {
+  const bool own_code =
+      cause.code == ErrorCode::model_invalid || cause.code == ErrorCode::insufficient_memory;
+  return {own_code ? cause.code : ErrorCode::model_unavailable, cause.message, "", cause.where};
+}
+
+}  // namespace
+
 Lifecycle::Wanted Lifecycle::wanted(TimePoint now) {
   if (invalid_) return {false, last_error_};
   state_ = state(now);
@@ -52,13 +64,13 @@ Lifecycle::Ended Lifecycle::ended(TimePoint now, const Error& cause, bool delibe
     state_ = WorkerState::stopped;
     return {Error{ErrorCode::shutting_down, "The engine was stopped.", "", ""}, std::nullopt};
   }
-  last_error_ = cause;
   const bool was_loading = state_ == WorkerState::starting;
+  last_error_ = was_loading && cause.code != ErrorCode::worker_died ? as_load_failure(cause) : cause;
   if (was_loading && cause.code == ErrorCode::model_invalid) {
     // No fault of the engine: the router still asks, and gets this error, rather than finding no target.
     state_ = WorkerState::stopped;
     invalid_ = true;
-    return {cause, std::nullopt};
+    return {last_error_, std::nullopt};
   }
   if (was_loading && cause.code != ErrorCode::worker_died) {
     // The worker itself said why it cannot load (memory, a missing file): fail fast, look again after a
@@ -66,7 +78,7 @@ Lifecycle::Ended Lifecycle::ended(TimePoint now, const Error& cause, bool delibe
     state_ = WorkerState::backoff;
     refuse_in_backoff_ = true;
     until_ = now + backoff(++failed_loads_);
-    return {cause, std::nullopt};
+    return {last_error_, std::nullopt};
   }
   while (!deaths_.empty() && now - deaths_.front() > limits_.disable_window) deaths_.pop_front();
   deaths_.push_back(now);

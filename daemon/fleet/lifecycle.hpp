@@ -38,6 +38,8 @@ class Lifecycle {
 
   // The restart moment has come (or passed unused).
   void restart(bool spawning);
+  // After a reload; what has happened is judged by the new ones from the next event on.
+  void set_limits(const config::WorkerLimits& limits) { limits_ = limits; }
   // The model's file or entry changed: the past says nothing any more.
   void forgive();
 

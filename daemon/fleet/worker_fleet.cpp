@@ -114,6 +114,7 @@ class WorkerFleet final : public Fleet {
       const auto entry = std::ranges::find(config.models, slot->entry.id, &config::ModelEntry::id);
       if (entry != config.models.end() && same_engine(*entry, slot->entry)) {
         slot->entry = *entry;
+        slot->lifecycle.set_limits(limits_);
         slot->lifecycle.forgive();
         kept.push_back(std::move(slot));
         continue;

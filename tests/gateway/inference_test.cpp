@@ -338,6 +338,20 @@ TEST_F(InferenceTest, a_disabled_engine_is_passed_over) {
   EXPECT_EQ(ask(kHello).field("x-flyball-route"), "backend=vulkan; rule=everything; model=demo");
 }
 
+// No engine is left because they died too often: the cause, not a word about the policy.
+TEST_F(InferenceTest, nothing_but_disabled_engines_is_model_unavailable_with_the_cause) {
+  rig.cpu();
+  rig.fleet.backend("demo", "vulkan");
+  for (const char* engine : {"cpu", "vulkan"})
+    rig.fleet.disabled[engine] = {
+        ErrorCode::model_unavailable, std::string(engine) + " died 3 times.", {}, {}};
+  const auto answer = ask(kHello);
+  EXPECT_EQ(answer.status, 503);
+  const auto error = json::parse(answer.body)["error"];
+  EXPECT_EQ(error["code"], "model_unavailable");
+  EXPECT_EQ(error["message"], "cpu died 3 times.");
+}
+
 // on_unavailable: queue. The request waits, and goes on when the engine is back.
 TEST_F(InferenceTest, a_rule_may_let_requests_wait_for_their_engine) {
   auto settings = make_settings();

@@ -225,6 +225,15 @@ TEST_F(FleetTest, ReloadKeepsUnchangedModelsAndLetsOthersFinish) {
   EXPECT_EQ(loads("same"), 1);
 }
 
+TEST_F(FleetTest, ReloadedLimitsHoldForModelsThatStay) {
+  model("a", "crash_load");
+  make();
+  config.worker.disable_after = 1;
+  fleet->reload(config);
+  EXPECT_EQ(acquire("a").error().code, ErrorCode::model_unavailable);
+  EXPECT_EQ(loads("a"), 1);
+}
+
 TEST_F(FleetTest, DrainLetsStreamsFinishAndEndsEveryWorker) {
   model("a", "tokens=300,delay_us=1000");
   model("b", "");

@@ -114,6 +114,21 @@ TEST_F(LifecycleTest, AFailedLoadFailsFastAndLooksAgainLater) {
   EXPECT_NE(life.state(now), WorkerState::disabled);  // a full machine is not a broken engine
 }
 
+// The request that asked first made no mistake: neither a missing file nor a wrong config entry is its 400.
+TEST_F(LifecycleTest, ALoadThatFailsForAnotherReasonIsModelUnavailable) {
+  for (const ErrorCode code : {ErrorCode::io_error, ErrorCode::invalid_value, ErrorCode::unsupported_value}) {
+    ASSERT_TRUE(life.wanted(now).spawn);
+    const auto ended = life.ended(now, {code, "the cause", "context", "/srv/model.gguf"}, false);
+    for (const auto& error : {ended.fail_waiters, life.wanted(now).refuse}) {
+      ASSERT_TRUE(error);
+      EXPECT_EQ(error->code, ErrorCode::model_unavailable);
+      EXPECT_EQ(error->message, "the cause");
+      EXPECT_EQ(error->param, "");
+    }
+    now += limits.backoff_max;
+  }
+}
+
 TEST_F(LifecycleTest, AReloadDoesNotStrandThoseWhoWaitForARestart) {
   start();
   life.ended(now, kCrash, false);
