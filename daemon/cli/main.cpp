@@ -1,4 +1,6 @@
 // The program `flyball`: one binary, one subcommand each for the daemon, its engine workers and the person.
+#include <fcntl.h>
+
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -27,6 +29,13 @@ constexpr const char* kFooter =
     "\n"
     "Help of one command: flyball COMMAND --help";
 
+// A descriptor 0, 1 or 2 that we were started without would be the number of our first socket: a client would
+// read our log.
+void hold_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd)
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;  // takes the lowest free number
+}
+
 // 0, or the exit code after the mistake was named.
 int check_command_word(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return flyball::cli::kOk;
@@ -49,6 +58,7 @@ int main(int argc, char** argv) {
   using namespace flyball::cli;
   // A peer that hangs up is an error of that write, not the end of the program.
   std::signal(SIGPIPE, SIG_IGN);
+  hold_standard_descriptors();
   int exit_code = kOk;
   try {
     CLI::App app{

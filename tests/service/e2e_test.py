@@ -94,6 +94,25 @@ class DaemonTest(unittest.TestCase):
             daemon.wait()
             self.assertTrue(process_gone(workers[0]))
 
+    def test_three_deaths_disable_the_engine_and_clients_read_why(self):
+        with self.small() as daemon:
+            body = dict(GREEDY, model="small", max_tokens=2)
+            for death in range(1, 4):
+                status, answer = daemon.request("POST", "/v1/completions", body)
+                self.assertEqual(status, 200, answer)
+                kill_workers(daemon)
+                daemon.wait_for_log("killed by signal 9", count=death)
+            for _ in range(2):
+                status, answer = daemon.request("POST", "/v1/completions", body)
+                self.assertEqual((status, answer["error"]["code"]), (503, "model_unavailable"), answer)
+                self.assertIn("killed by signal 9", answer["error"]["message"])
+
+    def test_a_model_file_that_is_gone_is_503_model_unavailable(self):
+        gone = os.path.join(self.dir.name, "gone.gguf")
+        with Daemon({"demo": "embedded: true", "gone": "path: %s" % gone}) as daemon:
+            status, body = daemon.request("POST", "/v1/completions", {"model": "gone", "prompt": "x", "max_tokens": 1})
+            self.assertEqual((status, body["error"]["code"]), (503, "model_unavailable"), body)
+
     def test_a_malformed_model_is_503_and_not_retried(self):
         bad = os.path.join(self.dir.name, "bad.gguf")
         with open(self.model, "rb") as whole, open(bad, "wb") as out:
@@ -168,6 +187,18 @@ class DaemonTest(unittest.TestCase):
             daemon.signal(signal.SIGINT)
             self.assertEqual(daemon.wait(10), 0)
             thread.join()
+
+    def test_without_standard_descriptors_no_socket_takes_their_place(self):
+        config = Daemon.config_text
+
+        class Bare(Daemon):
+            def config_text(self, more=""):
+                return config(self, more).replace("127.0.0.1:8080", "127.0.0.1:0")
+
+        with Bare(command=["/bin/sh", "-c", 'exec "$@" <&- 2>&-', "sh"]) as daemon:
+            self.assertEqual(daemon.request("GET", "/healthz")[0], 200)
+            for fd in (0, 2):
+                self.assertEqual(os.readlink("/proc/%d/fd/%d" % (daemon.process.pid, fd)), "/dev/null")
 
     def test_sigpipe_and_hangups_change_nothing(self):
         with Daemon() as daemon:
