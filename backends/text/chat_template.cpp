@@ -15,8 +15,16 @@ namespace {
 // Texts are counted in 32 bits inside; no limit above this is honoured.
 constexpr std::size_t kTextBytes = std::size_t{1} << 30;
 
+// What raise_exception or an undefined name puts into a message may be as long as the output.
+constexpr std::size_t kMessageBytes = 1000;
+
+std::string clipped(const std::string& message) {
+  if (message.size() <= kMessageBytes) return message;
+  return message.substr(0, jinja::previous(message, kMessageBytes + 1)) + "...";
+}
+
 std::unexpected<Error> to_error(const jinja::Failure& failure, std::uint32_t line, std::string param = {}) {
-  return fail(failure.code, failure.message, std::move(param),
+  return fail(failure.code, clipped(failure.message), std::move(param),
               line == 0 ? "" : "line " + std::to_string(line));
 }
 

@@ -73,7 +73,60 @@ INSTANTIATE_TEST_SUITE_P(
         "{% set ns.b = [ns.b, ns.b] %}{% endfor %}{{ ns.a == ns.b }}",
         "{% set l = range(90000)|list %}{% for i in l %}{% if i in l %}{% endif %}{% endfor %}",
         "{% set ns = namespace(d={}) %}{% for i in range(99999) %}{% set ns.d = dict(ns.d, x=1) %}"
-        "{% set ns.d = dict(ns.d.items()|list + [(i, 1)]) %}{% endfor %}"));
+        "{% set ns.d = dict(ns.d.items()|list + [(i, 1)]) %}{% endfor %}",
+        // What reads much and writes little is paid for by what it reads.
+        "{% set s='a'*4000000 %}{% for i in range(90000) %}{% set x=s|int %}{% endfor %}",
+        "{% set s='a'*4000000 %}{% for i in range(90000) %}{% set x=s|float %}{% endfor %}",
+        "{% set s='a'*4000000 %}{% for i in range(90000) %}{% set x='b'|truncate(5000000,end=s) %}{% endfor "
+        "%}",
+        "{% set s='a'*4000000 %}{% for i in range(90000) %}{% set x=s.count('') %}{% endfor %}",
+        "{% set s='{'~'a'*4000000~'}' %}{% set d={'a'*4000000:1} %}{% for i in range(90000) %}"
+        "{% set x=s.format(**d) %}{% endfor %}",
+        "{% set k='a'*4000000 %}{% set s='%('~k~')s' %}{% set d={k:1} %}{% for i in range(90000) %}"
+        "{% set x=s%d %}{% endfor %}",
+        "{% set k='a'*4000000 %}{% set d={k~'b':1,k~'c':1} %}{% set q=k~'d' %}{% for i in range(90000) %}"
+        "{% set x=d[q] %}{% endfor %}",
+        "{% set l=[0]*500000 %}{% for i in range(90000) %}{% set x=l|sum %}{% endfor %}",
+        "{% set l=['']*500000 %}{% for i in range(90000) %}{% set x=''.join(l) %}{% endfor %}",
+        "{% set p='0'*4000000~'x' %}{% set l=[{}]*90000 %}{% set x=l|map(attribute=p)|list %}",
+        "{% set e=[]|select %}{% set a=[0]*300000 %}{% set l=[e]*90000 %}"
+        "{% set x=l|map('select','eq',*a)|list %}"));
+
+// Many names in one scope, and many keywords for many parameters.
+TEST(TemplateBounds, NamesAreLookedUpAtTheirPrice) {
+  std::string sets, parameters, entries;
+  for (int i = 0; i < 9000; ++i) {
+    const std::string n = std::to_string(i);
+    sets += "{%set a" + n + "=1%}";
+    parameters += (i == 0 ? "a" : ",a") + n;
+    entries += (i == 0 ? "k" : ",k") + n + "=1";
+  }
+  EXPECT_EQ(code_of(render("{% for i in range(99999) %}" + sets + "{% endfor %}")),
+            ErrorCode::template_budget);
+  EXPECT_EQ(code_of(render("{% macro m(" + parameters + ") %}{{ kwargs }}{% endmacro %}{{ m(**dict(" +
+                           entries + ")) }}")),
+            ErrorCode::template_budget);
+}
+
+// A name of n parts was once kept n times over.
+TEST(TemplateBounds, ALongDottedFilterNameTakesItsOwnLength) {
+  EXPECT_EQ(shown(render("{% if 0 %}{{ 1|a" + repeated(".a", 100000) + " }}{% endif %}y")), "y");
+}
+
+TEST(TemplateBounds, MessagesAreShort) {
+  const auto raised = render("{{ raise_exception('é' * 100000) }}");
+  ASSERT_FALSE(raised);
+  EXPECT_EQ(raised.error().message, repeated("é", 500) + "...");
+}
+
+// Undefined behaviour once: results beyond 64 bits.
+TEST(TemplateBounds, IntegersBeyondTheirRange) {
+  EXPECT_EQ(code_of(render("{{ 9223372036854775807|round(-1) }}")), ErrorCode::template_error);
+  EXPECT_EQ(code_of(render("{{ 9223372036854775807|round(-19) }}")), ErrorCode::template_error);
+  EXPECT_EQ(shown(render("{{ 1234|round(-2) }}")), "1200");
+  EXPECT_EQ(shown(render("{{ range(9223372036854775806, 9223372036854775807, 5)[:1]|list }}")),
+            "[9223372036854775806]");
+}
 
 TEST(TemplateBounds, NestingOfTheSource) {
   on_small_stack([] {

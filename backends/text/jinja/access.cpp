@@ -1,6 +1,7 @@
 // Attributes, items, slices and lengths, as Jinja2's immutable sandbox resolves them.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <string>
 
 #include "backends/text/jinja/loop.hpp"
@@ -22,7 +23,7 @@ bool is_denied(Value object, std::string_view name) {
 
 bool find_attribute(Runtime& runtime, Value object, std::string_view name, Value& found) {
   if (object.is(Kind::name_space)) {
-    runtime.budget.spend(object.as_namespace().attributes.size());
+    runtime.budget.spend(object.as_namespace().attributes.size() * (1 + name.size() / 16));
     for (const auto& [key, value] : object.as_namespace().attributes) {
       if (key == name) {
         found = value;
@@ -113,10 +114,19 @@ Value slice_text(Runtime& runtime, Value object, Value start, Value stop, Value 
 
 }  // namespace
 
+const Value* find_key(const Dict& dict, std::string_view key, Budget& budget) {
+  // Keys that begin alike are read through to their ends, as often as a look-up compares.
+  const std::size_t entries = dict.entries.size();
+  const std::size_t compared =
+      entries > Dict::kIndexFrom ? static_cast<std::size_t>(std::bit_width(entries)) : entries;
+  budget.spend(key.size() / 16 * compared);
+  return dict.find(key);
+}
+
 const Value* find_key(const Dict& dict, Value key, Budget& budget) {
   switch (key.kind()) {
     case Kind::string:
-      return dict.find(key.as_text());
+      return find_key(dict, key.as_text(), budget);
     case Kind::undefined:
     case Kind::none:
     case Kind::boolean:
@@ -164,7 +174,7 @@ Value attribute(Runtime& runtime, Value object, std::string_view name) {
   Value found;
   if (find_attribute(runtime, object, name, found)) return found;
   if (object.is(Kind::dict)) {
-    if (const Value* entry = object.as_dict().find(name)) return *entry;
+    if (const Value* entry = find_key(object.as_dict(), name, runtime.budget)) return *entry;
   }
   return Value::undefined(name, object.kind());
 }
@@ -216,12 +226,16 @@ Value slice(Runtime& runtime, Value object, Value start, Value stop, Value step)
   }
   const Value made = runtime.heap.sequence(from.kind, std::move(items));
   if (from.kind == SequenceKind::range) {
-    // The items are integers within the sandbox's range limit; so are these bounds, unless the step is
-    // absurd.
+    // Only printed. Python's bounds may lie beyond int64 where the items do not; here they wrap.
     Sequence& range = made.as_sequence();
-    range.start = from.start + span.start * from.step;
-    range.step = span.count > 1 ? from.step * span.step : from.step;
-    range.stop = range.start + static_cast<std::int64_t>(span.count) * range.step;
+    const auto wrapping = [](std::int64_t base, std::int64_t times, std::int64_t factor) {
+      return static_cast<std::int64_t>(static_cast<std::uint64_t>(base) +
+                                       static_cast<std::uint64_t>(times) *
+                                           static_cast<std::uint64_t>(factor));
+    };
+    range.start = wrapping(from.start, span.start, from.step);
+    range.step = span.count > 1 ? wrapping(0, from.step, span.step) : from.step;
+    range.stop = wrapping(range.start, static_cast<std::int64_t>(span.count), range.step);
   }
   return made;
 }

@@ -20,6 +20,7 @@ Value iterator(Runtime& runtime, std::vector<Value>&& items) {
 Value follow(Runtime& runtime, Value object, Value path) {
   if (!path.is_string()) return item(runtime, object, path);
   std::string_view rest = path.as_text();
+  runtime.budget.spend(rest.size() / 16);
   while (true) {
     const std::size_t dot = std::min(rest.find('.'), rest.size());
     const std::string_view part = rest.substr(0, dot);
@@ -140,6 +141,7 @@ Value map_filter(Runtime& runtime, Value self, const Arguments& arguments) {
   if (filter == nullptr) fail_template("map() wants the name of a filter");
   // map('map', 'map', ...) recurses once an argument.
   if (filter == map_filter && arguments.positional.size() > kMapDepth) fail_budget("map() nests too deeply");
+  runtime.budget.spend(arguments.positional.size() + arguments.keyword.size());
   Arguments rest{{arguments.positional.begin() + 1, arguments.positional.end()}, arguments.keyword};
   for (const Value& value : runtime.iterate(self)) {
     runtime.budget.spend(1);
@@ -158,6 +160,7 @@ Value choose(Runtime& runtime, Value self, const Arguments& arguments, bool by_a
   if (arguments.positional.size() > skip) {
     const Value name = arguments.positional[skip];
     test = name.is_string() ? find_test(name.as_text()) : nullptr;
+    runtime.budget.spend(arguments.positional.size() + arguments.keyword.size());
     if (test == nullptr) fail_template("no test named '" + std::string(text_of(runtime, name)) + "'");
     rest.positional.assign(arguments.positional.begin() + static_cast<std::ptrdiff_t>(skip) + 1,
                            arguments.positional.end());
@@ -230,6 +233,7 @@ Value sum_filter(Runtime& runtime, Value self, const Arguments& arguments) {
   Value total = bound.value_or(1, Value::integer(0));
   if (total.is_string()) fail_template("sum() can't sum strings");
   for (const Value& value : runtime.iterate(self)) {
+    runtime.budget.spend(1);
     total =
         arithmetic(runtime, Operator::add, total, bound.absent(0) ? value : follow(runtime, value, bound[0]));
   }
@@ -295,6 +299,7 @@ Value groupby_filter(Runtime& runtime, Value self, const Arguments& arguments) {
   const bool case_sensitive = bound.truth_or(2, false);
   std::vector<Keyed> items;
   for (const Value& value : runtime.iterate(self)) {
+    runtime.budget.spend(1);
     Value key = follow(runtime, value, bound[0]);
     if (key.is_undefined() && !bound.absent(1)) key = bound[1];
     items.push_back({key_of(runtime, key, Value::none(), case_sensitive), value});

@@ -134,10 +134,10 @@ Value truncate_filter(Runtime& runtime, Value self, const Arguments& arguments) 
   const std::string_view end = bound.text_or(2, "...");
   const std::int64_t limit = bound.int_or(0, 255);
   const std::int64_t leeway = bound.absent(3) ? 5 : bound.int_or(3, 5);
+  runtime.budget.spend_bytes(text.size() + end.size());
   const auto end_size = static_cast<std::int64_t>(length(end));
   if (limit < end_size) fail_template("truncate() wants a length of at least its end's");
   if (leeway < 0) fail_template("truncate() wants a leeway of at least 0");
-  runtime.budget.spend_bytes(text.size());
   const auto size = static_cast<std::int64_t>(length(text));
   if (size <= limit || size - limit <= leeway) return Value::string(text, self.is_markup());
   std::string_view kept = text.substr(0, offset_of(text, static_cast<std::size_t>(limit - end_size)));
@@ -219,7 +219,7 @@ Value truncated(double value, Value fallback) {
   return Value::integer(static_cast<std::int64_t>(value));
 }
 
-Value int_filter(Runtime&, Value self, const Arguments& arguments) {
+Value int_filter(Runtime& runtime, Value self, const Arguments& arguments) {
   const Bound bound("int", arguments, {"default", "base"}, 0);
   const Value fallback = bound.value_or(0, Value::integer(0));
   const std::int64_t base = bound.int_or(1, 10);
@@ -229,18 +229,20 @@ Value int_filter(Runtime&, Value self, const Arguments& arguments) {
   if (self.is(Kind::big_integer)) return self;
   if (self.is(Kind::real)) return truncated(self.as_real(), fallback);
   if (!self.is_string()) return fallback;
+  runtime.budget.spend_bytes(self.as_text().size());
   if (const auto whole = parse_integer(self.as_text(), base)) return Value::integer(*whole);
   const auto real = parse_real(self.as_text());
   return real ? truncated(*real, fallback) : fallback;
 }
 
-Value float_filter(Runtime&, Value self, const Arguments& arguments) {
+Value float_filter(Runtime& runtime, Value self, const Arguments& arguments) {
   const Bound bound("float", arguments, {"default"}, 0);
   const Value fallback = bound.value_or(0, Value::real(0));
   if (self.is_undefined()) fail_undefined(self);
   if (self.is_int()) return Value::real(static_cast<double>(self.as_int()));
   if (self.is(Kind::real)) return self;
   if (!self.is_string() && !self.is(Kind::big_integer)) return fallback;
+  runtime.budget.spend_bytes(self.as_text().size());
   const auto real = parse_real(self.as_text());
   return real ? Value::real(*real) : fallback;
 }
@@ -268,7 +270,9 @@ Value round_filter(Runtime&, Value self, const Arguments& arguments) {
   if (method == "floor") return Value::real(std::floor(real * scale) / scale);
   if (precision < 0) {
     const double rounded = std::nearbyint(real * scale) / scale;
-    return self.is_int() ? Value::integer(static_cast<std::int64_t>(rounded)) : Value::real(rounded);
+    if (!self.is_int()) return Value::real(rounded);
+    if (std::fabs(rounded) >= 9.2e18) fail_template("a rounded integer is out of range");
+    return Value::integer(static_cast<std::int64_t>(rounded));
   }
   // printf rounds the exact binary value half to even, as Python does.
   std::array<char, 700> text{};

@@ -98,7 +98,9 @@ class PercentFormatter {
       const std::size_t close = format_.find(')', at_);
       if (close == std::string_view::npos || !value_.is(Kind::dict))
         fail_template("format requires a mapping");
-      const Value* found = value_.as_dict().find(format_.substr(at_ + 1, close - at_ - 1));
+      runtime_.budget.spend_bytes(close - at_);
+      const Value* found =
+          find_key(value_.as_dict(), format_.substr(at_ + 1, close - at_ - 1), runtime_.budget);
       if (found == nullptr) fail_template("the format names a missing key");
       named = *found;
       at_ = close + 1;
@@ -200,6 +202,7 @@ Value resolve_field(Runtime& runtime, std::string_view field, const Arguments& a
       fail_template("format() lacks positional argument " + std::to_string(position));
     value = arguments.positional[position];
   } else {
+    runtime.budget.spend(arguments.keyword.size() * (1 + first.size() / 16));
     const auto found =
         std::ranges::find(arguments.keyword, first, &std::pair<std::string_view, Value>::first);
     if (found == arguments.keyword.end())
@@ -269,6 +272,7 @@ Value format_percent(Runtime& runtime, std::string_view format, Value value) {
 }
 
 Value format_braces(Runtime& runtime, std::string_view format, const Arguments& arguments) {
+  runtime.budget.spend_bytes(format.size());
   TextBuilder out(runtime);
   std::size_t automatic = 0;
   for (std::size_t at = 0; at < format.size(); ++at) {

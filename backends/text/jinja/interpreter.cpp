@@ -72,6 +72,7 @@ Scope& Interpreter::make_scope(Scope* parent) {
 }
 
 void Interpreter::set(Scope& scope, NameId name, Value value) {
+  budget.spend(scope.variables.size() / 16);
   for (auto& [known, slot] : scope.variables) {
     if (known == name) {
       slot = value;
@@ -292,6 +293,7 @@ Value Interpreter::call_macro(const Callable& callable, Arguments&& arguments) {
 void Interpreter::bind_macro(const MacroNode& macro, Arguments&& arguments, Scope& scope) {
   const std::size_t given = arguments.positional.size();
   std::size_t keywords_used = 0;
+  budget.spend(macro.parameters.size() * (1 + arguments.keyword.size() / 4));
   const auto keyword = [&](std::string_view name) -> const Value* {
     for (const auto& [known, value] : arguments.keyword) {
       if (known == name) return &value;

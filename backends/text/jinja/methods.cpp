@@ -213,6 +213,7 @@ Value count_method(Runtime& runtime, Value self, const Arguments& arguments) {
   std::size_t offset = 0;
   const std::string_view text = window(runtime, self.as_text(), bound, offset);
   const std::string_view needle = bound.text(0);
+  runtime.budget.spend_bytes(text.size());
   if (needle.empty()) return Value::integer(static_cast<std::int64_t>(length(text)) + 1);
   std::int64_t count = 0;
   for (std::size_t at = find_text(runtime, text, needle, 0); at != std::string_view::npos;
@@ -232,6 +233,7 @@ Value join_method(Runtime& runtime, Value self, const Arguments& arguments) {
   TextBuilder out(runtime);
   bool first = true;
   for (const Value& value : runtime.iterate(bound[0])) {
+    runtime.budget.spend(1);
     if (!value.is_string()) {
       fail_template("join() wants strings, not '" + std::string(type_name(value)) + "'");
     }

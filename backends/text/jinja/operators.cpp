@@ -241,8 +241,11 @@ bool truth(Value value) noexcept {
 bool equal(Value a, Value b, Budget& budget, int depth) {
   budget.spend(1);
   check_depth(depth);
-  if (a.is(Kind::big_integer) || b.is(Kind::big_integer))
-    return a.kind() == b.kind() && a.as_text() == b.as_text();
+  if (a.is(Kind::big_integer) || b.is(Kind::big_integer)) {
+    if (a.kind() != b.kind()) return false;
+    budget.spend(a.as_text().size() / 16);
+    return a.as_text() == b.as_text();
+  }
   if (a.is_number() && b.is_number()) return order_numbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {

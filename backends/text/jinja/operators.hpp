@@ -31,6 +31,7 @@ Value item(Runtime& runtime, Value object, Value index);
 Value slice(Runtime& runtime, Value object, Value start, Value stop, Value step);
 // Null if absent; fails on keys Python could not hash.
 const Value* find_key(const Dict& dict, Value key, Budget& budget);
+const Value* find_key(const Dict& dict, std::string_view key, Budget& budget);
 
 [[noreturn]] void fail_undefined(Value value);  // "'x' is undefined"
 

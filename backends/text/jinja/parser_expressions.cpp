@@ -416,12 +416,14 @@ Step ExpressionParser::subscript() {
 }
 
 std::string_view ExpressionParser::dotted_name() {
-  std::string_view name = expect_kind(TokenKind::name, "a name").text;
+  const std::string_view name = expect_kind(TokenKind::name, "a name").text;
+  if (!current().is_symbol(".")) return name;
+  std::string& joined = program_.texts.emplace_back(name);
   while (skip_symbol(".")) {
-    const std::string_view part = expect_kind(TokenKind::name, "a name").text;
-    name = program_.texts.emplace_back(std::string(name) + "." + std::string(part));
+    joined += '.';
+    joined += expect_kind(TokenKind::name, "a name").text;
   }
-  return name;
+  return joined;
 }
 
 Step ExpressionParser::filter_step() {
