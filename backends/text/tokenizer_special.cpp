@@ -47,7 +47,6 @@ std::uint32_t SpecialMatcher::add_child(std::uint32_t node, unsigned char byte) 
 void SpecialMatcher::resolve(std::string_view text, std::size_t begin, std::size_t end,
                              std::vector<std::uint32_t>& orders, std::vector<Cut>& out) const {
   std::ranges::sort(orders);
-  orders.erase(std::ranges::unique(orders).begin(), orders.end());
   struct Piece {
     std::size_t begin, end;
   };
@@ -81,7 +80,8 @@ void SpecialMatcher::resolve(std::string_view text, std::size_t begin, std::size
 std::vector<SpecialMatcher::Cut> SpecialMatcher::cuts(std::string_view text, bool parse_special) const {
   std::vector<Cut> out;
   if (tokens_.empty()) return out;
-  std::vector<std::uint32_t> orders;  // tokens that occur in the region [begin, end)
+  std::vector<std::uint32_t> orders;  // tokens that occur in the region [begin, end), each once
+  std::vector<bool> listed(tokens_.size());
   std::size_t begin = 0, end = 0;
   for (std::size_t at = 0; at < text.size(); ++at) {
     std::uint32_t node = roots_[static_cast<unsigned char>(text[at])];
@@ -89,11 +89,13 @@ std::vector<SpecialMatcher::Cut> SpecialMatcher::cuts(std::string_view text, boo
       const std::uint32_t order = nodes_[node].order;
       if (order != kNone && (parse_special || tokens_[order].always)) {
         if (!strips_ && at >= end) {
+          for (const std::uint32_t each : orders) listed[each] = false;
           if (!orders.empty()) resolve(text, begin, end, orders, out);
           begin = at;
         }
         end = std::max(end, next);
-        if (orders.empty() || orders.back() != order) orders.push_back(order);
+        if (!listed[order]) orders.push_back(order);
+        listed[order] = true;
       }
       if (next == text.size()) break;
       node = child(node, static_cast<unsigned char>(text[next]));
