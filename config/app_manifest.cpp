@@ -3,7 +3,6 @@
 #include "config/app_manifest.hpp"
 
 #include <openssl/evp.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -65,11 +64,11 @@ const Form kPlainName{"a name of letters, digits and . _ -", "^[A-Za-z0-9._-]+$"
 
 // Where a key is read from: the manifest never holds the key itself.
 Shape key_source() {
-  return object({
+  return secret(object({
       {"file", text(1, 4000), "a file that holds the key and that others may not read"},
       {"env", text(1, 255, kPlainName), "an environment variable of the daemon"},
       {"credential", text(1, 255, kPlainName), "a systemd credential (LoadCredential=)"},
-  });
+  }));
 }
 
 const std::vector<Bound<Workload>>& workload_table() {
@@ -124,7 +123,7 @@ const std::vector<Bound<AppManifest>>& app_table() {
        [](AppManifest& a, const Node& n) { a.description = n.text; }},
       {{"key", key_source(), "where the app's API key is read from; one of file, env and credential"},
        [](AppManifest&, const Node&) {}},  // read_key: it may fail
-      {{"key_sha256", list_or_single(text(64, 64, kSha256Hex), 1, 16),
+      {{"key_sha256", secret(list_or_single(text(64, 64, kSha256Hex), 1, 16)),
         "SHA-256 of the app's API key, or of several"},
        [](AppManifest& a, const Node& n) {
          for (const std::string& hex : as_texts(n)) a.keys.push_back(from_hex(hex));
@@ -151,15 +150,6 @@ const Shape& app_shape() {
   return shape;
 }
 
-// Text of a secret file, refused where users beyond owner and group may read it.
-Result<std::string> read_secret_file(const std::filesystem::path& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) == 0 && (info.st_mode & S_IROTH) != 0)
-    return fail(ErrorCode::config_invalid,
-                "the key file " + path.string() + " may be read by everybody; `chmod o-rwx` it");
-  return read_text_file(path, kMaxKeyFileBytes);
-}
-
 // The key's bytes from the one source that the manifest names.
 Result<std::string> read_key(const Entry& source, const std::filesystem::path& base) {
   std::string key;
@@ -181,7 +171,7 @@ Result<std::string> read_key(const Entry& source, const std::filesystem::path& b
     } else if (path.is_relative()) {
       path = base / path;
     }
-    auto text = read_secret_file(path);
+    auto text = read_secret_file(path, kMaxKeyFileBytes);
     if (!text) return text;
     key = std::move(*text);
     while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();

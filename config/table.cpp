@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <utility>
 
 #include "config/units.hpp"
 
@@ -78,6 +79,13 @@ class Checker {
   explicit Checker(Findings& findings) : findings_(findings) {}
 
   void check(const Node& node, const Shape& shape, const std::string& path) {
+    const bool outside = std::exchange(hides_, hides_ || shape.secret);
+    check_kind(node, shape, path);
+    hides_ = outside;
+  }
+
+ private:
+  void check_kind(const Node& node, const Shape& shape, const std::string& path) {
     switch (shape.kind) {
       case Shape::Kind::boolean:
         if (node.kind != Node::Kind::scalar || node.quoted || (node.text != "true" && node.text != "false"))
@@ -107,12 +115,12 @@ class Checker {
     }
   }
 
- private:
   void add(const Mark& at, const std::string& path, const std::string& message) {
     findings_.push_back(finding(at, path.empty() ? message : path + ": " + message, path));
   }
   void expected(const Node& node, const std::string& path, const std::string& what) {
-    add(node.at, path, "expected " + what + ", got " + described(node));
+    const bool hidden = hides_ && node.kind == Node::Kind::scalar;
+    add(node.at, path, "expected " + what + ", got " + (hidden ? "text" : described(node)));
   }
 
   void check_integer(const Node& node, const Shape& shape, const std::string& path) {
@@ -197,8 +205,8 @@ class Checker {
       const auto row = std::ranges::find(shape.rows, entry.key, &Row::key);
       if (row == shape.rows.end()) {
         findings_.push_back(finding(entry.at,
-                                    "unknown key " + shown(entry.key) + (path.empty() ? "" : " in " + path) +
-                                        did_you_mean(entry.key, keys),
+                                    "unknown key" + (hides_ ? "" : " " + shown(entry.key)) +
+                                        (path.empty() ? "" : " in " + path) + did_you_mean(entry.key, keys),
                                     path));
         continue;
       }
@@ -210,6 +218,7 @@ class Checker {
   }
 
   Findings& findings_;
+  bool hides_ = false;  // within a secret: messages do not show the file's text
 };
 
 Shape bounded(Shape::Kind kind, std::int64_t min, std::int64_t max) {
@@ -276,6 +285,10 @@ Shape map(Shape element, std::int64_t min, std::int64_t max) {
 Shape object(std::vector<Row> rows) {
   Shape shape = bounded(Shape::Kind::object, 0, 0);
   shape.rows = std::move(rows);
+  return shape;
+}
+Shape secret(Shape shape) {
+  shape.secret = true;
   return shape;
 }
 Shape reference(std::string_view name, const Shape& (*target)()) {

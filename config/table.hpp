@@ -44,6 +44,7 @@ struct Shape {
   std::vector<std::string_view> names;
   std::shared_ptr<const Shape> element;
   bool or_single = false;
+  bool secret = false;  // it, or what is written there by mistake, may be a key: messages do not show it
   std::vector<Row> rows;
   std::string_view name;               // reference
   const Shape& (*target)() = nullptr;  // reference
@@ -68,6 +69,7 @@ Shape list(Shape element, std::int64_t min, std::int64_t max);
 Shape list_or_single(Shape element, std::int64_t min, std::int64_t max);
 Shape map(Shape element, std::int64_t min, std::int64_t max);
 Shape object(std::vector<Row> rows);
+Shape secret(Shape shape);
 Shape reference(std::string_view name, const Shape& (*target)());
 
 using Findings = std::vector<Error>;  // config_invalid each, in the file's order

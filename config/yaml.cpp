@@ -264,7 +264,10 @@ void merge(Node& into, Node&& from) {
   }
 }
 
-Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
+namespace {
+
+// Who may not have which right is asked of the open file: a path could name another one by then.
+Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes, mode_t forbidden) {
   const auto io_failure = [&](int error) {
     return fail(ErrorCode::io_error, path.string() + ": " + std::strerror(error), {}, path.string());
   };
@@ -278,6 +281,11 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
   if (::fstat(fd, &info) != 0) return io_failure(errno);
   if (!S_ISREG(info.st_mode))
     return fail(ErrorCode::io_error, path.string() + ": not a regular file", {}, path.string());
+  if ((info.st_mode & forbidden) != 0)
+    return fail(ErrorCode::config_invalid,
+                "the key file " + path.string() + " may be " +
+                    ((info.st_mode & forbidden & S_IROTH) != 0 ? "read" : "written") +
+                    " by everybody; `chmod o-rwx` it");
   std::string text;
   char buffer[16384];
   for (;;) {
@@ -291,6 +299,16 @@ Result<std::string> read_text_file(const std::filesystem::path& path, std::size_
                   "the file is larger than the limit of " + std::to_string(max_bytes) + " bytes", {},
                   path.string());
   }
+}
+
+}  // namespace
+
+Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  return read_file(path, max_bytes, 0);
+}
+
+Result<std::string> read_secret_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  return read_file(path, max_bytes, S_IROTH | S_IWOTH);
 }
 
 }  // namespace flyball::config

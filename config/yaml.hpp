@@ -51,5 +51,8 @@ void merge(Node& into, Node&& from);
 
 // The whole of a regular file. io_error names the file and the cause; more than max_bytes is config_invalid.
 Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxYamlBytes);
+// The same for a secret; config_invalid too where users beyond owner and group may read or write the file
+// that was opened.
+Result<std::string> read_secret_file(const std::filesystem::path& path, std::size_t max_bytes);
 
 }  // namespace flyball::config

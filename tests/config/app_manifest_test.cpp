@@ -120,6 +120,25 @@ TEST_F(Manifests, AWorldReadableKeyFileIsRefused) {
   EXPECT_EQ(app.error().where, (dir_ / "a.yaml").string() + ":3:7");
 }
 
+TEST_F(Manifests, AWorldWritableKeyFileIsRefused) {
+  write("key", "correct-horse", fs::perms::owner_all | fs::perms::others_write);
+  const auto app = parse_app(kHead + "key: {file: key}\n", (dir_ / "a.yaml").string());
+  ASSERT_FALSE(app);
+  EXPECT_THAT(app.error().message, HasSubstr("may be written by everybody"));
+}
+
+// A key pasted where its source or digest belongs must not end up in a log.
+TEST(Manifest, MessagesDoNotShowKeysInTheWrongPlace) {
+  const std::string key = "sk-live-0123456789abcdef0123456789abcdef0123456789abcdef01234567";
+  for (const std::string& line : {"key: " + key, "key: [" + key + "]", "key: {" + key + ": x}",
+                                  "key: {" + key + "}", "key_sha256: " + key, "key_sha256: [" + key + "]"}) {
+    const auto app = parse_app(kHead + line + "\n", "a.yaml");
+    ASSERT_FALSE(app) << line;
+    EXPECT_THAT(app.error().message, testing::Not(HasSubstr("sk-live"))) << line;
+    EXPECT_THAT(app.error().where, HasSubstr("a.yaml:3:")) << line;
+  }
+}
+
 TEST_F(Manifests, KeysThatCannotBe) {
   const std::string file = (dir_ / "a.yaml").string();
   write("short", "abc");
