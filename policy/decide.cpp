@@ -148,7 +148,8 @@ class Walk {
       if (constraint.outcome != Truth::no && denies(*constraint.constraint, target.backend)) {
         trace.verdict = Verdict::denied;
         trace.denied_by = constraint.constraint;
-        trace.reason = constraint.constraint->because;
+        trace.reason = (constraint.outcome == Truth::unknown ? "it is not known whether this holds: " : "") +
+                       constraint.constraint->because;
         break;
       }
     if (trace.verdict != Verdict::denied) {

@@ -150,11 +150,13 @@ TEST(Decide, ConstraintsHoldWhateverTheRulesSay) {
       "rules:\n  - {id: r, because: b, use: [vllm, cpu]}\n");
   Facts facts = available({"cpu", "vllm"});
   EXPECT_EQ(chosen(tree, facts), "cpu by r") << "unknown privacy counts as a denial";
+  EXPECT_EQ(decide(tree, facts).targets.at(0).reason, "it is not known whether this holds: private");
   facts.set("app.privacy", std::string("local_only"), "manifest");
   EXPECT_EQ(chosen(tree, facts), "cpu by r");
   const Decision denied = decide(tree, facts);
   EXPECT_EQ(denied.targets.at(0).verdict, Verdict::denied);
   EXPECT_EQ(denied.targets.at(0).denied_by->id, "stay");
+  EXPECT_EQ(denied.targets.at(0).reason, "private");
   facts.set("app.privacy", std::string("any"), "manifest");
   EXPECT_EQ(chosen(tree, facts), "vllm by r");
 }
