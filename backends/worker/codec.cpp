@@ -145,6 +145,16 @@ void put_text(WireWriter& w, std::string_view text) {
   }
   w.bytes(clean);
 }
+// What the other end wrote goes to logs and terminals, as one line: no control character (C0, DEL, C1) stays.
+std::string get_line(WireReader& r, const char* field) {
+  std::string text = r.text(kMaxName, field);
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if (c < 0x20 || c == 0x7F) text[i] = ' ';
+    if (c == 0xC2 && static_cast<unsigned char>(text[i + 1]) < 0xA0) text[i] = text[i + 1] = ' ';
+  }
+  return text;
+}
 // A probability of zero has no finite logarithm; OpenAI's API writes it this way too.
 float finite_logprob(float logprob) {
   return std::isfinite(logprob) ? logprob : -9999.0F;
@@ -161,11 +171,11 @@ void put(WireWriter& w, const BackendInfo& i) {
 }
 BackendInfo get_info(WireReader& r) {
   BackendInfo i;
-  i.backend = r.text(kMaxName, "backend");
-  i.model = r.text(kMaxName, "model");
-  i.architecture = r.text(kMaxName, "architecture");
-  i.model_name = r.text(kMaxName, "model name");
-  i.quantization = r.text(kMaxName, "quantization");
+  i.backend = get_line(r, "backend");
+  i.model = get_line(r, "model");
+  i.architecture = get_line(r, "architecture");
+  i.model_name = get_line(r, "model name");
+  i.quantization = get_line(r, "quantization");
   i.parameters = r.u64(UINT64_MAX, "parameters");
   i.weight_bytes = r.u64(UINT64_MAX, "weight bytes");
   i.kv_bytes = r.u64(UINT64_MAX, "kv bytes");
@@ -205,9 +215,9 @@ void put(WireWriter& w, const Error& e) {
 Error get_error(WireReader& r) {
   Error e;
   e.code = error_code_from(r.text(kMaxName, "error code"));
-  e.message = r.text(kMaxName, "error message");
-  e.param = r.text(kMaxName, "error param");
-  e.where = r.text(kMaxName, "error place");
+  e.message = get_line(r, "error message");
+  e.param = get_line(r, "error param");
+  e.where = get_line(r, "error place");
   return e;
 }
 

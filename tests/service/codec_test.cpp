@@ -133,6 +133,21 @@ TEST(WorkerCodec, HostileNamesAreCleaned) {
   EXPECT_EQ(std::get<Ready>(*back).info.architecture.size(), 4096U);
 }
 
+// They go to logs and terminals: no forged line, no escape sequence.
+TEST(WorkerCodec, NamesAndErrorsAreOneLine) {
+  BackendInfo info;
+  info.model_name = "a\n2026-01-01 error forged\x1b[2J\x7f\u009b2J \u00e9";
+  const auto ready = decode_to_daemon(payload_of(ToDaemon{Ready{info}}));
+  ASSERT_TRUE(ready) << ready.error().message;
+  EXPECT_EQ(std::get<Ready>(*ready).info.model_name, "a 2026-01-01 error forged [2J   2J \u00e9");
+  const auto failed = decode_to_daemon(
+      payload_of(ToDaemon{Failed{Error{ErrorCode::model_invalid, "one\r\ntwo", "p\tq", "w\n"}}}));
+  ASSERT_TRUE(failed);
+  EXPECT_EQ(std::get<Failed>(*failed).error.message, "one  two");
+  EXPECT_EQ(std::get<Failed>(*failed).error.param, "p q");
+  EXPECT_EQ(std::get<Failed>(*failed).error.where, "w ");
+}
+
 TEST(WorkerCodec, TextThatIsNotUtf8IsRefused) {
   const auto back = decode_to_daemon(payload_of(ToDaemon{TicketEvent{1, Delta{"\xed\xa0\x80", {}, {}}}}));
   ASSERT_FALSE(back);
