@@ -13,7 +13,7 @@
 namespace flyball::text {
 
 struct TemplateLimits {
-  std::uint64_t fuel = 2'000'000;      // evaluation steps, loop iterations and bytes copied / 16
+  std::uint64_t fuel = 2'000'000;      // evaluation steps, loop iterations and bytes read or copied / 16
   std::uint32_t depth = 64;            // nesting of the source, of calls, of values
   std::size_t source_bytes = 256 * 1024;
   std::size_t output_bytes = 8 * 1024 * 1024;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -54,8 +55,12 @@ Json to_json(const DeviceProbe& probe) {
 // Members of a document that another process wrote: whatever is absent or of another type reads as its zero.
 std::string text_of(const Json& object, const char* key) {
   const auto it = object.find(key);
-  return it != object.end() && it->is_string() ? it->get_ref<const std::string&>().substr(0, kMaxDeviceText)
-                                               : std::string();
+  if (it == object.end() || !it->is_string()) return {};
+  const std::string& text = it->get_ref<const std::string&>();
+  std::size_t size = std::min(text.size(), kMaxDeviceText);
+  while (size < text.size() && size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U)
+    --size;  // whole characters: receipts are UTF-8
+  return text.substr(0, size);
 }
 std::uint64_t number_of(const Json& object, const char* key) {
   const auto it = object.find(key);

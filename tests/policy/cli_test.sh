@@ -74,6 +74,15 @@ says "did you mean \"hardware.gpu.count\"?"
 echo '{"hardware.gpu.count": "one"}' >"$work/type.json"
 run 65 explain --facts "$work/type.json"
 says "is of type integer"
+# Deep JSON: writing it into the message used to overflow the stack.
+{
+  printf '{"hardware.gpu.count": '
+  head -c 400000 /dev/zero | tr '\0' '['
+  head -c 400000 /dev/zero | tr '\0' ']'
+  printf '}'
+} >"$work/deep.json"
+run 65 explain --facts "$work/deep.json"
+says "is of type integer"
 run 65 explain --app exampel --facts "$work/rtx.json"
 says "did you mean \"example\"?"
 run 69 explain req-1 --url http://127.0.0.1:1

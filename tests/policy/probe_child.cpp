@@ -24,6 +24,11 @@ int main(int argc, char** argv) {
   if (mode == "wrong_types")
     std::puts(
         "{\"devices\": [{\"name\": 3, \"memory_bytes\": -1, \"dispatched\": \"yes\"}, 4], \"error\": 5}");
+  if (mode == "long_name") {
+    std::printf("{\"devices\": [{\"name\": \"");
+    for (int i = 0; i < 499; ++i) std::putchar('a');
+    std::puts("\u00e9\u00e9\"}]}");
+  }
   if (mode == "flood")
     for (;;)
       std::puts("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");

@@ -56,6 +56,13 @@ TEST(Probe, OutputThatIsNoReport) {
   EXPECT_FALSE(odd.devices[0].dispatched);
 }
 
+// Receipts show device names, and half a character makes no JSON.
+TEST(Probe, LongNamesAreCutBetweenCharacters) {
+  const auto probe = with_mode("long_name").vulkan;
+  ASSERT_EQ(probe.devices.size(), 1U);
+  EXPECT_EQ(probe.devices[0].name, std::string(499, 'a'));
+}
+
 TEST(Probe, AProgramThatIsNotThere) {
   EXPECT_THAT(probe_hardware({"/nonexistent/flyball", 1s}).vulkan.error,
               HasSubstr("could not be started: No such file"));
