@@ -15,7 +15,7 @@ using S = SamplingParams;
 
 constexpr double kMaxTokens = 1'000'000;  // beyond any context this release can hold
 
-constexpr std::array kTable{
+constexpr std::array kParameters{
     Parameter{"temperature", kBoth, 0, 2, false, "1", &S::temperature},
     Parameter{"top_p", kBoth, 0, 1, true, "1", &S::top_p},
     Parameter{"top_k", kBoth, 0, 1'000'000, false, "0 (off)", &S::top_k},
@@ -101,7 +101,7 @@ struct Assign {
 }  // namespace
 
 std::span<const Parameter> parameters() noexcept {
-  return kTable;
+  return kParameters;
 }
 
 std::string_view type_name(const Parameter& parameter) noexcept {
@@ -117,7 +117,7 @@ std::string_view type_name(const Parameter& parameter) noexcept {
 
 Result<void> read_parameters(const json& body, Endpoints endpoint, SamplingParams& sampling,
                              Scalars& scalars) {
-  for (const Parameter& p : kTable) {
+  for (const Parameter& p : kParameters) {
     if ((p.endpoints & endpoint) == 0) continue;
     const auto it = body.find(p.name);
     if (it == body.end() || it->is_null()) continue;

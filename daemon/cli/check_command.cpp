@@ -15,7 +15,7 @@
 namespace flyball::cli {
 namespace {
 
-struct Options {
+struct CheckOptions {
   std::string config, policy, apps, schema;
 };
 
@@ -77,7 +77,7 @@ std::optional<std::vector<config::AppManifest>> check_apps(const std::filesystem
   return std::nullopt;
 }
 
-int check(const Options& options) {
+int check(const CheckOptions& options) {
   Findings findings;
   // Naming a policy or a folder of manifests alone asks about that alone.
   const bool only_named = options.config.empty() && (!options.policy.empty() || !options.apps.empty());
@@ -122,7 +122,7 @@ int print_schema(const std::string& which) {
 }  // namespace
 
 void add_check_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CheckOptions>();
   CLI::App* command = app.add_subcommand("check", "Check config.yaml, policy.yaml and app manifests");
   command->add_option(
       "--config,config", options->config,

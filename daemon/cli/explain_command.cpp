@@ -32,7 +32,7 @@ using Json = nlohmann::json;
 constexpr std::chrono::seconds kDaemonTimeout{10};
 constexpr std::size_t kMaxKeyFileBytes = 4096;
 
-struct Options {
+struct ExplainOptions {
   std::string request_id, url = "http://127.0.0.1:8080", key_file;
   std::string config, policy, app, model, facts;
   bool json = false;
@@ -55,7 +55,7 @@ int print(const Json& receipt, bool json) {
 // ---- a request that a daemon served
 // ----------------------------------------------------------------------------
 
-int explain_served(const Options& options) {
+int explain_served(const ExplainOptions& options) {
   const bool plain = std::ranges::all_of(options.request_id, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
   });
@@ -161,7 +161,7 @@ Result<void> set_model_facts(const config::ModelEntry& entry, policy::Facts& fac
   return {};
 }
 
-Result<Json> explain(const Options& options) {
+Result<Json> explain(const ExplainOptions& options) {
   const auto config =
       config_at(options.config.empty() ? find_config() : std::filesystem::path(options.config));
   if (!config) return std::unexpected(config.error());
@@ -207,7 +207,7 @@ Result<Json> explain(const Options& options) {
 }  // namespace
 
 void add_explain_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ExplainOptions>();
   CLI::App* command = app.add_subcommand("explain", "Which engine a request gets, and why");
   command->add_option("request_id", options->request_id,
                       "a request that a running daemon served (header x-request-id)");

@@ -23,7 +23,7 @@ namespace {
 // The context a sequence gets where the configuration names none (backends/engine/local_backend.hpp).
 constexpr std::uint32_t kDefaultContext = 4096;
 
-struct Options {
+struct InspectOptions {
   std::string file;
   bool json = false;
   std::uint32_t context = 0, sequences = 1;
@@ -46,7 +46,7 @@ std::string text_of(const model::Gguf& gguf, std::string_view key) {
   return value && *value ? model::printable(**value) : std::string();
 }
 
-Report make_report(const model::ModelFile& file, const Options& options) {
+Report make_report(const model::ModelFile& file, const InspectOptions& options) {
   const auto& config = file.config();
   graph::PlanShape shape;
   shape.context = options.context != 0 ? options.context : std::min(kDefaultContext, config.context_length);
@@ -162,7 +162,7 @@ void print_text(const Report& r) {
   line("  total", size_text(r.plan.total()));
 }
 
-int inspect(const Options& options) {
+int inspect(const InspectOptions& options) {
   auto file = options.file.empty() ? model::ModelFile::from_bytes(model::embedded_demo_model())
                                    : model::ModelFile::open(options.file);
   if (!file) {
@@ -184,7 +184,7 @@ int inspect(const Options& options) {
 
 void add_inspect_command(CLI::App& app, int& exit_code) {
   constexpr std::uint32_t kMaxPlannedSequences = 4096;
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InspectOptions>();
   auto* command = app.add_subcommand("inspect", "Show what a model file holds and the memory it needs");
   command->add_option("file", options->file, "GGUF file; without it, the embedded demo model");
   command->add_flag("--json", options->json, "Print JSON");

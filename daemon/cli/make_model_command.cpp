@@ -18,7 +18,7 @@
 namespace flyball::cli {
 namespace {
 
-struct Options {
+struct MakeModelOptions {
   std::string out, shape = "tiny", type = "Q4_0", rope = "none";
   std::uint64_t seed = 1;
   std::uint32_t threads = 0;
@@ -47,7 +47,7 @@ model::SyntheticProgress progress_line(bool wanted) {
   };
 }
 
-int make_model(const Options& options) {
+int make_model(const MakeModelOptions& options) {
   auto spec = model::parse_synthetic_shape(options.shape);
   if (!spec) return complain(spec.error());
   for (const auto type : kernels::kAllDTypes) {
@@ -60,10 +60,10 @@ int make_model(const Options& options) {
   const auto bytes = model::write_synthetic_file(
       *spec, options.out, options.threads, progress_line(!options.quiet && ::isatty(STDERR_FILENO) == 1));
   if (!bytes) return complain(bytes.error());
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
   if (!options.quiet) {
     std::printf("%s: %s %s, %llu bytes in %.1f s\n", options.out.c_str(), spec->name.c_str(),
-                options.type.c_str(), static_cast<unsigned long long>(*bytes), seconds.count());
+                options.type.c_str(), static_cast<unsigned long long>(*bytes), elapsed.count());
   }
   return kOk;
 }
@@ -71,7 +71,7 @@ int make_model(const Options& options) {
 }  // namespace
 
 void add_make_model_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MakeModelOptions>();
   auto* command = app.add_subcommand("make-model", "Write a synthetic random-weight GGUF file");
   std::vector<std::string> types;
   for (const auto type : kernels::kAllDTypes) types.emplace_back(to_string(type));

@@ -15,7 +15,7 @@
 namespace flyball::cli {
 namespace {
 
-struct Options {
+struct ProbeOptions {
   bool json = false;
   std::string child;
 };
@@ -25,7 +25,7 @@ std::string fact_text(const policy::FactValue& value) {
   return json.is_string() ? json.get<std::string>() : json.dump();
 }
 
-int probe(const Options& options) {
+int probe(const ProbeOptions& options) {
   if (!options.child.empty()) return route::run_probe_child(options.child);
   const route::HardwareReport report = route::probe_hardware();
   const policy::Facts facts = route::facts_of(report);
@@ -54,7 +54,7 @@ int probe(const Options& options) {
 }  // namespace
 
 void add_probe_command(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProbeOptions>();
   CLI::App* command =
       app.add_subcommand("probe", "What this machine is: processor, memory bandwidth, devices that compute");
   command->add_flag("--json", options->json, "as one JSON document");

@@ -9,7 +9,7 @@ namespace {
 constexpr const char* kProbe = "probe";
 constexpr const char* kBuild = "build";
 constexpr const char* kManifest = "manifest";
-constexpr const char* kConfig = "config";
+constexpr const char* kFromConfig = "config";
 
 std::int64_t as_integer(std::uint64_t value) {
   return static_cast<std::int64_t>(std::min<std::uint64_t>(value, INT64_MAX));
@@ -46,7 +46,7 @@ std::string with_devices(std::string reason, const DeviceProbe& probe) {
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
   const cpu::CpuReport& c = report.cpu;
   facts.set("hardware.os", std::string("linux"), kBuild);
-  facts.set("hardware.cluster.nodes", std::int64_t{1}, kConfig);  // no orchestrator upstream is configured
+  facts.set("hardware.cluster.nodes", std::int64_t{1}, kFromConfig);  // no orchestrator upstream is configured
   if (!c.model.empty()) facts.set("hardware.cpu.model", c.model, kProbe);
   facts.set("hardware.cpu.isa", c.isa, kProbe);
   facts.set("hardware.cpu.cores", std::int64_t{c.cores}, kProbe);
@@ -98,7 +98,7 @@ void set_engine_facts(const HardwareReport& report, policy::Facts& facts) {
   absent("opencl", with_devices("the OpenCL engine is not built into this release", report.opencl), kBuild);
   for (const std::string_view backend : policy::known_backends())
     if (policy::is_remote(backend))
-      absent(std::string(backend), "no upstream of this kind is configured", kConfig);
+      absent(std::string(backend), "no upstream of this kind is configured", kFromConfig);
 }
 
 policy::Facts facts_of(const HardwareReport& report) {

@@ -23,10 +23,19 @@ if(FLYBALL_SANITIZE)
   add_link_options(-fsanitize=${FLYBALL_SANITIZE})
 endif()
 
-# flyball_library(<folder> [LINK targets...]): every .cpp of the current folder as target fb_<folder>.
+# With FLYBALL_UNITY (the release preset) rooms marked UNITY and all tests compile in batches: what costs there is
+# reading Asio, CLI11, nlohmann-json or GoogleTest once a file, not the file. Other presets keep one object a file.
+option(FLYBALL_UNITY "Compile header-heavy rooms and tests in batches" OFF)
+function(flyball_unity target)
+  if(FLYBALL_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  endif()
+endfunction()
+
+# flyball_library(<folder> [UNITY] [LINK targets...]): every .cpp of the current folder as target fb_<folder>.
 # Files named *_avx2.cpp and *_avx512.cpp get their instruction set and nothing else does (dispatch is at run time).
 function(flyball_library folder)
-  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  cmake_parse_arguments(ARG "UNITY" "" "LINK" ${ARGN})
   string(REPLACE "/" "_" target "fb_${folder}")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
   if(NOT sources)
@@ -36,6 +45,9 @@ function(flyball_library folder)
   endif()
   add_library(${target} STATIC ${sources})
   target_link_libraries(${target} PUBLIC flyball_flags ${ARG_LINK})
+  if(ARG_UNITY)
+    flyball_unity(${target})
+  endif()
   foreach(source IN LISTS sources)
     if(source MATCHES "_avx2\\.cpp$")
       set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
@@ -87,6 +99,7 @@ function(flyball_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  flyball_unity(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} flyball_flags GTest::gtest GTest::gmock GTest::gtest_main)
   target_compile_definitions(${name} PRIVATE FLYBALL_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FLYBALL_BINARY_DIR="${CMAKE_BINARY_DIR}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST

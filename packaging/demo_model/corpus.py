@@ -1,7 +1,8 @@
 """The demo model's whole world, written by rule: how to choose an inference engine, what the words mean, small stories.
 
 `python3 corpus.py --seed 7 --conversations 60000 --out DIR` writes train.jsonl and heldout.jsonl, one conversation
-({"messages": [...]}) a line. A held-out conversation asks in words that no training conversation uses.
+({"messages": [...]}) a line. A held-out conversation asks in words that no training conversation uses. A question has one
+answer, always in the same words, so that the trained model is sure of what it says.
 Facts: the decision guide that the shipped policy (config/defaults/policy.yaml) follows too.
 """
 import argparse
@@ -90,17 +91,10 @@ ASK = [
     "Hi, which engine for {s}?", "Hello! I have {s}. What engine should I use?", "which engine for {s}", "best engine for {s}?",
     "What is a good engine for {s}?", "Name the engine for {s}.", "Give me the engine for {s}.",
 ]
-ANSWER = [
-    "Use {e}. {r} {f}", "{e}. {r} {f}", "Use {e}. {r}", "For {s}, use {e}. {r}", "The engine for {s} is {e}. {r} {f}",
-    "I would use {e} for {s}. {r}", "{e} is the right choice. {r} {f}", "Take {e}. {r}",
-]
-
 OLLAMA_ASK = ["Should I use Ollama?", "Is Ollama a good engine?", "What about Ollama?", "Can I use Ollama?", "Why not Ollama?",
               "Is Ollama fine for {s}?", "Should I run Ollama on {s}?", "Would Ollama work for {s}?", "Do you recommend Ollama?",
               "Is Ollama okay?", "Ollama or MLX?", "Ollama or llama.cpp?", "Ollama or vLLM?"]
-OLLAMA_ANSWER = ["No. Ollama is pleasant, but it hides the engine and the kernels. Pick the engine by your workload instead.",
-                 "Do not use Ollama as an engine. It hides the very layer you need to control.",
-                 "No. It hides the engine and its kernels. Use MLX on a Mac, llama.cpp at the edge, or vLLM in production."]
+OLLAMA_ANSWER = "No. Ollama is pleasant, but it hides the engine and the kernels. Pick the engine by your workload instead."
 
 CONCEPTS = {
     "prefill": "Prefill reads the whole prompt at once and fills the KV cache. It is bound by compute, so attention kernels and chunked prefill matter.",
@@ -135,34 +129,27 @@ CONCEPT_ASK = ["What is {c}?", "Explain {c}.", "What does {c} mean?", "Tell me a
 
 FIXED = [
     (["Hello", "Hi", "Hello!", "Hi there", "Good morning", "Hey", "Hello there!"],
-     ["Hello! I am the Flyball demo model. Ask me which engine fits your hardware, or ask for a story.",
-      "Hi! I can help you choose an inference engine, or tell you a small story."]),
+     "Hello! I am the Flyball demo model. Ask me which engine fits your hardware, or ask for a story."),
     (["Who are you?", "What are you?", "What is your name?", "Are you a large model?", "Who made you?", "Are you ChatGPT?"],
-     ["I am the Flyball demo model, a very small model. I know about choosing engines and a few stories, and nothing else.",
-      "I am a tiny demo model inside Flyball. I only know how to choose an engine and how to tell small stories."]),
+     "I am the Flyball demo model, a very small model. I know about choosing engines and a few stories, and nothing else."),
     (["What can you do?", "How can you help me?", "What do you know?", "Help", "What can I ask you?"],
-     ["I can name the engine for your hardware and workload, explain words like prefill and decode, and tell small stories."]),
+     "I can name the engine for your hardware and workload, explain words like prefill and decode, and tell small stories."),
     (["Thanks", "Thank you", "Thanks a lot!", "Thank you very much.", "Great, thanks"],
-     ["You are welcome!", "You are welcome. Ask again any time."]),
-    (["Bye", "Goodbye", "See you", "Good night"], ["Goodbye!", "See you soon."]),
-    (["What is the capital of France?", "Who won the game?", "What is 2 + 2?", "Write some code.", "What time is it?",
-      "How is the weather?", "Translate this to German.", "Who is the president?", "Solve this equation.", "Write a poem about love.",
-      "What is the meaning of life?", "Can you sing?", "How do I cook pasta?"],
-     ["I do not know. I am a tiny demo model and only know about choosing engines and small stories.",
-      "That is outside my small world. I only know about choosing engines and small stories."]),
-    (["Do I run a model?", "What do I really run?", "Does the engine matter?", "Why does the engine matter?",
-      "Why is my model slow?", "Can software alone make it faster?"],
-     ["You do not run a model, you run kernels. The same model on the same hardware can be several times faster with another engine.",
-      "You run kernels. Swap the engine and the same hardware can be several times faster."]),
+     "You are welcome!"),
+    (["Bye", "Goodbye", "See you", "Good night"],
+     "Goodbye!"),
+    (["What is the capital of France?", "Who won the game?", "What is 2 + 2?", "Write some code.", "What time is it?", "How is the weather?", "Translate this to German.", "Who is the president?", "Solve this equation.", "Write a poem about love.", "What is the meaning of life?", "Can you sing?", "How do I cook pasta?"],
+     "I do not know. I am a tiny demo model and only know about choosing engines and small stories."),
+    (["Do I run a model?", "What do I really run?", "Does the engine matter?", "Why does the engine matter?", "Why is my model slow?", "Can software alone make it faster?"],
+     "You do not run a model, you run kernels. The same model on the same hardware can be several times faster with another engine."),
     (["Which phase is bound by memory bandwidth?", "What decides decode speed?", "Is decode bound by bandwidth?", "What limits chat speed?"],
-     ["Decode. It reads every weight for each token, so memory bandwidth decides."]),
+     "Decode. It reads every weight for each token, so memory bandwidth decides."),
     (["Which phase is bound by compute?", "What limits long prompts?", "Is prefill bound by compute?", "What slows down RAG?"],
-     ["Prefill. It works on the whole prompt at once, so compute and attention kernels decide."]),
+     "Prefill. It works on the whole prompt at once, so compute and attention kernels decide."),
     (["How do I choose an engine?", "How should I pick an engine?", "Which engine is the best?", "What is the best engine?"],
-     ["There is no best engine by itself. Look at your hardware first, then at the workload, then at how you serve. The engine follows.",
-      "Hardware first, then the workload, then the serving model. The engine follows."]),
+     "There is no best engine by itself. Look at your hardware first, then at the workload, then at how you serve. The engine follows."),
     (["Is one user different from many users?", "Does batch size matter?", "What about batch 1 and batch 32?"],
-     ["Yes. With one stream latency counts and memory bandwidth decides. With many streams throughput counts and batching decides."]),
+     "Yes. With one stream latency counts and memory bandwidth decides. With many streams throughput counts and batching decides."),
 ]
 
 NAMES = ["Mia", "Tom", "Lily", "Ben", "Anna", "Max", "Zoe", "Sam", "Nora", "Leo", "Ella", "Finn"]
@@ -184,6 +171,10 @@ def article(word):
 
 def story(rng, ask):
     n, a, t = rng.choice(NAMES), rng.choice(ANIMALS), rng.choice(THINGS)
+    # One question, one story: what the question does not name follows from what it names.
+    named = [x for x in (n if "{n}" in ask else "", a if "{a}" in ask else "", t if "{t}" in ask else "") if x]
+    rng = random.Random(" ".join(named))
+    n, a, t = (x if x in named else rng.choice(pool) for x, pool in ((n, NAMES), (a, ANIMALS), (t, THINGS)))
     question = ask.format(n=n, a=a, t=t).replace(" a owl", " an owl").replace(" a engine", " an engine")
     p, f, j, j2 = rng.choice(PLACES), rng.choice(FEEL), rng.choice(ADJ), rng.choice(ADJ)
     friend = rng.choice([x for x in NAMES if x != n])
@@ -201,11 +192,9 @@ def story(rng, ask):
 
 
 def scenario(rng):
-    s, e, reasons, inside = rng.choice(SCENARIOS)
-    s = rng.choice(s)
-    q = rng.choice(ASK).format(s=s)
-    a = rng.choice(ANSWER).format(s=s, e=e, r=rng.choice(reasons), f=inside)
-    return q, a[0].upper() + a[1:] if not e.startswith(("llama", "exo", "a smaller")) else a
+    names, engine, reasons, inside = rng.choice(SCENARIOS)
+    i = rng.randrange(len(names))
+    return rng.choice(ASK).format(s=names[i]), f"Use {engine}. {reasons[i % len(reasons)]} {inside}"
 
 
 def turn(rng):
@@ -214,13 +203,13 @@ def turn(rng):
         return scenario(rng)
     if kind < 0.58:
         s = rng.choice(rng.choice(SCENARIOS)[0])
-        return rng.choice(OLLAMA_ASK).format(s=s), rng.choice(OLLAMA_ANSWER)
+        return rng.choice(OLLAMA_ASK).format(s=s), OLLAMA_ANSWER
     if kind < 0.74:
         c, answer = rng.choice(list(CONCEPTS.items()))
         return rng.choice(CONCEPT_ASK).format(c=c), answer
     if kind < 0.86:
-        asks, answers = rng.choice(FIXED)
-        return rng.choice(asks), rng.choice(answers)
+        asks, answer = rng.choice(FIXED)
+        return rng.choice(asks), answer
     return story(rng, rng.choice(STORY_ASK))
 
 

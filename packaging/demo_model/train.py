@@ -168,7 +168,7 @@ def main():
     ap.add_argument("--report", type=pathlib.Path, required=True)
     ap.add_argument("--seed", type=int, default=7)
     ap.add_argument("--threads", type=int, default=1)
-    ap.add_argument("--steps", type=int, default=1500)
+    ap.add_argument("--steps", type=int, default=1200)
     ap.add_argument("--checkpoint", type=int, default=0, help="also export every N steps")
     args = ap.parse_args()
     torch.manual_seed(args.seed)
@@ -196,8 +196,8 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1.0, betas=(0.9, 0.95), weight_decay=0.05)
     began = time.time()
     for step in range(args.steps):
-        # The last fifth sees the whole context, so that every position has been trained.
-        length, batch = (256, 8) if step < args.steps * 0.8 else (CONTEXT, 2)
+        # The last tenth sees the whole context, so that every position has been trained.
+        length, batch = (256, 8) if step < args.steps * 0.9 else (CONTEXT, 2)
         rate = 2.5e-3 * min(1.0, (step + 1) / 60) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / args.steps)))
         for group in optimizer.param_groups:
             group["lr"] = rate

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 // SHA-256 of "correct-horse" (sha256sum).
 constexpr std::array<std::uint8_t, 4> kDigestStart{0x9d, 0xca, 0x66, 0x6e};
-const std::string kHead = "schema: flyball.app/v1\napp: a\n";
+const std::string kAppHead = "schema: flyball.app/v1\napp: a\n";
 
 class Manifests : public testing::Test {
  protected:
@@ -88,7 +88,7 @@ limits: {in_flight: 4, max_tokens: 512}
 }
 
 TEST(Manifest, PromptsStayHereUnlessSaidOtherwise) {
-  const auto app = parse_app(kHead, "a.yaml");
+  const auto app = parse_app(kAppHead, "a.yaml");
   ASSERT_TRUE(app);
   EXPECT_EQ(app->privacy, Privacy::local_only);
   EXPECT_TRUE(app->keys.empty());
@@ -97,23 +97,23 @@ TEST(Manifest, PromptsStayHereUnlessSaidOtherwise) {
 
 TEST_F(Manifests, KeyFromAFile) {
   write("key", "correct-horse\n");
-  expect_digest(parse_app(kHead + "key: {file: key}\n", (dir_ / "a.yaml").string()));
-  expect_digest(parse_app(kHead + "key: {file: " + (dir_ / "key").string() + "}\n", "a.yaml"));
+  expect_digest(parse_app(kAppHead + "key: {file: key}\n", (dir_ / "a.yaml").string()));
+  expect_digest(parse_app(kAppHead + "key: {file: " + (dir_ / "key").string() + "}\n", "a.yaml"));
 }
 
 TEST_F(Manifests, KeyFromTheEnvironmentAndFromACredential) {
   setenv("FLYBALL_TEST_KEY", "correct-horse", 1);
-  expect_digest(parse_app(kHead + "key: {env: FLYBALL_TEST_KEY}\n", "a.yaml"));
+  expect_digest(parse_app(kAppHead + "key: {env: FLYBALL_TEST_KEY}\n", "a.yaml"));
   unsetenv("FLYBALL_TEST_KEY");
   write("cred", "correct-horse");
   setenv("CREDENTIALS_DIRECTORY", dir_.c_str(), 1);
-  expect_digest(parse_app(kHead + "key: {credential: cred}\n", "a.yaml"));
+  expect_digest(parse_app(kAppHead + "key: {credential: cred}\n", "a.yaml"));
   unsetenv("CREDENTIALS_DIRECTORY");
 }
 
 TEST_F(Manifests, AWorldReadableKeyFileIsRefused) {
   const fs::path key = write("key", "correct-horse", fs::perms::owner_all | fs::perms::others_read);
-  const auto app = parse_app(kHead + "key: {file: key}\n", (dir_ / "a.yaml").string());
+  const auto app = parse_app(kAppHead + "key: {file: key}\n", (dir_ / "a.yaml").string());
   ASSERT_FALSE(app);
   EXPECT_EQ(app.error().code, ErrorCode::config_invalid);
   EXPECT_THAT(app.error().message, HasSubstr(key.string() + " may be read by everybody"));
@@ -122,7 +122,7 @@ TEST_F(Manifests, AWorldReadableKeyFileIsRefused) {
 
 TEST_F(Manifests, AWorldWritableKeyFileIsRefused) {
   write("key", "correct-horse", fs::perms::owner_all | fs::perms::others_write);
-  const auto app = parse_app(kHead + "key: {file: key}\n", (dir_ / "a.yaml").string());
+  const auto app = parse_app(kAppHead + "key: {file: key}\n", (dir_ / "a.yaml").string());
   ASSERT_FALSE(app);
   EXPECT_THAT(app.error().message, HasSubstr("may be written by everybody"));
 }
@@ -132,7 +132,7 @@ TEST(Manifest, MessagesDoNotShowKeysInTheWrongPlace) {
   const std::string key = "sk-live-0123456789abcdef0123456789abcdef0123456789abcdef01234567";
   for (const std::string& line : {"key: " + key, "key: [" + key + "]", "key: {" + key + ": x}",
                                   "key: {" + key + "}", "key_sha256: " + key, "key_sha256: [" + key + "]"}) {
-    const auto app = parse_app(kHead + line + "\n", "a.yaml");
+    const auto app = parse_app(kAppHead + line + "\n", "a.yaml");
     ASSERT_FALSE(app) << line;
     EXPECT_THAT(app.error().message, testing::Not(HasSubstr("sk-live"))) << line;
     EXPECT_THAT(app.error().where, HasSubstr("a.yaml:3:")) << line;
@@ -144,7 +144,7 @@ TEST_F(Manifests, KeysThatCannotBe) {
   write("short", "abc");
   write("spaces", "correct horse battery");
   const auto refused = [&](const std::string& line, const char* message) {
-    const auto app = parse_app(kHead + line + "\n", file);
+    const auto app = parse_app(kAppHead + line + "\n", file);
     ASSERT_FALSE(app) << line;
     EXPECT_THAT(app.error().message, HasSubstr(message)) << line;
     EXPECT_THAT(app.error().where, HasSubstr("a.yaml:3:")) << line;
@@ -163,7 +163,7 @@ TEST_F(Manifests, KeysThatCannotBe) {
 
 TEST(Manifest, MistakesAreNamedWithTheirPlace) {
   const auto refused = [&](const std::string& line, const char* message, const char* where) {
-    const auto app = parse_app(kHead + line + "\n", "a.yaml");
+    const auto app = parse_app(kAppHead + line + "\n", "a.yaml");
     ASSERT_FALSE(app) << line;
     EXPECT_THAT(app.error().message, HasSubstr(message)) << line;
     EXPECT_EQ(app.error().where, where) << line;

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kChat = "/v1/chat/completions";
+const std::string kChatBody = "/v1/chat/completions";
 
 // The JSON of each "data:" line; the sentinel is checked and left out.
 std::vector<json> frames(const Answer& answer) {
@@ -259,7 +259,7 @@ TEST_F(InferenceTest, a_disconnect_cancels_while_loading_in_prefill_and_in_decod
   for (const auto body : {kHello, kHelloStream}) {
     rig.fleet.hold_acquires = true;  // loading
     Wire loading(rig);
-    loading.send(post(kChat, body));
+    loading.send(post(kChatBody, body));
     EXPECT_EQ(rig.service.in_flight(), 1U);
     loading.hang_up();
     EXPECT_EQ(rig.service.in_flight(), 0U);
@@ -269,7 +269,7 @@ TEST_F(InferenceTest, a_disconnect_cancels_while_loading_in_prefill_and_in_decod
     for (const std::uint32_t tokens : {0U, 2U}) {  // prefill, decode
       const auto before = rig.cpu().cancelled;
       Wire wire(rig);
-      wire.send(post(kChat, body));
+      wire.send(post(kChatBody, body));
       rig.cpu().emit(tokens);
       wire.run();
       ASSERT_EQ(rig.cpu().live(), 1U);
@@ -288,7 +288,7 @@ TEST_F(InferenceTest, a_reader_that_stops_pauses_the_engine_and_reading_on_resum
   script(rig.cpu(), Script{.tokens = 200, .token_bytes = 1000});
   Wire wire(rig);
   wire.stop_reading();
-  wire.send(post(kChat, kHelloStream));
+  wire.send(post(kChatBody, kHelloStream));
   EXPECT_EQ(rig.cpu().paused, 1U);
   EXPECT_LT(wire.connection().output().size(), rig.settings->config.http.stream_buffer_bytes + 4096);
   const auto emitted = rig.cpu().emitted;
@@ -303,7 +303,7 @@ TEST_F(InferenceTest, a_reader_that_never_reads_on_is_cancelled) {
   script(rig.cpu(), Script{.tokens = 200, .token_bytes = 1000});
   Wire wire(rig);
   wire.stop_reading();
-  wire.send(post(kChat, kHelloStream));
+  wire.send(post(kChatBody, kHelloStream));
   wire.advance(rig.settings->config.http.stalled_reader_timeout);
   EXPECT_TRUE(wire.connection().closed());
   EXPECT_EQ(rig.cpu().cancelled, 1U);
@@ -312,7 +312,7 @@ TEST_F(InferenceTest, a_reader_that_never_reads_on_is_cancelled) {
 TEST_F(InferenceTest, a_stream_that_waits_has_a_heartbeat) {
   script(rig.cpu(), Script{.manual = true});
   Wire wire(rig);
-  wire.send(post(kChat, kHelloStream));
+  wire.send(post(kChatBody, kHelloStream));
   EXPECT_EQ(wire.received(), "");
   wire.advance(rig.settings->config.http.heartbeat);
   EXPECT_NE(wire.received().find(": keep-alive\n\n"), std::string::npos);
@@ -327,7 +327,7 @@ TEST_F(InferenceTest, a_stream_that_waits_has_a_heartbeat) {
 TEST_F(InferenceTest, nothing_available_is_no_target) {
   Rig bare(make_settings(), policy::Facts{});
   Wire wire(bare);
-  wire.send(post(kChat, kHello));
+  wire.send(post(kChatBody, kHello));
   EXPECT_EQ(wire.answer().status, 503);
   EXPECT_EQ(json::parse(wire.answer().body)["error"]["code"], "no_target");
 }
@@ -363,7 +363,7 @@ TEST_F(InferenceTest, a_rule_may_let_requests_wait_for_their_engine) {
   waiting.cpu();
   waiting.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
   Wire wire(waiting);
-  wire.send(post(kChat, kHello));
+  wire.send(post(kChatBody, kHello));
   EXPECT_EQ(wire.received(), "");
   waiting.fleet.disabled.clear();
   for (int i = 0; i < 1000 && wire.received().empty(); ++i) {
@@ -379,9 +379,9 @@ TEST_F(InferenceTest, a_deadline_refuses_what_has_not_begun) {
   Rig late(settings);
   late.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
   Wire begun(late), waiting(late);
-  begun.send(post(kChat, kHello));
+  begun.send(post(kChatBody, kHello));
   late.cpu().emit(1);
-  waiting.send(post(kChat, kHello));
+  waiting.send(post(kChatBody, kHello));
   for (int i = 0; i < 1000 && waiting.received().empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     waiting.run();
@@ -423,11 +423,11 @@ TEST_F(InferenceTest, receipts_belong_to_their_app) {
 TEST_F(InferenceTest, draining_refuses_what_is_new_and_finishes_what_runs) {
   script(rig.cpu(), Script{.manual = true});
   Wire running(rig), fresh(rig);
-  running.send(post(kChat, kHelloStream));
+  running.send(post(kChatBody, kHelloStream));
   rig.cpu().emit(1);
   running.run();
   rig.service.start_draining();
-  fresh.send(post(kChat, kHello));
+  fresh.send(post(kChatBody, kHello));
   EXPECT_EQ(fresh.answer().status, 503);
   EXPECT_EQ(json::parse(fresh.answer().body)["error"]["code"], "shutting_down");
   rig.cpu().emit(5);
@@ -441,7 +441,7 @@ TEST_F(InferenceTest, draining_refuses_what_is_new_and_finishes_what_runs) {
 TEST_F(InferenceTest, a_drain_that_takes_too_long_ends_streams_with_a_frame) {
   script(rig.cpu(), Script{.manual = true});
   Wire wire(rig);
-  wire.send(post(kChat, kHelloStream));
+  wire.send(post(kChatBody, kHelloStream));
   rig.cpu().emit(1);
   wire.run();
   rig.service.abort_all({ErrorCode::shutting_down, "The daemon is shutting down.", {}, {}});
@@ -453,7 +453,7 @@ TEST_F(InferenceTest, a_drain_that_takes_too_long_ends_streams_with_a_frame) {
 TEST_F(InferenceTest, a_reload_leaves_running_requests_alone) {
   script(rig.cpu(), Script{.manual = true});
   Wire wire(rig);
-  wire.send(post(kChat, kHello));
+  wire.send(post(kChatBody, kHello));
   auto empty = make_settings();
   empty->apps.clear();
   rig.service.reload(empty);
