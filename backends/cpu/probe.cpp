@@ -129,4 +129,12 @@ CpuReport probe_cpu() {
   return report;
 }
 
+std::vector<std::string> usable_isas() {
+  using kernels::cpu::Isa;
+  std::vector<std::string> out;
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512})
+    if (kernels::cpu::supported(isa)) out.emplace_back(kernels::cpu::to_string(isa));
+  return out;
+}
+
 }  // namespace flyball::cpu

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace flyball::cpu {
 
@@ -21,5 +22,8 @@ struct CpuReport {
 inline constexpr std::size_t kProbeBytes =
     192U << 20;  // several times any last-level cache of the machines in view
 CpuReport probe_cpu();
+
+// The instruction sets this build has kernels for and this machine can run; the last one is what the engine uses.
+std::vector<std::string> usable_isas();
 
 }  // namespace flyball::cpu

@@ -2,25 +2,22 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
+#include "backends/cpu/probe.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
-#include "kernels/cpu/kernels.hpp"
 
 namespace flyball::cli {
 namespace {
 
 nlohmann::json version_json() {
-  nlohmann::json isas = nlohmann::json::array();
-  using kernels::cpu::Isa;
-  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512}) {
-    if (kernels::cpu::supported(isa)) isas.push_back(kernels::cpu::to_string(isa));
-  }
+  const std::vector<std::string> isas = cpu::usable_isas();
 #ifdef __clang__
   const std::string compiler = std::string("clang ") + __clang_version__;
 #else
@@ -28,8 +25,8 @@ nlohmann::json version_json() {
 #endif
   return {{"version", FLYBALL_VERSION},
           {"compiler", compiler},
-          {"cpu_isas", std::move(isas)},
-          {"cpu_isa_used", kernels::cpu::to_string(kernels::cpu::best_isa())}};
+          {"cpu_isas", isas},
+          {"cpu_isa_used", isas.back()}};
 }
 
 }  // namespace

@@ -11,7 +11,10 @@ void add_matmul_scalar(Kernels& k) noexcept;
 void add_matmul_avx2(Kernels& k) noexcept;
 void add_matmul_avx512(Kernels& k) noexcept;
 
-// ops_<isa>.cpp: everything else but embed, which decodes one row and is the same for all.
+// embed.cpp: decodes one row, the same for all.
+void embed(DType type, const void* row, std::uint32_t cols, float* out) noexcept;
+
+// ops_<isa>.cpp: everything else.
 void add_ops_scalar(Kernels& k) noexcept;
 void add_ops_avx2(Kernels& k) noexcept;
 void add_ops_avx512(Kernels& k) noexcept;

@@ -1,7 +1,6 @@
 #include "kernels/cpu/kernels.hpp"
 
 #include "kernels/cpu/isa.hpp"
-#include "kernels/formats/dequantize.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -42,10 +41,6 @@ CpuFeatures detect() noexcept {
   return features;
 }
 #endif
-
-void embed(DType type, const void* row, std::uint32_t cols, float* out) {
-  dequantize_row(type, row, cols, out);
-}
 
 Kernels assemble(Isa isa) noexcept {
   Kernels k{};
