@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace flyball::decode {
 namespace {
@@ -150,6 +151,8 @@ void Sampler::adjust(std::span<float> logits) const {
   for (const auto& [token, count] : seen_) {
     float& x = logits[static_cast<std::size_t>(token)];
     x = x > 0 ? x / params_.repetition_penalty : x * params_.repetition_penalty;
+    // The smallest penalties overflow, and an infinite value makes every weight NaN.
+    x = std::clamp(x, std::numeric_limits<float>::lowest(), std::numeric_limits<float>::max());
   }
   for (const auto& [token, count] : generated_)
     logits[static_cast<std::size_t>(token)] -=

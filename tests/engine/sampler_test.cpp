@@ -292,5 +292,25 @@ TEST(CheckParams, RefusesWhatIsOutOfRangeAndNamesIt) {
   EXPECT_EQ(refused([](auto& p) { p.logit_bias[-3] = 1.0F; }), "logit_bias");
 }
 
+// A penalty this small makes a value of the prompt's token infinite; no filter may be left without
+// candidates.
+TEST(Sampler, TheSmallestRepetitionPenaltyIsFinite) {
+  for (const float penalty : {1e-38F, std::numeric_limits<float>::denorm_min()}) {
+    SamplingParams params;
+    params.repetition_penalty = penalty;
+    params.top_p = 0.9F;
+    params.typical_p = 0.9F;
+    params.min_p = 0.1F;
+    Sampler sampler(params, static_cast<std::uint32_t>(kLogits.size()));
+    sampler.accept_prompt(std::vector<Token>{1, 6});
+    SamplerScratch scratch;
+    EXPECT_EQ(sampler.sample(std::vector<float>(8, 3.5F), scratch) % 5, 1);
+    params.typical_p = 1.0F;
+    Sampler top_p(params, static_cast<std::uint32_t>(kLogits.size()));
+    top_p.accept_prompt(std::vector<Token>{1});
+    EXPECT_EQ(top_p.sample(std::vector<float>(8, 3.5F), scratch), 1);
+  }
+}
+
 }  // namespace
 }  // namespace flyball::decode
