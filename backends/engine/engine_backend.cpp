@@ -15,6 +15,7 @@
 
 #include "backends/engine/mailbox.hpp"
 #include "backends/engine/sequence.hpp"
+#include "backends/engine/step_budget.hpp"
 
 namespace flyball::engine {
 namespace {
@@ -103,6 +104,7 @@ class Engine {
         vocab_size_(parts.text.vocab_size),
         logits_per_row_(parts.logits_per_row),
         scheduler_(parts.limits),
+        budget_(parts.limits.step_tokens),
         shared_(shared) {}
 
   void run() {
@@ -151,6 +153,8 @@ class Engine {
     if (sequence->delivery().closed()) return shared_.settle();  // cancelled while it was prepared
     if (shared_.ending) return refuse(shutting_down());
     if (shared_.lost) return refuse(device_lost());
+    // One that came before the request was here has found nobody; the next one must not wait for it.
+    sequence->delivery().resume_seen();
 
     Answer::Step old = sequence->replay();
     bool behind = false;
@@ -169,7 +173,8 @@ class Engine {
 
   // False: nothing to do.
   bool step() {
-    const StepPlan plan = scheduler_.plan();
+    const TimePoint begin = std::chrono::steady_clock::now();
+    const StepPlan plan = scheduler_.plan(budget_.tokens());
     if (plan.empty()) return false;
     auto rows = compute(plan);
     shared_.steps.fetch_add(1);
@@ -190,6 +195,7 @@ class Engine {
     for (const StepResult& result : results_)
       if (result.ended) forget(result.id);
     for (const SequenceId id : behind_) scheduler_.pause(id);
+    budget_.measured(plan.n_tokens, std::chrono::steady_clock::now() - begin);
     return true;
   }
 
@@ -288,6 +294,7 @@ class Engine {
   Executor& executor_;
   const std::uint32_t vocab_size_, logits_per_row_;
   Scheduler scheduler_;
+  StepBudget budget_;
   Shared& shared_;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
 

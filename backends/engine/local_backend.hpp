@@ -21,7 +21,7 @@ struct LocalBackendOptions {
   std::uint32_t max_sequences = 8;
   std::uint32_t kv_blocks = 0;       // 0: enough for max_sequences full contexts, bounded by kv_bytes_limit
   std::uint64_t kv_bytes_limit = 0;  // 0: a quarter of MemAvailable
-  std::uint32_t step_tokens = 256;   // token budget of a step: chunked prefill beside decode
+  std::uint32_t step_tokens = 256;   // most tokens of a step; fewer where they would take long (StepBudget)
   std::uint32_t max_queue = 256;     // waiting requests; beyond it start() gives `overloaded`
 };
 

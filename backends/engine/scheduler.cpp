@@ -65,11 +65,12 @@ void Scheduler::resume(SequenceId id) {
   if (const auto it = entries_.find(id); it != entries_.end()) it->second.paused = false;
 }
 
-StepPlan Scheduler::plan() {
+StepPlan Scheduler::plan(std::uint32_t most) {
   require(!in_flight_);
+  most = std::clamp(most, limits_.max_sequences, limits_.step_tokens);
   StepPlan plan;
   plan.sequences.reserve(limits_.max_sequences);
-  const auto budget = [&] { return limits_.step_tokens - plan.n_tokens; };
+  const auto budget = [&] { return most - plan.n_tokens; };
 
   // Decodes first: a running stream's next token never waits for another one's prompt. make_room may preempt
   // later arrivals, which are then no longer admitted when the loop comes to them.

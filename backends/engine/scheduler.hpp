@@ -59,7 +59,10 @@ class Scheduler {
   void resume(SequenceId id);
 
   // The next step; empty when there is nothing to do. Precondition: no step in flight.
-  StepPlan plan();
+  // most: tokens it may hold, never more than step_tokens, and raised to max_sequences so that every decode
+  // fits and a prompt advances beside them.
+  StepPlan plan(std::uint32_t most);
+  StepPlan plan() { return plan(limits_.step_tokens); }
   // The step in flight has run. Results name sequences planned with want_logits that were not cancelled
   // meanwhile.
   void commit(std::span<const StepResult> results);

@@ -173,6 +173,22 @@ TEST(Engine, APausedClientIsNotServedUntilItResumes) {
   EXPECT_EQ(slow->text(), expected_text("slow", 20));
 }
 
+TEST(Engine, AResumeThatComesBeforeTheRequestIsPreparedIsNotTheLast) {
+  auto fake = make_fake({.chat_template = R"(
+    {%- for i in range(30000) %}{% endfor %}{{ messages[0].content }})"});
+  auto slow = std::make_shared<Client>();
+  slow->set_room(4);
+  auto request = text_request("", 20);
+  request.prompt = ChatPrompt{R"([{"role":"user","content":"slow"}])", "", "", true};
+  auto ticket = fake.backend->start(std::move(request), slow).value();
+  ticket.resume();  // the gateway resumes all choices of a request when its client has caught up
+  ASSERT_TRUE(slow->wait_deltas(4));
+  slow->set_room(SIZE_MAX);
+  ticket.resume();
+  ASSERT_TRUE(slow->wait_end(std::chrono::seconds(5)));
+  EXPECT_EQ(slow->text(), expected_text("slow", 20));
+}
+
 TEST(Engine, ResumedStreamsGoOnByteForByte) {
   for (const float temperature : {0.0F, 1.5F}) {
     const auto make = [&] {

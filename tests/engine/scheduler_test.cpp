@@ -70,6 +70,19 @@ TEST(Scheduler, DecodesBeforePrefillsUnderOneBudget) {
   advance(s, plan);
 }
 
+TEST(Scheduler, ASmallerBudgetMakesSmallerChunksAndKeepsEveryDecode) {
+  Scheduler s(limits(100));  // 4 sequences, 16 tokens
+  for (SequenceId id = 1; id <= 3; ++id) ASSERT_TRUE(s.submit(id, 3, 20));
+  advance(s, s.plan());
+  ASSERT_TRUE(s.submit(4, 30, 40));
+  for (const auto& [budget, n_tokens] : {std::pair{1U, 4U}, std::pair{7U, 7U}, std::pair{99U, 16U}}) {
+    const auto plan = s.plan(budget);
+    EXPECT_EQ(plan.sequences.size(), 4U) << budget;
+    EXPECT_EQ(plan.n_tokens, n_tokens) << budget;
+    advance(s, plan);
+  }
+}
+
 TEST(Scheduler, NobodyOvertakesTheFirstInTheQueue) {
   Scheduler s(limits(8));
   ASSERT_TRUE(s.submit(1, 20, 24));  // 5 of 8 blocks
@@ -223,7 +236,7 @@ void random_walk(std::uint64_t seed, int steps) {
       s.cancel(next + 1000);  // unknown
     };
     disturb();
-    const StepPlan plan = s.plan();
+    const StepPlan plan = s.plan(below(32));
     ASSERT_TRUE(s.balanced());
     std::uint32_t total = 0;
     std::set<SequenceId> seen;
