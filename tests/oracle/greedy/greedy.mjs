@@ -14,7 +14,9 @@ import {domainPrompts, generalPrompts} from './prompts.mjs';
 const kTokens = 64;
 const kEqualOf20 = 19;
 const kGap = 1e-2;           // between the two likeliest logits where continuations part
-const kLogprobError = 0.05;  // of the likeliest token; activations are rounded to 8 bits in both engines
+// Of the likeliest token. Both engines round activations to 8 bits: against the same weights in F32, where both agree within
+// 2e-3, either is up to 6.4e-2 away on the demo model.
+const kLogprobError = 0.1;
 const kContext = 512;
 const kThreads = '1';  // more than one spins where the machine is shared
 

@@ -1,17 +1,17 @@
-// Twenty prompts each: for the demo model within its domain, in its chat markup and as plain text; for random weights,
-// anything, from one token to several KV blocks and prefill chunks.
+// Twenty prompts each: for the demo model what its users ask, in its chat markup (it was trained on nothing else);
+// for random weights, anything, from one token to several KV blocks and prefill chunks.
 const questions = [
   'Which engine for a Mac?', 'Which engine should serve many users on one NVIDIA GPU?',
   'I have a laptop without a GPU. What do I use?', 'What is vLLM good at?', 'When do I choose llama.cpp?',
   'What does TensorRT-LLM need?', 'Which engine for a nightly batch job?', 'What is SGLang for?',
   'How do I serve a model over several nodes?', 'Hello', 'Which engine for an AMD card?', 'What is MLX?',
 ];
-const openings = [
-  'Once upon a time', 'The small server', 'A person with one laptop wanted', 'The engine', 'In the morning,',
-  'Ana had a', 'The policy said', 'She asked the router',
+const more = [
+  'Who are you?', 'What is prefill?', 'What is the KV cache?', 'Should I use Ollama?', 'I have two RTX 3090 cards. What should I run?',
+  'Tell me a story about a fox.', 'Explain continuous batching.', 'Thank you',
 ];
 const chat = (text) => `<|im_start|>user\n${text}<|im_end|>\n<|im_start|>assistant\n`;
-export const domainPrompts = [...questions.map(chat), ...openings];
+export const domainPrompts = [...questions, ...more].map(chat);
 
 const sentence = 'The governor turns with the load and the engine follows it. ';
 export const generalPrompts = [
