@@ -65,7 +65,9 @@ bool Exchange::write(std::string_view bytes) {
   }
   c.last_write_ = c.clock_();
   c.notify();
-  c.paused_writer_ = c.behind();
+  // Stays set until on_drained: a later write (another choice's, a heartbeat) may find some room again, but
+  // the one that was refused still waits for that call.
+  if (c.behind()) c.paused_writer_ = true;
   return !c.paused_writer_;
 }
 

@@ -266,6 +266,20 @@ TEST_F(ConnectionTest, a_slow_reader_is_told_and_then_dropped) {
   EXPECT_EQ(handler.observer->disconnects, 1);
 }
 
+// Between half full and full there is room for a small write, but whoever was told "behind" still waits.
+TEST_F(ConnectionTest, a_small_write_does_not_forget_that_another_waits) {
+  send(kLater);
+  const auto exchange = handler.held[0];
+  exchange->begin_stream({});
+  while (exchange->write(std::string(1000, 'x'))) {
+  }
+  connection->sent(2000);
+  ASSERT_LT(connection->output().size(), limits.stream_buffer_bytes);
+  exchange->write(": keep-alive\n\n");  // a heartbeat, or another choice of the same answer
+  drain();
+  EXPECT_EQ(handler.observer->drains, 1);
+}
+
 TEST_F(ConnectionTest, quiet_streams_are_reported) {
   send(kLater);
   advance(limits.heartbeat);
