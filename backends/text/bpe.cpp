@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/text/pair_merger.hpp"
 #include "backends/text/unicode.hpp"
 
 namespace flyball::text {
@@ -52,22 +53,11 @@ MergeTable::Merge MergeTable::find(std::uint32_t left, std::uint32_t right) cons
 }
 
 struct BpeTokenizer::Scratch {
-  struct Symbol {
-    std::uint32_t id;
-    std::uint32_t size;  // bytes; 0: merged into its left neighbour
-    std::uint32_t previous, next;
-  };
-  struct Candidate {
-    std::uint32_t rank, left, right, size, result;
-    bool operator<(const Candidate& other) const noexcept {  // the top of the heap merges first
-      return rank != other.rank ? rank > other.rank : left > other.left;
-    }
-  };
   PreTokenizer::Scratch splitting;
   PreparedStorage prepared;
   std::vector<std::uint32_t> ends;
-  std::vector<Symbol> symbols;
-  std::vector<Candidate> heap;
+  std::vector<MergeSymbol<std::uint32_t>> symbols;  // value: symbol id
+  std::vector<MergeCandidate<std::uint32_t, std::uint32_t>> heap;
 };
 
 BpeTokenizer::BpeTokenizer(VocabularyMetadata vocabulary, PreTokenizer pre_tokenizer)
@@ -225,49 +215,16 @@ void BpeTokenizer::merge_short(std::string_view word, std::vector<Token>& out) c
 }
 
 void BpeTokenizer::merge_long(std::string_view word, std::vector<Token>& out, Scratch& scratch) const {
-  constexpr std::uint32_t kEnd = 0xFFFFFFFF;
   auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
   symbols.clear();
-  heap.clear();
-  const auto candidate = [&](std::uint32_t left, std::uint32_t right, auto&& put) {
-    if (left == kEnd || right == kEnd) return;
-    const MergeTable::Merge merge = merges_.find(symbols[left].id, symbols[right].id);
-    if (merge.rank == MergeTable::kNoRank) return;
-    put(Scratch::Candidate{merge.rank, left, right, symbols[left].size + symbols[right].size, merge.result});
-  };
-  const auto count = static_cast<std::uint32_t>(word.size());
-  symbols.reserve(count);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    symbols.push_back({byte_symbols_[static_cast<unsigned char>(word[i])], 1, i == 0 ? kEnd : i - 1,
-                       i + 1 == count ? kEnd : i + 1});
-  }
-  for (std::uint32_t i = 0; i + 1 < count; ++i) {
-    candidate(i, i + 1, [&](Scratch::Candidate c) { heap.push_back(c); });
-  }
-  std::make_heap(heap.begin(), heap.end());
-  const auto push = [&](Scratch::Candidate c) {
-    heap.push_back(c);
-    std::push_heap(heap.begin(), heap.end());
-  };
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end());
-    const Scratch::Candidate best = heap.back();
-    heap.pop_back();
-    auto& left = symbols[best.left];
-    auto& right = symbols[best.right];
-    // One of the two has since merged with another neighbour.
-    if (left.size == 0 || right.size == 0 || left.size + right.size != best.size) continue;
-    left.id = best.result;
-    left.size = best.size;
-    right.size = 0;
-    left.next = right.next;
-    if (right.next != kEnd) symbols[right.next].previous = best.left;
-    candidate(left.previous, best.left, push);
-    candidate(best.left, left.next, push);
-  }
+  symbols.reserve(word.size());
+  for (const char c : word) symbols.push_back({byte_symbols_[static_cast<unsigned char>(c)], 1});
+  merge_pairs(symbols, scratch.heap, [&](std::uint32_t left, std::uint32_t right, auto&& put) {
+    const MergeTable::Merge merge = merges_.find(symbols[left].value, symbols[right].value);
+    if (merge.rank != MergeTable::kNoRank) put(MergeTable::kNoRank - merge.rank, merge.result);
+  });
   for (const auto& symbol : symbols) {
-    if (symbol.size != 0) emit(symbol.id, out);
+    if (symbol.size != 0) emit(symbol.value, out);
   }
 }
 
@@ -283,25 +240,6 @@ void BpeTokenizer::emit(std::uint32_t symbol, std::vector<Token>& out) const {
     const std::uint32_t byte = byte_symbols_[static_cast<unsigned char>(c)];
     if (c > ' ' && c <= '~' && byte < vocab_size_) out.push_back(static_cast<Token>(byte));
   }
-}
-
-std::string_view BpeTokenizer::bytes(Token token, bool render_special) const noexcept {
-  const auto id = static_cast<std::uint32_t>(token);
-  switch (kinds_[id]) {
-    case TokenKind::control:
-    case TokenKind::unknown:
-      return render_special ? pieces_[id] : std::string_view{};
-    case TokenKind::user_defined:
-      return pieces_[id];
-    case TokenKind::unused:
-      return {};
-    case TokenKind::byte:
-      if (const auto byte = parse_byte_piece(pieces_[id])) return byte_view(*byte);
-      return pieces_[id];
-    case TokenKind::normal:
-      break;
-  }
-  return symbols_[id];
 }
 
 }  // namespace flyball::text

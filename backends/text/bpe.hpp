@@ -42,10 +42,14 @@ class BpeTokenizer final : public Tokenizer {
   static Result<std::unique_ptr<Tokenizer>> load(const model::Gguf& file);
 
   std::vector<Token> encode(std::string_view text, EncodeOptions options) const override;
-  std::string_view bytes(Token token, bool render_special) const noexcept override;
   bool strips_leading_space() const noexcept override { return false; }
   std::string_view piece(Token token) const noexcept override {
     return pieces_[static_cast<std::uint32_t>(token)];
+  }
+
+ protected:
+  std::string_view normal_bytes(Token token) const noexcept override {
+    return symbols_[static_cast<std::uint32_t>(token)];
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/text/pair_merger.hpp"
 #include "backends/text/unicode.hpp"
 
 namespace flyball::text {
@@ -55,23 +56,13 @@ Result<std::vector<float>> read_scores(const model::Gguf& file, std::size_t voca
 }  // namespace
 
 struct SpmTokenizer::Scratch {
-  struct Symbol {
+  struct Piece {
     std::uint32_t begin;
-    std::uint32_t size;  // bytes; 0: merged into its left neighbour
-    std::uint32_t previous, next;
     Token token;  // -1: not known to be one
   };
-  struct Candidate {
-    float score;
-    std::uint32_t left, right, size;
-    Token token;
-    bool operator<(const Candidate& other) const noexcept {  // the top of the heap merges first
-      return score != other.score ? score < other.score : left > other.left;
-    }
-  };
   std::string escaped;
-  std::vector<Symbol> symbols;
-  std::vector<Candidate> heap;
+  std::vector<MergeSymbol<Piece>> symbols;
+  std::vector<MergeCandidate<float, Piece>> heap;
 };
 
 SpmTokenizer::SpmTokenizer(VocabularyMetadata vocabulary, std::vector<float> scores, bool add_space_prefix)
@@ -157,82 +148,33 @@ void SpmTokenizer::encode_text(std::string_view text, bool prefix, std::vector<T
 }
 
 void SpmTokenizer::merge(std::vector<Token>& out, Scratch& scratch) const {
-  constexpr std::uint32_t kEnd = 0xFFFFFFFF;
   const std::string_view text = scratch.escaped;
   auto& symbols = scratch.symbols;
-  auto& heap = scratch.heap;
   symbols.clear();
-  heap.clear();
   for (std::size_t at = 0; at < text.size();) {
     const auto size =
         static_cast<std::uint32_t>(std::min<std::size_t>(announced_length(text[at]), text.size() - at));
-    const auto index = static_cast<std::uint32_t>(symbols.size());
-    const bool last = at + size == text.size();
-    symbols.push_back(
-        {static_cast<std::uint32_t>(at), size, index == 0 ? kEnd : index - 1, last ? kEnd : index + 1, -1});
+    symbols.push_back({{static_cast<std::uint32_t>(at), -1}, size});
     at += size;
   }
-  const auto candidate = [&](std::uint32_t left, std::uint32_t right, auto&& put) {
-    if (left == kEnd || right == kEnd) return;
+  merge_pairs(symbols, scratch.heap, [&](std::uint32_t left, std::uint32_t right, auto&& put) {
+    const std::uint32_t begin = symbols[left].value.begin;
     const std::uint32_t size = symbols[left].size + symbols[right].size;
     if (size > longest_) return;
-    const auto found = pieces_.find(text.substr(symbols[left].begin, size));
-    if (found) put(Scratch::Candidate{scores_[*found], left, right, size, static_cast<Token>(*found)});
-  };
-  for (std::uint32_t i = 0; i + 1 < symbols.size(); ++i) {
-    candidate(i, i + 1, [&](Scratch::Candidate c) { heap.push_back(c); });
-  }
-  std::make_heap(heap.begin(), heap.end());
-  const auto push = [&](Scratch::Candidate c) {
-    heap.push_back(c);
-    std::push_heap(heap.begin(), heap.end());
-  };
-  while (!heap.empty()) {
-    std::pop_heap(heap.begin(), heap.end());
-    const Scratch::Candidate best = heap.back();
-    heap.pop_back();
-    auto& left = symbols[best.left];
-    auto& right = symbols[best.right];
-    // One of the two has since merged with another neighbour.
-    if (left.size == 0 || right.size == 0 || left.size + right.size != best.size) continue;
-    left.size = best.size;
-    left.token = best.token;
-    right.size = 0;
-    left.next = right.next;
-    if (right.next != kEnd) symbols[right.next].previous = best.left;
-    candidate(left.previous, best.left, push);
-    candidate(best.left, left.next, push);
-  }
+    const auto found = pieces_.find(text.substr(begin, size));
+    if (found) put(scores_[*found], Scratch::Piece{begin, static_cast<Token>(*found)});
+  });
   for (const auto& symbol : symbols) {
     if (symbol.size == 0) continue;
-    const std::string_view character = text.substr(symbol.begin, symbol.size);
-    if (symbol.token >= 0) {
-      out.push_back(symbol.token);
+    const std::string_view character = text.substr(symbol.value.begin, symbol.size);
+    if (symbol.value.token >= 0) {
+      out.push_back(symbol.value.token);
     } else if (const auto found = pieces_.find(character)) {
       out.push_back(static_cast<Token>(*found));
     } else {
       for (const char byte : character) out.push_back(byte_tokens_[static_cast<unsigned char>(byte)]);
     }
   }
-}
-
-std::string_view SpmTokenizer::bytes(Token token, bool render_special) const noexcept {
-  const auto id = static_cast<std::uint32_t>(token);
-  switch (kinds_[id]) {
-    case TokenKind::control:
-    case TokenKind::unknown:
-      return render_special ? pieces_[id] : std::string_view{};
-    case TokenKind::user_defined:
-      return pieces_[id];
-    case TokenKind::unused:
-      return {};
-    case TokenKind::byte:
-      if (const auto byte = parse_byte_piece(pieces_[id])) return byte_view(*byte);
-      return pieces_[id];
-    case TokenKind::normal:
-      break;
-  }
-  return rendered_[id];
 }
 
 }  // namespace flyball::text

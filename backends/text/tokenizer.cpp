@@ -1,4 +1,4 @@
-// Which tokenizer a file asks for.
+// Which tokenizer a file asks for, and what all have in common.
 #include "backends/text/tokenizer.hpp"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "backends/text/bpe.hpp"
 #include "backends/text/spm.hpp"
+#include "backends/text/unicode.hpp"
 
 namespace flyball::text {
 
@@ -19,6 +20,24 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const model::Gguf& file) {
   return fail(ErrorCode::unsupported_value,
               "tokenizer.ggml.model is '" + model::printable(**model) + "'; this build knows gpt2 and llama",
               {}, std::string(kModelKey));
+}
+
+std::string_view Tokenizer::bytes(Token token, bool render_special) const noexcept {
+  switch (kind(token)) {
+    case TokenKind::control:
+    case TokenKind::unknown:
+      return render_special ? piece(token) : std::string_view{};
+    case TokenKind::user_defined:
+      return piece(token);
+    case TokenKind::unused:
+      return {};
+    case TokenKind::byte:
+      if (const auto byte = parse_byte_piece(piece(token))) return byte_view(*byte);
+      return piece(token);
+    case TokenKind::normal:
+      break;
+  }
+  return normal_bytes(token);
 }
 
 bool Tokenizer::is_end_of_generation(Token token) const noexcept {

@@ -1,5 +1,6 @@
-// A model's tokenizer as its GGUF file carries it: byte-level BPE ("gpt2") with the model's pre-tokenizer pattern,
-// or SentencePiece-style ("llama") with score merging and byte fallback. Immutable after load; thread-safe.
+// A model's tokenizer as its GGUF file carries it: byte-level BPE ("gpt2") with the model's pre-tokenizer
+// pattern, or SentencePiece-style ("llama") with score merging and byte fallback. Immutable after load;
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +16,19 @@
 
 namespace flyball::text {
 
-enum class TokenKind : std::uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+enum class TokenKind : std::uint8_t {
+  normal = 1,
+  unknown = 2,
+  control = 3,
+  user_defined = 4,
+  unused = 5,
+  byte = 6
+};
 
 class Tokenizer {
  public:
-  // Copies what it needs out of the file. model_invalid; unsupported_value for a tokenizer model or pre-tokenizer
-  // it does not know (named).
+  // Copies what it needs out of the file. model_invalid; unsupported_value for a tokenizer model or
+  // pre-tokenizer it does not know (named).
   static Result<std::unique_ptr<Tokenizer>> load(const model::Gguf& file);
   virtual ~Tokenizer() = default;
 
@@ -31,8 +39,9 @@ class Tokenizer {
   // Any bytes are accepted; invalid UTF-8 goes the model's own way (bytes or U+FFFD), as llama.cpp does.
   virtual std::vector<Token> encode(std::string_view text, EncodeOptions options) const = 0;
 
-  // The bytes a token stands for; control tokens give "" unless render_special. Precondition: token < vocab_size.
-  virtual std::string_view bytes(Token token, bool render_special = false) const noexcept = 0;
+  // The bytes a token stands for; control tokens give "" unless render_special. Precondition: token <
+  // vocab_size.
+  std::string_view bytes(Token token, bool render_special = false) const noexcept;
   // SentencePiece files strip one leading space of a decoded text (add_space_prefix).
   virtual bool strips_leading_space() const noexcept = 0;
 
@@ -45,6 +54,8 @@ class Tokenizer {
   virtual std::string_view piece(Token token) const noexcept = 0;
 
  protected:
+  virtual std::string_view normal_bytes(Token token) const noexcept = 0;  // of TokenKind::normal
+
   std::uint32_t vocab_size_ = 0;
   std::vector<TokenKind> kinds_;
   std::optional<Token> bos_, eos_;
