@@ -200,17 +200,17 @@ void Connection::sent(std::size_t n) {
     state_ = State::lingering;
     since_ = clock_();
   }
-  if (state_ == State::closed) return;
-  if (state_ == State::idle && !in_.empty())
-    process();  // a pipelined request waited for this answer to leave
+  if (state_ != State::idle) return;
+  if (n > 0) since_ = progress_;  // whoever still reads the last answer is not idle
+  if (!in_.empty()) process();    // a pipelined request waited for this answer to leave
 }
 
 TimePoint Connection::deadline() const noexcept {
   TimePoint at = TimePoint::max();
   if (!output().empty()) at = progress_ + limits_.stalled_reader_timeout;
   switch (state_) {
-    case State::idle:
-      return std::min(at, since_ + limits_.idle_timeout);
+    case State::idle:  // not before the last answer has left, however slowly it is read
+      return output().empty() ? since_ + limits_.idle_timeout : at;
     case State::head:
       return std::min(at, since_ + limits_.header_timeout);
     case State::body:
@@ -276,6 +276,8 @@ void Connection::process() {
       state_ = State::head;
       since_ = clock_();
       scanner_.restart();
+      // What the last request was says nothing about this one, which may be too broken to say it itself.
+      head_only_ = http_1_0_ = asked_to_close_ = false;
     }
     auto head = scanner_.scan(in_);
     if (!head) {

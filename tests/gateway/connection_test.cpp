@@ -198,10 +198,61 @@ TEST_F(ConnectionTest, an_idle_connection_closes_silently) {
   EXPECT_TRUE(connection->closed());
 }
 
+// A long answer that is not streamed, read slowly: what counts is progress, not how long it takes.
+TEST_F(ConnectionTest, a_slow_reader_of_a_whole_answer_is_not_idle) {
+  send(kLater);
+  Response response;
+  response.body = std::string(10'000, 'x');
+  handler.held[0]->respond(std::move(response));
+  const auto step = limits.stalled_reader_timeout / 2;
+  for (auto waited = milliseconds(0); waited < 2 * limits.idle_timeout; waited += step) {
+    advance(step);
+    ASSERT_FALSE(connection->closed()) << waited.count();
+    connection->sent(100);
+  }
+  EXPECT_EQ(connection->deadline(), now + limits.stalled_reader_timeout);
+  drain();
+  EXPECT_EQ(connection->deadline(), now + limits.idle_timeout);  // idle from here on
+  advance(limits.idle_timeout - milliseconds(1));
+  EXPECT_FALSE(connection->closed());
+  advance(milliseconds(1));
+  EXPECT_TRUE(connection->closed());
+}
+
+TEST_F(ConnectionTest, a_whole_answer_that_nobody_reads_is_dropped) {
+  send(kLater);
+  handler.held[0]->respond({});
+  advance(limits.stalled_reader_timeout - milliseconds(1));
+  EXPECT_FALSE(connection->closed());
+  advance(milliseconds(1));
+  EXPECT_TRUE(connection->closed());
+}
+
+// Deadlines do not move with the wall clock.
+static_assert(TimePoint::clock::is_steady);
+
 TEST_F(ConnectionTest, head_requests_get_no_body) {
   const std::string out = send("HEAD /now HTTP/1.1\r\nHost: a\r\n\r\n");
   EXPECT_NE(out.find("Content-Length: 4\r\n"), std::string::npos);
   EXPECT_TRUE(out.ends_with("\r\n\r\n"));
+}
+
+// HEAD and HTTP/1.0 are of one request, not of the connection.
+TEST_F(ConnectionTest, a_broken_request_behind_a_head_request_is_answered_in_full) {
+  for (const char* first : {"HEAD /now HTTP/1.1\r\nHost: a\r\n\r\n",
+                            "HEAD /now HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n"})
+    for (const char* second : {"bad\n", "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"}) {
+      open();
+      send(first);
+      const std::string out = send(second);
+      EXPECT_TRUE(out.starts_with("HTTP/1.1 400 ")) << first << second;
+      EXPECT_NE(out.find("bad_framing"), std::string::npos) << first << second;
+    }
+  open();
+  send("HEAD /now HTTP/1.1\r\nHost: a\r\n\r\n");
+  send("GET / HT");
+  advance(limits.header_timeout);
+  EXPECT_NE(drain().find("request_timeout"), std::string::npos);
 }
 
 TEST_F(ConnectionTest, http_1_0_closes_and_streams_without_chunks) {
