@@ -105,7 +105,8 @@ const std::vector<Bound<Slo>>& slo_table() {
 
 const std::vector<Bound<AppLimits>>& limits_table() {
   static const std::vector<Bound<AppLimits>> table = {
-      {{"in_flight", integer(1, 100'000), "its requests that may be open at once"},
+      {{"in_flight", integer(1, 100'000),
+        "its answers that may be open at once: a request with `n: 4` counts as four"},
        [](AppLimits& l, const Node& n) { l.in_flight = as<std::uint32_t>(n); }},
       {{"max_tokens", integer(0, kMaxTokens), "tokens of one answer; 0: as many as the context leaves"},
        [](AppLimits& l, const Node& n) { l.max_tokens = as<std::uint32_t>(n); }},

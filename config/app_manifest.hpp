@@ -18,9 +18,14 @@ namespace flyball::config {
 enum class WorkloadClass : std::uint8_t { chat, agent, rag, batch, completion, classification };
 enum class Privacy : std::uint8_t { local_only, any };
 
+// What holds where a manifest is silent; receipts tell a default from what an app declared.
+inline constexpr WorkloadClass kDefaultClass = WorkloadClass::chat;
+inline constexpr const char* kDefaultModality = "text";
+inline constexpr Privacy kDefaultPrivacy = Privacy::local_only;
+
 struct Workload {
-  WorkloadClass kind = WorkloadClass::chat;
-  std::vector<std::string> modalities{"text"};
+  std::optional<WorkloadClass> kind;
+  std::vector<std::string> modalities;                        // empty: not declared
   std::optional<std::uint32_t> prompt_tokens, output_tokens;  // typical
   std::optional<std::uint32_t> shared_prefix_tokens;
   std::optional<std::uint32_t> concurrency;
@@ -32,7 +37,7 @@ struct Slo {
 };
 
 struct AppLimits {
-  std::uint32_t in_flight = 16;
+  std::uint32_t in_flight = 16;  // answers: a request with n: 4 counts as four
   std::uint32_t max_tokens = 0;  // per request; 0: the context
 };
 
@@ -44,7 +49,7 @@ struct AppManifest {
   Workload workload;
   Slo slo;
   std::vector<std::string> models;  // model ids it may use; empty: all
-  Privacy privacy = Privacy::local_only;
+  std::optional<Privacy> privacy;
   AppLimits limits;
   std::string source;  // file name, for messages
 };

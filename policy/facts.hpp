@@ -41,7 +41,7 @@ AvailabilityFacts availability_facts(std::string_view backend);
 
 struct Fact {
   FactValue value;
-  std::string source;  // "probe", "manifest", "request", "model file", "supervisor", "calibration"
+  std::string source;  // "probe", "manifest", "default", "request", "model file", "supervisor", ...
   std::chrono::milliseconds age{0};  // when the decision is taken
 };
 

@@ -9,6 +9,7 @@ namespace {
 constexpr const char* kProbe = "probe";
 constexpr const char* kBuild = "build";
 constexpr const char* kManifest = "manifest";
+constexpr const char* kDefault = "default";
 constexpr const char* kFromConfig = "config";
 
 std::int64_t as_integer(std::uint64_t value) {
@@ -46,7 +47,8 @@ std::string with_devices(std::string reason, const DeviceProbe& probe) {
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
   const cpu::CpuReport& c = report.cpu;
   facts.set("hardware.os", std::string("linux"), kBuild);
-  facts.set("hardware.cluster.nodes", std::int64_t{1}, kFromConfig);  // no orchestrator upstream is configured
+  facts.set("hardware.cluster.nodes", std::int64_t{1},
+            kFromConfig);  // no orchestrator upstream is configured
   if (!c.model.empty()) facts.set("hardware.cpu.model", c.model, kProbe);
   facts.set("hardware.cpu.isa", c.isa, kProbe);
   facts.set("hardware.cpu.cores", std::int64_t{c.cores}, kProbe);
@@ -116,13 +118,18 @@ void set_app_facts(const config::AppManifest& app, policy::Facts& facts) {
     if (value) facts.set(name, std::int64_t{value->count()}, kManifest);
   };
   facts.set("app.id", app.id, kManifest);
-  facts.set("app.privacy", std::string(to_string(app.privacy)), kManifest);
+  facts.set("app.privacy", std::string(to_string(app.privacy.value_or(config::kDefaultPrivacy))),
+            app.privacy ? kManifest : kDefault);
   set_time("app.slo.ttft", app.slo.ttft);
   set_time("app.slo.tpot", app.slo.tpot);
   set_time("app.slo.deadline", app.slo.deadline);
   const config::Workload& w = app.workload;
-  facts.set("workload.class", std::string(to_string(w.kind)), kManifest);
-  facts.set("workload.modalities", w.modalities, kManifest);
+  facts.set("workload.class", std::string(to_string(w.kind.value_or(config::kDefaultClass))),
+            w.kind ? kManifest : kDefault);
+  if (w.modalities.empty())
+    facts.set("workload.modalities", std::vector<std::string>{config::kDefaultModality}, kDefault);
+  else
+    facts.set("workload.modalities", w.modalities, kManifest);
   set_if("workload.prompt_tokens", w.prompt_tokens);
   set_if("workload.output_tokens", w.output_tokens);
   set_if("workload.shared_prefix_tokens", w.shared_prefix_tokens);

@@ -18,7 +18,7 @@ void set_engine_facts(const HardwareReport& report, policy::Facts& facts);
 // Both, as `serve` and `explain` use them.
 policy::Facts facts_of(const HardwareReport& report);
 
-// app.* and workload.*: what the manifest declares; what it leaves out stays unknown.
+// app.* and workload.*: what the manifest declares, or a default with that source; the rest stays unknown.
 void set_app_facts(const config::AppManifest& app, policy::Facts& facts);
 
 }  // namespace flyball::route

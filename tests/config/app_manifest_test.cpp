@@ -90,7 +90,8 @@ limits: {in_flight: 4, max_tokens: 512}
 TEST(Manifest, PromptsStayHereUnlessSaidOtherwise) {
   const auto app = parse_app(kAppHead, "a.yaml");
   ASSERT_TRUE(app);
-  EXPECT_EQ(app->privacy, Privacy::local_only);
+  EXPECT_FALSE(app->privacy);  // not declared: kDefaultPrivacy holds
+  EXPECT_EQ(kDefaultPrivacy, Privacy::local_only);
   EXPECT_TRUE(app->keys.empty());
   EXPECT_FALSE(app->workload.concurrency);
 }
