@@ -66,7 +66,7 @@ struct Config {
   std::string default_model;  // "": the only one, or required in requests
   HttpLimits http;
   WorkerLimits worker;
-  std::uint32_t max_queue = 256;  // waiting requests over all apps
+  std::uint32_t max_queue = 256;  // waiting answers over all apps
   Millis drain_timeout{30'000};
   std::string log_level = "info";
   std::filesystem::path policy_path;           // "": the shipped default policy

@@ -56,6 +56,12 @@ http::Response json_response(std::string body) {
   return out;
 }
 
+// Some facts are other people's words (a driver's device name): bytes that are not UTF-8 become U+FFFD.
+http::Response receipt_response(const route::Receipt& receipt) {
+  using nlohmann::json;
+  return json_response(route::to_json(receipt).dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
 double milliseconds_since(http::TimePoint from) {
   return std::chrono::duration<double, std::milli>(Clock::now() - from).count();
 }
@@ -246,16 +252,15 @@ Result<std::shared_ptr<route::Job>> Service::Impl::submit(const std::shared_ptr<
                                                           InferenceRequest request, const std::string& id,
                                                           const config::AppManifest& app,
                                                           const config::ModelEntry& model) {
-  route::JobSpec spec{id, state, state->settings->tree, app, model, traits_of(request), {}};
-  spec.choices.reserve(request.choices());
-  for (Prompt& prompt : request.prompts)
-    for (std::uint32_t i = 0; i < request.n; ++i) {
-      CompletionRequest one = request.base;
-      one.sampling.seed =
-          request.base.sampling.seed + spec.choices.size();  // wraps; every answer has its own draw
-      one.prompt = i + 1 == request.n ? std::move(prompt) : prompt;
-      spec.choices.push_back(std::move(one));
-    }
+  route::JobSpec spec{id,
+                      state,
+                      state->settings->tree,
+                      app,
+                      model,
+                      traits_of(request),
+                      std::move(request.base),
+                      std::move(request.prompts),
+                      request.n};
   return dispatcher.submit(std::move(spec), inference);
 }
 
@@ -302,7 +307,7 @@ Result<http::Response> Service::Impl::receipt(std::string_view id, const config:
   if (!found)
     return fail(ErrorCode::not_found, "There is no receipt of this app with that request id; the last " +
                                           std::to_string(route::Receipts::kKept) + " are kept.");
-  return json_response(route::to_json(*found).dump() + "\n");
+  return receipt_response(*found);
 }
 
 Result<http::Response> Service::Impl::explain(const http::Request& request, const config::AppManifest& app) {
@@ -310,9 +315,9 @@ Result<http::Response> Service::Impl::explain(const http::Request& request, cons
   if (!question) return std::unexpected(std::move(question.error()));
   auto model = state->apps.model_for(app, question->traits.model_as_asked);
   if (!model) return std::unexpected(std::move(model.error()));
-  const route::JobSpec spec{request.id, state, state->settings->tree, app, **model, question->traits, {}};
+  const route::JobSpec spec{request.id, state, state->settings->tree, app, **model, question->traits, {}, {}};
   const route::Receipt receipt = dispatcher.explain(spec, question->overrides);
-  http::Response out = json_response(route::to_json(receipt).dump() + "\n");
+  http::Response out = receipt_response(receipt);
   out.fields.push_back({"x-flyball-route", receipt.summary()});
   return out;
 }
@@ -334,9 +339,11 @@ http::Response Service::Impl::ready() const {
 }
 
 http::Response Service::Impl::exposition() {
-  for (const auto& w : dispatcher.fleet().status()) {
+  const auto workers = dispatcher.fleet().status();
+  std::vector<metrics::Metrics::WorkerGauges> all;
+  for (const auto& w : workers) {
     const bool loaded = w.state == fleet::WorkerState::ready;
-    metrics::Metrics::WorkerGauges gauges;
+    auto& gauges = all.emplace_back();
     gauges.model = w.model;
     gauges.backend = w.backend;
     gauges.loaded = loaded;
@@ -349,8 +356,8 @@ http::Response Service::Impl::exposition() {
       gauges.engine_waiting = w.load.waiting;
       gauges.engine_completion_tokens = static_cast<double>(w.load.completion_tokens);
     }
-    metrics.set_worker(gauges);
   }
+  metrics.set_workers(all);
   metrics.set_requests(dispatcher.waiting(), dispatcher.running());
   http::Response out = json_response(metrics.exposition());
   out.content_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -7,6 +7,7 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <map>
 #include <sstream>
 #include <unordered_map>
@@ -53,6 +54,10 @@ double quantile(const prometheus::MetricFamily& family, double q) {
 }  // namespace
 
 struct Metrics::Impl {
+  struct WorkerSeries {
+    Gauge &loaded, &resident, &kv_usage, &running, &waiting, &tokens;
+  };
+
   prometheus::Registry registry;
 
   Family<Counter>& requests =
@@ -87,6 +92,8 @@ struct Metrics::Impl {
   Gauge& waiting = gauge("requests_waiting", "Admitted, no token yet.").Add({});
   Gauge& running = gauge("requests_running", "Producing tokens.").Add({});
   Gauge& reload = gauge("config_last_reload_success", "1 if the last reload took effect.").Add({});
+
+  std::map<std::pair<std::string, std::string>, WorkerSeries> workers;  // by model and backend
 
   // Series by the text of their labels: one lookup where the library would build and hash a map.
   std::unordered_map<std::string, Counter*> counters;
@@ -131,6 +138,18 @@ struct Metrics::Impl {
   }
   Histogram& by_engine(Family<Histogram>& family, const RequestLabels& l, const Buckets& buckets) {
     return find(family, {{"app", l.app}, {"model", l.model}, {"backend", l.backend}}, buckets);
+  }
+  WorkerSeries worker_series(const Labels& labels) {
+    return {loaded.Add(labels),         resident.Add(labels),       kv_usage.Add(labels),
+            engine_running.Add(labels), engine_waiting.Add(labels), engine_tokens.Add(labels)};
+  }
+  void remove(const WorkerSeries& series) {
+    loaded.Remove(&series.loaded);
+    resident.Remove(&series.resident);
+    kv_usage.Remove(&series.kv_usage);
+    engine_running.Remove(&series.running);
+    engine_waiting.Remove(&series.waiting);
+    engine_tokens.Remove(&series.tokens);
   }
   const prometheus::MetricFamily* collected(const std::vector<prometheus::MetricFamily>& all,
                                             std::string_view name) const {
@@ -204,14 +223,31 @@ void Metrics::reload_succeeded(bool ok) {
   impl_->reload.Set(ok ? 1 : 0);
 }
 
-void Metrics::set_worker(const WorkerGauges& g) {
-  const Labels labels{{"model", std::string(g.model)}, {"backend", std::string(g.backend)}};
-  impl_->loaded.Add(labels).Set(g.loaded ? 1 : 0);
-  impl_->resident.Add(labels).Set(g.resident_bytes);
-  impl_->kv_usage.Add(labels).Set(g.kv_usage_ratio);
-  impl_->engine_running.Add(labels).Set(g.engine_running);
-  impl_->engine_waiting.Add(labels).Set(g.engine_waiting);
-  impl_->engine_tokens.Add(labels).Set(g.engine_completion_tokens);
+void Metrics::set_workers(std::span<const WorkerGauges> workers) {
+  auto& known = impl_->workers;
+  std::erase_if(known, [&](const auto& entry) {
+    const auto& [key, series] = entry;
+    if (std::ranges::any_of(workers,
+                            [&](const auto& w) { return w.model == key.first && w.backend == key.second; }))
+      return false;
+    impl_->remove(series);
+    return true;
+  });
+  for (const WorkerGauges& w : workers) {
+    std::pair key(std::string(w.model), std::string(w.backend));
+    auto it = known.find(key);
+    if (it == known.end()) {
+      const auto series = impl_->worker_series({{"model", key.first}, {"backend", key.second}});
+      it = known.emplace(std::move(key), series).first;
+    }
+    const Impl::WorkerSeries& series = it->second;
+    series.loaded.Set(w.loaded ? 1 : 0);
+    series.resident.Set(w.resident_bytes);
+    series.kv_usage.Set(w.kv_usage_ratio);
+    series.running.Set(w.engine_running);
+    series.waiting.Set(w.engine_waiting);
+    series.tokens.Set(w.engine_completion_tokens);
+  }
 }
 
 void Metrics::set_requests(std::size_t waiting, std::size_t running) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -39,7 +40,7 @@ class Metrics {
     double engine_running = 0, engine_waiting = 0,
            engine_completion_tokens = 0;  // as the engine itself counts
   };
-  void set_worker(const WorkerGauges& gauges);
+  void set_workers(std::span<const WorkerGauges> workers);  // all there are: what others had is forgotten
   void set_requests(std::size_t waiting, std::size_t running);
 
   std::string exposition() const;  // Prometheus text format 0.0.4

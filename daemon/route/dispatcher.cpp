@@ -48,11 +48,13 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   metrics::Metrics& metrics;
   DispatchLimits limits;
   Receipts receipts;
-  std::size_t waiting = 0, running = 0;
-  std::unordered_map<std::string, std::uint32_t> in_flight;  // by app; entries go when they reach zero
+  std::size_t waiting = 0, running = 0;  // requests
+  std::size_t waiting_answers = 0;
+  std::unordered_map<std::string, std::uint32_t> in_flight;  // answers by app; entries go at zero
 
+  Result<void> admit(const JobSpec& spec) const;
   void decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt);
-  void leave(const std::string& app);
+  void leave(const JobSpec& spec);
   void retire(Ticket ticket);
 
   std::vector<Ticket> retired;
@@ -100,6 +102,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
     bool done = false;
   };
 
+  void decide();
   void begin_choices();
   Error nothing_to_ask(std::string otherwise) const;
   void look_again();
@@ -121,7 +124,8 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   std::size_t unfinished_ = 0;
   bool over_ = false, had_event_ = false;
   TimePoint admitted_, asked_, started_;
-  asio::steady_timer timer_;  // parked requests, then the app's deadline for a first token
+  asio::steady_timer look_;      // a parked request's next look
+  asio::steady_timer deadline_;  // the app's, for a first token
 };
 
 const std::string kNone = "none";
@@ -139,9 +143,11 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
       admitted_(Clock::now()),
       asked_(admitted_),
       started_(admitted_),
-      timer_(dispatcher_->io) {
+      look_(dispatcher_->io),
+      deadline_(dispatcher_->io) {
   ++dispatcher_->waiting;
-  ++dispatcher_->in_flight[spec_.app.id];
+  dispatcher_->waiting_answers += spec_.answers();
+  dispatcher_->in_flight[spec_.app.id] += spec_.answers();
   Receipt receipt;
   receipt.request_id = spec_.id;
   receipt.app = spec_.app.id;
@@ -153,13 +159,18 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
 }
 
 void RunningJob::start() {
+  watch_deadline();
+  decide();
+}
+
+void RunningJob::decide() {
   auto facts =
       gather(dispatcher_->hardware, spec_.app, spec_.model, spec_.traits, dispatcher_->fleet.status());
   dispatcher_->decide(spec_, std::move(facts), *receipt_);
   if (!receipt_->decision.target && receipt_->decision.queue) {
     receipt_->state = "parked";
-    timer_.expires_after(kParkedLook);
-    timer_.async_wait([weak = weak_from_this()](error_code ec) {
+    look_.expires_after(kParkedLook);
+    look_.async_wait([weak = weak_from_this()](error_code ec) {
       if (const auto self = weak.lock(); self && !ec) self->look_again();
     });
     return;
@@ -170,7 +181,7 @@ void RunningJob::start() {
 void RunningJob::look_again() {
   if (over_) return;
   if (Clock::now() - admitted_ < kParkedLimit) {
-    start();
+    decide();
     return;
   }
   fail_all(nothing_to_ask("No engine of the policy's choice became available in time."));
@@ -192,10 +203,9 @@ Error RunningJob::nothing_to_ask(std::string otherwise) const {
 
 void RunningJob::begin_choices() {
   const auto targets = targets_of(receipt_->decision);
-  unfinished_ = spec_.choices.size();
+  unfinished_ = spec_.answers();
   choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
-  for (std::size_t i = 0; i < spec_.choices.size(); ++i) choices_.emplace_back(targets);
-  watch_deadline();
+  for (std::size_t i = 0; i < unfinished_; ++i) choices_.emplace_back(targets);
   // From the io_context, so that the observer never hears of a failure inside submit().
   asio::post(dispatcher_->io, [weak = weak_from_this()] {
     const auto self = weak.lock();
@@ -210,8 +220,8 @@ void RunningJob::begin_choices() {
 
 void RunningJob::watch_deadline() {
   if (!spec_.app.slo.deadline) return;
-  timer_.expires_at(admitted_ + *spec_.app.slo.deadline);
-  timer_.async_wait([weak = weak_from_this()](error_code ec) {
+  deadline_.expires_at(admitted_ + *spec_.app.slo.deadline);
+  deadline_.async_wait([weak = weak_from_this()](error_code ec) {
     const auto self = weak.lock();
     if (!self || ec || self->over_ || self->had_event_) return;  // an answer that has begun is finished
     self->fail_all(
@@ -254,7 +264,9 @@ void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backe
 void RunningJob::start_on(std::size_t index, Backend& backend) {
   Choice& choice = choices_[index];
   const std::uint32_t attempt = choice.attempt.attempts();
-  CompletionRequest request = spec_.choices[index];
+  CompletionRequest request = spec_.base;
+  request.prompt = spec_.prompts[index / spec_.n];
+  request.sampling.seed += index;  // wraps; every answer has its own draw
   // A new id for each attempt: an engine may still be letting go of the last one.
   request.id = spec_.id + "/" + std::to_string(index) + "." + std::to_string(attempt);
   request.resume_tokens = choice.attempt.resume_tokens();
@@ -308,10 +320,11 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
 void RunningJob::first_event() {
   if (had_event_) return;
   had_event_ = true;
-  timer_.cancel();
+  deadline_.cancel();
   receipt_->state = "running";
   --dispatcher_->waiting;
   ++dispatcher_->running;
+  dispatcher_->waiting_answers -= spec_.answers();
 }
 
 void RunningJob::outcome(std::size_t index, std::string_view text) {
@@ -336,7 +349,8 @@ void RunningJob::fail_all(const Error& error) {
 void RunningJob::finish(std::string_view state) {
   if (over_) return;
   over_ = true;
-  timer_.cancel();
+  look_.cancel();
+  deadline_.cancel();
   receipt_->state = state;
   receipt_->total_ms = seconds_between(admitted_, Clock::now()) * 1e3;
   for (Choice& choice : choices_) {
@@ -347,7 +361,8 @@ void RunningJob::finish(std::string_view state) {
     retire(std::move(choice.ticket));
   }
   --(had_event_ ? dispatcher_->running : dispatcher_->waiting);
-  dispatcher_->leave(spec_.app.id);
+  if (!had_event_) dispatcher_->waiting_answers -= spec_.answers();
+  dispatcher_->leave(spec_);
 }
 
 void RunningJob::retire(Ticket ticket) {
@@ -367,13 +382,35 @@ void Dispatcher::Impl::decide(const JobSpec& spec, policy::Facts facts, Receipt&
       receipt.decision.target ? std::string_view(receipt.decision.target->backend) : "none");
 }
 
-void Dispatcher::Impl::leave(const std::string& app) {
-  const auto it = in_flight.find(app);
-  if (it != in_flight.end() && --it->second == 0) in_flight.erase(it);
+Result<void> Dispatcher::Impl::admit(const JobSpec& spec) const {
+  const std::uint32_t share = spec.app.limits.in_flight;
+  const std::uint32_t wanted = spec.answers();
+  if (wanted > share)
+    return fail(ErrorCode::invalid_value,
+                "The request asks for " + std::to_string(wanted) + " answers at once; the app's limit is " +
+                    std::to_string(share) + " in flight.",
+                "n");
+  const auto it = in_flight.find(spec.app.id);
+  const std::uint32_t open = it == in_flight.end() ? 0 : it->second;
+  if (wanted > share - std::min(open, share))  // a reload may have lowered the share below what is open
+    return fail(ErrorCode::rate_limited, "The app already has " + std::to_string(open) +
+                                             " answers in flight; its limit is " + std::to_string(share) +
+                                             ".");
+  // An empty queue takes any request, or one of more answers than max_queue could never be served.
+  if (waiting_answers > 0 && waiting_answers + wanted > limits.max_queue)
+    return fail(ErrorCode::overloaded, "The queue is full: " + std::to_string(waiting_answers) +
+                                           " answers are waiting, and its limit is " +
+                                           std::to_string(limits.max_queue) + ".");
+  return {};
 }
 
-// Tickets die from the io_context, since their destruction talks to an engine that may be calling us right now;
-// but no later than the dispatcher, as the fleet may end right after it.
+void Dispatcher::Impl::leave(const JobSpec& spec) {
+  const auto it = in_flight.find(spec.app.id);
+  if (it != in_flight.end() && (it->second -= spec.answers()) == 0) in_flight.erase(it);
+}
+
+// Tickets die from the io_context, since their destruction talks to an engine that may be calling us right
+// now; but no later than the dispatcher, as the fleet may end right after it.
 void Dispatcher::Impl::retire(Ticket ticket) {
   retired.push_back(std::move(ticket));
   if (retired.size() > 1) return;  // one visit takes them all
@@ -406,14 +443,7 @@ fleet::Fleet& Dispatcher::fleet() noexcept {
 }
 
 Result<std::shared_ptr<Job>> Dispatcher::submit(JobSpec spec, std::weak_ptr<JobObserver> observer) {
-  const auto it = impl_->in_flight.find(spec.app.id);
-  if (it != impl_->in_flight.end() && it->second >= spec.app.limits.in_flight)
-    return fail(ErrorCode::rate_limited, "The app already has " + std::to_string(it->second) +
-                                             " requests in flight; its limit is " +
-                                             std::to_string(spec.app.limits.in_flight) + ".");
-  if (impl_->waiting >= impl_->limits.max_queue)
-    return fail(ErrorCode::overloaded,
-                "The queue is full: " + std::to_string(impl_->limits.max_queue) + " requests are waiting.");
+  if (auto admitted = impl_->admit(spec); !admitted) return std::unexpected(std::move(admitted.error()));
   auto job = std::make_shared<RunningJob>(impl_, std::move(spec), std::move(observer));
   job->start();
   return job;

@@ -30,7 +30,11 @@ struct JobSpec {
   const config::AppManifest& app;
   const config::ModelEntry& model;
   RequestTraits traits;
-  std::vector<CompletionRequest> choices;  // one per answer, seeds set
+  CompletionRequest base;  // all but id, prompt and resumption; its seed is the first answer's
+  std::vector<Prompt> prompts;
+  std::uint32_t n = 1;  // answers to each prompt
+
+  std::uint32_t answers() const noexcept { return static_cast<std::uint32_t>(prompts.size()) * n; }
 };
 
 // Called on the io_context thread, possibly from within an engine's callback: must not destroy the job's
@@ -59,7 +63,7 @@ class Job {
 };
 
 struct DispatchLimits {
-  std::uint32_t max_queue = 256;
+  std::uint32_t max_queue = 256;  // answers that may wait
 };
 
 class Dispatcher {
@@ -69,8 +73,10 @@ class Dispatcher {
   ~Dispatcher();
 
   void set_limits(DispatchLimits limits) noexcept;
-  // Admits and decides at once; engines are asked later, from the io_context. rate_limited: the app's
-  // in_flight share is full; overloaded: the queue is. Failures after this arrive at the observer.
+  // Admits and decides at once; engines are asked later, from the io_context. Each answer takes a place of
+  // its own, as each takes a sequence of an engine. rate_limited: the app's in_flight share is full;
+  // invalid_value: it could never hold so many; overloaded: the queue is full. Failures after this arrive at
+  // the observer.
   Result<std::shared_ptr<Job>> submit(JobSpec spec, std::weak_ptr<JobObserver> observer);
 
   // Decides without running: the facts as they are now, with `overrides` on top.
@@ -78,7 +84,7 @@ class Dispatcher {
                   const std::vector<std::pair<std::string, policy::FactValue>>& overrides);
 
   const Receipts& receipts() const noexcept;
-  std::size_t waiting() const noexcept;  // admitted, no event yet
+  std::size_t waiting() const noexcept;  // requests: admitted, no event yet
   std::size_t running() const noexcept;
   fleet::Fleet& fleet() noexcept;
 

@@ -20,9 +20,9 @@ namespace flyball::testing {
 // be compared with an uninterrupted one.
 struct Script {
   std::uint32_t tokens = 4;
-  bool manual = false;                      // emits only when FakeBackend::emit is called
-  bool empty_first = false;                 // the first token releases no text
-  std::size_t token_bytes = 0;              // pad each token's text to so many bytes
+  bool manual = false;                           // emits only when FakeBackend::emit is called
+  bool empty_first = false;                      // the first token releases no text
+  std::size_t token_bytes = 0;                   // pad each token's text to so many bytes
   std::optional<std::uint32_t> fail_after = {};  // tokens of this attempt, then `error`
   Error error{ErrorCode::worker_died, "The engine process died.", {}, {}};
   std::optional<Error> refuse = {};  // start() itself fails
@@ -64,6 +64,9 @@ class FakeFleet final : public fleet::Fleet {
   void drain(TimePoint, std::function<void()> drained) override;
 
   FakeBackend& backend(const std::string& model, const std::string& id);
+  void forget(const std::string& model) {
+    std::erase_if(backends_, [&](const auto& b) { return b.first.starts_with(model + "/"); });
+  }
   std::map<std::string, std::deque<Error>> acquire_errors;  // by backend id, used up one by one
   std::map<std::string, Error> disabled;
   bool hold_acquires = false;  // never call back

@@ -1,0 +1,201 @@
+// Who is admitted, where a request is sent, how long it waits, and the receipt of all that.
+#include <chrono>
+#include <thread>
+
+#include "tests/gateway/inference.hpp"
+
+namespace flyball::testing {
+namespace {
+
+using nlohmann::json;
+
+struct Dispatch : InferenceTest {};
+
+TEST_F(Dispatch, nothing_available_is_no_target) {
+  Rig bare(make_settings(), policy::Facts{});
+  Wire wire(bare);
+  wire.send(post(kChatPath, kHello));
+  EXPECT_EQ(wire.answer().status, 503);
+  EXPECT_EQ(json::parse(wire.answer().body)["error"]["code"], "no_target");
+}
+
+TEST_F(Dispatch, a_disabled_engine_is_passed_over) {
+  ask(kHello);
+  rig.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
+  EXPECT_EQ(ask(kHello).field("x-flyball-route"), "backend=vulkan; rule=everything; model=demo");
+}
+
+// No engine is left because they died too often: the cause, not a word about the policy.
+TEST_F(Dispatch, nothing_but_disabled_engines_is_model_unavailable_with_the_cause) {
+  rig.cpu();
+  rig.fleet.backend("demo", "vulkan");
+  for (const char* engine : {"cpu", "vulkan"})
+    rig.fleet.disabled[engine] = {
+        ErrorCode::model_unavailable, std::string(engine) + " died 3 times.", {}, {}};
+  const auto answer = ask(kHello);
+  EXPECT_EQ(answer.status, 503);
+  const auto error = json::parse(answer.body)["error"];
+  EXPECT_EQ(error["code"], "model_unavailable");
+  EXPECT_EQ(error["message"], "cpu died 3 times.");
+}
+
+// on_unavailable: queue. The request waits, and goes on when the engine is back.
+TEST_F(Dispatch, a_rule_may_let_requests_wait_for_their_engine) {
+  auto settings = make_settings();
+  for (auto* rule : {&settings->tree.rules[0], &settings->tree.fallback}) {
+    rule->use = {{"cpu", "", 0, 0}};
+    rule->on_unavailable = policy::OnUnavailable::queue;
+  }
+  Rig waiting(settings);
+  waiting.cpu();
+  waiting.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
+  Wire wire(waiting);
+  wire.send(post(kChatPath, kHello));
+  EXPECT_EQ(wire.received(), "");
+  waiting.fleet.disabled.clear();
+  for (int i = 0; i < 1000 && wire.received().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    wire.run();
+  }
+  EXPECT_EQ(wire.answer().status, 200);
+}
+
+TEST_F(Dispatch, a_deadline_refuses_what_has_not_begun) {
+  auto settings = make_settings();
+  settings->apps[0].slo.deadline = std::chrono::milliseconds(100);
+  Rig late(settings);
+  late.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  Wire begun(late), waiting(late);
+  begun.send(post(kChatPath, kHello));
+  late.cpu().emit(1);
+  waiting.send(post(kChatPath, kHello));
+  for (int i = 0; i < 1000 && waiting.received().empty(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    waiting.run();
+  }
+  EXPECT_EQ(waiting.answer().status, 503);
+  EXPECT_EQ(json::parse(waiting.answer().body)["error"]["code"], "overloaded");
+  late.cpu().emit(5);
+  begun.run();
+  EXPECT_EQ(begun.answer().status, 200);
+}
+
+// The same for those whose engine is not there yet: loading, or waited for because the rule says so.
+TEST_F(Dispatch, a_deadline_holds_while_no_engine_is_there) {
+  for (const bool loading : {true, false}) {
+    auto settings = make_settings();
+    settings->apps[0].slo.deadline = std::chrono::milliseconds(100);
+    for (auto* rule : {&settings->tree.rules[0], &settings->tree.fallback}) {
+      rule->use = {{"cpu", "", 0, 0}};
+      rule->on_unavailable = policy::OnUnavailable::queue;
+    }
+    Rig late(settings);
+    late.cpu();
+    late.fleet.hold_acquires = loading;
+    if (!loading) late.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
+    Wire wire(late);
+    wire.send(post(kChatPath, kHello));
+    EXPECT_EQ(wire.received(), "");
+    for (int i = 0; i < 1000 && wire.received().empty(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      wire.run();
+    }
+    EXPECT_EQ(wire.answer().status, 503);
+    EXPECT_EQ(json::parse(wire.answer().body)["error"]["code"], "overloaded");
+    EXPECT_EQ(late.service.in_flight(), 0U);
+  }
+}
+
+// ---- admission: every answer takes a place
+
+std::string wanting(const char* model, int n) {
+  return R"({"model":")" + std::string(model) + R"(","messages":[{"role":"user","content":"x"}],"n":)" +
+         std::to_string(n) + "}";
+}
+
+TEST_F(Dispatch, an_app_holds_as_many_answers_as_its_limit) {
+  script(rig.cpu("small"), Script{.manual = true});
+  const auto ask_bob = [&](Wire& wire, int n) { wire.send(post(kChatPath, wanting("small", n), "key-bob")); };
+  Wire never(rig), both(rig), more(rig);
+  ask_bob(never, 3);  // bob's limit is 2: waiting would not help
+  EXPECT_EQ(never.answer().status, 400);
+  EXPECT_EQ(json::parse(never.answer().body)["error"]["param"], "n");
+  ask_bob(both, 2);
+  EXPECT_EQ(rig.cpu("small").live(), 2U);
+  ask_bob(more, 1);
+  EXPECT_EQ(more.answer().status, 429);
+  both.hang_up();
+  Wire again(rig);
+  ask_bob(again, 2);
+  EXPECT_EQ(rig.cpu("small").live(), 2U);
+}
+
+TEST_F(Dispatch, the_queue_holds_as_many_answers_as_its_limit) {
+  rig.settings->config.max_queue = 3;
+  rig.service.reload(rig.settings);
+  script(rig.cpu(), Script{.manual = true});
+  Wire two(rig), four(rig), one(rig), first(rig);
+  two.send(post(kChatPath, wanting("demo", 2)));
+  Wire refused(rig);
+  refused.send(post(kChatPath, wanting("demo", 2)));
+  EXPECT_EQ(refused.answer().status, 503);
+  EXPECT_EQ(json::parse(refused.answer().body)["error"]["code"], "overloaded");
+  one.send(post(kChatPath, wanting("demo", 1)));
+  EXPECT_EQ(rig.cpu().live(), 3U);
+  rig.cpu().emit(1);                               // they run, and wait no longer
+  four.send(post(kChatPath, wanting("demo", 4)));  // more than the queue's length, into an empty one
+  EXPECT_EQ(rig.cpu().live(), 7U);
+  EXPECT_EQ(four.received(), "");
+  four.hang_up();
+  first.send(post(kChatPath, wanting("demo", 3)));
+  EXPECT_EQ(rig.cpu().live(), 6U);
+}
+
+// ---- receipts
+
+// A driver's device name may be any bytes.
+TEST_F(Dispatch, a_fact_that_is_no_utf8_spoils_no_receipt) {
+  auto hardware = make_hardware();
+  hardware.set("backend.vulkan.reason", std::string("no device \xff found"), "probe");
+  Rig odd(make_settings(), hardware);
+  odd.vulkan();
+  for (auto& rule : odd.settings->tree.rules) std::swap(rule.use[0], rule.use[1]);
+  Wire explained(odd), asked(odd), receipt(odd);
+  explained.send(post("/v1/route/explain", R"({"model":"demo"})"));
+  EXPECT_EQ(explained.answer().status, 200);
+  EXPECT_NE(explained.answer().body.find("no device \xEF\xBF\xBD found"), std::string::npos)
+      << explained.answer().body;
+  asked.send(post(kChatPath, kHello));
+  receipt.send(get("/v1/route/receipts/" + asked.answer().field("x-request-id")));
+  EXPECT_EQ(receipt.answer().status, 200);
+}
+
+TEST_F(Dispatch, explain_decides_without_running) {
+  const json receipt = json::parse(
+      ask(R"({"messages":[{"role":"user","content":"Hi"}],"facts":{"backend.cpu.available":false}})",
+          "/v1/route/explain")
+          .body);
+  EXPECT_TRUE(rig.cpu().started.empty() && rig.vulkan().started.empty());
+  EXPECT_EQ(receipt["state"], "explained");
+  EXPECT_EQ(receipt["app"], "alice");
+  Wire wire(rig);
+  wire.send(post("/v1/route/explain", R"({"model":"demo"})"));
+  EXPECT_EQ(wire.answer().field("x-flyball-route"), "backend=cpu; rule=everything; model=demo");
+  EXPECT_EQ(ask(R"({"facts":{"no.such.fact":1}})", "/v1/route/explain").status, 400);
+  EXPECT_EQ(ask(R"({"facts":{"request.n":"many"}})", "/v1/route/explain").status, 400);
+}
+
+TEST_F(Dispatch, receipts_belong_to_their_app) {
+  const std::string path = "/v1/route/receipts/" + ask(kHello).field("x-request-id");
+  Wire alice(rig), bob(rig);
+  alice.send(get(path));
+  EXPECT_EQ(alice.answer().status, 200);
+  const json receipt = json::parse(alice.answer().body);
+  EXPECT_EQ(receipt["usage"]["completion_tokens"], 4);
+  EXPECT_TRUE(receipt["timings"].contains("total_ms"));
+  bob.send(get(path, "key-bob"));
+  EXPECT_EQ(bob.answer().status, 404);
+}
+
+}  // namespace
+}  // namespace flyball::testing
