@@ -1,14 +1,16 @@
-// The official npm client against the daemon: what its users do, and every error shape. Starts `flyball serve` on the demo
-// model, on a free port, and stops it. Exit 77 where the openai package is not installed.
+// The official npm client against the daemon: what its users do, and every error shape. Starts `flyball serve` on a free
+// port, with the demo model and with one that is slow enough to be interrupted, and stops it. A failure prints the daemon's
+// log and state. Exit 77 where the openai package is not installed.
 //   FLYBALL               the program
 //   FLYBALL_NODE_MODULES  folder with the openai package (or <FLYBALL_BINARY_DIR>/node_modules)
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { inspect } from 'node:util';
 
 const places = [process.env.FLYBALL_NODE_MODULES, process.env.FLYBALL_BINARY_DIR && join(process.env.FLYBALL_BINARY_DIR, 'node_modules')];
 const modules = places.find((place) => place && existsSync(join(place, 'openai')));
@@ -26,13 +28,17 @@ const home = mkdtempSync(join(tmpdir(), 'flyball-suite-'));
 mkdirSync(join(home, 'apps.d'));
 const sha256 = (key) => createHash('sha256').update(key).digest('hex');
 const keys = { main: 'suite-key-of-the-main-app-0123456789', small: 'suite-key-of-the-small-app-012345678' };
+// Thousands of tokens at a fraction of the demo's pace: what is to be met half way takes seconds on any machine, so that no
+// test depends on who is scheduled first.
+execFileSync(flyball, ['make-model', '--out', join(home, 'slow.gguf'), '--shape', 'small,context=8192', '--type', 'Q8_0', '--quiet']);
 writeFileSync(join(home, 'config.yaml'), `schema: flyball.config/v1
 listeners:
   local: {tcp: "127.0.0.1:0"}
 models:
   demo: {embedded: true}
+  slow: {path: slow.gguf, context: 8192}
 default_model: demo
-log_level: warn
+worker: {heartbeat: 100ms}  # how old the engine's own figures in /metrics are
 `);
 writeFileSync(join(home, 'apps.d', 'main.yaml'), `schema: flyball.app/v1
 app: main
@@ -42,46 +48,68 @@ limits: {in_flight: 64}
 writeFileSync(join(home, 'apps.d', 'small.yaml'), `schema: flyball.app/v1
 app: small
 key_sha256: ${sha256(keys.small)}
-limits: {in_flight: 1, max_tokens: 8}
+limits: {in_flight: 2, max_tokens: 8000}
 `);
 
-const daemon = spawn(flyball, ['serve', '--config', join(home, 'config.yaml'), '--print-url'], { stdio: ['ignore', 'pipe', 'inherit'] });
-const stopped = new Promise((resolve) => daemon.on('exit', (code, signal) => resolve({ code, signal })));
-const url = await new Promise((resolve, reject) => {
+const daemon = spawn(flyball, ['serve', '--config', join(home, 'config.yaml'), '--print-url'], { stdio: ['ignore', 'pipe', 'pipe'] });
+let log = '';
+daemon.stderr.on('data', (data) => { log += data; });
+const stopped = new Promise((resolve) => daemon.on('close', (code, signal) => resolve({ code, signal })));
+const tail = (text, lines) => text.trimEnd().split('\n').slice(-lines).map((line) => `      ${line}`).join('\n');
+const printed = new Promise((resolve) => {
   let text = '';
   daemon.stdout.on('data', (data) => {
     text += data;
     const found = text.match(/^(http:\S+)\n/m);
     if (found) resolve(found[1]);
   });
-  stopped.then(() => reject(new Error('the daemon ended before it served')));
 });
+const url = await Promise.race([printed, stopped]);
+if (typeof url !== 'string') {
+  console.log(`FAIL  the daemon ended before it served: ${JSON.stringify(url)}\n${tail(log, 40)}`);
+  process.exit(1);
+}
+const { version } = JSON.parse(readFileSync(join(modules, 'openai', 'package.json'), 'utf8'));
+console.log(`node ${process.version}, openai ${version}, ${url}`);
 
 const client = new OpenAI({ apiKey: keys.main, baseURL: `${url}/v1`, maxRetries: 0, timeout: 120_000 });
 const messages = [{ role: 'user', content: 'Which engine for a Mac?' }];
 const greedy = { model: 'demo', messages, temperature: 0, max_tokens: 24 };
-const long = { model: 'demo', messages, temperature: 0, max_tokens: 400, ignore_eos: true, stream: true };
+const kLong = 8000;
+const long = { model: 'slow', messages, temperature: 0, max_tokens: kLong, ignore_eos: true };
 
 async function metrics() {
   return (await fetch(`${url}/metrics`)).text();
 }
-function metric(text, name) {
-  const line = text.split('\n').find((one) => one.startsWith(name));
-  return line ? Number(line.split(' ').at(-1)) : 0;
+// The sum over the series of this name that carry these labels, given as they are printed.
+function metric(text, name, ...labels) {
+  const lines = text.split('\n').filter((line) => /^[^{ ]+/.exec(line)?.[0] === name && labels.every((label) => line.includes(label)));
+  return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
 }
-async function eventually(what, check, seconds = 30) {
+// What the slow engine says of itself, and how many requests the daemon has open.
+async function slow() {
+  const text = await metrics();
+  const of = (name) => metric(text, name, 'model="slow"');
+  return {
+    open: metric(text, 'flyball_requests_running') + metric(text, 'flyball_requests_waiting'),
+    busy: of('flyball_engine_requests_running') + of('flyball_engine_requests_waiting'),
+    generated: of('flyball_engine_completion_tokens'),
+  };
+}
+async function eventually(what, check, seconds = 60) {
   const until = Date.now() + seconds * 1000;
   for (;;) {
-    if (await check()) return;
-    if (Date.now() > until) throw new Error(`never happened: ${what}`);
+    const last = await check();
+    if (last) return last;
+    if (Date.now() > until) throw new Error(`not within ${seconds} s: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }
 async function refused(promise, status, code, param = undefined) {
-  const error = await promise.then(() => assert.fail(`expected ${code}`), (e) => e);
-  assert(error instanceof OpenAI.APIError, String(error));
+  const error = await promise.then((answer) => assert.fail(`expected ${code}, got ${inspect(answer)}`), (e) => e);
+  assert(error instanceof OpenAI.APIError, inspect(error));
   assert.equal(error.status, status, error.message);
-  assert.equal(error.code, code);
+  assert.equal(error.code, code, error.message);
   assert.equal(typeof error.type, 'string');
   assert(error.error.message.length > 0);
   if (param !== undefined) assert.equal(error.param, param);
@@ -94,7 +122,7 @@ async function refused(promise, status, code, param = undefined) {
 const tests = {
   async 'list and retrieve models'() {
     const list = await client.models.list();
-    assert.deepEqual(list.data.map((model) => model.id), ['demo']);
+    assert.deepEqual(list.data.map((model) => model.id).sort(), ['demo', 'slow']);
     assert.equal((await client.models.retrieve('demo')).object, 'model');
   },
 
@@ -198,45 +226,36 @@ const tests = {
     assert.equal(streamed, text);
   },
 
+  // That it is within a step is shown in tests/engine, where a step is something that a test makes happen.
   async 'abort mid-stream stops the engine'() {
-    // What the engine says it generated arrives with its heartbeat: wait until two of them agree.
-    const generated = async () => {
-      for (let last = -1; ;) {
-        const now = metric(await metrics(), 'flyball_engine_completion_tokens');
-        if (now === last) return now;
-        last = now;
-        await new Promise((resolve) => setTimeout(resolve, 2500));
-      }
-    };
-    const received = async () => {
-      const lines = (await metrics()).split('\n').filter((line) => /^flyball_tokens_total\{.*type="completion"/.test(line));
-      return lines.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0);
-    };
-    const [generatedBefore, receivedBefore] = [await generated(), await received()];
-    const stream = await client.chat.completions.create({ ...long, n: 4 });
+    const before = (await slow()).generated;
+    const stream = await client.chat.completions.create({ ...long, n: 4, stream: true });
     let seen = 0;
     for await (const chunk of stream) {
       if (chunk.choices[0]?.delta?.content && ++seen === 4) break;  // breaking aborts
     }
-    await eventually('the request is over', async () => metric(await metrics(), 'flyball_requests_running') === 0);
-    const [made, got] = [await generated() - generatedBefore, await received() - receivedBefore];
-    assert(got >= 4 && made < 4 * long.max_tokens, `${made} generated`);
-    // At most the step under way when the daemon let go, and the one whose tokens were still between the processes.
-    assert(made - got <= 4 * 2, `${made} generated, ${got} received`);
-    const text = await metrics();
-    assert.equal(metric(text, 'flyball_engine_requests_running'), 0);
-    assert(text.includes('status="499"'));
+    const after = await eventually('the engine works on nothing', async () => {
+      const now = await slow();
+      return now.open === 0 && now.busy === 0 && now.generated >= before + seen && now;
+    });
+    const made = after.generated - before;
+    assert(made < 4 * kLong / 2, `${made} of ${4 * kLong} tokens generated after an abort at the first few`);
+    await eventually('logged as 499', async () => metric(await metrics(), 'flyball_requests_total', 'model="slow"', 'status="499"') === 1);
   },
 
-  async 'abort before the first token'() {
+  async 'abort of an answer that is not streamed'() {
+    const before = (await slow()).generated;
     const controller = new AbortController();
-    const pending = client.chat.completions.create({ ...greedy, max_tokens: 400, ignore_eos: true }, { signal: controller.signal });
-    setTimeout(() => controller.abort(), 20);
-    await assert.rejects(pending, OpenAI.APIUserAbortError);
-    await eventually('nothing runs', async () => {
-      const text = await metrics();
-      return metric(text, 'flyball_requests_running') + metric(text, 'flyball_requests_waiting') === 0;
+    const pending = client.chat.completions.create(long, { signal: controller.signal });
+    const rejected = assert.rejects(pending, OpenAI.APIUserAbortError);
+    await eventually('the engine works on it', async () => (await slow()).busy === 1);
+    controller.abort();
+    await rejected;
+    const after = await eventually('the engine works on nothing', async () => {
+      const now = await slow();
+      return now.open === 0 && now.busy === 0 && now;
     });
+    assert(after.generated - before < kLong, 'the answer was computed to its end');
   },
 
   async 'explain'() {
@@ -265,7 +284,8 @@ const tests = {
     await wrong({ messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'http://x' } }] }] }, 'unsupported_value');
     await wrong({ response_format: { type: 'json_object' } }, 'unsupported_value', 'response_format');
     await wrong({ tool_choice: 'required' }, 'unsupported_value', 'tool_choice');
-    await wrong({ messages: [{ role: 'user', content: 'word '.repeat(20_000) }] }, 'context_length_exceeded');
+    const long = await wrong({ messages: [{ role: 'user', content: 'word '.repeat(20_000) }] }, 'context_length_exceeded');
+    assert.match(long.message, /\d{5}.*\b1024\b/);  // what was asked for, and what there is
     await wrong({ messages: [{ role: 'user', content: 'word '.repeat(20_000) }], stream: true }, 'context_length_exceeded');
     const deep = await fetch(`${url}/v1/chat/completions`, {
       method: 'POST', body: '['.repeat(3000) + ']'.repeat(3000),
@@ -277,30 +297,46 @@ const tests = {
 
   async 'errors: how much is asked'() {
     const small = new OpenAI({ apiKey: keys.small, baseURL: `${url}/v1`, maxRetries: 0 });
-    await refused(small.chat.completions.create(greedy), 400, 'invalid_value', 'max_tokens');
-    // Five prompts that keep the engine busy hold the app's one place.
-    const controller = new AbortController();
-    const busy = small.completions.create({ model: 'demo', prompt: Array(8).fill('Once'), n: 2, max_tokens: 8, ignore_eos: true }, { signal: controller.signal });
-    const error = await refused(
-      (async () => {
-        for (let i = 0; i < 50; ++i) await small.chat.completions.create({ ...greedy, max_tokens: 1 });
-      })(), 429, 'rate_limited');
-    assert(error instanceof OpenAI.RateLimitError);
-    assert(Number(error.headers.get('retry-after')) >= 1);
-    await busy.catch(() => {});
+    const ask = (fields) => small.chat.completions.create({ ...greedy, max_tokens: 1, ...fields });
+    await refused(ask({ max_tokens: kLong + 1 }), 400, 'invalid_value', 'max_tokens');
+    await refused(ask({ n: 3 }), 400, 'invalid_value', 'n');  // more than the app could ever hold
+    // Two answers in the making are all that the app may have.
+    const stream = await small.chat.completions.create({ ...long, n: 2, stream: true });
+    for await (const _ of stream) {
+      const error = await refused(ask({}), 429, 'rate_limited');
+      assert(error instanceof OpenAI.RateLimitError);
+      assert(Number(error.headers.get('retry-after')) >= 1);
+      break;
+    }
+    await eventually('the place is free again', async () => (await slow()).open === 0);
+    await ask({});
   },
 };
+
+// ---- running it --------------------------------------------------------------------------------------------------
+
+const kTestLimit = 120;  // seconds; a loaded or instrumented build takes a tenth of it
+async function bounded(test) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no end within ${kTestLimit} s`)), kTestLimit * 1000);
+  });
+  await Promise.race([test(), late]).finally(() => clearTimeout(timer));
+}
 
 let failures = 0;
 try {
   for (const [name, test] of Object.entries(tests)) {
     const begin = Date.now();
     try {
-      await test();
+      await bounded(test);
       console.log(`ok    ${name} (${Date.now() - begin} ms)`);
     } catch (error) {
       failures += 1;
-      console.log(`FAIL  ${name}\n${error.stack}`);
+      console.log(`FAIL  ${name} (${Date.now() - begin} ms)\n${inspect(error)}`);
+      const state = await metrics().catch((e) => String(e));
+      console.log(`    state\n${tail(state.split('\n').filter((line) => !/^#|_bucket| 0$/.test(line)).join('\n'), 60)}`);
+      console.log(`    the daemon's log\n${tail(log, 30)}`);
     }
   }
 } finally {
@@ -308,7 +344,7 @@ try {
   const end = await stopped;
   if (end.code !== 0) {
     failures += 1;
-    console.log(`FAIL  the daemon ended with ${JSON.stringify(end)}`);
+    console.log(`FAIL  the daemon ended with ${JSON.stringify(end)}\n${tail(log, 30)}`);
   }
   rmSync(home, { recursive: true, force: true });
 }
