@@ -4,6 +4,7 @@ One test: e2e_test.py [-v] DaemonTest.test_name"""
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -123,6 +124,8 @@ class DaemonTest(unittest.TestCase):
                 self.assertEqual(status, 503)
                 self.assertEqual(body["error"]["code"], "model_invalid")
             self.assertEqual(sum("engine starting" in line and "model=bad" in line for line in daemon.log), 1)
+            line = next(line for line in daemon.log if "code=model_invalid" in line)
+            self.assertRegex(line, r"tokenizer\.ggml\.tokens.*\(byte \d+\)")  # the field and where it is
             status, body = daemon.request("POST", "/v1/completions", {"model": "demo", "prompt": "x", "max_tokens": 1})
             self.assertEqual(status, 200, body)
             # A repaired file is noticed without a restart.
@@ -130,6 +133,24 @@ class DaemonTest(unittest.TestCase):
                 out.write(whole.read())
             status, body = daemon.request("POST", "/v1/completions", {"model": "bad", "prompt": "x", "max_tokens": 1})
             self.assertEqual(status, 200, body)
+
+    def test_a_model_file_cut_while_it_is_mapped_costs_its_worker_alone(self):
+        cut = os.path.join(self.dir.name, "cut.gguf")
+        body = dict(GREEDY, model="cut", max_tokens=4)
+        # What is left decides what its next load says: nothing to read, or a malformed file.
+        for left, code in ((0, "model_unavailable"), (4000, "model_invalid")):
+            shutil.copy(self.model, cut)
+            with Daemon({"demo": "embedded: true", "cut": "path: %s" % cut}) as daemon:
+                status, answer = daemon.request("POST", "/v1/completions", body)
+                self.assertEqual(status, 200, answer)
+                other = daemon.request("POST", "/v1/completions", dict(body, model="demo"))[1]["choices"][0]["text"]
+                os.truncate(cut, left)
+                status, answer = daemon.request("POST", "/v1/completions", body)
+                self.assertEqual((status, answer["error"]["code"]), (503, code), answer)
+                daemon.wait_for_log("model cut on cpu was killed by signal 7")
+                status, answer = daemon.request("POST", "/v1/completions", dict(body, model="demo"))
+                self.assertEqual((status, answer["choices"][0]["text"]), (200, other))
+                self.assertEqual(sum("killed by signal" in line for line in daemon.log), 1)  # the other one's lives
 
     # ---- stopping ----------------------------------------------------------------------------------------------
 
@@ -199,6 +220,20 @@ class DaemonTest(unittest.TestCase):
             self.assertEqual(daemon.request("GET", "/healthz")[0], 200)
             for fd in (0, 2):
                 self.assertEqual(os.readlink("/proc/%d/fd/%d" % (daemon.process.pid, fd)), "/dev/null")
+
+    def test_a_log_that_cannot_be_written_stops_nothing(self):
+        config = Daemon.config_text
+
+        class Full(Daemon):
+            def config_text(self, more=""):
+                return config(self, more).replace("127.0.0.1:8080", "127.0.0.1:0")
+
+        with Full(command=["/bin/sh", "-c", 'exec "$@" 2>/dev/full', "sh"]) as daemon:
+            for _ in range(3):
+                status, answer = daemon.request("POST", "/v1/completions", dict(GREEDY, model="demo", max_tokens=2))
+                self.assertEqual(status, 200, answer)
+            daemon.signal(signal.SIGTERM)
+            self.assertEqual(daemon.wait(), 0)
 
     def test_sigpipe_and_hangups_change_nothing(self):
         with Daemon() as daemon:
