@@ -142,6 +142,9 @@ struct Mistake {
   const char* message;
   const char* where;
 };
+void PrintTo(const Mistake& one, std::ostream* out) {
+  *out << one.name;
+}
 class Mistakes : public testing::TestWithParam<Mistake> {};
 
 TEST_P(Mistakes, AreNamedWithTheirPlace) {
@@ -200,6 +203,9 @@ struct WholeFile {
   const char* message;
   const char* where;
 };
+void PrintTo(const WholeFile& one, std::ostream* out) {
+  *out << one.name;
+}
 class WholeFiles : public testing::TestWithParam<WholeFile> {};
 
 TEST_P(WholeFiles, AreNamedWithTheirPlace) {

@@ -33,6 +33,9 @@ struct Refusal {
   const char* message;
   const char* where;
 };
+void PrintTo(const Refusal& one, std::ostream* out) {
+  *out << one.name;
+}
 class YamlRefusals : public testing::TestWithParam<Refusal> {};
 
 TEST_P(YamlRefusals, NamesThePlace) {

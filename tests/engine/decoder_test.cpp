@@ -13,6 +13,7 @@
 #include "backends/cpu/cpu_ops.hpp"
 #include "backends/model/synthetic.hpp"
 #include "tests/engine/naive_forward.hpp"
+#include "tests/kernels/print.hpp"
 
 namespace flyball {
 namespace {

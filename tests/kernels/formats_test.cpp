@@ -13,6 +13,7 @@
 #include "kernels/formats/f16.hpp"
 #include "kernels/formats/q4_k.hpp"
 #include "kernels/formats/quantize.hpp"
+#include "tests/kernels/print.hpp"
 
 namespace flyball::kernels {
 namespace {

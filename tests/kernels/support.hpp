@@ -11,6 +11,15 @@
 #include <vector>
 
 #include "kernels/cpu/kernels.hpp"
+#include "tests/kernels/print.hpp"
+
+namespace flyball::kernels::cpu {
+
+inline void PrintTo(Isa isa, std::ostream* out) {
+  *out << to_string(isa);
+}
+
+}  // namespace flyball::kernels::cpu
 
 namespace flyball::kernels::test {
 

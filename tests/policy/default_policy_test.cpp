@@ -37,6 +37,9 @@ struct Row {
   const char* full;        // target and rule with every engine and upstream there
   const char* this_build;  // with what this release has: cpu
 };
+void PrintTo(const Row& one, std::ostream* out) {
+  *out << one.name;
+}
 
 Facts facts_of(const Row& row, bool full) {
   Facts facts;

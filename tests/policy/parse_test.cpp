@@ -78,6 +78,9 @@ struct Mistake {
   const char* message;
   const char* where;
 };
+void PrintTo(const Mistake& one, std::ostream* out) {
+  *out << one.name;
+}
 class PolicyMistakes : public testing::TestWithParam<Mistake> {};
 
 TEST_P(PolicyMistakes, AreNamedWithTheirPlace) {

@@ -238,6 +238,9 @@ struct Misbehaviour {
   const char* script;
   const char* expected;
 };
+void PrintTo(const Misbehaviour& one, std::ostream* out) {
+  *out << one.script;
+}
 struct WorkerMisbehaves : WorkerTest, ::testing::WithParamInterface<Misbehaviour> {};
 
 TEST_P(WorkerMisbehaves, IsStoppedAndNamed) {
