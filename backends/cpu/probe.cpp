@@ -132,7 +132,7 @@ CpuReport probe_cpu() {
 std::vector<std::string> usable_isas() {
   using kernels::cpu::Isa;
   std::vector<std::string> out;
-  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512})
+  for (const Isa isa : kernels::cpu::built_isas())
     if (kernels::cpu::supported(isa)) out.emplace_back(kernels::cpu::to_string(isa));
   return out;
 }

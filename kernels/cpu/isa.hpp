@@ -8,15 +8,23 @@ namespace flyball::kernels::cpu {
 
 // matmul_<isa>.cpp: pack, prepare_activations, matmul and their sizes.
 void add_matmul_scalar(Kernels& k) noexcept;
+#if defined(__x86_64__)
 void add_matmul_avx2(Kernels& k) noexcept;
 void add_matmul_avx512(Kernels& k) noexcept;
+#elif defined(__aarch64__)
+void add_matmul_neon(Kernels& k) noexcept;
+#endif
 
 // embed.cpp: decodes one row, the same for all.
 void embed(DType type, const void* row, std::uint32_t cols, float* out) noexcept;
 
 // ops_<isa>.cpp: everything else.
 void add_ops_scalar(Kernels& k) noexcept;
+#if defined(__x86_64__)
 void add_ops_avx2(Kernels& k) noexcept;
 void add_ops_avx512(Kernels& k) noexcept;
+#elif defined(__aarch64__)
+void add_ops_neon(Kernels& k) noexcept;
+#endif
 
 }  // namespace flyball::kernels::cpu

@@ -1,9 +1,15 @@
 #include "kernels/cpu/kernels.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "kernels/cpu/isa.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>  // what CPUID is elsewhere
 #endif
 
 namespace flyball::kernels::cpu {
@@ -42,24 +48,12 @@ CpuFeatures detect() noexcept {
 }
 #endif
 
-Kernels assemble(Isa isa) noexcept {
+Kernels assemble(Isa isa, void (*add_matmul)(Kernels&), void (*add_ops)(Kernels&)) noexcept {
   Kernels k{};
   k.isa = isa;
   k.embed = embed;
-  switch (isa) {
-    case Isa::scalar:
-      add_matmul_scalar(k);
-      add_ops_scalar(k);
-      break;
-    case Isa::avx2:
-      add_matmul_avx2(k);
-      add_ops_avx2(k);
-      break;
-    case Isa::avx512:
-      add_matmul_avx512(k);
-      add_ops_avx512(k);
-      break;
-  }
+  add_matmul(k);
+  add_ops(k);
   return k;
 }
 
@@ -73,44 +67,56 @@ const char* to_string(Isa isa) noexcept {
       return "avx2";
     case Isa::avx512:
       return "avx512";
+    case Isa::neon:
+      return "neon";
   }
   return "?";
+}
+
+std::span<const Isa> built_isas() noexcept {
+#if defined(__x86_64__)
+  static constexpr std::array kIsas{Isa::avx512, Isa::avx2, Isa::scalar};
+#elif defined(__aarch64__)
+  static constexpr std::array kIsas{Isa::neon, Isa::scalar};
+#else
+  static constexpr std::array kIsas{Isa::scalar};
+#endif
+  return kIsas;
 }
 
 bool supported(Isa isa) noexcept {
 #if defined(__x86_64__)
   static const CpuFeatures features = detect();
-  switch (isa) {
-    case Isa::scalar:
-      return true;
-    case Isa::avx2:
-      return features.avx2;
-    case Isa::avx512:
-      return features.avx512;
-  }
+  if (isa == Isa::avx2) return features.avx2;
+  if (isa == Isa::avx512) return features.avx512;
+#elif defined(__aarch64__)
+  if (isa == Isa::neon) return (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #endif
   return isa == Isa::scalar;
 }
 
 Isa best_isa() noexcept {
-  if (supported(Isa::avx512)) return Isa::avx512;
-  return supported(Isa::avx2) ? Isa::avx2 : Isa::scalar;
+  return *std::ranges::find_if(built_isas(), supported);
 }
 
 const Kernels& kernels_for(Isa isa) noexcept {
-  switch (isa) {  // each table is assembled on first use: its code needs the instruction set
-    case Isa::avx512: {
-      static const Kernels avx512 = assemble(Isa::avx512);
-      return avx512;
-    }
-    case Isa::avx2: {
-      static const Kernels avx2 = assemble(Isa::avx2);
-      return avx2;
-    }
-    case Isa::scalar:
-      break;
+  // Each table is assembled on first use: its code needs the instruction set.
+#if defined(__x86_64__)
+  if (isa == Isa::avx512) {
+    static const Kernels avx512 = assemble(Isa::avx512, add_matmul_avx512, add_ops_avx512);
+    return avx512;
   }
-  static const Kernels scalar = assemble(Isa::scalar);
+  if (isa == Isa::avx2) {
+    static const Kernels avx2 = assemble(Isa::avx2, add_matmul_avx2, add_ops_avx2);
+    return avx2;
+  }
+#elif defined(__aarch64__)
+  if (isa == Isa::neon) {
+    static const Kernels neon = assemble(Isa::neon, add_matmul_neon, add_ops_neon);
+    return neon;
+  }
+#endif
+  static const Kernels scalar = assemble(Isa::scalar, add_matmul_scalar, add_ops_scalar);
   return scalar;
 }
 

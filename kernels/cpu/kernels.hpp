@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/formats/dtype.hpp"
 #include "kernels/formats/rope_style.hpp"
@@ -14,10 +15,13 @@ namespace flyball::kernels::cpu {
 
 enum class Isa : std::uint8_t {
   scalar,
-  avx2,
-  avx512
-};  // avx2: AVX2+FMA+F16C; avx512: F+BW+VL+DQ+VNNI besides
+  avx2,    // AVX2+FMA+F16C
+  avx512,  // F+BW+VL+DQ+VNNI besides
+  neon     // with FEAT_DotProd
+};
 const char* to_string(Isa isa) noexcept;
+// Those this program was built with, best first; `scalar` is the last.
+std::span<const Isa> built_isas() noexcept;
 bool supported(Isa isa) noexcept;  // by this processor and operating system
 Isa best_isa() noexcept;
 

@@ -33,11 +33,18 @@ function(flyball_unity target)
 endfunction()
 
 # flyball_library(<folder> [UNITY] [LINK targets...]): every .cpp of the current folder as target fb_<folder>.
-# Files named *_avx2.cpp and *_avx512.cpp get their instruction set and nothing else does (dispatch is at run time).
+# Files named *_avx2.cpp, *_avx512.cpp and *_neon.cpp get their instruction set and nothing else does (dispatch is at
+# run time); other processors' files are left out.
 function(flyball_library folder)
   cmake_parse_arguments(ARG "UNITY" "" "LINK" ${ARGN})
   string(REPLACE "/" "_" target "fb_${folder}")
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${folder}/*.cpp)
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    list(FILTER sources EXCLUDE REGEX "_avx(2|512)\\.cpp$")
+  endif()
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|ARM64")
+    list(FILTER sources EXCLUDE REGEX "_neon\\.cpp$")
+  endif()
   if(NOT sources)
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE flyball_flags ${ARG_LINK})
@@ -54,6 +61,8 @@ function(flyball_library folder)
     elseif(source MATCHES "_avx512\\.cpp$")
       set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS
         "-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512vnni;-mprefer-vector-width=512")
+    elseif(source MATCHES "_neon\\.cpp$")
+      set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS "-march=armv8.2-a+dotprod")
     endif()
   endforeach()
 endfunction()

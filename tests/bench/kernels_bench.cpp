@@ -365,7 +365,7 @@ int main(int argc, char** argv) {
     } else if (arg == "--isa" && i + 1 < argc) {
       const std::string wanted = argv[++i];
       bool known = false;
-      for (const Isa candidate : {Isa::scalar, Isa::avx2, Isa::avx512}) {
+      for (const Isa candidate : cpu::built_isas()) {
         if (wanted != cpu::to_string(candidate)) continue;
         known = true;
         isa = candidate;

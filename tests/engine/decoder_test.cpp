@@ -39,7 +39,7 @@ TestModel make_model(DType type,
 
 std::vector<Isa> isas() {
   std::vector<Isa> list;
-  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512})
+  for (const Isa isa : kernels::cpu::built_isas())
     if (kernels::cpu::supported(isa)) list.push_back(isa);
   return list;
 }

@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(Isas, Ops, all_isas(), isa_name);
 TEST(Dispatch, BestIsSupported) {
   EXPECT_TRUE(cpu::supported(cpu::Isa::scalar));
   EXPECT_TRUE(cpu::supported(cpu::best_isa()));
-  for (const cpu::Isa isa : {cpu::Isa::scalar, cpu::Isa::avx2, cpu::Isa::avx512}) {
+  for (const cpu::Isa isa : cpu::built_isas()) {
     if (!cpu::supported(isa)) continue;
     const cpu::Kernels& k = cpu::kernels_for(isa);
     EXPECT_EQ(k.isa, isa);

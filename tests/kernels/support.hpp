@@ -66,7 +66,7 @@ inline std::string isa_name(const testing::TestParamInfo<cpu::Isa>& info) {
   return cpu::to_string(info.param);
 }
 inline auto all_isas() {
-  return testing::Values(cpu::Isa::scalar, cpu::Isa::avx2, cpu::Isa::avx512);
+  return testing::ValuesIn(cpu::built_isas().begin(), cpu::built_isas().end());
 }
 
 inline constexpr double kEpsilon = std::numeric_limits<float>::epsilon();

@@ -1,0 +1,25 @@
+// clang-format off
+#include "kernels/cpu/simd_neon.hpp"
+#include "kernels/cpu/rms_norm.inl"
+#include "kernels/cpu/rope.inl"
+#include "kernels/cpu/swiglu.inl"
+#include "kernels/cpu/add.inl"
+#include "kernels/cpu/store_f16.inl"
+#include "kernels/cpu/attend.inl"
+#include "kernels/cpu/read_sum.inl"
+// clang-format on
+#include "kernels/cpu/isa.hpp"
+
+namespace flyball::kernels::cpu {
+
+void add_ops_neon(Kernels& k) noexcept {
+  k.rms_norm = rms_norm;
+  k.rope = rope;
+  k.swiglu = swiglu;
+  k.add = add;
+  k.store_f16 = store_f16;
+  k.attend = attend;
+  k.read_sum = read_sum;
+}
+
+}  // namespace flyball::kernels::cpu
