@@ -17,6 +17,8 @@ struct CpuDeviceOptions {
   std::optional<kernels::cpu::Isa> isa;  // best_isa() if absent; unsupported_value if this machine lacks it
   std::uint32_t max_step_tokens = 512;   // rows of one step
   std::uint32_t max_logit_rows = 16;     // rows of one step whose logits may be wanted: sequences at once
+  // A mixture's experts, packed; beyond it they are packed when needed. 0: three quarters of what is free.
+  std::uint64_t expert_bytes_limit = 0;
 };
 
 // insufficient_memory, unsupported_value. The model must outlive the executor: rows of the embedding table,

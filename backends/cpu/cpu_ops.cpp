@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <limits>
-#include <numeric>
 
 #include "kernels/cpu/rope_table.hpp"
 
@@ -18,12 +18,8 @@ using kernels::cpu::Range;
 // Claims a thread gets of one matmul: enough that a slow core (another process is on it) costs little, few
 // enough that each claim streams tens of kilobytes and the hardware prefetcher gets going.
 constexpr std::uint32_t kClaimsPerThread = 8;
-constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kMaxProjections = 4;
+constexpr std::size_t kMaxProjections = 3;
 
-std::size_t align_up(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
 std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
@@ -47,10 +43,17 @@ Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
   for (std::size_t i = 0; i < at.size(); ++i) at[i] = reserve(ops->plan_[i].bytes());
   std::size_t widest = 0;
   for (const CpuMatrix& m : weights.matrices())
-    widest = std::max(widest, kernels.activation_bytes(m.type, step_tokens, m.cols));
+    widest = std::max(widest, step_tokens * kernels.activation_bytes(m.type, m.cols));
+  const std::uint32_t n_choices = step_tokens * config.n_experts_used;
+  if (weights.experts() != nullptr)
+    for (const CpuMatrix& m : weights.experts()->shapes())
+      widest = std::max(widest, n_choices * kernels.activation_bytes(m.type, m.cols));
   std::array<std::size_t, kPreparedSlots> prepared_at{};
   for (std::size_t& slot : prepared_at) slot = reserve(widest);
   const std::size_t rotations_at = reserve(sizeof(float) * std::size_t{step_tokens} * config.rope.dim);
+  const std::size_t routed_at = reserve(sizeof(std::uint32_t) * n_choices);
+  const std::size_t routed_weights_at = reserve(sizeof(float) * n_choices);
+  const std::size_t expert_out_at = reserve(sizeof(float) * std::size_t{n_choices} * config.dim);
 
   auto pages = Pages::allocate(bytes, "activations");
   if (!pages) return std::unexpected(std::move(pages.error()));
@@ -59,6 +62,11 @@ Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
   for (std::size_t i = 0; i < kPreparedSlots; ++i)
     ops->prepared_[i] = ops->scratch_.as<std::byte>(prepared_at[i]);
   ops->rotations_ = ops->scratch_.as<float>(rotations_at);
+  ops->routed_ = ops->scratch_.as<std::uint32_t>(routed_at);
+  ops->routed_weights_ = ops->scratch_.as<float>(routed_weights_at);
+  ops->expert_out_ = ops->scratch_.as<float>(expert_out_at);
+  ops->groups_.reserve(config.n_experts, n_choices);
+  ops->products_.reserve(kMaxProjections * std::max(1U, config.n_experts));
   return ops;
 }
 
@@ -112,11 +120,10 @@ void CpuOps::begin(const graph::StepInputs& inputs) {
   });
 }
 
-// Rows in ranges that begin at multiples of `group`, a few ranges a thread.
+// Rows in ranges, a few a thread.
 template <class Body>
-void CpuOps::for_rows(std::uint32_t n, std::uint32_t group, Body&& body) {
-  const std::uint32_t groups = ceil_div(n, group);
-  const std::uint32_t step = group * ceil_div(groups, std::min(groups, pool_.size() * kClaimsPerThread));
+void CpuOps::for_rows(std::uint32_t n, Body&& body) {
+  const std::uint32_t step = ceil_div(n, std::min(n, pool_.size() * kClaimsPerThread));
   pool_.for_each(ceil_div(n, step), [&](std::uint32_t i) {
     body(Range{i * step, std::min(n, (i + 1) * step)});
   });
@@ -132,8 +139,8 @@ void CpuOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
 }
 
 void CpuOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
-  for_rows(n, 1, [&](Range r) {
-    kernels_.rms_norm(row(x, r.begin), weights_.norm(weight), r.end - r.begin, cols(x), config_.norm_eps,
+  for_rows(n, [&](Range r) {
+    kernels_.rms_norm(row(x, r.begin), weights_.vector(weight), r.end - r.begin, cols(x), config_.norm_eps,
                       row(out, r.begin));
   });
 }
@@ -143,105 +150,165 @@ std::size_t CpuOps::Prepared::slot_of(kernels::DType type) const noexcept {
       std::find(types.begin(), types.begin() + static_cast<std::ptrdiff_t>(n), type) - types.begin());
 }
 
-template <class Before>
-CpuOps::Prepared CpuOps::prepare(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections,
-                                 Before&& before) {
+CpuOps::Prepared CpuOps::forms(std::span<const graph::Projection> projections) const {
   Prepared prepared;
-  std::uint32_t group = 1;
   for (const graph::Projection& p : projections) {
-    const kernels::DType type = weights_.matrix(p.weight).type;
+    const bool dense = weights_.matrix(p.weight).data != nullptr;
+    const kernels::DType type = dense ? weights_.matrix(p.weight).type : weights_.experts()->type(p.weight);
     if (prepared.slot_of(type) < prepared.n) continue;
     if (prepared.n == kPreparedSlots) std::abort();  // more projections than slots: a change of the decoder
     prepared.types[prepared.n++] = type;
-    group = std::lcm(group, kernels_.token_group(type));
   }
-  for_rows(n, group, [&](Range r) {
+  return prepared;
+}
+
+std::byte* CpuOps::prepared_row(std::size_t slot, kernels::DType type, std::uint32_t i,
+                                std::uint32_t cols) const noexcept {
+  return prepared_[slot] + i * kernels_.activation_bytes(type, cols);
+}
+
+template <class Before>
+CpuOps::Prepared CpuOps::prepare(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections,
+                                 Before&& before) {
+  const Prepared prepared = forms(projections);
+  for_rows(n, [&](Range r) {
     before(r);
-    for (std::size_t slot = 0; slot < prepared.n; ++slot)
-      kernels_.prepare_activations(prepared.types[slot], data(x), n, cols(x), prepared_[slot], r);
+    for (std::size_t slot = 0; slot < prepared.n; ++slot) {
+      const kernels::DType type = prepared.types[slot];
+      kernels_.prepare_activations(type, row(x, r.begin), r.end - r.begin, cols(x),
+                                   prepared_row(slot, type, r.begin, cols(x)));
+    }
   });
   return prepared;
 }
 
-template <class After>
-void CpuOps::multiply(std::uint32_t n, const Prepared& prepared,
-                      std::span<const graph::Projection> projections, After&& after) {
-  struct Part {
-    const CpuMatrix* w;
-    const graph::Projection* p;
-    std::uint32_t step, claims;  // rows a claim, claims
-  };
-  std::array<Part, kMaxProjections> parts{};
-  if (projections.size() > parts.size()) std::abort();
+void CpuOps::run_products() {
   std::uint32_t rows = 0;
-  for (const graph::Projection& p : projections) rows += weights_.matrix(p.weight).rows;
+  for (const Product& p : products_) rows += p.w.rows;
   // One thread takes each matrix whole.
   const std::uint32_t wanted = pool_.size() == 1 ? rows : ceil_div(rows, pool_.size() * kClaimsPerThread);
-
   std::uint32_t claims = 0;
-  std::size_t n_parts = 0;
-  for (const graph::Projection& p : projections) {
-    Part& part = parts[n_parts++];
-    part.w = &weights_.matrix(p.weight);
-    part.p = &p;
-    const std::uint32_t group = kernels_.row_group(part.w->type);
-    part.step = ceil_div(std::min(wanted, part.w->rows), group) * group;
-    part.claims = ceil_div(part.w->rows, part.step);
-    claims += part.claims;
+  for (Product& p : products_) {
+    const std::uint32_t group = kernels_.row_group(p.w.type);
+    p.step = ceil_div(std::min(wanted, p.w.rows), group) * group;
+    claims += ceil_div(p.w.rows, p.step);
+    p.claims_end = claims;
   }
   pool_.for_each(claims, [&](std::uint32_t i) {
-    const Part* part = parts.data();
-    while (i >= part->claims) {
-      i -= part->claims;
-      ++part;
-    }
-    const CpuMatrix& w = *part->w;
-    const Range range{i * part->step, std::min(w.rows, (i + 1) * part->step)};
-    const Buffer out = part->p->out;
-    kernels_.matmul(w.type, w.data, w.rows, w.cols, prepared_[prepared.slot_of(w.type)], n, data(out),
-                    cols(out), range);
-    after(*part->p, range);
+    const auto it = std::ranges::upper_bound(products_, i, {}, &Product::claims_end);
+    const Product& p = *it;
+    const std::uint32_t first = it == products_.begin() ? 0 : std::prev(it)->claims_end;
+    const Range r{(i - first) * p.step, std::min(p.w.rows, (i - first + 1) * p.step)};
+    kernels_.matmul(p.w.type, p.w.data, p.w.rows, p.w.cols, p.x, p.n, p.y, p.ldy, r);
+    if (p.residual == nullptr) return;
+    for (std::size_t at = r.begin; at < std::size_t{p.n} * p.ldy; at += p.ldy)
+      kernels_.add(p.residual + at, p.y + at, r.end - r.begin);
   });
 }
 
+void CpuOps::multiply(std::uint32_t n, const Prepared& prepared,
+                      std::span<const graph::Projection> projections, float* residual) {
+  products_.clear();
+  for (const graph::Projection& p : projections) {
+    const CpuMatrix& w = weights_.matrix(p.weight);
+    products_.push_back({w, prepared_[prepared.slot_of(w.type)], n, data(p.out), cols(p.out), residual});
+  }
+  run_products();
+}
+
 void CpuOps::matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
-  const Prepared prepared = prepare(n, x, projections, [](Range) {});
-  multiply(n, prepared, projections, [](const graph::Projection&, Range) {});
+  multiply(n, prepare(n, x, projections, [](Range) {}), projections);
 }
 
 void CpuOps::norm_matmul(std::uint32_t n, Buffer x, graph::WeightRef norm,
                          std::span<const graph::Projection> projections) {
   const Prepared prepared = prepare(n, Buffer::normed, projections, [&](Range r) {
-    kernels_.rms_norm(row(x, r.begin), weights_.norm(norm), r.end - r.begin, cols(x), config_.norm_eps,
+    kernels_.rms_norm(row(x, r.begin), weights_.vector(norm), r.end - r.begin, cols(x), config_.norm_eps,
                       row(Buffer::normed, r.begin));
   });
-  multiply(n, prepared, projections, [](const graph::Projection&, Range) {});
+  multiply(n, prepared, projections);
 }
 
 void CpuOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer residual) {
   const graph::Projection projection[] = {{weight, Buffer::projected}};
-  const Prepared prepared = prepare(n, x, projection, [](Range) {});
-  multiply(n, prepared, projection, [&](const graph::Projection& p, Range r) {
-    for (std::uint32_t i = 0; i < n; ++i)
-      kernels_.add(row(residual, i) + r.begin, row(p.out, i) + r.begin, r.end - r.begin);
-  });
+  multiply(n, prepare(n, x, projection, [](Range) {}), projection, data(residual));
 }
 
 void CpuOps::swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
                                Buffer residual) {
   const graph::Projection projection[] = {{down, Buffer::projected}};
-  const Prepared prepared = prepare(n, gate, projection, [&](Range r) {
-    kernels_.swiglu(row(gate, r.begin), row(up, r.begin), std::size_t{r.end - r.begin} * cols(gate),
-                    row(gate, r.begin));
+  const Prepared prepared = prepare(n, gate, projection, [&](Range r) { swiglu_rows(r, gate, up); });
+  multiply(n, prepared, projection, data(residual));
+}
+
+void CpuOps::moe_route(std::uint32_t n, Buffer router) {
+  const std::uint32_t used = config_.n_experts_used;
+  for_rows(n, [&](Range r) {
+    for (std::uint32_t i = r.begin; i < r.end; ++i)
+      kernels_.moe_route(row(router, i), config_.n_experts, used, routed_ + std::size_t{i} * used,
+                         routed_weights_ + std::size_t{i} * used);
   });
-  multiply(n, prepared, projection, [&](const graph::Projection& p, Range r) {
-    for (std::uint32_t i = 0; i < n; ++i)
-      kernels_.add(row(residual, i) + r.begin, row(p.out, i) + r.begin, r.end - r.begin);
+  groups_.group({routed_, std::size_t{n} * used});
+}
+
+void CpuOps::add_expert_products(const Prepared& prepared, graph::WeightRef weight, float* y,
+                                 std::uint32_t ldy) {
+  for (const ExpertGroups::Group& g : groups_.groups()) {
+    const CpuMatrix w = weights_.experts()->matrix(weight, g.expert);
+    const std::byte* x = prepared_row(prepared.slot_of(w.type), w.type, g.begin, w.cols);
+    products_.push_back({w, x, g.end - g.begin, y + std::size_t{g.begin} * ldy, ldy, nullptr});
+  }
+}
+
+void CpuOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
+  const std::uint32_t used = config_.n_experts_used;
+  weights_.experts()->require(projections.front().weight.layer, groups_.experts());
+  const Prepared prepared = forms(projections);
+  for_rows(n * used, [&](Range r) {
+    for (std::uint32_t place = r.begin; place < r.end; ++place)
+      for (std::size_t slot = 0; slot < prepared.n; ++slot)
+        kernels_.prepare_activations(prepared.types[slot], row(x, groups_.choice_at(place) / used), 1,
+                                     cols(x), prepared_row(slot, prepared.types[slot], place, cols(x)));
+  });
+  products_.clear();
+  for (const graph::Projection& p : projections)
+    add_expert_products(prepared, p.weight, data(p.out), cols(p.out));
+  run_products();
+}
+
+void CpuOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
+                                   Buffer residual) {
+  const std::uint32_t used = config_.n_experts_used;
+  const std::uint32_t dim = config_.dim;
+  const graph::Projection projection[] = {{down, Buffer::projected}};
+  const Prepared prepared = prepare(n * used, gate, projection, [&](Range r) { swiglu_rows(r, gate, up); });
+  products_.clear();
+  add_expert_products(prepared, down, expert_out_, dim);
+  run_products();
+  for_rows(n, [&](Range r) {
+    for (std::uint32_t choice = r.begin * used; choice < r.end * used; ++choice)
+      kernels_.add_scaled(row(residual, choice / used),
+                          expert_out_ + std::size_t{groups_.place_of(choice)} * dim, routed_weights_[choice],
+                          dim);
+  });
+}
+
+void CpuOps::bias(std::uint32_t n, Buffer x, graph::WeightRef b) {
+  for_rows(n, [&](Range r) {
+    for (std::uint32_t i = r.begin; i < r.end; ++i) kernels_.add(row(x, i), weights_.vector(b), cols(x));
+  });
+}
+
+void CpuOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
+  for_rows(n, [&](Range r) {
+    kernels_.rms_norm(row(x, r.begin), weights_.vector(weight),
+                      (r.end - r.begin) * (cols(x) / config_.head_dim), config_.head_dim, config_.norm_eps,
+                      row(x, r.begin));
   });
 }
 
 void CpuOps::rope(std::uint32_t n, Buffer q, Buffer k) {
-  for_rows(n, 1, [&](Range r) {
+  for_rows(n, [&](Range r) {
     for (std::uint32_t i = r.begin; i < r.end; ++i) {
       kernels_.rope(row(q, i), config_.n_heads, config_.head_dim, config_.rope.dim, rotation(i),
                     config_.rope_style);
@@ -263,7 +330,7 @@ void CpuOps::store_kv(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_hea
 }
 
 void CpuOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
-  for_rows(n, 1, [&](Range r) {
+  for_rows(n, [&](Range r) {
     for (std::uint32_t i = r.begin; i < r.end; ++i)
       for (std::uint32_t h = 0; h < config_.n_kv_heads; ++h)
         store_kv(layer, i, h, row(k, i) + std::size_t{h} * config_.head_dim,
@@ -301,7 +368,7 @@ void CpuOps::attend(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer out) 
 void CpuOps::attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v, Buffer out) {
   if (!inputs_.one_row_each) {
     // A row reads what earlier rows of this step store, so storing is over before attending begins.
-    for_rows(n, 1, [&](Range r) {
+    for_rows(n, [&](Range r) {
       for (std::uint32_t i = r.begin; i < r.end; ++i) {
         kernels_.rope(row(q, i), config_.n_heads, config_.head_dim, config_.rope.dim, rotation(i),
                       config_.rope_style);
@@ -329,15 +396,17 @@ void CpuOps::attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k,
   });
 }
 
+void CpuOps::swiglu_rows(Range r, Buffer gate, Buffer up) {
+  kernels_.swiglu(row(gate, r.begin), row(up, r.begin), std::size_t{r.end - r.begin} * cols(gate),
+                  row(gate, r.begin));
+}
+
 void CpuOps::swiglu(std::uint32_t n, Buffer gate, Buffer up) {
-  for_rows(n, 1, [&](Range r) {
-    kernels_.swiglu(row(gate, r.begin), row(up, r.begin), std::size_t{r.end - r.begin} * cols(gate),
-                    row(gate, r.begin));
-  });
+  for_rows(n, [&](Range r) { swiglu_rows(r, gate, up); });
 }
 
 void CpuOps::add(std::uint32_t n, Buffer x, Buffer y) {
-  for_rows(n, 1, [&](Range r) {
+  for_rows(n, [&](Range r) {
     kernels_.add(row(x, r.begin), row(y, r.begin), std::size_t{r.end - r.begin} * cols(x));
   });
 }

@@ -1,5 +1,5 @@
-// The vocabulary of backends/graph/ops.hpp on this machine's cores: each verb is one or two fork-joins over
-// rows, heads or tokens. Owns the activations; the KV bytes are f16, paged [layer][block][kv
+// The vocabulary of backends/graph/ops.hpp on this machine's cores: each verb is a few fork-joins over rows,
+// heads or tokens. Owns the activations; the KV bytes are f16, paged [layer][block][kv
 // head][position][head_dim].
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "backends/cpu/expert_groups.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/thread_pool.hpp"
 #include "backends/cpu/weights.hpp"
@@ -34,12 +35,19 @@ class CpuOps final : public graph::Ops {
   void embed(std::uint32_t n, graph::WeightRef table, graph::Buffer out) override;
   void rms_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer out) override;
   void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
+  void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override;
+  void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight) override;
   void rope(std::uint32_t n, graph::Buffer q, graph::Buffer k) override;
   void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
   void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
   void swiglu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
   void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override;
   void gather_wanted(graph::Buffer x, graph::Buffer out) override;
+  // Rows of gate and up stand by expert between the two: an expert's matrices meet all its rows at once.
+  void moe_route(std::uint32_t n, graph::Buffer router) override;
+  void moe_matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
+  void moe_swiglu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
+                             graph::Buffer residual) override;
 
   // Overridden because each saves a fork-join, and the second pass over the values while they are in cache.
   void norm_matmul(std::uint32_t n, graph::Buffer x, graph::WeightRef norm,
@@ -58,6 +66,17 @@ class CpuOps final : public graph::Ops {
     std::size_t n = 0;
     std::size_t slot_of(kernels::DType type) const noexcept;
   };
+  // One matrix times n prepared rows: y = w * x, then residual += y where there is one.
+  struct Product {
+    CpuMatrix w;
+    const std::byte* x = nullptr;
+    std::uint32_t n = 0;
+    float* y = nullptr;  // [n, ldy]
+    std::uint32_t ldy = 0;
+    float* residual = nullptr;  // [n, ldy] or null
+    // Of multiply().
+    std::uint32_t step = 0, claims_end = 0;  // rows a claim; claims of this product and those before it
+  };
 
   CpuOps(const model::ModelConfig& config, const kernels::cpu::Kernels& kernels, const CpuWeights& weights,
          ThreadPool& pool)
@@ -69,17 +88,23 @@ class CpuOps final : public graph::Ops {
   std::uint16_t* k_layer(std::uint32_t layer) const noexcept;  // [n_blocks, kv heads, block size, head_dim]
   std::uint16_t* v_layer(std::uint32_t layer) const noexcept;
 
+  // The forms that the projections' matrices want of x.
+  Prepared forms(std::span<const graph::Projection> projections) const;
+  std::byte* prepared_row(std::size_t slot, kernels::DType type, std::uint32_t i,
+                          std::uint32_t cols) const noexcept;
   // Brings x into the form each weight type wants; `before(range)` makes those rows of x first.
   template <class Before>
   Prepared prepare(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections,
                    Before&& before);
-  // y = x * w over all projections in one region; `after(projection, rows)` runs on each finished range of
-  // rows.
-  template <class After>
   void multiply(std::uint32_t n, const Prepared& prepared, std::span<const graph::Projection> projections,
-                After&& after);
+                float* residual = nullptr);
+  // A product for each group of rows; y: [places, ldy].
+  void add_expert_products(const Prepared& prepared, graph::WeightRef weight, float* y, std::uint32_t ldy);
+  // All products_ in one region, split into ranges of their matrices' rows.
+  void run_products();
   template <class Body>
-  void for_rows(std::uint32_t n, std::uint32_t group, Body&& body);
+  void for_rows(std::uint32_t n, Body&& body);
+  void swiglu_rows(kernels::cpu::Range rows, graph::Buffer gate, graph::Buffer up);
   void store_kv(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* k, const float* v);
   void attend_heads(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* q, float* out);
   const float* rotation(std::uint32_t i) const noexcept;
@@ -88,12 +113,19 @@ class CpuOps final : public graph::Ops {
   const kernels::cpu::Kernels& kernels_;
   const CpuWeights& weights_;
   ThreadPool& pool_;
+  std::vector<Product> products_;
 
   graph::BufferPlan plan_{};
   Pages scratch_;
   std::array<float*, graph::kBufferCount> buffers_{};
   std::array<std::byte*, kPreparedSlots> prepared_{};
   float* rotations_ = nullptr;  // [rows, rope dim / 2, 2]
+
+  // Of a mixture of experts: the last moe_route's choices, U a row, and what down gives.
+  std::uint32_t* routed_ = nullptr;  // [rows, U] experts
+  float* routed_weights_ = nullptr;  // [rows, U]
+  ExpertGroups groups_;
+  float* expert_out_ = nullptr;  // [places, dim]
 
   Pages kv_;
   std::uint32_t n_blocks_ = 0, block_size_ = 0;

@@ -16,6 +16,11 @@ namespace flyball::cpu {
 // available: the kernel takes it back). 0 when the system does not say.
 std::uint64_t available_memory();
 
+inline constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector
+constexpr std::size_t align_up(std::size_t bytes) noexcept {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 // Zeroed private pages. Move-only.
 class Pages {
  public:

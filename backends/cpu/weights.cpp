@@ -1,67 +1,58 @@
 #include "backends/cpu/weights.hpp"
 
-#include <algorithm>
-#include <cstdlib>
 #include <cstring>
+
+#include "backends/graph/weights.hpp"
 
 namespace flyball::cpu {
 namespace {
 
-constexpr std::size_t kMatricesPerLayer = 7;
-constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector
-// Row groups of one claim while packing: some hundred kilobytes, so that claims cost nothing and threads end
-// together.
-constexpr std::uint32_t kPackClaimRows = 256;
+using graph::WeightRef;
+using graph::WeightRole;
 
-std::size_t slot(graph::WeightRole role) {
-  using enum graph::WeightRole;
-  switch (role) {
-    case q:
-      return 0;
-    case k:
-      return 1;
-    case v:
-      return 2;
-    case o:
-      return 3;
-    case gate:
-      return 4;
-    case up:
-      return 5;
-    case down:
-      return 6;
-    default:
-      std::abort();
-  }
-}
+constexpr WeightRole kLayerMatrices[] = {WeightRole::q,    WeightRole::k,     WeightRole::v,
+                                         WeightRole::o,    WeightRole::gate,  WeightRole::up,
+                                         WeightRole::down, WeightRole::router};
+constexpr WeightRole kLayerVectors[] = {WeightRole::attn_norm, WeightRole::ffn_norm, WeightRole::q_bias,
+                                        WeightRole::k_bias,    WeightRole::v_bias,   WeightRole::q_norm,
+                                        WeightRole::k_norm};
 
-std::size_t align_up(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+// Those of `roles` that the model has, in every layer, then `last`.
+template <std::size_t kCount>
+std::vector<WeightRef> present(const model::ModelWeights& weights, const WeightRole (&roles)[kCount],
+                               WeightRole last) {
+  std::vector<WeightRef> refs;
+  for (std::uint32_t layer = 0; layer < weights.layers.size(); ++layer)
+    for (const WeightRole role : roles)
+      if (graph::weight_of(weights, {role, layer}).data != nullptr) refs.push_back({role, layer});
+  refs.push_back({last, 0});
+  return refs;
 }
 
 }  // namespace
 
+std::size_t CpuWeights::index(WeightRef ref) noexcept {
+  return ref.layer * graph::kWeightRoleCount + static_cast<std::size_t>(ref.role);
+}
+
 Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels::cpu::Kernels& kernels,
-                                    ThreadPool& pool) {
+                                    ThreadPool& pool, std::uint64_t expert_bytes_limit) {
   const model::ModelWeights& weights = model.weights();
   CpuWeights out;
-  out.dim_ = model.config().dim;
-  out.n_layers_ = model.config().n_layers;
   out.embedding_ = weights.token_embedding;
+  out.matrices_.resize(weights.layers.size() * graph::kWeightRoleCount);
+  out.vectors_begin_.resize(out.matrices_.size());
 
-  std::vector<const model::Weight*> order;
-  for (const model::LayerWeights& l : weights.layers)
-    for (const model::Weight* w : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down}) order.push_back(w);
-  order.push_back(&weights.output);
-
+  const auto order = present(weights, kLayerMatrices, WeightRole::output);
   std::size_t packed_bytes = 0;
-  for (const model::Weight* w : order) {
-    const std::size_t bytes = kernels.packed_bytes(w->type, w->rows, w->cols);
+  for (const WeightRef ref : order) {
+    const model::Weight& w = graph::weight_of(weights, ref);
+    const std::size_t bytes = kernels.packed_bytes(w.type, w.rows, w.cols);
     packed_bytes += align_up(bytes);
-    out.bytes_ += bytes != 0 ? bytes : w->rows * kernels::row_bytes(w->type, w->cols);
+    out.bytes_ += bytes != 0 ? bytes : w.matrix_bytes();
   }
   if (weights.output.data != weights.token_embedding.data || packed_bytes != 0)
-    out.bytes_ += out.embedding_.rows * kernels::row_bytes(out.embedding_.type, out.embedding_.cols);
+    out.bytes_ += out.embedding_.matrix_bytes();
 
   auto pages = Pages::allocate(packed_bytes, "the model's weights");
   if (!pages) return std::unexpected(std::move(pages.error()));
@@ -69,48 +60,48 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
 
   const bool from_file = !model.mapping().empty();
   std::size_t at = 0;
-  for (const model::Weight* w : order) {
-    CpuMatrix matrix{w->type, w->rows, w->cols, w->data};
-    const std::size_t bytes = kernels.packed_bytes(w->type, w->rows, w->cols);
+  for (const WeightRef ref : order) {
+    const model::Weight& w = graph::weight_of(weights, ref);
+    CpuMatrix matrix{w.type, w.rows, w.cols, w.data};
+    const std::size_t bytes = kernels.packed_bytes(w.type, w.rows, w.cols);
     if (bytes != 0) {
       std::byte* packed = out.packed_.data() + at;
       at += align_up(bytes);
-      const std::uint32_t group = kernels.row_group(w->type);
-      const std::uint32_t claim = (kPackClaimRows + group - 1) / group * group;
-      pool.for_each((w->rows + claim - 1) / claim, [&](std::uint32_t i) {
-        kernels.pack(w->type, w->rows, w->cols, w->data, packed,
-                     {i * claim, std::min(w->rows, (i + 1) * claim)});
-      });
+      const PackJob job[] = {{w.data, packed}};
+      pack_matrices(kernels, pool, matrix, job);
       matrix.data = packed;
-      if (from_file) release_file_pages({w->data, w->rows * kernels::row_bytes(w->type, w->cols)});
+      if (from_file) release_file_pages({w.data, w.matrix_bytes()});
     }
-    out.matrices_.push_back(matrix);
+    out.matrices_[index(ref)] = matrix;
   }
 
   // Copied: a file may align its tensors by less than a float.
-  const auto copy_norm = [&](const model::Weight& w) {
-    const std::size_t begin = out.norms_.size();
-    out.norms_.resize(begin + out.dim_);
-    std::memcpy(out.norms_.data() + begin, w.data, out.dim_ * sizeof(float));
-  };
-  for (const model::LayerWeights& l : weights.layers) {
-    copy_norm(l.attn_norm);
-    copy_norm(l.ffn_norm);
+  for (const WeightRef ref : present(weights, kLayerVectors, WeightRole::output_norm)) {
+    const model::Weight& w = graph::weight_of(weights, ref);
+    const std::size_t begin = out.vectors_.size();
+    out.vectors_begin_[index(ref)] = begin;
+    out.vectors_.resize(begin + w.cols);
+    std::memcpy(out.vectors_.data() + begin, w.data, w.cols * sizeof(float));
   }
-  copy_norm(weights.output_norm);
+
+  if (model.config().n_experts > 0) {
+    auto experts = ExpertCache::make(model, kernels, pool, expert_bytes_limit);
+    if (!experts) return std::unexpected(std::move(experts.error()));
+    out.experts_ = std::move(*experts);
+  }
   return out;
 }
 
-const CpuMatrix& CpuWeights::matrix(graph::WeightRef ref) const noexcept {
-  if (ref.role == graph::WeightRole::output) return matrices_.back();
-  return matrices_[ref.layer * kMatricesPerLayer + slot(ref.role)];
+const CpuMatrix& CpuWeights::matrix(WeightRef ref) const noexcept {
+  return matrices_[index(ref)];
 }
 
-const float* CpuWeights::norm(graph::WeightRef ref) const noexcept {
-  std::size_t index = 2 * std::size_t{n_layers_};
-  if (ref.role == graph::WeightRole::attn_norm) index = 2 * std::size_t{ref.layer};
-  if (ref.role == graph::WeightRole::ffn_norm) index = 2 * std::size_t{ref.layer} + 1;
-  return norms_.data() + index * dim_;
+const float* CpuWeights::vector(WeightRef ref) const noexcept {
+  return vectors_.data() + vectors_begin_[index(ref)];
+}
+
+std::uint64_t CpuWeights::bytes() const noexcept {
+  return bytes_ + (experts_ ? experts_->bytes() : 0);
 }
 
 }  // namespace flyball::cpu

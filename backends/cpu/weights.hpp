@@ -1,10 +1,12 @@
-// A model's weights as the CPU kernels want them: repacked once for the ISA into one allocation, or read in
-// the file.
+// A model's weights as the CPU kernels want them: matrices repacked once for the ISA into one allocation, or
+// read in the file; experts in a cache of their own.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "backends/cpu/expert_cache.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/thread_pool.hpp"
 #include "backends/graph/ops.hpp"
@@ -13,34 +15,33 @@
 
 namespace flyball::cpu {
 
-struct CpuMatrix {
-  kernels::DType type = kernels::DType::f32;
-  std::uint32_t rows = 0, cols = 0;
-  const void* data = nullptr;  // packed, or the file's bytes where the ISA reads them in place
-};
-
 class CpuWeights {
  public:
   // Packs on all threads; the file's pages of what was packed are given back. insufficient_memory.
+  // expert_bytes_limit: what packed experts may take; 0: three quarters of what is free beside the other
+  // weights.
   static Result<CpuWeights> load(const model::ModelFile& model, const kernels::cpu::Kernels& kernels,
-                                 ThreadPool& pool);
+                                 ThreadPool& pool, std::uint64_t expert_bytes_limit = 0);
 
-  const CpuMatrix& matrix(graph::WeightRef ref) const noexcept;
-  const float* norm(graph::WeightRef ref) const noexcept;  // [dim]
+  const CpuMatrix& matrix(graph::WeightRef ref) const noexcept;  // not an expert's, not the embedding table
+  const float* vector(graph::WeightRef ref) const noexcept;      // a norm or a bias
   const model::Weight& embedding() const noexcept { return embedding_; }
-  std::uint64_t bytes() const noexcept {
-    return bytes_;
-  }  // held or read in place, the embedding table included
-  // Widest activation row of each matrix, for scratch.
+  ExpertCache* experts() const noexcept { return experts_.get(); }  // null: a dense model
+  // Held or read in place, the embedding table included.
+  std::uint64_t bytes() const noexcept;
+  // For scratch: every matrix but the experts'; those without rows are none of this model's.
   std::span<const CpuMatrix> matrices() const noexcept { return matrices_; }
 
  private:
+  static std::size_t index(graph::WeightRef ref) noexcept;
+
   Pages packed_;
-  std::vector<CpuMatrix> matrices_;  // 7 a layer, then the output
-  std::vector<float> norms_;         // 2 a layer, then the output's: [dim] each
-  std::uint32_t dim_ = 0, n_layers_ = 0;
+  std::vector<CpuMatrix> matrices_;         // by index()
+  std::vector<float> vectors_;              // one after the other
+  std::vector<std::size_t> vectors_begin_;  // in vectors_, by index()
   model::Weight embedding_;
-  std::uint64_t bytes_ = 0;
+  std::unique_ptr<ExpertCache> experts_;
+  std::uint64_t bytes_ = 0;  // without experts
 };
 
 }  // namespace flyball::cpu

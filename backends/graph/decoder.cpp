@@ -16,8 +16,12 @@ BufferPlan plan_buffers(const model::ModelConfig& c, std::uint32_t step_tokens, 
   set(Buffer::v, step_tokens, kv_heads);
   set(Buffer::attended, step_tokens, heads);
   set(Buffer::projected, step_tokens, c.dim);
-  set(Buffer::gate, step_tokens, c.ffn_dim);
-  set(Buffer::up, step_tokens, c.ffn_dim);
+  const bool experts = c.n_experts > 0;
+  const std::uint32_t ffn_rows = experts ? step_tokens * c.n_experts_used : step_tokens;
+  const std::uint32_t ffn_cols = experts ? c.expert_ffn_dim : c.ffn_dim;
+  set(Buffer::gate, ffn_rows, ffn_cols);
+  set(Buffer::up, ffn_rows, ffn_cols);
+  set(Buffer::router, experts ? step_tokens : 0, c.n_experts);
   set(Buffer::wanted_residual, wanted_rows, c.dim);
   set(Buffer::wanted_attended, wanted_rows, heads);
   set(Buffer::logits, wanted_rows, c.vocab_size);
@@ -29,6 +33,42 @@ std::uint64_t plan_bytes(const BufferPlan& plan) noexcept {
   for (const BufferShape& shape : plan) bytes += shape.bytes();
   return bytes;
 }
+
+namespace {
+
+// What q, k and v get before they are rotated, in the families that have it.
+void adjust_qkv(const model::ModelConfig& config, std::uint32_t n, std::uint32_t layer, Ops& ops) {
+  if (config.qkv_bias) {
+    ops.bias(n, Buffer::q, {WeightRole::q_bias, layer});
+    ops.bias(n, Buffer::k, {WeightRole::k_bias, layer});
+    ops.bias(n, Buffer::v, {WeightRole::v_bias, layer});
+  }
+  if (config.qk_norm) {
+    ops.head_norm(n, Buffer::q, {WeightRole::q_norm, layer});
+    ops.head_norm(n, Buffer::k, {WeightRole::k_norm, layer});
+  }
+}
+
+void feed_forward(std::uint32_t n, std::uint32_t layer, Buffer residual, Ops& ops) {
+  const Projection gate_up[] = {{{WeightRole::gate, layer}, Buffer::gate},
+                                {{WeightRole::up, layer}, Buffer::up}};
+  ops.norm_matmul(n, residual, {WeightRole::ffn_norm, layer}, gate_up);
+  ops.swiglu_matmul_add(n, Buffer::gate, Buffer::up, {WeightRole::down, layer}, residual);
+}
+
+// Mixtral (arXiv:2401.04088): a few of many feed-forwards for each token, chosen by a router.
+void mixed_feed_forward(std::uint32_t n, std::uint32_t layer, Buffer residual, Ops& ops) {
+  ops.rms_norm(n, residual, {WeightRole::ffn_norm, layer}, Buffer::normed);
+  const Projection router[] = {{{WeightRole::router, layer}, Buffer::router}};
+  ops.matmul(n, Buffer::normed, router);
+  ops.moe_route(n, Buffer::router);
+  const Projection gate_up[] = {{{WeightRole::expert_gate, layer}, Buffer::gate},
+                                {{WeightRole::expert_up, layer}, Buffer::up}};
+  ops.moe_matmul(n, Buffer::normed, gate_up);
+  ops.moe_swiglu_matmul_add(n, Buffer::gate, Buffer::up, {WeightRole::expert_down, layer}, residual);
+}
+
+}  // namespace
 
 void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops& ops) {
   auto n = static_cast<std::uint32_t>(inputs.tokens.size());
@@ -42,6 +82,7 @@ void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops
                               {{WeightRole::k, layer}, Buffer::k},
                               {{WeightRole::v, layer}, Buffer::v}};
     ops.norm_matmul(n, residual, {WeightRole::attn_norm, layer}, qkv);
+    adjust_qkv(config, n, layer, ops);
     ops.attention(n, layer, Buffer::q, Buffer::k, Buffer::v, attended);
 
     if (layer + 1 == config.n_layers && inputs.wanted.size() < n) {
@@ -55,10 +96,11 @@ void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops
     }
 
     ops.matmul_add(n, attended, {WeightRole::o, layer}, residual);
-    const Projection gate_up[] = {{{WeightRole::gate, layer}, Buffer::gate},
-                                  {{WeightRole::up, layer}, Buffer::up}};
-    ops.norm_matmul(n, residual, {WeightRole::ffn_norm, layer}, gate_up);
-    ops.swiglu_matmul_add(n, Buffer::gate, Buffer::up, {WeightRole::down, layer}, residual);
+    if (config.n_experts > 0) {
+      mixed_feed_forward(n, layer, residual, ops);
+    } else {
+      feed_forward(n, layer, residual, ops);
+    }
   }
   const Projection head[] = {{{WeightRole::output}, Buffer::logits}};
   ops.norm_matmul(n, residual, {WeightRole::output_norm}, head);

@@ -1,5 +1,6 @@
 // The forward pass of a decoder-only transformer (LLaMA, arXiv:2302.13971: pre-norm, RoPE, grouped-query
-// attention, SwiGLU), written once against ops.hpp for every device.
+// attention, SwiGLU; Qwen2's biases, Qwen3's norms of heads, Mixtral's experts), written once against ops.hpp
+// for every device.
 #pragma once
 
 #include <array>

@@ -13,6 +13,7 @@
 namespace flyball::graph {
 
 // Planned by plan_buffers() (decoder.hpp). Columns: D = dim, H = heads * head_dim, K = kv heads * head_dim.
+// A mixture of experts has E experts of which each token uses U; its gate and up have a row per (token, use).
 enum class Buffer : std::uint8_t {
   residual,         // [tokens, D]
   normed,           // [tokens, D]
@@ -21,13 +22,14 @@ enum class Buffer : std::uint8_t {
   v,                // [tokens, K]
   attended,         // [tokens, H]
   projected,        // [tokens, D]  what a block adds to the residual
-  gate,             // [tokens, ffn]
-  up,               // [tokens, ffn]
+  gate,             // [tokens, ffn], with experts [tokens * U, expert ffn]
+  up,               // as gate
+  router,           // [tokens, E]
   wanted_residual,  // [rows wanted, D]  the last layer goes on with the rows whose logits are wanted
   wanted_attended,  // [rows wanted, H]
   logits,           // [rows wanted, vocab]
 };
-inline constexpr std::size_t kBufferCount = 12;
+inline constexpr std::size_t kBufferCount = 13;
 
 enum class WeightRole : std::uint8_t {
   token_embedding,
@@ -42,7 +44,17 @@ enum class WeightRole : std::uint8_t {
   gate,
   up,
   down,
+  q_bias,  // [H], as k_bias and v_bias of K: added after q, k, v
+  k_bias,
+  v_bias,
+  q_norm,  // [head_dim], of every head alike
+  k_norm,
+  router,       // [E, D]
+  expert_gate,  // [E, expert ffn, D], as expert_up
+  expert_up,
+  expert_down,  // [E, D, expert ffn]
 };
+inline constexpr std::size_t kWeightRoleCount = 21;
 struct WeightRef {
   WeightRole role = WeightRole::output;
   std::uint32_t layer = 0;
@@ -75,6 +87,10 @@ struct Ops {
   // out = x / rms(x) * weight
   virtual void rms_norm(std::uint32_t n, Buffer x, WeightRef weight, Buffer out) = 0;
   virtual void matmul(std::uint32_t n, Buffer x, std::span<const Projection> projections) = 0;
+  // x += b
+  virtual void bias(std::uint32_t n, Buffer x, WeightRef b) = 0;
+  // x = x / rms(x) * weight for each head of head_dim values by itself.
+  virtual void head_norm(std::uint32_t n, Buffer x, WeightRef weight) = 0;
   // Rotates q and k of each row to its position, in place.
   virtual void rope(std::uint32_t n, Buffer q, Buffer k) = 0;
   // Appends k and v of each row to the cache of `layer` at its position.
@@ -87,6 +103,19 @@ struct Ops {
   virtual void add(std::uint32_t n, Buffer x, Buffer y) = 0;
   // out[i] = x[wanted[i]]
   virtual void gather_wanted(Buffer x, Buffer out) = 0;
+
+  // ---- mixture of experts
+  // ------------------------------------------------------------------------------------------
+  // Chooses each row's U likeliest experts (equal ones: the lower id first) and weighs them by the softmax of
+  // their U values: the softmax over all E, divided by the chosen ones' share. The choice stays on the device
+  // until the next moe_route.
+  virtual void moe_route(std::uint32_t n, Buffer router) = 0;
+  // Each row of x times the matrices of its U experts, and of no others. `out` has n * U rows, in an order
+  // that is the device's own until moe_swiglu_matmul_add has read them.
+  virtual void moe_matmul(std::uint32_t n, Buffer x, std::span<const Projection> projections) = 0;
+  // residual += sum over the row's experts, in order of choice, of weight * down(silu(gate) * up).
+  virtual void moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, WeightRef down,
+                                     Buffer residual) = 0;
 
   // ---- compound verbs
   // ------------------------------------------------------------------------------------------

@@ -1,15 +1,31 @@
-// Metadata of a LLaMA-family file to a validated shape.
+// Metadata of a file of a known family to a validated shape.
 // Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; YaRN: https://arxiv.org/abs/2309.00071
 #include "backends/model/model_config.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include "backends/model/weight_names.hpp"
 
 namespace flyball::model {
 namespace {
+
+// What the families differ in; the metadata keys begin with the name.
+struct Family {
+  std::string_view name;
+  kernels::RopeStyle rope_style;
+  bool qkv_bias, qk_norm;
+  enum class Experts : std::uint8_t { never, some_files, always } experts;
+};
+constexpr Family kFamilies[] = {
+    {"llama", kernels::RopeStyle::interleaved, false, false, Family::Experts::some_files},  // and Mixtral
+    {"qwen2", kernels::RopeStyle::half, true, false, Family::Experts::never},
+    {"qwen3", kernels::RopeStyle::half, false, true, Family::Experts::never},
+    {"qwen3moe", kernels::RopeStyle::half, false, true, Family::Experts::always},
+};
 
 std::unexpected<Error> invalid(std::string message, std::string where = {}) {
   return fail(ErrorCode::model_invalid, std::move(message), {}, std::move(where));
@@ -36,6 +52,13 @@ class KeyReader {
     return static_cast<std::uint32_t>(n);
   }
 
+  // Absent or 0: 0.
+  std::uint32_t count_or_none(std::string_view name, std::uint64_t limit) {
+    const auto value = file_->get_uint(key(name));
+    if (!value) return keep(value.error());
+    return value->value_or(0) == 0 ? 0 : count(name, limit);
+  }
+
   // Absent: fallback. Must lie in [low, high].
   float number(std::string_view name, float low, float high, float fallback) {
     const auto key = prefix_ + std::string(name);
@@ -59,6 +82,7 @@ class KeyReader {
     return std::string(value->value_or(""));
   }
 
+  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
   bool has(std::string_view name) const { return file_->metadata().contains(prefix_ + std::string(name)); }
 
   // A count that some files give per layer; only files whose layers agree are read.
@@ -132,7 +156,7 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
   if (keys.error()) return std::unexpected(*keys.error());
   if (rope.dim % 2 != 0) {
     return invalid("rope.dimension_count is " + std::to_string(rope.dim) + "; it must be even",
-                   "llama.rope.dimension_count");
+                   keys.key("rope.dimension_count"));
   }
   if (type == "linear" || (type.empty() && factor != 1.0F)) {
     rope.scaling = RopeScaling::linear;
@@ -142,10 +166,27 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
     rope.factor = factor;
   } else if (!type.empty() && type != "none") {
     return invalid("the RoPE scaling type " + printable(type) + " is not one of none, linear and yarn",
-                   "llama.rope.scaling.type");
+                   keys.key("rope.scaling.type"));
   }
   if (auto ok = read_frequency_factors(file, rope); !ok) return std::unexpected(ok.error());
   return rope;
+}
+
+// Counts of experts and the length of their feed-forwards, or a dense model's own length.
+void read_feed_forward(KeyReader& keys, const Family& family, ModelConfig& config) {
+  config.n_experts = family.experts == Family::Experts::always
+                         ? keys.count("expert_count", kMaxExperts)
+                         : keys.count_or_none("expert_count", kMaxExperts);
+  if (config.n_experts == 0) {
+    config.ffn_dim = keys.uniform_count("feed_forward_length", kMaxFfnDim, 0);
+    return;
+  }
+  const auto most_used = std::min<std::uint64_t>(config.n_experts, kMaxExpertsUsed);
+  config.n_experts_used = keys.count("expert_used_count", most_used);
+  // Mixtral's files have no other length than that of the experts.
+  config.expert_ffn_dim = keys.has("expert_feed_forward_length")
+                              ? keys.count("expert_feed_forward_length", kMaxFfnDim)
+                              : keys.uniform_count("feed_forward_length", kMaxFfnDim, 0);
 }
 
 // The embedding table's rows; where the file also has a vocabulary, it must be of that size.
@@ -176,8 +217,11 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   if (!architecture) return std::unexpected(architecture.error());
   if (!*architecture)
     return invalid("the metadata key general.architecture is missing", "general.architecture");
-  if (**architecture != "llama") {
-    return invalid("the architecture " + printable(**architecture) + " is not one this build knows: llama",
+  const auto* family = std::ranges::find(kFamilies, **architecture, &Family::name);
+  if (family == std::end(kFamilies)) {
+    std::string known;
+    for (const Family& f : kFamilies) known += (known.empty() ? "" : ", ") + std::string(f.name);
+    return invalid("the architecture " + printable(**architecture) + " is not one this build knows: " + known,
                    "general.architecture");
   }
   const auto name = file.get_string("general.name");
@@ -189,22 +233,27 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   KeyReader keys(file, config.architecture + ".");
   config.n_layers = keys.count("block_count", kMaxLayers);
   config.dim = keys.count("embedding_length", kMaxDim);
-  config.ffn_dim = keys.uniform_count("feed_forward_length", kMaxFfnDim, 0);
+  read_feed_forward(keys, *family, config);
   config.n_heads = keys.uniform_count("attention.head_count", kMaxHeads, 0);
   config.n_kv_heads = keys.uniform_count("attention.head_count_kv", kMaxHeads, config.n_heads);
   config.context_length = keys.count("context_length", kMaxContext);
   config.norm_eps = keys.number("attention.layer_norm_rms_epsilon", 0.0F, 1.0F, 1e-5F);
   if (keys.error()) return std::unexpected(*keys.error());
 
+  if (config.n_experts > 0 && family->experts == Family::Experts::never) {
+    return invalid("a mixture of " + std::to_string(config.n_experts) + " experts, which no " +
+                       config.architecture + " model has",
+                   keys.key("expert_count"));
+  }
   if (config.n_heads % config.n_kv_heads != 0) {
     return invalid("the " + std::to_string(config.n_heads) + " heads cannot share " +
                        std::to_string(config.n_kv_heads) + " KV heads evenly",
-                   "llama.attention.head_count_kv");
+                   keys.key("attention.head_count_kv"));
   }
   if (!keys.has("attention.key_length") && config.dim % config.n_heads != 0) {
     return invalid("the embedding length " + std::to_string(config.dim) + " is not a multiple of the " +
                        std::to_string(config.n_heads) + " heads",
-                   "llama.attention.head_count");
+                   keys.key("attention.head_count"));
   }
   const auto even_share = config.dim / config.n_heads;
   config.head_dim = keys.count("attention.key_length", kMaxHeadDim, even_share == 0 ? 1 : even_share);
@@ -213,16 +262,11 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   if (value_dim != config.head_dim || config.head_dim % 2 != 0) {
     return invalid("keys of " + std::to_string(config.head_dim) + " and values of " +
                        std::to_string(value_dim) + " per head; they must be even and equal",
-                   "llama.attention.key_length");
+                   keys.key("attention.key_length"));
   }
-  if (keys.has("expert_count")) {
-    const auto experts = file.get_uint("llama.expert_count");
-    if (!experts) return std::unexpected(experts.error());
-    if (**experts != 0) {
-      return invalid("a mixture of " + std::to_string(**experts) + " experts, which this build does not run",
-                     "llama.expert_count");
-    }
-  }
+  config.rope_style = family->rope_style;
+  config.qkv_bias = family->qkv_bias;
+  config.qk_norm = family->qk_norm;
   auto rope = read_rope(file, keys, config.head_dim, config.context_length);
   if (!rope) return std::unexpected(std::move(rope.error()));
   config.rope = std::move(*rope);

@@ -19,6 +19,7 @@ enum class RopeScaling : std::uint8_t { none, linear, yarn, llama3 };
 inline constexpr std::uint64_t kMaxLayers = 1024, kMaxHeads = 1024, kMaxHeadDim = 512;
 inline constexpr std::uint64_t kMaxDim = 131'072, kMaxFfnDim = 1'048'576, kMaxVocab = 4'194'304;
 inline constexpr std::uint64_t kMaxContext = 16'777'216;
+inline constexpr std::uint64_t kMaxExperts = 1024, kMaxExpertsUsed = 64;
 
 struct RopeConfig {
   std::uint32_t dim = 0;   // rotated values per head, even, <= head_dim
@@ -34,11 +35,11 @@ struct RopeConfig {
 };
 
 struct ModelConfig {
-  std::string architecture;  // "llama"
+  std::string architecture;  // "llama" (with experts: Mixtral), "qwen2", "qwen3", "qwen3moe"
   std::string name;          // general.name, printable(): it goes into logs and terminals; "" if absent
   std::uint32_t n_layers = 0;
   std::uint32_t dim = 0;                                    // embedding length
-  std::uint32_t ffn_dim = 0;                                // feed-forward length
+  std::uint32_t ffn_dim = 0;                                // feed-forward length; 0 with experts
   std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // n_heads % n_kv_heads == 0
   std::uint32_t vocab_size = 0;
   std::uint32_t context_length = 0;  // what it was trained for
@@ -46,6 +47,11 @@ struct ModelConfig {
   RopeConfig rope;
   kernels::RopeStyle rope_style = kernels::RopeStyle::interleaved;
   bool tied_embeddings = false;  // no output.weight: the embedding table is used
+  bool qkv_bias = false;         // q, k and v have a bias each
+  bool qk_norm = false;          // every head of q and of k is normed before it is rotated
+  // Mixture of experts: every layer has n_experts feed-forwards, each token uses n_experts_used of them.
+  std::uint32_t n_experts = 0;  // 0: dense, and the other two are 0
+  std::uint32_t n_experts_used = 0, expert_ffn_dim = 0;
 };
 
 // model_invalid (value, limit and key), also for architectures this build does not know.

@@ -12,8 +12,9 @@
 namespace flyball::model {
 namespace {
 
-std::string shape_text(std::uint64_t rows, std::uint64_t cols) {
-  return "[" + std::to_string(rows) + ", " + std::to_string(cols) + "]";
+std::string shape_text(std::uint64_t experts, std::uint64_t rows, std::uint64_t cols) {
+  return "[" + (experts == 1 ? "" : std::to_string(experts) + ", ") + std::to_string(rows) + ", " +
+         std::to_string(cols) + "]";
 }
 
 // Finds tensors by name and checks their shapes; remembers which were asked for, and the first thing wrong.
@@ -22,36 +23,40 @@ class Binder {
   explicit Binder(const Gguf& file) : file_(&file) {}
 
   Weight matrix(std::string_view name, std::uint32_t rows, std::uint32_t cols) {
-    const auto* tensor = file_->tensor(name);
-    if (tensor == nullptr) return refuse("the tensor " + std::string(name) + " is missing", name);
-    bound_.insert(tensor->name);
-    if (tensor->n_dims > 2 || tensor->dims[0] != cols || tensor->rows() != rows) {
-      return refuse("the tensor " + std::string(name) + " has the shape " +
-                        shape_text(tensor->rows(), tensor->dims[0]) + " where the metadata asks for " +
-                        shape_text(rows, cols),
-                    name);
-    }
-    return {tensor->type, rows, cols, tensor->data.data()};
+    return bind(name, 1, rows, cols);
+  }
+  Weight experts(std::string_view name, std::uint32_t n, std::uint32_t rows, std::uint32_t cols) {
+    return bind(name, n, rows, cols);
   }
 
-  // Norms enter the arithmetic as they are, so they are F32, as every converter writes them.
-  Weight norm(std::string_view name, std::uint32_t cols) {
+  // Norms and biases enter the arithmetic as they are, so they are F32, as every converter writes them.
+  Weight vector(std::string_view name, std::uint32_t cols) {
     const auto weight = matrix(name, 1, cols);
     if (weight.data != nullptr && weight.type != kernels::DType::f32) {
       return refuse("the tensor " + std::string(name) + " is " + std::string(to_string(weight.type)) +
-                        "; a norm must be F32",
+                        "; a norm or a bias must be F32",
                     name);
     }
     return weight;
   }
 
-  Result<void> finish() {
+  // Each expert by itself, as files of Mixtral's first months have them.
+  void refuse_separate_experts(std::uint32_t layer) {
+    const auto first = weight_names::layer(layer, weight_names::kGate, "0.weight");
+    if (file_->tensor(first) == nullptr) return;
+    refuse("the file has each expert in a tensor of its own (" + first +
+               "), an old layout that this build does not read; convert the model again",
+           first);
+  }
+
+  Result<void> finish(const ModelConfig& config) {
     if (error_) return std::unexpected(*error_);
     bound_.insert(weight_names::kRopeFrequencies);  // read_model_config has it
     for (const auto& tensor : file_->tensors()) {
       if (!bound_.contains(tensor.name)) {
         return fail(ErrorCode::model_invalid,
-                    "the tensor " + printable(tensor.name) + " is none that a llama model of this shape has",
+                    "the tensor " + printable(tensor.name) + " is none that a " + config.architecture +
+                        " model of this shape has",
                     {}, printable(tensor.name));
       }
     }
@@ -60,6 +65,20 @@ class Binder {
   bool failed() const noexcept { return error_.has_value(); }
 
  private:
+  Weight bind(std::string_view name, std::uint32_t experts, std::uint32_t rows, std::uint32_t cols) {
+    const auto* tensor = file_->tensor(name);
+    if (tensor == nullptr) return refuse("the tensor " + std::string(name) + " is missing", name);
+    bound_.insert(tensor->name);
+    const auto* dims = tensor->dims;
+    if (dims[0] != cols || dims[1] != rows || dims[2] != experts || dims[3] != 1) {
+      return refuse("the tensor " + std::string(name) + " has the shape " +
+                        shape_text(dims[2] * dims[3], dims[1], dims[0]) + " where the metadata asks for " +
+                        shape_text(experts, rows, cols),
+                    name);
+    }
+    return {tensor->type, rows, cols, tensor->data.data(), experts};
+  }
+
   Weight refuse(std::string message, std::string_view name) {
     if (!error_) error_ = Error{ErrorCode::model_invalid, std::move(message), {}, std::string(name)};
     return {};
@@ -77,22 +96,40 @@ Result<ModelWeights> bind_weights(const Gguf& file, const ModelConfig& config) {
   const auto q_rows = config.n_heads * config.head_dim;
   const auto kv_rows = config.n_kv_heads * config.head_dim;
   weights.token_embedding = bind.matrix(names::kTokenEmbedding, config.vocab_size, config.dim);
-  weights.output_norm = bind.norm(names::kOutputNorm, config.dim);
+  weights.output_norm = bind.vector(names::kOutputNorm, config.dim);
   weights.output = config.tied_embeddings ? weights.token_embedding
                                           : bind.matrix(names::kOutput, config.vocab_size, config.dim);
   for (std::uint32_t i = 0; i < config.n_layers && !bind.failed(); ++i) {
     auto& layer = weights.layers.emplace_back();
-    layer.attn_norm = bind.norm(names::layer(i, names::kAttnNorm), config.dim);
+    layer.attn_norm = bind.vector(names::layer(i, names::kAttnNorm), config.dim);
     layer.q = bind.matrix(names::layer(i, names::kQ), q_rows, config.dim);
     layer.k = bind.matrix(names::layer(i, names::kK), kv_rows, config.dim);
     layer.v = bind.matrix(names::layer(i, names::kV), kv_rows, config.dim);
     layer.o = bind.matrix(names::layer(i, names::kO), config.dim, q_rows);
-    layer.ffn_norm = bind.norm(names::layer(i, names::kFfnNorm), config.dim);
-    layer.gate = bind.matrix(names::layer(i, names::kGate), config.ffn_dim, config.dim);
-    layer.up = bind.matrix(names::layer(i, names::kUp), config.ffn_dim, config.dim);
-    layer.down = bind.matrix(names::layer(i, names::kDown), config.dim, config.ffn_dim);
+    layer.ffn_norm = bind.vector(names::layer(i, names::kFfnNorm), config.dim);
+    if (config.qkv_bias) {
+      layer.q_bias = bind.vector(names::layer_bias(i, names::kQ), q_rows);
+      layer.k_bias = bind.vector(names::layer_bias(i, names::kK), kv_rows);
+      layer.v_bias = bind.vector(names::layer_bias(i, names::kV), kv_rows);
+    }
+    if (config.qk_norm) {
+      layer.q_norm = bind.vector(names::layer(i, names::kQNorm), config.head_dim);
+      layer.k_norm = bind.vector(names::layer(i, names::kKNorm), config.head_dim);
+    }
+    if (config.n_experts > 0) {
+      const auto n = config.n_experts, ffn = config.expert_ffn_dim;
+      bind.refuse_separate_experts(i);
+      layer.router = bind.matrix(names::layer(i, names::kRouter), n, config.dim);
+      layer.expert_gate = bind.experts(names::layer(i, names::kExpertGate), n, ffn, config.dim);
+      layer.expert_up = bind.experts(names::layer(i, names::kExpertUp), n, ffn, config.dim);
+      layer.expert_down = bind.experts(names::layer(i, names::kExpertDown), n, config.dim, ffn);
+    } else {
+      layer.gate = bind.matrix(names::layer(i, names::kGate), config.ffn_dim, config.dim);
+      layer.up = bind.matrix(names::layer(i, names::kUp), config.ffn_dim, config.dim);
+      layer.down = bind.matrix(names::layer(i, names::kDown), config.dim, config.ffn_dim);
+    }
   }
-  if (auto ok = bind.finish(); !ok) return std::unexpected(ok.error());
+  if (auto ok = bind.finish(config); !ok) return std::unexpected(ok.error());
   return weights;
 }
 
@@ -134,6 +171,15 @@ Result<std::unique_ptr<ModelFile>> ModelFile::bind(std::span<const std::byte> by
     file->weight_bytes_ += tensor.data.size();
   }
   return file;
+}
+
+std::uint64_t ModelFile::active_parameter_count() const noexcept {
+  const std::uint64_t unused = config_.n_experts - config_.n_experts_used;
+  const auto one = [](const Weight& w) { return std::uint64_t{w.rows} * w.cols; };
+  std::uint64_t active = parameters_;
+  for (const LayerWeights& l : weights_.layers)
+    active -= unused * (one(l.expert_gate) + one(l.expert_up) + one(l.expert_down));
+  return active;
 }
 
 std::string_view ModelFile::main_quantization() const noexcept {

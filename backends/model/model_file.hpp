@@ -12,15 +12,22 @@
 
 namespace flyball::model {
 
-// One weight matrix in the file's own layout: [rows, cols], row-major, cols contiguous.
+// One weight in the file's own layout: [experts, rows, cols], row-major, cols contiguous. A norm or a bias
+// has one row.
 struct Weight {
   kernels::DType type = kernels::DType::f32;
   std::uint32_t rows = 0, cols = 0;
   const std::byte* data = nullptr;  // null: this model has none of this role
+  std::uint32_t experts = 1;        // matrices one after the other
+  std::uint64_t matrix_bytes() const noexcept { return rows * kernels::row_bytes(type, cols); }
 };
 
 struct LayerWeights {
-  Weight attn_norm, q, k, v, o, ffn_norm, gate, up, down;
+  Weight attn_norm, q, k, v, o, ffn_norm;
+  Weight gate, up, down;                               // dense
+  Weight q_bias, k_bias, v_bias;                       // qkv_bias
+  Weight q_norm, k_norm;                               // qk_norm: [head_dim]
+  Weight router, expert_gate, expert_up, expert_down;  // experts
 };
 
 struct ModelWeights {
@@ -32,7 +39,8 @@ struct ModelWeights {
 
 class ModelFile {
  public:
-  // io_error; model_invalid (missing or unknown tensors and wrong shapes are named; norms must be F32);
+  // io_error; model_invalid (missing or unknown tensors and wrong shapes are named; norms and biases
+  // must be F32);
   // insufficient_memory.
   static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path);
   // Over bytes that outlive the result and begin at a multiple of 8 (the embedded demo model, tests,
@@ -45,6 +53,8 @@ class ModelFile {
   // The file mapping, empty after from_bytes(): a device that has copied weights may give its pages back.
   std::span<const std::byte> mapping() const noexcept { return mapping_.bytes(); }
   std::uint64_t parameter_count() const noexcept { return parameters_; }
+  // What one token is computed with: without the experts that it is not routed to.
+  std::uint64_t active_parameter_count() const noexcept;
   std::uint64_t weight_bytes() const noexcept { return weight_bytes_; }
   std::string_view main_quantization() const noexcept;  // "Q4_0": the type most bytes have
 

@@ -1,5 +1,5 @@
-// The names tensors have in a GGUF file of the LLaMA family, by role.
-// Source: gguf-py's tensor mapping for MODEL_ARCH.LLAMA.
+// The names tensors have in a GGUF file of the LLaMA and Qwen families, by role.
+// Source: gguf-py's tensor mapping for MODEL_ARCH.LLAMA, QWEN2, QWEN3 and QWEN3MOE.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,19 @@ inline constexpr std::string_view kFfnNorm = "ffn_norm";
 inline constexpr std::string_view kGate = "ffn_gate";
 inline constexpr std::string_view kUp = "ffn_up";
 inline constexpr std::string_view kDown = "ffn_down";
+inline constexpr std::string_view kQNorm = "attn_q_norm";
+inline constexpr std::string_view kKNorm = "attn_k_norm";
+inline constexpr std::string_view kRouter = "ffn_gate_inp";
+inline constexpr std::string_view kExpertGate = "ffn_gate_exps";
+inline constexpr std::string_view kExpertUp = "ffn_up_exps";
+inline constexpr std::string_view kExpertDown = "ffn_down_exps";
 
 // "blk.3.attn_q.weight"
-inline std::string layer(std::uint32_t index, std::string_view role) {
-  return "blk." + std::to_string(index) + "." + std::string(role) + ".weight";
+inline std::string layer(std::uint32_t index, std::string_view role, std::string_view what = "weight") {
+  return "blk." + std::to_string(index) + "." + std::string(role) + "." + std::string(what);
+}
+inline std::string layer_bias(std::uint32_t index, std::string_view role) {
+  return layer(index, role, "bias");
 }
 
 }  // namespace flyball::model::weight_names

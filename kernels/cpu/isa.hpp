@@ -18,6 +18,10 @@ void add_matmul_neon(Kernels& k) noexcept;
 // embed.cpp: decodes one row, the same for all.
 void embed(DType type, const void* row, std::uint32_t cols, float* out) noexcept;
 
+// moe_route.cpp: a few hundred values a token, the same for all.
+void moe_route(const float* logits, std::uint32_t n_experts, std::uint32_t n_used, std::uint32_t* experts,
+               float* weights) noexcept;
+
 // ops_<isa>.cpp: everything else.
 void add_ops_scalar(Kernels& k) noexcept;
 #if defined(__x86_64__)

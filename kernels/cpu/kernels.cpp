@@ -52,6 +52,7 @@ Kernels assemble(Isa isa, void (*add_matmul)(Kernels&), void (*add_ops)(Kernels&
   Kernels k{};
   k.isa = isa;
   k.embed = embed;
+  k.moe_route = moe_route;
   add_matmul(k);
   add_ops(k);
   return k;

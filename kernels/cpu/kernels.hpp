@@ -57,12 +57,11 @@ struct Kernels {
   // Row ranges given to pack and matmul begin at multiples of this; >= 1.
   std::uint32_t (*row_group)(DType type);
   // Activations are brought into the form matmul wants (int8 blocks for quantized weights, f32 or bf16
-  // otherwise).
-  std::size_t (*activation_bytes)(DType weights, std::uint32_t n_tokens, std::uint32_t cols);
-  // Token ranges begin at multiples of this (activations may be interleaved in groups of tokens); >= 1.
-  std::uint32_t (*token_group)(DType weights);
+  // otherwise): so many bytes a token, one token after the other.
+  std::size_t (*activation_bytes)(DType weights, std::uint32_t cols);
+  // x: [n_tokens, cols]
   void (*prepare_activations)(DType weights, const float* x, std::uint32_t n_tokens, std::uint32_t cols,
-                              void* prepared, Range token_range);
+                              void* prepared);
   // w: packed (or the file's bytes where packed_bytes is 0). y: [n_tokens, ldy], columns row_range written.
   void (*matmul)(DType weights, const void* w, std::uint32_t rows, std::uint32_t cols, const void* prepared,
                  std::uint32_t n_tokens, float* y, std::uint32_t ldy, Range row_range);
@@ -80,6 +79,12 @@ struct Kernels {
   void (*swiglu)(const float* gate, const float* up, std::size_t n, float* out);
   // x += y, n values.
   void (*add)(float* x, const float* y, std::size_t n);
+  // x += scale * y, n values.
+  void (*add_scaled)(float* x, const float* y, float scale, std::size_t n);
+  // The n_used largest of n_experts logits, largest first and of equal ones the lower id, and the softmax of
+  // those. n_used <= n_experts. NaN logits give some experts, of weight NaN.
+  void (*moe_route)(const float* logits, std::uint32_t n_experts, std::uint32_t n_used,
+                    std::uint32_t* experts, float* weights);
   // f32 -> f16, round to nearest even, n values (KV append).
   void (*store_f16)(const float* x, std::size_t n, std::uint16_t* out);
   // Softmax attention of one token over query heads [head_range); online softmax, no scratch beyond the

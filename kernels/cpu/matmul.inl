@@ -323,7 +323,7 @@ void matmul(DType type, const void* w, std::uint32_t rows, std::uint32_t cols, c
   }
 }
 
-std::size_t token_stride(DType type, std::uint32_t cols) {
+std::size_t activation_bytes(DType type, std::uint32_t cols) {
   switch (type) {
     case DType::f32:
     case DType::f16:
@@ -343,14 +343,10 @@ std::size_t token_stride(DType type, std::uint32_t cols) {
   return 0;
 }
 
-std::size_t activation_bytes(DType type, std::uint32_t n_tokens, std::uint32_t cols) {
-  return n_tokens * token_stride(type, cols);
-}
-
-void prepare_activations(DType type, const float* x, std::uint32_t /*n_tokens*/, std::uint32_t cols,
-                         void* prepared, Range tokens) {
-  const std::size_t stride = token_stride(type, cols);
-  for (std::size_t t = tokens.begin; t < tokens.end; ++t) {
+void prepare_activations(DType type, const float* x, std::uint32_t n_tokens, std::uint32_t cols,
+                         void* prepared) {
+  const std::size_t stride = activation_bytes(type, cols);
+  for (std::size_t t = 0; t < n_tokens; ++t) {
     const float* in = x + t * cols;
     auto* out = static_cast<std::uint8_t*>(prepared) + t * stride;
     switch (type) {
@@ -386,7 +382,6 @@ void add_matmul(Kernels& k) {
               Range range) { pack_rows(kLanes, type, rows, cols, file, packed, range); };
   k.row_group = [](DType) -> std::uint32_t { return kGroup; };
   k.activation_bytes = activation_bytes;
-  k.token_group = [](DType) -> std::uint32_t { return 1; };
   k.prepare_activations = prepare_activations;
   k.matmul = matmul;
 }

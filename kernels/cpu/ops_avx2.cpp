@@ -17,6 +17,7 @@ void add_ops_avx2(Kernels& k) noexcept {
   k.rope = rope;
   k.swiglu = swiglu;
   k.add = add;
+  k.add_scaled = add_scaled;
   k.store_f16 = store_f16;
   k.attend = attend;
   k.read_sum = read_sum;

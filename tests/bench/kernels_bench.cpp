@@ -242,9 +242,9 @@ void bench_matmul(const Kernels& k, const Peaks& peaks, DType type, std::uint32_
 
   for (const std::uint32_t n_tokens : {1U, 4U, 32U, 256U}) {
     const auto x = random_floats(std::size_t{n_tokens} * cols);
-    std::vector<std::uint8_t> activations(k.activation_bytes(type, n_tokens, cols));
+    std::vector<std::uint8_t> activations(n_tokens * k.activation_bytes(type, cols));
     std::vector<float> y(std::size_t{n_tokens} * rows);
-    k.prepare_activations(type, x.data(), n_tokens, cols, activations.data(), {0, n_tokens});
+    k.prepare_activations(type, x.data(), n_tokens, cols, activations.data());
     std::size_t next = 0;
     const double time = best_seconds([&] {
       k.matmul(type, packed.bytes() + next * stride, rows, cols, activations.data(), n_tokens, y.data(), rows,
@@ -264,12 +264,9 @@ void bench_matmul(const Kernels& k, const Peaks& peaks, DType type, std::uint32_
   }
   if (type == DType::q4_0 || type == DType::q6_k) {
     const auto x = random_floats(cols);
-    std::vector<std::uint8_t> activations(k.activation_bytes(type, 1, cols));
-    const double prepare = best_seconds(
-        [&] {
-          k.prepare_activations(type, x.data(), 1, cols, activations.data(), {0, 1});
-        },
-        0.1);
+    std::vector<std::uint8_t> activations(k.activation_bytes(type, cols));
+    const double prepare =
+        best_seconds([&] { k.prepare_activations(type, x.data(), 1, cols, activations.data()); }, 0.1);
     report.line("prepare_activations " + shape, prepare * 1e6, "us", -1, "");
   }
   const double pack = best_seconds(

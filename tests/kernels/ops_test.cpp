@@ -266,9 +266,9 @@ TEST(Dispatch, BestIsSupported) {
     if (!cpu::supported(isa)) continue;
     const cpu::Kernels& k = cpu::kernels_for(isa);
     EXPECT_EQ(k.isa, isa);
-    EXPECT_TRUE(k.packed_bytes && k.pack && k.row_group && k.activation_bytes && k.token_group &&
-                k.prepare_activations && k.matmul && k.embed && k.rms_norm && k.rope && k.swiglu && k.add &&
-                k.store_f16 && k.attend && k.read_sum);
+    EXPECT_TRUE(k.packed_bytes && k.pack && k.row_group && k.activation_bytes && k.prepare_activations &&
+                k.matmul && k.embed && k.rms_norm && k.rope && k.swiglu && k.add && k.add_scaled &&
+                k.moe_route && k.store_f16 && k.attend && k.read_sum);
   }
 }
 

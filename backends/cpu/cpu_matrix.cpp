@@ -1,0 +1,26 @@
+#include "backends/cpu/cpu_matrix.hpp"
+
+#include <algorithm>
+
+namespace flyball::cpu {
+namespace {
+
+// Of one claim: some hundred kilobytes, so that claims cost nothing and threads end together.
+constexpr std::uint32_t kPackClaimRows = 256;
+
+}  // namespace
+
+void pack_matrices(const kernels::cpu::Kernels& kernels, ThreadPool& pool, const CpuMatrix& shape,
+                   std::span<const PackJob> jobs) {
+  const std::uint32_t group = kernels.row_group(shape.type);
+  const std::uint32_t step = (kPackClaimRows + group - 1) / group * group;
+  const std::uint32_t claims = (shape.rows + step - 1) / step;
+  pool.for_each(static_cast<std::uint32_t>(jobs.size()) * claims, [&](std::uint32_t i) {
+    const PackJob& job = jobs[i / claims];
+    const std::uint32_t row = i % claims * step;
+    kernels.pack(shape.type, shape.rows, shape.cols, job.from, job.to,
+                 {row, std::min(shape.rows, row + step)});
+  });
+}
+
+}  // namespace flyball::cpu
