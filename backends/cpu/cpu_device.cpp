@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 #include "backends/cpu/cpu_ops.hpp"
 #include "backends/cpu/thread_pool.hpp"
 #include "backends/cpu/weights.hpp"
+#include "backends/engine/step_rows.hpp"
 #include "backends/graph/decoder.hpp"
 
 namespace flyball::cpu {
@@ -37,87 +37,37 @@ class CpuExecutor final : public engine::Executor {
   }
 
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) override {
-    return ops_->reserve_kv(layout, n_blocks);
+    if (auto ok = ops_->reserve_kv(layout, n_blocks); !ok) return ok;
+    limits_ = {options_.max_step_tokens, options_.max_logit_rows, model_.config().vocab_size, n_blocks,
+               layout.block_size};
+    return {};
   }
 
   // The caller's thread is one of the pool's, so the step is over when this returns.
   Result<engine::StepId> submit(const engine::StepBatch& batch,
                                 std::span<const engine::BlockCopy> copies) override {
-    if (auto ok = lay_out(batch); !ok) return std::unexpected(std::move(ok.error()));
-    for (const engine::BlockCopy& copy : copies) {
-      if (copy.from >= ops_->kv_blocks() || copy.to >= ops_->kv_blocks())
-        return fail(ErrorCode::internal, "A block copy names a KV block that was not reserved.");
-      ops_->copy_block(copy.from, copy.to);
-    }
-    graph::StepInputs inputs;
-    inputs.tokens = batch.tokens;
-    inputs.positions = positions_;
-    inputs.sequence_of = sequence_of_;
-    inputs.block_tables = block_tables_;
-    inputs.wanted = wanted_;
-    inputs.one_row_each = one_row_each_;
-    graph::decode_step(model_.config(), inputs, *ops_);
+    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
+    for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
+    graph::decode_step(model_.config(), rows_.inputs(), *ops_);
     return ++step_;
   }
 
   Result<std::span<const float>> wait(engine::StepId step) override {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
-    return std::span(ops_->buffer(graph::Buffer::logits), wanted_.size() * model_.config().vocab_size);
+    return std::span(ops_->buffer(graph::Buffer::logits), rows_.wanted() * model_.config().vocab_size);
   }
 
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
 
  private:
-  // Rows of the batch, checked: an engine's mistake ends a step, it does not write outside a buffer.
-  Result<void> lay_out(const engine::StepBatch& batch) {
-    const auto refuse = [](const char* what) { return fail(ErrorCode::internal, what); };
-    positions_.clear();
-    sequence_of_.clear();
-    block_tables_.clear();
-    wanted_.clear();
-    one_row_each_ = true;
-    if (batch.tokens.empty() || batch.tokens.size() > options_.max_step_tokens)
-      return refuse("A step holds no token, or more than the device was made for.");
-    for (const Token token : batch.tokens)
-      if (token < 0 || static_cast<std::uint32_t>(token) >= model_.config().vocab_size)
-        return refuse("A token is not in the vocabulary.");
-    const std::uint32_t block_size = graph::kv_layout(model_.config()).block_size;
-    std::uint32_t next = 0;
-    for (const engine::StepSequence& s : batch.sequences) {
-      if (s.first_token != next || s.n_tokens == 0 || s.n_tokens > batch.tokens.size() - next)
-        return refuse("The sequences of a step do not cover its tokens.");
-      const std::uint64_t end = std::uint64_t{s.first_position} + s.n_tokens;
-      if (s.block_table.size() * block_size < end)
-        return refuse("A block table does not cover its positions.");
-      for (const engine::BlockId block : s.block_table)
-        if (block >= ops_->kv_blocks())
-          return refuse("A block table names a KV block that was not reserved.");
-      for (std::uint32_t i = 0; i < s.n_tokens; ++i) {
-        positions_.push_back(s.first_position + i);
-        sequence_of_.push_back(static_cast<std::uint32_t>(block_tables_.size()));
-      }
-      block_tables_.push_back(s.block_table);
-      next += s.n_tokens;
-      if (s.want_logits) wanted_.push_back(next - 1);
-      if (s.n_tokens > 1) one_row_each_ = false;
-    }
-    if (next != batch.tokens.size()) return refuse("The sequences of a step do not cover its tokens.");
-    if (wanted_.size() > options_.max_logit_rows)
-      return refuse("More rows of logits than the device was made for.");
-    return {};
-  }
-
   const model::ModelFile& model_;
   CpuDeviceOptions options_;
   ThreadPool pool_;
   CpuWeights weights_;
   std::unique_ptr<CpuOps> ops_;
   engine::StepId step_ = 0;
-
-  // Of the step; kept to reuse their memory.
-  std::vector<std::uint32_t> positions_, sequence_of_, wanted_;
-  std::vector<std::span<const std::uint32_t>> block_tables_;
-  bool one_row_each_ = true;
+  engine::StepLimits limits_;
+  engine::StepRows rows_;
 };
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <limits>
 
-#include "kernels/cpu/rope_table.hpp"
+#include "backends/graph/rope_args.hpp"
 
 namespace flyball::cpu {
 namespace {
@@ -104,19 +104,9 @@ const float* CpuOps::rotation(std::uint32_t i) const noexcept {
 
 void CpuOps::begin(const graph::StepInputs& inputs) {
   inputs_ = inputs;
-  const model::RopeConfig& rope = config_.rope;
-  kernels::cpu::RopeTableArgs args;
-  args.dim = rope.dim;
-  args.base = rope.base;
-  args.factor = rope.factor;
-  args.attn_factor = rope.attn_factor;
-  args.ext_factor = rope.scaling == model::RopeScaling::yarn ? 1.0F : 0.0F;
-  args.beta_fast = rope.beta_fast;
-  args.beta_slow = rope.beta_slow;
-  args.original_context = rope.original_context;
-  args.frequency_factors = rope.frequency_factors.empty() ? nullptr : rope.frequency_factors.data();
+  const auto args = graph::rope_table_args(config_);
   pool_.for_each(static_cast<std::uint32_t>(inputs.positions.size()), [&](std::uint32_t i) {
-    kernels::cpu::rope_table(args, inputs.positions[i], rotations_ + std::size_t{i} * rope.dim);
+    kernels::cpu::rope_table(args, inputs.positions[i], rotations_ + std::size_t{i} * config_.rope.dim);
   });
 }
 

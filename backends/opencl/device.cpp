@@ -1,0 +1,361 @@
+#include "backends/opencl/device.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+
+namespace flyball::opencl {
+namespace {
+
+constexpr std::size_t kLogLine = 300;  // of a build log, in an error
+
+std::string text_of(const Api& api, cl_device_id device, cl_device_info what) {
+  std::size_t n = 0;
+  if (api.clGetDeviceInfo(device, what, 0, nullptr, &n) != CL_SUCCESS) return {};
+  std::string out(n, '\0');
+  if (api.clGetDeviceInfo(device, what, n, out.data(), nullptr) != CL_SUCCESS) return {};
+  while (!out.empty() && out.back() == '\0') out.pop_back();
+  return out;
+}
+
+// 0 where the driver does not know the question.
+template <class T>
+T number_of(const Api& api, cl_device_id device, cl_device_info what) {
+  T value{};
+  return api.clGetDeviceInfo(device, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value : T{};
+}
+
+DeviceFacts facts_of(const Api& api, cl_platform_id platform, cl_device_id device) {
+  DeviceFacts f;
+  std::size_t n = 0;
+  if (api.clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, nullptr, &n) == CL_SUCCESS && n > 0) {
+    f.platform.resize(n);
+    api.clGetPlatformInfo(platform, CL_PLATFORM_NAME, n, f.platform.data(), nullptr);
+    f.platform.resize(n - 1);
+  }
+  f.name = text_of(api, device, CL_DEVICE_NAME);
+  f.driver = text_of(api, device, CL_DEVICE_VERSION) + ", " + text_of(api, device, CL_DRIVER_VERSION);
+  const std::string extensions = text_of(api, device, CL_DEVICE_EXTENSIONS);
+  f.fp16 = extensions.find("cl_khr_fp16") != std::string::npos;
+  f.subgroups = extensions.find("cl_khr_subgroup") != std::string::npos;
+  f.integer_dot = extensions.find("cl_khr_integer_dot_product") != std::string::npos;
+  f.processor = (number_of<cl_device_type>(api, device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU) == 0;
+  f.unified = number_of<cl_bool>(api, device, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE;
+  f.compute_units = std::max<cl_uint>(1, number_of<cl_uint>(api, device, CL_DEVICE_MAX_COMPUTE_UNITS));
+  f.max_work_group =
+      static_cast<std::uint32_t>(number_of<std::size_t>(api, device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  f.memory_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_GLOBAL_MEM_SIZE);
+  f.max_allocation_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  f.local_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_LOCAL_MEM_SIZE);
+  f.base_alignment = std::max(8U, number_of<cl_uint>(api, device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
+  return f;
+}
+
+// The first line that speaks of an error, or the first line.
+std::string first_error(const std::string& log) {
+  std::string first;
+  for (std::size_t at = 0; at < log.size();) {
+    const std::size_t end = std::min(log.find('\n', at), log.size());
+    const std::string line = log.substr(at, std::min(end - at, kLogLine));
+    if (line.find("error") != std::string::npos) return line;
+    if (first.empty()) first = line;
+    at = end + 1;
+  }
+  return first;
+}
+
+// What the driver's thread and ours share while we wait.
+struct Fence {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool over = false;
+  cl_int status = CL_SUCCESS;
+};
+
+void CL_CALLBACK on_complete(cl_event, cl_int status, void* data) {
+  const std::unique_ptr<std::shared_ptr<Fence>> fence(static_cast<std::shared_ptr<Fence>*>(data));
+  {
+    const std::lock_guard lock((*fence)->mutex);
+    (*fence)->over = true;
+    (*fence)->status = status;
+  }
+  (*fence)->changed.notify_one();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
+  auto api = load_api();
+  if (!api) return std::unexpected(std::move(api.error()));
+  std::shared_ptr<Device> device(new Device);
+  device->options_ = options;
+  device->objects_ = std::make_shared<Objects>();
+  device->objects_->api = std::move(*api);
+  if (auto ok = device->choose(options); !ok) return std::unexpected(std::move(ok.error()));
+  device->limit_ = options.allocation_limit != 0 ? options.allocation_limit : device->facts_.memory_bytes;
+
+  const Api& cl = *device->objects_->api;
+  cl_int status = device->intercept(Call::allocate);
+  if (status == CL_SUCCESS)
+    device->context_ = {device->objects_,
+                        cl.clCreateContext(nullptr, 1, &device->device_, nullptr, nullptr, &status)};
+  if (status != CL_SUCCESS) return device->failed("clCreateContext", status);
+  status = device->intercept(Call::allocate);
+  if (status == CL_SUCCESS)
+    device->queue_ = {device->objects_, cl.clCreateCommandQueueWithProperties(
+                                            device->context_.get(), device->device_, nullptr, &status)};
+  if (status != CL_SUCCESS) return device->failed("clCreateCommandQueue", status);
+  return device;
+}
+
+Device::~Device() = default;
+
+Result<void> Device::choose(const DeviceOptions& options) {
+  const Api& cl = *objects_->api;
+  cl_uint n = 0;
+  if (cl.clGetPlatformIDs(0, nullptr, &n) != CL_SUCCESS) n = 0;
+  std::vector<cl_platform_id> platforms(n);
+  if (n > 0) cl.clGetPlatformIDs(n, platforms.data(), nullptr);
+  std::string seen;
+  // Discrete before integrated before software; among equals the one with more memory.
+  const auto rank = [](const DeviceFacts& f) { return f.processor ? 0 : f.unified ? 1 : 2; };
+  for (const cl_platform_id platform : platforms) {
+    cl_uint n_devices = 0;
+    if (cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &n_devices) != CL_SUCCESS) continue;
+    std::vector<cl_device_id> ids(n_devices);
+    if (n_devices > 0) cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, n_devices, ids.data(), nullptr);
+    for (const cl_device_id id : ids) {
+      DeviceFacts f = facts_of(cl, platform, id);
+      seen += (seen.empty() ? "" : ", ") + f.name;
+      if (options.name.empty() ? f.processor && !options.allow_processor
+                               : f.name.find(options.name) == std::string::npos &&
+                                     f.platform.find(options.name) == std::string::npos)
+        continue;
+      if (device_ != nullptr && std::pair(rank(f), f.memory_bytes) <= std::pair(rank(facts_), facts_.memory_bytes))
+        continue;
+      device_ = id;
+      facts_ = std::move(f);
+    }
+  }
+  if (device_ != nullptr) return {};
+  return fail(ErrorCode::model_unavailable,
+              options.name.empty() ? "No OpenCL GPU was found" + (seen.empty() ? "." : "; there is: " + seen + ".")
+                                   : "No OpenCL device is called '" + options.name + "'" +
+                                         (seen.empty() ? "." : "; there is: " + seen + "."),
+              "device");
+}
+
+std::unexpected<Error> Device::failed(const std::string& call, cl_int status) const {
+  return fail(ErrorCode::device_lost,
+              "The OpenCL device " + facts_.name + " failed: " + call + " gave error " + std::to_string(status) +
+                  ".");
+}
+
+Result<Memory> Device::create(std::uint64_t bytes, cl_mem_flags flags, void* host, std::string_view what) {
+  const bool counted = (flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) == 0;
+  const std::uint64_t free = free_bytes();
+  cl_int status = CL_SUCCESS;
+  if ((counted && bytes > free) || bytes > facts_.max_allocation_bytes) status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  if (status == CL_SUCCESS) status = intercept(Call::allocate);
+  Memory buffer;
+  if (status == CL_SUCCESS)
+    buffer.handle = {objects_, objects_->api->clCreateBuffer(context_.get(), flags, bytes, host, &status)};
+  if (status != CL_SUCCESS)
+    return fail(ErrorCode::insufficient_memory,
+                "Not enough memory on " + facts_.name + " for " + std::string(what) + ": " + std::to_string(bytes) +
+                    " bytes are needed, " + std::to_string(free) + " are free, " +
+                    std::to_string(facts_.max_allocation_bytes) + " at once.");
+  buffer.bytes = bytes;
+  if (counted) allocated_ += bytes;
+  return buffer;
+}
+
+Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what) {
+  auto buffer = create(std::max<std::uint64_t>(bytes, 4), CL_MEM_READ_WRITE, nullptr, what);
+  if (!buffer) return buffer;
+  if (auto ok = fill_zero(*buffer); !ok) return std::unexpected(std::move(ok.error()));
+  return buffer;
+}
+
+Result<Device::Pinned> Device::allocate_pinned(std::uint64_t bytes, std::string_view what) {
+  auto buffer = create(bytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, nullptr, what);
+  if (!buffer) return std::unexpected(std::move(buffer.error()));
+  cl_int status = intercept(Call::enqueue);
+  void* host = nullptr;
+  if (status == CL_SUCCESS)
+    host = objects_->api->clEnqueueMapBuffer(queue_.get(), buffer->handle.get(), CL_TRUE, CL_MAP_WRITE | CL_MAP_READ,
+                                             0, bytes, 0, nullptr, nullptr, &status);
+  if (status != CL_SUCCESS) return failed("clEnqueueMapBuffer", status);
+  return Pinned{std::move(*buffer), static_cast<std::byte*>(host)};
+}
+
+Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view what) {
+  // The flag promises that the device only reads.
+  return create(bytes.size(), CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, const_cast<std::byte*>(bytes.data()), what);
+}
+
+Result<Handle<cl_program>> Device::compile(std::string_view name, std::span<const std::string_view> sources,
+                                           const std::string& options) {
+  const Api& cl = *objects_->api;
+  std::vector<const char*> texts;
+  std::vector<std::size_t> lengths;
+  for (const std::string_view source : sources) {
+    texts.push_back(source.data());
+    lengths.push_back(source.size());
+  }
+  cl_int status = intercept(Call::build);
+  Handle<cl_program> program;
+  if (status == CL_SUCCESS)
+    program = {objects_, cl.clCreateProgramWithSource(context_.get(), static_cast<cl_uint>(texts.size()),
+                                                      texts.data(), lengths.data(), &status)};
+  if (status == CL_SUCCESS)
+    status = cl.clBuildProgram(program.get(), 1, &device_, options.c_str(), nullptr, nullptr);
+  if (status == CL_SUCCESS) return program;
+  std::string log;
+  std::size_t n = 0;
+  if (program &&
+      cl.clGetProgramBuildInfo(program.get(), device_, CL_PROGRAM_BUILD_LOG, 0, nullptr, &n) == CL_SUCCESS &&
+      n > 1) {
+    log.resize(n);
+    cl.clGetProgramBuildInfo(program.get(), device_, CL_PROGRAM_BUILD_LOG, n, log.data(), nullptr);
+    log.resize(n - 1);
+  }
+  const std::string line = first_error(log);
+  return fail(ErrorCode::model_unavailable,
+              "The kernel " + std::string(name) + " does not build on " + facts_.name + ": error " +
+                  std::to_string(status) + (line.empty() ? "." : ", " + line),
+              "backend", "kernels/opencl/" + std::string(name) + ".cl");
+}
+
+Handle<cl_program> Device::from_binary(std::span<const std::byte> binary, const std::string& options) {
+  const Api& cl = *objects_->api;
+  const auto* bytes = reinterpret_cast<const unsigned char*>(binary.data());
+  const std::size_t length = binary.size();
+  cl_int status = intercept(Call::build);
+  cl_int loaded = CL_SUCCESS;
+  Handle<cl_program> program;
+  if (status == CL_SUCCESS)
+    program = {objects_, cl.clCreateProgramWithBinary(context_.get(), 1, &device_, &length, &bytes, &loaded, &status)};
+  if (status != CL_SUCCESS || loaded != CL_SUCCESS) return {};
+  if (cl.clBuildProgram(program.get(), 1, &device_, options.c_str(), nullptr, nullptr) != CL_SUCCESS) return {};
+  return program;
+}
+
+std::vector<std::byte> Device::binary_of(const Handle<cl_program>& program) {
+  const Api& cl = *objects_->api;
+  std::size_t size = 0;
+  if (cl.clGetProgramInfo(program.get(), CL_PROGRAM_BINARY_SIZES, sizeof size, &size, nullptr) != CL_SUCCESS)
+    return {};
+  std::vector<std::byte> binary(size);
+  auto* at = reinterpret_cast<unsigned char*>(binary.data());
+  if (size == 0 || cl.clGetProgramInfo(program.get(), CL_PROGRAM_BINARIES, sizeof at, &at, nullptr) != CL_SUCCESS)
+    return {};
+  return binary;
+}
+
+Result<Kernel> Device::kernel(const Handle<cl_program>& program, const std::string& name) {
+  cl_int status = intercept(Call::build);
+  Kernel kernel;
+  if (status == CL_SUCCESS)
+    kernel.kernel = {objects_, objects_->api->clCreateKernel(program.get(), name.c_str(), &status)};
+  if (status != CL_SUCCESS)
+    return fail(ErrorCode::model_unavailable,
+                "The kernel " + name + " cannot be made on " + facts_.name + ": error " + std::to_string(status) +
+                    ".",
+                "backend");
+  kernel.name = name;
+  return kernel;
+}
+
+Result<void> Device::enqueue(const Kernel& kernel, const Grid& grid) {
+  cl_int status = intercept(Call::enqueue);
+  if (status == CL_SUCCESS)
+    status = objects_->api->clEnqueueNDRangeKernel(queue_.get(), kernel.kernel.get(), 3, nullptr, grid.global.data(),
+                                                   grid.local.data(), 0, nullptr, nullptr);
+  if (status != CL_SUCCESS) return failed("the start of " + kernel.name, status);
+  return {};
+}
+
+Result<Handle<cl_event>> Device::write_later(const Memory& to, std::uint64_t at, std::span<const std::byte> from) {
+  cl_event event = nullptr;
+  cl_int status = intercept(Call::enqueue);
+  if (status == CL_SUCCESS)
+    status = objects_->api->clEnqueueWriteBuffer(queue_.get(), to.handle.get(), CL_FALSE, at, from.size(),
+                                                 from.data(), 0, nullptr, &event);
+  if (status != CL_SUCCESS) return failed("a write to the device", status);
+  return Handle<cl_event>(objects_, event);
+}
+
+Result<void> Device::write(const Memory& to, std::uint64_t at, std::span<const std::byte> from) {
+  auto event = write_later(to, at, from);
+  if (!event) return std::unexpected(std::move(event.error()));
+  return wait(*event);
+}
+
+Result<void> Device::copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
+                          std::uint64_t bytes) {
+  cl_int status = intercept(Call::enqueue);
+  if (status == CL_SUCCESS)
+    status = objects_->api->clEnqueueCopyBuffer(queue_.get(), from.handle.get(), to.handle.get(), from_at, to_at,
+                                                bytes, 0, nullptr, nullptr);
+  if (status != CL_SUCCESS) return failed("a copy on the device", status);
+  return {};
+}
+
+Result<void> Device::fill_zero(const Memory& to) {
+  const cl_uchar zero = 0;
+  cl_int status = intercept(Call::enqueue);
+  if (status == CL_SUCCESS)
+    status = objects_->api->clEnqueueFillBuffer(queue_.get(), to.handle.get(), &zero, sizeof zero, 0, to.bytes, 0,
+                                                nullptr, nullptr);
+  if (status != CL_SUCCESS) return failed("clearing device memory", status);
+  return {};
+}
+
+Result<void> Device::read(const Memory& from, std::uint64_t at, std::span<std::byte> to) {
+  cl_event raw = nullptr;
+  cl_int status = intercept(Call::enqueue);
+  if (status == CL_SUCCESS)
+    status = objects_->api->clEnqueueReadBuffer(queue_.get(), from.handle.get(), CL_FALSE, at, to.size(), to.data(),
+                                                0, nullptr, &raw);
+  if (status != CL_SUCCESS) return failed("a read from the device", status);
+  return wait(Handle<cl_event>(objects_, raw));
+}
+
+Result<void> Device::flush() {
+  cl_int status = intercept(Call::enqueue);
+  if (status == CL_SUCCESS) status = objects_->api->clFlush(queue_.get());
+  if (status != CL_SUCCESS) return failed("clFlush", status);
+  return {};
+}
+
+Result<void> Device::finish() {
+  cl_event raw = nullptr;
+  cl_int status = intercept(Call::enqueue);
+  if (status == CL_SUCCESS)
+    status = objects_->api->clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &raw);
+  if (status != CL_SUCCESS) return failed("a fence", status);
+  return wait(Handle<cl_event>(objects_, raw));
+}
+
+Result<void> Device::wait(const Handle<cl_event>& event) {
+  const Api& cl = *objects_->api;
+  cl_int status = intercept(Call::wait);
+  if (status == CL_SUCCESS) status = cl.clFlush(queue_.get());
+  const auto fence = std::make_shared<Fence>();
+  auto data = std::make_unique<std::shared_ptr<Fence>>(fence);
+  if (status == CL_SUCCESS) {
+    status = cl.clSetEventCallback(event.get(), CL_COMPLETE, &on_complete, data.get());
+    if (status == CL_SUCCESS) (void)data.release();  // the callback's now
+  }
+  if (status != CL_SUCCESS) return failed("waiting for the device", status);
+  std::unique_lock lock(fence->mutex);
+  settled_ = fence->changed.wait_for(lock, options_.fence_deadline, [&] { return fence->over; });
+  if (!settled_)
+    return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " gave no answer within " +
+                                            std::to_string(options_.fence_deadline.count()) + " ms.");
+  if (fence->status < 0) return failed("a command", fence->status);
+  return {};
+}
+
+}  // namespace flyball::opencl

@@ -1,0 +1,147 @@
+// One OpenCL device: what it is, its context and its in-order queue. Every allocation, build, enqueue and wait
+// of the engine goes through here, so that each can be made to fail in tests and fails in one way: a typed
+// error that names the call and the driver's code.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/opencl/objects.hpp"
+#include "config/error.hpp"
+
+namespace flyball::opencl {
+
+struct DeviceFacts {
+  std::string name, platform, driver;
+  bool processor = false;  // runs on this machine's own cores: a software device
+  bool unified = false;    // works in the processor's memory: nothing is copied
+  bool fp16 = false, subgroups = false, integer_dot = false;
+  std::uint32_t compute_units = 0;
+  std::uint32_t max_work_group = 0;
+  std::uint64_t memory_bytes = 0, max_allocation_bytes = 0, local_bytes = 0;
+  std::uint32_t base_alignment = 0;  // bytes, of buffers over host memory
+};
+
+struct DeviceOptions {
+  std::string name;               // part of the device's or its platform's name; "": the best that is no processor
+  bool allow_processor = false;   // take a software device where there is no other; implied by a name
+  std::uint64_t allocation_limit = 0;  // bytes held at once; 0: what the device has
+  // No answer for so long is a lost device. Longer than any step: the step budget aims at 150 ms.
+  std::chrono::milliseconds fence_deadline{30'000};
+  // Asked before each call; not 0: that error is what the call gives. Tests fail the nth call with it.
+  std::function<int(Call)> interceptor;
+};
+
+struct Memory {
+  Handle<cl_mem> handle;
+  std::uint64_t bytes = 0;
+  explicit operator bool() const noexcept { return static_cast<bool>(handle); }
+};
+
+struct Kernel {
+  Handle<cl_kernel> kernel;
+  std::string name;
+};
+
+// Work-items in all and in a group. Precondition: local divides global.
+struct Grid {
+  std::array<std::size_t, 3> global{1, 1, 1}, local{1, 1, 1};
+};
+
+class Device {
+ public:
+  // model_unavailable: no loader, no device that fits the options. The probe has been here first, in a process
+  // of its own: a driver that crashes at a dispatch crashes there.
+  static Result<std::shared_ptr<Device>> open(const DeviceOptions& options);
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+  ~Device();
+
+  const DeviceFacts& facts() const noexcept { return facts_; }
+  const Objects& objects() const noexcept { return *objects_; }
+  std::shared_ptr<Objects> shared_objects() const noexcept { return objects_; }
+  std::uint64_t allocated() const noexcept { return allocated_; }
+  std::uint64_t free_bytes() const noexcept {
+    return limit_ > allocated_ ? limit_ - allocated_ : 0;
+  }
+
+  // ---- memory. insufficient_memory with what for, the bytes needed and the bytes free.
+  Result<Memory> allocate(std::uint64_t bytes, std::string_view what);  // zeroed
+  void discard(Memory buffer) noexcept { allocated_ -= buffer.bytes; }  // of allocate()
+  // Memory the host can write into without a copy by the driver; host() is valid while the buffer lives.
+  struct Pinned {
+    Memory buffer;
+    std::byte* host = nullptr;
+  };
+  Result<Pinned> allocate_pinned(std::uint64_t bytes, std::string_view what);
+  // The device reads these bytes where they are. Only on a unified device; they outlive the buffer.
+  Result<Memory> import(std::span<const std::byte> bytes, std::string_view what);
+
+  // ---- programs. model_unavailable with the kernel file, the device and the log's first error.
+  Result<Handle<cl_program>> compile(std::string_view name, std::span<const std::string_view> sources,
+                                     const std::string& options);
+  // Empty: the driver does not take this binary (any more).
+  Handle<cl_program> from_binary(std::span<const std::byte> binary, const std::string& options);
+  std::vector<std::byte> binary_of(const Handle<cl_program>& program);  // empty: the driver gives none
+  Result<Kernel> kernel(const Handle<cl_program>& program, const std::string& name);
+
+  // ---- the queue, in order. device_lost.
+  template <class... Args>
+  Result<void> run(const Kernel& kernel, const Grid& grid, const Args&... args) {
+    cl_uint index = 0;
+    cl_int status = CL_SUCCESS;
+    ((status = status == CL_SUCCESS ? set_argument(kernel, index++, args) : status), ...);
+    if (status != CL_SUCCESS) return failed("clSetKernelArg for " + kernel.name, status);
+    return enqueue(kernel, grid);
+  }
+  // The host's bytes may change once this has returned.
+  Result<void> write(const Memory& to, std::uint64_t at, std::span<const std::byte> from);
+  // The host's bytes must stay until the fence.
+  Result<Handle<cl_event>> write_later(const Memory& to, std::uint64_t at, std::span<const std::byte> from);
+  Result<void> copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
+                    std::uint64_t bytes);
+  Result<void> fill_zero(const Memory& to);
+  // Blocks until all before it is done, at most until the fence deadline: device_lost.
+  Result<void> read(const Memory& from, std::uint64_t at, std::span<std::byte> to);
+  Result<void> wait(const Handle<cl_event>& event);
+  // The same for all that is enqueued.
+  Result<void> finish();
+  // Hands what is enqueued to the driver.
+  Result<void> flush();
+  // No fence was missed: nothing on the device may still touch the host's memory.
+  bool settled() const noexcept { return settled_; }
+
+ private:
+  Device() = default;
+  Result<void> choose(const DeviceOptions& options);
+  int intercept(Call call) const { return options_.interceptor ? options_.interceptor(call) : CL_SUCCESS; }
+  Result<void> enqueue(const Kernel& kernel, const Grid& grid);
+  Result<Memory> create(std::uint64_t bytes, cl_mem_flags flags, void* host, std::string_view what);
+  std::unexpected<Error> failed(const std::string& call, cl_int status) const;
+  cl_int set_argument(const Kernel& k, cl_uint i, const Memory& buffer) const {
+    const cl_mem memory = buffer.handle.get();
+    return objects_->api->clSetKernelArg(k.kernel.get(), i, sizeof memory, &memory);
+  }
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  cl_int set_argument(const Kernel& k, cl_uint i, const T& value) const {
+    return objects_->api->clSetKernelArg(k.kernel.get(), i, sizeof value, &value);
+  }
+
+  DeviceOptions options_;
+  DeviceFacts facts_;
+  std::shared_ptr<Objects> objects_;
+  cl_device_id device_ = nullptr;
+  Handle<cl_context> context_;
+  Handle<cl_command_queue> queue_;
+  std::uint64_t allocated_ = 0, limit_ = 0;
+  bool settled_ = true;
+};
+
+}  // namespace flyball::opencl

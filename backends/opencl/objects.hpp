@@ -1,0 +1,57 @@
+// OpenCL's objects with owners, counted: when an engine has gone, or failed half-way, none may be left.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "backends/opencl/api.hpp"
+
+namespace flyball::opencl {
+
+// Kinds of calls that a driver may fail at any time.
+enum class Call : std::uint8_t { allocate, build, enqueue, wait };
+
+// What lives on a device through one engine. Outlives every handle.
+struct Objects {
+  std::shared_ptr<const Api> api;
+  std::atomic<std::int64_t> live{0};
+
+  void release(cl_context o) const { api->clReleaseContext(o); }
+  void release(cl_command_queue o) const { api->clReleaseCommandQueue(o); }
+  void release(cl_mem o) const { api->clReleaseMemObject(o); }
+  void release(cl_program o) const { api->clReleaseProgram(o); }
+  void release(cl_kernel o) const { api->clReleaseKernel(o); }
+  void release(cl_event o) const { api->clReleaseEvent(o); }
+};
+
+// Owns one reference. Move-only; empty by default.
+template <class T>
+class Handle {
+ public:
+  Handle() = default;
+  Handle(std::shared_ptr<Objects> objects, T raw) : objects_(std::move(objects)), raw_(raw) {
+    if (raw_ != nullptr) ++objects_->live;
+  }
+  Handle(Handle&& other) noexcept
+      : objects_(std::move(other.objects_)), raw_(std::exchange(other.raw_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(objects_, other.objects_);
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~Handle() {
+    if (raw_ == nullptr) return;
+    objects_->release(raw_);
+    --objects_->live;
+  }
+  T get() const noexcept { return raw_; }
+  explicit operator bool() const noexcept { return raw_ != nullptr; }
+
+ private:
+  std::shared_ptr<Objects> objects_;
+  T raw_ = nullptr;
+};
+
+}  // namespace flyball::opencl

@@ -1,0 +1,336 @@
+#include "backends/opencl/opencl_ops.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "backends/graph/rope_args.hpp"
+
+namespace flyball::opencl {
+namespace {
+
+using graph::Buffer;
+
+// Work-items of an elementwise group: a wave of every GPU, and a handful of vectors for a processor.
+constexpr std::uint32_t kElementwiseLocal = 32;
+constexpr std::uint32_t kValuesPerItem = 8;  // as the kernels have it
+// A split of decode attention: long enough to hide its start, short enough that one stream's long context
+// spreads over a device.
+constexpr std::uint32_t kSplitPositions = 256;
+constexpr std::uint32_t kMostSplits = 64;  // longer contexts get longer splits: the partial results stay small
+// Query vectors that share a tile of keys and values in prompts: what their accumulators leave of a
+// work-group's registers and local memory.
+constexpr std::uint32_t kMostQueries = 32;
+constexpr std::uint32_t kNormLanes = 256, kAttendLanes = 128;  // on GPUs: work-items that share a row
+
+std::size_t round_up(std::size_t n, std::size_t to) {
+  return (n + to - 1) / to * to;
+}
+
+std::string define(const char* name, std::uint64_t value) {
+  return std::string(" -D ") + name + "=" + std::to_string(value);
+}
+
+Result<void> set(Kernel& kernel, Result<Kernel> made) {
+  if (!made) return std::unexpected(std::move(made.error()));
+  kernel = std::move(*made);
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<OpenClOps>> OpenClOps::make(Device& device, Programs& programs,
+                                                   const model::ModelConfig& config, const Weights& weights,
+                                                   const OpsLimits& limits) {
+  if (config.head_dim % 2 != 0)
+    return fail(ErrorCode::unsupported_value,
+                "The OpenCL engine needs heads of an even number of values; the model's have " +
+                    std::to_string(config.head_dim) + ".",
+                "backend");
+  std::unique_ptr<OpenClOps> ops(new OpenClOps(device, config, weights, limits));
+  if (auto ok = ops->allocate(); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = ops->build(programs); !ok) return std::unexpected(std::move(ok.error()));
+  return ops;
+}
+
+std::uint32_t OpenClOps::lanes(std::uint32_t most) const {
+  if (device_.facts().processor) return 1;
+  std::uint32_t lanes = 1;
+  while (2 * lanes <= std::min(most, device_.facts().max_work_group)) lanes *= 2;
+  return lanes;
+}
+
+Result<void> OpenClOps::allocate() {
+  plan_ = graph::plan_buffers(config_, limits_.step_tokens, limits_.logit_rows);
+  const auto allocate = [&](std::uint64_t bytes, Memory& to) -> Result<void> {
+    auto buffer = device_.allocate(bytes, "activations");
+    if (!buffer) return std::unexpected(std::move(buffer.error()));
+    to = std::move(*buffer);
+    scratch_bytes_ += to.bytes;
+    return {};
+  };
+  for (std::size_t i = 0; i < buffers_.size(); ++i)
+    if (auto ok = allocate(plan_[i].bytes(), buffers_[i]); !ok) return ok;
+  const std::uint64_t rows = limits_.step_tokens;
+  for (const auto& [bytes, buffer] :
+       {std::pair(rows * sizeof(Token), &tokens_.buffer), std::pair(rows * sizeof(std::uint32_t), &slots_.buffer),
+        std::pair(rows * sizeof(std::uint32_t), &wanted_.buffer),
+        std::pair(rows * config_.rope.dim * sizeof(float), &rotations_.buffer),
+        std::pair(rows * sizeof(Work), &split_work_.buffer), std::pair(rows * sizeof(Work), &row_work_.buffer)})
+    if (auto ok = allocate(bytes, *buffer); !ok) return ok;
+  return {};
+}
+
+Result<void> OpenClOps::build(Programs& programs) {
+  programs_ = &programs;
+  norm_lanes_ = lanes(kNormLanes);
+  const auto make = [&](Kernel& kernel, const std::string& name, const std::string& options) {
+    const std::string_view files[] = {name};
+    return set(kernel, programs.kernel(name, files, options));
+  };
+  const auto table_type = weights_.matrix({graph::WeightRole::token_embedding}).type;
+  const std::string_view embed_files[] = {"dequantize", "embed"};
+  if (auto ok = set(embed_, programs.kernel("embed", embed_files,
+                                            "-D FORMAT=" + std::to_string(static_cast<int>(table_type))));
+      !ok)
+    return ok;
+  if (auto ok = make(rms_norm_, "rms_norm", define("WG", norm_lanes_)); !ok) return ok;
+  const bool interleaved = config_.rope_style == kernels::RopeStyle::interleaved;
+  if (auto ok = make(rope_, "rope", define("INTERLEAVED", interleaved ? 1 : 0)); !ok) return ok;
+  if (auto ok = make(kv_store_, "kv_store", ""); !ok) return ok;
+  if (auto ok = make(swiglu_, "swiglu", ""); !ok) return ok;
+  if (auto ok = make(add_, "add", ""); !ok) return ok;
+  if (auto ok = make(gather_, "gather", ""); !ok) return ok;
+  auto matmul = Matmul::make(device_, programs, weights_);
+  if (!matmul) return std::unexpected(std::move(matmul.error()));
+  matmul_ = std::move(*matmul);
+  return {};
+}
+
+Result<void> OpenClOps::build_attend(Programs& programs) {
+  attend_lanes_ = lanes(kAttendLanes);
+  const std::uint32_t group = config_.n_heads / config_.n_kv_heads;
+  attend_tile_ = std::max(1U, kMostQueries / group);
+  // Queries, a tile of keys and of values, scores, and the rows' books, all f32.
+  const auto local_bytes = [&](std::uint64_t rows) {
+    const std::uint64_t queries = rows * group;
+    return 4 * (queries * (config_.head_dim + block_size_ + 7) + 2ULL * block_size_ * config_.head_dim);
+  };
+  while (attend_tile_ > 1 && local_bytes(attend_tile_) > device_.facts().local_bytes) attend_tile_ /= 2;
+  const std::string shape = define("HEAD_DIM", config_.head_dim) + define("GROUP", group) +
+                            define("TILE", block_size_) + define("SPLIT", split_) + define("WG", attend_lanes_);
+  const std::string_view files[] = {"attend"};
+  const std::string apart = shape + define("TQ", 1) + define("SPLITS_APART", 1);
+  if (auto ok = set(attend_split_, programs.kernel("attend", files, apart)); !ok) return ok;
+  if (auto ok = set(attend_combine_, programs.kernel("attend_combine", files, apart)); !ok) return ok;
+  return set(attend_rows_, programs.kernel("attend", files, shape + define("TQ", attend_tile_) + define("SPLITS_APART", 0)));
+}
+
+Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) {
+  n_blocks_ = n_blocks;
+  block_size_ = layout.block_size;
+  const std::uint64_t layer_bytes =
+      2ULL * n_blocks * layout.block_size * layout.n_kv_heads * layout.head_dim;  // f16
+  for (std::uint32_t i = 0; i < 2 * layout.n_layers; ++i) {
+    auto buffer = device_.allocate(layer_bytes, "the KV cache");
+    if (!buffer) return std::unexpected(std::move(buffer.error()));
+    kv_bytes_ += buffer->bytes;
+    (i < layout.n_layers ? keys_ : values_).push_back(std::move(*buffer));
+  }
+  const std::uint64_t positions = std::uint64_t{n_blocks} * block_size_;
+  split_ = static_cast<std::uint32_t>(
+      round_up(std::max<std::uint64_t>(kSplitPositions, (positions + kMostSplits - 1) / kMostSplits), kSplitPositions));
+  max_splits_ = static_cast<std::uint32_t>((positions + split_ - 1) / split_);
+  const std::uint64_t partial =
+      std::uint64_t{4} * limits_.logit_rows * max_splits_ * config_.n_heads * (config_.head_dim + 2);
+  for (const auto& [bytes, buffer] :
+       {std::pair(partial, &partial_), std::pair(std::uint64_t{4} * n_blocks, &tables_.buffer)}) {
+    auto made = device_.allocate(bytes, "attention");
+    if (!made) return std::unexpected(std::move(made.error()));
+    scratch_bytes_ += made->bytes;
+    *buffer = std::move(*made);
+  }
+  return build_attend(*programs_);
+}
+
+void OpenClOps::copy_block(std::uint32_t from, std::uint32_t to) {
+  for (auto* side : {&keys_, &values_})
+    for (const Memory& layer : *side) {
+      const std::uint64_t block = layer.bytes / n_blocks_;
+      if (failure_) return;
+      if (auto ok = device_.copy(layer, from * block, layer, to * block, block); !ok) failure_ = std::move(ok.error());
+    }
+}
+
+Result<void> OpenClOps::take_failure() {
+  if (!failure_) return {};
+  Error error = std::move(*failure_);
+  failure_.reset();
+  return std::unexpected(std::move(error));
+}
+
+template <class... Args>
+void OpenClOps::run(const Kernel& kernel, const Grid& grid, const Args&... args) {
+  if (failure_) return;
+  if (auto ok = device_.run(kernel, grid, args...); !ok) failure_ = std::move(ok.error());
+}
+
+template <class T>
+void OpenClOps::send(Input<T>& input) {
+  if (failure_ || input.host.empty()) return;
+  const auto bytes = std::as_bytes(std::span(input.host));
+  if (bytes.size() > input.buffer.bytes) {  // sequences that share blocks have longer tables than there are blocks
+    device_.discard(std::move(input.buffer));
+    auto larger = device_.allocate(2 * bytes.size(), "block tables");
+    if (!larger) {
+      failure_ = std::move(larger.error());
+      return;
+    }
+    input.buffer = std::move(*larger);
+  }
+  if (auto ok = device_.write_later(input.buffer, 0, bytes); !ok)
+    failure_ = std::move(ok.error());
+}
+
+Grid OpenClOps::elementwise(std::uint32_t width, std::uint32_t rows) {
+  Grid grid;
+  grid.local = {kElementwiseLocal, 1, 1};
+  grid.global = {round_up((width + kValuesPerItem - 1) / kValuesPerItem, kElementwiseLocal), rows, 1};
+  return grid;
+}
+
+void OpenClOps::begin(const graph::StepInputs& inputs) {
+  tokens_.host.assign(inputs.tokens.begin(), inputs.tokens.end());
+  wanted_.host.assign(inputs.wanted.begin(), inputs.wanted.end());
+  const std::size_t n = inputs.tokens.size();
+  slots_.host.resize(n);
+  rotations_.host.resize(n * config_.rope.dim);
+  const auto args = graph::rope_table_args(config_);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t position = inputs.positions[i];
+    slots_.host[i] = inputs.block_tables[inputs.sequence_of[i]][position / block_size_] * block_size_ +
+                     position % block_size_;
+    kernels::cpu::rope_table(args, position, rotations_.host.data() + i * config_.rope.dim);
+  }
+  lay_out_attention(inputs);
+  send(tokens_);
+  send(wanted_);
+  send(slots_);
+  send(rotations_);
+  send(tables_);
+  send(split_work_);
+  send(row_work_);
+}
+
+// Each row attends for itself in either kernel and with the same result, so what runs where is a matter of
+// speed: sequences with one row spread over splits, others share what they read in tiles of rows.
+void OpenClOps::lay_out_attention(const graph::StepInputs& inputs) {
+  tables_.host.clear();
+  split_work_.host.clear();
+  row_work_.host.clear();
+  step_splits_ = 0;
+  const auto n = static_cast<std::uint32_t>(inputs.tokens.size());
+  for (std::uint32_t row = 0; row < n;) {
+    const std::uint32_t sequence = inputs.sequence_of[row];
+    std::uint32_t end = row;
+    while (end < n && inputs.sequence_of[end] == sequence) ++end;
+    const auto table_at = static_cast<std::uint32_t>(tables_.host.size());
+    const std::uint32_t last = inputs.positions[end - 1];
+    const auto table = inputs.block_tables[sequence].first(last / block_size_ + 1);
+    tables_.host.insert(tables_.host.end(), table.begin(), table.end());
+    if (end - row == 1 && split_work_.host.size() < limits_.logit_rows) {
+      split_work_.host.push_back({row, 1, last, table_at});
+      step_splits_ = std::max(step_splits_, last / split_ + 1);
+      row = end;
+    }
+    for (; row < end; row += attend_tile_)
+      row_work_.host.push_back({row, std::min(attend_tile_, end - row), inputs.positions[row], table_at});
+    row = end;
+  }
+  // The longest first: the short ones fill the gaps at the end.
+  std::ranges::stable_sort(row_work_.host, std::greater{}, &Work::first_position);
+}
+
+void OpenClOps::embed(std::uint32_t n, graph::WeightRef table, Buffer out) {
+  const DeviceMatrix& m = weights_.matrix(table);
+  Grid grid;
+  grid.local = {kElementwiseLocal, 1, 1};
+  grid.global = {round_up(std::min(m.cols, 256U), kElementwiseLocal), n, 1};
+  run(embed_, grid, m.buffer, cl_ulong{m.at}, cl_ulong{m.row_bytes()}, tokens_.buffer, buffer(out), m.cols);
+}
+
+void OpenClOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
+  Grid grid;
+  grid.local = {norm_lanes_, 1, 1};
+  grid.global = {norm_lanes_, n, 1};
+  run(rms_norm_, grid, buffer(x), weights_.vectors(), weights_.vector_at(weight), buffer(out), cols(x),
+      config_.norm_eps);
+}
+
+void OpenClOps::matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
+  for (const graph::Projection& p : projections) {
+    if (failure_) return;
+    if (auto ok = matmul_->run(n, buffer(x), weights_.matrix(p.weight), buffer(p.out), false); !ok)
+      failure_ = std::move(ok.error());
+  }
+}
+
+void OpenClOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer residual) {
+  if (failure_) return;
+  if (auto ok = matmul_->run(n, buffer(x), weights_.matrix(weight), buffer(residual), true); !ok)
+    failure_ = std::move(ok.error());
+}
+
+void OpenClOps::rope(std::uint32_t n, Buffer q, Buffer k) {
+  Grid grid;
+  grid.local[0] = grid.global[0] = lanes(kElementwiseLocal);
+  grid.global[1] = config_.n_heads + config_.n_kv_heads;
+  grid.global[2] = n;
+  run(rope_, grid, buffer(q), buffer(k), rotations_.buffer, config_.n_heads, config_.n_kv_heads, config_.head_dim,
+      config_.rope.dim);
+}
+
+void OpenClOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
+  Grid grid;
+  grid.local[0] = grid.global[0] = lanes(16);
+  grid.global[1] = config_.n_kv_heads;
+  grid.global[2] = n;
+  run(kv_store_, grid, buffer(k), buffer(v), slots_.buffer, keys_[layer], values_[layer], config_.n_kv_heads,
+      config_.head_dim, block_size_);
+}
+
+void OpenClOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {
+  const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
+  Grid grid;
+  grid.local[0] = grid.global[0] = attend_lanes_;
+  grid.global[1] = config_.n_kv_heads;
+  if (!row_work_.host.empty()) {
+    grid.global[2] = row_work_.host.size();
+    run(attend_rows_, grid, buffer(q), keys_[layer], values_[layer], row_work_.buffer, tables_.buffer, buffer(out),
+        partial_, config_.n_kv_heads, scale, max_splits_);
+  }
+  if (split_work_.host.empty()) return;
+  grid.global[0] = std::size_t{attend_lanes_} * step_splits_;
+  grid.global[2] = split_work_.host.size();
+  run(attend_split_, grid, buffer(q), keys_[layer], values_[layer], split_work_.buffer, tables_.buffer, buffer(out),
+      partial_, config_.n_kv_heads, scale, max_splits_);
+  if (step_splits_ == 1) return;
+  Grid combine;
+  combine.global = {config_.n_heads, split_work_.host.size(), 1};
+  run(attend_combine_, combine, split_work_.buffer, partial_, buffer(out), config_.n_heads, max_splits_);
+}
+
+void OpenClOps::swiglu(std::uint32_t n, Buffer gate, Buffer up) {
+  run(swiglu_, elementwise(cols(gate), n), buffer(gate), buffer(up), cols(gate));
+}
+
+void OpenClOps::add(std::uint32_t n, Buffer x, Buffer y) {
+  run(add_, elementwise(cols(x), n), buffer(x), buffer(y), cols(x));
+}
+
+void OpenClOps::gather_wanted(Buffer x, Buffer out) {
+  run(gather_, elementwise(cols(x), static_cast<std::uint32_t>(wanted_.host.size())), buffer(x), wanted_.buffer,
+      buffer(out), cols(x));
+}
+
+}  // namespace flyball::opencl

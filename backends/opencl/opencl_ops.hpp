@@ -1,0 +1,104 @@
+// The vocabulary of backends/graph/ops.hpp as kernels on an OpenCL device's in-order queue. Verbs return
+// nothing, so the first failure is kept and the rest of the step is not enqueued; finish_step() tells it.
+// Owns the activations and the KV cache: per layer one buffer of keys and one of values, [block][kv
+// head][place][head_dim].
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "backends/graph/decoder.hpp"
+#include "backends/graph/memory_plan.hpp"
+#include "backends/opencl/matmul.hpp"
+#include "backends/opencl/programs.hpp"
+#include "backends/opencl/weights.hpp"
+
+namespace flyball::opencl {
+
+struct OpsLimits {
+  std::uint32_t step_tokens = 0, logit_rows = 0;
+};
+
+class OpenClOps final : public graph::Ops {
+ public:
+  // References outlive the ops. model_unavailable, insufficient_memory, unsupported_value (head size).
+  static Result<std::unique_ptr<OpenClOps>> make(Device& device, Programs& programs,
+                                                 const model::ModelConfig& config, const Weights& weights,
+                                                 const OpsLimits& limits);
+  Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
+  void copy_block(std::uint32_t from, std::uint32_t to);
+  // What went wrong since the last call, if anything did.
+  Result<void> take_failure();
+  const Memory& buffer(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
+  std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
+  std::uint64_t kv_bytes() const noexcept { return kv_bytes_; }
+  std::uint32_t kv_blocks() const noexcept { return n_blocks_; }
+
+  void begin(const graph::StepInputs& inputs) override;
+  void embed(std::uint32_t n, graph::WeightRef table, graph::Buffer out) override;
+  void rms_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer out) override;
+  void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
+  void rope(std::uint32_t n, graph::Buffer q, graph::Buffer k) override;
+  void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
+  void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
+  void swiglu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
+  void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override;
+  void gather_wanted(graph::Buffer x, graph::Buffer out) override;
+  // One kernel instead of two: the product is added as it is stored.
+  void matmul_add(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer residual) override;
+
+ private:
+  // A small array of the step's inputs: the host's copy stays until the step is over.
+  template <class T>
+  struct Input {
+    std::vector<T> host;
+    Memory buffer;
+  };
+
+  OpenClOps(Device& device, const model::ModelConfig& config, const Weights& weights, const OpsLimits& limits)
+      : device_(device), config_(config), weights_(weights), limits_(limits) {}
+  Result<void> allocate();
+  Result<void> build(Programs& programs);
+  Result<void> build_attend(Programs& programs);
+  void lay_out_attention(const graph::StepInputs& inputs);
+  template <class T>
+  void send(Input<T>& input);
+  template <class... Args>
+  void run(const Kernel& kernel, const Grid& grid, const Args&... args);
+  std::uint32_t cols(graph::Buffer b) const noexcept { return plan_[static_cast<std::size_t>(b)].cols; }
+  // Work-items for rows of `width` values of which each takes eight.
+  static Grid elementwise(std::uint32_t width, std::uint32_t rows);
+  std::uint32_t lanes(std::uint32_t most) const;  // work-items that share a row: 1 on a processor
+
+  Device& device_;
+  const model::ModelConfig& config_;
+  const Weights& weights_;
+  OpsLimits limits_;
+  std::optional<Error> failure_;
+
+  graph::BufferPlan plan_{};
+  std::array<Memory, graph::kBufferCount> buffers_;
+  std::uint64_t scratch_bytes_ = 0, kv_bytes_ = 0;
+
+  Kernel embed_, rms_norm_, rope_, kv_store_, attend_split_, attend_combine_, attend_rows_, swiglu_, add_, gather_;
+  std::optional<Matmul> matmul_;
+  std::uint32_t norm_lanes_ = 1, attend_lanes_ = 1, attend_tile_ = 1;  // attend_tile_: rows of a work-group
+
+  Programs* programs_ = nullptr;  // until reserve_kv(): attention's kernels depend on the cache's shape
+  std::vector<Memory> keys_, values_;
+  Memory partial_;  // [rows, splits, heads, head_dim + 2] of attend_split_
+  std::uint32_t n_blocks_ = 0, block_size_ = 0, split_ = 0, max_splits_ = 0;
+
+  Input<Token> tokens_;
+  Input<std::uint32_t> slots_, wanted_, tables_;
+  Input<float> rotations_;
+  struct Work {
+    std::uint32_t first_row, n_rows, first_position, table_at;
+  };
+  Input<Work> split_work_, row_work_;  // decode rows; tiles of prompts
+  std::uint32_t step_splits_ = 0;      // most splits of a decode row in this step
+};
+
+}  // namespace flyball::opencl

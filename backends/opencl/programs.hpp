@@ -1,0 +1,48 @@
+// Kernels from the .cl files in this binary, compiled for the device once and kept as binaries in the cache
+// directory under a digest of driver, sources and options: a second start compiles nothing.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backends/opencl/device.hpp"
+
+namespace flyball::opencl {
+
+// The text of kernels/opencl/<name>.cl. Precondition: it is one of ours.
+std::string_view kernel_source(std::string_view name);
+
+class Programs {
+ public:
+  // directory: made if need be; "" keeps nothing. A directory that others may write to is not used: what lies
+  // in it is code.
+  Programs(std::shared_ptr<Device> device, std::filesystem::path directory);
+
+  // Kernel `name` of the files' texts, one after the other, built with `options` ("-D WG=64"). model_unavailable.
+  Result<Kernel> kernel(const std::string& name, std::span<const std::string_view> files,
+                        const std::string& options);
+  // Writes what was compiled into the cache. Best after the first step: some drivers finish compiling there.
+  void store();
+
+  std::uint32_t compiled() const noexcept { return compiled_; }
+  std::uint32_t from_cache() const noexcept { return from_cache_; }
+
+ private:
+  struct Program {
+    Handle<cl_program> program;
+    bool stored = false;
+  };
+  std::filesystem::path file_of(const std::string& key) const { return directory_ / (key + ".clbin"); }
+
+  std::shared_ptr<Device> device_;
+  std::filesystem::path directory_;
+  std::map<std::string, Program> programs_;  // by key
+  std::uint32_t compiled_ = 0, from_cache_ = 0;
+};
+
+}  // namespace flyball::opencl

@@ -1,0 +1,38 @@
+// Weights on their way to a device with memory of its own: a ring of pinned buffers, so that the file is read
+// into one while the device takes the others.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "backends/opencl/device.hpp"
+
+namespace flyball::opencl {
+
+// Bytes done, bytes in all.
+using UploadProgress = std::function<void(std::uint64_t, std::uint64_t)>;
+
+class Uploader {
+ public:
+  // insufficient_memory, device_lost.
+  static Result<Uploader> make(Device& device, std::uint64_t total_bytes, UploadProgress progress);
+  // The bytes may go once this has returned. Their arrival is certain after finish().
+  Result<void> put(const Memory& to, std::uint64_t at, std::span<const std::byte> bytes);
+  Result<void> finish();
+
+ private:
+  struct Slot {
+    Device::Pinned pinned;
+    Handle<cl_event> busy;  // the device still reads it
+  };
+  // Three: one being filled, one on the way, one waiting.
+  std::array<Slot, 3> slots_;
+  std::size_t next_ = 0;
+  Device* device_ = nullptr;
+  std::uint64_t done_ = 0, total_ = 0;
+  UploadProgress progress_;
+};
+
+}  // namespace flyball::opencl

@@ -1,0 +1,124 @@
+#include "backends/opencl/weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace flyball::opencl {
+namespace {
+
+using graph::WeightRef;
+using graph::WeightRole;
+
+constexpr std::size_t kRoles = static_cast<std::size_t>(WeightRole::down) + 1;
+// What drivers with zero copies ask of memory they did not allocate.
+constexpr std::uintptr_t kPage = 4096;
+
+std::size_t slot(WeightRef ref) noexcept {
+  return ref.layer * kRoles + static_cast<std::size_t>(ref.role);
+}
+
+std::span<const std::byte> bytes_of(const model::Weight& w) {
+  return {w.data, w.rows * kernels::row_bytes(w.type, w.cols)};
+}
+
+// F32 always: model_file refuses other norms.
+bool is_vector(WeightRole role) {
+  using enum WeightRole;
+  return role == attn_norm || role == ffn_norm || role == output_norm;
+}
+
+}  // namespace
+
+std::vector<Weights::Entry> Weights::entries(const model::ModelWeights& weights) {
+  using enum WeightRole;
+  std::vector<Entry> all{{{token_embedding}, &weights.token_embedding},
+                         {{output_norm}, &weights.output_norm},
+                         {{output}, &weights.output}};
+  for (std::uint32_t i = 0; i < weights.layers.size(); ++i) {
+    const model::LayerWeights& l = weights.layers[i];
+    for (const auto& [role, weight] : {std::pair(attn_norm, &l.attn_norm), std::pair(q, &l.q), std::pair(k, &l.k),
+                                       std::pair(v, &l.v), std::pair(o, &l.o), std::pair(ffn_norm, &l.ffn_norm),
+                                       std::pair(gate, &l.gate), std::pair(up, &l.up), std::pair(down, &l.down)})
+      if (weight->data != nullptr) all.push_back({{role, i}, weight});
+  }
+  return all;
+}
+
+Result<Weights> Weights::load(Device& device, const model::ModelFile& model, bool in_place,
+                              const UploadProgress& progress) {
+  const std::vector<Entry> all = entries(model.weights());
+  Weights out;
+  out.in_place_ = in_place;
+  out.index_.resize((model.weights().layers.size() + 1) * kRoles);
+
+  std::vector<float> vectors;
+  std::uint64_t to_upload = 0;
+  for (const Entry& e : all) {
+    if (is_vector(e.ref.role)) {
+      out.index_[slot(e.ref)] = static_cast<std::uint32_t>(vectors.size());
+      const std::size_t at = vectors.size();
+      vectors.resize(at + e.weight->cols);
+      std::memcpy(vectors.data() + at, e.weight->data, e.weight->cols * sizeof(float));
+    } else {
+      to_upload += bytes_of(*e.weight).size();
+    }
+  }
+  auto buffer = device.allocate(vectors.size() * sizeof(float), "the model's norms");
+  if (!buffer) return std::unexpected(std::move(buffer.error()));
+  out.vectors_ = std::move(*buffer);
+  if (auto ok = device.write(out.vectors_, 0, std::as_bytes(std::span(vectors))); !ok)
+    return std::unexpected(std::move(ok.error()));
+  out.bytes_ = out.vectors_.bytes;
+
+  Uploader uploader;
+  if (!in_place) {
+    auto made = Uploader::make(device, to_upload, progress);
+    if (!made) return std::unexpected(std::move(made.error()));
+    uploader = std::move(*made);
+  }
+  for (const Entry& e : all) {
+    if (is_vector(e.ref.role)) continue;
+    // Tied embeddings: one matrix in two roles.
+    const bool tied = e.ref.role == WeightRole::output &&
+                      e.weight->data == model.weights().token_embedding.data;
+    if (tied) {
+      out.index_[slot(e.ref)] = out.index_[slot({WeightRole::token_embedding})];
+      continue;
+    }
+    DeviceMatrix matrix;
+    matrix.type = e.weight->type;
+    matrix.rows = e.weight->rows;
+    matrix.cols = e.weight->cols;
+    std::span<const std::byte> bytes = bytes_of(*e.weight);
+    if (in_place) {
+      if (!model.mapping().empty()) {  // from the page it begins on; the mapping begins on one, too
+        matrix.at = reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage;
+        bytes = {bytes.data() - matrix.at, bytes.size() + matrix.at};
+      }
+      auto imported = device.import(bytes, "a weight in the model file");
+      if (!imported) return std::unexpected(std::move(imported.error()));
+      matrix.buffer = std::move(*imported);
+    } else {
+      auto allocated = device.allocate(bytes.size(), "the model's weights");
+      if (!allocated) return std::unexpected(std::move(allocated.error()));
+      matrix.buffer = std::move(*allocated);
+      if (auto ok = uploader.put(matrix.buffer, 0, bytes); !ok) return std::unexpected(std::move(ok.error()));
+    }
+    out.bytes_ += bytes_of(*e.weight).size();
+    out.index_[slot(e.ref)] = static_cast<std::uint32_t>(out.matrices_.size());
+    out.matrices_.push_back(std::move(matrix));
+  }
+  if (!in_place)
+    if (auto ok = uploader.finish(); !ok) return std::unexpected(std::move(ok.error()));
+  return out;
+}
+
+const DeviceMatrix& Weights::matrix(WeightRef ref) const noexcept {
+  return matrices_[index_[slot(ref)]];
+}
+
+std::uint32_t Weights::vector_at(WeightRef ref) const noexcept {
+  return index_[slot(ref)];
+}
+
+}  // namespace flyball::opencl

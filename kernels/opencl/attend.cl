@@ -1,0 +1,257 @@
+// Causal softmax attention over a paged KV cache, for prompts and for decode. Flash attention [arXiv:2205.14135]: keys
+// and values pass by in tiles of TILE positions under an online softmax. Positions are cut into splits of SPLIT (flash
+// decoding): with SPLITS_APART every split is a work-group of its own and attend_combine adds them up; otherwise one
+// work-group takes them in order. Both merge the same way and every row counts by itself, so that a row's result does
+// not depend on how many rows or splits shared its work-group.
+//
+// q, out: [rows, n_heads, HEAD_DIM] f32. Caches: [block][kv head][TILE][HEAD_DIM] f16, or with KV_Q8 groups of 32 signed
+// bytes behind an f16 scale; a block is one tile. work: [n][4] first row, rows (at most TQ), position of the first row,
+// where its sequence's block ids begin in `tables`. A work-group reads for GROUP query heads of one KV head.
+// partial: [rows of work][split][n_heads][HEAD_DIM + 2] accumulator, maximum, sum.
+#ifndef HEAD_DIM
+#define HEAD_DIM 64
+#endif
+#ifndef GROUP
+#define GROUP 1  // query heads per KV head
+#endif
+#ifndef TQ
+#define TQ 1  // rows of one work-group
+#endif
+#ifndef TILE
+#define TILE 16  // positions of a KV block
+#endif
+#ifndef SPLIT
+#define SPLIT 256  // a multiple of TILE
+#endif
+#ifndef SPLITS_APART
+#define SPLITS_APART 1
+#endif
+#ifndef WG
+#define WG 1  // work-items; 1 on processors
+#endif
+#ifndef KV_Q8
+#define KV_Q8 0
+#endif
+
+// The widest vector that head_dim is a multiple of, up to 16: a register of a processor, and four loads of a GPU.
+#if HEAD_DIM % 16 == 0
+#define V 16
+#define FV float16
+#define VLOAD vload16
+#define VLOAD_HALF vload_half16
+#define VSTORE vstore16
+#define CHARS char16
+#define TO_FLOATS convert_float16
+#elif HEAD_DIM % 8 == 0
+#define V 8
+#define FV float8
+#define VLOAD vload8
+#define VLOAD_HALF vload_half8
+#define VSTORE vstore8
+#else
+#define V 2
+#define FV float2
+#define VLOAD vload2
+#define VLOAD_HALF vload_half2
+#define VSTORE vstore2
+#endif
+
+#define M (TQ * GROUP)                 // query vectors of a work-group
+#define CHUNKS (HEAD_DIM / V)          // vectors of a head
+#define MINE ((M * CHUNKS + WG - 1) / WG)  // accumulator vectors of a work-item
+
+float sum_of(FV v) {
+#if V == 16
+  const float8 a = v.lo + v.hi;
+  const float4 b = a.lo + a.hi;
+  return (b.x + b.y) + (b.z + b.w);
+#elif V == 8
+  const float4 b = v.lo + v.hi;
+  return (b.x + b.y) + (b.z + b.w);
+#else
+  return v.x + v.y;
+#endif
+}
+
+// Vector `chunk` of the row that begins at element row * HEAD_DIM of a cache.
+FV cached(__global const void* cache, size_t row, uint chunk) {
+#if KV_Q8
+  __global const char* group = (__global const char*)cache + row * (HEAD_DIM / 32 * 34) + chunk * V / 32 * 34;
+  const float d = vload_half(0, (__global const half*)group);
+  return TO_FLOATS(VLOAD(0, group + 2 + chunk * V % 32)) * d;
+#else
+  return VLOAD_HALF(0, (__global const half*)cache + row * HEAD_DIM + chunk * V);
+#endif
+}
+
+// exp(x - m) that is 0 where nothing was seen: x of -INFINITY weighs nothing, whatever m is.
+float weight_of(float x, float m) {
+  return x == -INFINITY ? 0.0f : exp(x - m);
+}
+
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
+    __global const float* q, __global const void* k_cache, __global const void* v_cache,
+    __global const uint* work, __global const uint* tables, __global float* out, __global float* partial,
+    uint n_kv_heads, float scale, uint max_splits) {
+  __local float q_tile[M * HEAD_DIM];
+  __local float k_tile[TILE * HEAD_DIM];
+  __local float v_tile[TILE * HEAD_DIM];
+  __local float scores[M * TILE];
+  __local float row_max[M], row_sum[M], row_scale[M];
+#if !SPLITS_APART
+  __local float all_max[M], all_sum[M], old_scale[M], new_scale[M];
+  FV all[MINE];
+  for (uint j = 0; j < MINE; ++j) all[j] = 0.0f;
+#endif
+  const uint lane = get_local_id(0);
+  const uint kv_head = get_group_id(1);
+  const uint item = get_group_id(2);
+  const uint n_heads = n_kv_heads * GROUP;
+  const uint first_row = work[4 * item], n_rows = work[4 * item + 1], first_position = work[4 * item + 2];
+  __global const uint* table = tables + work[4 * item + 3];
+  const uint n_positions = first_position + n_rows;  // that the last row sees
+  const uint n_splits = (n_positions + SPLIT - 1) / SPLIT;
+
+#if SPLITS_APART
+  const uint split_begin = get_group_id(0), split_end = split_begin + 1;
+  if (split_begin >= n_splits) return;  // the same for all work-items
+#else
+  const uint split_begin = 0, split_end = n_splits;
+#endif
+
+  for (uint e = lane; e < M * CHUNKS; e += WG) {
+    const uint m = e / CHUNKS, chunk = e % CHUNKS, r = m / GROUP;
+    const size_t at = ((size_t)(first_row + r) * n_heads + kv_head * GROUP + m % GROUP) * HEAD_DIM + chunk * V;
+    VSTORE(r < n_rows ? VLOAD(0, q + at) * scale : (FV)(0.0f), 0, q_tile + e * V);
+  }
+#if !SPLITS_APART
+  for (uint m = lane; m < M; m += WG) {
+    all_max[m] = -INFINITY;
+    all_sum[m] = 0.0f;
+  }
+#endif
+
+  FV mine[MINE];
+  for (uint split = split_begin; split < split_end; ++split) {
+    for (uint j = 0; j < MINE; ++j) mine[j] = 0.0f;
+    for (uint m = lane; m < M; m += WG) {
+      row_max[m] = -INFINITY;
+      row_sum[m] = 0.0f;
+    }
+    const uint end = min(n_positions, (split + 1) * SPLIT);
+    for (uint begin = split * SPLIT; begin < end; begin += TILE) {
+      const uint n = min(end - begin, (uint)TILE);
+      const size_t block_row = ((size_t)table[begin / TILE] * n_kv_heads + kv_head) * TILE;
+      barrier(CLK_LOCAL_MEM_FENCE);
+      for (uint e = lane; e < n * CHUNKS; e += WG) {
+        VSTORE(cached(k_cache, block_row + e / CHUNKS, e % CHUNKS), 0, k_tile + e * V);
+        VSTORE(cached(v_cache, block_row + e / CHUNKS, e % CHUNKS), 0, v_tile + e * V);
+      }
+      barrier(CLK_LOCAL_MEM_FENCE);
+      for (uint e = lane; e < M * n; e += WG) {
+        const uint m = e / n, t = e % n;
+        FV sum = 0.0f;
+        for (uint chunk = 0; chunk < CHUNKS; ++chunk)
+          sum += VLOAD(0, q_tile + m * HEAD_DIM + chunk * V) * VLOAD(0, k_tile + t * HEAD_DIM + chunk * V);
+        scores[m * TILE + t] = begin + t <= first_position + m / GROUP ? sum_of(sum) : -INFINITY;
+      }
+      barrier(CLK_LOCAL_MEM_FENCE);
+      for (uint m = lane; m < M; m += WG) {
+        float most = row_max[m];
+        for (uint t = 0; t < n; ++t) most = fmax(most, scores[m * TILE + t]);
+        row_scale[m] = weight_of(row_max[m], most);
+        float sum = row_sum[m] * row_scale[m];
+        for (uint t = 0; t < n; ++t) {
+          const float w = weight_of(scores[m * TILE + t], most);
+          scores[m * TILE + t] = w;
+          sum += w;
+        }
+        row_max[m] = most;
+        row_sum[m] = sum;
+      }
+      barrier(CLK_LOCAL_MEM_FENCE);
+      for (uint j = 0; j < MINE; ++j) {
+        const uint e = lane + j * WG;
+        if (e >= M * CHUNKS) break;
+        const uint m = e / CHUNKS, chunk = e % CHUNKS;
+        FV a = mine[j] * row_scale[m];
+        for (uint t = 0; t < n; ++t) a += VLOAD(0, v_tile + t * HEAD_DIM + chunk * V) * scores[m * TILE + t];
+        mine[j] = a;
+      }
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if SPLITS_APART
+    const bool alone = n_splits == 1;
+    for (uint j = 0; j < MINE; ++j) {
+      const uint e = lane + j * WG;
+      if (e >= M * CHUNKS) break;
+      const uint m = e / CHUNKS, chunk = e % CHUNKS, r = m / GROUP;
+      if (r >= n_rows) continue;
+      const uint head = kv_head * GROUP + m % GROUP;
+      if (alone) {
+        VSTORE(mine[j] / row_sum[m], 0, out + ((size_t)(first_row + r) * n_heads + head) * HEAD_DIM + chunk * V);
+      } else {
+        __global float* to = partial + (((size_t)item * max_splits + split) * n_heads + head) * (HEAD_DIM + 2);
+        VSTORE(mine[j], 0, to + chunk * V);
+        if (chunk == 0) {
+          to[HEAD_DIM] = row_max[m];
+          to[HEAD_DIM + 1] = row_sum[m];
+        }
+      }
+    }
+#else
+    for (uint m = lane; m < M; m += WG) {
+      const float most = fmax(all_max[m], row_max[m]);
+      old_scale[m] = weight_of(all_max[m], most);
+      new_scale[m] = weight_of(row_max[m], most);
+      all_sum[m] = all_sum[m] * old_scale[m] + row_sum[m] * new_scale[m];
+      all_max[m] = most;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (uint j = 0; j < MINE; ++j) {
+      const uint e = lane + j * WG;
+      if (e >= M * CHUNKS) break;
+      const uint m = e / CHUNKS;
+      all[j] = all[j] * old_scale[m] + mine[j] * new_scale[m];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+  }
+#if !SPLITS_APART
+  for (uint j = 0; j < MINE; ++j) {
+    const uint e = lane + j * WG;
+    if (e >= M * CHUNKS) break;
+    const uint m = e / CHUNKS, chunk = e % CHUNKS, r = m / GROUP;
+    if (r >= n_rows) continue;
+    const uint head = kv_head * GROUP + m % GROUP;
+    VSTORE(all[j] / all_sum[m], 0, out + ((size_t)(first_row + r) * n_heads + head) * HEAD_DIM + chunk * V);
+  }
+#endif
+}
+
+#if SPLITS_APART
+// out = the splits of each row and head, merged in order of position. Rows with one split are already done.
+// Global sizes: heads, rows of work.
+__kernel void attend_combine(__global const uint* work, __global const float* partial, __global float* out,
+                             uint n_heads, uint max_splits) {
+  const uint head = get_global_id(0);
+  const uint item = get_global_id(1);
+  const uint n_positions = work[4 * item + 2] + 1;
+  const uint n_splits = (n_positions + SPLIT - 1) / SPLIT;
+  if (n_splits == 1) return;
+  FV all[CHUNKS];
+  for (uint chunk = 0; chunk < CHUNKS; ++chunk) all[chunk] = 0.0f;
+  float all_max = -INFINITY, all_sum = 0.0f;
+  for (uint split = 0; split < n_splits; ++split) {
+    __global const float* from = partial + (((size_t)item * max_splits + split) * n_heads + head) * (HEAD_DIM + 2);
+    const float most = fmax(all_max, from[HEAD_DIM]);
+    const float old_scale = weight_of(all_max, most), new_scale = weight_of(from[HEAD_DIM], most);
+    all_sum = all_sum * old_scale + from[HEAD_DIM + 1] * new_scale;
+    all_max = most;
+    for (uint chunk = 0; chunk < CHUNKS; ++chunk)
+      all[chunk] = all[chunk] * old_scale + VLOAD(0, from + chunk * V) * new_scale;
+  }
+  out += ((size_t)work[4 * item] * n_heads + head) * HEAD_DIM;
+  for (uint chunk = 0; chunk < CHUNKS; ++chunk) VSTORE(all[chunk] / all_sum, 0, out + chunk * V);
+}
+#endif

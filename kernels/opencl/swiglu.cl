@@ -1,0 +1,15 @@
+// SwiGLU's elementwise part [arXiv:2002.05202]: gate = silu(gate) * up, rows of `cols` f32; silu(x) = x / (1 + e^-x).
+// A work-item takes 8 neighbouring values of one row.
+__kernel void swiglu(__global float* gate, __global const float* up, uint cols) {
+  const uint c = get_global_id(0) * 8;
+  const size_t at = get_global_id(1) * (size_t)cols + c;
+  if (c + 8 <= cols) {
+    const float8 g = vload8(0, gate + at);
+    vstore8(g / (1.0f + exp(-g)) * vload8(0, up + at), 0, gate + at);
+  } else {
+    for (uint i = 0; c + i < cols; ++i) {
+      const float g = gate[at + i];
+      gate[at + i] = g / (1.0f + exp(-g)) * up[at + i];
+    }
+  }
+}

@@ -1,0 +1,67 @@
+// An OpenCL device for tests: whatever there is, software devices included. PoCL's own cache goes to a folder of
+// the test, so that nothing a user has is touched.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "backends/opencl/opencl_device.hpp"
+
+namespace flyball::test {
+
+// A folder that goes with the object.
+class TempDir {
+ public:
+  TempDir() {
+    std::string name = (std::filesystem::temp_directory_path() / "flyball-opencl-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) std::abort();
+    path_ = name;
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Where PoCL compiles to, for all tests of this process.
+inline void own_pocl_cache() {
+  static const TempDir dir;
+  setenv("POCL_CACHE_DIR", dir.path().c_str(), 1);
+}
+
+// Programs of all tests of this process: most tests want kernels, not compiling.
+inline const std::filesystem::path& shared_programs() {
+  static const TempDir dir;
+  return dir.path();
+}
+
+inline opencl::DeviceOptions any_device() {
+  opencl::DeviceOptions options;
+  options.allow_processor = true;
+  return options;
+}
+
+inline bool has_device() {
+  own_pocl_cache();
+  static const bool has = opencl::Device::open(any_device()).has_value();
+  return has;
+}
+
+class OpenClTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_device()) GTEST_SKIP() << "this machine has no OpenCL device";
+  }
+};
+
+}  // namespace flyball::test
