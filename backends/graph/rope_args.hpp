@@ -1,4 +1,5 @@
-// A model's RoPE settings as the rotation table's arguments: devices share the table, so that they rotate alike.
+// A model's RoPE settings as the rotation table's arguments: devices share the table, so that they rotate
+// alike.
 #pragma once
 
 #include "backends/model/model_config.hpp"

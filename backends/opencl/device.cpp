@@ -131,7 +131,8 @@ Result<void> Device::choose(const DeviceOptions& options) {
                                : f.name.find(options.name) == std::string::npos &&
                                      f.platform.find(options.name) == std::string::npos)
         continue;
-      if (device_ != nullptr && std::pair(rank(f), f.memory_bytes) <= std::pair(rank(facts_), facts_.memory_bytes))
+      if (device_ != nullptr &&
+          std::pair(rank(f), f.memory_bytes) <= std::pair(rank(facts_), facts_.memory_bytes))
         continue;
       device_ = id;
       facts_ = std::move(f);
@@ -139,31 +140,32 @@ Result<void> Device::choose(const DeviceOptions& options) {
   }
   if (device_ != nullptr) return {};
   return fail(ErrorCode::model_unavailable,
-              options.name.empty() ? "No OpenCL GPU was found" + (seen.empty() ? "." : "; there is: " + seen + ".")
-                                   : "No OpenCL device is called '" + options.name + "'" +
-                                         (seen.empty() ? "." : "; there is: " + seen + "."),
+              options.name.empty()
+                  ? "No OpenCL GPU was found" + (seen.empty() ? "." : "; there is: " + seen + ".")
+                  : "No OpenCL device is called '" + options.name + "'" +
+                        (seen.empty() ? "." : "; there is: " + seen + "."),
               "device");
 }
 
 std::unexpected<Error> Device::failed(const std::string& call, cl_int status) const {
-  return fail(ErrorCode::device_lost,
-              "The OpenCL device " + facts_.name + " failed: " + call + " gave error " + std::to_string(status) +
-                  ".");
+  return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " failed: " + call +
+                                          " gave error " + std::to_string(status) + ".");
 }
 
 Result<Memory> Device::create(std::uint64_t bytes, cl_mem_flags flags, void* host, std::string_view what) {
   const bool counted = (flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) == 0;
   const std::uint64_t free = free_bytes();
   cl_int status = CL_SUCCESS;
-  if ((counted && bytes > free) || bytes > facts_.max_allocation_bytes) status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  if ((counted && bytes > free) || bytes > facts_.max_allocation_bytes)
+    status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   if (status == CL_SUCCESS) status = intercept(Call::allocate);
   Memory buffer;
   if (status == CL_SUCCESS)
     buffer.handle = {objects_, objects_->api->clCreateBuffer(context_.get(), flags, bytes, host, &status)};
   if (status != CL_SUCCESS)
     return fail(ErrorCode::insufficient_memory,
-                "Not enough memory on " + facts_.name + " for " + std::string(what) + ": " + std::to_string(bytes) +
-                    " bytes are needed, " + std::to_string(free) + " are free, " +
+                "Not enough memory on " + facts_.name + " for " + std::string(what) + ": " +
+                    std::to_string(bytes) + " bytes are needed, " + std::to_string(free) + " are free, " +
                     std::to_string(facts_.max_allocation_bytes) + " at once.");
   buffer.bytes = bytes;
   if (counted) allocated_ += bytes;
@@ -183,15 +185,17 @@ Result<Device::Pinned> Device::allocate_pinned(std::uint64_t bytes, std::string_
   cl_int status = intercept(Call::enqueue);
   void* host = nullptr;
   if (status == CL_SUCCESS)
-    host = objects_->api->clEnqueueMapBuffer(queue_.get(), buffer->handle.get(), CL_TRUE, CL_MAP_WRITE | CL_MAP_READ,
-                                             0, bytes, 0, nullptr, nullptr, &status);
+    host =
+        objects_->api->clEnqueueMapBuffer(queue_.get(), buffer->handle.get(), CL_TRUE,
+                                          CL_MAP_WRITE | CL_MAP_READ, 0, bytes, 0, nullptr, nullptr, &status);
   if (status != CL_SUCCESS) return failed("clEnqueueMapBuffer", status);
   return Pinned{std::move(*buffer), static_cast<std::byte*>(host)};
 }
 
 Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view what) {
   // The flag promises that the device only reads.
-  return create(bytes.size(), CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, const_cast<std::byte*>(bytes.data()), what);
+  return create(bytes.size(), CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, const_cast<std::byte*>(bytes.data()),
+                what);
 }
 
 Result<Handle<cl_program>> Device::compile(std::string_view name, std::span<const std::string_view> sources,
@@ -235,9 +239,11 @@ Handle<cl_program> Device::from_binary(std::span<const std::byte> binary, const 
   cl_int loaded = CL_SUCCESS;
   Handle<cl_program> program;
   if (status == CL_SUCCESS)
-    program = {objects_, cl.clCreateProgramWithBinary(context_.get(), 1, &device_, &length, &bytes, &loaded, &status)};
+    program = {objects_,
+               cl.clCreateProgramWithBinary(context_.get(), 1, &device_, &length, &bytes, &loaded, &status)};
   if (status != CL_SUCCESS || loaded != CL_SUCCESS) return {};
-  if (cl.clBuildProgram(program.get(), 1, &device_, options.c_str(), nullptr, nullptr) != CL_SUCCESS) return {};
+  if (cl.clBuildProgram(program.get(), 1, &device_, options.c_str(), nullptr, nullptr) != CL_SUCCESS)
+    return {};
   return program;
 }
 
@@ -248,7 +254,8 @@ std::vector<std::byte> Device::binary_of(const Handle<cl_program>& program) {
     return {};
   std::vector<std::byte> binary(size);
   auto* at = reinterpret_cast<unsigned char*>(binary.data());
-  if (size == 0 || cl.clGetProgramInfo(program.get(), CL_PROGRAM_BINARIES, sizeof at, &at, nullptr) != CL_SUCCESS)
+  if (size == 0 ||
+      cl.clGetProgramInfo(program.get(), CL_PROGRAM_BINARIES, sizeof at, &at, nullptr) != CL_SUCCESS)
     return {};
   return binary;
 }
@@ -260,8 +267,8 @@ Result<Kernel> Device::kernel(const Handle<cl_program>& program, const std::stri
     kernel.kernel = {objects_, objects_->api->clCreateKernel(program.get(), name.c_str(), &status)};
   if (status != CL_SUCCESS)
     return fail(ErrorCode::model_unavailable,
-                "The kernel " + name + " cannot be made on " + facts_.name + ": error " + std::to_string(status) +
-                    ".",
+                "The kernel " + name + " cannot be made on " + facts_.name + ": error " +
+                    std::to_string(status) + ".",
                 "backend");
   kernel.name = name;
   return kernel;
@@ -270,13 +277,15 @@ Result<Kernel> Device::kernel(const Handle<cl_program>& program, const std::stri
 Result<void> Device::enqueue(const Kernel& kernel, const Grid& grid) {
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
-    status = objects_->api->clEnqueueNDRangeKernel(queue_.get(), kernel.kernel.get(), 3, nullptr, grid.global.data(),
-                                                   grid.local.data(), 0, nullptr, nullptr);
+    status =
+        objects_->api->clEnqueueNDRangeKernel(queue_.get(), kernel.kernel.get(), 3, nullptr,
+                                              grid.global.data(), grid.local.data(), 0, nullptr, nullptr);
   if (status != CL_SUCCESS) return failed("the start of " + kernel.name, status);
   return {};
 }
 
-Result<Handle<cl_event>> Device::write_later(const Memory& to, std::uint64_t at, std::span<const std::byte> from) {
+Result<Handle<cl_event>> Device::write_later(const Memory& to, std::uint64_t at,
+                                             std::span<const std::byte> from) {
   cl_event event = nullptr;
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
@@ -296,8 +305,8 @@ Result<void> Device::copy(const Memory& from, std::uint64_t from_at, const Memor
                           std::uint64_t bytes) {
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
-    status = objects_->api->clEnqueueCopyBuffer(queue_.get(), from.handle.get(), to.handle.get(), from_at, to_at,
-                                                bytes, 0, nullptr, nullptr);
+    status = objects_->api->clEnqueueCopyBuffer(queue_.get(), from.handle.get(), to.handle.get(), from_at,
+                                                to_at, bytes, 0, nullptr, nullptr);
   if (status != CL_SUCCESS) return failed("a copy on the device", status);
   return {};
 }
@@ -306,8 +315,8 @@ Result<void> Device::fill_zero(const Memory& to) {
   const cl_uchar zero = 0;
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
-    status = objects_->api->clEnqueueFillBuffer(queue_.get(), to.handle.get(), &zero, sizeof zero, 0, to.bytes, 0,
-                                                nullptr, nullptr);
+    status = objects_->api->clEnqueueFillBuffer(queue_.get(), to.handle.get(), &zero, sizeof zero, 0,
+                                                to.bytes, 0, nullptr, nullptr);
   if (status != CL_SUCCESS) return failed("clearing device memory", status);
   return {};
 }
@@ -316,8 +325,8 @@ Result<void> Device::read(const Memory& from, std::uint64_t at, std::span<std::b
   cl_event raw = nullptr;
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
-    status = objects_->api->clEnqueueReadBuffer(queue_.get(), from.handle.get(), CL_FALSE, at, to.size(), to.data(),
-                                                0, nullptr, &raw);
+    status = objects_->api->clEnqueueReadBuffer(queue_.get(), from.handle.get(), CL_FALSE, at, to.size(),
+                                                to.data(), 0, nullptr, &raw);
   if (status != CL_SUCCESS) return failed("a read from the device", status);
   return wait(Handle<cl_event>(objects_, raw));
 }

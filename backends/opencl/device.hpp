@@ -1,6 +1,6 @@
-// One OpenCL device: what it is, its context and its in-order queue. Every allocation, build, enqueue and wait
-// of the engine goes through here, so that each can be made to fail in tests and fails in one way: a typed
-// error that names the call and the driver's code.
+// One OpenCL device: what it is, its context and its in-order queue. Every allocation, build, enqueue and
+// wait of the engine goes through here, so that each can be made to fail in tests and fails in one way: a
+// typed error that names the call and the driver's code.
 #pragma once
 
 #include <array>
@@ -29,8 +29,8 @@ struct DeviceFacts {
 };
 
 struct DeviceOptions {
-  std::string name;               // part of the device's or its platform's name; "": the best that is no processor
-  bool allow_processor = false;   // take a software device where there is no other; implied by a name
+  std::string name;  // part of the device's or its platform's name; "": the best that is no processor
+  bool allow_processor = false;        // take a software device where there is no other; implied by a name
   std::uint64_t allocation_limit = 0;  // bytes held at once; 0: what the device has
   // No answer for so long is a lost device. Longer than any step: the step budget aims at 150 ms.
   std::chrono::milliseconds fence_deadline{30'000};
@@ -56,8 +56,8 @@ struct Grid {
 
 class Device {
  public:
-  // model_unavailable: no loader, no device that fits the options. The probe has been here first, in a process
-  // of its own: a driver that crashes at a dispatch crashes there.
+  // model_unavailable: no loader, no device that fits the options. The probe has been here first, in a
+  // process of its own: a driver that crashes at a dispatch crashes there.
   static Result<std::shared_ptr<Device>> open(const DeviceOptions& options);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -67,9 +67,7 @@ class Device {
   const Objects& objects() const noexcept { return *objects_; }
   std::shared_ptr<Objects> shared_objects() const noexcept { return objects_; }
   std::uint64_t allocated() const noexcept { return allocated_; }
-  std::uint64_t free_bytes() const noexcept {
-    return limit_ > allocated_ ? limit_ - allocated_ : 0;
-  }
+  std::uint64_t free_bytes() const noexcept { return limit_ > allocated_ ? limit_ - allocated_ : 0; }
 
   // ---- memory. insufficient_memory with what for, the bytes needed and the bytes free.
   Result<Memory> allocate(std::uint64_t bytes, std::string_view what);  // zeroed
@@ -129,10 +127,8 @@ class Device {
     return objects_->api->clSetKernelArg(k.kernel.get(), i, sizeof memory, &memory);
   }
   template <class T>
-    requires std::is_arithmetic_v<T>
-  cl_int set_argument(const Kernel& k, cl_uint i, const T& value) const {
-    return objects_->api->clSetKernelArg(k.kernel.get(), i, sizeof value, &value);
-  }
+  requires std::is_arithmetic_v<T> cl_int set_argument(const Kernel& k, cl_uint i, const T& value)
+  const { return objects_->api->clSetKernelArg(k.kernel.get(), i, sizeof value, &value); }
 
   DeviceOptions options_;
   DeviceFacts facts_;

@@ -27,13 +27,14 @@ Result<Matmul> Matmul::make(Device& device, Programs& programs, const Weights& w
   return out;
 }
 
-Result<void> Matmul::run(std::uint32_t n, const Memory& x, const DeviceMatrix& w, const Memory& y, bool add) const {
+Result<void> Matmul::run(std::uint32_t n, const Memory& x, const DeviceMatrix& w, const Memory& y,
+                         bool add) const {
   const Kernels& kernels = plain_[static_cast<std::size_t>(w.type)];
   Grid grid;
   grid.local = {kLocal, 1, 1};
   grid.global = {(w.rows + kLocal - 1) / kLocal * kLocal, n, 1};
-  return device_->run(add ? kernels.add : kernels.store, grid, w.buffer, cl_ulong{w.at}, cl_ulong{w.row_bytes()}, x, y,
-                      w.rows, w.cols);
+  return device_->run(add ? kernels.add : kernels.store, grid, w.buffer, cl_ulong{w.at},
+                      cl_ulong{w.row_bytes()}, x, y, w.rows, w.cols);
 }
 
 }  // namespace flyball::opencl

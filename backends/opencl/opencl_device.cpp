@@ -76,8 +76,9 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   Result<std::span<const float>> wait(engine::StepId step) override {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
     const std::span<float> rows(logits_->data(), rows_.wanted() * model_.config().vocab_size);
-    auto ok = rows.empty() ? device_->finish()
-                           : device_->read(ops_->buffer(graph::Buffer::logits), 0, std::as_writable_bytes(rows));
+    auto ok = rows.empty()
+                  ? device_->finish()
+                  : device_->read(ops_->buffer(graph::Buffer::logits), 0, std::as_writable_bytes(rows));
     if (!ok) return std::unexpected(std::move(ok.error()));
     waiting_ = false;
     if (!stored_) {  // after a step, because some drivers finish compiling at the first launch

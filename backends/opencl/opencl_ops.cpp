@@ -17,7 +17,8 @@ constexpr std::uint32_t kValuesPerItem = 8;  // as the kernels have it
 // A split of decode attention: long enough to hide its start, short enough that one stream's long context
 // spreads over a device.
 constexpr std::uint32_t kSplitPositions = 256;
-constexpr std::uint32_t kMostSplits = 64;  // longer contexts get longer splits: the partial results stay small
+constexpr std::uint32_t kMostSplits =
+    64;  // longer contexts get longer splits: the partial results stay small
 // Query vectors that share a tile of keys and values in prompts: what their accumulators leave of a
 // work-group's registers and local memory.
 constexpr std::uint32_t kMostQueries = 32;
@@ -72,11 +73,12 @@ Result<void> OpenClOps::allocate() {
   for (std::size_t i = 0; i < buffers_.size(); ++i)
     if (auto ok = allocate(plan_[i].bytes(), buffers_[i]); !ok) return ok;
   const std::uint64_t rows = limits_.step_tokens;
-  for (const auto& [bytes, buffer] :
-       {std::pair(rows * sizeof(Token), &tokens_.buffer), std::pair(rows * sizeof(std::uint32_t), &slots_.buffer),
-        std::pair(rows * sizeof(std::uint32_t), &wanted_.buffer),
-        std::pair(rows * config_.rope.dim * sizeof(float), &rotations_.buffer),
-        std::pair(rows * sizeof(Work), &split_work_.buffer), std::pair(rows * sizeof(Work), &row_work_.buffer)})
+  for (const auto& [bytes, buffer] : {std::pair(rows * sizeof(Token), &tokens_.buffer),
+                                      std::pair(rows * sizeof(std::uint32_t), &slots_.buffer),
+                                      std::pair(rows * sizeof(std::uint32_t), &wanted_.buffer),
+                                      std::pair(rows * config_.rope.dim * sizeof(float), &rotations_.buffer),
+                                      std::pair(rows * sizeof(Work), &split_work_.buffer),
+                                      std::pair(rows * sizeof(Work), &row_work_.buffer)})
     if (auto ok = allocate(bytes, *buffer); !ok) return ok;
   return {};
 }
@@ -118,12 +120,14 @@ Result<void> OpenClOps::build_attend(Programs& programs) {
   };
   while (attend_tile_ > 1 && local_bytes(attend_tile_) > device_.facts().local_bytes) attend_tile_ /= 2;
   const std::string shape = define("HEAD_DIM", config_.head_dim) + define("GROUP", group) +
-                            define("TILE", block_size_) + define("SPLIT", split_) + define("WG", attend_lanes_);
+                            define("TILE", block_size_) + define("SPLIT", split_) +
+                            define("WG", attend_lanes_);
   const std::string_view files[] = {"attend"};
   const std::string apart = shape + define("TQ", 1) + define("SPLITS_APART", 1);
   if (auto ok = set(attend_split_, programs.kernel("attend", files, apart)); !ok) return ok;
   if (auto ok = set(attend_combine_, programs.kernel("attend_combine", files, apart)); !ok) return ok;
-  return set(attend_rows_, programs.kernel("attend", files, shape + define("TQ", attend_tile_) + define("SPLITS_APART", 0)));
+  return set(attend_rows_, programs.kernel("attend", files,
+                                           shape + define("TQ", attend_tile_) + define("SPLITS_APART", 0)));
 }
 
 Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) {
@@ -139,7 +143,8 @@ Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
   }
   const std::uint64_t positions = std::uint64_t{n_blocks} * block_size_;
   split_ = static_cast<std::uint32_t>(
-      round_up(std::max<std::uint64_t>(kSplitPositions, (positions + kMostSplits - 1) / kMostSplits), kSplitPositions));
+      round_up(std::max<std::uint64_t>(kSplitPositions, (positions + kMostSplits - 1) / kMostSplits),
+               kSplitPositions));
   max_splits_ = static_cast<std::uint32_t>((positions + split_ - 1) / split_);
   const std::uint64_t partial =
       std::uint64_t{4} * limits_.logit_rows * max_splits_ * config_.n_heads * (config_.head_dim + 2);
@@ -158,7 +163,8 @@ void OpenClOps::copy_block(std::uint32_t from, std::uint32_t to) {
     for (const Memory& layer : *side) {
       const std::uint64_t block = layer.bytes / n_blocks_;
       if (failure_) return;
-      if (auto ok = device_.copy(layer, from * block, layer, to * block, block); !ok) failure_ = std::move(ok.error());
+      if (auto ok = device_.copy(layer, from * block, layer, to * block, block); !ok)
+        failure_ = std::move(ok.error());
     }
 }
 
@@ -179,7 +185,8 @@ template <class T>
 void OpenClOps::send(Input<T>& input) {
   if (failure_ || input.host.empty()) return;
   const auto bytes = std::as_bytes(std::span(input.host));
-  if (bytes.size() > input.buffer.bytes) {  // sequences that share blocks have longer tables than there are blocks
+  if (bytes.size() >
+      input.buffer.bytes) {  // sequences that share blocks have longer tables than there are blocks
     device_.discard(std::move(input.buffer));
     auto larger = device_.allocate(2 * bytes.size(), "block tables");
     if (!larger) {
@@ -188,8 +195,7 @@ void OpenClOps::send(Input<T>& input) {
     }
     input.buffer = std::move(*larger);
   }
-  if (auto ok = device_.write_later(input.buffer, 0, bytes); !ok)
-    failure_ = std::move(ok.error());
+  if (auto ok = device_.write_later(input.buffer, 0, bytes); !ok) failure_ = std::move(ok.error());
 }
 
 Grid OpenClOps::elementwise(std::uint32_t width, std::uint32_t rows) {
@@ -286,8 +292,8 @@ void OpenClOps::rope(std::uint32_t n, Buffer q, Buffer k) {
   grid.local[0] = grid.global[0] = lanes(kElementwiseLocal);
   grid.global[1] = config_.n_heads + config_.n_kv_heads;
   grid.global[2] = n;
-  run(rope_, grid, buffer(q), buffer(k), rotations_.buffer, config_.n_heads, config_.n_kv_heads, config_.head_dim,
-      config_.rope.dim);
+  run(rope_, grid, buffer(q), buffer(k), rotations_.buffer, config_.n_heads, config_.n_kv_heads,
+      config_.head_dim, config_.rope.dim);
 }
 
 void OpenClOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
@@ -306,14 +312,14 @@ void OpenClOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out)
   grid.global[1] = config_.n_kv_heads;
   if (!row_work_.host.empty()) {
     grid.global[2] = row_work_.host.size();
-    run(attend_rows_, grid, buffer(q), keys_[layer], values_[layer], row_work_.buffer, tables_.buffer, buffer(out),
-        partial_, config_.n_kv_heads, scale, max_splits_);
+    run(attend_rows_, grid, buffer(q), keys_[layer], values_[layer], row_work_.buffer, tables_.buffer,
+        buffer(out), partial_, config_.n_kv_heads, scale, max_splits_);
   }
   if (split_work_.host.empty()) return;
   grid.global[0] = std::size_t{attend_lanes_} * step_splits_;
   grid.global[2] = split_work_.host.size();
-  run(attend_split_, grid, buffer(q), keys_[layer], values_[layer], split_work_.buffer, tables_.buffer, buffer(out),
-      partial_, config_.n_kv_heads, scale, max_splits_);
+  run(attend_split_, grid, buffer(q), keys_[layer], values_[layer], split_work_.buffer, tables_.buffer,
+      buffer(out), partial_, config_.n_kv_heads, scale, max_splits_);
   if (step_splits_ == 1) return;
   Grid combine;
   combine.global = {config_.n_heads, split_work_.host.size(), 1};
@@ -329,8 +335,8 @@ void OpenClOps::add(std::uint32_t n, Buffer x, Buffer y) {
 }
 
 void OpenClOps::gather_wanted(Buffer x, Buffer out) {
-  run(gather_, elementwise(cols(x), static_cast<std::uint32_t>(wanted_.host.size())), buffer(x), wanted_.buffer,
-      buffer(out), cols(x));
+  run(gather_, elementwise(cols(x), static_cast<std::uint32_t>(wanted_.host.size())), buffer(x),
+      wanted_.buffer, buffer(out), cols(x));
 }
 
 }  // namespace flyball::opencl

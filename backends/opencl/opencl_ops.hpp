@@ -82,7 +82,8 @@ class OpenClOps final : public graph::Ops {
   std::array<Memory, graph::kBufferCount> buffers_;
   std::uint64_t scratch_bytes_ = 0, kv_bytes_ = 0;
 
-  Kernel embed_, rms_norm_, rope_, kv_store_, attend_split_, attend_combine_, attend_rows_, swiglu_, add_, gather_;
+  Kernel embed_, rms_norm_, rope_, kv_store_, attend_split_, attend_combine_, attend_rows_, swiglu_, add_,
+      gather_;
   std::optional<Matmul> matmul_;
   std::uint32_t norm_lanes_ = 1, attend_lanes_ = 1, attend_tile_ = 1;  // attend_tile_: rows of a work-group
 

@@ -23,7 +23,8 @@ class Programs {
   // in it is code.
   Programs(std::shared_ptr<Device> device, std::filesystem::path directory);
 
-  // Kernel `name` of the files' texts, one after the other, built with `options` ("-D WG=64"). model_unavailable.
+  // Kernel `name` of the files' texts, one after the other, built with `options` ("-D WG=64").
+  // model_unavailable.
   Result<Kernel> kernel(const std::string& name, std::span<const std::string_view> files,
                         const std::string& options);
   // Writes what was compiled into the cache. Best after the first step: some drivers finish compiling there.

@@ -36,9 +36,10 @@ std::vector<Weights::Entry> Weights::entries(const model::ModelWeights& weights)
                          {{output}, &weights.output}};
   for (std::uint32_t i = 0; i < weights.layers.size(); ++i) {
     const model::LayerWeights& l = weights.layers[i];
-    for (const auto& [role, weight] : {std::pair(attn_norm, &l.attn_norm), std::pair(q, &l.q), std::pair(k, &l.k),
-                                       std::pair(v, &l.v), std::pair(o, &l.o), std::pair(ffn_norm, &l.ffn_norm),
-                                       std::pair(gate, &l.gate), std::pair(up, &l.up), std::pair(down, &l.down)})
+    for (const auto& [role, weight] :
+         {std::pair(attn_norm, &l.attn_norm), std::pair(q, &l.q), std::pair(k, &l.k), std::pair(v, &l.v),
+          std::pair(o, &l.o), std::pair(ffn_norm, &l.ffn_norm), std::pair(gate, &l.gate),
+          std::pair(up, &l.up), std::pair(down, &l.down)})
       if (weight->data != nullptr) all.push_back({{role, i}, weight});
   }
   return all;
@@ -79,8 +80,8 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, boo
   for (const Entry& e : all) {
     if (is_vector(e.ref.role)) continue;
     // Tied embeddings: one matrix in two roles.
-    const bool tied = e.ref.role == WeightRole::output &&
-                      e.weight->data == model.weights().token_embedding.data;
+    const bool tied =
+        e.ref.role == WeightRole::output && e.weight->data == model.weights().token_embedding.data;
     if (tied) {
       out.index_[slot(e.ref)] = out.index_[slot({WeightRole::token_embedding})];
       continue;

@@ -1,5 +1,5 @@
-// A model's weights on the device, each matrix in the file's own layout: where the device is the host they are
-// read in the mapping of the file, elsewhere they are uploaded.
+// A model's weights on the device, each matrix in the file's own layout: where the device is the host they
+// are read in the mapping of the file, elsewhere they are uploaded.
 #pragma once
 
 #include <cstdint>

@@ -45,12 +45,12 @@ class ByteTokenizer final : public text::Tokenizer {
     }
     return tokens;
   }
-  std::string_view bytes(Token t, bool) const noexcept override {
+  std::string_view normal_bytes(Token t) const noexcept override {
     return bytes_[static_cast<std::size_t>(t)];
   }
   bool strips_leading_space() const noexcept override { return false; }
   std::string_view piece(Token t) const noexcept override {
-    return t == kBos ? "<bos>" : t == kEos ? "<eos>" : bytes(t, true);
+    return t == kBos ? "<bos>" : t == kEos ? "<eos>" : normal_bytes(t);
   }
 
  private:

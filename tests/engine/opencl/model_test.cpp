@@ -1,5 +1,5 @@
-// Whole models on an OpenCL device against the CPU engine, and against themselves: alone equals batched, whole
-// equals chunked, in place equals uploaded.
+// Whole models on an OpenCL device against the CPU engine, and against themselves: alone equals batched,
+// whole equals chunked, in place equals uploaded.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -82,8 +82,9 @@ Rows run(engine::Executor& executor, const std::vector<Piece>& pieces, std::uint
   std::vector<Token> tokens;
   std::vector<engine::StepSequence> sequences;
   for (const Piece& p : pieces) {
-    sequences.push_back({static_cast<std::uint32_t>(tokens.size()), static_cast<std::uint32_t>(p.tokens.size()),
-                         p.first_position, p.blocks, p.want_logits});
+    sequences.push_back({static_cast<std::uint32_t>(tokens.size()),
+                         static_cast<std::uint32_t>(p.tokens.size()), p.first_position, p.blocks,
+                         p.want_logits});
     tokens.insert(tokens.end(), p.tokens.begin(), p.tokens.end());
   }
   const auto step = executor.submit({tokens, sequences}, {});
@@ -112,7 +113,8 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& e
   return std::sqrt(error / norm);
 }
 
-std::vector<Token> greedy(engine::Executor& executor, std::vector<Token> tokens, std::size_t n, std::uint32_t vocab) {
+std::vector<Token> greedy(engine::Executor& executor, std::vector<Token> tokens, std::size_t n,
+                          std::uint32_t vocab) {
   const std::vector<std::uint32_t> blocks{9, 3, 4, 17, 5, 22, 23, 8, 1, 0};
   std::vector<Token> out;
   std::uint32_t position = 0;
@@ -128,8 +130,8 @@ std::vector<Token> greedy(engine::Executor& executor, std::vector<Token> tokens,
 
 class OpenClModel : public test::OpenClTest, public testing::WithParamInterface<DType> {};
 
-// The bound is for what the CPU engine rounds on purpose: activations to int8 beside quantized weights. Here they
-// stay f32.
+// The bound is for what the CPU engine rounds on purpose: activations to int8 beside quantized weights. Here
+// they stay f32.
 TEST_P(OpenClModel, AgreesWithTheCpuEngine) {
   const auto m = make_model(GetParam(), shape_for(GetParam()));
   const auto tokens = some_tokens(37, m.vocab());
@@ -198,8 +200,11 @@ TEST_F(OpenClEngine, WholeEqualsChunked) {
     for (std::size_t at = 0; at < tokens.size(); at += chunk) {
       const auto end = std::min(tokens.size(), at + chunk);
       last = run(*device,
-                 {{{tokens.begin() + static_cast<std::ptrdiff_t>(at), tokens.begin() + static_cast<std::ptrdiff_t>(end)},
-                   static_cast<std::uint32_t>(at), {9, 8, 7, 6}, end == tokens.size()}},
+                 {{{tokens.begin() + static_cast<std::ptrdiff_t>(at),
+                    tokens.begin() + static_cast<std::ptrdiff_t>(end)},
+                   static_cast<std::uint32_t>(at),
+                   {9, 8, 7, 6},
+                   end == tokens.size()}},
                  m.vocab());
     }
     ASSERT_EQ(last.size(), 1U);
@@ -220,8 +225,11 @@ TEST_F(OpenClEngine, SplitsAddUp) {
       const std::size_t left = tokens.size() - at;
       const std::size_t n = left > last_chunk ? std::min<std::size_t>(kStepTokens, left - last_chunk) : left;
       rows = run(executor,
-                 {{{tokens.begin() + static_cast<std::ptrdiff_t>(at), tokens.begin() + static_cast<std::ptrdiff_t>(at + n)},
-                   static_cast<std::uint32_t>(at), blocks, at + n == tokens.size()}},
+                 {{{tokens.begin() + static_cast<std::ptrdiff_t>(at),
+                    tokens.begin() + static_cast<std::ptrdiff_t>(at + n)},
+                   static_cast<std::uint32_t>(at),
+                   blocks,
+                   at + n == tokens.size()}},
                  m.vocab());
       at += n;
     }
@@ -240,7 +248,8 @@ TEST_F(OpenClEngine, UploadedEqualsInPlace) {
   auto in_place = on_opencl(m);
   auto uploaded = on_opencl(m, true);
   EXPECT_FALSE(uploaded->statistics().weights_in_place);
-  EXPECT_EQ(run(*in_place, {{tokens, 0, {1}, true}}, m.vocab()), run(*uploaded, {{tokens, 0, {1}, true}}, m.vocab()));
+  EXPECT_EQ(run(*in_place, {{tokens, 0, {1}, true}}, m.vocab()),
+            run(*uploaded, {{tokens, 0, {1}, true}}, m.vocab()));
 }
 
 TEST_F(OpenClEngine, BlocksAreCopiedBeforeTheStep) {

@@ -1,5 +1,5 @@
-// An OpenCL device for tests: whatever there is, software devices included. PoCL's own cache goes to a folder of
-// the test, so that nothing a user has is touched.
+// An OpenCL device for tests: whatever there is, software devices included. PoCL's own cache goes to a folder
+// of the test, so that nothing a user has is touched.
 #pragma once
 
 #include <gtest/gtest.h>
