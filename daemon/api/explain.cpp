@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/api/json_reader.hpp"
-#include "daemon/api/json_text.hpp"
 
 namespace flyball::api {
 namespace {
@@ -86,14 +85,6 @@ Result<ExplainQuestion> parse_explain_request(std::string_view text) {
     }
   }
   return out;
-}
-
-void append_model(std::string& out, const config::ModelEntry& model, std::int64_t created) {
-  out.append(R"({"id":)");
-  append_json_string(out, model.id);
-  out.append(R"(,"object":"model","created":)")
-      .append(std::to_string(created))
-      .append(R"(,"owned_by":"flyball"})");
 }
 
 }  // namespace flyball::api

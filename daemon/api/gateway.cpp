@@ -89,8 +89,5 @@ std::size_t Gateway::requests_in_flight() const noexcept {
 std::uint64_t Gateway::requests_finished() const noexcept {
   return impl_->service.finished();
 }
-std::string Gateway::metrics() const {
-  return impl_->service.metrics().exposition();
-}
 
 }  // namespace flyball::api

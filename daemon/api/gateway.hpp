@@ -39,7 +39,6 @@ class Gateway {
   void drain(TimePoint deadline, std::function<void()> drained);
   std::size_t requests_in_flight() const noexcept;
   std::uint64_t requests_finished() const noexcept;  // progress, for the watchdog
-  std::string metrics() const;                       // Prometheus text, as GET /metrics gives it
 
  private:
   struct Impl;

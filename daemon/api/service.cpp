@@ -2,7 +2,6 @@
 
 #include <sys/random.h>
 
-#include <array>
 #include <charconv>
 #include <chrono>
 #include <ctime>
@@ -10,13 +9,12 @@
 #include <unordered_set>
 
 #include <spdlog/spdlog.h>
-#include <nlohmann/json.hpp>
 
 #include "daemon/api/completion_request.hpp"
 #include "daemon/api/error_table.hpp"
 #include "daemon/api/explain.hpp"
 #include "daemon/api/inference.hpp"
-#include "daemon/api/json_text.hpp"
+#include "daemon/api/views.hpp"
 #include "daemon/apps/registry.hpp"
 #include "daemon/http/host_policy.hpp"
 #include "daemon/route/dispatcher.hpp"
@@ -48,18 +46,6 @@ std::string hex(std::uint64_t value) {
   const auto end = std::to_chars(digits, digits + 16, value, 16).ptr;
   std::copy(digits, end, text + 16 - (end - digits));
   return {text, 16};
-}
-
-http::Response json_response(std::string body) {
-  http::Response out;
-  out.body = std::move(body);
-  return out;
-}
-
-// Some facts are other people's words (a driver's device name): bytes that are not UTF-8 become U+FFFD.
-http::Response receipt_response(const route::Receipt& receipt) {
-  using nlohmann::json;
-  return json_response(route::to_json(receipt).dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
 }
 
 double milliseconds_since(http::TimePoint from) {
@@ -94,9 +80,7 @@ struct Service::Impl {
             Operation operation);
   Result<http::Response> explain(const http::Request& request, const config::AppManifest& app);
   Result<http::Response> receipt(std::string_view id, const config::AppManifest& app) const;
-  Result<http::Response> models(const config::AppManifest& app) const;
   Result<http::Response> model(std::string_view id, const config::AppManifest& app) const;
-  http::Response ready() const;
   http::Response exposition();
 
   void answer(http::Exchange& exchange, Result<http::Response> result, const config::AppManifest* app,
@@ -280,26 +264,10 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const std
 // ---- everything else
 // -----------------------------------------------------------------------------------------
 
-Result<http::Response> Service::Impl::models(const config::AppManifest& app) const {
-  std::string body = R"({"object":"list","data":[)";
-  bool first = true;
-  for (const auto& model : state->settings->config.models) {
-    if (!state->apps.may_use(app, model)) continue;
-    if (!first) body.push_back(',');
-    first = false;
-    append_model(body, model, started);
-  }
-  body += "]}\n";
-  return json_response(std::move(body));
-}
-
 Result<http::Response> Service::Impl::model(std::string_view id, const config::AppManifest& app) const {
   auto found = state->apps.model_for(app, id);
   if (!found) return std::unexpected(std::move(found.error()));
-  std::string body;
-  append_model(body, **found, started);
-  body.push_back('\n');
-  return json_response(std::move(body));
+  return model_view(**found, started);
 }
 
 Result<http::Response> Service::Impl::receipt(std::string_view id, const config::AppManifest& app) const {
@@ -307,7 +275,7 @@ Result<http::Response> Service::Impl::receipt(std::string_view id, const config:
   if (!found)
     return fail(ErrorCode::not_found, "There is no receipt of this app with that request id; the last " +
                                           std::to_string(route::Receipts::kKept) + " are kept.");
-  return receipt_response(*found);
+  return receipt_view(*found);
 }
 
 Result<http::Response> Service::Impl::explain(const http::Request& request, const config::AppManifest& app) {
@@ -317,47 +285,14 @@ Result<http::Response> Service::Impl::explain(const http::Request& request, cons
   if (!model) return std::unexpected(std::move(model.error()));
   const route::JobSpec spec{request.id, state, state->settings->tree, app, **model, question->traits, {}, {}};
   const route::Receipt receipt = dispatcher.explain(spec, question->overrides);
-  http::Response out = receipt_response(receipt);
+  http::Response out = receipt_view(receipt);
   out.fields.push_back({"x-flyball-route", receipt.summary()});
-  return out;
-}
-
-http::Response Service::Impl::ready() const {
-  const char* why = draining ? "draining" : nullptr;
-  if (!why) {
-    const auto workers = const_cast<route::Dispatcher&>(dispatcher).fleet().status();
-    for (const auto& model : state->settings->config.models) {
-      if (!model.preload) continue;
-      bool loaded = false;
-      for (const auto& w : workers) loaded |= w.model == model.id && w.state == fleet::WorkerState::ready;
-      if (!loaded) why = "loading";
-    }
-  }
-  http::Response out = json_response(std::string(R"({"status":")") + (why ? why : "ready") + "\"}\n");
-  if (why) out.status = 503;
   return out;
 }
 
 http::Response Service::Impl::exposition() {
   const auto workers = dispatcher.fleet().status();
-  std::vector<metrics::Metrics::WorkerGauges> all;
-  for (const auto& w : workers) {
-    const bool loaded = w.state == fleet::WorkerState::ready;
-    auto& gauges = all.emplace_back();
-    gauges.model = w.model;
-    gauges.backend = w.backend;
-    gauges.loaded = loaded;
-    if (loaded) {
-      gauges.resident_bytes =
-          static_cast<double>(w.info.weight_bytes + w.info.kv_bytes + w.info.scratch_bytes);
-      if (w.load.kv_blocks_total > 0)
-        gauges.kv_usage_ratio = static_cast<double>(w.load.kv_blocks_used) / w.load.kv_blocks_total;
-      gauges.engine_running = w.load.running;
-      gauges.engine_waiting = w.load.waiting;
-      gauges.engine_completion_tokens = static_cast<double>(w.load.completion_tokens);
-    }
-  }
-  metrics.set_workers(all);
+  metrics.set_workers(gauges_of(workers));
   metrics.set_requests(dispatcher.waiting(), dispatcher.running());
   http::Response out = json_response(metrics.exposition());
   out.content_type = "text/plain; version=0.0.4; charset=utf-8";
@@ -408,13 +343,17 @@ void Service::handle(std::shared_ptr<http::Exchange> exchange) {
       impl_->answer(*exchange, json_response("{\"status\":\"ok\"}\n"), app, "observe");
       return;
     case RouteId::readyz:
-      impl_->answer(*exchange, impl_->ready(), app, "observe");
+      impl_->answer(
+          *exchange,
+          readiness_view(state->settings->config, impl_->dispatcher.fleet().status(), impl_->draining), app,
+          "observe");
       return;
     case RouteId::metrics:
       impl_->answer(*exchange, impl_->exposition(), app, "observe");
       return;
     case RouteId::models:
-      impl_->answer(*exchange, impl_->models(*app), app, "models");
+      impl_->answer(*exchange, models_view(state->settings->config, state->apps, *app, impl_->started), app,
+                    "models");
       return;
     case RouteId::model:
       impl_->answer(*exchange, impl_->model(last_segment(request.path()), *app), app, "models");

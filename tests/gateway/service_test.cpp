@@ -38,6 +38,22 @@ TEST_F(ServiceTest, a_drain_that_takes_too_long_ends_streams_with_a_frame) {
   EXPECT_EQ(rig.cpu().live(), 0U);
 }
 
+TEST_F(ServiceTest, readiness_waits_for_engines_that_are_to_be_preloaded) {
+  auto settings = make_settings();
+  settings->config.models[0].preload = true;
+  Rig starting(settings);
+  const auto ready = [&] {
+    Wire wire(starting);
+    wire.send(get("/readyz", ""));
+    return wire.answer();
+  };
+  EXPECT_EQ(ready().status, 503);
+  EXPECT_EQ(json::parse(ready().body)["status"], "loading");
+  starting.cpu();
+  EXPECT_EQ(ready().status, 200);
+  EXPECT_EQ(json::parse(ready().body)["status"], "ready");
+}
+
 TEST_F(ServiceTest, a_reload_leaves_running_requests_alone) {
   script(rig.cpu(), Script{.manual = true});
   Wire wire(rig);

@@ -1,0 +1,90 @@
+#include "daemon/api/views.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "daemon/api/json_text.hpp"
+
+namespace flyball::api {
+namespace {
+
+void append_model(std::string& out, const config::ModelEntry& model, std::int64_t created) {
+  out.append(R"({"id":)");
+  append_json_string(out, model.id);
+  out.append(R"(,"object":"model","created":)")
+      .append(std::to_string(created))
+      .append(R"(,"owned_by":"flyball"})");
+}
+
+bool ready(const fleet::WorkerStatus& worker) noexcept {
+  return worker.state == fleet::WorkerState::ready;
+}
+
+}  // namespace
+
+http::Response json_response(std::string body) {
+  http::Response out;
+  out.body = std::move(body);
+  return out;
+}
+
+http::Response models_view(const config::Config& config, const apps::Registry& apps,
+                           const config::AppManifest& app, std::int64_t created) {
+  std::string body = R"({"object":"list","data":[)";
+  bool first = true;
+  for (const config::ModelEntry& model : config.models) {
+    if (!apps.may_use(app, model)) continue;
+    if (!std::exchange(first, false)) body.push_back(',');
+    append_model(body, model, created);
+  }
+  return json_response(std::move(body) + "]}\n");
+}
+
+http::Response model_view(const config::ModelEntry& model, std::int64_t created) {
+  std::string body;
+  append_model(body, model, created);
+  return json_response(std::move(body) + "\n");
+}
+
+http::Response receipt_view(const route::Receipt& receipt) {
+  using nlohmann::json;
+  // Some facts are other people's words (a driver's device name): bytes that are not UTF-8 become U+FFFD.
+  return json_response(route::to_json(receipt).dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+http::Response readiness_view(const config::Config& config, const std::vector<fleet::WorkerStatus>& workers,
+                              bool draining) {
+  const bool loading = std::ranges::any_of(config.models, [&](const config::ModelEntry& model) {
+    return model.preload && std::ranges::none_of(workers, [&](const fleet::WorkerStatus& worker) {
+             return worker.model == model.id && ready(worker);
+           });
+  });
+  const std::string status = draining ? "draining" : loading ? "loading" : "ready";
+  http::Response out = json_response(R"({"status":")" + status + "\"}\n");
+  if (draining || loading) out.status = 503;
+  return out;
+}
+
+std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::WorkerStatus>& workers) {
+  std::vector<metrics::Metrics::WorkerGauges> out;
+  for (const fleet::WorkerStatus& worker : workers) {
+    auto& gauges = out.emplace_back();
+    gauges.model = worker.model;
+    gauges.backend = worker.backend;
+    gauges.loaded = ready(worker);
+    if (!gauges.loaded) continue;
+    const BackendInfo& info = worker.info;
+    const BackendLoad& load = worker.load;
+    gauges.resident_bytes = static_cast<double>(info.weight_bytes + info.kv_bytes + info.scratch_bytes);
+    if (load.kv_blocks_total > 0)
+      gauges.kv_usage_ratio = static_cast<double>(load.kv_blocks_used) / load.kv_blocks_total;
+    gauges.engine_running = load.running;
+    gauges.engine_waiting = load.waiting;
+    gauges.engine_completion_tokens = static_cast<double>(load.completion_tokens);
+  }
+  return out;
+}
+
+}  // namespace flyball::api

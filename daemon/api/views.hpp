@@ -1,0 +1,31 @@
+// Answers that are read off the daemon's state and change nothing: models, receipts, readiness, engine
+// gauges. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+#include "daemon/apps/registry.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/http/message.hpp"
+#include "daemon/metrics/metrics.hpp"
+#include "daemon/route/receipts.hpp"
+
+namespace flyball::api {
+
+http::Response json_response(std::string body);  // 200
+
+// {"object":"list","data":[{"id","object":"model","created","owned_by"}...]}: what the app may use.
+http::Response models_view(const config::Config& config, const apps::Registry& apps,
+                           const config::AppManifest& app, std::int64_t created);
+http::Response model_view(const config::ModelEntry& model, std::int64_t created);
+http::Response receipt_view(const route::Receipt& receipt);
+// {"status": "ready"}; 503 with "draining", or "loading" while an engine to be preloaded is not there.
+http::Response readiness_view(const config::Config& config, const std::vector<fleet::WorkerStatus>& workers,
+                              bool draining);
+// Their names point into `workers`.
+std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::WorkerStatus>& workers);
+
+}  // namespace flyball::api
