@@ -22,7 +22,8 @@ constexpr std::uint32_t kMostSplits =
 // Query vectors that share a tile of keys and values in prompts: what their accumulators leave of a
 // work-group's registers and local memory.
 constexpr std::uint32_t kMostQueries = 32;
-constexpr std::uint32_t kNormLanes = 256, kAttendLanes = 128;  // on GPUs: work-items that share a row
+constexpr std::uint32_t kNormLanes = 256, kAttendLanes = 128,
+                        kRouteLanes = 64;  // on GPUs: work-items that share a row
 
 std::size_t round_up(std::size_t n, std::size_t to) {
   return (n + to - 1) / to * to;
@@ -73,6 +74,12 @@ Result<void> OpenClOps::allocate() {
   for (std::size_t i = 0; i < buffers_.size(); ++i)
     if (auto ok = allocate(plan_[i].bytes(), buffers_[i]); !ok) return ok;
   const std::uint64_t rows = limits_.step_tokens;
+  if (config_.n_experts > 0) {
+    const std::uint64_t uses = rows * config_.n_experts_used * sizeof(float);
+    if (auto ok = allocate(uses, experts_); !ok) return ok;
+    if (auto ok = allocate(uses, expert_weights_); !ok) return ok;
+    if (auto ok = allocate(uses * config_.dim, expert_out_); !ok) return ok;
+  }
   for (const auto& [bytes, buffer] : {std::pair(rows * sizeof(Token), &tokens_.buffer),
                                       std::pair(rows * sizeof(std::uint32_t), &slots_.buffer),
                                       std::pair(rows * sizeof(std::uint32_t), &wanted_.buffer),
@@ -103,6 +110,15 @@ Result<void> OpenClOps::build(Programs& programs) {
   if (auto ok = make(swiglu_, "swiglu", ""); !ok) return ok;
   if (auto ok = make(add_, "add", ""); !ok) return ok;
   if (auto ok = make(gather_, "gather", ""); !ok) return ok;
+  if (config_.qkv_bias)
+    if (auto ok = make(bias_, "bias", ""); !ok) return ok;
+  if (config_.qk_norm)
+    if (auto ok = make(head_norm_, "head_norm", ""); !ok) return ok;
+  if (config_.n_experts > 0) {
+    route_lanes_ = lanes(kRouteLanes);
+    if (auto ok = make(moe_route_, "moe_route", define("WG", route_lanes_)); !ok) return ok;
+    if (auto ok = make(moe_add_, "moe_add", ""); !ok) return ok;
+  }
   auto matmul = Matmul::make(device_, programs, weights_);
   if (!matmul) return std::unexpected(std::move(matmul.error()));
   matmul_ = std::move(*matmul);
@@ -287,6 +303,17 @@ void OpenClOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, B
     failure_ = std::move(ok.error());
 }
 
+void OpenClOps::bias(std::uint32_t n, Buffer x, graph::WeightRef b) {
+  run(bias_, elementwise(cols(x), n), buffer(x), weights_.vectors(), weights_.vector_at(b), cols(x));
+}
+
+void OpenClOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
+  Grid grid;
+  grid.global = {cols(x) / config_.head_dim, n, 1};
+  run(head_norm_, grid, buffer(x), weights_.vectors(), weights_.vector_at(weight), config_.head_dim,
+      config_.norm_eps);
+}
+
 void OpenClOps::rope(std::uint32_t n, Buffer q, Buffer k) {
   Grid grid;
   grid.local[0] = grid.global[0] = lanes(kElementwiseLocal);
@@ -332,6 +359,38 @@ void OpenClOps::swiglu(std::uint32_t n, Buffer gate, Buffer up) {
 
 void OpenClOps::add(std::uint32_t n, Buffer x, Buffer y) {
   run(add_, elementwise(cols(x), n), buffer(x), buffer(y), cols(x));
+}
+
+void OpenClOps::moe_route(std::uint32_t n, Buffer router) {
+  Grid grid;
+  grid.local = {route_lanes_, 1, 1};
+  grid.global = {route_lanes_, n, 1};
+  run(moe_route_, grid, buffer(router), experts_, expert_weights_, config_.n_experts, config_.n_experts_used);
+}
+
+void OpenClOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
+  const std::uint32_t used = config_.n_experts_used;
+  for (const graph::Projection& p : projections) {
+    if (failure_) return;
+    if (auto ok = matmul_->run_experts(n * used, buffer(x), used, weights_.matrix(p.weight), experts_,
+                                       buffer(p.out));
+        !ok)
+      failure_ = std::move(ok.error());
+  }
+}
+
+void OpenClOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
+                                      Buffer residual) {
+  const std::uint32_t used = config_.n_experts_used;
+  swiglu(n * used, gate, up);
+  if (failure_) return;
+  if (auto ok = matmul_->run_experts(n * used, buffer(gate), 1, weights_.matrix(down), experts_, expert_out_);
+      !ok) {
+    failure_ = std::move(ok.error());
+    return;
+  }
+  run(moe_add_, elementwise(config_.dim, n), expert_out_, expert_weights_, buffer(residual), used,
+      config_.dim);
 }
 
 void OpenClOps::gather_wanted(Buffer x, Buffer out) {

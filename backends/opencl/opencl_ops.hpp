@@ -40,12 +40,18 @@ class OpenClOps final : public graph::Ops {
   void embed(std::uint32_t n, graph::WeightRef table, graph::Buffer out) override;
   void rms_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer out) override;
   void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
+  void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override;
+  void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight) override;
   void rope(std::uint32_t n, graph::Buffer q, graph::Buffer k) override;
   void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
   void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
   void swiglu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
   void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override;
   void gather_wanted(graph::Buffer x, graph::Buffer out) override;
+  void moe_route(std::uint32_t n, graph::Buffer router) override;
+  void moe_matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
+  void moe_swiglu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
+                             graph::Buffer residual) override;
   // One kernel instead of two: the product is added as it is stored.
   void matmul_add(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer residual) override;
 
@@ -82,10 +88,15 @@ class OpenClOps final : public graph::Ops {
   std::array<Memory, graph::kBufferCount> buffers_;
   std::uint64_t scratch_bytes_ = 0, kv_bytes_ = 0;
 
+  // A mixture of experts: each row's choice [rows, used], its weights, and what the experts' last matrices
+  // gave [rows, used, dim].
+  Memory experts_, expert_weights_, expert_out_;
+  Kernel moe_route_, moe_add_, bias_, head_norm_;
   Kernel embed_, rms_norm_, rope_, kv_store_, attend_split_, attend_combine_, attend_rows_, swiglu_, add_,
       gather_;
   std::optional<Matmul> matmul_;
-  std::uint32_t norm_lanes_ = 1, attend_lanes_ = 1, attend_tile_ = 1;  // attend_tile_: rows of a work-group
+  std::uint32_t norm_lanes_ = 1, route_lanes_ = 1, attend_lanes_ = 1,
+                attend_tile_ = 1;  // attend_tile_: rows of a work-group
 
   Programs* programs_ = nullptr;  // until reserve_kv(): attention's kernels depend on the cache's shape
   std::vector<Memory> keys_, values_;

@@ -3,54 +3,78 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/graph/weights.hpp"
+
 namespace flyball::opencl {
 namespace {
 
 using graph::WeightRef;
 using graph::WeightRole;
 
-constexpr std::size_t kRoles = static_cast<std::size_t>(WeightRole::down) + 1;
 // What drivers with zero copies ask of memory they did not allocate.
 constexpr std::uintptr_t kPage = 4096;
 
 std::size_t slot(WeightRef ref) noexcept {
-  return ref.layer * kRoles + static_cast<std::size_t>(ref.role);
+  return ref.layer * graph::kWeightRoleCount + static_cast<std::size_t>(ref.role);
 }
 
 std::span<const std::byte> bytes_of(const model::Weight& w) {
-  return {w.data, w.rows * kernels::row_bytes(w.type, w.cols)};
+  return {w.data, w.experts * w.matrix_bytes()};
 }
 
-// F32 always: model_file refuses other norms.
+// F32 always: model_file refuses other ones.
 bool is_vector(WeightRole role) {
   using enum WeightRole;
-  return role == attn_norm || role == ffn_norm || role == output_norm;
+  switch (role) {
+    case attn_norm:
+    case ffn_norm:
+    case output_norm:
+    case q_bias:
+    case k_bias:
+    case v_bias:
+    case q_norm:
+    case k_norm:
+      return true;
+    default:
+      return false;
+  }
 }
 
-}  // namespace
-
-std::vector<Weights::Entry> Weights::entries(const model::ModelWeights& weights) {
+bool is_of_the_model(WeightRole role) {
   using enum WeightRole;
-  std::vector<Entry> all{{{token_embedding}, &weights.token_embedding},
-                         {{output_norm}, &weights.output_norm},
-                         {{output}, &weights.output}};
-  for (std::uint32_t i = 0; i < weights.layers.size(); ++i) {
-    const model::LayerWeights& l = weights.layers[i];
-    for (const auto& [role, weight] :
-         {std::pair(attn_norm, &l.attn_norm), std::pair(q, &l.q), std::pair(k, &l.k), std::pair(v, &l.v),
-          std::pair(o, &l.o), std::pair(ffn_norm, &l.ffn_norm), std::pair(gate, &l.gate),
-          std::pair(up, &l.up), std::pair(down, &l.down)})
-      if (weight->data != nullptr) all.push_back({{role, i}, weight});
+  return role == token_embedding || role == output_norm || role == output;
+}
+
+struct Entry {
+  WeightRef ref;
+  const model::Weight* weight;
+};
+
+// What the model has, the embedding table first.
+std::vector<Entry> entries(const model::ModelWeights& weights) {
+  std::vector<Entry> all;
+  const auto add = [&](WeightRef ref) {
+    if (const model::Weight& w = graph::weight_of(weights, ref); w.data != nullptr) all.push_back({ref, &w});
+  };
+  for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
+    const auto role = static_cast<WeightRole>(i);
+    if (is_of_the_model(role)) {
+      add({role, 0});
+      continue;
+    }
+    for (std::uint32_t layer = 0; layer < weights.layers.size(); ++layer) add({role, layer});
   }
   return all;
 }
+
+}  // namespace
 
 Result<Weights> Weights::load(Device& device, const model::ModelFile& model, bool in_place,
                               const UploadProgress& progress) {
   const std::vector<Entry> all = entries(model.weights());
   Weights out;
   out.in_place_ = in_place;
-  out.index_.resize((model.weights().layers.size() + 1) * kRoles);
+  out.index_.resize((model.weights().layers.size() + 1) * graph::kWeightRoleCount);
 
   std::vector<float> vectors;
   std::uint64_t to_upload = 0;
@@ -90,6 +114,8 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, boo
     matrix.type = e.weight->type;
     matrix.rows = e.weight->rows;
     matrix.cols = e.weight->cols;
+    matrix.experts = e.weight->experts;
+    matrix.of_experts = e.ref.role >= WeightRole::expert_gate;
     std::span<const std::byte> bytes = bytes_of(*e.weight);
     if (in_place) {
       if (!model.mapping().empty()) {  // from the page it begins on; the mapping begins on one, too

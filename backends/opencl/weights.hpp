@@ -14,7 +14,8 @@ namespace flyball::opencl {
 
 struct DeviceMatrix {
   kernels::DType type = kernels::DType::f32;
-  std::uint32_t rows = 0, cols = 0;
+  std::uint32_t rows = 0, cols = 0, experts = 1;  // [experts, rows, cols]
+  bool of_experts = false;  // a role that only routed rows meet
   Memory buffer;
   std::uint64_t at = 0;  // byte of the buffer where the first row begins
   std::uint64_t row_bytes() const noexcept { return kernels::row_bytes(type, cols); }
@@ -28,19 +29,13 @@ class Weights {
 
   const DeviceMatrix& matrix(graph::WeightRef ref) const noexcept;
   std::span<const DeviceMatrix> matrices() const noexcept { return matrices_; }
-  // F32 vectors (norms) lie in one buffer, at these offsets in values.
+  // F32 vectors (norms, biases) lie in one buffer, at these offsets in values.
   const Memory& vectors() const noexcept { return vectors_; }
   std::uint32_t vector_at(graph::WeightRef ref) const noexcept;
   std::uint64_t bytes() const noexcept { return bytes_; }
   bool in_place() const noexcept { return in_place_; }
 
  private:
-  struct Entry {
-    graph::WeightRef ref;
-    const model::Weight* weight;
-  };
-  static std::vector<Entry> entries(const model::ModelWeights& weights);
-
   std::vector<DeviceMatrix> matrices_;
   std::vector<std::uint32_t> index_;  // by layer and role: into matrices_, or an offset into vectors_
   Memory vectors_;
