@@ -2,6 +2,7 @@
 """The whole daemon from outside: what survives a killed worker, how it stops, reloads, refuses and reports.
 One test: e2e_test.py [-v] DaemonTest.test_name"""
 
+import http.client
 import json
 import os
 import shutil
@@ -234,6 +235,31 @@ class DaemonTest(unittest.TestCase):
                 self.assertEqual(status, 200, answer)
             daemon.signal(signal.SIGTERM)
             self.assertEqual(daemon.wait(), 0)
+
+    def test_every_request_is_one_line_of_log_without_what_it_said(self):
+        with Daemon() as daemon:
+            def ask(model, headers):
+                connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=180)
+                connection.request("POST", "/v1/completions", json.dumps({"model": model, "prompt": "hush-hush", "max_tokens": 1}),
+                                   dict({"content-type": "application/json"}, **headers))
+                response = connection.getresponse()
+                response.read()
+                connection.close()
+                return response.getheader("x-request-id")
+
+            for model, headers, fields in (
+                ("demo", {}, "app=example model=demo backend=cpu operation=completion status=200 code=ok"),
+                ("who-knows", {}, "app=example model=none backend=none operation=completion status=404 code=model_not_found"),
+                ("demo", {"authorization": "Bearer hush-hush-key"},
+                 "app=none model=none backend=none operation=refused status=401 code=invalid_api_key"),
+                ("demo", {"host": "evil.example"},
+                 "app=none model=none backend=none operation=refused status=403 code=host_not_allowed"),
+            ):
+                request_id = ask(model, headers)
+                daemon.wait_for_log("request_id=%s %s" % (request_id, fields))
+                self.assertEqual(sum(request_id in line for line in daemon.log), 1)
+            for said in ("hush", "who-knows", "evil"):
+                self.assertEqual([line for line in daemon.log if said in line], [])
 
     def test_sigpipe_and_hangups_change_nothing(self):
         with Daemon() as daemon:
