@@ -51,7 +51,7 @@ struct Kernels {
   // Weights are repacked once at load. 0: this ISA reads the file's bytes in place, no packing needed.
   std::size_t (*packed_bytes)(DType type, std::uint32_t rows, std::uint32_t cols);
   // Packs rows [row_range) of the file's [rows, row_bytes(type, cols)] bytes. Layout:
-  // kernels/cpu/packing.hpp.
+  // kernels/formats/row_groups.hpp.
   void (*pack)(DType type, std::uint32_t rows, std::uint32_t cols, const void* file, void* packed,
                Range row_range);
   // Row ranges given to pack and matmul begin at multiples of this; >= 1.

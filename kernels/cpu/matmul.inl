@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "kernels/cpu/kernels.hpp"
-#include "kernels/cpu/packing.hpp"
+#include "kernels/formats/row_groups.hpp"
 // clang-format off
 #include "kernels/cpu/matmul_formats.inl"
 // clang-format on
@@ -376,10 +376,10 @@ void prepare_activations(DType type, const float* x, std::uint32_t n_tokens, std
 
 void add_matmul(Kernels& k) {
   k.packed_bytes = [](DType type, std::uint32_t rows, std::uint32_t cols) {
-    return packed_bytes_of(kLanes, type, rows, cols);
+    return grouped_bytes(kGroup, type, rows, cols);
   };
   k.pack = [](DType type, std::uint32_t rows, std::uint32_t cols, const void* file, void* packed,
-              Range range) { pack_rows(kLanes, type, rows, cols, file, packed, range); };
+              Range range) { group_rows(kGroup, type, rows, cols, file, packed, range.begin, range.end); };
   k.row_group = [](DType) -> std::uint32_t { return kGroup; };
   k.activation_bytes = activation_bytes;
   k.prepare_activations = prepare_activations;

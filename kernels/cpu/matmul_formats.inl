@@ -1,5 +1,5 @@
-// How one packed group of each quantized format (kernels/cpu/packing.hpp) unfolds into vectors of quads and
-// scales. Included by matmul.inl, after a simd_*.hpp.
+// How one packed group of each quantized format (kernels/formats/row_groups.hpp) unfolds into vectors of
+// quads and scales. Included by matmul.inl, after a simd_*.hpp.
 namespace flyball::kernels::cpu {
 namespace {
 
@@ -32,7 +32,8 @@ FLYBALL_INLINE Simd::I nibble_quad(const std::uint8_t* quads, int g) {
 struct FormatQ4_0 {
   static constexpr int kSteps = 1, kHalves = 1, kMaxQuant = 15, kOffset = 8;
   static constexpr bool kHasMin = false, kSigned = false;
-  static constexpr int kHeadBytes = 2 * kGroup, kStepBytes = 16 * kGroup;
+  static constexpr int kHeadBytes = FLYBALL_Q4_0_HEAD_BYTES * kGroup,
+                       kStepBytes = FLYBALL_Q4_0_STEP_BYTES * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
   FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
   template <int kQuad>
@@ -44,7 +45,8 @@ struct FormatQ4_0 {
 struct FormatQ8_0 {
   static constexpr int kSteps = 1, kHalves = 1, kMaxQuant = 128, kOffset = Simd::kSignedOffset;
   static constexpr bool kHasMin = false, kSigned = true;
-  static constexpr int kHeadBytes = 2 * kGroup, kStepBytes = 32 * kGroup;
+  static constexpr int kHeadBytes = FLYBALL_Q8_0_HEAD_BYTES * kGroup,
+                       kStepBytes = FLYBALL_Q8_0_STEP_BYTES * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
   FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
   template <int kQuad>
@@ -56,7 +58,8 @@ struct FormatQ8_0 {
 struct FormatQ4_K {
   static constexpr int kSteps = 8, kHalves = 1, kMaxQuant = 15, kOffset = 0;
   static constexpr bool kHasMin = true, kSigned = false;
-  static constexpr int kHeadBytes = 4 * kGroup, kStepBytes = 18 * kGroup;
+  static constexpr int kHeadBytes = FLYBALL_Q4_K_HEAD_BYTES * kGroup,
+                       kStepBytes = FLYBALL_Q4_K_STEP_BYTES * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_affine_head(p); }
   FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int, int g) {
     return Simd::mul(h.d[g], Simd::load_u8(step + g * kLanes));
@@ -73,7 +76,8 @@ struct FormatQ4_K {
 struct FormatQ5_K {
   static constexpr int kSteps = 8, kHalves = 1, kMaxQuant = 31, kOffset = 0;
   static constexpr bool kHasMin = true, kSigned = false;
-  static constexpr int kHeadBytes = 4 * kGroup, kStepBytes = 22 * kGroup;
+  static constexpr int kHeadBytes = FLYBALL_Q5_K_HEAD_BYTES * kGroup,
+                       kStepBytes = FLYBALL_Q5_K_STEP_BYTES * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_affine_head(p); }
   FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int half, int g) {
     return FormatQ4_K::scale(h, step, half, g);
@@ -91,7 +95,8 @@ struct FormatQ5_K {
 struct FormatQ6_K {
   static constexpr int kSteps = 8, kHalves = 2, kMaxQuant = 63, kOffset = 32;
   static constexpr bool kHasMin = false, kSigned = false;
-  static constexpr int kHeadBytes = 2 * kGroup, kStepBytes = 26 * kGroup;
+  static constexpr int kHeadBytes = FLYBALL_Q6_K_HEAD_BYTES * kGroup,
+                       kStepBytes = FLYBALL_Q6_K_STEP_BYTES * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
   FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int half, int g) {
     return Simd::mul(h.d[g], Simd::load_i8(step + half * kGroup + g * kLanes));

@@ -7,11 +7,15 @@
 #include <cstdint>
 #include <string_view>
 
+#include "kernels/formats/block_layout.h"
+
 namespace flyball::kernels {
 
 enum class DType : std::uint8_t { f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k };
 inline constexpr DType kAllDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0,
                                        DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k};
+static_assert(static_cast<int>(DType::q4_0) == FLYBALL_FORMAT_Q4_0 &&
+              static_cast<int>(DType::q6_k) == FLYBALL_FORMAT_Q6_K);
 
 struct BlockShape {
   std::uint32_t values;  // values per block, along a row
@@ -27,15 +31,15 @@ constexpr BlockShape block_shape(DType t) noexcept {
     case DType::bf16:
       return {1, 2};
     case DType::q4_0:
-      return {32, 18};
+      return {FLYBALL_Q4_0_VALUES, FLYBALL_Q4_0_FILE_BYTES};
     case DType::q8_0:
-      return {32, 34};
+      return {FLYBALL_Q8_0_VALUES, FLYBALL_Q8_0_FILE_BYTES};
     case DType::q4_k:
-      return {256, 144};
+      return {FLYBALL_Q4_K_VALUES, FLYBALL_Q4_K_FILE_BYTES};
     case DType::q5_k:
-      return {256, 176};
+      return {FLYBALL_Q5_K_VALUES, FLYBALL_Q5_K_FILE_BYTES};
     case DType::q6_k:
-      return {256, 210};
+      return {FLYBALL_Q6_K_VALUES, FLYBALL_Q6_K_FILE_BYTES};
   }
   return {1, 4};
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/f16.hpp"
 
 namespace flyball::kernels {
@@ -12,7 +13,7 @@ struct BlockQ4_0 {
   std::uint16_t d;  // f16
   std::uint8_t qs[16];
 };
-static_assert(sizeof(BlockQ4_0) == 18);
+static_assert(sizeof(BlockQ4_0) == FLYBALL_Q4_0_FILE_BYTES);
 
 // q: [32], 0..15
 inline void quants(const BlockQ4_0& b, std::uint8_t* q) noexcept {

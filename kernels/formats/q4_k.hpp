@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/f16.hpp"
 
 namespace flyball::kernels {
@@ -15,7 +16,7 @@ struct BlockQ4_K {
   std::uint8_t scales[12];
   std::uint8_t qs[128];
 };
-static_assert(sizeof(BlockQ4_K) == 144);
+static_assert(sizeof(BlockQ4_K) == FLYBALL_Q4_K_FILE_BYTES);
 
 struct ScaleMin {
   std::uint8_t scale;  // 0..63

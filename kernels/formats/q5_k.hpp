@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/f16.hpp"
 #include "kernels/formats/q4_k.hpp"
 
@@ -16,7 +17,7 @@ struct BlockQ5_K {
   std::uint8_t qh[32];
   std::uint8_t qs[128];
 };
-static_assert(sizeof(BlockQ5_K) == 176);
+static_assert(sizeof(BlockQ5_K) == FLYBALL_Q5_K_FILE_BYTES);
 
 // q: [256], 0..31
 inline void quants(const BlockQ5_K& b, std::uint8_t* q) noexcept {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/f16.hpp"
 
 namespace flyball::kernels {
@@ -16,7 +17,7 @@ struct BlockQ6_K {
   std::int8_t scales[16];
   std::uint16_t d;  // f16
 };
-static_assert(sizeof(BlockQ6_K) == 210);
+static_assert(sizeof(BlockQ6_K) == FLYBALL_Q6_K_FILE_BYTES);
 
 // q: [256], 0..63
 inline void quants(const BlockQ6_K& b, std::uint8_t* q) noexcept {

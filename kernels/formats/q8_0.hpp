@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/f16.hpp"
 
 namespace flyball::kernels {
@@ -11,7 +12,7 @@ struct BlockQ8_0 {
   std::uint16_t d;  // f16
   std::int8_t qs[32];
 };
-static_assert(sizeof(BlockQ8_0) == 34);
+static_assert(sizeof(BlockQ8_0) == FLYBALL_Q8_0_FILE_BYTES);
 
 inline void dequantize_block(const BlockQ8_0& b, float* out) noexcept {
   const float d = f16_to_f32(b.d);

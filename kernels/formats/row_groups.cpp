@@ -1,19 +1,23 @@
-#include "kernels/cpu/packing.hpp"
+#include "kernels/formats/row_groups.hpp"
 
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/formats/block_layout.h"
 #include "kernels/formats/q4_0.hpp"
 #include "kernels/formats/q4_k.hpp"
 #include "kernels/formats/q5_k.hpp"
 #include "kernels/formats/q6_k.hpp"
 #include "kernels/formats/q8_0.hpp"
 
-namespace flyball::kernels::cpu {
+namespace flyball::kernels {
 namespace {
 
-// Bytes of one block of one row after packing.
-std::size_t packed_block_bytes(DType type) noexcept {
+// Bytes of one block of one row in a group.
+std::size_t grouped_block_bytes(DType type) noexcept {
+#define FLYBALL_GROUPED(FORMAT)   \
+  FLYBALL_##FORMAT##_HEAD_BYTES + \
+      FLYBALL_##FORMAT##_VALUES / FLYBALL_STEP_COLUMNS* FLYBALL_##FORMAT##_STEP_BYTES
   switch (type) {
     case DType::f32:
       return 4;
@@ -22,20 +26,21 @@ std::size_t packed_block_bytes(DType type) noexcept {
     case DType::bf16:
       return 2;
     case DType::q4_0:
-      return 2 + 16;
+      return FLYBALL_GROUPED(Q4_0);
     case DType::q8_0:
-      return 2 + 32;
+      return FLYBALL_GROUPED(Q8_0);
     case DType::q4_k:
-      return 4 + 8 * (2 + 16);
+      return FLYBALL_GROUPED(Q4_K);
     case DType::q5_k:
-      return 4 + 8 * (2 + 4 + 16);
+      return FLYBALL_GROUPED(Q5_K);
     case DType::q6_k:
-      return 2 + 8 * (2 + 8 + 16);
+      return FLYBALL_GROUPED(Q6_K);
   }
+#undef FLYBALL_GROUPED
   return 0;
 }
 
-// Where one row of a group of `group` rows writes its share of a packed block, field by field in layout
+// Where one row of a group of `group` rows writes its share of a grouped block, field by field in layout
 // order.
 struct RowWriter {
   std::uint8_t* at;  // field of row 0
@@ -139,41 +144,39 @@ struct GroupShape {
   std::size_t rows;         // of them present
   std::size_t row_bytes;    // in the file
   std::size_t row_blocks;   // a row
-  std::size_t block_bytes;  // packed, all rows of the group
+  std::size_t block_bytes;  // all rows of the group
 };
 
 template <typename Block>
-void pack_group(const GroupShape& s, const std::uint8_t* file, std::uint8_t* packed) noexcept {
+void pack_group(const GroupShape& s, const std::uint8_t* file, std::uint8_t* grouped) noexcept {
   for (std::size_t b = 0; b < s.row_blocks; ++b) {
     for (std::size_t r = 0; r < s.rows; ++r) {
       Block block;
       std::memcpy(&block, file + r * s.row_bytes + b * sizeof(Block), sizeof(Block));
-      pack_block(block, RowWriter{packed + b * s.block_bytes, s.group, r});
+      pack_block(block, RowWriter{grouped + b * s.block_bytes, s.group, r});
     }
   }
 }
 
 }  // namespace
 
-std::size_t packed_bytes_of(int lanes, DType type, std::uint32_t rows, std::uint32_t cols) noexcept {
-  const std::size_t group = 2 * static_cast<std::size_t>(lanes);
-  const std::size_t groups = (rows + group - 1) / group;
-  return groups * group * (cols / block_shape(type).values) * packed_block_bytes(type);
+std::size_t grouped_bytes(std::uint32_t group, DType type, std::uint32_t rows, std::uint32_t cols) noexcept {
+  const std::size_t groups = (std::size_t{rows} + group - 1) / group;
+  return groups * group * (cols / block_shape(type).values) * grouped_block_bytes(type);
 }
 
-void pack_rows(int lanes, DType type, std::uint32_t rows, std::uint32_t cols, const void* file, void* packed,
-               Range row_range) noexcept {
-  const std::size_t group = 2 * static_cast<std::size_t>(lanes);
+void group_rows(std::uint32_t group, DType type, std::uint32_t rows, std::uint32_t cols, const void* file,
+                void* grouped, std::uint32_t begin, std::uint32_t end) noexcept {
   GroupShape shape{.group = group,
                    .rows = group,
                    .row_bytes = row_bytes(type, cols),
                    .row_blocks = cols / block_shape(type).values,
-                   .block_bytes = group * packed_block_bytes(type)};
+                   .block_bytes = group * grouped_block_bytes(type)};
   const std::size_t group_bytes = shape.row_blocks * shape.block_bytes;
-  for (std::size_t row = row_range.begin; row < std::min(row_range.end, rows); row += group) {
+  for (std::size_t row = begin; row < std::min(end, rows); row += group) {
     const auto* in = static_cast<const std::uint8_t*>(file) + row * shape.row_bytes;
-    auto* out = static_cast<std::uint8_t*>(packed) + row / group * group_bytes;
-    shape.rows = std::min(group, rows - row);
+    auto* out = static_cast<std::uint8_t*>(grouped) + row / group * group_bytes;
+    shape.rows = std::min<std::size_t>(group, rows - row);
     if (shape.rows < group) std::memset(out, 0, group_bytes);
     switch (type) {
       case DType::f32:
@@ -204,4 +207,4 @@ void pack_rows(int lanes, DType type, std::uint32_t rows, std::uint32_t cols, co
   }
 }
 
-}  // namespace flyball::kernels::cpu
+}  // namespace flyball::kernels
