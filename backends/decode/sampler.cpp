@@ -124,8 +124,7 @@ Token argmax(std::span<const float> logits) noexcept {
   return static_cast<Token>(std::find(logits.begin(), logits.end(), best) - logits.begin());
 }
 
-Sampler::Sampler(const SamplingParams& params, std::uint32_t vocab_size)
-    : params_(params), vocab_size_(vocab_size) {
+Sampler::Sampler(const SamplingParams& params, std::uint32_t vocab_size) : params_(params) {
   std::erase_if(params_.logit_bias, [&](const auto& entry) {
     return entry.first < 0 || static_cast<std::uint32_t>(entry.first) >= vocab_size;
   });

@@ -48,7 +48,6 @@ class Sampler {
   Token draw(std::span<const float> logits, std::vector<Likely>& candidates) const;
 
   SamplingParams params_;
-  std::uint32_t vocab_size_;
   std::uint64_t n_accepted_ = 0;                        // index of the next draw
   std::unordered_map<Token, std::uint32_t> generated_;  // counts, for frequency and presence
   std::unordered_map<Token, std::uint32_t> seen_;       // prompt and answer, for repetition

@@ -23,8 +23,9 @@ if(FLYBALL_SANITIZE)
   add_link_options(-fsanitize=${FLYBALL_SANITIZE})
 endif()
 
-# With FLYBALL_UNITY (the release preset) rooms marked UNITY and all tests compile in batches: what costs there is
-# reading Asio, CLI11, nlohmann-json or GoogleTest once a file, not the file. Other presets keep one object a file.
+# With FLYBALL_UNITY (presets that are built whole: release, sanitizers, fuzz) rooms marked UNITY and all tests compile in
+# batches: what costs there is reading Asio, CLI11, nlohmann-json or GoogleTest once a file, not the file. Other presets
+# keep one object a file.
 option(FLYBALL_UNITY "Compile header-heavy rooms and tests in batches" OFF)
 function(flyball_unity target)
   if(FLYBALL_UNITY)
@@ -124,20 +125,36 @@ function(flyball_script_test name)
   add_test(NAME ${name} COMMAND ${ARG_COMMAND})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
     ENVIRONMENT "FLYBALL=$<TARGET_FILE:flyball>;FLYBALL_SOURCE_DIR=${CMAKE_SOURCE_DIR};FLYBALL_BINARY_DIR=${CMAKE_BINARY_DIR}")
+  if(FLYBALL_SANITIZE)  # in a process that the script started and whose exit status it does not see
+    set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "(Thread|Address|Leak)Sanitizer:;: runtime error: ")
+  endif()
 endfunction()
 
 # flyball_fuzz(<name> LINK ...): tests/fuzz/<name>.cpp defines LLVMFuzzerTestOneInput. With the fuzz preset it is a
-# fuzzer; otherwise the committed corpus tests/fuzz/corpus/<name> runs through it as a unit test.
+# fuzzer, and its test looks for findings for a while, from the committed corpus tests/fuzz/corpus/<name> on; otherwise
+# that corpus runs through it as a unit test.
+set(FLYBALL_FUZZ_SECONDS 60 CACHE STRING "How long each fuzz target runs")
+if(FLYBALL_FUZZ)
+  add_custom_target(fuzzers)
+endif()
 function(flyball_fuzz name)
   cmake_parse_arguments(ARG "" "LABEL" "LINK" ${ARGN})
+  set(corpus ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
   if(FLYBALL_FUZZ)
     add_executable(fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}.cpp)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
     target_link_libraries(fuzz_${name} PRIVATE ${ARG_LINK} flyball_flags)
+    add_dependencies(fuzzers fuzz_${name})
+    set(found ${CMAKE_BINARY_DIR}/fuzz/${name})
+    file(MAKE_DIRECTORY ${found})
+    math(EXPR limit "${FLYBALL_FUZZ_SECONDS} + 240")
+    add_test(NAME fuzz.${name} COMMAND fuzz_${name} -max_total_time=${FLYBALL_FUZZ_SECONDS} -timeout=20
+      -print_final_stats=1 -artifact_prefix=${found}. ${found} ${corpus})
+    set_tests_properties(fuzz.${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${limit})
   else()
     add_executable(fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/${name}.cpp ${CMAKE_SOURCE_DIR}/tests/fuzz/replay_main.cpp)
     target_link_libraries(fuzz_${name} PRIVATE ${ARG_LINK} flyball_flags)
-    add_test(NAME fuzz_corpus.${name} COMMAND fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
+    add_test(NAME fuzz_corpus.${name} COMMAND fuzz_${name} ${corpus})
     set_tests_properties(fuzz_corpus.${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT 120)
   endif()
 endfunction()

@@ -22,7 +22,7 @@ default_app: example
 models:
 %(models)s
 default_model: %(default)s
-drain_timeout: 60s
+drain_timeout: 300s
 %(more)s
 """
 
@@ -83,7 +83,7 @@ class Daemon:
         assert self.port or self.url, "the daemon did not start:\n" + "\n".join(self.log)
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, failure, *_):
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
@@ -91,6 +91,9 @@ class Daemon:
         self.reader.join()
         self.process.stderr.close()
         self.dir.cleanup()
+        # Of the daemon and of its workers, whose stderr it is too; an exit status alone does not tell of theirs.
+        reports = [line for line in self.log if "Sanitizer" in line or ": runtime error: " in line]
+        assert failure or not reports, "\n".join(self.log)
 
     def signal(self, number):
         self.process.send_signal(number)

@@ -40,7 +40,8 @@ class Bounded : public testing::TestWithParam<const char*> {};
 TEST_P(Bounded, EndsWithTemplateBudget) {
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(code_of(render(GetParam())), ErrorCode::template_budget) << GetParam();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  // Without its price each of these takes hours; with it a second, or ten under a sanitizer on a busy machine.
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
 INSTANTIATE_TEST_SUITE_P(
