@@ -7,6 +7,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -22,6 +23,9 @@ namespace {
 
 // After drain's deadline the engine has this long to get out of the step it is in.
 constexpr std::chrono::seconds kCancelGrace{5};
+// Most commands of one request that can wait at once: submit, resume, cancel; twice, because a step that ends
+// requests makes room for others before their commands are read.
+constexpr std::size_t kCommandsPerRequest = 6;
 
 struct Command {
   enum class Kind : std::uint8_t { submit, cancel, resume, end_all, stop } kind = Kind::stop;
@@ -76,6 +80,11 @@ Error device_lost() {
   return {ErrorCode::device_lost, "The engine has lost its device.", {}, {}};
 }
 
+// Short enough for std::string to hold it without memory.
+Error out_of_memory() {
+  return {ErrorCode::insufficient_memory, "Out of memory.", {}, {}};
+}
+
 class EngineTicket final : public Ticket::Impl {
  public:
   EngineTicket(std::shared_ptr<Shared> shared, SequenceId id, std::shared_ptr<Delivery> delivery)
@@ -103,6 +112,7 @@ class Engine {
       : executor_(*parts.executor),
         vocab_size_(parts.text.vocab_size),
         logits_per_row_(parts.logits_per_row),
+        limits_(parts.limits),
         scheduler_(parts.limits),
         budget_(parts.limits.step_tokens),
         shared_(shared) {}
@@ -146,33 +156,60 @@ class Engine {
   }
 
   void submit(std::unique_ptr<Sequence> sequence) {
-    const auto refuse = [&](Error error) {
-      sequence->delivery().finish(std::move(error));
-      shared_.settle();
-    };
-    if (sequence->delivery().closed()) return shared_.settle();  // cancelled while it was prepared
-    if (shared_.ending) return refuse(shutting_down());
-    if (shared_.lost) return refuse(device_lost());
+    try {
+      if (auto refused = try_submit(sequence)) refuse(*sequence, std::move(*refused));
+    } catch (const std::bad_alloc&) {
+      scheduler_.cancel(sequence->id);
+      refuse(*sequence, out_of_memory());
+    }
+  }
+  void refuse(Sequence& sequence, Event last) {
+    sequence.delivery().finish(std::move(last));
+    shared_.settle();
+  }
+
+  // The event that ends it at once, if any; otherwise it is taken.
+  std::optional<Event> try_submit(std::unique_ptr<Sequence>& sequence) {
+    // Nobody hears that one which was cancelled while it was prepared is refused.
+    if (shared_.ending || sequence->delivery().closed()) return shutting_down();
+    if (shared_.lost) return device_lost();
     // One that came before the request was here has found nobody; the next one must not wait for it.
     sequence->delivery().resume_seen();
 
     Answer::Step old = sequence->replay();
     bool behind = false;
     if (!old.text.empty()) behind = !sequence->delivery().push(Delta{std::move(old.text), {}, {}});
-    if (old.finish) {
-      sequence->delivery().finish(sequence->done(*old.finish));
-      return shared_.settle();
-    }
+    if (old.finish) return sequence->done(*old.finish);
     if (auto ok = scheduler_.submit(sequence->id, static_cast<std::uint32_t>(sequence->tokens().size()),
                                     sequence->most());
         !ok)
-      return refuse(std::move(ok.error()));
+      return std::move(ok.error());
     if (behind) scheduler_.pause(sequence->id);
     sequences_.emplace(sequence->id, std::move(sequence));
+    return std::nullopt;
   }
 
   // False: nothing to do.
   bool step() {
+    try {
+      return try_step();
+    } catch (const std::bad_alloc&) {
+      start_over();
+      return true;
+    }
+  }
+
+  // Memory ran out in the middle of the books: what was open ends, and the books begin anew. Where there is
+  // no memory for that either, the process ends, and the daemon starts another.
+  void start_over() {
+    scheduler_ = Scheduler(limits_);
+    while (!sequences_.empty()) {
+      sequences_.begin()->second->delivery().finish(out_of_memory());
+      forget(sequences_.begin()->first);
+    }
+  }
+
+  bool try_step() {
     const TimePoint begin = std::chrono::steady_clock::now();
     const StepPlan plan = scheduler_.plan(budget_.tokens());
     if (plan.empty()) return false;
@@ -229,6 +266,8 @@ class Engine {
       if (rows && rows->size() != wanted * logits_per_row_)
         return fail(ErrorCode::internal, "The device returned another number of logits than was asked for.");
       return rows;
+    } catch (const std::bad_alloc&) {
+      return std::unexpected(out_of_memory());
     } catch (const std::exception&) {  // a driver's; it does not get past the step
       return fail(ErrorCode::internal, "The device failed during a step.");
     }
@@ -236,6 +275,15 @@ class Engine {
 
   // True: the sequence has ended.
   bool deliver(Sequence& sequence, std::span<const float> logits) {
+    try {
+      return try_deliver(sequence, logits);
+    } catch (const std::bad_alloc&) {
+      sequence.delivery().finish(out_of_memory());
+      return true;
+    }
+  }
+
+  bool try_deliver(Sequence& sequence, std::span<const float> logits) {
     if (sequence.delivery().closed()) return true;
     if (!decode::all_finite(logits)) {
       sequence.delivery().finish(Error{ErrorCode::numeric_error,
@@ -267,7 +315,12 @@ class Engine {
 
   void end_all(const Error& error) {
     while (!sequences_.empty()) {
-      sequences_.begin()->second->delivery().finish(error);
+      Delivery& delivery = sequences_.begin()->second->delivery();
+      try {
+        delivery.finish(error);
+      } catch (const std::bad_alloc&) {
+        delivery.finish(out_of_memory());
+      }
       drop(sequences_.begin()->first);
     }
   }
@@ -288,11 +341,19 @@ class Engine {
   void publish() {
     shared_.running = scheduler_.running();
     shared_.kv_used = scheduler_.kv().used();
-    if (sequences_.empty() && !scheduler_.balanced()) std::abort();  // when idle the books are audited
+    if (sequences_.empty()) audit();
+  }
+
+  void audit() const {  // when idle
+    try {
+      if (!scheduler_.balanced()) std::abort();
+    } catch (const std::bad_alloc&) {  // the next time, then
+    }
   }
 
   Executor& executor_;
   const std::uint32_t vocab_size_, logits_per_row_;
+  const SchedulerLimits limits_;
   Scheduler scheduler_;
   StepBudget budget_;
   Shared& shared_;
@@ -310,6 +371,7 @@ class EngineBackend final : public Backend {
  public:
   explicit EngineBackend(EngineParts parts)
       : parts_(std::move(parts)), shared_(std::make_shared<Shared>()), engine_(parts_, *shared_) {
+    shared_->commands.reserve(kCommandsPerRequest * max_open());
     engine_thread_ = std::thread([this] { engine_.run(); });
     prepare_thread_ = std::thread([this] { prepare_requests(); });
   }
@@ -344,20 +406,18 @@ class EngineBackend final : public Backend {
     if (shared_->lost) return std::unexpected(device_lost());
     if (auto ok = check_request(request, parts_.text.vocab_size); !ok)
       return std::unexpected(std::move(ok.error()));
-    const std::uint32_t limit = parts_.limits.max_waiting + parts_.limits.max_sequences;
-    if (!shared_->reserve(limit))
+    if (!shared_->reserve(max_open()))
       return fail(ErrorCode::overloaded, "The engine's queue is full: " +
                                              std::to_string(parts_.limits.max_waiting) + " requests wait.");
-    auto delivery = std::make_shared<Delivery>(std::move(sink));
-    SequenceId id = 0;
-    {
-      // Ids rise in the order in which requests are prepared: the scheduler takes them for the order of
-      // arrival.
-      const std::lock_guard lock(start_mutex_);
-      id = ++last_id_;
-      to_prepare_.put({id, std::move(request), delivery, arrived});
+    try {
+      // Looked at again, because drain may have begun meanwhile: it waits for what is reserved before.
+      if (!shared_->refusing) return enqueue(std::move(request), std::move(sink), arrived);
+    } catch (const std::bad_alloc&) {
+      shared_->settle();
+      return std::unexpected(out_of_memory());
     }
-    return Ticket(std::make_unique<EngineTicket>(shared_, id, std::move(delivery)));
+    shared_->settle();
+    return std::unexpected(shutting_down());
   }
 
   void drain(TimePoint deadline) override {
@@ -369,6 +429,18 @@ class EngineBackend final : public Backend {
   }
 
  private:
+  std::uint32_t max_open() const noexcept { return parts_.limits.max_waiting + parts_.limits.max_sequences; }
+
+  Ticket enqueue(CompletionRequest request, std::shared_ptr<EventSink> sink, TimePoint arrived) {
+    auto delivery = std::make_shared<Delivery>(std::move(sink));
+    // Ids rise in the order in which requests are prepared: the scheduler takes them for the order of
+    // arrival.
+    const std::lock_guard lock(start_mutex_);
+    auto ticket = std::make_unique<EngineTicket>(shared_, ++last_id_, delivery);
+    to_prepare_.put({last_id_, std::move(request), std::move(delivery), arrived});
+    return Ticket(std::move(ticket));
+  }
+
   void prepare_requests() {
     while (true) {
       for (Waiting& waiting : to_prepare_.take(true)) {
@@ -383,11 +455,12 @@ class EngineBackend final : public Backend {
 
   // The error that ends it, if any; otherwise the engine thread has it.
   std::optional<Error> prepare_one(Waiting& waiting) {
-    if (waiting.delivery->closed()) return Error{ErrorCode::cancelled, "The request was cancelled.", {}, {}};
-    if (shared_->ending) return shutting_down();
     const auto now =
         std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch());
     try {
+      if (waiting.delivery->closed())
+        return Error{ErrorCode::cancelled, "The request was cancelled.", {}, {}};
+      if (shared_->ending) return shutting_down();
       auto prepared = prepare(std::move(waiting.request), parts_.text, now.count());
       if (!prepared) return std::move(prepared.error());
       auto sequence = std::make_unique<Sequence>(waiting.id, std::move(*prepared), parts_.text,
@@ -395,7 +468,7 @@ class EngineBackend final : public Backend {
       shared_->commands.put({Command::Kind::submit, waiting.id, std::move(sequence)});
       return std::nullopt;
     } catch (const std::bad_alloc&) {
-      return Error{ErrorCode::insufficient_memory, "Not enough memory to prepare the prompt.", {}, {}};
+      return out_of_memory();
     }
   }
 

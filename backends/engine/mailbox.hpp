@@ -1,9 +1,10 @@
 // A queue between threads: any number put, one takes all that is there. Its length is bounded by what is put
 // in it: the engine counts requests before they enter (EngineLimits), and each request has a bounded number
-// of commands.
+// of commands. Both halves keep their memory: once `reserve` has seen that bound, put does not allocate.
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -13,6 +14,11 @@ namespace flyball::engine {
 template <class T>
 class Mailbox {
  public:
+  void reserve(std::size_t n) {
+    const std::lock_guard lock(mutex_);
+    items_.reserve(n);
+    taken_.reserve(n);
+  }
   void put(T item) {
     {
       const std::lock_guard lock(mutex_);
@@ -20,17 +26,20 @@ class Mailbox {
     }
     arrived_.notify_one();
   }
-  // All that is there, in order; with `wait`, at least one.
-  std::vector<T> take(bool wait) {
+  // All that is there, in order; with `wait`, at least one. The taker's until it takes again.
+  std::vector<T>& take(bool wait) {
+    taken_.clear();
     std::unique_lock lock(mutex_);
     if (wait) arrived_.wait(lock, [this] { return !items_.empty(); });
-    return std::exchange(items_, {});
+    taken_.swap(items_);
+    return taken_;
   }
 
  private:
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<T> items_;  // guarded by mutex_
+  std::vector<T> taken_;  // the taker's own
 };
 
 }  // namespace flyball::engine

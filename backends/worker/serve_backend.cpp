@@ -13,6 +13,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -76,13 +77,13 @@ class Outbox {
     bool was_empty = false;
     {
       const std::lock_guard lock(mutex_);
-      if (stream) {
-        stream->queued += frame.size();
-        go_on = !stream->paused && stream->queued <= kStreamHighWater;
-        if (!go_on) stream->stalled = true;
-      }
       was_empty = items_.empty();
-      items_.push_back({std::move(frame), std::move(stream), last});
+      const Item& item = items_.emplace_back(Item{std::move(frame), std::move(stream), last});
+      if (item.stream) {
+        item.stream->queued += item.frame.size();
+        go_on = !item.stream->paused && item.stream->queued <= kStreamHighWater;
+        if (!go_on) item.stream->stalled = true;
+      }
     }
     if (was_empty) wake();
     return go_on;
@@ -120,10 +121,17 @@ class Outbox {
 
 bool Stream::push(Event event) noexcept {
   const bool last = !std::holds_alternative<Delta>(event);
-  auto frame = encode(ToDaemon{TicketEvent{ticket, std::move(event)}});
-  if (!frame)
-    frame = encode(ToDaemon{TicketEvent{ticket, Error{ErrorCode::internal, frame.error().message, "", ""}}});
-  return outbox->post(std::move(*frame), shared_from_this(), last);
+  try {
+    auto frame = encode(ToDaemon{TicketEvent{ticket, std::move(event)}});
+    if (!frame)
+      frame =
+          encode(ToDaemon{TicketEvent{ticket, Error{ErrorCode::internal, frame.error().message, "", ""}}});
+    return outbox->post(std::move(*frame), shared_from_this(), last);
+  } catch (const std::bad_alloc&) {
+    // Some fifty bytes may still be had; where not, the worker ends here, and the daemon starts another.
+    const Error error{ErrorCode::insufficient_memory, "Out of memory.", "", ""};
+    return outbox->post(*encode(ToDaemon{TicketEvent{ticket, error}}), shared_from_this(), true);
+  }
 }
 
 // What the loader and drainer threads leave behind for the loop; they may outlive it.

@@ -1,7 +1,9 @@
 // The engine over a fake device: what a client sees, in order, whatever happens around it.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 #include "tests/engine/fakes.hpp"
@@ -412,6 +414,33 @@ TEST(Engine, DestructionEndsEverything) {
   EXPECT_EQ(client->error()->code, ErrorCode::shutting_down);
   ticket.resume();  // outlives the backend, harmlessly
   ticket.cancel();
+}
+
+// A request whose start() was under way when drain() began was taken after drain() had found nothing to wait
+// for.
+TEST(Engine, DrainWaitsForARequestThatIsJustBeingStarted) {
+  for (int round = 0; round < 20; ++round) {
+    auto fake = make_fake({.context = 3'000'000});
+    auto client = std::make_shared<Client>();
+    CompletionRequest request = text_request("", 1);
+    request.prompt =
+        TokenPrompt{std::vector<Token>(2'000'000, 'a')};  // looking at them takes start() a while
+    std::atomic<bool> begun = false;
+    std::optional<Result<Ticket>> started;
+    std::thread starter([&] {
+      begun = true;
+      started = fake.backend->start(std::move(request), client);
+    });
+    while (!begun) std::this_thread::yield();
+    fake.backend->drain(steady_clock::now() + std::chrono::seconds(20));
+    const int ends = client->ends();
+    starter.join();
+    if (*started) {
+      EXPECT_EQ(ends, 1) << "drain() returned before it had ended";
+    } else {
+      EXPECT_EQ(started->error().code, ErrorCode::shutting_down);
+    }
+  }
 }
 
 }  // namespace
