@@ -40,6 +40,7 @@ struct Fleet {
   // events first).
   virtual void acquire(const std::string& model, const std::string& backend, Acquired callback) = 0;
   virtual std::vector<WorkerStatus> status() const = 0;
+  // `drained` is called when every worker has ended, at the latest some seconds after the deadline.
   virtual void drain(TimePoint deadline, std::function<void()> drained) = 0;
   // Models whose entry is unchanged keep their worker; the others' workers finish what runs and end.
   virtual void reload(const config::Config&) {}

@@ -23,6 +23,10 @@ using worker::WorkerClient;
 
 // Requests that wait for one engine to come up; the gateway's own queue limit is below it.
 constexpr std::size_t kMaxWaiters = 65'536;
+// From the deadline of a drain to its end, whatever the processes do. A worker's client kills it 2 s after
+// the deadline and at the next heartbeat; one that does not end then is in the kernel's hands (a driver's, a
+// disk's).
+constexpr std::chrono::seconds kDrainGrace{5};
 
 struct FileStamp {
   std::int64_t inode = 0, size = 0, mtime_ns = 0;
@@ -58,7 +62,7 @@ struct Slot {
 class WorkerFleet final : public Fleet {
  public:
   WorkerFleet(asio::io_context& io, const config::Config& config, std::string executable)
-      : io_(io), limits_(config.worker), executable_(std::move(executable)) {
+      : io_(io), limits_(config.worker), executable_(std::move(executable)), drain_timer_(io) {
     for (const config::ModelEntry& entry : config.models) add(entry, "cpu");
     // Later, on the loop, because nothing may be called from inside the constructor.
     asio::post(io_, [this, alive = std::weak_ptr(alive_)] {
@@ -101,6 +105,10 @@ class WorkerFleet final : public Fleet {
     draining_ = true;
     drained_ = std::move(drained);
     for (const auto& slot : slots_) stop(*slot, deadline);
+    drain_timer_.expires_at(deadline + limits_.heartbeat + kDrainGrace);
+    drain_timer_.async_wait([this, alive = std::weak_ptr(alive_)](boost::system::error_code error) {
+      if (!error && !alive.expired()) give_up_drain();
+    });
     asio::post(io_, [this, alive = std::weak_ptr(alive_)] {
       if (!alive.expired()) report_drained();
     });
@@ -266,6 +274,17 @@ class WorkerFleet final : public Fleet {
   void report_drained() {
     if (!drained_ || !retired_.empty()) return;
     if (std::ranges::any_of(slots_, [](const auto& s) { return s->client != nullptr; })) return;
+    drain_timer_.cancel();
+    std::exchange(drained_, {})();
+  }
+  void give_up_drain() {
+    if (!drained_) return;
+    for (const auto* slots : {&slots_, &retired_})
+      for (const auto& slot : *slots)
+        if (slot->client)
+          spdlog::error(
+              "engine does not end although it was killed, pid {}; it is left behind | model={} backend={}",
+              slot->client->pid(), slot->entry.id, slot->backend);
     std::exchange(drained_, {})();
   }
 
@@ -276,6 +295,7 @@ class WorkerFleet final : public Fleet {
   std::vector<std::shared_ptr<Slot>> retired_;  // of models that a reload changed, until their workers ended
   bool draining_ = false;
   std::function<void()> drained_;
+  asio::steady_timer drain_timer_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

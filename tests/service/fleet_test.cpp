@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
 #include <unistd.h>
 
 #include "daemon/fleet/fleet.hpp"
@@ -258,6 +259,24 @@ TEST_F(FleetTest, DrainOfAnIdleFleetIsImmediate) {
   bool drained = false;
   fleet->drain(std::chrono::steady_clock::now() + seconds(20), [&] { drained = true; });
   ASSERT_TRUE(until([&] { return drained; }, seconds(1)));
+}
+
+// A traced process stops on its way out until its tracer lets it go, killed or not: to the daemon it is what
+// a driver that hangs in the kernel looks like.
+TEST_F(FleetTest, DrainDoesNotWaitForAProcessThatCannotEnd) {
+  model("a", "");
+  make();
+  ASSERT_TRUE(acquire("a"));
+  const pid_t pid = status_of("a").pid;
+  if (ptrace(PTRACE_SEIZE, pid, nullptr, PTRACE_O_TRACEEXIT) != 0)
+    GTEST_SKIP() << "ptrace is not allowed here";
+  bool drained = false;
+  fleet->drain(std::chrono::steady_clock::now(), [&] { drained = true; });
+  EXPECT_TRUE(until([&] { return drained; }));
+  EXPECT_EQ(kill(pid, 0), 0) << "it was to hang";
+  fleet.reset();
+  ptrace(PTRACE_DETACH, pid, nullptr, nullptr);
+  EXPECT_TRUE(until([&] { return kill(pid, 0) != 0; })) << "it is reaped in the background";
 }
 
 }  // namespace
