@@ -22,8 +22,9 @@ struct DeviceReport {
 
 struct DeviceProbe {
   std::vector<DeviceReport> devices;
-  std::string
-      error;  // why nothing could be asked: no loader, no driver, the probe crashed or hung; "" if it could
+  // Why nothing could be asked: no loader, no driver, the probe crashed or hung; "" if it could.
+  std::string error;
+  bool answered = true;  // false: it crashed, hung or did not start, and what is there is not known
 };
 
 // The kernel of every probe: element i becomes i * kProbeFactor + data[i].

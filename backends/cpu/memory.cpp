@@ -4,62 +4,40 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <limits>
-#include <optional>
 #include <string>
+#include <string_view>
+
+#include "backends/cpu/cgroup.hpp"
 
 namespace flyball::cpu {
 namespace {
 
 constexpr std::uint64_t kHugePage = 2ULL << 20;
 
-// The number after `key` in a file of "key value" lines, or the file's only word where key is "".
-std::optional<std::uint64_t> read_number(const std::string& path, std::string_view key) {
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(key)) continue;
-    const std::size_t at = line.find_first_not_of(" \t", key.size());
-    if (at == std::string::npos) return std::nullopt;
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(line.data() + at, line.data() + line.size(), value);
-    if (error != std::errc{}) return std::nullopt;  // "max"
-    return value;
+// Bytes. 0: the system does not say. key: with its colon.
+std::uint64_t meminfo(std::string_view key) {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  while (file >> word) {
+    std::uint64_t kib = 0;
+    if (word == key) return file >> kib ? kib * 1024 : 0;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  return std::nullopt;
-}
-
-// cgroup v2: this process's group and each above it may set a limit.
-std::uint64_t cgroup_headroom() {
-  std::uint64_t headroom = std::numeric_limits<std::uint64_t>::max();
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("0::/")) continue;
-    std::string path = line.substr(3);
-    while (true) {
-      const std::string dir = "/sys/fs/cgroup" + (path == "/" ? std::string() : path);
-      if (const auto max = read_number(dir + "/memory.max", "")) {
-        const std::uint64_t current = read_number(dir + "/memory.current", "").value_or(0);
-        const std::uint64_t cached = read_number(dir + "/memory.stat", "file ").value_or(0);
-        const std::uint64_t held = current > cached ? current - cached : 0;
-        headroom = std::min(headroom, *max > held ? *max - held : 0);
-      }
-      if (path == "/" || path.empty()) break;
-      const std::size_t slash = path.rfind('/');
-      path = slash == 0 ? "/" : path.substr(0, slash);
-    }
-  }
-  return headroom;
+  return 0;
 }
 
 }  // namespace
 
+std::uint64_t total_memory() {
+  return std::min(meminfo("MemTotal:"), cgroup_limits().memory);
+}
+
 std::uint64_t available_memory() {
-  const auto kib = read_number("/proc/meminfo", "MemAvailable:");
-  if (!kib) return 0;
+  const std::uint64_t bytes = meminfo("MemAvailable:");
   // At least one: a full cgroup is not a system that does not say.
-  return std::max<std::uint64_t>(1, std::min(*kib * 1024, cgroup_headroom()));
+  return bytes == 0 ? 0 : std::max<std::uint64_t>(1, std::min(bytes, cgroup_limits().memory_left));
 }
 
 Result<Pages> Pages::allocate(std::uint64_t bytes, std::string_view what) {

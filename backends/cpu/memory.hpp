@@ -12,8 +12,9 @@
 
 namespace flyball::cpu {
 
-// Bytes this process may still take: MemAvailable, or less where a cgroup limits it (page cache counts as
-// available: the kernel takes it back). 0 when the system does not say.
+// Bytes of this machine, or fewer where a cgroup limits this process; and those it may still take (page cache
+// counts as available: the kernel takes it back). 0 when the system does not say.
+std::uint64_t total_memory();
 std::uint64_t available_memory();
 
 inline constexpr std::size_t kAlignment = 64;  // a cache line, and the widest vector

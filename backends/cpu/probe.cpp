@@ -5,15 +5,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <fstream>
 #include <set>
-#include <string_view>
 #include <thread>
 #include <vector>
 
+#include "backends/cpu/memory.hpp"
+#include "backends/cpu/thread_pool.hpp"
 #include "kernels/cpu/kernels.hpp"
 
 namespace flyball::cpu {
@@ -35,18 +35,6 @@ std::string cpu_model() {
   for (std::string line; std::getline(in, line);)
     if (line.starts_with("model name") || line.starts_with("Model")) return after_colon(line);
   return {};
-}
-
-std::uint64_t meminfo_bytes(std::string_view key) {
-  std::ifstream in("/proc/meminfo");
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with(key) || line[key.size()] != ':') continue;
-    const std::string value = after_colon(line);
-    std::uint64_t kib = 0;
-    std::from_chars(value.data(), value.data() + value.size(), kib);
-    return kib * 1024;
-  }
-  return 0;
 }
 
 std::vector<int> usable_threads() {
@@ -114,10 +102,10 @@ CpuReport probe_cpu() {
   const std::vector<int> threads = usable_threads();
   report.model = cpu_model();
   report.isa = kernels::cpu::to_string(kernels::cpu::best_isa());
-  report.threads = static_cast<std::uint32_t>(threads.size());
-  report.cores = count_cores(threads);
-  report.memory_total = meminfo_bytes("MemTotal");
-  report.memory_available = meminfo_bytes("MemAvailable");
+  report.threads = usable_processors();
+  report.cores = std::min(count_cores(threads), report.threads);
+  report.memory_total = total_memory();
+  report.memory_available = available_memory();
   constexpr std::uint64_t kLeaveFree = 4;  // the measurement takes at most a quarter of what is available
   if (report.memory_available / kLeaveFree < kProbeBytes) return report;
   const Mapping memory(kProbeBytes);

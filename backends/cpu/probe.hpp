@@ -11,9 +11,9 @@ namespace flyball::cpu {
 struct CpuReport {
   std::string model;                                     // "" if the system does not say
   std::string isa;                                       // best_isa(): what the kernels will use
-  std::uint32_t cores = 0;                               // physical cores among the threads
+  std::uint32_t cores = 0;                               // physical cores among the threads, at most as many
   std::uint32_t threads = 0;                             // this process may run at once
-  std::uint64_t memory_total = 0, memory_available = 0;  // bytes
+  std::uint64_t memory_total = 0, memory_available = 0;  // bytes, as far as a cgroup lets this process
   double bandwidth_1t = 0,
          bandwidth = 0;  // GB/s read, one thread and all threads; 0: no memory to measure with
 };
@@ -23,7 +23,8 @@ inline constexpr std::size_t kProbeBytes =
     192U << 20;  // several times any last-level cache of the machines in view
 CpuReport probe_cpu();
 
-// The instruction sets this build has kernels for and this machine can run; the last one is what the engine uses.
+// The instruction sets this build has kernels for and this machine can run; the last one is what the engine
+// uses.
 std::vector<std::string> usable_isas();
 
 }  // namespace flyball::cpu

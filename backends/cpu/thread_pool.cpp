@@ -3,7 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
 #include <system_error>
+
+#include "backends/cpu/cgroup.hpp"
 
 namespace flyball::cpu {
 namespace {
@@ -32,12 +35,14 @@ constexpr std::uint32_t total(std::uint64_t claims) noexcept {
 
 }  // namespace
 
-std::uint32_t usable_processors() noexcept {
+std::uint32_t usable_processors() {
   cpu_set_t set;
   CPU_ZERO(&set);
+  std::uint32_t processors = std::max(1U, std::thread::hardware_concurrency());
   if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-    return static_cast<std::uint32_t>(CPU_COUNT(&set));
-  return std::max(1U, std::thread::hardware_concurrency());
+    processors = static_cast<std::uint32_t>(CPU_COUNT(&set));
+  const double quota = std::max(1.0, std::ceil(cgroup_limits().processors));
+  return quota < processors ? static_cast<std::uint32_t>(quota) : processors;
 }
 
 ThreadPool::ThreadPool(std::uint32_t threads) {

@@ -14,8 +14,9 @@
 
 namespace flyball::cpu {
 
-// Processors this process may run on (sched_getaffinity), at least 1.
-std::uint32_t usable_processors() noexcept;
+// Processors this process may keep busy, at least 1: its affinity mask, or its cgroup's quota of processor
+// time (rounded up), where that is less.
+std::uint32_t usable_processors();
 
 class ThreadPool {
  public:

@@ -67,6 +67,8 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
 
   const auto discrete = gpus(report, "discrete");
   const auto integrated = gpus(report, "integrated");
+  const bool all_answered = report.vulkan.answered && report.opencl.answered;
+  if (discrete.empty() && integrated.empty() && !all_answered) return;
   facts.set("hardware.gpu.count", static_cast<std::int64_t>(discrete.size() + integrated.size()), kProbe);
   facts.set("hardware.gpu.discrete_count", static_cast<std::int64_t>(discrete.size()), kProbe);
   facts.set("hardware.gpu.integrated_count", static_cast<std::int64_t>(integrated.size()), kProbe);

@@ -9,7 +9,8 @@
 namespace flyball::route {
 
 // hardware.*: both device APIs describe the same hardware, so each kind of GPU is counted by the API that
-// shows more of it. GPUs that did not run the probe's kernel and software drivers are no GPUs.
+// shows more of it. GPUs that did not run the probe's kernel and software drivers are no GPUs. Where none was
+// found and a driver did not answer, nothing is known about GPUs.
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
 
 // backend.<id>.available and .reason for every known backend, as this release is built.

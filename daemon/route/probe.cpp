@@ -186,7 +186,7 @@ void read_until(Clock::time_point deadline, std::span<Asked> all) {
 
 // Precondition: its output has ended. Reaps the child.
 DeviceProbe report_of(const ProbeOptions& options, const Asked& asked) {
-  const auto trouble = [](std::string what) { return DeviceProbe{{}, std::move(what)}; };
+  const auto trouble = [](std::string what) { return DeviceProbe{{}, std::move(what), false}; };
   if (!asked.child) return trouble(asked.trouble);
   const pid_t pid = asked.child->pid;
   const End end = *asked.end;

@@ -60,6 +60,21 @@ TEST(HardwareFacts, NothingAtAll) {
             "the OpenCL engine is not built into this release");
 }
 
+// Both probes crashed, and the facts said that there is no GPU.
+TEST(HardwareFacts, WhereADriverDidNotAnswerNoGpuIsNotKnown) {
+  HardwareReport report = machine({}, {});
+  report.vulkan = {{}, "the driver crashed: Segmentation fault", false};
+  report.opencl = report.vulkan;
+  EXPECT_EQ(facts_of(report).get("hardware.gpu.count"), nullptr);
+  EXPECT_EQ(facts_of(report).get("hardware.gpu.kind"), nullptr);
+  EXPECT_EQ(facts_of(report).get("hardware.memory.unified"), nullptr);
+  EXPECT_EQ(value<std::int64_t>(facts_of(report), "hardware.cpu.cores"), 4);
+  report.opencl = {};  // it found none; the one that crashed may have one
+  EXPECT_EQ(facts_of(report).get("hardware.gpu.count"), nullptr);
+  report.opencl.devices = {device("RTX 4090", "discrete", "nvidia", 24)};
+  EXPECT_EQ(value<std::int64_t>(facts_of(report), "hardware.gpu.count"), 1);
+}
+
 TEST(HardwareFacts, AnApuIsUnifiedMemory) {
   const auto facts = facts_of(
       machine({device("Radeon 780M", "integrated", "amd", 16), device("llvmpipe", "software", "other", 2)}));

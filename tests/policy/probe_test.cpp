@@ -26,6 +26,7 @@ TEST(Probe, ACrashIsReported) {
   // Under a sanitizer the signal becomes an exit status.
   EXPECT_THAT(report.vulkan.error, testing::AnyOf(HasSubstr("the driver crashed"), HasSubstr("no report")));
   EXPECT_TRUE(report.vulkan.devices.empty());
+  EXPECT_FALSE(report.vulkan.answered);
   EXPECT_GT(report.cpu.threads, 0U) << "the rest of the report is there";
 }
 
