@@ -1,14 +1,26 @@
-// One trie scan finds regions where special tokens occur; inside a region the tokens that occur there take
-// their matches in order. Regions are small: matches that overlap.
+// One scan from the right finds, at each place of a text, the special tokens that begin there (Aho-Corasick
+// over the tokens read backwards); then matches are taken in the order of their tokens, each place offering
+// its longest token first. Near linear in the text, whatever tokens a model file brings.
 #include "backends/text/tokenizer_special.hpp"
 
 #include <algorithm>
+#include <ranges>
 
 namespace flyball::text {
 namespace {
 
 bool is_space(char c) noexcept {
   return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+// A token that begins at a place of the text.
+struct Match {
+  std::uint32_t order, node;
+  std::size_t begin;
+};
+// For a heap whose top is the next to be taken: the longest token, from the left.
+bool taken_later(const Match& a, const Match& b) noexcept {
+  return a.order != b.order ? a.order > b.order : a.begin > b.begin;
 }
 
 }  // namespace
@@ -21,11 +33,12 @@ SpecialMatcher::SpecialMatcher(std::vector<SpecialToken> tokens) : tokens_(std::
   nodes_.emplace_back();
   for (std::uint32_t order = 0; order < tokens_.size(); ++order) {
     std::uint32_t node = 0;
-    for (const char c : tokens_[order].text) node = add_child(node, static_cast<unsigned char>(c));
+    for (const char c : std::views::reverse(tokens_[order].text))
+      node = add_child(node, static_cast<unsigned char>(c));
     nodes_[node].order = order;
-    strips_ = strips_ || tokens_[order].strip_left || tokens_[order].strip_right;
   }
   nodes_.shrink_to_fit();
+  link();
 }
 
 std::uint32_t SpecialMatcher::child(std::uint32_t node, unsigned char byte) const noexcept {
@@ -38,71 +51,88 @@ std::uint32_t SpecialMatcher::child(std::uint32_t node, unsigned char byte) cons
 std::uint32_t SpecialMatcher::add_child(std::uint32_t node, unsigned char byte) {
   if (const std::uint32_t found = child(node, byte); found != kNone) return found;
   const auto added = static_cast<std::uint32_t>(nodes_.size());
-  nodes_.push_back({kNone, nodes_[node].first_child, kNone, byte});
+  Node fresh;
+  fresh.next_sibling = nodes_[node].first_child;
+  fresh.byte = byte;
+  nodes_.push_back(fresh);
   nodes_[node].first_child = added;
   if (node == 0) roots_[byte] = added;
   return added;
 }
 
-void SpecialMatcher::resolve(std::string_view text, std::size_t begin, std::size_t end,
-                             std::vector<std::uint32_t>& orders, std::vector<Cut>& out) const {
-  std::ranges::sort(orders);
-  struct Piece {
-    std::size_t begin, end;
-  };
-  std::vector<Piece> pieces{{begin, end}};
-  std::vector<Piece> rest;
-  const std::size_t first_cut = out.size();
-  for (const std::uint32_t order : orders) {
-    const SpecialToken& special = tokens_[order];
-    rest.clear();
-    for (const Piece& piece : pieces) {
-      std::size_t base = piece.begin;
-      while (base < piece.end) {
-        const std::size_t match = text.substr(0, piece.end).find(special.text, base);
-        if (match == std::string_view::npos) break;
-        Cut cut{match, match + special.text.size(), special.token};
-        while (special.strip_left && cut.begin > base && is_space(text[cut.begin - 1])) --cut.begin;
-        while (special.strip_right && cut.end < piece.end && is_space(text[cut.end])) ++cut.end;
-        if (cut.begin > base) rest.push_back({base, cut.begin});
-        out.push_back(cut);
-        base = cut.end;
-      }
-      if (base < piece.end) rest.push_back({base, piece.end});
+// Level by level: the links of a node need those of the shorter ones.
+void SpecialMatcher::link() {
+  std::vector<std::uint32_t> nodes{0};
+  nodes.reserve(nodes_.size());
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const std::uint32_t node = nodes[i];
+    for (std::uint32_t at = nodes_[node].first_child; at != kNone; at = nodes_[at].next_sibling) {
+      Node& each = nodes_[at];
+      each.suffix = node == 0 ? 0 : step(nodes_[node].suffix, each.byte);
+      each.shorter = nodes_[each.suffix].order != kNone ? each.suffix : nodes_[each.suffix].shorter;
+      nodes.push_back(at);
     }
-    pieces.swap(rest);
   }
-  std::sort(out.begin() + static_cast<std::ptrdiff_t>(first_cut), out.end(),
-            [](const Cut& a, const Cut& b) { return a.begin < b.begin; });
-  orders.clear();
+}
+
+std::uint32_t SpecialMatcher::step(std::uint32_t node, unsigned char byte) const noexcept {
+  for (;;) {
+    if (const std::uint32_t next = child(node, byte); next != kNone) return next;
+    if (node == 0) return 0;
+    node = nodes_[node].suffix;
+  }
+}
+
+std::uint32_t SpecialMatcher::longest(std::uint32_t node, bool parse_special) const noexcept {
+  while (node != kNone &&
+         (nodes_[node].order == kNone || !(parse_special || tokens_[nodes_[node].order].always)))
+    node = nodes_[node].shorter;
+  return node;
 }
 
 std::vector<SpecialMatcher::Cut> SpecialMatcher::cuts(std::string_view text, bool parse_special) const {
   std::vector<Cut> out;
   if (tokens_.empty()) return out;
-  std::vector<std::uint32_t> orders;  // tokens that occur in the region [begin, end), each once
-  std::vector<bool> listed(tokens_.size());
-  std::size_t begin = 0, end = 0;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    std::uint32_t node = roots_[static_cast<unsigned char>(text[at])];
-    for (std::size_t next = at + 1; node != kNone; ++next) {
-      const std::uint32_t order = nodes_[node].order;
-      if (order != kNone && (parse_special || tokens_[order].always)) {
-        if (!strips_ && at >= end) {
-          for (const std::uint32_t each : orders) listed[each] = false;
-          if (!orders.empty()) resolve(text, begin, end, orders, out);
-          begin = at;
-        }
-        end = std::max(end, next);
-        if (!listed[order]) orders.push_back(order);
-        listed[order] = true;
-      }
-      if (next == text.size()) break;
-      node = child(node, static_cast<unsigned char>(text[next]));
-    }
+  std::vector<Match> matches;  // a heap; at most one for each place
+  std::uint32_t node = 0;
+  for (std::size_t at = text.size(); at-- > 0;) {
+    node = step(node, static_cast<unsigned char>(text[at]));
+    if (const std::uint32_t found = longest(node, parse_special); found != kNone)
+      matches.push_back({nodes_[found].order, found, at});
   }
-  // Stripped white space reaches across regions, so models that strip resolve the whole text as one.
-  if (!orders.empty()) resolve(text, strips_ ? 0 : begin, strips_ ? text.size() : end, orders, out);
+  if (matches.empty()) return out;
+
+  std::ranges::make_heap(matches, taken_later);
+  std::vector<bool> taken(text.size());
+  while (!matches.empty()) {
+    std::ranges::pop_heap(matches, taken_later);
+    Match match = matches.back();
+    matches.pop_back();
+    // What is taken so far is at least as long as this match: where it overlaps, it covers one of its ends.
+    const auto last = [&] { return match.begin + tokens_[match.order].text.size() - 1; };
+    if (taken[match.begin]) continue;
+    if (taken[last()]) {
+      do {
+        match.node = longest(nodes_[match.node].shorter, parse_special);
+        if (match.node == kNone) break;
+        match.order = nodes_[match.node].order;
+      } while (taken[last()]);
+      if (match.node == kNone) continue;
+      matches.push_back(match);
+      std::ranges::push_heap(matches, taken_later);
+      continue;
+    }
+    const SpecialToken& special = tokens_[match.order];
+    Cut cut{match.begin, last() + 1, special.token};
+    while (special.strip_left && cut.begin > 0 && !taken[cut.begin - 1] && is_space(text[cut.begin - 1]))
+      --cut.begin;
+    while (special.strip_right && cut.end < text.size() && !taken[cut.end] && is_space(text[cut.end]))
+      ++cut.end;
+    std::fill(taken.begin() + static_cast<std::ptrdiff_t>(cut.begin),
+              taken.begin() + static_cast<std::ptrdiff_t>(cut.end), true);
+    out.push_back(cut);
+  }
+  std::ranges::sort(out, {}, &Cut::begin);
   return out;
 }
 

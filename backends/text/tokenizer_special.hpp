@@ -42,20 +42,25 @@ class SpecialMatcher {
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
+  // A node is what was read last, backwards: the end of some token, or all of it.
   struct Node {
     std::uint32_t first_child = kNone, next_sibling = kNone;
-    std::uint32_t order = kNone;  // the token that ends here, as index into tokens_
+    std::uint32_t order = kNone;  // the token that is complete here, as index into tokens_
+    std::uint32_t suffix =
+        0;  // the longest shorter node that ends with the same bytes (Aho-Corasick's failure link)
+    std::uint32_t shorter = kNone;  // the longest of those where a token is complete
     unsigned char byte = 0;
   };
   std::uint32_t child(std::uint32_t node, unsigned char byte) const noexcept;
   std::uint32_t add_child(std::uint32_t node, unsigned char byte);
-  void resolve(std::string_view text, std::size_t begin, std::size_t end, std::vector<std::uint32_t>& orders,
-               std::vector<Cut>& out) const;
+  void link();
+  std::uint32_t step(std::uint32_t node, unsigned char byte) const noexcept;
+  // The longest token that begins where `node` does, as its node; kNone: none.
+  std::uint32_t longest(std::uint32_t node, bool parse_special) const noexcept;
 
   std::vector<SpecialToken> tokens_;  // longest first, then by id
-  std::vector<Node> nodes_;           // a trie; [0] is the root
+  std::vector<Node> nodes_;           // a trie of the tokens read backwards; [0] is the root
   std::array<std::uint32_t, 256> roots_{};
-  bool strips_ = false;
 };
 
 }  // namespace flyball::text
