@@ -142,10 +142,11 @@ class Ticket {
 struct BackendInfo {  // fixed once ready
   std::string backend;       // "cpu", "vulkan", "opencl"
   std::string model;         // the id in config.yaml
-  std::string architecture;  // "llama"
+  std::string architecture;  // as in model::ModelConfig
   std::string model_name;    // general.name of the file
   std::string quantization;  // "Q8_0", by most bytes
   std::uint64_t parameters = 0;
+  bool mixture_of_experts = false;
   std::uint32_t context_length = 0;  // tokens one sequence may hold here (prompt and completion)
   std::uint32_t vocab_size = 0;
   std::uint32_t max_sequences = 0;

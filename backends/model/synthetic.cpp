@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -39,25 +40,54 @@ SyntheticSpec shape(const char* name, std::uint32_t dim, std::uint32_t layers, s
   return spec;
 }
 
+SyntheticSpec of(const char* architecture, SyntheticSpec spec, std::uint32_t head_dim = 0) {
+  spec.architecture = architecture;
+  spec.head_dim = head_dim;
+  return spec;
+}
+
+SyntheticSpec tied(SyntheticSpec spec) {
+  spec.tied = true;
+  return spec;
+}
+
+SyntheticSpec mixture(std::uint32_t experts, std::uint32_t used, std::uint32_t ffn, SyntheticSpec spec) {
+  spec.experts = experts;
+  spec.experts_used = used;
+  spec.expert_ffn = ffn;
+  return spec;
+}
+
+// As their configurations on https://huggingface.co say: SmolLM, TinyLlama, Llama 3, Qwen2.5, Qwen3, Mixtral.
 std::vector<SyntheticSpec> named_shapes() {
   return {shape("tiny", 256, 2, 4, 2, 512, 512, 1024, 10'000.0F),
           shape("small", 512, 4, 8, 2, 1536, 2048, 2048, 10'000.0F),
           shape("135m", 576, 30, 9, 3, 1536, 49'152, 2048, 10'000.0F),
           shape("1.1b", 2048, 22, 32, 4, 5632, 32'000, 2048, 10'000.0F),
-          shape("8b", 4096, 32, 32, 8, 14'336, 128'256, 8192, 500'000.0F)};
+          shape("8b", 4096, 32, 32, 8, 14'336, 128'256, 8192, 500'000.0F),
+          tied(of("qwen2", shape("qwen2-0.5b", 896, 24, 14, 2, 4864, 151'936, 32'768, 1e6F))),
+          tied(of("qwen3", shape("qwen3-0.6b", 1024, 28, 16, 8, 3072, 151'936, 40'960, 1e6F), 128)),
+          mixture(8, 2, 14'336, shape("mixtral-8x7b", 4096, 32, 32, 8, 14'336, 32'000, 32'768, 1e6F)),
+          mixture(128, 8, 768,
+                  of("qwen3moe", shape("qwen3-30b-a3b", 2048, 48, 32, 4, 6144, 151'936, 40'960, 1e6F), 128))};
 }
 
-std::uint32_t* dimension(SyntheticSpec& spec, std::string_view key) {
-  if (key == "dim") return &spec.dim;
-  if (key == "layers") return &spec.layers;
-  if (key == "heads") return &spec.heads;
-  if (key == "kv_heads") return &spec.kv_heads;
-  if (key == "head_dim") return &spec.head_dim;
-  if (key == "ffn") return &spec.ffn;
-  if (key == "vocab") return &spec.vocab;
-  if (key == "context") return &spec.context;
-  return nullptr;
-}
+struct Dimension {
+  std::string_view name;
+  std::uint32_t SyntheticSpec::*field;
+};
+constexpr Dimension kDimensions[] = {{"dim", &SyntheticSpec::dim},
+                                     {"layers", &SyntheticSpec::layers},
+                                     {"heads", &SyntheticSpec::heads},
+                                     {"kv_heads", &SyntheticSpec::kv_heads},
+                                     {"head_dim", &SyntheticSpec::head_dim},
+                                     {"ffn", &SyntheticSpec::ffn},
+                                     {"vocab", &SyntheticSpec::vocab},
+                                     {"context", &SyntheticSpec::context},
+                                     {"experts", &SyntheticSpec::experts},
+                                     {"experts_used", &SyntheticSpec::experts_used},
+                                     {"expert_ffn", &SyntheticSpec::expert_ffn}};
+constexpr std::string_view kArchitecture = "arch";
 
 std::unexpected<Error> bad_shape(std::string message) {
   return fail(ErrorCode::invalid_value, std::move(message), "shape");
@@ -198,41 +228,71 @@ Result<SyntheticSpec> parse_synthetic_shape(std::string_view text) {
       const auto known = named_shapes();
       const auto it = std::ranges::find(known, item, &SyntheticSpec::name);
       if (!first || it == known.end()) {
-        return bad_shape("the shape " + printable(item) + " is not one of tiny, small, 135m, 1.1b, 8b");
+        return bad_shape("the shape " + printable(item) + " is not one of " + synthetic_shape_names());
       }
       spec = *it;
       continue;
     }
-    const auto value = item.substr(equals + 1);
-    auto* const field = dimension(spec, item.substr(0, equals));
-    if (field == nullptr) {
-      return bad_shape("the shape's key " + printable(item.substr(0, equals)) +
-                       " is not one of dim, layers, heads, kv_heads, head_dim, ffn, vocab, context");
-    }
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), *field);
-    if (error != std::errc{} || end != value.data() + value.size() || *field == 0) {
-      return bad_shape("the shape's " + printable(item) + " is not a positive number");
-    }
     spec.name = printable(text);
+    const auto key = item.substr(0, equals);
+    const auto value = item.substr(equals + 1);
+    if (key == kArchitecture) {
+      spec.architecture = printable(value);
+      continue;
+    }
+    const auto* dimension = std::ranges::find(kDimensions, key, &Dimension::name);
+    if (dimension == std::end(kDimensions))
+      return bad_shape("the shape's key " + printable(key) + " is not one of " + synthetic_shape_keys());
+    auto& field = spec.*dimension->field;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), field);
+    if (error != std::errc{} || end != value.data() + value.size() || field == 0)
+      return bad_shape("the shape's " + printable(item) + " is not a positive number");
   }
   if (auto ok = check(spec); !ok) return std::unexpected(ok.error());
   return spec;
 }
 
+std::string synthetic_shape_names() {
+  std::string names;
+  for (const auto& spec : named_shapes()) names += (names.empty() ? "" : ", ") + spec.name;
+  return names;
+}
+
+std::string synthetic_shape_keys() {
+  std::string keys(kArchitecture);
+  for (const auto& dimension : kDimensions) keys += ", " + std::string(dimension.name);
+  return keys;
+}
+
 Result<void> check(const SyntheticSpec& spec) {
+  const bool known = spec.architecture == "llama" || spec.architecture == "qwen2" ||
+                     spec.architecture == "qwen3" || spec.architecture == "qwen3moe";
+  if (!known)
+    return bad_shape("arch is " + printable(spec.architecture) +
+                     "; llama, qwen2, qwen3 and qwen3moe are known");
+  const bool dense = spec.architecture == "qwen2" || spec.architecture == "qwen3";
+  const bool mixture = spec.architecture == "qwen3moe";
+  if ((dense && spec.experts != 0) || (mixture && spec.experts == 0))
+    return bad_shape("experts is " + std::to_string(spec.experts) + ", which no " + spec.architecture +
+                     " has");
+  const std::uint64_t least = spec.experts == 0 ? 0 : 1;  // of what only a mixture has
   struct Bound {
     const char* name;
     std::uint64_t value, low, high;
   };
   const std::uint64_t head_dim = spec.head_dim != 0 ? spec.head_dim : spec.dim / std::max(1U, spec.heads);
-  const Bound bounds[] = {{"dim", spec.dim, 1, kMaxDim},
-                          {"layers", spec.layers, 1, kMaxLayers},
-                          {"heads", spec.heads, 1, kMaxHeads},
-                          {"kv_heads", spec.kv_heads, 1, kMaxHeads},
-                          {"head_dim", head_dim, 2, kMaxHeadDim},
-                          {"ffn", spec.ffn, 1, kMaxFfnDim},
-                          {"context", spec.context, 8, kMaxContext},
-                          {"vocab", spec.vocab, min_synthetic_vocab(), kMaxVocab}};
+  const Bound bounds[] = {
+      {"dim", spec.dim, 1, kMaxDim},
+      {"layers", spec.layers, 1, kMaxLayers},
+      {"heads", spec.heads, 1, kMaxHeads},
+      {"kv_heads", spec.kv_heads, 1, kMaxHeads},
+      {"head_dim", head_dim, 2, kMaxHeadDim},
+      {"ffn", spec.ffn, 1, kMaxFfnDim},
+      {"experts", spec.experts, 0, kMaxExperts},
+      {"experts_used", spec.experts_used, least, std::min<std::uint64_t>(spec.experts, kMaxExpertsUsed)},
+      {"expert_ffn", spec.expert_ffn, least, spec.experts == 0 ? 0 : kMaxFfnDim},
+      {"context", spec.context, 8, kMaxContext},
+      {"vocab", spec.vocab, min_synthetic_vocab(), kMaxVocab}};
   for (const auto& bound : bounds) {
     if (bound.value < bound.low || bound.value > bound.high) {
       return bad_shape(std::string(bound.name) + " is " + std::to_string(bound.value) + "; " +
@@ -248,8 +308,10 @@ Result<void> check(const SyntheticSpec& spec) {
                      ") must be a whole even number");
   }
   const auto block = kernels::block_shape(spec.type).values;
-  const Bound rows[] = {
-      {"dim", spec.dim, 0, 0}, {"ffn", spec.ffn, 0, 0}, {"heads * head_dim", spec.heads * head_dim, 0, 0}};
+  const Bound rows[] = {{"dim", spec.dim, 0, 0},
+                        {"ffn", spec.experts == 0 ? spec.ffn : 0, 0, 0},
+                        {"expert_ffn", spec.expert_ffn, 0, 0},
+                        {"heads * head_dim", spec.heads * head_dim, 0, 0}};
   for (const auto& row : rows) {
     if (row.value % block != 0) {
       return bad_shape(std::string(row.name) + " is " + std::to_string(row.value) + "; " +

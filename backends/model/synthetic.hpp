@@ -1,5 +1,6 @@
-// Synthetic LLaMA-family GGUF files: random weights at a given shape, for tests and benchmarks. The same spec
-// gives the same bytes on every machine and at every thread count. Nothing is held but a few rows per thread.
+// Synthetic GGUF files of the families that model_config reads: random weights at a given shape, for tests
+// and benchmarks. The same spec gives the same bytes on every machine and at every thread count. Nothing is
+// held but a few rows per thread.
 //
 // The weights are scaled so that a greedy continuation is worth comparing between engines: each token has one
 // likely and one less likely successor (output rows lean towards the embedding of their predecessors),
@@ -24,17 +25,22 @@ namespace flyball::model {
 struct SyntheticSpec {
   std::string name = "tiny";  // goes into general.name
   std::uint32_t dim = 256, layers = 2, heads = 4, kv_heads = 2, ffn = 512, vocab = 512, context = 1024;
-  std::uint32_t head_dim = 0;  // 0: dim / heads
+  std::uint32_t head_dim = 0;          // 0: dim / heads
+  std::string architecture = "llama";  // as in ModelConfig
+  // A mixture where experts > 0 (llama: Mixtral): ffn is then not used.
+  std::uint32_t experts = 0, experts_used = 0, expert_ffn = 0;
   float rope_base = 10'000.0F;
   RopeScaling rope = RopeScaling::none;
   bool tied = false;
-  kernels::DType type = kernels::DType::q4_0;  // of every matrix; norms are F32
+  kernels::DType type = kernels::DType::q4_0;  // of every matrix; norms, biases and routers are F32
   std::uint64_t seed = 1;
 };
 
-// "tiny", "small", "135m" (SmolLM), "1.1b" (TinyLlama), "8b" (Llama 3), or "dim=512,layers=4,...", also with
-// a name first: "tiny,vocab=1000". invalid_value with param "shape" lists what it knows.
+// "tiny", "small" or a published model's shape (synthetic_shape_names), or "dim=512,layers=4,...", also with
+// a name first: "tiny,vocab=1000,arch=qwen3". invalid_value with param "shape" lists what it knows.
 Result<SyntheticSpec> parse_synthetic_shape(std::string_view text);
+std::string synthetic_shape_names();  // "tiny, small, ..."
+std::string synthetic_shape_keys();   // "arch, dim, ..."
 
 // invalid_value naming the value, the limit and the option; K-quants need rows that are multiples of 256.
 Result<void> check(const SyntheticSpec& spec);

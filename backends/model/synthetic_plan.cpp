@@ -19,6 +19,10 @@ constexpr double kLead = 3.5, kSecond = 3.0;
 // logit by about 1e-2 and seldom turns a choice, while a wrong layer moves it by 0.1. A tied table has no
 // successors to lean on, only its layers.
 constexpr double kLayerShare = 0.15, kTiedLayerShare = 1.5;
+// Beside q, k and v, whose values are of deviation one.
+constexpr double kBias = 0.5;
+// Deviation of a router's logits: one or two experts have most of the weight, as in a trained mixture.
+constexpr double kRouterSpread = 2.0;
 // How much further than its training a file with RoPE scaling claims to reach.
 constexpr float kRopeFactor = 4.0F;
 // llama.cpp's numbers for general.file_type.
@@ -100,6 +104,10 @@ void SyntheticPlan::fill_row(std::size_t index, std::uint64_t row, std::span<flo
       return add_gaussian(row_key(index, row),
                           (spec_.tied ? kTiedLayerShare : kLayerShare) * std::sqrt(2.0 / (spec_.layers * n)),
                           values);
+    case Role::bias:
+      return add_gaussian(row_key(index, row), kBias, values);
+    case Role::router:
+      return add_gaussian(row_key(index, row), kRouterSpread / std::sqrt(n), values);
     case Role::output:
       return fill_output_row(index, row, values);
     case Role::rope_factors:
@@ -151,63 +159,96 @@ void SyntheticPlan::fill_rope_factors(std::span<float> values) const noexcept {
 }
 
 void SyntheticPlan::write_metadata() {
-  writer_.set_string("general.architecture", "llama");
+  const auto key = [&](std::string_view name) { return spec_.architecture + "." + std::string(name); };
+  writer_.set_string("general.architecture", spec_.architecture);
   writer_.set_string("general.name", "synthetic " + spec_.name);
   writer_.set_u32("general.file_type", file_type(spec_.type));
   writer_.set_u32("general.quantization_version", 2);
-  writer_.set_u32("llama.block_count", spec_.layers);
-  writer_.set_u32("llama.context_length", spec_.context);
-  writer_.set_u32("llama.embedding_length", spec_.dim);
-  writer_.set_u32("llama.feed_forward_length", spec_.ffn);
-  writer_.set_u32("llama.attention.head_count", spec_.heads);
-  writer_.set_u32("llama.attention.head_count_kv", spec_.kv_heads);
-  writer_.set_u32("llama.attention.key_length", head_dim_);
-  writer_.set_u32("llama.attention.value_length", head_dim_);
-  writer_.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
-  writer_.set_u32("llama.rope.dimension_count", head_dim_);
-  writer_.set_f32("llama.rope.freq_base", spec_.rope_base);
-  writer_.set_u32("llama.vocab_size", spec_.vocab);
+  writer_.set_u32(key("block_count"), spec_.layers);
+  writer_.set_u32(key("context_length"), spec_.context);
+  writer_.set_u32(key("embedding_length"), spec_.dim);
+  // Mixtral's experts have no length of their own.
+  const bool mixtral = spec_.experts > 0 && spec_.architecture == "llama";
+  writer_.set_u32(key("feed_forward_length"), mixtral ? spec_.expert_ffn : spec_.ffn);
+  writer_.set_u32(key("attention.head_count"), spec_.heads);
+  writer_.set_u32(key("attention.head_count_kv"), spec_.kv_heads);
+  writer_.set_u32(key("attention.key_length"), head_dim_);
+  writer_.set_u32(key("attention.value_length"), head_dim_);
+  writer_.set_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
+  writer_.set_u32(key("rope.dimension_count"), head_dim_);
+  writer_.set_f32(key("rope.freq_base"), spec_.rope_base);
+  writer_.set_u32(key("vocab_size"), spec_.vocab);
+  if (spec_.experts > 0) {
+    writer_.set_u32(key("expert_count"), spec_.experts);
+    writer_.set_u32(key("expert_used_count"), spec_.experts_used);
+    if (!mixtral) writer_.set_u32(key("expert_feed_forward_length"), spec_.expert_ffn);
+  }
   if (spec_.rope == RopeScaling::linear || spec_.rope == RopeScaling::yarn) {
-    writer_.set_string("llama.rope.scaling.type", spec_.rope == RopeScaling::yarn ? "yarn" : "linear");
-    writer_.set_f32("llama.rope.scaling.factor", kRopeFactor);
-    writer_.set_u32("llama.rope.scaling.original_context_length",
+    writer_.set_string(key("rope.scaling.type"), spec_.rope == RopeScaling::yarn ? "yarn" : "linear");
+    writer_.set_f32(key("rope.scaling.factor"), kRopeFactor);
+    writer_.set_u32(key("rope.scaling.original_context_length"),
                     static_cast<std::uint32_t>(static_cast<float>(spec_.context) / kRopeFactor));
   }
   write_vocab(vocab_, writer_);
 }
 
-void SyntheticPlan::add(std::string_view name, Role role, kernels::DType type, std::uint64_t rows,
-                        std::uint64_t cols) {
-  const std::uint64_t dims[] = {cols, rows};
-  const bool vector = role == Role::norm || role == Role::rope_factors;
-  const auto index = writer_.add_tensor(name, type, std::span(dims).first(vector ? 1 : 2));
-  tensors_.push_back({role, type, rows, cols, writer_.tensor_offset(index)});
+void SyntheticPlan::add(std::string_view name, Role role, std::uint64_t rows, std::uint64_t cols,
+                        std::uint64_t experts) {
+  const std::uint64_t dims[] = {cols, rows, experts};
+  const bool vector = role == Role::norm || role == Role::bias || role == Role::rope_factors;
+  const auto type = vector || role == Role::router ? kernels::DType::f32 : spec_.type;
+  const auto index = writer_.add_tensor(name, type, std::span(dims).first(vector ? 1 : experts == 1 ? 2 : 3));
+  tensors_.push_back({role, type, rows * experts, cols, writer_.tensor_offset(index)});
+}
+
+void SyntheticPlan::add_attention(std::uint32_t layer) {
+  namespace names = weight_names;
+  using enum Role;
+  const auto heads = std::uint64_t{spec_.heads} * head_dim_;
+  const auto kv_heads = std::uint64_t{spec_.kv_heads} * head_dim_;
+  add(names::layer(layer, names::kAttnNorm), norm, 1, spec_.dim);
+  add(names::layer(layer, names::kQ), reads, heads, spec_.dim);
+  add(names::layer(layer, names::kK), reads, kv_heads, spec_.dim);
+  add(names::layer(layer, names::kV), reads, kv_heads, spec_.dim);
+  if (spec_.architecture == "qwen2") {
+    add(names::layer_bias(layer, names::kQ), bias, 1, heads);
+    add(names::layer_bias(layer, names::kK), bias, 1, kv_heads);
+    add(names::layer_bias(layer, names::kV), bias, 1, kv_heads);
+  }
+  if (spec_.architecture == "qwen3" || spec_.architecture == "qwen3moe") {
+    add(names::layer(layer, names::kQNorm), norm, 1, head_dim_);
+    add(names::layer(layer, names::kKNorm), norm, 1, head_dim_);
+  }
+  add(names::layer(layer, names::kO), adds, spec_.dim, heads);
+}
+
+void SyntheticPlan::add_feed_forward(std::uint32_t layer) {
+  namespace names = weight_names;
+  using enum Role;
+  add(names::layer(layer, names::kFfnNorm), norm, 1, spec_.dim);
+  if (spec_.experts > 0) {
+    add(names::layer(layer, names::kRouter), router, spec_.experts, spec_.dim);
+    add(names::layer(layer, names::kExpertGate), reads, spec_.expert_ffn, spec_.dim, spec_.experts);
+    add(names::layer(layer, names::kExpertUp), reads, spec_.expert_ffn, spec_.dim, spec_.experts);
+    add(names::layer(layer, names::kExpertDown), adds, spec_.dim, spec_.expert_ffn, spec_.experts);
+    return;
+  }
+  add(names::layer(layer, names::kGate), reads, spec_.ffn, spec_.dim);
+  add(names::layer(layer, names::kUp), reads, spec_.ffn, spec_.dim);
+  add(names::layer(layer, names::kDown), adds, spec_.dim, spec_.ffn);
 }
 
 void SyntheticPlan::add_tensors() {
   namespace names = weight_names;
   using enum Role;
-  constexpr auto kNormType = kernels::DType::f32;
-  const auto heads = std::uint64_t{spec_.heads} * head_dim_;
-  const auto kv_heads = std::uint64_t{spec_.kv_heads} * head_dim_;
-  add(names::kTokenEmbedding, embedding, spec_.type, spec_.vocab,
-      spec_.dim);  // first: fill_output_row counts on it
-  for (std::uint32_t i = 0; i < spec_.layers; ++i) {
-    add(names::layer(i, names::kAttnNorm), norm, kNormType, 1, spec_.dim);
-    add(names::layer(i, names::kQ), reads, spec_.type, heads, spec_.dim);
-    add(names::layer(i, names::kK), reads, spec_.type, kv_heads, spec_.dim);
-    add(names::layer(i, names::kV), reads, spec_.type, kv_heads, spec_.dim);
-    add(names::layer(i, names::kO), adds, spec_.type, spec_.dim, heads);
-    add(names::layer(i, names::kFfnNorm), norm, kNormType, 1, spec_.dim);
-    add(names::layer(i, names::kGate), reads, spec_.type, spec_.ffn, spec_.dim);
-    add(names::layer(i, names::kUp), reads, spec_.type, spec_.ffn, spec_.dim);
-    add(names::layer(i, names::kDown), adds, spec_.type, spec_.dim, spec_.ffn);
+  add(names::kTokenEmbedding, embedding, spec_.vocab, spec_.dim);  // first: fill_output_row counts on it
+  for (std::uint32_t layer = 0; layer < spec_.layers; ++layer) {
+    add_attention(layer);
+    add_feed_forward(layer);
   }
-  add(names::kOutputNorm, norm, kNormType, 1, spec_.dim);
-  if (!spec_.tied) add(names::kOutput, output, spec_.type, spec_.vocab, spec_.dim);
-  if (spec_.rope == RopeScaling::llama3) {
-    add(names::kRopeFrequencies, rope_factors, kNormType, 1, head_dim_ / 2);
-  }
+  add(names::kOutputNorm, norm, 1, spec_.dim);
+  if (!spec_.tied) add(names::kOutput, output, spec_.vocab, spec_.dim);
+  if (spec_.rope == RopeScaling::llama3) add(names::kRopeFrequencies, rope_factors, 1, head_dim_ / 2);
 }
 
 }  // namespace flyball::model

@@ -16,12 +16,12 @@ namespace flyball::model {
 class SyntheticPlan {
  public:
   // What a tensor does decides its scale: `reads` multiplies the normed stream, `adds` is added back to it.
-  enum class Role : std::uint8_t { embedding, output, norm, reads, adds, rope_factors };
+  enum class Role : std::uint8_t { embedding, output, norm, reads, adds, bias, router, rope_factors };
   struct Tensor {
     Role role;
     kernels::DType type;
-    std::uint64_t rows, cols;
-    std::uint64_t offset;  // in the file
+    std::uint64_t rows, cols;  // of all experts
+    std::uint64_t offset;      // in the file
   };
 
   explicit SyntheticPlan(const SyntheticSpec& spec);  // precondition: check(spec)
@@ -38,8 +38,11 @@ class SyntheticPlan {
   void fill_output_row(std::size_t tensor, std::uint64_t token, std::span<float> out) const noexcept;
   void fill_rope_factors(std::span<float> out) const noexcept;
   void write_metadata();
-  void add(std::string_view name, Role role, kernels::DType type, std::uint64_t rows, std::uint64_t cols);
+  void add(std::string_view name, Role role, std::uint64_t rows, std::uint64_t cols,
+           std::uint64_t experts = 1);
   void add_tensors();
+  void add_attention(std::uint32_t layer);
+  void add_feed_forward(std::uint32_t layer);
 
   SyntheticSpec spec_;
   SyntheticVocab vocab_;

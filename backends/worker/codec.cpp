@@ -168,6 +168,7 @@ void put(WireWriter& w, const BackendInfo& i) {
   w.u64(i.vocab_size);
   w.u64(i.max_sequences);
   w.flag(i.has_chat_template);
+  w.flag(i.mixture_of_experts);
 }
 BackendInfo get_info(WireReader& r) {
   BackendInfo i;
@@ -184,6 +185,7 @@ BackendInfo get_info(WireReader& r) {
   i.vocab_size = r.u32("vocabulary size");
   i.max_sequences = r.u32("max sequences");
   i.has_chat_template = r.flag("has chat template");
+  i.mixture_of_experts = r.flag("mixture of experts");
   return i;
 }
 

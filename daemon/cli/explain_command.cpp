@@ -157,7 +157,7 @@ Result<void> set_model_facts(const config::ModelEntry& entry, policy::Facts& fac
   set("model.parameters", static_cast<std::int64_t>((*file)->parameter_count()));
   set("model.quantization", std::string((*file)->main_quantization()));
   set("model.context", std::int64_t{context});
-  set("model.moe", false);  // no architecture that model_config reads has experts
+  set("model.moe", shape.n_experts > 0);
   return {};
 }
 

@@ -90,6 +90,7 @@ void print_json(const Report& r) {
                                 {"name", model::printable(c.name)},
                                 {"gguf_version", r.file.gguf().version()},
                                 {"parameters", r.file.parameter_count()},
+                                {"active_parameters", r.file.active_parameter_count()},
                                 {"quantization", std::string(r.file.main_quantization())},
                                 {"bytes_by_type", r.bytes_by_type},
                                 {"tensors", r.file.gguf().tensors().size()},
@@ -101,6 +102,9 @@ void print_json(const Report& r) {
                                  {{"layers", c.n_layers},
                                   {"dim", c.dim},
                                   {"ffn_dim", c.ffn_dim},
+                                  {"experts", c.n_experts},
+                                  {"experts_used", c.n_experts_used},
+                                  {"expert_ffn_dim", c.expert_ffn_dim},
                                   {"heads", c.n_heads},
                                   {"kv_heads", c.n_kv_heads},
                                   {"head_dim", c.head_dim},
@@ -135,6 +139,12 @@ void line(const char* label, const std::string& text) {
   std::printf("%-15s %s\n", label, text.c_str());
 }
 
+std::string feed_forward_text(const model::ModelConfig& c) {
+  if (c.n_experts == 0) return "feed-forward " + std::to_string(c.ffn_dim);
+  return std::to_string(c.n_experts_used) + " of " + std::to_string(c.n_experts) +
+         " experts of feed-forward " + std::to_string(c.expert_ffn_dim);
+}
+
 void print_text(const Report& r) {
   const auto& c = r.config;
   const auto n = [](std::uint64_t value) { return std::to_string(value); };
@@ -144,9 +154,11 @@ void print_text(const Report& r) {
   }
   line("model", c.name.empty() ? "(unnamed)" : model::printable(c.name));
   line("architecture", c.architecture + ", GGUF v" + n(r.file.gguf().version()));
-  line("parameters", n(r.file.parameter_count()) + " in " + n(r.file.gguf().tensors().size()) + " tensors");
+  const bool mixture = c.n_experts > 0;
+  line("parameters", n(r.file.parameter_count()) + " in " + n(r.file.gguf().tensors().size()) + " tensors" +
+                         (mixture ? ", " + n(r.file.active_parameter_count()) + " active for a token" : ""));
   line("quantization", std::string(r.file.main_quantization()) + " (" + types + ")");
-  line("shape", n(c.n_layers) + " layers, dim " + n(c.dim) + ", feed-forward " + n(c.ffn_dim) + ", " +
+  line("shape", n(c.n_layers) + " layers, dim " + n(c.dim) + ", " + feed_forward_text(c) + ", " +
                     n(c.n_heads) + " heads over " + n(c.n_kv_heads) + " KV heads of " + n(c.head_dim) +
                     (c.tied_embeddings ? ", tied embeddings" : ""));
   line("context", n(c.context_length) + " tokens, RoPE scaling " + to_text(c.rope.scaling));

@@ -54,7 +54,7 @@ int make_model(const MakeModelOptions& options) {
     if (to_string(type) == options.type) spec->type = type;  // CLI11 has checked the spelling
   }
   spec->rope = kRopes.at(options.rope);
-  spec->tied = options.tied;
+  spec->tied = spec->tied || options.tied;
   spec->seed = options.seed;
   const auto start = std::chrono::steady_clock::now();
   const auto bytes = model::write_synthetic_file(
@@ -80,10 +80,10 @@ void add_make_model_command(CLI::App& app, int& exit_code) {
   command->add_option("--out", options->out, "File to write")->required();
   command
       ->add_option("--shape", options->shape,
-                   "tiny, small, 135m, 1.1b, 8b, or dim=512,layers=4,heads=8,kv_heads=2,ffn=1536,vocab=2048,"
-                   "context=2048,head_dim=64 (also after a name)")
+                   model::synthetic_shape_names() + ", or dim=512,layers=4,... (also after a name) of " +
+                       model::synthetic_shape_keys())
       ->capture_default_str();
-  command->add_option("--type", options->type, "Type of the matrices; norms are F32")
+  command->add_option("--type", options->type, "Type of the matrices; norms, biases and routers are F32")
       ->check(CLI::IsMember(types))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Same seed and options: same bytes")->capture_default_str();
@@ -97,7 +97,9 @@ void add_make_model_command(CLI::App& app, int& exit_code) {
       "Examples:\n"
       "  flyball make-model --out tiny.gguf --shape tiny --type Q8_0\n"
       "  flyball make-model --out bench.gguf --shape 1.1b --type Q4_0 --seed 7\n"
-      "  flyball make-model --out long.gguf --shape small,context=8192 --type F16 --rope yarn");
+      "  flyball make-model --out long.gguf --shape small,context=8192 --type F16 --rope yarn\n"
+      "  flyball make-model --out moe.gguf --shape "
+      "tiny,arch=qwen3moe,experts=8,experts_used=2,expert_ffn=128");
   command->callback([options, &exit_code] { exit_code = make_model(*options); });
 }
 

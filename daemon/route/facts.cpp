@@ -36,6 +36,7 @@ void add_model_file(Facts& facts, const BackendInfo& info) {
   facts.set("model.parameters", integer(info.parameters), kModelFile);
   facts.set("model.bytes", integer(info.weight_bytes), kModelFile);
   facts.set("model.context", integer(info.context_length), kModelFile);
+  facts.set("model.moe", info.mixture_of_experts, kModelFile);
 }
 
 void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {

@@ -27,8 +27,17 @@ struct TestModel {
   std::unique_ptr<model::ModelFile> file;
 };
 
-TestModel make_model(DType type,
-                     std::string_view shape = "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320") {
+constexpr std::string_view kLlama = "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320";
+// Every family, and what is its own: biases; heads of another size, normed; experts.
+constexpr std::string_view kFamilies[] = {
+    kLlama, "arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
+    "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320",
+    "dim=64,layers=2,heads=4,kv_heads=2,vocab=320,experts=4,experts_used=2,expert_ffn=64",
+    "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,vocab=320,experts=8,experts_used=3,expert_"
+    "ffn=32"};
+constexpr std::string_view kMixture = kFamilies[4];
+
+TestModel make_model(DType type, std::string_view shape = kLlama) {
   auto spec = model::parse_synthetic_shape(shape).value();
   spec.type = type;
   TestModel m;
@@ -125,6 +134,40 @@ TEST_P(DecoderTypes, AgreesWithTheNaiveForwardPass) {
 INSTANTIATE_TEST_SUITE_P(AllTypes, DecoderTypes, testing::ValuesIn(kernels::kAllDTypes),
                          [](const auto& type) { return std::string(kernels::to_string(type.param)); });
 
+TEST(Decoder, AgreesInEveryFamily) {
+  for (const std::string_view shape : kFamilies) {
+    for (const DType type : {DType::f32, DType::q8_0}) {
+      const auto m = make_model(type, shape);
+      const std::uint32_t vocab = m.file->config().vocab_size;
+      const auto tokens = some_tokens(21, vocab);
+      const auto expected = test::naive_forward(*m.file, tokens);
+      for (const Isa isa : isas()) {
+        SCOPED_TRACE(std::string(shape) + " " + std::string(kernels::to_string(type)) + " " +
+                     kernels::cpu::to_string(isa));
+        auto executor = make_executor(m, isa);
+        const auto rows = run(*executor, {{tokens, 0, {5, 3}, true}}, vocab);
+        ASSERT_EQ(rows.size(), 1U);
+        EXPECT_LT(relative_error(rows[0], expected), type == DType::f32 ? 1e-3 : 2e-2);
+      }
+    }
+  }
+}
+
+// Experts of K-quants: rows of 256 inside a three-dimensional tensor.
+TEST(Decoder, AgreesOnExpertsInKQuants) {
+  for (const DType type : {DType::q4_k, DType::q5_k, DType::q6_k}) {
+    const auto m = make_model(type,
+                              "arch=qwen3moe,dim=256,layers=1,heads=4,kv_heads=2,vocab=320,experts=4,experts_"
+                              "used=2,expert_ffn=256");
+    const auto tokens = some_tokens(9, 320);
+    auto executor = make_executor(m);
+    const auto rows = run(*executor, {{tokens, 0, {0}, true}}, 320);
+    ASSERT_EQ(rows.size(), 1U);
+    EXPECT_LT(relative_error(rows[0], test::naive_forward(*m.file, tokens)), 2e-2)
+        << kernels::to_string(type);
+  }
+}
+
 TEST(Decoder, AgreesOnOddShapes) {
   struct Shape {
     std::uint32_t dim, layers, heads, kv_heads, head_dim, ffn, vocab;
@@ -155,12 +198,23 @@ TEST(Decoder, AgreesOnOddShapes) {
   }
 }
 
+struct Variant {
+  DType type;
+  std::string_view shape = kLlama;
+};
+std::vector<Variant> variants() {
+  std::vector<Variant> all = {{DType::f32}, {DType::bf16}, {DType::q4_0}, {DType::q8_0}};
+  for (const std::string_view shape : kFamilies) all.push_back({DType::q4_0, shape});
+  return all;
+}
+
 TEST(Decoder, AloneEqualsBatched) {
-  for (const DType type : {DType::f32, DType::bf16, DType::q4_0, DType::q8_0}) {
-    const auto m = make_model(type);
+  for (const auto& [type, shape] : variants()) {
+    const auto m = make_model(type, shape);
     const std::uint32_t vocab = m.file->config().vocab_size;
     for (const Isa isa : isas()) {
-      SCOPED_TRACE(std::string(kernels::to_string(type)) + " " + kernels::cpu::to_string(isa));
+      SCOPED_TRACE(std::string(shape) + " " + std::string(kernels::to_string(type)) + " " +
+                   kernels::cpu::to_string(isa));
       const auto a = some_tokens(5, vocab, 1), b = some_tokens(19, vocab, 2), c = some_tokens(1, vocab, 3);
       auto executor = make_executor(m, isa);
       const auto together =
@@ -179,8 +233,8 @@ TEST(Decoder, AloneEqualsBatched) {
 }
 
 TEST(Decoder, WholeEqualsChunkedEqualsTokenByToken) {
-  for (const DType type : {DType::f32, DType::q4_0, DType::q8_0}) {
-    const auto m = make_model(type);
+  for (const auto& [type, shape] : variants()) {
+    const auto m = make_model(type, shape);
     const std::uint32_t vocab = m.file->config().vocab_size;
     const auto tokens = some_tokens(37, vocab, 9);
     const std::vector<std::uint32_t> blocks = {8, 1, 6};
@@ -202,7 +256,7 @@ TEST(Decoder, WholeEqualsChunkedEqualsTokenByToken) {
         ASSERT_EQ(rows.size(), end ? 1U : 0U);
         if (end) last = rows[0];
       }
-      EXPECT_EQ(last, whole) << kernels::to_string(type) << " in chunks of " << chunk;
+      EXPECT_EQ(last, whole) << shape << " " << kernels::to_string(type) << " in chunks of " << chunk;
     }
   }
 }
@@ -244,36 +298,104 @@ class PlainOps final : public graph::Ops {
   graph::Ops& ops_;
 };
 
+// Logits of rows 3 and 19 of a prompt, then of one decoded token.
+std::vector<float> prompt_and_token(const model::ModelConfig& config, cpu::CpuOps& cpu, graph::Ops& ops) {
+  EXPECT_TRUE(cpu.reserve_kv(graph::kv_layout(config), 4));
+  const auto tokens = some_tokens(20, config.vocab_size);
+  std::vector<std::uint32_t> positions(20), sequence_of(20, 0);
+  std::iota(positions.begin(), positions.end(), 0U);
+  const std::vector<std::uint32_t> table = {2, 0};
+  const std::span<const std::uint32_t> tables[] = {table};
+  const std::vector<std::uint32_t> wanted = {3, 19};
+  const float* logits = cpu.buffer(graph::Buffer::logits);
+  graph::decode_step(config, {tokens, positions, sequence_of, tables, wanted, false}, ops);
+  std::vector<float> out(logits, logits + 2 * config.vocab_size);
+  const Token next[] = {7};
+  const std::uint32_t position[] = {20};
+  const std::uint32_t zero[] = {0};
+  graph::decode_step(config, {next, position, zero, tables, zero, true}, ops);
+  out.insert(out.end(), logits, logits + config.vocab_size);
+  return out;
+}
+
 TEST(Decoder, CompoundVerbsEqualTheirDefaultBodies) {
-  const auto m = make_model(DType::q4_0);
+  for (const std::string_view shape : kFamilies) {
+    const auto m = make_model(DType::q4_0, shape);
+    const model::ModelConfig& config = m.file->config();
+    cpu::ThreadPool pool(2);
+    const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
+    const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool).value();
+    auto ops = cpu::CpuOps::make(config, kernels, weights, pool, 32, 4).value();
+    PlainOps plain(*ops);
+    const auto fused = prompt_and_token(config, *ops, *ops);
+    EXPECT_EQ(prompt_and_token(config, *ops, plain), fused) << shape;
+  }
+}
+
+// Room for the experts of one layer: the other layer's give way at every step, and the result is the same.
+TEST(Experts, ThatDoNotFitArePackedWhenNeeded) {
+  const auto m = make_model(DType::q4_0, kMixture);
   const model::ModelConfig& config = m.file->config();
   cpu::ThreadPool pool(2);
   const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
-  const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool).value();
-  const auto logits = [&](bool plain) {
+  const auto all = cpu::CpuWeights::load(*m.file, kernels, pool).value();
+  const std::uint64_t layer_bytes = all.experts()->bytes() / config.n_layers;
+  const auto few = cpu::CpuWeights::load(*m.file, kernels, pool, layer_bytes).value();
+  EXPECT_EQ(all.experts()->packed_experts(), config.n_layers * config.n_experts);
+  EXPECT_EQ(few.experts()->packed_experts(), 0U);
+  EXPECT_EQ(few.experts()->bytes(), layer_bytes);
+  EXPECT_EQ(all.bytes() - few.bytes(), layer_bytes);
+  const auto logits = [&](const cpu::CpuWeights& weights) {
     auto ops = cpu::CpuOps::make(config, kernels, weights, pool, 32, 4).value();
-    EXPECT_TRUE(ops->reserve_kv(graph::kv_layout(config), 4));
-    PlainOps wrapped(*ops);
-    const auto tokens = some_tokens(20, config.vocab_size);
-    std::vector<std::uint32_t> positions(20), sequence_of(20, 0);
-    std::iota(positions.begin(), positions.end(), 0U);
-    const std::vector<std::uint32_t> table = {2, 0};
-    const std::span<const std::uint32_t> tables[] = {table};
-    const std::vector<std::uint32_t> wanted = {3, 19};
-    graph::StepInputs in{tokens, positions, sequence_of, tables, wanted, false};
-    graph::decode_step(config, in, plain ? static_cast<graph::Ops&>(wrapped) : *ops);
-    const Token next[] = {7};
-    const std::uint32_t position[] = {20};
-    const std::uint32_t zero[] = {0};
-    std::vector<float> out(ops->buffer(graph::Buffer::logits),
-                           ops->buffer(graph::Buffer::logits) + 2 * config.vocab_size);
-    in = {next, position, zero, tables, zero, true};
-    graph::decode_step(config, in, plain ? static_cast<graph::Ops&>(wrapped) : *ops);
-    out.insert(out.end(), ops->buffer(graph::Buffer::logits),
-               ops->buffer(graph::Buffer::logits) + config.vocab_size);
-    return out;
+    return prompt_and_token(config, *ops, *ops);
   };
-  EXPECT_EQ(logits(true), logits(false));
+  EXPECT_EQ(logits(few), logits(all));
+  EXPECT_EQ(all.experts()->packed_experts(), config.n_layers * config.n_experts);
+  EXPECT_GT(few.experts()->packed_experts(), config.n_experts);
+
+  const auto too_few = cpu::CpuWeights::load(*m.file, kernels, pool, layer_bytes - 1);
+  ASSERT_FALSE(too_few);
+  EXPECT_EQ(too_few.error().code, ErrorCode::insufficient_memory);
+  EXPECT_NE(too_few.error().message.find(std::to_string(layer_bytes) + " bytes are needed"),
+            std::string::npos);
+}
+
+TEST(Experts, ThatNobodyIsRoutedToAreNotRead) {
+  const auto m = make_model(DType::q4_0, kMixture);
+  const model::ModelConfig& config = m.file->config();
+  cpu::ThreadPool pool(1);
+  const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
+  const auto all = cpu::CpuWeights::load(*m.file, kernels, pool).value();
+  const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool, all.experts()->bytes() - 1).value();
+  auto ops = cpu::CpuOps::make(config, kernels, weights, pool, 4, 1).value();
+  ASSERT_TRUE(ops->reserve_kv(graph::kv_layout(config), 1));
+  const Token token[] = {5};
+  const std::uint32_t zero[] = {0};
+  const std::span<const std::uint32_t> tables[] = {zero};
+  for (int i = 0; i < 3; ++i) {  // the same experts again: nothing more to pack
+    graph::decode_step(config, {token, zero, zero, tables, zero, true}, *ops);
+    EXPECT_EQ(weights.experts()->packed_experts(), config.n_layers * config.n_experts_used);
+  }
+}
+
+TEST(Experts, RowsAreGroupedByExpert) {
+  cpu::ExpertGroups groups;
+  groups.reserve(5, 8);
+  const std::uint32_t choices[] = {3, 1, 3, 0, 1, 3};  // three rows of two
+  for (int i = 0; i < 2; ++i) {
+    groups.group(choices);
+    ASSERT_EQ(groups.groups().size(), 3U);
+    const std::uint32_t experts[] = {0, 1, 3}, ends[] = {1, 3, 6};
+    for (std::size_t g = 0; g < 3; ++g) {
+      EXPECT_EQ(groups.experts()[g], experts[g]);
+      EXPECT_EQ(groups.groups()[g].expert, experts[g]);
+      EXPECT_EQ(groups.groups()[g].end, ends[g]);
+      for (std::uint32_t place = groups.groups()[g].begin; place < ends[g]; ++place)
+        EXPECT_EQ(choices[groups.choice_at(place)], experts[g]);
+    }
+    for (std::uint32_t choice = 0; choice < 6; ++choice)
+      EXPECT_EQ(groups.choice_at(groups.place_of(choice)), choice);
+  }
 }
 
 // YaRN with every frequency above beta_fast leaves all angles alone: only its magnitude remains.

@@ -1,6 +1,8 @@
 #include "tests/engine/naive_forward.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/formats/dequantize.hpp"
 
@@ -15,10 +17,10 @@ Vector weight_row(const model::Weight& w, std::uint32_t row) {
   return {values.begin(), values.end()};
 }
 
-Vector multiply(const model::Weight& w, const Vector& x) {
+Vector multiply(const model::Weight& w, const Vector& x, std::uint32_t expert = 0) {
   Vector y(w.rows);
   for (std::uint32_t r = 0; r < w.rows; ++r) {
-    const Vector row = weight_row(w, r);
+    const Vector row = weight_row(w, expert * w.rows + r);
     for (std::uint32_t c = 0; c < w.cols; ++c) y[r] += row[c] * x[c];
   }
   return y;
@@ -54,6 +56,42 @@ void add(Vector& x, const Vector& y) {
   for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
 }
 
+void add_bias(Vector& x, const model::Weight& w) {
+  if (w.data != nullptr) add(x, weight_row(w, 0));
+}
+
+void norm_heads(Vector& x, const model::Weight& w, const model::ModelConfig& c) {
+  if (w.data == nullptr) return;
+  for (auto head = x.begin(); head != x.end(); head += c.head_dim) {
+    const Vector normed = norm(w, Vector(head, head + c.head_dim), c.norm_eps);
+    std::copy(normed.begin(), normed.end(), head);
+  }
+}
+
+Vector swiglu(Vector gate, const Vector& up) {
+  for (std::size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+  return gate;
+}
+
+// Probabilities of all experts, the likeliest few, those divided by their sum.
+Vector mixture(const model::LayerWeights& l, const model::ModelConfig& c, const Vector& x) {
+  Vector p = multiply(l.router, x);
+  for (double& v : p) v = std::exp(v);
+  std::vector<std::uint32_t> order(p.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) { return p[a] > p[b]; });
+  order.resize(c.n_experts_used);
+  double chosen = 0;
+  for (const std::uint32_t e : order) chosen += p[e];
+  Vector out(c.dim);
+  for (const std::uint32_t e : order) {
+    const Vector inner = swiglu(multiply(l.expert_gate, x, e), multiply(l.expert_up, x, e));
+    const Vector y = multiply(l.expert_down, inner, e);
+    for (std::size_t i = 0; i < y.size(); ++i) out[i] += p[e] / chosen * y[i];
+  }
+  return out;
+}
+
 }  // namespace
 
 std::vector<double> naive_forward(const model::ModelFile& model, std::span<const Token> tokens) {
@@ -69,6 +107,11 @@ std::vector<double> naive_forward(const model::ModelFile& model, std::span<const
       q.push_back(multiply(l.q, x));
       k.push_back(multiply(l.k, x));
       v.push_back(multiply(l.v, x));
+      add_bias(q.back(), l.q_bias);
+      add_bias(k.back(), l.k_bias);
+      add_bias(v.back(), l.v_bias);
+      norm_heads(q.back(), l.q_norm, c);
+      norm_heads(k.back(), l.k_norm, c);
       rotate(q.back(), c.n_heads, c, t);
       rotate(k.back(), c.n_kv_heads, c, t);
     }
@@ -89,10 +132,8 @@ std::vector<double> naive_forward(const model::ModelFile& model, std::span<const
       }
       add(stream[t], multiply(l.o, out));
       const Vector x = norm(l.ffn_norm, stream[t], c.norm_eps);
-      Vector gate = multiply(l.gate, x);
-      const Vector up = multiply(l.up, x);
-      for (std::size_t i = 0; i < gate.size(); ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
-      add(stream[t], multiply(l.down, gate));
+      add(stream[t], c.n_experts > 0 ? mixture(l, c, x)
+                                     : multiply(l.down, swiglu(multiply(l.gate, x), multiply(l.up, x))));
     }
   }
   return multiply(model.weights().output, norm(model.weights().output_norm, stream.back(), c.norm_eps));

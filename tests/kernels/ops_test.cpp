@@ -8,6 +8,7 @@
 #include "kernels/reference/add.hpp"
 #include "kernels/reference/attend.hpp"
 #include "kernels/reference/embed.hpp"
+#include "kernels/reference/moe_route.hpp"
 #include "kernels/reference/rms_norm.hpp"
 #include "kernels/reference/rope.hpp"
 #include "kernels/reference/store_f16.hpp"
@@ -113,6 +114,64 @@ TEST_P(Ops, Add) {
     for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(out.floats()[i], static_cast<float>(expected[i]));
     kernels().add(out.floats(), out.floats(), n);  // aliasing: x += x
     for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(out.floats()[i], 2 * static_cast<float>(expected[i]));
+  }
+}
+
+TEST_P(Ops, AddScaled) {
+  for (const std::size_t n : kLengths) {
+    const auto x = random_floats(n, 8);
+    const auto y = random_floats(n, 9);
+    std::vector<double> expected(x.begin(), x.end());
+    reference::add_scaled(expected.data(), y.data(), 0.3F, n);
+    Guarded out(n * 4);
+    std::memcpy(out.data(), x.data(), n * 4);
+    kernels().add_scaled(out.floats(), y.data(), 0.3F, n);
+    EXPECT_TRUE(out.intact());
+    for (std::size_t i = 0; i < n; ++i)
+      ASSERT_NEAR(out.floats()[i], expected[i], kEpsilon * (std::fabs(x[i]) + std::fabs(y[i])));
+  }
+}
+
+TEST_P(Ops, MoeRoute) {
+  struct Case {
+    std::uint32_t n_experts, n_used;
+    float spread;
+  };
+  for (const Case& c : {Case{1, 1, 1.0F}, Case{8, 2, 1.0F}, Case{8, 8, 1.0F}, Case{128, 8, 3.0F},
+                        Case{1024, 64, 2.0F}, Case{60, 4, 200.0F}}) {
+    for (const bool ties : {false, true}) {
+      auto logits = random_floats(c.n_experts, 14 + c.n_experts, c.spread);
+      if (ties)
+        for (float& l : logits) l = std::round(l);
+      std::vector<std::uint32_t> expected(c.n_used);
+      std::vector<double> expected_weights(c.n_used);
+      reference::moe_route(logits.data(), c.n_experts, c.n_used, expected.data(), expected_weights.data());
+      Guarded experts(c.n_used * 4), weights(c.n_used * 4);
+      kernels().moe_route(logits.data(), c.n_experts, c.n_used, static_cast<std::uint32_t*>(experts.data()),
+                          weights.floats());
+      EXPECT_TRUE(experts.intact() && weights.intact());
+      EXPECT_EQ(std::memcmp(experts.data(), expected.data(), c.n_used * 4), 0) << c.n_experts << " " << ties;
+      for (std::uint32_t i = 0; i < c.n_used; ++i)
+        ASSERT_NEAR(weights.floats()[i], expected_weights[i], 1e-6 + 16 * kEpsilon * c.spread);
+    }
+  }
+}
+
+// Whatever the logits: experts that exist, each once, and weights that show what was wrong.
+TEST_P(Ops, MoeRouteOfNonNumbers) {
+  for (const std::uint32_t bad : {0U, 3U, 7U, 8U}) {
+    auto logits = random_floats(8, 15);
+    if (bad < 8) {
+      logits[bad] = NAN;
+    } else {
+      logits.assign(8, NAN);
+    }
+    std::uint32_t experts[3];
+    float weights[3];
+    kernels().moe_route(logits.data(), 8, 3, experts, weights);
+    EXPECT_TRUE(experts[0] != experts[1] && experts[1] != experts[2] && experts[0] != experts[2]);
+    for (const std::uint32_t e : experts) EXPECT_LT(e, 8U);
+    for (const float w : weights) EXPECT_TRUE(bad < 8 || std::isnan(w));
   }
 }
 

@@ -32,6 +32,23 @@ TEST(MemoryPlan, TinyLlamaByHand) {
   EXPECT_EQ(plan.total(), plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes);
 }
 
+// Qwen3-30B-A3B: gate and up have a row for each of a token's 8 experts, and there is a router of 128.
+TEST(MemoryPlan, ExpertsByHand) {
+  model::ModelConfig config;
+  config.n_layers = 48;
+  config.dim = 2048;
+  config.n_heads = 32;
+  config.n_kv_heads = 4;
+  config.head_dim = 128;
+  config.n_experts = 128;
+  config.n_experts_used = 8;
+  config.expert_ffn_dim = 768;
+  config.vocab_size = 151'936;
+  const auto plan = plan_memory(config, 0, {.context = 16, .sequences = 1, .step_tokens = 256});
+  EXPECT_EQ(plan.scratch_bytes,
+            4ULL * (256 * (3 * 2048 + 2 * 4096 + 2 * 512 + 2 * 8 * 768 + 128) + (151'936 + 2048 + 4096)));
+}
+
 TEST(MemoryPlan, BlocksAreRoundedUp) {
   const auto layout = kv_layout(tinyllama());
   EXPECT_EQ(kv_blocks(layout, 0), 0U);

@@ -207,6 +207,78 @@ TEST(ModelConfig, WhatThisBuildDoesNotRun) {
   expect_invalid(config_of({}, [](GgufWriter& out) { out.set_u32("general.name", 4); }), "general.name");
 }
 
+TEST(ModelConfig, Families) {
+  SmallModel model;
+  EXPECT_EQ(config_of(model)->rope_style, kernels::RopeStyle::interleaved);
+  EXPECT_FALSE(config_of(model)->qkv_bias || config_of(model)->qk_norm);
+  model.architecture = "qwen2";
+  const auto qwen2 = config_of(model);
+  ASSERT_TRUE(qwen2) << qwen2.error().message;
+  EXPECT_EQ(qwen2->rope_style, kernels::RopeStyle::half);
+  EXPECT_TRUE(qwen2->qkv_bias);
+  EXPECT_FALSE(qwen2->qk_norm);
+  EXPECT_EQ(qwen2->ffn_dim, 6U);
+  model.architecture = "qwen3";
+  const auto qwen3 = config_of(model, [](GgufWriter& out) {
+    out.set_u32("qwen3.attention.key_length", 8);
+    out.set_u32("qwen3.attention.value_length", 8);
+  });
+  ASSERT_TRUE(qwen3) << qwen3.error().message;
+  EXPECT_EQ(qwen3->rope_style, kernels::RopeStyle::half);
+  EXPECT_TRUE(qwen3->qk_norm);
+  EXPECT_FALSE(qwen3->qkv_bias);
+  EXPECT_EQ(qwen3->head_dim, 8U);
+  EXPECT_EQ(qwen3->rope.dim, 8U);
+  // Only the architecture's own keys count.
+  const auto foreign =
+      config_of(model, [](GgufWriter& out) { out.set_u32("llama.attention.key_length", 8); });
+  EXPECT_EQ(foreign->head_dim, 2U);
+}
+
+TEST(ModelConfig, MixturesOfExperts) {
+  SmallModel mixtral;
+  mixtral.experts = 4;
+  mixtral.experts_used = 2;
+  const auto config = config_of(mixtral);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->n_experts, 4U);
+  EXPECT_EQ(config->n_experts_used, 2U);
+  EXPECT_EQ(config->expert_ffn_dim, 6U);  // Mixtral's files have no other length
+  EXPECT_EQ(config->ffn_dim, 0U);
+  SmallModel qwen = mixtral;
+  qwen.architecture = "qwen3moe";
+  const auto own = [](GgufWriter& out) { out.set_u32("qwen3moe.expert_feed_forward_length", 3); };
+  EXPECT_EQ(config_of(qwen, own)->expert_ffn_dim, 3U);
+
+  const auto with = [](SmallModel model, std::uint32_t experts, std::uint32_t used) {
+    model.experts = experts;
+    model.experts_used = used;
+    GgufWriter out;
+    out.set_string("general.architecture", model.architecture);
+    const auto key = [&](const char* name) { return model.architecture + "." + name; };
+    for (const char* name : {"block_count", "context_length", "embedding_length", "feed_forward_length"})
+      out.set_u32(key(name), 8);
+    out.set_u32(key("attention.head_count"), 2);
+    out.set_u32(key("expert_count"), experts);
+    out.set_u32(key("expert_used_count"), used);
+    const auto header = out.header();
+    return read_model_config(*Gguf::parse(std::as_bytes(std::span(header))));
+  };
+  expect_invalid(with(mixtral, 4, 5), "llama.expert_used_count is 5; 1 to 4 is allowed");
+  expect_invalid(with(mixtral, 4, 0), "llama.expert_used_count is 0");
+  expect_invalid(with(mixtral, 1024, 65), "1 to 64 is allowed");
+  expect_invalid(with(mixtral, 1025, 2), "llama.expert_count is 1025; 1 to 1024 is allowed");
+  expect_invalid(with(qwen, 0, 0), "qwen3moe.expert_count is 0");
+  qwen.architecture = "qwen3";
+  expect_invalid(with(qwen, 4, 2), "a mixture of 4 experts, which no qwen3 model has");
+  expect_invalid(
+      config_of(mixtral, [](GgufWriter& out) { out.set_u32("llama.expert_feed_forward_length", 0); }),
+      "llama.expert_feed_forward_length is 0");
+  SmallModel unsaid;
+  unsaid.architecture = "qwen3moe";
+  expect_invalid(config_of(unsaid), "qwen3moe.expert_count is missing");
+}
+
 TEST(ModelConfig, VocabularyAndTableMustAgree) {
   const std::vector<std::string> four{"a", "b", "c", "d"};
   expect_invalid(config_of({}, [&](GgufWriter& out) { out.set_strings("tokenizer.ggml.tokens", four); }),

@@ -96,6 +96,90 @@ TEST(ModelFile, UnknownTensorsAreRefused) {
   expect_invalid(model, "blk.1.attn_norm.weight");
 }
 
+TEST(ModelFile, WeightsOfOtherFamilies) {
+  SmallModel model;
+  model.architecture = "qwen2";
+  const auto qwen2_bytes = model.bytes();
+  const auto qwen2 = ModelFile::from_bytes(qwen2_bytes);
+  ASSERT_TRUE(qwen2) << qwen2.error().message;
+  EXPECT_EQ((*qwen2)->weights().layers[0].q_bias.cols, 4U);
+  EXPECT_EQ((*qwen2)->weights().layers[0].v_bias.cols, 2U);
+  EXPECT_EQ((*qwen2)->weights().layers[0].q_norm.data, nullptr);
+  model.architecture = "qwen3";
+  const auto qwen3_bytes = model.bytes();
+  const auto qwen3 = ModelFile::from_bytes(qwen3_bytes);
+  ASSERT_TRUE(qwen3) << qwen3.error().message;
+  EXPECT_EQ((*qwen3)->weights().layers[0].k_norm.cols, 2U);
+  EXPECT_EQ((*qwen3)->weights().layers[0].q_bias.data, nullptr);
+}
+
+TEST(ModelFile, ExpertsAndWhatATokenUsesOfThem) {
+  SmallModel model;
+  model.architecture = "qwen3moe";
+  model.experts = 5;
+  model.experts_used = 2;
+  const auto bytes = model.bytes();
+  const auto file = ModelFile::from_bytes(bytes);
+  ASSERT_TRUE(file) << file.error().message;
+  const auto& layer = (*file)->weights().layers[0];
+  EXPECT_EQ(layer.expert_up.experts, 5U);
+  EXPECT_EQ(layer.expert_up.rows, 6U);
+  EXPECT_EQ(layer.expert_up.cols, 4U);
+  EXPECT_EQ(layer.expert_up.matrix_bytes(), 96U);
+  EXPECT_EQ(layer.expert_down.rows, 4U);
+  EXPECT_EQ(layer.router.rows, 5U);
+  EXPECT_EQ(layer.gate.data, nullptr);
+  const auto dense = 20U + 4 + 16 + 8 + 8 + 16 + 2 + 2 + 4 + 4 + 20;
+  EXPECT_EQ((*file)->parameter_count(), dense + 20 + 5 * 72);
+  EXPECT_EQ((*file)->active_parameter_count(), dense + 20 + 2 * 72);
+  const auto llama_bytes = SmallModel{}.bytes();
+  const auto llama = ModelFile::from_bytes(llama_bytes);
+  EXPECT_EQ((*llama)->active_parameter_count(), (*llama)->parameter_count());
+}
+
+TEST(ModelFile, WhatTheFamiliesNeedIsNamed) {
+  const auto missing = [](const char* architecture, std::uint32_t experts, const char* name) {
+    SmallModel model;
+    model.architecture = architecture;
+    model.experts = experts;
+    model.skip = name;
+    expect_invalid(model, (std::string("the tensor ") + name + " is missing").c_str());
+    SmallModel wrong = model;
+    wrong.skip.clear();
+    wrong.wrong_shape = name;
+    expect_invalid(wrong, name);
+  };
+  for (const char* name : {"blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.0.attn_v.bias"})
+    missing("qwen2", 0, name);
+  for (const char* name : {"blk.0.attn_q_norm.weight", "blk.0.attn_k_norm.weight"}) missing("qwen3", 0, name);
+  for (const char* name : {"blk.0.ffn_gate_inp.weight", "blk.0.ffn_gate_exps.weight",
+                           "blk.0.ffn_up_exps.weight", "blk.0.ffn_down_exps.weight"}) {
+    missing("llama", 3, name);
+    missing("qwen3moe", 3, name);
+  }
+  SmallModel model;
+  model.architecture = "qwen2";
+  model.bias_type = kernels::DType::f16;
+  expect_invalid(model, "blk.0.attn_q.bias is F16; a norm or a bias must be F32");
+  model = {};
+  model.experts = 3;
+  model.wrong_experts = "blk.0.ffn_up_exps.weight";
+  expect_invalid(model, "has the shape [4, 6, 4] where the metadata asks for [3, 6, 4]");
+  model = {};
+  model.architecture = "qwen3";
+  model.extra = "blk.0.attn_q.bias";
+  expect_invalid(model, "blk.0.attn_q.bias is none that a qwen3 model of this shape has");
+}
+
+// The first Mixtral files: one tensor an expert.
+TEST(ModelFile, SeparateExpertsAreRefusedAsSuch) {
+  SmallModel model;
+  model.experts = 3;
+  model.skip = "blk.0.ffn_gate_exps.weight";
+  model.extra = "blk.0.ffn_gate.0.weight";
+  expect_invalid(model, "each expert in a tensor of its own (blk.0.ffn_gate.0.weight)");
+}
+
 TEST(ModelFile, OpensFromDisk) {
   const ScratchDir dir;
   SyntheticSpec spec;

@@ -56,26 +56,34 @@ class Raw {
 };
 
 // The smallest valid model: dim 4, 1 layer, 2 heads over 1 KV head, ffn 6, vocab 5, everything F32 and 0.5,
-// no tokenizer. `edit` may change the metadata or the tensors before they are written.
+// no tokenizer; of another architecture, or with experts of feed-forward 6, what those have besides. `edit`
+// may change the metadata or the tensors before they are written.
 struct SmallModel {
   std::uint32_t layers = 1, dim = 4, heads = 2, kv_heads = 1, ffn = 6, context = 16, vocab = 5;
   std::string architecture = "llama";
   bool output = true;
-  std::string skip;         // a tensor left out
-  std::string wrong_shape;  // a tensor with one row too many
-  std::string extra;        // a tensor too many
-  kernels::DType norm_type = kernels::DType::f32;
+  std::string skip;           // a tensor left out
+  std::string wrong_shape;    // a tensor with one row too many
+  std::string wrong_experts;  // a tensor of one expert too many
+  std::string extra;          // a tensor too many
+  kernels::DType norm_type = kernels::DType::f32, bias_type = kernels::DType::f32;
+  std::uint32_t experts = 0, experts_used = 1;
+  std::uint64_t extra_rows = 1;
 
   template <class Edit>
   std::vector<std::byte> bytes(Edit&& edit) const {
     GgufWriter out;
     out.set_string("general.architecture", architecture);
-    out.set_u32("llama.block_count", layers);
-    out.set_u32("llama.context_length", context);
-    out.set_u32("llama.embedding_length", dim);
-    out.set_u32("llama.feed_forward_length", ffn);
-    out.set_u32("llama.attention.head_count", heads);
-    out.set_u32("llama.attention.head_count_kv", kv_heads);
+    out.set_u32(architecture + ".block_count", layers);
+    out.set_u32(architecture + ".context_length", context);
+    out.set_u32(architecture + ".embedding_length", dim);
+    out.set_u32(architecture + ".feed_forward_length", ffn);
+    out.set_u32(architecture + ".attention.head_count", heads);
+    out.set_u32(architecture + ".attention.head_count_kv", kv_heads);
+    if (experts > 0) {
+      out.set_u32(architecture + ".expert_count", experts);
+      out.set_u32(architecture + ".expert_used_count", experts_used);
+    }
     edit(out);
     const auto q_rows =
         dim / std::max(1U, heads) * std::max(1U, heads);  // a count of 0 is for the metadata alone
@@ -89,13 +97,29 @@ struct SmallModel {
       add(out, prefix + "attn_v.weight", kv_rows, dim);
       add(out, prefix + "attn_output.weight", dim, q_rows);
       add(out, prefix + "ffn_norm.weight", 1, dim);
-      add(out, prefix + "ffn_gate.weight", ffn, dim);
-      add(out, prefix + "ffn_up.weight", ffn, dim);
-      add(out, prefix + "ffn_down.weight", dim, ffn);
+      if (architecture == "qwen2") {
+        add(out, prefix + "attn_q.bias", 1, q_rows, bias_type);
+        add(out, prefix + "attn_k.bias", 1, kv_rows, bias_type);
+        add(out, prefix + "attn_v.bias", 1, kv_rows, bias_type);
+      }
+      if (architecture.starts_with("qwen3")) {
+        add(out, prefix + "attn_q_norm.weight", 1, dim / heads);
+        add(out, prefix + "attn_k_norm.weight", 1, dim / heads);
+      }
+      if (experts > 0) {
+        add(out, prefix + "ffn_gate_inp.weight", experts, dim);
+        add(out, prefix + "ffn_gate_exps.weight", ffn, dim, kernels::DType::f32, experts);
+        add(out, prefix + "ffn_up_exps.weight", ffn, dim, kernels::DType::f32, experts);
+        add(out, prefix + "ffn_down_exps.weight", dim, ffn, kernels::DType::f32, experts);
+      } else {
+        add(out, prefix + "ffn_gate.weight", ffn, dim);
+        add(out, prefix + "ffn_up.weight", ffn, dim);
+        add(out, prefix + "ffn_down.weight", dim, ffn);
+      }
     }
     add(out, "output_norm.weight", 1, dim);
     if (output) add(out, "output.weight", vocab, dim);
-    if (!extra.empty()) add(out, extra, 1, dim);
+    if (!extra.empty()) add(out, extra, extra_rows, dim);
     const auto header = out.header();
     std::vector<std::byte> file(header.size() + out.data_bytes());
     std::memcpy(file.data(), header.data(), header.size());
@@ -111,11 +135,13 @@ struct SmallModel {
 
  private:
   void add(GgufWriter& out, const std::string& name, std::uint64_t rows, std::uint64_t cols,
-           kernels::DType type = kernels::DType::f32) const {
+           kernels::DType type = kernels::DType::f32, std::uint64_t n_experts = 1) const {
     if (name == skip) return;
-    const std::uint64_t dims[] = {cols, name == wrong_shape ? rows + 1 : rows};
-    const bool vector = name.find("norm") != std::string::npos && name != wrong_shape;
-    out.add_tensor(name, type, std::span(dims).first(vector ? 1 : 2));
+    const std::uint64_t dims[] = {cols, name == wrong_shape ? rows + 1 : rows,
+                                  name == wrong_experts ? n_experts + 1 : n_experts};
+    const bool vector =
+        (name.find("norm") != std::string::npos || name.ends_with("bias")) && name != wrong_shape;
+    out.add_tensor(name, type, std::span(dims).first(vector ? 1 : dims[2] == 1 ? 2 : 3));
   }
 };
 

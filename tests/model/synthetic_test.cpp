@@ -69,6 +69,25 @@ TEST(Synthetic, LoadsInEveryTypeAndScaling) {
   }
 }
 
+TEST(Synthetic, LoadsInEveryFamily) {
+  for (const auto type : {kernels::DType::f32, kernels::DType::q4_0, kernels::DType::q6_k}) {
+    for (const char* shape :
+         {"tiny,arch=qwen2", "tiny,arch=qwen3,head_dim=128", "tiny,experts=4,experts_used=2,expert_ffn=256",
+          "tiny,arch=qwen3moe,experts=8,experts_used=3,expert_ffn=256"}) {
+      auto spec = *parse_synthetic_shape(shape);
+      spec.type = type;
+      const auto bytes = synthetic_bytes(spec);
+      ASSERT_TRUE(bytes) << bytes.error().message;
+      const auto file = ModelFile::from_bytes(*bytes);
+      ASSERT_TRUE(file) << file.error().message;
+      EXPECT_EQ((*file)->config().architecture, spec.architecture);
+      EXPECT_EQ((*file)->config().n_experts, spec.experts);
+      EXPECT_EQ((*file)->config().expert_ffn_dim, spec.expert_ffn);
+      EXPECT_EQ((*file)->main_quantization(), to_string(type));
+    }
+  }
+}
+
 TEST(Synthetic, SameSeedSameBytesAtAnyThreadCount) {
   SyntheticSpec spec;
   spec.vocab = 4096;  // several chunks
@@ -149,10 +168,20 @@ TEST(Synthetic, ShapesByNameAndByKey) {
     EXPECT_EQ(spec.error().param, "shape");
     EXPECT_THAT(spec.error().message, HasSubstr(message));
   };
+  EXPECT_EQ(parse_synthetic_shape("qwen3-30b-a3b")->experts, 128U);
+  EXPECT_EQ(parse_synthetic_shape("qwen2-0.5b,layers=2")->architecture, "qwen2");
+  EXPECT_TRUE(parse_synthetic_shape("mixtral-8x7b") && parse_synthetic_shape("qwen3-0.6b"));
+  expect_refused("arch=gpt2", "arch is gpt2");
+  expect_refused("arch=qwen3moe", "experts is 0, which no qwen3moe has");
+  expect_refused("arch=qwen2,experts=4", "experts is 4, which no qwen2 has");
+  expect_refused("experts=4,experts_used=5,expert_ffn=32", "experts_used is 5; 1 to 4");
+  expect_refused("experts=4,experts_used=2", "expert_ffn is 0");
+  expect_refused("experts=4,experts_used=2,expert_ffn=40", "expert_ffn is 40; Q4_0 needs");
+  expect_refused("expert_ffn=32", "expert_ffn is 32; 0 to 0");
   expect_refused("huge", "not one of tiny");
   expect_refused("", "not one of tiny");
   expect_refused("dim=512,tiny", "not one of tiny");
-  expect_refused("dims=512", "not one of dim");
+  expect_refused("dims=512", "not one of arch, dim");
   expect_refused("dim=", "not a positive number");
   expect_refused("dim=-1", "not a positive number");
   expect_refused("dim=12x", "not a positive number");

@@ -133,6 +133,18 @@ TEST(WorkerCodec, HostileNamesAreCleaned) {
   EXPECT_EQ(std::get<Ready>(*back).info.architecture.size(), 4096U);
 }
 
+TEST(WorkerCodec, WhatTheModelIsArrives) {
+  BackendInfo info;
+  info.parameters = 30'000'000'000;
+  info.weight_bytes = 17'000'000'000;
+  info.mixture_of_experts = true;
+  const auto back = decode_to_daemon(payload_of(ToDaemon{Ready{info}}));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_TRUE(std::get<Ready>(*back).info.mixture_of_experts);
+  EXPECT_FALSE(std::get<Ready>(*back).info.has_chat_template);
+  EXPECT_EQ(std::get<Ready>(*back).info.weight_bytes, info.weight_bytes);
+}
+
 // They go to logs and terminals: no forged line, no escape sequence.
 TEST(WorkerCodec, NamesAndErrorsAreOneLine) {
   BackendInfo info;

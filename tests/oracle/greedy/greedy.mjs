@@ -42,6 +42,18 @@ for (const rope of ['linear', 'yarn', 'llama3']) {
 }
 addSynthetic('tied', ['--shape', 'tiny', '--type', 'F32', '--tied']);
 addSynthetic('head-dim', ['--shape', 'tiny,head_dim=128,heads=6,kv_heads=3', '--type', 'Q8_0']);
+// The other architectures: biases, heads of their own size and norm, mixtures of experts. In the types whose
+// activations both engines round alike: beside K-quants llama.cpp rounds 256 values by one scale, and ties are too many.
+const kFamilies = {
+  qwen2: 'arch=qwen2',
+  qwen3: 'arch=qwen3,head_dim=128',
+  mixtral: 'experts=8,experts_used=2,expert_ffn=256',
+  qwen3moe: 'arch=qwen3moe,head_dim=128,experts=16,experts_used=4,expert_ffn=256',
+};
+for (const [name, keys] of Object.entries(kFamilies)) {
+  for (const type of ['F32', 'BF16', 'Q4_0', 'Q8_0']) addSynthetic(`${name}-${type}`, ['--shape', `tiny,${keys}`, '--type', type]);
+}
+addSynthetic('qwen2-tied-yarn', ['--shape', 'tiny,arch=qwen2', '--type', 'F16', '--tied', '--rope', 'yarn']);
 
 function run(program, args, input) {
   const result = spawnSync(program, args, {input, encoding: 'utf8', maxBuffer: 1 << 28});
