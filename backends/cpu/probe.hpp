@@ -23,8 +23,8 @@ inline constexpr std::size_t kProbeBytes =
     192U << 20;  // several times any last-level cache of the machines in view
 CpuReport probe_cpu();
 
-// The instruction sets this build has kernels for and this machine can run; the last one is what the engine
-// uses.
+// The instruction sets this build has kernels for and this machine can run, best first: the engine uses the
+// first.
 std::vector<std::string> usable_isas();
 
 }  // namespace flyball::cpu

@@ -26,7 +26,7 @@ nlohmann::json version_json() {
   return {{"version", FLYBALL_VERSION},
           {"compiler", compiler},
           {"cpu_isas", isas},
-          {"cpu_isa_used", isas.back()}};
+          {"cpu_isa_used", isas.front()}};
 }
 
 }  // namespace

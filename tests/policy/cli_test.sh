@@ -93,5 +93,8 @@ run 0 probe --json
 says '"flyball.probe/v1"'
 run 0 probe
 says "hardware.cpu.isa"
+isa=$(awk '$1 == "hardware.cpu.isa" {print $2}' "$work/out")
+run 0 version
+says "(used: $isa)"
 run 64 probe --child metal
 echo "check, explain, probe: ok"
