@@ -91,7 +91,9 @@ void add_make_model_command(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember(ropes))
       ->capture_default_str();
   command->add_flag("--tied", options->tied, "Output weights are the embedding table");
-  command->add_option("--threads", options->threads, "0: one per core")->capture_default_str();
+  command->add_option("--threads", options->threads, "0: one per core")
+      ->check(CLI::Range(0U, 4096U))
+      ->capture_default_str();
   command->add_flag("--quiet", options->quiet, "Print nothing but errors");
   command->footer(
       "Examples:\n"
