@@ -23,9 +23,10 @@ constexpr std::array kTable{
     ErrorRow{missing_field, 400, kRequest, Retry::no, "A required field is absent; `param` names it."},
     ErrorRow{unsupported_value, 400, kRequest, Retry::no,
              "The field is known, this value of it is not served."},
-    ErrorRow{context_length_exceeded, 400, kRequest, Retry::no,
-             "Prompt and completion do not fit the context; the message has both counts. Nothing is cut "
-             "silently."},
+    ErrorRow{
+        context_length_exceeded, 400, kRequest, Retry::no,
+        "The prompt leaves no room for an answer in the context; the message has both counts. Prompts are "
+        "never cut."},
     ErrorRow{template_error, 400, kRequest, Retry::no, "The model's chat template refuses these messages."},
     ErrorRow{template_budget, 400, kRequest, Retry::no,
              "Rendering the chat template took more work than is allowed."},

@@ -16,6 +16,10 @@ using nlohmann::json;
 
 constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant", "tool"};
 
+// What the template gets from fields that were checked, or from the model file: no further variable replaces
+// it.
+constexpr std::array<std::string_view, 4> kOwnVariables{"messages", "tools", "bos_token", "eos_token"};
+
 std::unexpected<Error> invalid(ErrorCode code, std::string param, const std::string& what) {
   std::string message = "'" + param + "' " + what + ".";
   return fail(code, std::move(message), std::move(param));
@@ -161,6 +165,10 @@ Result<ChatPrompt> read_chat_prompt(const json& body, std::string_view text) {
   if (args != body.end() && !args->is_null()) {
     if (!args->is_object())
       return invalid(ErrorCode::invalid_value, "chat_template_kwargs", "must be an object");
+    for (const std::string_view own : kOwnVariables)
+      if (args->contains(own))
+        return invalid(ErrorCode::invalid_value, "chat_template_kwargs." + std::string(own),
+                       "is set by the daemon alone");
     prompt.template_args_json = std::string(raw_member(text, "chat_template_kwargs"));
   }
   const auto generation = body.find("add_generation_prompt");

@@ -74,6 +74,7 @@ std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::W
     gauges.model = worker.model;
     gauges.backend = worker.backend;
     gauges.loaded = ready(worker);
+    gauges.restarts = worker.restarts;
     if (!gauges.loaded) continue;
     const BackendInfo& info = worker.info;
     const BackendLoad& load = worker.load;

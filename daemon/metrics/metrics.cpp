@@ -55,7 +55,7 @@ double quantile(const prometheus::MetricFamily& family, double q) {
 
 struct Metrics::Impl {
   struct WorkerSeries {
-    Gauge &loaded, &resident, &kv_usage, &running, &waiting, &tokens;
+    Gauge &loaded, &resident, &kv_usage, &running, &waiting, &tokens, &restarts;
   };
 
   prometheus::Registry registry;
@@ -83,6 +83,8 @@ struct Metrics::Impl {
   Family<Gauge>& engine_waiting = gauge("engine_requests_waiting", "Sequences that wait inside the engine.");
   Family<Gauge>& engine_tokens =
       gauge("engine_completion_tokens", "Tokens the engine itself has generated since it started.");
+  Family<Gauge>& engine_restarts =
+      gauge("engine_restarts", "Engine processes started again since the daemon started.");
   Family<Gauge>& build = gauge("build_info", "Always 1; the version is a label.");
   Histogram& overhead = histogram("router_overhead_seconds",
                                   "Request readable to first byte written, less the engine's own time.")
@@ -141,7 +143,8 @@ struct Metrics::Impl {
   }
   WorkerSeries worker_series(const Labels& labels) {
     return {loaded.Add(labels),         resident.Add(labels),       kv_usage.Add(labels),
-            engine_running.Add(labels), engine_waiting.Add(labels), engine_tokens.Add(labels)};
+            engine_running.Add(labels), engine_waiting.Add(labels), engine_tokens.Add(labels),
+            engine_restarts.Add(labels)};
   }
   void remove(const WorkerSeries& series) {
     loaded.Remove(&series.loaded);
@@ -150,6 +153,7 @@ struct Metrics::Impl {
     engine_running.Remove(&series.running);
     engine_waiting.Remove(&series.waiting);
     engine_tokens.Remove(&series.tokens);
+    engine_restarts.Remove(&series.restarts);
   }
   const prometheus::MetricFamily* collected(const std::vector<prometheus::MetricFamily>& all,
                                             std::string_view name) const {
@@ -247,6 +251,7 @@ void Metrics::set_workers(std::span<const WorkerGauges> workers) {
     series.running.Set(w.engine_running);
     series.waiting.Set(w.engine_waiting);
     series.tokens.Set(w.engine_completion_tokens);
+    series.restarts.Set(w.restarts);
   }
 }
 

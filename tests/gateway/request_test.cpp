@@ -189,6 +189,18 @@ TEST(request, messages_keep_their_own_bytes) {
   EXPECT_TRUE(out->has_tools);
 }
 
+// They would bring unchecked messages past the checks.
+TEST(request, template_variables_of_our_own_are_not_replaced) {
+  for (const std::string name : {"messages", "tools", "bos_token", "eos_token"}) {
+    auto out = parse_inference_request(
+        Operation::chat, R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{")" + name +
+                             R"(":[{"role":"wizard"}]}})");
+    ASSERT_FALSE(out) << name;
+    EXPECT_EQ(out.error().code, ErrorCode::invalid_value);
+    EXPECT_EQ(out.error().param, "chat_template_kwargs." + name);
+  }
+}
+
 TEST(request, text_parts_and_developers_are_rewritten) {
   auto out = parse_inference_request(
       Operation::chat,

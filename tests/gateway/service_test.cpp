@@ -138,7 +138,8 @@ TEST_F(ServiceTest, metrics_have_their_names) {
         "flyball_kv_cache_usage_ratio{", "flyball_tokens_total{",
         "flyball_policy_decisions_total{rule=\"everything\",target=\"cpu\"} 1",
         "flyball_rejections_total{reason=\"invalid_value\"} 1", "flyball_model_loaded{",
-        "flyball_model_resident_bytes{", "flyball_build_info{", "flyball_config_last_reload_success 1"})
+        "flyball_model_resident_bytes{", "flyball_engine_restarts{", "flyball_build_info{",
+        "flyball_config_last_reload_success 1"})
     EXPECT_NE(text.find(name), std::string::npos) << name;
   EXPECT_NE(text.find(R"(flyball_tokens_total{app="alice",backend="cpu",model="demo",type="completion"} 4)"),
             std::string::npos);
