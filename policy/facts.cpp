@@ -31,7 +31,8 @@ constexpr std::array kFixedFacts{
     FactInfo{"hardware.cpu.isa", text, "", "best instruction set the cpu engine has kernels for",
              "scalar|avx2|avx512|neon"},
     FactInfo{"hardware.cpu.model", text, "", "name of the processor", ""},
-    FactInfo{"hardware.cpu.threads", integer, "", "threads this process may run at once, by affinity and cgroup", ""},
+    FactInfo{"hardware.cpu.threads", integer, "",
+             "threads this process may run at once, by affinity and cgroup", ""},
     FactInfo{"hardware.gpu.count", integer, "",
              "GPUs that ran the probe's kernel; software drivers do not count", ""},
     FactInfo{"hardware.gpu.discrete_count", integer, "", "of these, those with memory of their own", ""},
@@ -43,9 +44,10 @@ constexpr std::array kFixedFacts{
     FactInfo{"hardware.gpu.memory_total", integer, "bytes", "memory of all discrete GPUs together", ""},
     FactInfo{"hardware.gpu.name", text, "", "its name as the driver gives it", ""},
     FactInfo{"hardware.gpu.vendor", text, "", "its vendor", "nvidia|amd|intel|apple|arm|qualcomm|other|none"},
-    FactInfo{"hardware.memory.available", integer, "bytes", "memory that could be taken now without swapping",
-             ""},
-    FactInfo{"hardware.memory.total", integer, "bytes", "memory of the machine, or what a cgroup allows of it", ""},
+    FactInfo{"hardware.memory.available", integer, "bytes",
+             "memory that could be taken without swapping when the probe ran", ""},
+    FactInfo{"hardware.memory.total", integer, "bytes",
+             "memory of the machine, or what a cgroup allows of it", ""},
     FactInfo{"hardware.memory.unified", boolean, "", "processor and GPU work in one memory: no discrete GPU",
              ""},
     FactInfo{"hardware.os", text, "", "operating system", "linux"},
@@ -158,6 +160,11 @@ void Facts::set(std::string_view name, FactValue value, std::string source, std:
   const auto id = find_fact(name);
   if (!id) broken("not in the catalogue", name);
   set(*id, std::move(value), std::move(source), age);
+}
+
+void Facts::set_age(std::string_view source, std::chrono::milliseconds age) {
+  for (Fact& fact : facts_)
+    if (fact.source == source) fact.age = age;  // what is unknown has no source
 }
 
 void Facts::set(FactId id, FactValue value, std::string source, std::chrono::milliseconds age) {

@@ -51,6 +51,8 @@ class Facts {
   // Precondition: the name is in the catalogue and the value has its type.
   void set(std::string_view name, FactValue value, std::string source, std::chrono::milliseconds age = {});
   void set(FactId id, FactValue value, std::string source, std::chrono::milliseconds age = {});
+  // Every fact of this source was found out that long before the decision.
+  void set_age(std::string_view source, std::chrono::milliseconds age);
   const Fact* get(FactId id) const noexcept { return known_[id] ? &facts_[id] : nullptr; }
   const Fact* get(std::string_view name) const noexcept;
 

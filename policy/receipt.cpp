@@ -73,6 +73,14 @@ std::string target_name(const Json& target) {
   return field(target, "backend") + (profile.empty() ? "" : ":" + profile);
 }
 
+// "1500 ms", "90 s", "3 h": as exact as an age is worth.
+std::string age_text(std::int64_t ms) {
+  if (ms < 10'000) return std::to_string(ms) + " ms";
+  if (ms < 600'000) return std::to_string(ms / 1000) + " s";
+  if (ms < 36'000'000) return std::to_string(ms / 60'000) + " min";
+  return std::to_string(ms / 3'600'000) + " h";
+}
+
 std::string conditions_text(const Json& rule) {
   std::string out;
   for (const Json& c : list(rule, "conditions"))
@@ -161,8 +169,8 @@ std::string explain_text(const Json& receipt) {
       const std::string unit = field(fact, "unit");
       line +=
           padded(field(fact, "value") + (unit.empty() ? "" : " " + unit), 20) + " " + field(fact, "source");
-      if (const std::string age = field(fact, "age_ms"); !age.empty() && age != "0")
-        line += ", " + age + " ms ago";
+      if (const auto age = fact.find("age_ms"); age != fact.end() && age->is_number_integer() && *age > 0)
+        line += ", " + age_text(age->get<std::int64_t>()) + " ago";
     } else {
       line += "unknown";
     }

@@ -45,10 +45,42 @@ Json parse_json(const std::string& text) {
   return Json::parse(text, shallow, false);
 }
 
+// The daemon at the other end may be any program: what is absent or of another type is left out.
+const Json& member(const Json& object, const char* key) {
+  static const Json kAbsent;
+  const auto it = object.is_object() ? object.find(key) : object.end();
+  return object.is_object() && it != object.end() ? *it : kAbsent;
+}
+std::string text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : "?";
+}
+std::string number(const Json& value, const char* before = "", const char* behind = "") {
+  return value.is_number() ? before + std::to_string(std::llround(value.get<double>())) + behind : "";
+}
+
+// What became of a request: the engines that tried, the tokens, the time. "" for a mere decision.
+std::string outcome_text(const Json& receipt) {
+  const Json& attempts = member(receipt, "attempts");
+  if (!attempts.is_array()) return "";
+  std::string out = "\nwhat happened: " + text(member(receipt, "state")) + "\n";
+  for (const Json& attempt : attempts) {
+    const Json& resumed = member(attempt, "resumed_tokens");
+    out += "  " + text(member(attempt, "backend")) + ": " + text(member(attempt, "outcome")) +
+           (resumed == 0 ? "" : number(resumed, ", continued behind token ")) + "\n";
+  }
+  const Json& usage = member(receipt, "usage");
+  const Json& timings = member(receipt, "timings");
+  out += "  " + number(member(usage, "prompt_tokens"), "", " prompt tokens, ") +
+         number(member(usage, "completion_tokens"), "", " tokens answered") +
+         number(member(timings, "ttft_ms"), "; first after ", " ms") +
+         number(member(timings, "total_ms"), "; ", " ms in all");
+  return out + "\n";
+}
+
 int print(const Json& receipt, bool json) {
-  const std::string text = json ? receipt.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
-                                : policy::explain_text(receipt);
-  std::fputs(text.c_str(), stdout);
+  const std::string out = json ? receipt.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
+                               : policy::explain_text(receipt) + outcome_text(receipt);
+  std::fputs(out.c_str(), stdout);
   return kOk;
 }
 
@@ -197,7 +229,7 @@ Result<Json> explain(const ExplainOptions& options) {
   route::RequestTraits request;
   request.operation = "chat";
   request.model_as_asked = asked;
-  policy::Facts facts = route::gather(hardware, *app, *model, request, {});
+  policy::Facts facts = route::gather(hardware, {}, *app, *model, request, {});
   if (auto ok = set_model_facts(*model, facts); !ok) return std::unexpected(ok.error());
   if (!options.facts.empty())
     if (auto ok = read_facts(options.facts, facts); !ok) return std::unexpected(ok.error());

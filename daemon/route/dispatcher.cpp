@@ -45,6 +45,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   asio::io_context& io;
   fleet::Fleet& fleet;
   const policy::Facts hardware;
+  const Clock::time_point probed_at = Clock::now();  // the probe ran just before
   metrics::Metrics& metrics;
   DispatchLimits limits;
   Receipts receipts;
@@ -53,6 +54,10 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   std::unordered_map<std::string, std::uint32_t> in_flight;  // answers by app; entries go at zero
 
   Result<void> admit(const JobSpec& spec) const;
+  policy::Facts facts_for(const JobSpec& spec) const {
+    const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - probed_at);
+    return gather(hardware, age, spec.app, spec.model, spec.traits, fleet.status());
+  }
   void decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt);
   void leave(const JobSpec& spec);
   void retire(Ticket ticket);
@@ -164,9 +169,7 @@ void RunningJob::start() {
 }
 
 void RunningJob::decide() {
-  auto facts =
-      gather(dispatcher_->hardware, spec_.app, spec_.model, spec_.traits, dispatcher_->fleet.status());
-  dispatcher_->decide(spec_, std::move(facts), *receipt_);
+  dispatcher_->decide(spec_, dispatcher_->facts_for(spec_), *receipt_);
   if (!receipt_->decision.target && receipt_->decision.queue) {
     receipt_->state = "parked";
     look_.expires_after(kParkedLook);
@@ -459,7 +462,7 @@ Receipt Dispatcher::explain(const JobSpec& spec,
   receipt.keep = spec.keep;
   receipt.created = std::time(nullptr);
   receipt.state = "explained";
-  auto facts = gather(impl_->hardware, spec.app, spec.model, spec.traits, impl_->fleet.status());
+  auto facts = impl_->facts_for(spec);
   for (const auto& [name, value] : overrides) facts.set(name, value, "override");
   impl_->decide(spec, std::move(facts), receipt);
   return receipt;

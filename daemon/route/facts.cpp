@@ -57,9 +57,11 @@ void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {
 
 }  // namespace
 
-Facts gather(const Facts& hardware, const config::AppManifest& app, const config::ModelEntry& model,
-             const RequestTraits& request, const std::vector<fleet::WorkerStatus>& workers) {
+Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const config::AppManifest& app,
+             const config::ModelEntry& model, const RequestTraits& request,
+             const std::vector<fleet::WorkerStatus>& workers) {
   Facts facts = hardware;
+  facts.set_age(kProbeSource, probed);
   set_app_facts(app, facts);
   add_request(facts, request);
   facts.set("model.id", model.id, kConfig);

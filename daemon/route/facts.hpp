@@ -3,6 +3,7 @@
 // fact.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,8 +24,9 @@ struct RequestTraits {
   bool stream = false, has_tools = false, wants_json = false;
 };
 
-policy::Facts gather(const policy::Facts& hardware, const config::AppManifest& app,
-                     const config::ModelEntry& model, const RequestTraits& request,
-                     const std::vector<fleet::WorkerStatus>& workers);
+// `probed`: how long ago the probe ran.
+policy::Facts gather(const policy::Facts& hardware, std::chrono::milliseconds probed,
+                     const config::AppManifest& app, const config::ModelEntry& model,
+                     const RequestTraits& request, const std::vector<fleet::WorkerStatus>& workers);
 
 }  // namespace flyball::route

@@ -6,7 +6,7 @@
 namespace flyball::route {
 namespace {
 
-constexpr const char* kProbe = "probe";
+constexpr const char* kProbe = kProbeSource;
 constexpr const char* kBuild = "build";
 constexpr const char* kManifest = "manifest";
 constexpr const char* kDefault = "default";

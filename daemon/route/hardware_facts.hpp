@@ -8,6 +8,9 @@
 
 namespace flyball::route {
 
+// Source of the facts that the probe found out.
+inline constexpr const char* kProbeSource = "probe";
+
 // hardware.*: both device APIs describe the same hardware, so each kind of GPU is counted by the API that
 // shows more of it. GPUs that did not run the probe's kernel and software drivers are no GPUs. Where none was
 // found and a driver did not answer, nothing is known about GPUs.

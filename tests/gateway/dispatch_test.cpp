@@ -185,6 +185,34 @@ TEST_F(Dispatch, explain_decides_without_running) {
   EXPECT_EQ(ask(R"({"facts":{"request.n":"many"}})", "/v1/route/explain").status, 400);
 }
 
+// What the probe found out at the start is that old when a decision is taken; the rest is of this moment.
+TEST_F(Dispatch, receipts_tell_the_age_of_what_was_probed) {
+  auto settings = make_settings();
+  const auto known = [](const char* fact) {
+    policy::Condition c;
+    c.kind = policy::Condition::Kind::compare;
+    c.fact = *policy::find_fact(fact);
+    c.op = policy::Op::exists;
+    c.operand = true;
+    return c;
+  };
+  policy::Condition& when = settings->tree.rules[0].when;
+  when.kind = policy::Condition::Kind::all;
+  when.children = {known("backend.cpu.available"), known("request.n")};
+  Rig older(settings);
+  older.cpu();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  Wire asked(older), read(older);
+  asked.send(post(kChatPath, kHello));
+  read.send(get("/v1/route/receipts/" + asked.answer().field("x-request-id")));
+  const json facts = json::parse(read.answer().body)["facts"];
+  ASSERT_EQ(facts.size(), 2U) << facts;
+  EXPECT_EQ(facts[0]["source"], "probe");
+  EXPECT_GE(facts[0]["age_ms"], 20);
+  EXPECT_EQ(facts[1]["source"], "request");
+  EXPECT_EQ(facts[1]["age_ms"], 0);
+}
+
 TEST_F(Dispatch, receipts_belong_to_their_app) {
   const std::string path = "/v1/route/receipts/" + ask(kHello).field("x-request-id");
   Wire alice(rig), bob(rig);

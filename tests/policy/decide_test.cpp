@@ -212,6 +212,16 @@ TEST(Receipt, GoldenBytes) {
   EXPECT_EQ(json, receipt(decide(tree, facts), facts)) << "same inputs, same bytes";
 }
 
+TEST(Receipt, AgesAreAsExactAsTheyAreWorth) {
+  for (const auto& [ms, said] : {std::pair<std::int64_t, const char*>{9'999, "probe, 9999 ms ago\n"},
+                                 {10'000, "probe, 10 s ago\n"},
+                                 {600'000, "probe, 10 min ago\n"},
+                                 {36'000'000, "probe, 10 h ago\n"}}) {
+    const nlohmann::json fact = {{"name", "f"}, {"value", 1}, {"source", "probe"}, {"age_ms", ms}};
+    EXPECT_THAT(explain_text({{"facts", nlohmann::json::array({fact})}}), testing::HasSubstr(said));
+  }
+}
+
 TEST(Receipt, NoTargetAndQueue) {
   const auto text = explain_text(receipt(decide(tree_of(""), Facts()), Facts()));
   EXPECT_THAT(text, HasSubstr("no target, by rule default"));

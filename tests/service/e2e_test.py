@@ -5,9 +5,11 @@ One test: e2e_test.py [-v] DaemonTest.test_name"""
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -58,6 +60,12 @@ class DaemonTest(unittest.TestCase):
                 self.assertEqual(len(killed), 1)
                 daemon.wait_for_log("killed by signal 9")
                 self.assertEqual((text, reason, done), (whole, "length", True), "killed at event %d" % at)
+                daemon.wait_for_log("status=200")
+                line = next(line for line in daemon.log if "status=200" in line)
+                request = re.search(r"request_id=(\S+)", line).group(1)
+                told = flyball("explain", request, "--url", daemon.url).stdout
+                self.assertRegex(told, r"cpu: worker_died\n  cpu: done, continued behind token [1-9]")
+                self.assertIn("300 tokens answered", told)
 
     def test_concurrent_streams_survive_together(self):
         body = dict(GREEDY, model="small", max_tokens=150)
@@ -439,6 +447,16 @@ class CommandLineTest(unittest.TestCase):
         self.assertGreater(figures["prefill_tokens_per_second"], 0)
         self.assertGreater(figures["decode_tokens_per_second"], 0)
 
+    # A process whose threads want more stack than there is memory gets none.
+    @unittest.skipIf(SANITIZED, "a sanitizer has threads of its own")
+    def test_a_model_is_made_without_more_threads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make = "%s make-model --quiet --threads 4 --out %s/m.gguf" % (FLYBALL, folder)
+            ended = subprocess.run(["sh", "-c", "ulimit -s 100000000; exec " + make], capture_output=True, text=True)
+            self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+            self.assertEqual(os.listdir(folder), ["m.gguf"])
+        self.assertEqual(flyball("make-model", "--out", "/nowhere/m.gguf", "--threads", "9999999").returncode, 64)
+
     def test_version_names_the_instruction_sets(self):
         version = json.loads(flyball("version", "--json").stdout)
         self.assertIn(version["cpu_isa_used"], version["cpu_isas"])
@@ -451,7 +469,6 @@ class CommandLineTest(unittest.TestCase):
                             "version", "completions"):
                 self.assertIn(command, script.stdout)
             self.assertIn("probe-timeout-ms", script.stdout)
-        import subprocess
         bash = flyball("completions", "bash").stdout
         ask = bash + "\nCOMP_WORDS=(flyball ru); COMP_CWORD=1; _flyball; echo \"${COMPREPLY[@]}\""
         self.assertEqual(subprocess.run(["bash", "-c", ask], capture_output=True, text=True).stdout.strip(), "run")
