@@ -58,6 +58,7 @@ Result<void> check(const SamplingParams& params);
 
 struct CompletionRequest {
   std::string id;  // unique in the process; appears in logs and receipts
+  std::string owner;  // whose prompts may share KV with it, and tell so by their time: the app
   Prompt prompt;
   SamplingParams sampling;
   std::uint32_t max_tokens = 0;  // 0: as many as the context leaves
@@ -159,6 +160,7 @@ struct BackendLoad {  // a snapshot, cheap to take
   std::uint32_t kv_blocks_total = 0, kv_blocks_used = 0;
   std::uint64_t steps = 0;  // scheduler steps so far: progress, for the watchdog
   std::uint64_t prompt_tokens = 0, completion_tokens = 0;
+  std::uint64_t cached_tokens = 0;  // of the prompt tokens, those whose KV was there
 };
 
 struct Backend {

@@ -46,7 +46,7 @@ struct Shared {
   std::atomic<bool> refusing{false};  // drain or destruction has begun
   std::atomic<bool> lost{false};      // the device is gone
   std::atomic<bool> ending{false};    // requests not yet prepared end, too
-  std::atomic<std::uint64_t> steps{0}, prompt_tokens{0}, completion_tokens{0};
+  std::atomic<std::uint64_t> steps{0}, prompt_tokens{0}, cached_tokens{0}, completion_tokens{0};
   std::atomic<std::uint32_t> running{0}, kv_used{0};
 
   // Requests that have not had their last event, reserved before any work is done for them.
@@ -180,8 +180,8 @@ class Engine {
     bool behind = false;
     if (!old.text.empty()) behind = !sequence->delivery().push(Delta{std::move(old.text), {}, {}});
     if (old.finish) return sequence->done(*old.finish);
-    if (auto ok = scheduler_.submit(sequence->id, static_cast<std::uint32_t>(sequence->tokens().size()),
-                                    sequence->most());
+    if (auto ok = scheduler_.submit(
+            {sequence->id, sequence->owner(), sequence->take_tokens(), sequence->most()});
         !ok)
       return std::move(ok.error());
     if (behind) scheduler_.pause(sequence->id);
@@ -226,7 +226,7 @@ class Engine {
     for (const PlannedSequence& planned : plan.sequences) {
       if (!planned.want_logits) continue;
       const auto logits = rows->subspan(row++ * logits_per_row_, vocab_size_);
-      results_.push_back({planned.id, deliver(*sequences_.at(planned.id), logits)});
+      results_.push_back(deliver(*sequences_.at(planned.id), logits));
     }
     scheduler_.commit(results_);
     for (const StepResult& result : results_)
@@ -240,13 +240,17 @@ class Engine {
   Result<std::span<const float>> compute(const StepPlan& plan) {
     tokens_.clear();
     batch_.clear();
+    copies_.clear();
+    for (const PlannedCopy& copy : plan.copies) copies_.push_back({copy.from, copy.to});
     std::size_t wanted = 0;
     const TimePoint now = std::chrono::steady_clock::now();
     for (const PlannedSequence& planned : plan.sequences) {
       Sequence& sequence = *sequences_.at(planned.id);
       if (sequence.first_step == TimePoint{}) {
         sequence.first_step = now;
+        sequence.cached_tokens = std::min(planned.first_position, sequence.prompt_tokens());
         shared_.prompt_tokens.fetch_add(sequence.prompt_tokens());
+        shared_.cached_tokens.fetch_add(sequence.cached_tokens);
       }
       StepSequence s;
       s.first_token = static_cast<std::uint32_t>(tokens_.size());
@@ -255,12 +259,12 @@ class Engine {
       s.block_table = scheduler_.kv().table(planned.id);
       s.want_logits = planned.want_logits;
       batch_.push_back(s);
-      const auto first = sequence.tokens().begin() + planned.first_position;
-      tokens_.insert(tokens_.end(), first, first + planned.n_tokens);
+      const auto known = scheduler_.tokens(planned.id).subspan(planned.first_position, planned.n_tokens);
+      tokens_.insert(tokens_.end(), known.begin(), known.end());
       if (planned.want_logits) ++wanted;
     }
     try {
-      auto id = executor_.submit({tokens_, batch_}, {});
+      auto id = executor_.submit({tokens_, batch_}, copies_);
       if (!id) return std::unexpected(std::move(id.error()));
       auto rows = executor_.wait(*id);
       if (rows && rows->size() != wanted * logits_per_row_)
@@ -273,34 +277,36 @@ class Engine {
     }
   }
 
-  // True: the sequence has ended.
-  bool deliver(Sequence& sequence, std::span<const float> logits) {
+  StepResult deliver(Sequence& sequence, std::span<const float> logits) {
     try {
       return try_deliver(sequence, logits);
     } catch (const std::bad_alloc&) {
       sequence.delivery().finish(out_of_memory());
-      return true;
+      return {.id = sequence.id, .ended = true};
     }
   }
 
-  bool try_deliver(Sequence& sequence, std::span<const float> logits) {
-    if (sequence.delivery().closed()) return true;
+  StepResult try_deliver(Sequence& sequence, std::span<const float> logits) {
+    StepResult result{.id = sequence.id, .ended = true};
     if (!decode::all_finite(logits)) {
       sequence.delivery().finish(Error{ErrorCode::numeric_error,
                                        "The model's output is not a number; this request cannot go on.",
                                        {},
                                        {}});
-      return true;
+      result.distrusted = true;
+      return result;
     }
+    if (sequence.delivery().closed()) return result;
     Delta delta;
     const Answer::Step step = sequence.sample(logits, scratch_, delta);
+    result.token = delta.tokens.back();
     sequence.last_token = std::chrono::steady_clock::now();
     if (sequence.first_token == TimePoint{}) sequence.first_token = sequence.last_token;
     shared_.completion_tokens.fetch_add(1);
     if (!sequence.delivery().push(std::move(delta))) behind_.push_back(sequence.id);
-    if (!step.finish) return false;
-    sequence.delivery().finish(sequence.done(*step.finish));
-    return true;
+    result.ended = step.finish.has_value();
+    if (step.finish) sequence.delivery().finish(sequence.done(*step.finish));
+    return result;
   }
 
   void fail_step(const Error& error) {
@@ -362,6 +368,7 @@ class Engine {
   // Of a step; kept to reuse their memory.
   std::vector<Token> tokens_;
   std::vector<StepSequence> batch_;
+  std::vector<BlockCopy> copies_;
   std::vector<StepResult> results_;
   std::vector<SequenceId> behind_;
   decode::SamplerScratch scratch_;
@@ -396,6 +403,7 @@ class EngineBackend final : public Backend {
     load.kv_blocks_used = shared_->kv_used;
     load.steps = shared_->steps;
     load.prompt_tokens = shared_->prompt_tokens;
+    load.cached_tokens = shared_->cached_tokens;
     load.completion_tokens = shared_->completion_tokens;
     return load;
   }

@@ -28,7 +28,7 @@ struct StepBatch {
   std::span<const StepSequence> sequences;
 };
 
-struct BlockCopy {  // copy-on-write: done before the step
+struct BlockCopy {  // copy-on-write: done before the step, in order
   BlockId from = 0, to = 0;
 };
 

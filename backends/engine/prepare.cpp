@@ -104,6 +104,7 @@ Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& mode
                 param);
 
   PreparedRequest out;
+  out.owner = std::move(request.owner);
   out.prompt = std::move(*prompt);
   // max_tokens is an upper bound: where the context ends first, the answer ends with reason `length`.
   const auto left = static_cast<std::uint32_t>(model.context - out.prompt.size());

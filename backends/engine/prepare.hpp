@@ -34,6 +34,7 @@ TextModel make_text_model(std::unique_ptr<const text::Tokenizer> tokenizer,
                           std::uint32_t context);
 
 struct PreparedRequest {
+  std::string owner;
   std::vector<Token> prompt;     // not empty
   std::uint32_t max_tokens = 0;  // > 0; what the context leaves where the request asked for more
   SamplingParams sampling;

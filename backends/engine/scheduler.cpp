@@ -19,13 +19,14 @@ Scheduler::Scheduler(const SchedulerLimits& limits)
   limits_.step_tokens = std::max(limits_.step_tokens, limits_.max_sequences);
 }
 
-Result<void> Scheduler::submit(SequenceId id, std::uint32_t known, std::uint32_t most) {
-  require(known > 0 && known <= most && (entries_.empty() || entries_.rbegin()->first < id));
+Result<void> Scheduler::submit(NewSequence sequence) {
+  require(!sequence.tokens.empty() && sequence.tokens.size() <= sequence.most &&
+          (entries_.empty() || entries_.rbegin()->first < sequence.id));
   // Asked first, because waiting does not help. The last token sampled is never computed, but a preempted
   // sequence computes all it knows in one go.
-  const std::uint32_t needed = kv_.blocks_for(most);
+  const std::uint32_t needed = kv_.blocks_for(sequence.most);
   if (needed > kv_.total())
-    return fail(ErrorCode::insufficient_memory, "The request may grow to " + std::to_string(most) +
+    return fail(ErrorCode::insufficient_memory, "The request may grow to " + std::to_string(sequence.most) +
                                                     " tokens and needs " + std::to_string(needed) +
                                                     " KV blocks; the engine has " +
                                                     std::to_string(kv_.total()) + ".");
@@ -34,9 +35,10 @@ Result<void> Scheduler::submit(SequenceId id, std::uint32_t known, std::uint32_t
                                            " requests wait, the limit is " +
                                            std::to_string(limits_.max_waiting) + ".");
   Entry entry;
-  entry.known = known;
-  entry.most = most;
-  entries_.emplace(id, entry);
+  entry.owner = std::move(sequence.owner);
+  entry.tokens = std::move(sequence.tokens);
+  entry.most = sequence.most;
+  entries_.emplace(sequence.id, std::move(entry));
   return {};
 }
 
@@ -70,37 +72,65 @@ StepPlan Scheduler::plan(std::uint32_t most) {
   most = std::clamp(most, limits_.max_sequences, limits_.step_tokens);
   StepPlan plan;
   plan.sequences.reserve(limits_.max_sequences);
-  const auto budget = [&] { return most - plan.n_tokens; };
 
   // Decodes first: a running stream's next token never waits for another one's prompt. make_room may preempt
   // later arrivals, which are then no longer admitted when the loop comes to them.
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     const Entry& e = it->second;
-    if (e.admitted && !e.paused && e.known - e.computed == 1 && make_room(it, e.known))
-      plan_tokens(it, 1, plan);
+    if (e.admitted && !e.paused && e.left() == 1 && make_room(it, e.known())) plan_tokens(it, 1, plan);
   }
-  // Then prompts already begun, then new ones, first come first served.
-  for (auto it = entries_.begin(); it != entries_.end() && budget() > 0; ++it) {
-    const Entry& e = it->second;
-    if (!e.admitted || e.paused || e.in_step) continue;
-    const std::uint32_t n = std::min(e.known - e.computed, budget());
-    if (make_room(it, e.computed + n)) plan_tokens(it, n, plan);
-  }
-  for (auto it = entries_.begin(); it != entries_.end() && budget() > 0; ++it) {
-    const Entry& e = it->second;
-    if (e.admitted || e.paused) continue;
-    if (!admit(it)) break;  // nobody overtakes the first in the queue
-    plan_tokens(it, std::min(e.known, budget()), plan);
-  }
+  // First come first served: nobody overtakes one that waits for room.
+  for (auto it = entries_.begin(); it != entries_.end(); ++it)
+    if (!it->second.admitted && !it->second.paused && admit(it) == Admission::no_room) break;
+  plan_prompts(most - plan.n_tokens, plan);
   in_flight_ = !plan.empty();
   return plan;
 }
 
+// What is left of a step's budget goes to the prompt with the least left to compute. Beside a prompt that is
+// computed whole in this step there is no chunk of a longer one: its first token waits for nobody else's. But
+// the prompt that was passed over longest has half of the next budget for sure: whatever arrives, each of n
+// prompts gets 1 / 2n of the tokens computed.
+void Scheduler::plan_prompts(std::uint32_t budget, StepPlan& plan) {
+  std::vector<Entries::iterator> prompts;
+  for (auto it = entries_.begin(); it != entries_.end(); ++it)
+    if (it->second.admitted && !it->second.paused && !it->second.in_step &&
+        kv_.blocks_missing(it->first, it->second.known()) == 0)  // not a decode that waits for room
+      prompts.push_back(it);
+  if (prompts.empty()) return;
+  std::ranges::stable_sort(prompts, {}, [](Entries::iterator it) { return it->second.left(); });
+
+  const auto longest = *std::ranges::max_element(prompts, [](Entries::iterator a, Entries::iterator b) {
+    const Entry &x = a->second, &y = b->second;
+    return x.passed_over != y.passed_over ? x.passed_over < y.passed_over : a->first > b->first;
+  });
+  std::uint32_t reserved = longest->second.passed_over > 0 ? (budget + 1) / 2 : 0;  // for `longest`
+  bool whole_prompt = false;
+  for (const auto it : prompts) {
+    Entry& e = it->second;
+    std::uint32_t most = it == longest ? budget : budget - reserved;
+    if (whole_prompt && e.left() > most) most = it == longest ? reserved : 0;
+    if (it == longest) reserved = 0;
+    if (most == 0) {
+      ++e.passed_over;
+      continue;
+    }
+    const bool fresh = e.fresh;
+    if (fresh) fork(it, plan);
+    const std::uint32_t n = std::min(e.left(), most);
+    if (fresh && n == e.left()) whole_prompt = true;
+    plan_tokens(it, n, plan);  // its blocks are there since it was admitted
+    budget -= n;
+    e.passed_over = 0;
+  }
+}
+
 void Scheduler::plan_tokens(Entries::iterator it, std::uint32_t n_tokens, StepPlan& plan) {
   Entry& e = it->second;
-  plan.sequences.push_back({it->first, e.computed, n_tokens, e.computed + n_tokens == e.known});
+  plan.sequences.push_back({it->first, e.computed, n_tokens, n_tokens == e.left()});
   plan.n_tokens += n_tokens;
   e.in_step = true;
+  e.fresh = false;
   e.step_tokens = n_tokens;
 }
 
@@ -121,15 +151,29 @@ bool Scheduler::make_room(Entries::iterator it, std::uint32_t positions) {
   return true;
 }
 
+// What it has published stays until its room is needed: often most of it is there when it comes back.
 void Scheduler::preempt(Entries::iterator it) {
   kv_.release(it->first);
   it->second.admitted = false;
   it->second.computed = 0;
+  it->second.passed_over = 0;
   --n_admitted_;
   ++preemptions_;
 }
 
-bool Scheduler::admit(Entries::iterator it) {
+Scheduler::Admission Scheduler::admit(Entries::iterator it) {
+  Entry& e = it->second;
+  if (follows(e)) return Admission::follows;
+  // At least one token is computed: its logits are what the sequence is here for.
+  e.computed = kv_.adopt(it->first, e.owner, std::span(e.tokens).first(e.known() - 1));
+  const auto back_out = [&](Admission why) {
+    kv_.release(it->first);
+    e.computed = 0;
+    return why;
+  };
+  e.leader = find_leader(it, /*waited=*/e.leader.has_value());
+  if (e.leader) return back_out(Admission::follows);
+
   // One spare block for each that runs: without it a newcomer would be preempted at the next block border.
   const auto paused_victim = [&] {
     for (auto other = entries_.rbegin(); other != entries_.rend(); ++other)
@@ -138,16 +182,88 @@ bool Scheduler::admit(Entries::iterator it) {
     return entries_.end();
   };
   while (n_admitted_ >= limits_.max_sequences ||
-         kv_.blocks_missing(it->first, it->second.known) + n_admitted_ > kv_.free()) {
+         kv_.blocks_missing(it->first, e.known()) + n_admitted_ > kv_.free()) {
     if (n_admitted_ == 0) break;  // alone it always fits
     const auto victim = paused_victim();
-    if (victim == entries_.end()) return false;
+    if (victim == entries_.end()) return back_out(Admission::no_room);
     preempt(victim);
   }
-  if (!kv_.grow(it->first, it->second.known)) return false;
-  it->second.admitted = true;
+  if (!kv_.grow(it->first, e.known())) return back_out(Admission::no_room);
+  e.admitted = true;
+  e.fresh = true;
   ++n_admitted_;
-  return true;
+  return Admission::admitted;
+}
+
+bool Scheduler::follows(const Entry& entry) const {
+  if (!entry.leader) return false;
+  const auto it = entries_.find(entry.leader->id);
+  if (it == entries_.end()) return false;
+  const Entry& leader = it->second;
+  return leader.admitted && !leader.paused && leader.computed < entry.leader->positions;
+}
+
+// Tokens that `other` knows, too, after what `entry` has adopted (whole blocks, nothing computed since);
+// never the last one of `entry`. Equal ids of the block before mean equal tokens up to there: publish sees to
+// that.
+std::uint32_t Scheduler::shared_after(const Entry& entry, SequenceId id, SequenceId other_id,
+                                      const Entry& other) const {
+  if (other.owner != entry.owner) return 0;
+  const std::uint32_t from = entry.computed;
+  if (from > 0) {
+    const std::uint32_t before = from / limits_.block_size - 1;
+    const auto theirs = kv_.table(other_id);
+    if (theirs.size() <= before || theirs[before] != kv_.table(id)[before]) return 0;
+  }
+  const std::uint32_t end = std::min(entry.known() - 1, other.known());
+  std::uint32_t at = from;
+  while (at < end && entry.tokens[at] == other.tokens[at]) ++at;
+  return at - from;
+}
+
+// Worth waiting for: whole blocks, or all that the sequence has to compute but for its last token. The latter
+// once only: a part of a block is gone with its leader, and then the next of many equal prompts would lead.
+std::optional<Scheduler::Leader> Scheduler::find_leader(Entries::iterator it, bool waited) const {
+  const Entry& e = it->second;
+  std::uint32_t there = e.computed;  // positions that can be taken over now
+  std::optional<Leader> leader;
+  for (const auto& [other_id, other] : entries_) {
+    if (other_id == it->first || !other.admitted) continue;
+    std::uint32_t end = e.computed + shared_after(e, it->first, other_id, other);
+    there = std::max(there, std::min(end, other.computed));
+    if (waited || end != e.known() - 1) end -= end % limits_.block_size;
+    if (!other.paused && other.computed < end && (!leader || leader->positions < end))
+      leader = Leader{other_id, end};
+  }
+  if (leader && leader->positions <= there) leader.reset();
+  return leader;
+}
+
+// The rest of a shared prefix ends inside a block: what another sequence has computed of it is copied.
+void Scheduler::fork(Entries::iterator it, StepPlan& plan) {
+  Entry& e = it->second;
+  std::uint32_t most = 0;
+  kv::BlockId from = 0;
+  const std::uint32_t block = e.computed / limits_.block_size;
+  for (const auto& [other_id, other] : entries_) {
+    if (other_id == it->first || !other.admitted || other.computed <= e.computed) continue;
+    const std::uint32_t n = std::min(
+        {shared_after(e, it->first, other_id, other), other.computed - e.computed, limits_.block_size});
+    if (n <= most) continue;
+    most = n;
+    from = kv_.table(other_id)[block];
+  }
+  if (most == 0) return;
+  plan.copies.push_back({from, kv_.table(it->first)[block]});
+  e.computed += most;
+}
+
+void Scheduler::free_cancelled() {
+  for (const SequenceId id : cancelled_) {
+    kv_.release(id);
+    --n_admitted_;
+  }
+  cancelled_.clear();
 }
 
 void Scheduler::end(Entries::iterator it) {
@@ -159,24 +275,23 @@ void Scheduler::end(Entries::iterator it) {
 void Scheduler::commit(std::span<const StepResult> results) {
   require(in_flight_);
   in_flight_ = false;
-  for (const SequenceId id : cancelled_) {
-    kv_.release(id);
-    --n_admitted_;
-  }
-  cancelled_.clear();
+  free_cancelled();
+  for (const StepResult& result : results)
+    if (result.distrusted) kv_.distrust(result.id);
   for (auto& [id, e] : entries_) {
     if (!e.in_step) continue;
     e.computed += e.step_tokens;
     e.in_step = false;
+    kv_.publish(id, e.owner, std::span(e.tokens).first(e.computed));
   }
   for (const StepResult& result : results) {
     const auto it = entries_.find(result.id);
-    require(it != entries_.end() && it->second.computed == it->second.known);
+    require(it != entries_.end() && it->second.left() == 0);
     if (result.ended) {
       end(it);
     } else {
-      ++it->second.known;
-      require(it->second.known <= it->second.most);
+      it->second.tokens.push_back(result.token);
+      require(it->second.known() <= it->second.most);
     }
   }
 }
@@ -184,11 +299,7 @@ void Scheduler::commit(std::span<const StepResult> results) {
 std::vector<SequenceId> Scheduler::abort() {
   require(in_flight_);
   in_flight_ = false;
-  for (const SequenceId id : cancelled_) {
-    kv_.release(id);
-    --n_admitted_;
-  }
-  cancelled_.clear();
+  free_cancelled();
   std::vector<SequenceId> ended;
   for (auto it = entries_.begin(); it != entries_.end();) {
     const auto current = it++;
@@ -205,7 +316,7 @@ bool Scheduler::balanced() const {
   for (const auto& [id, e] : entries_) {
     if (e.admitted) ++admitted;
     if (!e.admitted && (!kv_.table(id).empty() || e.computed != 0 || e.in_step)) return false;
-    if (e.computed > e.known || e.known > e.most) return false;
+    if (e.computed > e.known() || e.known() > e.most) return false;
     if (e.computed > kv_.table(id).size() * limits_.block_size) return false;
   }
   if (!in_flight_ && !cancelled_.empty()) return false;

@@ -1,12 +1,14 @@
 // Which sequences the next step computes, and how many tokens of each: continuous batching with chunked
-// prefill beside decode under one token budget, preemption by recompute, cancellation and pause at any point.
-// A pure state machine: no thread, no clock, no device, no token values. plan() -> run it -> commit() or
-// abort().
+// prefill beside decode under one token budget, shared prefixes computed once, preemption by recompute,
+// cancellation and pause at any point. A pure state machine: no thread, no clock, no device.
+// plan() -> run it -> commit() or abort().
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/kv/kv_accountant.hpp"
@@ -24,6 +26,13 @@ struct SchedulerLimits {
   std::uint32_t block_size = 16;
 };
 
+struct NewSequence {
+  SequenceId id = 0;          // must rise: they are the order of arrival
+  std::string owner;          // KV is shared among sequences of one owner only
+  std::vector<Token> tokens;  // known so far, not empty
+  std::uint32_t most = 0;     // tokens it may grow to
+};
+
 // `n_tokens` known tokens of one sequence, from position `first_position` on.
 struct PlannedSequence {
   SequenceId id = 0;
@@ -32,8 +41,15 @@ struct PlannedSequence {
   bool want_logits = false;  // the last of them is the last known one: the step yields a new token
 };
 
+// Copy-on-write: done before the step, in order. The first part of a block that another sequence has
+// computed.
+struct PlannedCopy {
+  kv::BlockId from = 0, to = 0;
+};
+
 struct StepPlan {
-  std::vector<PlannedSequence> sequences;  // decodes first, then prefill chunks, each in order of arrival
+  std::vector<PlannedSequence> sequences;  // decodes in order of arrival, then chunks of prompts
+  std::vector<PlannedCopy> copies;
   std::uint32_t n_tokens = 0;
   bool empty() const noexcept { return sequences.empty(); }
 };
@@ -41,16 +57,17 @@ struct StepPlan {
 // What became of one planned sequence with want_logits. A sequence without a result keeps what it computed.
 struct StepResult {
   SequenceId id = 0;
-  bool ended = false;  // finished or failed by itself; otherwise one token was appended
+  bool ended = false;  // finished or failed by itself; otherwise `token` is appended
+  Token token = 0;
+  bool distrusted = false;  // its KV may be wrong: nobody takes it over
 };
 
 class Scheduler {
  public:
   explicit Scheduler(const SchedulerLimits& limits);
 
-  // A sequence with `known` tokens (> 0) that may grow to `most` tokens. Ids must rise: they are the order of
-  // arrival. overloaded; insufficient_memory when it could not finish even alone.
-  Result<void> submit(SequenceId id, std::uint32_t known, std::uint32_t most);
+  // overloaded; insufficient_memory when it could not finish even alone.
+  Result<void> submit(NewSequence sequence);
   // Ends it: at once, or when the step in flight that computes it is over. Unknown ids are fine (it ended
   // already).
   void cancel(SequenceId id);
@@ -70,6 +87,8 @@ class Scheduler {
   std::vector<SequenceId> abort();
 
   bool contains(SequenceId id) const { return entries_.contains(id); }  // false also once cancelled
+  // All that are known of it. Precondition: contains(id).
+  std::span<const Token> tokens(SequenceId id) const { return entries_.at(id).tokens; }
   std::uint32_t waiting() const noexcept;
   std::uint32_t running() const noexcept { return n_admitted_; }
   std::uint64_t preemptions() const noexcept { return preemptions_; }
@@ -78,22 +97,42 @@ class Scheduler {
   bool balanced() const;
 
  private:
+  // A sequence whose prefix another one is computing waits for it rather than compute it a second time.
+  struct Leader {
+    SequenceId id = 0;
+    std::uint32_t positions = 0;  // what they share
+  };
   struct Entry {
-    std::uint32_t known = 0;     // tokens whose values are known
-    std::uint32_t computed = 0;  // tokens whose KV is in the cache; < known
+    std::string owner;
+    std::vector<Token> tokens;   // known
+    std::uint32_t computed = 0;  // of them, those whose KV is in the cache; < known()
     std::uint32_t most = 0;
     bool admitted = false;  // holds a slot and KV
     bool paused = false;
     bool in_step = false;
+    bool fresh = false;             // admitted, nothing planned since
     std::uint32_t step_tokens = 0;  // of the step in flight
+    std::uint32_t passed_over = 0;  // steps in a row that had room for others' prompts, but not for this one
+    std::optional<Leader> leader;   // not admitted
+
+    std::uint32_t known() const noexcept { return static_cast<std::uint32_t>(tokens.size()); }
+    std::uint32_t left() const noexcept { return known() - computed; }
   };
   using Entries = std::map<SequenceId, Entry>;
+  enum class Admission : std::uint8_t { admitted, no_room, follows };
 
   // Makes `entry` cover `positions`, preempting paused sequences, then later arrivals. False: it has to wait.
   bool make_room(Entries::iterator entry, std::uint32_t positions);
   void preempt(Entries::iterator entry);
-  bool admit(Entries::iterator entry);
+  Admission admit(Entries::iterator entry);
+  bool follows(const Entry& entry) const;
+  std::uint32_t shared_after(const Entry& entry, SequenceId id, SequenceId other_id,
+                             const Entry& other) const;
+  std::optional<Leader> find_leader(Entries::iterator entry, bool waited) const;
+  void fork(Entries::iterator entry, StepPlan& plan);
+  void plan_prompts(std::uint32_t budget, StepPlan& plan);
   void plan_tokens(Entries::iterator entry, std::uint32_t n_tokens, StepPlan& plan);
+  void free_cancelled();
   void end(Entries::iterator entry);
 
   SchedulerLimits limits_;

@@ -38,7 +38,6 @@ Answer::Step Sequence::replay() {
 
 Answer::Step Sequence::sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta) {
   const Token token = sampler_.sample(logits, scratch);
-  tokens_.push_back(token);
   sampler_.accept(token);
   Answer::Step step = answer_.accept(token);
   delta.text = std::move(step.text);
@@ -65,6 +64,7 @@ Done Sequence::done(FinishReason reason) const {
   done.reason = reason;
   done.usage.prompt_tokens = n_prompt_;
   done.usage.completion_tokens = answer_.tokens();
+  done.usage.cached_tokens = cached_tokens;
   done.timings.queue_us = us(arrived_, first_step);
   done.timings.prefill_us = us(first_step, first_token);
   done.timings.decode_us = us(first_token, last_token);

@@ -1,8 +1,11 @@
-// One request inside the engine thread: its tokens, its sampler, its text, its client and its times.
+// One request inside the engine thread: its sampler, its text, its client and its times. Its tokens are the
+// scheduler's.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -29,12 +32,15 @@ class Sequence {
   // Most tokens it may come to.
   std::uint32_t most() const noexcept { return n_prompt_ + request_.max_tokens; }
   std::uint32_t prompt_tokens() const noexcept { return n_prompt_; }
-  const std::vector<Token>& tokens() const noexcept { return tokens_; }
+  const std::string& owner() const noexcept { return request_.owner; }
+  // The prompt and what replay() added. Once, before the first sample().
+  std::vector<Token> take_tokens() noexcept { return std::move(tokens_); }
   Delivery& delivery() noexcept { return *delivery_; }
 
   const kv::SequenceId id;
-  // Set by the engine, for the timings.
+  // Set by the engine, for the timings and the usage.
   TimePoint first_step{}, first_token{}, last_token{};
+  std::uint32_t cached_tokens = 0;  // of the prompt, when its first step began
 
  private:
   PreparedRequest request_;
@@ -42,7 +48,7 @@ class Sequence {
   std::shared_ptr<Delivery> delivery_;
   TimePoint arrived_;
   std::uint32_t n_prompt_;
-  std::vector<Token> tokens_;  // prompt, then answer
+  std::vector<Token> tokens_;
   decode::Sampler sampler_;
   Answer answer_;
 };

@@ -1,14 +1,17 @@
-// Who holds which KV block: one block table per sequence over a pool, and books that balance (free + used ==
-// total, every used block in exactly as many tables as it has references). Decides nothing; the scheduler
-// asks it.
+// Who holds which KV block: one block table per sequence over a pool, and a prefix index of full blocks that
+// later sequences take over. Books that balance: free + used + kept unused == total, and each block has as
+// many references as tables that hold it, and one more where the index keeps it. Decides nothing; the
+// scheduler asks it.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "backends/kv/block_pool.hpp"
+#include "backends/kv/prefix_index.hpp"
 
 namespace flyball::kv {
 
@@ -25,22 +28,41 @@ class KvAccountant {
   }
   // Blocks missing before `id` covers `positions`.
   std::uint32_t blocks_missing(SequenceId id, std::uint32_t positions) const;
-  // Grows the table of `id` until it covers `positions`. All or nothing; false: too few blocks are free.
+  // Gives `id`, which holds nothing, the longest run of kept blocks that `tokens` begins with. Returns the
+  // positions they cover: their KV need not be computed.
+  std::uint32_t adopt(SequenceId id, std::string_view owner, std::span<const Token> tokens);
+  // Grows the table of `id` until it covers `positions`, evicting what is only kept. All or nothing; false:
+  // too few blocks are free.
   bool grow(SequenceId id, std::uint32_t positions);
-  // Gives back every block of `id`. A sequence that holds none is fine.
+  // The KV of `tokens`, all of them from position 0 on, is computed: their full blocks are kept from now on.
+  // Where another sequence was first, `id` takes over its block: equal prefixes share equal ids.
+  void publish(SequenceId id, std::string_view owner, std::span<const Token> tokens);
+  // Nobody may take over what `id` has published, nor what follows it. Call before release.
+  void distrust(SequenceId id);
+  // Gives back every block of `id`; the published ones stay until their room is needed. A sequence that holds
+  // none is fine.
   void release(SequenceId id);
 
-  // Block ids in order of position; valid until the next grow or release of `id`.
+  // Block ids in order of position; valid until the next adopt, grow, publish or release of `id`.
   std::span<const BlockId> table(SequenceId id) const;
   std::uint32_t total() const noexcept { return pool_.total(); }
-  std::uint32_t free() const noexcept { return pool_.free(); }
-  std::uint32_t used() const noexcept { return pool_.used(); }
-  bool balanced() const;  // recounts all tables against the pool. O(total)
+  std::uint32_t free() const noexcept { return pool_.free() + index_.idle(); }  // what grow() can give
+  std::uint32_t used() const noexcept { return total() - free(); }              // in tables
+  std::uint32_t kept() const noexcept { return index_.size(); }                 // in the index, used or not
+  bool balanced() const;  // recounts all tables and the index against the pool. O(total)
 
  private:
+  struct Table {
+    std::vector<BlockId> blocks;
+    std::uint32_t published = 0;  // leading blocks that the index keeps, or has refused
+  };
+  void take(Table& table, BlockId block);  // one more holder of a block
+  void let_go(BlockId block);
+
   std::uint32_t block_size_;
   BlockPool pool_;
-  std::map<SequenceId, std::vector<BlockId>> tables_;
+  PrefixIndex index_;
+  std::map<SequenceId, Table> tables_;
 };
 
 }  // namespace flyball::kv

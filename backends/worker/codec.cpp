@@ -104,6 +104,7 @@ void put(WireWriter& w, const CompletionRequest& q) {
   w.flag(q.ignore_eos);
   put(w, q.resume_tokens);
   w.u64(q.resume_text_bytes);
+  w.bytes(q.owner);
 }
 CompletionRequest get_request(WireReader& r) {
   CompletionRequest q;
@@ -131,6 +132,7 @@ CompletionRequest get_request(WireReader& r) {
   q.ignore_eos = r.flag("ignore_eos");
   q.resume_tokens = get_tokens(r, "resume tokens");
   q.resume_text_bytes = r.u64(UINT64_MAX, "resume bytes");
+  q.owner = r.text(kMaxName, "owner");
   return q;
 }
 
@@ -192,7 +194,7 @@ BackendInfo get_info(WireReader& r) {
 void put(WireWriter& w, const BackendLoad& l) {
   for (const std::uint64_t v :
        {std::uint64_t{l.waiting}, std::uint64_t{l.running}, std::uint64_t{l.kv_blocks_total},
-        std::uint64_t{l.kv_blocks_used}, l.steps, l.prompt_tokens, l.completion_tokens}) {
+        std::uint64_t{l.kv_blocks_used}, l.steps, l.prompt_tokens, l.completion_tokens, l.cached_tokens}) {
     w.u64(v);
   }
 }
@@ -205,6 +207,7 @@ BackendLoad get_load(WireReader& r) {
   l.steps = r.u64(UINT64_MAX, "steps");
   l.prompt_tokens = r.u64(UINT64_MAX, "prompt tokens");
   l.completion_tokens = r.u64(UINT64_MAX, "completion tokens");
+  l.cached_tokens = r.u64(UINT64_MAX, "cached tokens");
   return l;
 }
 

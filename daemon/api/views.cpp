@@ -84,6 +84,8 @@ std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::W
     gauges.engine_running = load.running;
     gauges.engine_waiting = load.waiting;
     gauges.engine_completion_tokens = static_cast<double>(load.completion_tokens);
+    gauges.prefix_queries = static_cast<double>(load.prompt_tokens);
+    gauges.prefix_hits = static_cast<double>(load.cached_tokens);
   }
   return out;
 }

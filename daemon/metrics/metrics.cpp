@@ -55,7 +55,8 @@ double quantile(const prometheus::MetricFamily& family, double q) {
 
 struct Metrics::Impl {
   struct WorkerSeries {
-    Gauge &loaded, &resident, &kv_usage, &running, &waiting, &tokens, &restarts;
+    Gauge &loaded, &resident, &kv_usage, &running, &waiting, &tokens, &restarts, &prefix_queries,
+        &prefix_hits;
   };
 
   prometheus::Registry registry;
@@ -85,6 +86,10 @@ struct Metrics::Impl {
       gauge("engine_completion_tokens", "Tokens the engine itself has generated since it started.");
   Family<Gauge>& engine_restarts =
       gauge("engine_restarts", "Engine processes started again since the daemon started.");
+  Family<Gauge>& prefix_queries =
+      gauge("engine_prefix_cache_queries", "Prompt tokens the engine has looked up in its prefix index.");
+  Family<Gauge>& prefix_hits =
+      gauge("engine_prefix_cache_hits", "Of these, tokens whose KV was there and was not computed again.");
   Family<Gauge>& build = gauge("build_info", "Always 1; the version is a label.");
   Histogram& overhead = histogram("router_overhead_seconds",
                                   "Request readable to first byte written, less the engine's own time.")
@@ -142,9 +147,9 @@ struct Metrics::Impl {
     return find(family, {{"app", l.app}, {"model", l.model}, {"backend", l.backend}}, buckets);
   }
   WorkerSeries worker_series(const Labels& labels) {
-    return {loaded.Add(labels),         resident.Add(labels),       kv_usage.Add(labels),
-            engine_running.Add(labels), engine_waiting.Add(labels), engine_tokens.Add(labels),
-            engine_restarts.Add(labels)};
+    return {loaded.Add(labels),          resident.Add(labels),       kv_usage.Add(labels),
+            engine_running.Add(labels),  engine_waiting.Add(labels), engine_tokens.Add(labels),
+            engine_restarts.Add(labels), prefix_queries.Add(labels), prefix_hits.Add(labels)};
   }
   void remove(const WorkerSeries& series) {
     loaded.Remove(&series.loaded);
@@ -154,6 +159,8 @@ struct Metrics::Impl {
     engine_waiting.Remove(&series.waiting);
     engine_tokens.Remove(&series.tokens);
     engine_restarts.Remove(&series.restarts);
+    prefix_queries.Remove(&series.prefix_queries);
+    prefix_hits.Remove(&series.prefix_hits);
   }
   const prometheus::MetricFamily* collected(const std::vector<prometheus::MetricFamily>& all,
                                             std::string_view name) const {
@@ -252,6 +259,8 @@ void Metrics::set_workers(std::span<const WorkerGauges> workers) {
     series.waiting.Set(w.engine_waiting);
     series.tokens.Set(w.engine_completion_tokens);
     series.restarts.Set(w.restarts);
+    series.prefix_queries.Set(w.prefix_queries);
+    series.prefix_hits.Set(w.prefix_hits);
   }
 }
 

@@ -37,9 +37,10 @@ class Metrics {
     std::string_view model, backend;
     bool loaded = false;
     double resident_bytes = 0, kv_usage_ratio = 0;
-    double engine_running = 0, engine_waiting = 0,
-           engine_completion_tokens = 0;  // as the engine itself counts
-    std::uint32_t restarts = 0;           // since the daemon started
+    // As the engine itself counts; the last two are tokens.
+    double engine_running = 0, engine_waiting = 0, engine_completion_tokens = 0;
+    double prefix_queries = 0, prefix_hits = 0;
+    std::uint32_t restarts = 0;  // since the daemon started
   };
   void set_workers(std::span<const WorkerGauges> workers);  // all there are: what others had is forgotten
   void set_requests(std::size_t waiting, std::size_t running);

@@ -271,6 +271,7 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   request.prompt = spec_.prompts[index / spec_.n];
   request.sampling.seed += index;  // wraps; every answer has its own draw
   // A new id for each attempt: an engine may still be letting go of the last one.
+  request.owner = spec_.app.id;
   request.id = spec_.id + "/" + std::to_string(index) + "." + std::to_string(attempt);
   request.resume_tokens = choice.attempt.resume_tokens();
   request.resume_text_bytes = choice.attempt.text_bytes();

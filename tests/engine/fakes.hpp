@@ -2,6 +2,7 @@
 // client.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <condition_variable>
 #include <functional>
@@ -80,6 +81,7 @@ struct FakeControl {
   ErrorCode failure = ErrorCode::internal;
   Token poisoned = -1;  // rows whose sequence begins with this token become NaN
   std::size_t most_rows = 0;
+  std::uint64_t tokens = 0;  // computed so far
 
   void allow(std::uint64_t steps) {
     {
@@ -101,7 +103,8 @@ class FakeExecutor final : public engine::Executor {
   Result<void> reserve_kv(const graph::KvLayout&, std::uint32_t) override { return {}; }
   std::uint32_t max_step_tokens() const override { return max_step_tokens_; }
 
-  Result<engine::StepId> submit(const engine::StepBatch& batch, std::span<const engine::BlockCopy>) override {
+  Result<engine::StepId> submit(const engine::StepBatch& batch,
+                                std::span<const engine::BlockCopy> copies) override {
     std::unique_lock lock(control_->mutex);
     ++control_->submits;
     control_->changed.notify_all();
@@ -109,6 +112,10 @@ class FakeExecutor final : public engine::Executor {
     if (control_->submits == control_->throw_at) throw std::runtime_error("driver");
     if (control_->submits == control_->fail_submit_at) return fail(control_->failure, "injected at submit");
     logits_.clear();
+    for (const engine::BlockCopy& copy : copies)
+      std::copy_n(kv_.begin() + copy.from * control_->block_size, control_->block_size,
+                  kv_.begin() + copy.to * control_->block_size);
+    control_->tokens += batch.tokens.size();
     control_->most_rows = std::max(control_->most_rows, batch.sequences.size());
     for (const auto& s : batch.sequences) {
       for (std::uint32_t i = 0; i < s.n_tokens; ++i)

@@ -25,6 +25,16 @@ TEST_F(Dispatch, a_disabled_engine_is_passed_over) {
   EXPECT_EQ(ask(kHello).field("x-flyball-route"), "backend=vulkan; rule=everything; model=demo");
 }
 
+// KV is shared among requests of one owner only: the engine has to know whose each one is.
+TEST_F(Dispatch, the_engine_hears_whose_request_it_is) {
+  ask(kHello);
+  Wire bob(rig);
+  bob.send(post(kChatPath, R"({"model":"small","messages":[{"role":"user","content":"hi"}]})", "key-bob"));
+  EXPECT_EQ(bob.answer().status, 200);
+  EXPECT_EQ(rig.cpu("demo").started.at(0).owner, "alice");
+  EXPECT_EQ(rig.cpu("small").started.at(0).owner, "bob");
+}
+
 // No engine is left because they died too often: the cause, not a word about the policy.
 TEST_F(Dispatch, nothing_but_disabled_engines_is_model_unavailable_with_the_cause) {
   rig.cpu();

@@ -56,6 +56,8 @@ BackendLoad FakeBackend::load() const noexcept {
   out.kv_blocks_total = 10;
   out.kv_blocks_used = std::min<std::uint32_t>(out.running, 10);
   out.completion_tokens = emitted;
+  out.prompt_tokens = 30;
+  out.cached_tokens = 20;
   return out;
 }
 

@@ -136,6 +136,8 @@ TEST_F(ServiceTest, metrics_have_their_names) {
         "flyball_queue_wait_seconds_count{", "flyball_router_overhead_seconds_count 1",
         "flyball_policy_eval_seconds_count 1", "flyball_requests_waiting 0", "flyball_requests_running 0",
         "flyball_kv_cache_usage_ratio{", "flyball_tokens_total{",
+        R"(flyball_engine_prefix_cache_queries{backend="cpu",model="demo"} 30)",
+        R"(flyball_engine_prefix_cache_hits{backend="cpu",model="demo"} 20)",
         "flyball_policy_decisions_total{rule=\"everything\",target=\"cpu\"} 1",
         "flyball_rejections_total{reason=\"invalid_value\"} 1", "flyball_model_loaded{",
         "flyball_model_resident_bytes{", "flyball_engine_restarts{", "flyball_build_info{",

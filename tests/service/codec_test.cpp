@@ -29,6 +29,7 @@ CompletionRequest full_request() {
   q.ignore_eos = true;
   q.resume_tokens = {1, 2, 300'000};
   q.resume_text_bytes = 1ULL << 40;
+  q.owner = "app-7";
   return q;
 }
 
@@ -56,6 +57,7 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   EXPECT_TRUE(r.ignore_eos);
   EXPECT_EQ(r.resume_tokens, q.resume_tokens);
   EXPECT_EQ(r.resume_text_bytes, q.resume_text_bytes);
+  EXPECT_EQ(r.owner, "app-7");
 }
 
 TEST(WorkerCodec, OtherPromptsAndCommandsSurvive) {
@@ -74,6 +76,19 @@ TEST(WorkerCodec, OtherPromptsAndCommandsSurvive) {
   EXPECT_EQ(std::get<Pause>(*decode_to_worker(payload_of(ToWorker{Pause{3}}))).ticket, 3U);
   EXPECT_EQ(std::get<Resume>(*decode_to_worker(payload_of(ToWorker{Resume{3}}))).ticket, 3U);
   EXPECT_EQ(std::get<Drain>(*decode_to_worker(payload_of(ToWorker{Drain{5000}}))).within_ms, 5000U);
+}
+
+TEST(WorkerCodec, LoadSurvives) {
+  BackendLoad load;
+  load.kv_blocks_used = 3;
+  load.prompt_tokens = 1ULL << 40;
+  load.completion_tokens = 5;
+  load.cached_tokens = 6;
+  const auto back = std::get<BackendLoad>(*decode_to_daemon(payload_of(ToDaemon{load})));
+  EXPECT_EQ(back.kv_blocks_used, 3U);
+  EXPECT_EQ(back.prompt_tokens, 1ULL << 40);
+  EXPECT_EQ(back.completion_tokens, 5U);
+  EXPECT_EQ(back.cached_tokens, 6U);
 }
 
 TEST(WorkerCodec, EventsSurvive) {

@@ -278,6 +278,24 @@ class DaemonTest(unittest.TestCase):
                 s.close()
             self.assertEqual(daemon.request("GET", "/healthz")[0], 200)
 
+    def test_a_beginning_sent_before_is_not_computed_again(self):
+        with self.small() as daemon:
+            body = dict(GREEDY, model="small", max_tokens=20, prompt="The same beginning. " * 20)
+            cold, warm = (daemon.request("POST", "/v1/completions", body)[1] for _ in range(2))
+            self.assertEqual(cold["choices"][0]["text"], warm["choices"][0]["text"])
+            cached = [a["usage"]["prompt_tokens_details"]["cached_tokens"] for a in (cold, warm)]
+            tokens = cold["usage"]["prompt_tokens"]
+            self.assertEqual(cached[0], 0)
+            self.assertGreater(cached[1], tokens - 17)  # whole blocks of 16, and one token to compute
+            deadline = time.monotonic() + 20
+            while True:  # the worker tells its sums at each heartbeat
+                metrics = daemon.request("GET", "/metrics")[1]
+                if 'prefix_cache_hits{backend="cpu",model="small"} %d\n' % cached[1] in metrics:
+                    break
+                self.assertLess(time.monotonic(), deadline, metrics)
+                time.sleep(0.1)
+            self.assertIn('prefix_cache_queries{backend="cpu",model="small"} %d\n' % (2 * tokens), metrics)
+
     # ---- configuration -----------------------------------------------------------------------------------------
 
     def test_a_bad_config_is_exit_78_with_its_place(self):

@@ -1,0 +1,97 @@
+// What tokens the KV blocks that are kept stand for: a radix tree per owner whose edges are whole blocks of
+// tokens, so that a prompt finds the longest run of blocks already computed. Ids only, at most one node a
+// block; no clock: the order of release is the age. An owner never sees another one's blocks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/kv/block_pool.hpp"
+
+namespace flyball::kv {
+
+class PrefixIndex {
+ public:
+  // Blocks 0 to n_blocks - 1 of block_size (> 0) positions.
+  PrefixIndex(std::uint32_t n_blocks, std::uint32_t block_size);
+  PrefixIndex(PrefixIndex&&) = default;  // not to be copied: nodes point into the maps beside them
+  PrefixIndex& operator=(PrefixIndex&&) = default;
+
+  // The longest run of kept blocks that `tokens` begins with, whole blocks only, first block first.
+  std::vector<BlockId> find(std::string_view owner, std::span<const Token> tokens) const;
+  // Keeps `block`, not yet kept, as what `tokens` (one block of them) become after `before` (nullopt: at the
+  // start of a prompt). Returns the block that stands for these tokens from now on: `block`, or the one that
+  // already did. Precondition: `before` is kept.
+  BlockId insert(std::string_view owner, std::optional<BlockId> before, std::span<const Token> tokens,
+                 BlockId block);
+  bool contains(BlockId block) const { return nodes_[block].kept; }
+
+  // A lease keeps a block from eviction. Whoever leases a block leases those before it too.
+  void lease(BlockId block);
+  void release(BlockId block);
+
+  // Forgets the block released longest ago of those that nobody leases and no other follows.
+  std::optional<BlockId> evict();
+  // Forgets a kept block and all that follow it, leased or not; the forgotten ones.
+  std::vector<BlockId> forget(BlockId block);
+
+  std::uint32_t size() const noexcept { return size_; }  // blocks kept
+  std::uint32_t idle() const noexcept { return idle_; }  // of these, not leased: evict() gives them all
+  std::uint32_t leases(BlockId block) const { return nodes_[block].leases; }
+  bool balanced() const;  // recounts everything. For tests and idle moments
+
+ private:
+  // Where an edge begins: a block, or past all blocks the start of an owner's prompts (never reused).
+  using Origin = std::uint64_t;
+  struct Edge {
+    Origin from = 0;
+    std::vector<Token> tokens;  // [block_size]
+  };
+  struct EdgeView {
+    Origin from = 0;
+    std::span<const Token> tokens;
+  };
+  struct EdgeLess {
+    using is_transparent = void;
+    static EdgeView view(const Edge& e) { return {e.from, e.tokens}; }
+    static EdgeView view(const EdgeView& e) { return e; }
+    bool operator()(const auto& left, const auto& right) const { return less(view(left), view(right)); }
+    static bool less(const EdgeView& left, const EdgeView& right);
+  };
+  // An ordered map, not a hash: nobody can choose tokens that make it slow.
+  using Edges = std::map<Edge, BlockId, EdgeLess>;
+  struct Node {
+    bool kept = false;
+    std::uint32_t children = 0, leases = 0;
+    std::uint64_t released = 0;  // when; the order of eviction
+    Edges::iterator edge;
+    std::string_view owner;  // of roots_
+  };
+  struct Root {
+    Origin origin = 0;
+    std::uint32_t children = 0;
+  };
+
+  bool evictable(const Node& node) const { return node.kept && node.leases == 0 && node.children == 0; }
+  std::uint32_t& children_of(const Node& node);
+  void remove(BlockId block);  // a leaf
+
+  std::uint32_t block_size_;
+  std::uint32_t size_ = 0, idle_ = 0;
+  std::uint64_t clock_ = 0;
+  Origin next_root_;
+  std::map<std::string, Root, std::less<>> roots_;  // owners that have blocks
+  Edges edges_;
+  std::vector<Node> nodes_;                                // by block
+  std::set<std::pair<std::uint64_t, BlockId>> evictable_;  // (released, block)
+};
+
+}  // namespace flyball::kv
