@@ -19,6 +19,8 @@ using namespace flyball::opencl;
 using test::Harness;
 
 constexpr std::size_t kMegabyte = std::size_t{1} << 20;
+// Beyond any cache, like the weights of a 1.1B model.
+constexpr std::size_t kReadBytes = 512 * kMegabyte;
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -29,20 +31,28 @@ struct Bench {
   bool json;
   std::string only;
   double read = 0, multiply_add = 0;  // bytes/s, operations/s
+  cl::Buffer read_from{}, read_to{};
 
-  // Shortest of the runs that fit into the budget: other processes only ever make a run longer.
-  double best_seconds(const std::function<void()>& enqueue, double budget = 0.6) const {
-    enqueue();
-    device.queue().finish();
-    double best = 1e9;
-    const double end = seconds() + budget;
-    for (int n = 0; n < 3 || seconds() < end; ++n) {
-      const double start = seconds();
-      enqueue();
-      device.queue().finish();
-      best = std::min(best, seconds() - start);
+  // Shortest of the runs that fit into the budget: other processes only ever make a run longer. Several are
+  // run in turns, because what a shared machine gives drifts by a third within a minute.
+  template <std::size_t kCount>
+  std::array<double, kCount> best_in_turns(const std::array<std::function<void()>, kCount>& enqueue,
+                                           double budget) const {
+    std::array<double, kCount> best;
+    best.fill(1e9);
+    const double end = seconds() + budget * kCount;
+    for (int n = -1; n < 3 || seconds() < end; ++n) {  // -1: not counted, compiles and warms
+      for (std::size_t i = 0; i < kCount; ++i) {
+        const double start = seconds();
+        enqueue[i]();
+        device.queue().finish();
+        if (n >= 0) best[i] = std::min(best[i], seconds() - start);
+      }
     }
     return best;
+  }
+  double best_seconds(const std::function<void()>& enqueue, double budget = 0.6) const {
+    return best_in_turns(std::array{enqueue}, budget)[0];
   }
   bool wants(const std::string& name) const { return only.empty() || name.find(only) != std::string::npos; }
   void line(const std::string& name, double value, const char* unit, double ceiling, const char* of) const {
@@ -66,7 +76,9 @@ struct Bench {
     return b;
   }
 
-  void measure_ceilings() {
+  // Vectors as wide as a processor's registers, a run per work-item; on GPUs 16 bytes, neighbours side by
+  // side.
+  void read_all() const {
     const bool processor = device.facts().processor;
     const std::uint32_t width = processor ? 16 : 4;
     MatmulPlan plan;
@@ -74,21 +86,29 @@ struct Bench {
     plan.kernel = "read_bandwidth";
     plan.options = "-D WIDTH=" + std::to_string(width) + " -D CHUNKED=" + (processor ? "1" : "0");
     plan.local = {processor ? 1U : 256U, 1};
-    plan.global = {processor ? 64U : std::size_t{256} * 16 * device.compute_units(), 1};
-    // The size of a 1.1B model's layers in Q8_0: beyond any cache, like the weights.
-    const std::size_t share = 4 * plan.global[0] * width * 4;
-    const std::size_t bytes = 512 * kMegabyte / share * share;
-    const cl::Buffer in = buffer(bytes), out = buffer(plan.global[0] * width * 4);
-    read = static_cast<double>(bytes) /
-           best_seconds([&] { device.run(plan, in, out, static_cast<cl_uint>(bytes / width / 4)); }, 1.5);
+    plan.global = {processor ? 512U : std::size_t{256} * 16 * device.compute_units(), 1};
+    device.run(plan, read_from, read_to, static_cast<cl_uint>(kReadBytes / width / 4));
+  }
+  void measure_multiply_add() {
+    const bool processor = device.facts().processor;
+    MatmulPlan plan;
     plan.files = {"multiply_add"};
     plan.kernel = "multiply_add";
     const std::uint32_t floats = processor ? device.facts().vector_floats : 1, chains = 12, rounds = 20000;
     plan.options = "-D WIDTH=" + std::to_string(floats) + " -D CHAINS=" + std::to_string(chains);
+    plan.local = {processor ? 1U : 256U, 1};
+    plan.global = {processor ? 64U : std::size_t{256} * 16 * device.compute_units(), 1};
+    const cl::Buffer in = buffer(2 * sizeof(float)), out = buffer(plan.global[0] * floats * sizeof(float));
     const float factors[] = {0.5F, 0.25F};
     device.queue().enqueueWriteBuffer(in, CL_TRUE, 0, sizeof factors, factors);
     multiply_add = 2.0 * floats * chains * rounds * static_cast<double>(plan.global[0]) /
                    best_seconds([&] { device.run(plan, in, out, cl_uint{rounds}); }, 1.0);
+  }
+  void measure_ceilings() {
+    read_from = buffer(kReadBytes);
+    read_to = buffer(32 * kMegabyte);
+    read = kReadBytes / best_seconds([&] { read_all(); }, 1.0);
+    measure_multiply_add();
     line("read ceiling", read, "GB/s", 0, "");
     line("multiply-add ceiling", multiply_add, "GOP/s", 0, "");
   }
@@ -159,7 +179,7 @@ void run_model(const Bench& b, const MatmulTuning& tuning, DType type, const Mod
   }
 }
 
-void bench_format(const Bench& b, const MatmulTuning& tuning, DType type) {
+void bench_format(Bench& b, const MatmulTuning& tuning, DType type) {
   const std::string name(to_string(type));
   const auto case_name = [&](std::uint32_t tokens) {
     return "1.1B " + name + " n=" + std::to_string(tokens);
@@ -175,8 +195,12 @@ void bench_format(const Bench& b, const MatmulTuning& tuning, DType type) {
                                        b.buffer(std::size_t{256} * kFfn * 4)};
   for (const std::uint32_t n : counts) {
     if (!b.wants(case_name(n))) continue;
-    const double time = b.best_seconds([&] { run_model(b, tuning, type, model, n, x, y); });
-    b.line(case_name(n) + " weights", model.bytes / time, "GB/s", b.read, "read ceiling");
+    const auto [time, read] = b.best_in_turns<2>(
+        {[&] { run_model(b, tuning, type, model, n, x, y); }, [&] { b.read_all(); }}, n == 1 ? 1.0 : 0.4);
+    b.read = kReadBytes / read;
+    char of[64];
+    std::snprintf(of, sizeof of, "read ceiling %.1f", b.read / 1e9);
+    b.line(case_name(n) + " weights", model.bytes / time, "GB/s", b.read, of);
     if (n > 1)
       b.line(case_name(n) + " arithmetic", 2 * n * model.products / time, "GOP/s", b.multiply_add,
              "multiply-add ceiling");
@@ -203,7 +227,7 @@ int run(int argc, char** argv) {
     return 77;
   }
   if (!json) std::printf("%s\n", device->name().c_str());
-  Bench bench{*device, json, only};
+  Bench bench{.device = *device, .json = json, .only = only};
   bench.measure_ceilings();
   const MatmulTuning tuning = default_tuning(device->facts());
   for (const DType type : kAllDTypes)
