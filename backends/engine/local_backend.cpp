@@ -125,6 +125,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.info.model_name = config.name;
   parts.info.quantization = model->main_quantization();
   parts.info.parameters = model->parameter_count();
+  parts.info.token_weight_bytes = model->token_weight_bytes();
   parts.info.mixture_of_experts = config.n_experts > 0;
   parts.info.context_length = *context;
   parts.info.max_sequences = options.max_sequences;

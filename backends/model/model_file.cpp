@@ -173,13 +173,29 @@ Result<std::unique_ptr<ModelFile>> ModelFile::bind(std::span<const std::byte> by
   return file;
 }
 
+namespace {
+
+// Of the experts that a token is not routed to, all layers together.
+template <class Size>
+std::uint64_t unused_experts(const ModelConfig& config, const ModelWeights& weights, Size&& size) {
+  const std::uint64_t unused = config.n_experts - config.n_experts_used;
+  std::uint64_t sum = 0;
+  for (const LayerWeights& l : weights.layers)
+    sum += unused * (size(l.expert_gate) + size(l.expert_up) + size(l.expert_down));
+  return sum;
+}
+
+}  // namespace
+
 std::uint64_t ModelFile::active_parameter_count() const noexcept {
-  const std::uint64_t unused = config_.n_experts - config_.n_experts_used;
-  const auto one = [](const Weight& w) { return std::uint64_t{w.rows} * w.cols; };
-  std::uint64_t active = parameters_;
-  for (const LayerWeights& l : weights_.layers)
-    active -= unused * (one(l.expert_gate) + one(l.expert_up) + one(l.expert_down));
-  return active;
+  return parameters_ -
+         unused_experts(config_, weights_, [](const Weight& w) { return std::uint64_t{w.rows} * w.cols; });
+}
+
+std::uint64_t ModelFile::token_weight_bytes() const noexcept {
+  const std::uint64_t table = config_.tied_embeddings ? 0 : weights_.token_embedding.matrix_bytes();
+  return weight_bytes_ - table -
+         unused_experts(config_, weights_, [](const Weight& w) { return w.matrix_bytes(); });
 }
 
 std::string_view ModelFile::main_quantization() const noexcept {

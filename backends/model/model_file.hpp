@@ -56,6 +56,9 @@ class ModelFile {
   // What one token is computed with: without the experts that it is not routed to.
   std::uint64_t active_parameter_count() const noexcept;
   std::uint64_t weight_bytes() const noexcept { return weight_bytes_; }
+  // What one token reads: of the embedding table only a row, unless it is the output too; of experts only those
+  // that it is routed to.
+  std::uint64_t token_weight_bytes() const noexcept;
   std::string_view main_quantization() const noexcept;  // "Q4_0": the type most bytes have
 
  private:

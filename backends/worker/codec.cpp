@@ -171,6 +171,7 @@ void put(WireWriter& w, const BackendInfo& i) {
   w.u64(i.max_sequences);
   w.flag(i.has_chat_template);
   w.flag(i.mixture_of_experts);
+  w.u64(i.token_weight_bytes);
 }
 BackendInfo get_info(WireReader& r) {
   BackendInfo i;
@@ -188,6 +189,7 @@ BackendInfo get_info(WireReader& r) {
   i.max_sequences = r.u32("max sequences");
   i.has_chat_template = r.flag("has chat template");
   i.mixture_of_experts = r.flag("mixture of experts");
+  i.token_weight_bytes = r.u64(UINT64_MAX, "token weight bytes");
   return i;
 }
 

@@ -145,8 +145,8 @@ int bench(BenchOptions& o) {
       std::fflush(stdout);
     }
   }
-  // One stream reads every weight once per token; more streams share the read.
-  const double weight_rate = median(decode) / o.streams * static_cast<double>(info.weight_bytes) / 1e9;
+  // Streams share the read, but for experts: there it is a lower bound.
+  const double weight_rate = median(decode) / o.streams * static_cast<double>(info.token_weight_bytes) / 1e9;
   if (!o.json) {
     std::printf(
         "median of %u: prefill %.1f tok/s, decode %.2f tok/s (%.2f GB/s of weights), first token %.1f ms\n",
@@ -159,6 +159,7 @@ int bench(BenchOptions& o) {
                     {"quantization", info.quantization},
                     {"parameters", info.parameters},
                     {"weight_bytes", info.weight_bytes},
+                    {"token_weight_bytes", info.token_weight_bytes},
                     {"threads", o.engine.threads},
                     {"streams", o.streams},
                     {"prompt_tokens", o.prompt_tokens},

@@ -51,13 +51,10 @@ class Waiter final : public EventSink {
   std::optional<Event> end_;
 };
 
-// A decode step reads every matrix once; of the embedding table only a row, unless it is the output too.
 std::uint64_t bytes_read_per_token(const char* path) {
   const auto file = model::ModelFile::open(path);
   if (!file) die(file.error().message);
-  const auto& embedding = (*file)->weights().token_embedding;
-  const auto table = kernels::row_bytes(embedding.type, embedding.cols) * embedding.rows;
-  return (*file)->weight_bytes() - ((*file)->config().tied_embeddings ? 0 : table);
+  return (*file)->token_weight_bytes();
 }
 
 }  // namespace

@@ -132,6 +132,7 @@ TEST(ModelFile, ExpertsAndWhatATokenUsesOfThem) {
   const auto dense = 20U + 4 + 16 + 8 + 8 + 16 + 2 + 2 + 4 + 4 + 20;
   EXPECT_EQ((*file)->parameter_count(), dense + 20 + 5 * 72);
   EXPECT_EQ((*file)->active_parameter_count(), dense + 20 + 2 * 72);
+  EXPECT_EQ((*file)->token_weight_bytes(), 4 * (dense + 20 + 2 * 72 - 20));  // of the embedding table a row
   const auto llama_bytes = SmallModel{}.bytes();
   const auto llama = ModelFile::from_bytes(llama_bytes);
   EXPECT_EQ((*llama)->active_parameter_count(), (*llama)->parameter_count());
