@@ -14,6 +14,7 @@
 #include "kernels/formats/quantize.hpp"
 #include "kernels/reference/matmul.hpp"
 #include "tests/kernels/opencl/harness.hpp"
+#include "tests/kernels/print.hpp"
 
 namespace flyball::opencl::test {
 namespace {
@@ -125,6 +126,10 @@ enum class As { processor, narrow_processor, gpu };
 
 std::string as_name(As as) {
   return as == As::processor ? "processor" : as == As::gpu ? "gpu" : "narrow_processor";
+}
+
+void PrintTo(As as, std::ostream* out) {
+  *out << as_name(as);
 }
 
 class OpenclMatmul : public testing::TestWithParam<std::tuple<As, DType>> {
