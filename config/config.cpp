@@ -159,6 +159,14 @@ const std::vector<Bound<WorkerLimits>>& worker_table() {
   return table;
 }
 
+const std::vector<Bound<OpenClEngine>>& opencl_table() {
+  static const std::vector<Bound<OpenClEngine>> table = {
+      {{"device", text(1, 256), "part of the device's or its driver's name; without it the best GPU"},
+       [](OpenClEngine& o, const Node& n) { o.device = n.text; }},
+  };
+  return table;
+}
+
 const std::vector<Bound<Config>>& config_table() {
   static const std::vector<Bound<Config>> table = {
       {{"schema", choice({kSchema}), "which version of this file's rules it is written to; the first line",
@@ -197,6 +205,8 @@ const std::vector<Bound<Config>>& config_table() {
        [](Config& c, const Node& n) { read_into(c.http, n, http_table()); }},
       {{"worker", object_of(worker_table()), "supervision of the engine processes"},
        [](Config& c, const Node& n) { read_into(c.worker, n, worker_table()); }},
+      {{"opencl", object_of(opencl_table()), "the OpenCL engine"},
+       [](Config& c, const Node& n) { read_into(c.opencl, n, opencl_table()); }},
       {{"max_queue", integer(1, 100'000),
         "answers that may wait, over all apps; an empty queue takes any request"},
        [](Config& c, const Node& n) { c.max_queue = as<std::uint32_t>(n); }},

@@ -57,6 +57,10 @@ struct WorkerLimits {
   Millis disable_window{600'000};
 };
 
+struct OpenClEngine {
+  std::string device;  // part of a device's or its driver's name; "": the best GPU. Naming a software device allows it
+};
+
 struct Config {
   std::vector<Listener> listeners;    // at least one
   bool loopback_without_key = false;  // requests from loopback or unix sockets with no key act as default_app
@@ -66,6 +70,7 @@ struct Config {
   std::string default_model;  // "": the only one, or required in requests
   HttpLimits http;
   WorkerLimits worker;
+  OpenClEngine opencl;
   std::uint32_t max_queue = 256;  // waiting answers over all apps
   Millis drain_timeout{30'000};
   std::string log_level = "info";

@@ -10,6 +10,7 @@
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
+#include "backends/opencl/opencl_device.hpp"
 
 namespace flyball::engine {
 namespace {
@@ -43,12 +44,12 @@ Result<std::uint32_t> choose_context(const LocalBackendOptions& options, std::ui
   return options.context;
 }
 
+// free: bytes left on the device, or in the machine.
 Result<std::uint32_t> choose_kv_blocks(const LocalBackendOptions& options, const graph::KvLayout& layout,
-                                       std::uint32_t context) {
+                                       std::uint32_t context, std::uint64_t free) {
   if (options.kv_blocks != 0) return options.kv_blocks;
   const std::uint64_t one = graph::kv_blocks(layout, context);
-  const std::uint64_t limit =
-      options.kv_bytes_limit != 0 ? options.kv_bytes_limit : cpu::available_memory() / 4;
+  const std::uint64_t limit = options.kv_bytes_limit != 0 ? options.kv_bytes_limit : free;
   const std::uint64_t fits = limit / layout.block_bytes();
   if (fits < one)
     return fail(ErrorCode::insufficient_memory,
@@ -67,9 +68,9 @@ Result<text::ChatTemplate> load_chat_template(const model::Gguf& file) {
 }
 
 Result<void> check_options(const LocalBackendOptions& options) {
-  if (options.backend != "cpu")
+  if (options.backend != "cpu" && options.backend != "opencl")
     return fail(ErrorCode::unsupported_value,
-                "This build has no engine named '" + options.backend + "'; it has: cpu.", "backend");
+                "This build has no engine named '" + options.backend + "'; it has: cpu, opencl.", "backend");
   const auto within = [](const char* name, std::uint32_t value, std::uint32_t most) -> Result<void> {
     if (value >= 1 && value <= most) return {};
     return fail(ErrorCode::invalid_value,
@@ -79,6 +80,38 @@ Result<void> check_options(const LocalBackendOptions& options) {
   };
   if (auto ok = within("max_sequences", options.max_sequences, kMaxSequences); !ok) return ok;
   return within("step_tokens", options.step_tokens, kMaxStepTokens);
+}
+
+struct OpenedDevice {
+  std::unique_ptr<Executor> executor;
+  std::uint64_t kv_bytes = 0;  // what the cache may have of what the weights left
+};
+
+Result<OpenedDevice> open_device(const LocalBackendOptions& options, const model::ModelFile& model,
+                                 std::uint32_t step_tokens) {
+  OpenedDevice opened;
+  if (options.backend == "cpu") {
+    cpu::CpuDeviceOptions device;
+    device.threads = options.threads;
+    device.max_step_tokens = step_tokens;
+    device.max_logit_rows = options.max_sequences;
+    auto executor = cpu::make_cpu_executor(model, device);
+    if (!executor) return pass(executor);
+    opened.executor = std::move(*executor);
+    opened.kv_bytes = cpu::available_memory() / 4;
+    return opened;
+  }
+  opencl::OpenClDeviceOptions device;
+  device.device = options.opencl;
+  if (!options.cache_dir.empty()) device.program_cache = options.cache_dir / "opencl";
+  device.max_step_tokens = step_tokens;
+  device.max_logit_rows = options.max_sequences;
+  auto executor = opencl::make_opencl_executor(model, device);
+  if (!executor) return pass(executor);
+  // A device's own memory is there for the cache; what it shares with the machine is shared.
+  opened.kv_bytes = (*executor)->facts().unified ? cpu::available_memory() / 4 : (*executor)->free_bytes() / 8 * 7;
+  opened.executor = std::move(*executor);
+  return opened;
 }
 
 }  // namespace
@@ -103,17 +136,13 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.limits.max_sequences = options.max_sequences;
   parts.limits.step_tokens = std::max(options.step_tokens, options.max_sequences);
   parts.limits.max_waiting = options.max_queue;
-  cpu::CpuDeviceOptions device;
-  device.threads = options.threads;
-  device.max_step_tokens = parts.limits.step_tokens;
-  device.max_logit_rows = options.max_sequences;
-  auto executor = cpu::make_cpu_executor(*model, device);
-  if (!executor) return pass(executor);
-  parts.executor = std::move(*executor);
+  auto device = open_device(options, *model, parts.limits.step_tokens);
+  if (!device) return pass(device);
+  parts.executor = std::move(device->executor);
 
   // After the weights are in: what is left is what the cache may have.
   const graph::KvLayout layout = graph::kv_layout(config);
-  auto blocks = choose_kv_blocks(options, layout, *context);
+  auto blocks = choose_kv_blocks(options, layout, *context, device->kv_bytes);
   if (!blocks) return pass(blocks);
   if (auto ok = parts.executor->reserve_kv(layout, *blocks); !ok) return pass(ok);
   parts.limits.kv_blocks = *blocks;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "backends/backend.hpp"
+#include "backends/opencl/options.hpp"
 #include "config/error.hpp"
 
 namespace flyball::engine {
@@ -15,13 +16,15 @@ namespace flyball::engine {
 struct LocalBackendOptions {
   std::string model_id;
   std::filesystem::path path;   // "" means the embedded demo model
-  std::string backend = "cpu";  // "cpu"; others: unsupported_value
+  std::string backend = "cpu";  // "cpu" or "opencl"; others: unsupported_value
   std::uint32_t threads = 0;    // cpu: 0 is one per core
   std::uint32_t context = 0;    // tokens per sequence; 0: the model's own, at most 4096
   std::uint32_t max_sequences = 8;
   std::uint32_t kv_blocks = 0;       // 0: enough for max_sequences full contexts, bounded by kv_bytes_limit
   std::uint64_t kv_bytes_limit = 0;  // 0: a quarter of MemAvailable
   std::uint32_t step_tokens = 256;   // most tokens of a step; fewer where they would take long (StepBudget)
+  opencl::DeviceOptions opencl;      // which device, and its limits
+  std::filesystem::path cache_dir;   // compiled kernels; "": they are compiled at every start
   std::uint32_t max_queue = 256;     // waiting requests; beyond it start() gives `overloaded`
 };
 

@@ -91,6 +91,7 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   device->options_ = options;
   device->objects_ = std::make_shared<Objects>();
   device->objects_->api = std::move(*api);
+  if (options.on_open) options.on_open(device->objects_);
   if (auto ok = device->choose(options); !ok) return std::unexpected(std::move(ok.error()));
   device->limit_ = options.allocation_limit != 0 ? options.allocation_limit : device->facts_.memory_bytes;
 
@@ -129,7 +130,7 @@ Result<void> Device::choose(const DeviceOptions& options) {
       seen += (seen.empty() ? "" : ", ") + f.name;
       if (options.name.empty() ? f.processor && !options.allow_processor
                                : f.name.find(options.name) == std::string::npos &&
-                                     f.platform.find(options.name) == std::string::npos)
+                                     f.driver.find(options.name) == std::string::npos)
         continue;
       if (device_ != nullptr &&
           std::pair(rank(f), f.memory_bytes) <= std::pair(rank(facts_), facts_.memory_bytes))
@@ -298,7 +299,9 @@ Result<Handle<cl_event>> Device::write_later(const Memory& to, std::uint64_t at,
 Result<void> Device::write(const Memory& to, std::uint64_t at, std::span<const std::byte> from) {
   auto event = write_later(to, at, from);
   if (!event) return std::unexpected(std::move(event.error()));
-  return wait(*event);
+  auto ok = wait(*event);
+  if (!ok) settle();  // the bytes are the caller's again
+  return ok;
 }
 
 Result<void> Device::copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
@@ -347,24 +350,37 @@ Result<void> Device::finish() {
   return wait(Handle<cl_event>(objects_, raw));
 }
 
-Result<void> Device::wait(const Handle<cl_event>& event) {
-  const Api& cl = *objects_->api;
-  cl_int status = intercept(Call::wait);
-  if (status == CL_SUCCESS) status = cl.clFlush(queue_.get());
+std::optional<cl_int> Device::outcome_of(cl_event event) const {
   const auto fence = std::make_shared<Fence>();
   auto data = std::make_unique<std::shared_ptr<Fence>>(fence);
+  const cl_int status = objects_->api->clSetEventCallback(event, CL_COMPLETE, &on_complete, data.get());
+  if (status != CL_SUCCESS) return status;
+  (void)data.release();  // the callback's now
+  std::unique_lock lock(fence->mutex);
+  if (!fence->changed.wait_for(lock, options_.fence_deadline, [&] { return fence->over; })) return std::nullopt;
+  return fence->status;
+}
+
+Result<void> Device::wait(const Handle<cl_event>& event) {
+  cl_int status = intercept(Call::wait);
+  if (status == CL_SUCCESS) status = objects_->api->clFlush(queue_.get());
   if (status == CL_SUCCESS) {
-    status = cl.clSetEventCallback(event.get(), CL_COMPLETE, &on_complete, data.get());
-    if (status == CL_SUCCESS) (void)data.release();  // the callback's now
+    const auto outcome = outcome_of(event.get());
+    if (!outcome)
+      return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " gave no answer within " +
+                                              std::to_string(options_.fence_deadline.count() / 1000) + " ms.");
+    status = std::min(*outcome, CL_SUCCESS);
   }
   if (status != CL_SUCCESS) return failed("waiting for the device", status);
-  std::unique_lock lock(fence->mutex);
-  settled_ = fence->changed.wait_for(lock, options_.fence_deadline, [&] { return fence->over; });
-  if (!settled_)
-    return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " gave no answer within " +
-                                            std::to_string(options_.fence_deadline.count()) + " ms.");
-  if (fence->status < 0) return failed("a command", fence->status);
   return {};
+}
+
+bool Device::settle() noexcept {
+  const Api& cl = *objects_->api;
+  cl_event raw = nullptr;
+  if (cl.clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &raw) != CL_SUCCESS) return false;
+  const Handle<cl_event> event(objects_, raw);
+  return cl.clFlush(queue_.get()) == CL_SUCCESS && outcome_of(raw).has_value();
 }
 
 }  // namespace flyball::opencl

@@ -4,15 +4,15 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "backends/opencl/objects.hpp"
+#include "backends/opencl/options.hpp"
 #include "config/error.hpp"
 
 namespace flyball::opencl {
@@ -26,16 +26,6 @@ struct DeviceFacts {
   std::uint32_t max_work_group = 0;
   std::uint64_t memory_bytes = 0, max_allocation_bytes = 0, local_bytes = 0;
   std::uint32_t base_alignment = 0;  // bytes, of buffers over host memory
-};
-
-struct DeviceOptions {
-  std::string name;  // part of the device's or its platform's name; "": the best that is no processor
-  bool allow_processor = false;        // take a software device where there is no other; implied by a name
-  std::uint64_t allocation_limit = 0;  // bytes held at once; 0: what the device has
-  // No answer for so long is a lost device. Longer than any step: the step budget aims at 150 ms.
-  std::chrono::milliseconds fence_deadline{30'000};
-  // Asked before each call; not 0: that error is what the call gives. Tests fail the nth call with it.
-  std::function<int(Call)> interceptor;
 };
 
 struct Memory {
@@ -64,8 +54,6 @@ class Device {
   ~Device();
 
   const DeviceFacts& facts() const noexcept { return facts_; }
-  const Objects& objects() const noexcept { return *objects_; }
-  std::shared_ptr<Objects> shared_objects() const noexcept { return objects_; }
   std::uint64_t allocated() const noexcept { return allocated_; }
   std::uint64_t free_bytes() const noexcept { return limit_ > allocated_ ? limit_ - allocated_ : 0; }
 
@@ -112,13 +100,16 @@ class Device {
   Result<void> finish();
   // Hands what is enqueued to the driver.
   Result<void> flush();
-  // No fence was missed: nothing on the device may still touch the host's memory.
-  bool settled() const noexcept { return settled_; }
+  // After a failure: waits for what was enqueued before, as long as a fence may take. False: the device may still
+  // touch the host's memory.
+  bool settle() noexcept;
 
  private:
   Device() = default;
   Result<void> choose(const DeviceOptions& options);
   int intercept(Call call) const { return options_.interceptor ? options_.interceptor(call) : CL_SUCCESS; }
+  // Blocks until the event, at most until the fence deadline; nullopt: not in time.
+  std::optional<cl_int> outcome_of(cl_event event) const;
   Result<void> enqueue(const Kernel& kernel, const Grid& grid);
   Result<Memory> create(std::uint64_t bytes, cl_mem_flags flags, void* host, std::string_view what);
   std::unexpected<Error> failed(const std::string& call, cl_int status) const;
@@ -137,7 +128,6 @@ class Device {
   Handle<cl_context> context_;
   Handle<cl_command_queue> queue_;
   std::uint64_t allocated_ = 0, limit_ = 0;
-  bool settled_ = true;
 };
 
 }  // namespace flyball::opencl

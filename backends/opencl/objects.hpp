@@ -10,9 +10,6 @@
 
 namespace flyball::opencl {
 
-// Kinds of calls that a driver may fail at any time.
-enum class Call : std::uint8_t { allocate, build, enqueue, wait };
-
 // What lives on a device through one engine. Outlives every handle.
 struct Objects {
   std::shared_ptr<const Api> api;

@@ -22,8 +22,9 @@ class OpenClExecutorImpl final : public OpenClExecutor {
                                                      model.config().vocab_size)) {}
 
   ~OpenClExecutorImpl() override {
-    // A device that missed its fence may still write; what it writes to is left to the end of the process.
-    if (!device_->settled() && !device_->finish()) {
+    // A device that does not come to rest may still read and write; what it touches is left to the end of the
+    // process.
+    if (waiting_ && !device_->settle()) {
       (void)logits_.release();
       (void)ops_.release();
     }
@@ -94,7 +95,6 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     return {programs_.compiled(), programs_.from_cache(), weights_.in_place()};
   }
   std::uint64_t free_bytes() const noexcept override { return device_->free_bytes(); }
-  std::shared_ptr<const Objects> objects() const noexcept override { return device_->shared_objects(); }
 
  private:
   const model::ModelFile& model_;

@@ -3,24 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 
 #include "backends/engine/executor.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/device.hpp"
-#include "backends/opencl/upload.hpp"
+#include "backends/opencl/options.hpp"
 
 namespace flyball::opencl {
-
-struct OpenClDeviceOptions {
-  DeviceOptions device;
-  std::filesystem::path program_cache;  // "": programs are compiled at every start
-  bool upload = false;                  // copy the weights even where the device could read the host's
-  std::uint32_t max_step_tokens = 512;  // rows of one step
-  std::uint32_t max_logit_rows = 16;    // rows of one step whose logits may be wanted: sequences at once
-  UploadProgress progress;
-};
 
 // What an OpenCL engine did so far that its Executor interface does not say.
 struct OpenClStatistics {
@@ -32,8 +22,6 @@ struct OpenClExecutor : engine::Executor {
   virtual const DeviceFacts& facts() const noexcept = 0;
   virtual OpenClStatistics statistics() const noexcept = 0;
   virtual std::uint64_t free_bytes() const noexcept = 0;  // on the device
-  // Objects that the driver holds for it; the pointer may outlive the executor.
-  virtual std::shared_ptr<const Objects> objects() const noexcept = 0;
 };
 
 // model_unavailable (no device, a kernel that does not build), insufficient_memory, unsupported_value,

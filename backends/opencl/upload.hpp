@@ -4,15 +4,12 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <span>
 
 #include "backends/opencl/device.hpp"
+#include "backends/opencl/options.hpp"
 
 namespace flyball::opencl {
-
-// Bytes done, bytes in all.
-using UploadProgress = std::function<void(std::uint64_t, std::uint64_t)>;
 
 class Uploader {
  public:

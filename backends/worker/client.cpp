@@ -205,6 +205,12 @@ class Connection final : public std::enable_shared_from_this<Connection> {
         return give_up("worker frame: a token beyond the vocabulary");
     }
     last_progress_ = last_heard_;
+    if (const auto* error = std::get_if<Error>(&message.event); error && error->code == ErrorCode::device_lost) {
+      // It ends by itself; nothing more is sent to it, and whoever is still on it goes to another engine.
+      cause_ = *error;
+      state_ = State::closing;
+      kill_at_ = steady_clock::now() + kExitGrace;
+    }
     const std::shared_ptr<EventSink> sink = it->second.sink;
     if (!std::holds_alternative<Delta>(message.event)) {
       open_.erase(it);
@@ -375,6 +381,8 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, 
                                 "--max-sequences",
                                 std::to_string(options.max_sequences)};
   if (!options.model_path.empty()) argv.insert(argv.end(), {"--model", options.model_path});
+  if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
+  if (!options.cache_dir.empty()) argv.insert(argv.end(), {"--cache-dir", options.cache_dir});
   if (!options.sha256.empty()) argv.insert(argv.end(), {"--sha256", options.sha256});
   auto process = spawn_worker(options.executable, argv);
   if (!process) return std::unexpected(std::move(process.error()));

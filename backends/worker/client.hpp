@@ -18,6 +18,8 @@ struct WorkerOptions {
   std::string model_id;
   std::string model_path;  // "" means the embedded demo model
   std::string backend = "cpu";
+  std::string device;     // opencl: part of its name; "": the best GPU
+  std::string cache_dir;  // "": none
   std::string sha256;  // "" or what the file must hash to
   std::uint32_t threads = 0, context = 0, max_sequences = 8;
   std::string executable = "/proc/self/exe";

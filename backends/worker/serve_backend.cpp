@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <deque>
@@ -96,6 +97,8 @@ class Outbox {
     const std::lock_guard lock(mutex_);
     return items_.empty();
   }
+  void lose_device() noexcept { device_lost_ = true; }
+  bool device_lost() const noexcept { return device_lost_; }
   // Each returns whether the stream's ticket should be resumed now.
   bool written(Stream& stream, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
@@ -117,10 +120,13 @@ class Outbox {
   const int wake_fd_;
   std::mutex mutex_;
   std::deque<Item> items_;  // mutex_
+  std::atomic<bool> device_lost_{false};
 };
 
 bool Stream::push(Event event) noexcept {
   const bool last = !std::holds_alternative<Delta>(event);
+  if (const auto* error = std::get_if<Error>(&event); error && error->code == ErrorCode::device_lost)
+    outbox->lose_device();
   try {
     auto frame = encode(ToDaemon{TicketEvent{ticket, std::move(event)}});
     if (!frame)
@@ -323,6 +329,8 @@ class Server {
   void finish_when_done() {
     if (!writing_.empty() || !outbox_->empty()) return;
     if (load_failed_) exit_code_ = kWorkerLoadFailed;
+    // Every request has heard of it: a driver that failed once is not trusted again.
+    if (outbox_->device_lost() && open_.empty()) exit_code_ = kWorkerDeviceLost;
     if (!drain_by_) return;
     const std::lock_guard lock(background_->mutex);
     const bool late = steady_clock::now() > *drain_by_ + milliseconds(1000);

@@ -13,6 +13,7 @@ namespace flyball::worker {
 
 inline constexpr int kWorkerServed = 0;          // drained, or the daemon went away
 inline constexpr int kWorkerLoadFailed = 69;     // told the daemon why in a failed message
+inline constexpr int kWorkerDeviceLost = 71;    // told every request so; the next process may find it well
 inline constexpr int kWorkerProtocolError = 70;  // the other end does not speak our protocol
 
 // `sha256`: "" or the 64 hex digits the model file must have, else model_invalid.

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/cli/commands.hpp"
+#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/terminal.hpp"
@@ -117,6 +118,7 @@ int bench(BenchOptions& o) {
   o.engine.max_sequences = std::max(1U, o.streams);
   if (o.engine.context == 0)
     o.engine.context = std::max(o.prompt_tokens + 1, kDecodePromptTokens + o.generate) + 16;
+  o.engine.cache_dir = default_cache_dir();
   auto backend = load_with_progress(o.engine, o.json);
   if (!backend) return report(backend.error());
   const BackendInfo& info = (*backend)->info();
@@ -182,7 +184,9 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("bench", "Prefill and decode tokens per second of a model on a backend");
   c->add_option("model,-m,--model", o->path, "GGUF file; absent: the embedded demo model")
       ->check(CLI::ExistingFile);
-  c->add_option("--backend", o->engine.backend, "Engine: cpu")->capture_default_str();
+  c->add_option("--backend", o->engine.backend, "Engine: cpu or opencl")->capture_default_str();
+  c->add_option("--device", o->engine.opencl.name,
+                "opencl: part of the device's name; absent: the best GPU. Software devices only when named");
   c->add_option("-t,--threads", o->engine.threads, "0: one per core")->capture_default_str();
   c->add_option("-s,--streams", o->streams, "Requests at once")
       ->check(CLI::Range(1, 256))

@@ -22,6 +22,18 @@ std::filesystem::path find_config() {
   return {};
 }
 
+std::filesystem::path default_cache_dir() {
+  if (const char* systemd = std::getenv("CACHE_DIRECTORY"); systemd && *systemd == '/') {
+    const std::string all = systemd;  // a colon between several
+    return all.substr(0, all.find(':'));
+  }
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg == '/')
+    return std::filesystem::path(xdg) / "flyball";
+  if (const char* home = std::getenv("HOME"); home && *home == '/')
+    return std::filesystem::path(home) / ".cache/flyball";
+  return {};
+}
+
 Result<config::Config> config_at(const std::filesystem::path& path) {
   return path.empty() ? config::parse_config(config::default_config_yaml(), kShippedConfig)
                       : config::load_config(path);

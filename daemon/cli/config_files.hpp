@@ -19,6 +19,9 @@ std::filesystem::path find_config();
 inline constexpr const char* kShippedConfig = "<shipped config.yaml>";
 inline constexpr const char* kShippedPolicy = "<shipped policy.yaml>";
 
+// $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/flyball, ~/.cache/flyball; "" where none is known.
+std::filesystem::path default_cache_dir();
+
 // The file at `path`, or the shipped one where it is "".
 Result<config::Config> config_at(const std::filesystem::path& path);
 Result<policy::Tree> policy_at(const std::filesystem::path& path);

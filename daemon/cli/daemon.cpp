@@ -207,6 +207,7 @@ Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& 
     }
     tcp->port = *options.port;
   }
+  if (config->cache_dir.empty()) config->cache_dir = default_cache_dir();
   settings->config = std::move(*config);
   settings->tree = std::move(*tree);
   settings->apps = std::move(*apps);
@@ -226,7 +227,7 @@ int run_daemon(const DaemonOptions& options) {
                options.config.empty() ? std::string(kShippedConfig) : options.config.string());
   route::ProbeOptions probe;
   probe.timeout = options.probe_timeout;
-  policy::Facts hardware = route::facts_of(route::probe_hardware(probe));
+  policy::Facts hardware = route::facts_of(route::probe_hardware(probe), (*settings)->config.opencl);
   return Daemon(options, std::move(*settings), std::move(hardware)).run();
 }
 

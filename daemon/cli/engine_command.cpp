@@ -17,7 +17,7 @@ namespace {
 
 struct EngineOptions {
   int fd = 3;
-  std::string path, sha256;
+  std::string path, sha256, cache_dir;
   engine::LocalBackendOptions backend;
 };
 
@@ -34,7 +34,9 @@ void add_engine_command(CLI::App& app, int& exit_code) {
       ->required();
   command->add_option("--model", options->path, "GGUF file; absent: the embedded demo model");
   command->add_option("--sha256", options->sha256, "What the file must hash to");
-  command->add_option("--backend", options->backend.backend, "Engine: cpu")->capture_default_str();
+  command->add_option("--backend", options->backend.backend, "Engine: cpu or opencl")->capture_default_str();
+  command->add_option("--device", options->backend.opencl.name, "opencl: part of the device's name");
+  command->add_option("--cache-dir", options->cache_dir, "For compiled kernels");
   command->add_option("--threads", options->backend.threads, "0: one per core")->capture_default_str();
   command->add_option("--context", options->backend.context, "Tokens per sequence; 0: the model's own")
       ->capture_default_str();
@@ -43,6 +45,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
   command->callback([options, &exit_code] {
     systemd::set_up_logging("info");
     options->backend.path = options->path;
+    options->backend.cache_dir = options->cache_dir;
     exit_code = worker::serve_worker(options->fd, options->backend, options->sha256);
     // A load that was cut off may still run in a thread; its memory is the kernel's business now.
     std::_Exit(exit_code);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/cli/commands.hpp"
+#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/route/probe.hpp"
@@ -28,7 +29,9 @@ std::string fact_text(const policy::FactValue& value) {
 int probe(const ProbeOptions& options) {
   if (!options.child.empty()) return route::run_probe_child(options.child);
   const route::HardwareReport report = route::probe_hardware();
-  const policy::Facts facts = route::facts_of(report);
+  // The operator's choice of device counts here as well; a configuration that does not load is `check`'s matter.
+  const auto config = config_at(find_config());
+  const policy::Facts facts = route::facts_of(report, config ? config->opencl : config::OpenClEngine{});
   const auto catalogue = policy::fact_catalogue();
   if (options.json) {
     nlohmann::json out = route::to_json(report);

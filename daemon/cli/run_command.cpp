@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/cli/commands.hpp"
+#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/terminal.hpp"
@@ -192,6 +193,7 @@ int run(RunOptions& options) {
   options.engine.path = options.path;
   options.engine.model_id = options.path.empty() ? "demo" : options.path;
   options.engine.max_sequences = 1;
+  options.engine.cache_dir = default_cache_dir();
   auto backend = load_with_progress(options.engine, options.quiet || options.json);
   if (!backend) return report(backend.error());
   struct sigaction action {};
@@ -224,7 +226,9 @@ void add_run_command(CLI::App& app, int& exit_code) {
   c->add_option("--repetition-penalty", options->sampling.repetition_penalty, "1: off")
       ->capture_default_str();
   CLI::Option* seed = c->add_option("--seed", options->seed, "Same seed, same answer; absent: drawn");
-  c->add_option("--backend", options->engine.backend, "Engine: cpu")->capture_default_str();
+  c->add_option("--backend", options->engine.backend, "Engine: cpu or opencl")->capture_default_str();
+  c->add_option("--device", options->engine.opencl.name,
+                "opencl: part of the device's name; absent: the best GPU. Software devices only when named");
   c->add_option("-t,--threads", options->engine.threads, "0: one per core")->capture_default_str();
   c->add_option("--context", options->engine.context, "Tokens; 0: the model's own, at most 4096")
       ->capture_default_str();

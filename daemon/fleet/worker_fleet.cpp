@@ -62,7 +62,12 @@ struct Slot {
 class WorkerFleet final : public Fleet {
  public:
   WorkerFleet(asio::io_context& io, const config::Config& config, std::string executable)
-      : io_(io), limits_(config.worker), executable_(std::move(executable)), drain_timer_(io) {
+      : io_(io),
+        limits_(config.worker),
+        opencl_(config.opencl),
+        cache_dir_(config.cache_dir),
+        executable_(std::move(executable)),
+        drain_timer_(io) {
     for (const config::ModelEntry& entry : config.models) add(entry, "cpu");
     // Later, on the loop, because nothing may be called from inside the constructor.
     asio::post(io_, [this, alive = std::weak_ptr(alive_)] {
@@ -191,6 +196,8 @@ class WorkerFleet final : public Fleet {
     options.model_path = entry.embedded ? "" : entry.path.string();
     options.sha256 = entry.sha256;
     options.backend = slot->backend;
+    options.device = opencl_.device;
+    options.cache_dir = cache_dir_.string();
     options.threads = entry.threads;
     options.context = entry.context;
     options.max_sequences = entry.max_sequences;
@@ -290,6 +297,8 @@ class WorkerFleet final : public Fleet {
 
   asio::io_context& io_;
   config::WorkerLimits limits_;
+  const config::OpenClEngine opencl_;      // as the daemon started: its facts are of that device
+  const std::filesystem::path cache_dir_;  // likewise
   const std::string executable_;
   std::vector<std::shared_ptr<Slot>> slots_;
   std::vector<std::shared_ptr<Slot>> retired_;  // of models that a reload changed, until their workers ended

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace flyball::route {
 namespace {
@@ -40,6 +41,20 @@ std::string with_devices(std::string reason, const DeviceProbe& probe) {
     if (device.dispatched)
       found += (found.empty() ? "" : ", ") + device.name + (device.kind == "software" ? " (software)" : "");
   return found.empty() ? reason : reason + "; device found: " + found;
+}
+
+// Why the OpenCL engine has no device, if it has none. As backends/opencl/device chooses.
+std::optional<std::string> opencl_unavailable(const DeviceProbe& probe, const config::OpenClEngine& opencl) {
+  for (const DeviceReport& device : probe.devices) {
+    if (!device.dispatched) continue;
+    if (opencl.device.empty() ? device.kind != "software"
+                              : device.name.find(opencl.device) != std::string::npos ||
+                                    device.driver.find(opencl.device) != std::string::npos)
+      return std::nullopt;
+  }
+  if (!opencl.device.empty())
+    return with_devices("no OpenCL device called " + opencl.device + " ran the probe's kernel", probe);
+  return with_devices("no GPU ran the probe's kernel by OpenCL", probe);
 }
 
 }  // namespace
@@ -92,23 +107,26 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
   facts.set("hardware.gpu.memory_total", as_integer(total), kProbe);
 }
 
-void set_engine_facts(const HardwareReport& report, policy::Facts& facts) {
+void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl, policy::Facts& facts) {
   facts.set("backend.cpu.available", true, kBuild);
   const auto absent = [&](const std::string& backend, std::string reason, const char* source) {
     facts.set("backend." + backend + ".available", false, source);
     facts.set("backend." + backend + ".reason", std::move(reason), source);
   };
   absent("vulkan", with_devices("the Vulkan engine is not built into this release", report.vulkan), kBuild);
-  absent("opencl", with_devices("the OpenCL engine is not built into this release", report.opencl), kBuild);
+  if (auto reason = opencl_unavailable(report.opencl, opencl))
+    absent("opencl", std::move(*reason), kProbe);
+  else
+    facts.set("backend.opencl.available", true, kProbe);
   for (const std::string_view backend : policy::known_backends())
     if (policy::is_remote(backend))
       absent(std::string(backend), "no upstream of this kind is configured", kFromConfig);
 }
 
-policy::Facts facts_of(const HardwareReport& report) {
+policy::Facts facts_of(const HardwareReport& report, const config::OpenClEngine& opencl) {
   policy::Facts facts;
   set_hardware_facts(report, facts);
-  set_engine_facts(report, facts);
+  set_engine_facts(report, opencl, facts);
   return facts;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/app_manifest.hpp"
+#include "config/config.hpp"
 #include "daemon/route/probe.hpp"
 #include "policy/facts.hpp"
 
@@ -16,11 +17,12 @@ inline constexpr const char* kProbeSource = "probe";
 // found and a driver did not answer, nothing is known about GPUs.
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
 
-// backend.<id>.available and .reason for every known backend, as this release is built.
-void set_engine_facts(const HardwareReport& report, policy::Facts& facts);
+// backend.<id>.available and .reason for every known backend, as this release is built: OpenCL where a GPU ran
+// the probe's kernel, or the device that the configuration names.
+void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl, policy::Facts& facts);
 
 // Both, as `serve` and `explain` use them.
-policy::Facts facts_of(const HardwareReport& report);
+policy::Facts facts_of(const HardwareReport& report, const config::OpenClEngine& opencl);
 
 // app.* and workload.*: what the manifest declares, or a default with that source; the rest stays unknown.
 void set_app_facts(const config::AppManifest& app, policy::Facts& facts);

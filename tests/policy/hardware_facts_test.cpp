@@ -28,6 +28,10 @@ HardwareReport machine(std::vector<DeviceReport> vulkan, std::vector<DeviceRepor
   return report;
 }
 
+policy::Facts seen(const HardwareReport& report, std::string opencl_device = "") {
+  return facts_of(report, config::OpenClEngine{std::move(opencl_device)});
+}
+
 template <class T>
 T value(const policy::Facts& facts, const char* name) {
   const policy::Fact* fact = facts.get(name);
@@ -36,7 +40,7 @@ T value(const policy::Facts& facts, const char* name) {
 }
 
 TEST(HardwareFacts, ALaptopWithoutGpu) {
-  const auto facts = facts_of(
+  const auto facts = seen(
       machine({device("llvmpipe", "software", "other", 2)}, {device("pthread-cpu", "software", "other", 7)}));
   EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.count"), 0);
   EXPECT_EQ(value<std::string>(facts, "hardware.gpu.kind"), "software");
@@ -54,10 +58,24 @@ TEST(HardwareFacts, ALaptopWithoutGpu) {
 }
 
 TEST(HardwareFacts, NothingAtAll) {
-  const auto facts = facts_of(machine({}));
+  const auto facts = seen(machine({}));
   EXPECT_EQ(value<std::string>(facts, "hardware.gpu.kind"), "none");
   EXPECT_EQ(value<std::string>(facts, "backend.opencl.reason"),
-            "the OpenCL engine is not built into this release");
+            "no GPU ran the probe's kernel by OpenCL");
+}
+
+TEST(HardwareFacts, OpenClNeedsAGpuOrADeviceThatIsNamed) {
+  const auto gpu = machine({}, {device("RTX 3090", "discrete", "nvidia", 24)});
+  EXPECT_TRUE(value<bool>(seen(gpu), "backend.opencl.available"));
+  EXPECT_EQ(value<std::string>(seen(gpu, "Arc"), "backend.opencl.reason"),
+            "no OpenCL device called Arc ran the probe's kernel; device found: RTX 3090");
+  const auto broken = machine({}, {device("RTX 3090", "discrete", "nvidia", 24, false)});
+  EXPECT_FALSE(value<bool>(seen(broken), "backend.opencl.available"));
+  EXPECT_FALSE(value<bool>(seen(broken, "RTX"), "backend.opencl.available"));
+  const auto software = machine({}, {device("pthread-cpu", "software", "other", 7)});
+  EXPECT_EQ(value<std::string>(seen(software), "backend.opencl.reason"),
+            "no GPU ran the probe's kernel by OpenCL; device found: pthread-cpu (software)");
+  EXPECT_TRUE(value<bool>(seen(software, "pthread"), "backend.opencl.available"));
 }
 
 // Both probes crashed, and the facts said that there is no GPU.
@@ -76,7 +94,7 @@ TEST(HardwareFacts, WhereADriverDidNotAnswerNoGpuIsNotKnown) {
 }
 
 TEST(HardwareFacts, AnApuIsUnifiedMemory) {
-  const auto facts = facts_of(
+  const auto facts = seen(
       machine({device("Radeon 780M", "integrated", "amd", 16), device("llvmpipe", "software", "other", 2)}));
   EXPECT_TRUE(value<bool>(facts, "hardware.memory.unified"));
   EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.count"), 1);
@@ -84,7 +102,7 @@ TEST(HardwareFacts, AnApuIsUnifiedMemory) {
 }
 
 TEST(HardwareFacts, ADiscreteGpuBesideAnIntegratedOneIsNotUnified) {
-  const auto facts = facts_of(
+  const auto facts = seen(
       machine({device("UHD 770", "integrated", "intel", 16), device("RTX 4090", "discrete", "nvidia", 24)},
               {device("RTX 4090", "discrete", "nvidia", 24)}));
   EXPECT_FALSE(value<bool>(facts, "hardware.memory.unified"));
@@ -95,14 +113,14 @@ TEST(HardwareFacts, ADiscreteGpuBesideAnIntegratedOneIsNotUnified) {
 }
 
 TEST(HardwareFacts, GpusThatOneApiDoesNotShowStillCount) {
-  const auto facts = facts_of(machine(
+  const auto facts = seen(machine(
       {}, {device("RTX 3090", "discrete", "nvidia", 24), device("RTX 3090", "discrete", "nvidia", 24)}));
   EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.discrete_count"), 2);
   EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.memory_total"), 48LL << 30);
 }
 
 TEST(HardwareFacts, AGpuThatDoesNotComputeIsNone) {
-  const auto facts = facts_of(machine({device("RTX 4090", "discrete", "nvidia", 24, false)}));
+  const auto facts = seen(machine({device("RTX 4090", "discrete", "nvidia", 24, false)}));
   EXPECT_EQ(value<std::int64_t>(facts, "hardware.gpu.count"), 0);
   EXPECT_EQ(value<std::string>(facts, "hardware.gpu.kind"), "none");
 }

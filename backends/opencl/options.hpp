@@ -1,0 +1,42 @@
+// What may be asked of the OpenCL engine, free of OpenCL's own headers.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace flyball::opencl {
+
+struct Objects;  // objects.hpp
+
+// Kinds of calls that a driver may fail at any time.
+enum class Call : std::uint8_t { allocate, build, enqueue, wait };
+
+struct DeviceOptions {
+  std::string name;  // part of the device's or its driver's name; "": the best that is no processor
+  bool allow_processor = false;        // take a software device where there is no other; implied by a name
+  std::uint64_t allocation_limit = 0;  // bytes held at once; 0: what the device has
+  // No answer for so long is a lost device. Longer than any step: the step budget aims at 150 ms.
+  std::chrono::microseconds fence_deadline{30'000'000};
+  // Asked before each call; not 0: that error is what the call gives. Tests fail the nth call with it.
+  std::function<int(Call)> interceptor;
+  // Told what the device's objects are counted in; it outlives them.
+  std::function<void(std::shared_ptr<const Objects>)> on_open;
+};
+
+// Bytes done, bytes in all.
+using UploadProgress = std::function<void(std::uint64_t, std::uint64_t)>;
+
+struct OpenClDeviceOptions {
+  DeviceOptions device;
+  std::filesystem::path program_cache;  // "": programs are compiled at every start
+  bool upload = false;                  // copy the weights even where the device could read the host's
+  std::uint32_t max_step_tokens = 512;  // rows of one step
+  std::uint32_t max_logit_rows = 16;    // rows of one step whose logits may be wanted: sequences at once
+  UploadProgress progress;
+};
+
+}  // namespace flyball::opencl

@@ -1,0 +1,202 @@
+// An OpenCL engine whose driver fails: each allocation, build, enqueue and wait in turn, a device that does not
+// answer, programs that do not build, caches that are broken.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "backends/model/synthetic.hpp"
+#include "backends/opencl/programs.hpp"
+#include "tests/engine/opencl/support.hpp"
+
+namespace flyball {
+namespace {
+
+using opencl::Call;
+using testing::HasSubstr;
+
+struct Fixture {
+  std::vector<std::byte> bytes;
+  std::unique_ptr<model::ModelFile> file;
+};
+
+Fixture small_model() {
+  auto spec = model::parse_synthetic_shape("dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320").value();
+  spec.type = kernels::DType::q8_0;
+  Fixture m;
+  m.bytes = model::synthetic_bytes(spec).value();
+  m.file = model::ModelFile::from_bytes(m.bytes).value();
+  return m;
+}
+
+opencl::OpenClDeviceOptions options_with(std::filesystem::path cache) {
+  opencl::OpenClDeviceOptions options;
+  options.device = test::any_device();
+  options.program_cache = std::move(cache);
+  options.max_step_tokens = 8;
+  options.max_logit_rows = 2;
+  return options;
+}
+
+// Everything an engine does: open, load, reserve, a prompt with a copied block, a decoded token.
+Result<void> live_once(const model::ModelFile& file, const opencl::OpenClDeviceOptions& options) {
+  auto executor = opencl::make_opencl_executor(file, options);
+  if (!executor) return std::unexpected(std::move(executor.error()));
+  if (auto ok = (*executor)->reserve_kv(graph::kv_layout(file.config()), 4); !ok)
+    return std::unexpected(std::move(ok.error()));
+  const std::vector<Token> prompt{1, 2, 3, 4, 5};
+  const std::vector<std::uint32_t> table{0, 1};
+  const engine::BlockCopy copy{2, 3};
+  for (std::uint32_t at = 0; at < 6; at += 5) {
+    const engine::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true};
+    auto step = (*executor)->submit({std::span(prompt).first(sequence.n_tokens), {&sequence, 1}},
+                                    {&copy, at == 0 ? 1U : 0U});
+    if (!step) return std::unexpected(std::move(step.error()));
+    if (auto rows = (*executor)->wait(*step); !rows) return std::unexpected(std::move(rows.error()));
+  }
+  return {};
+}
+
+class OpenClFaults : public test::OpenClTest {};
+
+// The nth call of a kind fails, for every n: a typed error, and nothing is left on the device.
+TEST_F(OpenClFaults, EachCallMayFail) {
+  const auto m = small_model();
+  ASSERT_TRUE(live_once(*m.file, options_with(test::shared_programs())));
+  for (const bool upload : {false, true})
+    for (const Call kind : {Call::allocate, Call::build, Call::enqueue, Call::wait}) {
+      std::size_t n = 0;
+      bool failed = true;
+      for (; failed; ++n) {
+        ASSERT_LT(n, 2000U);
+        std::size_t seen = 0;
+        bool struck = false;
+        auto options = options_with(test::shared_programs());
+        options.upload = upload;
+        options.device.interceptor = [&](Call call) {
+          if (call != kind || seen++ != n) return CL_SUCCESS;
+          struck = true;
+          return CL_OUT_OF_RESOURCES;
+        };
+        std::shared_ptr<const opencl::Objects> objects;
+        options.device.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+        const auto lived = live_once(*m.file, options);
+        failed = struck;
+        if (objects) {
+          EXPECT_EQ(objects->live, 0) << "after call " << n << " of kind " << static_cast<int>(kind);
+        }
+        if (lived) {
+          // A binary that is not taken is compiled again: the one failure that is made good.
+          EXPECT_TRUE(!struck || kind == Call::build);
+          continue;
+        }
+        const ErrorCode code = lived.error().code;
+        EXPECT_EQ(code, kind == Call::allocate ? (n < 2 ? ErrorCode::device_lost : ErrorCode::insufficient_memory)
+                        : kind == Call::build  ? ErrorCode::model_unavailable
+                                               : ErrorCode::device_lost)
+            << lived.error().message;
+        EXPECT_THAT(lived.error().message, HasSubstr("."));
+      }
+      EXPECT_GT(n, kind == Call::wait ? 3U : 10U);
+    }
+}
+
+// No device does twenty engines' work at a microsecond's patience, wherever it runs out.
+TEST_F(OpenClFaults, ADeviceThatDoesNotAnswerInTimeIsLost) {
+  const auto m = small_model();
+  auto options = options_with(test::shared_programs());
+  options.device.fence_deadline = std::chrono::microseconds(1);
+  Result<void> lived;
+  for (int i = 0; i < 20 && lived; ++i) lived = live_once(*m.file, options);
+  ASSERT_FALSE(lived);
+  EXPECT_EQ(lived.error().code, ErrorCode::device_lost);
+  EXPECT_THAT(lived.error().message, HasSubstr("gave no answer within"));
+}
+
+TEST_F(OpenClFaults, ABuildErrorNamesKernelDeviceAndFirstError) {
+  auto device = opencl::Device::open(test::any_device()).value();
+  const std::string_view broken[] = {"__kernel void k(__global float* x) { x[0] = no_such_thing; }"};
+  const auto program = device->compile("rms_norm", broken, "");
+  ASSERT_FALSE(program);
+  EXPECT_EQ(program.error().code, ErrorCode::model_unavailable);
+  EXPECT_THAT(program.error().message, HasSubstr("rms_norm"));
+  EXPECT_THAT(program.error().message, HasSubstr(device->facts().name));
+  EXPECT_THAT(program.error().message, HasSubstr("error"));
+  EXPECT_EQ(program.error().where, "kernels/opencl/rms_norm.cl");
+}
+
+TEST_F(OpenClFaults, TooLittleMemoryIsSaidBeforeItHurts) {
+  const auto m = small_model();
+  auto options = options_with(test::shared_programs());
+  options.device.allocation_limit = 1 << 20;
+  auto executor = opencl::make_opencl_executor(*m.file, options).value();
+  const auto ok = executor->reserve_kv(graph::kv_layout(m.file->config()), 100'000);
+  ASSERT_FALSE(ok);
+  EXPECT_EQ(ok.error().code, ErrorCode::insufficient_memory);
+  EXPECT_THAT(ok.error().message, HasSubstr("KV cache"));
+}
+
+TEST_F(OpenClFaults, NoDeviceOfThatName) {
+  opencl::DeviceOptions options;
+  options.name = "no such device";
+  const auto device = opencl::Device::open(options);
+  ASSERT_FALSE(device);
+  EXPECT_EQ(device.error().code, ErrorCode::model_unavailable);
+  EXPECT_EQ(device.error().param, "device");
+}
+
+class OpenClPrograms : public test::OpenClTest {
+ protected:
+  opencl::OpenClStatistics start() {
+    auto executor = opencl::make_opencl_executor(*model_.file, options_with(cache_.path() / "opencl"));
+    EXPECT_TRUE(executor);
+    EXPECT_TRUE((*executor)->reserve_kv(graph::kv_layout(model_.file->config()), 4));
+    const std::vector<Token> prompt{1, 2, 3};
+    const std::vector<std::uint32_t> table{0};
+    const engine::StepSequence sequence{0, 3, 0, table, true};
+    const auto step = (*executor)->submit({prompt, {&sequence, 1}}, {});
+    EXPECT_TRUE(step);
+    EXPECT_TRUE((*executor)->wait(*step));
+    return (*executor)->statistics();
+  }
+  Fixture model_ = small_model();
+  test::TempDir cache_;
+};
+
+TEST_F(OpenClPrograms, ASecondStartCompilesNothing) {
+  const auto first = start();
+  EXPECT_GT(first.programs_compiled, 5U);
+  EXPECT_EQ(first.programs_from_cache, 0U);
+  const auto second = start();
+  EXPECT_EQ(second.programs_compiled, 0U);
+  EXPECT_EQ(second.programs_from_cache, first.programs_compiled);
+}
+
+TEST_F(OpenClPrograms, BrokenCacheFilesAreCompiledAnew) {
+  const auto first = start();
+  std::size_t n = 0;
+  for (const auto& file : std::filesystem::directory_iterator(cache_.path() / "opencl")) {
+    if (n++ % 2 == 0) {
+      std::filesystem::resize_file(file.path(), 100);
+    } else {
+      std::fstream out(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+      out.seekp(200);
+      out.put('!');
+    }
+  }
+  EXPECT_EQ(n, first.programs_compiled);
+  EXPECT_EQ(start().programs_compiled, first.programs_compiled);
+  EXPECT_EQ(start().programs_compiled, 0U);
+}
+
+TEST_F(OpenClPrograms, ACacheThatOthersMayWriteToIsNotUsed) {
+  const auto first = start();
+  std::filesystem::permissions(cache_.path() / "opencl", std::filesystem::perms::others_write,
+                               std::filesystem::perm_options::add);
+  const auto second = start();
+  EXPECT_EQ(second.programs_compiled, first.programs_compiled);
+  EXPECT_EQ(second.programs_from_cache, 0U);
+}
+
+}  // namespace
+}  // namespace flyball
