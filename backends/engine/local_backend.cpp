@@ -109,7 +109,8 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options, const model
   auto executor = opencl::make_opencl_executor(model, device);
   if (!executor) return pass(executor);
   // A device's own memory is there for the cache; what it shares with the machine is shared.
-  opened.kv_bytes = (*executor)->facts().unified ? cpu::available_memory() / 4 : (*executor)->free_bytes() / 8 * 7;
+  opened.kv_bytes =
+      (*executor)->facts().unified ? cpu::available_memory() / 4 : (*executor)->free_bytes() / 8 * 7;
   opened.executor = std::move(*executor);
   return opened;
 }

@@ -44,6 +44,8 @@ DeviceFacts facts_of(const Api& api, cl_platform_id platform, cl_device_id devic
   f.compute_units = std::max<cl_uint>(1, number_of<cl_uint>(api, device, CL_DEVICE_MAX_COMPUTE_UNITS));
   f.max_work_group =
       static_cast<std::uint32_t>(number_of<std::size_t>(api, device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  f.vector_floats =
+      std::max<cl_uint>(1, number_of<cl_uint>(api, device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
   f.memory_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_GLOBAL_MEM_SIZE);
   f.max_allocation_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   f.local_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_LOCAL_MEM_SIZE);
@@ -357,7 +359,8 @@ std::optional<cl_int> Device::outcome_of(cl_event event) const {
   if (status != CL_SUCCESS) return status;
   (void)data.release();  // the callback's now
   std::unique_lock lock(fence->mutex);
-  if (!fence->changed.wait_for(lock, options_.fence_deadline, [&] { return fence->over; })) return std::nullopt;
+  if (!fence->changed.wait_for(lock, options_.fence_deadline, [&] { return fence->over; }))
+    return std::nullopt;
   return fence->status;
 }
 
@@ -368,7 +371,8 @@ Result<void> Device::wait(const Handle<cl_event>& event) {
     const auto outcome = outcome_of(event.get());
     if (!outcome)
       return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " gave no answer within " +
-                                              std::to_string(options_.fence_deadline.count() / 1000) + " ms.");
+                                              std::to_string(options_.fence_deadline.count() / 1000) +
+                                              " ms.");
     status = std::min(*outcome, CL_SUCCESS);
   }
   if (status != CL_SUCCESS) return failed("waiting for the device", status);

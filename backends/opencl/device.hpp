@@ -24,6 +24,7 @@ struct DeviceFacts {
   bool fp16 = false, subgroups = false, integer_dot = false;
   std::uint32_t compute_units = 0;
   std::uint32_t max_work_group = 0;
+  std::uint32_t vector_floats = 1;  // the driver's native vector of floats
   std::uint64_t memory_bytes = 0, max_allocation_bytes = 0, local_bytes = 0;
   std::uint32_t base_alignment = 0;  // bytes, of buffers over host memory
 };
@@ -100,8 +101,8 @@ class Device {
   Result<void> finish();
   // Hands what is enqueued to the driver.
   Result<void> flush();
-  // After a failure: waits for what was enqueued before, as long as a fence may take. False: the device may still
-  // touch the host's memory.
+  // After a failure: waits for what was enqueued before, as long as a fence may take. False: the device may
+  // still touch the host's memory.
   bool settle() noexcept;
 
  private:

@@ -1,56 +1,106 @@
 #include "backends/opencl/matmul.hpp"
 
-#include <string>
+#include <algorithm>
 
 namespace flyball::opencl {
-namespace {
 
-constexpr std::uint32_t kLocal = 32;
-
-Grid grid_of(const DeviceMatrix& w, std::uint32_t results) {
-  Grid grid;
-  grid.local = {kLocal, 1, 1};
-  grid.global = {(w.rows + kLocal - 1) / kLocal * kLocal, results, 1};
-  return grid;
+Matmul::Matmul(Device& device, Programs& programs) : device_(device), programs_(programs) {
+  const DeviceFacts& f = device.facts();
+  shape_ = {f.processor, f.vector_floats, f.max_work_group, f.local_bytes};
+  tuning_ = default_tuning(shape_);
 }
 
-}  // namespace
-
-Result<Matmul> Matmul::make(Device& device, Programs& programs, const Weights& weights) {
-  Matmul out;
-  out.device_ = &device;
-  constexpr std::string_view kFiles[] = {"dequantize", "matmul_plain"};
-  for (const DeviceMatrix& w : weights.matrices()) {
-    Kernels& made = out.plain_[static_cast<std::size_t>(w.type)];
-    const std::string format = "-D FORMAT=" + std::to_string(static_cast<int>(w.type));
-    if (w.of_experts && !made.experts.kernel) {
-      constexpr std::string_view kExpertFiles[] = {"dequantize", "moe_matmul_plain"};
-      auto experts = programs.kernel("moe_matmul_plain", kExpertFiles, format);
-      if (!experts) return std::unexpected(std::move(experts.error()));
-      made.experts = std::move(*experts);
+Result<std::unique_ptr<Matmul>> Matmul::make(Device& device, Programs& programs, const Weights& weights,
+                                             std::uint32_t step_tokens, std::uint32_t experts_used) {
+  std::unique_ptr<Matmul> out(new Matmul(device, programs));
+  for (const DeviceMatrix& w : weights.matrices())
+    for (const std::uint32_t tokens : {1U, step_tokens}) {
+      Result<Dispatch> made = w.of_experts ? out->expert_dispatch(tokens * experts_used, w)
+                                           : out->product_dispatch(tokens, w.type, {&w.rows, 1}, false);
+      if (!made) return std::unexpected(std::move(made.error()));
     }
-    if (made.store.kernel) continue;
-    auto store = programs.kernel("matmul_plain", kFiles, format);
-    if (!store) return std::unexpected(std::move(store.error()));
-    made.store = std::move(*store);
-    auto add = programs.kernel("matmul_plain", kFiles, format + " -D ADD=1");
-    if (!add) return std::unexpected(std::move(add.error()));
-    made.add = std::move(*add);
-  }
   return out;
 }
 
-Result<void> Matmul::run_experts(std::uint32_t results, const Memory& x, std::uint32_t share,
-                                 const DeviceMatrix& w, const Memory& experts, const Memory& y) const {
-  return device_->run(plain_[static_cast<std::size_t>(w.type)].experts, grid_of(w, results), w.buffer,
-                      cl_ulong{w.at}, cl_ulong{w.row_bytes()}, x, y, experts, share, w.rows, w.cols);
+Result<Matmul::Dispatch> Matmul::built(const MatmulPlan& plan) {
+  const std::string key = std::string(plan.kernel) + " " + plan.options;
+  auto it = kernels_.find(key);
+  if (it == kernels_.end()) {
+    auto kernel = programs_.kernel(std::string(plan.kernel), plan.files, plan.options);
+    if (!kernel) return std::unexpected(std::move(kernel.error()));
+    it = kernels_.emplace(key, std::move(*kernel)).first;
+  }
+  Dispatch dispatch;
+  dispatch.kernel = &it->second;
+  dispatch.grid.global = {plan.global[0], plan.global[1], 1};
+  dispatch.grid.local = {plan.local[0], plan.local[1], 1};
+  return dispatch;
 }
 
-Result<void> Matmul::run(std::uint32_t n, const Memory& x, const DeviceMatrix& w, const Memory& y,
-                         bool add) const {
-  const Kernels& kernels = plain_[static_cast<std::size_t>(w.type)];
-  return device_->run(add ? kernels.add : kernels.store, grid_of(w, n), w.buffer, cl_ulong{w.at},
-                      cl_ulong{w.row_bytes()}, x, y, w.rows, w.cols);
+Result<Matmul::Dispatch> Matmul::product_dispatch(std::uint32_t n, kernels::DType type,
+                                                  std::span<const std::uint32_t> rows, bool add) {
+  std::array<std::uint32_t, 6> asked{n, static_cast<std::uint32_t>(type) * 2 + (add ? 1U : 0U)};
+  std::ranges::copy(rows, asked.begin() + 2);
+  if (const auto it = planned_.find(asked); it != planned_.end()) return it->second;
+  auto dispatch = built(plan_matmul(shape_, tuning_, type, rows, n, add));
+  if (dispatch) planned_.emplace(asked, *dispatch);
+  return dispatch;
+}
+
+Result<Matmul::Dispatch> Matmul::expert_dispatch(std::uint32_t pairs, const DeviceMatrix& w) {
+  // No product has rows 0 first: these keys are the experts' own.
+  const std::array<std::uint32_t, 6> asked{pairs, static_cast<std::uint32_t>(w.type), 0, w.rows, w.experts,
+                                           0};
+  if (const auto it = planned_.find(asked); it != planned_.end()) return it->second;
+  const ExpertPlan plan = plan_expert_matmul(shape_, tuning_, w.type, w.rows, pairs, w.experts);
+  auto dispatch = built(plan.matmul);
+  if (!dispatch) return dispatch;
+  dispatch->grouped = plan.grouped;
+  planned_.emplace(asked, *dispatch);
+  return dispatch;
+}
+
+Result<void> Matmul::run(std::uint32_t n, const Memory& x, std::span<const Product> products, bool add) {
+  while (!products.empty()) {
+    // Those of one format share a dispatch.
+    std::size_t count = 1;
+    while (count < std::min(products.size(), kMaxMatrices) && products[count].w->type == products[0].w->type)
+      ++count;
+    std::array<std::uint32_t, kMaxMatrices> rows{};
+    std::array<Product, kMaxMatrices> parts{products[0], products[0], products[0]};
+    for (std::size_t i = 0; i < count; ++i) {
+      parts[i] = products[i];
+      rows[i] = products[i].w->rows;
+    }
+    const auto dispatch = product_dispatch(n, products[0].w->type, std::span(rows).first(count), add);
+    if (!dispatch) return std::unexpected(dispatch.error());
+    if (auto ok = device_.run(*dispatch->kernel, dispatch->grid, x, n, products[0].w->cols,
+                              parts[0].w->buffer, *parts[0].y, rows[0], parts[1].w->buffer, *parts[1].y,
+                              rows[1], parts[2].w->buffer, *parts[2].y, rows[2]);
+        !ok)
+      return ok;
+    products = products.subspan(count);
+  }
+  return {};
+}
+
+Result<void> Matmul::group(std::uint32_t pairs, const ExpertChoice& choice) {
+  const auto dispatch = built(plan_moe_group(shape_));
+  if (!dispatch) return std::unexpected(dispatch.error());
+  return device_.run(*dispatch->kernel, dispatch->grid, choice.ids, pairs, choice.n_experts, choice.offsets,
+                     choice.order);
+}
+
+Result<void> Matmul::run_experts(std::uint32_t pairs, const Memory& x, std::uint32_t per_row,
+                                 const DeviceMatrix& w, const ExpertChoice& choice, const Memory& y) {
+  const auto dispatch = expert_dispatch(pairs, w);
+  if (!dispatch) return std::unexpected(dispatch.error());
+  const cl_ulong stride = w.expert_bytes;
+  if (!dispatch->grouped)
+    return device_.run(*dispatch->kernel, dispatch->grid, x, per_row, w.cols, w.buffer, stride, choice.ids, y,
+                       w.rows);
+  return device_.run(*dispatch->kernel, dispatch->grid, x, per_row, w.cols, w.buffer, stride, choice.offsets,
+                     choice.order, y, w.rows);
 }
 
 }  // namespace flyball::opencl

@@ -1,32 +1,66 @@
-// y = x * w on the device: which kernel runs for a weight's format and a number of rows.
+// y = x * w on the device: turns plans (matmul_plan.hpp) into kernels, built once, and dispatches.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <span>
+#include <string>
 
+#include "backends/opencl/matmul_plan.hpp"
 #include "backends/opencl/programs.hpp"
 #include "backends/opencl/weights.hpp"
 
 namespace flyball::opencl {
 
+// Which expert each (row, use) goes to, and the same sorted by expert for those who multiply expert by
+// expert.
+struct ExpertChoice {
+  Memory ids;      // [pairs]
+  Memory offsets;  // [n_experts + 1]
+  Memory order;    // [pairs]
+  std::uint32_t n_experts = 0;
+};
+
 class Matmul {
  public:
-  // Builds the kernels of the formats that the model has. model_unavailable.
-  static Result<Matmul> make(Device& device, Programs& programs, const Weights& weights);
+  struct Product {
+    const DeviceMatrix* w;
+    const Memory* y;
+  };
 
-  // y[n, w.rows] = x[n, w.cols] * w, or y += where `add`. device_lost.
-  Result<void> run(std::uint32_t n, const Memory& x, const DeviceMatrix& w, const Memory& y, bool add) const;
-  // y[i] = x[i / share] * w[experts[i]] for `results` rows of y. device_lost.
-  Result<void> run_experts(std::uint32_t results, const Memory& x, std::uint32_t share, const DeviceMatrix& w,
-                           const Memory& experts, const Memory& y) const;
+  // Builds the kernels for one token and for many of every format that the model has; those between are built
+  // when first met. References outlive it. model_unavailable.
+  static Result<std::unique_ptr<Matmul>> make(Device& device, Programs& programs, const Weights& weights,
+                                              std::uint32_t step_tokens, std::uint32_t experts_used);
+
+  // y[n, w.rows] = x[n, w.cols] * w for each product, or y += where `add`. model_unavailable, device_lost.
+  Result<void> run(std::uint32_t n, const Memory& x, std::span<const Product> products, bool add);
+  // Completes a choice whose ids are there, for run_experts() of as many pairs.
+  Result<void> group(std::uint32_t pairs, const ExpertChoice& choice);
+  // y[i] = x[i / per_row] * w[expert of pair i].
+  Result<void> run_experts(std::uint32_t pairs, const Memory& x, std::uint32_t per_row, const DeviceMatrix& w,
+                           const ExpertChoice& choice, const Memory& y);
 
  private:
-  Device* device_ = nullptr;
-  struct Kernels {
-    Kernel store, add, experts;
+  struct Dispatch {
+    const Kernel* kernel = nullptr;
+    Grid grid;
+    bool grouped = false;
   };
-  std::array<Kernels, std::size(kernels::kAllDTypes)> plain_;  // by type
+
+  Matmul(Device& device, Programs& programs);
+  Result<Dispatch> built(const MatmulPlan& plan);
+  Result<Dispatch> product_dispatch(std::uint32_t n, kernels::DType type, std::span<const std::uint32_t> rows,
+                                    bool add);
+  Result<Dispatch> expert_dispatch(std::uint32_t pairs, const DeviceMatrix& w);
+
+  Device& device_;
+  Programs& programs_;
+  MatmulDevice shape_;
+  MatmulTuning tuning_;
+  std::map<std::string, Kernel, std::less<>> kernels_;        // by name and options
+  std::map<std::array<std::uint32_t, 6>, Dispatch> planned_;  // by what was asked: planning writes text
 };
 
 }  // namespace flyball::opencl

@@ -1,6 +1,7 @@
 #include "backends/opencl/opencl_device.hpp"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/engine/step_rows.hpp"
@@ -82,10 +83,8 @@ class OpenClExecutorImpl final : public OpenClExecutor {
                   : device_->read(ops_->buffer(graph::Buffer::logits), 0, std::as_writable_bytes(rows));
     if (!ok) return std::unexpected(std::move(ok.error()));
     waiting_ = false;
-    if (!stored_) {  // after a step, because some drivers finish compiling at the first launch
-      programs_.store();
-      stored_ = true;
-    }
+    // After a step, because some drivers finish compiling at the first launch.
+    if (std::exchange(stored_, programs_.compiled()) != programs_.compiled()) programs_.store();
     return rows;
   }
 
@@ -107,7 +106,8 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   engine::StepLimits limits_;
   engine::StepRows rows_;
   engine::StepId step_ = 0;
-  bool waiting_ = false, stored_ = false;
+  bool waiting_ = false;
+  std::uint32_t stored_ = 0;  // programs compiled when the cache was last written
 };
 
 }  // namespace

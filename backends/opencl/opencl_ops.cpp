@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <string>
 
 #include "backends/graph/rope_args.hpp"
@@ -22,6 +23,7 @@ constexpr std::uint32_t kMostSplits =
 // Query vectors that share a tile of keys and values in prompts: what their accumulators leave of a
 // work-group's registers and local memory.
 constexpr std::uint32_t kMostQueries = 32;
+constexpr std::size_t kMaxProjections = 4;
 constexpr std::uint32_t kNormLanes = 256, kAttendLanes = 128,
                         kRouteLanes = 64;  // on GPUs: work-items that share a row
 
@@ -76,7 +78,10 @@ Result<void> OpenClOps::allocate() {
   const std::uint64_t rows = limits_.step_tokens;
   if (config_.n_experts > 0) {
     const std::uint64_t uses = rows * config_.n_experts_used * sizeof(float);
-    if (auto ok = allocate(uses, experts_); !ok) return ok;
+    if (auto ok = allocate(uses, experts_.ids); !ok) return ok;
+    if (auto ok = allocate(uses, experts_.order); !ok) return ok;
+    if (auto ok = allocate((config_.n_experts + 1) * sizeof(std::uint32_t), experts_.offsets); !ok) return ok;
+    experts_.n_experts = config_.n_experts;
     if (auto ok = allocate(uses, expert_weights_); !ok) return ok;
     if (auto ok = allocate(uses * config_.dim, expert_out_); !ok) return ok;
   }
@@ -97,7 +102,7 @@ Result<void> OpenClOps::build(Programs& programs) {
     const std::string_view files[] = {name};
     return set(kernel, programs.kernel(name, files, options));
   };
-  const auto table_type = weights_.matrix({graph::WeightRole::token_embedding}).type;
+  const auto table_type = weights_.embedding().type;
   const std::string_view embed_files[] = {"dequantize", "embed"};
   if (auto ok = set(embed_, programs.kernel("embed", embed_files,
                                             "-D FORMAT=" + std::to_string(static_cast<int>(table_type))));
@@ -119,7 +124,7 @@ Result<void> OpenClOps::build(Programs& programs) {
     if (auto ok = make(moe_route_, "moe_route", define("WG", route_lanes_)); !ok) return ok;
     if (auto ok = make(moe_add_, "moe_add", ""); !ok) return ok;
   }
-  auto matmul = Matmul::make(device_, programs, weights_);
+  auto matmul = Matmul::make(device_, programs, weights_, limits_.step_tokens, config_.n_experts_used);
   if (!matmul) return std::unexpected(std::move(matmul.error()));
   matmul_ = std::move(*matmul);
   return {};
@@ -191,10 +196,13 @@ Result<void> OpenClOps::take_failure() {
   return std::unexpected(std::move(error));
 }
 
+void OpenClOps::keep(Result<void> done) {
+  if (!done && !failure_) failure_ = std::move(done.error());
+}
+
 template <class... Args>
 void OpenClOps::run(const Kernel& kernel, const Grid& grid, const Args&... args) {
-  if (failure_) return;
-  if (auto ok = device_.run(kernel, grid, args...); !ok) failure_ = std::move(ok.error());
+  if (!failure_) keep(device_.run(kernel, grid, args...));
 }
 
 template <class T>
@@ -273,12 +281,13 @@ void OpenClOps::lay_out_attention(const graph::StepInputs& inputs) {
   std::ranges::stable_sort(row_work_.host, std::greater{}, &Work::first_position);
 }
 
-void OpenClOps::embed(std::uint32_t n, graph::WeightRef table, Buffer out) {
-  const DeviceMatrix& m = weights_.matrix(table);
+void OpenClOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
+  const DeviceTable& table = weights_.embedding();
   Grid grid;
   grid.local = {kElementwiseLocal, 1, 1};
-  grid.global = {round_up(std::min(m.cols, 256U), kElementwiseLocal), n, 1};
-  run(embed_, grid, m.buffer, cl_ulong{m.at}, cl_ulong{m.row_bytes()}, tokens_.buffer, buffer(out), m.cols);
+  grid.global = {round_up(std::min(table.cols, 256U), kElementwiseLocal), n, 1};
+  run(embed_, grid, table.buffer, cl_ulong{table.at}, cl_ulong{kernels::row_bytes(table.type, table.cols)},
+      tokens_.buffer, buffer(out), table.cols);
 }
 
 void OpenClOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
@@ -290,17 +299,18 @@ void OpenClOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buf
 }
 
 void OpenClOps::matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
-  for (const graph::Projection& p : projections) {
-    if (failure_) return;
-    if (auto ok = matmul_->run(n, buffer(x), weights_.matrix(p.weight), buffer(p.out), false); !ok)
-      failure_ = std::move(ok.error());
-  }
+  if (failure_) return;
+  std::array<Matmul::Product, kMaxProjections> products{};
+  if (projections.size() > products.size()) std::abort();  // a change of the decoder
+  for (std::size_t i = 0; i < projections.size(); ++i)
+    products[i] = {&weights_.matrix(projections[i].weight), &buffer(projections[i].out)};
+  keep(matmul_->run(n, buffer(x), std::span(products).first(projections.size()), false));
 }
 
 void OpenClOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer residual) {
   if (failure_) return;
-  if (auto ok = matmul_->run(n, buffer(x), weights_.matrix(weight), buffer(residual), true); !ok)
-    failure_ = std::move(ok.error());
+  const Matmul::Product product{&weights_.matrix(weight), &buffer(residual)};
+  keep(matmul_->run(n, buffer(x), {&product, 1}, true));
 }
 
 void OpenClOps::bias(std::uint32_t n, Buffer x, graph::WeightRef b) {
@@ -365,30 +375,25 @@ void OpenClOps::moe_route(std::uint32_t n, Buffer router) {
   Grid grid;
   grid.local = {route_lanes_, 1, 1};
   grid.global = {route_lanes_, n, 1};
-  run(moe_route_, grid, buffer(router), experts_, expert_weights_, config_.n_experts, config_.n_experts_used);
+  run(moe_route_, grid, buffer(router), experts_.ids, expert_weights_, config_.n_experts,
+      config_.n_experts_used);
+  if (!failure_) keep(matmul_->group(n * config_.n_experts_used, experts_));
 }
 
 void OpenClOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
   const std::uint32_t used = config_.n_experts_used;
-  for (const graph::Projection& p : projections) {
-    if (failure_) return;
-    if (auto ok = matmul_->run_experts(n * used, buffer(x), used, weights_.matrix(p.weight), experts_,
-                                       buffer(p.out));
-        !ok)
-      failure_ = std::move(ok.error());
-  }
+  for (const graph::Projection& p : projections)
+    if (!failure_)
+      keep(matmul_->run_experts(n * used, buffer(x), used, weights_.matrix(p.weight), experts_,
+                                buffer(p.out)));
 }
 
 void OpenClOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
                                       Buffer residual) {
   const std::uint32_t used = config_.n_experts_used;
   swiglu(n * used, gate, up);
-  if (failure_) return;
-  if (auto ok = matmul_->run_experts(n * used, buffer(gate), 1, weights_.matrix(down), experts_, expert_out_);
-      !ok) {
-    failure_ = std::move(ok.error());
-    return;
-  }
+  if (!failure_)
+    keep(matmul_->run_experts(n * used, buffer(gate), 1, weights_.matrix(down), experts_, expert_out_));
   run(moe_add_, elementwise(config_.dim, n), expert_out_, expert_weights_, buffer(residual), used,
       config_.dim);
 }

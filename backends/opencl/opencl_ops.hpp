@@ -71,6 +71,7 @@ class OpenClOps final : public graph::Ops {
   void lay_out_attention(const graph::StepInputs& inputs);
   template <class T>
   void send(Input<T>& input);
+  void keep(Result<void> done);
   template <class... Args>
   void run(const Kernel& kernel, const Grid& grid, const Args&... args);
   std::uint32_t cols(graph::Buffer b) const noexcept { return plan_[static_cast<std::size_t>(b)].cols; }
@@ -90,11 +91,12 @@ class OpenClOps final : public graph::Ops {
 
   // A mixture of experts: each row's choice [rows, used], its weights, and what the experts' last matrices
   // gave [rows, used, dim].
-  Memory experts_, expert_weights_, expert_out_;
+  ExpertChoice experts_;
+  Memory expert_weights_, expert_out_;
   Kernel moe_route_, moe_add_, bias_, head_norm_;
   Kernel embed_, rms_norm_, rope_, kv_store_, attend_split_, attend_combine_, attend_rows_, swiglu_, add_,
       gather_;
-  std::optional<Matmul> matmul_;
+  std::unique_ptr<Matmul> matmul_;
   std::uint32_t norm_lanes_ = 1, route_lanes_ = 1, attend_lanes_ = 1,
                 attend_tile_ = 1;  // attend_tile_: rows of a work-group
 

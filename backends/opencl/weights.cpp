@@ -3,23 +3,35 @@
 #include <algorithm>
 #include <cstring>
 
+#include "backends/cpu/thread_pool.hpp"
 #include "backends/graph/weights.hpp"
+#include "backends/opencl/matmul_plan.hpp"
+#include "kernels/formats/row_groups.hpp"
 
 namespace flyball::opencl {
-namespace {
 
 using graph::WeightRef;
 using graph::WeightRole;
 
+struct Weights::Entry {
+  WeightRef ref;
+  const model::Weight* weight;
+};
+
+namespace {
+
 // What drivers with zero copies ask of memory they did not allocate.
-constexpr std::uintptr_t kPage = 4096;
+constexpr std::size_t kPage = 4096;
+// Rows of a thread's turn while packing: some hundred kilobytes, so that turns cost nothing and threads end
+// together.
+constexpr std::uint32_t kPackRows = 8 * kGroupRows;
 
 std::size_t slot(WeightRef ref) noexcept {
   return ref.layer * graph::kWeightRoleCount + static_cast<std::size_t>(ref.role);
 }
 
-std::span<const std::byte> bytes_of(const model::Weight& w) {
-  return {w.data, w.experts * w.matrix_bytes()};
+std::size_t round_up(std::size_t n, std::size_t to) noexcept {
+  return (n + to - 1) / to * to;
 }
 
 // F32 always: model_file refuses other ones.
@@ -40,104 +52,168 @@ bool is_vector(WeightRole role) {
   }
 }
 
-bool is_of_the_model(WeightRole role) {
-  using enum WeightRole;
-  return role == token_embedding || role == output_norm || role == output;
+bool is_matrix(WeightRole role) {
+  return !is_vector(role) && role != WeightRole::token_embedding;
 }
 
-struct Entry {
-  WeightRef ref;
-  const model::Weight* weight;
-};
+std::size_t packed_matrix_bytes(const model::Weight& w) {
+  return kernels::grouped_bytes(kGroupRows, w.type, w.rows, w.cols);
+}
 
-// What the model has, the embedding table first.
-std::vector<Entry> entries(const model::ModelWeights& weights) {
-  std::vector<Entry> all;
-  const auto add = [&](WeightRef ref) {
-    if (const model::Weight& w = graph::weight_of(weights, ref); w.data != nullptr) all.push_back({ref, &w});
-  };
-  for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
-    const auto role = static_cast<WeightRole>(i);
-    if (is_of_the_model(role)) {
-      add({role, 0});
-      continue;
-    }
-    for (std::uint32_t layer = 0; layer < weights.layers.size(); ++layer) add({role, layer});
-  }
-  return all;
+std::span<const std::byte> file_bytes(const model::Weight& w) {
+  return {w.data, w.experts * w.matrix_bytes()};
+}
+
+DeviceMatrix described(WeightRef ref, const model::Weight& w) {
+  DeviceMatrix matrix;
+  matrix.type = w.type;
+  matrix.rows = w.rows;
+  matrix.cols = w.cols;
+  matrix.experts = w.experts;
+  matrix.of_experts = ref.role == WeightRole::expert_gate || ref.role == WeightRole::expert_up ||
+                      ref.role == WeightRole::expert_down;
+  matrix.expert_bytes = packed_matrix_bytes(w);
+  return matrix;
+}
+
+// Calls pack(expert, first row, end row) for ranges that cover the weight.
+template <class Pack>
+void each_range(cpu::ThreadPool& pool, const model::Weight& w, Pack&& pack) {
+  const std::uint32_t ranges = (w.rows + kPackRows - 1) / kPackRows;
+  pool.for_each(ranges * w.experts, [&](std::uint32_t i) {
+    const std::uint32_t begin = i % ranges * kPackRows;
+    pack(i / ranges, begin, std::min(w.rows, begin + kPackRows));
+  });
 }
 
 }  // namespace
 
 Result<Weights> Weights::load(Device& device, const model::ModelFile& model, bool in_place,
                               const UploadProgress& progress) {
-  const std::vector<Entry> all = entries(model.weights());
+  std::vector<Entry> entries;
+  const auto add = [&](WeightRef ref) {
+    if (const model::Weight& w = graph::weight_of(model.weights(), ref); w.data != nullptr)
+      entries.push_back({ref, &w});
+  };
+  const auto layers = static_cast<std::uint32_t>(model.weights().layers.size());
+  for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
+    const auto role = static_cast<WeightRole>(i);
+    const bool once =
+        role == WeightRole::token_embedding || role == WeightRole::output_norm || role == WeightRole::output;
+    for (std::uint32_t layer = 0; layer < (once ? 1 : layers); ++layer) add({role, layer});
+  }
+
   Weights out;
   out.in_place_ = in_place;
-  out.index_.resize((model.weights().layers.size() + 1) * graph::kWeightRoleCount);
+  out.index_.resize(layers * graph::kWeightRoleCount + graph::kWeightRoleCount);
+  out.embedding_.type = model.weights().token_embedding.type;
+  out.embedding_.cols = model.weights().token_embedding.cols;
+  if (auto ok = out.load_vectors(device, entries); !ok) return std::unexpected(std::move(ok.error()));
+  auto ok =
+      in_place ? out.load_in_place(device, model, entries) : out.load_by_upload(device, entries, progress);
+  if (!ok) return std::unexpected(std::move(ok.error()));
+  return out;
+}
 
-  std::vector<float> vectors;
-  std::uint64_t to_upload = 0;
-  for (const Entry& e : all) {
-    if (is_vector(e.ref.role)) {
-      out.index_[slot(e.ref)] = static_cast<std::uint32_t>(vectors.size());
-      const std::size_t at = vectors.size();
-      vectors.resize(at + e.weight->cols);
-      std::memcpy(vectors.data() + at, e.weight->data, e.weight->cols * sizeof(float));
-    } else {
-      to_upload += bytes_of(*e.weight).size();
-    }
+Result<void> Weights::load_vectors(Device& device, std::span<const Entry> entries) {
+  std::vector<float> values;
+  for (const Entry& e : entries) {
+    if (!is_vector(e.ref.role)) continue;
+    const std::size_t at = values.size();
+    index_[slot(e.ref)] = static_cast<std::uint32_t>(at);
+    values.resize(at + e.weight->cols);
+    std::memcpy(values.data() + at, e.weight->data, e.weight->cols * sizeof(float));
   }
-  auto buffer = device.allocate(vectors.size() * sizeof(float), "the model's norms");
+  auto buffer = device.allocate(values.size() * sizeof(float), "the model's norms");
   if (!buffer) return std::unexpected(std::move(buffer.error()));
-  out.vectors_ = std::move(*buffer);
-  if (auto ok = device.write(out.vectors_, 0, std::as_bytes(std::span(vectors))); !ok)
-    return std::unexpected(std::move(ok.error()));
-  out.bytes_ = out.vectors_.bytes;
+  vectors_ = std::move(*buffer);
+  bytes_ = vectors_.bytes;
+  return device.write(vectors_, 0, std::as_bytes(std::span(values)));
+}
 
-  Uploader uploader;
-  if (!in_place) {
-    auto made = Uploader::make(device, to_upload, progress);
-    if (!made) return std::unexpected(std::move(made.error()));
-    uploader = std::move(*made);
+Result<void> Weights::load_in_place(Device& device, const model::ModelFile& model,
+                                    std::span<const Entry> entries) {
+  std::size_t total = 0;
+  for (const Entry& e : entries)
+    if (is_matrix(e.ref.role)) total += round_up(e.weight->experts * packed_matrix_bytes(*e.weight), kPage);
+  auto pages = cpu::Pages::allocate(total, "the model's weights");
+  if (!pages) return std::unexpected(std::move(pages.error()));
+  packed_ = std::move(*pages);
+
+  cpu::ThreadPool pool(cpu::usable_processors());
+  std::size_t at = 0;
+  for (const Entry& e : entries) {
+    if (!is_matrix(e.ref.role)) continue;
+    const model::Weight& w = *e.weight;
+    DeviceMatrix matrix = described(e.ref, w);
+    std::byte* packed = packed_.data() + at;
+    each_range(pool, w, [&](std::uint32_t expert, std::uint32_t begin, std::uint32_t end) {
+      kernels::group_rows(kGroupRows, w.type, w.rows, w.cols, w.data + expert * w.matrix_bytes(),
+                          packed + expert * matrix.expert_bytes, begin, end);
+    });
+    const std::size_t bytes = w.experts * matrix.expert_bytes;
+    if (!model.mapping().empty()) cpu::release_file_pages(file_bytes(w));
+    auto imported = device.import({packed, bytes}, "a weight");
+    if (!imported) return std::unexpected(std::move(imported.error()));
+    matrix.buffer = std::move(*imported);
+    at += round_up(bytes, kPage);
+    bytes_ += bytes;
+    index_[slot(e.ref)] = static_cast<std::uint32_t>(matrices_.size());
+    matrices_.push_back(std::move(matrix));
   }
-  for (const Entry& e : all) {
+
+  std::span<const std::byte> table = file_bytes(model.weights().token_embedding);
+  bytes_ += table.size();
+  if (!model.mapping().empty()) {  // from the page it begins on; the mapping begins on one, too
+    embedding_.at = reinterpret_cast<std::uintptr_t>(table.data()) % kPage;
+    table = {table.data() - embedding_.at, table.size() + embedding_.at};
+  }
+  auto imported = device.import(table, "the embedding table");
+  if (!imported) return std::unexpected(std::move(imported.error()));
+  embedding_.buffer = std::move(*imported);
+  return {};
+}
+
+Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entries,
+                                     const UploadProgress& progress) {
+  std::uint64_t total = 0;
+  for (const Entry& e : entries) {
+    if (is_matrix(e.ref.role)) total += e.weight->experts * packed_matrix_bytes(*e.weight);
+    if (e.ref.role == WeightRole::token_embedding) total += file_bytes(*e.weight).size();
+  }
+  auto uploader = Uploader::make(device, total, progress);
+  if (!uploader) return std::unexpected(std::move(uploader.error()));
+  cpu::ThreadPool pool(cpu::usable_processors());
+  std::vector<std::byte> packed;  // of one expert's matrix
+  for (const Entry& e : entries) {
+    const model::Weight& w = *e.weight;
     if (is_vector(e.ref.role)) continue;
-    // Tied embeddings: one matrix in two roles.
-    const bool tied =
-        e.ref.role == WeightRole::output && e.weight->data == model.weights().token_embedding.data;
-    if (tied) {
-      out.index_[slot(e.ref)] = out.index_[slot({WeightRole::token_embedding})];
+    const bool matrix_of_its_own = is_matrix(e.ref.role);
+    DeviceMatrix matrix = described(e.ref, w);
+    const std::uint64_t bytes = matrix_of_its_own ? w.experts * matrix.expert_bytes : file_bytes(w).size();
+    auto allocated = device.allocate(bytes, "the model's weights");
+    if (!allocated) return std::unexpected(std::move(allocated.error()));
+    bytes_ += bytes;
+    if (!matrix_of_its_own) {
+      embedding_.buffer = std::move(*allocated);
+      if (auto ok = uploader->put(embedding_.buffer, 0, file_bytes(w)); !ok) return ok;
       continue;
     }
-    DeviceMatrix matrix;
-    matrix.type = e.weight->type;
-    matrix.rows = e.weight->rows;
-    matrix.cols = e.weight->cols;
-    matrix.experts = e.weight->experts;
-    matrix.of_experts = e.ref.role >= WeightRole::expert_gate;
-    std::span<const std::byte> bytes = bytes_of(*e.weight);
-    if (in_place) {
-      if (!model.mapping().empty()) {  // from the page it begins on; the mapping begins on one, too
-        matrix.at = reinterpret_cast<std::uintptr_t>(bytes.data()) % kPage;
-        bytes = {bytes.data() - matrix.at, bytes.size() + matrix.at};
-      }
-      auto imported = device.import(bytes, "a weight in the model file");
-      if (!imported) return std::unexpected(std::move(imported.error()));
-      matrix.buffer = std::move(*imported);
-    } else {
-      auto allocated = device.allocate(bytes.size(), "the model's weights");
-      if (!allocated) return std::unexpected(std::move(allocated.error()));
-      matrix.buffer = std::move(*allocated);
-      if (auto ok = uploader.put(matrix.buffer, 0, bytes); !ok) return std::unexpected(std::move(ok.error()));
+    matrix.buffer = std::move(*allocated);
+    packed.resize(matrix.expert_bytes);
+    model::Weight one = w;
+    one.experts = 1;
+    for (std::uint32_t expert = 0; expert < w.experts; ++expert) {
+      one.data = w.data + expert * w.matrix_bytes();
+      each_range(pool, one, [&](std::uint32_t, std::uint32_t begin, std::uint32_t end) {
+        kernels::group_rows(kGroupRows, w.type, w.rows, w.cols, one.data, packed.data(), begin, end);
+      });
+      if (auto ok = uploader->put(matrix.buffer, expert * matrix.expert_bytes, packed); !ok) return ok;
     }
-    out.bytes_ += bytes_of(*e.weight).size();
-    out.index_[slot(e.ref)] = static_cast<std::uint32_t>(out.matrices_.size());
-    out.matrices_.push_back(std::move(matrix));
+    index_[slot(e.ref)] = static_cast<std::uint32_t>(matrices_.size());
+    matrices_.push_back(std::move(matrix));
   }
-  if (!in_place)
-    if (auto ok = uploader.finish(); !ok) return std::unexpected(std::move(ok.error()));
-  return out;
+  return uploader->finish();
 }
 
 const DeviceMatrix& Weights::matrix(WeightRef ref) const noexcept {

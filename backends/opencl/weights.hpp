@@ -1,10 +1,13 @@
-// A model's weights on the device, each matrix in the file's own layout: where the device is the host they
-// are read in the mapping of the file, elsewhere they are uploaded.
+// A model's weights on the device: the embedding table as the file has it, every matrix in row groups
+// (kernels/formats/row_groups.hpp). Where the device is the host, it reads pages of this process; elsewhere
+// the bytes are uploaded.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "backends/cpu/memory.hpp"
 #include "backends/graph/ops.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/device.hpp"
@@ -15,19 +18,28 @@ namespace flyball::opencl {
 struct DeviceMatrix {
   kernels::DType type = kernels::DType::f32;
   std::uint32_t rows = 0, cols = 0, experts = 1;  // [experts, rows, cols]
-  bool of_experts = false;  // a role that only routed rows meet
+  bool of_experts = false;                        // a role that only routed rows meet
+  Memory buffer;
+  std::uint64_t expert_bytes = 0;  // from one expert's matrix to the next
+};
+
+// The embedding table, in the file's own layout.
+struct DeviceTable {
+  kernels::DType type = kernels::DType::f32;
+  std::uint32_t cols = 0;
   Memory buffer;
   std::uint64_t at = 0;  // byte of the buffer where the first row begins
-  std::uint64_t row_bytes() const noexcept { return kernels::row_bytes(type, cols); }
 };
 
 class Weights {
  public:
-  // in_place: read the host's bytes without a copy, where the device can. insufficient_memory, device_lost.
+  // in_place: the device reads this process's memory, and the file's mapping; the model must outlive the
+  // weights. insufficient_memory, device_lost.
   static Result<Weights> load(Device& device, const model::ModelFile& model, bool in_place,
                               const UploadProgress& progress);
 
-  const DeviceMatrix& matrix(graph::WeightRef ref) const noexcept;
+  const DeviceMatrix& matrix(graph::WeightRef ref) const noexcept;  // not the embedding table
+  const DeviceTable& embedding() const noexcept { return embedding_; }
   std::span<const DeviceMatrix> matrices() const noexcept { return matrices_; }
   // F32 vectors (norms, biases) lie in one buffer, at these offsets in values.
   const Memory& vectors() const noexcept { return vectors_; }
@@ -36,7 +48,14 @@ class Weights {
   bool in_place() const noexcept { return in_place_; }
 
  private:
+  struct Entry;
+  Result<void> load_vectors(Device& device, std::span<const Entry> entries);
+  Result<void> load_in_place(Device& device, const model::ModelFile& model, std::span<const Entry> entries);
+  Result<void> load_by_upload(Device& device, std::span<const Entry> entries, const UploadProgress& progress);
+
+  cpu::Pages packed_;  // in place: what the matrices' buffers are over
   std::vector<DeviceMatrix> matrices_;
+  DeviceTable embedding_;
   std::vector<std::uint32_t> index_;  // by layer and role: into matrices_, or an offset into vectors_
   Memory vectors_;
   std::uint64_t bytes_ = 0;

@@ -205,7 +205,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
         return give_up("worker frame: a token beyond the vocabulary");
     }
     last_progress_ = last_heard_;
-    if (const auto* error = std::get_if<Error>(&message.event); error && error->code == ErrorCode::device_lost) {
+    if (const auto* error = std::get_if<Error>(&message.event);
+        error && error->code == ErrorCode::device_lost) {
       // It ends by itself; nothing more is sent to it, and whoever is still on it goes to another engine.
       cause_ = *error;
       state_ = State::closing;

@@ -29,7 +29,8 @@ std::string fact_text(const policy::FactValue& value) {
 int probe(const ProbeOptions& options) {
   if (!options.child.empty()) return route::run_probe_child(options.child);
   const route::HardwareReport report = route::probe_hardware();
-  // The operator's choice of device counts here as well; a configuration that does not load is `check`'s matter.
+  // The operator's choice of device counts here as well; a configuration that does not load is `check`'s
+  // matter.
   const auto config = config_at(find_config());
   const policy::Facts facts = route::facts_of(report, config ? config->opencl : config::OpenClEngine{});
   const auto catalogue = policy::fact_catalogue();

@@ -107,7 +107,8 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
   facts.set("hardware.gpu.memory_total", as_integer(total), kProbe);
 }
 
-void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl, policy::Facts& facts) {
+void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl,
+                      policy::Facts& facts) {
   facts.set("backend.cpu.available", true, kBuild);
   const auto absent = [&](const std::string& backend, std::string reason, const char* source) {
     facts.set("backend." + backend + ".available", false, source);

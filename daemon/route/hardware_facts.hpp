@@ -17,8 +17,8 @@ inline constexpr const char* kProbeSource = "probe";
 // found and a driver did not answer, nothing is known about GPUs.
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
 
-// backend.<id>.available and .reason for every known backend, as this release is built: OpenCL where a GPU ran
-// the probe's kernel, or the device that the configuration names.
+// backend.<id>.available and .reason for every known backend, as this release is built: OpenCL where a GPU
+// ran the probe's kernel, or the device that the configuration names.
 void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl, policy::Facts& facts);
 
 // Both, as `serve` and `explain` use them.

@@ -1,5 +1,5 @@
 // What a weight's bytes mean, one value at a time: the OpenCL twin of kernels/formats. Placed in front of kernels that
-// read single values (embed, matmul_plain). FORMAT: 0 F32, 1 F16, 2 BF16, 3 Q4_0, 4 Q8_0, 5 Q4_K, 6 Q5_K, 7 Q6_K.
+// read single values (embed). FORMAT: 0 F32, 1 F16, 2 BF16, 3 Q4_0, 4 Q8_0, 5 Q4_K, 6 Q5_K, 7 Q6_K.
 #ifndef FORMAT
 #define FORMAT 0
 #endif

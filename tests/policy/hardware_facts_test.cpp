@@ -60,8 +60,7 @@ TEST(HardwareFacts, ALaptopWithoutGpu) {
 TEST(HardwareFacts, NothingAtAll) {
   const auto facts = seen(machine({}));
   EXPECT_EQ(value<std::string>(facts, "hardware.gpu.kind"), "none");
-  EXPECT_EQ(value<std::string>(facts, "backend.opencl.reason"),
-            "no GPU ran the probe's kernel by OpenCL");
+  EXPECT_EQ(value<std::string>(facts, "backend.opencl.reason"), "no GPU ran the probe's kernel by OpenCL");
 }
 
 TEST(HardwareFacts, OpenClNeedsAGpuOrADeviceThatIsNamed) {

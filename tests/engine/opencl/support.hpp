@@ -33,16 +33,16 @@ class TempDir {
   std::filesystem::path path_;
 };
 
-// Where PoCL compiles to, for all tests of this process.
+// Where PoCL compiles to: in the build's own folder, because every test is a process and compiling is slow.
 inline void own_pocl_cache() {
-  static const TempDir dir;
-  setenv("POCL_CACHE_DIR", dir.path().c_str(), 1);
+  const std::string dir = FLYBALL_BINARY_DIR "/opencl-tests/pocl";
+  std::filesystem::create_directories(dir);
+  setenv("POCL_CACHE_DIR", dir.c_str(), 1);
 }
 
-// Programs of all tests of this process: most tests want kernels, not compiling.
-inline const std::filesystem::path& shared_programs() {
-  static const TempDir dir;
-  return dir.path();
+// Programs of all tests: most tests want kernels, not compiling. What lies there is known by its digest.
+inline std::filesystem::path shared_programs() {
+  return FLYBALL_BINARY_DIR "/opencl-tests/programs";
 }
 
 inline opencl::DeviceOptions any_device() {
