@@ -156,6 +156,34 @@ TEST_P(OpenClModel, GreedyTokensAreTheCpuEngines) {
 INSTANTIATE_TEST_SUITE_P(Types, OpenClModel, testing::ValuesIn(kernels::kAllDTypes),
                          [](const auto& i) { return std::string(kernels::to_string(i.param)); });
 
+// Biases, head norms, other rotations, routed experts.
+class OpenClFamily : public test::OpenClTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(OpenClFamily, AgreesWithTheCpuEngine) {
+  const auto m = make_model(DType::q8_0, GetParam());
+  const auto tokens = some_tokens(37, m.vocab());
+  auto expected = on_cpu(m);
+  auto device = on_opencl(m);
+  const std::vector<std::uint32_t> blocks{5, 3, 60};
+  const auto want = run(*expected, {{tokens, 0, blocks, true}}, m.vocab());
+  const auto got = run(*device, {{tokens, 0, blocks, true}}, m.vocab());
+  ASSERT_EQ(got.size(), 1U);
+  EXPECT_LT(relative_error(got[0], want[0]), 3e-2);
+  const auto prompt = some_tokens(11, m.vocab(), 3);
+  EXPECT_EQ(greedy(*device, prompt, 64, m.vocab()), greedy(*expected, prompt, 64, m.vocab()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, OpenClFamily,
+    testing::Values("arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
+                    "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,tied=true",
+                    "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,experts=4,experts_used=2,expert_ffn=64,vocab=320",
+                    "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,experts=8,experts_used=3,expert_ffn=32,vocab=320"),
+    [](const auto& i) {
+      const std::string name(i.param);
+      return name.substr(5, name.find(',') - 5) + (name.find("experts") != std::string::npos ? "_experts" : "");
+    });
+
 class OpenClEngine : public test::OpenClTest {};
 
 TEST_F(OpenClEngine, TheDemoModelSaysWhatItSaysOnTheCpu) {

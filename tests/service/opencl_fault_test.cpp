@@ -1,0 +1,103 @@
+// An OpenCL worker whose device fails in the middle of a stream: the stream goes on with the policy's next target,
+// token for token, and the worker has ended.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/metrics/metrics.hpp"
+#include "daemon/route/dispatcher.hpp"
+#include "tests/engine/opencl/support.hpp"
+#include "tests/service/loop.hpp"
+
+namespace flyball {
+namespace {
+
+struct Observer final : route::JobObserver {
+  bool on_delta(std::size_t, const Delta& delta) override {
+    text += delta.text;
+    tokens += delta.tokens.size();
+    return true;
+  }
+  void on_done(std::size_t, const Done&) override { done = true; }
+  void on_error(const Error& e) override { error = e; }
+  std::string text;
+  std::size_t tokens = 0;
+  bool done = false;
+  std::optional<Error> error;
+};
+
+class OpenClStreams : public test::OpenClTest {
+ protected:
+  // One greedy answer of 40 tokens, by the targets in this order.
+  void ask(std::vector<policy::Target> targets, const char* fail_at, Observer& seen, std::string& last_backend,
+           fleet::WorkerStatus& opencl) {
+    setenv("FLYBALL_TEST_FAIL_AT", fail_at, 1);
+    boost::asio::io_context io;
+    config::Config config;
+    config::ModelEntry model;
+    model.id = "demo";
+    model.embedded = true;
+    config.models.push_back(model);
+    config.opencl.device = opencl::Device::open(test::any_device()).value()->facts().name;
+    config.cache_dir = FLYBALL_BINARY_DIR "/opencl-tests/service";
+    auto fleet = fleet::make_worker_fleet(io, config, OPENCL_FAULT_ENGINE);
+    policy::Facts hardware;
+    hardware.set("backend.cpu.available", true, "test");
+    hardware.set("backend.opencl.available", true, "test");
+    metrics::Metrics metrics;
+    route::Dispatcher dispatcher(io, *fleet, hardware, metrics);
+    policy::Tree tree;
+    tree.fallback.id = "default";
+    tree.fallback.because = "There is only one rule.";
+    tree.fallback.use = std::move(targets);
+    config::AppManifest app;
+    app.id = "app";
+    CompletionRequest base;
+    base.sampling.temperature = 0.0F;
+    base.max_tokens = 40;
+    base.ignore_eos = true;
+    auto observer = std::make_shared<Observer>();
+    auto job = dispatcher.submit(
+        {"job", nullptr, tree, app, config.models[0], {}, base, {TextPrompt{"Once upon a time"}}, 1}, observer);
+    ASSERT_TRUE(job) << job.error().message;
+    ASSERT_TRUE(test::run_until(
+        io, [&] { return observer->done || observer->error.has_value(); }, std::chrono::seconds(120)));
+    last_backend = (*job)->backend();
+    const auto ended = [&] {
+      for (const auto& worker : fleet->status())
+        if (worker.backend == "opencl") opencl = worker;
+      return opencl.state != fleet::WorkerState::ready;
+    };
+    if (std::string(fail_at) != "0") {
+      EXPECT_TRUE(test::run_until(io, ended));
+    }
+    seen = *observer;
+    job->reset();
+    fleet.reset();
+  }
+};
+
+TEST_F(OpenClStreams, GoOnElsewhereWhenTheDeviceFails) {
+  const policy::Target on_cpu{"cpu", "", 0, 0}, on_opencl{"opencl", "", 0, 0};
+  Observer whole;
+  std::string backend;
+  fleet::WorkerStatus opencl;
+  ask({on_opencl, on_cpu}, "0", whole, backend, opencl);
+  ASSERT_TRUE(whole.done) << (whole.error ? whole.error->message : "");
+  EXPECT_EQ(backend, "opencl");
+  EXPECT_EQ(whole.tokens, 40U);
+
+  // Within the answer: a step of the demo model is some fifty enqueues, loading some more.
+  Observer cut;
+  ask({on_opencl, on_cpu}, "700", cut, backend, opencl);
+  ASSERT_TRUE(cut.done) << (cut.error ? cut.error->message : "");
+  EXPECT_EQ(backend, "cpu");
+  EXPECT_EQ(cut.tokens, 40U);
+  EXPECT_EQ(cut.text, whole.text);
+  EXPECT_NE(opencl.last_error.find("OpenCL device"), std::string::npos) << opencl.last_error;
+}
+
+}  // namespace
+}  // namespace flyball
