@@ -7,6 +7,7 @@
 namespace flyball::opencl {
 namespace {
 
+constexpr std::chrono::seconds kSettle{30};  // what a device that was given up may still take to come to rest
 constexpr std::size_t kLogLine = 300;  // of a build log, in an error
 
 std::string text_of(const Api& api, cl_device_id device, cl_device_info what) {
@@ -352,14 +353,14 @@ Result<void> Device::finish() {
   return wait(Handle<cl_event>(objects_, raw));
 }
 
-std::optional<cl_int> Device::outcome_of(cl_event event) const {
+std::optional<cl_int> Device::outcome_of(cl_event event, std::chrono::microseconds patience) const {
   const auto fence = std::make_shared<Fence>();
   auto data = std::make_unique<std::shared_ptr<Fence>>(fence);
   const cl_int status = objects_->api->clSetEventCallback(event, CL_COMPLETE, &on_complete, data.get());
   if (status != CL_SUCCESS) return status;
   (void)data.release();  // the callback's now
   std::unique_lock lock(fence->mutex);
-  if (!fence->changed.wait_for(lock, options_.fence_deadline, [&] { return fence->over; }))
+  if (!fence->changed.wait_for(lock, patience, [&] { return fence->over; }))
     return std::nullopt;
   return fence->status;
 }
@@ -368,7 +369,7 @@ Result<void> Device::wait(const Handle<cl_event>& event) {
   cl_int status = intercept(Call::wait);
   if (status == CL_SUCCESS) status = objects_->api->clFlush(queue_.get());
   if (status == CL_SUCCESS) {
-    const auto outcome = outcome_of(event.get());
+    const auto outcome = outcome_of(event.get(), options_.fence_deadline);
     if (!outcome)
       return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " gave no answer within " +
                                               std::to_string(options_.fence_deadline.count() / 1000) +
@@ -384,7 +385,7 @@ bool Device::settle() noexcept {
   cl_event raw = nullptr;
   if (cl.clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &raw) != CL_SUCCESS) return false;
   const Handle<cl_event> event(objects_, raw);
-  return cl.clFlush(queue_.get()) == CL_SUCCESS && outcome_of(raw).has_value();
+  return cl.clFlush(queue_.get()) == CL_SUCCESS && outcome_of(raw, kSettle).has_value();
 }
 
 }  // namespace flyball::opencl

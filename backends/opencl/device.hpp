@@ -101,16 +101,16 @@ class Device {
   Result<void> finish();
   // Hands what is enqueued to the driver.
   Result<void> flush();
-  // After a failure: waits for what was enqueued before, as long as a fence may take. False: the device may
-  // still touch the host's memory.
+  // After a failure: waits for what was enqueued before, half a minute at most. False: the device may still
+  // touch the host's memory.
   bool settle() noexcept;
 
  private:
   Device() = default;
   Result<void> choose(const DeviceOptions& options);
   int intercept(Call call) const { return options_.interceptor ? options_.interceptor(call) : CL_SUCCESS; }
-  // Blocks until the event, at most until the fence deadline; nullopt: not in time.
-  std::optional<cl_int> outcome_of(cl_event event) const;
+  // Blocks until the event; nullopt: not in time.
+  std::optional<cl_int> outcome_of(cl_event event, std::chrono::microseconds patience) const;
   Result<void> enqueue(const Kernel& kernel, const Grid& grid);
   Result<Memory> create(std::uint64_t bytes, cl_mem_flags flags, void* host, std::string_view what);
   std::unexpected<Error> failed(const std::string& call, cl_int status) const;

@@ -27,6 +27,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     // process.
     if (waiting_ && !device_->settle()) {
       (void)logits_.release();
+      (void)new Weights(std::move(weights_));  // it reads these
       (void)ops_.release();
     }
   }
