@@ -15,8 +15,6 @@
 namespace flyball::engine {
 namespace {
 
-constexpr std::uint32_t kDefaultContext =
-    4096;  // longer ones are asked for: their KV cache is the user's memory
 constexpr std::uint32_t kMaxSequences = 256;
 constexpr std::uint32_t kMaxStepTokens = 4096;
 
@@ -32,16 +30,6 @@ Result<std::unique_ptr<model::ModelFile>> open_model(const LocalBackendOptions& 
     return fail(ErrorCode::model_unavailable, "This build has no embedded demo model; name a model file.",
                 "path");
   return model::ModelFile::from_bytes(demo);
-}
-
-Result<std::uint32_t> choose_context(const LocalBackendOptions& options, std::uint32_t trained) {
-  if (options.context == 0) return std::min(trained, kDefaultContext);
-  if (options.context > trained)
-    return fail(ErrorCode::invalid_value,
-                "A context of " + std::to_string(options.context) +
-                    " tokens is asked for; the model was made for " + std::to_string(trained) + ".",
-                "context");
-  return options.context;
 }
 
 // free: bytes left on the device, or in the machine.
@@ -129,7 +117,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
     return fail(ErrorCode::model_invalid, "The tokenizer has " + std::to_string((*tokenizer)->vocab_size()) +
                                               " tokens, the embedding table " +
                                               std::to_string(config.vocab_size) + " rows.");
-  auto context = choose_context(options, config.context_length);
+  auto context = graph::serving_context(options.context, config);
   if (!context) return pass(context);
   auto chat_template = load_chat_template(model->gguf());
 

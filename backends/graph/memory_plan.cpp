@@ -1,6 +1,9 @@
 // Sizes follow from the shape alone; ModelConfig's limits keep every product below 64 bits.
 #include "backends/graph/memory_plan.hpp"
 
+#include <algorithm>
+#include <string>
+
 #include "backends/graph/decoder.hpp"
 
 namespace flyball::graph {
@@ -11,6 +14,16 @@ KvLayout kv_layout(const model::ModelConfig& config) {
   layout.n_kv_heads = config.n_kv_heads;
   layout.head_dim = config.head_dim;
   return layout;
+}
+
+Result<std::uint32_t> serving_context(std::uint32_t asked, const model::ModelConfig& config) {
+  if (asked == 0) return std::min(config.context_length, kDefaultContext);
+  if (asked > config.context_length)
+    return fail(ErrorCode::invalid_value,
+                "A context of " + std::to_string(asked) + " tokens is asked for; the model was made for " +
+                    std::to_string(config.context_length) + ".",
+                "context");
+  return asked;
 }
 
 std::uint64_t kv_blocks(const KvLayout& layout, std::uint64_t tokens) noexcept {

@@ -24,6 +24,11 @@ struct MemoryPlan {
   std::uint64_t total() const noexcept { return weight_bytes + kv_bytes + scratch_bytes; }
 };
 
+// The context a sequence is served with where nobody names one, or the model's own if that is shorter.
+inline constexpr std::uint32_t kDefaultContext = 4096;
+// asked: 0 for the default. invalid_value: more than the model was made for.
+Result<std::uint32_t> serving_context(std::uint32_t asked, const model::ModelConfig& config);
+
 // Blocks that hold `tokens` positions of one sequence.
 std::uint64_t kv_blocks(const KvLayout& layout, std::uint64_t tokens) noexcept;
 
@@ -33,7 +38,7 @@ std::uint64_t scratch_bytes(const model::ModelConfig& config, std::uint32_t step
                             std::uint32_t logits_rows) noexcept;
 
 struct PlanShape {
-  std::uint32_t context = 4096;  // tokens of one sequence
+  std::uint32_t context = kDefaultContext;  // tokens of one sequence
   std::uint32_t sequences = 1;
   std::uint32_t step_tokens = 256;  // token budget of a step
 };

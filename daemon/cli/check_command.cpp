@@ -1,4 +1,5 @@
-// `flyball check`: every finding in config.yaml, policy.yaml and the manifests, with file, line and column.
+// `flyball check`: findings in config.yaml, policy.yaml and the manifests, with file, line and column, and
+// in the model files they name.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -7,6 +8,9 @@
 #include <memory>
 #include <optional>
 
+#include "backends/graph/memory_plan.hpp"
+#include "backends/model/embedded_demo.hpp"
+#include "backends/model/model_file.hpp"
 #include "config/yaml.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
@@ -77,6 +81,21 @@ std::optional<std::vector<config::AppManifest>> check_apps(const std::filesystem
   return std::nullopt;
 }
 
+// That a model's engine will start: the file is one, and has the context asked for.
+void check_model(const config::ModelEntry& entry, Findings& findings) {
+  const auto error = [&](Error e) {
+    e.where = "models." + entry.id;
+    if (e.code != ErrorCode::io_error) e.code = ErrorCode::config_invalid;
+    if (!entry.embedded) e.message = entry.path.string() + ": " + e.message;
+    findings.error(e);
+  };
+  const auto file = entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
+                                   : model::ModelFile::open(entry.path);
+  if (!file) return error(file.error());
+  if (const auto context = graph::serving_context(entry.context, (*file)->config()); !context)
+    error(context.error());
+}
+
 int check(const CheckOptions& options) {
   Findings findings;
   // Naming a policy or a folder of manifests alone asks about that alone.
@@ -100,6 +119,8 @@ int check(const CheckOptions& options) {
         findings.errors(loaded.error());
     }
   }
+  if (config)
+    for (const config::ModelEntry& model : config->models) check_model(model, findings);
   if (!options.policy.empty())
     check_policy(options.policy, findings);
   else if (config)
@@ -123,7 +144,8 @@ int print_schema(const std::string& which) {
 
 void add_check_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<CheckOptions>();
-  CLI::App* command = app.add_subcommand("check", "Check config.yaml, policy.yaml and app manifests");
+  CLI::App* command =
+      app.add_subcommand("check", "Check config.yaml, policy.yaml, app manifests and the model files");
   command->add_option(
       "--config,config", options->config,
       "config.yaml, with the policy and the manifests it names (default: the one `serve` would take)");

@@ -178,9 +178,8 @@ Result<void> set_model_facts(const config::ModelEntry& entry, policy::Facts& fac
                                    : model::ModelFile::open(entry.path);
   if (!file) return std::unexpected(file.error());
   const model::ModelConfig& shape = (*file)->config();
-  constexpr std::uint32_t kDefaultContext = 4096;  // config::ModelEntry::context
-  const std::uint32_t context =
-      entry.context != 0 ? entry.context : std::min(kDefaultContext, shape.context_length);
+  const auto context = graph::serving_context(entry.context, shape);
+  if (!context) return std::unexpected(context.error());
   const auto set = [&](const char* fact, policy::FactValue value) {
     facts.set(fact, std::move(value), "model file");
   };
@@ -188,7 +187,7 @@ Result<void> set_model_facts(const config::ModelEntry& entry, policy::Facts& fac
   set("model.bytes", static_cast<std::int64_t>((*file)->weight_bytes()));
   set("model.parameters", static_cast<std::int64_t>((*file)->parameter_count()));
   set("model.quantization", std::string((*file)->main_quantization()));
-  set("model.context", std::int64_t{context});
+  set("model.context", std::int64_t{*context});
   set("model.moe", shape.n_experts > 0);
   return {};
 }

@@ -20,9 +20,6 @@
 namespace flyball::cli {
 namespace {
 
-// The context a sequence gets where the configuration names none (backends/engine/local_backend.hpp).
-constexpr std::uint32_t kDefaultContext = 4096;
-
 struct InspectOptions {
   std::string file;
   bool json = false;
@@ -46,10 +43,12 @@ std::string text_of(const model::Gguf& gguf, std::string_view key) {
   return value && *value ? model::printable(**value) : std::string();
 }
 
-Report make_report(const model::ModelFile& file, const InspectOptions& options) {
+Result<Report> make_report(const model::ModelFile& file, const InspectOptions& options) {
   const auto& config = file.config();
+  const auto context = graph::serving_context(options.context, config);
+  if (!context) return std::unexpected(context.error());
   graph::PlanShape shape;
-  shape.context = options.context != 0 ? options.context : std::min(kDefaultContext, config.context_length);
+  shape.context = *context;
   shape.sequences = options.sequences;
   const auto layout = graph::kv_layout(config);
   Report report{file,
@@ -177,17 +176,20 @@ void print_text(const Report& r) {
 int inspect(const InspectOptions& options) {
   auto file = options.file.empty() ? model::ModelFile::from_bytes(model::embedded_demo_model())
                                    : model::ModelFile::open(options.file);
-  if (!file) {
-    const auto& error = file.error();
-    std::fprintf(stderr, "flyball inspect: %s%s%s%s\n", error.message.c_str(),
-                 error.where.empty() ? "" : " (", error.where.c_str(), error.where.empty() ? "" : ")");
+  const auto refuse = [&](const Error& error) {
+    const std::string name = options.file.empty() ? "the embedded demo model" : options.file;
+    const bool more = !error.where.empty() && error.where != name;
+    std::fprintf(stderr, "flyball inspect: %s: %s%s%s%s\n", name.c_str(), error.message.c_str(),
+                 more ? " (" : "", more ? error.where.c_str() : "", more ? ")" : "");
     return exit_code_for(error);
-  }
+  };
+  if (!file) return refuse(file.error());
   const auto report = make_report(**file, options);
+  if (!report) return refuse(report.error());
   if (options.json) {
-    print_json(report);
+    print_json(*report);
   } else {
-    print_text(report);
+    print_text(*report);
   }
   return kOk;
 }

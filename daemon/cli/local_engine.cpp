@@ -46,6 +46,7 @@ Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOp
     watcher.join();
     std::fprintf(stderr, "\r\033[K");
   }
+  if (!backend) backend.error().message = what + ": " + backend.error().message;
   if (backend && !quiet) {
     const BackendInfo& info = (*backend)->info();
     std::fprintf(stderr, "%s: %s %s, %s parameters, context %u, on %s, loaded in %.2f s\n",

@@ -52,6 +52,18 @@ printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels:
 run 78 check "$work/site/config.yaml"
 says "did you mean \"chat\"?"
 
+# What an engine would refuse only when a request comes.
+printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {big: {embedded: true, context: 1000000}, gone: {path: %s/none.gguf}, junk: {path: %s/out}}\n' "$work" "$work" >"$work/models.yaml"
+run 78 check "$work/models.yaml"
+says "models.big: error: A context of 1000000 tokens is asked for; the model was made for"
+says "models.gone: error: $work/none.gguf: cannot read the model file: No such file"
+says "models.junk: error: $work/out: "
+says "3 errors"
+run 65 inspect "$work/models.yaml"
+says "models.yaml: "
+run 65 inspect --context 1000000
+says "the model was made for"
+
 for which in config policy app; do
   run 0 check --print-schema $which
   says "draft/2020-12"
