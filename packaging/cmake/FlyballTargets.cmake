@@ -14,6 +14,10 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(flyball_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized -Wno-dangling-pointer -Wno-restrict>)
 endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  # libstdc++ 12's stable_sort calls what the same header deprecates.
+  target_compile_options(flyball_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>)
+endif()
 if(FLYBALL_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Boost.Asio's fences, which GCC's tsan does not model: it warns, and sees the locks around them.
   target_compile_options(flyball_flags INTERFACE -Wno-tsan)

@@ -28,22 +28,23 @@ void* allocate(std::size_t size) {
 
 }  // namespace
 
-void* operator new(std::size_t size) {
+// Not inlined: GCC would take the pair of one that is and one that is not for a mistake.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   return allocate(size);
 }
-void* operator new[](std::size_t size) {
+[[gnu::noinline]] void* operator new[](std::size_t size) {
   return allocate(size);
 }
-void operator delete(void* at) noexcept {
+[[gnu::noinline]] void operator delete(void* at) noexcept {
   std::free(at);
 }
-void operator delete[](void* at) noexcept {
+[[gnu::noinline]] void operator delete[](void* at) noexcept {
   std::free(at);
 }
-void operator delete(void* at, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept {
   std::free(at);
 }
-void operator delete[](void* at, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete[](void* at, std::size_t) noexcept {
   std::free(at);
 }
 
