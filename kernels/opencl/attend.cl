@@ -4,8 +4,8 @@
 // work-group takes them in order. Both merge the same way and every row counts by itself, so that a row's result does
 // not depend on how many rows or splits shared its work-group.
 //
-// q, out: [rows, n_heads, HEAD_DIM] f32. Caches: [block][kv head][TILE][HEAD_DIM] f16, or with KV_Q8 groups of 32 signed
-// bytes behind an f16 scale; a block is one tile. work: [n][4] first row, rows (at most TQ), position of the first row,
+// q, out: [rows, n_heads, HEAD_DIM] f32. Caches: [block][kv head][TILE][HEAD_DIM] f16; a block
+// is one tile. work: [n][4] first row, rows (at most TQ), position of the first row,
 // where its sequence's block ids begin in `tables`. A work-group reads for GROUP query heads of one KV head.
 // partial: [rows of work][split][n_heads][HEAD_DIM + 2] accumulator, maximum, sum.
 #ifndef HEAD_DIM
@@ -29,10 +29,6 @@
 #ifndef WG
 #define WG 1  // work-items; 1 on processors
 #endif
-#ifndef KV_Q8
-#define KV_Q8 0
-#endif
-
 // The widest vector that head_dim is a multiple of, up to 16: a register of a processor, and four loads of a GPU.
 #if HEAD_DIM % 16 == 0
 #define V 16
@@ -40,8 +36,6 @@
 #define VLOAD vload16
 #define VLOAD_HALF vload_half16
 #define VSTORE vstore16
-#define CHARS char16
-#define TO_FLOATS convert_float16
 #elif HEAD_DIM % 8 == 0
 #define V 8
 #define FV float8
@@ -74,14 +68,8 @@ float sum_of(FV v) {
 }
 
 // Vector `chunk` of the row that begins at element row * HEAD_DIM of a cache.
-FV cached(__global const void* cache, size_t row, uint chunk) {
-#if KV_Q8
-  __global const char* group = (__global const char*)cache + row * (HEAD_DIM / 32 * 34) + chunk * V / 32 * 34;
-  const float d = vload_half(0, (__global const half*)group);
-  return TO_FLOATS(VLOAD(0, group + 2 + chunk * V % 32)) * d;
-#else
-  return VLOAD_HALF(0, (__global const half*)cache + row * HEAD_DIM + chunk * V);
-#endif
+FV cached(__global const half* cache, size_t row, uint chunk) {
+  return VLOAD_HALF(0, cache + row * HEAD_DIM + chunk * V);
 }
 
 // exp(x - m) that is 0 where nothing was seen: x of -INFINITY weighs nothing, whatever m is.
@@ -90,7 +78,7 @@ float weight_of(float x, float m) {
 }
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
-    __global const float* q, __global const void* k_cache, __global const void* v_cache,
+    __global const float* q, __global const half* k_cache, __global const half* v_cache,
     __global const uint* work, __global const uint* tables, __global float* out, __global float* partial,
     uint n_kv_heads, float scale, uint max_splits) {
   __local float q_tile[M * HEAD_DIM];
@@ -113,8 +101,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
   const uint n_splits = (n_positions + SPLIT - 1) / SPLIT;
 
 #if SPLITS_APART
-  const uint split_begin = get_group_id(0), split_end = split_begin + 1;
-  if (split_begin >= n_splits) return;  // the same for all work-items
+  const uint split_begin = get_group_id(0), split_end = min(split_begin + 1, n_splits);
 #else
   const uint split_begin = 0, split_end = n_splits;
 #endif
@@ -170,9 +157,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
         row_sum[m] = sum;
       }
       barrier(CLK_LOCAL_MEM_FENCE);
-      for (uint j = 0; j < MINE; ++j) {
-        const uint e = lane + j * WG;
-        if (e >= M * CHUNKS) break;
+      for (uint j = 0, e = lane; e < M * CHUNKS; ++j, e += WG) {
         const uint m = e / CHUNKS, chunk = e % CHUNKS;
         FV a = mine[j] * row_scale[m];
         for (uint t = 0; t < n; ++t) a += VLOAD(0, v_tile + t * HEAD_DIM + chunk * V) * scores[m * TILE + t];
@@ -182,9 +167,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
     barrier(CLK_LOCAL_MEM_FENCE);
 #if SPLITS_APART
     const bool alone = n_splits == 1;
-    for (uint j = 0; j < MINE; ++j) {
-      const uint e = lane + j * WG;
-      if (e >= M * CHUNKS) break;
+    for (uint j = 0, e = lane; e < M * CHUNKS; ++j, e += WG) {
       const uint m = e / CHUNKS, chunk = e % CHUNKS, r = m / GROUP;
       if (r >= n_rows) continue;
       const uint head = kv_head * GROUP + m % GROUP;
@@ -208,9 +191,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
       all_max[m] = most;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint j = 0; j < MINE; ++j) {
-      const uint e = lane + j * WG;
-      if (e >= M * CHUNKS) break;
+    for (uint j = 0, e = lane; e < M * CHUNKS; ++j, e += WG) {
       const uint m = e / CHUNKS;
       all[j] = all[j] * old_scale[m] + mine[j] * new_scale[m];
     }
@@ -218,9 +199,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
 #endif
   }
 #if !SPLITS_APART
-  for (uint j = 0; j < MINE; ++j) {
-    const uint e = lane + j * WG;
-    if (e >= M * CHUNKS) break;
+  for (uint j = 0, e = lane; e < M * CHUNKS; ++j, e += WG) {
     const uint m = e / CHUNKS, chunk = e % CHUNKS, r = m / GROUP;
     if (r >= n_rows) continue;
     const uint head = kv_head * GROUP + m % GROUP;

@@ -1,0 +1,312 @@
+// Every op of the OpenCL engine against kernels/reference, as processors run it (one work-item a row) and as
+// GPUs do (a work-group a row); buffers end in canaries, what must not be read is poison.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "backends/opencl/programs.hpp"
+#include "kernels/formats/f16.hpp"
+#include "kernels/formats/quantize.hpp"
+#include "kernels/reference/add.hpp"
+#include "kernels/reference/attend.hpp"
+#include "kernels/reference/embed.hpp"
+#include "kernels/reference/moe_route.hpp"
+#include "kernels/reference/rms_norm.hpp"
+#include "kernels/reference/rope.hpp"
+#include "kernels/reference/swiglu.hpp"
+#include "tests/engine/opencl/support.hpp"
+
+namespace flyball::opencl {
+namespace {
+
+constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
+constexpr std::size_t kMargin = 64;  // canaries behind each buffer
+constexpr std::uint8_t kCanary = 0xA7;
+
+std::vector<float> random_floats(std::size_t n, unsigned seed, float scale = 1.0F) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0.0F, scale);
+  std::vector<float> v(n);
+  for (float& x : v) x = normal(generator);
+  return v;
+}
+
+class OpenClOps : public flyball::test::OpenClTest {
+ protected:
+  void SetUp() override {
+    OpenClTest::SetUp();
+    if (IsSkipped()) return;
+    device_ = Device::open(flyball::test::any_device()).value();
+    programs_ = std::make_unique<Programs>(device_, flyball::test::shared_programs());
+  }
+  // The values, then canaries.
+  template <class T>
+  Memory put(const std::vector<T>& values) {
+    std::vector<std::uint8_t> bytes(values.size() * sizeof(T) + kMargin, kCanary);
+    std::memcpy(bytes.data(), values.data(), values.size() * sizeof(T));
+    Memory memory = device_->allocate(bytes.size(), "a test").value();
+    EXPECT_TRUE(device_->write(memory, 0, std::as_bytes(std::span(bytes))));
+    return memory;
+  }
+  template <class T>
+  std::vector<T> get(const Memory& memory) {
+    std::vector<std::uint8_t> bytes(memory.bytes);
+    EXPECT_TRUE(device_->read(memory, 0, std::as_writable_bytes(std::span(bytes))));
+    for (std::size_t i = bytes.size() - kMargin; i < bytes.size(); ++i)
+      EXPECT_EQ(bytes[i], kCanary) << "canary " << i;
+    std::vector<T> values((bytes.size() - kMargin) / sizeof(T));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
+    return values;
+  }
+  Kernel kernel(const std::string& name, const std::string& options,
+                std::vector<std::string_view> files = {}) {
+    if (files.empty()) files = {name};
+    auto made = programs_->kernel(name, files, options);
+    EXPECT_TRUE(made) << (made ? "" : made.error().message);
+    return std::move(*made);
+  }
+  template <class... Args>
+  void run(const Kernel& kernel, Grid grid, const Args&... args) {
+    const auto ok = device_->run(kernel, grid, args...);
+    EXPECT_TRUE(ok) << (ok ? "" : ok.error().message);
+  }
+  static Grid grid(std::array<std::size_t, 3> global, std::size_t local = 1) {
+    return {global, {local, 1, 1}};
+  }
+  static Grid rows_of(std::size_t cols, std::size_t rows) {
+    return grid({(cols / 8 + 32) / 32 * 32, rows, 1}, 32);
+  }
+
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<Programs> programs_;
+};
+
+TEST_F(OpenClOps, RmsNorm) {
+  for (const std::uint32_t lanes : {1U, 64U})
+    for (const std::uint32_t dim : {2U, 8U, 61U, 576U, 2048U}) {
+      const std::uint32_t n = 3;
+      const auto x = random_floats(n * dim, dim), weight = random_floats(dim + 5, 2);
+      const Memory out = put(std::vector<float>(n * dim, NAN));
+      run(kernel("rms_norm", "-D WG=" + std::to_string(lanes)), grid({lanes, n, 1}, lanes), put(x),
+          put(weight), 5U, out, dim, 1e-5F);
+      std::vector<double> want(n * dim);
+      kernels::reference::rms_norm(x.data(), weight.data() + 5, n, dim, 1e-5F, want.data());
+      const auto got = get<float>(out);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], want[i], (std::abs(want[i]) + 1e-6) * 16 * kEpsilon)
+            << "dim " << dim << " lanes " << lanes;
+    }
+}
+
+TEST_F(OpenClOps, HeadNorm) {
+  const std::uint32_t n = 2, heads = 3, head_dim = 36;
+  const auto x = random_floats(n * heads * head_dim, 3), weight = random_floats(head_dim, 4);
+  const Memory inout = put(x);
+  run(kernel("head_norm", ""), grid({heads, n, 1}), inout, put(weight), 0U, head_dim, 1e-6F);
+  std::vector<double> want(x.size());
+  kernels::reference::rms_norm(x.data(), weight.data(), n * heads, head_dim, 1e-6F, want.data());
+  const auto got = get<float>(inout);
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], want[i], (std::abs(want[i]) + 1e-6) * 16 * kEpsilon);
+}
+
+TEST_F(OpenClOps, AddBiasSwigluGather) {
+  for (const std::uint32_t cols : {1U, 8U, 13U, 512U, 1000U}) {
+    const std::uint32_t n = 3;
+    const auto a = random_floats(n * cols, 5, 3.0F), b = random_floats(n * cols, 6, 3.0F);
+    const Memory sum = put(a), biased = put(a), gated = put(a);
+    run(kernel("add", ""), rows_of(cols, n), sum, put(b), cols);
+    run(kernel("bias", ""), rows_of(cols, n), biased, put(b), 0U, cols);
+    run(kernel("swiglu", ""), rows_of(cols, n), gated, put(b), cols);
+    std::vector<double> want_sum(a.begin(), a.end()), want_gated(a.size());
+    kernels::reference::add(want_sum.data(), b.data(), a.size());
+    kernels::reference::swiglu(a.data(), b.data(), a.size(), want_gated.data());
+    const auto got_sum = get<float>(sum), got_biased = get<float>(biased), got_gated = get<float>(gated);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(got_sum[i], static_cast<float>(want_sum[i]));
+      ASSERT_EQ(got_biased[i], a[i] + b[i % cols]);
+      ASSERT_NEAR(got_gated[i], want_gated[i], (std::abs(want_gated[i]) + 1e-6) * 16 * kEpsilon);
+    }
+    const Memory gathered = put(std::vector<float>(2 * cols, NAN));
+    run(kernel("gather", ""), rows_of(cols, 2), put(a), put(std::vector<std::uint32_t>{2, 0}), gathered,
+        cols);
+    const auto got = get<float>(gathered);
+    EXPECT_TRUE(std::equal(got.begin(), got.begin() + cols, a.begin() + 2 * cols));
+    EXPECT_TRUE(std::equal(got.begin() + cols, got.end(), a.begin()));
+  }
+}
+
+TEST_F(OpenClOps, EmbedDecodesEveryFormatExactly) {
+  for (const kernels::DType type : kernels::kAllDTypes) {
+    const std::uint32_t cols = 512, vocab = 5;
+    const auto values = random_floats(vocab * cols, 7);
+    const std::size_t row_bytes = kernels::row_bytes(type, cols);
+    std::vector<std::uint8_t> table(3 + vocab * row_bytes);  // at an odd byte: files align as they like
+    for (std::uint32_t r = 0; r < vocab; ++r)
+      kernels::quantize_row(type, values.data() + r * cols, cols, table.data() + 3 + r * row_bytes);
+    const std::vector<Token> tokens{4, 0};
+    const Memory out = put(std::vector<float>(2 * cols, NAN));
+    run(kernel("embed", "-D FORMAT=" + std::to_string(static_cast<int>(type)), {"dequantize", "embed"}),
+        grid({64, 2, 1}, 32), put(table), cl_ulong{3}, cl_ulong{row_bytes}, put(tokens), out, cols);
+    const auto got = get<float>(out);
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::vector<double> want(cols);
+      kernels::reference::embed(type, table.data() + 3 + static_cast<std::size_t>(tokens[i]) * row_bytes,
+                                cols, want.data());
+      for (std::uint32_t c = 0; c < cols; ++c)
+        ASSERT_NEAR(got[i * cols + c], want[c], std::abs(want[c]) * 4 * kEpsilon + 1e-7)
+            << kernels::to_string(type);
+    }
+  }
+}
+
+TEST_F(OpenClOps, Rope) {
+  const std::uint32_t n = 2, heads = 3, kv_heads = 1, head_dim = 20, rope_dim = 12;
+  const auto q = random_floats(n * heads * head_dim, 8), k = random_floats(n * kv_heads * head_dim, 9);
+  const auto rotations = random_floats(n * rope_dim, 10);
+  for (const auto style : {kernels::RopeStyle::interleaved, kernels::RopeStyle::half})
+    for (const std::size_t lanes : {1U, 4U}) {
+      const Memory q_out = put(q), k_out = put(k);
+      run(kernel("rope", style == kernels::RopeStyle::interleaved ? "-D INTERLEAVED=1" : "-D INTERLEAVED=0"),
+          grid({lanes, heads + kv_heads, n}, lanes), q_out, k_out, put(rotations), heads, kv_heads, head_dim,
+          rope_dim);
+      std::vector<double> want_q(q.begin(), q.end()), want_k(k.begin(), k.end());
+      for (std::uint32_t i = 0; i < n; ++i) {
+        kernels::reference::rope(want_q.data() + i * heads * head_dim, heads, head_dim, rope_dim,
+                                 rotations.data() + i * rope_dim, style);
+        kernels::reference::rope(want_k.data() + i * kv_heads * head_dim, kv_heads, head_dim, rope_dim,
+                                 rotations.data() + i * rope_dim, style);
+      }
+      const auto got_q = get<float>(q_out), got_k = get<float>(k_out);
+      for (std::size_t i = 0; i < q.size(); ++i) ASSERT_NEAR(got_q[i], want_q[i], 1e-6);
+      for (std::size_t i = 0; i < k.size(); ++i) ASSERT_NEAR(got_k[i], want_k[i], 1e-6);
+    }
+}
+
+TEST_F(OpenClOps, MoeRouteAndAdd) {
+  for (const std::uint32_t lanes : {1U, 32U}) {
+    const std::uint32_t n = 4, experts = 40, used = 6, cols = 21;
+    auto logits = random_floats(n * experts, 11, 2.0F);
+    for (std::uint32_t e = 0; e < experts; ++e) logits[e] = 1.0F;             // all equal: lower ids first
+    logits[experts + 7] = logits[experts + 9] = logits[experts + 38] = 9.0F;  // ties at the top
+    const Memory ids = put(std::vector<std::uint32_t>(n * used, 99)),
+                 weights = put(std::vector<float>(n * used, NAN));
+    run(kernel("moe_route", "-D WG=" + std::to_string(lanes)), grid({lanes, n, 1}, lanes), put(logits), ids,
+        weights, experts, used);
+    const auto y = random_floats(n * used * cols, 12), residual = random_floats(n * cols, 13);
+    const Memory sum = put(residual);
+    run(kernel("moe_add", ""), rows_of(cols, n), put(y), weights, sum, used, cols);
+    const auto got_ids = get<std::uint32_t>(ids);
+    const auto got_weights = get<float>(weights), got_sum = get<float>(sum);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      std::vector<std::uint32_t> want_ids(used);
+      std::vector<double> want_weights(used);
+      kernels::reference::moe_route(logits.data() + i * experts, experts, used, want_ids.data(),
+                                    want_weights.data());
+      for (std::uint32_t u = 0; u < used; ++u) {
+        ASSERT_EQ(got_ids[i * used + u], want_ids[u]) << "row " << i << " use " << u;
+        ASSERT_NEAR(got_weights[i * used + u], want_weights[u], 1e-6);
+      }
+      for (std::uint32_t c = 0; c < cols; ++c) {
+        double want = residual[i * cols + c];
+        for (std::uint32_t u = 0; u < used; ++u) want += want_weights[u] * y[(i * used + u) * cols + c];
+        ASSERT_NEAR(got_sum[i * cols + c], want, 1e-5);
+      }
+    }
+  }
+}
+
+// Stored through kv_store, read by attend in both its forms, against the reference on the same rounded cache.
+// Blocks that no table names, and places beyond the last position, are NaNs.
+struct AttendCase {
+  std::uint32_t heads, kv_heads, head_dim, positions;
+};
+
+class OpenClAttend : public OpenClOps, public testing::WithParamInterface<AttendCase> {};
+
+TEST_P(OpenClAttend, AgreesWithTheReference) {
+  const auto [heads, kv_heads, head_dim, positions] = GetParam();
+  constexpr std::uint32_t kTile = 16, kSplit = 64, kRows = 5;
+  const std::uint32_t n_blocks = positions / kTile + 4, group = heads / kv_heads;
+  std::vector<std::uint32_t> table(positions / kTile + 1);
+  for (std::uint32_t i = 0; i < table.size(); ++i) table[i] = (i * 5 + 2) % n_blocks;
+  std::iota(table.begin(), table.end(), 2U);
+  std::reverse(table.begin(), table.end());
+  const auto k = random_floats(positions * kv_heads * head_dim, 14), v = random_floats(k.size(), 15);
+  std::vector<std::uint32_t> slots(positions);
+  for (std::uint32_t p = 0; p < positions; ++p) slots[p] = table[p / kTile] * kTile + p % kTile;
+  const std::vector<std::uint16_t> poison(n_blocks * kv_heads * kTile * head_dim, 0x7E00);
+  const Memory k_cache = put(poison), v_cache = put(poison);
+  run(kernel("kv_store", ""), grid({1, kv_heads, positions}), put(k), put(v), put(slots), k_cache, v_cache,
+      kv_heads, head_dim, kTile);
+
+  const auto k_blocks = get<std::uint16_t>(k_cache), v_blocks = get<std::uint16_t>(v_cache);
+  for (std::uint32_t p = 0; p < positions; ++p)  // exactly rounded, in its place
+    for (std::uint32_t h = 0; h < kv_heads; ++h)
+      for (std::uint32_t d = 0; d < head_dim; ++d) {
+        const std::size_t at =
+            ((std::size_t{slots[p] / kTile} * kv_heads + h) * kTile + slots[p] % kTile) * head_dim + d;
+        ASSERT_EQ(k_blocks[at], kernels::f32_to_f16(k[(p * kv_heads + h) * head_dim + d]));
+        ASSERT_EQ(v_blocks[at], kernels::f32_to_f16(v[(p * kv_heads + h) * head_dim + d]));
+      }
+
+  // The last rows of the sequence, as one tile of a prompt and each as a decoded token.
+  const std::uint32_t rows = std::min(kRows, positions), first = positions - rows;
+  const auto q = random_floats(rows * heads * head_dim, 16);
+  const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+  const std::uint32_t max_splits = (positions + kSplit - 1) / kSplit;
+  std::vector<std::uint32_t> tile{0, rows, first, 0}, single;
+  for (std::uint32_t r = 0; r < rows; ++r) single.insert(single.end(), {r, 1, first + r, 0});
+  std::vector<float> by_one_work_item;
+  for (const std::uint32_t lanes : {1U, 32U}) {
+    const std::string shape = "-D HEAD_DIM=" + std::to_string(head_dim) +
+                              " -D GROUP=" + std::to_string(group) +
+                              " -D TILE=16 -D SPLIT=64 -D WG=" + std::to_string(lanes);
+    const Memory partial = put(std::vector<float>(rows * max_splits * heads * (head_dim + 2), NAN));
+    const Memory whole = put(std::vector<float>(q.size(), NAN)),
+                 apart = put(std::vector<float>(q.size(), NAN));
+    run(kernel("attend", shape + " -D TQ=8 -D SPLITS_APART=0"), grid({lanes, kv_heads, 1}, lanes), put(q),
+        k_cache, v_cache, put(tile), put(table), whole, partial, kv_heads, scale, max_splits);
+    run(kernel("attend", shape + " -D TQ=1 -D SPLITS_APART=1"),
+        grid({lanes * max_splits, kv_heads, rows}, lanes), put(q), k_cache, v_cache, put(single), put(table),
+        apart, partial, kv_heads, scale, max_splits);
+    run(kernel("attend_combine", shape + " -D TQ=1 -D SPLITS_APART=1", {"attend"}), grid({heads, rows, 1}),
+        put(single), partial, apart, heads, max_splits);
+    const auto got = get<float>(whole);
+    EXPECT_EQ(got, get<float>(apart)) << "a row's result depends on its company";
+    for (std::uint32_t r = 0; r < rows; ++r) {
+      kernels::reference::AttendArgs args;
+      args.q = q.data() + r * heads * head_dim;
+      args.k_blocks = k_blocks.data();
+      args.v_blocks = v_blocks.data();
+      args.block_table = table.data();
+      args.block_size = kTile;
+      args.n_positions = first + r + 1;
+      args.n_heads = heads;
+      args.n_kv_heads = kv_heads;
+      args.head_dim = head_dim;
+      args.scale = scale;
+      std::vector<double> want(heads * head_dim);
+      kernels::reference::attend(args, want.data());
+      for (std::size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(got[r * want.size() + i], want[i], 2e-6 + std::abs(want[i]) * 64 * kEpsilon)
+            << "row " << r << " value " << i << " lanes " << lanes;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, OpenClAttend,
+                         testing::Values(AttendCase{1, 1, 2, 1}, AttendCase{4, 2, 24, 37},
+                                         AttendCase{3, 1, 64, 64}, AttendCase{8, 2, 128, 333}),
+                         [](const auto& i) {
+                           return "heads" + std::to_string(i.param.heads) + "_dim" +
+                                  std::to_string(i.param.head_dim) + "_positions" +
+                                  std::to_string(i.param.positions);
+                         });
+
+}  // namespace
+}  // namespace flyball::opencl
