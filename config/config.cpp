@@ -99,7 +99,7 @@ const std::vector<Bound<ModelEntry>>& model_table() {
        }},
       {{"context", integer(0, kMaxContext), "tokens a sequence may hold; 0: the file's own, at most 4096"},
        [](ModelEntry& m, const Node& n) { m.context = as<std::uint32_t>(n); }},
-      {{"max_sequences", integer(1, 1024), "sequences that run at once"},
+      {{"max_sequences", integer(1, 256), "sequences that run at once"},
        [](ModelEntry& m, const Node& n) { m.max_sequences = as<std::uint32_t>(n); }},
       {{"threads", integer(0, 4096), "threads of the cpu engine; 0: one per core"},
        [](ModelEntry& m, const Node& n) { m.threads = as<std::uint32_t>(n); }},

@@ -125,7 +125,11 @@ class Engine {
           end_all(shutting_down());
           return;
         }
-        apply(command);
+        try {
+          apply(command);
+        } catch (const std::bad_alloc&) {  // giving blocks back keeps books, too
+          start_over();
+        }
       }
       idle = !step();
       publish();

@@ -208,7 +208,7 @@ bool Scheduler::follows(const Entry& entry) const {
 // that.
 std::uint32_t Scheduler::shared_after(const Entry& entry, SequenceId id, SequenceId other_id,
                                       const Entry& other) const {
-  if (other.owner != entry.owner) return 0;
+  if (other.owner != entry.owner || !kv_.trusted(other_id)) return 0;
   const std::uint32_t from = entry.computed;
   if (from > 0) {
     const std::uint32_t before = from / limits_.block_size - 1;

@@ -71,6 +71,11 @@ void KvAccountant::distrust(SequenceId id) {
   table.published = static_cast<std::uint32_t>(table.blocks.size());
 }
 
+bool KvAccountant::trusted(SequenceId id) const {
+  const auto it = tables_.find(id);
+  return it == tables_.end() || it->second.published == 0 || index_.contains(it->second.blocks.front());
+}
+
 void KvAccountant::release(SequenceId id) {
   const auto it = tables_.find(id);
   if (it == tables_.end()) return;

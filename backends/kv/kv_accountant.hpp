@@ -37,6 +37,8 @@ class KvAccountant {
   // The KV of `tokens`, all of them from position 0 on, is computed: their full blocks are kept from now on.
   // Where another sequence was first, `id` takes over its block: equal prefixes share equal ids.
   void publish(SequenceId id, std::string_view owner, std::span<const Token> tokens);
+  // False once what `id` published has been distrusted, by itself or by another that shares it.
+  bool trusted(SequenceId id) const;
   // Nobody may take over what `id` has published, nor what follows it. Call before release.
   void distrust(SequenceId id);
   // Gives back every block of `id`; the published ones stay until their room is needed. A sequence that holds

@@ -1,15 +1,16 @@
+// clang-format off
 // Which kernel multiplies, how it is compiled and over which grid: a pure function of the device, the format
 // and the shape. Weights lie in row groups of kGroupRows (kernels/formats/row_groups.hpp) and activations are
 // f32.
 //
 // Arguments of the kernels, in order:
-//   matvec, matmul_panel, matmul_tile:  x, uint n, uint cols, then per matrix: w, y, uint rows. Three
-//   matrices
+//   matvec, matmul_panel, matmul_tile:  x, uint n, uint cols, then per matrix: w, y, uint rows. Three matrices
 //                                       always; those left out repeat the first one's buffers with rows 0.
-//   moe_matvec:                         x, uint per_row, uint cols, w, ulong expert_bytes, experts, y, uint
-//   rows moe_matmul_panel, moe_matmul_tile:  x, uint per_row, uint cols, w, ulong expert_bytes, offsets,
-//   order, y, uint rows moe_group:                          experts, uint pairs, uint n_experts, offsets,
-//   order
+//   moe_matvec:                         x, uint per_row, uint cols, w, ulong expert_bytes, experts, y, uint rows
+//   moe_matmul_panel, moe_matmul_tile:  x, uint per_row, uint cols, w, ulong expert_bytes, offsets, order, y,
+//                                       uint rows
+//   moe_group:                          experts, uint pairs, uint n_experts, offsets, order
+// clang-format on
 #pragma once
 
 #include <array>

@@ -37,7 +37,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     Result<Weights> weights = fail(ErrorCode::internal, "");
     if (f.unified && !options_.upload) weights = Weights::load(*device_, model_, true, options_.progress);
     // A processor reads any memory; other drivers may not take a file's.
-    if (!weights && !(f.processor && !options_.upload))
+    if (!weights && (options_.upload || !f.processor || !f.unified))
       weights = Weights::load(*device_, model_, false, options_.progress);
     if (!weights) return std::unexpected(std::move(weights.error()));
     weights_ = std::move(*weights);

@@ -1,5 +1,5 @@
 // The vocabulary of backends/graph/ops.hpp as kernels on an OpenCL device's in-order queue. Verbs return
-// nothing, so the first failure is kept and the rest of the step is not enqueued; finish_step() tells it.
+// nothing, so the first failure is kept and the rest of the step is not enqueued; take_failure() tells it.
 // Owns the activations and the KV cache: per layer one buffer of keys and one of values, [block][kv
 // head][place][head_dim].
 #pragma once

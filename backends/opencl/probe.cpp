@@ -49,8 +49,9 @@ class Probe {
       if (n_devices > 0)
         must(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, n_devices, ids.data(), nullptr), "clGetDeviceIDs");
       for (const cl_device_id device : ids) {
-        DeviceReport report = describe(device);
+        DeviceReport report;
         try {
+          report = describe(device);
           dispatch(platform, device);
           report.dispatched = true;
         } catch (const Failed& failed) {

@@ -260,5 +260,23 @@ TEST(Scheduler, WhatMayBeWrongIsNotTakenOver) {
   EXPECT_EQ(s.plan().sequences[0].first_position, 0U);
 }
 
+TEST(Scheduler, WhatMayBeWrongIsNotCopiedFromWhoStillHoldsIt) {
+  Scheduler s(limits(100, 4, 64));
+  ASSERT_TRUE(s.submit({1, "", letters(1, 22), 40}));
+  advance(s, s.plan());
+  ASSERT_TRUE(s.submit({2, "", letters(1, 22), 40}));
+  advance(s, s.plan());
+  ASSERT_TRUE(std::ranges::equal(s.kv().table(1).first(1), s.kv().table(2).first(1)));
+  s.pause(2);
+  s.plan();
+  s.commit({{{.id = 1, .ended = true, .distrusted = true}}});
+  ASSERT_FALSE(s.kv().table(2).empty());
+  ASSERT_TRUE(s.submit({3, "", letters(1, 22), 40}));
+  const auto plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 1U);
+  EXPECT_EQ(plan.sequences[0].first_position, 0U);
+  EXPECT_TRUE(plan.copies.empty());
+}
+
 }  // namespace
 }  // namespace flyball::engine
