@@ -56,6 +56,8 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::make(const model::ModelFile& m
     std::vector<std::uint32_t> every(cache->n_experts_);
     std::iota(every.begin(), every.end(), 0U);
     for (std::uint32_t i = 0; i < model.config().n_layers; ++i) cache->require(i, every);
+  } else {
+    cache->packed_.commit();  // the KV cache takes its share of what is left after this
   }
   return cache;
 }

@@ -63,6 +63,12 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   return *this;
 }
 
+void Pages::commit() noexcept {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  volatile std::byte* const at = bytes_.data();
+  for (std::size_t i = 0; i < bytes_.size(); i += page) at[i] = at[i];
+}
+
 Pages::~Pages() {
   if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
 }

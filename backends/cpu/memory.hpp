@@ -32,6 +32,10 @@ class Pages {
   Pages& operator=(Pages&& other) noexcept;
   ~Pages();
 
+  // Takes the memory now: until a page is written, the system counts it as free, and what is allocated next
+  // would be promised it again.
+  void commit() noexcept;
+
   std::byte* data() const noexcept { return bytes_.data(); }
   std::size_t size() const noexcept { return bytes_.size(); }
   template <class T>
