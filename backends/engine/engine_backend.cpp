@@ -133,6 +133,11 @@ class Engine {
       }
       idle = !step();
       publish();
+      if (!idle) {
+        audit_due_ = true;
+      } else if (std::exchange(audit_due_, false) && sequences_.empty()) {
+        audit();
+      }
     }
   }
 
@@ -184,8 +189,8 @@ class Engine {
     bool behind = false;
     if (!old.text.empty()) behind = !sequence->delivery().push(Delta{std::move(old.text), {}, {}});
     if (old.finish) return sequence->done(*old.finish);
-    if (auto ok = scheduler_.submit(
-            {sequence->id, sequence->owner(), sequence->take_tokens(), sequence->most()});
+    if (auto ok =
+            scheduler_.submit({sequence->id, sequence->owner(), sequence->take_tokens(), sequence->most()});
         !ok)
       return std::move(ok.error());
     if (behind) scheduler_.pause(sequence->id);
@@ -351,10 +356,10 @@ class Engine {
   void publish() {
     shared_.running = scheduler_.running();
     shared_.kv_used = scheduler_.kv().used();
-    if (sequences_.empty()) audit();
   }
 
-  void audit() const {  // when idle
+  // The books, once each time work has ended, after everybody has been told: it reads all that is kept.
+  void audit() const {
     try {
       if (!scheduler_.balanced()) std::abort();
     } catch (const std::bad_alloc&) {  // the next time, then
@@ -365,6 +370,7 @@ class Engine {
   const std::uint32_t vocab_size_, logits_per_row_;
   const SchedulerLimits limits_;
   Scheduler scheduler_;
+  bool audit_due_ = false;
   StepBudget budget_;
   Shared& shared_;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
