@@ -209,16 +209,16 @@ TEST_F(SharingOnCpu, BeforeEqualsAfterPreemption) {
 
 TEST_F(SharingOnCpu, SixtyFourStreamsHoldOneCopyOfTheirPrefix) {
   constexpr std::uint32_t kStreams = 64, kPrefix = 1024, kTail = 8, kAnswer = 24;
-  auto backend = make(kStreams, kStreams * 70, 256);
-  std::uint32_t most = 0, most_running = 0;
+  std::atomic<std::uint32_t> most = 0, most_running = 0;
   std::atomic<bool> all_there{false};
+  auto backend = make(kStreams, kStreams * 70, 256);
   std::vector<Answer> answers;
   for (std::uint32_t i = 0; i < kStreams; ++i) {
     Answer answer;
     answer.client->on_push = [&] {  // on the engine's thread, one at a time
       all_there.wait(false);
-      most = std::max(most, backend->load().kv_blocks_used);
-      most_running = std::max(most_running, backend->load().running);
+      most = std::max(most.load(), backend->load().kv_blocks_used);
+      most_running = std::max(most_running.load(), backend->load().running);
     };
     auto r = request(5, kPrefix, kTail, i, kAnswer);
     r.sampling.top_logprobs = -1;

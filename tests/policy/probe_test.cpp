@@ -40,10 +40,10 @@ TEST(Probe, AHangIsEnded) {
 // The daemon listens only after the probe: two drivers that hang cost one timeout, not two.
 TEST(Probe, BothDriversAreAskedAtOnce) {
   const auto start = std::chrono::steady_clock::now();
-  const auto report = with_mode("hang", 5s);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
-  EXPECT_THAT(report.vulkan.error, HasSubstr("did not answer within 5000 ms"));
-  EXPECT_THAT(report.opencl.error, HasSubstr("did not answer within 5000 ms"));
+  const auto report = with_mode("hang", 8s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 15s);
+  EXPECT_THAT(report.vulkan.error, HasSubstr("did not answer within 8000 ms"));
+  EXPECT_THAT(report.opencl.error, HasSubstr("did not answer within 8000 ms"));
 }
 
 TEST(Probe, OutputThatIsNoReport) {
