@@ -29,7 +29,6 @@ class CpuOps final : public graph::Ops {
   const float* buffer(graph::Buffer b) const noexcept { return data(b); }
   std::uint64_t scratch_bytes() const noexcept { return scratch_.size(); }
   std::uint64_t kv_bytes() const noexcept { return kv_.size(); }
-  std::uint32_t kv_blocks() const noexcept { return n_blocks_; }
 
   void begin(const graph::StepInputs& inputs) override;
   void embed(std::uint32_t n, graph::WeightRef table, graph::Buffer out) override;

@@ -34,7 +34,6 @@ class OpenClOps final : public graph::Ops {
   const Memory& buffer(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
   std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
   std::uint64_t kv_bytes() const noexcept { return kv_bytes_; }
-  std::uint32_t kv_blocks() const noexcept { return n_blocks_; }
 
   void begin(const graph::StepInputs& inputs) override;
   void embed(std::uint32_t n, graph::WeightRef table, graph::Buffer out) override;

@@ -89,7 +89,6 @@ flyball_embedded_@symbol@_end:
     .byte 0
     .section .note.GNU-stack,"",%progbits
 ]] @ONLY NEWLINE_STYLE UNIX)
-  string(REPLACE ",%progbits" ",%progbits" text "${text}")
   file(CONFIGURE OUTPUT ${dir}/${symbol}.hpp CONTENT [[
 #pragma once
 #include <cstddef>
