@@ -1,10 +1,11 @@
-// Softmax attention of one token over a paged f16 KV cache, online [arXiv:1805.02867, 2205.14135]: tiles of
+// Softmax attention of one token over a paged KV cache, online [arXiv:1805.02867, 2205.14135]: tiles of
 // positions in order, query heads of one KV head together so that each K and V row is converted once for
 // kAttendHeads heads. Included by ops_<isa>.cpp, after a simd_*.hpp.
 #include <cstddef>
 #include <cstdint>
 
 #include "kernels/cpu/kernels.hpp"
+#include "kernels/formats/kv_page.hpp"
 // clang-format off
 #include "kernels/cpu/exp.inl"
 // clang-format on
@@ -15,9 +16,51 @@ namespace {
 constexpr int kTilePositions = 64;    // K and V rows of a tile at head_dim 128: 32 KiB, an L1
 constexpr int kMaxHeadsPerPass = 16;  // state on the stack; larger groups take several passes over the cache
 
+// A tile's rows of keys or of values, [head_dim] each, read as f32.
+struct F16Rows {
+  static constexpr DType kType = DType::f16;
+  static constexpr bool kWholeVectors = false;  // head_dim is any number
+  const std::uint16_t* rows[kTilePositions];
+
+  // Rows [at, at + n) of the tile are the page's positions from `first` on.
+  void take(const AttendArgs& a, const std::uint8_t* page, std::uint32_t first, int at, int n) {
+    const auto* values = reinterpret_cast<const std::uint16_t*>(page) + std::size_t{first} * a.head_dim;
+    for (int i = 0; i < n; ++i) rows[at + i] = values + static_cast<std::size_t>(i) * a.head_dim;
+  }
+  FLYBALL_INLINE Simd::F load(const F16Rows& t, int p, int d) { return Simd::load_f16(t.rows[p] + d); }
+  FLYBALL_INLINE Simd::F load_n(const F16Rows& t, int p, int d, int n) {
+    return Simd::load_f16_n(t.rows[p] + d, n);
+  }
+};
+
+struct Q8Rows {
+  static constexpr DType kType = DType::q8_0;
+  static constexpr bool kWholeVectors = true;  // 32 values have a scale, and no vector is longer
+  const std::int8_t* rows[kTilePositions];
+  std::uint32_t row_scales;                                                          // a row's
+  alignas(64) float scales[kTilePositions * kMaxQuantizedHeadDim / kKvScaleValues];  // [tile.n, row_scales]
+
+  void take(const AttendArgs& a, const std::uint8_t* page, std::uint32_t first, int at, int n) {
+    const auto* quants = reinterpret_cast<const std::int8_t*>(page) + std::size_t{first} * a.head_dim;
+    for (int i = 0; i < n; ++i) rows[at + i] = quants + static_cast<std::size_t>(i) * a.head_dim;
+    row_scales = a.head_dim / kKvScaleValues;
+    const std::uint8_t* from = page + kv_scales_at(a.block_size, a.head_dim, first);
+    float* to = scales + static_cast<std::size_t>(at) * row_scales;
+    int left = n * static_cast<int>(row_scales);
+    for (; left >= Simd::kLanes; left -= Simd::kLanes, from += 2 * Simd::kLanes, to += Simd::kLanes)
+      Simd::store(to, Simd::load_f16(from));
+    if (left > 0) Simd::store_n(to, Simd::load_f16_n(from, left), left);
+  }
+  FLYBALL_INLINE Simd::F load(const Q8Rows& t, int p, int d) {
+    const float scale = t.scales[static_cast<std::uint32_t>(p) * t.row_scales +
+                                 static_cast<std::uint32_t>(d) / kKvScaleValues];
+    return Simd::mul(Simd::load_i8(t.rows[p] + d), Simd::set1(scale));
+  }
+};
+
+template <class Rows>
 struct AttendTile {
-  const std::uint16_t* k[kTilePositions];  // [head_dim] each
-  const std::uint16_t* v[kTilePositions];
+  Rows k, v;
   int n;  // positions present
 };
 
@@ -36,17 +79,16 @@ struct AttendPass {
 };
 
 // scores[h][p] = scale * q[h] . k[p] for H heads from `head` and all positions of the tile.
-template <int H>
-[[gnu::noinline]] void score_tile(AttendPass& pass, int head, const AttendTile& tile) {
+template <int H, class Rows>
+[[gnu::noinline]] void score_tile(AttendPass& pass, int head, const AttendTile<Rows>& tile) {
   constexpr int kLanes = Simd::kLanes;
   constexpr int P = kLanes / H;  // kLanes sums, one lane of the result each
   const AttendArgs& a = pass.args;
   const auto dim = static_cast<int>(a.head_dim);
   const float* q = a.q + std::size_t{pass.first_head + static_cast<std::uint32_t>(head)} * a.head_dim;
   for (int p0 = 0; p0 < tile.n; p0 += P) {
-    const std::uint16_t* k[P];
-    for (int p = 0; p < P; ++p)
-      k[p] = tile.k[p0 + p < tile.n ? p0 + p : tile.n - 1];  // surplus results are dropped
+    int k[P];
+    for (int p = 0; p < P; ++p) k[p] = p0 + p < tile.n ? p0 + p : tile.n - 1;  // surplus results are dropped
     Simd::F sums[kLanes];
     for (int i = 0; i < kLanes; ++i) sums[i] = Simd::zero();
     int d = 0;
@@ -54,13 +96,13 @@ template <int H>
       Simd::F qv[H];
       for (int h = 0; h < H; ++h) qv[h] = Simd::load(q + h * dim + d);
       for (int p = 0; p < P; ++p) {
-        const Simd::F kv = Simd::load_f16(k[p] + d);
+        const Simd::F kv = Rows::load(tile.k, k[p], d);
         for (int h = 0; h < H; ++h) sums[h * P + p] = Simd::fma(qv[h], kv, sums[h * P + p]);
       }
     }
-    if (d < dim) {
-      for (int p = 0; p < P; ++p) {
-        const Simd::F kv = Simd::load_f16_n(k[p] + d, dim - d);
+    if constexpr (!Rows::kWholeVectors) {
+      for (int p = 0; p < P && d < dim; ++p) {
+        const Simd::F kv = Rows::load_n(tile.k, k[p], d, dim - d);
         for (int h = 0; h < H; ++h) {
           sums[h * P + p] = Simd::fma(Simd::load_n(q + h * dim + d, dim - d), kv, sums[h * P + p]);
         }
@@ -100,8 +142,8 @@ void soften(AttendPass& pass, int head, int n) {
 
 // out[h] = out[h] * rescale + sum_p scores[h][p] * v[p] for H heads and D vectors of head_dim from d.
 // n: lanes of the last vector that head_dim has.
-template <int H, int D>
-[[gnu::noinline]] void mix_columns(AttendPass& pass, int head, const AttendTile& tile, int d, int n) {
+template <int H, int D, class Rows>
+[[gnu::noinline]] void mix_columns(AttendPass& pass, int head, const AttendTile<Rows>& tile, int d, int n) {
   constexpr int kLanes = Simd::kLanes;
   const std::uint32_t dim = pass.args.head_dim;
   float* out = pass.args.out + std::size_t{pass.first_head + static_cast<std::uint32_t>(head)} * dim + d;
@@ -116,8 +158,12 @@ template <int H, int D>
   for (int p = 0; p < tile.n; ++p) {
     Simd::F v[D];
     for (int i = 0; i < D; ++i) {
-      const std::uint16_t* from = tile.v[p] + d + i * kLanes;
-      v[i] = i + 1 < D || n == kLanes ? Simd::load_f16(from) : Simd::load_f16_n(from, n);
+      if constexpr (Rows::kWholeVectors) {
+        v[i] = Rows::load(tile.v, p, d + i * kLanes);
+      } else {
+        v[i] = i + 1 < D || n == kLanes ? Rows::load(tile.v, p, d + i * kLanes)
+                                        : Rows::load_n(tile.v, p, d + i * kLanes, n);
+      }
     }
     for (int h = 0; h < H; ++h) {
       const Simd::F weight = Simd::set1(pass.scores[head + h][p]);
@@ -136,8 +182,8 @@ template <int H, int D>
   }
 }
 
-template <int H>
-void mix_tile(AttendPass& pass, int head, const AttendTile& tile) {
+template <int H, class Rows>
+void mix_tile(AttendPass& pass, int head, const AttendTile<Rows>& tile) {
   constexpr int kLanes = Simd::kLanes;
   constexpr int D = Simd::kAttendVectors;
   const auto dim = static_cast<int>(pass.args.head_dim);
@@ -147,8 +193,8 @@ void mix_tile(AttendPass& pass, int head, const AttendTile& tile) {
   if (d < dim) mix_columns<H, 1>(pass, head, tile, d, dim - d);
 }
 
-template <int H>
-void attend_tile(AttendPass& pass, int head, const AttendTile& tile) {
+template <int H, class Rows>
+void attend_tile(AttendPass& pass, int head, const AttendTile<Rows>& tile) {
   for (; head + H <= pass.n_heads; head += H) {
     score_tile<H>(pass, head, tile);
     for (int h = 0; h < H; ++h) soften(pass, head + h, tile.n);
@@ -160,6 +206,7 @@ void attend_tile(AttendPass& pass, int head, const AttendTile& tile) {
 }
 
 // Up to kMaxHeadsPerPass query heads that share KV head kv_head.
+template <class Rows>
 void attend_pass(const AttendArgs& args, std::uint32_t kv_head, std::uint32_t first_head, int n_heads) {
   AttendPass pass{args, first_head, n_heads, {}, {}};
   constexpr float kLowest = -3.4e38F;  // below any score; finite, so that max - max is never NaN
@@ -168,21 +215,21 @@ void attend_pass(const AttendArgs& args, std::uint32_t kv_head, std::uint32_t fi
   const std::size_t n_out = static_cast<std::size_t>(n_heads) * args.head_dim;
   for (std::size_t i = 0; i < n_out; ++i) out[i] = 0.0F;
 
-  AttendTile tile;
+  const std::size_t page_bytes = kv_page_bytes(Rows::kType, args.block_size, args.head_dim);
+  AttendTile<Rows> tile;
   for (std::uint32_t first = 0; first < args.n_positions; first += kTilePositions) {
     const std::uint32_t left = args.n_positions - first;
     tile.n = static_cast<int>(left < kTilePositions ? left : kTilePositions);
     std::uint32_t block = first / args.block_size;
     std::uint32_t in_block = first % args.block_size;
-    for (int p = 0; p < tile.n; ++p) {
-      const std::size_t row =
-          (std::size_t{args.block_table[block]} * args.n_kv_heads + kv_head) * args.block_size + in_block;
-      tile.k[p] = args.k_blocks + row * args.head_dim;
-      tile.v[p] = args.v_blocks + row * args.head_dim;
-      if (++in_block == args.block_size) {
-        in_block = 0;
-        ++block;
-      }
+    for (int p = 0; p < tile.n; ++block, in_block = 0) {
+      const auto there = static_cast<int>(args.block_size - in_block);
+      const int n = there < tile.n - p ? there : tile.n - p;
+      const std::size_t page =
+          (std::size_t{args.block_table[block]} * args.n_kv_heads + kv_head) * page_bytes;
+      tile.k.take(args, static_cast<const std::uint8_t*>(args.k_blocks) + page, in_block, p, n);
+      tile.v.take(args, static_cast<const std::uint8_t*>(args.v_blocks) + page, in_block, p, n);
+      p += n;
     }
     attend_tile<Simd::kAttendHeads>(pass, 0, tile);
   }
@@ -199,7 +246,11 @@ void attend(const AttendArgs& args, Range heads) {
     const std::uint32_t group_end = (kv_head + 1) * group;
     std::uint32_t n = (group_end < heads.end ? group_end : heads.end) - heads.begin;
     n = n < kMaxHeadsPerPass ? n : kMaxHeadsPerPass;
-    attend_pass(args, kv_head, heads.begin, static_cast<int>(n));
+    if (args.kv_type == DType::q8_0) {
+      attend_pass<Q8Rows>(args, kv_head, heads.begin, static_cast<int>(n));
+    } else {
+      attend_pass<F16Rows>(args, kv_head, heads.begin, static_cast<int>(n));
+    }
     heads.begin += n;
   }
 }

@@ -33,16 +33,19 @@ struct Range {
 
 // One query token of one sequence against that sequence's paged KV cache.
 struct AttendArgs {
-  const float* q = nullptr;                 // [n_heads, head_dim]
-  const std::uint16_t* k_blocks = nullptr;  // f16, this layer: [n_blocks, n_kv_heads, block_size, head_dim]
-  const std::uint16_t* v_blocks = nullptr;  // f16, same shape
+  const float* q = nullptr;        // [n_heads, head_dim]
+  const void* k_blocks = nullptr;  // of this layer: [n_blocks, n_kv_heads] pages (kernels/formats/kv_page.hpp)
+  const void* v_blocks = nullptr;  // same shape
   const std::uint32_t* block_table = nullptr;  // block ids of the sequence, in order of position
   std::uint32_t block_size = 0;                // positions per block
   std::uint32_t n_positions = 0;               // positions visible to this token, itself included; > 0
   std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // GQA: n_heads is a multiple of n_kv_heads
   float scale = 1.0F;                                       // on q.k, usually 1/sqrt(head_dim)
   float* out = nullptr;                                     // [n_heads, head_dim]
+  DType kv_type = DType::f16;  // or q8_0: head_dim is a multiple of 32, at most kMaxQuantizedHeadDim
 };
+// A tile's scales stand on the stack.
+inline constexpr std::uint32_t kMaxQuantizedHeadDim = 512;
 
 struct Kernels {
   Isa isa;
@@ -87,6 +90,9 @@ struct Kernels {
                     std::uint32_t* experts, float* weights);
   // f32 -> f16, round to nearest even, n values (KV append).
   void (*store_f16)(const float* x, std::size_t n, std::uint16_t* out);
+  // f32 -> q8_0 (KV append): n int8 quants and n / 32 f16 scales. n is a multiple of 32. What is not finite
+  // gives a scale that is none.
+  void (*store_q8_0)(const float* x, std::size_t n, std::int8_t* quants, std::uint16_t* scales);
   // Softmax attention of one token over query heads [head_range); online softmax, no scratch beyond the
   // stack. Head ranges begin at multiples of n_heads / n_kv_heads.
   void (*attend)(const AttendArgs& args, Range head_range);

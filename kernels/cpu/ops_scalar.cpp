@@ -5,6 +5,7 @@
 #include "kernels/cpu/swiglu.inl"
 #include "kernels/cpu/add.inl"
 #include "kernels/cpu/store_f16.inl"
+#include "kernels/cpu/store_q8_0.inl"
 #include "kernels/cpu/attend.inl"
 #include "kernels/cpu/read_sum.inl"
 // clang-format on
@@ -19,6 +20,7 @@ void add_ops_scalar(Kernels& k) noexcept {
   k.add = add;
   k.add_scaled = add_scaled;
   k.store_f16 = store_f16;
+  k.store_q8_0 = store_q8_0;
   k.attend = attend;
   k.read_sum = read_sum;
 }

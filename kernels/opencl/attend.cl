@@ -4,9 +4,10 @@
 // work-group takes them in order. Both merge the same way and every row counts by itself, so that a row's result does
 // not depend on how many rows or splits shared its work-group.
 //
-// q, out: [rows, n_heads, HEAD_DIM] f32. Caches: [block][kv head][TILE][HEAD_DIM] f16; a block
-// is one tile. work: [n][4] first row, rows (at most TQ), position of the first row,
-// where its sequence's block ids begin in `tables`. A work-group reads for GROUP query heads of one KV head.
+// q, out: [rows, n_heads, HEAD_DIM] f32. Caches: [block][kv head] pages (kernels/formats/kv_page.hpp), f16
+// [TILE][HEAD_DIM], or q8_0: int8 [TILE][HEAD_DIM], then f16 scales [TILE][HEAD_DIM / 32]; a block is one tile.
+// work: [n][4] first row, rows (at most TQ), position of the first row, where its sequence's block ids begin in
+// `tables`. A work-group reads for GROUP query heads of one KV head.
 // partial: [rows of work][split][n_heads][HEAD_DIM + 2] accumulator, maximum, sum.
 #ifndef HEAD_DIM
 #define HEAD_DIM 64
@@ -19,6 +20,9 @@
 #endif
 #ifndef TILE
 #define TILE 16  // positions of a KV block
+#endif
+#ifndef KV_Q8_0
+#define KV_Q8_0 0  // 1: caches are q8_0, and HEAD_DIM a multiple of 32
 #endif
 #ifndef SPLIT
 #define SPLIT 256  // a multiple of TILE
@@ -67,9 +71,23 @@ float sum_of(FV v) {
 #endif
 }
 
-// Vector `chunk` of the row that begins at element row * HEAD_DIM of a cache.
-FV cached(__global const half* cache, size_t row, uint chunk) {
-  return VLOAD_HALF(0, cache + row * HEAD_DIM + chunk * V);
+#if KV_Q8_0
+#define KV char
+#define PAGE (TILE * HEAD_DIM / 32 * 34)
+#else
+#define KV half
+#define PAGE (TILE * HEAD_DIM)
+#endif
+
+// Vector `chunk` of a position's row in a page.
+FV cached(__global const KV* page, uint position, uint chunk) {
+#if KV_Q8_0
+  __global const half* scales = (__global const half*)(page + TILE * HEAD_DIM);
+  return convert_float16(vload16(0, page + position * HEAD_DIM + chunk * V)) *
+         vload_half(position * (HEAD_DIM / 32) + chunk * V / 32, scales);
+#else
+  return VLOAD_HALF(0, page + position * HEAD_DIM + chunk * V);
+#endif
 }
 
 // exp(x - m) that is 0 where nothing was seen: x of -INFINITY weighs nothing, whatever m is.
@@ -78,7 +96,7 @@ float weight_of(float x, float m) {
 }
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
-    __global const float* q, __global const half* k_cache, __global const half* v_cache,
+    __global const float* q, __global const KV* k_cache, __global const KV* v_cache,
     __global const uint* work, __global const uint* tables, __global float* out, __global float* partial,
     uint n_kv_heads, float scale, uint max_splits) {
   __local float q_tile[M * HEAD_DIM];
@@ -128,11 +146,11 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
     const uint end = min(n_positions, (split + 1) * SPLIT);
     for (uint begin = split * SPLIT; begin < end; begin += TILE) {
       const uint n = min(end - begin, (uint)TILE);
-      const size_t block_row = ((size_t)table[begin / TILE] * n_kv_heads + kv_head) * TILE;
+      const size_t page = ((size_t)table[begin / TILE] * n_kv_heads + kv_head) * PAGE;
       barrier(CLK_LOCAL_MEM_FENCE);
       for (uint e = lane; e < n * CHUNKS; e += WG) {
-        VSTORE(cached(k_cache, block_row + e / CHUNKS, e % CHUNKS), 0, k_tile + e * V);
-        VSTORE(cached(v_cache, block_row + e / CHUNKS, e % CHUNKS), 0, v_tile + e * V);
+        VSTORE(cached(k_cache + page, e / CHUNKS, e % CHUNKS), 0, k_tile + e * V);
+        VSTORE(cached(v_cache + page, e / CHUNKS, e % CHUNKS), 0, v_tile + e * V);
       }
       barrier(CLK_LOCAL_MEM_FENCE);
       for (uint e = lane; e < M * n; e += WG) {

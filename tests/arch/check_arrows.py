@@ -25,10 +25,10 @@ PURE = {
     "backends/kv": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd)|std::chrono::\w*_clock::now|std::this_thread',
     "backends/engine/scheduler": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd|mutex)|std::chrono::\w*_clock::now|std::this_thread',
 }
-OPS = ["embed", "rms_norm", "matmul", "rope", "store_f16", "attend", "swiglu", "add", "moe_route"]
+OPS = ["embed", "rms_norm", "matmul", "rope", "store_f16", "store_q8_0", "attend", "swiglu", "add", "moe_route"]
 COLUMNS = ["reference", "cpu", "opencl"]
 # Where a column has an op under another name: OpenCL stores into the paged cache as it rounds.
-ALSO = {("opencl", "store_f16"): "kv_store"}
+ALSO = {("opencl", "store_f16"): "kv_store", ("opencl", "store_q8_0"): "kv_store"}
 TOP = {"CMakeLists.txt", "CMakePresets.json", "daemon", "backends", "policy", "kernels", "config", "tests", "packaging", "docs",
        "README.md", "LICENSE"}
 SOURCES = {".hpp", ".cpp", ".h", ".inl"}

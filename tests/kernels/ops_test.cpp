@@ -4,6 +4,7 @@
 
 #include "kernels/formats/dequantize.hpp"
 #include "kernels/formats/f16.hpp"
+#include "kernels/formats/kv_page.hpp"
 #include "kernels/formats/quantize.hpp"
 #include "kernels/reference/add.hpp"
 #include "kernels/reference/attend.hpp"
@@ -12,6 +13,7 @@
 #include "kernels/reference/rms_norm.hpp"
 #include "kernels/reference/rope.hpp"
 #include "kernels/reference/store_f16.hpp"
+#include "kernels/reference/store_q8_0.hpp"
 #include "kernels/reference/swiglu.hpp"
 #include "tests/kernels/support.hpp"
 
@@ -191,6 +193,51 @@ TEST_P(Ops, StoreF16) {
   }
 }
 
+TEST_P(Ops, StoreQ8_0) {
+  for (const std::size_t n : {32U, 64U, 96U, 128U, 512U}) {
+    auto x = random_floats(n, 18, 3.0F);
+    if (n > 128) {
+      std::fill_n(x.begin(), 32, 0.0F);
+      const float hard[] = {1e-36F, 3e-6F, 1e-5F,
+                            4e-4F,  1e4F,  3e5F};  // scales that are zero, subnormal, large
+      for (std::size_t b = 0; b < std::size(hard); ++b)
+        for (std::size_t i = 0; i < 32; ++i) x[32 * (b + 1) + i] *= hard[b];
+      for (std::size_t i = 0; i < 32; ++i)  // halves between quants, to even
+        x[7 * 32 + i] = i == 0 ? 127.0F : static_cast<float>(i) - 15.5F;
+    }
+    std::vector<std::int8_t> quants(n);
+    std::vector<std::uint16_t> scales(n / 32);
+    reference::store_q8_0(x.data(), n, quants.data(), scales.data());
+    Guarded got_quants(n), got_scales(n / 16);
+    kernels().store_q8_0(x.data(), n, static_cast<std::int8_t*>(got_quants.data()),
+                         static_cast<std::uint16_t*>(got_scales.data()));
+    EXPECT_TRUE(got_quants.intact() && got_scales.intact());
+    EXPECT_EQ(std::memcmp(got_quants.data(), quants.data(), n), 0) << n;
+    EXPECT_EQ(std::memcmp(got_scales.data(), scales.data(), n / 16), 0) << n;
+    for (std::size_t i = 0; i < n; ++i) {  // half a step, and where scales are subnormal what they lack
+      const double scale = f16_to_f32(scales[i / 32]);
+      EXPECT_NEAR(scale * quants[i], x[i], std::max(0.5 * scale + std::abs(x[i]) * 1e-3, 127 * 0x1p-25)) << i;
+    }
+  }
+}
+
+// A key that is no number, or too large for the format, must not become one.
+TEST_P(Ops, StoreQ8_0KeepsWhatIsNotFiniteVisible) {
+  for (const float bad : {NAN, INFINITY, -INFINITY, 1e7F}) {
+    for (const std::size_t at : {0U, 13U, 31U}) {
+      auto x = random_floats(64, 19);
+      x[at] = bad;
+      std::int8_t quants[64];
+      std::uint16_t scales[2];
+      kernels().store_q8_0(x.data(), x.size(), quants, scales);
+      EXPECT_FALSE(std::isfinite(f16_to_f32(scales[0]))) << bad << " at " << at;
+      EXPECT_TRUE(std::isfinite(f16_to_f32(scales[1])));
+      reference::store_q8_0(x.data(), x.size(), quants, scales);
+      EXPECT_FALSE(std::isfinite(f16_to_f32(scales[0])));
+    }
+  }
+}
+
 TEST_P(Ops, Embed) {
   for (const DType type : kAllDTypes) {
     const std::uint32_t cols = 512;
@@ -217,33 +264,41 @@ TEST_P(Ops, ReadSumReadsEveryByteOnce) {
 }
 
 struct Cache {
-  std::vector<std::uint16_t> k, v;
+  std::vector<std::uint8_t> k, v;
   std::vector<std::uint32_t> table;
   std::vector<float> q;
   cpu::AttendArgs args;
 };
 
+// Position `at` of a page.
+void store_row(DType type, const float* x, std::uint32_t block_size, std::uint32_t dim, std::uint32_t at,
+               std::uint8_t* page) {
+  if (type == DType::f16) {
+    reference::store_f16(x, dim, reinterpret_cast<std::uint16_t*>(page) + std::size_t{at} * dim);
+  } else {
+    reference::store_q8_0(x, dim, reinterpret_cast<std::int8_t*>(page) + std::size_t{at} * dim,
+                          reinterpret_cast<std::uint16_t*>(page + kv_scales_at(block_size, dim, at)));
+  }
+}
+
 // The pages of positions beyond n_positions, and pages of nobody, hold NaNs.
 Cache make_cache(std::uint32_t n_heads, std::uint32_t n_kv, std::uint32_t dim, std::uint32_t block_size,
-                 std::uint32_t n_positions) {
+                 std::uint32_t n_positions, DType type = DType::f16) {
   Cache c;
   const std::uint32_t used = (n_positions + block_size - 1) / block_size;
   const std::uint32_t n_blocks = 2 * used + 1;
-  const std::size_t block_values = std::size_t{n_kv} * block_size * dim;
-  c.k.assign(n_blocks * block_values, 0x7E00);
-  c.v.assign(n_blocks * block_values, 0x7E00);
+  const std::size_t page_bytes = kv_page_bytes(type, block_size, dim);
+  c.k.assign(n_blocks * n_kv * page_bytes, 0x7E);  // 0x7E7E: no number
+  c.v = c.k;
   const auto values = random_floats(2 * std::size_t{n_positions} * n_kv * dim, 31 + n_positions);
-  std::size_t next = 0;
+  const float* next = values.data();
   for (std::uint32_t b = 0; b < used; ++b)
     c.table.push_back(2 * (used - 1 - b) + 1);  // backwards, every other
   for (std::uint32_t p = 0; p < n_positions; ++p) {
-    for (std::uint32_t h = 0; h < n_kv; ++h) {
-      const std::size_t row =
-          ((std::size_t{c.table[p / block_size]} * n_kv + h) * block_size + p % block_size) * dim;
-      for (std::uint32_t d = 0; d < dim; ++d) {
-        c.k[row + d] = f32_to_f16(values[next++]);
-        c.v[row + d] = f32_to_f16(values[next++]);
-      }
+    for (std::uint32_t h = 0; h < n_kv; ++h, next += 2 * std::size_t{dim}) {
+      const std::size_t page = (std::size_t{c.table[p / block_size]} * n_kv + h) * page_bytes;
+      store_row(type, next, block_size, dim, p % block_size, c.k.data() + page);
+      store_row(type, next + dim, block_size, dim, p % block_size, c.v.data() + page);
     }
   }
   c.q = random_floats(std::size_t{n_heads} * dim, 33, 2.0F);
@@ -256,64 +311,91 @@ Cache make_cache(std::uint32_t n_heads, std::uint32_t n_kv, std::uint32_t dim, s
             .n_heads = n_heads,
             .n_kv_heads = n_kv,
             .head_dim = dim,
-            .scale = 1.0F / std::sqrt(static_cast<float>(dim))};
+            .scale = 1.0F / std::sqrt(static_cast<float>(dim)),
+            .kv_type = type};
   return c;
 }
 
-TEST_P(Ops, Attend) {
-  struct Case {
-    std::uint32_t n_heads, n_kv, dim, block_size, n_positions;
-  };
-  const Case cases[] = {{1, 1, 8, 16, 1},    {4, 4, 24, 16, 17},   {8, 2, 64, 16, 65},  {6, 2, 128, 32, 200},
-                        {7, 1, 40, 8, 63},   {32, 4, 64, 16, 129}, {20, 1, 16, 16, 70}, {2, 1, 256, 1, 5},
-                        {5, 5, 72, 64, 300}, {9, 3, 80, 5, 64}};
-  for (const Case& t : cases) {
-    Cache c = make_cache(t.n_heads, t.n_kv, t.dim, t.block_size, t.n_positions);
-    const reference::AttendArgs plain{c.q.data(),    c.k.data(), c.v.data(), c.table.data(), t.block_size,
-                                      t.n_positions, t.n_heads,  t.n_kv,     t.dim,          c.args.scale};
-    std::vector<double> expected(std::size_t{t.n_heads} * t.dim);
-    reference::attend(plain, expected.data());
-    Guarded out(expected.size() * 4);
-    c.args.out = out.floats();
-    kernels().attend(c.args, {0, t.n_heads});
-    EXPECT_TRUE(out.intact());
-    // Weights sum to one; scores are off by at most head_dim roundings of |q||k| * scale, exp turns that
-    // relative.
-    const double tolerance = 4.0 * kEpsilon * (t.dim + 16);
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-      ASSERT_NEAR(out.floats()[i], expected[i], 4 * tolerance)
-          << t.dim << " of " << t.n_positions << " at " << i;
-    }
-    // Split by groups of heads, as threads do: the same bits.
-    std::vector<float> split(expected.size());
-    c.args.out = split.data();
-    const std::uint32_t group = t.n_heads / t.n_kv;
-    for (std::uint32_t h = 0; h < t.n_heads; h += group) kernels().attend(c.args, {h, h + group});
-    EXPECT_EQ(std::memcmp(split.data(), out.data(), split.size() * 4), 0);
+std::vector<double> reference_of(const Cache& c) {
+  const cpu::AttendArgs& a = c.args;
+  std::vector<double> out(c.q.size());
+  reference::attend({a.q, a.k_blocks, a.v_blocks, a.block_table, a.block_size, a.n_positions, a.n_heads,
+                     a.n_kv_heads, a.head_dim, a.scale, a.kv_type},
+                    out.data());
+  return out;
+}
+
+struct AttendCase {
+  std::uint32_t n_heads, n_kv, dim, block_size, n_positions;
+};
+
+void expect_as_the_reference(const cpu::Kernels& kernels, const AttendCase& t, DType type) {
+  Cache c = make_cache(t.n_heads, t.n_kv, t.dim, t.block_size, t.n_positions, type);
+  const auto expected = reference_of(c);
+  Guarded out(expected.size() * 4);
+  c.args.out = out.floats();
+  kernels.attend(c.args, {0, t.n_heads});
+  EXPECT_TRUE(out.intact());
+  // Weights sum to one; scores are off by at most head_dim roundings of |q||k| * scale, exp turns that
+  // relative.
+  const double tolerance = 4.0 * kEpsilon * (t.dim + 16);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    ASSERT_NEAR(out.floats()[i], expected[i], 4 * tolerance)
+        << to_string(type) << " " << t.dim << " of " << t.n_positions << " at " << i;
   }
+  // Split by groups of heads, as threads do: the same bits.
+  std::vector<float> split(expected.size());
+  c.args.out = split.data();
+  const std::uint32_t group = t.n_heads / t.n_kv;
+  for (std::uint32_t h = 0; h < t.n_heads; h += group) kernels.attend(c.args, {h, h + group});
+  EXPECT_EQ(std::memcmp(split.data(), out.data(), split.size() * 4), 0);
+}
+
+TEST_P(Ops, Attend) {
+  const AttendCase cases[] = {
+      {1, 1, 8, 16, 1},     {4, 4, 24, 16, 17},  {8, 2, 64, 16, 65}, {6, 2, 128, 32, 200}, {7, 1, 40, 8, 63},
+      {32, 4, 64, 16, 129}, {20, 1, 16, 16, 70}, {2, 1, 256, 1, 5},  {5, 5, 72, 64, 300},  {9, 3, 80, 5, 64}};
+  for (const AttendCase& t : cases) expect_as_the_reference(kernels(), t, DType::f16);
+}
+
+TEST_P(Ops, AttendQ8_0) {
+  const AttendCase cases[] = {{1, 1, 32, 16, 1},
+                              {4, 4, 32, 16, 17},
+                              {8, 2, 64, 16, 65},
+                              {6, 2, 128, 32, 200},
+                              {7, 1, 96, 8, 63},
+                              {32, 4, 64, 16, 129},
+                              {20, 1, 32, 16, 70},
+                              {2, 1, 256, 1, 5},
+                              {5, 5, 160, 64, 300},
+                              {9, 3, 96, 5, 64},
+                              {2, 1, cpu::kMaxQuantizedHeadDim, 7, 100}};
+  for (const AttendCase& t : cases) expect_as_the_reference(kernels(), t, DType::q8_0);
 }
 
 TEST_P(Ops, AttendWithScoresFarApart) {
-  Cache c = make_cache(2, 1, 64, 16, 150);
-  for (float& q : c.q) q *= 100.0F;  // one position takes nearly everything; the running maximum moves often
-  std::vector<double> expected(c.q.size());
-  reference::attend({c.q.data(), c.k.data(), c.v.data(), c.table.data(), 16, 150, 2, 1, 64, c.args.scale},
-                    expected.data());
-  std::vector<float> out(c.q.size());
-  c.args.out = out.data();
-  kernels().attend(c.args, {0, 2});
-  // Scores reach 1e3: rounding alone moves them by 1e3 * epsilon * a few.
-  for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 2e-3) << i;
+  for (const DType type : {DType::f16, DType::q8_0}) {
+    Cache c = make_cache(2, 1, 64, 16, 150, type);
+    for (float& q : c.q) q *= 100.0F;  // one position takes nearly all; the running maximum moves often
+    const auto expected = reference_of(c);
+    std::vector<float> out(c.q.size());
+    c.args.out = out.data();
+    kernels().attend(c.args, {0, 2});
+    // Scores reach 1e3: rounding alone moves them by 1e3 * epsilon * a few.
+    for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 2e-3) << i;
+  }
 }
 
 TEST_P(Ops, AttendLetsNanThrough) {
-  Cache c = make_cache(2, 2, 16, 16, 20);
-  c.q[3] = NAN;  // head 0
-  std::vector<float> out(c.q.size());
-  c.args.out = out.data();
-  kernels().attend(c.args, {0, 2});
-  EXPECT_TRUE(std::isnan(out[0]));
-  EXPECT_TRUE(std::isfinite(out[16]));
+  for (const DType type : {DType::f16, DType::q8_0}) {
+    Cache c = make_cache(2, 2, 32, 16, 20, type);
+    c.q[3] = NAN;  // head 0
+    std::vector<float> out(c.q.size());
+    c.args.out = out.data();
+    kernels().attend(c.args, {0, 2});
+    EXPECT_TRUE(std::isnan(out[0]));
+    EXPECT_TRUE(std::isfinite(out[32]));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, Ops, all_isas(), isa_name);
@@ -327,7 +409,7 @@ TEST(Dispatch, BestIsSupported) {
     EXPECT_EQ(k.isa, isa);
     EXPECT_TRUE(k.packed_bytes && k.pack && k.row_group && k.activation_bytes && k.prepare_activations &&
                 k.matmul && k.embed && k.rms_norm && k.rope && k.swiglu && k.add && k.add_scaled &&
-                k.moe_route && k.store_f16 && k.attend && k.read_sum);
+                k.moe_route && k.store_f16 && k.store_q8_0 && k.attend && k.read_sum);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "backends/opencl/programs.hpp"
 #include "kernels/formats/f16.hpp"
+#include "kernels/formats/kv_page.hpp"
 #include "kernels/formats/quantize.hpp"
 #include "kernels/reference/add.hpp"
 #include "kernels/reference/attend.hpp"
@@ -17,6 +18,8 @@
 #include "kernels/reference/moe_route.hpp"
 #include "kernels/reference/rms_norm.hpp"
 #include "kernels/reference/rope.hpp"
+#include "kernels/reference/store_f16.hpp"
+#include "kernels/reference/store_q8_0.hpp"
 #include "kernels/reference/swiglu.hpp"
 #include "tests/engine/opencl/support.hpp"
 
@@ -221,38 +224,79 @@ TEST_F(OpenClOps, MoeRouteAndAdd) {
 }
 
 // Stored through kv_store, read by attend in both its forms, against the reference on the same rounded cache.
-// Blocks that no table names, and places beyond the last position, are NaNs.
+// Blocks that no table names, and places beyond the last position, are NaNs, and stay what they are.
 struct AttendCase {
   std::uint32_t heads, kv_heads, head_dim, positions;
+  kernels::DType type = kernels::DType::f16;
 };
 
 class OpenClAttend : public OpenClOps, public testing::WithParamInterface<AttendCase> {};
 
+constexpr std::uint32_t kTile = 16;
+
+// What kv_store must have made of one head's row at `place` of a page. Marks the bytes that are the row's.
+void expect_f16_row(const float* x, std::uint32_t dim, std::uint32_t place, const std::uint8_t* page,
+                    std::vector<bool>& written) {
+  std::vector<std::uint16_t> want(dim);
+  kernels::reference::store_f16(x, dim, want.data());
+  ASSERT_EQ(std::memcmp(page + 2 * std::size_t{place} * dim, want.data(), 2 * dim), 0);
+  std::fill_n(written.begin() + 2 * std::ptrdiff_t{place} * dim, 2 * dim, true);
+}
+
+void expect_q8_0_row(const float* x, std::uint32_t dim, std::uint32_t place, const std::uint8_t* page,
+                     std::vector<bool>& written) {
+  std::vector<std::int8_t> want(dim);
+  std::vector<std::uint16_t> scales(dim / 32);
+  kernels::reference::store_q8_0(x, dim, want.data(), scales.data());
+  const std::size_t at = std::size_t{place} * dim, scales_at = kernels::kv_scales_at(kTile, dim, place);
+  ASSERT_EQ(std::memcmp(page + scales_at, scales.data(), 2 * scales.size()), 0);
+  for (std::uint32_t d = 0; d < dim; ++d) {
+    const auto got = static_cast<std::int8_t>(page[at + d]);
+    if (got == want[d]) continue;  // the rest: halfway, where the device's division is approximate
+    ASSERT_NEAR(x[d] / kernels::f16_to_f32(scales[d / 32]), (got + want[d]) / 2.0, 1e-3);
+    ASSERT_EQ(std::abs(got - want[d]), 1);
+  }
+  std::fill_n(written.begin() + static_cast<std::ptrdiff_t>(at), dim, true);
+  std::fill_n(written.begin() + static_cast<std::ptrdiff_t>(scales_at), 2 * scales.size(), true);
+}
+
 TEST_P(OpenClAttend, AgreesWithTheReference) {
-  const auto [heads, kv_heads, head_dim, positions] = GetParam();
-  constexpr std::uint32_t kTile = 16, kSplit = 64, kRows = 5;
+  const auto [heads, kv_heads, head_dim, positions, type] = GetParam();
+  constexpr std::uint32_t kSplit = 64, kRows = 5;
+  constexpr std::uint8_t kPoison = 0x7E;  // twice: an f16 that is no number
   const std::uint32_t n_blocks = positions / kTile + 4, group = heads / kv_heads;
+  const std::string kv = type == kernels::DType::q8_0 ? " -D KV_Q8_0=1" : "";
   std::vector<std::uint32_t> table(positions / kTile + 1);
-  for (std::uint32_t i = 0; i < table.size(); ++i) table[i] = (i * 5 + 2) % n_blocks;
   std::iota(table.begin(), table.end(), 2U);
   std::reverse(table.begin(), table.end());
   const auto k = random_floats(positions * kv_heads * head_dim, 14), v = random_floats(k.size(), 15);
   std::vector<std::uint32_t> slots(positions);
   for (std::uint32_t p = 0; p < positions; ++p) slots[p] = table[p / kTile] * kTile + p % kTile;
-  const std::vector<std::uint16_t> poison(n_blocks * kv_heads * kTile * head_dim, 0x7E00);
-  const Memory k_cache = put(poison), v_cache = put(poison);
-  run(kernel("kv_store", ""), grid({1, kv_heads, positions}), put(k), put(v), put(slots), k_cache, v_cache,
-      kv_heads, head_dim, kTile);
-
-  const auto k_blocks = get<std::uint16_t>(k_cache), v_blocks = get<std::uint16_t>(v_cache);
-  for (std::uint32_t p = 0; p < positions; ++p)  // exactly rounded, in its place
-    for (std::uint32_t h = 0; h < kv_heads; ++h)
-      for (std::uint32_t d = 0; d < head_dim; ++d) {
-        const std::size_t at =
-            ((std::size_t{slots[p] / kTile} * kv_heads + h) * kTile + slots[p] % kTile) * head_dim + d;
-        ASSERT_EQ(k_blocks[at], kernels::f32_to_f16(k[(p * kv_heads + h) * head_dim + d]));
-        ASSERT_EQ(v_blocks[at], kernels::f32_to_f16(v[(p * kv_heads + h) * head_dim + d]));
+  const std::size_t page_bytes = kernels::kv_page_bytes(type, kTile, head_dim);
+  const std::vector<std::uint8_t> poison(n_blocks * kv_heads * page_bytes, kPoison);
+  std::vector<std::uint8_t> k_blocks, v_blocks;
+  Memory k_cache, v_cache;
+  for (const std::uint32_t lanes : {4U, 1U}) {
+    k_cache = put(poison), v_cache = put(poison);
+    run(kernel("kv_store", kv), grid({lanes, kv_heads, positions}, lanes), put(k), put(v), put(slots),
+        k_cache, v_cache, kv_heads, head_dim, kTile);
+    k_blocks = get<std::uint8_t>(k_cache), v_blocks = get<std::uint8_t>(v_cache);
+    std::vector<std::vector<bool>> k_written(n_blocks * kv_heads, std::vector<bool>(page_bytes));
+    auto v_written = k_written;
+    for (std::uint32_t p = 0; p < positions; ++p)  // rounded as the reference does, in its place
+      for (std::uint32_t h = 0; h < kv_heads; ++h) {
+        const std::size_t page = std::size_t{slots[p] / kTile} * kv_heads + h,
+                          row = (p * kv_heads + h) * head_dim;
+        const std::uint32_t place = slots[p] % kTile;
+        const auto expect_row = type == kernels::DType::q8_0 ? expect_q8_0_row : expect_f16_row;
+        expect_row(k.data() + row, head_dim, place, k_blocks.data() + page * page_bytes, k_written[page]);
+        expect_row(v.data() + row, head_dim, place, v_blocks.data() + page * page_bytes, v_written[page]);
       }
+    for (std::size_t i = 0; i < k_blocks.size(); ++i) {  // and nowhere else
+      ASSERT_TRUE(k_blocks[i] == kPoison || k_written[i / page_bytes][i % page_bytes]);
+      ASSERT_TRUE(v_blocks[i] == kPoison || v_written[i / page_bytes][i % page_bytes]);
+    }
+  }
 
   // The last rows of the sequence, as one tile of a prompt and each as a decoded token.
   const std::uint32_t rows = std::min(kRows, positions), first = positions - rows;
@@ -265,7 +309,7 @@ TEST_P(OpenClAttend, AgreesWithTheReference) {
   for (const std::uint32_t lanes : {1U, 32U}) {
     const std::string shape = "-D HEAD_DIM=" + std::to_string(head_dim) +
                               " -D GROUP=" + std::to_string(group) +
-                              " -D TILE=16 -D SPLIT=64 -D WG=" + std::to_string(lanes);
+                              " -D TILE=16 -D SPLIT=64 -D WG=" + std::to_string(lanes) + kv;
     const Memory partial = put(std::vector<float>(rows * max_splits * heads * (head_dim + 2), NAN));
     const Memory whole = put(std::vector<float>(q.size(), NAN)),
                  apart = put(std::vector<float>(q.size(), NAN));
@@ -290,6 +334,7 @@ TEST_P(OpenClAttend, AgreesWithTheReference) {
       args.n_kv_heads = kv_heads;
       args.head_dim = head_dim;
       args.scale = scale;
+      args.kv_type = type;
       std::vector<double> want(heads * head_dim);
       kernels::reference::attend(args, want.data());
       for (std::size_t i = 0; i < want.size(); ++i)
@@ -301,11 +346,15 @@ TEST_P(OpenClAttend, AgreesWithTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, OpenClAttend,
                          testing::Values(AttendCase{1, 1, 2, 1}, AttendCase{4, 2, 24, 37},
-                                         AttendCase{3, 1, 64, 64}, AttendCase{8, 2, 128, 333}),
+                                         AttendCase{3, 1, 64, 64}, AttendCase{8, 2, 128, 333},
+                                         AttendCase{1, 1, 32, 1, kernels::DType::q8_0},
+                                         AttendCase{4, 2, 96, 37, kernels::DType::q8_0},
+                                         AttendCase{3, 1, 64, 64, kernels::DType::q8_0},
+                                         AttendCase{8, 2, 128, 333, kernels::DType::q8_0}),
                          [](const auto& i) {
-                           return "heads" + std::to_string(i.param.heads) + "_dim" +
-                                  std::to_string(i.param.head_dim) + "_positions" +
-                                  std::to_string(i.param.positions);
+                           return std::string(kernels::to_string(i.param.type)) + "_heads" +
+                                  std::to_string(i.param.heads) + "_dim" + std::to_string(i.param.head_dim) +
+                                  "_positions" + std::to_string(i.param.positions);
                          });
 
 }  // namespace
