@@ -12,17 +12,16 @@
 #include <string>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 #include <sys/mman.h>
 
 #include "kernels/cpu/kernels.hpp"
 #include "kernels/formats/quantize.hpp"
+#include "tests/bench/cpu_peaks.hpp"
 
 namespace {
 
 using namespace flyball::kernels;
+namespace bench = flyball::bench;
 using cpu::Isa;
 using cpu::Kernels;
 using cpu::Range;
@@ -69,75 +68,6 @@ class Memory {
   void* data_;
 };
 
-// ---- peaks: independent chains of the instruction the kernels live on, in registers
-// ----------------------------
-constexpr int kChains = 12;
-constexpr int kPeakRounds = 200'000;
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f,avx512vnni"))) double int8_operations_avx512() {
-  __m512i sum[kChains] = {};
-  const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(5);
-  for (int i = 0; i < kPeakRounds; ++i) {
-#pragma GCC unroll 12
-    for (int k = 0; k < kChains; ++k) {
-      sum[k] = _mm512_dpbusd_epi32(sum[k], a, b);
-      __asm__ volatile("" : "+v"(sum[k]));
-    }
-  }
-  return 2.0 * 64 * kChains * kPeakRounds;
-}
-__attribute__((target("avx512f"))) double f32_operations_avx512() {
-  __m512 sum[kChains] = {};
-  const __m512 a = _mm512_set1_ps(0.5F), b = _mm512_set1_ps(0.25F);
-  for (int i = 0; i < kPeakRounds; ++i) {
-#pragma GCC unroll 12
-    for (int k = 0; k < kChains; ++k) {
-      sum[k] = _mm512_fmadd_ps(a, b, sum[k]);
-      __asm__ volatile("" : "+v"(sum[k]));
-    }
-  }
-  return 2.0 * 16 * kChains * kPeakRounds;
-}
-__attribute__((target("avx2"))) double int8_operations_avx2() {
-  __m256i sum[kChains] = {};
-  __m256i a = _mm256_set1_epi8(3);
-  const __m256i b = _mm256_set1_epi8(5);
-  for (int i = 0; i < kPeakRounds; ++i) {
-#pragma GCC unroll 12
-    for (int k = 0; k < kChains; ++k) {
-      __asm__ volatile("" : "+x"(a));  // else the product is computed once
-      sum[k] = _mm256_add_epi16(sum[k], _mm256_maddubs_epi16(a, b));
-      __asm__ volatile("" : "+x"(sum[k]));
-    }
-  }
-  return 2.0 * 32 * kChains * kPeakRounds;
-}
-__attribute__((target("avx2,fma"))) double f32_operations_avx2() {
-  __m256 sum[kChains] = {};
-  const __m256 a = _mm256_set1_ps(0.5F), b = _mm256_set1_ps(0.25F);
-  for (int i = 0; i < kPeakRounds; ++i) {
-#pragma GCC unroll 12
-    for (int k = 0; k < kChains; ++k) {
-      sum[k] = _mm256_fmadd_ps(a, b, sum[k]);
-      __asm__ volatile("" : "+x"(sum[k]));
-    }
-  }
-  return 2.0 * 8 * kChains * kPeakRounds;
-}
-#endif
-
-double scalar_operations() {
-  float sum[kChains] = {};
-  for (int i = 0; i < kPeakRounds; ++i) {
-    for (float& s : sum) {
-      s = s * 0.5F + 0.25F;
-      __asm__ volatile("" : "+m"(s));
-    }
-  }
-  return 2.0 * kChains * kPeakRounds;
-}
-
 struct Peaks {
   double read = 0;  // bytes/s
   double int8 = 0;  // operations/s, a multiply-add is two
@@ -165,16 +95,9 @@ Peaks measure_peaks(const Kernels& k) {
                                                at = (at + kPiece) % memory.size();
                                              },
                                              2.0);
-  p.int8 = p.f32 = rate(scalar_operations);
-#if defined(__x86_64__)
-  if (k.isa == Isa::avx512) {
-    p.int8 = rate(int8_operations_avx512);
-    p.f32 = rate(f32_operations_avx512);
-  } else if (k.isa == Isa::avx2) {
-    p.int8 = rate(int8_operations_avx2);
-    p.f32 = rate(f32_operations_avx2);
-  }
-#endif
+  const bench::PeakLoops loops = bench::peak_loops(k.isa);
+  p.int8 = rate(loops.int8);
+  p.f32 = rate(loops.f32);
   return p;
 }
 

@@ -1,0 +1,366 @@
+// Whole engines against what their device can do at best, and against each other, in turns in one run: for
+// each shape and format, prefill of 256 tokens and decode of some streams. Ceilings come from plain kernels
+// of the same device between the steps; best of all turns, of ceilings and of engines. Run by
+// tests/bench/engines; exit 77 where the backend asked for has no device.
+#include <stdlib.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "backends/cpu/cpu_device.hpp"
+#include "backends/model/synthetic.hpp"
+#include "backends/opencl/opencl_device.hpp"
+#include "tests/bench/cpu_ceilings.hpp"
+#include "tests/bench/engine_steps.hpp"
+#include "tests/bench/opencl_ceilings.hpp"
+
+namespace {
+
+using namespace flyball;
+using namespace flyball::bench;
+using nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr const char* kUsage =
+    "usage: engines [--backend cpu|opencl|all] [--device NAME] [--shapes 135M,1.1B] [--formats F16,Q8_0]\n"
+    "               [--streams 1,32] [--seconds 20] [--keep DIR] [--json]\n"
+    "  --seconds  of measuring for each shape and format\n"
+    "  --keep     where models and compiled kernels stay for the next run; else they go to a temporary\n"
+    "             folder that is removed\n";
+
+struct Options {
+  bool cpu = true, opencl = true, json = false;
+  std::string device;
+  std::vector<std::string> shapes{"135M", "1.1B"};
+  std::vector<kernels::DType> formats{kernels::DType::f16, kernels::DType::q8_0};
+  std::vector<std::uint32_t> streams{1, 32};
+  double seconds = 20;
+  fs::path keep;
+};
+
+[[noreturn]] void die(const std::string& what, int code = 1) {
+  std::fprintf(stderr, "engines: %s\n", what.c_str());
+  std::exit(code);
+}
+
+template <class T>
+T expect(Result<T> result) {
+  if (!result) die(result.error().message);
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::vector<std::string> parts(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string part; std::getline(in, part, ',');) out.push_back(part);
+  return out;
+}
+
+Options parse(int argc, char** argv) {
+  Options o;
+  for (int i = 1; i < argc; ++i) {
+    const std::string name = argv[i];
+    if (name == "--json") {
+      o.json = true;
+      continue;
+    }
+    if (i + 1 == argc) die(kUsage, 2);
+    const std::string value = argv[++i];
+    if (name == "--backend") {
+      if (value != "cpu" && value != "opencl" && value != "all") die(kUsage, 2);
+      o.cpu = value != "opencl";
+      o.opencl = value != "cpu";
+    } else if (name == "--device") {
+      o.device = value;
+    } else if (name == "--shapes") {
+      o.shapes = parts(value);
+    } else if (name == "--formats") {
+      o.formats.clear();
+      for (const std::string& part : parts(value)) {
+        const auto type = std::ranges::find(kernels::kAllDTypes, part, [](auto t) { return to_string(t); });
+        if (type == std::end(kernels::kAllDTypes)) die("no format is called " + part, 2);
+        o.formats.push_back(*type);
+      }
+    } else if (name == "--streams") {
+      o.streams.clear();
+      for (const std::string& part : parts(value)) {
+        const int n = std::atoi(part.c_str());
+        if (n < 1 || n > static_cast<int>(kPromptTokens)) die("--streams takes 1 to 256", 2);
+        o.streams.push_back(static_cast<std::uint32_t>(n));
+      }
+    } else if (name == "--seconds") {
+      o.seconds = std::atof(value.c_str());
+    } else if (name == "--keep") {
+      o.keep = value;
+    } else {
+      die(kUsage, 2);
+    }
+  }
+  if (o.shapes.empty() || o.formats.empty() || o.streams.empty()) die(kUsage, 2);
+  return o;
+}
+
+// Where models and kernels lie during a run.
+class Folder {
+ public:
+  explicit Folder(const fs::path& keep) : path_(keep), temporary_(keep.empty()) {
+    if (temporary_) {
+      std::string name = (fs::temp_directory_path() / "flyball-engines-XXXXXX").string();
+      if (mkdtemp(name.data()) == nullptr) die("no folder " + name);
+      path_ = name;
+    }
+    fs::create_directories(path_ / "programs");
+    setenv("POCL_CACHE_DIR", (path_ / "pocl").c_str(), 1);  // nothing compiled elsewhere counts
+    fs::create_directories(path_ / "pocl");
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() {
+    std::error_code ignored;
+    if (temporary_) fs::remove_all(path_, ignored);
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+  bool temporary_;
+};
+
+class SyntheticModel {
+ public:
+  SyntheticModel(const Folder& folder, const std::string& shape, kernels::DType type, bool keep)
+      : keep_(keep) {
+    std::string name = shape;
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    auto spec = expect(model::parse_synthetic_shape(name));
+    spec.type = type;
+    path_ = folder.path() / (spec.name + "-" + std::string(to_string(type)) + ".gguf");
+    if (!fs::exists(path_)) expect(model::write_synthetic_file(spec, path_));
+    file_ = expect(model::ModelFile::open(path_));
+  }
+  SyntheticModel(const SyntheticModel&) = delete;
+  SyntheticModel& operator=(const SyntheticModel&) = delete;
+  ~SyntheticModel() {
+    std::error_code ignored;
+    if (!keep_) fs::remove(path_, ignored);
+  }
+  const model::ModelFile& file() const { return *file_; }
+
+ private:
+  bool keep_;
+  fs::path path_;
+  std::unique_ptr<model::ModelFile> file_;
+};
+
+struct Ceilings {
+  double read = 0;        // bytes/s
+  double arithmetic = 0;  // operations/s of the kind that the format is multiplied in
+};
+
+// One engine on one model, and the best of its turns.
+struct Engine {
+  std::string name;
+  std::unique_ptr<EngineSteps> steps;
+  std::function<void(Ceilings&)> measure;  // raises the ceilings to what one more pass reaches
+  Ceilings ceilings{};
+  double prefill = 1e9;                      // seconds
+  std::map<std::uint32_t, double> decode{};  // by streams
+  ordered_json start = ordered_json::object();
+};
+
+void raise(double& best, double value) {
+  best = std::max(best, value);
+}
+
+std::uint32_t most(const std::vector<std::uint32_t>& streams) {
+  return *std::ranges::max_element(streams);
+}
+
+Engine cpu_engine(const model::ModelFile& model, kernels::DType type, const Options& o,
+                  CpuCeilings& ceilings) {
+  cpu::CpuDeviceOptions options;
+  options.max_step_tokens = kPromptTokens;
+  options.max_logit_rows = most(o.streams);
+  const bool quantized = kernels::block_shape(type).values > 1;
+  return {"cpu",
+          expect(EngineSteps::over(expect(cpu::make_cpu_executor(model, options)), model, most(o.streams))),
+          [&ceilings, quantized](Ceilings& c) {
+            raise(c.read, ceilings.read());
+            raise(c.arithmetic, quantized ? ceilings.int8() : ceilings.f32());
+          }};
+}
+
+opencl::DeviceOptions device_options(const Options& o) {
+  opencl::DeviceOptions options;
+  options.name = o.device;
+  options.allow_processor = true;
+  return options;
+}
+
+Engine opencl_engine(const model::ModelFile& model, const Options& o, const Folder& folder,
+                     OpenClCeilings& ceilings) {
+  opencl::OpenClDeviceOptions options;
+  options.device = device_options(o);
+  options.program_cache = folder.path() / "programs";
+  options.max_step_tokens = kPromptTokens;
+  options.max_logit_rows = most(o.streams);
+  Engine engine;
+  engine.name = "opencl";
+  engine.measure = [&ceilings](Ceilings& c) {
+    raise(c.read, expect(ceilings.read()));
+    raise(c.arithmetic, expect(ceilings.multiply_add()));
+  };
+  for (const char* start : {"first_start", "second_start"}) {
+    engine.steps.reset();
+    const double begin = now();
+    auto executor = expect(opencl::make_opencl_executor(model, options));
+    const opencl::OpenClExecutor& seen = *executor;
+    engine.steps = expect(EngineSteps::over(std::move(executor), model, most(o.streams)));
+    const double ready = now() - begin;
+    const double first_step = expect(engine.steps->prefill());
+    const auto statistics = seen.statistics();
+    engine.start[start] = {{"seconds", ready},
+                           {"first_step_seconds", first_step},
+                           {"compiled", statistics.programs_compiled},
+                           {"from_cache", statistics.programs_from_cache}};
+  }
+  return engine;
+}
+
+void take_turns(std::vector<Engine>& engines, const Options& o) {
+  const double end = now() + o.seconds;
+  for (int turn = -1; turn < 2 || now() < end; ++turn) {  // -1: not counted, warms
+    for (Engine& e : engines) {
+      e.measure(e.ceilings);
+      const double prefill = expect(e.steps->prefill());
+      if (turn >= 0) e.prefill = std::min(e.prefill, prefill);
+      for (const std::uint32_t n : o.streams) {
+        e.measure(e.ceilings);
+        for (int i = 0; i < (n == 1 ? 4 : 1); ++i) {  // short ones more often
+          const double decode = expect(e.steps->decode(n));
+          if (turn >= 0) e.decode[n] = std::min(e.decode.try_emplace(n, decode).first->second, decode);
+        }
+      }
+    }
+  }
+}
+
+double share(const StepWork& work, double seconds, const Ceilings& c, const char*& of) {
+  const double reading = work.weight_bytes / c.read, computing = work.operations / c.arithmetic;
+  of = reading > computing ? "read" : "arithmetic";
+  return std::max(reading, computing) / seconds;
+}
+
+ordered_json report(const Engine& e, const model::ModelFile& model) {
+  ordered_json out = {{"backend", e.name},
+                      {"read_ceiling_gbps", e.ceilings.read / 1e9},
+                      {"arithmetic_ceiling_gops", e.ceilings.arithmetic / 1e9}};
+  const char* of = "";
+  const StepWork prefill = prefill_work(model, kPromptTokens);
+  out["prefill"] = {{"tokens_per_s", kPromptTokens / e.prefill},
+                    {"gops", prefill.operations / e.prefill / 1e9},
+                    {"share", share(prefill, e.prefill, e.ceilings, of)}};
+  out["prefill"]["of"] = of;
+  for (const auto& [streams, seconds] : e.decode) {
+    const StepWork work = decode_work(model, streams);
+    ordered_json& d = out["decode"][std::to_string(streams)];
+    d = {{"tokens_per_s", streams / seconds},
+         {"gbps", work.weight_bytes / seconds / 1e9},
+         {"gops", work.operations / seconds / 1e9},
+         {"share", share(work, seconds, e.ceilings, of)}};
+    d["of"] = of;
+    if (streams == 1 || !e.decode.contains(1)) continue;
+    const auto least = [&](const StepWork& w) {
+      return std::max(w.weight_bytes / e.ceilings.read, w.operations / e.ceilings.arithmetic);
+    };
+    d["times_one_stream"] = streams * e.decode.at(1) / seconds;
+    d["ceiling_times_one_stream"] = streams * least(decode_work(model, 1)) / least(work);
+  }
+  for (const auto& [key, value] : e.start.items()) out[key] = value;
+  return out;
+}
+
+void print(const ordered_json& line, bool json) {
+  if (json) {
+    std::printf("%s\n", line.dump().c_str());
+  } else {
+    const auto rate = [](const char* name, const ordered_json& r) {
+      std::printf("  %-12s %9.1f tokens/s  %5.1f%% of %s", name, r["tokens_per_s"].get<double>(),
+                  100 * r["share"].get<double>(), r["of"].get_ref<const std::string&>().c_str());
+      if (r.contains("times_one_stream"))
+        std::printf("  %.1fx one stream (at most %.1fx)", r["times_one_stream"].get<double>(),
+                    r["ceiling_times_one_stream"].get<double>());
+      if (r.contains("times_cpu")) std::printf("  %.2fx the CPU engine", r["times_cpu"].get<double>());
+      std::printf("\n");
+    };
+    std::printf("%s %s on %s: ceilings %.1f GB/s, %.0f GOP/s\n", line["shape"].get<std::string>().c_str(),
+                line["format"].get<std::string>().c_str(), line["backend"].get<std::string>().c_str(),
+                line["read_ceiling_gbps"].get<double>(), line["arithmetic_ceiling_gops"].get<double>());
+    rate("prefill 256", line["prefill"]);
+    for (const auto& [streams, r] : line["decode"].items()) rate(("decode x" + streams).c_str(), r);
+    for (const char* start : {"first_start", "second_start"})
+      if (line.contains(start))
+        std::printf("  %-12s %9.2f s, %d programs compiled, %d from the cache; first step %.2f s\n", start,
+                    line[start]["seconds"].get<double>(), line[start]["compiled"].get<int>(),
+                    line[start]["from_cache"].get<int>(), line[start]["first_step_seconds"].get<double>());
+  }
+  std::fflush(stdout);
+}
+
+void compare(ordered_json& ours, const ordered_json& cpu) {
+  const auto ratio = [](ordered_json& a, const ordered_json& b) {
+    a["times_cpu"] = a["tokens_per_s"].get<double>() / b["tokens_per_s"].get<double>();
+  };
+  ratio(ours["prefill"], cpu["prefill"]);
+  for (auto& [streams, decode] : ours["decode"].items()) ratio(decode, cpu["decode"][streams]);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Options o = parse(argc, argv);
+  const Folder folder(o.keep);
+  std::unique_ptr<OpenClCeilings> opencl_ceilings;
+  std::unique_ptr<CpuCeilings> cpu_ceilings;
+  if (o.opencl) {
+    auto made = OpenClCeilings::open(device_options(o));
+    if (!made) {
+      std::fprintf(stderr, "engines: %s\n", made.error().message.c_str());
+      return 77;
+    }
+    opencl_ceilings = std::move(*made);
+  }
+  if (o.cpu) cpu_ceilings = expect(CpuCeilings::open(cpu::usable_processors()));
+  for (const std::string& shape : o.shapes) {
+    for (const kernels::DType type : o.formats) {
+      const SyntheticModel model(folder, shape, type, !o.keep.empty());
+      std::vector<Engine> engines;
+      if (o.cpu) engines.push_back(cpu_engine(model.file(), type, o, *cpu_ceilings));
+      if (o.opencl) engines.push_back(opencl_engine(model.file(), o, folder, *opencl_ceilings));
+      take_turns(engines, o);
+      ordered_json cpu;
+      for (const Engine& e : engines) {
+        ordered_json line = {{"shape", shape}, {"format", to_string(type)}};
+        line.update(report(e, model.file()));
+        if (e.name == "cpu") {
+          cpu = line;
+        } else if (!cpu.is_null()) {
+          compare(line, cpu);
+        }
+        print(line, o.json);
+      }
+    }
+  }
+  return 0;
+}
