@@ -35,6 +35,11 @@ void* allocate(std::size_t size) {
 [[gnu::noinline]] void* operator new[](std::size_t size) {
   return allocate(size);
 }
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept try {
+  return allocate(size);
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
 [[gnu::noinline]] void operator delete(void* at) noexcept {
   std::free(at);
 }

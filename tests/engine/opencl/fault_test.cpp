@@ -106,21 +106,23 @@ TEST_F(OpenClFaults, ADeviceThatDoesNotAnswerInTimeIsLost) {
   Fixture m;
   m.bytes =
       model::synthetic_bytes(
-          model::parse_synthetic_shape("dim=256,layers=4,heads=4,kv_heads=2,ffn=2048,vocab=1000").value())
+          model::parse_synthetic_shape("dim=256,layers=1,heads=4,kv_heads=2,ffn=256,vocab=50000").value())
           .value();
   m.file = model::ModelFile::from_bytes(m.bytes).value();
   auto options = options_with(test::shared_programs());
   options.max_step_tokens = 64;
+  options.max_logit_rows = 64;
   options.device.fence_deadline = std::chrono::microseconds(1);
   auto executor = opencl::make_opencl_executor(*m.file, options);
   Result<void> lived;
   if (executor) lived = (*executor)->reserve_kv(graph::kv_layout(m.file->config()), 4);
   if (executor && lived) {
-    // Milliseconds of work, a microsecond's patience.
+    // Patience for a microsecond; what is enqueued last, the logits of 64 rows, takes milliseconds.
     const std::vector<Token> prompt(64, 7);
-    const std::vector<std::uint32_t> table{0, 1, 2, 3};
-    const engine::StepSequence sequence{0, 64, 0, table, true};
-    const auto step = (*executor)->submit({prompt, {&sequence, 1}}, {});
+    const std::vector<std::uint32_t> tables{0, 1, 2, 3};
+    std::vector<engine::StepSequence> sequences;
+    for (std::uint32_t i = 0; i < 64; ++i) sequences.push_back({i, 1, i % 16, {&tables[i / 16], 1}, true});
+    const auto step = (*executor)->submit({prompt, sequences}, {});
     ASSERT_TRUE(step);
     if (auto rows = (*executor)->wait(*step); !rows) lived = std::unexpected(rows.error());
   } else if (!executor) {
