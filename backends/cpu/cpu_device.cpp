@@ -52,9 +52,10 @@ class CpuExecutor final : public engine::Executor {
     return ++step_;
   }
 
-  Result<std::span<const float>> wait(engine::StepId step) override {
+  Result<engine::StepOutput> wait(engine::StepId step) override {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
-    return std::span(ops_->buffer(graph::Buffer::logits), rows_.wanted() * model_.config().vocab_size);
+    return engine::StepOutput{
+        {ops_->buffer(graph::Buffer::logits), rows_.whole().size() * model_.config().vocab_size}, {}};
   }
 
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }

@@ -28,4 +28,15 @@ Logprobs logprobs(std::span<const float> logits, Token chosen, std::uint32_t n_t
   return result;
 }
 
+Logprobs logprobs(const Candidates& row, Token chosen, std::uint32_t n_top) {
+  const double log_sum = static_cast<double>(row.likeliest.front().value) + std::log(double{row.exp_sum});
+  Logprobs result;
+  for (const Likely& t : row.likeliest) {
+    const auto value = static_cast<float>(static_cast<double>(t.value) - log_sum);
+    if (result.top.size() < n_top) result.top.push_back({t.token, value});
+    if (t.token == chosen) result.chosen = value;
+  }
+  return result;
+}
+
 }  // namespace flyball::decode

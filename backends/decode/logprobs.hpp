@@ -17,5 +17,8 @@ struct Logprobs {
 
 // One pass over the vocabulary, no sort. Preconditions: logits finite; chosen is an index of them.
 Logprobs logprobs(std::span<const float> logits, Token chosen, std::uint32_t n_top);
+// The same of the row these were cut from. Preconditions: finite, with exp_sum; chosen is one of the
+// likeliest, of which there are n_top (or all that the row has).
+Logprobs logprobs(const Candidates& row, Token chosen, std::uint32_t n_top);
 
 }  // namespace flyball::decode

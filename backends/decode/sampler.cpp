@@ -37,6 +37,10 @@ bool likelier(const Likely& a, const Likely& b) noexcept {
   return a.value > b.value || (a.value == b.value && a.token < b.token);
 }
 
+bool by_id(const Likely& a, const Likely& b) noexcept {
+  return a.token < b.token;
+}
+
 double sum_of_exp(std::span<const Likely> candidates, double max) {
   double sum = 0;
   for (const Likely& c : candidates) sum += std::exp(static_cast<double>(c.value) - max);
@@ -164,21 +168,46 @@ Token Sampler::sample(std::span<const float> logits, SamplerScratch& scratch) co
     adjust(scratch.logits);
     logits = scratch.logits;
   }
-  if (params_.temperature == 0.0F || params_.top_k == 1) return argmax(logits);
-  return draw(logits, scratch.candidates);
-}
+  if (greedy()) return argmax(logits);
 
-Token Sampler::draw(std::span<const float> logits, std::vector<Likely>& c) const {
   // All of them, less those that cannot matter, in order of id.
+  auto& c = scratch.candidates;
   c.clear();
-  const float floor = maximum(logits) - kNegligible * std::max(1.0F, params_.temperature);
+  const float floor = floor_below(maximum(logits));
   for (std::size_t i = 0; i < logits.size(); ++i)
     if (logits[i] >= floor) c.push_back({static_cast<Token>(i), logits[i]});
-
   if (params_.top_k > 0 && static_cast<std::size_t>(params_.top_k) < c.size()) {
     std::nth_element(c.begin(), c.begin() + params_.top_k - 1, c.end(), likelier);
     c.resize(static_cast<std::size_t>(params_.top_k));
+    std::sort(c.begin(), c.end(), by_id);
   }
+  return draw(c);
+}
+
+std::uint32_t Sampler::candidates() const noexcept {
+  if (adjusts()) return 0;
+  return greedy() ? 1 : static_cast<std::uint32_t>(params_.top_k);  // every later filter sees only these
+}
+
+Token Sampler::sample(const Candidates& row, SamplerScratch& scratch) const {
+  if (greedy()) return row.likeliest.front().token;
+  auto& c = scratch.candidates;
+  c.clear();
+  const float floor = floor_below(row.likeliest.front().value);
+  for (const Likely& x :
+       row.likeliest.first(std::min(static_cast<std::size_t>(params_.top_k), row.likeliest.size())))
+    if (x.value >= floor) c.push_back(x);
+  std::sort(c.begin(), c.end(), by_id);
+  return draw(c);
+}
+
+float Sampler::floor_below(float best) const noexcept {
+  return best - kNegligible * std::max(1.0F, params_.temperature);
+}
+
+// What top-k left, in order of id: sums depend on the order they are taken in, and the same candidates must
+// give the same token wherever they come from.
+Token Sampler::draw(std::vector<Likely>& c) const {
   if (params_.typical_p < 1.0F) keep_typical(c, params_.typical_p);
   if (params_.top_p < 1.0F) keep_top_p(c, params_.top_p);
   if (params_.min_p > 0.0F) {
@@ -187,7 +216,7 @@ Token Sampler::draw(std::span<const float> logits, std::vector<Likely>& c) const
   }
 
   // Along the ids, not along the ranks: last-bit noise in the logits cannot reorder the candidates.
-  std::sort(c.begin(), c.end(), [](const Likely& a, const Likely& b) { return a.token < b.token; });
+  std::sort(c.begin(), c.end(), by_id);
   const double max = max_value(c);
   double sum = 0;
   for (Likely& x : c) {

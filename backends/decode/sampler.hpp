@@ -11,17 +11,13 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/decode/candidates.hpp"
 #include "config/error.hpp"
 
 namespace flyball::decode {
 
 // Uniform in [0, 1), 53 bits: SplitMix64 (Steele, Lea, Flood 2014) used as a counter-based generator.
 double uniform(std::uint64_t seed, std::uint64_t index) noexcept;
-
-struct Likely {
-  Token token = 0;
-  float value = 0.0F;
-};
 
 // Working memory for rows of one vocabulary, shared by the samplers of an engine (one thread).
 struct SamplerScratch {
@@ -42,10 +38,18 @@ class Sampler {
   // The next token; does not accept it. logits: [vocab_size], finite (see all_finite).
   Token sample(std::span<const float> logits, SamplerScratch& scratch) const;
 
+  // How many of a row's likeliest decide the next token just as the whole row does; 0: only the whole row
+  // does.
+  std::uint32_t candidates() const noexcept;
+  // The token that the whole row gives. At least candidates() of it, finite; or all, where it has fewer.
+  Token sample(const Candidates& row, SamplerScratch& scratch) const;
+
  private:
   bool adjusts() const noexcept;
   void adjust(std::span<float> logits) const;
-  Token draw(std::span<const float> logits, std::vector<Likely>& candidates) const;
+  bool greedy() const noexcept { return params_.temperature == 0.0F || params_.top_k == 1; }
+  float floor_below(float best) const noexcept;
+  Token draw(std::vector<Likely>& candidates) const;
 
   SamplingParams params_;
   std::uint64_t n_accepted_ = 0;                        // index of the next draw

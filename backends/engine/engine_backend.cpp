@@ -231,11 +231,14 @@ class Engine {
 
     results_.clear();
     behind_.clear();
-    std::size_t row = 0;
-    for (const PlannedSequence& planned : plan.sequences) {
-      if (!planned.want_logits) continue;
-      const auto logits = rows->subspan(row++ * logits_per_row_, vocab_size_);
-      results_.push_back(deliver(*sequences_.at(planned.id), logits));
+    std::size_t whole = 0, cut = 0;
+    for (std::size_t i = 0; i < batch_.size(); ++i) {  // as the plan has them
+      if (!batch_[i].want_logits) continue;
+      Sequence& sequence = *sequences_.at(plan.sequences[i].id);
+      results_.push_back(
+          batch_[i].n_candidates > 0
+              ? deliver(sequence, rows->candidates[cut++])
+              : deliver(sequence, rows->logits.subspan(whole++ * logits_per_row_, vocab_size_)));
     }
     scheduler_.commit(results_);
     for (const StepResult& result : results_)
@@ -245,13 +248,14 @@ class Engine {
     return true;
   }
 
-  // Logits of the rows wanted, in the plan's order.
-  Result<std::span<const float>> compute(const StepPlan& plan) {
+  // The rows wanted, in the plan's order: whole, or where the device would have to copy them no more of them
+  // than their sequences look at.
+  Result<StepOutput> compute(const StepPlan& plan) {
     tokens_.clear();
     batch_.clear();
     copies_.clear();
     for (const PlannedCopy& copy : plan.copies) copies_.push_back({copy.from, copy.to});
-    std::size_t wanted = 0;
+    std::size_t whole = 0, cut = 0;
     const TimePoint now = std::chrono::steady_clock::now();
     for (const PlannedSequence& planned : plan.sequences) {
       Sequence& sequence = *sequences_.at(planned.id);
@@ -267,16 +271,20 @@ class Engine {
       s.first_position = planned.first_position;
       s.block_table = scheduler_.kv().table(planned.id);
       s.want_logits = planned.want_logits;
+      if (const std::uint32_t n = sequence.candidates(); s.want_logits && n <= executor_.max_candidates()) {
+        s.n_candidates = std::min(n, vocab_size_);
+        s.want_exp_sum = sequence.wants_exp_sum();
+      }
       batch_.push_back(s);
       const auto known = scheduler_.tokens(planned.id).subspan(planned.first_position, planned.n_tokens);
       tokens_.insert(tokens_.end(), known.begin(), known.end());
-      if (planned.want_logits) ++wanted;
+      if (planned.want_logits) ++(s.n_candidates > 0 ? cut : whole);
     }
     try {
-      auto id = executor_.submit({tokens_, batch_}, copies_);
+      auto id = executor_.submit({tokens_, batch_, vocab_size_}, copies_);
       if (!id) return std::unexpected(std::move(id.error()));
       auto rows = executor_.wait(*id);
-      if (rows && rows->size() != wanted * logits_per_row_)
+      if (rows && (rows->logits.size() != whole * logits_per_row_ || rows->candidates.size() != cut))
         return fail(ErrorCode::internal, "The device returned another number of logits than was asked for.");
       return rows;
     } catch (const std::bad_alloc&) {
@@ -286,18 +294,21 @@ class Engine {
     }
   }
 
-  StepResult deliver(Sequence& sequence, std::span<const float> logits) {
+  // row: logits, or candidates.
+  template <class Row>
+  StepResult deliver(Sequence& sequence, const Row& row) {
     try {
-      return try_deliver(sequence, logits);
+      return try_deliver(sequence, row);
     } catch (const std::bad_alloc&) {
       sequence.delivery().finish(out_of_memory());
       return {.id = sequence.id, .ended = true};
     }
   }
 
-  StepResult try_deliver(Sequence& sequence, std::span<const float> logits) {
+  template <class Row>
+  StepResult try_deliver(Sequence& sequence, const Row& row) {
     StepResult result{.id = sequence.id, .ended = true};
-    if (!decode::all_finite(logits)) {
+    if (!decode::all_finite(row)) {
       sequence.delivery().finish(Error{ErrorCode::numeric_error,
                                        "The model's output is not a number; this request cannot go on.",
                                        {},
@@ -307,7 +318,7 @@ class Engine {
     }
     if (sequence.delivery().closed()) return result;
     Delta delta;
-    const Answer::Step step = sequence.sample(logits, scratch_, delta);
+    const Answer::Step step = sequence.sample(row, scratch_, delta);
     result.token = delta.tokens.back();
     sequence.last_token = std::chrono::steady_clock::now();
     if (sequence.first_token == TimePoint{}) sequence.first_token = sequence.last_token;

@@ -17,7 +17,7 @@ struct EngineParts {
   std::shared_ptr<const void> model;   // whatever the executor reads from; destroyed last
   std::unique_ptr<Executor> executor;  // its KV is reserved: limits.kv_blocks of limits.block_size
   TextModel text;
-  std::uint32_t logits_per_row = 0;  // values in a row of wait()'s result; >= text.vocab_size
+  std::uint32_t logits_per_row = 0;  // values in a row of StepOutput::logits; >= text.vocab_size
   SchedulerLimits limits;
 };
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "backends/backend.hpp"
+#include "backends/decode/candidates.hpp"
 #include "backends/graph/memory_plan.hpp"
 #include "config/error.hpp"
 
@@ -20,12 +21,21 @@ struct StepSequence {
   std::uint32_t n_tokens = 0;
   std::uint32_t first_position = 0;
   std::span<const BlockId> block_table;  // covers first_position + n_tokens positions
-  bool want_logits = false;              // of the last token: a row in wait()'s result, in order of sequence
+  bool want_logits = false;              // of the last token: all of them, where n_candidates is 0
+  std::uint32_t n_candidates = 0;  // else so many of the likeliest; <= max_candidates() and the vocabulary
+  bool want_exp_sum = false;       // and what their probabilities need
 };
 
 struct StepBatch {
   std::span<const Token> tokens;  // all sequences' new tokens, one sequence after the other
   std::span<const StepSequence> sequences;
+  std::uint32_t candidates_of = 0;  // candidates are tokens below this; 0: of the whole vocabulary
+};
+
+// What was wanted, in order of sequence; valid until the next submit.
+struct StepOutput {
+  std::span<const float> logits;  // [rows wanted whole, vocab_size]
+  std::span<const decode::Candidates> candidates;
 };
 
 struct BlockCopy {  // copy-on-write: done before the step, in order
@@ -39,9 +49,12 @@ struct Executor {
   virtual Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) = 0;
   // Returns at once where the device runs by itself. At most max_step_tokens() tokens.
   virtual Result<StepId> submit(const StepBatch& batch, std::span<const BlockCopy> copies) = 0;
-  // Logits [rows wanted, vocab_size], valid until the next submit. numeric_error, device_lost.
-  virtual Result<std::span<const float>> wait(StepId step) = 0;
+  // numeric_error, device_lost.
+  virtual Result<StepOutput> wait(StepId step) = 0;
   virtual std::uint32_t max_step_tokens() const = 0;
+  // Most candidates a row may ask for. 0: logits are computed in the host's own memory, where whole rows cost
+  // nothing to hand over, and candidates cannot be asked for.
+  virtual std::uint32_t max_candidates() const { return 0; }
 };
 
 }  // namespace flyball::engine

@@ -1,5 +1,6 @@
 #include "backends/engine/sequence.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -36,8 +37,22 @@ Answer::Step Sequence::replay() {
   return all;
 }
 
+std::uint32_t Sequence::candidates() const noexcept {
+  const std::uint32_t n = sampler_.candidates();
+  const std::int32_t top_logprobs = request_.sampling.top_logprobs;
+  return n == 0 || top_logprobs < 0 ? n : std::max(n, static_cast<std::uint32_t>(top_logprobs));
+}
+
 Answer::Step Sequence::sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta) {
-  const Token token = sampler_.sample(logits, scratch);
+  return sample_row(logits, scratch, delta);
+}
+Answer::Step Sequence::sample(const decode::Candidates& row, decode::SamplerScratch& scratch, Delta& delta) {
+  return sample_row(row, scratch, delta);
+}
+
+template <class Row>
+Answer::Step Sequence::sample_row(const Row& row, decode::SamplerScratch& scratch, Delta& delta) {
+  const Token token = sampler_.sample(row, scratch);
   sampler_.accept(token);
   Answer::Step step = answer_.accept(token);
   delta.text = std::move(step.text);
@@ -45,8 +60,7 @@ Answer::Step Sequence::sample(std::span<const float> logits, decode::SamplerScra
   if (request_.sampling.top_logprobs >= 0 && !step.end_token) {
     const text::Tokenizer& tokenizer = *model_->tokenizer;
     const auto bytes = [&](Token t) { return std::string(tokenizer.bytes(t, true)); };
-    const auto lp =
-        decode::logprobs(logits, token, static_cast<std::uint32_t>(request_.sampling.top_logprobs));
+    const auto lp = decode::logprobs(row, token, static_cast<std::uint32_t>(request_.sampling.top_logprobs));
     TokenLogprob out{token, bytes(token), lp.chosen, {}};
     for (const decode::Likely& t : lp.top) out.top.emplace_back(bytes(t.token), t.value);
     delta.logprobs.push_back(std::move(out));

@@ -25,8 +25,13 @@ class Sequence {
   // Tokens of a stream that began elsewhere, as if sampled here. What they release beyond what the client has
   // is in `text`; a finish means that there is nothing left to compute.
   Answer::Step replay();
-  // The next token, from its row of logits (finite). The event holds it and what it released.
+  // How many of its next row's likeliest tell sample() as much as the whole row does; 0: only that does.
+  std::uint32_t candidates() const noexcept;
+  bool wants_exp_sum() const noexcept { return request_.sampling.top_logprobs >= 0; }
+  // The next token, from its row of logits, or from candidates() of it (finite). The event holds it and what
+  // it released.
   Answer::Step sample(std::span<const float> logits, decode::SamplerScratch& scratch, Delta& delta);
+  Answer::Step sample(const decode::Candidates& row, decode::SamplerScratch& scratch, Delta& delta);
   Done done(FinishReason reason) const;
 
   // Most tokens it may come to.
@@ -43,6 +48,9 @@ class Sequence {
   std::uint32_t cached_tokens = 0;  // of the prompt, when its first step began
 
  private:
+  template <class Row>
+  Answer::Step sample_row(const Row& row, decode::SamplerScratch& scratch, Delta& delta);
+
   PreparedRequest request_;
   const TextModel* model_;
   std::shared_ptr<Delivery> delivery_;

@@ -17,6 +17,7 @@ struct StepLimits {
   std::uint32_t vocab_size = 0;
   std::uint32_t kv_blocks = 0;
   std::uint32_t block_size = 0;
+  std::uint32_t max_candidates = 0;
 };
 
 // Kept from step to step to reuse its memory. inputs() views the batch's tokens and block tables.
@@ -28,6 +29,8 @@ class StepRows {
     sequence_of_.clear();
     block_tables_.clear();
     wanted_.clear();
+    whole_.clear();
+    top_k_.clear();
     tokens_ = batch.tokens;
     one_row_each_ = true;
     for (const BlockCopy& copy : copies)
@@ -53,7 +56,18 @@ class StepRows {
       }
       block_tables_.push_back(s.block_table);
       next += s.n_tokens;
-      if (s.want_logits) wanted_.push_back(next - 1);
+      if (s.want_logits) {
+        const auto row = static_cast<std::uint32_t>(wanted_.size());
+        const std::uint32_t of = batch.candidates_of != 0 ? batch.candidates_of : limits.vocab_size;
+        if (s.n_candidates > limits.max_candidates || s.n_candidates > of || of > limits.vocab_size)
+          return refuse("More candidates than the device gives, or than the vocabulary has.");
+        if (s.n_candidates > 0) {
+          top_k_.push_back({row, s.n_candidates, of, s.want_exp_sum});
+        } else {
+          whole_.push_back(row);
+        }
+        wanted_.push_back(next - 1);
+      }
       if (s.n_tokens > 1) one_row_each_ = false;
     }
     if (next != batch.tokens.size()) return refuse("The sequences of a step do not cover its tokens.");
@@ -69,14 +83,18 @@ class StepRows {
     inputs.sequence_of = sequence_of_;
     inputs.block_tables = block_tables_;
     inputs.wanted = wanted_;
+    inputs.top_k = top_k_;
     inputs.one_row_each = one_row_each_;
     return inputs;
   }
-  std::size_t wanted() const noexcept { return wanted_.size(); }
+  // Places in the step's rows of logits, ascending: those wanted whole, and those of which candidates are.
+  std::span<const std::uint32_t> whole() const noexcept { return whole_; }
+  std::span<const graph::TopK> top_k() const noexcept { return top_k_; }
 
  private:
   std::span<const Token> tokens_;
-  std::vector<std::uint32_t> positions_, sequence_of_, wanted_;
+  std::vector<std::uint32_t> positions_, sequence_of_, wanted_, whole_;
+  std::vector<graph::TopK> top_k_;
   std::vector<std::span<const std::uint32_t>> block_tables_;
   bool one_row_each_ = true;
 };

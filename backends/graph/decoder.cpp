@@ -1,8 +1,15 @@
 #include "backends/graph/decoder.hpp"
 
+#include <cstdlib>
+
 namespace flyball::graph {
 
-BufferPlan plan_buffers(const model::ModelConfig& c, std::uint32_t step_tokens, std::uint32_t wanted_rows) {
+void Ops::top_k(Buffer, Buffer) {
+  std::abort();  // a step asked what the device's executor says it does not do
+}
+
+BufferPlan plan_buffers(const model::ModelConfig& c, std::uint32_t step_tokens, std::uint32_t wanted_rows,
+                        std::uint32_t max_candidates) {
   const std::uint32_t heads = c.n_heads * c.head_dim;
   const std::uint32_t kv_heads = c.n_kv_heads * c.head_dim;
   BufferPlan plan;
@@ -25,6 +32,7 @@ BufferPlan plan_buffers(const model::ModelConfig& c, std::uint32_t step_tokens, 
   set(Buffer::wanted_residual, wanted_rows, c.dim);
   set(Buffer::wanted_attended, wanted_rows, heads);
   set(Buffer::logits, wanted_rows, c.vocab_size);
+  set(Buffer::candidates, max_candidates > 0 ? wanted_rows : 0, 2 * (1 + max_candidates));
   return plan;
 }
 
@@ -104,6 +112,7 @@ void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops
   }
   const Projection head[] = {{{WeightRole::output}, Buffer::logits}};
   ops.norm_matmul(n, residual, {WeightRole::output_norm}, head);
+  if (!inputs.top_k.empty()) ops.top_k(Buffer::logits, Buffer::candidates);
 }
 
 }  // namespace flyball::graph

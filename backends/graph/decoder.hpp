@@ -18,13 +18,14 @@ struct BufferShape {
 using BufferPlan = std::array<BufferShape, kBufferCount>;  // by Buffer
 
 // What a device allocates for steps of at most `step_tokens` rows of which at most `wanted_rows` yield
-// logits.
+// logits, and those at most `max_candidates` candidates.
 BufferPlan plan_buffers(const model::ModelConfig& config, std::uint32_t step_tokens,
-                        std::uint32_t wanted_rows);
+                        std::uint32_t wanted_rows, std::uint32_t max_candidates = 0);
 std::uint64_t plan_bytes(const BufferPlan& plan) noexcept;
 
-// Runs one step. Afterwards Buffer::logits holds a row for each wanted one, in order; the cache holds every
-// row's KV. Preconditions: rows and wanted rows are within the plan; tokens are below vocab_size.
+// Runs one step. Afterwards Buffer::logits holds a row for each wanted one, in order, Buffer::candidates what
+// top_k asked for; the cache holds every row's KV. Preconditions: rows and wanted rows are within the plan;
+// tokens are below vocab_size.
 void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops& ops);
 
 }  // namespace flyball::graph

@@ -28,8 +28,13 @@ enum class Buffer : std::uint8_t {
   wanted_residual,  // [rows wanted, D]  the last layer goes on with the rows whose logits are wanted
   wanted_attended,  // [rows wanted, H]
   logits,           // [rows wanted, vocab]
+  candidates,       // [rows wanted, 1 + kMaxCandidates] pairs of 32 bits: what top_k found
 };
-inline constexpr std::size_t kBufferCount = 13;
+inline constexpr std::size_t kBufferCount = 14;
+
+// Most candidates of a row: more than the 20 of logprobs and than the top_k that clients send by habit (40,
+// 50), and few enough for a row's to be chosen one after the other.
+inline constexpr std::uint32_t kMaxCandidates = 64;
 
 enum class WeightRole : std::uint8_t {
   token_embedding,
@@ -66,6 +71,15 @@ struct Projection {
   Buffer out = Buffer::projected;
 };
 
+// What to find in row `row` of Buffer::logits (0: the first wanted): the `k` likeliest of its first `of`
+// values, by value, equal ones by index.
+struct TopK {
+  std::uint32_t row = 0;
+  std::uint32_t k = 0;   // 1 to min(of, kMaxCandidates)
+  std::uint32_t of = 0;  // at most the row
+  bool exp_sum = false;  // and the sum of e^(x - best) over the `of` values
+};
+
 // A step's inputs, valid until the step ends. Row i is one new token; rows of a sequence follow each other in
 // order of position. The KV of every earlier position of its sequence is in the cache or comes earlier in
 // this step.
@@ -76,6 +90,7 @@ struct StepInputs {
   std::span<const std::span<const std::uint32_t>> block_tables;  // KV block ids by position / block size
   std::span<const std::uint32_t> wanted;                         // rows whose logits are wanted, ascending
   bool one_row_each = false;                                     // no sequence has two rows: pure decode
+  std::span<const TopK> top_k = {};                              // rows wanted of which no more is wanted
 };
 
 struct Ops {
@@ -103,6 +118,11 @@ struct Ops {
   virtual void add(std::uint32_t n, Buffer x, Buffer y) = 0;
   // out[i] = x[wanted[i]]
   virtual void gather_wanted(Buffer x, Buffer out) = 0;
+  // What StepInputs::top_k asks for, one after the other in `out`, 1 + k pairs each: {1 if a value is NaN or
+  // infinite (what follows means nothing then), exp_sum as f32}, then {index, value as f32} k times. Only
+  // devices whose logits the host cannot read in place have it: elsewhere no step asks
+  // (Executor::max_candidates).
+  virtual void top_k(Buffer logits, Buffer out);
 
   // ---- mixture of experts
   // ------------------------------------------------------------------------------------------

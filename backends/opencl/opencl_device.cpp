@@ -1,5 +1,6 @@
 #include "backends/opencl/opencl_device.hpp"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,14 +20,16 @@ class OpenClExecutorImpl final : public OpenClExecutor {
         options_(options),
         device_(std::move(device)),
         programs_(device_, options.program_cache),
-        logits_(std::make_unique<std::vector<float>>(std::size_t{options.max_logit_rows} *
-                                                     model.config().vocab_size)) {}
+        results_(std::make_unique<Results>()) {
+    results_->logits.resize(std::size_t{options.max_logit_rows} * model.config().vocab_size);
+    results_->pairs.resize(std::size_t{options.max_logit_rows} * (1 + graph::kMaxCandidates));
+  }
 
   ~OpenClExecutorImpl() override {
     // A device that does not come to rest may still read and write; what it touches is left to the end of the
     // process.
     if (waiting_ && !device_->settle()) {
-      (void)logits_.release();
+      (void)results_.release();
       (void)new Weights(std::move(weights_));  // it reads these
       (void)ops_.release();
     }
@@ -59,7 +62,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) override {
     if (auto ok = ops_->reserve_kv(layout, n_blocks); !ok) return ok;
     limits_ = {options_.max_step_tokens, options_.max_logit_rows, model_.config().vocab_size, n_blocks,
-               layout.block_size};
+               layout.block_size,        graph::kMaxCandidates};
     return device_->finish();
   }
 
@@ -76,34 +79,78 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     return ++step_;
   }
 
-  Result<std::span<const float>> wait(engine::StepId step) override {
+  Result<engine::StepOutput> wait(engine::StepId step) override {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
-    const std::span<float> rows(logits_->data(), rows_.wanted() * model_.config().vocab_size);
-    auto ok = rows.empty()
-                  ? device_->finish()
-                  : device_->read(ops_->buffer(graph::Buffer::logits), 0, std::as_writable_bytes(rows));
-    if (!ok) return std::unexpected(std::move(ok.error()));
+    auto output = read_results();
+    if (!output) return output;
     waiting_ = false;
     // After a step, because some drivers finish compiling at the first launch.
     if (std::exchange(stored_, programs_.compiled()) != programs_.compiled()) programs_.store();
-    return rows;
+    return output;
   }
 
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
+  std::uint32_t max_candidates() const override { return graph::kMaxCandidates; }
   const DeviceFacts& facts() const noexcept override { return device_->facts(); }
   OpenClStatistics statistics() const noexcept override {
-    return {programs_.compiled(), programs_.from_cache(), weights_.in_place()};
+    return {programs_.compiled(), programs_.from_cache(), weights_.in_place(), result_bytes_};
   }
   std::uint64_t free_bytes() const noexcept override { return device_->free_bytes(); }
 
  private:
+  struct Results {                      // of the last step, as the device wrote them
+    std::vector<float> logits;          // [rows wanted whole, vocab]
+    std::vector<decode::Likely> pairs;  // as graph::Ops::top_k says
+  };
+
+  // Only what was wanted is read; a step of which nothing is wanted is waited for all the same.
+  Result<engine::StepOutput> read_results() {
+    const std::uint64_t row_bytes = sizeof(float) * std::uint64_t{model_.config().vocab_size};
+    const std::size_t n_whole = rows_.whole().size();
+    const auto logits = std::span(results_->logits).first(n_whole * model_.config().vocab_size);
+    std::size_t n_pairs = 0;
+    for (const graph::TopK& t : rows_.top_k()) n_pairs += 1 + t.k;
+    const auto pairs = std::span(results_->pairs).first(n_pairs);
+    if (logits.empty() && pairs.empty())
+      if (auto ok = device_->finish(); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = read(graph::Buffer::candidates, 0, std::as_writable_bytes(pairs)); !ok)
+      return std::unexpected(std::move(ok.error()));
+    for (std::size_t i = 0, end = 0; i < n_whole; i = end) {  // rows that follow each other at once
+      const std::uint32_t row = rows_.whole()[i];
+      for (end = i + 1; end < n_whole && rows_.whole()[end] == row + (end - i);) ++end;
+      auto ok = read(graph::Buffer::logits, row * row_bytes,
+                     std::as_writable_bytes(logits).subspan(i * row_bytes, (end - i) * row_bytes));
+      if (!ok) return std::unexpected(std::move(ok.error()));
+    }
+
+    candidates_.clear();
+    std::size_t at = 0;
+    for (const graph::TopK& t : rows_.top_k()) {
+      const decode::Likely& head = pairs[at];
+      const auto likeliest = pairs.subspan(at + 1, t.k);
+      // A device that names what is no token has gone wrong, too.
+      const bool tokens = std::ranges::all_of(
+          likeliest, [&](const decode::Likely& l) { return static_cast<std::uint32_t>(l.token) < t.of; });
+      candidates_.push_back({likeliest, head.value, head.token == 0 && tokens});
+      at += 1 + t.k;
+    }
+    return engine::StepOutput{logits, candidates_};
+  }
+  Result<void> read(graph::Buffer from, std::uint64_t at, std::span<std::byte> to) {
+    if (to.empty()) return {};
+    result_bytes_ += to.size();
+    return device_->read(ops_->buffer(from), at, to);
+  }
+
   const model::ModelFile& model_;
   OpenClDeviceOptions options_;
   std::shared_ptr<Device> device_;
   Programs programs_;
   Weights weights_;
   std::unique_ptr<OpenClOps> ops_;
-  std::unique_ptr<std::vector<float>> logits_;  // [rows wanted, vocab] of the last step
+  std::unique_ptr<Results> results_;  // the device writes here
+  std::vector<decode::Candidates> candidates_;
+  std::uint64_t result_bytes_ = 0;
   engine::StepLimits limits_;
   engine::StepRows rows_;
   engine::StepId step_ = 0;

@@ -16,6 +16,7 @@ namespace flyball::opencl {
 struct OpenClStatistics {
   std::uint32_t programs_compiled = 0, programs_from_cache = 0;
   bool weights_in_place = false;
+  std::uint64_t result_bytes = 0;  // read from the device after steps
 };
 
 struct OpenClExecutor : engine::Executor {

@@ -25,7 +25,8 @@ constexpr std::uint32_t kMostSplits =
 // work-group's registers and local memory.
 constexpr std::uint32_t kMostQueries = 32;
 constexpr std::size_t kMaxProjections = 4;
-constexpr std::uint32_t kNormLanes = 256, kAttendLanes = 128,
+constexpr std::size_t kAskedWords = 5;  // of top_k: row, k, of, exp_sum, where in the output
+constexpr std::uint32_t kNormLanes = 256, kAttendLanes = 128, kTopKLanes = 256,
                         kRouteLanes = 64;  // on GPUs: work-items that share a row
 
 std::size_t round_up(std::size_t n, std::size_t to) {
@@ -66,7 +67,7 @@ std::uint32_t OpenClOps::lanes(std::uint32_t most) const {
 }
 
 Result<void> OpenClOps::allocate() {
-  plan_ = graph::plan_buffers(config_, limits_.step_tokens, limits_.logit_rows);
+  plan_ = graph::plan_buffers(config_, limits_.step_tokens, limits_.logit_rows, graph::kMaxCandidates);
   const auto allocate = [&](std::uint64_t bytes, Memory& to) -> Result<void> {
     auto buffer = device_.allocate(bytes, "activations");
     if (!buffer) return std::unexpected(std::move(buffer.error()));
@@ -86,12 +87,14 @@ Result<void> OpenClOps::allocate() {
     if (auto ok = allocate(uses, expert_weights_); !ok) return ok;
     if (auto ok = allocate(uses * config_.dim, expert_out_); !ok) return ok;
   }
-  for (const auto& [bytes, buffer] : {std::pair(rows * sizeof(Token), &tokens_.buffer),
-                                      std::pair(rows * sizeof(std::uint32_t), &slots_.buffer),
-                                      std::pair(rows * sizeof(std::uint32_t), &wanted_.buffer),
-                                      std::pair(rows * config_.rope.dim * sizeof(float), &rotations_.buffer),
-                                      std::pair(rows * sizeof(Work), &split_work_.buffer),
-                                      std::pair(rows * sizeof(Work), &row_work_.buffer)})
+  for (const auto& [bytes, buffer] :
+       {std::pair(rows * sizeof(Token), &tokens_.buffer),
+        std::pair(rows * sizeof(std::uint32_t), &slots_.buffer),
+        std::pair(rows * sizeof(std::uint32_t), &wanted_.buffer),
+        std::pair(limits_.logit_rows * kAskedWords * sizeof(std::uint32_t), &asked_.buffer),
+        std::pair(rows * config_.rope.dim * sizeof(float), &rotations_.buffer),
+        std::pair(rows * sizeof(Work), &split_work_.buffer),
+        std::pair(rows * sizeof(Work), &row_work_.buffer)})
     if (auto ok = allocate(bytes, *buffer); !ok) return ok;
   return {};
 }
@@ -116,6 +119,8 @@ Result<void> OpenClOps::build(Programs& programs) {
   if (auto ok = make(swiglu_, "swiglu", ""); !ok) return ok;
   if (auto ok = make(add_, "add", ""); !ok) return ok;
   if (auto ok = make(gather_, "gather", ""); !ok) return ok;
+  top_k_lanes_ = lanes(kTopKLanes);
+  if (auto ok = make(top_k_, "top_k", define("WG", top_k_lanes_)); !ok) return ok;
   if (config_.qkv_bias)
     if (auto ok = make(bias_, "bias", ""); !ok) return ok;
   if (config_.qk_norm)
@@ -243,7 +248,14 @@ void OpenClOps::begin(const graph::StepInputs& inputs) {
                      position % block_size_;
     kernels::cpu::rope_table(args, position, rotations_.host.data() + i * config_.rope.dim);
   }
+  asked_.host.clear();
+  std::uint32_t at = 0;
+  for (const graph::TopK& t : inputs.top_k) {
+    asked_.host.insert(asked_.host.end(), {t.row, t.k, t.of, t.exp_sum ? 1U : 0U, at});
+    at += 1 + t.k;
+  }
   lay_out_attention(inputs);
+  send(asked_);
   send(tokens_);
   send(wanted_);
   send(slots_);
@@ -402,6 +414,13 @@ void OpenClOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, g
 void OpenClOps::gather_wanted(Buffer x, Buffer out) {
   run(gather_, elementwise(cols(x), static_cast<std::uint32_t>(wanted_.host.size())), buffer(x),
       wanted_.buffer, buffer(out), cols(x));
+}
+
+void OpenClOps::top_k(Buffer logits, Buffer out) {
+  Grid grid;
+  grid.local[0] = grid.global[0] = top_k_lanes_;
+  grid.global[1] = asked_.host.size() / kAskedWords;
+  run(top_k_, grid, buffer(logits), asked_.buffer, buffer(out), cols(logits));
 }
 
 }  // namespace flyball::opencl

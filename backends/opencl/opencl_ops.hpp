@@ -47,6 +47,7 @@ class OpenClOps final : public graph::Ops {
   void swiglu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
   void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override;
   void gather_wanted(graph::Buffer x, graph::Buffer out) override;
+  void top_k(graph::Buffer logits, graph::Buffer out) override;
   void moe_route(std::uint32_t n, graph::Buffer router) override;
   void moe_matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
   void moe_swiglu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
@@ -94,9 +95,9 @@ class OpenClOps final : public graph::Ops {
   Memory expert_weights_, expert_out_;
   Kernel moe_route_, moe_add_, bias_, head_norm_;
   Kernel embed_, rms_norm_, rope_, kv_store_, attend_split_, attend_combine_, attend_rows_, swiglu_, add_,
-      gather_;
+      gather_, top_k_;
   std::unique_ptr<Matmul> matmul_;
-  std::uint32_t norm_lanes_ = 1, route_lanes_ = 1, attend_lanes_ = 1,
+  std::uint32_t norm_lanes_ = 1, route_lanes_ = 1, attend_lanes_ = 1, top_k_lanes_ = 1,
                 attend_tile_ = 1;  // attend_tile_: rows of a work-group
 
   Programs* programs_ = nullptr;  // until reserve_kv(): attention's kernels depend on the cache's shape
@@ -105,7 +106,7 @@ class OpenClOps final : public graph::Ops {
   std::uint32_t n_blocks_ = 0, block_size_ = 0, split_ = 0, max_splits_ = 0;
 
   Input<Token> tokens_;
-  Input<std::uint32_t> slots_, wanted_, tables_;
+  Input<std::uint32_t> slots_, wanted_, tables_, asked_;  // asked_: as kernels/opencl/top_k.cl has it
   Input<float> rotations_;
   struct Work {
     std::uint32_t first_row, n_rows, first_position, table_at;

@@ -25,6 +25,7 @@ PURE = {
     "backends/kv": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd)|std::chrono::\w*_clock::now|std::this_thread',
     "backends/engine/scheduler": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd|mutex)|std::chrono::\w*_clock::now|std::this_thread',
 }
+# top_k is not among them: only devices whose logits the host cannot read in place have it.
 OPS = ["embed", "rms_norm", "matmul", "rope", "store_f16", "store_q8_0", "attend", "swiglu", "add", "moe_route"]
 COLUMNS = ["reference", "cpu", "opencl"]
 # Where a column has an op under another name: OpenCL stores into the paged cache as it rounds.

@@ -96,7 +96,7 @@ std::vector<std::vector<float>> run(engine::Executor& executor, const std::vecto
     ADD_FAILURE() << step.error().message;
     return {};
   }
-  const auto logits = executor.wait(*step).value();
+  const auto logits = executor.wait(*step).value().logits;
   std::vector<std::vector<float>> rows;
   for (std::size_t at = 0; at < logits.size(); at += vocab)
     rows.emplace_back(logits.begin() + static_cast<std::ptrdiff_t>(at),
@@ -477,11 +477,21 @@ TEST(CpuExecutor, CopiesBlocksBeforeTheStep) {
   const engine::StepSequence on_copy[] = {{0, 1, 9, copied, true}};
   const engine::BlockCopy copies[] = {{3, 11}};
   const auto step = executor->submit({next, on_copy}, copies).value();
-  const auto got = executor->wait(step).value();
+  const auto got = executor->wait(step).value().logits;
   const std::vector<float> from_copy(got.begin(), got.end());
   EXPECT_EQ(from_copy, run(*executor, {{{5}, 9, original, true}}, vocab)[0]);
   const engine::BlockCopy bad[] = {{0, kBlocks}};
   EXPECT_FALSE(executor->submit({next, on_copy}, bad));
+}
+
+TEST(CpuExecutor, LeavesRowsWhole) {
+  const auto m = make_model(DType::f32);
+  auto executor = make_executor(m);
+  EXPECT_EQ(executor->max_candidates(), 0U);
+  const Token next[] = {5};
+  const std::vector<std::uint32_t> table = {3};
+  const engine::StepSequence cut[] = {{0, 1, 0, table, true, 1}};
+  EXPECT_FALSE(executor->submit({next, cut}, {}));
 }
 
 TEST(CpuExecutor, SaysHowMuchMemoryItLacks) {

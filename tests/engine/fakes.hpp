@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backends/engine/engine_backend.hpp"
+#include "kernels/reference/top_k.hpp"
 
 namespace flyball::test {
 
@@ -81,7 +82,9 @@ struct FakeControl {
   ErrorCode failure = ErrorCode::internal;
   Token poisoned = -1;  // rows whose sequence begins with this token become NaN
   std::size_t most_rows = 0;
-  std::uint64_t tokens = 0;  // computed so far
+  std::uint32_t max_candidates = 0;              // set before the engine is made
+  std::uint64_t whole_rows = 0, candidates = 0;  // handed over so far
+  std::uint64_t tokens = 0;                      // computed so far
 
   void allow(std::uint64_t steps) {
     {
@@ -102,6 +105,7 @@ class FakeExecutor final : public engine::Executor {
   graph::MemoryPlan memory() const override { return {}; }
   Result<void> reserve_kv(const graph::KvLayout&, std::uint32_t) override { return {}; }
   std::uint32_t max_step_tokens() const override { return max_step_tokens_; }
+  std::uint32_t max_candidates() const override { return control_->max_candidates; }
 
   Result<engine::StepId> submit(const engine::StepBatch& batch,
                                 std::span<const engine::BlockCopy> copies) override {
@@ -112,6 +116,9 @@ class FakeExecutor final : public engine::Executor {
     if (control_->submits == control_->throw_at) throw std::runtime_error("driver");
     if (control_->submits == control_->fail_submit_at) return fail(control_->failure, "injected at submit");
     logits_.clear();
+    chosen_.clear();
+    candidates_.clear();
+    chosen_.reserve(batch.sequences.size() * control_->max_candidates);
     for (const engine::BlockCopy& copy : copies)
       std::copy_n(kv_.begin() + copy.from * control_->block_size, control_->block_size,
                   kv_.begin() + copy.to * control_->block_size);
@@ -130,14 +137,19 @@ class FakeExecutor final : public engine::Executor {
         const float value = static_cast<float>(noise >> 40) * 0x1p-24F;  // [0, 1)
         logits_.push_back(history[0] == control_->poisoned ? NAN : t == next ? 9.0F : value);
       }
+      if (s.n_candidates > 0) {
+        cut(s.n_candidates, batch.candidates_of);
+      } else {
+        ++control_->whole_rows;
+      }
     }
     return ++step_;
   }
 
-  Result<std::span<const float>> wait(engine::StepId) override {
+  Result<engine::StepOutput> wait(engine::StepId) override {
     const std::lock_guard lock(control_->mutex);
     if (++control_->waits == control_->fail_wait_at) return fail(control_->failure, "injected at wait");
-    return logits_;
+    return engine::StepOutput{logits_, candidates_};
   }
 
  private:
@@ -146,9 +158,24 @@ class FakeExecutor final : public engine::Executor {
                   position % control_->block_size);
   }
 
+  // The last row becomes its candidates.
+  void cut(std::uint32_t n, std::uint32_t of) {
+    const std::vector<float> row(logits_.end() - kVocab, logits_.end());
+    logits_.resize(logits_.size() - kVocab);
+    const bool finite = std::isfinite(row[0]);
+    const std::size_t begin = chosen_.size();
+    std::vector<std::uint32_t> ids(n);
+    const double sum = finite ? kernels::reference::top_k(row.data(), of, n, ids.data()) : 0;
+    for (const std::uint32_t id : ids) chosen_.push_back({static_cast<Token>(id), row[id]});
+    candidates_.push_back({std::span(chosen_).subspan(begin), static_cast<float>(sum), finite});
+    control_->candidates += n;
+  }
+
   std::shared_ptr<FakeControl> control_;
   std::vector<Token> kv_;  // one token a position
   std::vector<float> logits_;
+  std::vector<decode::Likely> chosen_;
+  std::vector<decode::Candidates> candidates_;
   std::uint32_t max_step_tokens_;
   engine::StepId step_ = 0;
 };
@@ -224,12 +251,14 @@ struct FakeEngine {
 
 struct FakeShape {
   std::uint32_t blocks = 64, sequences = 4, step_tokens = 16, context = 200, queue = 16;
+  std::uint32_t max_candidates = 0, vocab = kVocab;  // vocab: tokens that may be sampled
   bool adds_bos = false;
   std::string chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
 };
 
 inline FakeEngine make_fake(FakeShape shape = {}) {
   FakeEngine fake;
+  fake.control->max_candidates = shape.max_candidates;
   engine::EngineParts parts;
   parts.info.backend = "fake";
   parts.limits.kv_blocks = shape.blocks;
@@ -239,8 +268,9 @@ inline FakeEngine make_fake(FakeShape shape = {}) {
   parts.limits.max_waiting = shape.queue;
   parts.executor = std::make_unique<FakeExecutor>(fake.control, shape.blocks, shape.step_tokens);
   parts.logits_per_row = kVocab;
-  parts.text = engine::make_text_model(std::make_unique<ByteTokenizer>(shape.adds_bos),
-                                       text::ChatTemplate::parse(shape.chat_template), kVocab, shape.context);
+  parts.text =
+      engine::make_text_model(std::make_unique<ByteTokenizer>(shape.adds_bos),
+                              text::ChatTemplate::parse(shape.chat_template), shape.vocab, shape.context);
   fake.backend = engine::make_engine_backend(std::move(parts));
   return fake;
 }

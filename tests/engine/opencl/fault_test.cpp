@@ -38,7 +38,8 @@ opencl::OpenClDeviceOptions options_with(std::filesystem::path cache) {
   return options;
 }
 
-// Everything an engine does: open, load, reserve, a prompt with a copied block, a decoded token.
+// Everything an engine does: open, load, reserve, a prompt with a copied block, a decoded token, its row of
+// logits whole and cut.
 Result<void> live_once(const model::ModelFile& file, const opencl::OpenClDeviceOptions& options) {
   auto executor = opencl::make_opencl_executor(file, options);
   if (!executor) return std::unexpected(std::move(executor.error()));
@@ -48,7 +49,7 @@ Result<void> live_once(const model::ModelFile& file, const opencl::OpenClDeviceO
   const std::vector<std::uint32_t> table{0, 1};
   const engine::BlockCopy copy{2, 3};
   for (std::uint32_t at = 0; at < 6; at += 5) {
-    const engine::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true};
+    const engine::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true, at == 0 ? 0U : 3U, true};
     auto step = (*executor)->submit({std::span(prompt).first(sequence.n_tokens), {&sequence, 1}},
                                     {&copy, at == 0 ? 1U : 0U});
     if (!step) return std::unexpected(std::move(step.error()));

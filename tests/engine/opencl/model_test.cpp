@@ -98,9 +98,9 @@ Rows run(engine::Executor& executor, const std::vector<Piece>& pieces, std::uint
     return {};
   }
   Rows rows;
-  for (std::size_t at = 0; at < logits->size(); at += vocab)
-    rows.emplace_back(logits->begin() + static_cast<std::ptrdiff_t>(at),
-                      logits->begin() + static_cast<std::ptrdiff_t>(at + vocab));
+  for (std::size_t at = 0; at < logits->logits.size(); at += vocab)
+    rows.emplace_back(logits->logits.begin() + static_cast<std::ptrdiff_t>(at),
+                      logits->logits.begin() + static_cast<std::ptrdiff_t>(at + vocab));
   return rows;
 }
 
@@ -175,13 +175,15 @@ TEST_P(OpenClFamily, AgreesWithTheCpuEngine) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, OpenClFamily,
-    testing::Values("arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
-                    "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
-                    "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,experts=4,experts_used=2,expert_ffn=64,vocab=320",
-                    "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,experts=8,experts_used=3,expert_ffn=32,vocab=320"),
+    testing::Values(
+        "arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
+        "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
+        "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,experts=4,experts_used=2,expert_ffn=64,vocab=320",
+        "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,experts=8,experts_used=3,expert_ffn=32,vocab=320"),
     [](const auto& i) {
       const std::string name(i.param);
-      return name.substr(5, name.find(',') - 5) + (name.find("experts") != std::string::npos ? "_experts" : "");
+      return name.substr(5, name.find(',') - 5) +
+             (name.find("experts") != std::string::npos ? "_experts" : "");
     });
 
 class OpenClEngine : public test::OpenClTest {};
@@ -294,7 +296,7 @@ TEST_F(OpenClEngine, BlocksAreCopiedBeforeTheStep) {
   ASSERT_TRUE(step);
   const auto logits = device->wait(*step);
   ASSERT_TRUE(logits);
-  EXPECT_TRUE(std::ranges::equal(*logits, expected[0]));
+  EXPECT_TRUE(std::ranges::equal(logits->logits, expected[0]));
 }
 
 }  // namespace

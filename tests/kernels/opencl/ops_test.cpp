@@ -8,7 +8,6 @@
 #include <numeric>
 #include <random>
 
-#include "backends/opencl/programs.hpp"
 #include "kernels/formats/f16.hpp"
 #include "kernels/formats/kv_page.hpp"
 #include "kernels/formats/quantize.hpp"
@@ -21,14 +20,12 @@
 #include "kernels/reference/store_f16.hpp"
 #include "kernels/reference/store_q8_0.hpp"
 #include "kernels/reference/swiglu.hpp"
-#include "tests/engine/opencl/support.hpp"
+#include "tests/kernels/opencl/kernel_test.hpp"
 
 namespace flyball::opencl {
 namespace {
 
 constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
-constexpr std::size_t kMargin = 64;  // canaries behind each buffer
-constexpr std::uint8_t kCanary = 0xA7;
 
 std::vector<float> random_floats(std::size_t n, unsigned seed, float scale = 1.0F) {
   std::mt19937 generator(seed);
@@ -38,55 +35,7 @@ std::vector<float> random_floats(std::size_t n, unsigned seed, float scale = 1.0
   return v;
 }
 
-class OpenClOps : public flyball::test::OpenClTest {
- protected:
-  void SetUp() override {
-    OpenClTest::SetUp();
-    if (IsSkipped()) return;
-    device_ = Device::open(flyball::test::any_device()).value();
-    programs_ = std::make_unique<Programs>(device_, flyball::test::shared_programs());
-  }
-  // The values, then canaries.
-  template <class T>
-  Memory put(const std::vector<T>& values) {
-    std::vector<std::uint8_t> bytes(values.size() * sizeof(T) + kMargin, kCanary);
-    std::memcpy(bytes.data(), values.data(), values.size() * sizeof(T));
-    Memory memory = device_->allocate(bytes.size(), "a test").value();
-    EXPECT_TRUE(device_->write(memory, 0, std::as_bytes(std::span(bytes))));
-    return memory;
-  }
-  template <class T>
-  std::vector<T> get(const Memory& memory) {
-    std::vector<std::uint8_t> bytes(memory.bytes);
-    EXPECT_TRUE(device_->read(memory, 0, std::as_writable_bytes(std::span(bytes))));
-    for (std::size_t i = bytes.size() - kMargin; i < bytes.size(); ++i)
-      EXPECT_EQ(bytes[i], kCanary) << "canary " << i;
-    std::vector<T> values((bytes.size() - kMargin) / sizeof(T));
-    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(T));
-    return values;
-  }
-  Kernel kernel(const std::string& name, const std::string& options,
-                std::vector<std::string_view> files = {}) {
-    if (files.empty()) files = {name};
-    auto made = programs_->kernel(name, files, options);
-    EXPECT_TRUE(made) << (made ? "" : made.error().message);
-    return std::move(*made);
-  }
-  template <class... Args>
-  void run(const Kernel& kernel, Grid grid, const Args&... args) {
-    const auto ok = device_->run(kernel, grid, args...);
-    EXPECT_TRUE(ok) << (ok ? "" : ok.error().message);
-  }
-  static Grid grid(std::array<std::size_t, 3> global, std::size_t local = 1) {
-    return {global, {local, 1, 1}};
-  }
-  static Grid rows_of(std::size_t cols, std::size_t rows) {
-    return grid({(cols / 8 + 32) / 32 * 32, rows, 1}, 32);
-  }
-
-  std::shared_ptr<Device> device_;
-  std::unique_ptr<Programs> programs_;
-};
+class OpenClOps : public KernelTest {};
 
 TEST_F(OpenClOps, RmsNorm) {
   for (const std::uint32_t lanes : {1U, 64U})
