@@ -53,6 +53,18 @@ float max_value(std::span<const Likely> candidates) {
       ->value;
 }
 
+// Those of c, of lower ids, and of logits from `begin` on: the likeliest, as many as c has. Few values get
+// past the worst of those, so that its place on a heap is cheap.
+void keep_likeliest(std::vector<Likely>& c, std::span<const float> logits, std::size_t begin) {
+  std::make_heap(c.begin(), c.end(), likelier);
+  for (std::size_t i = begin; i < logits.size(); ++i) {
+    if (logits[i] <= c.front().value) continue;
+    std::pop_heap(c.begin(), c.end(), likelier);
+    c.back() = {static_cast<Token>(i), logits[i]};
+    std::push_heap(c.begin(), c.end(), likelier);
+  }
+}
+
 // Keeps the likeliest that together reach `mass` of the whole (at least one). A heap gives up only as many as
 // needed.
 void keep_top_p(std::vector<Likely>& c, double mass) {
@@ -174,11 +186,12 @@ Token Sampler::sample(std::span<const float> logits, SamplerScratch& scratch) co
   auto& c = scratch.candidates;
   c.clear();
   const float floor = floor_below(maximum(logits));
-  for (std::size_t i = 0; i < logits.size(); ++i)
+  const std::size_t most = params_.top_k > 0 ? static_cast<std::size_t>(params_.top_k) : logits.size();
+  std::size_t i = 0;
+  for (; i < logits.size() && c.size() < most; ++i)
     if (logits[i] >= floor) c.push_back({static_cast<Token>(i), logits[i]});
-  if (params_.top_k > 0 && static_cast<std::size_t>(params_.top_k) < c.size()) {
-    std::nth_element(c.begin(), c.begin() + params_.top_k - 1, c.end(), likelier);
-    c.resize(static_cast<std::size_t>(params_.top_k));
+  if (i < logits.size()) {
+    keep_likeliest(c, logits, i);
     std::sort(c.begin(), c.end(), by_id);
   }
   return draw(c);
@@ -216,7 +229,7 @@ Token Sampler::draw(std::vector<Likely>& c) const {
   }
 
   // Along the ids, not along the ranks: last-bit noise in the logits cannot reorder the candidates.
-  std::sort(c.begin(), c.end(), by_id);
+  if (!std::is_sorted(c.begin(), c.end(), by_id)) std::sort(c.begin(), c.end(), by_id);
   const double max = max_value(c);
   double sum = 0;
   for (Likely& x : c) {

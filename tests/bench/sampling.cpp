@@ -101,7 +101,7 @@ int main(int argc, char** argv) {
     bench.tokens[i] = static_cast<Token>(i);
     bench.tables.push_back({i});
   }
-  SamplingParams greedy, top_k, logprobs;
+  SamplingParams greedy, top_k, logprobs, all;
   greedy.temperature = 0;
   top_k.top_k = 40;
   logprobs.temperature = 0;
@@ -111,7 +111,8 @@ int main(int argc, char** argv) {
                       {"top_k 40, whole rows", false, top_k},
                       {"top_k 40, candidates", true, top_k},
                       {"greedy with 5 logprobs, whole rows", false, logprobs},
-                      {"greedy with 5 logprobs, candidates", true, logprobs}};
+                      {"greedy with 5 logprobs, candidates", true, logprobs},
+                      {"any token, whole rows", false, all}};
   double best[std::size(ways)];
   std::uint64_t read[std::size(ways)];
   std::ranges::fill(best, 1e9);
