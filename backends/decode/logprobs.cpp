@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/decode/softmax.hpp"
+
 namespace flyball::decode {
 
 Logprobs logprobs(std::span<const float> logits, Token chosen, std::uint32_t n_top) {
   const float max = logits[static_cast<std::size_t>(argmax(logits))];
-  double sum = 0;
-  for (const float x : logits) sum += std::exp(x - max);
-  const double log_sum = static_cast<double>(max) + std::log(sum);
+  const double log_sum = static_cast<double>(max) + std::log(Softmax{max}.sum(logits));
 
   Logprobs result;
   result.chosen = static_cast<float>(static_cast<double>(logits[static_cast<std::size_t>(chosen)]) - log_sum);

@@ -5,15 +5,13 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/decode/softmax.hpp"
+
 namespace flyball::decode {
 namespace {
 
 // Sixteen lanes: one AVX-512 or two AVX2 registers' worth; a fixed inner trip count lets -O2 vectorize.
 constexpr std::size_t kLanes = 16;
-
-// Candidates further than this below the best weigh under e^-40 each: with any vocabulary their sum is below
-// float's resolution, so they cannot change a draw. Scaled by the temperature, which flattens.
-constexpr float kNegligible = 40.0F;
 
 constexpr std::uint64_t mix(std::uint64_t z) noexcept {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -181,6 +179,9 @@ Token Sampler::sample(std::span<const float> logits, SamplerScratch& scratch) co
     logits = scratch.logits;
   }
   if (greedy()) return argmax(logits);
+  if (!filters())
+    return Softmax{maximum(logits), params_.temperature}.at(uniform(params_.seed, n_accepted_), logits,
+                                                            scratch.sums);
 
   // All of them, less those that cannot matter, in order of id.
   auto& c = scratch.candidates;
@@ -214,6 +215,11 @@ Token Sampler::sample(const Candidates& row, SamplerScratch& scratch) const {
   return draw(c);
 }
 
+bool Sampler::filters() const noexcept {
+  return params_.top_k > 0 || params_.typical_p < 1.0F || params_.top_p < 1.0F || params_.min_p > 0.0F;
+}
+
+// Scaled by the temperature where it flattens; where it sharpens, the filters come first.
 float Sampler::floor_below(float best) const noexcept {
   return best - kNegligible * std::max(1.0F, params_.temperature);
 }

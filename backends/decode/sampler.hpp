@@ -23,6 +23,7 @@ double uniform(std::uint64_t seed, std::uint64_t index) noexcept;
 struct SamplerScratch {
   std::vector<float> logits;
   std::vector<Likely> candidates;
+  std::vector<double> sums;
 };
 
 class Sampler {
@@ -47,6 +48,7 @@ class Sampler {
  private:
   bool adjusts() const noexcept;
   void adjust(std::span<float> logits) const;
+  bool filters() const noexcept;
   bool greedy() const noexcept { return params_.temperature == 0.0F || params_.top_k == 1; }
   float floor_below(float best) const noexcept;
   Token draw(std::vector<Likely>& candidates) const;

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "backends/decode/logprobs.hpp"
+#include "backends/decode/softmax.hpp"
 
 namespace flyball::decode {
 namespace {
@@ -89,6 +90,54 @@ TEST(Sampler, TemperatureFollowsTheSoftmax) {
     EXPECT_LT(chi_square(draw_counts(params, kLogits), expected(temperature, {0, 1, 2, 3, 4, 5, 6, 7})),
               kChi7);
   }
+}
+
+TEST(Softmax, WeighsAsExpDoes) {
+  for (const float temperature : {0.01F, 0.7F, 1.0F, 2.0F})
+    for (float below = 0; below < 45.0F; below += 0.0371F) {
+      const float best = 3.0F, logit = best - below * temperature;
+      const double x = (static_cast<double>(logit) - best) / temperature, expected = std::exp(x);
+      const float got = Softmax{best, temperature}.weight(logit);
+      if (x > -kNegligible + 1e-3) {
+        ASSERT_NEAR(got, expected, expected * (1e-6 - x * 2.4e-7));  // x itself is rounded to f32
+      } else if (x < -kNegligible - 1e-3) {
+        ASSERT_EQ(got, 0.0F);
+      }
+    }
+  EXPECT_EQ((Softmax{5.0F, 1e-45F}.weight(5.0F)), 1.0F);  // the smallest temperature there is
+  EXPECT_EQ((Softmax{5.0F, 1e-45F}.weight(4.9F)), 0.0F);
+}
+
+// Whole rows, of one block of sums and of many, against the sums in double precision.
+TEST(Softmax, DrawsWhatLiesAtTheShare) {
+  std::vector<double> sums;
+  for (const std::size_t n : {1U, 2U, 15U, 511U, 512U, 513U, 5000U}) {
+    std::vector<float> logits(n);
+    for (std::size_t i = 0; i < n; ++i) logits[i] = static_cast<float>(5 * std::sin(static_cast<double>(i)));
+    if (n > 600) std::fill(logits.begin() + 512, logits.begin() + 600, -100.0F);  // nobody draws these
+    const Softmax softmax{*std::max_element(logits.begin(), logits.end()), 0.9F};
+    std::vector<double> until;
+    double total = 0;
+    for (const float x : logits) {
+      const double y = (static_cast<double>(x) - softmax.best) / softmax.temperature;
+      until.push_back(total += y > -40 ? std::exp(y) : 0);
+    }
+    EXPECT_NEAR(softmax.sum(logits), total, 1e-6 * total);
+    for (int i = 0; i < 2000; ++i) {
+      const double share = uniform(9, static_cast<std::uint64_t>(i));
+      const auto at = static_cast<std::size_t>(softmax.at(share, logits, sums));
+      ASSERT_GE(share * total, (at == 0 ? 0 : until[at - 1]) - 1e-6 * total);
+      ASSERT_LE(share * total, until[at] + 1e-6 * total);
+      ASSERT_GT(logits[at], -100.0F);
+    }
+    for (const double share : {0.0, std::nextafter(1.0, 0.0)}) {
+      const auto at = static_cast<std::size_t>(softmax.at(share, logits, sums));
+      EXPECT_EQ(at, share == 0 ? 0 : n - 1) << n;
+    }
+  }
+  const std::vector<float> far = {-200.0F, 0.0F, -200.0F};  // the ends weigh nothing
+  EXPECT_EQ((Softmax{0.0F, 1.0F}.at(0.0, far, sums)), 1);
+  EXPECT_EQ((Softmax{0.0F, 1.0F}.at(std::nextafter(1.0, 0.0), far, sums)), 1);
 }
 
 TEST(Sampler, TopKKeepsTheLikeliest) {
