@@ -103,6 +103,8 @@ const std::vector<Bound<ModelEntry>>& model_table() {
        [](ModelEntry& m, const Node& n) { m.max_sequences = as<std::uint32_t>(n); }},
       {{"threads", integer(0, 4096), "threads of the cpu engine; 0: one per core"},
        [](ModelEntry& m, const Node& n) { m.threads = as<std::uint32_t>(n); }},
+      {{"kv_type", choice({"f16", "q8_0"}), "what keys and values are kept as; q8_0: half the memory of f16"},
+       [](ModelEntry& m, const Node& n) { m.kv_type = n.text; }},
       {{"aliases", list(id(), 0, 64), "further names that clients may use"},
        [](ModelEntry& m, const Node& n) { m.aliases = as_texts(n); }},
       {{"preload", boolean(), "start its engine with the daemon instead of at the first request"},

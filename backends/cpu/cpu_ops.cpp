@@ -20,6 +20,8 @@ using kernels::cpu::Range;
 constexpr std::uint32_t kClaimsPerThread = 8;
 constexpr std::size_t kMaxProjections = 3;
 
+static_assert(model::kMaxHeadDim <= kernels::cpu::kMaxQuantizedHeadDim);
+
 std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
   return a / b + (a % b != 0 ? 1 : 0);
 }
@@ -77,25 +79,24 @@ Result<void> CpuOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_b
   auto pages = Pages::allocate(bytes, "the KV cache");
   if (!pages) return std::unexpected(std::move(pages.error()));
   kv_ = std::move(*pages);
+  layout_ = layout;
   n_blocks_ = n_blocks;
   block_size_ = layout.block_size;
   return {};
 }
 
-// Keys of all layers, then values of all layers.
-std::uint16_t* CpuOps::k_layer(std::uint32_t layer) const noexcept {
-  return kv_.as<std::uint16_t>() +
-         std::size_t{layer} * n_blocks_ * config_.n_kv_heads * block_size_ * config_.head_dim;
+std::byte* CpuOps::k_layer(std::uint32_t layer) const noexcept {
+  return kv_.as<std::byte>() + std::size_t{layer} * n_blocks_ * layout_.n_kv_heads * layout_.page_bytes();
 }
 
-std::uint16_t* CpuOps::v_layer(std::uint32_t layer) const noexcept {
+std::byte* CpuOps::v_layer(std::uint32_t layer) const noexcept {
   return k_layer(config_.n_layers + layer);
 }
 
 void CpuOps::copy_block(std::uint32_t from, std::uint32_t to) {
-  const std::size_t values = std::size_t{config_.n_kv_heads} * block_size_ * config_.head_dim;
+  const std::size_t bytes = layout_.n_kv_heads * layout_.page_bytes();
   for (std::uint32_t layer = 0; layer < 2 * config_.n_layers; ++layer)
-    std::memcpy(k_layer(layer) + to * values, k_layer(layer) + from * values, values * sizeof(std::uint16_t));
+    std::memcpy(k_layer(layer) + to * bytes, k_layer(layer) + from * bytes, bytes);
 }
 
 const float* CpuOps::rotation(std::uint32_t i) const noexcept {
@@ -312,11 +313,19 @@ void CpuOps::store_kv(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_hea
                       const float* v) {
   const std::uint32_t position = inputs_.positions[i];
   const std::uint32_t block = inputs_.block_tables[inputs_.sequence_of[i]][position / block_size_];
-  const std::size_t at =
-      ((std::size_t{block} * config_.n_kv_heads + kv_head) * block_size_ + position % block_size_) *
-      config_.head_dim;
-  kernels_.store_f16(k, config_.head_dim, k_layer(layer) + at);
-  kernels_.store_f16(v, config_.head_dim, v_layer(layer) + at);
+  const std::size_t page = (std::size_t{block} * config_.n_kv_heads + kv_head) * layout_.page_bytes();
+  store_row(k, position % block_size_, k_layer(layer) + page);
+  store_row(v, position % block_size_, v_layer(layer) + page);
+}
+
+void CpuOps::store_row(const float* x, std::uint32_t at, std::byte* page) {
+  const std::uint32_t dim = config_.head_dim;
+  if (layout_.type == kernels::DType::q8_0) {
+    auto* scales = reinterpret_cast<std::uint16_t*>(page + kernels::kv_scales_at(block_size_, dim, at));
+    kernels_.store_q8_0(x, dim, reinterpret_cast<std::int8_t*>(page) + std::size_t{at} * dim, scales);
+  } else {
+    kernels_.store_f16(x, dim, reinterpret_cast<std::uint16_t*>(page) + std::size_t{at} * dim);
+  }
 }
 
 void CpuOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
@@ -343,6 +352,7 @@ void CpuOps::attend_heads(std::uint32_t layer, std::uint32_t i, std::uint32_t kv
   args.head_dim = config_.head_dim;
   args.scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
   args.out = out;
+  args.kv_type = layout_.type;
   kernels_.attend(args, {kv_head * group, (kv_head + 1) * group});
 }
 

@@ -1,6 +1,6 @@
 // The vocabulary of backends/graph/ops.hpp on this machine's cores: each verb is a few fork-joins over rows,
-// heads or tokens. Owns the activations; the KV bytes are f16, paged [layer][block][kv
-// head][position][head_dim].
+// heads or tokens. Owns the activations and the KV bytes: [layer][block][kv head] pages
+// (kernels/formats/kv_page.hpp), keys of all layers before the values.
 #pragma once
 
 #include <array>
@@ -84,8 +84,8 @@ class CpuOps final : public graph::Ops {
   float* data(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
   std::uint32_t cols(graph::Buffer b) const noexcept { return plan_[static_cast<std::size_t>(b)].cols; }
   float* row(graph::Buffer b, std::uint32_t i) const noexcept { return data(b) + std::size_t{i} * cols(b); }
-  std::uint16_t* k_layer(std::uint32_t layer) const noexcept;  // [n_blocks, kv heads, block size, head_dim]
-  std::uint16_t* v_layer(std::uint32_t layer) const noexcept;
+  std::byte* k_layer(std::uint32_t layer) const noexcept;  // [n_blocks, kv heads] pages
+  std::byte* v_layer(std::uint32_t layer) const noexcept;
 
   // The forms that the projections' matrices want of x.
   Prepared forms(std::span<const graph::Projection> projections) const;
@@ -105,6 +105,8 @@ class CpuOps final : public graph::Ops {
   void for_rows(std::uint32_t n, Body&& body);
   void swiglu_rows(kernels::cpu::Range rows, graph::Buffer gate, graph::Buffer up);
   void store_kv(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* k, const float* v);
+  // Position `at` of a page.
+  void store_row(const float* x, std::uint32_t at, std::byte* page);
   void attend_heads(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* q, float* out);
   const float* rotation(std::uint32_t i) const noexcept;
 
@@ -127,6 +129,7 @@ class CpuOps final : public graph::Ops {
   float* expert_out_ = nullptr;  // [places, dim]
 
   Pages kv_;
+  graph::KvLayout layout_;
   std::uint32_t n_blocks_ = 0, block_size_ = 0;
   graph::StepInputs inputs_;
 };

@@ -119,6 +119,8 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
                                               std::to_string(config.vocab_size) + " rows.");
   auto context = graph::serving_context(options.context, config);
   if (!context) return pass(context);
+  auto kv_type = graph::kv_type(options.kv_type, config);
+  if (!kv_type) return pass(kv_type);
   auto chat_template = load_chat_template(model->gguf());
 
   EngineParts parts;
@@ -130,7 +132,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.executor = std::move(device->executor);
 
   // After the weights are in: what is left is what the cache may have.
-  const graph::KvLayout layout = graph::kv_layout(config);
+  const graph::KvLayout layout = graph::kv_layout(config, *kv_type);
   auto blocks = choose_kv_blocks(options, layout, *context, device->kv_bytes);
   if (!blocks) return pass(blocks);
   if (auto ok = parts.executor->reserve_kv(layout, *blocks); !ok) return pass(ok);
@@ -150,6 +152,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   const graph::MemoryPlan memory = parts.executor->memory();
   parts.info.weight_bytes = memory.weight_bytes;
   parts.info.kv_bytes = memory.kv_bytes;
+  parts.info.kv_type = options.kv_type;
   parts.info.scratch_bytes = memory.scratch_bytes;
   parts.info.has_chat_template = chat_template.has_value();
 

@@ -22,6 +22,7 @@ struct LocalBackendOptions {
   std::uint32_t max_sequences = 8;
   std::uint32_t kv_blocks = 0;       // 0: enough for max_sequences full contexts, bounded by kv_bytes_limit
   std::uint64_t kv_bytes_limit = 0;  // 0: a quarter of MemAvailable
+  std::string kv_type = "f16";       // or "q8_0" (graph::kv_type); others: unsupported_value
   std::uint32_t step_tokens = 256;   // most tokens of a step; fewer where they would take long (StepBudget)
   opencl::DeviceOptions opencl;      // which device, and its limits
   std::filesystem::path cache_dir;   // compiled kernels; "": they are compiled at every start

@@ -8,12 +8,26 @@
 
 namespace flyball::graph {
 
-KvLayout kv_layout(const model::ModelConfig& config) {
+KvLayout kv_layout(const model::ModelConfig& config, kernels::DType type) {
   KvLayout layout;
   layout.n_layers = config.n_layers;
   layout.n_kv_heads = config.n_kv_heads;
   layout.head_dim = config.head_dim;
+  layout.type = type;
   return layout;
+}
+
+Result<kernels::DType> kv_type(std::string_view name, const model::ModelConfig& config) {
+  if (name == "f16") return kernels::DType::f16;
+  if (name != "q8_0")
+    return fail(ErrorCode::unsupported_value,
+                "A KV cache can be kept as f16 or q8_0, not as '" + std::string(name) + "'.", "kv_type");
+  if (config.head_dim % kernels::kKvScaleValues != 0)
+    return fail(ErrorCode::unsupported_value,
+                "A KV cache of q8_0 needs heads of a multiple of " + std::to_string(kernels::kKvScaleValues) +
+                    " values; the model's have " + std::to_string(config.head_dim) + ": f16 takes any.",
+                "kv_type");
+  return kernels::DType::q8_0;
 }
 
 Result<std::uint32_t> serving_context(std::uint32_t asked, const model::ModelConfig& config) {
@@ -37,7 +51,7 @@ std::uint64_t scratch_bytes(const model::ModelConfig& config, std::uint32_t step
 
 MemoryPlan plan_memory(const model::ModelConfig& config, std::uint64_t weight_bytes,
                        const PlanShape& shape) noexcept {
-  const auto layout = kv_layout(config);
+  const auto layout = kv_layout(config, shape.kv_type);
   MemoryPlan plan;
   plan.weight_bytes = weight_bytes;
   plan.kv_bytes = kv_blocks(layout, shape.context) * shape.sequences * layout.block_bytes();

@@ -2,20 +2,29 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "backends/model/model_config.hpp"
+#include "kernels/formats/kv_page.hpp"
 
 namespace flyball::graph {
 
 struct KvLayout {
   std::uint32_t block_size = 16;  // positions per KV block
   std::uint32_t n_layers = 0, n_kv_heads = 0, head_dim = 0;
-  // f16 keys and values of one block over all layers.
-  std::uint64_t block_bytes() const noexcept {
-    return 2ULL * 2 * block_size * n_layers * n_kv_heads * head_dim;
-  }
+  kernels::DType type = kernels::DType::f16;  // or q8_0
+  // Keys, or values, of one KV head in one block of one layer.
+  std::uint64_t page_bytes() const noexcept { return kernels::kv_page_bytes(type, block_size, head_dim); }
+  // Keys and values of one block over all layers.
+  std::uint64_t block_bytes() const noexcept { return 2 * page_bytes() * n_kv_heads * n_layers; }
 };
-KvLayout kv_layout(const model::ModelConfig& config);
+// Precondition: kv_type() gave the type for this model.
+KvLayout kv_layout(const model::ModelConfig& config, kernels::DType type = kernels::DType::f16);
+
+// "f16" or "q8_0", which is half the bytes: twice the tokens in the same memory, and at long contexts half the
+// reading, for a rounding of keys and values. unsupported_value: no such type, or q8_0 for heads that are no
+// multiple of 32 values.
+Result<kernels::DType> kv_type(std::string_view name, const model::ModelConfig& config);
 
 struct MemoryPlan {
   std::uint64_t weight_bytes = 0;  // as held by the device (repacked copies included)
@@ -41,6 +50,7 @@ struct PlanShape {
   std::uint32_t context = kDefaultContext;  // tokens of one sequence
   std::uint32_t sequences = 1;
   std::uint32_t step_tokens = 256;  // token budget of a step
+  kernels::DType kv_type = kernels::DType::f16;
 };
 // Before anything is opened on a device: what the file's weights, the KV cache and the activations come to.
 // Precondition: context <= model::kMaxContext, so that nothing overflows.

@@ -115,7 +115,6 @@ Result<void> OpenClOps::build(Programs& programs) {
   if (auto ok = make(rms_norm_, "rms_norm", define("WG", norm_lanes_)); !ok) return ok;
   const bool interleaved = config_.rope_style == kernels::RopeStyle::interleaved;
   if (auto ok = make(rope_, "rope", define("INTERLEAVED", interleaved ? 1 : 0)); !ok) return ok;
-  if (auto ok = make(kv_store_, "kv_store", ""); !ok) return ok;
   if (auto ok = make(swiglu_, "swiglu", ""); !ok) return ok;
   if (auto ok = make(add_, "add", ""); !ok) return ok;
   if (auto ok = make(gather_, "gather", ""); !ok) return ok;
@@ -137,6 +136,9 @@ Result<void> OpenClOps::build(Programs& programs) {
 }
 
 Result<void> OpenClOps::build_attend(Programs& programs) {
+  const std::string_view store_files[] = {"kv_store"};
+  const std::string stored = define("KV_Q8_0", kv_q8_0_ ? 1 : 0);
+  if (auto ok = set(kv_store_, programs.kernel("kv_store", store_files, stored)); !ok) return ok;
   attend_lanes_ = lanes(kAttendLanes);
   const std::uint32_t group = config_.n_heads / config_.n_kv_heads;
   attend_tile_ = std::max(1U, kMostQueries / group);
@@ -148,7 +150,7 @@ Result<void> OpenClOps::build_attend(Programs& programs) {
   while (attend_tile_ > 1 && local_bytes(attend_tile_) > device_.facts().local_bytes) attend_tile_ /= 2;
   const std::string shape = define("HEAD_DIM", config_.head_dim) + define("GROUP", group) +
                             define("TILE", block_size_) + define("SPLIT", split_) +
-                            define("WG", attend_lanes_);
+                            define("WG", attend_lanes_) + define("KV_Q8_0", kv_q8_0_ ? 1 : 0);
   const std::string_view files[] = {"attend"};
   const std::string apart = shape + define("TQ", 1) + define("SPLITS_APART", 1);
   if (auto ok = set(attend_split_, programs.kernel("attend", files, apart)); !ok) return ok;
@@ -160,8 +162,8 @@ Result<void> OpenClOps::build_attend(Programs& programs) {
 Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) {
   n_blocks_ = n_blocks;
   block_size_ = layout.block_size;
-  const std::uint64_t layer_bytes =
-      2ULL * n_blocks * layout.block_size * layout.n_kv_heads * layout.head_dim;  // f16
+  kv_q8_0_ = layout.type == kernels::DType::q8_0;
+  const std::uint64_t layer_bytes = layout.page_bytes() * layout.n_kv_heads * n_blocks;
   for (std::uint32_t i = 0; i < 2 * layout.n_layers; ++i) {
     auto buffer = device_.allocate(layer_bytes, "the KV cache");
     if (!buffer) return std::unexpected(std::move(buffer.error()));

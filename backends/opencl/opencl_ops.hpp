@@ -1,7 +1,7 @@
 // The vocabulary of backends/graph/ops.hpp as kernels on an OpenCL device's in-order queue. Verbs return
 // nothing, so the first failure is kept and the rest of the step is not enqueued; take_failure() tells it.
 // Owns the activations and the KV cache: per layer one buffer of keys and one of values, [block][kv
-// head][place][head_dim].
+// head] pages (kernels/formats/kv_page.hpp).
 #pragma once
 
 #include <array>
@@ -103,6 +103,7 @@ class OpenClOps final : public graph::Ops {
   Programs* programs_ = nullptr;  // until reserve_kv(): attention's kernels depend on the cache's shape
   std::vector<Memory> keys_, values_;
   Memory partial_;  // [rows, splits, heads, head_dim + 2] of attend_split_
+  bool kv_q8_0_ = false;
   std::uint32_t n_blocks_ = 0, block_size_ = 0, split_ = 0, max_splits_ = 0;
 
   Input<Token> tokens_;

@@ -380,7 +380,9 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, 
                                 "--context",
                                 std::to_string(options.context),
                                 "--max-sequences",
-                                std::to_string(options.max_sequences)};
+                                std::to_string(options.max_sequences),
+                                "--kv",
+                                options.kv_type};
   if (!options.model_path.empty()) argv.insert(argv.end(), {"--model", options.model_path});
   if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
   if (!options.cache_dir.empty()) argv.insert(argv.end(), {"--cache-dir", options.cache_dir});

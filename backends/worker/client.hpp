@@ -20,6 +20,7 @@ struct WorkerOptions {
   std::string backend = "cpu";
   std::string device;     // opencl: part of its name; "": the best GPU
   std::string cache_dir;  // "": none
+  std::string kv_type = "f16";  // or q8_0
   std::string sha256;  // "" or what the file must hash to
   std::uint32_t threads = 0, context = 0, max_sequences = 8;
   std::string executable = "/proc/self/exe";

@@ -163,7 +163,7 @@ float finite_logprob(float logprob) {
 }
 
 void put(WireWriter& w, const BackendInfo& i) {
-  for (const auto* s : {&i.backend, &i.model, &i.architecture, &i.model_name, &i.quantization})
+  for (const auto* s : {&i.backend, &i.model, &i.architecture, &i.model_name, &i.quantization, &i.kv_type})
     put_text(w, *s);
   for (const std::uint64_t v : {i.parameters, i.weight_bytes, i.kv_bytes, i.scratch_bytes}) w.u64(v);
   w.u64(i.context_length);
@@ -180,6 +180,7 @@ BackendInfo get_info(WireReader& r) {
   i.architecture = get_line(r, "architecture");
   i.model_name = get_line(r, "model name");
   i.quantization = get_line(r, "quantization");
+  i.kv_type = get_line(r, "kv type");
   i.parameters = r.u64(UINT64_MAX, "parameters");
   i.weight_bytes = r.u64(UINT64_MAX, "weight bytes");
   i.kv_bytes = r.u64(UINT64_MAX, "kv bytes");

@@ -162,6 +162,8 @@ int bench(BenchOptions& o) {
                     {"parameters", info.parameters},
                     {"weight_bytes", info.weight_bytes},
                     {"token_weight_bytes", info.token_weight_bytes},
+                    {"kv_type", info.kv_type},
+                    {"kv_bytes", info.kv_bytes},
                     {"threads", o.engine.threads},
                     {"streams", o.streams},
                     {"prompt_tokens", o.prompt_tokens},
@@ -199,6 +201,8 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   c->add_option("-r,--repeat", o->repeat, "Rounds; the median counts")
       ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  c->add_option("--kv", o->engine.kv_type, "What the KV cache is kept as: f16, or q8_0 in half the memory")
       ->capture_default_str();
   c->add_flag("--json", o->json, "As JSON");
   c->footer(

@@ -81,7 +81,7 @@ std::optional<std::vector<config::AppManifest>> check_apps(const std::filesystem
   return std::nullopt;
 }
 
-// That a model's engine will start: the file is one, and has the context asked for.
+// That a model's engine will start: the file is one, has the context asked for, and its KV can be kept so.
 void check_model(const config::ModelEntry& entry, Findings& findings) {
   const auto error = [&](Error e) {
     e.where = "models." + entry.id;
@@ -94,6 +94,7 @@ void check_model(const config::ModelEntry& entry, Findings& findings) {
   if (!file) return error(file.error());
   if (const auto context = graph::serving_context(entry.context, (*file)->config()); !context)
     error(context.error());
+  if (const auto kv_type = graph::kv_type(entry.kv_type, (*file)->config()); !kv_type) error(kv_type.error());
 }
 
 int check(const CheckOptions& options) {

@@ -207,6 +207,8 @@ Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& 
     }
     tcp->port = *options.port;
   }
+  if (options.kv_type)
+    for (config::ModelEntry& model : config->models) model.kv_type = *options.kv_type;
   if (config->cache_dir.empty()) config->cache_dir = default_cache_dir();
   settings->config = std::move(*config);
   settings->tree = std::move(*tree);

@@ -16,6 +16,7 @@ struct DaemonOptions {
   std::filesystem::path config;       // "": the shipped defaults
   std::optional<std::uint16_t> port;  // instead of the first TCP listener's
   std::optional<std::string> log_level;
+  std::optional<std::string> kv_type;  // of every model, instead of the configuration's: f16 or q8_0
   int ready_fd = -1;       // told the URLs, one a line, and closed, once the daemon serves
   bool print_url = false;  // stdout holds the URLs alone
   std::chrono::milliseconds probe_timeout{

@@ -42,6 +42,8 @@ void add_engine_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--max-sequences", options->backend.max_sequences, "Sequences at once")
       ->capture_default_str();
+  command->add_option("--kv", options->backend.kv_type, "What the KV cache is kept as: f16 or q8_0")
+      ->capture_default_str();
   command->callback([options, &exit_code] {
     systemd::set_up_logging("info");
     options->backend.path = options->path;

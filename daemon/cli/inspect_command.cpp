@@ -24,6 +24,7 @@ struct InspectOptions {
   std::string file;
   bool json = false;
   std::uint32_t context = 0, sequences = 1;
+  std::string kv_type = "f16";
 };
 
 struct Report {
@@ -32,6 +33,7 @@ struct Report {
   graph::PlanShape shape;
   graph::MemoryPlan plan;
   std::uint64_t kv_bytes_per_token;
+  std::string kv_type;
   std::map<std::string, std::uint64_t> bytes_by_type;
   std::string tokenizer, pre_tokenizer;
   std::size_t chat_template_bytes;
@@ -50,12 +52,16 @@ Result<Report> make_report(const model::ModelFile& file, const InspectOptions& o
   graph::PlanShape shape;
   shape.context = *context;
   shape.sequences = options.sequences;
-  const auto layout = graph::kv_layout(config);
+  const auto kv_type = graph::kv_type(options.kv_type, config);
+  if (!kv_type) return std::unexpected(kv_type.error());
+  shape.kv_type = *kv_type;
+  const auto layout = graph::kv_layout(config, *kv_type);
   Report report{file,
                 config,
                 shape,
                 graph::plan_memory(config, file.weight_bytes(), shape),
                 layout.block_bytes() / layout.block_size,
+                options.kv_type,
                 {},
                 text_of(file.gguf(), "tokenizer.ggml.model"),
                 text_of(file.gguf(), "tokenizer.ggml.pre"),
@@ -117,6 +123,7 @@ void print_json(const Report& r) {
                                  {{"context", r.shape.context},
                                   {"sequences", r.shape.sequences},
                                   {"weight_bytes", r.plan.weight_bytes},
+                                  {"kv_type", r.kv_type},
                                   {"kv_bytes_per_token", r.kv_bytes_per_token},
                                   {"kv_bytes", r.plan.kv_bytes},
                                   {"scratch_bytes", r.plan.scratch_bytes},
@@ -168,7 +175,8 @@ void print_text(const Report& r) {
   line("memory plan", n(r.shape.sequences) + (r.shape.sequences == 1 ? " sequence" : " sequences") + " of " +
                           n(r.shape.context) + " tokens");
   line("  weights", size_text(r.plan.weight_bytes));
-  line("  KV cache", size_text(r.plan.kv_bytes) + ", " + size_text(r.kv_bytes_per_token) + " a token");
+  line("  KV cache",
+       size_text(r.plan.kv_bytes) + ", " + size_text(r.kv_bytes_per_token) + " a token as " + r.kv_type);
   line("  scratch", size_text(r.plan.scratch_bytes));
   line("  total", size_text(r.plan.total()));
 }
@@ -208,6 +216,8 @@ void add_inspect_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(std::uint32_t{1}, static_cast<std::uint32_t>(model::kMaxContext)));
   command->add_option("--sequences", options->sequences, "Sequences at once to plan for")
       ->check(CLI::Range(std::uint32_t{1}, kMaxPlannedSequences))
+      ->capture_default_str();
+  command->add_option("--kv", options->kv_type, "What the KV cache is to be kept as: f16 or q8_0")
       ->capture_default_str();
   command->footer(
       "Examples:\n"

@@ -232,6 +232,9 @@ void add_run_command(CLI::App& app, int& exit_code) {
   c->add_option("-t,--threads", options->engine.threads, "0: one per core")->capture_default_str();
   c->add_option("--context", options->engine.context, "Tokens; 0: the model's own, at most 4096")
       ->capture_default_str();
+  c->add_option("--kv", options->engine.kv_type,
+                "What the KV cache is kept as: f16, or q8_0 in half the memory")
+      ->capture_default_str();
   c->add_flag("--json", options->json, "One JSON object with the answer and the figures");
   c->add_flag("-q,--quiet", options->quiet, "The answer alone");
   c->footer(

@@ -15,7 +15,7 @@ namespace flyball::cli {
 void add_serve_command(CLI::App& app, int& exit_code) {
   struct Given {
     DaemonOptions daemon;
-    std::string config, log_level;
+    std::string config, log_level, kv_type;
     std::uint16_t port = 0;
     std::uint32_t probe_timeout_ms = 5'000;
   };
@@ -29,6 +29,9 @@ void add_serve_command(CLI::App& app, int& exit_code) {
   CLI::Option* level =
       c->add_option("--log-level", given->log_level, "Instead of the configuration's")
           ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "critical", "off"}));
+  CLI::Option* kv = c->add_option("--kv", given->kv_type,
+                                  "What every model's KV cache is kept as, instead of the configuration's")
+                        ->check(CLI::IsMember({"f16", "q8_0"}));
   c->add_option("--ready-fd", given->daemon.ready_fd,
                 "Write the URLs to this descriptor once serving, and close it");
   c->add_flag("--print-url", given->daemon.print_url, "Nothing but the URLs on standard output");
@@ -43,10 +46,11 @@ void add_serve_command(CLI::App& app, int& exit_code) {
       "  flyball serve\n"
       "  flyball serve --config /etc/flyball/config.yaml\n"
       "  flyball serve --port 0 --print-url");
-  c->callback([given, port, level, &exit_code] {
+  c->callback([given, port, level, kv, &exit_code] {
     given->daemon.config = given->config.empty() ? find_config() : std::filesystem::path(given->config);
     if (port->count() > 0) given->daemon.port = given->port;
     if (level->count() > 0) given->daemon.log_level = given->log_level;
+    if (kv->count() > 0) given->daemon.kv_type = given->kv_type;
     given->daemon.probe_timeout = std::chrono::milliseconds(given->probe_timeout_ms);
     exit_code = run_daemon(given->daemon);
   });

@@ -41,7 +41,7 @@ FileStamp stamp_of(const std::filesystem::path& path) {
 
 bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
   return a.path == b.path && a.embedded == b.embedded && a.sha256 == b.sha256 && a.context == b.context &&
-         a.max_sequences == b.max_sequences && a.threads == b.threads;
+         a.max_sequences == b.max_sequences && a.threads == b.threads && a.kv_type == b.kv_type;
 }
 
 // One (model, backend).
@@ -201,6 +201,7 @@ class WorkerFleet final : public Fleet {
     options.threads = entry.threads;
     options.context = entry.context;
     options.max_sequences = entry.max_sequences;
+    options.kv_type = entry.kv_type;
     options.executable = executable_;
     options.ready_timeout = limits_.ready_timeout;
     options.heartbeat = limits_.heartbeat;
@@ -232,10 +233,13 @@ class WorkerFleet final : public Fleet {
     slot.lifecycle.ready(steady_clock::now());
     slot.ready = true;
     const BackendInfo& info = slot.client->info();
-    spdlog::info("engine ready in {} ms: {} {}, {} parameters, context {}, {} MiB | model={} backend={}",
-                 std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - began).count(),
-                 info.model_name, info.quantization, info.parameters, info.context_length,
-                 (info.weight_bytes + info.kv_bytes + info.scratch_bytes) >> 20, slot.entry.id, slot.backend);
+    spdlog::info(
+        "engine ready in {} ms: {} {}, {} parameters, context {}, {} MiB, of it {} MiB KV as {} | "
+        "model={} backend={}",
+        std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - began).count(),
+        info.model_name, info.quantization, info.parameters, info.context_length,
+        (info.weight_bytes + info.kv_bytes + info.scratch_bytes) >> 20, info.kv_bytes >> 20, info.kv_type,
+        slot.entry.id, slot.backend);
     answer_all(slot, slot.client.get());
   }
 

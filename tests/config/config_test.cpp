@@ -58,6 +58,7 @@ models:
     context: 8192
     max_sequences: 3
     threads: 5
+    kv_type: q8_0
     aliases: [gpt-4, large]
     preload: true
   demo: {embedded: true}
@@ -107,6 +108,7 @@ cache_dir: /c
   EXPECT_EQ(m.context, 8192U);
   EXPECT_EQ(m.max_sequences, 3U);
   EXPECT_EQ(m.threads, 5U);
+  EXPECT_EQ(m.kv_type, "q8_0");
   EXPECT_THAT(m.aliases, testing::ElementsAre("gpt-4", "large"));
   EXPECT_TRUE(m.preload);
   EXPECT_EQ(c->default_model, "large");
@@ -248,6 +250,8 @@ INSTANTIATE_TEST_SUITE_P(
                   "c.yaml:3:10"},
         WholeFile{"bad_digest", kHead + kListener + "models: {m: {path: x, sha256: abc}}\n",
                   "has 3 bytes, expected 64 to 64", "c.yaml:3:31"},
+        WholeFile{"bad_kv_type", kHead + kListener + "models: {m: {path: x, kv_type: q8}}\n",
+                  "did you mean \"q8_0\"?", "c.yaml:3:32"},
         WholeFile{"alias_taken", kHead + kListener + "models: {m: {path: x}, n: {path: y, aliases: [m]}}\n",
                   "\"m\" already names a model", "c.yaml:3:47"}),
     [](const auto& row) { return std::string(row.param.name); });

@@ -148,6 +148,12 @@ TEST_F(LocalBackend, RefusesWhatItCannotDo) {
   o.max_sequences = 0;
   EXPECT_EQ(code(o), ErrorCode::invalid_value);
   o = options();
+  o.kv_type = "q4_0";
+  EXPECT_EQ(code(o), ErrorCode::unsupported_value);
+  o = options();
+  o.kv_type = "q8_0";  // heads of 16 values
+  EXPECT_EQ(code(o), ErrorCode::unsupported_value);
+  o = options();
   o.kv_bytes_limit = 1000;
   EXPECT_EQ(code(o), ErrorCode::insufficient_memory);
 }

@@ -32,6 +32,37 @@ TEST(MemoryPlan, TinyLlamaByHand) {
   EXPECT_EQ(plan.total(), plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes);
 }
 
+// q8_0: 34 bytes for 32 values instead of 64.
+TEST(MemoryPlan, Q8_0KvByHand) {
+  const auto f16 = kv_layout(tinyllama()), q8_0 = kv_layout(tinyllama(), kernels::DType::q8_0);
+  EXPECT_EQ(q8_0.block_bytes() / q8_0.block_size, 2U * 22 * 4 * (64 + 2 * 2));  // 11.7 KiB a token
+  const auto plan =
+      plan_memory(tinyllama(), 1000, {.context = 2048, .sequences = 3, .kv_type = kernels::DType::q8_0});
+  EXPECT_EQ(plan.kv_bytes, 3ULL * 2048 * 11'968);
+  const std::uint64_t bytes = 1ULL << 30;
+  const double tokens =
+      static_cast<double>(bytes / q8_0.block_bytes()) / static_cast<double>(bytes / f16.block_bytes());
+  EXPECT_NEAR(tokens, 32.0 / 17, 0.001);  // 1.88 times the tokens in the same bytes
+}
+
+TEST(MemoryPlan, KvTypesByName) {
+  auto config = tinyllama();
+  EXPECT_EQ(kv_type("f16", config).value(), kernels::DType::f16);
+  EXPECT_EQ(kv_type("q8_0", config).value(), kernels::DType::q8_0);
+  for (const char* name : {"", "q4_0", "Q8_0", "f32"}) {
+    const auto wrong = kv_type(name, config);
+    ASSERT_FALSE(wrong) << name;
+    EXPECT_EQ(wrong.error().code, ErrorCode::unsupported_value);
+    EXPECT_EQ(wrong.error().param, "kv_type");
+  }
+  config.head_dim = 80;
+  EXPECT_EQ(kv_type("f16", config).value(), kernels::DType::f16);
+  const auto wrong = kv_type("q8_0", config);
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, ErrorCode::unsupported_value);
+  EXPECT_NE(wrong.error().message.find("80"), std::string::npos) << wrong.error().message;
+}
+
 // Qwen3-30B-A3B: gate and up have a row for each of a token's 8 experts, and there is a router of 128.
 TEST(MemoryPlan, ExpertsByHand) {
   model::ModelConfig config;

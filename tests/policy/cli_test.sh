@@ -59,6 +59,15 @@ says "models.big: error: A context of 1000000 tokens is asked for; the model was
 says "models.gone: error: $work/none.gguf: cannot read the model file: No such file"
 says "models.junk: error: $work/out: "
 says "3 errors"
+run 0 make-model --out "$work/narrow.gguf" --shape dim=64,layers=1,heads=4,kv_heads=2,ffn=64,vocab=512 --type F16
+printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {m: {path: narrow.gguf, kv_type: q8_0}}\n' >"$work/kv.yaml"
+run 78 check "$work/kv.yaml"
+says "models.m: error: $work/narrow.gguf: A KV cache of q8_0 needs heads of a multiple of 32 values; the model's have 16"
+run 64 inspect "$work/narrow.gguf" --kv q8_0
+says "f16 takes any"
+run 0 inspect --kv q8_0
+says "as q8_0"
+run 64 inspect --kv q4_0
 run 65 inspect "$work/models.yaml"
 says "models.yaml: "
 run 65 inspect --context 1000000

@@ -154,11 +154,13 @@ TEST(WorkerCodec, WhatTheModelIsArrives) {
   info.weight_bytes = 17'000'000'000;
   info.mixture_of_experts = true;
   info.token_weight_bytes = 1'700'000'000;
+  info.kv_type = "q8_0";
   const auto back = decode_to_daemon(payload_of(ToDaemon{Ready{info}}));
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_TRUE(std::get<Ready>(*back).info.mixture_of_experts);
   EXPECT_EQ(std::get<Ready>(*back).info.token_weight_bytes, info.token_weight_bytes);
   EXPECT_FALSE(std::get<Ready>(*back).info.has_chat_template);
+  EXPECT_EQ(std::get<Ready>(*back).info.kv_type, "q8_0");
   EXPECT_EQ(std::get<Ready>(*back).info.weight_bytes, info.weight_bytes);
 }
 

@@ -1,0 +1,52 @@
+// What holds of a q8_0 KV cache on every device, bit for bit.
+#pragma once
+
+#include "tests/engine/executor_runs.hpp"
+
+namespace flyball::test {
+
+// Heads of 32 values. 900 positions are several splits of decode attention.
+inline constexpr std::string_view kKvShape =
+    "dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,context=1024";
+
+inline void expect_alone_equals_batched(engine::Executor& executor, std::uint32_t vocab) {
+  const auto a = random_tokens(20, vocab, 1), b = random_tokens(30, vocab, 2);
+  run_step(executor, {{a, 0, {0, 1}, false}}, vocab);
+  run_step(executor, {{b, 0, {2, 3}, false}}, vocab);
+  const Piece next_a{{7}, 20, {0, 1}, true}, next_b{{8}, 30, {2, 3}, true}, prompt{a, 0, {4, 5}, true};
+  const auto alone_a = run_step(executor, {next_a}, vocab);
+  const auto alone_b = run_step(executor, {next_b}, vocab);
+  const auto alone_prompt = run_step(executor, {prompt}, vocab);
+  const auto together = run_step(executor, {next_a, next_b, prompt}, vocab);
+  ASSERT_EQ(together.size(), 3U);
+  EXPECT_EQ(together[0], alone_a[0]);
+  EXPECT_EQ(together[1], alone_b[0]);
+  EXPECT_EQ(together[2], alone_prompt[0]);
+}
+
+inline void expect_whole_equals_chunked(engine::Executor& executor, std::uint32_t vocab) {
+  const auto tokens = random_tokens(60, vocab);
+  const auto whole = run_chunks(executor, tokens, {0, 1, 2, 3}, vocab, kRunStepTokens, 60);
+  ASSERT_FALSE(whole.empty());
+  for (const std::size_t chunk : {1U, 7U, 16U, 33U})
+    EXPECT_EQ(run_chunks(executor, tokens, {9, 8, 7, 6}, vocab, chunk, 1), whole) << "chunks of " << chunk;
+}
+
+inline std::vector<float> last_of_900(engine::Executor& executor, std::uint32_t vocab, std::size_t last) {
+  std::vector<std::uint32_t> blocks(kRunBlocks - 1);
+  for (std::uint32_t i = 0; i < blocks.size(); ++i) blocks[i] = (i * 29 + 3) % kRunBlocks;
+  return run_chunks(executor, random_tokens(900, vocab), blocks, vocab, kRunStepTokens, last);
+}
+
+// A block of which nine positions are filled, copied; then both go on, each in its own.
+inline void expect_copied_block_equals_computed(engine::Executor& executor, std::uint32_t vocab) {
+  const auto tokens = random_tokens(25, vocab);
+  run_step(executor, {{tokens, 0, {2, 3}, false}}, vocab);
+  const auto computed = run_step(executor, {{{5}, 25, {2, 3}, true}}, vocab);
+  const engine::BlockCopy copies[] = {{2, 40}, {3, 41}};
+  EXPECT_EQ(run_step(executor, {{{5}, 25, {40, 41}, true}}, vocab, copies), computed);
+  run_step(executor, {{{9}, 25, {40, 41}, false}}, vocab);  // not the original's
+  EXPECT_EQ(run_step(executor, {{{5}, 25, {2, 3}, true}}, vocab), computed);
+}
+
+}  // namespace flyball::test
