@@ -1,8 +1,9 @@
 // matmul for one ISA: y[t, r] = sum_c x[t, c] * w[r, c] over packed row groups.
-// Quantized weights meet activations quantized to int8 with one f32 scale per 32 columns; sums of 32 (Q6_K:
-// 16) products are exact integers, then f32 in order of columns. One output element is the same sum in the
-// same order whatever the tile it falls in, so results depend neither on the batch nor on how rows are split
-// over threads. Included by matmul_<isa>.cpp, after a simd_*.hpp.
+// Quantized weights meet activations quantized to int8 with one f32 scale for the columns of a weight block
+// (32; 256 of K-quants), so that both engines round alike where llama.cpp reads the same file. Sums of 32
+// (Q6_K: 16) products are exact integers, then f32 in order of columns: an output element is the same sum in
+// the same order whatever tile it falls in, and depends neither on the batch nor on how rows are split.
+// Included by matmul_<isa>.cpp.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -67,40 +68,42 @@ FLYBALL_INLINE std::int32_t read_i32(const std::uint8_t* p) {
 
 template <class Format>
 void quantize_token(const float* x, std::uint32_t cols, std::uint8_t* record) {
-  constexpr int kVectors = 32 / kLanes;
+  constexpr std::uint32_t kBlock = 32 * Format::kSteps;
   constexpr float kSmallest = 1e-36F;  // a peak below this is zero: the inverse of its scale would overflow
-  for (std::uint32_t c = 0; c < cols; c += 32, record += kRecordBytes<Format>) {
-    Simd::F v[kVectors];
+  for (const float* const end = x + cols; x < end;) {
     Simd::F peak = Simd::zero();
     Simd::F bad = Simd::zero();  // NaN where a value is not finite: a maximum may drop it, a sum does not
-    for (int i = 0; i < kVectors; ++i) {
-      v[i] = Simd::load(x + c + i * kLanes);
-      peak = Simd::max(peak, Simd::abs(v[i]));
-      bad = Simd::fma(v[i], Simd::zero(), bad);
+    for (std::uint32_t c = 0; c < kBlock; c += kLanes) {
+      const Simd::F v = Simd::load(x + c);
+      peak = Simd::max(peak, Simd::abs(v));
+      bad = Simd::fma(v, Simd::zero(), bad);
     }
     const float max = Simd::reduce_max(peak);
     const float scale = max / 127.0F + Simd::reduce_add(bad);
     const Simd::F inverse = Simd::set1(max > kSmallest ? 127.0F / max : 0.0F);
-    std::int32_t sums[2] = {0, 0};
-    std::int8_t q[32];
-    for (int i = 0; i < kVectors; ++i) {
-      // max gives its second operand where the first is NaN: every lane has an integer.
-      const Simd::I rounded = Simd::round_to_int(Simd::max(Simd::mul(v[i], inverse), Simd::set1(-127.0F)));
-      Simd::store_i8(q + i * kLanes, rounded);
-      sums[i * kLanes / 16] += Simd::reduce_add(rounded);
-    }
-    if constexpr (Format::kHalves == 1) sums[0] += sums[1];
-    std::memcpy(record, &scale, 4);
-    for (int h = 0; h < Format::kHalves; ++h) {
-      if constexpr (Format::kHasMin) {
-        const float negated = -scale * static_cast<float>(sums[h]);
-        std::memcpy(record + 4 + 4 * h, &negated, 4);
-      } else {
-        const std::int32_t correction = -Format::kOffset * sums[h];
-        std::memcpy(record + 4 + 4 * h, &correction, 4);
+    for (int step = 0; step < Format::kSteps; ++step, x += 32, record += kRecordBytes<Format>) {
+      std::int32_t sums[2] = {0, 0};
+      std::int8_t q[32];
+      for (int i = 0; i < 32; i += kLanes) {
+        // max gives its second operand where the first is NaN: every lane has an integer.
+        const Simd::I rounded =
+            Simd::round_to_int(Simd::max(Simd::mul(Simd::load(x + i), inverse), Simd::set1(-127.0F)));
+        Simd::store_i8(q + i, rounded);
+        sums[i / 16] += Simd::reduce_add(rounded);
       }
+      if constexpr (Format::kHalves == 1) sums[0] += sums[1];
+      std::memcpy(record, &scale, 4);
+      for (int h = 0; h < Format::kHalves; ++h) {
+        if constexpr (Format::kHasMin) {
+          const float negated = -scale * static_cast<float>(sums[h]);
+          std::memcpy(record + 4 + 4 * h, &negated, 4);
+        } else {
+          const std::int32_t correction = -Format::kOffset * sums[h];
+          std::memcpy(record + 4 + 4 * h, &correction, 4);
+        }
+      }
+      std::memcpy(record + 4 + 4 * Format::kHalves, q, 32);
     }
-    std::memcpy(record + 4 + 4 * Format::kHalves, q, 32);
   }
 }
 

@@ -67,8 +67,8 @@ std::vector<float> run(const Kernels& k, DType type, const Shape& s, const std::
   return {y.floats(), y.floats() + std::size_t{s.tokens} * s.rows};
 }
 
-// Per output: sum |w x|, which rounding errors scale with, and sum |w| * (block maximum of |x|) / 254, which
-// the rounding of activations to int8 cannot exceed.
+// Per output: sum |w x|, which rounding errors scale with, and sum |w| * (maximum of |x| in the weights'
+// block) / 254, which the rounding of activations to int8 cannot exceed.
 struct Bounds {
   double magnitude = 0;
   double quantization = 0;
@@ -78,8 +78,9 @@ Bounds bounds(DType type, const std::uint8_t* row, std::uint32_t cols, const flo
   std::vector<float> w(cols);
   Bounds b;
   dequantize_row(type, row, cols, w.data());
-  for (std::uint32_t c = 0; c < cols; c += 32) {
-    const std::uint32_t end = std::min(cols, c + 32);
+  const std::uint32_t block = block_shape(type).values;
+  for (std::uint32_t c = 0; c < cols; c += block) {
+    const std::uint32_t end = c + block;
     double peak = 0, sum = 0;
     for (std::uint32_t i = c; i < end; ++i) {
       peak = std::max(peak, std::fabs(static_cast<double>(x[i])));
@@ -206,6 +207,25 @@ TEST_P(Matmul, ZeroAndExtremeActivations) {
     x[2 * s.cols + c] = -1e-4F;
   }
   expect_near_reference(s, x, true);
+}
+
+// Activations share one scale over a block of the weights, as llama.cpp's do: beside a value over 254 times
+// as large, those of the same block round to nothing, those of the next block do not. Float weights meet them
+// unrounded.
+TEST_P(Matmul, ActivationsHaveOneScaleABlock) {
+  const std::uint32_t block = is_float(type()) ? 32 : block_shape(type()).values;
+  const Shape s{5, 2 * block, 1};
+  const auto packed = packed_weights(kernels(), type(), s, random_weights(type(), s.rows, s.cols));
+  std::vector<float> x(s.cols, 0.0F);
+  x[0] = 255.0F;
+  const auto alone = run(kernels(), type(), s, packed, x);
+  const auto with_one_at = [&](std::uint32_t column) {
+    auto changed = x;
+    changed[column] = 1.0F;
+    return run(kernels(), type(), s, packed, changed);
+  };
+  EXPECT_EQ(with_one_at(block - 1) == alone, !is_float(type()));
+  EXPECT_NE(with_one_at(block), alone);
 }
 
 // A value that is no number must show in every result it enters, so that the engine can end the request:

@@ -1,10 +1,14 @@
 // Compares our greedy continuations with llama.cpp's (npm's node-llama-cpp) on the same model files:
 // node greedy.mjs <flyball_greedy> [name filter]. Exit 77 where the package is absent.
-// For each file at least 19 of 20 continuations of 64 tokens are equal, and where one parts, the two likeliest logits
-// are within 1e-2 in at least one engine's logits (both engines' are printed): there it was a tie that their
-// different rounding broke. Ours rounds activations to int8 per 32 values; llama.cpp per 32 or 256, with f16 scales,
-// and to f16 in attention. As greedy choices forgive much, the likeliest token's log probability is compared too, at
-// every step up to a parting.
+// At least 19 of 20 continuations of 64 tokens are equal, for each file (of the further architectures: over the files of
+// each), and where one parts, the two likeliest logits are within 1e-2, taken as the mean of both engines' gaps: there it
+// was a tie that their different rounding broke. As greedy choices forgive much, the likeliest token's log probability is
+// compared too, at every step up to a parting.
+// Less than 1e-2 in both engines is more than arithmetic with 8-bit activations can promise: one f32 sum in another order
+// moves a value over a rounding border, three matmuls later all of them differ by a rounding. Of 1,180 prompts 15
+// part, 3 of them with one engine's gap at 1.0e-2 to 1.2e-2 (all of the demo model); against the same weights with activations
+// left in f32, llama.cpp's logprobs and ours are equally far off (rms 4.5e-3 for K-quants, 3.2e-3 for Q4_0 and Q8_0), and
+// 2.4e-3 to 3.4e-3 from each other.
 import {spawnSync} from 'node:child_process';
 import {existsSync, mkdirSync} from 'node:fs';
 import {join} from 'node:path';
@@ -14,9 +18,7 @@ import {domainPrompts, generalPrompts} from './prompts.mjs';
 const kTokens = 64;
 const kEqualOf20 = 19;
 const kGap = 1e-2;           // between the two likeliest logits where continuations part
-// Of the likeliest token. Both engines round activations to 8 bits: against the same weights in F32, where both agree within
-// 2e-3, either is up to 6.4e-2 away on the demo model.
-const kLogprobError = 0.1;
+const kLogprobError = 0.1;   // of the likeliest token; 3.6e-2 is the largest seen
 const kContext = 512;
 const kThreads = '1';  // more than one spins where the machine is shared
 
@@ -27,11 +29,12 @@ const source = process.env.FLYBALL_SOURCE_DIR ?? join(import.meta.dirname, '../.
 const work = join(build, 'oracle_greedy');
 
 const types = ['F32', 'F16', 'BF16', 'Q4_0', 'Q8_0', 'Q4_K', 'Q5_K', 'Q6_K'];
-const files = [];  // {name, path, prompts, options: make-model's, null for a file that stands in the tree}
+// {name, group: of files that are counted together, path, prompts, options: make-model's, null for a file of the tree}
+const files = [];
 const demo = join(source, 'packaging/demo_model/demo.gguf');
-if (existsSync(demo)) files.push({name: 'demo', path: demo, prompts: domainPrompts, options: null});
-const addSynthetic = (name, options) =>
-  files.push({name, path: join(work, `${name}.gguf`), prompts: generalPrompts, options});
+if (existsSync(demo)) files.push({name: 'demo', group: 'demo', path: demo, prompts: domainPrompts(), options: null});
+const addSynthetic = (name, options, group = name) =>
+  files.push({name, group, path: join(work, `${name}.gguf`), prompts: generalPrompts, options});
 for (const type of types) {
   addSynthetic(`tiny-${type}`, ['--shape', 'tiny', '--type', type]);
   addSynthetic(`small-${type}`, ['--shape', 'small', '--type', type, '--seed', '2']);
@@ -42,8 +45,7 @@ for (const rope of ['linear', 'yarn', 'llama3']) {
 }
 addSynthetic('tied', ['--shape', 'tiny', '--type', 'F32', '--tied']);
 addSynthetic('head-dim', ['--shape', 'tiny,head_dim=128,heads=6,kv_heads=3', '--type', 'Q8_0']);
-// The other architectures: biases, heads of their own size and norm, mixtures of experts. In the types whose
-// activations both engines round alike: beside K-quants llama.cpp rounds 256 values by one scale, and ties are too many.
+// The other architectures: biases, heads of their own size and norm, mixtures of experts.
 const kFamilies = {
   qwen2: 'arch=qwen2',
   qwen3: 'arch=qwen3,head_dim=128',
@@ -51,7 +53,7 @@ const kFamilies = {
   qwen3moe: 'arch=qwen3moe,head_dim=128,experts=16,experts_used=4,expert_ffn=256',
 };
 for (const [name, keys] of Object.entries(kFamilies)) {
-  for (const type of ['F32', 'BF16', 'Q4_0', 'Q8_0']) addSynthetic(`${name}-${type}`, ['--shape', `tiny,${keys}`, '--type', type]);
+  for (const type of types) addSynthetic(`${name}-${type}`, ['--shape', `tiny,${keys}`, '--type', type], name);
 }
 addSynthetic('qwen2-tied-yarn', ['--shape', 'tiny,arch=qwen2', '--type', 'F16', '--tied', '--rope', 'yarn']);
 
@@ -86,6 +88,7 @@ async function continueWithLlama(model, prompts) {
   return out;
 }
 
+// How many are equal; what is wrong is printed and counted in `failures`.
 function compare(name, ours, theirs) {
   let equal = 0, worst = 0, distinct = new Set();
   const failures = [];
@@ -103,21 +106,20 @@ function compare(name, ours, theirs) {
     const ourGap = our.logprobs[part] - our.seconds[part];
     const gaps = `ours ${ourGap.toExponential(1)}, llama.cpp's ${their.gaps[part].toExponential(1)}`;
     console.log(`  ${name}: prompt ${p} parts at token ${part}; gap of the two likeliest: ${gaps}`);
-    if (!(Math.min(ourGap, their.gaps[part]) < kGap)) failures.push(`prompt ${p} parts at ${part} where ${gaps}`);
+    if (!((ourGap + their.gaps[part]) / 2 < kGap)) failures.push(`prompt ${p} parts at ${part} where ${gaps}`);
   });
-  const needed = Math.ceil(theirs.length * kEqualOf20 / 20);
-  if (equal < needed) failures.push(`${equal} of ${theirs.length} equal, ${needed} needed`);
   if (!(worst <= kLogprobError)) failures.push(`a log probability differs by ${worst}`);
   if (distinct.size < 16) failures.push(`only ${distinct.size} distinct tokens: nothing was compared`);
   console.log(`${failures.length ? 'FAILED' : 'ok    '} ${name.padEnd(14)} ${equal}/${theirs.length} equal, ` +
     `logprobs within ${worst.toExponential(1)}, ${distinct.size} distinct tokens`);
   failures.forEach((failure) => console.log(`  ${name}: ${failure}`));
-  return failures.length === 0;
+  return {equal, failed: failures.length !== 0};
 }
 
 const llama = await startLlama();
 mkdirSync(work, {recursive: true});
 let failed = 0;
+const groups = new Map();  // {equal, of}
 for (const file of files.filter(({name}) => name.includes(filter))) {
   if (file.options) run(flyball, ['make-model', '--quiet', '--out', file.path, ...file.options]);
   const model = await llama.loadModel({modelPath: file.path});
@@ -127,7 +129,18 @@ for (const file of files.filter(({name}) => name.includes(filter))) {
   await model.dispose();
   const lines = run(helper, [file.path, String(kTokens), kThreads], prompts.map((p) => JSON.stringify(p)).join('\n'));
   const ours = lines.trim().split('\n').map((line) => JSON.parse(line));
-  if (!compare(file.name, ours, theirs)) ++failed;
+  const compared = compare(file.name, ours, theirs);
+  if (compared.failed) ++failed;
+  const group = groups.get(file.group) ?? {equal: 0, of: 0};
+  groups.set(file.group, {equal: group.equal + compared.equal, of: group.of + theirs.length});
 }
-console.log(failed ? `${failed} files failed` : 'all equal');
+for (const [name, {equal, of}] of groups) {
+  const needed = Math.ceil(of * kEqualOf20 / 20);
+  if (equal >= needed) continue;
+  ++failed;
+  console.log(`FAILED ${name}: ${equal} of ${of} continuations equal, ${needed} needed`);
+}
+const all = [...groups.values()];
+const sum = (key) => all.reduce((total, group) => total + group[key], 0);
+console.log(`${sum('equal')} of ${sum('of')} continuations equal` + (failed ? `, ${failed} failures` : ''));
 process.exit(failed ? 1 : 0);

@@ -1,17 +1,13 @@
-// Twenty prompts each: for the demo model what its users ask, in its chat markup (it was trained on nothing else);
-// for random weights, anything, from one token to several KV blocks and prefill chunks.
-const questions = [
-  'Which engine for a Mac?', 'Which engine should serve many users on one NVIDIA GPU?',
-  'I have a laptop without a GPU. What do I use?', 'What is vLLM good at?', 'When do I choose llama.cpp?',
-  'What does TensorRT-LLM need?', 'Which engine for a nightly batch job?', 'What is SGLang for?',
-  'How do I serve a model over several nodes?', 'Hello', 'Which engine for an AMD card?', 'What is MLX?',
-];
-const more = [
-  'Who are you?', 'What is prefill?', 'What is the KV cache?', 'Should I use Ollama?', 'I have two RTX 3090 cards. What should I run?',
-  'Tell me a story about a fox.', 'Explain continuous batching.', 'Thank you',
-];
-const chat = (text) => `<|im_start|>user\n${text}<|im_end|>\n<|im_start|>assistant\n`;
-export const domainPrompts = [...questions, ...more].map(chat);
+// Twenty prompts each: for the demo model, in its chat markup, the first questions that its training held out (nobody
+// picked them); for random weights, anything, from one token to several KV blocks and prefill chunks.
+import {execFileSync} from 'node:child_process';
+import {join} from 'node:path';
+
+export function domainPrompts() {
+  const script = join(import.meta.dirname, 'held_out_questions.py');
+  const questions = JSON.parse(execFileSync('/usr/bin/python3', [script, '20'], {encoding: 'utf8'}));
+  return questions.map((text) => `<|im_start|>user\n${text}<|im_end|>\n<|im_start|>assistant\n`);
+}
 
 const sentence = 'The governor turns with the load and the engine follows it. ';
 export const generalPrompts = [
