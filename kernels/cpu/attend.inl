@@ -20,41 +20,47 @@ constexpr int kMaxHeadsPerPass = 16;  // state on the stack; larger groups take 
 struct F16Rows {
   static constexpr DType kType = DType::f16;
   static constexpr bool kWholeVectors = false;  // head_dim is any number
-  const std::uint16_t* rows[kTilePositions];
+  struct Row {
+    const std::uint16_t* values;
+  };
+  Row rows[kTilePositions];
 
   // Rows [at, at + n) of the tile are the page's positions from `first` on.
   void take(const AttendArgs& a, const std::uint8_t* page, std::uint32_t first, int at, int n) {
     const auto* values = reinterpret_cast<const std::uint16_t*>(page) + std::size_t{first} * a.head_dim;
-    for (int i = 0; i < n; ++i) rows[at + i] = values + static_cast<std::size_t>(i) * a.head_dim;
+    for (int i = 0; i < n; ++i) rows[at + i].values = values + static_cast<std::size_t>(i) * a.head_dim;
   }
-  FLYBALL_INLINE Simd::F load(const F16Rows& t, int p, int d) { return Simd::load_f16(t.rows[p] + d); }
-  FLYBALL_INLINE Simd::F load_n(const F16Rows& t, int p, int d, int n) {
-    return Simd::load_f16_n(t.rows[p] + d, n);
-  }
+  FLYBALL_INLINE Simd::F load(Row row, int d) { return Simd::load_f16(row.values + d); }
+  FLYBALL_INLINE Simd::F load_n(Row row, int d, int n) { return Simd::load_f16_n(row.values + d, n); }
 };
 
 struct Q8Rows {
   static constexpr DType kType = DType::q8_0;
   static constexpr bool kWholeVectors = true;  // 32 values have a scale, and no vector is longer
-  const std::int8_t* rows[kTilePositions];
-  std::uint32_t row_scales;                                                          // a row's
-  alignas(64) float scales[kTilePositions * kMaxQuantizedHeadDim / kKvScaleValues];  // [tile.n, row_scales]
+  struct Row {
+    const std::int8_t* quants;
+    const float* scales;
+  };
+  Row rows[kTilePositions];
+  alignas(64) float scales[kTilePositions * kMaxQuantizedHeadDim / kKvScaleValues];
 
   void take(const AttendArgs& a, const std::uint8_t* page, std::uint32_t first, int at, int n) {
     const auto* quants = reinterpret_cast<const std::int8_t*>(page) + std::size_t{first} * a.head_dim;
-    for (int i = 0; i < n; ++i) rows[at + i] = quants + static_cast<std::size_t>(i) * a.head_dim;
-    row_scales = a.head_dim / kKvScaleValues;
-    const std::uint8_t* from = page + kv_scales_at(a.block_size, a.head_dim, first);
+    const std::size_t row_scales = a.head_dim / kKvScaleValues;
     float* to = scales + static_cast<std::size_t>(at) * row_scales;
+    for (int i = 0; i < n; ++i) {
+      const auto row = static_cast<std::size_t>(i);
+      rows[at + i] = {quants + row * a.head_dim, to + row * row_scales};
+    }
+    const std::uint8_t* from = page + kv_scales_at(a.block_size, a.head_dim, first);
     int left = n * static_cast<int>(row_scales);
     for (; left >= Simd::kLanes; left -= Simd::kLanes, from += 2 * Simd::kLanes, to += Simd::kLanes)
       Simd::store(to, Simd::load_f16(from));
     if (left > 0) Simd::store_n(to, Simd::load_f16_n(from, left), left);
   }
-  FLYBALL_INLINE Simd::F load(const Q8Rows& t, int p, int d) {
-    const float scale = t.scales[static_cast<std::uint32_t>(p) * t.row_scales +
-                                 static_cast<std::uint32_t>(d) / kKvScaleValues];
-    return Simd::mul(Simd::load_i8(t.rows[p] + d), Simd::set1(scale));
+  FLYBALL_INLINE Simd::F load(Row row, int d) {
+    const float scale = row.scales[static_cast<std::uint32_t>(d) / kKvScaleValues];
+    return Simd::mul(Simd::load_i8(row.quants + d), Simd::set1(scale));
   }
 };
 
@@ -87,8 +93,9 @@ template <int H, class Rows>
   const auto dim = static_cast<int>(a.head_dim);
   const float* q = a.q + std::size_t{pass.first_head + static_cast<std::uint32_t>(head)} * a.head_dim;
   for (int p0 = 0; p0 < tile.n; p0 += P) {
-    int k[P];
-    for (int p = 0; p < P; ++p) k[p] = p0 + p < tile.n ? p0 + p : tile.n - 1;  // surplus results are dropped
+    typename Rows::Row k[P];
+    for (int p = 0; p < P; ++p)
+      k[p] = tile.k.rows[p0 + p < tile.n ? p0 + p : tile.n - 1];  // surplus results are dropped
     Simd::F sums[kLanes];
     for (int i = 0; i < kLanes; ++i) sums[i] = Simd::zero();
     int d = 0;
@@ -96,13 +103,13 @@ template <int H, class Rows>
       Simd::F qv[H];
       for (int h = 0; h < H; ++h) qv[h] = Simd::load(q + h * dim + d);
       for (int p = 0; p < P; ++p) {
-        const Simd::F kv = Rows::load(tile.k, k[p], d);
+        const Simd::F kv = Rows::load(k[p], d);
         for (int h = 0; h < H; ++h) sums[h * P + p] = Simd::fma(qv[h], kv, sums[h * P + p]);
       }
     }
     if constexpr (!Rows::kWholeVectors) {
       for (int p = 0; p < P && d < dim; ++p) {
-        const Simd::F kv = Rows::load_n(tile.k, k[p], d, dim - d);
+        const Simd::F kv = Rows::load_n(k[p], d, dim - d);
         for (int h = 0; h < H; ++h) {
           sums[h * P + p] = Simd::fma(Simd::load_n(q + h * dim + d, dim - d), kv, sums[h * P + p]);
         }
@@ -156,13 +163,14 @@ template <int H, int D, class Rows>
     }
   }
   for (int p = 0; p < tile.n; ++p) {
+    const typename Rows::Row row = tile.v.rows[p];
     Simd::F v[D];
     for (int i = 0; i < D; ++i) {
       if constexpr (Rows::kWholeVectors) {
-        v[i] = Rows::load(tile.v, p, d + i * kLanes);
+        v[i] = Rows::load(row, d + i * kLanes);
       } else {
-        v[i] = i + 1 < D || n == kLanes ? Rows::load(tile.v, p, d + i * kLanes)
-                                        : Rows::load_n(tile.v, p, d + i * kLanes, n);
+        v[i] =
+            i + 1 < D || n == kLanes ? Rows::load(row, d + i * kLanes) : Rows::load_n(row, d + i * kLanes, n);
       }
     }
     for (int h = 0; h < H; ++h) {

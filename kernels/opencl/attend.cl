@@ -79,14 +79,17 @@ float sum_of(FV v) {
 #define PAGE (TILE * HEAD_DIM)
 #endif
 
-// Vector `chunk` of a position's row in a page.
-FV cached(__global const KV* page, uint position, uint chunk) {
+// The first n positions of a page as f32, [n][HEAD_DIM], by the work-group together.
+void stage(__global const KV* page, uint n, __local float* to) {
 #if KV_Q8_0
   __global const half* scales = (__global const half*)(page + TILE * HEAD_DIM);
-  return convert_float16(vload16(0, page + position * HEAD_DIM + chunk * V)) *
-         vload_half(position * (HEAD_DIM / 32) + chunk * V / 32, scales);
+  for (uint e = get_local_id(0); e < n * (HEAD_DIM / 32); e += WG) {
+    const float scale = vload_half(e, scales);
+    VSTORE(convert_float16(VLOAD(2 * e, page)) * scale, 2 * e, to);
+    VSTORE(convert_float16(VLOAD(2 * e + 1, page)) * scale, 2 * e + 1, to);
+  }
 #else
-  return VLOAD_HALF(0, page + position * HEAD_DIM + chunk * V);
+  for (uint e = get_local_id(0); e < n * CHUNKS; e += WG) VSTORE(VLOAD_HALF(e, page), e, to);
 #endif
 }
 
@@ -148,10 +151,8 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
       const uint n = min(end - begin, (uint)TILE);
       const size_t page = ((size_t)table[begin / TILE] * n_kv_heads + kv_head) * PAGE;
       barrier(CLK_LOCAL_MEM_FENCE);
-      for (uint e = lane; e < n * CHUNKS; e += WG) {
-        VSTORE(cached(k_cache + page, e / CHUNKS, e % CHUNKS), 0, k_tile + e * V);
-        VSTORE(cached(v_cache + page, e / CHUNKS, e % CHUNKS), 0, v_tile + e * V);
-      }
+      stage(k_cache + page, n, k_tile);
+      stage(v_cache + page, n, v_tile);
       barrier(CLK_LOCAL_MEM_FENCE);
       for (uint e = lane; e < M * n; e += WG) {
         const uint m = e / n, t = e % n;

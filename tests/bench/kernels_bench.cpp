@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 
 #include "kernels/cpu/kernels.hpp"
+#include "kernels/formats/kv_page.hpp"
 #include "kernels/formats/quantize.hpp"
 #include "tests/bench/cpu_peaks.hpp"
 
@@ -203,26 +204,34 @@ void bench_matmul(const Kernels& k, const Peaks& peaks, DType type, std::uint32_
 // ---- attention and the rest
 // ---------------------------------------------------------------------------------------
 void bench_attend(const Kernels& k, const Peaks& peaks, std::uint32_t n_heads, std::uint32_t n_kv,
-                  std::uint32_t dim, std::uint32_t n_positions, Report& report) {
-  const std::string name = "attend " + std::to_string(n_heads) + "/" + std::to_string(n_kv) + "x" +
-                           std::to_string(dim) + " at " + std::to_string(n_positions);
+                  std::uint32_t dim, std::uint32_t n_positions, DType kv_type, Report& report) {
+  const std::string name = "attend " + std::string(to_string(kv_type)) + " " + std::to_string(n_heads) + "/" +
+                           std::to_string(n_kv) + "x" + std::to_string(dim) + " at " +
+                           std::to_string(n_positions);
   if (!report.wants(name)) return;
   constexpr std::uint32_t kBlock = 16;
   const std::uint32_t n_blocks = (n_positions + kBlock - 1) / kBlock;
   const std::size_t n_values = std::size_t{n_blocks} * kBlock * n_kv * dim;
-  const Memory cache(2 * n_values * sizeof(std::uint16_t));
-  auto* cache_k = reinterpret_cast<std::uint16_t*>(cache.bytes());
-  std::uint16_t* cache_v = cache_k + n_values;
-  const auto values = random_floats(n_values);
-  k.store_f16(values.data(), n_values, cache_k);
-  k.store_f16(values.data(), n_values, cache_v);
+  const std::size_t n_pages = std::size_t{n_blocks} * n_kv, page_bytes = kv_page_bytes(kv_type, kBlock, dim);
+  const Memory cache(2 * n_pages * page_bytes);
+  const auto values = random_floats(2 * n_values);
+  for (std::size_t page = 0; page < 2 * n_pages; ++page) {
+    const float* from = values.data() + page * kBlock * dim;
+    auto* to = cache.bytes() + page * page_bytes;
+    if (kv_type == DType::q8_0) {
+      k.store_q8_0(from, std::size_t{kBlock} * dim, reinterpret_cast<std::int8_t*>(to),
+                   reinterpret_cast<std::uint16_t*>(to + kv_scales_at(kBlock, dim, 0)));
+    } else {
+      k.store_f16(from, std::size_t{kBlock} * dim, reinterpret_cast<std::uint16_t*>(to));
+    }
+  }
   std::vector<std::uint32_t> table(n_blocks);
   for (std::uint32_t i = 0; i < n_blocks; ++i) table[i] = (i * 7 + 3) % n_blocks;
   const auto q = random_floats(std::size_t{n_heads} * dim);
   std::vector<float> out(q.size());
   const cpu::AttendArgs args{.q = q.data(),
-                             .k_blocks = cache_k,
-                             .v_blocks = cache_v,
+                             .k_blocks = cache.bytes(),
+                             .v_blocks = cache.bytes() + n_pages * page_bytes,
                              .block_table = table.data(),
                              .block_size = kBlock,
                              .n_positions = n_positions,
@@ -230,7 +239,8 @@ void bench_attend(const Kernels& k, const Peaks& peaks, std::uint32_t n_heads, s
                              .n_kv_heads = n_kv,
                              .head_dim = dim,
                              .scale = 0.125F,
-                             .out = out.data()};
+                             .out = out.data(),
+                             .kv_type = kv_type};
   const double time = best_seconds([&] { k.attend(args, {0, n_heads}); }, 0.2);
   const double operations = 4.0 * n_heads * dim * n_positions / time;
   report.line(name, operations / 1e9, "GOP/s", operations / peaks.f32, "f32 peak");
@@ -310,8 +320,10 @@ int main(int argc, char** argv) {
     bench_matmul(k, peaks, type, 2048, 2048, report);
     bench_matmul(k, peaks, type, 2048, 5632, report);
   }
-  bench_attend(k, peaks, 32, 4, 64, 128, report);
-  bench_attend(k, peaks, 32, 4, 64, 2048, report);
-  bench_attend(k, peaks, 32, 32, 128, 1024, report);
+  for (const DType kv_type : {DType::f16, DType::q8_0}) {
+    bench_attend(k, peaks, 32, 4, 64, 128, kv_type, report);
+    bench_attend(k, peaks, 32, 4, 64, 2048, kv_type, report);
+    bench_attend(k, peaks, 32, 32, 128, 1024, kv_type, report);
+  }
   bench_elementwise(k, peaks, report);
 }
