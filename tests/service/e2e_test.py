@@ -302,6 +302,17 @@ class DaemonTest(unittest.TestCase):
 
     # ---- configuration -----------------------------------------------------------------------------------------
 
+    def test_the_kv_cache_is_kept_as_the_configuration_says(self):
+        resident = {}
+        for kv_type in ("f16", "q8_0"):
+            with Daemon({"demo": "embedded: true\ncontext: 1024\nmax_sequences: 8\nkv_type: %s" % kv_type}) as daemon:
+                self.assertEqual(daemon.stream(dict(GREEDY, max_tokens=40))[1], "length")
+                metrics = daemon.request("GET", "/metrics")[1]
+                resident[kv_type] = float(re.search(r"model_resident_bytes{.*} (\S+)", metrics)[1])
+                self.assertTrue(any("KV as %s" % kv_type in line for line in daemon.log), daemon.log)
+        # 6 layers of 2 heads of 32 values, twice: 64 bytes each as f16, 34 as q8_0.
+        self.assertEqual(resident["f16"] - resident["q8_0"], 8 * 1024 * 6 * 2 * 2 * (64 - 34))
+
     def test_a_bad_config_is_exit_78_with_its_place(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "config.yaml")
