@@ -251,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(
         WholeFile{"bad_digest", kHead + kListener + "models: {m: {path: x, sha256: abc}}\n",
                   "has 3 bytes, expected 64 to 64", "c.yaml:3:31"},
         WholeFile{"bad_kv_type", kHead + kListener + "models: {m: {path: x, kv_type: q8}}\n",
-                  "did you mean \"q8_0\"?", "c.yaml:3:32"},
+                  "models.m.kv_type: expected f16 or q8_0, got \"q8\"", "c.yaml:3:32"},
         WholeFile{"alias_taken", kHead + kListener + "models: {m: {path: x}, n: {path: y, aliases: [m]}}\n",
                   "\"m\" already names a model", "c.yaml:3:47"}),
     [](const auto& row) { return std::string(row.param.name); });
