@@ -48,7 +48,8 @@ class CpuExecutor final : public engine::Executor {
                                 std::span<const engine::BlockCopy> copies) override {
     if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
     for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
-    graph::decode_step(model_.config(), rows_.inputs(), *ops_);
+    if (!graph::decode_step(model_.config(), rows_.inputs(), *ops_, batch.stop))
+      return fail(ErrorCode::cancelled, "Stopped.");
     return ++step_;
   }
 
@@ -59,6 +60,7 @@ class CpuExecutor final : public engine::Executor {
   }
 
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
+  bool can_stop() const noexcept override { return true; }
 
  private:
   const model::ModelFile& model_;

@@ -46,6 +46,7 @@ struct Shared {
   std::atomic<bool> refusing{false};  // drain or destruction has begun
   std::atomic<bool> lost{false};      // the device is gone
   std::atomic<bool> ending{false};    // requests not yet prepared end, too
+  std::atomic<bool> arrived{false};   // a request, since the engine looked last
   std::atomic<std::uint64_t> steps{0}, prompt_tokens{0}, cached_tokens{0}, completion_tokens{0};
   std::atomic<std::uint32_t> running{0}, kv_used{0};
 
@@ -114,12 +115,12 @@ class Engine {
         logits_per_row_(parts.logits_per_row),
         limits_(parts.limits),
         scheduler_(parts.limits),
-        budget_(parts.limits.step_tokens),
         shared_(shared) {}
 
   void run() {
     bool idle = true;
     while (true) {
+      shared_.arrived = false;  // before looking: who arrives later stops the step that may be stopped
       for (Command& command : shared_.commands.take(idle)) {
         if (command.kind == Command::Kind::stop) {
           end_all(shutting_down());
@@ -220,9 +221,13 @@ class Engine {
 
   bool try_step() {
     const TimePoint begin = std::chrono::steady_clock::now();
-    const StepPlan plan = scheduler_.plan(budget_.tokens());
+    const StepPlan plan = scheduler_.plan(step_budget(step_cost_.cost(), executor_.can_stop()));
     if (plan.empty()) return false;
     auto rows = compute(plan);
+    if (!rows && plan.may_stop && rows.error().code == ErrorCode::cancelled) {
+      scheduler_.retract();
+      return true;
+    }
     shared_.steps.fetch_add(1);
     if (!rows) {
       fail_step(rows.error());
@@ -244,7 +249,8 @@ class Engine {
     for (const StepResult& result : results_)
       if (result.ended) forget(result.id);
     for (const SequenceId id : behind_) scheduler_.pause(id);
-    budget_.measured(plan.n_tokens, std::chrono::steady_clock::now() - begin);
+    step_cost_.measured(plan.work,
+                        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     return true;
   }
 
@@ -281,7 +287,8 @@ class Engine {
       if (planned.want_logits) ++(s.n_candidates > 0 ? cut : whole);
     }
     try {
-      auto id = executor_.submit({tokens_, batch_, vocab_size_}, copies_);
+      auto id = executor_.submit({tokens_, batch_, vocab_size_, plan.may_stop ? &shared_.arrived : nullptr},
+                                 copies_);
       if (!id) return std::unexpected(std::move(id.error()));
       auto rows = executor_.wait(*id);
       if (rows && (rows->logits.size() != whole * logits_per_row_ || rows->candidates.size() != cut))
@@ -382,7 +389,7 @@ class Engine {
   const SchedulerLimits limits_;
   Scheduler scheduler_;
   bool audit_due_ = false;
-  StepBudget budget_;
+  StepCostFit step_cost_{cost_guess()};
   Shared& shared_;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
 
@@ -495,6 +502,7 @@ class EngineBackend final : public Backend {
       auto sequence = std::make_unique<Sequence>(waiting.id, std::move(*prepared), parts_.text,
                                                  waiting.delivery, waiting.arrived);
       shared_->commands.put({Command::Kind::submit, waiting.id, std::move(sequence)});
+      shared_->arrived = true;
       return std::nullopt;
     } catch (const std::bad_alloc&) {
       return out_of_memory();

@@ -2,6 +2,7 @@
 // Owned and called by the engine thread alone.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 
@@ -30,6 +31,9 @@ struct StepBatch {
   std::span<const Token> tokens;  // all sequences' new tokens, one sequence after the other
   std::span<const StepSequence> sequences;
   std::uint32_t candidates_of = 0;  // candidates are tokens below this; 0: of the whole vocabulary
+  // Not null: once it is true, a device that can_stop() gives up the step with `cancelled`. Its copies are
+  // done; what it wrote for its tokens is void.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 // What was wanted, in order of sequence; valid until the next submit.
@@ -55,6 +59,7 @@ struct Executor {
   // Most candidates a row may ask for. 0: logits are computed in the host's own memory, where whole rows cost
   // nothing to hand over, and candidates cannot be asked for.
   virtual std::uint32_t max_candidates() const { return 0; }
+  virtual bool can_stop() const noexcept { return false; }  // between layers, not only between steps
 };
 
 }  // namespace flyball::engine

@@ -7,6 +7,13 @@
 namespace flyball::engine {
 namespace {
 
+// A step in four begins with a prompt that was passed over, whatever arrives: each of n prompts has a part in
+// one of 4n steps.
+constexpr std::uint32_t kPassOvers = 3;
+// After so many steps without an arrival they get longer, where an arrival can stop them: short ones cost
+// throughput on a device that reads all weights for each, and to give up a long one costs what it has done.
+constexpr std::uint32_t kCalmSteps = 16;
+
 void require(bool invariant) {
   if (!invariant) std::abort();
 }
@@ -39,6 +46,7 @@ Result<void> Scheduler::submit(NewSequence sequence) {
   entry.tokens = std::move(sequence.tokens);
   entry.most = sequence.most;
   entries_.emplace(sequence.id, std::move(entry));
+  since_arrival_ = 0;
   return {};
 }
 
@@ -67,9 +75,8 @@ void Scheduler::resume(SequenceId id) {
   if (const auto it = entries_.find(id); it != entries_.end()) it->second.paused = false;
 }
 
-StepPlan Scheduler::plan(std::uint32_t most) {
+StepPlan Scheduler::plan(const StepBudget& budget) {
   require(!in_flight_);
-  most = std::clamp(most, limits_.max_sequences, limits_.step_tokens);
   StepPlan plan;
   plan.sequences.reserve(limits_.max_sequences);
 
@@ -82,53 +89,77 @@ StepPlan Scheduler::plan(std::uint32_t most) {
   // First come first served: nobody overtakes one that waits for room.
   for (auto it = entries_.begin(); it != entries_.end(); ++it)
     if (!it->second.admitted && !it->second.paused && admit(it) == Admission::no_room) break;
-  plan_prompts(most - plan.n_tokens, plan);
+  plan_prompts(budget, plan);
   in_flight_ = !plan.empty();
+  if (in_flight_ && since_arrival_ < kCalmSteps) ++since_arrival_;
   return plan;
 }
 
-// What is left of a step's budget goes to the prompt with the least left to compute. Beside a prompt that is
-// computed whole in this step there is no chunk of a longer one: its first token waits for nobody else's. But
-// the prompt that was passed over longest has half of the next budget for sure: whatever arrives, each of n
-// prompts gets 1 / 2n of the tokens computed.
-void Scheduler::plan_prompts(std::uint32_t budget, StepPlan& plan) {
+// The one with the least left to compute first, or the one that was passed over longest and then those.
+std::vector<Scheduler::Entries::iterator> Scheduler::prompts_in_order(const StepCost& cost,
+                                                                      bool longest_first) {
   std::vector<Entries::iterator> prompts;
   for (auto it = entries_.begin(); it != entries_.end(); ++it)
     if (it->second.admitted && !it->second.paused && !it->second.in_step &&
         kv_.blocks_missing(it->first, it->second.known()) == 0)  // not a decode that waits for room
       prompts.push_back(it);
-  if (prompts.empty()) return;
-  std::ranges::stable_sort(prompts, {}, [](Entries::iterator it) { return it->second.left(); });
+  std::ranges::stable_sort(
+      prompts, {}, [&](Entries::iterator it) { return cost.added(it->second.computed, it->second.left()); });
+  if (!longest_first || prompts.empty()) return prompts;
+  const auto longest =
+      std::ranges::max_element(prompts, {}, [](Entries::iterator it) { return it->second.passed_over; });
+  std::rotate(prompts.begin(), longest, std::next(longest));
+  return prompts;
+}
 
-  const auto longest = *std::ranges::max_element(prompts, [](Entries::iterator a, Entries::iterator b) {
-    const Entry &x = a->second, &y = b->second;
-    return x.passed_over != y.passed_over ? x.passed_over < y.passed_over : a->first > b->first;
-  });
-  std::uint32_t reserved = longest->second.passed_over > 0 ? (budget + 1) / 2 : 0;  // for `longest`
-  bool whole_prompt = false;
-  for (const auto it : prompts) {
+// Prompts that this step completes fill it; beside them there is no part of a longer one, so that their first
+// tokens wait for nobody else's. Otherwise it holds part of one prompt, and less of it: whoever arrives
+// meanwhile waits for that.
+void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
+  const bool streams = !plan.empty();
+  const bool full = n_admitted_ >= limits_.max_sequences;  // who arrives now waits for a slot, not for a step
+  const bool alone = !streams && (full || (budget.can_stop && since_arrival_ >= kCalmSteps));
+  plan.may_stop = alone && !full;
+  const auto left_of = [spent = budget.cost.of(plan.work)](double most) {
+    return std::max(most - spent, most / 4);  // prompts advance beside any number of decodes
+  };
+  double whole = left_of(alone ? budget.alone : budget.whole);
+  double part = left_of(alone ? budget.alone : budget.part);
+  const bool longest_first = passed_over_ >= kPassOvers;
+  bool first = true, completes_one = false, passed_over = false;
+  for (const auto it : prompts_in_order(budget.cost, longest_first)) {
     Entry& e = it->second;
-    std::uint32_t most = it == longest ? budget : budget - reserved;
-    if (whole_prompt && e.left() > most) most = it == longest ? reserved : 0;
-    if (it == longest) reserved = 0;
-    if (most == 0) {
+    const std::uint32_t room = limits_.step_tokens - plan.work.tokens;
+    const auto fit = [&]() -> std::uint32_t {
+      if (e.left() <= room && budget.cost.added(e.computed, e.left()) <= whole) return e.left();
+      if (completes_one || room == 0) return 0;
+      return std::max(budget.cost.fit(part, e.computed, std::min(room, e.left())), first ? 1U : 0U);
+    };
+    std::uint32_t n = fit();
+    if (n == 0) {
       ++e.passed_over;
+      passed_over = true;
       continue;
     }
-    const bool fresh = e.fresh;
-    if (fresh) fork(it, plan);
-    const std::uint32_t n = std::min(e.left(), most);
-    if (fresh && n == e.left()) whole_prompt = true;
+    if (e.fresh) {
+      fork(it, plan);
+      n = std::max(fit(), 1U);
+    }
+    if (n == e.left()) completes_one = true;
+    const double added = budget.cost.added(e.computed, n);
+    whole -= added;
+    part -= added;
     plan_tokens(it, n, plan);  // its blocks are there since it was admitted
-    budget -= n;
     e.passed_over = 0;
+    first = false;
   }
+  passed_over_ = passed_over && !longest_first ? passed_over_ + 1 : 0;
 }
 
 void Scheduler::plan_tokens(Entries::iterator it, std::uint32_t n_tokens, StepPlan& plan) {
   Entry& e = it->second;
   plan.sequences.push_back({it->first, e.computed, n_tokens, n_tokens == e.left()});
-  plan.n_tokens += n_tokens;
+  plan.work += StepWork::of(e.computed, n_tokens);
   e.in_step = true;
   e.fresh = false;
   e.step_tokens = n_tokens;
@@ -294,6 +325,14 @@ void Scheduler::commit(std::span<const StepResult> results) {
       require(it->second.known() <= it->second.most);
     }
   }
+}
+
+void Scheduler::retract() {
+  require(in_flight_);
+  in_flight_ = false;
+  since_arrival_ = 0;
+  free_cancelled();
+  for (auto& [id, e] : entries_) e.in_step = false;
 }
 
 std::vector<SequenceId> Scheduler::abort() {

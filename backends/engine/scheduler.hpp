@@ -1,5 +1,5 @@
 // Which sequences the next step computes, and how many tokens of each: continuous batching with chunked
-// prefill beside decode under one token budget, shared prefixes computed once, preemption by recompute,
+// prefill beside decode within a limit of time, shared prefixes computed once, preemption by recompute,
 // cancellation and pause at any point. A pure state machine: no thread, no clock, no device.
 // plan() -> run it -> commit() or abort().
 #pragma once
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/engine/step_budget.hpp"
 #include "backends/kv/kv_accountant.hpp"
 #include "config/error.hpp"
 
@@ -50,7 +51,8 @@ struct PlannedCopy {
 struct StepPlan {
   std::vector<PlannedSequence> sequences;  // decodes in order of arrival, then chunks of prompts
   std::vector<PlannedCopy> copies;
-  std::uint32_t n_tokens = 0;
+  StepWork work;
+  bool may_stop = false;  // nobody in it is near a token: worth giving up for one who arrives
   bool empty() const noexcept { return sequences.empty(); }
 };
 
@@ -75,14 +77,15 @@ class Scheduler {
   void pause(SequenceId id);
   void resume(SequenceId id);
 
-  // The next step; empty when there is nothing to do. Precondition: no step in flight.
-  // most: tokens it may hold, never more than step_tokens, and raised to max_sequences so that every decode
-  // fits and a prompt advances beside them.
-  StepPlan plan(std::uint32_t most);
-  StepPlan plan() { return plan(limits_.step_tokens); }
+  // The next step; empty when there is nothing to do. Precondition: no step in flight. Every decode is in it,
+  // whatever it takes, and a prompt advances beside them; never more than step_tokens.
+  StepPlan plan(const StepBudget& budget);
+  StepPlan plan() { return plan(token_budget(limits_.step_tokens)); }
   // The step in flight has run. Results name sequences planned with want_logits that were not cancelled
   // meanwhile.
   void commit(std::span<const StepResult> results);
+  // The step in flight was given up: its copies are done, its tokens are not computed.
+  void retract();
   // The step in flight failed: every sequence in it ends. Returns those that were not cancelled meanwhile.
   std::vector<SequenceId> abort();
 
@@ -112,7 +115,7 @@ class Scheduler {
     bool in_step = false;
     bool fresh = false;             // admitted, nothing planned since
     std::uint32_t step_tokens = 0;  // of the step in flight
-    std::uint32_t passed_over = 0;  // steps in a row that had room for others' prompts, but not for this one
+    std::uint32_t passed_over = 0;  // steps in a row that held others' prompts, but not this one
     std::optional<Leader> leader;   // not admitted
 
     std::uint32_t known() const noexcept { return static_cast<std::uint32_t>(tokens.size()); }
@@ -130,7 +133,8 @@ class Scheduler {
                              const Entry& other) const;
   std::optional<Leader> find_leader(Entries::iterator entry, bool waited) const;
   void fork(Entries::iterator entry, StepPlan& plan);
-  void plan_prompts(std::uint32_t budget, StepPlan& plan);
+  std::vector<Entries::iterator> prompts_in_order(const StepCost& cost, bool longest_first);
+  void plan_prompts(const StepBudget& budget, StepPlan& plan);
   void plan_tokens(Entries::iterator entry, std::uint32_t n_tokens, StepPlan& plan);
   void free_cancelled();
   void end(Entries::iterator entry);
@@ -140,6 +144,8 @@ class Scheduler {
   Entries entries_;                    // by arrival
   std::vector<SequenceId> cancelled_;  // in the step in flight; their KV is freed when it is over
   std::uint32_t n_admitted_ = 0;
+  std::uint32_t passed_over_ = 0;    // steps in a row in which some prompt was
+  std::uint32_t since_arrival_ = 0;  // steps since the last submit or retract
   std::uint64_t preemptions_ = 0;
   bool in_flight_ = false;
 };

@@ -1,23 +1,37 @@
 #include "backends/engine/step_budget.hpp"
 
-namespace flyball::engine {
+#include <algorithm>
 
-void StepBudget::measured(std::uint32_t n_tokens, std::chrono::nanoseconds elapsed) noexcept {
-  const bool slow = elapsed > kStepTarget;
-  // Tokens that would have taken kStepTarget at this step's time per token. Small steps cost more per token
-  // (each reads all weights): only one that filled the budget says that there is room for more.
-  const double fit = static_cast<double>(n_tokens) * static_cast<double>(kStepTarget.count()) /
-                     static_cast<double>(std::max<std::int64_t>(elapsed.count(), 1));
-  double next = tokens_;
-  if (slow) {
-    // One slow step may be the system's doing; two in a row are believed.
-    next = std::min(next, was_slow_ ? fit : std::max(fit, next / 2));
-  } else if (n_tokens >= tokens_) {
-    next = std::min(fit, next * 2);
-  }
-  was_slow_ = slow;
-  const double least = std::min(most_, kLeastStepTokens);
-  tokens_ = static_cast<std::uint32_t>(std::clamp(next, least, static_cast<double>(most_)));
+namespace flyball::engine {
+namespace {
+
+double seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+// A step costs like eight tokens, attending to a thousand positions like one.
+StepCost cost_guess() noexcept {
+  const double token = seconds(kLongestStep) / (8 + kLeastStepTokens);
+  return {8 * token, token, token / 1000};
+}
+
+StepBudget step_budget(const StepCost& cost, bool can_stop) noexcept {
+  const double longest = std::max(seconds(kLongestStep), cost.of(StepWork::of(0, kLeastStepTokens)));
+  const double brief = cost.of(StepWork::of(0, kShortPrompt));
+  StepBudget budget;
+  budget.cost = cost;
+  budget.whole = std::clamp(brief, seconds(kUnnoticed), longest);
+  budget.part = std::clamp(kPartShare * brief, seconds(kUnnoticed), longest);
+  budget.alone = longest;
+  budget.can_stop = can_stop;
+  return budget;
+}
+
+StepBudget token_budget(std::uint32_t n_tokens) noexcept {
+  const double n = n_tokens;
+  return {{0, 1, 0}, n, n, n, false};
 }
 
 }  // namespace flyball::engine

@@ -1,30 +1,38 @@
-// How many tokens the next step may hold so that it takes about kStepTarget: what is cancelled ends, and
-// streams that decode go on, once a step. Pure: the engine thread measures. Begins small and doubles while
-// steps are quick, so that a slow device is never tried with a step of many seconds.
+// How long a step may take, given what things cost. Whoever arrives while a long prompt is computed waits for
+// the step in flight, streams get a token a step, and what is cancelled ends with one: so a step is about as
+// long as a short prompt's own, whatever the device. Pure.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 
+#include "backends/engine/step_cost.hpp"
+
 namespace flyball::engine {
 
-inline constexpr std::chrono::nanoseconds kStepTarget = std::chrono::milliseconds(150);
+// No step aims at more, however slow the device, unless kLeastStepTokens take longer.
+inline constexpr std::chrono::milliseconds kLongestStep{150};
 inline constexpr std::uint32_t kLeastStepTokens = 16;  // below it weights are read for too few tokens
+// Nobody notices a wait of so long: a fast device gains more by filling its steps.
+inline constexpr std::chrono::milliseconds kUnnoticed{5};
+// A prompt of so many tokens is short: it is computed in one step.
+inline constexpr std::uint32_t kShortPrompt = 64;
+// Of a short prompt's time, what a step with part of a longer prompt takes: a short one that arrives
+// meanwhile has its first token after 1 + kPartShare times what it takes alone, and what the estimate is off.
+inline constexpr double kPartShare = 0.6;
 
-class StepBudget {
- public:
-  // most: what a step may hold on the fastest device, > 0.
-  explicit StepBudget(std::uint32_t most) : most_(most), tokens_(std::min(most, kLeastStepTokens)) {}
-
-  std::uint32_t tokens() const noexcept { return tokens_; }
-  // A step of n_tokens (> 0) under this budget took so long.
-  void measured(std::uint32_t n_tokens, std::chrono::nanoseconds elapsed) noexcept;
-
- private:
-  std::uint32_t most_;
-  std::uint32_t tokens_;
-  bool was_slow_ = false;  // the step before
+struct StepBudget {
+  StepCost cost;
+  double whole = 0;       // seconds of a step beyond which no further prompt is computed to its end
+  double part = 0;        // beyond which no further part of one is
+  double alone = 0;       // the same where nobody waits for the step's end
+  bool can_stop = false;  // a step that is alone() can be given up when somebody arrives
 };
+
+// Before anything is measured: a device on which kLeastStepTokens take kLongestStep.
+StepCost cost_guess() noexcept;
+StepBudget step_budget(const StepCost& cost, bool can_stop) noexcept;
+// Where a token is the measure.
+StepBudget token_budget(std::uint32_t n_tokens) noexcept;
 
 }  // namespace flyball::engine

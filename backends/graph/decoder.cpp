@@ -78,7 +78,8 @@ void mixed_feed_forward(std::uint32_t n, std::uint32_t layer, Buffer residual, O
 
 }  // namespace
 
-void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops& ops) {
+bool decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops& ops,
+                 const std::atomic<bool>* stop) {
   auto n = static_cast<std::uint32_t>(inputs.tokens.size());
   Buffer residual = Buffer::residual;
   Buffer attended = Buffer::attended;
@@ -86,6 +87,7 @@ void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops
   ops.begin(inputs);
   ops.embed(n, {WeightRole::token_embedding}, residual);
   for (std::uint32_t layer = 0; layer < config.n_layers; ++layer) {
+    if (stop != nullptr && stop->load(std::memory_order_relaxed)) return false;
     const Projection qkv[] = {{{WeightRole::q, layer}, Buffer::q},
                               {{WeightRole::k, layer}, Buffer::k},
                               {{WeightRole::v, layer}, Buffer::v}};
@@ -96,7 +98,7 @@ void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops
     if (layer + 1 == config.n_layers && inputs.wanted.size() < n) {
       // Nothing reads the other rows any more: their KV is stored. A prompt's chunk stops here.
       n = static_cast<std::uint32_t>(inputs.wanted.size());
-      if (n == 0) return;
+      if (n == 0) return true;
       ops.gather_wanted(residual, Buffer::wanted_residual);
       ops.gather_wanted(attended, Buffer::wanted_attended);
       residual = Buffer::wanted_residual;
@@ -113,6 +115,7 @@ void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops
   const Projection head[] = {{{WeightRole::output}, Buffer::logits}};
   ops.norm_matmul(n, residual, {WeightRole::output_norm}, head);
   if (!inputs.top_k.empty()) ops.top_k(Buffer::logits, Buffer::candidates);
+  return true;
 }
 
 }  // namespace flyball::graph

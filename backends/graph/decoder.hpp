@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 
 #include "backends/graph/ops.hpp"
@@ -26,6 +27,8 @@ std::uint64_t plan_bytes(const BufferPlan& plan) noexcept;
 // Runs one step. Afterwards Buffer::logits holds a row for each wanted one, in order, Buffer::candidates what
 // top_k asked for; the cache holds every row's KV. Preconditions: rows and wanted rows are within the plan;
 // tokens are below vocab_size.
-void decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops& ops);
+// False: `stop`, looked at before each layer, was true, and the rest was left out.
+bool decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops& ops,
+                 const std::atomic<bool>* stop = nullptr);
 
 }  // namespace flyball::graph

@@ -57,6 +57,32 @@ TEST(Engine, IgnoreEosGoesOn) {
   EXPECT_EQ(client->done()->reason, FinishReason::length);
 }
 
+// A long prompt alone gets long steps after a while; a request that arrives in one does not wait for its end.
+TEST(Engine, ARequestThatArrivesEndsALongStep) {
+  auto fake = make_fake({.blocks = 200, .step_tokens = 8, .context = 800});
+  fake.control->stops = true;
+  const std::string long_prompt(700, 'l');
+  const auto longest = std::make_shared<Client>(), brief = std::make_shared<Client>();
+  auto first = fake.backend->start(text_request(long_prompt, 5), longest).value();
+  {
+    std::unique_lock lock(fake.control->mutex);
+    ASSERT_TRUE(fake.control->changed.wait_for(lock, std::chrono::seconds(20),
+                                               [&] { return fake.control->stoppable > 0; }));
+  }
+  auto second = fake.backend->start(text_request("hello", 3), brief).value();
+  ASSERT_TRUE(brief->wait_end());
+  EXPECT_EQ(brief->text(), expected_text("hello", 3));
+  EXPECT_EQ(longest->ends(), 0);
+  {
+    const std::lock_guard lock(fake.control->mutex);
+    EXPECT_EQ(fake.control->stopped, 1U);
+    fake.control->stops = false;
+  }
+  auto third = fake.backend->start(text_request("again", 3), std::make_shared<Client>()).value();
+  ASSERT_TRUE(longest->wait_end());
+  EXPECT_EQ(longest->text(), expected_text(long_prompt, 5)) << "what was given up is computed again";
+}
+
 TEST(Engine, ManyRequestsGetWhatEachWouldAlone) {
   // 14 blocks of 4 for sequences of up to 36 tokens: preemption and recompute happen.
   auto fake = make_fake({.blocks = 14, .sequences = 4, .step_tokens = 6});

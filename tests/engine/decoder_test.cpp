@@ -409,6 +409,33 @@ TEST(Experts, RowsAreGroupedByExpert) {
   }
 }
 
+TEST(Decoder, AStepThatIsStoppedCanBeComputedAgain) {
+  const auto m = make_model(DType::q8_0);
+  const model::ModelConfig& config = m.file->config();
+  cpu::ThreadPool pool(1);
+  const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
+  const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool).value();
+  const auto tokens = some_tokens(16, config.vocab_size);
+  std::vector<std::uint32_t> positions(16), sequence_of(16, 0);
+  std::iota(positions.begin(), positions.end(), 0U);
+  const std::uint32_t table[] = {0}, wanted[] = {15};
+  const std::span<const std::uint32_t> tables[] = {table};
+  const graph::StepInputs inputs{tokens, positions, sequence_of, tables, wanted, false};
+  const auto logits = [&](bool stop_first) {
+    auto ops = cpu::CpuOps::make(config, kernels, weights, pool, 16, 1).value();
+    EXPECT_TRUE(ops->reserve_kv(graph::kv_layout(config), 1));
+    std::atomic<bool> stop{true};
+    if (stop_first) {
+      EXPECT_FALSE(graph::decode_step(config, inputs, *ops, &stop));
+    }
+    stop = false;
+    EXPECT_TRUE(graph::decode_step(config, inputs, *ops, &stop));
+    const float* row = ops->buffer(graph::Buffer::logits);
+    return std::vector<float>(row, row + config.vocab_size);
+  };
+  EXPECT_EQ(logits(true), logits(false));
+}
+
 // YaRN with every frequency above beta_fast leaves all angles alone: only its magnitude remains.
 TEST(Decoder, YarnBlendsBetweenTheFilesBetas) {
   const auto m = make_model(DType::f32);

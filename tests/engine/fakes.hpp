@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/engine/engine_backend.hpp"
@@ -85,6 +86,8 @@ struct FakeControl {
   std::uint32_t max_candidates = 0;              // set before the engine is made
   std::uint64_t whole_rows = 0, candidates = 0;  // handed over so far
   std::uint64_t tokens = 0;                      // computed so far
+  bool stops = false;                            // a step that may be given up is; it waits for that
+  std::uint64_t stopped = 0, stoppable = 0;
 
   void allow(std::uint64_t steps) {
     {
@@ -106,6 +109,7 @@ class FakeExecutor final : public engine::Executor {
   Result<void> reserve_kv(const graph::KvLayout&, std::uint32_t) override { return {}; }
   std::uint32_t max_step_tokens() const override { return max_step_tokens_; }
   std::uint32_t max_candidates() const override { return control_->max_candidates; }
+  bool can_stop() const noexcept override { return true; }
 
   Result<engine::StepId> submit(const engine::StepBatch& batch,
                                 std::span<const engine::BlockCopy> copies) override {
@@ -122,6 +126,17 @@ class FakeExecutor final : public engine::Executor {
     for (const engine::BlockCopy& copy : copies)
       std::copy_n(kv_.begin() + copy.from * control_->block_size, control_->block_size,
                   kv_.begin() + copy.to * control_->block_size);
+    if (batch.stop != nullptr && control_->stops) {
+      ++control_->stoppable;
+      control_->changed.notify_all();
+      lock.unlock();
+      while (!batch.stop->load()) std::this_thread::yield();
+      lock.lock();
+      ++control_->stopped;
+      for (const auto& s : batch.sequences)  // what it wrote is void
+        for (std::uint32_t i = 0; i < s.n_tokens; ++i) slot(s, s.first_position + i) = -7;
+      return fail(ErrorCode::cancelled, "Stopped.");
+    }
     control_->tokens += batch.tokens.size();
     control_->most_rows = std::max(control_->most_rows, batch.sequences.size());
     for (const auto& s : batch.sequences) {

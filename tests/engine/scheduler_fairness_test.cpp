@@ -28,7 +28,7 @@ class Simulation {
   void step() {
     const StepPlan plan = s_.plan();
     if (plan.empty()) return;
-    now_ += plan.n_tokens;
+    now_ += plan.work.tokens;
     std::vector<StepResult> results;
     for (const auto& p : plan.sequences) {
       computed_[p.id] += p.n_tokens;
@@ -92,7 +92,7 @@ TEST(Fairness, OfManyLongPromptsTheShortestIsFirstAndAllAdvance) {
   std::vector<SequenceId> ids;
   for (std::uint32_t i = 0; i < 6; ++i) ids.push_back(sim.submit(2000 - 100 * i));
   for (int i = 0; i < 30; ++i) sim.step();
-  for (const SequenceId id : ids) EXPECT_GT(sim.computed(id), kBudget) << id;
+  for (const SequenceId id : ids) EXPECT_GE(sim.computed(id), kBudget) << id;
   while (!sim.answered(ids.front())) sim.step();
   for (std::size_t i = 1; i < ids.size(); ++i) EXPECT_LT(sim.ttft(ids[i]), sim.ttft(ids[i - 1]));
   EXPECT_EQ(sim.now(), 6 * 2000U - 1500) << "no step is left empty";

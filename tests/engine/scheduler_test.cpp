@@ -76,11 +76,15 @@ TEST(Scheduler, DecodesBeforePrefillsUnderOneBudget) {
   EXPECT_EQ(plan.sequences[1].n_tokens, 5U);
   advance(s, plan);
   ASSERT_TRUE(submit(s, 4, 5, 40));
-  plan = s.plan();  // two decodes; half of the rest is the longer one's, whatever arrives
-  ASSERT_EQ(plan.sequences.size(), 4U);
+  plan = s.plan();  // again
+  ASSERT_EQ(plan.sequences.size(), 3U);
   EXPECT_EQ(plan.sequences[2].id, 4U);
+  EXPECT_EQ(plan.sequences[2].n_tokens, 5U);
+  advance(s, plan);
+  plan = s.plan();  // three decodes, and the longer prompt has what is left
+  ASSERT_EQ(plan.sequences.size(), 4U);
   EXPECT_EQ(plan.sequences[3].id, 2U);
-  EXPECT_EQ(plan.sequences[3].n_tokens, 7U);
+  EXPECT_EQ(plan.sequences[3].n_tokens, 13U);
   advance(s, plan);
 }
 
@@ -90,11 +94,126 @@ TEST(Scheduler, ASmallerBudgetMakesSmallerChunksAndKeepsEveryDecode) {
   advance(s, s.plan());
   ASSERT_TRUE(submit(s, 4, 30, 40));
   for (const auto& [budget, n_tokens] : {std::pair{1U, 4U}, std::pair{7U, 7U}, std::pair{99U, 16U}}) {
-    const auto plan = s.plan(budget);
+    const auto plan = s.plan(token_budget(budget));
     EXPECT_EQ(plan.sequences.size(), 4U) << budget;
-    EXPECT_EQ(plan.n_tokens, n_tokens) << budget;
+    EXPECT_EQ(plan.work.tokens, n_tokens) << budget;
     advance(s, plan);
   }
+}
+
+// A step, a token, and a pair of tokens cost something each.
+TEST(Scheduler, LateChunksOfALongPromptAreSmallerAndTakeTheSameTime) {
+  SchedulerLimits l = limits(1000);
+  l.step_tokens = 256;
+  Scheduler s(l);
+  ASSERT_TRUE(submit(s, 1, 3000, 3001));
+  const StepBudget budget{{3, 0.3, 0.001}, 30, 20, 150, false};
+  std::uint32_t first = 0, last = 0;
+  for (auto plan = s.plan(budget);; plan = s.plan(budget)) {
+    if (plan.sequences[0].want_logits) break;
+    EXPECT_LE(budget.cost.of(plan.work), budget.part);
+    EXPECT_GT(budget.cost.of(plan.work), 0.7 * budget.part);
+    if (first == 0) first = plan.work.tokens;
+    last = plan.work.tokens;
+    advance(s, plan);
+  }
+  EXPECT_GT(first, 40U);
+  EXPECT_LT(last, 8U);
+}
+
+TEST(Scheduler, PromptsAdvanceWhateverTheyCost) {
+  Scheduler s(limits(1000));
+  ASSERT_TRUE(submit(s, 1, 20, 30));
+  ASSERT_TRUE(submit(s, 2, 3, 30));
+  const StepBudget tight{{100, 50, 10}, 1, 1, 1, false};
+  auto plan = s.plan(tight);
+  ASSERT_EQ(plan.sequences.size(), 1U);
+  EXPECT_EQ(plan.sequences[0].id, 2U);
+  EXPECT_EQ(plan.sequences[0].n_tokens, 1U);
+  for (int i = 0; i < 200 && !plan.sequences.back().want_logits; ++i) {
+    advance(s, plan);
+    plan = s.plan(tight);
+  }
+  advance(s, plan);
+  EXPECT_GT(s.tokens(2).size(), 3U);
+  for (int i = 0; i < 200 && s.tokens(1).size() == 20; ++i) advance(s, s.plan(tight), {2});
+  EXPECT_EQ(s.tokens(1).size(), 21U);
+}
+
+// Long steps only where nobody waits for their end, or where an arrival can end them.
+TEST(Scheduler, AStepIsLongOnlyWhereNobodyWaitsForItsEnd) {
+  SchedulerLimits l = limits(1000, 2, 64);
+  const auto part = [](const StepPlan& plan) { return plan.work.tokens; };
+  const StepBudget fixed{{0, 1, 0}, 16, 8, 64, false}, stoppable{{0, 1, 0}, 16, 8, 64, true};
+  {
+    Scheduler s(l);
+    ASSERT_TRUE(submit(s, 1, 1000, 1010));
+    for (int i = 0; i < 40; ++i) {
+      const auto plan = s.plan(fixed);
+      EXPECT_EQ(part(plan), 8U);
+      EXPECT_FALSE(plan.may_stop);
+      advance(s, plan);
+    }
+    ASSERT_TRUE(submit(s, 2, 1000, 1010));  // no slot is free
+    const auto plan = s.plan(fixed);
+    EXPECT_EQ(part(plan), 64U);
+    EXPECT_FALSE(plan.may_stop) << "who arrives now could not begin";
+    advance(s, plan);
+  }
+  Scheduler s(l);
+  ASSERT_TRUE(submit(s, 1, 2000, 2010));
+  const auto calm = [&] {
+    int steps = 0;
+    for (auto plan = s.plan(stoppable);; plan = s.plan(stoppable)) {
+      if (plan.may_stop) {
+        EXPECT_EQ(part(plan), 64U);
+        return steps;
+      }
+      EXPECT_EQ(part(plan), 8U);
+      ++steps;
+      advance(s, plan);
+    }
+  };
+  EXPECT_GT(calm(), 4);
+  const std::uint32_t at = 8 * 16;
+  s.retract();
+  EXPECT_TRUE(s.balanced());
+  auto plan = s.plan(stoppable);
+  EXPECT_EQ(plan.sequences[0].first_position, at) << "what was given up is computed again";
+  EXPECT_EQ(part(plan), 8U) << "and not given up a second time soon";
+  advance(s, plan);
+  EXPECT_GT(calm(), 4);
+  ASSERT_TRUE(submit(s, 2, 5, 100));  // arrives in the step, and stops it
+  s.retract();
+  plan = s.plan(stoppable);
+  EXPECT_EQ(plan.sequences[0].id, 2U);
+  EXPECT_TRUE(plan.sequences[0].want_logits);
+  advance(s, plan);
+  for (int i = 0; i < 40; ++i) {  // a stream waits for each step's end
+    plan = s.plan(stoppable);
+    EXPECT_EQ(part(plan), 8U);
+    EXPECT_FALSE(plan.may_stop);
+    advance(s, plan);
+  }
+}
+
+TEST(Scheduler, AStepGivenUpKeepsItsCopiesAndFreesWhoWasCancelled) {
+  Scheduler s(limits(100, 4, 64));
+  ASSERT_TRUE(s.submit({1, "", letters(1, 22), 40}));
+  advance(s, s.plan());
+  ASSERT_TRUE(s.submit({2, "", letters(1, 22), 40}));
+  ASSERT_TRUE(submit(s, 3, 30, 40));
+  const auto plan = s.plan();
+  ASSERT_EQ(plan.copies.size(), 1U);
+  s.cancel(3);
+  s.retract();
+  EXPECT_TRUE(s.balanced());
+  EXPECT_EQ(s.running(), 2U);
+  const auto again = s.plan();
+  ASSERT_EQ(again.sequences.size(), 2U);
+  EXPECT_TRUE(again.copies.empty());
+  EXPECT_EQ(again.sequences[1].first_position, 21U);
+  advance(s, again);
 }
 
 TEST(Scheduler, NobodyOvertakesTheFirstInTheQueue) {
@@ -187,11 +306,11 @@ TEST(Scheduler, APrefixIsComputedOnceAndReadByAll) {
   for (SequenceId id = 1; id <= 4; ++id) ASSERT_TRUE(s.submit({id, "app", prompt, 40}));
   auto plan = s.plan();
   ASSERT_EQ(plan.sequences.size(), 1U);  // three wait for the first one's
-  EXPECT_EQ(plan.n_tokens, 22U);
+  EXPECT_EQ(plan.work.tokens, 22U);
   advance(s, plan);
   plan = s.plan();
   ASSERT_EQ(plan.sequences.size(), 4U);
-  EXPECT_EQ(plan.n_tokens, 4U);  // the first one's second token, and each other one's last of the prompt
+  EXPECT_EQ(plan.work.tokens, 4U);  // the first one's second token, and each other one's last of the prompt
   ASSERT_EQ(plan.copies.size(), 3U);
   for (const PlannedCopy& copy : plan.copies) EXPECT_EQ(copy.from, s.kv().table(1)[5]);
   for (SequenceId id = 2; id <= 4; ++id) {

@@ -136,7 +136,7 @@ class Walk {
       ASSERT_GE(s_.kv().table(p.id).size() * kBlock, p.first_position + p.n_tokens);
       total += p.n_tokens;
     }
-    ASSERT_EQ(total, plan.n_tokens);
+    ASSERT_EQ(total, plan.work.tokens);
     ASSERT_LE(total, std::max(limits_.step_tokens, limits_.max_sequences));
     ASSERT_LE(s_.running(), limits_.max_sequences);
   }
@@ -172,7 +172,11 @@ class Walk {
   void step() {
     if (below(3) == 0) submit();
     disturb();
-    const StepPlan plan = s_.plan(below(32));
+    StepBudget budget = token_budget(static_cast<std::uint32_t>(below(32)));
+    budget.cost = {static_cast<double>(below(4)), 1, static_cast<double>(below(3)) / 10};
+    budget.part /= 1 + static_cast<double>(below(3));
+    budget.can_stop = below(2) == 0;
+    const StepPlan plan = s_.plan(budget);
     ASSERT_TRUE(s_.balanced());
     check(plan);
     if (testing::Test::HasFatalFailure()) return;
@@ -190,6 +194,9 @@ class Walk {
         end(id);
       }
       for (const auto& p : plan.sequences) ASSERT_FALSE(live_.contains(p.id));
+    } else if (below(40) == 0) {  // it is given up
+      for (const auto& [at, value] : written_) memory_[at] = random_();
+      s_.retract();
     } else {
       s_.commit(results(plan, true));
     }

@@ -1,4 +1,4 @@
-// The token budget of a step against devices of known speed.
+// How long a step may take on devices of known speed.
 #include "backends/engine/step_budget.hpp"
 
 #include <gtest/gtest.h>
@@ -6,84 +6,44 @@
 namespace flyball::engine {
 namespace {
 
-using std::chrono::duration_cast;
-using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
+constexpr double kMs = 1e-3;
 
-// A device: so long for a step, and so long for each token in it.
-struct Device {
-  double step_ms, token_ms;
-  nanoseconds time(std::uint32_t n) const {
-    return duration_cast<nanoseconds>(std::chrono::duration<double, std::milli>(step_ms + n * token_ms));
-  }
-};
-
-// Prefill alone: each step is full. Returns the longest step.
-nanoseconds prefill(StepBudget& budget, const Device& device, int steps) {
-  nanoseconds longest{0};
-  for (int i = 0; i < steps; ++i) {
-    const nanoseconds took = device.time(budget.tokens());
-    longest = std::max(longest, took);
-    budget.measured(budget.tokens(), took);
-  }
-  return longest;
+std::uint32_t tokens(const StepCost& cost, double seconds, std::uint32_t at) {
+  return cost.fit(seconds - cost.step, at, 4096);
 }
 
-TEST(StepBudget, AFastDeviceGetsItAllWithinAFewSteps) {
-  StepBudget budget(256);
-  EXPECT_EQ(budget.tokens(), 16U);
-  prefill(budget, {2, 0.1}, 4);
-  EXPECT_EQ(budget.tokens(), 256U);
-  prefill(budget, {0, 0}, 3);  // a clock too coarse to see a step
-  EXPECT_EQ(budget.tokens(), 256U);
+TEST(StepBudget, PartOfALongPromptTakesLessThanAShortPrompt) {
+  const StepCost cost{3 * kMs, 0.3 * kMs, 0.8e-6 * 1};
+  const StepBudget budget = step_budget(cost, true);
+  const double brief = cost.of(StepWork::of(0, kShortPrompt));
+  EXPECT_DOUBLE_EQ(budget.whole, brief);
+  EXPECT_DOUBLE_EQ(budget.part, kPartShare * brief);
+  EXPECT_DOUBLE_EQ(budget.alone, 150 * kMs);
+  EXPECT_TRUE(budget.can_stop);
+  EXPECT_GT(tokens(cost, budget.part, 0), 4 * tokens(cost, budget.part, 4000))
+      << "the same time at any context";
+  EXPECT_LE(cost.of(StepWork::of(4000, tokens(cost, budget.part, 4000))), budget.part);
 }
 
-TEST(StepBudget, ASlowDeviceIsNeverTriedWithALongStep) {
-  StepBudget budget(256);
-  EXPECT_LE(prefill(budget, {40, 2}, 50), milliseconds(170));
-  EXPECT_GE(budget.tokens(), 45U);
-  EXPECT_LE(budget.tokens(), 55U);  // 40 + 55 * 2 = 150
-  StepBudget crawling(256);
-  EXPECT_LE(prefill(crawling, {0, 16.7}, 50), milliseconds(270));  // 60 tokens/s: the least
-  EXPECT_EQ(crawling.tokens(), kLeastStepTokens);
+TEST(StepBudget, AFastDeviceFillsItsSteps) {
+  const StepBudget budget = step_budget({1 * kMs, 5e-6, 4e-9}, false);
+  EXPECT_DOUBLE_EQ(budget.part, 5 * kMs);
+  EXPECT_DOUBLE_EQ(budget.whole, 5 * kMs);
 }
 
-TEST(StepBudget, ADeviceThatSlowsDownIsFollowedInTwoSteps) {
-  StepBudget budget(256);
-  prefill(budget, {2, 0.1}, 10);
-  prefill(budget, {0, 5}, 2);
-  EXPECT_EQ(budget.tokens(), 30U);
-  prefill(budget, {2, 0.1}, 4);
-  EXPECT_EQ(budget.tokens(), 256U);
+TEST(StepBudget, ASlowDeviceKeepsStepsShortButNotWasteful) {
+  const StepBudget slow = step_budget({40 * kMs, 4 * kMs, 0}, false);
+  EXPECT_DOUBLE_EQ(slow.part, 150 * kMs);
+  EXPECT_DOUBLE_EQ(slow.whole, 150 * kMs);
+  const StepCost crawling{100 * kMs, 50 * kMs, 0};
+  const StepBudget budget = step_budget(crawling, false);
+  EXPECT_EQ(tokens(crawling, budget.part + 1e-9, 0), kLeastStepTokens);
+  EXPECT_LE(budget.part, budget.whole);
 }
 
-TEST(StepBudget, OneOutlierCostsAtMostHalf) {
-  StepBudget budget(256);
-  prefill(budget, {2, 0.1}, 10);
-  budget.measured(256, std::chrono::seconds(30));
-  EXPECT_EQ(budget.tokens(), 128U);
-  prefill(budget, {2, 0.1}, 1);
-  EXPECT_EQ(budget.tokens(), 256U);
-}
-
-TEST(StepBudget, QuickDecodesSayNothingAboutPrompts) {
-  StepBudget budget(256);
-  prefill(budget, {30, 0.2}, 10);
-  EXPECT_EQ(budget.tokens(), 256U);
-  for (int i = 0; i < 100; ++i) budget.measured(1, milliseconds(30));
-  EXPECT_EQ(budget.tokens(), 256U);
-}
-
-TEST(StepBudget, StaysWithinItsBounds) {
-  for (const std::uint32_t most : {1U, 6U, 16U, 4096U}) {
-    StepBudget budget(most);
-    for (int i = 0; i < 40; ++i) {
-      EXPECT_GE(budget.tokens(), std::min(most, kLeastStepTokens));
-      EXPECT_LE(budget.tokens(), most);
-      budget.measured(budget.tokens(), milliseconds(i < 20 ? 1 : 100'000));
-    }
-    EXPECT_EQ(budget.tokens(), std::min(most, kLeastStepTokens));
-  }
+TEST(StepBudget, BeginsWithAFewTokens) {
+  const StepBudget budget = step_budget(cost_guess(), false);
+  EXPECT_NEAR(tokens(cost_guess(), budget.part, 0), kLeastStepTokens, 1);
 }
 
 }  // namespace

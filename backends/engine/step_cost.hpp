@@ -1,0 +1,54 @@
+// How long a step takes, learned from those that have run: so much for the step, for each token, and for each
+// pair of a token and a position it attends to. Late chunks of a long prompt cost many times what its first
+// ones do; counting tokens does not see it. Pure: the engine thread measures.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace flyball::engine {
+
+struct StepWork {
+  std::uint32_t tokens = 0;
+  std::uint64_t pairs = 0;  // a token at position p attends to p + 1 positions
+
+  static StepWork of(std::uint32_t first_position, std::uint32_t n_tokens) noexcept;
+  StepWork& operator+=(const StepWork& more) noexcept;
+};
+
+struct StepCost {  // seconds
+  double step = 0;
+  double token = 0;
+  double pair = 0;
+
+  double of(const StepWork& work) const noexcept;  // of a step that holds it
+  // What n_tokens of a sequence, from first_position on, add to a step.
+  double added(std::uint32_t first_position, std::uint32_t n_tokens) const noexcept;
+  // Most of `most` tokens that add no more than `seconds`.
+  std::uint32_t fit(double seconds, std::uint32_t first_position, std::uint32_t most) const noexcept;
+};
+
+// Least squares of relative errors over the latest steps. What they do not tell apart stays as it is in
+// proportion. A step more than kSurprise off is taken for the system's doing; two in a row for a change of
+// the device, after which nothing before counts.
+class StepCostFit {
+ public:
+  static constexpr double kSurprise = 2;  // times as long, or as short, as expected
+
+  explicit StepCostFit(const StepCost& guess) noexcept : cost_(guess) {}
+  const StepCost& cost() const noexcept { return cost_; }
+  void measured(const StepWork& work, double seconds) noexcept;
+
+ private:
+  using Vector = std::array<double, 3>;  // step, token, pair
+
+  void explain(const StepWork& work, double seconds) noexcept;
+  void solve() noexcept;
+
+  StepCost cost_;
+  std::array<Vector, 3> squares_{};  // of the steps seen, the latest count most
+  Vector sums_{};
+  bool surprised_ = false;  // by the step before
+};
+
+}  // namespace flyball::engine

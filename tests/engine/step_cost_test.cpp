@@ -1,0 +1,151 @@
+// The cost of a step, learned from devices whose cost is known.
+#include "backends/engine/step_cost.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "backends/engine/step_budget.hpp"
+
+namespace flyball::engine {
+namespace {
+
+// This machine's CPU on a 135M model, PoCL on a 1.1B one, a GPU, and one that attends for nothing.
+const StepCost kDevices[] = {
+    {3e-3, 0.3e-3, 0.8e-6}, {60e-3, 12e-3, 8e-6}, {0.9e-3, 6e-6, 4e-9}, {1e-3, 1e-3, 1e-12}};
+
+// A prompt of `length`, chunk by chunk as long as the limit says; each step takes `noise` more or less.
+struct Prefill {
+  StepCost device;
+  double noise = 0;
+  std::mt19937_64 random{1};
+
+  double seconds(const StepWork& work) {
+    const double x = static_cast<double>(random()) / static_cast<double>(std::mt19937_64::max());
+    return device.of(work) * (1 + noise * (2 * x - 1));
+  }
+  // Returns the longest step over what the limit allowed, by the device's true cost.
+  double run(StepCostFit& fit, std::uint32_t length, std::uint32_t most = 256) {
+    double worst = 0;
+    for (std::uint32_t at = 0; at < length;) {
+      const StepBudget budget = step_budget(fit.cost(), false);
+      const std::uint32_t n =
+          std::max(1U, fit.cost().fit(budget.part - fit.cost().step, at, std::min(most, length - at)));
+      const StepWork work = StepWork::of(at, n);
+      worst = std::max(worst, device.of(work) / step_budget(device, false).part);
+      fit.measured(work, seconds(work));
+      at += n;
+    }
+    return worst;
+  }
+};
+
+// A prompt and its answer, a token at a time.
+void serve(StepCostFit& fit, Prefill& device, std::uint32_t prompt, std::uint32_t answer = 50) {
+  device.run(fit, prompt);
+  for (std::uint32_t i = 0; i < answer; ++i) {
+    const StepWork one = StepWork::of(prompt + i, 1);
+    fit.measured(one, device.seconds(one));
+  }
+}
+
+TEST(StepCost, CountsTheTokensAndWhatTheyAttendTo) {
+  EXPECT_EQ(StepWork::of(0, 4).pairs, 10U);
+  EXPECT_EQ(StepWork::of(100, 2).pairs, 101U + 102);
+  EXPECT_EQ(StepWork::of(4'000'000'000U, 256).pairs, 256ULL * 4'000'000'000ULL + 256 * 257 / 2);
+  StepWork both = StepWork::of(0, 4);
+  both += StepWork::of(100, 2);
+  EXPECT_EQ(both.tokens, 6U);
+  EXPECT_EQ(both.pairs, 213U);
+}
+
+TEST(StepCost, FitsTheMostThatFits) {
+  const StepCost cost{5, 2, 0.01};
+  for (const std::uint32_t first : {0U, 100U, 4000U})
+    for (const double seconds : {-1.0, 0.0, 1.0, 2.02, 10.0, 500.0}) {
+      const std::uint32_t n = cost.fit(seconds, first, 64);
+      EXPECT_TRUE(n == 0 || cost.added(first, n) <= seconds);
+      EXPECT_TRUE(n == 64 || cost.added(first, n + 1) > seconds);
+    }
+  EXPECT_EQ(cost.fit(1e9, 0, 0), 0U);
+}
+
+TEST(StepCost, IsLearnedFromOneRequest) {
+  for (const StepCost& device : kDevices) {
+    SCOPED_TRACE(device.token);
+    StepCostFit fit(cost_guess());
+    Prefill prefill{device, 0.1};
+    serve(fit, prefill, 4096);
+    EXPECT_LT(prefill.run(fit, 4096), 1.3) << "no step is much longer than it should be, early or late";
+    for (const std::uint32_t at : {0U, 1000U, 4000U}) {
+      const StepWork work = StepWork::of(at, 32);
+      EXPECT_NEAR(fit.cost().of(work) / device.of(work), 1, 0.2) << at;
+    }
+  }
+}
+
+// How long a step may be is known late in a long prompt, too, because what a step and a token cost was not
+// mistaken for what attending costs, nor the other way round.
+TEST(StepCost, AShortPromptsCostIsKnownAfterALongOnes) {
+  for (const StepCost& device : kDevices) {
+    SCOPED_TRACE(device.token);
+    StepCostFit fit(cost_guess());
+    Prefill prefill{device, 0.1};
+    serve(fit, prefill, 300);
+    prefill.run(fit, 4096);
+    EXPECT_NEAR(step_budget(fit.cost(), false).part / step_budget(device, false).part, 1, 0.25);
+  }
+}
+
+TEST(StepCost, ManyDecodesDoNotWashOutWhatPromptsCost) {
+  for (const StepCost& device : kDevices) {
+    SCOPED_TRACE(device.token);
+    StepCostFit fit(cost_guess());
+    Prefill prefill{device, 0.1};
+    prefill.run(fit, 4096);
+    for (std::uint32_t i = 0; i < 20'000; ++i) {
+      const StepWork one = StepWork::of(100 + i % 2000, 1);
+      fit.measured(one, prefill.seconds(one));
+    }
+    EXPECT_LT(prefill.run(fit, 4096), 1.5);
+  }
+}
+
+TEST(StepCost, OneOutlierCountsForNothingAndTwoAreBelieved) {
+  const StepCost device = kDevices[0];
+  StepCostFit fit(cost_guess());
+  Prefill prefill{device};
+  prefill.run(fit, 2048);
+  const StepWork work = StepWork::of(0, 64);
+  const double before = fit.cost().of(work);
+  fit.measured(work, 30);
+  EXPECT_EQ(fit.cost().of(work), before);
+  fit.measured(work, device.of(work));
+  EXPECT_NEAR(fit.cost().of(work) / before, 1, 0.05);
+  fit.measured(work, 50 * device.of(work));
+  fit.measured(work, 50 * device.of(work));
+  EXPECT_NEAR(fit.cost().of(work) / device.of(work), 50, 2.5) << "slowed down";
+  fit.measured(work, device.of(work));
+  fit.measured(work, device.of(work));
+  EXPECT_NEAR(fit.cost().of(work) / device.of(work), 1, 0.05) << "and recovered";
+}
+
+TEST(StepCost, StaysPositiveAndFiniteWhateverIsMeasured) {
+  std::mt19937_64 random(7);
+  StepCostFit fit(cost_guess());
+  for (int i = 0; i < 20'000; ++i) {
+    const auto n = static_cast<std::uint32_t>(1 + random() % 4096);
+    const auto first = static_cast<std::uint32_t>(random() % 200'000);
+    const double exponent = static_cast<double>(random() % 120) / 10 - 9;
+    fit.measured(StepWork::of(first, n), random() % 10 == 0 ? 0.0 : std::pow(10, exponent));
+    for (const double c : {fit.cost().step, fit.cost().token, fit.cost().pair}) {
+      ASSERT_TRUE(std::isfinite(c));
+      ASSERT_GT(c, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace flyball::engine
