@@ -18,6 +18,7 @@ struct DeviceReport {
   bool unified = false;             // works in the processor's memory
   bool dispatched = false;          // ran the probe's kernel, and the answer was right
   std::string error;                // why not, "" if it did
+  std::string id;                   // opencl: tells it from every other device; printable ASCII
 };
 
 struct DeviceProbe {

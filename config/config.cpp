@@ -163,7 +163,7 @@ const std::vector<Bound<WorkerLimits>>& worker_table() {
 
 const std::vector<Bound<OpenClEngine>>& opencl_table() {
   static const std::vector<Bound<OpenClEngine>> table = {
-      {{"device", text(1, 256), "part of the device's or its driver's name; without it the best GPU"},
+      {{"device", text(1, 256), "part of the device's id or its driver's name, as probed; without it the best GPU"},
        [](OpenClEngine& o, const Node& n) { o.device = n.text; }},
   };
   return table;

@@ -18,7 +18,8 @@ class CpuExecutor final : public engine::Executor {
       : model_(model), options_(options), pool_(threads) {}
 
   Result<void> load(const kernels::cpu::Kernels& kernels) {
-    auto weights = CpuWeights::load(model_, kernels, pool_, options_.expert_bytes_limit);
+    auto weights = CpuWeights::load(model_, kernels, pool_, options_.expert_bytes_limit,
+                                    options_.progress);
     if (!weights) return std::unexpected(std::move(weights.error()));
     weights_ = std::move(*weights);
     auto ops = CpuOps::make(model_.config(), kernels, weights_, pool_, options_.max_step_tokens,

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "backends/engine/executor.hpp"
+#include "backends/graph/load_progress.hpp"
 #include "backends/model/model_file.hpp"
 #include "kernels/cpu/kernels.hpp"
 
@@ -19,6 +20,7 @@ struct CpuDeviceOptions {
   std::uint32_t max_logit_rows = 16;     // rows of one step whose logits may be wanted: sequences at once
   // A mixture's experts, packed; beyond it they are packed when needed. 0: three quarters of what is free.
   std::uint64_t expert_bytes_limit = 0;
+  graph::LoadProgress progress;
 };
 
 // insufficient_memory, unsupported_value. The model must outlive the executor: rows of the embedding table,

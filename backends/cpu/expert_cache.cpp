@@ -23,7 +23,8 @@ std::uint64_t default_limit() {
 
 Result<std::unique_ptr<ExpertCache>> ExpertCache::make(const model::ModelFile& model,
                                                        const kernels::cpu::Kernels& kernels, ThreadPool& pool,
-                                                       std::uint64_t bytes_limit) {
+                                                       std::uint64_t bytes_limit,
+                                                       const std::function<void(std::uint64_t)>& loaded) {
   std::unique_ptr<ExpertCache> cache(new ExpertCache(model, kernels, pool));
   for (std::uint32_t i = 0; i < model.config().n_layers; ++i) {
     Layer& layer = cache->layers_.emplace_back();
@@ -55,11 +56,24 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::make(const model::ModelFile& m
   if (fits == all) {
     std::vector<std::uint32_t> every(cache->n_experts_);
     std::iota(every.begin(), every.end(), 0U);
-    for (std::uint32_t i = 0; i < model.config().n_layers; ++i) cache->require(i, every);
+    for (std::uint32_t i = 0; i < model.config().n_layers; ++i) {
+      cache->require(i, every);
+      if (loaded) loaded(file_bytes(model) / model.config().n_layers);
+    }
   } else {
     cache->packed_.commit();  // the KV cache takes its share of what is left after this
   }
   return cache;
+}
+
+std::uint64_t ExpertCache::file_bytes(const model::ModelFile& model) noexcept {
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < model.config().n_layers; ++i)
+    for (const WeightRole role : kRoles) {
+      const model::Weight& w = graph::weight_of(model.weights(), {role, i});
+      bytes += w.experts * w.matrix_bytes();
+    }
+  return bytes;
 }
 
 std::uint32_t ExpertCache::take_slot() noexcept {

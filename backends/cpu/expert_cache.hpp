@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -21,10 +22,12 @@ namespace flyball::cpu {
 class ExpertCache {
  public:
   // References outlive the cache. bytes_limit: what packed experts may take; 0: three quarters of what is
-  // free. insufficient_memory where the experts of one layer do not fit.
+  // free. loaded: told of bytes of the file that were packed. insufficient_memory where the experts of one layer do not fit.
   static Result<std::unique_ptr<ExpertCache>> make(const model::ModelFile& model,
                                                    const kernels::cpu::Kernels& kernels, ThreadPool& pool,
-                                                   std::uint64_t bytes_limit);
+                                                   std::uint64_t bytes_limit,
+                                                   const std::function<void(std::uint64_t)>& loaded = {});
+  static std::uint64_t file_bytes(const model::ModelFile& model) noexcept;  // of all experts
 
   // Packs those of `layer` that are not there, on all threads. They stay until another layer's are required.
   // Precondition: distinct, at most n_experts.

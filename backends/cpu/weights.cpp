@@ -36,7 +36,8 @@ std::size_t CpuWeights::index(WeightRef ref) noexcept {
 }
 
 Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels::cpu::Kernels& kernels,
-                                    ThreadPool& pool, std::uint64_t expert_bytes_limit) {
+                                    ThreadPool& pool, std::uint64_t expert_bytes_limit,
+                                    const graph::LoadProgress& progress) {
   const model::ModelWeights& weights = model.weights();
   CpuWeights out;
   out.embedding_ = weights.token_embedding;
@@ -58,6 +59,13 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
   if (!pages) return std::unexpected(std::move(pages.error()));
   out.packed_ = std::move(*pages);
 
+  // In bytes of the file. Experts that are packed when they are needed are not waited for.
+  std::uint64_t done = 0, total = ExpertCache::file_bytes(model);
+  for (const WeightRef ref : order) total += graph::weight_of(weights, ref).matrix_bytes();
+  const auto loaded = [&](std::uint64_t bytes) {
+    done += bytes;
+    if (progress) progress(done, total);
+  };
   const bool from_file = !model.mapping().empty();
   std::size_t at = 0;
   for (const WeightRef ref : order) {
@@ -73,6 +81,7 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
       if (from_file) release_file_pages({w.data, w.matrix_bytes()});
     }
     out.matrices_[index(ref)] = matrix;
+    loaded(w.matrix_bytes());
   }
 
   // Copied: a file may align its tensors by less than a float.
@@ -85,7 +94,7 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
   }
 
   if (model.config().n_experts > 0) {
-    auto experts = ExpertCache::make(model, kernels, pool, expert_bytes_limit);
+    auto experts = ExpertCache::make(model, kernels, pool, expert_bytes_limit, loaded);
     if (!experts) return std::unexpected(std::move(experts.error()));
     out.experts_ = std::move(*experts);
   }

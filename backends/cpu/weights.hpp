@@ -9,6 +9,7 @@
 #include "backends/cpu/expert_cache.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/cpu/thread_pool.hpp"
+#include "backends/graph/load_progress.hpp"
 #include "backends/graph/ops.hpp"
 #include "backends/model/model_file.hpp"
 #include "kernels/cpu/kernels.hpp"
@@ -21,7 +22,8 @@ class CpuWeights {
   // expert_bytes_limit: what packed experts may take; 0: three quarters of what is free beside the other
   // weights.
   static Result<CpuWeights> load(const model::ModelFile& model, const kernels::cpu::Kernels& kernels,
-                                 ThreadPool& pool, std::uint64_t expert_bytes_limit = 0);
+                                 ThreadPool& pool, std::uint64_t expert_bytes_limit = 0,
+                                 const graph::LoadProgress& progress = {});
 
   const CpuMatrix& matrix(graph::WeightRef ref) const noexcept;  // not an expert's, not the embedding table
   const float* vector(graph::WeightRef ref) const noexcept;      // a norm or a bias

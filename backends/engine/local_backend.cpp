@@ -75,7 +75,8 @@ struct OpenedDevice {
   std::uint64_t kv_bytes = 0;  // what the cache may have of what the weights left
 };
 
-Result<OpenedDevice> open_device(const LocalBackendOptions& options, const model::ModelFile& model,
+Result<OpenedDevice> open_device(const LocalBackendOptions& options,
+                                 const std::shared_ptr<const model::ModelFile>& model,
                                  std::uint32_t step_tokens) {
   OpenedDevice opened;
   if (options.backend == "cpu") {
@@ -83,7 +84,8 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options, const model
     device.threads = options.threads;
     device.max_step_tokens = step_tokens;
     device.max_logit_rows = options.max_sequences;
-    auto executor = cpu::make_cpu_executor(model, device);
+    device.progress = options.progress;
+    auto executor = cpu::make_cpu_executor(*model, device);
     if (!executor) return pass(executor);
     opened.executor = std::move(*executor);
     opened.kv_bytes = cpu::available_memory() / 4;
@@ -94,7 +96,9 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options, const model
   if (!options.cache_dir.empty()) device.program_cache = options.cache_dir / "opencl";
   device.max_step_tokens = step_tokens;
   device.max_logit_rows = options.max_sequences;
-  auto executor = opencl::make_opencl_executor(model, device);
+  device.progress = options.progress;
+  device.model_owner = model;
+  auto executor = opencl::make_opencl_executor(*model, device);
   if (!executor) return pass(executor);
   // A device's own memory is there for the cache; what it shares with the machine is shared.
   opened.kv_bytes =
@@ -127,7 +131,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.limits.max_sequences = options.max_sequences;
   parts.limits.step_tokens = std::max(options.step_tokens, options.max_sequences);
   parts.limits.max_waiting = options.max_queue;
-  auto device = open_device(options, *model, parts.limits.step_tokens);
+  auto device = open_device(options, model, parts.limits.step_tokens);
   if (!device) return pass(device);
   parts.executor = std::move(device->executor);
 

@@ -26,6 +26,7 @@ struct LocalBackendOptions {
   std::uint32_t step_tokens = 256;   // most tokens of a step; fewer where they would take long (StepBudget)
   opencl::DeviceOptions opencl;      // which device, and its limits
   std::filesystem::path cache_dir;   // compiled kernels; "": they are compiled at every start
+  graph::LoadProgress progress;
   std::uint32_t max_queue = 256;     // waiting requests; beyond it start() gives `overloaded`
 };
 

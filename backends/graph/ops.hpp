@@ -1,8 +1,9 @@
 // The closed vocabulary of the forward pass: what decoder.cpp says and every device must be able to do.
 // Values live in device buffers named by role; weights are named by role and layer; only a step's inputs are
 // host memory. Verbs work on the first `n` rows of their buffers, each row one token, f32. A row's result
-// never depends on the rows beside it: alone equals batched, bit for bit. Compound verbs have a default body;
-// a device overrides one only for a measured win.
+// never depends on the values beside it. On a processor alone equals batched bit for bit; a GPU may choose a
+// kernel by the number of rows, and then they differ by the rounding of sums. Compound verbs have a default
+// body; a device overrides one only for a measured win.
 #pragma once
 
 #include <cstdint>

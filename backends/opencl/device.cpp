@@ -7,52 +7,7 @@
 namespace flyball::opencl {
 namespace {
 
-constexpr std::chrono::seconds kSettle{30};  // what a device that was given up may still take to come to rest
 constexpr std::size_t kLogLine = 300;  // of a build log, in an error
-
-std::string text_of(const Api& api, cl_device_id device, cl_device_info what) {
-  std::size_t n = 0;
-  if (api.clGetDeviceInfo(device, what, 0, nullptr, &n) != CL_SUCCESS) return {};
-  std::string out(n, '\0');
-  if (api.clGetDeviceInfo(device, what, n, out.data(), nullptr) != CL_SUCCESS) return {};
-  while (!out.empty() && out.back() == '\0') out.pop_back();
-  return out;
-}
-
-// 0 where the driver does not know the question.
-template <class T>
-T number_of(const Api& api, cl_device_id device, cl_device_info what) {
-  T value{};
-  return api.clGetDeviceInfo(device, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value : T{};
-}
-
-DeviceFacts facts_of(const Api& api, cl_platform_id platform, cl_device_id device) {
-  DeviceFacts f;
-  std::size_t n = 0;
-  if (api.clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, nullptr, &n) == CL_SUCCESS && n > 0) {
-    f.platform.resize(n);
-    api.clGetPlatformInfo(platform, CL_PLATFORM_NAME, n, f.platform.data(), nullptr);
-    f.platform.resize(n - 1);
-  }
-  f.name = text_of(api, device, CL_DEVICE_NAME);
-  f.driver = text_of(api, device, CL_DEVICE_VERSION) + ", " + text_of(api, device, CL_DRIVER_VERSION);
-  const std::string extensions = text_of(api, device, CL_DEVICE_EXTENSIONS);
-  f.fp16 = extensions.find("cl_khr_fp16") != std::string::npos;
-  f.subgroups = extensions.find("cl_khr_subgroup") != std::string::npos;
-  f.integer_dot = extensions.find("cl_khr_integer_dot_product") != std::string::npos;
-  f.processor = (number_of<cl_device_type>(api, device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU) == 0;
-  f.unified = number_of<cl_bool>(api, device, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE;
-  f.compute_units = std::max<cl_uint>(1, number_of<cl_uint>(api, device, CL_DEVICE_MAX_COMPUTE_UNITS));
-  f.max_work_group =
-      static_cast<std::uint32_t>(number_of<std::size_t>(api, device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
-  f.vector_floats =
-      std::max<cl_uint>(1, number_of<cl_uint>(api, device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
-  f.memory_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_GLOBAL_MEM_SIZE);
-  f.max_allocation_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-  f.local_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_LOCAL_MEM_SIZE);
-  f.base_alignment = std::max(8U, number_of<cl_uint>(api, device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
-  return f;
-}
 
 // The first line that speaks of an error, or the first line.
 std::string first_error(const std::string& log) {
@@ -90,19 +45,29 @@ void CL_CALLBACK on_complete(cl_event, cl_int status, void* data) {
 Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   auto api = load_api();
   if (!api) return std::unexpected(std::move(api.error()));
+  auto found = choose_found(find_devices(**api), options);
+  if (!found) return std::unexpected(std::move(found.error()));
+  return open(std::move(*api), std::move(*found), options);
+}
+
+Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Api> api, FoundDevice found,
+                                             const DeviceOptions& options) {
   std::shared_ptr<Device> device(new Device);
   device->options_ = options;
   device->objects_ = std::make_shared<Objects>();
-  device->objects_->api = std::move(*api);
-  if (options.on_open) options.on_open(device->objects_);
-  if (auto ok = device->choose(options); !ok) return std::unexpected(std::move(ok.error()));
+  device->objects_->api = std::move(api);
+  device->device_ = found.device;
+  device->facts_ = std::move(found.facts);
   device->limit_ = options.allocation_limit != 0 ? options.allocation_limit : device->facts_.memory_bytes;
+  if (options.on_open) options.on_open(device->objects_);
 
   const Api& cl = *device->objects_->api;
+  const std::array<cl_context_properties, 3> properties{
+      CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(found.platform), 0};
   cl_int status = device->intercept(Call::allocate);
   if (status == CL_SUCCESS)
-    device->context_ = {device->objects_,
-                        cl.clCreateContext(nullptr, 1, &device->device_, nullptr, nullptr, &status)};
+    device->context_ = {device->objects_, cl.clCreateContext(properties.data(), 1, &device->device_, nullptr,
+                                                             nullptr, &status)};
   if (status != CL_SUCCESS) return device->failed("clCreateContext", status);
   status = device->intercept(Call::allocate);
   if (status == CL_SUCCESS)
@@ -112,88 +77,82 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   return device;
 }
 
-Device::~Device() = default;
-
-Result<void> Device::choose(const DeviceOptions& options) {
-  const Api& cl = *objects_->api;
-  cl_uint n = 0;
-  if (cl.clGetPlatformIDs(0, nullptr, &n) != CL_SUCCESS) n = 0;
-  std::vector<cl_platform_id> platforms(n);
-  if (n > 0) cl.clGetPlatformIDs(n, platforms.data(), nullptr);
-  std::string seen;
-  // Discrete before integrated before software; among equals the one with more memory.
-  const auto rank = [](const DeviceFacts& f) { return f.processor ? 0 : f.unified ? 1 : 2; };
-  for (const cl_platform_id platform : platforms) {
-    cl_uint n_devices = 0;
-    if (cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &n_devices) != CL_SUCCESS) continue;
-    std::vector<cl_device_id> ids(n_devices);
-    if (n_devices > 0) cl.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, n_devices, ids.data(), nullptr);
-    for (const cl_device_id id : ids) {
-      DeviceFacts f = facts_of(cl, platform, id);
-      seen += (seen.empty() ? "" : ", ") + f.name;
-      if (options.name.empty() ? f.processor && !options.allow_processor
-                               : f.name.find(options.name) == std::string::npos &&
-                                     f.driver.find(options.name) == std::string::npos)
-        continue;
-      if (device_ != nullptr &&
-          std::pair(rank(f), f.memory_bytes) <= std::pair(rank(facts_), facts_.memory_bytes))
-        continue;
-      device_ = id;
-      facts_ = std::move(f);
-    }
-  }
-  if (device_ != nullptr) return {};
-  return fail(ErrorCode::model_unavailable,
-              options.name.empty()
-                  ? "No OpenCL GPU was found" + (seen.empty() ? "." : "; there is: " + seen + ".")
-                  : "No OpenCL device is called '" + options.name + "'" +
-                        (seen.empty() ? "." : "; there is: " + seen + "."),
-              "device");
-}
-
 std::unexpected<Error> Device::failed(const std::string& call, cl_int status) const {
   return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " failed: " + call +
                                           " gave error " + std::to_string(status) + ".");
 }
 
+std::unexpected<Error> Device::not_allocated(const std::string& call, cl_int status, std::uint64_t bytes,
+                                             std::string_view what) const {
+  if (status != CL_MEM_OBJECT_ALLOCATION_FAILURE && status != CL_OUT_OF_RESOURCES &&
+      status != CL_OUT_OF_HOST_MEMORY && status != CL_INVALID_BUFFER_SIZE)
+    return failed(call, status);
+  return fail(ErrorCode::insufficient_memory,
+              "Not enough memory on " + facts_.name + " for " + std::string(what) + ": " +
+                  std::to_string(bytes) + " bytes are needed, " + std::to_string(free_bytes()) +
+                  " are free, " + std::to_string(facts_.max_allocation_bytes) + " at once (" + call +
+                  ": error " + std::to_string(status) + ").");
+}
+
 Result<Memory> Device::create(std::uint64_t bytes, cl_mem_flags flags, void* host, std::string_view what) {
   const bool counted = (flags & (CL_MEM_USE_HOST_PTR | CL_MEM_ALLOC_HOST_PTR)) == 0;
-  const std::uint64_t free = free_bytes();
   cl_int status = CL_SUCCESS;
-  if ((counted && bytes > free) || bytes > facts_.max_allocation_bytes)
+  if ((counted && bytes > free_bytes()) || bytes > facts_.max_allocation_bytes)
     status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
   if (status == CL_SUCCESS) status = intercept(Call::allocate);
   Memory buffer;
   if (status == CL_SUCCESS)
     buffer.handle = {objects_, objects_->api->clCreateBuffer(context_.get(), flags, bytes, host, &status)};
-  if (status != CL_SUCCESS)
-    return fail(ErrorCode::insufficient_memory,
-                "Not enough memory on " + facts_.name + " for " + std::string(what) + ": " +
-                    std::to_string(bytes) + " bytes are needed, " + std::to_string(free) + " are free, " +
-                    std::to_string(facts_.max_allocation_bytes) + " at once.");
+  if (status != CL_SUCCESS) return not_allocated("clCreateBuffer", status, bytes, what);
   buffer.bytes = bytes;
-  if (counted) allocated_ += bytes;
+  if (counted) buffer.counted = {objects_, bytes};
   return buffer;
 }
 
 Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what) {
   auto buffer = create(std::max<std::uint64_t>(bytes, 4), CL_MEM_READ_WRITE, nullptr, what);
   if (!buffer) return buffer;
-  if (auto ok = fill_zero(*buffer); !ok) return std::unexpected(std::move(ok.error()));
+  const cl_uchar zero = 0;
+  cl_event raw = nullptr;
+  cl_int status = intercept(Call::allocate);
+  if (status == CL_SUCCESS)
+    status = objects_->api->clEnqueueFillBuffer(queue_.get(), buffer->handle.get(), &zero, sizeof zero, 0,
+                                                buffer->bytes, 0, nullptr, &raw);
+  if (status == CL_SUCCESS) {
+    auto outcome = outcome_in_time(Handle<cl_event>(objects_, raw));
+    if (!outcome) return std::unexpected(std::move(outcome.error()));
+    status = *outcome;
+  }
+  if (status != CL_SUCCESS) {
+    buffer->counted = {};
+    return not_allocated("clEnqueueFillBuffer", status, buffer->bytes, what);
+  }
   return buffer;
 }
 
 Result<Device::Pinned> Device::allocate_pinned(std::uint64_t bytes, std::string_view what) {
   auto buffer = create(bytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, nullptr, what);
   if (!buffer) return std::unexpected(std::move(buffer.error()));
-  cl_int status = intercept(Call::enqueue);
+  cl_event raw = nullptr;
   void* host = nullptr;
+  cl_int status = intercept(Call::allocate);
   if (status == CL_SUCCESS)
-    host =
-        objects_->api->clEnqueueMapBuffer(queue_.get(), buffer->handle.get(), CL_TRUE,
-                                          CL_MAP_WRITE | CL_MAP_READ, 0, bytes, 0, nullptr, nullptr, &status);
-  if (status != CL_SUCCESS) return failed("clEnqueueMapBuffer", status);
+    host = objects_->api->clEnqueueMapBuffer(queue_.get(), buffer->handle.get(), CL_FALSE,
+                                             CL_MAP_WRITE | CL_MAP_READ, 0, bytes, 0, nullptr, &raw, &status);
+  if (status == CL_SUCCESS) {
+    auto outcome = outcome_in_time(Handle<cl_event>(objects_, raw));
+    if (!outcome) return std::unexpected(std::move(outcome.error()));
+    status = *outcome;
+  }
+  if (status != CL_SUCCESS) return not_allocated("clEnqueueMapBuffer", status, bytes, what);
   return Pinned{std::move(*buffer), static_cast<std::byte*>(host)};
+}
+
+void Device::unpin(Pinned pinned) noexcept {
+  if (pinned.host == nullptr || objects_->abandoned) return;
+  // A failure leaves it mapped for as long as the buffer is there, and that is not long.
+  objects_->api->clEnqueueUnmapMemObject(queue_.get(), pinned.buffer.handle.get(), pinned.host, 0, nullptr,
+                                         nullptr);
 }
 
 Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view what) {
@@ -300,10 +259,11 @@ Result<Handle<cl_event>> Device::write_later(const Memory& to, std::uint64_t at,
 }
 
 Result<void> Device::write(const Memory& to, std::uint64_t at, std::span<const std::byte> from) {
-  auto event = write_later(to, at, from);
+  auto bytes = std::make_unique<std::vector<std::byte>>(from.begin(), from.end());
+  auto event = write_later(to, at, *bytes);
   if (!event) return std::unexpected(std::move(event.error()));
   auto ok = wait(*event);
-  if (!ok) settle();  // the bytes are the caller's again
+  if (!ok && !settle()) (void)bytes.release();  // the device may still read them
   return ok;
 }
 
@@ -314,16 +274,6 @@ Result<void> Device::copy(const Memory& from, std::uint64_t from_at, const Memor
     status = objects_->api->clEnqueueCopyBuffer(queue_.get(), from.handle.get(), to.handle.get(), from_at,
                                                 to_at, bytes, 0, nullptr, nullptr);
   if (status != CL_SUCCESS) return failed("a copy on the device", status);
-  return {};
-}
-
-Result<void> Device::fill_zero(const Memory& to) {
-  const cl_uchar zero = 0;
-  cl_int status = intercept(Call::enqueue);
-  if (status == CL_SUCCESS)
-    status = objects_->api->clEnqueueFillBuffer(queue_.get(), to.handle.get(), &zero, sizeof zero, 0,
-                                                to.bytes, 0, nullptr, nullptr);
-  if (status != CL_SUCCESS) return failed("clearing device memory", status);
   return {};
 }
 
@@ -365,27 +315,40 @@ std::optional<cl_int> Device::outcome_of(cl_event event, std::chrono::microsecon
   return fence->status;
 }
 
+Result<cl_int> Device::outcome_in_time(const Handle<cl_event>& event) const {
+  if (const cl_int status = objects_->api->clFlush(queue_.get()); status != CL_SUCCESS) return status;
+  const auto outcome = outcome_of(event.get(), options_.fence_deadline);
+  if (!outcome)
+    return fail(ErrorCode::device_lost,
+                "The OpenCL device " + facts_.name + " gave no answer within " +
+                    std::to_string(options_.fence_deadline.count() / 1000) + " ms.");
+  return std::min(*outcome, CL_SUCCESS);
+}
+
 Result<void> Device::wait(const Handle<cl_event>& event) {
   cl_int status = intercept(Call::wait);
-  if (status == CL_SUCCESS) status = objects_->api->clFlush(queue_.get());
   if (status == CL_SUCCESS) {
-    const auto outcome = outcome_of(event.get(), options_.fence_deadline);
-    if (!outcome)
-      return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " gave no answer within " +
-                                              std::to_string(options_.fence_deadline.count() / 1000) +
-                                              " ms.");
-    status = std::min(*outcome, CL_SUCCESS);
+    auto outcome = outcome_in_time(event);
+    if (!outcome) return std::unexpected(std::move(outcome.error()));
+    status = *outcome;
   }
   if (status != CL_SUCCESS) return failed("waiting for the device", status);
   return {};
 }
 
 bool Device::settle() noexcept {
+  if (objects_->abandoned) return false;
   const Api& cl = *objects_->api;
   cl_event raw = nullptr;
-  if (cl.clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &raw) != CL_SUCCESS) return false;
+  cl_int status = intercept(Call::settle);
+  if (status == CL_SUCCESS) status = cl.clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &raw);
   const Handle<cl_event> event(objects_, raw);
-  return cl.clFlush(queue_.get()) == CL_SUCCESS && outcome_of(raw, kSettle).has_value();
+  if (status == CL_SUCCESS) status = cl.clFlush(queue_.get());
+  // Only a marker that was reached proves that what lay before it is over: one that ended by an error, or that
+  // nobody can be told of, proves nothing.
+  const bool resting = status == CL_SUCCESS && outcome_of(raw, options_.settle_deadline) == CL_COMPLETE;
+  if (!resting) objects_->abandoned = true;
+  return resting;
 }
 
 }  // namespace flyball::opencl

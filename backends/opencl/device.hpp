@@ -11,27 +11,17 @@
 #include <string>
 #include <vector>
 
+#include "backends/opencl/found_device.hpp"
 #include "backends/opencl/objects.hpp"
 #include "backends/opencl/options.hpp"
 #include "config/error.hpp"
 
 namespace flyball::opencl {
 
-struct DeviceFacts {
-  std::string name, platform, driver;
-  bool processor = false;  // runs on this machine's own cores: a software device
-  bool unified = false;    // works in the processor's memory: nothing is copied
-  bool fp16 = false, subgroups = false, integer_dot = false;
-  std::uint32_t compute_units = 0;
-  std::uint32_t max_work_group = 0;
-  std::uint32_t vector_floats = 1;  // the driver's native vector of floats
-  std::uint64_t memory_bytes = 0, max_allocation_bytes = 0, local_bytes = 0;
-  std::uint32_t base_alignment = 0;  // bytes, of buffers over host memory
-};
-
 struct Memory {
   Handle<cl_mem> handle;
   std::uint64_t bytes = 0;
+  Counted counted;  // of what the device itself holds
   explicit operator bool() const noexcept { return static_cast<bool>(handle); }
 };
 
@@ -47,26 +37,29 @@ struct Grid {
 
 class Device {
  public:
-  // model_unavailable: no loader, no device that fits the options. The probe has been here first, in a
-  // process of its own: a driver that crashes at a dispatch crashes there.
+  // model_unavailable: no loader, no device that fits the options. A daemon has probed first, by the same
+  // calls in a process of its own: a driver that crashes at a dispatch crashes there.
   static Result<std::shared_ptr<Device>> open(const DeviceOptions& options);
+  static Result<std::shared_ptr<Device>> open(std::shared_ptr<const Api> api, FoundDevice found,
+                                              const DeviceOptions& options);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
-  ~Device();
 
   const DeviceFacts& facts() const noexcept { return facts_; }
-  std::uint64_t allocated() const noexcept { return allocated_; }
-  std::uint64_t free_bytes() const noexcept { return limit_ > allocated_ ? limit_ - allocated_ : 0; }
+  std::uint64_t allocated() const noexcept { return objects_->bytes; }
+  std::uint64_t free_bytes() const noexcept { return limit_ > allocated() ? limit_ - allocated() : 0; }
 
-  // ---- memory. insufficient_memory with what for, the bytes needed and the bytes free.
-  Result<Memory> allocate(std::uint64_t bytes, std::string_view what);  // zeroed
-  void discard(Memory buffer) noexcept { allocated_ -= buffer.bytes; }  // of allocate()
-  // Memory the host can write into without a copy by the driver; host() is valid while the buffer lives.
+  // ---- memory. insufficient_memory with what for, the bytes needed and the bytes free; device_lost.
+  // Zeroed, and waited for: many drivers find out at the first use that there is no memory.
+  Result<Memory> allocate(std::uint64_t bytes, std::string_view what);
+  // Memory the host can write into without a copy by the driver.
   struct Pinned {
     Memory buffer;
-    std::byte* host = nullptr;
+    std::byte* host = nullptr;  // valid until unpin()
   };
   Result<Pinned> allocate_pinned(std::uint64_t bytes, std::string_view what);
+  // Precondition: no write from it is under way, or settle() said no.
+  void unpin(Pinned pinned) noexcept;
   // The device reads these bytes where they are. Only on a unified device; they outlive the buffer.
   Result<Memory> import(std::span<const std::byte> bytes, std::string_view what);
 
@@ -89,31 +82,36 @@ class Device {
   }
   // The host's bytes may change once this has returned.
   Result<void> write(const Memory& to, std::uint64_t at, std::span<const std::byte> from);
-  // The host's bytes must stay until the fence.
+  // The host's bytes must stay until the event or a fence; after a failure until settle() said yes.
   Result<Handle<cl_event>> write_later(const Memory& to, std::uint64_t at, std::span<const std::byte> from);
   Result<void> copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
                     std::uint64_t bytes);
-  Result<void> fill_zero(const Memory& to);
-  // Blocks until all before it is done, at most until the fence deadline: device_lost.
+  // Blocks until all before it is done, at most until the fence deadline: device_lost. Then the host's bytes
+  // may still be written until settle() said yes.
   Result<void> read(const Memory& from, std::uint64_t at, std::span<std::byte> to);
   Result<void> wait(const Handle<cl_event>& event);
   // The same for all that is enqueued.
   Result<void> finish();
   // Hands what is enqueued to the driver.
   Result<void> flush();
-  // After a failure: waits for what was enqueued before, half a minute at most. False: the device may still
-  // touch the host's memory.
+  // After a failure: waits for what was enqueued before, at most until the settle deadline, once. False: the
+  // device may still touch the host's memory, which must not be freed; and from now on none of its objects is
+  // released, because that might wait for it without end.
   bool settle() noexcept;
 
  private:
   Device() = default;
-  Result<void> choose(const DeviceOptions& options);
   int intercept(Call call) const { return options_.interceptor ? options_.interceptor(call) : CL_SUCCESS; }
   // Blocks until the event; nullopt: not in time.
   std::optional<cl_int> outcome_of(cl_event event, std::chrono::microseconds patience) const;
+  // The same within the fence deadline, all before it handed to the driver.
+  Result<cl_int> outcome_in_time(const Handle<cl_event>& event) const;
   Result<void> enqueue(const Kernel& kernel, const Grid& grid);
   Result<Memory> create(std::uint64_t bytes, cl_mem_flags flags, void* host, std::string_view what);
   std::unexpected<Error> failed(const std::string& call, cl_int status) const;
+  // Of an allocation, or its first use: whether memory ran out or the device failed.
+  std::unexpected<Error> not_allocated(const std::string& call, cl_int status, std::uint64_t bytes,
+                                       std::string_view what) const;
   cl_int set_argument(const Kernel& k, cl_uint i, const Memory& buffer) const {
     const cl_mem memory = buffer.handle.get();
     return objects_->api->clSetKernelArg(k.kernel.get(), i, sizeof memory, &memory);
@@ -128,7 +126,7 @@ class Device {
   cl_device_id device_ = nullptr;
   Handle<cl_context> context_;
   Handle<cl_command_queue> queue_;
-  std::uint64_t allocated_ = 0, limit_ = 0;
+  std::uint64_t limit_ = 0;
 };
 
 }  // namespace flyball::opencl

@@ -14,6 +14,9 @@ namespace flyball::opencl {
 struct Objects {
   std::shared_ptr<const Api> api;
   std::atomic<std::int64_t> live{0};
+  std::atomic<std::uint64_t> bytes{0};  // of device memory
+  // The device did not come to rest: to release anything might block on it, or free what it still uses.
+  std::atomic<bool> abandoned{false};
 
   void release(cl_context o) const { api->clReleaseContext(o); }
   void release(cl_command_queue o) const { api->clReleaseCommandQueue(o); }
@@ -39,7 +42,7 @@ class Handle {
     return *this;
   }
   ~Handle() {
-    if (raw_ == nullptr) return;
+    if (raw_ == nullptr || objects_->abandoned) return;
     objects_->release(raw_);
     --objects_->live;
   }
@@ -49,6 +52,29 @@ class Handle {
  private:
   std::shared_ptr<Objects> objects_;
   T raw_ = nullptr;
+};
+
+// Bytes in the books for as long as it lives. Move-only.
+class Counted {
+ public:
+  Counted() = default;
+  Counted(std::shared_ptr<Objects> objects, std::uint64_t bytes) : objects_(std::move(objects)), bytes_(bytes) {
+    objects_->bytes += bytes_;
+  }
+  Counted(Counted&& other) noexcept
+      : objects_(std::move(other.objects_)), bytes_(std::exchange(other.bytes_, 0)) {}
+  Counted& operator=(Counted&& other) noexcept {
+    std::swap(objects_, other.objects_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~Counted() {
+    if (objects_) objects_->bytes -= bytes_;
+  }
+
+ private:
+  std::shared_ptr<Objects> objects_;
+  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace flyball::opencl

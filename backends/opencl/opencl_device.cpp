@@ -28,11 +28,11 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   ~OpenClExecutorImpl() override {
     // A device that does not come to rest may still read and write; what it touches is left to the end of the
     // process.
-    if (waiting_ && !device_->settle()) {
-      (void)results_.release();
-      (void)new Weights(std::move(weights_));  // it reads these
-      (void)ops_.release();
-    }
+    if (!waiting_ || device_->settle()) return;
+    (void)results_.release();
+    (void)ops_.release();
+    (void)new Weights(std::move(weights_));
+    (void)new std::shared_ptr<const void>(std::move(options_.model_owner));
   }
 
   Result<void> load() {

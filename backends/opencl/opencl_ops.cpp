@@ -219,7 +219,7 @@ void OpenClOps::send(Input<T>& input) {
   const auto bytes = std::as_bytes(std::span(input.host));
   if (bytes.size() >
       input.buffer.bytes) {  // sequences that share blocks have longer tables than there are blocks
-    device_.discard(std::exchange(input.buffer, {}));
+    input.buffer = {};
     auto larger = device_.allocate(2 * bytes.size(), "block tables");
     if (!larger) {
       failure_ = std::move(larger.error());

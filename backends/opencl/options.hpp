@@ -8,27 +8,31 @@
 #include <memory>
 #include <string>
 
+#include "backends/graph/load_progress.hpp"
+
 namespace flyball::opencl {
 
 struct Objects;  // objects.hpp
 
-// Kinds of calls that a driver may fail at any time.
-enum class Call : std::uint8_t { allocate, build, enqueue, wait };
+// Kinds of calls that a driver may fail at any time. allocate: also the first use, where many drivers take the
+// memory. settle: the last wait for a device that has failed.
+enum class Call : std::uint8_t { allocate, build, enqueue, wait, settle };
 
 struct DeviceOptions {
-  std::string name;  // part of the device's or its driver's name; "": the best that is no processor
+  std::string name;  // part of the device's id or its driver's name; "": the best that is no processor
+  std::string id;    // the whole id of one device, and no other is opened; "": by name
   bool allow_processor = false;        // take a software device where there is no other; implied by a name
   std::uint64_t allocation_limit = 0;  // bytes held at once; 0: what the device has
   // No answer for so long is a lost device. Longer than any step: the step budget aims at 150 ms.
   std::chrono::microseconds fence_deadline{30'000'000};
-  // Asked before each call; not 0: that error is what the call gives. Tests fail the nth call with it.
+  // How long a device that failed may take to come to rest. Beyond it, it is left alone: nothing of it is
+  // released, nothing that it may still touch is freed, until the process ends.
+  std::chrono::microseconds settle_deadline{30'000'000};
+  // Asked before each call; not 0: that error is what the call gives. Tests fail the nth call by it.
   std::function<int(Call)> interceptor;
   // Told what the device's objects are counted in; it outlives them.
   std::function<void(std::shared_ptr<const Objects>)> on_open;
 };
-
-// Bytes done, bytes in all.
-using UploadProgress = std::function<void(std::uint64_t, std::uint64_t)>;
 
 struct OpenClDeviceOptions {
   DeviceOptions device;
@@ -36,7 +40,9 @@ struct OpenClDeviceOptions {
   bool upload = false;                  // copy the weights even where the device could read the host's
   std::uint32_t max_step_tokens = 512;  // rows of one step
   std::uint32_t max_logit_rows = 16;    // rows of one step whose logits may be wanted: sequences at once
-  UploadProgress progress;
+  graph::LoadProgress progress;
+  // Keeps what the model's bytes lie in: held on to where a device that reads them does not come to rest.
+  std::shared_ptr<const void> model_owner;
 };
 
 }  // namespace flyball::opencl

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "backends/opencl/device.hpp"
+#include "backends/opencl/program_cache.hpp"
 
 namespace flyball::opencl {
 
@@ -19,12 +20,11 @@ std::string_view kernel_source(std::string_view name);
 
 class Programs {
  public:
-  // directory: made if need be; "" keeps nothing. A directory that others may write to is not used: what lies
-  // in it is code.
-  Programs(std::shared_ptr<Device> device, std::filesystem::path directory);
+  // directory: program_cache.hpp; "" keeps nothing.
+  Programs(std::shared_ptr<Device> device, const std::filesystem::path& directory);
 
   // Kernel `name` of the files' texts, one after the other, built with `options` ("-D WG=64").
-  // model_unavailable.
+  // model_unavailable. A cached program that is not taken, or lacks the kernel, is compiled anew.
   Result<Kernel> kernel(const std::string& name, std::span<const std::string_view> files,
                         const std::string& options);
   // Writes what was compiled into the cache. Best after the first step: some drivers finish compiling there.
@@ -36,12 +36,13 @@ class Programs {
  private:
   struct Program {
     Handle<cl_program> program;
-    bool stored = false;
+    bool stored = false, from_cache = false;
   };
-  std::filesystem::path file_of(const std::string& key) const { return directory_ / (key + ".clbin"); }
+  Result<Program> compile(std::span<const std::string_view> files, std::span<const std::string_view> sources,
+                          const std::string& options);
 
   std::shared_ptr<Device> device_;
-  std::filesystem::path directory_;
+  ProgramCache cache_;
   std::map<std::string, Program> programs_;  // by key
   std::uint32_t compiled_ = 0, from_cache_ = 0;
 };

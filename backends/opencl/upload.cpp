@@ -11,12 +11,12 @@ constexpr std::uint64_t kSlotBytes = 8ULL << 20;
 
 }  // namespace
 
-Result<Uploader> Uploader::make(Device& device, std::uint64_t total_bytes, UploadProgress progress) {
-  Uploader uploader;
-  uploader.device_ = &device;
-  uploader.total_ = total_bytes;
-  uploader.progress_ = std::move(progress);
-  for (Slot& slot : uploader.slots_) {
+Result<std::unique_ptr<Uploader>> Uploader::make(Device& device, std::uint64_t total_bytes,
+                                                 graph::LoadProgress progress) {
+  std::unique_ptr<Uploader> uploader(new Uploader(device));
+  uploader->total_ = total_bytes;
+  uploader->progress_ = std::move(progress);
+  for (Slot& slot : uploader->slots_) {
     auto pinned = device.allocate_pinned(kSlotBytes, "the staging ring");
     if (!pinned) return std::unexpected(std::move(pinned.error()));
     slot.pinned = std::move(*pinned);
@@ -24,20 +24,27 @@ Result<Uploader> Uploader::make(Device& device, std::uint64_t total_bytes, Uploa
   return uploader;
 }
 
+Uploader::~Uploader() {
+  // A copy reads the mapping, not the buffer: OpenCL itself does not keep that alive.
+  const bool under_way = std::ranges::any_of(slots_, [](const Slot& s) { return static_cast<bool>(s.busy); });
+  if (under_way) device_.settle();  // if it does not rest, unpin() leaves the mapping
+  for (Slot& slot : slots_) device_.unpin(std::move(slot.pinned));
+}
+
 Result<void> Uploader::put(const Memory& to, std::uint64_t at, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     Slot& slot = slots_[next_];
     next_ = (next_ + 1) % slots_.size();
     if (slot.busy) {
-      if (auto ok = device_->wait(slot.busy); !ok) return ok;
+      if (auto ok = device_.wait(slot.busy); !ok) return ok;
       slot.busy = {};
     }
     const std::size_t n = std::min<std::size_t>(bytes.size(), kSlotBytes);
     std::memcpy(slot.pinned.host, bytes.data(), n);  // reads the file
-    auto sent = device_->write_later(to, at, {slot.pinned.host, n});
+    auto sent = device_.write_later(to, at, {slot.pinned.host, n});
     if (!sent) return std::unexpected(std::move(sent.error()));
     slot.busy = std::move(*sent);
-    if (auto ok = device_->flush(); !ok) return ok;
+    if (auto ok = device_.flush(); !ok) return ok;
     bytes = bytes.subspan(n);
     at += n;
     done_ += n;
@@ -47,7 +54,9 @@ Result<void> Uploader::put(const Memory& to, std::uint64_t at, std::span<const s
 }
 
 Result<void> Uploader::finish() {
-  return device_->finish();
+  if (auto ok = device_.finish(); !ok) return ok;
+  for (Slot& slot : slots_) slot.busy = {};
+  return {};
 }
 
 }  // namespace flyball::opencl

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "backends/opencl/device.hpp"
@@ -13,13 +14,19 @@ namespace flyball::opencl {
 
 class Uploader {
  public:
-  // insufficient_memory, device_lost.
-  static Result<Uploader> make(Device& device, std::uint64_t total_bytes, UploadProgress progress);
+  // insufficient_memory, device_lost. The device outlives it.
+  static Result<std::unique_ptr<Uploader>> make(Device& device, std::uint64_t total_bytes,
+                                                graph::LoadProgress progress);
+  Uploader(const Uploader&) = delete;
+  Uploader& operator=(const Uploader&) = delete;
+  // Waits for copies that are under way, as Device::settle() does.
+  ~Uploader();
   // The bytes may go once this has returned. Their arrival is certain after finish().
   Result<void> put(const Memory& to, std::uint64_t at, std::span<const std::byte> bytes);
   Result<void> finish();
 
  private:
+  explicit Uploader(Device& device) : device_(device) {}
   struct Slot {
     Device::Pinned pinned;
     Handle<cl_event> busy;  // the device still reads it
@@ -27,9 +34,9 @@ class Uploader {
   // Three: one being filled, one on the way, one waiting.
   std::array<Slot, 3> slots_;
   std::size_t next_ = 0;
-  Device* device_ = nullptr;
+  Device& device_;
   std::uint64_t done_ = 0, total_ = 0;
-  UploadProgress progress_;
+  graph::LoadProgress progress_;
 };
 
 }  // namespace flyball::opencl

@@ -89,7 +89,7 @@ void each_range(cpu::ThreadPool& pool, const model::Weight& w, Pack&& pack) {
 }  // namespace
 
 Result<Weights> Weights::load(Device& device, const model::ModelFile& model, bool in_place,
-                              const UploadProgress& progress) {
+                              const graph::LoadProgress& progress) {
   std::vector<Entry> entries;
   const auto add = [&](WeightRef ref) {
     if (const model::Weight& w = graph::weight_of(model.weights(), ref); w.data != nullptr)
@@ -109,8 +109,8 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, boo
   out.embedding_.type = model.weights().token_embedding.type;
   out.embedding_.cols = model.weights().token_embedding.cols;
   if (auto ok = out.load_vectors(device, entries); !ok) return std::unexpected(std::move(ok.error()));
-  auto ok =
-      in_place ? out.load_in_place(device, model, entries) : out.load_by_upload(device, entries, progress);
+  auto ok = in_place ? out.load_in_place(device, model, entries, progress)
+                     : out.load_by_upload(device, entries, progress);
   if (!ok) return std::unexpected(std::move(ok.error()));
   return out;
 }
@@ -132,7 +132,7 @@ Result<void> Weights::load_vectors(Device& device, std::span<const Entry> entrie
 }
 
 Result<void> Weights::load_in_place(Device& device, const model::ModelFile& model,
-                                    std::span<const Entry> entries) {
+                                    std::span<const Entry> entries, const graph::LoadProgress& progress) {
   std::size_t total = 0;
   for (const Entry& e : entries)
     if (is_matrix(e.ref.role)) total += round_up(e.weight->experts * packed_matrix_bytes(*e.weight), kPage);
@@ -158,6 +158,7 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
     matrix.buffer = std::move(*imported);
     at += round_up(bytes, kPage);
     bytes_ += bytes;
+    if (progress) progress(at, total);
     index_[slot(e.ref)] = static_cast<std::uint32_t>(matrices_.size());
     matrices_.push_back(std::move(matrix));
   }
@@ -175,12 +176,30 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
 }
 
 Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entries,
-                                     const UploadProgress& progress) {
+                                     const graph::LoadProgress& progress) {
   std::uint64_t total = 0;
   for (const Entry& e : entries) {
     if (is_matrix(e.ref.role)) total += e.weight->experts * packed_matrix_bytes(*e.weight);
     if (e.ref.role == WeightRole::token_embedding) total += file_bytes(*e.weight).size();
   }
+  // All the memory before any of the file: what does not fit is told at once.
+  for (const Entry& e : entries) {
+    if (is_vector(e.ref.role)) continue;
+    const bool table = e.ref.role == WeightRole::token_embedding;
+    DeviceMatrix matrix = described(e.ref, *e.weight);
+    const std::uint64_t bytes = table ? file_bytes(*e.weight).size() : e.weight->experts * matrix.expert_bytes;
+    auto allocated = device.allocate(bytes, "the model's weights");
+    if (!allocated) return std::unexpected(std::move(allocated.error()));
+    bytes_ += bytes;
+    if (table) {
+      embedding_.buffer = std::move(*allocated);
+      continue;
+    }
+    matrix.buffer = std::move(*allocated);
+    index_[slot(e.ref)] = static_cast<std::uint32_t>(matrices_.size());
+    matrices_.push_back(std::move(matrix));
+  }
+
   auto uploader = Uploader::make(device, total, progress);
   if (!uploader) return std::unexpected(std::move(uploader.error()));
   cpu::ThreadPool pool(cpu::usable_processors());
@@ -188,19 +207,12 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
   for (const Entry& e : entries) {
     const model::Weight& w = *e.weight;
     if (is_vector(e.ref.role)) continue;
-    const bool matrix_of_its_own = is_matrix(e.ref.role);
-    DeviceMatrix matrix = described(e.ref, w);
-    const std::uint64_t bytes = matrix_of_its_own ? w.experts * matrix.expert_bytes : file_bytes(w).size();
-    auto allocated = device.allocate(bytes, "the model's weights");
-    if (!allocated) return std::unexpected(std::move(allocated.error()));
-    bytes_ += bytes;
-    if (!matrix_of_its_own) {
-      embedding_.buffer = std::move(*allocated);
-      if (auto ok = uploader->put(embedding_.buffer, 0, file_bytes(w)); !ok) return ok;
+    if (e.ref.role == WeightRole::token_embedding) {
+      if (auto ok = (*uploader)->put(embedding_.buffer, 0, file_bytes(w)); !ok) return ok;
       continue;
     }
-    matrix.buffer = std::move(*allocated);
-    packed.resize(matrix.expert_bytes);
+    const DeviceMatrix& to = matrix(e.ref);
+    packed.resize(to.expert_bytes);
     model::Weight one = w;
     one.experts = 1;
     for (std::uint32_t expert = 0; expert < w.experts; ++expert) {
@@ -208,12 +220,10 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
       each_range(pool, one, [&](std::uint32_t, std::uint32_t begin, std::uint32_t end) {
         kernels::group_rows(kGroupRows, w.type, w.rows, w.cols, one.data, packed.data(), begin, end);
       });
-      if (auto ok = uploader->put(matrix.buffer, expert * matrix.expert_bytes, packed); !ok) return ok;
+      if (auto ok = (*uploader)->put(to.buffer, expert * to.expert_bytes, packed); !ok) return ok;
     }
-    index_[slot(e.ref)] = static_cast<std::uint32_t>(matrices_.size());
-    matrices_.push_back(std::move(matrix));
   }
-  return uploader->finish();
+  return (*uploader)->finish();
 }
 
 const DeviceMatrix& Weights::matrix(WeightRef ref) const noexcept {

@@ -36,7 +36,7 @@ class Weights {
   // in_place: the device reads this process's memory, and the file's mapping; the model must outlive the
   // weights. insufficient_memory, device_lost.
   static Result<Weights> load(Device& device, const model::ModelFile& model, bool in_place,
-                              const UploadProgress& progress);
+                              const graph::LoadProgress& progress);
 
   const DeviceMatrix& matrix(graph::WeightRef ref) const noexcept;  // not the embedding table
   const DeviceTable& embedding() const noexcept { return embedding_; }
@@ -50,8 +50,9 @@ class Weights {
  private:
   struct Entry;
   Result<void> load_vectors(Device& device, std::span<const Entry> entries);
-  Result<void> load_in_place(Device& device, const model::ModelFile& model, std::span<const Entry> entries);
-  Result<void> load_by_upload(Device& device, std::span<const Entry> entries, const UploadProgress& progress);
+  Result<void> load_in_place(Device& device, const model::ModelFile& model, std::span<const Entry> entries,
+                             const graph::LoadProgress& progress);
+  Result<void> load_by_upload(Device& device, std::span<const Entry> entries, const graph::LoadProgress& progress);
 
   cpu::Pages packed_;  // in place: what the matrices' buffers are over
   std::vector<DeviceMatrix> matrices_;

@@ -18,10 +18,10 @@ struct WorkerOptions {
   std::string model_id;
   std::string model_path;  // "" means the embedded demo model
   std::string backend = "cpu";
-  std::string device;     // opencl: part of its name; "": the best GPU
+  std::string device_id;  // opencl: the one device to open; "": the best GPU
   std::string cache_dir;  // "": none
   std::string kv_type = "f16";  // or q8_0
-  std::string sha256;  // "" or what the file must hash to
+  std::string sha256;           // "" or what the file must hash to
   std::uint32_t threads = 0, context = 0, max_sequences = 8;
   std::string executable = "/proc/self/exe";
   std::chrono::milliseconds ready_timeout{60'000};

@@ -188,7 +188,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
       ->check(CLI::ExistingFile);
   c->add_option("--backend", o->engine.backend, "Engine: cpu or opencl")->capture_default_str();
   c->add_option("--device", o->engine.opencl.name,
-                "opencl: part of the device's name; absent: the best GPU. Software devices only when named");
+                "opencl: part of the device's id (probe); absent: the best GPU. Software devices only when named");
   c->add_option("-t,--threads", o->engine.threads, "0: one per core")->capture_default_str();
   c->add_option("-s,--streams", o->streams, "Requests at once")
       ->check(CLI::Range(1, 256))

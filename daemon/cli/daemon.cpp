@@ -19,6 +19,7 @@
 #include "daemon/cli/terminal.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/route/hardware_facts.hpp"
+#include "daemon/route/preload.hpp"
 #include "daemon/route/probe.hpp"
 #include "daemon/systemd/logging.hpp"
 #include "daemon/systemd/notify.hpp"
@@ -48,11 +49,19 @@ void raise_file_limit() {
 
 class Daemon {
  public:
-  Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, policy::Facts hardware)
+  Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, policy::Facts hardware,
+         std::string opencl_device)
       : options_(std::move(options)),
         settings_(std::move(settings)),
-        fleet_(fleet::make_worker_fleet(io_, settings_->config)),
-        gateway_(io_, settings_, std::move(hardware), *fleet_),
+        hardware_(std::move(hardware)),
+        fleet_(fleet::make_worker_fleet(io_, settings_->config,
+                                        {.opencl_device = std::move(opencl_device),
+                                         .preload_on =
+                                             [this](const config::ModelEntry& model) {
+                                               return route::preload_targets(settings_->tree, hardware_,
+                                                                             settings_->apps, model);
+                                             }})),
+        gateway_(io_, settings_, hardware_, *fleet_),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
         watch_timer_(io_),
         judge_(kWatchdogPatience) {}
@@ -171,6 +180,7 @@ class Daemon {
   const DaemonOptions options_;
   std::shared_ptr<const api::Settings> settings_;
   asio::io_context io_{1};
+  const policy::Facts hardware_;
   std::unique_ptr<fleet::Fleet> fleet_;
   api::Gateway gateway_;
   asio::signal_set signals_;
@@ -229,8 +239,11 @@ int run_daemon(const DaemonOptions& options) {
                options.config.empty() ? std::string(kShippedConfig) : options.config.string());
   route::ProbeOptions probe;
   probe.timeout = options.probe_timeout;
-  policy::Facts hardware = route::facts_of(route::probe_hardware(probe), (*settings)->config.opencl);
-  return Daemon(options, std::move(*settings), std::move(hardware)).run();
+  const route::HardwareReport report = route::probe_hardware(probe);
+  const config::OpenClEngine& opencl = (*settings)->config.opencl;
+  policy::Facts hardware = route::facts_of(report, opencl);
+  std::string device = route::opencl_device(report, opencl).value_or("");
+  return Daemon(options, std::move(*settings), std::move(hardware), std::move(device)).run();
 }
 
 }  // namespace flyball::cli

@@ -35,7 +35,8 @@ void add_engine_command(CLI::App& app, int& exit_code) {
   command->add_option("--model", options->path, "GGUF file; absent: the embedded demo model");
   command->add_option("--sha256", options->sha256, "What the file must hash to");
   command->add_option("--backend", options->backend.backend, "Engine: cpu or opencl")->capture_default_str();
-  command->add_option("--device", options->backend.opencl.name, "opencl: part of the device's name");
+  command->add_option("--device-id", options->backend.opencl.id,
+                      "opencl: the device to open and no other, as `flyball probe` calls it");
   command->add_option("--cache-dir", options->cache_dir, "For compiled kernels");
   command->add_option("--threads", options->backend.threads, "0: one per core")->capture_default_str();
   command->add_option("--context", options->backend.context, "Tokens per sequence; 0: the model's own")

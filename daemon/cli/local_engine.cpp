@@ -23,6 +23,7 @@ Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOp
       options.path.empty() ? "the embedded demo model" : options.path.filename().string();
   const bool watch = !quiet && stderr_is_terminal();
   const auto began = std::chrono::steady_clock::now();
+  std::atomic<int> percent{-1};  // unknown
   std::mutex mutex;
   std::condition_variable changed;
   bool loaded = false;
@@ -32,11 +33,16 @@ Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOp
       std::unique_lock lock(mutex);
       while (!changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return loaded; })) {
         std::fprintf(stderr, "\rloading %s ... %.1f s", what.c_str(), seconds_since(began));
+        if (percent >= 0) std::fprintf(stderr, ", %d%%", percent.load());
         std::fflush(stderr);
       }
     });
   }
-  auto backend = engine::make_local_backend(options);
+  engine::LocalBackendOptions watched = options;
+  watched.progress = [&percent](std::uint64_t done, std::uint64_t total) {
+    if (total > 0) percent = static_cast<int>(static_cast<double>(done) * 100 / static_cast<double>(total));
+  };
+  auto backend = engine::make_local_backend(watched);
   if (watch) {
     {
       const std::lock_guard lock(mutex);

@@ -14,7 +14,8 @@
 
 namespace flyball::cli {
 
-// Loads the model. While a person watches, the elapsed time counts up on stderr.
+// Loads the model. While a person watches, the elapsed time and the share of the weights that
+// are loaded count up on stderr.
 Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOptions& options, bool quiet);
 
 // "1.1B", "8.4M"

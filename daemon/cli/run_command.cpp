@@ -228,7 +228,7 @@ void add_run_command(CLI::App& app, int& exit_code) {
   CLI::Option* seed = c->add_option("--seed", options->seed, "Same seed, same answer; absent: drawn");
   c->add_option("--backend", options->engine.backend, "Engine: cpu or opencl")->capture_default_str();
   c->add_option("--device", options->engine.opencl.name,
-                "opencl: part of the device's name; absent: the best GPU. Software devices only when named");
+                "opencl: part of the device's id (probe); absent: the best GPU. Software devices only when named");
   c->add_option("-t,--threads", options->engine.threads, "0: one per core")->capture_default_str();
   c->add_option("--context", options->engine.context, "Tokens; 0: the model's own, at most 4096")
       ->capture_default_str();

@@ -46,8 +46,13 @@ struct Fleet {
   virtual void reload(const config::Config&) {}
 };
 
-// `executable`: what is run as `<executable> engine ...`; tests put a scripted engine there.
+struct FleetOptions {
+  std::string executable = "/proc/self/exe";  // run as `<executable> engine ...`; tests put a scripted engine there
+  std::string opencl_device = {};  // the id of the device that the probe approved; "": none, and no worker is started
+  // The engines that a model with `preload` starts with the daemon; absent: cpu. Asked again at a reload.
+  std::function<std::vector<std::string>(const config::ModelEntry&)> preload_on = {};
+};
 std::unique_ptr<Fleet> make_worker_fleet(boost::asio::io_context& io, const config::Config& config,
-                                         std::string executable = "/proc/self/exe");
+                                         FleetOptions options = {});
 
 }  // namespace flyball::fleet

@@ -55,18 +55,18 @@ struct Slot {
   std::unique_ptr<WorkerClient> client;
   bool ready = false;
   bool draining = false;
+  bool preloaded = false;  // started, and started again, without a request
   std::vector<Fleet::Acquired> waiters;
   asio::steady_timer restart_timer;
 };
 
 class WorkerFleet final : public Fleet {
  public:
-  WorkerFleet(asio::io_context& io, const config::Config& config, std::string executable)
+  WorkerFleet(asio::io_context& io, const config::Config& config, FleetOptions options)
       : io_(io),
         limits_(config.worker),
-        opencl_(config.opencl),
         cache_dir_(config.cache_dir),
-        executable_(std::move(executable)),
+        options_(std::move(options)),
         drain_timer_(io) {
     for (const config::ModelEntry& entry : config.models) add(entry, "cpu");
     // Later, on the loop, because nothing may be called from inside the constructor.
@@ -152,14 +152,26 @@ class WorkerFleet final : public Fleet {
     return slots_.emplace_back(std::make_shared<Slot>(io_, entry, backend, limits_));
   }
   void preload() {
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-      if (slots_[i]->entry.preload && !slots_[i]->client)
-        acquire_now(slots_[i]->entry.id, slots_[i]->backend, {});
+    std::vector<config::ModelEntry> models;
+    for (const auto& slot : slots_) {
+      slot->preloaded = false;
+      if (slot->backend == "cpu" && slot->entry.preload) models.push_back(slot->entry);
+    }
+    for (const config::ModelEntry& model : models) {
+      const auto backends =
+          options_.preload_on ? options_.preload_on(model) : std::vector<std::string>{"cpu"};
+      for (const std::string& backend : backends) {
+        acquire_now(model.id, backend, {});
+        if (const auto slot = find(model.id, backend)) slot->preloaded = true;
+      }
     }
   }
 
   void acquire_now(const std::string& model, const std::string& backend, Acquired callback) {
     if (draining_) return answer(callback, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
+    if (backend == "opencl" && options_.opencl_device.empty())
+      return answer(callback,
+                    fail(ErrorCode::model_unavailable, "No OpenCL device ran the probe's kernel.", "backend"));
     std::shared_ptr<Slot> slot = find(model, backend);
     if (!slot) {
       const auto any = std::ranges::find_if(slots_, [&](const auto& s) { return s->entry.id == model; });
@@ -196,13 +208,13 @@ class WorkerFleet final : public Fleet {
     options.model_path = entry.embedded ? "" : entry.path.string();
     options.sha256 = entry.sha256;
     options.backend = slot->backend;
-    options.device = opencl_.device;
+    options.device_id = options_.opencl_device;
     options.cache_dir = cache_dir_.string();
     options.threads = entry.threads;
     options.context = entry.context;
     options.max_sequences = entry.max_sequences;
     options.kv_type = entry.kv_type;
-    options.executable = executable_;
+    options.executable = options_.executable;
     options.ready_timeout = limits_.ready_timeout;
     options.heartbeat = limits_.heartbeat;
     options.heartbeat_timeout = limits_.heartbeat_timeout;
@@ -269,7 +281,7 @@ class WorkerFleet final : public Fleet {
     slot->restart_timer.async_wait([this, weak = std::weak_ptr(slot)](boost::system::error_code error) {
       const auto s = weak.lock();
       if (error || !s || draining_) return;
-      const bool wanted = !s->waiters.empty() || s->entry.preload;
+      const bool wanted = !s->waiters.empty() || s->preloaded;
       if (s->lifecycle.state(steady_clock::now()) != WorkerState::backoff) return;
       s->lifecycle.restart(wanted);
       if (wanted) spawn(s);
@@ -301,9 +313,8 @@ class WorkerFleet final : public Fleet {
 
   asio::io_context& io_;
   config::WorkerLimits limits_;
-  const config::OpenClEngine opencl_;      // as the daemon started: its facts are of that device
-  const std::filesystem::path cache_dir_;  // likewise
-  const std::string executable_;
+  const std::filesystem::path cache_dir_;  // as the daemon started
+  const FleetOptions options_;
   std::vector<std::shared_ptr<Slot>> slots_;
   std::vector<std::shared_ptr<Slot>> retired_;  // of models that a reload changed, until their workers ended
   bool draining_ = false;
@@ -315,8 +326,8 @@ class WorkerFleet final : public Fleet {
 }  // namespace
 
 std::unique_ptr<Fleet> make_worker_fleet(asio::io_context& io, const config::Config& config,
-                                         std::string executable) {
-  return std::make_unique<WorkerFleet>(io, config, std::move(executable));
+                                         FleetOptions options) {
+  return std::make_unique<WorkerFleet>(io, config, std::move(options));
 }
 
 }  // namespace flyball::fleet

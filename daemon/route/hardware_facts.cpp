@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+
+#include "backends/opencl/choice.hpp"
 
 namespace flyball::route {
 namespace {
@@ -43,21 +44,25 @@ std::string with_devices(std::string reason, const DeviceProbe& probe) {
   return found.empty() ? reason : reason + "; device found: " + found;
 }
 
-// Why the OpenCL engine has no device, if it has none. As backends/opencl/device chooses.
-std::optional<std::string> opencl_unavailable(const DeviceProbe& probe, const config::OpenClEngine& opencl) {
-  for (const DeviceReport& device : probe.devices) {
-    if (!device.dispatched) continue;
-    if (opencl.device.empty() ? device.kind != "software"
-                              : device.name.find(opencl.device) != std::string::npos ||
-                                    device.driver.find(opencl.device) != std::string::npos)
-      return std::nullopt;
-  }
-  if (!opencl.device.empty())
-    return with_devices("no OpenCL device called " + opencl.device + " ran the probe's kernel", probe);
-  return with_devices("no GPU ran the probe's kernel by OpenCL", probe);
-}
-
 }  // namespace
+
+std::expected<std::string, std::string> opencl_device(const HardwareReport& report,
+                                                      const config::OpenClEngine& opencl) {
+  std::vector<opencl::Candidate> candidates;
+  for (const DeviceReport& device : report.opencl.devices)
+    candidates.push_back({.id = device.id,
+                          .driver = device.driver,
+                          .processor = device.kind == "software",
+                          .unified = device.unified,
+                          .memory_bytes = device.memory_bytes,
+                          .usable = device.dispatched});
+  if (const auto i = opencl::choose_device(candidates, opencl.device)) return report.opencl.devices[*i].id;
+  return std::unexpected(
+      with_devices(opencl.device.empty()
+                       ? "no GPU ran the probe's kernel by OpenCL"
+                       : "no OpenCL device called " + opencl.device + " ran the probe's kernel",
+                   report.opencl));
+}
 
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
   const cpu::CpuReport& c = report.cpu;
@@ -115,8 +120,8 @@ void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& 
     facts.set("backend." + backend + ".reason", std::move(reason), source);
   };
   absent("vulkan", with_devices("the Vulkan engine is not built into this release", report.vulkan), kBuild);
-  if (auto reason = opencl_unavailable(report.opencl, opencl))
-    absent("opencl", std::move(*reason), kProbe);
+  if (auto device = opencl_device(report, opencl); !device)
+    absent("opencl", std::move(device.error()), kProbe);
   else
     facts.set("backend.opencl.available", true, kProbe);
   for (const std::string_view backend : policy::known_backends())

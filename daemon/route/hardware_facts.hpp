@@ -2,6 +2,9 @@
 // to facts.
 #pragma once
 
+#include <expected>
+#include <string>
+
 #include "config/app_manifest.hpp"
 #include "config/config.hpp"
 #include "daemon/route/probe.hpp"
@@ -16,6 +19,11 @@ inline constexpr const char* kProbeSource = "probe";
 // shows more of it. GPUs that did not run the probe's kernel and software drivers are no GPUs. Where none was
 // found and a driver did not answer, nothing is known about GPUs.
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
+
+// The id of the device that the OpenCL engine is to open, and no other: the best of those that ran the probe's
+// kernel, a GPU or what the configuration names. Or why there is none.
+std::expected<std::string, std::string> opencl_device(const HardwareReport& report,
+                                                      const config::OpenClEngine& opencl);
 
 // backend.<id>.available and .reason for every known backend, as this release is built: OpenCL where a GPU
 // ran the probe's kernel, or the device that the configuration names.

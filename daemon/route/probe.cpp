@@ -43,7 +43,8 @@ Json to_json(const DeviceReport& d) {
           {"compute_units", d.compute_units},
           {"unified", d.unified},
           {"dispatched", d.dispatched},
-          {"error", d.error}};
+          {"error", d.error},
+          {"id", d.id}};
 }
 
 Json to_json(const DeviceProbe& probe) {
@@ -89,6 +90,7 @@ std::optional<DeviceProbe> from_json(const std::string& text) {
     device.unified = flag_of(row, "unified");
     device.dispatched = flag_of(row, "dispatched");
     device.error = text_of(row, "error");
+    device.id = text_of(row, "id");
     probe.devices.push_back(std::move(device));
   }
   return probe;
@@ -222,7 +224,7 @@ std::string describe(const char* api, const DeviceProbe& probe) {
   std::string out;
   if (!probe.error.empty()) out += std::string(api) + "     " + probe.error + "\n";
   for (const DeviceReport& d : probe.devices)
-    out += std::string(api) + "     " + d.name + ": " + d.kind +
+    out += std::string(api) + "     " + (d.id.empty() ? d.name : d.id) + ": " + d.kind +
            (d.unified && d.kind != "software" ? ", unified memory" : "") + ", " + gib(d.memory_bytes) + ", " +
            d.driver + "; " + (d.dispatched ? "ran the probe's kernel" : "does not compute: " + d.error) +
            "\n";

@@ -371,6 +371,24 @@ TEST(Experts, ThatDoNotFitArePackedWhenNeeded) {
             std::string::npos);
 }
 
+TEST(Experts, AreSeenToLoad) {
+  const auto m = make_model(DType::q4_0, kMixture);
+  cpu::ThreadPool pool(1);
+  const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
+  std::uint64_t last = 0, total = 0, dense = 0, calls = 0;
+  const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool, 0, [&](std::uint64_t done, std::uint64_t all) {
+    EXPECT_GE(done, last);
+    last = done;
+    total = all;
+    if (all - done >= cpu::ExpertCache::file_bytes(*m.file)) dense = done;
+    ++calls;
+  });
+  ASSERT_TRUE(weights);
+  EXPECT_EQ(last, total);
+  EXPECT_EQ(total - dense, cpu::ExpertCache::file_bytes(*m.file));
+  EXPECT_GT(calls, m.file->config().n_layers);
+}
+
 TEST(Experts, ThatNobodyIsRoutedToAreNotRead) {
   const auto m = make_model(DType::q4_0, kMixture);
   const model::ModelConfig& config = m.file->config();

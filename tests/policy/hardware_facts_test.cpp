@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/route/hardware_facts.hpp"
+#include "daemon/route/preload.hpp"
 
 namespace flyball::route {
 namespace {
@@ -17,7 +18,8 @@ DeviceReport device(const char* name, const char* kind, const char* vendor, std:
           0,
           std::string(kind) != "discrete",
           dispatched,
-          dispatched ? "" : "crashed"};
+          dispatched ? "" : "crashed",
+          std::string(name) + "#0 (Test)"};
 }
 
 HardwareReport machine(std::vector<DeviceReport> vulkan, std::vector<DeviceReport> opencl = {}) {
@@ -75,6 +77,34 @@ TEST(HardwareFacts, OpenClNeedsAGpuOrADeviceThatIsNamed) {
   EXPECT_EQ(value<std::string>(seen(software), "backend.opencl.reason"),
             "no GPU ran the probe's kernel by OpenCL; device found: pthread-cpu (software)");
   EXPECT_TRUE(value<bool>(seen(software, "pthread"), "backend.opencl.available"));
+}
+
+// The engine opens this one and no other.
+TEST(HardwareFacts, TheOpenClDeviceIsTheBestThatComputes) {
+  const auto report = machine({}, {device("UHD 770", "integrated", "intel", 64), device("RTX 4090", "discrete", "nvidia", 24),
+                                   device("RTX 5090", "discrete", "nvidia", 32, false),
+                                   device("pthread-cpu", "software", "other", 500)});
+  EXPECT_EQ(opencl_device(report, {}), "RTX 4090#0 (Test)");
+  EXPECT_EQ(opencl_device(report, {"UHD"}), "UHD 770#0 (Test)");
+  EXPECT_EQ(opencl_device(report, {"pthread"}), "pthread-cpu#0 (Test)");
+  EXPECT_EQ(opencl_device(report, {"4090#0"}), "RTX 4090#0 (Test)");
+  EXPECT_FALSE(opencl_device(report, {"5090"}));
+}
+
+TEST(Preload, StartsWhatThePolicyWouldAsk) {
+  const auto tree = policy::parse_policy(config::default_policy_yaml(), "policy.yaml").value();
+  config::ModelEntry model;
+  model.id = "m";
+  config::AppManifest chat, other;
+  chat.id = "chat";
+  other.id = "other";
+  other.models = {"another"};
+  const auto with_gpu = seen(machine({device("RTX 4090", "discrete", "nvidia", 24)}, {device("RTX 4090", "discrete", "nvidia", 24)}));
+  const auto without = seen(machine({}));
+  const std::vector apps{chat, other};
+  EXPECT_EQ(preload_targets(tree, with_gpu, apps, model), std::vector<std::string>{"opencl"});
+  EXPECT_EQ(preload_targets(tree, without, apps, model), std::vector<std::string>{"cpu"});
+  EXPECT_EQ(preload_targets(tree, with_gpu, {&other, 1}, model), std::vector<std::string>{"cpu"});
 }
 
 // Both probes crashed, and the facts said that there is no GPU.

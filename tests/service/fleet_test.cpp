@@ -49,7 +49,7 @@ struct FleetTest : ::testing::Test {
     for (std::string line; std::getline(in, line);) ++n;
     return n;
   }
-  void make() { fleet = make_worker_fleet(io, config, FAKE_ENGINE); }
+  void make() { fleet = make_worker_fleet(io, config, {.executable = FAKE_ENGINE}); }
   bool until(const std::function<bool()>& done, milliseconds limit = seconds(20)) {
     return test::run_until(io, done, limit);
   }
@@ -100,6 +100,35 @@ TEST_F(FleetTest, PreloadsWhatTheConfigSays) {
   EXPECT_EQ(status_of("b").state, WorkerState::stopped);
   kill(status_of("a").pid, SIGKILL);
   ASSERT_TRUE(until([&] { return loads("a") == 2; }));  // nobody waits for it, but it is to be there
+}
+
+TEST_F(FleetTest, PreloadsOnTheEnginesThatAreWanted) {
+  model("a", "").preload = true;
+  model("b", "");
+  FleetOptions options{.executable = FAKE_ENGINE, .opencl_device = "some device", .preload_on = {}};
+  options.preload_on = [](const config::ModelEntry&) { return std::vector<std::string>{"opencl"}; };
+  fleet = make_worker_fleet(io, config, std::move(options));
+  const auto on = [&](const std::string& backend) {
+    for (const WorkerStatus& s : fleet->status())
+      if (s.model == "a" && s.backend == backend) return s;
+    return WorkerStatus{};
+  };
+  ASSERT_TRUE(until([&] { return on("opencl").state == WorkerState::ready; }));
+  EXPECT_EQ(on("cpu").state, WorkerState::stopped);
+  EXPECT_EQ(status_of("b").state, WorkerState::stopped);
+  kill(on("opencl").pid, SIGKILL);
+  ASSERT_TRUE(until([&] { return loads("a") == 2; }));
+  EXPECT_EQ(on("cpu").state, WorkerState::stopped);
+}
+
+// Which one a worker opens is the probe's word: without it there is none.
+TEST_F(FleetTest, StartsNoOpenClWorkerWithoutADeviceThatWasProbed) {
+  model("a", "");
+  make();
+  std::optional<Result<Backend*>> got;
+  fleet->acquire("a", "opencl", [&](Result<Backend*> r) { got = std::move(r); });
+  ASSERT_TRUE(until([&] { return got.has_value(); }));
+  EXPECT_EQ(got->error().code, ErrorCode::model_unavailable);
 }
 
 // What the gateway does when a worker dies under a stream: acquire again inside the event, resume with the

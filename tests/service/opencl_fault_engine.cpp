@@ -1,6 +1,6 @@
-// `opencl_fault_engine engine --backend opencl ...`: the real worker, but the OpenCL driver fails at an enqueue of
-// some step. FLYBALL_TEST_FAIL_AT in the environment: the enqueue, counted from the process's start. Other engines
-// are the real ones.
+// `opencl_fault_engine engine --backend opencl ...`: the real worker, but from some call on the OpenCL driver fails.
+// FLYBALL_TEST_FAIL in the environment: "enqueue:700" is the 700th enqueue since the process's start; allocate,
+// build, wait likewise. Other engines are the real ones.
 #include <CL/cl.h>
 
 #include <atomic>
@@ -20,14 +20,24 @@ int main(int argc, char** argv) {
     if (name == "--model") options.path = value;
     if (name == "--model-id") options.model_id = value;
     if (name == "--backend") options.backend = value;
-    if (name == "--device") options.opencl.name = value;
+    if (name == "--device-id") options.opencl.id = value;
     if (name == "--context") options.context = static_cast<std::uint32_t>(std::stoul(value));
     if (name == "--cache-dir") options.cache_dir = value;
   }
-  const char* at = std::getenv("FLYBALL_TEST_FAIL_AT");
-  auto left = std::make_shared<std::atomic<long>>(at != nullptr ? std::atol(at) : 0);
-  options.opencl.interceptor = [left](flyball::opencl::Call call) {
-    return call == flyball::opencl::Call::enqueue && --*left == 0 ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
-  };
+  using flyball::opencl::Call;
+  const char* given = std::getenv("FLYBALL_TEST_FAIL");
+  const std::string at = given != nullptr ? given : "";
+  const std::size_t colon = at.find(':');
+  if (colon != std::string::npos) {
+    const std::string name = at.substr(0, colon);
+    const Call kind = name == "allocate" ? Call::allocate
+                      : name == "build"  ? Call::build
+                      : name == "wait"   ? Call::wait
+                                         : Call::enqueue;
+    const auto left = std::make_shared<std::atomic<long>>(std::stol(at.substr(colon + 1)));
+    options.opencl.interceptor = [left, kind](Call call) {
+      return call == kind && --*left <= 0 ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
+    };
+  }
   std::_Exit(flyball::worker::serve_worker(fd, options));
 }

@@ -15,20 +15,6 @@ namespace {
 using opencl::Call;
 using testing::HasSubstr;
 
-struct Fixture {
-  std::vector<std::byte> bytes;
-  std::unique_ptr<model::ModelFile> file;
-};
-
-Fixture small_model() {
-  auto spec = model::parse_synthetic_shape("dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320").value();
-  spec.type = kernels::DType::q8_0;
-  Fixture m;
-  m.bytes = model::synthetic_bytes(spec).value();
-  m.file = model::ModelFile::from_bytes(m.bytes).value();
-  return m;
-}
-
 opencl::OpenClDeviceOptions options_with(std::filesystem::path cache) {
   opencl::OpenClDeviceOptions options;
   options.device = test::any_device();
@@ -62,7 +48,7 @@ class OpenClFaults : public test::OpenClTest {};
 
 // The nth call of a kind fails, for every n: a typed error, and nothing is left on the device.
 TEST_F(OpenClFaults, EachCallMayFail) {
-  const auto m = small_model();
+  const auto m = test::small_model();
   ASSERT_TRUE(live_once(*m.file, options_with(test::shared_programs())));
   for (const bool upload : {false, true})
     for (const Call kind : {Call::allocate, Call::build, Call::enqueue, Call::wait}) {
@@ -93,7 +79,7 @@ TEST_F(OpenClFaults, EachCallMayFail) {
         }
         const ErrorCode code = lived.error().code;
         EXPECT_EQ(code, kind == Call::allocate
-                            ? (n < 2 ? ErrorCode::device_lost : ErrorCode::insufficient_memory)
+                            ? (n < 2 ? ErrorCode::device_lost : ErrorCode::insufficient_memory)  // 2: context, queue
                         : kind == Call::build ? ErrorCode::model_unavailable
                                               : ErrorCode::device_lost)
             << lived.error().message;
@@ -103,13 +89,80 @@ TEST_F(OpenClFaults, EachCallMayFail) {
     }
 }
 
+// Without a cache there is nothing to make a failed build good from.
+TEST_F(OpenClFaults, EachBuildMayFail) {
+  const auto m = test::small_model();
+  bool failed = true;
+  for (std::size_t n = 0; failed; ++n) {
+    ASSERT_LT(n, 200U);
+    std::size_t seen = 0;
+    auto options = options_with("");
+    options.device.interceptor = [&](Call call) {
+      return call == Call::build && seen++ == n ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
+    };
+    std::shared_ptr<const opencl::Objects> objects;
+    options.device.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+    const auto lived = live_once(*m.file, options);
+    failed = !lived;
+    EXPECT_EQ(objects->live, 0);
+    if (failed) {
+      EXPECT_EQ(lived.error().code, ErrorCode::model_unavailable) << lived.error().message;
+      EXPECT_GT(seen, n);
+    } else {
+      EXPECT_GT(n, 10U);
+    }
+  }
+}
+
+// Drivers that take memory at its first use say there that there is none; one that failed there is lost.
+TEST_F(OpenClFaults, TheFirstUseOfMemoryTellsNoneFromLost) {
+  for (const auto& [status, code] : {std::pair(CL_MEM_OBJECT_ALLOCATION_FAILURE, ErrorCode::insufficient_memory),
+                                     std::pair(CL_OUT_OF_RESOURCES, ErrorCode::insufficient_memory),
+                                     std::pair(CL_DEVICE_NOT_AVAILABLE, ErrorCode::device_lost)}) {
+    auto options = test::any_device();
+    int call_of_allocation = 0;
+    options.interceptor = [&, status = status](Call call) {
+      return call == Call::allocate && ++call_of_allocation == 4 ? status : CL_SUCCESS;  // context, queue, buffer
+    };
+    auto device = opencl::Device::open(options).value();
+    const auto buffer = device->allocate(4096, "a test");
+    ASSERT_FALSE(buffer);
+    EXPECT_EQ(buffer.error().code, code) << buffer.error().message;
+    EXPECT_THAT(buffer.error().message, HasSubstr("clEnqueueFillBuffer"));
+    EXPECT_EQ(device->allocated(), 0U);
+  }
+}
+
+TEST_F(OpenClFaults, TheBooksGiveBackWhatIsReleased) {
+  auto device = opencl::Device::open(test::any_device()).value();
+  {
+    auto a = device->allocate(4096, "a test").value();
+    auto b = device->allocate(1000, "a test").value();
+    EXPECT_EQ(device->allocated(), 5096U);
+    b = std::move(a);
+    EXPECT_EQ(device->allocated(), 5096U);  // what b held is a's to release
+  }
+  EXPECT_EQ(device->allocated(), 0U);
+}
+
+TEST_F(OpenClFaults, OnlyTheDeviceThatWasProbedIsOpened) {
+  const auto api = opencl::load_api().value();
+  const auto found = opencl::find_devices(*api);
+  for (const opencl::FoundDevice& one : found) {
+    EXPECT_EQ(std::ranges::count(found, one.facts.id, [](const auto& d) { return d.facts.id; }), 1);
+    opencl::DeviceOptions options;
+    options.id = one.facts.id;
+    EXPECT_EQ(opencl::Device::open(options).value()->facts().id, one.facts.id);
+    options.id.pop_back();
+    const auto other = opencl::Device::open(options);
+    ASSERT_FALSE(other);
+    EXPECT_EQ(other.error().code, ErrorCode::model_unavailable);
+    EXPECT_THAT(other.error().message, HasSubstr("is gone"));
+  }
+}
+
 TEST_F(OpenClFaults, ADeviceThatDoesNotAnswerInTimeIsLost) {
-  Fixture m;
-  m.bytes =
-      model::synthetic_bytes(
-          model::parse_synthetic_shape("dim=256,layers=1,heads=4,kv_heads=2,ffn=256,vocab=50000").value())
-          .value();
-  m.file = model::ModelFile::from_bytes(m.bytes).value();
+  const auto m = test::small_model("dim=256,layers=1,heads=4,kv_heads=2,ffn=256,vocab=50000");
   auto options = options_with(test::shared_programs());
   options.max_step_tokens = 64;
   options.max_logit_rows = 64;
@@ -147,7 +200,7 @@ TEST_F(OpenClFaults, ABuildErrorNamesKernelDeviceAndFirstError) {
 }
 
 TEST_F(OpenClFaults, TooLittleMemoryIsSaidBeforeItHurts) {
-  const auto m = small_model();
+  const auto m = test::small_model();
   auto options = options_with(test::shared_programs());
   options.device.allocation_limit = 1 << 20;
   auto executor = opencl::make_opencl_executor(*m.file, options).value();
@@ -180,7 +233,7 @@ class OpenClPrograms : public test::OpenClTest {
     EXPECT_TRUE((*executor)->wait(*step));
     return (*executor)->statistics();
   }
-  Fixture model_ = small_model();
+  test::SmallModel model_ = test::small_model();
   test::TempDir cache_;
 };
 
@@ -206,6 +259,30 @@ TEST_F(OpenClPrograms, BrokenCacheFilesAreCompiledAnew) {
     }
   }
   EXPECT_EQ(n, first.programs_compiled);
+  EXPECT_EQ(start().programs_compiled, first.programs_compiled);
+  EXPECT_EQ(start().programs_compiled, 0U);
+}
+
+// Whole files under wrong names: programs without the kernel that is asked for, and bytes no driver takes.
+TEST_F(OpenClPrograms, BinariesThatLackTheKernelOrAreNoneAreCompiledAnew) {
+  const auto first = start();
+  std::vector<std::filesystem::path> files;
+  for (const auto& file : std::filesystem::directory_iterator(cache_.path() / "opencl"))
+    files.push_back(file.path());
+  std::ranges::sort(files);
+  const std::string aside = cache_.path() / "aside";
+  std::filesystem::rename(files[0], aside);
+  for (std::size_t i = 0; i + 1 < files.size(); ++i) std::filesystem::rename(files[i + 1], files[i]);
+  std::filesystem::rename(aside, files.back());
+  const auto second = start();
+  EXPECT_GT(second.programs_compiled, first.programs_compiled / 2);  // some share a kernel's name
+  EXPECT_EQ(second.programs_compiled + second.programs_from_cache, first.programs_compiled);
+
+  const std::string junk(500, 'j');
+  {
+    opencl::ProgramCache cache(cache_.path() / "opencl");
+    for (const auto& file : files) cache.write(file.stem(), std::as_bytes(std::span(junk)));
+  }
   EXPECT_EQ(start().programs_compiled, first.programs_compiled);
   EXPECT_EQ(start().programs_compiled, 0U);
 }

@@ -113,6 +113,19 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& e
   return std::sqrt(error / norm);
 }
 
+// The contract of rows computed beside others, or in other chunks: on a processor bit for bit. A GPU may choose a
+// kernel by the number of rows, and its sums then run in another order: equal but for the rounding of f32 sums and
+// f16 KV, and the same token is the likeliest.
+void expect_same_row(const opencl::OpenClExecutor& device, const std::vector<float>& got,
+                     const std::vector<float>& expected) {
+  if (device.facts().processor) {
+    EXPECT_EQ(got, expected);
+    return;
+  }
+  EXPECT_LT(relative_error(got, expected), 2e-3);
+  EXPECT_EQ(std::ranges::max_element(got) - got.begin(), std::ranges::max_element(expected) - expected.begin());
+}
+
 std::vector<Token> greedy(engine::Executor& executor, std::vector<Token> tokens, std::size_t n,
                           std::uint32_t vocab) {
   const std::vector<std::uint32_t> blocks{9, 3, 4, 17, 5, 22, 23, 8, 1, 0};
@@ -215,9 +228,9 @@ TEST_F(OpenClEngine, AloneEqualsBatched) {
   const auto alone_prompt = run(*device, {prompt}, m.vocab());
   const auto together = run(*device, {next_a, next_b, prompt}, m.vocab());
   ASSERT_EQ(together.size(), 3U);
-  EXPECT_EQ(together[0], alone_a[0]);
-  EXPECT_EQ(together[1], alone_b[0]);
-  EXPECT_EQ(together[2], alone_prompt[0]);
+  expect_same_row(*device, together[0], alone_a[0]);
+  expect_same_row(*device, together[1], alone_b[0]);
+  expect_same_row(*device, together[2], alone_prompt[0]);
 }
 
 TEST_F(OpenClEngine, WholeEqualsChunked) {
@@ -238,7 +251,8 @@ TEST_F(OpenClEngine, WholeEqualsChunked) {
                  m.vocab());
     }
     ASSERT_EQ(last.size(), 1U);
-    EXPECT_EQ(last[0], whole[0]) << "chunks of " << chunk;
+    SCOPED_TRACE("chunks of " + std::to_string(chunk));
+    expect_same_row(*device, last[0], whole[0]);
   }
 }
 
@@ -268,7 +282,7 @@ TEST_F(OpenClEngine, SplitsAddUp) {
   auto device = on_opencl(m);
   auto expected = on_cpu(m);
   const auto decoded = all(*device, 1);
-  EXPECT_EQ(decoded, all(*device, 20));
+  expect_same_row(*device, decoded, all(*device, 20));
   EXPECT_LT(relative_error(decoded, all(*expected, 1)), 2e-3);
 }
 
@@ -280,6 +294,26 @@ TEST_F(OpenClEngine, UploadedEqualsInPlace) {
   EXPECT_FALSE(uploaded->statistics().weights_in_place);
   EXPECT_EQ(run(*in_place, {{tokens, 0, {1}, true}}, m.vocab()),
             run(*uploaded, {{tokens, 0, {1}, true}}, m.vocab()));
+}
+
+TEST_F(OpenClEngine, LoadsAreSeenToMove) {
+  const auto m = make_model(DType::q8_0, shape_for(DType::q8_0));
+  for (const bool upload : {false, true}) {
+    std::uint64_t last = 0, total = 0, calls = 0;
+    opencl::OpenClDeviceOptions options;
+    options.device = test::any_device();
+    options.program_cache = test::shared_programs();
+    options.upload = upload;
+    options.progress = [&](std::uint64_t done, std::uint64_t all) {
+      EXPECT_GT(done, last);
+      last = done;
+      total = all;
+      ++calls;
+    };
+    ASSERT_TRUE(opencl::make_opencl_executor(*m.file, options));
+    EXPECT_EQ(last, total);
+    EXPECT_GT(calls, 5U);
+  }
 }
 
 TEST_F(OpenClEngine, BlocksAreCopiedBeforeTheStep) {

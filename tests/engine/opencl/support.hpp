@@ -9,7 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "backends/model/synthetic.hpp"
 #include "backends/opencl/opencl_device.hpp"
+#include "backends/opencl/upload.hpp"
 
 namespace flyball::test {
 
@@ -49,6 +51,21 @@ inline opencl::DeviceOptions any_device() {
   opencl::DeviceOptions options;
   options.allow_processor = true;
   return options;
+}
+
+struct SmallModel {
+  std::vector<std::byte> bytes;
+  std::unique_ptr<model::ModelFile> file;
+};
+
+inline SmallModel small_model(
+    std::string_view shape = "dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320") {
+  auto spec = model::parse_synthetic_shape(shape).value();
+  spec.type = kernels::DType::q8_0;
+  SmallModel m;
+  m.bytes = model::synthetic_bytes(spec).value();
+  m.file = model::ModelFile::from_bytes(m.bytes).value();
+  return m;
 }
 
 inline bool has_device() {

@@ -1,0 +1,38 @@
+// Which of a machine's OpenCL devices is meant: one rule for the daemon, which chooses among those that the
+// probe found to compute, and for the engine, which opens one. Free of OpenCL's own headers.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace flyball::opencl {
+
+struct Candidate {
+  std::string_view id, driver;
+  bool processor = false;  // a software device
+  bool unified = false;
+  std::uint64_t memory_bytes = 0;
+  bool usable = true;
+};
+
+// Discrete before integrated before software; among equals the one with more memory, then the first. `name`
+// is part of the id or of the driver; "": any that is no processor, or any at all with allow_processor.
+inline std::optional<std::size_t> choose_device(std::span<const Candidate> devices, std::string_view name,
+                                                bool allow_processor = false) {
+  const auto meant = [&](const Candidate& d) {
+    if (name.empty()) return allow_processor || !d.processor;
+    return d.id.find(name) != std::string_view::npos || d.driver.find(name) != std::string_view::npos;
+  };
+  const auto rank = [](const Candidate& d) {
+    return std::pair(d.processor ? 0 : d.unified ? 1 : 2, d.memory_bytes);
+  };
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    if (devices[i].usable && meant(devices[i]) && (!best || rank(devices[i]) > rank(devices[*best]))) best = i;
+  return best;
+}
+
+}  // namespace flyball::opencl

@@ -1,0 +1,132 @@
+#include "backends/opencl/found_device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
+
+#include "backends/opencl/choice.hpp"
+
+namespace flyball::opencl {
+namespace {
+
+constexpr std::size_t kMaxIdPart = 200;  // bytes of a driver's text in an id: ids travel in argv and JSON
+constexpr cl_device_info kUuid = 0x106A;  // CL_DEVICE_UUID_KHR of cl_khr_device_uuid: 16 bytes
+
+std::string text_of(const Api& api, cl_device_id device, cl_device_info what) {
+  std::size_t n = 0;
+  if (api.clGetDeviceInfo(device, what, 0, nullptr, &n) != CL_SUCCESS) return {};
+  std::string out(n, '\0');
+  if (api.clGetDeviceInfo(device, what, n, out.data(), nullptr) != CL_SUCCESS) return {};
+  while (!out.empty() && out.back() == '\0') out.pop_back();
+  return out;
+}
+
+// 0 where the driver does not know the question.
+template <class T>
+T number_of(const Api& api, cl_device_id device, cl_device_info what) {
+  T value{};
+  return api.clGetDeviceInfo(device, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value : T{};
+}
+
+std::string printable(std::string_view text) {
+  std::string out(text.substr(0, kMaxIdPart));
+  for (char& c : out)
+    if (c < ' ' || c > '~') c = '?';
+  return out;
+}
+
+std::string uuid_of(const Api& api, cl_device_id device, const std::string& extensions) {
+  if (extensions.find("cl_khr_device_uuid") == std::string::npos) return {};
+  std::array<unsigned char, 16> bytes{};
+  if (api.clGetDeviceInfo(device, kUuid, bytes.size(), bytes.data(), nullptr) != CL_SUCCESS) return {};
+  std::string text = " ";
+  for (const unsigned char b : bytes) {
+    text += "0123456789abcdef"[b >> 4];
+    text += "0123456789abcdef"[b & 15];
+  }
+  return text;
+}
+
+DeviceFacts facts_of(const Api& api, cl_platform_id platform, cl_device_id device) {
+  DeviceFacts f;
+  std::size_t n = 0;
+  if (api.clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, nullptr, &n) == CL_SUCCESS && n > 0) {
+    f.platform.resize(n);
+    api.clGetPlatformInfo(platform, CL_PLATFORM_NAME, n, f.platform.data(), nullptr);
+    f.platform.resize(n - 1);
+  }
+  f.name = text_of(api, device, CL_DEVICE_NAME);
+  f.driver = text_of(api, device, CL_DEVICE_VERSION) + ", " + text_of(api, device, CL_DRIVER_VERSION);
+  f.vendor = number_of<cl_uint>(api, device, CL_DEVICE_VENDOR_ID);
+  const std::string extensions = text_of(api, device, CL_DEVICE_EXTENSIONS);
+  f.fp16 = extensions.find("cl_khr_fp16") != std::string::npos;
+  f.subgroups = extensions.find("cl_khr_subgroup") != std::string::npos;
+  f.integer_dot = extensions.find("cl_khr_integer_dot_product") != std::string::npos;
+  f.processor = (number_of<cl_device_type>(api, device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU) == 0;
+  f.unified = number_of<cl_bool>(api, device, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE;
+  f.compute_units = std::max<cl_uint>(1, number_of<cl_uint>(api, device, CL_DEVICE_MAX_COMPUTE_UNITS));
+  f.max_work_group =
+      static_cast<std::uint32_t>(number_of<std::size_t>(api, device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  f.vector_floats =
+      std::max<cl_uint>(1, number_of<cl_uint>(api, device, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
+  f.memory_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_GLOBAL_MEM_SIZE);
+  f.max_allocation_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  f.local_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_LOCAL_MEM_SIZE);
+  f.base_alignment = std::max(8U, number_of<cl_uint>(api, device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
+  f.id = uuid_of(api, device, extensions);  // the rest is told by its place in the list
+  return f;
+}
+
+}  // namespace
+
+std::vector<FoundDevice> find_devices(const Api& api) {
+  cl_uint n = 0;
+  if (api.clGetPlatformIDs(0, nullptr, &n) != CL_SUCCESS) n = 0;  // the loader's answer where no driver is
+  std::vector<cl_platform_id> platforms(n);
+  if (n > 0 && api.clGetPlatformIDs(n, platforms.data(), nullptr) != CL_SUCCESS) platforms.clear();
+  std::vector<FoundDevice> found;
+  for (const cl_platform_id platform : platforms) {
+    cl_uint n_devices = 0;
+    if (api.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 0, nullptr, &n_devices) != CL_SUCCESS) continue;
+    std::vector<cl_device_id> ids(n_devices);
+    if (n_devices > 0 &&
+        api.clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, n_devices, ids.data(), nullptr) != CL_SUCCESS)
+      continue;
+    for (const cl_device_id id : ids) {
+      FoundDevice device{platform, id, facts_of(api, platform, id)};
+      DeviceFacts& f = device.facts;
+      const auto same = std::ranges::count_if(found, [&](const FoundDevice& other) {
+        return other.facts.platform == f.platform && other.facts.name == f.name;
+      });
+      f.id = printable(f.name) + "#" + std::to_string(same) + " (" + printable(f.platform) + ")" + f.id;
+      found.push_back(std::move(device));
+    }
+  }
+  return found;
+}
+
+Result<FoundDevice> choose_found(std::span<const FoundDevice> devices, const DeviceOptions& options) {
+  std::vector<Candidate> candidates;
+  std::string seen;
+  for (const auto& [platform, device, f] : devices) {
+    candidates.push_back({.id = f.id,
+                          .driver = f.driver,
+                          .processor = f.processor,
+                          .unified = f.unified,
+                          .memory_bytes = f.memory_bytes,
+                          .usable = options.id.empty() || f.id == options.id});
+    seen += (seen.empty() ? "" : ", ") + f.id;
+  }
+  const auto i = options.id.empty() ? choose_device(candidates, options.name, options.allow_processor)
+                                    : choose_device(candidates, "", true);
+  if (i) return devices[*i];
+  if (!seen.empty()) seen = "; there is: " + seen;
+  return fail(ErrorCode::model_unavailable,
+              !options.id.empty()     ? "The OpenCL device " + options.id + " is gone" + seen + "."
+              : options.name.empty() ? "No OpenCL GPU was found" + seen + "."
+                                     : "No OpenCL device is called '" + options.name + "'" + seen + ".",
+              "device");
+}
+
+}  // namespace flyball::opencl

@@ -1,0 +1,42 @@
+// The OpenCL devices of this machine and what their drivers say of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/opencl/api.hpp"
+#include "backends/opencl/options.hpp"
+
+namespace flyball::opencl {
+
+struct DeviceFacts {
+  // "NVIDIA H200#0 (NVIDIA CUDA)", then the UUID where the driver gives one: #k is the k-th device of that
+  // name. Tells this device from every other for as long as drivers and hardware stay; printable ASCII.
+  std::string id;
+  std::string name, platform, driver;
+  std::uint32_t vendor = 0;  // as PCI numbers them
+  bool processor = false;    // runs on this machine's own cores: a software device
+  bool unified = false;      // works in the processor's memory: nothing is copied
+  bool fp16 = false, subgroups = false, integer_dot = false;
+  std::uint32_t compute_units = 0;
+  std::uint32_t max_work_group = 0;
+  std::uint32_t vector_floats = 1;  // the driver's native vector of floats
+  std::uint64_t memory_bytes = 0, max_allocation_bytes = 0, local_bytes = 0;
+  std::uint32_t base_alignment = 0;  // bytes, of buffers over host memory
+};
+
+struct FoundDevice {
+  cl_platform_id platform = nullptr;
+  cl_device_id device = nullptr;
+  DeviceFacts facts;
+};
+
+// In the drivers' order, which a process and its children see alike.
+std::vector<FoundDevice> find_devices(const Api& api);
+
+// model_unavailable: no device that fits the options; names those that there are.
+Result<FoundDevice> choose_found(std::span<const FoundDevice> devices, const DeviceOptions& options);
+
+}  // namespace flyball::opencl

@@ -1,0 +1,37 @@
+// A folder of compiled programs. What lies in it is code that a driver will run, so only files that are ours
+// alone to write count, in a folder that is ours alone to write; the rest is passed over and replaced.
+// Whatever fails (a full disk, a folder that cannot be made) costs the cache and nothing else.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace flyball::opencl {
+
+class ProgramCache {
+ public:
+  ProgramCache() = default;
+  // Made if need be, for its owner alone. "": keeps nothing. A symbolic link in its place is not followed.
+  explicit ProgramCache(const std::filesystem::path& directory);
+  ProgramCache(const ProgramCache&) = delete;
+  ProgramCache& operator=(const ProgramCache&) = delete;
+  ~ProgramCache();
+
+  bool usable() const noexcept { return directory_ >= 0; }
+  // key: hexadecimal digits. Empty: there is none, or none to be trusted.
+  std::vector<std::byte> read(const std::string& key) const;
+  // Written beside and renamed: no half of one is ever read.
+  void write(const std::string& key, std::span<const std::byte> binary);
+
+ private:
+  void bound();
+  int directory_ = -1;
+};
+
+// Hexadecimal SHA-256 of the parts and of where each ends.
+std::string digest_of(std::span<const std::string_view> parts);
+
+}  // namespace flyball::opencl

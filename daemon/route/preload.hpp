@@ -1,0 +1,21 @@
+// Which engines a model that is to be preloaded starts with: those that requests will ask for.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/app_manifest.hpp"
+#include "config/config.hpp"
+#include "policy/facts.hpp"
+#include "policy/tree.hpp"
+
+namespace flyball::route {
+
+// Where the policy sends a first chat of each app that may use the model; cpu where it sends none to an engine
+// of this machine.
+std::vector<std::string> preload_targets(const policy::Tree& tree, const policy::Facts& hardware,
+                                         std::span<const config::AppManifest> apps,
+                                         const config::ModelEntry& model);
+
+}  // namespace flyball::route

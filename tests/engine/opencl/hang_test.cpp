@@ -1,0 +1,133 @@
+// Devices that do not answer, and the end of an engine on one: bounded in time, and nothing is freed that the
+// device may still touch.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "tests/engine/opencl/support.hpp"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
+namespace flyball {
+namespace {
+
+using namespace std::chrono_literals;
+using opencl::Call;
+using Clock = std::chrono::steady_clock;
+
+// What is left to a device that does not come to rest is a leak, on purpose.
+class OpenClHangs : public test::OpenClTest {
+#if defined(__SANITIZE_ADDRESS__)
+ protected:
+  OpenClHangs() { __lsan_disable(); }
+  ~OpenClHangs() override { __lsan_enable(); }
+#endif
+};
+
+// About two seconds of one work-item, in which each round needs the one before.
+constexpr std::string_view kSpin[] = {
+    "__kernel void spin(__global uint* x, uint n) {\n"
+    "  uint a = x[0];\n"
+    "  for (uint i = 0; i < n; ++i) a = a * 1664525u + (a >> 7) + i;\n"
+    "  x[1] = a;\n"
+    "}\n"};
+constexpr std::uint32_t kRounds = 1'500'000'000;
+
+TEST_F(OpenClHangs, TheEndOfADeviceThatHangsIsBoundedAndReleasesNothing) {
+  auto options = test::any_device();
+  options.fence_deadline = 50ms;
+  options.settle_deadline = 100ms;
+  std::shared_ptr<const opencl::Objects> objects;
+  options.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+  auto device = opencl::Device::open(options).value();
+  auto program = device->compile("spin", kSpin, "").value();
+  auto kernel = device->kernel(program, "spin").value();
+  auto buffer = device->allocate(64, "a test").value();
+  ASSERT_TRUE(device->run(kernel, {}, buffer, kRounds));
+
+  const auto began = Clock::now();
+  const auto ok = device->finish();
+  ASSERT_FALSE(ok);
+  EXPECT_EQ(ok.error().code, ErrorCode::device_lost);
+  EXPECT_THAT(ok.error().message, testing::HasSubstr("gave no answer within 50 ms"));
+  EXPECT_FALSE(device->settle());
+  EXPECT_FALSE(device->settle());  // the wait is not begun again
+  buffer = {};
+  kernel = {};
+  program = {};
+  device.reset();
+  // Drivers wait for the queue when it is released: that would be seconds.
+  EXPECT_LT(Clock::now() - began, 1s);
+  EXPECT_TRUE(objects->abandoned);
+  EXPECT_GE(objects->live, 5) << "context, queue, program, kernel, buffer";
+}
+
+TEST_F(OpenClHangs, AMarkerThatFailsIsNoRest) {
+  auto options = test::any_device();
+  options.interceptor = [](Call call) { return call == Call::settle ? CL_OUT_OF_RESOURCES : CL_SUCCESS; };
+  auto device = opencl::Device::open(options).value();
+  EXPECT_FALSE(device->settle());
+  auto well = opencl::Device::open(test::any_device()).value();
+  EXPECT_TRUE(well->settle());
+}
+
+// A load that fails while a copy reads the pinned ring.
+TEST_F(OpenClHangs, ARingThatIsBeingReadIsLeftMapped) {
+  for (const bool rests : {true, false}) {
+    auto options = test::any_device();
+    bool fail = false;
+    options.interceptor = [&](Call call) {
+      if (call == Call::settle && !rests) return CL_OUT_OF_RESOURCES;
+      return fail && call == Call::enqueue ? CL_DEVICE_NOT_AVAILABLE : CL_SUCCESS;
+    };
+    std::shared_ptr<const opencl::Objects> objects;
+    options.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+    auto device = opencl::Device::open(options).value();
+    auto buffer = device->allocate(1 << 20, "a test").value();
+    const std::vector<std::byte> bytes(1 << 16);
+    {
+      auto uploader = opencl::Uploader::make(*device, bytes.size(), {}).value();
+      ASSERT_TRUE(uploader->put(buffer, 0, bytes));  // under way until someone waits
+      fail = true;
+      ASSERT_FALSE(uploader->put(buffer, 0, bytes));
+    }
+    EXPECT_EQ(objects->abandoned, !rests);
+    buffer = {};
+    device.reset();
+    EXPECT_EQ(objects->live == 0, rests);
+  }
+}
+
+TEST_F(OpenClHangs, AnEngineWithAStepUnderWayEndsInTimeAndLeavesWhatIsRead) {
+  auto owner = std::make_shared<int>(0);
+  std::weak_ptr<int> owned = owner;
+  const auto m = test::small_model("dim=256,layers=4,heads=4,kv_heads=2,ffn=2048,vocab=1000");
+  std::shared_ptr<const opencl::Objects> objects;
+  opencl::OpenClDeviceOptions options;
+  options.device = test::any_device();
+  options.device.settle_deadline = 1us;
+  options.device.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+  options.program_cache = test::shared_programs();
+  options.max_step_tokens = 64;
+  options.max_logit_rows = 2;
+  options.model_owner = std::move(owner);
+  auto executor = opencl::make_opencl_executor(*m.file, options).value();
+  options.model_owner.reset();
+  ASSERT_TRUE(executor->reserve_kv(graph::kv_layout(m.file->config()), 4));
+  const std::vector<Token> prompt(64, 7);
+  const std::vector<std::uint32_t> table{0, 1, 2, 3};
+  const engine::StepSequence sequence{0, 64, 0, table, true};
+  ASSERT_TRUE(executor->submit({prompt, {&sequence, 1}}, {}));
+  executor.reset();  // milliseconds of work, a microsecond's patience
+  EXPECT_TRUE(objects->abandoned);
+  EXPECT_GT(objects->live, 20);
+  EXPECT_FALSE(owned.expired()) << "the file's pages are read in place";
+  std::this_thread::sleep_for(500ms);  // the step runs on, over memory that is still there
+}
+
+}  // namespace
+}  // namespace flyball

@@ -1,0 +1,130 @@
+// The folder of compiled programs: what is not ours, not whole or not writable costs the cache and nothing else.
+#include "backends/opencl/program_cache.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tests/engine/opencl/support.hpp"
+
+namespace flyball::opencl {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* kKey = "0123abcd";
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto* at = reinterpret_cast<const std::byte*>(text.data());
+  return {at, at + text.size()};
+}
+
+class ProgramCacheTest : public testing::Test {
+ protected:
+  const std::vector<std::byte> binary_ = bytes_of(std::string(1000, 'b'));
+  test::TempDir dir_;
+  const fs::path folder_ = dir_.path() / "opencl", file_ = folder_ / "0123abcd.clbin";
+
+  // A cache with one program.
+  void filled() { ProgramCache(folder_).write(kKey, binary_); }
+  bool replaced() {  // what is not taken is replaced, once it was compiled again
+    ProgramCache cache(folder_);
+    if (!cache.read(kKey).empty()) return false;
+    cache.write(kKey, binary_);
+    return cache.read(kKey) == binary_;
+  }
+};
+
+TEST_F(ProgramCacheTest, KeepsWhatWasWrittenForItsOwnerAlone) {
+  filled();
+  EXPECT_EQ(ProgramCache(folder_).read(kKey), binary_);
+  struct stat s {};
+  ASSERT_EQ(stat(folder_.c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0700U);
+  ASSERT_EQ(stat(file_.c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0600U);
+}
+
+TEST_F(ProgramCacheTest, TruncatedFilesAreReplaced) {
+  for (const std::uintmax_t size : {0U, 10U, 100U, 1000U}) {
+    filled();
+    fs::resize_file(file_, size);
+    EXPECT_TRUE(replaced()) << size;
+  }
+}
+
+TEST_F(ProgramCacheTest, ForeignFilesAreReplaced) {
+  filled();
+  std::ofstream(file_) << std::string(2000, 'x');
+  EXPECT_TRUE(replaced());
+  fs::permissions(file_, fs::perms::group_write, fs::perm_options::add);
+  EXPECT_TRUE(replaced());
+}
+
+TEST_F(ProgramCacheTest, LinksAreNotFollowed) {
+  filled();
+  const fs::path elsewhere = dir_.path() / "elsewhere";
+  fs::rename(file_, elsewhere);
+  fs::create_symlink(elsewhere, file_);
+  EXPECT_TRUE(replaced());
+  EXPECT_FALSE(fs::is_symlink(file_));
+
+  const fs::path link = dir_.path() / "link";
+  fs::create_directory_symlink(folder_, link);
+  EXPECT_FALSE(ProgramCache(link).usable());
+}
+
+TEST_F(ProgramCacheTest, APipeHoldsNobodyUp) {
+  filled();
+  fs::remove(file_);
+  ASSERT_EQ(mkfifo(file_.c_str(), 0600), 0);
+  EXPECT_TRUE(replaced());
+}
+
+// Between the check and the use: the folder that was judged is the one that is used.
+TEST_F(ProgramCacheTest, AFolderPutInItsPlaceIsNotUsed) {
+  filled();
+  ProgramCache cache(folder_);
+  fs::rename(folder_, dir_.path() / "moved");
+  fs::create_directory(folder_);
+  std::ofstream(file_) << "bait";
+  EXPECT_EQ(cache.read(kKey), binary_);
+  cache.write("77", binary_);
+  EXPECT_TRUE(fs::exists(dir_.path() / "moved" / "77.clbin"));
+}
+
+TEST_F(ProgramCacheTest, AFolderThatOthersMayWriteToIsNotUsed) {
+  filled();
+  fs::permissions(folder_, fs::perms::group_write, fs::perm_options::add);
+  EXPECT_FALSE(ProgramCache(folder_).usable());
+}
+
+TEST_F(ProgramCacheTest, AFolderThatCannotBeMadeCostsTheCacheAlone) {
+  std::ofstream(dir_.path() / "file") << "in the way";
+  ProgramCache cache(dir_.path() / "file" / "opencl");
+  EXPECT_FALSE(cache.usable());
+  cache.write(kKey, binary_);
+  EXPECT_TRUE(cache.read(kKey).empty());
+}
+
+// As on a full disk: the write stops half-way.
+TEST_F(ProgramCacheTest, HalfAFileIsNotLeftBehind) {
+  ProgramCache cache(folder_);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit small = before;
+  small.rlim_cur = 500;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  cache.write(kKey, binary_);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(fs::is_empty(folder_));
+  cache.write(kKey, binary_);
+  EXPECT_EQ(cache.read(kKey), binary_);
+}
+
+}  // namespace
+}  // namespace flyball::opencl
