@@ -105,18 +105,19 @@ inline std::span<const std::byte> @symbol@() noexcept {
   target_sources(${target} PRIVATE ${asm})
 endfunction()
 
-# flyball_test(<name> LABEL <area> SOURCES ... LINK ...): a GoogleTest program; each test is a ctest entry.
+# flyball_test(<name> LABEL <area> SOURCES ... LINK ...): a GoogleTest program; each test is a ctest entry. Exit 77 means
+# SKIPPED (tests/harness/main.cpp).
 function(flyball_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/harness/main.cpp)
   flyball_unity(${name})
-  target_link_libraries(${name} PRIVATE ${ARG_LINK} flyball_flags GTest::gtest GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} flyball_flags GTest::gtest GTest::gmock)
   target_compile_definitions(${name} PRIVATE FLYBALL_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FLYBALL_BINARY_DIR="${CMAKE_BINARY_DIR}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-    PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+    PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 
 # flyball_script_test(<name> LABEL <area> COMMAND ...): exit 77 means SKIPPED.
