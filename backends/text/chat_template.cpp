@@ -63,6 +63,10 @@ Result<ChatTemplate> ChatTemplate::parse(std::string_view source, TemplateLimits
   }
 }
 
+bool ChatTemplate::reads(std::string_view variable) const {
+  return program_->parsed->names.find(variable) != program_->parsed->names.end();
+}
+
 Result<std::string> ChatTemplate::render(const TemplateInput& input) const {
   for (const std::string* json : {&input.messages_json, &input.tools_json, &input.template_args_json}) {
     if (json->size() >= kTextBytes)

@@ -1,6 +1,6 @@
-// A model's chat template: Jinja source from an untrusted file, parsed once, rendered under bounds. What it renders is
-// what Jinja2's sandboxed environment (trim_blocks, lstrip_blocks, as Hugging Face transformers sets it) renders.
-// Immutable after parse; render is thread-safe.
+// A model's chat template: Jinja source from an untrusted file, parsed once, rendered under bounds. What it
+// renders is what Jinja2's sandboxed environment (trim_blocks, lstrip_blocks, as Hugging Face transformers
+// sets it) renders. Immutable after parse; render is thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace flyball::text {
 
 struct TemplateLimits {
-  std::uint64_t fuel = 2'000'000;      // evaluation steps, loop iterations and bytes read or copied / 16
-  std::uint32_t depth = 64;            // nesting of the source, of calls, of values
+  std::uint64_t fuel = 2'000'000;  // evaluation steps, loop iterations and bytes read or copied / 16
+  std::uint32_t depth = 64;        // nesting of the source, of calls, of values
   std::size_t source_bytes = 256 * 1024;
   std::size_t output_bytes = 8 * 1024 * 1024;
 };
@@ -25,7 +25,7 @@ struct TemplateInput {
   std::string template_args_json;  // object of further variables, "" if none
   std::string bos_token, eos_token;
   bool add_generation_prompt = true;
-  std::int64_t now = 0;            // seconds since the epoch, for strftime_now
+  std::int64_t now = 0;  // seconds since the epoch, for strftime_now
 };
 
 class ChatTemplate {
@@ -36,9 +36,13 @@ class ChatTemplate {
   ChatTemplate& operator=(ChatTemplate&&) noexcept;
   ~ChatTemplate();
 
+  // Whether the source names this variable: one that it does not name cannot show in what it renders.
+  bool reads(std::string_view variable) const;
+
   // template_error: undefined operations, and raise_exception(msg) with the template's own message.
-  // template_budget: out of fuel, depth or output. invalid_json, json_too_deep: the inputs do not parse or nest deeper
-  // than limits.depth. The variable `documents` is none unless template_args sets it, as transformers has it.
+  // template_budget: out of fuel, depth or output. invalid_json, json_too_deep: the inputs do not parse or
+  // nest deeper than limits.depth. The variable `documents` is none unless template_args sets it, as
+  // transformers has it.
   Result<std::string> render(const TemplateInput& input) const;
 
  private:

@@ -147,7 +147,11 @@ void append_json_number(std::string& out, double value) {
     return;
   }
   char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
+  // Whole numbers that a double holds exactly are written out: 1000000, not 1e+06.
+  constexpr double kWhole = 1e15;
+  const bool whole = std::fabs(value) < kWhole && std::trunc(value) == value;
+  const auto end = whole ? std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed).ptr
+                         : std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
   out.append(buffer, end);
 }
 

@@ -130,6 +130,21 @@ TEST_F(LocalBackend, Chats) {
   EXPECT_GT(client->done()->timings.prefill_us, 0U);
 }
 
+// The file has no template of its own, and ChatML has no place for tools: an answer would be given without
+// them.
+TEST_F(LocalBackend, RefusesToolsThatItsTemplateWouldDrop) {
+  auto backend = make(options());
+  CompletionRequest r = text_request("", 8);
+  r.prompt = ChatPrompt{R"([{"role":"user","content":"hi"}])",
+                        R"([{"type":"function","function":{"name":"f"}}])", "", true};
+  auto client = std::make_shared<Client>();
+  auto ticket = backend->start(std::move(r), client).value();
+  ASSERT_TRUE(client->wait_end());
+  ASSERT_TRUE(client->error());
+  EXPECT_EQ(client->error()->code, ErrorCode::unsupported_value);
+  EXPECT_EQ(client->error()->param, "tools");
+}
+
 TEST_F(LocalBackend, RefusesWhatItCannotDo) {
   const auto code = [](const engine::LocalBackendOptions& o) {
     auto backend = engine::make_local_backend(o);

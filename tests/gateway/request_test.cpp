@@ -150,6 +150,11 @@ TEST(request, ranges_of_the_table) {
   }
 }
 
+TEST(request, limits_are_written_out) {
+  EXPECT_EQ(chat_error(R"({"messages":[{"role":"user","content":"Hi"}],"top_k":1000001})").message,
+            "'top_k' is 1000001, but must be at least 0 and at most 1000000.");
+}
+
 TEST(request, null_is_absent_and_unknown_fields_are_ignored) {
   const auto r =
       chat(R"(,"temperature":null,"stop":null,"tools":null,"user":"x","metadata":{"a":"b"},"from_2031":[1])");

@@ -116,6 +116,16 @@ INSTANTIATE_TEST_SUITE_P(
         Failing{"{{ n 5 }}", "template_error: expected '}}', got '5' (line 1)"},
         Failing{"{% break %}", "template_error: 'break' outside of a loop (line 1)"}));
 
+TEST(ChatTemplate, TellsWhichVariablesItReads) {
+  const auto reads_tools = [](std::string_view source) {
+    return ChatTemplate::parse(source)->reads("tools");
+  };
+  EXPECT_TRUE(reads_tools("{% if tools %}{{ tools | tojson }}{% endif %}"));
+  EXPECT_TRUE(reads_tools("{% for tool in tools %}{{ tool }}{% endfor %}"));
+  EXPECT_FALSE(
+      reads_tools("{% for message in messages %}{{ message.tools }} tools {{ 'tools' }}{% endfor %}"));
+}
+
 TEST(ChatTemplate, DefaultIsChatMl) {
   EXPECT_EQ(
       shown(render(
