@@ -45,6 +45,7 @@ enum class ErrorCode : std::uint8_t {
   shutting_down,
   // engines and models
   model_invalid,
+  model_unsupported,
   model_unavailable,
   no_target,
   numeric_error,

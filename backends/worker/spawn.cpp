@@ -17,7 +17,7 @@ namespace flyball::worker {
 namespace {
 
 Error system_error(const char* what, int error) {
-  return {ErrorCode::io_error,
+  return {ErrorCode::model_unavailable,
           std::string("cannot start an engine process: ") + what + ": " + std::strerror(error), "", ""};
 }
 

@@ -51,8 +51,14 @@ constexpr std::array kTable{
     ErrorRow{insufficient_memory, 503, kServer, Retry::later,
              "The model does not fit; needed and free bytes are given."},
     ErrorRow{shutting_down, 503, kServer, Retry::later, "The daemon is draining."},
-    ErrorRow{model_invalid, 503, kServer, Retry::no, "The model file is malformed; it is not loaded again."},
-    ErrorRow{model_unavailable, 503, kServer, Retry::later, "The model's engine could not be started."},
+    ErrorRow{
+        model_invalid, 503, kServer, Retry::no,
+        "The model's file is absent, malformed or of a kind unknown here, or its entry asks for more than it "
+        "has: an operator must change one of them."},
+    ErrorRow{model_unsupported, 503, kServer, Retry::no,
+             "The model is sound, but no engine that the policy chooses can run it."},
+    ErrorRow{model_unavailable, 503, kServer, Retry::later,
+             "The model's engine could not be started, or died too often; it is tried again after a while."},
     ErrorRow{no_target, 503, kServer, Retry::later, "The policy names no engine that is available now."},
     ErrorRow{numeric_error, 500, kServer, Retry::no, "The engine computed values that are not numbers."},
     ErrorRow{device_lost, 503, kServer, Retry::later, "The engine's device failed."},

@@ -35,9 +35,9 @@ struct Fleet {
   virtual ~Fleet() = default;
   using Acquired = std::function<void(Result<Backend*>)>;
   // The ready backend, started if need be; one load serves a burst of waiters. The callback runs later on the
-  // io_context (never inside this call), once: model_unavailable, model_invalid (not retried),
-  // insufficient_memory. The pointer is valid until that worker dies (its open requests then get worker_died
-  // events first).
+  // io_context (never inside this call), once: model_invalid and model_unsupported (not loaded
+  // again), model_unavailable, insufficient_memory. The pointer is valid until that worker dies (its open
+  // requests then get worker_died events first).
   virtual void acquire(const std::string& model, const std::string& backend, Acquired callback) = 0;
   virtual std::vector<WorkerStatus> status() const = 0;
   // `drained` is called when every worker has ended, at the latest some seconds after the deadline.

@@ -23,12 +23,31 @@ const char* to_string(WorkerState state) noexcept {
 
 namespace {
 
-// A failed load is the daemon's trouble, never a mistake in the request that happened to ask first: a missing
-// file (io_error) or a context beyond the model's (invalid_value) is model_unavailable to a client.
-Error as_load_failure(const Error& cause) {
-  const bool own_code =
-      cause.code == ErrorCode::model_invalid || cause.code == ErrorCode::insufficient_memory;
-  return {own_code ? cause.code : ErrorCode::model_unavailable, cause.message, "", cause.where};
+// A failed load is the daemon's trouble, never a mistake in the request that happened to ask first. What a
+// client reads tells whether to ask again: not where the file or its entry is at fault (absent, unreadable, a
+// context beyond the model's), nor where this engine will never run it.
+ErrorCode load_failure(ErrorCode cause) {
+  switch (cause) {
+    case ErrorCode::insufficient_memory:
+      return cause;
+    case ErrorCode::model_unsupported:
+    case ErrorCode::unsupported_value:
+      return ErrorCode::model_unsupported;
+    case ErrorCode::model_invalid:
+    case ErrorCode::io_error:
+    case ErrorCode::invalid_value:
+      return ErrorCode::model_invalid;
+    default:
+      return ErrorCode::model_unavailable;
+  }
+}
+
+// Nothing but a changed file or entry helps. A file that cannot be read is looked for again: its disk may
+// come back.
+bool is_final(ErrorCode cause) {
+  const ErrorCode code = load_failure(cause);
+  return cause != ErrorCode::io_error &&
+         (code == ErrorCode::model_invalid || code == ErrorCode::model_unsupported);
 }
 
 }  // namespace
@@ -65,8 +84,10 @@ Lifecycle::Ended Lifecycle::ended(TimePoint now, const Error& cause, bool delibe
     return {Error{ErrorCode::shutting_down, "The engine was stopped.", "", ""}, std::nullopt};
   }
   const bool was_loading = state_ == WorkerState::starting;
-  last_error_ = was_loading && cause.code != ErrorCode::worker_died ? as_load_failure(cause) : cause;
-  if (was_loading && cause.code == ErrorCode::model_invalid) {
+  last_error_ = cause;
+  if (was_loading && cause.code != ErrorCode::worker_died)
+    last_error_ = Error{load_failure(cause.code), cause.message, "", cause.where};
+  if (was_loading && is_final(cause.code)) {
     // No fault of the engine: the router still asks, and gets this error, rather than finding no target.
     state_ = WorkerState::stopped;
     invalid_ = true;

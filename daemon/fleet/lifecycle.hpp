@@ -46,7 +46,7 @@ class Lifecycle {
   WorkerState state(TimePoint now) const noexcept;
   std::uint32_t restarts() const noexcept { return restarts_; }
   const std::optional<Error>& last_error() const noexcept { return last_error_; }
-  // The file itself is bad: only a changed file helps.
+  // The file itself is bad, or not for this engine: only a changed file helps.
   bool invalid() const noexcept { return invalid_; }
 
  private:

@@ -7,6 +7,7 @@ namespace {
 // fault or would meet it anywhere.
 bool another_may_serve(ErrorCode code) noexcept {
   switch (code) {
+    case ErrorCode::model_unsupported:
     case ErrorCode::model_unavailable:
     case ErrorCode::insufficient_memory:
     case ErrorCode::device_lost:

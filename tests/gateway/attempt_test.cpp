@@ -57,8 +57,8 @@ TEST(attempt, progress_between_deaths_counts_but_attempts_are_bounded) {
 }
 
 TEST(attempt, other_failures_of_an_engine_move_on_and_those_of_the_request_do_not) {
-  for (const auto code : {ErrorCode::model_unavailable, ErrorCode::insufficient_memory,
-                          ErrorCode::device_lost, ErrorCode::overloaded}) {
+  for (const auto code : {ErrorCode::model_unsupported, ErrorCode::model_unavailable,
+                          ErrorCode::insufficient_memory, ErrorCode::device_lost, ErrorCode::overloaded}) {
     Attempt a({"cpu", "vulkan"});
     a.begin();
     EXPECT_EQ(next(a.unavailable(error(code))), "vulkan");

@@ -115,17 +115,33 @@ TEST_F(LifecycleTest, AFailedLoadFailsFastAndLooksAgainLater) {
 }
 
 // The request that asked first made no mistake: neither a missing file nor a wrong config entry is its 400.
-TEST_F(LifecycleTest, ALoadThatFailsForAnotherReasonIsModelUnavailable) {
-  for (const ErrorCode code : {ErrorCode::io_error, ErrorCode::invalid_value, ErrorCode::unsupported_value}) {
+// What will not get better by itself does not invite a retry, and costs no second load; a file that is absent
+// may come.
+TEST_F(LifecycleTest, ALoadThatFailsForAnotherReasonSaysWhetherToAskAgain) {
+  struct Case {
+    ErrorCode cause, told;
+    bool looks_again;
+  };
+  for (const Case& c : {Case{ErrorCode::io_error, ErrorCode::model_invalid, true},
+                        Case{ErrorCode::invalid_value, ErrorCode::model_invalid, false},
+                        Case{ErrorCode::unsupported_value, ErrorCode::model_unsupported, false},
+                        Case{ErrorCode::device_lost, ErrorCode::model_unavailable, true},
+                        Case{ErrorCode::internal, ErrorCode::model_unavailable, true}}) {
+    SCOPED_TRACE(to_string(c.cause));
     ASSERT_TRUE(life.wanted(now).spawn);
-    const auto ended = life.ended(now, {code, "the cause", "context", "/srv/model.gguf"}, false);
+    const auto ended = life.ended(now, {c.cause, "the cause", "context", "/srv/model.gguf"}, false);
     for (const auto& error : {ended.fail_waiters, life.wanted(now).refuse}) {
       ASSERT_TRUE(error);
-      EXPECT_EQ(error->code, ErrorCode::model_unavailable);
+      EXPECT_EQ(error->code, c.told);
       EXPECT_EQ(error->message, "the cause");
       EXPECT_EQ(error->param, "");
     }
     now += limits.backoff_max;
+    EXPECT_EQ(life.invalid(), !c.looks_again);
+    if (!c.looks_again) {
+      EXPECT_EQ(life.wanted(now).refuse->code, c.told);
+    }
+    life.forgive();
   }
 }
 
