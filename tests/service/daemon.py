@@ -126,14 +126,17 @@ class Daemon:
                 found.append(int(name))
         return found
 
-    def request(self, method, path, body=None, timeout=180):
+    def request(self, *args, **kwargs):
+        return self.request_with_headers(*args, **kwargs)[:2]
+
+    def request_with_headers(self, method, path, body=None, timeout=180):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         headers = {"content-type": "application/json"} if body is not None else {}
         connection.request(method, path, json.dumps(body) if body is not None else None, headers)
         response = connection.getresponse()
         text = response.read().decode()
         connection.close()
-        return response.status, json.loads(text) if text.startswith("{") else text
+        return response.status, json.loads(text) if text.startswith("{") else text, response.headers
 
     def stream(self, body, on_event=None, timeout=180):
         """The concatenated text, the finish reason, and whether [DONE] came. on_event(n) sees each piece come."""
@@ -177,12 +180,16 @@ def process_gone(pid, timeout=20):
     return False
 
 
-def rss_megabytes(pid):
+def rss_megabytes(pid, field="VmRSS:"):
     with open("/proc/%d/status" % pid) as f:
         for line in f:
-            if line.startswith("VmRSS:"):
+            if line.startswith(field):
                 return int(line.split()[1]) / 1024
     return None
+
+
+def peak_rss_megabytes(pid):
+    return rss_megabytes(pid, "VmHWM:")
 
 
 def kill_workers(daemon):

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Faults of the machine and of model files, on the whole daemon from outside: rows of the reliability table that no
+smaller test can show. One test: faults_test.py [-v] FaultsTest.test_name"""
+
+import glob
+import mmap
+import os
+import socket
+import struct
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from daemon import Daemon, flyball, peak_rss_megabytes, rss_megabytes  # noqa: E402
+
+SANITIZED = os.environ.get("FLYBALL_SANITIZED", "") not in ("", "OFF")
+WALL_CLOCK = os.environ.get("FLYBALL_WALL_CLOCK", "")
+CORPUS = os.path.join(os.environ["FLYBALL_SOURCE_DIR"], "tests", "fuzz", "corpus", "gguf")
+YEAR = 365 * 24 * 3600
+MOST_RSS_MB = 16
+
+
+class WallClock:
+    """A wall clock that a test sets: seconds off the machine's."""
+
+    def __enter__(self):
+        self.file = tempfile.NamedTemporaryFile()
+        self.file.write(struct.pack("=q", 0))
+        self.file.flush()
+        self.bytes = mmap.mmap(self.file.fileno(), 8)
+        self.env = {"LD_PRELOAD": WALL_CLOCK, "FLYBALL_TEST_CLOCK": self.file.name}
+        return self
+
+    def set(self, seconds):
+        self.bytes[:] = struct.pack("=q", seconds)
+
+    def __exit__(self, *_):
+        self.bytes.close()
+        self.file.close()
+
+
+class FaultsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.TemporaryDirectory(prefix="flyball-faults-")
+        cls.model = os.path.join(cls.dir.name, "small.gguf")
+        made = flyball("make-model", "--out", cls.model, "--shape", "small,context=2048", "--type", "Q8_0", "--quiet")
+        assert made.returncode == 0, made.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.dir.cleanup()
+
+    # ---- the wall clock ----------------------------------------------------------------------------------------
+
+    LIMITS = "http:\n  header_timeout: 5s\n"
+    GREEDY = {"model": "small", "prompt": "Once upon a time", "temperature": 0, "ignore_eos": True}
+
+    def half_a_request(self, daemon):
+        client = socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        return client
+
+    @unittest.skipIf(SANITIZED, "a sanitizer's library wants to be loaded first")
+    @unittest.skipUnless(os.path.exists(WALL_CLOCK), "no library to preload")
+    def test_a_wall_clock_that_jumps_ends_nothing(self):
+        with WallClock() as clock, \
+                Daemon({"small": "path: %s\ncontext: 1024" % self.model}, more=self.LIMITS, env=clock.env) as daemon:
+            body = dict(self.GREEDY, max_tokens=300)
+            whole = daemon.stream(body)
+            workers = daemon.workers()
+
+            # While one streams, one is idle between requests and one in the middle of its header: forward as a suspend
+            # or a dead battery does it, back as an operator does it.
+            for away in (YEAR, -YEAR):
+                idle = socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
+                jumped = []
+
+                def jump(n):
+                    if n == 20:
+                        jumped.append(self.half_a_request(daemon))
+                        clock.set(away)
+                    if n == 40:
+                        time.sleep(2.5)  # heartbeats and timers come round
+                        jumped[0].sendall(b"\r\n")
+
+                self.assertEqual(daemon.stream(body, jump), whole)
+                for client in (jumped[0], idle):
+                    if client is idle:
+                        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                    self.assertEqual(client.recv(100).split()[1], b"200")
+                    client.close()
+                # The daemon's own calendar is the one that moved, or nothing was tested.
+                answer = daemon.request("POST", "/v1/completions", dict(self.GREEDY, max_tokens=1))[1]
+                self.assertAlmostEqual(answer["created"], time.time() + away, delta=3600)
+
+            # Timeouts still come in their time, no earlier and no later.
+            started = time.monotonic()
+            client = self.half_a_request(daemon)
+            clock.set(0)
+            self.assertEqual(client.recv(100).split()[1], b"408")
+            self.assertTrue(4.5 < time.monotonic() - started < 30, time.monotonic() - started)
+            client.close()
+            self.assertEqual(daemon.workers(), workers)
+            log = "\n".join(daemon.log)
+            for trouble in ("was stopped", "killed", "disabled", "model_unavailable"):
+                self.assertNotIn(trouble, log)
+            self.assertEqual(log.count("request_timeout"), 1)
+
+    # ---- model files -------------------------------------------------------------------------------------------
+
+    def hostile_files(self):
+        """Paths of malformed GGUF files: the fuzzers' corpus, a model cut at many places, and large ones."""
+        files = sorted(glob.glob(os.path.join(CORPUS, "*")))
+        with open(self.model, "rb") as whole:
+            model = whole.read()
+        made = {"cut-%d" % n: model[:n] for n in (3, 24, 200, 4000, 100_000, len(model) - 1)}
+        tiny_keys = b"".join(struct.pack("<Q", len(k)) + k + struct.pack("<I", 0) + b"x"
+                             for k in (str(i).encode() for i in range(65536)))
+        made["tiny-keys"] = (b"GGUF" + struct.pack("<IQQ", 3, 0, 65536) + tiny_keys).ljust(20_000_000, b"\0")
+        array = struct.pack("<Q", 1) + b"a" + struct.pack("<IIQ", 9, 8, 2_000_000)
+        made["empty-strings"] = (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + array).ljust(20_000_000, b"\0")
+        for name, content in made.items():
+            files.append(os.path.join(self.dir.name, name))
+            with open(files[-1], "wb") as out:
+                out.write(content)
+        files.append(os.path.join(self.dir.name, "sparse"))
+        with open(files[-1], "wb") as out:
+            out.write(b"GGUF" + struct.pack("<IQQ", 3, 65536, 65536))
+            out.truncate(1 << 33)
+        return files
+
+    def test_malformed_models_cost_the_daemon_no_memory(self):
+        files = self.hostile_files()
+        models = {"demo": "embedded: true", **{"bad-%d" % i: "path: %s" % path for i, path in enumerate(files)}}
+        ask = {"prompt": "x", "max_tokens": 1}
+        with Daemon(models) as daemon:
+            status, answer = daemon.request("POST", "/v1/completions", dict(ask, model="demo"))
+            self.assertEqual(status, 200, answer)
+            with open("/proc/%d/clear_refs" % daemon.process.pid, "w") as clear:
+                clear.write("5")  # the peak begins anew
+            before = rss_megabytes(daemon.process.pid)
+            for i, path in enumerate(files):
+                status, answer = daemon.request("POST", "/v1/completions", dict(ask, model="bad-%d" % i))
+                self.assertEqual((status, answer["error"]["code"]), (503, "model_invalid"), (path, answer))
+            status, answer = daemon.request("POST", "/v1/completions", dict(ask, model="demo"))
+            self.assertEqual(status, 200, answer)
+            peak = peak_rss_megabytes(daemon.process.pid)
+            print("daemon: RSS %.1f MB, at most %.1f MB over %d malformed models" % (before, peak, len(files)))
+            self.assertLess(peak, before + MOST_RSS_MB)
+
+
+if __name__ == "__main__":
+    unittest.main()
