@@ -29,8 +29,9 @@ struct ModelEntry {
   std::string sha256;          // "" or 64 hex digits, checked before load
   std::uint32_t context = 0;   // 0: the file's own, capped at 4096
   std::uint32_t max_sequences = 8;
-  std::uint32_t threads = 0;    // cpu; 0: one per core
-  std::string kv_type = "f16";  // what the KV cache is kept as: "f16" or "q8_0"
+  std::uint32_t threads = 0;       // cpu; 0: one per core
+  std::uint64_t expert_bytes = 0;  // cpu: for a mixture's packed experts; 0: three quarters of what is free
+  std::string kv_type = "f16";     // what the KV cache is kept as: "f16" or "q8_0"
   std::vector<std::string> aliases;
   bool preload = false;  // start its worker with the daemon
 };
@@ -59,7 +60,8 @@ struct WorkerLimits {
 };
 
 struct OpenClEngine {
-  std::string device;  // part of a device's or its driver's name; "": the best GPU. Naming a software device allows it
+  std::string device;  // part of a device's or its driver's name; "": the best GPU. Naming a software device
+                       // allows it
 };
 
 struct Config {

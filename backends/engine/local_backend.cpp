@@ -82,6 +82,7 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options,
   if (options.backend == "cpu") {
     cpu::CpuDeviceOptions device;
     device.threads = options.threads;
+    device.expert_bytes_limit = options.expert_bytes;
     device.max_step_tokens = step_tokens;
     device.max_logit_rows = options.max_sequences;
     device.progress = options.progress;

@@ -15,10 +15,11 @@ namespace flyball::engine {
 
 struct LocalBackendOptions {
   std::string model_id;
-  std::filesystem::path path;   // "" means the embedded demo model
-  std::string backend = "cpu";  // "cpu" or "opencl"; others: unsupported_value
-  std::uint32_t threads = 0;    // cpu: 0 is one per core
-  std::uint32_t context = 0;    // tokens per sequence; 0: the model's own, at most 4096
+  std::filesystem::path path;      // "" means the embedded demo model
+  std::string backend = "cpu";     // "cpu" or "opencl"; others: unsupported_value
+  std::uint32_t threads = 0;       // cpu: 0 is one per core
+  std::uint64_t expert_bytes = 0;  // cpu: for a mixture's packed experts; 0: three quarters of what is free
+  std::uint32_t context = 0;       // tokens per sequence; 0: the model's own, at most 4096
   std::uint32_t max_sequences = 8;
   std::uint32_t kv_blocks = 0;       // 0: enough for max_sequences full contexts, bounded by kv_bytes_limit
   std::uint64_t kv_bytes_limit = 0;  // 0: a quarter of MemAvailable

@@ -381,6 +381,8 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, 
                                 std::to_string(options.context),
                                 "--max-sequences",
                                 std::to_string(options.max_sequences),
+                                "--expert-bytes",
+                                std::to_string(options.expert_bytes),
                                 "--kv",
                                 options.kv_type};
   if (!options.model_path.empty()) argv.insert(argv.end(), {"--model", options.model_path});

@@ -23,6 +23,7 @@ struct WorkerOptions {
   std::string kv_type = "f16";  // or q8_0
   std::string sha256;           // "" or what the file must hash to
   std::uint32_t threads = 0, context = 0, max_sequences = 8;
+  std::uint64_t expert_bytes = 0;  // cpu: for a mixture's experts; 0: three quarters of what is free
   std::string executable = "/proc/self/exe";
   std::chrono::milliseconds ready_timeout{60'000};
   std::chrono::milliseconds heartbeat{1'000}, heartbeat_timeout{10'000};
@@ -38,13 +39,13 @@ class WorkerClient : public Backend {
     std::function<void(Error)>
         died;  // once, last; every open request has had worker_died (or the real cause)
   };
-  // Spawns the process and returns at once. io_error: no process could be made.
+  // Spawns the process and returns at once. model_unavailable: no process could be made.
   // Destruction kills the process and calls nobody back.
   static Result<std::unique_ptr<WorkerClient>> spawn(boost::asio::io_context& io,
                                                      const WorkerOptions& options, Callbacks callbacks);
   virtual int pid() const noexcept = 0;
-  // Ready and not on its way out. A worker that was given up, or whose socket closed, accepts nothing any more
-  // while its process takes its time to end; `died` follows.
+  // Ready and not on its way out. A worker that was given up, or whose socket closed, accepts nothing any
+  // more while its process takes its time to end; `died` follows.
   virtual bool accepting() const noexcept = 0;
   // How long requests have waited on the engine without a scheduler step; 0 while it makes progress or is
   // idle.

@@ -119,6 +119,7 @@ int bench(BenchOptions& o) {
   if (o.engine.context == 0)
     o.engine.context = std::max(o.prompt_tokens + 1, kDecodePromptTokens + o.generate) + 16;
   o.engine.cache_dir = default_cache_dir();
+  settle_threads(o.engine);
   auto backend = load_with_progress(o.engine, o.json);
   if (!backend) return report(backend.error());
   const BackendInfo& info = (*backend)->info();
@@ -189,7 +190,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   c->add_option("--backend", o->engine.backend, "Engine: cpu or opencl")->capture_default_str();
   c->add_option("--device", o->engine.opencl.name,
                 "opencl: part of the device's id (probe); absent: the best GPU. Software devices only when named");
-  c->add_option("-t,--threads", o->engine.threads, "0: one per core")->capture_default_str();
+  add_threads_option(*c, o->engine);
   c->add_option("-s,--streams", o->streams, "Requests at once")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();

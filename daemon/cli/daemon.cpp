@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -89,7 +91,9 @@ class Daemon {
     std::fflush(stdout);
     notifier_.ready(status_line());
     if (options_.ready_fd >= 0) {
-      [[maybe_unused]] const auto n = write(options_.ready_fd, urls.data(), urls.size());
+      if (write(options_.ready_fd, urls.data(), urls.size()) != static_cast<ssize_t>(urls.size()))
+        spdlog::warn("the URLs cannot be written to --ready-fd {}: {}", options_.ready_fd,
+                     std::strerror(errno));
       close(options_.ready_fd);
     }
   }

@@ -1,4 +1,7 @@
 // `flyball engine`: the worker process that `flyball serve` starts. Not for hands.
+#include <sys/socket.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -21,6 +24,12 @@ struct EngineOptions {
   engine::LocalBackendOptions backend;
 };
 
+bool is_stream_socket(int fd) {
+  int type = 0;
+  socklen_t size = sizeof type;
+  return ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
+}
+
 }  // namespace
 
 void add_engine_command(CLI::App& app, int& exit_code) {
@@ -38,7 +47,14 @@ void add_engine_command(CLI::App& app, int& exit_code) {
   command->add_option("--device-id", options->backend.opencl.id,
                       "opencl: the device to open and no other, as `flyball probe` calls it");
   command->add_option("--cache-dir", options->cache_dir, "For compiled kernels");
-  command->add_option("--threads", options->backend.threads, "0: one per core")->capture_default_str();
+  command->add_option("--threads", options->backend.threads, "0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  command
+      ->add_option("--expert-bytes", options->backend.expert_bytes,
+                   "Memory for a mixture's experts; 0: three quarters of what is free")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_option("--context", options->backend.context, "Tokens per sequence; 0: the model's own")
       ->capture_default_str();
   command->add_option("--max-sequences", options->backend.max_sequences, "Sequences at once")
@@ -46,6 +62,11 @@ void add_engine_command(CLI::App& app, int& exit_code) {
   command->add_option("--kv", options->backend.kv_type, "What the KV cache is kept as: f16 or q8_0")
       ->capture_default_str();
   command->callback([options, &exit_code] {
+    if (!is_stream_socket(options->fd)) {
+      std::fprintf(stderr, "flyball: --fd %d is no connected socket\n", options->fd);
+      exit_code = kUsage;
+      return;
+    }
     systemd::set_up_logging("info");
     options->backend.path = options->path;
     options->backend.cache_dir = options->cache_dir;

@@ -4,6 +4,10 @@
 #include <cstdio>
 #include <thread>
 
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "backends/cpu/thread_pool.hpp"
 #include "daemon/cli/terminal.hpp"
 
 namespace flyball::cli {
@@ -17,6 +21,21 @@ double seconds_since(std::chrono::steady_clock::time_point began) {
 }
 
 }  // namespace
+
+void add_threads_option(CLI::App& command, engine::LocalBackendOptions& options) {
+  command.add_option("-t,--threads", options.threads, "Of the cpu engine; 0: one per core")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+}
+
+void settle_threads(engine::LocalBackendOptions& options) {
+  if (options.backend != "cpu") return;
+  const std::uint32_t processors = cpu::usable_processors();
+  if (options.threads > processors)
+    std::fprintf(stderr, "flyball: %u threads are asked for, there are processors for %u: %u run\n",
+                 options.threads, processors, processors);
+  if (options.threads == 0 || options.threads > processors) options.threads = processors;
+}
 
 Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOptions& options, bool quiet) {
   const std::string what =

@@ -9,10 +9,18 @@
 #include <optional>
 #include <string>
 
+#include <CLI/App.hpp>
+
 #include "backends/backend.hpp"
 #include "backends/engine/local_backend.hpp"
 
 namespace flyball::cli {
+
+// `--threads` of a command that runs an engine.
+void add_threads_option(CLI::App& command, engine::LocalBackendOptions& options);
+// options.threads becomes what the cpu engine will run: one per core where 0 was asked for, and never more
+// than there are processors, which is said on stderr.
+void settle_threads(engine::LocalBackendOptions& options);
 
 // Loads the model. While a person watches, the elapsed time and the share of the weights that
 // are loaded count up on stderr.

@@ -86,7 +86,9 @@ void add_make_model_command(CLI::App& app, int& exit_code) {
   command->add_option("--type", options->type, "Type of the matrices; norms, biases and routers are F32")
       ->check(CLI::IsMember(types))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Same seed and options: same bytes")->capture_default_str();
+  command->add_option("--seed", options->seed, "Same seed and options: same bytes")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_option("--rope", options->rope, "Context extension")
       ->check(CLI::IsMember(ropes))
       ->capture_default_str();

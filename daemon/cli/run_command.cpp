@@ -194,6 +194,7 @@ int run(RunOptions& options) {
   options.engine.model_id = options.path.empty() ? "demo" : options.path;
   options.engine.max_sequences = 1;
   options.engine.cache_dir = default_cache_dir();
+  settle_threads(options.engine);
   auto backend = load_with_progress(options.engine, options.quiet || options.json);
   if (!backend) return report(backend.error());
   struct sigaction action {};
@@ -225,11 +226,12 @@ void add_run_command(CLI::App& app, int& exit_code) {
   c->add_option("--min-p", options->sampling.min_p, "0: off")->capture_default_str();
   c->add_option("--repetition-penalty", options->sampling.repetition_penalty, "1: off")
       ->capture_default_str();
-  CLI::Option* seed = c->add_option("--seed", options->seed, "Same seed, same answer; absent: drawn");
+  CLI::Option* seed = c->add_option("--seed", options->seed, "Same seed, same answer; absent: drawn")
+                          ->check(CLI::NonNegativeNumber);
   c->add_option("--backend", options->engine.backend, "Engine: cpu or opencl")->capture_default_str();
   c->add_option("--device", options->engine.opencl.name,
                 "opencl: part of the device's id (probe); absent: the best GPU. Software devices only when named");
-  c->add_option("-t,--threads", options->engine.threads, "0: one per core")->capture_default_str();
+  add_threads_option(*c, options->engine);
   c->add_option("--context", options->engine.context, "Tokens; 0: the model's own, at most 4096")
       ->capture_default_str();
   c->add_option("--kv", options->engine.kv_type,

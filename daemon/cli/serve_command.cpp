@@ -1,4 +1,7 @@
 // `flyball serve`: the daemon.
+#include <fcntl.h>
+
+#include <cstdio>
 #include <memory>
 #include <string>
 
@@ -9,8 +12,17 @@
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/daemon.hpp"
+#include "daemon/cli/exit_codes.hpp"
 
 namespace flyball::cli {
+namespace {
+
+bool is_writable(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
+}  // namespace
 
 void add_serve_command(CLI::App& app, int& exit_code) {
   struct Given {
@@ -32,8 +44,8 @@ void add_serve_command(CLI::App& app, int& exit_code) {
   CLI::Option* kv = c->add_option("--kv", given->kv_type,
                                   "What every model's KV cache is kept as, instead of the configuration's")
                         ->check(CLI::IsMember({"f16", "q8_0"}));
-  c->add_option("--ready-fd", given->daemon.ready_fd,
-                "Write the URLs to this descriptor once serving, and close it");
+  CLI::Option* ready_fd = c->add_option("--ready-fd", given->daemon.ready_fd,
+                                        "Write the URLs to this descriptor once serving, and close it");
   c->add_flag("--print-url", given->daemon.print_url, "Nothing but the URLs on standard output");
   c->add_option("--probe-timeout-ms", given->probe_timeout_ms, "How long one GPU driver may take to answer")
       ->check(CLI::Range(1, 600'000))
@@ -46,7 +58,12 @@ void add_serve_command(CLI::App& app, int& exit_code) {
       "  flyball serve\n"
       "  flyball serve --config /etc/flyball/config.yaml\n"
       "  flyball serve --port 0 --print-url");
-  c->callback([given, port, level, kv, &exit_code] {
+  c->callback([given, port, level, kv, ready_fd, &exit_code] {
+    if (ready_fd->count() > 0 && !is_writable(given->daemon.ready_fd)) {
+      std::fprintf(stderr, "flyball: --ready-fd %d is not open for writing\n", given->daemon.ready_fd);
+      exit_code = kUsage;
+      return;
+    }
     given->daemon.config = given->config.empty() ? find_config() : std::filesystem::path(given->config);
     if (port->count() > 0) given->daemon.port = given->port;
     if (level->count() > 0) given->daemon.log_level = given->log_level;

@@ -41,7 +41,8 @@ FileStamp stamp_of(const std::filesystem::path& path) {
 
 bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
   return a.path == b.path && a.embedded == b.embedded && a.sha256 == b.sha256 && a.context == b.context &&
-         a.max_sequences == b.max_sequences && a.threads == b.threads && a.kv_type == b.kv_type;
+         a.max_sequences == b.max_sequences && a.threads == b.threads && a.kv_type == b.kv_type &&
+         a.expert_bytes == b.expert_bytes;
 }
 
 // One (model, backend).
@@ -211,6 +212,7 @@ class WorkerFleet final : public Fleet {
     options.device_id = options_.opencl_device;
     options.cache_dir = cache_dir_.string();
     options.threads = entry.threads;
+    options.expert_bytes = entry.expert_bytes;
     options.context = entry.context;
     options.max_sequences = entry.max_sequences;
     options.kv_type = entry.kv_type;

@@ -59,6 +59,7 @@ models:
     max_sequences: 3
     threads: 5
     kv_type: q8_0
+    expert_bytes: 3GiB
     aliases: [gpt-4, large]
     preload: true
   demo: {embedded: true}
@@ -109,6 +110,7 @@ cache_dir: /c
   EXPECT_EQ(m.max_sequences, 3U);
   EXPECT_EQ(m.threads, 5U);
   EXPECT_EQ(m.kv_type, "q8_0");
+  EXPECT_EQ(m.expert_bytes, 3ULL << 30);
   EXPECT_THAT(m.aliases, testing::ElementsAre("gpt-4", "large"));
   EXPECT_TRUE(m.preload);
   EXPECT_EQ(c->default_model, "large");

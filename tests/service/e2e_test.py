@@ -42,7 +42,7 @@ class DaemonTest(unittest.TestCase):
     # ---- a worker dies -----------------------------------------------------------------------------------------
 
     def test_a_stream_survives_the_death_of_its_worker_byte_for_byte(self):
-        body = dict(GREEDY, model="small", max_tokens=300)
+        body = dict(GREEDY, model="small", max_tokens=900)  # much is left to say when we get to kill
         with self.small() as daemon:
             whole, reason, done = daemon.stream(body)
             self.assertTrue(done)
@@ -66,7 +66,7 @@ class DaemonTest(unittest.TestCase):
                 request = re.search(r"request_id=(\S+)", line).group(1)
                 told = flyball("explain", request, "--url", daemon.url).stdout
                 self.assertRegex(told, r"cpu: worker_died\n  cpu: done, continued behind token [1-9]")
-                self.assertIn("300 tokens answered", told)
+                self.assertIn("900 tokens answered", told)
 
     def test_concurrent_streams_survive_together(self):
         body = dict(GREEDY, model="small", max_tokens=150)
@@ -118,11 +118,37 @@ class DaemonTest(unittest.TestCase):
                 self.assertEqual((status, answer["error"]["code"]), (503, "model_unavailable"), answer)
                 self.assertIn("killed by signal 9", answer["error"]["message"])
 
-    def test_a_model_file_that_is_gone_is_503_model_unavailable(self):
+    def test_what_no_retry_will_mend_does_not_invite_one(self):
         gone = os.path.join(self.dir.name, "gone.gguf")
-        with Daemon({"demo": "embedded: true", "gone": "path: %s" % gone}) as daemon:
-            status, body = daemon.request("POST", "/v1/completions", {"model": "gone", "prompt": "x", "max_tokens": 1})
-            self.assertEqual((status, body["error"]["code"]), (503, "model_unavailable"), body)
+        models = {"demo": "embedded: true", "gone": "path: %s" % gone, "short": "path: %s\ncontext: 4096" % self.model}
+        with Daemon(models) as daemon:
+            for model, message in (("gone", "No such file"), ("short", "context of 4096")):
+                status, body, headers = daemon.request_with_headers(
+                    "POST", "/v1/completions", {"model": model, "prompt": "x", "max_tokens": 1})
+                self.assertEqual((status, body["error"]["code"]), (503, "model_invalid"), body)
+                self.assertIn(message, body["error"]["message"])
+                self.assertEqual((headers["x-should-retry"], headers["Retry-After"]), ("false", None))
+            # A file that comes is found without a reload.
+            shutil.copy(self.model, gone)
+            end = time.monotonic() + 30
+            while status != 200 and time.monotonic() < end:
+                time.sleep(0.1)
+                status, body = daemon.request("POST", "/v1/completions", {"model": "gone", "prompt": "x", "max_tokens": 1})
+            self.assertEqual(status, 200, body)
+            os.unlink(gone)
+
+    def test_the_memory_for_a_mixtures_experts_is_the_operators_choice(self):
+        mixture = os.path.join(self.dir.name, "mixture.gguf")
+        shape = "tiny,experts=4,experts_used=2,expert_ffn=256"
+        self.assertEqual(flyball("make-model", "--out", mixture, "--shape", shape, "--quiet").returncode, 0)
+        models = {"roomy": "path: %s\nexpert_bytes: 64MiB" % mixture, "narrow": "path: %s\nexpert_bytes: 4KiB" % mixture}
+        with Daemon(models) as daemon:
+            body = dict(GREEDY, max_tokens=2)
+            status, answer = daemon.request("POST", "/v1/completions", dict(body, model="roomy"))
+            self.assertEqual(status, 200, answer)
+            status, answer = daemon.request("POST", "/v1/completions", dict(body, model="narrow"))
+            self.assertEqual((status, answer["error"]["code"]), (503, "insufficient_memory"), answer)
+            self.assertIn("experts", answer["error"]["message"])
 
     def test_a_malformed_model_is_503_and_not_retried(self):
         bad = os.path.join(self.dir.name, "bad.gguf")
@@ -147,8 +173,8 @@ class DaemonTest(unittest.TestCase):
     def test_a_model_file_cut_while_it_is_mapped_costs_its_worker_alone(self):
         cut = os.path.join(self.dir.name, "cut.gguf")
         body = dict(GREEDY, model="cut", max_tokens=4)
-        # What is left decides what its next load says: nothing to read, or a malformed file.
-        for left, code in ((0, "model_unavailable"), (4000, "model_invalid")):
+        # What is left, nothing or a malformed file, is what its next load says.
+        for left in (0, 4000):
             shutil.copy(self.model, cut)
             # A sanitizer would turn the signal that is asked for into a report and an exit status.
             as_it_comes = {name: "handle_sigbus=0" for name in ("TSAN_OPTIONS", "ASAN_OPTIONS")}
@@ -159,7 +185,7 @@ class DaemonTest(unittest.TestCase):
                 other = daemon.request("POST", "/v1/completions", dict(body, model="demo"))[1]["choices"][0]["text"]
                 os.truncate(cut, left)
                 status, answer = daemon.request("POST", "/v1/completions", body)
-                self.assertEqual((status, answer["error"]["code"]), (503, code), answer)
+                self.assertEqual((status, answer["error"]["code"]), (503, "model_invalid"), answer)
                 daemon.wait_for_log("model cut on cpu was killed by signal 7")
                 status, answer = daemon.request("POST", "/v1/completions", dict(body, model="demo"))
                 self.assertEqual((status, answer["choices"][0]["text"]), (200, other))
@@ -446,6 +472,10 @@ class CommandLineTest(unittest.TestCase):
             (["--help"], 0), (["--version"], 0), (["version"], 0), (["serve", "--help"], 0), ([], 64), (["srve"], 64),
             (["serve", "--no-such-option"], 64), (["run", "--temperature", "9", "hello"], 64),
             (["completions", "tcsh"], 64), (["run", "--model", "/nonexistent.gguf", "hello"], 64),
+            (["run", "--seed", "-1", "hello"], 64), (["run", "--threads", "100000", "hello"], 64),
+            (["make-model", "--out", "/dev/null", "--seed", "-1"], 64),
+            (["engine", "--fd", "99", "--model-id", "demo"], 64), (["engine", "--fd", "0", "--model-id", "demo"], 64),
+            (["serve", "--ready-fd", "77"], 64),
         ):
             ended = flyball(*args, stdin=-3)
             self.assertEqual(ended.returncode, code, (args, ended.stdout, ended.stderr))
@@ -472,6 +502,15 @@ class CommandLineTest(unittest.TestCase):
         piped = flyball("run", "-q", "-n", "20", input="Which engine should I use on a Mac?\n")
         self.assertEqual(piped.stdout, plain.stdout)
         self.assertEqual(piped.stderr, "")
+
+    def test_more_threads_than_processors_are_not_silently_fewer(self):
+        processors = len(os.sched_getaffinity(0))
+        ended = flyball("bench", "--json", "-p", "4", "-n", "2", "-r", "1", "-t", str(processors + 1))
+        self.assertIn("%d threads are asked for" % (processors + 1), ended.stderr)
+        self.assertLessEqual(json.loads(ended.stdout)["threads"], processors)  # a cgroup may allow fewer
+        ended = flyball("bench", "--json", "-p", "4", "-n", "2", "-r", "1")
+        self.assertGreater(json.loads(ended.stdout)["threads"], 0)
+        self.assertNotIn("asked for", ended.stderr)
 
     def test_bench_measures(self):
         ended = flyball("bench", "--json", "-p", "32", "-n", "8", "-r", "1", "-s", "2", "-t", "1")
