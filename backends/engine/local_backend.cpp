@@ -11,6 +11,7 @@
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/opencl_device.hpp"
+#include "backends/opencl/tuning_db.hpp"
 
 namespace flyball::engine {
 namespace {
@@ -95,6 +96,8 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options,
   opencl::OpenClDeviceOptions device;
   device.device = options.opencl;
   if (!options.cache_dir.empty()) device.program_cache = options.cache_dir / "opencl";
+  device.tuning = opencl::tuning_directory(options.cache_dir);
+  device.warn = options.warn;
   device.max_step_tokens = step_tokens;
   device.max_logit_rows = options.max_sequences;
   device.progress = options.progress;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,9 +27,10 @@ struct LocalBackendOptions {
   std::string kv_type = "f16";       // or "q8_0" (graph::kv_type); others: unsupported_value
   std::uint32_t step_tokens = 256;   // most tokens of a step; fewer where they would take long (StepBudget)
   opencl::DeviceOptions opencl;      // which device, and its limits
-  std::filesystem::path cache_dir;   // compiled kernels; "": they are compiled at every start
+  std::filesystem::path cache_dir;   // compiled kernels and tunings; "": compiled at every start, untuned
+  std::function<void(const std::string&)> warn;  // of what is worked around while loading, one sentence
   graph::LoadProgress progress;
-  std::uint32_t max_queue = 256;     // waiting requests; beyond it start() gives `overloaded`
+  std::uint32_t max_queue = 256;  // waiting requests; beyond it start() gives `overloaded`
 };
 
 Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& options);

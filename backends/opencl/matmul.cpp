@@ -4,19 +4,22 @@
 
 namespace flyball::opencl {
 
-Matmul::Matmul(Device& device, Programs& programs) : device_(device), programs_(programs) {
-  const DeviceFacts& f = device.facts();
-  shape_ = {f.processor, f.vector_floats, f.max_work_group, f.local_bytes};
-  tuning_ = default_tuning(shape_);
+MatmulDevice matmul_device(const DeviceFacts& f) noexcept {
+  return {f.processor, f.vector_floats, f.max_work_group, f.local_bytes};
 }
 
+Matmul::Matmul(Device& device, Programs& programs, const TuningTable& tuning)
+    : device_(device), programs_(programs), shape_(matmul_device(device.facts())), tuning_(tuning) {}
+
 Result<std::unique_ptr<Matmul>> Matmul::make(Device& device, Programs& programs, const Weights& weights,
-                                             std::uint32_t step_tokens, std::uint32_t experts_used) {
-  std::unique_ptr<Matmul> out(new Matmul(device, programs));
+                                             std::uint32_t step_tokens, std::uint32_t experts_used,
+                                             const TuningTable& tuning) {
+  std::unique_ptr<Matmul> out(new Matmul(device, programs, tuning));
   for (const DeviceMatrix& w : weights.matrices())
     for (const std::uint32_t tokens : {1U, step_tokens}) {
-      Result<Dispatch> made = w.of_experts ? out->expert_dispatch(tokens * experts_used, w)
-                                           : out->product_dispatch(tokens, w.type, {&w.rows, 1}, false);
+      Result<Dispatch> made = w.of_experts
+                                  ? out->expert_dispatch(tokens * experts_used, w)
+                                  : out->product_dispatch(tokens, w.type, {&w.rows, 1}, w.cols, false);
       if (!made) return std::unexpected(std::move(made.error()));
     }
   return out;
@@ -37,12 +40,22 @@ Result<Matmul::Dispatch> Matmul::built(const MatmulPlan& plan) {
   return dispatch;
 }
 
+const MatmulTuning& Matmul::tuning_of(kernels::DType type, std::uint32_t rows, std::uint32_t cols,
+                                      RowClass c) {
+  const TuningKey key{{type, rows, cols}, c};
+  if (tuning_.has(key)) ++tuned_;
+  return tuning_.at(key);
+}
+
 Result<Matmul::Dispatch> Matmul::product_dispatch(std::uint32_t n, kernels::DType type,
-                                                  std::span<const std::uint32_t> rows, bool add) {
+                                                  std::span<const std::uint32_t> rows, std::uint32_t cols,
+                                                  bool add) {
   std::array<std::uint32_t, 6> asked{n, static_cast<std::uint32_t>(type) * 2 + (add ? 1U : 0U)};
   std::ranges::copy(rows, asked.begin() + 2);
+  asked.back() = cols;
   if (const auto it = planned_.find(asked); it != planned_.end()) return it->second;
-  auto dispatch = built(plan_matmul(shape_, tuning_, type, rows, n, add));
+  const MatmulTuning& tuning = tuning_of(type, std::ranges::max(rows), cols, row_class(n));
+  auto dispatch = built(plan_matmul(shape_, tuning, type, rows, n, add));
   if (dispatch) planned_.emplace(asked, *dispatch);
   return dispatch;
 }
@@ -50,9 +63,11 @@ Result<Matmul::Dispatch> Matmul::product_dispatch(std::uint32_t n, kernels::DTyp
 Result<Matmul::Dispatch> Matmul::expert_dispatch(std::uint32_t pairs, const DeviceMatrix& w) {
   // No product has rows 0 first: these keys are the experts' own.
   const std::array<std::uint32_t, 6> asked{pairs, static_cast<std::uint32_t>(w.type), 0, w.rows, w.experts,
-                                           0};
+                                           w.cols};
   if (const auto it = planned_.find(asked); it != planned_.end()) return it->second;
-  const ExpertPlan plan = plan_expert_matmul(shape_, tuning_, w.type, w.rows, pairs, w.experts);
+  const RowClass rows = experts_are_grouped(pairs, w.experts) ? RowClass::many : RowClass::one;
+  const ExpertPlan plan =
+      plan_expert_matmul(shape_, tuning_of(w.type, w.rows, w.cols, rows), w.type, w.rows, pairs, w.experts);
   auto dispatch = built(plan.matmul);
   if (!dispatch) return dispatch;
   dispatch->grouped = plan.grouped;
@@ -72,7 +87,8 @@ Result<void> Matmul::run(std::uint32_t n, const Memory& x, std::span<const Produ
       parts[i] = products[i];
       rows[i] = products[i].w->rows;
     }
-    const auto dispatch = product_dispatch(n, products[0].w->type, std::span(rows).first(count), add);
+    const auto dispatch =
+        product_dispatch(n, products[0].w->type, std::span(rows).first(count), products[0].w->cols, add);
     if (!dispatch) return std::unexpected(dispatch.error());
     if (auto ok = device_.run(*dispatch->kernel, dispatch->grid, x, n, products[0].w->cols,
                               parts[0].w->buffer, *parts[0].y, rows[0], parts[1].w->buffer, *parts[1].y,

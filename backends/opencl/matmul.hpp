@@ -9,6 +9,7 @@
 
 #include "backends/opencl/matmul_plan.hpp"
 #include "backends/opencl/programs.hpp"
+#include "backends/opencl/tuning.hpp"
 #include "backends/opencl/weights.hpp"
 
 namespace flyball::opencl {
@@ -22,6 +23,8 @@ struct ExpertChoice {
   std::uint32_t n_experts = 0;
 };
 
+MatmulDevice matmul_device(const DeviceFacts& facts) noexcept;
+
 class Matmul {
  public:
   struct Product {
@@ -32,7 +35,8 @@ class Matmul {
   // Builds the kernels for one token and for many of every format that the model has; those between are built
   // when first met. References outlive it. model_unavailable.
   static Result<std::unique_ptr<Matmul>> make(Device& device, Programs& programs, const Weights& weights,
-                                              std::uint32_t step_tokens, std::uint32_t experts_used);
+                                              std::uint32_t step_tokens, std::uint32_t experts_used,
+                                              const TuningTable& tuning);
 
   // y[n, w.rows] = x[n, w.cols] * w for each product, or y += where `add`. model_unavailable, device_lost.
   Result<void> run(std::uint32_t n, const Memory& x, std::span<const Product> products, bool add);
@@ -42,6 +46,10 @@ class Matmul {
   Result<void> run_experts(std::uint32_t pairs, const Memory& x, std::uint32_t per_row, const DeviceMatrix& w,
                            const ExpertChoice& choice, const Memory& y);
 
+  // Products planned so far, and those of them by what `flyball tune` found.
+  std::uint32_t planned() const noexcept { return static_cast<std::uint32_t>(planned_.size()); }
+  std::uint32_t tuned() const noexcept { return tuned_; }
+
  private:
   struct Dispatch {
     const Kernel* kernel = nullptr;
@@ -49,16 +57,18 @@ class Matmul {
     bool grouped = false;
   };
 
-  Matmul(Device& device, Programs& programs);
+  Matmul(Device& device, Programs& programs, const TuningTable& tuning);
+  const MatmulTuning& tuning_of(kernels::DType type, std::uint32_t rows, std::uint32_t cols, RowClass c);
   Result<Dispatch> built(const MatmulPlan& plan);
   Result<Dispatch> product_dispatch(std::uint32_t n, kernels::DType type, std::span<const std::uint32_t> rows,
-                                    bool add);
+                                    std::uint32_t cols, bool add);
   Result<Dispatch> expert_dispatch(std::uint32_t pairs, const DeviceMatrix& w);
 
   Device& device_;
   Programs& programs_;
   MatmulDevice shape_;
-  MatmulTuning tuning_;
+  const TuningTable& tuning_;
+  std::uint32_t tuned_ = 0;
   std::map<std::string, Kernel, std::less<>> kernels_;        // by name and options
   std::map<std::array<std::uint32_t, 6>, Dispatch> planned_;  // by what was asked: planning writes text
 };

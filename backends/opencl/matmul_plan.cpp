@@ -126,11 +126,16 @@ MatmulPlan plan_matmul(const MatmulDevice& device, const MatmulTuning& tuning, k
   return tile(tuning, "matmul_tile", type, rows, tokens, 1, add);
 }
 
+bool experts_are_grouped(std::uint32_t pairs, std::uint32_t n_experts) noexcept {
+  // While experts are met by a pair or two, reading them pair by pair costs little and needs no grouping.
+  return pairs > 2 * n_experts;
+}
+
 ExpertPlan plan_expert_matmul(const MatmulDevice& device, const MatmulTuning& tuning, kernels::DType type,
                               std::uint32_t rows, std::uint32_t pairs, std::uint32_t n_experts) {
   const std::uint32_t matrices[] = {rows};
-  // While experts are met by a pair or two, reading them pair by pair costs little and needs no grouping.
-  if (pairs <= 2 * n_experts) return {matvec(tuning, "moe_matvec", type, matrices, 1, pairs, false), false};
+  if (!experts_are_grouped(pairs, n_experts))
+    return {matvec(tuning, "moe_matvec", type, matrices, 1, pairs, false), false};
   if (device.processor) return {panel(tuning, "moe_matmul_panel", type, matrices, 0, n_experts, false), true};
   return {tile(tuning, "moe_matmul_tile", type, matrices, 0, n_experts, false), true};
 }

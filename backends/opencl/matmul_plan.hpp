@@ -70,6 +70,7 @@ struct ExpertPlan {
   MatmulPlan matmul;
   bool grouped = false;
 };
+bool experts_are_grouped(std::uint32_t pairs, std::uint32_t n_experts) noexcept;
 ExpertPlan plan_expert_matmul(const MatmulDevice& device, const MatmulTuning& tuning, kernels::DType type,
                               std::uint32_t rows, std::uint32_t pairs, std::uint32_t n_experts);
 MatmulPlan plan_moe_group(const MatmulDevice& device);

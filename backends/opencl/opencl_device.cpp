@@ -8,6 +8,7 @@
 #include "backends/engine/step_rows.hpp"
 #include "backends/graph/decoder.hpp"
 #include "backends/opencl/opencl_ops.hpp"
+#include "backends/opencl/tuning_db.hpp"
 
 namespace flyball::opencl {
 namespace {
@@ -44,8 +45,9 @@ class OpenClExecutorImpl final : public OpenClExecutor {
       weights = Weights::load(*device_, model_, false, options_.progress);
     if (!weights) return std::unexpected(std::move(weights.error()));
     weights_ = std::move(*weights);
+    load_tuning_table();
     auto ops = OpenClOps::make(*device_, programs_, model_.config(), weights_,
-                               {options_.max_step_tokens, options_.max_logit_rows});
+                               {options_.max_step_tokens, options_.max_logit_rows}, tuning_);
     if (!ops) return std::unexpected(std::move(ops.error()));
     ops_ = std::move(*ops);
     return {};
@@ -93,7 +95,8 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   std::uint32_t max_candidates() const override { return graph::kMaxCandidates; }
   const DeviceFacts& facts() const noexcept override { return device_->facts(); }
   OpenClStatistics statistics() const noexcept override {
-    return {programs_.compiled(), programs_.from_cache(), weights_.in_place(), result_bytes_};
+    return {programs_.compiled(), programs_.from_cache(),     weights_.in_place(),
+            result_bytes_,        ops_->products().planned(), ops_->products().tuned()};
   }
   std::uint64_t free_bytes() const noexcept override { return device_->free_bytes(); }
 
@@ -142,11 +145,22 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     return device_->read(ops_->buffer(from), at, to);
   }
 
+  // What cannot be used costs speed and nothing else.
+  void load_tuning_table() {
+    const MatmulDevice limits = matmul_device(device_->facts());
+    auto db = load_tuning(options_.tuning, {device_->facts().name, device_->facts().driver}, &limits);
+    tuning_ = db ? std::move(db->table) : TuningTable(default_tuning(limits));
+    if (!db && options_.warn)
+      options_.warn("The OpenCL tuning is not used: " + db.error().message +
+                    (db.error().where.empty() ? "" : " (" + db.error().where + ")"));
+  }
+
   const model::ModelFile& model_;
   OpenClDeviceOptions options_;
   std::shared_ptr<Device> device_;
   Programs programs_;
   Weights weights_;
+  TuningTable tuning_;
   std::unique_ptr<OpenClOps> ops_;
   std::unique_ptr<Results> results_;  // the device writes here
   std::vector<decode::Candidates> candidates_;

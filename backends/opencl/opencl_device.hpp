@@ -17,6 +17,7 @@ struct OpenClStatistics {
   std::uint32_t programs_compiled = 0, programs_from_cache = 0;
   bool weights_in_place = false;
   std::uint64_t result_bytes = 0;  // read from the device after steps
+  std::uint32_t products_planned = 0, products_tuned = 0;  // the latter by what `flyball tune` found
 };
 
 struct OpenClExecutor : engine::Executor {

@@ -47,7 +47,7 @@ Result<void> set(Kernel& kernel, Result<Kernel> made) {
 
 Result<std::unique_ptr<OpenClOps>> OpenClOps::make(Device& device, Programs& programs,
                                                    const model::ModelConfig& config, const Weights& weights,
-                                                   const OpsLimits& limits) {
+                                                   const OpsLimits& limits, const TuningTable& tuning) {
   if (config.head_dim % 2 != 0)
     return fail(ErrorCode::unsupported_value,
                 "The OpenCL engine needs heads of an even number of values; the model's have " +
@@ -55,7 +55,7 @@ Result<std::unique_ptr<OpenClOps>> OpenClOps::make(Device& device, Programs& pro
                 "backend");
   std::unique_ptr<OpenClOps> ops(new OpenClOps(device, config, weights, limits));
   if (auto ok = ops->allocate(); !ok) return std::unexpected(std::move(ok.error()));
-  if (auto ok = ops->build(programs); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = ops->build(programs, tuning); !ok) return std::unexpected(std::move(ok.error()));
   return ops;
 }
 
@@ -99,7 +99,7 @@ Result<void> OpenClOps::allocate() {
   return {};
 }
 
-Result<void> OpenClOps::build(Programs& programs) {
+Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
   programs_ = &programs;
   norm_lanes_ = lanes(kNormLanes);
   const auto make = [&](Kernel& kernel, const std::string& name, const std::string& options) {
@@ -129,7 +129,8 @@ Result<void> OpenClOps::build(Programs& programs) {
     if (auto ok = make(moe_route_, "moe_route", define("WG", route_lanes_)); !ok) return ok;
     if (auto ok = make(moe_add_, "moe_add", ""); !ok) return ok;
   }
-  auto matmul = Matmul::make(device_, programs, weights_, limits_.step_tokens, config_.n_experts_used);
+  auto matmul =
+      Matmul::make(device_, programs, weights_, limits_.step_tokens, config_.n_experts_used, tuning);
   if (!matmul) return std::unexpected(std::move(matmul.error()));
   matmul_ = std::move(*matmul);
   return {};

@@ -26,7 +26,7 @@ class OpenClOps final : public graph::Ops {
   // References outlive the ops. model_unavailable, insufficient_memory, unsupported_value (head size).
   static Result<std::unique_ptr<OpenClOps>> make(Device& device, Programs& programs,
                                                  const model::ModelConfig& config, const Weights& weights,
-                                                 const OpsLimits& limits);
+                                                 const OpsLimits& limits, const TuningTable& tuning);
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
   void copy_block(std::uint32_t from, std::uint32_t to);
   // What went wrong since the last call, if anything did.
@@ -34,6 +34,7 @@ class OpenClOps final : public graph::Ops {
   const Memory& buffer(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
   std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
   std::uint64_t kv_bytes() const noexcept { return kv_bytes_; }
+  const Matmul& products() const noexcept { return *matmul_; }
 
   void begin(const graph::StepInputs& inputs) override;
   void embed(std::uint32_t n, graph::WeightRef table, graph::Buffer out) override;
@@ -66,7 +67,7 @@ class OpenClOps final : public graph::Ops {
   OpenClOps(Device& device, const model::ModelConfig& config, const Weights& weights, const OpsLimits& limits)
       : device_(device), config_(config), weights_(weights), limits_(limits) {}
   Result<void> allocate();
-  Result<void> build(Programs& programs);
+  Result<void> build(Programs& programs, const TuningTable& tuning);
   Result<void> build_attend(Programs& programs);
   void lay_out_attention(const graph::StepInputs& inputs);
   template <class T>

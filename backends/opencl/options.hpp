@@ -37,10 +37,12 @@ struct DeviceOptions {
 struct OpenClDeviceOptions {
   DeviceOptions device;
   std::filesystem::path program_cache;  // "": programs are compiled at every start
+  std::filesystem::path tuning;         // tuning_directory(); "": the shipped tuning
   bool upload = false;                  // copy the weights even where the device could read the host's
   std::uint32_t max_step_tokens = 512;  // rows of one step
   std::uint32_t max_logit_rows = 16;    // rows of one step whose logits may be wanted: sequences at once
   graph::LoadProgress progress;
+  std::function<void(const std::string&)> warn;  // of what is worked around, one sentence
   // Keeps what the model's bytes lie in: held on to where a device that reads them does not come to rest.
   std::shared_ptr<const void> model_owner;
 };

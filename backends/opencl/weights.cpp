@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include "backends/cpu/thread_pool.hpp"
 #include "backends/graph/weights.hpp"
@@ -86,22 +89,40 @@ void each_range(cpu::ThreadPool& pool, const model::Weight& w, Pack&& pack) {
   });
 }
 
-}  // namespace
-
-Result<Weights> Weights::load(Device& device, const model::ModelFile& model, bool in_place,
-                              const graph::LoadProgress& progress) {
-  std::vector<Entry> entries;
-  const auto add = [&](WeightRef ref) {
-    if (const model::Weight& w = graph::weight_of(model.weights(), ref); w.data != nullptr)
-      entries.push_back({ref, &w});
-  };
+// Calls use(ref, weight) for every weight that the model has.
+template <class Use>
+void each_weight(const model::ModelFile& model, Use&& use) {
   const auto layers = static_cast<std::uint32_t>(model.weights().layers.size());
   for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
     const auto role = static_cast<WeightRole>(i);
     const bool once =
         role == WeightRole::token_embedding || role == WeightRole::output_norm || role == WeightRole::output;
-    for (std::uint32_t layer = 0; layer < (once ? 1 : layers); ++layer) add({role, layer});
+    for (std::uint32_t layer = 0; layer < (once ? 1 : layers); ++layer)
+      if (const model::Weight& w = graph::weight_of(model.weights(), {role, layer}); w.data != nullptr)
+        use(WeightRef{role, layer}, w);
   }
+}
+
+}  // namespace
+
+std::vector<MatrixShape> matrix_shapes(const model::ModelFile& model) {
+  std::map<MatrixShape, std::uint64_t> bytes;
+  each_weight(model, [&](WeightRef ref, const model::Weight& w) {
+    if (is_matrix(ref.role)) bytes[{w.type, w.rows, w.cols}] += w.experts * w.matrix_bytes();
+  });
+  std::vector<std::pair<std::uint64_t, MatrixShape>> sorted;
+  for (const auto& [shape, n] : bytes) sorted.emplace_back(n, shape);
+  std::ranges::sort(sorted, std::greater());
+  std::vector<MatrixShape> out;
+  for (const auto& [n, shape] : sorted) out.push_back(shape);
+  return out;
+}
+
+Result<Weights> Weights::load(Device& device, const model::ModelFile& model, bool in_place,
+                              const graph::LoadProgress& progress) {
+  std::vector<Entry> entries;
+  each_weight(model, [&](WeightRef ref, const model::Weight& w) { entries.push_back({ref, &w}); });
+  const auto layers = model.weights().layers.size();
 
   Weights out;
   out.in_place_ = in_place;
@@ -187,7 +208,8 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
     if (is_vector(e.ref.role)) continue;
     const bool table = e.ref.role == WeightRole::token_embedding;
     DeviceMatrix matrix = described(e.ref, *e.weight);
-    const std::uint64_t bytes = table ? file_bytes(*e.weight).size() : e.weight->experts * matrix.expert_bytes;
+    const std::uint64_t bytes =
+        table ? file_bytes(*e.weight).size() : e.weight->experts * matrix.expert_bytes;
     auto allocated = device.allocate(bytes, "the model's weights");
     if (!allocated) return std::unexpected(std::move(allocated.error()));
     bytes_ += bytes;

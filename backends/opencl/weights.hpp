@@ -11,6 +11,7 @@
 #include "backends/graph/ops.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/device.hpp"
+#include "backends/opencl/tuning.hpp"
 #include "backends/opencl/upload.hpp"
 
 namespace flyball::opencl {
@@ -30,6 +31,9 @@ struct DeviceTable {
   Memory buffer;
   std::uint64_t at = 0;  // byte of the buffer where the first row begins
 };
+
+// The shapes of a model's matrices, each once, those it reads most bytes of first.
+std::vector<MatrixShape> matrix_shapes(const model::ModelFile& model);
 
 class Weights {
  public:
@@ -52,7 +56,8 @@ class Weights {
   Result<void> load_vectors(Device& device, std::span<const Entry> entries);
   Result<void> load_in_place(Device& device, const model::ModelFile& model, std::span<const Entry> entries,
                              const graph::LoadProgress& progress);
-  Result<void> load_by_upload(Device& device, std::span<const Entry> entries, const graph::LoadProgress& progress);
+  Result<void> load_by_upload(Device& device, std::span<const Entry> entries,
+                              const graph::LoadProgress& progress);
 
   cpu::Pages packed_;  // in place: what the matrices' buffers are over
   std::vector<DeviceMatrix> matrices_;

@@ -39,6 +39,11 @@ Result<config::Config> config_at(const std::filesystem::path& path) {
                       : config::load_config(path);
 }
 
+std::filesystem::path served_cache_dir() {
+  const auto config = config_at(find_config());
+  return config && !config->cache_dir.empty() ? config->cache_dir : default_cache_dir();
+}
+
 Result<policy::Tree> policy_at(const std::filesystem::path& path) {
   if (path.empty()) return policy::parse_policy(config::default_policy_yaml(), kShippedPolicy);
   auto text = config::read_text_file(path);

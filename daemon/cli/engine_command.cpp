@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include <spdlog/spdlog.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -70,6 +71,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
     systemd::set_up_logging("info");
     options->backend.path = options->path;
     options->backend.cache_dir = options->cache_dir;
+    options->backend.warn = [](const std::string& what) { spdlog::warn("{}", what); };
     exit_code = worker::serve_worker(options->fd, options->backend, options->sha256);
     // A load that was cut off may still run in a thread; its memory is the kernel's business now.
     std::_Exit(exit_code);

@@ -61,6 +61,7 @@ Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOp
   watched.progress = [&percent](std::uint64_t done, std::uint64_t total) {
     if (total > 0) percent = static_cast<int>(static_cast<double>(done) * 100 / static_cast<double>(total));
   };
+  watched.warn = [](const std::string& warning) { std::fprintf(stderr, "flyball: %s\n", warning.c_str()); };
   auto backend = engine::make_local_backend(watched);
   if (watch) {
     {

@@ -3,13 +3,16 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 
 #include <nlohmann/json.hpp>
 
+#include "backends/opencl/tuning_db.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/terminal.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/route/probe.hpp"
 
@@ -26,6 +29,30 @@ std::string fact_text(const policy::FactValue& value) {
   return json.is_string() ? json.get<std::string>() : json.dump();
 }
 
+Result<opencl::TuningDb> tuning_of(const DeviceReport& device) {
+  return opencl::load_tuning(opencl::tuning_directory(served_cache_dir()), {device.name, device.driver},
+                             nullptr);
+}
+
+// "tuned 2026-11-21 09:00 UTC, 12 products"
+std::string tuning_text(const DeviceReport& device) {
+  const auto db = tuning_of(device);
+  if (!db) return "not tuned: " + describe(db.error());
+  if (db->tuned_at == 0) return "not tuned (flyball tune)";
+  const std::time_t at = db->tuned_at;
+  std::tm utc{};
+  char date[64] = "";
+  if (gmtime_r(&at, &utc) != nullptr) std::strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
+  return "tuned " + std::string(date) + ", " + std::to_string(db->table.tuned().size()) +
+         " products faster than shipped";
+}
+
+nlohmann::json tuning_json(const DeviceReport& device) {
+  const auto db = tuning_of(device);
+  if (!db) return {{"error", describe(db.error())}};
+  return {{"tuned_at", db->tuned_at}, {"products", db->table.tuned().size()}};
+}
+
 int probe(const ProbeOptions& options) {
   if (!options.child.empty()) return route::run_probe_child(options.child);
   const route::HardwareReport report = route::probe_hardware();
@@ -36,6 +63,8 @@ int probe(const ProbeOptions& options) {
   const auto catalogue = policy::fact_catalogue();
   if (options.json) {
     nlohmann::json out = route::to_json(report);
+    for (std::size_t i = 0; i < report.opencl.devices.size(); ++i)
+      out["opencl"]["devices"][i]["tuning"] = tuning_json(report.opencl.devices[i]);
     nlohmann::json& rows = out["facts"] = nlohmann::json::object();
     for (std::size_t i = 0; i < catalogue.size(); ++i)
       if (const policy::Fact* fact = facts.get(static_cast<policy::FactId>(i)))
@@ -44,7 +73,10 @@ int probe(const ProbeOptions& options) {
     std::printf("%s\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     return kOk;
   }
-  std::printf("%s\nfacts for the policy\n", route::describe(report).c_str());
+  std::printf("%s", route::describe(report).c_str());
+  for (const DeviceReport& device : report.opencl.devices)
+    std::printf("opencl     %s: %s\n", device.name.c_str(), tuning_text(device).c_str());
+  std::printf("\nfacts for the policy\n");
   for (std::size_t i = 0; i < catalogue.size(); ++i) {
     const policy::Fact* fact = facts.get(static_cast<policy::FactId>(i));
     if (!fact) continue;
