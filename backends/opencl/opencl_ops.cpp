@@ -17,8 +17,8 @@ using graph::Buffer;
 constexpr std::uint32_t kElementwiseLocal = 32;
 constexpr std::uint32_t kValuesPerItem = 8;  // as the kernels have it
 // A split of decode attention: long enough to hide its start, short enough that one stream's long context
-// spreads over a device.
-constexpr std::uint32_t kSplitPositions = 256;
+// spreads over a device. A processor's few cores are busy with the KV heads alone.
+constexpr std::uint32_t kSplitPositions = 256, kProcessorSplitPositions = 1024;
 constexpr std::uint32_t kMostSplits =
     64;  // longer contexts get longer splits: the partial results stay small
 // Query vectors that share a tile of keys and values in prompts: what their accumulators leave of a
@@ -171,10 +171,12 @@ Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
     kv_bytes_ += buffer->bytes;
     (i < layout.n_layers ? keys_ : values_).push_back(std::move(*buffer));
   }
-  const std::uint64_t positions = std::uint64_t{n_blocks} * block_size_;
+  // Of one sequence. Should one be longer, its rows go to the kernel that takes the splits in order.
+  const std::uint64_t positions =
+      std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, config_.context_length);
+  const std::uint32_t shortest = device_.facts().processor ? kProcessorSplitPositions : kSplitPositions;
   split_ = static_cast<std::uint32_t>(
-      round_up(std::max<std::uint64_t>(kSplitPositions, (positions + kMostSplits - 1) / kMostSplits),
-               kSplitPositions));
+      round_up(std::max<std::uint64_t>(shortest, (positions + kMostSplits - 1) / kMostSplits), shortest));
   max_splits_ = static_cast<std::uint32_t>((positions + split_ - 1) / split_);
   const std::uint64_t partial =
       std::uint64_t{4} * limits_.logit_rows * max_splits_ * config_.n_heads * (config_.head_dim + 2);
@@ -284,9 +286,10 @@ void OpenClOps::lay_out_attention(const graph::StepInputs& inputs) {
     const std::uint32_t last = inputs.positions[end - 1];
     const auto table = inputs.block_tables[sequence].first(last / block_size_ + 1);
     tables_.host.insert(tables_.host.end(), table.begin(), table.end());
-    if (end - row == 1 && split_work_.host.size() < limits_.logit_rows) {
+    const std::uint32_t splits = last / split_ + 1;
+    if (end - row == 1 && split_work_.host.size() < limits_.logit_rows && splits <= max_splits_) {
       split_work_.host.push_back({row, 1, last, table_at});
-      step_splits_ = std::max(step_splits_, last / split_ + 1);
+      step_splits_ = std::max(step_splits_, splits);
       row = end;
     }
     for (; row < end; row += attend_tile_)

@@ -2,7 +2,7 @@
 // and values pass by in tiles of TILE positions under an online softmax. Positions are cut into splits of SPLIT (flash
 // decoding): with SPLITS_APART every split is a work-group of its own and attend_combine adds them up; otherwise one
 // work-group takes them in order. Both merge the same way and every row counts by itself, so that a row's result does
-// not depend on how many rows or splits shared its work-group.
+// not depend on how many rows or splits shared its work-group. WG 1 is for processors: one work-item with vectors.
 //
 // q, out: [rows, n_heads, HEAD_DIM] f32. Caches: [block][kv head] pages (kernels/formats/kv_page.hpp), f16
 // [TILE][HEAD_DIM], or q8_0: int8 [TILE][HEAD_DIM], then f16 scales [TILE][HEAD_DIM / 32]; a block is one tile.
@@ -98,14 +98,109 @@ float weight_of(float x, float m) {
   return x == -INFINITY ? 0.0f : exp(x - m);
 }
 
+// On processors one work-item takes 16 positions at a time in vectors that span them.
+#define BY_SIXTEEN (WG == 1 && V == 16 && TILE % 16 == 0)
+#if BY_SIXTEEN
+#define ROUNDS _Pragma("unroll") for (uint i = 0; i < 16; ++i)
+// Query vectors that share what is loaded of keys and values, and vectors of a head that are summed at a time: up to 16
+// sums in registers.
+#define QUERIES (M % 4 == 0 ? 4 : M % 3 == 0 ? 3 : M % 2 == 0 ? 2 : M % 7 == 0 ? 7 : M % 5 == 0 ? 5 : 1)
+#define SUMS (CHUNKS % 4 == 0 && QUERIES <= 4 ? 4 : CHUNKS % 2 == 0 ? 2 : 1)
+#define EACH_QUERY _Pragma("unroll") for (uint i = 0; i < QUERIES; ++i)
+#define EACH_SUM _Pragma("unroll") for (uint c = 0; c < SUMS; ++c)
+
+float largest_of(float16 v) {
+  const float8 a = fmax(v.lo, v.hi);
+  const float4 b = fmax(a.lo, a.hi);
+  return fmax(fmax(b.x, b.y), fmax(b.z, b.w));
+}
+
+// rows[i][j] and rows[j][i] change places: four times, the address of each value turns by one bit.
+#define ZIP(a, b) \
+  (float16)(a.s0, b.s0, a.s1, b.s1, a.s2, b.s2, a.s3, b.s3, a.s4, b.s4, a.s5, b.s5, a.s6, b.s6, a.s7, b.s7)
+void transpose(float16* rows) {
+#pragma unroll
+  for (uint turn = 0; turn < 4; ++turn) {
+    float16 turned[16];
+#pragma unroll
+    for (uint i = 0; i < 8; ++i) {
+      turned[2 * i] = ZIP(rows[i].lo, rows[i + 8].lo);
+      turned[2 * i + 1] = ZIP(rows[i].hi, rows[i + 8].hi);
+    }
+    ROUNDS rows[i] = turned[i];
+  }
+}
+
+// Pages lie anywhere: a processor's own prefetchers begin anew in each.
+void prefetch_page(__global const KV* page, uint place) {
+#ifdef __has_builtin
+#if __has_builtin(__builtin_prefetch)
+  const size_t at = (size_t)(page + place * HEAD_DIM);
+  for (uint i = 0; i < 16 * HEAD_DIM * sizeof(KV); i += 64) __builtin_prefetch((const void*)(at + i));
+#endif
+#endif
+}
+
+// The first n of positions [begin, begin + 16), which lie at `place` in their pages, for all query vectors. The last
+// one stands in for those that are missing: nobody sees them.
+void sixteen(__global const KV* k_page, __global const KV* v_page, uint place, uint begin, uint n,
+             uint first_position, const __local float* q_tile, __local float16* k_tile,
+             __local float16* v_tile, __local float16* weights, __local float* row_max, __local float* row_sum, __local float* row_scale,
+             float16* mine) {
+  for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
+    float16 keys[16];
+    ROUNDS keys[i] = cached(k_page, place + min(i, n - 1), chunk);
+    ROUNDS v_tile[i * CHUNKS + chunk] = cached(v_page, place + min(i, n - 1), chunk);
+    transpose(keys);
+    ROUNDS k_tile[chunk * 16 + i] = keys[i];  // [dimension][position]
+  }
+  const int16 position = (int)begin + (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  for (uint m = 0; m < M; m += QUERIES) {
+    float16 score[QUERIES];
+    EACH_QUERY score[i] = 0.0f;
+    for (uint d = 0; d < HEAD_DIM; ++d) {
+      const float16 key = k_tile[d];
+      EACH_QUERY score[i] = fma(key, (float16)(q_tile[(m + i) * HEAD_DIM + d]), score[i]);
+    }
+    EACH_QUERY {
+      const int16 seen = position <= (int)(first_position + (m + i) / GROUP);
+      score[i] = select((float16)(-INFINITY), score[i], seen);
+      const float most = fmax(row_max[m + i], largest_of(score[i]));
+      const float16 weight = select((float16)(0.0f), exp(score[i] - most), seen);
+      row_scale[m + i] = weight_of(row_max[m + i], most);
+      row_max[m + i] = most;
+      row_sum[m + i] = row_sum[m + i] * row_scale[m + i] + sum_of(weight);
+      weights[m + i] = weight;
+    }
+  }
+  for (uint m = 0; m < M; m += QUERIES) {
+    for (uint chunk = 0; chunk < CHUNKS; chunk += SUMS) {
+      float16 sum[QUERIES][SUMS];
+      EACH_QUERY EACH_SUM sum[i][c] = mine[(m + i) * CHUNKS + chunk + c] * row_scale[m + i];
+      for (uint t = 0; t < 16; ++t) {
+        float16 value[SUMS];
+        EACH_SUM value[c] = v_tile[t * CHUNKS + chunk + c];
+        EACH_QUERY EACH_SUM sum[i][c] = fma(value[c], (float16)(((const __local float*)(weights + m + i))[t]), sum[i][c]);
+      }
+      EACH_QUERY EACH_SUM mine[(m + i) * CHUNKS + chunk + c] = sum[i][c];
+    }
+  }
+}
+#endif
+
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
     __global const float* q, __global const KV* k_cache, __global const KV* v_cache,
     __global const uint* work, __global const uint* tables, __global float* out, __global float* partial,
     uint n_kv_heads, float scale, uint max_splits) {
-  __local float q_tile[M * HEAD_DIM];
-  __local float k_tile[TILE * HEAD_DIM];
-  __local float v_tile[TILE * HEAD_DIM];
+  __local FV q_vectors[M * CHUNKS], k_vectors[TILE * CHUNKS], v_vectors[TILE * CHUNKS];
+  __local float* q_tile = (__local float*)q_vectors;
+#if BY_SIXTEEN
+  __local float16 weights[M];
+#else
+  __local float* k_tile = (__local float*)k_vectors;
+  __local float* v_tile = (__local float*)v_vectors;
   __local float scores[M * TILE];
+#endif
   __local float row_max[M], row_sum[M], row_scale[M];
 #if !SPLITS_APART
   __local float all_max[M], all_sum[M], old_scale[M], new_scale[M];
@@ -147,6 +242,18 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
       row_sum[m] = 0.0f;
     }
     const uint end = min(n_positions, (split + 1) * SPLIT);
+#if BY_SIXTEEN
+    for (uint begin = split * SPLIT; begin < end; begin += 16) {
+      const size_t page = ((size_t)table[begin / TILE] * n_kv_heads + kv_head) * PAGE;
+      if (begin + 16 < end) {
+        const size_t next = ((size_t)table[(begin + 16) / TILE] * n_kv_heads + kv_head) * PAGE;
+        prefetch_page(k_cache + next, (begin + 16) % TILE);
+        prefetch_page(v_cache + next, (begin + 16) % TILE);
+      }
+      sixteen(k_cache + page, v_cache + page, begin % TILE, begin, min(end - begin, 16u), first_position, q_tile,
+              k_vectors, v_vectors, weights, row_max, row_sum, row_scale, mine);
+    }
+#else
     for (uint begin = split * SPLIT; begin < end; begin += TILE) {
       const uint n = min(end - begin, (uint)TILE);
       const size_t page = ((size_t)table[begin / TILE] * n_kv_heads + kv_head) * PAGE;
@@ -183,6 +290,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
         mine[j] = a;
       }
     }
+#endif
     barrier(CLK_LOCAL_MEM_FENCE);
 #if SPLITS_APART
     const bool alone = n_splits == 1;
