@@ -30,6 +30,7 @@ namespace flyball::opencl {
   X(clReleaseProgram)                   \
   X(clCreateKernel)                     \
   X(clReleaseKernel)                    \
+  X(clGetKernelWorkGroupInfo)           \
   X(clSetKernelArg)                     \
   X(clEnqueueNDRangeKernel)             \
   X(clEnqueueReadBuffer)                \

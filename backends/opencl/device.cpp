@@ -234,7 +234,32 @@ Result<Kernel> Device::kernel(const Handle<cl_program>& program, const std::stri
                     std::to_string(status) + ".",
                 "backend");
   kernel.name = name;
+  if (auto ok = check_needs(kernel); !ok) return std::unexpected(std::move(ok.error()));
   return kernel;
+}
+
+// What the compiler made of a kernel may need more registers or local memory than its work-groups can have
+// here.
+Result<void> Device::check_needs(const Kernel& kernel) const {
+  const auto ask = [&](cl_kernel_work_group_info what, auto& value) {
+    return objects_->api->clGetKernelWorkGroupInfo(kernel.kernel.get(), device_, what, sizeof value, &value,
+                                                   nullptr) == CL_SUCCESS;
+  };
+  std::array<std::size_t, 3> group{};  // of its attribute; zeros without one
+  std::size_t most = 0;
+  cl_ulong local = 0;
+  const auto refuse = [&](const std::string& needs, std::uint64_t has) {
+    return fail(ErrorCode::model_unavailable,
+                "The kernel " + kernel.name + " needs " + needs + " on " + facts_.name + ", which has " +
+                    std::to_string(has) + ".",
+                "backend");
+  };
+  if (ask(CL_KERNEL_COMPILE_WORK_GROUP_SIZE, group) && ask(CL_KERNEL_WORK_GROUP_SIZE, most) &&
+      group[0] * group[1] * group[2] > most)
+    return refuse("work-groups of " + std::to_string(group[0] * group[1] * group[2]) + " work-items", most);
+  if (ask(CL_KERNEL_LOCAL_MEM_SIZE, local) && local > facts_.local_bytes)
+    return refuse(std::to_string(local) + " bytes of local memory", facts_.local_bytes);
+  return {};
 }
 
 Result<void> Device::enqueue(const Kernel& kernel, const Grid& grid) {
@@ -310,8 +335,7 @@ std::optional<cl_int> Device::outcome_of(cl_event event, std::chrono::microsecon
   if (status != CL_SUCCESS) return status;
   (void)data.release();  // the callback's now
   std::unique_lock lock(fence->mutex);
-  if (!fence->changed.wait_for(lock, patience, [&] { return fence->over; }))
-    return std::nullopt;
+  if (!fence->changed.wait_for(lock, patience, [&] { return fence->over; })) return std::nullopt;
   return fence->status;
 }
 

@@ -106,6 +106,7 @@ class Device {
   std::optional<cl_int> outcome_of(cl_event event, std::chrono::microseconds patience) const;
   // The same within the fence deadline, all before it handed to the driver.
   Result<cl_int> outcome_in_time(const Handle<cl_event>& event) const;
+  Result<void> check_needs(const Kernel& kernel) const;
   Result<void> enqueue(const Kernel& kernel, const Grid& grid);
   Result<Memory> create(std::uint64_t bytes, cl_mem_flags flags, void* host, std::string_view what);
   std::unexpected<Error> failed(const std::string& call, cl_int status) const;

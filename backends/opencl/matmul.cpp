@@ -15,14 +15,78 @@ Result<std::unique_ptr<Matmul>> Matmul::make(Device& device, Programs& programs,
                                              std::uint32_t step_tokens, std::uint32_t experts_used,
                                              const TuningTable& tuning) {
   std::unique_ptr<Matmul> out(new Matmul(device, programs, tuning));
-  for (const DeviceMatrix& w : weights.matrices())
-    for (const std::uint32_t tokens : {1U, step_tokens}) {
-      Result<Dispatch> made = w.of_experts
-                                  ? out->expert_dispatch(tokens * experts_used, w)
-                                  : out->product_dispatch(tokens, w.type, {&w.rows, 1}, w.cols, false);
-      if (!made) return std::unexpected(std::move(made.error()));
-    }
+  if (auto ok = out->warm_up(weights, step_tokens, experts_used); !ok)
+    return std::unexpected(std::move(ok.error()));
   return out;
+}
+
+Result<void> Matmul::warm_up(const Weights& weights, std::uint32_t step_tokens, std::uint32_t experts_used) {
+  // Smaller ones first: a kernel is run with the first matrix that needs it.
+  std::vector<const DeviceMatrix*> matrices;
+  for (const DeviceMatrix& w : weights.matrices()) matrices.push_back(&w);
+  std::ranges::stable_sort(matrices, {}, [](const DeviceMatrix* w) { return std::uint64_t{w->rows} * w->cols; });
+  const auto classes = token_classes(step_tokens);
+  std::uint64_t rows = 0, cols = 0;
+  for (const DeviceMatrix* w : matrices) {
+    rows = std::max<std::uint64_t>(rows, w->rows);
+    cols = std::max<std::uint64_t>(cols, w->cols);
+  }
+  auto x = device_.allocate(classes.back() * cols * sizeof(float), "the warm-up");
+  if (!x) return std::unexpected(std::move(x.error()));
+  auto y = device_.allocate(classes.back() * rows * sizeof(float), "the warm-up");
+  if (!y) return std::unexpected(std::move(y.error()));
+  std::set<const Kernel*> ran;
+  for (const DeviceMatrix* w : matrices) {
+    const std::size_t before = ran.size();
+    if (w->of_experts) {
+      if (auto ok = warm_up_experts(*w, step_tokens * experts_used, *x, ran); !ok) return ok;
+    } else {
+      const Product product{w, &*y};
+      for (const std::uint32_t n : classes) {
+        const auto dispatch = product_dispatch(n, w->type, {&w->rows, 1}, w->cols, w->added);
+        if (!dispatch) return std::unexpected(dispatch.error());
+        if (!ran.insert(dispatch->kernel).second) continue;
+        if (auto ok = run(n, *x, {&product, 1}, w->added); !ok) return ok;
+      }
+    }
+    if (ran.size() == before) continue;
+    if (auto ok = device_.finish(); !ok) return ok;
+    programs_.store();  // a start that is given up for taking too long is not in vain
+  }
+  device_.discard(std::move(*x));
+  device_.discard(std::move(*y));
+  return {};
+}
+
+Result<void> Matmul::warm_up_experts(const DeviceMatrix& w, std::uint32_t most_pairs, const Memory& x,
+                                     std::set<const Kernel*>& ran) {
+  std::vector<std::uint32_t> classes;
+  for (const std::uint32_t pairs : pair_classes(most_pairs, w.experts)) {
+    const auto dispatch = expert_dispatch(pairs, w);
+    if (!dispatch) return std::unexpected(dispatch.error());
+    if (ran.insert(dispatch->kernel).second) classes.push_back(pairs);
+  }
+  if (classes.empty()) return {};
+  const std::uint64_t bytes = std::uint64_t{classes.back()} * sizeof(std::uint32_t);
+  ExpertChoice choice;  // the first expert for all
+  choice.n_experts = w.experts;
+  Memory y;
+  for (const auto& [size, to] :
+       {std::pair(bytes, &choice.ids), std::pair(bytes, &choice.order),
+        std::pair((std::uint64_t{w.experts} + 1) * sizeof(std::uint32_t), &choice.offsets),
+        std::pair(bytes * w.rows, &y)}) {
+    auto memory = device_.allocate(size, "the warm-up");
+    if (!memory) return std::unexpected(std::move(memory.error()));
+    *to = std::move(*memory);
+  }
+  for (const std::uint32_t pairs : classes) {
+    if (auto ok = group(pairs, choice); !ok) return ok;
+    if (auto ok = run_experts(pairs, x, pairs, w, choice, y); !ok) return ok;
+  }
+  auto ok = device_.finish();
+  for (Memory* memory : {&choice.ids, &choice.order, &choice.offsets, &y})
+    device_.discard(std::move(*memory));
+  return ok;
 }
 
 Result<Matmul::Dispatch> Matmul::built(const MatmulPlan& plan) {

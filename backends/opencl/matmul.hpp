@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 
@@ -32,8 +33,8 @@ class Matmul {
     const Memory* y;
   };
 
-  // Builds the kernels for one token and for many of every format that the model has; those between are built
-  // when first met. References outlive it. model_unavailable.
+  // Builds every kernel that a step may need, and runs each once: some drivers finish compiling there.
+  // References outlive it. model_unavailable, insufficient_memory, device_lost.
   static Result<std::unique_ptr<Matmul>> make(Device& device, Programs& programs, const Weights& weights,
                                               std::uint32_t step_tokens, std::uint32_t experts_used,
                                               const TuningTable& tuning);
@@ -59,6 +60,10 @@ class Matmul {
 
   Matmul(Device& device, Programs& programs, const TuningTable& tuning);
   const MatmulTuning& tuning_of(kernels::DType type, std::uint32_t rows, std::uint32_t cols, RowClass c);
+  Result<void> warm_up(const Weights& weights, std::uint32_t step_tokens, std::uint32_t experts_used);
+  // ran: kernels that have run once; those that run here are added.
+  Result<void> warm_up_experts(const DeviceMatrix& w, std::uint32_t most_pairs, const Memory& x,
+                               std::set<const Kernel*>& ran);
   Result<Dispatch> built(const MatmulPlan& plan);
   Result<Dispatch> product_dispatch(std::uint32_t n, kernels::DType type, std::span<const std::uint32_t> rows,
                                     std::uint32_t cols, bool add);

@@ -8,6 +8,9 @@
 namespace flyball::opencl {
 namespace {
 
+// While experts are met by a pair or two, reading them pair by pair costs little and needs no grouping.
+constexpr std::uint32_t kUngroupedPairs = 2;
+
 class Options {
  public:
   Options& define(std::string_view name, std::uint32_t value) {
@@ -127,8 +130,20 @@ MatmulPlan plan_matmul(const MatmulDevice& device, const MatmulTuning& tuning, k
 }
 
 bool experts_are_grouped(std::uint32_t pairs, std::uint32_t n_experts) noexcept {
-  // While experts are met by a pair or two, reading them pair by pair costs little and needs no grouping.
-  return pairs > 2 * n_experts;
+  return pairs > kUngroupedPairs * n_experts;
+}
+
+std::vector<std::uint32_t> token_classes(std::uint32_t most) {
+  std::vector<std::uint32_t> classes;
+  for (std::uint32_t n = 1; n <= kMostMatvecTokens && n / 2 < most; n *= 2) classes.push_back(std::min(n, most));
+  if (most > kMostMatvecTokens) classes.push_back(kMostMatvecTokens + 1);
+  return classes;
+}
+
+std::vector<std::uint32_t> pair_classes(std::uint32_t most, std::uint32_t n_experts) {
+  std::vector<std::uint32_t> classes{1};
+  if (most > kUngroupedPairs * n_experts) classes.push_back(kUngroupedPairs * n_experts + 1);
+  return classes;
 }
 
 ExpertPlan plan_expert_matmul(const MatmulDevice& device, const MatmulTuning& tuning, kernels::DType type,

@@ -26,6 +26,7 @@
 namespace flyball::opencl {
 
 inline constexpr std::uint32_t kGroupRows = 32;
+inline constexpr std::uint32_t kMostMatvecTokens = 8;
 inline constexpr std::size_t kMaxMatrices = 3;  // that one dispatch multiplies the same x with
 
 struct MatmulDevice {
@@ -64,6 +65,10 @@ struct MatmulPlan {
 MatmulPlan plan_matmul(const MatmulDevice& device, const MatmulTuning& tuning, kernels::DType type,
                        std::span<const std::uint32_t> rows, std::uint32_t tokens, bool add);
 
+// Counts of tokens that between them meet every kernel that plan_matmul chooses for 1 to `most`, whatever the
+// tunings.
+std::vector<std::uint32_t> token_classes(std::uint32_t most);
+
 // The same of `pairs` (row, expert), each with its expert's matrix. grouped: the plan wants offsets and order
 // from moe_group, not the experts' ids.
 struct ExpertPlan {
@@ -73,6 +78,8 @@ struct ExpertPlan {
 bool experts_are_grouped(std::uint32_t pairs, std::uint32_t n_experts) noexcept;
 ExpertPlan plan_expert_matmul(const MatmulDevice& device, const MatmulTuning& tuning, kernels::DType type,
                               std::uint32_t rows, std::uint32_t pairs, std::uint32_t n_experts);
+// Likewise, of pairs.
+std::vector<std::uint32_t> pair_classes(std::uint32_t most, std::uint32_t n_experts);
 MatmulPlan plan_moe_group(const MatmulDevice& device);
 
 }  // namespace flyball::opencl

@@ -1,6 +1,7 @@
 #include "backends/opencl/opencl_device.hpp"
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,20 +66,12 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     if (auto ok = ops_->reserve_kv(layout, n_blocks); !ok) return ok;
     limits_ = {options_.max_step_tokens, options_.max_logit_rows, model_.config().vocab_size, n_blocks,
                layout.block_size,        graph::kMaxCandidates};
-    return device_->finish();
+    return warm_up();
   }
 
   Result<engine::StepId> submit(const engine::StepBatch& batch,
                                 std::span<const engine::BlockCopy> copies) override {
-    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
-    if (waiting_)  // the last step's inputs are still being read
-      if (auto ok = device_->finish(); !ok) return std::unexpected(std::move(ok.error()));
-    waiting_ = true;
-    for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
-    graph::decode_step(model_.config(), rows_.inputs(), *ops_);
-    if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
-    if (auto ok = device_->flush(); !ok) return std::unexpected(std::move(ok.error()));
-    return ++step_;
+    return enqueue(model_.config(), batch, copies);
   }
 
   Result<engine::StepOutput> wait(engine::StepId step) override {
@@ -86,8 +79,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     auto output = read_results();
     if (!output) return output;
     waiting_ = false;
-    // After a step, because some drivers finish compiling at the first launch.
-    if (std::exchange(stored_, programs_.compiled()) != programs_.compiled()) programs_.store();
+    store();
     return output;
   }
 
@@ -101,6 +93,45 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   std::uint64_t free_bytes() const noexcept override { return device_->free_bytes(); }
 
  private:
+  // After a step, because some drivers finish compiling at the first launch.
+  void store() {
+    if (std::exchange(stored_, programs_.compiled()) != programs_.compiled()) programs_.store();
+  }
+
+  Result<engine::StepId> enqueue(const model::ModelConfig& config, const engine::StepBatch& batch,
+                                 std::span<const engine::BlockCopy> copies) {
+    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
+    if (waiting_)  // the last step's inputs are still being read
+      if (auto ok = device_->finish(); !ok) return std::unexpected(std::move(ok.error()));
+    waiting_ = true;
+    for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
+    graph::decode_step(config, rows_.inputs(), *ops_);
+    if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = device_->flush(); !ok) return std::unexpected(std::move(ok.error()));
+    return ++step_;
+  }
+
+  // One layer of a prompt's step and of a late token's, so that the first request compiles nothing; the
+  // matrix products have been met. Their KV goes where nobody's is yet.
+  Result<void> warm_up() {
+    model::ModelConfig one = model_.config();
+    one.n_layers = 1;
+    const std::uint32_t positions = std::min(limits_.kv_blocks * limits_.block_size, one.context_length);
+    const std::vector<engine::BlockId> table(positions / limits_.block_size + 1, 0);
+    const std::array<Token, 2> tokens{};
+    engine::StepSequence prompt{0, std::min({2U, limits_.step_tokens, positions}), 0, table, true};
+    engine::StepSequence late{0, 1, positions - 1, table, true};
+    prompt.n_candidates = late.n_candidates = 1;
+    for (const engine::StepSequence& sequence : {prompt, late}) {
+      const auto step = enqueue(one, {std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {});
+      if (!step) return std::unexpected(step.error());
+      if (auto ok = device_->finish(); !ok) return ok;
+      waiting_ = false;
+    }
+    store();
+    return {};
+  }
+
   struct Results {                      // of the last step, as the device wrote them
     std::vector<float> logits;          // [rows wanted whole, vocab]
     std::vector<decode::Likely> pairs;  // as graph::Ops::top_k says

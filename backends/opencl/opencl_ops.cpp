@@ -18,7 +18,7 @@ constexpr std::uint32_t kElementwiseLocal = 32;
 constexpr std::uint32_t kValuesPerItem = 8;  // as the kernels have it
 // A split of decode attention: long enough to hide its start, short enough that one stream's long context
 // spreads over a device. A processor's few cores are busy with the KV heads alone.
-constexpr std::uint32_t kSplitPositions = 256, kProcessorSplitPositions = 1024;
+constexpr std::uint32_t kSplitPositions = 256, kProcessorSplitPositions = 512;
 constexpr std::uint32_t kMostSplits =
     64;  // longer contexts get longer splits: the partial results stay small
 // Query vectors that share a tile of keys and values in prompts: what their accumulators leave of a

@@ -75,6 +75,7 @@ DeviceMatrix described(WeightRef ref, const model::Weight& w) {
   matrix.experts = w.experts;
   matrix.of_experts = ref.role == WeightRole::expert_gate || ref.role == WeightRole::expert_up ||
                       ref.role == WeightRole::expert_down;
+  matrix.added = ref.role == WeightRole::o || ref.role == WeightRole::down;
   matrix.expert_bytes = packed_matrix_bytes(w);
   return matrix;
 }

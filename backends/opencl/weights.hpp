@@ -20,6 +20,7 @@ struct DeviceMatrix {
   kernels::DType type = kernels::DType::f32;
   std::uint32_t rows = 0, cols = 0, experts = 1;  // [experts, rows, cols]
   bool of_experts = false;                        // a role that only routed rows meet
+  bool added = false;                             // what it gives is added to the residual
   Memory buffer;
   std::uint64_t expert_bytes = 0;  // from one expert's matrix to the next
 };

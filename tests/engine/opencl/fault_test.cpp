@@ -210,6 +210,29 @@ TEST_F(OpenClFaults, TooLittleMemoryIsSaidBeforeItHurts) {
   EXPECT_THAT(ok.error().message, HasSubstr("KV cache"));
 }
 
+TEST_F(OpenClFaults, AKernelThatNeedsMoreThanTheDeviceHasIsRefused) {
+  const auto device = opencl::Device::open(test::any_device());
+  ASSERT_TRUE(device);
+  const auto make = [&](const std::string& source) {
+    const std::string_view sources[] = {source};
+    auto program = (*device)->compile("needy", sources, "");
+    return program ? (*device)->kernel(*program, "needy") : std::unexpected(program.error());
+  };
+  const std::string items = std::to_string(2 * (*device)->facts().max_work_group);
+  const auto wide = make("__kernel __attribute__((reqd_work_group_size(" + items +
+                         ", 1, 1))) void needy(__global int* x) { x[get_global_id(0)] = 1; }");
+  ASSERT_FALSE(wide);
+  EXPECT_EQ(wide.error().code, ErrorCode::model_unavailable);
+  EXPECT_THAT(wide.error().message, HasSubstr("needy"));
+  const std::string words = std::to_string((*device)->facts().local_bytes / 2);
+  const auto greedy =
+      make("__kernel void needy(__global int* x) { __local int all[" + words +
+           "]; all[x[0]] = x[1]; barrier(CLK_LOCAL_MEM_FENCE); x[get_global_id(0)] = all[x[2]]; }");
+  ASSERT_FALSE(greedy);
+  EXPECT_EQ(greedy.error().code, ErrorCode::model_unavailable);
+  EXPECT_THAT(greedy.error().message, HasSubstr("needy"));
+}
+
 TEST_F(OpenClFaults, NoDeviceOfThatName) {
   opencl::DeviceOptions options;
   options.name = "no such device";
@@ -244,6 +267,29 @@ TEST_F(OpenClPrograms, ASecondStartCompilesNothing) {
   const auto second = start();
   EXPECT_EQ(second.programs_compiled, 0U);
   EXPECT_EQ(second.programs_from_cache, first.programs_compiled);
+}
+
+// Whatever the first requests are: all that a step can need is there once the engine is ready.
+TEST_F(OpenClPrograms, NoStepCompiles) {
+  auto options = options_with(cache_.path() / "opencl");
+  options.max_step_tokens = 12;
+  options.max_logit_rows = 12;
+  auto executor = opencl::make_opencl_executor(*model_.file, options);
+  ASSERT_TRUE(executor);
+  ASSERT_TRUE((*executor)->reserve_kv(graph::kv_layout(model_.file->config()), 12));
+  const auto ready = (*executor)->statistics().programs_compiled;
+  for (std::uint32_t n = 1; n <= 12; ++n)
+    for (const bool together : {true, false}) {  // one sequence's tokens, or a token each of several
+      const std::vector<Token> tokens(n, 1);
+      const std::vector<std::uint32_t> tables{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+      std::vector<engine::StepSequence> sequences;
+      for (std::uint32_t s = 0; s < (together ? 1 : n); ++s)
+        sequences.push_back({s, together ? n : 1, 0, std::span(tables).subspan(s, 1), true});
+      const auto step = (*executor)->submit({tokens, sequences}, {});
+      ASSERT_TRUE(step);
+      ASSERT_TRUE((*executor)->wait(*step));
+      EXPECT_EQ((*executor)->statistics().programs_compiled, ready) << n << " tokens";
+    }
 }
 
 TEST_F(OpenClPrograms, BrokenCacheFilesAreCompiledAnew) {

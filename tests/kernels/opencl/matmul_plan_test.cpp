@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 namespace flyball::opencl {
 namespace {
 
@@ -31,6 +34,24 @@ TEST(MatmulPlan, TokensAreCompiledInAsPowersOfTwo) {
 }
 
 // Every row has a work-item, and each matrix begins with a work-group of its own.
+TEST(MatmulPlan, TokenClassesMeetEveryKernel) {
+  for (const MatmulDevice& device : {kProcessor, kGpu}) {
+    const auto kernel_for = [&](std::uint32_t n) {
+      const MatmulPlan p = plan(device, {64}, n);
+      return std::string(p.kernel) + p.options;
+    };
+    for (std::uint32_t most = 1; most <= 20; ++most) {
+      std::set<std::string> met;
+      for (const std::uint32_t n : token_classes(most)) {
+        EXPECT_LE(n, most);
+        met.insert(kernel_for(n));
+      }
+      for (std::uint32_t n = 1; n <= most; ++n)
+        EXPECT_TRUE(met.contains(kernel_for(n))) << n << " of at most " << most;
+    }
+  }
+}
+
 TEST(MatmulPlan, GridsCoverEveryMatrix) {
   EXPECT_EQ(plan(kProcessor, {2048, 256, 1}, 1).global[0], 64U + 8 + 1);
   EXPECT_EQ(plan(kProcessor, {33}, 130).global, (std::array<std::size_t, 2>{2, 2}));
