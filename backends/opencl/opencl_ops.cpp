@@ -101,6 +101,11 @@ Result<void> OpenClOps::allocate() {
 
 Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
   programs_ = &programs;
+  // First: it stores what it has compiled, and of the others nothing has run yet.
+  auto matmul =
+      Matmul::make(device_, programs, weights_, limits_.step_tokens, config_.n_experts_used, tuning);
+  if (!matmul) return std::unexpected(std::move(matmul.error()));
+  matmul_ = std::move(*matmul);
   norm_lanes_ = lanes(kNormLanes);
   const auto make = [&](Kernel& kernel, const std::string& name, const std::string& options) {
     const std::string_view files[] = {name};
@@ -129,10 +134,6 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
     if (auto ok = make(moe_route_, "moe_route", define("WG", route_lanes_)); !ok) return ok;
     if (auto ok = make(moe_add_, "moe_add", ""); !ok) return ok;
   }
-  auto matmul =
-      Matmul::make(device_, programs, weights_, limits_.step_tokens, config_.n_experts_used, tuning);
-  if (!matmul) return std::unexpected(std::move(matmul.error()));
-  matmul_ = std::move(*matmul);
   return {};
 }
 
