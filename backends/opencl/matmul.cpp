@@ -24,7 +24,8 @@ Result<void> Matmul::warm_up(const Weights& weights, std::uint32_t step_tokens, 
   // Smaller ones first: a kernel is run with the first matrix that needs it.
   std::vector<const DeviceMatrix*> matrices;
   for (const DeviceMatrix& w : weights.matrices()) matrices.push_back(&w);
-  std::ranges::stable_sort(matrices, {}, [](const DeviceMatrix* w) { return std::uint64_t{w->rows} * w->cols; });
+  std::ranges::stable_sort(matrices, {},
+                           [](const DeviceMatrix* w) { return std::uint64_t{w->rows} * w->cols; });
   const auto classes = token_classes(step_tokens);
   std::uint64_t rows = 0, cols = 0;
   for (const DeviceMatrix* w : matrices) {
@@ -53,8 +54,6 @@ Result<void> Matmul::warm_up(const Weights& weights, std::uint32_t step_tokens, 
     if (auto ok = device_.finish(); !ok) return ok;
     programs_.store();  // a start that is given up for taking too long is not in vain
   }
-  device_.discard(std::move(*x));
-  device_.discard(std::move(*y));
   return {};
 }
 
@@ -83,10 +82,7 @@ Result<void> Matmul::warm_up_experts(const DeviceMatrix& w, std::uint32_t most_p
     if (auto ok = group(pairs, choice); !ok) return ok;
     if (auto ok = run_experts(pairs, x, pairs, w, choice, y); !ok) return ok;
   }
-  auto ok = device_.finish();
-  for (Memory* memory : {&choice.ids, &choice.order, &choice.offsets, &y})
-    device_.discard(std::move(*memory));
-  return ok;
+  return device_.finish();
 }
 
 Result<Matmul::Dispatch> Matmul::built(const MatmulPlan& plan) {

@@ -135,7 +135,8 @@ bool experts_are_grouped(std::uint32_t pairs, std::uint32_t n_experts) noexcept 
 
 std::vector<std::uint32_t> token_classes(std::uint32_t most) {
   std::vector<std::uint32_t> classes;
-  for (std::uint32_t n = 1; n <= kMostMatvecTokens && n / 2 < most; n *= 2) classes.push_back(std::min(n, most));
+  for (std::uint32_t n = 1; n <= kMostMatvecTokens && n / 2 < most; n *= 2)
+    classes.push_back(std::min(n, most));
   if (most > kMostMatvecTokens) classes.push_back(kMostMatvecTokens + 1);
   return classes;
 }
