@@ -47,10 +47,12 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     if (!weights) return std::unexpected(std::move(weights.error()));
     weights_ = std::move(*weights);
     load_tuning_table();
+    waiting_ = true;  // kernels run over the weights from here on
     auto ops = OpenClOps::make(*device_, programs_, model_.config(), weights_,
                                {options_.max_step_tokens, options_.max_logit_rows}, tuning_);
     if (!ops) return std::unexpected(std::move(ops.error()));
     ops_ = std::move(*ops);
+    waiting_ = false;
     return {};
   }
 

@@ -109,6 +109,17 @@ float weight_of(float x, float m) {
 #define EACH_QUERY _Pragma("unroll") for (uint i = 0; i < QUERIES; ++i)
 #define EACH_SUM _Pragma("unroll") for (uint c = 0; c < SUMS; ++c)
 
+// Values [16 chunk, 16 chunk + 16) of a position in a page.
+float16 cached(__global const KV* page, uint position, uint chunk) {
+#if KV_Q8_0
+  __global const half* scales = (__global const half*)(page + TILE * HEAD_DIM);
+  return convert_float16(vload16(position * CHUNKS + chunk, page)) *
+         vload_half(position * (HEAD_DIM / 32) + chunk / 2, scales);
+#else
+  return VLOAD_HALF(position * CHUNKS + chunk, page);
+#endif
+}
+
 float largest_of(float16 v) {
   const float8 a = fmax(v.lo, v.hi);
   const float4 b = fmax(a.lo, a.hi);
