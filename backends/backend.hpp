@@ -163,6 +163,7 @@ struct BackendLoad {  // a snapshot, cheap to take
   std::uint64_t steps = 0;  // scheduler steps so far: progress, for the watchdog
   std::uint64_t prompt_tokens = 0, completion_tokens = 0;
   std::uint64_t cached_tokens = 0;  // of the prompt tokens, those whose KV was there
+  std::uint64_t preemptions = 0;    // of a sequence whose KV another one needed: computed again
 };
 
 struct Backend {

@@ -14,18 +14,22 @@ std::optional<std::uint64_t> read_number(const std::string& path) {
   return file >> value ? std::optional(value) : std::nullopt;
 }
 
-std::uint64_t page_cache(const std::string& path) {
+// What the kernel takes back by itself: the page cache, but not the tmpfs and shared memory counted in it.
+std::uint64_t reclaimable(const std::string& path) {
   std::ifstream file(path);
   std::string key;
-  for (std::uint64_t value = 0; file >> key >> value;)
-    if (key == "file") return value;
-  return 0;
+  std::uint64_t cache = 0, shared = 0;
+  for (std::uint64_t value = 0; file >> key >> value;) {
+    if (key == "file") cache = value;
+    if (key == "shmem") shared = value;
+  }
+  return cache - std::min(cache, shared);
 }
 
 void apply(const std::string& group, CgroupLimits& limits) {
   if (const auto max = read_number(group + "/memory.max")) {
     const std::uint64_t current = read_number(group + "/memory.current").value_or(0);
-    const std::uint64_t held = current - std::min(current, page_cache(group + "/memory.stat"));
+    const std::uint64_t held = current - std::min(current, reclaimable(group + "/memory.stat"));
     limits.memory = std::min(limits.memory, *max);
     limits.memory_left = std::min(limits.memory_left, *max - std::min(*max, held));
   }

@@ -47,7 +47,8 @@ struct Shared {
   std::atomic<bool> lost{false};      // the device is gone
   std::atomic<bool> ending{false};    // requests not yet prepared end, too
   std::atomic<bool> arrived{false};   // a request, since the engine looked last
-  std::atomic<std::uint64_t> steps{0}, prompt_tokens{0}, cached_tokens{0}, completion_tokens{0};
+  std::atomic<std::uint64_t> steps{0}, prompt_tokens{0}, cached_tokens{0}, completion_tokens{0},
+      preemptions{0};
   std::atomic<std::uint32_t> running{0}, kv_used{0};
 
   // Requests that have not had their last event, reserved before any work is done for them.
@@ -374,6 +375,7 @@ class Engine {
   void publish() {
     shared_.running = scheduler_.running();
     shared_.kv_used = scheduler_.kv().used();
+    shared_.preemptions = scheduler_.preemptions();
   }
 
   // The books, once each time work has ended, after everybody has been told: it reads all that is kept.
@@ -433,6 +435,7 @@ class EngineBackend final : public Backend {
     load.prompt_tokens = shared_->prompt_tokens;
     load.cached_tokens = shared_->cached_tokens;
     load.completion_tokens = shared_->completion_tokens;
+    load.preemptions = shared_->preemptions;
     return load;
   }
 

@@ -86,9 +86,7 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
     const Entry& e = it->second;
     if (e.admitted && !e.paused && e.left() == 1 && make_room(it, e.known())) plan_tokens(it, 1, plan);
   }
-  // First come first served: nobody overtakes one that waits for room.
-  for (auto it = entries_.begin(); it != entries_.end(); ++it)
-    if (!it->second.admitted && !it->second.paused && admit(it) == Admission::no_room) break;
+  admit_waiting();
   plan_prompts(budget, plan);
   in_flight_ = !plan.empty();
   if (in_flight_ && since_arrival_ < kCalmSteps) ++since_arrival_;
@@ -192,9 +190,33 @@ void Scheduler::preempt(Entries::iterator it) {
   ++preemptions_;
 }
 
-Scheduler::Admission Scheduler::admit(Entries::iterator it) {
+// First come first served: nobody overtakes one that waits for room, nor takes the room of one that waits for
+// its leader.
+void Scheduler::admit_waiting() {
+  Reserved reserved;
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& e = it->second;
+    if (e.admitted || e.paused) continue;
+    const Admission admission = admit(it, reserved);
+    if (admission == Admission::no_room) break;
+    if (admission == Admission::admitted) continue;
+    ++reserved.slots;
+    reserved.blocks += kv_.blocks_for(e.known()) - e.leader->positions / limits_.block_size;
+  }
+}
+
+Scheduler::Entries::iterator Scheduler::paused_victim() {
+  for (auto other = entries_.rbegin(); other != entries_.rend(); ++other)
+    if (other->second.admitted && other->second.paused && !other->second.in_step)
+      return std::prev(other.base());
+  return entries_.end();
+}
+
+Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& reserved) {
   Entry& e = it->second;
   if (follows(e)) return Admission::follows;
+  const auto no_slot = [&] { return n_admitted_ + reserved.slots >= limits_.max_sequences; };
+  if (no_slot() && paused_victim() == entries_.end()) return Admission::no_room;  // before it costs anything
   // At least one token is computed: its logits are what the sequence is here for.
   e.computed = kv_.adopt(it->first, e.owner, std::span(e.tokens).first(e.known() - 1));
   const auto back_out = [&](Admission why) {
@@ -206,14 +228,7 @@ Scheduler::Admission Scheduler::admit(Entries::iterator it) {
   if (e.leader) return back_out(Admission::follows);
 
   // One spare block for each that runs: without it a newcomer would be preempted at the next block border.
-  const auto paused_victim = [&] {
-    for (auto other = entries_.rbegin(); other != entries_.rend(); ++other)
-      if (other->second.admitted && other->second.paused && !other->second.in_step)
-        return std::prev(other.base());
-    return entries_.end();
-  };
-  while (n_admitted_ >= limits_.max_sequences ||
-         kv_.blocks_missing(it->first, e.known()) + n_admitted_ > kv_.free()) {
+  while (no_slot() || kv_.blocks_missing(it->first, e.known()) + n_admitted_ + reserved.blocks > kv_.free()) {
     if (n_admitted_ == 0) break;  // alone it always fits
     const auto victim = paused_victim();
     if (victim == entries_.end()) return back_out(Admission::no_room);

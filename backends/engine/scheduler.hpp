@@ -123,11 +123,16 @@ class Scheduler {
   };
   using Entries = std::map<SequenceId, Entry>;
   enum class Admission : std::uint8_t { admitted, no_room, follows };
+  struct Reserved {  // for followers, by those who came before
+    std::uint32_t slots = 0, blocks = 0;
+  };
 
   // Makes `entry` cover `positions`, preempting paused sequences, then later arrivals. False: it has to wait.
   bool make_room(Entries::iterator entry, std::uint32_t positions);
   void preempt(Entries::iterator entry);
-  Admission admit(Entries::iterator entry);
+  Entries::iterator paused_victim();
+  void admit_waiting();
+  Admission admit(Entries::iterator entry, const Reserved& reserved);
   bool follows(const Entry& entry) const;
   std::uint32_t shared_after(const Entry& entry, SequenceId id, SequenceId other_id,
                              const Entry& other) const;

@@ -195,9 +195,9 @@ BackendInfo get_info(WireReader& r) {
 }
 
 void put(WireWriter& w, const BackendLoad& l) {
-  for (const std::uint64_t v :
-       {std::uint64_t{l.waiting}, std::uint64_t{l.running}, std::uint64_t{l.kv_blocks_total},
-        std::uint64_t{l.kv_blocks_used}, l.steps, l.prompt_tokens, l.completion_tokens, l.cached_tokens}) {
+  for (const std::uint64_t v : {std::uint64_t{l.waiting}, std::uint64_t{l.running},
+                                std::uint64_t{l.kv_blocks_total}, std::uint64_t{l.kv_blocks_used}, l.steps,
+                                l.prompt_tokens, l.completion_tokens, l.cached_tokens, l.preemptions}) {
     w.u64(v);
   }
 }
@@ -211,6 +211,7 @@ BackendLoad get_load(WireReader& r) {
   l.prompt_tokens = r.u64(UINT64_MAX, "prompt tokens");
   l.completion_tokens = r.u64(UINT64_MAX, "completion tokens");
   l.cached_tokens = r.u64(UINT64_MAX, "cached tokens");
+  l.preemptions = r.u64(UINT64_MAX, "preemptions");
   return l;
 }
 

@@ -73,12 +73,15 @@ std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::W
     auto& gauges = out.emplace_back();
     gauges.model = worker.model;
     gauges.backend = worker.backend;
-    gauges.loaded = ready(worker);
+    gauges.loaded = ready(worker) ? 1 : 0;
     gauges.restarts = worker.restarts;
-    if (!gauges.loaded) continue;
+    if (!ready(worker)) continue;
     const BackendInfo& info = worker.info;
     const BackendLoad& load = worker.load;
     gauges.resident_bytes = static_cast<double>(info.weight_bytes + info.kv_bytes + info.scratch_bytes);
+    gauges.kv_blocks = load.kv_blocks_total;
+    gauges.kv_blocks_used = load.kv_blocks_used;
+    gauges.preemptions = static_cast<double>(load.preemptions);
     if (load.kv_blocks_total > 0)
       gauges.kv_usage_ratio = static_cast<double>(load.kv_blocks_used) / load.kv_blocks_total;
     gauges.engine_running = load.running;

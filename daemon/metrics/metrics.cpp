@@ -8,6 +8,8 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <map>
 #include <sstream>
 #include <unordered_map>
@@ -51,13 +53,37 @@ double quantile(const prometheus::MetricFamily& family, double q) {
   return lower;
 }
 
+struct WorkerGauge {
+  const char* name;
+  const char* help;
+  double Metrics::WorkerGauges::*value;
+};
+using Worker = Metrics::WorkerGauges;
+constexpr WorkerGauge kWorkerGauges[] = {
+    {"model_loaded", "1 while the model's engine is ready.", &Worker::loaded},
+    {"model_resident_bytes", "Weights, KV cache and scratch of a ready engine.", &Worker::resident_bytes},
+    {"kv_cache_usage_ratio", "Share of KV blocks in use.", &Worker::kv_usage_ratio},
+    {"engine_kv_blocks", "KV blocks the engine has.", &Worker::kv_blocks},
+    {"engine_kv_blocks_used",
+     "Of these, blocks that sequences hold; others are free, or kept as prefixes until needed.",
+     &Worker::kv_blocks_used},
+    {"engine_preemptions", "Sequences that gave their KV to another one, to be computed again.",
+     &Worker::preemptions},
+    {"engine_requests_running", "Sequences the engine itself works on.", &Worker::engine_running},
+    {"engine_requests_waiting", "Sequences that wait inside the engine.", &Worker::engine_waiting},
+    {"engine_completion_tokens", "Tokens the engine itself has generated since it started.",
+     &Worker::engine_completion_tokens},
+    {"engine_restarts", "Engine processes started again since the daemon started.", &Worker::restarts},
+    {"engine_prefix_cache_queries", "Prompt tokens the engine has looked up in its prefix index.",
+     &Worker::prefix_queries},
+    {"engine_prefix_cache_hits", "Of these, tokens whose KV was there and was not computed again.",
+     &Worker::prefix_hits},
+};
+
 }  // namespace
 
 struct Metrics::Impl {
-  struct WorkerSeries {
-    Gauge &loaded, &resident, &kv_usage, &running, &waiting, &tokens, &restarts, &prefix_queries,
-        &prefix_hits;
-  };
+  using WorkerSeries = std::array<Gauge*, std::size(kWorkerGauges)>;  // in its order
 
   prometheus::Registry registry;
 
@@ -77,19 +103,6 @@ struct Metrics::Impl {
   Family<Counter>& fallbacks =
       counter("fallbacks_total", "Requests moved to another target after a failure.");
   Family<Counter>& rejections = counter("rejections_total", "Requests refused, by error code.");
-  Family<Gauge>& loaded = gauge("model_loaded", "1 while the model's engine is ready.");
-  Family<Gauge>& resident = gauge("model_resident_bytes", "Weights, KV cache and scratch of a ready engine.");
-  Family<Gauge>& kv_usage = gauge("kv_cache_usage_ratio", "Share of KV blocks in use.");
-  Family<Gauge>& engine_running = gauge("engine_requests_running", "Sequences the engine itself works on.");
-  Family<Gauge>& engine_waiting = gauge("engine_requests_waiting", "Sequences that wait inside the engine.");
-  Family<Gauge>& engine_tokens =
-      gauge("engine_completion_tokens", "Tokens the engine itself has generated since it started.");
-  Family<Gauge>& engine_restarts =
-      gauge("engine_restarts", "Engine processes started again since the daemon started.");
-  Family<Gauge>& prefix_queries =
-      gauge("engine_prefix_cache_queries", "Prompt tokens the engine has looked up in its prefix index.");
-  Family<Gauge>& prefix_hits =
-      gauge("engine_prefix_cache_hits", "Of these, tokens whose KV was there and was not computed again.");
   Family<Gauge>& build = gauge("build_info", "Always 1; the version is a label.");
   Histogram& overhead = histogram("router_overhead_seconds",
                                   "Request readable to first byte written, less the engine's own time.")
@@ -100,6 +113,11 @@ struct Metrics::Impl {
   Gauge& running = gauge("requests_running", "Producing tokens.").Add({});
   Gauge& reload = gauge("config_last_reload_success", "1 if the last reload took effect.").Add({});
 
+  std::vector<Family<Gauge>*> worker_families = [this] {  // as kWorkerGauges
+    std::vector<Family<Gauge>*> out;
+    for (const WorkerGauge& g : kWorkerGauges) out.push_back(&gauge(g.name, g.help));
+    return out;
+  }();
   std::map<std::pair<std::string, std::string>, WorkerSeries> workers;  // by model and backend
 
   // Series by the text of their labels: one lookup where the library would build and hash a map.
@@ -147,20 +165,12 @@ struct Metrics::Impl {
     return find(family, {{"app", l.app}, {"model", l.model}, {"backend", l.backend}}, buckets);
   }
   WorkerSeries worker_series(const Labels& labels) {
-    return {loaded.Add(labels),          resident.Add(labels),       kv_usage.Add(labels),
-            engine_running.Add(labels),  engine_waiting.Add(labels), engine_tokens.Add(labels),
-            engine_restarts.Add(labels), prefix_queries.Add(labels), prefix_hits.Add(labels)};
+    WorkerSeries series{};
+    for (std::size_t i = 0; i < series.size(); ++i) series[i] = &worker_families[i]->Add(labels);
+    return series;
   }
   void remove(const WorkerSeries& series) {
-    loaded.Remove(&series.loaded);
-    resident.Remove(&series.resident);
-    kv_usage.Remove(&series.kv_usage);
-    engine_running.Remove(&series.running);
-    engine_waiting.Remove(&series.waiting);
-    engine_tokens.Remove(&series.tokens);
-    engine_restarts.Remove(&series.restarts);
-    prefix_queries.Remove(&series.prefix_queries);
-    prefix_hits.Remove(&series.prefix_hits);
+    for (std::size_t i = 0; i < series.size(); ++i) worker_families[i]->Remove(series[i]);
   }
   const prometheus::MetricFamily* collected(const std::vector<prometheus::MetricFamily>& all,
                                             std::string_view name) const {
@@ -251,16 +261,7 @@ void Metrics::set_workers(std::span<const WorkerGauges> workers) {
       const auto series = impl_->worker_series({{"model", key.first}, {"backend", key.second}});
       it = known.emplace(std::move(key), series).first;
     }
-    const Impl::WorkerSeries& series = it->second;
-    series.loaded.Set(w.loaded ? 1 : 0);
-    series.resident.Set(w.resident_bytes);
-    series.kv_usage.Set(w.kv_usage_ratio);
-    series.running.Set(w.engine_running);
-    series.waiting.Set(w.engine_waiting);
-    series.tokens.Set(w.engine_completion_tokens);
-    series.restarts.Set(w.restarts);
-    series.prefix_queries.Set(w.prefix_queries);
-    series.prefix_hits.Set(w.prefix_hits);
+    for (std::size_t i = 0; i < std::size(kWorkerGauges); ++i) it->second[i]->Set(w.*kWorkerGauges[i].value);
   }
 }
 

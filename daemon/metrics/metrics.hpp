@@ -35,12 +35,13 @@ class Metrics {
 
   struct WorkerGauges {
     std::string_view model, backend;
-    bool loaded = false;
+    double loaded = 0;  // 1: yes
     double resident_bytes = 0, kv_usage_ratio = 0;
-    // As the engine itself counts; the last two are tokens.
+    // As the engine itself counts.
     double engine_running = 0, engine_waiting = 0, engine_completion_tokens = 0;
-    double prefix_queries = 0, prefix_hits = 0;
-    std::uint32_t restarts = 0;  // since the daemon started
+    double prefix_queries = 0, prefix_hits = 0;  // tokens
+    double kv_blocks = 0, kv_blocks_used = 0, preemptions = 0;
+    double restarts = 0;  // since the daemon started
   };
   void set_workers(std::span<const WorkerGauges> workers);  // all there are: what others had is forgotten
   void set_requests(std::size_t waiting, std::size_t running);

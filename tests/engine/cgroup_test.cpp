@@ -43,6 +43,14 @@ TEST_F(CgroupTest, TheLowestLimitOnTheWayUpCounts) {
   EXPECT_EQ(limits().processors, 1.5);
 }
 
+TEST_F(CgroupTest, SharedMemoryIsHeldThoughItIsCountedAsCache) {
+  write("self", "0::/\n");
+  write("fs/memory.max", "1000000\n");
+  write("fs/memory.current", "700000\n");
+  write("fs/memory.stat", "anon 100000\nfile 600000\nkernel 0\nshmem 450000\nfile_mapped 10\n");
+  EXPECT_EQ(limits().memory_left, 450'000U);
+}
+
 TEST_F(CgroupTest, AContainerSeesItsLimitsAtTheRoot) {
   write("self", "0::/\n");
   write("fs/memory.max", "5000\n");

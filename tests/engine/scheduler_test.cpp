@@ -323,6 +323,46 @@ TEST(Scheduler, APrefixIsComputedOnceAndReadByAll) {
   EXPECT_TRUE(s.balanced());
 }
 
+// Who waits for a leader is not overtaken: the slot and the blocks it will need are not given away.
+TEST(Scheduler, AFollowersSlotIsKept) {
+  Scheduler s(limits(100, 2, 8));
+  ASSERT_TRUE(s.submit({1, "", letters(1, 40), 60}));
+  ASSERT_TRUE(s.submit({2, "", letters(1, 40), 60}));
+  ASSERT_TRUE(submit(s, 3, 16, 20));
+  for (int i = 0; i < 5; ++i) {
+    const auto plan = s.plan();
+    ASSERT_EQ(plan.sequences.size(), 1U);
+    EXPECT_EQ(plan.sequences[0].id, 1U);
+    advance(s, plan);
+  }
+  const auto plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 2U);
+  EXPECT_EQ(plan.sequences[1].id, 2U);
+  EXPECT_EQ(plan.sequences[1].first_position, 39U);
+  advance(s, plan);
+}
+
+TEST(Scheduler, AFollowersBlocksAreKept) {
+  Scheduler s(limits(16, 4, 8));
+  std::vector<Token> longer = letters(1, 40);
+  const std::vector<Token> tail = letters(2, 8);
+  longer.insert(longer.end(), tail.begin(), tail.end());
+  ASSERT_TRUE(s.submit({1, "", letters(1, 40), 41}));
+  ASSERT_TRUE(s.submit({2, "", longer, 49}));
+  ASSERT_TRUE(submit(s, 3, 16, 17));  // would fit beside the first one, but not beside both
+  std::vector<SequenceId> order;
+  for (int i = 0; i < 20 && (s.contains(1) || s.contains(2) || s.contains(3)); ++i) {
+    const auto plan = s.plan();
+    std::set<SequenceId> ended;
+    for (const auto& p : plan.sequences) {
+      if (!std::ranges::count(order, p.id)) order.push_back(p.id);
+      ended.insert(p.id);
+    }
+    advance(s, plan, ended);
+  }
+  EXPECT_EQ(order, (std::vector<SequenceId>{1, 2, 3}));
+}
+
 TEST(Scheduler, AnotherOwnerFindsNothing) {
   Scheduler s(limits(100, 4, 64));
   ASSERT_TRUE(s.submit({1, "mine", letters(1, 22), 40}));

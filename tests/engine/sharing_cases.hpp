@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <iostream>
 #include <random>
 
 #include "backends/engine/local_backend.hpp"
@@ -136,6 +138,44 @@ class SharingModel : public testing::Test {
     }
     tight.drain(std::chrono::steady_clock::now() + kDrain);
     EXPECT_EQ(tight.load().kv_blocks_used, 0U);
+    EXPECT_GT(tight.load().preemptions, 0U);
+  }
+  // backend: kStreams sequences at once, and room for all.
+  static constexpr std::uint32_t kStreams = 64;
+  static void expect_one_copy_of_a_prefix(Backend& backend) {
+    constexpr std::uint32_t kPrefix = 1024, kTail = 8, kAnswer = 24;
+    std::atomic<std::uint32_t> most = 0, most_running = 0;
+    std::atomic<bool> all_there{false};
+    std::vector<Answer> answers;
+    for (std::uint32_t i = 0; i < kStreams; ++i) {
+      Answer answer;
+      answer.client->on_push = [&] {  // on the engine's thread, one at a time
+        all_there.wait(false);
+        most = std::max(most.load(), backend.load().kv_blocks_used);
+        most_running = std::max(most_running.load(), backend.load().running);
+      };
+      auto r = request(5, kPrefix, kTail, i, kAnswer);
+      r.sampling.top_logprobs = -1;
+      r.owner = "app";
+      answer.ticket = backend.start(std::move(r), answer.client).value();
+      answers.push_back(std::move(answer));
+    }
+    wait_prepared(backend, 2048);
+    all_there = true;
+    all_there.notify_all();
+    for (Answer& answer : answers) ASSERT_TRUE(answer.client->wait_end(std::chrono::seconds(120)));
+    const std::uint32_t copy = kPrefix / 16, tails = kStreams * ((kTail + kAnswer + 15) / 16);
+    std::cout << "at most " << most << " blocks for " << most_running
+              << " streams at once; one copy of the prefix: " << copy << ", private tails: " << tails
+              << ", unshared: " << kStreams * copy + tails << "\n";
+    EXPECT_EQ(most_running, kStreams);
+    EXPECT_GE(most, copy + kStreams);
+    EXPECT_LE(most, copy * 13 / 10 + tails);
+    const BackendLoad load = backend.load();
+    EXPECT_EQ(load.prompt_tokens, std::uint64_t{kStreams} * (kPrefix + kTail));
+    const double hit_rate = static_cast<double>(load.cached_tokens) / static_cast<double>(load.prompt_tokens);
+    EXPECT_GE(hit_rate, static_cast<double>((kStreams - 1) * kPrefix) / (kStreams * (kPrefix + kTail)));
+    EXPECT_EQ(load.preemptions, 0U);
   }
 
   static inline std::filesystem::path path_;

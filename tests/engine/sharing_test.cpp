@@ -2,8 +2,6 @@
 // cold equals prefix hit, before equals after preemption, bit for bit on the CPU device.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <iostream>
 #include <random>
 
 #include "tests/engine/sharing_cases.hpp"
@@ -99,36 +97,7 @@ TEST_P(SharingOnCpu, BeforeEqualsAfterPreemption) {
 }
 
 TEST_P(SharingOnCpu, SixtyFourStreamsHoldOneCopyOfTheirPrefix) {
-  constexpr std::uint32_t kStreams = 64, kPrefix = 1024, kTail = 8, kAnswer = 24;
-  std::atomic<std::uint32_t> most = 0, most_running = 0;
-  std::atomic<bool> all_there{false};
-  auto backend = make(kStreams, kStreams * 70, 256);
-  std::vector<Answer> answers;
-  for (std::uint32_t i = 0; i < kStreams; ++i) {
-    Answer answer;
-    answer.client->on_push = [&] {  // on the engine's thread, one at a time
-      all_there.wait(false);
-      most = std::max(most.load(), backend->load().kv_blocks_used);
-      most_running = std::max(most_running.load(), backend->load().running);
-    };
-    auto r = request(5, kPrefix, kTail, i, kAnswer);
-    r.sampling.top_logprobs = -1;
-    r.owner = "app";
-    answer.ticket = backend->start(std::move(r), answer.client).value();
-    answers.push_back(std::move(answer));
-  }
-  wait_prepared(*backend, 2048);
-  all_there = true;
-  all_there.notify_all();
-  for (Answer& answer : answers) ASSERT_TRUE(answer.client->wait_end());
-  const std::uint32_t copy = kPrefix / 16, tails = kStreams * ((kTail + kAnswer + 15) / 16);
-  std::cout << "at most " << most << " blocks for " << most_running
-            << " streams at once; one copy of the prefix: " << copy << ", private tails: " << tails
-            << ", unshared: " << kStreams * copy + tails << "\n";
-  EXPECT_EQ(most_running, kStreams);
-  EXPECT_GE(most, copy + kStreams);
-  EXPECT_LE(most, copy * 13 / 10 + tails);
-  EXPECT_GE(backend->load().cached_tokens, std::uint64_t{kStreams - 1} * kPrefix);
+  expect_one_copy_of_a_prefix(*make(kStreams, kStreams * 70, 256));
 }
 
 TEST_P(SharingOnCpu, CancellationFreesWhatIsNotShared) {

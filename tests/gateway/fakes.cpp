@@ -58,6 +58,7 @@ BackendLoad FakeBackend::load() const noexcept {
   out.completion_tokens = emitted;
   out.prompt_tokens = 30;
   out.cached_tokens = 20;
+  out.preemptions = 3;
   return out;
 }
 

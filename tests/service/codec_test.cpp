@@ -84,11 +84,13 @@ TEST(WorkerCodec, LoadSurvives) {
   load.prompt_tokens = 1ULL << 40;
   load.completion_tokens = 5;
   load.cached_tokens = 6;
+  load.preemptions = 7;
   const auto back = std::get<BackendLoad>(*decode_to_daemon(payload_of(ToDaemon{load})));
   EXPECT_EQ(back.kv_blocks_used, 3U);
   EXPECT_EQ(back.prompt_tokens, 1ULL << 40);
   EXPECT_EQ(back.completion_tokens, 5U);
   EXPECT_EQ(back.cached_tokens, 6U);
+  EXPECT_EQ(back.preemptions, 7U);
 }
 
 TEST(WorkerCodec, EventsSurvive) {

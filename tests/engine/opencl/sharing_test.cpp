@@ -33,6 +33,10 @@ TEST_P(SharingOnOpenCl, BeforeEqualsAfterPreemption) {
   expect_before_equals_after_preemption(*make(1), *make(4, kTightBlocks, 7));
 }
 
+TEST_P(SharingOnOpenCl, SixtyFourStreamsHoldOneCopyOfTheirPrefix) {
+  expect_one_copy_of_a_prefix(*make(kStreams, kStreams * 70, 256));
+}
+
 INSTANTIATE_TEST_SUITE_P(KvTypes, SharingOnOpenCl, testing::Values("f16", "q8_0"),
                          [](const auto& i) { return std::string(i.param); });
 
