@@ -130,8 +130,20 @@ class SharingModel : public testing::Test {
   // tight: kTightBlocks for four sequences at once of up to 90 tokens.
   static constexpr std::uint32_t kTightBlocks = 14;
   static void expect_before_equals_after_preemption(Backend& roomy, Backend& tight) {
+    // Nobody goes on before all are there: else the first may be gone before the others need its room.
+    std::atomic<bool> all_there{false};
     std::vector<Answer> answers;
-    for (std::uint32_t i = 0; i < 6; ++i) answers.push_back(ask(tight, request(i % 2, 20, 5 + 3 * i, i, 50)));
+    for (std::uint32_t i = 0; i < 6; ++i) {
+      Answer answer;
+      answer.client->on_push = [&] { all_there.wait(false); };
+      auto r = request(i % 2, 20, 5 + 3 * i, i, 50);
+      r.owner = "app";
+      answer.ticket = tight.start(std::move(r), answer.client).value();
+      answers.push_back(std::move(answer));
+    }
+    wait_prepared(tight, 2048);
+    all_there = true;
+    all_there.notify_all();
     for (std::uint32_t i = 0; i < 6; ++i) {
       ASSERT_TRUE(answers[i].client->wait_end());
       expect_same(wait(roomy, request(i % 2, 20, 5 + 3 * i, i, 50), std::to_string(i)), answers[i]);
