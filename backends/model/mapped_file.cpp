@@ -13,11 +13,17 @@
 namespace flyball::model {
 namespace {
 
-std::unexpected<Error> io(const std::filesystem::path& path, const std::string& why) {
-  return fail(ErrorCode::io_error, "cannot read the model file: " + why, {}, path.string());
+std::unexpected<Error> refuse(const std::filesystem::path& path, const std::string& why,
+                              ErrorCode code = ErrorCode::io_error) {
+  return fail(code, "cannot read the model file: " + why, {}, path.string());
 }
-std::string why(int error) {
-  return std::generic_category().message(error);
+// Absent, hidden or no file at all: the path or the file is at fault. Anything else (too many open files, no
+// memory, a disk that does not answer) is the machine's trouble and passes.
+std::unexpected<Error> refuse(const std::filesystem::path& path, int error) {
+  const bool files_fault = error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM ||
+                           error == ELOOP || error == ENAMETOOLONG || error == ENXIO || error == ENODEV;
+  return refuse(path, std::generic_category().message(error),
+                files_fault ? ErrorCode::io_error : ErrorCode::model_unavailable);
 }
 
 }  // namespace
@@ -25,19 +31,19 @@ std::string why(int error) {
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return io(path, why(errno));
+  if (fd < 0) return refuse(path, errno);
   struct stat st = {};
   const int stat_error = ::fstat(fd, &st) == 0 ? 0 : errno;
   if (stat_error != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
     ::close(fd);
-    if (stat_error != 0) return io(path, why(stat_error));
-    return io(path, S_ISREG(st.st_mode) ? "the file is empty" : "not a regular file");
+    if (stat_error != 0) return refuse(path, stat_error);
+    return refuse(path, S_ISREG(st.st_mode) ? "the file is empty" : "not a regular file");
   }
   const auto size = static_cast<std::size_t>(st.st_size);
   void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   const int map_error = at == MAP_FAILED ? errno : 0;
   ::close(fd);
-  if (map_error != 0) return io(path, why(map_error));
+  if (map_error != 0) return refuse(path, map_error);
   MappedFile file;
   file.data_ = {static_cast<const std::byte*>(at), size};
   return file;

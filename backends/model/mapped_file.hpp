@@ -12,7 +12,8 @@ namespace flyball::model {
 
 class MappedFile {
  public:
-  static Result<MappedFile> open(const std::filesystem::path& path);  // io_error
+  // io_error: the path leads to no file that can be read. model_unavailable: the machine cannot map it now.
+  static Result<MappedFile> open(const std::filesystem::path& path);
   MappedFile() = default;
   MappedFile(MappedFile&& other) noexcept : data_(std::exchange(other.data_, {})) {}
   MappedFile& operator=(MappedFile&& other) noexcept;

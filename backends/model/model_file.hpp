@@ -39,9 +39,8 @@ struct ModelWeights {
 
 class ModelFile {
  public:
-  // io_error; model_invalid (missing or unknown tensors and wrong shapes are named; norms and biases
-  // must be F32);
-  // insufficient_memory.
+  // MappedFile::open's errors; model_invalid (missing or unknown tensors and wrong shapes are named; norms
+  // and biases must be F32); insufficient_memory.
   static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path);
   // Over bytes that outlive the result and begin at a multiple of 8 (the embedded demo model, tests,
   // fuzzers).
@@ -56,8 +55,8 @@ class ModelFile {
   // What one token is computed with: without the experts that it is not routed to.
   std::uint64_t active_parameter_count() const noexcept;
   std::uint64_t weight_bytes() const noexcept { return weight_bytes_; }
-  // What one token reads: of the embedding table only a row, unless it is the output too; of experts only those
-  // that it is routed to.
+  // What one token reads: of the embedding table only a row, unless it is the output too; of experts only
+  // those that it is routed to.
   std::uint64_t token_weight_bytes() const noexcept;
   std::string_view main_quantization() const noexcept;  // "Q4_0": the type most bytes have
 

@@ -18,20 +18,33 @@ struct Candidate {
   bool usable = true;
 };
 
+// `part` stands in `whole`, and no number is cut: "#1" is not part of "#10".
+inline bool names(std::string_view part, std::string_view whole) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (auto at = whole.find(part); at != std::string_view::npos; at = whole.find(part, at + 1)) {
+    const auto end = at + part.size();
+    const bool cut_before = at > 0 && digit(whole[at - 1]) && digit(whole[at]);
+    const bool cut_after = end < whole.size() && digit(whole[end - 1]) && digit(whole[end]);
+    if (!cut_before && !cut_after) return true;
+  }
+  return false;
+}
+
 // Discrete before integrated before software; among equals the one with more memory, then the first. `name`
-// is part of the id or of the driver; "": any that is no processor, or any at all with allow_processor.
+// names part of the id or of the driver; "": any that is no processor, or any at all with allow_processor.
 inline std::optional<std::size_t> choose_device(std::span<const Candidate> devices, std::string_view name,
                                                 bool allow_processor = false) {
   const auto meant = [&](const Candidate& d) {
     if (name.empty()) return allow_processor || !d.processor;
-    return d.id.find(name) != std::string_view::npos || d.driver.find(name) != std::string_view::npos;
+    return names(name, d.id) || names(name, d.driver);
   };
   const auto rank = [](const Candidate& d) {
     return std::pair(d.processor ? 0 : d.unified ? 1 : 2, d.memory_bytes);
   };
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < devices.size(); ++i)
-    if (devices[i].usable && meant(devices[i]) && (!best || rank(devices[i]) > rank(devices[*best]))) best = i;
+    if (devices[i].usable && meant(devices[i]) && (!best || rank(devices[i]) > rank(devices[*best])))
+      best = i;
   return best;
 }
 

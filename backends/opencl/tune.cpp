@@ -45,7 +45,6 @@ class Search {
     if (key.rows == RowClass::few && !device.processor) {  // rows 1 to 8 are summed alike
       const MatmulTuning& one = table.at({key.matrix, RowClass::one});
       base_.matvec.slices = one.matvec.slices;
-      base_.max_matvec_tokens = one.max_matvec_tokens;
       if (!refusal(device, base_).empty()) base_ = one;
     }
   }

@@ -73,8 +73,10 @@ class Reader {
   const std::optional<Error>& error() const noexcept { return error_; }
 
  private:
-  // Short, and nothing that a terminal would obey.
+  // Short, and nothing that a terminal would obey. What holds others goes by its kind: dump() calls itself
+  // for each level of it, and a file may have more levels than a stack has room for.
   static std::string shown(const Json& value) {
+    if (value.is_structured()) return std::string("an ") + value.type_name();
     std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
     if (text.size() > 80) text = text.substr(0, 80) + "...";
     return text;

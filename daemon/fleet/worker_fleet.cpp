@@ -171,8 +171,8 @@ class WorkerFleet final : public Fleet {
   void acquire_now(const std::string& model, const std::string& backend, Acquired callback) {
     if (draining_) return answer(callback, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
     if (backend == "opencl" && options_.opencl_device.empty())
-      return answer(callback,
-                    fail(ErrorCode::model_unavailable, "No OpenCL device ran the probe's kernel.", "backend"));
+      return answer(callback, fail(ErrorCode::model_unavailable, "No OpenCL device ran the probe's kernel.",
+                                   "backend"));
     std::shared_ptr<Slot> slot = find(model, backend);
     if (!slot) {
       const auto any = std::ranges::find_if(slots_, [&](const auto& s) { return s->entry.id == model; });
@@ -235,7 +235,8 @@ class WorkerFleet final : public Fleet {
     if (!client) {
       spdlog::error("engine cannot be started: {} | model={} backend={}", client.error().message, entry.id,
                     slot->backend);
-      return on_died(slot, client.error());
+      // The machine's trouble (too many processes or open files), not the model's.
+      return on_died(slot, {ErrorCode::model_unavailable, client.error().message, "", client.error().where});
     }
     slot->client = std::move(*client);
     slot->draining = false;

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -213,6 +214,20 @@ TEST(ModelFile, FilesThatCannotBeRead) {
   const auto file = ModelFile::open(dir / "text.gguf");
   ASSERT_FALSE(file);
   EXPECT_EQ(file.error().code, ErrorCode::model_invalid);
+}
+
+TEST(MappedFile, AMachineInTroubleIsNotTheFilesFault) {
+  const ScratchDir dir;
+  std::ofstream(dir / "a") << "aaaa";
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto file = MappedFile::open(dir / "a");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().code, ErrorCode::model_unavailable);
+  EXPECT_THAT(file.error().message, HasSubstr("Too many open files"));
 }
 
 TEST(MappedFile, MovesAndUnmapsOnce) {

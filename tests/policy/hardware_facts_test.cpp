@@ -81,14 +81,28 @@ TEST(HardwareFacts, OpenClNeedsAGpuOrADeviceThatIsNamed) {
 
 // The engine opens this one and no other.
 TEST(HardwareFacts, TheOpenClDeviceIsTheBestThatComputes) {
-  const auto report = machine({}, {device("UHD 770", "integrated", "intel", 64), device("RTX 4090", "discrete", "nvidia", 24),
-                                   device("RTX 5090", "discrete", "nvidia", 32, false),
-                                   device("pthread-cpu", "software", "other", 500)});
+  const auto report =
+      machine({}, {device("UHD 770", "integrated", "intel", 64), device("RTX 4090", "discrete", "nvidia", 24),
+                   device("RTX 5090", "discrete", "nvidia", 32, false),
+                   device("pthread-cpu", "software", "other", 500)});
   EXPECT_EQ(opencl_device(report, {}), "RTX 4090#0 (Test)");
   EXPECT_EQ(opencl_device(report, {"UHD"}), "UHD 770#0 (Test)");
   EXPECT_EQ(opencl_device(report, {"pthread"}), "pthread-cpu#0 (Test)");
   EXPECT_EQ(opencl_device(report, {"4090#0"}), "RTX 4090#0 (Test)");
   EXPECT_FALSE(opencl_device(report, {"5090"}));
+}
+
+TEST(HardwareFacts, ANumberedDeviceIsThatOne) {
+  auto report = machine({}, {device("GPU", "discrete", "acme", 8), device("GPU", "discrete", "acme", 80)});
+  report.opencl.devices[0].id = "GPU#1 (Test)";
+  report.opencl.devices[1].id = "GPU#10 (Test)";
+  const auto named = [&](const char* name) {
+    return opencl_device(report, config::OpenClEngine{name}).value_or("none");
+  };
+  EXPECT_EQ(named("#1"), "GPU#1 (Test)");
+  EXPECT_EQ(named("GPU#10"), "GPU#10 (Test)");
+  EXPECT_EQ(named("0 (Test)"), "none");
+  EXPECT_EQ(named("GPU"), "GPU#10 (Test)") << "the one with more memory";
 }
 
 TEST(Preload, StartsWhatThePolicyWouldAsk) {
@@ -99,7 +113,8 @@ TEST(Preload, StartsWhatThePolicyWouldAsk) {
   chat.id = "chat";
   other.id = "other";
   other.models = {"another"};
-  const auto with_gpu = seen(machine({device("RTX 4090", "discrete", "nvidia", 24)}, {device("RTX 4090", "discrete", "nvidia", 24)}));
+  const auto with_gpu = seen(machine({device("RTX 4090", "discrete", "nvidia", 24)},
+                                     {device("RTX 4090", "discrete", "nvidia", 24)}));
   const auto without = seen(machine({}));
   const std::vector apps{chat, other};
   EXPECT_EQ(preload_targets(tree, with_gpu, apps, model), std::vector<std::string>{"opencl"});

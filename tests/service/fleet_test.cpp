@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "daemon/fleet/fleet.hpp"
@@ -119,6 +120,22 @@ TEST_F(FleetTest, PreloadsOnTheEnginesThatAreWanted) {
   kill(on("opencl").pid, SIGKILL);
   ASSERT_TRUE(until([&] { return loads("a") == 2; }));
   EXPECT_EQ(on("cpu").state, WorkerState::stopped);
+}
+
+TEST_F(FleetTest, AMachineWithoutRoomForAProcessIsNotTheModelsFault) {
+  model("a", "");
+  make();
+  std::optional<Result<Backend*>> got;
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  fleet->acquire("a", "cpu", [&](Result<Backend*> r) { got = std::move(r); });
+  const bool answered = until([&] { return got.has_value(); });
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(answered);
+  ASSERT_FALSE(*got);
+  EXPECT_EQ(got->error().code, ErrorCode::model_unavailable) << got->error().message;
 }
 
 // Which one a worker opens is the probe's word: without it there is none.

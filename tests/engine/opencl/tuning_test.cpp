@@ -53,6 +53,8 @@ TEST(Tuning, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(with(kGpu, "panel.chunk", 513), "panel.chunk is 513; it must be 1 to 512");
   EXPECT_NE(with(kGpu, "vector", 3), "");
   EXPECT_NE(with(kGpu, "max_matvec_tokens", 3), "");
+  EXPECT_NE(with(kGpu, "max_matvec_tokens", 4), "") << "5 to 8 rows would be summed as tiles are";
+  EXPECT_EQ(with(kProcessor, "max_matvec_tokens", 4), "") << "a panel sums as matvec does";
   EXPECT_NE(with(kGpu, "matvec.lanes", 3), "") << "does not divide a row group";
   EXPECT_NE(with(kGpu, "tile.rows", 48), "") << "is no whole number of row groups";
   EXPECT_NE(with(kGpu, "tile.item_rows", 3), "");
@@ -241,6 +243,25 @@ TEST(TuningFile, WhatIsNoSuchDocumentIsAnError) {
   for (std::size_t i = 0; i <= kMaxTunedProducts; ++i)
     document["products"].push_back(document["products"][0]);
   EXPECT_EQ(parse_tuning(document.dump(), kDevice, &kGpu).error().where, "/products");
+}
+
+// Each is JSON, and deeper than a stack.
+TEST(TuningFile, DepthIsNoDanger) {
+  const std::string deep = std::string(500'000, '[') + std::string(500'000, ']');
+  const auto good = nlohmann::json::parse(tuning_text(some_db(), kDevice));
+  const auto with = [&](nlohmann::json document, const nlohmann::json::json_pointer& at) {
+    document[at] = "HERE";
+    std::string text = document.dump();
+    return text.replace(text.find("\"HERE\""), 6, deep);
+  };
+  const auto values = good.flatten();
+  for (const auto& [where, value] : values.items()) {
+    SCOPED_TRACE(where);
+    const auto db = parse_tuning(with(good, nlohmann::json::json_pointer(where)), kDevice, &kGpu);
+    ASSERT_FALSE(db);
+    EXPECT_EQ(db.error().where, where);
+    EXPECT_NE(db.error().message.find("is an array, not "), std::string::npos) << db.error().message;
+  }
 }
 
 TEST(TuningFile, WhatStandsInItsPlaceDoesNotHoldUsUp) {
