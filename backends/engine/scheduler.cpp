@@ -116,12 +116,12 @@ std::vector<Scheduler::Entries::iterator> Scheduler::prompts_in_order(const Step
 void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
   const bool streams = !plan.empty();
   const bool full = n_admitted_ >= limits_.max_sequences;  // who arrives now waits for a slot, not for a step
-  const bool alone = !streams && (full || (budget.can_stop && since_arrival_ >= kCalmSteps));
-  plan.may_stop = alone && !full;
+  const bool stoppable = !streams && !full && budget.can_stop && since_arrival_ >= kCalmSteps;
+  const bool alone = !streams && (full || stoppable);
   const auto left_of = [spent = budget.cost.of(plan.work)](double most) {
     return std::max(most - spent, most / 4);  // prompts advance beside any number of decodes
   };
-  double whole = left_of(alone ? budget.alone : budget.whole);
+  double whole = left_of(alone && !stoppable ? budget.alone : budget.whole);
   double part = left_of(alone ? budget.alone : budget.part);
   const bool longest_first = passed_over_ >= kPassOvers;
   bool first = true, completes_one = false, passed_over = false;
@@ -131,7 +131,9 @@ void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
     const auto fit = [&]() -> std::uint32_t {
       if (e.left() <= room && budget.cost.added(e.computed, e.left()) <= whole) return e.left();
       if (completes_one || room == 0) return 0;
-      return std::max(budget.cost.fit(part, e.computed, std::min(room, e.left())), first ? 1U : 0U);
+      // What may be given up holds nobody's last token.
+      const std::uint32_t most = std::min(room, stoppable && e.left() > 1 ? e.left() - 1 : e.left());
+      return std::max(budget.cost.fit(part, e.computed, most), first ? 1U : 0U);
     };
     std::uint32_t n = fit();
     if (n == 0) {
@@ -151,6 +153,7 @@ void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
     e.passed_over = 0;
     first = false;
   }
+  plan.may_stop = stoppable && !completes_one;
   passed_over_ = passed_over && !longest_first ? passed_over_ + 1 : 0;
 }
 

@@ -52,7 +52,7 @@ struct StepPlan {
   std::vector<PlannedSequence> sequences;  // decodes in order of arrival, then chunks of prompts
   std::vector<PlannedCopy> copies;
   StepWork work;
-  bool may_stop = false;  // nobody in it is near a token: worth giving up for one who arrives
+  bool may_stop = false;  // nobody in it gets a token: worth giving up for one who arrives
   bool empty() const noexcept { return sequences.empty(); }
 };
 

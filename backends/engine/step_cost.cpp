@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace flyball::engine {
 namespace {
@@ -48,16 +49,22 @@ void StepCostFit::measured(const StepWork& work, double seconds) noexcept {
   seconds = std::max(seconds, kShortestStep);
   const double expected = cost_.of(work);
   const double off = seconds / expected;
-  if (off > kSurprise || off < 1 / kSurprise) {
-    if (surprised_) {
+  const int direction = off > kSurprise ? 1 : off < 1 / kSurprise ? -1 : 0;
+  if (direction != 0) {
+    const bool in_a_row = std::exchange(surprised_, true);
+    const bool again = std::exchange(direction_, direction) == direction;
+    if (in_a_row) {
       squares_ = {};
       sums_ = {};
       explain(work, seconds);
+      surprised_ = false;
+      return;
     }
-    surprised_ = !surprised_;
-    return;
+    if (!again) return;
+    seconds = expected * (direction > 0 ? kSurprise : 1 / kSurprise);
+  } else {
+    surprised_ = false;
   }
-  surprised_ = false;
   // Divided by the time: a long step's error counts no more than a short one's.
   const Vector row{1 / seconds, work.tokens / seconds, static_cast<double>(work.pairs) / seconds};
   for (std::size_t i = 0; i < 3; ++i) {

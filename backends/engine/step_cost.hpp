@@ -29,8 +29,9 @@ struct StepCost {  // seconds
 };
 
 // Least squares of relative errors over the latest steps. What they do not tell apart stays as it is in
-// proportion. A step more than kSurprise off is taken for the system's doing; two in a row for a change of
-// the device, after which nothing before counts.
+// proportion. A step more than kSurprise off is taken for the system's doing and not counted; a second one
+// for a change of the device. In a row, nothing before counts any more; after steps of another kind, that
+// were as expected, it counts as far as one is believed.
 class StepCostFit {
  public:
   static constexpr double kSurprise = 2;  // times as long, or as short, as expected
@@ -49,6 +50,7 @@ class StepCostFit {
   std::array<Vector, 3> squares_{};  // of the steps seen, the latest count most
   Vector sums_{};
   bool surprised_ = false;  // by the step before
+  int direction_ = 0;       // of the latest surprise: 1 slower, -1 faster than expected
 };
 
 }  // namespace flyball::engine

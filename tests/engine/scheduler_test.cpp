@@ -197,6 +197,29 @@ TEST(Scheduler, AStepIsLongOnlyWhereNobodyWaitsForItsEnd) {
   }
 }
 
+// Giving up a prompt's last step would take a first token from one who waits for it.
+TEST(Scheduler, AStepThatYieldsATokenIsNotGivenUp) {
+  const StepBudget budget{{0, 1, 0}, 16, 8, 64, true};
+  for (std::uint32_t length = 200; length < 340; ++length) {
+    SCOPED_TRACE(length);
+    Scheduler s(limits(1000, 2, 64));
+    ASSERT_TRUE(submit(s, 1, length, length + 10));
+    std::uint32_t computed = 0, stoppable = 0;
+    for (bool done = false; !done;) {
+      const auto plan = s.plan(budget);
+      ASSERT_EQ(plan.sequences.size(), 1U);
+      done = plan.sequences[0].want_logits;
+      EXPECT_FALSE(done && plan.may_stop);
+      EXPECT_TRUE(plan.may_stop || plan.work.tokens <= 16) << plan.work.tokens;
+      stoppable += plan.may_stop ? 1 : 0;
+      computed += plan.work.tokens;
+      advance(s, plan);
+    }
+    EXPECT_EQ(computed, length);
+    EXPECT_GT(stoppable, 0U);
+  }
+}
+
 TEST(Scheduler, AStepGivenUpKeepsItsCopiesAndFreesWhoWasCancelled) {
   Scheduler s(limits(100, 4, 64));
   ASSERT_TRUE(s.submit({1, "", letters(1, 22), 40}));

@@ -132,6 +132,26 @@ TEST(StepCost, OneOutlierCountsForNothingAndTwoAreBelieved) {
   EXPECT_NEAR(fit.cost().of(work) / device.of(work), 1, 0.05) << "and recovered";
 }
 
+// Prompts got six times slower, decodes hardly: what is expected of a decode hides no prompt's surprise.
+TEST(StepCost, WhatKeepsSurprisingBetweenStepsAsExpectedIsLearned) {
+  for (const double times : {6.0, 1 / 6.0}) {
+    SCOPED_TRACE(times);
+    StepCost device{10e-3, 0.1e-3, 1e-12};
+    StepCostFit fit(cost_guess());
+    Prefill before{device};
+    serve(fit, before, 2048);
+    device.token *= times;
+    device.step *= times < 1 ? 0.6 : 1;  // else a prompt is no surprise
+    const StepWork prompt = StepWork::of(0, 64), decode = StepWork::of(64, 1);
+    for (int i = 0; i < 40; ++i) {
+      fit.measured(prompt, device.of(prompt));
+      fit.measured(decode, device.of(decode));
+    }
+    EXPECT_NEAR(fit.cost().of(prompt) / device.of(prompt), 1, 0.15);
+    EXPECT_NEAR(fit.cost().of(decode) / device.of(decode), 1, 0.15);
+  }
+}
+
 TEST(StepCost, StaysPositiveAndFiniteWhateverIsMeasured) {
   std::mt19937_64 random(7);
   StepCostFit fit(cost_guess());
