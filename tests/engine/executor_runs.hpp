@@ -8,31 +8,14 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <string_view>
 #include <vector>
 
 #include "backends/cpu/cpu_device.hpp"
-#include "backends/model/model_file.hpp"
-#include "backends/model/synthetic.hpp"
+#include "tests/engine/run_model.hpp"
 
 namespace flyball::test {
 
 inline constexpr std::uint32_t kRunBlocks = 64, kRunStepTokens = 64, kRunSequences = 16;
-
-struct RunModel {
-  std::vector<std::byte> bytes;
-  std::unique_ptr<model::ModelFile> file;
-  std::uint32_t vocab() const { return file->config().vocab_size; }
-};
-
-inline RunModel synthetic_model(kernels::DType type, std::string_view shape) {
-  auto spec = model::parse_synthetic_shape(shape).value();
-  spec.type = type;
-  RunModel m;
-  m.bytes = model::synthetic_bytes(spec).value();
-  m.file = model::ModelFile::from_bytes(m.bytes).value();
-  return m;
-}
 
 // With kRunBlocks blocks of KV.
 template <class Made>
@@ -43,7 +26,8 @@ auto with_kv(Made made, const model::ModelFile& file, kernels::DType kv_type) {
   return std::move(*made);
 }
 
-inline std::unique_ptr<engine::Executor> cpu_executor(const RunModel& m, kernels::DType kv_type,
+inline std::unique_ptr<engine::Executor> cpu_executor(const RunModel& m,
+                                                      kernels::DType kv_type = kernels::DType::f16,
                                                       std::optional<kernels::cpu::Isa> isa = {},
                                                       std::uint32_t threads = 2) {
   cpu::CpuDeviceOptions options;
@@ -100,10 +84,11 @@ inline Rows run_step(engine::Executor& executor, const std::vector<Piece>& piece
   return rows;
 }
 
-// The last logits of `tokens`, computed in steps of `chunk` of which the last one is `last` tokens long.
+// The last logits of `tokens`, computed in steps of `chunk` of which the last one is `last` tokens long; 0:
+// as long as what is left.
 inline std::vector<float> run_chunks(engine::Executor& executor, const std::vector<Token>& tokens,
                                      const std::vector<std::uint32_t>& blocks, std::uint32_t vocab,
-                                     std::size_t chunk, std::size_t last) {
+                                     std::size_t chunk, std::size_t last = 0) {
   Rows rows;
   for (std::size_t at = 0; at < tokens.size();) {
     const std::size_t left = tokens.size() - at;
@@ -116,8 +101,16 @@ inline std::vector<float> run_chunks(engine::Executor& executor, const std::vect
                       at + n == tokens.size()}},
                     vocab);
     at += n;
+    EXPECT_EQ(rows.size(), at == tokens.size() ? 1U : 0U);
   }
   return rows.empty() ? std::vector<float>{} : rows[0];
+}
+
+// The last logits of 900 tokens: several splits of decode attention, in blocks that lie in no order.
+inline std::vector<float> last_of_900(engine::Executor& executor, std::uint32_t vocab, std::size_t last) {
+  std::vector<std::uint32_t> blocks(kRunBlocks - 1);
+  for (std::uint32_t i = 0; i < blocks.size(); ++i) blocks[i] = (i * 29 + 3) % kRunBlocks;
+  return run_chunks(executor, random_tokens(900, vocab), blocks, vocab, kRunStepTokens, last);
 }
 
 inline std::vector<Token> greedy_tokens(engine::Executor& executor, std::vector<Token> tokens, std::size_t n,
@@ -135,7 +128,8 @@ inline std::vector<Token> greedy_tokens(engine::Executor& executor, std::vector<
   return out;
 }
 
-inline double relative_error(const std::vector<float>& got, const std::vector<float>& expected) {
+template <class Real>
+double relative_error(const std::vector<float>& got, const std::vector<Real>& expected) {
   double error = 0, norm = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
     error += std::pow(double{got[i]} - expected[i], 2);

@@ -7,7 +7,7 @@
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/text/tokenizer.hpp"
-#include "tests/engine/kv_type_cases.hpp"
+#include "tests/engine/row_cases.hpp"
 #include "tests/kernels/print.hpp"
 
 namespace flyball::test {

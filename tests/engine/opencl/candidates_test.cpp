@@ -8,7 +8,6 @@
 
 #include "backends/graph/memory_plan.hpp"
 #include "backends/graph/ops.hpp"
-#include "backends/model/synthetic.hpp"
 #include "kernels/reference/top_k.hpp"
 #include "tests/engine/fakes.hpp"
 #include "tests/engine/opencl/support.hpp"
@@ -21,29 +20,19 @@ constexpr std::uint32_t kRows = 2000;  // values in a row of logits; only kVocab
 
 class OpenClCandidates : public OpenClTest {
  protected:
-  void SetUp() override {
-    OpenClTest::SetUp();
-    if (IsSkipped()) return;
-    auto spec = model::parse_synthetic_shape("dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=" +
-                                             std::to_string(kRows))
-                    .value();
-    spec.type = kernels::DType::q8_0;
-    bytes_ = model::synthetic_bytes(spec).value();
-    file_ = model::ModelFile::from_bytes(bytes_).value();
-  }
   std::unique_ptr<opencl::OpenClExecutor> executor() {
     opencl::OpenClDeviceOptions options;
     options.device = any_device();
     options.program_cache = shared_programs();
     options.max_step_tokens = 64;
     options.max_logit_rows = kStreams;
-    auto made = opencl::make_opencl_executor(*file_, options).value();
-    EXPECT_TRUE(made->reserve_kv(graph::kv_layout(file_->config()), kCandidateBlocks));
+    auto made = opencl::make_opencl_executor(*model_.file, options).value();
+    EXPECT_TRUE(made->reserve_kv(graph::kv_layout(model_.file->config()), kCandidateBlocks));
     return made;
   }
 
-  std::vector<std::byte> bytes_;
-  std::unique_ptr<model::ModelFile> file_;
+  const RunModel model_ =
+      small_model("dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=" + std::to_string(kRows));
 };
 
 // A step of one prompt and of decoded tokens, of which some rows are wanted whole, some cut, some not at all.

@@ -5,7 +5,6 @@
 
 #include <fstream>
 
-#include "backends/model/synthetic.hpp"
 #include "backends/opencl/programs.hpp"
 #include "tests/engine/opencl/support.hpp"
 
@@ -256,7 +255,7 @@ class OpenClPrograms : public test::OpenClTest {
     EXPECT_TRUE((*executor)->wait(*step));
     return (*executor)->statistics();
   }
-  test::SmallModel model_ = test::small_model();
+  test::RunModel model_ = test::small_model();
   test::TempDir cache_;
 };
 

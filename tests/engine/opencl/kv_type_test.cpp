@@ -3,21 +3,16 @@
 #include <gtest/gtest.h>
 
 #include "backends/model/embedded_demo.hpp"
-#include "tests/engine/kv_type_cases.hpp"
-#include "tests/engine/opencl/support.hpp"
+#include "tests/engine/opencl/executors.hpp"
+#include "tests/engine/row_cases.hpp"
 
 namespace flyball::test {
 namespace {
 
 using kernels::DType;
 
-std::unique_ptr<opencl::OpenClExecutor> opencl_executor(const RunModel& m) {
-  opencl::OpenClDeviceOptions options;
-  options.device = any_device();
-  options.program_cache = shared_programs();
-  options.max_step_tokens = kRunStepTokens;
-  options.max_logit_rows = kRunSequences;
-  return with_kv(opencl::make_opencl_executor(*m.file, options), *m.file, DType::q8_0);
+std::unique_ptr<opencl::OpenClExecutor> q8_executor(const RunModel& m) {
+  return opencl_executor(m, DType::q8_0);
 }
 
 class OpenClQ8Kv : public OpenClTest {
@@ -26,25 +21,25 @@ class OpenClQ8Kv : public OpenClTest {
 };
 
 TEST_F(OpenClQ8Kv, AloneEqualsBatched) {
-  expect_alone_equals_batched(*opencl_executor(model_), model_.vocab());
+  expect_alone_equals_batched(*q8_executor(model_), model_.vocab());
 }
 
 TEST_F(OpenClQ8Kv, WholeEqualsChunked) {
-  expect_whole_equals_chunked(*opencl_executor(model_), model_.vocab());
+  expect_whole_equals_chunked(*q8_executor(model_), model_.vocab());
 }
 
 TEST_F(OpenClQ8Kv, ACopiedBlockEqualsAComputedOne) {
-  expect_copied_block_equals_computed(*opencl_executor(model_), model_.vocab());
+  expect_copied_block_equals_computed(*q8_executor(model_), model_.vocab());
 }
 
 TEST_F(OpenClQ8Kv, HoldsWhatThePlanSays) {
-  EXPECT_EQ(opencl_executor(model_)->memory().kv_bytes,
+  EXPECT_EQ(q8_executor(model_)->memory().kv_bytes,
             graph::kv_layout(model_.file->config(), DType::q8_0).block_bytes() * kRunBlocks);
 }
 
 // Several splits of decode attention, merged, against one pass over all positions and against the CPU engine.
 TEST_F(OpenClQ8Kv, SplitsAddUp) {
-  const auto device = opencl_executor(model_);
+  const auto device = q8_executor(model_);
   const auto decoded = last_of_900(*device, model_.vocab(), 1);
   EXPECT_EQ(decoded, last_of_900(*device, model_.vocab(), 20));
   const auto on_cpu = last_of_900(*cpu_executor(model_, DType::q8_0), model_.vocab(), 1);
@@ -54,7 +49,7 @@ TEST_F(OpenClQ8Kv, SplitsAddUp) {
 // The bound is for activations, which the CPU engine rounds to int8 beside quantized weights, and for keys
 // and values that differ by that and then round to another quant.
 void expect_the_cpu_engines_tokens(const RunModel& m) {
-  const auto device = opencl_executor(m);
+  const auto device = q8_executor(m);
   const auto expected = cpu_executor(m, DType::q8_0);
   const auto prompt = random_tokens(37, std::min(m.vocab(), 300U), 5);
   const std::vector<std::uint32_t> blocks{5, 3, 60};

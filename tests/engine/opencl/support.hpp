@@ -8,10 +8,11 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
-#include "backends/model/synthetic.hpp"
 #include "backends/opencl/opencl_device.hpp"
 #include "backends/opencl/upload.hpp"
+#include "tests/engine/run_model.hpp"
 
 namespace flyball::test {
 
@@ -53,19 +54,8 @@ inline opencl::DeviceOptions any_device() {
   return options;
 }
 
-struct SmallModel {
-  std::vector<std::byte> bytes;
-  std::unique_ptr<model::ModelFile> file;
-};
-
-inline SmallModel small_model(
-    std::string_view shape = "dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320") {
-  auto spec = model::parse_synthetic_shape(shape).value();
-  spec.type = kernels::DType::q8_0;
-  SmallModel m;
-  m.bytes = model::synthetic_bytes(spec).value();
-  m.file = model::ModelFile::from_bytes(m.bytes).value();
-  return m;
+inline RunModel small_model(std::string_view shape = "dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320") {
+  return synthetic_model(kernels::DType::q8_0, shape);
 }
 
 inline bool has_device() {

@@ -3,14 +3,12 @@
 
 #include <chrono>
 #include <fstream>
-#include <random>
 
-#include "backends/model/synthetic.hpp"
 #include "backends/opencl/matmul.hpp"
 #include "backends/opencl/tune.hpp"
 #include "backends/opencl/tuning_db.hpp"
 #include "backends/opencl/weights.hpp"
-#include "tests/engine/opencl/support.hpp"
+#include "tests/engine/opencl/executors.hpp"
 
 namespace flyball::opencl {
 namespace {
@@ -113,20 +111,6 @@ TEST_F(Tune, RefusesShapesThatNoMatrixHas) {
 
 // ---- the engine
 
-struct TestModel {
-  std::vector<std::byte> bytes;
-  std::unique_ptr<model::ModelFile> file;
-};
-
-TestModel make_model(DType type, std::string_view shape) {
-  auto spec = model::parse_synthetic_shape(shape).value();
-  spec.type = type;
-  TestModel m;
-  m.bytes = model::synthetic_bytes(spec).value();
-  m.file = model::ModelFile::from_bytes(m.bytes).value();
-  return m;
-}
-
 struct Answer {
   std::vector<float> logits;
   std::uint32_t planned = 0, tuned = 0;
@@ -134,33 +118,20 @@ struct Answer {
 };
 
 // A step of each count of tokens, and what their last ones' logits are.
-Answer run_model(const TestModel& m, const std::filesystem::path& tuning,
+Answer run_model(const test::RunModel& m, const std::filesystem::path& tuning,
                  const std::vector<std::uint32_t>& counts) {
   Answer answer;
-  OpenClDeviceOptions options;
-  options.device = test::any_device();
-  options.program_cache = test::shared_programs();
+  OpenClDeviceOptions options = test::opencl_options();
   options.tuning = tuning;
   options.warn = [&](const std::string& what) { answer.warning = what; };
-  options.max_step_tokens = 64;
-  auto made = make_opencl_executor(*m.file, options);
-  EXPECT_TRUE(made) << made.error().message;
-  auto& executor = **made;
-  EXPECT_TRUE(executor.reserve_kv(graph::kv_layout(m.file->config()), 8));
-  std::mt19937 random(1);
-  const std::vector<std::uint32_t> blocks{5, 3, 7, 0};
+  const auto executor = test::opencl_executor(m, DType::f16, options);
   for (const std::uint32_t n : counts) {
-    std::vector<Token> tokens(n);
-    for (Token& t : tokens) t = static_cast<Token>(random() % m.file->config().vocab_size);
-    const std::vector<engine::StepSequence> sequences{{0, n, 0, blocks, true}};
-    const auto step = executor.submit({tokens, sequences}, {});
-    EXPECT_TRUE(step) << step.error().message;
-    const auto output = executor.wait(*step);
-    EXPECT_TRUE(output) << output.error().message;
-    answer.logits.insert(answer.logits.end(), output->logits.begin(), output->logits.end());
+    const auto rows =
+        test::run_step(*executor, {{test::random_tokens(n, m.vocab(), n), 0, {5, 3, 7, 0}, true}}, m.vocab());
+    if (!rows.empty()) answer.logits.insert(answer.logits.end(), rows[0].begin(), rows[0].end());
   }
-  answer.planned = executor.statistics().products_planned;
-  answer.tuned = executor.statistics().products_tuned;
+  answer.planned = executor->statistics().products_planned;
+  answer.tuned = executor->statistics().products_tuned;
   return answer;
 }
 
@@ -179,7 +150,7 @@ TEST_F(Tune, TheEngineTakesUpWhatWasFoundAndAnswersTheSame) {
   for (const std::string_view shape : {"dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
                                        "dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320,arch=qwen3moe,"
                                        "experts=4,experts_used=2,expert_ffn=64"}) {
-    const TestModel m = make_model(DType::q8_0, shape);
+    const test::RunModel m = test::synthetic_model(DType::q8_0, shape);
     const auto device = Device::open(test::any_device()).value();
     const MatmulDevice limits = matmul_device(device->facts());
     TuningDb db{.tuned_at = 1, .table = TuningTable(default_tuning(limits))};
@@ -193,6 +164,7 @@ TEST_F(Tune, TheEngineTakesUpWhatWasFoundAndAnswersTheSame) {
     EXPECT_EQ(plain.tuned, 0U);
     EXPECT_GT(tuned.planned, matrix_shapes(*m.file).size());
     EXPECT_EQ(tuned.tuned, tuned.planned) << "every shape that the engine meets is one that is tuned";
+    ASSERT_EQ(plain.logits.size(), counts.size() * m.vocab());
     ASSERT_EQ(plain.logits.size(), tuned.logits.size());
     for (std::size_t i = 0; i < plain.logits.size(); ++i) {
       if (limits.processor) {
@@ -205,7 +177,8 @@ TEST_F(Tune, TheEngineTakesUpWhatWasFoundAndAnswersTheSame) {
 }
 
 TEST_F(Tune, AFileThatCannotBeUsedCostsAWarning) {
-  const TestModel m = make_model(DType::q8_0, "dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320");
+  const test::RunModel m =
+      test::synthetic_model(DType::q8_0, "dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320");
   const auto device = Device::open(test::any_device()).value();
   const auto path = tuning_file(dir_.path(), {device->facts().name, device->facts().driver});
   std::ofstream(path) << "{}";
