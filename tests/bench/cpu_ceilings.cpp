@@ -1,21 +1,17 @@
 #include "tests/bench/cpu_ceilings.hpp"
 
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <memory>
 
 #include "tests/bench/cpu_peaks.hpp"
+#include "tests/bench/program.hpp"
 
 namespace flyball::bench {
 namespace {
 
 constexpr std::uint64_t kReadBytes = 512ULL << 20;  // beyond any cache
 constexpr std::uint64_t kPiece = 4ULL << 20;        // a thread's turn: threads end together
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

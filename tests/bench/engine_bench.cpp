@@ -18,16 +18,13 @@
 #include "backends/cpu/probe.hpp"
 #include "backends/engine/local_backend.hpp"
 #include "backends/model/model_file.hpp"
+#include "tests/bench/program.hpp"
 
 namespace {
 
 using namespace flyball;
+using bench::die;
 using nlohmann::json;
-
-[[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "engine_bench: %s\n", what.c_str());
-  std::exit(1);
-}
 
 class Waiter final : public EventSink {
  public:

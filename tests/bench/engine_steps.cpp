@@ -1,14 +1,11 @@
 #include "tests/bench/engine_steps.hpp"
 
-#include <chrono>
 #include <random>
+
+#include "tests/bench/program.hpp"
 
 namespace flyball::bench {
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Products {   // of one row
   double qkv = 0;   // of a layer

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
@@ -20,6 +19,7 @@
 #include "tests/bench/cpu_ceilings.hpp"
 #include "tests/bench/engine_steps.hpp"
 #include "tests/bench/opencl_ceilings.hpp"
+#include "tests/bench/program.hpp"
 
 namespace {
 
@@ -44,21 +44,6 @@ struct Options {
   double seconds = 20;
   fs::path keep;
 };
-
-[[noreturn]] void die(const std::string& what, int code = 1) {
-  std::fprintf(stderr, "engines: %s\n", what.c_str());
-  std::exit(code);
-}
-
-template <class T>
-T expect(Result<T> result) {
-  if (!result) die(result.error().message);
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::vector<std::string> parts(const std::string& text) {
   std::vector<std::string> out;
@@ -223,11 +208,11 @@ Engine opencl_engine(const model::ModelFile& model, const Options& o, const Fold
   };
   for (const char* start : {"first_start", "second_start"}) {
     engine.steps.reset();
-    const double begin = now();
+    const double begin = seconds();
     auto executor = expect(opencl::make_opencl_executor(model, options));
     const opencl::OpenClExecutor& seen = *executor;
     engine.steps = expect(EngineSteps::over(std::move(executor), model, most(o.streams)));
-    const double ready = now() - begin;
+    const double ready = seconds() - begin;
     const double first_step = expect(engine.steps->prefill());
     const auto statistics = seen.statistics();
     engine.start[start] = {{"seconds", ready},
@@ -239,8 +224,8 @@ Engine opencl_engine(const model::ModelFile& model, const Options& o, const Fold
 }
 
 void take_turns(std::vector<Engine>& engines, const Options& o) {
-  const double end = now() + o.seconds;
-  for (int turn = -1; turn < 2 || now() < end; ++turn) {  // -1: not counted, warms
+  const double end = seconds() + o.seconds;
+  for (int turn = -1; turn < 2 || seconds() < end; ++turn) {  // -1: not counted, warms
     for (Engine& e : engines) {
       e.measure(e.ceilings);
       const double prefill = expect(e.steps->prefill());
@@ -337,7 +322,7 @@ int main(int argc, char** argv) {
     auto made = OpenClCeilings::open(device_options(o));
     if (!made) {
       std::fprintf(stderr, "engines: %s\n", made.error().message.c_str());
-      return 77;
+      return kSkipped;
     }
     opencl_ceilings = std::move(*made);
   }

@@ -4,7 +4,6 @@
 // One line of JSON: {"backend","shape","positions","f16":{"tokens_per_s","kv_bytes"},"q8_0":{...},"ratio"},
 // the medians. Weights are Q8_0. Exit 77 where there is no OpenCL device.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -15,27 +14,14 @@
 #include "backends/cpu/cpu_device.hpp"
 #include "backends/model/synthetic.hpp"
 #include "backends/opencl/opencl_device.hpp"
+#include "tests/bench/program.hpp"
 
 namespace {
 
 using namespace flyball;
+using namespace flyball::bench;
 
 constexpr std::uint32_t kPromptTokens = 256;
-
-[[noreturn]] void die(const std::string& what, int code = 1) {
-  std::fprintf(stderr, "kv_decode: %s\n", what.c_str());
-  std::exit(code);
-}
-
-template <class T>
-T expect(Result<T> result) {
-  if (!result) die(result.error().message);
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::unique_ptr<engine::Executor> open(const std::string& backend, const model::ModelFile& model) {
   if (backend == "cpu") {
@@ -49,7 +35,7 @@ std::unique_ptr<engine::Executor> open(const std::string& backend, const model::
   options.max_step_tokens = kPromptTokens;
   options.max_logit_rows = 1;
   auto made = opencl::make_opencl_executor(model, options);
-  if (!made) die(made.error().message, 77);
+  if (!made) die(made.error().message, kSkipped);
   return std::move(*made);
 }
 
@@ -78,11 +64,10 @@ class Stream {
   }
   double decode() {
     const Token token = 7;
-    const double begin = now();
+    const double begin = seconds();
     step({&token, 1}, positions_, {});
-    const double seconds = now() - begin;
-    times_.push_back(seconds);
-    return seconds;
+    times_.push_back(seconds() - begin);
+    return times_.back();
   }
   nlohmann::ordered_json report() {
     std::ranges::sort(times_);

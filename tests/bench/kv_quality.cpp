@@ -13,24 +13,15 @@
 #include "backends/cpu/cpu_device.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/text/tokenizer.hpp"
+#include "tests/bench/program.hpp"
 
 namespace {
 
 using namespace flyball;
+using bench::die, bench::expect;
 using nlohmann::json;
 
 constexpr std::uint32_t kStreams = 16, kMostTokens = 1024;
-
-[[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "kv_quality: %s\n", what.c_str());
-  std::exit(1);
-}
-
-template <class T>
-T expect(Result<T> result) {
-  if (!result) die(result.error().message);
-  if constexpr (!std::is_void_v<T>) return std::move(*result);
-}
 
 std::string chat_ml(const json& conversation) {
   std::string text;

@@ -1,7 +1,8 @@
 #include "tests/bench/opencl_ceilings.hpp"
 
-#include <chrono>
 #include <string>
+
+#include "tests/bench/program.hpp"
 
 namespace flyball::bench {
 namespace {
@@ -11,10 +12,6 @@ constexpr std::uint64_t kReadBytes = 512ULL << 20;
 constexpr std::uint32_t kChains = 12, kRounds = 20'000;
 constexpr std::size_t kGpuGroup = 256, kGroupsPerUnit = 16;  // of a GPU: enough to hide every latency
 constexpr std::size_t kProcessorReaders = 512, kProcessorAdders = 64;
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 

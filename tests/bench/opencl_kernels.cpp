@@ -3,28 +3,25 @@
 // limits it, and whole models' worth of matrices: decode of one token, of 32, and prefill. Usage:
 // opencl_kernels_bench [--only NAME] [--json]. Exit 77 where there is no device.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <random>
 
 #include "kernels/formats/quantize.hpp"
+#include "tests/bench/program.hpp"
 #include "tests/kernels/opencl/harness.hpp"
 
 namespace {
 
 using namespace flyball::kernels;
 using namespace flyball::opencl;
+using flyball::bench::seconds;
 using test::Harness;
 
 constexpr std::size_t kMegabyte = std::size_t{1} << 20;
 // Beyond any cache, like the weights of a 1.1B model.
 constexpr std::size_t kReadBytes = 512 * kMegabyte;
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 struct Bench {
   Harness& device;
@@ -224,7 +221,7 @@ int run(int argc, char** argv) {
   const auto device = Harness::open();
   if (!device) {
     std::fprintf(stderr, "no OpenCL device\n");
-    return 77;
+    return flyball::bench::kSkipped;
   }
   if (!json) std::printf("%s\n", device->name().c_str());
   Bench bench{.device = *device, .json = json, .only = only};

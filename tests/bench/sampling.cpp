@@ -3,7 +3,6 @@
 // every line alike.
 //   sampling_bench [STREAMS [VOCABULARY]]       (32, 49152). Exit 77 where there is no device.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -14,23 +13,14 @@
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/synthetic.hpp"
 #include "backends/opencl/opencl_device.hpp"
+#include "tests/bench/program.hpp"
 
 namespace {
 
 using namespace flyball;
+using bench::expect, bench::seconds;
 
 constexpr int kRuns = 40;
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-template <class T>
-T need(Result<T> result) {
-  if (result) return std::move(*result);
-  std::fprintf(stderr, "sampling_bench: %s\n", result.error().message.c_str());
-  std::exit(result.error().code == ErrorCode::model_unavailable ? 77 : 1);
-}
 
 struct Way {
   const char* name;
@@ -70,7 +60,7 @@ struct Bench {
       sequences.push_back(s);
     }
     const double start = seconds();
-    const auto output = need(executor.wait(need(executor.submit({tokens, sequences}, {}))));
+    const auto output = expect(executor.wait(expect(executor.submit({tokens, sequences}, {}))));
     for (const decode::Candidates& row : output.candidates) sample(sampler, way.params, row);
     for (std::size_t at = 0; at < output.logits.size(); at += vocab)
       sample(sampler, way.params, output.logits.subspan(at, vocab));
@@ -85,15 +75,18 @@ int main(int argc, char** argv) {
     return argc > i ? static_cast<std::uint32_t>(std::atoi(argv[i])) : otherwise;
   };
   const std::uint32_t streams = argument(1, 32);
-  auto spec = need(model::parse_synthetic_shape("dim=64,layers=1,heads=1,kv_heads=1,ffn=64,vocab=" +
-                                                std::to_string(argument(2, 49152))));
+  auto spec = expect(model::parse_synthetic_shape("dim=64,layers=1,heads=1,kv_heads=1,ffn=64,vocab=" +
+                                                  std::to_string(argument(2, 49152))));
   spec.type = kernels::DType::q8_0;
-  const auto bytes = need(model::synthetic_bytes(spec));
-  const auto file = need(model::ModelFile::from_bytes(bytes));
+  const auto bytes = expect(model::synthetic_bytes(spec));
+  const auto file = expect(model::ModelFile::from_bytes(bytes));
   opencl::OpenClDeviceOptions options;
   options.device.allow_processor = true;
   options.max_step_tokens = options.max_logit_rows = streams;
-  const auto executor = need(opencl::make_opencl_executor(*file, options));
+  const auto made = opencl::make_opencl_executor(*file, options);
+  if (!made)
+    bench::die(made.error().message, made.error().code == ErrorCode::model_unavailable ? bench::kSkipped : 1);
+  const auto& executor = *made;
   if (auto ok = executor->reserve_kv(graph::kv_layout(file->config()), streams); !ok) return 1;
 
   Bench bench{*executor, streams, file->config().vocab_size};

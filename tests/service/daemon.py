@@ -9,8 +9,11 @@ import subprocess
 import tempfile
 import threading
 import time
+import unittest
 
 FLYBALL = os.environ["FLYBALL"]
+SANITIZED = os.environ.get("FLYBALL_SANITIZED", "") not in ("", "OFF")
+GREEDY = {"prompt": "Once upon a time", "temperature": 0, "ignore_eos": True}
 START_LIMIT = 120  # seconds; the machine may be busy and the binary instrumented
 
 CONFIG = """schema: flyball.config/v1
@@ -165,6 +168,24 @@ class Daemon:
                 on_event(n)
         connection.close()
         return text, reason, done
+
+
+class SmallModelTest(unittest.TestCase):
+    """Tests that share a folder and a small model in it."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.TemporaryDirectory(prefix="flyball-model-")
+        cls.model = os.path.join(cls.dir.name, "small.gguf")
+        made = flyball("make-model", "--out", cls.model, "--shape", "small,context=2048", "--type", "Q8_0", "--quiet")
+        assert made.returncode == 0, made.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.dir.cleanup()
+
+    def small(self, **kwargs):
+        return Daemon({"small": "path: %s\ncontext: 1024" % self.model}, **kwargs)
 
 
 def process_gone(pid, timeout=20):

@@ -13,9 +13,8 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from daemon import Daemon, flyball, peak_rss_megabytes, rss_megabytes  # noqa: E402
+from daemon import GREEDY, SANITIZED, Daemon, SmallModelTest, peak_rss_megabytes, rss_megabytes  # noqa: E402
 
-SANITIZED = os.environ.get("FLYBALL_SANITIZED", "") not in ("", "OFF")
 WALL_CLOCK = os.environ.get("FLYBALL_WALL_CLOCK", "")
 CORPUS = os.path.join(os.environ["FLYBALL_SOURCE_DIR"], "tests", "fuzz", "corpus", "gguf")
 YEAR = 365 * 24 * 3600
@@ -41,22 +40,10 @@ class WallClock:
         self.file.close()
 
 
-class FaultsTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.dir = tempfile.TemporaryDirectory(prefix="flyball-faults-")
-        cls.model = os.path.join(cls.dir.name, "small.gguf")
-        made = flyball("make-model", "--out", cls.model, "--shape", "small,context=2048", "--type", "Q8_0", "--quiet")
-        assert made.returncode == 0, made.stderr
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.dir.cleanup()
-
+class FaultsTest(SmallModelTest):
     # ---- the wall clock ----------------------------------------------------------------------------------------
 
     LIMITS = "http:\n  header_timeout: 5s\n"
-    GREEDY = {"model": "small", "prompt": "Once upon a time", "temperature": 0, "ignore_eos": True}
 
     def half_a_request(self, daemon):
         client = socket.create_connection(("127.0.0.1", daemon.port), timeout=60)
@@ -67,8 +54,8 @@ class FaultsTest(unittest.TestCase):
     @unittest.skipUnless(os.path.exists(WALL_CLOCK), "no library to preload")
     def test_a_wall_clock_that_jumps_ends_nothing(self):
         with WallClock() as clock, \
-                Daemon({"small": "path: %s\ncontext: 1024" % self.model}, more=self.LIMITS, env=clock.env) as daemon:
-            body = dict(self.GREEDY, max_tokens=300)
+                self.small(more=self.LIMITS, env=clock.env) as daemon:
+            body = dict(GREEDY, model="small", max_tokens=300)
             whole = daemon.stream(body)
             workers = daemon.workers()
 
@@ -93,7 +80,7 @@ class FaultsTest(unittest.TestCase):
                     self.assertEqual(client.recv(100).split()[1], b"200")
                     client.close()
                 # The daemon's own calendar is the one that moved, or nothing was tested.
-                answer = daemon.request("POST", "/v1/completions", dict(self.GREEDY, max_tokens=1))[1]
+                answer = daemon.request("POST", "/v1/completions", dict(GREEDY, model="small", max_tokens=1))[1]
                 self.assertAlmostEqual(answer["created"], time.time() + away, delta=3600)
 
             # Timeouts still come in their time, no earlier and no later.

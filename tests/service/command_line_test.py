@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""The command line from outside: exit codes, one answer, one measurement, completions.
+One test: command_line_test.py [-v] CommandLineTest.test_name"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from daemon import FLYBALL, SANITIZED, flyball  # noqa: E402
+
+
+class CommandLineTest(unittest.TestCase):
+    def test_exit_codes_mean_something(self):
+        for args, code in (
+            (["--help"], 0), (["--version"], 0), (["version"], 0), (["serve", "--help"], 0), ([], 64), (["srve"], 64),
+            (["serve", "--no-such-option"], 64), (["run", "--temperature", "9", "hello"], 64),
+            (["completions", "tcsh"], 64), (["run", "--model", "/nonexistent.gguf", "hello"], 64),
+            (["run", "--seed", "-1", "hello"], 64), (["run", "--threads", "100000", "hello"], 64),
+            (["make-model", "--out", "/dev/null", "--seed", "-1"], 64),
+            (["engine", "--fd", "99", "--model-id", "demo"], 64), (["engine", "--fd", "0", "--model-id", "demo"], 64),
+            (["serve", "--ready-fd", "77"], 64),
+        ):
+            ended = flyball(*args, stdin=-3)
+            self.assertEqual(ended.returncode, code, (args, ended.stdout, ended.stderr))
+        self.assertIn("did you mean 'serve'", flyball("srve").stderr)
+        self.assertIn("Exit codes", flyball("--help").stdout)
+
+    def test_a_malformed_model_file_is_65(self):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+            file.write(b"GGUF" + b"\xff" * 64)
+            file.flush()
+            ended = flyball("run", "--model", file.name, "hello")
+            self.assertEqual(ended.returncode, 65, ended.stderr)
+            self.assertIn("model_invalid", ended.stderr)
+
+    def test_run_answers_and_counts(self):
+        ended = flyball("run", "--json", "-n", "20", "Which engine should I use on a Mac?")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        answer = json.loads(ended.stdout)
+        self.assertTrue(answer["text"].strip())
+        self.assertGreater(answer["usage"]["completion_tokens"], 0)
+        self.assertGreater(answer["decode_tokens_per_second"], 0)
+        plain = flyball("run", "-n", "20", "Which engine should I use on a Mac?")
+        self.assertEqual(plain.stdout.rstrip("\n"), answer["text"].rstrip("\n"))  # greedy: the same answer
+        piped = flyball("run", "-q", "-n", "20", input="Which engine should I use on a Mac?\n")
+        self.assertEqual(piped.stdout, plain.stdout)
+        self.assertEqual(piped.stderr, "")
+
+    def test_more_threads_than_processors_are_not_silently_fewer(self):
+        processors = len(os.sched_getaffinity(0))
+        ended = flyball("bench", "--json", "-p", "4", "-n", "2", "-r", "1", "-t", str(processors + 1))
+        self.assertIn("%d threads are asked for" % (processors + 1), ended.stderr)
+        self.assertLessEqual(json.loads(ended.stdout)["threads"], processors)  # a cgroup may allow fewer
+        ended = flyball("bench", "--json", "-p", "4", "-n", "2", "-r", "1")
+        self.assertGreater(json.loads(ended.stdout)["threads"], 0)
+        self.assertNotIn("asked for", ended.stderr)
+
+    def test_bench_measures(self):
+        ended = flyball("bench", "--json", "-p", "32", "-n", "8", "-r", "1", "-s", "2", "-t", "1")
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        figures = json.loads(ended.stdout)
+        self.assertGreater(figures["prefill_tokens_per_second"], 0)
+        self.assertGreater(figures["decode_tokens_per_second"], 0)
+
+    # A process whose threads want more stack than there is memory gets none.
+    @unittest.skipIf(SANITIZED, "a sanitizer has threads of its own")
+    def test_a_model_is_made_without_more_threads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make = "%s make-model --quiet --threads 4 --out %s/m.gguf" % (FLYBALL, folder)
+            ended = subprocess.run(["sh", "-c", "ulimit -s 100000000; exec " + make], capture_output=True, text=True)
+            self.assertEqual((ended.returncode, ended.stderr), (0, ""))
+            self.assertEqual(os.listdir(folder), ["m.gguf"])
+        self.assertEqual(flyball("make-model", "--out", "/nowhere/m.gguf", "--threads", "9999999").returncode, 64)
+
+    def test_version_names_the_instruction_sets(self):
+        version = json.loads(flyball("version", "--json").stdout)
+        self.assertIn(version["cpu_isa_used"], version["cpu_isas"])
+
+    def test_completions_know_every_command(self):
+        for shell in ("bash", "zsh", "fish"):
+            script = flyball("completions", shell)
+            self.assertEqual(script.returncode, 0)
+            for command in ("serve", "engine", "run", "explain", "check", "probe", "inspect", "make-model", "bench",
+                            "tune", "version", "completions"):
+                self.assertIn(command, script.stdout)
+            self.assertIn("probe-timeout-ms", script.stdout)
+        bash = flyball("completions", "bash").stdout
+        ask = bash + "\nCOMP_WORDS=(flyball ru); COMP_CWORD=1; _flyball; echo \"${COMPREPLY[@]}\""
+        self.assertEqual(subprocess.run(["bash", "-c", ask], capture_output=True, text=True).stdout.strip(), "run")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
