@@ -13,6 +13,8 @@
 #include <sstream>
 #include <unordered_set>
 
+#include "config/descriptor.hpp"
+
 namespace flyball::config {
 namespace {
 
@@ -271,14 +273,10 @@ Result<std::string> read_file(const std::filesystem::path& path, std::size_t max
   const auto io_failure = [&](int error) {
     return fail(ErrorCode::io_error, path.string() + ": " + std::strerror(error), {}, path.string());
   };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return io_failure(errno);
-  struct Closer {
-    int fd;
-    ~Closer() { ::close(fd); }
-  } closer{fd};
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return io_failure(errno);
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return io_failure(errno);
+  if (::fstat(fd.get(), &info) != 0) return io_failure(errno);
   if (!S_ISREG(info.st_mode))
     return fail(ErrorCode::io_error, path.string() + ": not a regular file", {}, path.string());
   if ((info.st_mode & forbidden) != 0)
@@ -289,7 +287,7 @@ Result<std::string> read_file(const std::filesystem::path& path, std::size_t max
   std::string text;
   char buffer[16384];
   for (;;) {
-    const ssize_t n = ::read(fd, buffer, sizeof buffer);
+    const ssize_t n = ::read(fd.get(), buffer, sizeof buffer);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return io_failure(errno);
     if (n == 0) return text;

@@ -4,11 +4,12 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <string>
 #include <system_error>
+
+#include "config/descriptor.hpp"
 
 namespace flyball::model {
 namespace {
@@ -30,20 +31,15 @@ std::unexpected<Error> refuse(const std::filesystem::path& path, int error) {
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return refuse(path, errno);
+  const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return refuse(path, errno);
   struct stat st = {};
-  const int stat_error = ::fstat(fd, &st) == 0 ? 0 : errno;
-  if (stat_error != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
-    ::close(fd);
-    if (stat_error != 0) return refuse(path, stat_error);
-    return refuse(path, S_ISREG(st.st_mode) ? "the file is empty" : "not a regular file");
-  }
+  if (::fstat(fd.get(), &st) != 0) return refuse(path, errno);
+  if (!S_ISREG(st.st_mode)) return refuse(path, "not a regular file");
+  if (st.st_size == 0) return refuse(path, "the file is empty");
   const auto size = static_cast<std::size_t>(st.st_size);
-  void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  const int map_error = at == MAP_FAILED ? errno : 0;
-  ::close(fd);
-  if (map_error != 0) return refuse(path, map_error);
+  void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (at == MAP_FAILED) return refuse(path, errno);
   MappedFile file;
   file.data_ = {static_cast<const std::byte*>(at), size};
   return file;

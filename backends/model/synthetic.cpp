@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "backends/model/synthetic_plan.hpp"
+#include "config/descriptor.hpp"
 #include "kernels/formats/quantize.hpp"
 
 namespace flyball::model {
@@ -162,20 +163,15 @@ class Filler {
 class FileSink final : public ByteSink {
  public:
   explicit FileSink(std::filesystem::path path) : path_(std::move(path)) {}
-  FileSink(const FileSink&) = delete;
-  FileSink& operator=(const FileSink&) = delete;
-  ~FileSink() override {
-    if (fd_ >= 0) ::close(fd_);
-  }
 
   Result<void> resize(std::uint64_t bytes) override {
-    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd_ < 0 || ::ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return failure(errno);
+    fd_ = Descriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!fd_ || ::ftruncate(fd_.get(), static_cast<off_t>(bytes)) != 0) return failure(errno);
     return {};
   }
   Result<void> write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      const auto n = ::pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      const auto n = ::pwrite(fd_.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
       if (n < 0 && errno == EINTR) continue;
       if (n <= 0) return failure(n < 0 ? errno : EIO);
       offset += static_cast<std::uint64_t>(n);
@@ -184,8 +180,7 @@ class FileSink final : public ByteSink {
     return {};
   }
   Result<void> close() {
-    const int fd = std::exchange(fd_, -1);
-    if (::close(fd) != 0) return failure(errno);
+    if (::close(fd_.release()) != 0) return failure(errno);
     return {};
   }
 
@@ -195,7 +190,7 @@ class FileSink final : public ByteSink {
                 {}, path_.string());
   }
   std::filesystem::path path_;
-  int fd_ = -1;
+  Descriptor fd_;
 };
 
 class MemorySink final : public ByteSink {

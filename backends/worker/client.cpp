@@ -34,12 +34,12 @@ constexpr milliseconds kExitGrace{2'000};
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
   Connection(asio::io_context& io, WorkerOptions options, WorkerClient::Callbacks callbacks,
-             const Spawned& process)
+             Spawned process)
       : options_(std::move(options)),
         callbacks_(std::move(callbacks)),
         pid_(process.pid),
-        socket_(io, asio::local::stream_protocol(), process.socket),
-        process_(io, process.pid_fd),
+        socket_(io, asio::local::stream_protocol(), process.socket.release()),
+        process_(io, process.pid_fd.release()),
         timer_(io) {}
 
   void run() {
@@ -391,7 +391,7 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, 
   if (!options.sha256.empty()) argv.insert(argv.end(), {"--sha256", options.sha256});
   auto process = spawn_worker(options.executable, argv);
   if (!process) return std::unexpected(std::move(process.error()));
-  auto connection = std::make_shared<Connection>(io, options, std::move(callbacks), *process);
+  auto connection = std::make_shared<Connection>(io, options, std::move(callbacks), std::move(*process));
   connection->run();
   return std::make_unique<Client>(std::move(connection));
 }

@@ -21,6 +21,7 @@
 #include "backends/worker/codec.hpp"
 #include "backends/worker/server.hpp"
 #include "backends/worker/wire.hpp"
+#include "config/descriptor.hpp"
 
 namespace flyball::worker {
 namespace {
@@ -57,19 +58,18 @@ class Outbox {
   };
 
   Outbox() : wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  ~Outbox() { close(wake_fd_); }
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  int wake_fd() const noexcept { return wake_fd_; }
+  int wake_fd() const noexcept { return wake_fd_.get(); }
   void wake() noexcept {
     const std::uint64_t one = 1;
     // Fails only when the counter is full, and then the loop is awake already.
-    [[maybe_unused]] const auto n = write(wake_fd_, &one, sizeof one);
+    [[maybe_unused]] const auto n = write(wake_fd_.get(), &one, sizeof one);
   }
   void clear_wake() noexcept {
     std::uint64_t count = 0;
-    [[maybe_unused]] const auto n = read(wake_fd_, &count, sizeof count);
+    [[maybe_unused]] const auto n = read(wake_fd_.get(), &count, sizeof count);
   }
 
   // Returns whether the stream may go on.
@@ -117,7 +117,7 @@ class Outbox {
     stream.stalled = false;
     return true;
   }
-  const int wake_fd_;
+  const Descriptor wake_fd_;
   std::mutex mutex_;
   std::deque<Item> items_;  // mutex_
   std::atomic<bool> device_lost_{false};

@@ -21,17 +21,6 @@ Error system_error(const char* what, int error) {
           std::string("cannot start an engine process: ") + what + ": " + std::strerror(error), "", ""};
 }
 
-struct Fd {
-  int fd = -1;
-  explicit Fd(int f) : fd(f) {}
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() {
-    if (fd >= 0) close(fd);
-  }
-  int release() { return std::exchange(fd, -1); }
-};
-
 // In the forked child: only async-signal-safe calls.
 [[noreturn]] void become_worker(const char* executable, char* const* argv, pid_t parent, int socket,
                                 int dev_null) {
@@ -61,11 +50,11 @@ Result<Spawned> spawn_worker(const std::string& executable, const std::vector<st
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
     return std::unexpected(system_error("socketpair", errno));
   }
-  Fd ours(pair[0]);
-  const Fd theirs(pair[1]);
-  fcntl(ours.fd, F_SETFL, O_NONBLOCK);
-  const Fd dev_null(open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (dev_null.fd < 0) return std::unexpected(system_error("/dev/null", errno));
+  Descriptor ours(pair[0]);
+  const Descriptor theirs(pair[1]);
+  fcntl(ours.get(), F_SETFL, O_NONBLOCK);
+  const Descriptor dev_null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!dev_null) return std::unexpected(system_error("/dev/null", errno));
 
   std::vector<char*> args;
   for (const std::string& a : argv) args.push_back(const_cast<char*>(a.c_str()));
@@ -73,17 +62,17 @@ Result<Spawned> spawn_worker(const std::string& executable, const std::vector<st
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return std::unexpected(system_error("fork", errno));
-  if (pid == 0) become_worker(executable.c_str(), args.data(), parent, theirs.fd, dev_null.fd);
+  if (pid == 0) become_worker(executable.c_str(), args.data(), parent, theirs.get(), dev_null.get());
 
   // The child is ours to reap, so its pid cannot be reused before this line.
-  const int pid_fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-  if (pid_fd < 0) {
+  Descriptor pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!pid_fd) {
     const int error = errno;
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
     return std::unexpected(system_error("pidfd_open", error));
   }
-  return Spawned{pid, pid_fd, ours.release()};
+  return Spawned{pid, std::move(pid_fd), std::move(ours)};
 }
 
 std::string reap_worker(int pid_fd) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "config/descriptor.hpp"
 #include "config/error.hpp"
 
 namespace flyball::worker {
@@ -12,8 +13,8 @@ inline constexpr int kWorkerFd = 3;  // where the child finds its end of the soc
 
 struct Spawned {
   int pid = 0;
-  int pid_fd = -1;  // readable when the process has ended; owned by the caller
-  int socket = -1;  // our end, non-blocking; owned by the caller
+  Descriptor pid_fd;  // readable when the process has ended
+  Descriptor socket;  // our end, non-blocking
 };
 
 // argv[0] is only what the process calls itself. The child is killed when the calling thread ends: call it on

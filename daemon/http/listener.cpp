@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace flyball::http {
 namespace {
@@ -21,22 +22,6 @@ constexpr mode_t kSocketMode = 0660;  // who may connect is the operator's choic
 std::unexpected<Error> io_failure(const std::string& what, const std::string& place) {
   return fail(ErrorCode::io_error, what + ": " + std::strerror(errno) + ".", {}, place);
 }
-
-// Closes the descriptor unless it is released.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const noexcept { return fd_; }
-  int release() noexcept { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 std::string tcp_url(const sockaddr_storage& storage) {
   char text[INET6_ADDRSTRLEN] = {};
@@ -50,13 +35,13 @@ std::string tcp_url(const sockaddr_storage& storage) {
   return std::string(text) + ":" + std::to_string(ntohs(in4.sin_port));
 }
 
-Result<ListeningSocket> describe(int fd) {
+Result<ListeningSocket> describe(Descriptor fd) {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0)
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&storage), &size) != 0)
     return io_failure("getsockname", "listener");
   ListeningSocket out;
-  out.fd = fd;
+  out.fd = std::move(fd);
   out.family = storage.ss_family;
   if (storage.ss_family == AF_UNIX) {
     const auto& un = reinterpret_cast<const sockaddr_un&>(storage);
@@ -94,16 +79,14 @@ Result<ListeningSocket> open_tcp(const config::Listener& listener) {
                 place);
   }
   Descriptor fd(::socket(storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd.get() < 0) return io_failure("socket", place);
+  if (!fd) return io_failure("socket", place);
   const int on = 1;
   if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
     return io_failure("SO_REUSEADDR", place);
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) != 0)
     return io_failure("Cannot listen on " + place, place);
   if (::listen(fd.get(), kBacklog) != 0) return io_failure("Cannot listen on " + place, place);
-  auto out = describe(fd.get());
-  if (out) fd.release();
-  return out;
+  return describe(std::move(fd));
 }
 
 // A socket file that nobody listens behind was left by a daemon that died: it may be replaced. One that
@@ -114,7 +97,7 @@ Result<void> clear_stale_socket(const std::string& path, const sockaddr_un& addr
   if (!S_ISSOCK(info.st_mode))
     return fail(ErrorCode::io_error, "The path exists and is not a socket.", {}, path);
   Descriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (probe.get() < 0) return io_failure("socket", path);
+  if (!probe) return io_failure("socket", path);
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
       errno == EAGAIN)
     return fail(ErrorCode::io_error, "Another process is listening there.", {}, path);
@@ -134,15 +117,14 @@ Result<ListeningSocket> open_unix(const config::Listener& listener) {
   std::memcpy(address.sun_path, path.data(), path.size());
   if (auto ok = clear_stale_socket(path, address); !ok) return std::unexpected(ok.error());
   Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd.get() < 0) return io_failure("socket", path);
+  if (!fd) return io_failure("socket", path);
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
     return io_failure("Cannot listen on " + path, path);
   if (::chmod(path.c_str(), kSocketMode) != 0)
     return io_failure("chmod", path);  // before listen: nobody got in yet
   if (::listen(fd.get(), kBacklog) != 0) return io_failure("Cannot listen on " + path, path);
-  auto out = describe(fd.get());
+  auto out = describe(std::move(fd));
   if (!out) return out;
-  fd.release();
   out->unlink_path = path;
   return out;
 }
@@ -160,7 +142,7 @@ Result<std::vector<ListeningSocket>> open_listener(const config::Listener& liste
       if (sd_is_socket(fd, AF_UNSPEC, SOCK_STREAM, 1) <= 0)
         return fail(ErrorCode::io_error, "A descriptor passed by systemd is not a listening stream socket.",
                     {}, "descriptor " + std::to_string(fd));
-      auto one = describe(fd);
+      auto one = describe(Descriptor(fd));
       if (!one) return std::unexpected(one.error());
       out.push_back(std::move(*one));
     }

@@ -6,13 +6,14 @@
 #include <vector>
 
 #include "config/config.hpp"
+#include "config/descriptor.hpp"
 #include "config/error.hpp"
 #include "daemon/http/message.hpp"
 
 namespace flyball::http {
 
 struct ListeningSocket {
-  int fd = -1;     // owned by whoever holds this
+  Descriptor fd;
   int family = 0;  // AF_INET, AF_INET6 or AF_UNIX
   std::string url;
   std::string unlink_path;  // a unix socket of ours: removed when the listener closes

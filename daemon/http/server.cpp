@@ -3,10 +3,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <list>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <boost/asio/awaitable.hpp>
@@ -270,23 +272,21 @@ Result<void> Server::listen(const std::vector<config::Listener>& listeners) {
   for (const auto& listener : listeners) {
     auto sockets = open_listener(listener);
     if (!sockets) {
-      for (const auto& s : opened) {
-        ::close(s.fd);
+      for (const auto& s : opened)
         if (!s.unlink_path.empty()) ::unlink(s.unlink_path.c_str());
-      }
       return std::unexpected(std::move(sockets.error()));
     }
-    opened.insert(opened.end(), sockets->begin(), sockets->end());
+    std::ranges::move(*sockets, std::back_inserter(opened));
   }
-  for (const auto& s : opened) {
+  for (auto& s : opened) {
     auto port = std::make_shared<ListeningPort>(impl_->io, s);
     error_code ec;
-    port->acceptor.assign(asio::generic::stream_protocol(s.family, 0), s.fd, ec);
+    port->acceptor.assign(asio::generic::stream_protocol(s.family, 0), s.fd.get(), ec);
     if (ec) {
-      for (const auto& rest : opened) ::close(rest.fd);
       impl_->ports.clear();
       return fail(ErrorCode::io_error, "Cannot watch the listening socket: " + ec.message() + ".", {}, s.url);
     }
+    std::ignore = s.fd.release();  // the acceptor's
     impl_->ports.push_back(std::move(port));
   }
   for (const auto& port : impl_->ports)

@@ -21,6 +21,7 @@
 
 #include "backends/opencl/probe.hpp"
 #include "backends/vulkan/probe.hpp"
+#include "config/descriptor.hpp"
 
 extern char** environ;
 
@@ -98,19 +99,21 @@ std::optional<DeviceProbe> from_json(const std::string& text) {
 
 struct Child {
   pid_t pid = -1;
-  int out = -1;  // read end of its stdout
+  Descriptor out;  // read end of its stdout
 };
 
 // The child leads a process group of its own, so that compilers which drivers start die with it.
 std::optional<Child> spawn(const ProbeOptions& options, const std::string& api) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
+  Child child{.out = Descriptor(ends[0])};
+  const Descriptor childs(ends[1]);
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&actions);
   posix_spawnattr_init(&attributes);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
+  posix_spawn_file_actions_adddup2(&actions, childs.get(), 1);
   posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
   sigset_t none;
   sigemptyset(&none);
@@ -119,17 +122,13 @@ std::optional<Child> spawn(const ProbeOptions& options, const std::string& api) 
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
   std::string words[] = {"flyball", "probe", "--child", api};
   char* const argv[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), nullptr};
-  Child child;
   const int failed = posix_spawn(&child.pid, options.program.c_str(), &actions, &attributes, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
-  close(ends[1]);
   if (failed != 0) {
-    close(ends[0]);
     errno = failed;
     return std::nullopt;
   }
-  child.out = ends[0];
   return child;
 }
 
@@ -153,7 +152,7 @@ Asked ask(const ProbeOptions& options, const std::string& api) {
 // What is there to read; sets `end` when that was all.
 void read_some(Asked& asked) {
   char buffer[4096];
-  const ssize_t n = read(asked.child->out, buffer, sizeof buffer);
+  const ssize_t n = read(asked.child->out.get(), buffer, sizeof buffer);
   if (n < 0 && errno == EINTR) return;
   if (n <= 0) {
     asked.end = End::closed;
@@ -170,7 +169,7 @@ void read_until(Clock::time_point deadline, std::span<Asked> all) {
     std::vector<Asked*> asked;
     for (Asked& a : all) {
       if (!a.child || a.end) continue;
-      waiting.push_back({a.child->out, POLLIN, 0});
+      waiting.push_back({a.child->out.get(), POLLIN, 0});
       asked.push_back(&a);
     }
     if (waiting.empty()) return;
@@ -187,12 +186,12 @@ void read_until(Clock::time_point deadline, std::span<Asked> all) {
 }
 
 // Precondition: its output has ended. Reaps the child.
-DeviceProbe report_of(const ProbeOptions& options, const Asked& asked) {
+DeviceProbe report_of(const ProbeOptions& options, Asked& asked) {
   const auto trouble = [](std::string what) { return DeviceProbe{{}, std::move(what), false}; };
   if (!asked.child) return trouble(asked.trouble);
   const pid_t pid = asked.child->pid;
   const End end = *asked.end;
-  close(asked.child->out);
+  asked.child->out = {};
   if (end != End::closed) kill(-pid, SIGKILL);
   int status = 0;
   // A child that closed its output but does not end would hold us here: it gets a moment, then the signal.

@@ -173,7 +173,7 @@ TEST_F(SocketTest, systemd_hands_over_its_sockets) {
         config::Listener listener;
         listener.kind = config::Listener::Kind::systemd;
         const auto got = http::open_listener(listener);
-        std::_Exit(got && got->size() == 1 && got->front().fd == 3 && got->front().unlink_path.empty() ? 0
+        std::_Exit(got && got->size() == 1 && got->front().fd.get() == 3 && got->front().unlink_path.empty() ? 0
                                                                                                        : 2);
       },
       ::testing::ExitedWithCode(0), "");
