@@ -5,9 +5,12 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "backends/opencl/cache_directory.hpp"
 
 namespace flyball::opencl {
 
@@ -16,11 +19,8 @@ class ProgramCache {
   ProgramCache() = default;
   // Made if need be, for its owner alone. "": keeps nothing. A symbolic link in its place is not followed.
   explicit ProgramCache(const std::filesystem::path& directory);
-  ProgramCache(const ProgramCache&) = delete;
-  ProgramCache& operator=(const ProgramCache&) = delete;
-  ~ProgramCache();
 
-  bool usable() const noexcept { return directory_ >= 0; }
+  bool usable() const noexcept { return directory_.has_value(); }
   // key: hexadecimal digits. Empty: there is none, or none to be trusted.
   std::vector<std::byte> read(const std::string& key) const;
   // Written beside and renamed: no half of one is ever read.
@@ -28,7 +28,7 @@ class ProgramCache {
 
  private:
   void bound();
-  int directory_ = -1;
+  std::optional<CacheDirectory> directory_;
 };
 
 // Hexadecimal SHA-256 of the parts and of where each ends.

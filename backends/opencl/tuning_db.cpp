@@ -1,18 +1,14 @@
 #include "backends/opencl/tuning_db.hpp"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <fstream>
 #include <optional>
 #include <system_error>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
+#include "backends/opencl/cache_directory.hpp"
 #include "backends/opencl/program_cache.hpp"
 #include "backends/opencl/programs.hpp"
-#include "config/yaml.hpp"
 
 namespace flyball::opencl {
 namespace {
@@ -23,6 +19,7 @@ using Json = nlohmann::json;
 constexpr std::string_view kSchema = "flyball.opencl-tuning/v1";
 constexpr std::size_t kMaxFile = std::size_t{4} << 20;  // kMaxTunedProducts are 2 MiB
 constexpr std::uint32_t kMaxSide = 1U << 24;            // rows or columns of a matrix
+constexpr CacheDirectory::Trust kTrust = CacheDirectory::Trust::anybody;
 constexpr std::int64_t kMaxTime = 253'402'300'799;      // the end of the year 9999
 
 // Other kernels have other best parameters.
@@ -190,8 +187,10 @@ Result<TuningDb> load_tuning(const fs::path& directory, const TunedDevice& devic
   const fs::path path = tuning_file(directory, device);
   std::error_code ec;
   if (!fs::exists(path, ec) && !ec) return none;
-  auto text = config::read_text_file(path, kMaxFile);
-  if (!text) return std::unexpected(std::move(text.error()));
+  const auto opened = CacheDirectory::open(directory, kTrust);
+  if (!opened) return std::unexpected(opened.error());
+  const auto text = opened->read(path.filename(), kMaxFile);
+  if (!text) return std::unexpected(text.error());
   auto db = parse_tuning(*text, device, limits);
   if (!db) db.error().where = path.string() + (db.error().where.empty() ? "" : ":" + db.error().where);
   return db;
@@ -199,21 +198,11 @@ Result<TuningDb> load_tuning(const fs::path& directory, const TunedDevice& devic
 
 Result<void> store_tuning(const fs::path& directory, const TuningDb& db, const TunedDevice& device) {
   const fs::path path = tuning_file(directory, device);
-  const fs::path part = path.string() + "." + std::to_string(getpid()) + ".part";
-  std::error_code ec;
-  fs::create_directories(directory, ec);
-  std::error_code failed = ec;
-  if (!failed) {
-    std::ofstream out(part, std::ios::binary | std::ios::trunc);
-    errno = 0;
-    if (!(out << tuning_text(db, device)).flush())
-      failed = {errno != 0 ? errno : EIO, std::generic_category()};
-  }
-  if (!failed) fs::rename(part, path, failed);
-  if (!failed) return {};
-  fs::remove(part, ec);
-  return fail(ErrorCode::io_error, "The tuning file cannot be written: " + failed.message() + ".", "",
-              path.string());
+  const auto made = CacheDirectory::make(directory, kTrust);
+  if (!made) return std::unexpected(made.error());
+  const std::string text = tuning_text(db, device);
+  const std::string_view parts[] = {text};
+  return made->write(path.filename(), parts);
 }
 
 }  // namespace flyball::opencl

@@ -35,8 +35,8 @@ std::filesystem::path tuning_file(const std::filesystem::path& directory, const 
 Result<TuningDb> parse_tuning(std::string_view text, const TunedDevice& device, const MatmulDevice* limits);
 std::string tuning_text(const TuningDb& db, const TunedDevice& device);
 
-// Nothing tuned where there is no file. Errors name the file; also io_error,
-// config_invalid (too large).
+// Nothing tuned where there is no file. Errors name the file; also io_error (no file of ours: a link, a pipe, too
+// large).
 Result<TuningDb> load_tuning(const std::filesystem::path& directory, const TunedDevice& device,
                              const MatmulDevice* limits);
 // Makes the directory; written beside and renamed, so that no half of it is ever read. io_error.

@@ -2,6 +2,7 @@
 // may do.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cmath>
@@ -174,6 +175,40 @@ TEST(TuningFile, WhatCannotBeWrittenIsAnError) {
   const auto stored = store_tuning(dir.path() / "file", some_db(), kDevice);
   ASSERT_FALSE(stored);
   EXPECT_EQ(stored.error().code, ErrorCode::io_error);
+}
+
+// Neither the file, nor what an earlier process of our number may have left where it is written first.
+TEST(TuningFile, LinksAreNotFollowed) {
+  namespace fs = std::filesystem;
+  const test::TempDir dir;
+  const fs::path directory = dir.path() / "tuning", elsewhere = dir.path() / "elsewhere";
+  const fs::path path = tuning_file(directory, kDevice);
+  fs::create_directory(directory);
+  std::ofstream(elsewhere) << tuning_text(some_db(), kDevice);
+  fs::create_symlink(elsewhere, path);
+  EXPECT_EQ(load_tuning(directory, kDevice, &kGpu).error().code, ErrorCode::io_error);
+  fs::create_symlink(elsewhere, path.string() + "." + std::to_string(getpid()) + ".part");
+  TuningDb other = some_db();
+  other.tuned_at += 1;
+  ASSERT_TRUE(store_tuning(directory, other, kDevice));
+  EXPECT_FALSE(fs::is_symlink(path));
+  EXPECT_EQ(load_tuning(directory, kDevice, &kGpu)->tuned_at, other.tuned_at);
+  fs::remove(path);
+  fs::rename(elsewhere, path);
+  EXPECT_EQ(load_tuning(directory, kDevice, &kGpu)->tuned_at, some_db().tuned_at)
+      << "was not written through";
+}
+
+TEST(TuningFile, CanBeReadByOthers) {  // who probes or tunes need not be the daemon's user
+  const test::TempDir dir;
+  const mode_t before = umask(022);
+  ASSERT_TRUE(store_tuning(dir.path() / "tuning", some_db(), kDevice));
+  umask(before);
+  struct stat s {};
+  ASSERT_EQ(stat((dir.path() / "tuning").c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0755U);
+  ASSERT_EQ(stat(tuning_file(dir.path() / "tuning", kDevice).c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 0777, 0644U);
 }
 
 // Every mistake is named with its place, and nothing of the file is used.
