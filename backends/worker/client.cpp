@@ -103,6 +103,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   BackendLoad load() const { return load_; }
   int pid() const { return pid_; }
   bool accepting() const { return state_ == State::ready; }
+  bool idle() const { return accepting() && open_.empty(); }
   milliseconds without_progress() const {
     if (!waits_on_engine()) return milliseconds(0);
     return duration_cast<milliseconds>(steady_clock::now() - last_progress_);
@@ -357,6 +358,7 @@ class Client final : public WorkerClient {
   void drain(TimePoint deadline) override { connection_->drain(deadline); }
   int pid() const noexcept override { return connection_->pid(); }
   bool accepting() const noexcept override { return connection_->accepting(); }
+  bool idle() const noexcept override { return connection_->idle(); }
   milliseconds without_progress() const noexcept override { return connection_->without_progress(); }
 
  private:

@@ -36,8 +36,9 @@ struct Fleet {
   using Acquired = std::function<void(Result<Backend*>)>;
   // The ready backend, started if need be; one load serves a burst of waiters. The callback runs later on the
   // io_context (never inside this call), once: model_invalid and model_unsupported (not loaded
-  // again), model_unavailable, insufficient_memory. The pointer is valid until that worker dies (its open
-  // requests then get worker_died events first).
+  // again), model_unavailable, insufficient_memory (after an idle engine was ended, if there was one, and the
+  // load tried once more). The pointer is valid until that worker dies (its open requests then get
+  // worker_died events first) or the loop goes on without a request open on it.
   virtual void acquire(const std::string& model, const std::string& backend, Acquired callback) = 0;
   virtual std::vector<WorkerStatus> status() const = 0;
   // `drained` is called when every worker has ended, at the latest some seconds after the deadline.

@@ -93,29 +93,29 @@ Lifecycle::Ended Lifecycle::ended(TimePoint now, const Error& cause, bool delibe
     invalid_ = true;
     return {last_error_, std::nullopt};
   }
-  if (was_loading && cause.code != ErrorCode::worker_died) {
-    // The worker itself said why it cannot load (memory, a missing file): fail fast, look again after a
-    // while.
-    state_ = WorkerState::backoff;
-    refuse_in_backoff_ = true;
+  // The worker itself said why it cannot load (memory, an absent file): fail fast, look again after a while.
+  const bool told = was_loading && cause.code != ErrorCode::worker_died;
+  if (!told || cause.code == ErrorCode::device_lost) {
+    while (!deaths_.empty() && now - deaths_.front() > limits_.disable_window) deaths_.pop_front();
+    deaths_.push_back(now);
+    if (deaths_.size() >= limits_.disable_after) {
+      state_ = WorkerState::disabled;
+      until_ = now + limits_.disable_window;
+      last_error_ = Error{ErrorCode::model_unavailable,
+                          "The engine died " + std::to_string(deaths_.size()) + " times within " +
+                              std::to_string(limits_.disable_window.count() / 1000) +
+                              " s and is disabled. Last: " + cause.message,
+                          cause.param, cause.where};
+      return {last_error_, std::nullopt};
+    }
+  }
+  state_ = WorkerState::backoff;
+  refuse_in_backoff_ = told;
+  if (told) {
     until_ = now + backoff(++failed_loads_);
     return {last_error_, std::nullopt};
   }
-  while (!deaths_.empty() && now - deaths_.front() > limits_.disable_window) deaths_.pop_front();
-  deaths_.push_back(now);
-  if (deaths_.size() >= limits_.disable_after) {
-    state_ = WorkerState::disabled;
-    until_ = now + limits_.disable_window;
-    last_error_ = Error{ErrorCode::model_unavailable,
-                        "The engine died " + std::to_string(deaths_.size()) + " times within " +
-                            std::to_string(limits_.disable_window.count() / 1000) +
-                            " s and is disabled. Last: " + cause.message,
-                        cause.param, cause.where};
-    return {last_error_, std::nullopt};
-  }
   // The first death is answered at once, for the sake of the streams that were cut; the next ones wait.
-  state_ = WorkerState::backoff;
-  refuse_in_backoff_ = false;
   until_ = deaths_.size() == 1 ? now : now + backoff(static_cast<std::uint32_t>(deaths_.size()) - 1);
   return {std::nullopt, until_};
 }

@@ -56,7 +56,7 @@ class Lifecycle {
   WorkerState state_ = WorkerState::stopped;
   bool invalid_ = false;
   bool ran_before_ = false;
-  std::deque<TimePoint> deaths_;    // within disable_window
+  std::deque<TimePoint> deaths_;    // within disable_window; of a process, or of its device at a load
   std::uint32_t failed_loads_ = 0;  // in a row: the worker said why
   std::uint32_t restarts_ = 0;
   TimePoint until_{};  // of backoff and disabled

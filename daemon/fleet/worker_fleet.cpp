@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -59,6 +60,9 @@ struct Slot {
   bool preloaded = false;  // started, and started again, without a request
   std::vector<Fleet::Acquired> waiters;
   asio::steady_timer restart_timer;
+  TimePoint last_asked{};
+  bool room_made = false;              // for the load under way, an idle engine was ended
+  std::weak_ptr<Slot> makes_room_for;  // ending, so that this one can load
 };
 
 class WorkerFleet final : public Fleet {
@@ -182,6 +186,7 @@ class WorkerFleet final : public Fleet {
       }
       slot = add((*any)->entry, backend);
     }
+    slot->last_asked = steady_clock::now();
     // One that is ending is waited for: its successor, or the decision to start none, answers.
     if (slot->ready && slot->client->accepting()) return answer(callback, slot->client.get());
     if (slot->lifecycle.invalid() && slot->stamp != stamp_of(slot->entry.path)) slot->lifecycle.forgive();
@@ -247,6 +252,7 @@ class WorkerFleet final : public Fleet {
   void on_ready(Slot& slot, TimePoint began) {
     slot.lifecycle.ready(steady_clock::now());
     slot.ready = true;
+    slot.room_made = false;
     const BackendInfo& info = slot.client->info();
     spdlog::info(
         "engine ready in {} ms: {} {}, {} parameters, context {}, {} MiB, of it {} MiB KV as {} | "
@@ -264,6 +270,8 @@ class WorkerFleet final : public Fleet {
     // The client is in the middle of calling us: it goes when it has returned.
     if (slot->client) asio::post(io_, [dead = std::shared_ptr<WorkerClient>(std::move(slot->client))] {});
     slot->ready = false;
+    if (!deliberate && cause.code == ErrorCode::insufficient_memory && make_room(slot)) return;
+    slot->room_made = false;
     const Lifecycle::Ended ended = slot->lifecycle.ended(now, cause, deliberate);
     if (!deliberate) {
       spdlog::error("{}{} | model={} backend={} code={}", cause.message,
@@ -273,10 +281,44 @@ class WorkerFleet final : public Fleet {
         spdlog::error("engine disabled | model={} backend={}", slot->entry.id, slot->backend);
       }
     }
-    if (ended.fail_waiters) answer_all(*slot, std::unexpected(*ended.fail_waiters));
+    const bool evicted = deliberate && !draining_ && use_room(*slot);
+    if (evicted && !slot->waiters.empty()) {  // it was asked for while it ended
+      if (slot->lifecycle.wanted(now).spawn) spawn(slot);
+    } else if (ended.fail_waiters) {
+      answer_all(*slot, std::unexpected(*ended.fail_waiters));
+    }
     if (ended.restart_at) restart_at(slot, *ended.restart_at);
     std::erase(retired_, slot);
     report_drained();
+  }
+
+  // A load found too little memory: the idle engine that was asked for longest ago ends, one of the same kind
+  // if there is one (its memory is surely the same), and the load is tried again. Once for a load; preloaded
+  // ones stay. False: nothing is to be done.
+  bool make_room(const std::shared_ptr<Slot>& slot) {
+    if (draining_ || std::exchange(slot->room_made, true)) return false;
+    const auto before = [&](const auto& a, const auto& b) {
+      return std::pair(a->backend != slot->backend, a->last_asked) <
+             std::pair(b->backend != slot->backend, b->last_asked);
+    };
+    auto idle = slots_ | std::views::filter([](const auto& s) {
+                  return s->ready && !s->draining && !s->preloaded && s->client->idle();
+                });
+    const auto victim = std::ranges::min_element(idle, before);
+    if (victim == idle.end()) return false;
+    Slot& ends = **victim;
+    spdlog::info("engine ends, it is idle and model {} needs its memory | model={} backend={}",
+                 slot->entry.id, ends.entry.id, ends.backend);
+    ends.makes_room_for = slot;
+    ends.draining = true;
+    ends.client->drain(steady_clock::now());
+    return true;
+  }
+  // The end of an engine that made room: who it did it for loads again. False: it ended for another reason.
+  bool use_room(Slot& ended) {
+    const auto slot = std::exchange(ended.makes_room_for, {}).lock();
+    if (slot && !slot->draining) spawn(slot);
+    return slot != nullptr;
   }
 
   void restart_at(const std::shared_ptr<Slot>& slot, TimePoint when) {

@@ -1,5 +1,7 @@
 #include "tests/service/fake_backend.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -101,6 +103,10 @@ class FakeBackend final : public Backend {
         run.changed.wait(lock, [&] { return run.cancelled; });
         return;
       }
+      if (i == 2 && script_.has("lose_device") && script_.text("lose_device") == script_.text("backend")) {
+        sink.push(Error{ErrorCode::device_lost, "The script loses its device.", "", ""});
+        return;
+      }
       ++steps_;
       Delta delta{std::to_string(i) + " ", {static_cast<Token>(i)}, {}};
       delta.text.resize(
@@ -147,6 +153,11 @@ Result<std::unique_ptr<Backend>> load_fake_backend(const std::string& text) {
   if (script.has("crash_load")) std::abort();
   if (script.has("fail"))
     return fail(error_code_from(script.text("fail")), "the script says so", "", "byte 7");
+  if (script.has("memory")) {  // held by the process, however it ends
+    const int fd = open(script.text("memory").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+      return fail(ErrorCode::insufficient_memory, "2 bytes are needed, 1 are free.");
+  }
   return std::make_unique<FakeBackend>(std::move(script));
 }
 

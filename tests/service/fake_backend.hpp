@@ -25,7 +25,8 @@ class Script {
 
 // load_ms, fail=<code>, crash_load, log=<file> (one line for each load), tokens, delay_us, text_bytes,
 // kill_after=<n> (SIGKILL itself, but not in a resumed request), wedge_after=<n>, stop_after=<n> (SIGSTOP
-// itself), bad_token (beyond the vocabulary), bad_utf8.
+// itself), bad_token (beyond the vocabulary), bad_utf8, memory=<file> (room for one process that names it),
+// lose_device=<backend> (in each answer of that engine, at its third token).
 Result<std::unique_ptr<Backend>> load_fake_backend(const std::string& script);
 
 inline constexpr std::uint32_t kFakeVocab = 100'000;

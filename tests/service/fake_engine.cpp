@@ -38,7 +38,8 @@ int main(int argc, char** argv) {
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string option = argv[i];
     if (option == "--fd") fd = std::atoi(argv[i + 1]);
-    if (option == "--model") text = argv[i + 1];
+    if (option == "--model") text = argv[i + 1] + text;
+    if (option == "--backend") text += ",backend=" + std::string(argv[i + 1]);
   }
   const test::Script script(text);
   if (script.has("silent")) wait_for_the_end();

@@ -249,6 +249,94 @@ TEST_F(FleetTest, NoMemoryFailsEveryWaiterWithTheCause) {
   EXPECT_EQ(loads("a"), 1);
 }
 
+// Memory for one engine: an idle one ends for another, the one asked for longest ago first, and comes back.
+TEST_F(FleetTest, AnIdleEngineMakesRoomForAnother) {
+  const std::string one = "memory=" + (dir / "one").string(), two = "memory=" + (dir / "two").string();
+  model("old", one);
+  model("young", two);
+  model("new", one + ",tokens=3");
+  make();
+  ASSERT_TRUE(acquire("old"));
+  ASSERT_TRUE(acquire("young"));
+  const int pid = status_of("old").pid;
+  auto got = acquire("new");
+  ASSERT_TRUE(got) << got.error().message;
+  EXPECT_EQ(loads("new"), 2);
+  EXPECT_NE(kill(pid, 0), 0);
+  EXPECT_EQ(status_of("old").state, WorkerState::stopped);
+  EXPECT_EQ(status_of("young").state, WorkerState::ready);
+  auto sink = std::make_shared<RecordingSink>();
+  auto ticket = (*got)->start(request(), sink);
+  ASSERT_TRUE(until([&] { return sink->over(); }));
+  EXPECT_EQ(sink->tokens.size(), 3U);
+  // What was ended has failed at nothing. For it "young" ends in vain, once; then it is asked for later than
+  // "new".
+  EXPECT_EQ(acquire("old").error().code, ErrorCode::insufficient_memory);
+  EXPECT_EQ(status_of("young").state, WorkerState::stopped);
+  ASSERT_TRUE(until([&] { return status_of("old").state == WorkerState::stopped; }));
+  EXPECT_TRUE(acquire("old"));
+  EXPECT_EQ(status_of("new").state, WorkerState::stopped);
+}
+
+TEST_F(FleetTest, EnginesAtWorkAndPreloadedOnesStay) {
+  const std::string memory = "memory=" + (dir / "memory").string();
+  model("busy", memory + ",tokens=300,delay_us=2000");
+  model("kept", "").preload = true;
+  model("new", memory);
+  make();
+  ASSERT_TRUE(until([&] { return status_of("kept").state == WorkerState::ready; }));
+  auto busy = acquire("busy");
+  ASSERT_TRUE(busy);
+  auto sink = std::make_shared<RecordingSink>();
+  auto ticket = (*busy)->start(request(), sink);
+  EXPECT_EQ(acquire("new").error().code, ErrorCode::insufficient_memory);
+  EXPECT_EQ(loads("new"), 1);
+  ASSERT_TRUE(until([&] { return sink->over(); }));
+  EXPECT_EQ(sink->tokens.size(), 300U);
+  EXPECT_EQ(status_of("kept").state, WorkerState::ready);
+}
+
+// Whoever asks for an engine while it makes room gets its successor, or reads that there is no memory.
+TEST_F(FleetTest, AnEngineThatMakesRoomCanBeAskedFor) {
+  const std::string memory = "memory=" + (dir / "memory").string();
+  model("old", memory);
+  model("new", memory);
+  make();
+  ASSERT_TRUE(acquire("old"));
+  std::optional<bool> loaded;
+  fleet->acquire("new", "cpu", [&](Result<Backend*> r) { loaded = r.has_value(); });
+  std::vector<std::optional<ErrorCode>> answers;
+  std::size_t asked = 0;
+  while (!loaded && asked < 100'000) {
+    ++asked;
+    fleet->acquire("old", "cpu", [&](Result<Backend*> r) {
+      answers.push_back(r ? std::optional<ErrorCode>() : r.error().code);
+    });
+    io.restart();
+    io.run_one_for(milliseconds(1));
+  }
+  ASSERT_TRUE(until([&] { return answers.size() == asked; }));
+  EXPECT_TRUE(loaded);
+  for (const auto& error : answers) EXPECT_TRUE(!error || error == ErrorCode::insufficient_memory);
+}
+
+TEST_F(FleetTest, ADrainWhileRoomIsMadeEndsAll) {
+  const std::string memory = "memory=" + (dir / "memory").string();
+  model("old", memory);
+  model("new", memory);
+  make();
+  ASSERT_TRUE(acquire("old"));
+  std::optional<Result<Backend*>> got;
+  fleet->acquire("new", "cpu", [&](Result<Backend*> r) { got = std::move(r); });
+  ASSERT_TRUE(until([&] { return loads("new") == 1 && status_of("new").pid == 0; }));
+  bool drained = false;
+  fleet->drain(std::chrono::steady_clock::now() + seconds(20), [&] { drained = true; });
+  ASSERT_TRUE(until([&] { return drained; }));
+  ASSERT_TRUE(got);
+  EXPECT_EQ(got->error().code, ErrorCode::shutting_down);
+  EXPECT_EQ(loads("new"), 1);
+}
+
 TEST_F(FleetTest, ReloadKeepsUnchangedModelsAndLetsOthersFinish) {
   model("same", "tokens=10");
   model("gone", "tokens=500,delay_us=1000");

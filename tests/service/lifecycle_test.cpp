@@ -114,6 +114,23 @@ TEST_F(LifecycleTest, AFailedLoadFailsFastAndLooksAgainLater) {
   EXPECT_NE(life.state(now), WorkerState::disabled);  // a full machine is not a broken engine
 }
 
+// At a load as in an answer: fast failures, and after the third no more of them.
+TEST_F(LifecycleTest, ADeviceLostThreeTimesIsDisabled) {
+  const Error lost{ErrorCode::device_lost, "the device is gone", "", ""};
+  start();
+  EXPECT_TRUE(life.ended(now, lost, false).restart_at);
+  life.restart(true);
+  const auto second = life.ended(now, lost, false);
+  EXPECT_EQ(second.fail_waiters->code, ErrorCode::model_unavailable);
+  EXPECT_EQ(life.state(now), WorkerState::backoff);
+  now += limits.backoff_min;
+  ASSERT_TRUE(life.wanted(now).spawn);
+  EXPECT_EQ(life.ended(now, lost, false).fail_waiters->code, ErrorCode::model_unavailable);
+  EXPECT_EQ(life.state(now), WorkerState::disabled);
+  now += limits.disable_window + seconds(1);
+  EXPECT_TRUE(life.wanted(now).spawn);
+}
+
 // The request that asked first made no mistake: neither a missing file nor a wrong config entry is its 400.
 // What will not get better by itself does not invite a retry, and costs no second load; a file that is absent
 // may come.
