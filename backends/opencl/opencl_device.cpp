@@ -21,7 +21,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
       : model_(model),
         options_(options),
         device_(std::move(device)),
-        programs_(device_, options.program_cache),
+        programs_(device_, options.program_cache, options.warn),
         results_(std::make_unique<Results>()) {
     results_->logits.resize(std::size_t{options.max_logit_rows} * model.config().vocab_size);
     results_->pairs.resize(std::size_t{options.max_logit_rows} * (1 + graph::kMaxCandidates));

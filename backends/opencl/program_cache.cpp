@@ -53,7 +53,16 @@ std::string digest_of(std::span<const std::string_view> parts) {
 
 ProgramCache::ProgramCache(const std::filesystem::path& directory) {
   if (directory.empty()) return;
-  if (auto made = CacheDirectory::make(directory, CacheDirectory::Trust::owner)) directory_ = std::move(*made);
+  auto made = CacheDirectory::make(directory, CacheDirectory::Trust::owner);
+  if (made)
+    directory_ = std::move(*made);
+  else
+    turn_off(made.error());
+}
+
+void ProgramCache::turn_off(const Error& why) {
+  directory_.reset();
+  trouble_ = "Compiled programs are not kept. " + why.message + " (" + why.where + ")";
 }
 
 std::vector<std::byte> ProgramCache::read(const std::string& key) const {
@@ -73,7 +82,7 @@ void ProgramCache::write(const std::string& key, std::span<const std::byte> bina
   const std::string_view content[] = {as_text(binary)};
   const std::string digest = digest_of(content);
   const std::string_view parts[] = {kMagic, digest, content[0]};
-  std::ignore = directory_->write(file_of(key), parts);  // costs the cache and nothing else
+  if (const auto written = directory_->write(file_of(key), parts); !written) return turn_off(written.error());
   bound();
 }
 

@@ -1,6 +1,7 @@
 // A folder of compiled programs. What lies in it is code that a driver will run, so only files that are ours
 // alone to write count, in a folder that is ours alone to write; the rest is passed over and replaced.
-// Whatever fails (a full disk, a folder that cannot be made) costs the cache and nothing else.
+// Whatever fails (a full disk, a folder that cannot be made) costs the cache and nothing else: it is off from
+// there on, and says why.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +22,8 @@ class ProgramCache {
   explicit ProgramCache(const std::filesystem::path& directory);
 
   bool usable() const noexcept { return directory_.has_value(); }
+  // Why it is off. "": it is not, or none was wanted.
+  const std::string& trouble() const noexcept { return trouble_; }
   // key: hexadecimal digits. Empty: there is none, or none to be trusted.
   std::vector<std::byte> read(const std::string& key) const;
   // Written beside and renamed: no half of one is ever read.
@@ -28,7 +31,9 @@ class ProgramCache {
 
  private:
   void bound();
+  void turn_off(const Error& why);
   std::optional<CacheDirectory> directory_;
+  std::string trouble_;
 };
 
 // Hexadecimal SHA-256 of the parts and of where each ends.

@@ -1,6 +1,7 @@
 #include "backends/opencl/programs.hpp"
 
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include "embedded/opencl_kernels.hpp"
@@ -13,8 +14,9 @@ std::string_view kernel_source(std::string_view name) {
   std::abort();
 }
 
-Programs::Programs(std::shared_ptr<Device> device, const std::filesystem::path& directory)
-    : device_(std::move(device)), cache_(directory) {}
+Programs::Programs(std::shared_ptr<Device> device, const std::filesystem::path& directory,
+                   std::function<void(const std::string&)> warn)
+    : device_(std::move(device)), cache_(directory), warn_(std::move(warn)) {}
 
 Result<Programs::Program> Programs::compile(std::span<const std::string_view> files,
                                             std::span<const std::string_view> sources,
@@ -59,12 +61,14 @@ Result<Kernel> Programs::kernel(const std::string& name, std::span<const std::st
 }
 
 void Programs::store() {
-  if (!cache_.usable()) return;
   for (auto& [key, program] : programs_) {
+    if (!cache_.usable()) break;
     if (program.stored) continue;
     program.stored = true;
     cache_.write(key, device_->binary_of(program.program));
   }
+  if (cache_.trouble().empty() || !warn_) return;
+  std::exchange(warn_, nullptr)(cache_.trouble());
 }
 
 }  // namespace flyball::opencl

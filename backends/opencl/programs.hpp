@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -20,8 +21,9 @@ std::string_view kernel_source(std::string_view name);
 
 class Programs {
  public:
-  // directory: program_cache.hpp; "" keeps nothing.
-  Programs(std::shared_ptr<Device> device, const std::filesystem::path& directory);
+  // directory: program_cache.hpp; "" keeps nothing. warn: told once that it is off.
+  Programs(std::shared_ptr<Device> device, const std::filesystem::path& directory,
+           std::function<void(const std::string&)> warn = {});
 
   // Kernel `name` of the files' texts, one after the other, built with `options` ("-D WG=64").
   // model_unavailable. A cached program that is not taken, or lacks the kernel, is compiled anew.
@@ -43,6 +45,7 @@ class Programs {
 
   std::shared_ptr<Device> device_;
   ProgramCache cache_;
+  std::function<void(const std::string&)> warn_;
   std::map<std::string, Program> programs_;  // by key
   std::uint32_t compiled_ = 0, from_cache_ = 0;
 };

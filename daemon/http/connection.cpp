@@ -274,6 +274,7 @@ void Connection::process() {
     if (behind()) return;
     if (state_ == State::idle) {
       state_ = State::head;
+      fresh_ = false;
       since_ = clock_();
       scanner_.restart();
       // What the last request was says nothing about this one, which may be too broken to say it itself.

@@ -95,15 +95,18 @@ class Connection {
   bool wants_input() const noexcept;
   bool wants_shutdown() const noexcept { return state_ == State::lingering; }  // all is sent: close our side
   bool closed() const noexcept { return state_ == State::closed; }
-  // Something is going on that a shutdown should wait for.
-  bool busy() const noexcept {
-    return state_ != State::closed && (state_ != State::idle || !output().empty());
+  // Something is going on that a shutdown should wait for: a request, an answer that has not left, or a
+  // client that has connected just now and is about to send its first request.
+  bool busy() const {
+    if (state_ != State::idle) return state_ != State::closed;
+    return !output().empty() || (fresh_ && clock_() < since_ + kFirstRequest);
   }
   TimePoint deadline() const noexcept;  // tick() no later than this; max() for never
 
   static constexpr std::size_t kMaxPipelined = 16 * 1024;  // bytes read ahead while an answer is pending
   static constexpr std::size_t kLingerBytes = 1 << 20;     // input discarded after the last answer
   static constexpr std::chrono::milliseconds kLinger{2'000};
+  static constexpr std::chrono::milliseconds kFirstRequest{500};  // a drain's patience with a new client
 
  private:
   friend class Exchange;
@@ -130,6 +133,7 @@ class Connection {
   const std::function<void()> wake_;
 
   State state_ = State::idle;
+  bool fresh_ = true;         // nothing has come yet
   bool inside_ = false;       // in one of the calls that look for themselves
   bool close_after_ = false;  // the answer being given is the last
   bool head_only_ = false;    // HEAD: no body goes out

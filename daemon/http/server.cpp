@@ -70,7 +70,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   std::vector<std::shared_ptr<ListeningPort>> ports;
   std::list<std::shared_ptr<Session>> sessions;
   std::array<char, kReadBytes> read_buffer;  // shared: bytes are handed on before anybody else reads
-  bool accepting = true;
+  bool accepting = true, closed = false;
 };
 
 // Moves bytes between one socket and its Connection. Alive while it is in Impl::sessions or an operation
@@ -92,7 +92,7 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
     arm();
   }
 
-  bool busy() const noexcept { return connection_.busy(); }
+  bool busy() const { return connection_.busy(); }
 
   void close() {
     if (!socket_.is_open()) return;
@@ -231,8 +231,8 @@ asio::awaitable<void> Server::Impl::accept_loop(std::shared_ptr<Impl> self,
   while (self->accepting && port->acceptor.is_open()) {
     error_code ec;
     Socket socket = co_await port->acceptor.async_accept(asio::redirect_error(asio::use_awaitable, ec));
-    if (!self->accepting) co_return;
-    if (!ec) {
+    if (self->closed) co_return;
+    if (!ec) {  // also where accepting has ended meanwhile: its client was let in
       self->adopt(std::move(socket), port->family);
       continue;
     }
@@ -315,13 +315,14 @@ void Server::stop_accepting() {
 }
 
 void Server::close_all() {
+  impl_->closed = true;
   while (!impl_->sessions.empty()) {
     const auto session = impl_->sessions.front();
     session->close();
   }
 }
 
-bool Server::busy() const noexcept {
+bool Server::busy() const {
   for (const auto& session : impl_->sessions)
     if (session->busy()) return true;
   return false;

@@ -27,7 +27,7 @@ class Server {
   void stop_accepting();                              // open connections stay
   void close_all();
   std::size_t connections() const noexcept;
-  bool busy() const noexcept;  // a connection has a request, or an answer that has not left
+  bool busy() const;  // any connection's: what a shutdown should wait for
 
  private:
   struct Impl;

@@ -8,9 +8,12 @@
 #include <systemd/sd-journal.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <system_error>
 
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -21,6 +24,7 @@ namespace {
 
 constexpr std::string_view kFieldMark = " | ";
 constexpr std::size_t kMaxFields = 24;
+constexpr std::chrono::minutes kBetweenLossWarnings{1};
 
 int priority_of(spdlog::level::level_enum level) {  // syslog(3)
   switch (level) {
@@ -37,8 +41,19 @@ int priority_of(spdlog::level::level_enum level) {  // syslog(3)
   }
 }
 
+using spdlog::details::log_msg;
+using Console = spdlog::sinks::stderr_color_sink_mt;
+
 class JournalSink final : public spdlog::sinks::base_sink<std::mutex> {
-  void sink_it_(const spdlog::details::log_msg& message) override {
+  void sink_it_(const log_msg& message) override {
+    if (const int sent = send(message); sent < 0) return lost_.lost(-sent);
+    if (const auto warning = lost_.warning(std::chrono::steady_clock::now()))
+      send(log_msg("flyball", spdlog::level::warn, *warning));
+  }
+  void flush_() override {}
+
+  // 0, or the error's number, negative.
+  static int send(const log_msg& message) {
     const LogLine line = split_fields({message.payload.data(), message.payload.size()});
     std::vector<std::string> lines{"MESSAGE=" + std::string(line.message),
                                    "PRIORITY=" + std::to_string(priority_of(message.level)),
@@ -46,9 +61,26 @@ class JournalSink final : public spdlog::sinks::base_sink<std::mutex> {
     for (const auto& [key, value] : line.fields) lines.push_back(key + "=" + std::string(value));
     std::vector<iovec> parts;
     for (std::string& l : lines) parts.push_back({l.data(), l.size()});
-    sd_journal_sendv(parts.data(), static_cast<int>(parts.size()));
+    return sd_journal_sendv(parts.data(), static_cast<int>(parts.size()));
   }
-  void flush_() override {}
+
+  LostLines lost_;
+};
+
+class StderrSink final : public Console {
+ public:
+  void log(const log_msg& message) override {
+    const std::scoped_lock lock(mutex_);
+    clearerr(stderr);
+    Console::log(message);
+    if (ferror(stderr) != 0) return lost_.lost(errno);  // stderr has no buffer: it is of this line
+    if (const auto warning = lost_.warning(std::chrono::steady_clock::now()))
+      Console::log(log_msg("flyball", spdlog::level::warn, *warning));
+  }
+
+ private:
+  std::mutex mutex_;
+  LostLines lost_;
 };
 
 }  // namespace
@@ -87,6 +119,18 @@ LogLine split_fields(std::string_view payload) {
   return line;
 }
 
+void LostLines::lost(int error_number) noexcept {
+  ++lost_;
+  error_number_ = error_number;
+}
+
+std::optional<std::string> LostLines::warning(TimePoint now) {
+  if (lost_ == 0 || (warned_at_ && now - *warned_at_ < kBetweenLossWarnings)) return std::nullopt;
+  warned_at_ = now;
+  return "the log could not be written, lines lost: " + std::to_string(std::exchange(lost_, 0)) + "; " +
+         std::generic_category().message(error_number_);
+}
+
 void set_log_level(std::string_view level) {
   const auto parsed = spdlog::level::from_str(std::string(level));
   // from_str answers `off` for what it does not know.
@@ -98,8 +142,7 @@ void set_up_logging(std::string_view level) {
   if (stderr_is_journal()) {
     logger = std::make_shared<spdlog::logger>("flyball", std::make_shared<JournalSink>());
   } else {
-    logger =
-        std::make_shared<spdlog::logger>("flyball", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    logger = std::make_shared<spdlog::logger>("flyball", std::make_shared<StderrSink>());
     logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%-7l%$ %v");
   }
   spdlog::set_default_logger(std::move(logger));

@@ -3,6 +3,9 @@
 // the journal each becomes FLYBALL_<KEY>, for `journalctl FLYBALL_REQUEST_ID=...`. Values hold no spaces.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,5 +25,20 @@ struct LogLine {
   std::vector<std::pair<std::string, std::string_view>> fields;  // "FLYBALL_REQUEST_ID", value
 };
 LogLine split_fields(std::string_view payload);
+
+// Lines that could not be written (a full disk): nothing waits for them, and once lines can be written again
+// one says how many are missing, at most one a minute.
+class LostLines {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  void lost(int error_number) noexcept;
+  // After a line that was written: the warning that is due now.
+  std::optional<std::string> warning(TimePoint now);
+
+ private:
+  std::uint64_t lost_ = 0;
+  int error_number_ = 0;  // of the latest
+  std::optional<TimePoint> warned_at_;
+};
 
 }  // namespace flyball::systemd

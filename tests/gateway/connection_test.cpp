@@ -380,6 +380,20 @@ TEST_F(ConnectionTest, draining_closes_after_the_answer) {
   EXPECT_TRUE(connection->wants_shutdown());
 }
 
+// A drain waits for who has just connected, not for one that says nothing, nor for one that was answered.
+TEST_F(ConnectionTest, a_client_that_has_just_connected_is_waited_for) {
+  EXPECT_TRUE(connection->busy());
+  advance(Connection::kFirstRequest);
+  EXPECT_FALSE(connection->busy());
+  open();
+  connection->receive("GET ");
+  advance(Connection::kFirstRequest);
+  EXPECT_TRUE(connection->busy());  // its own limits hold
+  open();
+  send(kNow);
+  EXPECT_FALSE(connection->busy());
+}
+
 TEST_F(ConnectionTest, field_values_cannot_split_the_head) {
   send(kLater);
   Response evil;

@@ -123,10 +123,11 @@ bool FakeBackend::step(Running& r) {
   return true;
 }
 
-void FakeBackend::emit(std::uint32_t tokens) {
+void FakeBackend::emit(std::uint32_t tokens, std::size_t sequences) {
   for (std::uint32_t i = 0; i < tokens; ++i) {
-    const auto all = running_;
-    for (const auto& running : all)
+    auto first = running_;
+    first.resize(std::min(first.size(), sequences));
+    for (const auto& running : first)
       if (running->alive && !running->paused) step(*running);
   }
 }

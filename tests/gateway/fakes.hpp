@@ -1,6 +1,7 @@
 // A fleet and engines that do what a script says, on the test's own io_context: no processes, no models.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -37,7 +38,8 @@ class FakeBackend final : public Backend {
   Result<Ticket> start(CompletionRequest request, std::shared_ptr<EventSink> sink) override;
   void drain(TimePoint) override {}
 
-  void emit(std::uint32_t tokens);  // for manual scripts: so many tokens of every running request
+  // For manual scripts: so many tokens of every running request, or of those that came first.
+  void emit(std::uint32_t tokens, std::size_t sequences = SIZE_MAX);
 
   std::function<Script(const CompletionRequest&)> script = [](const CompletionRequest&) { return Script{}; };
   std::vector<CompletionRequest> started;

@@ -22,7 +22,7 @@ class DaemonTest(SmallModelTest):
     # ---- stopping ----------------------------------------------------------------------------------------------
 
     def test_sigterm_drains_without_a_reset(self):
-        body = dict(GREEDY, model="small", max_tokens=100)
+        body = dict(GREEDY, model="small", max_tokens=15)
         with self.small() as daemon:
             expected = daemon.stream(body)[0]
             results, started = [], threading.Semaphore(0)
@@ -41,7 +41,7 @@ class DaemonTest(SmallModelTest):
                     results.append(error)
                     started.release()
 
-            threads = [threading.Thread(target=run) for _ in range(20)]
+            threads = [threading.Thread(target=run) for _ in range(100)]
             for t in threads:
                 t.start()
             for _ in range(8):  # the engine runs eight at once; the others wait, and must be answered too

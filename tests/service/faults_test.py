@@ -3,12 +3,15 @@
 smaller test can show. One test: faults_test.py [-v] FaultsTest.test_name"""
 
 import glob
+import http.client
 import mmap
 import os
+import signal
 import socket
 import struct
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -38,6 +41,39 @@ class WallClock:
     def __exit__(self, *_):
         self.bytes.close()
         self.file.close()
+
+
+class Load:
+    """Clients that ask without a pause, each request on a connection of its own: `answered`, and what `failed`."""
+
+    def __init__(self, port, clients, method="POST", path="/v1/completions"):
+        self.answered, self.failed, self.method, self.path, self.over = 0, [], method, path, threading.Event()
+        self.threads = [threading.Thread(target=self.ask, args=(port,)) for _ in range(clients)]
+
+    def ask(self, port):
+        body = '{"model": "demo", "prompt": "x", "max_tokens": 1}' if self.method == "POST" else None
+        while not self.over.is_set():
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            try:
+                connection.request(self.method, self.path, body, {"content-type": "application/json"})
+                response = connection.getresponse()
+                text = response.read()
+                if response.status != 200:
+                    self.failed.append((response.status, text))
+            except Exception as error:  # refused, reset, cut
+                self.failed.append(repr(error))
+            connection.close()
+            self.answered += 1
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        for thread in self.threads:
+            thread.join()
 
 
 class FaultsTest(SmallModelTest):
@@ -95,6 +131,86 @@ class FaultsTest(SmallModelTest):
             for trouble in ("was stopped", "killed", "disabled", "model_unavailable"):
                 self.assertNotIn(trouble, log)
             self.assertEqual(log.count("request_timeout"), 1)
+
+    # ---- reload and restart under load ------------------------------------------------------------------------
+
+    def test_a_thousand_reloads_half_of_them_invalid_fail_no_request(self):
+        reloads = 100 if SANITIZED else 1000
+        with Daemon() as daemon:
+            self.assertEqual(daemon.request("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1})[0], 200)
+            plain = daemon.config_text()
+            daemon.models = dict(daemon.models, extra="embedded: true")
+            valid = [daemon.config_text(), plain]  # with the model "extra", and without
+            invalid = [
+                plain + "default_model: demo\n",
+                plain.replace("drain_timeout", "drain_timeuot"),
+                plain.replace("300s", "soon"),
+                plain.replace("default_model: demo", "default_model: domo"),
+                plain + "policy: /nowhere/policy.yaml\n",
+                plain + "x: " + "[" * 200 + "]" * 200 + "\n",
+                plain.replace("tcp: 127.0.0.1:8080", "tcp: 127.0.0.1:8080:1"),
+                "",
+            ]
+            seen = {"configuration reloaded": 0, "reload refused": 0}
+            read = 0
+
+            def reload(text, expected):
+                nonlocal read
+                daemon.write_config(text)
+                daemon.signal(signal.SIGHUP)
+                end = time.monotonic() + 60
+                while True:
+                    while read < len(daemon.log):
+                        for known in seen:
+                            if known in daemon.log[read]:
+                                self.assertEqual(known, expected, (text, daemon.log[read]))
+                                seen[known] += 1
+                                read += 1
+                                return
+                        read += 1
+                    self.assertLess(time.monotonic(), end, text)
+                    time.sleep(0.001)
+
+            with Load(daemon.port, 2) as load:
+                for i in range(reloads // 2):
+                    reload(valid[i % 2], "configuration reloaded")
+                    reload(invalid[i % len(invalid)], "reload refused")
+                    if i % 25 < 2:
+                        ids = [m["id"] for m in daemon.request("GET", "/v1/models")[1]["data"]]
+                        self.assertEqual(ids, ["demo", "extra"] if i % 2 == 0 else ["demo"])
+            print("%d reloads, half of them refused, beside %d requests" % (reloads, load.answered))
+            self.assertEqual(load.failed, [])
+            self.assertGreater(load.answered, 10)
+            self.assertEqual(list(seen.values()), [reloads // 2, reloads // 2])
+            self.assertEqual(len(daemon.workers()), 1)
+
+    def test_restarts_on_systemds_socket_lose_no_connection(self):
+        restarts = int(os.environ.get("FLYBALL_RESTARTS", 5 if SANITIZED else 30))
+        config = Daemon.config_text
+
+        class Activated(Daemon):
+            def config_text(self, more=""):
+                return config(self, more).replace("tcp: 127.0.0.1:8080", "systemd: true")
+
+        listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        starter = ["/bin/sh", "-c", 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$@" 3<&%d' % listener.fileno(), "sh"]
+        with Load(listener.getsockname()[1], 2, "GET", "/v1/models") as load:
+            for _ in range(restarts):
+                before = load.answered
+                with Activated(command=starter, pass_fds=(listener.fileno(),)) as daemon:
+                    end = time.monotonic() + 60
+                    while load.answered < before + 10 and time.monotonic() < end:
+                        time.sleep(0.001)
+                    daemon.signal(signal.SIGTERM)
+                    self.assertEqual(daemon.wait(), 0, daemon.log)
+            load.over.set()
+            with Activated(command=starter, pass_fds=(listener.fileno(),)):  # for those who still wait
+                for thread in load.threads:
+                    thread.join()
+        print("%d restarts beside %d requests" % (restarts, load.answered))
+        listener.close()
+        self.assertEqual(load.failed, [])
+        self.assertGreaterEqual(load.answered, 10 * restarts)
 
     # ---- model files -------------------------------------------------------------------------------------------
 

@@ -244,7 +244,9 @@ TEST_F(OpenClFaults, NoDeviceOfThatName) {
 class OpenClPrograms : public test::OpenClTest {
  protected:
   opencl::OpenClStatistics start() {
-    auto executor = opencl::make_opencl_executor(*model_.file, options_with(cache_.path() / "opencl"));
+    auto options = options_with(cache_.path() / "opencl");
+    options.warn = [this](const std::string& what) { warnings_.push_back(what); };
+    auto executor = opencl::make_opencl_executor(*model_.file, options);
     EXPECT_TRUE(executor);
     EXPECT_TRUE((*executor)->reserve_kv(graph::kv_layout(model_.file->config()), 4));
     const std::vector<Token> prompt{1, 2, 3};
@@ -257,6 +259,7 @@ class OpenClPrograms : public test::OpenClTest {
   }
   test::RunModel model_ = test::small_model();
   test::TempDir cache_;
+  std::vector<std::string> warnings_;
 };
 
 TEST_F(OpenClPrograms, ASecondStartCompilesNothing) {
@@ -339,6 +342,15 @@ TEST_F(OpenClPrograms, ACacheThatOthersMayWriteToIsNotUsed) {
   const auto second = start();
   EXPECT_EQ(second.programs_compiled, first.programs_compiled);
   EXPECT_EQ(second.programs_from_cache, 0U);
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_THAT(warnings_[0], HasSubstr("others may write to it"));
+}
+
+TEST_F(OpenClPrograms, ACacheThatCannotBeWrittenCostsOneWarning) {
+  std::ofstream(cache_.path() / "opencl") << "in the way";
+  EXPECT_GT(start().programs_compiled, 5U);
+  ASSERT_EQ(warnings_.size(), 1U);
+  EXPECT_THAT(warnings_[0], HasSubstr("Not a directory"));
 }
 
 }  // namespace

@@ -105,13 +105,16 @@ TEST_F(ProgramCacheTest, AFolderThatCannotBeMadeCostsTheCacheAlone) {
   std::ofstream(dir_.path() / "file") << "in the way";
   ProgramCache cache(dir_.path() / "file" / "opencl");
   EXPECT_FALSE(cache.usable());
+  EXPECT_NE(cache.trouble().find("Not a directory"), std::string::npos) << cache.trouble();
   cache.write(kKey, binary_);
   EXPECT_TRUE(cache.read(kKey).empty());
+  EXPECT_EQ(ProgramCache(fs::path()).trouble(), "");
 }
 
-// As on a full disk: the write stops half-way.
-TEST_F(ProgramCacheTest, HalfAFileIsNotLeftBehind) {
+// As on a full disk: the write stops half-way, the cache is off, and the next start's is not.
+TEST_F(ProgramCacheTest, AFullDiskTurnsItOffAndLeavesNoHalfAFile) {
   ProgramCache cache(folder_);
+  EXPECT_EQ(cache.trouble(), "");
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
@@ -122,8 +125,13 @@ TEST_F(ProgramCacheTest, HalfAFileIsNotLeftBehind) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_FALSE(cache.usable());
+  EXPECT_NE(cache.trouble().find("File too large"), std::string::npos) << cache.trouble();
+  EXPECT_NE(cache.trouble().find(folder_.string()), std::string::npos) << cache.trouble();
   cache.write(kKey, binary_);
-  EXPECT_EQ(cache.read(kKey), binary_);
+  EXPECT_TRUE(fs::is_empty(folder_));
+  filled();
+  EXPECT_EQ(ProgramCache(folder_).read(kKey), binary_);
 }
 
 }  // namespace
