@@ -116,6 +116,7 @@ class Engine {
         logits_per_row_(parts.logits_per_row),
         limits_(parts.limits),
         scheduler_(parts.limits),
+        observer_(std::move(parts.observer)),
         shared_(shared) {}
 
   void run() {
@@ -221,12 +222,18 @@ class Engine {
   }
 
   bool try_step() {
-    const TimePoint begin = std::chrono::steady_clock::now();
+    StepTrace trace;
+    trace.begin = std::chrono::steady_clock::now();
     const StepPlan plan = scheduler_.plan(step_budget(step_cost_.cost(), executor_.can_stop()));
     if (plan.empty()) return false;
+    trace.work = plan.work;
+    trace.expected = step_cost_.cost().of(plan.work);
+    trace.may_stop = plan.may_stop;
     auto rows = compute(plan);
     if (!rows && plan.may_stop && rows.error().code == ErrorCode::cancelled) {
       scheduler_.retract();
+      trace.stopped = true;
+      observe(trace);
       return true;
     }
     shared_.steps.fetch_add(1);
@@ -250,9 +257,13 @@ class Engine {
     for (const StepResult& result : results_)
       if (result.ended) forget(result.id);
     for (const SequenceId id : behind_) scheduler_.pause(id);
-    step_cost_.measured(plan.work,
-                        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    observe(trace);
+    step_cost_.measured(plan.work, std::chrono::duration<double>(trace.end - trace.begin).count());
     return true;
+  }
+  void observe(StepTrace& trace) const {
+    trace.end = std::chrono::steady_clock::now();
+    if (observer_) observer_(trace);
   }
 
   // The rows wanted, in the plan's order: whole, or where the device would have to copy them no more of them
@@ -390,6 +401,7 @@ class Engine {
   const std::uint32_t vocab_size_, logits_per_row_;
   const SchedulerLimits limits_;
   Scheduler scheduler_;
+  const StepObserver observer_;
   bool audit_due_ = false;
   StepCostFit step_cost_{cost_guess()};
   Shared& shared_;

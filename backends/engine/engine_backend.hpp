@@ -9,6 +9,7 @@
 #include "backends/engine/executor.hpp"
 #include "backends/engine/prepare.hpp"
 #include "backends/engine/scheduler.hpp"
+#include "backends/engine/step_trace.hpp"
 
 namespace flyball::engine {
 
@@ -19,6 +20,7 @@ struct EngineParts {
   TextModel text;
   std::uint32_t logits_per_row = 0;  // values in a row of StepOutput::logits; >= text.vocab_size
   SchedulerLimits limits;
+  StepObserver observer;
 };
 
 // Destruction ends what runs with `shutting_down` and joins the threads. drain() blocks until all have ended,

@@ -168,6 +168,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.text = make_text_model(std::move(*tokenizer), std::move(chat_template), config.vocab_size, *context);
   parts.info.vocab_size = parts.text.vocab_size;
   parts.model = model;
+  parts.observer = options.observer;
   return make_engine_backend(std::move(parts));
 }
 

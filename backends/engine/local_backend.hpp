@@ -9,6 +9,7 @@
 #include <string>
 
 #include "backends/backend.hpp"
+#include "backends/engine/step_trace.hpp"
 #include "backends/opencl/options.hpp"
 #include "config/error.hpp"
 
@@ -30,6 +31,7 @@ struct LocalBackendOptions {
   std::filesystem::path cache_dir;   // compiled kernels and tunings; "": compiled at every start, untuned
   std::function<void(const std::string&)> warn;  // of what is worked around while loading, one sentence
   graph::LoadProgress progress;
+  StepObserver observer;
   std::uint32_t max_queue = 256;  // waiting requests; beyond it start() gives `overloaded`
 };
 

@@ -1,7 +1,7 @@
-// What a long prompt costs those beside it: the time to first token of a short request alone and while a long
-// prompt of another one is being computed, and the time between two tokens of a stream likewise. Random
-// tokens, so that nothing is cached; times to first token are the engine's own, from arrival. --help lists
-// the options, --json prints one object.
+// What a long prompt costs those beside it: the time to first token of a short request alone and while long
+// prompts of others are being computed, and the time between two tokens of a stream likewise. Random tokens,
+// so that nothing is cached; times to first token are the engine's own, from arrival. --trace tells what the
+// engine did while one came late; --help lists the options, --json prints one object.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -28,10 +29,14 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSolo =
     12;  // short requests alone before each long one, because a shared machine's speed drifts
 constexpr std::uint32_t kStreamPrompt = 32;
+constexpr std::uint32_t kWarmUp = 1024;  // tokens, by which the cost of a step is learned
+// After its first token the client is told that a request is over before its last step is recorded.
+constexpr std::chrono::milliseconds kStepsEnd{5};
 
 struct Options {
   engine::LocalBackendOptions engine;
-  std::uint32_t brief = 64, lengthy = 4096, rounds = 3;
+  std::uint32_t brief = 64, lengthy = 4096, long_alone = 1;
+  double seconds = 60, stream_seconds = 20, longest_pause = 32, trace = 0;
   bool as_json = false;
 };
 
@@ -43,6 +48,64 @@ struct Options {
 double ms(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
 }
+Clock::time_point in_seconds(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// The engine's steps and the processor time they got, for --trace.
+class Recorder {
+ public:
+  engine::StepObserver observer() {
+    return [this](const engine::StepTrace& step) {
+      const Cpu now{cpu_ms(CLOCK_THREAD_CPUTIME_ID), cpu_ms(CLOCK_PROCESS_CPUTIME_ID)};
+      const std::scoped_lock lock(mutex_);
+      steps_.push_back({step, {now.thread - before_.thread, now.process - before_.process}});
+      before_ = now;
+    };
+  }
+  void forget() {
+    const std::scoped_lock lock(mutex_);
+    steps_.clear();
+  }
+  // Those that ended between the two times; times are told from the first of them.
+  void print(Clock::time_point from, Clock::time_point to) {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [step, cpu] : steps_)
+      if (step.end >= from && step.begin <= to)
+        std::fprintf(
+            stderr,
+            "  %8.1f .. %8.1f: %3u tokens, %7llu pairs, took %6.1f, expected %6.1f; the engine's thread "
+            "ran for %6.1f, all for %6.1f%s\n",
+            ms(step.begin - from), ms(step.end - from), step.work.tokens,
+            static_cast<unsigned long long>(step.work.pairs), ms(step.end - step.begin), 1e3 * step.expected,
+            cpu.thread, cpu.process,
+            step.stopped    ? ", stopped"
+            : step.may_stop ? ", might be stopped"
+                            : "");
+  }
+
+ private:
+  struct Cpu {  // milliseconds since the step before ended
+    double thread = 0, process = 0;
+  };
+  struct Step {
+    engine::StepTrace step;
+    Cpu cpu;
+  };
+  static double cpu_ms(clockid_t clock) {
+    timespec t{};
+    clock_gettime(clock, &t);
+    return 1e3 * static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_nsec);
+  }
+
+  std::mutex mutex_;
+  Cpu before_;  // since the process, or its thread, began
+  std::vector<Step> steps_;
+};
+
+struct Gap {  // between two tokens of a stream
+  Clock::time_point from, to;
+};
 
 class Waiter final : public EventSink {
  public:
@@ -59,23 +122,26 @@ class Waiter final : public EventSink {
     const std::scoped_lock lock(mutex_);
     return end_.has_value();
   }
-  double wait_ttft_ms() {
+  bool wait_end(Clock::time_point until) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_until(lock, until, [&] { return end_.has_value(); });
+  }
+  Timings wait_timings() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return end_.has_value(); });
     if (const auto* error = std::get_if<Error>(&*end_)) die(error->message);
-    const Timings& t = std::get<Done>(*end_).timings;
-    return static_cast<double>(t.queue_us + t.prefill_us) / 1e3;
+    return std::get<Done>(*end_).timings;
   }
   void wait_tokens(std::size_t n) {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return end_.has_value() || tokens_.size() >= n; });
   }
-  // Between two tokens, of those that came between the two times.
-  std::vector<double> gaps_ms(Clock::time_point from, Clock::time_point to) {
+  // Of those that came between the two times.
+  std::vector<Gap> gaps(Clock::time_point from, Clock::time_point to) {
     const std::scoped_lock lock(mutex_);
-    std::vector<double> gaps;
+    std::vector<Gap> gaps;
     for (std::size_t i = 1; i < tokens_.size(); ++i)
-      if (tokens_[i - 1] >= from && tokens_[i] <= to) gaps.push_back(ms(tokens_[i] - tokens_[i - 1]));
+      if (tokens_[i - 1] >= from && tokens_[i] <= to) gaps.push_back({tokens_[i - 1], tokens_[i]});
     return gaps;
   }
 
@@ -86,8 +152,13 @@ class Waiter final : public EventSink {
   std::optional<Event> end_;
 };
 
+double ttft_ms(const Timings& t) {
+  return static_cast<double>(t.queue_us + t.prefill_us) / 1e3;
+}
+
 struct Running {
   std::shared_ptr<Waiter> waiter = std::make_shared<Waiter>();
+  Clock::time_point start;
   Ticket ticket;
 };
 
@@ -105,17 +176,19 @@ class Client {
     request.ignore_eos = true;
     request.sampling.temperature = 0;
     Running running;
+    running.start = Clock::now();
     auto ticket = backend_.start(std::move(request), running.waiter);
     if (!ticket) die(ticket.error().message);
     running.ticket = std::move(*ticket);
     return running;
   }
-  double ttft_ms(std::uint32_t prompt) { return start(prompt).waiter->wait_ttft_ms(); }
-  // Half to 32 times `typical_ms`, as often in each octave: requests arrive at any moment of a step, soon
-  // after another one and after a while.
-  void pause(double typical_ms) {
+  double ttft(std::uint32_t prompt) { return ttft_ms(start(prompt).waiter->wait_timings()); }
+  // Half to `longest` times `typical_ms`, as often in each octave: requests arrive at any moment of a step,
+  // soon after another one and after a while.
+  void pause(double typical_ms, double longest) {
     const double x = static_cast<double>(random_()) / static_cast<double>(std::mt19937::max());
-    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(typical_ms * std::exp2(6 * x - 1)));
+    std::this_thread::sleep_for(
+        std::chrono::duration<double, std::milli>(typical_ms * std::pow(2 * longest, x) / 2));
   }
 
  private:
@@ -124,92 +197,127 @@ class Client {
 };
 
 struct Quantiles {
-  double p50 = 0, p99 = 0;
+  double p50 = 0, p99 = 0, most = 0;
   std::size_t samples = 0;
-  json to_json() const { return {{"p50", p50}, {"p99", p99}, {"samples", samples}}; }
+  json to_json() const { return {{"p50", p50}, {"p99", p99}, {"most", most}, {"samples", samples}}; }
 };
 
 Quantiles quantiles(std::vector<double> values) {
   if (values.empty()) die("nothing was measured: the long prompt is too short for this device");
   std::ranges::sort(values);
-  return {values[values.size() / 2], values[(values.size() * 99 - 1) / 100], values.size()};
+  return {values[values.size() / 2], values[(values.size() * 99 - 1) / 100], values.back(), values.size()};
 }
 
 struct Figures {
   Quantiles solo, beside, tpot_alone, tpot_beside;  // ms
-  double long_alone_s = 0, long_beside_s = 0;
+  double long_alone_s = 0, long_beside_s = 0;       // medians; 0: none
 };
 
-Figures measure(Backend& backend, const Options& options) {
-  Client client(backend);
-  Figures f;
-  client.ttft_ms(options.lengthy);  // warms up: the cost of a step is learned
-  f.long_alone_s = client.ttft_ms(options.lengthy) / 1e3;
-  if (options.rounds == 0) return f;
+// Short requests beside long prompts, one of each at a time.
+void measure_short(Client& client, Recorder& recorder, const Options& options, Figures& f) {
+  const Clock::time_point end = in_seconds(options.seconds);
   std::vector<double> solo, beside, lengths;
-  for (std::uint32_t round = 0; round < options.rounds; ++round) {
-    for (int i = 0; i < kSolo; ++i) solo.push_back(client.ttft_ms(options.brief));
+  while (Clock::now() < end) {
+    for (int i = 0; i < kSolo; ++i) solo.push_back(client.ttft(options.brief));
     f.solo = quantiles(solo);
-    const Running running = client.start(options.lengthy);
+    const Running long_one = client.start(options.lengthy);
     while (true) {
-      client.pause(f.solo.p50);
-      if (running.waiter->over()) break;
-      const double t = client.ttft_ms(options.brief);
-      if (running.waiter->over()) break;
-      beside.push_back(t);
+      client.pause(f.solo.p50, options.longest_pause);
+      if (long_one.waiter->over() || Clock::now() >= end) break;
+      recorder.forget();
+      const Running brief = client.start(options.brief);
+      const Timings timings = brief.waiter->wait_timings();
+      if (long_one.waiter->over()) break;
+      beside.push_back(ttft_ms(timings));
+      if (options.trace == 0 || beside.back() < options.trace * f.solo.p50) continue;
+      std::this_thread::sleep_for(kStepsEnd);
+      std::fprintf(stderr, "first token after %.1f ms, alone %.1f: first step after %.1f\n", beside.back(),
+                   f.solo.p50, static_cast<double>(timings.queue_us) / 1e3);
+      recorder.print(brief.start,
+                     brief.start + std::chrono::microseconds(timings.queue_us + timings.prefill_us));
     }
-    lengths.push_back(running.waiter->wait_ttft_ms() / 1e3);
+    if (long_one.waiter->over()) lengths.push_back(ttft_ms(long_one.waiter->wait_timings()) / 1e3);
   }
   f.beside = quantiles(beside);
-  f.long_beside_s = quantiles(lengths).p50;
+  if (!lengths.empty()) f.long_beside_s = quantiles(lengths).p50;
+}
 
+// A stream alone, and beside one long prompt.
+void measure_stream(Client& client, Recorder& recorder, const Options& options, Figures& f) {
   const Running stream = client.start(kStreamPrompt, options.lengthy);
   stream.waiter->wait_tokens(1);
   const auto begin = Clock::now();
   stream.waiter->wait_tokens(33);
   const auto middle = Clock::now();
-  const Running running = client.start(options.lengthy);
-  running.waiter->wait_ttft_ms();
-  const auto end = Clock::now();
-  f.tpot_alone = quantiles(stream.waiter->gaps_ms(begin, middle));
-  f.tpot_beside = quantiles(stream.waiter->gaps_ms(middle, end));
+  recorder.forget();
+  const Running long_one = client.start(options.lengthy);
+  long_one.waiter->wait_end(in_seconds(options.stream_seconds));
+  const std::vector<Gap> alone = stream.waiter->gaps(begin, middle);
+  const std::vector<Gap> beside = stream.waiter->gaps(middle, Clock::now());
+  const auto times = [](const std::vector<Gap>& gaps) {
+    std::vector<double> values;
+    for (const Gap& gap : gaps) values.push_back(ms(gap.to - gap.from));
+    return quantiles(values);
+  };
+  f.tpot_alone = times(alone);
+  f.tpot_beside = times(beside);
+  for (const Gap& gap : beside) {
+    const double time = ms(gap.to - gap.from);
+    if (options.trace == 0 || time < options.trace * f.tpot_beside.p50) continue;
+    std::fprintf(stderr, "between two tokens %.1f ms, mostly %.1f\n", time, f.tpot_beside.p50);
+    recorder.print(gap.from, gap.to);
+  }
+}
+
+Figures measure(Backend& backend, Recorder& recorder, const Options& options) {
+  Client client(backend);
+  Figures f;
+  client.ttft(std::min(options.lengthy, kWarmUp));
+  std::vector<double> lengths;
+  for (std::uint32_t i = 0; i < options.long_alone; ++i)
+    lengths.push_back(client.ttft(options.lengthy) / 1e3);
+  if (!lengths.empty()) f.long_alone_s = quantiles(lengths).p50;
+  if (options.seconds > 0) measure_short(client, recorder, options, f);
+  if (options.stream_seconds > 0) measure_stream(client, recorder, options, f);
   return f;
 }
 
 void print(const Figures& f, const Options& options) {
-  if (options.rounds == 0) {
-    std::printf(
-        options.as_json ? "{\"long_alone_s\":%.3f}\n" : "first token of the long request, alone: %.2f s\n",
-        f.long_alone_s);
-    return;
-  }
   if (options.as_json) {
-    std::printf("%s\n", json{{"backend", options.engine.backend},
-                             {"short_tokens", options.brief},
-                             {"long_tokens", options.lengthy},
-                             {"ttft_solo_ms", f.solo.to_json()},
-                             {"ttft_beside_ms", f.beside.to_json()},
-                             {"ttft_p99_ratio", f.beside.p99 / f.solo.p99},
-                             {"ttft_p99_over_solo_p50", f.beside.p99 / f.solo.p50},
-                             {"tpot_alone_ms", f.tpot_alone.to_json()},
-                             {"tpot_beside_ms", f.tpot_beside.to_json()},
-                             {"long_alone_s", f.long_alone_s},
-                             {"long_beside_s", f.long_beside_s}}
-                            .dump()
-                            .c_str());
+    json out{{"backend", options.engine.backend},
+             {"short_tokens", options.brief},
+             {"long_tokens", options.lengthy},
+             {"long_alone_s", f.long_alone_s}};
+    if (options.seconds > 0)
+      out.update({{"ttft_solo_ms", f.solo.to_json()},
+                  {"ttft_beside_ms", f.beside.to_json()},
+                  {"ttft_p99_ratio", f.beside.p99 / f.solo.p99},
+                  {"ttft_p99_over_solo_p50", f.beside.p99 / f.solo.p50},
+                  {"long_beside_s", f.long_beside_s}});
+    if (options.stream_seconds > 0)
+      out.update({{"tpot_alone_ms", f.tpot_alone.to_json()}, {"tpot_beside_ms", f.tpot_beside.to_json()}});
+    std::printf("%s\n", out.dump().c_str());
     return;
   }
   const auto row = [](const char* what, const Quantiles& q) {
-    std::printf("%-46s p50 %8.1f ms   p99 %8.1f ms   (%zu)\n", what, q.p50, q.p99, q.samples);
+    std::printf("%-46s p50 %8.1f ms   p99 %8.1f ms   most %8.1f ms   (%zu)\n", what, q.p50, q.p99, q.most,
+                q.samples);
   };
-  row("first token of a short request, alone", f.solo);
-  row("first token of a short request, beside", f.beside);
-  std::printf("%-46s %.2f of p99 alone, %.2f of p50 alone\n", "  its p99", f.beside.p99 / f.solo.p99,
-              f.beside.p99 / f.solo.p50);
-  row("between two tokens of a stream, alone", f.tpot_alone);
-  row("between two tokens of a stream, beside", f.tpot_beside);
-  std::printf("%-46s %.2f s alone, %.2f s beside short ones\n", "first token of the long request",
-              f.long_alone_s, f.long_beside_s);
+  if (options.seconds > 0) {
+    row("first token of a short request, alone", f.solo);
+    row("first token of a short request, beside", f.beside);
+    std::printf("%-46s %.2f of p99 alone, %.2f of p50 alone\n", "  its p99", f.beside.p99 / f.solo.p99,
+                f.beside.p99 / f.solo.p50);
+  }
+  if (options.stream_seconds > 0) {
+    row("between two tokens of a stream, alone", f.tpot_alone);
+    row("between two tokens of a stream, beside", f.tpot_beside);
+  }
+  const auto seconds = [](const char* what, double s) {
+    if (s > 0) std::printf("%-46s     %8.2f s\n", what, s);
+  };
+  seconds("first token of the long request, alone", f.long_alone_s);
+  seconds("first token of the long request, beside", f.long_beside_s);
 }
 
 }  // namespace
@@ -227,14 +335,29 @@ int main(int argc, char** argv) {
   app.add_option("--step-tokens", options.engine.step_tokens, "most tokens of a step")->capture_default_str();
   app.add_option("--short", options.brief, "tokens of the short prompts")->capture_default_str();
   app.add_option("--long", options.lengthy, "tokens of the long prompts")->capture_default_str();
-  app.add_option("--rounds", options.rounds,
-                 "long prompts computed beside short ones; 0: the long one alone, nothing else")
+  app.add_option("--long-alone", options.long_alone, "how many long prompts are computed alone")
+      ->capture_default_str();
+  app.add_option("--seconds", options.seconds,
+                 "how long short requests are sent, alone and beside; 0: none are")
+      ->capture_default_str();
+  app.add_option("--stream-seconds", options.stream_seconds,
+                 "how long a stream is watched beside a long prompt; 0: none is")
+      ->capture_default_str();
+  app.add_option("--pause", options.longest_pause,
+                 "longest time between short requests, in times of one alone; the shortest is 0.5")
+      ->check(CLI::Range(1.0, 1000.0))
+      ->capture_default_str();
+  app.add_option("--trace", options.trace,
+                 "print the engine's steps while a first token took so many times what is usual alone, or a "
+                 "stream's token so many times what is usual beside; 0: nothing")
       ->capture_default_str();
   app.add_flag("--json", options.as_json, "one JSON object");
   CLI11_PARSE(app, argc, argv);
   options.engine.context = options.lengthy + kStreamPrompt + 16;
+  Recorder recorder;  // outlives the engine's thread
+  if (options.trace > 0) options.engine.observer = recorder.observer();
   auto backend = engine::make_local_backend(options.engine);
   if (!backend) die(backend.error().message);
-  print(measure(**backend, options), options);
+  print(measure(**backend, recorder, options), options);
   return 0;
 }
