@@ -19,6 +19,7 @@ using kernels::cpu::Range;
 // enough that each claim streams tens of kilobytes and the hardware prefetcher gets going.
 constexpr std::uint32_t kClaimsPerThread = 8;
 constexpr std::size_t kMaxProjections = 3;
+constexpr std::size_t kCommitBytes = std::size_t{16} << 20U;  // a few huge pages
 
 static_assert(model::kMaxHeadDim <= kernels::cpu::kMaxQuantizedHeadDim);
 
@@ -79,6 +80,10 @@ Result<void> CpuOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_b
   auto pages = Pages::allocate(bytes, "the KV cache");
   if (!pages) return std::unexpected(std::move(pages.error()));
   kv_ = std::move(*pages);
+  // Taken now: all layers come to their next huge pages in the same step, and zeroing those makes it late.
+  pool_.for_each(
+      static_cast<std::uint32_t>((kv_.size() + kCommitBytes - 1) / kCommitBytes),
+      [&](std::uint32_t i) { kv_.commit(i * kCommitBytes, std::min((i + 1) * kCommitBytes, kv_.size())); });
   layout_ = layout;
   n_blocks_ = n_blocks;
   block_size_ = layout.block_size;

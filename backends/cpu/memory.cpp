@@ -63,10 +63,10 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   return *this;
 }
 
-void Pages::commit() noexcept {
+void Pages::commit(std::size_t begin, std::size_t end) noexcept {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   volatile std::byte* const at = bytes_.data();
-  for (std::size_t i = 0; i < bytes_.size(); i += page) at[i] = at[i];
+  for (std::size_t i = begin; i < end; i += page) at[i] = at[i];
 }
 
 Pages::~Pages() {

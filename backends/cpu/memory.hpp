@@ -34,7 +34,8 @@ class Pages {
 
   // Takes the memory now: until a page is written, the system counts it as free, and what is allocated next
   // would be promised it again.
-  void commit() noexcept;
+  void commit() noexcept { commit(0, size()); }
+  void commit(std::size_t begin, std::size_t end) noexcept;  // bytes; what lies in a page of them, too
 
   std::byte* data() const noexcept { return bytes_.data(); }
   std::size_t size() const noexcept { return bytes_.size(); }

@@ -1,5 +1,8 @@
 // The CPU engine's contract as an executor: steps that it refuses, copied blocks, and its memory.
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "backends/graph/decoder.hpp"
 #include "tests/engine/executor_runs.hpp"
@@ -73,6 +76,21 @@ TEST(CpuExecutor, SaysHowMuchMemoryItLacks) {
   const auto overflowing = executor->reserve_kv(layout, 1U << 31);  // a multiple of 2^64 bytes
   ASSERT_FALSE(overflowing);
   EXPECT_EQ(overflowing.error().code, ErrorCode::insufficient_memory);
+}
+
+// A step that comes to memory nobody has used yet would be late.
+TEST(CpuExecutor, TakesTheCachesMemoryAtOnce) {
+  const auto resident = [] {
+    std::uint64_t all = 0, in_memory = 0;  // pages
+    std::ifstream("/proc/self/statm") >> all >> in_memory;
+    return in_memory * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  };
+  const auto m = synthetic_model(DType::q8_0, kLlama);
+  auto executor = cpu::make_cpu_executor(*m.file, {}).value();
+  const graph::KvLayout layout = graph::kv_layout(m.file->config());
+  const std::uint64_t before = resident();
+  ASSERT_TRUE(executor->reserve_kv(layout, static_cast<std::uint32_t>((50U << 20) / layout.block_bytes())));
+  EXPECT_GE(resident(), before + (49U << 20));
 }
 
 TEST(CpuExecutor, CountsItsMemory) {
