@@ -49,7 +49,9 @@ class CpuExecutor final : public engine::Executor {
                                 std::span<const engine::BlockCopy> copies) override {
     if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
     for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
-    if (!graph::decode_step(model_.config(), rows_.inputs(), *ops_, batch.stop))
+    std::function<bool()> go_on;
+    if (batch.stop != nullptr) go_on = [stop = batch.stop] { return !stop->load(std::memory_order_relaxed); };
+    if (!graph::decode_step(model_.config(), rows_.inputs(), *ops_, go_on))
       return fail(ErrorCode::cancelled, "Stopped.");
     return ++step_;
   }

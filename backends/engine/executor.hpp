@@ -59,7 +59,7 @@ struct Executor {
   // Most candidates a row may ask for. 0: logits are computed in the host's own memory, where whole rows cost
   // nothing to hand over, and candidates cannot be asked for.
   virtual std::uint32_t max_candidates() const { return 0; }
-  virtual bool can_stop() const noexcept { return false; }  // between layers, not only between steps
+  virtual bool can_stop() const noexcept { return false; }  // within a layer or two, not only between steps
 };
 
 }  // namespace flyball::engine

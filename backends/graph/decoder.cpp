@@ -79,7 +79,7 @@ void mixed_feed_forward(std::uint32_t n, std::uint32_t layer, Buffer residual, O
 }  // namespace
 
 bool decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops& ops,
-                 const std::atomic<bool>* stop) {
+                 const std::function<bool()>& go_on) {
   auto n = static_cast<std::uint32_t>(inputs.tokens.size());
   Buffer residual = Buffer::residual;
   Buffer attended = Buffer::attended;
@@ -87,7 +87,7 @@ bool decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops
   ops.begin(inputs);
   ops.embed(n, {WeightRole::token_embedding}, residual);
   for (std::uint32_t layer = 0; layer < config.n_layers; ++layer) {
-    if (stop != nullptr && stop->load(std::memory_order_relaxed)) return false;
+    if (go_on && !go_on()) return false;
     const Projection qkv[] = {{{WeightRole::q, layer}, Buffer::q},
                               {{WeightRole::k, layer}, Buffer::k},
                               {{WeightRole::v, layer}, Buffer::v}};

@@ -4,8 +4,8 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "backends/graph/ops.hpp"
 #include "backends/model/model_config.hpp"
@@ -27,8 +27,8 @@ std::uint64_t plan_bytes(const BufferPlan& plan) noexcept;
 // Runs one step. Afterwards Buffer::logits holds a row for each wanted one, in order, Buffer::candidates what
 // top_k asked for; the cache holds every row's KV. Preconditions: rows and wanted rows are within the plan;
 // tokens are below vocab_size.
-// False: `stop`, looked at before each layer, was true, and the rest was left out.
+// False: go_on, if there is one, was asked before each layer and said no: the rest was left out.
 bool decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops& ops,
-                 const std::atomic<bool>* stop = nullptr);
+                 const std::function<bool()>& go_on = {});
 
 }  // namespace flyball::graph

@@ -319,13 +319,18 @@ Result<void> Device::flush() {
   return {};
 }
 
-Result<void> Device::finish() {
+Result<Handle<cl_event>> Device::mark() {
   cl_event raw = nullptr;
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
     status = objects_->api->clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &raw);
   if (status != CL_SUCCESS) return failed("a fence", status);
-  return wait(Handle<cl_event>(objects_, raw));
+  return Handle<cl_event>(objects_, raw);
+}
+
+Result<void> Device::finish() {
+  auto event = mark();
+  return event ? wait(*event) : std::unexpected(std::move(event.error()));
 }
 
 std::optional<cl_int> Device::outcome_of(cl_event event, std::chrono::microseconds patience) const {
@@ -343,9 +348,8 @@ Result<cl_int> Device::outcome_in_time(const Handle<cl_event>& event) const {
   if (const cl_int status = objects_->api->clFlush(queue_.get()); status != CL_SUCCESS) return status;
   const auto outcome = outcome_of(event.get(), options_.fence_deadline);
   if (!outcome)
-    return fail(ErrorCode::device_lost,
-                "The OpenCL device " + facts_.name + " gave no answer within " +
-                    std::to_string(options_.fence_deadline.count() / 1000) + " ms.");
+    return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " gave no answer within " +
+                                            std::to_string(options_.fence_deadline.count() / 1000) + " ms.");
   return std::min(*outcome, CL_SUCCESS);
 }
 
@@ -368,8 +372,8 @@ bool Device::settle() noexcept {
   if (status == CL_SUCCESS) status = cl.clEnqueueMarkerWithWaitList(queue_.get(), 0, nullptr, &raw);
   const Handle<cl_event> event(objects_, raw);
   if (status == CL_SUCCESS) status = cl.clFlush(queue_.get());
-  // Only a marker that was reached proves that what lay before it is over: one that ended by an error, or that
-  // nobody can be told of, proves nothing.
+  // Only a marker that was reached proves that what lay before it is over: one that ended by an error, or
+  // that nobody can be told of, proves nothing.
   const bool resting = status == CL_SUCCESS && outcome_of(raw, options_.settle_deadline) == CL_COMPLETE;
   if (!resting) objects_->abandoned = true;
   return resting;

@@ -90,7 +90,9 @@ class Device {
   // may still be written until settle() said yes.
   Result<void> read(const Memory& from, std::uint64_t at, std::span<std::byte> to);
   Result<void> wait(const Handle<cl_event>& event);
-  // The same for all that is enqueued.
+  // Reached when all that is enqueued is done.
+  Result<Handle<cl_event>> mark();
+  // Waits for all that is enqueued, as for an event.
   Result<void> finish();
   // Hands what is enqueued to the driver.
   Result<void> flush();

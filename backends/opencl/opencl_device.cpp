@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,6 +88,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
 
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
   std::uint32_t max_candidates() const override { return graph::kMaxCandidates; }
+  bool can_stop() const noexcept override { return true; }
   const DeviceFacts& facts() const noexcept override { return device_->facts(); }
   OpenClStatistics statistics() const noexcept override {
     return {programs_.compiled(), programs_.from_cache(),     weights_.in_place(),
@@ -107,10 +109,29 @@ class OpenClExecutorImpl final : public OpenClExecutor {
       if (auto ok = device_->finish(); !ok) return std::unexpected(std::move(ok.error()));
     waiting_ = true;
     for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
-    graph::decode_step(config, rows_.inputs(), *ops_);
+    std::function<bool()> go_on;
+    Handle<cl_event> before_last;  // the layer enqueued last
+    Result<void> paced;
+    if (batch.stop != nullptr)
+      go_on = [&] {
+        if (!batch.stop->load()) paced = keep_pace(before_last);
+        return paced && !batch.stop->load();
+      };
+    const bool whole = graph::decode_step(config, rows_.inputs(), *ops_, go_on);
     if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
+    if (!paced) return std::unexpected(std::move(paced.error()));
+    if (!whole) return fail(ErrorCode::cancelled, "Stopped.");
     if (auto ok = device_->flush(); !ok) return std::unexpected(std::move(ok.error()));
     return ++step_;
+  }
+
+  // What is enqueued is computed: of a step that may be given up it is a layer beyond the one that runs,
+  // which is what keeps the device from waiting for the host. Waits until that is so.
+  Result<void> keep_pace(Handle<cl_event>& before_last) {
+    auto now = device_->mark();
+    if (!now) return std::unexpected(std::move(now.error()));
+    const Handle<cl_event> reached = std::exchange(before_last, std::move(*now));
+    return reached ? device_->wait(reached) : device_->flush();
   }
 
   // One layer of a prompt's step and of a late token's, so that the first request compiles nothing; the

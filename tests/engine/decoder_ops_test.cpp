@@ -2,7 +2,6 @@
 // run again, and YaRN's betas count.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
 
 #include "tests/engine/cpu_ops_runs.hpp"
@@ -74,12 +73,12 @@ TEST(Decoder, AStepThatIsStoppedCanBeComputedAgain) {
   const auto logits = [&](bool stop_first) {
     auto ops = cpu::CpuOps::make(config, kernels, weights, pool, 16, 1).value();
     EXPECT_TRUE(ops->reserve_kv(graph::kv_layout(config), 1));
-    std::atomic<bool> stop{true};
     if (stop_first) {
-      EXPECT_FALSE(graph::decode_step(config, prompt.inputs(), *ops, &stop));
+      std::uint32_t layers = 0;
+      EXPECT_FALSE(
+          graph::decode_step(config, prompt.inputs(), *ops, [&] { return ++layers < config.n_layers; }));
     }
-    stop = false;
-    EXPECT_TRUE(graph::decode_step(config, prompt.inputs(), *ops, &stop));
+    EXPECT_TRUE(graph::decode_step(config, prompt.inputs(), *ops, [] { return true; }));
     const float* row = ops->buffer(graph::Buffer::logits);
     return std::vector<float>(row, row + config.vocab_size);
   };

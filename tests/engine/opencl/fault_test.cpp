@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 
 #include "backends/opencl/programs.hpp"
@@ -23,8 +24,8 @@ opencl::OpenClDeviceOptions options_with(std::filesystem::path cache) {
   return options;
 }
 
-// Everything an engine does: open, load, reserve, a prompt with a copied block, a decoded token, its row of
-// logits whole and cut.
+// Everything an engine does: open, load, reserve, a prompt with a copied block in a step that might be given
+// up, a decoded token, its row of logits whole and cut.
 Result<void> live_once(const model::ModelFile& file, const opencl::OpenClDeviceOptions& options) {
   auto executor = opencl::make_opencl_executor(file, options);
   if (!executor) return std::unexpected(std::move(executor.error()));
@@ -33,10 +34,12 @@ Result<void> live_once(const model::ModelFile& file, const opencl::OpenClDeviceO
   const std::vector<Token> prompt{1, 2, 3, 4, 5};
   const std::vector<std::uint32_t> table{0, 1};
   const engine::BlockCopy copy{2, 3};
+  const std::atomic<bool> never{false};
   for (std::uint32_t at = 0; at < 6; at += 5) {
     const engine::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true, at == 0 ? 0U : 3U, true};
-    auto step = (*executor)->submit({std::span(prompt).first(sequence.n_tokens), {&sequence, 1}},
-                                    {&copy, at == 0 ? 1U : 0U});
+    auto step = (*executor)->submit(
+        {std::span(prompt).first(sequence.n_tokens), {&sequence, 1}, 0, at == 0 ? &never : nullptr},
+        {&copy, at == 0 ? 1U : 0U});
     if (!step) return std::unexpected(std::move(step.error()));
     if (auto rows = (*executor)->wait(*step); !rows) return std::unexpected(std::move(rows.error()));
   }
@@ -47,7 +50,7 @@ class OpenClFaults : public test::OpenClTest {};
 
 // The nth call of a kind fails, for every n: a typed error, and nothing is left on the device.
 TEST_F(OpenClFaults, EachCallMayFail) {
-  const auto m = test::small_model();
+  const auto m = test::small_model("dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320");
   ASSERT_TRUE(live_once(*m.file, options_with(test::shared_programs())));
   for (const bool upload : {false, true})
     for (const Call kind : {Call::allocate, Call::build, Call::enqueue, Call::wait}) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 
 #include "backends/model/embedded_demo.hpp"
@@ -115,6 +116,40 @@ TEST_F(OpenClEngine, WholeEqualsChunked) {
   const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
   const auto device = opencl_executor(m);
   test::expect_whole_equals_chunked(*device, m.vocab(), std::bind_front(expect_same_row, std::cref(*device)));
+}
+
+// Of a step that may be given up no more is enqueued than the layer that runs and the next.
+TEST_F(OpenClEngine, AStepIsGivenUpBeforeItsLayersAreEnqueued) {
+  const auto m = synthetic_model(DType::q8_0, "dim=64,layers=12,heads=4,kv_heads=2,ffn=96,vocab=320");
+  std::atomic<bool> stop{false};
+  std::size_t enqueued = 0, waited = 0, stop_at_wait = 0;
+  auto options = test::opencl_options();
+  options.device.interceptor = [&](opencl::Call call) {
+    if (call == opencl::Call::enqueue) ++enqueued;
+    if (call == opencl::Call::wait && ++waited == stop_at_wait) stop = true;
+    return CL_SUCCESS;
+  };
+  const auto device = opencl_executor(m, DType::f16, options);
+  const test::Piece prompt{random_tokens(30, m.vocab()), 0, {3, 4, 9}};
+  const engine::StepSequence sequence{0, 30, 0, prompt.blocks, true};
+  const engine::StepBatch batch{prompt.tokens, {&sequence, 1}, 0, &stop};
+  enqueued = 0;
+  const auto expected = run_step(*device, {prompt}, m.vocab());
+  const std::size_t whole = enqueued;
+
+  enqueued = waited = 0;
+  stop_at_wait = 3;
+  const auto stopped = device->submit(batch, {});
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::cancelled);
+  EXPECT_LT(enqueued, whole / 2);
+
+  stop = false;
+  const auto step = device->submit(batch, {});
+  ASSERT_TRUE(step) << step.error().message;
+  const auto rows = device->wait(*step);
+  ASSERT_TRUE(rows) << rows.error().message;
+  EXPECT_TRUE(std::ranges::equal(rows->logits, expected.at(0))) << "the same step, not stopped";
 }
 
 // 900 positions: several splits of decode attention, merged, against one pass over all of them.
