@@ -46,10 +46,15 @@ struct Shared {
   std::atomic<bool> refusing{false};  // drain or destruction has begun
   std::atomic<bool> lost{false};      // the device is gone
   std::atomic<bool> ending{false};    // requests not yet prepared end, too
-  std::atomic<bool> arrived{false};   // a request, since the engine looked last
+  std::atomic<bool> called{false};    // a command came since the engine looked last
   std::atomic<std::uint64_t> steps{0}, prompt_tokens{0}, cached_tokens{0}, completion_tokens{0},
       preemptions{0};
   std::atomic<std::uint32_t> running{0}, kv_used{0};
+
+  void order(Command command) {
+    commands.put(std::move(command));
+    called = true;
+  }
 
   // Requests that have not had their last event, reserved before any work is done for them.
   bool reserve(std::uint32_t limit) {
@@ -94,11 +99,11 @@ class EngineTicket final : public Ticket::Impl {
   ~EngineTicket() override {
     if (delivery_->closed()) return;  // it has ended
     delivery_->close();
-    shared_->commands.put({Command::Kind::cancel, id_, nullptr});
+    shared_->order({Command::Kind::cancel, id_, nullptr});
   }
   void resume() noexcept override {
     if (delivery_->closed() || !delivery_->ask_resume()) return;
-    shared_->commands.put({Command::Kind::resume, id_, nullptr});
+    shared_->order({Command::Kind::resume, id_, nullptr});
   }
 
  private:
@@ -122,7 +127,7 @@ class Engine {
   void run() {
     bool idle = true;
     while (true) {
-      shared_.arrived = false;  // before looking: who arrives later stops the step that may be stopped
+      shared_.called = false;  // before looking: who calls later stops the step that may be stopped
       for (Command& command : shared_.commands.take(idle)) {
         if (command.kind == Command::Kind::stop) {
           end_all(shutting_down());
@@ -299,7 +304,7 @@ class Engine {
       if (planned.want_logits) ++(s.n_candidates > 0 ? cut : whole);
     }
     try {
-      auto id = executor_.submit({tokens_, batch_, vocab_size_, plan.may_stop ? &shared_.arrived : nullptr},
+      auto id = executor_.submit({tokens_, batch_, vocab_size_, plan.may_stop ? &shared_.called : nullptr},
                                  copies_);
       if (!id) return std::unexpected(std::move(id.error()));
       auto rows = executor_.wait(*id);
@@ -430,7 +435,7 @@ class EngineBackend final : public Backend {
     shared_->ending = true;
     to_prepare_.put({});
     prepare_thread_.join();
-    shared_->commands.put({Command::Kind::stop, 0, nullptr});
+    shared_->order({Command::Kind::stop, 0, nullptr});
     engine_thread_.join();
   }
 
@@ -475,7 +480,7 @@ class EngineBackend final : public Backend {
     shared_->refusing = true;
     if (shared_->wait_idle(deadline)) return;
     shared_->ending = true;
-    shared_->commands.put({Command::Kind::end_all, 0, nullptr});
+    shared_->order({Command::Kind::end_all, 0, nullptr});
     shared_->wait_idle(std::chrono::steady_clock::now() + kCancelGrace);
   }
 
@@ -516,8 +521,7 @@ class EngineBackend final : public Backend {
       if (!prepared) return std::move(prepared.error());
       auto sequence = std::make_unique<Sequence>(waiting.id, std::move(*prepared), parts_.text,
                                                  waiting.delivery, waiting.arrived);
-      shared_->commands.put({Command::Kind::submit, waiting.id, std::move(sequence)});
-      shared_->arrived = true;
+      shared_->order({Command::Kind::submit, waiting.id, std::move(sequence)});
       return std::nullopt;
     } catch (const std::bad_alloc&) {
       return out_of_memory();

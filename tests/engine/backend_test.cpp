@@ -59,7 +59,11 @@ TEST(Engine, IgnoreEosGoesOn) {
 
 // A long prompt alone gets long steps after a while; a request that arrives in one does not wait for its end.
 TEST(Engine, ARequestThatArrivesEndsALongStep) {
-  auto fake = make_fake({.blocks = 200, .step_tokens = 8, .context = 800});
+  std::vector<engine::StepTrace> steps;  // the engine thread's, until the engine is gone
+  auto fake = make_fake(
+      {.blocks = 200, .step_tokens = 8, .context = 800, .observer = [&](const engine::StepTrace& step) {
+         steps.push_back(step);
+       }});
   fake.control->stops = true;
   const std::string long_prompt(700, 'l');
   const auto longest = std::make_shared<Client>(), brief = std::make_shared<Client>();
@@ -81,6 +85,34 @@ TEST(Engine, ARequestThatArrivesEndsALongStep) {
   auto third = fake.backend->start(text_request("again", 3), std::make_shared<Client>()).value();
   ASSERT_TRUE(longest->wait_end());
   EXPECT_EQ(longest->text(), expected_text(long_prompt, 5)) << "what was given up is computed again";
+
+  const std::uint64_t computed = fake.backend->load().steps;
+  fake.backend.reset();
+  EXPECT_EQ(std::ranges::count_if(steps, [](const auto& step) { return step.stopped && step.may_stop; }), 1);
+  EXPECT_GE(std::ranges::count(steps, false, &engine::StepTrace::stopped), computed);
+  for (const engine::StepTrace& step : steps) {
+    EXPECT_GT(step.work.tokens, 0U);
+    EXPECT_GT(step.expected, 0);
+    EXPECT_LE(step.begin, step.end);
+  }
+}
+
+TEST(Engine, AClientThatLeavesEndsTheLongStepOfItsPrompt) {
+  auto fake = make_fake({.blocks = 200, .step_tokens = 8, .context = 800});
+  fake.control->stops = true;
+  auto ticket =
+      fake.backend->start(text_request(std::string(700, 'l'), 5), std::make_shared<Client>()).value();
+  const auto seen = [&](const std::uint64_t& count) {
+    std::unique_lock lock(fake.control->mutex);
+    return fake.control->changed.wait_for(lock, std::chrono::seconds(20), [&] { return count > 0; });
+  };
+  ASSERT_TRUE(seen(fake.control->stoppable));
+  ticket = {};
+  EXPECT_TRUE(seen(fake.control->stopped));
+  const auto next = std::make_shared<Client>();
+  auto second = fake.backend->start(text_request("hello", 3), next).value();
+  ASSERT_TRUE(next->wait_end());
+  EXPECT_EQ(next->text(), expected_text("hello", 3));
 }
 
 TEST(Engine, ManyRequestsGetWhatEachWouldAlone) {

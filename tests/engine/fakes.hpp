@@ -133,6 +133,7 @@ class FakeExecutor final : public engine::Executor {
       while (!batch.stop->load()) std::this_thread::yield();
       lock.lock();
       ++control_->stopped;
+      control_->changed.notify_all();
       for (const auto& s : batch.sequences)  // what it wrote is void
         for (std::uint32_t i = 0; i < s.n_tokens; ++i) slot(s, s.first_position + i) = -7;
       return fail(ErrorCode::cancelled, "Stopped.");
@@ -268,6 +269,7 @@ struct FakeShape {
   std::uint32_t blocks = 64, sequences = 4, step_tokens = 16, context = 200, queue = 16;
   std::uint32_t max_candidates = 0, vocab = kVocab;  // vocab: tokens that may be sampled
   bool adds_bos = false;
+  engine::StepObserver observer = {};
   std::string chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
 };
 
@@ -286,6 +288,7 @@ inline FakeEngine make_fake(FakeShape shape = {}) {
   parts.text =
       engine::make_text_model(std::make_unique<ByteTokenizer>(shape.adds_bos),
                               text::ChatTemplate::parse(shape.chat_template), shape.vocab, shape.context);
+  parts.observer = std::move(shape.observer);
   fake.backend = engine::make_engine_backend(std::move(parts));
   return fake;
 }
