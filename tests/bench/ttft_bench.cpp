@@ -8,7 +8,6 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "backends/engine/local_backend.hpp"
+#include "tests/bench/program.hpp"
 
 namespace {
 
@@ -26,12 +26,10 @@ using namespace flyball;
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kSolo =
-    12;  // short requests alone before each long one, because a shared machine's speed drifts
 constexpr std::uint32_t kStreamPrompt = 32;
 constexpr std::uint32_t kWarmUp = 1024;  // tokens, by which the cost of a step is learned
-// After its first token the client is told that a request is over before its last step is recorded.
-constexpr std::chrono::milliseconds kStepsEnd{5};
+// How often it is asked whether the engine has come to rest.
+constexpr std::chrono::milliseconds kPoll{5};
 
 struct Options {
   engine::LocalBackendOptions engine;
@@ -39,11 +37,6 @@ struct Options {
   double seconds = 60, stream_seconds = 20, longest_pause = 32, trace = 0;
   bool as_json = false;
 };
-
-[[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "ttft_bench: %s\n", what.c_str());
-  std::exit(1);
-}
 
 double ms(Clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
@@ -129,7 +122,7 @@ class Waiter final : public EventSink {
   Timings wait_timings() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return end_.has_value(); });
-    if (const auto* error = std::get_if<Error>(&*end_)) die(error->message);
+    if (const auto* error = std::get_if<Error>(&*end_)) bench::die(error->message);
     return std::get<Done>(*end_).timings;
   }
   void wait_tokens(std::size_t n) {
@@ -166,23 +159,26 @@ class Client {
  public:
   explicit Client(Backend& backend) : backend_(backend) {}
 
-  Running start(std::uint32_t prompt, std::uint32_t answer = 1) {
+  std::vector<Token> prompt(std::uint32_t n) {
+    std::vector<Token> tokens(n);
+    for (Token& token : tokens) token = static_cast<Token>(random_() % backend_.info().vocab_size);
+    return tokens;
+  }
+  Running start(std::vector<Token> prompt, std::uint32_t answer = 1) {
     CompletionRequest request;
-    TokenPrompt tokens;
-    for (std::uint32_t i = 0; i < prompt; ++i)
-      tokens.tokens.push_back(static_cast<Token>(random_() % backend_.info().vocab_size));
-    request.prompt = std::move(tokens);
+    request.prompt = TokenPrompt{std::move(prompt)};
     request.max_tokens = answer;
     request.ignore_eos = true;
     request.sampling.temperature = 0;
     Running running;
     running.start = Clock::now();
-    auto ticket = backend_.start(std::move(request), running.waiter);
-    if (!ticket) die(ticket.error().message);
-    running.ticket = std::move(*ticket);
+    running.ticket = bench::expect(backend_.start(std::move(request), running.waiter));
     return running;
   }
-  double ttft(std::uint32_t prompt) { return ttft_ms(start(prompt).waiter->wait_timings()); }
+  double ttft(std::uint32_t n) { return ttft_ms(start(prompt(n)).waiter->wait_timings()); }
+  void wait_idle() const {
+    while (backend_.load().running > 0) std::this_thread::sleep_for(kPoll);
+  }
   // Half to `longest` times `typical_ms`, as often in each octave: requests arrive at any moment of a step,
   // soon after another one and after a while.
   void pause(double typical_ms, double longest) {
@@ -197,60 +193,65 @@ class Client {
 };
 
 struct Quantiles {
-  double p50 = 0, p99 = 0, most = 0;
+  double p50 = 0, p90 = 0, p99 = 0, most = 0;
   std::size_t samples = 0;
-  json to_json() const { return {{"p50", p50}, {"p99", p99}, {"most", most}, {"samples", samples}}; }
+  json to_json() const {
+    return {{"p50", p50}, {"p90", p90}, {"p99", p99}, {"most", most}, {"samples", samples}};
+  }
 };
 
 Quantiles quantiles(std::vector<double> values) {
-  if (values.empty()) die("nothing was measured: the long prompt is too short for this device");
+  if (values.empty()) bench::die("nothing was measured: the long prompt is too short for this device");
   std::ranges::sort(values);
-  return {values[values.size() / 2], values[(values.size() * 99 - 1) / 100], values.back(), values.size()};
+  const auto at = [&](std::size_t percent) { return values[(values.size() * percent - 1) / 100]; };
+  return {at(50), at(90), at(99), values.back(), values.size()};
 }
 
 struct Figures {
   Quantiles solo, beside, tpot_alone, tpot_beside;  // ms
-  double long_alone_s = 0, long_beside_s = 0;       // medians; 0: none
+  double long_alone_s = 0;                          // medians; 0: none
 };
 
-// Short requests beside long prompts, one of each at a time.
+// Short requests alone and beside a long prompt, by turns, because a shared machine's speed drifts. The long
+// one is taken away meanwhile; when it comes again, what was computed of it is there, and it goes on.
 void measure_short(Client& client, Recorder& recorder, const Options& options, Figures& f) {
   const Clock::time_point end = in_seconds(options.seconds);
-  std::vector<double> solo, beside, lengths;
+  std::vector<double> solo, beside;
+  std::vector<Token> long_prompt;
   while (Clock::now() < end) {
-    for (int i = 0; i < kSolo; ++i) solo.push_back(client.ttft(options.brief));
+    solo.push_back(client.ttft(options.brief));
     f.solo = quantiles(solo);
-    const Running long_one = client.start(options.lengthy);
-    while (true) {
-      client.pause(f.solo.p50, options.longest_pause);
-      if (long_one.waiter->over() || Clock::now() >= end) break;
-      recorder.forget();
-      const Running brief = client.start(options.brief);
-      const Timings timings = brief.waiter->wait_timings();
-      if (long_one.waiter->over()) break;
-      beside.push_back(ttft_ms(timings));
-      if (options.trace == 0 || beside.back() < options.trace * f.solo.p50) continue;
-      std::this_thread::sleep_for(kStepsEnd);
-      std::fprintf(stderr, "first token after %.1f ms, alone %.1f: first step after %.1f\n", beside.back(),
-                   f.solo.p50, static_cast<double>(timings.queue_us) / 1e3);
-      recorder.print(brief.start,
-                     brief.start + std::chrono::microseconds(timings.queue_us + timings.prefill_us));
+    if (long_prompt.empty()) long_prompt = client.prompt(options.lengthy);
+    Running long_one = client.start(long_prompt);
+    client.pause(f.solo.p50, options.longest_pause);
+    recorder.forget();
+    const Running brief = client.start(client.prompt(options.brief));
+    const Timings timings = brief.waiter->wait_timings();
+    if (long_one.waiter->over()) {  // perhaps before the short one came
+      long_prompt.clear();
+      continue;
     }
-    if (long_one.waiter->over()) lengths.push_back(ttft_ms(long_one.waiter->wait_timings()) / 1e3);
+    beside.push_back(ttft_ms(timings));
+    long_one.ticket.cancel();
+    client.wait_idle();
+    if (options.trace == 0 || beside.back() < options.trace * f.solo.p50) continue;
+    std::fprintf(stderr, "first token after %.1f ms, alone %.1f: first step after %.1f\n", beside.back(),
+                 f.solo.p50, static_cast<double>(timings.queue_us) / 1e3);
+    recorder.print(brief.start,
+                   brief.start + std::chrono::microseconds(timings.queue_us + timings.prefill_us));
   }
   f.beside = quantiles(beside);
-  if (!lengths.empty()) f.long_beside_s = quantiles(lengths).p50;
 }
 
 // A stream alone, and beside one long prompt.
 void measure_stream(Client& client, Recorder& recorder, const Options& options, Figures& f) {
-  const Running stream = client.start(kStreamPrompt, options.lengthy);
+  const Running stream = client.start(client.prompt(kStreamPrompt), options.lengthy);
   stream.waiter->wait_tokens(1);
   const auto begin = Clock::now();
   stream.waiter->wait_tokens(33);
   const auto middle = Clock::now();
   recorder.forget();
-  const Running long_one = client.start(options.lengthy);
+  const Running long_one = client.start(client.prompt(options.lengthy));
   long_one.waiter->wait_end(in_seconds(options.stream_seconds));
   const std::vector<Gap> alone = stream.waiter->gaps(begin, middle);
   const std::vector<Gap> beside = stream.waiter->gaps(middle, Clock::now());
@@ -292,16 +293,15 @@ void print(const Figures& f, const Options& options) {
       out.update({{"ttft_solo_ms", f.solo.to_json()},
                   {"ttft_beside_ms", f.beside.to_json()},
                   {"ttft_p99_ratio", f.beside.p99 / f.solo.p99},
-                  {"ttft_p99_over_solo_p50", f.beside.p99 / f.solo.p50},
-                  {"long_beside_s", f.long_beside_s}});
+                  {"ttft_p99_over_solo_p50", f.beside.p99 / f.solo.p50}});
     if (options.stream_seconds > 0)
       out.update({{"tpot_alone_ms", f.tpot_alone.to_json()}, {"tpot_beside_ms", f.tpot_beside.to_json()}});
     std::printf("%s\n", out.dump().c_str());
     return;
   }
   const auto row = [](const char* what, const Quantiles& q) {
-    std::printf("%-46s p50 %8.1f ms   p99 %8.1f ms   most %8.1f ms   (%zu)\n", what, q.p50, q.p99, q.most,
-                q.samples);
+    std::printf("%-46s p50 %8.1f ms   p90 %8.1f ms   p99 %8.1f ms   most %8.1f ms   (%zu)\n", what, q.p50,
+                q.p90, q.p99, q.most, q.samples);
   };
   if (options.seconds > 0) {
     row("first token of a short request, alone", f.solo);
@@ -313,11 +313,8 @@ void print(const Figures& f, const Options& options) {
     row("between two tokens of a stream, alone", f.tpot_alone);
     row("between two tokens of a stream, beside", f.tpot_beside);
   }
-  const auto seconds = [](const char* what, double s) {
-    if (s > 0) std::printf("%-46s     %8.2f s\n", what, s);
-  };
-  seconds("first token of the long request, alone", f.long_alone_s);
-  seconds("first token of the long request, beside", f.long_beside_s);
+  if (f.long_alone_s > 0)
+    std::printf("%-46s     %8.2f s\n", "first token of the long request, alone", f.long_alone_s);
 }
 
 }  // namespace
@@ -356,8 +353,7 @@ int main(int argc, char** argv) {
   options.engine.context = options.lengthy + kStreamPrompt + 16;
   Recorder recorder;  // outlives the engine's thread
   if (options.trace > 0) options.engine.observer = recorder.observer();
-  auto backend = engine::make_local_backend(options.engine);
-  if (!backend) die(backend.error().message);
-  print(measure(**backend, recorder, options), options);
+  const auto backend = bench::expect(engine::make_local_backend(options.engine));
+  print(measure(*backend, recorder, options), options);
   return 0;
 }
