@@ -77,6 +77,10 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Api> api, Fou
   return device;
 }
 
+Device::~Device() {
+  if (objects_ && objects_->in_doubt) settle();
+}
+
 std::unexpected<Error> Device::failed(const std::string& call, cl_int status) const {
   return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " failed: " + call +
                                           " gave error " + std::to_string(status) + ".");
@@ -114,6 +118,7 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what) {
   if (!buffer) return buffer;
   const cl_uchar zero = 0;
   cl_event raw = nullptr;
+  busy_ = true;
   cl_int status = intercept(Call::allocate);
   if (status == CL_SUCCESS)
     status = objects_->api->clEnqueueFillBuffer(queue_.get(), buffer->handle.get(), &zero, sizeof zero, 0,
@@ -127,6 +132,7 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what) {
     buffer->counted = {};
     return not_allocated("clEnqueueFillBuffer", status, buffer->bytes, what);
   }
+  busy_ = false;
   return buffer;
 }
 
@@ -135,6 +141,7 @@ Result<Device::Pinned> Device::allocate_pinned(std::uint64_t bytes, std::string_
   if (!buffer) return std::unexpected(std::move(buffer.error()));
   cl_event raw = nullptr;
   void* host = nullptr;
+  busy_ = true;
   cl_int status = intercept(Call::allocate);
   if (status == CL_SUCCESS)
     host = objects_->api->clEnqueueMapBuffer(queue_.get(), buffer->handle.get(), CL_FALSE,
@@ -145,6 +152,7 @@ Result<Device::Pinned> Device::allocate_pinned(std::uint64_t bytes, std::string_
     status = *outcome;
   }
   if (status != CL_SUCCESS) return not_allocated("clEnqueueMapBuffer", status, bytes, what);
+  busy_ = false;
   return Pinned{std::move(*buffer), static_cast<std::byte*>(host)};
 }
 
@@ -263,6 +271,7 @@ Result<void> Device::check_needs(const Kernel& kernel) const {
 }
 
 Result<void> Device::enqueue(const Kernel& kernel, const Grid& grid) {
+  busy_ = true;
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
     status =
@@ -275,6 +284,7 @@ Result<void> Device::enqueue(const Kernel& kernel, const Grid& grid) {
 Result<Handle<cl_event>> Device::write_later(const Memory& to, std::uint64_t at,
                                              std::span<const std::byte> from) {
   cl_event event = nullptr;
+  busy_ = true;
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
     status = objects_->api->clEnqueueWriteBuffer(queue_.get(), to.handle.get(), CL_FALSE, at, from.size(),
@@ -287,13 +297,14 @@ Result<void> Device::write(const Memory& to, std::uint64_t at, std::span<const s
   auto bytes = std::make_unique<std::vector<std::byte>>(from.begin(), from.end());
   auto event = write_later(to, at, *bytes);
   if (!event) return std::unexpected(std::move(event.error()));
-  auto ok = wait(*event);
-  if (!ok && !settle()) (void)bytes.release();  // the device may still read them
+  auto ok = wait_for_all(*event);
+  if (!ok && !at_rest()) (void)bytes.release();  // the device may still read them
   return ok;
 }
 
 Result<void> Device::copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
                           std::uint64_t bytes) {
+  busy_ = true;
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
     status = objects_->api->clEnqueueCopyBuffer(queue_.get(), from.handle.get(), to.handle.get(), from_at,
@@ -304,12 +315,13 @@ Result<void> Device::copy(const Memory& from, std::uint64_t from_at, const Memor
 
 Result<void> Device::read(const Memory& from, std::uint64_t at, std::span<std::byte> to) {
   cl_event raw = nullptr;
+  busy_ = true;
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
     status = objects_->api->clEnqueueReadBuffer(queue_.get(), from.handle.get(), CL_FALSE, at, to.size(),
                                                 to.data(), 0, nullptr, &raw);
   if (status != CL_SUCCESS) return failed("a read from the device", status);
-  return wait(Handle<cl_event>(objects_, raw));
+  return wait_for_all(Handle<cl_event>(objects_, raw));
 }
 
 Result<void> Device::flush() {
@@ -330,7 +342,13 @@ Result<Handle<cl_event>> Device::mark() {
 
 Result<void> Device::finish() {
   auto event = mark();
-  return event ? wait(*event) : std::unexpected(std::move(event.error()));
+  return event ? wait_for_all(*event) : std::unexpected(std::move(event.error()));
+}
+
+Result<void> Device::wait_for_all(const Handle<cl_event>& last) {
+  auto ok = wait(last);
+  if (ok) busy_ = false;
+  return ok;
 }
 
 std::optional<cl_int> Device::outcome_of(cl_event event, std::chrono::microseconds patience) const {
@@ -346,10 +364,14 @@ std::optional<cl_int> Device::outcome_of(cl_event event, std::chrono::microsecon
 
 Result<cl_int> Device::outcome_in_time(const Handle<cl_event>& event) const {
   if (const cl_int status = objects_->api->clFlush(queue_.get()); status != CL_SUCCESS) return status;
-  const auto outcome = outcome_of(event.get(), options_.fence_deadline);
-  if (!outcome)
-    return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " gave no answer within " +
-                                            std::to_string(options_.fence_deadline.count() / 1000) + " ms.");
+  std::optional<cl_int> outcome;
+  if (intercept(Call::answer) == CL_SUCCESS) outcome = outcome_of(event.get(), options_.fence_deadline);
+  if (!outcome) {
+    objects_->in_doubt = true;
+    return fail(ErrorCode::device_lost,
+                "The OpenCL device " + facts_.name + " gave no answer within " +
+                    std::to_string(options_.fence_deadline.count() / 1000) + " ms.");
+  }
   return std::min(*outcome, CL_SUCCESS);
 }
 
@@ -360,7 +382,10 @@ Result<void> Device::wait(const Handle<cl_event>& event) {
     if (!outcome) return std::unexpected(std::move(outcome.error()));
     status = *outcome;
   }
-  if (status != CL_SUCCESS) return failed("waiting for the device", status);
+  if (status != CL_SUCCESS) {
+    objects_->in_doubt = true;
+    return failed("waiting for the device", status);
+  }
   return {};
 }
 
@@ -375,7 +400,8 @@ bool Device::settle() noexcept {
   // Only a marker that was reached proves that what lay before it is over: one that ended by an error, or
   // that nobody can be told of, proves nothing.
   const bool resting = status == CL_SUCCESS && outcome_of(raw, options_.settle_deadline) == CL_COMPLETE;
-  if (!resting) objects_->abandoned = true;
+  busy_ = !resting;
+  objects_->settled(resting);
   return resting;
 }
 

@@ -44,6 +44,7 @@ class Device {
                                               const DeviceOptions& options);
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
+  ~Device();
 
   const DeviceFacts& facts() const noexcept { return facts_; }
   std::uint64_t allocated() const noexcept { return objects_->bytes; }
@@ -58,7 +59,7 @@ class Device {
     std::byte* host = nullptr;  // valid until unpin()
   };
   Result<Pinned> allocate_pinned(std::uint64_t bytes, std::string_view what);
-  // Precondition: no write from it is under way, or settle() said no.
+  // Precondition: no write from it is under way, or at_rest() said no.
   void unpin(Pinned pinned) noexcept;
   // The device reads these bytes where they are. Only on a unified device; they outlive the buffer.
   Result<Memory> import(std::span<const std::byte> bytes, std::string_view what);
@@ -82,12 +83,12 @@ class Device {
   }
   // The host's bytes may change once this has returned.
   Result<void> write(const Memory& to, std::uint64_t at, std::span<const std::byte> from);
-  // The host's bytes must stay until the event or a fence; after a failure until settle() said yes.
+  // The host's bytes must stay until the event or a fence; after a failure until at_rest() said yes.
   Result<Handle<cl_event>> write_later(const Memory& to, std::uint64_t at, std::span<const std::byte> from);
   Result<void> copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
                     std::uint64_t bytes);
   // Blocks until all before it is done, at most until the fence deadline: device_lost. Then the host's bytes
-  // may still be written until settle() said yes.
+  // may still be written until at_rest() said yes.
   Result<void> read(const Memory& from, std::uint64_t at, std::span<std::byte> to);
   Result<void> wait(const Handle<cl_event>& event);
   // Reached when all that is enqueued is done.
@@ -96,10 +97,13 @@ class Device {
   Result<void> finish();
   // Hands what is enqueued to the driver.
   Result<void> flush();
-  // After a failure: waits for what was enqueued before, at most until the settle deadline, once. False: the
-  // device may still touch the host's memory, which must not be freed; and from now on none of its objects is
-  // released, because that might wait for it without end.
-  bool settle() noexcept;
+  // Whether something was enqueued that nobody has waited for, successfully.
+  bool busy() const noexcept { return busy_; }
+  // If it is busy, waits for what was enqueued before, at most until the settle deadline, once. False: the device
+  // may still touch the host's memory, which must not be freed; and from now on none of its objects is released,
+  // because that might wait for it without end. After a wait that went wrong none is until this was asked.
+  bool at_rest() noexcept { return !busy_ || settle(); }
+  bool settle() noexcept;  // the same of any device
 
  private:
   Device() = default;
@@ -108,6 +112,8 @@ class Device {
   std::optional<cl_int> outcome_of(cl_event event, std::chrono::microseconds patience) const;
   // The same within the fence deadline, all before it handed to the driver.
   Result<cl_int> outcome_in_time(const Handle<cl_event>& event) const;
+  // The same of what was enqueued last, and so of all.
+  Result<void> wait_for_all(const Handle<cl_event>& last);
   Result<void> check_needs(const Kernel& kernel) const;
   Result<void> enqueue(const Kernel& kernel, const Grid& grid);
   Result<Memory> create(std::uint64_t bytes, cl_mem_flags flags, void* host, std::string_view what);
@@ -130,6 +136,7 @@ class Device {
   Handle<cl_context> context_;
   Handle<cl_command_queue> queue_;
   std::uint64_t limit_ = 0;
+  bool busy_ = false;
 };
 
 }  // namespace flyball::opencl

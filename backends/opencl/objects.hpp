@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "backends/opencl/api.hpp"
 
@@ -15,7 +17,11 @@ struct Objects {
   std::shared_ptr<const Api> api;
   std::atomic<std::int64_t> live{0};
   std::atomic<std::uint64_t> bytes{0};  // of device memory
-  // The device did not come to rest: to release anything might block on it, or free what it still uses.
+  // A wait for the device went wrong: to release anything might block on it, or free what it still uses, so
+  // that is put off until Device::settle() knows.
+  std::atomic<bool> in_doubt{false};
+  std::vector<std::function<void()>> put_off;
+  // The device did not come to rest: nothing is released any more.
   std::atomic<bool> abandoned{false};
 
   void release(cl_context o) const { api->clReleaseContext(o); }
@@ -24,6 +30,27 @@ struct Objects {
   void release(cl_program o) const { api->clReleaseProgram(o); }
   void release(cl_kernel o) const { api->clReleaseKernel(o); }
   void release(cl_event o) const { api->clReleaseEvent(o); }
+
+  // Ends a handle's ownership.
+  template <class T>
+  void give_back(T o) {
+    if (abandoned) return;
+    if (in_doubt) return put_off.push_back([this, o] { end(o); });
+    end(o);
+  }
+  void settled(bool resting) {
+    abandoned = !resting;
+    in_doubt = false;
+    for (const auto& release : std::exchange(put_off, {}))
+      if (resting) release();
+  }
+
+ private:
+  template <class T>
+  void end(T o) {
+    release(o);
+    --live;
+  }
 };
 
 // Owns one reference. Move-only; empty by default.
@@ -42,9 +69,7 @@ class Handle {
     return *this;
   }
   ~Handle() {
-    if (raw_ == nullptr || objects_->abandoned) return;
-    objects_->release(raw_);
-    --objects_->live;
+    if (raw_ != nullptr) objects_->give_back(raw_);
   }
   T get() const noexcept { return raw_; }
   explicit operator bool() const noexcept { return raw_ != nullptr; }

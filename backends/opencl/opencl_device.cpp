@@ -31,7 +31,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   ~OpenClExecutorImpl() override {
     // A device that does not come to rest may still read and write; what it touches is left to the end of the
     // process.
-    if (!waiting_ || device_->settle()) return;
+    if (device_->at_rest()) return;
     (void)results_.release();
     (void)ops_.release();
     (void)new Weights(std::move(weights_));
@@ -43,17 +43,15 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     Result<Weights> weights = fail(ErrorCode::internal, "");
     if (f.unified && !options_.upload) weights = Weights::load(*device_, model_, true, options_.progress);
     // A processor reads any memory; other drivers may not take a file's.
-    if (!weights && (options_.upload || !f.processor || !f.unified))
+    if (!weights && device_->at_rest() && (options_.upload || !f.processor || !f.unified))
       weights = Weights::load(*device_, model_, false, options_.progress);
     if (!weights) return std::unexpected(std::move(weights.error()));
     weights_ = std::move(*weights);
     load_tuning_table();
-    waiting_ = true;  // kernels run over the weights from here on
     auto ops = OpenClOps::make(*device_, programs_, model_.config(), weights_,
                                {options_.max_step_tokens, options_.max_logit_rows}, tuning_);
     if (!ops) return std::unexpected(std::move(ops.error()));
     ops_ = std::move(*ops);
-    waiting_ = false;
     return {};
   }
 
@@ -81,7 +79,6 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
     auto output = read_results();
     if (!output) return output;
-    waiting_ = false;
     store();
     return output;
   }
@@ -105,9 +102,8 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   Result<engine::StepId> enqueue(const model::ModelConfig& config, const engine::StepBatch& batch,
                                  std::span<const engine::BlockCopy> copies) {
     if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
-    if (waiting_)  // the last step's inputs are still being read
+    if (device_->busy())  // the last step's inputs are still being read
       if (auto ok = device_->finish(); !ok) return std::unexpected(std::move(ok.error()));
-    waiting_ = true;
     for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
     std::function<bool()> go_on;
     Handle<cl_event> before_last;  // the layer enqueued last
@@ -149,7 +145,6 @@ class OpenClExecutorImpl final : public OpenClExecutor {
       const auto step = enqueue(one, {std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {});
       if (!step) return std::unexpected(step.error());
       if (auto ok = device_->finish(); !ok) return ok;
-      waiting_ = false;
     }
     store();
     return {};
@@ -222,7 +217,6 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   engine::StepLimits limits_;
   engine::StepRows rows_;
   engine::StepId step_ = 0;
-  bool waiting_ = false;
   std::uint32_t stored_ = 0;  // programs compiled when the cache was last written
 };
 

@@ -15,8 +15,9 @@ namespace flyball::opencl {
 struct Objects;  // objects.hpp
 
 // Kinds of calls that a driver may fail at any time. allocate: also the first use, where many drivers take the
-// memory. settle: the last wait for a device that has failed.
-enum class Call : std::uint8_t { allocate, build, enqueue, wait, settle };
+// memory. answer: of every wait, that of an allocation too, where to fail is to give none in time. settle: the
+// last wait for a device that has failed.
+enum class Call : std::uint8_t { allocate, build, enqueue, wait, answer, settle };
 
 struct DeviceOptions {
   std::string name;  // part of the device's id or its driver's name; "": the best that is no processor

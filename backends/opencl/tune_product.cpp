@@ -146,7 +146,7 @@ Result<std::vector<float>> TuneProduct::results(const Kernels& kernels, std::siz
   if (auto ok = enqueue(kernels, i); !ok) return pass(ok);
   auto y = std::make_unique<std::vector<float>>(n);
   if (auto ok = device_.read(y_, 0, std::as_writable_bytes(std::span(*y))); !ok) {
-    if (!device_.settle()) (void)y.release();  // the device may still write there
+    if (!device_.at_rest()) (void)y.release();  // the device may still write there
     return pass(ok);
   }
   return std::move(*y);

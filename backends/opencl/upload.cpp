@@ -26,8 +26,7 @@ Result<std::unique_ptr<Uploader>> Uploader::make(Device& device, std::uint64_t t
 
 Uploader::~Uploader() {
   // A copy reads the mapping, not the buffer: OpenCL itself does not keep that alive.
-  const bool under_way = std::ranges::any_of(slots_, [](const Slot& s) { return static_cast<bool>(s.busy); });
-  if (under_way) device_.settle();  // if it does not rest, unpin() leaves the mapping
+  device_.at_rest();  // if not, unpin() leaves the mapping
   for (Slot& slot : slots_) device_.unpin(std::move(slot.pinned));
 }
 

@@ -19,7 +19,7 @@ class Uploader {
                                                 graph::LoadProgress progress);
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
-  // Waits for copies that are under way, as Device::settle() does.
+  // Waits for copies that are under way, as Device::at_rest() does.
   ~Uploader();
   // The bytes may go once this has returned. Their arrival is certain after finish().
   Result<void> put(const Memory& to, std::uint64_t at, std::span<const std::byte> bytes);

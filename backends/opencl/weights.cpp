@@ -133,7 +133,10 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, boo
   if (auto ok = out.load_vectors(device, entries); !ok) return std::unexpected(std::move(ok.error()));
   auto ok = in_place ? out.load_in_place(device, model, entries, progress)
                      : out.load_by_upload(device, entries, progress);
-  if (!ok) return std::unexpected(std::move(ok.error()));
+  if (!ok) {
+    if (!device.at_rest()) (void)new Weights(std::move(out));  // buffers are over its pages
+    return std::unexpected(std::move(ok.error()));
+  }
   return out;
 }
 

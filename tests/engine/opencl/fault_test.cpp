@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <fstream>
 
 #include "backends/opencl/programs.hpp"
@@ -24,34 +23,12 @@ opencl::OpenClDeviceOptions options_with(std::filesystem::path cache) {
   return options;
 }
 
-// Everything an engine does: open, load, reserve, a prompt with a copied block in a step that might be given
-// up, a decoded token, its row of logits whole and cut.
-Result<void> live_once(const model::ModelFile& file, const opencl::OpenClDeviceOptions& options) {
-  auto executor = opencl::make_opencl_executor(file, options);
-  if (!executor) return std::unexpected(std::move(executor.error()));
-  if (auto ok = (*executor)->reserve_kv(graph::kv_layout(file.config()), 4); !ok)
-    return std::unexpected(std::move(ok.error()));
-  const std::vector<Token> prompt{1, 2, 3, 4, 5};
-  const std::vector<std::uint32_t> table{0, 1};
-  const engine::BlockCopy copy{2, 3};
-  const std::atomic<bool> never{false};
-  for (std::uint32_t at = 0; at < 6; at += 5) {
-    const engine::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true, at == 0 ? 0U : 3U, true};
-    auto step = (*executor)->submit(
-        {std::span(prompt).first(sequence.n_tokens), {&sequence, 1}, 0, at == 0 ? &never : nullptr},
-        {&copy, at == 0 ? 1U : 0U});
-    if (!step) return std::unexpected(std::move(step.error()));
-    if (auto rows = (*executor)->wait(*step); !rows) return std::unexpected(std::move(rows.error()));
-  }
-  return {};
-}
-
 class OpenClFaults : public test::OpenClTest {};
 
 // The nth call of a kind fails, for every n: a typed error, and nothing is left on the device.
 TEST_F(OpenClFaults, EachCallMayFail) {
   const auto m = test::small_model("dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320");
-  ASSERT_TRUE(live_once(*m.file, options_with(test::shared_programs())));
+  ASSERT_TRUE(test::live_once(*m.file, options_with(test::shared_programs())));
   for (const bool upload : {false, true})
     for (const Call kind : {Call::allocate, Call::build, Call::enqueue, Call::wait}) {
       std::size_t n = 0;
@@ -69,7 +46,7 @@ TEST_F(OpenClFaults, EachCallMayFail) {
         };
         std::shared_ptr<const opencl::Objects> objects;
         options.device.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
-        const auto lived = live_once(*m.file, options);
+        const auto lived = test::live_once(*m.file, options);
         failed = struck;
         if (objects) {
           EXPECT_EQ(objects->live, 0) << "after call " << n << " of kind " << static_cast<int>(kind);
@@ -104,7 +81,7 @@ TEST_F(OpenClFaults, EachBuildMayFail) {
     };
     std::shared_ptr<const opencl::Objects> objects;
     options.device.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
-    const auto lived = live_once(*m.file, options);
+    const auto lived = test::live_once(*m.file, options);
     failed = !lived;
     EXPECT_EQ(objects->live, 0);
     if (failed) {

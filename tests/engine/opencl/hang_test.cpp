@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "tests/engine/opencl/support.hpp"
 
@@ -64,6 +65,87 @@ TEST_F(OpenClHangs, TheEndOfADeviceThatHangsIsBoundedAndReleasesNothing) {
   EXPECT_LT(Clock::now() - began, 1s);
   EXPECT_TRUE(objects->abandoned);
   EXPECT_GE(objects->live, 5) << "context, queue, program, kernel, buffer";
+}
+
+// An allocation is a dispatch: nothing of a device that does not answer it is released either.
+TEST_F(OpenClHangs, AnAllocationThatHangsIsNotReleased) {
+  for (const bool pinned : {false, true}) {
+    auto options = test::any_device();
+    options.fence_deadline = 50ms;
+    options.settle_deadline = 100ms;
+    std::shared_ptr<const opencl::Objects> objects;
+    options.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+    auto device = opencl::Device::open(options).value();
+    auto program = device->compile("spin", kSpin, "").value();
+    auto kernel = device->kernel(program, "spin").value();
+    auto buffer = device->allocate(64, "a test").value();
+    ASSERT_TRUE(device->run(kernel, {}, buffer, kRounds));
+
+    const auto began = Clock::now();
+    const ErrorCode code = pinned ? device->allocate_pinned(64, "a test").error().code
+                                  : device->allocate(64, "a test").error().code;
+    EXPECT_EQ(code, ErrorCode::device_lost);
+    const auto live = objects->live.load();
+    buffer = {};
+    kernel = {};
+    program = {};
+    device.reset();  // nobody but the device itself knows of the wait that went wrong
+    EXPECT_LT(Clock::now() - began, 1s);
+    EXPECT_TRUE(objects->abandoned);
+    EXPECT_EQ(objects->live, live);
+    EXPECT_GE(live, 6) << "context, queue, program, kernel, two buffers";
+  }
+}
+
+// Each answer in turn is late, of allocations and maps too. What was made is released once the device was
+// seen at rest, and not before; of one that never is, nothing.
+TEST_F(OpenClHangs, EachAnswerMayBeLate) {
+  const auto m = test::small_model();
+  for (const bool upload : {false, true})
+    for (const bool rests : {true, false}) {
+      bool struck = true;
+      for (std::size_t n = 0; struck; n += rests ? 1 : 3) {
+        ASSERT_LT(n, 500U);
+        SCOPED_TRACE("answer " + std::to_string(n) + (upload ? ", uploaded" : ", in place"));
+        std::size_t seen = 0;
+        std::int64_t live = 0;
+        bool asked = false;
+        std::shared_ptr<const opencl::Objects> objects;
+        opencl::OpenClDeviceOptions options;
+        options.device = test::any_device();
+        options.program_cache = test::shared_programs();
+        options.max_step_tokens = 8;
+        options.max_logit_rows = 2;
+        options.upload = upload;
+        options.device.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+        struck = false;
+        options.device.interceptor = [&](Call call) {
+          if (call == Call::settle && struck && !std::exchange(asked, true)) {
+            EXPECT_GE(objects->live, live);
+          }
+          if (call == Call::settle && !rests) return CL_OUT_OF_RESOURCES;
+          if (call != Call::answer || seen++ != n) return CL_SUCCESS;
+          struck = true;
+          live = objects->live;
+          return CL_OUT_OF_RESOURCES;
+        };
+        const auto lived = test::live_once(*m.file, options);
+        ASSERT_EQ(lived.has_value(), !struck);
+        EXPECT_EQ(objects->abandoned, struck && !rests);
+        if (!struck) {
+          EXPECT_GT(n, 10U);
+          continue;
+        }
+        EXPECT_TRUE(asked);
+        EXPECT_EQ(lived.error().code, ErrorCode::device_lost) << lived.error().message;
+        EXPECT_THAT(lived.error().message, testing::HasSubstr("gave no answer within"));
+        if (rests) {
+          EXPECT_EQ(objects->live, 0);
+        } else {
+          EXPECT_GE(objects->live, live);
+        }
+      }
+    }
 }
 
 TEST_F(OpenClHangs, AMarkerThatFailsIsNoRest) {

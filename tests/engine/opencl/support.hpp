@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -62,6 +63,28 @@ inline bool has_device() {
   own_pocl_cache();
   static const bool has = opencl::Device::open(any_device()).has_value();
   return has;
+}
+
+// Everything an engine does: open, load, reserve, a prompt with a copied block in a step that might be given
+// up, a decoded token, its row of logits whole and cut.
+inline Result<void> live_once(const model::ModelFile& file, const opencl::OpenClDeviceOptions& options) {
+  auto executor = opencl::make_opencl_executor(file, options);
+  if (!executor) return std::unexpected(std::move(executor.error()));
+  if (auto ok = (*executor)->reserve_kv(graph::kv_layout(file.config()), 4); !ok)
+    return std::unexpected(std::move(ok.error()));
+  const std::vector<Token> prompt{1, 2, 3, 4, 5};
+  const std::vector<std::uint32_t> table{0, 1};
+  const engine::BlockCopy copy{2, 3};
+  const std::atomic<bool> never{false};
+  for (std::uint32_t at = 0; at < 6; at += 5) {
+    const engine::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true, at == 0 ? 0U : 3U, true};
+    auto step = (*executor)->submit(
+        {std::span(prompt).first(sequence.n_tokens), {&sequence, 1}, 0, at == 0 ? &never : nullptr},
+        {&copy, at == 0 ? 1U : 0U});
+    if (!step) return std::unexpected(std::move(step.error()));
+    if (auto rows = (*executor)->wait(*step); !rows) return std::unexpected(std::move(rows.error()));
+  }
+  return {};
 }
 
 class OpenClTest : public testing::Test {
