@@ -22,6 +22,21 @@ std::string first_error(const std::string& log) {
   return first;
 }
 
+// Of a build: whether the next one will end the same way.
+ErrorCode build_failure(cl_int status) {
+  switch (status) {
+    case CL_BUILD_PROGRAM_FAILURE:
+    case CL_COMPILER_NOT_AVAILABLE:
+    case CL_INVALID_BUILD_OPTIONS:
+    case CL_INVALID_PROGRAM_EXECUTABLE:
+    case CL_INVALID_KERNEL_NAME:
+    case CL_INVALID_KERNEL_DEFINITION:
+      return ErrorCode::model_unsupported;
+    default:
+      return ErrorCode::model_unavailable;
+  }
+}
+
 // What the driver's thread and ours share while we wait.
 struct Fence {
   std::mutex mutex;
@@ -58,6 +73,8 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Api> api, Fou
   device->objects_->api = std::move(api);
   device->device_ = found.device;
   device->facts_ = std::move(found.facts);
+  if (options.pretence.gpu) device->facts_.processor = false;
+  if (options.pretence.local_bytes != 0) device->facts_.local_bytes = options.pretence.local_bytes;
   device->limit_ = options.allocation_limit != 0 ? options.allocation_limit : device->facts_.memory_bytes;
   if (options.on_open) options.on_open(device->objects_);
 
@@ -196,7 +213,7 @@ Result<Handle<cl_program>> Device::compile(std::string_view name, std::span<cons
     log.resize(n - 1);
   }
   const std::string line = first_error(log);
-  return fail(ErrorCode::model_unavailable,
+  return fail(build_failure(status),
               "The kernel " + std::string(name) + " does not build on " + facts_.name + ": error " +
                   std::to_string(status) + (line.empty() ? "." : ", " + line),
               "backend", "kernels/opencl/" + std::string(name) + ".cl");
@@ -237,7 +254,7 @@ Result<Kernel> Device::kernel(const Handle<cl_program>& program, const std::stri
   if (status == CL_SUCCESS)
     kernel.kernel = {objects_, objects_->api->clCreateKernel(program.get(), name.c_str(), &status)};
   if (status != CL_SUCCESS)
-    return fail(ErrorCode::model_unavailable,
+    return fail(build_failure(status),
                 "The kernel " + name + " cannot be made on " + facts_.name + ": error " +
                     std::to_string(status) + ".",
                 "backend");
@@ -257,14 +274,16 @@ Result<void> Device::check_needs(const Kernel& kernel) const {
   std::size_t most = 0;
   cl_ulong local = 0;
   const auto refuse = [&](const std::string& needs, std::uint64_t has) {
-    return fail(ErrorCode::model_unavailable,
+    return fail(ErrorCode::model_unsupported,
                 "The kernel " + kernel.name + " needs " + needs + " on " + facts_.name + ", which has " +
                     std::to_string(has) + ".",
                 "backend");
   };
-  if (ask(CL_KERNEL_COMPILE_WORK_GROUP_SIZE, group) && ask(CL_KERNEL_WORK_GROUP_SIZE, most) &&
-      group[0] * group[1] * group[2] > most)
-    return refuse("work-groups of " + std::to_string(group[0] * group[1] * group[2]) + " work-items", most);
+  if (ask(CL_KERNEL_COMPILE_WORK_GROUP_SIZE, group) && ask(CL_KERNEL_WORK_GROUP_SIZE, most)) {
+    if (options_.pretence.kernel_items != 0) most = options_.pretence.kernel_items;
+    if (const std::size_t items = group[0] * group[1] * group[2]; items > most)
+      return refuse("work-groups of " + std::to_string(items) + " work-items", most);
+  }
   if (ask(CL_KERNEL_LOCAL_MEM_SIZE, local) && local > facts_.local_bytes)
     return refuse(std::to_string(local) + " bytes of local memory", facts_.local_bytes);
   return {};

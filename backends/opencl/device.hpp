@@ -64,7 +64,9 @@ class Device {
   // The device reads these bytes where they are. Only on a unified device; they outlive the buffer.
   Result<Memory> import(std::span<const std::byte> bytes, std::string_view what);
 
-  // ---- programs. model_unavailable with the kernel file, the device and the log's first error.
+  // ---- programs. model_unsupported where no further try on this device helps (what does not compile, or needs
+  // more than the device has), else model_unavailable; with the kernel file, the device and the log's first
+  // error.
   Result<Handle<cl_program>> compile(std::string_view name, std::span<const std::string_view> sources,
                                      const std::string& options);
   // Empty: the driver does not take this binary (any more).

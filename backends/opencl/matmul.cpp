@@ -1,6 +1,8 @@
 #include "backends/opencl/matmul.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 namespace flyball::opencl {
 
@@ -8,16 +10,26 @@ MatmulDevice matmul_device(const DeviceFacts& f) noexcept {
   return {f.processor, f.vector_floats, f.max_work_group, f.local_bytes};
 }
 
-Matmul::Matmul(Device& device, Programs& programs, const TuningTable& tuning)
-    : device_(device), programs_(programs), shape_(matmul_device(device.facts())), tuning_(tuning) {}
+Matmul::Matmul(Device& device, Programs& programs, TuningTable tuning)
+    : device_(device),
+      programs_(programs),
+      shape_(matmul_device(device.facts())),
+      tuning_(std::move(tuning)),
+      group_items_(shape_.processor ? 1 : std::bit_floor(std::clamp(shape_.max_work_group, 1U, kMoeGroupItems))) {}
 
 Result<std::unique_ptr<Matmul>> Matmul::make(Device& device, Programs& programs, const Weights& weights,
                                              std::uint32_t step_tokens, std::uint32_t experts_used,
-                                             const TuningTable& tuning) {
-  std::unique_ptr<Matmul> out(new Matmul(device, programs, tuning));
-  if (auto ok = out->warm_up(weights, step_tokens, experts_used); !ok)
-    return std::unexpected(std::move(ok.error()));
-  return out;
+                                             TuningTable tuning) {
+  for (;;) {
+    std::unique_ptr<Matmul> out(new Matmul(device, programs, tuning));
+    auto ok = out->warm_up(weights, step_tokens, experts_used);
+    if (ok) return out;
+    std::optional<TuningTable> next;
+    if (ok.error().code == ErrorCode::model_unsupported)
+      next = without_what_needs_more(tuning, out->not_built_);
+    if (!next) return std::unexpected(std::move(ok.error()));
+    tuning = std::move(*next);
+  }
 }
 
 Result<void> Matmul::warm_up(const Weights& weights, std::uint32_t step_tokens, std::uint32_t experts_used) {
@@ -90,7 +102,10 @@ Result<Matmul::Dispatch> Matmul::built(const MatmulPlan& plan) {
   auto it = kernels_.find(key);
   if (it == kernels_.end()) {
     auto kernel = programs_.kernel(std::string(plan.kernel), plan.files, plan.options);
-    if (!kernel) return std::unexpected(std::move(kernel.error()));
+    if (!kernel) {
+      not_built_ = plan.kernel;
+      return std::unexpected(std::move(kernel.error()));
+    }
     it = kernels_.emplace(key, std::move(*kernel)).first;
   }
   Dispatch dispatch;
@@ -161,7 +176,11 @@ Result<void> Matmul::run(std::uint32_t n, const Memory& x, std::span<const Produ
 }
 
 Result<void> Matmul::group(std::uint32_t pairs, const ExpertChoice& choice) {
-  const auto dispatch = built(plan_moe_group(shape_));
+  const auto dispatch = with_fewer_items(group_items_, [&](std::uint32_t items) {
+    MatmulDevice device = shape_;
+    device.max_work_group = items;
+    return built(plan_moe_group(device));
+  });
   if (!dispatch) return std::unexpected(dispatch.error());
   return device_.run(*dispatch->kernel, dispatch->grid, choice.ids, pairs, choice.n_experts, choice.offsets,
                      choice.order);

@@ -33,13 +33,15 @@ class Matmul {
     const Memory* y;
   };
 
-  // Builds every kernel that a step may need, and runs each once: some drivers finish compiling there.
-  // References outlive it. model_unavailable, insufficient_memory, device_lost.
+  // Builds every kernel that a step may need, and runs each once: some drivers finish compiling there. Where the
+  // device does not build one, with smaller work-groups: its compiler may want more registers or local memory
+  // than the device's own limits tell. References outlive it. model_unsupported, model_unavailable,
+  // insufficient_memory, device_lost.
   static Result<std::unique_ptr<Matmul>> make(Device& device, Programs& programs, const Weights& weights,
                                               std::uint32_t step_tokens, std::uint32_t experts_used,
-                                              const TuningTable& tuning);
+                                              TuningTable tuning);
 
-  // y[n, w.rows] = x[n, w.cols] * w for each product, or y += where `add`. model_unavailable, device_lost.
+  // y[n, w.rows] = x[n, w.cols] * w for each product, or y += where `add`. device_lost.
   Result<void> run(std::uint32_t n, const Memory& x, std::span<const Product> products, bool add);
   // Completes a choice whose ids are there, for run_experts() of as many pairs.
   Result<void> group(std::uint32_t pairs, const ExpertChoice& choice);
@@ -58,7 +60,7 @@ class Matmul {
     bool grouped = false;
   };
 
-  Matmul(Device& device, Programs& programs, const TuningTable& tuning);
+  Matmul(Device& device, Programs& programs, TuningTable tuning);
   const MatmulTuning& tuning_of(kernels::DType type, std::uint32_t rows, std::uint32_t cols, RowClass c);
   Result<void> warm_up(const Weights& weights, std::uint32_t step_tokens, std::uint32_t experts_used);
   // ran: kernels that have run once; those that run here are added.
@@ -72,7 +74,9 @@ class Matmul {
   Device& device_;
   Programs& programs_;
   MatmulDevice shape_;
-  const TuningTable& tuning_;
+  const TuningTable tuning_;
+  std::string_view not_built_;  // the kernel that the device did not build
+  std::uint32_t group_items_ = 1;
   std::uint32_t tuned_ = 0;
   std::map<std::string, Kernel, std::less<>> kernels_;        // by name and options
   std::map<std::array<std::uint32_t, 6>, Dispatch> planned_;  // by what was asked: planning writes text

@@ -121,6 +121,28 @@ MatmulTuning default_tuning(const MatmulDevice& device) noexcept {
   return tuning;
 }
 
+std::optional<MatmulTuning> smaller_tile(MatmulTuning tuning) noexcept {
+  auto& t = tuning.tile;
+  if (t.tokens > t.item_tokens) {
+    t.tokens /= 2;
+  } else if (t.rows > kGroupRows) {
+    t.rows = kGroupRows;
+  } else if (t.item_rows < t.rows) {
+    t.item_rows *= 2;
+    t.item_tokens = t.tokens = std::max(1U, t.item_tokens / 2);
+  } else {
+    return std::nullopt;
+  }
+  return tuning;
+}
+
+std::optional<MatmulTuning> smaller_matvec(MatmulTuning tuning) noexcept {
+  auto& m = tuning.matvec;
+  if (m.slices == 1 && m.lanes == 1) return std::nullopt;
+  (m.slices > 1 ? m.slices : m.lanes) /= 2;
+  return tuning;
+}
+
 MatmulPlan plan_matmul(const MatmulDevice& device, const MatmulTuning& tuning, kernels::DType type,
                        std::span<const std::uint32_t> rows, std::uint32_t tokens, bool add) {
   if (tokens <= tuning.max_matvec_tokens)
@@ -157,7 +179,7 @@ ExpertPlan plan_expert_matmul(const MatmulDevice& device, const MatmulTuning& tu
 }
 
 MatmulPlan plan_moe_group(const MatmulDevice& device) {
-  const std::size_t items = device.processor ? 1 : std::min<std::size_t>(64, device.max_work_group);
+  const std::size_t items = device.processor ? 1 : std::min(kMoeGroupItems, device.max_work_group);
   MatmulPlan plan;
   plan.files = {"moe_group"};
   plan.kernel = "moe_group";

@@ -16,6 +16,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ namespace flyball::opencl {
 
 inline constexpr std::uint32_t kGroupRows = 32;
 inline constexpr std::uint32_t kMostMatvecTokens = 8;
+inline constexpr std::uint32_t kMoeGroupItems = 64;
 inline constexpr std::size_t kMaxMatrices = 3;  // that one dispatch multiplies the same x with
 
 struct MatmulDevice {
@@ -53,6 +55,11 @@ struct MatmulTuning {
 
 // What this tree ships for a device nobody has tuned.
 MatmulTuning default_tuning(const MatmulDevice& device) noexcept;
+
+// What to try where a GPU does not build a tile, or a matvec, of this tuning: about half the work-items, with no
+// more sums each, and less local memory. nullopt: nothing asks for less.
+std::optional<MatmulTuning> smaller_tile(MatmulTuning tuning) noexcept;
+std::optional<MatmulTuning> smaller_matvec(MatmulTuning tuning) noexcept;
 
 struct MatmulPlan {
   std::vector<std::string_view> files;  // kernel sources, one after the other

@@ -26,7 +26,7 @@ struct OpenClExecutor : engine::Executor {
   virtual std::uint64_t free_bytes() const noexcept = 0;  // on the device
 };
 
-// model_unavailable (no device, a kernel that does not build), insufficient_memory, unsupported_value,
+// model_unavailable (no device), model_unsupported (a kernel that it never builds), insufficient_memory, unsupported_value,
 // device_lost. The model must outlive the executor.
 Result<std::unique_ptr<OpenClExecutor>> make_opencl_executor(const model::ModelFile& model,
                                                              const OpenClDeviceOptions& options);

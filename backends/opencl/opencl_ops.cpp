@@ -21,13 +21,9 @@ constexpr std::uint32_t kValuesPerItem = 8;  // as the kernels have it
 constexpr std::uint32_t kSplitPositions = 256, kProcessorSplitPositions = 512;
 constexpr std::uint32_t kMostSplits =
     64;  // longer contexts get longer splits: the partial results stay small
-// Query vectors that share a tile of keys and values in prompts: what their accumulators leave of a
-// work-group's registers and local memory.
-constexpr std::uint32_t kMostQueries = 32;
 constexpr std::size_t kMaxProjections = 4;
 constexpr std::size_t kAskedWords = 5;  // of top_k: row, k, of, exp_sum, where in the output
-constexpr std::uint32_t kNormLanes = 256, kAttendLanes = 128, kTopKLanes = 256,
-                        kRouteLanes = 64;  // on GPUs: work-items that share a row
+constexpr std::uint32_t kNormLanes = 256, kTopKLanes = 256, kRouteLanes = 64;  // work-items that share a row
 
 std::size_t round_up(std::size_t n, std::size_t to) {
   return (n + to - 1) / to * to;
@@ -106,10 +102,13 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
       Matmul::make(device_, programs, weights_, limits_.step_tokens, config_.n_experts_used, tuning);
   if (!matmul) return std::unexpected(std::move(matmul.error()));
   matmul_ = std::move(*matmul);
-  norm_lanes_ = lanes(kNormLanes);
   const auto make = [&](Kernel& kernel, const std::string& name, const std::string& options) {
     const std::string_view files[] = {name};
     return set(kernel, programs.kernel(name, files, options));
+  };
+  const auto make_shared = [&](Kernel& kernel, const std::string& name, std::uint32_t& items, std::uint32_t most) {
+    items = lanes(most);
+    return with_fewer_items(items, [&](std::uint32_t n) { return make(kernel, name, define("WG", n)); });
   };
   const auto table_type = weights_.embedding().type;
   const std::string_view embed_files[] = {"dequantize", "embed"};
@@ -117,48 +116,48 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
                                             "-D FORMAT=" + std::to_string(static_cast<int>(table_type))));
       !ok)
     return ok;
-  if (auto ok = make(rms_norm_, "rms_norm", define("WG", norm_lanes_)); !ok) return ok;
+  if (auto ok = make_shared(rms_norm_, "rms_norm", norm_lanes_, kNormLanes); !ok) return ok;
   const bool interleaved = config_.rope_style == kernels::RopeStyle::interleaved;
   if (auto ok = make(rope_, "rope", define("INTERLEAVED", interleaved ? 1 : 0)); !ok) return ok;
   if (auto ok = make(swiglu_, "swiglu", ""); !ok) return ok;
   if (auto ok = make(add_, "add", ""); !ok) return ok;
   if (auto ok = make(gather_, "gather", ""); !ok) return ok;
-  top_k_lanes_ = lanes(kTopKLanes);
-  if (auto ok = make(top_k_, "top_k", define("WG", top_k_lanes_)); !ok) return ok;
+  if (auto ok = make_shared(top_k_, "top_k", top_k_lanes_, kTopKLanes); !ok) return ok;
   if (config_.qkv_bias)
     if (auto ok = make(bias_, "bias", ""); !ok) return ok;
   if (config_.qk_norm)
     if (auto ok = make(head_norm_, "head_norm", ""); !ok) return ok;
   if (config_.n_experts > 0) {
-    route_lanes_ = lanes(kRouteLanes);
-    if (auto ok = make(moe_route_, "moe_route", define("WG", route_lanes_)); !ok) return ok;
+    if (auto ok = make_shared(moe_route_, "moe_route", route_lanes_, kRouteLanes); !ok) return ok;
     if (auto ok = make(moe_add_, "moe_add", ""); !ok) return ok;
   }
   return {};
 }
 
 Result<void> OpenClOps::build_attend(Programs& programs) {
-  const std::string_view store_files[] = {"kv_store"};
-  const std::string stored = define("KV_Q8_0", kv_q8_0_ ? 1 : 0);
-  if (auto ok = set(kv_store_, programs.kernel("kv_store", store_files, stored)); !ok) return ok;
-  attend_lanes_ = lanes(kAttendLanes);
-  const std::uint32_t group = config_.n_heads / config_.n_kv_heads;
-  attend_tile_ = std::max(1U, kMostQueries / group);
-  // Queries, a tile of keys and of values, scores, and the rows' books, all f32.
-  const auto local_bytes = [&](std::uint64_t rows) {
-    const std::uint64_t queries = rows * group;
-    return 4 * (queries * (config_.head_dim + block_size_ + 7) + 2ULL * block_size_ * config_.head_dim);
+  const auto make = [&](Kernel& kernel, const std::string& name, std::string_view file,
+                        const std::string& options) {
+    return set(kernel, programs.kernel(name, {&file, 1}, options));
   };
-  while (attend_tile_ > 1 && local_bytes(attend_tile_) > device_.facts().local_bytes) attend_tile_ /= 2;
-  const std::string shape = define("HEAD_DIM", config_.head_dim) + define("GROUP", group) +
-                            define("TILE", block_size_) + define("SPLIT", split_) +
-                            define("WG", attend_lanes_) + define("KV_Q8_0", kv_q8_0_ ? 1 : 0);
-  const std::string_view files[] = {"attend"};
-  const std::string apart = shape + define("TQ", 1) + define("SPLITS_APART", 1);
-  if (auto ok = set(attend_split_, programs.kernel("attend", files, apart)); !ok) return ok;
-  if (auto ok = set(attend_combine_, programs.kernel("attend_combine", files, apart)); !ok) return ok;
-  return set(attend_rows_, programs.kernel("attend", files,
-                                           shape + define("TQ", attend_tile_) + define("SPLITS_APART", 0)));
+  const std::string stored = define("KV_Q8_0", kv_q8_0_ ? 1 : 0);
+  if (auto ok = make(kv_store_, "kv_store", "kv_store", stored); !ok) return ok;
+  const std::uint32_t group = config_.n_heads / config_.n_kv_heads;
+  attend_ = plan_attend(matmul_device(device_.facts()), config_.head_dim, group, block_size_);
+  for (;;) {
+    const std::string shape = define("HEAD_DIM", config_.head_dim) + define("GROUP", group) +
+                              define("TILE", block_size_) + define("STAGE", attend_.stage) +
+                              define("SPLIT", split_) + define("WG", attend_.lanes) + stored;
+    const std::string apart = shape + define("TQ", 1) + define("SPLITS_APART", 1);
+    auto ok = make(attend_split_, "attend", "attend", apart);
+    if (ok) ok = make(attend_combine_, "attend_combine", "attend", apart);
+    const bool decodes = ok.has_value();
+    if (decodes)
+      ok = make(attend_rows_, "attend", "attend", shape + define("TQ", attend_.rows) + define("SPLITS_APART", 0));
+    if (ok || ok.error().code != ErrorCode::model_unsupported) return ok;
+    const auto next = smaller(attend_, decodes);
+    if (!next) return ok;
+    attend_ = *next;
+  }
 }
 
 Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) {
@@ -293,8 +292,8 @@ void OpenClOps::lay_out_attention(const graph::StepInputs& inputs) {
       step_splits_ = std::max(step_splits_, splits);
       row = end;
     }
-    for (; row < end; row += attend_tile_)
-      row_work_.host.push_back({row, std::min(attend_tile_, end - row), inputs.positions[row], table_at});
+    for (; row < end; row += attend_.rows)
+      row_work_.host.push_back({row, std::min(attend_.rows, end - row), inputs.positions[row], table_at});
     row = end;
   }
   // The longest first: the short ones fill the gaps at the end.
@@ -365,7 +364,7 @@ void OpenClOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer 
 void OpenClOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {
   const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
   Grid grid;
-  grid.local[0] = grid.global[0] = attend_lanes_;
+  grid.local[0] = grid.global[0] = attend_.lanes;
   grid.global[1] = config_.n_kv_heads;
   if (!row_work_.host.empty()) {
     grid.global[2] = row_work_.host.size();
@@ -373,7 +372,7 @@ void OpenClOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out)
         buffer(out), partial_, config_.n_kv_heads, scale, max_splits_);
   }
   if (split_work_.host.empty()) return;
-  grid.global[0] = std::size_t{attend_lanes_} * step_splits_;
+  grid.global[0] = std::size_t{attend_.lanes} * step_splits_;
   grid.global[2] = split_work_.host.size();
   run(attend_split_, grid, buffer(q), keys_[layer], values_[layer], split_work_.buffer, tables_.buffer,
       buffer(out), partial_, config_.n_kv_heads, scale, max_splits_);

@@ -11,6 +11,7 @@
 
 #include "backends/graph/decoder.hpp"
 #include "backends/graph/memory_plan.hpp"
+#include "backends/opencl/attend_plan.hpp"
 #include "backends/opencl/matmul.hpp"
 #include "backends/opencl/programs.hpp"
 #include "backends/opencl/weights.hpp"
@@ -23,7 +24,8 @@ struct OpsLimits {
 
 class OpenClOps final : public graph::Ops {
  public:
-  // References outlive the ops. model_unavailable, insufficient_memory, unsupported_value (head size).
+  // References outlive the ops. model_unsupported (a kernel that this device never builds), model_unavailable,
+  // insufficient_memory, unsupported_value (head size).
   static Result<std::unique_ptr<OpenClOps>> make(Device& device, Programs& programs,
                                                  const model::ModelConfig& config, const Weights& weights,
                                                  const OpsLimits& limits, const TuningTable& tuning);
@@ -98,8 +100,8 @@ class OpenClOps final : public graph::Ops {
   Kernel embed_, rms_norm_, rope_, kv_store_, attend_split_, attend_combine_, attend_rows_, swiglu_, add_,
       gather_, top_k_;
   std::unique_ptr<Matmul> matmul_;
-  std::uint32_t norm_lanes_ = 1, route_lanes_ = 1, attend_lanes_ = 1, top_k_lanes_ = 1,
-                attend_tile_ = 1;  // attend_tile_: rows of a work-group
+  std::uint32_t norm_lanes_ = 1, route_lanes_ = 1, top_k_lanes_ = 1;
+  AttendPlan attend_;
 
   Programs* programs_ = nullptr;  // until reserve_kv(): attention's kernels depend on the cache's shape
   std::vector<Memory> keys_, values_;

@@ -19,6 +19,14 @@ struct Objects;  // objects.hpp
 // last wait for a device that has failed.
 enum class Call : std::uint8_t { allocate, build, enqueue, wait, answer, settle };
 
+// What a device says of itself in place of what its driver says, so that one can stand in for others in tests.
+// 0 and false: what the driver says.
+struct Pretence {
+  bool gpu = false;  // no processor: kernels and work-groups as GPUs get them
+  std::uint64_t local_bytes = 0;
+  std::uint32_t kernel_items = 0;  // work-items of a group of any kernel, said once it is built
+};
+
 struct DeviceOptions {
   std::string name;  // part of the device's id or its driver's name; "": the best that is no processor
   std::string id;    // the whole id of one device, and no other is opened; "": by name
@@ -31,6 +39,7 @@ struct DeviceOptions {
   std::chrono::microseconds settle_deadline{30'000'000};
   // Asked before each call; not 0: that error is what the call gives. Tests fail the nth call by it.
   std::function<int(Call)> interceptor;
+  Pretence pretence;
   // Told what the device's objects are counted in; it outlives them.
   std::function<void(std::shared_ptr<const Objects>)> on_open;
 };

@@ -19,6 +19,15 @@ namespace flyball::opencl {
 // The text of kernels/opencl/<name>.cl. Precondition: it is one of ours.
 std::string_view kernel_source(std::string_view name);
 
+// Builds with fewer and fewer work-items a group, down to one, until the device takes it: `build` gives
+// model_unsupported where it does not.
+template <class Build>
+auto with_fewer_items(std::uint32_t& items, Build&& build) {
+  auto made = build(items);
+  while (!made && made.error().code == ErrorCode::model_unsupported && items > 1) made = build(items /= 2);
+  return made;
+}
+
 class Programs {
  public:
   // directory: program_cache.hpp; "" keeps nothing. warn: told once that it is off.
@@ -26,7 +35,7 @@ class Programs {
            std::function<void(const std::string&)> warn = {});
 
   // Kernel `name` of the files' texts, one after the other, built with `options` ("-D WG=64").
-  // model_unavailable. A cached program that is not taken, or lacks the kernel, is compiled anew.
+  // model_unsupported, model_unavailable. A cached program that is not taken, or lacks the kernel, is compiled anew.
   Result<Kernel> kernel(const std::string& name, std::span<const std::string_view> files,
                         const std::string& options);
   // Writes what was compiled into the cache. Best after the first step: some drivers finish compiling there.

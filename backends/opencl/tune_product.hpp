@@ -30,7 +30,7 @@ class TuneProduct {
   const MatrixShape& matrix() const noexcept { return matrix_; }
   // What the tuning compiles to for these counts.
   std::string fingerprint(const MatmulTuning& tuning, std::span<const std::uint32_t> counts) const;
-  // model_unavailable: the device does not build it.
+  // model_unsupported, model_unavailable: the device does not build it.
   Result<Kernels> build(const MatmulTuning& tuning, std::span<const std::uint32_t> counts);
   // Runs them once and keeps the results that others are held against, and how long they take.
   Result<void> set_reference(const Kernels& kernels, std::span<const std::uint32_t> counts);

@@ -118,4 +118,13 @@ void TuningTable::set(const TuningKey& key, const MatmulTuning& tuning) {
   }
 }
 
+std::optional<TuningTable> without_what_needs_more(const TuningTable& table, std::string_view kernel) {
+  if (!table.tuned().empty()) return TuningTable(table.shipped());
+  std::optional<MatmulTuning> smaller;
+  if (kernel.ends_with("tile")) smaller = smaller_tile(table.shipped());
+  if (kernel.ends_with("matvec")) smaller = smaller_matvec(table.shipped());
+  if (!smaller) return std::nullopt;
+  return TuningTable(*smaller);
+}
+
 }  // namespace flyball::opencl

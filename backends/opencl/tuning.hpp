@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,5 +73,9 @@ class TuningTable {
   MatmulTuning shipped_;
   std::map<TuningKey, MatmulTuning> tuned_;
 };
+
+// What to try where a device does not build `kernel` as this table has it: without what was tuned, then with ever
+// smaller work-groups of it, in all products alike. nullopt: nothing asks for less.
+std::optional<TuningTable> without_what_needs_more(const TuningTable& table, std::string_view kernel);
 
 }  // namespace flyball::opencl

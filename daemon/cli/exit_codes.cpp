@@ -11,6 +11,7 @@ int exit_code_for(const Error& error) noexcept {
     case ErrorCode::unsupported_value:
       return kUsage;
     case ErrorCode::model_unavailable:
+    case ErrorCode::model_unsupported:
     case ErrorCode::insufficient_memory:
     case ErrorCode::overloaded:
     case ErrorCode::shutting_down:

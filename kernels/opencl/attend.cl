@@ -1,5 +1,5 @@
 // Causal softmax attention over a paged KV cache, for prompts and for decode. Flash attention [arXiv:2205.14135]: keys
-// and values pass by in tiles of TILE positions under an online softmax. Positions are cut into splits of SPLIT (flash
+// and values pass by in tiles of STAGE positions under an online softmax. Positions are cut into splits of SPLIT (flash
 // decoding): with SPLITS_APART every split is a work-group of its own and attend_combine adds them up; otherwise one
 // work-group takes them in order. Both merge the same way and every row counts by itself, so that a row's result does
 // not depend on how many rows or splits shared its work-group. WG 1 is for processors: one work-item with vectors.
@@ -20,6 +20,9 @@
 #endif
 #ifndef TILE
 #define TILE 16  // positions of a KV block
+#endif
+#ifndef STAGE
+#define STAGE TILE  // positions that are in local memory at a time; divides TILE
 #endif
 #ifndef KV_Q8_0
 #define KV_Q8_0 0  // 1: caches are q8_0, and HEAD_DIM a multiple of 32
@@ -79,17 +82,18 @@ float sum_of(FV v) {
 #define PAGE (TILE * HEAD_DIM)
 #endif
 
-// The first n positions of a page as f32, [n][HEAD_DIM], by the work-group together.
-void stage(__global const KV* page, uint n, __local float* to) {
+// Positions [place, place + n) of a page as f32, [n][HEAD_DIM], by the work-group together.
+void stage(__global const KV* page, uint place, uint n, __local float* to) {
 #if KV_Q8_0
   __global const half* scales = (__global const half*)(page + TILE * HEAD_DIM);
   for (uint e = get_local_id(0); e < n * (HEAD_DIM / 32); e += WG) {
-    const float scale = vload_half(e, scales);
-    VSTORE(convert_float16(VLOAD(2 * e, page)) * scale, 2 * e, to);
-    VSTORE(convert_float16(VLOAD(2 * e + 1, page)) * scale, 2 * e + 1, to);
+    const uint at = place * (HEAD_DIM / 32) + e;
+    const float scale = vload_half(at, scales);
+    VSTORE(convert_float16(VLOAD(2 * at, page)) * scale, 2 * e, to);
+    VSTORE(convert_float16(VLOAD(2 * at + 1, page)) * scale, 2 * e + 1, to);
   }
 #else
-  for (uint e = get_local_id(0); e < n * CHUNKS; e += WG) VSTORE(VLOAD_HALF(e, page), e, to);
+  for (uint e = get_local_id(0); e < n * CHUNKS; e += WG) VSTORE(VLOAD_HALF(place * CHUNKS + e, page), e, to);
 #endif
 }
 
@@ -99,7 +103,7 @@ float weight_of(float x, float m) {
 }
 
 // On processors one work-item takes 16 positions at a time in vectors that span them.
-#define BY_SIXTEEN (WG == 1 && V == 16 && TILE % 16 == 0)
+#define BY_SIXTEEN (WG == 1 && V == 16 && STAGE % 16 == 0)
 #if BY_SIXTEEN
 #define ROUNDS _Pragma("unroll") for (uint i = 0; i < 16; ++i)
 // Query vectors that share what is loaded of keys and values, and vectors of a head that are summed at a time: up to 16
@@ -203,14 +207,14 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
     __global const float* q, __global const KV* k_cache, __global const KV* v_cache,
     __global const uint* work, __global const uint* tables, __global float* out, __global float* partial,
     uint n_kv_heads, float scale, uint max_splits) {
-  __local FV q_vectors[M * CHUNKS], k_vectors[TILE * CHUNKS], v_vectors[TILE * CHUNKS];
+  __local FV q_vectors[M * CHUNKS], k_vectors[STAGE * CHUNKS], v_vectors[STAGE * CHUNKS];
   __local float* q_tile = (__local float*)q_vectors;
 #if BY_SIXTEEN
   __local float16 weights[M];
 #else
   __local float* k_tile = (__local float*)k_vectors;
   __local float* v_tile = (__local float*)v_vectors;
-  __local float scores[M * TILE];
+  __local float scores[M * STAGE];
 #endif
   __local float row_max[M], row_sum[M], row_scale[M];
 #if !SPLITS_APART
@@ -265,29 +269,29 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
               k_vectors, v_vectors, weights, row_max, row_sum, row_scale, mine);
     }
 #else
-    for (uint begin = split * SPLIT; begin < end; begin += TILE) {
-      const uint n = min(end - begin, (uint)TILE);
+    for (uint begin = split * SPLIT; begin < end; begin += STAGE) {
+      const uint n = min(end - begin, (uint)STAGE);
       const size_t page = ((size_t)table[begin / TILE] * n_kv_heads + kv_head) * PAGE;
       barrier(CLK_LOCAL_MEM_FENCE);
-      stage(k_cache + page, n, k_tile);
-      stage(v_cache + page, n, v_tile);
+      stage(k_cache + page, begin % TILE, n, k_tile);
+      stage(v_cache + page, begin % TILE, n, v_tile);
       barrier(CLK_LOCAL_MEM_FENCE);
       for (uint e = lane; e < M * n; e += WG) {
         const uint m = e / n, t = e % n;
         FV sum = 0.0f;
         for (uint chunk = 0; chunk < CHUNKS; ++chunk)
           sum += VLOAD(0, q_tile + m * HEAD_DIM + chunk * V) * VLOAD(0, k_tile + t * HEAD_DIM + chunk * V);
-        scores[m * TILE + t] = begin + t <= first_position + m / GROUP ? sum_of(sum) : -INFINITY;
+        scores[m * STAGE + t] = begin + t <= first_position + m / GROUP ? sum_of(sum) : -INFINITY;
       }
       barrier(CLK_LOCAL_MEM_FENCE);
       for (uint m = lane; m < M; m += WG) {
         float most = row_max[m];
-        for (uint t = 0; t < n; ++t) most = fmax(most, scores[m * TILE + t]);
+        for (uint t = 0; t < n; ++t) most = fmax(most, scores[m * STAGE + t]);
         row_scale[m] = weight_of(row_max[m], most);
         float sum = row_sum[m] * row_scale[m];
         for (uint t = 0; t < n; ++t) {
-          const float w = weight_of(scores[m * TILE + t], most);
-          scores[m * TILE + t] = w;
+          const float w = weight_of(scores[m * STAGE + t], most);
+          scores[m * STAGE + t] = w;
           sum += w;
         }
         row_max[m] = most;
@@ -297,7 +301,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
       for (uint j = 0, e = lane; e < M * CHUNKS; ++j, e += WG) {
         const uint m = e / CHUNKS, chunk = e % CHUNKS;
         FV a = mine[j] * row_scale[m];
-        for (uint t = 0; t < n; ++t) a += VLOAD(0, v_tile + t * HEAD_DIM + chunk * V) * scores[m * TILE + t];
+        for (uint t = 0; t < n; ++t) a += VLOAD(0, v_tile + t * HEAD_DIM + chunk * V) * scores[m * STAGE + t];
         mine[j] = a;
       }
     }

@@ -10,7 +10,7 @@
 #include "backends/graph/ops.hpp"
 #include "kernels/reference/top_k.hpp"
 #include "tests/engine/fakes.hpp"
-#include "tests/engine/opencl/support.hpp"
+#include "tests/engine/opencl/executors.hpp"
 
 namespace flyball::test {
 namespace {
@@ -20,11 +20,8 @@ constexpr std::uint32_t kRows = 2000;  // values in a row of logits; only kVocab
 
 class OpenClCandidates : public OpenClTest {
  protected:
-  std::unique_ptr<opencl::OpenClExecutor> executor() {
-    opencl::OpenClDeviceOptions options;
-    options.device = any_device();
-    options.program_cache = shared_programs();
-    options.max_step_tokens = 64;
+  std::unique_ptr<opencl::OpenClExecutor> executor(const opencl::Pretence& pretence = kItself) {
+    auto options = opencl_options(pretence);
     options.max_logit_rows = kStreams;
     auto made = opencl::make_opencl_executor(*model_.file, options).value();
     EXPECT_TRUE(made->reserve_kv(graph::kv_layout(model_.file->config()), kCandidateBlocks));
@@ -35,9 +32,13 @@ class OpenClCandidates : public OpenClTest {
       small_model("dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=" + std::to_string(kRows));
 };
 
+class OpenClCandidatesOf : public OpenClCandidates, public testing::WithParamInterface<opencl::Pretence> {};
+INSTANTIATE_TEST_SUITE_P(Devices, OpenClCandidatesOf, testing::Values(kItself, kAsGpu),
+                         [](const auto& i) { return device_name(i.param); });
+
 // A step of one prompt and of decoded tokens, of which some rows are wanted whole, some cut, some not at all.
-TEST_F(OpenClCandidates, AreWhatTheWholeRowsSay) {
-  const auto device = executor();
+TEST_P(OpenClCandidatesOf, AreWhatTheWholeRowsSay) {
+  const auto device = executor(GetParam());
   ASSERT_EQ(device->max_candidates(), graph::kMaxCandidates);
   struct Sequence {
     std::uint32_t tokens;

@@ -171,7 +171,7 @@ TEST_F(OpenClFaults, ABuildErrorNamesKernelDeviceAndFirstError) {
   const std::string_view broken[] = {"__kernel void k(__global float* x) { x[0] = no_such_thing; }"};
   const auto program = device->compile("rms_norm", broken, "");
   ASSERT_FALSE(program);
-  EXPECT_EQ(program.error().code, ErrorCode::model_unavailable);
+  EXPECT_EQ(program.error().code, ErrorCode::model_unsupported);
   EXPECT_THAT(program.error().message, HasSubstr("rms_norm"));
   EXPECT_THAT(program.error().message, HasSubstr(device->facts().name));
   EXPECT_THAT(program.error().message, HasSubstr("error"));
@@ -201,14 +201,14 @@ TEST_F(OpenClFaults, AKernelThatNeedsMoreThanTheDeviceHasIsRefused) {
   const auto wide = make("__kernel __attribute__((reqd_work_group_size(" + items +
                          ", 1, 1))) void needy(__global int* x) { x[get_global_id(0)] = 1; }");
   ASSERT_FALSE(wide);
-  EXPECT_EQ(wide.error().code, ErrorCode::model_unavailable);
+  EXPECT_EQ(wide.error().code, ErrorCode::model_unsupported);
   EXPECT_THAT(wide.error().message, HasSubstr("needy"));
   const std::string words = std::to_string((*device)->facts().local_bytes / 2);
   const auto greedy =
       make("__kernel void needy(__global int* x) { __local int all[" + words +
            "]; all[x[0]] = x[1]; barrier(CLK_LOCAL_MEM_FENCE); x[get_global_id(0)] = all[x[2]]; }");
   ASSERT_FALSE(greedy);
-  EXPECT_EQ(greedy.error().code, ErrorCode::model_unavailable);
+  EXPECT_EQ(greedy.error().code, ErrorCode::model_unsupported);
   EXPECT_THAT(greedy.error().message, HasSubstr("needy"));
 }
 

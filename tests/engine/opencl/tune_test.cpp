@@ -71,7 +71,7 @@ TEST_F(Tune, CandidatesThatTheDeviceDoesNotBuildArePassedOver) {
   EXPECT_EQ(report->products[0].tried, report->products[0].refused);
   EXPECT_EQ(report->products[0].changes, "");
   ASSERT_TRUE(report->stopped);
-  EXPECT_EQ(report->stopped->code, ErrorCode::model_unavailable);
+  EXPECT_EQ(report->stopped->code, ErrorCode::model_unsupported);
   EXPECT_EQ(report->left_out, 2U);
   EXPECT_TRUE(std::filesystem::exists(report->file));
 }

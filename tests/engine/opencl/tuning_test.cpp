@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/opencl/attend_plan.hpp"
 #include "backends/opencl/tuning_db.hpp"
 #include "backends/opencl/tuning_search.hpp"
 #include "tests/engine/opencl/support.hpp"
@@ -41,6 +42,77 @@ TEST(Tuning, WhatIsShippedIsAllowed) {
       const MatmulDevice device{.vector_floats = 1, .max_work_group = items, .local_bytes = local};
       EXPECT_EQ(refusal(device, default_tuning(device)), "") << items << " " << local;
     }
+}
+
+// Where a device builds less than it says: each try asks for less, all are allowed, and the last for one work-item.
+TEST(Tuning, WhatDoesNotBuildGivesWayToSmallerWorkGroups) {
+  MatmulTuning tile = default_tuning(kGpu), matvec = tile;
+  const auto items = [](const MatmulTuning& t) {
+    return t.tile.rows / t.tile.item_rows * (t.tile.tokens / t.tile.item_tokens);
+  };
+  std::uint32_t tries = 0;
+  while (const auto next = smaller_tile(tile)) {
+    ASSERT_LT(++tries, 16U);
+    EXPECT_EQ(refusal(kGpu, *next), "");
+    EXPECT_LT(items(*next), items(tile));
+    EXPECT_LE(next->tile.rows + next->tile.tokens, tile.tile.rows + tile.tile.tokens);  // local memory
+    EXPECT_LE(next->tile.item_rows * next->tile.item_tokens, 32U);                      // registers
+    EXPECT_EQ(next->matvec.slices, matvec.matvec.slices);
+    tile = *next;
+  }
+  EXPECT_EQ(items(tile), 1U);
+  EXPECT_EQ(tile.tile.rows + tile.tile.tokens, 33U);
+  while (const auto next = smaller_matvec(matvec)) {
+    EXPECT_EQ(refusal(kGpu, *next), "");
+    EXPECT_EQ(next->matvec.lanes * next->matvec.slices * 2, matvec.matvec.lanes * matvec.matvec.slices);
+    matvec = *next;
+  }
+  EXPECT_EQ(matvec.matvec.lanes * matvec.matvec.slices, 1U);
+}
+
+TEST(Tuning, ATableThatDoesNotBuildLosesWhatWasTunedFirst) {
+  TuningTable table(default_tuning(kGpu));
+  MatmulTuning tuned = table.shipped();
+  tuned.matvec.slices = 8;
+  table.set({{DType::q8_0, 64, 64}, RowClass::one}, tuned);
+  const auto shipped = without_what_needs_more(table, "moe_matmul_tile");
+  ASSERT_TRUE(shipped);
+  EXPECT_TRUE(shipped->tuned().empty());
+  EXPECT_EQ(changes(table.shipped(), shipped->shipped()), "");
+  EXPECT_EQ(changes(table.shipped(), without_what_needs_more(*shipped, "moe_matmul_tile")->shipped()),
+            "tile.tokens 64 -> 32");
+  EXPECT_EQ(changes(table.shipped(), without_what_needs_more(*shipped, "matvec")->shipped()),
+            "matvec.slices 16 -> 8");
+  EXPECT_FALSE(without_what_needs_more(*shipped, "matmul_panel"));
+}
+
+TEST(AttendPlan, FitsTheDeviceAndGivesWay) {
+  const AttendPlan ample = plan_attend(kGpu, 64, 4, 16);
+  EXPECT_EQ(ample.rows, 8U);
+  EXPECT_EQ(ample.lanes, 128U);
+  EXPECT_EQ(ample.stage, 16U);
+  EXPECT_EQ(plan_attend(kProcessor, 64, 4, 16).lanes, 1U);
+  MatmulDevice small = kGpu;
+  small.local_bytes = 16 << 10;
+  EXPECT_LT(plan_attend(small, 128, 4, 16).rows, 8U);
+  EXPECT_EQ(plan_attend(small, 64, 4, 16).stage, 16U);
+  EXPECT_EQ(plan_attend(small, 256, 4, 16).rows, 1U);
+  EXPECT_LT(plan_attend(small, 256, 4, 16).stage, 16U);
+  small.max_work_group = 100;
+  EXPECT_EQ(plan_attend(small, 64, 4, 16).lanes, 64U);
+
+  AttendPlan plan = ample;
+  EXPECT_EQ(smaller(plan, true)->rows, 4U);
+  EXPECT_EQ(smaller(plan, true)->lanes, 128U);
+  std::uint32_t tries = 0;
+  while (const auto next = smaller(plan, false)) {
+    ASSERT_LT(++tries, 16U);
+    EXPECT_EQ(next->rows, plan.rows) << "decoding does not depend on it";
+    EXPECT_TRUE(next->lanes < plan.lanes || next->stage < plan.stage);
+    plan = *next;
+  }
+  EXPECT_EQ(plan.lanes, 1U);
+  EXPECT_EQ(plan.stage, 1U);
 }
 
 TEST(Tuning, WhatDoesNotFitIsRefused) {

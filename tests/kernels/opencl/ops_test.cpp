@@ -255,10 +255,11 @@ TEST_P(OpenClAttend, AgreesWithTheReference) {
   std::vector<std::uint32_t> tile{0, rows, first, 0}, single;
   for (std::uint32_t r = 0; r < rows; ++r) single.insert(single.end(), {r, 1, first + r, 0});
   std::vector<float> by_one_work_item;
-  for (const std::uint32_t lanes : {1U, 32U}) {
+  for (const auto& [lanes, stage] : {std::pair(1U, kTile), {32U, kTile}, {8U, 4U}}) {
     const std::string shape = "-D HEAD_DIM=" + std::to_string(head_dim) +
                               " -D GROUP=" + std::to_string(group) +
-                              " -D TILE=16 -D SPLIT=64 -D WG=" + std::to_string(lanes) + kv;
+                              " -D TILE=16 -D STAGE=" + std::to_string(stage) +
+                              " -D SPLIT=64 -D WG=" + std::to_string(lanes) + kv;
     const Memory partial = put(std::vector<float>(rows * max_splits * heads * (head_dim + 2), NAN));
     const Memory whole = put(std::vector<float>(q.size(), NAN)),
                  apart = put(std::vector<float>(q.size(), NAN));
