@@ -18,6 +18,13 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from daemon import GREEDY, SANITIZED, Daemon, SmallModelTest, flyball, process_gone, rss_megabytes  # noqa: E402
 
 
+def requests_seen(daemon):
+    """Those answered and those that wait or run."""
+    metrics = daemon.request("GET", "/metrics")[1]
+    return sum(float(n) for n in re.findall(
+        r'^flyball_requests_(?:total\{[^}]*operation="completion"[^}]*\}|waiting|running) (\S+)$', metrics, re.M))
+
+
 class DaemonTest(SmallModelTest):
     # ---- stopping ----------------------------------------------------------------------------------------------
 
@@ -46,6 +53,8 @@ class DaemonTest(SmallModelTest):
                 t.start()
             for _ in range(8):  # the engine runs eight at once; the others wait, and must be answered too
                 started.acquire()
+            while requests_seen(daemon) < 101:
+                time.sleep(0.01)
             workers = daemon.workers()
             daemon.signal(signal.SIGTERM)
             for t in threads:

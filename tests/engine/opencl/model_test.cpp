@@ -254,7 +254,7 @@ TEST_P(OpenClNarrow, SaysWhatTheCpuEngineSays) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, OpenClNarrow,
                          testing::Values(opencl::Pretence{.gpu = true, .kernel_items = 128},
-                                         opencl::Pretence{.gpu = true, .kernel_items = 4},
+                                         opencl::Pretence{.gpu = true, .kernel_items = 32},
                                          opencl::Pretence{.gpu = true, .local_bytes = 6 << 10}),
                          [](const auto& i) {
                            return i.param.kernel_items != 0 ? std::to_string(i.param.kernel_items) + "_items"
