@@ -10,9 +10,10 @@ namespace {
 // A step in four begins with a prompt that was passed over, whatever arrives: each of n prompts has a part in
 // one of 4n steps.
 constexpr std::uint32_t kPassOvers = 3;
-// After so many steps without an arrival they get longer, where an arrival can stop them: short ones cost
-// throughput on a device that reads all weights for each, and to give up a long one costs what it has done.
-constexpr std::uint32_t kCalmSteps = 16;
+// After so many times a long step's time without an arrival steps get longer, where an arrival can stop them:
+// short ones cost throughput on a device that reads all weights for each. To give up a long one costs what it
+// has done: of all that is computed at most one part in kCalm + 1, however often somebody arrives.
+constexpr double kCalm = 4;
 
 void require(bool invariant) {
   if (!invariant) std::abort();
@@ -46,7 +47,7 @@ Result<void> Scheduler::submit(NewSequence sequence) {
   entry.tokens = std::move(sequence.tokens);
   entry.most = sequence.most;
   entries_.emplace(sequence.id, std::move(entry));
-  since_arrival_ = 0;
+  calm_ = 0;
   return {};
 }
 
@@ -89,7 +90,7 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
   admit_waiting();
   plan_prompts(budget, plan);
   in_flight_ = !plan.empty();
-  if (in_flight_ && since_arrival_ < kCalmSteps) ++since_arrival_;
+  calm_ += budget.cost.of(plan.work);
   return plan;
 }
 
@@ -116,7 +117,8 @@ std::vector<Scheduler::Entries::iterator> Scheduler::prompts_in_order(const Step
 void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
   const bool streams = !plan.empty();
   const bool full = n_admitted_ >= limits_.max_sequences;  // who arrives now waits for a slot, not for a step
-  const bool stoppable = !streams && !full && budget.can_stop && since_arrival_ >= kCalmSteps;
+  const double longest = std::min(budget.alone, budget.cost.of(StepWork::of(0, limits_.step_tokens)));
+  const bool stoppable = !streams && !full && budget.can_stop && calm_ >= kCalm * longest;
   const bool alone = !streams && (full || stoppable);
   const auto left_of = [spent = budget.cost.of(plan.work)](double most) {
     return std::max(most - spent, most / 4);  // prompts advance beside any number of decodes
@@ -348,7 +350,7 @@ void Scheduler::commit(std::span<const StepResult> results) {
 void Scheduler::retract() {
   require(in_flight_);
   in_flight_ = false;
-  since_arrival_ = 0;
+  calm_ = 0;
   free_cancelled();
   for (auto& [id, e] : entries_) e.in_step = false;
 }

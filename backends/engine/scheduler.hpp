@@ -149,8 +149,8 @@ class Scheduler {
   Entries entries_;                    // by arrival
   std::vector<SequenceId> cancelled_;  // in the step in flight; their KV is freed when it is over
   std::uint32_t n_admitted_ = 0;
-  std::uint32_t passed_over_ = 0;    // steps in a row in which some prompt was
-  std::uint32_t since_arrival_ = 0;  // steps since the last submit or retract
+  std::uint32_t passed_over_ = 0;  // steps in a row in which some prompt was
+  double calm_ = 0;                // what was planned since the last submit or retract should cost
   std::uint64_t preemptions_ = 0;
   bool in_flight_ = false;
 };

@@ -18,9 +18,8 @@ namespace flyball::opencl {
 namespace {
 
 constexpr std::string_view kMagic = "flyball opencl program 1\n";
-constexpr std::size_t kDigest = 64;               // hexadecimal digits
+constexpr std::size_t kDigest = 64;                // hexadecimal digits
 constexpr std::uint64_t kMaxBinary = 64ULL << 20;  // a program's; larger ones are not ours
-constexpr std::uint64_t kMaxCache = 512ULL << 20;  // all together; the oldest go first
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -51,7 +50,8 @@ std::string digest_of(std::span<const std::string_view> parts) {
   return text;
 }
 
-ProgramCache::ProgramCache(const std::filesystem::path& directory) {
+ProgramCache::ProgramCache(const std::filesystem::path& directory, std::uint64_t max_bytes)
+    : max_bytes_(max_bytes) {
   if (directory.empty()) return;
   auto made = CacheDirectory::make(directory, CacheDirectory::Trust::owner);
   if (made)
@@ -73,6 +73,7 @@ std::vector<std::byte> ProgramCache::read(const std::string& key) const {
   const std::string_view all = *text;
   const std::string_view parts[] = {all.substr(head)};
   if (!all.starts_with(kMagic) || all.substr(kMagic.size(), kDigest) != digest_of(parts)) return {};
+  utimensat(directory_->fd(), file_of(key).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);  // used now, for bound()
   const auto* bytes = reinterpret_cast<const std::byte*>(parts[0].data());
   return {bytes, bytes + parts[0].size()};
 }
@@ -102,13 +103,14 @@ void ProgramCache::bound() {
   std::uint64_t total = 0;
   while (const dirent* entry = readdir(listing.get())) {
     struct stat s {};
-    if (fstatat(directory_->fd(), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode)) continue;
+    if (fstatat(directory_->fd(), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode))
+      continue;
     files.push_back({s.st_mtim, static_cast<std::uint64_t>(s.st_size), entry->d_name});
     total += files.back().size;
   }
   std::ranges::sort(files, {}, [](const File& f) { return std::pair(f.time.tv_sec, f.time.tv_nsec); });
   for (const File& f : files) {
-    if (total <= kMaxCache) return;
+    if (total <= max_bytes_) return;
     unlinkat(directory_->fd(), f.name.c_str(), 0);
     total -= f.size;
   }

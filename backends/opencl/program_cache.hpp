@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -19,7 +20,8 @@ class ProgramCache {
  public:
   ProgramCache() = default;
   // Made if need be, for its owner alone. "": keeps nothing. A symbolic link in its place is not followed.
-  explicit ProgramCache(const std::filesystem::path& directory);
+  // max_bytes: of all files together; those that were read or written longest ago go first.
+  explicit ProgramCache(const std::filesystem::path& directory, std::uint64_t max_bytes = 512ULL << 20);
 
   bool usable() const noexcept { return directory_.has_value(); }
   // Why it is off. "": it is not, or none was wanted.
@@ -32,6 +34,7 @@ class ProgramCache {
  private:
   void bound();
   void turn_off(const Error& why);
+  std::uint64_t max_bytes_ = 0;
   std::optional<CacheDirectory> directory_;
   std::string trouble_;
 };

@@ -1,10 +1,12 @@
-// The folder of compiled programs: what is not ours, not whole or not writable costs the cache and nothing else.
+// The folder of compiled programs: what is not ours, not whole or not writable costs the cache and nothing
+// else.
 #include "backends/opencl/program_cache.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <csignal>
 #include <fstream>
 
@@ -14,6 +16,7 @@ namespace flyball::opencl {
 namespace {
 
 namespace fs = std::filesystem;
+using namespace std::chrono_literals;
 constexpr const char* kKey = "0123abcd";
 
 std::vector<std::byte> bytes_of(std::string_view text) {
@@ -45,6 +48,20 @@ TEST_F(ProgramCacheTest, KeepsWhatWasWrittenForItsOwnerAlone) {
   EXPECT_EQ(s.st_mode & 0777, 0700U);
   ASSERT_EQ(stat(file_.c_str(), &s), 0);
   EXPECT_EQ(s.st_mode & 0777, 0600U);
+}
+
+// What is read at every start stays, however long ago it was compiled.
+TEST_F(ProgramCacheTest, WhatWasUsedLongestAgoGoesFirst) {
+  ProgramCache cache(folder_, 3500);
+  for (const char* key : {"aa", "bb", "cc"}) {
+    cache.write(key, binary_);
+    fs::last_write_time(folder_ / (std::string(key) + ".clbin"), fs::file_time_type::clock::now() - 1h);
+  }
+  EXPECT_EQ(cache.read("aa"), binary_);
+  EXPECT_EQ(cache.read("cc"), binary_);
+  cache.write("dd", binary_);
+  for (const char* key : {"aa", "cc", "dd"}) EXPECT_EQ(cache.read(key), binary_) << key;
+  EXPECT_TRUE(cache.read("bb").empty());
 }
 
 TEST_F(ProgramCacheTest, TruncatedFilesAreReplaced) {
