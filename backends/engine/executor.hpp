@@ -51,7 +51,8 @@ struct Executor {
   virtual graph::MemoryPlan memory() const = 0;
   // Once, before the first step. insufficient_memory with needed and free bytes.
   virtual Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) = 0;
-  // Returns at once where the device runs by itself. At most max_step_tokens() tokens.
+  // Returns at once where the device runs by itself, unless the step may be stopped: then when all but its last
+  // layers have run. At most max_step_tokens() tokens.
   virtual Result<StepId> submit(const StepBatch& batch, std::span<const BlockCopy> copies) = 0;
   // numeric_error, device_lost.
   virtual Result<StepOutput> wait(StepId step) = 0;

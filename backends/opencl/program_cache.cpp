@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ctime>
 #include <memory>
 #include <string_view>
 #include <tuple>
@@ -20,6 +21,8 @@ namespace {
 constexpr std::string_view kMagic = "flyball opencl program 1\n";
 constexpr std::size_t kDigest = 64;                // hexadecimal digits
 constexpr std::uint64_t kMaxBinary = 64ULL << 20;  // a program's; larger ones are not ours
+
+constexpr time_t kWriting = 600;                   // seconds after which a file begun is nobody's
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -57,16 +60,15 @@ ProgramCache::ProgramCache(const std::filesystem::path& directory, std::uint64_t
   if (made)
     directory_ = std::move(*made);
   else
-    turn_off(made.error());
+    stop(made.error());
 }
 
-void ProgramCache::turn_off(const Error& why) {
-  directory_.reset();
+void ProgramCache::stop(const Error& why) {
   trouble_ = "Compiled programs are not kept. " + why.message + " (" + why.where + ")";
 }
 
 std::vector<std::byte> ProgramCache::read(const std::string& key) const {
-  if (!usable()) return {};
+  if (!directory_) return {};
   const auto text = directory_->read(file_of(key), kMaxBinary);
   const std::size_t head = kMagic.size() + kDigest;
   if (!text || text->size() <= head) return {};
@@ -79,11 +81,11 @@ std::vector<std::byte> ProgramCache::read(const std::string& key) const {
 }
 
 void ProgramCache::write(const std::string& key, std::span<const std::byte> binary) {
-  if (!usable() || binary.empty() || binary.size() > kMaxBinary - kMagic.size() - kDigest) return;
+  if (!keeps() || binary.empty() || binary.size() > kMaxBinary - kMagic.size() - kDigest) return;
   const std::string_view content[] = {as_text(binary)};
   const std::string digest = digest_of(content);
   const std::string_view parts[] = {kMagic, digest, content[0]};
-  if (const auto written = directory_->write(file_of(key), parts); !written) return turn_off(written.error());
+  if (const auto written = directory_->write(file_of(key), parts); !written) return stop(written.error());
   bound();
 }
 

@@ -1,7 +1,7 @@
 // A folder of compiled programs. What lies in it is code that a driver will run, so only files that are ours
 // alone to write count, in a folder that is ours alone to write; the rest is passed over and replaced.
-// Whatever fails (a full disk, a folder that cannot be made) costs the cache and nothing else: it is off from
-// there on, and says why.
+// Whatever fails (a full disk, a folder that cannot be made) costs the cache and nothing else: it keeps no more
+// from there on, and says why; what it has can still be read.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ class ProgramCache {
   // max_bytes: of all files together; those that were read or written longest ago go first.
   explicit ProgramCache(const std::filesystem::path& directory, std::uint64_t max_bytes = 512ULL << 20);
 
-  bool usable() const noexcept { return directory_.has_value(); }
-  // Why it is off. "": it is not, or none was wanted.
+  bool keeps() const noexcept { return directory_ && trouble_.empty(); }
+  // Why it keeps no more. "": it does, or none was wanted.
   const std::string& trouble() const noexcept { return trouble_; }
   // key: hexadecimal digits. Empty: there is none, or none to be trusted.
   std::vector<std::byte> read(const std::string& key) const;
@@ -33,7 +33,7 @@ class ProgramCache {
 
  private:
   void bound();
-  void turn_off(const Error& why);
+  void stop(const Error& why);
   std::uint64_t max_bytes_ = 0;
   std::optional<CacheDirectory> directory_;
   std::string trouble_;

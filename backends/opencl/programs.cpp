@@ -62,7 +62,7 @@ Result<Kernel> Programs::kernel(const std::string& name, std::span<const std::st
 
 void Programs::store() {
   for (auto& [key, program] : programs_) {
-    if (!cache_.usable()) break;
+    if (!cache_.keeps()) break;
     if (program.stored) continue;
     program.stored = true;
     cache_.write(key, device_->binary_of(program.program));

@@ -30,6 +30,11 @@ class ProgramCacheTest : public testing::Test {
   test::TempDir dir_;
   const fs::path folder_ = dir_.path() / "opencl", file_ = folder_ / "0123abcd.clbin";
 
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& entry : fs::directory_iterator(folder_)) all.push_back(entry.path().filename());
+    return all;
+  }
   // A cache with one program.
   void filled() { ProgramCache(folder_).write(kKey, binary_); }
   bool replaced() {  // what is not taken is replaced, once it was compiled again
@@ -59,7 +64,9 @@ TEST_F(ProgramCacheTest, WhatWasUsedLongestAgoGoesFirst) {
   }
   EXPECT_EQ(cache.read("aa"), binary_);
   EXPECT_EQ(cache.read("cc"), binary_);
+  std::ofstream(folder_ / "ee.clbin.1.part") << "being written";
   cache.write("dd", binary_);
+  EXPECT_TRUE(fs::exists(folder_ / "ee.clbin.1.part"));
   for (const char* key : {"aa", "cc", "dd"}) EXPECT_EQ(cache.read(key), binary_) << key;
   EXPECT_TRUE(cache.read("bb").empty());
 }
@@ -90,7 +97,7 @@ TEST_F(ProgramCacheTest, LinksAreNotFollowed) {
 
   const fs::path link = dir_.path() / "link";
   fs::create_directory_symlink(folder_, link);
-  EXPECT_FALSE(ProgramCache(link).usable());
+  EXPECT_FALSE(ProgramCache(link).keeps());
 }
 
 TEST_F(ProgramCacheTest, APipeHoldsNobodyUp) {
@@ -115,22 +122,24 @@ TEST_F(ProgramCacheTest, AFolderPutInItsPlaceIsNotUsed) {
 TEST_F(ProgramCacheTest, AFolderThatOthersMayWriteToIsNotUsed) {
   filled();
   fs::permissions(folder_, fs::perms::group_write, fs::perm_options::add);
-  EXPECT_FALSE(ProgramCache(folder_).usable());
+  EXPECT_FALSE(ProgramCache(folder_).keeps());
 }
 
 TEST_F(ProgramCacheTest, AFolderThatCannotBeMadeCostsTheCacheAlone) {
   std::ofstream(dir_.path() / "file") << "in the way";
   ProgramCache cache(dir_.path() / "file" / "opencl");
-  EXPECT_FALSE(cache.usable());
+  EXPECT_FALSE(cache.keeps());
   EXPECT_NE(cache.trouble().find("Not a directory"), std::string::npos) << cache.trouble();
   cache.write(kKey, binary_);
   EXPECT_TRUE(cache.read(kKey).empty());
   EXPECT_EQ(ProgramCache(fs::path()).trouble(), "");
 }
 
-// As on a full disk: the write stops half-way, the cache is off, and the next start's is not.
-TEST_F(ProgramCacheTest, AFullDiskTurnsItOffAndLeavesNoHalfAFile) {
+// As on a full disk: the write stops half-way, and no other is tried before the next start. What was there is
+// read.
+TEST_F(ProgramCacheTest, AFullDiskEndsItsWritingAndLeavesNoHalfAFile) {
   ProgramCache cache(folder_);
+  cache.write("77", binary_);
   EXPECT_EQ(cache.trouble(), "");
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -141,12 +150,13 @@ TEST_F(ProgramCacheTest, AFullDiskTurnsItOffAndLeavesNoHalfAFile) {
   cache.write(kKey, binary_);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
-  EXPECT_TRUE(fs::is_empty(folder_));
-  EXPECT_FALSE(cache.usable());
+  EXPECT_EQ(names(), std::vector<std::string>{"77.clbin"});
+  EXPECT_FALSE(cache.keeps());
   EXPECT_NE(cache.trouble().find("File too large"), std::string::npos) << cache.trouble();
   EXPECT_NE(cache.trouble().find(folder_.string()), std::string::npos) << cache.trouble();
   cache.write(kKey, binary_);
-  EXPECT_TRUE(fs::is_empty(folder_));
+  EXPECT_EQ(names(), std::vector<std::string>{"77.clbin"});
+  EXPECT_EQ(cache.read("77"), binary_);
   filled();
   EXPECT_EQ(ProgramCache(folder_).read(kKey), binary_);
 }
