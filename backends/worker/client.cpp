@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -33,14 +34,30 @@ constexpr milliseconds kExitGrace{2'000};
 
 class Connection final : public std::enable_shared_from_this<Connection> {
  public:
-  Connection(asio::io_context& io, WorkerOptions options, WorkerClient::Callbacks callbacks,
-             Spawned process)
+  Connection(asio::io_context& io, WorkerOptions options, WorkerClient::Callbacks callbacks)
       : options_(std::move(options)),
         callbacks_(std::move(callbacks)),
-        pid_(process.pid),
-        socket_(io, asio::local::stream_protocol(), process.socket.release()),
-        process_(io, process.pid_fd.release()),
+        socket_(io),
+        process_(io),
         timer_(io) {}
+
+  // First of all. On an error the process has ended.
+  Result<void> take(Spawned process) {
+    error_code error;
+    socket_.assign(asio::local::stream_protocol(), process.socket.get(), error);
+    if (!error) {
+      std::ignore = process.socket.release();
+      process_.assign(process.pid_fd.get(), error);
+    }
+    if (error) {
+      end_worker(process.pid);
+      return fail(ErrorCode::model_unavailable,
+                  "cannot start an engine process: it cannot be watched: " + error.message());
+    }
+    std::ignore = process.pid_fd.release();
+    pid_ = process.pid;
+    return {};
+  }
 
   void run() {
     const auto now = steady_clock::now();
@@ -123,7 +140,6 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   // ---- out
-  // ---------------------------------------------------------------------------------------------------
   Result<void> send(const ToWorker& message) {
     auto frame = encode(message);
     if (!frame) return std::unexpected(std::move(frame.error()));
@@ -142,7 +158,6 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   // ---- in
-  // ----------------------------------------------------------------------------------------------------
   void read() {
     socket_.async_read_some(
         asio::buffer(chunk_), [self = shared_from_this()](error_code error, std::size_t n) {
@@ -264,8 +279,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   // ---- the end
-  // ----------------------------------------------------------------------------------------------- Kills the
-  // process. Its requests hear of it now: a process in the kernel's hands may take long to end.
+  // Kills the process. Its requests hear of it now: a process in the kernel's hands may take long to end.
   void give_up(const std::string& why) {
     if (!alive()) return;
     if (!cause_) cause_ = Error{ErrorCode::worker_died, describe() + " was stopped: " + why + ".", "", ""};
@@ -311,7 +325,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
 
   const WorkerOptions options_;
   WorkerClient::Callbacks callbacks_;
-  const int pid_;
+  int pid_ = 0;
   asio::local::stream_protocol::socket socket_;
   asio::posix::stream_descriptor process_;
   asio::steady_timer timer_;
@@ -393,7 +407,9 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, 
   if (!options.sha256.empty()) argv.insert(argv.end(), {"--sha256", options.sha256});
   auto process = spawn_worker(options.executable, argv);
   if (!process) return std::unexpected(std::move(process.error()));
-  auto connection = std::make_shared<Connection>(io, options, std::move(callbacks), std::move(*process));
+  auto connection = std::make_shared<Connection>(io, options, std::move(callbacks));
+  if (auto taken = connection->take(std::move(*process)); !taken)
+    return std::unexpected(std::move(taken.error()));
   connection->run();
   return std::make_unique<Client>(std::move(connection));
 }

@@ -68,8 +68,7 @@ Result<Spawned> spawn_worker(const std::string& executable, const std::vector<st
   Descriptor pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!pid_fd) {
     const int error = errno;
-    kill(pid, SIGKILL);
-    waitpid(pid, nullptr, 0);
+    end_worker(pid);
     return std::unexpected(system_error("pidfd_open", error));
   }
   return Spawned{pid, std::move(pid_fd), std::move(ours)};
@@ -88,6 +87,11 @@ std::string reap_worker(int pid_fd) {
 
 void kill_worker(int pid_fd) noexcept {
   syscall(SYS_pidfd_send_signal, pid_fd, SIGKILL, nullptr, 0);
+}
+
+void end_worker(int pid) noexcept {
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
 }
 
 }  // namespace flyball::worker

@@ -24,5 +24,7 @@ Result<Spawned> spawn_worker(const std::string& executable, const std::vector<st
 // "exited with code 70", "was killed by signal 9 (Killed)". Reaps; empty when it has not ended yet.
 std::string reap_worker(int pid_fd);
 void kill_worker(int pid_fd) noexcept;  // SIGKILL
+// SIGKILL, and waits for the end: of a process that has only just been made.
+void end_worker(int pid) noexcept;
 
 }  // namespace flyball::worker

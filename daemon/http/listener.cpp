@@ -120,12 +120,13 @@ Result<ListeningSocket> open_unix(const config::Listener& listener) {
   if (!fd) return io_failure("socket", path);
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
     return io_failure("Cannot listen on " + path, path);
+  SocketFile file(path);
   if (::chmod(path.c_str(), kSocketMode) != 0)
     return io_failure("chmod", path);  // before listen: nobody got in yet
   if (::listen(fd.get(), kBacklog) != 0) return io_failure("Cannot listen on " + path, path);
   auto out = describe(std::move(fd));
   if (!out) return out;
-  out->unlink_path = path;
+  out->file = std::move(file);
   return out;
 }
 

@@ -2,7 +2,10 @@
 // Asio.
 #pragma once
 
+#include <unistd.h>
+
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/config.hpp"
@@ -12,11 +15,31 @@
 
 namespace flyball::http {
 
+// The one owner of a unix socket's name in the file system, which outlives the socket unless it is removed.
+class SocketFile {
+ public:
+  SocketFile() noexcept = default;
+  explicit SocketFile(std::string path) noexcept : path_(std::move(path)) {}
+  SocketFile(SocketFile&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  SocketFile& operator=(SocketFile&& other) noexcept {
+    const SocketFile old(std::exchange(path_, std::exchange(other.path_, {})));
+    return *this;
+  }
+  ~SocketFile() {
+    if (!path_.empty()) ::unlink(path_.c_str());
+  }
+
+  explicit operator bool() const noexcept { return !path_.empty(); }
+
+ private:
+  std::string path_;
+};
+
 struct ListeningSocket {
   Descriptor fd;
   int family = 0;  // AF_INET, AF_INET6 or AF_UNIX
   std::string url;
-  std::string unlink_path;  // a unix socket of ours: removed when the listener closes
+  SocketFile file;  // of a unix socket of ours
 };
 
 // One socket for tcp and unix; any number for systemd (none is an io_error: nothing was passed).

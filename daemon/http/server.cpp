@@ -1,7 +1,6 @@
 #include "daemon/http/server.hpp"
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -45,11 +44,12 @@ std::string full_answer() {
 }
 
 struct ListeningPort {
-  ListeningPort(asio::io_context& io, const ListeningSocket& from)
-      : acceptor(io), pause(io), url(from.url), unlink_path(from.unlink_path), family(from.family) {}
+  ListeningPort(asio::io_context& io, ListeningSocket& from)
+      : acceptor(io), pause(io), url(from.url), file(std::move(from.file)), family(from.family) {}
   Acceptor acceptor;
   asio::steady_timer pause;
-  std::string url, unlink_path;
+  std::string url;
+  SocketFile file;
   int family;
 };
 
@@ -271,11 +271,7 @@ Result<void> Server::listen(const std::vector<config::Listener>& listeners) {
   std::vector<ListeningSocket> opened;
   for (const auto& listener : listeners) {
     auto sockets = open_listener(listener);
-    if (!sockets) {
-      for (const auto& s : opened)
-        if (!s.unlink_path.empty()) ::unlink(s.unlink_path.c_str());
-      return std::unexpected(std::move(sockets.error()));
-    }
+    if (!sockets) return std::unexpected(std::move(sockets.error()));
     std::ranges::move(*sockets, std::back_inserter(opened));
   }
   for (auto& s : opened) {
@@ -310,7 +306,7 @@ void Server::stop_accepting() {
     error_code ignored;
     port->acceptor.close(ignored);
     port->pause.cancel();
-    if (!port->unlink_path.empty()) ::unlink(port->unlink_path.c_str());
+    port->file = {};
   }
 }
 

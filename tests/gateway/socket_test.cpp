@@ -19,6 +19,7 @@
 #include "daemon/api/gateway.hpp"
 #include "daemon/http/listener.hpp"
 #include "tests/gateway/wire.hpp"
+#include "tests/harness/epoll_fault.hpp"
 
 namespace flyball::testing {
 namespace {
@@ -173,8 +174,7 @@ TEST_F(SocketTest, systemd_hands_over_its_sockets) {
         config::Listener listener;
         listener.kind = config::Listener::Kind::systemd;
         const auto got = http::open_listener(listener);
-        std::_Exit(got && got->size() == 1 && got->front().fd.get() == 3 && got->front().unlink_path.empty() ? 0
-                                                                                                       : 2);
+        std::_Exit(got && got->size() == 1 && got->front().fd.get() == 3 && !got->front().file ? 0 : 2);
       },
       ::testing::ExitedWithCode(0), "");
   config::Listener listener;
@@ -191,6 +191,23 @@ TEST_F(SocketTest, a_second_listener_that_fails_leaves_nothing_of_the_first) {
   gateway = std::make_unique<api::Gateway>(io, settings, make_hardware(), fleet);
   EXPECT_FALSE(gateway->listen());
   EXPECT_FALSE(std::filesystem::exists(directory / "socket"));
+}
+
+TEST_F(SocketTest, a_listener_that_cannot_be_watched_leaves_nothing) {
+  config::Listener unix_listener;
+  unix_listener.kind = config::Listener::Kind::unix_socket;
+  unix_listener.path = directory / "socket";
+  settings->config.listeners.insert(settings->config.listeners.begin(), unix_listener);
+  for (const int n : {0, 1}) {
+    gateway = std::make_unique<api::Gateway>(io, settings, make_hardware(), fleet);
+    test::fail_epoll_add_after(n);
+    const auto listening = gateway->listen();
+    test::fail_epoll_add_after(-1);
+    ASSERT_FALSE(listening) << n;
+    EXPECT_FALSE(std::filesystem::exists(directory / "socket")) << n;
+  }
+  open();
+  EXPECT_TRUE(std::filesystem::exists(directory / "socket"));
 }
 
 TEST_F(SocketTest, a_taken_port_is_named) {

@@ -8,9 +8,11 @@
 #include <thread>
 
 #include <gtest/gtest.h>
+#include <boost/asio/steady_timer.hpp>
 
 #include "backends/worker/client.hpp"
 #include "backends/worker/codec.hpp"
+#include "tests/harness/epoll_fault.hpp"
 #include "tests/service/fake_backend.hpp"
 #include "tests/service/loop.hpp"
 
@@ -223,6 +225,30 @@ TEST_F(WorkerTest, ACrashWhileLoadingIsADeath) {
   ASSERT_TRUE(until([&] { return !deaths.empty(); }));
   EXPECT_EQ(deaths[0].code, ErrorCode::worker_died);
   EXPECT_NE(deaths[0].message.find("signal 6"), std::string::npos) << deaths[0].message;
+}
+
+// First the socket, then the process: what cannot be watched has ended, and leaves nothing behind.
+TEST_F(WorkerTest, AProcessThatCannotBeWatchedIsNone) {
+  const auto descriptors = [] {
+    const std::filesystem::directory_iterator open("/proc/self/fd");
+    return std::distance(begin(open), end(open));
+  };
+  const boost::asio::steady_timer first(io);     // Asio's own descriptors are added for whoever comes first
+  while (waitpid(-1, nullptr, 0) > 0) continue;  // those of other tests, which ended
+  const auto before = descriptors();
+  options.executable = FAKE_ENGINE;
+  for (const int n : {0, 1}) {
+    test::fail_epoll_add_after(n);
+    const auto made = WorkerClient::spawn(io, options, {});
+    test::fail_epoll_add_after(-1);
+    ASSERT_FALSE(made) << n;
+    EXPECT_EQ(made.error().code, ErrorCode::model_unavailable);
+    EXPECT_NE(made.error().message.find("No space left on device"), std::string::npos)
+        << made.error().message;
+    EXPECT_EQ(descriptors(), before) << n;
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << n;
+  }
+  spawn_ready("");
 }
 
 TEST_F(WorkerTest, AProgramThatCannotRunIsADeath) {
