@@ -44,15 +44,19 @@ int priority_of(spdlog::level::level_enum level) {  // syslog(3)
 using spdlog::details::log_msg;
 using Console = spdlog::sinks::stderr_color_sink_mt;
 
+// Writes a line, and after one that could be written what was lost before. `write`: 0, or the error's number.
+template <class Write>
+void write_line(const log_msg& message, LostLines& lost, Write write) {
+  if (const int error = write(message); error != 0) return lost.lost(error);
+  const auto now = std::chrono::steady_clock::now();
+  const auto warning = lost.warning(now);
+  if (warning && write(log_msg("flyball", spdlog::level::warn, *warning)) == 0) lost.told(now);
+}
+
 class JournalSink final : public spdlog::sinks::base_sink<std::mutex> {
-  void sink_it_(const log_msg& message) override {
-    if (const int sent = send(message); sent < 0) return lost_.lost(-sent);
-    if (const auto warning = lost_.warning(std::chrono::steady_clock::now()))
-      send(log_msg("flyball", spdlog::level::warn, *warning));
-  }
+  void sink_it_(const log_msg& message) override { write_line(message, lost_, send); }
   void flush_() override {}
 
-  // 0, or the error's number, negative.
   static int send(const log_msg& message) {
     const LogLine line = split_fields({message.payload.data(), message.payload.size()});
     std::vector<std::string> lines{"MESSAGE=" + std::string(line.message),
@@ -61,7 +65,7 @@ class JournalSink final : public spdlog::sinks::base_sink<std::mutex> {
     for (const auto& [key, value] : line.fields) lines.push_back(key + "=" + std::string(value));
     std::vector<iovec> parts;
     for (std::string& l : lines) parts.push_back({l.data(), l.size()});
-    return sd_journal_sendv(parts.data(), static_cast<int>(parts.size()));
+    return -std::min(0, sd_journal_sendv(parts.data(), static_cast<int>(parts.size())));
   }
 
   LostLines lost_;
@@ -71,11 +75,11 @@ class StderrSink final : public Console {
  public:
   void log(const log_msg& message) override {
     const std::scoped_lock lock(mutex_);
-    clearerr(stderr);
-    Console::log(message);
-    if (ferror(stderr) != 0) return lost_.lost(errno);  // stderr has no buffer: it is of this line
-    if (const auto warning = lost_.warning(std::chrono::steady_clock::now()))
-      Console::log(log_msg("flyball", spdlog::level::warn, *warning));
+    write_line(message, lost_, [this](const log_msg& line) {
+      clearerr(stderr);
+      Console::log(line);
+      return ferror(stderr) != 0 ? errno : 0;  // stderr has no buffer: it is of this line
+    });
   }
 
  private:
@@ -124,11 +128,15 @@ void LostLines::lost(int error_number) noexcept {
   error_number_ = error_number;
 }
 
-std::optional<std::string> LostLines::warning(TimePoint now) {
+std::optional<std::string> LostLines::warning(TimePoint now) const {
   if (lost_ == 0 || (warned_at_ && now - *warned_at_ < kBetweenLossWarnings)) return std::nullopt;
-  warned_at_ = now;
-  return "the log could not be written, lines lost: " + std::to_string(std::exchange(lost_, 0)) + "; " +
+  return "the log could not be written, lines lost: " + std::to_string(lost_) + "; " +
          std::generic_category().message(error_number_);
+}
+
+void LostLines::told(TimePoint now) noexcept {
+  lost_ = 0;
+  warned_at_ = now;
 }
 
 void set_log_level(std::string_view level) {

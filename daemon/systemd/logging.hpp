@@ -32,8 +32,9 @@ class LostLines {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   void lost(int error_number) noexcept;
-  // After a line that was written: the warning that is due now.
-  std::optional<std::string> warning(TimePoint now);
+  // After a line that was written: the warning that is due now, until it was written too.
+  std::optional<std::string> warning(TimePoint now) const;
+  void told(TimePoint now) noexcept;
 
  private:
   std::uint64_t lost_ = 0;
