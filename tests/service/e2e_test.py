@@ -15,7 +15,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from daemon import GREEDY, SANITIZED, Daemon, SmallModelTest, flyball, process_gone, rss_megabytes  # noqa: E402
+from daemon import GREEDY, SANITIZED, START_LIMIT, Daemon, SmallModelTest, flyball, process_gone, rss_megabytes  # noqa: E402
 
 
 def requests_seen(daemon):
@@ -53,7 +53,9 @@ class DaemonTest(SmallModelTest):
                 t.start()
             for _ in range(8):  # the engine runs eight at once; the others wait, and must be answered too
                 started.acquire()
-            while requests_seen(daemon) < 101:
+            deadline = time.monotonic() + START_LIMIT
+            while (seen := requests_seen(daemon)) < 101:
+                self.assertLess(time.monotonic(), deadline, "%d of 101 requests came" % seen)
                 time.sleep(0.01)
             workers = daemon.workers()
             daemon.signal(signal.SIGTERM)
