@@ -99,7 +99,10 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   }
 
   void cancel(TicketId ticket) {
-    if (open_.erase(ticket) > 0 && alive()) send(Cancel{ticket});
+    const auto it = open_.find(ticket);
+    if (it == open_.end()) return;
+    close(it);
+    if (alive()) send(Cancel{ticket});
   }
   void resume(TicketId ticket) {
     const auto it = open_.find(ticket);
@@ -120,7 +123,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   BackendLoad load() const { return load_; }
   int pid() const { return pid_; }
   bool accepting() const { return state_ == State::ready; }
-  bool idle() const { return accepting() && open_.empty(); }
+  std::optional<TimePoint> idle_since() const {
+    return accepting() && open_.empty() ? std::optional(idle_since_) : std::nullopt;
+  }
   milliseconds without_progress() const {
     if (!waits_on_engine()) return milliseconds(0);
     return duration_cast<milliseconds>(steady_clock::now() - last_progress_);
@@ -195,6 +200,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     info_.model = options_.model_id;  // what it is called here is ours to say
     info_.backend = options_.backend;
     state_ = State::ready;
+    idle_since_ = steady_clock::now();
     kill_at_.reset();
     if (auto call = std::exchange(callbacks_.ready, nullptr)) call();
   }
@@ -230,7 +236,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     }
     const std::shared_ptr<EventSink> sink = it->second.sink;
     if (!std::holds_alternative<Delta>(message.event)) {
-      open_.erase(it);
+      close(it);
       sink->push(std::move(message.event));
       return;
     }
@@ -241,8 +247,12 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     send(Pause{message.ticket});
   }
 
+  void close(std::map<TicketId, Open>::iterator request) {
+    open_.erase(request);
+    idle_since_ = steady_clock::now();
+  }
+
   // ---- time
-  // --------------------------------------------------------------------------------------------------
   void tick() {
     timer_.expires_after(options_.heartbeat);
     timer_.async_wait([self = shared_from_this()](error_code error) {
@@ -337,6 +347,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   steady_clock::time_point last_heard_;  // any frame
   steady_clock::time_point last_tick_;
   steady_clock::time_point last_progress_;  // a step, an event, or nothing to do
+  steady_clock::time_point idle_since_;     // the latest end of a request, or ready
   BackendInfo info_;
   BackendLoad load_;
   std::map<TicketId, Open> open_;
@@ -372,7 +383,7 @@ class Client final : public WorkerClient {
   void drain(TimePoint deadline) override { connection_->drain(deadline); }
   int pid() const noexcept override { return connection_->pid(); }
   bool accepting() const noexcept override { return connection_->accepting(); }
-  bool idle() const noexcept override { return connection_->idle(); }
+  std::optional<TimePoint> idle_since() const noexcept override { return connection_->idle_since(); }
   milliseconds without_progress() const noexcept override { return connection_->without_progress(); }
 
  private:

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <boost/asio/io_context.hpp>
@@ -47,8 +48,8 @@ class WorkerClient : public Backend {
   // Ready and not on its way out. A worker that was given up, or whose socket closed, accepts nothing any
   // more while its process takes its time to end; `died` follows.
   virtual bool accepting() const noexcept = 0;
-  // Accepting, and no request is open on it.
-  virtual bool idle() const noexcept = 0;
+  // Accepting, and no request has been open on it since then. Absent: neither.
+  virtual std::optional<TimePoint> idle_since() const noexcept = 0;
   // How long requests have waited on the engine without a scheduler step; 0 while it makes progress or is
   // idle.
   virtual std::chrono::milliseconds without_progress() const noexcept = 0;

@@ -52,12 +52,13 @@ void raise_file_limit() {
 class Daemon {
  public:
   Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, policy::Facts hardware,
-         std::string opencl_device)
+         std::string opencl_device, std::vector<std::string> own_memory)
       : options_(std::move(options)),
         settings_(std::move(settings)),
         hardware_(std::move(hardware)),
         fleet_(fleet::make_worker_fleet(io_, settings_->config,
                                         {.opencl_device = std::move(opencl_device),
+                                         .own_memory = std::move(own_memory),
                                          .preload_on =
                                              [this](const config::ModelEntry& model) {
                                                return route::preload_targets(settings_->tree, hardware_,
@@ -247,7 +248,10 @@ int run_daemon(const DaemonOptions& options) {
   const config::OpenClEngine& opencl = (*settings)->config.opencl;
   policy::Facts hardware = route::facts_of(report, opencl);
   std::string device = route::opencl_device(report, opencl).value_or("");
-  return Daemon(options, std::move(*settings), std::move(hardware), std::move(device)).run();
+  std::vector<std::string> own_memory;
+  if (route::has_own_memory(report.opencl, device)) own_memory.push_back("opencl");
+  return Daemon(options, std::move(*settings), std::move(hardware), std::move(device), std::move(own_memory))
+      .run();
 }
 
 }  // namespace flyball::cli

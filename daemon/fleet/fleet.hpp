@@ -36,8 +36,8 @@ struct Fleet {
   using Acquired = std::function<void(Result<Backend*>)>;
   // The ready backend, started if need be; one load serves a burst of waiters. The callback runs later on the
   // io_context (never inside this call), once: model_invalid and model_unsupported (not loaded
-  // again), model_unavailable, insufficient_memory (after an idle engine was ended, if there was one, and the
-  // load tried once more). The pointer is valid until that worker dies (its open requests then get
+  // again), model_unavailable, insufficient_memory (after idle engines were ended, if there were any, and
+  // the load tried again). The pointer is valid until that worker dies (its open requests then get
   // worker_died events first) or the loop goes on without a request open on it.
   virtual void acquire(const std::string& model, const std::string& backend, Acquired callback) = 0;
   virtual std::vector<WorkerStatus> status() const = 0;
@@ -50,6 +50,9 @@ struct Fleet {
 struct FleetOptions {
   std::string executable = "/proc/self/exe";  // run as `<executable> engine ...`; tests put a scripted engine there
   std::string opencl_device = {};  // the id of the device that the probe approved; "": none, and no worker is started
+  // Engines whose models lie in a device's own memory: the end of one is no room for the others, nor the
+  // reverse.
+  std::vector<std::string> own_memory = {};
   // The engines that a model with `preload` starts with the daemon; absent: cpu. Asked again at a reload.
   std::function<std::vector<std::string>(const config::ModelEntry&)> preload_on = {};
 };

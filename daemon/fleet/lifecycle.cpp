@@ -76,12 +76,22 @@ Lifecycle::Wanted Lifecycle::wanted(TimePoint now) {
 void Lifecycle::ready(TimePoint) {
   state_ = WorkerState::ready;
   failed_loads_ = 0;
+  room_ = {};
+}
+
+std::optional<TimePoint> Lifecycle::wants_room(TimePoint now, const Error& cause) {
+  if (state_ != WorkerState::starting || cause.code != ErrorCode::insufficient_memory) return std::nullopt;
+  if (now < room_.none_until) return std::nullopt;
+  if (!room_.wanted_at) room_.wanted_at = now;
+  return room_.wanted_at;
 }
 
 Lifecycle::Ended Lifecycle::ended(TimePoint now, const Error& cause, bool deliberate) {
+  const bool no_use = room_.made && cause.code == ErrorCode::insufficient_memory;
+  room_ = {.none_until = no_use ? now + limits_.disable_window : room_.none_until};
   if (deliberate) {
     state_ = WorkerState::stopped;
-    return {Error{ErrorCode::shutting_down, "The engine was stopped.", "", ""}, std::nullopt};
+    return {};
   }
   const bool was_loading = state_ == WorkerState::starting;
   last_error_ = cause;
@@ -130,6 +140,7 @@ void Lifecycle::forgive() {
   deaths_.clear();
   failed_loads_ = 0;
   invalid_ = false;
+  room_ = {};
   // A backoff after a crash goes on: its timer is set and requests wait for it.
   if (state_ == WorkerState::disabled || (state_ == WorkerState::backoff && refuse_in_backoff_)) {
     state_ = WorkerState::stopped;

@@ -29,7 +29,14 @@ class Lifecycle {
 
   void ready(TimePoint now);
 
-  // The process ended (or could not be made). `deliberate`: it was told to.
+  // A load failed. If it was for memory: engines idle since this moment or longer may end for it, one after
+  // another, and each time it is tried again (`room_made`). For one disable_window after it failed even so
+  // nobody ends for it.
+  std::optional<TimePoint> wants_room(TimePoint now, const Error& cause);
+  void room_made() { room_.made = true; }
+
+  // The process ended (or could not be made), and its load is not tried again at once. `deliberate`: it was
+  // told to; whoever asked for it meanwhile is `wanted` anew.
   struct Ended {
     std::optional<Error> fail_waiters;    // those waiting are answered with this
     std::optional<TimePoint> restart_at;  // if anybody still waits (or the model is preloaded): start then
@@ -61,6 +68,11 @@ class Lifecycle {
   std::uint32_t restarts_ = 0;
   TimePoint until_{};  // of backoff and disabled
   std::optional<Error> last_error_;
+  struct Room {
+    std::optional<TimePoint> wanted_at = {};  // the load under way first found too little memory
+    bool made = false;                        // for the load under way
+    TimePoint none_until{};
+  } room_;
   bool refuse_in_backoff_ = false;  // a failed load: no use in waiting
 };
 

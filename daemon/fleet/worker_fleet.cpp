@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
-#include <ranges>
+#include <optional>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -14,6 +14,7 @@
 #include "backends/worker/client.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/fleet/lifecycle.hpp"
+#include "daemon/fleet/victim.hpp"
 
 namespace flyball::fleet {
 namespace {
@@ -24,9 +25,9 @@ using worker::WorkerClient;
 
 // Requests that wait for one engine to come up; the gateway's own queue limit is below it.
 constexpr std::size_t kMaxWaiters = 65'536;
-// From the deadline of a drain to its end, whatever the processes do. A worker's client kills it 2 s after
-// the deadline and at the next heartbeat; one that does not end then is in the kernel's hands (a driver's, a
-// disk's).
+// Beside a heartbeat, from the deadline of a drain to its end, whatever the processes do. A worker's client
+// kills it 2 s after the deadline and at the next heartbeat; one that does not end then is in the kernel's
+// hands (a driver's, a disk's).
 constexpr std::chrono::seconds kDrainGrace{5};
 
 struct FileStamp {
@@ -48,10 +49,12 @@ bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
 
 // One (model, backend).
 struct Slot {
-  Slot(asio::io_context& io, config::ModelEntry e, std::string b, const config::WorkerLimits& limits)
-      : entry(std::move(e)), backend(std::move(b)), lifecycle(limits), restart_timer(io) {}
+  Slot(asio::io_context& io, config::ModelEntry e, std::string b, Memory m,
+       const config::WorkerLimits& limits)
+      : entry(std::move(e)), backend(std::move(b)), memory(m), lifecycle(limits), timer(io) {}
   config::ModelEntry entry;
   std::string backend;
+  Memory memory;
   Lifecycle lifecycle;
   FileStamp stamp;  // of the file when it was last loaded
   std::unique_ptr<WorkerClient> client;
@@ -59,10 +62,12 @@ struct Slot {
   bool draining = false;
   bool preloaded = false;  // started, and started again, without a request
   std::vector<Fleet::Acquired> waiters;
-  asio::steady_timer restart_timer;
-  TimePoint last_asked{};
-  bool room_made = false;              // for the load under way, an idle engine was ended
-  std::weak_ptr<Slot> makes_room_for;  // ending, so that this one can load
+  asio::steady_timer timer;  // of a restart, or of the room that is made
+  struct Room {
+    std::weak_ptr<Slot> from;  // ends; then this one loads again
+    Error cause;               // of the load that failed: the answer if it does not end
+  };
+  std::optional<Room> room;  // absent: no load waits for another engine's end
 };
 
 class WorkerFleet final : public Fleet {
@@ -154,7 +159,9 @@ class WorkerFleet final : public Fleet {
     return it == slots_.end() ? nullptr : *it;
   }
   std::shared_ptr<Slot> add(const config::ModelEntry& entry, const std::string& backend) {
-    return slots_.emplace_back(std::make_shared<Slot>(io_, entry, backend, limits_));
+    const bool own = std::ranges::find(options_.own_memory, backend) != options_.own_memory.end();
+    return slots_.emplace_back(
+        std::make_shared<Slot>(io_, entry, backend, own ? Memory::device : Memory::machine, limits_));
   }
   void preload() {
     std::vector<config::ModelEntry> models;
@@ -186,7 +193,6 @@ class WorkerFleet final : public Fleet {
       }
       slot = add((*any)->entry, backend);
     }
-    slot->last_asked = steady_clock::now();
     // One that is ending is waited for: its successor, or the decision to start none, answers.
     if (slot->ready && slot->client->accepting()) return answer(callback, slot->client.get());
     if (slot->lifecycle.invalid() && slot->stamp != stamp_of(slot->entry.path)) slot->lifecycle.forgive();
@@ -226,6 +232,7 @@ class WorkerFleet final : public Fleet {
     options.heartbeat = limits_.heartbeat;
     options.heartbeat_timeout = limits_.heartbeat_timeout;
     slot->stamp = stamp_of(entry.path);
+    slot->draining = false;
     const auto began = steady_clock::now();
     const std::weak_ptr<Slot> weak = slot;
     auto client = WorkerClient::spawn(io_, options,
@@ -244,7 +251,6 @@ class WorkerFleet final : public Fleet {
       return on_died(slot, {ErrorCode::model_unavailable, client.error().message, "", client.error().where});
     }
     slot->client = std::move(*client);
-    slot->draining = false;
     spdlog::info("engine starting, pid {} | model={} backend={}", slot->client->pid(), entry.id,
                  slot->backend);
   }
@@ -252,7 +258,6 @@ class WorkerFleet final : public Fleet {
   void on_ready(Slot& slot, TimePoint began) {
     slot.lifecycle.ready(steady_clock::now());
     slot.ready = true;
-    slot.room_made = false;
     const BackendInfo& info = slot.client->info();
     spdlog::info(
         "engine ready in {} ms: {} {}, {} parameters, context {}, {} MiB, of it {} MiB KV as {} | "
@@ -265,77 +270,97 @@ class WorkerFleet final : public Fleet {
   }
 
   void on_died(const std::shared_ptr<Slot>& slot, const Error& cause) {
-    const auto now = steady_clock::now();
-    const bool deliberate = slot->draining;
     // The client is in the middle of calling us: it goes when it has returned.
     if (slot->client) asio::post(io_, [dead = std::shared_ptr<WorkerClient>(std::move(slot->client))] {});
     slot->ready = false;
-    if (!deliberate && cause.code == ErrorCode::insufficient_memory && make_room(slot)) return;
-    slot->room_made = false;
-    const Lifecycle::Ended ended = slot->lifecycle.ended(now, cause, deliberate);
-    if (!deliberate) {
-      spdlog::error("{}{} | model={} backend={} code={}", cause.message,
-                    cause.where.empty() ? "" : " (" + cause.where + ")", slot->entry.id, slot->backend,
-                    to_string(cause.code));
-      if (slot->lifecycle.state(now) == WorkerState::disabled) {
-        spdlog::error("engine disabled | model={} backend={}", slot->entry.id, slot->backend);
-      }
+    if (slot->draining) {
+      slot->lifecycle.ended(steady_clock::now(), cause, true);
+      if (!draining_) follow(slot);
+    } else if (!make_room(slot, cause)) {
+      on_failed(slot, cause);
     }
-    const bool evicted = deliberate && !draining_ && use_room(*slot);
-    if (evicted && !slot->waiters.empty()) {  // it was asked for while it ended
-      if (slot->lifecycle.wanted(now).spawn) spawn(slot);
-    } else if (ended.fail_waiters) {
-      answer_all(*slot, std::unexpected(*ended.fail_waiters));
-    }
-    if (ended.restart_at) restart_at(slot, *ended.restart_at);
     std::erase(retired_, slot);
     report_drained();
   }
 
-  // A load found too little memory: the idle engine that was asked for longest ago ends, one of the same kind
-  // if there is one (its memory is surely the same), and the load is tried again. Once for a load; preloaded
-  // ones stay. False: nothing is to be done.
-  bool make_room(const std::shared_ptr<Slot>& slot) {
-    if (draining_ || std::exchange(slot->room_made, true)) return false;
-    const auto before = [&](const auto& a, const auto& b) {
-      return std::pair(a->backend != slot->backend, a->last_asked) <
-             std::pair(b->backend != slot->backend, b->last_asked);
-    };
-    auto idle = slots_ | std::views::filter([](const auto& s) {
-                  return s->ready && !s->draining && !s->preloaded && s->client->idle();
-                });
-    const auto victim = std::ranges::min_element(idle, before);
-    if (victim == idle.end()) return false;
-    Slot& ends = **victim;
-    spdlog::info("engine ends, it is idle and model {} needs its memory | model={} backend={}",
-                 slot->entry.id, ends.entry.id, ends.backend);
-    ends.makes_room_for = slot;
-    ends.draining = true;
-    ends.client->drain(steady_clock::now());
-    return true;
-  }
-  // The end of an engine that made room: who it did it for loads again. False: it ended for another reason.
-  bool use_room(Slot& ended) {
-    const auto slot = std::exchange(ended.makes_room_for, {}).lock();
-    if (slot && !slot->draining) spawn(slot);
-    return slot != nullptr;
+  // Of a load or of an engine, and no room is made for it.
+  void on_failed(const std::shared_ptr<Slot>& slot, const Error& cause) {
+    const auto now = steady_clock::now();
+    const Lifecycle::Ended ended = slot->lifecycle.ended(now, cause, false);
+    spdlog::error("{}{} | model={} backend={} code={}", cause.message,
+                  cause.where.empty() ? "" : " (" + cause.where + ")", slot->entry.id, slot->backend,
+                  to_string(cause.code));
+    if (slot->lifecycle.state(now) == WorkerState::disabled)
+      spdlog::error("engine disabled | model={} backend={}", slot->entry.id, slot->backend);
+    if (ended.fail_waiters) answer_all(*slot, std::unexpected(*ended.fail_waiters));
+    if (ended.restart_at) arm(slot, *ended.restart_at, &WorkerFleet::restart);
   }
 
-  void restart_at(const std::shared_ptr<Slot>& slot, TimePoint when) {
-    slot->restart_timer.expires_at(when);
-    slot->restart_timer.async_wait([this, weak = std::weak_ptr(slot)](boost::system::error_code error) {
+  // A load failed, and an idle engine ends so that it can be tried again. False: it is not to, or none is
+  // idle.
+  bool make_room(const std::shared_ptr<Slot>& slot, const Error& cause) {
+    const auto now = steady_clock::now();
+    const auto wanted_at = slot->lifecycle.wants_room(now, cause);
+    if (draining_ || !wanted_at) return false;
+    std::vector<std::shared_ptr<Slot>> engines;
+    std::vector<Idle> idle;
+    for (const auto& s : slots_) {
+      const auto since = s->client ? s->client->idle_since() : std::nullopt;
+      if (!since) continue;
+      engines.push_back(s);
+      idle.push_back({s->memory, s->preloaded, *since});
+    }
+    const auto victim = choose_victim(idle, slot->memory, *wanted_at);
+    if (!victim) return false;
+    const auto& ends = engines[*victim];
+    spdlog::info("engine ends, it is idle and model {} needs its memory: {} | model={} backend={}",
+                 slot->entry.id, cause.message, ends->entry.id, ends->backend);
+    slot->lifecycle.room_made();
+    slot->room = Slot::Room{ends, cause};
+    arm(slot, now + limits_.heartbeat + kDrainGrace, &WorkerFleet::give_up_room);
+    ends->draining = true;
+    ends->client->drain(now);
+    return true;
+  }
+  void give_up_room(const std::shared_ptr<Slot>& slot) {
+    const auto room = std::exchange(slot->room, std::nullopt);
+    if (!room) return;
+    if (const auto from = room->from.lock(); from && from->client) tell_left_behind(*from);
+    on_failed(slot, room->cause);
+  }
+  // An engine ended because it was told to: whose load waited for its memory loads again, and so does it, if
+  // it was asked for meanwhile.
+  void follow(const std::shared_ptr<Slot>& ended) {
+    const auto waits =
+        std::ranges::find_if(slots_, [&](const auto& s) { return s->room && s->room->from.lock() == ended; });
+    if (waits != slots_.end()) {
+      const auto slot = *waits;
+      slot->room.reset();
+      slot->timer.cancel();
+      spawn(slot);
+    }
+    if (!ended->waiters.empty() && ended->lifecycle.wanted(steady_clock::now()).spawn) spawn(ended);
+  }
+
+  void restart(const std::shared_ptr<Slot>& slot) {
+    if (slot->lifecycle.state(steady_clock::now()) != WorkerState::backoff) return;
+    const bool wanted = !slot->waiters.empty() || slot->preloaded;
+    slot->lifecycle.restart(wanted);
+    if (wanted) spawn(slot);
+  }
+  void arm(const std::shared_ptr<Slot>& slot, TimePoint when,
+           void (WorkerFleet::*then)(const std::shared_ptr<Slot>&)) {
+    slot->timer.expires_at(when);
+    slot->timer.async_wait([this, then, when, weak = std::weak_ptr(slot)](boost::system::error_code error) {
       const auto s = weak.lock();
-      if (error || !s || draining_) return;
-      const bool wanted = !s->waiters.empty() || s->preloaded;
-      if (s->lifecycle.state(steady_clock::now()) != WorkerState::backoff) return;
-      s->lifecycle.restart(wanted);
-      if (wanted) spawn(s);
+      if (!error && s && !draining_ && s->timer.expiry() == when) (this->*then)(s);
     });
   }
 
   void stop(Slot& slot, TimePoint deadline) {
     slot.draining = true;
-    slot.restart_timer.cancel();
+    slot.timer.cancel();
+    slot.room.reset();
     answer_all(slot, fail(ErrorCode::shutting_down, "The engine is shutting down."));
     if (slot.client) slot.client->drain(deadline);
   }
@@ -349,11 +374,13 @@ class WorkerFleet final : public Fleet {
     if (!drained_) return;
     for (const auto* slots : {&slots_, &retired_})
       for (const auto& slot : *slots)
-        if (slot->client)
-          spdlog::error(
-              "engine does not end although it was killed, pid {}; it is left behind | model={} backend={}",
-              slot->client->pid(), slot->entry.id, slot->backend);
+        if (slot->client) tell_left_behind(*slot);
     std::exchange(drained_, {})();
+  }
+  static void tell_left_behind(const Slot& slot) {
+    spdlog::error(
+        "engine does not end although it was killed, pid {}; it is left behind | model={} backend={}",
+        slot.client->pid(), slot.entry.id, slot.backend);
   }
 
   asio::io_context& io_;

@@ -64,6 +64,11 @@ std::expected<std::string, std::string> opencl_device(const HardwareReport& repo
                    report.opencl));
 }
 
+bool has_own_memory(const DeviceProbe& probe, const std::string& id) {
+  const auto device = std::ranges::find(probe.devices, id, &DeviceReport::id);
+  return device != probe.devices.end() && !device->unified;
+}
+
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
   const cpu::CpuReport& c = report.cpu;
   facts.set("hardware.os", std::string("linux"), kBuild);

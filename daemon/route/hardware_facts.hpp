@@ -25,6 +25,9 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
 std::expected<std::string, std::string> opencl_device(const HardwareReport& report,
                                                       const config::OpenClEngine& opencl);
 
+// Whether a model on this device lies in the device's own memory, and not in the machine's.
+bool has_own_memory(const DeviceProbe& probe, const std::string& id);
+
 // backend.<id>.available and .reason for every known backend, as this release is built: OpenCL where a GPU
 // ran the probe's kernel, or the device that the configuration names.
 void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl, policy::Facts& facts);

@@ -92,6 +92,16 @@ TEST(HardwareFacts, TheOpenClDeviceIsTheBestThatComputes) {
   EXPECT_FALSE(opencl_device(report, {"5090"}));
 }
 
+TEST(HardwareFacts, ADiscreteDeviceHasItsOwnMemory) {
+  const auto report =
+      machine({}, {device("UHD 770", "integrated", "intel", 64), device("RTX 4090", "discrete", "nvidia", 24),
+                   device("pthread-cpu", "software", "other", 500)});
+  EXPECT_TRUE(has_own_memory(report.opencl, "RTX 4090#0 (Test)"));
+  EXPECT_FALSE(has_own_memory(report.opencl, "UHD 770#0 (Test)"));
+  EXPECT_FALSE(has_own_memory(report.opencl, "pthread-cpu#0 (Test)"));
+  EXPECT_FALSE(has_own_memory(report.opencl, ""));
+}
+
 TEST(HardwareFacts, ANumberedDeviceIsThatOne) {
   auto report = machine({}, {device("GPU", "discrete", "acme", 8), device("GPU", "discrete", "acme", 80)});
   report.opencl.devices[0].id = "GPU#1 (Test)";

@@ -114,6 +114,48 @@ TEST_F(LifecycleTest, AFailedLoadFailsFastAndLooksAgainLater) {
   EXPECT_NE(life.state(now), WorkerState::disabled);  // a full machine is not a broken engine
 }
 
+const Error kNoMemory{ErrorCode::insufficient_memory, "needs 9 GiB, 4 GiB are free", "", ""};
+
+TEST_F(LifecycleTest, ALoadWithoutMemoryWantsTheRoomOfThoseIdleWhenItFirstFailed) {
+  life.wanted(now);
+  EXPECT_FALSE(life.wants_room(now, {ErrorCode::io_error, "absent", "", ""}));
+  EXPECT_FALSE(life.wants_room(now, kCrash));
+  EXPECT_EQ(life.wants_room(now, kNoMemory), now);
+  life.room_made();
+  EXPECT_EQ(life.state(now), WorkerState::starting);
+  EXPECT_EQ(life.wants_room(now + seconds(3), kNoMemory), now);
+  life.ready(now + seconds(4));
+  EXPECT_FALSE(life.wants_room(now + seconds(4), kNoMemory));  // it is loaded
+  life.ended(now + seconds(5), kCrash, false);
+  life.restart(true);
+  EXPECT_EQ(life.wants_room(now + seconds(6), kNoMemory), now + seconds(6));
+}
+
+TEST_F(LifecycleTest, ALoadThatFailedAlthoughRoomWasMadeWantsNoneForAWindow) {
+  const auto fails = [&](bool room) {
+    EXPECT_TRUE(life.wanted(now).spawn);
+    const bool wants = life.wants_room(now, kNoMemory).has_value();
+    if (room) life.room_made();
+    EXPECT_EQ(life.ended(now, kNoMemory, false).fail_waiters->code, ErrorCode::insufficient_memory);
+    return wants;
+  };
+  EXPECT_TRUE(fails(false));  // nobody was idle
+  now += limits.backoff_max;
+  EXPECT_TRUE(fails(true));
+  const TimePoint failed = now;
+  now += limits.backoff_max;
+  EXPECT_FALSE(fails(false));
+  now = failed + limits.disable_window;
+  EXPECT_TRUE(fails(true));
+  life.forgive();  // a reload
+  EXPECT_TRUE(fails(true));
+  now += limits.backoff_max;
+  start();  // it fits after all
+  life.ended(now, kCrash, false);
+  life.restart(true);
+  EXPECT_TRUE(life.wants_room(now, kNoMemory));
+}
+
 // At a load as in an answer: fast failures, and after the third no more of them.
 TEST_F(LifecycleTest, ADeviceLostThreeTimesIsDisabled) {
   const Error lost{ErrorCode::device_lost, "the device is gone", "", ""};
@@ -174,7 +216,9 @@ TEST_F(LifecycleTest, AReloadDoesNotStrandThoseWhoWaitForARestart) {
 TEST_F(LifecycleTest, AStopOnPurposeIsNoDeath) {
   for (int i = 0; i < 10; ++i) {
     start();
-    EXPECT_FALSE(life.ended(now, {ErrorCode::shutting_down, "", "", ""}, true).restart_at);
+    const auto ended = life.ended(now, {ErrorCode::shutting_down, "", "", ""}, true);
+    EXPECT_FALSE(ended.restart_at);
+    EXPECT_FALSE(ended.fail_waiters);  // who came meanwhile wants its successor
     EXPECT_EQ(life.state(now), WorkerState::stopped);
   }
 }
