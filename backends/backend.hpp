@@ -140,6 +140,21 @@ class Ticket {
 
 // ---- the engine ----------------------------------------------------------------------------------------------
 
+inline constexpr std::size_t kMaxDevices = 16;  // of one engine
+// What one of an engine's devices holds of the model.
+struct DeviceShare {
+  std::string device;  // its id, as probed
+  std::uint32_t first_layer = 0, n_layers = 0;
+  std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
+  std::uint64_t total_bytes() const noexcept { return weight_bytes + kv_bytes + scratch_bytes; }
+};
+// "NVIDIA H200#1 (NVIDIA CUDA): layers 13 to 24, 6120 MiB"
+inline std::string to_string(const DeviceShare& share) {
+  return share.device + ": layers " + std::to_string(share.first_layer + 1) + " to " +
+         std::to_string(share.first_layer + share.n_layers) + ", " +
+         std::to_string(share.total_bytes() >> 20) + " MiB";
+}
+
 struct BackendInfo {  // fixed once ready
   std::string backend;       // "cpu", "vulkan", "opencl"
   std::string model;         // the id in config.yaml
@@ -155,6 +170,7 @@ struct BackendInfo {  // fixed once ready
   std::string kv_type;                   // what the KV cache is kept as: "f16", "q8_0"
   std::uint64_t token_weight_bytes = 0;  // that one token reads
   bool has_chat_template = false;
+  std::vector<DeviceShare> devices;  // in order of layers; empty: the machine's own processors
 };
 
 struct BackendLoad {  // a snapshot, cheap to take

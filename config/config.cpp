@@ -166,8 +166,12 @@ const std::vector<Bound<WorkerLimits>>& worker_table() {
 
 const std::vector<Bound<OpenClEngine>>& opencl_table() {
   static const std::vector<Bound<OpenClEngine>> table = {
-      {{"device", text(1, 256), "part of the device's id or its driver's name, as probed; without it the best GPU"},
-       [](OpenClEngine& o, const Node& n) { o.device = n.text; }},
+      {{"device", text(1, 256),
+        "part of the device's id or its driver's name, as probed; without it the best GPU"},
+       [](OpenClEngine& o, const Node& n) { o.devices = {n.text}; }},
+      {{"devices", list(text(1, 256), 1, 16),
+        "instead of device: several, in the order in which they share each model's layers"},
+       [](OpenClEngine& o, const Node& n) { o.devices = as_texts(n); }},
   };
   return table;
 }
@@ -256,6 +260,10 @@ void check_between_rows(const Node& root, Findings& findings) {
     if (!any_port && !places.insert(kind.key + " " + kind.value.text).second)
       add(kind.value.at, "another listener already has " + kind.value.text, path);
   }
+
+  if (const Node* opencl = root.find("opencl"); opencl != nullptr && opencl->find("device") != nullptr)
+    if (const Node* devices = opencl->find("devices"); devices != nullptr)
+      add(devices->at, "expected only one of `device` and `devices`", "opencl.devices");
 
   std::set<std::string> names;
   for (const Entry& entry : root.find("models")->entries) names.insert(entry.key);

@@ -60,8 +60,9 @@ struct WorkerLimits {
 };
 
 struct OpenClEngine {
-  std::string device;  // part of a device's or its driver's name; "": the best GPU. Naming a software device
-                       // allows it
+  // Each a part of a device's id or its driver's name; none: the best GPU. Over several a model's layers are
+  // split. Naming a software device allows it.
+  std::vector<std::string> devices;
 };
 
 struct Config {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "backends/decode/candidates.hpp"
@@ -49,10 +50,12 @@ struct BlockCopy {  // copy-on-write: done before the step, in order
 struct Executor {
   virtual ~Executor() = default;
   virtual graph::MemoryPlan memory() const = 0;
+  // Which device holds what of it, in order of layers. Empty: the machine's own processors.
+  virtual std::vector<DeviceShare> shares() const { return {}; }
   // Once, before the first step. insufficient_memory with needed and free bytes.
   virtual Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) = 0;
-  // Returns at once where the device runs by itself, unless the step may be stopped: then when all but its last
-  // layers have run. At most max_step_tokens() tokens.
+  // Returns at once where the device runs by itself, unless the step may be stopped or other devices come before
+  // the last one: then when all but its last layers have run. At most max_step_tokens() tokens.
   virtual Result<StepId> submit(const StepBatch& batch, std::span<const BlockCopy> copies) = 0;
   // numeric_error, device_lost.
   virtual Result<StepOutput> wait(StepId step) = 0;

@@ -33,18 +33,23 @@ Result<std::unique_ptr<model::ModelFile>> open_model(const LocalBackendOptions& 
   return model::ModelFile::from_bytes(demo);
 }
 
-// free: bytes left on the device, or in the machine.
+// Bytes that a KV cache of all layers may have, of what the weights left.
+struct KvRoom {
+  std::uint64_t bytes = 0;
+  std::string device;  // the one that sets the limit; "": the machine
+};
+
 Result<std::uint32_t> choose_kv_blocks(const LocalBackendOptions& options, const graph::KvLayout& layout,
-                                       std::uint32_t context, std::uint64_t free) {
+                                       std::uint32_t context, const KvRoom& room) {
   if (options.kv_blocks != 0) return options.kv_blocks;
   const std::uint64_t one = graph::kv_blocks(layout, context);
-  const std::uint64_t limit = options.kv_bytes_limit != 0 ? options.kv_bytes_limit : free;
+  const auto [limit, device] = options.kv_bytes_limit != 0 ? KvRoom{options.kv_bytes_limit, {}} : room;
   const std::uint64_t fits = limit / layout.block_bytes();
   if (fits < one)
     return fail(ErrorCode::insufficient_memory,
                 "The KV cache of one sequence of " + std::to_string(context) + " tokens needs " +
                     std::to_string(one * layout.block_bytes()) + " bytes; " + std::to_string(limit) +
-                    " are free for it.",
+                    " are free for it" + (device.empty() ? "" : " by what is left of " + device) + ".",
                 "context");
   return static_cast<std::uint32_t>(std::min({fits, one * options.max_sequences, std::uint64_t{UINT32_MAX}}));
 }
@@ -68,17 +73,32 @@ Result<void> check_options(const LocalBackendOptions& options) {
                 name);
   };
   if (auto ok = within("max_sequences", options.max_sequences, kMaxSequences); !ok) return ok;
+  if (auto ok = within("devices", static_cast<std::uint32_t>(options.opencl.size()), kMaxDevices); !ok)
+    return ok;
   return within("step_tokens", options.step_tokens, kMaxStepTokens);
+}
+
+// A device's own memory is there for its layers' share; what it shares with the machine is shared.
+KvRoom kv_room(std::span<const opencl::DevicePart> parts) {
+  const std::uint32_t n_layers = parts.back().part.end;
+  KvRoom room{UINT64_MAX, {}};
+  for (const opencl::DevicePart& p : parts) {
+    const std::uint64_t bytes =
+        p.facts.unified ? cpu::available_memory() / 4 : p.free_bytes / 8 * 7 / p.part.n_layers() * n_layers;
+    if (bytes < room.bytes) room = {bytes, p.facts.id};
+  }
+  return room;
 }
 
 struct OpenedDevice {
   std::unique_ptr<Executor> executor;
-  std::uint64_t kv_bytes = 0;  // what the cache may have of what the weights left
+  KvRoom kv_room;
 };
 
+// least_kv_bytes: of one sequence's cache, without which the engine is of no use.
 Result<OpenedDevice> open_device(const LocalBackendOptions& options,
                                  const std::shared_ptr<const model::ModelFile>& model,
-                                 std::uint32_t step_tokens) {
+                                 std::uint32_t step_tokens, std::uint64_t least_kv_bytes) {
   OpenedDevice opened;
   if (options.backend == "cpu") {
     cpu::CpuDeviceOptions device;
@@ -90,11 +110,12 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options,
     auto executor = cpu::make_cpu_executor(*model, device);
     if (!executor) return pass(executor);
     opened.executor = std::move(*executor);
-    opened.kv_bytes = cpu::available_memory() / 4;
+    opened.kv_room.bytes = cpu::available_memory() / 4;
     return opened;
   }
   opencl::OpenClDeviceOptions device;
-  device.device = options.opencl;
+  device.devices = options.opencl;
+  device.least_kv_bytes = least_kv_bytes;
   if (!options.cache_dir.empty()) device.program_cache = options.cache_dir / "opencl";
   device.tuning = opencl::tuning_directory(options.cache_dir);
   device.warn = options.warn;
@@ -104,9 +125,7 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options,
   device.model_owner = model;
   auto executor = opencl::make_opencl_executor(*model, device);
   if (!executor) return pass(executor);
-  // A device's own memory is there for the cache; what it shares with the machine is shared.
-  opened.kv_bytes =
-      (*executor)->facts().unified ? cpu::available_memory() / 4 : (*executor)->free_bytes() / 8 * 7;
+  opened.kv_room = kv_room((*executor)->parts());
   opened.executor = std::move(*executor);
   return opened;
 }
@@ -135,13 +154,14 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.limits.max_sequences = options.max_sequences;
   parts.limits.step_tokens = std::max(options.step_tokens, options.max_sequences);
   parts.limits.max_waiting = options.max_queue;
-  auto device = open_device(options, model, parts.limits.step_tokens);
+  const graph::KvLayout layout = graph::kv_layout(config, *kv_type);
+  auto device = open_device(options, model, parts.limits.step_tokens,
+                            graph::kv_blocks(layout, *context) * layout.block_bytes());
   if (!device) return pass(device);
   parts.executor = std::move(device->executor);
 
   // After the weights are in: what is left is what the cache may have.
-  const graph::KvLayout layout = graph::kv_layout(config, *kv_type);
-  auto blocks = choose_kv_blocks(options, layout, *context, device->kv_bytes);
+  auto blocks = choose_kv_blocks(options, layout, *context, device->kv_room);
   if (!blocks) return pass(blocks);
   if (auto ok = parts.executor->reserve_kv(layout, *blocks); !ok) return pass(ok);
   parts.limits.kv_blocks = *blocks;
@@ -162,6 +182,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.info.kv_bytes = memory.kv_bytes;
   parts.info.kv_type = options.kv_type;
   parts.info.scratch_bytes = memory.scratch_bytes;
+  parts.info.devices = parts.executor->shares();
   parts.info.has_chat_template = chat_template.has_value();
 
   parts.logits_per_row = config.vocab_size;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/backend.hpp"
 #include "backends/engine/step_trace.hpp"
@@ -27,8 +28,9 @@ struct LocalBackendOptions {
   std::uint64_t kv_bytes_limit = 0;  // 0: a quarter of MemAvailable
   std::string kv_type = "f16";       // or "q8_0" (graph::kv_type); others: unsupported_value
   std::uint32_t step_tokens = 256;   // most tokens of a step; fewer where they would take long (StepBudget)
-  opencl::DeviceOptions opencl;      // which device, and its limits
-  std::filesystem::path cache_dir;   // compiled kernels and tunings; "": compiled at every start, untuned
+  // Which devices, and their limits: at least one. Over several the model's layers are split.
+  std::vector<opencl::DeviceOptions> opencl = std::vector<opencl::DeviceOptions>(1);
+  std::filesystem::path cache_dir;  // compiled kernels and tunings; "": compiled at every start, untuned
   std::function<void(const std::string&)> warn;  // of what is worked around while loading, one sentence
   graph::LoadProgress progress;
   StepObserver observer;

@@ -80,13 +80,18 @@ void mixed_feed_forward(std::uint32_t n, std::uint32_t layer, Buffer residual, O
 
 bool decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops& ops,
                  const std::function<bool()>& go_on) {
+  return decode_part(config, whole_model(config), inputs, ops, go_on);
+}
+
+bool decode_part(const model::ModelConfig& config, const ModelPart& part, const StepInputs& inputs, Ops& ops,
+                 const std::function<bool()>& go_on) {
   auto n = static_cast<std::uint32_t>(inputs.tokens.size());
   Buffer residual = Buffer::residual;
   Buffer attended = Buffer::attended;
 
   ops.begin(inputs);
-  ops.embed(n, {WeightRole::token_embedding}, residual);
-  for (std::uint32_t layer = 0; layer < config.n_layers; ++layer) {
+  if (part.embeds) ops.embed(n, {WeightRole::token_embedding}, residual);
+  for (std::uint32_t layer = part.begin; layer < part.end; ++layer) {
     if (go_on && !go_on()) return false;
     const Projection qkv[] = {{{WeightRole::q, layer}, Buffer::q},
                               {{WeightRole::k, layer}, Buffer::k},
@@ -95,7 +100,7 @@ bool decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops
     adjust_qkv(config, n, layer, ops);
     ops.attention(n, layer, Buffer::q, Buffer::k, Buffer::v, attended);
 
-    if (layer + 1 == config.n_layers && inputs.wanted.size() < n) {
+    if (part.projects && layer + 1 == part.end && inputs.wanted.size() < n) {
       // Nothing reads the other rows any more: their KV is stored. A prompt's chunk stops here.
       n = static_cast<std::uint32_t>(inputs.wanted.size());
       if (n == 0) return true;
@@ -112,6 +117,7 @@ bool decode_step(const model::ModelConfig& config, const StepInputs& inputs, Ops
       feed_forward(n, layer, residual, ops);
     }
   }
+  if (!part.projects) return true;
   const Projection head[] = {{{WeightRole::output}, Buffer::logits}};
   ops.norm_matmul(n, residual, {WeightRole::output_norm}, head);
   if (!inputs.top_k.empty()) ops.top_k(Buffer::logits, Buffer::candidates);

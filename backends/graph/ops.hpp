@@ -61,6 +61,10 @@ enum class WeightRole : std::uint8_t {
   expert_down,  // [E, D, expert ffn]
 };
 inline constexpr std::size_t kWeightRoleCount = 21;
+// Whether every layer has one of its own.
+constexpr bool of_a_layer(WeightRole role) noexcept {
+  return role != WeightRole::token_embedding && role != WeightRole::output_norm && role != WeightRole::output;
+}
 struct WeightRef {
   WeightRole role = WeightRole::output;
   std::uint32_t layer = 0;

@@ -1,5 +1,5 @@
 // Which of a machine's OpenCL devices is meant: one rule for the daemon, which chooses among those that the
-// probe found to compute, and for the engine, which opens one. Free of OpenCL's own headers.
+// probe found to compute, and for the engine, which opens them. Free of OpenCL's own headers.
 #pragma once
 
 #include <algorithm>
@@ -46,6 +46,13 @@ inline std::optional<std::size_t> choose_device(std::span<const Candidate> devic
     if (devices[i].usable && meant(devices[i]) && (!best || rank(devices[i]) > rank(devices[*best])))
       best = i;
   return best;
+}
+
+// The one with this id, whatever it is.
+inline std::optional<std::size_t> device_of_id(std::span<const Candidate> devices, std::string_view id) {
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    if (devices[i].usable && devices[i].id == id) return i;
+  return std::nullopt;
 }
 
 }  // namespace flyball::opencl

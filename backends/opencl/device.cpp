@@ -58,11 +58,23 @@ void CL_CALLBACK on_complete(cl_event, cl_int status, void* data) {
 }  // namespace
 
 Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
+  auto devices = open_all({&options, 1});
+  if (!devices) return std::unexpected(std::move(devices.error()));
+  return std::move(devices->front());
+}
+
+Result<std::vector<std::shared_ptr<Device>>> Device::open_all(std::span<const DeviceOptions> options) {
   auto api = load_api();
   if (!api) return std::unexpected(std::move(api.error()));
-  auto found = choose_found(find_devices(**api), options);
-  if (!found) return std::unexpected(std::move(found.error()));
-  return open(std::move(*api), std::move(*found), options);
+  auto chosen = choose_found(find_devices(**api), options);
+  if (!chosen) return std::unexpected(std::move(chosen.error()));
+  std::vector<std::shared_ptr<Device>> devices;
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    auto device = open(*api, std::move((*chosen)[i]), options[i]);
+    if (!device) return std::unexpected(std::move(device.error()));
+    devices.push_back(std::move(*device));
+  }
+  return devices;
 }
 
 Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Api> api, FoundDevice found,
@@ -99,8 +111,8 @@ Device::~Device() {
 }
 
 std::unexpected<Error> Device::failed(const std::string& call, cl_int status) const {
-  return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.name + " failed: " + call +
-                                          " gave error " + std::to_string(status) + ".");
+  return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.id + " failed: " + call + " gave error " +
+                                          std::to_string(status) + ".");
 }
 
 std::unexpected<Error> Device::not_allocated(const std::string& call, cl_int status, std::uint64_t bytes,
@@ -109,7 +121,7 @@ std::unexpected<Error> Device::not_allocated(const std::string& call, cl_int sta
       status != CL_OUT_OF_HOST_MEMORY && status != CL_INVALID_BUFFER_SIZE)
     return failed(call, status);
   return fail(ErrorCode::insufficient_memory,
-              "Not enough memory on " + facts_.name + " for " + std::string(what) + ": " +
+              "Not enough memory on " + facts_.id + " for " + std::string(what) + ": " +
                   std::to_string(bytes) + " bytes are needed, " + std::to_string(free_bytes()) +
                   " are free, " + std::to_string(facts_.max_allocation_bytes) + " at once (" + call +
                   ": error " + std::to_string(status) + ").");
@@ -214,7 +226,7 @@ Result<Handle<cl_program>> Device::compile(std::string_view name, std::span<cons
   }
   const std::string line = first_error(log);
   return fail(build_failure(status),
-              "The kernel " + std::string(name) + " does not build on " + facts_.name + ": error " +
+              "The kernel " + std::string(name) + " does not build on " + facts_.id + ": error " +
                   std::to_string(status) + (line.empty() ? "." : ", " + line),
               "backend", "kernels/opencl/" + std::string(name) + ".cl");
 }
@@ -254,10 +266,10 @@ Result<Kernel> Device::kernel(const Handle<cl_program>& program, const std::stri
   if (status == CL_SUCCESS)
     kernel.kernel = {objects_, objects_->api->clCreateKernel(program.get(), name.c_str(), &status)};
   if (status != CL_SUCCESS)
-    return fail(build_failure(status),
-                "The kernel " + name + " cannot be made on " + facts_.name + ": error " +
-                    std::to_string(status) + ".",
-                "backend");
+    return fail(
+        build_failure(status),
+        "The kernel " + name + " cannot be made on " + facts_.id + ": error " + std::to_string(status) + ".",
+        "backend");
   kernel.name = name;
   if (auto ok = check_needs(kernel); !ok) return std::unexpected(std::move(ok.error()));
   return kernel;
@@ -275,7 +287,7 @@ Result<void> Device::check_needs(const Kernel& kernel) const {
   cl_ulong local = 0;
   const auto refuse = [&](const std::string& needs, std::uint64_t has) {
     return fail(ErrorCode::model_unsupported,
-                "The kernel " + kernel.name + " needs " + needs + " on " + facts_.name + ", which has " +
+                "The kernel " + kernel.name + " needs " + needs + " on " + facts_.id + ", which has " +
                     std::to_string(has) + ".",
                 "backend");
   };
@@ -387,9 +399,8 @@ Result<cl_int> Device::outcome_in_time(const Handle<cl_event>& event) const {
   if (intercept(Call::answer) == CL_SUCCESS) outcome = outcome_of(event.get(), options_.fence_deadline);
   if (!outcome) {
     objects_->in_doubt = true;
-    return fail(ErrorCode::device_lost,
-                "The OpenCL device " + facts_.name + " gave no answer within " +
-                    std::to_string(options_.fence_deadline.count() / 1000) + " ms.");
+    return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.id + " gave no answer within " +
+                                            std::to_string(options_.fence_deadline.count() / 1000) + " ms.");
   }
   return std::min(*outcome, CL_SUCCESS);
 }

@@ -40,6 +40,9 @@ class Device {
   // model_unavailable: no loader, no device that fits the options. A daemon has probed first, by the same
   // calls in a process of its own: a driver that crashes at a dispatch crashes there.
   static Result<std::shared_ptr<Device>> open(const DeviceOptions& options);
+  // As choose_found() gives them. Each has a context of its own: what is lost with one leaves the others, and
+  // memory lies on the device it was asked of.
+  static Result<std::vector<std::shared_ptr<Device>>> open_all(std::span<const DeviceOptions> options);
   static Result<std::shared_ptr<Device>> open(std::shared_ptr<const Api> api, FoundDevice found,
                                               const DeviceOptions& options);
   Device(const Device&) = delete;

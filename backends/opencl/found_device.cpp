@@ -106,7 +106,8 @@ std::vector<FoundDevice> find_devices(const Api& api) {
   return found;
 }
 
-Result<FoundDevice> choose_found(std::span<const FoundDevice> devices, const DeviceOptions& options) {
+Result<std::vector<FoundDevice>> choose_found(std::span<const FoundDevice> devices,
+                                              std::span<const DeviceOptions> options) {
   std::vector<Candidate> candidates;
   std::string seen;
   for (const auto& [platform, device, f] : devices) {
@@ -114,19 +115,24 @@ Result<FoundDevice> choose_found(std::span<const FoundDevice> devices, const Dev
                           .driver = f.driver,
                           .processor = f.processor,
                           .unified = f.unified,
-                          .memory_bytes = f.memory_bytes,
-                          .usable = options.id.empty() || f.id == options.id});
-    seen += (seen.empty() ? "" : ", ") + f.id;
+                          .memory_bytes = f.memory_bytes});
+    seen += (seen.empty() ? "; there is: " : ", ") + f.id;
   }
-  const auto i = options.id.empty() ? choose_device(candidates, options.name, options.allow_processor)
-                                    : choose_device(candidates, "", true);
-  if (i) return devices[*i];
-  if (!seen.empty()) seen = "; there is: " + seen;
-  return fail(ErrorCode::model_unavailable,
-              !options.id.empty()     ? "The OpenCL device " + options.id + " is gone" + seen + "."
-              : options.name.empty() ? "No OpenCL GPU was found" + seen + "."
-                                     : "No OpenCL device is called '" + options.name + "'" + seen + ".",
-              "device");
+  std::vector<FoundDevice> chosen;
+  for (const DeviceOptions& o : options) {
+    const auto i =
+        o.id.empty() ? choose_device(candidates, o.name, o.allow_processor) : device_of_id(candidates, o.id);
+    if (!i)
+      return fail(ErrorCode::model_unavailable,
+                  (!o.id.empty()    ? "The OpenCL device " + o.id + " is gone"
+                   : o.name.empty() ? "No OpenCL GPU was found"
+                                    : "No OpenCL device is called '" + o.name + "'") +
+                      (chosen.empty() ? "" : ", beside those already taken") + seen + ".",
+                  "device");
+    candidates[*i].usable = false;
+    chosen.push_back(devices[*i]);
+  }
+  return chosen;
 }
 
 }  // namespace flyball::opencl

@@ -36,7 +36,9 @@ struct FoundDevice {
 // In the drivers' order, which a process and its children see alike.
 std::vector<FoundDevice> find_devices(const Api& api);
 
-// model_unavailable: no device that fits the options; names those that there are.
-Result<FoundDevice> choose_found(std::span<const FoundDevice> devices, const DeviceOptions& options);
+// One for each of the options, none twice: two that fit the same device get it and the next best.
+// model_unavailable: no device that fits; names those that there are.
+Result<std::vector<FoundDevice>> choose_found(std::span<const FoundDevice> devices,
+                                              std::span<const DeviceOptions> options);
 
 }  // namespace flyball::opencl

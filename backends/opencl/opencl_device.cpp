@@ -2,69 +2,59 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/engine/step_rows.hpp"
-#include "backends/graph/decoder.hpp"
-#include "backends/opencl/opencl_ops.hpp"
-#include "backends/opencl/tuning_db.hpp"
+#include "backends/graph/layer_split.hpp"
+#include "backends/opencl/stage.hpp"
 
 namespace flyball::opencl {
 namespace {
 
 class OpenClExecutorImpl final : public OpenClExecutor {
  public:
-  OpenClExecutorImpl(const model::ModelFile& model, const OpenClDeviceOptions& options,
-                     std::shared_ptr<Device> device)
+  OpenClExecutorImpl(const model::ModelFile& model, const OpenClDeviceOptions& options)
       : model_(model),
-        options_(options),
-        device_(std::move(device)),
-        programs_(device_, options.program_cache, options.warn),
-        results_(std::make_unique<Results>()) {
-    results_->logits.resize(std::size_t{options.max_logit_rows} * model.config().vocab_size);
-    results_->pairs.resize(std::size_t{options.max_logit_rows} * (1 + graph::kMaxCandidates));
+        shared_(std::make_unique<Shared>(Shared{options, {}, {}, {}})),
+        options_(shared_->options) {
+    shared_->logits.resize(std::size_t{options.max_logit_rows} * model.config().vocab_size);
+    shared_->pairs.resize(std::size_t{options.max_logit_rows} * (1 + graph::kMaxCandidates));
   }
 
   ~OpenClExecutorImpl() override {
-    // A device that does not come to rest may still read and write; what it touches is left to the end of the
-    // process.
-    if (device_->at_rest()) return;
-    (void)results_.release();
-    (void)ops_.release();
-    (void)new Weights(std::move(weights_));
-    (void)new std::shared_ptr<const void>(std::move(options_.model_owner));
+    // Of a device that does not come to rest, all that it may still read and write is left to the end of the
+    // process: its own stage, and what the others handed to it or have from it.
+    if (!std::ranges::all_of(shared_->stages, [](const auto& stage) { return stage->at_rest(); }))
+      (void)shared_.release();
   }
 
-  Result<void> load() {
-    const DeviceFacts& f = device_->facts();
-    Result<Weights> weights = fail(ErrorCode::internal, "");
-    if (f.unified && !options_.upload) weights = Weights::load(*device_, model_, true, options_.progress);
-    // A processor reads any memory; other drivers may not take a file's.
-    if (!weights && device_->at_rest() && (options_.upload || !f.processor || !f.unified))
-      weights = Weights::load(*device_, model_, false, options_.progress);
-    if (!weights) return std::unexpected(std::move(weights.error()));
-    weights_ = std::move(*weights);
-    load_tuning_table();
-    auto ops = OpenClOps::make(*device_, programs_, model_.config(), weights_,
-                               {options_.max_step_tokens, options_.max_logit_rows}, tuning_);
-    if (!ops) return std::unexpected(std::move(ops.error()));
-    ops_ = std::move(*ops);
+  Result<void> load(std::vector<std::shared_ptr<Device>> devices) {
+    const auto planned = divide(devices);
+    if (!planned) return std::unexpected(planned.error());
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      stages().push_back(
+          std::make_unique<Stage>(model_, options_, std::move(devices[i]), (*planned)[i].part));
+      if (auto ok = stages().back()->load(progress_of(*planned, i)); !ok) return ok;
+    }
     return {};
   }
 
   graph::MemoryPlan memory() const override {
-    graph::MemoryPlan plan;
-    plan.weight_bytes = weights_.bytes();
-    plan.kv_bytes = ops_->kv_bytes();
-    plan.scratch_bytes = ops_->scratch_bytes();
-    return plan;
+    graph::MemoryPlan all;
+    for (const auto& stage : shared_->stages) {
+      const graph::MemoryPlan own = stage->memory();
+      all.weight_bytes += own.weight_bytes;
+      all.kv_bytes += own.kv_bytes;
+      all.scratch_bytes += own.scratch_bytes;
+    }
+    return all;
   }
 
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) override {
-    if (auto ok = ops_->reserve_kv(layout, n_blocks); !ok) return ok;
+    for (const auto& stage : stages())
+      if (auto ok = stage->reserve_kv(layout, n_blocks); !ok) return ok;
     limits_ = {options_.max_step_tokens, options_.max_logit_rows, model_.config().vocab_size, n_blocks,
                layout.block_size,        graph::kMaxCandidates};
     return warm_up();
@@ -72,99 +62,136 @@ class OpenClExecutorImpl final : public OpenClExecutor {
 
   Result<engine::StepId> submit(const engine::StepBatch& batch,
                                 std::span<const engine::BlockCopy> copies) override {
-    return enqueue(model_.config(), batch, copies);
+    if (auto ok = run(batch, copies, false); !ok) return std::unexpected(std::move(ok.error()));
+    return ++step_;
   }
 
   Result<engine::StepOutput> wait(engine::StepId step) override {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
     auto output = read_results();
-    if (!output) return output;
-    store();
+    if (output) store_programs();
     return output;
   }
 
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
   std::uint32_t max_candidates() const override { return graph::kMaxCandidates; }
   bool can_stop() const noexcept override { return true; }
-  const DeviceFacts& facts() const noexcept override { return device_->facts(); }
-  OpenClStatistics statistics() const noexcept override {
-    return {programs_.compiled(), programs_.from_cache(),     weights_.in_place(),
-            result_bytes_,        ops_->products().planned(), ops_->products().tuned()};
+  std::vector<DevicePart> parts() const override {
+    std::vector<DevicePart> parts;
+    for (const auto& stage : shared_->stages)
+      parts.push_back({stage->device().facts(), stage->part(), stage->device().free_bytes()});
+    return parts;
   }
-  std::uint64_t free_bytes() const noexcept override { return device_->free_bytes(); }
+  std::vector<DeviceShare> shares() const override {
+    std::vector<DeviceShare> shares;
+    for (const auto& stage : shared_->stages) {
+      const graph::MemoryPlan own = stage->memory();
+      shares.push_back({stage->device().facts().id, stage->part().begin, stage->part().n_layers(),
+                        own.weight_bytes, own.kv_bytes, own.scratch_bytes});
+    }
+    return shares;
+  }
+  OpenClStatistics statistics() const noexcept override {
+    OpenClStatistics all;
+    all.weights_in_place = true;
+    all.result_bytes = result_bytes_;
+    for (const auto& stage : shared_->stages) {
+      all.programs_compiled += stage->programs().compiled();
+      all.programs_from_cache += stage->programs().from_cache();
+      all.weights_in_place = all.weights_in_place && stage->weights().in_place();
+      all.products_planned += stage->products().planned();
+      all.products_tuned += stage->products().tuned();
+    }
+    return all;
+  }
 
  private:
-  // After a step, because some drivers finish compiling at the first launch.
-  void store() {
-    if (std::exchange(stored_, programs_.compiled()) != programs_.compiled()) programs_.store();
+  // What the devices may read and write, and what that rests on.
+  struct Shared {
+    OpenClDeviceOptions options;                 // keeps the model's bytes
+    std::vector<float> logits;                   // [rows wanted whole, vocab] of the last step
+    std::vector<decode::Likely> pairs;           // as graph::Ops::top_k says
+    std::vector<std::unique_ptr<Stage>> stages;  // in order of layers
+  };
+  std::vector<std::unique_ptr<Stage>>& stages() noexcept { return shared_->stages; }
+
+  // One device takes all, and says itself what does not fit.
+  Result<std::vector<graph::PlannedPart>> divide(std::span<const std::shared_ptr<Device>> devices) const {
+    if (devices.size() == 1) return std::vector{graph::PlannedPart{graph::whole_model(model_.config()), {}}};
+    std::vector<graph::DeviceRoom> rooms;
+    for (const auto& device : devices) rooms.push_back({device->facts().id, device->free_bytes()});
+    return graph::split_layers(
+        graph::part_sizes(model_, options_.least_kv_bytes, options_.max_step_tokens, options_.max_logit_rows),
+        rooms);
   }
 
-  Result<engine::StepId> enqueue(const model::ModelConfig& config, const engine::StepBatch& batch,
-                                 std::span<const engine::BlockCopy> copies) {
-    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
-    if (device_->busy())  // the last step's inputs are still being read
-      if (auto ok = device_->finish(); !ok) return std::unexpected(std::move(ok.error()));
-    for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
-    std::function<bool()> go_on;
-    Handle<cl_event> before_last;  // the layer enqueued last
-    Result<void> paced;
-    if (batch.stop != nullptr)
-      go_on = [&] {
-        if (!batch.stop->load()) paced = keep_pace(before_last);
-        return paced && !batch.stop->load();
-      };
-    const bool whole = graph::decode_step(config, rows_.inputs(), *ops_, go_on);
-    if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
-    if (!paced) return std::unexpected(std::move(paced.error()));
-    if (!whole) return fail(ErrorCode::cancelled, "Stopped.");
-    if (auto ok = device_->flush(); !ok) return std::unexpected(std::move(ok.error()));
-    return ++step_;
+  // The ith part's progress, as that of the whole model.
+  graph::LoadProgress progress_of(std::span<const graph::PlannedPart> parts, std::size_t i) const {
+    if (!options_.progress || parts.size() == 1) return options_.progress;
+    std::uint64_t before = 0, total = 0;
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      if (p < i) before += parts[p].memory.weight_bytes;
+      total += parts[p].memory.weight_bytes;
+    }
+    const auto share = static_cast<double>(parts[i].memory.weight_bytes);
+    return [this, before, total, share](std::uint64_t done, std::uint64_t all) {
+      const double loaded = static_cast<double>(done) / static_cast<double>(all);
+      options_.progress(before + static_cast<std::uint64_t>(loaded * share), total);
+    };
   }
 
-  // What is enqueued is computed: of a step that may be given up it is a layer beyond the one that runs,
-  // which is what keeps the device from waiting for the host. Waits until that is so.
-  Result<void> keep_pace(Handle<cl_event>& before_last) {
-    auto now = device_->mark();
-    if (!now) return std::unexpected(std::move(now.error()));
-    const Handle<cl_event> reached = std::exchange(before_last, std::move(*now));
-    return reached ? device_->wait(reached) : device_->flush();
+  // first_layers: of every stage its first layer alone. The residual rows of all stages but the last are
+  // waited for here, some kilobytes a row through memory that the next device has pinned: devices that could
+  // copy to each other would have to share a context, and with it each other's failures.
+  Result<void> run(const engine::StepBatch& batch, std::span<const engine::BlockCopy> copies,
+                   bool first_layers) {
+    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return ok;
+    for (const auto& stage : stages())  // all of them: the copies of a step that is given up are done
+      if (auto ok = stage->begin(copies); !ok) return ok;
+    for (std::size_t i = 0; i < stages().size(); ++i) {
+      Stage& stage = *stages()[i];
+      if (i > 0)
+        if (auto ok = stages()[i - 1]->read(graph::Buffer::residual, 0, stage.inbox(batch.tokens.size()));
+            !ok)
+          return ok;
+      if (auto ok = stage.submit(rows_.inputs(), first_layers, batch.stop); !ok) return ok;
+    }
+    return {};
   }
 
-  // One layer of a prompt's step and of a late token's, so that the first request compiles nothing; the
-  // matrix products have been met. Their KV goes where nobody's is yet.
+  // One layer of a prompt's step and of a late token's on every device, so that the first request compiles
+  // nothing; the matrix products have been met. Their KV goes where nobody's is yet.
   Result<void> warm_up() {
-    model::ModelConfig one = model_.config();
-    one.n_layers = 1;
-    const std::uint32_t positions = std::min(limits_.kv_blocks * limits_.block_size, one.context_length);
+    const std::uint32_t positions =
+        std::min(limits_.kv_blocks * limits_.block_size, model_.config().context_length);
     const std::vector<engine::BlockId> table(positions / limits_.block_size + 1, 0);
     const std::array<Token, 2> tokens{};
     engine::StepSequence prompt{0, std::min({2U, limits_.step_tokens, positions}), 0, table, true};
     engine::StepSequence late{0, 1, positions - 1, table, true};
     prompt.n_candidates = late.n_candidates = 1;
     for (const engine::StepSequence& sequence : {prompt, late}) {
-      const auto step = enqueue(one, {std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {});
-      if (!step) return std::unexpected(step.error());
-      if (auto ok = device_->finish(); !ok) return ok;
+      if (auto ok = run({std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {}, true); !ok)
+        return ok;
+      if (auto ok = stages().back()->wait(); !ok) return ok;
     }
-    store();
+    store_programs();
     return {};
   }
 
-  struct Results {                      // of the last step, as the device wrote them
-    std::vector<float> logits;          // [rows wanted whole, vocab]
-    std::vector<decode::Likely> pairs;  // as graph::Ops::top_k says
-  };
+  void store_programs() {
+    for (const auto& stage : stages()) stage->store_programs();
+  }
 
   // Only what was wanted is read; a step of which nothing is wanted is waited for all the same.
   Result<engine::StepOutput> read_results() {
     const std::uint64_t row_bytes = sizeof(float) * std::uint64_t{model_.config().vocab_size};
     const std::size_t n_whole = rows_.whole().size();
-    const auto logits = std::span(results_->logits).first(n_whole * model_.config().vocab_size);
+    const auto logits = std::span(shared_->logits).first(n_whole * model_.config().vocab_size);
     std::size_t n_pairs = 0;
     for (const graph::TopK& t : rows_.top_k()) n_pairs += 1 + t.k;
-    const auto pairs = std::span(results_->pairs).first(n_pairs);
+    const auto pairs = std::span(shared_->pairs).first(n_pairs);
     if (logits.empty() && pairs.empty())
-      if (auto ok = device_->finish(); !ok) return std::unexpected(std::move(ok.error()));
+      if (auto ok = stages().back()->wait(); !ok) return std::unexpected(std::move(ok.error()));
     if (auto ok = read(graph::Buffer::candidates, 0, std::as_writable_bytes(pairs)); !ok)
       return std::unexpected(std::move(ok.error()));
     for (std::size_t i = 0, end = 0; i < n_whole; i = end) {  // rows that follow each other at once
@@ -191,43 +218,27 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   Result<void> read(graph::Buffer from, std::uint64_t at, std::span<std::byte> to) {
     if (to.empty()) return {};
     result_bytes_ += to.size();
-    return device_->read(ops_->buffer(from), at, to);
-  }
-
-  // What cannot be used costs speed and nothing else.
-  void load_tuning_table() {
-    const MatmulDevice limits = matmul_device(device_->facts());
-    auto db = load_tuning(options_.tuning, {device_->facts().name, device_->facts().driver}, &limits);
-    tuning_ = db ? std::move(db->table) : TuningTable(default_tuning(limits));
-    if (!db && options_.warn)
-      options_.warn("The OpenCL tuning is not used: " + db.error().message +
-                    (db.error().where.empty() ? "" : " (" + db.error().where + ")"));
+    return stages().back()->read(from, at, to);
   }
 
   const model::ModelFile& model_;
-  OpenClDeviceOptions options_;
-  std::shared_ptr<Device> device_;
-  Programs programs_;
-  Weights weights_;
-  TuningTable tuning_;
-  std::unique_ptr<OpenClOps> ops_;
-  std::unique_ptr<Results> results_;  // the device writes here
+  std::unique_ptr<Shared> shared_;
+  const OpenClDeviceOptions& options_;
   std::vector<decode::Candidates> candidates_;
   std::uint64_t result_bytes_ = 0;
   engine::StepLimits limits_;
   engine::StepRows rows_;
   engine::StepId step_ = 0;
-  std::uint32_t stored_ = 0;  // programs compiled when the cache was last written
 };
 
 }  // namespace
 
 Result<std::unique_ptr<OpenClExecutor>> make_opencl_executor(const model::ModelFile& model,
                                                              const OpenClDeviceOptions& options) {
-  auto device = Device::open(options.device);
-  if (!device) return std::unexpected(std::move(device.error()));
-  auto executor = std::make_unique<OpenClExecutorImpl>(model, options, std::move(*device));
-  if (auto ok = executor->load(); !ok) return std::unexpected(std::move(ok.error()));
+  auto devices = Device::open_all(options.devices);
+  if (!devices) return std::unexpected(std::move(devices.error()));
+  auto executor = std::make_unique<OpenClExecutorImpl>(model, options);
+  if (auto ok = executor->load(std::move(*devices)); !ok) return std::unexpected(std::move(ok.error()));
   return executor;
 }
 

@@ -43,13 +43,14 @@ Result<void> set(Kernel& kernel, Result<Kernel> made) {
 
 Result<std::unique_ptr<OpenClOps>> OpenClOps::make(Device& device, Programs& programs,
                                                    const model::ModelConfig& config, const Weights& weights,
-                                                   const OpsLimits& limits, const TuningTable& tuning) {
+                                                   const graph::ModelPart& part, const OpsLimits& limits,
+                                                   const TuningTable& tuning) {
   if (config.head_dim % 2 != 0)
     return fail(ErrorCode::unsupported_value,
                 "The OpenCL engine needs heads of an even number of values; the model's have " +
                     std::to_string(config.head_dim) + ".",
                 "backend");
-  std::unique_ptr<OpenClOps> ops(new OpenClOps(device, config, weights, limits));
+  std::unique_ptr<OpenClOps> ops(new OpenClOps(device, config, weights, part, limits));
   if (auto ok = ops->allocate(); !ok) return std::unexpected(std::move(ok.error()));
   if (auto ok = ops->build(programs, tuning); !ok) return std::unexpected(std::move(ok.error()));
   return ops;
@@ -63,7 +64,8 @@ std::uint32_t OpenClOps::lanes(std::uint32_t most) const {
 }
 
 Result<void> OpenClOps::allocate() {
-  plan_ = graph::plan_buffers(config_, limits_.step_tokens, limits_.logit_rows, graph::kMaxCandidates);
+  plan_ = graph::plan_buffers(config_, limits_.step_tokens, part_.projects ? limits_.logit_rows : 0,
+                              graph::kMaxCandidates);
   const auto allocate = [&](std::uint64_t bytes, Memory& to) -> Result<void> {
     auto buffer = device_.allocate(bytes, "activations");
     if (!buffer) return std::unexpected(std::move(buffer.error()));
@@ -110,19 +112,20 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
     items = lanes(most);
     return with_fewer_items(items, [&](std::uint32_t n) { return make(kernel, name, define("WG", n)); });
   };
-  const auto table_type = weights_.embedding().type;
-  const std::string_view embed_files[] = {"dequantize", "embed"};
-  if (auto ok = set(embed_, programs.kernel("embed", embed_files,
-                                            "-D FORMAT=" + std::to_string(static_cast<int>(table_type))));
-      !ok)
-    return ok;
+  if (part_.embeds) {
+    const std::string_view files[] = {"dequantize", "embed"};
+    const auto format = static_cast<std::uint64_t>(weights_.embedding().type);
+    if (auto ok = set(embed_, programs.kernel("embed", files, define("FORMAT", format))); !ok) return ok;
+  }
   if (auto ok = make_shared(rms_norm_, "rms_norm", norm_lanes_, kNormLanes); !ok) return ok;
   const bool interleaved = config_.rope_style == kernels::RopeStyle::interleaved;
   if (auto ok = make(rope_, "rope", define("INTERLEAVED", interleaved ? 1 : 0)); !ok) return ok;
   if (auto ok = make(swiglu_, "swiglu", ""); !ok) return ok;
   if (auto ok = make(add_, "add", ""); !ok) return ok;
-  if (auto ok = make(gather_, "gather", ""); !ok) return ok;
-  if (auto ok = make_shared(top_k_, "top_k", top_k_lanes_, kTopKLanes); !ok) return ok;
+  if (part_.projects) {
+    if (auto ok = make(gather_, "gather", ""); !ok) return ok;
+    if (auto ok = make_shared(top_k_, "top_k", top_k_lanes_, kTopKLanes); !ok) return ok;
+  }
   if (config_.qkv_bias)
     if (auto ok = make(bias_, "bias", ""); !ok) return ok;
   if (config_.qk_norm)
@@ -165,11 +168,14 @@ Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
   block_size_ = layout.block_size;
   kv_q8_0_ = layout.type == kernels::DType::q8_0;
   const std::uint64_t layer_bytes = layout.page_bytes() * layout.n_kv_heads * n_blocks;
-  for (std::uint32_t i = 0; i < 2 * layout.n_layers; ++i) {
-    auto buffer = device_.allocate(layer_bytes, "the KV cache");
-    if (!buffer) return std::unexpected(std::move(buffer.error()));
-    kv_bytes_ += buffer->bytes;
-    (i < layout.n_layers ? keys_ : values_).push_back(std::move(*buffer));
+  for (auto* side : {&keys_, &values_}) {
+    side->resize(layout.n_layers);
+    for (std::uint32_t layer = part_.begin; layer < part_.end; ++layer) {
+      auto buffer = device_.allocate(layer_bytes, "the KV cache");
+      if (!buffer) return std::unexpected(std::move(buffer.error()));
+      kv_bytes_ += buffer->bytes;
+      (*side)[layer] = std::move(*buffer);
+    }
   }
   // Of one sequence. Should one be longer, its rows go to the kernel that takes the splits in order.
   const std::uint64_t positions =
@@ -192,11 +198,9 @@ Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
 
 void OpenClOps::copy_block(std::uint32_t from, std::uint32_t to) {
   for (auto* side : {&keys_, &values_})
-    for (const Memory& layer : *side) {
+    for (const Memory& layer : std::span(*side).subspan(part_.begin, part_.n_layers())) {
       const std::uint64_t block = layer.bytes / n_blocks_;
-      if (failure_) return;
-      if (auto ok = device_.copy(layer, from * block, layer, to * block, block); !ok)
-        failure_ = std::move(ok.error());
+      if (!failure_) keep(device_.copy(layer, from * block, layer, to * block, block));
     }
 }
 

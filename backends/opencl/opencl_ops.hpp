@@ -1,7 +1,7 @@
-// The vocabulary of backends/graph/ops.hpp as kernels on an OpenCL device's in-order queue. Verbs return
-// nothing, so the first failure is kept and the rest of the step is not enqueued; take_failure() tells it.
-// Owns the activations and the KV cache: per layer one buffer of keys and one of values, [block][kv
-// head] pages (kernels/formats/kv_page.hpp).
+// The vocabulary of backends/graph/ops.hpp as kernels on an OpenCL device's in-order queue, for the part of a
+// model that is there. Verbs return nothing, so the first failure is kept and the rest of the step is not
+// enqueued; take_failure() tells it. Owns the activations and the KV cache: per layer one buffer of keys and
+// one of values, [block][kv head] pages (kernels/formats/kv_page.hpp).
 #pragma once
 
 #include <array>
@@ -28,7 +28,9 @@ class OpenClOps final : public graph::Ops {
   // insufficient_memory, unsupported_value (head size).
   static Result<std::unique_ptr<OpenClOps>> make(Device& device, Programs& programs,
                                                  const model::ModelConfig& config, const Weights& weights,
-                                                 const OpsLimits& limits, const TuningTable& tuning);
+                                                 const graph::ModelPart& part, const OpsLimits& limits,
+                                                 const TuningTable& tuning);
+  // Of the whole model's layout; only the part's layers get any.
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
   void copy_block(std::uint32_t from, std::uint32_t to);
   // What went wrong since the last call, if anything did.
@@ -66,8 +68,9 @@ class OpenClOps final : public graph::Ops {
     Memory buffer;
   };
 
-  OpenClOps(Device& device, const model::ModelConfig& config, const Weights& weights, const OpsLimits& limits)
-      : device_(device), config_(config), weights_(weights), limits_(limits) {}
+  OpenClOps(Device& device, const model::ModelConfig& config, const Weights& weights,
+            const graph::ModelPart& part, const OpsLimits& limits)
+      : device_(device), config_(config), weights_(weights), part_(part), limits_(limits) {}
   Result<void> allocate();
   Result<void> build(Programs& programs, const TuningTable& tuning);
   Result<void> build_attend(Programs& programs);
@@ -85,6 +88,7 @@ class OpenClOps final : public graph::Ops {
   Device& device_;
   const model::ModelConfig& config_;
   const Weights& weights_;
+  const graph::ModelPart part_;
   OpsLimits limits_;
   std::optional<Error> failure_;
 
@@ -103,9 +107,9 @@ class OpenClOps final : public graph::Ops {
   std::uint32_t norm_lanes_ = 1, route_lanes_ = 1, top_k_lanes_ = 1;
   AttendPlan attend_;
 
-  Programs* programs_ = nullptr;  // until reserve_kv(): attention's kernels depend on the cache's shape
-  std::vector<Memory> keys_, values_;
-  Memory partial_;  // [rows, splits, heads, head_dim + 2] of attend_split_
+  Programs* programs_ = nullptr;       // until reserve_kv(): attention's kernels depend on the cache's shape
+  std::vector<Memory> keys_, values_;  // by layer of the model
+  Memory partial_;                     // [rows, splits, heads, head_dim + 2] of attend_split_
   bool kv_q8_0_ = false;
   std::uint32_t n_blocks_ = 0, block_size_ = 0, split_ = 0, max_splits_ = 0;
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/graph/load_progress.hpp"
 
@@ -45,7 +46,9 @@ struct DeviceOptions {
 };
 
 struct OpenClDeviceOptions {
-  DeviceOptions device;
+  // At least one. Over several the model's layers are split, in this order.
+  std::vector<DeviceOptions> devices = std::vector<DeviceOptions>(1);
+  std::uint64_t least_kv_bytes = 0;     // of all layers: what the split leaves room for at the least
   std::filesystem::path program_cache;  // "": programs are compiled at every start
   std::filesystem::path tuning;         // tuning_directory(); "": the shipped tuning
   bool upload = false;                  // copy the weights even where the device could read the host's

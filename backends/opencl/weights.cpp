@@ -90,17 +90,20 @@ void each_range(cpu::ThreadPool& pool, const model::Weight& w, Pack&& pack) {
   });
 }
 
-// Calls use(ref, weight) for every weight that the model has.
+// Calls use(ref, weight) for every weight that this part of the model has.
 template <class Use>
-void each_weight(const model::ModelFile& model, Use&& use) {
-  const auto layers = static_cast<std::uint32_t>(model.weights().layers.size());
+void each_weight(const model::ModelFile& model, const graph::ModelPart& part, Use&& use) {
+  const auto offer = [&](WeightRole role, std::uint32_t layer) {
+    if (const model::Weight& w = graph::weight_of(model.weights(), {role, layer}); w.data != nullptr)
+      use(WeightRef{role, layer}, w);
+  };
   for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
     const auto role = static_cast<WeightRole>(i);
-    const bool once =
-        role == WeightRole::token_embedding || role == WeightRole::output_norm || role == WeightRole::output;
-    for (std::uint32_t layer = 0; layer < (once ? 1 : layers); ++layer)
-      if (const model::Weight& w = graph::weight_of(model.weights(), {role, layer}); w.data != nullptr)
-        use(WeightRef{role, layer}, w);
+    if (graph::of_a_layer(role)) {
+      for (std::uint32_t layer = part.begin; layer < part.end; ++layer) offer(role, layer);
+    } else if (role == WeightRole::token_embedding ? part.embeds : part.projects) {
+      offer(role, 0);
+    }
   }
 }
 
@@ -108,7 +111,7 @@ void each_weight(const model::ModelFile& model, Use&& use) {
 
 std::vector<MatrixShape> matrix_shapes(const model::ModelFile& model) {
   std::map<MatrixShape, std::uint64_t> bytes;
-  each_weight(model, [&](WeightRef ref, const model::Weight& w) {
+  each_weight(model, graph::whole_model(model.config()), [&](WeightRef ref, const model::Weight& w) {
     if (is_matrix(ref.role)) bytes[{w.type, w.rows, w.cols}] += w.experts * w.matrix_bytes();
   });
   std::vector<std::pair<std::uint64_t, MatrixShape>> sorted;
@@ -119,10 +122,10 @@ std::vector<MatrixShape> matrix_shapes(const model::ModelFile& model) {
   return out;
 }
 
-Result<Weights> Weights::load(Device& device, const model::ModelFile& model, bool in_place,
-                              const graph::LoadProgress& progress) {
+Result<Weights> Weights::load(Device& device, const model::ModelFile& model, const graph::ModelPart& part,
+                              bool in_place, const graph::LoadProgress& progress) {
   std::vector<Entry> entries;
-  each_weight(model, [&](WeightRef ref, const model::Weight& w) { entries.push_back({ref, &w}); });
+  each_weight(model, part, [&](WeightRef ref, const model::Weight& w) { entries.push_back({ref, &w}); });
   const auto layers = model.weights().layers.size();
 
   Weights out;
@@ -188,6 +191,8 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
     matrices_.push_back(std::move(matrix));
   }
 
+  const auto is_table = [](const Entry& e) { return e.ref.role == WeightRole::token_embedding; };
+  if (std::ranges::none_of(entries, is_table)) return {};
   std::span<const std::byte> table = file_bytes(model.weights().token_embedding);
   bytes_ += table.size();
   if (!model.mapping().empty()) {  // from the page it begins on; the mapping begins on one, too

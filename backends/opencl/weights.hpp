@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backends/cpu/memory.hpp"
-#include "backends/graph/ops.hpp"
+#include "backends/graph/decoder.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/device.hpp"
 #include "backends/opencl/tuning.hpp"
@@ -38,13 +38,14 @@ std::vector<MatrixShape> matrix_shapes(const model::ModelFile& model);
 
 class Weights {
  public:
-  // in_place: the device reads this process's memory, and the file's mapping; the model must outlive the
-  // weights. insufficient_memory, device_lost.
-  static Result<Weights> load(Device& device, const model::ModelFile& model, bool in_place,
-                              const graph::LoadProgress& progress);
+  // Those of one part. in_place: the device reads this process's memory, and the file's mapping; the model
+  // must outlive the weights. insufficient_memory, device_lost.
+  static Result<Weights> load(Device& device, const model::ModelFile& model, const graph::ModelPart& part,
+                              bool in_place, const graph::LoadProgress& progress);
 
-  const DeviceMatrix& matrix(graph::WeightRef ref) const noexcept;  // not the embedding table
-  const DeviceTable& embedding() const noexcept { return embedding_; }
+  // Of what the part has; not the embedding table.
+  const DeviceMatrix& matrix(graph::WeightRef ref) const noexcept;
+  const DeviceTable& embedding() const noexcept { return embedding_; }  // of a part that embeds
   std::span<const DeviceMatrix> matrices() const noexcept { return matrices_; }
   // F32 vectors (norms, biases) lie in one buffer, at these offsets in values.
   const Memory& vectors() const noexcept { return vectors_; }

@@ -413,7 +413,7 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, 
                                 "--kv",
                                 options.kv_type};
   if (!options.model_path.empty()) argv.insert(argv.end(), {"--model", options.model_path});
-  if (!options.device_id.empty()) argv.insert(argv.end(), {"--device-id", options.device_id});
+  for (const std::string& id : options.device_ids) argv.insert(argv.end(), {"--device-id", id});
   if (!options.cache_dir.empty()) argv.insert(argv.end(), {"--cache-dir", options.cache_dir});
   if (!options.sha256.empty()) argv.insert(argv.end(), {"--sha256", options.sha256});
   auto process = spawn_worker(options.executable, argv);

@@ -162,6 +162,22 @@ float finite_logprob(float logprob) {
   return std::isfinite(logprob) ? logprob : -9999.0F;
 }
 
+void put(WireWriter& w, const DeviceShare& s) {
+  put_text(w, s.device);
+  w.u64(s.first_layer);
+  w.u64(s.n_layers);
+  for (const std::uint64_t v : {s.weight_bytes, s.kv_bytes, s.scratch_bytes}) w.u64(v);
+}
+DeviceShare get_share(WireReader& r) {
+  DeviceShare s;
+  s.device = get_line(r, "device");
+  s.first_layer = r.u32("first layer");
+  s.n_layers = r.u32("layers");
+  for (std::uint64_t* v : {&s.weight_bytes, &s.kv_bytes, &s.scratch_bytes})
+    *v = r.u64(UINT64_MAX, "device bytes");
+  return s;
+}
+
 void put(WireWriter& w, const BackendInfo& i) {
   for (const auto* s : {&i.backend, &i.model, &i.architecture, &i.model_name, &i.quantization, &i.kv_type})
     put_text(w, *s);
@@ -172,6 +188,8 @@ void put(WireWriter& w, const BackendInfo& i) {
   w.flag(i.has_chat_template);
   w.flag(i.mixture_of_experts);
   w.u64(i.token_weight_bytes);
+  w.u64(i.devices.size());
+  for (const DeviceShare& s : i.devices) put(w, s);
 }
 BackendInfo get_info(WireReader& r) {
   BackendInfo i;
@@ -191,6 +209,8 @@ BackendInfo get_info(WireReader& r) {
   i.has_chat_template = r.flag("has chat template");
   i.mixture_of_experts = r.flag("mixture of experts");
   i.token_weight_bytes = r.u64(UINT64_MAX, "token weight bytes");
+  i.devices.resize(r.count(kMaxDevices, 6, "devices"));
+  for (DeviceShare& s : i.devices) s = get_share(r);
   return i;
 }
 

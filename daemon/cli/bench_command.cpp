@@ -156,9 +156,18 @@ int bench(BenchOptions& o) {
         o.repeat, median(prefill), median(decode), weight_rate, median(ttft));
     return kOk;
   }
+  json devices = json::array();
+  for (const DeviceShare& share : info.devices)
+    devices.push_back({{"device", share.device},
+                       {"first_layer", share.first_layer},
+                       {"layers", share.n_layers},
+                       {"weight_bytes", share.weight_bytes},
+                       {"kv_bytes", share.kv_bytes},
+                       {"scratch_bytes", share.scratch_bytes}});
   const json result{{"model", info.model_name},
                     {"path", o.path},
                     {"backend", info.backend},
+                    {"devices", devices},
                     {"quantization", info.quantization},
                     {"parameters", info.parameters},
                     {"weight_bytes", info.weight_bytes},
@@ -188,8 +197,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   c->add_option("model,-m,--model", o->path, "GGUF file; absent: the embedded demo model")
       ->check(CLI::ExistingFile);
   c->add_option("--backend", o->engine.backend, "Engine: cpu or opencl")->capture_default_str();
-  c->add_option("--device", o->engine.opencl.name,
-                "opencl: part of the device's id (probe); absent: the best GPU. Software devices only when named");
+  add_device_option(*c, o->engine);
   add_threads_option(*c, o->engine);
   c->add_option("-s,--streams", o->streams, "Requests at once")
       ->check(CLI::Range(1, 256))

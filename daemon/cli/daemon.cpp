@@ -52,12 +52,12 @@ void raise_file_limit() {
 class Daemon {
  public:
   Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, policy::Facts hardware,
-         std::string opencl_device, std::vector<std::string> own_memory)
+         std::vector<std::string> opencl_devices, std::vector<std::string> own_memory)
       : options_(std::move(options)),
         settings_(std::move(settings)),
         hardware_(std::move(hardware)),
         fleet_(fleet::make_worker_fleet(io_, settings_->config,
-                                        {.opencl_device = std::move(opencl_device),
+                                        {.opencl_devices = std::move(opencl_devices),
                                          .own_memory = std::move(own_memory),
                                          .preload_on =
                                              [this](const config::ModelEntry& model) {
@@ -247,10 +247,13 @@ int run_daemon(const DaemonOptions& options) {
   const route::HardwareReport report = route::probe_hardware(probe);
   const config::OpenClEngine& opencl = (*settings)->config.opencl;
   policy::Facts hardware = route::facts_of(report, opencl);
-  std::string device = route::opencl_device(report, opencl).value_or("");
+  auto devices = route::opencl_devices(report, opencl).value_or(std::vector<std::string>());
   std::vector<std::string> own_memory;
-  if (route::has_own_memory(report.opencl, device)) own_memory.push_back("opencl");
-  return Daemon(options, std::move(*settings), std::move(hardware), std::move(device), std::move(own_memory))
+  if (!devices.empty() && std::ranges::all_of(devices, [&](const std::string& id) {
+        return route::has_own_memory(report.opencl, id);
+      }))
+    own_memory.push_back("opencl");
+  return Daemon(options, std::move(*settings), std::move(hardware), std::move(devices), std::move(own_memory))
       .run();
 }
 

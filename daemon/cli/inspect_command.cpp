@@ -10,10 +10,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "backends/graph/layer_split.hpp"
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
+#include "backends/opencl/found_device.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 
@@ -25,6 +28,13 @@ struct InspectOptions {
   bool json = false;
   std::uint32_t context = 0, sequences = 1;
   std::string kv_type = "f16";
+  std::vector<std::string> devices;
+};
+
+// What one OpenCL device would hold.
+struct DevicePlan {
+  graph::DeviceRoom device;
+  graph::PlannedPart planned;
 };
 
 struct Report {
@@ -37,12 +47,34 @@ struct Report {
   std::map<std::string, std::uint64_t> bytes_by_type;
   std::string tokenizer, pre_tokenizer;
   std::size_t chat_template_bytes;
+  std::vector<DevicePlan> devices;
 };
 
 // A string of the metadata, "" where it is absent or no string.
 std::string text_of(const model::Gguf& gguf, std::string_view key) {
   const auto value = gguf.get_string(key);
   return value && *value ? model::printable(**value) : std::string();
+}
+
+// Over the devices of these names, of which none is opened: as if nothing else were on them.
+Result<std::vector<DevicePlan>> plan_devices(const model::ModelFile& file, const graph::PlanShape& shape,
+                                             std::uint64_t kv_bytes, const std::vector<std::string>& names) {
+  std::vector<DevicePlan> plans;
+  if (names.empty()) return plans;
+  auto api = opencl::load_api();
+  if (!api) return std::unexpected(std::move(api.error()));
+  std::vector<opencl::DeviceOptions> wanted(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) wanted[i].name = names[i];
+  const auto found = opencl::choose_found(opencl::find_devices(**api), wanted);
+  if (!found) return std::unexpected(found.error());
+  std::vector<graph::DeviceRoom> rooms;
+  for (const opencl::FoundDevice& device : *found)
+    rooms.push_back({device.facts.id, device.facts.memory_bytes});
+  const auto parts =
+      graph::split_layers(graph::part_sizes(file, kv_bytes, shape.step_tokens, shape.sequences), rooms);
+  if (!parts) return std::unexpected(parts.error());
+  for (std::size_t i = 0; i < rooms.size(); ++i) plans.push_back({rooms[i], (*parts)[i]});
+  return plans;
 }
 
 Result<Report> make_report(const model::ModelFile& file, const InspectOptions& options) {
@@ -65,7 +97,11 @@ Result<Report> make_report(const model::ModelFile& file, const InspectOptions& o
                 {},
                 text_of(file.gguf(), "tokenizer.ggml.model"),
                 text_of(file.gguf(), "tokenizer.ggml.pre"),
-                0};
+                0,
+                {}};
+  auto devices = plan_devices(file, shape, report.plan.kv_bytes, options.devices);
+  if (!devices) return std::unexpected(devices.error());
+  report.devices = std::move(*devices);
   for (const auto& tensor : file.gguf().tensors()) {
     report.bytes_by_type[std::string(to_string(tensor.type))] += tensor.data.size();
   }
@@ -128,6 +164,14 @@ void print_json(const Report& r) {
                                   {"kv_bytes", r.plan.kv_bytes},
                                   {"scratch_bytes", r.plan.scratch_bytes},
                                   {"total_bytes", r.plan.total()}}}};
+  for (const DevicePlan& d : r.devices)
+    out["devices"].push_back({{"device", d.device.name},
+                              {"memory_bytes", d.device.free_bytes},
+                              {"first_layer", d.planned.part.begin},
+                              {"layers", d.planned.part.n_layers()},
+                              {"weight_bytes", d.planned.memory.weight_bytes},
+                              {"kv_bytes", d.planned.memory.kv_bytes},
+                              {"scratch_bytes", d.planned.memory.scratch_bytes}});
   std::printf("%s\n", out.dump(2).c_str());
 }
 
@@ -179,6 +223,12 @@ void print_text(const Report& r) {
        size_text(r.plan.kv_bytes) + ", " + size_text(r.kv_bytes_per_token) + " a token as " + r.kv_type);
   line("  scratch", size_text(r.plan.scratch_bytes));
   line("  total", size_text(r.plan.total()));
+  for (const auto& [device, planned] : r.devices)
+    line("  device", device.name + ": layers " + n(planned.part.begin + 1) + " to " + n(planned.part.end) +
+                         ", " + size_text(planned.memory.total()) + " of " + size_text(device.free_bytes) +
+                         " (weights " + size_text(planned.memory.weight_bytes) + ", KV cache " +
+                         size_text(planned.memory.kv_bytes) + ", scratch " +
+                         size_text(planned.memory.scratch_bytes) + ")");
 }
 
 int inspect(const InspectOptions& options) {
@@ -219,6 +269,12 @@ void add_inspect_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--kv", options->kv_type, "What the KV cache is to be kept as: f16 or q8_0")
       ->capture_default_str();
+  command
+      ->add_option(
+          "--device", options->devices,
+          "Plan for this OpenCL device: part of its id (probe). Given again: one more, over which the "
+          "layers are split")
+      ->allow_extra_args(false);
   command->footer(
       "Examples:\n"
       "  flyball inspect model.gguf\n"

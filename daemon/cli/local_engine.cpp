@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdio>
 #include <thread>
+#include <vector>
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -26,6 +27,22 @@ void add_threads_option(CLI::App& command, engine::LocalBackendOptions& options)
   command.add_option("-t,--threads", options.threads, "Of the cpu engine; 0: one per core")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
+}
+
+void add_device_option(CLI::App& command, engine::LocalBackendOptions& options) {
+  add_devices_option(
+      command, "--device", options, &opencl::DeviceOptions::name,
+      "opencl: part of the device's id (probe); absent: the best GPU. Software devices only when "
+      "named. Given again: one more, over which the model's layers are split");
+}
+
+void add_devices_option(CLI::App& command, const std::string& flag, engine::LocalBackendOptions& options,
+                        std::string opencl::DeviceOptions::*field, const std::string& description) {
+  const auto set = [&options, field](const std::vector<std::string>& texts) {
+    options.opencl.assign(texts.size(), {});
+    for (std::size_t i = 0; i < texts.size(); ++i) options.opencl[i].*field = texts[i];
+  };
+  command.add_option_function<std::vector<std::string>>(flag, set, description)->allow_extra_args(false);
 }
 
 void settle_threads(engine::LocalBackendOptions& options) {
@@ -79,6 +96,7 @@ Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOp
                  info.model_name.empty() ? what.c_str() : info.model_name.c_str(), info.architecture.c_str(),
                  info.quantization.c_str(), short_count(info.parameters).c_str(), info.context_length,
                  info.backend.c_str(), seconds_since(began));
+    for (const DeviceShare& share : info.devices) std::fprintf(stderr, "on %s\n", to_string(share).c_str());
   }
   return backend;
 }

@@ -18,6 +18,11 @@ namespace flyball::cli {
 
 // `--threads` of a command that runs an engine.
 void add_threads_option(CLI::App& command, engine::LocalBackendOptions& options);
+// `--device` of such a command: parts of devices' names, over which the layers are split.
+void add_device_option(CLI::App& command, engine::LocalBackendOptions& options);
+// The same by another name: each time it is given sets `field` of one more device.
+void add_devices_option(CLI::App& command, const std::string& flag, engine::LocalBackendOptions& options,
+                        std::string opencl::DeviceOptions::*field, const std::string& description);
 // options.threads becomes what the cpu engine will run: one per core where 0 was asked for, and never more
 // than there are processors, which is said on stderr.
 void settle_threads(engine::LocalBackendOptions& options);

@@ -49,8 +49,10 @@ struct Fleet {
 
 struct FleetOptions {
   std::string executable = "/proc/self/exe";  // run as `<executable> engine ...`; tests put a scripted engine there
-  std::string opencl_device = {};  // the id of the device that the probe approved; "": none, and no worker is started
-  // Engines whose models lie in a device's own memory: the end of one is no room for the others, nor the
+  // Ids of the devices that the probe approved, over which an OpenCL engine splits its model; none: there is
+  // no such engine.
+  std::vector<std::string> opencl_devices = {};
+  // Engines whose models lie in devices' own memory alone: the end of one is no room for the others, nor the
   // reverse.
   std::vector<std::string> own_memory = {};
   // The engines that a model with `preload` starts with the daemon; absent: cpu. Asked again at a reload.

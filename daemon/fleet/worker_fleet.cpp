@@ -181,7 +181,7 @@ class WorkerFleet final : public Fleet {
 
   void acquire_now(const std::string& model, const std::string& backend, Acquired callback) {
     if (draining_) return answer(callback, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
-    if (backend == "opencl" && options_.opencl_device.empty())
+    if (backend == "opencl" && options_.opencl_devices.empty())
       return answer(callback, fail(ErrorCode::model_unavailable, "No OpenCL device ran the probe's kernel.",
                                    "backend"));
     std::shared_ptr<Slot> slot = find(model, backend);
@@ -220,7 +220,7 @@ class WorkerFleet final : public Fleet {
     options.model_path = entry.embedded ? "" : entry.path.string();
     options.sha256 = entry.sha256;
     options.backend = slot->backend;
-    options.device_id = options_.opencl_device;
+    options.device_ids = options_.opencl_devices;
     options.cache_dir = cache_dir_.string();
     options.threads = entry.threads;
     options.expert_bytes = entry.expert_bytes;
@@ -266,6 +266,8 @@ class WorkerFleet final : public Fleet {
         info.model_name, info.quantization, info.parameters, info.context_length,
         (info.weight_bytes + info.kv_bytes + info.scratch_bytes) >> 20, info.kv_bytes >> 20, info.kv_type,
         slot.entry.id, slot.backend);
+    for (const DeviceShare& share : info.devices)
+      spdlog::info("engine on {} | model={} backend={}", to_string(share), slot.entry.id, slot.backend);
     answer_all(slot, slot.client.get());
   }
 

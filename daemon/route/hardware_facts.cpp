@@ -46,8 +46,8 @@ std::string with_devices(std::string reason, const DeviceProbe& probe) {
 
 }  // namespace
 
-std::expected<std::string, std::string> opencl_device(const HardwareReport& report,
-                                                      const config::OpenClEngine& opencl) {
+std::expected<std::vector<std::string>, std::string> opencl_devices(const HardwareReport& report,
+                                                                    const config::OpenClEngine& opencl) {
   std::vector<opencl::Candidate> candidates;
   for (const DeviceReport& device : report.opencl.devices)
     candidates.push_back({.id = device.id,
@@ -56,12 +56,21 @@ std::expected<std::string, std::string> opencl_device(const HardwareReport& repo
                           .unified = device.unified,
                           .memory_bytes = device.memory_bytes,
                           .usable = device.dispatched});
-  if (const auto i = opencl::choose_device(candidates, opencl.device)) return report.opencl.devices[*i].id;
-  return std::unexpected(
-      with_devices(opencl.device.empty()
-                       ? "no GPU ran the probe's kernel by OpenCL"
-                       : "no OpenCL device called " + opencl.device + " ran the probe's kernel",
-                   report.opencl));
+  std::vector<std::string> ids;
+  const auto take = [&](const std::string& name) {
+    const auto i = opencl::choose_device(candidates, name);
+    if (i) ids.push_back(report.opencl.devices[*i].id);
+    if (i) candidates[*i].usable = false;
+    return i.has_value();
+  };
+  if (opencl.devices.empty() && !take(""))
+    return std::unexpected(with_devices("no GPU ran the probe's kernel by OpenCL", report.opencl));
+  for (const std::string& name : opencl.devices)
+    if (const bool beside = !ids.empty(); !take(name))
+      return std::unexpected(with_devices("no OpenCL device called " + name + " ran the probe's kernel" +
+                                              (beside ? ", beside those already taken" : ""),
+                                          report.opencl));
+  return ids;
 }
 
 bool has_own_memory(const DeviceProbe& probe, const std::string& id) {
@@ -125,8 +134,8 @@ void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& 
     facts.set("backend." + backend + ".reason", std::move(reason), source);
   };
   absent("vulkan", with_devices("the Vulkan engine is not built into this release", report.vulkan), kBuild);
-  if (auto device = opencl_device(report, opencl); !device)
-    absent("opencl", std::move(device.error()), kProbe);
+  if (auto devices = opencl_devices(report, opencl); !devices)
+    absent("opencl", std::move(devices.error()), kProbe);
   else
     facts.set("backend.opencl.available", true, kProbe);
   for (const std::string_view backend : policy::known_backends())

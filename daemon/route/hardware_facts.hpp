@@ -4,6 +4,7 @@
 
 #include <expected>
 #include <string>
+#include <vector>
 
 #include "config/app_manifest.hpp"
 #include "config/config.hpp"
@@ -20,16 +21,16 @@ inline constexpr const char* kProbeSource = "probe";
 // found and a driver did not answer, nothing is known about GPUs.
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
 
-// The id of the device that the OpenCL engine is to open, and no other: the best of those that ran the probe's
-// kernel, a GPU or what the configuration names. Or why there is none.
-std::expected<std::string, std::string> opencl_device(const HardwareReport& report,
-                                                      const config::OpenClEngine& opencl);
+// The ids of the devices that the OpenCL engine is to open, and no others: of those that ran the probe's
+// kernel the best GPU, or what the configuration names, each once. Or why one is missing.
+std::expected<std::vector<std::string>, std::string> opencl_devices(const HardwareReport& report,
+                                                                    const config::OpenClEngine& opencl);
 
 // Whether a model on this device lies in the device's own memory, and not in the machine's.
 bool has_own_memory(const DeviceProbe& probe, const std::string& id);
 
 // backend.<id>.available and .reason for every known backend, as this release is built: OpenCL where a GPU
-// ran the probe's kernel, or the device that the configuration names.
+// ran the probe's kernel, or all devices that the configuration names.
 void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl, policy::Facts& facts);
 
 // Both, as `serve` and `explain` use them.

@@ -196,7 +196,7 @@ opencl::DeviceOptions device_options(const Options& o) {
 Engine opencl_engine(const model::ModelFile& model, const Options& o, const Folder& folder,
                      OpenClCeilings& ceilings) {
   opencl::OpenClDeviceOptions options;
-  options.device = device_options(o);
+  options.devices = {device_options(o)};
   options.program_cache = folder.path() / "programs";
   options.max_step_tokens = kPromptTokens;
   options.max_logit_rows = most(o.streams);

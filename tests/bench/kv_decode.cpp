@@ -31,7 +31,7 @@ std::unique_ptr<engine::Executor> open(const std::string& backend, const model::
     return expect(cpu::make_cpu_executor(model, options));
   }
   opencl::OpenClDeviceOptions options;
-  options.device.allow_processor = true;
+  options.devices[0].allow_processor = true;
   options.max_step_tokens = kPromptTokens;
   options.max_logit_rows = 1;
   auto made = opencl::make_opencl_executor(model, options);

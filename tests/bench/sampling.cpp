@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
   const auto bytes = expect(model::synthetic_bytes(spec));
   const auto file = expect(model::ModelFile::from_bytes(bytes));
   opencl::OpenClDeviceOptions options;
-  options.device.allow_processor = true;
+  options.devices[0].allow_processor = true;
   options.max_step_tokens = options.max_logit_rows = streams;
   const auto made = opencl::make_opencl_executor(*file, options);
   if (!made)
@@ -116,7 +116,7 @@ int main(int argc, char** argv) {
       read[i] = executor->statistics().result_bytes - before;
       if (n >= 0) best[i] = std::min(best[i], s);
     }
-  std::printf("%s, %u streams, vocabulary %u\n", executor->facts().name.c_str(), streams, bench.vocab);
+  std::printf("%s, %u streams, vocabulary %u\n", executor->parts()[0].facts.name.c_str(), streams, bench.vocab);
   for (std::size_t i = 0; i < std::size(ways); ++i)
     std::printf("%-36s %8.3f ms a step, %9llu bytes read\n", ways[i].name, best[i] * 1e3,
                 static_cast<unsigned long long>(read[i]));

@@ -83,6 +83,7 @@ worker:
   backoff_max: 9s
   disable_after: 4
   disable_window: 10m
+opencl: {devices: [RTX, Arc]}
 max_queue: 12
 drain_timeout: 13s
 log_level: debug
@@ -131,6 +132,7 @@ cache_dir: /c
   EXPECT_EQ(c->worker.backoff_max, 9s);
   EXPECT_EQ(c->worker.disable_after, 4U);
   EXPECT_EQ(c->worker.disable_window, 10min);
+  EXPECT_THAT(c->opencl.devices, testing::ElementsAre("RTX", "Arc"));
   EXPECT_EQ(c->max_queue, 12U);
   EXPECT_EQ(c->drain_timeout, 13s);
   EXPECT_EQ(c->log_level, "debug");
@@ -198,7 +200,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"heartbeats", "worker: {heartbeat: 10s, heartbeat_timeout: 5s}\n",
                 "must be longer than heartbeat", "c.yaml:6:9"},
         Mistake{"backoff", "worker: {backoff_min: 10s, backoff_max: 5s}\n", "must not be shorter",
-                "c.yaml:6:9"}),
+                "c.yaml:6:9"},
+        Mistake{"device_and_devices", "opencl: {device: a, devices: [b]}\n",
+                "opencl.devices: expected only one of `device` and `devices`", "c.yaml:6:30"},
+        Mistake{"no_devices", "opencl: {devices: []}\n", "opencl.devices", "c.yaml:6:19"}),
     [](const auto& row) { return std::string(row.param.name); });
 
 struct WholeFile {
@@ -329,6 +334,12 @@ TEST_F(Files, MissingFile) {
   ASSERT_FALSE(config);
   EXPECT_EQ(config.error().code, ErrorCode::io_error);
   EXPECT_THAT(config.error().message, HasSubstr("nothing.yaml"));
+}
+
+TEST(Config, OneOpenClDeviceIsAListOfOne) {
+  const auto config = parse_config(kBase + std::string("opencl: {device: Arc}\n"), "c.yaml");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_THAT(config->opencl.devices, testing::ElementsAre("Arc"));
 }
 
 TEST(Schemas, AreJsonAndNameEveryKey) {

@@ -30,8 +30,8 @@ HardwareReport machine(std::vector<DeviceReport> vulkan, std::vector<DeviceRepor
   return report;
 }
 
-policy::Facts seen(const HardwareReport& report, std::string opencl_device = "") {
-  return facts_of(report, config::OpenClEngine{std::move(opencl_device)});
+policy::Facts seen(const HardwareReport& report, std::vector<std::string> opencl_devices = {}) {
+  return facts_of(report, config::OpenClEngine{std::move(opencl_devices)});
 }
 
 template <class T>
@@ -68,28 +68,36 @@ TEST(HardwareFacts, NothingAtAll) {
 TEST(HardwareFacts, OpenClNeedsAGpuOrADeviceThatIsNamed) {
   const auto gpu = machine({}, {device("RTX 3090", "discrete", "nvidia", 24)});
   EXPECT_TRUE(value<bool>(seen(gpu), "backend.opencl.available"));
-  EXPECT_EQ(value<std::string>(seen(gpu, "Arc"), "backend.opencl.reason"),
+  EXPECT_EQ(value<std::string>(seen(gpu, {"Arc"}), "backend.opencl.reason"),
             "no OpenCL device called Arc ran the probe's kernel; device found: RTX 3090");
   const auto broken = machine({}, {device("RTX 3090", "discrete", "nvidia", 24, false)});
   EXPECT_FALSE(value<bool>(seen(broken), "backend.opencl.available"));
-  EXPECT_FALSE(value<bool>(seen(broken, "RTX"), "backend.opencl.available"));
+  EXPECT_FALSE(value<bool>(seen(broken, {"RTX"}), "backend.opencl.available"));
   const auto software = machine({}, {device("pthread-cpu", "software", "other", 7)});
   EXPECT_EQ(value<std::string>(seen(software), "backend.opencl.reason"),
             "no GPU ran the probe's kernel by OpenCL; device found: pthread-cpu (software)");
-  EXPECT_TRUE(value<bool>(seen(software, "pthread"), "backend.opencl.available"));
+  EXPECT_TRUE(value<bool>(seen(software, {"pthread"}), "backend.opencl.available"));
 }
 
-// The engine opens this one and no other.
+// The engine opens these and no others.
 TEST(HardwareFacts, TheOpenClDeviceIsTheBestThatComputes) {
   const auto report =
       machine({}, {device("UHD 770", "integrated", "intel", 64), device("RTX 4090", "discrete", "nvidia", 24),
                    device("RTX 5090", "discrete", "nvidia", 32, false),
                    device("pthread-cpu", "software", "other", 500)});
-  EXPECT_EQ(opencl_device(report, {}), "RTX 4090#0 (Test)");
-  EXPECT_EQ(opencl_device(report, {"UHD"}), "UHD 770#0 (Test)");
-  EXPECT_EQ(opencl_device(report, {"pthread"}), "pthread-cpu#0 (Test)");
-  EXPECT_EQ(opencl_device(report, {"4090#0"}), "RTX 4090#0 (Test)");
-  EXPECT_FALSE(opencl_device(report, {"5090"}));
+  using Ids = std::vector<std::string>;
+  const auto named = [&](Ids names) { return opencl_devices(report, {std::move(names)}); };
+  EXPECT_EQ(named({}), Ids{"RTX 4090#0 (Test)"});
+  EXPECT_EQ(named({"UHD"}), Ids{"UHD 770#0 (Test)"});
+  EXPECT_EQ(named({"pthread"}), Ids{"pthread-cpu#0 (Test)"});
+  EXPECT_EQ(named({"4090#0"}), Ids{"RTX 4090#0 (Test)"});
+  EXPECT_FALSE(named({"5090"}));
+  // Several: each once, in the order in which they are named.
+  EXPECT_EQ(named({"UHD", "RTX"}), (Ids{"UHD 770#0 (Test)", "RTX 4090#0 (Test)"}));
+  EXPECT_EQ(named({"(Test)", "(Test)"}), (Ids{"RTX 4090#0 (Test)", "UHD 770#0 (Test)"}));
+  EXPECT_EQ(named({"RTX", "RTX"}).error(),
+            "no OpenCL device called RTX ran the probe's kernel, beside those already taken; device found: UHD 770, "
+            "RTX 4090, pthread-cpu (software)");
 }
 
 TEST(HardwareFacts, ADiscreteDeviceHasItsOwnMemory) {
@@ -107,7 +115,8 @@ TEST(HardwareFacts, ANumberedDeviceIsThatOne) {
   report.opencl.devices[0].id = "GPU#1 (Test)";
   report.opencl.devices[1].id = "GPU#10 (Test)";
   const auto named = [&](const char* name) {
-    return opencl_device(report, config::OpenClEngine{name}).value_or("none");
+    const auto ids = opencl_devices(report, config::OpenClEngine{{name}});
+    return ids ? ids->front() : "none";
   };
   EXPECT_EQ(named("#1"), "GPU#1 (Test)");
   EXPECT_EQ(named("GPU#10"), "GPU#10 (Test)");

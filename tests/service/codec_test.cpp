@@ -157,6 +157,7 @@ TEST(WorkerCodec, WhatTheModelIsArrives) {
   info.mixture_of_experts = true;
   info.token_weight_bytes = 1'700'000'000;
   info.kv_type = "q8_0";
+  info.devices = {{"A#0 (P)", 0, 3, 7'000'000'000, 1, 2}, {"A#1 (P)", 3, 1, 3, 4, 5'000'000'000}};
   const auto back = decode_to_daemon(payload_of(ToDaemon{Ready{info}}));
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_TRUE(std::get<Ready>(*back).info.mixture_of_experts);
@@ -164,6 +165,22 @@ TEST(WorkerCodec, WhatTheModelIsArrives) {
   EXPECT_FALSE(std::get<Ready>(*back).info.has_chat_template);
   EXPECT_EQ(std::get<Ready>(*back).info.kv_type, "q8_0");
   EXPECT_EQ(std::get<Ready>(*back).info.weight_bytes, info.weight_bytes);
+  const auto& devices = std::get<Ready>(*back).info.devices;
+  ASSERT_EQ(devices.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(to_string(devices[i]), to_string(info.devices[i]));
+    EXPECT_EQ(devices[i].weight_bytes, info.devices[i].weight_bytes);
+    EXPECT_EQ(devices[i].kv_bytes, info.devices[i].kv_bytes);
+    EXPECT_EQ(devices[i].scratch_bytes, info.devices[i].scratch_bytes);
+  }
+}
+
+TEST(WorkerCodec, AnEngineHasSomeDevicesAtTheMost) {
+  BackendInfo info;
+  info.devices.resize(kMaxDevices);
+  EXPECT_TRUE(decode_to_daemon(payload_of(ToDaemon{Ready{info}})));
+  info.devices.resize(kMaxDevices + 1);
+  EXPECT_FALSE(decode_to_daemon(payload_of(ToDaemon{Ready{info}})));
 }
 
 // They go to logs and terminals: no forged line, no escape sequence.

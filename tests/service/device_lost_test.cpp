@@ -36,7 +36,7 @@ TEST(DeviceLost, ThreeTimesDisablesTheEngineAndTheNextTargetServes) {
   model.id = "m";
   model.path = "tokens=6,lose_device=opencl,log=" + loads.string();
   const auto fleet = fleet::make_worker_fleet(
-      io, config, {.executable = FAKE_ENGINE, .opencl_device = "some device", .preload_on = {}});
+      io, config, {.executable = FAKE_ENGINE, .opencl_devices = {"some device"}, .preload_on = {}});
   policy::Facts hardware;
   hardware.set("backend.cpu.available", true, "test");
   hardware.set("backend.opencl.available", true, "test");

@@ -115,7 +115,7 @@ TEST_F(FleetTest, PreloadsOnTheEnginesThatAreWanted) {
   model("a", "").preload = true;
   model("b", "");
   FleetOptions options;
-  options.opencl_device = "some device";
+  options.opencl_devices = {"some device", "and another"};
   options.preload_on = [](const config::ModelEntry&) { return std::vector<std::string>{"opencl"}; };
   make(std::move(options));
   ASSERT_TRUE(until([&] { return status_of("a", "opencl").state == WorkerState::ready; }));
@@ -345,7 +345,7 @@ TEST_F(FleetTest, ADevicesOwnMemoryIsNoRoomInTheMachinesNorTheReverse) {
   model("a", memory);
   model("b", memory);
   FleetOptions options;
-  options.opencl_device = "some device";
+  options.opencl_devices = {"some device"};
   options.own_memory = {"opencl"};
   make(std::move(options));
   ASSERT_TRUE(acquire("a", "opencl"));

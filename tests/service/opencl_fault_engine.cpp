@@ -1,4 +1,5 @@
-// `opencl_fault_engine engine --backend opencl ...`: the real worker, but from some call on the OpenCL driver fails.
+// `opencl_fault_engine engine --backend opencl ...`: the real worker, but from some call on the OpenCL driver fails,
+// of several devices the last one's.
 // FLYBALL_TEST_FAIL in the environment: "enqueue:700" is the 700th enqueue since the process's start; allocate,
 // build, wait likewise. Other engines are the real ones.
 #include <CL/cl.h>
@@ -20,7 +21,10 @@ int main(int argc, char** argv) {
     if (name == "--model") options.path = value;
     if (name == "--model-id") options.model_id = value;
     if (name == "--backend") options.backend = value;
-    if (name == "--device-id") options.opencl.id = value;
+    if (name == "--device-id") {
+      if (!options.opencl[0].id.empty()) options.opencl.emplace_back();
+      options.opencl.back().id = value;
+    }
     if (name == "--context") options.context = static_cast<std::uint32_t>(std::stoul(value));
     if (name == "--cache-dir") options.cache_dir = value;
   }
@@ -35,7 +39,7 @@ int main(int argc, char** argv) {
                       : name == "wait"   ? Call::wait
                                          : Call::enqueue;
     const auto left = std::make_shared<std::atomic<long>>(std::stol(at.substr(colon + 1)));
-    options.opencl.interceptor = [left, kind](Call call) {
+    options.opencl.back().interceptor = [left, kind](Call call) {
       return call == kind && --*left <= 0 ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
     };
   }

@@ -30,6 +30,7 @@ struct Observer final : route::JobObserver {
 
 class OpenClStreams : public test::OpenClTest {
  protected:
+  std::size_t n_devices_ = 1;
   // One greedy answer of 40 tokens, by the targets in this order.
   void ask(std::vector<policy::Target> targets, const char* fail_at, Observer& seen, std::string& last_backend,
            fleet::WorkerStatus& opencl) {
@@ -40,9 +41,12 @@ class OpenClStreams : public test::OpenClTest {
     model.id = "demo";
     model.embedded = true;
     config.models.push_back(model);
-    const std::string device = opencl::Device::open(test::any_device()).value()->facts().id;
+    std::vector<std::string> ids;
+    const std::vector<opencl::DeviceOptions> wanted(n_devices_, test::any_device());
+    const auto devices = opencl::Device::open_all(wanted).value();
+    for (const auto& device : devices) ids.push_back(device->facts().id);
     config.cache_dir = FLYBALL_BINARY_DIR "/opencl-tests/service";
-    auto fleet = fleet::make_worker_fleet(io, config, {OPENCL_FAULT_ENGINE, device});
+    auto fleet = fleet::make_worker_fleet(io, config, {OPENCL_FAULT_ENGINE, ids});
     policy::Facts hardware;
     hardware.set("backend.cpu.available", true, "test");
     hardware.set("backend.opencl.available", true, "test");
@@ -101,6 +105,37 @@ TEST_F(OpenClStreams, GoOnElsewhereWhenTheDeviceFails) {
     EXPECT_EQ(cut.tokens, 40U) << fault;
     EXPECT_EQ(cut.text, whole.text) << fault;
     EXPECT_NE(opencl.last_error.find(told), std::string::npos) << fault << ": " << opencl.last_error;
+  }
+}
+
+// The model's layers are split over two, of which one fails.
+class SplitOpenClStreams : public OpenClStreams {
+ protected:
+  void SetUp() override {
+    setenv("POCL_DEVICES", "pthread pthread", 1);  // for the worker as well
+    OpenClStreams::SetUp();
+    if (IsSkipped()) return;
+    n_devices_ = 2;
+    if (opencl::find_devices(*opencl::load_api().value()).size() < n_devices_)
+      GTEST_SKIP() << "this machine does not offer two OpenCL devices";
+  }
+};
+
+TEST_F(SplitOpenClStreams, GoOnElsewhereWhenOneDeviceFails) {
+  const policy::Target on_cpu{"cpu", "", 0, 0}, on_opencl{"opencl", "", 0, 0};
+  Observer whole;
+  std::string backend;
+  fleet::WorkerStatus opencl;
+  ask({on_opencl, on_cpu}, "", whole, backend, opencl);
+  ASSERT_TRUE(whole.done) << (whole.error ? whole.error->message : "");
+  EXPECT_EQ(backend, "opencl");
+  for (const char* fault : {"enqueue:400", "wait:30", "allocate:9"}) {
+    Observer cut;
+    ask({on_opencl, on_cpu}, fault, cut, backend, opencl);
+    ASSERT_TRUE(cut.done) << fault << ": " << (cut.error ? cut.error->message : "");
+    EXPECT_EQ(backend, "cpu") << fault;
+    EXPECT_EQ(cut.text, whole.text) << fault;
+    EXPECT_NE(opencl.last_error.find("#1 ("), std::string::npos) << fault << ": " << opencl.last_error;
   }
 }
 

@@ -12,8 +12,8 @@ namespace flyball::test {
 
 inline opencl::OpenClDeviceOptions opencl_options(const opencl::Pretence& pretence = {}) {
   opencl::OpenClDeviceOptions options;
-  options.device = any_device();
-  options.device.pretence = pretence;
+  options.devices = {any_device()};
+  options.devices[0].pretence = pretence;
   options.program_cache = shared_programs();
   options.max_step_tokens = kRunStepTokens;
   options.max_logit_rows = kRunSequences;

@@ -16,7 +16,7 @@ using testing::HasSubstr;
 
 opencl::OpenClDeviceOptions options_with(std::filesystem::path cache) {
   opencl::OpenClDeviceOptions options;
-  options.device = test::any_device();
+  options.devices = {test::any_device()};
   options.program_cache = std::move(cache);
   options.max_step_tokens = 8;
   options.max_logit_rows = 2;
@@ -39,13 +39,13 @@ TEST_F(OpenClFaults, EachCallMayFail) {
         bool struck = false;
         auto options = options_with(test::shared_programs());
         options.upload = upload;
-        options.device.interceptor = [&](Call call) {
+        options.devices[0].interceptor = [&](Call call) {
           if (call != kind || seen++ != n) return CL_SUCCESS;
           struck = true;
           return CL_OUT_OF_RESOURCES;
         };
         std::shared_ptr<const opencl::Objects> objects;
-        options.device.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+        options.devices[0].on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
         const auto lived = test::live_once(*m.file, options);
         failed = struck;
         if (objects) {
@@ -76,11 +76,11 @@ TEST_F(OpenClFaults, EachBuildMayFail) {
     ASSERT_LT(n, 200U);
     std::size_t seen = 0;
     auto options = options_with("");
-    options.device.interceptor = [&](Call call) {
+    options.devices[0].interceptor = [&](Call call) {
       return call == Call::build && seen++ == n ? CL_OUT_OF_HOST_MEMORY : CL_SUCCESS;
     };
     std::shared_ptr<const opencl::Objects> objects;
-    options.device.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+    options.devices[0].on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
     const auto lived = test::live_once(*m.file, options);
     failed = !lived;
     EXPECT_EQ(objects->live, 0);
@@ -145,7 +145,7 @@ TEST_F(OpenClFaults, ADeviceThatDoesNotAnswerInTimeIsLost) {
   auto options = options_with(test::shared_programs());
   options.max_step_tokens = 64;
   options.max_logit_rows = 64;
-  options.device.fence_deadline = std::chrono::microseconds(1);
+  options.devices[0].fence_deadline = std::chrono::microseconds(1);
   auto executor = opencl::make_opencl_executor(*m.file, options);
   Result<void> lived;
   if (executor) lived = (*executor)->reserve_kv(graph::kv_layout(m.file->config()), 4);
@@ -181,7 +181,7 @@ TEST_F(OpenClFaults, ABuildErrorNamesKernelDeviceAndFirstError) {
 TEST_F(OpenClFaults, TooLittleMemoryIsSaidBeforeItHurts) {
   const auto m = test::small_model();
   auto options = options_with(test::shared_programs());
-  options.device.allocation_limit = 1 << 20;
+  options.devices[0].allocation_limit = 1 << 20;
   auto executor = opencl::make_opencl_executor(*m.file, options).value();
   const auto ok = executor->reserve_kv(graph::kv_layout(m.file->config()), 100'000);
   ASSERT_FALSE(ok);

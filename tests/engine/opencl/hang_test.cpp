@@ -112,14 +112,14 @@ TEST_F(OpenClHangs, EachAnswerMayBeLate) {
         bool asked = false;
         std::shared_ptr<const opencl::Objects> objects;
         opencl::OpenClDeviceOptions options;
-        options.device = test::any_device();
+        options.devices = {test::any_device()};
         options.program_cache = test::shared_programs();
         options.max_step_tokens = 8;
         options.max_logit_rows = 2;
         options.upload = upload;
-        options.device.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+        options.devices[0].on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
         struck = false;
-        options.device.interceptor = [&](Call call) {
+        options.devices[0].interceptor = [&](Call call) {
           if (call == Call::settle && struck && !std::exchange(asked, true)) {
             EXPECT_GE(objects->live, live);
           }
@@ -191,11 +191,11 @@ TEST_F(OpenClHangs, AnEngineWithAStepUnderWayEndsAndLeavesWhatIsRead) {
   const auto m = test::small_model("dim=256,layers=4,heads=4,kv_heads=2,ffn=2048,vocab=1000");
   std::shared_ptr<const opencl::Objects> objects;
   opencl::OpenClDeviceOptions options;
-  options.device = test::any_device();
-  options.device.interceptor = [](Call call) {
+  options.devices = {test::any_device()};
+  options.devices[0].interceptor = [](Call call) {
     return call == Call::settle ? CL_OUT_OF_RESOURCES : CL_SUCCESS;
   };
-  options.device.on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+  options.devices[0].on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
   options.program_cache = test::shared_programs();
   options.max_step_tokens = 64;
   options.max_logit_rows = 2;

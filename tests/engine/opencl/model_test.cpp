@@ -24,7 +24,7 @@ using test::cpu_executor, test::greedy_tokens, test::opencl_executor, test::rand
 // of f32 sums and f16 KV, and the same token is the likeliest.
 void expect_same_row(const opencl::OpenClExecutor& device, const std::vector<float>& got,
                      const std::vector<float>& expected) {
-  if (device.facts().processor) {
+  if (device.parts()[0].facts.processor) {
     EXPECT_EQ(got, expected);
     return;
   }
@@ -158,7 +158,7 @@ TEST_F(OpenClEngine, AStepIsGivenUpBeforeItsLayersAreEnqueued) {
   std::atomic<bool> stop{false};
   std::size_t enqueued = 0, waited = 0, stop_at_wait = 0;
   auto options = test::opencl_options();
-  options.device.interceptor = [&](opencl::Call call) {
+  options.devices[0].interceptor = [&](opencl::Call call) {
     if (call == opencl::Call::enqueue) ++enqueued;
     if (call == opencl::Call::wait && ++waited == stop_at_wait) stop = true;
     return CL_SUCCESS;

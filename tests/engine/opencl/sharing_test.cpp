@@ -15,7 +15,7 @@ class SharingOnOpenCl : public SharingModel, public testing::WithParamInterface<
                                        std::uint32_t step_tokens = 64) {
     auto o = options(GetParam(), sequences, blocks, step_tokens);
     o.backend = "opencl";
-    o.opencl = any_device();
+    o.opencl = {any_device()};
     o.cache_dir = shared_programs();
     return make_backend(o);
   }

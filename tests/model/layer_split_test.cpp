@@ -1,0 +1,143 @@
+// Layers over devices: who gets which, what each is said to need, and what is said where they do not fit.
+#include "backends/graph/layer_split.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "backends/model/synthetic.hpp"
+
+namespace flyball::graph {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+PartSizes equal_layers(std::size_t n, std::uint64_t weights, std::uint64_t kv) {
+  PartSizes sizes;
+  sizes.layers.assign(n, weights);
+  sizes.layer_kv = kv;
+  return sizes;
+}
+
+std::vector<std::uint32_t> counts(const Result<std::vector<PlannedPart>>& split) {
+  std::vector<std::uint32_t> out;
+  for (const PlannedPart& planned : split.value()) out.push_back(planned.part.n_layers());
+  return out;
+}
+
+TEST(LayerSplit, GoesByFreeMemory) {
+  using Counts = std::vector<std::uint32_t>;
+  const auto sizes = equal_layers(32, 90, 10);
+  const auto over = [&](std::vector<DeviceRoom> devices) { return counts(split_layers(sizes, devices)); };
+  EXPECT_EQ(over({{"a", 10'000}}), Counts{32});
+  EXPECT_EQ(over({{"a", 10'000}, {"b", 10'000}}), (Counts{16, 16}));
+  EXPECT_EQ(over({{"a", 24'000}, {"b", 8'000}}), (Counts{24, 8}));
+  EXPECT_EQ(over({{"a", 8'000}, {"b", 8'000}, {"c", 16'000}}), (Counts{8, 8, 16}));
+  // One that holds next to nothing still gets a layer: it was named.
+  EXPECT_EQ(over({{"a", 100'000}, {"b", 101}}), (Counts{31, 1}));
+}
+
+TEST(LayerSplit, CountsTheEndsAndTheScratch) {
+  auto sizes = equal_layers(10, 90, 10);
+  sizes.embedding = 300;
+  sizes.output = 400;
+  sizes.scratch = 50;
+  sizes.output_scratch = 100;
+  const auto split = split_layers(sizes, std::vector<DeviceRoom>{{"a", 1000}, {"b", 1000}}).value();
+  ASSERT_EQ(split.size(), 2U);
+  const PlannedPart &a = split[0], &b = split[1];
+  EXPECT_EQ(a.part.begin, 0U);
+  EXPECT_EQ(a.part.end, 6U);
+  EXPECT_TRUE(a.part.embeds && !a.part.projects);
+  EXPECT_EQ(b.part.begin, 6U);
+  EXPECT_EQ(b.part.end, 10U);
+  EXPECT_TRUE(!b.part.embeds && b.part.projects);
+  EXPECT_EQ(a.memory.weight_bytes, 300U + 6 * 90);
+  EXPECT_EQ(a.memory.kv_bytes, 60U);
+  EXPECT_EQ(a.memory.scratch_bytes, 50U);
+  EXPECT_EQ(b.memory.weight_bytes, 400U + 4 * 90);
+  EXPECT_EQ(b.memory.kv_bytes, 40U);
+  EXPECT_EQ(b.memory.scratch_bytes, 150U);
+}
+
+TEST(LayerSplit, SaysWhichDeviceNeedsAndHasWhat) {
+  const auto sizes = equal_layers(10, 90, 10);
+  const auto split = split_layers(sizes, std::vector<DeviceRoom>{{"one", 5000}, {"two", 99}});
+  ASSERT_FALSE(split);
+  EXPECT_EQ(split.error().code, ErrorCode::insufficient_memory);
+  EXPECT_THAT(split.error().message,
+              HasSubstr("two needs 100 bytes for 1 of 10 layers (weights 90, KV cache 10, scratch 0) and has 99."));
+  EXPECT_THAT(split.error().message, Not(HasSubstr("one needs"))) << "it has enough";
+  const auto neither = split_layers(sizes, std::vector<DeviceRoom>{{"one", 300}, {"two", 500}});
+  ASSERT_FALSE(neither);
+  EXPECT_THAT(neither.error().message, HasSubstr("one needs"));
+  EXPECT_THAT(neither.error().message, HasSubstr("two needs"));
+}
+
+TEST(LayerSplit, NeedsALayerForEachDevice) {
+  const auto sizes = equal_layers(1, 1, 1);
+  EXPECT_EQ(split_layers(sizes, std::vector<DeviceRoom>(2)).error().code, ErrorCode::unsupported_value);
+  EXPECT_EQ(split_layers(sizes, {}).error().code, ErrorCode::unsupported_value);
+}
+
+// No other split has room for a larger cache, by trying all of them.
+TEST(LayerSplit, LeavesMostForTheCache) {
+  std::mt19937 random(3);
+  int fits = 0;
+  for (int round = 0; round < 300; ++round) {
+    PartSizes sizes;
+    for (std::size_t i = 3 + random() % 8; i > 0; --i) sizes.layers.push_back(1 + random() % 100);
+    sizes.embedding = random() % 100;
+    sizes.output = random() % 100;
+    sizes.scratch = random() % 10;
+    sizes.output_scratch = random() % 20;
+    sizes.layer_kv = 1 + random() % 20;
+    const std::vector<DeviceRoom> rooms{{"a", 100 + random() % 400}, {"b", 100 + random() % 400}, {"c", 300}};
+    const auto n = static_cast<std::uint32_t>(sizes.layers.size());
+    const auto caches = [&](std::uint32_t first, std::uint32_t second) {
+      const std::uint32_t ends[] = {0, first, second, n};
+      double least = 1e9;
+      for (std::size_t d = 0; d < 3; ++d) {
+        std::uint64_t bytes = sizes.scratch + (d == 0 ? sizes.embedding : 0) +
+                              (d == 2 ? sizes.output + sizes.output_scratch : 0);
+        for (std::uint32_t i = ends[d]; i < ends[d + 1]; ++i) bytes += sizes.layers[i];
+        const double kv = static_cast<double>(sizes.layer_kv) * (ends[d + 1] - ends[d]);
+        least = std::min(least, (static_cast<double>(rooms[d].free_bytes) - static_cast<double>(bytes)) / kv);
+      }
+      return least;
+    };
+    double best = -1e9;
+    for (std::uint32_t a = 1; a + 2 <= n; ++a)
+      for (std::uint32_t b = a + 1; b + 1 <= n; ++b) best = std::max(best, caches(a, b));
+    const auto split = split_layers(sizes, rooms);
+    ASSERT_EQ(split.has_value(), best >= 1) << best;
+    if (!split) continue;
+    ++fits;
+    EXPECT_NEAR(caches((*split)[0].part.end, (*split)[1].part.end), best, 1e-9);
+  }
+  EXPECT_GT(fits, 50);
+  EXPECT_LT(fits, 280);
+}
+
+TEST(LayerSplit, SizesAreTheFiles) {
+  for (const char* shape : {"dim=64,layers=3,heads=4,kv_heads=2,ffn=96,vocab=320",
+                            "arch=qwen3moe,dim=64,layers=3,heads=4,kv_heads=2,experts=4,experts_used=2,"
+                            "expert_ffn=32,vocab=320"}) {
+    const auto bytes = model::synthetic_bytes(model::parse_synthetic_shape(shape).value()).value();
+    const auto file = model::ModelFile::from_bytes(bytes).value();
+    const auto sizes = part_sizes(*file, 3000, 32, 4);
+    ASSERT_EQ(sizes.layers.size(), 3U);
+    std::uint64_t weights = sizes.embedding + sizes.output;
+    for (const std::uint64_t layer : sizes.layers) weights += layer;
+    // Devices have the embedding table and the output matrix, even where the file has one for both.
+    const std::uint64_t twice = file->config().tied_embeddings ? file->weights().output.matrix_bytes() : 0;
+    EXPECT_EQ(weights, file->weight_bytes() + twice);
+    EXPECT_EQ(sizes.layer_kv, 1000U);
+    EXPECT_EQ(sizes.scratch + sizes.output_scratch, scratch_bytes(file->config(), 32, 4));
+  }
+}
+
+}  // namespace
+}  // namespace flyball::graph
