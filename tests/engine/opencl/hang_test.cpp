@@ -29,14 +29,14 @@ class OpenClHangs : public test::OpenClTest {
 #endif
 };
 
-// About two seconds of one work-item, in which each round needs the one before.
+// About five seconds of one work-item, in which each round needs the one before.
 constexpr std::string_view kSpin[] = {
     "__kernel void spin(__global uint* x, uint n) {\n"
     "  uint a = x[0];\n"
     "  for (uint i = 0; i < n; ++i) a = a * 1664525u + (a >> 7) + i;\n"
     "  x[1] = a;\n"
     "}\n"};
-constexpr std::uint32_t kRounds = 1'500'000'000;
+constexpr std::uint32_t kRounds = 4'000'000'000;
 
 TEST_F(OpenClHangs, TheEndOfADeviceThatHangsIsBoundedAndReleasesNothing) {
   auto options = test::any_device();
@@ -62,7 +62,7 @@ TEST_F(OpenClHangs, TheEndOfADeviceThatHangsIsBoundedAndReleasesNothing) {
   program = {};
   device.reset();
   // Drivers wait for the queue when it is released: that would be seconds.
-  EXPECT_LT(Clock::now() - began, 1s);
+  EXPECT_LT(Clock::now() - began, 3s);
   EXPECT_TRUE(objects->abandoned);
   EXPECT_GE(objects->live, 5) << "context, queue, program, kernel, buffer";
 }
@@ -90,7 +90,7 @@ TEST_F(OpenClHangs, AnAllocationThatHangsIsNotReleased) {
     kernel = {};
     program = {};
     device.reset();  // nobody but the device itself knows of the wait that went wrong
-    EXPECT_LT(Clock::now() - began, 1s);
+    EXPECT_LT(Clock::now() - began, 3s);
     EXPECT_TRUE(objects->abandoned);
     EXPECT_EQ(objects->live, live + 1) << "what there was, and the marker that was to show it at rest";
     EXPECT_GE(live, 6) << "context, queue, program, kernel, two buffers";
