@@ -1,0 +1,35 @@
+// What a Vulkan driver says of one device.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace flyball::vulkan {
+
+struct DeviceFacts {
+  // "NVIDIA H200#0 (NVIDIA) 0123...": name, place among those of that name, driver, UUID. Tells this device from every
+  // other for as long as drivers and hardware stay; printable ASCII.
+  std::string id;
+  std::string name, driver;
+  std::uint32_t vendor = 0;  // as PCI numbers them
+  std::string kind;          // discrete, integrated, software
+  bool processor = false;    // runs on this machine's own cores: a software device
+  bool unified = false;      // works in the processor's memory: nothing needs to be copied
+  bool fp16 = false;         // arithmetic
+  bool int8 = false;
+  bool integer_dot = false;  // packed 4 x 8 bits, accelerated
+  bool cooperative_matrix = false;
+  bool timestamps = false;
+  bool host_import = false;              // VK_EXT_external_memory_host
+  std::uint64_t import_alignment = 0;    // bytes, where host_import
+  std::uint32_t subgroup_size = 1;
+  bool subgroup_arithmetic = false;
+  std::uint32_t max_work_group = 0;      // invocations
+  std::uint32_t shared_bytes = 0;        // of a work-group
+  std::uint64_t memory_bytes = 0;        // of the largest heap that is the device's
+  std::uint64_t max_allocation_bytes = 0;
+  std::uint64_t max_storage_range = 0;   // buffers are reached by address: no limit on them
+  std::string lacks;  // what the engine needs and the device has not; "": nothing
+};
+
+}  // namespace flyball::vulkan

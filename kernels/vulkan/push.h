@@ -1,0 +1,150 @@
+/* The calling convention of the Vulkan kernels: this file is read by C++ and by GLSL.
+
+   A kernel takes one block of push constants, the struct named after it below, and nothing else: no descriptors.
+   Every buffer in it is a device address (GL_EXT_buffer_reference); all are aligned to 16 bytes except weights and
+   the embedding table, which lie in the file's own layout (row-major blocks, kernels/formats) at multiples of 4 bytes
+   of address where the file has them so and else at multiples of 2: rows of 34- or 210-byte blocks begin anywhere even.
+   Push constants hold what is the same for every step of one recording; what differs from step to step (tokens,
+   slots, rotations, block tables, work of attention) lies in the step's buffer and is read by address, and grids that
+   depend on it are dispatched indirectly. So a command buffer is recorded once per shape of step and replayed.
+
+   local_size_x is always specialization constant 0 (local_size_x_id = 0); others follow from 1 on, as each kernel says.
+   Grids are counted in work-groups. No dimension exceeds 65535.  */
+#ifndef FLYBALL_VULKAN_PUSH_H
+#define FLYBALL_VULKAN_PUSH_H
+
+#ifdef __cplusplus
+#include <cstdint>
+namespace flyball::vulkan {
+using uint = std::uint32_t;
+using Address = std::uint64_t;
+#else
+#define Address uint64_t
+#endif
+
+/* out[i] = row tokens[i] of the table, f32. tokens: [rows] int. Groups: 1, rows. Built per format. */
+struct EmbedPush {
+  Address table, tokens, out;
+  uint row_bytes, cols;
+};
+
+/* out = x / sqrt(mean(x^2) + eps) * weight, by row. Groups: 1, rows. */
+struct RmsNormPush {
+  Address x, weight, out;
+  uint cols;
+  float eps;
+};
+
+/* The same for each head of head_dim values by itself, in place. x: [rows, heads, head_dim].
+   Groups: 1, rows (a group does all heads of a row). */
+struct HeadNormPush {
+  Address x, weight;
+  uint heads, head_dim;
+  float eps;
+  uint unused;
+};
+
+/* x += bias, by row. Groups: ceil(cols / (local size * 4)), rows. */
+struct BiasPush {
+  Address x, bias;
+  uint cols, unused;
+};
+
+/* Elementwise over the first `count` values: swiglu: x = silu(x) * y; add: x += y.
+   Groups: ceil(count / (local size * 4)), at most 65535, and an invocation goes on in strides of the grid. */
+struct ElementwisePush {
+  Address x, y;
+  uint count, unused;
+};
+
+/* y[i][n, rows[i]] = x[n, cols] * w[i], or y +=: matvec (few rows of x), matmul (many). Matrices of one format that
+   are not there have rows 0. Groups: as matmul_plan says. Built per format. */
+struct MatmulPush {
+  Address x;
+  Address w[3];
+  Address y[3];
+  uint rows[3];
+  uint n, cols;
+  uint row_bytes; /* of w */
+};
+
+/* y[p] = x[p / per_row] * w[experts[p]] for each pair p < pairs: moe_matvec, which takes a pair's expert from
+   `experts`, and moe_matmul, which takes the pairs of expert e from order[offsets[e] .. offsets[e + 1]].
+   y: [pairs, rows]. Groups: as matmul_plan says. Built per format. */
+struct MoeMatmulPush {
+  Address x, w, y, experts, offsets, order;
+  Address expert_bytes; /* from one expert's matrix to the next */
+  uint per_row, pairs, rows, cols;
+  uint row_bytes, n_experts;
+};
+
+/* Rotates q [rows, n_heads, head_dim] and k [rows, n_kv_heads, head_dim] in place. rotations: [rows, rope_dim / 2, 2]
+   cosine and sine. Constant 1: pairs are 1: (2i, 2i + 1), 0: (i, i + rope_dim / 2). Groups: 1, rows. */
+struct RopePush {
+  Address q, k, rotations;
+  uint n_heads, n_kv_heads, head_dim, rope_dim;
+};
+
+/* Rounds k, v [rows, n_kv_heads, head_dim] into the caches at slots[row] = block id * block_size + place. Caches:
+   [block][kv head] pages (kernels/formats/kv_page.hpp). Constant 1: 1: pages are q8_0, 0: f16. Groups: 1, rows. */
+struct KvStorePush {
+  Address k, v, slots, keys, values;
+  uint n_kv_heads, head_dim, block_size, unused;
+};
+
+/* Causal attention of q [rows, n_heads, head_dim] over the pages of one layer, into out, of the same shape.
+   work: [items][4]: first row, rows, position of the first row, where its sequence's block ids begin in `tables`.
+   partial: [item][split][n_heads][head_dim + 2]: accumulator, maximum, sum, not divided.
+   Constants: 1 head_dim, 2 query heads of a KV head, 3 block_size, 4 pages are q8_0, 5 positions of a split (a multiple
+   of block_size), 6 rows of an item at most.
+   attend_rows: rows of prompts; a group takes all positions of an item in order.     Groups: 1, n_kv_heads, items.
+   attend_split: items of one row; a group takes one split, and writes to out where it is the only one; groups beyond
+   an item's splits end at once.                                                      Groups: splits, n_kv_heads, items.
+   attend_combine: merges the splits of items that have more than one.                Groups: n_heads, items.
+   All three are dispatched indirectly: the grids lie in the step's buffer. */
+struct AttendPush {
+  Address q, keys, values, work, tables, out, partial;
+  uint n_kv_heads, max_splits;
+  float scale;
+  uint unused;
+};
+
+/* out[i] = x[rows[i]]. Groups: ceil(cols / (local size * 4)), rows wanted. */
+struct GatherPush {
+  Address x, rows, out;
+  uint cols, unused;
+};
+
+/* asked: [asked][5]: row, k, n (of its first n values), whether the sum is wanted, the pair in `out` where the answer
+   begins: {1 if a value is NaN or infinite, sum of exp(x - best)}, then k of {index, value}, likeliest first and of
+   equals the lower index. out: pairs of 32 bits. Groups: 1, asked. */
+struct TopKPush {
+  Address logits, asked, out;
+  uint cols, unused;
+};
+
+/* experts, weights: [rows, n_used], likeliest first, of equals the lower id; softmax over the chosen ones; a row of NaNs
+   chooses the last expert, and the NaN stays in the weights. Groups: 1, rows. */
+struct MoeRoutePush {
+  Address router, experts, weights;
+  uint n_experts, n_used;
+};
+
+/* Sorts pairs by expert, stable: offsets [n_experts + 1], order [pairs]. Groups: 1. */
+struct MoeGroupPush {
+  Address experts, offsets, order;
+  uint pairs, n_experts;
+};
+
+/* residual += sum over a row's uses, in order, of weights * y. y: [rows, n_used, cols].
+   Groups: ceil(cols / (local size * 4)), rows. */
+struct MoeAddPush {
+  Address y, weights, residual;
+  uint n_used, cols;
+};
+
+#ifdef __cplusplus
+static_assert(sizeof(MatmulPush) == 80 && sizeof(MoeMatmulPush) == 80 && sizeof(AttendPush) == 72);
+}  // namespace flyball::vulkan
+#endif
+#endif
