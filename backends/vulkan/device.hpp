@@ -60,8 +60,8 @@ struct Pipeline {
 
 using Groups = std::array<std::uint32_t, 3>;
 
-// A command buffer: recorded once, submitted as often as wanted. Verbs return nothing: the first failure is kept,
-// and Device::finish_recording() tells it.
+// A command buffer: recorded once, submitted as often as wanted. What goes wrong while recording is told by
+// Device::finish_recording().
 class Commands {
  public:
   Commands() noexcept;
@@ -92,6 +92,10 @@ class Commands {
   std::unique_ptr<Impl> impl_;
 };
 
+// Every device that the loader knows, those that the engine cannot use included. model_unavailable: no loader, no
+// driver.
+Result<std::vector<DeviceFacts>> list_devices();
+
 class Device {
  public:
   // model_unavailable: no loader, no device that fits the options, or one that lacks what the engine needs.
@@ -105,7 +109,7 @@ class Device {
   std::uint64_t free_bytes() const noexcept;
 
   // ---- memory. insufficient_memory with what for, the bytes needed and the bytes free; device_lost.
-  // Zeroed where the host can reach it.
+  // Zeroed where the host can reach it. At least 16 bytes.
   Result<Memory> allocate(std::uint64_t bytes, std::string_view what, Place place);
   // The device reads the host's pages where they are: [bytes, rounded out to facts().import_alignment). They
   // outlive the memory; address() is that of the first byte of `bytes`. unsupported_value: it cannot.
@@ -136,7 +140,9 @@ class Device {
     record(*commands);
     if (auto ok = finish_recording(*commands); !ok) return ok;
     if (auto ok = submit(*commands); !ok) return ok;
-    return wait();
+    auto ok = wait();
+    if (!ok) settle();
+    return ok;
   }
   // After a failure: waits for what was submitted before, at most until the settle deadline, once. False: the
   // device may still touch the host's memory, which must not be freed; and from now on none of its objects is

@@ -22,15 +22,15 @@ using Address = std::uint64_t;
 #define Address uint64_t
 #endif
 
-/* out[i] = row tokens[i] of the table, f32. tokens: [rows] int. Groups: 1, rows. Built per format. */
+/* to[i] = row tokens[i] of the table, f32. tokens: [rows] int. Groups: 1, rows. Built per format. */
 struct EmbedPush {
-  Address table, tokens, out;
+  Address table, tokens, to;
   uint row_bytes, cols;
 };
 
-/* out = x / sqrt(mean(x^2) + eps) * weight, by row. Groups: 1, rows. */
+/* to = x / sqrt(mean(x^2) + eps) * weight, by row. Groups: 1, rows. */
 struct RmsNormPush {
-  Address x, weight, out;
+  Address x, weight, to;
   uint cols;
   float eps;
 };
@@ -92,34 +92,34 @@ struct KvStorePush {
   uint n_kv_heads, head_dim, block_size, unused;
 };
 
-/* Causal attention of q [rows, n_heads, head_dim] over the pages of one layer, into out, of the same shape.
+/* Causal attention of q [rows, n_heads, head_dim] over the pages of one layer, into `to`, of the same shape.
    work: [items][4]: first row, rows, position of the first row, where its sequence's block ids begin in `tables`.
    partial: [item][split][n_heads][head_dim + 2]: accumulator, maximum, sum, not divided.
    Constants: 1 head_dim, 2 query heads of a KV head, 3 block_size, 4 pages are q8_0, 5 positions of a split (a multiple
    of block_size), 6 rows of an item at most.
    attend_rows: rows of prompts; a group takes all positions of an item in order.     Groups: 1, n_kv_heads, items.
-   attend_split: items of one row; a group takes one split, and writes to out where it is the only one; groups beyond
+   attend_split: items of one row; a group takes one split, and writes to `to` where it is the only one; groups beyond
    an item's splits end at once.                                                      Groups: splits, n_kv_heads, items.
    attend_combine: merges the splits of items that have more than one.                Groups: n_heads, items.
    All three are dispatched indirectly: the grids lie in the step's buffer. */
 struct AttendPush {
-  Address q, keys, values, work, tables, out, partial;
+  Address q, keys, values, work, tables, to, partial;
   uint n_kv_heads, max_splits;
   float scale;
   uint unused;
 };
 
-/* out[i] = x[rows[i]]. Groups: ceil(cols / (local size * 4)), rows wanted. */
+/* to[i] = x[rows[i]]. Groups: ceil(cols / (local size * 4)), rows wanted. */
 struct GatherPush {
-  Address x, rows, out;
+  Address x, rows, to;
   uint cols, unused;
 };
 
-/* asked: [asked][5]: row, k, n (of its first n values), whether the sum is wanted, the pair in `out` where the answer
+/* asked: [asked][5]: row, k, n (of its first n values), whether the sum is wanted, the pair in `to` where the answer
    begins: {1 if a value is NaN or infinite, sum of exp(x - best)}, then k of {index, value}, likeliest first and of
-   equals the lower index. out: pairs of 32 bits. Groups: 1, asked. */
+   equals the lower index. to: pairs of 32 bits. Groups: 1, asked. */
 struct TopKPush {
-  Address logits, asked, out;
+  Address logits, asked, to;
   uint cols, unused;
 };
 

@@ -1,0 +1,146 @@
+// Recording, submission and waiting.
+#include <algorithm>
+#include <cstdlib>
+
+#include "backends/vulkan/internal.hpp"
+
+namespace flyball::vulkan {
+namespace {
+
+using Stage = vk::PipelineStageFlagBits;
+using Access = vk::AccessFlagBits;
+
+constexpr vk::PipelineStageFlags kWork = Stage::eComputeShader | Stage::eTransfer;
+constexpr vk::AccessFlags kWrites = Access::eShaderWrite | Access::eTransferWrite;
+constexpr vk::AccessFlags kAll =
+    Access::eShaderRead | Access::eShaderWrite | Access::eTransferRead | Access::eTransferWrite;
+
+void memory_barrier(const vk::raii::CommandBuffer& buffer, vk::PipelineStageFlags to, vk::AccessFlags access) {
+  buffer.pipelineBarrier(kWork, to, {}, vk::MemoryBarrier(kWrites, access), {}, {});
+}
+
+}  // namespace
+
+Commands::Commands() noexcept = default;
+Commands::Commands(Commands&&) noexcept = default;
+Commands& Commands::operator=(Commands&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+Commands::~Commands() {
+  if (impl_ && impl_->state->books->abandoned) (void)impl_.release();
+}
+
+Result<Commands> Device::start_recording() {
+  DeviceState& s = *state_;
+  Commands out;
+  const vk::Result result = attempt(s.options, Call::record, [&] {
+    vk::raii::CommandBuffers buffers(*s.device, {**s.pool, vk::CommandBufferLevel::ePrimary, 1});
+    out.impl_ = std::unique_ptr<Commands::Impl>(new Commands::Impl{state_, std::move(buffers.front()), nullptr, {}});
+    out.impl_->counted.emplace(s.books);
+    out.impl_->buffer.begin({});
+    // What earlier submissions wrote, keys and values above all.
+    memory_barrier(out.impl_->buffer, kWork | Stage::eDrawIndirect, kAll | Access::eIndirectCommandRead);
+  });
+  if (result != vk::Result::eSuccess) return device_failed(s.facts, "the start of a recording", result);
+  return out;
+}
+
+Result<void> Device::finish_recording(Commands& commands) {
+  DeviceState& s = *state_;
+  const vk::Result result = attempt(s.options, Call::record, [&] {
+    memory_barrier(commands.impl_->buffer, Stage::eHost, Access::eHostRead);
+    commands.impl_->buffer.end();
+  });
+  if (result != vk::Result::eSuccess) return device_failed(s.facts, "a recording", result);
+  return {};
+}
+
+namespace {
+
+void use_kernel(const vk::raii::CommandBuffer& buffer, const void*& bound, const Pipeline& pipeline,
+          std::span<const std::byte> push) {
+  if (!pipeline || push.size() != pipeline.push_bytes) std::abort();  // a kernel that was not built for this call
+  const auto& kernel = *static_cast<const DeviceState::Kernel*>(pipeline.handle);
+  if (bound != pipeline.handle) buffer.bindPipeline(vk::PipelineBindPoint::eCompute, *kernel.pipeline);
+  bound = pipeline.handle;
+  buffer.pushConstants<std::byte>(*kernel.layout, vk::ShaderStageFlagBits::eCompute, 0,
+                                  {static_cast<std::uint32_t>(push.size()), push.data()});
+}
+
+}  // namespace
+
+void Commands::dispatch(const Pipeline& pipeline, std::span<const std::byte> push, const Groups& groups) {
+  use_kernel(impl_->buffer, impl_->bound, pipeline, push);
+  impl_->buffer.dispatch(groups[0], groups[1], groups[2]);
+}
+
+void Commands::dispatch_indirect(const Pipeline& pipeline, std::span<const std::byte> push, const Memory& from,
+                                 std::uint64_t at) {
+  use_kernel(impl_->buffer, impl_->bound, pipeline, push);
+  impl_->buffer.dispatchIndirect(**from.impl_->buffer, at);
+}
+
+void Commands::barrier() {
+  memory_barrier(impl_->buffer, kWork, kAll);
+}
+
+void Commands::copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
+                    std::uint64_t bytes) {
+  impl_->buffer.copyBuffer(**from.impl_->buffer, **to.impl_->buffer, vk::BufferCopy(from_at, to_at, bytes));
+}
+
+Result<void> Device::submit(const Commands& commands) {
+  DeviceState& s = *state_;
+  const std::uint64_t value = s.submitted + 1;
+  const vk::Result result = attempt(s.options, Call::submit, [&] {
+    const vk::CommandBuffer buffer = *commands.impl_->buffer;
+    const vk::Semaphore timeline = **s.timeline;
+    const vk::TimelineSemaphoreSubmitInfo values(0, nullptr, 1, &value);
+    vk::SubmitInfo info;
+    info.setCommandBuffers(buffer);
+    info.setSignalSemaphores(timeline);
+    info.pNext = &values;
+    s.queue->submit(info);
+  });
+  if (result != vk::Result::eSuccess) return device_failed(s.facts, "a submission", result);
+  s.submitted = value;
+  return {};
+}
+
+namespace {
+
+vk::Result reached(const DeviceState& s, Call kind, std::chrono::microseconds patience) {
+  vk::Result waited = vk::Result::eSuccess;
+  const vk::Result result = attempt(s.options, kind, [&] {
+    const vk::Semaphore timeline = **s.timeline;
+    waited = s.device->waitSemaphores({{}, 1, &timeline, &s.submitted},
+                                      static_cast<std::uint64_t>(patience.count()) * 1000);
+  });
+  return result != vk::Result::eSuccess ? result : waited;
+}
+
+}  // namespace
+
+Result<void> Device::wait() {
+  DeviceState& s = *state_;
+  const vk::Result result = reached(s, Call::wait, s.options.fence_deadline);
+  if (result == vk::Result::eTimeout)
+    return fail(ErrorCode::device_lost,
+                "The Vulkan device " + s.facts.name + " gave no answer within " +
+                    std::to_string(s.options.fence_deadline.count() / 1000) + " ms.");
+  if (result != vk::Result::eSuccess) return device_failed(s.facts, "waiting for the device", result);
+  return {};
+}
+
+bool Device::settle() noexcept {
+  DeviceState& s = *state_;
+  if (s.books->abandoned) return false;
+  // A lost device does not work any more, and says so at every wait.
+  const vk::Result result = reached(s, Call::settle, s.options.settle_deadline);
+  const bool resting = result == vk::Result::eSuccess;
+  if (!resting) s.books->abandoned = true;
+  return resting;
+}
+
+}  // namespace flyball::vulkan

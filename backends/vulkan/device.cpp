@@ -1,0 +1,338 @@
+// A device, its memory and its kernels.
+#include "backends/vulkan/device.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/opencl/choice.hpp"
+#include "backends/vulkan/internal.hpp"
+#include "backends/vulkan/shaders.hpp"
+
+namespace flyball::vulkan {
+namespace {
+
+using MemoryFlag = vk::MemoryPropertyFlagBits;
+
+constexpr vk::BufferUsageFlags kUsage =
+    vk::BufferUsageFlagBits::eStorageBuffer | vk::BufferUsageFlagBits::eShaderDeviceAddress |
+    vk::BufferUsageFlagBits::eIndirectBuffer | vk::BufferUsageFlagBits::eTransferSrc |
+    vk::BufferUsageFlagBits::eTransferDst;
+
+Result<std::size_t> choose_found(std::span<const FoundDevice> devices, const DeviceOptions& options) {
+  std::vector<opencl::Candidate> candidates;
+  std::string seen;
+  for (const FoundDevice& d : devices) {
+    const DeviceFacts& f = d.facts;
+    candidates.push_back({.id = f.id,
+                          .driver = f.driver,
+                          .processor = f.processor,
+                          .unified = f.unified,
+                          .memory_bytes = f.memory_bytes,
+                          .usable = f.lacks.empty() && (options.id.empty() || f.id == options.id)});
+    seen += (seen.empty() ? "" : ", ") + f.id + (f.lacks.empty() ? "" : ", which lacks " + f.lacks);
+  }
+  const auto i = options.id.empty() ? opencl::choose_device(candidates, options.name, options.allow_processor)
+                                    : opencl::choose_device(candidates, "", true);
+  if (i) return *i;
+  if (!seen.empty()) seen = "; there is: " + seen;
+  return fail(ErrorCode::model_unavailable,
+              !options.id.empty()    ? "The Vulkan device " + options.id + " is gone" + seen + "."
+              : options.name.empty() ? "No Vulkan GPU was found" + seen + "."
+                                     : "No Vulkan device is called '" + options.name + "'" + seen + ".",
+              "device");
+}
+
+struct Wish {
+  vk::MemoryPropertyFlags needed, liked;
+};
+
+// Of the types a buffer may have, that with all that is needed and most that is liked; the driver's order decides
+// between equals.
+std::optional<std::uint32_t> memory_type(const vk::PhysicalDeviceMemoryProperties& memory, std::uint32_t allowed,
+                                         const Wish& wish) {
+  std::optional<std::uint32_t> best;
+  int best_liked = -1;
+  for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
+    const vk::MemoryPropertyFlags has = memory.memoryTypes[i].propertyFlags;
+    if ((allowed & (1U << i)) == 0 || (has & wish.needed) != wish.needed) continue;
+    const int liked = __builtin_popcount(static_cast<VkMemoryPropertyFlags>(has & wish.liked));
+    if (liked > best_liked) {
+      best = i;
+      best_liked = liked;
+    }
+  }
+  return best;
+}
+
+Wish wish_of(Place place, bool unified) {
+  const vk::MemoryPropertyFlags mapped = MemoryFlag::eHostVisible | MemoryFlag::eHostCoherent;
+  switch (place) {
+    case Place::device:
+      if (unified) return {MemoryFlag::eDeviceLocal, mapped | MemoryFlag::eHostCached};
+      return {MemoryFlag::eDeviceLocal, {}};
+    case Place::shared:
+      return {mapped, MemoryFlag::eDeviceLocal};
+    case Place::readback:
+      return {mapped, MemoryFlag::eHostCached};
+  }
+  return {};
+}
+
+std::unexpected<Error> no_memory(const DeviceState& s, vk::Result result, std::uint64_t bytes,
+                                 std::string_view what) {
+  const std::uint64_t allocated = s.books->bytes;
+  return fail(ErrorCode::insufficient_memory,
+              "Not enough memory on " + s.facts.name + " for " + std::string(what) + ": " + std::to_string(bytes) +
+                  " bytes are needed, " + std::to_string(s.limit > allocated ? s.limit - allocated : 0) +
+                  " are free, " + std::to_string(s.facts.max_allocation_bytes) + " at once (" +
+                  vk::to_string(result) + ").");
+}
+
+std::unexpected<Error> not_allocated(const DeviceState& s, vk::Result result, std::uint64_t bytes,
+                                     std::string_view what) {
+  using enum vk::Result;
+  if (result == eErrorOutOfDeviceMemory || result == eErrorOutOfHostMemory || result == eErrorTooManyObjects)
+    return no_memory(s, result, bytes, what);
+  return device_failed(s.facts, "an allocation for " + std::string(what), result);
+}
+
+}  // namespace
+
+std::unexpected<Error> device_failed(const DeviceFacts& facts, const std::string& call, vk::Result result) {
+  return fail(ErrorCode::device_lost,
+              "The Vulkan device " + facts.name + " failed: " + call + " gave " + vk::to_string(result) + ".");
+}
+
+Memory::Memory() noexcept = default;
+Memory::Memory(Memory&& other) noexcept
+    : impl_(std::move(other.impl_)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      address_(std::exchange(other.address_, 0)),
+      host_(std::exchange(other.host_, nullptr)) {}
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(address_, other.address_);
+  std::swap(host_, other.host_);
+  return *this;
+}
+Memory::~Memory() {
+  if (impl_ && impl_->state->books->abandoned) (void)impl_.release();
+}
+
+Result<std::vector<DeviceFacts>> list_devices() {
+  const DeviceOptions options;
+  auto driver = load_driver(options);
+  if (!driver) return std::unexpected(std::move(driver.error()));
+  std::vector<DeviceFacts> out;
+  const vk::Result result = attempt(options, Call::allocate, [&] {
+    for (const FoundDevice& found : find_devices(**driver)) out.push_back(found.facts);
+  });
+  if (result != vk::Result::eSuccess)
+    return fail(ErrorCode::model_unavailable, "The Vulkan devices could not be listed: " + vk::to_string(result) + ".",
+                "backend");
+  return out;
+}
+
+Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
+  auto state = std::make_shared<DeviceState>();
+  state->options = options;
+  auto driver = load_driver(state->options);
+  if (!driver) return std::unexpected(std::move(driver.error()));
+  state->driver = std::move(*driver);
+  std::vector<FoundDevice> devices;
+  vk::Result result =
+      attempt(state->options, Call::allocate, [&] { devices = find_devices(*state->driver); });
+  if (result != vk::Result::eSuccess)
+    return fail(ErrorCode::model_unavailable, "The Vulkan devices could not be listed: " + vk::to_string(result) + ".",
+                "backend");
+  const auto i = choose_found(devices, options);
+  if (!i) return std::unexpected(i.error());
+  FoundDevice& found = devices[*i];
+  state->facts = found.facts;
+  state->limit = options.allocation_limit != 0 ? options.allocation_limit : found.facts.memory_bytes;
+  if (options.on_open) options.on_open(state->books);
+  result = attempt(state->options, Call::allocate, [&] {
+    state->memory = found.physical.getMemoryProperties();
+    state->device.emplace(make_device(found));
+    state->physical.emplace(std::move(found.physical));
+    const vk::raii::Device& device = *state->device;
+    state->queue.emplace(device, found.family, 0);
+    vk::CommandPoolCreateInfo pool;
+    pool.queueFamilyIndex = found.family;
+    state->pool.emplace(device, pool);
+    const vk::StructureChain<vk::SemaphoreCreateInfo, vk::SemaphoreTypeCreateInfo> timeline(
+        {}, {vk::SemaphoreType::eTimeline, 0});
+    state->timeline.emplace(device, timeline.get<vk::SemaphoreCreateInfo>());
+    state->cache.emplace(device, vk::PipelineCacheCreateInfo{});
+  });
+  if (result != vk::Result::eSuccess) return device_failed(state->facts, "its opening", result);
+  return std::shared_ptr<Device>(new Device(std::move(state)));
+}
+
+Device::Device(std::shared_ptr<DeviceState> state) : state_(std::move(state)) {
+  ++state_->books->live;
+}
+
+Device::~Device() {
+  --state_->books->live;
+  if (!state_->books->abandoned) return;
+  new std::shared_ptr<DeviceState>(std::move(state_));  // until the process ends
+}
+
+const DeviceFacts& Device::facts() const noexcept {
+  return state_->facts;
+}
+
+std::uint64_t Device::allocated() const noexcept {
+  return state_->books->bytes;
+}
+
+std::uint64_t Device::free_bytes() const noexcept {
+  return state_->limit > allocated() ? state_->limit - allocated() : 0;
+}
+
+std::uint32_t Device::pipelines() const noexcept {
+  return static_cast<std::uint32_t>(state_->kernels.size());
+}
+
+Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what, Place place) {
+  DeviceState& s = *state_;
+  bytes = std::max<std::uint64_t>((bytes + 15) / 16 * 16, 16);
+  // The host's memory is not the device's to count, where they are apart.
+  const bool counted = s.facts.unified || place == Place::device;
+  if ((counted && bytes > free_bytes()) || bytes > s.facts.max_allocation_bytes)
+    return no_memory(s, vk::Result::eErrorOutOfDeviceMemory, bytes, what);
+  Memory out;
+  out.impl_ = std::make_unique<Memory::Impl>();
+  out.impl_->state = state_;
+  bool typed = true, mapped = false;
+  const vk::Result result = attempt(s.options, Call::allocate, [&] {
+    vk::BufferCreateInfo info;
+    info.size = bytes;
+    info.usage = kUsage;
+    auto& buffer = out.impl_->buffer.emplace(*s.device, info);
+    const vk::MemoryRequirements needs = buffer.getMemoryRequirements();
+    const auto type = memory_type(s.memory, needs.memoryTypeBits, wish_of(place, s.facts.unified));
+    typed = type.has_value();
+    if (!typed) return;
+    const vk::StructureChain<vk::MemoryAllocateInfo, vk::MemoryAllocateFlagsInfo> allocate(
+        {needs.size, *type}, {vk::MemoryAllocateFlagBits::eDeviceAddress});
+    auto& memory = out.impl_->memory.emplace(*s.device, allocate.get<vk::MemoryAllocateInfo>());
+    buffer.bindMemory(*memory, 0);
+    out.address_ = s.device->getBufferAddress({*buffer});
+    mapped = static_cast<bool>(s.memory.memoryTypes[*type].propertyFlags & MemoryFlag::eHostVisible) &&
+             static_cast<bool>(s.memory.memoryTypes[*type].propertyFlags & MemoryFlag::eHostCoherent);
+    if (mapped) out.host_ = static_cast<std::byte*>(memory.mapMemory(0, VK_WHOLE_SIZE));
+  });
+  if (result != vk::Result::eSuccess) return not_allocated(s, result, bytes, what);
+  if (!typed)
+    return fail(ErrorCode::model_unavailable,
+                "The Vulkan device " + s.facts.name + " has no memory of the kind that " + std::string(what) +
+                    " needs.",
+                "backend");
+  out.bytes_ = bytes;
+  out.impl_->counted.emplace(s.books, counted ? bytes : 0);
+  if (out.host_ != nullptr) std::memset(out.host_, 0, bytes);
+  return out;
+}
+
+Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view what) {
+  DeviceState& s = *state_;
+  const auto refuse = [&](const std::string& why) {
+    return fail(ErrorCode::unsupported_value,
+                "The Vulkan device " + s.facts.name + " cannot read " + std::string(what) +
+                    " where it lies: " + why + ".");
+  };
+  if (!s.facts.host_import) return refuse("it has no VK_EXT_external_memory_host");
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = begin / s.facts.import_alignment * s.facts.import_alignment;
+  const std::uintptr_t end = (begin + bytes.size() + s.facts.import_alignment - 1) / s.facts.import_alignment *
+                             s.facts.import_alignment;
+  if (end - first > s.facts.max_allocation_bytes)
+    return refuse(std::to_string(end - first) + " bytes are more than " +
+                  std::to_string(s.facts.max_allocation_bytes) + " at once");
+  Memory out;
+  out.impl_ = std::make_unique<Memory::Impl>();
+  out.impl_->state = state_;
+  bool typed = true;
+  const vk::Result result = attempt(s.options, Call::import, [&] {
+    constexpr auto kHandle = vk::ExternalMemoryHandleTypeFlagBits::eHostAllocationEXT;
+    auto* host = reinterpret_cast<void*>(first);
+    const vk::MemoryHostPointerPropertiesEXT pointer = s.device->getMemoryHostPointerPropertiesEXT(kHandle, host);
+    const vk::StructureChain<vk::BufferCreateInfo, vk::ExternalMemoryBufferCreateInfo> info(
+        {{}, end - first, kUsage}, {kHandle});
+    auto& buffer = out.impl_->buffer.emplace(*s.device, info.get<vk::BufferCreateInfo>());
+    const vk::MemoryRequirements needs = buffer.getMemoryRequirements();
+    const auto type = memory_type(s.memory, needs.memoryTypeBits & pointer.memoryTypeBits, {});
+    typed = type.has_value() && needs.size <= end - first;
+    if (!typed) return;
+    const vk::StructureChain<vk::MemoryAllocateInfo, vk::MemoryAllocateFlagsInfo, vk::ImportMemoryHostPointerInfoEXT>
+        allocate({end - first, *type}, {vk::MemoryAllocateFlagBits::eDeviceAddress}, {kHandle, host});
+    auto& memory = out.impl_->memory.emplace(*s.device, allocate.get<vk::MemoryAllocateInfo>());
+    buffer.bindMemory(*memory, 0);
+    out.address_ = s.device->getBufferAddress({*buffer}) + (begin - first);
+  });
+  if (result == vk::Result::eErrorDeviceLost) return device_failed(s.facts, "an import", result);
+  if (result != vk::Result::eSuccess) return refuse(vk::to_string(result));
+  if (!typed) return refuse("no memory type takes these pages");
+  out.bytes_ = bytes.size();
+  out.impl_->counted.emplace(s.books);
+  return out;
+}
+
+Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::uint32_t> constants,
+                                  std::uint32_t push_bytes) {
+  DeviceState& s = *state_;
+  std::string key(name);
+  for (const std::uint32_t c : constants) key += " " + std::to_string(c);
+  if (const auto it = s.kernels.find(key); it != s.kernels.end()) return Pipeline{&it->second, push_bytes};
+  const auto refuse = [&](const std::string& why) {
+    return fail(ErrorCode::model_unavailable,
+                "The kernel " + std::string(name) + " cannot be made on " + s.facts.name + ": " + why + ".",
+                "backend", "kernels/vulkan");
+  };
+  const std::span<const std::byte> code = shader(name);
+  if (code.empty()) return refuse("this build has none of that name");
+  if (!constants.empty() && constants[0] > s.facts.max_work_group)
+    return refuse("it needs work-groups of " + std::to_string(constants[0]) + ", the device has " +
+                  std::to_string(s.facts.max_work_group));
+  std::vector<vk::SpecializationMapEntry> entries;
+  for (std::uint32_t i = 0; i < constants.size(); ++i) entries.emplace_back(i, 4 * i, 4);
+  const DeviceState::Kernel* made = nullptr;
+  const vk::Result result = attempt(s.options, Call::build, [&] {
+    const vk::raii::ShaderModule module(
+        *s.device, {{}, code.size(), reinterpret_cast<const std::uint32_t*>(code.data())});
+    const vk::PushConstantRange range(vk::ShaderStageFlagBits::eCompute, 0, push_bytes);
+    vk::PipelineLayoutCreateInfo layout_info;
+    if (push_bytes > 0) layout_info.setPushConstantRanges(range);
+    vk::raii::PipelineLayout layout(*s.device, layout_info);
+    const vk::SpecializationInfo special(static_cast<std::uint32_t>(entries.size()), entries.data(),
+                                         constants.size_bytes(), constants.data());
+    const vk::PipelineShaderStageCreateInfo stage({}, vk::ShaderStageFlagBits::eCompute, *module, "main", &special);
+    vk::raii::Pipeline pipeline(*s.device, *s.cache, vk::ComputePipelineCreateInfo({}, stage, *layout));
+    made = &s.kernels.emplace(key, DeviceState::Kernel{std::move(layout), std::move(pipeline)}).first->second;
+  });
+  if (result == vk::Result::eErrorDeviceLost) return device_failed(s.facts, "the build of " + key, result);
+  if (result != vk::Result::eSuccess) return refuse(vk::to_string(result));
+  return Pipeline{made, push_bytes};
+}
+
+void Device::load_pipeline_cache(std::span<const std::byte> bytes) {
+  DeviceState& s = *state_;
+  (void)attempt(s.options, Call::build, [&] {
+    s.cache.emplace(*s.device, vk::PipelineCacheCreateInfo({}, bytes.size(), bytes.data()));
+  });
+  if (s.cache) return;
+  (void)attempt({}, Call::build, [&] { s.cache.emplace(*s.device, vk::PipelineCacheCreateInfo{}); });
+}
+
+std::vector<std::byte> Device::pipeline_cache() {
+  std::vector<std::byte> out;
+  (void)attempt(state_->options, Call::build, [&] {
+    for (const std::uint8_t b : state_->cache->getData()) out.push_back(static_cast<std::byte>(b));
+  });
+  return out;
+}
+
+}  // namespace flyball::vulkan

@@ -1,0 +1,119 @@
+// Vulkan's own headers, and what the few files that include them share. Nothing outside backends/vulkan includes
+// this; Vulkan-Hpp's exceptions end in attempt().
+#pragma once
+
+#include <map>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#define VK_NO_PROTOTYPES
+#define VULKAN_HPP_ENABLE_DYNAMIC_LOADER_TOOL 0  // its destructor would unload drivers, which not all survive
+#include <vulkan/vulkan_raii.hpp>
+
+#include "backends/vulkan/device.hpp"
+
+namespace flyball::vulkan {
+
+// The loader and its drivers. Outlives all devices.
+struct Driver {
+  vk::raii::Context context;
+  vk::raii::Instance instance;
+  std::optional<vk::raii::DebugUtilsMessengerEXT> messenger;
+};
+
+struct FoundDevice {
+  vk::raii::PhysicalDevice physical;
+  DeviceFacts facts;
+  std::uint32_t family = 0;  // of queues that compute
+};
+
+// model_unavailable: no loader, no driver. The options outlive what they give.
+Result<std::shared_ptr<Driver>> load_driver(const DeviceOptions& options);
+// In the loader's order, which a process and its children see alike. May throw what Vulkan-Hpp throws.
+std::vector<FoundDevice> find_devices(const Driver& driver);
+// With every feature that the kernels can use. May throw what Vulkan-Hpp throws.
+vk::raii::Device make_device(const FoundDevice& found);
+
+struct DeviceState {
+  DeviceOptions options;
+  DeviceFacts facts;
+  std::shared_ptr<Books> books = std::make_shared<Books>();
+  std::uint64_t limit = 0;  // bytes
+  // Released from the last to the first.
+  std::shared_ptr<Driver> driver;
+  std::optional<vk::raii::PhysicalDevice> physical;
+  vk::PhysicalDeviceMemoryProperties memory;
+  std::optional<vk::raii::Device> device;
+  std::optional<vk::raii::Queue> queue;
+  std::optional<vk::raii::CommandPool> pool;
+  std::optional<vk::raii::Semaphore> timeline;
+  std::optional<vk::raii::PipelineCache> cache;
+  struct Kernel {
+    vk::raii::PipelineLayout layout;
+    vk::raii::Pipeline pipeline;
+  };
+  std::map<std::string, Kernel, std::less<>> kernels;  // by name and constants
+  std::uint64_t submitted = 0;                         // what the timeline will have reached
+
+  DeviceState() = default;
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+};
+
+// One in the books for as long as it lives.
+class Counted {
+ public:
+  explicit Counted(std::shared_ptr<Books> books, std::uint64_t bytes = 0) : books_(std::move(books)), bytes_(bytes) {
+    ++books_->live;
+    books_->bytes += bytes_;
+  }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() {
+    --books_->live;
+    books_->bytes -= bytes_;
+  }
+
+ private:
+  std::shared_ptr<Books> books_;
+  std::uint64_t bytes_;
+};
+
+// The result of calls by Vulkan-Hpp, and nothing thrown.
+template <class Calls>
+vk::Result attempt(const DeviceOptions& options, Call kind, Calls&& calls) noexcept {
+  if (options.interceptor)
+    if (const int code = options.interceptor(kind); code != 0) return static_cast<vk::Result>(code);
+  try {
+    calls();
+    return vk::Result::eSuccess;
+  } catch (const vk::SystemError& e) {
+    return static_cast<vk::Result>(e.code().value());
+  } catch (const std::bad_alloc&) {
+    return vk::Result::eErrorOutOfHostMemory;
+  } catch (const std::exception&) {
+    return vk::Result::eErrorUnknown;
+  }
+}
+
+std::unexpected<Error> device_failed(const DeviceFacts& facts, const std::string& call, vk::Result result);
+
+struct Memory::Impl {
+  std::shared_ptr<DeviceState> state;
+  std::optional<vk::raii::DeviceMemory> memory;
+  std::optional<vk::raii::Buffer> buffer;
+  std::optional<Counted> counted;
+};
+
+struct Commands::Impl {
+  std::shared_ptr<DeviceState> state;
+  vk::raii::CommandBuffer buffer;
+  const void* bound = nullptr;  // pipeline
+  std::optional<Counted> counted;
+};
+
+}  // namespace flyball::vulkan
