@@ -200,7 +200,8 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what, Plac
   DeviceState& s = *state_;
   bytes = std::max<std::uint64_t>((bytes + 15) / 16 * 16, 16);
   // The host's memory is not the device's to count, where they are apart.
-  const bool counted = s.facts.unified || place == Place::device;
+  const bool counted =
+      s.facts.unified || place == Place::device || (place == Place::shared && s.facts.host_visible);
   if ((counted && bytes > free_bytes()) || bytes > s.facts.max_allocation_bytes)
     return no_memory(s, vk::Result::eErrorOutOfDeviceMemory, bytes, what);
   Memory out;

@@ -20,6 +20,7 @@ struct DeviceFacts {
   bool integer_dot = false;  // packed 4 x 8 bits, accelerated
   bool cooperative_matrix = false;
   bool timestamps = false;
+  bool host_visible = false;  // the host can write all of the device's memory
   bool host_import = false;              // VK_EXT_external_memory_host
   std::uint64_t import_alignment = 0;    // bytes, where host_import
   std::uint32_t subgroup_size = 1;

@@ -107,6 +107,18 @@ std::string lacks(const vk::PhysicalDeviceFeatures& base, const vk::PhysicalDevi
   return out;
 }
 
+// Whether a heap with most of the device's memory can be mapped; some drivers keep a few per cent out of it.
+bool host_reaches_all(const vk::PhysicalDeviceMemoryProperties& memory, std::uint64_t device_bytes) {
+  constexpr vk::MemoryPropertyFlags kBoth = vk::MemoryPropertyFlagBits::eDeviceLocal |
+                                            vk::MemoryPropertyFlagBits::eHostVisible |
+                                            vk::MemoryPropertyFlagBits::eHostCoherent;
+  for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i)
+    if ((memory.memoryTypes[i].propertyFlags & kBoth) == kBoth &&
+        memory.memoryHeaps[memory.memoryTypes[i].heapIndex].size >= device_bytes / 10 * 9)
+      return true;
+  return false;
+}
+
 DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
   DeviceFacts f;
   const vk::PhysicalDeviceProperties base = device.getProperties();
@@ -122,6 +134,7 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
   for (std::uint32_t i = 0; i < memory.memoryHeapCount; ++i)
     if (memory.memoryHeaps[i].flags & vk::MemoryHeapFlagBits::eDeviceLocal)
       f.memory_bytes = std::max<std::uint64_t>(f.memory_bytes, memory.memoryHeaps[i].size);
+  f.host_visible = host_reaches_all(memory, f.memory_bytes);
   if (base.apiVersion < VK_API_VERSION_1_2) {
     f.driver = std::to_string(base.driverVersion);
     f.lacks = "Vulkan 1.2";

@@ -1,0 +1,248 @@
+#include "backends/vulkan/vulkan_device.hpp"
+
+#include <algorithm>
+#include <array>
+#include <list>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/engine/step_rows.hpp"
+#include "backends/graph/decoder.hpp"
+#include "backends/opencl/program_cache.hpp"
+#include "backends/vulkan/vulkan_ops.hpp"
+
+namespace flyball::vulkan {
+namespace {
+
+// Recordings kept: those of decode at every number of sequences, and what prompts are cut into. The one replayed
+// longest ago goes first.
+constexpr std::size_t kMostRecordings = 64;
+
+class VulkanExecutorImpl final : public VulkanExecutor {
+ public:
+  VulkanExecutorImpl(const model::ModelFile& model, const VulkanDeviceOptions& options,
+                     std::shared_ptr<Device> device)
+      : model_(model),
+        options_(options),
+        device_(std::move(device)),
+        cache_(options.pipeline_cache),
+        cache_key_(key_of(device_->facts())) {}
+
+  ~VulkanExecutorImpl() override {
+    // A device that does not come to rest keeps what it has by itself; what it reads of the file must stay, too.
+    if (!waiting_ || device_->settle()) return;
+    (void)new std::shared_ptr<const void>(std::move(options_.model_owner));
+  }
+
+  Result<void> load() {
+    device_->load_pipeline_cache(cache_.read(cache_key_));
+    waiting_ = true;  // a copy may be on its way when something fails
+    auto weights = Weights::load(*device_, model_, options_.weights, options_.progress);
+    if (!weights) return std::unexpected(std::move(weights.error()));
+    weights_ = std::move(*weights);
+    waiting_ = false;
+    auto ops = VulkanOps::make(*device_, model_.config(), weights_, {options_.max_step_tokens, options_.max_logit_rows});
+    if (!ops) return std::unexpected(std::move(ops.error()));
+    ops_ = std::move(*ops);
+    return {};
+  }
+
+  graph::MemoryPlan memory() const override {
+    graph::MemoryPlan plan;
+    plan.weight_bytes = weights_.bytes();
+    plan.kv_bytes = ops_->kv_bytes();
+    plan.scratch_bytes = ops_->scratch_bytes();
+    return plan;
+  }
+
+  Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) override {
+    if (auto ok = ops_->reserve_kv(layout, n_blocks); !ok) return ok;
+    limits_ = {options_.max_step_tokens, options_.max_logit_rows, model_.config().vocab_size, n_blocks,
+               layout.block_size,        graph::kMaxCandidates};
+    if (auto ok = warm_up(); !ok) return ok;
+    cache_.write(cache_key_, device_->pipeline_cache());
+    return {};
+  }
+
+  Result<engine::StepId> submit(const engine::StepBatch& batch,
+                                std::span<const engine::BlockCopy> copies) override {
+    return enqueue(model_.config(), batch, copies);
+  }
+
+  Result<engine::StepOutput> wait(engine::StepId step) override {
+    if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
+    if (waiting_)
+      if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
+    waiting_ = false;
+    return results();
+  }
+
+  std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
+  std::uint32_t max_candidates() const override { return graph::kMaxCandidates; }
+  const DeviceFacts& facts() const noexcept override { return device_->facts(); }
+  VulkanStatistics statistics() const noexcept override {
+    return {weights_.in(), device_->pipelines(), recorded_, replayed_, result_bytes_};
+  }
+  std::uint64_t free_bytes() const noexcept override { return device_->free_bytes(); }
+
+ private:
+  // All that a recording depends on; the rest of a step lies in its buffer.
+  struct Shape {
+    std::uint32_t layers = 0, rows = 0, wanted = 0, asked = 0;
+    bool whole = false;  // of some rows the host wants all logits
+    bool operator==(const Shape&) const = default;
+  };
+  struct Recording {
+    Shape shape;
+    Commands commands;
+  };
+
+  static std::string key_of(const DeviceFacts& f) {
+    const std::string_view parts[] = {"vulkan pipelines", f.id, f.driver};
+    return opencl::digest_of(parts);
+  }
+
+  Result<engine::StepId> enqueue(const model::ModelConfig& config, const engine::StepBatch& batch,
+                                 std::span<const engine::BlockCopy> copies) {
+    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
+    if (waiting_)  // the last step's inputs are still being read
+      if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
+    waiting_ = false;
+    copies_ = {};
+    if (!copies.empty())
+      if (auto ok = submit_copies(copies); !ok) return std::unexpected(std::move(ok.error()));
+    const graph::StepInputs inputs = rows_.inputs();
+    ops_->begin(inputs);
+    if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
+    auto commands = recording_of(config, inputs);
+    if (!commands) return std::unexpected(std::move(commands.error()));
+    if (auto ok = device_->submit(**commands); !ok) return std::unexpected(std::move(ok.error()));
+    waiting_ = true;
+    return ++step_;
+  }
+
+  Result<void> submit_copies(std::span<const engine::BlockCopy> copies) {
+    auto commands = device_->start_recording();
+    if (!commands) return std::unexpected(std::move(commands.error()));
+    copies_ = std::move(*commands);
+    ops_->record_into(&copies_);
+    for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
+    ops_->record_into(nullptr);
+    if (auto ok = device_->finish_recording(copies_); !ok) return ok;
+    auto ok = device_->submit(copies_);
+    waiting_ = ok.has_value();
+    return ok;
+  }
+
+  Result<const Commands*> recording_of(const model::ModelConfig& config, const graph::StepInputs& inputs) {
+    if (std::exchange(generation_, ops_->generation()) != ops_->generation()) recordings_.clear();
+    const Shape shape{config.n_layers, static_cast<std::uint32_t>(inputs.tokens.size()),
+                      static_cast<std::uint32_t>(inputs.wanted.size()),
+                      static_cast<std::uint32_t>(inputs.top_k.size()),
+                      !ops_->logits_in_place() && !rows_.whole().empty()};
+    const auto known = std::ranges::find(recordings_, shape, &Recording::shape);
+    if (known != recordings_.end()) {
+      ++replayed_;
+      recordings_.splice(recordings_.begin(), recordings_, known);
+      return &recordings_.front().commands;
+    }
+    ++recorded_;
+    auto commands = device_->start_recording();
+    if (!commands) return std::unexpected(std::move(commands.error()));
+    ops_->record_into(&*commands);
+    graph::decode_step(config, inputs, *ops_);
+    if (shape.whole) ops_->read_back(shape.wanted);
+    ops_->record_into(nullptr);
+    if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = device_->finish_recording(*commands); !ok) return std::unexpected(std::move(ok.error()));
+    if (recordings_.size() == kMostRecordings) recordings_.pop_back();
+    recordings_.push_front({shape, std::move(*commands)});
+    return &recordings_.front().commands;
+  }
+
+  // Every kernel built, and one layer run with each of them, as a prompt's step and as a late token's: some drivers
+  // finish compiling there. The KV goes where nobody's is yet.
+  Result<void> warm_up() {
+    auto counts = ops_->build_products();
+    if (!counts) return std::unexpected(std::move(counts.error()));
+    model::ModelConfig one = model_.config();
+    one.n_layers = 1;
+    const std::uint32_t positions = std::min(limits_.kv_blocks * limits_.block_size, one.context_length);
+    const std::vector<engine::BlockId> table(positions / limits_.block_size + 1, 0);
+    const std::vector<Token> tokens(limits_.step_tokens);
+    std::vector<engine::StepSequence> steps{{0, 1, positions - 1, table, true, 1}};
+    for (const std::uint32_t n : *counts)
+      if (n <= positions) steps.push_back({0, n, 0, table, true, 1});
+    for (const engine::StepSequence& sequence : steps) {
+      const auto step = enqueue(one, {std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {});
+      if (!step) return std::unexpected(step.error());
+      if (auto ok = device_->wait(); !ok) return ok;
+      waiting_ = false;
+    }
+    recordings_.clear();
+    recorded_ = replayed_ = 0;
+    return {};
+  }
+
+  // Rows that lie together in memory the host reads are handed out where they are.
+  Result<engine::StepOutput> results() {
+    const std::size_t vocab = model_.config().vocab_size;
+    const std::span<const std::uint32_t> whole = rows_.whole();
+    std::span<const float> logits;
+    if (!whole.empty()) {
+      const float* from = ops_->host_logits();
+      if (whole.back() - whole.front() + 1 == whole.size()) {
+        logits = {from + whole.front() * vocab, whole.size() * vocab};
+      } else {
+        logits_.clear();
+        for (const std::uint32_t row : whole) logits_.insert(logits_.end(), from + row * vocab, from + (row + 1) * vocab);
+        result_bytes_ += logits_.size() * sizeof(float);
+        logits = logits_;
+      }
+    }
+    candidates_.clear();
+    const auto* pair = reinterpret_cast<const decode::Likely*>(ops_->host_candidates());
+    for (const graph::TopK& t : rows_.top_k()) {
+      const std::span likeliest(pair + 1, t.k);
+      // A device that names what is no token has gone wrong, too.
+      const bool tokens = std::ranges::all_of(
+          likeliest, [&](const decode::Likely& l) { return static_cast<std::uint32_t>(l.token) < t.of; });
+      candidates_.push_back({likeliest, pair->value, pair->token == 0 && tokens});
+      pair += 1 + t.k;
+    }
+    return engine::StepOutput{logits, candidates_};
+  }
+
+  const model::ModelFile& model_;
+  VulkanDeviceOptions options_;
+  std::shared_ptr<Device> device_;
+  opencl::ProgramCache cache_;
+  std::string cache_key_;
+  Weights weights_;
+  std::unique_ptr<VulkanOps> ops_;
+  Commands copies_;                   // of the last step
+  std::list<Recording> recordings_;   // the one used last first
+  std::uint32_t generation_ = 0;      // of the ops, when they were made
+  std::vector<float> logits_;         // rows that lie apart
+  std::vector<decode::Candidates> candidates_;
+  std::uint64_t recorded_ = 0, replayed_ = 0, result_bytes_ = 0;
+  engine::StepLimits limits_;
+  engine::StepRows rows_;
+  engine::StepId step_ = 0;
+  bool waiting_ = false;  // something may be under way
+};
+
+}  // namespace
+
+Result<std::unique_ptr<VulkanExecutor>> make_vulkan_executor(const model::ModelFile& model,
+                                                             const VulkanDeviceOptions& options) {
+  auto device = Device::open(options.device);
+  if (!device) return std::unexpected(std::move(device.error()));
+  auto executor = std::make_unique<VulkanExecutorImpl>(model, options, std::move(*device));
+  if (auto ok = executor->load(); !ok) return std::unexpected(std::move(ok.error()));
+  return executor;
+}
+
+}  // namespace flyball::vulkan

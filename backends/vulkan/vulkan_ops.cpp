@@ -1,0 +1,503 @@
+#include "backends/vulkan/vulkan_ops.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "backends/graph/rope_args.hpp"
+
+namespace flyball::vulkan {
+namespace {
+
+using graph::Buffer;
+
+constexpr std::size_t kAskedWords = 5;       // of top_k: row, k, of, exp_sum, where in the output
+constexpr std::uint32_t kMostGroups = 65535;  // of a grid's dimension, on every device
+constexpr std::size_t kPartAlignment = 64;    // of the step's buffer
+constexpr std::size_t kMaxProjections = 4;
+
+std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) {
+  return static_cast<std::uint32_t>((n + by - 1) / by);
+}
+
+std::string per_format(std::string_view kernel, kernels::DType type) {
+  std::string name = std::string(kernel) + "_";
+  for (const char c : kernels::to_string(type)) name += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  return name;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<VulkanOps>> VulkanOps::make(Device& device, const model::ModelConfig& config,
+                                                   const Weights& weights, const OpsLimits& limits) {
+  if (config.head_dim % 2 != 0)
+    return fail(ErrorCode::unsupported_value,
+                "The Vulkan engine needs heads of an even number of values; the model's have " +
+                    std::to_string(config.head_dim) + ".",
+                "backend");
+  std::unique_ptr<VulkanOps> ops(new VulkanOps(device, config, weights, limits));
+  if (auto ok = ops->allocate(); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = ops->build(); !ok) return std::unexpected(std::move(ok.error()));
+  return ops;
+}
+
+Result<Memory> VulkanOps::scratch(std::uint64_t bytes, std::string_view what, Place place) {
+  auto memory = device_.allocate(bytes, what, place);
+  if (memory) scratch_bytes_ += memory->bytes();
+  return memory;
+}
+
+Result<void> VulkanOps::allocate() {
+  plan_ = graph::plan_buffers(config_, limits_.step_tokens, limits_.logit_rows, graph::kMaxCandidates);
+  const auto make = [&](Memory& to, std::uint64_t bytes, Place place) -> Result<void> {
+    auto memory = scratch(bytes, "activations", place);
+    if (!memory) return std::unexpected(std::move(memory.error()));
+    to = std::move(*memory);
+    return {};
+  };
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    const Place place = i == static_cast<std::size_t>(Buffer::candidates) ? Place::readback : Place::device;
+    if (auto ok = make(buffers_[i], plan_[i].bytes(), place); !ok) return ok;
+  }
+  const Memory& logits = buffer(Buffer::logits);
+  if (!device_.facts().unified || logits.host() == nullptr)
+    if (auto ok = make(readback_, logits.bytes(), Place::readback); !ok) return ok;
+
+  const std::uint64_t rows = limits_.step_tokens;
+  if (config_.n_experts > 0) {
+    const std::uint64_t uses = rows * config_.n_experts_used * sizeof(float);
+    for (const auto& [to, bytes] :
+         {std::pair(&expert_ids_, uses), std::pair(&expert_weights_, uses), std::pair(&expert_order_, uses),
+          std::pair(&expert_offsets_, (config_.n_experts + 1) * sizeof(std::uint32_t)),
+          std::pair(&expert_out_, uses * config_.dim)})
+      if (auto ok = make(*to, bytes, Place::device); !ok) return ok;
+  }
+
+  std::uint64_t size = 0;
+  const auto reserve = [&](auto& part, std::uint64_t count) {
+    part.address = size;  // until the buffer is there
+    size += (count * sizeof(*part.host) + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+  };
+  const auto each_part = [&](auto&& use) {
+    use(tokens_, rows);
+    use(slots_, rows);
+    use(wanted_, rows);
+    use(asked_, limits_.logit_rows * kAskedWords);
+    use(rotations_, rows * config_.rope.dim);
+    use(row_work_, rows);
+    use(split_work_, limits_.logit_rows);
+    use(grids_, 3);
+  };
+  each_part(reserve);
+  if (auto ok = make(step_, size, Place::shared); !ok) return ok;
+  each_part([&](auto& part, std::uint64_t) {
+    part.host = reinterpret_cast<std::remove_reference_t<decltype(part.host)>>(step_.host() + part.address);
+    part.address += step_.address();
+  });
+  return {};
+}
+
+Result<void> VulkanOps::build() {
+  Result<void> outcome;
+  const auto make = [&](Pipeline& kernel, std::string_view role, const std::string& name, std::uint32_t push,
+                        std::initializer_list<std::uint32_t> more = {}) {
+    if (!outcome) return;
+    std::vector<std::uint32_t> constants{group_size(device_.facts(), role)};
+    constants.insert(constants.end(), more);
+    auto made = device_.pipeline(name, constants, push);
+    if (made) kernel = *made;
+    else outcome = std::unexpected(std::move(made.error()));
+  };
+  const auto plain = [&](Pipeline& kernel, const char* name, std::uint32_t push) { make(kernel, name, name, push); };
+  make(embed_, "embed", per_format("embed", weights_[{graph::WeightRole::token_embedding}].type), sizeof(EmbedPush));
+  plain(rms_norm_, "rms_norm", sizeof(RmsNormPush));
+  plain(swiglu_, "swiglu", sizeof(ElementwisePush));
+  plain(add_, "add", sizeof(ElementwisePush));
+  plain(gather_, "gather", sizeof(GatherPush));
+  plain(top_k_, "top_k", sizeof(TopKPush));
+  make(rope_, "rope", "rope", sizeof(RopePush), {config_.rope_style == kernels::RopeStyle::interleaved ? 1U : 0U});
+  if (config_.qkv_bias) plain(bias_, "bias", sizeof(BiasPush));
+  if (config_.qk_norm) plain(head_norm_, "head_norm", sizeof(HeadNormPush));
+  if (config_.n_experts > 0) {
+    plain(moe_route_, "moe_route", sizeof(MoeRoutePush));
+    plain(moe_group_, "moe_group", sizeof(MoeGroupPush));
+    plain(moe_add_, "moe_add", sizeof(MoeAddPush));
+  }
+  return outcome;
+}
+
+Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
+  std::set<std::string> known;
+  std::vector<std::uint32_t> counts;
+  for (std::uint32_t n = 1; n <= limits_.step_tokens; ++n) {
+    const std::size_t before = known.size();
+    const auto meet = [&](const MatmulPlan& plan, std::uint32_t push) -> Result<void> {
+      std::string key = plan.kernel;
+      for (const std::uint32_t c : plan.constants) key += " " + std::to_string(c);
+      if (!known.insert(std::move(key)).second) return {};
+      auto made = device_.pipeline(plan.kernel, plan.constants, push);
+      return made ? Result<void>{} : std::unexpected(std::move(made.error()));
+    };
+    for (const DeviceWeight& w : weights_.all()) {
+      if (w.rows == 1 && w.experts == 1) continue;  // a norm or a bias
+      const bool routed = w.experts > 1;
+      for (const bool add : {false, true}) {
+        Result<void> ok;
+        if (!routed) ok = meet(plan_matmul(device_.facts(), w.type, {&w.rows, 1}, w.cols, n, add), sizeof(MatmulPush));
+        else if (!add)
+          ok = meet(plan_expert_matmul(device_.facts(), w.type, w.rows, w.cols, n * config_.n_experts_used, w.experts)
+                        .matmul,
+                    sizeof(MoeMatmulPush));
+        if (!ok) return std::unexpected(std::move(ok.error()));
+      }
+    }
+    if (known.size() != before) counts.push_back(n);
+  }
+  return counts;
+}
+
+Result<void> VulkanOps::build_attention() {
+  const std::uint32_t group = config_.n_heads / config_.n_kv_heads;
+  const auto make = [&](Pipeline& kernel, const char* name, std::uint32_t push,
+                        std::initializer_list<std::uint32_t> more) -> Result<void> {
+    std::vector<std::uint32_t> constants{group_size(device_.facts(), name)};
+    constants.insert(constants.end(), more);
+    auto made = device_.pipeline(name, constants, push);
+    if (!made) return std::unexpected(std::move(made.error()));
+    kernel = *made;
+    return {};
+  };
+  const std::uint32_t q8_0 = kv_q8_0_ ? 1 : 0;
+  if (auto ok = make(kv_store_, "kv_store", sizeof(KvStorePush), {q8_0}); !ok) return ok;
+  for (const auto& [kernel, name] :
+       {std::pair(&attend_rows_, "attend_rows"), std::pair(&attend_split_, "attend_split"),
+        std::pair(&attend_combine_, "attend_combine")})
+    if (auto ok = make(*kernel, name, sizeof(AttendPush),
+                       {config_.head_dim, group, block_size_, q8_0, attend_plan_.split, attend_plan_.item_rows});
+        !ok)
+      return ok;
+  return {};
+}
+
+Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) {
+  n_blocks_ = n_blocks;
+  block_size_ = layout.block_size;
+  kv_q8_0_ = layout.type == kernels::DType::q8_0;
+  const std::uint64_t layer_bytes = layout.page_bytes() * layout.n_kv_heads * n_blocks;
+  for (std::uint32_t i = 0; i < 2 * layout.n_layers; ++i) {
+    auto memory = device_.allocate(layer_bytes, "the KV cache", Place::device);
+    if (!memory) return std::unexpected(std::move(memory.error()));
+    kv_bytes_ += layer_bytes;
+    (i < layout.n_layers ? keys_ : values_).push_back(std::move(*memory));
+  }
+  // Of one sequence. Should one be longer, its rows go to the kernel that takes the splits in order.
+  const std::uint64_t positions =
+      std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, config_.context_length);
+  attend_plan_ = plan_attend(device_.facts(), config_.head_dim, config_.n_heads / config_.n_kv_heads, block_size_,
+                             positions);
+  max_splits_ = divided_up(positions, attend_plan_.split);
+  const std::uint64_t partial =
+      sizeof(float) * limits_.logit_rows * std::uint64_t{max_splits_} * config_.n_heads * (config_.head_dim + 2);
+  auto memory = scratch(partial, "attention", Place::device);
+  if (!memory) return std::unexpected(std::move(memory.error()));
+  partial_ = std::move(*memory);
+  if (!room_for_tables(n_blocks)) return take_failure();
+  return build_attention();
+}
+
+bool VulkanOps::room_for_tables(std::size_t blocks) {
+  const std::uint64_t bytes = blocks * sizeof(std::uint32_t);
+  if (tables_.bytes() >= bytes) return true;
+  auto memory = scratch(bytes, "block tables", Place::shared);
+  if (!memory) {
+    keep(std::move(memory.error()));
+    return false;
+  }
+  scratch_bytes_ -= tables_.bytes();
+  tables_ = std::move(*memory);
+  ++generation_;
+  return true;
+}
+
+void VulkanOps::record_into(Commands* commands) {
+  commands_ = commands;
+  fresh_ = true;
+}
+
+void VulkanOps::keep(Error error) {
+  if (!failure_) failure_ = std::move(error);
+}
+
+Result<void> VulkanOps::take_failure() {
+  if (!failure_) return {};
+  Error error = std::move(*failure_);
+  failure_.reset();
+  return std::unexpected(std::move(error));
+}
+
+void VulkanOps::after_all() {
+  if (!std::exchange(fresh_, false)) commands_->barrier();
+}
+
+void VulkanOps::copy_block(std::uint32_t from, std::uint32_t to) {
+  after_all();  // a block may be copied that has just been copied to
+  for (auto* side : {&keys_, &values_})
+    for (const Memory& layer : *side) {
+      const std::uint64_t block = kv_bytes_ / (2 * keys_.size()) / n_blocks_;
+      commands_->copy(layer, from * block, layer, to * block, block);
+    }
+}
+
+void VulkanOps::read_back(std::uint32_t rows) {
+  if (!readback_) return;
+  after_all();
+  commands_->copy(buffer(Buffer::logits), 0, readback_, 0, std::uint64_t{rows} * cols(Buffer::logits) * sizeof(float));
+}
+
+const float* VulkanOps::host_logits() const noexcept {
+  return reinterpret_cast<const float*>(readback_ ? readback_.host() : buffer(Buffer::logits).host());
+}
+
+void VulkanOps::begin(const graph::StepInputs& inputs) {
+  const std::size_t n = inputs.tokens.size();
+  std::ranges::copy(inputs.tokens, tokens_.host);
+  std::ranges::copy(inputs.wanted, wanted_.host);
+  n_wanted_ = static_cast<std::uint32_t>(inputs.wanted.size());
+  const auto args = graph::rope_table_args(config_);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint32_t position = inputs.positions[i];
+    slots_.host[i] = inputs.block_tables[inputs.sequence_of[i]][position / block_size_] * block_size_ +
+                     position % block_size_;
+    kernels::cpu::rope_table(args, position, rotations_.host + i * config_.rope.dim);
+  }
+  std::uint32_t* asked = asked_.host;
+  std::uint32_t pair = 0;
+  for (const graph::TopK& t : inputs.top_k) {
+    for (const std::uint32_t word : {t.row, t.k, t.of, t.exp_sum ? 1U : 0U, pair}) *asked++ = word;
+    pair += 1 + t.k;
+  }
+  n_asked_ = static_cast<std::uint32_t>(inputs.top_k.size());
+  lay_out_attention(inputs);
+}
+
+// Each row attends for itself in either kernel and with the same result, so what runs where is a matter of speed:
+// sequences with one row spread over splits, others share what they read in items of rows.
+void VulkanOps::lay_out_attention(const graph::StepInputs& inputs) {
+  const auto n = static_cast<std::uint32_t>(inputs.tokens.size());
+  std::size_t blocks = 0;  // in all tables
+  for (std::uint32_t row = 0; row < n; ++row)
+    if (row + 1 == n || inputs.sequence_of[row + 1] != inputs.sequence_of[row])
+      blocks += inputs.positions[row] / block_size_ + 1;
+  // Sequences that share blocks have longer tables than there are blocks.
+  if (blocks * sizeof(std::uint32_t) > tables_.bytes() && !room_for_tables(2 * blocks)) return;
+  auto* tables = reinterpret_cast<std::uint32_t*>(tables_.host());
+  std::uint32_t table_at = 0, rows = 0, splits = 0, most_splits = 0;
+  for (std::uint32_t row = 0; row < n;) {
+    const std::uint32_t sequence = inputs.sequence_of[row];
+    std::uint32_t end = row;
+    while (end < n && inputs.sequence_of[end] == sequence) ++end;
+    const std::uint32_t last = inputs.positions[end - 1];
+    const auto table = inputs.block_tables[sequence].first(last / block_size_ + 1);
+    std::ranges::copy(table, tables + table_at);
+    const std::uint32_t of_row = last / attend_plan_.split + 1;
+    if (end - row == 1 && splits < limits_.logit_rows && of_row <= max_splits_) {
+      split_work_.host[splits++] = {row, 1, last, table_at};
+      most_splits = std::max(most_splits, of_row);
+      row = end;
+    }
+    for (; row < end; row += attend_plan_.item_rows)
+      row_work_.host[rows++] = {row, std::min(attend_plan_.item_rows, end - row), inputs.positions[row], table_at};
+    row = end;
+    table_at += static_cast<std::uint32_t>(table.size());
+  }
+  // The longest first: the short ones fill the gaps at the end.
+  std::ranges::stable_sort(std::span(row_work_.host, rows), std::greater{}, &Work::first_position);
+  // A grid without groups is a dispatch that does nothing.
+  const std::uint32_t combined = most_splits > 1 ? splits : 0;
+  grids_.host[0] = {1, rows == 0 ? 0 : config_.n_kv_heads, rows, 0};
+  grids_.host[1] = {most_splits, splits == 0 ? 0 : config_.n_kv_heads, splits, 0};
+  grids_.host[2] = {combined == 0 ? 0 : config_.n_heads, combined, 1, 0};
+}
+
+void VulkanOps::embed(std::uint32_t n, graph::WeightRef table, Buffer out) {
+  const DeviceWeight& w = weights_[table];
+  after_all();
+  commands_->dispatch(embed_, EmbedPush{w.address, tokens_.address, at(out), w.row_bytes(), w.cols}, {1, n, 1});
+}
+
+void VulkanOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
+  after_all();
+  commands_->dispatch(rms_norm_, RmsNormPush{at(x), weights_[weight].address, at(out), cols(x), config_.norm_eps},
+                      {1, n, 1});
+}
+
+void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> products, bool add) {
+  after_all();
+  while (!products.empty() && !failure_) {
+    // Those of one format share a dispatch.
+    std::size_t count = 1;
+    while (count < std::min(products.size(), kMaxMatrices) && products[count].w->type == products[0].w->type) ++count;
+    MatmulPush push{};
+    push.x = x;
+    for (std::size_t i = 0; i < count; ++i) {
+      push.w[i] = products[i].w->address;
+      push.y[i] = products[i].y;
+      push.rows[i] = products[i].w->rows;
+    }
+    push.n = n;
+    push.cols = products[0].w->cols;
+    push.row_bytes = products[0].w->row_bytes();
+    const MatmulPlan plan = plan_matmul(device_.facts(), products[0].w->type, std::span(push.rows).first(count),
+                                        push.cols, n, add);
+    auto kernel = device_.pipeline(plan.kernel, plan.constants, sizeof push);
+    if (!kernel) return keep(std::move(kernel.error()));
+    commands_->dispatch(*kernel, push, plan.groups);
+    products = products.subspan(count);
+  }
+}
+
+void VulkanOps::matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
+  std::array<Product, kMaxProjections> products{};
+  if (projections.size() > products.size()) std::abort();  // a change of the decoder
+  for (std::size_t i = 0; i < projections.size(); ++i)
+    products[i] = {&weights_[projections[i].weight], at(projections[i].out)};
+  multiply(n, at(x), std::span(products).first(projections.size()), false);
+}
+
+void VulkanOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer residual) {
+  const Product product{&weights_[weight], at(residual)};
+  multiply(n, at(x), {&product, 1}, true);
+}
+
+Groups VulkanOps::by_four(std::string_view kernel, std::uint32_t width, std::uint32_t rows) const {
+  return {divided_up(width, std::uint64_t{4} * group_size(device_.facts(), kernel)), rows, 1};
+}
+
+void VulkanOps::bias(std::uint32_t n, Buffer x, graph::WeightRef b) {
+  after_all();
+  commands_->dispatch(bias_, BiasPush{at(x), weights_[b].address, cols(x), 0}, by_four("bias", cols(x), n));
+}
+
+void VulkanOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
+  after_all();
+  commands_->dispatch(head_norm_,
+                      HeadNormPush{at(x), weights_[weight].address, cols(x) / config_.head_dim, config_.head_dim,
+                                   config_.norm_eps, 0},
+                      {1, n, 1});
+}
+
+void VulkanOps::rope(std::uint32_t n, Buffer q, Buffer k) {
+  after_all();
+  commands_->dispatch(rope_,
+                      RopePush{at(q), at(k), rotations_.address, config_.n_heads, config_.n_kv_heads,
+                               config_.head_dim, config_.rope.dim},
+                      {1, n, 1});
+}
+
+void VulkanOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
+  after_all();
+  commands_->dispatch(kv_store_,
+                      KvStorePush{at(k), at(v), slots_.address, keys_[layer].address(), values_[layer].address(),
+                                  config_.n_kv_heads, config_.head_dim, block_size_, 0},
+                      {1, n, 1});
+}
+
+void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {
+  AttendPush push{at(q),         keys_[layer].address(), values_[layer].address(), row_work_.address,
+                  tables_.address(), at(out),            partial_.address(),       config_.n_kv_heads,
+                  max_splits_,   1.0F / std::sqrt(static_cast<float>(config_.head_dim)), 0};
+  const auto grid_at = [](std::uint64_t i, const Memory& step, const Part<Grid>& grids) {
+    return grids.address - step.address() + i * sizeof(Grid);
+  };
+  after_all();
+  commands_->dispatch_indirect(attend_rows_, push, step_, grid_at(0, step_, grids_));
+  push.work = split_work_.address;
+  commands_->dispatch_indirect(attend_split_, push, step_, grid_at(1, step_, grids_));
+  after_all();
+  commands_->dispatch_indirect(attend_combine_, push, step_, grid_at(2, step_, grids_));
+}
+
+void VulkanOps::elementwise(const Pipeline& kernel, std::string_view name, std::uint64_t count, Buffer x, Buffer y) {
+  after_all();
+  const std::uint32_t groups = divided_up(count, std::uint64_t{4} * group_size(device_.facts(), name));
+  commands_->dispatch(kernel, ElementwisePush{at(x), at(y), static_cast<std::uint32_t>(count), 0},
+                      {std::min(groups, kMostGroups), 1, 1});
+}
+
+void VulkanOps::swiglu(std::uint32_t n, Buffer gate, Buffer up) {
+  elementwise(swiglu_, "swiglu", std::uint64_t{n} * cols(gate), gate, up);
+}
+
+void VulkanOps::add(std::uint32_t n, Buffer x, Buffer y) {
+  elementwise(add_, "add", std::uint64_t{n} * cols(x), x, y);
+}
+
+void VulkanOps::multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row, const DeviceWeight& w,
+                                 Address y) {
+  if (failure_) return;
+  const ExpertPlan plan = plan_expert_matmul(device_.facts(), w.type, w.rows, w.cols, pairs, w.experts);
+  const MoeMatmulPush push{x,
+                           w.address,
+                           y,
+                           expert_ids_.address(),
+                           expert_offsets_.address(),
+                           expert_order_.address(),
+                           w.matrix_bytes(),
+                           per_row,
+                           pairs,
+                           w.rows,
+                           w.cols,
+                           w.row_bytes(),
+                           w.experts};
+  auto kernel = device_.pipeline(plan.matmul.kernel, plan.matmul.constants, sizeof push);
+  if (!kernel) return keep(std::move(kernel.error()));
+  commands_->dispatch(*kernel, push, plan.matmul.groups);
+}
+
+void VulkanOps::moe_route(std::uint32_t n, Buffer router) {
+  after_all();
+  commands_->dispatch(moe_route_,
+                      MoeRoutePush{at(router), expert_ids_.address(), expert_weights_.address(), config_.n_experts,
+                                   config_.n_experts_used},
+                      {1, n, 1});
+  after_all();
+  commands_->dispatch(moe_group_,
+                      MoeGroupPush{expert_ids_.address(), expert_offsets_.address(), expert_order_.address(),
+                                   n * config_.n_experts_used, config_.n_experts},
+                      {1, 1, 1});
+}
+
+void VulkanOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
+  const std::uint32_t used = config_.n_experts_used;
+  after_all();
+  for (const graph::Projection& p : projections)
+    multiply_experts(n * used, at(x), used, weights_[p.weight], at(p.out));
+}
+
+void VulkanOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
+                                      Buffer residual) {
+  const std::uint32_t used = config_.n_experts_used;
+  swiglu(n * used, gate, up);
+  after_all();
+  multiply_experts(n * used, at(gate), 1, weights_[down], expert_out_.address());
+  after_all();
+  commands_->dispatch(moe_add_,
+                      MoeAddPush{expert_out_.address(), expert_weights_.address(), at(residual), used, config_.dim},
+                      by_four("moe_add", config_.dim, n));
+}
+
+void VulkanOps::gather_wanted(Buffer x, Buffer out) {
+  after_all();
+  commands_->dispatch(gather_, GatherPush{at(x), wanted_.address, at(out), cols(x), 0},
+                      by_four("gather", cols(x), n_wanted_));
+}
+
+void VulkanOps::top_k(Buffer logits, Buffer out) {
+  after_all();
+  commands_->dispatch(top_k_, TopKPush{at(logits), asked_.address, at(out), cols(logits), 0}, {1, n_asked_, 1});
+}
+
+}  // namespace flyball::vulkan

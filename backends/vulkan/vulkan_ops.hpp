@@ -1,0 +1,148 @@
+// The vocabulary of backends/graph/ops.hpp recorded into a command buffer. What differs between steps of one shape
+// (tokens, slots, rotations, block tables, work of attention and its grids) is written to the step's buffer by begin(),
+// so that a recording serves all of them. Verbs return nothing: the first failure is kept, take_failure() tells it.
+// Owns the activations and the KV cache: per layer one buffer of keys and one of values, [block][kv head] pages
+// (kernels/formats/kv_page.hpp).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/graph/decoder.hpp"
+#include "backends/graph/memory_plan.hpp"
+#include "backends/vulkan/device.hpp"
+#include "backends/vulkan/matmul_plan.hpp"
+#include "backends/vulkan/weights.hpp"
+
+namespace flyball::vulkan {
+
+struct OpsLimits {
+  std::uint32_t step_tokens = 0, logit_rows = 0;
+};
+
+class VulkanOps final : public graph::Ops {
+ public:
+  // References outlive the ops. model_unavailable, insufficient_memory, unsupported_value (head size).
+  static Result<std::unique_ptr<VulkanOps>> make(Device& device, const model::ModelConfig& config,
+                                                 const Weights& weights, const OpsLimits& limits);
+  Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
+  // Counts of rows that between them meet every kernel of a step of 1 to step_tokens rows, all of them built by this.
+  Result<std::vector<std::uint32_t>> build_products();
+
+  // Verbs go there, until it is null. Outlives that.
+  void record_into(Commands* commands);
+  void copy_block(std::uint32_t from, std::uint32_t to);
+  // Logits of the first `rows` wanted to where host_logits() is; nothing where the host reads them in place.
+  void read_back(std::uint32_t rows);
+  // What went wrong since the last call, if anything did.
+  Result<void> take_failure();
+  // Counts up when recordings made before are void: a buffer they name has moved.
+  std::uint32_t generation() const noexcept { return generation_; }
+
+  const float* host_logits() const noexcept;  // [rows wanted, vocab]
+  const std::byte* host_candidates() const noexcept { return buffer(graph::Buffer::candidates).host(); }
+  bool logits_in_place() const noexcept { return !readback_; }
+  std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
+  std::uint64_t kv_bytes() const noexcept { return kv_bytes_; }
+
+  // Writes the step's buffer: the device must have done with the step before.
+  void begin(const graph::StepInputs& inputs) override;
+  void embed(std::uint32_t n, graph::WeightRef table, graph::Buffer out) override;
+  void rms_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer out) override;
+  void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
+  void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override;
+  void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight) override;
+  void rope(std::uint32_t n, graph::Buffer q, graph::Buffer k) override;
+  void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
+  void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
+  void swiglu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
+  void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override;
+  void gather_wanted(graph::Buffer x, graph::Buffer out) override;
+  void top_k(graph::Buffer logits, graph::Buffer out) override;
+  void moe_route(std::uint32_t n, graph::Buffer router) override;
+  void moe_matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
+  void moe_swiglu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
+                             graph::Buffer residual) override;
+  // One kernel instead of two: the product is added as it is stored.
+  void matmul_add(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer residual) override;
+
+ private:
+  // A part of the step's buffer.
+  template <class T>
+  struct Part {
+    T* host = nullptr;
+    Address address = 0;
+  };
+  struct Work {
+    std::uint32_t first_row, n_rows, first_position, table_at;
+  };
+  struct Grid {
+    std::uint32_t x, y, z, unused;
+  };
+  struct Product {
+    const DeviceWeight* w;
+    Address y;
+  };
+
+  VulkanOps(Device& device, const model::ModelConfig& config, const Weights& weights, const OpsLimits& limits)
+      : device_(device), config_(config), weights_(weights), limits_(limits) {}
+  Result<void> allocate();
+  Result<void> build();
+  Result<void> build_attention();
+  Result<Memory> scratch(std::uint64_t bytes, std::string_view what, Place place);
+  void lay_out_attention(const graph::StepInputs& inputs);
+  bool room_for_tables(std::size_t blocks);
+  void keep(Error error);
+  // What follows in this verb reads what came before it.
+  void after_all();
+  void multiply(std::uint32_t n, Address x, std::span<const Product> products, bool add);
+  void multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row, const DeviceWeight& w, Address y);
+  void elementwise(const Pipeline& kernel, std::string_view name, std::uint64_t count, graph::Buffer x,
+                   graph::Buffer y);
+  const Memory& buffer(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
+  Address at(graph::Buffer b) const noexcept { return buffer(b).address(); }
+  std::uint32_t cols(graph::Buffer b) const noexcept { return plan_[static_cast<std::size_t>(b)].cols; }
+  Groups by_four(std::string_view kernel, std::uint32_t width, std::uint32_t rows) const;
+
+  Device& device_;
+  const model::ModelConfig& config_;
+  const Weights& weights_;
+  OpsLimits limits_;
+  std::optional<Error> failure_;
+  Commands* commands_ = nullptr;
+  bool fresh_ = true;  // nothing recorded that what follows would have to wait for
+  std::uint32_t generation_ = 0;
+
+  graph::BufferPlan plan_{};
+  std::array<Memory, graph::kBufferCount> buffers_;
+  Memory readback_;  // of logits, where the host cannot read them in place
+  std::uint64_t scratch_bytes_ = 0, kv_bytes_ = 0;
+  // A mixture of experts: each row's choice [rows, used], its weights, the pairs sorted by expert, and what the experts'
+  // last matrices gave [rows, used, dim].
+  Memory expert_ids_, expert_weights_, expert_offsets_, expert_order_, expert_out_;
+  Pipeline embed_, rms_norm_, head_norm_, bias_, swiglu_, add_, rope_, kv_store_, attend_rows_, attend_split_,
+      attend_combine_, gather_, top_k_, moe_route_, moe_group_, moe_add_;
+
+  std::vector<Memory> keys_, values_;
+  Memory partial_;
+  bool kv_q8_0_ = false;
+  std::uint32_t n_blocks_ = 0, block_size_ = 0, max_splits_ = 0;
+  AttendPlan attend_plan_;
+
+  Memory step_;  // the step's buffer
+  Part<Token> tokens_;
+  Part<std::uint32_t> slots_, wanted_, asked_;
+  Part<float> rotations_;
+  Part<Work> row_work_, split_work_;  // of prompts; of decode
+  Part<Grid> grids_;                  // attend_rows, attend_split, attend_combine
+  Memory tables_;                     // block ids of the step's sequences; grows
+  std::uint32_t n_wanted_ = 0, n_asked_ = 0;
+};
+
+}  // namespace flyball::vulkan
