@@ -143,6 +143,19 @@ struct MoeAddPush {
   uint n_used, cols;
 };
 
+/* The device's ceilings, for benchmarks. read_bandwidth: words: pairs of 64 bits, a multiple of 4 * invocations; to:
+   [invocations] uint. multiply_add: to: [invocations] f32; |factor| < 1. Groups: any. */
+struct ReadBandwidthPush {
+  Address from, to;
+  uint words, unused;
+};
+struct MultiplyAddPush {
+  Address to;
+  uint rounds;
+  float factor, term;
+  uint unused;
+};
+
 #ifdef __cplusplus
 static_assert(sizeof(MatmulPush) == 80 && sizeof(MoeMatmulPush) == 80 && sizeof(AttendPush) == 72);
 }  // namespace flyball::vulkan

@@ -1,0 +1,92 @@
+#include "backends/vulkan/matmul_plan.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+
+namespace flyball::vulkan {
+namespace {
+
+constexpr std::uint32_t kMaxGroups = 65'535;  // of a dimension that every device has
+constexpr std::uint32_t kPart = 32;           // columns summed at a time (kernels/vulkan/weights.glsl)
+
+std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) {
+  return static_cast<std::uint32_t>((n + by - 1) / by);
+}
+
+std::string per_format(std::string_view kernel, kernels::DType type) {
+  std::string name = std::string(kernel) + "_";
+  for (const char c : kernels::to_string(type)) name += static_cast<char>(std::tolower(c));
+  return name;
+}
+
+// How kernels/vulkan/product.glsl is cut. On a processor a load costs as much as twenty products, whatever lies next to
+// what, so every invocation has rows of its own and values of x go round in the subgroup; a GPU's neighbours read
+// neighbouring chunks of one row. What decides on the order of sums is the same for every number of tokens.
+struct Cut {
+  std::uint32_t group = 0, slices = 1, rows = 1, tokens = 1, subgroup = 0;
+  std::uint32_t group_rows() const { return group / slices * rows; }
+};
+
+constexpr std::uint32_t kMaxTokens = 16, kMaxGpuTokens = 8;  // whose sums an invocation can hold
+
+Cut cut_of(const DeviceFacts& device, std::uint32_t tokens) {
+  Cut cut;
+  const bool passing = device.processor && device.subgroup_size > 1 && kPart % device.subgroup_size == 0;
+  cut.tokens = std::min(std::bit_ceil(tokens), device.processor ? kMaxTokens : kMaxGpuTokens);
+  if (passing) {
+    cut.group = cut.subgroup = device.subgroup_size;
+    cut.rows = cut.tokens == 1 ? 4 : 8;
+  } else {
+    cut.group = 64;
+    cut.slices = 16;
+    cut.rows = 2;
+  }
+  return cut;
+}
+
+std::vector<std::uint32_t> constants_of(const Cut& cut, kernels::DType type, std::uint32_t cols, bool add) {
+  const bool in_place = kernels::row_bytes(type, cols) % 8 == 0;  // matrices begin at multiples of 8: kMinGgufAlignment
+  return {cut.group, in_place ? 1U : 0U, cut.slices,   cut.rows,
+          cut.tokens, add ? 1U : 0U,     cut.subgroup, cols % kPart != 0 ? 1U : 0U};
+}
+
+}  // namespace
+
+MatmulPlan plan_matmul(const DeviceFacts& device, kernels::DType type, std::span<const std::uint32_t> rows,
+                       std::uint32_t cols, std::uint32_t n, bool add) {
+  const Cut cut = cut_of(device, n);
+  std::uint64_t parts = 0;
+  for (const std::uint32_t r : rows) parts += divided_up(r, cut.group_rows());
+  const std::uint32_t folds = divided_up(parts, kMaxGroups);
+  return {.kernel = per_format("matmul", type),
+          .constants = constants_of(cut, type, cols, add),
+          .groups = {divided_up(parts, folds), folds, divided_up(n, cut.tokens)}};
+}
+
+ExpertPlan plan_expert_matmul(const DeviceFacts& device, kernels::DType type, std::uint32_t rows,
+                              std::uint32_t cols, std::uint32_t pairs, std::uint32_t n_experts) {
+  const bool grouped = pairs > 2 * n_experts;
+  const Cut cut = cut_of(device, grouped ? divided_up(pairs, n_experts) : 1);
+  return {.matmul = {.kernel = per_format(grouped ? "moe_matmul" : "moe_matvec", type),
+                     .constants = constants_of(cut, type, cols, false),
+                     .groups = {divided_up(rows, cut.group_rows()), grouped ? n_experts : pairs, 1}},
+          .grouped = grouped};
+}
+
+std::uint32_t group_size(const DeviceFacts& device, std::string_view kernel) noexcept {
+  const std::uint32_t most = std::bit_floor(std::max(1U, device.max_work_group));
+  if (kernel.starts_with("attend_")) return device.subgroup_size;  // a work-group is a subgroup
+  return std::min(most, device.processor ? 64U : 256U);
+}
+
+AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::uint32_t group,
+                       std::uint32_t block_size, std::uint64_t positions) {
+  constexpr std::uint64_t kSplitPositions = 256, kMostSplits = 1024;
+  // Sums of all queries of a work-group are an invocation's own: dimensions * queries / subgroup.
+  const std::uint32_t queries = std::clamp(8U * 128U / std::max(1U, head_dim), 1U, 16U);
+  const std::uint64_t wanted = std::max(kSplitPositions, positions / kMostSplits);
+  return {.split = divided_up(wanted, block_size) * block_size, .item_rows = std::max(1U, queries / std::max(1U, group))};
+}
+
+}  // namespace flyball::vulkan

@@ -1,0 +1,106 @@
+// y[t, r] = sum_c x[t, c] * w[r, c] for some rows of a matrix and some tokens: the body of matmul and its kin. Weights are
+// decoded once for all the tokens of a work-group. An invocation takes kRows rows, and every kSlices-th chunk of columns
+// of each; kSlices neighbours share a row, so that they read neighbouring memory (GPUs), or kSlices is 1 and the
+// invocations of a subgroup, each with rows of its own, pass each other the values of x (processors, where a load costs as
+// much as twenty products). A sum goes by parts of 32 columns, and its order depends on kSlices alone.
+#include "weights.glsl"
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+
+layout(constant_id = 2) const uint kSlices = 1;    // divides the work-group
+layout(constant_id = 3) const uint kRows = 1;
+layout(constant_id = 4) const uint kTokens = 1;    // those that are not there repeat the last and are not stored
+layout(constant_id = 5) const uint kAdd = 0;       // y += instead of y =
+layout(constant_id = 6) const uint kSubgroup = 0;  // invocations that pass x on: the subgroup's size; 0: each reads it
+layout(constant_id = 7) const uint kTail = 0;      // columns are no multiple of 32: formats without blocks only
+
+const uint kGroupRows = gl_WorkGroupSize.x / kSlices * kRows;
+const uint kPassing = kSubgroup == 0 ? 1 : kSubgroup;
+const uint kWidth = kTail != 0 ? 1 : 2;  // values of x that an invocation loads at once
+const uint kLoads = (kPart / kWidth + kPassing - 1) / kPassing;
+
+shared float slice_sums[kSlices > 1 ? kTokens * kRows * gl_WorkGroupSize.x : 1];
+
+// Of a part's values of x what this invocation keeps.
+void keep(Address x, uint first, uint cols, out float kept[kPart]) {
+  if (kSubgroup == 0) {
+    EACH(i, kPart) kept[i] = kTail == 0 || first + i < cols ? Floats(x).v[first + i] : 0.0;
+  } else {
+    EACH(j, kLoads) {
+      const uint i = (j * kPassing + gl_SubgroupInvocationID) % (kPart / kWidth);
+      if (kTail != 0) {
+        kept[j] = first + i < cols ? Floats(x).v[first + i] : 0.0;
+      } else {
+        const uint64_t two = Words(x + 4ul * first).v[i];
+        kept[2 * j] = uintBitsToFloat(uint(two));
+        kept[2 * j + 1] = uintBitsToFloat(uint(two >> 32));
+      }
+    }
+  }
+}
+
+// Value i of the part. Every invocation of the subgroup comes here.
+float passed(float kept[kPart], uint i) {
+  if (kSubgroup == 0) return kept[i];
+  const uint at = i / kWidth;
+  return subgroupShuffle(kept[at / kPassing * kWidth + i % kWidth], at % kPassing);
+}
+
+// Rows [first_row, first_row + kGroupRows) of one matrix times tokens t < n, whose inputs are at x[t] and whose outputs
+// at y[t]. All invocations of the work-group come here.
+void multiply(Address w, uint row_bytes, uint rows, uint cols, uint first_row, Address x[kTokens], Address y[kTokens],
+              uint n) {
+  const uint lane = gl_LocalInvocationID.x, slice = lane % kSlices, apart = gl_WorkGroupSize.x / kSlices;
+  first_row += lane / kSlices;
+  Address row[kRows];
+  EACH(r, kRows) row[r] = w + uint64_t(min(first_row + r * apart, rows - 1)) * row_bytes;
+  float sum[kTokens * kRows];
+  EACH(i, kTokens * kRows) sum[i] = 0.0;
+  for (uint chunk = slice; chunk * kChunk < cols; chunk += kSlices) {
+    Raw raw[kRows];
+    const bool whole = kTail == 0 || (chunk + 1) * kChunk <= cols;
+    if (whole) EACH(r, kRows) raw[r] = raw_of(row[r], chunk);
+    EACH(part, kChunk / kPart) {
+      const uint first = chunk * kChunk + part * kPart;
+      float weight[kRows * kPart];
+      if (whole) {
+        EACH(r, kRows) {
+          float decoded[kPart];
+          decode(raw[r], chunk, part, decoded);
+          EACH(i, kPart) weight[r * kPart + i] = decoded[i];
+        }
+      }
+#if ELEMENTS
+      else {
+        EACH(r, kRows) EACH(i, kPart) weight[r * kPart + i] = first + i < cols ? element(row[r], first + i) : 0.0;
+      }
+#endif
+      EACH(t, kTokens) {
+        float kept[kPart];
+        keep(x[t], first, cols, kept);
+        float part_sum[kRows];
+        EACH(r, kRows) part_sum[r] = 0.0;
+        EACH(i, kPart) {
+          const float value = passed(kept, i);
+          EACH(r, kRows) part_sum[r] = fma(weight[r * kPart + i], value, part_sum[r]);
+        }
+        EACH(r, kRows) sum[t * kRows + r] += part_sum[r];
+      }
+    }
+  }
+  if (kSlices > 1) {  // [token][row of the invocation][lane]; the first slice adds up, in order
+    barrier();  // a sum of before is read
+    EACH(i, kTokens * kRows) slice_sums[i * gl_WorkGroupSize.x + lane] = sum[i];
+    barrier();
+    if (slice == 0)
+      EACH(i, kTokens * kRows)
+        for (uint other = 1; other < kSlices; ++other) sum[i] += slice_sums[i * gl_WorkGroupSize.x + lane + other];
+  }
+  if (slice != 0) return;
+  EACH(t, kTokens) EACH(r, kRows) {
+    const uint at = first_row + r * apart;
+    if (t >= n || at >= rows) continue;
+    if (kAdd != 0) sum[t * kRows + r] += Floats(y[t]).v[at];
+    Floats(y[t]).v[at] = sum[t * kRows + r];
+  }
+}

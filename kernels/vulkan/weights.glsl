@@ -1,0 +1,207 @@
+// Rows of weights as a GGUF file has them, FORMAT (block_layout.h) by the compiler's command line: a chunk of kChunk
+// columns is read in whole 64-bit words at multiples of 8 bytes, which is what every device reads fastest, and shifted
+// into place where blocks begin at any even byte. So up to 6 bytes around a chunk are read too, never a word that has
+// none of it. kernels/formats says what the bytes mean.
+#ifndef FLYBALL_WEIGHTS_GLSL
+#define FLYBALL_WEIGHTS_GLSL
+#include "common.glsl"
+#include "../formats/block_layout.h"
+
+const uint kPart = FLYBALL_STEP_COLUMNS;  // columns decoded at a time
+
+// void name(at, to): WORDS words of 32 bits from byte `at` on, of which BYTES bytes mean something.
+#define DEFINE_READ(name, BYTES, WORDS, IN_PLACE)                                            \
+  void name(Address at, out uint to[WORDS]) {                                                \
+    const uint kPairs = (IN_PLACE) ? ((BYTES) + 7) / 8 : ((BYTES) + 13) / 8;                 \
+    Words from = Words(at & ~7ul);                                                     \
+    const bool skip_word = (at & 4ul) != 0, skip_half = (at & 2ul) != 0;                     \
+    uint have[2 * (((BYTES) + 13) / 8)];                                                     \
+    EACH(i, kPairs) {                                                                        \
+      const uint64_t pair = from.v[i];                                                       \
+      have[2 * i] = uint(pair);                                                              \
+      have[2 * i + 1] = uint(pair >> 32);                                                    \
+    }                                                                                        \
+    if (IN_PLACE) {                                                                          \
+      EACH(i, WORDS) to[i] = have[i];                                                        \
+    } else {                                                                                 \
+      EACH(i, WORDS) {                                                                       \
+        const uint low = skip_word ? have[i + 1] : have[i];                                  \
+        const uint high = skip_word ? have[min(i + 2, 2 * kPairs - 1)] : have[i + 1];        \
+        to[i] = skip_half ? (low >> 16) | (high << 16) : low;                                \
+      }                                                                                      \
+    }                                                                                        \
+  }
+
+int signed_byte(uint words, uint i) { return int(words << (24 - 8 * i)) >> 24; }
+
+#if FORMAT == FLYBALL_FORMAT_F32 || FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+#define ELEMENTS 1
+layout(constant_id = 1) const uint kInPlace = 0;  // rows begin at multiples of 8 bytes
+const uint kChunk = kPart;
+#if FORMAT == FLYBALL_FORMAT_F32
+const uint kElementBytes = 4, kRawWords = 32;
+DEFINE_READ(read_part, 128, 32, kInPlace != 0)
+#else
+const uint kElementBytes = 2, kRawWords = 16;
+DEFINE_READ(read_part, 64, 16, kInPlace != 0)
+#endif
+
+struct Raw {
+  uint words[kRawWords];
+};
+
+Raw raw_of(Address row, uint chunk) {
+  Raw raw;
+  read_part(row + chunk * (kPart * kElementBytes), raw.words);
+  return raw;
+}
+
+float element(Address row, uint c) {
+#if FORMAT == FLYBALL_FORMAT_F32
+  return Floats(row).v[c];
+#else
+  const uint bits = uint(Halves(row).v[c]);
+  return FORMAT == FLYBALL_FORMAT_F16 ? f16_of(bits) : uintBitsToFloat(bits << 16);
+#endif
+}
+
+void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
+#if FORMAT == FLYBALL_FORMAT_F32
+  EACH(i, kPart) w[i] = uintBitsToFloat(raw.words[i]);
+#elif FORMAT == FLYBALL_FORMAT_F16
+  EACH(i, kPart / 2) {
+    const vec2 both = unpackHalf2x16(raw.words[i]);
+    w[2 * i] = both.x;
+    w[2 * i + 1] = both.y;
+  }
+#else
+  EACH(i, kPart / 2) {
+    w[2 * i] = uintBitsToFloat(raw.words[i] << 16);
+    w[2 * i + 1] = uintBitsToFloat(raw.words[i] & 0xffff0000u);
+  }
+#endif
+}
+
+#elif FORMAT == FLYBALL_FORMAT_Q4_0
+const uint kChunk = FLYBALL_Q4_0_VALUES;
+DEFINE_READ(read_block, FLYBALL_Q4_0_FILE_BYTES, 5, false)
+
+struct Raw {
+  uint words[5];
+};
+
+Raw raw_of(Address row, uint chunk) {
+  Raw raw;
+  read_block(row + chunk * FLYBALL_Q4_0_FILE_BYTES, raw.words);
+  return raw;
+}
+
+void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
+  const float d = f16_of(raw.words[0] & 0xffffu), zero = -8.0 * d;
+  EACH(i, 16) {
+    const uint both = raw.words[(2 + i) / 4] >> (8 * ((2 + i) % 4));
+    w[i] = fma(float(both & 15u), d, zero);
+    w[i + 16] = fma(float((both >> 4) & 15u), d, zero);
+  }
+}
+
+#elif FORMAT == FLYBALL_FORMAT_Q8_0
+const uint kChunk = FLYBALL_Q8_0_VALUES;
+DEFINE_READ(read_block, FLYBALL_Q8_0_FILE_BYTES, 9, false)
+
+struct Raw {
+  uint words[9];
+};
+
+Raw raw_of(Address row, uint chunk) {
+  Raw raw;
+  read_block(row + chunk * FLYBALL_Q8_0_FILE_BYTES, raw.words);
+  return raw;
+}
+
+void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
+  const float d = f16_of(raw.words[0] & 0xffffu);
+  EACH(i, kPart) w[i] = float(signed_byte(raw.words[(2 + i) / 4], (2 + i) % 4)) * d;
+}
+
+#elif FORMAT == FLYBALL_FORMAT_Q4_K || FORMAT == FLYBALL_FORMAT_Q5_K
+// A chunk is two sub-blocks that share 32 bytes. Blocks begin at multiples of 16 bytes of the row; matrices at multiples
+// of 8.
+const uint kChunk = 64;
+DEFINE_READ(read_head, 16, 4, true)
+DEFINE_READ(read_quants, 32, 8, true)
+
+struct Raw {
+  uint head[4];  // d and dmin, then the scales and minima
+  uint quants[8];
+#if FORMAT == FLYBALL_FORMAT_Q5_K
+  uint fifth[8];
+#endif
+};
+
+Raw raw_of(Address row, uint chunk) {
+  Raw raw;
+#if FORMAT == FLYBALL_FORMAT_Q5_K
+  const Address block = row + chunk / 4 * FLYBALL_Q5_K_FILE_BYTES, quants = block + 48;
+  read_quants(block + 16, raw.fifth);
+#else
+  const Address block = row + chunk / 4 * FLYBALL_Q4_K_FILE_BYTES, quants = block + 16;
+#endif
+  read_head(block, raw.head);
+  read_quants(quants + chunk % 4 * 32, raw.quants);
+  return raw;
+}
+
+void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
+  const uint s = chunk % 4 * 2 + part, shift = 8 * (s % 4);
+  const uint a = raw.head[1] >> shift, b = raw.head[2] >> shift, c = raw.head[3] >> shift;
+  const uint scale = s < 4 ? a & 63u : (c & 15u) | ((a >> 2) & 0x30u);
+  const uint minimum = s < 4 ? b & 63u : ((c >> 4) & 15u) | ((b >> 2) & 0x30u);
+  const vec2 d = unpackHalf2x16(raw.head[0]);
+  const float factor = d.x * float(scale), zero = -d.y * float(minimum);
+  EACH(i, kPart) {
+    uint q = (raw.quants[i / 4] >> (8 * (i % 4) + 4 * part)) & 15u;
+#if FORMAT == FLYBALL_FORMAT_Q5_K
+    q |= ((raw.fifth[i / 4] >> (8 * (i % 4) + s)) & 1u) << 4;
+#endif
+    w[i] = fma(float(q), factor, zero);
+  }
+}
+
+#elif FORMAT == FLYBALL_FORMAT_Q6_K
+const uint kChunk = 128;  // half a block
+DEFINE_READ(read_low, 64, 16, false)
+DEFINE_READ(read_high, 32, 8, false)
+DEFINE_READ(read_scales, 8, 2, false)
+
+struct Raw {
+  uint low[16], high[8], scales[2];
+  float d;
+};
+
+Raw raw_of(Address row, uint chunk) {
+  const Address block = row + chunk / 2 * FLYBALL_Q6_K_FILE_BYTES;
+  const uint second = chunk % 2;
+  Raw raw;
+  read_low(block + second * 64, raw.low);
+  read_high(block + 128 + second * 32, raw.high);
+  read_scales(block + 192 + second * 8, raw.scales);
+  raw.d = f16_of(uint(Halves(block + 208).v[0]));
+  return raw;
+}
+
+void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
+  EACH(side, 2) {
+    const uint s = 2 * part + side;
+    const float factor = raw.d * float(signed_byte(raw.scales[s / 4], s % 4)), zero = -32.0 * factor;
+    EACH(j, 16) {
+      const uint i = side * 16 + j;
+      const uint q = ((raw.low[part % 2 * 8 + i / 4] >> (8 * (i % 4) + part / 2 * 4)) & 15u) |
+                     (((raw.high[i / 4] >> (8 * (i % 4) + 2 * part)) & 3u) << 4);
+      w[i] = fma(float(q), factor, zero);
+    }
+  }
+}
+#endif
+
+#endif
