@@ -1,0 +1,210 @@
+// Whole models on a Vulkan device: the CPU engine's logits and tokens, and the device's own alone, batched, in chunks
+// and replayed.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "backends/model/embedded_demo.hpp"
+#include "tests/engine/kv_type_cases.hpp"
+#include "tests/engine/vulkan/support.hpp"
+
+namespace flyball::test {
+namespace {
+
+using kernels::DType;
+using vulkan::WeightsIn;
+
+// K-quants have blocks of 256 columns.
+std::string_view shape_for(DType type) {
+  return kernels::block_shape(type).values == 256 ? "dim=256,layers=2,heads=4,kv_heads=2,ffn=512,vocab=320"
+                                                  : "dim=64,layers=3,heads=4,kv_heads=2,ffn=96,vocab=320";
+}
+
+// The contract of rows computed beside others, or in other chunks: on a processor bit for bit. A GPU may choose a kernel
+// by the number of rows, and its sums then run in another order.
+void expect_same_row(const vulkan::VulkanExecutor& device, const std::vector<float>& got,
+                     const std::vector<float>& expected) {
+  if (device.facts().processor) {
+    EXPECT_EQ(got, expected);
+    return;
+  }
+  EXPECT_LT(relative_error(got, expected), 2e-3);
+  EXPECT_EQ(std::ranges::max_element(got) - got.begin(), std::ranges::max_element(expected) - expected.begin());
+}
+
+// The bounds are for what the CPU engine rounds on purpose: activations to int8 beside quantized weights. Here they stay
+// f32.
+void expect_the_cpu_engine(const RunModel& m, DType kv_type, double bound) {
+  const auto expected = cpu_executor(m, kv_type);
+  const auto device = vulkan_executor(m, kv_type);
+  const auto tokens = random_tokens(37, std::min(m.vocab(), 300U));
+  const std::vector<std::uint32_t> blocks{5, 3, 60};
+  const auto want = run_step(*expected, {{tokens, 0, blocks, true}}, m.vocab());
+  const auto got = run_step(*device, {{tokens, 0, blocks, true}}, m.vocab());
+  ASSERT_EQ(got.size(), 1U);
+  EXPECT_LT(relative_error(got[0], want[0]), bound);
+  const auto prompt = random_tokens(11, std::min(m.vocab(), 300U), 3);
+  EXPECT_EQ(greedy_tokens(*device, prompt, 64, m.vocab()), greedy_tokens(*expected, prompt, 64, m.vocab()));
+}
+
+class VulkanModel : public VulkanTest, public testing::WithParamInterface<DType> {};
+
+TEST_P(VulkanModel, AgreesWithTheCpuEngine) {
+  const bool quantized = kernels::block_shape(GetParam()).values > 1;
+  expect_the_cpu_engine(synthetic_model(GetParam(), shape_for(GetParam())), DType::f16, quantized ? 2e-2 : 2e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, VulkanModel, testing::ValuesIn(kernels::kAllDTypes),
+                         [](const auto& i) { return std::string(kernels::to_string(i.param)); });
+
+// Biases, head norms, other rotations, routed experts.
+class VulkanFamily : public VulkanTest, public testing::WithParamInterface<const char*> {};
+
+TEST_P(VulkanFamily, AgreesWithTheCpuEngine) {
+  expect_the_cpu_engine(synthetic_model(DType::q8_0, GetParam()), DType::f16, 3e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, VulkanFamily,
+    testing::Values(
+        "arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
+        "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
+        "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,experts=4,experts_used=2,expert_ffn=64,vocab=320",
+        "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,experts=8,experts_used=3,expert_ffn=32,vocab=320"),
+    [](const auto& i) {
+      const std::string name(i.param);
+      return name.substr(5, name.find(',') - 5) + (name.find("experts") != std::string::npos ? "_experts" : "");
+    });
+
+class VulkanEngine : public VulkanTest {};
+
+TEST_F(VulkanEngine, TheDemoModelSaysWhatItSaysOnTheCpu) {
+  const auto bytes = model::embedded_demo_model();
+  if (bytes.empty()) GTEST_SKIP() << "this build has no embedded demo model";
+  RunModel m;
+  m.file = model::ModelFile::from_bytes(bytes).value();
+  expect_the_cpu_engine(m, DType::f16, 2e-2);
+}
+
+TEST_F(VulkanEngine, AloneEqualsBatched) {
+  const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
+  const auto a = random_tokens(20, m.vocab(), 1), b = random_tokens(30, m.vocab(), 2);
+  const auto device = vulkan_executor(m);
+  run_step(*device, {{a, 0, {0, 1}, false}}, m.vocab());
+  run_step(*device, {{b, 0, {2, 3}, false}}, m.vocab());
+  const Piece next_a{{7}, 20, {0, 1}, true}, next_b{{8}, 30, {2, 3}, true}, prompt{a, 0, {4, 5}, true};
+  const auto alone_a = run_step(*device, {next_a}, m.vocab());
+  const auto alone_b = run_step(*device, {next_b}, m.vocab());
+  const auto alone_prompt = run_step(*device, {prompt}, m.vocab());
+  const auto together = run_step(*device, {next_a, next_b, prompt}, m.vocab());
+  ASSERT_EQ(together.size(), 3U);
+  expect_same_row(*device, together[0], alone_a[0]);
+  expect_same_row(*device, together[1], alone_b[0]);
+  expect_same_row(*device, together[2], alone_prompt[0]);
+}
+
+TEST_F(VulkanEngine, WholeEqualsChunked) {
+  const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
+  const auto tokens = random_tokens(60, m.vocab());
+  const auto device = vulkan_executor(m);
+  const auto whole = run_step(*device, {{tokens, 0, {0, 1, 2, 3}, true}}, m.vocab());
+  for (const std::size_t chunk : {1U, 7U, 16U, 33U}) {
+    SCOPED_TRACE("chunks of " + std::to_string(chunk));
+    const std::size_t last = (tokens.size() - 1) % chunk + 1;
+    expect_same_row(*device, run_chunks(*device, tokens, {9, 8, 7, 6}, m.vocab(), chunk, last), whole[0]);
+  }
+}
+
+// Several splits of decode attention, merged, against one pass over all of them, and the CPU engine's.
+TEST_F(VulkanEngine, SplitsAddUp) {
+  const auto m = synthetic_model(DType::f16, kKvShape);
+  const auto device = vulkan_executor(m);
+  const auto decoded = last_of_900(*device, m.vocab(), 1);
+  expect_same_row(*device, decoded, last_of_900(*device, m.vocab(), 20));
+  EXPECT_LT(relative_error(decoded, last_of_900(*cpu_executor(m, DType::f16), m.vocab(), 1)), 2e-3);
+}
+
+// One recording serves every step of its shape.
+TEST_F(VulkanEngine, DecodeIsReplayed) {
+  const auto m = synthetic_model(DType::q8_0, shape_for(DType::q8_0));
+  const auto device = vulkan_executor(m);
+  greedy_tokens(*device, random_tokens(11, m.vocab()), 40, m.vocab());
+  EXPECT_EQ(device->statistics().recorded, 2U);  // the prompt's shape, and decode's
+  EXPECT_EQ(device->statistics().replayed, 38U);
+}
+
+// A model file, because only a file's pages can be read where they are.
+TEST_F(VulkanEngine, WeightsAreReadWhereTheyLieOrCopied) {
+  auto spec = model::parse_synthetic_shape(shape_for(DType::q4_k)).value();
+  spec.type = DType::q4_k;
+  const auto path = std::filesystem::temp_directory_path() / ("flyball_vulkan_" + std::to_string(getpid()) + ".gguf");
+  ASSERT_TRUE(model::write_synthetic_file(spec, path, 1));
+  RunModel m;
+  m.file = model::ModelFile::open(path).value();
+  std::filesystem::remove(path);
+  const auto tokens = random_tokens(9, m.vocab());
+  Rows first;
+  for (const WeightsIn in : {WeightsIn::automatic, WeightsIn::shared, WeightsIn::staged}) {
+    const auto device = vulkan_executor(m, DType::f16, in);
+    if (in == WeightsIn::automatic && device->facts().unified && device->facts().host_import) {
+      EXPECT_EQ(device->statistics().weights_in, WeightsIn::file);
+    } else if (in != WeightsIn::automatic) {
+      EXPECT_EQ(device->statistics().weights_in, in);
+    }
+    const auto rows = run_step(*device, {{tokens, 0, {1}, true}}, m.vocab());
+    if (first.empty()) first = rows;
+    EXPECT_EQ(rows, first);
+  }
+}
+
+TEST_F(VulkanEngine, LoadsAreSeenToMove) {
+  const auto m = synthetic_model(DType::q8_0, shape_for(DType::q8_0));
+  for (const WeightsIn in : {WeightsIn::shared, WeightsIn::staged}) {
+    std::uint64_t last = 0, total = 0;
+    auto options = vulkan_options(in);
+    options.progress = [&](std::uint64_t done, std::uint64_t all) {
+      EXPECT_GT(done, last);
+      last = done;
+      total = all;
+    };
+    ASSERT_TRUE(vulkan::make_vulkan_executor(*m.file, options));
+    EXPECT_EQ(last, total);
+    EXPECT_GT(total, 0U);
+  }
+}
+
+class VulkanKv : public VulkanTest, public testing::WithParamInterface<DType> {
+ protected:
+  const RunModel model_ = synthetic_model(DType::f16, kKvShape);
+};
+
+TEST_P(VulkanKv, ACopiedBlockEqualsAComputedOne) {
+  expect_copied_block_equals_computed(*vulkan_executor(model_, GetParam()), model_.vocab());
+}
+
+TEST_P(VulkanKv, HoldsWhatThePlanSays) {
+  EXPECT_EQ(vulkan_executor(model_, GetParam())->memory().kv_bytes,
+            graph::kv_layout(model_.file->config(), GetParam()).block_bytes() * kRunBlocks);
+}
+
+TEST_P(VulkanKv, IsReadAsTheCpuEngineReadsIt) {
+  for (const DType type : {DType::f32, DType::q8_0}) {
+    SCOPED_TRACE(kernels::to_string(type));
+    expect_the_cpu_engine(synthetic_model(type, kKvShape), GetParam(), 3e-2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, VulkanKv, testing::Values(DType::f16, DType::q8_0),
+                         [](const auto& i) { return std::string(kernels::to_string(i.param)); });
+
+TEST_F(VulkanEngine, Q8KvAloneEqualsBatchedAndWholeEqualsChunked) {
+  const auto m = synthetic_model(DType::f16, kKvShape);
+  const auto device = vulkan_executor(m, DType::q8_0);
+  if (!device->facts().processor) GTEST_SKIP() << "a GPU may differ by the rounding of sums";
+  expect_alone_equals_batched(*device, m.vocab());
+  expect_whole_equals_chunked(*device, m.vocab());
+}
+
+}  // namespace
+}  // namespace flyball::test
