@@ -18,7 +18,8 @@ struct DeviceReport {
   bool unified = false;             // works in the processor's memory
   bool dispatched = false;          // ran the probe's kernel, and the answer was right
   std::string error;                // why not, "" if it did
-  std::string id;                   // opencl: tells it from every other device; printable ASCII
+  std::string id;                   // tells it from every other device of its API; printable ASCII
+  std::string features;             // vulkan: what the engine can use of it
 };
 
 struct DeviceProbe {

@@ -45,7 +45,8 @@ Json to_json(const DeviceReport& d) {
           {"unified", d.unified},
           {"dispatched", d.dispatched},
           {"error", d.error},
-          {"id", d.id}};
+          {"id", d.id},
+          {"features", d.features}};
 }
 
 Json to_json(const DeviceProbe& probe) {
@@ -92,6 +93,7 @@ std::optional<DeviceProbe> from_json(const std::string& text) {
     device.dispatched = flag_of(row, "dispatched");
     device.error = text_of(row, "error");
     device.id = text_of(row, "id");
+    device.features = text_of(row, "features");
     probe.devices.push_back(std::move(device));
   }
   return probe;
@@ -225,7 +227,7 @@ std::string describe(const char* api, const DeviceProbe& probe) {
   for (const DeviceReport& d : probe.devices)
     out += std::string(api) + "     " + (d.id.empty() ? d.name : d.id) + ": " + d.kind +
            (d.unified && d.kind != "software" ? ", unified memory" : "") + ", " + gib(d.memory_bytes) + ", " +
-           d.driver + "; " + (d.dispatched ? "ran the probe's kernel" : "does not compute: " + d.error) +
+           d.driver + (d.features.empty() ? "" : "; " + d.features) + "; " + (d.dispatched ? "ran the probe's kernel" : "does not compute: " + d.error) +
            "\n";
   return out;
 }

@@ -1,9 +1,12 @@
-#version 450
-// Proof that a device computes: element i becomes i * 2654435761 + data[i] (backends/device_report.hpp).
-layout(local_size_x = 64) in;
-layout(std430, binding = 0) buffer Data { uint data[]; };
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// Proof that a device computes: element i becomes i * 2654435761 + its value (backends/device_report.hpp), by the calling
+// convention of all kernels. x: [count] uint.
+#include "common.glsl"
+
+PUSH(ElementwisePush);
 
 void main() {
-  uint i = gl_GlobalInvocationID.x;
-  if (i < data.length()) data[i] += i * 2654435761u;
+  const uint i = gl_GlobalInvocationID.x;
+  if (i < push.count) Uints(push.x).v[i] += i * 2654435761u;
 }

@@ -19,7 +19,8 @@ DeviceReport device(const char* name, const char* kind, const char* vendor, std:
           std::string(kind) != "discrete",
           dispatched,
           dispatched ? "" : "crashed",
-          std::string(name) + "#0 (Test)"};
+          std::string(name) + "#0 (Test)",
+          ""};
 }
 
 HardwareReport machine(std::vector<DeviceReport> vulkan, std::vector<DeviceReport> opencl = {}) {
