@@ -176,6 +176,14 @@ const std::vector<Bound<OpenClEngine>>& opencl_table() {
   return table;
 }
 
+const std::vector<Bound<VulkanEngine>>& vulkan_table() {
+  static const std::vector<Bound<VulkanEngine>> table = {
+      {{"device", text(1, 256), "part of the device's id or its driver's name, as probed; without it the best GPU"},
+       [](VulkanEngine& v, const Node& n) { v.device = n.text; }},
+  };
+  return table;
+}
+
 const std::vector<Bound<Config>>& config_table() {
   static const std::vector<Bound<Config>> table = {
       {{"schema", choice({kSchema}), "which version of this file's rules it is written to; the first line",
@@ -216,6 +224,8 @@ const std::vector<Bound<Config>>& config_table() {
        [](Config& c, const Node& n) { read_into(c.worker, n, worker_table()); }},
       {{"opencl", object_of(opencl_table()), "the OpenCL engine"},
        [](Config& c, const Node& n) { read_into(c.opencl, n, opencl_table()); }},
+      {{"vulkan", object_of(vulkan_table()), "the Vulkan engine"},
+       [](Config& c, const Node& n) { read_into(c.vulkan, n, vulkan_table()); }},
       {{"max_queue", integer(1, 100'000),
         "answers that may wait, over all apps; an empty queue takes any request"},
        [](Config& c, const Node& n) { c.max_queue = as<std::uint32_t>(n); }},

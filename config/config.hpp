@@ -65,6 +65,10 @@ struct OpenClEngine {
   std::vector<std::string> devices;
 };
 
+struct VulkanEngine {
+  std::string device;  // as OpenClEngine's
+};
+
 struct Config {
   std::vector<Listener> listeners;    // at least one
   bool loopback_without_key = false;  // requests from loopback or unix sockets with no key act as default_app
@@ -75,6 +79,7 @@ struct Config {
   HttpLimits http;
   WorkerLimits worker;
   OpenClEngine opencl;
+  VulkanEngine vulkan;
   std::uint32_t max_queue = 256;  // waiting answers over all apps
   Millis drain_timeout{30'000};
   std::string log_level = "info";

@@ -12,6 +12,7 @@
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/opencl_device.hpp"
 #include "backends/opencl/tuning_db.hpp"
+#include "backends/vulkan/vulkan_device.hpp"
 
 namespace flyball::engine {
 namespace {
@@ -62,9 +63,9 @@ Result<text::ChatTemplate> load_chat_template(const model::Gguf& file) {
 }
 
 Result<void> check_options(const LocalBackendOptions& options) {
-  if (options.backend != "cpu" && options.backend != "opencl")
+  if (options.backend != "cpu" && options.backend != "vulkan" && options.backend != "opencl")
     return fail(ErrorCode::unsupported_value,
-                "This build has no engine named '" + options.backend + "'; it has: cpu, opencl.", "backend");
+                "This build has no engine named '" + options.backend + "'; it has: cpu, vulkan, opencl.", "backend");
   const auto within = [](const char* name, std::uint32_t value, std::uint32_t most) -> Result<void> {
     if (value >= 1 && value <= most) return {};
     return fail(ErrorCode::invalid_value,
@@ -75,6 +76,8 @@ Result<void> check_options(const LocalBackendOptions& options) {
   if (auto ok = within("max_sequences", options.max_sequences, kMaxSequences); !ok) return ok;
   if (auto ok = within("devices", static_cast<std::uint32_t>(options.opencl.size()), kMaxDevices); !ok)
     return ok;
+  if (options.backend == "vulkan" && options.opencl.size() > 1)
+    return fail(ErrorCode::unsupported_value, "The Vulkan engine runs on one device; several are named.", "device");
   return within("step_tokens", options.step_tokens, kMaxStepTokens);
 }
 
@@ -95,6 +98,26 @@ struct OpenedDevice {
   KvRoom kv_room;
 };
 
+Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
+                                 const std::shared_ptr<const model::ModelFile>& model, std::uint32_t step_tokens) {
+  vulkan::VulkanDeviceOptions device;
+  device.device = options.vulkan;
+  if (!options.cache_dir.empty()) device.pipeline_cache = options.cache_dir / "vulkan";
+  device.warn = options.warn;
+  device.max_step_tokens = step_tokens;
+  device.max_logit_rows = options.max_sequences;
+  device.progress = options.progress;
+  device.model_owner = model;
+  auto executor = vulkan::make_vulkan_executor(*model, device);
+  if (!executor) return pass(executor);
+  OpenedDevice opened;
+  const vulkan::DeviceFacts& facts = (*executor)->facts();
+  const std::uint64_t free_bytes = (*executor)->free_bytes();
+  opened.kv_room = {facts.unified ? std::min(cpu::available_memory() / 4, free_bytes) : free_bytes / 8 * 7, facts.id};
+  opened.executor = std::move(*executor);
+  return opened;
+}
+
 // least_kv_bytes: of one sequence's cache, without which the engine is of no use.
 Result<OpenedDevice> open_device(const LocalBackendOptions& options,
                                  const std::shared_ptr<const model::ModelFile>& model,
@@ -113,6 +136,7 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options,
     opened.kv_room.bytes = cpu::available_memory() / 4;
     return opened;
   }
+  if (options.backend == "vulkan") return open_vulkan(options, model, step_tokens);
   opencl::OpenClDeviceOptions device;
   device.devices = options.opencl;
   device.least_kv_bytes = least_kv_bytes;

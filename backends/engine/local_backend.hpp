@@ -12,6 +12,7 @@
 #include "backends/backend.hpp"
 #include "backends/engine/step_trace.hpp"
 #include "backends/opencl/options.hpp"
+#include "backends/vulkan/options.hpp"
 #include "config/error.hpp"
 
 namespace flyball::engine {
@@ -19,7 +20,7 @@ namespace flyball::engine {
 struct LocalBackendOptions {
   std::string model_id;
   std::filesystem::path path;      // "" means the embedded demo model
-  std::string backend = "cpu";     // "cpu" or "opencl"; others: unsupported_value
+  std::string backend = "cpu";     // "cpu", "vulkan" or "opencl"; others: unsupported_value
   std::uint32_t threads = 0;       // cpu: 0 is one per core
   std::uint64_t expert_bytes = 0;  // cpu: for a mixture's packed experts; 0: three quarters of what is free
   std::uint32_t context = 0;       // tokens per sequence; 0: the model's own, at most 4096
@@ -30,6 +31,7 @@ struct LocalBackendOptions {
   std::uint32_t step_tokens = 256;   // most tokens of a step; fewer where they would take long (StepBudget)
   // Which devices, and their limits: at least one. Over several the model's layers are split.
   std::vector<opencl::DeviceOptions> opencl = std::vector<opencl::DeviceOptions>(1);
+  vulkan::DeviceOptions vulkan;  // which device, and its limits
   std::filesystem::path cache_dir;  // compiled kernels and tunings; "": compiled at every start, untuned
   std::function<void(const std::string&)> warn;  // of what is worked around while loading, one sentence
   graph::LoadProgress progress;

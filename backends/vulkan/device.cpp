@@ -322,10 +322,9 @@ Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::ui
 void Device::load_pipeline_cache(std::span<const std::byte> bytes) {
   DeviceState& s = *state_;
   (void)attempt(s.options, Call::build, [&] {
-    s.cache.emplace(*s.device, vk::PipelineCacheCreateInfo({}, bytes.size(), bytes.data()));
+    vk::raii::PipelineCache cache(*s.device, vk::PipelineCacheCreateInfo({}, bytes.size(), bytes.data()));
+    s.cache = std::move(cache);
   });
-  if (s.cache) return;
-  (void)attempt({}, Call::build, [&] { s.cache.emplace(*s.device, vk::PipelineCacheCreateInfo{}); });
 }
 
 std::vector<std::byte> Device::pipeline_cache() {

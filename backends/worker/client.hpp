@@ -20,7 +20,7 @@ struct WorkerOptions {
   std::string model_id;
   std::string model_path;  // "" means the embedded demo model
   std::string backend = "cpu";
-  std::vector<std::string> device_ids;  // opencl: the devices to open and no others; none: the best GPU
+  std::vector<std::string> device_ids;  // vulkan, opencl: the devices to open and no others; none: the best GPU
   std::string cache_dir;  // "": none
   std::string kv_type = "f16";  // or q8_0
   std::string sha256;           // "" or what the file must hash to

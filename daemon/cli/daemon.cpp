@@ -52,18 +52,11 @@ void raise_file_limit() {
 class Daemon {
  public:
   Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, policy::Facts hardware,
-         std::vector<std::string> opencl_devices, std::vector<std::string> own_memory)
+         fleet::FleetOptions fleet)
       : options_(std::move(options)),
         settings_(std::move(settings)),
         hardware_(std::move(hardware)),
-        fleet_(fleet::make_worker_fleet(io_, settings_->config,
-                                        {.opencl_devices = std::move(opencl_devices),
-                                         .own_memory = std::move(own_memory),
-                                         .preload_on =
-                                             [this](const config::ModelEntry& model) {
-                                               return route::preload_targets(settings_->tree, hardware_,
-                                                                             settings_->apps, model);
-                                             }})),
+        fleet_(fleet::make_worker_fleet(io_, settings_->config, with_preload(std::move(fleet)))),
         gateway_(io_, settings_, hardware_, *fleet_),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
         watch_timer_(io_),
@@ -82,6 +75,13 @@ class Daemon {
   }
 
  private:
+  fleet::FleetOptions with_preload(fleet::FleetOptions fleet) {
+    fleet.preload_on = [this](const config::ModelEntry& model) {
+      return route::preload_targets(settings_->tree, hardware_, settings_->apps, model);
+    };
+    return fleet;
+  }
+
   void announce() {
     std::string urls;
     for (const std::string& url : gateway_.urls()) {
@@ -245,16 +245,19 @@ int run_daemon(const DaemonOptions& options) {
   route::ProbeOptions probe;
   probe.timeout = options.probe_timeout;
   const route::HardwareReport report = route::probe_hardware(probe);
-  const config::OpenClEngine& opencl = (*settings)->config.opencl;
-  policy::Facts hardware = route::facts_of(report, opencl);
-  auto devices = route::opencl_devices(report, opencl).value_or(std::vector<std::string>());
-  std::vector<std::string> own_memory;
-  if (!devices.empty() && std::ranges::all_of(devices, [&](const std::string& id) {
-        return route::has_own_memory(report.opencl, id);
-      }))
-    own_memory.push_back("opencl");
-  return Daemon(options, std::move(*settings), std::move(hardware), std::move(devices), std::move(own_memory))
-      .run();
+  const config::Config& config = (*settings)->config;
+  policy::Facts hardware = route::facts_of(report, config.opencl, config.vulkan);
+  fleet::FleetOptions fleet;
+  fleet.opencl_devices = route::opencl_devices(report, config.opencl).value_or(std::vector<std::string>());
+  fleet.vulkan_devices = route::vulkan_devices(report, config.vulkan).value_or(std::vector<std::string>());
+  const auto own_memory = [&](const char* backend, const DeviceProbe& probe,
+                              const std::vector<std::string>& devices) {
+    const auto own = [&](const std::string& id) { return route::has_own_memory(probe, id); };
+    if (!devices.empty() && std::ranges::all_of(devices, own)) fleet.own_memory.emplace_back(backend);
+  };
+  own_memory("opencl", report.opencl, fleet.opencl_devices);
+  own_memory("vulkan", report.vulkan, fleet.vulkan_devices);
+  return Daemon(options, std::move(*settings), std::move(hardware), std::move(fleet)).run();
 }
 
 }  // namespace flyball::cli

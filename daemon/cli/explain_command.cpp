@@ -222,9 +222,9 @@ Result<Json> explain(const ExplainOptions& options) {
 
   policy::Facts hardware;
   if (options.facts.empty())
-    hardware = route::facts_of(route::probe_hardware(), config->opencl);
+    hardware = route::facts_of(route::probe_hardware(), config->opencl, config->vulkan);
   else
-    route::set_engine_facts({}, {}, hardware);  // another machine, this release
+    route::set_engine_facts({}, {}, {}, hardware);  // another machine, this release
   route::RequestTraits request;
   request.operation = "chat";
   request.model_as_asked = asked;

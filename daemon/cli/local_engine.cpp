@@ -31,16 +31,18 @@ void add_threads_option(CLI::App& command, engine::LocalBackendOptions& options)
 
 void add_device_option(CLI::App& command, engine::LocalBackendOptions& options) {
   add_devices_option(
-      command, "--device", options, &opencl::DeviceOptions::name,
-      "opencl: part of the device's id (probe); absent: the best GPU. Software devices only when "
-      "named. Given again: one more, over which the model's layers are split");
+      command, "--device", options, &opencl::DeviceOptions::name, &vulkan::DeviceOptions::name,
+      "vulkan, opencl: part of the device's id (probe); absent: the best GPU. Software devices only when "
+      "named. Given again (opencl): one more, over which the model's layers are split");
 }
 
 void add_devices_option(CLI::App& command, const std::string& flag, engine::LocalBackendOptions& options,
-                        std::string opencl::DeviceOptions::*field, const std::string& description) {
-  const auto set = [&options, field](const std::vector<std::string>& texts) {
+                        std::string opencl::DeviceOptions::*opencl_field,
+                        std::string vulkan::DeviceOptions::*vulkan_field, const std::string& description) {
+  const auto set = [&options, opencl_field, vulkan_field](const std::vector<std::string>& texts) {
     options.opencl.assign(texts.size(), {});
-    for (std::size_t i = 0; i < texts.size(); ++i) options.opencl[i].*field = texts[i];
+    for (std::size_t i = 0; i < texts.size(); ++i) options.opencl[i].*opencl_field = texts[i];
+    options.vulkan.*vulkan_field = texts.front();
   };
   command.add_option_function<std::vector<std::string>>(flag, set, description)->allow_extra_args(false);
 }

@@ -59,7 +59,8 @@ int probe(const ProbeOptions& options) {
   // The operator's choice of device counts here as well; a configuration that does not load is `check`'s
   // matter.
   const auto config = config_at(find_config());
-  const policy::Facts facts = route::facts_of(report, config ? config->opencl : config::OpenClEngine{});
+  const policy::Facts facts = route::facts_of(report, config ? config->opencl : config::OpenClEngine{},
+                                                config ? config->vulkan : config::VulkanEngine{});
   const auto catalogue = policy::fact_catalogue();
   if (options.json) {
     nlohmann::json out = route::to_json(report);

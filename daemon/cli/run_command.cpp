@@ -228,7 +228,7 @@ void add_run_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   CLI::Option* seed = c->add_option("--seed", options->seed, "Same seed, same answer; absent: drawn")
                           ->check(CLI::NonNegativeNumber);
-  c->add_option("--backend", options->engine.backend, "Engine: cpu or opencl")->capture_default_str();
+  c->add_option("--backend", options->engine.backend, "Engine: cpu, vulkan or opencl")->capture_default_str();
   add_device_option(*c, options->engine);
   add_threads_option(*c, options->engine);
   c->add_option("--context", options->engine.context, "Tokens; 0: the model's own, at most 4096")

@@ -52,6 +52,7 @@ struct FleetOptions {
   // Ids of the devices that the probe approved, over which an OpenCL engine splits its model; none: there is
   // no such engine.
   std::vector<std::string> opencl_devices = {};
+  std::vector<std::string> vulkan_devices = {};  // one at most
   // Engines whose models lie in devices' own memory alone: the end of one is no room for the others, nor the
   // reverse.
   std::vector<std::string> own_memory = {};

@@ -179,10 +179,18 @@ class WorkerFleet final : public Fleet {
     }
   }
 
+  // That a GPU engine is to open; nullptr: another kind of engine.
+  const std::vector<std::string>* devices_of(const std::string& backend) const {
+    if (backend == "opencl") return &options_.opencl_devices;
+    return backend == "vulkan" ? &options_.vulkan_devices : nullptr;
+  }
+
   void acquire_now(const std::string& model, const std::string& backend, Acquired callback) {
     if (draining_) return answer(callback, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
-    if (backend == "opencl" && options_.opencl_devices.empty())
-      return answer(callback, fail(ErrorCode::model_unavailable, "No OpenCL device ran the probe's kernel.",
+    if (const auto* devices = devices_of(backend); devices != nullptr && devices->empty())
+      return answer(callback, fail(ErrorCode::model_unavailable,
+                                   std::string("No ") + (backend == "opencl" ? "OpenCL" : "Vulkan") +
+                                       " device ran the probe's kernel.",
                                    "backend"));
     std::shared_ptr<Slot> slot = find(model, backend);
     if (!slot) {
@@ -220,7 +228,7 @@ class WorkerFleet final : public Fleet {
     options.model_path = entry.embedded ? "" : entry.path.string();
     options.sha256 = entry.sha256;
     options.backend = slot->backend;
-    options.device_ids = options_.opencl_devices;
+    if (const auto* devices = devices_of(slot->backend)) options.device_ids = *devices;
     options.cache_dir = cache_dir_.string();
     options.threads = entry.threads;
     options.expert_bytes = entry.expert_bytes;

@@ -44,12 +44,13 @@ std::string with_devices(std::string reason, const DeviceProbe& probe) {
   return found.empty() ? reason : reason + "; device found: " + found;
 }
 
-}  // namespace
-
-std::expected<std::vector<std::string>, std::string> opencl_devices(const HardwareReport& report,
-                                                                    const config::OpenClEngine& opencl) {
+// Of the devices that ran the probe's kernel the best GPU, or what `names` names, each once. Or why one is
+// missing.
+std::expected<std::vector<std::string>, std::string> approved(const DeviceProbe& probe,
+                                                              const std::string& api,
+                                                              const std::vector<std::string>& names) {
   std::vector<opencl::Candidate> candidates;
-  for (const DeviceReport& device : report.opencl.devices)
+  for (const DeviceReport& device : probe.devices)
     candidates.push_back({.id = device.id,
                           .driver = device.driver,
                           .processor = device.kind == "software",
@@ -59,18 +60,32 @@ std::expected<std::vector<std::string>, std::string> opencl_devices(const Hardwa
   std::vector<std::string> ids;
   const auto take = [&](const std::string& name) {
     const auto i = opencl::choose_device(candidates, name);
-    if (i) ids.push_back(report.opencl.devices[*i].id);
+    if (i) ids.push_back(probe.devices[*i].id);
     if (i) candidates[*i].usable = false;
     return i.has_value();
   };
-  if (opencl.devices.empty() && !take(""))
-    return std::unexpected(with_devices("no GPU ran the probe's kernel by OpenCL", report.opencl));
-  for (const std::string& name : opencl.devices)
+  if (names.empty() && !take(""))
+    return std::unexpected(with_devices("no GPU ran the probe's kernel by " + api, probe));
+  for (const std::string& name : names)
     if (const bool beside = !ids.empty(); !take(name))
-      return std::unexpected(with_devices("no OpenCL device called " + name + " ran the probe's kernel" +
+      return std::unexpected(with_devices("no " + api + " device called " + name + " ran the probe's kernel" +
                                               (beside ? ", beside those already taken" : ""),
-                                          report.opencl));
+                                          probe));
   return ids;
+}
+
+}  // namespace
+
+std::expected<std::vector<std::string>, std::string> opencl_devices(const HardwareReport& report,
+                                                                    const config::OpenClEngine& opencl) {
+  return approved(report.opencl, "OpenCL", opencl.devices);
+}
+
+std::expected<std::vector<std::string>, std::string> vulkan_devices(const HardwareReport& report,
+                                                                    const config::VulkanEngine& vulkan) {
+  std::vector<std::string> names;
+  if (!vulkan.device.empty()) names.push_back(vulkan.device);
+  return approved(report.vulkan, "Vulkan", names);
 }
 
 bool has_own_memory(const DeviceProbe& probe, const std::string& id) {
@@ -127,26 +142,31 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
 }
 
 void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl,
-                      policy::Facts& facts) {
+                      const config::VulkanEngine& vulkan, policy::Facts& facts) {
   facts.set("backend.cpu.available", true, kBuild);
   const auto absent = [&](const std::string& backend, std::string reason, const char* source) {
     facts.set("backend." + backend + ".available", false, source);
     facts.set("backend." + backend + ".reason", std::move(reason), source);
   };
-  absent("vulkan", with_devices("the Vulkan engine is not built into this release", report.vulkan), kBuild);
-  if (auto devices = opencl_devices(report, opencl); !devices)
-    absent("opencl", std::move(devices.error()), kProbe);
-  else
-    facts.set("backend.opencl.available", true, kProbe);
+  const auto probed = [&](const std::string& backend,
+                          std::expected<std::vector<std::string>, std::string> devices) {
+    if (!devices)
+      absent(backend, std::move(devices.error()), kProbe);
+    else
+      facts.set("backend." + backend + ".available", true, kProbe);
+  };
+  probed("vulkan", vulkan_devices(report, vulkan));
+  probed("opencl", opencl_devices(report, opencl));
   for (const std::string_view backend : policy::known_backends())
     if (policy::is_remote(backend))
       absent(std::string(backend), "no upstream of this kind is configured", kFromConfig);
 }
 
-policy::Facts facts_of(const HardwareReport& report, const config::OpenClEngine& opencl) {
+policy::Facts facts_of(const HardwareReport& report, const config::OpenClEngine& opencl,
+                       const config::VulkanEngine& vulkan) {
   policy::Facts facts;
   set_hardware_facts(report, facts);
-  set_engine_facts(report, opencl, facts);
+  set_engine_facts(report, opencl, vulkan, facts);
   return facts;
 }
 

@@ -26,15 +26,21 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
 std::expected<std::vector<std::string>, std::string> opencl_devices(const HardwareReport& report,
                                                                     const config::OpenClEngine& opencl);
 
+// The same of the Vulkan engine: one device.
+std::expected<std::vector<std::string>, std::string> vulkan_devices(const HardwareReport& report,
+                                                                    const config::VulkanEngine& vulkan);
+
 // Whether a model on this device lies in the device's own memory, and not in the machine's.
 bool has_own_memory(const DeviceProbe& probe, const std::string& id);
 
-// backend.<id>.available and .reason for every known backend, as this release is built: OpenCL where a GPU
-// ran the probe's kernel, or all devices that the configuration names.
-void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl, policy::Facts& facts);
+// backend.<id>.available and .reason for every known backend, as this release is built: Vulkan and OpenCL
+// where a GPU ran the probe's kernel by them, or all devices that the configuration names.
+void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl,
+                      const config::VulkanEngine& vulkan, policy::Facts& facts);
 
 // Both, as `serve` and `explain` use them.
-policy::Facts facts_of(const HardwareReport& report, const config::OpenClEngine& opencl);
+policy::Facts facts_of(const HardwareReport& report, const config::OpenClEngine& opencl,
+                       const config::VulkanEngine& vulkan);
 
 // app.* and workload.*: what the manifest declares, or a default with that source; the rest stays unknown.
 void set_app_facts(const config::AppManifest& app, policy::Facts& facts);

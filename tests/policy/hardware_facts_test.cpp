@@ -32,7 +32,7 @@ HardwareReport machine(std::vector<DeviceReport> vulkan, std::vector<DeviceRepor
 }
 
 policy::Facts seen(const HardwareReport& report, std::vector<std::string> opencl_devices = {}) {
-  return facts_of(report, config::OpenClEngine{std::move(opencl_devices)});
+  return facts_of(report, config::OpenClEngine{std::move(opencl_devices)}, {});
 }
 
 template <class T>
@@ -55,7 +55,7 @@ TEST(HardwareFacts, ALaptopWithoutGpu) {
   EXPECT_TRUE(value<bool>(facts, "backend.cpu.available"));
   EXPECT_FALSE(value<bool>(facts, "backend.vulkan.available"));
   EXPECT_EQ(value<std::string>(facts, "backend.vulkan.reason"),
-            "the Vulkan engine is not built into this release; device found: llvmpipe (software)");
+            "no GPU ran the probe's kernel by Vulkan; device found: llvmpipe (software)");
   EXPECT_EQ(value<std::string>(facts, "backend.vllm.reason"), "no upstream of this kind is configured");
   EXPECT_EQ(facts.get("hardware.gpu.count")->source, "probe");
 }

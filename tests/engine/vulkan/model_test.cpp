@@ -134,6 +134,41 @@ TEST_F(VulkanEngine, DecodeIsReplayed) {
   EXPECT_EQ(device->statistics().replayed, 38U);
 }
 
+// What top_k hands over is what the whole row says, and both may be wanted in one step.
+TEST_F(VulkanEngine, CandidatesAreTheRows) {
+  const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
+  const auto device = vulkan_executor(m);
+  const auto tokens = random_tokens(20, m.vocab());
+  const auto rows = run_step(*device, {{tokens, 0, {0, 1}, true}}, m.vocab());
+  ASSERT_EQ(rows.size(), 1U);
+  std::vector<Token> order(m.vocab());
+  for (std::uint32_t i = 0; i < m.vocab(); ++i) order[i] = static_cast<Token>(i);
+  const auto value = [&](Token t) { return rows[0][static_cast<std::size_t>(t)]; };
+  std::ranges::stable_sort(order, [&](Token a, Token b) { return value(a) > value(b); });
+  double sum = 0;
+  for (const float x : rows[0]) sum += std::exp(double{x} - value(order[0]));
+
+  std::vector<Token> both(tokens);
+  both.insert(both.end(), tokens.begin(), tokens.end());
+  const std::vector<std::uint32_t> first{2, 3}, second{4, 5};
+  const engine::StepSequence sequences[] = {{0, 20, 0, first, true}, {20, 20, 0, second, true, 40, true}};
+  const auto step = device->submit({both, sequences}, {});
+  ASSERT_TRUE(step);
+  const auto output = device->wait(*step);
+  ASSERT_TRUE(output);
+  ASSERT_EQ(output->logits.size(), m.vocab());
+  expect_same_row(*device, {output->logits.begin(), output->logits.end()}, rows[0]);
+  ASSERT_EQ(output->candidates.size(), 1U);
+  const decode::Candidates& c = output->candidates[0];
+  EXPECT_TRUE(c.finite);
+  EXPECT_NEAR(c.exp_sum, sum, 1e-4 * sum);
+  ASSERT_EQ(c.likeliest.size(), 40U);
+  for (std::size_t i = 0; device->facts().processor && i < 40; ++i) {
+    EXPECT_EQ(c.likeliest[i].token, order[i]) << i;
+    EXPECT_EQ(c.likeliest[i].value, value(order[i])) << i;
+  }
+}
+
 // A model file, because only a file's pages can be read where they are.
 TEST_F(VulkanEngine, WeightsAreReadWhereTheyLieOrCopied) {
   auto spec = model::parse_synthetic_shape(shape_for(DType::q4_k)).value();
