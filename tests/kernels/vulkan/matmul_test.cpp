@@ -1,0 +1,158 @@
+// The Vulkan products of every format against kernels/reference (tests/kernels/matmul_cases.hpp), cut as processors
+// and as GPUs have them, and the ceilings that benchmarks measure against.
+#include "tests/kernels/matmul_cases.hpp"
+#include "tests/kernels/vulkan/kernel_test.hpp"
+
+namespace flyball::vulkan::test {
+namespace {
+
+namespace cases = kernels::cases;
+using cases::Floats;
+using cases::Uints;
+using kernels::DType;
+
+// The GPU's cut on this machine's device: it needs nothing that a processor lacks.
+class VulkanMatmul : public KernelTest,
+                     public testing::WithParamInterface<std::tuple<bool, DType>>,
+                     public cases::Multiplier {
+ protected:
+  void SetUp() override {
+    KernelTest::SetUp();
+    if (IsSkipped()) return;
+    facts_ = device_->facts();
+    if (facts_.processor && !as_processor()) facts_.processor = false;
+    if (!facts_.processor && as_processor()) GTEST_SKIP() << "the device is no processor";
+  }
+  static bool as_processor() { return std::get<0>(GetParam()); }
+  static DType type() { return std::get<1>(GetParam()); }
+
+ public:
+  std::vector<Floats> multiply(const std::vector<cases::Matrix>& matrices, const Floats& x, std::uint32_t tokens,
+                               const Floats* before) override {
+    const std::uint32_t cols = matrices[0].cols;
+    const Buffer input = put(x);
+    Uints rows;
+    std::vector<Buffer> w, y;
+    MatmulPush push{};
+    push.x = input.address();
+    push.n = tokens;
+    push.cols = cols;
+    push.row_bytes = static_cast<uint>(matrices[0].row_size());
+    for (const cases::Matrix& m : matrices) {
+      const std::size_t i = rows.size();
+      rows.push_back(m.rows);
+      w.push_back(put_bytes(m.file.data(), m.file.size(), 8 * (i % 2)));  // as little aligned as a file may be
+      y.push_back(put(before != nullptr ? *before : Floats(std::size_t{tokens} * m.rows, NAN)));
+      push.w[i] = w[i].address();
+      push.y[i] = y[i].address();
+      push.rows[i] = m.rows;
+    }
+    const MatmulPlan plan = plan_matmul(facts_, type(), rows, cols, tokens, before != nullptr);
+    run(plan.kernel, plan.constants, push, plan.groups);
+    std::vector<Floats> out;
+    for (const Buffer& b : y) out.push_back(get<float>(b));
+    for (std::size_t i = 0; i < w.size(); ++i) EXPECT_EQ(get<std::uint8_t>(w[i]), matrices[i].file);
+    EXPECT_EQ(get<std::uint8_t>(input).size(), x.size() * 4);
+    return out;
+  }
+  Floats multiply_experts(const std::vector<cases::Matrix>& experts, const Uints& ids, const Floats& x,
+                          std::uint32_t per_row) override {
+    const std::uint32_t n_experts = static_cast<uint>(experts.size()), pairs = static_cast<uint>(ids.size());
+    cases::Bytes all;
+    for (const cases::Matrix& m : experts) all.insert(all.end(), m.file.begin(), m.file.end());
+    const Buffer w = put(all), input = put(x), chosen = put(ids), offsets = put(Uints(n_experts + 1, 99)),
+                 order = put(Uints(pairs, 99)), y = put(Floats(std::size_t{pairs} * experts[0].rows, NAN));
+    const ExpertPlan plan = plan_expert_matmul(facts_, type(), experts[0].rows, experts[0].cols, pairs, n_experts);
+    EXPECT_EQ(plan.grouped, pairs > 2 * n_experts);
+    if (plan.grouped) {
+      run("moe_group", {group_size(facts_, "moe_group")},
+          MoeGroupPush{.experts = chosen.address(), .offsets = offsets.address(), .order = order.address(),
+                       .pairs = pairs, .n_experts = n_experts},
+          {1, 1, 1});
+      cases::expect_grouped(ids, n_experts, get<std::uint32_t>(offsets), get<std::uint32_t>(order));
+    }
+    run(plan.matmul.kernel, plan.matmul.constants,
+        MoeMatmulPush{.x = input.address(), .w = w.address(), .y = y.address(), .experts = chosen.address(),
+                      .offsets = offsets.address(), .order = order.address(), .expert_bytes = experts[0].file.size(),
+                      .per_row = per_row, .pairs = pairs, .rows = experts[0].rows, .cols = experts[0].cols,
+                      .row_bytes = static_cast<uint>(experts[0].row_size()), .n_experts = n_experts},
+        plan.matmul.groups);
+    EXPECT_EQ(get<std::uint8_t>(w), all);
+    return get<float>(y);
+  }
+
+ private:
+  DeviceFacts facts_;
+};
+
+TEST_P(VulkanMatmul, AgreesWithReference) {
+  cases::check_products(*this, type());
+}
+TEST_P(VulkanMatmul, EveryCountOfTokens) {
+  cases::check_every_count(*this, type());
+}
+TEST_P(VulkanMatmul, AloneEqualsBatchedBitForBit) {
+  cases::check_alone_equals_batched(*this, type(), 0);
+}
+TEST_P(VulkanMatmul, AddsToWhatIsThere) {
+  cases::check_adding(*this, type());
+}
+TEST_P(VulkanMatmul, ExtremeActivations) {
+  cases::check_extreme_activations(*this, type());
+}
+TEST_P(VulkanMatmul, NotANumberIsNeverLost) {
+  cases::check_no_number_is_lost(*this, type());
+}
+TEST_P(VulkanMatmul, ExpertsMultiplyTheirOwnRows) {
+  cases::check_experts(*this, type());
+}
+INSTANTIATE_TEST_SUITE_P(All, VulkanMatmul,
+                         testing::Combine(testing::Bool(), testing::ValuesIn(kernels::kAllDTypes)),
+                         [](const auto& entry) {
+                           return std::string(std::get<0>(entry.param) ? "processor_" : "gpu_") +
+                                  std::string(to_string(std::get<1>(entry.param)));
+                         });
+
+// Rows of 32 columns and more that begin at multiples of 8 bytes, which are read in place.
+TEST_P(VulkanMatmul, RowsInPlace) {
+  for (const std::uint32_t cols : {256U, 1024U}) {
+    const std::vector<cases::Matrix> m = {{type(), 67, cols, 31}};
+    for (const std::uint32_t tokens : {1U, 5U, 16U, 40U}) {
+      const auto x = cases::random_floats(std::size_t{tokens} * cols, 32);
+      ASSERT_NO_FATAL_FAILURE(m[0].expect_near(x, multiply(m, x, tokens, nullptr)[0], tokens));
+    }
+  }
+}
+
+class VulkanCeilings : public KernelTest {};
+
+TEST_F(VulkanCeilings, ReadsEveryWordOnce) {
+  const std::uint32_t size = 32, groups = 3, words = size * groups * 4 * 5;
+  Uints in(words * 4);
+  std::mt19937 generator(1);
+  for (auto& v : in) v = static_cast<std::uint32_t>(generator());
+  const Buffer from = put(in), to = put(Uints(std::size_t{size} * groups));
+  run("read_bandwidth", {size},
+      ReadBandwidthPush{.from = from.address(), .to = to.address(), .words = words, .unused = 0}, {groups, 1, 1});
+  std::uint32_t expected = 0, got = 0;
+  for (const std::uint32_t v : in) expected ^= v;
+  for (const std::uint32_t v : get<std::uint32_t>(to)) got ^= v;
+  EXPECT_EQ(got, expected);
+}
+
+TEST_F(VulkanCeilings, MultipliesAndAddsEveryRound) {
+  constexpr std::uint32_t kChains = 12, kRounds = 5;
+  const Buffer to = put(Floats(64, NAN));
+  run("multiply_add", {32},
+      MultiplyAddPush{.to = to.address(), .rounds = kRounds, .factor = 0.5F, .term = 1.0F, .unused = 0}, {2, 1, 1});
+  float expected = 0;
+  for (std::uint32_t k = 0; k < kChains; ++k) {
+    float sum = static_cast<float>(k);
+    for (std::uint32_t i = 0; i < kRounds; ++i) sum = sum * 0.5F + 1.0F;
+    expected += sum;
+  }
+  for (const float v : get<float>(to)) EXPECT_EQ(v, expected);
+}
+
+}  // namespace
+}  // namespace flyball::vulkan::test
