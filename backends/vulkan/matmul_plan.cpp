@@ -80,7 +80,7 @@ std::uint32_t group_size(const DeviceFacts& device, std::string_view kernel) noe
   return std::min(most, device.processor ? 64U : 256U);
 }
 
-AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::uint32_t group,
+AttendPlan plan_attend(const DeviceFacts&, std::uint32_t head_dim, std::uint32_t group,
                        std::uint32_t block_size, std::uint64_t positions) {
   constexpr std::uint64_t kSplitPositions = 256, kMostSplits = 1024;
   // Sums of all queries of a work-group are an invocation's own: dimensions * queries / subgroup.
