@@ -28,12 +28,12 @@ struct Cut {
   std::uint32_t group_rows() const { return group / slices * rows; }
 };
 
-constexpr std::uint32_t kMaxTokens = 16, kMaxGpuTokens = 8;  // whose sums an invocation can hold
+constexpr std::uint32_t kMaxTokens = 8;  // of a work-group: what an invocation can hold, and a driver compiles in a second
 
 Cut cut_of(const DeviceFacts& device, std::uint32_t tokens) {
   Cut cut;
   const bool passing = device.processor && device.subgroup_size > 1 && kPart % device.subgroup_size == 0;
-  cut.tokens = std::min(std::bit_ceil(tokens), device.processor ? kMaxTokens : kMaxGpuTokens);
+  cut.tokens = std::min(std::bit_ceil(tokens), kMaxTokens);
   if (passing) {
     cut.group = cut.subgroup = device.subgroup_size;
     cut.rows = cut.tokens == 1 ? 4 : 8;

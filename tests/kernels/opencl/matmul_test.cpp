@@ -3,25 +3,21 @@
 // group.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
-#include <numeric>
 #include <random>
 
-#include "kernels/formats/dequantize.hpp"
-#include "kernels/formats/quantize.hpp"
-#include "kernels/reference/matmul.hpp"
+#include "tests/kernels/matmul_cases.hpp"
 #include "tests/kernels/opencl/harness.hpp"
-#include "tests/kernels/print.hpp"
 
 namespace flyball::opencl::test {
 namespace {
 
+namespace cases = kernels::cases;
+using cases::Floats;
+using cases::Matrix;
+using cases::Uints;
 using kernels::DType;
 
-constexpr double kEpsilon = std::numeric_limits<float>::epsilon();
 constexpr std::uint8_t kPoison = 0xFF;  // as f32, f16 and bf16 no number
 
 // One device for all tests: opening it and compiling for it is what costs.
@@ -71,56 +67,13 @@ class Guarded {
   std::vector<std::uint8_t> content_;
 };
 
-std::vector<float> random_floats(std::size_t n, std::uint32_t seed, float scale = 1.0F) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal(0.0F, scale);
-  std::vector<float> v(n);
-  for (float& x : v) x = normal(generator);
-  return v;
+// With poison in the rows that pad the last group: they must reach no result.
+std::vector<std::uint8_t> poisoned_groups(const Matrix& m) {
+  std::vector<std::uint8_t> padded = m.file;
+  const std::uint32_t all = (m.rows + kGroupRows - 1) / kGroupRows * kGroupRows;
+  padded.resize(all * m.row_size(), kPoison);
+  return grouped(m.type, all, m.cols, padded.data());
 }
-
-bool is_float(DType type) {
-  return kernels::block_shape(type).values == 1;
-}
-
-struct Matrix {
-  DType type;
-  std::uint32_t rows, cols;
-  std::vector<std::uint8_t> file;
-
-  Matrix(DType t, std::uint32_t r, std::uint32_t c, std::uint32_t seed) : type(t), rows(r), cols(c) {
-    file.resize(rows * row_bytes());
-    const auto values = random_floats(std::size_t{rows} * cols, seed, 0.1F);
-    for (std::uint32_t i = 0; i < rows; ++i)
-      kernels::quantize_row(type, values.data() + std::size_t{i} * cols, cols, file.data() + i * row_bytes());
-  }
-  std::size_t row_bytes() const { return kernels::row_bytes(type, cols); }
-  // With poison in the rows that pad the last group: they must reach no result.
-  std::vector<std::uint8_t> poisoned_groups() const {
-    std::vector<std::uint8_t> padded = file;
-    const std::uint32_t all = (rows + kGroupRows - 1) / kGroupRows * kGroupRows;
-    padded.resize(all * row_bytes(), kPoison);
-    return grouped(type, all, cols, padded.data());
-  }
-  void expect_near(const std::vector<float>& x, const std::vector<float>& y, std::uint32_t tokens) const {
-    std::vector<double> expected(std::size_t{tokens} * rows);
-    kernels::reference::matmul(type, file.data(), rows, cols, x.data(), tokens, expected.data());
-    std::vector<float> w(cols);
-    for (std::uint32_t r = 0; r < rows; ++r) {
-      kernels::dequantize_row(type, file.data() + r * row_bytes(), cols, w.data());
-      for (std::uint32_t t = 0; t < tokens; ++t) {
-        double magnitude = 0;  // what rounding errors scale with
-        for (std::uint32_t c = 0; c < cols; ++c)
-          magnitude += std::fabs(static_cast<double>(w[c]) * x[std::size_t{t} * cols + c]);
-        // Parts of 32 and sums of parts; scales and minima are rounded products that cancel, hence 64.
-        const double allowed = kEpsilon * (32 + cols / 32.0 + (is_float(type) ? 0 : 64)) * magnitude;
-        const std::size_t at = std::size_t{t} * rows + r;
-        ASSERT_NEAR(y[at], expected[at], allowed + 1e-30)
-            << rows << "x" << cols << " token " << t << " row " << r;
-      }
-    }
-  }
-};
 
 enum class As { processor, narrow_processor, gpu };
 
@@ -132,7 +85,7 @@ void PrintTo(As as, std::ostream* out) {
   *out << as_name(as);
 }
 
-class OpenclMatmul : public testing::TestWithParam<std::tuple<As, DType>> {
+class OpenclMatmul : public testing::TestWithParam<std::tuple<As, DType>>, public cases::Multiplier {
  protected:
   void SetUp() override {
     if (device() == nullptr) GTEST_SKIP() << "no OpenCL device";
@@ -143,18 +96,15 @@ class OpenclMatmul : public testing::TestWithParam<std::tuple<As, DType>> {
   }
   static As as() { return std::get<0>(GetParam()); }
   static DType type() { return std::get<1>(GetParam()); }
-  static std::uint32_t cols(std::uint32_t blocks) {
-    return is_float(type()) ? blocks * 67 - 2 : blocks * kernels::block_shape(type()).values;
-  }
 
-  // y of each matrix: [tokens, rows]. before: what y holds where it is added to.
-  std::vector<std::vector<float>> multiply(const std::vector<Matrix>& matrices, const std::vector<float>& x,
-                                           std::uint32_t tokens, const std::vector<float>* before = nullptr) {
+ public:
+  std::vector<Floats> multiply(const std::vector<Matrix>& matrices, const Floats& x, std::uint32_t tokens,
+                               const Floats* before) override {
     std::vector<std::uint32_t> rows;
     std::vector<Guarded> w, y;
     for (const Matrix& m : matrices) {
       rows.push_back(m.rows);
-      w.emplace_back(m.poisoned_groups());
+      w.emplace_back(poisoned_groups(m));
       if (before != nullptr) {
         y.emplace_back(*before);
       } else {
@@ -175,133 +125,60 @@ class OpenclMatmul : public testing::TestWithParam<std::tuple<As, DType>> {
     return out;
   }
 
+  Floats multiply_experts(const std::vector<Matrix>& experts, const Uints& ids, const Floats& x,
+                          std::uint32_t per_row) override {
+    const cl_uint n_experts = static_cast<cl_uint>(experts.size()), pairs = static_cast<cl_uint>(ids.size());
+    const cl_uint rows = experts[0].rows, cols = experts[0].cols;
+    std::vector<std::uint8_t> groups;
+    for (const Matrix& m : experts) {
+      const auto bytes = poisoned_groups(m);
+      groups.insert(groups.end(), bytes.begin(), bytes.end());
+    }
+    const cl_ulong expert_bytes = groups.size() / n_experts;
+    Guarded w(groups), input(x), chosen(ids), y(std::size_t{pairs} * rows * 4);
+    const ExpertPlan plan = plan_expert_matmul(facts_, tuning_, type(), rows, pairs, n_experts);
+    EXPECT_EQ(plan.grouped, pairs > 2 * n_experts);
+    if (plan.grouped) {
+      Guarded offsets(std::size_t{n_experts + 1} * 4), order(std::size_t{pairs} * 4);
+      device()->run(plan_moe_group(facts_), chosen.buffer(), pairs, n_experts, offsets.buffer(), order.buffer());
+      cases::expect_grouped(ids, n_experts, offsets.read<std::uint32_t>(), order.read<std::uint32_t>());
+      device()->run(plan.matmul, input.buffer(), cl_uint{per_row}, cols, w.buffer(), expert_bytes, offsets.buffer(),
+                    order.buffer(), y.buffer(), rows);
+    } else {
+      device()->run(plan.matmul, input.buffer(), cl_uint{per_row}, cols, w.buffer(), expert_bytes, chosen.buffer(),
+                    y.buffer(), rows);
+    }
+    auto out = y.read<float>();
+    w.expect_unchanged();
+    return out;
+  }
+
+ protected:
   MatmulDevice facts_;
   MatmulTuning tuning_;
 };
 
 TEST_P(OpenclMatmul, AgreesWithReference) {
-  const std::uint32_t counts[] = {1, 2, 3, 7, 8, 9, 33, 70};
-  for (const std::uint32_t blocks : {1U, 3U}) {
-    const std::vector<Matrix> one = {{type(), 37, cols(blocks), 1}};
-    const std::vector<Matrix> three = {
-        {type(), 70, cols(blocks), 2}, {type(), 1, cols(blocks), 3}, {type(), 33, cols(blocks), 4}};
-    for (const std::uint32_t tokens : counts) {
-      const auto x = random_floats(std::size_t{tokens} * cols(blocks), tokens);
-      one[0].expect_near(x, multiply(one, x, tokens)[0], tokens);
-      const auto y = multiply(three, x, tokens);
-      for (std::size_t i = 0; i < three.size(); ++i) three[i].expect_near(x, y[i], tokens);
-      if (HasFatalFailure()) return;
-    }
-  }
+  cases::check_products(*this, type());
 }
-
 TEST_P(OpenclMatmul, EveryCountOfTokens) {
-  const std::vector<Matrix> m = {{type(), 5, cols(1), 6}};
-  for (std::uint32_t tokens = 1; tokens <= 70; ++tokens) {
-    const auto x = random_floats(std::size_t{tokens} * cols(1), tokens);
-    m[0].expect_near(x, multiply(m, x, tokens)[0], tokens);
-    if (HasFatalFailure()) return;
-  }
+  cases::check_every_count(*this, type());
 }
-
-// What the scheduler relies on: a token's result is the same in any batch. On processors whatever the kernel;
-// on GPUs the kernel for few tokens sums in another order than the one for many.
+// On processors whatever the kernel; on GPUs the kernel for few tokens sums in another order than the one for many.
 TEST_P(OpenclMatmul, AloneEqualsBatchedBitForBit) {
-  const std::vector<Matrix> m = {{type(), 45, cols(4), 7}};
-  const std::uint32_t all = 200;  // more than one chunk or tile
-  const auto x = random_floats(std::size_t{all} * cols(4), 8);
-  const auto whole = multiply(m, x, all)[0];
-  const auto few = multiply(m, {x.end() - 8 * cols(4), x.end()}, 8)[0];
-  for (const std::uint32_t n : {1U, 2U, 3U, 5U, 8U, 9U, 31U, 129U}) {  // the last n tokens as their own batch
-    const auto y = multiply(m, {x.end() - n * cols(4), x.end()}, n)[0];
-    const auto& batch = as() == As::gpu && n <= 8 ? few : whole;
-    EXPECT_EQ(std::memcmp(y.data(), batch.data() + batch.size() - y.size(), y.size() * 4), 0) << n;
-  }
+  cases::check_alone_equals_batched(*this, type(), as() == As::gpu ? 8 : 0);
 }
-
 TEST_P(OpenclMatmul, AddsToWhatIsThere) {
-  for (const std::uint32_t tokens : {1U, 12U}) {
-    const std::vector<Matrix> m = {{type(), 37, cols(2), 9}};
-    const auto x = random_floats(std::size_t{tokens} * cols(2), 10);
-    const auto before = random_floats(std::size_t{tokens} * 37, 11);
-    auto expected = multiply(m, x, tokens)[0];
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
-    EXPECT_EQ(multiply(m, x, tokens, &before)[0], expected) << tokens;
-  }
+  cases::check_adding(*this, type());
 }
-
 TEST_P(OpenclMatmul, ExtremeActivations) {
-  const std::vector<Matrix> m = {{type(), 33, cols(2), 12}};
-  for (const std::uint32_t tokens : {3U, 12U}) {
-    std::vector<float> x(std::size_t{tokens} * cols(2), 0.0F);
-    for (std::uint32_t c = 0; c < cols(2); ++c) {
-      x[cols(2) + c] = c % 2 == 0 ? 1e4F : -1e4F;
-      x[2 * cols(2) + c] = -1e-4F;
-    }
-    m[0].expect_near(x, multiply(m, x, tokens)[0], tokens);
-  }
+  cases::check_extreme_activations(*this, type());
 }
-
-// A value that is no number must show in every result it enters, so that the engine can end the request.
 TEST_P(OpenclMatmul, NotANumberIsNeverLost) {
-  const std::vector<Matrix> m = {{type(), 5, cols(1), 13}};
-  for (const std::uint32_t tokens : {2U, 9U}) {
-    auto x = random_floats(std::size_t{tokens} * cols(1), 14);
-    x[cols(1) + 3] = std::numeric_limits<float>::quiet_NaN();
-    const auto y = multiply(m, x, tokens)[0];
-    for (std::uint32_t t = 0; t < tokens; ++t)
-      for (std::uint32_t r = 0; r < 5; ++r) EXPECT_EQ(std::isfinite(y[t * 5 + r]), t != 1) << t << " " << r;
-  }
+  cases::check_no_number_is_lost(*this, type());
 }
-
-// Experts: pairs (row, expert) meet their expert's matrix one by one while they are few, grouped when many.
 TEST_P(OpenclMatmul, ExpertsMultiplyTheirOwnRows) {
-  constexpr std::uint32_t kExperts = 5, kUsed = 2, kRows = 37;
-  const std::uint32_t c = cols(2);
-  std::vector<Matrix> experts;
-  std::vector<std::uint8_t> groups;
-  for (std::uint32_t e = 0; e < kExperts; ++e) {
-    experts.emplace_back(type(), kRows, c, 20 + e);
-    const auto bytes = experts.back().poisoned_groups();
-    groups.insert(groups.end(), bytes.begin(), bytes.end());
-  }
-  const cl_ulong expert_bytes = groups.size() / kExperts;
-  Guarded w(groups);
-  for (const std::uint32_t tokens : {1U, 4U, 6U, 47U}) {
-    const std::uint32_t pairs = tokens * kUsed;
-    std::mt19937 generator(tokens);
-    std::vector<std::uint32_t> ids(pairs);
-    for (std::uint32_t& id : ids) id = generator() % (kExperts - 1);  // the last is never chosen
-    const auto x = random_floats(std::size_t{tokens} * c, tokens);
-    Guarded input(x), chosen(ids), y(std::size_t{pairs} * kRows * 4);
-    const ExpertPlan plan = plan_expert_matmul(facts_, tuning_, type(), kRows, pairs, kExperts);
-    EXPECT_EQ(plan.grouped, pairs > 2 * kExperts);
-    if (plan.grouped) {
-      Guarded offsets(std::size_t{kExperts + 1} * 4), order(std::size_t{pairs} * 4);
-      device()->run(plan_moe_group(facts_), chosen.buffer(), cl_uint{pairs}, cl_uint{kExperts},
-                    offsets.buffer(), order.buffer());
-      std::vector<std::uint32_t> expected(pairs);
-      std::iota(expected.begin(), expected.end(), 0U);
-      std::stable_sort(expected.begin(), expected.end(), [&](auto a, auto b) { return ids[a] < ids[b]; });
-      ASSERT_EQ(order.read<std::uint32_t>(), expected);
-      const auto bounds = offsets.read<std::uint32_t>();
-      for (std::uint32_t e = 0; e <= kExperts; ++e)
-        ASSERT_EQ(bounds[e], std::count_if(ids.begin(), ids.end(), [&](auto id) { return id < e; }));
-      device()->run(plan.matmul, input.buffer(), cl_uint{kUsed}, cl_uint{c}, w.buffer(), expert_bytes,
-                    offsets.buffer(), order.buffer(), y.buffer(), cl_uint{kRows});
-    } else {
-      device()->run(plan.matmul, input.buffer(), cl_uint{kUsed}, cl_uint{c}, w.buffer(), expert_bytes,
-                    chosen.buffer(), y.buffer(), cl_uint{kRows});
-    }
-    const auto all = y.read<float>();
-    for (std::uint32_t p = 0; p < pairs; ++p) {
-      const std::vector<float> row(x.begin() + p / kUsed * c, x.begin() + (p / kUsed + 1) * c);
-      const std::vector<float> out(all.begin() + p * kRows, all.begin() + (p + 1) * kRows);
-      experts[ids[p]].expect_near(row, out, 1);
-      if (HasFatalFailure()) return;
-    }
-    w.expect_unchanged();
-  }
+  cases::check_experts(*this, type());
 }
 
 std::string case_name(const testing::TestParamInfo<std::tuple<As, DType>>& entry) {
