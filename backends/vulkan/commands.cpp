@@ -110,11 +110,11 @@ Result<void> Device::submit(const Commands& commands) {
 
 namespace {
 
-vk::Result reached(const DeviceState& s, Call kind, std::chrono::microseconds patience) {
+vk::Result reached(const DeviceState& s, Call kind, std::uint64_t value, std::chrono::microseconds patience) {
   vk::Result waited = vk::Result::eSuccess;
   const vk::Result result = attempt(s.options, kind, [&] {
     const vk::Semaphore timeline = **s.timeline;
-    waited = s.device->waitSemaphores({{}, 1, &timeline, &s.submitted},
+    waited = s.device->waitSemaphores({{}, 1, &timeline, &value},
                                       static_cast<std::uint64_t>(patience.count()) * 1000);
   });
   return result != vk::Result::eSuccess ? result : waited;
@@ -122,25 +122,33 @@ vk::Result reached(const DeviceState& s, Call kind, std::chrono::microseconds pa
 
 }  // namespace
 
-Result<void> Device::wait() {
+Result<void> Device::wait(std::uint32_t but) {
   DeviceState& s = *state_;
-  const vk::Result result = reached(s, Call::wait, s.options.fence_deadline);
+  const std::uint64_t value = s.submitted - std::min<std::uint64_t>(but, s.submitted);
+  if (value <= s.done) return {};
+  const vk::Result result = reached(s, Call::wait, value, s.options.fence_deadline);
   if (result == vk::Result::eTimeout)
     return fail(ErrorCode::device_lost,
                 "The Vulkan device " + s.facts.name + " gave no answer within " +
                     std::to_string(s.options.fence_deadline.count() / 1000) + " ms.");
   if (result != vk::Result::eSuccess) return device_failed(s.facts, "waiting for the device", result);
+  s.done = value;
   return {};
 }
 
-bool Device::settle() noexcept {
+bool Device::busy() const noexcept {
+  return state_->done < state_->submitted;
+}
+
+bool Device::at_rest() noexcept {
   DeviceState& s = *state_;
   if (s.books->abandoned) return false;
-  // A lost device does not work any more, and says so at every wait.
-  const vk::Result result = reached(s, Call::settle, s.options.settle_deadline);
-  const bool resting = result == vk::Result::eSuccess;
-  if (!resting) s.books->abandoned = true;
-  return resting;
+  if (!busy()) return true;
+  // One that says it is lost may still write what was under way.
+  const vk::Result result = reached(s, Call::settle, s.submitted, s.options.settle_deadline);
+  if (result == vk::Result::eSuccess) s.done = s.submitted;
+  else s.books->abandoned = true;
+  return result == vk::Result::eSuccess;
 }
 
 }  // namespace flyball::vulkan

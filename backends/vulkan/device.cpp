@@ -289,7 +289,7 @@ Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::ui
   for (const std::uint32_t c : constants) key += " " + std::to_string(c);
   if (const auto it = s.kernels.find(key); it != s.kernels.end()) return Pipeline{&it->second, push_bytes};
   const auto refuse = [&](const std::string& why) {
-    return fail(ErrorCode::model_unavailable,
+    return fail(ErrorCode::model_unsupported,
                 "The kernel " + std::string(name) + " cannot be made on " + s.facts.name + ": " + why + ".",
                 "backend", "kernels/vulkan");
   };
@@ -310,11 +310,19 @@ Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::ui
     vk::raii::PipelineLayout layout(*s.device, layout_info);
     const vk::SpecializationInfo special(static_cast<std::uint32_t>(entries.size()), entries.data(),
                                          constants.size_bytes(), constants.data());
-    const vk::PipelineShaderStageCreateInfo stage({}, vk::ShaderStageFlagBits::eCompute, *module, "main", &special);
+    vk::PipelineShaderStageCreateInfo stage({}, vk::ShaderStageFlagBits::eCompute, *module, "main", &special);
+    const vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo one_subgroup(s.facts.subgroup_size);
+    if (!constants.empty() && constants[0] == s.facts.subgroup_size) {  // a work-group so large is one
+      stage.flags = vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups;
+      stage.pNext = &one_subgroup;
+    }
     vk::raii::Pipeline pipeline(*s.device, *s.cache, vk::ComputePipelineCreateInfo({}, stage, *layout));
     made = &s.kernels.emplace(key, DeviceState::Kernel{std::move(layout), std::move(pipeline)}).first->second;
   });
   if (result == vk::Result::eErrorDeviceLost) return device_failed(s.facts, "the build of " + key, result);
+  if (result == vk::Result::eErrorOutOfDeviceMemory || result == vk::Result::eErrorOutOfHostMemory)
+    return fail(ErrorCode::insufficient_memory, "Not enough memory to build " + key + " on " + s.facts.name + " (" +
+                                                    vk::to_string(result) + ").");
   if (result != vk::Result::eSuccess) return refuse(vk::to_string(result));
   return Pipeline{made, push_bytes};
 }

@@ -115,8 +115,9 @@ class Device {
   // outlive the memory; address() is that of the first byte of `bytes`. unsupported_value: it cannot.
   Result<Memory> import(std::span<const std::byte> bytes, std::string_view what);
 
-  // ---- kernels. model_unavailable with the kernel and the driver's code. One of a name and its constants is
-  // compiled once. constants[i] is specialization constant i; constants[0] the work-group's size.
+  // ---- kernels. model_unsupported with the kernel and why this device never builds it; insufficient_memory,
+  // device_lost. One of a name and its constants is compiled once. constants[i] is specialization constant i;
+  // constants[0] the work-group's size: one of facts().subgroup_size invocations is one subgroup.
   Result<Pipeline> pipeline(std::string_view name, std::span<const std::uint32_t> constants,
                             std::uint32_t push_bytes);
   // The driver's pipeline cache: what it was given, and what it has become. load: before the first pipeline;
@@ -130,8 +131,11 @@ class Device {
   Result<void> finish_recording(Commands& commands);
   // Returns at once. The commands and all they name outlive it until wait().
   Result<void> submit(const Commands& commands);
-  // Until all that was submitted is done, at most until the fence deadline: device_lost.
-  Result<void> wait();
+  // Until all that was submitted is done, but for the last `but` submissions; at most until the fence deadline:
+  // device_lost.
+  Result<void> wait(std::uint32_t but = 0);
+  // Something was submitted that nobody has seen done.
+  bool busy() const noexcept;
   // Records, submits and waits: loading and tests.
   template <class Record>
   Result<void> run(Record&& record) {
@@ -141,13 +145,13 @@ class Device {
     if (auto ok = finish_recording(*commands); !ok) return ok;
     if (auto ok = submit(*commands); !ok) return ok;
     auto ok = wait();
-    if (!ok) settle();
+    if (!ok) at_rest();
     return ok;
   }
-  // After a failure: waits for what was submitted before, at most until the settle deadline, once. False: the
-  // device may still touch the host's memory, which must not be freed; and from now on none of its objects is
-  // released, because that might wait for it without end.
-  bool settle() noexcept;
+  // After a failure, or at the end: waits for what was submitted, at most until the settle deadline, once. False:
+  // the device may still touch the host's memory, which must not be freed; and from now on none of its objects
+  // is released, because that might wait for it without end.
+  bool at_rest() noexcept;
 
  private:
   explicit Device(std::shared_ptr<DeviceState> state);

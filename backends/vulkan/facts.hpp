@@ -24,12 +24,9 @@ struct DeviceFacts {
   bool host_import = false;              // VK_EXT_external_memory_host
   std::uint64_t import_alignment = 0;    // bytes, where host_import
   std::uint32_t subgroup_size = 1;
-  bool subgroup_arithmetic = false;
   std::uint32_t max_work_group = 0;      // invocations
-  std::uint32_t shared_bytes = 0;        // of a work-group
   std::uint64_t memory_bytes = 0;        // of the largest heap that is the device's
   std::uint64_t max_allocation_bytes = 0;
-  std::uint64_t max_storage_range = 0;   // buffers are reached by address: no limit on them
   std::string lacks;  // what the engine needs and the device has not; "": nothing
 };
 

@@ -14,6 +14,7 @@ constexpr std::size_t kMaxIdPart = 200;  // bytes of a driver's text in an id: i
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
 constexpr const char* kHostImport = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
 constexpr const char* kIntegerDot = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
+constexpr const char* kSubgroupSize = VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME;
 constexpr const char* kCooperativeMatrix = "VK_KHR_cooperative_matrix";  // younger than Debian 12's headers
 
 const char* kind_of(vk::PhysicalDeviceType type) {
@@ -66,7 +67,7 @@ vk::raii::Instance make_instance(const vk::raii::Context& context, bool validate
 }
 
 struct Extensions {
-  bool host_import = false, integer_dot = false, cooperative_matrix = false;
+  bool host_import = false, integer_dot = false, cooperative_matrix = false, subgroup_size = false;
 };
 
 Extensions extensions_of(const vk::raii::PhysicalDevice& device) {
@@ -76,6 +77,7 @@ Extensions extensions_of(const vk::raii::PhysicalDevice& device) {
     e.host_import |= name == kHostImport;
     e.integer_dot |= name == kIntegerDot;
     e.cooperative_matrix |= name == kCooperativeMatrix;
+    e.subgroup_size |= name == kSubgroupSize;
   }
   return e;
 }
@@ -92,18 +94,34 @@ std::optional<std::uint32_t> compute_family(const vk::raii::PhysicalDevice& devi
   return any;
 }
 
+// Kernels pass values through subgroups, and have work-groups that are one: a driver that picks a subgroup's size
+// when it compiles must be told.
+bool subgroups_do(const vk::raii::PhysicalDevice& device, const vk::PhysicalDeviceVulkan11Properties& v11) {
+  constexpr auto kCompute = vk::ShaderStageFlagBits::eCompute;
+  constexpr vk::SubgroupFeatureFlags kUsed = vk::SubgroupFeatureFlagBits::eArithmetic |
+                                             vk::SubgroupFeatureFlagBits::eShuffle;
+  if (!extensions_of(device).subgroup_size || !(v11.subgroupSupportedStages & kCompute) ||
+      (v11.subgroupSupportedOperations & kUsed) != kUsed)
+    return false;
+  const auto features = device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceSubgroupSizeControlFeatures>()
+                            .get<vk::PhysicalDeviceSubgroupSizeControlFeatures>();
+  const auto sizes = device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceSubgroupSizeControlProperties>()
+                         .get<vk::PhysicalDeviceSubgroupSizeControlProperties>();
+  return features.subgroupSizeControl && features.computeFullSubgroups && (sizes.requiredSubgroupSizeStages & kCompute);
+}
+
 std::string lacks(const vk::PhysicalDeviceFeatures& base, const vk::PhysicalDeviceVulkan11Features& v11,
-                  const vk::PhysicalDeviceVulkan12Features& v12) {
+                  const vk::PhysicalDeviceVulkan12Features& v12, bool subgroups) {
   std::string out;
   const auto need = [&](vk::Bool32 has, const char* name) {
     if (has == VK_FALSE) out += (out.empty() ? "" : ", ") + std::string(name);
   };
   need(base.shaderInt64, "shaderInt64");
   need(v11.storageBuffer16BitAccess, "storageBuffer16BitAccess");
-  need(v12.storageBuffer8BitAccess, "storageBuffer8BitAccess");
   need(v12.bufferDeviceAddress, "bufferDeviceAddress");
   need(v12.scalarBlockLayout, "scalarBlockLayout");
   need(v12.timelineSemaphore, "timelineSemaphore");
+  need(subgroups, "subgroups of a fixed size with arithmetic and shuffles");
   return out;
 }
 
@@ -128,8 +146,6 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
   f.processor = f.kind == "software";
   f.unified = f.kind != "discrete";
   f.max_work_group = base.limits.maxComputeWorkGroupInvocations;
-  f.shared_bytes = base.limits.maxComputeSharedMemorySize;
-  f.max_storage_range = base.limits.maxStorageBufferRange;
   const vk::PhysicalDeviceMemoryProperties memory = device.getMemoryProperties();
   for (std::uint32_t i = 0; i < memory.memoryHeapCount; ++i)
     if (memory.memoryHeaps[i].flags & vk::MemoryHeapFlagBits::eDeviceLocal)
@@ -147,7 +163,6 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
   const auto& v12 = properties.get<vk::PhysicalDeviceVulkan12Properties>();
   f.driver = std::string(v12.driverName.data()) + " " + v12.driverInfo.data();
   f.subgroup_size = v11.subgroupSize;
-  f.subgroup_arithmetic = static_cast<bool>(v11.subgroupSupportedOperations & vk::SubgroupFeatureFlagBits::eArithmetic);
   f.max_allocation_bytes = v11.maxMemoryAllocationSize;
   for (const std::uint8_t b : v11.deviceUUID) {
     f.id += "0123456789abcdef"[b >> 4];
@@ -159,7 +174,7 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
                           vk::PhysicalDeviceVulkan12Features>();
   const auto& wanted = features.get<vk::PhysicalDeviceVulkan12Features>();
   f.lacks = lacks(features.get<vk::PhysicalDeviceFeatures2>().features,
-                  features.get<vk::PhysicalDeviceVulkan11Features>(), wanted);
+                  features.get<vk::PhysicalDeviceVulkan11Features>(), wanted, subgroups_do(device, v11));
   f.fp16 = wanted.shaderFloat16 == VK_TRUE;
   f.int8 = wanted.shaderInt8 == VK_TRUE;
   const Extensions has = extensions_of(device);
@@ -228,31 +243,20 @@ std::vector<FoundDevice> find_devices(const Driver& driver) {
 }
 
 vk::raii::Device make_device(const FoundDevice& found) {
-  const auto can = found.physical.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan12Features>();
-  const auto& base = can.get<vk::PhysicalDeviceFeatures2>().features;
-  const auto& can12 = can.get<vk::PhysicalDeviceVulkan12Features>();
-  const Extensions has = extensions_of(found.physical);
   vk::PhysicalDeviceFeatures2 features;
   features.features.shaderInt64 = VK_TRUE;
-  features.features.shaderInt16 = base.shaderInt16;
   vk::PhysicalDeviceVulkan11Features v11;
   v11.storageBuffer16BitAccess = VK_TRUE;
   vk::PhysicalDeviceVulkan12Features v12;
-  v12.bufferDeviceAddress = v12.scalarBlockLayout = v12.timelineSemaphore = v12.storageBuffer8BitAccess = VK_TRUE;
-  v12.shaderInt8 = can12.shaderInt8;
-  v12.shaderFloat16 = can12.shaderFloat16;
-  v12.shaderSubgroupExtendedTypes = can12.shaderSubgroupExtendedTypes;
-  vk::PhysicalDeviceShaderIntegerDotProductFeatures dot;
-  dot.shaderIntegerDotProduct = VK_TRUE;
+  v12.bufferDeviceAddress = v12.scalarBlockLayout = v12.timelineSemaphore = VK_TRUE;
+  vk::PhysicalDeviceSubgroupSizeControlFeatures subgroups;
+  subgroups.subgroupSizeControl = subgroups.computeFullSubgroups = VK_TRUE;
   features.pNext = &v11;
   v11.pNext = &v12;
+  v12.pNext = &subgroups;
 
-  std::vector<const char*> extensions;
-  if (has.host_import) extensions.push_back(kHostImport);
-  if (has.integer_dot) {
-    extensions.push_back(kIntegerDot);
-    v12.pNext = &dot;
-  }
+  std::vector<const char*> extensions{kSubgroupSize};
+  if (found.facts.host_import) extensions.push_back(kHostImport);
   const float priority = 1.0F;
   vk::DeviceQueueCreateInfo queue;
   queue.queueFamilyIndex = found.family;

@@ -35,7 +35,7 @@ struct FoundDevice {
 Result<std::shared_ptr<Driver>> load_driver(const DeviceOptions& options);
 // In the loader's order, which a process and its children see alike. May throw what Vulkan-Hpp throws.
 std::vector<FoundDevice> find_devices(const Driver& driver);
-// With every feature that the kernels can use. May throw what Vulkan-Hpp throws.
+// With every feature that the kernels use; the device lacks none. May throw what Vulkan-Hpp throws.
 vk::raii::Device make_device(const FoundDevice& found);
 
 struct DeviceState {
@@ -57,7 +57,7 @@ struct DeviceState {
     vk::raii::Pipeline pipeline;
   };
   std::map<std::string, Kernel, std::less<>> kernels;  // by name and constants
-  std::uint64_t submitted = 0;                         // what the timeline will have reached
+  std::uint64_t submitted = 0, done = 0;               // of the timeline: what it will reach, and was seen to have reached
 
   DeviceState() = default;
   DeviceState(const DeviceState&) = delete;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <list>
 #include <optional>
 #include <string>
@@ -32,17 +33,15 @@ class VulkanExecutorImpl final : public VulkanExecutor {
 
   ~VulkanExecutorImpl() override {
     // A device that does not come to rest keeps what it has by itself; what it reads of the file must stay, too.
-    if (!waiting_ || device_->settle()) return;
+    if (device_->at_rest()) return;
     (void)new std::shared_ptr<const void>(std::move(options_.model_owner));
   }
 
   Result<void> load() {
     device_->load_pipeline_cache(cache_.read(cache_key_));
-    waiting_ = true;  // a copy may be on its way when something fails
     auto weights = Weights::load(*device_, model_, options_.weights, options_.progress);
     if (!weights) return std::unexpected(std::move(weights.error()));
     weights_ = std::move(*weights);
-    waiting_ = false;
     auto ops = VulkanOps::make(*device_, model_.config(), weights_, {options_.max_step_tokens, options_.max_logit_rows});
     if (!ops) return std::unexpected(std::move(ops.error()));
     ops_ = std::move(*ops);
@@ -63,6 +62,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
                layout.block_size,        graph::kMaxCandidates};
     if (auto ok = warm_up(); !ok) return ok;
     cache_.write(cache_key_, device_->pipeline_cache());
+    if (options_.warn && !cache_.trouble().empty()) options_.warn(cache_.trouble());
     return {};
   }
 
@@ -73,14 +73,13 @@ class VulkanExecutorImpl final : public VulkanExecutor {
 
   Result<engine::StepOutput> wait(engine::StepId step) override {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
-    if (waiting_)
-      if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
-    waiting_ = false;
+    if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
     return results();
   }
 
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
   std::uint32_t max_candidates() const override { return graph::kMaxCandidates; }
+  bool can_stop() const noexcept override { return true; }
   const DeviceFacts& facts() const noexcept override { return device_->facts(); }
   VulkanStatistics statistics() const noexcept override {
     return {weights_.in(), device_->pipelines(), recorded_, replayed_, result_bytes_};
@@ -91,12 +90,13 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   // All that a recording depends on; the rest of a step lies in its buffer.
   struct Shape {
     std::uint32_t layers = 0, rows = 0, wanted = 0, asked = 0;
-    bool whole = false;  // of some rows the host wants all logits
+    bool whole = false;      // of some rows the host wants all logits
+    bool by_layers = false;  // it may be given up between them
     bool operator==(const Shape&) const = default;
   };
   struct Recording {
     Shape shape;
-    Commands commands;
+    std::vector<Commands> parts;  // submitted in order: one, or the embedding and each layer
   };
 
   static std::string key_of(const DeviceFacts& f) {
@@ -107,20 +107,31 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   Result<engine::StepId> enqueue(const model::ModelConfig& config, const engine::StepBatch& batch,
                                  std::span<const engine::BlockCopy> copies) {
     if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
-    if (waiting_)  // the last step's inputs are still being read
-      if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
-    waiting_ = false;
+    // The last step's inputs are still being read.
+    if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
     copies_ = {};
     if (!copies.empty())
       if (auto ok = submit_copies(copies); !ok) return std::unexpected(std::move(ok.error()));
     const graph::StepInputs inputs = rows_.inputs();
     ops_->begin(inputs);
     if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
-    auto commands = recording_of(config, inputs);
-    if (!commands) return std::unexpected(std::move(commands.error()));
-    if (auto ok = device_->submit(**commands); !ok) return std::unexpected(std::move(ok.error()));
-    waiting_ = true;
+    const auto recording = recording_of(config, inputs, batch.stop != nullptr);
+    if (!recording) return std::unexpected(recording.error());
+    if (auto ok = submit_parts(**recording, batch.stop); !ok) return std::unexpected(std::move(ok.error()));
     return ++step_;
+  }
+
+  // What is submitted is computed: of a step that may be given up it is a layer beyond the one that runs, which is
+  // what keeps the device from waiting for the host.
+  Result<void> submit_parts(const Recording& recording, const std::atomic<bool>* stop) {
+    for (const Commands& part : recording.parts) {
+      if (stop != nullptr) {
+        if (auto ok = device_->wait(1); !ok) return ok;
+        if (stop->load()) return fail(ErrorCode::cancelled, "Stopped.");
+      }
+      if (auto ok = device_->submit(part); !ok) return ok;
+    }
+    return {};
   }
 
   Result<void> submit_copies(std::span<const engine::BlockCopy> copies) {
@@ -131,35 +142,58 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
     ops_->record_into(nullptr);
     if (auto ok = device_->finish_recording(copies_); !ok) return ok;
-    auto ok = device_->submit(copies_);
-    waiting_ = ok.has_value();
-    return ok;
+    return device_->submit(copies_);
   }
 
-  Result<const Commands*> recording_of(const model::ModelConfig& config, const graph::StepInputs& inputs) {
+  Result<const Recording*> recording_of(const model::ModelConfig& config, const graph::StepInputs& inputs,
+                                        bool by_layers) {
     if (std::exchange(generation_, ops_->generation()) != ops_->generation()) recordings_.clear();
     const Shape shape{config.n_layers, static_cast<std::uint32_t>(inputs.tokens.size()),
                       static_cast<std::uint32_t>(inputs.wanted.size()),
                       static_cast<std::uint32_t>(inputs.top_k.size()),
-                      !ops_->logits_in_place() && !rows_.whole().empty()};
+                      !ops_->logits_in_place() && !rows_.whole().empty(),
+                      by_layers};
     const auto known = std::ranges::find(recordings_, shape, &Recording::shape);
     if (known != recordings_.end()) {
       ++replayed_;
       recordings_.splice(recordings_.begin(), recordings_, known);
-      return &recordings_.front().commands;
+      return &recordings_.front();
     }
     ++recorded_;
-    auto commands = device_->start_recording();
-    if (!commands) return std::unexpected(std::move(commands.error()));
-    ops_->record_into(&*commands);
-    graph::decode_step(config, inputs, *ops_);
-    if (shape.whole) ops_->read_back(shape.wanted);
+    auto parts = record(config, inputs, shape);
     ops_->record_into(nullptr);
-    if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
-    if (auto ok = device_->finish_recording(*commands); !ok) return std::unexpected(std::move(ok.error()));
+    if (!parts) return std::unexpected(std::move(parts.error()));
     if (recordings_.size() == kMostRecordings) recordings_.pop_back();
-    recordings_.push_front({shape, std::move(*commands)});
-    return &recordings_.front().commands;
+    recordings_.push_front({shape, std::move(*parts)});
+    return &recordings_.front();
+  }
+
+  Result<std::vector<Commands>> record(const model::ModelConfig& config, const graph::StepInputs& inputs,
+                                       const Shape& shape) {
+    std::vector<Commands> parts;
+    parts.reserve(shape.by_layers ? 1 + config.n_layers : 1);  // the ops hold on to the one that they record
+    Result<void> outcome;
+    const auto start = [&] {
+      auto commands = device_->start_recording();
+      if (!commands) {
+        outcome = std::unexpected(std::move(commands.error()));
+        return false;
+      }
+      parts.push_back(std::move(*commands));
+      ops_->record_into(&parts.back());
+      return true;
+    };
+    const auto next = [&] {
+      outcome = device_->finish_recording(parts.back());
+      return outcome && start();
+    };
+    if (!start()) return std::unexpected(std::move(outcome.error()));
+    const bool whole = graph::decode_step(config, inputs, *ops_, shape.by_layers ? std::function<bool()>(next) : nullptr);
+    if (!whole) return std::unexpected(std::move(outcome.error()));
+    if (shape.whole) ops_->read_back(shape.wanted);
+    if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = device_->finish_recording(parts.back()); !ok) return std::unexpected(std::move(ok.error()));
+    return parts;
   }
 
   // Every kernel built, and one layer run with each of them, as a prompt's step and as a late token's: some drivers
@@ -179,7 +213,6 @@ class VulkanExecutorImpl final : public VulkanExecutor {
       const auto step = enqueue(one, {std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {});
       if (!step) return std::unexpected(step.error());
       if (auto ok = device_->wait(); !ok) return ok;
-      waiting_ = false;
     }
     recordings_.clear();
     recorded_ = replayed_ = 0;
@@ -231,7 +264,6 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   engine::StepLimits limits_;
   engine::StepRows rows_;
   engine::StepId step_ = 0;
-  bool waiting_ = false;  // something may be under way
 };
 
 }  // namespace

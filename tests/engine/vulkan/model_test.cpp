@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <functional>
 
 #include "backends/model/embedded_demo.hpp"
-#include "tests/engine/kv_type_cases.hpp"
+#include "tests/engine/row_cases.hpp"
 #include "tests/engine/vulkan/support.hpp"
 
 namespace flyball::test {
@@ -14,12 +16,6 @@ namespace {
 
 using kernels::DType;
 using vulkan::WeightsIn;
-
-// K-quants have blocks of 256 columns.
-std::string_view shape_for(DType type) {
-  return kernels::block_shape(type).values == 256 ? "dim=256,layers=2,heads=4,kv_heads=2,ffn=512,vocab=320"
-                                                  : "dim=64,layers=3,heads=4,kv_heads=2,ffn=96,vocab=320";
-}
 
 // The contract of rows computed beside others, or in other chunks: on a processor bit for bit. A GPU may choose a kernel
 // by the number of rows, and its sums then run in another order.
@@ -89,31 +85,47 @@ TEST_F(VulkanEngine, TheDemoModelSaysWhatItSaysOnTheCpu) {
 
 TEST_F(VulkanEngine, AloneEqualsBatched) {
   const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
-  const auto a = random_tokens(20, m.vocab(), 1), b = random_tokens(30, m.vocab(), 2);
   const auto device = vulkan_executor(m);
-  run_step(*device, {{a, 0, {0, 1}, false}}, m.vocab());
-  run_step(*device, {{b, 0, {2, 3}, false}}, m.vocab());
-  const Piece next_a{{7}, 20, {0, 1}, true}, next_b{{8}, 30, {2, 3}, true}, prompt{a, 0, {4, 5}, true};
-  const auto alone_a = run_step(*device, {next_a}, m.vocab());
-  const auto alone_b = run_step(*device, {next_b}, m.vocab());
-  const auto alone_prompt = run_step(*device, {prompt}, m.vocab());
-  const auto together = run_step(*device, {next_a, next_b, prompt}, m.vocab());
-  ASSERT_EQ(together.size(), 3U);
-  expect_same_row(*device, together[0], alone_a[0]);
-  expect_same_row(*device, together[1], alone_b[0]);
-  expect_same_row(*device, together[2], alone_prompt[0]);
+  expect_alone_equals_batched(*device, m.vocab(), std::bind_front(expect_same_row, std::cref(*device)));
 }
 
 TEST_F(VulkanEngine, WholeEqualsChunked) {
   const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
-  const auto tokens = random_tokens(60, m.vocab());
   const auto device = vulkan_executor(m);
-  const auto whole = run_step(*device, {{tokens, 0, {0, 1, 2, 3}, true}}, m.vocab());
-  for (const std::size_t chunk : {1U, 7U, 16U, 33U}) {
-    SCOPED_TRACE("chunks of " + std::to_string(chunk));
-    const std::size_t last = (tokens.size() - 1) % chunk + 1;
-    expect_same_row(*device, run_chunks(*device, tokens, {9, 8, 7, 6}, m.vocab(), chunk, last), whole[0]);
-  }
+  expect_whole_equals_chunked(*device, m.vocab(), std::bind_front(expect_same_row, std::cref(*device)));
+}
+
+// Of a step that may be given up no more is submitted than the layer that runs and the next.
+TEST_F(VulkanEngine, AStepIsGivenUpBeforeItsLayersAreSubmitted) {
+  const auto m = synthetic_model(DType::q8_0, "dim=64,layers=12,heads=4,kv_heads=2,ffn=96,vocab=320");
+  std::atomic<bool> stop{false};
+  std::size_t submitted = 0, stop_at = 0;
+  auto options = vulkan_options();
+  options.device.interceptor = [&](vulkan::Call call) {
+    if (call == vulkan::Call::submit && ++submitted == stop_at) stop = true;
+    return 0;
+  };
+  const auto device = with_kv(vulkan::make_vulkan_executor(*m.file, options), *m.file, DType::f16);
+  const Piece prompt{random_tokens(30, m.vocab()), 0, {3, 4, 9}};
+  const engine::StepSequence sequence{0, 30, 0, prompt.blocks, true};
+  const engine::StepBatch batch{prompt.tokens, {&sequence, 1}, 0, &stop};
+  const auto expected = run_step(*device, {prompt}, m.vocab());
+
+  submitted = 0;
+  stop_at = 4;
+  const auto stopped = device->submit(batch, {});
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ErrorCode::cancelled);
+  EXPECT_EQ(submitted, 4U);
+
+  stop = false;
+  submitted = 0;
+  const auto step = device->submit(batch, {});
+  ASSERT_TRUE(step) << step.error().message;
+  EXPECT_EQ(submitted, 13U);  // the embedding, and each layer
+  const auto rows = device->wait(*step);
+  ASSERT_TRUE(rows) << rows.error().message;
+  EXPECT_TRUE(std::ranges::equal(rows->logits, expected.at(0))) << "the same step, not stopped";
 }
 
 // Several splits of decode attention, merged, against one pass over all of them, and the CPU engine's.
