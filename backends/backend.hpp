@@ -146,13 +146,15 @@ struct DeviceShare {
   std::string device;  // its id, as probed
   std::uint32_t first_layer = 0, n_layers = 0;
   std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
+  std::string weights = {};  // where they lie, in words; "": the engine has one way
   std::uint64_t total_bytes() const noexcept { return weight_bytes + kv_bytes + scratch_bytes; }
 };
-// "NVIDIA H200#1 (NVIDIA CUDA): layers 13 to 24, 6120 MiB"
+// "NVIDIA H200#1 (NVIDIA CUDA): layers 13 to 24, 6120 MiB, weights copied to shared memory"
 inline std::string to_string(const DeviceShare& share) {
   return share.device + ": layers " + std::to_string(share.first_layer + 1) + " to " +
          std::to_string(share.first_layer + share.n_layers) + ", " +
-         std::to_string(share.total_bytes() >> 20) + " MiB";
+         std::to_string(share.total_bytes() >> 20) + " MiB" +
+         (share.weights.empty() ? "" : ", weights " + share.weights);
 }
 
 struct BackendInfo {  // fixed once ready

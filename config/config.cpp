@@ -178,7 +178,8 @@ const std::vector<Bound<OpenClEngine>>& opencl_table() {
 
 const std::vector<Bound<VulkanEngine>>& vulkan_table() {
   static const std::vector<Bound<VulkanEngine>> table = {
-      {{"device", text(1, 256), "part of the device's id or its driver's name, as probed; without it the best GPU"},
+      {{"device", text(1, 256),
+        "part of the device's id or its driver's name, as probed; without it the best GPU"},
        [](VulkanEngine& v, const Node& n) { v.device = n.text; }},
   };
   return table;

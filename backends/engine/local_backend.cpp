@@ -65,7 +65,8 @@ Result<text::ChatTemplate> load_chat_template(const model::Gguf& file) {
 Result<void> check_options(const LocalBackendOptions& options) {
   if (options.backend != "cpu" && options.backend != "vulkan" && options.backend != "opencl")
     return fail(ErrorCode::unsupported_value,
-                "This build has no engine named '" + options.backend + "'; it has: cpu, vulkan, opencl.", "backend");
+                "This build has no engine named '" + options.backend + "'; it has: cpu, vulkan, opencl.",
+                "backend");
   const auto within = [](const char* name, std::uint32_t value, std::uint32_t most) -> Result<void> {
     if (value >= 1 && value <= most) return {};
     return fail(ErrorCode::invalid_value,
@@ -77,7 +78,8 @@ Result<void> check_options(const LocalBackendOptions& options) {
   if (auto ok = within("devices", static_cast<std::uint32_t>(options.opencl.size()), kMaxDevices); !ok)
     return ok;
   if (options.backend == "vulkan" && options.opencl.size() > 1)
-    return fail(ErrorCode::unsupported_value, "The Vulkan engine runs on one device; several are named.", "device");
+    return fail(ErrorCode::unsupported_value, "The Vulkan engine runs on one device; several are named.",
+                "device");
   return within("step_tokens", options.step_tokens, kMaxStepTokens);
 }
 
@@ -99,7 +101,8 @@ struct OpenedDevice {
 };
 
 Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
-                                 const std::shared_ptr<const model::ModelFile>& model, std::uint32_t step_tokens) {
+                                 const std::shared_ptr<const model::ModelFile>& model,
+                                 std::uint32_t step_tokens) {
   vulkan::VulkanDeviceOptions device;
   device.device = options.vulkan;
   if (!options.cache_dir.empty()) device.pipeline_cache = options.cache_dir / "vulkan";
@@ -113,7 +116,8 @@ Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
   OpenedDevice opened;
   const vulkan::DeviceFacts& facts = (*executor)->facts();
   const std::uint64_t free_bytes = (*executor)->free_bytes();
-  opened.kv_room = {facts.unified ? std::min(cpu::available_memory() / 4, free_bytes) : free_bytes / 8 * 7, facts.id};
+  opened.kv_room = {facts.unified ? std::min(cpu::available_memory() / 4, free_bytes) : free_bytes / 8 * 7,
+                    facts.id};
   opened.executor = std::move(*executor);
   return opened;
 }

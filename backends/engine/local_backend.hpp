@@ -31,7 +31,7 @@ struct LocalBackendOptions {
   std::uint32_t step_tokens = 256;   // most tokens of a step; fewer where they would take long (StepBudget)
   // Which devices, and their limits: at least one. Over several the model's layers are split.
   std::vector<opencl::DeviceOptions> opencl = std::vector<opencl::DeviceOptions>(1);
-  vulkan::DeviceOptions vulkan;  // which device, and its limits
+  vulkan::DeviceOptions vulkan;     // which device, and its limits
   std::filesystem::path cache_dir;  // compiled kernels and tunings; "": compiled at every start, untuned
   std::function<void(const std::string&)> warn;  // of what is worked around while loading, one sentence
   graph::LoadProgress progress;

@@ -15,7 +15,8 @@ constexpr vk::AccessFlags kWrites = Access::eShaderWrite | Access::eTransferWrit
 constexpr vk::AccessFlags kAll =
     Access::eShaderRead | Access::eShaderWrite | Access::eTransferRead | Access::eTransferWrite;
 
-void memory_barrier(const vk::raii::CommandBuffer& buffer, vk::PipelineStageFlags to, vk::AccessFlags access) {
+void memory_barrier(const vk::raii::CommandBuffer& buffer, vk::PipelineStageFlags to,
+                    vk::AccessFlags access) {
   buffer.pipelineBarrier(kWork, to, {}, vk::MemoryBarrier(kWrites, access), {}, {});
 }
 
@@ -36,7 +37,8 @@ Result<Commands> Device::start_recording() {
   Commands out;
   const vk::Result result = attempt(s.options, Call::record, [&] {
     vk::raii::CommandBuffers buffers(*s.device, {**s.pool, vk::CommandBufferLevel::ePrimary, 1});
-    out.impl_ = std::unique_ptr<Commands::Impl>(new Commands::Impl{state_, std::move(buffers.front()), nullptr, {}});
+    out.impl_ =
+        std::unique_ptr<Commands::Impl>(new Commands::Impl{state_, std::move(buffers.front()), nullptr, {}});
     out.impl_->counted.emplace(s.books);
     out.impl_->buffer.begin({});
     // What earlier submissions wrote, keys and values above all.
@@ -59,8 +61,9 @@ Result<void> Device::finish_recording(Commands& commands) {
 namespace {
 
 void use_kernel(const vk::raii::CommandBuffer& buffer, const void*& bound, const Pipeline& pipeline,
-          std::span<const std::byte> push) {
-  if (!pipeline || push.size() != pipeline.push_bytes) std::abort();  // a kernel that was not built for this call
+                std::span<const std::byte> push) {
+  if (!pipeline || push.size() != pipeline.push_bytes)
+    std::abort();  // a kernel that was not built for this call
   const auto& kernel = *static_cast<const DeviceState::Kernel*>(pipeline.handle);
   if (bound != pipeline.handle) buffer.bindPipeline(vk::PipelineBindPoint::eCompute, *kernel.pipeline);
   bound = pipeline.handle;
@@ -75,8 +78,8 @@ void Commands::dispatch(const Pipeline& pipeline, std::span<const std::byte> pus
   impl_->buffer.dispatch(groups[0], groups[1], groups[2]);
 }
 
-void Commands::dispatch_indirect(const Pipeline& pipeline, std::span<const std::byte> push, const Memory& from,
-                                 std::uint64_t at) {
+void Commands::dispatch_indirect(const Pipeline& pipeline, std::span<const std::byte> push,
+                                 const Memory& from, std::uint64_t at) {
   use_kernel(impl_->buffer, impl_->bound, pipeline, push);
   impl_->buffer.dispatchIndirect(**from.impl_->buffer, at);
 }
@@ -128,9 +131,8 @@ Result<void> Device::wait(std::uint32_t but) {
   if (value <= s.done) return {};
   const vk::Result result = reached(s, Call::wait, value, s.options.fence_deadline);
   if (result == vk::Result::eTimeout)
-    return fail(ErrorCode::device_lost,
-                "The Vulkan device " + s.facts.name + " gave no answer within " +
-                    std::to_string(s.options.fence_deadline.count() / 1000) + " ms.");
+    return fail(ErrorCode::device_lost, "The Vulkan device " + s.facts.name + " gave no answer within " +
+                                            std::to_string(s.options.fence_deadline.count() / 1000) + " ms.");
   if (result != vk::Result::eSuccess) return device_failed(s.facts, "waiting for the device", result);
   s.done = value;
   return {};
@@ -146,8 +148,10 @@ bool Device::at_rest() noexcept {
   if (!busy()) return true;
   // One that says it is lost may still write what was under way.
   const vk::Result result = reached(s, Call::settle, s.submitted, s.options.settle_deadline);
-  if (result == vk::Result::eSuccess) s.done = s.submitted;
-  else s.books->abandoned = true;
+  if (result == vk::Result::eSuccess)
+    s.done = s.submitted;
+  else
+    s.books->abandoned = true;
   return result == vk::Result::eSuccess;
 }
 

@@ -46,10 +46,10 @@ struct Wish {
   vk::MemoryPropertyFlags needed, liked;
 };
 
-// Of the types a buffer may have, that with all that is needed and most that is liked; the driver's order decides
-// between equals.
-std::optional<std::uint32_t> memory_type(const vk::PhysicalDeviceMemoryProperties& memory, std::uint32_t allowed,
-                                         const Wish& wish) {
+// Of the types a buffer may have, that with all that is needed and most that is liked; the driver's order
+// decides between equals.
+std::optional<std::uint32_t> memory_type(const vk::PhysicalDeviceMemoryProperties& memory,
+                                         std::uint32_t allowed, const Wish& wish) {
   std::optional<std::uint32_t> best;
   int best_liked = -1;
   for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
@@ -82,10 +82,10 @@ std::unexpected<Error> no_memory(const DeviceState& s, vk::Result result, std::u
                                  std::string_view what) {
   const std::uint64_t allocated = s.books->bytes;
   return fail(ErrorCode::insufficient_memory,
-              "Not enough memory on " + s.facts.name + " for " + std::string(what) + ": " + std::to_string(bytes) +
-                  " bytes are needed, " + std::to_string(s.limit > allocated ? s.limit - allocated : 0) +
-                  " are free, " + std::to_string(s.facts.max_allocation_bytes) + " at once (" +
-                  vk::to_string(result) + ").");
+              "Not enough memory on " + s.facts.name + " for " + std::string(what) + ": " +
+                  std::to_string(bytes) + " bytes are needed, " +
+                  std::to_string(s.limit > allocated ? s.limit - allocated : 0) + " are free, " +
+                  std::to_string(s.facts.max_allocation_bytes) + " at once (" + vk::to_string(result) + ").");
 }
 
 std::unexpected<Error> not_allocated(const DeviceState& s, vk::Result result, std::uint64_t bytes,
@@ -99,8 +99,8 @@ std::unexpected<Error> not_allocated(const DeviceState& s, vk::Result result, st
 }  // namespace
 
 std::unexpected<Error> device_failed(const DeviceFacts& facts, const std::string& call, vk::Result result) {
-  return fail(ErrorCode::device_lost,
-              "The Vulkan device " + facts.name + " failed: " + call + " gave " + vk::to_string(result) + ".");
+  return fail(ErrorCode::device_lost, "The Vulkan device " + facts.name + " failed: " + call + " gave " +
+                                          vk::to_string(result) + ".");
 }
 
 Memory::Memory() noexcept = default;
@@ -129,8 +129,8 @@ Result<std::vector<DeviceFacts>> list_devices() {
     for (const FoundDevice& found : find_devices(**driver)) out.push_back(found.facts);
   });
   if (result != vk::Result::eSuccess)
-    return fail(ErrorCode::model_unavailable, "The Vulkan devices could not be listed: " + vk::to_string(result) + ".",
-                "backend");
+    return fail(ErrorCode::model_unavailable,
+                "The Vulkan devices could not be listed: " + vk::to_string(result) + ".", "backend");
   return out;
 }
 
@@ -144,8 +144,8 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   vk::Result result =
       attempt(state->options, Call::allocate, [&] { devices = find_devices(*state->driver); });
   if (result != vk::Result::eSuccess)
-    return fail(ErrorCode::model_unavailable, "The Vulkan devices could not be listed: " + vk::to_string(result) + ".",
-                "backend");
+    return fail(ErrorCode::model_unavailable,
+                "The Vulkan devices could not be listed: " + vk::to_string(result) + ".", "backend");
   const auto i = choose_found(devices, options);
   if (!i) return std::unexpected(i.error());
   FoundDevice& found = devices[*i];
@@ -241,15 +241,14 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what, Plac
 Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view what) {
   DeviceState& s = *state_;
   const auto refuse = [&](const std::string& why) {
-    return fail(ErrorCode::unsupported_value,
-                "The Vulkan device " + s.facts.name + " cannot read " + std::string(what) +
-                    " where it lies: " + why + ".");
+    return fail(ErrorCode::unsupported_value, "The Vulkan device " + s.facts.name + " cannot read " +
+                                                  std::string(what) + " where it lies: " + why + ".");
   };
   if (!s.facts.host_import) return refuse("it has no VK_EXT_external_memory_host");
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
   const std::uintptr_t first = begin / s.facts.import_alignment * s.facts.import_alignment;
-  const std::uintptr_t end = (begin + bytes.size() + s.facts.import_alignment - 1) / s.facts.import_alignment *
-                             s.facts.import_alignment;
+  const std::uintptr_t end = (begin + bytes.size() + s.facts.import_alignment - 1) /
+                             s.facts.import_alignment * s.facts.import_alignment;
   if (end - first > s.facts.max_allocation_bytes)
     return refuse(std::to_string(end - first) + " bytes are more than " +
                   std::to_string(s.facts.max_allocation_bytes) + " at once");
@@ -260,7 +259,8 @@ Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view
   const vk::Result result = attempt(s.options, Call::import, [&] {
     constexpr auto kHandle = vk::ExternalMemoryHandleTypeFlagBits::eHostAllocationEXT;
     auto* host = reinterpret_cast<void*>(first);
-    const vk::MemoryHostPointerPropertiesEXT pointer = s.device->getMemoryHostPointerPropertiesEXT(kHandle, host);
+    const vk::MemoryHostPointerPropertiesEXT pointer =
+        s.device->getMemoryHostPointerPropertiesEXT(kHandle, host);
     const vk::StructureChain<vk::BufferCreateInfo, vk::ExternalMemoryBufferCreateInfo> info(
         {{}, end - first, kUsage}, {kHandle});
     auto& buffer = out.impl_->buffer.emplace(*s.device, info.get<vk::BufferCreateInfo>());
@@ -268,7 +268,8 @@ Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view
     const auto type = memory_type(s.memory, needs.memoryTypeBits & pointer.memoryTypeBits, {});
     typed = type.has_value() && needs.size <= end - first;
     if (!typed) return;
-    const vk::StructureChain<vk::MemoryAllocateInfo, vk::MemoryAllocateFlagsInfo, vk::ImportMemoryHostPointerInfoEXT>
+    const vk::StructureChain<vk::MemoryAllocateInfo, vk::MemoryAllocateFlagsInfo,
+                             vk::ImportMemoryHostPointerInfoEXT>
         allocate({end - first, *type}, {vk::MemoryAllocateFlagBits::eDeviceAddress}, {kHandle, host});
     auto& memory = out.impl_->memory.emplace(*s.device, allocate.get<vk::MemoryAllocateInfo>());
     buffer.bindMemory(*memory, 0);
@@ -321,8 +322,8 @@ Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::ui
   });
   if (result == vk::Result::eErrorDeviceLost) return device_failed(s.facts, "the build of " + key, result);
   if (result == vk::Result::eErrorOutOfDeviceMemory || result == vk::Result::eErrorOutOfHostMemory)
-    return fail(ErrorCode::insufficient_memory, "Not enough memory to build " + key + " on " + s.facts.name + " (" +
-                                                    vk::to_string(result) + ").");
+    return fail(ErrorCode::insufficient_memory, "Not enough memory to build " + key + " on " + s.facts.name +
+                                                    " (" + vk::to_string(result) + ").");
   if (result != vk::Result::eSuccess) return refuse(vk::to_string(result));
   return Pipeline{made, push_bytes};
 }

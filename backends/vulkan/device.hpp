@@ -1,7 +1,7 @@
 // One Vulkan device: what it is, its compute queue and all that is made on it. Every allocation, build,
-// recording, submission and wait of the engine goes through here, so that each can be made to fail in tests and
-// fails in one way: a typed error that names the call and the driver's code. Vulkan's own headers stay behind
-// it (internal.hpp): they are heavy, and their exceptions end here.
+// recording, submission and wait of the engine goes through here, so that each can be made to fail in tests
+// and fails in one way: a typed error that names the call and the driver's code. Vulkan's own headers stay
+// behind it (internal.hpp): they are heavy, and their exceptions end here.
 #pragma once
 
 #include <array>
@@ -37,8 +37,8 @@ class Memory {
   explicit operator bool() const noexcept { return impl_ != nullptr; }
   std::uint64_t bytes() const noexcept { return bytes_; }
   Address address() const noexcept { return address_; }
-  // Null where the host cannot reach it. Coherent: what the host has written before a submission the device sees,
-  // what a step has written the host sees after wait().
+  // Null where the host cannot reach it. Coherent: what the host has written before a submission the device
+  // sees, what a step has written the host sees after wait().
   std::byte* host() const noexcept { return host_; }
 
  private:
@@ -84,7 +84,8 @@ class Commands {
                          std::uint64_t at);
   // What follows sees what came before: kernels and copies alike.
   void barrier();
-  void copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at, std::uint64_t bytes);
+  void copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
+            std::uint64_t bytes);
 
  private:
   friend class Device;
@@ -92,8 +93,8 @@ class Commands {
   std::unique_ptr<Impl> impl_;
 };
 
-// Every device that the loader knows, those that the engine cannot use included. model_unavailable: no loader, no
-// driver.
+// Every device that the loader knows, those that the engine cannot use included. model_unavailable: no
+// loader, no driver.
 Result<std::vector<DeviceFacts>> list_devices();
 
 class Device {
@@ -131,8 +132,8 @@ class Device {
   Result<void> finish_recording(Commands& commands);
   // Returns at once. The commands and all they name outlive it until wait().
   Result<void> submit(const Commands& commands);
-  // Until all that was submitted is done, but for the last `but` submissions; at most until the fence deadline:
-  // device_lost.
+  // Until all that was submitted is done, but for the last `but` submissions; at most until the fence
+  // deadline: device_lost.
   Result<void> wait(std::uint32_t but = 0);
   // Something was submitted that nobody has seen done.
   bool busy() const noexcept;
@@ -148,9 +149,9 @@ class Device {
     if (!ok) at_rest();
     return ok;
   }
-  // After a failure, or at the end: waits for what was submitted, at most until the settle deadline, once. False:
-  // the device may still touch the host's memory, which must not be freed; and from now on none of its objects
-  // is released, because that might wait for it without end.
+  // After a failure, or at the end: waits for what was submitted, at most until the settle deadline, once.
+  // False: the device may still touch the host's memory, which must not be freed; and from now on none of its
+  // objects is released, because that might wait for it without end.
   bool at_rest() noexcept;
 
  private:

@@ -7,8 +7,8 @@
 namespace flyball::vulkan {
 
 struct DeviceFacts {
-  // "NVIDIA H200#0 (NVIDIA) 0123...": name, place among those of that name, driver, UUID. Tells this device from every
-  // other for as long as drivers and hardware stay; printable ASCII.
+  // "NVIDIA H200#0 (NVIDIA) 0123...": name, place among those of that name, driver, UUID. Tells this device
+  // from every other for as long as drivers and hardware stay; printable ASCII.
   std::string id;
   std::string name, driver;
   std::uint32_t vendor = 0;  // as PCI numbers them
@@ -20,12 +20,12 @@ struct DeviceFacts {
   bool integer_dot = false;  // packed 4 x 8 bits, accelerated
   bool cooperative_matrix = false;
   bool timestamps = false;
-  bool host_visible = false;  // the host can write all of the device's memory
-  bool host_import = false;              // VK_EXT_external_memory_host
-  std::uint64_t import_alignment = 0;    // bytes, where host_import
+  bool host_visible = false;           // the host can write all of the device's memory
+  bool host_import = false;            // VK_EXT_external_memory_host
+  std::uint64_t import_alignment = 0;  // bytes, where host_import
   std::uint32_t subgroup_size = 1;
-  std::uint32_t max_work_group = 0;      // invocations
-  std::uint64_t memory_bytes = 0;        // of the largest heap that is the device's
+  std::uint32_t max_work_group = 0;  // invocations
+  std::uint64_t memory_bytes = 0;    // of the largest heap that is the device's
   std::uint64_t max_allocation_bytes = 0;
   std::string lacks;  // what the engine needs and the device has not; "": nothing
 };

@@ -1,5 +1,5 @@
-// The Vulkan devices of this machine, what their drivers say of them, and a logical device with all that the kernels
-// can use.
+// The Vulkan devices of this machine, what their drivers say of them, and a logical device with all that the
+// kernels can use.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -36,7 +36,8 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUtilsMessageTypeFlagsEXT,
+VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
+                                          VkDebugUtilsMessageTypeFlagsEXT,
                                           const VkDebugUtilsMessengerCallbackDataEXT* data, void* user) {
   const auto& options = *static_cast<const DeviceOptions*>(user);
   if (options.on_validation) options.on_validation(data->pMessage);
@@ -44,8 +45,9 @@ VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT
 }
 
 bool has_layer(const vk::raii::Context& context, const char* name) {
-  return std::ranges::any_of(context.enumerateInstanceLayerProperties(),
-                             [&](const vk::LayerProperties& l) { return std::strcmp(l.layerName, name) == 0; });
+  return std::ranges::any_of(context.enumerateInstanceLayerProperties(), [&](const vk::LayerProperties& l) {
+    return std::strcmp(l.layerName, name) == 0;
+  });
 }
 
 vk::raii::Instance make_instance(const vk::raii::Context& context, bool validate) {
@@ -54,7 +56,8 @@ vk::raii::Instance make_instance(const vk::raii::Context& context, bool validate
   app.apiVersion = VK_API_VERSION_1_2;
   vk::InstanceCreateInfo info;
   info.pApplicationInfo = &app;
-  const vk::ValidationFeatureEnableEXT checks[] = {vk::ValidationFeatureEnableEXT::eSynchronizationValidation};
+  const vk::ValidationFeatureEnableEXT checks[] = {
+      vk::ValidationFeatureEnableEXT::eSynchronizationValidation};
   vk::ValidationFeaturesEXT features;
   features.setEnabledValidationFeatures(checks);
   const char* extensions[] = {VK_EXT_DEBUG_UTILS_EXTENSION_NAME};
@@ -94,20 +97,23 @@ std::optional<std::uint32_t> compute_family(const vk::raii::PhysicalDevice& devi
   return any;
 }
 
-// Kernels pass values through subgroups, and have work-groups that are one: a driver that picks a subgroup's size
-// when it compiles must be told.
+// Kernels pass values through subgroups, and have work-groups that are one: a driver that picks a subgroup's
+// size when it compiles must be told.
 bool subgroups_do(const vk::raii::PhysicalDevice& device, const vk::PhysicalDeviceVulkan11Properties& v11) {
   constexpr auto kCompute = vk::ShaderStageFlagBits::eCompute;
-  constexpr vk::SubgroupFeatureFlags kUsed = vk::SubgroupFeatureFlagBits::eArithmetic |
-                                             vk::SubgroupFeatureFlagBits::eShuffle;
+  constexpr vk::SubgroupFeatureFlags kUsed =
+      vk::SubgroupFeatureFlagBits::eArithmetic | vk::SubgroupFeatureFlagBits::eShuffle;
   if (!extensions_of(device).subgroup_size || !(v11.subgroupSupportedStages & kCompute) ||
       (v11.subgroupSupportedOperations & kUsed) != kUsed)
     return false;
-  const auto features = device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceSubgroupSizeControlFeatures>()
-                            .get<vk::PhysicalDeviceSubgroupSizeControlFeatures>();
-  const auto sizes = device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceSubgroupSizeControlProperties>()
-                         .get<vk::PhysicalDeviceSubgroupSizeControlProperties>();
-  return features.subgroupSizeControl && features.computeFullSubgroups && (sizes.requiredSubgroupSizeStages & kCompute);
+  const auto features =
+      device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceSubgroupSizeControlFeatures>()
+          .get<vk::PhysicalDeviceSubgroupSizeControlFeatures>();
+  const auto sizes =
+      device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceSubgroupSizeControlProperties>()
+          .get<vk::PhysicalDeviceSubgroupSizeControlProperties>();
+  return features.subgroupSizeControl && features.computeFullSubgroups &&
+         (sizes.requiredSubgroupSizeStages & kCompute);
 }
 
 std::string lacks(const vk::PhysicalDeviceFeatures& base, const vk::PhysicalDeviceVulkan11Features& v11,
@@ -169,9 +175,8 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
     f.id += "0123456789abcdef"[b & 15];
   }
 
-  const auto features =
-      device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan11Features,
-                          vk::PhysicalDeviceVulkan12Features>();
+  const auto features = device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan11Features,
+                                            vk::PhysicalDeviceVulkan12Features>();
   const auto& wanted = features.get<vk::PhysicalDeviceVulkan12Features>();
   f.lacks = lacks(features.get<vk::PhysicalDeviceFeatures2>().features,
                   features.get<vk::PhysicalDeviceVulkan11Features>(), wanted, subgroups_do(device, v11));
@@ -181,13 +186,15 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
   f.cooperative_matrix = has.cooperative_matrix;
   f.host_import = has.host_import;
   if (has.host_import)
-    f.import_alignment = device.getProperties2<vk::PhysicalDeviceProperties2,
-                                               vk::PhysicalDeviceExternalMemoryHostPropertiesEXT>()
+    f.import_alignment = device
+                             .getProperties2<vk::PhysicalDeviceProperties2,
+                                             vk::PhysicalDeviceExternalMemoryHostPropertiesEXT>()
                              .get<vk::PhysicalDeviceExternalMemoryHostPropertiesEXT>()
                              .minImportedHostPointerAlignment;
   if (has.integer_dot)
-    f.integer_dot = device.getProperties2<vk::PhysicalDeviceProperties2,
-                                          vk::PhysicalDeviceShaderIntegerDotProductProperties>()
+    f.integer_dot = device
+                        .getProperties2<vk::PhysicalDeviceProperties2,
+                                        vk::PhysicalDeviceShaderIntegerDotProductProperties>()
                         .get<vk::PhysicalDeviceShaderIntegerDotProductProperties>()
                         .integerDotProduct4x8BitPackedSignedAccelerated == VK_TRUE;
   return f;
@@ -198,7 +205,8 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
 Result<std::shared_ptr<Driver>> load_driver(const DeviceOptions& options) {
   void* library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr)
-    return fail(ErrorCode::model_unavailable, "This machine has no Vulkan loader (libvulkan.so.1).", "backend");
+    return fail(ErrorCode::model_unavailable, "This machine has no Vulkan loader (libvulkan.so.1).",
+                "backend");
   const auto get = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
   if (get == nullptr)
     return fail(ErrorCode::model_unavailable, "The Vulkan loader has no vkGetInstanceProcAddr.", "backend");
@@ -221,8 +229,8 @@ Result<std::shared_ptr<Driver>> load_driver(const DeviceOptions& options) {
     driver = std::make_shared<Driver>(Driver{std::move(context), std::move(instance), std::move(messenger)});
   });
   if (result != vk::Result::eSuccess)
-    return fail(ErrorCode::model_unavailable, "No Vulkan driver could be loaded: " + vk::to_string(result) + ".",
-                "backend");
+    return fail(ErrorCode::model_unavailable,
+                "No Vulkan driver could be loaded: " + vk::to_string(result) + ".", "backend");
   return driver;
 }
 

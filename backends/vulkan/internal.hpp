@@ -1,5 +1,5 @@
-// Vulkan's own headers, and what the few files that include them share. Nothing outside backends/vulkan includes
-// this; Vulkan-Hpp's exceptions end in attempt().
+// Vulkan's own headers, and what the few files that include them share. Nothing outside backends/vulkan
+// includes this; Vulkan-Hpp's exceptions end in attempt().
 #pragma once
 
 #include <map>
@@ -57,7 +57,7 @@ struct DeviceState {
     vk::raii::Pipeline pipeline;
   };
   std::map<std::string, Kernel, std::less<>> kernels;  // by name and constants
-  std::uint64_t submitted = 0, done = 0;               // of the timeline: what it will reach, and was seen to have reached
+  std::uint64_t submitted = 0, done = 0;  // of the timeline: what it will reach, and was seen to have reached
 
   DeviceState() = default;
   DeviceState(const DeviceState&) = delete;
@@ -67,7 +67,8 @@ struct DeviceState {
 // One in the books for as long as it lives.
 class Counted {
  public:
-  explicit Counted(std::shared_ptr<Books> books, std::uint64_t bytes = 0) : books_(std::move(books)), bytes_(bytes) {
+  explicit Counted(std::shared_ptr<Books> books, std::uint64_t bytes = 0)
+      : books_(std::move(books)), bytes_(bytes) {
     ++books_->live;
     books_->bytes += bytes_;
   }

@@ -20,15 +20,17 @@ std::string per_format(std::string_view kernel, kernels::DType type) {
   return name;
 }
 
-// How kernels/vulkan/product.glsl is cut. On a processor a load costs as much as twenty products, whatever lies next to
-// what, so every invocation has rows of its own and values of x go round in the subgroup; a GPU's neighbours read
-// neighbouring chunks of one row. What decides on the order of sums is the same for every number of tokens.
+// How kernels/vulkan/product.glsl is cut. On a processor a load costs as much as twenty products, whatever
+// lies next to what, so every invocation has rows of its own and values of x go round in the subgroup; a
+// GPU's neighbours read neighbouring chunks of one row. What decides on the order of sums is the same for
+// every number of tokens.
 struct Cut {
   std::uint32_t group = 0, slices = 1, rows = 1, tokens = 1, subgroup = 0;
   std::uint32_t group_rows() const { return group / slices * rows; }
 };
 
-constexpr std::uint32_t kMaxTokens = 8;  // of a work-group: what an invocation can hold, and a driver compiles in a second
+constexpr std::uint32_t kMaxTokens =
+    8;  // of a work-group: what an invocation can hold, and a driver compiles in a second
 
 Cut cut_of(const DeviceFacts& device, std::uint32_t tokens) {
   Cut cut;
@@ -46,9 +48,10 @@ Cut cut_of(const DeviceFacts& device, std::uint32_t tokens) {
 }
 
 std::vector<std::uint32_t> constants_of(const Cut& cut, kernels::DType type, std::uint32_t cols, bool add) {
-  const bool in_place = kernels::row_bytes(type, cols) % 8 == 0;  // matrices begin at multiples of 8: kMinGgufAlignment
-  return {cut.group, in_place ? 1U : 0U, cut.slices,   cut.rows,
-          cut.tokens, add ? 1U : 0U,     cut.subgroup, cols % kPart != 0 ? 1U : 0U};
+  const bool in_place =
+      kernels::row_bytes(type, cols) % 8 == 0;  // matrices begin at multiples of 8: kMinGgufAlignment
+  return {cut.group,  in_place ? 1U : 0U, cut.slices,   cut.rows,
+          cut.tokens, add ? 1U : 0U,      cut.subgroup, cols % kPart != 0 ? 1U : 0U};
 }
 
 }  // namespace
@@ -86,7 +89,8 @@ AttendPlan plan_attend(const DeviceFacts&, std::uint32_t head_dim, std::uint32_t
   // Sums of all queries of a work-group are an invocation's own: dimensions * queries / subgroup.
   const std::uint32_t queries = std::clamp(8U * 128U / std::max(1U, head_dim), 1U, 16U);
   const std::uint64_t wanted = std::max(kSplitPositions, positions / kMostSplits);
-  return {.split = divided_up(wanted, block_size) * block_size, .item_rows = std::max(1U, queries / std::max(1U, group))};
+  return {.split = divided_up(wanted, block_size) * block_size,
+          .item_rows = std::max(1U, queries / std::max(1U, group))};
 }
 
 }  // namespace flyball::vulkan

@@ -1,5 +1,5 @@
-// Which kernel multiplies, with which specialization constants and over which grid: a pure function of the device,
-// the format and the shape. Weights lie as the file has them, row after row; activations are f32.
+// Which kernel multiplies, with which specialization constants and over which grid: a pure function of the
+// device, the format and the shape. Weights lie as the file has them, row after row; activations are f32.
 #pragma once
 
 #include <array>
@@ -22,12 +22,13 @@ struct MatmulPlan {
   std::array<std::uint32_t, 3> groups{1, 1, 1};
 };
 
-// y = x * w, or y += where `add`, by MatmulPush. rows: of 1 to kMaxMatrices matrices of one type. n > 0 rows of x.
+// y = x * w, or y += where `add`, by MatmulPush. rows: of 1 to kMaxMatrices matrices of one type. n > 0 rows
+// of x.
 MatmulPlan plan_matmul(const DeviceFacts& device, kernels::DType type, std::span<const std::uint32_t> rows,
                        std::uint32_t cols, std::uint32_t n, bool add);
 
-// The same of `pairs` (row, expert), each with its expert's matrix, by MoeMatmulPush. grouped: the kernel reads offsets
-// and order (moe_group).
+// The same of `pairs` (row, expert), each with its expert's matrix, by MoeMatmulPush. grouped: the kernel
+// reads offsets and order (moe_group).
 struct ExpertPlan {
   MatmulPlan matmul;
   bool grouped = false;
@@ -40,8 +41,8 @@ std::uint32_t group_size(const DeviceFacts& device, std::string_view kernel) noe
 
 // Attention, for the shape of one model's cache.
 struct AttendPlan {
-  std::uint32_t split = 0;       // positions of a split, a multiple of block_size
-  std::uint32_t item_rows = 0;   // rows of an item of attend_rows, at most
+  std::uint32_t split = 0;      // positions of a split, a multiple of block_size
+  std::uint32_t item_rows = 0;  // rows of an item of attend_rows, at most
 };
 AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::uint32_t group,
                        std::uint32_t block_size, std::uint64_t positions);

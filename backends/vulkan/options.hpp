@@ -16,11 +16,12 @@ namespace flyball::vulkan {
 // Kinds of calls that a driver may fail at any time. settle: the last wait for a device that has failed.
 enum class Call : std::uint8_t { allocate, import, build, record, submit, wait, settle };
 
-// What lives on a device through one engine. When an engine has gone, or failed half-way, nothing may be left.
+// What lives on a device through one engine. When an engine has gone, or failed half-way, nothing may be
+// left.
 struct Books {
-  std::atomic<std::int64_t> live{0};      // objects: the device, memory, pipelines, command buffers
-  std::atomic<std::uint64_t> bytes{0};    // of memory that the device gave
-  std::atomic<bool> abandoned{false};     // the device did not come to rest: nothing of it is released
+  std::atomic<std::int64_t> live{0};    // objects: the device, memory, pipelines, command buffers
+  std::atomic<std::uint64_t> bytes{0};  // of memory that the device gave
+  std::atomic<bool> abandoned{false};   // the device did not come to rest: nothing of it is released
 };
 
 struct DeviceOptions {
@@ -30,7 +31,8 @@ struct DeviceOptions {
   std::uint64_t allocation_limit = 0;  // bytes held at once; 0: what the device has
   // No answer for so long is a lost device. Longer than any step: the step budget aims at 150 ms.
   std::chrono::microseconds fence_deadline{30'000'000};
-  // How long a device that failed may take to come to rest. Beyond it, it is left alone until the process ends.
+  // How long a device that failed may take to come to rest. Beyond it, it is left alone until the process
+  // ends.
   std::chrono::microseconds settle_deadline{30'000'000};
   // Asked before each call; not 0: that VkResult is what the call gives. Tests fail the nth call by it.
   std::function<int(Call)> interceptor;
@@ -45,6 +47,7 @@ enum class WeightsIn : std::uint8_t {
   shared,     // copied once into device memory that the host can write
   staged,     // copied through a staging buffer into device memory
 };
+const char* to_string(WeightsIn in) noexcept;  // as receipts and logs say it
 
 struct VulkanDeviceOptions {
   DeviceOptions device;

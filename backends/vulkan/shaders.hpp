@@ -1,5 +1,5 @@
-// The SPIR-V of kernels/vulkan, as it is in the binary: "rms_norm", and per format "matvec_q8_0" (the format's
-// name as kernels::DType has it, in small letters).
+// The SPIR-V of kernels/vulkan, as it is in the binary: "rms_norm", and per format "matvec_q8_0" (the
+// format's name as kernels::DType has it, in small letters).
 #pragma once
 
 #include <cstddef>

@@ -17,8 +17,8 @@
 namespace flyball::vulkan {
 namespace {
 
-// Recordings kept: those of decode at every number of sequences, and what prompts are cut into. The one replayed
-// longest ago goes first.
+// Recordings kept: those of decode at every number of sequences, and what prompts are cut into. The one
+// replayed longest ago goes first.
 constexpr std::size_t kMostRecordings = 64;
 
 class VulkanExecutorImpl final : public VulkanExecutor {
@@ -32,7 +32,8 @@ class VulkanExecutorImpl final : public VulkanExecutor {
         cache_key_(key_of(device_->facts())) {}
 
   ~VulkanExecutorImpl() override {
-    // A device that does not come to rest keeps what it has by itself; what it reads of the file must stay, too.
+    // A device that does not come to rest keeps what it has by itself; what it reads of the file must stay,
+    // too.
     if (device_->at_rest()) return;
     (void)new std::shared_ptr<const void>(std::move(options_.model_owner));
   }
@@ -42,7 +43,8 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     auto weights = Weights::load(*device_, model_, options_.weights, options_.progress);
     if (!weights) return std::unexpected(std::move(weights.error()));
     weights_ = std::move(*weights);
-    auto ops = VulkanOps::make(*device_, model_.config(), weights_, {options_.max_step_tokens, options_.max_logit_rows});
+    auto ops = VulkanOps::make(*device_, model_.config(), weights_,
+                               {options_.max_step_tokens, options_.max_logit_rows});
     if (!ops) return std::unexpected(std::move(ops.error()));
     ops_ = std::move(*ops);
     return {};
@@ -80,6 +82,11 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
   std::uint32_t max_candidates() const override { return graph::kMaxCandidates; }
   bool can_stop() const noexcept override { return true; }
+  std::vector<DeviceShare> shares() const override {
+    const graph::MemoryPlan all = memory();
+    return {{device_->facts().id, 0, model_.config().n_layers, all.weight_bytes, all.kv_bytes,
+             all.scratch_bytes, to_string(weights_.in())}};
+  }
   const DeviceFacts& facts() const noexcept override { return device_->facts(); }
   VulkanStatistics statistics() const noexcept override {
     return {weights_.in(), device_->pipelines(), recorded_, replayed_, result_bytes_};
@@ -121,8 +128,8 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     return ++step_;
   }
 
-  // What is submitted is computed: of a step that may be given up it is a layer beyond the one that runs, which is
-  // what keeps the device from waiting for the host.
+  // What is submitted is computed: of a step that may be given up it is a layer beyond the one that runs,
+  // which is what keeps the device from waiting for the host.
   Result<void> submit_parts(const Recording& recording, const std::atomic<bool>* stop) {
     for (const Commands& part : recording.parts) {
       if (stop != nullptr) {
@@ -148,7 +155,8 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   Result<const Recording*> recording_of(const model::ModelConfig& config, const graph::StepInputs& inputs,
                                         bool by_layers) {
     if (std::exchange(generation_, ops_->generation()) != ops_->generation()) recordings_.clear();
-    const Shape shape{config.n_layers, static_cast<std::uint32_t>(inputs.tokens.size()),
+    const Shape shape{config.n_layers,
+                      static_cast<std::uint32_t>(inputs.tokens.size()),
                       static_cast<std::uint32_t>(inputs.wanted.size()),
                       static_cast<std::uint32_t>(inputs.top_k.size()),
                       !ops_->logits_in_place() && !rows_.whole().empty(),
@@ -188,7 +196,8 @@ class VulkanExecutorImpl final : public VulkanExecutor {
       return outcome && start();
     };
     if (!start()) return std::unexpected(std::move(outcome.error()));
-    const bool whole = graph::decode_step(config, inputs, *ops_, shape.by_layers ? std::function<bool()>(next) : nullptr);
+    const bool whole =
+        graph::decode_step(config, inputs, *ops_, shape.by_layers ? std::function<bool()>(next) : nullptr);
     if (!whole) return std::unexpected(std::move(outcome.error()));
     if (shape.whole) ops_->read_back(shape.wanted);
     if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
@@ -196,8 +205,8 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     return parts;
   }
 
-  // Every kernel built, and one layer run with each of them, as a prompt's step and as a late token's: some drivers
-  // finish compiling there. The KV goes where nobody's is yet.
+  // Every kernel built, and one layer run with each of them, as a prompt's step and as a late token's: some
+  // drivers finish compiling there. The KV goes where nobody's is yet.
   Result<void> warm_up() {
     auto counts = ops_->build_products();
     if (!counts) return std::unexpected(std::move(counts.error()));
@@ -230,7 +239,8 @@ class VulkanExecutorImpl final : public VulkanExecutor {
         logits = {from + whole.front() * vocab, whole.size() * vocab};
       } else {
         logits_.clear();
-        for (const std::uint32_t row : whole) logits_.insert(logits_.end(), from + row * vocab, from + (row + 1) * vocab);
+        for (const std::uint32_t row : whole)
+          logits_.insert(logits_.end(), from + row * vocab, from + (row + 1) * vocab);
         result_bytes_ += logits_.size() * sizeof(float);
         logits = logits_;
       }
@@ -255,10 +265,10 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   std::string cache_key_;
   Weights weights_;
   std::unique_ptr<VulkanOps> ops_;
-  Commands copies_;                   // of the last step
-  std::list<Recording> recordings_;   // the one used last first
-  std::uint32_t generation_ = 0;      // of the ops, when they were made
-  std::vector<float> logits_;         // rows that lie apart
+  Commands copies_;                  // of the last step
+  std::list<Recording> recordings_;  // the one used last first
+  std::uint32_t generation_ = 0;     // of the ops, when they were made
+  std::vector<float> logits_;        // rows that lie apart
   std::vector<decode::Candidates> candidates_;
   std::uint64_t recorded_ = 0, replayed_ = 0, result_bytes_ = 0;
   engine::StepLimits limits_;

@@ -1,5 +1,5 @@
-// The Vulkan engine's device: opens it, brings the weights to it, and runs the decoder's steps as command buffers, each
-// recorded once per shape of step and replayed. The twin of backends/cpu/cpu_device.
+// The Vulkan engine's device: opens it, brings the weights to it, and runs the decoder's steps as command
+// buffers, each recorded once per shape of step and replayed. The twin of backends/cpu/cpu_device.
 #pragma once
 
 #include <cstdint>

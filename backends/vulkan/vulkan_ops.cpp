@@ -14,7 +14,7 @@ namespace {
 
 using graph::Buffer;
 
-constexpr std::size_t kAskedWords = 5;       // of top_k: row, k, of, exp_sum, where in the output
+constexpr std::size_t kAskedWords = 5;        // of top_k: row, k, of, exp_sum, where in the output
 constexpr std::uint32_t kMostGroups = 65535;  // of a grid's dimension, on every device
 constexpr std::size_t kPartAlignment = 64;    // of the step's buffer
 constexpr std::size_t kMaxProjections = 4;
@@ -25,7 +25,8 @@ std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) {
 
 std::string per_format(std::string_view kernel, kernels::DType type) {
   std::string name = std::string(kernel) + "_";
-  for (const char c : kernels::to_string(type)) name += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+  for (const char c : kernels::to_string(type))
+    name += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   return name;
 }
 
@@ -108,17 +109,23 @@ Result<void> VulkanOps::build() {
     std::vector<std::uint32_t> constants{group_size(device_.facts(), role)};
     constants.insert(constants.end(), more);
     auto made = device_.pipeline(name, constants, push);
-    if (made) kernel = *made;
-    else outcome = std::unexpected(std::move(made.error()));
+    if (made)
+      kernel = *made;
+    else
+      outcome = std::unexpected(std::move(made.error()));
   };
-  const auto plain = [&](Pipeline& kernel, const char* name, std::uint32_t push) { make(kernel, name, name, push); };
-  make(embed_, "embed", per_format("embed", weights_[{graph::WeightRole::token_embedding}].type), sizeof(EmbedPush));
+  const auto plain = [&](Pipeline& kernel, const char* name, std::uint32_t push) {
+    make(kernel, name, name, push);
+  };
+  make(embed_, "embed", per_format("embed", weights_[{graph::WeightRole::token_embedding}].type),
+       sizeof(EmbedPush));
   plain(rms_norm_, "rms_norm", sizeof(RmsNormPush));
   plain(swiglu_, "swiglu", sizeof(ElementwisePush));
   plain(add_, "add", sizeof(ElementwisePush));
   plain(gather_, "gather", sizeof(GatherPush));
   plain(top_k_, "top_k", sizeof(TopKPush));
-  make(rope_, "rope", "rope", sizeof(RopePush), {config_.rope_style == kernels::RopeStyle::interleaved ? 1U : 0U});
+  make(rope_, "rope", "rope", sizeof(RopePush),
+       {config_.rope_style == kernels::RopeStyle::interleaved ? 1U : 0U});
   if (config_.qkv_bias) plain(bias_, "bias", sizeof(BiasPush));
   if (config_.qk_norm) plain(head_norm_, "head_norm", sizeof(HeadNormPush));
   if (config_.n_experts > 0) {
@@ -146,9 +153,11 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
       const bool routed = w.experts > 1;
       for (const bool add : {false, true}) {
         Result<void> ok;
-        if (!routed) ok = meet(plan_matmul(device_.facts(), w.type, {&w.rows, 1}, w.cols, n, add), sizeof(MatmulPush));
+        if (!routed)
+          ok = meet(plan_matmul(device_.facts(), w.type, {&w.rows, 1}, w.cols, n, add), sizeof(MatmulPush));
         else if (!add)
-          ok = meet(plan_expert_matmul(device_.facts(), w.type, w.rows, w.cols, n * config_.n_experts_used, w.experts)
+          ok = meet(plan_expert_matmul(device_.facts(), w.type, w.rows, w.cols, n * config_.n_experts_used,
+                                       w.experts)
                         .matmul,
                     sizeof(MoeMatmulPush));
         if (!ok) return std::unexpected(std::move(ok.error()));
@@ -175,8 +184,9 @@ Result<void> VulkanOps::build_attention() {
   for (const auto& [kernel, name] :
        {std::pair(&attend_rows_, "attend_rows"), std::pair(&attend_split_, "attend_split"),
         std::pair(&attend_combine_, "attend_combine")})
-    if (auto ok = make(*kernel, name, sizeof(AttendPush),
-                       {config_.head_dim, group, block_size_, q8_0, attend_plan_.split, attend_plan_.item_rows});
+    if (auto ok =
+            make(*kernel, name, sizeof(AttendPush),
+                 {config_.head_dim, group, block_size_, q8_0, attend_plan_.split, attend_plan_.item_rows});
         !ok)
       return ok;
   return {};
@@ -196,11 +206,11 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
   // Of one sequence. Should one be longer, its rows go to the kernel that takes the splits in order.
   const std::uint64_t positions =
       std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, config_.context_length);
-  attend_plan_ = plan_attend(device_.facts(), config_.head_dim, config_.n_heads / config_.n_kv_heads, block_size_,
-                             positions);
+  attend_plan_ = plan_attend(device_.facts(), config_.head_dim, config_.n_heads / config_.n_kv_heads,
+                             block_size_, positions);
   max_splits_ = divided_up(positions, attend_plan_.split);
-  const std::uint64_t partial =
-      sizeof(float) * limits_.logit_rows * std::uint64_t{max_splits_} * config_.n_heads * (config_.head_dim + 2);
+  const std::uint64_t partial = sizeof(float) * limits_.logit_rows * std::uint64_t{max_splits_} *
+                                config_.n_heads * (config_.head_dim + 2);
   auto memory = scratch(partial, "attention", Place::device);
   if (!memory) return std::unexpected(std::move(memory.error()));
   partial_ = std::move(*memory);
@@ -254,7 +264,8 @@ void VulkanOps::copy_block(std::uint32_t from, std::uint32_t to) {
 void VulkanOps::read_back(std::uint32_t rows) {
   if (!readback_) return;
   after_all();
-  commands_->copy(buffer(Buffer::logits), 0, readback_, 0, std::uint64_t{rows} * cols(Buffer::logits) * sizeof(float));
+  commands_->copy(buffer(Buffer::logits), 0, readback_, 0,
+                  std::uint64_t{rows} * cols(Buffer::logits) * sizeof(float));
 }
 
 const float* VulkanOps::host_logits() const noexcept {
@@ -283,8 +294,8 @@ void VulkanOps::begin(const graph::StepInputs& inputs) {
   lay_out_attention(inputs);
 }
 
-// Each row attends for itself in either kernel and with the same result, so what runs where is a matter of speed:
-// sequences with one row spread over splits, others share what they read in items of rows.
+// Each row attends for itself in either kernel and with the same result, so what runs where is a matter of
+// speed: sequences with one row spread over splits, others share what they read in items of rows.
 void VulkanOps::lay_out_attention(const graph::StepInputs& inputs) {
   const auto n = static_cast<std::uint32_t>(inputs.tokens.size());
   std::size_t blocks = 0;  // in all tables
@@ -309,7 +320,8 @@ void VulkanOps::lay_out_attention(const graph::StepInputs& inputs) {
       row = end;
     }
     for (; row < end; row += attend_plan_.item_rows)
-      row_work_.host[rows++] = {row, std::min(attend_plan_.item_rows, end - row), inputs.positions[row], table_at};
+      row_work_.host[rows++] = {row, std::min(attend_plan_.item_rows, end - row), inputs.positions[row],
+                                table_at};
     row = end;
     table_at += static_cast<std::uint32_t>(table.size());
   }
@@ -325,13 +337,14 @@ void VulkanOps::lay_out_attention(const graph::StepInputs& inputs) {
 void VulkanOps::embed(std::uint32_t n, graph::WeightRef table, Buffer out) {
   const DeviceWeight& w = weights_[table];
   after_all();
-  commands_->dispatch(embed_, EmbedPush{w.address, tokens_.address, at(out), w.row_bytes(), w.cols}, {1, n, 1});
+  commands_->dispatch(embed_, EmbedPush{w.address, tokens_.address, at(out), w.row_bytes(), w.cols},
+                      {1, n, 1});
 }
 
 void VulkanOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
   after_all();
-  commands_->dispatch(rms_norm_, RmsNormPush{at(x), weights_[weight].address, at(out), cols(x), config_.norm_eps},
-                      {1, n, 1});
+  commands_->dispatch(
+      rms_norm_, RmsNormPush{at(x), weights_[weight].address, at(out), cols(x), config_.norm_eps}, {1, n, 1});
 }
 
 void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> products, bool add) {
@@ -339,7 +352,8 @@ void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> pr
   while (!products.empty() && !failure_) {
     // Those of one format share a dispatch.
     std::size_t count = 1;
-    while (count < std::min(products.size(), kMaxMatrices) && products[count].w->type == products[0].w->type) ++count;
+    while (count < std::min(products.size(), kMaxMatrices) && products[count].w->type == products[0].w->type)
+      ++count;
     MatmulPush push{};
     push.x = x;
     for (std::size_t i = 0; i < count; ++i) {
@@ -350,8 +364,8 @@ void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> pr
     push.n = n;
     push.cols = products[0].w->cols;
     push.row_bytes = products[0].w->row_bytes();
-    const MatmulPlan plan = plan_matmul(device_.facts(), products[0].w->type, std::span(push.rows).first(count),
-                                        push.cols, n, add);
+    const MatmulPlan plan = plan_matmul(device_.facts(), products[0].w->type,
+                                        std::span(push.rows).first(count), push.cols, n, add);
     auto kernel = device_.pipeline(plan.kernel, plan.constants, sizeof push);
     if (!kernel) return keep(std::move(kernel.error()));
     commands_->dispatch(*kernel, push, plan.groups);
@@ -384,8 +398,8 @@ void VulkanOps::bias(std::uint32_t n, Buffer x, graph::WeightRef b) {
 void VulkanOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
   after_all();
   commands_->dispatch(head_norm_,
-                      HeadNormPush{at(x), weights_[weight].address, cols(x) / config_.head_dim, config_.head_dim,
-                                   config_.norm_eps, 0},
+                      HeadNormPush{at(x), weights_[weight].address, cols(x) / config_.head_dim,
+                                   config_.head_dim, config_.norm_eps, 0},
                       {1, n, 1});
 }
 
@@ -399,16 +413,25 @@ void VulkanOps::rope(std::uint32_t n, Buffer q, Buffer k) {
 
 void VulkanOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
   after_all();
-  commands_->dispatch(kv_store_,
-                      KvStorePush{at(k), at(v), slots_.address, keys_[layer].address(), values_[layer].address(),
-                                  config_.n_kv_heads, config_.head_dim, block_size_, 0},
-                      {1, n, 1});
+  commands_->dispatch(
+      kv_store_,
+      KvStorePush{at(k), at(v), slots_.address, keys_[layer].address(), values_[layer].address(),
+                  config_.n_kv_heads, config_.head_dim, block_size_, 0},
+      {1, n, 1});
 }
 
 void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {
-  AttendPush push{at(q),         keys_[layer].address(), values_[layer].address(), row_work_.address,
-                  tables_.address(), at(out),            partial_.address(),       config_.n_kv_heads,
-                  max_splits_,   1.0F / std::sqrt(static_cast<float>(config_.head_dim)), 0};
+  AttendPush push{at(q),
+                  keys_[layer].address(),
+                  values_[layer].address(),
+                  row_work_.address,
+                  tables_.address(),
+                  at(out),
+                  partial_.address(),
+                  config_.n_kv_heads,
+                  max_splits_,
+                  1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
+                  0};
   const auto grid_at = [](std::uint64_t i, const Memory& step, const Part<Grid>& grids) {
     return grids.address - step.address() + i * sizeof(Grid);
   };
@@ -420,7 +443,8 @@ void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out)
   commands_->dispatch_indirect(attend_combine_, push, step_, grid_at(2, step_, grids_));
 }
 
-void VulkanOps::elementwise(const Pipeline& kernel, std::string_view name, std::uint64_t count, Buffer x, Buffer y) {
+void VulkanOps::elementwise(const Pipeline& kernel, std::string_view name, std::uint64_t count, Buffer x,
+                            Buffer y) {
   after_all();
   const std::uint32_t groups = divided_up(count, std::uint64_t{4} * group_size(device_.facts(), name));
   commands_->dispatch(kernel, ElementwisePush{at(x), at(y), static_cast<std::uint32_t>(count), 0},
@@ -460,8 +484,8 @@ void VulkanOps::multiply_experts(std::uint32_t pairs, Address x, std::uint32_t p
 void VulkanOps::moe_route(std::uint32_t n, Buffer router) {
   after_all();
   commands_->dispatch(moe_route_,
-                      MoeRoutePush{at(router), expert_ids_.address(), expert_weights_.address(), config_.n_experts,
-                                   config_.n_experts_used},
+                      MoeRoutePush{at(router), expert_ids_.address(), expert_weights_.address(),
+                                   config_.n_experts, config_.n_experts_used},
                       {1, n, 1});
   after_all();
   commands_->dispatch(moe_group_,
@@ -484,9 +508,9 @@ void VulkanOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, g
   after_all();
   multiply_experts(n * used, at(gate), 1, weights_[down], expert_out_.address());
   after_all();
-  commands_->dispatch(moe_add_,
-                      MoeAddPush{expert_out_.address(), expert_weights_.address(), at(residual), used, config_.dim},
-                      by_four("moe_add", config_.dim, n));
+  commands_->dispatch(
+      moe_add_, MoeAddPush{expert_out_.address(), expert_weights_.address(), at(residual), used, config_.dim},
+      by_four("moe_add", config_.dim, n));
 }
 
 void VulkanOps::gather_wanted(Buffer x, Buffer out) {
@@ -497,7 +521,8 @@ void VulkanOps::gather_wanted(Buffer x, Buffer out) {
 
 void VulkanOps::top_k(Buffer logits, Buffer out) {
   after_all();
-  commands_->dispatch(top_k_, TopKPush{at(logits), asked_.address, at(out), cols(logits), 0}, {1, n_asked_, 1});
+  commands_->dispatch(top_k_, TopKPush{at(logits), asked_.address, at(out), cols(logits), 0},
+                      {1, n_asked_, 1});
 }
 
 }  // namespace flyball::vulkan

@@ -1,8 +1,8 @@
-// The vocabulary of backends/graph/ops.hpp recorded into a command buffer. What differs between steps of one shape
-// (tokens, slots, rotations, block tables, work of attention and its grids) is written to the step's buffer by begin(),
-// so that a recording serves all of them. Verbs return nothing: the first failure is kept, take_failure() tells it.
-// Owns the activations and the KV cache: per layer one buffer of keys and one of values, [block][kv head] pages
-// (kernels/formats/kv_page.hpp).
+// The vocabulary of backends/graph/ops.hpp recorded into a command buffer. What differs between steps of one
+// shape (tokens, slots, rotations, block tables, work of attention and its grids) is written to the step's
+// buffer by begin(), so that a recording serves all of them. Verbs return nothing: the first failure is kept,
+// take_failure() tells it. Owns the activations and the KV cache: per layer one buffer of keys and one of
+// values, [block][kv head] pages (kernels/formats/kv_page.hpp).
 #pragma once
 
 #include <array>
@@ -32,7 +32,8 @@ class VulkanOps final : public graph::Ops {
   static Result<std::unique_ptr<VulkanOps>> make(Device& device, const model::ModelConfig& config,
                                                  const Weights& weights, const OpsLimits& limits);
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
-  // Counts of rows that between them meet every kernel of a step of 1 to step_tokens rows, all of them built by this.
+  // Counts of rows that between them meet every kernel of a step of 1 to step_tokens rows, all of them built
+  // by this.
   Result<std::vector<std::uint32_t>> build_products();
 
   // Verbs go there, until it is null. Outlives that.
@@ -102,7 +103,8 @@ class VulkanOps final : public graph::Ops {
   // What follows in this verb reads what came before it.
   void after_all();
   void multiply(std::uint32_t n, Address x, std::span<const Product> products, bool add);
-  void multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row, const DeviceWeight& w, Address y);
+  void multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row, const DeviceWeight& w,
+                        Address y);
   void elementwise(const Pipeline& kernel, std::string_view name, std::uint64_t count, graph::Buffer x,
                    graph::Buffer y);
   const Memory& buffer(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
@@ -123,8 +125,8 @@ class VulkanOps final : public graph::Ops {
   std::array<Memory, graph::kBufferCount> buffers_;
   Memory readback_;  // of logits, where the host cannot read them in place
   std::uint64_t scratch_bytes_ = 0, kv_bytes_ = 0;
-  // A mixture of experts: each row's choice [rows, used], its weights, the pairs sorted by expert, and what the experts'
-  // last matrices gave [rows, used, dim].
+  // A mixture of experts: each row's choice [rows, used], its weights, the pairs sorted by expert, and what
+  // the experts' last matrices gave [rows, used, dim].
   Memory expert_ids_, expert_weights_, expert_offsets_, expert_order_, expert_out_;
   Pipeline embed_, rms_norm_, head_norm_, bias_, swiglu_, add_, rope_, kv_store_, attend_rows_, attend_split_,
       attend_combine_, gather_, top_k_, moe_route_, moe_group_, moe_add_;

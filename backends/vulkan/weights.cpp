@@ -19,12 +19,26 @@ struct Weights::Window {
   std::uint64_t bytes() const noexcept { return static_cast<std::uint64_t>(end - begin); }
 };
 
+const char* to_string(WeightsIn in) noexcept {
+  switch (in) {
+    case WeightsIn::automatic:
+      return "not placed";
+    case WeightsIn::file:
+      return "read in the file's own pages";
+    case WeightsIn::shared:
+      return "copied to memory shared with the host";
+    case WeightsIn::staged:
+      return "copied to the device's own memory";
+  }
+  return "";
+}
+
 namespace {
 
-constexpr std::uint64_t kMostWindow = 1ULL << 30;   // bytes: two fit where the driver gives 2 GiB at once
-constexpr std::ptrdiff_t kMostGap = 1 << 20;        // bytes between weights that nobody reads
-constexpr std::size_t kCopyBytes = 64ULL << 20;     // at a time: progress is seen, and staging is small
-constexpr std::size_t kKeptAlignment = 256;         // a copy begins where the file has it, modulo this
+constexpr std::uint64_t kMostWindow = 1ULL << 30;  // bytes: two fit where the driver gives 2 GiB at once
+constexpr std::ptrdiff_t kMostGap = 1 << 20;       // bytes between weights that nobody reads
+constexpr std::size_t kCopyBytes = 64ULL << 20;    // at a time: progress is seen, and staging is small
+constexpr std::size_t kKeptAlignment = 256;        // a copy begins where the file has it, modulo this
 
 std::size_t slot(WeightRef ref) noexcept {
   return ref.layer * graph::kWeightRoleCount + static_cast<std::size_t>(ref.role);
@@ -78,7 +92,11 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
   const DeviceFacts& f = device.facts();
   const bool automatic = in == WeightsIn::automatic;
   std::vector<Address> base(windows.size());  // of the windows' first bytes
-  if (in == WeightsIn::file || (automatic && f.unified && f.host_import && !model.mapping().empty())) {
+  const bool mapped = !model.mapping().empty();
+  if (in == WeightsIn::file && !mapped)
+    return fail(ErrorCode::unsupported_value, "Only a mapped model file can be read where it lies.",
+                "weights");
+  if (in == WeightsIn::file || (automatic && f.unified && f.host_import && mapped)) {
     out.in_ = WeightsIn::file;
     for (std::size_t i = 0; i < windows.size(); ++i) {
       auto memory = device.import({windows[i].begin, windows[i].end}, "the model file");
@@ -106,7 +124,7 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
     }
     if (auto ok = out.fill(device, windows, progress); !ok) return std::unexpected(std::move(ok.error()));
     for (const Window& w : windows)
-      if (!model.mapping().empty()) cpu::release_file_pages({w.begin, w.end});
+      if (mapped) cpu::release_file_pages({w.begin, w.end});
   }
 
   out.index_.resize((model.weights().layers.size() + 1) * graph::kWeightRoleCount);
@@ -121,7 +139,8 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
   return out;
 }
 
-Result<void> Weights::fill(Device& device, std::span<const Window> windows, const graph::LoadProgress& progress) {
+Result<void> Weights::fill(Device& device, std::span<const Window> windows,
+                           const graph::LoadProgress& progress) {
   std::uint64_t done = 0, total = 0;
   for (const Window& w : windows) total += w.bytes();
   Memory staging;
@@ -138,7 +157,8 @@ Result<void> Weights::fill(Device& device, std::span<const Window> windows, cons
         std::memcpy(windows_[i].host() + to, windows[i].begin + from, n);
       } else {
         std::memcpy(staging.host(), windows[i].begin + from, n);
-        if (auto ok = device.run([&](Commands& c) { c.copy(staging, 0, windows_[i], to, n); }); !ok) return ok;
+        if (auto ok = device.run([&](Commands& c) { c.copy(staging, 0, windows_[i], to, n); }); !ok)
+          return ok;
       }
       done += n;
       if (progress) progress(done, total);

@@ -1,5 +1,5 @@
-// A model's weights as the device reads them: the file's own bytes, row after row, not repacked. Where the device can,
-// they are the file's mapped pages themselves; else they are copied once, as they are.
+// A model's weights as the device reads them: the file's own bytes, row after row, not repacked. Where the
+// device can, they are the file's mapped pages themselves; else they are copied once, as they are.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct DeviceWeight {
 
 class Weights {
  public:
-  // The model must outlive the weights. insufficient_memory, device_lost; unsupported_value: this device cannot what
-  // `in` demands.
+  // The model must outlive the weights. insufficient_memory, device_lost; unsupported_value: this device
+  // cannot what `in` demands.
   static Result<Weights> load(Device& device, const model::ModelFile& model, WeightsIn in,
                               const graph::LoadProgress& progress);
 

@@ -167,6 +167,7 @@ void put(WireWriter& w, const DeviceShare& s) {
   w.u64(s.first_layer);
   w.u64(s.n_layers);
   for (const std::uint64_t v : {s.weight_bytes, s.kv_bytes, s.scratch_bytes}) w.u64(v);
+  put_text(w, s.weights);
 }
 DeviceShare get_share(WireReader& r) {
   DeviceShare s;
@@ -175,6 +176,7 @@ DeviceShare get_share(WireReader& r) {
   s.n_layers = r.u32("layers");
   for (std::uint64_t* v : {&s.weight_bytes, &s.kv_bytes, &s.scratch_bytes})
     *v = r.u64(UINT64_MAX, "device bytes");
+  s.weights = get_line(r, "where weights lie");
   return s;
 }
 
@@ -209,7 +211,7 @@ BackendInfo get_info(WireReader& r) {
   i.has_chat_template = r.flag("has chat template");
   i.mixture_of_experts = r.flag("mixture of experts");
   i.token_weight_bytes = r.u64(UINT64_MAX, "token weight bytes");
-  i.devices.resize(r.count(kMaxDevices, 6, "devices"));
+  i.devices.resize(r.count(kMaxDevices, 7, "devices"));
   for (DeviceShare& s : i.devices) s = get_share(r);
   return i;
 }

@@ -163,7 +163,8 @@ int bench(BenchOptions& o) {
                        {"layers", share.n_layers},
                        {"weight_bytes", share.weight_bytes},
                        {"kv_bytes", share.kv_bytes},
-                       {"scratch_bytes", share.scratch_bytes}});
+                       {"scratch_bytes", share.scratch_bytes},
+                       {"weights", share.weights}});
   const json result{{"model", info.model_name},
                     {"path", o.path},
                     {"backend", info.backend},

@@ -45,11 +45,12 @@ void add_engine_command(CLI::App& app, int& exit_code) {
       ->required();
   command->add_option("--model", options->path, "GGUF file; absent: the embedded demo model");
   command->add_option("--sha256", options->sha256, "What the file must hash to");
-  command->add_option("--backend", options->backend.backend, "Engine: cpu, vulkan or opencl")->capture_default_str();
-  add_devices_option(*command, "--device-id", options->backend, &opencl::DeviceOptions::id,
-                     &vulkan::DeviceOptions::id,
-                     "vulkan, opencl: the device to open and no other, as `flyball probe` calls it; given again "
-                     "(opencl): one more, over which the model's layers are split");
+  command->add_option("--backend", options->backend.backend, "Engine: cpu, vulkan or opencl")
+      ->capture_default_str();
+  add_devices_option(
+      *command, "--device-id", options->backend, &opencl::DeviceOptions::id, &vulkan::DeviceOptions::id,
+      "vulkan, opencl: the device to open and no other, as `flyball probe` calls it; given again "
+      "(opencl): one more, over which the model's layers are split");
   command->add_option("--cache-dir", options->cache_dir, "For compiled kernels");
   command->add_option("--threads", options->backend.threads, "0: one per core")
       ->check(CLI::Range(0, 4096))

@@ -20,8 +20,8 @@ namespace flyball::cli {
 void add_threads_option(CLI::App& command, engine::LocalBackendOptions& options);
 // `--device` of such a command: parts of devices' names, over which the layers are split.
 void add_device_option(CLI::App& command, engine::LocalBackendOptions& options);
-// The same by another name: each time it is given sets a field of one more device. Vulkan has one device: with
-// several the engine refuses to start.
+// The same by another name: each time it is given sets a field of one more device. Vulkan has one device:
+// with several the engine refuses to start.
 void add_devices_option(CLI::App& command, const std::string& flag, engine::LocalBackendOptions& options,
                         std::string opencl::DeviceOptions::*opencl_field,
                         std::string vulkan::DeviceOptions::*vulkan_field, const std::string& description);

@@ -60,7 +60,7 @@ int probe(const ProbeOptions& options) {
   // matter.
   const auto config = config_at(find_config());
   const policy::Facts facts = route::facts_of(report, config ? config->opencl : config::OpenClEngine{},
-                                                config ? config->vulkan : config::VulkanEngine{});
+                                              config ? config->vulkan : config::VulkanEngine{});
   const auto catalogue = policy::fact_catalogue();
   if (options.json) {
     nlohmann::json out = route::to_json(report);

@@ -276,6 +276,8 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   request.resume_tokens = choice.attempt.resume_tokens();
   request.resume_text_bytes = choice.attempt.text_bytes();
   outcome(index, "running");
+  for (const DeviceShare& share : backend.info().devices)
+    receipt_->attempts[choice.record].devices.push_back(to_string(share));
   auto ticket =
       backend.start(std::move(request), std::make_shared<ChoiceSink>(weak_from_this(), index, attempt));
   if (over_ || choice.done || choice.attempt.attempts() != attempt) {  // it all happened inside start()

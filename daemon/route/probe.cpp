@@ -227,8 +227,8 @@ std::string describe(const char* api, const DeviceProbe& probe) {
   for (const DeviceReport& d : probe.devices)
     out += std::string(api) + "     " + (d.id.empty() ? d.name : d.id) + ": " + d.kind +
            (d.unified && d.kind != "software" ? ", unified memory" : "") + ", " + gib(d.memory_bytes) + ", " +
-           d.driver + (d.features.empty() ? "" : "; " + d.features) + "; " + (d.dispatched ? "ran the probe's kernel" : "does not compute: " + d.error) +
-           "\n";
+           d.driver + (d.features.empty() ? "" : "; " + d.features) + "; " +
+           (d.dispatched ? "ran the probe's kernel" : "does not compute: " + d.error) + "\n";
   return out;
 }
 

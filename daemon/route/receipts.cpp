@@ -19,11 +19,13 @@ nlohmann::json to_json(const Receipt& r) {
   out["created"] = r.created;
   out["state"] = r.state;
   auto& attempts = out["attempts"] = nlohmann::json::array();
-  for (const AttemptRecord& a : r.attempts)
+  for (const AttemptRecord& a : r.attempts) {
     attempts.push_back({{"backend", a.backend},
                         {"outcome", a.outcome},
                         {"choice", a.choice},
                         {"resumed_tokens", a.resumed_tokens}});
+    if (!a.devices.empty()) attempts.back()["devices"] = a.devices;
+  }
   auto& timings = out["timings"] = nlohmann::json::object();
   timings["policy_us"] = r.policy_us;
   if (r.router_us >= 0) timings["router_us"] = r.router_us;

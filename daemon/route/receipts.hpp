@@ -21,7 +21,8 @@ namespace flyball::route {
 struct AttemptRecord {
   std::string backend, outcome;  // outcome: "running", "done", "cancelled" or an ErrorCode's spelling
   std::uint32_t choice = 0;
-  std::uint32_t resumed_tokens = 0;  // it continued behind so many
+  std::uint32_t resumed_tokens = 0;       // it continued behind so many
+  std::vector<std::string> devices = {};  // what each of the engine's holds, once it has begun
 };
 
 struct Receipt {

@@ -1,6 +1,6 @@
-// The differential cases of matrix products, of every format: odd shapes, many counts of tokens, values that are hard.
-// A column multiplies on its device, guards its buffers and fails the test where something beyond them was
-// written.
+// The differential cases of matrix products, of every format: odd shapes, many counts of tokens, values that
+// are hard. A column multiplies on its device, guards its buffers and fails the test where something beyond
+// them was written.
 #pragma once
 
 #include "kernels/formats/dequantize.hpp"
@@ -52,8 +52,8 @@ struct Matrix {
 struct Multiplier {
   virtual ~Multiplier() = default;
   // y of each matrix: [tokens, rows]. before: what y holds where it is added to.
-  virtual std::vector<Floats> multiply(const std::vector<Matrix>& matrices, const Floats& x, std::uint32_t tokens,
-                                       const Floats* before = nullptr) = 0;
+  virtual std::vector<Floats> multiply(const std::vector<Matrix>& matrices, const Floats& x,
+                                       std::uint32_t tokens, const Floats* before = nullptr) = 0;
   // y[p] = x[p / per_row] * experts[ids[p]].
   virtual Floats multiply_experts(const std::vector<Matrix>& experts, const Uints& ids, const Floats& x,
                                   std::uint32_t per_row) = 0;
@@ -83,7 +83,8 @@ inline void check_every_count(Multiplier& column, DType type) {
   }
 }
 
-// What the scheduler relies on: a token's result is the same in any batch; up to `few` tokens may be another kernel's.
+// What the scheduler relies on: a token's result is the same in any batch; up to `few` tokens may be another
+// kernel's.
 inline void check_alone_equals_batched(Multiplier& column, DType type, std::uint32_t few) {
   const std::uint32_t cols = odd_cols(type, 4);
   const std::vector<Matrix> m = {{type, 45, cols, 7}};
@@ -157,7 +158,8 @@ inline void check_experts(Multiplier& column, DType type) {
 }
 
 // Pairs sorted by expert, in order of pair, and where each expert's begin.
-inline void expect_grouped(const Uints& ids, std::uint32_t n_experts, const Uints& offsets, const Uints& order) {
+inline void expect_grouped(const Uints& ids, std::uint32_t n_experts, const Uints& offsets,
+                           const Uints& order) {
   Uints expected(ids.size());
   std::iota(expected.begin(), expected.end(), 0U);
   std::stable_sort(expected.begin(), expected.end(), [&](auto a, auto b) { return ids[a] < ids[b]; });

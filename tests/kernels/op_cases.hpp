@@ -1,5 +1,5 @@
-// The differential cases of the ops: what any engine's kernels must give, against kernels/reference. A column runs
-// one op on its device; its buffers end in canaries, and it fails the test where one is gone.
+// The differential cases of the ops: what any engine's kernels must give, against kernels/reference. A column
+// runs one op on its device; its buffers end in canaries, and it fails the test where one is gone.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -70,18 +70,20 @@ struct TopKAsked {
 // What a column must be able to do; shapes as in kernels/reference.
 struct Column {
   virtual ~Column() = default;
-  virtual Floats rms_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t dim, float eps) = 0;
-  virtual Floats head_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t heads, float eps) = 0;
+  virtual Floats rms_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t dim,
+                          float eps) = 0;
+  virtual Floats head_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t heads,
+                           float eps) = 0;
   virtual Floats add(const Floats& x, const Floats& y, std::uint32_t cols) = 0;
   virtual Floats bias(const Floats& x, const Floats& b, std::uint32_t cols) = 0;
   virtual Floats swiglu(const Floats& gate, const Floats& up, std::uint32_t cols) = 0;
   virtual Floats gather(const Floats& x, const Uints& rows, std::uint32_t cols) = 0;
   // table: rows from byte `at` on.
-  virtual Floats embed(DType type, const Bytes& table, std::size_t at, const std::vector<std::int32_t>& tokens,
-                       std::uint32_t cols) = 0;
-  virtual std::pair<Floats, Floats> rope(const Floats& q, const Floats& k, const Floats& rotations, std::uint32_t n,
-                                         std::uint32_t heads, std::uint32_t kv_heads, std::uint32_t rope_dim,
-                                         RopeStyle style) = 0;
+  virtual Floats embed(DType type, const Bytes& table, std::size_t at,
+                       const std::vector<std::int32_t>& tokens, std::uint32_t cols) = 0;
+  virtual std::pair<Floats, Floats> rope(const Floats& q, const Floats& k, const Floats& rotations,
+                                         std::uint32_t n, std::uint32_t heads, std::uint32_t kv_heads,
+                                         std::uint32_t rope_dim, RopeStyle style) = 0;
   virtual std::pair<Uints, Floats> moe_route(const Floats& router, std::uint32_t n, std::uint32_t experts,
                                              std::uint32_t used) = 0;
   virtual Floats moe_add(const Floats& y, const Floats& weights, const Floats& residual, std::uint32_t used,
@@ -90,11 +92,12 @@ struct Column {
   virtual std::vector<std::vector<TopKPair>> top_k(const Floats& logits, std::uint32_t cols,
                                                    const std::vector<TopKAsked>& asked) = 0;
   // The caches, blocks of kTile positions, after k and v have been stored at `slots` into poison.
-  virtual std::pair<Bytes, Bytes> kv_store(const KvShape& shape, const Floats& k, const Floats& v, const Uints& slots,
-                                           std::size_t cache_bytes) = 0;
+  virtual std::pair<Bytes, Bytes> kv_store(const KvShape& shape, const Floats& k, const Floats& v,
+                                           const Uints& slots, std::size_t cache_bytes) = 0;
   // Attention over such caches by the kernel for prompts, `work` being one item, or by those for decode.
   virtual Floats attend(const KvShape& shape, const Floats& q, const Bytes& keys, const Bytes& values,
-                        const std::vector<AttendWork>& work, const Uints& table, float scale, bool decode) = 0;
+                        const std::vector<AttendWork>& work, const Uints& table, float scale,
+                        bool decode) = 0;
 };
 
 inline void check_rms_norm(Column& column, std::uint32_t dim) {
@@ -193,8 +196,9 @@ inline void check_moe_route_and_add(Column& column) {
   }
 }
 
-// ---- attention: stored through kv_store, read by both ways of attending, against the reference on the same rounded
-// cache. Blocks that no table names, and places beyond the last position, are NaNs, and stay what they are.
+// ---- attention: stored through kv_store, read by both ways of attending, against the reference on the same
+// rounded cache. Blocks that no table names, and places beyond the last position, are NaNs, and stay what
+// they are.
 
 // What kv_store must have made of one head's row at `place` of a page. Marks the bytes that are the row's.
 inline void expect_f16_row(const float* x, std::uint32_t dim, std::uint32_t place, const std::uint8_t* page,
@@ -280,9 +284,14 @@ inline void check_attention(Column& column, const KvShape& shape) {
   }
 }
 
-inline const std::vector<KvShape> kKvShapes = {
-    {1, 1, 2, 1},          {4, 2, 24, 37},         {3, 1, 64, 64},          {8, 2, 128, 333},
-    {1, 1, 32, 1, DType::q8_0}, {4, 2, 96, 37, DType::q8_0}, {3, 1, 64, 64, DType::q8_0}, {8, 2, 128, 333, DType::q8_0}};
+inline const std::vector<KvShape> kKvShapes = {{1, 1, 2, 1},
+                                               {4, 2, 24, 37},
+                                               {3, 1, 64, 64},
+                                               {8, 2, 128, 333},
+                                               {1, 1, 32, 1, DType::q8_0},
+                                               {4, 2, 96, 37, DType::q8_0},
+                                               {3, 1, 64, 64, DType::q8_0},
+                                               {8, 2, 128, 333, DType::q8_0}};
 
 inline std::string kv_shape_name(const testing::TestParamInfo<KvShape>& info) {
   return std::string(to_string(info.param.type)) + "_heads" + std::to_string(info.param.heads) + "_dim" +
@@ -321,7 +330,8 @@ inline void check_top_k(Column& column, std::uint32_t of) {
     asked.insert(asked.end(), {{2, k, of, k % 2}, {0, k, of, 1}});
   const auto got = column.top_k(logits, cols, asked);
   for (std::size_t i = 0; i < asked.size(); ++i)
-    ASSERT_NO_FATAL_FAILURE(expect_answer(std::span(logits).subspan(asked[i].row * cols, cols), asked[i], got[i]));
+    ASSERT_NO_FATAL_FAILURE(
+        expect_answer(std::span(logits).subspan(asked[i].row * cols, cols), asked[i], got[i]));
 }
 inline constexpr std::uint32_t kTopKColumns[] = {1, 2, 31, 32, 33, 255, 256, 257, 4000, 49152, 151936};
 

@@ -157,7 +157,8 @@ TEST(WorkerCodec, WhatTheModelIsArrives) {
   info.mixture_of_experts = true;
   info.token_weight_bytes = 1'700'000'000;
   info.kv_type = "q8_0";
-  info.devices = {{"A#0 (P)", 0, 3, 7'000'000'000, 1, 2}, {"A#1 (P)", 3, 1, 3, 4, 5'000'000'000}};
+  info.devices = {{"A#0 (P)", 0, 3, 7'000'000'000, 1, 2},
+                  {"A#1 (P)", 3, 1, 3, 4, 5'000'000'000, "read in place"}};
   const auto back = decode_to_daemon(payload_of(ToDaemon{Ready{info}}));
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_TRUE(std::get<Ready>(*back).info.mixture_of_experts);

@@ -1,7 +1,9 @@
-// A Vulkan engine whose driver fails: each allocation, import, build, recording, submission and wait in turn, a device
-// that does not answer, one that is not there.
+// A Vulkan engine whose driver fails: each allocation, import, build, recording, submission and wait in turn,
+// a device that does not answer, one that is not there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <atomic>
 
 #include "tests/engine/vulkan/support.hpp"
 
@@ -25,8 +27,8 @@ vulkan::VulkanDeviceOptions options_for(std::uint32_t step_tokens, std::uint32_t
   return options;
 }
 
-// Everything an engine does: open, load, reserve, a prompt with a copied block, a decoded token, its row of logits whole
-// and cut.
+// Everything an engine does: open, load, reserve, a prompt with a copied block in a step that might be given
+// up, a decoded token, its row of logits whole and cut.
 Result<void> live_once(const model::ModelFile& file, const vulkan::VulkanDeviceOptions& options) {
   auto executor = vulkan::make_vulkan_executor(file, options);
   if (!executor) return std::unexpected(std::move(executor.error()));
@@ -35,10 +37,12 @@ Result<void> live_once(const model::ModelFile& file, const vulkan::VulkanDeviceO
   const std::vector<Token> prompt{1, 2, 3, 4, 5};
   const std::vector<std::uint32_t> table{0, 1};
   const engine::BlockCopy copy{2, 3};
+  const std::atomic<bool> never{false};
   for (std::uint32_t at = 0; at < 6; at += 5) {
     const engine::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true, at == 0 ? 0U : 3U, true};
-    auto step = (*executor)->submit({std::span(prompt).first(sequence.n_tokens), {&sequence, 1}},
-                                    {&copy, at == 0 ? 1U : 0U});
+    auto step = (*executor)->submit(
+        {std::span(prompt).first(sequence.n_tokens), {&sequence, 1}, 0, at == 0 ? &never : nullptr},
+        {&copy, at == 0 ? 1U : 0U});
     if (!step) return std::unexpected(std::move(step.error()));
     if (auto rows = (*executor)->wait(*step); !rows) return std::unexpected(std::move(rows.error()));
   }
@@ -81,10 +85,11 @@ TEST_F(VulkanFaults, EachCallMayFail) {
           continue;
         }
         const ErrorCode code = lived.error().code;
-        EXPECT_EQ(code, kind == Call::allocate ? (n < 2    ? ErrorCode::model_unavailable  // the loader, its devices
-                                                  : n == 2 ? ErrorCode::device_lost        // the device
-                                                           : ErrorCode::insufficient_memory)
-                                               : ErrorCode::device_lost)
+        EXPECT_EQ(code, kind == Call::allocate
+                            ? (n < 2    ? ErrorCode::model_unavailable  // the loader, its devices
+                               : n == 2 ? ErrorCode::device_lost        // the device
+                                        : ErrorCode::insufficient_memory)
+                            : ErrorCode::device_lost)
             << lived.error().message;
         EXPECT_THAT(lived.error().message, HasSubstr("."));
       }
@@ -96,7 +101,8 @@ TEST_F(VulkanFaults, EachCallMayFail) {
 TEST_F(VulkanFaults, WhatCannotBeImportedIsCopied) {
   auto spec = model::parse_synthetic_shape("dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320").value();
   spec.type = kernels::DType::q8_0;
-  const auto path = std::filesystem::temp_directory_path() / ("flyball_vulkan_" + std::to_string(getpid()) + ".gguf");
+  const auto path =
+      std::filesystem::temp_directory_path() / ("flyball_vulkan_" + std::to_string(getpid()) + ".gguf");
   ASSERT_TRUE(model::write_synthetic_file(spec, path, 1));
   const auto file = model::ModelFile::open(path).value();
   std::filesystem::remove(path);
@@ -166,7 +172,9 @@ TEST_F(VulkanFaults, ADeviceThatIsNeverAtRestIsLeftAlone) {
   const auto m = small_model();
   auto options = options_for(8, 2);
   options.device.validate = false;  // it would say that the device still works
-  options.device.interceptor = [](Call call) { return call == Call::wait || call == Call::settle ? kLost : 0; };
+  options.device.interceptor = [](Call call) {
+    return call == Call::wait || call == Call::settle ? kLost : 0;
+  };
   const auto owner = std::make_shared<int>(1);
   options.model_owner = owner;
   std::shared_ptr<const vulkan::Books> books;
@@ -197,12 +205,29 @@ TEST_F(VulkanFaults, AKernelThatIsNotThereIsNamed) {
   const std::uint32_t constants[] = {64};
   const auto kernel = device->pipeline("no_such_kernel", constants, 16);
   ASSERT_FALSE(kernel);
-  EXPECT_EQ(kernel.error().code, ErrorCode::model_unavailable);
+  EXPECT_EQ(kernel.error().code, ErrorCode::model_unsupported);
   EXPECT_THAT(kernel.error().message, HasSubstr("no_such_kernel"));
   const std::uint32_t too_many[] = {2 * device->facts().max_work_group};
   const auto wide = device->pipeline("add", too_many, sizeof(vulkan::ElementwisePush));
   ASSERT_FALSE(wide);
-  EXPECT_EQ(wide.error().code, ErrorCode::model_unavailable);
+  EXPECT_EQ(wide.error().code, ErrorCode::model_unsupported);
+}
+
+// No further try helps where a driver refuses a kernel; one that lacks memory may have it later.
+TEST_F(VulkanFaults, AKernelThatIsNeverBuiltIsNotSupported) {
+  constexpr int kInvalidShader = -1000012000;
+  const auto m = small_model();
+  for (const auto& [given, told] : {std::pair(kInvalidShader, ErrorCode::model_unsupported),
+                                    std::pair(kOutOfMemory, ErrorCode::insufficient_memory)}) {
+    auto options = options_for(8, 2);
+    int builds = 0;
+    options.device.interceptor = [&, code = given](Call call) {
+      return call == Call::build && ++builds > 3 ? code : 0;
+    };
+    const auto made = vulkan::make_vulkan_executor(*m.file, options);
+    ASSERT_FALSE(made);
+    EXPECT_EQ(made.error().code, told) << made.error().message;
+  }
 }
 
 // Whatever the first requests are: all that a step can need is there once the engine is ready.

@@ -1,5 +1,5 @@
-// Whole models on a Vulkan device: the CPU engine's logits and tokens, and the device's own alone, batched, in chunks
-// and replayed.
+// Whole models on a Vulkan device: the CPU engine's logits and tokens, and the device's own alone, batched,
+// in chunks and replayed.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,8 +17,8 @@ namespace {
 using kernels::DType;
 using vulkan::WeightsIn;
 
-// The contract of rows computed beside others, or in other chunks: on a processor bit for bit. A GPU may choose a kernel
-// by the number of rows, and its sums then run in another order.
+// The contract of rows computed beside others, or in other chunks: on a processor bit for bit. A GPU may
+// choose a kernel by the number of rows, and its sums then run in another order.
 void expect_same_row(const vulkan::VulkanExecutor& device, const std::vector<float>& got,
                      const std::vector<float>& expected) {
   if (device.facts().processor) {
@@ -26,11 +26,12 @@ void expect_same_row(const vulkan::VulkanExecutor& device, const std::vector<flo
     return;
   }
   EXPECT_LT(relative_error(got, expected), 2e-3);
-  EXPECT_EQ(std::ranges::max_element(got) - got.begin(), std::ranges::max_element(expected) - expected.begin());
+  EXPECT_EQ(std::ranges::max_element(got) - got.begin(),
+            std::ranges::max_element(expected) - expected.begin());
 }
 
-// The bounds are for what the CPU engine rounds on purpose: activations to int8 beside quantized weights. Here they stay
-// f32.
+// The bounds are for what the CPU engine rounds on purpose: activations to int8 beside quantized weights.
+// Here they stay f32.
 void expect_the_cpu_engine(const RunModel& m, DType kv_type, double bound) {
   const auto expected = cpu_executor(m, kv_type);
   const auto device = vulkan_executor(m, kv_type);
@@ -48,7 +49,8 @@ class VulkanModel : public VulkanTest, public testing::WithParamInterface<DType>
 
 TEST_P(VulkanModel, AgreesWithTheCpuEngine) {
   const bool quantized = kernels::block_shape(GetParam()).values > 1;
-  expect_the_cpu_engine(synthetic_model(GetParam(), shape_for(GetParam())), DType::f16, quantized ? 2e-2 : 2e-3);
+  expect_the_cpu_engine(synthetic_model(GetParam(), shape_for(GetParam())), DType::f16,
+                        quantized ? 2e-2 : 2e-3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, VulkanModel, testing::ValuesIn(kernels::kAllDTypes),
@@ -70,7 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
         "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,experts=8,experts_used=3,expert_ffn=32,vocab=320"),
     [](const auto& i) {
       const std::string name(i.param);
-      return name.substr(5, name.find(',') - 5) + (name.find("experts") != std::string::npos ? "_experts" : "");
+      return name.substr(5, name.find(',') - 5) +
+             (name.find("experts") != std::string::npos ? "_experts" : "");
     });
 
 class VulkanEngine : public VulkanTest {};
@@ -185,7 +188,8 @@ TEST_F(VulkanEngine, CandidatesAreTheRows) {
 TEST_F(VulkanEngine, WeightsAreReadWhereTheyLieOrCopied) {
   auto spec = model::parse_synthetic_shape(shape_for(DType::q4_k)).value();
   spec.type = DType::q4_k;
-  const auto path = std::filesystem::temp_directory_path() / ("flyball_vulkan_" + std::to_string(getpid()) + ".gguf");
+  const auto path =
+      std::filesystem::temp_directory_path() / ("flyball_vulkan_" + std::to_string(getpid()) + ".gguf");
   ASSERT_TRUE(model::write_synthetic_file(spec, path, 1));
   RunModel m;
   m.file = model::ModelFile::open(path).value();

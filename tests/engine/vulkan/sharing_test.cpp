@@ -1,5 +1,5 @@
-// Requests that share KV on a Vulkan device: cold equals prefix hit, a copied block equals a computed one, before equals
-// after preemption, bit for bit, with a cache of each type.
+// Requests that share KV on a Vulkan device: cold equals prefix hit, a copied block equals a computed one,
+// before equals after preemption, bit for bit, with a cache of each type.
 #include "tests/engine/sharing_cases.hpp"
 #include "tests/engine/vulkan/support.hpp"
 

@@ -1,5 +1,5 @@
-// A Vulkan device for tests: whatever there is, software devices included. Where the validation layer is installed, it
-// watches, and what it says fails the test.
+// A Vulkan device for tests: whatever there is, software devices included. Where the validation layer is
+// installed, it watches, and what it says fails the test.
 #pragma once
 
 #include <gtest/gtest.h>

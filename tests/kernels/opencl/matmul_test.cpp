@@ -140,13 +140,14 @@ class OpenclMatmul : public testing::TestWithParam<std::tuple<As, DType>>, publi
     EXPECT_EQ(plan.grouped, pairs > 2 * n_experts);
     if (plan.grouped) {
       Guarded offsets(std::size_t{n_experts + 1} * 4), order(std::size_t{pairs} * 4);
-      device()->run(plan_moe_group(facts_), chosen.buffer(), pairs, n_experts, offsets.buffer(), order.buffer());
+      device()->run(plan_moe_group(facts_), chosen.buffer(), pairs, n_experts, offsets.buffer(),
+                    order.buffer());
       cases::expect_grouped(ids, n_experts, offsets.read<std::uint32_t>(), order.read<std::uint32_t>());
-      device()->run(plan.matmul, input.buffer(), cl_uint{per_row}, cols, w.buffer(), expert_bytes, offsets.buffer(),
-                    order.buffer(), y.buffer(), rows);
+      device()->run(plan.matmul, input.buffer(), cl_uint{per_row}, cols, w.buffer(), expert_bytes,
+                    offsets.buffer(), order.buffer(), y.buffer(), rows);
     } else {
-      device()->run(plan.matmul, input.buffer(), cl_uint{per_row}, cols, w.buffer(), expert_bytes, chosen.buffer(),
-                    y.buffer(), rows);
+      device()->run(plan.matmul, input.buffer(), cl_uint{per_row}, cols, w.buffer(), expert_bytes,
+                    chosen.buffer(), y.buffer(), rows);
     }
     auto out = y.read<float>();
     w.expect_unchanged();
@@ -164,7 +165,8 @@ TEST_P(OpenclMatmul, AgreesWithReference) {
 TEST_P(OpenclMatmul, EveryCountOfTokens) {
   cases::check_every_count(*this, type());
 }
-// On processors whatever the kernel; on GPUs the kernel for few tokens sums in another order than the one for many.
+// On processors whatever the kernel; on GPUs the kernel for few tokens sums in another order than the one for
+// many.
 TEST_P(OpenclMatmul, AloneEqualsBatchedBitForBit) {
   cases::check_alone_equals_batched(*this, type(), as() == As::gpu ? 8 : 0);
 }

@@ -1,5 +1,5 @@
-// A Vulkan device for tests of single kernels: buffers that begin and end in canaries, pipelines as the engine makes
-// them, the validation layer listening.
+// A Vulkan device for tests of single kernels: buffers that begin and end in canaries, pipelines as the
+// engine makes them, the validation layer listening.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -41,7 +41,9 @@ class KernelTest : public testing::Test {
     Address address() const { return memory.address() + kMargin + at; }
   };
   Buffer put_bytes(const void* bytes, std::size_t n, std::size_t at = 0) {
-    Buffer out{.memory = device_->allocate(n + at + 2 * kMargin, "a test", Place::shared).value(), .at = at, .bytes = n};
+    Buffer out{.memory = device_->allocate(n + at + 2 * kMargin, "a test", Place::shared).value(),
+               .at = at,
+               .bytes = n};
     std::memset(out.memory.host(), kCanary, n + at + 2 * kMargin);
     std::memcpy(out.memory.host() + kMargin + at, bytes, n);
     return out;

@@ -1,5 +1,5 @@
-// The Vulkan products of every format against kernels/reference (tests/kernels/matmul_cases.hpp), cut as processors
-// and as GPUs have them, and the ceilings that benchmarks measure against.
+// The Vulkan products of every format against kernels/reference (tests/kernels/matmul_cases.hpp), cut as
+// processors and as GPUs have them, and the ceilings that benchmarks measure against.
 #include "tests/kernels/matmul_cases.hpp"
 #include "tests/kernels/vulkan/kernel_test.hpp"
 
@@ -27,8 +27,8 @@ class VulkanMatmul : public KernelTest,
   static DType type() { return std::get<1>(GetParam()); }
 
  public:
-  std::vector<Floats> multiply(const std::vector<cases::Matrix>& matrices, const Floats& x, std::uint32_t tokens,
-                               const Floats* before) override {
+  std::vector<Floats> multiply(const std::vector<cases::Matrix>& matrices, const Floats& x,
+                               std::uint32_t tokens, const Floats* before) override {
     const std::uint32_t cols = matrices[0].cols;
     const Buffer input = put(x);
     Uints rows;
@@ -41,7 +41,8 @@ class VulkanMatmul : public KernelTest,
     for (const cases::Matrix& m : matrices) {
       const std::size_t i = rows.size();
       rows.push_back(m.rows);
-      w.push_back(put_bytes(m.file.data(), m.file.size(), 8 * (i % 2)));  // as little aligned as a file may be
+      w.push_back(
+          put_bytes(m.file.data(), m.file.size(), 8 * (i % 2)));  // as little aligned as a file may be
       y.push_back(put(before != nullptr ? *before : Floats(std::size_t{tokens} * m.rows, NAN)));
       push.w[i] = w[i].address();
       push.y[i] = y[i].address();
@@ -62,20 +63,33 @@ class VulkanMatmul : public KernelTest,
     for (const cases::Matrix& m : experts) all.insert(all.end(), m.file.begin(), m.file.end());
     const Buffer w = put(all), input = put(x), chosen = put(ids), offsets = put(Uints(n_experts + 1, 99)),
                  order = put(Uints(pairs, 99)), y = put(Floats(std::size_t{pairs} * experts[0].rows, NAN));
-    const ExpertPlan plan = plan_expert_matmul(facts_, type(), experts[0].rows, experts[0].cols, pairs, n_experts);
+    const ExpertPlan plan =
+        plan_expert_matmul(facts_, type(), experts[0].rows, experts[0].cols, pairs, n_experts);
     EXPECT_EQ(plan.grouped, pairs > 2 * n_experts);
     if (plan.grouped) {
       run("moe_group", {group_size(facts_, "moe_group")},
-          MoeGroupPush{.experts = chosen.address(), .offsets = offsets.address(), .order = order.address(),
-                       .pairs = pairs, .n_experts = n_experts},
+          MoeGroupPush{.experts = chosen.address(),
+                       .offsets = offsets.address(),
+                       .order = order.address(),
+                       .pairs = pairs,
+                       .n_experts = n_experts},
           {1, 1, 1});
       cases::expect_grouped(ids, n_experts, get<std::uint32_t>(offsets), get<std::uint32_t>(order));
     }
     run(plan.matmul.kernel, plan.matmul.constants,
-        MoeMatmulPush{.x = input.address(), .w = w.address(), .y = y.address(), .experts = chosen.address(),
-                      .offsets = offsets.address(), .order = order.address(), .expert_bytes = experts[0].file.size(),
-                      .per_row = per_row, .pairs = pairs, .rows = experts[0].rows, .cols = experts[0].cols,
-                      .row_bytes = static_cast<uint>(experts[0].row_size()), .n_experts = n_experts},
+        MoeMatmulPush{.x = input.address(),
+                      .w = w.address(),
+                      .y = y.address(),
+                      .experts = chosen.address(),
+                      .offsets = offsets.address(),
+                      .order = order.address(),
+                      .expert_bytes = experts[0].file.size(),
+                      .per_row = per_row,
+                      .pairs = pairs,
+                      .rows = experts[0].rows,
+                      .cols = experts[0].cols,
+                      .row_bytes = static_cast<uint>(experts[0].row_size()),
+                      .n_experts = n_experts},
         plan.matmul.groups);
     EXPECT_EQ(get<std::uint8_t>(w), all);
     return get<float>(y);
@@ -133,7 +147,8 @@ TEST_F(VulkanCeilings, ReadsEveryWordOnce) {
   for (auto& v : in) v = static_cast<std::uint32_t>(generator());
   const Buffer from = put(in), to = put(Uints(std::size_t{size} * groups));
   run("read_bandwidth", {size},
-      ReadBandwidthPush{.from = from.address(), .to = to.address(), .words = words, .unused = 0}, {groups, 1, 1});
+      ReadBandwidthPush{.from = from.address(), .to = to.address(), .words = words, .unused = 0},
+      {groups, 1, 1});
   std::uint32_t expected = 0, got = 0;
   for (const std::uint32_t v : in) expected ^= v;
   for (const std::uint32_t v : get<std::uint32_t>(to)) got ^= v;
@@ -144,7 +159,8 @@ TEST_F(VulkanCeilings, MultipliesAndAddsEveryRound) {
   constexpr std::uint32_t kChains = 12, kRounds = 5;
   const Buffer to = put(Floats(64, NAN));
   run("multiply_add", {32},
-      MultiplyAddPush{.to = to.address(), .rounds = kRounds, .factor = 0.5F, .term = 1.0F, .unused = 0}, {2, 1, 1});
+      MultiplyAddPush{.to = to.address(), .rounds = kRounds, .factor = 0.5F, .term = 1.0F, .unused = 0},
+      {2, 1, 1});
   float expected = 0;
   for (std::uint32_t k = 0; k < kChains; ++k) {
     float sum = static_cast<float>(k);

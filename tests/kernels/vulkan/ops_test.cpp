@@ -1,5 +1,5 @@
-// Every op of the Vulkan engine against kernels/reference (tests/kernels/op_cases.hpp), in work-groups of the size the
-// engine takes and of one subgroup.
+// Every op of the Vulkan engine against kernels/reference (tests/kernels/op_cases.hpp), in work-groups of the
+// size the engine takes and of one subgroup.
 #include "tests/kernels/op_cases.hpp"
 #include "tests/kernels/vulkan/kernel_test.hpp"
 
@@ -31,23 +31,31 @@ class VulkanOps : public KernelTest, public cases::Column {
   Floats elementwise(const std::string& kernel, const Floats& x, const Floats& y) {
     const Buffer inout = put(x), other = put(y);
     run(kernel, {size(kernel)},
-        ElementwisePush{.x = inout.address(), .y = other.address(), .count = static_cast<uint>(x.size()), .unused = 0},
+        ElementwisePush{
+            .x = inout.address(), .y = other.address(), .count = static_cast<uint>(x.size()), .unused = 0},
         {fours(kernel, x.size()), 1, 1});
     return get<float>(inout);
   }
 
  public:
-  Floats rms_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t dim, float eps) override {
+  Floats rms_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t dim,
+                  float eps) override {
     const Buffer in = put(x), w = put(weight), out = put(Floats(x.size(), NAN));
     run("rms_norm", {size("rms_norm")},
-        RmsNormPush{.x = in.address(), .weight = w.address(), .to = out.address(), .cols = dim, .eps = eps}, {1, n, 1});
+        RmsNormPush{.x = in.address(), .weight = w.address(), .to = out.address(), .cols = dim, .eps = eps},
+        {1, n, 1});
     return get<float>(out);
   }
-  Floats head_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t heads, float eps) override {
+  Floats head_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t heads,
+                   float eps) override {
     const Buffer inout = put(x), w = put(weight);
     run("head_norm", {size("head_norm")},
-        HeadNormPush{.x = inout.address(), .weight = w.address(), .heads = heads,
-                     .head_dim = static_cast<uint>(weight.size()), .eps = eps, .unused = 0},
+        HeadNormPush{.x = inout.address(),
+                     .weight = w.address(),
+                     .heads = heads,
+                     .head_dim = static_cast<uint>(weight.size()),
+                     .eps = eps,
+                     .unused = 0},
         {1, n, 1});
     return get<float>(inout);
   }
@@ -65,7 +73,8 @@ class VulkanOps : public KernelTest, public cases::Column {
   Floats gather(const Floats& x, const Uints& rows, std::uint32_t cols) override {
     const Buffer in = put(x), which = put(rows), out = put(Floats(rows.size() * cols, NAN));
     run("gather", {size("gather")},
-        GatherPush{.x = in.address(), .rows = which.address(), .to = out.address(), .cols = cols, .unused = 0},
+        GatherPush{
+            .x = in.address(), .rows = which.address(), .to = out.address(), .cols = cols, .unused = 0},
         {fours("gather", cols), static_cast<uint>(rows.size()), 1});
     return get<float>(out);
   }
@@ -74,8 +83,11 @@ class VulkanOps : public KernelTest, public cases::Column {
     const Buffer file = put_bytes(table.data() + at, table.size() - at, at), which = put(tokens),
                  out = put(Floats(tokens.size() * cols, NAN));
     run(name("embed", type), {size("embed")},
-        EmbedPush{.table = file.address(), .tokens = which.address(), .to = out.address(),
-                  .row_bytes = static_cast<uint>(kernels::row_bytes(type, cols)), .cols = cols},
+        EmbedPush{.table = file.address(),
+                  .tokens = which.address(),
+                  .to = out.address(),
+                  .row_bytes = static_cast<uint>(kernels::row_bytes(type, cols)),
+                  .cols = cols},
         {1, static_cast<uint>(tokens.size()), 1});
     return get<float>(out);
   }
@@ -84,8 +96,13 @@ class VulkanOps : public KernelTest, public cases::Column {
                                  kernels::RopeStyle style) override {
     const Buffer q_out = put(q), k_out = put(k), by = put(rotations);
     run("rope", {size("rope"), style == kernels::RopeStyle::interleaved ? 1U : 0U},
-        RopePush{.q = q_out.address(), .k = k_out.address(), .rotations = by.address(), .n_heads = heads,
-                 .n_kv_heads = kv_heads, .head_dim = static_cast<uint>(q.size() / n / heads), .rope_dim = rope_dim},
+        RopePush{.q = q_out.address(),
+                 .k = k_out.address(),
+                 .rotations = by.address(),
+                 .n_heads = heads,
+                 .n_kv_heads = kv_heads,
+                 .head_dim = static_cast<uint>(q.size() / n / heads),
+                 .rope_dim = rope_dim},
         {1, n, 1});
     return {get<float>(q_out), get<float>(k_out)};
   }
@@ -93,8 +110,11 @@ class VulkanOps : public KernelTest, public cases::Column {
                                      std::uint32_t used) override {
     const Buffer in = put(router), ids = put(Uints(n * used, 99)), weights = put(Floats(n * used, NAN));
     run("moe_route", {size("moe_route")},
-        MoeRoutePush{.router = in.address(), .experts = ids.address(), .weights = weights.address(),
-                     .n_experts = experts, .n_used = used},
+        MoeRoutePush{.router = in.address(),
+                     .experts = ids.address(),
+                     .weights = weights.address(),
+                     .n_experts = experts,
+                     .n_used = used},
         {1, n, 1});
     return {get<std::uint32_t>(ids), get<float>(weights)};
   }
@@ -102,7 +122,10 @@ class VulkanOps : public KernelTest, public cases::Column {
                  std::uint32_t cols) override {
     const Buffer in = put(y), by = put(weights), inout = put(residual);
     run("moe_add", {size("moe_add")},
-        MoeAddPush{.y = in.address(), .weights = by.address(), .residual = inout.address(), .n_used = used,
+        MoeAddPush{.y = in.address(),
+                   .weights = by.address(),
+                   .residual = inout.address(),
+                   .n_used = used,
                    .cols = cols},
         {fours("moe_add", cols), static_cast<uint>(residual.size() / cols), 1});
     return get<float>(inout);
@@ -118,7 +141,8 @@ class VulkanOps : public KernelTest, public cases::Column {
     const Buffer in = put(logits), what = put(words),
                  out = put(std::vector<cases::TopKPair>(pairs, {0xdeadbeef, NAN}));
     run("top_k", {size("top_k")},
-        TopKPush{.logits = in.address(), .asked = what.address(), .to = out.address(), .cols = cols, .unused = 0},
+        TopKPush{
+            .logits = in.address(), .asked = what.address(), .to = out.address(), .cols = cols, .unused = 0},
         {1, static_cast<uint>(asked.size()), 1});
     const auto got = get<cases::TopKPair>(out);
     std::vector<std::vector<cases::TopKPair>> answers;
@@ -129,31 +153,51 @@ class VulkanOps : public KernelTest, public cases::Column {
     }
     return answers;
   }
-  std::pair<Bytes, Bytes> kv_store(const cases::KvShape& shape, const Floats& k, const Floats& v, const Uints& slots,
-                                   std::size_t cache_bytes) override {
+  std::pair<Bytes, Bytes> kv_store(const cases::KvShape& shape, const Floats& k, const Floats& v,
+                                   const Uints& slots, std::size_t cache_bytes) override {
     const Bytes poison(cache_bytes, cases::kPoison);
     const Buffer k_in = put(k), v_in = put(v), where = put(slots), keys = put(poison), values = put(poison);
     run("kv_store", {size("kv_store"), shape.type == DType::q8_0 ? 1U : 0U},
-        KvStorePush{.k = k_in.address(), .v = v_in.address(), .slots = where.address(), .keys = keys.address(),
-                    .values = values.address(), .n_kv_heads = shape.kv_heads, .head_dim = shape.head_dim,
-                    .block_size = cases::kTile, .unused = 0},
+        KvStorePush{.k = k_in.address(),
+                    .v = v_in.address(),
+                    .slots = where.address(),
+                    .keys = keys.address(),
+                    .values = values.address(),
+                    .n_kv_heads = shape.kv_heads,
+                    .head_dim = shape.head_dim,
+                    .block_size = cases::kTile,
+                    .unused = 0},
         {1, shape.positions, 1});
     return {get<std::uint8_t>(keys), get<std::uint8_t>(values)};
   }
   Floats attend(const cases::KvShape& shape, const Floats& q, const Bytes& keys, const Bytes& values,
-                const std::vector<cases::AttendWork>& work, const Uints& table, float scale, bool decode) override {
+                const std::vector<cases::AttendWork>& work, const Uints& table, float scale,
+                bool decode) override {
     const std::uint32_t items = static_cast<uint>(work.size());
     const std::uint32_t max_splits = (shape.positions + cases::kSplit - 1) / cases::kSplit;
     const Buffer q_in = put(q), k_in = put(keys), v_in = put(values), what = put(work), blocks = put(table),
                  out = put(Floats(q.size(), NAN)),
-                 partial = put(Floats(std::size_t{items} * max_splits * shape.heads * (shape.head_dim + 2), NAN));
-    const AttendPush push{.q = q_in.address(), .keys = k_in.address(), .values = v_in.address(),
-                          .work = what.address(), .tables = blocks.address(), .to = out.address(),
-                          .partial = partial.address(), .n_kv_heads = shape.kv_heads, .max_splits = max_splits,
-                          .scale = scale, .unused = 0};
+                 partial =
+                     put(Floats(std::size_t{items} * max_splits * shape.heads * (shape.head_dim + 2), NAN));
+    const AttendPush push{.q = q_in.address(),
+                          .keys = k_in.address(),
+                          .values = v_in.address(),
+                          .work = what.address(),
+                          .tables = blocks.address(),
+                          .to = out.address(),
+                          .partial = partial.address(),
+                          .n_kv_heads = shape.kv_heads,
+                          .max_splits = max_splits,
+                          .scale = scale,
+                          .unused = 0};
     const auto constants = [&](const char* kernel) -> std::vector<std::uint32_t> {
-      return {group_size(device_->facts(), kernel), shape.head_dim, shape.heads / shape.kv_heads, cases::kTile,
-              shape.type == DType::q8_0 ? 1U : 0U, cases::kSplit, 8};
+      return {group_size(device_->facts(), kernel),
+              shape.head_dim,
+              shape.heads / shape.kv_heads,
+              cases::kTile,
+              shape.type == DType::q8_0 ? 1U : 0U,
+              cases::kSplit,
+              8};
     };
     if (decode) {
       run("attend_split", constants("attend_split"), push, {max_splits, shape.kv_heads, items});
@@ -177,7 +221,8 @@ class VulkanOps : public KernelTest, public cases::Column {
 };
 
 TEST_F(VulkanOps, RmsNorm) {
-  for (const std::uint32_t dim : {2U, 8U, 61U, 576U, 2048U}) each_size([&] { cases::check_rms_norm(*this, dim); });
+  for (const std::uint32_t dim : {2U, 8U, 61U, 576U, 2048U})
+    each_size([&] { cases::check_rms_norm(*this, dim); });
 }
 TEST_F(VulkanOps, HeadNorm) {
   each_size([&] { cases::check_head_norm(*this); });
