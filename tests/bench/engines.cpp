@@ -16,10 +16,12 @@
 #include "backends/cpu/cpu_device.hpp"
 #include "backends/model/synthetic.hpp"
 #include "backends/opencl/opencl_device.hpp"
+#include "backends/vulkan/vulkan_device.hpp"
 #include "tests/bench/cpu_ceilings.hpp"
 #include "tests/bench/engine_steps.hpp"
 #include "tests/bench/opencl_ceilings.hpp"
 #include "tests/bench/program.hpp"
+#include "tests/bench/vulkan_ceilings.hpp"
 
 namespace {
 
@@ -29,14 +31,15 @@ using nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr const char* kUsage =
-    "usage: engines [--backend cpu|opencl|all] [--device NAME] [--shapes 135M,1.1B] [--formats F16,Q8_0]\n"
+    "usage: engines [--backend cpu|opencl|vulkan|all] [--device NAME] [--shapes 135M,1.1B] [--formats "
+    "F16,Q8_0]\n"
     "               [--streams 1,32] [--seconds 20] [--keep DIR] [--json]\n"
     "  --seconds  of measuring for each shape and format\n"
     "  --keep     where models and compiled kernels stay for the next run; else they go to a temporary\n"
     "             folder that is removed\n";
 
 struct Options {
-  bool cpu = true, opencl = true, json = false;
+  bool cpu = true, opencl = true, vulkan = true, json = false;
   std::string device;
   std::vector<std::string> shapes{"135M", "1.1B"};
   std::vector<kernels::DType> formats{kernels::DType::f16, kernels::DType::q8_0};
@@ -63,9 +66,11 @@ Options parse(int argc, char** argv) {
     if (i + 1 == argc) die(kUsage, 2);
     const std::string value = argv[++i];
     if (name == "--backend") {
-      if (value != "cpu" && value != "opencl" && value != "all") die(kUsage, 2);
-      o.cpu = value != "opencl";
-      o.opencl = value != "cpu";
+      const bool all = value == "all";
+      o.cpu = all || value == "cpu";
+      o.opencl = all || value == "opencl";
+      o.vulkan = all || value == "vulkan";
+      if (!o.cpu && !o.opencl && !o.vulkan) die(kUsage, 2);
     } else if (name == "--device") {
       o.device = value;
     } else if (name == "--shapes") {
@@ -186,8 +191,9 @@ Engine cpu_engine(const model::ModelFile& model, kernels::DType type, const Opti
           }};
 }
 
-opencl::DeviceOptions device_options(const Options& o) {
-  opencl::DeviceOptions options;
+template <class DeviceOptions>
+DeviceOptions device_options(const Options& o) {
+  DeviceOptions options;
   options.name = o.device;
   options.allow_processor = true;
   return options;
@@ -196,7 +202,7 @@ opencl::DeviceOptions device_options(const Options& o) {
 Engine opencl_engine(const model::ModelFile& model, const Options& o, const Folder& folder,
                      OpenClCeilings& ceilings) {
   opencl::OpenClDeviceOptions options;
-  options.devices = {device_options(o)};
+  options.devices = {device_options<opencl::DeviceOptions>(o)};
   options.program_cache = folder.path() / "programs";
   options.max_step_tokens = kPromptTokens;
   options.max_logit_rows = most(o.streams);
@@ -220,6 +226,24 @@ Engine opencl_engine(const model::ModelFile& model, const Options& o, const Fold
                            {"compiled", statistics.programs_compiled},
                            {"from_cache", statistics.programs_from_cache}};
   }
+  return engine;
+}
+
+Engine vulkan_engine(const model::ModelFile& model, const Options& o, const Folder& folder,
+                     VulkanCeilings& ceilings) {
+  vulkan::VulkanDeviceOptions options;
+  options.device = device_options<vulkan::DeviceOptions>(o);
+  options.pipeline_cache = folder.path() / "programs";
+  options.max_step_tokens = kPromptTokens;
+  options.max_logit_rows = most(o.streams);
+  Engine engine;
+  engine.name = "vulkan";
+  engine.measure = [&ceilings](Ceilings& c) {
+    raise(c.read, expect(ceilings.read()));
+    raise(c.arithmetic, expect(ceilings.multiply_add()));
+  };
+  engine.steps =
+      expect(EngineSteps::over(expect(vulkan::make_vulkan_executor(model, options)), model, most(o.streams)));
   return engine;
 }
 
@@ -318,14 +342,18 @@ int main(int argc, char** argv) {
   const Folder folder(o.keep);
   std::unique_ptr<OpenClCeilings> opencl_ceilings;
   std::unique_ptr<CpuCeilings> cpu_ceilings;
-  if (o.opencl) {
-    auto made = OpenClCeilings::open(device_options(o));
-    if (!made) {
+  std::unique_ptr<VulkanCeilings> vulkan_ceilings;
+  const auto open = [](auto& to, auto made) {
+    if (made)
+      to = std::move(*made);
+    else
       std::fprintf(stderr, "engines: %s\n", made.error().message.c_str());
-      return kSkipped;
-    }
-    opencl_ceilings = std::move(*made);
-  }
+    return made.has_value();
+  };
+  if (o.opencl && !open(opencl_ceilings, OpenClCeilings::open(device_options<opencl::DeviceOptions>(o))))
+    return kSkipped;
+  if (o.vulkan && !open(vulkan_ceilings, VulkanCeilings::open(device_options<vulkan::DeviceOptions>(o))))
+    return kSkipped;
   if (o.cpu) cpu_ceilings = expect(CpuCeilings::open(cpu::usable_processors()));
   for (const std::string& shape : o.shapes) {
     for (const kernels::DType type : o.formats) {
@@ -333,6 +361,7 @@ int main(int argc, char** argv) {
       std::vector<Engine> engines;
       if (o.cpu) engines.push_back(cpu_engine(model.file(), type, o, *cpu_ceilings));
       if (o.opencl) engines.push_back(opencl_engine(model.file(), o, folder, *opencl_ceilings));
+      if (o.vulkan) engines.push_back(vulkan_engine(model.file(), o, folder, *vulkan_ceilings));
       take_turns(engines, o);
       ordered_json cpu;
       for (const Engine& e : engines) {

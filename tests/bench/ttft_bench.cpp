@@ -325,7 +325,7 @@ int main(int argc, char** argv) {
   options.engine.max_sequences = 4;
   CLI::App app("Time to first token of a short request beside a long prompt", "ttft_bench");
   app.add_option("model", options.engine.path, "GGUF file; flyball make-model writes one")->required();
-  app.add_option("--backend", options.engine.backend, "cpu or opencl")->capture_default_str();
+  app.add_option("--backend", options.engine.backend, "cpu, vulkan or opencl")->capture_default_str();
   app.add_option("--device", options.engine.opencl[0].name, "opencl: part of the device's or its driver's name");
   app.add_option("--threads", options.engine.threads, "cpu: threads; 0 is one per core");
   app.add_option("--slots", options.engine.max_sequences, "sequences at once")->capture_default_str();
