@@ -125,14 +125,15 @@ vk::Result reached(const DeviceState& s, Call kind, std::uint64_t value, std::ch
 
 }  // namespace
 
-Result<void> Device::wait(std::uint32_t but) {
+Result<void> Device::wait(std::uint32_t but, std::uint32_t times) {
   DeviceState& s = *state_;
   const std::uint64_t value = s.submitted - std::min<std::uint64_t>(but, s.submitted);
   if (value <= s.done) return {};
-  const vk::Result result = reached(s, Call::wait, value, s.options.fence_deadline);
+  const auto patience = s.options.fence_deadline * times;
+  const vk::Result result = reached(s, Call::wait, value, patience);
   if (result == vk::Result::eTimeout)
     return fail(ErrorCode::device_lost, "The Vulkan device " + s.facts.name + " gave no answer within " +
-                                            std::to_string(s.options.fence_deadline.count() / 1000) + " ms.");
+                                            std::to_string(patience.count() / 1000) + " ms.");
   if (result != vk::Result::eSuccess) return device_failed(s.facts, "waiting for the device", result);
   s.done = value;
   return {};

@@ -133,8 +133,8 @@ class Device {
   // Returns at once. The commands and all they name outlive it until wait().
   Result<void> submit(const Commands& commands);
   // Until all that was submitted is done, but for the last `but` submissions; at most until the fence
-  // deadline: device_lost.
-  Result<void> wait(std::uint32_t but = 0);
+  // deadline, or `times` as long: device_lost.
+  Result<void> wait(std::uint32_t but = 0, std::uint32_t times = 1);
   // Something was submitted that nobody has seen done.
   bool busy() const noexcept;
   // Records, submits and waits: loading and tests.

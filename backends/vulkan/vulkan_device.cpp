@@ -21,6 +21,10 @@ namespace {
 // replayed longest ago goes first.
 constexpr std::size_t kMostRecordings = 64;
 
+// Deadlines that a step may take to warm up: drivers finish compiling at a kernel's first launch, software
+// ones in tens of seconds where the machine has much else to do.
+constexpr std::uint32_t kWarmUpDeadlines = 10;
+
 class VulkanExecutorImpl final : public VulkanExecutor {
  public:
   VulkanExecutorImpl(const model::ModelFile& model, const VulkanDeviceOptions& options,
@@ -221,7 +225,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     for (const engine::StepSequence& sequence : steps) {
       const auto step = enqueue(one, {std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {});
       if (!step) return std::unexpected(step.error());
-      if (auto ok = device_->wait(); !ok) return ok;
+      if (auto ok = device_->wait(0, kWarmUpDeadlines); !ok) return ok;
     }
     recordings_.clear();
     recorded_ = replayed_ = 0;

@@ -32,15 +32,20 @@ void expect_same_row(const vulkan::VulkanExecutor& device, const std::vector<flo
 
 // The bounds are for what the CPU engine rounds on purpose: activations to int8 beside quantized weights.
 // Here they stay f32.
+void expect_the_cpu_engines_logits(engine::Executor& device, engine::Executor& expected, const RunModel& m,
+                                   double bound) {
+  const auto tokens = random_tokens(37, std::min(m.vocab(), 300U));
+  const std::vector<std::uint32_t> blocks{5, 3, 60};
+  const auto want = run_step(expected, {{tokens, 0, blocks, true}}, m.vocab());
+  const auto got = run_step(device, {{tokens, 0, blocks, true}}, m.vocab());
+  ASSERT_EQ(got.size(), 1U);
+  EXPECT_LT(relative_error(got[0], want[0]), bound);
+}
+
 void expect_the_cpu_engine(const RunModel& m, DType kv_type, double bound) {
   const auto expected = cpu_executor(m, kv_type);
   const auto device = vulkan_executor(m, kv_type);
-  const auto tokens = random_tokens(37, std::min(m.vocab(), 300U));
-  const std::vector<std::uint32_t> blocks{5, 3, 60};
-  const auto want = run_step(*expected, {{tokens, 0, blocks, true}}, m.vocab());
-  const auto got = run_step(*device, {{tokens, 0, blocks, true}}, m.vocab());
-  ASSERT_EQ(got.size(), 1U);
-  EXPECT_LT(relative_error(got[0], want[0]), bound);
+  expect_the_cpu_engines_logits(*device, *expected, m, bound);
   const auto prompt = random_tokens(11, std::min(m.vocab(), 300U), 3);
   EXPECT_EQ(greedy_tokens(*device, prompt, 64, m.vocab()), greedy_tokens(*expected, prompt, 64, m.vocab()));
 }
@@ -60,7 +65,11 @@ INSTANTIATE_TEST_SUITE_P(Types, VulkanModel, testing::ValuesIn(kernels::kAllDTyp
 class VulkanFamily : public VulkanTest, public testing::WithParamInterface<const char*> {};
 
 TEST_P(VulkanFamily, AgreesWithTheCpuEngine) {
-  expect_the_cpu_engine(synthetic_model(DType::q8_0, GetParam()), DType::f16, 3e-2);
+  expect_the_cpu_engine(synthetic_model(DType::f32, GetParam()), DType::f16, 2e-3);
+  // Experts that are nearly as likely may be chosen otherwise where activations are rounded: tokens may
+  // differ.
+  const auto m = synthetic_model(DType::q8_0, GetParam());
+  expect_the_cpu_engines_logits(*vulkan_executor(m), *cpu_executor(m), m, 3e-2);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -122,7 +131,7 @@ TEST_F(VulkanEngine, AStepIsGivenUpBeforeItsLayersAreSubmitted) {
   EXPECT_EQ(submitted, 4U);
 
   stop = false;
-  submitted = 0;
+  submitted = stop_at = 0;
   const auto step = device->submit(batch, {});
   ASSERT_TRUE(step) << step.error().message;
   EXPECT_EQ(submitted, 13U);  // the embedding, and each layer

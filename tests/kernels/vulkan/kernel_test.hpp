@@ -26,6 +26,7 @@ class KernelTest : public testing::Test {
       DeviceOptions options;
       options.allow_processor = true;
       options.validate = true;
+      options.fence_deadline = std::chrono::minutes(10);  // drivers compile at the first launch
       options.on_validation = [](const std::string& said) { ADD_FAILURE() << "validation: " << said; };
       auto opened = Device::open(options);
       return opened ? *opened : nullptr;
