@@ -79,7 +79,9 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
       if (worker.backend == backend) answer->worker = worker;
     return answer->worker.state != fleet::WorkerState::ready;
   };
-  if (!fail_at.empty()) EXPECT_TRUE(run_until(io, ended)) << fail_at;
+  if (!fail_at.empty()) {
+    EXPECT_TRUE(run_until(io, ended)) << fail_at;
+  }
   job->reset();
   fleet.reset();
   return *answer;

@@ -51,51 +51,66 @@ Result<void> live_once(const model::ModelFile& file, const vulkan::VulkanDeviceO
 
 class VulkanFaults : public VulkanTest {};
 
+struct FailingCalls {
+  Call kind;
+  vulkan::WeightsIn weights;
+};
+
+class VulkanCallFails : public VulkanTest, public testing::WithParamInterface<FailingCalls> {};
+
 // The nth call of a kind fails, for every n: a typed error, and nothing is left on the device.
-TEST_F(VulkanFaults, EachCallMayFail) {
+TEST_P(VulkanCallFails, AndNothingIsLeft) {
+  const auto [kind, weights] = GetParam();
   const auto m = small_model();
-  ASSERT_TRUE(live_once(*m.file, options_for(8, 2)));
-  for (const auto weights : {vulkan::WeightsIn::automatic, vulkan::WeightsIn::staged})
-    for (const Call kind : {Call::allocate, Call::build, Call::record, Call::submit, Call::wait}) {
-      std::size_t n = 0;
-      bool failed = true;
-      for (; failed; ++n) {
-        ASSERT_LT(n, 2000U);
-        std::size_t seen = 0;
-        bool struck = false;
-        auto options = options_for(8, 2);
-        options.weights = weights;
-        options.device.validate = false;  // hundreds of engines
-        options.device.interceptor = [&](Call call) {
-          if (call != kind || seen++ != n) return 0;
-          struck = true;
-          return kind == Call::allocate ? kOutOfMemory : kLost;
-        };
-        std::shared_ptr<const vulkan::Books> books;
-        options.device.on_open = [&](std::shared_ptr<const vulkan::Books> b) { books = std::move(b); };
-        const auto lived = live_once(*m.file, options);
-        failed = struck;
-        if (books) {
-          EXPECT_EQ(books->live, 0) << "after call " << n << " of kind " << static_cast<int>(kind);
-          EXPECT_EQ(books->bytes, 0U);
-        }
-        if (lived) {
-          // Pipelines that are not kept, or not taken, are compiled again: the one failure that is made good.
-          EXPECT_TRUE(!struck || kind == Call::build);
-          continue;
-        }
-        const ErrorCode code = lived.error().code;
-        EXPECT_EQ(code, kind == Call::allocate
-                            ? (n < 2    ? ErrorCode::model_unavailable  // the loader, its devices
-                               : n == 2 ? ErrorCode::device_lost        // the device
-                                        : ErrorCode::insufficient_memory)
-                            : ErrorCode::device_lost)
-            << lived.error().message;
-        EXPECT_THAT(lived.error().message, HasSubstr("."));
-      }
-      EXPECT_GT(n, 5U);
+  std::size_t n = 0;
+  for (bool failed = true; failed; ++n) {
+    ASSERT_LT(n, 2000U);
+    std::size_t seen = 0;
+    bool struck = false;
+    auto options = options_for(8, 2);
+    options.weights = weights;
+    options.device.validate = false;  // hundreds of engines
+    options.device.interceptor = [&, kind = kind](Call call) {
+      if (call != kind || seen++ != n) return 0;
+      struck = true;
+      return kind == Call::allocate ? kOutOfMemory : kLost;
+    };
+    std::shared_ptr<const vulkan::Books> books;
+    options.device.on_open = [&](std::shared_ptr<const vulkan::Books> b) { books = std::move(b); };
+    const auto lived = live_once(*m.file, options);
+    failed = struck;
+    if (books) {
+      EXPECT_EQ(books->live, 0) << "after call " << n;
+      EXPECT_EQ(books->bytes, 0U);
     }
+    if (lived) {
+      // Pipelines that are not kept, or not taken, are compiled again: the one failure that is made good.
+      EXPECT_TRUE(!struck || kind == Call::build);
+      continue;
+    }
+    const ErrorCode code = lived.error().code;
+    const ErrorCode of_allocation = n < 2    ? ErrorCode::model_unavailable  // the loader, its devices
+                                    : n == 2 ? ErrorCode::device_lost        // the device
+                                             : ErrorCode::insufficient_memory;
+    EXPECT_EQ(code, kind == Call::allocate ? of_allocation : ErrorCode::device_lost) << lived.error().message;
+    EXPECT_THAT(lived.error().message, HasSubstr("."));
+  }
+  EXPECT_GT(n, 5U);
 }
+
+constexpr auto kAutomatic = vulkan::WeightsIn::automatic, kStaged = vulkan::WeightsIn::staged;
+INSTANTIATE_TEST_SUITE_P(
+    Calls, VulkanCallFails,
+    testing::Values(FailingCalls{Call::allocate, kAutomatic}, FailingCalls{Call::allocate, kStaged},
+                    FailingCalls{Call::build, kAutomatic}, FailingCalls{Call::record, kAutomatic},
+                    FailingCalls{Call::record, kStaged}, FailingCalls{Call::submit, kAutomatic},
+                    FailingCalls{Call::submit, kStaged}, FailingCalls{Call::wait, kAutomatic},
+                    FailingCalls{Call::wait, kStaged}),
+    [](const auto& i) {
+      constexpr const char* kNames[] = {"allocate", "import", "build", "record", "submit", "wait"};
+      return std::string(kNames[static_cast<std::size_t>(i.param.kind)]) +
+             (i.param.weights == kStaged ? "_staged" : "");
+    });
 
 // A driver that refuses the file's pages gets a copy.
 TEST_F(VulkanFaults, WhatCannotBeImportedIsCopied) {
