@@ -99,6 +99,12 @@ TEST_P(VulkanCallFails, AndNothingIsLeft) {
 }
 
 constexpr auto kAutomatic = vulkan::WeightsIn::automatic, kStaged = vulkan::WeightsIn::staged;
+std::string call_name(const testing::TestParamInfo<FailingCalls>& i) {
+  constexpr const char* kNames[] = {"allocate", "import", "build", "record", "submit", "wait"};
+  return std::string(kNames[static_cast<std::size_t>(i.param.kind)]) +
+         (i.param.weights == kStaged ? "_staged" : "");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Calls, VulkanCallFails,
     testing::Values(FailingCalls{Call::allocate, kAutomatic}, FailingCalls{Call::allocate, kStaged},
@@ -106,11 +112,7 @@ INSTANTIATE_TEST_SUITE_P(
                     FailingCalls{Call::record, kStaged}, FailingCalls{Call::submit, kAutomatic},
                     FailingCalls{Call::submit, kStaged}, FailingCalls{Call::wait, kAutomatic},
                     FailingCalls{Call::wait, kStaged}),
-    [](const auto& i) {
-      constexpr const char* kNames[] = {"allocate", "import", "build", "record", "submit", "wait"};
-      return std::string(kNames[static_cast<std::size_t>(i.param.kind)]) +
-             (i.param.weights == kStaged ? "_staged" : "");
-    });
+    call_name);
 
 // A driver that refuses the file's pages gets a copy.
 TEST_F(VulkanFaults, WhatCannotBeImportedIsCopied) {
