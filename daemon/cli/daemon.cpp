@@ -250,10 +250,10 @@ int run_daemon(const DaemonOptions& options) {
   fleet::FleetOptions fleet;
   fleet.opencl_devices = route::opencl_devices(report, config.opencl).value_or(std::vector<std::string>());
   fleet.vulkan_devices = route::vulkan_devices(report, config.vulkan).value_or(std::vector<std::string>());
-  const auto own_memory = [&](const char* backend, const DeviceProbe& probe,
-                              const std::vector<std::string>& devices) {
-    const auto own = [&](const std::string& id) { return route::has_own_memory(probe, id); };
-    if (!devices.empty() && std::ranges::all_of(devices, own)) fleet.own_memory.emplace_back(backend);
+  const auto own_memory = [&](const char* backend, const DeviceProbe& devices,
+                              const std::vector<std::string>& ids) {
+    const auto own = [&](const std::string& id) { return route::has_own_memory(devices, id); };
+    if (!ids.empty() && std::ranges::all_of(ids, own)) fleet.own_memory.emplace_back(backend);
   };
   own_memory("opencl", report.opencl, fleet.opencl_devices);
   own_memory("vulkan", report.vulkan, fleet.vulkan_devices);
