@@ -10,16 +10,6 @@ namespace {
 constexpr std::uint32_t kMaxGroups = 65'535;  // of a dimension that every device has
 constexpr std::uint32_t kPart = 32;           // columns summed at a time (kernels/vulkan/weights.glsl)
 
-std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) {
-  return static_cast<std::uint32_t>((n + by - 1) / by);
-}
-
-std::string per_format(std::string_view kernel, kernels::DType type) {
-  std::string name = std::string(kernel) + "_";
-  for (const char c : kernels::to_string(type)) name += static_cast<char>(std::tolower(c));
-  return name;
-}
-
 // How kernels/vulkan/product.glsl is cut. On a processor a load costs as much as twenty products, whatever
 // lies next to what, so every invocation has rows of its own and values of x go round in the subgroup; a
 // GPU's neighbours read neighbouring chunks of one row. What decides on the order of sums is the same for
@@ -55,6 +45,12 @@ std::vector<std::uint32_t> constants_of(const Cut& cut, kernels::DType type, std
 }
 
 }  // namespace
+
+std::string per_format(std::string_view kernel, kernels::DType type) {
+  std::string name = std::string(kernel) + "_";
+  for (const char c : kernels::to_string(type)) name += static_cast<char>(std::tolower(c));
+  return name;
+}
 
 MatmulPlan plan_matmul(const DeviceFacts& device, kernels::DType type, std::span<const std::uint32_t> rows,
                        std::uint32_t cols, std::uint32_t n, bool add) {

@@ -22,6 +22,13 @@ struct MatmulPlan {
   std::array<std::uint32_t, 3> groups{1, 1, 1};
 };
 
+// The kernel's name for weights of this type: "embed_q8_0".
+std::string per_format(std::string_view kernel, kernels::DType type);
+
+inline std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) noexcept {
+  return static_cast<std::uint32_t>((n + by - 1) / by);
+}
+
 // y = x * w, or y += where `add`, by MatmulPush. rows: of 1 to kMaxMatrices matrices of one type. n > 0 rows
 // of x.
 MatmulPlan plan_matmul(const DeviceFacts& device, kernels::DType type, std::span<const std::uint32_t> rows,

@@ -7,28 +7,13 @@
 #include <set>
 #include <utility>
 
-#include "backends/graph/rope_args.hpp"
-
 namespace flyball::vulkan {
 namespace {
 
 using graph::Buffer;
 
-constexpr std::size_t kAskedWords = 5;        // of top_k: row, k, of, exp_sum, where in the output
 constexpr std::uint32_t kMostGroups = 65535;  // of a grid's dimension, on every device
-constexpr std::size_t kPartAlignment = 64;    // of the step's buffer
 constexpr std::size_t kMaxProjections = 4;
-
-std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) {
-  return static_cast<std::uint32_t>((n + by - 1) / by);
-}
-
-std::string per_format(std::string_view kernel, kernels::DType type) {
-  std::string name = std::string(kernel) + "_";
-  for (const char c : kernels::to_string(type))
-    name += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
-  return name;
-}
 
 }  // namespace
 
@@ -77,28 +62,7 @@ Result<void> VulkanOps::allocate() {
       if (auto ok = make(*to, bytes, Place::device); !ok) return ok;
   }
 
-  std::uint64_t size = 0;
-  const auto reserve = [&](auto& part, std::uint64_t count) {
-    part.address = size;  // until the buffer is there
-    size += (count * sizeof(*part.host) + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
-  };
-  const auto each_part = [&](auto&& use) {
-    use(tokens_, rows);
-    use(slots_, rows);
-    use(wanted_, rows);
-    use(asked_, limits_.logit_rows * kAskedWords);
-    use(rotations_, rows * config_.rope.dim);
-    use(row_work_, rows);
-    use(split_work_, limits_.logit_rows);
-    use(grids_, 3);
-  };
-  each_part(reserve);
-  if (auto ok = make(step_, size, Place::shared); !ok) return ok;
-  each_part([&](auto& part, std::uint64_t) {
-    part.host = reinterpret_cast<std::remove_reference_t<decltype(part.host)>>(step_.host() + part.address);
-    part.address += step_.address();
-  });
-  return {};
+  return step_.allocate();
 }
 
 Result<void> VulkanOps::build() {
@@ -214,22 +178,8 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
   auto memory = scratch(partial, "attention", Place::device);
   if (!memory) return std::unexpected(std::move(memory.error()));
   partial_ = std::move(*memory);
-  if (!room_for_tables(n_blocks)) return take_failure();
+  if (auto ok = step_.reserve_tables({attend_plan_, block_size_, max_splits_}, n_blocks); !ok) return ok;
   return build_attention();
-}
-
-bool VulkanOps::room_for_tables(std::size_t blocks) {
-  const std::uint64_t bytes = blocks * sizeof(std::uint32_t);
-  if (tables_.bytes() >= bytes) return true;
-  auto memory = scratch(bytes, "block tables", Place::shared);
-  if (!memory) {
-    keep(std::move(memory.error()));
-    return false;
-  }
-  scratch_bytes_ -= tables_.bytes();
-  tables_ = std::move(*memory);
-  ++generation_;
-  return true;
 }
 
 void VulkanOps::record_into(Commands* commands) {
@@ -273,71 +223,13 @@ const float* VulkanOps::host_logits() const noexcept {
 }
 
 void VulkanOps::begin(const graph::StepInputs& inputs) {
-  const std::size_t n = inputs.tokens.size();
-  std::ranges::copy(inputs.tokens, tokens_.host);
-  std::ranges::copy(inputs.wanted, wanted_.host);
-  n_wanted_ = static_cast<std::uint32_t>(inputs.wanted.size());
-  const auto args = graph::rope_table_args(config_);
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint32_t position = inputs.positions[i];
-    slots_.host[i] = inputs.block_tables[inputs.sequence_of[i]][position / block_size_] * block_size_ +
-                     position % block_size_;
-    kernels::cpu::rope_table(args, position, rotations_.host + i * config_.rope.dim);
-  }
-  std::uint32_t* asked = asked_.host;
-  std::uint32_t pair = 0;
-  for (const graph::TopK& t : inputs.top_k) {
-    for (const std::uint32_t word : {t.row, t.k, t.of, t.exp_sum ? 1U : 0U, pair}) *asked++ = word;
-    pair += 1 + t.k;
-  }
-  n_asked_ = static_cast<std::uint32_t>(inputs.top_k.size());
-  lay_out_attention(inputs);
-}
-
-// Each row attends for itself in either kernel and with the same result, so what runs where is a matter of
-// speed: sequences with one row spread over splits, others share what they read in items of rows.
-void VulkanOps::lay_out_attention(const graph::StepInputs& inputs) {
-  const auto n = static_cast<std::uint32_t>(inputs.tokens.size());
-  std::size_t blocks = 0;  // in all tables
-  for (std::uint32_t row = 0; row < n; ++row)
-    if (row + 1 == n || inputs.sequence_of[row + 1] != inputs.sequence_of[row])
-      blocks += inputs.positions[row] / block_size_ + 1;
-  // Sequences that share blocks have longer tables than there are blocks.
-  if (blocks * sizeof(std::uint32_t) > tables_.bytes() && !room_for_tables(2 * blocks)) return;
-  auto* tables = reinterpret_cast<std::uint32_t*>(tables_.host());
-  std::uint32_t table_at = 0, rows = 0, splits = 0, most_splits = 0;
-  for (std::uint32_t row = 0; row < n;) {
-    const std::uint32_t sequence = inputs.sequence_of[row];
-    std::uint32_t end = row;
-    while (end < n && inputs.sequence_of[end] == sequence) ++end;
-    const std::uint32_t last = inputs.positions[end - 1];
-    const auto table = inputs.block_tables[sequence].first(last / block_size_ + 1);
-    std::ranges::copy(table, tables + table_at);
-    const std::uint32_t of_row = last / attend_plan_.split + 1;
-    if (end - row == 1 && splits < limits_.logit_rows && of_row <= max_splits_) {
-      split_work_.host[splits++] = {row, 1, last, table_at};
-      most_splits = std::max(most_splits, of_row);
-      row = end;
-    }
-    for (; row < end; row += attend_plan_.item_rows)
-      row_work_.host[rows++] = {row, std::min(attend_plan_.item_rows, end - row), inputs.positions[row],
-                                table_at};
-    row = end;
-    table_at += static_cast<std::uint32_t>(table.size());
-  }
-  // The longest first: the short ones fill the gaps at the end.
-  std::ranges::stable_sort(std::span(row_work_.host, rows), std::greater{}, &Work::first_position);
-  // A grid without groups is a dispatch that does nothing.
-  const std::uint32_t combined = most_splits > 1 ? splits : 0;
-  grids_.host[0] = {1, rows == 0 ? 0 : config_.n_kv_heads, rows, 0};
-  grids_.host[1] = {most_splits, splits == 0 ? 0 : config_.n_kv_heads, splits, 0};
-  grids_.host[2] = {combined == 0 ? 0 : config_.n_heads, combined, 1, 0};
+  if (auto ok = step_.write(inputs); !ok) keep(std::move(ok.error()));
 }
 
 void VulkanOps::embed(std::uint32_t n, graph::WeightRef table, Buffer out) {
   const DeviceWeight& w = weights_[table];
   after_all();
-  commands_->dispatch(embed_, EmbedPush{w.address, tokens_.address, at(out), w.row_bytes(), w.cols},
+  commands_->dispatch(embed_, EmbedPush{w.address, step_.tokens_at(), at(out), w.row_bytes(), w.cols},
                       {1, n, 1});
 }
 
@@ -406,7 +298,7 @@ void VulkanOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
 void VulkanOps::rope(std::uint32_t n, Buffer q, Buffer k) {
   after_all();
   commands_->dispatch(rope_,
-                      RopePush{at(q), at(k), rotations_.address, config_.n_heads, config_.n_kv_heads,
+                      RopePush{at(q), at(k), step_.rotations_at(), config_.n_heads, config_.n_kv_heads,
                                config_.head_dim, config_.rope.dim},
                       {1, n, 1});
 }
@@ -415,7 +307,7 @@ void VulkanOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer 
   after_all();
   commands_->dispatch(
       kv_store_,
-      KvStorePush{at(k), at(v), slots_.address, keys_[layer].address(), values_[layer].address(),
+      KvStorePush{at(k), at(v), step_.slots_at(), keys_[layer].address(), values_[layer].address(),
                   config_.n_kv_heads, config_.head_dim, block_size_, 0},
       {1, n, 1});
 }
@@ -424,23 +316,23 @@ void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out)
   AttendPush push{at(q),
                   keys_[layer].address(),
                   values_[layer].address(),
-                  row_work_.address,
-                  tables_.address(),
+                  step_.row_work_at(),
+                  step_.tables_at(),
                   at(out),
                   partial_.address(),
                   config_.n_kv_heads,
                   max_splits_,
                   1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
                   0};
-  const auto grid_at = [](std::uint64_t i, const Memory& step, const Part<Grid>& grids) {
-    return grids.address - step.address() + i * sizeof(Grid);
-  };
   after_all();
-  commands_->dispatch_indirect(attend_rows_, push, step_, grid_at(0, step_, grids_));
-  push.work = split_work_.address;
-  commands_->dispatch_indirect(attend_split_, push, step_, grid_at(1, step_, grids_));
+  commands_->dispatch_indirect(attend_rows_, push, step_.grids(),
+                               step_.grid_at(StepBuffer::Grid::attend_rows));
+  push.work = step_.split_work_at();
+  commands_->dispatch_indirect(attend_split_, push, step_.grids(),
+                               step_.grid_at(StepBuffer::Grid::attend_split));
   after_all();
-  commands_->dispatch_indirect(attend_combine_, push, step_, grid_at(2, step_, grids_));
+  commands_->dispatch_indirect(attend_combine_, push, step_.grids(),
+                               step_.grid_at(StepBuffer::Grid::attend_combine));
 }
 
 void VulkanOps::elementwise(const Pipeline& kernel, std::string_view name, std::uint64_t count, Buffer x,
@@ -515,14 +407,14 @@ void VulkanOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, g
 
 void VulkanOps::gather_wanted(Buffer x, Buffer out) {
   after_all();
-  commands_->dispatch(gather_, GatherPush{at(x), wanted_.address, at(out), cols(x), 0},
-                      by_four("gather", cols(x), n_wanted_));
+  commands_->dispatch(gather_, GatherPush{at(x), step_.wanted_at(), at(out), cols(x), 0},
+                      by_four("gather", cols(x), step_.wanted()));
 }
 
 void VulkanOps::top_k(Buffer logits, Buffer out) {
   after_all();
-  commands_->dispatch(top_k_, TopKPush{at(logits), asked_.address, at(out), cols(logits), 0},
-                      {1, n_asked_, 1});
+  commands_->dispatch(top_k_, TopKPush{at(logits), step_.asked_at(), at(out), cols(logits), 0},
+                      {1, step_.asked(), 1});
 }
 
 }  // namespace flyball::vulkan

@@ -18,13 +18,10 @@
 #include "backends/graph/memory_plan.hpp"
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/matmul_plan.hpp"
+#include "backends/vulkan/step_buffer.hpp"
 #include "backends/vulkan/weights.hpp"
 
 namespace flyball::vulkan {
-
-struct OpsLimits {
-  std::uint32_t step_tokens = 0, logit_rows = 0;
-};
 
 class VulkanOps final : public graph::Ops {
  public:
@@ -44,12 +41,12 @@ class VulkanOps final : public graph::Ops {
   // What went wrong since the last call, if anything did.
   Result<void> take_failure();
   // Counts up when recordings made before are void: a buffer they name has moved.
-  std::uint32_t generation() const noexcept { return generation_; }
+  std::uint32_t generation() const noexcept { return step_.generation(); }
 
   const float* host_logits() const noexcept;  // [rows wanted, vocab]
   const std::byte* host_candidates() const noexcept { return buffer(graph::Buffer::candidates).host(); }
   bool logits_in_place() const noexcept { return !readback_; }
-  std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_; }
+  std::uint64_t scratch_bytes() const noexcept { return scratch_bytes_ + step_.bytes(); }
   std::uint64_t kv_bytes() const noexcept { return kv_bytes_; }
 
   // Writes the step's buffer: the device must have done with the step before.
@@ -74,31 +71,17 @@ class VulkanOps final : public graph::Ops {
   void matmul_add(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer residual) override;
 
  private:
-  // A part of the step's buffer.
-  template <class T>
-  struct Part {
-    T* host = nullptr;
-    Address address = 0;
-  };
-  struct Work {
-    std::uint32_t first_row, n_rows, first_position, table_at;
-  };
-  struct Grid {
-    std::uint32_t x, y, z, unused;
-  };
   struct Product {
     const DeviceWeight* w;
     Address y;
   };
 
   VulkanOps(Device& device, const model::ModelConfig& config, const Weights& weights, const OpsLimits& limits)
-      : device_(device), config_(config), weights_(weights), limits_(limits) {}
+      : device_(device), config_(config), weights_(weights), limits_(limits), step_(device, config, limits) {}
   Result<void> allocate();
   Result<void> build();
   Result<void> build_attention();
   Result<Memory> scratch(std::uint64_t bytes, std::string_view what, Place place);
-  void lay_out_attention(const graph::StepInputs& inputs);
-  bool room_for_tables(std::size_t blocks);
   void keep(Error error);
   // What follows in this verb reads what came before it.
   void after_all();
@@ -119,7 +102,6 @@ class VulkanOps final : public graph::Ops {
   std::optional<Error> failure_;
   Commands* commands_ = nullptr;
   bool fresh_ = true;  // nothing recorded that what follows would have to wait for
-  std::uint32_t generation_ = 0;
 
   graph::BufferPlan plan_{};
   std::array<Memory, graph::kBufferCount> buffers_;
@@ -137,14 +119,7 @@ class VulkanOps final : public graph::Ops {
   std::uint32_t n_blocks_ = 0, block_size_ = 0, max_splits_ = 0;
   AttendPlan attend_plan_;
 
-  Memory step_;  // the step's buffer
-  Part<Token> tokens_;
-  Part<std::uint32_t> slots_, wanted_, asked_;
-  Part<float> rotations_;
-  Part<Work> row_work_, split_work_;  // of prompts; of decode
-  Part<Grid> grids_;                  // attend_rows, attend_split, attend_combine
-  Memory tables_;                     // block ids of the step's sequences; grows
-  std::uint32_t n_wanted_ = 0, n_asked_ = 0;
+  StepBuffer step_;
 };
 
 }  // namespace flyball::vulkan
