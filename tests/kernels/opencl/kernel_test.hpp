@@ -22,7 +22,9 @@ class KernelTest : public flyball::test::OpenClTest {
   void SetUp() override {
     OpenClTest::SetUp();
     if (IsSkipped()) return;
-    device_ = Device::open(flyball::test::any_device()).value();
+    DeviceOptions options = flyball::test::any_device();
+    options.fence_deadline = std::chrono::minutes(10);  // PoCL compiles at the first launch
+    device_ = Device::open(options).value();
     programs_ = std::make_unique<Programs>(device_, flyball::test::shared_programs());
   }
   // The values, then canaries.
