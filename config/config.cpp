@@ -89,7 +89,8 @@ const std::vector<Bound<Listener>>& listener_table() {
 
 const std::vector<Bound<ModelEntry>>& model_table() {
   static const std::vector<Bound<ModelEntry>> table = {
-      {{"path", path(), "the GGUF file"}, [](ModelEntry& m, const Node& n) { m.path = n.text; }},
+      {{"path", path(), "the GGUF file, or the directory of an MLX model"},
+       [](ModelEntry& m, const Node& n) { m.path = n.text; }},
       {{"embedded", boolean(), "the demo model inside the program; instead of path"},
        [](ModelEntry& m, const Node& n) { m.embedded = as_bool(n); }},
       {{"sha256", text(64, 64, kSha256Hex), "digest the file must have, checked before it is loaded"},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backends/cpu/memory.hpp"
+
 namespace flyball::cpu {
 namespace {
 
@@ -21,6 +23,14 @@ void pack_matrices(const kernels::cpu::Kernels& kernels, ThreadPool& pool, const
     kernels.pack(shape.type, shape.rows, shape.cols, job.from, job.to,
                  {row, std::min(shape.rows, row + step)});
   });
+}
+
+void release_source(const kernels::SourceRows& from, const CpuMatrix& shape) noexcept {
+  release_file_pages({from.data, shape.rows * kernels::row_bytes(shape.type, shape.cols)});
+  const std::size_t scale_bytes = from.scale_bytes(shape.type, shape.rows, shape.cols);
+  if (scale_bytes == 0) return;
+  release_file_pages({from.scales, scale_bytes});
+  release_file_pages({from.biases, scale_bytes});
 }
 
 }  // namespace flyball::cpu

@@ -17,11 +17,13 @@ struct CpuMatrix {
 };
 
 struct PackJob {
-  const std::byte* from = nullptr;  // in the file's layout
-  std::byte* to = nullptr;          // of kernels.packed_bytes()
+  kernels::SourceRows from;  // in the file's layout
+  std::byte* to = nullptr;   // of kernels.packed_bytes()
 };
 // Matrices of one shape.
 void pack_matrices(const kernels::cpu::Kernels& kernels, ThreadPool& pool, const CpuMatrix& shape,
                    std::span<const PackJob> jobs);
+// Gives the pages of a file's matrix back.
+void release_source(const kernels::SourceRows& from, const CpuMatrix& shape) noexcept;
 
 }  // namespace flyball::cpu

@@ -127,10 +127,11 @@ void CpuOps::for_rows(std::uint32_t n, Body&& body) {
 
 void CpuOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
   const model::Weight& table = weights_.embedding();
-  const std::size_t bytes = kernels::row_bytes(table.type, table.cols);
+  const kernels::SourceRows rows = table.source();
   pool_.for_each(n, [&](std::uint32_t i) {
-    kernels_.embed(table.type, table.data + static_cast<std::size_t>(inputs_.tokens[i]) * bytes, table.cols,
-                   row(out, i));
+    kernels_.embed(table.type,
+                   rows.after(table.type, static_cast<std::size_t>(inputs_.tokens[i]), table.cols),
+                   table.cols, row(out, i));
   });
 }
 

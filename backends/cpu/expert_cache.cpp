@@ -105,19 +105,19 @@ void ExpertCache::require(std::uint32_t layer, std::span<const std::uint32_t> ex
 
 void ExpertCache::pack_missing(std::uint32_t layer) {
   n_packed_ += missing_.size();
-  const bool from_file = !model_.mapping().empty();
+  const bool from_file = model_.mapped();
   for (std::size_t m = 0; m < kMatrices; ++m) {
     const model::Weight& w = file_weight({kRoles[m], layer});
     if (kernels_.packed_bytes(w.type, w.rows, w.cols) == 0) continue;
     jobs_.clear();
     for (const std::uint32_t expert : missing_) {
       const std::size_t slot = slot_of_[layer * n_experts_ + expert];
-      jobs_.push_back(
-          {w.data + expert * w.matrix_bytes(), packed_.data() + slot * slot_bytes_ + layers_[layer][m]});
+      jobs_.push_back({w.source(expert), packed_.data() + slot * slot_bytes_ + layers_[layer][m]});
     }
-    pack_matrices(kernels_, pool_, {w.type, w.rows, w.cols, nullptr}, jobs_);
+    const CpuMatrix shape{w.type, w.rows, w.cols, nullptr};
+    pack_matrices(kernels_, pool_, shape, jobs_);
     if (!from_file) continue;
-    for (const PackJob& job : jobs_) release_file_pages({job.from, w.matrix_bytes()});
+    for (const PackJob& job : jobs_) release_source(job.from, shape);
   }
 }
 
@@ -131,7 +131,7 @@ kernels::DType ExpertCache::type(graph::WeightRef ref) const noexcept {
 
 CpuMatrix ExpertCache::matrix(graph::WeightRef ref, std::uint32_t expert) const noexcept {
   const model::Weight& w = file_weight(ref);
-  CpuMatrix matrix{w.type, w.rows, w.cols, w.data + expert * w.matrix_bytes()};
+  CpuMatrix matrix{w.type, w.rows, w.cols, w.source(expert).data};
   if (kernels_.packed_bytes(w.type, w.rows, w.cols) != 0) {
     const std::size_t slot = slot_of_[ref.layer * n_experts_ + expert];
     const auto m = static_cast<std::size_t>(std::ranges::find(kRoles, ref.role) - std::begin(kRoles));

@@ -66,7 +66,7 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
     done += bytes;
     if (progress) progress(done, total);
   };
-  const bool from_file = !model.mapping().empty();
+  const bool from_file = model.mapped();
   std::size_t at = 0;
   for (const WeightRef ref : order) {
     const model::Weight& w = graph::weight_of(weights, ref);
@@ -75,10 +75,10 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
     if (bytes != 0) {
       std::byte* packed = out.packed_.data() + at;
       at += align_up(bytes);
-      const PackJob job[] = {{w.data, packed}};
+      const PackJob job[] = {{w.source(), packed}};
       pack_matrices(kernels, pool, matrix, job);
       matrix.data = packed;
-      if (from_file) release_file_pages({w.data, w.matrix_bytes()});
+      if (from_file) release_source(w.source(), matrix);
     }
     out.matrices_[index(ref)] = matrix;
     loaded(w.matrix_bytes());

@@ -66,7 +66,7 @@ std::uint64_t element_bytes(GgufType type) noexcept {
   return 0;
 }
 
-std::unexpected<Error> invalid(std::string message, std::uint64_t offset) {
+std::unexpected<Error> invalid_at(std::string message, std::uint64_t offset) {
   return fail(ErrorCode::model_invalid, std::move(message), {}, "byte " + std::to_string(offset));
 }
 std::unexpected<Error> wrong_type(std::string_view key, std::string_view wanted) {
@@ -142,15 +142,15 @@ class GgufReader {
     }
     if (auto ok = read_alignment(out); !ok) return std::unexpected(ok.error());
     if (remaining() / kMinTensorBytes < n_tensors) {
-      return invalid("the file ends inside its tensor directory (" + std::to_string(n_tensors) + " tensors)",
-                     at_);
+      return invalid_at(
+          "the file ends inside its tensor directory (" + std::to_string(n_tensors) + " tensors)", at_);
     }
     out.tensors_.reserve(n_tensors);
     offsets_.reserve(n_tensors);
     for (std::uint64_t i = 0; i < n_tensors; ++i) {
       if (auto ok = read_tensor(out); !ok) return std::unexpected(ok.error());
     }
-    if (auto ok = index_names(out); !ok) return std::unexpected(ok.error());
+    if (auto ok = out.index_names(); !ok) return std::unexpected(ok.error());
     if (auto ok = place_tensors(out); !ok) return std::unexpected(ok.error());
     return out;
   }
@@ -163,7 +163,7 @@ class GgufReader {
 
   template <class T>
   Result<T> number(const char* what) {
-    if (remaining() < sizeof(T)) return invalid(std::string("the file ends inside ") + what, at_);
+    if (remaining() < sizeof(T)) return invalid_at(std::string("the file ends inside ") + what, at_);
     const T value = load<T>(file_.data() + at_);
     at_ += sizeof(T);
     return value;
@@ -174,14 +174,14 @@ class GgufReader {
     const auto length = number<std::uint64_t>(what);
     if (!length) return std::unexpected(length.error());
     if (*length > limit) {
-      return invalid(std::string(what) + " has " + std::to_string(*length) + " bytes, the limit is " +
-                         std::to_string(limit),
-                     start);
+      return invalid_at(std::string(what) + " has " + std::to_string(*length) + " bytes, the limit is " +
+                            std::to_string(limit),
+                        start);
     }
     if (*length > remaining()) {
-      return invalid(std::string(what) + " claims " + std::to_string(*length) + " bytes where " +
-                         std::to_string(remaining()) + " remain",
-                     start);
+      return invalid_at(std::string(what) + " claims " + std::to_string(*length) + " bytes where " +
+                            std::to_string(remaining()) + " remain",
+                        start);
     }
     const std::string_view value(reinterpret_cast<const char*>(file_.data() + at_), *length);
     at_ += *length;
@@ -190,32 +190,32 @@ class GgufReader {
 
   Result<void> read_header(Gguf& out, std::uint64_t& n_tensors, std::uint64_t& n_keys) {
     if (remaining() < kMagic.size() || !std::ranges::equal(file_.first(kMagic.size()), kMagic)) {
-      return invalid("not a GGUF file: it does not begin with GGUF", 0);
+      return invalid_at("not a GGUF file: it does not begin with GGUF", 0);
     }
     at_ = kMagic.size();
     const auto version = number<std::uint32_t>("the version");
     if (!version) return std::unexpected(version.error());
-    if (*version == 0x0200'0000 || *version == 0x0300'0000) return invalid("a big-endian GGUF file", 4);
+    if (*version == 0x0200'0000 || *version == 0x0300'0000) return invalid_at("a big-endian GGUF file", 4);
     if (*version != 2 && *version != 3) {
-      return invalid("GGUF version " + std::to_string(*version) + "; this build reads 2 and 3", 4);
+      return invalid_at("GGUF version " + std::to_string(*version) + "; this build reads 2 and 3", 4);
     }
     out.version_ = *version;
     const auto tensors = number<std::uint64_t>("the tensor count");
     if (!tensors) return std::unexpected(tensors.error());
     if (*tensors > kMaxGgufTensors) {
-      return invalid("the tensor count is " + std::to_string(*tensors) + ", the limit is " +
-                         std::to_string(kMaxGgufTensors),
-                     8);
+      return invalid_at("the tensor count is " + std::to_string(*tensors) + ", the limit is " +
+                            std::to_string(kMaxGgufTensors),
+                        8);
     }
     const auto keys = number<std::uint64_t>("the metadata count");
     if (!keys) return std::unexpected(keys.error());
     if (*keys > kMaxGgufKeys) {
-      return invalid(
+      return invalid_at(
           "the metadata count is " + std::to_string(*keys) + ", the limit is " + std::to_string(kMaxGgufKeys),
           16);
     }
     if (remaining() / kMinKeyBytes < *keys) {
-      return invalid("the file ends inside its metadata (" + std::to_string(*keys) + " keys)", at_);
+      return invalid_at("the file ends inside its metadata (" + std::to_string(*keys) + " keys)", at_);
     }
     n_tensors = *tensors;
     n_keys = *keys;
@@ -226,13 +226,13 @@ class GgufReader {
     const auto start = at_;
     const auto key = string("a metadata key", kMaxGgufKeyBytes);
     if (!key) return std::unexpected(key.error());
-    if (key->empty()) return invalid("a metadata key is empty", start);
+    if (key->empty()) return invalid_at("a metadata key is empty", start);
     const auto type = number<std::uint32_t>("the type of a metadata value");
     if (!type) return std::unexpected(type.error());
     auto value = read_value(*key, *type);
     if (!value) return std::unexpected(std::move(value.error()));
     if (!out.metadata_.emplace(*key, std::move(*value)).second) {
-      return invalid("the metadata key " + printable(*key) + " appears twice", start);
+      return invalid_at("the metadata key " + printable(*key) + " appears twice", start);
     }
     return {};
   }
@@ -270,7 +270,7 @@ class GgufReader {
         const auto value = number<std::uint8_t>("a metadata value");
         if (!value) return std::unexpected(value.error());
         if (*value > 1) {
-          return invalid("the boolean " + printable(key) + " is " + std::to_string(*value), at_ - 1);
+          return invalid_at("the boolean " + printable(key) + " is " + std::to_string(*value), at_ - 1);
         }
         return GgufValue(*value == 1);
       }
@@ -282,8 +282,8 @@ class GgufReader {
       case GgufType::array:
         return read_array(key);
     }
-    return invalid("the metadata key " + printable(key) + " has the unknown type " + std::to_string(type),
-                   at_ - 4);
+    return invalid_at("the metadata key " + printable(key) + " has the unknown type " + std::to_string(type),
+                      at_ - 4);
   }
 
   Result<GgufValue> read_array(std::string_view key) {
@@ -293,24 +293,25 @@ class GgufReader {
     const auto count = number<std::uint64_t>("the length of an array");
     if (!count) return std::unexpected(count.error());
     if (*type > static_cast<std::uint32_t>(GgufType::f64)) {
-      return invalid("the array " + printable(key) + " has the unknown element type " + std::to_string(*type),
-                     start);
+      return invalid_at(
+          "the array " + printable(key) + " has the unknown element type " + std::to_string(*type), start);
     }
     GgufArray array;
     array.type = static_cast<GgufType>(*type);
     array.count = *count;
-    if (array.type == GgufType::array) return invalid("the array " + printable(key) + " holds arrays", start);
+    if (array.type == GgufType::array)
+      return invalid_at("the array " + printable(key) + " holds arrays", start);
     if (*count > kMaxGgufArray) {
-      return invalid("the array " + printable(key) + " has " + std::to_string(*count) +
-                         " elements, the limit is " + std::to_string(kMaxGgufArray),
-                     start);
+      return invalid_at("the array " + printable(key) + " has " + std::to_string(*count) +
+                            " elements, the limit is " + std::to_string(kMaxGgufArray),
+                        start);
     }
     const auto size = array.type == GgufType::string ? sizeof(std::uint64_t) : element_bytes(array.type);
     if (remaining() / size < *count) {
-      return invalid("the array " + printable(key) + " claims " + std::to_string(*count) +
-                         " elements of at least " + std::to_string(size) + " bytes where " +
-                         std::to_string(remaining()) + " bytes remain",
-                     start);
+      return invalid_at("the array " + printable(key) + " claims " + std::to_string(*count) +
+                            " elements of at least " + std::to_string(size) + " bytes where " +
+                            std::to_string(remaining()) + " bytes remain",
+                        start);
     }
     if (array.type != GgufType::string) {
       array.raw = file_.subspan(at_, *count * size);
@@ -349,24 +350,24 @@ class GgufReader {
     GgufTensor tensor;
     const auto name = string("a tensor name", kMaxGgufTensorName);
     if (!name) return std::unexpected(name.error());
-    if (name->empty()) return invalid("a tensor name is empty", start);
+    if (name->empty()) return invalid_at("a tensor name is empty", start);
     tensor.name = *name;
     const auto n_dims = number<std::uint32_t>("a tensor's dimensions");
     if (!n_dims) return std::unexpected(n_dims.error());
     if (*n_dims == 0 || *n_dims > kMaxGgufDims) {
-      return invalid("the tensor " + printable(*name) + " has " + std::to_string(*n_dims) +
-                         " dimensions; 1 to " + std::to_string(kMaxGgufDims) + " are allowed",
-                     at_ - 4);
+      return invalid_at("the tensor " + printable(*name) + " has " + std::to_string(*n_dims) +
+                            " dimensions; 1 to " + std::to_string(kMaxGgufDims) + " are allowed",
+                        at_ - 4);
     }
     tensor.n_dims = *n_dims;
     std::uint64_t values = 1;
     for (std::uint32_t d = 0; d < *n_dims; ++d) {
       const auto dim = number<std::uint64_t>("a tensor's dimensions");
       if (!dim) return std::unexpected(dim.error());
-      if (*dim == 0) return invalid("the tensor " + printable(*name) + " has a dimension of 0", at_ - 8);
+      if (*dim == 0) return invalid_at("the tensor " + printable(*name) + " has a dimension of 0", at_ - 8);
       if (__builtin_mul_overflow(values, *dim, &values) ||
           values > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-        return invalid("the dimensions of the tensor " + printable(*name) + " overflow", at_ - 8);
+        return invalid_at("the dimensions of the tensor " + printable(*name) + " overflow", at_ - 8);
       }
       tensor.dims[d] = *dim;
     }
@@ -375,51 +376,39 @@ class GgufReader {
     const auto* known = find_tensor_type(*type);
     if (known == nullptr || !known->dtype) {
       const auto spelling = known == nullptr ? "type " + std::to_string(*type) : std::string(known->name);
-      return invalid("the tensor " + printable(*name) + " has the type " + spelling +
-                         "; this build reads F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K and Q6_K",
-                     at_ - 4);
+      return invalid_at("the tensor " + printable(*name) + " has the type " + spelling +
+                            "; this build reads F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K and Q6_K",
+                        at_ - 4);
     }
     tensor.type = *known->dtype;
     const auto offset = number<std::uint64_t>("a tensor's offset");
     if (!offset) return std::unexpected(offset.error());
     if (*offset % alignment_ != 0) {
-      return invalid("the offset " + std::to_string(*offset) + " of the tensor " + printable(*name) +
-                         " is not a multiple of the alignment " + std::to_string(alignment_),
-                     at_ - 8);
+      return invalid_at("the offset " + std::to_string(*offset) + " of the tensor " + printable(*name) +
+                            " is not a multiple of the alignment " + std::to_string(alignment_),
+                        at_ - 8);
     }
     out.tensors_.push_back(tensor);
     offsets_.push_back(*offset);
     return {};
   }
 
-  static Result<void> index_names(Gguf& out) {
-    out.by_name_.resize(out.tensors_.size());
-    std::iota(out.by_name_.begin(), out.by_name_.end(), 0U);
-    const auto name_of = [&](std::uint32_t i) { return out.tensors_[i].name; };
-    std::ranges::sort(out.by_name_, {}, name_of);
-    const auto twice = std::ranges::adjacent_find(out.by_name_, {}, name_of);
-    if (twice != out.by_name_.end()) {
-      return fail(ErrorCode::model_invalid, "the tensor " + printable(name_of(*twice)) + " appears twice");
-    }
-    return {};
-  }
-
   Result<void> place_tensors(Gguf& out) {
     if (out.tensors_.empty()) return {};
     std::uint64_t start = 0;
-    if (__builtin_add_overflow(at_, alignment_ - 1, &start)) return invalid("the file is too large", at_);
+    if (__builtin_add_overflow(at_, alignment_ - 1, &start)) return invalid_at("the file is too large", at_);
     start &= ~(alignment_ - 1);
-    if (start > file_.size()) return invalid("the file ends before its tensor data", file_.size());
+    if (start > file_.size()) return invalid_at("the file ends before its tensor data", file_.size());
     const std::uint64_t room = file_.size() - start;
     for (std::size_t i = 0; i < out.tensors_.size(); ++i) {
       auto& tensor = out.tensors_[i];
       const auto block = kernels::block_shape(tensor.type);
       if (tensor.dims[0] % block.values != 0) {
-        return invalid("the rows of the tensor " + printable(tensor.name) + " have " +
-                           std::to_string(tensor.dims[0]) + " values, not a multiple of the " +
-                           std::to_string(block.values) + " of a " + std::string(to_string(tensor.type)) +
-                           " block",
-                       start);
+        return invalid_at("the rows of the tensor " + printable(tensor.name) + " have " +
+                              std::to_string(tensor.dims[0]) + " values, not a multiple of the " +
+                              std::to_string(block.values) + " of a " + std::string(to_string(tensor.type)) +
+                              " block",
+                          start);
       }
       // The product of all dimensions fits 63 bits (read_tensor); a block's bytes may exceed its values.
       const std::uint64_t blocks = tensor.dims[0] / block.values * tensor.rows();
@@ -427,9 +416,10 @@ class GgufReader {
       std::uint64_t end = 0;
       if (__builtin_mul_overflow(blocks, std::uint64_t{block.bytes}, &size) ||
           __builtin_add_overflow(offsets_[i], size, &end) || end > room) {
-        return invalid("the tensor " + printable(tensor.name) + " at offset " + std::to_string(offsets_[i]) +
-                           " lies outside the " + std::to_string(room) + " bytes of tensor data",
-                       start);
+        return invalid_at("the tensor " + printable(tensor.name) + " at offset " +
+                              std::to_string(offsets_[i]) + " lies outside the " + std::to_string(room) +
+                              " bytes of tensor data",
+                          start);
       }
       tensor.data = file_.subspan(start + offsets_[i], size);
     }
@@ -459,6 +449,24 @@ class GgufReader {
 
 Result<Gguf> Gguf::parse(std::span<const std::byte> file) {
   return GgufReader(file).read();
+}
+
+Result<Gguf> Gguf::assemble(std::span<const std::byte> metadata, std::vector<GgufTensor> tensors) {
+  auto out = parse(metadata);
+  if (!out) return out;
+  out->tensors_ = std::move(tensors);
+  if (auto ok = out->index_names(); !ok) return std::unexpected(std::move(ok.error()));
+  return out;
+}
+
+Result<void> Gguf::index_names() {
+  by_name_.resize(tensors_.size());
+  std::iota(by_name_.begin(), by_name_.end(), 0U);
+  const auto name_of = [&](std::uint32_t i) { return tensors_[i].name; };
+  std::ranges::sort(by_name_, {}, name_of);
+  const auto twice = std::ranges::adjacent_find(by_name_, {}, name_of);
+  if (twice == by_name_.end()) return {};
+  return fail(ErrorCode::model_invalid, "the tensor " + printable(name_of(*twice)) + " appears twice");
 }
 
 const GgufTensor* Gguf::tensor(std::string_view name) const noexcept {

@@ -115,15 +115,22 @@ struct GgufTensor {
   std::uint32_t n_dims = 0;
   std::uint64_t dims[kMaxGgufDims] = {1, 1, 1, 1};  // dims[0] is the contiguous one (columns)
   std::span<const std::byte> data;                  // exactly the tensor's bytes, inside the file
+  // Of affine types, which no GGUF file has: one for each group of dims[0], of scale_type.
+  std::span<const std::byte> scales, biases;
+  kernels::DType scale_type = kernels::DType::f32;
   std::uint64_t rows() const noexcept { return dims[1] * dims[2] * dims[3]; }
+  std::uint64_t bytes() const noexcept { return data.size() + scales.size() + biases.size(); }
 };
 
 class Gguf {
  public:
   // model_invalid with the field and its byte offset.
   static Result<Gguf> parse(std::span<const std::byte> file);
+  // A model of another format in GGUF's terms: metadata as GgufWriter writes it, and tensors by GGUF's names
+  // that lie elsewhere. All that is given is viewed. model_invalid also where two tensors have one name.
+  static Result<Gguf> assemble(std::span<const std::byte> metadata, std::vector<GgufTensor> tensors);
 
-  std::uint32_t version() const noexcept { return version_; }
+  std::uint32_t version() const noexcept { return version_; }  // of assemble()'s: that of the metadata
   const std::map<std::string_view, GgufValue>& metadata() const noexcept { return metadata_; }
   const std::vector<GgufTensor>& tensors() const noexcept { return tensors_; }
   const GgufTensor* tensor(std::string_view name) const noexcept;  // nullptr: none of that name
@@ -138,6 +145,7 @@ class Gguf {
 
  private:
   friend class GgufReader;
+  Result<void> index_names();
   std::uint32_t version_ = 0;
   std::map<std::string_view, GgufValue> metadata_;
   std::vector<GgufTensor> tensors_;

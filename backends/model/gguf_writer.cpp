@@ -2,6 +2,7 @@
 #include "backends/model/gguf_writer.hpp"
 
 #include <bit>
+#include <cstdlib>
 #include <type_traits>
 
 namespace flyball::model {
@@ -43,8 +44,9 @@ std::uint32_t type_id(kernels::DType type) noexcept {
       return 14;
     case bf16:
       return 30;
+    default:
+      std::abort();  // no type of GGUF
   }
-  return 0;
 }
 
 std::uint64_t padded(std::uint64_t bytes) noexcept {

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "backends/model/invalid.hpp"
 #include "backends/model/weight_names.hpp"
 
 namespace flyball::model {
@@ -26,10 +27,6 @@ constexpr Family kFamilies[] = {
     {"qwen3", kernels::RopeStyle::half, false, true, Family::Experts::never},
     {"qwen3moe", kernels::RopeStyle::half, false, true, Family::Experts::always},
 };
-
-std::unexpected<Error> invalid(std::string message, std::string where = {}) {
-  return fail(ErrorCode::model_invalid, std::move(message), {}, std::move(where));
-}
 
 // Reads keys beneath one architecture's prefix, keeping the first error so that a row of reads stays a row.
 class KeyReader {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <new>
+#include <system_error>
 #include <unordered_set>
 
+#include "backends/model/mlx_directory.hpp"
 #include "backends/model/weight_names.hpp"
 
 namespace flyball::model {
@@ -76,7 +78,14 @@ class Binder {
                         shape_text(experts, rows, cols),
                     name);
     }
-    return {tensor->type, rows, cols, tensor->data.data(), experts};
+    return {.type = tensor->type,
+            .rows = rows,
+            .cols = cols,
+            .data = tensor->data.data(),
+            .experts = experts,
+            .scales = tensor->scales.data(),
+            .biases = tensor->biases.data(),
+            .scale_type = tensor->scale_type};
   }
 
   Weight refuse(std::string message, std::string_view name) {
@@ -133,28 +142,40 @@ Result<ModelWeights> bind_weights(const Gguf& file, const ModelConfig& config) {
   return weights;
 }
 
-}  // namespace
-
-Result<std::unique_ptr<ModelFile>> ModelFile::open(const std::filesystem::path& path) {
-  auto mapping = MappedFile::open(path);
-  if (!mapping) return std::unexpected(std::move(mapping.error()));
-  auto file = from_bytes(mapping->bytes());
-  if (!file) return file;
-  (*file)->mapping_ = std::move(*mapping);
-  return file;
-}
-
-Result<std::unique_ptr<ModelFile>> ModelFile::from_bytes(std::span<const std::byte> bytes) {
-  // What parsing allocates is bounded (gguf.hpp), but the machine may have nothing left. The message fits a
-  // string without allocating.
+// What parsing allocates is bounded (gguf.hpp, mlx.hpp), but the machine may have nothing left. The message
+// fits a string without allocating.
+template <class Read>
+Result<std::unique_ptr<ModelFile>> unless_out_of_memory(Read&& read) {
   try {
-    return bind(bytes);
+    return read();
   } catch (const std::bad_alloc&) {
     return std::unexpected(Error{ErrorCode::insufficient_memory, "out of memory", {}, {}});
   }
 }
 
-Result<std::unique_ptr<ModelFile>> ModelFile::bind(std::span<const std::byte> bytes) {
+}  // namespace
+
+Result<std::unique_ptr<ModelFile>> ModelFile::open(const std::filesystem::path& path) {
+  std::error_code ignored;  // what is no directory is refused, or read, as a file
+  if (std::filesystem::is_directory(path, ignored))
+    return unless_out_of_memory([&] { return read_directory(path); });
+  auto mapping = MappedFile::open(path);
+  if (!mapping) return std::unexpected(std::move(mapping.error()));
+  auto file = from_bytes(mapping->bytes());
+  if (!file) return file;
+  (*file)->mappings_.push_back(std::move(*mapping));
+  return file;
+}
+
+Result<std::unique_ptr<ModelFile>> ModelFile::from_bytes(std::span<const std::byte> bytes) {
+  return unless_out_of_memory([&] { return read_gguf(bytes); });
+}
+
+Result<std::unique_ptr<ModelFile>> ModelFile::from_mlx(const MlxFiles& files) {
+  return unless_out_of_memory([&] { return read_files(files); });
+}
+
+Result<std::unique_ptr<ModelFile>> ModelFile::read_gguf(std::span<const std::byte> bytes) {
   auto gguf = Gguf::parse(bytes);
   if (!gguf) return std::unexpected(std::move(gguf.error()));
   std::unique_ptr<ModelFile> file(new ModelFile);
@@ -162,15 +183,43 @@ Result<std::unique_ptr<ModelFile>> ModelFile::bind(std::span<const std::byte> by
   auto config = read_model_config(file->gguf_);
   if (!config) return std::unexpected(std::move(config.error()));
   file->config_ = std::move(*config);
-  auto weights = bind_weights(file->gguf_, file->config_);
-  if (!weights) return std::unexpected(std::move(weights.error()));
-  file->weights_ = std::move(*weights);
-  for (const auto& tensor : file->gguf_.tensors()) {
-    // Cannot overflow: each is at most the file's bytes times 256 / 144, and they do not overlap.
-    file->parameters_ += tensor.dims[0] * tensor.rows();
-    file->weight_bytes_ += tensor.data.size();
-  }
+  if (auto ok = file->bind(); !ok) return std::unexpected(std::move(ok.error()));
   return file;
+}
+
+Result<std::unique_ptr<ModelFile>> ModelFile::read_files(const MlxFiles& files) {
+  auto mlx = read_mlx(files);
+  if (!mlx) return std::unexpected(std::move(mlx.error()));
+  std::unique_ptr<ModelFile> file(new ModelFile);
+  file->gguf_ = std::move(mlx->gguf);
+  file->config_ = std::move(mlx->config);
+  file->mlx_ = std::move(mlx->storage);
+  if (auto ok = file->bind(); !ok) return std::unexpected(in_mlx_terms(std::move(ok.error())));
+  return file;
+}
+
+Result<std::unique_ptr<ModelFile>> ModelFile::read_directory(const std::filesystem::path& path) {
+  auto directory = map_mlx_directory(path);
+  if (!directory) return std::unexpected(std::move(directory.error()));
+  auto file = read_files(directory->files);
+  if (file) (*file)->mappings_ = std::move(directory->shards);
+  return file;
+}
+
+Result<void> ModelFile::bind() {
+  auto weights = bind_weights(gguf_, config_);
+  if (!weights) return std::unexpected(std::move(weights.error()));
+  weights_ = std::move(*weights);
+  for (const auto& tensor : gguf_.tensors()) {
+    // Cannot overflow: each is at most the files' bytes times 4, and they do not overlap.
+    parameters_ += tensor.dims[0] * tensor.rows();
+    weight_bytes_ += tensor.bytes();
+  }
+  return {};
+}
+
+std::string ModelFile::format() const {
+  return mlx_ ? "MLX" : "GGUF v" + std::to_string(gguf_.version());
 }
 
 namespace {
@@ -199,9 +248,8 @@ std::uint64_t ModelFile::token_weight_bytes() const noexcept {
 }
 
 std::string_view ModelFile::main_quantization() const noexcept {
-  std::array<std::uint64_t, std::size(kernels::kAllDTypes)> bytes{};
-  for (const auto& tensor : gguf_.tensors())
-    bytes[static_cast<std::size_t>(tensor.type)] += tensor.data.size();
+  std::array<std::uint64_t, kernels::kDTypeCount> bytes{};
+  for (const auto& tensor : gguf_.tensors()) bytes[static_cast<std::size_t>(tensor.type)] += tensor.bytes();
   const auto most = std::ranges::max_element(bytes) - bytes.begin();
   return to_string(static_cast<kernels::DType>(most));
 }

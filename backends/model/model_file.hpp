@@ -1,4 +1,4 @@
-// A model file opened and understood: the mapping, the directory, the shape, and each weight by its role.
+// A model opened and understood: the mappings, the tensors, the shape, and each weight by its role.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,9 @@
 
 #include "backends/model/gguf.hpp"
 #include "backends/model/mapped_file.hpp"
+#include "backends/model/mlx.hpp"
 #include "backends/model/model_config.hpp"
+#include "kernels/formats/source_rows.hpp"
 
 namespace flyball::model {
 
@@ -19,7 +21,20 @@ struct Weight {
   std::uint32_t rows = 0, cols = 0;
   const std::byte* data = nullptr;  // null: this model has none of this role
   std::uint32_t experts = 1;        // matrices one after the other
-  std::uint64_t matrix_bytes() const noexcept { return rows * kernels::row_bytes(type, cols); }
+  // Affine types alone: [experts, rows, cols / group] each, of scale_type.
+  const std::byte* scales = nullptr;
+  const std::byte* biases = nullptr;
+  kernels::DType scale_type = kernels::DType::f32;
+
+  // Rows of one of the matrices.
+  kernels::SourceRows source(std::uint32_t expert = 0) const noexcept {
+    return kernels::SourceRows(data, scales, biases, scale_type)
+        .after(type, std::uint64_t{expert} * rows, cols);
+  }
+  // Of one matrix, its scales and biases included.
+  std::uint64_t matrix_bytes() const noexcept {
+    return rows * kernels::row_bytes(type, cols) + 2 * source().scale_bytes(type, rows, cols);
+  }
 };
 
 struct LayerWeights {
@@ -39,18 +54,23 @@ struct ModelWeights {
 
 class ModelFile {
  public:
-  // MappedFile::open's errors; model_invalid (missing or unknown tensors and wrong shapes are named; norms
-  // and biases must be F32); insufficient_memory.
+  // A GGUF file, or an MLX directory. MappedFile::open's errors; model_invalid (missing or unknown tensors
+  // and wrong shapes are named; a GGUF file's norms and biases must be F32); model_unsupported (mlx.hpp);
+  // insufficient_memory.
   static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path);
   // Over bytes that outlive the result and begin at a multiple of 8 (the embedded demo model, tests,
   // fuzzers).
   static Result<std::unique_ptr<ModelFile>> from_bytes(std::span<const std::byte> bytes);
+  // Over the files of an MLX directory, likewise.
+  static Result<std::unique_ptr<ModelFile>> from_mlx(const MlxFiles& files);
 
+  // An MLX directory's, too, in these terms (mlx.hpp).
   const Gguf& gguf() const noexcept { return gguf_; }
+  std::string format() const;  // "GGUF v3", "MLX"
   const ModelConfig& config() const noexcept { return config_; }
   const ModelWeights& weights() const noexcept { return weights_; }
-  // The file mapping, empty after from_bytes(): a device that has copied weights may give its pages back.
-  std::span<const std::byte> mapping() const noexcept { return mapping_.bytes(); }
+  // Matrices lie in mappings of files: a device that has copied them may give their pages back.
+  bool mapped() const noexcept { return !mappings_.empty(); }
   std::uint64_t parameter_count() const noexcept { return parameters_; }
   // What one token is computed with: without the experts that it is not routed to.
   std::uint64_t active_parameter_count() const noexcept;
@@ -62,9 +82,15 @@ class ModelFile {
 
  private:
   ModelFile() = default;
-  static Result<std::unique_ptr<ModelFile>> bind(std::span<const std::byte> bytes);  // may throw bad_alloc
-  MappedFile mapping_;
+  // These may throw bad_alloc.
+  static Result<std::unique_ptr<ModelFile>> read_gguf(std::span<const std::byte> bytes);
+  static Result<std::unique_ptr<ModelFile>> read_files(const MlxFiles& files);
+  static Result<std::unique_ptr<ModelFile>> read_directory(const std::filesystem::path& path);
+  Result<void> bind();
+
+  std::vector<MappedFile> mappings_;
   Gguf gguf_;
+  std::unique_ptr<const MlxStorage> mlx_;  // what gguf_ views of an MLX directory, besides the mappings
   ModelConfig config_;
   ModelWeights weights_;
   std::uint64_t parameters_ = 0, weight_bytes_ = 0;

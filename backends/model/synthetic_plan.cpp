@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <numbers>
 #include <numeric>
 
@@ -45,8 +46,9 @@ std::uint32_t file_type(kernels::DType type) noexcept {
       return 18;
     case bf16:
       return 32;
+    default:
+      std::abort();  // no type of GGUF
   }
-  return 0;
 }
 
 // A well-mixed 64-bit hash of a counter: Steele, Lea, Flood, "Fast splittable pseudorandom number

@@ -180,7 +180,7 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
                           packed + expert * matrix.expert_bytes, begin, end);
     });
     const std::size_t bytes = w.experts * matrix.expert_bytes;
-    if (!model.mapping().empty()) cpu::release_file_pages(file_bytes(w));
+    if (model.mapped()) cpu::release_file_pages(file_bytes(w));
     auto imported = device.import({packed, bytes}, "a weight");
     if (!imported) return std::unexpected(std::move(imported.error()));
     matrix.buffer = std::move(*imported);
@@ -195,7 +195,7 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
   if (std::ranges::none_of(entries, is_table)) return {};
   std::span<const std::byte> table = file_bytes(model.weights().token_embedding);
   bytes_ += table.size();
-  if (!model.mapping().empty()) {  // from the page it begins on; the mapping begins on one, too
+  if (model.mapped()) {  // from the page it begins on; the mapping begins on one, too
     embedding_.at = reinterpret_cast<std::uintptr_t>(table.data()) % kPage;
     table = {table.data() - embedding_.at, table.size() + embedding_.at};
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/model/mlx_keys.hpp"
 #include "backends/text/pair_merger.hpp"
 #include "backends/text/unicode.hpp"
 
@@ -109,8 +110,41 @@ Result<std::unique_ptr<Tokenizer>> SpmTokenizer::load(const model::Gguf& file) {
   if (!scores) return std::unexpected(scores.error());
   auto prefix = file.get_bool("tokenizer.ggml.add_space_prefix");
   if (!prefix) return std::unexpected(prefix.error());
-  return std::unique_ptr<Tokenizer>(
+  auto once = file.get_bool(model::kPrefixOnceKey);
+  if (!once) return std::unexpected(once.error());
+  std::unique_ptr<SpmTokenizer> out(
       new SpmTokenizer(*std::move(vocabulary), *std::move(scores), prefix->value_or(true)));
+  out->prefix_once_ = once->value_or(false);
+  if (file.metadata().contains(model::kMergesKey)) {
+    auto merges = require_strings(file, model::kMergesKey);
+    if (!merges) return std::unexpected(merges.error());
+    if (auto added = out->add_merges(**merges); !added) return std::unexpected(added.error());
+  }
+  return out;
+}
+
+// Each merge is "left right", both of them tokens, and together one.
+Result<void> SpmTokenizer::add_merges(const model::GgufArray& merges) {
+  merges_.emplace();
+  merges_->reserve(merges.strings.size());
+  std::uint32_t rank = 0;
+  for (const std::string_view merge : merges.strings) {
+    const std::size_t space = merge.find(' ');
+    const auto left = pieces_.find(merge.substr(0, space));
+    const auto right = space == std::string_view::npos ? std::nullopt : pieces_.find(merge.substr(space + 1));
+    std::string joined(merge.substr(0, space));
+    if (right) joined += merge.substr(space + 1);
+    const auto result = pieces_.find(joined);
+    if (!left || !right || !result)
+      return vocabulary_error(model::kMergesKey, "has entry " + std::to_string(rank) + " '" +
+                                                     model::printable(merge) +
+                                                     "', which is not two tokens that make one");
+    if (!merges_->add(*left, *right, {rank, *result}))
+      return vocabulary_error(model::kMergesKey,
+                              "cannot be indexed at entry " + std::to_string(rank) + ": hashes collide");
+    ++rank;
+  }
+  return {};
 }
 
 std::vector<Token> SpmTokenizer::encode(std::string_view text, EncodeOptions options) const {
@@ -127,7 +161,7 @@ std::vector<Token> SpmTokenizer::encode(std::string_view text, EncodeOptions opt
   for (const SpecialMatcher::Cut& cut : specials_.cuts(text, options.parse_special)) {
     encode_until(cut.begin);
     out.push_back(cut.token);
-    after_special = true;
+    after_special = !prefix_once_;
     done = cut.end;
   }
   encode_until(text.size());
@@ -157,7 +191,21 @@ void SpmTokenizer::merge(std::vector<Token>& out, Scratch& scratch) const {
     symbols.push_back({{static_cast<std::uint32_t>(at), -1}, size});
     at += size;
   }
+  if (merges_) {
+    for (auto& symbol : symbols)
+      if (const auto found = pieces_.find(text.substr(symbol.value.begin, symbol.size)))
+        symbol.value.token = static_cast<Token>(*found);
+  }
   merge_pairs(symbols, scratch.heap, [&](std::uint32_t left, std::uint32_t right, auto&& put) {
+    if (merges_) {
+      const auto a = symbols[left].value, b = symbols[right].value;
+      if (a.token < 0 || b.token < 0) return;
+      const MergeTable::Merge merge =
+          merges_->find(static_cast<std::uint32_t>(a.token), static_cast<std::uint32_t>(b.token));
+      if (merge.rank != MergeTable::kNoRank)
+        put(-static_cast<float>(merge.rank), Scratch::Piece{a.begin, static_cast<Token>(merge.result)});
+      return;
+    }
     const std::uint32_t begin = symbols[left].value.begin;
     const std::uint32_t size = symbols[left].size + symbols[right].size;
     if (size > longest_) return;

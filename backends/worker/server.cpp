@@ -1,8 +1,10 @@
 #include "backends/worker/server.hpp"
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <system_error>
 #include <vector>
 
 #include <openssl/evp.h>
@@ -11,6 +13,10 @@ namespace flyball::worker {
 namespace {
 
 Result<void> check_sha256(const std::filesystem::path& path, const std::string& expected) {
+  std::error_code ignored;  // what is no directory is read
+  if (std::filesystem::is_directory(path, ignored))
+    return fail(ErrorCode::invalid_value, path.string() + " is a directory, which has no SHA-256 of its own.",
+                "sha256", path.string());
   std::ifstream in(path, std::ios::binary);
   if (!in)
     return fail(ErrorCode::io_error, "cannot open " + path.string() + " to check its SHA-256", "",

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "daemon/api/json_reader.hpp"
+#include "config/json_reader.hpp"
 #include "daemon/api/messages.hpp"
 #include "daemon/api/parameters.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "daemon/api/json_reader.hpp"
+#include "config/json_reader.hpp"
 
 namespace flyball::api {
 namespace {

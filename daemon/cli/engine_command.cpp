@@ -43,7 +43,8 @@ void add_engine_command(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0, 1 << 20));
   command->add_option("--model-id", options->backend.model_id, "What config.yaml calls the model")
       ->required();
-  command->add_option("--model", options->path, "GGUF file; absent: the embedded demo model");
+  command->add_option("--model", options->path,
+                      "GGUF file or MLX directory; absent: the embedded demo model");
   command->add_option("--sha256", options->sha256, "What the file must hash to");
   command->add_option("--backend", options->backend.backend, "Engine: cpu, vulkan or opencl")
       ->capture_default_str();

@@ -103,7 +103,7 @@ Result<Report> make_report(const model::ModelFile& file, const InspectOptions& o
   if (!devices) return std::unexpected(devices.error());
   report.devices = std::move(*devices);
   for (const auto& tensor : file.gguf().tensors()) {
-    report.bytes_by_type[std::string(to_string(tensor.type))] += tensor.data.size();
+    report.bytes_by_type[std::string(to_string(tensor.type))] += tensor.bytes();
   }
   if (const auto chat = file.gguf().get_string("tokenizer.chat_template"); chat && *chat) {
     report.chat_template_bytes = (*chat)->size();
@@ -129,7 +129,7 @@ void print_json(const Report& r) {
   const auto& c = r.config;
   nlohmann::ordered_json out = {{"architecture", c.architecture},
                                 {"name", model::printable(c.name)},
-                                {"gguf_version", r.file.gguf().version()},
+                                {"format", r.file.format()},
                                 {"parameters", r.file.parameter_count()},
                                 {"active_parameters", r.file.active_parameter_count()},
                                 {"quantization", std::string(r.file.main_quantization())},
@@ -203,7 +203,7 @@ void print_text(const Report& r) {
     types += (types.empty() ? "" : ", ") + type + " " + size_text(bytes);
   }
   line("model", c.name.empty() ? "(unnamed)" : model::printable(c.name));
-  line("architecture", c.architecture + ", GGUF v" + n(r.file.gguf().version()));
+  line("architecture", c.architecture + ", " + r.file.format());
   const bool mixture = c.n_experts > 0;
   line("parameters", n(r.file.parameter_count()) + " in " + n(r.file.gguf().tensors().size()) + " tensors" +
                          (mixture ? ", " + n(r.file.active_parameter_count()) + " active for a token" : ""));
@@ -258,7 +258,8 @@ void add_inspect_command(CLI::App& app, int& exit_code) {
   constexpr std::uint32_t kMaxPlannedSequences = 4096;
   auto options = std::make_shared<InspectOptions>();
   auto* command = app.add_subcommand("inspect", "Show what a model file holds and the memory it needs");
-  command->add_option("file", options->file, "GGUF file; without it, the embedded demo model");
+  command->add_option("file", options->file,
+                      "GGUF file or MLX directory; without it, the embedded demo model");
   command->add_flag("--json", options->json, "Print JSON");
   command
       ->add_option("--context", options->context,

@@ -12,6 +12,7 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
+#include "backends/graph/weights.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/tune.hpp"
 #include "backends/opencl/tuning_db.hpp"
@@ -57,6 +58,8 @@ Result<std::vector<opencl::MatrixShape>> shapes_of(const TuneCommand& o) {
   if (!o.model.empty()) {
     const auto model = model::ModelFile::open(o.model);
     if (!model) return std::unexpected(model.error());
+    if (auto ok = graph::require_types(**model, kernels::kAllDTypes, "The OpenCL engine"); !ok)
+      return std::unexpected(std::move(ok.error()));
     return opencl::matrix_shapes(**model);
   }
   const auto formats = formats_of(o);
@@ -133,8 +136,9 @@ void add_tune_command(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("tune", "Find the fastest work-group and tile sizes of an OpenCL device");
   c->add_option("--device", o->device,
                 "Part of the device's id (probe); absent: the best GPU. Software devices only when named");
-  auto* model = c->add_option("model,-m,--model", o->model, "GGUF file whose matrices are tuned")
-                    ->check(CLI::ExistingFile);
+  auto* model =
+      c->add_option("model,-m,--model", o->model, "GGUF file or MLX directory whose matrices are tuned")
+          ->check(CLI::ExistingPath);
   c->add_option("--shapes", o->shapes, "Matrices, ROWSxCOLUMNS each; absent: those of a 1.1B model")
       ->delimiter(',')
       ->excludes(model);

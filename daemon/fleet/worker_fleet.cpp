@@ -2,9 +2,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -34,11 +36,23 @@ struct FileStamp {
   std::int64_t inode = 0, size = 0, mtime_ns = 0;
   bool operator==(const FileStamp&) const = default;
 };
-FileStamp stamp_of(const std::filesystem::path& path) {
+FileStamp stamp_of_file(const std::filesystem::path& path) {
   struct stat s {};
   if (path.empty() || stat(path.c_str(), &s) != 0) return {};
   return {static_cast<std::int64_t>(s.st_ino), s.st_size,
           s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec};
+}
+// A directory's own time does not tell of a file in it that was written over.
+FileStamp stamp_of(const std::filesystem::path& path) {
+  FileStamp stamp = stamp_of_file(path);
+  std::error_code error;  // no directory, or one that cannot be read: it has no entries
+  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    const FileStamp file = stamp_of_file(at->path());
+    stamp.inode += file.inode;
+    stamp.size += file.size;
+    stamp.mtime_ns = std::max(stamp.mtime_ns, file.mtime_ns);
+  }
+  return stamp;
 }
 
 bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
@@ -56,7 +70,7 @@ struct Slot {
   std::string backend;
   Memory memory;
   Lifecycle lifecycle;
-  FileStamp stamp;  // of the file when it was last loaded
+  FileStamp stamp;  // of the file, or the directory, when it was last loaded
   std::unique_ptr<WorkerClient> client;
   bool ready = false;
   bool draining = false;

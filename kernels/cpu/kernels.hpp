@@ -10,6 +10,7 @@
 
 #include "kernels/formats/dtype.hpp"
 #include "kernels/formats/rope_style.hpp"
+#include "kernels/formats/source_rows.hpp"
 
 namespace flyball::kernels::cpu {
 
@@ -33,9 +34,10 @@ struct Range {
 
 // One query token of one sequence against that sequence's paged KV cache.
 struct AttendArgs {
-  const float* q = nullptr;        // [n_heads, head_dim]
-  const void* k_blocks = nullptr;  // of this layer: [n_blocks, n_kv_heads] pages (kernels/formats/kv_page.hpp)
-  const void* v_blocks = nullptr;  // same shape
+  const float* q = nullptr;  // [n_heads, head_dim]
+  const void* k_blocks =
+      nullptr;  // of this layer: [n_blocks, n_kv_heads] pages (kernels/formats/kv_page.hpp)
+  const void* v_blocks = nullptr;              // same shape
   const std::uint32_t* block_table = nullptr;  // block ids of the sequence, in order of position
   std::uint32_t block_size = 0;                // positions per block
   std::uint32_t n_positions = 0;               // positions visible to this token, itself included; > 0
@@ -53,9 +55,8 @@ struct Kernels {
   // ---- matmul: y[t, r] = sum_c x[t, c] * w[r, c] ----------------------------------------------------------
   // Weights are repacked once at load. 0: this ISA reads the file's bytes in place, no packing needed.
   std::size_t (*packed_bytes)(DType type, std::uint32_t rows, std::uint32_t cols);
-  // Packs rows [row_range) of the file's [rows, row_bytes(type, cols)] bytes. Layout:
-  // kernels/formats/row_groups.hpp.
-  void (*pack)(DType type, std::uint32_t rows, std::uint32_t cols, const void* file, void* packed,
+  // Packs rows [row_range) of the file's [rows, cols]. Layout: kernels/formats/row_groups.hpp.
+  void (*pack)(DType type, std::uint32_t rows, std::uint32_t cols, const SourceRows& file, void* packed,
                Range row_range);
   // Row ranges given to pack and matmul begin at multiples of this; >= 1.
   std::uint32_t (*row_group)(DType type);
@@ -71,7 +72,7 @@ struct Kernels {
 
   // ---- the rest ------------------------------------------------------------------------------------------
   // One row of an embedding table in the file's own format, to f32. out: [cols]
-  void (*embed)(DType type, const void* row, std::uint32_t cols, float* out);
+  void (*embed)(DType type, const SourceRows& row, std::uint32_t cols, float* out);
   // out[t] = x[t] / rms(x[t]) * weight. x, out: [n, dim]; may alias.
   void (*rms_norm)(const float* x, const float* weight, std::uint32_t n, std::uint32_t dim, float eps,
                    float* out);

@@ -241,6 +241,9 @@ struct IntTiles {
            (Format::kHeadBytes + Format::kSteps * Format::kStepBytes);
   }
   static constexpr std::size_t stride(std::uint32_t cols) { return int_stride<Format>(cols); }
+  static void prepare(const float* x, std::uint32_t cols, std::uint8_t* out) {
+    quantize_token<Format>(x, cols, out);
+  }
   template <int T>
   FLYBALL_INLINE void run(const TileArgs& a, std::size_t token, const TileOut& out) {
     int_tile<Format, T>(a.w, a.cols, a.activations + token * a.stride, a.stride, out);
@@ -254,6 +257,9 @@ struct FloatTiles {
     return std::size_t{cols} * kGroup * Format::kBytes;
   }
   static constexpr std::size_t stride(std::uint32_t cols) { return float_stride(cols); }
+  static void prepare(const float* x, std::uint32_t cols, std::uint8_t* out) {
+    std::memcpy(out, x, std::size_t{cols} * 4);
+  }
   template <int T>
   FLYBALL_INLINE void run(const TileArgs& a, std::size_t token, const TileOut& out) {
     float_tile<Format, T>(a.w, a.cols, a.activations + token * a.stride, a.stride, out);
@@ -304,84 +310,75 @@ void run_matmul(const void* packed, std::uint32_t rows, std::uint32_t cols, cons
 
 // ---- the table's entries
 // ------------------------------------------------------------------------------------
+// use(Tiles) with the tiles of a weight's type.
+template <class Use>
+auto with_tiles(DType type, Use&& use) {
+  switch (type) {
+    case DType::f16:
+      return use(FloatTiles<FormatF16>());
+    case DType::bf16:
+      return use(FloatTiles<FormatBF16>());
+    case DType::q4_0:
+      return use(IntTiles<FormatQ4_0>());
+    case DType::q8_0:
+      return use(IntTiles<FormatQ8_0>());
+    case DType::q4_k:
+      return use(IntTiles<FormatQ4_K>());
+    case DType::q5_k:
+      return use(IntTiles<FormatQ5_K>());
+    case DType::q6_k:
+      return use(IntTiles<FormatQ6_K>());
+    case DType::affine2_g32:
+      return use(IntTiles<FormatAffine<2, 32>>());
+    case DType::affine2_g64:
+      return use(IntTiles<FormatAffine<2, 64>>());
+    case DType::affine3_g32:
+      return use(IntTiles<FormatAffine<3, 32>>());
+    case DType::affine3_g64:
+      return use(IntTiles<FormatAffine<3, 64>>());
+    case DType::affine4_g32:
+      return use(IntTiles<FormatAffine<4, 32>>());
+    case DType::affine4_g64:
+      return use(IntTiles<FormatAffine<4, 64>>());
+    case DType::affine6_g32:
+      return use(IntTiles<FormatAffine<6, 32>>());
+    case DType::affine6_g64:
+      return use(IntTiles<FormatAffine<6, 64>>());
+    case DType::affine8_g32:
+      return use(IntTiles<FormatAffine<8, 32>>());
+    case DType::affine8_g64:
+      return use(IntTiles<FormatAffine<8, 64>>());
+    case DType::f32:
+      break;
+  }
+  return use(FloatTiles<FormatF32>());
+}
+
 void matmul(DType type, const void* w, std::uint32_t rows, std::uint32_t cols, const void* prepared,
             std::uint32_t n_tokens, float* y, std::uint32_t ldy, Range range) {
-  switch (type) {
-    case DType::f32:
-      return run_matmul<FloatTiles<FormatF32>>(w, rows, cols, prepared, n_tokens, y, ldy, range);
-    case DType::f16:
-      return run_matmul<FloatTiles<FormatF16>>(w, rows, cols, prepared, n_tokens, y, ldy, range);
-    case DType::bf16:
-      return run_matmul<FloatTiles<FormatBF16>>(w, rows, cols, prepared, n_tokens, y, ldy, range);
-    case DType::q4_0:
-      return run_matmul<IntTiles<FormatQ4_0>>(w, rows, cols, prepared, n_tokens, y, ldy, range);
-    case DType::q8_0:
-      return run_matmul<IntTiles<FormatQ8_0>>(w, rows, cols, prepared, n_tokens, y, ldy, range);
-    case DType::q4_k:
-      return run_matmul<IntTiles<FormatQ4_K>>(w, rows, cols, prepared, n_tokens, y, ldy, range);
-    case DType::q5_k:
-      return run_matmul<IntTiles<FormatQ5_K>>(w, rows, cols, prepared, n_tokens, y, ldy, range);
-    case DType::q6_k:
-      return run_matmul<IntTiles<FormatQ6_K>>(w, rows, cols, prepared, n_tokens, y, ldy, range);
-  }
+  with_tiles(type, [&](auto tiles) {
+    run_matmul<decltype(tiles)>(w, rows, cols, prepared, n_tokens, y, ldy, range);
+  });
 }
 
 std::size_t activation_bytes(DType type, std::uint32_t cols) {
-  switch (type) {
-    case DType::f32:
-    case DType::f16:
-    case DType::bf16:
-      return float_stride(cols);
-    case DType::q4_0:
-      return int_stride<FormatQ4_0>(cols);
-    case DType::q8_0:
-      return int_stride<FormatQ8_0>(cols);
-    case DType::q4_k:
-      return int_stride<FormatQ4_K>(cols);
-    case DType::q5_k:
-      return int_stride<FormatQ5_K>(cols);
-    case DType::q6_k:
-      return int_stride<FormatQ6_K>(cols);
-  }
-  return 0;
+  return with_tiles(type, [&](auto tiles) { return decltype(tiles)::stride(cols); });
 }
 
 void prepare_activations(DType type, const float* x, std::uint32_t n_tokens, std::uint32_t cols,
                          void* prepared) {
-  const std::size_t stride = activation_bytes(type, cols);
-  for (std::size_t t = 0; t < n_tokens; ++t) {
-    const float* in = x + t * cols;
-    auto* out = static_cast<std::uint8_t*>(prepared) + t * stride;
-    switch (type) {
-      case DType::f32:
-      case DType::f16:
-      case DType::bf16:
-        std::memcpy(out, in, std::size_t{cols} * 4);
-        break;
-      case DType::q4_0:
-        quantize_token<FormatQ4_0>(in, cols, out);
-        break;
-      case DType::q8_0:
-        quantize_token<FormatQ8_0>(in, cols, out);
-        break;
-      case DType::q4_k:
-        quantize_token<FormatQ4_K>(in, cols, out);
-        break;
-      case DType::q5_k:
-        quantize_token<FormatQ5_K>(in, cols, out);
-        break;
-      case DType::q6_k:
-        quantize_token<FormatQ6_K>(in, cols, out);
-        break;
-    }
-  }
+  with_tiles(type, [&](auto tiles) {
+    const std::size_t stride = decltype(tiles)::stride(cols);
+    for (std::size_t t = 0; t < n_tokens; ++t)
+      decltype(tiles)::prepare(x + t * cols, cols, static_cast<std::uint8_t*>(prepared) + t * stride);
+  });
 }
 
 void add_matmul(Kernels& k) {
   k.packed_bytes = [](DType type, std::uint32_t rows, std::uint32_t cols) {
     return grouped_bytes(kGroup, type, rows, cols);
   };
-  k.pack = [](DType type, std::uint32_t rows, std::uint32_t cols, const void* file, void* packed,
+  k.pack = [](DType type, std::uint32_t rows, std::uint32_t cols, const SourceRows& file, void* packed,
               Range range) { group_rows(kGroup, type, rows, cols, file, packed, range.begin, range.end); };
   k.row_group = [](DType) -> std::uint32_t { return kGroup; };
   k.activation_bytes = activation_bytes;

@@ -108,6 +108,43 @@ struct FormatQ6_K {
   }
 };
 
+template <int kBits, int kColumns>
+struct FormatAffine {
+  static constexpr int kSteps = kColumns / 32, kHalves = 1, kOffset = 0;
+  static constexpr int kMaxQuant = kBits == 8 ? 128 : (1 << kBits) - 1;
+  static constexpr bool kHasMin = true, kSigned = kBits == 8;
+  static constexpr int kHeadBytes = 8 * kGroup, kStepBytes = 4 * kBits * kGroup;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) {
+    const auto* f = reinterpret_cast<const float*>(p);
+    return {{Simd::load(f), Simd::load(f + kLanes)},
+            {Simd::load(f + kGroup), Simd::load(f + kGroup + kLanes)}};
+  }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
+  // scale * code + bias = scale * (code - moved) - (-bias - moved * scale): by what quad() has moved the
+  // codes
+  FLYBALL_INLINE Simd::F min(const Head& h, const std::uint8_t*, int g) {
+    constexpr int kMoved = kBits == 8 ? 128 - Simd::kSignedOffset : 0;
+    if constexpr (kMoved == 0) return h.dmin[g];
+    return Simd::fnma(Simd::set1(static_cast<float>(kMoved)), h.d[g], h.dmin[g]);
+  }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    if constexpr (kBits == 8) {
+      return Simd::from_signed(load_quad_vector(step, kQuad, g));
+    } else if constexpr (kBits == 4) {
+      return nibble_quad<kQuad>(step, g);
+    } else {
+      const Simd::I pairs = load_quad_vector(step, kQuad / 4, g);
+      constexpr int kPair = 2 * (kQuad % 4);
+      if constexpr (kBits == 6)
+        return Simd::or_shifted<4 - kPair>(nibble_quad<kQuad>(step + 8 * kGroup, g), pairs, 0x30);
+      const Simd::I low = Simd::or_shifted<-kPair>(Simd::set1_i32(0), pairs, 0x03);
+      if constexpr (kBits == 2) return low;
+      return Simd::or_shifted<2 - kQuad>(low, load_quad_vector(step + 8 * kGroup, 0, g), 0x04);
+    }
+  }
+};
+
 // Float formats: one value a row and column.
 struct FormatF32 {
   static constexpr int kBytes = 4;

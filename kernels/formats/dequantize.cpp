@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/formats/affine.hpp"
 #include "kernels/formats/bf16.hpp"
 #include "kernels/formats/f16.hpp"
 #include "kernels/formats/q4_0.hpp"
@@ -33,10 +34,22 @@ void dequantize_halves(const std::uint8_t* bytes, std::size_t cols, float* out) 
   }
 }
 
+void dequantize_affine(Affine type, const SourceRows& row, std::size_t cols, float* out) noexcept {
+  const auto* codes = reinterpret_cast<const std::uint8_t*>(row.data);
+  std::uint8_t q[kAffineStep];
+  for (std::size_t c = 0; c < cols; c += kAffineStep, codes += kAffineStep / 8 * type.bits) {
+    affine_codes(type.bits, codes, q);
+    const float scale = affine_scale(row.scale_type, row.scales, c / type.group);
+    const float bias = affine_scale(row.scale_type, row.biases, c / type.group);
+    for (std::size_t i = 0; i < kAffineStep; ++i) out[c + i] = affine_value(scale, q[i], bias);
+  }
+}
+
 }  // namespace
 
-void dequantize_row(DType type, const void* row, std::size_t cols, float* out) noexcept {
-  const auto* bytes = static_cast<const std::uint8_t*>(row);
+void dequantize_row(DType type, const SourceRows& row, std::size_t cols, float* out) noexcept {
+  if (const auto affine = affine_of(type)) return dequantize_affine(*affine, row, cols, out);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(row.data);
   switch (type) {
     case DType::f32:
       std::memcpy(out, bytes, cols * sizeof(float));
@@ -62,6 +75,8 @@ void dequantize_row(DType type, const void* row, std::size_t cols, float* out) n
     case DType::q6_k:
       dequantize_blocks<BlockQ6_K, 256>(bytes, cols, out);
       return;
+    default:
+      return;  // affine, above
   }
 }
 

@@ -4,11 +4,12 @@
 #include <cstddef>
 
 #include "kernels/formats/dtype.hpp"
+#include "kernels/formats/source_rows.hpp"
 
 namespace flyball::kernels {
 
-// row: row_bytes(type, cols) bytes at any alignment. out: [cols]
+// out: [cols]
 // Precondition: cols is a multiple of block_shape(type).values.
-void dequantize_row(DType type, const void* row, std::size_t cols, float* out) noexcept;
+void dequantize_row(DType type, const SourceRows& row, std::size_t cols, float* out) noexcept;
 
 }  // namespace flyball::kernels

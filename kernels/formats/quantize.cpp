@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 
 #include "kernels/formats/bf16.hpp"
@@ -265,6 +266,8 @@ void quantize_row(DType type, const float* in, std::size_t cols, void* out) noex
     case DType::q6_k:
       quantize_blocks<BlockQ6_K, 256>(in, cols, bytes);
       return;
+    default:
+      std::abort();
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/formats/affine.hpp"
 #include "kernels/formats/block_layout.h"
 #include "kernels/formats/q4_0.hpp"
 #include "kernels/formats/q4_k.hpp"
@@ -35,9 +36,10 @@ std::size_t grouped_block_bytes(DType type) noexcept {
       return FLYBALL_GROUPED(Q5_K);
     case DType::q6_k:
       return FLYBALL_GROUPED(Q6_K);
+    default:
+      return 2 * sizeof(float) + block_shape(type).bytes;  // affine
   }
 #undef FLYBALL_GROUPED
-  return 0;
 }
 
 // Where one row of a group of `group` rows writes its share of a grouped block, field by field in layout
@@ -60,19 +62,22 @@ struct RowWriter {
       field(quad, 4);
     }
   }
-  void fifth_bits(const std::uint8_t* q) noexcept {
+  // Bit `from` of each.
+  void single_bits(const std::uint8_t* q, int from) noexcept {
     std::uint8_t quad[4] = {};
     for (int j = 0; j < 8; ++j) {
-      for (int k = 0; k < 4; ++k) quad[k] = static_cast<std::uint8_t>(quad[k] | ((q[4 * j + k] >> 4) << j));
+      for (int k = 0; k < 4; ++k)
+        quad[k] = static_cast<std::uint8_t>(quad[k] | ((q[4 * j + k] >> from & 1) << j));
     }
     field(quad, 4);
   }
-  void upper_pairs(const std::uint8_t* q) noexcept {
+  // Bits `from` and `from` + 1 of each.
+  void pairs(const std::uint8_t* q, int from) noexcept {
     for (int half = 0; half < 2; ++half) {
       std::uint8_t quad[4] = {};
       for (int j = 0; j < 4; ++j) {
         for (int k = 0; k < 4; ++k) {
-          quad[k] = static_cast<std::uint8_t>(quad[k] | ((q[16 * half + 4 * j + k] >> 4) << (2 * j)));
+          quad[k] = static_cast<std::uint8_t>(quad[k] | ((q[16 * half + 4 * j + k] >> from & 3) << (2 * j)));
         }
       }
       field(quad, 4);
@@ -93,7 +98,7 @@ void pack_block(const BlockQ8_0& b, RowWriter w) noexcept {
 }
 
 template <typename Block>  // Q4_K, Q5_K
-void pack_affine(const Block& b, RowWriter w) noexcept {
+void pack_with_minima(const Block& b, RowWriter w) noexcept {
   std::uint8_t q[256];
   quants(b, q);
   w.field(&b.d, 2);
@@ -102,16 +107,16 @@ void pack_affine(const Block& b, RowWriter w) noexcept {
     const ScaleMin sm = scale_min(b.scales, s);
     w.field(&sm.scale, 1);
     w.field(&sm.min, 1);
-    if constexpr (sizeof(Block) == sizeof(BlockQ5_K)) w.fifth_bits(q + 32 * s);
+    if constexpr (sizeof(Block) == sizeof(BlockQ5_K)) w.single_bits(q + 32 * s, 4);
     w.nibbles(q + 32 * s);
   }
 }
 
 void pack_block(const BlockQ4_K& b, RowWriter w) noexcept {
-  pack_affine(b, w);
+  pack_with_minima(b, w);
 }
 void pack_block(const BlockQ5_K& b, RowWriter w) noexcept {
-  pack_affine(b, w);
+  pack_with_minima(b, w);
 }
 
 void pack_block(const BlockQ6_K& b, RowWriter w) noexcept {
@@ -121,7 +126,7 @@ void pack_block(const BlockQ6_K& b, RowWriter w) noexcept {
   for (int s = 0; s < 8; ++s) {
     w.field(&b.scales[2 * s], 1);
     w.field(&b.scales[2 * s + 1], 1);
-    w.upper_pairs(q + 32 * s);
+    w.pairs(q + 32 * s, 4);
     w.nibbles(q + 32 * s);
   }
 }
@@ -158,6 +163,48 @@ void pack_group(const GroupShape& s, const std::uint8_t* file, std::uint8_t* gro
   }
 }
 
+void pack_affine_step(std::uint32_t bits, std::uint8_t* q, RowWriter& w) noexcept {
+  switch (bits) {
+    case 2:
+      w.pairs(q, 0);
+      return;
+    case 3:
+      w.pairs(q, 0);
+      w.single_bits(q, 2);
+      return;
+    case 4:
+      w.nibbles(q);
+      return;
+    case 6:
+      w.pairs(q, 4);
+      w.nibbles(q);
+      return;
+    default:
+      for (std::uint32_t i = 0; i < kAffineStep; ++i) q[i] ^= 0x80;  // less 128, as a signed byte
+      for (int j = 0; j < 8; ++j) w.field(q + 4 * j, 4);
+  }
+}
+
+void pack_affine_group(Affine type, DType dtype, std::size_t cols, const GroupShape& s,
+                       const SourceRows& file, std::uint8_t* grouped) noexcept {
+  for (std::size_t r = 0; r < s.rows; ++r) {
+    const SourceRows row = file.after(dtype, r, cols);
+    const auto* codes = reinterpret_cast<const std::uint8_t*>(row.data);
+    for (std::size_t b = 0; b < s.row_blocks; ++b) {
+      RowWriter w{grouped + b * s.block_bytes, s.group, r};
+      const float scale = affine_scale(row.scale_type, row.scales, b);
+      const float negated = -affine_scale(row.scale_type, row.biases, b);
+      w.field(&scale, sizeof scale);
+      w.field(&negated, sizeof negated);
+      for (std::uint32_t c = 0; c < type.group; c += kAffineStep, codes += kAffineStep / 8 * type.bits) {
+        std::uint8_t q[kAffineStep];
+        affine_codes(type.bits, codes, q);
+        pack_affine_step(type.bits, q, w);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 std::size_t grouped_bytes(std::uint32_t group, DType type, std::uint32_t rows, std::uint32_t cols) noexcept {
@@ -165,8 +212,8 @@ std::size_t grouped_bytes(std::uint32_t group, DType type, std::uint32_t rows, s
   return groups * group * (cols / block_shape(type).values) * grouped_block_bytes(type);
 }
 
-void group_rows(std::uint32_t group, DType type, std::uint32_t rows, std::uint32_t cols, const void* file,
-                void* grouped, std::uint32_t begin, std::uint32_t end) noexcept {
+void group_rows(std::uint32_t group, DType type, std::uint32_t rows, std::uint32_t cols,
+                const SourceRows& file, void* grouped, std::uint32_t begin, std::uint32_t end) noexcept {
   GroupShape shape{.group = group,
                    .rows = group,
                    .row_bytes = row_bytes(type, cols),
@@ -174,10 +221,15 @@ void group_rows(std::uint32_t group, DType type, std::uint32_t rows, std::uint32
                    .block_bytes = group * grouped_block_bytes(type)};
   const std::size_t group_bytes = shape.row_blocks * shape.block_bytes;
   for (std::size_t row = begin; row < std::min(end, rows); row += group) {
-    const auto* in = static_cast<const std::uint8_t*>(file) + row * shape.row_bytes;
+    const SourceRows rows_in = file.after(type, row, cols);
+    const auto* in = reinterpret_cast<const std::uint8_t*>(rows_in.data);
     auto* out = static_cast<std::uint8_t*>(grouped) + row / group * group_bytes;
     shape.rows = std::min<std::size_t>(group, rows - row);
     if (shape.rows < group) std::memset(out, 0, group_bytes);
+    if (const auto affine = affine_of(type)) {
+      pack_affine_group(*affine, type, cols, shape, rows_in, out);
+      continue;
+    }
     switch (type) {
       case DType::f32:
         pack_group<Value32>(shape, in, out);
@@ -203,6 +255,8 @@ void group_rows(std::uint32_t group, DType type, std::uint32_t rows, std::uint32
       case DType::q6_k:
         pack_group<BlockQ6_K>(shape, in, out);
         break;
+      default:
+        break;  // affine, above
     }
   }
 }

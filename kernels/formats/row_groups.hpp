@@ -13,6 +13,12 @@
 //   Q6_K          per 256 columns: [R] f16 d | 8 steps of:
 //                 [R] i8 scale of columns 0..15 | [R] i8 scale of 16..31 |
 //                 2 x [R] quads of upper bit pairs (quads 0..3, 4..7; bits 2(j%4)..) | 4 x [R] quads
+//   affine        per group:       [R] f32 scale | [R] f32 -bias | for each 32 of its columns:
+//     2 bits      2 x [R] quads of bit pairs
+//     3 bits      2 x [R] quads of lower bit pairs | [R] quads of third bits
+//     4 bits      4 x [R] quads as Q4_0's
+//     6 bits      2 x [R] quads of upper bit pairs | 4 x [R] quads
+//     8 bits      8 x [R] quads, signed: code - 128
 // Rows beyond the last are zeros.
 // clang-format on
 #pragma once
@@ -21,6 +27,7 @@
 #include <cstdint>
 
 #include "kernels/formats/dtype.hpp"
+#include "kernels/formats/source_rows.hpp"
 
 namespace flyball::kernels {
 
@@ -29,7 +36,7 @@ std::size_t grouped_bytes(std::uint32_t group, DType type, std::uint32_t rows, s
 
 // Rows [begin, end) of the file's matrix into their place in `grouped`. begin is a multiple of `group`, end
 // is one or `rows`.
-void group_rows(std::uint32_t group, DType type, std::uint32_t rows, std::uint32_t cols, const void* file,
-                void* grouped, std::uint32_t begin, std::uint32_t end) noexcept;
+void group_rows(std::uint32_t group, DType type, std::uint32_t rows, std::uint32_t cols,
+                const SourceRows& file, void* grouped, std::uint32_t begin, std::uint32_t end) noexcept;
 
 }  // namespace flyball::kernels

@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-#include "kernels/formats/dtype.hpp"
+#include "kernels/formats/source_rows.hpp"
 
 namespace flyball::kernels::reference {
 
 // out: [cols]
-void embed(DType type, const void* row, std::uint32_t cols, double* out);
+void embed(DType type, const SourceRows& row, std::uint32_t cols, double* out);
 
 }  // namespace flyball::kernels::reference

@@ -6,11 +6,11 @@
 
 namespace flyball::kernels::reference {
 
-void matmul(DType type, const void* w, std::uint32_t rows, std::uint32_t cols, const float* x,
+void matmul(DType type, const SourceRows& w, std::uint32_t rows, std::uint32_t cols, const float* x,
             std::uint32_t n_tokens, double* y) {
   std::vector<float> row(cols);
   for (std::uint32_t r = 0; r < rows; ++r) {
-    dequantize_row(type, static_cast<const std::uint8_t*>(w) + r * row_bytes(type, cols), cols, row.data());
+    dequantize_row(type, w.after(type, r, cols), cols, row.data());
     for (std::uint32_t t = 0; t < n_tokens; ++t) {
       double sum = 0;
       for (std::uint32_t c = 0; c < cols; ++c)

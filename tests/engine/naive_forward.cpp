@@ -13,7 +13,7 @@ using Vector = std::vector<double>;
 
 Vector weight_row(const model::Weight& w, std::uint32_t row) {
   std::vector<float> values(w.cols);
-  kernels::dequantize_row(w.type, w.data + row * kernels::row_bytes(w.type, w.cols), w.cols, values.data());
+  kernels::dequantize_row(w.type, w.source().after(w.type, row, w.cols), w.cols, values.data());
   return {values.begin(), values.end()};
 }
 

@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/json_reader.hpp"
 #include "daemon/api/completion_request.hpp"
 #include "daemon/api/encoder.hpp"
 #include "daemon/api/explain.hpp"
-#include "daemon/api/json_reader.hpp"
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/parameters.hpp"
 

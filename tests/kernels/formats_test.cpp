@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/formats/affine.hpp"
 #include "kernels/formats/bf16.hpp"
 #include "kernels/formats/dequantize.hpp"
 #include "kernels/formats/f16.hpp"
@@ -155,6 +156,44 @@ TEST(Q4_K, ScalesSurvivePacking) {
   }
 }
 
+// Codes lie in a little-endian stream; bytes by hand.
+TEST(Affine, CodesCrossBytes) {
+  std::uint8_t q[32];
+  const std::uint8_t three[12] = {0b10001000, 0b11000110, 0b11111010};  // 0, 1, ..., 7
+  affine_codes(3, three, q);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(q[i], i);
+  const std::uint8_t six[24] = {0b10000001, 0b00110000, 0b11111100};  // 1, 2, 3, 63
+  affine_codes(6, six, q);
+  EXPECT_EQ(q[0], 1);
+  EXPECT_EQ(q[1], 2);
+  EXPECT_EQ(q[2], 3);
+  EXPECT_EQ(q[3], 63);
+  EXPECT_EQ(q[4], 0);
+}
+
+TEST(Affine, EachGroupHasItsScaleAndBias) {
+  for (const DType type : kAffineDTypes) {
+    SCOPED_TRACE(to_string(type));
+    const Affine affine = *affine_of(type);
+    const std::size_t cols = 2 * affine.group, rows = 3;
+    // Bit 0 of the last code of each row alone.
+    std::vector<std::uint8_t> bytes(rows * row_bytes(type, cols), 0);
+    for (std::size_t r = 1; r <= rows; ++r)
+      put16(bytes, r * row_bytes(type, cols) - 2, static_cast<std::uint16_t>(1U << (16 - affine.bits)));
+    const float scales[] = {1, 2, 3, 4, 5, 6}, biases[] = {-10, -20, -30, -40, -50, -60};
+    const SourceRows all(bytes.data(), scales, biases, DType::f32);
+    std::vector<float> out(cols);
+    for (std::size_t r = 0; r < rows; ++r) {
+      dequantize_row(type, all.after(type, r, cols), cols, out.data());
+      EXPECT_EQ(out[0], biases[2 * r]);
+      EXPECT_EQ(out[affine.group - 1], biases[2 * r]);
+      EXPECT_EQ(out[affine.group], biases[2 * r + 1]);
+      EXPECT_EQ(out[cols - 1], biases[2 * r + 1] + scales[2 * r + 1]);
+    }
+    EXPECT_EQ(all.scale_bytes(type, rows, cols), sizeof scales);
+  }
+}
+
 class Quantize : public testing::TestWithParam<DType> {};
 
 // Root mean square error of a normal row relative to its own: bits decide it. Measured values are about two
@@ -177,8 +216,9 @@ double allowed_error(DType type) {
       return 0.045;
     case DType::q6_k:
       return 0.025;
+    default:
+      return 0.0;
   }
-  return 0;
 }
 
 TEST_P(Quantize, RoundTripStaysWithinTheFormat) {
@@ -231,7 +271,9 @@ TEST_P(Quantize, UnalignedRowsReadTheSame) {
   EXPECT_EQ(y, z);
 }
 
-std::string type_name(const testing::TestParamInfo<DType>& type) { return std::string(to_string(type.param)); }
+std::string type_name(const testing::TestParamInfo<DType>& type) {
+  return std::string(to_string(type.param));
+}
 INSTANTIATE_TEST_SUITE_P(Types, Quantize, testing::ValuesIn(kAllDTypes), type_name);
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "kernels/formats/dequantize.hpp"
+#include "kernels/formats/f16.hpp"
 #include "kernels/formats/quantize.hpp"
 #include "kernels/reference/matmul.hpp"
 #include "tests/kernels/support.hpp"
@@ -26,22 +27,41 @@ std::vector<Shape> shapes(DType type) {
   return {{1, block, 1}, {5, 3 * block, 2}, {37, 2 * block, 7}, {64, 5 * block, 13}, {96, 4 * block, 25}};
 }
 
-std::vector<std::uint8_t> random_weights(DType type, std::uint32_t rows, std::uint32_t cols) {
-  std::vector<std::uint8_t> bytes(rows * row_bytes(type, cols));
+// A matrix as a file has it.
+struct FileMatrix {
+  std::vector<std::uint8_t> bytes;
+  std::vector<std::uint16_t> scales, biases;  // f16; of affine types
+  SourceRows rows() const { return {bytes.data(), scales.data(), biases.data(), DType::f16}; }
+};
+
+FileMatrix random_weights(DType type, std::uint32_t rows, std::uint32_t cols) {
+  FileMatrix out;
+  out.bytes.resize(rows * row_bytes(type, cols));
+  if (const auto affine = affine_of(type)) {  // any bits are codes
+    std::mt19937 generator(11 * rows + cols);
+    for (std::uint8_t& b : out.bytes) b = static_cast<std::uint8_t>(generator());
+    const float range = static_cast<float>((1U << affine->bits) - 1);
+    for (const float v : random_floats(std::size_t{rows} * cols / affine->group, rows, 0.1F)) {
+      out.scales.push_back(f32_to_f16(v / range));
+      out.biases.push_back(f32_to_f16(-0.4F * v));
+    }
+    return out;
+  }
   const auto values = random_floats(std::size_t{rows} * cols, 11 * rows + cols, 0.1F);
   for (std::uint32_t r = 0; r < rows; ++r) {
-    quantize_row(type, values.data() + std::size_t{r} * cols, cols, bytes.data() + r * row_bytes(type, cols));
+    quantize_row(type, values.data() + std::size_t{r} * cols, cols,
+                 out.bytes.data() + r * row_bytes(type, cols));
   }
-  return bytes;
+  return out;
 }
 
 std::vector<std::uint8_t> packed_weights(const Kernels& k, DType type, const Shape& s,
-                                         const std::vector<std::uint8_t>& file) {
+                                         const FileMatrix& file) {
   const std::size_t bytes = k.packed_bytes(type, s.rows, s.cols);
-  if (bytes == 0) return file;
+  if (bytes == 0) return file.bytes;
   Guarded packed(bytes);
   for (std::uint32_t row = 0; row < s.rows; row += k.row_group(type)) {  // as many threads would
-    k.pack(type, s.rows, s.cols, file.data(), packed.data(),
+    k.pack(type, s.rows, s.cols, file.rows(), packed.data(),
            {row, std::min(s.rows, row + k.row_group(type))});
   }
   EXPECT_TRUE(packed.intact());
@@ -74,7 +94,7 @@ struct Bounds {
   double quantization = 0;
 };
 
-Bounds bounds(DType type, const std::uint8_t* row, std::uint32_t cols, const float* x) {
+Bounds bounds(DType type, const SourceRows& row, std::uint32_t cols, const float* x) {
   std::vector<float> w(cols);
   Bounds b;
   dequantize_row(type, row, cols, w.data());
@@ -105,11 +125,10 @@ class Matmul : public testing::TestWithParam<std::tuple<cpu::Isa, DType>> {
     const auto file = random_weights(type(), s.rows, s.cols);
     const auto y = run(kernels(), type(), s, packed_weights(kernels(), type(), s, file), x);
     std::vector<double> expected(std::size_t{s.tokens} * s.rows);
-    reference::matmul(type(), file.data(), s.rows, s.cols, x.data(), s.tokens, expected.data());
+    reference::matmul(type(), file.rows(), s.rows, s.cols, x.data(), s.tokens, expected.data());
     for (std::uint32_t t = 0; t < s.tokens; ++t) {
       for (std::uint32_t r = 0; r < s.rows; ++r) {
-        const Bounds b =
-            bounds(type(), file.data() + r * row_bytes(type(), s.cols), s.cols, x.data() + t * s.cols);
+        const Bounds b = bounds(type(), file.rows().after(type(), r, s.cols), s.cols, x.data() + t * s.cols);
         // One rounding a sum: cols for floats, two or three a block otherwise; scales and minima cancel,
         // hence 64.
         const double rounding = kEpsilon * (is_float(type()) ? s.cols : s.cols / 8.0 + 64) * b.magnitude;
@@ -262,6 +281,8 @@ std::string case_name(const testing::TestParamInfo<std::tuple<cpu::Isa, DType>>&
          std::string(to_string(std::get<1>(entry.param)));
 }
 INSTANTIATE_TEST_SUITE_P(All, Matmul, testing::Combine(all_isas(), testing::ValuesIn(kAllDTypes)), case_name);
+INSTANTIATE_TEST_SUITE_P(Affine, Matmul, testing::Combine(all_isas(), testing::ValuesIn(kAffineDTypes)),
+                         case_name);
 
 }  // namespace
 }  // namespace flyball::kernels::test

@@ -197,15 +197,19 @@ TEST(ModelFile, OpensFromDisk) {
 
 TEST(ModelFile, FilesThatCannotBeRead) {
   const ScratchDir dir;
-  const auto expect_io = [](const std::filesystem::path& path, const char* message) {
+  const auto expect_io_at = [](const std::filesystem::path& path, const std::filesystem::path& where,
+                               const char* message) {
     const auto file = ModelFile::open(path);
     ASSERT_FALSE(file);
     EXPECT_EQ(file.error().code, ErrorCode::io_error);
-    EXPECT_EQ(file.error().where, path.string());
+    EXPECT_EQ(file.error().where, where.string());
     EXPECT_THAT(file.error().message, HasSubstr(message));
   };
+  const auto expect_io = [&](const std::filesystem::path& path, const char* message) {
+    expect_io_at(path, path, message);
+  };
   expect_io(dir / "none.gguf", "No such file");
-  expect_io(dir / "", "not a regular file");
+  expect_io_at(dir / "", dir / "config.json", "No such file");  // an MLX directory has one
   std::ofstream(dir / "empty.gguf").flush();
   expect_io(dir / "empty.gguf", "the file is empty");
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);

@@ -1,4 +1,4 @@
-// Reads a JSON document that a stranger sent, under bounds, in one pass: the parser calls back before
+// Reads a JSON document that a stranger wrote, under bounds, in one pass: the parser calls back before
 // anything nests or grows, so a hostile document never becomes a value.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 #include "config/error.hpp"
 
-namespace flyball::api {
+namespace flyball {
 
 struct JsonLimits {
   std::size_t depth = 64;       // arrays and objects within one another
@@ -17,7 +17,8 @@ struct JsonLimits {
 };
 
 // invalid_json with "byte N" in Error::where and in the message: syntax, bad UTF-8, lone surrogates, NaN,
-// numbers too large for a double, duplicate keys. json_too_deep, json_too_large.
-Result<nlohmann::json> read_json(std::string_view text, JsonLimits limits = {});
+// numbers too large for a double, duplicate keys. json_too_deep, json_too_large. Messages begin with `what`.
+Result<nlohmann::json> read_json(std::string_view text, JsonLimits limits = {},
+                                 std::string_view what = "The body");
 
-}  // namespace flyball::api
+}  // namespace flyball

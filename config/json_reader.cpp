@@ -1,4 +1,4 @@
-#include "daemon/api/json_reader.hpp"
+#include "config/json_reader.hpp"
 
 #include <optional>
 #include <string>
@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace flyball::api {
+namespace flyball {
 namespace {
 
 using nlohmann::json;
@@ -37,8 +37,8 @@ class CountingIterator {
 
 class Builder final : public nlohmann::json_sax<json> {
  public:
-  Builder(JsonLimits limits, const char* begin, const char* const& seen)
-      : limits_(limits), begin_(begin), seen_(seen) {}
+  Builder(JsonLimits limits, std::string_view what, const char* begin, const char* const& seen)
+      : limits_(limits), what_(what), begin_(begin), seen_(seen) {}
 
   json root;
   std::optional<Error> error;
@@ -64,7 +64,7 @@ class Builder final : public nlohmann::json_sax<json> {
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
     // The parser's own words quote the input; ours do not.
-    return refuse_at(ErrorCode::invalid_json, "The body is not valid JSON", position > 0 ? position - 1 : 0);
+    return refuse_at(ErrorCode::invalid_json, what_ + " is not valid JSON", position > 0 ? position - 1 : 0);
   }
 
  private:
@@ -72,7 +72,7 @@ class Builder final : public nlohmann::json_sax<json> {
   json* place(V&& value) {
     if (++nodes_ > limits_.nodes) {
       refuse(ErrorCode::json_too_large,
-             "The body has more than " + std::to_string(limits_.nodes) + " JSON values");
+             what_ + " has more than " + std::to_string(limits_.nodes) + " JSON values");
       return nullptr;
     }
     if (stack_.empty()) {
@@ -88,7 +88,7 @@ class Builder final : public nlohmann::json_sax<json> {
   bool open(json container) {
     if (stack_.size() == limits_.depth)
       return refuse(ErrorCode::json_too_deep,
-                    "The body nests deeper than " + std::to_string(limits_.depth) + " levels");
+                    what_ + " nests deeper than " + std::to_string(limits_.depth) + " levels");
     json* placed = place(std::move(container));
     if (!placed) return false;
     stack_.push_back(placed);
@@ -111,6 +111,7 @@ class Builder final : public nlohmann::json_sax<json> {
   }
 
   const JsonLimits limits_;
+  const std::string what_;
   const char* const begin_;
   const char* const& seen_;
   std::vector<json*> stack_;  // open containers; a container's address is stable while it is open
@@ -120,16 +121,16 @@ class Builder final : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-Result<json> read_json(std::string_view text, JsonLimits limits) {
+Result<json> read_json(std::string_view text, JsonLimits limits, std::string_view what) {
   const char* seen = text.data();
-  Builder builder(limits, text.data(), seen);
+  Builder builder(limits, what, text.data(), seen);
   const bool ok = json::sax_parse(CountingIterator(text.data(), &seen),
                                   CountingIterator(text.data() + text.size(), &seen), &builder);
   if (!ok) {
     if (builder.error) return std::unexpected(std::move(*builder.error));
-    return fail(ErrorCode::invalid_json, "The body is not valid JSON.");
+    return fail(ErrorCode::invalid_json, std::string(what) + " is not valid JSON.");
   }
   return std::move(builder.root);
 }
 
-}  // namespace flyball::api
+}  // namespace flyball

@@ -1,0 +1,15 @@
+// The refusal of a model's files: the message says value and limit, `where` the key, the tensor or the byte.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "config/error.hpp"
+
+namespace flyball::model {
+
+inline std::unexpected<Error> invalid(std::string message, std::string where = {}) {
+  return fail(ErrorCode::model_invalid, std::move(message), {}, std::move(where));
+}
+
+}  // namespace flyball::model

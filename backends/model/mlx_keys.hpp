@@ -1,0 +1,13 @@
+// Metadata keys that GGUF has not, beside tokenizer.ggml.model "llama", for what a tokenizer.json says.
+#pragma once
+
+#include <string_view>
+
+namespace flyball::model {
+
+// Merges in order of rank, "left right"; without them scores rank what two neighbours make.
+inline constexpr std::string_view kMergesKey = "flyball.tokenizer.merges";
+// The space before a text stands at its beginning only, not after each special token.
+inline constexpr std::string_view kPrefixOnceKey = "flyball.tokenizer.space_prefix_once";
+
+}  // namespace flyball::model

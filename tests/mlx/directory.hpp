@@ -1,0 +1,162 @@
+// A small MLX directory in memory, for tests to spoil: one layer, quantized to 4 bits but for its norms.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/model/mlx.hpp"
+
+namespace flyball::test {
+
+// A safetensors file: so many bytes of header as it says, then the tensors, from an odd byte on.
+inline std::string safetensors(const nlohmann::json& header, const std::string& data) {
+  std::string text = header.dump();
+  if (text.size() % 2 == 0) text += ' ';
+  const std::uint64_t length = text.size();
+  std::string out(sizeof length, '\0');
+  std::memcpy(out.data(), &length, sizeof length);
+  return out + text + data;
+}
+
+inline std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+struct MlxTensor {
+  std::string name, dtype;
+  std::vector<std::uint64_t> shape;
+};
+
+struct MlxTestDirectory {
+  static constexpr int kDim = 64, kHeads = 2, kFfn = 96, kVocab = 264;
+  nlohmann::json config, tokenizer, tokenizer_config;
+  std::string generation_config, chat_template;
+  std::vector<MlxTensor> tensors;
+
+  MlxTestDirectory() {
+    config = {{"model_type", "llama"},          {"hidden_size", kDim},
+              {"intermediate_size", kFfn},      {"num_hidden_layers", 1},
+              {"num_attention_heads", kHeads},  {"num_key_value_heads", 1},
+              {"max_position_embeddings", 128}, {"rms_norm_eps", 1e-6},
+              {"rope_theta", 10000.0},          {"vocab_size", kVocab},
+              {"tie_word_embeddings", false},   {"quantization", {{"group_size", 32}, {"bits", 4}}}};
+    tokenizer_config = {
+        {"bos_token", "<s>"}, {"eos_token", {{"content", "</s>"}}}, {"chat_template", "{{ bos_token }}"}};
+    tokenizer = {{"added_tokens", nlohmann::json::array()},
+                 {"normalizer",
+                  {{"type", "Sequence"},
+                   {"normalizers",
+                    {{{"type", "Prepend"}, {"prepend", "▁"}},
+                     {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}}}}}},
+                 {"pre_tokenizer", nullptr},
+                 {"post_processor",
+                  {{"type", "TemplateProcessing"}, {"single", {{{"SpecialToken", {{"id", "<s>"}}}}}}}},
+                 {"model", {{"type", "BPE"}, {"byte_fallback", true}, {"unk_token", "<unk>"}}}};
+    auto& vocab = tokenizer["model"]["vocab"];
+    for (const char* text : {"<unk>", "<s>", "</s>"}) {
+      tokenizer["added_tokens"].push_back({{"id", vocab.size()}, {"content", text}, {"special", true}});
+      const auto id = vocab.size();
+      vocab[text] = id;
+    }
+    for (int byte = 0; byte < 256; ++byte) {
+      char text[8];
+      std::snprintf(text, sizeof text, "<0x%02X>", byte);
+      const auto id = vocab.size();
+      vocab[text] = id;
+    }
+    for (const char* text : {"▁", "a", "b", "ab"}) {
+      const auto id = vocab.size();
+      vocab[text] = id;
+    }
+    tokenizer["model"]["merges"] = {"a b"};
+
+    add_matrix("model.embed_tokens", kVocab, kDim);
+    add_matrix("lm_head", kVocab, kDim);
+    tensors.push_back({"model.norm.weight", "BF16", {kDim}});
+    const std::string layer = "model.layers.0.";
+    for (const char* norm : {"input_layernorm", "post_attention_layernorm"})
+      tensors.push_back({layer + norm + ".weight", "F16", {kDim}});
+    add_matrix(layer + "self_attn.q_proj", kDim, kDim);
+    add_matrix(layer + "self_attn.k_proj", kDim / kHeads, kDim);
+    add_matrix(layer + "self_attn.v_proj", kDim / kHeads, kDim);
+    add_matrix(layer + "self_attn.o_proj", kDim, kDim);
+    add_matrix(layer + "mlp.gate_proj", kFfn, kDim);
+    add_matrix(layer + "mlp.up_proj", kFfn, kDim);
+    add_matrix(layer + "mlp.down_proj", kDim, kFfn);
+  }
+
+  void add_matrix(const std::string& module, std::uint64_t rows, std::uint64_t cols) {
+    tensors.push_back({module + ".weight", "U32", {rows, cols / 8}});
+    tensors.push_back({module + ".scales", "F16", {rows, cols / 32}});
+    tensors.push_back({module + ".biases", "F16", {rows, cols / 32}});
+  }
+  MlxTensor& tensor(const std::string& name) {
+    for (MlxTensor& t : tensors)
+      if (t.name == name) return t;
+    std::abort();
+  }
+  void remove(const std::string& name) {
+    std::erase_if(tensors, [&](const MlxTensor& t) { return t.name == name; });
+  }
+
+  // All F16, of values that differ, none of them far from 1.
+  void make_float() {
+    config.erase("quantization");
+    std::erase_if(tensors, [](const MlxTensor& t) { return t.name.ends_with("s"); });
+    for (MlxTensor& t : tensors) {
+      if (t.dtype == "U32") t.shape.back() *= 8;
+      t.dtype = "F16";
+    }
+    is_float = true;
+  }
+  bool is_float = false;
+
+  std::string shard() const {
+    auto header = nlohmann::json::object();
+    std::uint64_t at = 0;
+    for (const MlxTensor& t : tensors) {
+      const std::uint64_t size =
+          std::accumulate(t.shape.begin(), t.shape.end(), std::uint64_t{1}, std::multiplies()) *
+          (t.dtype == "U32" || t.dtype == "F32" || t.dtype == "I32" ? 4 : 2);
+      header[t.name] = {{"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {at, at + size}}};
+      at += size;
+    }
+    std::string data(at, '\x11');
+    if (is_float) {
+      std::uint32_t state = 1;
+      for (std::size_t i = 0; i + 1 < data.size(); i += 2) {
+        state = state * 1'664'525U + 1'013'904'223U;  // Numerical Recipes
+        data[i] = static_cast<char>(state >> 8);
+        data[i + 1] =
+            static_cast<char>(0x28 + (state >> 16) % 8 + (state >> 24 & 0x80));  // 1/32 to 1/8, either sign
+      }
+    }
+    return safetensors(header, data);
+  }
+};
+
+// The texts behind MlxFiles.
+struct MlxTexts {
+  std::string config, tokenizer, tokenizer_config, generation_config, chat_template;
+  std::vector<std::string> shards;
+
+  explicit MlxTexts(const MlxTestDirectory& d)
+      : config(d.config.dump()),
+        tokenizer(d.tokenizer.dump()),
+        tokenizer_config(d.tokenizer_config.dump()),
+        generation_config(d.generation_config),
+        chat_template(d.chat_template),
+        shards{d.shard()} {}
+  model::MlxFiles files() const {
+    model::MlxFiles out{config, generation_config, tokenizer, tokenizer_config, chat_template, {}};
+    for (const std::string& shard : shards) out.shards.push_back({"model.safetensors", bytes_of(shard)});
+    return out;
+  }
+};
+
+}  // namespace flyball::test
