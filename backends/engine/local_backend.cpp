@@ -7,6 +7,7 @@
 #include "backends/cpu/cpu_device.hpp"
 #include "backends/cpu/memory.hpp"
 #include "backends/engine/engine_backend.hpp"
+#include "backends/graph/layer_split.hpp"
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
@@ -34,17 +35,11 @@ Result<std::unique_ptr<model::ModelFile>> open_model(const LocalBackendOptions& 
   return model::ModelFile::from_bytes(demo);
 }
 
-// Bytes that a KV cache of all layers may have, of what the weights left.
-struct KvRoom {
-  std::uint64_t bytes = 0;
-  std::string device;  // the one that sets the limit; "": the machine
-};
-
 Result<std::uint32_t> choose_kv_blocks(const LocalBackendOptions& options, const graph::KvLayout& layout,
-                                       std::uint32_t context, const KvRoom& room) {
+                                       std::uint32_t context, const graph::KvRoom& room) {
   if (options.kv_blocks != 0) return options.kv_blocks;
   const std::uint64_t one = graph::kv_blocks(layout, context);
-  const auto [limit, device] = options.kv_bytes_limit != 0 ? KvRoom{options.kv_bytes_limit, {}} : room;
+  const auto [limit, device] = options.kv_bytes_limit != 0 ? graph::KvRoom{options.kv_bytes_limit, {}} : room;
   const std::uint64_t fits = limit / layout.block_bytes();
   if (fits < one)
     return fail(ErrorCode::insufficient_memory,
@@ -83,21 +78,16 @@ Result<void> check_options(const LocalBackendOptions& options) {
   return within("step_tokens", options.step_tokens, kMaxStepTokens);
 }
 
-// A device's own memory is there for its layers' share; what it shares with the machine is shared.
-KvRoom kv_room(std::span<const opencl::DevicePart> parts) {
-  const std::uint32_t n_layers = parts.back().part.end;
-  KvRoom room{UINT64_MAX, {}};
-  for (const opencl::DevicePart& p : parts) {
-    const std::uint64_t bytes =
-        p.facts.unified ? cpu::available_memory() / 4 : p.free_bytes / 8 * 7 / p.part.n_layers() * n_layers;
-    if (bytes < room.bytes) room = {bytes, p.facts.id};
-  }
-  return room;
+graph::KvRoom kv_room(std::span<const opencl::DevicePart> parts) {
+  std::vector<graph::DevicePart> rooms;
+  for (const opencl::DevicePart& p : parts)
+    rooms.push_back({{p.facts.id, p.free_bytes, p.facts.unified}, p.part.n_layers()});
+  return graph::kv_room(rooms, cpu::available_memory());
 }
 
 struct OpenedDevice {
   std::unique_ptr<Executor> executor;
-  KvRoom kv_room;
+  graph::KvRoom kv_room;
 };
 
 Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
@@ -116,13 +106,14 @@ Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
   OpenedDevice opened;
   const vulkan::DeviceFacts& facts = (*executor)->facts();
   const std::uint64_t free_bytes = (*executor)->free_bytes();
-  opened.kv_room = {facts.unified ? std::min(cpu::available_memory() / 4, free_bytes) : free_bytes / 8 * 7,
-                    facts.id};
+  const graph::DevicePart all{{facts.id, free_bytes, facts.unified}, model->config().n_layers};
+  opened.kv_room = graph::kv_room({&all, 1}, cpu::available_memory());
   opened.executor = std::move(*executor);
   return opened;
 }
 
-// least_kv_bytes: of one sequence's cache, without which the engine is of no use.
+// least_kv_bytes: of the cache that was asked for, or of one sequence's, without which the engine is of no
+// use.
 Result<OpenedDevice> open_device(const LocalBackendOptions& options,
                                  const std::shared_ptr<const model::ModelFile>& model,
                                  std::uint32_t step_tokens, std::uint64_t least_kv_bytes) {
@@ -183,8 +174,9 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.limits.step_tokens = std::max(options.step_tokens, options.max_sequences);
   parts.limits.max_waiting = options.max_queue;
   const graph::KvLayout layout = graph::kv_layout(config, *kv_type);
-  auto device = open_device(options, model, parts.limits.step_tokens,
-                            graph::kv_blocks(layout, *context) * layout.block_bytes());
+  const std::uint64_t least_blocks =
+      options.kv_blocks != 0 ? options.kv_blocks : graph::kv_blocks(layout, *context);
+  auto device = open_device(options, model, parts.limits.step_tokens, least_blocks * layout.block_bytes());
   if (!device) return pass(device);
   parts.executor = std::move(device->executor);
 

@@ -90,7 +90,7 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
   admit_waiting();
   plan_prompts(budget, plan);
   in_flight_ = !plan.empty();
-  calm_ += budget.cost.of(plan.work);
+  if (in_flight_) calm_ += budget.cost.of(plan.work);
   return plan;
 }
 
@@ -117,7 +117,11 @@ std::vector<Scheduler::Entries::iterator> Scheduler::prompts_in_order(const Step
 void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
   const bool streams = !plan.empty();
   const bool full = n_admitted_ >= limits_.max_sequences;  // who arrives now waits for a slot, not for a step
-  const double longest = std::min(budget.alone, budget.cost.of(StepWork::of(0, limits_.step_tokens)));
+  const bool longest_first = passed_over_ >= kPassOvers;
+  const auto prompts = prompts_in_order(budget.cost, longest_first);
+  // The later in a prompt, the longer a step of so many tokens.
+  const std::uint32_t position = prompts.empty() ? 0 : prompts.front()->second.computed;
+  const double longest = std::min(budget.alone, budget.cost.of(StepWork::of(position, limits_.step_tokens)));
   const bool stoppable = !streams && !full && budget.can_stop && calm_ >= kCalm * longest;
   const bool alone = !streams && (full || stoppable);
   const auto left_of = [spent = budget.cost.of(plan.work)](double most) {
@@ -125,9 +129,8 @@ void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
   };
   double whole = left_of(alone && !stoppable ? budget.alone : budget.whole);
   double part = left_of(alone ? budget.alone : budget.part);
-  const bool longest_first = passed_over_ >= kPassOvers;
   bool first = true, completes_one = false, passed_over = false;
-  for (const auto it : prompts_in_order(budget.cost, longest_first)) {
+  for (const auto it : prompts) {
     Entry& e = it->second;
     const std::uint32_t room = limits_.step_tokens - plan.work.tokens;
     const auto fit = [&]() -> std::uint32_t {

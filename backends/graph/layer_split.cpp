@@ -85,6 +85,28 @@ PartSizes part_sizes(const model::ModelFile& model, std::uint64_t kv_bytes, std:
   return sizes;
 }
 
+KvRoom kv_room(std::span<const DevicePart> parts, std::uint64_t available_bytes) {
+  std::uint32_t n_layers = 0, machine_layers = 0;
+  for (const DevicePart& p : parts) {
+    n_layers += p.n_layers;
+    machine_layers += p.room.unified ? p.n_layers : 0;
+  }
+  KvRoom room{UINT64_MAX, {}};
+  for (const DevicePart& p : parts) {
+    const std::uint64_t share =
+        p.room.unified ? std::min(p.room.free_bytes / p.n_layers, available_bytes / 4 / machine_layers)
+                       : p.room.free_bytes / 8 * 7 / p.n_layers;
+    if (share * n_layers < room.bytes) room = {share * n_layers, p.room.name};
+  }
+  return room;
+}
+
+void share_machine_memory(std::span<DeviceRoom> devices, std::uint64_t available_bytes) {
+  const auto n = static_cast<std::uint64_t>(std::ranges::count_if(devices, &DeviceRoom::unified));
+  for (DeviceRoom& d : devices)
+    if (d.unified) d.free_bytes = std::min(d.free_bytes, available_bytes / n);
+}
+
 Result<std::vector<PlannedPart>> split_layers(const PartSizes& sizes, std::span<const DeviceRoom> devices) {
   if (devices.empty() || devices.size() > sizes.layers.size())
     return fail(ErrorCode::unsupported_value,

@@ -15,7 +15,25 @@ namespace flyball::graph {
 struct DeviceRoom {
   std::string name;  // for errors
   std::uint64_t free_bytes = 0;
+  bool unified = false;  // its memory is the machine's
 };
+
+// Bytes that a KV cache of all layers may have.
+struct KvRoom {
+  std::uint64_t bytes = 0;
+  std::string device;  // the one that sets the limit; "": the machine
+};
+
+struct DevicePart {
+  DeviceRoom room;  // after its weights are in
+  std::uint32_t n_layers = 0;
+};
+// 7/8 of what a device's own memory has left is there for its layers' share; of what the machine has
+// available a quarter, for all layers that lie in it. Precondition: not empty, a layer each at the least.
+KvRoom kv_room(std::span<const DevicePart> parts, std::uint64_t available_bytes);
+
+// Devices that work in the machine's memory share it: each has its part of what is available, at the most.
+void share_machine_memory(std::span<DeviceRoom> devices, std::uint64_t available_bytes);
 
 // What a model's parts take, in bytes.
 struct PartSizes {

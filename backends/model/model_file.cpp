@@ -218,6 +218,12 @@ Result<void> ModelFile::bind() {
   return {};
 }
 
+std::span<const std::byte> ModelFile::mapping_of(const std::byte* at) const noexcept {
+  for (const MappedFile& m : mappings_)
+    if (const auto bytes = m.bytes(); at >= bytes.data() && at < bytes.data() + bytes.size()) return bytes;
+  return {};
+}
+
 std::string ModelFile::format() const {
   return mlx_ ? "MLX" : "GGUF v" + std::to_string(gguf_.version());
 }

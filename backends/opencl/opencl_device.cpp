@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cpu/memory.hpp"
 #include "backends/engine/step_rows.hpp"
 #include "backends/graph/layer_split.hpp"
 #include "backends/graph/weights.hpp"
@@ -120,7 +121,9 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   Result<std::vector<graph::PlannedPart>> divide(std::span<const std::shared_ptr<Device>> devices) const {
     if (devices.size() == 1) return std::vector{graph::PlannedPart{graph::whole_model(model_.config()), {}}};
     std::vector<graph::DeviceRoom> rooms;
-    for (const auto& device : devices) rooms.push_back({device->facts().id, device->free_bytes()});
+    for (const auto& device : devices)
+      rooms.push_back({device->facts().id, device->free_bytes(), device->facts().unified});
+    graph::share_machine_memory(rooms, cpu::available_memory());
     return graph::split_layers(
         graph::part_sizes(model_, options_.least_kv_bytes, options_.max_step_tokens, options_.max_logit_rows),
         rooms);

@@ -39,6 +39,7 @@ constexpr std::uint64_t kMostWindow = 1ULL << 30;  // bytes: two fit where the d
 constexpr std::ptrdiff_t kMostGap = 1 << 20;       // bytes between weights that nobody reads
 constexpr std::size_t kCopyBytes = 64ULL << 20;    // at a time: progress is seen, and staging is small
 constexpr std::size_t kKeptAlignment = 256;        // a copy begins where the file has it, modulo this
+constexpr std::size_t kWordAlignment = 8;          // the kernels' widest load; safetensors promise none
 
 std::size_t slot(WeightRef ref) noexcept {
   return ref.layer * graph::kWeightRoleCount + static_cast<std::size_t>(ref.role);
@@ -48,8 +49,12 @@ std::uint64_t bytes_of(const model::Weight& w) {
   return w.experts * w.matrix_bytes();
 }
 
+bool aligned(const std::byte* at) {
+  return reinterpret_cast<std::uintptr_t>(at) % kWordAlignment == 0;
+}
+
 std::size_t kept(const std::byte* at) {
-  return reinterpret_cast<std::uintptr_t>(at) % kKeptAlignment;
+  return aligned(at) ? reinterpret_cast<std::uintptr_t>(at) % kKeptAlignment : 0;
 }
 
 struct Entry {
@@ -81,7 +86,10 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
   std::vector<std::size_t> window_of;
   for (const Entry& e : entries) {
     const std::byte* end = e.weight->data + bytes_of(*e.weight);
-    if (windows.empty() || e.weight->data - windows.back().end > kMostGap ||
+    const bool apart = !windows.empty() && (!aligned(e.weight->data) || !aligned(windows.back().begin) ||
+                                            model.mapping_of(e.weight->data).data() !=
+                                                model.mapping_of(windows.back().begin).data());
+    if (windows.empty() || apart || e.weight->data - windows.back().end > kMostGap ||
         static_cast<std::uint64_t>(end - windows.back().begin) > kMostWindow)
       windows.push_back({e.weight->data, end});
     windows.back().end = std::max(windows.back().end, end);
@@ -92,11 +100,14 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
   const DeviceFacts& f = device.facts();
   const bool automatic = in == WeightsIn::automatic;
   std::vector<Address> base(windows.size());  // of the windows' first bytes
-  const bool mapped = !model.mapping().empty();
-  if (in == WeightsIn::file && !mapped)
-    return fail(ErrorCode::unsupported_value, "Only a mapped model file can be read where it lies.",
+  const bool mapped = model.mapped();
+  const bool in_place =
+      mapped && std::ranges::all_of(windows, [](const Window& w) { return aligned(w.begin); });
+  if (in == WeightsIn::file && !in_place)
+    return fail(ErrorCode::unsupported_value,
+                "Only a mapped model file with its tensors at multiples of 8 can be read where it lies.",
                 "weights");
-  if (in == WeightsIn::file || (automatic && f.unified && f.host_import && mapped)) {
+  if (in == WeightsIn::file || (automatic && f.unified && f.host_import && in_place)) {
     out.in_ = WeightsIn::file;
     for (std::size_t i = 0; i < windows.size(); ++i) {
       auto memory = device.import({windows[i].begin, windows[i].end}, "the model file");
@@ -124,7 +135,7 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
     }
     if (auto ok = out.fill(device, windows, progress); !ok) return std::unexpected(std::move(ok.error()));
     for (const Window& w : windows)
-      if (mapped) cpu::release_file_pages({w.begin, w.end});
+      if (!model.mapping_of(w.begin).empty()) cpu::release_file_pages({w.begin, w.end});
   }
 
   out.index_.resize((model.weights().layers.size() + 1) * graph::kWeightRoleCount);

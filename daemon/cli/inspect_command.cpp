@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/cpu/memory.hpp"
 #include "backends/graph/layer_split.hpp"
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
@@ -56,7 +57,7 @@ std::string text_of(const model::Gguf& gguf, std::string_view key) {
   return value && *value ? model::printable(**value) : std::string();
 }
 
-// Over the devices of these names, of which none is opened: as if nothing else were on them.
+// Over the devices of these names, of which none is opened: as if nothing else were in their own memory.
 Result<std::vector<DevicePlan>> plan_devices(const model::ModelFile& file, const graph::PlanShape& shape,
                                              std::uint64_t kv_bytes, const std::vector<std::string>& names) {
   std::vector<DevicePlan> plans;
@@ -69,7 +70,8 @@ Result<std::vector<DevicePlan>> plan_devices(const model::ModelFile& file, const
   if (!found) return std::unexpected(found.error());
   std::vector<graph::DeviceRoom> rooms;
   for (const opencl::FoundDevice& device : *found)
-    rooms.push_back({device.facts.id, device.facts.memory_bytes});
+    rooms.push_back({device.facts.id, device.facts.memory_bytes, device.facts.unified});
+  graph::share_machine_memory(rooms, cpu::available_memory());
   const auto parts =
       graph::split_layers(graph::part_sizes(file, kv_bytes, shape.step_tokens, shape.sequences), rooms);
   if (!parts) return std::unexpected(parts.error());

@@ -197,6 +197,47 @@ TEST(Scheduler, AStepIsLongOnlyWhereNobodyWaitsForItsEnd) {
   }
 }
 
+// Late in a prompt a step of so many tokens costs more, and what it may void is still at most a part of what
+// was done before.
+TEST(Scheduler, WhatAnArrivalVoidsIsLittleWhereverAPromptIs) {
+  const StepBudget budget{{0, 1, 0.05}, 64, 8, 1e9, true};
+  Scheduler s(limits(10'000, 2, 64));
+  ASSERT_TRUE(submit(s, 1, 20'000, 20'010));
+  double since_arrival = 0;
+  std::uint32_t stoppable = 0;
+  for (SequenceId arrival = 2; s.tokens(1).size() == 20'000 && arrival < 300;) {
+    const auto plan = s.plan(budget);
+    const double cost = budget.cost.of(plan.work);
+    if (!plan.may_stop) {
+      since_arrival += cost;
+      advance(s, plan);
+      continue;
+    }
+    EXPECT_LE(cost, since_arrival / 4 * 1.1) << "at " << plan.sequences[0].first_position;
+    ++stoppable;
+    s.retract();
+    ASSERT_TRUE(submit(s, arrival, 1, 2));
+    while (s.contains(arrival)) {
+      const auto own = s.plan(budget);
+      advance(s, own, {arrival});
+    }
+    ++arrival;
+    since_arrival = 0;
+  }
+  EXPECT_GT(stoppable, 10U);
+}
+
+// Steps without work are no calm: nothing was computed that would outweigh what is voided.
+TEST(Scheduler, EmptyPlansAreNoCalm) {
+  const StepBudget budget{{1, 1, 0}, 16, 8, 64, true};
+  Scheduler s(limits(1000, 2, 64));
+  ASSERT_TRUE(submit(s, 1, 1000, 1010));
+  s.pause(1);
+  for (int i = 0; i < 1000; ++i) ASSERT_TRUE(s.plan(budget).empty());
+  s.resume(1);
+  EXPECT_FALSE(s.plan(budget).may_stop);
+}
+
 // Giving up a prompt's last step would take a first token from one who waits for it.
 TEST(Scheduler, AStepThatYieldsATokenIsNotGivenUp) {
   const StepBudget budget{{0, 1, 0}, 16, 8, 64, true};

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -10,6 +13,7 @@
 #include <vector>
 
 #include "backends/model/mlx.hpp"
+#include "backends/model/model_file.hpp"
 
 namespace flyball::test {
 
@@ -157,6 +161,22 @@ struct MlxTexts {
     for (const std::string& shard : shards) out.shards.push_back({"model.safetensors", bytes_of(shard)});
     return out;
   }
+  void write(const std::filesystem::path& directory) const {
+    const auto put = [&](const char* name, const std::string& text) {
+      std::ofstream(directory / name, std::ios::binary) << text;
+    };
+    put("config.json", config);
+    put("tokenizer.json", tokenizer);
+    put("model.safetensors", shards.at(0));
+  }
 };
+
+// A directory of float weights, opened: every tensor begins at an odd byte of its mapping.
+inline Result<std::unique_ptr<model::ModelFile>> open_float_mlx(const std::filesystem::path& directory) {
+  MlxTestDirectory d;
+  d.make_float();
+  MlxTexts(d).write(directory);
+  return model::ModelFile::open(directory);
+}
 
 }  // namespace flyball::test

@@ -67,13 +67,40 @@ TEST(LayerSplit, SaysWhichDeviceNeedsAndHasWhat) {
   const auto split = split_layers(sizes, std::vector<DeviceRoom>{{"one", 5000}, {"two", 99}});
   ASSERT_FALSE(split);
   EXPECT_EQ(split.error().code, ErrorCode::insufficient_memory);
-  EXPECT_THAT(split.error().message,
-              HasSubstr("two needs 100 bytes for 1 of 10 layers (weights 90, KV cache 10, scratch 0) and has 99."));
+  EXPECT_THAT(
+      split.error().message,
+      HasSubstr("two needs 100 bytes for 1 of 10 layers (weights 90, KV cache 10, scratch 0) and has 99."));
   EXPECT_THAT(split.error().message, Not(HasSubstr("one needs"))) << "it has enough";
   const auto neither = split_layers(sizes, std::vector<DeviceRoom>{{"one", 300}, {"two", 500}});
   ASSERT_FALSE(neither);
   EXPECT_THAT(neither.error().message, HasSubstr("one needs"));
   EXPECT_THAT(neither.error().message, HasSubstr("two needs"));
+}
+
+TEST(LayerSplit, DevicesInTheMachinesMemoryShareIt) {
+  std::vector<DeviceRoom> rooms{{"a", 900, true}, {"b", 500, false}, {"c", 100, true}};
+  share_machine_memory(rooms, 600);
+  EXPECT_EQ(rooms[0].free_bytes, 300U) << "half of what the machine has left";
+  EXPECT_EQ(rooms[1].free_bytes, 500U) << "its own";
+  EXPECT_EQ(rooms[2].free_bytes, 100U) << "what it says itself is less";
+  share_machine_memory({}, 600);
+}
+
+// A cache of all layers lies where the layers lie: each device limits it by its own layers' share.
+TEST(LayerSplit, TheCacheIsLimitedByTheFullestDevice) {
+  const auto room = [](std::uint64_t machine, std::vector<DevicePart> parts) {
+    return kv_room(parts, machine);
+  };
+  EXPECT_EQ(room(6400, {{{"a", 960, true}, 8}}).bytes, 960U);
+  EXPECT_EQ(room(3200, {{{"a", 960, true}, 8}}).bytes, 800U) << "a quarter of the machine's";
+  EXPECT_EQ(room(4000, {{{"a", 6400, false}, 8}}).bytes, 5600U) << "seven eighths of its own";
+  // Two of eight layers in the machine's memory: a cache of four times what they may have.
+  const KvRoom mixed = room(4000, {{{"a", 1'000'000, true}, 2}, {{"b", 4800, false}, 6}});
+  EXPECT_EQ(mixed.bytes, 4000U);
+  EXPECT_EQ(mixed.device, "a");
+  EXPECT_EQ(room(4000, {{{"a", 1'000'000, true}, 2}, {{"b", 2400, false}, 6}}).device, "b");
+  EXPECT_EQ(room(4000, {{{"a", 1'000'000, true}, 2}, {{"b", 1'000'000, true}, 6}}).bytes, 1000U)
+      << "both in the same memory";
 }
 
 TEST(LayerSplit, NeedsALayerForEachDevice) {

@@ -59,6 +59,23 @@ class CommandLineTest(unittest.TestCase):
         self.assertGreater(json.loads(ended.stdout)["threads"], 0)
         self.assertNotIn("asked for", ended.stderr)
 
+    # PoCL offers this machine's processor as often as it is asked to.
+    def test_a_device_named_again_is_one_more(self):
+        env = dict(os.environ, POCL_DEVICES="pthread pthread")
+        first, second = ["--device", "#0"], ["--device", "#1"]
+        plan = flyball("inspect", "--json", *first, *second, env=env)
+        if plan.returncode == 69:
+            self.skipTest("no two OpenCL devices here: " + plan.stderr)
+        devices = json.loads(plan.stdout)["devices"]
+        self.assertEqual([(d["first_layer"], d["layers"]) for d in devices], [(0, 3), (3, 3)])
+        self.assertEqual(len(json.loads(flyball("inspect", "--json", *first, env=env).stdout)["devices"]), 1)
+        ask = ["run", "--json", "-n", "8", "hello"]
+        split = flyball(*ask, "--backend", "opencl", *first, *second, env=env)
+        self.assertEqual(split.returncode, 0, split.stderr)
+        self.assertEqual(json.loads(split.stdout)["text"], json.loads(flyball(*ask).stdout)["text"])
+        refused = flyball(*ask, "--backend", "vulkan", *first, *second, env=env)
+        self.assertIn("The Vulkan engine runs on one device", refused.stderr)
+
     def test_bench_measures(self):
         ended = flyball("bench", "--json", "-p", "32", "-n", "8", "-r", "1", "-s", "2", "-t", "1")
         self.assertEqual(ended.returncode, 0, ended.stderr)

@@ -1,7 +1,4 @@
 // MLX directories on the OpenCL engine: float weights, wherever they lie; quantized ones are refused.
-#include <fstream>
-#include <random>
-
 #include "tests/engine/opencl/executors.hpp"
 #include "tests/mlx/directory.hpp"
 
@@ -27,18 +24,9 @@ class OpenClMlxFloat : public test::OpenClTest {};
 
 // safetensors promises no alignment: here every tensor begins at an odd byte of its mapping.
 TEST_F(OpenClMlxFloat, AgreesWithTheCpuEngine) {
-  MlxTestDirectory d;
-  d.make_float();
-  MlxTexts texts(d);
   const test::TempDir dir;
-  const auto write = [&](const char* name, const std::string& text) {
-    std::ofstream(dir.path() / name, std::ios::binary) << text;
-  };
-  write("config.json", texts.config);
-  write("tokenizer.json", texts.tokenizer);
-  write("model.safetensors", texts.shards[0]);
   RunModel m;
-  auto file = model::ModelFile::open(dir.path());
+  auto file = test::open_float_mlx(dir.path());
   ASSERT_TRUE(file) << file.error().message;
   m.file = std::move(*file);
   ASSERT_EQ(reinterpret_cast<std::uintptr_t>(m.file->weights().token_embedding.data) % 2, 1U);

@@ -14,28 +14,9 @@
 #include "backends/opencl/opencl_device.hpp"
 #include "backends/opencl/upload.hpp"
 #include "tests/engine/run_model.hpp"
+#include "tests/engine/temp_dir.hpp"
 
 namespace flyball::test {
-
-// A folder that goes with the object.
-class TempDir {
- public:
-  TempDir() {
-    std::string name = (std::filesystem::temp_directory_path() / "flyball-opencl-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) std::abort();
-    path_ = name;
-  }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  ~TempDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // Where PoCL compiles to: in the build's own folder, because every test is a process and compiling is slow.
 inline void own_pocl_cache() {
