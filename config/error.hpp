@@ -81,4 +81,10 @@ inline std::unexpected<Error> fail(ErrorCode code, std::string message, std::str
   return std::unexpected(Error{code, std::move(message), std::move(param), std::move(where)});
 }
 
+// The error of one result as that of another: return pass(failed);
+template <class T>
+std::unexpected<Error> pass(Result<T>& failed) {
+  return std::unexpected(std::move(failed.error()));
+}
+
 }  // namespace flyball

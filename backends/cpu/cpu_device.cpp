@@ -26,6 +26,7 @@ class CpuExecutor final : public engine::Executor {
                             options_.max_logit_rows);
     if (!ops) return std::unexpected(std::move(ops.error()));
     ops_ = std::move(*ops);
+    ops_->time_into(options_.times);
     return {};
   }
 

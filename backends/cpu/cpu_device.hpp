@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "backends/engine/executor.hpp"
+#include "backends/graph/kernel_times.hpp"
 #include "backends/graph/load_progress.hpp"
 #include "backends/model/model_file.hpp"
 #include "kernels/cpu/kernels.hpp"
@@ -21,6 +22,7 @@ struct CpuDeviceOptions {
   // A mixture's experts, packed; beyond it they are packed when needed. 0: three quarters of what is free.
   std::uint64_t expert_bytes_limit = 0;
   graph::LoadProgress progress;
+  graph::KernelTimes* times = nullptr;  // not null: kernels are timed into it; it outlives the executor
 };
 
 // insufficient_memory, unsupported_value. The model must outlive the executor: rows of the embedding table,

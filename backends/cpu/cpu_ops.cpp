@@ -1,6 +1,7 @@
 #include "backends/cpu/cpu_ops.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -111,16 +112,24 @@ const float* CpuOps::rotation(std::uint32_t i) const noexcept {
 void CpuOps::begin(const graph::StepInputs& inputs) {
   inputs_ = inputs;
   const auto args = graph::rope_table_args(config_);
-  pool_.for_each(static_cast<std::uint32_t>(inputs.positions.size()), [&](std::uint32_t i) {
+  for_each("rope", static_cast<std::uint32_t>(inputs.positions.size()), [&](std::uint32_t i) {
     kernels::cpu::rope_table(args, inputs.positions[i], rotations_ + std::size_t{i} * config_.rope.dim);
   });
 }
 
+template <class Body>
+void CpuOps::for_each(std::string_view kernel, std::uint32_t n, Body&& body) {
+  if (times_ == nullptr) return pool_.for_each(n, body);
+  const auto began = std::chrono::steady_clock::now();
+  pool_.for_each(n, body);
+  times_->add(kernel, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+}
+
 // Rows in ranges, a few a thread.
 template <class Body>
-void CpuOps::for_rows(std::uint32_t n, Body&& body) {
+void CpuOps::for_rows(std::string_view kernel, std::uint32_t n, Body&& body) {
   const std::uint32_t step = ceil_div(n, std::min(n, pool_.size() * kClaimsPerThread));
-  pool_.for_each(ceil_div(n, step), [&](std::uint32_t i) {
+  for_each(kernel, ceil_div(n, step), [&](std::uint32_t i) {
     body(Range{i * step, std::min(n, (i + 1) * step)});
   });
 }
@@ -128,7 +137,7 @@ void CpuOps::for_rows(std::uint32_t n, Body&& body) {
 void CpuOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
   const model::Weight& table = weights_.embedding();
   const kernels::SourceRows rows = table.source();
-  pool_.for_each(n, [&](std::uint32_t i) {
+  for_each("embed", n, [&](std::uint32_t i) {
     kernels_.embed(table.type,
                    rows.after(table.type, static_cast<std::size_t>(inputs_.tokens[i]), table.cols),
                    table.cols, row(out, i));
@@ -136,7 +145,7 @@ void CpuOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
 }
 
 void CpuOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
-  for_rows(n, [&](Range r) {
+  for_rows("rms_norm", n, [&](Range r) {
     kernels_.rms_norm(row(x, r.begin), weights_.vector(weight), r.end - r.begin, cols(x), config_.norm_eps,
                       row(out, r.begin));
   });
@@ -165,10 +174,10 @@ std::byte* CpuOps::prepared_row(std::size_t slot, kernels::DType type, std::uint
 }
 
 template <class Before>
-CpuOps::Prepared CpuOps::prepare(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections,
-                                 Before&& before) {
+CpuOps::Prepared CpuOps::prepare(std::string_view kernel, std::uint32_t n, Buffer x,
+                                 std::span<const graph::Projection> projections, Before&& before) {
   const Prepared prepared = forms(projections);
-  for_rows(n, [&](Range r) {
+  for_rows(kernel, n, [&](Range r) {
     before(r);
     for (std::size_t slot = 0; slot < prepared.n; ++slot) {
       const kernels::DType type = prepared.types[slot];
@@ -179,7 +188,7 @@ CpuOps::Prepared CpuOps::prepare(std::uint32_t n, Buffer x, std::span<const grap
   return prepared;
 }
 
-void CpuOps::run_products() {
+void CpuOps::run_products(std::string_view kernel) {
   std::uint32_t rows = 0;
   for (const Product& p : products_) rows += p.w.rows;
   // One thread takes each matrix whole.
@@ -191,7 +200,7 @@ void CpuOps::run_products() {
     claims += ceil_div(p.w.rows, p.step);
     p.claims_end = claims;
   }
-  pool_.for_each(claims, [&](std::uint32_t i) {
+  for_each(kernel, claims, [&](std::uint32_t i) {
     const auto it = std::ranges::upper_bound(products_, i, {}, &Product::claims_end);
     const Product& p = *it;
     const std::uint32_t first = it == products_.begin() ? 0 : std::prev(it)->claims_end;
@@ -210,16 +219,16 @@ void CpuOps::multiply(std::uint32_t n, const Prepared& prepared,
     const CpuMatrix& w = weights_.matrix(p.weight);
     products_.push_back({w, prepared_[prepared.slot_of(w.type)], n, data(p.out), cols(p.out), residual});
   }
-  run_products();
+  run_products("matmul");
 }
 
 void CpuOps::matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
-  multiply(n, prepare(n, x, projections, [](Range) {}), projections);
+  multiply(n, prepare("prepare_activations", n, x, projections, [](Range) {}), projections);
 }
 
 void CpuOps::norm_matmul(std::uint32_t n, Buffer x, graph::WeightRef norm,
                          std::span<const graph::Projection> projections) {
-  const Prepared prepared = prepare(n, Buffer::normed, projections, [&](Range r) {
+  const Prepared prepared = prepare("rms_norm", n, Buffer::normed, projections, [&](Range r) {
     kernels_.rms_norm(row(x, r.begin), weights_.vector(norm), r.end - r.begin, cols(x), config_.norm_eps,
                       row(Buffer::normed, r.begin));
   });
@@ -228,19 +237,20 @@ void CpuOps::norm_matmul(std::uint32_t n, Buffer x, graph::WeightRef norm,
 
 void CpuOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer residual) {
   const graph::Projection projection[] = {{weight, Buffer::projected}};
-  multiply(n, prepare(n, x, projection, [](Range) {}), projection, data(residual));
+  multiply(n, prepare("prepare_activations", n, x, projection, [](Range) {}), projection, data(residual));
 }
 
 void CpuOps::swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
                                Buffer residual) {
   const graph::Projection projection[] = {{down, Buffer::projected}};
-  const Prepared prepared = prepare(n, gate, projection, [&](Range r) { swiglu_rows(r, gate, up); });
+  const Prepared prepared =
+      prepare("swiglu", n, gate, projection, [&](Range r) { swiglu_rows(r, gate, up); });
   multiply(n, prepared, projection, data(residual));
 }
 
 void CpuOps::moe_route(std::uint32_t n, Buffer router) {
   const std::uint32_t used = config_.n_experts_used;
-  for_rows(n, [&](Range r) {
+  for_rows("moe_route", n, [&](Range r) {
     for (std::uint32_t i = r.begin; i < r.end; ++i)
       kernels_.moe_route(row(router, i), config_.n_experts, used, routed_ + std::size_t{i} * used,
                          routed_weights_ + std::size_t{i} * used);
@@ -261,7 +271,7 @@ void CpuOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Projec
   const std::uint32_t used = config_.n_experts_used;
   weights_.experts()->require(projections.front().weight.layer, groups_.experts());
   const Prepared prepared = forms(projections);
-  for_rows(n * used, [&](Range r) {
+  for_rows("prepare_activations", n * used, [&](Range r) {
     for (std::uint32_t place = r.begin; place < r.end; ++place)
       for (std::size_t slot = 0; slot < prepared.n; ++slot)
         kernels_.prepare_activations(prepared.types[slot], row(x, groups_.choice_at(place) / used), 1,
@@ -270,7 +280,7 @@ void CpuOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Projec
   products_.clear();
   for (const graph::Projection& p : projections)
     add_expert_products(prepared, p.weight, data(p.out), cols(p.out));
-  run_products();
+  run_products("moe_matmul");
 }
 
 void CpuOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
@@ -278,11 +288,12 @@ void CpuOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, grap
   const std::uint32_t used = config_.n_experts_used;
   const std::uint32_t dim = config_.dim;
   const graph::Projection projection[] = {{down, Buffer::projected}};
-  const Prepared prepared = prepare(n * used, gate, projection, [&](Range r) { swiglu_rows(r, gate, up); });
+  const Prepared prepared =
+      prepare("swiglu", n * used, gate, projection, [&](Range r) { swiglu_rows(r, gate, up); });
   products_.clear();
   add_expert_products(prepared, down, expert_out_, dim);
-  run_products();
-  for_rows(n, [&](Range r) {
+  run_products("moe_matmul");
+  for_rows("moe_add", n, [&](Range r) {
     for (std::uint32_t choice = r.begin * used; choice < r.end * used; ++choice)
       kernels_.add_scaled(row(residual, choice / used),
                           expert_out_ + std::size_t{groups_.place_of(choice)} * dim, routed_weights_[choice],
@@ -291,13 +302,13 @@ void CpuOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, grap
 }
 
 void CpuOps::bias(std::uint32_t n, Buffer x, graph::WeightRef b) {
-  for_rows(n, [&](Range r) {
+  for_rows("bias", n, [&](Range r) {
     for (std::uint32_t i = r.begin; i < r.end; ++i) kernels_.add(row(x, i), weights_.vector(b), cols(x));
   });
 }
 
 void CpuOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
-  for_rows(n, [&](Range r) {
+  for_rows("head_norm", n, [&](Range r) {
     kernels_.rms_norm(row(x, r.begin), weights_.vector(weight),
                       (r.end - r.begin) * (cols(x) / config_.head_dim), config_.head_dim, config_.norm_eps,
                       row(x, r.begin));
@@ -305,7 +316,7 @@ void CpuOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
 }
 
 void CpuOps::rope(std::uint32_t n, Buffer q, Buffer k) {
-  for_rows(n, [&](Range r) {
+  for_rows("rope", n, [&](Range r) {
     for (std::uint32_t i = r.begin; i < r.end; ++i) {
       kernels_.rope(row(q, i), config_.n_heads, config_.head_dim, config_.rope.dim, rotation(i),
                     config_.rope_style);
@@ -335,7 +346,7 @@ void CpuOps::store_row(const float* x, std::uint32_t at, std::byte* page) {
 }
 
 void CpuOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
-  for_rows(n, [&](Range r) {
+  for_rows("kv_store", n, [&](Range r) {
     for (std::uint32_t i = r.begin; i < r.end; ++i)
       for (std::uint32_t h = 0; h < config_.n_kv_heads; ++h)
         store_kv(layer, i, h, row(k, i) + std::size_t{h} * config_.head_dim,
@@ -365,7 +376,7 @@ void CpuOps::attend_heads(std::uint32_t layer, std::uint32_t i, std::uint32_t kv
 void CpuOps::attend(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer out) {
   const std::uint32_t heads = config_.n_kv_heads;
   // Last rows first: they see the most positions, and the short ones fill the gaps at the end.
-  pool_.for_each(n * heads, [&](std::uint32_t item) {
+  for_each("attend", n * heads, [&](std::uint32_t item) {
     const std::uint32_t i = n - 1 - item / heads;
     attend_heads(layer, i, item % heads, row(q, i), row(out, i));
   });
@@ -374,7 +385,7 @@ void CpuOps::attend(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer out) 
 void CpuOps::attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v, Buffer out) {
   if (!inputs_.one_row_each) {
     // A row reads what earlier rows of this step store, so storing is over before attending begins.
-    for_rows(n, [&](Range r) {
+    for_rows("kv_store", n, [&](Range r) {
       for (std::uint32_t i = r.begin; i < r.end; ++i) {
         kernels_.rope(row(q, i), config_.n_heads, config_.head_dim, config_.rope.dim, rotation(i),
                       config_.rope_style);
@@ -390,7 +401,7 @@ void CpuOps::attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k,
   }
   const std::uint32_t heads = config_.n_kv_heads;
   const std::uint32_t group = config_.n_heads / heads;
-  pool_.for_each(n * heads, [&](std::uint32_t item) {
+  for_each("attend", n * heads, [&](std::uint32_t item) {
     const std::uint32_t i = item / heads;
     const std::uint32_t h = item % heads;
     float* q_group = row(q, i) + std::size_t{h} * group * config_.head_dim;
@@ -408,11 +419,11 @@ void CpuOps::swiglu_rows(Range r, Buffer gate, Buffer up) {
 }
 
 void CpuOps::swiglu(std::uint32_t n, Buffer gate, Buffer up) {
-  for_rows(n, [&](Range r) { swiglu_rows(r, gate, up); });
+  for_rows("swiglu", n, [&](Range r) { swiglu_rows(r, gate, up); });
 }
 
 void CpuOps::add(std::uint32_t n, Buffer x, Buffer y) {
-  for_rows(n, [&](Range r) {
+  for_rows("add", n, [&](Range r) {
     kernels_.add(row(x, r.begin), row(y, r.begin), std::size_t{r.end - r.begin} * cols(x));
   });
 }

@@ -12,6 +12,7 @@
 #include "backends/cpu/thread_pool.hpp"
 #include "backends/cpu/weights.hpp"
 #include "backends/graph/decoder.hpp"
+#include "backends/graph/kernel_times.hpp"
 #include "backends/graph/memory_plan.hpp"
 #include "kernels/cpu/kernels.hpp"
 
@@ -29,6 +30,8 @@ class CpuOps final : public graph::Ops {
   const float* buffer(graph::Buffer b) const noexcept { return data(b); }
   std::uint64_t scratch_bytes() const noexcept { return scratch_.size(); }
   std::uint64_t kv_bytes() const noexcept { return kv_.size(); }
+  // Not null: what each kernel takes is added there, by the wall clock.
+  void time_into(graph::KernelTimes* times) noexcept { times_ = times; }
 
   void begin(const graph::StepInputs& inputs) override;
   void embed(std::uint32_t n, graph::WeightRef table, graph::Buffer out) override;
@@ -93,16 +96,19 @@ class CpuOps final : public graph::Ops {
                           std::uint32_t cols) const noexcept;
   // Brings x into the form each weight type wants; `before(range)` makes those rows of x first.
   template <class Before>
-  Prepared prepare(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections,
-                   Before&& before);
+  Prepared prepare(std::string_view kernel, std::uint32_t n, graph::Buffer x,
+                   std::span<const graph::Projection> projections, Before&& before);
   void multiply(std::uint32_t n, const Prepared& prepared, std::span<const graph::Projection> projections,
                 float* residual = nullptr);
   // A product for each group of rows; y: [places, ldy].
   void add_expert_products(const Prepared& prepared, graph::WeightRef weight, float* y, std::uint32_t ldy);
   // All products_ in one region, split into ranges of their matrices' rows.
-  void run_products();
+  void run_products(std::string_view kernel);
+  // All that runs on the pool: `kernel` is what its time is counted as.
   template <class Body>
-  void for_rows(std::uint32_t n, Body&& body);
+  void for_each(std::string_view kernel, std::uint32_t n, Body&& body);
+  template <class Body>
+  void for_rows(std::string_view kernel, std::uint32_t n, Body&& body);
   void swiglu_rows(kernels::cpu::Range rows, graph::Buffer gate, graph::Buffer up);
   void store_kv(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* k, const float* v);
   // Position `at` of a page.
@@ -132,6 +138,7 @@ class CpuOps final : public graph::Ops {
   graph::KvLayout layout_;
   std::uint32_t n_blocks_ = 0, block_size_ = 0;
   graph::StepInputs inputs_;
+  graph::KernelTimes* times_ = nullptr;
 };
 
 }  // namespace flyball::cpu

@@ -36,6 +36,8 @@ struct LocalBackendOptions {
   std::function<void(const std::string&)> warn;  // of what is worked around while loading, one sentence
   graph::LoadProgress progress;
   StepObserver observer;
+  graph::KernelTimes* kernel_times =
+      nullptr;                    // not null: every kernel's time is added there; outlives the backend
   std::uint32_t max_queue = 256;  // waiting requests; beyond it start() gives `overloaded`
 };
 

@@ -42,6 +42,7 @@ namespace flyball::opencl {
   X(clEnqueueMarkerWithWaitList)        \
   X(clSetEventCallback)                 \
   X(clGetEventInfo)                     \
+  X(clGetEventProfilingInfo)            \
   X(clReleaseEvent)                     \
   X(clFlush)                            \
   X(clFinish)

@@ -99,9 +99,11 @@ Result<std::shared_ptr<Device>> Device::open(std::shared_ptr<const Api> api, Fou
                                                              nullptr, &status)};
   if (status != CL_SUCCESS) return device->failed("clCreateContext", status);
   status = device->intercept(Call::allocate);
+  const cl_queue_properties timed[] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0};
   if (status == CL_SUCCESS)
     device->queue_ = {device->objects_, cl.clCreateCommandQueueWithProperties(
-                                            device->context_.get(), device->device_, nullptr, &status)};
+                                            device->context_.get(), device->device_,
+                                            options.times != nullptr ? timed : nullptr, &status)};
   if (status != CL_SUCCESS) return device->failed("clCreateCommandQueue", status);
   return device;
 }
@@ -303,12 +305,14 @@ Result<void> Device::check_needs(const Kernel& kernel) const {
 
 Result<void> Device::enqueue(const Kernel& kernel, const Grid& grid) {
   busy_ = true;
+  cl_event event = nullptr;
   cl_int status = intercept(Call::enqueue);
   if (status == CL_SUCCESS)
-    status =
-        objects_->api->clEnqueueNDRangeKernel(queue_.get(), kernel.kernel.get(), 3, nullptr,
-                                              grid.global.data(), grid.local.data(), 0, nullptr, nullptr);
+    status = objects_->api->clEnqueueNDRangeKernel(queue_.get(), kernel.kernel.get(), 3, nullptr,
+                                                   grid.global.data(), grid.local.data(), 0, nullptr,
+                                                   options_.times != nullptr ? &event : nullptr);
   if (status != CL_SUCCESS) return failed("the start of " + kernel.name, status);
+  if (event != nullptr) timed_.push_back({kernel.name, Handle<cl_event>(objects_, event)});
   return {};
 }
 
@@ -379,7 +383,21 @@ Result<void> Device::finish() {
 Result<void> Device::wait_for_all(const Handle<cl_event>& last) {
   auto ok = wait(last);
   if (ok) busy_ = false;
+  if (ok && options_.times != nullptr) collect_times();
   return ok;
+}
+
+void Device::collect_times() {
+  for (const Timed& t : timed_) {
+    cl_ulong began = 0, ended = 0;  // ns
+    const auto ask = [&](cl_profiling_info what, cl_ulong& value) {
+      return objects_->api->clGetEventProfilingInfo(t.event.get(), what, sizeof value, &value, nullptr);
+    };
+    if (ask(CL_PROFILING_COMMAND_START, began) == CL_SUCCESS &&
+        ask(CL_PROFILING_COMMAND_END, ended) == CL_SUCCESS)
+      options_.times->add(t.kernel, static_cast<double>(ended - began) * 1e-9);
+  }
+  timed_.clear();
 }
 
 std::optional<cl_int> Device::outcome_of(cl_event event, std::chrono::microseconds patience) const {

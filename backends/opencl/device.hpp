@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -117,6 +118,7 @@ class Device {
   std::optional<cl_int> outcome_of(cl_event event, std::chrono::microseconds patience) const;
   // The same within the fence deadline, all before it handed to the driver.
   Result<cl_int> outcome_in_time(const Handle<cl_event>& event) const;
+  void collect_times();
   // The same of what was enqueued last, and so of all.
   Result<void> wait_for_all(const Handle<cl_event>& last);
   Result<void> check_needs(const Kernel& kernel) const;
@@ -142,6 +144,11 @@ class Device {
   Handle<cl_command_queue> queue_;
   std::uint64_t limit_ = 0;
   bool busy_ = false;
+  struct Timed {
+    std::string kernel;
+    Handle<cl_event> event;
+  };
+  std::deque<Timed> timed_;  // enqueued since the last wait for all, where kernels are timed
 };
 
 }  // namespace flyball::opencl

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/graph/kernel_times.hpp"
 #include "backends/graph/load_progress.hpp"
 
 namespace flyball::opencl {
@@ -41,6 +42,9 @@ struct DeviceOptions {
   // Asked before each call; not 0: that error is what the call gives. Tests fail the nth call by it.
   std::function<int(Call)> interceptor;
   Pretence pretence;
+  // Not null: kernels are timed by the device's clock, into this, as they are waited for. It outlives the
+  // device.
+  graph::KernelTimes* times = nullptr;
   // Told what the device's objects are counted in; it outlives them.
   std::function<void(std::shared_ptr<const Objects>)> on_open;
 };

@@ -15,11 +15,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::uint32_t kMaxRows = 1U << 20, kMaxCols = 1U << 17;
 
-template <class T>
-std::unexpected<Error> pass(Result<T>& failed) {
-  return std::unexpected(std::move(failed.error()));
-}
-
 Result<void> check(const MatrixShape& m) {
   const std::uint32_t block = kernels::block_shape(m.type).values;
   const auto wrong = [&](const char* what, std::uint32_t value, const std::string& must) {

@@ -24,11 +24,6 @@ constexpr double kTimed = 10e-3;              // seconds: a queue's own latency 
 constexpr double kTooLong = 60e-3;            // a longer dispatch is left out where a shorter one stands
 constexpr double kTolerance = 1e-4;           // of the largest result: f32 sums in another order
 
-template <class T>
-std::unexpected<Error> pass(Result<T>& failed) {
-  return std::unexpected(std::move(failed.error()));
-}
-
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -15,6 +15,8 @@ constexpr vk::AccessFlags kWrites = Access::eShaderWrite | Access::eTransferWrit
 constexpr vk::AccessFlags kAll =
     Access::eShaderRead | Access::eShaderWrite | Access::eTransferRead | Access::eTransferWrite;
 
+constexpr std::uint32_t kMostTimed = 8192;  // kernels of a recording; those beyond are not timed
+
 void memory_barrier(const vk::raii::CommandBuffer& buffer, vk::PipelineStageFlags to,
                     vk::AccessFlags access) {
   buffer.pipelineBarrier(kWork, to, {}, vk::MemoryBarrier(kWrites, access), {}, {});
@@ -32,17 +34,39 @@ Commands::~Commands() {
   if (impl_ && impl_->state->books->abandoned) (void)impl_.release();
 }
 
+void Commands::Impl::begin_timing() {
+  timestamps.emplace(*state->device, vk::QueryPoolCreateInfo({}, vk::QueryType::eTimestamp, kMostTimed + 1));
+  buffer.resetQueryPool(**timestamps, 0, kMostTimed + 1);
+  buffer.writeTimestamp(Stage::eBottomOfPipe, **timestamps, 0);
+}
+
+void Commands::Impl::timed(const void* pipeline) {
+  if (!timestamps || kernels.size() == kMostTimed) return;
+  kernels.push_back(static_cast<const DeviceState::Kernel*>(pipeline)->name);
+  buffer.writeTimestamp(Stage::eBottomOfPipe, **timestamps, static_cast<std::uint32_t>(kernels.size()));
+}
+
+void Commands::Impl::collect_times() const {
+  const auto n = static_cast<std::uint32_t>(kernels.size()) + 1;
+  const auto [result, ticks] = timestamps->getResults<std::uint64_t>(
+      0, n, n * sizeof(std::uint64_t), sizeof(std::uint64_t), vk::QueryResultFlagBits::e64);
+  if (result != vk::Result::eSuccess) return;
+  for (std::uint32_t i = 0; i < kernels.size(); ++i)
+    state->options.times->add(kernels[i], static_cast<double>(ticks[i + 1] - ticks[i]) * state->tick);
+}
+
 Result<Commands> Device::start_recording() {
   DeviceState& s = *state_;
   Commands out;
   const vk::Result result = attempt(s.options, Call::record, [&] {
     vk::raii::CommandBuffers buffers(*s.device, {**s.pool, vk::CommandBufferLevel::ePrimary, 1});
-    out.impl_ =
-        std::unique_ptr<Commands::Impl>(new Commands::Impl{state_, std::move(buffers.front()), nullptr, {}});
+    out.impl_ = std::unique_ptr<Commands::Impl>(
+        new Commands::Impl{state_, std::move(buffers.front()), nullptr, {}, {}, {}});
     out.impl_->counted.emplace(s.books);
     out.impl_->buffer.begin({});
     // What earlier submissions wrote, keys and values above all.
     memory_barrier(out.impl_->buffer, kWork | Stage::eDrawIndirect, kAll | Access::eIndirectCommandRead);
+    if (s.options.times != nullptr) out.impl_->begin_timing();
   });
   if (result != vk::Result::eSuccess) return device_failed(s.facts, "the start of a recording", result);
   return out;
@@ -76,12 +100,14 @@ void use_kernel(const vk::raii::CommandBuffer& buffer, const void*& bound, const
 void Commands::dispatch(const Pipeline& pipeline, std::span<const std::byte> push, const Groups& groups) {
   use_kernel(impl_->buffer, impl_->bound, pipeline, push);
   impl_->buffer.dispatch(groups[0], groups[1], groups[2]);
+  impl_->timed(pipeline.handle);
 }
 
 void Commands::dispatch_indirect(const Pipeline& pipeline, std::span<const std::byte> push,
                                  const Memory& from, std::uint64_t at) {
   use_kernel(impl_->buffer, impl_->bound, pipeline, push);
   impl_->buffer.dispatchIndirect(**from.impl_->buffer, at);
+  impl_->timed(pipeline.handle);
 }
 
 void Commands::barrier() {
@@ -108,6 +134,7 @@ Result<void> Device::submit(const Commands& commands) {
   });
   if (result != vk::Result::eSuccess) return device_failed(s.facts, "a submission", result);
   s.submitted = value;
+  if (commands.impl_->timestamps) s.timed.push_back(commands.impl_.get());
   return {};
 }
 
@@ -136,6 +163,12 @@ Result<void> Device::wait(std::uint32_t but, std::uint32_t times) {
                                             std::to_string(patience.count() / 1000) + " ms.");
   if (result != vk::Result::eSuccess) return device_failed(s.facts, "waiting for the device", result);
   s.done = value;
+  if (s.timed.empty() || value < s.submitted) return {};
+  const vk::Result told = attempt(s.options, Call::wait, [&] {
+    for (const Commands::Impl* commands : s.timed) commands->collect_times();
+  });
+  s.timed.clear();
+  if (told != vk::Result::eSuccess) return device_failed(s.facts, "reading timestamps", told);
   return {};
 }
 

@@ -150,10 +150,15 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   if (!i) return std::unexpected(i.error());
   FoundDevice& found = devices[*i];
   state->facts = found.facts;
+  if (options.times != nullptr && !found.facts.timestamps)
+    return fail(ErrorCode::model_unavailable,
+                "The Vulkan device " + found.facts.name + " has no timestamps: its kernels cannot be timed.",
+                "backend");
   state->limit = options.allocation_limit != 0 ? options.allocation_limit : found.facts.memory_bytes;
   if (options.on_open) options.on_open(state->books);
   result = attempt(state->options, Call::allocate, [&] {
     state->memory = found.physical.getMemoryProperties();
+    state->tick = 1e-9 * static_cast<double>(found.physical.getProperties().limits.timestampPeriod);
     state->device.emplace(make_device(found));
     state->physical.emplace(std::move(found.physical));
     const vk::raii::Device& device = *state->device;
@@ -318,7 +323,9 @@ Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::ui
       stage.pNext = &one_subgroup;
     }
     vk::raii::Pipeline pipeline(*s.device, *s.cache, vk::ComputePipelineCreateInfo({}, stage, *layout));
-    made = &s.kernels.emplace(key, DeviceState::Kernel{std::move(layout), std::move(pipeline)}).first->second;
+    made = &s.kernels
+                .emplace(key, DeviceState::Kernel{std::string(name), std::move(layout), std::move(pipeline)})
+                .first->second;
   });
   if (result == vk::Result::eErrorDeviceLost) return device_failed(s.facts, "the build of " + key, result);
   if (result == vk::Result::eErrorOutOfDeviceMemory || result == vk::Result::eErrorOutOfHostMemory)

@@ -89,6 +89,7 @@ class Commands {
 
  private:
   friend class Device;
+  friend struct DeviceState;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

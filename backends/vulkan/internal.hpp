@@ -53,10 +53,13 @@ struct DeviceState {
   std::optional<vk::raii::Semaphore> timeline;
   std::optional<vk::raii::PipelineCache> cache;
   struct Kernel {
+    std::string name;
     vk::raii::PipelineLayout layout;
     vk::raii::Pipeline pipeline;
   };
   std::map<std::string, Kernel, std::less<>> kernels;  // by name and constants
+  double tick = 0;                                     // seconds of a timestamp's unit
+  std::vector<const Commands::Impl*> timed;  // submitted since all was waited for, where kernels are timed
   std::uint64_t submitted = 0, done = 0;  // of the timeline: what it will reach, and was seen to have reached
 
   DeviceState() = default;
@@ -115,6 +118,13 @@ struct Commands::Impl {
   vk::raii::CommandBuffer buffer;
   const void* bound = nullptr;  // pipeline
   std::optional<Counted> counted;
+  // Where kernels are timed: a timestamp before the first and one after each, by name.
+  std::optional<vk::raii::QueryPool> timestamps;
+  std::vector<std::string_view> kernels;
+
+  void begin_timing();
+  void timed(const void* pipeline);  // the kernel just recorded
+  void collect_times() const;        // once it has run
 };
 
 }  // namespace flyball::vulkan

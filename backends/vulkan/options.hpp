@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/graph/kernel_times.hpp"
 #include "backends/graph/load_progress.hpp"
 
 namespace flyball::vulkan {
@@ -37,6 +38,9 @@ struct DeviceOptions {
   // Asked before each call; not 0: that VkResult is what the call gives. Tests fail the nth call by it.
   std::function<int(Call)> interceptor;
   std::function<void(std::shared_ptr<const Books>)> on_open;  // the books outlive the device
+  // Not null: kernels are timed by the device's clock, into this, when all that was submitted is waited for.
+  // It outlives the device. Opening one without timestamps is then model_unavailable.
+  graph::KernelTimes* times = nullptr;
   bool validate = false;  // with the Khronos validation layer, where it is installed
   std::function<void(const std::string&)> on_validation;  // what the layer says
 };

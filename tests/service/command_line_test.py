@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from daemon import FLYBALL, SANITIZED, flyball  # noqa: E402
@@ -83,6 +84,52 @@ class CommandLineTest(unittest.TestCase):
         self.assertGreater(figures["prefill_tokens_per_second"], 0)
         self.assertGreater(figures["decode_tokens_per_second"], 0)
 
+    def test_bench_compares_engines_on_one_machine(self):
+        with tempfile.TemporaryDirectory() as folder:
+            svg = os.path.join(folder, "engines.svg")
+            ended = flyball("bench", "--backends", "all", "--streams", "1,2", "-p", "16", "-n", "4", "-r", "1",
+                            "--json", "--svg", svg)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            engines = json.loads(ended.stdout)["engines"]
+            self.assertEqual([e["backend"] for e in engines], ["cpu", "vulkan", "opencl"])
+            ran = [e for e in engines if "error" not in e]
+            self.assertIn("this processor", ran[0]["device"])
+            for engine in ran:
+                self.assertEqual([r["streams"] for r in engine["results"]], [1, 2])
+                self.assertTrue(all(r["decode_tokens_per_second"] > 0 for r in engine["results"]))
+            for engine in engines:  # a machine may lack a device, and that is said
+                self.assertTrue(engine["results"] or "device" in engine["error"]["message"], engine)
+            drawn = xml.etree.ElementTree.parse(svg).getroot()
+            bars = [r for r in drawn.iter("{http://www.w3.org/2000/svg}rect") if r.get("x") == "150"]
+            self.assertEqual(len(bars), 2 * 2 * len(ran))
+            ended = flyball("bench", "--backends", "cpu", "-p", "4", "-n", "2", "-r", "1", "--svg", "/nowhere/a.svg")
+            self.assertEqual(ended.returncode, 74, ended.stderr)
+        self.assertEqual(flyball("bench", "--streams", "1,8").returncode, 64)
+        self.assertEqual(flyball("bench", "--svg", "a.svg").returncode, 64)
+        self.assertEqual(flyball("bench", "--backends", "metal").returncode, 64)
+
+    def test_profile_says_where_the_time_goes(self):
+        ran = 0
+        for backend, device in (("cpu", []), ("vulkan", ["--device", "llvmpipe"]), ("opencl", ["--device", "pthread"])):
+            ended = flyball("profile", "--backend", backend, *device, "--json", "-p", "40", "-n", "3", "-s", "2")
+            if ended.returncode == 69 and backend != "cpu":
+                continue
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            ran += 1
+            prefill, decode = json.loads(ended.stdout)["profiles"]
+            self.assertEqual((prefill["steps"], decode["steps"]), (1, 3))
+            for profile in (prefill, decode):
+                kinds = profile["kinds"]
+                self.assertEqual(len(kinds), 7)
+                for kind in ("GEMM/GEMV", "attention", "norm/activation", "sampling"):
+                    self.assertGreater(kinds[kind]["ms_per_step"], 0, (backend, kind))
+                self.assertEqual(kinds["MoE routing"]["launches_per_step"], 0)  # the demo has no experts
+                shares = sum(kind["share"] for kind in kinds.values())
+                self.assertTrue(0 < shares < 1.05, (backend, shares))
+                by_kernel = sum(kernel["ms_per_step"] for kernel in profile["kernels"].values())
+                self.assertAlmostEqual(by_kernel, sum(kind["ms_per_step"] for kind in kinds.values()))
+        self.assertGreater(ran, 0)
+
     # A process whose threads want more stack than there is memory gets none.
     @unittest.skipIf(SANITIZED, "a sanitizer has threads of its own")
     def test_a_model_is_made_without_more_threads(self):
@@ -102,7 +149,7 @@ class CommandLineTest(unittest.TestCase):
             script = flyball("completions", shell)
             self.assertEqual(script.returncode, 0)
             for command in ("serve", "engine", "run", "explain", "check", "probe", "inspect", "make-model", "bench",
-                            "tune", "version", "completions"):
+                            "profile", "tune", "version", "completions"):
                 self.assertIn(command, script.stdout)
             self.assertIn("probe-timeout-ms", script.stdout)
         bash = flyball("completions", "bash").stdout

@@ -1,0 +1,28 @@
+// A model opened on one of the engines' devices, ready for steps: what the backend's thread drives, and what
+// `flyball profile` drives step by step.
+#pragma once
+
+#include <memory>
+
+#include "backends/engine/executor.hpp"
+#include "backends/engine/local_backend.hpp"
+#include "backends/graph/decoder.hpp"
+#include "backends/model/model_file.hpp"
+
+namespace flyball::engine {
+
+struct LocalExecutor {
+  std::shared_ptr<const model::ModelFile> model;  // outlives the executor
+  std::unique_ptr<Executor> executor;             // its KV cache reserved
+  graph::KvLayout layout;
+  std::uint32_t context = 0;  // tokens that one sequence may hold
+  std::uint32_t kv_blocks = 0, step_tokens = 0;
+};
+
+// unsupported_value, invalid_value: the options name what no engine has. What opening the file gives.
+Result<std::shared_ptr<const model::ModelFile>> open_local_model(const LocalBackendOptions& options);
+// Precondition: `model` is what open_local_model gave. What the device's opening gives; insufficient_memory.
+Result<LocalExecutor> open_local_executor(const LocalBackendOptions& options,
+                                          std::shared_ptr<const model::ModelFile> model);
+
+}  // namespace flyball::engine
