@@ -7,7 +7,7 @@
 namespace flyball::cli {
 namespace {
 
-constexpr int kWidth = 760, kLabels = 150, kBars = 500, kLine = 20, kGap = 12, kHead = 64, kPanelHead = 34;
+constexpr int kWidth = 760, kLabels = 150, kBars = 500, kLine = 20, kGap = 12, kPanelHead = 34;
 
 std::string escaped(const std::string& text) {
   std::string out;
@@ -81,10 +81,12 @@ int panel(std::string& svg, int y, const char* name, std::span<const BenchResult
 
 }  // namespace
 
-std::string bench_svg(const std::string& title, const std::string& subtitle,
+std::string bench_svg(const std::string& title, std::span<const std::string> notes,
                       std::span<const BenchResult> results) {
-  std::string body = text_at(20, 28, "class=\"title\"", title) + text_at(20, 50, "class=\"small\"", subtitle);
-  int y = panel(body, kHead, "Decode, tokens per second", results, &BenchResult::decode);
+  std::string body = text_at(20, 28, "class=\"title\"", title);
+  int y = 28;
+  for (const std::string& note : notes) body += text_at(20, y += kLine, "class=\"small\"", note);
+  y = panel(body, y + kGap, "Decode, tokens per second", results, &BenchResult::decode);
   y = panel(body, y, "Prefill, tokens per second", results, &BenchResult::prefill);
   const std::string size = "width=\"" + std::to_string(kWidth) + "\" height=\"" + std::to_string(y) + "\"";
   return "<svg xmlns=\"http://www.w3.org/2000/svg\" " + size + " viewBox=\"0 0 " + std::to_string(kWidth) +

@@ -15,8 +15,9 @@ struct BenchResult {
 };
 
 // An SVG document: decode and prefill each in a panel, in it a group of bars for each number of streams, in
-// order of `results`; a panel's longest bar is as wide as the panel. Texts may hold anything.
-std::string bench_svg(const std::string& title, const std::string& subtitle,
+// order of `results`; a panel's longest bar is as wide as the panel. Each note is a line above. Texts may
+// hold anything.
+std::string bench_svg(const std::string& title, std::span<const std::string> notes,
                       std::span<const BenchResult> results);
 
 }  // namespace flyball::cli

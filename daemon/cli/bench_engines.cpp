@@ -91,8 +91,8 @@ void print_bars(const std::vector<BenchResult>& results) {
     std::printf("\n%s, tokens per second\n", name);
     for (const BenchResult& r : results) {
       const int n = longest > 0 ? static_cast<int>(kLongest * (r.*figure) / longest + 0.5) : 0;
-      std::printf("  %3u %-7s %-*s %.1f\n", r.streams, r.engine.c_str(), kLongest, std::string(n, '#').c_str(),
-                  r.*figure);
+      std::printf("  %3u %-7s %-*s %.1f\n", r.streams, r.engine.c_str(), kLongest,
+                  std::string(n, '#').c_str(), r.*figure);
     }
   };
   draw("decode", &BenchResult::decode);
@@ -101,9 +101,9 @@ void print_bars(const std::vector<BenchResult>& results) {
 
 Result<void> write_svg(const EnginesBench& o, const std::vector<Engine>& engines, const BackendInfo& model,
                        const std::vector<BenchResult>& results) {
-  std::string devices;
+  std::vector<std::string> devices;
   for (const Engine& e : engines)
-    if (!e.rows.empty()) devices += (devices.empty() ? "" : "; ") + e.name + ": " + e.device;
+    if (!e.rows.empty()) devices.push_back(e.name + ": " + e.device);
   std::ofstream file(o.svg);
   file << bench_svg(
       model.model_name + " " + model.quantization + ", " + short_count(model.parameters) + " parameters",

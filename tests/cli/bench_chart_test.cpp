@@ -25,7 +25,7 @@ std::vector<double> bars(const std::string& svg) {
 TEST(BenchChart, BarsAreToScale) {
   const std::vector<BenchResult> results{
       {"cpu", 1, 100, 40}, {"vulkan", 1, 400, 20}, {"cpu", 8, 200, 80}, {"vulkan", 8, 50, 10}};
-  const auto longest = bars(bench_svg("m", "d", results));
+  const auto longest = bars(bench_svg("m", {}, results));
   // Decode, then prefill; each panel's longest bar is 500 wide.
   EXPECT_THAT(longest, ElementsAre(DoubleNear(250, 0.01), DoubleNear(125, 0.01), DoubleNear(500, 0.01),
                                    DoubleNear(62.5, 0.01), DoubleNear(125, 0.01), DoubleNear(500, 0.01),
@@ -34,22 +34,23 @@ TEST(BenchChart, BarsAreToScale) {
 
 TEST(BenchChart, GroupsByStreamsWithFigures) {
   const std::string svg =
-      bench_svg("m", "d", std::vector<BenchResult>{{"cpu", 1, 100, 40}, {"cpu", 32, 7, 1234.5}});
+      bench_svg("m", {}, std::vector<BenchResult>{{"cpu", 1, 100, 40}, {"cpu", 32, 7, 1234.5}});
   EXPECT_THAT(svg, HasSubstr(">1 stream<"));
   EXPECT_THAT(svg, HasSubstr(">32 streams<"));
   EXPECT_THAT(svg, HasSubstr(">1234.5<"));
 }
 
 TEST(BenchChart, TextsCannotLeaveTheirPlace) {
-  const std::string svg = bench_svg("<script>&\"", "a\nb", std::vector<BenchResult>{{"cpu", 1, 1, 1}});
+  const std::string svg =
+      bench_svg("<script>&\"", std::vector<std::string>{"a\nb"}, std::vector<BenchResult>{{"cpu", 1, 1, 1}});
   EXPECT_THAT(svg, HasSubstr("&lt;script&gt;&amp;&quot;"));
   EXPECT_THAT(svg, HasSubstr(">a b<"));
   EXPECT_THAT(svg, Not(HasSubstr("<script")));
 }
 
 TEST(BenchChart, NothingMeasuredIsNoBar) {
-  EXPECT_THAT(bars(bench_svg("m", "d", std::vector<BenchResult>{{"cpu", 1, 0, 0}})), ElementsAre(0, 0));
-  EXPECT_THAT(bench_svg("m", "d", {}), HasSubstr("</svg>"));
+  EXPECT_THAT(bars(bench_svg("m", {}, std::vector<BenchResult>{{"cpu", 1, 0, 0}})), ElementsAre(0, 0));
+  EXPECT_THAT(bench_svg("m", {}, {}), HasSubstr("</svg>"));
 }
 
 }  // namespace
