@@ -9,5 +9,7 @@ namespace flyball::model {
 inline constexpr std::string_view kMergesKey = "flyball.tokenizer.merges";
 // The space before a text stands at its beginning only, not after each special token.
 inline constexpr std::string_view kPrefixOnceKey = "flyball.tokenizer.space_prefix_once";
+// No space is put before a text that begins with one.
+inline constexpr std::string_view kPrefixIfNoneKey = "flyball.tokenizer.space_prefix_if_none";
 
 }  // namespace flyball::model

@@ -150,6 +150,7 @@ Result<MlxSplit> pieces(const MlxObject& tokenizer, const std::vector<MlxObject>
         "pre_tokenizer", "with byte fallback is neither LLaMA's normalizers nor an unsplit Metaspace");
   out.space_prefix = !is_text(scheme, "never");
   out.prefix_once = is_text(scheme, "first");
+  out.prefix_if_none = true;  // as tokenizers' metaspace.rs has it; its prepend.rs asks for nothing
   return out;
 }
 

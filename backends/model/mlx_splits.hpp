@@ -9,8 +9,9 @@ namespace flyball::model {
 
 struct MlxSplit {
   std::string pre;  // byte level: a name of tokenizer.ggml.pre; "": LLaMA's pieces with byte fallback
-  bool space_prefix = false;  // pieces: a space before a text
-  bool prefix_once = false;   // at its beginning only
+  bool space_prefix = false;    // pieces: a space before a text
+  bool prefix_once = false;     // at its beginning only
+  bool prefix_if_none = false;  // unless it begins with one
 };
 
 // model_unsupported names what is not known. Precondition: `model` is the object of that name.

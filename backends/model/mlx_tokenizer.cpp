@@ -261,6 +261,7 @@ Result<void> translate_mlx_tokenizer(const MlxObject& tokenizer, const MlxObject
   if (pieces) {
     out.set_bool("tokenizer.ggml.add_space_prefix", split->space_prefix);
     out.set_bool(kPrefixOnceKey, split->prefix_once);
+    out.set_bool(kPrefixIfNoneKey, split->prefix_if_none);
     out.set_strings(kMergesKey, *merges);
   } else {
     out.set_string("tokenizer.ggml.pre", split->pre);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <new>
 #include <system_error>
 #include <unordered_set>
@@ -179,6 +180,7 @@ Result<std::unique_ptr<ModelFile>> ModelFile::read_gguf(std::span<const std::byt
   auto gguf = Gguf::parse(bytes);
   if (!gguf) return std::unexpected(std::move(gguf.error()));
   std::unique_ptr<ModelFile> file(new ModelFile);
+  file->storage_.push_back(bytes);
   file->gguf_ = std::move(*gguf);
   auto config = read_model_config(file->gguf_);
   if (!config) return std::unexpected(std::move(config.error()));
@@ -191,6 +193,7 @@ Result<std::unique_ptr<ModelFile>> ModelFile::read_files(const MlxFiles& files) 
   auto mlx = read_mlx(files);
   if (!mlx) return std::unexpected(std::move(mlx.error()));
   std::unique_ptr<ModelFile> file(new ModelFile);
+  for (const auto& shard : files.shards) file->storage_.push_back(shard.bytes);
   file->gguf_ = std::move(mlx->gguf);
   file->config_ = std::move(mlx->config);
   file->mlx_ = std::move(mlx->storage);
@@ -218,9 +221,10 @@ Result<void> ModelFile::bind() {
   return {};
 }
 
-std::span<const std::byte> ModelFile::mapping_of(const std::byte* at) const noexcept {
-  for (const MappedFile& m : mappings_)
-    if (const auto bytes = m.bytes(); at >= bytes.data() && at < bytes.data() + bytes.size()) return bytes;
+std::span<const std::byte> ModelFile::storage_of(const std::byte* at) const noexcept {
+  const std::less_equal<> not_after;
+  for (const std::span<const std::byte> bytes : storage_)
+    if (not_after(bytes.data(), at) && !not_after(bytes.data() + bytes.size(), at)) return bytes;
   return {};
 }
 

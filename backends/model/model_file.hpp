@@ -71,9 +71,9 @@ class ModelFile {
   const ModelWeights& weights() const noexcept { return weights_; }
   // Matrices lie in mappings of files: a device that has copied them may give their pages back.
   bool mapped() const noexcept { return !mappings_.empty(); }
-  // The mapping that `at`, a byte of a tensor, lies in; empty where it lies in none: between two of them
-  // there may be anything.
-  std::span<const std::byte> mapping_of(const std::byte* at) const noexcept;
+  // The file's bytes that `at`, a byte of a tensor, lies among. Empty: made while reading (an MLX directory's
+  // norms and biases), with anything at all around it.
+  std::span<const std::byte> storage_of(const std::byte* at) const noexcept;
   std::uint64_t parameter_count() const noexcept { return parameters_; }
   // What one token is computed with: without the experts that it is not routed to.
   std::uint64_t active_parameter_count() const noexcept;
@@ -92,6 +92,7 @@ class ModelFile {
   Result<void> bind();
 
   std::vector<MappedFile> mappings_;
+  std::vector<std::span<const std::byte>> storage_;  // the files' bytes, mapped or not
   Gguf gguf_;
   std::unique_ptr<const MlxStorage> mlx_;  // what gguf_ views of an MLX directory, besides the mappings
   ModelConfig config_;

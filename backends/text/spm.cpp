@@ -112,9 +112,12 @@ Result<std::unique_ptr<Tokenizer>> SpmTokenizer::load(const model::Gguf& file) {
   if (!prefix) return std::unexpected(prefix.error());
   auto once = file.get_bool(model::kPrefixOnceKey);
   if (!once) return std::unexpected(once.error());
+  auto if_none = file.get_bool(model::kPrefixIfNoneKey);
+  if (!if_none) return std::unexpected(if_none.error());
   std::unique_ptr<SpmTokenizer> out(
       new SpmTokenizer(*std::move(vocabulary), *std::move(scores), prefix->value_or(true)));
   out->prefix_once_ = once->value_or(false);
+  out->prefix_if_none_ = if_none->value_or(false);
   if (file.metadata().contains(model::kMergesKey)) {
     auto merges = require_strings(file, model::kMergesKey);
     if (!merges) return std::unexpected(merges.error());
@@ -155,7 +158,9 @@ std::vector<Token> SpmTokenizer::encode(std::string_view text, EncodeOptions opt
   bool after_special = true;  // the text's beginning counts
   const auto encode_until = [&](std::size_t end) {
     if (end == done) return;
-    encode_text(text.substr(done, end - done), add_space_prefix_ && after_special, out, scratch);
+    const std::string_view part = text.substr(done, end - done);
+    const bool has_one = part.starts_with(' ') || part.starts_with(kSpaceMark);
+    encode_text(part, add_space_prefix_ && after_special && !(prefix_if_none_ && has_one), out, scratch);
     after_special = false;
   };
   for (const SpecialMatcher::Cut& cut : specials_.cuts(text, options.parse_special)) {

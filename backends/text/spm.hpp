@@ -44,7 +44,8 @@ class SpmTokenizer final : public Tokenizer {
   std::array<Token, 256> byte_tokens_{};
   SpecialMatcher specials_;
   std::size_t longest_ = 0;  // bytes of the longest token
-  bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = true, prefix_once_ = false;
+  bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = true, prefix_once_ = false,
+       prefix_if_none_ = false;
 };
 
 }  // namespace flyball::text

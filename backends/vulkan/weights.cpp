@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "backends/cpu/memory.hpp"
@@ -12,11 +13,15 @@ namespace flyball::vulkan {
 using graph::WeightRef;
 using graph::WeightRole;
 
-// Weights that lie close together in the file become one allocation: drivers have few thousands of them.
+// Weights that lie close together in the file are taken together: drivers have few thousands of allocations.
 struct Weights::Window {
   const std::byte* begin = nullptr;
   const std::byte* end = nullptr;
+  bool of_file = false;    // among a file's bytes; else made while reading it, with anything around it
+  std::size_t memory = 0;  // in windows_: where its first byte lies
+  std::uint64_t at = 0;
   std::uint64_t bytes() const noexcept { return static_cast<std::uint64_t>(end - begin); }
+  std::span<const std::byte> span() const noexcept { return {begin, end}; }
 };
 
 const char* to_string(WeightsIn in) noexcept {
@@ -78,70 +83,69 @@ std::vector<Entry> entries_of(const model::ModelFile& model) {
 
 }  // namespace
 
-Result<Weights> Weights::load(Device& device, const model::ModelFile& model, WeightsIn in,
-                              const graph::LoadProgress& progress) {
-  std::vector<Entry> entries = entries_of(model);
-  std::ranges::stable_sort(entries, {}, [](const Entry& e) { return e.weight->data; });
+std::vector<Weights::Window> Weights::windows_of(const model::ModelFile& model,
+                                                 std::span<const model::Weight* const> weights,
+                                                 std::vector<std::size_t>& window_of) {
   std::vector<Window> windows;
-  std::vector<std::size_t> window_of;
-  for (const Entry& e : entries) {
-    const std::byte* end = e.weight->data + bytes_of(*e.weight);
-    const bool apart = !windows.empty() && (!aligned(e.weight->data) || !aligned(windows.back().begin) ||
-                                            model.mapping_of(e.weight->data).data() !=
-                                                model.mapping_of(windows.back().begin).data());
-    if (windows.empty() || apart || e.weight->data - windows.back().end > kMostGap ||
-        static_cast<std::uint64_t>(end - windows.back().begin) > kMostWindow)
-      windows.push_back({e.weight->data, end});
+  for (const model::Weight* w : weights) {
+    const std::byte* end = w->data + bytes_of(*w);
+    const auto around = model.storage_of(w->data);
+    const bool same = !windows.empty() && w->data == windows.back().begin;  // the table and the output, tied
+    const bool near = !windows.empty() && !around.empty() && aligned(w->data) &&
+                      aligned(windows.back().begin) &&
+                      model.storage_of(windows.back().begin).data() == around.data() &&
+                      w->data - windows.back().end <= kMostGap &&
+                      static_cast<std::uint64_t>(end - windows.back().begin) <= kMostWindow;
+    if (!same && !near) windows.push_back({w->data, end, !around.empty()});
     windows.back().end = std::max(windows.back().end, end);
     window_of.push_back(windows.size() - 1);
   }
+  return windows;
+}
+
+Result<Weights> Weights::load(Device& device, const model::ModelFile& model, WeightsIn in,
+                              const graph::LoadProgress& progress) {
+  std::vector<Entry> entries = entries_of(model);
+  std::ranges::stable_sort(entries, std::less<>{}, [](const Entry& e) { return e.weight->data; });
+  std::vector<const model::Weight*> weights;
+  for (const Entry& e : entries) weights.push_back(e.weight);
+  std::vector<std::size_t> window_of;
+  std::vector<Window> windows = windows_of(model, weights, window_of);
 
   Weights out;
   const DeviceFacts& f = device.facts();
   const bool automatic = in == WeightsIn::automatic;
-  std::vector<Address> base(windows.size());  // of the windows' first bytes
-  const bool mapped = model.mapped();
-  const bool in_place =
-      mapped && std::ranges::all_of(windows, [](const Window& w) { return aligned(w.begin); });
+  const bool in_place = model.mapped() && std::ranges::all_of(windows, [](const Window& w) {
+                          return !w.of_file || aligned(w.begin);
+                        });
   if (in == WeightsIn::file && !in_place)
     return fail(ErrorCode::unsupported_value,
                 "Only a mapped model file with its tensors at multiples of 8 can be read where it lies.",
                 "weights");
   if (in == WeightsIn::file || (automatic && f.unified && f.host_import && in_place)) {
     out.in_ = WeightsIn::file;
-    for (std::size_t i = 0; i < windows.size(); ++i) {
-      auto memory = device.import({windows[i].begin, windows[i].end}, "the model file");
-      if (!memory && automatic && memory.error().code != ErrorCode::device_lost) {
-        out.in_ = WeightsIn::automatic;
-        out.windows_.clear();
-        break;
-      }
-      if (!memory) return std::unexpected(std::move(memory.error()));
-      base[i] = memory->address();
-      out.windows_.push_back(std::move(*memory));
+    if (auto ok = out.import(device, windows); !ok) {
+      if (!automatic || ok.error().code == ErrorCode::device_lost)
+        return std::unexpected(std::move(ok.error()));
+      out.in_ = WeightsIn::automatic;
+      out.windows_.clear();
     }
   }
   if (out.in_ == WeightsIn::automatic) {
     const bool shared = in == WeightsIn::shared || (automatic && (f.unified || f.host_visible));
     out.in_ = shared ? WeightsIn::shared : WeightsIn::staged;
-    // All the memory before any of the file: what does not fit is told at once.
-    for (std::size_t i = 0; i < windows.size(); ++i) {
-      const std::size_t at = kept(windows[i].begin);
-      auto memory = device.allocate(at + windows[i].bytes(), "the model's weights",
-                                    shared ? Place::shared : Place::device);
-      if (!memory) return std::unexpected(std::move(memory.error()));
-      base[i] = memory->address() + at;
-      out.windows_.push_back(std::move(*memory));
-    }
-    if (auto ok = out.fill(device, windows, progress); !ok) return std::unexpected(std::move(ok.error()));
-    for (const Window& w : windows)
-      if (!model.mapping_of(w.begin).empty()) cpu::release_file_pages({w.begin, w.end});
   }
+  if (auto ok = out.copy(device, windows, progress); !ok) return std::unexpected(std::move(ok.error()));
+  if (model.mapped() && out.in_ != WeightsIn::file)
+    for (const Window& w : windows)
+      if (w.of_file) cpu::release_file_pages(w.span());
 
   out.index_.resize((model.weights().layers.size() + 1) * graph::kWeightRoleCount);
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const model::Weight& w = *entries[i].weight;
-    const Address address = base[window_of[i]] + static_cast<Address>(w.data - windows[window_of[i]].begin);
+    const Window& window = windows[window_of[i]];
+    const Address address =
+        out.windows_[window.memory].address() + window.at + static_cast<Address>(w.data - window.begin);
     out.index_[slot(entries[i].ref)] = static_cast<std::uint32_t>(out.weights_.size());
     out.weights_.push_back({w.type, w.rows, w.cols, w.experts, address});
   }
@@ -150,25 +154,62 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
   return out;
 }
 
-Result<void> Weights::fill(Device& device, std::span<const Window> windows,
-                           const graph::LoadProgress& progress) {
-  std::uint64_t done = 0, total = 0;
-  for (const Window& w : windows) total += w.bytes();
+Result<void> Weights::import(Device& device, std::span<Window> windows) {
+  for (Window& w : windows) {
+    if (!w.of_file) continue;
+    auto memory = device.import(w.span(), "the model file");
+    if (!memory) return std::unexpected(std::move(memory.error()));
+    w.memory = windows_.size();
+    windows_.push_back(std::move(*memory));
+  }
+  return {};
+}
+
+Result<void> Weights::copy(Device& device, std::span<Window> windows, const graph::LoadProgress& progress) {
+  const bool imported = in_ == WeightsIn::file;
+  // Small windows share an allocation. All the memory before any of the file: what does not fit is told at
+  // once.
+  std::uint64_t used = 0, total = 0;
+  const auto allocate = [&]() -> Result<void> {
+    if (used == 0) return {};
+    auto memory = device.allocate(std::exchange(used, 0), "the model's weights",
+                                  in_ == WeightsIn::staged ? Place::device : Place::shared);
+    if (!memory) return std::unexpected(std::move(memory.error()));
+    windows_.push_back(std::move(*memory));
+    return {};
+  };
+  for (Window& w : windows) {
+    if (imported && w.of_file) continue;
+    const auto place = [&] {
+      return (used + kKeptAlignment - 1) / kKeptAlignment * kKeptAlignment + kept(w.begin);
+    };
+    if (used > 0 && place() + w.bytes() > kMostWindow)
+      if (auto ok = allocate(); !ok) return ok;
+    w.memory = windows_.size();
+    w.at = place();
+    used = w.at + w.bytes();
+    total += w.bytes();
+  }
+  if (auto ok = allocate(); !ok) return ok;
+
   Memory staging;
   if (in_ == WeightsIn::staged) {
     auto memory = device.allocate(kCopyBytes, "the way of the weights", Place::shared);
     if (!memory) return std::unexpected(std::move(memory.error()));
     staging = std::move(*memory);
   }
-  for (std::size_t i = 0; i < windows.size(); ++i) {
-    for (std::uint64_t from = 0; from < windows[i].bytes(); from += kCopyBytes) {
-      const std::uint64_t n = std::min<std::uint64_t>(kCopyBytes, windows[i].bytes() - from);
-      const std::uint64_t to = kept(windows[i].begin) + from;
+  std::uint64_t done = 0;
+  for (const Window& w : windows) {
+    if (imported && w.of_file) continue;
+    for (std::uint64_t from = 0; from < w.bytes(); from += kCopyBytes) {
+      const std::uint64_t n = std::min<std::uint64_t>(kCopyBytes, w.bytes() - from);
       if (!staging) {
-        std::memcpy(windows_[i].host() + to, windows[i].begin + from, n);
+        std::memcpy(windows_[w.memory].host() + w.at + from, w.begin + from, n);
       } else {
-        std::memcpy(staging.host(), windows[i].begin + from, n);
-        if (auto ok = device.run([&](Commands& c) { c.copy(staging, 0, windows_[i], to, n); }); !ok)
+        std::memcpy(staging.host(), w.begin + from, n);
+        if (auto ok =
+                device.run([&](Commands& c) { c.copy(staging, 0, windows_[w.memory], w.at + from, n); });
+            !ok)
           return ok;
       }
       done += n;

@@ -36,9 +36,14 @@ class Weights {
 
  private:
   struct Window;
-  Result<void> fill(Device& device, std::span<const Window> windows, const graph::LoadProgress& progress);
+  static std::vector<Window> windows_of(const model::ModelFile& model,
+                                        std::span<const model::Weight* const> weights,
+                                        std::vector<std::size_t>& window_of);
+  Result<void> import(Device& device, std::span<Window> windows);
+  // What was not imported.
+  Result<void> copy(Device& device, std::span<Window> windows, const graph::LoadProgress& progress);
 
-  std::vector<Memory> windows_;  // stretches of the file
+  std::vector<Memory> windows_;
   std::vector<DeviceWeight> weights_;
   std::vector<std::uint32_t> index_;  // by layer and role: into weights_
   std::uint64_t bytes_ = 0;

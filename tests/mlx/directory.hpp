@@ -17,10 +17,11 @@
 
 namespace flyball::test {
 
-// A safetensors file: so many bytes of header as it says, then the tensors, from an odd byte on.
-inline std::string safetensors(const nlohmann::json& header, const std::string& data) {
+// A safetensors file: so many bytes of header as it says, then the tensors, from an odd byte on, or from a
+// multiple of 8.
+inline std::string safetensors(const nlohmann::json& header, const std::string& data, bool aligned = false) {
   std::string text = header.dump();
-  if (text.size() % 2 == 0) text += ' ';
+  while (text.size() % 8 != (aligned ? 0 : 1)) text += ' ';
   const std::uint64_t length = text.size();
   std::string out(sizeof length, '\0');
   std::memcpy(out.data(), &length, sizeof length);
@@ -119,6 +120,7 @@ struct MlxTestDirectory {
     is_float = true;
   }
   bool is_float = false;
+  bool aligned = false;  // tensors lie at multiples of 8, as today's writers have it
 
   std::string shard() const {
     auto header = nlohmann::json::object();
@@ -140,7 +142,7 @@ struct MlxTestDirectory {
             static_cast<char>(0x28 + (state >> 16) % 8 + (state >> 24 & 0x80));  // 1/32 to 1/8, either sign
       }
     }
-    return safetensors(header, data);
+    return safetensors(header, data, aligned);
   }
 };
 
@@ -171,10 +173,13 @@ struct MlxTexts {
   }
 };
 
-// A directory of float weights, opened: every tensor begins at an odd byte of its mapping.
-inline Result<std::unique_ptr<model::ModelFile>> open_float_mlx(const std::filesystem::path& directory) {
+// A directory of float weights, opened: every tensor begins at an odd byte of its mapping, or at a multiple
+// of 8.
+inline Result<std::unique_ptr<model::ModelFile>> open_float_mlx(const std::filesystem::path& directory,
+                                                                bool aligned = false) {
   MlxTestDirectory d;
   d.make_float();
+  d.aligned = aligned;
   MlxTexts(d).write(directory);
   return model::ModelFile::open(directory);
 }
