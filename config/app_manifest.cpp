@@ -110,6 +110,8 @@ const std::vector<Bound<AppLimits>>& limits_table() {
        [](AppLimits& l, const Node& n) { l.in_flight = as<std::uint32_t>(n); }},
       {{"max_tokens", integer(0, kMaxTokens), "tokens of one answer; 0: as many as the context leaves"},
        [](AppLimits& l, const Node& n) { l.max_tokens = as<std::uint32_t>(n); }},
+      {{"weight", integer(1, 1000), "its share of an engine that several apps want, beside apps of 100"},
+       [](AppLimits& l, const Node& n) { l.weight = as<std::uint32_t>(n); }},
   };
   return table;
 }

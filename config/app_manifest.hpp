@@ -21,6 +21,7 @@ enum class Privacy : std::uint8_t { local_only, any };
 // What holds where a manifest is silent; receipts tell a default from what an app declared.
 inline constexpr WorkloadClass kDefaultClass = WorkloadClass::chat;
 inline constexpr const char* kDefaultModality = "text";
+inline constexpr std::uint32_t kDefaultWeight = 100, kBatchWeight = 25;
 inline constexpr Privacy kDefaultPrivacy = Privacy::local_only;
 
 struct Workload {
@@ -37,8 +38,9 @@ struct Slo {
 };
 
 struct AppLimits {
-  std::uint32_t in_flight = 16;  // answers: a request with n: 4 counts as four
-  std::uint32_t max_tokens = 0;  // per request; 0: the context
+  std::uint32_t in_flight = 16;         // answers: a request with n: 4 counts as four
+  std::uint32_t max_tokens = 0;         // per request; 0: the context
+  std::optional<std::uint32_t> weight;  // AppManifest::weight()
 };
 
 struct AppManifest {
@@ -52,6 +54,12 @@ struct AppManifest {
   std::optional<Privacy> privacy;
   AppLimits limits;
   std::string source;  // file name, for messages
+
+  // Its share of an engine that others want, too, beside a share of 100. Batch work has less than what a
+  // person waits for, and is never starved.
+  std::uint32_t weight() const noexcept {
+    return limits.weight.value_or(workload.kind == WorkloadClass::batch ? kBatchWeight : kDefaultWeight);
+  }
 };
 
 // Every *.yaml of the directory in name order. Two apps of one id or one key: both files named. A key file

@@ -10,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "daemon/route/attempt.hpp"
+#include "daemon/route/turns.hpp"
 
 namespace flyball::route {
 namespace {
@@ -21,6 +22,8 @@ using boost::system::error_code;
 // on_unavailable: queue. How often a parked request looks again, and for how long.
 constexpr std::chrono::milliseconds kParkedLook{250};
 constexpr std::chrono::seconds kParkedLimit{30};
+// What a prompt is taken for until the engine has counted: text is about so many bytes a token.
+constexpr double kBytesPerToken = 4;
 
 double seconds_between(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
@@ -48,6 +51,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   const Clock::time_point probed_at = Clock::now();  // the probe ran just before
   metrics::Metrics& metrics;
   DispatchLimits limits;
+  const std::shared_ptr<Turns> turns = std::make_shared<Turns>();
   Receipts receipts;
   std::size_t waiting = 0, running = 0;  // requests
   std::size_t waiting_answers = 0;
@@ -56,7 +60,10 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Result<void> admit(const JobSpec& spec) const;
   policy::Facts facts_for(const JobSpec& spec) const {
     const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - probed_at);
-    return gather(hardware, age, spec.app, spec.model, spec.traits, fleet.status());
+    auto workers = fleet.status();
+    for (fleet::WorkerStatus& worker : workers)
+      worker.load.waiting += static_cast<std::uint32_t>(turns->waiting(worker.model, worker.backend));
+    return gather(hardware, age, spec.app, spec.model, spec.traits, workers);
   }
   void decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt);
   void leave(const JobSpec& spec);
@@ -102,6 +109,8 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   struct Choice {
     explicit Choice(std::vector<std::string> targets) : attempt(std::move(targets)) {}
     Attempt attempt;
+    Turns::Place place;     // at the engine of this attempt
+    std::string placed_at;  // its backend
     Ticket ticket;
     std::size_t record = 0;  // its row in the receipt
     bool done = false;
@@ -112,6 +121,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   Error nothing_to_ask(std::string otherwise) const;
   void look_again();
   void act(std::size_t choice, Attempt::Action action);
+  void acquire(std::size_t choice, std::uint32_t attempt);
   void acquired(std::size_t choice, std::uint32_t attempt, Result<Backend*> backend);
   void start_on(std::size_t choice, Backend& backend);
   void outcome(std::size_t choice, std::string_view text);
@@ -247,11 +257,28 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
   choice.record = receipt_->attempts.size();
   receipt_->attempts.push_back({backend, "waiting", static_cast<std::uint32_t>(index),
                                 static_cast<std::uint32_t>(choice.attempt.resume_tokens().size())});
-  dispatcher_->fleet.acquire(
-      spec_.model.id, backend,
-      [weak = weak_from_this(), index, attempt = choice.attempt.attempts()](Result<Backend*> got) {
-        if (const auto self = weak.lock()) self->acquired(index, attempt, std::move(got));
+  if (choice.place && choice.placed_at == backend) return acquire(index, choice.attempt.attempts());
+  const bool goes_on = static_cast<bool>(choice.place);
+  choice.placed_at = backend;
+  const config::AppManifest& app = spec_.app;
+  choice.place = dispatcher_->turns->ask(
+      {spec_.model.id, backend, spec_.model.max_sequences, app.id, app.weight() / 100.0,
+       static_cast<double>(spec_.traits.prompt_bytes) / kBytesPerToken /
+           static_cast<double>(spec_.prompts.size()),
+       goes_on},
+      [weak = weak_from_this(), index, attempt = choice.attempt.attempts()] {
+        if (const auto self = weak.lock()) self->acquire(index, attempt);
       });
+}
+
+// Its turn has come.
+void RunningJob::acquire(std::size_t index, std::uint32_t attempt) {
+  if (over_) return;
+  dispatcher_->fleet.acquire(spec_.model.id, choices_[index].placed_at,
+                             [weak = weak_from_this(), index, attempt](Result<Backend*> got) {
+                               if (const auto self = weak.lock())
+                                 self->acquired(index, attempt, std::move(got));
+                             });
 }
 
 void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backend*> backend) {
@@ -305,6 +332,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   first_event();
   if (auto* delta = std::get_if<Delta>(&event)) {
     choice.attempt.received(*delta);
+    choice.place.generated(delta->tokens.size());
     return !observer || observer->on_delta(index, *delta);
   }
   Done& done = std::get<Done>(event);
@@ -314,6 +342,9 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   }
   choice.done = true;
   outcome(index, "done");
+  choice.place.settle(done.usage.prompt_tokens -
+                      std::min(done.usage.cached_tokens, done.usage.prompt_tokens));
+  choice.place = {};
   retire(std::move(choice.ticket));
   if (receipt_->queue_ms < 0)
     receipt_->queue_ms =
@@ -364,6 +395,7 @@ void RunningJob::finish(std::string_view state) {
     if (!choice.done && choice.record < row.size() &&
         (row[choice.record].outcome == "running" || row[choice.record].outcome == "waiting"))
       row[choice.record].outcome = "cancelled";
+    choice.place = {};
     retire(std::move(choice.ticket));
   }
   --(had_event_ ? dispatcher_->running : dispatcher_->waiting);

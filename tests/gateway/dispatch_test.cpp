@@ -49,6 +49,34 @@ TEST_F(Dispatch, nothing_but_disabled_engines_is_model_unavailable_with_the_caus
   EXPECT_EQ(error["message"], "cpu died 3 times.");
 }
 
+// Twenty requests of one app fill the engine and its line: another app's goes before those that wait, and
+// from then on a place is kept for it.
+TEST_F(Dispatch, an_app_that_floods_is_not_in_another_ones_way) {
+  constexpr const char* kSmall = R"({"model":"small","messages":[{"role":"user","content":"hi"}]})";
+  FakeBackend& engine = rig.cpu("small");
+  script(engine, Script{.tokens = 4, .manual = true});
+  std::vector<std::unique_ptr<Wire>> wires;
+  const auto send = [&](const char* key) {
+    wires.push_back(std::make_unique<Wire>(rig));
+    wires.back()->send(post(kChatPath, kSmall, key));
+  };
+  for (int i = 0; i < 20; ++i) send("key-alice");
+  EXPECT_EQ(engine.started.size(), 8U) << "as many as it computes at once";
+  send("key-bob");
+  EXPECT_EQ(engine.started.size(), 8U);
+  engine.emit(5, 1);
+  wires.back()->run();
+  ASSERT_EQ(engine.started.size(), 9U);
+  EXPECT_EQ(engine.started.back().owner, "bob");
+  engine.emit(5, 8);  // bob's among them: seven of alice's follow, and bob's place stays free
+  wires.back()->run();
+  EXPECT_EQ(engine.live(), 7U);
+  send("key-bob");
+  wires.back()->run();
+  EXPECT_EQ(engine.live(), 8U);
+  EXPECT_EQ(engine.started.back().owner, "bob");
+}
+
 // on_unavailable: queue. The request waits, and goes on when the engine is back.
 TEST_F(Dispatch, a_rule_may_let_requests_wait_for_their_engine) {
   auto settings = make_settings();

@@ -1,0 +1,77 @@
+// Whose turn it is at one engine: fair among apps by what they have had computed. A virtual token counter per
+// app (Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024): a prompt token counts 1, a
+// generated one 2, divided by the app's weight; the app with the lowest counter among those that wait goes
+// next, its requests in order of arrival. An app that was away does not save up: when it comes back its
+// counter is lifted to the lowest of those that wait. Pure: no clock, no engine.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+namespace flyball::route {
+
+class FairQueue {
+ public:
+  using Id = std::uint64_t;  // must rise
+  static constexpr double kPromptToken = 1, kGeneratedToken = 2;
+
+  // The last free slot is only for an app that has nothing running, for so many requests begun after another
+  // app came: who comes again to an engine that somebody floods begins at once, and who is alone has every
+  // slot. Such an app may be ahead of the others by kAhead, and no more, or it would be more than its share.
+  static constexpr std::uint64_t kRemembered = 1000;
+  static constexpr double kAhead = 4096;
+
+  // Sequences that the engine computes at once; at least one.
+  void set_slots(std::uint32_t slots) noexcept;
+
+  // prompt_tokens: as estimated, until settle(). weight > 0; the latest holds for all of the app's.
+  void add(Id id, const std::string& app, double weight, double prompt_tokens);
+  // Begins at once, whatever runs: an answer that goes on where another engine left it.
+  void begin(Id id, const std::string& app, double weight, double prompt_tokens);
+  // Who begins now: it has a slot until remove(). To be asked until it says nobody.
+  std::optional<Id> next();
+  // What a running one costs: tokens it has generated, and what its prompt came to.
+  void generated(Id id, std::uint64_t tokens);
+  void settle(Id id, double prompt_tokens);
+  // Waits or runs no longer. Unknown ids are fine.
+  void remove(Id id);
+
+  bool waits(Id id) const;
+  std::size_t waiting() const noexcept { return waiting_; }
+  std::uint32_t running() const noexcept { return running_; }
+  // Before it: those that go first if nobody else comes and nothing more is generated. Precondition:
+  // waits(id).
+  std::size_t ahead_of(Id id) const;
+  double counter(const std::string& app) const;  // 0 for one never seen
+
+ private:
+  struct Entry {
+    std::string app;
+    double prompt_tokens = 0;
+    bool runs = false;
+  };
+  struct App {
+    double counter = 0, weight = 1;
+    std::uint32_t running = 0;
+    std::uint64_t came = 0;        // how many had begun when it came last
+    std::map<Id, double> waiting;  // prompt tokens
+  };
+
+  App& arrive(const std::string& app, double weight);
+  void charge(App& app, double tokens) noexcept { app.counter += tokens / app.weight; }
+  void start(Id id, App& app, double prompt_tokens);
+
+  bool others_come(const App& app) const noexcept;
+
+  std::uint32_t slots_ = 1, running_ = 0;
+  std::uint64_t begun_ = 0;
+  std::size_t waiting_ = 0;
+  double last_counter_ = 0;          // of the app that left the queue last
+  std::map<std::string, App> apps_;  // of the configuration: they are few, and stay
+  std::unordered_map<Id, Entry> entries_;
+};
+
+}  // namespace flyball::route

@@ -1,0 +1,82 @@
+// Turns at engines: who is told when, and that places given up pass on.
+#include "daemon/route/turns.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace flyball::route {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+struct TurnsTest : ::testing::Test {
+  std::shared_ptr<Turns> turns = std::make_shared<Turns>();
+  std::vector<std::string> told;
+
+  Turns::Place ask(const std::string& who, const std::string& app = "a", const std::string& backend = "cpu",
+                   bool goes_on = false) {
+    return turns->ask({"m", backend, 2, app, 1, 10, goes_on}, [this, who] { told.push_back(who); });
+  }
+};
+
+TEST_F(TurnsTest, AnEngineGetsAsManyAsItComputesAtOnce) {
+  auto one = ask("one"), two = ask("two"), three = ask("three"), four = ask("four");
+  EXPECT_THAT(told, ElementsAre("one", "two"));
+  EXPECT_EQ(turns->waiting("m", "cpu"), 2U);
+  EXPECT_EQ(turns->waiting("m", "vulkan"), 0U);
+  three = {};
+  EXPECT_THAT(told, ElementsAre("one", "two"));
+  one = {};
+  EXPECT_THAT(told, ElementsAre("one", "two", "four"));
+  EXPECT_EQ(turns->waiting("m", "cpu"), 0U);
+  auto elsewhere = ask("elsewhere", "a", "vulkan");
+  EXPECT_EQ(told.back(), "elsewhere") << "each engine has a line of its own";
+}
+
+TEST_F(TurnsTest, WhoHadATurnElsewhereWaitsForNobody) {
+  auto one = ask("one"), two = ask("two");
+  auto moved = ask("moved", "b", "cpu", true);
+  EXPECT_THAT(told, ElementsAre("one", "two", "moved"));
+  auto three = ask("three");
+  one = {};
+  EXPECT_EQ(told.size(), 3U) << "there are still two at the engine";
+  two = {};
+  EXPECT_EQ(told.back(), "three");
+}
+
+TEST_F(TurnsTest, WhatIsComputedCounts) {
+  auto one = ask("one"), two = ask("two");
+  auto more = ask("more"), other = ask("other", "b");
+  one.generated(1000);
+  two = {};
+  EXPECT_EQ(told.back(), "other") << "its app had less";
+  one.settle(5);
+  one = {};
+  EXPECT_EQ(told.back(), "more");
+}
+
+TEST_F(TurnsTest, TheLastPlaceIsForWhoHasNothingRunning) {
+  auto other = ask("other", "b");
+  other = {};
+  auto one = ask("one"), two = ask("two");
+  EXPECT_THAT(told, ElementsAre("other", "one"));
+  other = ask("again", "b");
+  EXPECT_THAT(told, ElementsAre("other", "one", "again"));
+}
+
+TEST_F(TurnsTest, PlacesMayOutliveTheLines) {
+  auto one = ask("one"), waiting = ask("two");
+  auto third = ask("three");
+  turns.reset();
+  told.clear();
+  one = {};
+  EXPECT_THAT(told, IsEmpty());
+  third.generated(1);
+  third.settle(1);
+}
+
+}  // namespace
+}  // namespace flyball::route
