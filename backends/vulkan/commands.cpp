@@ -103,6 +103,14 @@ void Commands::dispatch(const Pipeline& pipeline, std::span<const std::byte> pus
   impl_->timed(pipeline.handle);
 }
 
+void Commands::bind(const Pipeline& pipeline, const std::array<Texels, 2>& sets) {
+  const auto& kernel = *static_cast<const DeviceState::Kernel*>(pipeline.handle);
+  std::array<vk::DescriptorSet, 2> all;
+  for (std::size_t i = 0; i < sets.size(); ++i)
+    all[i] = static_cast<VkDescriptorSet>(const_cast<void*>(sets[i].set));
+  impl_->buffer.bindDescriptorSets(vk::PipelineBindPoint::eCompute, *kernel.layout, 0, all, {});
+}
+
 void Commands::dispatch_indirect(const Pipeline& pipeline, std::span<const std::byte> push,
                                  const Memory& from, std::uint64_t at) {
   use_kernel(impl_->buffer, impl_->bound, pipeline, push);

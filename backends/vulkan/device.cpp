@@ -13,10 +13,14 @@ namespace {
 
 using MemoryFlag = vk::MemoryPropertyFlagBits;
 
-constexpr vk::BufferUsageFlags kUsage =
-    vk::BufferUsageFlagBits::eStorageBuffer | vk::BufferUsageFlagBits::eShaderDeviceAddress |
-    vk::BufferUsageFlagBits::eIndirectBuffer | vk::BufferUsageFlagBits::eTransferSrc |
-    vk::BufferUsageFlagBits::eTransferDst;
+vk::BufferUsageFlags usage_of(const DeviceFacts& facts) {
+  using enum vk::BufferUsageFlagBits;
+  const vk::BufferUsageFlags usage =
+      eStorageBuffer | eShaderDeviceAddress | eIndirectBuffer | eTransferSrc | eTransferDst;
+  return facts.texel_bytes > 0 ? usage | eUniformTexelBuffer : usage;
+}
+
+constexpr std::string_view kByTexel = "texel_";  // kernels that read two sets
 
 Result<std::size_t> choose_found(std::span<const FoundDevice> devices, const DeviceOptions& options) {
   std::vector<opencl::Candidate> candidates;
@@ -170,6 +174,11 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
         {}, {vk::SemaphoreType::eTimeline, 0});
     state->timeline.emplace(device, timeline.get<vk::SemaphoreCreateInfo>());
     state->cache.emplace(device, vk::PipelineCacheCreateInfo{});
+    if (state->facts.texel_bytes > 0) {
+      const vk::DescriptorSetLayoutBinding texels(0, vk::DescriptorType::eUniformTexelBuffer, 1,
+                                                  vk::ShaderStageFlagBits::eCompute);
+      state->texel_set.emplace(device, vk::DescriptorSetLayoutCreateInfo({}, texels));
+    }
   });
   if (result != vk::Result::eSuccess) return device_failed(state->facts, "its opening", result);
   return std::shared_ptr<Device>(new Device(std::move(state)));
@@ -216,7 +225,7 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what, Plac
   const vk::Result result = attempt(s.options, Call::allocate, [&] {
     vk::BufferCreateInfo info;
     info.size = bytes;
-    info.usage = kUsage;
+    info.usage = usage_of(s.facts);
     auto& buffer = out.impl_->buffer.emplace(*s.device, info);
     const vk::MemoryRequirements needs = buffer.getMemoryRequirements();
     const auto type = memory_type(s.memory, needs.memoryTypeBits, wish_of(place, s.facts.unified));
@@ -238,6 +247,9 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what, Plac
                     " needs.",
                 "backend");
   out.bytes_ = bytes;
+  out.impl_->begin = out.address_;
+  out.impl_->size = bytes;
+  s.buffers.emplace(out.address_, out.impl_.get());
   out.impl_->counted.emplace(s.books, counted ? bytes : 0);
   if (out.host_ != nullptr) std::memset(out.host_, 0, bytes);
   return out;
@@ -267,7 +279,7 @@ Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view
     const vk::MemoryHostPointerPropertiesEXT pointer =
         s.device->getMemoryHostPointerPropertiesEXT(kHandle, host);
     const vk::StructureChain<vk::BufferCreateInfo, vk::ExternalMemoryBufferCreateInfo> info(
-        {{}, end - first, kUsage}, {kHandle});
+        {{}, end - first, usage_of(s.facts)}, {kHandle});
     auto& buffer = out.impl_->buffer.emplace(*s.device, info.get<vk::BufferCreateInfo>());
     const vk::MemoryRequirements needs = buffer.getMemoryRequirements();
     const auto type = memory_type(s.memory, needs.memoryTypeBits & pointer.memoryTypeBits, {});
@@ -284,8 +296,35 @@ Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view
   if (result != vk::Result::eSuccess) return refuse(vk::to_string(result));
   if (!typed) return refuse("no memory type takes these pages");
   out.bytes_ = bytes.size();
+  out.impl_->begin = out.address_ - (begin - first);
+  out.impl_->size = end - first;
+  s.buffers.emplace(out.impl_->begin, out.impl_.get());
   out.impl_->counted.emplace(s.books);
   return out;
+}
+
+Result<Texels> Device::texels(Address address) {
+  DeviceState& s = *state_;
+  const auto after = s.buffers.upper_bound(address);
+  if (after == s.buffers.begin() || !s.texel_set) std::abort();  // a plan for another device
+  Memory::Impl& m = *std::prev(after)->second;
+  if (m.set == VK_NULL_HANDLE) {
+    const vk::Result result = attempt(s.options, Call::allocate, [&] {
+      const vk::BufferViewCreateInfo view({}, **m.buffer, vk::Format::eR32G32B32A32Uint, 0,
+                                          std::min(m.size / 16 * 16, s.facts.texel_bytes));
+      m.view.emplace(*s.device, view);
+      const vk::DescriptorPoolSize one(vk::DescriptorType::eUniformTexelBuffer, 1);
+      m.sets.emplace(*s.device, vk::DescriptorPoolCreateInfo({}, 1, one));
+      const vk::DescriptorSetLayout layout = **s.texel_set;
+      const auto made = (**s.device).allocateDescriptorSets({**m.sets, layout}, *s.device->getDispatcher());
+      const vk::BufferView texels = **m.view;
+      s.device->updateDescriptorSets(
+          vk::WriteDescriptorSet(made[0], 0, 0, vk::DescriptorType::eUniformTexelBuffer, {}, {}, texels), {});
+      m.set = made[0];
+    });
+    if (result != vk::Result::eSuccess) return not_allocated(s, result, 0, "a view of what is there");
+  }
+  return Texels{m.set, m.begin};
 }
 
 Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::uint32_t> constants,
@@ -313,6 +352,9 @@ Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::ui
     const vk::PushConstantRange range(vk::ShaderStageFlagBits::eCompute, 0, push_bytes);
     vk::PipelineLayoutCreateInfo layout_info;
     if (push_bytes > 0) layout_info.setPushConstantRanges(range);
+    std::vector<vk::DescriptorSetLayout> sets;
+    if (name.starts_with(kByTexel)) sets.assign(2, **s.texel_set);
+    layout_info.setSetLayouts(sets);
     vk::raii::PipelineLayout layout(*s.device, layout_info);
     const vk::SpecializationInfo special(static_cast<std::uint32_t>(entries.size()), entries.data(),
                                          constants.size_bytes(), constants.data());

@@ -44,6 +44,7 @@ class Memory {
  private:
   friend class Device;
   friend class Commands;
+  friend struct DeviceState;
   struct Impl;
   std::unique_ptr<Impl> impl_;
   std::uint64_t bytes_ = 0;
@@ -56,6 +57,12 @@ struct Pipeline {
   const void* handle = nullptr;  // internal.hpp
   std::uint32_t push_bytes = 0;
   explicit operator bool() const noexcept { return handle != nullptr; }
+};
+
+// A buffer as kernels read it by texel: a descriptor set. Lives as long as the buffer.
+struct Texels {
+  const void* set = nullptr;
+  Address begin = 0;  // of the buffer: texels count from there
 };
 
 using Groups = std::array<std::uint32_t, 3>;
@@ -74,6 +81,13 @@ class Commands {
   void dispatch(const Pipeline& pipeline, const Push& push, const Groups& groups) {
     dispatch(pipeline, std::as_bytes(std::span(&push, 1)), groups);
   }
+  // sets: 0 and 1, which the kernel reads by texel.
+  template <class Push>
+  void dispatch(const Pipeline& pipeline, const Push& push, const Groups& groups,
+                const std::array<Texels, 2>& sets) {
+    bind(pipeline, sets);
+    dispatch(pipeline, push, groups);
+  }
   // Groups: three uint32 in `from`, from byte `at` on.
   template <class Push>
   void dispatch_indirect(const Pipeline& pipeline, const Push& push, const Memory& from, std::uint64_t at) {
@@ -90,6 +104,7 @@ class Commands {
  private:
   friend class Device;
   friend struct DeviceState;
+  void bind(const Pipeline& pipeline, const std::array<Texels, 2>& sets);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -116,6 +131,10 @@ class Device {
   // The device reads the host's pages where they are: [bytes, rounded out to facts().import_alignment). They
   // outlive the memory; address() is that of the first byte of `bytes`. unsupported_value: it cannot.
   Result<Memory> import(std::span<const std::byte> bytes, std::string_view what);
+
+  // The buffer with the byte at this address, as kernels read it by texel: 16 bytes, four 32-bit integers.
+  // The first facts().texel_bytes of it. insufficient_memory, device_lost.
+  Result<Texels> texels(Address address);
 
   // ---- kernels. model_unsupported with the kernel and why this device never builds it; insufficient_memory,
   // device_lost. One of a name and its constants is compiled once. constants[i] is specialization constant i;

@@ -27,6 +27,8 @@ struct DeviceFacts {
   std::uint32_t max_work_group = 0;  // invocations
   std::uint64_t memory_bytes = 0;    // of the largest heap that is the device's
   std::uint64_t max_allocation_bytes = 0;
+  // Of a buffer that kernels may read by texel, at most; 0 where reading by address is as fast.
+  std::uint64_t texel_bytes = 0;
   std::string lacks;  // what the engine needs and the device has not; "": nothing
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "backends/vulkan/internal.hpp"
 
@@ -170,6 +171,9 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
   f.driver = std::string(v12.driverName.data()) + " " + v12.driverInfo.data();
   f.subgroup_size = v11.subgroupSize;
   f.max_allocation_bytes = v11.maxMemoryAllocationSize;
+  if (f.processor)  // and bytes are counted in 32 bits
+    f.texel_bytes = std::min<std::uint64_t>(std::uint64_t{16} * base.limits.maxTexelBufferElements,
+                                            std::numeric_limits<std::uint32_t>::max() / 16 * 16);
   for (const std::uint8_t b : v11.deviceUUID) {
     f.id += "0123456789abcdef"[b >> 4];
     f.id += "0123456789abcdef"[b & 15];

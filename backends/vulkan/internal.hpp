@@ -52,6 +52,7 @@ struct DeviceState {
   std::optional<vk::raii::CommandPool> pool;
   std::optional<vk::raii::Semaphore> timeline;
   std::optional<vk::raii::PipelineCache> cache;
+  std::optional<vk::raii::DescriptorSetLayout> texel_set;  // where kernels read by texel
   struct Kernel {
     std::string name;
     vk::raii::PipelineLayout layout;
@@ -60,6 +61,7 @@ struct DeviceState {
   std::map<std::string, Kernel, std::less<>> kernels;  // by name and constants
   double tick = 0;                                     // seconds of a timestamp's unit
   std::vector<const Commands::Impl*> timed;  // submitted since all was waited for, where kernels are timed
+  std::map<Address, Memory::Impl*> buffers;  // by where they begin
   std::uint64_t submitted = 0, done = 0;  // of the timeline: what it will reach, and was seen to have reached
 
   DeviceState() = default;
@@ -111,6 +113,19 @@ struct Memory::Impl {
   std::optional<vk::raii::DeviceMemory> memory;
   std::optional<vk::raii::Buffer> buffer;
   std::optional<Counted> counted;
+  Address begin = 0;       // of the buffer, once the state knows it
+  std::uint64_t size = 0;  // of the buffer, bytes
+  // Where it is read by texel.
+  std::optional<vk::raii::BufferView> view;
+  std::optional<vk::raii::DescriptorPool> sets;
+  VkDescriptorSet set = VK_NULL_HANDLE;
+
+  Impl() = default;
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    if (begin != 0) state->buffers.erase(begin);
+  }
 };
 
 struct Commands::Impl {

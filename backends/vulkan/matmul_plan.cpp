@@ -19,6 +19,7 @@ struct Cut {
   std::uint32_t group_rows() const { return group / slices * rows; }
 };
 
+constexpr std::uint32_t kMaxTexelTokens = 16;  // of a work-group of texel_matmul
 constexpr std::uint32_t kMaxTokens =
     8;  // of a work-group: what an invocation can hold, and a driver compiles in a second
 
@@ -61,6 +62,35 @@ MatmulPlan plan_matmul(const DeviceFacts& device, kernels::DType type, std::span
   return {.kernel = per_format("matmul", type),
           .constants = constants_of(cut, type, cols, add),
           .groups = {divided_up(parts, folds), folds, divided_up(n, cut.tokens)}};
+}
+
+std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::DType type,
+                                            std::span<const std::uint32_t> rows, std::uint32_t cols,
+                                            std::uint32_t n, bool add, std::span<const std::uint64_t> w_at) {
+  using kernels::DType;
+  const bool floats = type == DType::f16 || type == DType::bf16;
+  const bool built = floats || type == DType::q4_0 || type == DType::q8_0;
+  const std::uint32_t row_bytes = static_cast<std::uint32_t>(kernels::row_bytes(type, cols));
+  if (!built || cols % kPart != 0 || !std::has_single_bit(device.subgroup_size)) return std::nullopt;
+  std::uint64_t bits = row_bytes;  // the lowest says what all rows' first bytes are multiples of
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (w_at[i] + std::uint64_t{rows[i]} * row_bytes > device.texel_bytes) return std::nullopt;
+    bits |= w_at[i];
+  }
+  const std::uint32_t aligned = bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : 2;
+  // What a thread reads at once lies in as many places as a group has rows: more than 16, and no processor
+  // fetches ahead. With more tokens, decoding has to pay: then the loop's code grows, up to what its
+  // instruction cache holds.
+  const std::uint32_t tokens = std::min(std::bit_ceil(n), kMaxTexelTokens);
+  const std::uint32_t group_rows = device.subgroup_size * (tokens == 1 ? 2 : 4);
+  const std::uint32_t blocks = tokens == 1 && !floats && aligned >= 8 ? 4 : 1;
+  std::uint64_t parts = 0;
+  for (const std::uint32_t r : rows) parts += divided_up(r, group_rows);
+  const std::uint32_t folds = divided_up(parts, kMaxGroups);
+  return MatmulPlan{.kernel = per_format("texel_matmul", type),
+                    .constants = {device.subgroup_size, group_rows / device.subgroup_size, tokens,
+                                  add ? 1U : 0U, blocks, aligned},
+                    .groups = {divided_up(n, tokens), divided_up(parts, folds), folds}};
 }
 
 ExpertPlan plan_expert_matmul(const DeviceFacts& device, kernels::DType type, std::uint32_t rows,

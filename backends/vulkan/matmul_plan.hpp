@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,12 @@ inline std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) noexcept {
 // of x.
 MatmulPlan plan_matmul(const DeviceFacts& device, kernels::DType type, std::span<const std::uint32_t> rows,
                        std::uint32_t cols, std::uint32_t n, bool add);
+
+// The same by texel_matmul. w_at: bytes from where the set's memory begins to each matrix. Nothing where the
+// kernel is not for that device, format or shape: then plan_matmul has it, for any n.
+std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::DType type,
+                                            std::span<const std::uint32_t> rows, std::uint32_t cols,
+                                            std::uint32_t n, bool add, std::span<const std::uint64_t> w_at);
 
 // The same of `pairs` (row, expert), each with its expert's matrix, by MoeMatmulPush. grouped: the kernel
 // reads offsets and order (moe_group).

@@ -103,6 +103,15 @@ Result<void> VulkanOps::build() {
 Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
   std::set<std::string> known;
   std::vector<std::uint32_t> counts;
+  std::optional<Error> failure;
+  const auto texel_plan = [&](const DeviceWeight& w, std::uint32_t n, bool add) -> std::optional<MatmulPlan> {
+    if (device_.facts().texel_bytes == 0) return std::nullopt;
+    const auto texels = device_.texels(w.address);
+    if (!texels) failure = texels.error();
+    if (!texels) return std::nullopt;
+    const std::uint64_t at = w.address - texels->begin;
+    return plan_texel_matmul(device_.facts(), w.type, {&w.rows, 1}, w.cols, n, add, {&at, 1});
+  };
   for (std::uint32_t n = 1; n <= limits_.step_tokens; ++n) {
     const std::size_t before = known.size();
     const auto meet = [&](const MatmulPlan& plan, std::uint32_t push) -> Result<void> {
@@ -118,13 +127,16 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
       for (const bool add : {false, true}) {
         Result<void> ok;
         if (!routed)
-          ok = meet(plan_matmul(device_.facts(), w.type, {&w.rows, 1}, w.cols, n, add), sizeof(MatmulPush));
+          ok = meet(texel_plan(w, n, add).value_or(
+                        plan_matmul(device_.facts(), w.type, {&w.rows, 1}, w.cols, n, add)),
+                    sizeof(MatmulPush));
         else if (!add)
           ok = meet(plan_expert_matmul(device_.facts(), w.type, w.rows, w.cols, n * config_.n_experts_used,
                                        w.experts)
                         .matmul,
                     sizeof(MoeMatmulPush));
         if (!ok) return std::unexpected(std::move(ok.error()));
+        if (failure) return std::unexpected(std::move(*failure));
       }
     }
     if (known.size() != before) counts.push_back(n);
@@ -239,6 +251,34 @@ void VulkanOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buf
       rms_norm_, RmsNormPush{at(x), weights_[weight].address, at(out), cols(x), config_.norm_eps}, {1, n, 1});
 }
 
+bool VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> products, bool add) {
+  if (device_.facts().texel_bytes == 0) return false;
+  std::array<Result<Texels>, kMaxMatrices> w;
+  std::array<std::uint64_t, kMaxMatrices> at{};
+  for (std::size_t i = 0; i < products.size(); ++i) {
+    w[i] = device_.texels(push.w[i]);
+    if (!w[i]) {
+      keep(std::move(w[i].error()));
+      return true;
+    }
+    if (w[i]->set != w[0]->set) return false;
+    push.w[i] = at[i] = push.w[i] - w[i]->begin;
+  }
+  const auto plan =
+      plan_texel_matmul(device_.facts(), products[0].w->type, std::span(push.rows).first(products.size()),
+                        push.cols, push.n, add, std::span(at).first(products.size()));
+  if (!plan) return false;
+  auto x = device_.texels(push.x);
+  auto kernel = device_.pipeline(plan->kernel, plan->constants, sizeof push);
+  if (!x || !kernel) {
+    keep(std::move(x ? kernel.error() : x.error()));
+    return true;
+  }
+  push.x -= x->begin;
+  commands_->dispatch(*kernel, push, plan->groups, {*w[0], *x});
+  return true;
+}
+
 void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> products, bool add) {
   after_all();
   while (!products.empty() && !failure_) {
@@ -256,6 +296,10 @@ void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> pr
     push.n = n;
     push.cols = products[0].w->cols;
     push.row_bytes = products[0].w->row_bytes();
+    if (multiply_by_texel(push, products.first(count), add)) {
+      products = products.subspan(count);
+      continue;
+    }
     const MatmulPlan plan = plan_matmul(device_.facts(), products[0].w->type,
                                         std::span(push.rows).first(count), push.cols, n, add);
     auto kernel = device_.pipeline(plan.kernel, plan.constants, sizeof push);

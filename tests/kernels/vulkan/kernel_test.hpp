@@ -73,6 +73,20 @@ class KernelTest : public testing::Test {
     ASSERT_TRUE(done) << done.error().message;
   }
 
+  // sets: addresses of what the kernel reads by texel.
+  template <class Push>
+  void run_by_texel(const std::string& kernel, const std::vector<std::uint32_t>& constants, const Push& push,
+                    const Groups& groups, const std::array<Address, 2>& sets) {
+    const auto pipeline = device_->pipeline(kernel, constants, sizeof push);
+    ASSERT_TRUE(pipeline) << pipeline.error().message;
+    const auto w = device_->texels(sets[0]), x = device_->texels(sets[1]);
+    ASSERT_TRUE(w && x);
+    const auto done = device_->run([&](Commands& commands) {
+      commands.dispatch(*pipeline, push, groups, {*w, *x});
+    });
+    ASSERT_TRUE(done) << done.error().message;
+  }
+
   std::shared_ptr<Device> device_;
 };
 
