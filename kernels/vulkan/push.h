@@ -1,6 +1,7 @@
 /* The calling convention of the Vulkan kernels: this file is read by C++ and by GLSL.
 
-   A kernel takes one block of push constants, the struct named after it below, and nothing else: no descriptors.
+   A kernel takes one block of push constants, the struct named after it below, and nothing else: no descriptors, but
+   for texel_matmul.
    Every buffer in it is a device address (GL_EXT_buffer_reference); all are aligned to 16 bytes except weights and
    the embedding table, which lie in the file's own layout (row-major blocks, kernels/formats) at multiples of 4 bytes
    of address where the file has them so and else at multiples of 2: rows of 34- or 210-byte blocks begin anywhere even.
@@ -67,6 +68,9 @@ struct MatmulPush {
   uint n, cols;
   uint row_bytes; /* of w */
 };
+
+/* The same by texel_matmul: x and w are bytes into what the descriptor sets 1 (f32) and 0 hold. Groups: as
+   plan_texel_matmul says. Built per format, for some. */
 
 /* y[p] = x[p / per_row] * w[experts[p]] for each pair p < pairs: moe_matvec, which takes a pair's expert from
    `experts`, and moe_matmul, which takes the pairs of expert e from order[offsets[e] .. offsets[e + 1]].
@@ -144,7 +148,8 @@ struct MoeAddPush {
 };
 
 /* The device's ceilings, for benchmarks. read_bandwidth: words: pairs of 64 bits, a multiple of 4 * invocations; to:
-   [invocations] uint. multiply_add: to: [invocations] f32; |factor| < 1. Groups: any. */
+   [invocations] uint. multiply_add: to: [invocations] f32; rounds: a multiple of 64; 0 <= first < 0.5, 0 <= term <= 0.25.
+   Groups: any. */
 struct ReadBandwidthPush {
   Address from, to;
   uint words, unused;
@@ -152,7 +157,7 @@ struct ReadBandwidthPush {
 struct MultiplyAddPush {
   Address to;
   uint rounds;
-  float factor, term;
+  float first, term;
   uint unused;
 };
 

@@ -72,4 +72,16 @@ Result<double> EngineSteps::decode(std::uint32_t streams) {
   return step(std::span(tokens_).first(streams), sequences);
 }
 
+Result<double> EngineSteps::host() {
+  const engine::StepSequence sequence{0, 1, kDecodePosition, tables_[0], true, 1};
+  const double start = seconds();
+  const auto step = executor_->submit({std::span(tokens_).first(1), {&sequence, 1}}, {});
+  const double submitted = seconds();
+  if (!step) return std::unexpected(step.error());
+  if (const auto done = executor_->wait(*step); !done) return std::unexpected(done.error());
+  const double resumed = seconds();
+  if (const auto again = executor_->wait(*step); !again) return std::unexpected(again.error());
+  return submitted - start + (seconds() - resumed);  // what the device takes is over
+}
+
 }  // namespace flyball::bench

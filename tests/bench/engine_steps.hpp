@@ -30,6 +30,9 @@ class EngineSteps {
   // Seconds from submit() to the logits' arrival.
   Result<double> prefill();
   Result<double> decode(std::uint32_t streams);
+  // Of a step of one stream that asks for its likeliest token, seconds of the host's own work: from submit()
+  // to its return, and from the device's end to the result. For devices that work by themselves meanwhile.
+  Result<double> host();
 
  private:
   Result<double> step(std::span<const Token> tokens, std::span<const engine::StepSequence> sequences);

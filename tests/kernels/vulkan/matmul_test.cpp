@@ -127,6 +127,118 @@ INSTANTIATE_TEST_SUITE_P(All, VulkanMatmul,
                                   std::string(to_string(std::get<1>(entry.param)));
                          });
 
+// The kernel of software devices: all matrices in one buffer, which it reads by texel.
+class VulkanTexelMatmul : public KernelTest,
+                          public testing::WithParamInterface<DType>,
+                          public cases::Multiplier {
+ protected:
+  void SetUp() override {
+    KernelTest::SetUp();
+    if (!IsSkipped() && device_->facts().texel_bytes == 0) GTEST_SKIP() << "the device reads by address";
+  }
+
+ public:
+  std::vector<Floats> multiply(const std::vector<cases::Matrix>& matrices, const Floats& x,
+                               std::uint32_t tokens, const Floats* before) override {
+    const std::uint32_t cols = matrices[0].cols;
+    Uints rows;
+    std::vector<std::uint64_t> at;  // as little aligned as a file may be
+    cases::Bytes all;
+    for (const cases::Matrix& m : matrices) {
+      rows.push_back(m.rows);
+      at.push_back((all.size() + 15) / 16 * 16 + 8 * misalign_ * (at.size() % 2 + 1) % 16);
+      all.resize(at.back());
+      all.insert(all.end(), m.file.begin(), m.file.end());
+    }
+    const Buffer w = put(all), input = put(x);
+    const Address w_begin = device_->texels(w.address()).value().begin;
+    MatmulPush push{};
+    push.x = input.address() - device_->texels(input.address()).value().begin;
+    push.n = tokens;
+    push.cols = cols;
+    push.row_bytes = static_cast<uint>(matrices[0].row_size());
+    std::vector<Buffer> y;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      y.push_back(put(before != nullptr ? *before : Floats(std::size_t{tokens} * rows[i], NAN)));
+      at[i] += w.address() - w_begin;
+      push.w[i] = at[i];
+      push.y[i] = y[i].address();
+      push.rows[i] = rows[i];
+    }
+    const auto plan =
+        plan_texel_matmul(device_->facts(), GetParam(), rows, cols, tokens, before != nullptr, at);
+    EXPECT_EQ(plan.has_value(), cols % 32 == 0);
+    if (plan) {
+      run_by_texel(plan->kernel, plan->constants, push, plan->groups, {w.address(), input.address()});
+    } else {  // as the engine does
+      push.x = input.address();
+      for (std::size_t i = 0; i < rows.size(); ++i) push.w[i] += w_begin;
+      const MatmulPlan other =
+          plan_matmul(device_->facts(), GetParam(), rows, cols, tokens, before != nullptr);
+      run(other.kernel, other.constants, push, other.groups);
+    }
+    std::vector<Floats> out;
+    for (const Buffer& b : y) out.push_back(get<float>(b));
+    EXPECT_EQ(get<std::uint8_t>(w), all);
+    return out;
+  }
+  Floats multiply_experts(const std::vector<cases::Matrix>&, const Uints&, const Floats&,
+                          std::uint32_t) override {
+    return {};  // experts are read by address
+  }
+
+ protected:
+  std::uint32_t misalign_ = 1;
+};
+
+TEST_P(VulkanTexelMatmul, EveryCountOfTokens) {
+  cases::check_every_count(*this, GetParam());
+}
+TEST_P(VulkanTexelMatmul, AloneEqualsBatchedBitForBit) {
+  cases::check_alone_equals_batched(*this, GetParam(), 0);
+}
+TEST_P(VulkanTexelMatmul, AddsToWhatIsThere) {
+  cases::check_adding(*this, GetParam());
+}
+TEST_P(VulkanTexelMatmul, ExtremeActivations) {
+  cases::check_extreme_activations(*this, GetParam());
+}
+TEST_P(VulkanTexelMatmul, NotANumberIsNeverLost) {
+  cases::check_no_number_is_lost(*this, GetParam());
+}
+// Rows at multiples of 2, 8 and 16 bytes; four blocks at once and one; up to three matrices.
+TEST_P(VulkanTexelMatmul, EveryAlignmentOfRows) {
+  for (misalign_ = 0; misalign_ < 2; ++misalign_) {
+    for (const std::uint32_t cols : {32U, 96U, 128U, 256U, 1024U}) {
+      const std::vector<cases::Matrix> m = {
+          {GetParam(), 67, cols, 31}, {GetParam(), 9, cols, 32}, {GetParam(), 16, cols, 33}};
+      for (const std::uint32_t tokens : {1U, 5U, 16U, 40U}) {
+        const auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
+        const auto y = multiply(m, x, tokens, nullptr);
+        for (std::size_t i = 0; i < m.size(); ++i) ASSERT_NO_FATAL_FAILURE(m[i].expect_near(x, y[i], tokens));
+      }
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, VulkanTexelMatmul,
+                         testing::Values(DType::f16, DType::bf16, DType::q4_0, DType::q8_0),
+                         [](const auto& entry) { return std::string(to_string(entry.param)); });
+
+TEST(VulkanPlan, TexelsOnlyWhereTheyReach) {
+  DeviceFacts device;
+  device.subgroup_size = 8;
+  const std::uint32_t rows = 1000, cols = 1024;
+  const std::uint64_t at = 4096, bytes = std::uint64_t{rows} * cols * 2;
+  for (const auto& [reach, found] :
+       {std::pair(std::uint64_t{0}, false), std::pair(at + bytes - 1, false), std::pair(at + bytes, true)}) {
+    device.texel_bytes = reach;
+    EXPECT_EQ(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, false, {&at, 1}).has_value(), found);
+  }
+  EXPECT_FALSE(plan_texel_matmul(device, DType::q6_k, {&rows, 1}, cols, 1, false, {&at, 1}));
+  const std::uint32_t odd = 1000;
+  EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, odd, 1, false, {&at, 1}));
+}
+
 // Rows of 32 columns and more that begin at multiples of 8 bytes, which are read in place.
 TEST_P(VulkanMatmul, RowsInPlace) {
   for (const std::uint32_t cols : {256U, 1024U}) {
@@ -156,18 +268,19 @@ TEST_F(VulkanCeilings, ReadsEveryWordOnce) {
 }
 
 TEST_F(VulkanCeilings, MultipliesAndAddsEveryRound) {
-  constexpr std::uint32_t kChains = 12, kRounds = 5;
+  constexpr std::uint32_t kChains = 12, kRounds = 128;
   const Buffer to = put(Floats(64, NAN));
   run("multiply_add", {32},
-      MultiplyAddPush{.to = to.address(), .rounds = kRounds, .factor = 0.5F, .term = 1.0F, .unused = 0},
+      MultiplyAddPush{.to = to.address(), .rounds = kRounds, .first = 0.125F, .term = 0.25F, .unused = 0},
       {2, 1, 1});
-  float expected = 0;
-  for (std::uint32_t k = 0; k < kChains; ++k) {
-    float sum = static_cast<float>(k);
-    for (std::uint32_t i = 0; i < kRounds; ++i) sum = sum * 0.5F + 1.0F;
-    expected += sum;
-  }
-  for (const float v : get<float>(to)) EXPECT_EQ(v, expected);
+  // Tends to 0.5 so slowly that a round more or less would show.
+  std::array<double, kChains> sum{};
+  sum.fill(0.125);
+  double expected = 0;
+  for (std::uint32_t i = 0; i < kRounds; ++i)
+    for (std::uint32_t k = 0; k < kChains; ++k) sum[k] = sum[k] * sum[(k + 1) % kChains] + 0.25;
+  for (const double s : sum) expected += s;
+  for (const float v : get<float>(to)) EXPECT_NEAR(v, expected, 1e-5);
 }
 
 }  // namespace
