@@ -2,7 +2,10 @@
 // right: drivers that enumerate well and crash at the first dispatch are known.
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,6 +31,21 @@ struct DeviceProbe {
   std::string error;
   bool answered = true;  // false: it crashed, hung or did not start, and what is there is not known
 };
+
+// How an API's devices are asked, one after the other.
+struct ProbeRun {
+  std::chrono::milliseconds patience{20'000};          // with all of them: nobody waits longer
+  std::function<void(const DeviceReport&)> on_device;  // each as soon as it is known: the next may hang
+};
+
+// What the next of `left` devices may take: one that hangs leaves the others their share, and whoever waits
+// the time to be told.
+inline std::chrono::milliseconds patience_with_next(std::chrono::steady_clock::time_point asked,
+                                                    const ProbeRun& run, std::size_t left) {
+  const auto spent = std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - asked);
+  return std::max((run.patience * 4 / 5 - spent) / static_cast<std::int64_t>(left),
+                  std::chrono::milliseconds(1));
+}
 
 // The kernel of every probe: element i becomes i * kProbeFactor + data[i].
 inline constexpr std::uint32_t kProbeElements = 4096;

@@ -1,6 +1,8 @@
 // By the very calls that the engine makes (device.cpp): what passes here passes there.
 #include "backends/opencl/probe.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string_view>
 
@@ -62,17 +64,19 @@ DeviceReport report_of(const DeviceFacts& f) {
 
 }  // namespace
 
-DeviceProbe probe_devices() {
-  DeviceProbe out;
+std::string probe_devices(const ProbeRun& run) {
+  const auto asked = std::chrono::steady_clock::now();
   auto api = load_api();
-  if (!api) {
-    out.error = api.error().message;
-    return out;
-  }
-  for (const FoundDevice& found : find_devices(**api)) {
-    DeviceReport& report = out.devices.emplace_back(report_of(found.facts));
+  if (!api) return api.error().message;
+  auto devices = find_devices(**api);
+  std::ranges::stable_partition(devices, [](const FoundDevice& d) { return !d.facts.processor; });
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    DeviceReport report = report_of(devices[i].facts);
     const auto trial = new Trial;
-    auto device = Device::open(*api, found, {});
+    DeviceOptions options;
+    options.fence_deadline = patience_with_next(asked, run, devices.size() - i);
+    options.settle_deadline = {};  // the trial stays in any case
+    auto device = Device::open(*api, devices[i], options);
     Result<void> ran;
     if (device) {
       trial->device = std::move(*device);
@@ -82,9 +86,9 @@ DeviceProbe probe_devices() {
     }
     report.dispatched = ran.has_value();
     if (!ran) report.error = std::move(ran.error().message);
+    run.on_device(report);
   }
-  if (out.devices.empty()) out.error = "no OpenCL device";
-  return out;
+  return devices.empty() ? "no OpenCL device" : "";
 }
 
 }  // namespace flyball::opencl

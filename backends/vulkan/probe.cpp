@@ -1,6 +1,7 @@
 // By the very calls that the engine makes (device.cpp): what passes here passes there.
 #include "backends/vulkan/probe.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <span>
@@ -10,7 +11,6 @@
 namespace flyball::vulkan {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};  // below the parent's with the whole probe
 constexpr std::uint32_t kGroup = 64;
 
 // What is made on a device, left to the end of the process: drivers that compute and crash at the end are
@@ -57,25 +57,25 @@ DeviceReport report_of(const DeviceFacts& f) {
   add(f.integer_dot, "integer dot product");
   add(f.cooperative_matrix, "cooperative matrix");
   add(f.timestamps, "timestamps");
-  add(f.host_import, "reads the model file in place");
+  add(f.unified && f.host_import, "reads the model file in place");
   return report;
 }
 
 }  // namespace
 
-DeviceProbe probe_devices() {
-  DeviceProbe out;
+std::string probe_devices(const ProbeRun& run, const DeviceOptions& base) {
+  const auto asked = std::chrono::steady_clock::now();
   auto devices = list_devices();
-  if (!devices) {
-    out.error = devices.error().message;
-    return out;
-  }
-  for (const DeviceFacts& facts : *devices) {
-    DeviceReport& report = out.devices.emplace_back(report_of(facts));
+  if (!devices) return devices.error().message;
+  std::ranges::stable_partition(*devices, [](const DeviceFacts& f) { return !f.processor; });
+  for (std::size_t i = 0; i < devices->size(); ++i) {
+    const DeviceFacts& facts = (*devices)[i];
+    DeviceReport report = report_of(facts);
     const auto trial = new Trial;
-    DeviceOptions options;
+    DeviceOptions options = base;
     options.id = facts.id;
-    options.fence_deadline = kPatience;
+    options.fence_deadline = patience_with_next(asked, run, devices->size() - i);
+    options.settle_deadline = {};  // the trial stays in any case
     auto device = Device::open(options);
     Result<void> ran;
     if (device) {
@@ -86,9 +86,9 @@ DeviceProbe probe_devices() {
     }
     report.dispatched = ran.has_value();
     if (!ran) report.error = std::move(ran.error().message);
+    run.on_device(report);
   }
-  if (out.devices.empty()) out.error = "no Vulkan device";
-  return out;
+  return devices->empty() ? "no Vulkan device" : "";
 }
 
 }  // namespace flyball::vulkan

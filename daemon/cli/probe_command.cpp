@@ -22,6 +22,7 @@ namespace {
 struct ProbeOptions {
   bool json = false;
   std::string child;
+  std::uint32_t patience_ms = 20'000;
 };
 
 std::string fact_text(const policy::FactValue& value) {
@@ -54,7 +55,8 @@ nlohmann::json tuning_json(const DeviceReport& device) {
 }
 
 int probe(const ProbeOptions& options) {
-  if (!options.child.empty()) return route::run_probe_child(options.child);
+  if (!options.child.empty())
+    return route::run_probe_child(options.child, std::chrono::milliseconds(options.patience_ms));
   const route::HardwareReport report = route::probe_hardware();
   // The operator's choice of device counts here as well; a configuration that does not load is `check`'s
   // matter.
@@ -98,6 +100,7 @@ void add_probe_command(CLI::App& app, int& exit_code) {
   command->add_option("--child", options->child, "ask one API and print its report; how `probe` runs itself")
       ->check(CLI::IsMember({"vulkan", "opencl"}))
       ->group("");
+  command->add_option("--patience-ms", options->patience_ms, "what the child may take")->group("");
   command->footer(
       "Examples:\n"
       "  flyball probe                 devices, and the facts a policy may ask for\n"

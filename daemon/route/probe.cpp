@@ -74,27 +74,36 @@ bool flag_of(const Json& object, const char* key) {
   return it != object.end() && it->is_boolean() && it->get<bool>();
 }
 
-std::optional<DeviceProbe> from_json(const std::string& text) {
-  const Json document = Json::parse(text, nullptr, false);
-  if (!document.is_object() || !document.contains("devices") || !document["devices"].is_array())
-    return std::nullopt;
+DeviceReport device_of(const Json& row) {
+  DeviceReport device;
+  device.name = text_of(row, "name");
+  device.vendor = text_of(row, "vendor");
+  device.kind = text_of(row, "kind");
+  device.driver = text_of(row, "driver");
+  device.memory_bytes = number_of(row, "memory_bytes");
+  device.compute_units = static_cast<std::uint32_t>(number_of(row, "compute_units"));
+  device.unified = flag_of(row, "unified");
+  device.dispatched = flag_of(row, "dispatched");
+  device.error = text_of(row, "error");
+  device.id = text_of(row, "id");
+  device.features = text_of(row, "features");
+  return device;
+}
+
+// A child's lines: {"device": {...}} for each one as soon as it is known, and {"error": "..."} at the end.
+// What was said before a crash or a hang counts; `answered` is whether the end was reached.
+DeviceProbe from_lines(std::string_view text) {
   DeviceProbe probe;
-  probe.error = text_of(document, "error");
-  for (const Json& row : document["devices"]) {
-    if (!row.is_object() || probe.devices.size() == kMaxDevices) break;
-    DeviceReport device;
-    device.name = text_of(row, "name");
-    device.vendor = text_of(row, "vendor");
-    device.kind = text_of(row, "kind");
-    device.driver = text_of(row, "driver");
-    device.memory_bytes = number_of(row, "memory_bytes");
-    device.compute_units = static_cast<std::uint32_t>(number_of(row, "compute_units"));
-    device.unified = flag_of(row, "unified");
-    device.dispatched = flag_of(row, "dispatched");
-    device.error = text_of(row, "error");
-    device.id = text_of(row, "id");
-    device.features = text_of(row, "features");
-    probe.devices.push_back(std::move(device));
+  probe.answered = false;
+  for (std::size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
+    const Json line = Json::parse(text.substr(0, end), nullptr, false);
+    if (!line.is_object()) continue;
+    const auto device = line.find("device");
+    if (device != line.end() && device->is_object() && probe.devices.size() < kMaxDevices)
+      probe.devices.push_back(device_of(*device));
+    if (!line.contains("error")) continue;
+    probe.error = text_of(line, "error");
+    probe.answered = true;
   }
   return probe;
 }
@@ -122,8 +131,10 @@ std::optional<Child> spawn(const ProbeOptions& options, const std::string& api) 
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setpgroup(&attributes, 0);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-  std::string words[] = {"flyball", "probe", "--child", api};
-  char* const argv[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), nullptr};
+  std::string words[] = {"flyball", "probe",         "--child",
+                         api,       "--patience-ms", std::to_string(options.timeout.count())};
+  char* const argv[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
+                        words[4].data(), words[5].data(), nullptr};
   const int failed = posix_spawn(&child.pid, options.program.c_str(), &actions, &attributes, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
@@ -189,7 +200,11 @@ void read_until(Clock::time_point deadline, std::span<Asked> all) {
 
 // Precondition: its output has ended. Reaps the child.
 DeviceProbe report_of(const ProbeOptions& options, Asked& asked) {
-  const auto trouble = [](std::string what) { return DeviceProbe{{}, std::move(what), false}; };
+  DeviceProbe probe = from_lines(asked.text);
+  const auto trouble = [&](std::string what) {
+    probe.error = std::move(what);
+    return std::move(probe);
+  };
   if (!asked.child) return trouble(asked.trouble);
   const pid_t pid = asked.child->pid;
   const End end = *asked.end;
@@ -206,12 +221,12 @@ DeviceProbe report_of(const ProbeOptions& options, Asked& asked) {
   }
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
+  if (probe.answered) return probe;
   if (end == End::timed_out)
     return trouble("the driver did not answer within " + std::to_string(options.timeout.count()) + " ms");
   if (end == End::too_much)
     return trouble("the probe printed more than " + std::to_string(kMaxChildOutput) + " bytes");
   if (WIFSIGNALED(status)) return trouble(std::string("the driver crashed: ") + strsignal(WTERMSIG(status)));
-  if (auto probe = from_json(asked.text)) return std::move(*probe);
   return trouble("the probe ended with status " + std::to_string(WEXITSTATUS(status)) + " and no report");
 }
 
@@ -244,25 +259,25 @@ HardwareReport probe_hardware(const ProbeOptions& options) {
   return report;
 }
 
-int run_probe_child(std::string_view api) {
+int run_probe_child(std::string_view api, std::chrono::milliseconds patience) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody waits for this process once its parent is gone
   const int out = fcntl(1, F_DUPFD_CLOEXEC, 3);
   const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (out < 0 || nothing < 0 || dup2(nothing, 1) < 0) return 1;
-  DeviceProbe probe;
-  if (api == "vulkan")
-    probe = vulkan::probe_devices();
-  else if (api == "opencl")
-    probe = opencl::probe_devices();
-  else
-    probe.error = "no such API";
-  const std::string text = to_json(probe).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  for (std::size_t sent = 0; sent < text.size();) {
-    const ssize_t n = write(out, text.data() + sent, text.size() - sent);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) _exit(1);
-    sent += static_cast<std::size_t>(n);
-  }
+  const auto say = [&](const Json& line) {
+    const std::string text = line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    for (std::size_t sent = 0; sent < text.size();) {
+      const ssize_t n = write(out, text.data() + sent, text.size() - sent);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) _exit(1);
+      sent += static_cast<std::size_t>(n);
+    }
+  };
+  const ProbeRun run{patience, [&](const DeviceReport& device) { say({{"device", to_json(device)}}); }};
+  const std::string error = api == "vulkan"   ? vulkan::probe_devices(run)
+                            : api == "opencl" ? opencl::probe_devices(run)
+                                              : "no such API";
+  say({{"error", error}});
   _exit(0);  // without the drivers' exit handlers, some of which crash
 }
 

@@ -20,14 +20,14 @@ struct HardwareReport {
 };
 
 struct ProbeOptions {
-  std::filesystem::path program = "/proc/self/exe";  // run as `program probe --child vulkan|opencl`
+  std::filesystem::path program = "/proc/self/exe";  // `program probe --child vulkan|opencl --patience-ms N`
   std::chrono::milliseconds timeout{20'000};         // of both at once; a first OpenCL build takes seconds
 };
 HardwareReport probe_hardware(const ProbeOptions& options = {});
 
-// The child's side: asks the one API ("vulkan" or "opencl"), prints one JSON document on what was stdout and
-// returns the exit status. Whatever the drivers print goes to /dev/null.
-int run_probe_child(std::string_view api);
+// The child's side: asks the one API ("vulkan" or "opencl"), prints a line of JSON for each device on what
+// was stdout and returns the exit status. Whatever the drivers print goes to /dev/null.
+int run_probe_child(std::string_view api, std::chrono::milliseconds patience);
 
 nlohmann::json to_json(const HardwareReport& report);
 std::string describe(const HardwareReport& report);  // for a terminal

@@ -10,7 +10,7 @@
 #include "daemon/route/probe.hpp"
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 64;
+  if (argc != 6 || std::string_view(argv[4]) != "--patience-ms") return 64;
   const char* set = std::getenv("FLYBALL_PROBE_CHILD_MODE");
   const std::string_view mode = set ? set : "";
   if (mode == "crash") std::raise(SIGSEGV);
@@ -23,14 +23,24 @@ int main(int argc, char** argv) {
   if (mode == "junk") std::puts("{\"devices\": 7, \"error\": [");
   if (mode == "wrong_types")
     std::puts(
-        "{\"devices\": [{\"name\": 3, \"memory_bytes\": -1, \"dispatched\": \"yes\"}, 4], \"error\": 5}");
+        "{\"device\": {\"name\": 3, \"memory_bytes\": -1, \"dispatched\": \"yes\"}}\n{\"device\": 4}\n7\n"
+        "{\"error\": 5}");
   if (mode == "long_name") {
-    std::printf("{\"devices\": [{\"name\": \"");
+    std::printf("{\"device\": {\"name\": \"");
     for (int i = 0; i < 499; ++i) std::putchar('a');
-    std::puts("\u00e9\u00e9\"}]}");
+    std::puts("\u00e9\u00e9\"}}\n{\"error\": \"\"}");
+  }
+  if (mode == "hang_at_the_second" || mode == "crash_at_the_second") {
+    std::puts(
+        "{\"device\": {\"name\": \"the first\", \"dispatched\": true}}\n{\"device\": {\"name\": \"the se");
+    std::fflush(stdout);
+    if (mode == "hang_at_the_second") pause();
+    std::raise(SIGSEGV);
   }
   if (mode == "flood")
     for (;;)
       std::puts("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
-  return mode.empty() ? flyball::route::run_probe_child(argv[3]) : 0;
+  return mode.empty()
+             ? flyball::route::run_probe_child(argv[3], std::chrono::milliseconds(std::atoi(argv[5])))
+             : 0;
 }

@@ -37,6 +37,20 @@ TEST(Probe, AHangIsEnded) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
 }
 
+// One device of several that hangs or crashes its driver hides none that was asked before it.
+TEST(Probe, WhatWasFoundBeforeCounts) {
+  for (const auto& [mode, trouble] : {std::pair("hang_at_the_second", "did not answer within 2000 ms"),
+                                      std::pair("crash_at_the_second", "")}) {
+    const auto probe = with_mode(mode, 2s).vulkan;
+    EXPECT_THAT(probe.error, HasSubstr(trouble));
+    EXPECT_NE(probe.error, "");
+    EXPECT_FALSE(probe.answered);
+    ASSERT_EQ(probe.devices.size(), 1U) << mode;
+    EXPECT_EQ(probe.devices[0].name, "the first");
+    EXPECT_TRUE(probe.devices[0].dispatched);
+  }
+}
+
 // The daemon listens only after the probe: two drivers that hang cost one timeout, not two.
 TEST(Probe, BothDriversAreAskedAtOnce) {
   const auto start = std::chrono::steady_clock::now();
