@@ -1,12 +1,9 @@
 // Turns the decisions of Lifecycle into processes: spawns, timers, and answers to those who wait.
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
-#include <system_error>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -14,6 +11,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "backends/worker/client.hpp"
+#include "daemon/fleet/file_stamp.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/fleet/lifecycle.hpp"
 #include "daemon/fleet/victim.hpp"
@@ -32,29 +30,6 @@ constexpr std::size_t kMaxWaiters = 65'536;
 // hands (a driver's, a disk's).
 constexpr std::chrono::seconds kDrainGrace{5};
 
-struct FileStamp {
-  std::int64_t inode = 0, size = 0, mtime_ns = 0;
-  bool operator==(const FileStamp&) const = default;
-};
-FileStamp stamp_of_file(const std::filesystem::path& path) {
-  struct stat s {};
-  if (path.empty() || stat(path.c_str(), &s) != 0) return {};
-  return {static_cast<std::int64_t>(s.st_ino), s.st_size,
-          s.st_mtim.tv_sec * 1'000'000'000 + s.st_mtim.tv_nsec};
-}
-// A directory's own time does not tell of a file in it that was written over.
-FileStamp stamp_of(const std::filesystem::path& path) {
-  FileStamp stamp = stamp_of_file(path);
-  std::error_code error;  // no directory, or one that cannot be read: it has no entries
-  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    const FileStamp file = stamp_of_file(at->path());
-    stamp.inode += file.inode;
-    stamp.size += file.size;
-    stamp.mtime_ns = std::max(stamp.mtime_ns, file.mtime_ns);
-  }
-  return stamp;
-}
-
 bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
   return a.path == b.path && a.embedded == b.embedded && a.sha256 == b.sha256 && a.context == b.context &&
          a.max_sequences == b.max_sequences && a.threads == b.threads && a.kv_type == b.kv_type &&
@@ -70,7 +45,7 @@ struct Slot {
   std::string backend;
   Memory memory;
   Lifecycle lifecycle;
-  FileStamp stamp;  // of the file, or the directory, when it was last loaded
+  std::uint64_t stamp = 0;  // of the file, or the directory, when it was last loaded
   std::unique_ptr<WorkerClient> client;
   bool ready = false;
   bool draining = false;
@@ -217,7 +192,7 @@ class WorkerFleet final : public Fleet {
     }
     // One that is ending is waited for: its successor, or the decision to start none, answers.
     if (slot->ready && slot->client->accepting()) return answer(callback, slot->client.get());
-    if (slot->lifecycle.invalid() && slot->stamp != stamp_of(slot->entry.path)) slot->lifecycle.forgive();
+    if (slot->lifecycle.invalid() && slot->stamp != file_stamp(slot->entry.path)) slot->lifecycle.forgive();
     const Lifecycle::Wanted wanted = slot->lifecycle.wanted(steady_clock::now());
     if (wanted.refuse) return answer(callback, std::unexpected(*wanted.refuse));
     if (slot->waiters.size() >= kMaxWaiters) {
@@ -253,7 +228,7 @@ class WorkerFleet final : public Fleet {
     options.ready_timeout = limits_.ready_timeout;
     options.heartbeat = limits_.heartbeat;
     options.heartbeat_timeout = limits_.heartbeat_timeout;
-    slot->stamp = stamp_of(entry.path);
+    slot->stamp = file_stamp(entry.path);
     slot->draining = false;
     const auto began = steady_clock::now();
     const std::weak_ptr<Slot> weak = slot;
