@@ -46,7 +46,7 @@ struct MlxStorage {
 
 struct MlxModel {
   Gguf gguf;           // views into the shards and the storage
-  ModelConfig config;  // with the rows of q and k as they were trained (GGUF's LLaMA files have them permuted)
+  ModelConfig config;  // rows of q and k as they were trained; GGUF's LLaMA files have them permuted
   std::unique_ptr<const MlxStorage> storage;
 };
 

@@ -120,7 +120,8 @@ Result<MlxSplit> byte_level(const MlxObject& tokenizer, const std::vector<MlxObj
                                                     ": a pattern that this build does not know");
 }
 
-// "▁" for spaces: by two normalizers, as the first files have it, or by a pre-tokenizer that splits nothing.
+// A mark for spaces: by two normalizers, as the first files have it, or by a pre-tokenizer that splits
+// nothing.
 Result<MlxSplit> pieces(const MlxObject& tokenizer, const std::vector<MlxObject>& parts) {
   const auto normalizers = parts_of(tokenizer, "normalizer", "normalizers");
   if (!normalizers) return std::unexpected(normalizers.error());

@@ -189,13 +189,14 @@ Result<void> write_specials(const MlxObject& tokenizer, const MlxObject& tokeniz
   for (const MlxObject* file : {&generation, &config}) {
     const auto ids = read_ids(*file, "eos_token_id", tokens);
     if (!ids) return std::unexpected(ids.error());
-    for (const std::uint32_t id : *ids)
-      if (std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+    for (const std::uint32_t id : *ids) {
+      if (std::ranges::find(ends, id) != ends.end()) continue;
+      if (ends.size() == kMaxEnds)  // at once: each is compared with all before it
+        return config.unsupported("eos_token_id",
+                                  "and its like name more than " + std::to_string(kMaxEnds) + " tokens");
+      ends.push_back(id);
+    }
   }
-  if (ends.size() > kMaxEnds)
-    return config.unsupported("eos_token_id", "and its like name " + std::to_string(ends.size()) +
-                                                  " tokens; at most " + std::to_string(kMaxEnds) +
-                                                  " are allowed");
   constexpr const char* kEndKeys[kMaxEnds] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                               "tokenizer.ggml.eom_token_id"};
   for (std::size_t i = 0; i < ends.size(); ++i) out.set_u32(kEndKeys[i], ends[i]);

@@ -1,8 +1,8 @@
 // MLX's affine quantization. A row's codes of 2, 3, 4, 6 or 8 bits are one little-endian stream: code i is
 // its bits [i * bits, (i + 1) * bits), across bytes where 3 and 6 bits fall so. Every 32 or 64 codes share a
-// scale and a bias, which stand apart from them: value = scale * code + bias Source: ml-explore/mlx,
-// mlx/backend/metal/kernels/quantized.h (get_pack_factor, get_bytes_per_pack, dequantize) and the page of
-// mlx.core.quantize.
+// scale and a bias, which stand apart from them: value = scale * code + bias.
+// Source: ml-explore/mlx, mlx/backend/metal/kernels/quantized.h (get_pack_factor, get_bytes_per_pack,
+// dequantize) and the page of mlx.core.quantize.
 #pragma once
 
 #include <cstdint>

@@ -50,12 +50,8 @@ TEST(Mlx, ReadsADirectory) {
   EXPECT_EQ(file.main_quantization(), "AFFINE4_G32");
   EXPECT_EQ(file.weights().output_norm.type, kernels::DType::f32);  // widened
   EXPECT_EQ(**file.gguf().get_string("tokenizer.chat_template"), "{{ bos_token }}");
-  // All of the file but its header and the halves of the norms.
-  EXPECT_EQ(file.weight_bytes(), [&] {
-    std::uint64_t bytes = 0;
-    for (const auto& t : file.gguf().tensors()) bytes += t.bytes();
-    return bytes;
-  }());
+  // 64,512 codes of half a byte with two F16 for each 32 of them, and three norms of 64, widened to F32.
+  EXPECT_EQ(file.weight_bytes(), 41088U);
 
   const auto tokenizer = text::Tokenizer::load(file.gguf());
   ASSERT_TRUE(tokenizer) << tokenizer.error().message;
@@ -297,7 +293,12 @@ TEST(Mlx, RefusesTokenizers) {
       {[](auto& d) {
          d.config["eos_token_id"] = {3, 4, 5};
        },
-       "name 4 tokens; at most 3", kUnsupported},
+       "name more than 3 tokens", kUnsupported},
+      {[](auto& d) {  // refused before what follows is looked at
+         d.generation_config = json{{"eos_token_id", {0, 1, 3, 4, 5}}}.dump();
+         d.config["eos_token_id"] = "none";
+       },
+       "name more than 3 tokens", kUnsupported},
       {[](auto& d) { d.tokenizer_config["chat_template"] = json::array(); }, "a list without \"default\""},
       {[](auto& d) { d.tokenizer_config["chat_template"] = 5; }, "chat_template is 5, not a text"},
   };
