@@ -43,8 +43,9 @@ Sha256 from_hex(std::string_view hex) {
   return out;
 }
 
-constexpr std::array<std::string_view, 6> kClasses{"chat",  "agent",      "rag",
-                                                   "batch", "completion", "classification"};
+constexpr std::array<std::string_view, 10> kClasses{
+    "chat",           "agent",         "rag",        "batch",     "completion",
+    "classification", "summarization", "extraction", "embedding", "fine_tuning"};
 constexpr std::array<std::string_view, 2> kPrivacies{"local_only", "any"};
 
 template <class E, std::size_t N>
@@ -87,6 +88,20 @@ const std::vector<Bound<Workload>>& workload_table() {
        [](Workload& w, const Node& n) { w.concurrency = as<std::uint32_t>(n); }},
       {{"fixed_critical", boolean(), "one model, always: it may have an engine of its own"},
        [](Workload& w, const Node& n) { w.fixed_critical = as_bool(n); }},
+      {{"batch_size", integer(1, 100'000), "prompts that it hands in to be answered together"},
+       [](Workload& w, const Node& n) { w.batch_size = as<std::uint32_t>(n); }},
+      {{"phase", choice({"prefill", "decode"}), "where its time goes: reading prompts or writing answers"},
+       [](Workload& w, const Node& n) { w.phase = n.text; }},
+      {{"objective", choice({"latency", "throughput", "peak", "convenience"}), "what counts most"},
+       [](Workload& w, const Node& n) { w.objective = n.text; }},
+      {{"structured_output", boolean(), "its answers follow a schema or a grammar"},
+       [](Workload& w, const Node& n) { w.structured_output = as_bool(n); }},
+      {{"draft_model", boolean(), "a small model may draft for it (speculative decoding)"},
+       [](Workload& w, const Node& n) { w.draft_model = as_bool(n); }},
+      {{"delivery",
+        choice({"service", "desktop_app", "in_process", "single_file", "cross_platform", "browser"}),
+        "where the engine runs that the app needs; service: here"},
+       [](Workload& w, const Node& n) { w.delivery = n.text; }},
   };
   return table;
 }

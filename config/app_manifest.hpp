@@ -15,13 +15,25 @@
 
 namespace flyball::config {
 
-enum class WorkloadClass : std::uint8_t { chat, agent, rag, batch, completion, classification };
+enum class WorkloadClass : std::uint8_t {
+  chat,
+  agent,
+  rag,
+  batch,
+  completion,
+  classification,
+  summarization,
+  extraction,
+  embedding,
+  fine_tuning
+};
 enum class Privacy : std::uint8_t { local_only, any };
 
 // What holds where a manifest is silent; receipts tell a default from what an app declared.
 inline constexpr WorkloadClass kDefaultClass = WorkloadClass::chat;
 inline constexpr const char* kDefaultModality = "text";
 inline constexpr std::uint32_t kDefaultWeight = 100, kBatchWeight = 25;
+inline constexpr const char* kDefaultDelivery = "service";
 inline constexpr Privacy kDefaultPrivacy = Privacy::local_only;
 
 struct Workload {
@@ -30,7 +42,11 @@ struct Workload {
   std::optional<std::uint32_t> prompt_tokens, output_tokens;  // typical
   std::optional<std::uint32_t> shared_prefix_tokens;
   std::optional<std::uint32_t> concurrency;
-  std::optional<bool> fixed_critical;  // one model, always: may have a dedicated engine
+  std::optional<std::uint32_t> batch_size;  // prompts answered together
+  std::optional<bool> fixed_critical;       // one model, always: may have a dedicated engine
+  std::optional<bool> structured_output;    // its answers follow a schema or a grammar
+  std::optional<bool> draft_model;          // a small model may draft for it
+  std::string delivery, phase, objective;   // "": not declared; the values are those of the policy's facts
 };
 
 struct Slo {

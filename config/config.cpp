@@ -10,6 +10,7 @@
 #include "config/yaml.hpp"
 #include "embedded/default_app.hpp"
 #include "embedded/default_config.hpp"
+#include "embedded/default_engines.hpp"
 #include "embedded/default_policy.hpp"
 
 namespace flyball::config {
@@ -406,6 +407,9 @@ std::string_view default_config_yaml() noexcept {
 }
 std::string_view default_policy_yaml() noexcept {
   return as_text(embedded::default_policy());
+}
+std::string_view default_engines_yaml() noexcept {
+  return as_text(embedded::default_engines());
 }
 std::string_view default_app_yaml() noexcept {
   return as_text(embedded::default_app());

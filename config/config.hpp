@@ -101,6 +101,7 @@ std::string config_schema();
 // The shipped defaults (config/defaults/, embedded): loopback only, the embedded demo model.
 std::string_view default_config_yaml() noexcept;
 std::string_view default_policy_yaml() noexcept;
-std::string_view default_app_yaml() noexcept;  // config/defaults/apps.d/example.yaml
+std::string_view default_engines_yaml() noexcept;  // config/engines.yaml
+std::string_view default_app_yaml() noexcept;      // config/defaults/apps.d/example.yaml
 
 }  // namespace flyball::config

@@ -35,8 +35,9 @@ bool contains(const std::vector<std::string>& members, const std::string& value)
   return std::ranges::find(members, value) != members.end();
 }
 
-Truth compare(const Condition& condition, const Facts& facts) {
-  const Fact* fact = facts.get(condition.fact);
+}  // namespace
+
+Truth compare(const Condition& condition, const Fact* fact) {
   if (condition.op == Op::exists) return truth((fact != nullptr) == std::get<bool>(condition.operand));
   if (!fact) return Truth::unknown;
   if (condition.op == Op::in) {
@@ -55,13 +56,15 @@ Truth compare(const Condition& condition, const Facts& facts) {
   return truth(condition.op == Op::eq ? equal : !equal);
 }
 
+namespace {
+
 class Walk {
  public:
   Walk(const Tree& tree, const Facts& facts, Decision& decision)
       : tree_(tree), facts_(facts), out_(decision) {}
 
   void run() {
-    constexpr std::size_t kUsual = 32;  // one allocation each for trees of the shipped one's size
+    constexpr std::size_t kUsual = 64;  // one allocation each for trees of the shipped one's size
     out_.tree = &tree_;
     out_.rules.reserve(kUsual);
     out_.conditions.reserve(kUsual);
@@ -84,7 +87,7 @@ class Walk {
       case Condition::Kind::always:
         return Truth::yes;
       case Condition::Kind::compare: {
-        const Truth outcome = compare(condition, facts_);
+        const Truth outcome = compare(condition, facts_.get(condition.fact));
         out_.conditions.push_back({&condition, outcome});
         return outcome;
       }
@@ -126,14 +129,16 @@ class Walk {
 
   // The rule is true: its targets in order. True when the search ends with it.
   bool decides(const Rule& rule) {
-    bool waitable = false;
+    bool waitable = false, denied = !rule.use.empty();
     for (const Target& target : rule.use) {
       const Verdict verdict = consider(rule, target, out_.target == nullptr);
       waitable |= verdict == Verdict::unavailable;
+      denied &= verdict == Verdict::denied;
       if (verdict != Verdict::chosen) continue;
       out_.rule = &rule;
       out_.target = &target;
     }
+    if (!out_.advice && !rule.engine.empty() && !denied) out_.advice = &rule;
     if (out_.target) return true;
     if (rule.on_unavailable == OnUnavailable::next) return false;
     out_.rule = &rule;

@@ -48,13 +48,17 @@ struct Decision {
   const Tree* tree = nullptr;
   const Rule* rule = nullptr;      // whose target was chosen, or whose on_unavailable ended the search
   const Target* target = nullptr;  // nullptr: nothing is available
-  bool queue = false;              // on_unavailable: queue; wait and decide again (target is nullptr)
+  const Rule* advice = nullptr;  // the first true rule that names an engine and is not denied all its targets
+  bool queue = false;            // on_unavailable: queue; wait and decide again (target is nullptr)
   std::vector<ConstraintTrace> constraints;
   std::vector<RuleTrace> rules;
   std::vector<ConditionTrace> conditions;
   std::vector<TargetTrace>
       targets;  // the chosen one and every alternative named by the deciding rules and default
 };
+
+// One comparison; nullptr: the fact is unknown.
+Truth compare(const Condition& comparison, const Fact* fact);
 
 // `backend.<id>.available` (and `.reason`) in the facts say what can be used; unknown counts as unavailable.
 Decision decide(const Tree& tree, const Facts& facts);

@@ -50,10 +50,17 @@ constexpr std::array kFixedFacts{
              "memory of the machine, or what a cgroup allows of it", ""},
     FactInfo{"hardware.memory.unified", boolean, "", "processor and GPU work in one memory: no discrete GPU",
              ""},
-    FactInfo{"hardware.os", text, "", "operating system", "linux"},
+    FactInfo{"hardware.os", text, "", "operating system", "linux|macos|windows|android|ios"},
+    FactInfo{"hardware.rented", boolean, "", "a provider's machine, by the hour", ""},
     FactInfo{"model.architecture", text, "", "architecture the model file names", ""},
     FactInfo{"model.bytes", integer, "bytes", "weights of the model", ""},
     FactInfo{"model.context", integer, "tokens", "context the model is served with", ""},
+    FactInfo{"model.fits_gpu", boolean, "",
+             "its weights fit into the memory of all discrete GPUs together; derived", ""},
+    FactInfo{"model.fits_memory", boolean, "",
+             "its weights fit into the machine's memory, or the GPUs'; derived", ""},
+    FactInfo{"model.format", text, "", "format of the file that its weights are in",
+             "gguf|mlx|mlc|awq|gptq|exl2|exl3|bitsandbytes|fp8|coreml"},
     FactInfo{"model.id", text, "", "its id in config.yaml", ""},
     FactInfo{"model.moe", boolean, "", "mixture of experts", ""},
     FactInfo{"model.parameters", integer, "", "weights, counted", ""},
@@ -66,14 +73,23 @@ constexpr std::array kFixedFacts{
     FactInfo{"request.prompt_bytes", integer, "bytes", "length of the prompt before tokenization", ""},
     FactInfo{"request.stream", boolean, "", "the answer is streamed", ""},
     FactInfo{"request.wants_json", boolean, "", "the answer must be JSON", ""},
+    FactInfo{"workload.batch_size", integer, "", "prompts that it hands in to be answered together", ""},
     FactInfo{"workload.class", text, "", "what kind of work the app does",
-             "chat|agent|rag|batch|completion|classification"},
+             "chat|agent|rag|batch|completion|classification|summarization|extraction|embedding|fine_tuning"},
     FactInfo{"workload.concurrency", integer, "", "requests the app has open at once when busy", ""},
+    FactInfo{"workload.delivery", text, "", "where the engine runs that the app needs",
+             "service|desktop_app|in_process|single_file|cross_platform|browser"},
+    FactInfo{"workload.draft_model", boolean, "", "a small model may draft for it (speculative decoding)",
+             ""},
     FactInfo{"workload.fixed_critical", boolean, "", "one model, always, and it matters", ""},
     FactInfo{"workload.modalities", text_list, "", "what its prompts hold", "text|image|audio"},
+    FactInfo{"workload.objective", text, "", "what counts most", "latency|throughput|peak|convenience"},
     FactInfo{"workload.output_tokens", integer, "tokens", "typical answer", ""},
+    FactInfo{"workload.phase", text, "", "where its time goes: reading prompts or writing answers",
+             "prefill|decode"},
     FactInfo{"workload.prompt_tokens", integer, "tokens", "typical prompt", ""},
     FactInfo{"workload.shared_prefix_tokens", integer, "tokens", "what its prompts begin with in common", ""},
+    FactInfo{"workload.structured_output", boolean, "", "its answers follow a schema or a grammar", ""},
 };
 
 constexpr std::array kBackendFacts{
@@ -178,6 +194,21 @@ void Facts::set(FactId id, FactValue value, std::string source, std::chrono::mil
 const Fact* Facts::get(std::string_view name) const noexcept {
   const auto id = find_fact(name);
   return id ? get(*id) : nullptr;
+}
+
+void derive(Facts& facts) {
+  constexpr const char* kDerived = "derived";
+  const auto integer_of = [&](std::string_view name) -> std::int64_t {
+    const Fact* fact = facts.get(name);
+    return fact ? std::get<std::int64_t>(fact->value) : 0;
+  };
+  const std::int64_t weights = integer_of("model.bytes");
+  if (weights <= 0) return;
+  const std::int64_t gpus = integer_of("hardware.gpu.memory_total");
+  const std::int64_t memory = integer_of("hardware.memory.total");
+  if (gpus > 0 && !facts.get("model.fits_gpu")) facts.set("model.fits_gpu", weights <= gpus, kDerived);
+  if (memory > 0 && !facts.get("model.fits_memory"))
+    facts.set("model.fits_memory", weights <= std::max(memory, gpus), kDerived);
 }
 
 }  // namespace flyball::policy

@@ -61,4 +61,8 @@ class Facts {
   std::vector<bool> known_;
 };
 
+// What follows from other facts, where nobody set it: model.fits_gpu and model.fits_memory, from the model's
+// bytes and the machine's.
+void derive(Facts& facts);
+
 }  // namespace flyball::policy

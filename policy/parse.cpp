@@ -7,6 +7,8 @@
 #include "config/table.hpp"
 #include "config/units.hpp"
 #include "config/yaml.hpp"
+#include "policy/engines.hpp"
+#include "policy/fact_text.hpp"
 #include "policy/tree.hpp"
 
 namespace flyball::policy {
@@ -22,22 +24,6 @@ constexpr std::int64_t kMaxSiblings = 1000;
 constexpr std::size_t kMaxRules = 1000;
 constexpr std::array<std::string_view, 8> kOps{"eq", "ne", "gt", "gte", "lt", "lte", "in", "exists"};
 constexpr std::array<std::string_view, 3> kOnUnavailable{"next", "queue", "fail"};
-constexpr std::array<std::string_view, 2> kProfiles{"latency", "throughput"};
-
-// Names people look for and will not find, with the reason that the source documents give.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 1> kRefusedTargets{{
-    {"ollama",
-     "there is no such target on purpose: it hides the engine and the kernels that this policy chooses "
-     "between"},
-}};
-
-bool matches_target(std::string_view s) {
-  return std::ranges::all_of(
-      s, [](char c) { return c == '_' || c == ':' || std::isalnum(static_cast<unsigned char>(c)); });
-}
-const config::Form kTargetForm{
-    "a target such as cpu or vulkan:latency",
-    "^(cpu|vulkan|opencl|vllm|sglang|tensorrt_llm|dynamo)(:(latency|throughput))?$", &matches_target};
 
 const Shape& condition_shape() {
   static const Shape shape = [] {
@@ -66,7 +52,7 @@ Shape because() {
   return config::text(1, 500);
 }
 Shape targets() {
-  return config::list_or_single(config::text(1, 64, kTargetForm), 1, 32);
+  return config::list_or_single(target_text(), 1, 32);
 }
 
 const Shape& rule_shape() {
@@ -76,6 +62,7 @@ const Shape& rule_shape() {
       {"source", config::text(0, 500), "the document it comes from"},
       {"when", config::reference("condition", &condition_shape),
        "the rule decides when this is true; without it, always"},
+      {"engine", config::id(), "the system of the engine catalogue that the source would take"},
       {"use", targets(), "targets in order of preference, `engine` or `engine:profile`"},
       {"on_unavailable", config::choice({kOnUnavailable.begin(), kOnUnavailable.end()}),
        "when no target can be used: the next rule (the default), wait, or refuse"},
@@ -99,6 +86,7 @@ const Shape& policy_shape() {
     const Shape fallback = config::object({
         {"because", because(), "why, in a sentence", true},
         {"source", config::text(0, 500), "the document it comes from"},
+        {"engine", config::id(), "the system of the engine catalogue that the source would take"},
         {"use", targets(), "targets in order of preference", true},
         {"on_unavailable", config::choice({"queue", "fail"}),
          "when no target can be used: wait, or refuse (the default)"},
@@ -161,9 +149,12 @@ class Reader {
     if (const Node* when = node.find("when")) out.when = condition(*when);
     const bool has_use = node.find("use") != nullptr;
     const Node* rules = node.find("rules");
-    if (has_use == (rules != nullptr))
-      add(node.at, "rule \"" + out.id + "\": expected exactly one of `use` and `rules`");
-    if (const Node* what = node.find("on_unavailable"); what && rules)
+    const bool advice = !out.engine.empty() && !has_use && !rules;
+    if (has_use == (rules != nullptr) && !advice)
+      add(node.at, "rule \"" + out.id + "\": expected exactly one of `use` and `rules`, or `engine` alone");
+    if (const Node* engine = node.find("engine"); engine && rules)
+      add(engine->at, "rule \"" + out.id + "\": engine belongs to a rule with `use`, or stands alone");
+    if (const Node* what = node.find("on_unavailable"); what && !has_use)
       add(what->at, "rule \"" + out.id + "\": on_unavailable belongs to a rule with `use`");
     if (rules)
       for (const Node& child : rules->items) out.rules.push_back(rule(child));
@@ -176,34 +167,22 @@ class Reader {
     out.column = node.at.column;
     out.because = node.find("because")->text;
     if (const Node* source = node.find("source")) out.source = source->text;
-    if (const Node* use = node.find("use")) {
-      if (use->kind == Node::Kind::list)
-        for (const Node& item : use->items) out.use.push_back(target(item));
-      else
-        out.use.push_back(target(*use));
-    }
+    if (const Node* engine = node.find("engine")) out.engine = checked_engine(*engine);
+    if (const Node* use = node.find("use")) out.use = read_targets(*use, &shipped_engines(), findings_);
     if (const Node* what = node.find("on_unavailable"))
       out.on_unavailable =
           static_cast<OnUnavailable>(std::ranges::find(kOnUnavailable, what->text) - kOnUnavailable.begin());
   }
 
-  Target target(const Node& node) {
-    const std::string_view text = node.text;
-    const std::size_t colon = text.find(':');
-    Target out{std::string(text.substr(0, colon)), {}, node.at.line, node.at.column};
-    if (colon != std::string_view::npos) out.profile = text.substr(colon + 1);
-    const auto refused = std::ranges::find(kRefusedTargets, std::string_view(out.backend),
-                                           [](const auto& r) { return r.first; });
-    const std::vector<std::string_view> backends(known_backends().begin(), known_backends().end());
-    if (refused != kRefusedTargets.end())
-      add(node.at, "target \"" + out.backend + "\": " + std::string(refused->second));
-    else if (std::ranges::find(backends, out.backend) == backends.end())
-      add(node.at, "unknown target \"" + out.backend + "\"" + config::did_you_mean(out.backend, backends));
-    const std::vector<std::string_view> profiles(kProfiles.begin(), kProfiles.end());
-    if (colon != std::string_view::npos && std::ranges::find(profiles, out.profile) == profiles.end())
-      add(node.at, "unknown profile \"" + out.profile + "\", expected latency or throughput" +
-                       config::did_you_mean(out.profile, profiles));
-    return out;
+  std::string checked_engine(const Node& node) {
+    const EngineCatalogue& catalogue = shipped_engines();
+    const EngineEntry* system = catalogue.find(node.text);
+    if (!system)
+      add(node.at, "the engine catalogue has no \"" + node.text + "\"" +
+                       config::did_you_mean(node.text, catalogue.ids()));
+    else if (!system->denied.empty())
+      add(node.at, "engine \"" + node.text + "\": denied: " + system->denied);
+    return node.text;
   }
 
   Condition condition(const Node& node) {
@@ -307,7 +286,7 @@ class Reader {
         out.operand = s == "true";
         return;
       case FactType::integer: {
-        const auto value = node.quoted ? std::nullopt : integer(fact, s);
+        const auto value = node.quoted ? std::nullopt : fact_integer(fact, s);
         if (!value)
           return mismatch(node.at,
                           fact.unit == "bytes" ? "a whole number or a size such as 16GiB"
@@ -338,27 +317,10 @@ class Reader {
     return (type == FactType::integer ? "an " : "a ") + std::string(to_string(type));
   }
 
-  static std::optional<std::int64_t> integer(const FactInfo& fact, std::string_view s) {
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-    if (error == std::errc{} && end == s.data() + s.size()) return value;
-    if (fact.unit == "bytes")
-      if (const auto size = config::parse_size(s); size && size->percent == 0)
-        return static_cast<std::int64_t>(size->bytes);
-    if (fact.unit == "ms")
-      if (const auto time = config::parse_duration(s)) return time->count();
-    return std::nullopt;
-  }
-
   // A text that the fact can never be is a slip of the pen.
   void check_value(const FactInfo& fact, const Node& node) {
-    if (fact.values.empty()) return;
-    std::vector<std::string_view> values;
-    for (std::string_view rest = fact.values; !rest.empty();) {
-      const std::size_t bar = rest.find('|');
-      values.push_back(rest.substr(0, bar));
-      rest = bar == std::string_view::npos ? std::string_view() : rest.substr(bar + 1);
-    }
+    const auto values = allowed_values(fact);
+    if (values.empty()) return;
     if (std::ranges::find(values, node.text) != values.end()) return;
     std::string expected(fact.values);
     std::ranges::replace(expected, '|', ' ');
@@ -378,9 +340,6 @@ std::string_view to_string(Op op) noexcept {
 }
 std::string_view to_string(OnUnavailable what) noexcept {
   return kOnUnavailable[static_cast<std::size_t>(what)];
-}
-std::string to_string(const Target& target) {
-  return target.profile.empty() ? target.backend : target.backend + ":" + target.profile;
 }
 bool denies(const Constraint& constraint, std::string_view backend) {
   return std::ranges::any_of(constraint.deny, [&](const std::string& denied) {

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "policy/advice.hpp"
 #include "policy/decide.hpp"
 
 namespace flyball::policy {
@@ -48,6 +49,10 @@ Json facts_json(const Decision& decision, const Facts& facts) {
     out.push_back(std::move(row));
   }
   return out;
+}
+
+Json rule_json(const Rule& rule) {
+  return {{"id", rule.id}, {"because", rule.because}, {"source", rule.source}, {"line", rule.line}};
 }
 
 std::string field(const Json& object, const char* key) {
@@ -109,14 +114,14 @@ Json receipt(const Decision& decision, const Facts& facts) {
                                            : "no_target"},
               {"target", nullptr},
               {"rule", nullptr},
+              {"engine", nullptr},
               {"facts", facts_json(decision, facts)}};
   if (decision.target)
     out["target"] = {{"backend", decision.target->backend}, {"profile", decision.target->profile}};
-  if (decision.rule)
-    out["rule"] = {{"id", decision.rule->id},
-                   {"because", decision.rule->because},
-                   {"source", decision.rule->source},
-                   {"line", decision.rule->line}};
+  if (decision.rule) out["rule"] = rule_json(*decision.rule);
+  if (decision.advice)
+    out["engine"] = {{"id", decision.advice->engine}, {"rule", rule_json(*decision.advice)}};
+  if (auto mind = warnings(decision, facts); !mind.empty()) out["warnings"] = std::move(mind);
   Json& rules = out["rules"] = Json::array();
   for (const RuleTrace& trace : decision.rules)
     rules.push_back({{"id", trace.rule->id},
@@ -151,12 +156,15 @@ std::string explain_text(const Json& receipt) {
   std::string out = target.is_object()    ? target_name(target)
                     : outcome == "queued" ? "no target is free; the request waits"
                                           : "no target";
+  const Json engine = receipt.is_object() ? receipt.value("engine", Json()) : Json();
   if (rule.is_object()) {
     out += ", by rule " + field(rule, "id") + " (" + field(receipt, "policy") + ":" + field(rule, "line") +
            ")\n";
     out += "  because  " + field(rule, "because") + "\n";
     if (const std::string source = field(rule, "source"); !source.empty())
       out += "  source   " + source + "\n";
+    if (const std::string id = field(engine, "id"); !id.empty())
+      out += "  engine   " + id + ", by rule " + field(engine.value("rule", Json()), "id") + "\n";
   } else {
     out += "\n";
   }

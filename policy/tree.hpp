@@ -9,6 +9,7 @@
 
 #include "config/error.hpp"
 #include "policy/facts.hpp"
+#include "policy/target.hpp"
 
 namespace flyball::policy {
 
@@ -26,19 +27,14 @@ struct Condition {
   std::uint32_t line = 0, column = 0;
 };
 
-struct Target {
-  std::string backend;  // one of known_backends()
-  std::string profile;  // "latency", "throughput", "" for its default
-  std::uint32_t line = 0, column = 0;
-};
-std::string to_string(const Target& target);  // "vulkan:latency", "cpu"
-
 struct Rule {
   std::string id;
   std::string because;  // why, in a sentence; shown in every receipt
   std::string source;   // the document it comes from, "" if none
   Condition when;
-  std::vector<Target> use;  // in order of preference; empty where `rules` is not
+  std::string engine;  // id in the engine catalogue: what the source would take; "" if it names none
+  std::vector<Target>
+      use;  // in order of preference; empty where `rules` is not, and in advice (engine alone)
   OnUnavailable on_unavailable = OnUnavailable::next;
   std::vector<Rule> rules;  // nested: tried in order when `when` is true; none true: on to the next sibling
   std::uint32_t line = 0, column = 0;

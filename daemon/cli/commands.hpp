@@ -1,5 +1,5 @@
-// One file a command: daemon/cli/<name>_command.cpp adds its subcommand, options, examples and callback to `app`.
-// The callback sets exit_code (daemon/cli/exit_codes.hpp).
+// One file a command: daemon/cli/<name>_command.cpp adds its subcommand, options, examples and callback to
+// `app`. The callback sets exit_code (daemon/cli/exit_codes.hpp).
 #pragma once
 
 #include <CLI/App.hpp>
@@ -9,8 +9,10 @@ namespace flyball::cli {
 void add_serve_command(CLI::App& app, int& exit_code);
 void add_engine_command(CLI::App& app, int& exit_code);
 void add_run_command(CLI::App& app, int& exit_code);
+void add_advise_command(CLI::App& app, int& exit_code);
 void add_explain_command(CLI::App& app, int& exit_code);
 void add_check_command(CLI::App& app, int& exit_code);
+void add_engines_command(CLI::App& app, int& exit_code);
 void add_probe_command(CLI::App& app, int& exit_code);
 void add_inspect_command(CLI::App& app, int& exit_code);
 void add_make_model_command(CLI::App& app, int& exit_code);

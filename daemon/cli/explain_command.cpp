@@ -17,6 +17,7 @@
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/facts_file.hpp"
 #include "daemon/cli/http_client.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/route/facts.hpp"
@@ -37,13 +38,6 @@ struct ExplainOptions {
   std::string config, policy, app, model, facts;
   bool json = false;
 };
-
-// Writing JSON recurses, so what nests deeper than any receipt or fact is dropped while it is read.
-Json parse_json(const std::string& text) {
-  constexpr int kMaxDepth = 64;
-  const auto shallow = [](int depth, Json::parse_event_t, Json&) { return depth < kMaxDepth; };
-  return Json::parse(text, shallow, false);
-}
 
 // The daemon at the other end may be any program: what is absent or of another type is left out.
 const Json& member(const Json& object, const char* key) {
@@ -103,7 +97,7 @@ int explain_served(const ExplainOptions& options) {
   }
   const auto answer = http_get(options.url, "/v1/route/receipts/" + options.request_id, key, kDaemonTimeout);
   if (!answer) return report(answer.error());
-  const Json body = parse_json(answer->body);
+  const Json body = parse_shallow_json(answer->body);
   if (answer->status == 200 && body.is_object())
     return print(body.contains("receipt") && body["receipt"].is_object() ? body["receipt"] : body,
                  options.json);
@@ -117,54 +111,6 @@ int explain_served(const ExplainOptions& options) {
 
 // ---- a request that might come
 // ---------------------------------------------------------------------------------
-
-std::optional<policy::FactValue> value_of(const Json& json, policy::FactType type) {
-  switch (type) {
-    case policy::FactType::boolean:
-      if (json.is_boolean()) return json.get<bool>();
-      break;
-    case policy::FactType::integer:
-      if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) break;
-      if (json.is_number_integer()) return json.get<std::int64_t>();
-      break;
-    case policy::FactType::number:
-      if (json.is_number()) return json.get<double>();
-      break;
-    case policy::FactType::text:
-      if (json.is_string()) return json.get<std::string>();
-      break;
-    case policy::FactType::text_list:
-      if (json.is_array() && std::ranges::all_of(json, [](const Json& item) { return item.is_string(); }))
-        return json.get<std::vector<std::string>>();
-      break;
-  }
-  return std::nullopt;
-}
-
-Result<void> read_facts(const std::string& path, policy::Facts& facts) {
-  const auto text = config::read_text_file(path);
-  if (!text) return std::unexpected(text.error());
-  const Json document = parse_json(*text);
-  if (!document.is_object())
-    return fail(ErrorCode::invalid_json, "expected a JSON object of fact names and values", {}, path);
-  std::vector<std::string_view> names;
-  for (const policy::FactInfo& info : policy::fact_catalogue()) names.push_back(info.name);
-  for (const auto& [name, value] : document.items()) {
-    const auto id = policy::find_fact(name);
-    if (!id)
-      return fail(ErrorCode::invalid_value,
-                  "unknown fact \"" + name + "\"" + config::did_you_mean(name, names), {}, path);
-    const policy::FactInfo& info = policy::fact_catalogue()[*id];
-    auto typed = value_of(value, info.type);
-    if (!typed)
-      return fail(ErrorCode::invalid_value,
-                  name + " is of type " + std::string(to_string(info.type)) + ", got " +
-                      value.dump(-1, ' ', false, Json::error_handler_t::replace),
-                  {}, path);
-    facts.set(*id, std::move(*typed), "facts file");
-  }
-  return {};
-}
 
 const config::ModelEntry* find_model(const config::Config& config, const std::string& name) {
   for (const config::ModelEntry& model : config.models)
@@ -231,7 +177,8 @@ Result<Json> explain(const ExplainOptions& options) {
   policy::Facts facts = route::gather(hardware, {}, *app, *model, request, {});
   if (auto ok = set_model_facts(*model, facts); !ok) return std::unexpected(ok.error());
   if (!options.facts.empty())
-    if (auto ok = read_facts(options.facts, facts); !ok) return std::unexpected(ok.error());
+    if (auto ok = read_facts_file(options.facts, facts); !ok) return std::unexpected(ok.error());
+  derive(facts);
   return policy::receipt(policy::decide(*tree, facts), facts);
 }
 

@@ -69,8 +69,10 @@ int main(int argc, char** argv) {
     app.set_version_flag("--version", std::string("flyball ") + FLYBALL_VERSION);
     add_serve_command(app, exit_code);
     add_run_command(app, exit_code);
+    add_advise_command(app, exit_code);
     add_explain_command(app, exit_code);
     add_check_command(app, exit_code);
+    add_engines_command(app, exit_code);
     add_probe_command(app, exit_code);
     add_inspect_command(app, exit_code);
     add_make_model_command(app, exit_code);

@@ -65,6 +65,9 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
   set_app_facts(app, facts);
   add_request(facts, request);
   facts.set("model.id", model.id, kConfig);
+  // A directory is MLX's, but to see that takes a look at the disk.
+  if (model.embedded || model.path.extension() == ".gguf")
+    facts.set("model.format", std::string("gguf"), kConfig);
   if (model.context > 0) facts.set("model.context", integer(model.context), kConfig);
   bool known = false;
   for (const auto& worker : workers) {
@@ -75,6 +78,7 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
       known = true;
     }
   }
+  derive(facts);
   return facts;
 }
 

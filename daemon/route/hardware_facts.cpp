@@ -190,11 +190,24 @@ void set_app_facts(const config::AppManifest& app, policy::Facts& facts) {
     facts.set("workload.modalities", std::vector<std::string>{config::kDefaultModality}, kDefault);
   else
     facts.set("workload.modalities", w.modalities, kManifest);
+  facts.set("workload.delivery", w.delivery.empty() ? std::string(config::kDefaultDelivery) : w.delivery,
+            w.delivery.empty() ? kDefault : kManifest);
+  const auto set_flag = [&](const char* name, const std::optional<bool>& value) {
+    if (value) facts.set(name, *value, kManifest);
+  };
+  const auto set_text = [&](const char* name, const std::string& value) {
+    if (!value.empty()) facts.set(name, value, kManifest);
+  };
+  set_flag("workload.fixed_critical", w.fixed_critical);
+  set_flag("workload.structured_output", w.structured_output);
+  set_flag("workload.draft_model", w.draft_model);
+  set_text("workload.phase", w.phase);
+  set_text("workload.objective", w.objective);
+  set_if("workload.batch_size", w.batch_size);
   set_if("workload.prompt_tokens", w.prompt_tokens);
   set_if("workload.output_tokens", w.output_tokens);
   set_if("workload.shared_prefix_tokens", w.shared_prefix_tokens);
   set_if("workload.concurrency", w.concurrency);
-  if (w.fixed_critical) facts.set("workload.fixed_critical", *w.fixed_critical, kManifest);
 }
 
 }  // namespace flyball::route

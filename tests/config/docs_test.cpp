@@ -1,5 +1,5 @@
-// docs/manifest.md and docs/policy-language.md against the code: every YAML example loads, every key and fact
-// is there.
+// docs/manifest.md, docs/policy-language.md and docs/advise.md against the code: every YAML example loads,
+// every key and fact is there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +10,7 @@
 #include "config/config.hpp"
 #include "config/yaml.hpp"
 #include "policy/facts.hpp"
+#include "policy/scenario.hpp"
 #include "policy/tree.hpp"
 
 namespace flyball {
@@ -116,6 +117,27 @@ TEST(Docs, TheFactTableIsTheCatalogue) {
                       line.starts_with("| `hardware.") || line.starts_with("| `model.") ||
                       line.starts_with("| `request.") || line.starts_with("| `workload.");
     if (fact) found.push_back(line);
+  }
+  EXPECT_EQ(found, expected);
+}
+
+// One table row for each row of the vocabulary of `flyball advise`.
+TEST(Docs, TheWordsOfAdviseAreItsVocabulary) {
+  const auto replaced = [](std::string_view text, char what, std::string_view by) {
+    std::string out;
+    for (const char c : text) c == what ? out += by : out += c;
+    return out;
+  };
+  std::vector<std::string> expected, found;
+  for (const policy::ScenarioWord& row : policy::scenario_vocabulary())
+    expected.push_back("| " + replaced(row.words, '|', ", ") + " | " +
+                       (row.facts.empty() ? "" : "`" + replaced(row.facts, ' ', "` `") + "`") + " | " +
+                       std::string(row.remark) + " |");
+  std::istringstream in(doc("advise.md"));
+  bool inside = false;
+  for (std::string line; std::getline(in, line);) {
+    if (inside && line.starts_with("| ")) found.push_back(line);
+    inside |= line == "|---|---|---|";
   }
   EXPECT_EQ(found, expected);
 }

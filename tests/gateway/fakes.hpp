@@ -34,6 +34,7 @@ class FakeBackend final : public Backend {
   FakeBackend(boost::asio::io_context& io, std::string model, std::string id);
 
   const BackendInfo& info() const override { return info_; }
+  BackendInfo& info_of_the_model() noexcept { return info_; }
   BackendLoad load() const noexcept override;
   Result<Ticket> start(CompletionRequest request, std::shared_ptr<EventSink> sink) override;
   void drain(TimePoint) override {}

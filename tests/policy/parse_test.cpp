@@ -162,7 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "p.yaml:5:39"},
         Mistake{"value_that_cannot_be", rule("{fact: workload.class, eq: chatt}"),
                 "workload.class is never \"chatt\"; it is one of: chat agent rag batch completion "
-                "classification; did you mean \"chat\"?",
+                "classification "
+                "summarization extraction embedding fine_tuning; did you mean \"chat\"?",
                 "p.yaml:5:38"},
         Mistake{"value_in_a_list", rule("{fact: workload.class, in: [chat, bacth]}"),
                 "did you mean \"batch\"?", "p.yaml:5:45"},

@@ -27,6 +27,7 @@ struct NaiveRule {
   std::vector<std::string> use;
   std::string on_unavailable;
   std::vector<NaiveRule> rules;
+  std::string engine = {};  // with no `use` and no `rules`: advice
 };
 struct NaiveTree {
   std::vector<std::pair<Expr, std::vector<std::string>>> constraints;
@@ -38,6 +39,7 @@ using NaiveFacts = std::map<std::string, std::string>;
 constexpr const char* kIntegers[] = {"model.bytes", "workload.concurrency", "hardware.gpu.count"};
 constexpr const char* kTexts[] = {"model.id", "app.id"};
 constexpr const char* kFlags[] = {"model.moe", "hardware.memory.unified"};
+constexpr const char* kEngines[] = {"mlx", "vllm", "exo"};
 constexpr const char* kTargets[] = {"cpu", "vulkan", "opencl", "vllm", "sglang"};
 
 // "T", "F" or "?"
@@ -81,22 +83,28 @@ bool usable(const NaiveTree& tree, const NaiveFacts& facts, const std::string& t
   return !denied && it != facts.end() && it->second == "true";
 }
 
-std::optional<Outcome> settle(const NaiveTree& tree, const NaiveFacts& facts, const NaiveRule& rule) {
+std::optional<Outcome> settle(const NaiveTree& tree, const NaiveFacts& facts, const NaiveRule& rule,
+                              std::string& advice) {
   bool waitable = false;
+  std::string chosen;
   for (const std::string& target : rule.use) {
     bool denied = false;
-    if (usable(tree, facts, target, denied)) return Outcome{target, rule.id, false};
+    if (usable(tree, facts, target, denied) && chosen.empty()) chosen = target;
     waitable |= !denied;
   }
+  if (advice.empty() && (waitable || rule.use.empty())) advice = rule.engine;
+  if (!chosen.empty()) return Outcome{chosen, rule.id, false};
+  if (rule.use.empty()) return std::nullopt;
   if (rule.on_unavailable == "next") return std::nullopt;
   return Outcome{"", rule.id, rule.on_unavailable == "queue" && waitable};
 }
 
 std::optional<Outcome> walk(const NaiveTree& tree, const NaiveFacts& facts,
-                            const std::vector<NaiveRule>& rules) {
+                            const std::vector<NaiveRule>& rules, std::string& advice) {
   for (const NaiveRule& rule : rules) {
     if (rule.when && truth_of(*rule.when, facts) != 'T') continue;
-    const auto found = rule.rules.empty() ? settle(tree, facts, rule) : walk(tree, facts, rule.rules);
+    const auto found =
+        rule.rules.empty() ? settle(tree, facts, rule, advice) : walk(tree, facts, rule.rules, advice);
     if (found) return found;
   }
   return std::nullopt;
@@ -114,7 +122,7 @@ class Maker {
     for (int i = below(3); i > 0; --i)
       out.constraints.push_back({expr(2), {below(2) ? "remote" : pick(kTargets)}});
     out.rules = rules(below(5), 2);
-    out.fallback = {"default", std::nullopt, targets(), below(2) ? "queue" : "fail", {}};
+    out.fallback = {"default", std::nullopt, targets(), below(2) ? "queue" : "fail", {}, {}};
     return out;
   }
 
@@ -148,8 +156,9 @@ class Maker {
       if (below(6)) rule.when = expr(3);
       if (depth > 0 && below(3) == 0)
         rule.rules = rules(1 + below(3), depth - 1);
-      else
+      else if (below(4))
         rule.use = targets(), rule.on_unavailable = below(4) ? "next" : below(2) ? "queue" : "fail";
+      if (rule.rules.empty() && (rule.use.empty() || below(2))) rule.engine = pick(kEngines);
       out.push_back(std::move(rule));
     }
     return out;
@@ -202,6 +211,7 @@ std::string yaml(const Expr& e) {
 std::string yaml(const NaiveRule& rule) {
   std::string out = "{id: " + rule.id + ", because: b";
   if (rule.when) out += ", when: " + yaml(*rule.when);
+  if (!rule.engine.empty()) out += ", engine: " + rule.engine;
   if (!rule.use.empty()) out += ", use: " + joined(rule.use) + ", on_unavailable: " + rule.on_unavailable;
   if (!rule.rules.empty()) {
     std::vector<std::string> parts;
@@ -246,7 +256,7 @@ Facts typed(const NaiveFacts& naive) {
 }
 
 TEST(RandomTrees, AgreeWithANaiveEvaluator) {
-  int chosen = 0, queued = 0, refused = 0;
+  int chosen = 0, queued = 0, refused = 0, advised = 0;
   for (std::uint32_t seed = 1; seed <= 2000; ++seed) {
     Maker make(seed);
     const NaiveTree naive = make.tree();
@@ -258,13 +268,17 @@ TEST(RandomTrees, AgreeWithANaiveEvaluator) {
     for (int set = 0; set < 3; ++set) {
       const NaiveFacts naive_facts = make.facts();
       const Facts facts = typed(naive_facts);
-      auto expected = walk(naive, naive_facts, naive.rules);
-      if (!expected) expected = settle(naive, naive_facts, naive.fallback);
+      std::string advice;
+      auto expected = walk(naive, naive_facts, naive.rules, advice);
+      if (!expected) expected = settle(naive, naive_facts, naive.fallback, advice);
       const Decision d = decide(*tree, facts);
       const Outcome actual{d.target ? d.target->backend : "", d.rule->id, d.queue};
       ASSERT_EQ(actual.target, expected->target) << "seed " << seed << " set " << set << "\n" << text;
       ASSERT_EQ(actual.rule, expected->rule) << "seed " << seed << " set " << set << "\n" << text;
       ASSERT_EQ(actual.queue, expected->queue) << "seed " << seed << " set " << set << "\n" << text;
+      ASSERT_EQ(d.advice ? d.advice->engine : "", advice) << "seed " << seed << " set " << set << "\n"
+                                                          << text;
+      advised += d.advice != nullptr;
       ASSERT_EQ(receipt(d, facts).dump(), receipt(decide(*tree, facts), facts).dump()) << "seed " << seed;
       chosen += d.target != nullptr;
       queued += d.queue;
@@ -275,6 +289,7 @@ TEST(RandomTrees, AgreeWithANaiveEvaluator) {
   EXPECT_GT(chosen, 1000);
   EXPECT_GT(queued, 100);
   EXPECT_GT(refused, 100);
+  EXPECT_GT(advised, 1000);
 }
 
 }  // namespace

@@ -1,0 +1,225 @@
+// Words to facts, what a description leaves open, and advice where it stands apart from the decision.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "config/config.hpp"
+#include "policy/advice.hpp"
+#include "policy/fact_text.hpp"
+#include "policy/scenario.hpp"
+
+namespace flyball::policy {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Facts words(std::string_view text) {
+  Facts facts;
+  const auto ok = read_scenario(text, facts);
+  EXPECT_TRUE(ok) << ok.error().message;
+  return facts;
+}
+std::int64_t integer(const Facts& facts, std::string_view name) {
+  const Fact* fact = facts.get(name);
+  EXPECT_TRUE(fact) << name;
+  return fact ? std::get<std::int64_t>(fact->value) : -1;
+}
+std::string text(const Facts& facts, std::string_view name) {
+  const Fact* fact = facts.get(name);
+  return fact ? std::get<std::string>(fact->value) : "unknown";
+}
+
+TEST(Scenario, WordsSetFacts) {
+  const Facts facts =
+      words("Two RTX 3090s with 128 GiB memory, a 70B model, 50 users, 8K, 1.5K prompts; private");
+  EXPECT_EQ(integer(facts, "hardware.gpu.discrete_count"), 2);
+  EXPECT_EQ(integer(facts, "hardware.gpu.memory"), 24LL << 30);
+  EXPECT_EQ(text(facts, "hardware.gpu.vendor"), "nvidia");
+  EXPECT_EQ(integer(facts, "hardware.memory.total"), 128LL << 30);
+  EXPECT_EQ(integer(facts, "model.parameters"), 70'000'000'000);
+  EXPECT_EQ(integer(facts, "model.bytes"), 39'375'000'000);
+  EXPECT_EQ(integer(facts, "workload.concurrency"), 50);
+  EXPECT_EQ(integer(facts, "model.context"), 8192);
+  EXPECT_EQ(integer(facts, "workload.prompt_tokens"), 1536);
+  EXPECT_EQ(text(facts, "app.privacy"), "local_only");
+  EXPECT_EQ(facts.get("model.moe"), nullptr);
+  ASSERT_TRUE(facts.get("app.privacy"));
+  EXPECT_EQ(facts.get("app.privacy")->source, "words");
+}
+
+// A comma parts what is said: a number belongs to its own phrase.
+TEST(Scenario, TheLongestRowThatFits) {
+  EXPECT_EQ(integer(words("batch 16"), "workload.batch_size"), 16);
+  const Facts parted = words("batch, 16 users");
+  EXPECT_EQ(text(parted, "workload.class"), "batch");
+  EXPECT_EQ(integer(parted, "workload.concurrency"), 16);
+  EXPECT_EQ(integer(words("RTX PRO 6000"), "hardware.gpu.memory"), 96LL << 30);
+  EXPECT_EQ(integer(words("8x H100"), "hardware.gpu.discrete_count"), 8);
+  EXPECT_EQ(integer(words("two macs"), "hardware.cluster.nodes"), 2);
+}
+
+TEST(Scenario, WordsThatSayNothingAreNamed) {
+  const auto message = [](const std::string& text) {
+    Facts facts;
+    const auto ok = read_scenario(text, facts);
+    return ok ? std::string("accepted") : ok.error().message;
+  };
+  EXPECT_THAT(message("one radeno"),
+              HasSubstr("the word \"radeno\" says nothing here; did you mean \"radeon\"?"));
+  EXPECT_THAT(message("mac, 50"), HasSubstr("a number of what?"));
+  EXPECT_THAT(message("9999999 users"), HasSubstr("the most that is read is 1000000"));
+  EXPECT_THAT(message("999999 gib model, 999999 gib ram"), "accepted");
+  EXPECT_THAT(message(std::string(2001, ' ')), HasSubstr("the limit is 2000"));
+  EXPECT_THAT(message("mac \xff\xfe, \"'$(x)"), HasSubstr("says nothing"));
+  EXPECT_EQ(message(""), "accepted");
+}
+
+// Every row of the vocabulary sets what it says, alone and with a number.
+TEST(Scenario, EveryRowIsRead) {
+  for (const ScenarioWord& row : scenario_vocabulary()) {
+    std::string phrase(row.words.substr(0, row.words.find('|')));
+    if (const std::size_t at = phrase.find('#'); at != std::string::npos) phrase.replace(at, 1, "3");
+    const Facts facts = words(phrase);
+    std::string_view rest = row.facts;
+    while (!rest.empty()) {
+      const std::string_view name = rest.substr(0, rest.find('='));
+      EXPECT_TRUE(facts.get(name)) << row.words << ": " << name;
+      rest = rest.substr(std::min(rest.size(), rest.find(' ')));
+      if (!rest.empty()) rest.remove_prefix(1);
+    }
+  }
+}
+
+TEST(Scenario, WhatIsLeftOpenIsCompleted) {
+  Facts rtx = words("two RTX 4090, 30B");
+  complete_scenario(rtx);
+  EXPECT_EQ(integer(rtx, "hardware.gpu.count"), 2);
+  EXPECT_EQ(integer(rtx, "hardware.gpu.memory_total"), 48LL << 30);
+  EXPECT_EQ(rtx.get("hardware.memory.unified")->value, FactValue(false));
+  EXPECT_EQ(rtx.get("model.fits_gpu")->value, FactValue(true));
+  EXPECT_EQ(rtx.get("model.fits_gpu")->source, "derived");
+  EXPECT_EQ(rtx.get("backend.opencl.available")->value, FactValue(true));
+  EXPECT_EQ(rtx.get("backend.vllm.available")->value, FactValue(false));
+  EXPECT_EQ(text(rtx, "app.privacy"), "any");
+  Facts mac = words("mac");
+  complete_scenario(mac);
+  EXPECT_EQ(mac.get("hardware.memory.unified")->value, FactValue(true));
+  EXPECT_EQ(mac.get("backend.opencl.available")->value, FactValue(false));
+  Facts open;  // nothing is known of its GPUs, and nothing is made up
+  complete_scenario(open);
+  EXPECT_EQ(open.get("hardware.gpu.count"), nullptr);
+  EXPECT_EQ(open.get("backend.opencl.available")->value, FactValue(false));
+  Facts strange;  // as far as numbers go
+  ASSERT_TRUE(set_fact("hardware.gpu.memory=9000000000000000000", "test", strange));
+  ASSERT_TRUE(set_fact("hardware.gpu.discrete_count=9000000000000000000", "test", strange));
+  complete_scenario(strange);
+  EXPECT_EQ(strange.get("hardware.gpu.memory_total"), nullptr);
+}
+
+TEST(FactText, ValuesOfEveryType) {
+  const auto message = [](const char* assignment) {
+    Facts facts;
+    const auto ok = set_fact(assignment, "test", facts);
+    return ok ? std::string("set") : ok.error().message;
+  };
+  EXPECT_EQ(message("model.moe=true"), "set");
+  EXPECT_EQ(message("hardware.memory.total=16GiB"), "set");
+  EXPECT_EQ(message("app.slo.ttft=500ms"), "set");
+  EXPECT_EQ(message("hardware.cpu.bandwidth=12.5"), "set");
+  EXPECT_EQ(message("workload.modalities=text,image"), "set");
+  EXPECT_THAT(message("workload.modalities=text,imgae"), HasSubstr("did you mean \"image\"?"));
+  EXPECT_THAT(message("model.moe=yes"), HasSubstr("expected true or false"));
+  EXPECT_THAT(message("hardware.gpu.count=one"), HasSubstr("expected a whole number"));
+  EXPECT_THAT(message("hardware.gpu.cuont=1"), HasSubstr("did you mean \"hardware.gpu.count\"?"));
+  EXPECT_THAT(message("hardware.gpu.count"), HasSubstr("NAME=VALUE"));
+}
+
+// ---- advice: a rule that names an engine and has no target
+
+Tree advised_tree(const std::string& rules) {
+  auto tree = parse_policy(
+      "schema: flyball.policy/v1\n"
+      "constraints: {stay: {because: b, when: {fact: app.privacy, eq: local_only}, deny: [remote]}}\n"
+      "rules:\n" +
+          rules + "default: {because: b, engine: llama_cpp, use: cpu}\n",
+      "p.yaml");
+  EXPECT_TRUE(tree) << tree.error().where << ": " << tree.error().message;
+  return std::move(*tree);
+}
+std::string outcome(const Tree& tree, const char* privacy) {
+  Facts facts;
+  facts.set("backend.cpu.available", true, "test");
+  facts.set("app.privacy", std::string(privacy), "test");
+  const Decision d = decide(tree, facts);
+  return to_string(*d.target) + " by " + d.rule->id + ", " + d.advice->engine + " by " + d.advice->id;
+}
+
+TEST(Advice, TheFirstTrueRuleThatNamesAnEngine) {
+  const std::string advice = "  - {id: says, because: b, engine: exo}\n";
+  const std::string server = "  - {id: server, because: b, engine: vllm, use: vllm}\n";
+  const std::string local = "  - {id: local, because: b, engine: mlx, use: cpu}\n";
+  EXPECT_EQ(outcome(advised_tree(local), "any"), "cpu by local, mlx by local");
+  EXPECT_EQ(outcome(advised_tree(advice + local), "any"), "cpu by local, exo by says");
+  EXPECT_EQ(outcome(advised_tree(server + local), "any"), "cpu by local, vllm by server");
+  EXPECT_EQ(outcome(advised_tree(server + local), "local_only"),
+            "cpu by local, mlx by local");  // denied, not advised
+  EXPECT_EQ(outcome(advised_tree(advice), "any"), "cpu by default, exo by says");
+  EXPECT_EQ(outcome(advised_tree(server), "local_only"), "cpu by default, llama_cpp by default");
+}
+
+TEST(Advice, MistakesWithTheirPlace) {
+  const auto error = [](const std::string& rule) {
+    const auto tree = parse_policy(
+        "schema: flyball.policy/v1\nrules:\n  - " + rule + "\ndefault: {because: b, use: cpu}\n", "p.yaml");
+    return tree ? std::string("loads") : tree.error().where + " " + tree.error().message;
+  };
+  EXPECT_THAT(error("{id: a, because: b, engine: exlamav2, use: cpu}"),
+              HasSubstr("p.yaml:3:33 the engine catalogue has no \"exlamav2\"; did you mean \"exllamav2\"?"));
+  EXPECT_THAT(error("{id: a, because: b, engine: ollama}"),
+              HasSubstr("p.yaml:3:33 engine \"ollama\": denied"));
+  EXPECT_THAT(error("{id: a, because: b, engine: mlx, rules: [{id: c, because: b, use: cpu}]}"),
+              HasSubstr("engine belongs to a rule with `use`, or stands alone"));
+  EXPECT_THAT(error("{id: a, because: b, engine: mlx, on_unavailable: fail}"),
+              HasSubstr("on_unavailable belongs to a rule with `use`"));
+  EXPECT_EQ(error("{id: a, because: b, engine: mlx}"), "loads");
+}
+
+// What the shipped policy says of classes and what the catalogue says of them are one.
+TEST(ShippedAdvice, WhereARuleHasAnEngineAndATargetHereTheOneStandsForTheOther) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  std::size_t n = 0;
+  const auto check = [&](const auto& self, const Rule& rule) -> void {
+    for (const Rule& child : rule.rules) self(self, child);
+    if (rule.use.empty()) return;
+    ++n;
+    const EngineEntry* engine = shipped_engines().find(rule.engine);
+    ASSERT_TRUE(engine) << rule.id;
+    ASSERT_FALSE(engine->here.empty()) << rule.id;
+    EXPECT_EQ(engine->here.front().backend, rule.use.front().backend) << rule.id;
+  };
+  for (const Rule& rule : tree->rules) check(check, rule);
+  check(check, tree->fallback);
+  EXPECT_GT(n, 20U);
+  EXPECT_TRUE(lint(*tree).empty());
+}
+
+TEST(ShippedAdvice, ExpertsAreMinded) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  const auto mind = [&](const char* machine) {
+    Facts facts = words(machine);
+    complete_scenario(facts);
+    return warnings(decide(*tree, facts), facts);
+  };
+  EXPECT_THAT(mind("laptop, mixtral"), ElementsAre(HasSubstr("llama.cpp loads and computes all experts")));
+  EXPECT_THAT(mind("RTX 4090, mixtral"), ElementsAre(HasSubstr("opencl keeps all experts")));
+  EXPECT_THAT(mind("RTX 4090, mixtral, EXL2"),
+              ElementsAre(HasSubstr("ExLlamaV2 does not run"), HasSubstr("opencl")));
+  EXPECT_TRUE(mind("laptop, chat").empty());
+}
+
+}  // namespace
+}  // namespace flyball::policy
