@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
@@ -15,6 +16,7 @@
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "policy/reach.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -62,7 +64,14 @@ void check_policy(const std::filesystem::path& path, Findings& findings) {
   }
   const auto tree = policy::parse_policy_all(text, name);
   if (!tree) return findings.errors(tree.error());
-  for (const policy::LintFinding& f : policy::lint(*tree)) findings.warning(f);
+  std::set<std::string> named;
+  for (const policy::LintFinding& f : policy::lint(*tree)) {
+    findings.warning(f);
+    named.insert(f.where);
+  }
+  for (const policy::LintFinding& f :
+       policy::dead_ends(*tree))  // lint's reason, where it has one, is plainer
+    if (!named.contains(f.where)) findings.warning(f);
 }
 
 std::optional<std::vector<config::AppManifest>> check_apps(const std::filesystem::path& dir,

@@ -1,0 +1,105 @@
+// `flyball prove`: that a policy never chooses a target while something holds, or how it comes to.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "config/table.hpp"
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/config_files.hpp"
+#include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/terminal.hpp"
+#include "policy/decide.hpp"
+#include "policy/reach.hpp"
+
+namespace flyball::cli {
+namespace {
+
+struct ProveOptions {
+  std::string never = "remote", config, policy;
+  std::vector<std::string> assume;
+};
+
+std::string joined_by_and(const std::vector<std::string>& parts) {
+  std::string out;
+  for (const std::string& part : parts) out += (out.empty() ? "" : " and ") + part;
+  return out;
+}
+
+void print_open(const policy::Tree& tree, const policy::Proof::Place& place) {
+  std::printf("rule %s (%s:%u) can choose %s", place.rule->id.c_str(), tree.file.c_str(), place.target->line,
+              to_string(*place.target).c_str());
+  if (place.answer.reach == policy::Reach::undecided) {
+    std::printf(", or not: the search was given up\n");
+    return;
+  }
+  std::printf(", with these facts:\n");
+  const policy::Decision decision = policy::decide(tree, place.answer.facts);
+  std::fputs(policy::explain_text(policy::receipt(decision, place.answer.facts)).c_str(), stdout);
+}
+
+int prove(const ProveOptions& options) {
+  const auto config =
+      config_at(options.config.empty() ? find_config() : std::filesystem::path(options.config));
+  if (!config) return report(config.error());
+  const auto tree =
+      policy_at(options.policy.empty() ? config->policy_path : std::filesystem::path(options.policy));
+  if (!tree) return report(tree.error());
+  std::vector<std::string_view> names(policy::known_backends().begin(), policy::known_backends().end());
+  names.emplace_back("remote");
+  if (std::ranges::find(names, std::string_view(options.never)) == names.end())
+    return report(
+        Error{ErrorCode::invalid_value,
+              "unknown target \"" + options.never + "\"" + config::did_you_mean(options.never, names),
+              {},
+              {}});
+  const std::vector<std::string> assume =
+      options.assume.empty() ? std::vector<std::string>{"app.privacy=local_only"} : options.assume;
+  std::vector<policy::Condition> assumptions;
+  for (const std::string& assignment : assume) {
+    auto condition = policy::assumption(assignment);
+    if (!condition) return report(condition.error());
+    assumptions.push_back(std::move(*condition));
+  }
+  const policy::Proof proof = policy::prove_never(*tree, options.never, assumptions);
+  const std::string claim =
+      "where " + joined_by_and(assume) + ", " + tree->file + " never chooses " + options.never;
+  if (proof.holds()) {
+    std::printf("proved: %s (places looked at: %zu)\n", claim.c_str(), proof.places);
+    return kOk;
+  }
+  std::printf("not proved: %s (places open: %zu of %zu)\n", claim.c_str(), proof.open.size(), proof.places);
+  print_open(*tree, proof.open.front());
+  return kFailed;
+}
+
+}  // namespace
+
+void add_prove_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<ProveOptions>();
+  CLI::App* command =
+      app.add_subcommand("prove", "Prove that a policy never chooses a target, or show how it does");
+  command->add_option("--never", options->never, "a target without profile, or remote: every upstream")
+      ->capture_default_str();
+  command
+      ->add_option("--assume", options->assume,
+                   "a fact that holds, as NAME=VALUE; may be given again (default: app.privacy=local_only)")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
+  command->add_option("--policy", options->policy,
+                      "policy.yaml (default: the one config.yaml names, or the shipped one)");
+  command->footer(
+      "Examples:\n"
+      "  flyball prove                                     private prompts reach no upstream\n"
+      "  flyball prove --policy new.yaml --assume app.id=indexer --never vulkan\n"
+      "\n"
+      "Exit code 0: proved; 1: not, and the facts that lead there are printed.");
+  command->callback([options, &exit_code] { exit_code = prove(*options); });
+}
+
+}  // namespace flyball::cli
