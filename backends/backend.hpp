@@ -182,6 +182,9 @@ struct BackendLoad {  // a snapshot, cheap to take
   std::uint64_t prompt_tokens = 0, completion_tokens = 0;
   std::uint64_t cached_tokens = 0;  // of the prompt tokens, those whose KV was there
   std::uint64_t preemptions = 0;    // of a sequence whose KV another one needed: computed again
+  std::uint64_t restored_tokens = 0;  // positions whose KV came back from the disk; most are cached tokens, too
+  std::uint64_t spilled_bytes = 0;    // of KV, to the disk
+  bool spills = false;                // false also once the disk has failed
 };
 
 struct Backend {

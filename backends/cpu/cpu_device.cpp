@@ -18,8 +18,7 @@ class CpuExecutor final : public engine::Executor {
       : model_(model), options_(options), pool_(threads) {}
 
   Result<void> load(const kernels::cpu::Kernels& kernels) {
-    auto weights = CpuWeights::load(model_, kernels, pool_, options_.expert_bytes_limit,
-                                    options_.progress);
+    auto weights = CpuWeights::load(model_, kernels, pool_, options_.expert_bytes_limit, options_.progress);
     if (!weights) return std::unexpected(std::move(weights.error()));
     weights_ = std::move(*weights);
     auto ops = CpuOps::make(model_.config(), kernels, weights_, pool_, options_.max_step_tokens,
@@ -63,6 +62,15 @@ class CpuExecutor final : public engine::Executor {
         {ops_->buffer(graph::Buffer::logits), rows_.whole().size() * model_.config().vocab_size}, {}};
   }
 
+  std::uint64_t block_bytes() const override { return ops_->block_bytes(); }
+  Result<void> read_blocks(std::span<const engine::BlockRead> blocks) override {
+    for (const engine::BlockRead& read : blocks) ops_->read_block(read.block, read.to);
+    return {};
+  }
+  Result<void> write_blocks(std::span<const engine::BlockWrite> blocks) override {
+    for (const engine::BlockWrite& write : blocks) ops_->write_block(write.block, write.from);
+    return {};
+  }
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
   bool can_stop() const noexcept override { return true; }
 

@@ -105,6 +105,18 @@ void CpuOps::copy_block(std::uint32_t from, std::uint32_t to) {
     std::memcpy(k_layer(layer) + to * bytes, k_layer(layer) + from * bytes, bytes);
 }
 
+void CpuOps::read_block(std::uint32_t block, std::span<std::byte> to) const {
+  const std::size_t bytes = layout_.n_kv_heads * layout_.page_bytes();
+  for (std::uint32_t layer = 0; layer < 2 * config_.n_layers; ++layer)
+    std::memcpy(to.data() + layer * bytes, k_layer(layer) + block * bytes, bytes);
+}
+
+void CpuOps::write_block(std::uint32_t block, std::span<const std::byte> from) {
+  const std::size_t bytes = layout_.n_kv_heads * layout_.page_bytes();
+  for (std::uint32_t layer = 0; layer < 2 * config_.n_layers; ++layer)
+    std::memcpy(k_layer(layer) + block * bytes, from.data() + layer * bytes, bytes);
+}
+
 const float* CpuOps::rotation(std::uint32_t i) const noexcept {
   return rotations_ + std::size_t{i} * config_.rope.dim;
 }

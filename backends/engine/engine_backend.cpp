@@ -1,9 +1,7 @@
 #include "backends/engine/engine_backend.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -14,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "backends/engine/cold_kv.hpp"
+#include "backends/engine/engine_shared.hpp"
 #include "backends/engine/mailbox.hpp"
 #include "backends/engine/sequence.hpp"
 #include "backends/engine/step_budget.hpp"
@@ -23,61 +23,20 @@ namespace {
 
 // After drain's deadline the engine has this long to get out of the step it is in.
 constexpr std::chrono::seconds kCancelGrace{5};
+// At the end, for what the disk has not yet: whoever told the engine to end kills it a second after its
+// deadline.
+constexpr std::chrono::milliseconds kSaveGrace{800};
+// Of each step while a sequence's beginning is brought back: others' next tokens wait for it.
+constexpr std::chrono::milliseconds kRestoreSlice{10};
 // Most commands of one request that can wait at once: submit, resume, cancel; twice, because a step that ends
 // requests makes room for others before their commands are read.
 constexpr std::size_t kCommandsPerRequest = 6;
-
-struct Command {
-  enum class Kind : std::uint8_t { submit, cancel, resume, end_all, stop } kind = Kind::stop;
-  SequenceId id = 0;
-  std::unique_ptr<Sequence> sequence;  // submit
-};
 
 struct Waiting {  // for the preparation thread; null delivery: stop
   SequenceId id = 0;
   CompletionRequest request;
   std::shared_ptr<Delivery> delivery;
   TimePoint arrived;
-};
-
-// What tickets, the backend and its threads share. Tickets may outlive the backend.
-struct Shared {
-  Mailbox<Command> commands;
-  std::atomic<bool> refusing{false};  // drain or destruction has begun
-  std::atomic<bool> lost{false};      // the device is gone
-  std::atomic<bool> ending{false};    // requests not yet prepared end, too
-  std::atomic<bool> called{false};    // a command came since the engine looked last
-  std::atomic<std::uint64_t> steps{0}, prompt_tokens{0}, cached_tokens{0}, completion_tokens{0},
-      preemptions{0};
-  std::atomic<std::uint32_t> running{0}, kv_used{0};
-
-  void order(Command command) {
-    commands.put(std::move(command));
-    called = true;
-  }
-
-  // Requests that have not had their last event, reserved before any work is done for them.
-  bool reserve(std::uint32_t limit) {
-    std::uint32_t n = open_.load();
-    while (n < limit)
-      if (open_.compare_exchange_weak(n, n + 1)) return true;
-    return false;
-  }
-  void settle() {
-    if (open_.fetch_sub(1) != 1) return;
-    { const std::lock_guard lock(mutex_); }
-    idle_.notify_all();
-  }
-  bool wait_idle(TimePoint deadline) {
-    std::unique_lock lock(mutex_);
-    return idle_.wait_until(lock, deadline, [this] { return open_.load() == 0; });
-  }
-  std::uint32_t open() const noexcept { return open_.load(); }
-
- private:
-  std::atomic<std::uint32_t> open_{0};
-  std::mutex mutex_;
-  std::condition_variable idle_;
 };
 
 Error shutting_down() {
@@ -92,26 +51,6 @@ Error out_of_memory() {
   return {ErrorCode::insufficient_memory, "Out of memory.", {}, {}};
 }
 
-class EngineTicket final : public Ticket::Impl {
- public:
-  EngineTicket(std::shared_ptr<Shared> shared, SequenceId id, std::shared_ptr<Delivery> delivery)
-      : shared_(std::move(shared)), id_(id), delivery_(std::move(delivery)) {}
-  ~EngineTicket() override {
-    if (delivery_->closed()) return;  // it has ended
-    delivery_->close();
-    shared_->order({Command::Kind::cancel, id_, nullptr});
-  }
-  void resume() noexcept override {
-    if (delivery_->closed() || !delivery_->ask_resume()) return;
-    shared_->order({Command::Kind::resume, id_, nullptr});
-  }
-
- private:
-  std::shared_ptr<Shared> shared_;
-  SequenceId id_;
-  std::shared_ptr<Delivery> delivery_;
-};
-
 // The engine thread's own: scheduler, KV books, device, sequences.
 class Engine {
  public:
@@ -120,7 +59,9 @@ class Engine {
         vocab_size_(parts.text.vocab_size),
         logits_per_row_(parts.logits_per_row),
         limits_(parts.limits),
-        scheduler_(parts.limits),
+        cold_(parts.spill ? std::make_unique<ColdKv>(executor_, *parts.spill) : nullptr),
+        cold_after_(parts.spill_after),
+        scheduler_(parts.limits, cold_.get()),
         observer_(std::move(parts.observer)),
         shared_(shared) {}
 
@@ -128,7 +69,7 @@ class Engine {
     bool idle = true;
     while (true) {
       shared_.called = false;  // before looking: who calls later stops the step that may be stopped
-      for (Command& command : shared_.commands.take(idle)) {
+      for (Command& command : next_commands(idle)) {
         if (command.kind == Command::Kind::stop) {
           end_all(shutting_down());
           return;
@@ -143,6 +84,7 @@ class Engine {
       publish();
       if (!idle) {
         audit_due_ = true;
+        if (cold_) cold_->work_was_done();
       } else if (std::exchange(audit_due_, false) && sequences_.empty()) {
         audit();
       }
@@ -167,9 +109,22 @@ class Engine {
       case Command::Kind::end_all:
         end_all(shutting_down());
         break;
+      case Command::Kind::save:
+        if (cold_) cold_->save_all(scheduler_.kv(), command.until);
+        shared_.set_saved();
+        break;
       case Command::Kind::stop:
         break;  // handled by run()
     }
+  }
+
+  // Where there is no work for a while, what has been computed goes to the disk, a little at a time.
+  std::vector<Command>& next_commands(bool idle) {
+    if (!idle || !cold_ || !cold_->has_unsaved()) return shared_.commands.take(idle);
+    auto& commands =
+        shared_.commands.take_within(cold_->saving() ? std::chrono::milliseconds(0) : cold_after_);
+    if (commands.empty()) cold_->save_some(scheduler_.kv());
+    return commands;
   }
 
   void submit(std::unique_ptr<Sequence> sequence) {
@@ -219,7 +174,7 @@ class Engine {
   // Memory ran out in the middle of the books: what was open ends, and the books begin anew. Where there is
   // no memory for that either, the process ends, and the daemon starts another.
   void start_over() {
-    scheduler_ = Scheduler(limits_);
+    scheduler_ = Scheduler(limits_, cold_.get());
     while (!sequences_.empty()) {
       sequences_.begin()->second->delivery().finish(out_of_memory());
       forget(sequences_.begin()->first);
@@ -227,10 +182,12 @@ class Engine {
   }
 
   bool try_step() {
+    restore_some();
     StepTrace trace;
     trace.begin = std::chrono::steady_clock::now();
     const StepPlan plan = scheduler_.plan(step_budget(step_cost_.cost(), executor_.can_stop()));
-    if (plan.empty()) return false;
+    if (cold_) cold_->save_evicted(scheduler_.take_evicted());
+    if (plan.empty()) return scheduler_.restoring();
     trace.work = plan.work;
     trace.expected = step_cost_.cost().of(plan.work);
     trace.may_stop = plan.may_stop;
@@ -266,6 +223,19 @@ class Engine {
     step_cost_.measured(plan.work, std::chrono::duration<double>(trace.end - trace.begin).count());
     return true;
   }
+  void restore_some() {
+    const TimePoint until = std::chrono::steady_clock::now() + kRestoreSlice;
+    while (scheduler_.restoring()) {
+      const auto next = scheduler_.next_restores(cold_->batch());
+      Sequence& sequence = *sequences_.at(next.front().id);
+      const TimePoint now = std::chrono::steady_clock::now();
+      if (sequence.first_step == TimePoint{}) sequence.first_step = now;
+      const std::uint32_t n = cold_->restore(next);
+      scheduler_.restored(sequence.id, n, n < next.size());
+      shared_.restored_tokens.fetch_add(std::uint64_t{n} * limits_.block_size);
+      if (std::chrono::steady_clock::now() >= until) return;
+    }
+  }
   void observe(StepTrace& trace) const {
     trace.end = std::chrono::steady_clock::now();
     if (observer_) observer_(trace);
@@ -282,8 +252,8 @@ class Engine {
     const TimePoint now = std::chrono::steady_clock::now();
     for (const PlannedSequence& planned : plan.sequences) {
       Sequence& sequence = *sequences_.at(planned.id);
-      if (sequence.first_step == TimePoint{}) {
-        sequence.first_step = now;
+      if (sequence.first_step == TimePoint{}) sequence.first_step = now;
+      if (!std::exchange(sequence.counted, true)) {
         sequence.cached_tokens = std::min(planned.first_position, sequence.prompt_tokens());
         shared_.prompt_tokens.fetch_add(sequence.prompt_tokens());
         shared_.cached_tokens.fetch_add(sequence.cached_tokens);
@@ -338,6 +308,7 @@ class Engine {
                                        {},
                                        {}});
       result.distrusted = true;
+      if (cold_) cold_->forget(limits_.keyed->space, sequence.owner());
       return result;
     }
     if (sequence.delivery().closed()) return result;
@@ -405,6 +376,8 @@ class Engine {
   Executor& executor_;
   const std::uint32_t vocab_size_, logits_per_row_;
   const SchedulerLimits limits_;
+  const std::unique_ptr<ColdKv> cold_;  // null: nothing spills
+  const std::chrono::milliseconds cold_after_;
   Scheduler scheduler_;
   const StepObserver observer_;
   bool audit_due_ = false;
@@ -435,7 +408,7 @@ class EngineBackend final : public Backend {
     shared_->ending = true;
     to_prepare_.put({});
     prepare_thread_.join();
-    shared_->order({Command::Kind::stop, 0, nullptr});
+    shared_->order({Command::Kind::stop, 0, nullptr, {}});
     engine_thread_.join();
   }
 
@@ -453,6 +426,11 @@ class EngineBackend final : public Backend {
     load.cached_tokens = shared_->cached_tokens;
     load.completion_tokens = shared_->completion_tokens;
     load.preemptions = shared_->preemptions;
+    if (parts_.spill) {
+      load.spills = parts_.spill->on();
+      load.spilled_bytes = parts_.spill->counts().bytes;
+    }
+    load.restored_tokens = shared_->restored_tokens;
     return load;
   }
 
@@ -478,10 +456,15 @@ class EngineBackend final : public Backend {
 
   void drain(TimePoint deadline) override {
     shared_->refusing = true;
-    if (shared_->wait_idle(deadline)) return;
-    shared_->ending = true;
-    shared_->order({Command::Kind::end_all, 0, nullptr});
-    shared_->wait_idle(std::chrono::steady_clock::now() + kCancelGrace);
+    if (!shared_->wait_idle(deadline)) {
+      shared_->ending = true;
+      shared_->order({Command::Kind::end_all, 0, nullptr, {}});
+      if (!shared_->wait_idle(std::chrono::steady_clock::now() + kCancelGrace)) return;
+    }
+    if (!parts_.spill || shared_->lost) return;
+    const TimePoint least = std::min(deadline, std::chrono::steady_clock::now()) + kSaveGrace;
+    shared_->order({Command::Kind::save, 0, nullptr, std::max(deadline, least)});
+    shared_->wait_saved();
   }
 
  private:
@@ -521,7 +504,7 @@ class EngineBackend final : public Backend {
       if (!prepared) return std::move(prepared.error());
       auto sequence = std::make_unique<Sequence>(waiting.id, std::move(*prepared), parts_.text,
                                                  waiting.delivery, waiting.arrived);
-      shared_->order({Command::Kind::submit, waiting.id, std::move(sequence)});
+      shared_->order({Command::Kind::submit, waiting.id, std::move(sequence), {}});
       return std::nullopt;
     } catch (const std::bad_alloc&) {
       return out_of_memory();

@@ -10,6 +10,7 @@
 #include "backends/engine/prepare.hpp"
 #include "backends/engine/scheduler.hpp"
 #include "backends/engine/step_trace.hpp"
+#include "backends/spill/kv_spill.hpp"
 
 namespace flyball::engine {
 
@@ -20,11 +21,15 @@ struct EngineParts {
   TextModel text;
   std::uint32_t logits_per_row = 0;  // values in a row of StepOutput::logits; >= text.vocab_size
   SchedulerLimits limits;
+  // Absent: KV is kept in the device's memory alone. Precondition: limits.keyed, and executor->block_bytes()
+  // is what it was made for.
+  std::unique_ptr<spill::KvSpill> spill;
+  std::chrono::milliseconds spill_after{2'000};  // of an engine without work
   StepObserver observer;
 };
 
 // Destruction ends what runs with `shutting_down` and joins the threads. drain() blocks until all have ended,
-// at the latest shortly after its deadline.
+// at the latest shortly after its deadline, and then spills what is kept, if anything spills.
 std::unique_ptr<Backend> make_engine_backend(EngineParts parts);
 
 }  // namespace flyball::engine

@@ -47,6 +47,16 @@ struct BlockCopy {  // copy-on-write: done before the step, in order
   BlockId from = 0, to = 0;
 };
 
+// The bytes of a block: [keys, values][layer][kv head] pages, block_bytes() in all.
+struct BlockRead {
+  BlockId block = 0;
+  std::span<std::byte> to;
+};
+struct BlockWrite {
+  BlockId block = 0;
+  std::span<const std::byte> from;
+};
+
 struct Executor {
   virtual ~Executor() = default;
   virtual graph::MemoryPlan memory() const = 0;
@@ -54,8 +64,8 @@ struct Executor {
   virtual std::vector<DeviceShare> shares() const { return {}; }
   // Once, before the first step. insufficient_memory with needed and free bytes.
   virtual Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) = 0;
-  // Returns at once where the device runs by itself, unless the step may be stopped or other devices come before
-  // the last one: then when all but its last layers have run. At most max_step_tokens() tokens.
+  // Returns at once where the device runs by itself, unless the step may be stopped or other devices come
+  // before the last one: then when all but its last layers have run. At most max_step_tokens() tokens.
   virtual Result<StepId> submit(const StepBatch& batch, std::span<const BlockCopy> copies) = 0;
   // numeric_error, device_lost.
   virtual Result<StepOutput> wait(StepId step) = 0;
@@ -63,7 +73,17 @@ struct Executor {
   // Most candidates a row may ask for. 0: logits are computed in the host's own memory, where whole rows cost
   // nothing to hand over, and candidates cannot be asked for.
   virtual std::uint32_t max_candidates() const { return 0; }
+  // KV on its way out of the device's memory, and back. Between steps alone; done when they return.
+  // device_lost. 0 bytes: this device cannot.
+  virtual std::uint64_t block_bytes() const { return 0; }
+  virtual Result<void> read_blocks(std::span<const BlockRead>) { return cannot_move_blocks(); }
+  virtual Result<void> write_blocks(std::span<const BlockWrite>) { return cannot_move_blocks(); }
   virtual bool can_stop() const noexcept { return false; }  // within a layer or two, not only between steps
+
+ private:
+  static Result<void> cannot_move_blocks() {
+    return fail(ErrorCode::unsupported_value, "This device's KV blocks cannot be moved.");
+  }
 };
 
 }  // namespace flyball::engine

@@ -5,6 +5,9 @@
 
 #include "backends/engine/engine_backend.hpp"
 #include "backends/engine/local_executor.hpp"
+#include "backends/kv/chain_key.hpp"
+#include "backends/model/identity.hpp"
+#include "kernels/cpu/kernels.hpp"
 
 namespace flyball::engine {
 namespace {
@@ -14,6 +17,36 @@ Result<text::ChatTemplate> load_chat_template(const model::Gguf& file) {
   auto source = file.get_string("tokenizer.chat_template");
   if (!source) return pass(source);
   return text::ChatTemplate::parse(source->value_or(text::default_chat_template()));
+}
+
+// All that the bytes of a KV block are a function of, beside the tokens: another engine, device or version
+// rounds otherwise, and what one has computed would not be, to the bit, what another goes on with.
+std::string kv_form(const LocalBackendOptions& options, const EngineParts& parts,
+                    const model::ModelFile& model, const graph::KvLayout& layout) {
+  std::string form = "flyball " FLYBALL_VERSION " " + options.backend + " " +
+                     kernels::cpu::to_string(kernels::cpu::best_isa()) + " " + options.kv_type;
+  for (const std::uint32_t n : {layout.block_size, layout.n_layers, layout.n_kv_heads, layout.head_dim})
+    form += " " + std::to_string(n);
+  for (const DeviceShare& share : parts.info.devices)
+    form += "\n" + share.device + " " + std::to_string(share.first_layer);
+  return form + "\n" + model::identity_of(model, options.path);
+}
+
+// What cannot be used costs time to first tokens, and nothing else.
+void set_up_spill(const LocalBackendOptions& options, const model::ModelFile& model,
+                  const graph::KvLayout& layout, EngineParts& parts) {
+  const std::uint64_t block_bytes = parts.executor->block_bytes();
+  if (options.spill.max_bytes == 0 || block_bytes == 0) return;
+  const kv::ChainKey space = kv::space_key(kv_form(options, parts, model, layout));
+  auto store = spill::SpillStore::open(
+      {options.spill.directory, options.spill.max_bytes, options.spill.interceptor}, space, block_bytes);
+  const auto off = [warn = options.warn](const std::string& why) {
+    if (warn) warn("KV is not spilled to disk from here on: " + why);
+  };
+  if (!store) return off(store.error().message);
+  parts.limits.keyed = kv::Keyed{space, std::max(1U, options.spill.least_tokens / layout.block_size)};
+  parts.spill = std::make_unique<spill::KvSpill>(std::move(*store), block_bytes, off);
+  parts.spill_after = options.spill.after;
 }
 
 }  // namespace
@@ -64,6 +97,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
       make_text_model(std::move(*tokenizer), std::move(chat_template), config.vocab_size, local->context);
   parts.info.vocab_size = parts.text.vocab_size;
   parts.model = model;
+  set_up_spill(options, *model, local->layout, parts);
   parts.observer = options.observer;
   return make_engine_backend(std::move(parts));
 }

@@ -2,6 +2,7 @@
 // prepares prompts (template, tokenizer) so that neither waits for the other.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -12,10 +13,20 @@
 #include "backends/backend.hpp"
 #include "backends/engine/step_trace.hpp"
 #include "backends/opencl/options.hpp"
+#include "backends/spill/spill_store.hpp"
 #include "backends/vulkan/options.hpp"
 #include "config/error.hpp"
 
 namespace flyball::engine {
+
+// KV kept on disk beyond this process (backends/spill).
+struct SpillSettings {
+  std::filesystem::path directory;                   // for this user alone
+  std::uint64_t max_bytes = 0;                       // of all engines together; 0: none is kept
+  std::chrono::milliseconds after{2'000};            // without work
+  std::uint32_t least_tokens = 256;                  // shorter prompts are computed again
+  std::function<int(spill::Call)> interceptor = {};  // spill::StoreOptions
+};
 
 struct LocalBackendOptions {
   std::string model_id;
@@ -33,7 +44,10 @@ struct LocalBackendOptions {
   std::vector<opencl::DeviceOptions> opencl = std::vector<opencl::DeviceOptions>(1);
   vulkan::DeviceOptions vulkan;     // which device, and its limits
   std::filesystem::path cache_dir;  // compiled kernels and tunings; "": compiled at every start, untuned
-  std::function<void(const std::string&)> warn;  // of what is worked around while loading, one sentence
+  SpillSettings spill;
+  // Of what is worked around, one sentence; while loading, and later of spilling on threads of the engine's
+  // own.
+  std::function<void(const std::string&)> warn;
   graph::LoadProgress progress;
   StepObserver observer;
   graph::KernelTimes* kernel_times =

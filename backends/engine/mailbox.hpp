@@ -3,6 +3,7 @@
 // of commands. Both halves keep their memory: once `reserve` has seen that bound, put does not allocate.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
@@ -31,6 +32,14 @@ class Mailbox {
     taken_.clear();
     std::unique_lock lock(mutex_);
     if (wait) arrived_.wait(lock, [this] { return !items_.empty(); });
+    taken_.swap(items_);
+    return taken_;
+  }
+  // The same; none after so long.
+  std::vector<T>& take_within(std::chrono::milliseconds patience) {
+    taken_.clear();
+    std::unique_lock lock(mutex_);
+    arrived_.wait_for(lock, patience, [this] { return !items_.empty(); });
     taken_.swap(items_);
     return taken_;
   }

@@ -21,9 +21,9 @@ void require(bool invariant) {
 
 }  // namespace
 
-Scheduler::Scheduler(const SchedulerLimits& limits)
-    : limits_(limits), kv_(limits.kv_blocks, limits.block_size) {
-  require(limits.max_sequences > 0);
+Scheduler::Scheduler(const SchedulerLimits& limits, const ColdBlocks* cold)
+    : limits_(limits), cold_(cold), kv_(limits.kv_blocks, limits.block_size, limits.keyed) {
+  require(limits.max_sequences > 0 && (cold == nullptr || limits.keyed));
   limits_.step_tokens = std::max(limits_.step_tokens, limits_.max_sequences);
 }
 
@@ -99,7 +99,7 @@ std::vector<Scheduler::Entries::iterator> Scheduler::prompts_in_order(const Step
                                                                       bool longest_first) {
   std::vector<Entries::iterator> prompts;
   for (auto it = entries_.begin(); it != entries_.end(); ++it)
-    if (it->second.admitted && !it->second.paused && !it->second.in_step &&
+    if (it->second.admitted && !it->second.paused && !it->second.in_step && !it->second.restoring() &&
         kv_.blocks_missing(it->first, it->second.known()) == 0)  // not a decode that waits for room
       prompts.push_back(it);
   std::ranges::stable_sort(
@@ -191,6 +191,7 @@ bool Scheduler::make_room(Entries::iterator it, std::uint32_t positions) {
 // What it has published stays until its room is needed: often most of it is there when it comes back.
 void Scheduler::preempt(Entries::iterator it) {
   kv_.release(it->first);
+  forget_cold(it->second);
   it->second.admitted = false;
   it->second.computed = 0;
   it->second.passed_over = 0;
@@ -242,11 +243,56 @@ Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& rese
     if (victim == entries_.end()) return back_out(Admission::no_room);
     preempt(victim);
   }
-  if (!kv_.grow(it->first, e.known())) return back_out(Admission::no_room);
+  if (cold_ != nullptr) find_cold(it);
+  if (!kv_.grow(it->first, e.known())) {
+    forget_cold(e);
+    return back_out(Admission::no_room);
+  }
   e.admitted = true;
   e.fresh = true;
   ++n_admitted_;
   return Admission::admitted;
+}
+
+// Before the table grows: its last block is the end of what was found in memory.
+void Scheduler::find_cold(Entries::iterator it) {
+  Entry& e = it->second;
+  kv::ChainKey key = kv_.key_of(it->first, e.owner);
+  const std::uint32_t size = limits_.block_size;
+  for (std::uint32_t at = e.computed; at + size < e.known(); at += size) {  // at least one token is computed
+    key = kv::next_key(key, std::span(e.tokens).subspan(at, size));
+    if (!cold_->holds(key)) break;
+    e.cold.push_back(key);
+  }
+  if (e.restoring()) ++n_restoring_;
+}
+
+void Scheduler::forget_cold(Entry& e) {
+  if (e.restoring()) --n_restoring_;
+  e.cold.clear();
+  e.cold_done = 0;
+}
+
+std::vector<PlannedRestore> Scheduler::next_restores(std::uint32_t most) const {
+  std::vector<PlannedRestore> next;
+  if (!restoring()) return next;
+  const auto it = std::ranges::find_if(entries_, [](const auto& entry) { return entry.second.restoring(); });
+  const Entry& e = it->second;
+  const auto table = kv_.table(it->first);
+  const std::uint32_t first = e.computed / limits_.block_size;
+  const auto left = static_cast<std::uint32_t>(e.cold.size()) - e.cold_done;
+  for (std::uint32_t i = 0; i < std::min(most, left); ++i)
+    next.push_back({it->first, table[first + i], e.cold[e.cold_done + i]});
+  return next;
+}
+
+void Scheduler::restored(SequenceId id, std::uint32_t n, bool failed) {
+  Entry& e = entries_.at(id);
+  require(e.restoring() && n <= e.cold.size() - e.cold_done);
+  e.cold_done += n;
+  e.computed += n * limits_.block_size;
+  kv_.publish(id, e.owner, std::span(e.tokens).first(e.computed));
+  if (failed || e.cold_done == e.cold.size()) forget_cold(e);
 }
 
 bool Scheduler::follows(const Entry& entry) const {
@@ -322,6 +368,7 @@ void Scheduler::free_cancelled() {
 
 void Scheduler::end(Entries::iterator it) {
   kv_.release(it->first);
+  forget_cold(it->second);
   if (it->second.admitted) --n_admitted_;
   entries_.erase(it);
 }
@@ -375,14 +422,17 @@ std::vector<SequenceId> Scheduler::abort() {
 bool Scheduler::balanced() const {
   if (!kv_.balanced()) return false;
   auto admitted = static_cast<std::uint32_t>(cancelled_.size());
+  std::uint32_t restoring = 0;
   for (const auto& [id, e] : entries_) {
+    if (e.restoring()) ++restoring;
+    if (e.restoring() && (!e.admitted || e.in_step || e.cold_done >= e.cold.size())) return false;
     if (e.admitted) ++admitted;
     if (!e.admitted && (!kv_.table(id).empty() || e.computed != 0 || e.in_step)) return false;
     if (e.computed > e.known() || e.known() > e.most) return false;
     if (e.computed > kv_.table(id).size() * limits_.block_size) return false;
   }
   if (!in_flight_ && !cancelled_.empty()) return false;
-  return admitted == n_admitted_ && n_admitted_ <= limits_.max_sequences;
+  return restoring == n_restoring_ && admitted == n_admitted_ && n_admitted_ <= limits_.max_sequences;
 }
 
 }  // namespace flyball::engine

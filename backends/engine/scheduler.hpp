@@ -25,6 +25,13 @@ struct SchedulerLimits {
   std::uint32_t max_waiting = 256;  // beyond it submit() gives `overloaded`
   std::uint32_t kv_blocks = 0;
   std::uint32_t block_size = 16;
+  std::optional<kv::Keyed> keyed;  // where blocks can be kept outside of the device's memory
+};
+
+// What is there outside, and could be brought back.
+struct ColdBlocks {
+  virtual ~ColdBlocks() = default;
+  virtual bool holds(const kv::ChainKey& key) const = 0;
 };
 
 struct NewSequence {
@@ -48,6 +55,13 @@ struct PlannedCopy {
   kv::BlockId from = 0, to = 0;
 };
 
+// A block of a sequence's table that is to be filled with what is kept outside.
+struct PlannedRestore {
+  SequenceId id = 0;
+  kv::BlockId block = 0;
+  kv::ChainKey key;
+};
+
 struct StepPlan {
   std::vector<PlannedSequence> sequences;  // decodes in order of arrival, then chunks of prompts
   std::vector<PlannedCopy> copies;
@@ -66,7 +80,8 @@ struct StepResult {
 
 class Scheduler {
  public:
-  explicit Scheduler(const SchedulerLimits& limits);
+  // cold: absent, or asked at each admission; outlives this. Precondition: then limits.keyed.
+  explicit Scheduler(const SchedulerLimits& limits, const ColdBlocks* cold = nullptr);
 
   // overloaded; insufficient_memory when it could not finish even alone.
   Result<void> submit(NewSequence sequence);
@@ -88,6 +103,16 @@ class Scheduler {
   void retract();
   // The step in flight failed: every sequence in it ends. Returns those that were not cancelled meanwhile.
   std::vector<SequenceId> abort();
+
+  // The next blocks, at most so many, of the earliest admitted sequence whose beginning is kept outside; it
+  // is not planned until all are there. Empty: there is none.
+  std::vector<PlannedRestore> next_restores(std::uint32_t most) const;
+  // The first n of them are there; `failed`: the one after them cannot be had, and the rest is computed.
+  // Precondition: nothing else was called since next_restores(), which named at least n.
+  void restored(SequenceId id, std::uint32_t n, bool failed);
+  bool restoring() const noexcept { return n_restoring_ > 0; }
+  // Blocks that plan() has given to others, whose bytes are there until that step is computed.
+  std::vector<kv::KeyedBlock> take_evicted() { return kv_.take_evicted(); }
 
   bool contains(SequenceId id) const { return entries_.contains(id); }  // false also once cancelled
   // All that are known of it. Precondition: contains(id).
@@ -117,9 +142,14 @@ class Scheduler {
     std::uint32_t step_tokens = 0;  // of the step in flight
     std::uint32_t passed_over = 0;  // steps in a row that held others' prompts, but not this one
     std::optional<Leader> leader;   // not admitted
+    // Of the blocks after `computed`: those still to be brought back, in order from cold_done on. Admitted
+    // ones alone.
+    std::vector<kv::ChainKey> cold;
+    std::uint32_t cold_done = 0;
 
     std::uint32_t known() const noexcept { return static_cast<std::uint32_t>(tokens.size()); }
     std::uint32_t left() const noexcept { return known() - computed; }
+    bool restoring() const noexcept { return !cold.empty(); }
   };
   using Entries = std::map<SequenceId, Entry>;
   enum class Admission : std::uint8_t { admitted, no_room, follows };
@@ -138,6 +168,8 @@ class Scheduler {
                              const Entry& other) const;
   std::optional<Leader> find_leader(Entries::iterator entry, bool waited) const;
   void fork(Entries::iterator entry, StepPlan& plan);
+  void find_cold(Entries::iterator entry);
+  void forget_cold(Entry& entry);
   std::vector<Entries::iterator> prompts_in_order(const StepCost& cost, bool longest_first);
   void plan_prompts(const StepBudget& budget, StepPlan& plan);
   void plan_tokens(Entries::iterator entry, std::uint32_t n_tokens, StepPlan& plan);
@@ -145,10 +177,11 @@ class Scheduler {
   void end(Entries::iterator entry);
 
   SchedulerLimits limits_;
+  const ColdBlocks* cold_;
   kv::KvAccountant kv_;
   Entries entries_;                    // by arrival
   std::vector<SequenceId> cancelled_;  // in the step in flight; their KV is freed when it is over
-  std::uint32_t n_admitted_ = 0;
+  std::uint32_t n_admitted_ = 0, n_restoring_ = 0;
   std::uint32_t passed_over_ = 0;  // steps in a row in which some prompt was
   double calm_ = 0;                // what was planned since the last submit or retract should cost
   std::uint64_t preemptions_ = 0;

@@ -45,6 +45,7 @@ class Sequence {
   const kv::SequenceId id;
   // Set by the engine, for the timings and the usage.
   TimePoint first_step{}, first_token{}, last_token{};
+  bool counted = false;             // its prompt, in the engine's totals
   std::uint32_t cached_tokens = 0;  // of the prompt, when its first step began
 
  private:

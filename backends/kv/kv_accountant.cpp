@@ -5,8 +5,9 @@
 
 namespace flyball::kv {
 
-KvAccountant::KvAccountant(std::uint32_t n_blocks, std::uint32_t block_size)
-    : block_size_(block_size), pool_(n_blocks), index_(n_blocks, block_size) {
+KvAccountant::KvAccountant(std::uint32_t n_blocks, std::uint32_t block_size,
+                           const std::optional<Keyed>& keyed)
+    : block_size_(block_size), pool_(n_blocks), index_(n_blocks, block_size, keyed) {
   if (block_size == 0) std::abort();
 }
 
@@ -82,6 +83,11 @@ void KvAccountant::release(SequenceId id) {
   // The last first: what begins a prompt is of use to more prompts, and is evicted later.
   for (auto block = it->second.blocks.rbegin(); block != it->second.blocks.rend(); ++block) let_go(*block);
   tables_.erase(it);
+}
+
+ChainKey KvAccountant::key_of(SequenceId id, std::string_view owner) const {
+  const auto blocks = table(id);
+  return index_.key_of(owner, blocks.empty() ? std::nullopt : std::optional(blocks.back()));
 }
 
 void KvAccountant::take(Table& table, BlockId block) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -20,7 +21,8 @@ using SequenceId = std::uint64_t;  // never reused within a process
 class KvAccountant {
  public:
   // block_size: positions per block, > 0.
-  KvAccountant(std::uint32_t n_blocks, std::uint32_t block_size);
+  KvAccountant(std::uint32_t n_blocks, std::uint32_t block_size,
+               const std::optional<Keyed>& keyed = std::nullopt);
 
   // Blocks that hold `positions` positions.
   std::uint32_t blocks_for(std::uint32_t positions) const noexcept {
@@ -44,6 +46,13 @@ class KvAccountant {
   // Gives back every block of `id`; the published ones stay until their room is needed. A sequence that holds
   // none is fine.
   void release(SequenceId id);
+
+  // Blocks that grow() has taken from the index since the last call: their bytes are there until somebody
+  // computes in them. keyed_blocks(), key_of(): as PrefixIndex.
+  std::vector<KeyedBlock> take_evicted() { return index_.take_evicted(); }
+  std::vector<KeyedBlock> keyed_blocks() const { return index_.keyed_blocks(); }
+  // Of what `id`, all of whose blocks are kept, holds; of no blocks it is the owner's root.
+  ChainKey key_of(SequenceId id, std::string_view owner) const;
 
   // Block ids in order of position; valid until the next adopt, grow, publish or release of `id`.
   std::span<const BlockId> table(SequenceId id) const;

@@ -17,8 +17,8 @@ bool PrefixIndex::EdgeLess::less(const EdgeView& left, const EdgeView& right) {
   return std::ranges::lexicographical_compare(left.tokens, right.tokens);
 }
 
-PrefixIndex::PrefixIndex(std::uint32_t n_blocks, std::uint32_t block_size)
-    : block_size_(block_size), next_root_(n_blocks), nodes_(n_blocks) {
+PrefixIndex::PrefixIndex(std::uint32_t n_blocks, std::uint32_t block_size, const std::optional<Keyed>& keyed)
+    : block_size_(block_size), keyed_(keyed), next_root_(n_blocks), nodes_(n_blocks) {
   require(block_size > 0);
 }
 
@@ -49,6 +49,7 @@ BlockId PrefixIndex::insert(std::string_view owner, std::optional<BlockId> befor
   node.kept = true;
   node.released = ++clock_;
   node.owner = root->first;
+  if (keyed_) set_key(node, before, tokens);
   node.edge = edges_.emplace(Edge{from, {tokens.begin(), tokens.end()}}, block).first;
   if (before) evictable_.erase({nodes_[*before].released, *before});
   ++children_of(node);
@@ -56,6 +57,36 @@ BlockId PrefixIndex::insert(std::string_view owner, std::optional<BlockId> befor
   ++idle_;
   evictable_.emplace(node.released, block);
   return block;
+}
+
+// The blocks before one that makes its run long enough are worth it from then on.
+void PrefixIndex::set_key(Node& node, std::optional<BlockId> before, std::span<const Token> tokens) {
+  node.key = next_key(key_of(node.owner, before), tokens);
+  node.depth = before ? nodes_[*before].depth + 1 : 0;
+  node.worth = node.depth + 1 >= keyed_->least_blocks;
+  if (!node.worth) return;
+  for (Origin at = before ? Origin{*before} : nodes_.size(); at < nodes_.size() && !nodes_[at].worth;
+       at = nodes_[at].edge->first.from)
+    nodes_[at].worth = true;
+}
+
+ChainKey PrefixIndex::key_of(std::string_view owner, std::optional<BlockId> block) const {
+  require(keyed_.has_value());
+  return block ? nodes_[*block].key : root_key(keyed_->space, owner);
+}
+
+KeyedBlock PrefixIndex::keyed_block(BlockId block) const {
+  const Node& node = nodes_[block];
+  return {block, node.depth, node.key, root_key(keyed_->space, node.owner)};
+}
+
+std::vector<KeyedBlock> PrefixIndex::keyed_blocks() const {
+  std::vector<KeyedBlock> all;
+  if (!keyed_) return all;
+  for (BlockId block = 0; block < nodes_.size(); ++block)
+    if (nodes_[block].kept && nodes_[block].worth) all.push_back(keyed_block(block));
+  std::ranges::stable_sort(all, {}, &KeyedBlock::depth);
+  return all;
 }
 
 void PrefixIndex::lease(BlockId block) {
@@ -78,6 +109,7 @@ void PrefixIndex::release(BlockId block) {
 std::optional<BlockId> PrefixIndex::evict() {
   if (evictable_.empty()) return std::nullopt;
   const BlockId block = evictable_.begin()->second;
+  if (nodes_[block].worth) evicted_.push_back(keyed_block(block));
   remove(block);
   return block;
 }

@@ -15,13 +15,29 @@
 
 #include "backends/backend.hpp"
 #include "backends/kv/block_pool.hpp"
+#include "backends/kv/chain_key.hpp"
 
 namespace flyball::kv {
+
+// Kept blocks have keys by which they can be found elsewhere, too; those of runs of at least `least_blocks`
+// are worth it.
+struct Keyed {
+  ChainKey space;
+  std::uint32_t least_blocks = 1;
+};
+
+// A block of such a run.
+struct KeyedBlock {
+  BlockId block = 0;
+  std::uint32_t depth = 0;  // blocks before it
+  ChainKey key, root;
+};
 
 class PrefixIndex {
  public:
   // Blocks 0 to n_blocks - 1 of block_size (> 0) positions.
-  PrefixIndex(std::uint32_t n_blocks, std::uint32_t block_size);
+  PrefixIndex(std::uint32_t n_blocks, std::uint32_t block_size,
+              const std::optional<Keyed>& keyed = std::nullopt);
   PrefixIndex(PrefixIndex&&) = default;  // not to be copied: nodes point into the maps beside them
   PrefixIndex& operator=(PrefixIndex&&) = default;
 
@@ -42,6 +58,13 @@ class PrefixIndex {
   std::optional<BlockId> evict();
   // Forgets a kept block and all that follow it, leased or not; the forgotten ones.
   std::vector<BlockId> forget(BlockId block);
+
+  // Those evicted since the last call that were worth finding again.
+  std::vector<KeyedBlock> take_evicted() { return std::exchange(evicted_, {}); }
+  // All that are kept and worth it, each after those before it.
+  std::vector<KeyedBlock> keyed_blocks() const;
+  // Of a kept block, or (nullopt) of where the owner's prompts begin. Precondition: the index is keyed.
+  ChainKey key_of(std::string_view owner, std::optional<BlockId> block) const;
 
   std::uint32_t size() const noexcept { return size_; }  // blocks kept
   std::uint32_t idle() const noexcept { return idle_; }  // of these, not leased: evict() gives them all
@@ -74,6 +97,10 @@ class PrefixIndex {
     std::uint64_t released = 0;  // when; the order of eviction
     Edges::iterator edge;
     std::string_view owner;  // of roots_
+    // Where the index is keyed.
+    ChainKey key;
+    std::uint32_t depth = 0;
+    bool worth = false;  // its run has been least_blocks long
   };
   struct Root {
     Origin origin = 0;
@@ -83,8 +110,12 @@ class PrefixIndex {
   bool evictable(const Node& node) const { return node.kept && node.leases == 0 && node.children == 0; }
   std::uint32_t& children_of(const Node& node);
   void remove(BlockId block);  // a leaf
+  void set_key(Node& node, std::optional<BlockId> before, std::span<const Token> tokens);
+  KeyedBlock keyed_block(BlockId block) const;
 
   std::uint32_t block_size_;
+  std::optional<Keyed> keyed_;
+  std::vector<KeyedBlock> evicted_;
   std::uint32_t size_ = 0, idle_ = 0;
   std::uint64_t clock_ = 0;
   Origin next_root_;

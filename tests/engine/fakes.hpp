@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <condition_variable>
+#include <cstring>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -111,6 +113,16 @@ class FakeExecutor final : public engine::Executor {
   std::uint32_t max_candidates() const override { return control_->max_candidates; }
   bool can_stop() const noexcept override { return true; }
 
+  std::uint64_t block_bytes() const override { return sizeof(Token) * control_->block_size; }
+  Result<void> read_blocks(std::span<const engine::BlockRead> blocks) override {
+    for (const auto& read : blocks) std::memcpy(read.to.data(), block(read.block), block_bytes());
+    return {};
+  }
+  Result<void> write_blocks(std::span<const engine::BlockWrite> blocks) override {
+    for (const auto& write : blocks) std::memcpy(block(write.block), write.from.data(), block_bytes());
+    return {};
+  }
+
   Result<engine::StepId> submit(const engine::StepBatch& batch,
                                 std::span<const engine::BlockCopy> copies) override {
     std::unique_lock lock(control_->mutex);
@@ -169,6 +181,7 @@ class FakeExecutor final : public engine::Executor {
   }
 
  private:
+  Token* block(engine::BlockId id) { return kv_.data() + std::size_t{id} * control_->block_size; }
   Token& slot(const engine::StepSequence& s, std::uint32_t position) {
     return kv_.at(s.block_table[position / control_->block_size] * control_->block_size +
                   position % control_->block_size);
@@ -270,6 +283,7 @@ struct FakeShape {
   std::uint32_t max_candidates = 0, vocab = kVocab;  // vocab: tokens that may be sampled
   bool adds_bos = false;
   engine::StepObserver observer = {};
+  std::filesystem::path spill = {};  // where KV goes; "": nowhere
   std::string chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
 };
 
@@ -289,6 +303,13 @@ inline FakeEngine make_fake(FakeShape shape = {}) {
       engine::make_text_model(std::make_unique<ByteTokenizer>(shape.adds_bos),
                               text::ChatTemplate::parse(shape.chat_template), shape.vocab, shape.context);
   parts.observer = std::move(shape.observer);
+  if (!shape.spill.empty()) {
+    const std::uint64_t bytes = parts.executor->block_bytes();
+    parts.limits.keyed = kv::Keyed{kv::space_key("fake"), 1};
+    parts.spill = std::make_unique<spill::KvSpill>(
+        spill::SpillStore::open({shape.spill, 1 << 20, {}}, parts.limits.keyed->space, bytes).value(), bytes);
+    parts.spill_after = std::chrono::hours(1);
+  }
   fake.backend = engine::make_engine_backend(std::move(parts));
   return fake;
 }

@@ -501,5 +501,107 @@ TEST(Scheduler, WhatMayBeWrongIsNotCopiedFromWhoStillHoldsIt) {
   EXPECT_TRUE(plan.copies.empty());
 }
 
+// ---- blocks that are kept outside of the device's memory
+
+struct Outside final : ColdBlocks {
+  bool holds(const kv::ChainKey& key) const override { return keys.contains(key); }
+  std::set<kv::ChainKey> keys;
+};
+SchedulerLimits keyed_limits(std::uint32_t blocks) {
+  SchedulerLimits l = limits(blocks);
+  l.keyed = kv::Keyed{kv::space_key("test"), 2};
+  return l;
+}
+// Runs a sequence of 13 known tokens to its end, so that three blocks are kept.
+void run_one(Scheduler& s, SequenceId id, std::uint64_t kind, const std::string& owner = "") {
+  ASSERT_TRUE(s.submit({id, owner, letters(kind, 13), 14}));
+  for (auto plan = s.plan(); !plan.empty(); plan = s.plan()) advance(s, plan, {id});
+}
+
+TEST(Scheduler, WhatIsEvictedIsFoundOutsideByItsTokensAndItsOwner) {
+  Outside outside;
+  Scheduler s(keyed_limits(4), &outside);
+  run_one(s, 1, 7);
+  const auto kept = s.kv().keyed_blocks();
+  ASSERT_EQ(kept.size(), 3U);
+  EXPECT_TRUE(s.take_evicted().empty());
+  run_one(s, 2, 8);
+  const auto evicted = s.take_evicted();
+  ASSERT_EQ(evicted.size(), 3U);
+  for (const kv::KeyedBlock& block : evicted) outside.keys.insert(block.key);
+  for (const kv::KeyedBlock& block : kept) EXPECT_TRUE(outside.keys.contains(block.key));
+
+  ASSERT_TRUE(s.submit({3, "", letters(7, 13), 14}));
+  EXPECT_TRUE(s.plan().empty());
+  ASSERT_TRUE(s.restoring());
+  const auto next = s.next_restores(2);
+  ASSERT_EQ(next.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(next[i].key, kept[i].key);
+    EXPECT_EQ(next[i].block, s.kv().table(3)[i]);
+  }
+  s.restored(3, 2, false);
+  EXPECT_TRUE(s.plan().empty());
+  s.restored(3, 1, false);
+  EXPECT_FALSE(s.restoring());
+  auto plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 1U);
+  EXPECT_EQ(plan.sequences[0].first_position, 12U);
+  advance(s, plan, {3});
+
+  ASSERT_TRUE(s.submit({4, "another", letters(7, 13), 14}));
+  plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 1U);
+  EXPECT_EQ(plan.sequences[0].first_position, 0U);
+  advance(s, plan, {4});
+  EXPECT_TRUE(s.balanced());
+}
+
+TEST(Scheduler, WhatCannotBeRestoredIsComputed) {
+  Outside outside;
+  Scheduler s(keyed_limits(4), &outside);
+  run_one(s, 1, 7);
+  run_one(s, 2, 8);
+  for (const kv::KeyedBlock& block : s.take_evicted()) outside.keys.insert(block.key);
+  ASSERT_TRUE(s.submit({3, "", letters(7, 13), 14}));
+  ASSERT_TRUE(s.plan().empty());
+  s.restored(3, 1, true);
+  EXPECT_FALSE(s.restoring());
+  const auto plan = s.plan();
+  ASSERT_EQ(plan.sequences.size(), 1U);
+  EXPECT_EQ(plan.sequences[0].first_position, 4U);
+  EXPECT_EQ(plan.sequences[0].n_tokens, 9U);
+  advance(s, plan, {3});
+  EXPECT_TRUE(s.balanced());
+}
+
+TEST(Scheduler, ARestoreIsCancelledAtAnyTime) {
+  Outside outside;
+  Scheduler s(keyed_limits(4), &outside);
+  run_one(s, 1, 7);
+  run_one(s, 2, 8);
+  for (const kv::KeyedBlock& block : s.take_evicted()) outside.keys.insert(block.key);
+  ASSERT_TRUE(s.submit({3, "", letters(7, 13), 14}));
+  ASSERT_TRUE(s.plan().empty());
+  s.restored(3, 1, false);
+  s.cancel(3);
+  EXPECT_FALSE(s.restoring());
+  EXPECT_TRUE(s.next_restores(8).empty());
+  EXPECT_TRUE(s.plan().empty());
+  EXPECT_EQ(s.kv().used(), 0U);
+  EXPECT_TRUE(s.balanced());
+}
+
+TEST(Scheduler, ShortRunsAreNotWorthKeepingOutside) {
+  Outside outside;
+  Scheduler s(keyed_limits(8), &outside);
+  ASSERT_TRUE(s.submit({1, "", letters(7, 6), 7}));
+  for (auto plan = s.plan(); !plan.empty(); plan = s.plan()) advance(s, plan, {1});
+  EXPECT_EQ(s.kv().kept(), 1U);
+  EXPECT_TRUE(s.kv().keyed_blocks().empty());
+  run_one(s, 2, 7);  // longer: its beginning is worth it, too
+  EXPECT_EQ(s.kv().keyed_blocks().size(), 3U);
+}
+
 }  // namespace
 }  // namespace flyball::engine

@@ -1,6 +1,6 @@
-// Model-based random test of the scheduler: submit, cancel, pause, resume, preempt, fork, evict, fail, in any
-// order, over a simulated KV memory. The books balance, each sequence ends once, none starves, and whatever a
-// step reads of the cache is what the sequence's own tokens would have put there.
+// Model-based random test of the scheduler: submit, cancel, pause, resume, preempt, fork, evict, restore,
+// fail, in any order, over a simulated KV memory. The books balance, each sequence ends once, none starves,
+// and whatever a step reads of the cache is what the sequence's own tokens would have put there.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -32,9 +32,16 @@ std::uint64_t meaning(const Believed& b, std::uint32_t position) {
   return h;
 }
 
+// Blocks outside of the memory: by key, what their slots meant.
+struct Cold final : ColdBlocks {
+  bool holds(const kv::ChainKey& key) const override { return blocks.contains(key); }
+  std::map<kv::ChainKey, std::vector<std::uint64_t>> blocks;
+};
+
 class Walk {
  public:
-  explicit Walk(std::uint64_t seed) : random_(seed), limits_(random_limits()), s_(limits_) {
+  explicit Walk(std::uint64_t seed)
+      : random_(seed), limits_(random_limits()), s_(limits_, limits_.keyed ? &cold_ : nullptr) {
     memory_.resize(std::size_t{limits_.kv_blocks} * kBlock);
     for (Believed& b : families_) {
       b.owner = below(4) == 0 ? "other" : "app";
@@ -48,6 +55,7 @@ class Walk {
   }
   std::uint64_t reused() const { return reused_; }
   std::uint64_t copies() const { return copies_; }
+  std::uint64_t restored() const { return restored_; }
 
  private:
   std::uint32_t below(std::uint64_t n) { return static_cast<std::uint32_t>(random_() % n); }
@@ -58,7 +66,28 @@ class Walk {
     l.step_tokens = 1 + below(24);
     l.max_waiting = 8;
     l.block_size = kBlock;
+    if (below(3) != 0) l.keyed = kv::Keyed{kv::space_key("walk"), 1 + below(3)};
     return l;
+  }
+  void save(const std::vector<kv::KeyedBlock>& blocks) {
+    for (const kv::KeyedBlock& b : blocks) {
+      if (below(4) == 0) continue;  // it is best effort
+      const auto at = memory_.begin() + b.block * kBlock;
+      cold_.blocks[b.key].assign(at, at + kBlock);
+    }
+  }
+  void restore_some() {
+    const auto next = s_.next_restores(1 + below(4));
+    ASSERT_EQ(next.empty(), !s_.restoring());
+    if (next.empty()) return;
+    std::uint32_t n = 0;
+    for (; n < next.size() && below(10) != 0; ++n) {
+      ASSERT_EQ(next[n].id, next[0].id);
+      std::ranges::copy(cold_.blocks.at(next[n].key), memory_.begin() + next[n].block * kBlock);
+    }
+    restored_ += n;
+    s_.restored(next[0].id, n, n < next.size());
+    ASSERT_TRUE(s_.balanced());
   }
   void end(SequenceId id) {
     ++ends_[id];
@@ -176,11 +205,15 @@ class Walk {
     budget.cost = {static_cast<double>(below(4)), 1, static_cast<double>(below(3)) / 10};
     budget.part /= 1 + static_cast<double>(below(3));
     budget.can_stop = below(2) == 0;
+    if (below(3) == 0) save(s_.kv().keyed_blocks());
+    restore_some();
     const StepPlan plan = s_.plan(budget);
+    save(s_.take_evicted());
     ASSERT_TRUE(s_.balanced());
     check(plan);
     if (testing::Test::HasFatalFailure()) return;
     if (plan.empty()) {
+      if (s_.restoring()) return;
       // Nothing may be startable: all that live are paused.
       for (const auto& [id, b] : live_) ASSERT_TRUE(b.paused) << "sequence " << id << " starves";
       return;
@@ -211,8 +244,12 @@ class Walk {
     }
     for (int guard = 0; !live_.empty(); ++guard) {
       ASSERT_LT(guard, 100'000) << "does not end";
+      restore_some();
       const StepPlan plan = s_.plan();
-      ASSERT_FALSE(plan.empty());
+      if (plan.empty()) {
+        ASSERT_TRUE(s_.restoring());
+        continue;
+      }
       execute(plan);
       s_.commit(results(plan, false));
       if (testing::Test::HasFatalFailure()) return;
@@ -225,6 +262,7 @@ class Walk {
 
   std::mt19937_64 random_;
   SchedulerLimits limits_;
+  Cold cold_;
   Scheduler s_;
   Believed families_[3];
   std::map<SequenceId, Believed> live_;
@@ -233,7 +271,7 @@ class Walk {
   std::vector<std::uint64_t> memory_;               // by block and slot
   std::map<std::uint32_t, std::uint64_t> written_;  // in the step in flight
   SequenceId next_ = 1;
-  std::uint64_t reused_ = 0, copies_ = 0;
+  std::uint64_t reused_ = 0, copies_ = 0, restored_ = 0;
 };
 
 TEST(Scheduler, RandomWalkKeepsTheBooksAndEndsEachSequenceOnce) {
@@ -242,18 +280,20 @@ TEST(Scheduler, RandomWalkKeepsTheBooksAndEndsEachSequenceOnce) {
   const char* walks = std::getenv("FLYBALL_WALKS");
   const std::uint64_t first = one != nullptr ? std::strtoull(one, nullptr, 10) : 1;
   const std::uint64_t n = one != nullptr ? 1 : walks != nullptr ? std::strtoull(walks, nullptr, 10) : 60;
-  std::uint64_t reused = 0, copies = 0;
+  std::uint64_t reused = 0, copies = 0, restored = 0;
   for (std::uint64_t seed = first; seed < first + n && !HasFatalFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Walk walk(seed);
     walk.run(one != nullptr ? 2'000 : 500);
     reused += walk.reused();
     copies += walk.copies();
+    restored += walk.restored();
   }
   std::cout << "seeds " << first << " to " << first + n - 1 << ": " << reused << " positions taken over, "
-            << copies << " blocks copied\n";
+            << copies << " blocks copied, " << restored << " restored\n";
   EXPECT_GT(reused, 100U);
   EXPECT_GT(copies, 5U);
+  EXPECT_GT(restored, 100U);
 }
 
 }  // namespace

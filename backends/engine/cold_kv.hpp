@@ -1,0 +1,60 @@
+// KV between the device's memory and the disk: which blocks are saved when, and how they come back. The
+// engine thread's own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "backends/engine/executor.hpp"
+#include "backends/engine/scheduler.hpp"
+#include "backends/spill/kv_spill.hpp"
+
+namespace flyball::engine {
+
+class ColdKv final : public ColdBlocks {
+ public:
+  // Both outlive it.
+  ColdKv(Executor& executor, spill::KvSpill& spill);
+
+  // Blocks moved at once: few, so that a step waits little for the disk.
+  std::uint32_t batch() const noexcept { return batch_; }
+
+  bool holds(const kv::ChainKey& key) const override { return spill_.holds(key); }
+
+  // Blocks that the next step may overwrite: as many as the queue takes, the first of each run first, since
+  // the later ones are of no use without them.
+  void save_evicted(std::vector<kv::KeyedBlock> blocks);
+
+  // ---- without work: all that is kept, step by step.
+  void work_was_done() noexcept;
+  bool has_unsaved() const noexcept { return unsaved_ && spill_.on(); }
+  bool saving() const noexcept { return !pending_.empty(); }
+  // Some more of it; waits a little where the queue is full. Precondition: has_unsaved().
+  void save_some(const kv::KvAccountant& kv);
+  // The whole of it, and until it is written, but no longer.
+  void save_all(const kv::KvAccountant& kv, TimePoint until);
+
+  // How many of them, from the first on, have their bytes again.
+  std::uint32_t restore(std::span<const PlannedRestore> blocks);
+  // What this owner's requests have computed is not to be trusted.
+  void forget(const kv::ChainKey& space, std::string_view owner) {
+    spill_.forget(kv::root_key(space, owner));
+  }
+
+ private:
+  void start(const kv::KvAccountant& kv);
+  // At most a batch of the blocks that the disk has not; how many of `blocks` are dealt with.
+  std::size_t save_batch(std::span<const kv::KeyedBlock> blocks);
+
+  Executor& executor_;
+  spill::KvSpill& spill_;
+  const std::uint32_t batch_;
+  bool unsaved_ = false;                 // something was computed since all was saved
+  std::vector<kv::KeyedBlock> pending_;  // being saved: from next_ on
+  std::size_t next_ = 0;
+};
+
+}  // namespace flyball::engine
