@@ -59,6 +59,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
       if (auto ok = stage->reserve_kv(layout, n_blocks); !ok) return ok;
     limits_ = {options_.max_step_tokens, options_.max_logit_rows, model_.config().vocab_size, n_blocks,
                layout.block_size,        graph::kMaxCandidates};
+    block_bytes_ = layout.block_bytes();
     return warm_up();
   }
 
@@ -73,6 +74,18 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     auto output = read_results();
     if (output) store_programs();
     return output;
+  }
+
+  std::uint64_t block_bytes() const override { return block_bytes_; }
+  Result<void> read_blocks(std::span<const engine::BlockRead> blocks) override {
+    for (const auto& stage : stages())
+      if (auto ok = stage->read_blocks(blocks); !ok) return ok;
+    return {};
+  }
+  Result<void> write_blocks(std::span<const engine::BlockWrite> blocks) override {
+    for (const auto& stage : stages())
+      if (auto ok = stage->write_blocks(blocks); !ok) return ok;
+    return {};
   }
 
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
@@ -229,7 +242,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   std::unique_ptr<Shared> shared_;
   const OpenClDeviceOptions& options_;
   std::vector<decode::Candidates> candidates_;
-  std::uint64_t result_bytes_ = 0;
+  std::uint64_t result_bytes_ = 0, block_bytes_ = 0;
   engine::StepLimits limits_;
   engine::StepRows rows_;
   engine::StepId step_ = 0;

@@ -108,7 +108,8 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
     const std::string_view files[] = {name};
     return set(kernel, programs.kernel(name, files, options));
   };
-  const auto make_shared = [&](Kernel& kernel, const std::string& name, std::uint32_t& items, std::uint32_t most) {
+  const auto make_shared = [&](Kernel& kernel, const std::string& name, std::uint32_t& items,
+                               std::uint32_t most) {
     items = lanes(most);
     return with_fewer_items(items, [&](std::uint32_t n) { return make(kernel, name, define("WG", n)); });
   };
@@ -155,7 +156,8 @@ Result<void> OpenClOps::build_attend(Programs& programs) {
     if (ok) ok = make(attend_combine_, "attend_combine", "attend", apart);
     const bool decodes = ok.has_value();
     if (decodes)
-      ok = make(attend_rows_, "attend", "attend", shape + define("TQ", attend_.rows) + define("SPLITS_APART", 0));
+      ok = make(attend_rows_, "attend", "attend",
+                shape + define("TQ", attend_.rows) + define("SPLITS_APART", 0));
     if (ok || ok.error().code != ErrorCode::model_unsupported) return ok;
     const auto next = smaller(attend_, decodes);
     if (!next) return ok;
@@ -201,6 +203,24 @@ void OpenClOps::copy_block(std::uint32_t from, std::uint32_t to) {
     for (const Memory& layer : std::span(*side).subspan(part_.begin, part_.n_layers())) {
       const std::uint64_t block = layer.bytes / n_blocks_;
       if (!failure_) keep(device_.copy(layer, from * block, layer, to * block, block));
+    }
+}
+
+void OpenClOps::copy_block_out(std::uint32_t block, const Memory& to, std::uint64_t at) {
+  const std::uint64_t bytes = layer_block_bytes();
+  for (auto* side : {&keys_, &values_})
+    for (const Memory& layer : std::span(*side).subspan(part_.begin, part_.n_layers())) {
+      if (!failure_) keep(device_.copy(layer, block * bytes, to, at, bytes));
+      at += bytes;
+    }
+}
+
+void OpenClOps::copy_block_in(std::uint32_t block, const Memory& from, std::uint64_t at) {
+  const std::uint64_t bytes = layer_block_bytes();
+  for (auto* side : {&keys_, &values_})
+    for (const Memory& layer : std::span(*side).subspan(part_.begin, part_.n_layers())) {
+      if (!failure_) keep(device_.copy(from, at, layer, block * bytes, bytes));
+      at += bytes;
     }
 }
 

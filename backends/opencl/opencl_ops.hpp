@@ -24,8 +24,8 @@ struct OpsLimits {
 
 class OpenClOps final : public graph::Ops {
  public:
-  // References outlive the ops. model_unsupported (a kernel that this device never builds), model_unavailable,
-  // insufficient_memory, unsupported_value (head size).
+  // References outlive the ops. model_unsupported (a kernel that this device never builds),
+  // model_unavailable, insufficient_memory, unsupported_value (head size).
   static Result<std::unique_ptr<OpenClOps>> make(Device& device, Programs& programs,
                                                  const model::ModelConfig& config, const Weights& weights,
                                                  const graph::ModelPart& part, const OpsLimits& limits,
@@ -33,6 +33,11 @@ class OpenClOps final : public graph::Ops {
   // Of the whole model's layout; only the part's layers get any.
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
   void copy_block(std::uint32_t from, std::uint32_t to);
+  // A part's share of one block, [keys, values][layer of the part] pages, to and from other memory of the
+  // device; enqueued.
+  std::uint64_t block_bytes() const noexcept { return 2 * part_.n_layers() * layer_block_bytes(); }
+  void copy_block_out(std::uint32_t block, const Memory& to, std::uint64_t at);
+  void copy_block_in(std::uint32_t block, const Memory& from, std::uint64_t at);
   // What went wrong since the last call, if anything did.
   Result<void> take_failure();
   const Memory& buffer(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
@@ -74,6 +79,8 @@ class OpenClOps final : public graph::Ops {
   Result<void> allocate();
   Result<void> build(Programs& programs, const TuningTable& tuning);
   Result<void> build_attend(Programs& programs);
+  // Of the keys, or the values, of one layer.
+  std::uint64_t layer_block_bytes() const noexcept { return keys_[part_.begin].bytes / n_blocks_; }
   void lay_out_attention(const graph::StepInputs& inputs);
   template <class T>
   void send(Input<T>& input);

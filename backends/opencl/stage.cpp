@@ -1,5 +1,7 @@
 #include "backends/opencl/stage.hpp"
 
+#include <algorithm>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <utility>
@@ -7,6 +9,12 @@
 #include "backends/opencl/tuning_db.hpp"
 
 namespace flyball::opencl {
+namespace {
+
+// Of blocks on their way in or out: some dozen copies a transfer.
+constexpr std::uint64_t kStagedBytes = 4ULL << 20U;
+
+}  // namespace
 
 Stage::Stage(const model::ModelFile& model, const OpenClDeviceOptions& options,
              std::shared_ptr<Device> device, const graph::ModelPart& part)
@@ -104,6 +112,60 @@ Result<void> Stage::read(graph::Buffer from, std::uint64_t at, std::span<std::by
 
 Result<void> Stage::wait() {
   return device_->busy() ? device_->finish() : Result<void>{};
+}
+
+Result<std::size_t> Stage::stage_blocks() {
+  const std::uint64_t one = ops_->block_bytes();
+  const std::uint64_t n = std::max<std::uint64_t>(1, kStagedBytes / one);
+  if (!staging_) {
+    auto made = device_->allocate(n * one, "moving KV");
+    if (!made) return std::unexpected(std::move(made.error()));
+    staging_ = std::move(*made);
+    staged_.resize(n * one);
+  }
+  return n;
+}
+
+std::array<std::uint64_t, 2> Stage::places(std::uint64_t block_bytes) const noexcept {
+  const std::uint64_t layers = model_.config().n_layers;
+  const std::uint64_t layer = block_bytes / (2 * layers);
+  return {part_.begin * layer, (layers + part_.begin) * layer};
+}
+
+Result<void> Stage::read_blocks(std::span<const engine::BlockRead> blocks) {
+  const auto most = stage_blocks();
+  if (!most) return std::unexpected(most.error());
+  const std::uint64_t one = ops_->block_bytes();
+  for (; !blocks.empty(); blocks = blocks.subspan(std::min(*most, blocks.size()))) {
+    const auto now = blocks.first(std::min(*most, blocks.size()));
+    for (std::size_t i = 0; i < now.size(); ++i) ops_->copy_block_out(now[i].block, staging_, i * one);
+    if (auto ok = ops_->take_failure(); !ok) return ok;
+    if (auto ok = device_->read(staging_, 0, std::span(staged_).first(now.size() * one)); !ok) return ok;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const auto [keys, values] = places(now[i].to.size());
+      std::memcpy(now[i].to.data() + keys, staged_.data() + i * one, one / 2);
+      std::memcpy(now[i].to.data() + values, staged_.data() + i * one + one / 2, one / 2);
+    }
+  }
+  return {};
+}
+
+Result<void> Stage::write_blocks(std::span<const engine::BlockWrite> blocks) {
+  const auto most = stage_blocks();
+  if (!most) return std::unexpected(most.error());
+  const std::uint64_t one = ops_->block_bytes();
+  for (; !blocks.empty(); blocks = blocks.subspan(std::min(*most, blocks.size()))) {
+    const auto now = blocks.first(std::min(*most, blocks.size()));
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      const auto [keys, values] = places(now[i].from.size());
+      std::memcpy(staged_.data() + i * one, now[i].from.data() + keys, one / 2);
+      std::memcpy(staged_.data() + i * one + one / 2, now[i].from.data() + values, one / 2);
+    }
+    if (auto ok = device_->write(staging_, 0, std::span(staged_).first(now.size() * one)); !ok) return ok;
+    for (std::size_t i = 0; i < now.size(); ++i) ops_->copy_block_in(now[i].block, staging_, i * one);
+    if (auto ok = ops_->take_failure(); !ok) return ok;
+  }
+  return device_->finish();
 }
 
 void Stage::store_programs() {

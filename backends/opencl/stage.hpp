@@ -2,10 +2,12 @@
 // one stage; over several devices the stages are a pipeline (opencl_device.cpp).
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "backends/engine/executor.hpp"
 #include "backends/graph/decoder.hpp"
@@ -30,8 +32,8 @@ class Stage {
   // Of the whole model's layout: it takes its layers' share.
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
 
-  // ---- a step: begin(), then the rows of the stage before, then submit(), which reads them and the stage's own
-  // memory alone.
+  // ---- a step: begin(), then the rows of the stage before, then submit(), which reads them and the stage's
+  // own memory alone.
 
   // Waits for the last step, if nobody has, and enqueues the copies.
   Result<void> begin(std::span<const engine::BlockCopy> copies);
@@ -43,6 +45,10 @@ class Stage {
   // Waits for all that was enqueued, and hands over what of it is wanted.
   Result<void> read(graph::Buffer from, std::uint64_t at, std::span<std::byte> to);
   Result<void> wait();
+
+  // The part's share of whole blocks (engine::BlockRead), between steps.
+  Result<void> read_blocks(std::span<const engine::BlockRead> blocks);
+  Result<void> write_blocks(std::span<const engine::BlockWrite> blocks);
 
   // Whether the device touches nothing of the host's any more (Device::at_rest).
   bool at_rest() noexcept { return device_->at_rest(); }
@@ -58,6 +64,10 @@ class Stage {
 
  private:
   void load_tuning_table();
+  // Blocks that are moved at once.
+  Result<std::size_t> stage_blocks();
+  // Where the part's keys, and its values, begin in the bytes of a block.
+  std::array<std::uint64_t, 2> places(std::uint64_t block_bytes) const noexcept;
   Result<void> keep_pace(Handle<cl_event>& before_last);
 
   const model::ModelFile& model_;
@@ -68,8 +78,10 @@ class Stage {
   Weights weights_;
   TuningTable tuning_;
   std::unique_ptr<OpenClOps> ops_;
-  Device::Pinned inbox_;      // of a part that does not embed
-  std::uint32_t stored_ = 0;  // programs compiled when the cache was last written
+  Device::Pinned inbox_;           // of a part that does not embed
+  Memory staging_;                 // of blocks on their way, on the device
+  std::vector<std::byte> staged_;  // and in the host's memory, where an abandoned device may still write
+  std::uint32_t stored_ = 0;       // programs compiled when the cache was last written
 };
 
 }  // namespace flyball::opencl

@@ -59,6 +59,7 @@ struct VulkanDeviceOptions {
   WeightsIn weights = WeightsIn::automatic;
   std::uint32_t max_step_tokens = 512;  // rows of one step
   std::uint32_t max_logit_rows = 16;    // rows of one step whose logits may be wanted: sequences at once
+  bool stage_kv = false;                // move KV blocks as if the host did not reach the device's memory
   graph::LoadProgress progress;
   std::function<void(const std::string&)> warn;  // of what is worked around, one sentence
   // Keeps what the model's bytes lie in: held on to where a device that reads them does not come to rest.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <list>
 #include <optional>
@@ -84,6 +85,43 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     return results();
   }
 
+  std::uint64_t block_bytes() const override { return ops_->block_bytes(); }
+  Result<void> read_blocks(std::span<const engine::BlockRead> blocks) override {
+    if (auto ok = device_->wait(); !ok) return ok;
+    if (maps_kv()) {
+      for (const engine::BlockRead& read : blocks) ops_->read_block(read.block, read.to);
+      return {};
+    }
+    if (auto ok = reserve_staging(); !ok) return ok;
+    for (const engine::BlockRead& read : blocks) {
+      auto ok = device_->run([&](Commands& commands) {
+        commands.barrier();
+        ops_->copy_block_out(commands, read.block, staging_, 0);
+        commands.barrier();
+      });
+      if (!ok) return ok;
+      std::memcpy(read.to.data(), staging_.host(), read.to.size());
+    }
+    return {};
+  }
+  Result<void> write_blocks(std::span<const engine::BlockWrite> blocks) override {
+    if (auto ok = device_->wait(); !ok) return ok;
+    if (maps_kv()) {
+      for (const engine::BlockWrite& write : blocks) ops_->write_block(write.block, write.from);
+      return {};
+    }
+    if (auto ok = reserve_staging(); !ok) return ok;
+    for (const engine::BlockWrite& write : blocks) {
+      std::memcpy(staging_.host(), write.from.data(), write.from.size());
+      auto ok = device_->run([&](Commands& commands) {
+        commands.barrier();
+        ops_->copy_block_in(commands, write.block, staging_, 0);
+        commands.barrier();
+      });
+      if (!ok) return ok;
+    }
+    return {};
+  }
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
   std::uint32_t max_candidates() const override { return graph::kMaxCandidates; }
   bool can_stop() const noexcept override { return true; }
@@ -110,6 +148,16 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     Shape shape;
     std::vector<Commands> parts;  // submitted in order: one, or the embedding and each layer
   };
+
+  bool maps_kv() const noexcept { return ops_->kv_mapped() && !options_.stage_kv; }
+  // Of one block, for devices whose own memory the host does not reach.
+  Result<void> reserve_staging() {
+    if (staging_) return {};
+    auto made = device_->allocate(ops_->block_bytes(), "moving KV", Place::readback);
+    if (!made) return std::unexpected(std::move(made.error()));
+    staging_ = std::move(*made);
+    return {};
+  }
 
   static std::string key_of(const DeviceFacts& f) {
     const std::string_view parts[] = {"vulkan pipelines", f.id, f.driver};
@@ -270,6 +318,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   std::string cache_key_;
   Weights weights_;
   std::unique_ptr<VulkanOps> ops_;
+  Memory staging_;
   Commands copies_;                  // of the last step
   std::list<Recording> recordings_;  // the one used last first
   std::uint32_t generation_ = 0;     // of the ops, when they were made

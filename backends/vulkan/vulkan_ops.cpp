@@ -223,6 +223,45 @@ void VulkanOps::copy_block(std::uint32_t from, std::uint32_t to) {
     }
 }
 
+void VulkanOps::read_block(std::uint32_t block, std::span<std::byte> to) const {
+  const std::uint64_t bytes = layer_block_bytes();
+  std::byte* at = to.data();
+  for (const auto* side : {&keys_, &values_})
+    for (const Memory& layer : *side) {
+      std::memcpy(at, layer.host() + block * bytes, bytes);
+      at += bytes;
+    }
+}
+
+void VulkanOps::write_block(std::uint32_t block, std::span<const std::byte> from) {
+  const std::uint64_t bytes = layer_block_bytes();
+  const std::byte* at = from.data();
+  for (const auto* side : {&keys_, &values_})
+    for (const Memory& layer : *side) {
+      std::memcpy(layer.host() + block * bytes, at, bytes);
+      at += bytes;
+    }
+}
+
+void VulkanOps::copy_block_out(Commands& commands, std::uint32_t block, const Memory& to,
+                               std::uint64_t at) const {
+  const std::uint64_t bytes = layer_block_bytes();
+  for (const auto* side : {&keys_, &values_})
+    for (const Memory& layer : *side) {
+      commands.copy(layer, block * bytes, to, at, bytes);
+      at += bytes;
+    }
+}
+
+void VulkanOps::copy_block_in(Commands& commands, std::uint32_t block, const Memory& from, std::uint64_t at) {
+  const std::uint64_t bytes = layer_block_bytes();
+  for (const auto* side : {&keys_, &values_})
+    for (const Memory& layer : *side) {
+      commands.copy(from, at, layer, block * bytes, bytes);
+      at += bytes;
+    }
+}
+
 void VulkanOps::read_back(std::uint32_t rows) {
   if (!readback_) return;
   after_all();

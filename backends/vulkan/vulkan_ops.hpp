@@ -36,6 +36,14 @@ class VulkanOps final : public graph::Ops {
   // Verbs go there, until it is null. Outlives that.
   void record_into(Commands* commands);
   void copy_block(std::uint32_t from, std::uint32_t to);
+  // The bytes of a block, [keys, values][layer] pages. Where the host has the cache mapped it copies them
+  // itself; elsewhere they are recorded, to and from `at` in other memory.
+  std::uint64_t block_bytes() const noexcept { return kv_bytes_ / n_blocks_; }
+  bool kv_mapped() const noexcept { return keys_.front().host() != nullptr; }
+  void read_block(std::uint32_t block, std::span<std::byte> to) const;
+  void write_block(std::uint32_t block, std::span<const std::byte> from);
+  void copy_block_out(Commands& commands, std::uint32_t block, const Memory& to, std::uint64_t at) const;
+  void copy_block_in(Commands& commands, std::uint32_t block, const Memory& from, std::uint64_t at);
   // Logits of the first `rows` wanted to where host_logits() is; nothing where the host reads them in place.
   void read_back(std::uint32_t rows);
   // What went wrong since the last call, if anything did.
@@ -75,6 +83,8 @@ class VulkanOps final : public graph::Ops {
     const DeviceWeight* w;
     Address y;
   };
+  // Of the keys, or the values, of one layer.
+  std::uint64_t layer_block_bytes() const noexcept { return block_bytes() / (2 * keys_.size()); }
 
   VulkanOps(Device& device, const model::ModelConfig& config, const Weights& weights, const OpsLimits& limits)
       : device_(device), config_(config), weights_(weights), limits_(limits), step_(device, config, limits) {}

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/engine/opencl/split_support.hpp"
-#include "tests/engine/sharing_cases.hpp"
+#include "tests/engine/spill_cases.hpp"
 
 namespace flyball::test {
 namespace {
@@ -56,6 +56,22 @@ TEST_P(SharingOverDevices, TheEngineSaysWhatEachDeviceHolds) {
 
 INSTANTIATE_TEST_SUITE_P(KvTypes, SharingOverDevices, testing::Values("f16", "q8_0"),
                          [](const auto& i) { return std::string(i.param); });
+
+class SpillOverDevices : public SpillModel {
+ protected:
+  void SetUp() override {
+    if (!has_many_devices()) GTEST_SKIP() << "this machine does not offer three OpenCL devices";
+    SpillModel::SetUp();
+  }
+};
+
+TEST_F(SpillOverDevices, ASessionReturnsAfterARestart) {
+  auto o = options("f16", 2);
+  o.backend = "opencl";
+  o.opencl = any_devices(2);
+  o.cache_dir = shared_programs();
+  expect_same_after_a_restart(o);
+}
 
 }  // namespace
 }  // namespace flyball::test
