@@ -187,6 +187,17 @@ const std::vector<Bound<VulkanEngine>>& vulkan_table() {
   return table;
 }
 
+const std::vector<Bound<KvSpill>>& kv_spill_table() {
+  static const std::vector<Bound<KvSpill>> table = {
+      {{"directory", path(), "where it lies, for this user alone; without it kv in the cache directory"},
+       [](KvSpill& k, const Node& n) { k.directory = n.text; }},
+      {{"max_bytes", size(0, 1ULL << 50),
+        "all of it together, and never more than a quarter of the free disk; 0: none is written"},
+       [](KvSpill& k, const Node& n) { k.max_bytes = as_bytes(n); }},
+  };
+  return table;
+}
+
 const std::vector<Bound<Config>>& config_table() {
   static const std::vector<Bound<Config>> table = {
       {{"schema", choice({kSchema}), "which version of this file's rules it is written to; the first line",
@@ -229,6 +240,8 @@ const std::vector<Bound<Config>>& config_table() {
        [](Config& c, const Node& n) { read_into(c.opencl, n, opencl_table()); }},
       {{"vulkan", object_of(vulkan_table()), "the Vulkan engine"},
        [](Config& c, const Node& n) { read_into(c.vulkan, n, vulkan_table()); }},
+      {{"kv_spill", object_of(kv_spill_table()), "KV of prompts, kept on disk for those who return"},
+       [](Config& c, const Node& n) { read_into(c.kv_spill, n, kv_spill_table()); }},
       {{"max_queue", integer(1, 100'000),
         "answers that may wait, over all apps; an empty queue takes any request"},
        [](Config& c, const Node& n) { c.max_queue = as<std::uint32_t>(n); }},
@@ -324,7 +337,8 @@ std::expected<Config, Findings> read(const Node& root, const std::filesystem::pa
   read_into(config, root, config_table());
   for (Listener& listener : config.listeners) make_absolute(listener.path, base);
   for (ModelEntry& model : config.models) make_absolute(model.path, base);
-  for (auto* path : {&config.policy_path, &config.apps_dir, &config.state_dir, &config.cache_dir})
+  for (auto* path : {&config.policy_path, &config.apps_dir, &config.state_dir, &config.cache_dir,
+                     &config.kv_spill.directory})
     make_absolute(*path, base);
   return config;
 }

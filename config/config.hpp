@@ -69,6 +69,12 @@ struct VulkanEngine {
   std::string device;  // as OpenClEngine's
 };
 
+// Prompts' KV on disk, for those who return when it has left the engine's memory.
+struct KvSpill {
+  std::filesystem::path directory;        // "": kv/ in cache_dir; for this user alone
+  std::uint64_t max_bytes = 4ULL << 30U;  // of all engines together; 0: none
+};
+
 struct Config {
   std::vector<Listener> listeners;    // at least one
   bool loopback_without_key = false;  // requests from loopback or unix sockets with no key act as default_app
@@ -80,6 +86,7 @@ struct Config {
   WorkerLimits worker;
   OpenClEngine opencl;
   VulkanEngine vulkan;
+  KvSpill kv_spill;
   std::uint32_t max_queue = 256;  // waiting answers over all apps
   Millis drain_timeout{30'000};
   std::string log_level = "info";

@@ -415,6 +415,9 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, 
   if (!options.model_path.empty()) argv.insert(argv.end(), {"--model", options.model_path});
   for (const std::string& id : options.device_ids) argv.insert(argv.end(), {"--device-id", id});
   if (!options.cache_dir.empty()) argv.insert(argv.end(), {"--cache-dir", options.cache_dir});
+  if (options.kv_spill_bytes > 0 && !options.kv_spill_dir.empty())
+    argv.insert(argv.end(), {"--kv-spill-dir", options.kv_spill_dir, "--kv-spill-bytes",
+                             std::to_string(options.kv_spill_bytes)});
   if (!options.sha256.empty()) argv.insert(argv.end(), {"--sha256", options.sha256});
   auto process = spawn_worker(options.executable, argv);
   if (!process) return std::unexpected(std::move(process.error()));

@@ -217,11 +217,13 @@ BackendInfo get_info(WireReader& r) {
 }
 
 void put(WireWriter& w, const BackendLoad& l) {
-  for (const std::uint64_t v : {std::uint64_t{l.waiting}, std::uint64_t{l.running},
-                                std::uint64_t{l.kv_blocks_total}, std::uint64_t{l.kv_blocks_used}, l.steps,
-                                l.prompt_tokens, l.completion_tokens, l.cached_tokens, l.preemptions}) {
+  for (const std::uint64_t v :
+       {std::uint64_t{l.waiting}, std::uint64_t{l.running}, std::uint64_t{l.kv_blocks_total},
+        std::uint64_t{l.kv_blocks_used}, l.steps, l.prompt_tokens, l.completion_tokens, l.cached_tokens,
+        l.preemptions, l.restored_tokens, l.spilled_bytes}) {
     w.u64(v);
   }
+  w.flag(l.spills);
 }
 BackendLoad get_load(WireReader& r) {
   BackendLoad l;
@@ -234,6 +236,9 @@ BackendLoad get_load(WireReader& r) {
   l.completion_tokens = r.u64(UINT64_MAX, "completion tokens");
   l.cached_tokens = r.u64(UINT64_MAX, "cached tokens");
   l.preemptions = r.u64(UINT64_MAX, "preemptions");
+  l.restored_tokens = r.u64(UINT64_MAX, "restored tokens");
+  l.spilled_bytes = r.u64(UINT64_MAX, "spilled bytes");
+  l.spills = r.flag("spills");
   return l;
 }
 

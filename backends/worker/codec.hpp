@@ -15,7 +15,7 @@
 
 namespace flyball::worker {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 // Counted by the daemon from 1, never reused within one worker.
 using TicketId = std::uint64_t;

@@ -82,6 +82,9 @@ std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::W
     gauges.kv_blocks = load.kv_blocks_total;
     gauges.kv_blocks_used = load.kv_blocks_used;
     gauges.preemptions = static_cast<double>(load.preemptions);
+    gauges.kv_spills = load.spills ? 1 : 0;
+    gauges.kv_spilled_bytes = static_cast<double>(load.spilled_bytes);
+    gauges.kv_restored_tokens = static_cast<double>(load.restored_tokens);
     if (load.kv_blocks_total > 0)
       gauges.kv_usage_ratio = static_cast<double>(load.kv_blocks_used) / load.kv_blocks_total;
     gauges.engine_running = load.running;

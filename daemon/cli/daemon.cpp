@@ -225,6 +225,8 @@ Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& 
   if (options.kv_type)
     for (config::ModelEntry& model : config->models) model.kv_type = *options.kv_type;
   if (config->cache_dir.empty()) config->cache_dir = default_cache_dir();
+  if (config->kv_spill.directory.empty() && !config->cache_dir.empty())
+    config->kv_spill.directory = config->cache_dir / "kv";
   settings->config = std::move(*config);
   settings->tree = std::move(*tree);
   settings->apps = std::move(*apps);

@@ -22,7 +22,7 @@ namespace {
 
 struct EngineOptions {
   int fd = 3;
-  std::string path, sha256, cache_dir;
+  std::string path, sha256, cache_dir, kv_spill_dir;
   engine::LocalBackendOptions backend;
 };
 
@@ -67,6 +67,11 @@ void add_engine_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--kv", options->backend.kv_type, "What the KV cache is kept as: f16 or q8_0")
       ->capture_default_str();
+  command->add_option("--kv-spill-dir", options->kv_spill_dir, "For KV of prompts, of this user alone");
+  command
+      ->add_option("--kv-spill-bytes", options->backend.spill.max_bytes,
+                   "Most of it, by all engines; 0: none")
+      ->capture_default_str();
   command->callback([options, &exit_code] {
     if (!is_stream_socket(options->fd)) {
       std::fprintf(stderr, "flyball: --fd %d is no connected socket\n", options->fd);
@@ -76,6 +81,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
     systemd::set_up_logging("info");
     options->backend.path = options->path;
     options->backend.cache_dir = options->cache_dir;
+    options->backend.spill.directory = options->kv_spill_dir;
     options->backend.warn = [](const std::string& what) { spdlog::warn("{}", what); };
     exit_code = worker::serve_worker(options->fd, options->backend, options->sha256);
     // A load that was cut off may still run in a thread; its memory is the kernel's business now.

@@ -65,6 +65,7 @@ class WorkerFleet final : public Fleet {
       : io_(io),
         limits_(config.worker),
         cache_dir_(config.cache_dir),
+        kv_spill_(config.kv_spill),
         options_(std::move(options)),
         drain_timer_(io) {
     for (const config::ModelEntry& entry : config.models) add(entry, "cpu");
@@ -120,6 +121,7 @@ class WorkerFleet final : public Fleet {
 
   void reload(const config::Config& config) override {
     limits_ = config.worker;
+    kv_spill_ = config.kv_spill;
     const auto deadline = steady_clock::now() + config.drain_timeout;
     std::vector<std::shared_ptr<Slot>> kept;
     for (auto& slot : std::exchange(slots_, {})) {
@@ -219,6 +221,8 @@ class WorkerFleet final : public Fleet {
     options.backend = slot->backend;
     if (const auto* devices = devices_of(slot->backend)) options.device_ids = *devices;
     options.cache_dir = cache_dir_.string();
+    options.kv_spill_dir = kv_spill_.directory.string();
+    options.kv_spill_bytes = kv_spill_.max_bytes;
     options.threads = entry.threads;
     options.expert_bytes = entry.expert_bytes;
     options.context = entry.context;
@@ -385,6 +389,7 @@ class WorkerFleet final : public Fleet {
   asio::io_context& io_;
   config::WorkerLimits limits_;
   const std::filesystem::path cache_dir_;  // as the daemon started
+  config::KvSpill kv_spill_;               // of engines that start from now on
   const FleetOptions options_;
   std::vector<std::shared_ptr<Slot>> slots_;
   std::vector<std::shared_ptr<Slot>> retired_;  // of models that a reload changed, until their workers ended

@@ -41,6 +41,7 @@ class Metrics {
     double engine_running = 0, engine_waiting = 0, engine_completion_tokens = 0;
     double prefix_queries = 0, prefix_hits = 0;  // tokens
     double kv_blocks = 0, kv_blocks_used = 0, preemptions = 0;
+    double kv_spills = 0, kv_spilled_bytes = 0, kv_restored_tokens = 0;
     double restarts = 0;  // since the daemon started
   };
   void set_workers(std::span<const WorkerGauges> workers);  // all there are: what others had is forgotten

@@ -84,6 +84,9 @@ worker:
   disable_after: 4
   disable_window: 10m
 opencl: {devices: [RTX, Arc]}
+kv_spill:
+  directory: spilled
+  max_bytes: 3GiB
 max_queue: 12
 drain_timeout: 13s
 log_level: debug
@@ -133,6 +136,8 @@ cache_dir: /c
   EXPECT_EQ(c->worker.disable_after, 4U);
   EXPECT_EQ(c->worker.disable_window, 10min);
   EXPECT_THAT(c->opencl.devices, testing::ElementsAre("RTX", "Arc"));
+  EXPECT_EQ(c->kv_spill.directory, "/etc/x/spilled");
+  EXPECT_EQ(c->kv_spill.max_bytes, 3ULL << 30U);
   EXPECT_EQ(c->max_queue, 12U);
   EXPECT_EQ(c->drain_timeout, 13s);
   EXPECT_EQ(c->log_level, "debug");

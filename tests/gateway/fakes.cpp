@@ -59,6 +59,9 @@ BackendLoad FakeBackend::load() const noexcept {
   out.prompt_tokens = 30;
   out.cached_tokens = 20;
   out.preemptions = 3;
+  out.restored_tokens = 16;
+  out.spilled_bytes = 4096;
+  out.spills = true;
   return out;
 }
 

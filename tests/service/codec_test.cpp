@@ -85,12 +85,18 @@ TEST(WorkerCodec, LoadSurvives) {
   load.completion_tokens = 5;
   load.cached_tokens = 6;
   load.preemptions = 7;
+  load.restored_tokens = 8;
+  load.spilled_bytes = 1ULL << 41;
+  load.spills = true;
   const auto back = std::get<BackendLoad>(*decode_to_daemon(payload_of(ToDaemon{load})));
   EXPECT_EQ(back.kv_blocks_used, 3U);
   EXPECT_EQ(back.prompt_tokens, 1ULL << 40);
   EXPECT_EQ(back.completion_tokens, 5U);
   EXPECT_EQ(back.cached_tokens, 6U);
   EXPECT_EQ(back.preemptions, 7U);
+  EXPECT_EQ(back.restored_tokens, 8U);
+  EXPECT_EQ(back.spilled_bytes, 1ULL << 41);
+  EXPECT_TRUE(back.spills);
 }
 
 TEST(WorkerCodec, EventsSurvive) {

@@ -25,6 +25,7 @@ default_app: example
 models:
 %(models)s
 default_model: %(default)s
+kv_spill: %(kv_spill)s
 drain_timeout: 300s
 %(more)s
 """
@@ -45,7 +46,9 @@ def flyball(*args, **kwargs):
 class Daemon:
     """models: id -> lines of its entry. Leaves with everything it started."""
 
-    def __init__(self, models=None, more="", env=None, command=None, pass_fds=(), config=None):
+    def __init__(self, models=None, more="", env=None, command=None, pass_fds=(), config=None,
+                 kv_spill="{max_bytes: 0}"):
+        self.kv_spill = kv_spill  # none: what one test has left on the disk another one must not find
         self.dir = tempfile.TemporaryDirectory(prefix="flyball-e2e-")
         self.config = os.path.join(self.dir.name, "config.yaml")
         self.models = models or {"demo": "embedded: true"}
@@ -76,7 +79,8 @@ class Daemon:
 
     def config_text(self, more=""):
         models = "".join("  %s:\n    %s\n" % (name, entry.replace("\n", "\n    ")) for name, entry in self.models.items())
-        return CONFIG % {"models": models.rstrip("\n"), "default": next(iter(self.models)), "more": more}
+        return CONFIG % {"models": models.rstrip("\n"), "default": next(iter(self.models)), "more": more,
+                         "kv_spill": self.kv_spill}
 
     def write_config(self, text):
         with open(self.config, "w") as out:
