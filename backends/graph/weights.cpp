@@ -1,8 +1,6 @@
 #include "backends/graph/weights.hpp"
 
-#include <algorithm>
 #include <cstdlib>
-#include <string>
 
 namespace flyball::graph {
 
@@ -53,18 +51,6 @@ const model::Weight& weight_of(const model::ModelWeights& weights, WeightRef ref
       return layer().expert_down;
   }
   std::abort();
-}
-
-Result<void> require_types(const model::ModelFile& model, std::span<const kernels::DType> types,
-                           std::string_view engine) {
-  for (const model::GgufTensor& tensor : model.gguf().tensors()) {
-    if (std::ranges::find(types, tensor.type) != types.end()) continue;
-    return fail(ErrorCode::model_unsupported,
-                std::string(engine) + " has no kernels for " + std::string(to_string(tensor.type)) +
-                    ", which the model's tensor " + std::string(tensor.name) + " is in.",
-                {}, std::string(tensor.name));
-  }
-  return {};
 }
 
 }  // namespace flyball::graph

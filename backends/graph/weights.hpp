@@ -1,9 +1,6 @@
 // The file's weight that a WeightRef of the vocabulary names.
 #pragma once
 
-#include <span>
-#include <string_view>
-
 #include "backends/graph/ops.hpp"
 #include "backends/model/model_file.hpp"
 
@@ -12,9 +9,5 @@ namespace flyball::graph {
 // Its data is null where the model has none of that role. Precondition: the layer exists; of what stands
 // outside the layers it is 0.
 const model::Weight& weight_of(const model::ModelWeights& weights, WeightRef ref) noexcept;
-
-// model_unsupported where a tensor is of a type that `engine` ("The OpenCL engine") has no kernels for.
-Result<void> require_types(const model::ModelFile& model, std::span<const kernels::DType> types,
-                           std::string_view engine);
 
 }  // namespace flyball::graph

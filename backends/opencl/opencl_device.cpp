@@ -9,7 +9,6 @@
 #include "backends/cpu/memory.hpp"
 #include "backends/engine/step_rows.hpp"
 #include "backends/graph/layer_split.hpp"
-#include "backends/graph/weights.hpp"
 #include "backends/opencl/stage.hpp"
 
 namespace flyball::opencl {
@@ -252,8 +251,6 @@ class OpenClExecutorImpl final : public OpenClExecutor {
 
 Result<std::unique_ptr<OpenClExecutor>> make_opencl_executor(const model::ModelFile& model,
                                                              const OpenClDeviceOptions& options) {
-  if (auto ok = graph::require_types(model, kernels::kAllDTypes, "The OpenCL engine"); !ok)
-    return std::unexpected(std::move(ok.error()));
   auto devices = Device::open_all(options.devices);
   if (!devices) return std::unexpected(std::move(devices.error()));
   auto executor = std::make_unique<OpenClExecutorImpl>(model, options);

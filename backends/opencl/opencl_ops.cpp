@@ -114,9 +114,11 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
     return with_fewer_items(items, [&](std::uint32_t n) { return make(kernel, name, define("WG", n)); });
   };
   if (part_.embeds) {
-    const std::string_view files[] = {"dequantize", "embed"};
-    const auto format = static_cast<std::uint64_t>(weights_.embedding().type);
-    if (auto ok = set(embed_, programs.kernel("embed", files, define("FORMAT", format))); !ok) return ok;
+    const std::string_view files[] = {"block_layout", "dequantize", "embed"};
+    const DeviceTable& table = weights_.embedding();
+    const std::string formats = define("FORMAT", static_cast<std::uint64_t>(table.type)) + " " +
+                                define("SCALE_FORMAT", static_cast<std::uint64_t>(table.scale_type));
+    if (auto ok = set(embed_, programs.kernel("embed", files, formats)); !ok) return ok;
   }
   if (auto ok = make_shared(rms_norm_, "rms_norm", norm_lanes_, kNormLanes); !ok) return ok;
   const bool interleaved = config_.rope_style == kernels::RopeStyle::interleaved;
@@ -330,7 +332,8 @@ void OpenClOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
   grid.local = {kElementwiseLocal, 1, 1};
   grid.global = {round_up(std::min(table.cols, 256U), kElementwiseLocal), n, 1};
   run(embed_, grid, table.buffer, cl_ulong{table.at}, cl_ulong{kernels::row_bytes(table.type, table.cols)},
-      tokens_.buffer, buffer(out), table.cols);
+      cl_ulong{table.scales_at}, cl_ulong{table.biases_at}, cl_ulong{table.scale_row_bytes}, tokens_.buffer,
+      buffer(out), table.cols);
 }
 
 void OpenClOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {

@@ -42,11 +42,16 @@ std::vector<std::byte> group_pattern(const MatrixShape& m) {
   const std::uint32_t rows = kDistinctGroups * kGroupRows;
   const auto values = random_floats(std::size_t{rows} * m.cols, 0.05F);
   std::vector<std::byte> file(rows * row);
+  const auto affine = kernels::affine_of(m.type);
+  const std::size_t groups = affine ? m.cols / affine->group : 0;
+  std::vector<std::uint16_t> scales(rows * groups), biases(rows * groups);
   for (std::uint32_t r = 0; r < rows; ++r)
-    kernels::quantize_row(m.type, values.data() + std::size_t{r} * m.cols, m.cols, file.data() + r * row);
+    kernels::quantize_row(m.type, values.data() + std::size_t{r} * m.cols, m.cols, file.data() + r * row,
+                          scales.data() + r * groups, biases.data() + r * groups);
+  const kernels::SourceRows source(file.data(), scales.data(), biases.data(), kernels::DType::f16);
   const std::size_t bytes = kernels::grouped_bytes(kGroupRows, m.type, rows, m.cols);
   std::vector<std::byte> out((kUpload + bytes - 1) / bytes * bytes);
-  kernels::group_rows(kGroupRows, m.type, rows, m.cols, file.data(), out.data(), 0, rows);
+  kernels::group_rows(kGroupRows, m.type, rows, m.cols, source, out.data(), 0, rows);
   for (std::size_t at = bytes; at < out.size(); at += bytes)
     std::copy_n(out.begin(), bytes, out.begin() + at);
   return out;

@@ -20,7 +20,7 @@ constexpr std::string_view kSchema = "flyball.opencl-tuning/v1";
 constexpr std::size_t kMaxFile = std::size_t{4} << 20;  // kMaxTunedProducts are 2 MiB
 constexpr std::uint32_t kMaxSide = 1U << 24;            // rows or columns of a matrix
 constexpr CacheDirectory::Trust kTrust = CacheDirectory::Trust::anybody;
-constexpr std::int64_t kMaxTime = 253'402'300'799;      // the end of the year 9999
+constexpr std::int64_t kMaxTime = 253'402'300'799;  // the end of the year 9999
 
 // Other kernels have other best parameters.
 std::string kernels_digest() {
@@ -81,12 +81,6 @@ class Reader {
   std::optional<Error> error_;
 };
 
-std::optional<kernels::DType> format_named(std::string_view name) {
-  for (const kernels::DType type : kernels::kAllDTypes)
-    if (kernels::to_string(type) == name) return type;
-  return std::nullopt;
-}
-
 std::optional<RowClass> class_named(std::string_view name) {
   for (const RowClass c : kRowClasses)
     if (to_string(c) == name) return c;
@@ -96,7 +90,7 @@ std::optional<RowClass> class_named(std::string_view name) {
 void read_product(Reader& reader, const Json& row, const std::string& at, const MatmulDevice* limits,
                   TuningTable& table) {
   if (!row.is_object()) return (void)reader.wrong(ErrorCode::invalid_value, "is no object", at);
-  const auto type = format_named(reader.text(row, at, "format"));
+  const auto type = kernels::dtype_named(reader.text(row, at, "format"));
   const auto rows_of_x = class_named(reader.text(row, at, "rows_of_x"));
   TuningKey key;
   key.matrix.rows = reader.number(row, at, "rows", kMaxSide);

@@ -1,6 +1,7 @@
 #include "backends/opencl/weights.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -63,8 +64,15 @@ std::size_t packed_matrix_bytes(const model::Weight& w) {
   return kernels::grouped_bytes(kGroupRows, w.type, w.rows, w.cols);
 }
 
-std::span<const std::byte> file_bytes(const model::Weight& w) {
-  return {w.data, w.experts * w.matrix_bytes()};
+using FileBytes = std::array<std::span<const std::byte>, 3>;  // rows, and of affine types scales and biases
+
+FileBytes file_bytes(const model::Weight& w) {
+  const std::size_t rows = std::size_t{w.experts} * w.rows;
+  const std::size_t scales = w.source().scale_bytes(w.type, rows, w.cols);
+  return {{{w.data, rows * kernels::row_bytes(w.type, w.cols)}, {w.scales, scales}, {w.biases, scales}}};
+}
+std::uint64_t total(const FileBytes& parts) {
+  return parts[0].size() + parts[1].size() + parts[2].size();
 }
 
 DeviceMatrix described(WeightRef ref, const model::Weight& w) {
@@ -131,8 +139,7 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, con
   Weights out;
   out.in_place_ = in_place;
   out.index_.resize(layers * graph::kWeightRoleCount + graph::kWeightRoleCount);
-  out.embedding_.type = model.weights().token_embedding.type;
-  out.embedding_.cols = model.weights().token_embedding.cols;
+  out.describe_table(model.weights().token_embedding);
   if (auto ok = out.load_vectors(device, entries); !ok) return std::unexpected(std::move(ok.error()));
   auto ok = in_place ? out.load_in_place(device, model, entries, progress)
                      : out.load_by_upload(device, entries, progress);
@@ -141,6 +148,17 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, con
     return std::unexpected(std::move(ok.error()));
   }
   return out;
+}
+
+// As its parts lie one after the other.
+void Weights::describe_table(const model::Weight& table) noexcept {
+  const FileBytes parts = file_bytes(table);
+  embedding_.type = table.type;
+  embedding_.scale_type = table.scale_type;
+  embedding_.cols = table.cols;
+  embedding_.scale_row_bytes = table.source().scale_bytes(table.type, 1, table.cols);
+  embedding_.scales_at = parts[0].size();
+  embedding_.biases_at = parts[0].size() + parts[1].size();
 }
 
 Result<void> Weights::load_vectors(Device& device, std::span<const Entry> entries) {
@@ -161,10 +179,15 @@ Result<void> Weights::load_vectors(Device& device, std::span<const Entry> entrie
 
 Result<void> Weights::load_in_place(Device& device, const model::ModelFile& model,
                                     std::span<const Entry> entries, const graph::LoadProgress& progress) {
-  std::size_t total = 0;
+  // Of an affine table the parts are brought together: one buffer for all of them.
+  const auto is_table = [](const Entry& e) { return e.ref.role == WeightRole::token_embedding; };
+  const FileBytes table = file_bytes(model.weights().token_embedding);
+  const bool embeds = std::ranges::any_of(entries, is_table);
+  const bool together = embeds && !table[1].empty();
+  std::size_t whole = together ? round_up(total(table), kPage) : 0;
   for (const Entry& e : entries)
-    if (is_matrix(e.ref.role)) total += round_up(e.weight->experts * packed_matrix_bytes(*e.weight), kPage);
-  auto pages = cpu::Pages::allocate(total, "the model's weights");
+    if (is_matrix(e.ref.role)) whole += round_up(e.weight->experts * packed_matrix_bytes(*e.weight), kPage);
+  auto pages = cpu::Pages::allocate(whole, "the model's weights");
   if (!pages) return std::unexpected(std::move(pages.error()));
   packed_ = std::move(*pages);
 
@@ -176,30 +199,38 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
     DeviceMatrix matrix = described(e.ref, w);
     std::byte* packed = packed_.data() + at;
     each_range(pool, w, [&](std::uint32_t expert, std::uint32_t begin, std::uint32_t end) {
-      kernels::group_rows(kGroupRows, w.type, w.rows, w.cols, w.data + expert * w.matrix_bytes(),
+      kernels::group_rows(kGroupRows, w.type, w.rows, w.cols, w.source(expert),
                           packed + expert * matrix.expert_bytes, begin, end);
     });
     const std::size_t bytes = w.experts * matrix.expert_bytes;
-    if (model.mapped()) cpu::release_file_pages(file_bytes(w));
+    if (model.mapped())
+      for (const auto& part : file_bytes(w)) cpu::release_file_pages(part);
     auto imported = device.import({packed, bytes}, "a weight");
     if (!imported) return std::unexpected(std::move(imported.error()));
     matrix.buffer = std::move(*imported);
     at += round_up(bytes, kPage);
     bytes_ += bytes;
-    if (progress) progress(at, total);
+    if (progress) progress(at, whole);
     index_[slot(e.ref)] = static_cast<std::uint32_t>(matrices_.size());
     matrices_.push_back(std::move(matrix));
   }
 
-  const auto is_table = [](const Entry& e) { return e.ref.role == WeightRole::token_embedding; };
-  if (std::ranges::none_of(entries, is_table)) return {};
-  std::span<const std::byte> table = file_bytes(model.weights().token_embedding);
-  bytes_ += table.size();
-  if (model.mapped()) {  // from the page it begins on; the mapping begins on one, too
-    embedding_.at = reinterpret_cast<std::uintptr_t>(table.data()) % kPage;
-    table = {table.data() - embedding_.at, table.size() + embedding_.at};
+  if (!embeds) return {};
+  bytes_ += total(table);
+  std::span<const std::byte> rows = table[0];
+  if (together) {
+    rows = {packed_.data() + at, total(table)};
+    for (const auto& part : table) {
+      std::ranges::copy(part, packed_.data() + at);
+      at += part.size();
+      if (model.mapped()) cpu::release_file_pages(part);
+    }
+    if (progress) progress(whole, whole);
+  } else if (model.mapped()) {  // from the page it begins on; the mapping begins on one, too
+    embedding_.at = reinterpret_cast<std::uintptr_t>(rows.data()) % kPage;
+    rows = {rows.data() - embedding_.at, rows.size() + embedding_.at};
   }
-  auto imported = device.import(table, "the embedding table");
+  auto imported = device.import(rows, "the embedding table");
   if (!imported) return std::unexpected(std::move(imported.error()));
   embedding_.buffer = std::move(*imported);
   return {};
@@ -207,10 +238,10 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
 
 Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entries,
                                      const graph::LoadProgress& progress) {
-  std::uint64_t total = 0;
+  std::uint64_t whole = 0;
   for (const Entry& e : entries) {
-    if (is_matrix(e.ref.role)) total += e.weight->experts * packed_matrix_bytes(*e.weight);
-    if (e.ref.role == WeightRole::token_embedding) total += file_bytes(*e.weight).size();
+    if (is_matrix(e.ref.role)) whole += e.weight->experts * packed_matrix_bytes(*e.weight);
+    if (e.ref.role == WeightRole::token_embedding) whole += total(file_bytes(*e.weight));
   }
   // All the memory before any of the file: what does not fit is told at once.
   for (const Entry& e : entries) {
@@ -218,7 +249,7 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
     const bool table = e.ref.role == WeightRole::token_embedding;
     DeviceMatrix matrix = described(e.ref, *e.weight);
     const std::uint64_t bytes =
-        table ? file_bytes(*e.weight).size() : e.weight->experts * matrix.expert_bytes;
+        table ? total(file_bytes(*e.weight)) : e.weight->experts * matrix.expert_bytes;
     auto allocated = device.allocate(bytes, "the model's weights");
     if (!allocated) return std::unexpected(std::move(allocated.error()));
     bytes_ += bytes;
@@ -231,7 +262,7 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
     matrices_.push_back(std::move(matrix));
   }
 
-  auto uploader = Uploader::make(device, total, progress);
+  auto uploader = Uploader::make(device, whole, progress);
   if (!uploader) return std::unexpected(std::move(uploader.error()));
   cpu::ThreadPool pool(cpu::usable_processors());
   std::vector<std::byte> packed;  // of one expert's matrix
@@ -239,7 +270,11 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
     const model::Weight& w = *e.weight;
     if (is_vector(e.ref.role)) continue;
     if (e.ref.role == WeightRole::token_embedding) {
-      if (auto ok = (*uploader)->put(embedding_.buffer, 0, file_bytes(w)); !ok) return ok;
+      std::uint64_t at = 0;
+      for (const auto& part : file_bytes(w)) {
+        if (auto ok = (*uploader)->put(embedding_.buffer, at, part); !ok) return ok;
+        at += part.size();
+      }
       continue;
     }
     const DeviceMatrix& to = matrix(e.ref);
@@ -247,9 +282,8 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
     model::Weight one = w;
     one.experts = 1;
     for (std::uint32_t expert = 0; expert < w.experts; ++expert) {
-      one.data = w.data + expert * w.matrix_bytes();
       each_range(pool, one, [&](std::uint32_t, std::uint32_t begin, std::uint32_t end) {
-        kernels::group_rows(kGroupRows, w.type, w.rows, w.cols, one.data, packed.data(), begin, end);
+        kernels::group_rows(kGroupRows, w.type, w.rows, w.cols, w.source(expert), packed.data(), begin, end);
       });
       if (auto ok = (*uploader)->put(to.buffer, expert * to.expert_bytes, packed); !ok) return ok;
     }

@@ -27,10 +27,12 @@ struct DeviceMatrix {
 
 // The embedding table, in the file's own layout.
 struct DeviceTable {
-  kernels::DType type = kernels::DType::f32;
+  kernels::DType type = kernels::DType::f32, scale_type = kernels::DType::f32;
   std::uint32_t cols = 0;
+  std::uint64_t scale_row_bytes = 0;  // of affine types
   Memory buffer;
-  std::uint64_t at = 0;  // byte of the buffer where the first row begins
+  // Bytes of the buffer where the rows begin, and of affine types their scales and biases.
+  std::uint64_t at = 0, scales_at = 0, biases_at = 0;
 };
 
 // The shapes of a model's matrices, each once, those it reads most bytes of first.
@@ -58,6 +60,7 @@ class Weights {
   Result<void> load_vectors(Device& device, std::span<const Entry> entries);
   Result<void> load_in_place(Device& device, const model::ModelFile& model, std::span<const Entry> entries,
                              const graph::LoadProgress& progress);
+  void describe_table(const model::Weight& table) noexcept;
   Result<void> load_by_upload(Device& device, std::span<const Entry> entries,
                               const graph::LoadProgress& progress);
 

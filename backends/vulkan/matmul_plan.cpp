@@ -38,14 +38,35 @@ Cut cut_of(const DeviceFacts& device, std::uint32_t tokens) {
   return cut;
 }
 
-std::vector<std::uint32_t> constants_of(const Cut& cut, kernels::DType type, std::uint32_t cols, bool add) {
-  const bool in_place =
-      kernels::row_bytes(type, cols) % 8 == 0;  // matrices begin at multiples of 8: kMinGgufAlignment
-  return {cut.group,  in_place ? 1U : 0U, cut.slices,   cut.rows,
-          cut.tokens, add ? 1U : 0U,      cut.subgroup, cols % kPart != 0 ? 1U : 0U};
+std::vector<std::uint32_t> constants_of(const Cut& cut, const WeightFormat& format, std::uint32_t cols,
+                                        bool add) {
+  return {cut.group,  format.place(), cut.slices,   cut.rows,
+          cut.tokens, add ? 1U : 0U,  cut.subgroup, cols % kPart != 0 ? 1U : 0U};
 }
 
 }  // namespace
+
+std::uint32_t WeightFormat::place() const noexcept {
+  const std::uint32_t scales = scale_type == kernels::DType::f32    ? 2
+                               : scale_type == kernels::DType::bf16 ? 4
+                                                                    : 0;
+  return (in_place ? 1U : 0U) | (kernels::affine_of(type) ? scales : 0U);
+}
+
+WeightFormat format_of(kernels::DType type, std::uint32_t cols, Address rows, kernels::DType scale_type,
+                       Address scales, Address biases) noexcept {
+  constexpr std::uint32_t kWord = 8;  // the widest load of the kernels
+  const kernels::BlockShape block = kernels::block_shape(type);
+  WeightFormat out{.type = type, .in_place = false, .scale_type = kernels::DType::f16};
+  if (kernels::affine_of(type)) {
+    const std::uint32_t size = kernels::block_shape(scale_type).bytes;
+    out.scale_type = scale_type;
+    out.in_place = rows % kWord == 0 && block.bytes % kWord == 0 && (scales | biases) % size == 0;
+  } else if (block.values == 1) {
+    out.in_place = rows % kWord == 0 && kernels::row_bytes(type, cols) % kWord == 0;
+  }
+  return out;
+}
 
 std::string per_format(std::string_view kernel, kernels::DType type) {
   std::string name = std::string(kernel) + "_";
@@ -53,14 +74,14 @@ std::string per_format(std::string_view kernel, kernels::DType type) {
   return name;
 }
 
-MatmulPlan plan_matmul(const DeviceFacts& device, kernels::DType type, std::span<const std::uint32_t> rows,
-                       std::uint32_t cols, std::uint32_t n, bool add) {
+MatmulPlan plan_matmul(const DeviceFacts& device, const WeightFormat& format,
+                       std::span<const std::uint32_t> rows, std::uint32_t cols, std::uint32_t n, bool add) {
   const Cut cut = cut_of(device, n);
   std::uint64_t parts = 0;
   for (const std::uint32_t r : rows) parts += divided_up(r, cut.group_rows());
   const std::uint32_t folds = divided_up(parts, kMaxGroups);
-  return {.kernel = per_format("matmul", type),
-          .constants = constants_of(cut, type, cols, add),
+  return {.kernel = per_format("matmul", format.type),
+          .constants = constants_of(cut, format, cols, add),
           .groups = {divided_up(parts, folds), folds, divided_up(n, cut.tokens)}};
 }
 
@@ -77,6 +98,7 @@ std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::
     if (w_at[i] + std::uint64_t{rows[i]} * row_bytes > device.texel_bytes) return std::nullopt;
     bits |= w_at[i];
   }
+  if (bits % 2 != 0) return std::nullopt;  // MLX's tensors may lie at any byte
   const std::uint32_t aligned = bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : 2;
   // What a thread reads at once lies in as many places as a group has rows: more than 16, and no processor
   // fetches ahead. With more tokens, decoding has to pay: then the loop's code grows, up to what its
@@ -93,12 +115,12 @@ std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::
                     .groups = {divided_up(n, tokens), divided_up(parts, folds), folds}};
 }
 
-ExpertPlan plan_expert_matmul(const DeviceFacts& device, kernels::DType type, std::uint32_t rows,
+ExpertPlan plan_expert_matmul(const DeviceFacts& device, const WeightFormat& format, std::uint32_t rows,
                               std::uint32_t cols, std::uint32_t pairs, std::uint32_t n_experts) {
   const bool grouped = pairs > 2 * n_experts;
   const Cut cut = cut_of(device, grouped ? divided_up(pairs, n_experts) : 1);
-  return {.matmul = {.kernel = per_format(grouped ? "moe_matmul" : "moe_matvec", type),
-                     .constants = constants_of(cut, type, cols, false),
+  return {.matmul = {.kernel = per_format(grouped ? "moe_matmul" : "moe_matvec", format.type),
+                     .constants = constants_of(cut, format, cols, false),
                      .groups = {divided_up(rows, cut.group_rows()), grouped ? n_experts : pairs, 1}},
           .grouped = grouped};
 }

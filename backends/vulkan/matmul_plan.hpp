@@ -12,10 +12,26 @@
 
 #include "backends/vulkan/facts.hpp"
 #include "kernels/formats/dtype.hpp"
+#include "kernels/vulkan/push.h"
 
 namespace flyball::vulkan {
 
 inline constexpr std::size_t kMaxMatrices = 3;  // that one dispatch multiplies the same x with
+
+// What of a weight its kernels are built for: those of one format share a dispatch.
+struct WeightFormat {
+  kernels::DType type = kernels::DType::f32;
+  // Of elements: rows begin at multiples of 8 bytes. Of affine types: groups do, and scales and biases at
+  // multiples of their size. Else they are read word by word and shifted into place.
+  bool in_place = false;
+  kernels::DType scale_type = kernels::DType::f16;  // of affine types: f32, f16 or bf16
+  std::uint32_t place() const noexcept;             // specialization constant 1 (kernels/vulkan/weights.glsl)
+  bool operator==(const WeightFormat&) const = default;
+};
+// Of rows that begin at that address; of affine types the codes do.
+WeightFormat format_of(kernels::DType type, std::uint32_t cols, Address rows,
+                       kernels::DType scale_type = kernels::DType::f16, Address scales = 0,
+                       Address biases = 0) noexcept;
 
 struct MatmulPlan {
   std::string kernel;                    // as shader() knows it
@@ -30,10 +46,10 @@ inline std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) noexcept {
   return static_cast<std::uint32_t>((n + by - 1) / by);
 }
 
-// y = x * w, or y += where `add`, by MatmulPush. rows: of 1 to kMaxMatrices matrices of one type. n > 0 rows
-// of x.
-MatmulPlan plan_matmul(const DeviceFacts& device, kernels::DType type, std::span<const std::uint32_t> rows,
-                       std::uint32_t cols, std::uint32_t n, bool add);
+// y = x * w, or y += where `add`, by MatmulPush. rows: of 1 to kMaxMatrices matrices of one format. n > 0
+// rows of x.
+MatmulPlan plan_matmul(const DeviceFacts& device, const WeightFormat& format,
+                       std::span<const std::uint32_t> rows, std::uint32_t cols, std::uint32_t n, bool add);
 
 // The same by texel_matmul. w_at: bytes from where the set's memory begins to each matrix. Nothing where the
 // kernel is not for that device, format or shape: then plan_matmul has it, for any n.
@@ -47,7 +63,7 @@ struct ExpertPlan {
   MatmulPlan matmul;
   bool grouped = false;
 };
-ExpertPlan plan_expert_matmul(const DeviceFacts& device, kernels::DType type, std::uint32_t rows,
+ExpertPlan plan_expert_matmul(const DeviceFacts& device, const WeightFormat& format, std::uint32_t rows,
                               std::uint32_t cols, std::uint32_t pairs, std::uint32_t n_experts);
 
 // Invocations of a work-group of the kernels that push.h gives fixed grids: "rms_norm", "add", ...

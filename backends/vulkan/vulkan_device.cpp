@@ -12,7 +12,6 @@
 
 #include "backends/engine/step_rows.hpp"
 #include "backends/graph/decoder.hpp"
-#include "backends/graph/weights.hpp"
 #include "backends/opencl/program_cache.hpp"
 #include "backends/vulkan/vulkan_ops.hpp"
 
@@ -334,8 +333,6 @@ class VulkanExecutorImpl final : public VulkanExecutor {
 
 Result<std::unique_ptr<VulkanExecutor>> make_vulkan_executor(const model::ModelFile& model,
                                                              const VulkanDeviceOptions& options) {
-  if (auto ok = graph::require_types(model, kernels::kAllDTypes, "The Vulkan engine"); !ok)
-    return std::unexpected(std::move(ok.error()));
   auto device = Device::open(options.device);
   if (!device) return std::unexpected(std::move(device.error()));
   auto executor = std::make_unique<VulkanExecutorImpl>(model, options, std::move(*device));

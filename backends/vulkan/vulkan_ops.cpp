@@ -81,8 +81,8 @@ Result<void> VulkanOps::build() {
   const auto plain = [&](Pipeline& kernel, const char* name, std::uint32_t push) {
     make(kernel, name, name, push);
   };
-  make(embed_, "embed", per_format("embed", weights_[{graph::WeightRole::token_embedding}].type),
-       sizeof(EmbedPush));
+  const WeightFormat table = weights_[{graph::WeightRole::token_embedding}].format;
+  make(embed_, "embed", per_format("embed", table.type), sizeof(EmbedPush), {table.place()});
   plain(rms_norm_, "rms_norm", sizeof(RmsNormPush));
   plain(swiglu_, "swiglu", sizeof(ElementwisePush));
   plain(add_, "add", sizeof(ElementwisePush));
@@ -110,7 +110,7 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
     if (!texels) failure = texels.error();
     if (!texels) return std::nullopt;
     const std::uint64_t at = w.address - texels->begin;
-    return plan_texel_matmul(device_.facts(), w.type, {&w.rows, 1}, w.cols, n, add, {&at, 1});
+    return plan_texel_matmul(device_.facts(), w.format.type, {&w.rows, 1}, w.cols, n, add, {&at, 1});
   };
   for (std::uint32_t n = 1; n <= limits_.step_tokens; ++n) {
     const std::size_t before = known.size();
@@ -128,10 +128,10 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
         Result<void> ok;
         if (!routed)
           ok = meet(texel_plan(w, n, add).value_or(
-                        plan_matmul(device_.facts(), w.type, {&w.rows, 1}, w.cols, n, add)),
+                        plan_matmul(device_.facts(), w.format, {&w.rows, 1}, w.cols, n, add)),
                     sizeof(MatmulPush));
         else if (!add)
-          ok = meet(plan_expert_matmul(device_.facts(), w.type, w.rows, w.cols, n * config_.n_experts_used,
+          ok = meet(plan_expert_matmul(device_.facts(), w.format, w.rows, w.cols, n * config_.n_experts_used,
                                        w.experts)
                         .matmul,
                     sizeof(MoeMatmulPush));
@@ -304,7 +304,7 @@ bool VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> prod
     push.w[i] = at[i] = push.w[i] - w[i]->begin;
   }
   const auto plan =
-      plan_texel_matmul(device_.facts(), products[0].w->type, std::span(push.rows).first(products.size()),
+      plan_texel_matmul(device_.facts(), products[0].w->format.type, std::span(push.rows).first(products.size()),
                         push.cols, push.n, add, std::span(at).first(products.size()));
   if (!plan) return false;
   auto x = device_.texels(push.x);
@@ -323,7 +323,8 @@ void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> pr
   while (!products.empty() && !failure_) {
     // Those of one format share a dispatch.
     std::size_t count = 1;
-    while (count < std::min(products.size(), kMaxMatrices) && products[count].w->type == products[0].w->type)
+    while (count < std::min(products.size(), kMaxMatrices) &&
+           products[count].w->format == products[0].w->format)
       ++count;
     MatmulPush push{};
     push.x = x;
@@ -339,7 +340,7 @@ void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> pr
       products = products.subspan(count);
       continue;
     }
-    const MatmulPlan plan = plan_matmul(device_.facts(), products[0].w->type,
+    const MatmulPlan plan = plan_matmul(device_.facts(), products[0].w->format,
                                         std::span(push.rows).first(count), push.cols, n, add);
     auto kernel = device_.pipeline(plan.kernel, plan.constants, sizeof push);
     if (!kernel) return keep(std::move(kernel.error()));
@@ -437,14 +438,13 @@ void VulkanOps::add(std::uint32_t n, Buffer x, Buffer y) {
 void VulkanOps::multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row, const DeviceWeight& w,
                                  Address y) {
   if (failure_) return;
-  const ExpertPlan plan = plan_expert_matmul(device_.facts(), w.type, w.rows, w.cols, pairs, w.experts);
+  const ExpertPlan plan = plan_expert_matmul(device_.facts(), w.format, w.rows, w.cols, pairs, w.experts);
   const MoeMatmulPush push{x,
                            w.address,
                            y,
                            expert_ids_.address(),
                            expert_offsets_.address(),
                            expert_order_.address(),
-                           w.matrix_bytes(),
                            per_row,
                            pairs,
                            w.rows,

@@ -13,15 +13,12 @@ namespace flyball::vulkan {
 using graph::WeightRef;
 using graph::WeightRole;
 
-// Weights that lie close together in the file are taken together: drivers have few thousands of allocations.
-struct Weights::Window {
+// What lies together of a weight: its rows, and of affine types its scales and its biases.
+struct Weights::Piece {
   const std::byte* begin = nullptr;
-  const std::byte* end = nullptr;
-  bool of_file = false;    // among a file's bytes; else made while reading it, with anything around it
-  std::size_t memory = 0;  // in windows_: where its first byte lies
-  std::uint64_t at = 0;
-  std::uint64_t bytes() const noexcept { return static_cast<std::uint64_t>(end - begin); }
-  std::span<const std::byte> span() const noexcept { return {begin, end}; }
+  std::uint64_t bytes = 0;
+  Address address = 0;  // on the device
+  const std::byte* end() const noexcept { return begin + bytes; }
 };
 
 const char* to_string(WeightsIn in) noexcept {
@@ -43,172 +40,145 @@ namespace {
 constexpr std::uint64_t kMostWindow = 1ULL << 30;  // bytes: two fit where the driver gives 2 GiB at once
 constexpr std::ptrdiff_t kMostGap = 1 << 20;       // bytes between weights that nobody reads
 constexpr std::size_t kCopyBytes = 64ULL << 20;    // at a time: progress is seen, and staging is small
-constexpr std::size_t kKeptAlignment = 256;        // a copy begins where the file has it, modulo this
-constexpr std::size_t kWordAlignment = 8;          // the kernels' widest load; safetensors promise none
+constexpr std::uint64_t kCopyAlignment = 256;      // no device asks for more
 
 std::size_t slot(WeightRef ref) noexcept {
   return ref.layer * graph::kWeightRoleCount + static_cast<std::size_t>(ref.role);
 }
 
-std::uint64_t bytes_of(const model::Weight& w) {
-  return w.experts * w.matrix_bytes();
-}
-
-bool aligned(const std::byte* at) {
-  return reinterpret_cast<std::uintptr_t>(at) % kWordAlignment == 0;
-}
-
-std::size_t kept(const std::byte* at) {
-  return aligned(at) ? reinterpret_cast<std::uintptr_t>(at) % kKeptAlignment : 0;
-}
-
-struct Entry {
-  WeightRef ref;
-  const model::Weight* weight;
-};
-
-std::vector<Entry> entries_of(const model::ModelFile& model) {
-  std::vector<Entry> entries;
+// In order of slots. Calls use(ref, weight) for each that the model has.
+template <class Use>
+void each_weight(const model::ModelFile& model, Use&& use) {
   const auto layers = static_cast<std::uint32_t>(model.weights().layers.size());
-  for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
-    const auto role = static_cast<WeightRole>(i);
-    const bool once =
-        role == WeightRole::token_embedding || role == WeightRole::output_norm || role == WeightRole::output;
-    for (std::uint32_t layer = 0; layer < (once ? 1 : layers); ++layer)
-      if (const model::Weight& w = graph::weight_of(model.weights(), {role, layer}); w.data != nullptr)
-        entries.push_back({{role, layer}, &w});
-  }
-  return entries;
+  for (std::uint32_t layer = 0; layer <= layers; ++layer)
+    for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
+      const auto role = static_cast<WeightRole>(i);
+      if (graph::of_a_layer(role) ? layer == layers : layer > 0) continue;
+      const WeightRef ref{role, layer};
+      if (const model::Weight& w = graph::weight_of(model.weights(), ref); w.data != nullptr) use(ref, w);
+    }
 }
 
 }  // namespace
 
-std::vector<Weights::Window> Weights::windows_of(const model::ModelFile& model,
-                                                 std::span<const model::Weight* const> weights,
-                                                 std::vector<std::size_t>& window_of) {
-  std::vector<Window> windows;
-  for (const model::Weight* w : weights) {
-    const std::byte* end = w->data + bytes_of(*w);
-    const auto around = model.storage_of(w->data);
-    const bool same = !windows.empty() && w->data == windows.back().begin;  // the table and the output, tied
-    const bool near = !windows.empty() && !around.empty() && aligned(w->data) &&
-                      aligned(windows.back().begin) &&
-                      model.storage_of(windows.back().begin).data() == around.data() &&
-                      w->data - windows.back().end <= kMostGap &&
-                      static_cast<std::uint64_t>(end - windows.back().begin) <= kMostWindow;
-    if (!same && !near) windows.push_back({w->data, end, !around.empty()});
-    windows.back().end = std::max(windows.back().end, end);
-    window_of.push_back(windows.size() - 1);
-  }
-  return windows;
-}
-
 Result<Weights> Weights::load(Device& device, const model::ModelFile& model, WeightsIn in,
                               const graph::LoadProgress& progress) {
-  std::vector<Entry> entries = entries_of(model);
-  std::ranges::stable_sort(entries, std::less<>{}, [](const Entry& e) { return e.weight->data; });
-  std::vector<const model::Weight*> weights;
-  for (const Entry& e : entries) weights.push_back(e.weight);
-  std::vector<std::size_t> window_of;
-  std::vector<Window> windows = windows_of(model, weights, window_of);
+  std::vector<Piece> pieces;
+  each_weight(model, [&](WeightRef, const model::Weight& w) {
+    const std::uint64_t rows = std::uint64_t{w.experts} * w.rows;
+    pieces.push_back({w.data, rows * kernels::row_bytes(w.type, w.cols)});
+    if (w.scales == nullptr) return;
+    const std::uint64_t scales = w.source().scale_bytes(w.type, rows, w.cols);
+    pieces.push_back({w.scales, scales});
+    pieces.push_back({w.biases, scales});
+  });
+  std::vector<Piece*> in_order;
+  for (Piece& p : pieces) in_order.push_back(&p);
+  std::ranges::stable_sort(in_order, std::less<>{}, [](const Piece* p) { return p->begin; });
+  std::vector<Piece*> of_files, others;  // in mappings; and what was made while reading
+  for (Piece* p : in_order)
+    (model.mapped() && !model.storage_of(p->begin).empty() ? of_files : others).push_back(p);
 
   Weights out;
   const DeviceFacts& f = device.facts();
   const bool automatic = in == WeightsIn::automatic;
-  const bool in_place = model.mapped() && std::ranges::all_of(windows, [](const Window& w) {
-                          return !w.of_file || aligned(w.begin);
-                        });
-  if (in == WeightsIn::file && !in_place)
-    return fail(ErrorCode::unsupported_value,
-                "Only a mapped model file with its tensors at multiples of 8 can be read where it lies.",
+  if (in == WeightsIn::file && of_files.empty())
+    return fail(ErrorCode::unsupported_value, "Only a mapped model file can be read where it lies.",
                 "weights");
-  if (in == WeightsIn::file || (automatic && f.unified && f.host_import && in_place)) {
-    out.in_ = WeightsIn::file;
-    if (auto ok = out.import(device, windows); !ok) {
-      if (!automatic || ok.error().code == ErrorCode::device_lost)
-        return std::unexpected(std::move(ok.error()));
-      out.in_ = WeightsIn::automatic;
-      out.windows_.clear();
-    }
+  if (in == WeightsIn::file || (automatic && f.unified && f.host_import && !of_files.empty())) {
+    auto ok = out.import(device, model, of_files);
+    if (ok)
+      out.in_ = WeightsIn::file;
+    else if (!automatic || ok.error().code == ErrorCode::device_lost)
+      return std::unexpected(std::move(ok.error()));
+    else
+      out = Weights();
   }
-  if (out.in_ == WeightsIn::automatic) {
+  if (out.in_ == WeightsIn::file) {
+    if (auto ok = out.copy(device, others, Place::shared, {}); !ok)
+      return std::unexpected(std::move(ok.error()));
+    if (progress) progress(out.bytes_, out.bytes_);
+  } else {
     const bool shared = in == WeightsIn::shared || (automatic && (f.unified || f.host_visible));
     out.in_ = shared ? WeightsIn::shared : WeightsIn::staged;
+    if (auto ok = out.copy(device, in_order, shared ? Place::shared : Place::device, progress); !ok)
+      return std::unexpected(std::move(ok.error()));
+    for (const Piece* p : of_files) cpu::release_file_pages({p->begin, p->end()});
   }
-  if (auto ok = out.copy(device, windows, progress); !ok) return std::unexpected(std::move(ok.error()));
-  if (model.mapped() && out.in_ != WeightsIn::file)
-    for (const Window& w : windows)
-      if (w.of_file) cpu::release_file_pages(w.span());
-
-  out.index_.resize((model.weights().layers.size() + 1) * graph::kWeightRoleCount);
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const model::Weight& w = *entries[i].weight;
-    const Window& window = windows[window_of[i]];
-    const Address address =
-        out.windows_[window.memory].address() + window.at + static_cast<Address>(w.data - window.begin);
-    out.index_[slot(entries[i].ref)] = static_cast<std::uint32_t>(out.weights_.size());
-    out.weights_.push_back({w.type, w.rows, w.cols, w.experts, address});
-  }
-  for (const Window& w : windows) out.bytes_ += w.bytes();
-  if (progress && out.in_ == WeightsIn::file) progress(out.bytes_, out.bytes_);
+  if (auto ok = out.describe(device, model, pieces); !ok) return std::unexpected(std::move(ok.error()));
   return out;
 }
 
-Result<void> Weights::import(Device& device, std::span<Window> windows) {
-  for (Window& w : windows) {
-    if (!w.of_file) continue;
-    auto memory = device.import(w.span(), "the model file");
+// Weights that lie close together in a file become one allocation: drivers have few thousands of them.
+Result<void> Weights::import(Device& device, const model::ModelFile& model, std::span<Piece* const> pieces) {
+  for (std::size_t i = 0, next = 0; i < pieces.size(); i = next) {
+    const std::byte *begin = pieces[i]->begin, *end = pieces[i]->end();
+    const auto mapping = model.storage_of(begin);
+    for (next = i + 1; next < pieces.size(); ++next) {
+      const Piece& p = *pieces[next];
+      if (p.begin >= mapping.data() + mapping.size() || p.begin - end > kMostGap ||
+          static_cast<std::uint64_t>(p.end() - begin) > kMostWindow)
+        break;
+      end = std::max(end, p.end());
+    }
+    auto memory = device.import({begin, end}, "the model file");
     if (!memory) return std::unexpected(std::move(memory.error()));
-    w.memory = windows_.size();
-    windows_.push_back(std::move(*memory));
+    for (std::size_t k = i; k < next; ++k)
+      pieces[k]->address = memory->address() + static_cast<Address>(pieces[k]->begin - begin);
+    bytes_ += static_cast<std::uint64_t>(end - begin);
+    memories_.push_back(std::move(*memory));
   }
   return {};
 }
 
-Result<void> Weights::copy(Device& device, std::span<Window> windows, const graph::LoadProgress& progress) {
-  const bool imported = in_ == WeightsIn::file;
-  // Small windows share an allocation. All the memory before any of the file: what does not fit is told at
-  // once.
-  std::uint64_t used = 0, total = 0;
-  const auto allocate = [&]() -> Result<void> {
-    if (used == 0) return {};
-    auto memory = device.allocate(std::exchange(used, 0), "the model's weights",
-                                  in_ == WeightsIn::staged ? Place::device : Place::shared);
-    if (!memory) return std::unexpected(std::move(memory.error()));
-    windows_.push_back(std::move(*memory));
-    return {};
+Result<void> Weights::copy(Device& device, std::span<Piece* const> pieces, Place place,
+                           const graph::LoadProgress& progress) {
+  struct Copy {
+    const Piece* from;
+    std::size_t memory;  // of memories_
+    std::uint64_t at;
   };
-  for (Window& w : windows) {
-    if (imported && w.of_file) continue;
-    const auto place = [&] {
-      return (used + kKeptAlignment - 1) / kKeptAlignment * kKeptAlignment + kept(w.begin);
-    };
-    if (used > 0 && place() + w.bytes() > kMostWindow)
-      if (auto ok = allocate(); !ok) return ok;
-    w.memory = windows_.size();
-    w.at = place();
-    used = w.at + w.bytes();
-    total += w.bytes();
+  std::vector<Copy> copies;
+  std::uint64_t total = 0;
+  // All the memory before any of the file: what does not fit is told at once.
+  for (std::size_t i = 0, next = 0; i < pieces.size(); i = next) {
+    std::uint64_t bytes = 0;
+    const std::size_t first = copies.size();
+    for (next = i; next < pieces.size(); ++next) {
+      const Piece& p = *pieces[next];
+      if (next > 0 && p.begin == pieces[next - 1]->begin) continue;  // one matrix in two roles
+      const std::uint64_t at = (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
+      if (next > i && at + p.bytes > kMostWindow) break;
+      copies.push_back({&p, memories_.size(), at});
+      bytes = at + p.bytes;
+      total += p.bytes;
+    }
+    auto memory = device.allocate(bytes, "the model's weights", place);
+    if (!memory) return std::unexpected(std::move(memory.error()));
+    for (std::size_t k = i, c = first; k < next; ++k) {
+      if (copies[c].from->begin != pieces[k]->begin) ++c;
+      pieces[k]->address = memory->address() + copies[c].at;
+    }
+    memories_.push_back(std::move(*memory));
   }
-  if (auto ok = allocate(); !ok) return ok;
+  bytes_ += total;
 
   Memory staging;
-  if (in_ == WeightsIn::staged) {
+  if (place == Place::device && total > 0) {
     auto memory = device.allocate(kCopyBytes, "the way of the weights", Place::shared);
     if (!memory) return std::unexpected(std::move(memory.error()));
     staging = std::move(*memory);
   }
   std::uint64_t done = 0;
-  for (const Window& w : windows) {
-    if (imported && w.of_file) continue;
-    for (std::uint64_t from = 0; from < w.bytes(); from += kCopyBytes) {
-      const std::uint64_t n = std::min<std::uint64_t>(kCopyBytes, w.bytes() - from);
+  for (const Copy& c : copies) {
+    for (std::uint64_t from = 0; from < c.from->bytes; from += kCopyBytes) {
+      const std::uint64_t n = std::min<std::uint64_t>(kCopyBytes, c.from->bytes - from);
       if (!staging) {
-        std::memcpy(windows_[w.memory].host() + w.at + from, w.begin + from, n);
+        std::memcpy(memories_[c.memory].host() + c.at + from, c.from->begin + from, n);
       } else {
-        std::memcpy(staging.host(), w.begin + from, n);
+        std::memcpy(staging.host(), c.from->begin + from, n);
         if (auto ok =
-                device.run([&](Commands& c) { c.copy(staging, 0, windows_[w.memory], w.at + from, n); });
+                device.run([&](Commands& to) { to.copy(staging, 0, memories_[c.memory], c.at + from, n); });
             !ok)
           return ok;
       }
@@ -216,6 +186,34 @@ Result<void> Weights::copy(Device& device, std::span<Window> windows, const grap
       if (progress) progress(done, total);
     }
   }
+  return {};
+}
+
+Result<void> Weights::describe(Device& device, const model::ModelFile& model, std::span<const Piece> pieces) {
+  std::vector<AffineMatrix> affine;
+  index_.resize((model.weights().layers.size() + 1) * graph::kWeightRoleCount);
+  const Piece* at = pieces.data();
+  each_weight(model, [&](WeightRef ref, const model::Weight& w) {
+    index_[slot(ref)] = static_cast<std::uint32_t>(weights_.size());
+    DeviceWeight out{{}, w.rows, w.cols, w.experts, at[0].address};
+    if (w.scales == nullptr) {
+      out.format = format_of(w.type, w.cols, at[0].address);
+      at += 1;
+    } else {
+      out.format = format_of(w.type, w.cols, at[0].address, w.scale_type, at[1].address, at[2].address);
+      out.address = affine.size() * sizeof(AffineMatrix);  // in affine_
+      affine.push_back({at[0].address, at[1].address, at[2].address});
+      at += 3;
+    }
+    weights_.push_back(out);
+  });
+  if (affine.empty()) return {};
+  auto memory = device.allocate(affine.size() * sizeof(AffineMatrix), "the model's weights", Place::shared);
+  if (!memory) return std::unexpected(std::move(memory.error()));
+  affine_ = std::move(*memory);
+  std::memcpy(affine_.host(), affine.data(), affine.size() * sizeof(AffineMatrix));
+  for (DeviceWeight& w : weights_)
+    if (kernels::affine_of(w.format.type)) w.address += affine_.address();
   return {};
 }
 

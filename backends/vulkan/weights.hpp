@@ -1,5 +1,7 @@
 // A model's weights as the device reads them: the file's own bytes, row after row, not repacked. Where the
-// device can, they are the file's mapped pages themselves; else they are copied once, as they are.
+// device can, they are the file's mapped pages themselves, wherever in them a tensor begins; else they are
+// copied once, to where whole words can be read. What is no part of a file (an MLX directory's norms, widened
+// to F32) is copied in any case.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +11,17 @@
 #include "backends/graph/ops.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/vulkan/device.hpp"
+#include "backends/vulkan/matmul_plan.hpp"
 
 namespace flyball::vulkan {
 
 struct DeviceWeight {
-  kernels::DType type = kernels::DType::f32;
+  WeightFormat format;
   std::uint32_t rows = 0, cols = 0, experts = 1;  // [experts, rows, cols]
-  Address address = 0;
+  Address address = 0;                            // of an affine type that of its AffineMatrix
   std::uint32_t row_bytes() const noexcept {
-    return static_cast<std::uint32_t>(kernels::row_bytes(type, cols));
+    return static_cast<std::uint32_t>(kernels::row_bytes(format.type, cols));
   }
-  std::uint64_t matrix_bytes() const noexcept { return std::uint64_t{rows} * row_bytes(); }
 };
 
 class Weights {
@@ -35,15 +37,14 @@ class Weights {
   WeightsIn in() const noexcept { return in_; }  // never automatic
 
  private:
-  struct Window;
-  static std::vector<Window> windows_of(const model::ModelFile& model,
-                                        std::span<const model::Weight* const> weights,
-                                        std::vector<std::size_t>& window_of);
-  Result<void> import(Device& device, std::span<Window> windows);
-  // What was not imported.
-  Result<void> copy(Device& device, std::span<Window> windows, const graph::LoadProgress& progress);
+  struct Piece;
+  Result<void> import(Device& device, const model::ModelFile& model, std::span<Piece* const> pieces);
+  Result<void> copy(Device& device, std::span<Piece* const> pieces, Place place,
+                    const graph::LoadProgress& progress);
+  Result<void> describe(Device& device, const model::ModelFile& model, std::span<const Piece> pieces);
 
-  std::vector<Memory> windows_;
+  std::vector<Memory> memories_;  // stretches of the file, or what was copied
+  Memory affine_;                 // an AffineMatrix for each matrix of such a type
   std::vector<DeviceWeight> weights_;
   std::vector<std::uint32_t> index_;  // by layer and role: into weights_
   std::uint64_t bytes_ = 0;

@@ -12,7 +12,6 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
-#include "backends/graph/weights.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/tune.hpp"
 #include "backends/opencl/tuning_db.hpp"
@@ -36,8 +35,9 @@ struct TuneCommand {
 
 std::vector<kernels::DType> formats_of(const TuneCommand& o) {
   std::vector<kernels::DType> out;
-  for (const kernels::DType type : kernels::kAllDTypes)
-    if (std::ranges::find(o.formats, kernels::to_string(type)) != o.formats.end()) out.push_back(type);
+  for (const std::string& name : o.formats) out.push_back(*kernels::dtype_named(name));
+  std::ranges::sort(out);
+  out.erase(std::ranges::unique(out).begin(), out.end());
   return out;
 }
 
@@ -58,8 +58,6 @@ Result<std::vector<opencl::MatrixShape>> shapes_of(const TuneCommand& o) {
   if (!o.model.empty()) {
     const auto model = model::ModelFile::open(o.model);
     if (!model) return std::unexpected(model.error());
-    if (auto ok = graph::require_types(**model, kernels::kAllDTypes, "The OpenCL engine"); !ok)
-      return std::unexpected(std::move(ok.error()));
     return opencl::matrix_shapes(**model);
   }
   const auto formats = formats_of(o);
@@ -143,7 +141,8 @@ void add_tune_command(CLI::App& app, int& exit_code) {
       ->delimiter(',')
       ->excludes(model);
   std::vector<std::string> names;
-  for (const auto type : kernels::kAllDTypes) names.emplace_back(kernels::to_string(type));
+  for (std::size_t i = 0; i < kernels::kDTypeCount; ++i)
+    names.emplace_back(kernels::to_string(static_cast<kernels::DType>(i)));
   c->add_option("--formats", o->formats, "Of the shapes")
       ->delimiter(',')
       ->check(CLI::IsMember(names))

@@ -32,6 +32,19 @@ inline void affine_codes(std::uint32_t bits, const std::uint8_t* in, std::uint8_
   }
 }
 
+// The other way. q: [32] below 1 << bits
+inline void pack_affine_codes(std::uint32_t bits, const std::uint8_t* q, std::uint8_t* out) noexcept {
+  std::uint32_t held = 0, n_held = 0;
+  for (std::uint32_t i = 0; i < kAffineStep; ++i) {
+    held |= std::uint32_t{q[i]} << n_held;
+    n_held += bits;
+    if (n_held < 8) continue;
+    *out++ = static_cast<std::uint8_t>(held);
+    held >>= 8;
+    n_held -= 8;
+  }
+}
+
 // Element i of scales or biases. type: f32, f16 or bf16
 inline float affine_scale(DType type, const std::byte* values, std::size_t i) noexcept {
   if (type == DType::f32) {

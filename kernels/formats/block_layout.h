@@ -12,6 +12,14 @@
 #define FLYBALL_FORMAT_Q4_K 5
 #define FLYBALL_FORMAT_Q5_K 6
 #define FLYBALL_FORMAT_Q6_K 7
+/* MLX's affine formats from here on: 2, 3, 4, 6 and 8 bits, each in groups of 32 and of 64 values. */
+#define FLYBALL_FORMAT_AFFINE 8
+#define FLYBALL_AFFINE_BITS(format) \
+  (((format) - 8) / 2 < 3 ? ((format) - 8) / 2 + 2 : ((format) - 8) / 2 * 2)
+#define FLYBALL_AFFINE_GROUP(format) (32 + (format) % 2 * 32)
+/* Two floats a group, and the codes. */
+#define FLYBALL_AFFINE_HEAD_BYTES 8
+#define FLYBALL_AFFINE_STEP_BYTES(format) (4 * FLYBALL_AFFINE_BITS(format))
 
 #define FLYBALL_STEP_COLUMNS 32
 

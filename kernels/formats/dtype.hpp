@@ -33,7 +33,7 @@ enum class DType : std::uint8_t {
   affine8_g64,
 };
 inline constexpr std::size_t kDTypeCount = static_cast<std::size_t>(DType::affine8_g64) + 1;
-// Those of GGUF files, which every engine reads.
+// Those of GGUF files.
 inline constexpr DType kAllDTypes[] = {DType::f32,  DType::f16,  DType::bf16, DType::q4_0,
                                        DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k};
 // Those of MLX directories.
@@ -46,13 +46,15 @@ struct Affine {
   std::uint32_t bits, group;
 };
 constexpr std::optional<Affine> affine_of(DType t) noexcept {
-  constexpr std::uint32_t kBits[] = {2, 3, 4, 6, 8};
-  if (t < DType::affine2_g32) return std::nullopt;
-  const auto i = static_cast<std::uint32_t>(t) - static_cast<std::uint32_t>(DType::affine2_g32);
-  return Affine{kBits[i / 2], i % 2 == 0 ? 32U : 64U};
+  const auto format = static_cast<std::uint32_t>(t);
+  if (format < FLYBALL_FORMAT_AFFINE) return std::nullopt;
+  return Affine{.bits = FLYBALL_AFFINE_BITS(format), .group = FLYBALL_AFFINE_GROUP(format)};
 }
 static_assert(static_cast<int>(DType::q4_0) == FLYBALL_FORMAT_Q4_0 &&
-              static_cast<int>(DType::q6_k) == FLYBALL_FORMAT_Q6_K);
+              static_cast<int>(DType::q6_k) == FLYBALL_FORMAT_Q6_K &&
+              static_cast<int>(DType::affine2_g32) == FLYBALL_FORMAT_AFFINE);
+static_assert(affine_of(DType::affine3_g64)->bits == 3 && affine_of(DType::affine3_g64)->group == 64 &&
+              affine_of(DType::affine6_g32)->bits == 6 && affine_of(DType::affine8_g32)->group == 32);
 
 struct BlockShape {
   std::uint32_t values;  // values per block, along a row
@@ -131,6 +133,12 @@ constexpr std::string_view to_string(DType t) noexcept {
       return "AFFINE8_G64";
   }
   return "?";
+}
+
+constexpr std::optional<DType> dtype_named(std::string_view name) noexcept {
+  for (std::size_t i = 0; i < kDTypeCount; ++i)
+    if (to_string(static_cast<DType>(i)) == name) return static_cast<DType>(i);
+  return std::nullopt;
 }
 
 }  // namespace flyball::kernels

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 
+#include "kernels/formats/affine.hpp"
 #include "kernels/formats/bf16.hpp"
 #include "kernels/formats/f16.hpp"
 #include "kernels/formats/q4_0.hpp"
@@ -237,10 +237,33 @@ void quantize_halves(const float* in, std::size_t cols, std::uint8_t* out) noexc
   }
 }
 
+// Source: the page of mlx.core.quantize.
+void quantize_affine(kernels::Affine type, const float* in, std::size_t cols, std::uint8_t* codes,
+                     std::uint16_t* scales, std::uint16_t* biases) noexcept {
+  constexpr float kLeastScale = 1e-7F;
+  const int levels = (1 << type.bits) - 1;
+  for (std::size_t c = 0; c < cols; c += type.group) {
+    const auto [low, high] = std::minmax_element(in + c, in + c + type.group);
+    const bool from_low = std::fabs(*low) > std::fabs(*high);
+    const float step = std::max((*high - *low) / static_cast<float>(levels), kLeastScale);
+    *scales = scale_to_f16(from_low ? step : -step);
+    *biases = scale_to_f16(from_low ? *low : *high);
+    const float scale = f16_to_f32(*scales++), bias = f16_to_f32(*biases++);
+    for (std::size_t i = c; i < c + type.group; i += kAffineStep, codes += kAffineStep / 8 * type.bits) {
+      std::uint8_t q[kAffineStep];
+      for (std::size_t k = 0; k < kAffineStep; ++k)
+        q[k] = static_cast<std::uint8_t>(clamp_round((in[i + k] - bias) / scale, 0, levels));
+      pack_affine_codes(type.bits, q, codes);
+    }
+  }
+}
+
 }  // namespace
 
-void quantize_row(DType type, const float* in, std::size_t cols, void* out) noexcept {
+void quantize_row(DType type, const float* in, std::size_t cols, void* out, std::uint16_t* scales,
+                  std::uint16_t* biases) noexcept {
   auto* bytes = static_cast<std::uint8_t*>(out);
+  if (const auto affine = affine_of(type)) return quantize_affine(*affine, in, cols, bytes, scales, biases);
   switch (type) {
     case DType::f32:
       std::memcpy(bytes, in, cols * sizeof(float));
@@ -267,7 +290,7 @@ void quantize_row(DType type, const float* in, std::size_t cols, void* out) noex
       quantize_blocks<BlockQ6_K, 256>(in, cols, bytes);
       return;
     default:
-      std::abort();
+      return;  // affine, above
   }
 }
 

@@ -37,7 +37,7 @@ std::size_t grouped_block_bytes(DType type) noexcept {
     case DType::q6_k:
       return FLYBALL_GROUPED(Q6_K);
     default:
-      return 2 * sizeof(float) + block_shape(type).bytes;  // affine
+      return FLYBALL_AFFINE_HEAD_BYTES + block_shape(type).bytes;  // affine
   }
 #undef FLYBALL_GROUPED
 }

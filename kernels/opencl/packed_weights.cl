@@ -2,7 +2,7 @@
 // Stands in front of the matmul kernels, behind kernels/formats/block_layout.h. One weight is always the same float
 // by the same operations, whichever kernel reads it:
 //   weight = factor * column, factor one of a row and scale, column exact    (all but the formats with minima)
-//   weight = column = fma(factor, quant, -minimum)                           (Q4_K, Q5_K)
+//   weight = column = fma(factor, quant, -minimum)                           (Q4_K, Q5_K, affine)
 #ifndef FORMAT
 #define FORMAT FLYBALL_FORMAT_F16
 #endif
@@ -39,7 +39,7 @@
 #define AS_INTV(v) CAT(as_, IntV)(v)
 #define AS_FLOATV(v) CAT(as_, FloatV)(v)
 
-// VALUES: columns of a block; HALVES: factors a row has in a step of 32 columns; FOLDED: column holds the factor;
+// VALUES: columns of a block; BITS: of an affine format; HALVES: factors a row has in a step of 32 columns; FOLDED: column holds the factor;
 // ELEMENT_BYTES: floats, which have no blocks and no factor.
 #if FORMAT == FLYBALL_FORMAT_F32
 #define ELEMENT_BYTES 4
@@ -73,7 +73,21 @@
 #define STEP_BYTES FLYBALL_Q6_K_STEP_BYTES
 #define OFFSET 32
 #define HALVES 2
+#define UPPER_AT (2 * GROUP_ROWS)
 #define NIBBLES_AT (10 * GROUP_ROWS)
+#elif FORMAT >= FLYBALL_FORMAT_AFFINE
+#define BITS FLYBALL_AFFINE_BITS(FORMAT)
+#define VALUES FLYBALL_AFFINE_GROUP(FORMAT)
+#define HEAD_BYTES FLYBALL_AFFINE_HEAD_BYTES
+#define STEP_BYTES FLYBALL_AFFINE_STEP_BYTES(FORMAT)
+#define FOLDED 1
+#if BITS == 6
+#define UPPER_AT 0
+#define NIBBLES_AT (8 * GROUP_ROWS)
+#endif
+#endif
+#ifndef BITS
+#define BITS 0  // no affine format
 #endif
 #ifndef HALVES
 #define HALVES 1
@@ -124,6 +138,9 @@ Weights step_of(Weights block, uint s) {
 
 // What the columns of half h of a step are multiplied with.
 FloatV factor_of(Weights block, Weights step, uint h, uint r) {
+#if BITS
+  return LOADV((__global const float*)block + r);
+#else
   const FloatV d = LOAD_HALFV((__global const half*)block + r);
 #if FORMAT == FLYBALL_FORMAT_Q4_0 || FORMAT == FLYBALL_FORMAT_Q8_0
   return d;
@@ -132,26 +149,37 @@ FloatV factor_of(Weights block, Weights step, uint h, uint r) {
 #else
   return d * TO_FLOATV(LOADV(step + r));
 #endif
+#endif
 }
 
 #if FOLDED
 FloatV minimum_of(Weights block, Weights step, uint r) {
+#if BITS
+  return LOADV((__global const float*)block + GROUP_ROWS + r);
+#else
   return LOAD_HALFV((__global const half*)block + GROUP_ROWS + r) * TO_FLOATV(LOADV(step + GROUP_ROWS + r));
+#endif
 }
 #endif
 
 // Columns 4j..4j+3 of the step as the bytes of a uint a row, each the quant plus OFFSET.
 UintV quad_of(Weights step, uint j, uint r) {
   __global const uint* quads = (__global const uint*)(step + NIBBLES_AT) + r;
-#if FORMAT == FLYBALL_FORMAT_Q8_0
+#if FORMAT == FLYBALL_FORMAT_Q8_0 || BITS == 8
   return LOADV(quads + j * GROUP_ROWS) ^ 0x80808080u;
+#elif BITS == 2 || BITS == 3
+  UintV q = (LOADV(quads + j / 4 * GROUP_ROWS) >> (j % 4 * 2)) & 0x03030303u;
+#if BITS == 3
+  q |= ((LOADV(quads + 2 * GROUP_ROWS) >> j) & 0x01010101u) << 2;
+#endif
+  return q;
 #else
   UintV q = (LOADV(quads + j / 2 * GROUP_ROWS) >> (j % 2 * 4)) & 0x0F0F0F0Fu;
 #if FORMAT == FLYBALL_FORMAT_Q5_K
   __global const uint* fifth = (__global const uint*)(step + 2 * GROUP_ROWS) + r;
   q |= ((LOADV(fifth) >> j) & 0x01010101u) << 4;
-#elif FORMAT == FLYBALL_FORMAT_Q6_K
-  __global const uint* upper = (__global const uint*)(step + 2 * GROUP_ROWS) + r;
+#elif FORMAT == FLYBALL_FORMAT_Q6_K || BITS == 6
+  __global const uint* upper = (__global const uint*)(step + UPPER_AT) + r;
   q |= ((LOADV(upper + j / 4 * GROUP_ROWS) >> (j % 4 * 2)) & 0x03030303u) << 4;
 #endif
   return q;

@@ -7,7 +7,7 @@ PUSH(EmbedPush);
 
 void main() {
   const uint i = gl_WorkGroupID.y;
-  const Address row = push.table + uint64_t(Ints(push.tokens).v[i]) * push.row_bytes;
+  const Row row = row_of(matrix_of(push.table), uint64_t(Ints(push.tokens).v[i]), push.row_bytes, push.cols);
   Floats to = floats(push.to, i, push.cols);
   for (uint chunk = gl_LocalInvocationID.x; chunk * kChunk < push.cols; chunk += WG) {
 #if ELEMENTS

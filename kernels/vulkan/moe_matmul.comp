@@ -16,7 +16,7 @@ void main() {
       x[t] = push.x + 4ul * (p / push.per_row) * push.cols;
       y[t] = push.y + 4ul * p * push.rows;
     }
-    multiply(push.w + e * push.expert_bytes, push.row_bytes, push.rows, push.cols, gl_WorkGroupID.x * kGroupRows, x, y,
+    multiply(push.w, uint64_t(e) * push.rows, push.row_bytes, push.rows, push.cols, gl_WorkGroupID.x * kGroupRows, x, y,
              n);
   }
 }

@@ -13,6 +13,6 @@ void main() {
     x[t] = push.x + 4ul * (p / push.per_row) * push.cols;
     y[t] = push.y + 4ul * p * push.rows;
   }
-  multiply(push.w + Uints(push.experts).v[p] * push.expert_bytes, push.row_bytes, push.rows, push.cols,
+  multiply(push.w, uint64_t(Uints(push.experts).v[p]) * push.rows, push.row_bytes, push.rows, push.cols,
            gl_WorkGroupID.x * kGroupRows, x, y, 1);
 }

@@ -46,14 +46,15 @@ float passed(float kept[kPart], uint i) {
   return subgroupShuffle(kept[at / kPassing * kWidth + i % kWidth], at % kPassing);
 }
 
-// Rows [first_row, first_row + kGroupRows) of one matrix times tokens t < n, whose inputs are at x[t] and whose outputs
-// at y[t]. All invocations of the work-group come here.
-void multiply(Address w, uint row_bytes, uint rows, uint cols, uint first_row, Address x[kTokens], Address y[kTokens],
-              uint n) {
+// Rows [first_row, first_row + kGroupRows) of the matrix that begins at row `begin` of w, times tokens t < n, whose
+// inputs are at x[t] and whose outputs at y[t]. All invocations of the work-group come here.
+void multiply(Address w, uint64_t begin, uint row_bytes, uint rows, uint cols, uint first_row, Address x[kTokens],
+              Address y[kTokens], uint n) {
   const uint lane = gl_LocalInvocationID.x, slice = lane % kSlices, apart = gl_WorkGroupSize.x / kSlices;
   first_row += lane / kSlices;
-  Address row[kRows];
-  EACH(r, kRows) row[r] = w + uint64_t(min(first_row + r * apart, rows - 1)) * row_bytes;
+  const Matrix matrix = matrix_of(w);
+  Row row[kRows];
+  EACH(r, kRows) row[r] = row_of(matrix, begin + min(first_row + r * apart, rows - 1), row_bytes, cols);
   float sum[kTokens * kRows];
   EACH(i, kTokens * kRows) sum[i] = 0.0;
   for (uint chunk = slice; chunk * kChunk < cols; chunk += kSlices) {

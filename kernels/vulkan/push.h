@@ -3,8 +3,9 @@
    A kernel takes one block of push constants, the struct named after it below, and nothing else: no descriptors, but
    for texel_matmul.
    Every buffer in it is a device address (GL_EXT_buffer_reference); all are aligned to 16 bytes except weights and
-   the embedding table, which lie in the file's own layout (row-major blocks, kernels/formats) at multiples of 4 bytes
-   of address where the file has them so and else at multiples of 2: rows of 34- or 210-byte blocks begin anywhere even.
+   the embedding table, which lie in the file's own layout (row-major blocks, kernels/formats): GGUF's at multiples of 8
+   bytes, though rows of 34- or 210-byte blocks begin anywhere even, and MLX's at any byte. The address of a matrix
+   of an affine format is that of an AffineMatrix.
    Push constants hold what is the same for every step of one recording; what differs from step to step (tokens,
    slots, rotations, block tables, work of attention) lies in the step's buffer and is read by address, and grids that
    depend on it are dispatched indirectly. So a command buffer is recorded once per shape of step and replayed.
@@ -22,6 +23,11 @@ using Address = std::uint64_t;
 #else
 #define Address uint64_t
 #endif
+
+/* What an affine format keeps apart: row after row, of all experts. */
+struct AffineMatrix {
+  Address codes, scales, biases;
+};
 
 /* to[i] = row tokens[i] of the table, f32. tokens: [rows] int. Groups: 1, rows. Built per format. */
 struct EmbedPush {
@@ -74,10 +80,9 @@ struct MatmulPush {
 
 /* y[p] = x[p / per_row] * w[experts[p]] for each pair p < pairs: moe_matvec, which takes a pair's expert from
    `experts`, and moe_matmul, which takes the pairs of expert e from order[offsets[e] .. offsets[e + 1]].
-   y: [pairs, rows]. Groups: as matmul_plan says. Built per format. */
+   w: the experts' matrices, one after the other. y: [pairs, rows]. Groups: as matmul_plan says. Built per format. */
 struct MoeMatmulPush {
   Address x, w, y, experts, offsets, order;
-  Address expert_bytes; /* from one expert's matrix to the next */
   uint per_row, pairs, rows, cols;
   uint row_bytes, n_experts;
 };
@@ -162,7 +167,7 @@ struct MultiplyAddPush {
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(MatmulPush) == 80 && sizeof(MoeMatmulPush) == 80 && sizeof(AttendPush) == 72);
+static_assert(sizeof(MatmulPush) == 80 && sizeof(MoeMatmulPush) == 72 && sizeof(AttendPush) == 72);
 }  // namespace flyball::vulkan
 #endif
 #endif

@@ -1,7 +1,7 @@
-// Rows of weights as a GGUF file has them, FORMAT (block_layout.h) by the compiler's command line: a chunk of kChunk
-// columns is read in whole 64-bit words at multiples of 8 bytes, which is what every device reads fastest, and shifted
-// into place where blocks begin at any even byte. So up to 6 bytes around a chunk are read too, never a word that has
-// none of it. kernels/formats says what the bytes mean.
+// Rows of weights as a file has them, FORMAT (block_layout.h) by the compiler's command line: a chunk of kChunk columns
+// is read in whole 64-bit words at multiples of 8 bytes, which is what every device reads fastest, and shifted into
+// place: GGUF's blocks begin at any even byte, what MLX has (floats, affine groups) at any byte. So up to 7 bytes
+// around a chunk are read too, never a word that has none of it. kernels/formats says what the bytes mean.
 #ifndef FLYBALL_WEIGHTS_GLSL
 #define FLYBALL_WEIGHTS_GLSL
 #include "common.glsl"
@@ -9,42 +9,69 @@
 
 const uint kPart = FLYBALL_STEP_COLUMNS;  // columns decoded at a time
 
-// void name(at, to): WORDS words of 32 bits from byte `at` on, of which BYTES bytes mean something.
-#define DEFINE_READ(name, BYTES, WORDS, IN_PLACE)                                            \
+// void name(at, to): WORDS words of 32 bits from byte `at` on, of which BYTES bytes mean something. at is a multiple of
+// STEP bytes: 8, 2 or 1.
+#define DEFINE_READ(name, BYTES, WORDS, STEP)                                                \
   void name(Address at, out uint to[WORDS]) {                                                \
-    const uint kPairs = (IN_PLACE) ? ((BYTES) + 7) / 8 : ((BYTES) + 13) / 8;                 \
-    Words from = Words(at & ~7ul);                                                     \
+    const uint kPairs = ((BYTES) + 15 - (STEP)) / 8;                                         \
+    Words from = Words(at & ~7ul);                                                           \
     const bool skip_word = (at & 4ul) != 0, skip_half = (at & 2ul) != 0;                     \
-    uint have[2 * (((BYTES) + 13) / 8)];                                                     \
+    const uint skip_bits = 8 * (uint(at) & 3u), last = ((uint(at) & 7u) + (BYTES) - 1) / 8;  \
+    uint have[2 * kPairs];                                                                   \
     EACH(i, kPairs) {                                                                        \
-      const uint64_t pair = from.v[i];                                                       \
+      const uint64_t pair = from.v[(STEP) == 1 && 8 * i >= (BYTES) ? min(i, last) : i];      \
       have[2 * i] = uint(pair);                                                              \
       have[2 * i + 1] = uint(pair >> 32);                                                    \
     }                                                                                        \
-    if (IN_PLACE) {                                                                          \
-      EACH(i, WORDS) to[i] = have[i];                                                        \
-    } else {                                                                                 \
-      EACH(i, WORDS) {                                                                       \
-        const uint low = skip_word ? have[i + 1] : have[i];                                  \
-        const uint high = skip_word ? have[min(i + 2, 2 * kPairs - 1)] : have[i + 1];        \
-        to[i] = skip_half ? (low >> 16) | (high << 16) : low;                                \
+    EACH(i, WORDS) {                                                                         \
+      if ((STEP) == 8) {                                                                     \
+        to[i] = have[i];                                                                     \
+        continue;                                                                            \
       }                                                                                      \
+      const uint low = skip_word ? have[i + 1] : have[i];                                    \
+      const uint high = skip_word ? have[min(i + 2, 2 * kPairs - 1)] : have[i + 1];          \
+      if ((STEP) == 2)                                                                       \
+        to[i] = skip_half ? (low >> 16) | (high << 16) : low;                                \
+      else                                                                                   \
+        to[i] = (low >> skip_bits) | ((high << 1) << (31 - skip_bits));                      \
     }                                                                                        \
   }
 
 int signed_byte(uint words, uint i) { return int(words << (24 - 8 * i)) >> 24; }
 
-#if FORMAT == FLYBALL_FORMAT_F32 || FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+#if FORMAT < FLYBALL_FORMAT_AFFINE
+#define Matrix Address  // of its first row
+#define Row Address
+Matrix matrix_of(Address w) { return w; }
+Row row_of(Matrix m, uint64_t row, uint row_bytes, uint cols) { return m + row * row_bytes; }
+#endif
+
+#if FORMAT < FLYBALL_FORMAT_Q4_0 || FORMAT >= FLYBALL_FORMAT_AFFINE
+// WeightFormat::place(): 1: rows begin at multiples of 8 bytes, scales and biases at those of their size; 2: scales
+// are F32, 4: BF16, else F16.
+layout(constant_id = 1) const uint kPlace = 0;
+const bool kInPlace = (kPlace & 1u) != 0;
+
+// A value of 2 or 4 bytes.
+uint bits_at(Address at, uint bytes) {
+  if (kInPlace) return bytes == 4 ? Uints(at).v[0] : uint(Halves(at).v[0]);
+  const uint shift = 8 * (uint(at) & 7u);
+  const uint64_t low = Words(at & ~7ul).v[0], high = Words((at + bytes - 1) & ~7ul).v[0];
+  const uint both = uint((low >> shift) | ((high << 1) << (63 - shift)));
+  return bytes == 4 ? both : both & 0xffffu;
+}
+#endif
+
+#if FORMAT < FLYBALL_FORMAT_Q4_0
 #define ELEMENTS 1
-layout(constant_id = 1) const uint kInPlace = 0;  // rows begin at multiples of 8 bytes
 const uint kChunk = kPart;
 #if FORMAT == FLYBALL_FORMAT_F32
 const uint kElementBytes = 4, kRawWords = 32;
-DEFINE_READ(read_part, 128, 32, kInPlace != 0)
 #else
 const uint kElementBytes = 2, kRawWords = 16;
-DEFINE_READ(read_part, 64, 16, kInPlace != 0)
 #endif
+DEFINE_READ(read_in_place, 4 * kRawWords, kRawWords, 8)
+DEFINE_READ(read_anywhere, 4 * kRawWords, kRawWords, 1)
 
 struct Raw {
   uint words[kRawWords];
@@ -52,17 +79,16 @@ struct Raw {
 
 Raw raw_of(Address row, uint chunk) {
   Raw raw;
-  read_part(row + chunk * (kPart * kElementBytes), raw.words);
+  const Address at = row + chunk * (kPart * kElementBytes);
+  if (kInPlace) read_in_place(at, raw.words);
+  else read_anywhere(at, raw.words);
   return raw;
 }
 
 float element(Address row, uint c) {
-#if FORMAT == FLYBALL_FORMAT_F32
-  return Floats(row).v[c];
-#else
-  const uint bits = uint(Halves(row).v[c]);
+  const uint bits = bits_at(row + c * kElementBytes, kElementBytes);
+  if (FORMAT == FLYBALL_FORMAT_F32) return uintBitsToFloat(bits);
   return FORMAT == FLYBALL_FORMAT_F16 ? f16_of(bits) : uintBitsToFloat(bits << 16);
-#endif
 }
 
 void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
@@ -84,7 +110,7 @@ void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
 
 #elif FORMAT == FLYBALL_FORMAT_Q4_0
 const uint kChunk = FLYBALL_Q4_0_VALUES;
-DEFINE_READ(read_block, FLYBALL_Q4_0_FILE_BYTES, 5, false)
+DEFINE_READ(read_block, FLYBALL_Q4_0_FILE_BYTES, 5, 2)
 
 struct Raw {
   uint words[5];
@@ -107,7 +133,7 @@ void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
 
 #elif FORMAT == FLYBALL_FORMAT_Q8_0
 const uint kChunk = FLYBALL_Q8_0_VALUES;
-DEFINE_READ(read_block, FLYBALL_Q8_0_FILE_BYTES, 9, false)
+DEFINE_READ(read_block, FLYBALL_Q8_0_FILE_BYTES, 9, 2)
 
 struct Raw {
   uint words[9];
@@ -128,8 +154,8 @@ void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
 // A chunk is two sub-blocks that share 32 bytes. Blocks begin at multiples of 16 bytes of the row; matrices at multiples
 // of 8.
 const uint kChunk = 64;
-DEFINE_READ(read_head, 16, 4, true)
-DEFINE_READ(read_quants, 32, 8, true)
+DEFINE_READ(read_head, 16, 4, 8)
+DEFINE_READ(read_quants, 32, 8, 8)
 
 struct Raw {
   uint head[4];  // d and dmin, then the scales and minima
@@ -170,9 +196,9 @@ void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
 
 #elif FORMAT == FLYBALL_FORMAT_Q6_K
 const uint kChunk = 128;  // half a block
-DEFINE_READ(read_low, 64, 16, false)
-DEFINE_READ(read_high, 32, 8, false)
-DEFINE_READ(read_scales, 8, 2, false)
+DEFINE_READ(read_low, 64, 16, 2)
+DEFINE_READ(read_high, 32, 8, 2)
+DEFINE_READ(read_scales, 8, 2, 2)
 
 struct Raw {
   uint low[16], high[8], scales[2];
@@ -200,6 +226,56 @@ void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
                      (((raw.high[i / 4] >> (8 * (i % 4) + 2 * part)) & 3u) << 4);
       w[i] = fma(float(q), factor, zero);
     }
+  }
+}
+
+#elif FORMAT >= FLYBALL_FORMAT_AFFINE
+// A chunk is a group.
+const uint kBits = FLYBALL_AFFINE_BITS(FORMAT), kChunk = FLYBALL_AFFINE_GROUP(FORMAT), kRawWords = kChunk / 32 * kBits;
+const bool kScalesF32 = (kPlace & 2u) != 0, kScalesBf16 = (kPlace & 4u) != 0;
+const uint kScaleBytes = kScalesF32 ? 4 : 2;
+DEFINE_READ(read_in_place, 4 * kRawWords, kRawWords, 8)
+DEFINE_READ(read_anywhere, 4 * kRawWords, kRawWords, 1)
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer Affine { AffineMatrix parts; };
+#define Matrix AffineMatrix
+Matrix matrix_of(Address w) { return Affine(w).parts; }
+
+struct Row {
+  Address codes, scales, biases;
+};
+Row row_of(Matrix m, uint64_t row, uint row_bytes, uint cols) {
+  const uint64_t groups = row * (cols / kChunk * kScaleBytes);
+  return Row(m.codes + row * row_bytes, m.scales + groups, m.biases + groups);
+}
+
+struct Raw {
+  uint words[kRawWords];
+  float scale, bias;
+};
+
+float scale_of(Address at) {
+  const uint bits = bits_at(at, kScaleBytes);
+  if (kScalesF32) return uintBitsToFloat(bits);
+  return kScalesBf16 ? uintBitsToFloat(bits << 16) : f16_of(bits);
+}
+
+Raw raw_of(Row row, uint chunk) {
+  Raw raw;
+  const Address at = row.codes + chunk * (4 * kRawWords);
+  if (kInPlace) read_in_place(at, raw.words);
+  else read_anywhere(at, raw.words);
+  raw.scale = scale_of(row.scales + chunk * kScaleBytes);
+  raw.bias = scale_of(row.biases + chunk * kScaleBytes);
+  return raw;
+}
+
+void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
+  EACH(i, kPart) {
+    const uint bit = i * kBits % 32, word = part * kBits + i * kBits / 32;
+    uint q = raw.words[word] >> bit;
+    if (bit + kBits > 32) q |= raw.words[min(word + 1, kRawWords - 1)] << (32 - bit);
+    w[i] = fma(float(q & ((1u << kBits) - 1u)), raw.scale, raw.bias);
   }
 }
 #endif

@@ -5,6 +5,7 @@
 
 #include "kernels/formats/dequantize.hpp"
 #include "kernels/reference/matmul.hpp"
+#include "tests/kernels/file_matrix.hpp"
 #include "tests/kernels/op_cases.hpp"
 
 namespace flyball::kernels::cases {
@@ -20,21 +21,20 @@ inline std::uint32_t odd_cols(DType type, std::uint32_t blocks) {
 struct Matrix {
   DType type;
   std::uint32_t rows, cols;
-  Bytes file;
+  test::FileMatrix file;
 
-  Matrix(DType t, std::uint32_t r, std::uint32_t c, std::uint32_t seed) : type(t), rows(r), cols(c) {
-    file.resize(rows * row_size());
-    const auto values = random_floats(std::size_t{rows} * cols, seed, 0.1F);
-    for (std::uint32_t i = 0; i < rows; ++i)
-      quantize_row(type, values.data() + std::size_t{i} * cols, cols, file.data() + i * row_size());
-  }
+  Matrix(DType t, std::uint32_t r, std::uint32_t c, std::uint32_t seed, DType scale_type = DType::f16)
+      : type(t),
+        rows(r),
+        cols(c),
+        file(type, rows, cols, random_floats(std::size_t{rows} * cols, seed, 0.1F), scale_type) {}
   std::size_t row_size() const { return row_bytes(type, cols); }
   void expect_near(const Floats& x, const Floats& y, std::uint32_t tokens) const {
     std::vector<double> expected(std::size_t{tokens} * rows);
-    reference::matmul(type, file.data(), rows, cols, x.data(), tokens, expected.data());
+    reference::matmul(type, file.rows(), rows, cols, x.data(), tokens, expected.data());
     Floats w(cols);
     for (std::uint32_t r = 0; r < rows; ++r) {
-      dequantize_row(type, file.data() + r * row_size(), cols, w.data());
+      dequantize_row(type, file.rows().after(type, r, cols), cols, w.data());
       for (std::uint32_t t = 0; t < tokens; ++t) {
         double magnitude = 0;  // what rounding errors scale with
         for (std::uint32_t c = 0; c < cols; ++c)

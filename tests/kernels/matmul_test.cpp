@@ -2,9 +2,8 @@
 #include <cmath>
 
 #include "kernels/formats/dequantize.hpp"
-#include "kernels/formats/f16.hpp"
-#include "kernels/formats/quantize.hpp"
 #include "kernels/reference/matmul.hpp"
+#include "tests/kernels/file_matrix.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace flyball::kernels::test {
@@ -27,32 +26,8 @@ std::vector<Shape> shapes(DType type) {
   return {{1, block, 1}, {5, 3 * block, 2}, {37, 2 * block, 7}, {64, 5 * block, 13}, {96, 4 * block, 25}};
 }
 
-// A matrix as a file has it.
-struct FileMatrix {
-  std::vector<std::uint8_t> bytes;
-  std::vector<std::uint16_t> scales, biases;  // f16; of affine types
-  SourceRows rows() const { return {bytes.data(), scales.data(), biases.data(), DType::f16}; }
-};
-
 FileMatrix random_weights(DType type, std::uint32_t rows, std::uint32_t cols) {
-  FileMatrix out;
-  out.bytes.resize(rows * row_bytes(type, cols));
-  if (const auto affine = affine_of(type)) {  // any bits are codes
-    std::mt19937 generator(11 * rows + cols);
-    for (std::uint8_t& b : out.bytes) b = static_cast<std::uint8_t>(generator());
-    const float range = static_cast<float>((1U << affine->bits) - 1);
-    for (const float v : random_floats(std::size_t{rows} * cols / affine->group, rows, 0.1F)) {
-      out.scales.push_back(f32_to_f16(v / range));
-      out.biases.push_back(f32_to_f16(-0.4F * v));
-    }
-    return out;
-  }
-  const auto values = random_floats(std::size_t{rows} * cols, 11 * rows + cols, 0.1F);
-  for (std::uint32_t r = 0; r < rows; ++r) {
-    quantize_row(type, values.data() + std::size_t{r} * cols, cols,
-                 out.bytes.data() + r * row_bytes(type, cols));
-  }
-  return out;
+  return {type, rows, cols, random_floats(std::size_t{rows} * cols, 11 * rows + cols, 0.1F)};
 }
 
 std::vector<std::uint8_t> packed_weights(const Kernels& k, DType type, const Shape& s,

@@ -20,7 +20,6 @@
 
 #include "kernels/formats/f16.hpp"
 #include "kernels/formats/kv_page.hpp"
-#include "kernels/formats/quantize.hpp"
 #include "kernels/formats/rope_style.hpp"
 #include "kernels/reference/add.hpp"
 #include "kernels/reference/attend.hpp"
@@ -32,6 +31,7 @@
 #include "kernels/reference/store_q8_0.hpp"
 #include "kernels/reference/swiglu.hpp"
 #include "kernels/reference/top_k.hpp"
+#include "tests/kernels/file_matrix.hpp"
 #include "tests/kernels/print.hpp"
 
 namespace flyball::kernels::cases {
@@ -78,8 +78,8 @@ struct Column {
   virtual Floats bias(const Floats& x, const Floats& b, std::uint32_t cols) = 0;
   virtual Floats swiglu(const Floats& gate, const Floats& up, std::uint32_t cols) = 0;
   virtual Floats gather(const Floats& x, const Uints& rows, std::uint32_t cols) = 0;
-  // table: rows from byte `at` on.
-  virtual Floats embed(DType type, const Bytes& table, std::size_t at,
+  // table: its rows from byte `at` of a buffer on; of affine types its scales and biases, too, of their own.
+  virtual Floats embed(DType type, const test::FileMatrix& table, std::size_t at,
                        const std::vector<std::int32_t>& tokens, std::uint32_t cols) = 0;
   virtual std::pair<Floats, Floats> rope(const Floats& q, const Floats& k, const Floats& rotations,
                                          std::uint32_t n, std::uint32_t heads, std::uint32_t kv_heads,
@@ -139,22 +139,27 @@ inline void check_elementwise(Column& column, std::uint32_t cols) {
 }
 
 // at: files align as they like, within what the column can read.
-inline void check_embed(Column& column, DType type, std::size_t at) {
+inline void check_embed(Column& column, DType type, std::size_t at, DType scale_type = DType::f16) {
   const std::uint32_t cols = 512, vocab = 5;
-  const auto values = random_floats(vocab * cols, 7);
-  const std::size_t row = row_bytes(type, cols);
-  Bytes table(at + vocab * row);
-  for (std::uint32_t r = 0; r < vocab; ++r)
-    quantize_row(type, values.data() + r * cols, cols, table.data() + at + r * row);
+  const test::FileMatrix table(type, vocab, cols, random_floats(vocab * cols, 7), scale_type);
   const std::vector<std::int32_t> tokens{4, 0};
+  // Of scales of 16 bits every product with a code is exact: one rounding is left, and it is everybody's. Of
+  // f32 ones a device may round the product, too, which is up to some ten times as large as a value.
+  const double rounding = !affine_of(type) ? 1e-7 : scale_type == DType::f32 ? 1e-6 : 0;
+  const double relative = affine_of(type) ? 0 : 4 * kEpsilon;
   const auto got = column.embed(type, table, at, tokens, cols);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     std::vector<double> want(cols);
-    reference::embed(type, table.data() + at + static_cast<std::size_t>(tokens[i]) * row, cols, want.data());
-    for (std::uint32_t c = 0; c < cols; ++c)
-      ASSERT_NEAR(got[i * cols + c], want[c], std::abs(want[c]) * 4 * kEpsilon + 1e-7) << to_string(type);
+    reference::embed(type, table.rows().after(type, static_cast<std::size_t>(tokens[i]), cols), cols,
+                     want.data());
+    for (std::uint32_t c = 0; c < cols; ++c) {
+      ASSERT_NEAR(got[i * cols + c], want[c], std::abs(want[c]) * relative + rounding)
+          << to_string(type) << " at " << at << ", scales " << to_string(scale_type);
+    }
   }
 }
+
+inline constexpr DType kScaleTypes[] = {DType::f16, DType::bf16, DType::f32};  // of affine types
 
 inline void check_rope(Column& column, RopeStyle style) {
   const std::uint32_t n = 2, heads = 3, kv_heads = 1, head_dim = 20, rope_dim = 12;

@@ -5,7 +5,6 @@
 #include "kernels/formats/dequantize.hpp"
 #include "kernels/formats/f16.hpp"
 #include "kernels/formats/kv_page.hpp"
-#include "kernels/formats/quantize.hpp"
 #include "kernels/reference/add.hpp"
 #include "kernels/reference/attend.hpp"
 #include "kernels/reference/embed.hpp"
@@ -15,6 +14,7 @@
 #include "kernels/reference/store_f16.hpp"
 #include "kernels/reference/store_q8_0.hpp"
 #include "kernels/reference/swiglu.hpp"
+#include "tests/kernels/file_matrix.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace flyball::kernels::test {
@@ -239,14 +239,14 @@ TEST_P(Ops, StoreQ8_0KeepsWhatIsNotFiniteVisible) {
 }
 
 TEST_P(Ops, Embed) {
-  for (const DType type : kAllDTypes) {
+  for (std::size_t i = 0; i < kDTypeCount; ++i) {
+    const auto type = static_cast<DType>(i);
     const std::uint32_t cols = 512;
-    std::vector<std::uint8_t> row(row_bytes(type, cols));
-    quantize_row(type, random_floats(cols, 12).data(), cols, row.data());
+    const FileMatrix row(type, 1, cols, random_floats(cols, 12));
     std::vector<double> expected(cols);
-    reference::embed(type, row.data(), cols, expected.data());
+    reference::embed(type, row.rows(), cols, expected.data());
     Guarded out(cols * 4);
-    kernels().embed(type, row.data(), cols, out.floats());
+    kernels().embed(type, row.rows(), cols, out.floats());
     EXPECT_TRUE(out.intact());
     for (std::uint32_t c = 0; c < cols; ++c) ASSERT_EQ(out.floats()[c], expected[c]);
   }

@@ -109,37 +109,44 @@ struct MlxTestDirectory {
     std::erase_if(tensors, [&](const MlxTensor& t) { return t.name == name; });
   }
 
-  // All F16, of values that differ, none of them far from 1.
+  // Values that differ, none of them far from 1.
+  void make_real() { is_real = true; }
+  // The same, all of them F16.
   void make_float() {
+    make_real();
     config.erase("quantization");
     std::erase_if(tensors, [](const MlxTensor& t) { return t.name.ends_with("s"); });
     for (MlxTensor& t : tensors) {
       if (t.dtype == "U32") t.shape.back() *= 8;
       t.dtype = "F16";
     }
-    is_float = true;
   }
-  bool is_float = false;
-  bool aligned = false;  // tensors lie at multiples of 8, as today's writers have it
+  bool is_real = false;
+  bool aligned = false;  // tensors lie at multiples of 8, as some writers have it; MLX's own pads nothing
 
   std::string shard() const {
     auto header = nlohmann::json::object();
     std::uint64_t at = 0;
+    std::string data;
+    std::uint32_t state = 1;
     for (const MlxTensor& t : tensors) {
       const std::uint64_t size =
           std::accumulate(t.shape.begin(), t.shape.end(), std::uint64_t{1}, std::multiplies()) *
           (t.dtype == "U32" || t.dtype == "F32" || t.dtype == "I32" ? 4 : 2);
       header[t.name] = {{"dtype", t.dtype}, {"shape", t.shape}, {"data_offsets", {at, at + size}}};
       at += size;
-    }
-    std::string data(at, '\x11');
-    if (is_float) {
-      std::uint32_t state = 1;
-      for (std::size_t i = 0; i + 1 < data.size(); i += 2) {
+      data.resize(at, '\x11');
+      for (std::size_t i = at - size; is_real && i < at; i += 2) {
         state = state * 1'664'525U + 1'013'904'223U;  // Numerical Recipes
         data[i] = static_cast<char>(state >> 8);
-        data[i + 1] =
-            static_cast<char>(0x28 + (state >> 16) % 8 + (state >> 24 & 0x80));  // 1/32 to 1/8, either sign
+        const std::uint32_t bits = state >> 16;
+        if (t.dtype == "U32")  // any bits are codes
+          data[i + 1] = static_cast<char>(bits);
+        else if (t.dtype == "BF16")  // 1 to 2
+          data[i] = static_cast<char>(data[i] | 0x80), data[i + 1] = 0x3F;
+        else  // 1/512 to 1/128 of scales, else 1/32 to 1/8; either sign
+          data[i + 1] =
+              static_cast<char>((t.name.ends_with(".scales") ? 0x18 : 0x28) + bits % 8 + (bits >> 8 & 0x80));
       }
     }
     return safetensors(header, data, aligned);
@@ -173,12 +180,12 @@ struct MlxTexts {
   }
 };
 
-// A directory of float weights, opened: every tensor begins at an odd byte of its mapping, or at a multiple
+// A directory of real values, opened: every tensor begins at an odd byte of its mapping, or at a multiple
 // of 8.
-inline Result<std::unique_ptr<model::ModelFile>> open_float_mlx(const std::filesystem::path& directory,
-                                                                bool aligned = false) {
+inline Result<std::unique_ptr<model::ModelFile>> open_mlx(const std::filesystem::path& directory,
+                                                          bool quantized, bool aligned = false) {
   MlxTestDirectory d;
-  d.make_float();
+  quantized ? d.make_real() : d.make_float();
   d.aligned = aligned;
   MlxTexts(d).write(directory);
   return model::ModelFile::open(directory);

@@ -1,4 +1,4 @@
-"""An MLX directory behind the daemon: a chat over HTTP, its route, and engines that do not have the format."""
+"""An MLX directory behind the daemon: a chat over HTTP and its route."""
 
 import os
 import shutil
@@ -59,11 +59,6 @@ class Service(unittest.TestCase):
     def test_run(self):
         done = flyball("run", "--model", self.model, "--temperature", "0", "--max-tokens", "4", "the thing")
         self.assertEqual(done.returncode, 0, done.stderr)
-
-    def test_an_engine_without_the_format_says_so(self):
-        done = flyball("run", "--model", self.model, "--backend", "opencl", "--max-tokens", "4", "the thing")
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("The OpenCL engine has no kernels for AFFINE4_G64", done.stderr)
 
     def test_a_directory_that_is_no_model_is_refused_by_name(self):
         empty = os.path.join(self.dir, "empty")

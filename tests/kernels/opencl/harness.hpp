@@ -102,7 +102,7 @@ class Harness {
 };
 
 inline std::vector<std::uint8_t> grouped(kernels::DType type, std::uint32_t rows, std::uint32_t cols,
-                                         const void* file) {
+                                         const kernels::SourceRows& file) {
   std::vector<std::uint8_t> out(kernels::grouped_bytes(kGroupRows, type, rows, cols));
   kernels::group_rows(kGroupRows, type, rows, cols, file, out.data(), 0, rows);
   return out;

@@ -69,10 +69,11 @@ class Guarded {
 
 // With poison in the rows that pad the last group: they must reach no result.
 std::vector<std::uint8_t> poisoned_groups(const Matrix& m) {
-  std::vector<std::uint8_t> padded = m.file;
   const std::uint32_t all = (m.rows + kGroupRows - 1) / kGroupRows * kGroupRows;
-  padded.resize(all * m.row_size(), kPoison);
-  return grouped(m.type, all, m.cols, padded.data());
+  auto padded = m.file;
+  for (auto* part : {&padded.bytes, &padded.scales, &padded.biases})
+    part->resize(part->size() / m.rows * all, kPoison);
+  return grouped(m.type, all, m.cols, padded.rows());
 }
 
 enum class As { processor, narrow_processor, gpu };
@@ -190,9 +191,13 @@ INSTANTIATE_TEST_SUITE_P(All, OpenclMatmul,
                          testing::Combine(testing::Values(As::processor, As::gpu),
                                           testing::ValuesIn(kernels::kAllDTypes)),
                          case_name);
+INSTANTIATE_TEST_SUITE_P(Affine, OpenclMatmul,
+                         testing::Combine(testing::Values(As::processor, As::gpu),
+                                          testing::ValuesIn(kernels::kAffineDTypes)),
+                         case_name);
 INSTANTIATE_TEST_SUITE_P(Narrow, OpenclMatmul,
                          testing::Combine(testing::Values(As::narrow_processor),
-                                          testing::Values(DType::f16, DType::q6_k)),
+                                          testing::Values(DType::f16, DType::q6_k, DType::affine3_g64)),
                          case_name);
 
 // The ceilings that benchmarks measure against do the work they are credited with.

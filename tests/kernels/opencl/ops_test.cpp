@@ -1,5 +1,5 @@
-// Every op of the OpenCL engine against kernels/reference (tests/kernels/op_cases.hpp), as processors run it (one
-// work-item a row) and as GPUs do (a work-group a row).
+// Every op of the OpenCL engine against kernels/reference (tests/kernels/op_cases.hpp), as processors run it
+// (one work-item a row) and as GPUs do (a work-group a row).
 #include "tests/kernels/op_cases.hpp"
 #include "tests/kernels/opencl/kernel_test.hpp"
 
@@ -23,17 +23,19 @@ class OpenClOps : public KernelTest, public cases::Column {
   }
 
  public:
-  Floats rms_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t dim, float eps) override {
+  Floats rms_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t dim,
+                  float eps) override {
     Floats at_five(5, NAN);
     at_five.insert(at_five.end(), weight.begin(), weight.end());
     const Memory out = put(Floats(x.size(), NAN));
     run(kernel("rms_norm", wg()), grid({lanes_, n, 1}, lanes_), put(x), put(at_five), 5U, out, dim, eps);
     return get<float>(out);
   }
-  Floats head_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t heads, float eps) override {
+  Floats head_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t heads,
+                   float eps) override {
     const Memory inout = put(x);
-    run(kernel("head_norm", ""), grid({heads, n, 1}), inout, put(weight), 0U, static_cast<cl_uint>(weight.size()),
-        eps);
+    run(kernel("head_norm", ""), grid({heads, n, 1}), inout, put(weight), 0U,
+        static_cast<cl_uint>(weight.size()), eps);
     return get<float>(inout);
   }
   Floats add(const Floats& x, const Floats& y, std::uint32_t cols) override {
@@ -56,12 +58,22 @@ class OpenClOps : public KernelTest, public cases::Column {
     run(kernel("gather", ""), rows_of(cols, rows.size()), put(x), put(rows), out, cols);
     return get<float>(out);
   }
-  Floats embed(DType type, const Bytes& table, std::size_t at, const std::vector<std::int32_t>& tokens,
-               std::uint32_t cols) override {
+  Floats embed(DType type, const kernels::test::FileMatrix& table, std::size_t at,
+               const std::vector<std::int32_t>& tokens, std::uint32_t cols) override {
+    Bytes bytes(at);
+    cl_ulong begins[3];  // of the rows, the scales and the biases
+    const Bytes* const parts[] = {&table.bytes, &table.scales, &table.biases};
+    for (std::size_t i = 0; i < 3; ++i) {
+      begins[i] = bytes.size();
+      bytes.insert(bytes.end(), parts[i]->begin(), parts[i]->end());
+    }
     const Memory out = put(Floats(tokens.size() * cols, NAN));
-    run(kernel("embed", "-D FORMAT=" + std::to_string(static_cast<int>(type)), {"dequantize", "embed"}),
-        grid({64, tokens.size(), 1}, 32), put(table), cl_ulong{at}, cl_ulong{kernels::row_bytes(type, cols)},
-        put(tokens), out, cols);
+    run(kernel("embed",
+               "-D FORMAT=" + std::to_string(static_cast<int>(type)) +
+                   " -D SCALE_FORMAT=" + std::to_string(static_cast<int>(table.scale_type)),
+               {"block_layout", "dequantize", "embed"}),
+        grid({64, tokens.size(), 1}, 32), put(bytes), begins[0], cl_ulong{kernels::row_bytes(type, cols)},
+        begins[1], begins[2], cl_ulong{table.rows().scale_bytes(type, 1, cols)}, put(tokens), out, cols);
     return get<float>(out);
   }
   std::pair<Floats, Floats> rope(const Floats& q, const Floats& k, const Floats& rotations, std::uint32_t n,
@@ -82,7 +94,8 @@ class OpenClOps : public KernelTest, public cases::Column {
   Floats moe_add(const Floats& y, const Floats& weights, const Floats& residual, std::uint32_t used,
                  std::uint32_t cols) override {
     const Memory inout = put(residual);
-    run(kernel("moe_add", ""), rows_of(cols, residual.size() / cols), put(y), put(weights), inout, used, cols);
+    run(kernel("moe_add", ""), rows_of(cols, residual.size() / cols), put(y), put(weights), inout, used,
+        cols);
     return get<float>(inout);
   }
   std::vector<std::vector<cases::TopKPair>> top_k(const Floats& logits, std::uint32_t cols,
@@ -104,8 +117,8 @@ class OpenClOps : public KernelTest, public cases::Column {
     }
     return answers;
   }
-  std::pair<Bytes, Bytes> kv_store(const cases::KvShape& shape, const Floats& k, const Floats& v, const Uints& slots,
-                                   std::size_t cache_bytes) override {
+  std::pair<Bytes, Bytes> kv_store(const cases::KvShape& shape, const Floats& k, const Floats& v,
+                                   const Uints& slots, std::size_t cache_bytes) override {
     const Bytes poison(cache_bytes, cases::kPoison);
     const Memory keys = put(poison), values = put(poison);
     const std::uint32_t lanes = lanes_ == 1 ? 1 : 4;
@@ -114,19 +127,23 @@ class OpenClOps : public KernelTest, public cases::Column {
     return {get<std::uint8_t>(keys), get<std::uint8_t>(values)};
   }
   Floats attend(const cases::KvShape& shape, const Floats& q, const Bytes& keys, const Bytes& values,
-                const std::vector<cases::AttendWork>& work, const Uints& table, float scale, bool decode) override {
+                const std::vector<cases::AttendWork>& work, const Uints& table, float scale,
+                bool decode) override {
     const std::uint32_t max_splits = (shape.positions + cases::kSplit - 1) / cases::kSplit;
     const std::string options = "-D HEAD_DIM=" + std::to_string(shape.head_dim) +
                                 " -D GROUP=" + std::to_string(shape.heads / shape.kv_heads) +
-                                " -D TILE=16 -D SPLIT=64 -D STAGE=" + (lanes_ == 8 ? "4" : "16") + wg(" ") + kv(shape) +
+                                " -D TILE=16 -D SPLIT=64 -D STAGE=" + (lanes_ == 8 ? "4" : "16") + wg(" ") +
+                                kv(shape) +
                                 (decode ? " -D TQ=1 -D SPLITS_APART=1" : " -D TQ=8 -D SPLITS_APART=0");
-    const Memory k_cache = put(keys), v_cache = put(values), items = put(work), out = put(Floats(q.size(), NAN)),
+    const Memory k_cache = put(keys), v_cache = put(values), items = put(work),
+                 out = put(Floats(q.size(), NAN)),
                  partial = put(Floats(work.size() * max_splits * shape.heads * (shape.head_dim + 2), NAN));
-    run(kernel("attend", options), grid({decode ? lanes_ * max_splits : lanes_, shape.kv_heads, work.size()}, lanes_),
-        put(q), k_cache, v_cache, items, put(table), out, partial, shape.kv_heads, scale, max_splits);
+    run(kernel("attend", options),
+        grid({decode ? lanes_ * max_splits : lanes_, shape.kv_heads, work.size()}, lanes_), put(q), k_cache,
+        v_cache, items, put(table), out, partial, shape.kv_heads, scale, max_splits);
     if (decode)
-      run(kernel("attend_combine", options, {"attend"}), grid({shape.heads, work.size(), 1}), items, partial, out,
-          shape.heads, max_splits);
+      run(kernel("attend_combine", options, {"attend"}), grid({shape.heads, work.size(), 1}), items, partial,
+          out, shape.heads, max_splits);
     return get<float>(out);
   }
 
@@ -150,6 +167,8 @@ TEST_F(OpenClOps, AddBiasSwigluGather) {
 }
 TEST_F(OpenClOps, EmbedDecodesEveryFormatExactly) {
   for (const DType type : kernels::kAllDTypes) cases::check_embed(*this, type, 3);
+  for (const DType type : kernels::kAffineDTypes)
+    for (const DType scales : cases::kScaleTypes) cases::check_embed(*this, type, 3, scales);
 }
 TEST_F(OpenClOps, Rope) {
   for (const auto style : {kernels::RopeStyle::interleaved, kernels::RopeStyle::half})

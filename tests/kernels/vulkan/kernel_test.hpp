@@ -13,6 +13,7 @@
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/matmul_plan.hpp"
 #include "kernels/vulkan/push.h"
+#include "tests/kernels/file_matrix.hpp"
 
 namespace flyball::vulkan::test {
 
@@ -63,6 +64,26 @@ class KernelTest : public testing::Test {
     std::vector<T> values(buffer.bytes / sizeof(T));
     std::memcpy(values.data(), bytes + before, buffer.bytes);
     return values;
+  }
+  // Weights as a file has them, from `at` bytes behind a multiple of 8 on: scales and biases, too.
+  struct DeviceFile {
+    std::vector<Buffer> parts;
+    WeightFormat format;
+    Address address = 0;  // as kernels take it
+  };
+  DeviceFile put_file(const kernels::test::FileMatrix& file, kernels::DType type, std::uint32_t cols,
+                      std::size_t at) {
+    DeviceFile out;
+    for (const auto* part : {&file.bytes, &file.scales, &file.biases})
+      if (!part->empty()) out.parts.push_back(put_bytes(part->data(), part->size(), at));
+    out.address = out.parts[0].address();
+    out.format = format_of(type, cols, out.address);
+    if (out.parts.size() == 1) return out;
+    const AffineMatrix matrix{out.parts[0].address(), out.parts[1].address(), out.parts[2].address()};
+    out.format = format_of(type, cols, matrix.codes, file.scale_type, matrix.scales, matrix.biases);
+    out.parts.push_back(put(std::vector<AffineMatrix>{matrix}));
+    out.address = out.parts.back().address();
+    return out;
   }
   template <class Push>
   void run(const std::string& kernel, const std::vector<std::uint32_t>& constants, const Push& push,

@@ -11,6 +11,10 @@ using cases::Floats;
 using cases::Uints;
 using kernels::DType;
 
+bool is_float_or_affine(DType type) {
+  return cases::is_float(type) || kernels::affine_of(type);
+}
+
 // The GPU's cut on this machine's device: it needs nothing that a processor lacks.
 class VulkanMatmul : public KernelTest,
                      public testing::WithParamInterface<std::tuple<bool, DType>>,
@@ -32,7 +36,8 @@ class VulkanMatmul : public KernelTest,
     const std::uint32_t cols = matrices[0].cols;
     const Buffer input = put(x);
     Uints rows;
-    std::vector<Buffer> w, y;
+    std::vector<DeviceFile> w;
+    std::vector<Buffer> y;
     MatmulPush push{};
     push.x = input.address();
     push.n = tokens;
@@ -41,30 +46,31 @@ class VulkanMatmul : public KernelTest,
     for (const cases::Matrix& m : matrices) {
       const std::size_t i = rows.size();
       rows.push_back(m.rows);
-      w.push_back(
-          put_bytes(m.file.data(), m.file.size(), 8 * (i % 2)));  // as little aligned as a file may be
+      w.push_back(put_file(m.file, type(), cols, at_ + 8 * (i % 2)));  // as little aligned as a file may be
       y.push_back(put(before != nullptr ? *before : Floats(std::size_t{tokens} * m.rows, NAN)));
-      push.w[i] = w[i].address();
+      push.w[i] = w[i].address;
       push.y[i] = y[i].address();
       push.rows[i] = m.rows;
     }
-    const MatmulPlan plan = plan_matmul(facts_, type(), rows, cols, tokens, before != nullptr);
+    const MatmulPlan plan = plan_matmul(facts_, w[0].format, rows, cols, tokens, before != nullptr);
     run(plan.kernel, plan.constants, push, plan.groups);
     std::vector<Floats> out;
     for (const Buffer& b : y) out.push_back(get<float>(b));
-    for (std::size_t i = 0; i < w.size(); ++i) EXPECT_EQ(get<std::uint8_t>(w[i]), matrices[i].file);
+    for (std::size_t i = 0; i < w.size(); ++i)
+      EXPECT_EQ(get<std::uint8_t>(w[i].parts[0]), matrices[i].file.bytes);
     EXPECT_EQ(get<std::uint8_t>(input).size(), x.size() * 4);
     return out;
   }
   Floats multiply_experts(const std::vector<cases::Matrix>& experts, const Uints& ids, const Floats& x,
                           std::uint32_t per_row) override {
     const std::uint32_t n_experts = static_cast<uint>(experts.size()), pairs = static_cast<uint>(ids.size());
-    cases::Bytes all;
-    for (const cases::Matrix& m : experts) all.insert(all.end(), m.file.begin(), m.file.end());
-    const Buffer w = put(all), input = put(x), chosen = put(ids), offsets = put(Uints(n_experts + 1, 99)),
+    kernels::test::FileMatrix all;
+    for (const cases::Matrix& m : experts) all.append(m.file);
+    const DeviceFile w = put_file(all, type(), experts[0].cols, at_);
+    const Buffer input = put(x), chosen = put(ids), offsets = put(Uints(n_experts + 1, 99)),
                  order = put(Uints(pairs, 99)), y = put(Floats(std::size_t{pairs} * experts[0].rows, NAN));
     const ExpertPlan plan =
-        plan_expert_matmul(facts_, type(), experts[0].rows, experts[0].cols, pairs, n_experts);
+        plan_expert_matmul(facts_, w.format, experts[0].rows, experts[0].cols, pairs, n_experts);
     EXPECT_EQ(plan.grouped, pairs > 2 * n_experts);
     if (plan.grouped) {
       run("moe_group", {group_size(facts_, "moe_group")},
@@ -78,12 +84,11 @@ class VulkanMatmul : public KernelTest,
     }
     run(plan.matmul.kernel, plan.matmul.constants,
         MoeMatmulPush{.x = input.address(),
-                      .w = w.address(),
+                      .w = w.address,
                       .y = y.address(),
                       .experts = chosen.address(),
                       .offsets = offsets.address(),
                       .order = order.address(),
-                      .expert_bytes = experts[0].file.size(),
                       .per_row = per_row,
                       .pairs = pairs,
                       .rows = experts[0].rows,
@@ -91,9 +96,12 @@ class VulkanMatmul : public KernelTest,
                       .row_bytes = static_cast<uint>(experts[0].row_size()),
                       .n_experts = n_experts},
         plan.matmul.groups);
-    EXPECT_EQ(get<std::uint8_t>(w), all);
+    EXPECT_EQ(get<std::uint8_t>(w.parts[0]), all.bytes);
     return get<float>(y);
   }
+
+ protected:
+  std::size_t at_ = 0;  // bytes behind a multiple of 8 at which matrices begin
 
  private:
   DeviceFacts facts_;
@@ -120,12 +128,27 @@ TEST_P(VulkanMatmul, NotANumberIsNeverLost) {
 TEST_P(VulkanMatmul, ExpertsMultiplyTheirOwnRows) {
   cases::check_experts(*this, type());
 }
+std::string case_name(const testing::TestParamInfo<std::tuple<bool, DType>>& entry) {
+  return std::string(std::get<0>(entry.param) ? "processor_" : "gpu_") +
+         std::string(to_string(std::get<1>(entry.param)));
+}
 INSTANTIATE_TEST_SUITE_P(All, VulkanMatmul,
                          testing::Combine(testing::Bool(), testing::ValuesIn(kernels::kAllDTypes)),
-                         [](const auto& entry) {
-                           return std::string(std::get<0>(entry.param) ? "processor_" : "gpu_") +
-                                  std::string(to_string(std::get<1>(entry.param)));
-                         });
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Affine, VulkanMatmul,
+                         testing::Combine(testing::Bool(), testing::ValuesIn(kernels::kAffineDTypes)),
+                         case_name);
+
+// safetensors promise no alignment.
+TEST_P(VulkanMatmul, MatricesAtAnyByte) {
+  if (!is_float_or_affine(type())) GTEST_SKIP() << "GGUF's matrices begin at multiples of 8";
+  for (at_ = 1; at_ < 8; ++at_) {
+    const std::uint32_t cols = cases::odd_cols(type(), 3), tokens = at_ % 2 == 0 ? 1 : 9;
+    const std::vector<cases::Matrix> m = {{type(), 19, cols, 33, cases::kScaleTypes[at_ % 3]}};
+    const auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
+    ASSERT_NO_FATAL_FAILURE(m[0].expect_near(x, multiply(m, x, tokens, nullptr)[0], tokens)) << at_;
+  }
+}
 
 // The kernel of software devices: all matrices in one buffer, which it reads by texel.
 class VulkanTexelMatmul : public KernelTest,

@@ -78,12 +78,12 @@ class VulkanOps : public KernelTest, public cases::Column {
         {fours("gather", cols), static_cast<uint>(rows.size()), 1});
     return get<float>(out);
   }
-  Floats embed(DType type, const Bytes& table, std::size_t at, const std::vector<std::int32_t>& tokens,
-               std::uint32_t cols) override {
-    const Buffer file = put_bytes(table.data() + at, table.size() - at, at), which = put(tokens),
-                 out = put(Floats(tokens.size() * cols, NAN));
-    run(name("embed", type), {size("embed")},
-        EmbedPush{.table = file.address(),
+  Floats embed(DType type, const kernels::test::FileMatrix& table, std::size_t at,
+               const std::vector<std::int32_t>& tokens, std::uint32_t cols) override {
+    const DeviceFile file = put_file(table, type, cols, at);
+    const Buffer which = put(tokens), out = put(Floats(tokens.size() * cols, NAN));
+    run(per_format("embed", type), {size("embed"), file.format.place()},
+        EmbedPush{.table = file.address,
                   .tokens = which.address(),
                   .to = out.address(),
                   .row_bytes = static_cast<uint>(kernels::row_bytes(type, cols)),
@@ -212,11 +212,6 @@ class VulkanOps : public KernelTest, public cases::Column {
   }
 
  private:
-  static std::string name(std::string kernel, DType type) {
-    kernel += "_";
-    for (const char c : kernels::to_string(type)) kernel += static_cast<char>(std::tolower(c));
-    return kernel;
-  }
   bool small_ = false;
 };
 
@@ -234,6 +229,10 @@ TEST_F(VulkanOps, AddBiasSwigluGather) {
 TEST_F(VulkanOps, EmbedDecodesEveryFormatExactly) {
   for (const DType type : kernels::kAllDTypes)
     for (const std::size_t at : {0, 8}) cases::check_embed(*this, type, at);
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) cases::check_embed(*this, type, 3);
+  for (const DType type : kernels::kAffineDTypes)
+    for (const DType scales : cases::kScaleTypes)
+      for (const std::size_t at : {0, 3, 4}) cases::check_embed(*this, type, at, scales);
 }
 TEST_F(VulkanOps, Rope) {
   for (const auto style : {kernels::RopeStyle::interleaved, kernels::RopeStyle::half})
