@@ -191,9 +191,9 @@ Result<void> write_specials(const MlxObject& tokenizer, const MlxObject& tokeniz
     if (!ids) return std::unexpected(ids.error());
     for (const std::uint32_t id : *ids) {
       if (std::ranges::find(ends, id) != ends.end()) continue;
-      if (ends.size() == kMaxEnds)
-        return config.unsupported("eos_token_id", "and its like name more than the " +
-                                                      std::to_string(kMaxEnds) + " tokens that are allowed");
+      if (ends.size() == kMaxEnds)  // at once: each is compared with all before it
+        return config.unsupported("eos_token_id",
+                                  "and its like name more than " + std::to_string(kMaxEnds) + " tokens");
       ends.push_back(id);
     }
   }

@@ -20,12 +20,12 @@ struct WorkerOptions {
   std::string model_id;
   std::string model_path;  // "" means the embedded demo model
   std::string backend = "cpu";
-  std::vector<std::string> device_ids;  // vulkan, opencl: the devices to open and no others; none: the best GPU
-  std::string cache_dir;  // "": none
-  std::string kv_type = "f16";  // or q8_0
-  std::string kv_spill_dir;     // of KV on disk, of which there is kv_spill_bytes in all; 0: none
+  std::vector<std::string> device_ids;  // vulkan, opencl: those to open and no others; none: the best GPU
+  std::string cache_dir;                // "": none
+  std::string kv_type = "f16";          // or q8_0
+  std::string kv_spill_dir;             // of KV on disk, of which there is kv_spill_bytes in all; 0: none
   std::uint64_t kv_spill_bytes = 0;
-  std::string sha256;           // "" or what the file must hash to
+  std::string sha256;                   // "" or what the file must hash to
   std::uint32_t threads = 0, context = 0, max_sequences = 8;
   std::uint64_t expert_bytes = 0;  // cpu: for a mixture's experts; 0: three quarters of what is free
   std::string executable = "/proc/self/exe";

@@ -293,7 +293,12 @@ TEST(Mlx, RefusesTokenizers) {
       {[](auto& d) {
          d.config["eos_token_id"] = {3, 4, 5};
        },
-       "name more than the 3 tokens", kUnsupported},
+       "name more than 3 tokens", kUnsupported},
+      {[](auto& d) {  // refused before what follows is looked at
+         d.generation_config = json{{"eos_token_id", {0, 1, 3, 4, 5}}}.dump();
+         d.config["eos_token_id"] = "none";
+       },
+       "name more than 3 tokens", kUnsupported},
       {[](auto& d) { d.tokenizer_config["chat_template"] = json::array(); }, "a list without \"default\""},
       {[](auto& d) { d.tokenizer_config["chat_template"] = 5; }, "chat_template is 5, not a text"},
   };
