@@ -63,10 +63,11 @@ Pages& Pages::operator=(Pages&& other) noexcept {
   return *this;
 }
 
-void Pages::commit(std::size_t begin, std::size_t end) noexcept {
+void commit_pages(std::span<std::byte> pages) noexcept {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  volatile std::byte* const at = bytes_.data();
-  for (std::size_t i = begin; i < end; i += page) at[i] = at[i];
+  volatile std::byte* const at = pages.data();
+  for (std::size_t i = 0; i < pages.size(); i += page) at[i] = at[i];
+  if (!pages.empty()) at[pages.size() - 1] = at[pages.size() - 1];  // begun in the midst of a page
 }
 
 Pages::~Pages() {

@@ -22,6 +22,10 @@ constexpr std::size_t align_up(std::size_t bytes) noexcept {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
+// Takes memory that was only promised: until a page is written, the system counts it as free, and what is
+// allocated next would be promised it again.
+void commit_pages(std::span<std::byte> pages) noexcept;
+
 // Zeroed private pages. Move-only.
 class Pages {
  public:
@@ -32,10 +36,10 @@ class Pages {
   Pages& operator=(Pages&& other) noexcept;
   ~Pages();
 
-  // Takes the memory now: until a page is written, the system counts it as free, and what is allocated next
-  // would be promised it again.
-  void commit() noexcept { commit(0, size()); }
-  void commit(std::size_t begin, std::size_t end) noexcept;  // bytes; what lies in a page of them, too
+  void commit() noexcept { commit_pages(bytes_); }
+  void commit(std::size_t begin, std::size_t end) noexcept {  // bytes; what lies in a page of them, too
+    commit_pages(bytes_.subspan(begin, end - begin));
+  }
 
   std::byte* data() const noexcept { return bytes_.data(); }
   std::size_t size() const noexcept { return bytes_.size(); }

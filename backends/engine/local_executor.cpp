@@ -70,7 +70,7 @@ struct OpenedDevice {
 
 Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
                                  const std::shared_ptr<const model::ModelFile>& model,
-                                 std::uint32_t step_tokens) {
+                                 std::uint32_t step_tokens, std::uint32_t context) {
   vulkan::VulkanDeviceOptions device;
   device.device = options.vulkan;
   device.device.times = options.kernel_times;
@@ -78,6 +78,7 @@ Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
   device.warn = options.warn;
   device.max_step_tokens = step_tokens;
   device.max_logit_rows = options.max_sequences;
+  device.context = context;
   device.progress = options.progress;
   device.model_owner = model;
   auto executor = vulkan::make_vulkan_executor(*model, device);
@@ -95,7 +96,8 @@ Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
 // use.
 Result<OpenedDevice> open_device(const LocalBackendOptions& options,
                                  const std::shared_ptr<const model::ModelFile>& model,
-                                 std::uint32_t step_tokens, std::uint64_t least_kv_bytes) {
+                                 std::uint32_t step_tokens, std::uint32_t context,
+                                 std::uint64_t least_kv_bytes) {
   OpenedDevice opened;
   if (options.backend == "cpu") {
     cpu::CpuDeviceOptions device;
@@ -111,7 +113,7 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options,
     opened.kv_room.bytes = cpu::available_memory() / 4;
     return opened;
   }
-  if (options.backend == "vulkan") return open_vulkan(options, model, step_tokens);
+  if (options.backend == "vulkan") return open_vulkan(options, model, step_tokens, context);
   opencl::OpenClDeviceOptions device;
   device.devices = options.opencl;
   for (opencl::DeviceOptions& each : device.devices) each.times = options.kernel_times;
@@ -121,6 +123,7 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options,
   device.warn = options.warn;
   device.max_step_tokens = step_tokens;
   device.max_logit_rows = options.max_sequences;
+  device.context = context;
   device.progress = options.progress;
   device.model_owner = model;
   auto executor = opencl::make_opencl_executor(*model, device);
@@ -154,7 +157,8 @@ Result<LocalExecutor> open_local_executor(const LocalBackendOptions& options,
   out.layout = graph::kv_layout(model->config(), *kv_type);
   const std::uint64_t least_blocks =
       options.kv_blocks != 0 ? options.kv_blocks : graph::kv_blocks(out.layout, *context);
-  auto device = open_device(options, model, out.step_tokens, least_blocks * out.layout.block_bytes());
+  auto device =
+      open_device(options, model, out.step_tokens, *context, least_blocks * out.layout.block_bytes());
   if (!device) return pass(device);
   out.executor = std::move(device->executor);
   // After the weights are in: what is left is what the cache may have.

@@ -1,6 +1,7 @@
 // Bytes a model needs on a device: weights, KV cache and scratch, computed before anything is allocated.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -21,9 +22,9 @@ struct KvLayout {
 // Precondition: kv_type() gave the type for this model.
 KvLayout kv_layout(const model::ModelConfig& config, kernels::DType type = kernels::DType::f16);
 
-// "f16" or "q8_0", which is half the bytes: twice the tokens in the same memory, and at long contexts half the
-// reading, for a rounding of keys and values. unsupported_value: no such type, or q8_0 for heads that are no
-// multiple of 32 values.
+// "f16" or "q8_0", which is half the bytes: twice the tokens in the same memory, and at long contexts half
+// the reading, for a rounding of keys and values. unsupported_value: no such type, or q8_0 for heads that are
+// no multiple of 32 values.
 Result<kernels::DType> kv_type(std::string_view name, const model::ModelConfig& config);
 
 struct MemoryPlan {
@@ -37,6 +38,10 @@ struct MemoryPlan {
 inline constexpr std::uint32_t kDefaultContext = 4096;
 // asked: 0 for the default. invalid_value: more than the model was made for.
 Result<std::uint32_t> serving_context(std::uint32_t asked, const model::ModelConfig& config);
+// Positions that a device has to be ready for. context: 0 for all that the model was made for.
+inline std::uint32_t longest_sequence(std::uint32_t context, const model::ModelConfig& config) noexcept {
+  return context == 0 ? config.context_length : std::min(context, config.context_length);
+}
 
 // Blocks that hold `tokens` positions of one sequence.
 std::uint64_t kv_blocks(const KvLayout& layout, std::uint64_t tokens) noexcept;

@@ -178,8 +178,8 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   // One layer of a prompt's step and of a late token's on every device, so that the first request compiles
   // nothing; the matrix products have been met. Their KV goes where nobody's is yet.
   Result<void> warm_up() {
-    const std::uint32_t positions =
-        std::min(limits_.kv_blocks * limits_.block_size, model_.config().context_length);
+    const std::uint32_t positions = std::min(limits_.kv_blocks * limits_.block_size,
+                                             graph::longest_sequence(options_.context, model_.config()));
     const std::vector<engine::BlockId> table(positions / limits_.block_size + 1, 0);
     const std::array<Token, 2> tokens{};
     engine::StepSequence prompt{0, std::min({2U, limits_.step_tokens, positions}), 0, table, true};

@@ -181,9 +181,9 @@ Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
       (*side)[layer] = std::move(*buffer);
     }
   }
-  // Of one sequence. Should one be longer, its rows go to the kernel that takes the splits in order.
+  // Should a sequence be longer, its rows go to the kernel that takes the splits in order.
   const std::uint64_t positions =
-      std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, config_.context_length);
+      std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, limits_.positions);
   const std::uint32_t shortest = device_.facts().processor ? kProcessorSplitPositions : kSplitPositions;
   split_ = static_cast<std::uint32_t>(
       round_up(std::max<std::uint64_t>(shortest, (positions + kMostSplits - 1) / kMostSplits), shortest));

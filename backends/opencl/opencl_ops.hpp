@@ -20,6 +20,7 @@ namespace flyball::opencl {
 
 struct OpsLimits {
   std::uint32_t step_tokens = 0, logit_rows = 0;
+  std::uint32_t positions = 0;  // of one sequence
 };
 
 class OpenClOps final : public graph::Ops {

@@ -16,13 +16,13 @@ namespace flyball::opencl {
 
 struct Objects;  // objects.hpp
 
-// Kinds of calls that a driver may fail at any time. allocate: also the first use, where many drivers take the
-// memory. answer: of every wait, that of an allocation too, where to fail is to give none in time. settle: the
-// last wait for a device that has failed.
+// Kinds of calls that a driver may fail at any time. allocate: also the first use, where many drivers take
+// the memory. answer: of every wait, that of an allocation too, where to fail is to give none in time.
+// settle: the last wait for a device that has failed.
 enum class Call : std::uint8_t { allocate, build, enqueue, wait, answer, settle };
 
-// What a device says of itself in place of what its driver says, so that one can stand in for others in tests.
-// 0 and false: what the driver says.
+// What a device says of itself in place of what its driver says, so that one can stand in for others in
+// tests. 0 and false: what the driver says.
 struct Pretence {
   bool gpu = false;  // no processor: kernels and work-groups as GPUs get them
   std::uint64_t local_bytes = 0;
@@ -58,6 +58,7 @@ struct OpenClDeviceOptions {
   bool upload = false;                  // copy the weights even where the device could read the host's
   std::uint32_t max_step_tokens = 512;  // rows of one step
   std::uint32_t max_logit_rows = 16;    // rows of one step whose logits may be wanted: sequences at once
+  std::uint32_t context = 0;            // positions of the longest sequence; 0: the model's
   graph::LoadProgress progress;
   std::function<void(const std::string&)> warn;  // of what is worked around, one sentence
   // Keeps what the model's bytes lie in: held on to where a device that reads them does not come to rest.

@@ -44,7 +44,9 @@ Result<void> Stage::load(const graph::LoadProgress& progress) {
   }
   load_tuning_table();
   auto ops = OpenClOps::make(*device_, programs_, model_.config(), weights_, part_,
-                             {options_.max_step_tokens, options_.max_logit_rows}, tuning_);
+                             {options_.max_step_tokens, options_.max_logit_rows,
+                              graph::longest_sequence(options_.context, model_.config())},
+                             tuning_);
   if (!ops) return std::unexpected(std::move(ops.error()));
   ops_ = std::move(*ops);
   return {};

@@ -114,7 +114,7 @@ void Commands::bind(const Pipeline& pipeline, const std::array<Texels, 2>& sets)
 void Commands::dispatch_indirect(const Pipeline& pipeline, std::span<const std::byte> push,
                                  const Memory& from, std::uint64_t at) {
   use_kernel(impl_->buffer, impl_->bound, pipeline, push);
-  impl_->buffer.dispatchIndirect(**from.impl_->buffer, at);
+  impl_->buffer.dispatchIndirect(**from.impl_->buffer, from.impl_->offset + at);
   impl_->timed(pipeline.handle);
 }
 
@@ -124,7 +124,8 @@ void Commands::barrier() {
 
 void Commands::copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
                     std::uint64_t bytes) {
-  impl_->buffer.copyBuffer(**from.impl_->buffer, **to.impl_->buffer, vk::BufferCopy(from_at, to_at, bytes));
+  impl_->buffer.copyBuffer(**from.impl_->buffer, **to.impl_->buffer,
+                           vk::BufferCopy(from.impl_->offset + from_at, to.impl_->offset + to_at, bytes));
 }
 
 Result<void> Device::submit(const Commands& commands) {

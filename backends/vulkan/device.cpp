@@ -2,10 +2,11 @@
 #include "backends/vulkan/device.hpp"
 
 #include <algorithm>
-#include <cstring>
 
-#include "backends/opencl/choice.hpp"
+#include "backends/cpu/memory.hpp"
+#include "backends/vulkan/choice.hpp"
 #include "backends/vulkan/internal.hpp"
+#include "backends/vulkan/memory_types.hpp"
 #include "backends/vulkan/shaders.hpp"
 
 namespace flyball::vulkan {
@@ -22,74 +23,33 @@ vk::BufferUsageFlags usage_of(const DeviceFacts& facts) {
 
 constexpr std::string_view kByTexel = "texel_";  // kernels that read two sets
 
-Result<std::size_t> choose_found(std::span<const FoundDevice> devices, const DeviceOptions& options) {
-  std::vector<opencl::Candidate> candidates;
-  std::string seen;
-  for (const FoundDevice& d : devices) {
-    const DeviceFacts& f = d.facts;
-    candidates.push_back({.id = f.id,
-                          .driver = f.driver,
-                          .processor = f.processor,
-                          .unified = f.unified,
-                          .memory_bytes = f.memory_bytes,
-                          .usable = f.lacks.empty() && (options.id.empty() || f.id == options.id)});
-    seen += (seen.empty() ? "" : ", ") + f.id + (f.lacks.empty() ? "" : ", which lacks " + f.lacks);
-  }
-  const auto i = options.id.empty() ? opencl::choose_device(candidates, options.name, options.allow_processor)
-                                    : opencl::choose_device(candidates, "", true);
-  if (i) return *i;
-  if (!seen.empty()) seen = "; there is: " + seen;
-  return fail(ErrorCode::model_unavailable,
-              !options.id.empty()    ? "The Vulkan device " + options.id + " is gone" + seen + "."
-              : options.name.empty() ? "No Vulkan GPU was found" + seen + "."
-                                     : "No Vulkan device is called '" + options.name + "'" + seen + ".",
-              "device");
+std::vector<std::uint32_t> memory_types(const DeviceState& s, std::uint32_t allowed, const MemoryWish& wish) {
+  static_assert(kDeviceLocal == static_cast<std::uint32_t>(MemoryFlag::eDeviceLocal) &&
+                kHostVisible == static_cast<std::uint32_t>(MemoryFlag::eHostVisible) &&
+                kHostCoherent == static_cast<std::uint32_t>(MemoryFlag::eHostCoherent) &&
+                kHostCached == static_cast<std::uint32_t>(MemoryFlag::eHostCached));
+  std::vector<std::uint32_t> flags;
+  for (std::uint32_t i = 0; i < s.memory.memoryTypeCount; ++i)
+    flags.push_back(static_cast<VkMemoryPropertyFlags>(s.memory.memoryTypes[i].propertyFlags));
+  return memory_types(flags, allowed, wish);
 }
 
-struct Wish {
-  vk::MemoryPropertyFlags needed, liked;
-};
-
-// Of the types a buffer may have, that with all that is needed and most that is liked; the driver's order
-// decides between equals.
-std::optional<std::uint32_t> memory_type(const vk::PhysicalDeviceMemoryProperties& memory,
-                                         std::uint32_t allowed, const Wish& wish) {
-  std::optional<std::uint32_t> best;
-  int best_liked = -1;
-  for (std::uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
-    const vk::MemoryPropertyFlags has = memory.memoryTypes[i].propertyFlags;
-    if ((allowed & (1U << i)) == 0 || (has & wish.needed) != wish.needed) continue;
-    const int liked = __builtin_popcount(static_cast<VkMemoryPropertyFlags>(has & wish.liked));
-    if (liked > best_liked) {
-      best = i;
-      best_liked = liked;
-    }
-  }
-  return best;
-}
-
-Wish wish_of(Place place, bool unified) {
-  const vk::MemoryPropertyFlags mapped = MemoryFlag::eHostVisible | MemoryFlag::eHostCoherent;
-  switch (place) {
-    case Place::device:
-      if (unified) return {MemoryFlag::eDeviceLocal, mapped | MemoryFlag::eHostCached};
-      return {MemoryFlag::eDeviceLocal, {}};
-    case Place::shared:
-      return {mapped, MemoryFlag::eDeviceLocal};
-    case Place::readback:
-      return {mapped, MemoryFlag::eHostCached};
-  }
-  return {};
+// What is the device's own, and where that is the machine's, what the machine has left.
+std::uint64_t free_bytes(const DeviceState& s) {
+  const std::uint64_t allocated = s.books->bytes, own = s.limit > allocated ? s.limit - allocated : 0;
+  if (!s.facts.unified) return own;
+  const std::uint64_t machine =
+      s.options.available_memory ? s.options.available_memory() : cpu::available_memory();
+  return machine == 0 ? own : std::min(own, machine);
 }
 
 std::unexpected<Error> no_memory(const DeviceState& s, vk::Result result, std::uint64_t bytes,
                                  std::string_view what) {
-  const std::uint64_t allocated = s.books->bytes;
   return fail(ErrorCode::insufficient_memory,
               "Not enough memory on " + s.facts.name + " for " + std::string(what) + ": " +
-                  std::to_string(bytes) + " bytes are needed, " +
-                  std::to_string(s.limit > allocated ? s.limit - allocated : 0) + " are free, " +
-                  std::to_string(s.facts.max_allocation_bytes) + " at once (" + vk::to_string(result) + ").");
+                  std::to_string(bytes) + " bytes are needed, " + std::to_string(free_bytes(s)) +
+                  " are free, " + std::to_string(s.facts.max_allocation_bytes) + " at once (" +
+                  vk::to_string(result) + ").");
 }
 
 std::unexpected<Error> not_allocated(const DeviceState& s, vk::Result result, std::uint64_t bytes,
@@ -150,7 +110,9 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   if (result != vk::Result::eSuccess)
     return fail(ErrorCode::model_unavailable,
                 "The Vulkan devices could not be listed: " + vk::to_string(result) + ".", "backend");
-  const auto i = choose_found(devices, options);
+  std::vector<DeviceFacts> facts;
+  for (const FoundDevice& d : devices) facts.push_back(d.facts);
+  const auto i = choose_found(facts, options);
   if (!i) return std::unexpected(i.error());
   FoundDevice& found = devices[*i];
   state->facts = found.facts;
@@ -216,32 +178,36 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what, Plac
   // The host's memory is not the device's to count, where they are apart.
   const bool counted =
       s.facts.unified || place == Place::device || (place == Place::shared && s.facts.host_visible);
-  if ((counted && bytes > free_bytes()) || bytes > s.facts.max_allocation_bytes)
+  if ((counted && bytes > vulkan::free_bytes(s)) || bytes > s.facts.max_allocation_bytes)
     return no_memory(s, vk::Result::eErrorOutOfDeviceMemory, bytes, what);
   Memory out;
-  out.impl_ = std::make_unique<Memory::Impl>();
-  out.impl_->state = state_;
-  bool typed = true, mapped = false;
-  const vk::Result result = attempt(s.options, Call::allocate, [&] {
-    vk::BufferCreateInfo info;
-    info.size = bytes;
-    info.usage = usage_of(s.facts);
-    auto& buffer = out.impl_->buffer.emplace(*s.device, info);
-    const vk::MemoryRequirements needs = buffer.getMemoryRequirements();
-    const auto type = memory_type(s.memory, needs.memoryTypeBits, wish_of(place, s.facts.unified));
-    typed = type.has_value();
-    if (!typed) return;
-    const vk::StructureChain<vk::MemoryAllocateInfo, vk::MemoryAllocateFlagsInfo> allocate(
-        {needs.size, *type}, {vk::MemoryAllocateFlagBits::eDeviceAddress});
-    auto& memory = out.impl_->memory.emplace(*s.device, allocate.get<vk::MemoryAllocateInfo>());
-    buffer.bindMemory(*memory, 0);
-    out.address_ = s.device->getBufferAddress({*buffer});
-    mapped = static_cast<bool>(s.memory.memoryTypes[*type].propertyFlags & MemoryFlag::eHostVisible) &&
-             static_cast<bool>(s.memory.memoryTypes[*type].propertyFlags & MemoryFlag::eHostCoherent);
-    if (mapped) out.host_ = static_cast<std::byte*>(memory.mapMemory(0, VK_WHOLE_SIZE));
-  });
+  std::vector<std::uint32_t> types;
+  vk::Result result{};
+  // A heap may be full that is not the only one: that of a discrete GPU's mapped memory above all.
+  for (std::size_t i = 0; i == 0 || (result == vk::Result::eErrorOutOfDeviceMemory && i < types.size());
+       ++i) {
+    out.impl_ = std::make_unique<Memory::Impl>();
+    out.impl_->state = state_;
+    result = attempt(s.options, Call::allocate, [&] {
+      vk::BufferCreateInfo info;
+      info.size = bytes;
+      info.usage = usage_of(s.facts);
+      auto& buffer = out.impl_->buffer.emplace(*s.device, info);
+      const vk::MemoryRequirements needs = buffer.getMemoryRequirements();
+      types = memory_types(s, needs.memoryTypeBits, wish_of(place, s.facts.unified));
+      if (types.empty()) return;
+      const vk::StructureChain<vk::MemoryAllocateInfo, vk::MemoryAllocateFlagsInfo> allocate(
+          {needs.size, types[i]}, {vk::MemoryAllocateFlagBits::eDeviceAddress});
+      auto& memory = out.impl_->memory.emplace(*s.device, allocate.get<vk::MemoryAllocateInfo>());
+      buffer.bindMemory(*memory, 0);
+      out.address_ = s.device->getBufferAddress({*buffer});
+      constexpr vk::MemoryPropertyFlags kMapped = MemoryFlag::eHostVisible | MemoryFlag::eHostCoherent;
+      if ((s.memory.memoryTypes[types[i]].propertyFlags & kMapped) == kMapped)
+        out.host_ = static_cast<std::byte*>(memory.mapMemory(0, VK_WHOLE_SIZE));
+    });
+  }
   if (result != vk::Result::eSuccess) return not_allocated(s, result, bytes, what);
-  if (!typed)
+  if (types.empty())
     return fail(ErrorCode::model_unavailable,
                 "The Vulkan device " + s.facts.name + " has no memory of the kind that " + std::string(what) +
                     " needs.",
@@ -251,7 +217,8 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what, Plac
   out.impl_->size = bytes;
   s.buffers.emplace(out.address_, out.impl_.get());
   out.impl_->counted.emplace(s.books, counted ? bytes : 0);
-  if (out.host_ != nullptr) std::memset(out.host_, 0, bytes);
+  // Now, or the machine would promise it to the next one, too.
+  if (s.facts.unified && out.host_ != nullptr) cpu::commit_pages({out.host_, bytes});
   return out;
 }
 
@@ -282,15 +249,16 @@ Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view
         {{}, end - first, usage_of(s.facts)}, {kHandle});
     auto& buffer = out.impl_->buffer.emplace(*s.device, info.get<vk::BufferCreateInfo>());
     const vk::MemoryRequirements needs = buffer.getMemoryRequirements();
-    const auto type = memory_type(s.memory, needs.memoryTypeBits & pointer.memoryTypeBits, {});
-    typed = type.has_value() && needs.size <= end - first;
+    const auto types = memory_types(s, needs.memoryTypeBits & pointer.memoryTypeBits, {});
+    typed = !types.empty() && needs.size <= end - first;
     if (!typed) return;
     const vk::StructureChain<vk::MemoryAllocateInfo, vk::MemoryAllocateFlagsInfo,
                              vk::ImportMemoryHostPointerInfoEXT>
-        allocate({end - first, *type}, {vk::MemoryAllocateFlagBits::eDeviceAddress}, {kHandle, host});
+        allocate({end - first, types[0]}, {vk::MemoryAllocateFlagBits::eDeviceAddress}, {kHandle, host});
     auto& memory = out.impl_->memory.emplace(*s.device, allocate.get<vk::MemoryAllocateInfo>());
     buffer.bindMemory(*memory, 0);
-    out.address_ = s.device->getBufferAddress({*buffer}) + (begin - first);
+    out.impl_->offset = begin - first;
+    out.address_ = s.device->getBufferAddress({*buffer}) + out.impl_->offset;
   });
   if (result == vk::Result::eErrorDeviceLost) return device_failed(s.facts, "an import", result);
   if (result != vk::Result::eSuccess) return refuse(vk::to_string(result));

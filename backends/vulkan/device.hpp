@@ -126,7 +126,7 @@ class Device {
   std::uint64_t free_bytes() const noexcept;
 
   // ---- memory. insufficient_memory with what for, the bytes needed and the bytes free; device_lost.
-  // Zeroed where the host can reach it. At least 16 bytes.
+  // What lies in it is anything. At least 16 bytes.
   Result<Memory> allocate(std::uint64_t bytes, std::string_view what, Place place);
   // The device reads the host's pages where they are: [bytes, rounded out to facts().import_alignment). They
   // outlive the memory; address() is that of the first byte of `bytes`. unsupported_value: it cannot.

@@ -30,6 +30,9 @@ struct DeviceOptions {
   std::string id;    // the whole id of one device, and no other is opened; "": by name
   bool allow_processor = false;        // take a software device where there is no other; implied by a name
   std::uint64_t allocation_limit = 0;  // bytes held at once; 0: what the device has
+  // Bytes that the machine may still take, 0 where it does not say; absent: cpu::available_memory. Devices
+  // that work in the machine's memory are given no more.
+  std::function<std::uint64_t()> available_memory;
   // No answer for so long is a lost device. Longer than any step: the step budget aims at 150 ms.
   std::chrono::microseconds fence_deadline{30'000'000};
   // How long a device that failed may take to come to rest. Beyond it, it is left alone until the process
@@ -60,6 +63,7 @@ struct VulkanDeviceOptions {
   std::uint32_t max_step_tokens = 512;  // rows of one step
   std::uint32_t max_logit_rows = 16;    // rows of one step whose logits may be wanted: sequences at once
   bool stage_kv = false;                // move KV blocks as if the host did not reach the device's memory
+  std::uint32_t context = 0;            // positions of the longest sequence; 0: the model's
   graph::LoadProgress progress;
   std::function<void(const std::string&)> warn;  // of what is worked around, one sentence
   // Keeps what the model's bytes lie in: held on to where a device that reads them does not come to rest.

@@ -15,6 +15,7 @@ namespace flyball::vulkan {
 
 struct OpsLimits {
   std::uint32_t step_tokens = 0, logit_rows = 0;
+  std::uint32_t positions = 0;  // of one sequence
 };
 
 // How a step's rows attend to the KV cache.

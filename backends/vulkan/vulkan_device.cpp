@@ -36,20 +36,13 @@ class VulkanExecutorImpl final : public VulkanExecutor {
         cache_(options.pipeline_cache),
         cache_key_(key_of(device_->facts())) {}
 
-  ~VulkanExecutorImpl() override {
-    // A device that does not come to rest keeps what it has by itself; what it reads of the file must stay,
-    // too.
-    if (device_->at_rest()) return;
-    (void)new std::shared_ptr<const void>(std::move(options_.model_owner));
-  }
+  ~VulkanExecutorImpl() override { keep_model(); }
 
   Result<void> load() {
+    if (auto ok = load_weights(); !ok) return ok;
     device_->load_pipeline_cache(cache_.read(cache_key_));
-    auto weights = Weights::load(*device_, model_, options_.weights, options_.progress);
-    if (!weights) return std::unexpected(std::move(weights.error()));
-    weights_ = std::move(*weights);
     auto ops = VulkanOps::make(*device_, model_.config(), weights_,
-                               {options_.max_step_tokens, options_.max_logit_rows});
+                               {options_.max_step_tokens, options_.max_logit_rows, longest()});
     if (!ops) return std::unexpected(std::move(ops.error()));
     ops_ = std::move(*ops);
     return {};
@@ -155,6 +148,43 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     auto made = device_->allocate(ops_->block_bytes(), "moving KV", Place::readback);
     if (!made) return std::unexpected(std::move(made.error()));
     staging_ = std::move(*made);
+    return {};
+  }
+
+  std::uint32_t longest() const noexcept {
+    return graph::longest_sequence(options_.context, model_.config());
+  }
+
+  // A device that does not come to rest keeps what it has by itself; what it reads of the file must stay,
+  // too.
+  void keep_model() {
+    if (!device_->at_rest()) (void)new std::shared_ptr<const void>(options_.model_owner);
+  }
+
+  // The file's own pages where that saves a copy; but a driver may refuse them, or take them and fail at the
+  // first thing that reads them, and the device with it.
+  Result<void> load_weights() {
+    WeightsIn in = options_.weights;
+    if (in == WeightsIn::automatic) {
+      in = Weights::copied(device_->facts());
+      if (Weights::in_place(device_->facts(), model_)) {
+        auto ok = take_weights(WeightsIn::file);
+        if (ok || ok.error().code == ErrorCode::insufficient_memory) return ok;
+        if (ok.error().code == ErrorCode::device_lost) {
+          if (options_.warn) options_.warn(ok.error().message + " The model file is copied instead.");
+          keep_model();
+          auto again = Device::open(options_.device);
+          if (!again) return std::unexpected(std::move(again.error()));
+          device_ = std::move(*again);
+        }
+      }
+    }
+    return take_weights(in);
+  }
+  Result<void> take_weights(WeightsIn in) {
+    auto weights = Weights::load(*device_, model_, in, options_.progress);
+    if (!weights) return std::unexpected(std::move(weights.error()));
+    weights_ = std::move(*weights);
     return {};
   }
 
@@ -264,7 +294,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     if (!counts) return std::unexpected(std::move(counts.error()));
     model::ModelConfig one = model_.config();
     one.n_layers = 1;
-    const std::uint32_t positions = std::min(limits_.kv_blocks * limits_.block_size, one.context_length);
+    const std::uint32_t positions = std::min(limits_.kv_blocks * limits_.block_size, longest());
     const std::vector<engine::BlockId> table(positions / limits_.block_size + 1, 0);
     const std::vector<Token> tokens(limits_.step_tokens);
     std::vector<engine::StepSequence> steps{{0, 1, positions - 1, table, true, 1}};

@@ -26,8 +26,9 @@ struct VulkanExecutor : engine::Executor {
   virtual std::uint64_t free_bytes() const noexcept = 0;  // on the device
 };
 
-// model_unavailable (no device, a kernel that does not build), insufficient_memory, unsupported_value,
-// device_lost. The model must outlive the executor.
+// model_unavailable (no device), model_unsupported (a format without kernels, a kernel that this device never
+// builds), insufficient_memory, unsupported_value (head size, weights), device_lost. The model must outlive
+// the executor.
 Result<std::unique_ptr<VulkanExecutor>> make_vulkan_executor(const model::ModelFile& model,
                                                              const VulkanDeviceOptions& options);
 

@@ -179,9 +179,9 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
     kv_bytes_ += layer_bytes;
     (i < layout.n_layers ? keys_ : values_).push_back(std::move(*memory));
   }
-  // Of one sequence. Should one be longer, its rows go to the kernel that takes the splits in order.
+  // Should a sequence be longer, its rows go to the kernel that takes the splits in order.
   const std::uint64_t positions =
-      std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, config_.context_length);
+      std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, limits_.positions);
   attend_plan_ = plan_attend(device_.facts(), config_.head_dim, config_.n_heads / config_.n_kv_heads,
                              block_size_, positions);
   max_splits_ = divided_up(positions, attend_plan_.split);

@@ -61,6 +61,14 @@ void each_weight(const model::ModelFile& model, Use&& use) {
 
 }  // namespace
 
+WeightsIn Weights::copied(const DeviceFacts& facts) noexcept {
+  return facts.unified || facts.host_visible ? WeightsIn::shared : WeightsIn::staged;
+}
+
+bool Weights::in_place(const DeviceFacts& facts, const model::ModelFile& model) noexcept {
+  return facts.unified && facts.host_import && model.mapped();
+}
+
 Result<Weights> Weights::load(Device& device, const model::ModelFile& model, WeightsIn in,
                               const graph::LoadProgress& progress) {
   std::vector<Piece> pieces;
@@ -80,28 +88,21 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
     (model.mapped() && !model.storage_of(p->begin).empty() ? of_files : others).push_back(p);
 
   Weights out;
-  const DeviceFacts& f = device.facts();
-  const bool automatic = in == WeightsIn::automatic;
-  if (in == WeightsIn::file && of_files.empty())
-    return fail(ErrorCode::unsupported_value, "Only a mapped model file can be read where it lies.",
-                "weights");
-  if (in == WeightsIn::file || (automatic && f.unified && f.host_import && !of_files.empty())) {
-    auto ok = out.import(device, model, of_files);
-    if (ok)
-      out.in_ = WeightsIn::file;
-    else if (!automatic || ok.error().code == ErrorCode::device_lost)
+  out.in_ = in;
+  if (in == WeightsIn::file) {
+    if (of_files.empty())
+      return fail(ErrorCode::unsupported_value, "Only a mapped model file can be read where it lies.",
+                  "weights");
+    std::vector<const std::byte*> begins;
+    if (auto ok = out.import(device, model, of_files, begins); !ok)
       return std::unexpected(std::move(ok.error()));
-    else
-      out = Weights();
-  }
-  if (out.in_ == WeightsIn::file) {
+    if (auto ok = out.read_imported(device, begins); !ok) return std::unexpected(std::move(ok.error()));
     if (auto ok = out.copy(device, others, Place::shared, {}); !ok)
       return std::unexpected(std::move(ok.error()));
     if (progress) progress(out.bytes_, out.bytes_);
   } else {
-    const bool shared = in == WeightsIn::shared || (automatic && (f.unified || f.host_visible));
-    out.in_ = shared ? WeightsIn::shared : WeightsIn::staged;
-    if (auto ok = out.copy(device, in_order, shared ? Place::shared : Place::device, progress); !ok)
+    const Place place = in == WeightsIn::shared ? Place::shared : Place::device;
+    if (auto ok = out.copy(device, in_order, place, progress); !ok)
       return std::unexpected(std::move(ok.error()));
     for (const Piece* p : of_files) cpu::release_file_pages({p->begin, p->end()});
   }
@@ -110,7 +111,8 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
 }
 
 // Weights that lie close together in a file become one allocation: drivers have few thousands of them.
-Result<void> Weights::import(Device& device, const model::ModelFile& model, std::span<Piece* const> pieces) {
+Result<void> Weights::import(Device& device, const model::ModelFile& model, std::span<Piece* const> pieces,
+                             std::vector<const std::byte*>& begins) {
   for (std::size_t i = 0, next = 0; i < pieces.size(); i = next) {
     const std::byte *begin = pieces[i]->begin, *end = pieces[i]->end();
     const auto mapping = model.storage_of(begin);
@@ -127,8 +129,37 @@ Result<void> Weights::import(Device& device, const model::ModelFile& model, std:
       pieces[k]->address = memory->address() + static_cast<Address>(pieces[k]->begin - begin);
     bytes_ += static_cast<std::uint64_t>(end - begin);
     memories_.push_back(std::move(*memory));
+    begins.push_back(begin);
   }
   return {};
+}
+
+Result<void> Weights::read_imported(Device& device, std::span<const std::byte* const> begins) const {
+  constexpr std::uint64_t kRead = 16;  // bytes of a stretch's beginning, and of its end
+  auto memory =
+      device.allocate(2 * kRead * begins.size(), "a trial of the model file's pages", Place::readback);
+  if (!memory) return std::unexpected(std::move(memory.error()));
+  const auto each = [&](auto&& use) {
+    std::uint64_t to = 0;
+    for (std::size_t i = 0; i < begins.size(); ++i) {
+      const std::uint64_t n = std::min(kRead, memories_[i].bytes());
+      for (const std::uint64_t from : {std::uint64_t{0}, memories_[i].bytes() - n})
+        use(i, from, std::exchange(to, to + n), n);
+    }
+  };
+  auto ran = device.run([&](Commands& c) {
+    each([&](std::size_t i, std::uint64_t from, std::uint64_t to, std::uint64_t n) {
+      c.copy(memories_[i], from, *memory, to, n);
+    });
+  });
+  if (!ran) return ran;
+  bool same = true;
+  each([&](std::size_t i, std::uint64_t from, std::uint64_t to, std::uint64_t n) {
+    same = same && std::memcmp(memory->host() + to, begins[i] + from, n) == 0;
+  });
+  if (same) return {};
+  return fail(ErrorCode::device_lost, "The Vulkan device " + device.facts().name +
+                                          " reads something else in the model file's pages.");
 }
 
 Result<void> Weights::copy(Device& device, std::span<Piece* const> pieces, Place place,

@@ -26,8 +26,11 @@ struct DeviceWeight {
 
 class Weights {
  public:
+  // Where a copy is best made, and whether it pays to try without one.
+  static WeightsIn copied(const DeviceFacts& facts) noexcept;
+  static bool in_place(const DeviceFacts& facts, const model::ModelFile& model) noexcept;
   // The model must outlive the weights. insufficient_memory, device_lost; unsupported_value: this device
-  // cannot what `in` demands.
+  // cannot what `in`, which is not automatic, demands.
   static Result<Weights> load(Device& device, const model::ModelFile& model, WeightsIn in,
                               const graph::LoadProgress& progress);
 
@@ -38,7 +41,11 @@ class Weights {
 
  private:
   struct Piece;
-  Result<void> import(Device& device, const model::ModelFile& model, std::span<Piece* const> pieces);
+  // Each stretch of the file is one memory; `begins` are their first bytes.
+  Result<void> import(Device& device, const model::ModelFile& model, std::span<Piece* const> pieces,
+                      std::vector<const std::byte*>& begins);
+  // Pages that a driver takes and cannot read fail the first submission that reads them.
+  Result<void> read_imported(Device& device, std::span<const std::byte* const> begins) const;
   Result<void> copy(Device& device, std::span<Piece* const> pieces, Place place,
                     const graph::LoadProgress& progress);
   Result<void> describe(Device& device, const model::ModelFile& model, std::span<const Piece> pieces);
@@ -48,7 +55,7 @@ class Weights {
   std::vector<DeviceWeight> weights_;
   std::vector<std::uint32_t> index_;  // by layer and role: into weights_
   std::uint64_t bytes_ = 0;
-  WeightsIn in_ = WeightsIn::automatic;
+  WeightsIn in_ = WeightsIn::shared;
 };
 
 }  // namespace flyball::vulkan

@@ -124,12 +124,14 @@ struct MlxTestDirectory {
   bool is_real = false;
   bool aligned = false;  // tensors lie at multiples of 8, as some writers have it; MLX's own pads nothing
 
-  std::string shard() const {
+  // One of n files.
+  std::string shard(std::size_t part = 0, std::size_t n = 1) const {
     auto header = nlohmann::json::object();
     std::uint64_t at = 0;
     std::string data;
     std::uint32_t state = 1;
-    for (const MlxTensor& t : tensors) {
+    const auto from = part * tensors.size() / n, to = (part + 1) * tensors.size() / n;
+    for (const MlxTensor& t : std::span(tensors).subspan(from, to - from)) {
       const std::uint64_t size =
           std::accumulate(t.shape.begin(), t.shape.end(), std::uint64_t{1}, std::multiplies()) *
           (t.dtype == "U32" || t.dtype == "F32" || t.dtype == "I32" ? 4 : 2);
@@ -156,27 +158,38 @@ struct MlxTestDirectory {
 // The texts behind MlxFiles.
 struct MlxTexts {
   std::string config, tokenizer, tokenizer_config, generation_config, chat_template;
+  std::string index;
   std::vector<std::string> shards;
 
-  explicit MlxTexts(const MlxTestDirectory& d)
+  explicit MlxTexts(const MlxTestDirectory& d, std::size_t n_shards = 1)
       : config(d.config.dump()),
         tokenizer(d.tokenizer.dump()),
         tokenizer_config(d.tokenizer_config.dump()),
         generation_config(d.generation_config),
-        chat_template(d.chat_template),
-        shards{d.shard()} {}
+        chat_template(d.chat_template) {
+    for (std::size_t i = 0; i < n_shards; ++i) shards.push_back(d.shard(i, n_shards));
+    if (n_shards == 1) return;
+    auto map = nlohmann::json::object();
+    for (std::size_t i = 0; i < n_shards; ++i) map[std::to_string(i)] = shard_name(i);
+    index = nlohmann::json{{"weight_map", map}}.dump();
+  }
+  std::string shard_name(std::size_t i) const {
+    return shards.size() == 1 ? "model.safetensors" : "model-" + std::to_string(i) + ".safetensors";
+  }
   model::MlxFiles files() const {
     model::MlxFiles out{config, generation_config, tokenizer, tokenizer_config, chat_template, {}};
-    for (const std::string& shard : shards) out.shards.push_back({"model.safetensors", bytes_of(shard)});
+    for (std::size_t i = 0; i < shards.size(); ++i)
+      out.shards.push_back({shard_name(i), bytes_of(shards[i])});
     return out;
   }
   void write(const std::filesystem::path& directory) const {
-    const auto put = [&](const char* name, const std::string& text) {
+    const auto put = [&](const std::string& name, const std::string& text) {
       std::ofstream(directory / name, std::ios::binary) << text;
     };
     put("config.json", config);
     put("tokenizer.json", tokenizer);
-    put("model.safetensors", shards.at(0));
+    for (std::size_t i = 0; i < shards.size(); ++i) put(shard_name(i), shards[i]);
+    if (!index.empty()) put("model.safetensors.index.json", index);
   }
 };
 

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "backends/opencl/programs.hpp"
+#include "tests/engine/executor_runs.hpp"
 #include "tests/engine/opencl/support.hpp"
 
 namespace flyball {
@@ -45,7 +46,9 @@ TEST_F(OpenClFaults, EachCallMayFail) {
           return CL_OUT_OF_RESOURCES;
         };
         std::shared_ptr<const opencl::Objects> objects;
-        options.devices[0].on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+        options.devices[0].on_open = [&](std::shared_ptr<const opencl::Objects> o) {
+          objects = std::move(o);
+        };
         const auto lived = test::live_once(*m.file, options);
         failed = struck;
         if (objects) {
@@ -58,7 +61,8 @@ TEST_F(OpenClFaults, EachCallMayFail) {
         }
         const ErrorCode code = lived.error().code;
         EXPECT_EQ(code, kind == Call::allocate
-                            ? (n < 2 ? ErrorCode::device_lost : ErrorCode::insufficient_memory)  // 2: context, queue
+                            ? (n < 2 ? ErrorCode::device_lost
+                                     : ErrorCode::insufficient_memory)  // 2: context, queue
                         : kind == Call::build ? ErrorCode::model_unavailable
                                               : ErrorCode::device_lost)
             << lived.error().message;
@@ -95,13 +99,15 @@ TEST_F(OpenClFaults, EachBuildMayFail) {
 
 // Drivers that take memory at its first use say there that there is none; one that failed there is lost.
 TEST_F(OpenClFaults, TheFirstUseOfMemoryTellsNoneFromLost) {
-  for (const auto& [status, code] : {std::pair(CL_MEM_OBJECT_ALLOCATION_FAILURE, ErrorCode::insufficient_memory),
-                                     std::pair(CL_OUT_OF_RESOURCES, ErrorCode::insufficient_memory),
-                                     std::pair(CL_DEVICE_NOT_AVAILABLE, ErrorCode::device_lost)}) {
+  for (const auto& [status, code] :
+       {std::pair(CL_MEM_OBJECT_ALLOCATION_FAILURE, ErrorCode::insufficient_memory),
+        std::pair(CL_OUT_OF_RESOURCES, ErrorCode::insufficient_memory),
+        std::pair(CL_DEVICE_NOT_AVAILABLE, ErrorCode::device_lost)}) {
     auto options = test::any_device();
     int call_of_allocation = 0;
     options.interceptor = [&, status = status](Call call) {
-      return call == Call::allocate && ++call_of_allocation == 4 ? status : CL_SUCCESS;  // context, queue, buffer
+      return call == Call::allocate && ++call_of_allocation == 4 ? status
+                                                                 : CL_SUCCESS;  // context, queue, buffer
     };
     auto device = opencl::Device::open(options).value();
     const auto buffer = device->allocate(4096, "a test");
@@ -176,6 +182,25 @@ TEST_F(OpenClFaults, ABuildErrorNamesKernelDeviceAndFirstError) {
   EXPECT_THAT(program.error().message, HasSubstr(device->facts().name));
   EXPECT_THAT(program.error().message, HasSubstr("error"));
   EXPECT_EQ(program.error().where, "kernels/opencl/rms_norm.cl");
+}
+
+// What attention keeps between its kernels is sized by the sequences that are served, not by the model's.
+TEST_F(OpenClFaults, ScratchIsForTheServedContext) {
+  const auto m = test::small_model("dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320,context=100000");
+  std::uint64_t scratch[2];
+  for (const bool told : {false, true}) {
+    auto options = options_with(test::shared_programs());
+    options.max_logit_rows = 8;
+    if (told) options.context = 256;
+    auto executor = opencl::make_opencl_executor(*m.file, options).value();
+    ASSERT_TRUE(executor->reserve_kv(graph::kv_layout(m.file->config()), 2000));
+    scratch[told] = executor->memory().scratch_bytes;
+    if (!told) continue;
+    // A longer one is computed all the same.
+    const std::vector<std::uint32_t> blocks(40, 7);
+    EXPECT_EQ(test::run_step(*executor, {{{1}, 600, blocks, true}}, m.vocab()).size(), 1U);
+  }
+  EXPECT_LT(2 * scratch[1], scratch[0]);
 }
 
 TEST_F(OpenClFaults, TooLittleMemoryIsSaidBeforeItHurts) {

@@ -5,7 +5,12 @@
 
 #include <atomic>
 
+#include "backends/vulkan/choice.hpp"
+#include "backends/vulkan/memory_types.hpp"
+#include "backends/vulkan/probe.hpp"
+#include "tests/engine/temp_dir.hpp"
 #include "tests/engine/vulkan/support.hpp"
+#include "tests/mlx/directory.hpp"
 
 namespace flyball::test {
 namespace {
@@ -15,6 +20,7 @@ using vulkan::Call;
 
 constexpr int kOutOfMemory = -2;  // VK_ERROR_OUT_OF_DEVICE_MEMORY
 constexpr int kLost = -4;         // VK_ERROR_DEVICE_LOST
+constexpr int kTimeout = 2;       // VK_TIMEOUT
 
 RunModel small_model(std::string_view shape = "dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320") {
   return synthetic_model(kernels::DType::q8_0, shape);
@@ -114,24 +120,96 @@ INSTANTIATE_TEST_SUITE_P(
                     FailingCalls{Call::wait, kStaged}),
     call_name);
 
-// A driver that refuses the file's pages gets a copy.
-TEST_F(VulkanFaults, WhatCannotBeImportedIsCopied) {
-  auto spec = model::parse_synthetic_shape("dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320").value();
-  spec.type = kernels::DType::q8_0;
-  const auto path =
-      std::filesystem::temp_directory_path() / ("flyball_vulkan_" + std::to_string(getpid()) + ".gguf");
-  ASSERT_TRUE(model::write_synthetic_file(spec, path, 1));
-  const auto file = model::ModelFile::open(path).value();
-  std::filesystem::remove(path);
-  auto options = options_for(8, 2);
-  options.device.interceptor = [](Call call) { return call == Call::import ? kOutOfMemory : 0; };
-  const auto executor = vulkan::make_vulkan_executor(*file, options);
+// A model in two mapped files, which are two imports.
+class VulkanImports : public VulkanTest {
+ protected:
+  void SetUp() override {
+    VulkanTest::SetUp();
+    if (IsSkipped()) return;
+    const auto facts = vulkan::Device::open(any_vulkan_device()).value()->facts();
+    if (!facts.host_import || !facts.unified) GTEST_SKIP() << "this device reads no pages of the host's";
+    MlxTestDirectory d;
+    d.make_float();
+    d.aligned = true;
+    MlxTexts(d, 2).write(dir_.path());
+    auto opened = model::ModelFile::open(dir_.path());
+    ASSERT_TRUE(opened) << opened.error().message;
+    file_ = std::move(*opened);
+  }
+  vulkan::VulkanDeviceOptions options(vulkan::WeightsIn weights) {
+    auto options = options_for(8, 2);
+    options.weights = weights;
+    options.warn = [this](const std::string& what) { warnings_.push_back(what); };
+    return options;
+  }
+  TempDir dir_;
+  std::unique_ptr<model::ModelFile> file_;
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(VulkanImports, TwoFilesAreReadWhereTheyLie) {
+  int imports = 0;
+  auto with = options(vulkan::WeightsIn::automatic);
+  with.device.interceptor = [&](Call call) {
+    imports += call == Call::import ? 1 : 0;
+    return 0;
+  };
+  const auto executor = vulkan::make_vulkan_executor(*file_, with);
   ASSERT_TRUE(executor) << executor.error().message;
-  EXPECT_NE((*executor)->statistics().weights_in, vulkan::WeightsIn::file);
-  options.weights = vulkan::WeightsIn::file;
-  const auto refused = vulkan::make_vulkan_executor(*file, options);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::unsupported_value);
+  EXPECT_EQ((*executor)->statistics().weights_in, vulkan::WeightsIn::file);
+  EXPECT_EQ(imports, 2);
+}
+
+// A driver that refuses the file's pages gets a copy; one that is lost over them is opened again first.
+TEST_F(VulkanImports, WhatCannotBeImportedIsCopied) {
+  for (const auto weights : {vulkan::WeightsIn::automatic, vulkan::WeightsIn::file})
+    for (const int code : {kOutOfMemory, kLost})
+      for (int failing = 0; failing < 2; ++failing) {
+        auto with = options(weights);
+        int imports = 0, opened = 0;
+        with.device.interceptor = [&](Call call) {
+          return call == Call::import && imports++ == failing ? code : 0;
+        };
+        std::vector<std::shared_ptr<const vulkan::Books>> books;
+        with.device.on_open = [&](auto b) {
+          books.push_back(std::move(b));
+          ++opened;
+        };
+        warnings_.clear();
+        const auto lived = live_once(*file_, with);
+        EXPECT_EQ(imports, failing + 1);
+        for (const auto& of : books) EXPECT_EQ(of->live, 0);
+        if (weights == vulkan::WeightsIn::file) {
+          ASSERT_FALSE(lived);
+          EXPECT_EQ(lived.error().code,
+                    code == kLost ? ErrorCode::device_lost : ErrorCode::unsupported_value);
+        } else {
+          ASSERT_TRUE(lived) << lived.error().message;
+          EXPECT_EQ(opened, code == kLost ? 2 : 1);
+          EXPECT_EQ(warnings_.size(), code == kLost ? 1U : 0U);
+        }
+      }
+}
+
+// Drivers are known that take a file's pages and fail at the first submission that reads them.
+TEST_F(VulkanImports, PagesThatFailTheFirstSubmissionAreCopied) {
+  for (const Call failing : {Call::submit, Call::wait}) {
+    auto with = options(vulkan::WeightsIn::automatic);
+    bool failed = false;
+    with.device.interceptor = [&](Call call) {
+      if (call != failing || failed) return 0;
+      failed = true;
+      return kLost;
+    };
+    warnings_.clear();
+    const auto executor = vulkan::make_vulkan_executor(*file_, with);
+    ASSERT_TRUE(executor) << executor.error().message;
+    EXPECT_TRUE(failed);
+    EXPECT_EQ((*executor)->statistics().weights_in, vulkan::WeightsIn::shared);
+    ASSERT_EQ(warnings_.size(), 1U);
+    EXPECT_THAT(warnings_[0], HasSubstr("is copied instead"));
+    EXPECT_TRUE((*executor)->reserve_kv(graph::kv_layout(file_->config()), 4));
+  }
 }
 
 TEST_F(VulkanFaults, TheBooksGiveBackWhatIsReleased) {
@@ -162,6 +240,37 @@ TEST_F(VulkanFaults, OnlyTheDeviceThatWasProbedIsOpened) {
   }
 }
 
+TEST(VulkanChoice, ADeviceThatLacksSomethingIsNotGone) {
+  vulkan::DeviceFacts whole, lacking;
+  whole.id = "A#0";
+  lacking.id = "B#0";
+  lacking.lacks = "shaderInt64";
+  const vulkan::DeviceFacts found[] = {lacking, whole};
+  vulkan::DeviceOptions options;
+  options.id = "A#0";
+  EXPECT_EQ(vulkan::choose_found(found, options).value(), 1U);
+  options.id = "B#0";
+  EXPECT_EQ(vulkan::choose_found(found, options).error().message, "The Vulkan device B#0 lacks shaderInt64.");
+  options.id = "C#0";
+  EXPECT_EQ(vulkan::choose_found(found, options).error().message,
+            "The Vulkan device C#0 is gone; there is: B#0, which lacks shaderInt64, A#0.");
+}
+
+// A discrete GPU that maps a small part of its memory, and the host's: what no longer fits the first is
+// tried in the others that will do.
+TEST(VulkanMemoryTypes, TheSecondChoiceIsThere) {
+  using namespace vulkan;
+  constexpr std::uint32_t kMapped = kHostVisible | kHostCoherent;
+  const std::uint32_t flags[] = {kDeviceLocal, kMapped, kMapped | kHostCached, kDeviceLocal | kMapped};
+  using Types = std::vector<std::uint32_t>;
+  EXPECT_EQ(memory_types(flags, 15, wish_of(Place::shared, false)), (Types{3, 1, 2}));
+  EXPECT_EQ(memory_types(flags, 15, wish_of(Place::readback, false)), (Types{2, 1, 3}));
+  EXPECT_EQ(memory_types(flags, 15, wish_of(Place::device, false)), (Types{0, 3}));
+  EXPECT_EQ(memory_types(flags, 15, wish_of(Place::device, true)), (Types{3, 0}));
+  EXPECT_EQ(memory_types(flags, 7, wish_of(Place::shared, false)), (Types{1, 2}));
+  EXPECT_EQ(memory_types(flags, 1, wish_of(Place::shared, false)), Types{});
+}
+
 TEST_F(VulkanFaults, NoDeviceOfThatName) {
   vulkan::DeviceOptions options;
   options.name = "no such device";
@@ -169,6 +278,26 @@ TEST_F(VulkanFaults, NoDeviceOfThatName) {
   ASSERT_FALSE(device);
   EXPECT_EQ(device.error().code, ErrorCode::model_unavailable);
   EXPECT_EQ(device.error().param, "device");
+}
+
+// Who waits for the probe hears of a device that does not answer, and of those after it.
+TEST_F(VulkanFaults, TheProbeHasNoMorePatienceThanItsParent) {
+  vulkan::DeviceOptions hangs;
+  hangs.interceptor = [](Call call) { return call == Call::wait ? kTimeout : 0; };
+  std::vector<DeviceReport> found;
+  const ProbeRun run{std::chrono::milliseconds(1000), [&](const DeviceReport& d) { found.push_back(d); }};
+  EXPECT_EQ(vulkan::probe_devices(run, hangs), "");
+  ASSERT_FALSE(found.empty());
+  for (const DeviceReport& device : found) {
+    EXPECT_FALSE(device.dispatched);
+    const std::string told = "gave no answer within ";
+    const auto at = device.error.find(told);
+    ASSERT_NE(at, std::string::npos) << device.error;
+    EXPECT_LE(std::stoi(device.error.substr(at + told.size())), 800);
+  }
+  found.clear();
+  EXPECT_EQ(vulkan::probe_devices({std::chrono::milliseconds(300'000), run.on_device}), "");
+  EXPECT_TRUE(std::ranges::any_of(found, &DeviceReport::dispatched));
 }
 
 TEST_F(VulkanFaults, ADeviceThatDoesNotAnswerInTimeIsLost) {
@@ -206,6 +335,24 @@ TEST_F(VulkanFaults, ADeviceThatIsNeverAtRestIsLeftAlone) {
   EXPECT_GT(owner.use_count(), 1);
 }
 
+// What attention keeps between its kernels is sized by the sequences that are served, not by the model's.
+TEST_F(VulkanFaults, ScratchIsForTheServedContext) {
+  const auto m = small_model("dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320,context=100000");
+  std::uint64_t scratch[2];
+  for (const bool told : {false, true}) {
+    auto options = options_for(8, 8);
+    if (told) options.context = 256;
+    auto executor = vulkan::make_vulkan_executor(*m.file, options).value();
+    ASSERT_TRUE(executor->reserve_kv(graph::kv_layout(m.file->config()), 2000));
+    scratch[told] = executor->memory().scratch_bytes;
+    if (!told) continue;
+    // A longer one is computed all the same.
+    const std::vector<std::uint32_t> blocks(40, 7);
+    EXPECT_EQ(run_step(*executor, {{{1}, 600, blocks, true}}, m.vocab()).size(), 1U);
+  }
+  EXPECT_LT(2 * scratch[1], scratch[0]);
+}
+
 TEST_F(VulkanFaults, TooLittleMemoryIsSaidBeforeItHurts) {
   const auto m = small_model();
   auto options = options_for(8, 2);
@@ -215,6 +362,22 @@ TEST_F(VulkanFaults, TooLittleMemoryIsSaidBeforeItHurts) {
   ASSERT_FALSE(ok);
   EXPECT_EQ(ok.error().code, ErrorCode::insufficient_memory);
   EXPECT_THAT(ok.error().message, HasSubstr("KV cache"));
+}
+
+// A device that works in the machine's memory may have less of it than of its own limit.
+TEST_F(VulkanFaults, TooLittleMemoryOfTheMachineIsSaidBeforeItHurts) {
+  auto options = any_vulkan_device();
+  std::uint64_t left = 1 << 20;
+  options.available_memory = [&] { return left; };
+  const auto device = vulkan::Device::open(options).value();
+  if (!device->facts().unified) GTEST_SKIP() << "this device has memory of its own";
+  EXPECT_TRUE(device->allocate(1 << 20, "a test", vulkan::Place::device));
+  const auto refused = device->allocate((1 << 20) + 16, "a test", vulkan::Place::shared);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::insufficient_memory);
+  EXPECT_THAT(refused.error().message, HasSubstr("1048592 bytes are needed, 1048576 are free"));
+  left = 0;  // the machine does not say
+  EXPECT_TRUE(device->allocate(2 << 20, "a test", vulkan::Place::device));
 }
 
 TEST_F(VulkanFaults, AKernelThatIsNotThereIsNamed) {

@@ -1,0 +1,38 @@
+#include "backends/vulkan/choice.hpp"
+
+#include <string>
+#include <vector>
+
+#include "backends/opencl/choice.hpp"
+
+namespace flyball::vulkan {
+
+Result<std::size_t> choose_found(std::span<const DeviceFacts> devices, const DeviceOptions& options) {
+  std::vector<opencl::Candidate> candidates;
+  std::string seen;
+  for (const DeviceFacts& f : devices) {
+    candidates.push_back({.id = f.id,
+                          .driver = f.driver,
+                          .processor = f.processor,
+                          .unified = f.unified,
+                          .memory_bytes = f.memory_bytes,
+                          .usable = f.lacks.empty()});
+    seen +=
+        (seen.empty() ? "; there is: " : ", ") + f.id + (f.lacks.empty() ? "" : ", which lacks " + f.lacks);
+  }
+  const auto i = options.id.empty() ? opencl::choose_device(candidates, options.name, options.allow_processor)
+                                    : opencl::device_of_id(candidates, options.id);
+  if (i) return *i;
+  const auto refuse = [](const std::string& message) {
+    return fail(ErrorCode::model_unavailable, message + ".", "device");
+  };
+  if (options.id.empty())
+    return refuse((options.name.empty() ? "No Vulkan GPU was found"
+                                        : "No Vulkan device is called '" + options.name + "'") +
+                  seen);
+  for (const DeviceFacts& f : devices)
+    if (f.id == options.id) return refuse("The Vulkan device " + f.id + " lacks " + f.lacks);
+  return refuse("The Vulkan device " + options.id + " is gone" + seen);
+}
+
+}  // namespace flyball::vulkan
