@@ -192,7 +192,7 @@ const std::vector<Bound<KvSpill>>& kv_spill_table() {
       {{"directory", path(), "where it lies, for this user alone; without it kv in the cache directory"},
        [](KvSpill& k, const Node& n) { k.directory = n.text; }},
       {{"max_bytes", size(0, 1ULL << 50),
-        "all of it together, and never more than a quarter of the free disk; 0: none is written"},
+        "all of it together, and never more than a quarter of the free disk; 0B: none is written"},
        [](KvSpill& k, const Node& n) { k.max_bytes = as_bytes(n); }},
   };
   return table;

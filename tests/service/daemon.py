@@ -47,7 +47,7 @@ class Daemon:
     """models: id -> lines of its entry. Leaves with everything it started."""
 
     def __init__(self, models=None, more="", env=None, command=None, pass_fds=(), config=None,
-                 kv_spill="{max_bytes: 0}"):
+                 kv_spill="{max_bytes: 0B}"):
         self.kv_spill = kv_spill  # none: what one test has left on the disk another one must not find
         self.dir = tempfile.TemporaryDirectory(prefix="flyball-e2e-")
         self.config = os.path.join(self.dir.name, "config.yaml")
