@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -54,7 +53,8 @@ Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
       widest = std::max(widest, n_choices * kernels.activation_bytes(m.type, m.cols));
   std::array<std::size_t, kPreparedSlots> prepared_at{};
   for (std::size_t& slot : prepared_at) slot = reserve(widest);
-  const std::size_t rotations_at = reserve(sizeof(float) * std::size_t{step_tokens} * config.rope.dim);
+  const std::size_t rotations_at =
+      reserve(sizeof(float) * graph::rope_tables(config) * step_tokens * config.rope.dim);
   const std::size_t routed_at = reserve(sizeof(std::uint32_t) * n_choices);
   const std::size_t routed_weights_at = reserve(sizeof(float) * n_choices);
   const std::size_t expert_out_at = reserve(sizeof(float) * std::size_t{n_choices} * config.dim);
@@ -65,6 +65,7 @@ Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
   for (std::size_t i = 0; i < at.size(); ++i) ops->buffers_[i] = ops->scratch_.as<float>(at[i]);
   for (std::size_t i = 0; i < kPreparedSlots; ++i)
     ops->prepared_[i] = ops->scratch_.as<std::byte>(prepared_at[i]);
+  ops->step_tokens_ = step_tokens;
   ops->rotations_ = ops->scratch_.as<float>(rotations_at);
   ops->routed_ = ops->scratch_.as<std::uint32_t>(routed_at);
   ops->routed_weights_ = ops->scratch_.as<float>(routed_weights_at);
@@ -117,15 +118,14 @@ void CpuOps::write_block(std::uint32_t block, std::span<const std::byte> from) {
     std::memcpy(k_layer(layer) + block * bytes, from.data() + layer * bytes, bytes);
 }
 
-const float* CpuOps::rotation(std::uint32_t i) const noexcept {
-  return rotations_ + std::size_t{i} * config_.rope.dim;
-}
-
 void CpuOps::begin(const graph::StepInputs& inputs) {
   inputs_ = inputs;
-  const auto args = graph::rope_table_args(config_);
-  for_each("rope", static_cast<std::uint32_t>(inputs.positions.size()), [&](std::uint32_t i) {
-    kernels::cpu::rope_table(args, inputs.positions[i], rotations_ + std::size_t{i} * config_.rope.dim);
+  const auto n = static_cast<std::uint32_t>(inputs.positions.size());
+  for_each("rope", graph::rope_tables(config_) * n, [&](std::uint32_t item) {
+    const std::uint32_t table = item / n, i = item % n;
+    kernels::cpu::rope_table(graph::rope_table_args(graph::rope_of_table(config_, table)),
+                             inputs.positions[i],
+                             rotations_ + (std::size_t{table} * step_tokens_ + i) * config_.rope.dim);
   });
 }
 
@@ -135,6 +135,13 @@ void CpuOps::for_each(std::string_view kernel, std::uint32_t n, Body&& body) {
   const auto began = std::chrono::steady_clock::now();
   pool_.for_each(n, body);
   times_->add(kernel, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+}
+
+// Heads of row i, in place.
+void CpuOps::rotate(std::uint32_t layer, std::uint32_t i, float* heads, std::uint32_t n_heads) const {
+  const std::size_t row = std::size_t{graph::rope_table_of(config_, layer)} * step_tokens_ + i;
+  kernels_.rope(heads, n_heads, config_.head_dim, config_.rope.dim, rotations_ + row * config_.rope.dim,
+                config_.rope_style);
 }
 
 // Rows in ranges, a few a thread.
@@ -152,7 +159,7 @@ void CpuOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
   for_each("embed", n, [&](std::uint32_t i) {
     kernels_.embed(table.type,
                    rows.after(table.type, static_cast<std::size_t>(inputs_.tokens[i]), table.cols),
-                   table.cols, row(out, i));
+                   table.cols, config_.embedding_scale, row(out, i));
   });
 }
 
@@ -252,11 +259,9 @@ void CpuOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, Buff
   multiply(n, prepare("prepare_activations", n, x, projection, [](Range) {}), projection, data(residual));
 }
 
-void CpuOps::swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
-                               Buffer residual) {
+void CpuOps::glu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down, Buffer residual) {
   const graph::Projection projection[] = {{down, Buffer::projected}};
-  const Prepared prepared =
-      prepare("swiglu", n, gate, projection, [&](Range r) { swiglu_rows(r, gate, up); });
+  const Prepared prepared = prepare("glu", n, gate, projection, [&](Range r) { glu_rows(r, gate, up); });
   multiply(n, prepared, projection, data(residual));
 }
 
@@ -295,13 +300,13 @@ void CpuOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Projec
   run_products("moe_matmul");
 }
 
-void CpuOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
-                                   Buffer residual) {
+void CpuOps::moe_glu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
+                                Buffer residual) {
   const std::uint32_t used = config_.n_experts_used;
   const std::uint32_t dim = config_.dim;
   const graph::Projection projection[] = {{down, Buffer::projected}};
   const Prepared prepared =
-      prepare("swiglu", n * used, gate, projection, [&](Range r) { swiglu_rows(r, gate, up); });
+      prepare("glu", n * used, gate, projection, [&](Range r) { glu_rows(r, gate, up); });
   products_.clear();
   add_expert_products(prepared, down, expert_out_, dim);
   run_products("moe_matmul");
@@ -327,13 +332,11 @@ void CpuOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
   });
 }
 
-void CpuOps::rope(std::uint32_t n, Buffer q, Buffer k) {
+void CpuOps::rope(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k) {
   for_rows("rope", n, [&](Range r) {
     for (std::uint32_t i = r.begin; i < r.end; ++i) {
-      kernels_.rope(row(q, i), config_.n_heads, config_.head_dim, config_.rope.dim, rotation(i),
-                    config_.rope_style);
-      kernels_.rope(row(k, i), config_.n_kv_heads, config_.head_dim, config_.rope.dim, rotation(i),
-                    config_.rope_style);
+      rotate(layer, i, row(q, i), config_.n_heads);
+      rotate(layer, i, row(k, i), config_.n_kv_heads);
     }
   });
 }
@@ -376,10 +379,13 @@ void CpuOps::attend_heads(std::uint32_t layer, std::uint32_t i, std::uint32_t kv
   args.block_table = inputs_.block_tables[inputs_.sequence_of[i]].data();
   args.block_size = block_size_;
   args.n_positions = inputs_.positions[i] + 1;
+  const std::uint32_t window = config_.layer(layer).window;
+  args.first_position = window != 0 && args.n_positions > window ? args.n_positions - window : 0;
   args.n_heads = config_.n_heads;
   args.n_kv_heads = config_.n_kv_heads;
   args.head_dim = config_.head_dim;
-  args.scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
+  args.scale = config_.query_scale;
+  args.cap = config_.attention_cap;
   args.out = out;
   args.kv_type = layout_.type;
   kernels_.attend(args, {kv_head * group, (kv_head + 1) * group});
@@ -399,10 +405,8 @@ void CpuOps::attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k,
     // A row reads what earlier rows of this step store, so storing is over before attending begins.
     for_rows("kv_store", n, [&](Range r) {
       for (std::uint32_t i = r.begin; i < r.end; ++i) {
-        kernels_.rope(row(q, i), config_.n_heads, config_.head_dim, config_.rope.dim, rotation(i),
-                      config_.rope_style);
-        kernels_.rope(row(k, i), config_.n_kv_heads, config_.head_dim, config_.rope.dim, rotation(i),
-                      config_.rope_style);
+        rotate(layer, i, row(q, i), config_.n_heads);
+        rotate(layer, i, row(k, i), config_.n_kv_heads);
         for (std::uint32_t h = 0; h < config_.n_kv_heads; ++h)
           store_kv(layer, i, h, row(k, i) + std::size_t{h} * config_.head_dim,
                    row(v, i) + std::size_t{h} * config_.head_dim);
@@ -418,20 +422,25 @@ void CpuOps::attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k,
     const std::uint32_t h = item % heads;
     float* q_group = row(q, i) + std::size_t{h} * group * config_.head_dim;
     float* k_head = row(k, i) + std::size_t{h} * config_.head_dim;
-    kernels_.rope(q_group, group, config_.head_dim, config_.rope.dim, rotation(i), config_.rope_style);
-    kernels_.rope(k_head, 1, config_.head_dim, config_.rope.dim, rotation(i), config_.rope_style);
+    rotate(layer, i, q_group, group);
+    rotate(layer, i, k_head, 1);
     store_kv(layer, i, h, k_head, row(v, i) + std::size_t{h} * config_.head_dim);
     attend_heads(layer, i, h, row(q, i), row(out, i));
   });
 }
 
-void CpuOps::swiglu_rows(Range r, Buffer gate, Buffer up) {
-  kernels_.swiglu(row(gate, r.begin), row(up, r.begin), std::size_t{r.end - r.begin} * cols(gate),
-                  row(gate, r.begin));
+void CpuOps::glu_rows(Range r, Buffer gate, Buffer up) {
+  kernels_.glu(config_.activation, row(gate, r.begin), row(up, r.begin),
+               std::size_t{r.end - r.begin} * cols(gate), row(gate, r.begin));
 }
 
-void CpuOps::swiglu(std::uint32_t n, Buffer gate, Buffer up) {
-  for_rows("swiglu", n, [&](Range r) { swiglu_rows(r, gate, up); });
+void CpuOps::glu(std::uint32_t n, Buffer gate, Buffer up) {
+  for_rows("glu", n, [&](Range r) { glu_rows(r, gate, up); });
+}
+
+void CpuOps::softcap(std::uint32_t n, Buffer x, float cap) {
+  for_rows("softcap", n,
+           [&](Range r) { kernels_.softcap(row(x, r.begin), std::size_t{r.end - r.begin} * cols(x), cap); });
 }
 
 void CpuOps::add(std::uint32_t n, Buffer x, Buffer y) {

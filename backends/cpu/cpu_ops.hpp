@@ -43,17 +43,18 @@ class CpuOps final : public graph::Ops {
   void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
   void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override;
   void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight) override;
-  void rope(std::uint32_t n, graph::Buffer q, graph::Buffer k) override;
+  void rope(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k) override;
   void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
   void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
-  void swiglu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
+  void glu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
+  void softcap(std::uint32_t n, graph::Buffer x, float cap) override;
   void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override;
   void gather_wanted(graph::Buffer x, graph::Buffer out) override;
   // Rows of gate and up stand by expert between the two: an expert's matrices meet all its rows at once.
   void moe_route(std::uint32_t n, graph::Buffer router) override;
   void moe_matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
-  void moe_swiglu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
-                             graph::Buffer residual) override;
+  void moe_glu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
+                          graph::Buffer residual) override;
 
   // Overridden because each saves a fork-join, and the second pass over the values while they are in cache.
   void norm_matmul(std::uint32_t n, graph::Buffer x, graph::WeightRef norm,
@@ -61,8 +62,8 @@ class CpuOps final : public graph::Ops {
   void attention(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k, graph::Buffer v,
                  graph::Buffer out) override;
   void matmul_add(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer residual) override;
-  void swiglu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
-                         graph::Buffer residual) override;
+  void glu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
+                      graph::Buffer residual) override;
 
  private:
   // Matrices that share an input have at most this many element types (a file may mix them within q, k, v).
@@ -113,12 +114,12 @@ class CpuOps final : public graph::Ops {
   void for_each(std::string_view kernel, std::uint32_t n, Body&& body);
   template <class Body>
   void for_rows(std::string_view kernel, std::uint32_t n, Body&& body);
-  void swiglu_rows(kernels::cpu::Range rows, graph::Buffer gate, graph::Buffer up);
+  void glu_rows(kernels::cpu::Range rows, graph::Buffer gate, graph::Buffer up);
   void store_kv(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* k, const float* v);
   // Position `at` of a page.
   void store_row(const float* x, std::uint32_t at, std::byte* page);
   void attend_heads(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* q, float* out);
-  const float* rotation(std::uint32_t i) const noexcept;
+  void rotate(std::uint32_t layer, std::uint32_t i, float* heads, std::uint32_t n_heads) const;
 
   const model::ModelConfig& config_;
   const kernels::cpu::Kernels& kernels_;
@@ -130,7 +131,8 @@ class CpuOps final : public graph::Ops {
   Pages scratch_;
   std::array<float*, graph::kBufferCount> buffers_{};
   std::array<std::byte*, kPreparedSlots> prepared_{};
-  float* rotations_ = nullptr;  // [rows, rope dim / 2, 2]
+  std::uint32_t step_tokens_ = 0;
+  float* rotations_ = nullptr;  // [rope tables, step tokens, rope dim / 2, 2]
 
   // Of a mixture of experts: the last moe_route's choices, U a row, and what down gives.
   std::uint32_t* routed_ = nullptr;  // [rows, U] experts

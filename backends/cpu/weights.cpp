@@ -13,9 +13,10 @@ using graph::WeightRole;
 constexpr WeightRole kLayerMatrices[] = {WeightRole::q,    WeightRole::k,     WeightRole::v,
                                          WeightRole::o,    WeightRole::gate,  WeightRole::up,
                                          WeightRole::down, WeightRole::router};
-constexpr WeightRole kLayerVectors[] = {WeightRole::attn_norm, WeightRole::ffn_norm, WeightRole::q_bias,
-                                        WeightRole::k_bias,    WeightRole::v_bias,   WeightRole::q_norm,
-                                        WeightRole::k_norm};
+constexpr WeightRole kLayerVectors[] = {
+    WeightRole::attn_norm, WeightRole::ffn_norm,       WeightRole::q_bias,
+    WeightRole::k_bias,    WeightRole::v_bias,         WeightRole::q_norm,
+    WeightRole::k_norm,    WeightRole::attn_post_norm, WeightRole::ffn_post_norm};
 
 // Those of `roles` that the model has, in every layer, then `last`.
 template <std::size_t kCount>

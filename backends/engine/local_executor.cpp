@@ -133,16 +133,25 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options,
   return opened;
 }
 
-}  // namespace
-
-Result<std::shared_ptr<const model::ModelFile>> open_local_model(const LocalBackendOptions& options) {
-  if (auto ok = check_options(options); !ok) return pass(ok);
+Result<std::unique_ptr<model::ModelFile>> open_file(const LocalBackendOptions& options) {
   if (!options.path.empty()) return model::ModelFile::open(options.path);
   const auto demo = model::embedded_demo_model();
   if (demo.empty())
     return fail(ErrorCode::model_unavailable, "This build has no embedded demo model; name a model file.",
                 "path");
   return model::ModelFile::from_bytes(demo);
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const model::ModelFile>> open_local_model(const LocalBackendOptions& options) {
+  if (auto ok = check_options(options); !ok) return pass(ok);
+  auto model = open_file(options);
+  if (!model) return pass(model);
+  auto context = graph::serving_context(options.context, (*model)->config());
+  if (!context) return pass(context);
+  (*model)->serve(*context);
+  return std::shared_ptr<const model::ModelFile>(std::move(*model));
 }
 
 Result<LocalExecutor> open_local_executor(const LocalBackendOptions& options,

@@ -57,11 +57,26 @@ void adjust_qkv(const model::ModelConfig& config, std::uint32_t n, std::uint32_t
   }
 }
 
-void feed_forward(std::uint32_t n, std::uint32_t layer, Buffer residual, Ops& ops) {
+// residual += x * w, normed on its way in the families that have it so.
+void add_product(const model::ModelConfig& config, std::uint32_t n, Buffer x, WeightRef w,
+                 WeightRef post_norm, Buffer residual, Ops& ops) {
+  if (!config.post_norms) return ops.matmul_add(n, x, w, residual);
+  const Projection product[] = {{w, Buffer::projected}};
+  ops.matmul(n, x, product);
+  ops.rms_norm(n, Buffer::projected, post_norm, Buffer::normed);
+  ops.add(n, residual, Buffer::normed);
+}
+
+void feed_forward(const model::ModelConfig& config, std::uint32_t n, std::uint32_t layer, Buffer residual,
+                  Ops& ops) {
   const Projection gate_up[] = {{{WeightRole::gate, layer}, Buffer::gate},
                                 {{WeightRole::up, layer}, Buffer::up}};
   ops.norm_matmul(n, residual, {WeightRole::ffn_norm, layer}, gate_up);
-  ops.swiglu_matmul_add(n, Buffer::gate, Buffer::up, {WeightRole::down, layer}, residual);
+  if (!config.post_norms)
+    return ops.glu_matmul_add(n, Buffer::gate, Buffer::up, {WeightRole::down, layer}, residual);
+  ops.glu(n, Buffer::gate, Buffer::up);
+  add_product(config, n, Buffer::gate, {WeightRole::down, layer}, {WeightRole::ffn_post_norm, layer},
+              residual, ops);
 }
 
 // Mixtral (arXiv:2401.04088): a few of many feed-forwards for each token, chosen by a router.
@@ -73,7 +88,7 @@ void mixed_feed_forward(std::uint32_t n, std::uint32_t layer, Buffer residual, O
   const Projection gate_up[] = {{{WeightRole::expert_gate, layer}, Buffer::gate},
                                 {{WeightRole::expert_up, layer}, Buffer::up}};
   ops.moe_matmul(n, Buffer::normed, gate_up);
-  ops.moe_swiglu_matmul_add(n, Buffer::gate, Buffer::up, {WeightRole::expert_down, layer}, residual);
+  ops.moe_glu_matmul_add(n, Buffer::gate, Buffer::up, {WeightRole::expert_down, layer}, residual);
 }
 
 }  // namespace
@@ -110,16 +125,18 @@ bool decode_part(const model::ModelConfig& config, const ModelPart& part, const 
       attended = Buffer::wanted_attended;
     }
 
-    ops.matmul_add(n, attended, {WeightRole::o, layer}, residual);
+    add_product(config, n, attended, {WeightRole::o, layer}, {WeightRole::attn_post_norm, layer}, residual,
+                ops);
     if (config.n_experts > 0) {
       mixed_feed_forward(n, layer, residual, ops);
     } else {
-      feed_forward(n, layer, residual, ops);
+      feed_forward(config, n, layer, residual, ops);
     }
   }
   if (!part.projects) return true;
   const Projection head[] = {{{WeightRole::output}, Buffer::logits}};
   ops.norm_matmul(n, residual, {WeightRole::output_norm}, head);
+  if (config.logit_cap != 0.0F) ops.softcap(n, Buffer::logits, config.logit_cap);
   if (!inputs.top_k.empty()) ops.top_k(Buffer::logits, Buffer::candidates);
   return true;
 }

@@ -1,6 +1,6 @@
 // The forward pass of a decoder-only transformer (LLaMA, arXiv:2302.13971: pre-norm, RoPE, grouped-query
-// attention, SwiGLU; Qwen2's biases, Qwen3's norms of heads, Mixtral's experts), written once against ops.hpp
-// for every device.
+// attention, SwiGLU; Qwen2's biases, Qwen3's norms of heads, Mixtral's experts; Gemma's windows, caps and
+// norms behind, arXiv:2408.00118 and 2503.19786), written once against ops.hpp for every device.
 #pragma once
 
 #include <array>

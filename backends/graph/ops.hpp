@@ -55,12 +55,14 @@ enum class WeightRole : std::uint8_t {
   v_bias,
   q_norm,  // [head_dim], of every head alike
   k_norm,
+  attn_post_norm,  // [D], as ffn_post_norm: of what attention and feed-forward give
+  ffn_post_norm,
   router,       // [E, D]
   expert_gate,  // [E, expert ffn, D], as expert_up
   expert_up,
   expert_down,  // [E, D, expert ffn]
 };
-inline constexpr std::size_t kWeightRoleCount = 21;
+inline constexpr std::size_t kWeightRoleCount = 23;
 // Whether every layer has one of its own.
 constexpr bool of_a_layer(WeightRole role) noexcept {
   return role != WeightRole::token_embedding && role != WeightRole::output_norm && role != WeightRole::output;
@@ -102,7 +104,7 @@ struct Ops {
   virtual ~Ops() = default;
 
   virtual void begin(const StepInputs& inputs) = 0;
-  // out[i] = row tokens[i] of the table.
+  // out[i] = row tokens[i] of the table times the model's embedding scale.
   virtual void embed(std::uint32_t n, WeightRef table, Buffer out) = 0;
   // out = x / rms(x) * weight
   virtual void rms_norm(std::uint32_t n, Buffer x, WeightRef weight, Buffer out) = 0;
@@ -111,14 +113,17 @@ struct Ops {
   virtual void bias(std::uint32_t n, Buffer x, WeightRef b) = 0;
   // x = x / rms(x) * weight for each head of head_dim values by itself.
   virtual void head_norm(std::uint32_t n, Buffer x, WeightRef weight) = 0;
-  // Rotates q and k of each row to its position, in place.
-  virtual void rope(std::uint32_t n, Buffer q, Buffer k) = 0;
+  // Rotates q and k of each row to its position as `layer` does, in place.
+  virtual void rope(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k) = 0;
   // Appends k and v of each row to the cache of `layer` at its position.
   virtual void kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) = 0;
-  // Causal attention of each row over the cache of `layer`, its own position included.
+  // Causal attention of each row over the cache of `layer`, its own position included: over the layer's
+  // window of positions where it has one, scores scaled and capped as the model has it.
   virtual void attend(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer out) = 0;
-  // gate = silu(gate) * up
-  virtual void swiglu(std::uint32_t n, Buffer gate, Buffer up) = 0;
+  // gate = activation(gate) * up, by the model's activation.
+  virtual void glu(std::uint32_t n, Buffer gate, Buffer up) = 0;
+  // x = cap * tanh(x / cap)
+  virtual void softcap(std::uint32_t n, Buffer x, float cap) = 0;
   // x += y
   virtual void add(std::uint32_t n, Buffer x, Buffer y) = 0;
   // out[i] = x[wanted[i]]
@@ -136,11 +141,11 @@ struct Ops {
   // until the next moe_route.
   virtual void moe_route(std::uint32_t n, Buffer router) = 0;
   // Each row of x times the matrices of its U experts, and of no others. `out` has n * U rows, in an order
-  // that is the device's own until moe_swiglu_matmul_add has read them.
+  // that is the device's own until moe_glu_matmul_add has read them.
   virtual void moe_matmul(std::uint32_t n, Buffer x, std::span<const Projection> projections) = 0;
-  // residual += sum over the row's experts, in order of choice, of weight * down(silu(gate) * up).
-  virtual void moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, WeightRef down,
-                                     Buffer residual) = 0;
+  // residual += sum over the row's experts, in order of choice, of weight * down(activation(gate) * up).
+  virtual void moe_glu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, WeightRef down,
+                                  Buffer residual) = 0;
 
   // ---- compound verbs
   // ------------------------------------------------------------------------------------------
@@ -150,7 +155,7 @@ struct Ops {
     matmul(n, Buffer::normed, projections);
   }
   virtual void attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v, Buffer out) {
-    rope(n, q, k);
+    rope(n, layer, q, k);
     kv_store(n, layer, k, v);
     attend(n, layer, q, out);
   }
@@ -159,8 +164,8 @@ struct Ops {
     matmul(n, x, projection);
     add(n, residual, Buffer::projected);
   }
-  virtual void swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, WeightRef down, Buffer residual) {
-    swiglu(n, gate, up);
+  virtual void glu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, WeightRef down, Buffer residual) {
+    glu(n, gate, up);
     matmul_add(n, gate, down, residual);
   }
 };

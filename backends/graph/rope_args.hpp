@@ -1,4 +1,4 @@
-// A model's RoPE settings as the rotation table's arguments: devices share the table, so that they rotate
+// A model's RoPE settings as the rotation tables' arguments: devices share the tables, so that they rotate
 // alike.
 #pragma once
 
@@ -7,9 +7,19 @@
 
 namespace flyball::graph {
 
-// Views config.rope.frequency_factors.
-inline kernels::cpu::RopeTableArgs rope_table_args(const model::ModelConfig& config) {
-  const model::RopeConfig& rope = config.rope;
+// A step's rotations are one table a kind of layer, [rows, rope.dim / 2, 2] each, one after the other.
+inline std::uint32_t rope_tables(const model::ModelConfig& config) {
+  return config.local_rope ? 2 : 1;
+}
+inline const model::RopeConfig& rope_of_table(const model::ModelConfig& config, std::uint32_t table) {
+  return table == 0 ? config.rope : *config.local_rope;
+}
+inline std::uint32_t rope_table_of(const model::ModelConfig& config, std::uint32_t layer) {
+  return config.local_rope && config.layer(layer).local ? 1 : 0;
+}
+
+// Views rope.frequency_factors.
+inline kernels::cpu::RopeTableArgs rope_table_args(const model::RopeConfig& rope) {
   kernels::cpu::RopeTableArgs args;
   args.dim = rope.dim;
   args.base = rope.base;

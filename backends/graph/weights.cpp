@@ -41,6 +41,10 @@ const model::Weight& weight_of(const model::ModelWeights& weights, WeightRef ref
       return layer().q_norm;
     case WeightRole::k_norm:
       return layer().k_norm;
+    case WeightRole::attn_post_norm:
+      return layer().attn_post_norm;
+    case WeightRole::ffn_post_norm:
+      return layer().ffn_post_norm;
     case WeightRole::router:
       return layer().router;
     case WeightRole::expert_gate:

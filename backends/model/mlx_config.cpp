@@ -38,7 +38,7 @@ constexpr Key kNumbers[] = {
     {"rope_theta", "rope.freq_base"},
 };
 
-// model_type to GGUF's architecture; others pass as they are, to be refused by name.
+// model_type to GGUF's architecture.
 struct ModelType {
   std::string_view name, architecture;
 };
@@ -246,8 +246,13 @@ Result<MlxConfig> translate_mlx_config(const MlxObject& config, GgufWriter& out)
   if (!model_type) return std::unexpected(std::move(model_type.error()));
   if (!*model_type) return config.invalid("model_type", "is missing");
   const auto* known = std::ranges::find(kModelTypes, **model_type, &ModelType::name);
-  const std::string architecture(known == std::end(kModelTypes) ? **model_type
-                                                                : std::string(known->architecture));
+  if (known == std::end(kModelTypes)) {
+    std::string names;
+    for (const ModelType& type : kModelTypes) names += (names.empty() ? "" : ", ") + std::string(type.name);
+    return config.unsupported(
+        "model_type", "is " + printable(**model_type) + "; of MLX's directories this build knows " + names);
+  }
+  const std::string architecture(known->architecture);
   const std::string prefix = architecture + ".";
   out.set_string("general.architecture", architecture);
   if (auto ok = refuse_variants(config, **model_type); !ok) return std::unexpected(std::move(ok.error()));

@@ -1,14 +1,14 @@
 // Metadata of a file of a known family to a validated shape.
-// Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md; YaRN: https://arxiv.org/abs/2309.00071
+// Keys: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 #include "backends/model/model_config.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <iterator>
 #include <string_view>
 
 #include "backends/model/invalid.hpp"
+#include "backends/model/key_reader.hpp"
 #include "backends/model/weight_names.hpp"
 
 namespace flyball::model {
@@ -16,158 +16,54 @@ namespace {
 
 // What the families differ in; the metadata keys begin with the name.
 struct Family {
+  enum class Experts : std::uint8_t { never, some_files, always };
   std::string_view name;
-  kernels::RopeStyle rope_style;
-  bool qkv_bias, qk_norm;
-  enum class Experts : std::uint8_t { never, some_files, always } experts;
+  kernels::RopeStyle rope_style = kernels::RopeStyle::half;
+  bool qkv_bias = false, qk_norm = false, fused_matrices = false;
+  Experts experts = Experts::never;
+  bool gemma = false;  // scaled embeddings, GELU, norms behind attention and feed-forward, caps
+  // Sliding windows.
+  bool windows = false;      // attention.sliding_window counts
+  std::uint32_t window = 0;  // where the file has no such key; 0: none
+  // One layer in so many has none, the last of each run; 0: every layer has it.
+  std::uint32_t global_every = 0;
+  // Of layers with a window, without any scaling; 0: they rotate as the others.
+  float local_rope_base = 0.0F;
+  // Of gemma.
+  float attention_cap = 0.0F, logit_cap = 0.0F;  // where the file has no such keys; 0: none
+  // Files do not say how queries are scaled: by their size, but in the model of so many layers by what an
+  // even share of the embedding length would be.
+  std::uint32_t even_share_layers = 0;
 };
 constexpr Family kFamilies[] = {
-    {"llama", kernels::RopeStyle::interleaved, false, false, Family::Experts::some_files},  // and Mixtral
-    {"qwen2", kernels::RopeStyle::half, true, false, Family::Experts::never},
-    {"qwen3", kernels::RopeStyle::half, false, true, Family::Experts::never},
-    {"qwen3moe", kernels::RopeStyle::half, false, true, Family::Experts::always},
+    {.name = "llama",
+     .rope_style = kernels::RopeStyle::interleaved,
+     .experts = Family::Experts::some_files},  // and Mixtral
+    {.name = "qwen2", .qkv_bias = true},
+    {.name = "qwen3", .qk_norm = true},
+    {.name = "qwen3moe", .qk_norm = true, .experts = Family::Experts::always},
+    // Where its files name a window, every layer has it, as in transformers' modeling_phi3; llama.cpp leaves
+    // it out, so texts longer than the window differ from its.
+    {.name = "phi3", .fused_matrices = true, .windows = true},
+    {.name = "gemma2",
+     .gemma = true,
+     .windows = true,
+     .window = 4096,
+     .global_every = 2,
+     .attention_cap = 50.0F,
+     .logit_cap = 30.0F,
+     .even_share_layers = 46},
+    {.name = "gemma3",
+     .qk_norm = true,
+     .gemma = true,
+     .windows = true,
+     .global_every = 6,
+     .local_rope_base = 10'000.0F,
+     .even_share_layers = 62},
 };
 
-// Reads keys beneath one architecture's prefix, keeping the first error so that a row of reads stays a row.
-class KeyReader {
- public:
-  KeyReader(const Gguf& file, std::string prefix) : file_(&file), prefix_(std::move(prefix)) {}
-
-  // Absent: fallback. 0 as fallback means the key is required.
-  std::uint32_t count(std::string_view name, std::uint64_t limit, std::uint64_t fallback = 0) {
-    const auto key = prefix_ + std::string(name);
-    const auto value = file_->get_uint(key);
-    if (!value) return keep(value.error());
-    if (!*value && fallback == 0) return keep(missing(key));
-    const auto n = value->value_or(fallback);
-    if (n == 0 || n > limit) {
-      return keep(Error{ErrorCode::model_invalid,
-                        key + " is " + std::to_string(n) + "; 1 to " + std::to_string(limit) + " is allowed",
-                        {},
-                        key});
-    }
-    return static_cast<std::uint32_t>(n);
-  }
-
-  // Absent or 0: 0.
-  std::uint32_t count_or_none(std::string_view name, std::uint64_t limit) {
-    const auto value = file_->get_uint(key(name));
-    if (!value) return keep(value.error());
-    return value->value_or(0) == 0 ? 0 : count(name, limit);
-  }
-
-  // Absent: fallback. Must lie in [low, high].
-  float number(std::string_view name, float low, float high, float fallback) {
-    const auto key = prefix_ + std::string(name);
-    const auto value = file_->get_float(key);
-    if (!value) return static_cast<float>(keep(value.error()));
-    if (!*value) return fallback;
-    if (**value < static_cast<double>(low) || **value > static_cast<double>(high)) {
-      return static_cast<float>(
-          keep(Error{ErrorCode::model_invalid,
-                     key + " is " + std::to_string(**value) + "; " + std::to_string(low) + " to " +
-                         std::to_string(high) + " is allowed",
-                     {},
-                     key}));
-    }
-    return static_cast<float>(**value);
-  }
-
-  std::string text(std::string_view name) {
-    const auto value = file_->get_string(prefix_ + std::string(name));
-    if (!value) return keep(value.error()), std::string();
-    return std::string(value->value_or(""));
-  }
-
-  std::string key(std::string_view name) const { return prefix_ + std::string(name); }
-  bool has(std::string_view name) const { return file_->metadata().contains(prefix_ + std::string(name)); }
-
-  // A count that some files give per layer; only files whose layers agree are read.
-  std::uint32_t uniform_count(std::string_view name, std::uint64_t limit, std::uint64_t fallback) {
-    const auto key = prefix_ + std::string(name);
-    const auto it = file_->metadata().find(key);
-    const auto* array = it == file_->metadata().end() ? nullptr : std::get_if<GgufArray>(&it->second);
-    if (array == nullptr) return count(name, limit, fallback);
-    const bool integers = array->count > 0 && array->type != GgufType::string &&
-                          array->type != GgufType::f32 && array->type != GgufType::f64 &&
-                          array->type != GgufType::boolean;
-    const std::int64_t first = integers ? array->int_at(0) : 0;
-    bool same = first > 0 && static_cast<std::uint64_t>(first) <= limit;
-    for (std::uint64_t i = 1; same && i < array->count; ++i) same = array->int_at(i) == first;
-    if (!same) {
-      return keep(Error{ErrorCode::model_invalid,
-                        key + " differs between layers, which this build does not read",
-                        {},
-                        key});
-    }
-    return static_cast<std::uint32_t>(first);
-  }
-
-  const std::optional<Error>& error() const noexcept { return error_; }
-
- private:
-  static Error missing(const std::string& key) {
-    return {ErrorCode::model_invalid, "the metadata key " + key + " is missing", {}, key};
-  }
-  std::uint32_t keep(Error error) {
-    if (!error_) error_ = std::move(error);
-    return 1;  // harmless in the divisions between here and the check of error()
-  }
-
-  const Gguf* file_;
-  std::string prefix_;
-  std::optional<Error> error_;
-};
-
-Result<void> read_frequency_factors(const Gguf& file, RopeConfig& rope) {
-  const auto* tensor = file.tensor(weight_names::kRopeFrequencies);
-  if (tensor == nullptr) return {};
-  const std::string name(weight_names::kRopeFrequencies);
-  if (tensor->type != kernels::DType::f32 || tensor->dims[0] != rope.dim / 2 || tensor->rows() != 1) {
-    return invalid("the tensor " + name + " must be F32 of " + std::to_string(rope.dim / 2) + " values",
-                   name);
-  }
-  rope.frequency_factors.resize(tensor->dims[0]);
-  std::memcpy(rope.frequency_factors.data(), tensor->data.data(), tensor->data.size());
-  for (const float factor : rope.frequency_factors) {
-    if (!std::isfinite(factor) || factor <= 0.0F)
-      return invalid("the tensor " + name + " has a factor that is not positive", name);
-  }
-  if (rope.scaling == RopeScaling::none) rope.scaling = RopeScaling::llama3;
-  return {};
-}
-
-Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t head_dim,
-                             std::uint32_t context_length) {
-  RopeConfig rope;
-  rope.dim = keys.count("rope.dimension_count", head_dim, head_dim);
-  rope.base = keys.number("rope.freq_base", 2.0F, 1e12F, 10'000.0F);
-  const auto type = keys.text("rope.scaling.type");
-  // rope.scale_linear is the older spelling of the factor.
-  const bool legacy = !keys.has("rope.scaling.factor");
-  const float factor = keys.number(legacy ? "rope.scale_linear" : "rope.scaling.factor", 1e-3F, 1e6F, 1.0F);
-  rope.attn_factor = keys.number("rope.scaling.attn_factor", 1e-3F, 1e3F, 1.0F);
-  rope.original_context = keys.count("rope.scaling.original_context_length", kMaxContext, context_length);
-  rope.beta_fast = keys.number("rope.scaling.yarn_beta_fast", 1e-3F, 1e6F, rope.beta_fast);
-  rope.beta_slow = keys.number("rope.scaling.yarn_beta_slow", 1e-3F, 1e6F, rope.beta_slow);
-  if (keys.error()) return std::unexpected(*keys.error());
-  if (rope.dim % 2 != 0) {
-    return invalid("rope.dimension_count is " + std::to_string(rope.dim) + "; it must be even",
-                   keys.key("rope.dimension_count"));
-  }
-  if (type == "linear" || (type.empty() && factor != 1.0F)) {
-    rope.scaling = RopeScaling::linear;
-    rope.factor = factor;
-  } else if (type == "yarn") {
-    rope.scaling = RopeScaling::yarn;
-    rope.factor = factor;
-  } else if (!type.empty() && type != "none") {
-    return invalid("the RoPE scaling type " + printable(type) + " is not one of none, linear and yarn",
-                   keys.key("rope.scaling.type"));
-  }
-  if (auto ok = read_frequency_factors(file, rope); !ok) return std::unexpected(ok.error());
-  return rope;
-}
+// Soft caps: within these x / cap is a number.
+constexpr float kLeastCap = 1e-3F, kMostCap = 1e6F;
 
 // Counts of experts and the length of their feed-forwards, or a dense model's own length.
 void read_feed_forward(KeyReader& keys, const Family& family, ModelConfig& config) {
@@ -184,6 +80,49 @@ void read_feed_forward(KeyReader& keys, const Family& family, ModelConfig& confi
   config.expert_ffn_dim = keys.has("expert_feed_forward_length")
                               ? keys.count("expert_feed_forward_length", kMaxFfnDim)
                               : keys.uniform_count("feed_forward_length", kMaxFfnDim, 0);
+}
+
+void read_windows(KeyReader& keys, const Family& family, ModelConfig& config) {
+  if (!family.windows) return;
+  constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+  std::uint32_t window = keys.has("attention.sliding_window")
+                             ? keys.count_or_none("attention.sliding_window", kMaxContext)
+                             : family.window;
+  if (window == 0) return;
+  if (window >= config.context_length) window = 0;  // it hides nothing
+  const auto flags = keys.flags(kPattern, config.n_layers);
+  const std::uint32_t global_every =
+      flags || !keys.has(kPattern) ? family.global_every : keys.count_or_none(kPattern, kMaxLayers);
+  config.layers.resize(config.n_layers);
+  for (std::uint32_t i = 0; i < config.n_layers; ++i) {
+    const bool local = flags ? (*flags)[i] : global_every == 0 || i % global_every + 1 < global_every;
+    if (local) config.layers[i] = {.window = window, .local = true};
+  }
+}
+
+void read_local_rope(KeyReader& keys, const Family& family, ModelConfig& config) {
+  if (config.layers.empty()) return;
+  RopeConfig local = config.rope;
+  if (family.local_rope_base != 0.0F) {
+    local = {};
+    local.dim = config.rope.dim;
+    local.base = family.local_rope_base;
+    local.original_context = config.rope.original_context;
+    local.attn_factor = config.rope.attn_factor;
+  }
+  local.base = keys.number("rope.freq_base_swa", 2.0F, 1e12F, local.base);
+  if (local != config.rope) config.local_rope = std::move(local);
+}
+
+void read_gemma(KeyReader& keys, const Family& family, ModelConfig& config) {
+  if (!family.gemma) return;
+  config.embedding_scale = std::sqrt(static_cast<float>(config.dim));
+  config.activation = kernels::Activation::gelu;
+  config.post_norms = true;
+  config.attention_cap = keys.number("attn_logit_softcapping", kLeastCap, kMostCap, family.attention_cap);
+  config.logit_cap = keys.number("final_logit_softcapping", kLeastCap, kMostCap, family.logit_cap);
+  if (config.n_layers == family.even_share_layers)
+    config.query_scale = 1.0F / std::sqrt(static_cast<float>(config.dim / config.n_heads));
 }
 
 // The embedding table's rows; where the file also has a vocabulary, it must be of that size.
@@ -209,6 +148,15 @@ Result<std::uint32_t> read_vocab_size(const Gguf& file) {
 
 }  // namespace
 
+bool ModelConfig::windowed() const noexcept {
+  return std::ranges::any_of(layers, [](const LayerShape& l) { return l.window != 0; });
+}
+
+void ModelConfig::serve(std::uint32_t context) {
+  if (!rope.long_factors.empty() && context > rope.original_context)
+    rope.frequency_factors = rope.long_factors;
+}
+
 Result<ModelConfig> read_model_config(const Gguf& file) {
   const auto architecture = file.get_string("general.architecture");
   if (!architecture) return std::unexpected(architecture.error());
@@ -218,8 +166,9 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   if (family == std::end(kFamilies)) {
     std::string known;
     for (const Family& f : kFamilies) known += (known.empty() ? "" : ", ") + std::string(f.name);
-    return invalid("the architecture " + printable(**architecture) + " is not one this build knows: " + known,
-                   "general.architecture");
+    return unsupported(
+        "the architecture " + printable(**architecture) + " is not one this build knows: " + known,
+        "general.architecture");
   }
   const auto name = file.get_string("general.name");
   if (!name) return std::unexpected(name.error());
@@ -238,9 +187,9 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   if (keys.error()) return std::unexpected(*keys.error());
 
   if (config.n_experts > 0 && family->experts == Family::Experts::never) {
-    return invalid("a mixture of " + std::to_string(config.n_experts) + " experts, which no " +
-                       config.architecture + " model has",
-                   keys.key("expert_count"));
+    return unsupported("a mixture of " + std::to_string(config.n_experts) + " experts, which no " +
+                           config.architecture + " model that this build knows has",
+                       keys.key("expert_count"));
   }
   if (config.n_heads % config.n_kv_heads != 0) {
     return invalid("the " + std::to_string(config.n_heads) + " heads cannot share " +
@@ -264,9 +213,16 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   config.rope_style = family->rope_style;
   config.qkv_bias = family->qkv_bias;
   config.qk_norm = family->qk_norm;
+  config.fused_matrices = family->fused_matrices;
+  config.query_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
+  read_gemma(keys, *family, config);
+  read_windows(keys, *family, config);
+  if (keys.error()) return std::unexpected(*keys.error());
   auto rope = read_rope(file, keys, config.head_dim, config.context_length);
   if (!rope) return std::unexpected(std::move(rope.error()));
   config.rope = std::move(*rope);
+  read_local_rope(keys, *family, config);
+  if (keys.error()) return std::unexpected(*keys.error());
   const auto vocab = read_vocab_size(file);
   if (!vocab) return std::unexpected(vocab.error());
   config.vocab_size = *vocab;

@@ -3,16 +3,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "backends/model/gguf.hpp"
+#include "backends/model/rope_config.hpp"
 #include "config/error.hpp"
+#include "kernels/formats/activation.hpp"
 #include "kernels/formats/rope_style.hpp"
 
 namespace flyball::model {
-
-enum class RopeScaling : std::uint8_t { none, linear, yarn, llama3 };
 
 // Limits of the shape: generous to every published model, small enough that no product below overflows 64
 // bits.
@@ -21,21 +22,15 @@ inline constexpr std::uint64_t kMaxDim = 131'072, kMaxFfnDim = 1'048'576, kMaxVo
 inline constexpr std::uint64_t kMaxContext = 16'777'216;
 inline constexpr std::uint64_t kMaxExperts = 1024, kMaxExpertsUsed = 64;
 
-struct RopeConfig {
-  std::uint32_t dim = 0;   // rotated values per head, even, <= head_dim
-  float base = 10'000.0F;  // theta
-  RopeScaling scaling = RopeScaling::none;
-  float factor = 1.0F;                 // linear, yarn: >= 1 stretches the context
-  std::uint32_t original_context = 0;  // yarn: positions before scaling
-  // rope.scaling.attn_factor as the file has it, whatever the scaling: multiplies cos and sin, for yarn
-  // together with 1 + 0.1 ln(factor).
-  float attn_factor = 1.0F;
-  float beta_fast = 32.0F, beta_slow = 1.0F;  // yarn: rotations between which the two angles are blended
-  std::vector<float> frequency_factors;       // llama3 and longrope: divides each frequency; [dim/2] or empty
+// What layers of one model may differ in.
+struct LayerShape {
+  std::uint32_t window = 0;  // positions that a row attends to, its own included; 0: all before it
+  bool local = false;        // of the layers that have a window, and local_rope where the model has that
 };
 
 struct ModelConfig {
-  std::string architecture;  // "llama" (with experts: Mixtral), "qwen2", "qwen3", "qwen3moe"
+  std::string architecture;  // "llama" (with experts: Mixtral), "qwen2", "qwen3", "qwen3moe", "phi3",
+                             // "gemma2", "gemma3"
   std::string name;          // general.name, printable(): it goes into logs and terminals; "" if absent
   std::uint32_t n_layers = 0;
   std::uint32_t dim = 0;                                    // embedding length
@@ -45,16 +40,32 @@ struct ModelConfig {
   std::uint32_t context_length = 0;  // what it was trained for
   float norm_eps = 1e-5F;
   RopeConfig rope;
+  std::optional<RopeConfig> local_rope;  // of local layers, where it is another; of the same dim
   kernels::RopeStyle rope_style = kernels::RopeStyle::interleaved;
-  bool tied_embeddings = false;  // no output.weight: the embedding table is used
-  bool qkv_bias = false;         // q, k and v have a bias each
-  bool qk_norm = false;          // every head of q and of k is normed before it is rotated
+  kernels::Activation activation = kernels::Activation::silu;  // of the feed-forwards' gates
+  float embedding_scale = 1.0F;                                // on the table's rows
+  float query_scale = 0.0F;                                    // on q.k
+  // q.k, and the logits: x becomes cap * tanh(x / cap). 0: it stays.
+  float attention_cap = 0.0F, logit_cap = 0.0F;
+  bool tied_embeddings = false;    // no output.weight: the embedding table is used
+  bool qkv_bias = false;           // q, k and v have a bias each
+  bool qk_norm = false;            // every head of q and of k is normed before it is rotated
+  bool post_norms = false;         // what attention and feed-forward give is normed before it is added
+  bool fused_matrices = false;     // the file has q, k and v in one tensor, and gate and up in another
+  std::vector<LayerShape> layers;  // empty: all as a LayerShape is
   // Mixture of experts: every layer has n_experts feed-forwards, each token uses n_experts_used of them.
   std::uint32_t n_experts = 0;  // 0: dense, and the other two are 0
   std::uint32_t n_experts_used = 0, expert_ffn_dim = 0;
+
+  LayerShape layer(std::uint32_t i) const noexcept { return layers.empty() ? LayerShape{} : layers[i]; }
+  bool windowed() const noexcept;  // some layer has a window
+  // Sequences will be of at most so many positions. LongRoPE has other factors for long ones, and all
+  // positions of a sequence must be rotated by the same.
+  void serve(std::uint32_t context);
 };
 
-// model_invalid (value, limit and key), also for architectures this build does not know.
+// model_invalid (value, limit and key). model_unsupported: an architecture that this build does not know, or
+// a mixture of experts of one that has none, by key and value.
 Result<ModelConfig> read_model_config(const Gguf& file);
 
 }  // namespace flyball::model

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <new>
 #include <system_error>
 #include <unordered_set>
@@ -31,6 +32,27 @@ class Binder {
   Weight experts(std::string_view name, std::uint32_t n, std::uint32_t rows, std::uint32_t cols) {
     return bind(name, n, rows, cols);
   }
+  // Rows of one tensor as a matrix each, in this order.
+  struct Rows {
+    Weight& to;
+    std::uint32_t n;
+  };
+  void split(std::string_view name, std::uint32_t cols, std::initializer_list<Rows> parts) {
+    std::uint32_t rows = 0;
+    for (const Rows& part : parts) rows += part.n;  // three counts of model_config's limits: no overflow
+    const Weight whole = bind(name, 1, rows, cols);
+    if (whole.data == nullptr) return;
+    std::uint32_t at = 0;
+    for (const Rows& part : parts) {
+      part.to = whole;
+      part.to.rows = part.n;
+      const kernels::SourceRows source = whole.source().after(whole.type, at, cols);
+      part.to.data = source.data;
+      part.to.scales = source.scales;
+      part.to.biases = source.biases;
+      at += part.n;
+    }
+  }
 
   // Norms and biases enter the arithmetic as they are, so they are F32, as every converter writes them.
   Weight vector(std::string_view name, std::uint32_t cols) {
@@ -54,7 +76,9 @@ class Binder {
 
   Result<void> finish(const ModelConfig& config) {
     if (error_) return std::unexpected(*error_);
-    bound_.insert(weight_names::kRopeFrequencies);  // read_model_config has it
+    for (const std::string_view read :
+         {weight_names::kRopeFrequencies, weight_names::kRopeFactorsShort, weight_names::kRopeFactorsLong})
+      bound_.insert(read);  // by read_model_config
     for (const auto& tensor : file_->tensors()) {
       if (!bound_.contains(tensor.name)) {
         return fail(ErrorCode::model_invalid,
@@ -112,15 +136,24 @@ Result<ModelWeights> bind_weights(const Gguf& file, const ModelConfig& config) {
   for (std::uint32_t i = 0; i < config.n_layers && !bind.failed(); ++i) {
     auto& layer = weights.layers.emplace_back();
     layer.attn_norm = bind.vector(names::layer(i, names::kAttnNorm), config.dim);
-    layer.q = bind.matrix(names::layer(i, names::kQ), q_rows, config.dim);
-    layer.k = bind.matrix(names::layer(i, names::kK), kv_rows, config.dim);
-    layer.v = bind.matrix(names::layer(i, names::kV), kv_rows, config.dim);
+    if (config.fused_matrices) {
+      bind.split(names::layer(i, names::kQkv), config.dim,
+                 {{layer.q, q_rows}, {layer.k, kv_rows}, {layer.v, kv_rows}});
+    } else {
+      layer.q = bind.matrix(names::layer(i, names::kQ), q_rows, config.dim);
+      layer.k = bind.matrix(names::layer(i, names::kK), kv_rows, config.dim);
+      layer.v = bind.matrix(names::layer(i, names::kV), kv_rows, config.dim);
+    }
     layer.o = bind.matrix(names::layer(i, names::kO), config.dim, q_rows);
     layer.ffn_norm = bind.vector(names::layer(i, names::kFfnNorm), config.dim);
     if (config.qkv_bias) {
       layer.q_bias = bind.vector(names::layer_bias(i, names::kQ), q_rows);
       layer.k_bias = bind.vector(names::layer_bias(i, names::kK), kv_rows);
       layer.v_bias = bind.vector(names::layer_bias(i, names::kV), kv_rows);
+    }
+    if (config.post_norms) {
+      layer.attn_post_norm = bind.vector(names::layer(i, names::kAttnPostNorm), config.dim);
+      layer.ffn_post_norm = bind.vector(names::layer(i, names::kFfnPostNorm), config.dim);
     }
     if (config.qk_norm) {
       layer.q_norm = bind.vector(names::layer(i, names::kQNorm), config.head_dim);
@@ -134,8 +167,13 @@ Result<ModelWeights> bind_weights(const Gguf& file, const ModelConfig& config) {
       layer.expert_up = bind.experts(names::layer(i, names::kExpertUp), n, ffn, config.dim);
       layer.expert_down = bind.experts(names::layer(i, names::kExpertDown), n, config.dim, ffn);
     } else {
-      layer.gate = bind.matrix(names::layer(i, names::kGate), config.ffn_dim, config.dim);
-      layer.up = bind.matrix(names::layer(i, names::kUp), config.ffn_dim, config.dim);
+      if (config.fused_matrices) {
+        bind.split(names::layer(i, names::kUp), config.dim,
+                   {{layer.gate, config.ffn_dim}, {layer.up, config.ffn_dim}});
+      } else {
+        layer.gate = bind.matrix(names::layer(i, names::kGate), config.ffn_dim, config.dim);
+        layer.up = bind.matrix(names::layer(i, names::kUp), config.ffn_dim, config.dim);
+      }
       layer.down = bind.matrix(names::layer(i, names::kDown), config.dim, config.ffn_dim);
     }
   }

@@ -42,6 +42,7 @@ struct LayerWeights {
   Weight gate, up, down;                               // dense
   Weight q_bias, k_bias, v_bias;                       // qkv_bias
   Weight q_norm, k_norm;                               // qk_norm: [head_dim]
+  Weight attn_post_norm, ffn_post_norm;                // post_norms
   Weight router, expert_gate, expert_up, expert_down;  // experts
 };
 
@@ -68,6 +69,8 @@ class ModelFile {
   const Gguf& gguf() const noexcept { return gguf_; }
   std::string format() const;  // "GGUF v3", "MLX"
   const ModelConfig& config() const noexcept { return config_; }
+  // Before a device takes the model: sequences will be of at most so many positions (ModelConfig::serve).
+  void serve(std::uint32_t context) { config_.serve(context); }
   const ModelWeights& weights() const noexcept { return weights_; }
   // Matrices lie in mappings of files: a device that has copied them may give their pages back.
   bool mapped() const noexcept { return !mappings_.empty(); }

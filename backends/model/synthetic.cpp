@@ -47,6 +47,11 @@ SyntheticSpec of(const char* architecture, SyntheticSpec spec, std::uint32_t hea
   return spec;
 }
 
+SyntheticSpec windowed(std::uint32_t window, SyntheticSpec spec) {
+  spec.window = window;
+  return spec;
+}
+
 SyntheticSpec tied(SyntheticSpec spec) {
   spec.tied = true;
   return spec;
@@ -59,18 +64,23 @@ SyntheticSpec mixture(std::uint32_t experts, std::uint32_t used, std::uint32_t f
   return spec;
 }
 
-// As their configurations on https://huggingface.co say: SmolLM, TinyLlama, Llama 3, Qwen2.5, Qwen3, Mixtral.
+// As their configurations on https://huggingface.co say: SmolLM, TinyLlama, Llama 3, Qwen2.5, Qwen3, Gemma 2
+// and 3, Phi-3, Mixtral.
 std::vector<SyntheticSpec> named_shapes() {
-  return {shape("tiny", 256, 2, 4, 2, 512, 512, 1024, 10'000.0F),
-          shape("small", 512, 4, 8, 2, 1536, 2048, 2048, 10'000.0F),
-          shape("135m", 576, 30, 9, 3, 1536, 49'152, 2048, 10'000.0F),
-          shape("1.1b", 2048, 22, 32, 4, 5632, 32'000, 2048, 10'000.0F),
-          shape("8b", 4096, 32, 32, 8, 14'336, 128'256, 8192, 500'000.0F),
-          tied(of("qwen2", shape("qwen2-0.5b", 896, 24, 14, 2, 4864, 151'936, 32'768, 1e6F))),
-          tied(of("qwen3", shape("qwen3-0.6b", 1024, 28, 16, 8, 3072, 151'936, 40'960, 1e6F), 128)),
-          mixture(8, 2, 14'336, shape("mixtral-8x7b", 4096, 32, 32, 8, 14'336, 32'000, 32'768, 1e6F)),
-          mixture(128, 8, 768,
-                  of("qwen3moe", shape("qwen3-30b-a3b", 2048, 48, 32, 4, 6144, 151'936, 40'960, 1e6F), 128))};
+  return {
+      shape("tiny", 256, 2, 4, 2, 512, 512, 1024, 10'000.0F),
+      shape("small", 512, 4, 8, 2, 1536, 2048, 2048, 10'000.0F),
+      shape("135m", 576, 30, 9, 3, 1536, 49'152, 2048, 10'000.0F),
+      shape("1.1b", 2048, 22, 32, 4, 5632, 32'000, 2048, 10'000.0F),
+      shape("8b", 4096, 32, 32, 8, 14'336, 128'256, 8192, 500'000.0F),
+      tied(of("qwen2", shape("qwen2-0.5b", 896, 24, 14, 2, 4864, 151'936, 32'768, 1e6F))),
+      tied(of("qwen3", shape("qwen3-0.6b", 1024, 28, 16, 8, 3072, 151'936, 40'960, 1e6F), 128)),
+      windowed(4096, of("gemma2", shape("gemma2-2b", 2304, 26, 8, 4, 9216, 256'000, 8192, 10'000.0F), 256)),
+      windowed(512, of("gemma3", shape("gemma3-1b", 1152, 26, 4, 1, 6912, 262'144, 32'768, 1e6F), 256)),
+      windowed(2047, of("phi3", shape("phi3-mini", 3072, 32, 32, 32, 8192, 32'064, 4096, 10'000.0F))),
+      mixture(8, 2, 14'336, shape("mixtral-8x7b", 4096, 32, 32, 8, 14'336, 32'000, 32'768, 1e6F)),
+      mixture(128, 8, 768,
+              of("qwen3moe", shape("qwen3-30b-a3b", 2048, 48, 32, 4, 6144, 151'936, 40'960, 1e6F), 128))};
 }
 
 struct Dimension {
@@ -82,6 +92,8 @@ constexpr Dimension kDimensions[] = {{"dim", &SyntheticSpec::dim},
                                      {"heads", &SyntheticSpec::heads},
                                      {"kv_heads", &SyntheticSpec::kv_heads},
                                      {"head_dim", &SyntheticSpec::head_dim},
+                                     {"rope_dim", &SyntheticSpec::rope_dim},
+                                     {"window", &SyntheticSpec::window},
                                      {"ffn", &SyntheticSpec::ffn},
                                      {"vocab", &SyntheticSpec::vocab},
                                      {"context", &SyntheticSpec::context},
@@ -89,6 +101,32 @@ constexpr Dimension kDimensions[] = {{"dim", &SyntheticSpec::dim},
                                      {"experts_used", &SyntheticSpec::experts_used},
                                      {"expert_ffn", &SyntheticSpec::expert_ffn}};
 constexpr std::string_view kArchitecture = "arch";
+constexpr std::string_view kRope = "rope";
+struct Rope {
+  std::string_view name;
+  RopeScaling scaling;
+};
+constexpr Rope kRopes[] = {{"none", RopeScaling::none},
+                           {"linear", RopeScaling::linear},
+                           {"yarn", RopeScaling::yarn},
+                           {"llama3", RopeScaling::llama3},
+                           {"longrope", RopeScaling::longrope}};
+constexpr std::string_view kArchitectures[] = {"llama", "qwen2",  "qwen3", "qwen3moe",
+                                               "phi3",  "gemma2", "gemma3"};
+
+std::string_view name_of(std::string_view name) {
+  return name;
+}
+std::string_view name_of(const Rope& rope) {
+  return rope.name;
+}
+// "llama, qwen2, ..."
+template <class List>
+std::string names_of(const List& list) {
+  std::string names;
+  for (const auto& each : list) names += (names.empty() ? "" : ", ") + std::string(name_of(each));
+  return names;
+}
 
 std::unexpected<Error> bad_shape(std::string message) {
   return fail(ErrorCode::invalid_value, std::move(message), "shape");
@@ -235,6 +273,13 @@ Result<SyntheticSpec> parse_synthetic_shape(std::string_view text) {
       spec.architecture = printable(value);
       continue;
     }
+    if (key == kRope) {
+      const auto* rope = std::ranges::find(kRopes, value, &Rope::name);
+      if (rope == std::end(kRopes))
+        return bad_shape("rope is " + printable(value) + ", which is not one of " + names_of(kRopes));
+      spec.rope = rope->scaling;
+      continue;
+    }
     const auto* dimension = std::ranges::find(kDimensions, key, &Dimension::name);
     if (dimension == std::end(kDimensions))
       return bad_shape("the shape's key " + printable(key) + " is not one of " + synthetic_shape_keys());
@@ -254,19 +299,18 @@ std::string synthetic_shape_names() {
 }
 
 std::string synthetic_shape_keys() {
-  std::string keys(kArchitecture);
+  std::string keys = std::string(kArchitecture) + ", " + std::string(kRope);
   for (const auto& dimension : kDimensions) keys += ", " + std::string(dimension.name);
   return keys;
 }
 
 Result<void> check(const SyntheticSpec& spec) {
-  const bool known = spec.architecture == "llama" || spec.architecture == "qwen2" ||
-                     spec.architecture == "qwen3" || spec.architecture == "qwen3moe";
-  if (!known)
-    return bad_shape("arch is " + printable(spec.architecture) +
-                     "; llama, qwen2, qwen3 and qwen3moe are known");
-  const bool dense = spec.architecture == "qwen2" || spec.architecture == "qwen3";
+  if (std::ranges::find(kArchitectures, spec.architecture) == std::end(kArchitectures)) {
+    return bad_shape("arch is " + printable(spec.architecture) + ", which is not one of " +
+                     names_of(kArchitectures));
+  }
   const bool mixture = spec.architecture == "qwen3moe";
+  const bool dense = !mixture && spec.architecture != "llama";
   if ((dense && spec.experts != 0) || (mixture && spec.experts == 0))
     return bad_shape("experts is " + std::to_string(spec.experts) + ", which no " + spec.architecture +
                      " has");
@@ -282,6 +326,8 @@ Result<void> check(const SyntheticSpec& spec) {
       {"heads", spec.heads, 1, kMaxHeads},
       {"kv_heads", spec.kv_heads, 1, kMaxHeads},
       {"head_dim", head_dim, 2, kMaxHeadDim},
+      {"rope_dim", spec.rope_dim, 0, head_dim},
+      {"window", spec.window, 0, kMaxContext},
       {"ffn", spec.ffn, 1, kMaxFfnDim},
       {"experts", spec.experts, 0, kMaxExperts},
       {"experts_used", spec.experts_used, least, std::min<std::uint64_t>(spec.experts, kMaxExpertsUsed)},
@@ -298,6 +344,8 @@ Result<void> check(const SyntheticSpec& spec) {
     return bad_shape("heads (" + std::to_string(spec.heads) + ") must be a multiple of kv_heads (" +
                      std::to_string(spec.kv_heads) + ")");
   }
+  if (spec.rope_dim % 2 != 0)
+    return bad_shape("rope_dim (" + std::to_string(spec.rope_dim) + ") must be even");
   if (head_dim % 2 != 0 || (spec.head_dim == 0 && spec.dim % spec.heads != 0)) {
     return bad_shape("dim (" + std::to_string(spec.dim) + ") over heads (" + std::to_string(spec.heads) +
                      ") must be a whole even number");

@@ -26,6 +26,8 @@ struct SyntheticSpec {
   std::string name = "tiny";  // goes into general.name
   std::uint32_t dim = 256, layers = 2, heads = 4, kv_heads = 2, ffn = 512, vocab = 512, context = 1024;
   std::uint32_t head_dim = 0;          // 0: dim / heads
+  std::uint32_t rope_dim = 0;          // rotated values of a head; 0: all
+  std::uint32_t window = 0;            // attention.sliding_window; 0: the file names none
   std::string architecture = "llama";  // as in ModelConfig
   // A mixture where experts > 0 (llama: Mixtral): ffn is then not used.
   std::uint32_t experts = 0, experts_used = 0, expert_ffn = 0;
@@ -40,7 +42,7 @@ struct SyntheticSpec {
 // a name first: "tiny,vocab=1000,arch=qwen3". invalid_value with param "shape" lists what it knows.
 Result<SyntheticSpec> parse_synthetic_shape(std::string_view text);
 std::string synthetic_shape_names();  // "tiny, small, ..."
-std::string synthetic_shape_keys();   // "arch, dim, ..."
+std::string synthetic_shape_keys();   // "arch, rope, dim, ..."
 
 // invalid_value naming the value, the limit and the option; K-quants need rows that are multiples of 256.
 Result<void> check(const SyntheticSpec& spec);

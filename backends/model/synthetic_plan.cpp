@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <numbers>
 #include <numeric>
 
@@ -24,6 +25,22 @@ constexpr double kLayerShare = 0.15, kTiedLayerShare = 1.5;
 constexpr double kBias = 0.5;
 // Deviation of a router's logits: one or two experts have most of the weight, as in a trained mixture.
 constexpr double kRouterSpread = 2.0;
+// Gemma's files have the embedding table as output, which scores a token by itself first, and its neighbours
+// alike in both directions. So here the feed-forwards carry each value of the stream shift() places on (the
+// gates are opened by the first value, which is the same for every token), the signs of the output norm keep
+// a token from scoring itself, and a row leans to where its two predecessors are carried. A row is made of so
+// much of its own, and of each predecessor:
+constexpr double kOwn = 0.7, kLeans[] = {0.6, 0.35};
+constexpr double kFirstValue = 4.0;  // of the scaled embedding, whose other values are of deviation one
+constexpr double kGate = 0.75, kGateSpread = 0.5, kUp = 3.0,
+                 kDown = 2.0;  // the carrying weights, besides noise
+// What all attention layers, and all feed-forwards, add to the stream, over what the embedding has.
+constexpr double kAttentionShare = 0.3, kCarryShare = 2.0;
+// Deviation of the logits of what is no successor: with it the rounding of activations, through feed-forwards
+// that decide more than elsewhere, moves a logit by about 1e-2 here, too.
+constexpr double kLogitSpread = 0.7;
+// So near to what scores and logits are that they bend.
+constexpr float kAttentionCap = 4.0F, kLogitCap = 8.0F;
 // How much further than its training a file with RoPE scaling claims to reach.
 constexpr float kRopeFactor = 4.0F;
 // llama.cpp's numbers for general.file_type.
@@ -60,13 +77,13 @@ std::uint64_t mix(std::uint64_t x) noexcept {
   return x ^ (x >> 31);
 }
 
-// values[i] += scale * g(key, i), where g is nearly normal: the sum of four bytes, centred, over its
-// deviation.
-void add_gaussian(std::uint64_t key, double scale, std::span<float> values) noexcept {
+// values[i] += scale * g(key, first + i), first even, where g is nearly normal: the sum of four bytes,
+// centred, over its deviation.
+void add_gaussian(std::uint64_t key, double scale, std::span<float> values, std::size_t first = 0) noexcept {
   constexpr float kMean = 510.0F;
   const auto step = static_cast<float>(scale / 147.80054);  // sqrt(4 * (256^2 - 1) / 12)
   for (std::size_t i = 0; i < values.size(); i += 2) {
-    const std::uint64_t h = mix(key + (i / 2 + 1) * kGolden);
+    const std::uint64_t h = mix(key + ((first + i) / 2 + 1) * kGolden);
     // Bytes added pairwise, then pairs, inside two 32-bit halves.
     const std::uint64_t pairs = (h & 0x00FF'00FF'00FF'00FFULL) + ((h >> 8) & 0x00FF'00FF'00FF'00FFULL);
     const std::uint64_t sums =
@@ -82,6 +99,7 @@ SyntheticPlan::SyntheticPlan(const SyntheticSpec& spec)
     : spec_(spec),
       vocab_(make_synthetic_vocab(spec.vocab)),
       head_dim_(spec.head_dim != 0 ? spec.head_dim : spec.dim / spec.heads) {
+  spec_.tied = spec.tied || gemma();
   first_step_ = coprime_step(1);
   second_step_ = coprime_step(2);
   write_metadata();
@@ -94,6 +112,10 @@ void SyntheticPlan::fill_row(std::size_t index, std::uint64_t row, std::span<flo
   const auto& tensor = tensors_[index];
   const auto n = static_cast<double>(tensor.cols);
   std::ranges::fill(values, tensor.role == Role::norm ? 1.0F : 0.0F);
+  const auto norm_of = [&](double share) {
+    std::ranges::fill(values, static_cast<float>(share));
+    add_gaussian(row_key(index, row), 0.1 * share, values);
+  };
   switch (tensor.role) {
     case Role::norm:
       return add_gaussian(row_key(index, row), 0.1, values);
@@ -112,8 +134,35 @@ void SyntheticPlan::fill_row(std::size_t index, std::uint64_t row, std::span<flo
       return add_gaussian(row_key(index, row), kRouterSpread / std::sqrt(n), values);
     case Role::output:
       return fill_output_row(index, row, values);
+    case Role::leaning_table:
+      return fill_leaning_row(index, row, values);
+    case Role::carry_gate:
+      add_gaussian(row_key(index, row), kGateSpread / std::sqrt(n), values);
+      values[0] += static_cast<float>(kGate);
+      return;
+    case Role::carry_up:
+      add_gaussian(row_key(index, row), 1.0 / std::sqrt(n), values);
+      values[row % values.size()] += static_cast<float>(kUp);
+      return;
+    case Role::carry_down: {
+      add_gaussian(row_key(index, row), 1.0 / std::sqrt(n), values);
+      const std::size_t rounds = std::max<std::size_t>(1, values.size() / spec_.dim);
+      for (std::size_t c = (row + shift()) % spec_.dim; c < values.size(); c += spec_.dim)
+        values[c] += static_cast<float>(kDown / static_cast<double>(rounds));
+      return;
+    }
+    case Role::attn_post_norm:
+      return norm_of(kAttentionShare / std::sqrt(static_cast<double>(spec_.layers)));
+    case Role::ffn_post_norm:
+      return norm_of(kCarryShare / spec_.layers);
+    case Role::signed_norm:
+      norm_of(kLogitSpread);
+      return flip_signs(values);
     case Role::rope_factors:
       return fill_rope_factors(values);
+    case Role::short_factors:
+    case Role::long_factors:
+      return fill_longrope_factors(tensor.role == Role::long_factors, values);
   }
 }
 
@@ -146,24 +195,75 @@ void SyntheticPlan::fill_output_row(std::size_t index, std::uint64_t token,
   lean(second_step_, lead - kSecond);
 }
 
+void SyntheticPlan::flip_signs(std::span<float> values) const noexcept {
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if ((mix(spec_.seed + i * kGolden) & 1U) != 0) values[i] = -values[i];
+}
+
+void SyntheticPlan::fill_leaning_row(std::size_t index, std::uint64_t token,
+                                     std::span<float> values) const noexcept {
+  const double length = 1.0 / std::sqrt(static_cast<double>(values.size()));
+  const std::size_t cut = values.size() - shift();
+  const std::uint64_t steps[] = {first_step_, second_step_};
+  for (std::size_t i = 0; i < std::size(steps); ++i) {
+    const std::uint64_t key = row_key(index, (token + spec_.vocab - steps[i]) % spec_.vocab);
+    add_gaussian(key, kLeans[i] * length, values.first(cut), shift());
+    add_gaussian(key, kLeans[i] * length, values.subspan(cut));
+  }
+  flip_signs(values);
+  add_gaussian(row_key(index, token), kOwn * length, values);
+  values[0] = static_cast<float>(kFirstValue * length);
+}
+
 // Llama 3.1's divisors, as its converter writes them: 1 for frequencies that turn more than 4 times over the
 // original context, the factor for those that turn less than once, a blend between.
 void SyntheticPlan::fill_rope_factors(std::span<float> values) const noexcept {
   constexpr double kFactor = 8.0, kLow = 1.0, kHigh = 4.0;
-  const double original = spec_.context / static_cast<double>(kRopeFactor);
+  const double original = original_context();
   for (std::size_t i = 0; i < values.size(); ++i) {
     const double frequency =
-        std::pow(static_cast<double>(spec_.rope_base), -2.0 * static_cast<double>(i) / head_dim_);
+        std::pow(static_cast<double>(spec_.rope_base), -2.0 * static_cast<double>(i) / rope_dim());
     const double turns = original * frequency / (2.0 * std::numbers::pi);
     const double blend = std::clamp((turns - kLow) / (kHigh - kLow), 0.0, 1.0);
     values[i] = static_cast<float>(1.0 / ((1.0 - blend) / kFactor + blend));
   }
 }
 
+// Growing towards slow frequencies, for long contexts more: so LongRoPE's search has found them for Phi-3.
+void SyntheticPlan::fill_longrope_factors(bool of_long, std::span<float> values) const noexcept {
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double at = static_cast<double>(i) / static_cast<double>(values.size());
+    values[i] = static_cast<float>(of_long ? 1.0 + 2.0 * kRopeFactor * at : 1.0 + 0.25 * at);
+  }
+}
+
+std::uint32_t SyntheticPlan::original_context() const noexcept {
+  return static_cast<std::uint32_t>(static_cast<float>(spec_.context) / kRopeFactor);
+}
+
+void SyntheticPlan::write_rope() {
+  const auto key = [&](std::string_view name) { return spec_.architecture + "." + std::string(name); };
+  writer_.set_u32(key("rope.dimension_count"), rope_dim());
+  writer_.set_f32(key("rope.freq_base"), spec_.rope_base);
+  if (spec_.rope == RopeScaling::linear || spec_.rope == RopeScaling::yarn) {
+    writer_.set_string(key("rope.scaling.type"), spec_.rope == RopeScaling::yarn ? "yarn" : "linear");
+    writer_.set_f32(key("rope.scaling.factor"), kRopeFactor);
+  }
+  if (spec_.rope == RopeScaling::longrope) {  // as Phi-3's converter has it
+    const double original = original_context();
+    const double factor = std::sqrt(1.0 + std::log(static_cast<double>(kRopeFactor)) / std::log(original));
+    writer_.set_f32(key("rope.scaling.attn_factor"), static_cast<float>(factor));
+  }
+  if (spec_.rope != RopeScaling::none && spec_.rope != RopeScaling::llama3)
+    writer_.set_u32(key("rope.scaling.original_context_length"), original_context());
+}
+
 void SyntheticPlan::write_metadata() {
   const auto key = [&](std::string_view name) { return spec_.architecture + "." + std::string(name); };
   writer_.set_string("general.architecture", spec_.architecture);
-  writer_.set_string("general.name", "synthetic " + spec_.name);
+  // Phi-3's name would say that special tokens swallow white space, which this vocabulary's do not.
+  const bool phi3 = spec_.name.find("phi3") != std::string::npos;
+  writer_.set_string("general.name", phi3 ? "synthetic" : "synthetic " + spec_.name);
   writer_.set_u32("general.file_type", file_type(spec_.type));
   writer_.set_u32("general.quantization_version", 2);
   writer_.set_u32(key("block_count"), spec_.layers);
@@ -177,28 +277,29 @@ void SyntheticPlan::write_metadata() {
   writer_.set_u32(key("attention.key_length"), head_dim_);
   writer_.set_u32(key("attention.value_length"), head_dim_);
   writer_.set_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
-  writer_.set_u32(key("rope.dimension_count"), head_dim_);
-  writer_.set_f32(key("rope.freq_base"), spec_.rope_base);
+  if (spec_.architecture == "gemma2") {
+    writer_.set_f32(key("attn_logit_softcapping"), kAttentionCap);
+    writer_.set_f32(key("final_logit_softcapping"), kLogitCap);
+  }
+  if (spec_.window != 0) writer_.set_u32(key("attention.sliding_window"), spec_.window);
   writer_.set_u32(key("vocab_size"), spec_.vocab);
   if (spec_.experts > 0) {
     writer_.set_u32(key("expert_count"), spec_.experts);
     writer_.set_u32(key("expert_used_count"), spec_.experts_used);
     if (!mixtral) writer_.set_u32(key("expert_feed_forward_length"), spec_.expert_ffn);
   }
-  if (spec_.rope == RopeScaling::linear || spec_.rope == RopeScaling::yarn) {
-    writer_.set_string(key("rope.scaling.type"), spec_.rope == RopeScaling::yarn ? "yarn" : "linear");
-    writer_.set_f32(key("rope.scaling.factor"), kRopeFactor);
-    writer_.set_u32(key("rope.scaling.original_context_length"),
-                    static_cast<std::uint32_t>(static_cast<float>(spec_.context) / kRopeFactor));
-  }
+  write_rope();
   write_vocab(vocab_, writer_);
 }
 
 void SyntheticPlan::add(std::string_view name, Role role, std::uint64_t rows, std::uint64_t cols,
                         std::uint64_t experts) {
   const std::uint64_t dims[] = {cols, rows, experts};
-  const bool vector = role == Role::norm || role == Role::bias || role == Role::rope_factors;
-  const auto type = vector || role == Role::router ? kernels::DType::f32 : spec_.type;
+  using enum Role;
+  constexpr Role kVectors[] = {norm,         bias,           rope_factors,  short_factors,
+                               long_factors, attn_post_norm, ffn_post_norm, signed_norm};
+  const bool vector = std::ranges::find(kVectors, role) != std::end(kVectors);
+  const auto type = vector || role == router ? kernels::DType::f32 : spec_.type;
   const auto index = writer_.add_tensor(name, type, std::span(dims).first(vector ? 1 : experts == 1 ? 2 : 3));
   tensors_.push_back({role, type, rows * experts, cols, writer_.tensor_offset(index)});
 }
@@ -209,19 +310,24 @@ void SyntheticPlan::add_attention(std::uint32_t layer) {
   const auto heads = std::uint64_t{spec_.heads} * head_dim_;
   const auto kv_heads = std::uint64_t{spec_.kv_heads} * head_dim_;
   add(names::layer(layer, names::kAttnNorm), norm, 1, spec_.dim);
-  add(names::layer(layer, names::kQ), reads, heads, spec_.dim);
-  add(names::layer(layer, names::kK), reads, kv_heads, spec_.dim);
-  add(names::layer(layer, names::kV), reads, kv_heads, spec_.dim);
+  if (fused()) {
+    add(names::layer(layer, names::kQkv), reads, heads + 2 * kv_heads, spec_.dim);
+  } else {
+    add(names::layer(layer, names::kQ), reads, heads, spec_.dim);
+    add(names::layer(layer, names::kK), reads, kv_heads, spec_.dim);
+    add(names::layer(layer, names::kV), reads, kv_heads, spec_.dim);
+  }
   if (spec_.architecture == "qwen2") {
     add(names::layer_bias(layer, names::kQ), bias, 1, heads);
     add(names::layer_bias(layer, names::kK), bias, 1, kv_heads);
     add(names::layer_bias(layer, names::kV), bias, 1, kv_heads);
   }
-  if (spec_.architecture == "qwen3" || spec_.architecture == "qwen3moe") {
+  if (spec_.architecture.starts_with("qwen3") || spec_.architecture == "gemma3") {
     add(names::layer(layer, names::kQNorm), norm, 1, head_dim_);
     add(names::layer(layer, names::kKNorm), norm, 1, head_dim_);
   }
   add(names::layer(layer, names::kO), adds, spec_.dim, heads);
+  if (gemma()) add(names::layer(layer, names::kAttnPostNorm), attn_post_norm, 1, spec_.dim);
 }
 
 void SyntheticPlan::add_feed_forward(std::uint32_t layer) {
@@ -235,22 +341,32 @@ void SyntheticPlan::add_feed_forward(std::uint32_t layer) {
     add(names::layer(layer, names::kExpertDown), adds, spec_.dim, spec_.expert_ffn, spec_.experts);
     return;
   }
-  add(names::layer(layer, names::kGate), reads, spec_.ffn, spec_.dim);
-  add(names::layer(layer, names::kUp), reads, spec_.ffn, spec_.dim);
-  add(names::layer(layer, names::kDown), adds, spec_.dim, spec_.ffn);
+  if (fused()) {
+    add(names::layer(layer, names::kUp), reads, 2 * spec_.ffn, spec_.dim);
+  } else {
+    add(names::layer(layer, names::kGate), gemma() ? carry_gate : reads, spec_.ffn, spec_.dim);
+    add(names::layer(layer, names::kUp), gemma() ? carry_up : reads, spec_.ffn, spec_.dim);
+  }
+  add(names::layer(layer, names::kDown), gemma() ? carry_down : adds, spec_.dim, spec_.ffn);
+  if (gemma()) add(names::layer(layer, names::kFfnPostNorm), ffn_post_norm, 1, spec_.dim);
 }
 
 void SyntheticPlan::add_tensors() {
   namespace names = weight_names;
   using enum Role;
-  add(names::kTokenEmbedding, embedding, spec_.vocab, spec_.dim);  // first: fill_output_row counts on it
+  // First: fill_output_row counts on it.
+  add(names::kTokenEmbedding, gemma() ? leaning_table : embedding, spec_.vocab, spec_.dim);
   for (std::uint32_t layer = 0; layer < spec_.layers; ++layer) {
     add_attention(layer);
     add_feed_forward(layer);
   }
-  add(names::kOutputNorm, norm, 1, spec_.dim);
+  add(names::kOutputNorm, gemma() ? signed_norm : norm, 1, spec_.dim);
   if (!spec_.tied) add(names::kOutput, output, spec_.vocab, spec_.dim);
-  if (spec_.rope == RopeScaling::llama3) add(names::kRopeFrequencies, rope_factors, 1, head_dim_ / 2);
+  if (spec_.rope == RopeScaling::llama3) add(names::kRopeFrequencies, rope_factors, 1, rope_dim() / 2);
+  if (spec_.rope == RopeScaling::longrope) {
+    add(names::kRopeFactorsLong, long_factors, 1, rope_dim() / 2);
+    add(names::kRopeFactorsShort, short_factors, 1, rope_dim() / 2);
+  }
 }
 
 }  // namespace flyball::model

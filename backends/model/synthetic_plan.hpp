@@ -16,7 +16,26 @@ namespace flyball::model {
 class SyntheticPlan {
  public:
   // What a tensor does decides its scale: `reads` multiplies the normed stream, `adds` is added back to it.
-  enum class Role : std::uint8_t { embedding, output, norm, reads, adds, bias, router, rope_factors };
+  enum class Role : std::uint8_t {
+    embedding,
+    output,
+    norm,
+    reads,
+    adds,
+    bias,
+    router,
+    rope_factors,
+    short_factors,
+    long_factors,
+    // Of models whose tied table has successors (synthetic_plan.cpp).
+    leaning_table,
+    carry_gate,
+    carry_up,
+    carry_down,
+    attn_post_norm,
+    ffn_post_norm,
+    signed_norm,
+  };
   struct Tensor {
     Role role;
     kernels::DType type;
@@ -36,7 +55,16 @@ class SyntheticPlan {
   std::uint64_t row_key(std::size_t tensor, std::uint64_t row) const noexcept;
   std::uint64_t coprime_step(std::uint64_t salt) const noexcept;
   void fill_output_row(std::size_t tensor, std::uint64_t token, std::span<float> out) const noexcept;
+  void fill_leaning_row(std::size_t tensor, std::uint64_t token, std::span<float> out) const noexcept;
+  void flip_signs(std::span<float> values) const noexcept;
+  std::uint32_t shift() const noexcept { return spec_.dim / 8 * 2; }  // even, and back and forth differ
   void fill_rope_factors(std::span<float> out) const noexcept;
+  void fill_longrope_factors(bool of_long, std::span<float> out) const noexcept;
+  std::uint32_t rope_dim() const noexcept { return spec_.rope_dim != 0 ? spec_.rope_dim : head_dim_; }
+  std::uint32_t original_context() const noexcept;  // of a file with RoPE scaling
+  bool gemma() const noexcept { return spec_.architecture.starts_with("gemma"); }
+  bool fused() const noexcept { return spec_.architecture == "phi3"; }
+  void write_rope();
   void write_metadata();
   void add(std::string_view name, Role role, std::uint64_t rows, std::uint64_t cols,
            std::uint64_t experts = 1);

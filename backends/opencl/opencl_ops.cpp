@@ -1,7 +1,7 @@
 #include "backends/opencl/opencl_ops.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <utility>
@@ -90,10 +90,11 @@ Result<void> OpenClOps::allocate() {
         std::pair(rows * sizeof(std::uint32_t), &slots_.buffer),
         std::pair(rows * sizeof(std::uint32_t), &wanted_.buffer),
         std::pair(limits_.logit_rows * kAskedWords * sizeof(std::uint32_t), &asked_.buffer),
-        std::pair(rows * config_.rope.dim * sizeof(float), &rotations_.buffer),
         std::pair(rows * sizeof(Work), &split_work_.buffer),
         std::pair(rows * sizeof(Work), &row_work_.buffer)})
     if (auto ok = allocate(bytes, *buffer); !ok) return ok;
+  for (std::uint32_t table = 0; table < graph::rope_tables(config_); ++table)
+    if (auto ok = allocate(rows * config_.rope.dim * sizeof(float), rotations_[table].buffer); !ok) return ok;
   return {};
 }
 
@@ -123,10 +124,13 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
   if (auto ok = make_shared(rms_norm_, "rms_norm", norm_lanes_, kNormLanes); !ok) return ok;
   const bool interleaved = config_.rope_style == kernels::RopeStyle::interleaved;
   if (auto ok = make(rope_, "rope", define("INTERLEAVED", interleaved ? 1 : 0)); !ok) return ok;
-  if (auto ok = make(swiglu_, "swiglu", ""); !ok) return ok;
+  const bool gelu = config_.activation == kernels::Activation::gelu;
+  if (auto ok = make(glu_, "glu", define("GELU", gelu ? 1 : 0)); !ok) return ok;
   if (auto ok = make(add_, "add", ""); !ok) return ok;
   if (part_.projects) {
     if (auto ok = make(gather_, "gather", ""); !ok) return ok;
+    if (config_.logit_cap != 0.0F)
+      if (auto ok = make(softcap_, "softcap", ""); !ok) return ok;
     if (auto ok = make_shared(top_k_, "top_k", top_k_lanes_, kTopKLanes); !ok) return ok;
   }
   if (config_.qkv_bias)
@@ -148,11 +152,13 @@ Result<void> OpenClOps::build_attend(Programs& programs) {
   const std::string stored = define("KV_Q8_0", kv_q8_0_ ? 1 : 0);
   if (auto ok = make(kv_store_, "kv_store", "kv_store", stored); !ok) return ok;
   const std::uint32_t group = config_.n_heads / config_.n_kv_heads;
+  std::string seen = config_.windowed() ? define("WINDOWED", 1) : "";
+  if (config_.attention_cap != 0.0F) seen += " -D CAP=" + std::to_string(config_.attention_cap) + "f";
   attend_ = plan_attend(matmul_device(device_.facts()), config_.head_dim, group, block_size_);
   for (;;) {
     const std::string shape = define("HEAD_DIM", config_.head_dim) + define("GROUP", group) +
                               define("TILE", block_size_) + define("STAGE", attend_.stage) +
-                              define("SPLIT", split_) + define("WG", attend_.lanes) + stored;
+                              define("SPLIT", split_) + define("WG", attend_.lanes) + stored + seen;
     const std::string apart = shape + define("TQ", 1) + define("SPLITS_APART", 1);
     auto ok = make(attend_split_, "attend", "attend", apart);
     if (ok) ok = make(attend_combine_, "attend_combine", "attend", apart);
@@ -271,13 +277,17 @@ void OpenClOps::begin(const graph::StepInputs& inputs) {
   wanted_.host.assign(inputs.wanted.begin(), inputs.wanted.end());
   const std::size_t n = inputs.tokens.size();
   slots_.host.resize(n);
-  rotations_.host.resize(n * config_.rope.dim);
-  const auto args = graph::rope_table_args(config_);
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint32_t position = inputs.positions[i];
     slots_.host[i] = inputs.block_tables[inputs.sequence_of[i]][position / block_size_] * block_size_ +
                      position % block_size_;
-    kernels::cpu::rope_table(args, position, rotations_.host.data() + i * config_.rope.dim);
+  }
+  for (std::uint32_t table = 0; table < graph::rope_tables(config_); ++table) {
+    const auto args = graph::rope_table_args(graph::rope_of_table(config_, table));
+    std::vector<float>& to = rotations_[table].host;
+    to.resize(n * config_.rope.dim);
+    for (std::size_t i = 0; i < n; ++i)
+      kernels::cpu::rope_table(args, inputs.positions[i], to.data() + i * config_.rope.dim);
   }
   asked_.host.clear();
   std::uint32_t at = 0;
@@ -290,7 +300,7 @@ void OpenClOps::begin(const graph::StepInputs& inputs) {
   send(tokens_);
   send(wanted_);
   send(slots_);
-  send(rotations_);
+  for (Input<float>& rotations : rotations_) send(rotations);
   send(tables_);
   send(split_work_);
   send(row_work_);
@@ -333,7 +343,7 @@ void OpenClOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
   grid.global = {round_up(std::min(table.cols, 256U), kElementwiseLocal), n, 1};
   run(embed_, grid, table.buffer, cl_ulong{table.at}, cl_ulong{kernels::row_bytes(table.type, table.cols)},
       cl_ulong{table.scales_at}, cl_ulong{table.biases_at}, cl_ulong{table.scale_row_bytes}, tokens_.buffer,
-      buffer(out), table.cols);
+      buffer(out), table.cols, config_.embedding_scale);
 }
 
 void OpenClOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
@@ -370,13 +380,14 @@ void OpenClOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
       config_.norm_eps);
 }
 
-void OpenClOps::rope(std::uint32_t n, Buffer q, Buffer k) {
+void OpenClOps::rope(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k) {
   Grid grid;
   grid.local[0] = grid.global[0] = lanes(kElementwiseLocal);
   grid.global[1] = config_.n_heads + config_.n_kv_heads;
   grid.global[2] = n;
-  run(rope_, grid, buffer(q), buffer(k), rotations_.buffer, config_.n_heads, config_.n_kv_heads,
-      config_.head_dim, config_.rope.dim);
+  const Memory& rotations = rotations_[graph::rope_table_of(config_, layer)].buffer;
+  run(rope_, grid, buffer(q), buffer(k), rotations, config_.n_heads, config_.n_kv_heads, config_.head_dim,
+      config_.rope.dim);
 }
 
 void OpenClOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
@@ -389,28 +400,35 @@ void OpenClOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer 
 }
 
 void OpenClOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {
-  const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
+  const float scale = config_.query_scale;
+  const std::uint32_t layer_window = config_.layer(layer).window;
+  const std::uint32_t window = layer_window != 0 ? layer_window : UINT32_MAX;
   Grid grid;
   grid.local[0] = grid.global[0] = attend_.lanes;
   grid.global[1] = config_.n_kv_heads;
   if (!row_work_.host.empty()) {
     grid.global[2] = row_work_.host.size();
     run(attend_rows_, grid, buffer(q), keys_[layer], values_[layer], row_work_.buffer, tables_.buffer,
-        buffer(out), partial_, config_.n_kv_heads, scale, max_splits_);
+        buffer(out), partial_, config_.n_kv_heads, scale, max_splits_, window);
   }
   if (split_work_.host.empty()) return;
   grid.global[0] = std::size_t{attend_.lanes} * step_splits_;
   grid.global[2] = split_work_.host.size();
   run(attend_split_, grid, buffer(q), keys_[layer], values_[layer], split_work_.buffer, tables_.buffer,
-      buffer(out), partial_, config_.n_kv_heads, scale, max_splits_);
+      buffer(out), partial_, config_.n_kv_heads, scale, max_splits_, window);
   if (step_splits_ == 1) return;
   Grid combine;
   combine.global = {config_.n_heads, split_work_.host.size(), 1};
-  run(attend_combine_, combine, split_work_.buffer, partial_, buffer(out), config_.n_heads, max_splits_);
+  run(attend_combine_, combine, split_work_.buffer, partial_, buffer(out), config_.n_heads, max_splits_,
+      window);
 }
 
-void OpenClOps::swiglu(std::uint32_t n, Buffer gate, Buffer up) {
-  run(swiglu_, elementwise(cols(gate), n), buffer(gate), buffer(up), cols(gate));
+void OpenClOps::glu(std::uint32_t n, Buffer gate, Buffer up) {
+  run(glu_, elementwise(cols(gate), n), buffer(gate), buffer(up), cols(gate));
+}
+
+void OpenClOps::softcap(std::uint32_t n, Buffer x, float cap) {
+  run(softcap_, elementwise(cols(x), n), buffer(x), cap, cols(x));
 }
 
 void OpenClOps::add(std::uint32_t n, Buffer x, Buffer y) {
@@ -434,10 +452,10 @@ void OpenClOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Pro
                                 buffer(p.out)));
 }
 
-void OpenClOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
-                                      Buffer residual) {
+void OpenClOps::moe_glu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
+                                   Buffer residual) {
   const std::uint32_t used = config_.n_experts_used;
-  swiglu(n * used, gate, up);
+  glu(n * used, gate, up);
   if (!failure_)
     keep(matmul_->run_experts(n * used, buffer(gate), 1, weights_.matrix(down), experts_, expert_out_));
   run(moe_add_, elementwise(config_.dim, n), expert_out_, expert_weights_, buffer(residual), used,

@@ -52,17 +52,18 @@ class OpenClOps final : public graph::Ops {
   void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
   void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override;
   void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight) override;
-  void rope(std::uint32_t n, graph::Buffer q, graph::Buffer k) override;
+  void rope(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k) override;
   void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
   void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
-  void swiglu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
+  void glu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
+  void softcap(std::uint32_t n, graph::Buffer x, float cap) override;
   void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override;
   void gather_wanted(graph::Buffer x, graph::Buffer out) override;
   void top_k(graph::Buffer logits, graph::Buffer out) override;
   void moe_route(std::uint32_t n, graph::Buffer router) override;
   void moe_matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
-  void moe_swiglu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
-                             graph::Buffer residual) override;
+  void moe_glu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
+                          graph::Buffer residual) override;
   // One kernel instead of two: the product is added as it is stored.
   void matmul_add(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer residual) override;
 
@@ -109,8 +110,8 @@ class OpenClOps final : public graph::Ops {
   ExpertChoice experts_;
   Memory expert_weights_, expert_out_;
   Kernel moe_route_, moe_add_, bias_, head_norm_;
-  Kernel embed_, rms_norm_, rope_, kv_store_, attend_split_, attend_combine_, attend_rows_, swiglu_, add_,
-      gather_, top_k_;
+  Kernel embed_, rms_norm_, rope_, kv_store_, attend_split_, attend_combine_, attend_rows_, glu_, softcap_,
+      add_, gather_, top_k_;
   std::unique_ptr<Matmul> matmul_;
   std::uint32_t norm_lanes_ = 1, route_lanes_ = 1, top_k_lanes_ = 1;
   AttendPlan attend_;
@@ -123,7 +124,7 @@ class OpenClOps final : public graph::Ops {
 
   Input<Token> tokens_;
   Input<std::uint32_t> slots_, wanted_, tables_, asked_;  // asked_: as kernels/opencl/top_k.cl has it
-  Input<float> rotations_;
+  std::array<Input<float>, 2> rotations_;                 // by rope table (backends/graph/rope_args.hpp)
   struct Work {
     std::uint32_t first_row, n_rows, first_position, table_at;
   };

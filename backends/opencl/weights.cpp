@@ -20,6 +20,7 @@ using graph::WeightRole;
 struct Weights::Entry {
   WeightRef ref;
   const model::Weight* weight;
+  bool added;  // what it gives is added to the residual, by the product itself
 };
 
 namespace {
@@ -50,6 +51,8 @@ bool is_vector(WeightRole role) {
     case v_bias:
     case q_norm:
     case k_norm:
+    case attn_post_norm:
+    case ffn_post_norm:
       return true;
     default:
       return false;
@@ -75,7 +78,7 @@ std::uint64_t total(const FileBytes& parts) {
   return parts[0].size() + parts[1].size() + parts[2].size();
 }
 
-DeviceMatrix described(WeightRef ref, const model::Weight& w) {
+DeviceMatrix described(WeightRef ref, const model::Weight& w, bool added) {
   DeviceMatrix matrix;
   matrix.type = w.type;
   matrix.rows = w.rows;
@@ -83,7 +86,7 @@ DeviceMatrix described(WeightRef ref, const model::Weight& w) {
   matrix.experts = w.experts;
   matrix.of_experts = ref.role == WeightRole::expert_gate || ref.role == WeightRole::expert_up ||
                       ref.role == WeightRole::expert_down;
-  matrix.added = ref.role == WeightRole::o || ref.role == WeightRole::down;
+  matrix.added = added;
   matrix.expert_bytes = packed_matrix_bytes(w);
   return matrix;
 }
@@ -133,7 +136,10 @@ std::vector<MatrixShape> matrix_shapes(const model::ModelFile& model) {
 Result<Weights> Weights::load(Device& device, const model::ModelFile& model, const graph::ModelPart& part,
                               bool in_place, const graph::LoadProgress& progress) {
   std::vector<Entry> entries;
-  each_weight(model, part, [&](WeightRef ref, const model::Weight& w) { entries.push_back({ref, &w}); });
+  const bool adds = !model.config().post_norms;
+  each_weight(model, part, [&](WeightRef ref, const model::Weight& w) {
+    entries.push_back({ref, &w, adds && (ref.role == WeightRole::o || ref.role == WeightRole::down)});
+  });
   const auto layers = model.weights().layers.size();
 
   Weights out;
@@ -196,7 +202,7 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
   for (const Entry& e : entries) {
     if (!is_matrix(e.ref.role)) continue;
     const model::Weight& w = *e.weight;
-    DeviceMatrix matrix = described(e.ref, w);
+    DeviceMatrix matrix = described(e.ref, w, e.added);
     std::byte* packed = packed_.data() + at;
     each_range(pool, w, [&](std::uint32_t expert, std::uint32_t begin, std::uint32_t end) {
       kernels::group_rows(kGroupRows, w.type, w.rows, w.cols, w.source(expert),
@@ -247,7 +253,7 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
   for (const Entry& e : entries) {
     if (is_vector(e.ref.role)) continue;
     const bool table = e.ref.role == WeightRole::token_embedding;
-    DeviceMatrix matrix = described(e.ref, *e.weight);
+    DeviceMatrix matrix = described(e.ref, *e.weight, e.added);
     const std::uint64_t bytes =
         table ? total(file_bytes(*e.weight)) : e.weight->experts * matrix.expert_bytes;
     auto allocated = device.allocate(bytes, "the model's weights");

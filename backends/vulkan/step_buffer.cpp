@@ -26,7 +26,7 @@ Result<void> StepBuffer::allocate() {
     use(slots_, rows);
     use(wanted_, rows);
     use(asked_, limits_.logit_rows * kAskedWords);
-    use(rotations_, rows * config_.rope.dim);
+    use(rotations_, graph::rope_tables(config_) * rows * config_.rope.dim);
     use(row_work_, rows);
     use(split_work_, limits_.logit_rows);
     use(grids_, 3);
@@ -57,17 +57,26 @@ Result<void> StepBuffer::room_for_tables(std::size_t blocks) {
   return {};
 }
 
+Address StepBuffer::rotations_at(std::uint32_t layer) const noexcept {
+  return rotations_.address + sizeof(float) * std::uint64_t{graph::rope_table_of(config_, layer)} *
+                                  limits_.step_tokens * config_.rope.dim;
+}
+
 Result<void> StepBuffer::write(const graph::StepInputs& inputs) {
   const std::uint32_t block_size = layout_.block_size;
   std::ranges::copy(inputs.tokens, tokens_.host);
   std::ranges::copy(inputs.wanted, wanted_.host);
   n_wanted_ = static_cast<std::uint32_t>(inputs.wanted.size());
-  const auto args = graph::rope_table_args(config_);
   for (std::size_t i = 0; i < inputs.tokens.size(); ++i) {
     const std::uint32_t position = inputs.positions[i];
     slots_.host[i] = inputs.block_tables[inputs.sequence_of[i]][position / block_size] * block_size +
                      position % block_size;
-    kernels::cpu::rope_table(args, position, rotations_.host + i * config_.rope.dim);
+  }
+  for (std::uint32_t table = 0; table < graph::rope_tables(config_); ++table) {
+    const auto args = graph::rope_table_args(graph::rope_of_table(config_, table));
+    float* to = rotations_.host + std::size_t{table} * limits_.step_tokens * config_.rope.dim;
+    for (std::size_t i = 0; i < inputs.tokens.size(); ++i, to += config_.rope.dim)
+      kernels::cpu::rope_table(args, inputs.positions[i], to);
   }
   std::uint32_t* asked = asked_.host;
   std::uint32_t pair = 0;

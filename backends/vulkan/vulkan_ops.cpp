@@ -1,7 +1,8 @@
 #include "backends/vulkan/vulkan_ops.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -84,7 +85,9 @@ Result<void> VulkanOps::build() {
   const WeightFormat table = weights_[{graph::WeightRole::token_embedding}].format;
   make(embed_, "embed", per_format("embed", table.type), sizeof(EmbedPush), {table.place()});
   plain(rms_norm_, "rms_norm", sizeof(RmsNormPush));
-  plain(swiglu_, "swiglu", sizeof(ElementwisePush));
+  make(glu_, "glu", "glu", sizeof(ElementwisePush),
+       {config_.activation == kernels::Activation::gelu ? 1U : 0U});
+  if (config_.logit_cap != 0.0F) plain(softcap_, "softcap", sizeof(SoftcapPush));
   plain(add_, "add", sizeof(ElementwisePush));
   plain(gather_, "gather", sizeof(GatherPush));
   plain(top_k_, "top_k", sizeof(TopKPush));
@@ -162,7 +165,8 @@ Result<void> VulkanOps::build_attention() {
         std::pair(&attend_combine_, "attend_combine")})
     if (auto ok =
             make(*kernel, name, sizeof(AttendPush),
-                 {config_.head_dim, group, block_size_, q8_0, attend_plan_.split, attend_plan_.item_rows});
+                 {config_.head_dim, group, block_size_, q8_0, attend_plan_.split, attend_plan_.item_rows,
+                  config_.windowed() ? 1U : 0U, std::bit_cast<std::uint32_t>(config_.attention_cap)});
         !ok)
       return ok;
   return {};
@@ -280,8 +284,10 @@ void VulkanOps::begin(const graph::StepInputs& inputs) {
 void VulkanOps::embed(std::uint32_t n, graph::WeightRef table, Buffer out) {
   const DeviceWeight& w = weights_[table];
   after_all();
-  commands_->dispatch(embed_, EmbedPush{w.address, step_.tokens_at(), at(out), w.row_bytes(), w.cols},
-                      {1, n, 1});
+  commands_->dispatch(
+      embed_,
+      EmbedPush{w.address, step_.tokens_at(), at(out), w.row_bytes(), w.cols, config_.embedding_scale, 0},
+      {1, n, 1});
 }
 
 void VulkanOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
@@ -379,10 +385,10 @@ void VulkanOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
                       {1, n, 1});
 }
 
-void VulkanOps::rope(std::uint32_t n, Buffer q, Buffer k) {
+void VulkanOps::rope(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k) {
   after_all();
   commands_->dispatch(rope_,
-                      RopePush{at(q), at(k), step_.rotations_at(), config_.n_heads, config_.n_kv_heads,
+                      RopePush{at(q), at(k), step_.rotations_at(layer), config_.n_heads, config_.n_kv_heads,
                                config_.head_dim, config_.rope.dim},
                       {1, n, 1});
 }
@@ -397,6 +403,7 @@ void VulkanOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer 
 }
 
 void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {
+  const std::uint32_t window = config_.layer(layer).window;
   AttendPush push{at(q),
                   keys_[layer].address(),
                   values_[layer].address(),
@@ -406,8 +413,8 @@ void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out)
                   partial_.address(),
                   config_.n_kv_heads,
                   max_splits_,
-                  1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
-                  0};
+                  config_.query_scale,
+                  window != 0 ? window : UINT32_MAX};
   after_all();
   commands_->dispatch_indirect(attend_rows_, push, step_.grids(),
                                step_.grid_at(StepBuffer::Grid::attend_rows));
@@ -419,16 +426,27 @@ void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out)
                                step_.grid_at(StepBuffer::Grid::attend_combine));
 }
 
+Groups VulkanOps::by_stride(std::string_view kernel, std::uint64_t count) const {
+  const std::uint32_t groups = divided_up(count, std::uint64_t{4} * group_size(device_.facts(), kernel));
+  return {std::min(groups, kMostGroups), 1, 1};
+}
+
 void VulkanOps::elementwise(const Pipeline& kernel, std::string_view name, std::uint64_t count, Buffer x,
                             Buffer y) {
   after_all();
-  const std::uint32_t groups = divided_up(count, std::uint64_t{4} * group_size(device_.facts(), name));
   commands_->dispatch(kernel, ElementwisePush{at(x), at(y), static_cast<std::uint32_t>(count), 0},
-                      {std::min(groups, kMostGroups), 1, 1});
+                      by_stride(name, count));
 }
 
-void VulkanOps::swiglu(std::uint32_t n, Buffer gate, Buffer up) {
-  elementwise(swiglu_, "swiglu", std::uint64_t{n} * cols(gate), gate, up);
+void VulkanOps::glu(std::uint32_t n, Buffer gate, Buffer up) {
+  elementwise(glu_, "glu", std::uint64_t{n} * cols(gate), gate, up);
+}
+
+void VulkanOps::softcap(std::uint32_t n, Buffer x, float cap) {
+  after_all();
+  const std::uint64_t count = std::uint64_t{n} * cols(x);
+  commands_->dispatch(softcap_, SoftcapPush{at(x), static_cast<std::uint32_t>(count), cap},
+                      by_stride("softcap", count));
 }
 
 void VulkanOps::add(std::uint32_t n, Buffer x, Buffer y) {
@@ -476,10 +494,10 @@ void VulkanOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Pro
     multiply_experts(n * used, at(x), used, weights_[p.weight], at(p.out));
 }
 
-void VulkanOps::moe_swiglu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
-                                      Buffer residual) {
+void VulkanOps::moe_glu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
+                                   Buffer residual) {
   const std::uint32_t used = config_.n_experts_used;
-  swiglu(n * used, gate, up);
+  glu(n * used, gate, up);
   after_all();
   multiply_experts(n * used, at(gate), 1, weights_[down], expert_out_.address());
   after_all();

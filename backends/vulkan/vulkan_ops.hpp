@@ -65,17 +65,18 @@ class VulkanOps final : public graph::Ops {
   void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
   void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override;
   void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight) override;
-  void rope(std::uint32_t n, graph::Buffer q, graph::Buffer k) override;
+  void rope(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k) override;
   void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
   void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
-  void swiglu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
+  void glu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
+  void softcap(std::uint32_t n, graph::Buffer x, float cap) override;
   void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override;
   void gather_wanted(graph::Buffer x, graph::Buffer out) override;
   void top_k(graph::Buffer logits, graph::Buffer out) override;
   void moe_route(std::uint32_t n, graph::Buffer router) override;
   void moe_matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
-  void moe_swiglu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
-                             graph::Buffer residual) override;
+  void moe_glu_matmul_add(std::uint32_t n, graph::Buffer gate, graph::Buffer up, graph::WeightRef down,
+                          graph::Buffer residual) override;
   // One kernel instead of two: the product is added as it is stored.
   void matmul_add(std::uint32_t n, graph::Buffer x, graph::WeightRef weight, graph::Buffer residual) override;
 
@@ -106,6 +107,8 @@ class VulkanOps final : public graph::Ops {
   const Memory& buffer(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
   Address at(graph::Buffer b) const noexcept { return buffer(b).address(); }
   std::uint32_t cols(graph::Buffer b) const noexcept { return plan_[static_cast<std::size_t>(b)].cols; }
+  // Of kernels whose invocations go on in strides of the grid.
+  Groups by_stride(std::string_view kernel, std::uint64_t count) const;
   Groups by_four(std::string_view kernel, std::uint32_t width, std::uint32_t rows) const;
 
   Device& device_;
@@ -123,8 +126,8 @@ class VulkanOps final : public graph::Ops {
   // A mixture of experts: each row's choice [rows, used], its weights, the pairs sorted by expert, and what
   // the experts' last matrices gave [rows, used, dim].
   Memory expert_ids_, expert_weights_, expert_offsets_, expert_order_, expert_out_;
-  Pipeline embed_, rms_norm_, head_norm_, bias_, swiglu_, add_, rope_, kv_store_, attend_rows_, attend_split_,
-      attend_combine_, gather_, top_k_, moe_route_, moe_group_, moe_add_;
+  Pipeline embed_, rms_norm_, head_norm_, bias_, glu_, softcap_, add_, rope_, kv_store_, attend_rows_,
+      attend_split_, attend_combine_, gather_, top_k_, moe_route_, moe_group_, moe_add_;
 
   std::vector<Memory> keys_, values_;
   Memory partial_;

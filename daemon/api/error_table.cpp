@@ -55,8 +55,10 @@ constexpr std::array kTable{
         model_invalid, 503, kServer, Retry::no,
         "The model's file is absent, malformed or of a kind unknown here, or its entry asks for more than it "
         "has: an operator must change one of them."},
-    ErrorRow{model_unsupported, 503, kServer, Retry::no,
-             "The model is sound, but no engine that the policy chooses can run it."},
+    ErrorRow{
+        model_unsupported, 503, kServer, Retry::no,
+        "The model is sound, but of an architecture unknown here, or no engine that the policy chooses can "
+        "run it."},
     ErrorRow{model_unavailable, 503, kServer, Retry::later,
              "The model's engine could not be started, or died too often; it is tried again after a while."},
     ErrorRow{no_target, 503, kServer, Retry::later, "The policy names no engine that is available now."},

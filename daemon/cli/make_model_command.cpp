@@ -28,7 +28,8 @@ struct MakeModelOptions {
 const std::map<std::string, model::RopeScaling> kRopes = {{"none", model::RopeScaling::none},
                                                           {"linear", model::RopeScaling::linear},
                                                           {"yarn", model::RopeScaling::yarn},
-                                                          {"llama3", model::RopeScaling::llama3}};
+                                                          {"llama3", model::RopeScaling::llama3},
+                                                          {"longrope", model::RopeScaling::longrope}};
 
 int complain(const Error& error) {
   std::fprintf(stderr, "flyball make-model: %s%s%s%s\n", error.message.c_str(),
@@ -53,7 +54,7 @@ int make_model(const MakeModelOptions& options) {
   for (const auto type : kernels::kAllDTypes) {
     if (to_string(type) == options.type) spec->type = type;  // CLI11 has checked the spelling
   }
-  spec->rope = kRopes.at(options.rope);
+  if (options.rope != "none") spec->rope = kRopes.at(options.rope);  // the shape may say it, too
   spec->tied = spec->tied || options.tied;
   spec->seed = options.seed;
   const auto start = std::chrono::steady_clock::now();

@@ -7,7 +7,7 @@
 #include "kernels/cpu/kernels.hpp"
 #include "kernels/formats/kv_page.hpp"
 // clang-format off
-#include "kernels/cpu/exp.inl"
+#include "kernels/cpu/cap.inl"
 // clang-format on
 
 namespace flyball::kernels::cpu {
@@ -84,7 +84,7 @@ struct AttendPass {
   alignas(64) float scores[kMaxHeadsPerPass][kTilePositions];
 };
 
-// scores[h][p] = scale * q[h] . k[p] for H heads from `head` and all positions of the tile.
+// scores[h][p] = scale * q[h] . k[p], capped, for H heads from `head` and all positions of the tile.
 template <int H, class Rows>
 [[gnu::noinline]] void score_tile(AttendPass& pass, int head, const AttendTile<Rows>& tile) {
   constexpr int kLanes = Simd::kLanes;
@@ -116,7 +116,8 @@ template <int H, class Rows>
       }
     }
     float lanes[kLanes];
-    Simd::store(lanes, Simd::mul(Simd::reduce_lanes(sums), Simd::set1(a.scale)));
+    const Simd::F scores = Simd::mul(Simd::reduce_lanes(sums), Simd::set1(a.scale));
+    Simd::store(lanes, a.cap == 0.0F ? scores : capped(scores, a.cap));
     // kTilePositions is a multiple of P: the surplus stays within the row.
     for (int h = 0; h < H; ++h) {
       for (int p = 0; p < P; ++p) pass.scores[head + h][p0 + p] = lanes[h * P + p];
@@ -225,7 +226,7 @@ void attend_pass(const AttendArgs& args, std::uint32_t kv_head, std::uint32_t fi
 
   const std::size_t page_bytes = kv_page_bytes(Rows::kType, args.block_size, args.head_dim);
   AttendTile<Rows> tile;
-  for (std::uint32_t first = 0; first < args.n_positions; first += kTilePositions) {
+  for (std::uint32_t first = args.first_position; first < args.n_positions; first += kTilePositions) {
     const std::uint32_t left = args.n_positions - first;
     tile.n = static_cast<int>(left < kTilePositions ? left : kTilePositions);
     std::uint32_t block = first / args.block_size;

@@ -16,7 +16,7 @@ void add_matmul_neon(Kernels& k) noexcept;
 #endif
 
 // embed.cpp: decodes one row, the same for all.
-void embed(DType type, const SourceRows& row, std::uint32_t cols, float* out) noexcept;
+void embed(DType type, const SourceRows& row, std::uint32_t cols, float scale, float* out) noexcept;
 
 // moe_route.cpp: a few hundred values a token, the same for all.
 void moe_route(const float* logits, std::uint32_t n_experts, std::uint32_t n_used, std::uint32_t* experts,

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/formats/activation.hpp"
 #include "kernels/formats/dtype.hpp"
 #include "kernels/formats/rope_style.hpp"
 #include "kernels/formats/source_rows.hpp"
@@ -45,6 +46,8 @@ struct AttendArgs {
   float scale = 1.0F;                                       // on q.k, usually 1/sqrt(head_dim)
   float* out = nullptr;                                     // [n_heads, head_dim]
   DType kv_type = DType::f16;  // or q8_0: head_dim is a multiple of 32, at most kMaxQuantizedHeadDim
+  std::uint32_t first_position = 0;  // the first visible one; < n_positions
+  float cap = 0.0F;                  // a score x becomes cap * tanh(x / cap); 0: it stays
 };
 // A tile's scales stand on the stack.
 inline constexpr std::uint32_t kMaxQuantizedHeadDim = 512;
@@ -71,16 +74,18 @@ struct Kernels {
                  std::uint32_t n_tokens, float* y, std::uint32_t ldy, Range row_range);
 
   // ---- the rest ------------------------------------------------------------------------------------------
-  // One row of an embedding table in the file's own format, to f32. out: [cols]
-  void (*embed)(DType type, const SourceRows& row, std::uint32_t cols, float* out);
+  // One row of an embedding table in the file's own format, to f32, times `scale`. out: [cols]
+  void (*embed)(DType type, const SourceRows& row, std::uint32_t cols, float scale, float* out);
   // out[t] = x[t] / rms(x[t]) * weight. x, out: [n, dim]; may alias.
   void (*rms_norm)(const float* x, const float* weight, std::uint32_t n, std::uint32_t dim, float eps,
                    float* out);
   // In place on x: [n_heads, head_dim] of one token. cos_sin: [rope_dim/2, 2] for that token's position.
   void (*rope)(float* x, std::uint32_t n_heads, std::uint32_t head_dim, std::uint32_t rope_dim,
                const float* cos_sin, RopeStyle style);
-  // out = silu(gate) * up, n values.
-  void (*swiglu)(const float* gate, const float* up, std::size_t n, float* out);
+  // out = activation(gate) * up, n values.
+  void (*glu)(Activation activation, const float* gate, const float* up, std::size_t n, float* out);
+  // x = cap * tanh(x / cap), n values.
+  void (*softcap)(float* x, std::size_t n, float cap);
   // x += y, n values.
   void (*add)(float* x, const float* y, std::size_t n);
   // x += scale * y, n values.

@@ -2,7 +2,8 @@
 #include "kernels/cpu/simd_neon.hpp"
 #include "kernels/cpu/rms_norm.inl"
 #include "kernels/cpu/rope.inl"
-#include "kernels/cpu/swiglu.inl"
+#include "kernels/cpu/glu.inl"
+#include "kernels/cpu/softcap.inl"
 #include "kernels/cpu/add.inl"
 #include "kernels/cpu/store_f16.inl"
 #include "kernels/cpu/store_q8_0.inl"
@@ -16,7 +17,8 @@ namespace flyball::kernels::cpu {
 void add_ops_neon(Kernels& k) noexcept {
   k.rms_norm = rms_norm;
   k.rope = rope;
-  k.swiglu = swiglu;
+  k.glu = glu;
+  k.softcap = softcap;
   k.add = add;
   k.add_scaled = add_scaled;
   k.store_f16 = store_f16;

@@ -33,6 +33,10 @@
 #ifndef SPLITS_APART
 #define SPLITS_APART 1
 #endif
+#ifndef WINDOWED
+#define WINDOWED 0  // 1: a row sees `window` positions, its own included; 0: all
+#endif
+// CAP: a score x becomes CAP * tanh(x / CAP); not defined: it stays.
 #ifndef WG
 #define WG 1  // work-items; 1 on processors
 #endif
@@ -102,6 +106,21 @@ float weight_of(float x, float m) {
   return x == -INFINITY ? 0.0f : exp(x - m);
 }
 
+// The first position that the row at `position` sees.
+uint first_seen(uint position, uint window) {
+#if WINDOWED
+  return position >= window ? position + 1 - window : 0;
+#else
+  return 0;
+#endif
+}
+
+#ifdef CAP
+#define CAPPED(score) (CAP * tanh((score) / CAP))
+#else
+#define CAPPED(score) (score)
+#endif
+
 // On processors one work-item takes 16 positions at a time in vectors that span them.
 #define BY_SIXTEEN (WG == 1 && V == 16 && STAGE % 16 == 0)
 #if BY_SIXTEEN
@@ -159,7 +178,7 @@ void prefetch_page(__global const KV* page, uint place) {
 // The first n of positions [begin, begin + 16), which lie at `place` in their pages, for all query vectors. The last
 // one stands in for those that are missing: nobody sees them.
 void sixteen(__global const KV* k_page, __global const KV* v_page, uint place, uint begin, uint n,
-             uint first_position, const __local float* q_tile, __local float16* k_tile,
+             uint first_position, uint window, const __local float* q_tile, __local float16* k_tile,
              __local float16* v_tile, __local float16* weights, __local float* row_max, __local float* row_sum, __local float* row_scale,
              float16* mine) {
   for (uint chunk = 0; chunk < CHUNKS; ++chunk) {
@@ -178,8 +197,9 @@ void sixteen(__global const KV* k_page, __global const KV* v_page, uint place, u
       EACH_QUERY score[i] = fma(key, (float16)(q_tile[(m + i) * HEAD_DIM + d]), score[i]);
     }
     EACH_QUERY {
-      const int16 seen = position <= (int)(first_position + (m + i) / GROUP);
-      score[i] = select((float16)(-INFINITY), score[i], seen);
+      const uint row = first_position + (m + i) / GROUP;
+      const int16 seen = position <= (int)row && position >= (int)first_seen(row, window);
+      score[i] = select((float16)(-INFINITY), CAPPED(score[i]), seen);
       const float most = fmax(row_max[m + i], largest_of(score[i]));
       const float16 weight = select((float16)(0.0f), exp(score[i] - most), seen);
       row_scale[m + i] = weight_of(row_max[m + i], most);
@@ -206,7 +226,7 @@ void sixteen(__global const KV* k_page, __global const KV* v_page, uint place, u
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
     __global const float* q, __global const KV* k_cache, __global const KV* v_cache,
     __global const uint* work, __global const uint* tables, __global float* out, __global float* partial,
-    uint n_kv_heads, float scale, uint max_splits) {
+    uint n_kv_heads, float scale, uint max_splits, uint window) {
   __local FV q_vectors[M * CHUNKS], k_vectors[STAGE * CHUNKS], v_vectors[STAGE * CHUNKS];
   __local float* q_tile = (__local float*)q_vectors;
 #if BY_SIXTEEN
@@ -231,10 +251,13 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
   const uint n_positions = first_position + n_rows;  // that the last row sees
   const uint n_splits = (n_positions + SPLIT - 1) / SPLIT;
 
+  const uint first = first_seen(first_position, window);  // by the first row
+
 #if SPLITS_APART
-  const uint split_begin = get_group_id(0), split_end = min(split_begin + 1, n_splits);
+  const uint split_begin = get_group_id(0);
+  const uint split_end = split_begin < first / SPLIT ? 0 : min(split_begin + 1, n_splits);
 #else
-  const uint split_begin = 0, split_end = n_splits;
+  const uint split_begin = first / SPLIT, split_end = n_splits;
 #endif
 
   for (uint e = lane; e < M * CHUNKS; e += WG) {
@@ -257,19 +280,20 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
       row_sum[m] = 0.0f;
     }
     const uint end = min(n_positions, (split + 1) * SPLIT);
+    const uint unseen = max(first, split * SPLIT) - split * SPLIT;  // tiles nobody sees change nothing
 #if BY_SIXTEEN
-    for (uint begin = split * SPLIT; begin < end; begin += 16) {
+    for (uint begin = split * SPLIT + unseen / 16 * 16; begin < end; begin += 16) {
       const size_t page = ((size_t)table[begin / TILE] * n_kv_heads + kv_head) * PAGE;
       if (begin + 16 < end) {
         const size_t next = ((size_t)table[(begin + 16) / TILE] * n_kv_heads + kv_head) * PAGE;
         prefetch_page(k_cache + next, (begin + 16) % TILE);
         prefetch_page(v_cache + next, (begin + 16) % TILE);
       }
-      sixteen(k_cache + page, v_cache + page, begin % TILE, begin, min(end - begin, 16u), first_position, q_tile,
+      sixteen(k_cache + page, v_cache + page, begin % TILE, begin, min(end - begin, 16u), first_position, window, q_tile,
               k_vectors, v_vectors, weights, row_max, row_sum, row_scale, mine);
     }
 #else
-    for (uint begin = split * SPLIT; begin < end; begin += STAGE) {
+    for (uint begin = split * SPLIT + unseen / STAGE * STAGE; begin < end; begin += STAGE) {
       const uint n = min(end - begin, (uint)STAGE);
       const size_t page = ((size_t)table[begin / TILE] * n_kv_heads + kv_head) * PAGE;
       barrier(CLK_LOCAL_MEM_FENCE);
@@ -277,11 +301,12 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
       stage(v_cache + page, begin % TILE, n, v_tile);
       barrier(CLK_LOCAL_MEM_FENCE);
       for (uint e = lane; e < M * n; e += WG) {
-        const uint m = e / n, t = e % n;
+        const uint m = e / n, t = e % n, row = first_position + m / GROUP;
         FV sum = 0.0f;
         for (uint chunk = 0; chunk < CHUNKS; ++chunk)
           sum += VLOAD(0, q_tile + m * HEAD_DIM + chunk * V) * VLOAD(0, k_tile + t * HEAD_DIM + chunk * V);
-        scores[m * STAGE + t] = begin + t <= first_position + m / GROUP ? sum_of(sum) : -INFINITY;
+        const bool seen = begin + t <= row && begin + t >= first_seen(row, window);
+        scores[m * STAGE + t] = seen ? CAPPED(sum_of(sum)) : -INFINITY;
       }
       barrier(CLK_LOCAL_MEM_FENCE);
       for (uint m = lane; m < M; m += WG) {
@@ -354,7 +379,7 @@ __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void attend(
 // out = the splits of each row and head, merged in order of position. Rows with one split are already done.
 // Global sizes: heads, rows of work.
 __kernel void attend_combine(__global const uint* work, __global const float* partial, __global float* out,
-                             uint n_heads, uint max_splits) {
+                             uint n_heads, uint max_splits, uint window) {
   const uint head = get_global_id(0);
   const uint item = get_global_id(1);
   const uint n_positions = work[4 * item + 2] + 1;
@@ -363,7 +388,7 @@ __kernel void attend_combine(__global const uint* work, __global const float* pa
   FV all[CHUNKS];
   for (uint chunk = 0; chunk < CHUNKS; ++chunk) all[chunk] = 0.0f;
   float all_max = -INFINITY, all_sum = 0.0f;
-  for (uint split = 0; split < n_splits; ++split) {
+  for (uint split = first_seen(n_positions - 1, window) / SPLIT; split < n_splits; ++split) {
     __global const float* from = partial + (((size_t)item * max_splits + split) * n_heads + head) * (HEAD_DIM + 2);
     const float most = fmax(all_max, from[HEAD_DIM]);
     const float old_scale = weight_of(all_max, most), new_scale = weight_of(from[HEAD_DIM], most);

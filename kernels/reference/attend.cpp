@@ -30,7 +30,7 @@ double value_at(const AttendArgs& a, const std::uint8_t* page, std::uint32_t pos
 }  // namespace
 
 void attend(const AttendArgs& a, double* out) {
-  std::vector<double> weights(a.n_positions);
+  std::vector<double> weights(a.n_positions);  // of those not seen 0
   const std::size_t page_bytes = kv_page_bytes(a.kv_type, a.block_size, a.head_dim);
   for (std::uint32_t h = 0; h < a.n_heads; ++h) {
     const std::uint32_t kv_head = h / (a.n_heads / a.n_kv_heads);
@@ -41,19 +41,22 @@ void attend(const AttendArgs& a, double* out) {
       return value_at(a, page, position % a.block_size, d);
     };
     double max = -INFINITY;
-    for (std::uint32_t p = 0; p < a.n_positions; ++p) {
+    for (std::uint32_t p = a.first_position; p < a.n_positions; ++p) {
       double dot = 0;
       for (std::uint32_t d = 0; d < a.head_dim; ++d) {
         dot += static_cast<double>(a.q[h * a.head_dim + d]) * value(a.k_blocks, p, d);
       }
       weights[p] = dot * a.scale;
+      if (a.cap != 0.0F) weights[p] = a.cap * std::tanh(weights[p] / a.cap);
       max = std::max(max, weights[p]);
     }
     double sum = 0;
-    for (double& w : weights) sum += w = std::exp(w - max);
+    for (std::uint32_t p = a.first_position; p < a.n_positions; ++p)
+      sum += weights[p] = std::exp(weights[p] - max);
     for (std::uint32_t d = 0; d < a.head_dim; ++d) {
       double mixed = 0;
-      for (std::uint32_t p = 0; p < a.n_positions; ++p) mixed += weights[p] / sum * value(a.v_blocks, p, d);
+      for (std::uint32_t p = a.first_position; p < a.n_positions; ++p)
+        mixed += weights[p] / sum * value(a.v_blocks, p, d);
       out[h * a.head_dim + d] = mixed;
     }
   }

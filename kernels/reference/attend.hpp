@@ -17,6 +17,8 @@ struct AttendArgs {
   std::uint32_t n_heads = 0, n_kv_heads = 0, head_dim = 0;  // head h reads KV head h / (n_heads / n_kv_heads)
   float scale = 1.0F;                                       // on q.k
   DType kv_type = DType::f16;                               // or q8_0
+  std::uint32_t first_position = 0;                         // earlier ones are not seen; < n_positions
+  float cap = 0.0F;  // a score x becomes cap * tanh(x / cap); 0: it stays
 };
 
 // out: [n_heads, head_dim]

@@ -1,4 +1,4 @@
-// One row of an embedding table, decoded.
+// One row of an embedding table, decoded and scaled.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace flyball::kernels::reference {
 
-// out: [cols]
-void embed(DType type, const SourceRows& row, std::uint32_t cols, double* out);
+// out: [cols], the row times scale
+void embed(DType type, const SourceRows& row, std::uint32_t cols, float scale, double* out);
 
 }  // namespace flyball::kernels::reference

@@ -14,6 +14,8 @@ layout(constant_id = 3) const uint kBlock = 16;
 layout(constant_id = 4) const uint kQ8_0 = 0;
 layout(constant_id = 5) const uint kSplit = 256;    // a multiple of kBlock
 layout(constant_id = 6) const uint kItemRows = 1;
+layout(constant_id = 7) const uint kWindowed = 0;   // 0: push.window is not looked at, every row sees all before it
+layout(constant_id = 8) const float kCap = 0.0;     // a score x becomes kCap * tanh(x / kCap); 0: it stays
 
 PUSH(AttendPush);
 
@@ -24,9 +26,16 @@ const uint kMine = (kVectors + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x * kV
 const uint kKept = (kHeadDim + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;            // values of a q it passes on
 
 struct Item {
-  uint first_row, rows, first_position, positions, splits;  // positions: that the last row sees
+  uint first_row, rows, first_position;
+  uint positions, splits;           // up to what the last row sees
+  uint first_seen, first_split;     // by the first row
   Uints table;
 };
+
+// The first position that the row at `position` sees.
+uint first_seen(uint position) {
+  return kWindowed != 0 && position >= push.window ? position + 1 - push.window : 0;
+}
 
 Item item_of(uint i) {
   Uints work = Uints(push.work + 16ul * i);
@@ -36,6 +45,8 @@ Item item_of(uint i) {
   item.first_position = work.v[2];
   item.positions = item.first_position + item.rows;
   item.splits = (item.positions + kSplit - 1) / kSplit;
+  item.first_seen = first_seen(item.first_position);
+  item.first_split = item.first_seen / kSplit;
   item.table = Uints(push.tables + 4ul * work.v[3]);
   return item;
 }

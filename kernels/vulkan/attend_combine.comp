@@ -10,7 +10,7 @@ void main() {
   if (item.splits == 1) return;
   for (uint d = gl_LocalInvocationID.x; d < kHeadDim; d += WG) {
     float all = 0.0, all_max = minus_infinity(), all_sum = 0.0;
-    for (uint split = 0; split < item.splits; ++split) {
+    for (uint split = item.first_split; split < item.splits; ++split) {
       Floats from = floats(push.partial, (gl_WorkGroupID.y * push.max_splits + split) * n_heads + head, kRecord);
       const float most = max(all_max, from.v[kHeadDim]);
       const float old_scale = weight_of(all_max, most), new_scale = weight_of(from.v[kHeadDim], most);

@@ -33,7 +33,9 @@ void attend_tile(Item item, uint kv_head, uint begin, uint end) {
     }
   }
   EACH(m, kQueries) {
-    const bool seen = begin + lane < end && position <= item.first_position + m / kGroup;
+    const uint row = item.first_position + m / kGroup;
+    const bool seen = begin + lane < end && position <= row && position >= first_seen(row);
+    if (kCap != 0.0) score[m] = kCap * (1.0 - 2.0 / (exp(score[m] * (2.0 / kCap)) + 1.0));
     const float most = max(split_max[m], subgroupMax(seen ? score[m] : minus_infinity()));
     const float weight = seen ? exp(score[m] - most) : 0.0, old = weight_of(split_max[m], most);
     split_sum[m] = fma(split_sum[m], old, subgroupAdd(weight));
@@ -63,5 +65,7 @@ void attend_split(Item item, uint kv_head, uint split) {
     EACH(i, kMine) split_values[m * kMine + i] = 0.0;
   }
   const uint end = min(item.positions, (split + 1) * kSplit);
-  for (uint begin = split * kSplit; begin < end; begin += WG) attend_tile(item, kv_head, begin, end);
+  uint begin = split * kSplit;
+  if (item.first_seen > begin) begin += (item.first_seen - begin) / WG * WG;  // tiles nobody sees change nothing
+  for (; begin < end; begin += WG) attend_tile(item, kv_head, begin, end);
 }

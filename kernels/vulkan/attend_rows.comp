@@ -14,7 +14,7 @@ void main() {
     all_sum[m] = 0.0;
     EACH(i, kMine) all[m * kMine + i] = 0.0;
   }
-  for (uint split = 0; split < item.splits; ++split) {
+  for (uint split = item.first_split; split < item.splits; ++split) {
     attend_split(item, kv_head, split);
     EACH(m, kQueries) {
       const float most = max(all_max[m], split_max[m]);

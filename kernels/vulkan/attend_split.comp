@@ -8,7 +8,7 @@
 void main() {
   Item item = item_of(gl_WorkGroupID.z);
   const uint split = gl_WorkGroupID.x, kv_head = gl_WorkGroupID.y;
-  if (split >= item.splits) return;
+  if (split >= item.splits || split < item.first_split) return;
   load_queries(item, kv_head);
   attend_split(item, kv_head, split);
   EACH(m, kQueries) {

@@ -1,6 +1,6 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// out[i] = row tokens[i] of the embedding table, decoded; a row a work-group. Built per format.
+// out[i] = row tokens[i] of the embedding table, decoded and scaled; a row a work-group. Built per format.
 #include "weights.glsl"
 
 PUSH(EmbedPush);
@@ -11,13 +11,13 @@ void main() {
   Floats to = floats(push.to, i, push.cols);
   for (uint chunk = gl_LocalInvocationID.x; chunk * kChunk < push.cols; chunk += WG) {
 #if ELEMENTS
-    for (uint c = chunk * kChunk; c < min((chunk + 1) * kChunk, push.cols); ++c) to.v[c] = element(row, c);
+    for (uint c = chunk * kChunk; c < min((chunk + 1) * kChunk, push.cols); ++c) to.v[c] = element(row, c) * push.scale;
 #else
     const Raw raw = raw_of(row, chunk);
     EACH(part, kChunk / kPart) {
       float w[kPart];
       decode(raw, chunk, part, w);
-      EACH(j, kPart) to.v[chunk * kChunk + part * kPart + j] = w[j];
+      EACH(j, kPart) to.v[chunk * kChunk + part * kPart + j] = w[j] * push.scale;
     }
 #endif
   }

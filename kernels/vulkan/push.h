@@ -29,10 +29,12 @@ struct AffineMatrix {
   Address codes, scales, biases;
 };
 
-/* to[i] = row tokens[i] of the table, f32. tokens: [rows] int. Groups: 1, rows. Built per format. */
+/* to[i] = row tokens[i] of the table times scale, f32. tokens: [rows] int. Groups: 1, rows. Built per format. */
 struct EmbedPush {
   Address table, tokens, to;
   uint row_bytes, cols;
+  float scale;
+  uint unused;
 };
 
 /* to = x / sqrt(mean(x^2) + eps) * weight, by row. Groups: 1, rows. */
@@ -57,11 +59,18 @@ struct BiasPush {
   uint cols, unused;
 };
 
-/* Elementwise over the first `count` values: swiglu: x = silu(x) * y; add: x += y.
+/* Elementwise over the first `count` values: glu: x = activation(x) * y, constant 1: 1: gelu, 0: silu; add: x += y.
    Groups: ceil(count / (local size * 4)), at most 65535, and an invocation goes on in strides of the grid. */
 struct ElementwisePush {
   Address x, y;
   uint count, unused;
+};
+
+/* x = cap * tanh(x / cap). Grid and count as above. */
+struct SoftcapPush {
+  Address x;
+  uint count;
+  float cap;
 };
 
 /* y[i][n, rows[i]] = x[n, cols] * w[i], or y +=: matvec (few rows of x), matmul (many). Matrices of one format that
@@ -104,10 +113,11 @@ struct KvStorePush {
 /* Causal attention of q [rows, n_heads, head_dim] over the pages of one layer, into `to`, of the same shape.
    work: [items][4]: first row, rows, position of the first row, where its sequence's block ids begin in `tables`.
    partial: [item][split][n_heads][head_dim + 2]: accumulator, maximum, sum, not divided.
+   window: positions that a row sees, its own included; where constant 7 is 0 it sees all.
    Constants: 1 head_dim, 2 query heads of a KV head, 3 block_size, 4 pages are q8_0, 5 positions of a split (a multiple
-   of block_size), 6 rows of an item at most.
+   of block_size), 6 rows of an item at most, 7 whether `window` counts, 8 a cap of scores (f32, 0: none).
    attend_rows: rows of prompts; a group takes all positions of an item in order.     Groups: 1, n_kv_heads, items.
-   attend_split: items of one row; a group takes one split, and writes to `to` where it is the only one; groups beyond
+   attend_split: items of one row; a group takes one split, and writes to `to` where it is the only one; groups outside
    an item's splits end at once.                                                      Groups: splits, n_kv_heads, items.
    attend_combine: merges the splits of items that have more than one.                Groups: n_heads, items.
    All three are dispatched indirectly: the grids lie in the step's buffer. */
@@ -115,7 +125,7 @@ struct AttendPush {
   Address q, keys, values, work, tables, to, partial;
   uint n_kv_heads, max_splits;
   float scale;
-  uint unused;
+  uint window;
 };
 
 /* to[i] = x[rows[i]]. Groups: ceil(cols / (local size * 4)), rows wanted. */

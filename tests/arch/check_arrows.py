@@ -26,7 +26,7 @@ PURE = {
     "backends/engine/scheduler": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd|mutex)|std::chrono::\w*_clock::now|std::this_thread',
 }
 # top_k is not among them: only devices whose logits the host cannot read in place have it.
-OPS = ["embed", "rms_norm", "matmul", "rope", "store_f16", "store_q8_0", "attend", "swiglu", "add", "moe_route"]
+OPS = ["embed", "rms_norm", "matmul", "rope", "store_f16", "store_q8_0", "attend", "glu", "softcap", "add", "moe_route"]
 COLUMNS = ["reference", "cpu", "opencl", "vulkan"]
 # Where a column has an op under another name: GPUs store into the paged cache as they round.
 ALSO = {("opencl", "store_f16"): "kv_store", ("opencl", "store_q8_0"): "kv_store",

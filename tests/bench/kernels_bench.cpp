@@ -267,7 +267,7 @@ void bench_elementwise(const Kernels& k, const Peaks& peaks, Report& report) {
   time_of(
       "rms_norm", [&] { k.rms_norm(a.data(), b.data(), 1, kDim, 1e-5F, out.data()); }, 16);
   time_of(
-      "swiglu", [&] { k.swiglu(a.data(), b.data(), kDim, out.data()); }, 12);
+      "glu", [&] { k.glu(Activation::silu, a.data(), b.data(), kDim, out.data()); }, 12);
   time_of(
       "add", [&] { k.add(out.data(), b.data(), kDim); }, 12);
   time_of(

@@ -26,23 +26,26 @@ class PlainOps final : public graph::Ops {
   }
   void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override { ops_.bias(n, x, b); }
   void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef w) override { ops_.head_norm(n, x, w); }
-  void rope(std::uint32_t n, graph::Buffer q, graph::Buffer k) override { ops_.rope(n, q, k); }
+  void rope(std::uint32_t n, std::uint32_t l, graph::Buffer q, graph::Buffer k) override {
+    ops_.rope(n, l, q, k);
+  }
   void kv_store(std::uint32_t n, std::uint32_t l, graph::Buffer k, graph::Buffer v) override {
     ops_.kv_store(n, l, k, v);
   }
   void attend(std::uint32_t n, std::uint32_t l, graph::Buffer q, graph::Buffer out) override {
     ops_.attend(n, l, q, out);
   }
-  void swiglu(std::uint32_t n, graph::Buffer g, graph::Buffer u) override { ops_.swiglu(n, g, u); }
+  void glu(std::uint32_t n, graph::Buffer g, graph::Buffer u) override { ops_.glu(n, g, u); }
+  void softcap(std::uint32_t n, graph::Buffer x, float cap) override { ops_.softcap(n, x, cap); }
   void add(std::uint32_t n, graph::Buffer x, graph::Buffer y) override { ops_.add(n, x, y); }
   void gather_wanted(graph::Buffer x, graph::Buffer out) override { ops_.gather_wanted(x, out); }
   void moe_route(std::uint32_t n, graph::Buffer router) override { ops_.moe_route(n, router); }
   void moe_matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> p) override {
     ops_.moe_matmul(n, x, p);
   }
-  void moe_swiglu_matmul_add(std::uint32_t n, graph::Buffer g, graph::Buffer u, graph::WeightRef w,
-                             graph::Buffer r) override {
-    ops_.moe_swiglu_matmul_add(n, g, u, w, r);
+  void moe_glu_matmul_add(std::uint32_t n, graph::Buffer g, graph::Buffer u, graph::WeightRef w,
+                          graph::Buffer r) override {
+    ops_.moe_glu_matmul_add(n, g, u, w, r);
   }
 
  private:

@@ -104,6 +104,39 @@ TEST(Decoder, AgreesOnOddShapes) {
   }
 }
 
+// LongRoPE has factors of its own for contexts beyond the original one, and the window counts.
+TEST(Decoder, ServesLongContextsByTheirFactors) {
+  auto m = synthetic_model(DType::f32, kPhi3);
+  const auto tokens = random_tokens(21, m.vocab());
+  const auto logits = [&] {
+    auto executor = cpu_executor(m);
+    const auto rows = run_step(*executor, {{tokens, 0, {5, 3}, true}}, m.vocab());
+    EXPECT_LT(relative_error(rows.at(0), naive_forward(*m.file, tokens)), 1e-3);
+    return rows.at(0);
+  };
+  const auto shorter = logits();
+  m.file->serve(m.file->config().rope.original_context);
+  EXPECT_EQ(logits(), shorter);
+  m.file->serve(m.file->config().rope.original_context + 1);
+  EXPECT_GT(relative_error(logits(), shorter), 1e-3);
+}
+
+// What lies before the window does not count, and a position more would.
+TEST(Decoder, AWindowHidesWhatLiesBeforeIt) {
+  for (std::string shape : {std::string(kPhi3), std::string(kGemma2), std::string(kGemma3)}) {
+    shape += ",layers=1";
+    const auto m = synthetic_model(DType::f32, shape);
+    auto tokens = random_tokens(21, m.vocab());
+    auto executor = cpu_executor(m);
+    const auto last = [&] { return run_step(*executor, {{tokens, 0, {5, 3}, true}}, m.vocab()).at(0); };
+    const auto before = last();
+    tokens[21 - 10] = (tokens[21 - 10] + 1) % 300;  // the last row sees 9
+    EXPECT_EQ(last(), before) << shape;
+    tokens[21 - 9] = (tokens[21 - 9] + 1) % 300;
+    EXPECT_NE(last(), before) << shape;
+  }
+}
+
 struct Variant {
   DType type;
   std::string_view shape = kLlama;

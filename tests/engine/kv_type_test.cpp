@@ -7,6 +7,7 @@
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/text/tokenizer.hpp"
+#include "tests/engine/model_shapes.hpp"
 #include "tests/engine/row_cases.hpp"
 #include "tests/kernels/print.hpp"
 
@@ -40,6 +41,15 @@ TEST_P(CpuQ8Kv, OneThreadEqualsTwo) {
 
 TEST_P(CpuQ8Kv, ACopiedBlockEqualsAComputedOne) {
   expect_copied_block_equals_computed(*executor(), model_.vocab());
+}
+
+TEST_P(CpuQ8Kv, WindowsToo) {
+  for (const std::string_view shape : kWindowed) {
+    const auto m = synthetic_model(DType::f16, shape);
+    const auto device = cpu_executor(m, DType::q8_0, GetParam());
+    expect_alone_equals_batched(*device, m.vocab());
+    expect_whole_equals_chunked(*device, m.vocab());
+  }
 }
 
 TEST_P(CpuQ8Kv, IsCloseToF16AndIsNotF16) {

@@ -6,13 +6,32 @@
 namespace flyball::test {
 
 inline constexpr std::string_view kLlama = "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320";
+// Fused matrices, a window, part of a head rotated, by LongRoPE.
+inline constexpr std::string_view kPhi3 =
+    "arch=phi3,dim=64,layers=2,heads=2,kv_heads=1,ffn=96,vocab=320,context=1024,window=9,rope_dim=24,rope="
+    "longrope";
+// Every other layer has a window; heads of another size, scores and logits with caps, norms behind.
+inline constexpr std::string_view kGemma2 =
+    "arch=gemma2,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,window=9";
+// Of six layers one sees everything, and rotates by another base; heads are normed.
+inline constexpr std::string_view kGemma3 =
+    "arch=gemma3,dim=64,layers=6,heads=2,kv_heads=1,head_dim=32,ffn=96,vocab=320,window=9";
 // Every family, and what is its own: biases; heads of another size, normed; experts.
 inline constexpr std::string_view kFamilies[] = {
-    kLlama, "arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
+    kLlama,
+    kPhi3,
+    kGemma2,
+    kGemma3,
+    "arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
     "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320",
     "dim=64,layers=2,heads=4,kv_heads=2,vocab=320,experts=4,experts_used=2,expert_ffn=64",
     "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,vocab=320,experts=8,experts_used=3,expert_"
     "ffn=32"};
-inline constexpr std::string_view kMixture = kFamilies[4];
+inline constexpr std::string_view kMixture = kFamilies[7];
+// Those that have a window; heads of 32 values, as q8_0 KV needs.
+inline constexpr std::string_view kWindowed[] = {kPhi3, kGemma2, kGemma3};
+// A window of several splits of decode attention.
+inline constexpr std::string_view kWideWindow =
+    "arch=phi3,dim=64,layers=2,heads=2,kv_heads=1,ffn=96,vocab=320,context=1024,window=600";
 
 }  // namespace flyball::test

@@ -18,18 +18,20 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/formats/activation.hpp"
 #include "kernels/formats/f16.hpp"
 #include "kernels/formats/kv_page.hpp"
 #include "kernels/formats/rope_style.hpp"
 #include "kernels/reference/add.hpp"
 #include "kernels/reference/attend.hpp"
 #include "kernels/reference/embed.hpp"
+#include "kernels/reference/glu.hpp"
 #include "kernels/reference/moe_route.hpp"
 #include "kernels/reference/rms_norm.hpp"
 #include "kernels/reference/rope.hpp"
+#include "kernels/reference/softcap.hpp"
 #include "kernels/reference/store_f16.hpp"
 #include "kernels/reference/store_q8_0.hpp"
-#include "kernels/reference/swiglu.hpp"
 #include "kernels/reference/top_k.hpp"
 #include "tests/kernels/file_matrix.hpp"
 #include "tests/kernels/print.hpp"
@@ -55,6 +57,8 @@ inline Floats random_floats(std::size_t n, unsigned seed, float scale = 1.0F) {
 struct KvShape {
   std::uint32_t heads, kv_heads, head_dim, positions;
   DType type = DType::f16;
+  std::uint32_t window = 0;  // positions that a row sees, its own included; 0: all
+  float cap = 0.0F;          // of scores; 0: none
 };
 struct AttendWork {
   std::uint32_t first_row, rows, first_position, table_at;
@@ -76,11 +80,12 @@ struct Column {
                            float eps) = 0;
   virtual Floats add(const Floats& x, const Floats& y, std::uint32_t cols) = 0;
   virtual Floats bias(const Floats& x, const Floats& b, std::uint32_t cols) = 0;
-  virtual Floats swiglu(const Floats& gate, const Floats& up, std::uint32_t cols) = 0;
+  virtual Floats glu(Activation activation, const Floats& gate, const Floats& up, std::uint32_t cols) = 0;
+  virtual Floats softcap(const Floats& x, float cap, std::uint32_t cols) = 0;
   virtual Floats gather(const Floats& x, const Uints& rows, std::uint32_t cols) = 0;
   // table: its rows from byte `at` of a buffer on; of affine types its scales and biases, too, of their own.
   virtual Floats embed(DType type, const test::FileMatrix& table, std::size_t at,
-                       const std::vector<std::int32_t>& tokens, std::uint32_t cols) = 0;
+                       const std::vector<std::int32_t>& tokens, std::uint32_t cols, float scale) = 0;
   virtual std::pair<Floats, Floats> rope(const Floats& q, const Floats& k, const Floats& rotations,
                                          std::uint32_t n, std::uint32_t heads, std::uint32_t kv_heads,
                                          std::uint32_t rope_dim, RopeStyle style) = 0;
@@ -125,14 +130,24 @@ inline void check_elementwise(Column& column, std::uint32_t cols) {
   const auto a = random_floats(n * cols, 5, 3.0F), b = random_floats(n * cols, 6, 3.0F);
   std::vector<double> want_sum(a.begin(), a.end()), want_gated(a.size());
   reference::add(want_sum.data(), b.data(), a.size());
-  reference::swiglu(a.data(), b.data(), a.size(), want_gated.data());
-  const auto sum = column.add(a, b, cols), biased = column.bias(a, {b.begin(), b.begin() + cols}, cols),
-             gated = column.swiglu(a, b, cols);
+  const auto sum = column.add(a, b, cols), biased = column.bias(a, {b.begin(), b.begin() + cols}, cols);
   for (std::size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(sum[i], static_cast<float>(want_sum[i]));
     ASSERT_EQ(biased[i], a[i] + b[i % cols]);
-    ASSERT_NEAR(gated[i], want_gated[i], (std::abs(want_gated[i]) + 1e-6) * 16 * kEpsilon);
   }
+  for (const Activation activation : {Activation::silu, Activation::gelu}) {
+    // gelu's exponent grows by the cube, and with it what its rounding is worth.
+    const double roundings = activation == Activation::gelu ? 128 : 16;
+    reference::glu(activation, a.data(), b.data(), a.size(), want_gated.data());
+    const auto gated = column.glu(activation, a, b, cols);
+    for (std::size_t i = 0; i < a.size(); ++i)
+      ASSERT_NEAR(gated[i], want_gated[i], (std::abs(want_gated[i]) + 1e-6) * roundings * kEpsilon) << a[i];
+  }
+  constexpr float kCap = 4.0F;
+  std::vector<double> want_capped(a.begin(), a.end());
+  reference::softcap(want_capped.data(), a.size(), kCap);
+  const auto capped = column.softcap(a, kCap, cols);
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(capped[i], want_capped[i], 1e-6 * kCap) << a[i];
   const auto gathered = column.gather(a, {2, 0}, cols);
   ASSERT_TRUE(std::equal(gathered.begin(), gathered.begin() + cols, a.begin() + 2 * cols));
   ASSERT_TRUE(std::equal(gathered.begin() + cols, gathered.end(), a.begin()));
@@ -147,11 +162,12 @@ inline void check_embed(Column& column, DType type, std::size_t at, DType scale_
   // f32 ones a device may round the product, too, which is up to some ten times as large as a value.
   const double rounding = !affine_of(type) ? 1e-7 : scale_type == DType::f32 ? 1e-6 : 0;
   const double relative = affine_of(type) ? 0 : 4 * kEpsilon;
-  const auto got = column.embed(type, table, at, tokens, cols);
+  const float scale = affine_of(type) ? 1.0F : 22.5F;
+  const auto got = column.embed(type, table, at, tokens, cols, scale);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     std::vector<double> want(cols);
     reference::embed(type, table.rows().after(type, static_cast<std::size_t>(tokens[i]), cols), cols,
-                     want.data());
+                     scale, want.data());
     for (std::uint32_t c = 0; c < cols; ++c) {
       ASSERT_NEAR(got[i * cols + c], want[c], std::abs(want[c]) * relative + rounding)
           << to_string(type) << " at " << at << ", scales " << to_string(scale_type);
@@ -246,7 +262,7 @@ inline void check_kv_store(const KvShape& shape, const Floats& x, const Uints& s
 }
 
 inline void check_attention(Column& column, const KvShape& shape) {
-  const auto [heads, kv_heads, head_dim, positions, type] = shape;
+  const auto [heads, kv_heads, head_dim, positions, type, window, cap] = shape;
   Uints table(positions / kTile + 1);
   std::iota(table.begin(), table.end(), 2U);
   std::reverse(table.begin(), table.end());
@@ -262,7 +278,10 @@ inline void check_attention(Column& column, const KvShape& shape) {
   // The last rows of the sequence, as one tile of a prompt and each as a decoded token.
   const std::uint32_t rows = std::min(5U, positions), first = positions - rows;
   const auto q = random_floats(rows * heads * head_dim, 16);
-  const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+  // Where there is a cap, scores come near it.
+  const float scale = (cap == 0.0F ? 1.0F : cap) / std::sqrt(static_cast<float>(head_dim));
+  // A score is off by some of its own roundings, and its weight by as much.
+  const double tolerance = cap == 0.0F ? 2e-6 : 2e-6 * static_cast<double>(cap);
   std::vector<AttendWork> single;
   for (std::uint32_t r = 0; r < rows; ++r) single.push_back({r, 1, first + r, 0});
   const auto got = column.attend(shape, q, k_blocks, v_blocks, {{0, rows, first, 0}}, table, scale, false);
@@ -281,10 +300,12 @@ inline void check_attention(Column& column, const KvShape& shape) {
     args.head_dim = head_dim;
     args.scale = scale;
     args.kv_type = type;
+    args.first_position = window != 0 && args.n_positions > window ? args.n_positions - window : 0;
+    args.cap = cap;
     std::vector<double> want(heads * head_dim);
     reference::attend(args, want.data());
     for (std::size_t i = 0; i < want.size(); ++i)
-      ASSERT_NEAR(got[r * want.size() + i], want[i], 2e-6 + std::abs(want[i]) * 64 * kEpsilon)
+      ASSERT_NEAR(got[r * want.size() + i], want[i], tolerance + std::abs(want[i]) * 64 * kEpsilon)
           << "row " << r << " value " << i;
   }
 }
@@ -296,11 +317,19 @@ inline const std::vector<KvShape> kKvShapes = {{1, 1, 2, 1},
                                                {1, 1, 32, 1, DType::q8_0},
                                                {4, 2, 96, 37, DType::q8_0},
                                                {3, 1, 64, 64, DType::q8_0},
-                                               {8, 2, 128, 333, DType::q8_0}};
+                                               {8, 2, 128, 333, DType::q8_0},
+                                               {4, 2, 24, 37, DType::f16, 9},
+                                               {8, 2, 64, 333, DType::f16, 100},
+                                               {2, 1, 256, 133, DType::f16, 64, 20.0F},
+                                               {4, 2, 32, 333, DType::q8_0, 1},
+                                               {8, 2, 128, 333, DType::q8_0, 332, 5.0F},
+                                               {3, 1, 64, 64, DType::f16, 64, 50.0F}};
 
 inline std::string kv_shape_name(const testing::TestParamInfo<KvShape>& info) {
   return std::string(to_string(info.param.type)) + "_heads" + std::to_string(info.param.heads) + "_dim" +
-         std::to_string(info.param.head_dim) + "_positions" + std::to_string(info.param.positions);
+         std::to_string(info.param.head_dim) + "_positions" + std::to_string(info.param.positions) +
+         (info.param.window == 0 ? "" : "_window" + std::to_string(info.param.window)) +
+         (info.param.cap == 0.0F ? "" : "_cap" + std::to_string(static_cast<int>(info.param.cap)));
 }
 
 // ---- top_k

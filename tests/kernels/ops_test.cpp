@@ -8,12 +8,13 @@
 #include "kernels/reference/add.hpp"
 #include "kernels/reference/attend.hpp"
 #include "kernels/reference/embed.hpp"
+#include "kernels/reference/glu.hpp"
 #include "kernels/reference/moe_route.hpp"
 #include "kernels/reference/rms_norm.hpp"
 #include "kernels/reference/rope.hpp"
+#include "kernels/reference/softcap.hpp"
 #include "kernels/reference/store_f16.hpp"
 #include "kernels/reference/store_q8_0.hpp"
-#include "kernels/reference/swiglu.hpp"
 #include "tests/kernels/file_matrix.hpp"
 #include "tests/kernels/support.hpp"
 
@@ -67,25 +68,46 @@ TEST_P(Ops, Rope) {
   }
 }
 
-TEST_P(Ops, Swiglu) {
-  for (const std::size_t n : kLengths) {
-    auto gate = random_floats(n, 6, 4.0F);
-    const auto up = random_floats(n, 7);
-    if (n > 64) {
-      const float hard[] = {0.0F, -0.0F, 88.0F, -88.0F, 200.0F, -200.0F, 1e-20F, -87.4F};
-      std::copy(std::begin(hard), std::end(hard), gate.begin());
-    }
-    std::vector<double> expected(n);
-    reference::swiglu(gate.data(), up.data(), n, expected.data());
-    for (const bool in_place : {false, true}) {
-      Guarded out(n * 4);
-      if (in_place) std::memcpy(out.data(), gate.data(), n * 4);
-      kernels().swiglu(in_place ? out.floats() : gate.data(), up.data(), n, out.floats());
-      EXPECT_TRUE(out.intact());
-      for (std::size_t i = 0; i < n; ++i) {
-        ASSERT_NEAR(out.floats()[i], expected[i], 8 * kEpsilon * std::fabs(expected[i]) + 1e-30) << gate[i];
+TEST_P(Ops, Glu) {
+  for (const Activation activation : {Activation::silu, Activation::gelu})
+    for (const std::size_t n : kLengths) {
+      auto gate = random_floats(n, 6, 4.0F);
+      const auto up = random_floats(n, 7);
+      if (n > 64) {
+        const float hard[] = {0.0F, -0.0F, 88.0F, -88.0F, 200.0F, -200.0F, 1e-20F, -87.4F};
+        std::copy(std::begin(hard), std::end(hard), gate.begin());
+      }
+      std::vector<double> expected(n);
+      reference::glu(activation, gate.data(), up.data(), n, expected.data());
+      for (const bool in_place : {false, true}) {
+        Guarded out(n * 4);
+        if (in_place) std::memcpy(out.data(), gate.data(), n * 4);
+        kernels().glu(activation, in_place ? out.floats() : gate.data(), up.data(), n, out.floats());
+        EXPECT_TRUE(out.intact());
+        for (std::size_t i = 0; i < n; ++i) {
+          // Below zero gelu's exponent grows by the cube, and with it what its rounding is worth.
+          const double x = gate[i], cube = activation == Activation::gelu && x < 0 ? -x * x * x : 0.0;
+          ASSERT_NEAR(out.floats()[i], expected[i], (8 + cube) * kEpsilon * std::fabs(expected[i]) + 1e-30)
+              << gate[i];
+        }
       }
     }
+}
+
+TEST_P(Ops, Softcap) {
+  for (const std::size_t n : kLengths) {
+    auto x = random_floats(n, 6, 40.0F);
+    if (n > 64) {
+      const float hard[] = {0.0F, 1e-3F, -1e-3F, 1e4F, -1e4F, 3e38F, -3e38F, INFINITY, -INFINITY};
+      std::copy(std::begin(hard), std::end(hard), x.begin());
+    }
+    std::vector<double> expected(x.begin(), x.end());
+    reference::softcap(expected.data(), n, 30.0F);
+    Guarded out(n * 4);
+    std::memcpy(out.data(), x.data(), n * 4);
+    kernels().softcap(out.floats(), n, 30.0F);
+    EXPECT_TRUE(out.intact());
+    for (std::size_t i = 0; i < n; ++i) ASSERT_NEAR(out.floats()[i], expected[i], 1e-5) << x[i];
   }
 }
 
@@ -94,11 +116,16 @@ TEST_P(Ops, NonFiniteValuesAreNotHidden) {
   gate[3] = NAN;
   up[17] = INFINITY;
   gate[19] = NAN;
-  kernels().swiglu(gate.data(), up.data(), 20, out.data());
+  for (const Activation activation : {Activation::silu, Activation::gelu}) {
+    kernels().glu(activation, gate.data(), up.data(), 20, out.data());
+    EXPECT_TRUE(std::isnan(out[3]));
+    EXPECT_TRUE(std::isinf(out[17]));
+    EXPECT_TRUE(std::isnan(out[19]));
+    EXPECT_TRUE(std::isfinite(out[4]));
+  }
+  kernels().softcap(out.data(), 20, 3.0F);
   EXPECT_TRUE(std::isnan(out[3]));
-  EXPECT_TRUE(std::isinf(out[17]));
   EXPECT_TRUE(std::isnan(out[19]));
-  EXPECT_TRUE(std::isfinite(out[4]));
   kernels().rms_norm(gate.data(), up.data(), 1, 16, 1e-5F, out.data());
   EXPECT_TRUE(std::isnan(out[0]));
 }
@@ -244,9 +271,9 @@ TEST_P(Ops, Embed) {
     const std::uint32_t cols = 512;
     const FileMatrix row(type, 1, cols, random_floats(cols, 12));
     std::vector<double> expected(cols);
-    reference::embed(type, row.rows(), cols, expected.data());
+    reference::embed(type, row.rows(), cols, 0.5F, expected.data());
     Guarded out(cols * 4);
-    kernels().embed(type, row.rows(), cols, out.floats());
+    kernels().embed(type, row.rows(), cols, 0.5F, out.floats());
     EXPECT_TRUE(out.intact());
     for (std::uint32_t c = 0; c < cols; ++c) ASSERT_EQ(out.floats()[c], expected[c]);
   }
@@ -320,17 +347,20 @@ std::vector<double> reference_of(const Cache& c) {
   const cpu::AttendArgs& a = c.args;
   std::vector<double> out(c.q.size());
   reference::attend({a.q, a.k_blocks, a.v_blocks, a.block_table, a.block_size, a.n_positions, a.n_heads,
-                     a.n_kv_heads, a.head_dim, a.scale, a.kv_type},
+                     a.n_kv_heads, a.head_dim, a.scale, a.kv_type, a.first_position, a.cap},
                     out.data());
   return out;
 }
 
 struct AttendCase {
-  std::uint32_t n_heads, n_kv, dim, block_size, n_positions;
+  std::uint32_t n_heads, n_kv, dim, block_size, n_positions, first = 0;
+  float cap = 0.0F;
 };
 
 void expect_as_the_reference(const cpu::Kernels& kernels, const AttendCase& t, DType type) {
   Cache c = make_cache(t.n_heads, t.n_kv, t.dim, t.block_size, t.n_positions, type);
+  c.args.first_position = t.first;
+  c.args.cap = t.cap;
   const auto expected = reference_of(c);
   Guarded out(expected.size() * 4);
   c.args.out = out.floats();
@@ -373,6 +403,24 @@ TEST_P(Ops, AttendQ8_0) {
   for (const AttendCase& t : cases) expect_as_the_reference(kernels(), t, DType::q8_0);
 }
 
+// What lies before the window may be anything; scores beyond the cap end at it.
+TEST_P(Ops, AttendInAWindowWithACap) {
+  for (const DType type : {DType::f16, DType::q8_0})
+    for (const AttendCase& t :
+         {AttendCase{4, 2, 32, 16, 1, 0, 2.0F}, AttendCase{4, 2, 64, 16, 200, 137},
+          AttendCase{8, 2, 64, 16, 129, 128}, AttendCase{2, 1, 256, 5, 300, 36, 4.0F},
+          AttendCase{6, 3, 96, 16, 65, 1, 0.5F}, AttendCase{4, 4, 32, 16, 64, 0, 50.0F}})
+      expect_as_the_reference(kernels(), t, type);
+  Cache c = make_cache(2, 1, 32, 16, 40);
+  std::fill_n(c.k.begin() + static_cast<std::ptrdiff_t>(c.table[0] * kv_page_bytes(DType::f16, 16, 32)), 64,
+              0x7E);
+  c.args.first_position = 1;  // position 0 is no number now
+  std::vector<float> out(c.q.size());
+  c.args.out = out.data();
+  kernels().attend(c.args, {0, 2});
+  for (const float x : out) EXPECT_TRUE(std::isfinite(x));
+}
+
 TEST_P(Ops, AttendWithScoresFarApart) {
   for (const DType type : {DType::f16, DType::q8_0}) {
     Cache c = make_cache(2, 1, 64, 16, 150, type);
@@ -408,7 +456,7 @@ TEST(Dispatch, BestIsSupported) {
     const cpu::Kernels& k = cpu::kernels_for(isa);
     EXPECT_EQ(k.isa, isa);
     EXPECT_TRUE(k.packed_bytes && k.pack && k.row_group && k.activation_bytes && k.prepare_activations &&
-                k.matmul && k.embed && k.rms_norm && k.rope && k.swiglu && k.add && k.add_scaled &&
+                k.matmul && k.embed && k.rms_norm && k.rope && k.glu && k.softcap && k.add && k.add_scaled &&
                 k.moe_route && k.store_f16 && k.store_q8_0 && k.attend && k.read_sum);
   }
 }

@@ -128,7 +128,7 @@ TEST(Mlx, RefusesConfigs) {
   const Spoiled cases[] = {
       {[](auto& d) { d.config = json::array(); }, "config.json is not a JSON object"},
       {[](auto& d) { d.config.erase("model_type"); }, "model_type is missing"},
-      {[](auto& d) { d.config["model_type"] = "mamba"; }, "the architecture mamba is not one"},
+      {[](auto& d) { d.config["model_type"] = "mamba"; }, "model_type is mamba", kUnsupported},
       {[](auto& d) { d.config["hidden_size"] = 0; }, "(config.json: hidden_size)"},
       {[](auto& d) { d.config["hidden_size"] = -64; }, "hidden_size is -64, not a count"},
       {[](auto& d) { d.config["hidden_size"] = "64"; }, "hidden_size is \"64\", not a count"},

@@ -56,6 +56,39 @@ TEST(ModelFile, WeightsByRole) {
   EXPECT_EQ((*file)->main_quantization(), "F32");
 }
 
+// Rows of q, then of k, then of v; of gate, then of up.
+TEST(ModelFile, FusedMatricesAreReadInParts) {
+  SmallModel model;
+  model.architecture = "phi3";
+  model.heads = 2;
+  const auto bytes = model.bytes();
+  const auto file = ModelFile::from_bytes(bytes);
+  ASSERT_TRUE(file) << file.error().message;
+  const LayerWeights& layer = (*file)->weights().layers[0];
+  const std::byte* qkv = (*file)->gguf().tensor("blk.0.attn_qkv.weight")->data.data();
+  const std::byte* gate_up = (*file)->gguf().tensor("blk.0.ffn_up.weight")->data.data();
+  const auto expect = [](const Weight& w, const std::byte* begin, std::uint32_t first, std::uint32_t rows) {
+    EXPECT_EQ(w.data, begin + std::size_t{first} * 4 * sizeof(float));
+    EXPECT_EQ(w.rows, rows);
+    EXPECT_EQ(w.cols, 4U);
+  };
+  expect(layer.q, qkv, 0, 4);
+  expect(layer.k, qkv, 4, 2);
+  expect(layer.v, qkv, 6, 2);
+  expect(layer.gate, gate_up, 0, 6);
+  expect(layer.up, gate_up, 6, 6);
+  for (const char* name : {"blk.0.attn_qkv.weight", "blk.0.ffn_up.weight"}) {
+    SmallModel broken = model;
+    broken.skip = name;
+    expect_invalid(broken, (std::string(name) + " is missing").c_str());
+    broken.skip.clear();
+    broken.wrong_shape = name;
+    expect_invalid(broken, name);
+  }
+  model.extra = "blk.0.ffn_gate.weight";
+  expect_invalid(model, "blk.0.ffn_gate.weight is none that a phi3 model of this shape has");
+}
+
 TEST(ModelFile, TiedEmbeddingsServeAsOutput) {
   SmallModel model;
   model.output = false;

@@ -92,9 +92,13 @@ struct SmallModel {
     for (std::uint32_t i = 0; i < layers; ++i) {
       const auto prefix = "blk." + std::to_string(i) + ".";
       add(out, prefix + "attn_norm.weight", 1, dim, norm_type);
-      add(out, prefix + "attn_q.weight", q_rows, dim);
-      add(out, prefix + "attn_k.weight", kv_rows, dim);
-      add(out, prefix + "attn_v.weight", kv_rows, dim);
+      if (architecture == "phi3") {
+        add(out, prefix + "attn_qkv.weight", q_rows + 2 * kv_rows, dim);
+      } else {
+        add(out, prefix + "attn_q.weight", q_rows, dim);
+        add(out, prefix + "attn_k.weight", kv_rows, dim);
+        add(out, prefix + "attn_v.weight", kv_rows, dim);
+      }
       add(out, prefix + "attn_output.weight", dim, q_rows);
       add(out, prefix + "ffn_norm.weight", 1, dim);
       if (architecture == "qwen2") {
@@ -102,7 +106,11 @@ struct SmallModel {
         add(out, prefix + "attn_k.bias", 1, kv_rows, bias_type);
         add(out, prefix + "attn_v.bias", 1, kv_rows, bias_type);
       }
-      if (architecture.starts_with("qwen3")) {
+      if (architecture.starts_with("gemma")) {
+        add(out, prefix + "post_attention_norm.weight", 1, dim);
+        add(out, prefix + "post_ffw_norm.weight", 1, dim);
+      }
+      if (architecture.starts_with("qwen3") || architecture == "gemma3") {
         add(out, prefix + "attn_q_norm.weight", 1, dim / heads);
         add(out, prefix + "attn_k_norm.weight", 1, dim / heads);
       }
@@ -112,8 +120,8 @@ struct SmallModel {
         add(out, prefix + "ffn_up_exps.weight", ffn, dim, kernels::DType::f32, experts);
         add(out, prefix + "ffn_down_exps.weight", dim, ffn, kernels::DType::f32, experts);
       } else {
-        add(out, prefix + "ffn_gate.weight", ffn, dim);
-        add(out, prefix + "ffn_up.weight", ffn, dim);
+        if (architecture != "phi3") add(out, prefix + "ffn_gate.weight", ffn, dim);
+        add(out, prefix + "ffn_up.weight", architecture == "phi3" ? 2 * ffn : ffn, dim);
         add(out, prefix + "ffn_down.weight", dim, ffn);
       }
     }

@@ -73,7 +73,9 @@ TEST(Synthetic, LoadsInEveryFamily) {
   for (const auto type : {kernels::DType::f32, kernels::DType::q4_0, kernels::DType::q6_k}) {
     for (const char* shape :
          {"tiny,arch=qwen2", "tiny,arch=qwen3,head_dim=128", "tiny,experts=4,experts_used=2,expert_ffn=256",
-          "tiny,arch=qwen3moe,experts=8,experts_used=3,expert_ffn=256"}) {
+          "tiny,arch=qwen3moe,experts=8,experts_used=3,expert_ffn=256", "tiny,arch=gemma2,window=100",
+          "tiny,arch=gemma3,window=100,head_dim=128",
+          "tiny,arch=phi3,window=100,rope_dim=48,rope=longrope"}) {
       auto spec = *parse_synthetic_shape(shape);
       spec.type = type;
       const auto bytes = synthetic_bytes(spec);
@@ -171,6 +173,12 @@ TEST(Synthetic, ShapesByNameAndByKey) {
   EXPECT_EQ(parse_synthetic_shape("qwen3-30b-a3b")->experts, 128U);
   EXPECT_EQ(parse_synthetic_shape("qwen2-0.5b,layers=2")->architecture, "qwen2");
   EXPECT_TRUE(parse_synthetic_shape("mixtral-8x7b") && parse_synthetic_shape("qwen3-0.6b"));
+  EXPECT_EQ(parse_synthetic_shape("gemma2-2b")->window, 4096U);
+  EXPECT_EQ(parse_synthetic_shape("gemma3-1b")->head_dim, 256U);
+  EXPECT_EQ(parse_synthetic_shape("phi3-mini,rope=longrope")->rope, RopeScaling::longrope);
+  expect_refused("rope=longer", "rope is longer, which is not one of none, linear, yarn, llama3, longrope");
+  expect_refused("rope_dim=5", "rope_dim (5) must be even");
+  expect_refused("rope_dim=66", "rope_dim is 66; 0 to 64 is allowed");
   expect_refused("arch=gpt2", "arch is gpt2");
   expect_refused("arch=qwen3moe", "experts is 0, which no qwen3moe has");
   expect_refused("arch=qwen2,experts=4", "experts is 4, which no qwen2 has");
@@ -181,7 +189,7 @@ TEST(Synthetic, ShapesByNameAndByKey) {
   expect_refused("huge", "not one of tiny");
   expect_refused("", "not one of tiny");
   expect_refused("dim=512,tiny", "not one of tiny");
-  expect_refused("dims=512", "not one of arch, dim");
+  expect_refused("dims=512", "not one of arch, rope, dim");
   expect_refused("dim=", "not a positive number");
   expect_refused("dim=-1", "not a positive number");
   expect_refused("dim=12x", "not a positive number");

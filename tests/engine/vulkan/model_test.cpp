@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "backends/model/embedded_demo.hpp"
+#include "tests/engine/model_shapes.hpp"
 #include "tests/engine/row_cases.hpp"
 #include "tests/engine/vulkan/support.hpp"
 
@@ -76,7 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
     Families, VulkanFamily,
     testing::Values(
         "arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
-        "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
+        "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320", kPhi3.data(), kGemma2.data(),
+        kGemma3.data(),
         "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,experts=4,experts_used=2,expert_ffn=64,vocab=320",
         "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,experts=8,experts_used=3,expert_ffn=32,vocab=320"),
     [](const auto& i) {
@@ -84,6 +86,32 @@ INSTANTIATE_TEST_SUITE_P(
       return name.substr(5, name.find(',') - 5) +
              (name.find("experts") != std::string::npos ? "_experts" : "");
     });
+
+class VulkanWindow : public VulkanTest, public testing::WithParamInterface<DType> {};
+
+TEST_P(VulkanWindow, RowsDoNotDependOnTheirCompany) {
+  for (const std::string_view shape : kWindowed) {
+    SCOPED_TRACE(shape);
+    const auto m = synthetic_model(DType::f16, shape);
+    const auto device = vulkan_executor(m, GetParam());
+    const SameRow same = std::bind_front(expect_same_row, std::cref(*device));
+    expect_alone_equals_batched(*device, m.vocab(), same);
+    expect_whole_equals_chunked(*device, m.vocab(), same);
+    expect_the_cpu_engines_logits(*device, *cpu_executor(m, GetParam()), m, 3e-2);
+  }
+}
+
+// Splits before the window are left out, and the one that it begins in counts in part.
+TEST_P(VulkanWindow, SplitsAddUp) {
+  const auto m = synthetic_model(DType::f16, kWideWindow);
+  const auto device = vulkan_executor(m, GetParam());
+  const auto decoded = last_of_900(*device, m.vocab(), 1);
+  expect_same_row(*device, decoded, last_of_900(*device, m.vocab(), 20));
+  EXPECT_LT(relative_error(decoded, last_of_900(*cpu_executor(m, GetParam()), m.vocab(), 1)), 3e-2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kv, VulkanWindow, testing::Values(DType::f16, DType::q8_0),
+                         [](const auto& i) { return std::string(kernels::to_string(i.param)); });
 
 class VulkanEngine : public VulkanTest {};
 

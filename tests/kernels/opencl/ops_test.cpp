@@ -48,9 +48,16 @@ class OpenClOps : public KernelTest, public cases::Column {
     run(kernel("bias", ""), rows_of(cols, x.size() / cols), inout, put(b), 0U, cols);
     return get<float>(inout);
   }
-  Floats swiglu(const Floats& gate, const Floats& up, std::uint32_t cols) override {
+  Floats glu(kernels::Activation activation, const Floats& gate, const Floats& up,
+             std::uint32_t cols) override {
     const Memory inout = put(gate);
-    run(kernel("swiglu", ""), rows_of(cols, gate.size() / cols), inout, put(up), cols);
+    run(kernel("glu", activation == kernels::Activation::gelu ? "-D GELU=1" : ""),
+        rows_of(cols, gate.size() / cols), inout, put(up), cols);
+    return get<float>(inout);
+  }
+  Floats softcap(const Floats& x, float cap, std::uint32_t cols) override {
+    const Memory inout = put(x);
+    run(kernel("softcap", ""), rows_of(cols, x.size() / cols), inout, cap, cols);
     return get<float>(inout);
   }
   Floats gather(const Floats& x, const Uints& rows, std::uint32_t cols) override {
@@ -59,7 +66,7 @@ class OpenClOps : public KernelTest, public cases::Column {
     return get<float>(out);
   }
   Floats embed(DType type, const kernels::test::FileMatrix& table, std::size_t at,
-               const std::vector<std::int32_t>& tokens, std::uint32_t cols) override {
+               const std::vector<std::int32_t>& tokens, std::uint32_t cols, float scale) override {
     Bytes bytes(at);
     cl_ulong begins[3];  // of the rows, the scales and the biases
     const Bytes* const parts[] = {&table.bytes, &table.scales, &table.biases};
@@ -73,7 +80,7 @@ class OpenClOps : public KernelTest, public cases::Column {
                    " -D SCALE_FORMAT=" + std::to_string(static_cast<int>(table.scale_type)),
                {"block_layout", "dequantize", "embed"}),
         grid({64, tokens.size(), 1}, 32), put(bytes), begins[0], cl_ulong{kernels::row_bytes(type, cols)},
-        begins[1], begins[2], cl_ulong{table.rows().scale_bytes(type, 1, cols)}, put(tokens), out, cols);
+        begins[1], begins[2], cl_ulong{table.rows().scale_bytes(type, 1, cols)}, put(tokens), out, cols, scale);
     return get<float>(out);
   }
   std::pair<Floats, Floats> rope(const Floats& q, const Floats& k, const Floats& rotations, std::uint32_t n,
@@ -133,17 +140,17 @@ class OpenClOps : public KernelTest, public cases::Column {
     const std::string options = "-D HEAD_DIM=" + std::to_string(shape.head_dim) +
                                 " -D GROUP=" + std::to_string(shape.heads / shape.kv_heads) +
                                 " -D TILE=16 -D SPLIT=64 -D STAGE=" + (lanes_ == 8 ? "4" : "16") + wg(" ") +
-                                kv(shape) +
+                                kv(shape) + seen(shape) +
                                 (decode ? " -D TQ=1 -D SPLITS_APART=1" : " -D TQ=8 -D SPLITS_APART=0");
     const Memory k_cache = put(keys), v_cache = put(values), items = put(work),
                  out = put(Floats(q.size(), NAN)),
                  partial = put(Floats(work.size() * max_splits * shape.heads * (shape.head_dim + 2), NAN));
     run(kernel("attend", options),
         grid({decode ? lanes_ * max_splits : lanes_, shape.kv_heads, work.size()}, lanes_), put(q), k_cache,
-        v_cache, items, put(table), out, partial, shape.kv_heads, scale, max_splits);
+        v_cache, items, put(table), out, partial, shape.kv_heads, scale, max_splits, shape.window);
     if (decode)
       run(kernel("attend_combine", options, {"attend"}), grid({shape.heads, work.size(), 1}), items, partial,
-          out, shape.heads, max_splits);
+          out, shape.heads, max_splits, shape.window);
     return get<float>(out);
   }
 
@@ -151,6 +158,10 @@ class OpenClOps : public KernelTest, public cases::Column {
   std::string wg(const std::string& before = "") const { return before + "-D WG=" + std::to_string(lanes_); }
   static std::string kv(const cases::KvShape& shape) {
     return shape.type == DType::q8_0 ? " -D KV_Q8_0=1" : "";
+  }
+  static std::string seen(const cases::KvShape& shape) {
+    return (shape.window == 0 ? "" : " -D WINDOWED=1") +
+           (shape.cap == 0.0F ? "" : " -D CAP=" + std::to_string(shape.cap) + "f");
   }
   std::uint32_t lanes_ = 1;  // work-items that share a row
 };
@@ -162,7 +173,7 @@ TEST_F(OpenClOps, RmsNorm) {
 TEST_F(OpenClOps, HeadNorm) {
   cases::check_head_norm(*this);
 }
-TEST_F(OpenClOps, AddBiasSwigluGather) {
+TEST_F(OpenClOps, AddBiasGluSoftcapGather) {
   for (const std::uint32_t cols : {1U, 8U, 13U, 512U, 1000U}) cases::check_elementwise(*this, cols);
 }
 TEST_F(OpenClOps, EmbedDecodesEveryFormatExactly) {

@@ -28,9 +28,11 @@ class VulkanOps : public KernelTest, public cases::Column {
     const std::size_t of = std::size_t{4} * size(kernel);
     return static_cast<std::uint32_t>((values + of - 1) / of);
   }
-  Floats elementwise(const std::string& kernel, const Floats& x, const Floats& y) {
+  Floats elementwise(const std::string& kernel, const Floats& x, const Floats& y,
+                     std::vector<std::uint32_t> constants = {}) {
     const Buffer inout = put(x), other = put(y);
-    run(kernel, {size(kernel)},
+    constants.insert(constants.begin(), size(kernel));
+    run(kernel, constants,
         ElementwisePush{
             .x = inout.address(), .y = other.address(), .count = static_cast<uint>(x.size()), .unused = 0},
         {fours(kernel, x.size()), 1, 1});
@@ -60,8 +62,15 @@ class VulkanOps : public KernelTest, public cases::Column {
     return get<float>(inout);
   }
   Floats add(const Floats& x, const Floats& y, std::uint32_t) override { return elementwise("add", x, y); }
-  Floats swiglu(const Floats& gate, const Floats& up, std::uint32_t) override {
-    return elementwise("swiglu", gate, up);
+  Floats glu(kernels::Activation activation, const Floats& gate, const Floats& up, std::uint32_t) override {
+    return elementwise("glu", gate, up, {activation == kernels::Activation::gelu ? 1U : 0U});
+  }
+  Floats softcap(const Floats& x, float cap, std::uint32_t) override {
+    const Buffer inout = put(x);
+    run("softcap", {size("softcap")},
+        SoftcapPush{.x = inout.address(), .count = static_cast<uint>(x.size()), .cap = cap},
+        {fours("softcap", x.size()), 1, 1});
+    return get<float>(inout);
   }
   Floats bias(const Floats& x, const Floats& b, std::uint32_t cols) override {
     const Buffer inout = put(x), other = put(b);
@@ -79,7 +88,7 @@ class VulkanOps : public KernelTest, public cases::Column {
     return get<float>(out);
   }
   Floats embed(DType type, const kernels::test::FileMatrix& table, std::size_t at,
-               const std::vector<std::int32_t>& tokens, std::uint32_t cols) override {
+               const std::vector<std::int32_t>& tokens, std::uint32_t cols, float scale) override {
     const DeviceFile file = put_file(table, type, cols, at);
     const Buffer which = put(tokens), out = put(Floats(tokens.size() * cols, NAN));
     run(per_format("embed", type), {size("embed"), file.format.place()},
@@ -87,7 +96,9 @@ class VulkanOps : public KernelTest, public cases::Column {
                   .tokens = which.address(),
                   .to = out.address(),
                   .row_bytes = static_cast<uint>(kernels::row_bytes(type, cols)),
-                  .cols = cols},
+                  .cols = cols,
+                  .scale = scale,
+                  .unused = 0},
         {1, static_cast<uint>(tokens.size()), 1});
     return get<float>(out);
   }
@@ -189,7 +200,7 @@ class VulkanOps : public KernelTest, public cases::Column {
                           .n_kv_heads = shape.kv_heads,
                           .max_splits = max_splits,
                           .scale = scale,
-                          .unused = 0};
+                          .window = shape.window};
     const auto constants = [&](const char* kernel) -> std::vector<std::uint32_t> {
       return {group_size(device_->facts(), kernel),
               shape.head_dim,
@@ -197,7 +208,9 @@ class VulkanOps : public KernelTest, public cases::Column {
               cases::kTile,
               shape.type == DType::q8_0 ? 1U : 0U,
               cases::kSplit,
-              8};
+              8,
+              shape.window != 0 ? 1U : 0U,
+              std::bit_cast<std::uint32_t>(shape.cap)};
     };
     if (decode) {
       run("attend_split", constants("attend_split"), push, {max_splits, shape.kv_heads, items});
@@ -222,7 +235,7 @@ TEST_F(VulkanOps, RmsNorm) {
 TEST_F(VulkanOps, HeadNorm) {
   each_size([&] { cases::check_head_norm(*this); });
 }
-TEST_F(VulkanOps, AddBiasSwigluGather) {
+TEST_F(VulkanOps, AddBiasGluSoftcapGather) {
   for (const std::uint32_t cols : {1U, 8U, 13U, 512U, 1000U})
     each_size([&] { cases::check_elementwise(*this, cols); });
 }

@@ -45,16 +45,23 @@ for (const rope of ['linear', 'yarn', 'llama3']) {
 }
 addSynthetic('tied', ['--shape', 'tiny', '--type', 'F32', '--tied']);
 addSynthetic('head-dim', ['--shape', 'tiny,head_dim=128,heads=6,kv_heads=3', '--type', 'Q8_0']);
-// The other architectures: biases, heads of their own size and norm, mixtures of experts.
+// The other architectures: biases, heads of their own size and norm, mixtures of experts, fused matrices, windows, soft
+// caps, norms behind.
 const kFamilies = {
   qwen2: 'arch=qwen2',
   qwen3: 'arch=qwen3,head_dim=128',
   mixtral: 'experts=8,experts_used=2,expert_ffn=256',
   qwen3moe: 'arch=qwen3moe,head_dim=128,experts=16,experts_used=4,expert_ffn=256',
+  gemma2: 'arch=gemma2,dim=512,ffn=1024,head_dim=128,window=64',
+  gemma3: 'arch=gemma3,dim=512,ffn=1024,head_dim=128,window=64,layers=6',
+  phi3: 'arch=phi3',  // llama.cpp leaves its window out
 };
 for (const [name, keys] of Object.entries(kFamilies)) {
   for (const type of types) addSynthetic(`${name}-${type}`, ['--shape', `tiny,${keys}`, '--type', type], name);
 }
+// LongRoPE: the context is longer than the original one, or not; part of a head is rotated.
+addSynthetic('phi3-long', ['--shape', 'tiny,arch=phi3,rope_dim=48', '--type', 'F16', '--rope', 'longrope']);
+addSynthetic('phi3-short', ['--shape', 'tiny,arch=phi3,context=4096', '--type', 'Q8_0', '--rope', 'longrope']);
 addSynthetic('qwen2-tied-yarn', ['--shape', 'tiny,arch=qwen2', '--type', 'F16', '--tied', '--rope', 'yarn']);
 
 function run(program, args, input) {

@@ -38,6 +38,10 @@ const synthetic = syntheticBpe(training);
 for (const name of preTokenizers) addKind(`synthetic-${name}`, withPreTokenizer(synthetic, name));
 addKind('synthetic-spm', syntheticSpm(training, true));
 addKind('synthetic-spm-no-prefix', syntheticSpm(training, false));
+addKind('synthetic-gemma', syntheticSpm(training, false, {name: 'gemma', control: ['<start_of_turn>', '<end_of_turn>'],
+  always: ['\n', '\n\n', '\t', '\t\t', '▁▁', '▁▁▁', '▁▁▁▁', '<table>', '<unused0>']}));
+addKind('synthetic-phi3', syntheticSpm(training, true, {name: 'Phi-3 mini', control: ['<|endoftext|>', '<|system|>',
+  '<|user|>', '<|assistant|>', '<|end|>']}));
 const demo = join(source, 'packaging/demo_model/demo.gguf');
 if (existsSync(demo)) addKind('demo', vocabularyOnly(readFileSync(demo)));
 const real = {

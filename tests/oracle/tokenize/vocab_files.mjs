@@ -103,18 +103,24 @@ export function syntheticBpe(texts) {
   ]);
 }
 
-// Scores tie four at a time, so that the order among equals counts.
-export function syntheticSpm(texts, addSpacePrefix) {
+// Scores tie four at a time, so that the order among equals counts. A family's own: its name, its control tokens and
+// the texts that are always tokens.
+export function syntheticSpm(texts, addSpacePrefix, {name = 'spm', control = [], always = []} = {}) {
   const escaped = texts.map((text) => [...` ${text}`.replaceAll(' ', '▁')].filter((c) => c !== '\0'));
   const characters = [...new Set(escaped.flat())].filter((c) => c.codePointAt(0) < 0x3000).slice(0, 300);
   const known = new Set(characters);
   const merges = learnMerges(escaped.map((text) => text.filter((c) => known.has(c) && c !== ' ')), 400, [])
                      .map((merge) => merge.replace(' ', ''));
   const bytes = Array.from({length: 256}, (_, b) => `<0x${b.toString(16).toUpperCase().padStart(2, '0')}>`);
-  const tokens = ['<unk>', '<s>', '</s>', ...bytes, '[INST]', '[/INST]', '\n\n\n', ...merges, ...characters];
-  const kind = (token, id) => id === 0 ? 2 : id < 3 ? 3 : id < 259 ? 6 : id < 261 ? 3 : id < 262 ? 4 : 1;
+  const first = ['<unk>', '<s>', '</s>', ...bytes, '[INST]', '[/INST]', '\n\n\n', ...control, ...always];
+  const own = new Set(first);
+  const tokens = [...first, ...merges.filter((piece) => !own.has(piece)), ...characters.filter((c) => !own.has(c))];
+  const controlEnd = 262 + control.length;
+  const kind = (token, id) => id === 0 ? 2 : id < 3 ? 3 : id < 259 ? 6 : id < 261 ? 3 : id < 262 ? 4 :
+    id < controlEnd ? 3 : id < first.length ? 4 : 1;
   return file([
     entry('general.architecture', 'string', str('llama')),
+    entry('general.name', 'string', str(name)),
     entry('tokenizer.ggml.model', 'string', str('llama')),
     list('tokenizer.ggml.tokens', 'string', tokens, str),
     list('tokenizer.ggml.scores', 'f32', tokens.map((_, id) => -Math.floor(id / 4)), f32),
