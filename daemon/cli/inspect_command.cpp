@@ -123,6 +123,8 @@ const char* to_text(model::RopeScaling scaling) {
       return "yarn";
     case model::RopeScaling::llama3:
       return "llama3";
+    case model::RopeScaling::longrope:
+      return "longrope";
   }
   return "?";
 }
