@@ -171,7 +171,7 @@ class VulkanTexelMatmul : public KernelTest,
       rows.push_back(m.rows);
       at.push_back((all.size() + 15) / 16 * 16 + 8 * misalign_ * (at.size() % 2 + 1) % 16);
       all.resize(at.back());
-      all.insert(all.end(), m.file.begin(), m.file.end());
+      all.insert(all.end(), m.file.bytes.begin(), m.file.bytes.end());
     }
     const Buffer w = put(all), input = put(x);
     const Address w_begin = device_->texels(w.address()).value().begin;
@@ -196,8 +196,8 @@ class VulkanTexelMatmul : public KernelTest,
     } else {  // as the engine does
       push.x = input.address();
       for (std::size_t i = 0; i < rows.size(); ++i) push.w[i] += w_begin;
-      const MatmulPlan other =
-          plan_matmul(device_->facts(), GetParam(), rows, cols, tokens, before != nullptr);
+      const MatmulPlan other = plan_matmul(device_->facts(), format_of(GetParam(), cols, push.w[0]), rows,
+                                           cols, tokens, before != nullptr);
       run(other.kernel, other.constants, push, other.groups);
     }
     std::vector<Floats> out;
@@ -258,6 +258,10 @@ TEST(VulkanPlan, TexelsOnlyWhereTheyReach) {
     EXPECT_EQ(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, false, {&at, 1}).has_value(), found);
   }
   EXPECT_FALSE(plan_texel_matmul(device, DType::q6_k, {&rows, 1}, cols, 1, false, {&at, 1}));
+  const std::uint64_t odd_at = at + 1;  // as MLX's tensors may lie: no texel is read by halves of 16 bits
+  device.texel_bytes = 2 * (at + bytes);
+  EXPECT_TRUE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, false, {&at, 1}));
+  EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, false, {&odd_at, 1}));
   const std::uint32_t odd = 1000;
   EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, odd, 1, false, {&at, 1}));
 }
