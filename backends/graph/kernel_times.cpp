@@ -14,6 +14,7 @@ struct Named {
 constexpr Named kKinds[] = {
     {"matmul", KernelKind::product},
     {"matvec", KernelKind::product},
+    {"texel_matmul", KernelKind::product},
     {"moe_matmul", KernelKind::product},
     {"moe_matvec", KernelKind::product},
     {"attend", KernelKind::attention},

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 
 namespace flyball::test {
 namespace {
@@ -149,13 +150,16 @@ TEST_F(Spill, WhatIsNotTrustedDoesNotComeBack) {
 
 TEST_F(Spill, ManySessionsInLittleMemoryAllComeBack) {
   auto fake = make_fake({.blocks = 20, .sequences = 2, .spill = directory_ / "kv"});
-  for (int turn = 0; turn < 3; ++turn)
+  // What is written depends on when the writer runs: turns go on until something came back.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+  const auto came_back = [&] { return fake.backend->load().restored_tokens > 0; };
+  for (int turn = 0; turn < 3 || (!came_back() && std::chrono::steady_clock::now() < deadline); ++turn)
     for (int i = 0; i < 8; ++i) {
       const std::string prompt = std::string(1, static_cast<char>('a' + i)) + " talks of this and that";
       const Answer answer = wait(*fake.backend, text_request(prompt, 6));
       EXPECT_EQ(answer.client->text(), expected_text(prompt, 6));
     }
-  EXPECT_GT(fake.backend->load().restored_tokens, 0U);
+  EXPECT_TRUE(came_back());
   drain(*fake.backend);
   EXPECT_EQ(fake.backend->load().kv_blocks_used, 0U);
 }
