@@ -1,5 +1,6 @@
 #include "backends/engine/local_backend.hpp"
 
+#include <bit>
 #include <string>
 #include <utility>
 
@@ -29,6 +30,9 @@ std::string kv_form(const LocalBackendOptions& options, const EngineParts& parts
     form += " " + std::to_string(n);
   for (const DeviceShare& share : parts.info.devices)
     form += "\n" + share.device + " " + std::to_string(share.first_layer);
+  // LongRoPE rotates by other factors where sequences may be long.
+  for (const float factor : model.config().rope.frequency_factors)
+    form += " " + std::to_string(std::bit_cast<std::uint32_t>(factor));
   return form + "\n" + model::identity_of(model, options.path);
 }
 

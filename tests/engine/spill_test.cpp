@@ -72,6 +72,28 @@ TEST_F(Spill, AnotherKvTypeOrModelOrAWrittenOverOneFindsNothing) {
   EXPECT_EQ(wait(*make_backend(copy), session()).usage().cached_tokens, 0U);
 }
 
+// Keys that were rotated for short sequences are of no use among those rotated for long ones.
+TEST_F(Spill, LongRopesFactorsTellWhatWasRotatedBy) {
+  const auto path = std::filesystem::path(directory_.string() + ".gguf");
+  auto spec = model::parse_synthetic_shape(
+                  "arch=phi3,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,rope_dim=32,ffn=96,vocab=512,"
+                  "context=4096,rope=longrope")
+                  .value();
+  ASSERT_TRUE(model::write_synthetic_file(spec, path, 1));
+  auto o = spilling(plain());
+  o.path = path;
+  o.context = 1024;
+  {
+    const auto backend = make_backend(o);
+    wait(*backend, session());
+    drain(*backend);
+  }
+  EXPECT_GT(wait(*make_backend(o), session()).usage().cached_tokens, 0U);
+  o.context = 2048;
+  EXPECT_EQ(wait(*make_backend(o), session()).usage().cached_tokens, 0U);
+  std::filesystem::remove(path);
+}
+
 TEST_F(Spill, AChangedBlockIsComputedAgain) {
   const Answer computed = wait(*make_backend(plain()), session());
   save_one();
