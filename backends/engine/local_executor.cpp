@@ -68,6 +68,19 @@ struct OpenedDevice {
   graph::KvRoom kv_room;
 };
 
+// What the options of both GPU engines have alike.
+template <class Options>
+void set_gpu_options(Options& device, const LocalBackendOptions& options,
+                     const std::shared_ptr<const model::ModelFile>& model, std::uint32_t step_tokens,
+                     std::uint32_t context) {
+  device.warn = options.warn;
+  device.max_step_tokens = step_tokens;
+  device.max_logit_rows = options.max_sequences;
+  device.context = context;
+  device.progress = options.progress;
+  device.model_owner = model;
+}
+
 Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
                                  const std::shared_ptr<const model::ModelFile>& model,
                                  std::uint32_t step_tokens, std::uint32_t context) {
@@ -75,12 +88,7 @@ Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
   device.device = options.vulkan;
   device.device.times = options.kernel_times;
   if (!options.cache_dir.empty()) device.pipeline_cache = options.cache_dir / "vulkan";
-  device.warn = options.warn;
-  device.max_step_tokens = step_tokens;
-  device.max_logit_rows = options.max_sequences;
-  device.context = context;
-  device.progress = options.progress;
-  device.model_owner = model;
+  set_gpu_options(device, options, model, step_tokens, context);
   auto executor = vulkan::make_vulkan_executor(*model, device);
   if (!executor) return pass(executor);
   OpenedDevice opened;
@@ -120,12 +128,7 @@ Result<OpenedDevice> open_device(const LocalBackendOptions& options,
   device.least_kv_bytes = least_kv_bytes;
   if (!options.cache_dir.empty()) device.program_cache = options.cache_dir / "opencl";
   device.tuning = opencl::tuning_directory(options.cache_dir);
-  device.warn = options.warn;
-  device.max_step_tokens = step_tokens;
-  device.max_logit_rows = options.max_sequences;
-  device.context = context;
-  device.progress = options.progress;
-  device.model_owner = model;
+  set_gpu_options(device, options, model, step_tokens, context);
   auto executor = opencl::make_opencl_executor(*model, device);
   if (!executor) return pass(executor);
   opened.kv_room = kv_room((*executor)->parts());

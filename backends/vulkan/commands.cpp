@@ -114,7 +114,7 @@ void Commands::bind(const Pipeline& pipeline, const std::array<Texels, 2>& sets)
 void Commands::dispatch_indirect(const Pipeline& pipeline, std::span<const std::byte> push,
                                  const Memory& from, std::uint64_t at) {
   use_kernel(impl_->buffer, impl_->bound, pipeline, push);
-  impl_->buffer.dispatchIndirect(**from.impl_->buffer, from.impl_->offset + at);
+  impl_->buffer.dispatchIndirect(**from.impl_->buffer, from.address_ - from.impl_->begin + at);
   impl_->timed(pipeline.handle);
 }
 
@@ -125,7 +125,8 @@ void Commands::barrier() {
 void Commands::copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
                     std::uint64_t bytes) {
   impl_->buffer.copyBuffer(**from.impl_->buffer, **to.impl_->buffer,
-                           vk::BufferCopy(from.impl_->offset + from_at, to.impl_->offset + to_at, bytes));
+                           vk::BufferCopy(from.address_ - from.impl_->begin + from_at,
+                                          to.address_ - to.impl_->begin + to_at, bytes));
 }
 
 Result<void> Device::submit(const Commands& commands) {
@@ -167,6 +168,7 @@ Result<void> Device::wait(std::uint32_t but, std::uint32_t times) {
   if (value <= s.done) return {};
   const auto patience = s.options.fence_deadline * times;
   const vk::Result result = reached(s, Call::wait, value, patience);
+  if (result != vk::Result::eSuccess) s.timed.clear();  // their recordings may go now
   if (result == vk::Result::eTimeout)
     return fail(ErrorCode::device_lost, "The Vulkan device " + s.facts.name + " gave no answer within " +
                                             std::to_string(patience.count() / 1000) + " ms.");

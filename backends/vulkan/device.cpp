@@ -257,8 +257,7 @@ Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view
         allocate({end - first, types[0]}, {vk::MemoryAllocateFlagBits::eDeviceAddress}, {kHandle, host});
     auto& memory = out.impl_->memory.emplace(*s.device, allocate.get<vk::MemoryAllocateInfo>());
     buffer.bindMemory(*memory, 0);
-    out.impl_->offset = begin - first;
-    out.address_ = s.device->getBufferAddress({*buffer}) + out.impl_->offset;
+    out.address_ = s.device->getBufferAddress({*buffer}) + (begin - first);
   });
   if (result == vk::Result::eErrorDeviceLost) return device_failed(s.facts, "an import", result);
   if (result != vk::Result::eSuccess) return refuse(vk::to_string(result));

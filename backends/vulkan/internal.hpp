@@ -112,7 +112,6 @@ struct Memory::Impl {
   std::shared_ptr<DeviceState> state;
   std::optional<vk::raii::DeviceMemory> memory;
   std::optional<vk::raii::Buffer> buffer;
-  std::uint64_t offset = 0;  // of its first byte in the buffer
   std::optional<Counted> counted;
   Address begin = 0;       // of the buffer, once the state knows it
   std::uint64_t size = 0;  // of the buffer, bytes

@@ -85,14 +85,19 @@ MatmulPlan plan_matmul(const DeviceFacts& device, const WeightFormat& format,
           .groups = {divided_up(parts, folds), folds, divided_up(n, cut.tokens)}};
 }
 
+bool in_texels(kernels::DType type) noexcept {
+  using enum kernels::DType;
+  return type == f16 || type == bf16 || type == q4_0 || type == q8_0;
+}
+
 std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::DType type,
                                             std::span<const std::uint32_t> rows, std::uint32_t cols,
                                             std::uint32_t n, bool add, std::span<const std::uint64_t> w_at) {
   using kernels::DType;
   const bool floats = type == DType::f16 || type == DType::bf16;
-  const bool built = floats || type == DType::q4_0 || type == DType::q8_0;
   const std::uint32_t row_bytes = static_cast<std::uint32_t>(kernels::row_bytes(type, cols));
-  if (!built || cols % kPart != 0 || !std::has_single_bit(device.subgroup_size)) return std::nullopt;
+  if (!in_texels(type) || cols % kPart != 0 || !std::has_single_bit(device.subgroup_size))
+    return std::nullopt;
   std::uint64_t bits = row_bytes;  // the lowest says what all rows' first bytes are multiples of
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (w_at[i] + std::uint64_t{rows[i]} * row_bytes > device.texel_bytes) return std::nullopt;

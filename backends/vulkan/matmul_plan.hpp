@@ -51,6 +51,8 @@ inline std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) noexcept {
 MatmulPlan plan_matmul(const DeviceFacts& device, const WeightFormat& format,
                        std::span<const std::uint32_t> rows, std::uint32_t cols, std::uint32_t n, bool add);
 
+// Types that texel_matmul is built for.
+bool in_texels(kernels::DType type) noexcept;
 // The same by texel_matmul. w_at: bytes from where the set's memory begins to each matrix. Nothing where the
 // kernel is not for that device, format or shape: then plan_matmul has it, for any n.
 std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::DType type,

@@ -108,7 +108,7 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
   std::vector<std::uint32_t> counts;
   std::optional<Error> failure;
   const auto texel_plan = [&](const DeviceWeight& w, std::uint32_t n, bool add) -> std::optional<MatmulPlan> {
-    if (device_.facts().texel_bytes == 0) return std::nullopt;
+    if (device_.facts().texel_bytes == 0 || !in_texels(w.format.type)) return std::nullopt;
     const auto texels = device_.texels(w.address);
     if (!texels) failure = texels.error();
     if (!texels) return std::nullopt;
@@ -297,7 +297,7 @@ void VulkanOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buf
 }
 
 bool VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> products, bool add) {
-  if (device_.facts().texel_bytes == 0) return false;
+  if (device_.facts().texel_bytes == 0 || !in_texels(products[0].w->format.type)) return false;
   std::array<Result<Texels>, kMaxMatrices> w;
   std::array<std::uint64_t, kMaxMatrices> at{};
   for (std::size_t i = 0; i < products.size(); ++i) {
@@ -309,9 +309,9 @@ bool VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> prod
     if (w[i]->set != w[0]->set) return false;
     push.w[i] = at[i] = push.w[i] - w[i]->begin;
   }
-  const auto plan =
-      plan_texel_matmul(device_.facts(), products[0].w->format.type, std::span(push.rows).first(products.size()),
-                        push.cols, push.n, add, std::span(at).first(products.size()));
+  const auto plan = plan_texel_matmul(device_.facts(), products[0].w->format.type,
+                                      std::span(push.rows).first(products.size()), push.cols, push.n, add,
+                                      std::span(at).first(products.size()));
   if (!plan) return false;
   auto x = device_.texels(push.x);
   auto kernel = device_.pipeline(plan->kernel, plan->constants, sizeof push);

@@ -11,10 +11,6 @@ using cases::Floats;
 using cases::Uints;
 using kernels::DType;
 
-bool is_float_or_affine(DType type) {
-  return cases::is_float(type) || kernels::affine_of(type);
-}
-
 // The GPU's cut on this machine's device: it needs nothing that a processor lacks.
 class VulkanMatmul : public KernelTest,
                      public testing::WithParamInterface<std::tuple<bool, DType>>,
@@ -139,9 +135,9 @@ INSTANTIATE_TEST_SUITE_P(Affine, VulkanMatmul,
                          testing::Combine(testing::Bool(), testing::ValuesIn(kernels::kAffineDTypes)),
                          case_name);
 
-// safetensors promise no alignment.
-TEST_P(VulkanMatmul, MatricesAtAnyByte) {
-  if (!is_float_or_affine(type())) GTEST_SKIP() << "GGUF's matrices begin at multiples of 8";
+// safetensors promise no alignment; GGUF's blocks begin at multiples of 8.
+class VulkanMatmulAtAnyByte : public VulkanMatmul {};
+TEST_P(VulkanMatmulAtAnyByte, AgreesWithReference) {
   for (at_ = 1; at_ < 8; ++at_) {
     const std::uint32_t cols = cases::odd_cols(type(), 3), tokens = at_ % 2 == 0 ? 1 : 9;
     const std::vector<cases::Matrix> m = {{type(), 19, cols, 33, cases::kScaleTypes[at_ % 3]}};
@@ -149,6 +145,14 @@ TEST_P(VulkanMatmul, MatricesAtAnyByte) {
     ASSERT_NO_FATAL_FAILURE(m[0].expect_near(x, multiply(m, x, tokens, nullptr)[0], tokens)) << at_;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Floats, VulkanMatmulAtAnyByte,
+                         testing::Combine(testing::Bool(),
+                                          testing::Values(DType::f32, DType::f16, DType::bf16)),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(Affine, VulkanMatmulAtAnyByte,
+                         testing::Combine(testing::Bool(), testing::ValuesIn(kernels::kAffineDTypes)),
+                         case_name);
 
 // The kernel of software devices: all matrices in one buffer, which it reads by texel.
 class VulkanTexelMatmul : public KernelTest,
