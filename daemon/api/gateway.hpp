@@ -12,6 +12,7 @@
 #include "config/app_manifest.hpp"
 #include "config/config.hpp"
 #include "daemon/fleet/fleet.hpp"
+#include "daemon/store/writer.hpp"
 #include "policy/facts.hpp"
 #include "policy/tree.hpp"
 
@@ -26,9 +27,10 @@ struct Settings {
 
 class Gateway {
  public:
-  // `hardware`: facts of the probe, taken once at start. The fleet outlives the gateway.
+  // `hardware`: facts of the probe, taken once at start. The fleet outlives the gateway, and so does the
+  // store; nullptr: nothing survives a restart.
   Gateway(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-          fleet::Fleet& fleet);
+          fleet::Fleet& fleet, store::Writer* store = nullptr);
   ~Gateway();
 
   Result<void> listen();                  // opens every listener of the config; io_error names it

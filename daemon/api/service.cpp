@@ -56,8 +56,9 @@ double milliseconds_since(http::TimePoint from) {
 
 struct Service::Impl {
   Impl(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-       fleet::Fleet& fleet)
+       fleet::Fleet& fleet, store::Writer* writer)
       : state(std::make_shared<const State>(std::move(settings))),
+        store(writer),
         dispatcher(io, fleet, std::move(hardware), metrics),
         ids(random_bits()),
         seeds(random_bits()) {
@@ -91,6 +92,7 @@ struct Service::Impl {
 
   metrics::Metrics metrics;
   std::shared_ptr<const State> state;
+  store::Writer* const store;  // nullptr: none
   route::Dispatcher dispatcher;
   std::uint64_t ids;      // request ids count up from a random start
   std::mt19937_64 seeds;  // for requests that bring none; recorded nowhere, so need not be secret
@@ -294,6 +296,10 @@ http::Response Service::Impl::exposition() {
   const auto workers = dispatcher.fleet().status();
   metrics.set_workers(gauges_of(workers));
   metrics.set_requests(dispatcher.waiting(), dispatcher.running());
+  if (store != nullptr) {
+    const store::Writer::Health health = store->health();
+    metrics.set_store(health.written, health.dropped, health.failed);
+  }
   http::Response out = json_response(metrics.exposition());
   out.content_type = "text/plain; version=0.0.4; charset=utf-8";
   return out;
@@ -303,8 +309,8 @@ http::Response Service::Impl::exposition() {
 // -------------------------------------------------------------------------------------------
 
 Service::Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
-                 policy::Facts hardware, fleet::Fleet& fleet)
-    : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet)) {}
+                 policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store)
+    : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store)) {}
 Service::~Service() = default;
 
 std::string Service::next_request_id() {

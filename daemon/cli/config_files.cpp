@@ -22,16 +22,28 @@ std::filesystem::path find_config() {
   return {};
 }
 
-std::filesystem::path default_cache_dir() {
-  if (const char* systemd = std::getenv("CACHE_DIRECTORY"); systemd && *systemd == '/') {
-    const std::string all = systemd;  // a colon between several
+namespace {
+
+// systemd's, XDG's, or the usual place below the home directory.
+std::filesystem::path own_directory(const char* systemd, const char* xdg, const char* in_home) {
+  if (const char* given = std::getenv(systemd); given && *given == '/') {
+    const std::string all = given;  // a colon between several
     return all.substr(0, all.find(':'));
   }
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg == '/')
-    return std::filesystem::path(xdg) / "flyball";
+  if (const char* given = std::getenv(xdg); given && *given == '/')
+    return std::filesystem::path(given) / "flyball";
   if (const char* home = std::getenv("HOME"); home && *home == '/')
-    return std::filesystem::path(home) / ".cache/flyball";
+    return std::filesystem::path(home) / in_home / "flyball";
   return {};
+}
+
+}  // namespace
+
+std::filesystem::path default_cache_dir() {
+  return own_directory("CACHE_DIRECTORY", "XDG_CACHE_HOME", ".cache");
+}
+std::filesystem::path default_state_dir() {
+  return own_directory("STATE_DIRECTORY", "XDG_STATE_HOME", ".local/state");
 }
 
 Result<config::Config> config_at(const std::filesystem::path& path) {

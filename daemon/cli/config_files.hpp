@@ -21,6 +21,8 @@ inline constexpr const char* kShippedPolicy = "<shipped policy.yaml>";
 
 // $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/flyball, ~/.cache/flyball; "" where none is known.
 std::filesystem::path default_cache_dir();
+// $STATE_DIRECTORY (systemd), $XDG_STATE_HOME/flyball, ~/.local/state/flyball; "" where none is known.
+std::filesystem::path default_state_dir();
 // Of the configuration that `serve` would find here, else the default.
 std::filesystem::path served_cache_dir();
 

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include <spdlog/spdlog.h>
@@ -23,6 +24,8 @@
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/route/preload.hpp"
 #include "daemon/route/probe.hpp"
+#include "daemon/store/database.hpp"
+#include "daemon/store/writer.hpp"
 #include "daemon/systemd/logging.hpp"
 #include "daemon/systemd/notify.hpp"
 #include "daemon/systemd/progress.hpp"
@@ -52,12 +55,13 @@ void raise_file_limit() {
 class Daemon {
  public:
   Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, policy::Facts hardware,
-         fleet::FleetOptions fleet)
+         fleet::FleetOptions fleet, std::optional<store::Database> database)
       : options_(std::move(options)),
         settings_(std::move(settings)),
         hardware_(std::move(hardware)),
         fleet_(fleet::make_worker_fleet(io_, settings_->config, with_preload(std::move(fleet)))),
-        gateway_(io_, settings_, hardware_, *fleet_),
+        store_(database ? std::make_unique<store::Writer>(std::move(*database)) : nullptr),
+        gateway_(io_, settings_, hardware_, *fleet_, store_.get()),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
         watch_timer_(io_),
         judge_(kWatchdogPatience) {}
@@ -187,6 +191,7 @@ class Daemon {
   asio::io_context io_{1};
   const policy::Facts hardware_;
   std::unique_ptr<fleet::Fleet> fleet_;
+  const std::unique_ptr<store::Writer> store_;  // nullptr: there is no state directory that can be written
   api::Gateway gateway_;
   asio::signal_set signals_;
   asio::steady_timer watch_timer_;
@@ -225,6 +230,7 @@ Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& 
   if (options.kv_type)
     for (config::ModelEntry& model : config->models) model.kv_type = *options.kv_type;
   if (config->cache_dir.empty()) config->cache_dir = default_cache_dir();
+  if (config->state_dir.empty()) config->state_dir = default_state_dir();
   if (config->kv_spill.directory.empty() && !config->cache_dir.empty())
     config->kv_spill.directory = config->cache_dir / "kv";
   settings->config = std::move(*config);
@@ -232,6 +238,31 @@ Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& 
   settings->apps = std::move(*apps);
   return settings;
 }
+
+namespace {
+
+// A daemon without a memory of its past serves all the same.
+std::optional<store::Database> open_store(const std::filesystem::path& state_dir) {
+  if (state_dir.empty()) {
+    spdlog::warn("no state directory is known: nothing survives a restart");
+    return std::nullopt;
+  }
+  std::error_code made;
+  std::filesystem::create_directories(state_dir, made);  // what is wrong shows when the file is opened
+  bool moved_aside = false;
+  auto database = store::Database::open_for_daemon(store::file_in(state_dir), moved_aside);
+  if (!database) {
+    spdlog::warn("the state database is not used, nothing survives a restart: {} ({})",
+                 database.error().message, database.error().where);
+    return std::nullopt;
+  }
+  if (moved_aside)
+    spdlog::error("the state database was damaged: it is kept as {}.damaged, and a new one begun",
+                  database->file().string());
+  return std::move(*database);
+}
+
+}  // namespace
 
 int run_daemon(const DaemonOptions& options) {
   systemd::set_up_logging(options.log_level.value_or("info"));
@@ -259,7 +290,9 @@ int run_daemon(const DaemonOptions& options) {
   };
   own_memory("opencl", report.opencl, fleet.opencl_devices);
   own_memory("vulkan", report.vulkan, fleet.vulkan_devices);
-  return Daemon(options, std::move(*settings), std::move(hardware), std::move(fleet)).run();
+  auto database = open_store(config.state_dir);
+  return Daemon(options, std::move(*settings), std::move(hardware), std::move(fleet), std::move(database))
+      .run();
 }
 
 }  // namespace flyball::cli

@@ -115,6 +115,7 @@ struct Metrics::Impl {
                             .Add({}, kOverheadBuckets);
   Histogram& policy_eval =
       histogram("policy_eval_seconds", "One evaluation of the policy tree.").Add({}, kPolicyBuckets);
+  Family<Gauge>& store = gauge("store_writes", "Of the state database, since the start.");
   Gauge& waiting = gauge("requests_waiting", "Admitted, no token yet.").Add({});
   Gauge& running = gauge("requests_running", "Producing tokens.").Add({});
   Gauge& reload = gauge("config_last_reload_success", "1 if the last reload took effect.").Add({});
@@ -274,6 +275,12 @@ void Metrics::set_workers(std::span<const WorkerGauges> workers) {
 void Metrics::set_requests(std::size_t waiting, std::size_t running) {
   impl_->waiting.Set(static_cast<double>(waiting));
   impl_->running.Set(static_cast<double>(running));
+}
+
+void Metrics::set_store(std::uint64_t written, std::uint64_t dropped, std::uint64_t failed) {
+  impl_->store.Add({{"result", "written"}}).Set(static_cast<double>(written));
+  impl_->store.Add({{"result", "dropped"}}).Set(static_cast<double>(dropped));
+  impl_->store.Add({{"result", "failed"}}).Set(static_cast<double>(failed));
 }
 
 std::string Metrics::exposition() const {

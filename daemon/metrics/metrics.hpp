@@ -46,6 +46,8 @@ class Metrics {
   };
   void set_workers(std::span<const WorkerGauges> workers);  // all there are: what others had is forgotten
   void set_requests(std::size_t waiting, std::size_t running);
+  // Of what was to be written for the next start.
+  void set_store(std::uint64_t written, std::uint64_t dropped, std::uint64_t failed);
 
   std::string exposition() const;  // Prometheus text format 0.0.4
   // For tests and the router benchmark: a quantile read from the histogram's buckets, by linear

@@ -117,7 +117,7 @@ function(flyball_test name)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} flyball_flags GTest::gtest GTest::gmock)
   target_compile_definitions(${name} PRIVATE FLYBALL_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FLYBALL_BINARY_DIR="${CMAKE_BINARY_DIR}")
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
-    PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
+    PROPERTIES ENVIRONMENT "XDG_STATE_HOME=${CMAKE_BINARY_DIR}/state/${name}" LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 
 # flyball_script_test(<name> LABEL <area> COMMAND ...): exit 77 means SKIPPED.
@@ -128,7 +128,7 @@ function(flyball_script_test name)
   endif()
   add_test(NAME ${name} COMMAND ${ARG_COMMAND})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
-    ENVIRONMENT "FLYBALL=$<TARGET_FILE:flyball>;FLYBALL_SOURCE_DIR=${CMAKE_SOURCE_DIR};FLYBALL_BINARY_DIR=${CMAKE_BINARY_DIR}")
+    ENVIRONMENT "XDG_STATE_HOME=${CMAKE_BINARY_DIR}/state/${name};FLYBALL=$<TARGET_FILE:flyball>;FLYBALL_SOURCE_DIR=${CMAKE_SOURCE_DIR};FLYBALL_BINARY_DIR=${CMAKE_BINARY_DIR}")
   if(FLYBALL_SANITIZE)  # in a process that the script started and whose exit status it does not see
     set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "(Thread|Address|Leak)Sanitizer:;: runtime error: ")
   endif()

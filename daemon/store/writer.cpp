@@ -1,0 +1,105 @@
+#include "daemon/store/writer.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+namespace flyball::store {
+
+struct Writer::Impl {
+  explicit Impl(Database d) : database(std::move(d)), thread([this] { loop(); }) {}
+  ~Impl() {
+    {
+      const std::lock_guard lock(mutex);
+      ending = true;
+    }
+    wake.notify_all();
+    thread.join();
+  }
+
+  void loop();
+  void write(std::deque<Job>& jobs);
+
+  Database database;  // the thread's
+  mutable std::mutex mutex;
+  std::condition_variable wake, idle;
+  std::deque<Job> queued;
+  bool ending = false;
+  std::uint64_t posted = 0, finished = 0;
+  Health health;
+  std::thread thread;  // last: it uses the rest
+};
+
+void Writer::Impl::loop() {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    wake.wait(lock, [&] { return ending || !queued.empty(); });
+    if (queued.empty()) return;
+    std::deque<Job> jobs = std::exchange(queued, {});
+    lock.unlock();
+    write(jobs);
+    lock.lock();
+    finished += jobs.size();
+    idle.notify_all();
+  }
+}
+
+void Writer::Impl::write(std::deque<Job>& jobs) {
+  std::uint64_t failed = 0;
+  bool of_a_job = false;
+  auto all = database.transaction([&]() -> Result<void> {
+    for (const Job& job : jobs)
+      if (auto done = job(database); !done) {
+        of_a_job = true;
+        return done;
+      }
+    return {};
+  });
+  std::string error = all ? std::string() : all.error().message;
+  if (!all && of_a_job) {
+    // One that fails takes none of the others with it.
+    for (const Job& job : jobs)
+      if (auto done = database.transaction([&] { return job(database); }); !done) {
+        ++failed;
+        error = done.error().message;
+      }
+  } else if (!all) {
+    failed = jobs.size();  // a lock, a full disk: no use in trying each
+  }
+  const std::lock_guard lock(mutex);
+  health.written += jobs.size() - failed;
+  health.failed += failed;
+  if (failed != 0) health.last_error = std::move(error);
+}
+
+Writer::Writer(Database database) : impl_(std::make_unique<Impl>(std::move(database))) {}
+Writer::~Writer() = default;
+
+bool Writer::post(Job job) {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->queued.size() >= kMaxQueued) {
+      ++impl_->health.dropped;
+      return false;
+    }
+    impl_->queued.push_back(std::move(job));
+    ++impl_->posted;
+  }
+  impl_->wake.notify_one();
+  return true;
+}
+
+void Writer::flush() {
+  std::unique_lock lock(impl_->mutex);
+  const std::uint64_t upto = impl_->posted;
+  impl_->idle.wait(lock, [&] { return impl_->finished >= upto; });
+}
+
+Writer::Health Writer::health() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->health;
+}
+
+}  // namespace flyball::store
