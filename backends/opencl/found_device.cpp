@@ -5,12 +5,12 @@
 #include <span>
 #include <string_view>
 
-#include "backends/opencl/choice.hpp"
+#include "backends/device/choice.hpp"
 
 namespace flyball::opencl {
 namespace {
 
-constexpr std::size_t kMaxIdPart = 200;  // bytes of a driver's text in an id: ids travel in argv and JSON
+constexpr std::size_t kMaxIdPart = 200;   // bytes of a driver's text in an id: ids travel in argv and JSON
 constexpr cl_device_info kUuid = 0x106A;  // CL_DEVICE_UUID_KHR of cl_khr_device_uuid: 16 bytes
 
 std::string text_of(const Api& api, cl_device_id device, cl_device_info what) {
@@ -108,7 +108,7 @@ std::vector<FoundDevice> find_devices(const Api& api) {
 
 Result<std::vector<FoundDevice>> choose_found(std::span<const FoundDevice> devices,
                                               std::span<const DeviceOptions> options) {
-  std::vector<Candidate> candidates;
+  std::vector<device::Candidate> candidates;
   std::string seen;
   for (const auto& [platform, device, f] : devices) {
     candidates.push_back({.id = f.id,
@@ -120,8 +120,8 @@ Result<std::vector<FoundDevice>> choose_found(std::span<const FoundDevice> devic
   }
   std::vector<FoundDevice> chosen;
   for (const DeviceOptions& o : options) {
-    const auto i =
-        o.id.empty() ? choose_device(candidates, o.name, o.allow_processor) : device_of_id(candidates, o.id);
+    const auto i = o.id.empty() ? device::choose_device(candidates, o.name, o.allow_processor)
+                                : device::device_of_id(candidates, o.id);
     if (!i)
       return fail(ErrorCode::model_unavailable,
                   (!o.id.empty()    ? "The OpenCL device " + o.id + " is gone"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cpu/memory.hpp"
+#include "backends/engine/candidate_pairs.hpp"
 #include "backends/engine/step_rows.hpp"
 #include "backends/graph/layer_split.hpp"
 #include "backends/opencl/stage.hpp"
@@ -218,17 +219,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
       if (!ok) return std::unexpected(std::move(ok.error()));
     }
 
-    candidates_.clear();
-    std::size_t at = 0;
-    for (const graph::TopK& t : rows_.top_k()) {
-      const decode::Likely& head = pairs[at];
-      const auto likeliest = pairs.subspan(at + 1, t.k);
-      // A device that names what is no token has gone wrong, too.
-      const bool tokens = std::ranges::all_of(
-          likeliest, [&](const decode::Likely& l) { return static_cast<std::uint32_t>(l.token) < t.of; });
-      candidates_.push_back({likeliest, head.value, head.token == 0 && tokens});
-      at += 1 + t.k;
-    }
+    engine::read_candidates(rows_.top_k(), pairs.data(), candidates_);
     return engine::StepOutput{logits, candidates_};
   }
   Result<void> read(graph::Buffer from, std::uint64_t at, std::span<std::byte> to) {

@@ -16,7 +16,7 @@ std::string_view kernel_source(std::string_view name) {
 
 Programs::Programs(std::shared_ptr<Device> device, const std::filesystem::path& directory,
                    std::function<void(const std::string&)> warn)
-    : device_(std::move(device)), cache_(directory), warn_(std::move(warn)) {}
+    : device_(std::move(device)), cache_(directory, kProgramFiles), warn_(std::move(warn)) {}
 
 Result<Programs::Program> Programs::compile(std::span<const std::string_view> files,
                                             std::span<const std::string_view> sources,
@@ -34,7 +34,7 @@ Result<Kernel> Programs::kernel(const std::string& name, std::span<const std::st
   for (const std::string_view file : files) sources.push_back(kernel_source(file));
   std::vector<std::string_view> identity{facts.platform, facts.name, facts.driver, options};
   identity.insert(identity.end(), sources.begin(), sources.end());
-  const std::string key = digest_of(identity);
+  const std::string key = device::digest_of(identity);
 
   auto it = programs_.find(key);
   if (it == programs_.end()) {

@@ -11,13 +11,15 @@
 #include <string>
 #include <string_view>
 
+#include "backends/device/kernel_cache.hpp"
 #include "backends/opencl/device.hpp"
-#include "backends/opencl/program_cache.hpp"
 
 namespace flyball::opencl {
 
 // The text of kernels/opencl/<name>.cl. Precondition: it is one of ours.
 std::string_view kernel_source(std::string_view name);
+
+inline constexpr device::KernelCache::Kind kProgramFiles{"flyball opencl program 1\n", ".clbin"};
 
 // Builds with fewer and fewer work-items a group, down to one, until the device takes it: `build` gives
 // model_unsupported where it does not.
@@ -30,12 +32,13 @@ auto with_fewer_items(std::uint32_t& items, Build&& build) {
 
 class Programs {
  public:
-  // directory: program_cache.hpp; "" keeps nothing. warn: told once that it is off.
+  // directory: of a KernelCache; "" keeps nothing. warn: told once that it is off.
   Programs(std::shared_ptr<Device> device, const std::filesystem::path& directory,
            std::function<void(const std::string&)> warn = {});
 
   // Kernel `name` of the files' texts, one after the other, built with `options` ("-D WG=64").
-  // model_unsupported, model_unavailable. A cached program that is not taken, or lacks the kernel, is compiled anew.
+  // model_unsupported, model_unavailable. A cached program that is not taken, or lacks the kernel, is
+  // compiled anew.
   Result<Kernel> kernel(const std::string& name, std::span<const std::string_view> files,
                         const std::string& options);
   // Writes what was compiled into the cache. Best after the first step: some drivers finish compiling there.
@@ -53,7 +56,7 @@ class Programs {
                           const std::string& options);
 
   std::shared_ptr<Device> device_;
-  ProgramCache cache_;
+  device::KernelCache cache_;
   std::function<void(const std::string&)> warn_;
   std::map<std::string, Program> programs_;  // by key
   std::uint32_t compiled_ = 0, from_cache_ = 0;

@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backends/opencl/cache_directory.hpp"
-#include "backends/opencl/program_cache.hpp"
+#include "backends/device/cache_directory.hpp"
+#include "backends/device/kernel_cache.hpp"
 #include "backends/opencl/programs.hpp"
 
 namespace flyball::opencl {
@@ -15,6 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
+using device::CacheDirectory;
+using device::digest_of;
 
 constexpr std::string_view kSchema = "flyball.opencl-tuning/v1";
 constexpr std::size_t kMaxFile = std::size_t{4} << 20;  // kMaxTunedProducts are 2 MiB

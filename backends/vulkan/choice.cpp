@@ -3,12 +3,12 @@
 #include <string>
 #include <vector>
 
-#include "backends/opencl/choice.hpp"
+#include "backends/device/choice.hpp"
 
 namespace flyball::vulkan {
 
 Result<std::size_t> choose_found(std::span<const DeviceFacts> devices, const DeviceOptions& options) {
-  std::vector<opencl::Candidate> candidates;
+  std::vector<device::Candidate> candidates;
   std::string seen;
   for (const DeviceFacts& f : devices) {
     candidates.push_back({.id = f.id,
@@ -20,8 +20,8 @@ Result<std::size_t> choose_found(std::span<const DeviceFacts> devices, const Dev
     seen +=
         (seen.empty() ? "; there is: " : ", ") + f.id + (f.lacks.empty() ? "" : ", which lacks " + f.lacks);
   }
-  const auto i = options.id.empty() ? opencl::choose_device(candidates, options.name, options.allow_processor)
-                                    : opencl::device_of_id(candidates, options.id);
+  const auto i = options.id.empty() ? device::choose_device(candidates, options.name, options.allow_processor)
+                                    : device::device_of_id(candidates, options.id);
   if (i) return *i;
   const auto refuse = [](const std::string& message) {
     return fail(ErrorCode::model_unavailable, message + ".", "device");

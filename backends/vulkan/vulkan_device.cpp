@@ -10,9 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "backends/device/kernel_cache.hpp"
+#include "backends/engine/candidate_pairs.hpp"
 #include "backends/engine/step_rows.hpp"
 #include "backends/graph/decoder.hpp"
-#include "backends/opencl/program_cache.hpp"
 #include "backends/vulkan/vulkan_ops.hpp"
 
 namespace flyball::vulkan {
@@ -26,6 +27,8 @@ constexpr std::size_t kMostRecordings = 64;
 // ones in tens of seconds where the machine has much else to do.
 constexpr std::uint32_t kWarmUpDeadlines = 10;
 
+constexpr device::KernelCache::Kind kPipelineFiles{"flyball vulkan pipelines 1\n", ".vkbin"};
+
 class VulkanExecutorImpl final : public VulkanExecutor {
  public:
   VulkanExecutorImpl(const model::ModelFile& model, const VulkanDeviceOptions& options,
@@ -33,7 +36,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
       : model_(model),
         options_(options),
         device_(std::move(device)),
-        cache_(options.pipeline_cache),
+        cache_(options.pipeline_cache, kPipelineFiles),
         cache_key_(key_of(device_->facts())) {}
 
   ~VulkanExecutorImpl() override { keep_model(); }
@@ -190,7 +193,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
 
   static std::string key_of(const DeviceFacts& f) {
     const std::string_view parts[] = {"vulkan pipelines", f.id, f.driver};
-    return opencl::digest_of(parts);
+    return device::digest_of(parts);
   }
 
   Result<engine::StepId> enqueue(const model::ModelConfig& config, const engine::StepBatch& batch,
@@ -327,23 +330,15 @@ class VulkanExecutorImpl final : public VulkanExecutor {
         logits = logits_;
       }
     }
-    candidates_.clear();
-    const auto* pair = reinterpret_cast<const decode::Likely*>(ops_->host_candidates());
-    for (const graph::TopK& t : rows_.top_k()) {
-      const std::span likeliest(pair + 1, t.k);
-      // A device that names what is no token has gone wrong, too.
-      const bool tokens = std::ranges::all_of(
-          likeliest, [&](const decode::Likely& l) { return static_cast<std::uint32_t>(l.token) < t.of; });
-      candidates_.push_back({likeliest, pair->value, pair->token == 0 && tokens});
-      pair += 1 + t.k;
-    }
+    engine::read_candidates(rows_.top_k(), reinterpret_cast<const decode::Likely*>(ops_->host_candidates()),
+                            candidates_);
     return engine::StepOutput{logits, candidates_};
   }
 
   const model::ModelFile& model_;
   VulkanDeviceOptions options_;
   std::shared_ptr<Device> device_;
-  opencl::ProgramCache cache_;
+  device::KernelCache cache_;
   std::string cache_key_;
   Weights weights_;
   std::unique_ptr<VulkanOps> ops_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/opencl/choice.hpp"
+#include "backends/device/choice.hpp"
 
 namespace flyball::route {
 namespace {
@@ -49,7 +49,7 @@ std::string with_devices(std::string reason, const DeviceProbe& probe) {
 std::expected<std::vector<std::string>, std::string> approved(const DeviceProbe& probe,
                                                               const std::string& api,
                                                               const std::vector<std::string>& names) {
-  std::vector<opencl::Candidate> candidates;
+  std::vector<device::Candidate> candidates;
   for (const DeviceReport& device : probe.devices)
     candidates.push_back({.id = device.id,
                           .driver = device.driver,
@@ -59,7 +59,7 @@ std::expected<std::vector<std::string>, std::string> approved(const DeviceProbe&
                           .usable = device.dispatched});
   std::vector<std::string> ids;
   const auto take = [&](const std::string& name) {
-    const auto i = opencl::choose_device(candidates, name);
+    const auto i = device::choose_device(candidates, name);
     if (i) ids.push_back(probe.devices[*i].id);
     if (i) candidates[*i].usable = false;
     return i.has_value();

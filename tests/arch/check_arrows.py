@@ -15,6 +15,8 @@ MAY_INCLUDE = {
     "backends": {"backends", "kernels", "config"},
     "daemon": {"daemon", "backends", "policy", "config"},
 }
+# Rooms that are neighbours: what two of them need lies in a room below both (backends/device, backends/graph).
+APART = [{"backends/opencl", "backends/vulkan"}, {"kernels/opencl", "kernels/vulkan"}]
 # Headers of our own that the build writes: embedded files, which belong to the folder that embeds them.
 GENERATED = {"embedded"}
 # Rooms that decide: no sockets, no files, no clocks, no threads (docs/architecture.md).
@@ -50,6 +52,16 @@ def arrows(root):
                     yield f"{path.relative_to(root)}:{n}: {folder} may not include \"{m[1]}\""
 
 
+def neighbours(root):
+    for rooms in APART:
+        for room in sorted(rooms):
+            for path in sources(root, room):
+                for n, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+                    m = INCLUDE.match(line)
+                    if m and "/".join(m[1].split("/")[:2]) in rooms - {room}:
+                        yield f"{path.relative_to(root)}:{n}: {room} may not include its neighbour's \"{m[1]}\""
+
+
 def purity(root):
     for place, pattern in PURE.items():
         forbidden = re.compile(pattern)
@@ -76,7 +88,7 @@ def top(root):
 
 
 def findings(root):
-    return [*arrows(root), *purity(root), *columns(root), *top(root)]
+    return [*arrows(root), *neighbours(root), *purity(root), *columns(root), *top(root)]
 
 
 def self_test():
@@ -92,12 +104,14 @@ def self_test():
         assert findings(root) == [], findings(root)
         (root / "config/a.hpp").write_text('#include "policy/tree.hpp"\n')
         (root / "kernels/b.cpp").write_text('#include "config/error.hpp"\n')
+        (root / "backends/vulkan").mkdir()
+        (root / "backends/vulkan/e.cpp").write_text('#include "backends/opencl/choice.hpp"\n')
         (root / "policy/c.cpp").write_text("auto t = std::chrono::steady_clock::now();\n")
         (root / "kernels/cpu/rope.cpp").unlink()
         (root / "stray").mkdir()
         found = findings(root)
-        assert len(found) == 5, found
-    print("self-test: 5 broken walls found")
+        assert len(found) == 6, found
+    print("self-test: 6 broken walls found")
 
 
 if __name__ == "__main__":

@@ -333,7 +333,7 @@ TEST_F(OpenClPrograms, BinariesThatLackTheKernelOrAreNoneAreCompiledAnew) {
 
   const std::string junk(500, 'j');
   {
-    opencl::ProgramCache cache(cache_.path() / "opencl");
+    device::KernelCache cache(cache_.path() / "opencl", opencl::kProgramFiles);
     for (const auto& file : files) cache.write(file.stem(), std::as_bytes(std::span(junk)));
   }
   EXPECT_EQ(start().programs_compiled, first.programs_compiled);

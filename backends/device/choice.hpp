@@ -1,5 +1,5 @@
-// Which of a machine's OpenCL devices is meant: one rule for the daemon, which chooses among those that the
-// probe found to compute, and for the engine, which opens them. Free of OpenCL's own headers.
+// Which of a machine's devices is meant: one rule for the daemon, which chooses among those that the probe
+// found to compute, and for the engines, which open them.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-namespace flyball::opencl {
+namespace flyball::device {
 
 struct Candidate {
   std::string_view id, driver;
@@ -55,4 +55,4 @@ inline std::optional<std::size_t> device_of_id(std::span<const Candidate> device
   return std::nullopt;
 }
 
-}  // namespace flyball::opencl
+}  // namespace flyball::device

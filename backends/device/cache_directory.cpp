@@ -1,4 +1,4 @@
-#include "backends/opencl/cache_directory.hpp"
+#include "backends/device/cache_directory.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include <system_error>
 #include <utility>
 
-namespace flyball::opencl {
+namespace flyball::device {
 namespace {
 
 std::string why(int error) {
@@ -92,11 +92,12 @@ Result<void> CacheDirectory::write(const std::string& name, std::span<const std:
   int error = 0;
   for (const std::string_view part : parts)
     if (error == 0) error = write_all(file.get(), part);
-  if (error == 0 && ::fdatasync(file.get()) != 0) error = errno;  // a name for what is on the disk, and no sooner
+  if (error == 0 && ::fdatasync(file.get()) != 0)
+    error = errno;  // a name for what is on the disk, and no sooner
   if (error == 0 && ::renameat(fd(), beside.c_str(), fd(), name.c_str()) != 0) error = errno;
   if (error == 0) return {};
   ::unlinkat(fd(), beside.c_str(), 0);
   return failure(name, "written: " + why(error));
 }
 
-}  // namespace flyball::opencl
+}  // namespace flyball::device

@@ -1,5 +1,5 @@
-// A cached binary: magic, the digest of what follows, the driver's bytes.
-#include "backends/opencl/program_cache.hpp"
+// A cached file: its kind's first line, the digest of what follows, the driver's bytes.
+#include "backends/device/kernel_cache.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,21 +15,14 @@
 #include <tuple>
 #include <utility>
 
-namespace flyball::opencl {
+namespace flyball::device {
 namespace {
 
-constexpr std::string_view kMagic = "flyball opencl program 1\n";
 constexpr std::size_t kDigest = 64;                // hexadecimal digits
-constexpr std::uint64_t kMaxBinary = 64ULL << 20;  // a program's; larger ones are not ours
-
-constexpr time_t kWriting = 600;                   // seconds after which a file begun is nobody's
+constexpr std::uint64_t kMaxBinary = 64ULL << 20;  // a file's; larger ones are not ours
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-std::string file_of(const std::string& key) {
-  return key + ".clbin";
 }
 
 }  // namespace
@@ -53,8 +46,8 @@ std::string digest_of(std::span<const std::string_view> parts) {
   return text;
 }
 
-ProgramCache::ProgramCache(const std::filesystem::path& directory, std::uint64_t max_bytes)
-    : max_bytes_(max_bytes) {
+KernelCache::KernelCache(const std::filesystem::path& directory, Kind kind, std::uint64_t max_bytes)
+    : kind_(kind), max_bytes_(max_bytes) {
   if (directory.empty()) return;
   auto made = CacheDirectory::make(directory, CacheDirectory::Trust::owner);
   if (made)
@@ -63,34 +56,34 @@ ProgramCache::ProgramCache(const std::filesystem::path& directory, std::uint64_t
     stop(made.error());
 }
 
-void ProgramCache::stop(const Error& why) {
-  trouble_ = "Compiled programs are not kept. " + why.message + " (" + why.where + ")";
+void KernelCache::stop(const Error& why) {
+  trouble_ = "Compiled kernels are not kept. " + why.message + " (" + why.where + ")";
 }
 
-std::vector<std::byte> ProgramCache::read(const std::string& key) const {
+std::vector<std::byte> KernelCache::read(const std::string& key) const {
   if (!directory_) return {};
   const auto text = directory_->read(file_of(key), kMaxBinary);
-  const std::size_t head = kMagic.size() + kDigest;
+  const std::size_t head = kind_.magic.size() + kDigest;
   if (!text || text->size() <= head) return {};
   const std::string_view all = *text;
   const std::string_view parts[] = {all.substr(head)};
-  if (!all.starts_with(kMagic) || all.substr(kMagic.size(), kDigest) != digest_of(parts)) return {};
+  if (!all.starts_with(kind_.magic) || all.substr(kind_.magic.size(), kDigest) != digest_of(parts)) return {};
   utimensat(directory_->fd(), file_of(key).c_str(), nullptr, AT_SYMLINK_NOFOLLOW);  // used now, for bound()
   const auto* bytes = reinterpret_cast<const std::byte*>(parts[0].data());
   return {bytes, bytes + parts[0].size()};
 }
 
-void ProgramCache::write(const std::string& key, std::span<const std::byte> binary) {
-  if (!keeps() || binary.empty() || binary.size() > kMaxBinary - kMagic.size() - kDigest) return;
+void KernelCache::write(const std::string& key, std::span<const std::byte> binary) {
+  if (!keeps() || binary.empty() || binary.size() > kMaxBinary - kind_.magic.size() - kDigest) return;
   const std::string_view content[] = {as_text(binary)};
   const std::string digest = digest_of(content);
-  const std::string_view parts[] = {kMagic, digest, content[0]};
+  const std::string_view parts[] = {kind_.magic, digest, content[0]};
   if (const auto written = directory_->write(file_of(key), parts); !written) return stop(written.error());
   bound();
 }
 
 // Keeps the cache within its bound. What another process removes meanwhile is gone, and that is fine.
-void ProgramCache::bound() {
+void KernelCache::bound() {
   struct File {
     timespec time;
     std::uint64_t size;
@@ -118,4 +111,4 @@ void ProgramCache::bound() {
   }
 }
 
-}  // namespace flyball::opencl
+}  // namespace flyball::device

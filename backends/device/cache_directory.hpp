@@ -1,4 +1,4 @@
-// A directory of small files that this program writes and reads: compiled programs, tunings. What others may
+// A directory of small files that this program writes and reads: compiled kernels, tunings. What others may
 // have put in a file's place (a link, a pipe, half of one) is never followed, waited for or read.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include "config/descriptor.hpp"
 #include "config/error.hpp"
 
-namespace flyball::opencl {
+namespace flyball::device {
 
 class CacheDirectory {
  public:
@@ -44,4 +44,4 @@ class CacheDirectory {
   Descriptor directory_;
 };
 
-}  // namespace flyball::opencl
+}  // namespace flyball::device

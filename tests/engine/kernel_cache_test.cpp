@@ -1,6 +1,6 @@
-// The folder of compiled programs: what is not ours, not whole or not writable costs the cache and nothing
+// The folder of compiled kernels: what is not ours, not whole or not writable costs the cache and nothing
 // else.
-#include "backends/opencl/program_cache.hpp"
+#include "backends/device/kernel_cache.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -10,25 +10,26 @@
 #include <csignal>
 #include <fstream>
 
-#include "tests/engine/opencl/support.hpp"
+#include "tests/engine/temp_dir.hpp"
 
-namespace flyball::opencl {
+namespace flyball::device {
 namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 constexpr const char* kKey = "0123abcd";
+constexpr KernelCache::Kind kKind{"kernels of a test\n", ".bin"};
 
 std::vector<std::byte> bytes_of(std::string_view text) {
   const auto* at = reinterpret_cast<const std::byte*>(text.data());
   return {at, at + text.size()};
 }
 
-class ProgramCacheTest : public testing::Test {
+class KernelCacheTest : public testing::Test {
  protected:
   const std::vector<std::byte> binary_ = bytes_of(std::string(1000, 'b'));
   test::TempDir dir_;
-  const fs::path folder_ = dir_.path() / "opencl", file_ = folder_ / "0123abcd.clbin";
+  const fs::path folder_ = dir_.path() / "kernels", file_ = folder_ / "0123abcd.bin";
 
   std::vector<std::string> names() const {
     std::vector<std::string> all;
@@ -36,18 +37,18 @@ class ProgramCacheTest : public testing::Test {
     return all;
   }
   // A cache with one program.
-  void filled() { ProgramCache(folder_).write(kKey, binary_); }
+  void filled() { KernelCache(folder_, kKind).write(kKey, binary_); }
   bool replaced() {  // what is not taken is replaced, once it was compiled again
-    ProgramCache cache(folder_);
+    KernelCache cache(folder_, kKind);
     if (!cache.read(kKey).empty()) return false;
     cache.write(kKey, binary_);
     return cache.read(kKey) == binary_;
   }
 };
 
-TEST_F(ProgramCacheTest, KeepsWhatWasWrittenForItsOwnerAlone) {
+TEST_F(KernelCacheTest, KeepsWhatWasWrittenForItsOwnerAlone) {
   filled();
-  EXPECT_EQ(ProgramCache(folder_).read(kKey), binary_);
+  EXPECT_EQ(KernelCache(folder_, kKind).read(kKey), binary_);
   struct stat s {};
   ASSERT_EQ(stat(folder_.c_str(), &s), 0);
   EXPECT_EQ(s.st_mode & 0777, 0700U);
@@ -56,22 +57,22 @@ TEST_F(ProgramCacheTest, KeepsWhatWasWrittenForItsOwnerAlone) {
 }
 
 // What is read at every start stays, however long ago it was compiled.
-TEST_F(ProgramCacheTest, WhatWasUsedLongestAgoGoesFirst) {
-  ProgramCache cache(folder_, 3500);
+TEST_F(KernelCacheTest, WhatWasUsedLongestAgoGoesFirst) {
+  KernelCache cache(folder_, kKind, 3500);
   for (const char* key : {"aa", "bb", "cc"}) {
     cache.write(key, binary_);
-    fs::last_write_time(folder_ / (std::string(key) + ".clbin"), fs::file_time_type::clock::now() - 1h);
+    fs::last_write_time(folder_ / (std::string(key) + ".bin"), fs::file_time_type::clock::now() - 1h);
   }
   EXPECT_EQ(cache.read("aa"), binary_);
   EXPECT_EQ(cache.read("cc"), binary_);
-  std::ofstream(folder_ / "ee.clbin.1.part") << "being written";
+  std::ofstream(folder_ / "ee.bin.1.part") << "being written";
   cache.write("dd", binary_);
-  EXPECT_TRUE(fs::exists(folder_ / "ee.clbin.1.part"));
+  EXPECT_TRUE(fs::exists(folder_ / "ee.bin.1.part"));
   for (const char* key : {"aa", "cc", "dd"}) EXPECT_EQ(cache.read(key), binary_) << key;
   EXPECT_TRUE(cache.read("bb").empty());
 }
 
-TEST_F(ProgramCacheTest, TruncatedFilesAreReplaced) {
+TEST_F(KernelCacheTest, TruncatedFilesAreReplaced) {
   for (const std::uintmax_t size : {0U, 10U, 100U, 1000U}) {
     filled();
     fs::resize_file(file_, size);
@@ -79,7 +80,7 @@ TEST_F(ProgramCacheTest, TruncatedFilesAreReplaced) {
   }
 }
 
-TEST_F(ProgramCacheTest, ForeignFilesAreReplaced) {
+TEST_F(KernelCacheTest, ForeignFilesAreReplaced) {
   filled();
   std::ofstream(file_) << std::string(2000, 'x');
   EXPECT_TRUE(replaced());
@@ -87,7 +88,13 @@ TEST_F(ProgramCacheTest, ForeignFilesAreReplaced) {
   EXPECT_TRUE(replaced());
 }
 
-TEST_F(ProgramCacheTest, LinksAreNotFollowed) {
+// Another engine's, or another version's.
+TEST_F(KernelCacheTest, FilesOfAnotherKindAreReplaced) {
+  KernelCache(folder_, {"kernels of another\n", kKind.suffix}).write(kKey, binary_);
+  EXPECT_TRUE(replaced());
+}
+
+TEST_F(KernelCacheTest, LinksAreNotFollowed) {
   filled();
   const fs::path elsewhere = dir_.path() / "elsewhere";
   fs::rename(file_, elsewhere);
@@ -97,10 +104,10 @@ TEST_F(ProgramCacheTest, LinksAreNotFollowed) {
 
   const fs::path link = dir_.path() / "link";
   fs::create_directory_symlink(folder_, link);
-  EXPECT_FALSE(ProgramCache(link).keeps());
+  EXPECT_FALSE(KernelCache(link, kKind).keeps());
 }
 
-TEST_F(ProgramCacheTest, APipeHoldsNobodyUp) {
+TEST_F(KernelCacheTest, APipeHoldsNobodyUp) {
   filled();
   fs::remove(file_);
   ASSERT_EQ(mkfifo(file_.c_str(), 0600), 0);
@@ -108,37 +115,37 @@ TEST_F(ProgramCacheTest, APipeHoldsNobodyUp) {
 }
 
 // Between the check and the use: the folder that was judged is the one that is used.
-TEST_F(ProgramCacheTest, AFolderPutInItsPlaceIsNotUsed) {
+TEST_F(KernelCacheTest, AFolderPutInItsPlaceIsNotUsed) {
   filled();
-  ProgramCache cache(folder_);
+  KernelCache cache(folder_, kKind);
   fs::rename(folder_, dir_.path() / "moved");
   fs::create_directory(folder_);
   std::ofstream(file_) << "bait";
   EXPECT_EQ(cache.read(kKey), binary_);
   cache.write("77", binary_);
-  EXPECT_TRUE(fs::exists(dir_.path() / "moved" / "77.clbin"));
+  EXPECT_TRUE(fs::exists(dir_.path() / "moved" / "77.bin"));
 }
 
-TEST_F(ProgramCacheTest, AFolderThatOthersMayWriteToIsNotUsed) {
+TEST_F(KernelCacheTest, AFolderThatOthersMayWriteToIsNotUsed) {
   filled();
   fs::permissions(folder_, fs::perms::group_write, fs::perm_options::add);
-  EXPECT_FALSE(ProgramCache(folder_).keeps());
+  EXPECT_FALSE(KernelCache(folder_, kKind).keeps());
 }
 
-TEST_F(ProgramCacheTest, AFolderThatCannotBeMadeCostsTheCacheAlone) {
+TEST_F(KernelCacheTest, AFolderThatCannotBeMadeCostsTheCacheAlone) {
   std::ofstream(dir_.path() / "file") << "in the way";
-  ProgramCache cache(dir_.path() / "file" / "opencl");
+  KernelCache cache(dir_.path() / "file" / "kernels", kKind);
   EXPECT_FALSE(cache.keeps());
   EXPECT_NE(cache.trouble().find("Not a directory"), std::string::npos) << cache.trouble();
   cache.write(kKey, binary_);
   EXPECT_TRUE(cache.read(kKey).empty());
-  EXPECT_EQ(ProgramCache(fs::path()).trouble(), "");
+  EXPECT_EQ(KernelCache(fs::path(), kKind).trouble(), "");
 }
 
 // As on a full disk: the write stops half-way, and no other is tried before the next start. What was there is
 // read.
-TEST_F(ProgramCacheTest, AFullDiskEndsItsWritingAndLeavesNoHalfAFile) {
-  ProgramCache cache(folder_);
+TEST_F(KernelCacheTest, AFullDiskEndsItsWritingAndLeavesNoHalfAFile) {
+  KernelCache cache(folder_, kKind);
   cache.write("77", binary_);
   EXPECT_EQ(cache.trouble(), "");
   rlimit before{};
@@ -150,16 +157,16 @@ TEST_F(ProgramCacheTest, AFullDiskEndsItsWritingAndLeavesNoHalfAFile) {
   cache.write(kKey, binary_);
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
-  EXPECT_EQ(names(), std::vector<std::string>{"77.clbin"});
+  EXPECT_EQ(names(), std::vector<std::string>{"77.bin"});
   EXPECT_FALSE(cache.keeps());
   EXPECT_NE(cache.trouble().find("File too large"), std::string::npos) << cache.trouble();
   EXPECT_NE(cache.trouble().find(folder_.string()), std::string::npos) << cache.trouble();
   cache.write(kKey, binary_);
-  EXPECT_EQ(names(), std::vector<std::string>{"77.clbin"});
+  EXPECT_EQ(names(), std::vector<std::string>{"77.bin"});
   EXPECT_EQ(cache.read("77"), binary_);
   filled();
-  EXPECT_EQ(ProgramCache(folder_).read(kKey), binary_);
+  EXPECT_EQ(KernelCache(folder_, kKind).read(kKey), binary_);
 }
 
 }  // namespace
-}  // namespace flyball::opencl
+}  // namespace flyball::device
