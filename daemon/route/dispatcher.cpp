@@ -29,6 +29,21 @@ double seconds_between(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
+// What an engine finds wrong with a request before it computes anything of it.
+bool is_of_the_request(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_value:
+    case ErrorCode::unsupported_value:
+    case ErrorCode::context_length_exceeded:
+    case ErrorCode::template_error:
+    case ErrorCode::template_budget:
+    case ErrorCode::unsupported_schema:
+      return true;
+    default:
+      return false;
+  }
+}
+
 std::vector<std::string> targets_of(const policy::Decision& decision) {
   std::vector<std::string> out;
   if (decision.target) out.push_back(decision.target->backend);
@@ -113,6 +128,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
     std::string placed_at;  // its backend
     Ticket ticket;
     std::size_t record = 0;  // its row in the receipt
+    bool begun = false;      // an engine took it, and may have computed something
     bool done = false;
   };
 
@@ -123,6 +139,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void act(std::size_t choice, Attempt::Action action);
   void acquire(std::size_t choice, std::uint32_t attempt);
   void acquired(std::size_t choice, std::uint32_t attempt, Result<Backend*> backend);
+  void refused(std::size_t choice, const Error& error);
   void start_on(std::size_t choice, Backend& backend);
   void outcome(std::size_t choice, std::string_view text);
   void first_event();
@@ -258,7 +275,7 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
   receipt_->attempts.push_back({backend, "waiting", static_cast<std::uint32_t>(index),
                                 static_cast<std::uint32_t>(choice.attempt.resume_tokens().size())});
   if (choice.place && choice.placed_at == backend) return acquire(index, choice.attempt.attempts());
-  const bool goes_on = static_cast<bool>(choice.place);
+  const bool goes_on = choice.place && choice.begun;
   choice.placed_at = backend;
   const config::AppManifest& app = spec_.app;
   choice.place = dispatcher_->turns->ask(
@@ -287,8 +304,15 @@ void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backe
     start_on(index, **backend);
     return;
   }
-  outcome(index, to_string(backend.error().code));
-  act(index, choices_[index].attempt.unavailable(backend.error()));
+  refused(index, backend.error());
+}
+
+// By the fleet or by the engine, before it began there.
+void RunningJob::refused(std::size_t index, const Error& error) {
+  Choice& choice = choices_[index];
+  outcome(index, to_string(error.code));
+  if (!choice.begun) choice.place.settle(0);
+  act(index, choice.attempt.unavailable(error));
 }
 
 void RunningJob::start_on(std::size_t index, Backend& backend) {
@@ -311,12 +335,9 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
     if (ticket) retire(std::move(*ticket));
     return;
   }
-  if (!ticket) {
-    outcome(index, to_string(ticket.error().code));
-    act(index, choice.attempt.unavailable(ticket.error()));
-    return;
-  }
+  if (!ticket) return refused(index, ticket.error());
   choice.ticket = std::move(*ticket);
+  choice.begun = true;
 }
 
 bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event) {
@@ -326,6 +347,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   if (auto* error = std::get_if<Error>(&event)) {
     outcome(index, to_string(error->code));
     retire(std::move(choice.ticket));
+    if (!had_event_ && is_of_the_request(error->code)) choice.place.settle(0);
     act(index, choice.attempt.failed(*error));
     return true;
   }
@@ -395,6 +417,7 @@ void RunningJob::finish(std::string_view state) {
     if (!choice.done && choice.record < row.size() &&
         (row[choice.record].outcome == "running" || row[choice.record].outcome == "waiting"))
       row[choice.record].outcome = "cancelled";
+    if (!choice.begun) choice.place.settle(0);
     choice.place = {};
     retire(std::move(choice.ticket));
   }

@@ -16,7 +16,8 @@ FairQueue::App& FairQueue::arrive(const std::string& name, double weight) {
   app.weight = weight;
   app.came = begun_;
   if (!app.waiting.empty()) return app;
-  double least = last_counter_;
+  const auto last = apps_.find(last_);
+  double least = last == apps_.end() ? 0 : last->second.counter;
   bool any = false;
   for (const auto& [other, state] : apps_)
     if (!state.waiting.empty()) {
@@ -56,26 +57,28 @@ bool FairQueue::others_come(const App& app) const noexcept {
 
 std::optional<FairQueue::Id> FairQueue::next() {
   if (running_ >= slots_) return std::nullopt;
-  App *best = nullptr, *idle = nullptr;  // of all, and of those with nothing running
-  const auto better = [](const App& a, const App* b) {
-    return b == nullptr ||
-           std::pair(a.counter, a.waiting.begin()->first) < std::pair(b->counter, b->waiting.begin()->first);
+  using Named = std::pair<const std::string, App>;
+  Named *best = nullptr, *idle = nullptr;  // of all, and of those with nothing running
+  const auto better = [](const App& a, const Named* b) {
+    return b == nullptr || std::pair(a.counter, a.waiting.begin()->first) <
+                               std::pair(b->second.counter, b->second.waiting.begin()->first);
   };
-  for (auto& [name, app] : apps_) {
-    if (app.waiting.empty()) continue;
-    if (better(app, best)) best = &app;
-    if (app.running == 0 && better(app, idle)) idle = &app;
+  for (Named& app : apps_) {
+    if (app.second.waiting.empty()) continue;
+    if (better(app.second, best)) best = &app;
+    if (app.second.running == 0 && better(app.second, idle)) idle = &app;
   }
   if (best == nullptr) return std::nullopt;
-  if (slots_ > 1 && running_ + 1 == slots_ && others_come(*best)) {
-    if (idle == nullptr || idle->counter > best->counter + kAhead) return std::nullopt;
+  if (slots_ > 1 && running_ + 1 == slots_ && others_come(best->second)) {
+    if (idle == nullptr || idle->second.counter > best->second.counter + kAhead) return std::nullopt;
     best = idle;
   }
-  const auto [id, prompt_tokens] = *best->waiting.begin();
-  best->waiting.erase(best->waiting.begin());
+  auto& [name, app] = *best;
+  const auto [id, prompt_tokens] = *app.waiting.begin();
+  app.waiting.erase(app.waiting.begin());
   --waiting_;
-  if (best->waiting.empty()) last_counter_ = best->counter;
-  start(id, *best, prompt_tokens);
+  if (app.waiting.empty()) last_ = name;
+  start(id, app, prompt_tokens);
   return id;
 }
 
@@ -101,7 +104,7 @@ void FairQueue::remove(Id id) {
   } else {
     app.waiting.erase(id);
     --waiting_;
-    if (app.waiting.empty()) last_counter_ = app.counter;
+    if (app.waiting.empty()) last_ = it->second.app;
   }
   entries_.erase(it);
 }

@@ -2,7 +2,8 @@
 // app (Sheng et al., "Fairness in Serving Large Language Models", OSDI 2024): a prompt token counts 1, a
 // generated one 2, divided by the app's weight; the app with the lowest counter among those that wait goes
 // next, its requests in order of arrival. An app that was away does not save up: when it comes back its
-// counter is lifted to the lowest of those that wait. Pure: no clock, no engine.
+// counter is lifted to the lowest of those that wait, or, where nobody waits, to that of who waited last.
+// Pure: no clock, no engine.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ class FairQueue {
   // The last free slot is only for an app that has nothing running, for so many requests begun after another
   // app came: who comes again to an engine that somebody floods begins at once, and who is alone has every
   // slot. Such an app may be ahead of the others by kAhead, and no more, or it would be more than its share.
-  static constexpr std::uint64_t kRemembered = 1000;
+  static constexpr std::uint64_t kRemembered = 100;
   static constexpr double kAhead = 4096;
 
   // Sequences that the engine computes at once; at least one.
@@ -33,7 +34,7 @@ class FairQueue {
   void begin(Id id, const std::string& app, double weight, double prompt_tokens);
   // Who begins now: it has a slot until remove(). To be asked until it says nobody.
   std::optional<Id> next();
-  // What a running one costs: tokens it has generated, and what its prompt came to.
+  // What a running one costs: tokens it has generated, and what its prompt came to (0: nothing was computed).
   void generated(Id id, std::uint64_t tokens);
   void settle(Id id, double prompt_tokens);
   // Waits or runs no longer. Unknown ids are fine.
@@ -69,7 +70,7 @@ class FairQueue {
   std::uint32_t slots_ = 1, running_ = 0;
   std::uint64_t begun_ = 0;
   std::size_t waiting_ = 0;
-  double last_counter_ = 0;          // of the app that left the queue last
+  std::string last_;                 // the app that left the queue last
   std::map<std::string, App> apps_;  // of the configuration: they are few, and stay
   std::unordered_map<Id, Entry> entries_;
 };

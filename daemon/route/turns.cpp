@@ -22,13 +22,20 @@ void Turns::Place::leave() {
 }
 
 void Turns::Place::generated(std::uint64_t tokens) {
-  if (const auto turns = turns_.lock(); turns && id_ != 0)
-    turns->lines_.at(*line_).queue.generated(id_, tokens);
+  charge([&](FairQueue& queue) { queue.generated(id_, tokens); });
 }
 
 void Turns::Place::settle(double prompt_tokens) {
-  if (const auto turns = turns_.lock(); turns && id_ != 0)
-    turns->lines_.at(*line_).queue.settle(id_, prompt_tokens);
+  charge([&](FairQueue& queue) { queue.settle(id_, prompt_tokens); });
+}
+
+template <class Charge>
+void Turns::Place::charge(Charge charge) {
+  const auto turns = turns_.lock();
+  if (!turns || id_ == 0) return;
+  Line& line = turns->lines_.at(*line_);
+  charge(line.queue);
+  turns->pump(line);  // what one app has had may be what kept another from the last slot
 }
 
 Turns::Place Turns::ask(TurnRequest request, std::function<void()> granted) {

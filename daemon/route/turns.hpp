@@ -36,18 +36,20 @@ class Turns : public std::enable_shared_from_this<Turns> {
     ~Place() { leave(); }
     explicit operator bool() const noexcept { return id_ != 0; }
     void generated(std::uint64_t tokens);
-    void settle(double prompt_tokens);  // what the prompt really cost
+    void settle(double prompt_tokens);  // what the prompt really cost: 0 where nothing was computed
 
    private:
     friend class Turns;
     void leave();
+    template <class Charge>
+    void charge(Charge charge);
     std::weak_ptr<Turns> turns_;
     const std::pair<std::string, std::string>* line_ = nullptr;
     FairQueue::Id id_ = 0;
   };
 
-  // `granted` is called once, when the turn has come: perhaps within this call; never after the place is
-  // gone. It must not destroy places.
+  // `granted` is called once, when the turn has come: perhaps within this call, or another place's; never
+  // after the place is gone. It must not destroy places.
   Place ask(TurnRequest request, std::function<void()> granted);
   std::size_t waiting(const std::string& model, const std::string& backend) const;
 

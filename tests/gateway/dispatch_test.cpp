@@ -77,6 +77,52 @@ TEST_F(Dispatch, an_app_that_floods_is_not_in_another_ones_way) {
   EXPECT_EQ(engine.started.back().owner, "bob");
 }
 
+// Requests that an engine never took wait for their turn at the next one like everybody.
+TEST_F(Dispatch, who_is_refused_by_one_engine_takes_a_turn_at_the_next) {
+  FakeBackend& vulkan = rig.vulkan();
+  script(vulkan, Script{.tokens = 4, .manual = true});
+  for (int i = 0; i < 20; ++i)
+    rig.fleet.acquire_errors["cpu"].push_back({ErrorCode::insufficient_memory, "It does not fit.", {}, {}});
+  std::vector<std::unique_ptr<Wire>> wires;
+  for (int i = 0; i < 20; ++i) {
+    wires.push_back(std::make_unique<Wire>(rig));
+    wires.back()->send(post(kChatPath, kHello));
+    wires.back()->run();
+  }
+  EXPECT_EQ(vulkan.started.size(), 8U) << "as many as it computes at once";
+  vulkan.emit(5, 2);
+  wires.back()->run();
+  EXPECT_EQ(vulkan.started.size(), 10U);
+}
+
+// What an engine finds wrong with a request, or nobody ever computed, is not held against its app.
+TEST_F(Dispatch, what_was_never_computed_costs_no_turn) {
+  constexpr const char* kSmall = R"({"model":"small","messages":[{"role":"user","content":"hi"}]})";
+  const std::string large =
+      R"({"model":"small","messages":[{"role":"user","content":")" + std::string(50'000, 'x') + R"("}]})";
+  FakeBackend& engine = rig.cpu("small");
+  Script too_long;
+  too_long.tokens = 4;
+  too_long.fail_after = 0;
+  too_long.error = {ErrorCode::context_length_exceeded, "Too long.", {}, {}};
+  script(engine, too_long);
+  for (int i = 0; i < 3; ++i) {
+    Wire wire(rig);
+    wire.send(post(kChatPath, large, "key-bob"));
+    EXPECT_EQ(wire.answer().status, 400);
+  }
+  script(engine, Script{.tokens = 4, .manual = true});
+  std::vector<std::unique_ptr<Wire>> wires;
+  const auto send = [&](const char* key) {
+    wires.push_back(std::make_unique<Wire>(rig));
+    wires.back()->send(post(kChatPath, kSmall, key));
+    wires.back()->run();
+  };
+  for (int i = 0; i < 12; ++i) send("key-alice");
+  send("key-bob");
+  EXPECT_EQ(engine.started.back().owner, "bob") << "he has had nothing computed";
+}
+
 // on_unavailable: queue. The request waits, and goes on when the engine is back.
 TEST_F(Dispatch, a_rule_may_let_requests_wait_for_their_engine) {
   auto settings = make_settings();

@@ -67,6 +67,19 @@ TEST_F(TurnsTest, TheLastPlaceIsForWhoHasNothingRunning) {
   EXPECT_THAT(told, ElementsAre("other", "one", "again"));
 }
 
+// What kept the last place from an app was that it was ahead: when the other has caught up it begins, and
+// does not wait for somebody to leave.
+TEST_F(TurnsTest, ChargesAloneMayOpenTheLastPlace) {
+  auto one = ask("one"), other = ask("other", "b");
+  auto two = ask("two");
+  other.generated(2 * FairQueue::kAhead);
+  auto again = ask("again", "b");
+  other = {};
+  EXPECT_THAT(told, ElementsAre("one", "other"));
+  one.generated(2 * FairQueue::kAhead);
+  EXPECT_THAT(told, ElementsAre("one", "other", "again"));
+}
+
 TEST_F(TurnsTest, PlacesMayOutliveTheLines) {
   auto one = ask("one"), waiting = ask("two");
   auto third = ask("three");
