@@ -1,6 +1,6 @@
 // The in-process engine as a program that another drives, request by request, so that two engines can take
 // turns.
-//   engine_bench MODEL THREADS CONTEXT
+//   engine_bench MODEL THREADS CONTEXT [NAME]      NAME: a part of a Vulkan device's name; without it the CPU
 // First a line about itself: {"isa","weight_bytes_per_token"}. Then per line in, a line out:
 //   {"probe":true}: {"bandwidth_gbps"}, measured with as many threads as asked for (one, or all)
 //   {"tokens":[...],"generate":n}: {"prompt_tokens","prefill_s","tokens","decode_s"} from the engine's own
@@ -57,13 +57,17 @@ std::uint64_t bytes_read_per_token(const char* path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) die("usage: engine_bench MODEL THREADS CONTEXT");
+  if (argc != 4 && argc != 5) die("usage: engine_bench MODEL THREADS CONTEXT [VULKAN DEVICE]");
   engine::LocalBackendOptions options;
   options.model_id = "bench";
   options.path = argv[1];
   options.threads = static_cast<std::uint32_t>(std::atoi(argv[2]));
   options.context = static_cast<std::uint32_t>(std::atoi(argv[3]));
   options.max_sequences = 1;
+  if (argc == 5) {
+    options.backend = "vulkan";
+    options.vulkan.name = argv[4];
+  }
   const auto weight_bytes = bytes_read_per_token(argv[1]);
   auto backend = engine::make_local_backend(options);
   if (!backend) die(backend.error().message);

@@ -1,6 +1,8 @@
-// Our CPU engine beside llama.cpp (npm's node-llama-cpp), on one file in one run, taking turns.
+// Our CPU engine, or our Vulkan engine, beside llama.cpp's (npm's node-llama-cpp), on one file in one run, taking turns.
 //   tests/bench/peers [--json] [--build DIR] [--model FILE | --shape 1.1b --type Q4_0] [--threads 1,2]
-//                     [--prompts 256,512] [--generate 64] [--repeat 3]
+//                     [--prompts 256,512] [--generate 64] [--repeat 3] [--device NAME]
+// --device: both by Vulkan, on the device of that name (a part of it); llama.cpp is given the first one
+// (GGML_VK_VISIBLE_DEVICES=0, unless the environment says otherwise).
 // Prints medians of prefill and decode in tokens per second, decode's share of the memory bandwidth (the best
 // of the measurements between the runs), and the ratios ours / llama.cpp's. Each repetition has a random prompt of its own, so nothing is cached; the
 // engines alternate, so what else the machine does falls on both.
@@ -23,6 +25,7 @@ const {values: options} = parseArgs({options: {
   prompts: {type: 'string', default: '256,512'},
   generate: {type: 'string', default: '64'},
   repeat: {type: 'string', default: '3'},
+  device: {type: 'string'},
 }});
 process.env.FLYBALL_BINARY_DIR ??= options.build;
 const numbers = (text) => text.split(',').map(Number);
@@ -37,7 +40,7 @@ const round = (x, digits = 2) => Number(x.toFixed(digits));
 
 // {prefill(tokens), decode(tokens, n)}: tokens per second of each.
 async function startOurs(model, threads) {
-  const child = spawn(join(options.build, 'tests/bench/engine_bench'), [model, String(threads), String(context)],
+  const child = spawn(join(options.build, 'tests/bench/engine_bench'), [model, String(threads), String(context), ...(options.device ? [options.device] : [])],
     {stdio: ['pipe', 'pipe', 'inherit']});
   const lines = createInterface({input: child.stdout})[Symbol.asyncIterator]();
   const next = async () => {
@@ -67,7 +70,7 @@ async function startOurs(model, threads) {
 }
 
 async function startTheirs(llama, path, threads) {
-  const model = await llama.loadModel({modelPath: path});
+  const model = await llama.loadModel({modelPath: path, gpuLayers: options.device ? 'max' : 0});
   const ctx = await model.createContext({contextSize: context, batchSize: 512, threads: {ideal: threads, min: threads}});
   const sequence = ctx.getSequence();
   // The prompt in one call, the next token's logits with it; then one token a call.
@@ -114,7 +117,8 @@ function modelFile() {
   return path;
 }
 
-const llama = await startLlama({maxThreads: Math.max(...threadCounts)});
+if (options.device) process.env.GGML_VK_VISIBLE_DEVICES ??= '0';
+const llama = await startLlama({maxThreads: Math.max(...threadCounts), ...(options.device && {gpu: 'vulkan'})});
 const model = modelFile();
 const report = {model, repeat, generate, runs: []};
 for (const threads of threadCounts) {
@@ -125,6 +129,7 @@ for (const threads of threadCounts) {
   const run = {threads, isa: ours.about.isa, bandwidth_gbps: 0, prefill: {}};
   // {ours, llama_cpp, ratio} of medians; both warm, and each first as often as second.
   const duel = async (name, one) => {
+    // What a first prompt compiles counts for neither.
     await one(ours, true);
     await one(theirs, true);
     const rates = [[], []];
@@ -136,7 +141,7 @@ for (const threads of threadCounts) {
     return {ours: round(median(rates[0])), llama_cpp: round(median(rates[1])), ratio: round(median(rates[0]) / median(rates[1]), 3)};
   };
   for (const n of promptLengths) {
-    run.prefill[n] = await duel(`prefill ${n}`, (engine, warm) => engine.prefill(tokens(warm ? 32 : n)));
+    run.prefill[n] = await duel(`prefill ${n}`, (engine, warm) => engine.prefill(tokens(warm ? Math.min(32, n) : n)));
   }
   run.decode = await duel(`decode ${generate}`, (engine, warm) => engine.decode(tokens(kDecodePrompt), warm ? 4 : generate));
   run.bandwidth_gbps = round(Math.max(...bandwidths));
