@@ -44,11 +44,13 @@ std::size_t ColdKv::save_batch(std::span<const kv::KeyedBlock> blocks) {
   return done;
 }
 
-void ColdKv::save_evicted(std::vector<kv::KeyedBlock> blocks) {
+void ColdKv::save_evicted(std::vector<kv::KeyedBlock> blocks) noexcept {
   if (blocks.empty()) return;
-  std::ranges::stable_sort(blocks, {}, &kv::KeyedBlock::depth);
-  std::span<const kv::KeyedBlock> left = blocks;
-  while (!left.empty() && spill_.room() > 0) left = left.subspan(save_batch(left));
+  or_turn_off([&] {
+    std::ranges::stable_sort(blocks, {}, &kv::KeyedBlock::depth);
+    std::span<const kv::KeyedBlock> left = blocks;
+    while (!left.empty() && spill_.room() > 0) left = left.subspan(save_batch(left));
+  });
 }
 
 void ColdKv::work_was_done() noexcept {
@@ -62,25 +64,35 @@ void ColdKv::start(const kv::KvAccountant& kv) {
   next_ = 0;
 }
 
-void ColdKv::save_some(const kv::KvAccountant& kv) {
-  if (!saving()) start(kv);
-  if (spill_.wait_room(std::chrono::steady_clock::now() + kPatience))
-    next_ += save_batch(std::span(pending_).subspan(next_));
+void ColdKv::save_some(const kv::KvAccountant& kv) noexcept {
+  or_turn_off([&] {
+    if (!saving()) start(kv);
+    if (spill_.wait_room(std::chrono::steady_clock::now() + kPatience))
+      next_ += save_batch(std::span(pending_).subspan(next_));
+  });
   if (next_ < pending_.size() && spill_.on()) return;
   work_was_done();
   unsaved_ = false;
 }
 
-void ColdKv::save_all(const kv::KvAccountant& kv, TimePoint until) {
-  start(kv);
-  while (next_ < pending_.size() && spill_.on() && std::chrono::steady_clock::now() < until &&
-         spill_.wait_room(until))
-    next_ += save_batch(std::span(pending_).subspan(next_));
+void ColdKv::save_all(const kv::KvAccountant& kv, TimePoint until) noexcept {
+  or_turn_off([&] {
+    start(kv);
+    while (next_ < pending_.size() && spill_.on() && std::chrono::steady_clock::now() < until &&
+           spill_.wait_room(until))
+      next_ += save_batch(std::span(pending_).subspan(next_));
+  });
   spill_.flush(until);
   work_was_done();
 }
 
-std::uint32_t ColdKv::restore(std::span<const PlannedRestore> blocks) {
+std::uint32_t ColdKv::restore(std::span<const PlannedRestore> blocks) noexcept {
+  std::uint32_t restored = 0;
+  or_turn_off([&] { restored = try_restore(blocks); });
+  return restored;
+}
+
+std::uint32_t ColdKv::try_restore(std::span<const PlannedRestore> blocks) {
   std::vector<spill::MappedBlock> mapped;
   std::vector<BlockWrite> writes;
   mapped.reserve(blocks.size());

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/engine/build_id.hpp"
 #include "backends/engine/engine_backend.hpp"
 #include "backends/engine/local_executor.hpp"
 #include "backends/kv/chain_key.hpp"
@@ -20,11 +21,11 @@ Result<text::ChatTemplate> load_chat_template(const model::Gguf& file) {
   return text::ChatTemplate::parse(source->value_or(text::default_chat_template()));
 }
 
-// All that the bytes of a KV block are a function of, beside the tokens: another engine, device or version
-// rounds otherwise, and what one has computed would not be, to the bit, what another goes on with.
+// All that the bytes of a KV block are a function of, beside the tokens: another engine, device or build
+// computes otherwise, and must not go on with what this one has computed.
 std::string kv_form(const LocalBackendOptions& options, const EngineParts& parts,
                     const model::ModelFile& model, const graph::KvLayout& layout) {
-  std::string form = "flyball " FLYBALL_VERSION " " + options.backend + " " +
+  std::string form = "flyball " FLYBALL_VERSION " " + build_id() + " " + options.backend + " " +
                      kernels::cpu::to_string(kernels::cpu::best_isa()) + " " + options.kv_type;
   for (const std::uint32_t n : {layout.block_size, layout.n_layers, layout.n_kv_heads, layout.head_dim})
     form += " " + std::to_string(n);
@@ -41,12 +42,13 @@ void set_up_spill(const LocalBackendOptions& options, const model::ModelFile& mo
                   const graph::KvLayout& layout, EngineParts& parts) {
   const std::uint64_t block_bytes = parts.executor->block_bytes();
   if (options.spill.max_bytes == 0 || block_bytes == 0) return;
-  const kv::ChainKey space = kv::space_key(kv_form(options, parts, model, layout));
-  auto store = spill::SpillStore::open(
-      {options.spill.directory, options.spill.max_bytes, options.spill.interceptor}, space, block_bytes);
   const auto off = [warn = options.warn](const std::string& why) {
     if (warn) warn("KV is not spilled to disk from here on: " + why);
   };
+  if (build_id().empty()) return off("this program was linked without a build id.");
+  const kv::ChainKey space = kv::space_key(kv_form(options, parts, model, layout));
+  auto store = spill::SpillStore::open(
+      {options.spill.directory, options.spill.max_bytes, options.spill.interceptor}, space, block_bytes);
   if (!store) return off(store.error().message);
   parts.limits.keyed = kv::Keyed{space, std::max(1U, options.spill.least_tokens / layout.block_size)};
   parts.spill = std::make_unique<spill::KvSpill>(std::move(*store), block_bytes, off);

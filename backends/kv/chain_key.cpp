@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <new>
 
 #include <openssl/evp.h>
 
@@ -12,7 +13,8 @@ namespace {
 class Hash {
  public:
   Hash() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
-    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1) std::abort();
+    if (!context_) throw std::bad_alloc();
+    if (EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1) std::abort();
   }
   Hash& add(std::span<const std::byte> part) {
     const std::uint64_t size = part.size();

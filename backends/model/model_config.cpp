@@ -122,7 +122,8 @@ void read_gemma(KeyReader& keys, const Family& family, ModelConfig& config) {
   config.attention_cap = keys.number("attn_logit_softcapping", kLeastCap, kMostCap, family.attention_cap);
   config.logit_cap = keys.number("final_logit_softcapping", kLeastCap, kMostCap, family.logit_cap);
   if (config.n_layers == family.even_share_layers)
-    config.query_scale = 1.0F / std::sqrt(static_cast<float>(config.dim / config.n_heads));
+    config.query_scale =
+        1.0F / std::sqrt(static_cast<float>(config.dim) / static_cast<float>(config.n_heads));
 }
 
 // The embedding table's rows; where the file also has a vocabulary, it must be of that size.
@@ -153,8 +154,9 @@ bool ModelConfig::windowed() const noexcept {
 }
 
 void ModelConfig::serve(std::uint32_t context) {
-  if (!rope.long_factors.empty() && context > rope.original_context)
-    rope.frequency_factors = rope.long_factors;
+  for (RopeConfig* each : {&rope, local_rope ? &*local_rope : nullptr})
+    if (each != nullptr && !each->long_factors.empty() && context > each->original_context)
+      each->frequency_factors = each->long_factors;
 }
 
 Result<ModelConfig> read_model_config(const Gguf& file) {

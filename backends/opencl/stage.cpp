@@ -122,8 +122,8 @@ Result<std::size_t> Stage::stage_blocks() {
   if (!staging_) {
     auto made = device_->allocate(n * one, "moving KV");
     if (!made) return std::unexpected(std::move(made.error()));
+    staged_.resize(n * one);  // may throw: then there is neither
     staging_ = std::move(*made);
-    staged_.resize(n * one);
   }
   return n;
 }

@@ -60,7 +60,7 @@ Checksum checksum(std::span<const std::byte> bytes) {
   require(mac != nullptr);
   const std::unique_ptr<EVP_MAC_CTX, decltype(&EVP_MAC_CTX_free)> context(EVP_MAC_CTX_new(mac.get()),
                                                                           &EVP_MAC_CTX_free);
-  require(context != nullptr);
+  if (!context) throw std::bad_alloc();
   std::array<unsigned char, 12> nonce{};
   char cipher[] = "AES-128-GCM";
   const OSSL_PARAM params[] = {

@@ -12,6 +12,8 @@ constexpr std::uint64_t kQueueBytes = 64ULL << 20U;
 // For the write that is under way, when what it writes may be wrong.
 constexpr std::chrono::seconds kForgetPatience{5};
 constexpr std::uint64_t kLeastQueued = 2, kMostQueued = 4096;
+// Buffers that are kept for the next blocks; what a burst needed beyond them is given back.
+constexpr std::size_t kSpares = 8;
 
 }  // namespace
 
@@ -20,8 +22,10 @@ KvSpill::KvSpill(std::unique_ptr<SpillStore> store, std::uint64_t block_bytes,
     : store_(std::move(store)),
       block_bytes_(block_bytes),
       most_(std::clamp(kQueueBytes / block_bytes, kLeastQueued, kMostQueued)),
-      told_off_(std::move(off)),
-      thread_([this] { write_all(); }) {}
+      told_off_(std::move(off)) {
+  spare_.reserve(kSpares);
+  thread_ = std::thread([this] { write_all(); });
+}
 
 KvSpill::~KvSpill() {
   {
@@ -61,14 +65,23 @@ bool KvSpill::put(const kv::ChainKey& key, const kv::ChainKey& root, Bytes bytes
   {
     const std::lock_guard lock(mutex_);
     if (!on_ || queue_.size() >= most_) {
-      spare_.push_back(std::move(bytes));
+      keep(std::move(bytes));
       return false;
     }
-    under_way_.insert(key);
     queue_.push_back({key, root, std::move(bytes)});
+    try {
+      under_way_.insert(key);
+    } catch (const std::bad_alloc&) {
+      queue_.pop_back();
+      throw;
+    }
   }
   changed_.notify_all();
   return true;
+}
+
+void KvSpill::keep(Bytes bytes) noexcept {
+  if (on_ && spare_.size() < kSpares) spare_.push_back(std::move(bytes));
 }
 
 bool KvSpill::wait_room(std::chrono::steady_clock::time_point until) {
@@ -117,7 +130,11 @@ void KvSpill::turn_off(const std::string& why) {
     queue_.erase(queue_.begin() + (writing_ ? 1 : 0), queue_.end());
   }
   changed_.notify_all();
-  if (told_off_) told_off_(why);
+  try {
+    if (told_off_) told_off_(why);
+  } catch (const std::bad_alloc&) {
+    // Nobody hears why; the counters say that it is off.
+  }
 }
 
 KvSpill::Counts KvSpill::counts() const {
@@ -144,7 +161,7 @@ void KvSpill::write_all() {
     writing_ = false;
     ++finished_;
     under_way_.erase(queue_.front().key);
-    if (on_) spare_.push_back(std::move(queue_.front().bytes));
+    keep(std::move(queue_.front().bytes));
     queue_.pop_front();
     if (done) {
       ++counts_.blocks;

@@ -67,6 +67,7 @@ class KvSpill {
     Bytes bytes;
   };
   void write_all();
+  void keep(Bytes bytes) noexcept;  // for the next block; under mutex_
 
   const std::unique_ptr<SpillStore> store_;
   const std::uint64_t block_bytes_;

@@ -82,6 +82,23 @@ int write_all(int fd, std::uint64_t at, std::array<std::span<const std::byte>, 2
   return 0;
 }
 
+// Whether a file in our directory is ours, whoever chose the directory: prefix_of() and what start_segment()
+// appends.
+bool is_segment_name(std::string_view name) {
+  const auto take = [&](std::string_view digits, std::size_t least) {
+    const std::size_t n = std::min(name.find_first_not_of(digits), name.size());
+    name.remove_prefix(n);
+    return n >= least;
+  };
+  const auto dash = [&] {
+    const bool there = name.starts_with('-');
+    if (there) name.remove_prefix(1);
+    return there;
+  };
+  constexpr std::string_view kHex = "0123456789abcdef", kDecimal = kHex.substr(0, 10);
+  return take(kHex, 16) && dash() && take(kHex, 9) && dash() && take(kDecimal, 1) && name == kSuffix;
+}
+
 }  // namespace
 
 MappedBlock::~MappedBlock() {
@@ -94,7 +111,7 @@ std::size_t SpillStore::KeyHash::operator()(const kv::ChainKey& key) const noexc
   return hash;
 }
 
-SpillStore::SpillStore(StoreOptions options, opencl::CacheDirectory directory, const kv::ChainKey& space,
+SpillStore::SpillStore(StoreOptions options, device::CacheDirectory directory, const kv::ChainKey& space,
                        std::uint64_t block_bytes)
     : options_(std::move(options)),
       directory_(std::move(directory)),
@@ -115,7 +132,7 @@ Result<std::unique_ptr<SpillStore>> SpillStore::open(StoreOptions options, const
                 "kv_spill.max_bytes is " + std::to_string(options.max_bytes) +
                     ", and a block of this model's KV takes " + std::to_string(block_bytes) + " bytes.",
                 "kv_spill.max_bytes", options.directory.string());
-  auto directory = opencl::CacheDirectory::make(options.directory, opencl::CacheDirectory::Trust::owner);
+  auto directory = device::CacheDirectory::make(options.directory, device::CacheDirectory::Trust::owner);
   if (!directory) return std::unexpected(std::move(directory.error()));
   std::unique_ptr<SpillStore> store(
       new SpillStore(std::move(options), std::move(*directory), space, block_bytes));
@@ -141,12 +158,14 @@ Result<std::vector<SpillStore::Listed>> SpillStore::list() const {
   while (const dirent* entry = ::readdir(listing.get())) {
     struct stat s {};
     const std::string name = entry->d_name;
-    if (!name.ends_with(kSuffix) || ::fstatat(directory_.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) != 0 ||
+    if (!is_segment_name(name) || ::fstatat(directory_.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) != 0 ||
         !S_ISREG(s.st_mode))
       continue;
     all.push_back({name, static_cast<std::uint64_t>(s.st_size), {s.st_mtim.tv_sec, s.st_mtim.tv_nsec}});
   }
-  std::ranges::sort(all, {}, &Listed::used);
+  // Of the same moment, by name: where file times are coarse, that is the order in which each engine made its
+  // own.
+  std::ranges::sort(all, {}, [](const Listed& l) { return std::tie(l.used, l.name); });
   return all;
 }
 

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/opencl/cache_directory.hpp"
+#include "backends/device/cache_directory.hpp"
 #include "backends/spill/format.hpp"
 #include "config/descriptor.hpp"
 #include "config/error.hpp"
@@ -95,7 +95,7 @@ class SpillStore {
     std::pair<std::int64_t, std::int64_t> used;
   };
 
-  SpillStore(StoreOptions options, opencl::CacheDirectory directory, const kv::ChainKey& space,
+  SpillStore(StoreOptions options, device::CacheDirectory directory, const kv::ChainKey& space,
              std::uint64_t block_bytes);
   int intercept(Call call) const { return options_.interceptor ? options_.interceptor(call) : 0; }
   std::unexpected<Error> failure(const char* what, int error) const;
@@ -114,7 +114,7 @@ class SpillStore {
   void remove(const std::shared_ptr<Segment>& segment);
 
   const StoreOptions options_;
-  const opencl::CacheDirectory directory_;
+  const device::CacheDirectory directory_;
   const kv::ChainKey space_;
   const std::uint64_t block_bytes_, segment_bytes_, check_bytes_;
 

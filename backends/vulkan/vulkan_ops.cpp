@@ -181,6 +181,7 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
     auto memory = device_.allocate(layer_bytes, "the KV cache", Place::device);
     if (!memory) return std::unexpected(std::move(memory.error()));
     kv_bytes_ += layer_bytes;
+    kv_mapped_ = kv_mapped_ && memory->host() != nullptr;
     (i < layout.n_layers ? keys_ : values_).push_back(std::move(*memory));
   }
   // Should a sequence be longer, its rows go to the kernel that takes the splits in order.

@@ -40,7 +40,7 @@ class VulkanOps final : public graph::Ops {
   // The bytes of a block, [keys, values][layer] pages. Where the host has the cache mapped it copies them
   // itself; elsewhere they are recorded, to and from `at` in other memory.
   std::uint64_t block_bytes() const noexcept { return kv_bytes_ / n_blocks_; }
-  bool kv_mapped() const noexcept { return keys_.front().host() != nullptr; }
+  bool kv_mapped() const noexcept { return kv_mapped_; }
   void read_block(std::uint32_t block, std::span<std::byte> to) const;
   void write_block(std::uint32_t block, std::span<const std::byte> from);
   void copy_block_out(Commands& commands, std::uint32_t block, const Memory& to, std::uint64_t at) const;
@@ -123,6 +123,7 @@ class VulkanOps final : public graph::Ops {
   std::array<Memory, graph::kBufferCount> buffers_;
   Memory readback_;  // of logits, where the host cannot read them in place
   std::uint64_t scratch_bytes_ = 0, kv_bytes_ = 0;
+  bool kv_mapped_ = true;  // all of it: where a kind of memory is full, the next layers lie in another
   // A mixture of experts: each row's choice [rows, used], its weights, the pairs sorted by expert, and what
   // the experts' last matrices gave [rows, used, dim].
   Memory expert_ids_, expert_weights_, expert_offsets_, expert_order_, expert_out_;

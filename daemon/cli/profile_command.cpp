@@ -110,8 +110,7 @@ Result<Profile> prefill(Steps& steps, const ProfileOptions& o, std::uint32_t ste
     const auto began = steady_clock::now();
     for (std::uint32_t at = 0; at < o.prompt_tokens; at += step_tokens, ++profile.steps) {
       const std::uint32_t n = std::min(step_tokens, o.prompt_tokens - at);
-      if (auto ok = steps.run(1, at, n, at + n == o.prompt_tokens); !ok)
-        return pass(ok);
+      if (auto ok = steps.run(1, at, n, at + n == o.prompt_tokens); !ok) return pass(ok);
     }
     profile.wall = since(began);
   }
@@ -184,6 +183,14 @@ int profile(ProfileOptions& o) {
   if (!model) return report(model.error());
   auto local = engine::open_local_executor(o.engine, std::move(*model));
   if (!local) return report(local.error());
+  const std::uint64_t needed = o.streams * graph::kv_blocks(local->layout, o.engine.context);
+  if (local->kv_blocks < needed)
+    return report({ErrorCode::insufficient_memory,
+                   "The KV of " + std::to_string(o.streams) + " streams of " +
+                       std::to_string(o.engine.context) + " tokens takes " + std::to_string(needed) +
+                       " blocks, and there is memory for " + std::to_string(local->kv_blocks) + ".",
+                   "streams",
+                   {}});
   Steps steps(*local, times);
   const auto first = prefill(steps, o, local->step_tokens, times);
   if (!first) return report(first.error());

@@ -121,12 +121,15 @@ class WorkerFleet final : public Fleet {
 
   void reload(const config::Config& config) override {
     limits_ = config.worker;
+    // Whoever switches it off wants no prompt on the disk from here on.
+    const bool spills_alike =
+        kv_spill_.directory == config.kv_spill.directory && kv_spill_.max_bytes == config.kv_spill.max_bytes;
     kv_spill_ = config.kv_spill;
     const auto deadline = steady_clock::now() + config.drain_timeout;
     std::vector<std::shared_ptr<Slot>> kept;
     for (auto& slot : std::exchange(slots_, {})) {
       const auto entry = std::ranges::find(config.models, slot->entry.id, &config::ModelEntry::id);
-      if (entry != config.models.end() && same_engine(*entry, slot->entry)) {
+      if (entry != config.models.end() && spills_alike && same_engine(*entry, slot->entry)) {
         slot->entry = *entry;
         slot->lifecycle.set_limits(limits_);
         slot->lifecycle.forgive();

@@ -22,6 +22,8 @@ if(FLYBALL_SANITIZE STREQUAL "thread" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Boost.Asio's fences, which GCC's tsan does not model: it warns, and sees the locks around them.
   target_compile_options(flyball_flags INTERFACE -Wno-tsan)
 endif()
+# What one build has computed and kept is not another's to go on with (backends/engine/build_id).
+add_link_options(-Wl,--build-id=sha1)
 if(FLYBALL_SANITIZE)
   add_compile_options(-fsanitize=${FLYBALL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${FLYBALL_SANITIZE})

@@ -284,6 +284,7 @@ struct FakeShape {
   bool adds_bos = false;
   engine::StepObserver observer = {};
   std::filesystem::path spill = {};  // where KV goes; "": nowhere
+  std::chrono::milliseconds spill_after = std::chrono::hours(1);
   std::string chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
 };
 
@@ -308,7 +309,7 @@ inline FakeEngine make_fake(FakeShape shape = {}) {
     parts.limits.keyed = kv::Keyed{kv::space_key("fake"), 1};
     parts.spill = std::make_unique<spill::KvSpill>(
         spill::SpillStore::open({shape.spill, 1 << 20, {}}, parts.limits.keyed->space, bytes).value(), bytes);
-    parts.spill_after = std::chrono::hours(1);
+    parts.spill_after = shape.spill_after;
   }
   fake.backend = engine::make_engine_backend(std::move(parts));
   return fake;

@@ -1,9 +1,11 @@
 // Every allocation of the engine fails once, on whichever thread: the requests it hits end once, with
 // insufficient_memory, and the engine goes on with its books balanced. Replaces operator new.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
 #include <new>
 
 #include "tests/engine/fakes.hpp"
@@ -122,6 +124,46 @@ TEST(OutOfMemory, EveryAllocationFailsOnce) {
   fake.backend->drain(std::chrono::steady_clock::now() + std::chrono::seconds(10));
   EXPECT_EQ(fake.backend->load().kv_blocks_used, 0U);
   EXPECT_EQ(fake.backend->load().running + fake.backend->load().waiting, 0U);
+}
+
+// The same where KV goes to the disk: the request ends once, the saving that follows while nothing runs takes
+// nobody down, and the drain returns.
+TEST(OutOfMemory, EveryAllocationOfSavingFailsOnce) {
+  const Exempt here;
+  const auto directory = std::filesystem::temp_directory_path() / ("flyball_oom_" + std::to_string(getpid()));
+  int off = 0;
+  for (std::int64_t n = 0;; ++n) {
+    SCOPED_TRACE(n);
+    std::filesystem::remove_all(directory);
+    auto fake = make_fake({.blocks = 8, .step_tokens = 8, .spill = directory, .spill_after = {}});
+    until_failure = n;
+    const auto run = [&](const char* prompt) {
+      const auto sink = std::make_shared<Sink>();
+      auto request = text_request(prompt, 6);
+      --exempt;  // start() is the engine's, too
+      auto ticket = fake.backend->start(std::move(request), sink);
+      ++exempt;
+      if (!ticket) {
+        EXPECT_EQ(ticket.error().code, ErrorCode::insufficient_memory);
+        return;
+      }
+      ASSERT_TRUE(sink->client.wait_end());
+      EXPECT_EQ(sink->client.ends(), 1);
+      if (sink->client.error()) {
+        EXPECT_EQ(sink->client.error()->code, ErrorCode::insufficient_memory);
+      }
+    };
+    run("a prompt of several blocks");
+    run("another one that takes all of their room");  // the first one's are evicted
+    run("a prompt of several blocks");                // and come back
+    fake.backend->drain(std::chrono::steady_clock::now() + std::chrono::seconds(60));
+    const bool reached = until_failure.exchange(-1) < 0;
+    off += fake.backend->load().spills ? 0 : 1;
+    EXPECT_EQ(fake.backend->load().running + fake.backend->load().waiting, 0U);
+    if (!reached) break;
+  }
+  EXPECT_GT(off, 10);
+  std::filesystem::remove_all(directory);
 }
 
 }  // namespace

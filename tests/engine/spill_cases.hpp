@@ -67,10 +67,14 @@ class SpillModel : public SharingModel {
     const auto backend = make_backend(o);
     expect_same(computed, wait(*backend, session()));
     for (std::uint32_t family = 2; family < 4; ++family) wait(*backend, session(family));
+    // The second session takes at least 34 of the first one's 39 blocks, the third the rest of them before
+    // any of the second's, and 39 in all; they are written in this order.
+    const std::uint64_t block = backend->info().kv_bytes / backend->load().kv_blocks_total;
     const auto deadline = std::chrono::steady_clock::now() + kDrain;
-    while (backend->load().spilled_bytes == 0 && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::yield();
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    while (backend->load().spilled_bytes < 60 * block) {
+      ASSERT_LT(std::chrono::steady_clock::now(), deadline) << backend->load().spilled_bytes / block;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
     const Answer back = wait(*backend, session());
     EXPECT_GT(backend->load().restored_tokens, 0U);
     EXPECT_GT(back.usage().cached_tokens, 0U);

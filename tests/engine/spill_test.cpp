@@ -1,4 +1,5 @@
 // KV that goes to the disk and comes back, on the CPU device.
+#include "backends/engine/build_id.hpp"
 #include "tests/engine/spill_cases.hpp"
 
 #include <atomic>
@@ -36,6 +37,13 @@ TEST_P(SpillOnCpu, AnIdleEngineSavesByItself) {
   }  // no drain: as if it had been killed
   const auto again = make_backend(spilling(plain()));
   EXPECT_GT(wait(*again, session()).usage().cached_tokens, 500U);
+}
+
+// What an older build has kept is another's: builds are told apart by it.
+TEST(BuildId, IsTheLinkers) {
+  const std::string id = engine::build_id();
+  EXPECT_EQ(id.size(), 40U);
+  EXPECT_EQ(id.find_first_not_of("0123456789abcdef"), std::string::npos) << id;
 }
 
 INSTANTIATE_TEST_SUITE_P(KvTypes, SpillOnCpu, testing::Values("f16", "q8_0"),

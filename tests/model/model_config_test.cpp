@@ -357,6 +357,13 @@ TEST(ModelConfig, Gemma2) {
     out.set_u32("gemma2.attention.value_length", 8);
   });
   EXPECT_FLOAT_EQ(largest->query_scale, 1.0F / std::sqrt(2.0F));
+  model.heads = 3;  // of which its dimensions are no multiple
+  const auto strange = config_of(model, [](GgufWriter& out) {
+    out.set_u32("gemma2.attention.key_length", 8);
+    out.set_u32("gemma2.attention.value_length", 8);
+  });
+  EXPECT_FLOAT_EQ(strange->query_scale, 1.0F / std::sqrt(4.0F / 3.0F));
+  model.heads = SmallModel().heads;
   model.layers = 5;
   expect_invalid(config_of(model, [](GgufWriter& out) { out.set_f32("gemma2.attn_logit_softcapping", 0); }),
                  "gemma2.attn_logit_softcapping is 0");

@@ -233,7 +233,8 @@ TEST(Synthetic, NothingButRegularFilesIsReplaced) {
 }
 
 TEST(Synthetic, NoHalfWrittenFileRemains) {
-  const auto missing = write_synthetic_file({}, "/nonexistent/model.gguf", 1);
+  const auto missing = write_synthetic_file(
+      {}, std::filesystem::temp_directory_path() / "flyball-no-such-directory" / "model.gguf", 1);
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ErrorCode::io_error);
 

@@ -122,6 +122,23 @@ class SpillTest(SmallModelTest):
             self.assertEqual(self.ask(daemon)[0], text)
             self.assertEqual(sum("KV is not spilled" in line for line in daemon.log), 1)
 
+    def test_switched_off_by_a_reload_nothing_more_is_written(self):
+        with self.daemon() as daemon:
+            self.ask(daemon)
+            self.wait_spilled(daemon)
+            before = daemon.workers()
+            daemon.kv_spill = "{directory: %s, max_bytes: 0B}" % self.kv
+            daemon.write_config(daemon.config_text())
+            daemon.signal(1)
+            daemon.wait_for_log("configuration reloaded")
+            self.ask(daemon, prompt="another " + PROMPT)
+            self.assertFalse(set(before) & set(daemon.workers()), "the engine that spills goes on")
+            there = {path: os.stat(path).st_size for path in glob.glob(self.kv + "/*.kv")}
+            self.assertTrue(there)
+            daemon.signal(15)
+            self.assertEqual(daemon.wait(), 0)
+            self.assertEqual({path: os.stat(path).st_size for path in glob.glob(self.kv + "/*.kv")}, there)
+
     def test_another_app_finds_nothing(self):
         keys = os.path.join(self.cache.name, "key")
         with self.daemon() as daemon:

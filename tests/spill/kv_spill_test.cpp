@@ -15,8 +15,8 @@ class KvSpill : public Directory {
  protected:
   std::unique_ptr<spill::KvSpill> make() {
     return std::make_unique<spill::KvSpill>(open(), kBlockBytes, [this](const std::string& why) {
-      ++told_;
       why_ = why;
+      ++told_;  // who sees this may read the reason
     });
   }
   static bool offer(spill::KvSpill& spill, Token n, const char* owner = "app") {

@@ -149,6 +149,17 @@ TEST_F(SpillStore, StaysWithinItsBoundAndDropsWhatWasUsedLongestAgo) {
   EXPECT_EQ(open()->blocks(), store->blocks());
 }
 
+// Whoever names a directory that holds other things finds them there afterwards.
+TEST_F(SpillStore, LeavesFilesThatAreNotItsOwn) {
+  options_.max_bytes = 64 * (spill::kRecordHeaderBytes + kBlockBytes);
+  const auto store = open();
+  const std::vector<std::string> others = {"main.kv", "0123456789abcdef-main.kv", "0123456789abcdef-.kv",
+                                           "0123456789ABCDEF-0123456789-1.kv"};
+  for (const std::string& name : others) write(options_.directory / name, std::string(1 << 20, 'x'));
+  for (Token n = 0; n < 300; ++n) ASSERT_TRUE(put(*store, n));
+  for (const std::string& name : others) EXPECT_EQ(read(options_.directory / name).size(), 1U << 20U) << name;
+}
+
 TEST_F(SpillStore, TwoEnginesShareTheBound) {
   options_.max_bytes = 64 * (spill::kRecordHeaderBytes + kBlockBytes);
   const auto a = open();
