@@ -75,7 +75,7 @@ struct Ran {
 };
 Ran run(const std::string& arguments) {
   Ran ran;
-  FILE* pipe = popen(("env -i HOME=/nonexistent " FLYBALL_PROGRAM " advise " + arguments).c_str(), "r");
+  FILE* pipe = popen(("env -i HOME=" FLYBALL_BINARY_DIR "/advise-home " FLYBALL_PROGRAM " advise " + arguments).c_str(), "r");
   if (!pipe) return ran;
   char buffer[4096];
   for (std::size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) ran.out.append(buffer, n);
