@@ -27,6 +27,7 @@ add_link_options(-Wl,--build-id=sha1)
 if(FLYBALL_SANITIZE)
   add_compile_options(-fsanitize=${FLYBALL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${FLYBALL_SANITIZE})
+  set(FLYBALL_KEEP_LOADED ${CMAKE_SOURCE_DIR}/tests/harness/keep_loaded.cpp)  # a source of every program
 endif()
 
 # With FLYBALL_UNITY (presets that are built whole: release, sanitizers, fuzz) rooms marked UNITY and all tests compile in
@@ -114,7 +115,7 @@ function(flyball_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
-  add_executable(${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/harness/main.cpp)
+  add_executable(${name} ${ARG_SOURCES} ${CMAKE_SOURCE_DIR}/tests/harness/main.cpp ${FLYBALL_KEEP_LOADED})
   flyball_unity(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} flyball_flags GTest::gtest GTest::gmock)
   target_compile_definitions(${name} PRIVATE FLYBALL_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FLYBALL_BINARY_DIR="${CMAKE_BINARY_DIR}")
