@@ -1,0 +1,355 @@
+#include "daemon/fleet/governor.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace flyball::fleet {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::uint64_t less(std::uint64_t from, std::uint64_t by) noexcept {
+  return from - std::min(from, by);
+}
+
+}  // namespace
+
+struct Governor::Round {
+  explicit Round(const World& w, std::size_t pools) : world(w), promised(pools), closing_bytes(pools) {}
+  const World& world;
+  Step step;
+  // Of those before the one that is visited: what they wait for, and who ends for them when its work is done.
+  std::vector<std::uint64_t> promised, closing_bytes;
+  std::vector<Id> closing;
+  std::uint64_t available(std::size_t pool) const {
+    return pool < world.available.size() ? world.available[pool] : kUnknown;
+  }
+  bool closes(Id id) const { return std::ranges::find(closing, id) != closing.end(); }
+  // What has come by now has been looked at.
+  void look_at(TimePoint when) {
+    if (when > world.now && (!step.look_again || when < *step.look_again)) step.look_again = when;
+  }
+};
+
+void Governor::set(std::vector<MemoryPool> pools, GovernorLimits limits) {
+  pools_ = std::move(pools);
+  limits_ = limits;
+}
+
+void Governor::ask(Id id, MemoryClaim claim, TimePoint now) {
+  Account account;
+  account.claim = std::move(claim);
+  account.since = now;
+  accounts_.insert_or_assign(id, std::move(account));
+  line_.push_back(id);
+}
+
+void Governor::let_evict(Id id) {
+  if (const auto at = accounts_.find(id); at != accounts_.end()) at->second.claim.may_evict = true;
+}
+
+void Governor::ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimePoint now) {
+  Account& account = accounts_[id];
+  if (account.state == State::ending) {
+    account.bytes = bytes;
+    return;
+  }
+  if (account.state == State::loading) {
+    account.took = std::chrono::duration_cast<milliseconds>(now - account.since);
+  } else {
+    account.claim = claim;
+    std::erase(line_, id);
+  }
+  account.state = State::ready;
+  account.bytes = bytes;
+  account.since = now;
+}
+
+void Governor::ending(Id id, TimePoint now) {
+  std::erase(line_, id);
+  const auto at = accounts_.find(id);
+  if (at == accounts_.end() || at->second.state == State::ending) return;
+  at->second.state = State::ending;
+  at->second.since = now;
+}
+
+void Governor::gone(Id id) {
+  std::erase(line_, id);
+  accounts_.erase(id);
+}
+
+void Governor::keep(Id id, bool pinned, std::optional<milliseconds> keep) {
+  const auto at = accounts_.find(id);
+  if (at == accounts_.end()) return;
+  at->second.claim.pinned = pinned;
+  at->second.claim.keep = keep;
+}
+
+std::uint64_t Governor::accounted(std::size_t pool) const {
+  std::uint64_t sum = 0;
+  for (const auto& [id, account] : accounts_)
+    if (account.claim.pool == pool) sum += account.bytes;
+  return sum;
+}
+
+bool Governor::turn_over(const Account& account, TimePoint now) const {
+  return account.held || now - account.since >= std::max(limits_.turn, account.took);
+}
+
+// For another one, now.
+bool Governor::may_end(const Account& account, TimePoint now) const {
+  if (account.state != State::ready || account.claim.pinned || !account.idle_since) return false;
+  return turn_over(account, now) || now - *account.idle_since >= limits_.linger;
+}
+
+Governor::Step Governor::decide(const World& world) {
+  Round round(world, pools_.size());
+  see(round);
+  unload_idle(round);
+  relieve(round);
+  for (const Id id : std::vector<Id>(line_)) visit(round, id);
+  for (auto& [id, account] : accounts_) {
+    if (account.state != State::ready) continue;
+    const bool holds = round.closes(id) && !may_end(account, world.now);
+    // Once held it stays so while its end is planned, also when its work is done.
+    const bool held = holds || (account.held && round.closes(id));
+    if (held == account.held) continue;
+    account.held = held;
+    round.step.actions.push_back({held ? Action::Kind::hold : Action::Kind::release, id});
+  }
+  return std::move(round.step);
+}
+
+void Governor::see(Round& round) {
+  for (auto& [id, account] : accounts_) {
+    account.idle_since.reset();
+    if (account.state == State::ending) round.look_at(account.since + limits_.end_wait);
+  }
+  for (const Use& use : round.world.uses)
+    if (const auto at = accounts_.find(use.id); at != accounts_.end()) at->second.idle_since = use.idle_since;
+}
+
+void Governor::unload_idle(Round& round) {
+  for (auto& [id, account] : accounts_) {
+    if (account.state != State::ready || account.claim.pinned || !account.claim.keep || !account.idle_since)
+      continue;
+    const TimePoint over = *account.idle_since + *account.claim.keep;
+    if (round.world.now < over) {
+      round.look_at(over);
+      continue;
+    }
+    ++counters_.idle_unloads;
+    end(round, id, "it has been without work for " + std::to_string(account.claim.keep->count()) + " ms");
+  }
+}
+
+// A pool that holds more than it may, as what was loaded came out larger than was said; and a machine that is
+// short of memory: those longest without work end.
+void Governor::relieve(Round& round) {
+  const TimePoint now = round.world.now;
+  const auto end_oldest = [&](std::size_t pool, const char* why) {
+    auto oldest = accounts_.end();
+    for (auto at = accounts_.begin(); at != accounts_.end(); ++at) {
+      const Account& a = at->second;
+      if (a.claim.pool != pool || a.state != State::ready || a.claim.pinned || !a.idle_since) continue;
+      if (oldest == accounts_.end() || *a.idle_since < *oldest->second.idle_since) oldest = at;
+    }
+    if (oldest == accounts_.end()) return false;
+    end(round, oldest->first, why);
+    return true;
+  };
+  for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
+    const auto stays = [&] {
+      std::uint64_t sum = 0;
+      for (const auto& [id, a] : accounts_)
+        if (a.claim.pool == pool && a.state != State::ending) sum += a.bytes;
+      return sum;
+    };
+    while (stays() > pools_[pool].capacity && end_oldest(pool, "the engines hold more than they may"))
+      ++counters_.evictions;
+    if (!round.world.pressure || !pools_[pool].of_the_machine) continue;
+    if (now >= next_relief_ && end_oldest(pool, "the machine is short of memory")) {
+      ++counters_.pressure_unloads;
+      next_relief_ = now + limits_.pressure_pause;
+    }
+    round.look_at(std::max(now, next_relief_) + limits_.pressure_pause);
+  }
+}
+
+void Governor::visit(Round& round, Id id) {
+  Account& account = accounts_.at(id);
+  const TimePoint now = round.world.now;
+  const std::size_t pool = account.claim.pool;
+  const std::uint64_t least = account.claim.need.least_bytes(), capacity = pools_[pool].capacity;
+
+  std::uint64_t kept = 0, loading = 0, coming = 0;  // bytes in this pool: pinned; not taken yet; given back soon
+  std::uint64_t later = 0;                          // of those that could end one day
+  std::vector<Id> must;                             // of its group, to end whatever they hold
+  bool clear = true;                                // nobody of its group is there
+  for (const auto& [other_id, other] : accounts_) {
+    if (other_id == id || other.state == State::asking) continue;
+    const bool stuck = other.state == State::ending && now - other.since >= limits_.end_wait;
+    if (other.claim.pool == pool) {
+      if (other.state == State::loading) loading += other.bytes;
+      if (other.state == State::ending) {
+        coming += stuck ? 0 : other.bytes;
+      } else if (other.claim.pinned) {
+        kept += other.bytes;
+      } else {
+        later += other.bytes;
+      }
+    }
+    if (account.claim.group.empty() || other.claim.group != account.claim.group ||
+        other.claim.model == account.claim.model)
+      continue;
+    if (other.claim.pinned && other.state != State::ending)
+      return refuse(round, id, account, ErrorCode::model_unavailable,
+                    "Model " + other.claim.model + " is pinned, and of group " + other.claim.group +
+                        " one may be loaded.");
+    clear = false;
+    if (other.state != State::ending && !round.closes(other_id)) must.push_back(other_id);
+  }
+  const auto needs = [&](std::uint64_t available, const std::string& more) {
+    refuse(round, id, account, ErrorCode::insufficient_memory,
+           "The model needs " + std::to_string(least) + " bytes of " + pools_[pool].name + "; " +
+               std::to_string(available) + " are available" + more + ".");
+  };
+  if (least > less(capacity, kept))
+    return needs(less(capacity, kept),
+                 kept == 0 ? " to engines" : " beside the " + std::to_string(kept) + " of pinned models");
+
+  std::uint64_t free = less(capacity, accounted(pool));
+  if (const std::uint64_t available = round.available(pool); available != kUnknown)
+    free = std::min(free, less(available, loading));
+  const std::uint64_t promised = round.promised[pool];
+  const std::uint64_t soon = free + coming + round.closing_bytes[pool];
+  if (clear && least <= free && least + promised <= soon)
+    return grant(round, id, account, std::min(free, soon - promised));
+
+  if (!std::exchange(account.waited, true)) ++counters_.waits;
+  if (now - account.since >= limits_.max_wait)
+    return needs(free, "; engines at work held the rest for " + std::to_string(limits_.max_wait.count()) + " ms");
+  round.look_at(account.since + limits_.max_wait);
+  const std::uint64_t missing = less(least + promised, soon);
+  if (missing > 0 || !must.empty()) {
+    if (!account.claim.may_evict) return needs(free, ", and its app may not end other engines (may_evict)");
+    if (const auto idle = choose(round, account, missing, must, false)) {
+      for (const Id victim : idle->ids) {
+        ++counters_.evictions;
+        end(round, victim, "model " + account.claim.model + " needs its memory");
+      }
+    } else if (const auto at_work = choose(round, account, missing, must, true)) {
+      round.closing.insert(round.closing.end(), at_work->ids.begin(), at_work->ids.end());
+      round.closing_bytes[pool] += at_work->bytes;
+    } else if (missing > less(later, round.closing_bytes[pool])) {
+      return needs(free + later, " or could be");
+    } else {
+      // Of those at work it is not decided yet who ends; what is left of them all is for those behind it.
+      round.closing_bytes[pool] = std::max(round.closing_bytes[pool], later);
+    }
+  }
+  round.promised[pool] += least;
+  for (const auto& [other_id, other] : accounts_) {
+    if (other.state != State::ready || other.claim.pinned || may_end(other, now)) continue;
+    if (!turn_over(other, now))
+      round.look_at(other.since + std::max(limits_.turn, other.took));
+    if (other.idle_since) round.look_at(*other.idle_since + limits_.linger);
+  }
+}
+
+// Who ends so that `missing` bytes come free: those that must, then those longest without work; at_work: then
+// those that have had their turn, too. Absent: they do not suffice.
+std::optional<Governor::Victims> Governor::choose(const Round& round, const Account& waiter,
+                                                  std::uint64_t missing, const std::vector<Id>& must,
+                                                  bool at_work) const {
+  const TimePoint now = round.world.now;
+  const auto can = [&](const Account& a) {
+    return a.state == State::ready && !a.claim.pinned &&
+           (may_end(a, now) || (at_work && turn_over(a, now)));
+  };
+  Victims victims;
+  for (const Id id : must) {
+    const Account& a = accounts_.at(id);
+    if (!can(a)) return std::nullopt;
+    victims.ids.push_back(id);
+    if (a.claim.pool == waiter.claim.pool) victims.bytes += a.bytes;
+  }
+  std::vector<Id> others;
+  for (const auto& [id, a] : accounts_)
+    if (a.claim.pool == waiter.claim.pool && can(a) && !round.closes(id) &&
+        std::ranges::find(must, id) == must.end())
+      others.push_back(id);
+  std::ranges::stable_sort(others, [&](Id left, Id right) {
+    const Account &a = accounts_.at(left), &b = accounts_.at(right);
+    const bool a_idle = may_end(a, now), b_idle = may_end(b, now);
+    if (a_idle != b_idle) return a_idle;
+    if (a_idle) return *a.idle_since < *b.idle_since;
+    if (a.held != b.held) return a.held;
+    return a.since < b.since;
+  });
+  std::size_t n = 0;
+  for (; n < others.size() && victims.bytes < missing; ++n) victims.bytes += accounts_.at(others[n]).bytes;
+  if (victims.bytes < missing) return std::nullopt;
+  // A large one that came last may be enough without those before it.
+  for (std::size_t i = n; i-- > 0;) {
+    const std::uint64_t bytes = accounts_.at(others[i]).bytes;
+    if (victims.bytes - bytes >= missing)
+      victims.bytes -= bytes;
+    else
+      victims.ids.push_back(others[i]);
+  }
+  return victims;
+}
+
+// left: bytes of the pool that nobody else waits for. Of what the weights leave a cache may have a quarter
+// where the machine's other programs live, too.
+void Governor::grant(Round& round, Id id, Account& account, std::uint64_t left) {
+  const MemoryNeed& need = account.claim.need;
+  const std::uint64_t fixed = need.weight_bytes + need.scratch_bytes, rest = less(left, fixed);
+  const std::uint64_t share = pools_[account.claim.pool].of_the_machine ? rest / 4 : rest / 8 * 7;
+  const std::uint64_t kv = std::max(need.least_kv_bytes, std::min(need.kv_bytes, share));
+  account.bytes = fixed + kv;
+  account.state = State::loading;
+  account.since = round.world.now;
+  std::erase(line_, id);
+  ++counters_.loads;
+  round.step.actions.push_back({Action::Kind::load, id, kv});
+}
+
+void Governor::refuse(Round& round, Id id, Account&, ErrorCode code, std::string why) {
+  ++counters_.refusals;
+  round.step.actions.push_back({Action::Kind::refuse, id, 0, Error{code, std::move(why), "", ""}});
+  gone(id);
+}
+
+void Governor::end(Round& round, Id id, std::string why) {
+  Account& account = accounts_.at(id);
+  account.state = State::ending;
+  account.since = round.world.now;
+  account.held = false;
+  round.look_at(account.since + limits_.end_wait);
+  round.step.actions.push_back({Action::Kind::end, id, 0, {}, std::move(why)});
+}
+
+bool Governor::held(Id id) const {
+  const auto at = accounts_.find(id);
+  return at != accounts_.end() && at->second.held;
+}
+
+std::uint64_t Governor::bytes(Id id) const {
+  const auto at = accounts_.find(id);
+  return at == accounts_.end() ? 0 : at->second.bytes;
+}
+
+std::vector<Governor::PoolState> Governor::pools() const {
+  std::vector<PoolState> states;
+  for (const MemoryPool& pool : pools_) states.push_back({pool.name, pool.capacity, 0, 0, 0});
+  for (const auto& [id, account] : accounts_) {
+    PoolState& state = states[account.claim.pool];
+    state.accounted += account.bytes;
+    ++(account.state == State::asking ? state.waiting : state.engines);
+  }
+  return states;
+}
+
+}  // namespace flyball::fleet

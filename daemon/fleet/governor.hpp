@@ -1,0 +1,155 @@
+// Who may have memory: accounts of the engines by pool of physical memory, and a line of those that wait for
+// room. A state machine without clock or I/O: the fleet tells it what happens and asks it what to do next.
+//   ask -> waits -> load (its account is what was predicted) -> ready (what the engine says it holds)
+//   -> end -> gone (the account is free)
+// Engines without work end for others, those longest idle first and no more than it takes; one at work is
+// held (new requests wait) once it has had its turn, and ends when its streams have: two models that do not
+// fit together take turns, and no stream is cut.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "backends/memory_need.hpp"
+#include "config/error.hpp"
+
+namespace flyball::fleet {
+
+// Memory that engines draw from: the machine's, or that of devices with their own.
+struct MemoryPool {
+  std::string name;
+  std::uint64_t capacity = 0;   // bytes, of all engines together
+  bool of_the_machine = false;  // else a device's own: nobody else's caches live there
+};
+
+struct MemoryClaim {
+  std::string model;
+  std::size_t pool = 0;
+  MemoryNeed need;
+  std::string group = {};                              // of its models one may be loaded; "": none
+  bool pinned = false;                                 // ends for nobody
+  bool may_evict = true;                               // others end for it
+  std::optional<std::chrono::milliseconds> keep = {};  // without work for so long: it ends
+};
+
+struct GovernorLimits {
+  // An engine at work is held for others after so long, or as long as its load took, if that was longer.
+  std::chrono::milliseconds turn{5'000};
+  // Before that it ends for others when it has been without work for so long: who asks one thing after the
+  // other is not done between two of them.
+  std::chrono::milliseconds linger{200};
+  std::chrono::milliseconds end_wait{10'000};   // for one that was told to end
+  std::chrono::milliseconds max_wait{300'000};  // in line
+  std::chrono::milliseconds pressure_pause{2'000};  // between ends for the machine's sake: each takes time to show
+};
+
+class Governor {
+ public:
+  using Id = std::uint64_t;  // of a process; never used again
+
+  explicit Governor(std::vector<MemoryPool> pools, GovernorLimits limits = {})
+      : pools_(std::move(pools)), limits_(limits) {}
+  // Of a reload; accounts stay as they are. Precondition: as many pools, in the same order.
+  void set(std::vector<MemoryPool> pools, GovernorLimits limits);
+
+  void ask(Id id, MemoryClaim claim, TimePoint now);  // once; precondition: the pool exists
+  void let_evict(Id id);                              // somebody who may evict waits for it now
+  // bytes: what it holds in fact. Of one that did not ask, too.
+  void ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimePoint now);
+  void ending(Id id, TimePoint now);  // told to by others: a reload, a drain
+  void gone(Id id);                   // its process has ended, however
+  // What is kept from here on, of a ready one.
+  void keep(Id id, bool pinned, std::optional<std::chrono::milliseconds> keep);
+
+  struct Use {
+    Id id = 0;
+    std::optional<TimePoint> idle_since;  // absent: it is at work
+  };
+  struct World {
+    TimePoint now{};
+    std::span<const Use> uses;                 // of every ready engine
+    std::span<const std::uint64_t> available;  // by pool: what the system would give now; kUnknown
+    bool pressure = false;                     // the machine is short of memory
+  };
+  static constexpr std::uint64_t kUnknown = UINT64_MAX;
+
+  struct Action {
+    enum class Kind : std::uint8_t {
+      load,     // with so many bytes of KV
+      refuse,   // with the error; its account is closed
+      end,      // tell it to; nothing is open on it
+      hold,     // give it no new requests
+      release,  // it takes requests again
+    } kind;
+    Id id = 0;
+    std::uint64_t kv_bytes = 0;
+    std::optional<Error> error = {};
+    std::string why = {};  // of an end, for the log
+  };
+  struct Step {
+    std::vector<Action> actions;
+    std::optional<TimePoint> look_again;  // although nothing happens until then
+  };
+  // What is to be done now. To be asked whenever something has happened, or look_again has come.
+  Step decide(const World& world);
+
+  bool held(Id id) const;
+  struct PoolState {
+    std::string name;
+    std::uint64_t capacity = 0, accounted = 0;
+    std::size_t engines = 0, waiting = 0;
+  };
+  std::vector<PoolState> pools() const;
+  std::uint64_t bytes(Id id) const;  // its account; 0: none
+  struct Counters {
+    std::uint64_t loads = 0, evictions = 0, idle_unloads = 0, pressure_unloads = 0, waits = 0, refusals = 0;
+  };
+  const Counters& counters() const noexcept { return counters_; }
+
+ private:
+  enum class State : std::uint8_t { asking, loading, ready, ending };
+  struct Account {
+    MemoryClaim claim;
+    State state = State::asking;
+    std::uint64_t bytes = 0;
+    TimePoint since{};                    // of the state
+    std::chrono::milliseconds took{0};    // its load
+    std::optional<TimePoint> idle_since;  // as of this decision
+    bool held = false;
+    bool waited = false;  // counted
+  };
+  // Of one decision.
+  struct Round;
+  struct Victims {
+    std::vector<Id> ids;
+    std::uint64_t bytes = 0;
+  };
+
+  std::uint64_t accounted(std::size_t pool) const;
+  bool turn_over(const Account& account, TimePoint now) const;
+  bool may_end(const Account& account, TimePoint now) const;
+  void see(Round& round);
+  void unload_idle(Round& round);
+  void relieve(Round& round);
+  void visit(Round& round, Id id);
+  void grant(Round& round, Id id, Account& account, std::uint64_t left);
+  void refuse(Round& round, Id id, Account& account, ErrorCode code, std::string why);
+  void end(Round& round, Id id, std::string why);
+  std::optional<Victims> choose(const Round& round, const Account& waiter, std::uint64_t missing,
+                                const std::vector<Id>& must, bool at_work) const;
+
+  std::vector<MemoryPool> pools_;
+  GovernorLimits limits_;
+  std::map<Id, Account> accounts_;
+  std::vector<Id> line_;  // those that ask, in order
+  TimePoint next_relief_{};
+  Counters counters_;
+};
+
+}  // namespace flyball::fleet
