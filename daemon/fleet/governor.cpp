@@ -182,10 +182,11 @@ void Governor::visit(Round& round, Id id) {
   const std::size_t pool = account.claim.pool;
   const std::uint64_t least = account.claim.need.least_bytes(), capacity = pools_[pool].capacity;
 
-  std::uint64_t kept = 0, loading = 0, coming = 0;  // bytes in this pool: pinned; not taken yet; given back soon
-  std::uint64_t later = 0;                          // of those that could end one day
-  std::vector<Id> must;                             // of its group, to end whatever they hold
-  bool clear = true;                                // nobody of its group is there
+  std::uint64_t kept = 0, loading = 0,
+                coming = 0;  // bytes in this pool: pinned; not taken yet; given back soon
+  std::uint64_t later = 0;   // of those that could end one day
+  std::vector<Id> must;      // of its group, to end whatever they hold
+  bool clear = true;         // nobody of its group is there
   for (const auto& [other_id, other] : accounts_) {
     if (other_id == id || other.state == State::asking) continue;
     const bool stuck = other.state == State::ending && now - other.since >= limits_.end_wait;
@@ -228,7 +229,8 @@ void Governor::visit(Round& round, Id id) {
 
   if (!std::exchange(account.waited, true)) ++counters_.waits;
   if (now - account.since >= limits_.max_wait)
-    return needs(free, "; engines at work held the rest for " + std::to_string(limits_.max_wait.count()) + " ms");
+    return needs(free,
+                 "; engines at work held the rest for " + std::to_string(limits_.max_wait.count()) + " ms");
   round.look_at(account.since + limits_.max_wait);
   const std::uint64_t missing = less(least + promised, soon);
   if (missing > 0 || !must.empty()) {
@@ -251,8 +253,7 @@ void Governor::visit(Round& round, Id id) {
   round.promised[pool] += least;
   for (const auto& [other_id, other] : accounts_) {
     if (other.state != State::ready || other.claim.pinned || may_end(other, now)) continue;
-    if (!turn_over(other, now))
-      round.look_at(other.since + std::max(limits_.turn, other.took));
+    if (!turn_over(other, now)) round.look_at(other.since + std::max(limits_.turn, other.took));
     if (other.idle_since) round.look_at(*other.idle_since + limits_.linger);
   }
 }
@@ -264,8 +265,7 @@ std::optional<Governor::Victims> Governor::choose(const Round& round, const Acco
                                                   bool at_work) const {
   const TimePoint now = round.world.now;
   const auto can = [&](const Account& a) {
-    return a.state == State::ready && !a.claim.pinned &&
-           (may_end(a, now) || (at_work && turn_over(a, now)));
+    return a.state == State::ready && !a.claim.pinned && (may_end(a, now) || (at_work && turn_over(a, now)));
   };
   Victims victims;
   for (const Id id : must) {

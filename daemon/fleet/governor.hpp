@@ -46,7 +46,8 @@ struct GovernorLimits {
   std::chrono::milliseconds linger{200};
   std::chrono::milliseconds end_wait{10'000};   // for one that was told to end
   std::chrono::milliseconds max_wait{300'000};  // in line
-  std::chrono::milliseconds pressure_pause{2'000};  // between ends for the machine's sake: each takes time to show
+  std::chrono::milliseconds pressure_pause{
+      2'000};  // between ends for the machine's sake: each takes time to show
 };
 
 class Governor {

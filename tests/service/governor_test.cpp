@@ -48,8 +48,8 @@ struct Machine {
           kv[action.id] = action.kv_bytes;
           const MemoryNeed& need = claims[action.id].need;
           ready[action.id] = now;
-          governor.ready(action.id, claims[action.id], need.weight_bytes + need.scratch_bytes + action.kv_bytes,
-                         now);
+          governor.ready(action.id, claims[action.id],
+                         need.weight_bytes + need.scratch_bytes + action.kv_bytes, now);
           break;
         }
         case Kind::refuse:
@@ -351,7 +351,8 @@ class History {
     limits.end_wait = milliseconds(50);
     limits.max_wait = milliseconds(2000);
     limits.pressure_pause = milliseconds(5);
-    governor_.emplace(std::vector<MemoryPool>{{"ram", capacity_[0], true}, {"gpu", capacity_[1], false}}, limits);
+    governor_.emplace(std::vector<MemoryPool>{{"ram", capacity_[0], true}, {"gpu", capacity_[1], false}},
+                      limits);
     const std::size_t n = pick(2, 7);
     for (std::size_t i = 0; i < n; ++i) {
       MemoryClaim c;
@@ -444,7 +445,8 @@ class History {
       }
       if (p.state == Process::State::loading && time_ >= p.due) {
         // Other bytes than were said; more only where the history says that there may be.
-        p.bytes = p.bytes - std::min(p.bytes, pick(0, p.bytes / 20 + 1)) + (overrun_ ? pick(0, p.bytes / 10) : 0);
+        p.bytes =
+            p.bytes - std::min(p.bytes, pick(0, p.bytes / 20 + 1)) + (overrun_ ? pick(0, p.bytes / 10) : 0);
         p.state = Process::State::ready;
         p.idle_since = time_;
         governor_->ready(id, p.claim, p.bytes, now());
@@ -465,10 +467,9 @@ class History {
       std::vector<Governor::Use> uses;
       for (const auto& [id, p] : processes_)
         if (p.state == Process::State::ready)
-          uses.push_back({id, p.streams > 0 ? std::nullopt
-                                            : std::optional(TimePoint() + milliseconds(p.idle_since))});
-      const std::uint64_t ram =
-          foreign && pick(0, 9) == 0 ? pick(0, capacity_[0]) : Governor::kUnknown;
+          uses.push_back(
+              {id, p.streams > 0 ? std::nullopt : std::optional(TimePoint() + milliseconds(p.idle_since))});
+      const std::uint64_t ram = foreign && pick(0, 9) == 0 ? pick(0, capacity_[0]) : Governor::kUnknown;
       const std::uint64_t available[] = {ram, Governor::kUnknown};
       const auto step = governor_->decide({now(), uses, available, foreign && pick(0, 49) == 0});
       for (const auto& action : step.actions) act(action);
@@ -573,8 +574,7 @@ TEST(GovernorHistories, TwoModelsThatDoNotFitTogetherTakeTurns) {
     }
     std::vector<Governor::Use> uses;
     for (int i = 0; i < 2; ++i)
-      if (ready[i])
-        uses.push_back({ids[i], time < streams_end[i] ? std::nullopt : std::optional(now)});
+      if (ready[i]) uses.push_back({ids[i], time < streams_end[i] ? std::nullopt : std::optional(now)});
     for (const auto& action : governor.decide({now, uses, {}, false}).actions) {
       const int i = action.id == ids[0] ? 0 : 1;
       ASSERT_NE(action.kind, Kind::refuse);

@@ -1,0 +1,105 @@
+#include "backends/cpu/footprint.hpp"
+
+#include <algorithm>
+
+#include "backends/cpu/memory.hpp"
+#include "backends/graph/decoder.hpp"
+#include "backends/graph/rope_args.hpp"
+#include "backends/graph/weights.hpp"
+
+namespace flyball::cpu {
+namespace {
+
+using graph::WeightRole;
+using kernels::cpu::Kernels;
+
+constexpr WeightRole kMatrices[] = {WeightRole::q,    WeightRole::k,  WeightRole::v,    WeightRole::o,
+                                    WeightRole::gate, WeightRole::up, WeightRole::down, WeightRole::router};
+constexpr WeightRole kExperts[] = {WeightRole::expert_gate, WeightRole::expert_up, WeightRole::expert_down};
+constexpr std::uint64_t kPreparedSlots = 3;  // CpuOps has as many
+
+// Calls use(weight) for every matrix of the layers in `roles`.
+template <std::size_t kCount, class Use>
+void each(const model::ModelFile& model, const WeightRole (&roles)[kCount], Use&& use) {
+  for (std::uint32_t layer = 0; layer < model.config().n_layers; ++layer)
+    for (const WeightRole role : roles)
+      if (const model::Weight& w = graph::weight_of(model.weights(), {role, layer}); w.data != nullptr)
+        use(w);
+}
+
+std::uint64_t slot_bytes(const model::ModelFile& model, const Kernels& kernels) noexcept {
+  std::uint64_t most = kAlignment;
+  for (std::uint32_t layer = 0; layer < model.config().n_layers; ++layer) {
+    std::uint64_t bytes = 0;
+    for (const WeightRole role : kExperts) {
+      const model::Weight& w = graph::weight_of(model.weights(), {role, layer});
+      bytes += align_up(kernels.packed_bytes(w.type, w.rows, w.cols));
+    }
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
+std::uint64_t weight_bytes(const model::ModelFile& model, const Kernels& kernels,
+                           std::uint64_t expert_limit) noexcept {
+  const model::ModelWeights& weights = model.weights();
+  std::uint64_t bytes = 0;
+  bool packs = false;
+  const auto hold = [&](const model::Weight& w) {
+    const std::uint64_t packed = kernels.packed_bytes(w.type, w.rows, w.cols);
+    packs = packs || packed != 0;
+    bytes += packed != 0 ? packed : w.matrix_bytes();
+  };
+  each(model, kMatrices, hold);
+  hold(weights.output);
+  if (weights.output.data != weights.token_embedding.data || packs)
+    bytes += weights.token_embedding.matrix_bytes();
+  if (model.config().n_experts > 0) {
+    const std::uint64_t slot = slot_bytes(model, kernels);
+    const std::uint64_t all = std::uint64_t{model.config().n_experts} * model.config().n_layers;
+    bytes += slot * (expert_limit == 0 ? all : std::min(all, expert_limit / slot));
+  }
+  return bytes;
+}
+
+std::uint64_t scratch_bytes(const model::ModelFile& model, const Kernels& kernels,
+                            const graph::FootprintShape& shape) noexcept {
+  const model::ModelConfig& config = model.config();
+  const std::uint64_t rows = shape.step_tokens, choices = rows * config.n_experts_used;
+  std::uint64_t bytes = 0, widest = 0;
+  const auto add = [&](std::uint64_t n) { bytes += align_up(n); };
+  for (const graph::BufferShape& buffer : graph::plan_buffers(config, shape.step_tokens, shape.logit_rows))
+    add(buffer.bytes());
+  const auto meet = [&](const model::Weight& w) {
+    widest = std::max<std::uint64_t>(widest, rows * kernels.activation_bytes(w.type, w.cols));
+  };
+  each(model, kMatrices, meet);
+  meet(model.weights().output);
+  each(model, kExperts, [&](const model::Weight& w) {
+    widest = std::max<std::uint64_t>(widest, choices * kernels.activation_bytes(w.type, w.cols));
+  });
+  for (std::uint64_t i = 0; i < kPreparedSlots; ++i) add(widest);
+  add(sizeof(float) * graph::rope_tables(config) * rows * config.rope.dim);
+  add(sizeof(std::uint32_t) * choices);
+  add(sizeof(float) * choices);
+  add(sizeof(float) * choices * config.dim);
+  return bytes;
+}
+
+}  // namespace
+
+graph::MemoryPlan footprint(const model::ModelFile& model, const Kernels& kernels,
+                            const graph::FootprintShape& shape) noexcept {
+  graph::MemoryPlan plan;
+  plan.weight_bytes = weight_bytes(model, kernels, shape.expert_bytes);
+  plan.kv_bytes = graph::kv_layout(model.config(), shape.kv_type).block_bytes() * shape.kv_blocks;
+  plan.scratch_bytes = scratch_bytes(model, kernels, shape);
+  return plan;
+}
+
+ExpertBytes expert_bytes(const model::ModelFile& model, const Kernels& kernels) noexcept {
+  const std::uint64_t one_layer = model.config().n_experts * slot_bytes(model, kernels);
+  return {one_layer * model.config().n_layers, one_layer};
+}
+
+}  // namespace flyball::cpu

@@ -1,0 +1,82 @@
+#include "backends/vulkan/footprint.hpp"
+
+#include <algorithm>
+
+#include "backends/graph/decoder.hpp"
+#include "backends/graph/rope_args.hpp"
+#include "backends/graph/weights.hpp"
+#include "backends/vulkan/facts.hpp"
+#include "backends/vulkan/matmul_plan.hpp"
+
+namespace flyball::vulkan {
+namespace {
+
+constexpr std::uint64_t kWord = 4;        // of the device
+constexpr std::uint64_t kAskedWords = 5;  // of top_k, a row
+constexpr std::uint64_t kWorkWords = 4;   // of a piece of attention
+constexpr std::uint64_t kGrids = 3;
+
+std::uint64_t round_up(std::uint64_t n, std::uint64_t to) noexcept {
+  return (n + to - 1) / to * to;
+}
+// An allocation's.
+std::uint64_t held(std::uint64_t bytes) noexcept {
+  return std::max<std::uint64_t>(round_up(bytes, 16), 16);
+}
+
+std::uint64_t weight_bytes(const model::ModelFile& model) noexcept {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
+    const auto role = static_cast<graph::WeightRole>(i);
+    const std::uint32_t layers = graph::of_a_layer(role) ? model.config().n_layers : 1;
+    for (std::uint32_t layer = 0; layer < layers; ++layer) {
+      const model::Weight& w = graph::weight_of(model.weights(), {role, layer});
+      const bool tied = role == graph::WeightRole::output && w.data == model.weights().token_embedding.data;
+      if (w.data != nullptr && !tied) bytes += w.experts * w.matrix_bytes();
+    }
+  }
+  return bytes;
+}
+
+std::uint64_t scratch_bytes(const model::ModelConfig& config, const graph::FootprintShape& shape,
+                            std::uint32_t block_size) noexcept {
+  std::uint64_t bytes = 0;
+  const auto plan = graph::plan_buffers(config, shape.step_tokens, shape.logit_rows, graph::kMaxCandidates);
+  for (const graph::BufferShape& buffer : plan) bytes += held(buffer.bytes());
+  if (shape.own_memory)  // and where the host reads them
+    bytes += held(plan[static_cast<std::size_t>(graph::Buffer::logits)].bytes());
+  const std::uint64_t rows = shape.step_tokens, sequences = shape.logit_rows;
+  if (config.n_experts > 0) {
+    const std::uint64_t uses = rows * config.n_experts_used * kWord;
+    for (const std::uint64_t n : {uses, uses, uses, (config.n_experts + 1) * kWord, uses * config.dim})
+      bytes += held(n);
+  }
+
+  std::uint64_t inputs = 0;  // of a step, in one allocation
+  for (const std::uint64_t words :
+       {rows, rows, rows, sequences * kAskedWords, graph::rope_tables(config) * rows * config.rope.dim,
+        rows * kWorkWords, sequences * kWorkWords, kGrids * kWorkWords})
+    inputs += round_up(words * kWord, 64);
+  bytes += held(inputs) + held(kWord * shape.kv_blocks);
+
+  const std::uint64_t positions =
+      std::min<std::uint64_t>(std::uint64_t{shape.kv_blocks} * block_size, shape.context);
+  const AttendPlan attend =
+      plan_attend({}, config.head_dim, config.n_heads / config.n_kv_heads, block_size, positions);
+  bytes +=
+      held(kWord * sequences * divided_up(positions, attend.split) * config.n_heads * (config.head_dim + 2));
+  return bytes;
+}
+
+}  // namespace
+
+graph::MemoryPlan footprint(const model::ModelFile& model, const graph::FootprintShape& shape) noexcept {
+  const graph::KvLayout layout = graph::kv_layout(model.config(), shape.kv_type);
+  graph::MemoryPlan plan;
+  plan.weight_bytes = weight_bytes(model);
+  plan.kv_bytes = layout.block_bytes() * shape.kv_blocks;
+  plan.scratch_bytes = scratch_bytes(model.config(), shape, layout.block_size);
+  return plan;
+}
+
+}  // namespace flyball::vulkan
