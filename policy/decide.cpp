@@ -77,6 +77,7 @@ class Walk {
           {&constraint, outcome, first, static_cast<std::uint32_t>(out_.conditions.size()) - first});
     }
     if (!visit(tree_.rules, 0)) decides(tree_.fallback);
+    if (out_.rule && out_.rule->on_unavailable != OnUnavailable::next) return;  // nothing stands behind it
     for (const Target& target : tree_.fallback.use)
       if (!traced(target)) consider(tree_.fallback, target, false);
   }

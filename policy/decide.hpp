@@ -53,8 +53,8 @@ struct Decision {
   std::vector<ConstraintTrace> constraints;
   std::vector<RuleTrace> rules;
   std::vector<ConditionTrace> conditions;
-  std::vector<TargetTrace>
-      targets;  // the chosen one and every alternative named by the deciding rules and default
+  // The chosen one and its alternatives: what else its rule names and, where that says `next`, the default.
+  std::vector<TargetTrace> targets;
 };
 
 // One comparison; nullptr: the fact is unknown.

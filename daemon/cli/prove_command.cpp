@@ -1,4 +1,4 @@
-// `flyball prove`: that a policy never chooses a target while something holds, or how it comes to.
+// `flyball prove`: that a policy sends no request to a target while something holds, or how it comes to.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -31,7 +31,7 @@ std::string joined_by_and(const std::vector<std::string>& parts) {
 }
 
 void print_open(const policy::Tree& tree, const policy::Proof::Place& place) {
-  std::printf("rule %s (%s:%u) can choose %s", place.rule->id.c_str(), tree.file.c_str(), place.target->line,
+  std::printf("rule %s (%s:%u) can lead to %s", place.rule->id.c_str(), tree.file.c_str(), place.target->line,
               to_string(*place.target).c_str());
   if (place.answer.reach == policy::Reach::undecided) {
     std::printf(", or not: the search was given up\n");
@@ -66,8 +66,13 @@ int prove(const ProveOptions& options) {
     assumptions.push_back(std::move(*condition));
   }
   const policy::Proof proof = policy::prove_never(*tree, options.never, assumptions);
+  if (!proof.possible)
+    return report(Error{ErrorCode::invalid_value,
+                        "no facts meet " + joined_by_and(assume) + " together: there is nothing to prove",
+                        {},
+                        {}});
   const std::string claim =
-      "where " + joined_by_and(assume) + ", " + tree->file + " never chooses " + options.never;
+      "where " + joined_by_and(assume) + ", " + tree->file + " never uses " + options.never;
   if (proof.holds()) {
     std::printf("proved: %s (places looked at: %zu)\n", claim.c_str(), proof.places);
     return kOk;
@@ -82,7 +87,7 @@ int prove(const ProveOptions& options) {
 void add_prove_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<ProveOptions>();
   CLI::App* command =
-      app.add_subcommand("prove", "Prove that a policy never chooses a target, or show how it does");
+      app.add_subcommand("prove", "Prove that a policy never uses a target, or show how it does");
   command->add_option("--never", options->never, "a target without profile, or remote: every upstream")
       ->capture_default_str();
   command

@@ -55,6 +55,23 @@ TEST_F(FailingEngine, a_lost_device_moves_to_the_next_target) {
             std::string::npos);
 }
 
+// A rule with on_unavailable: fail keeps its requests from the default's engines, also when one fails to
+// start.
+TEST_F(FailingEngine, a_rule_that_ends_the_search_has_no_alternatives) {
+  auto settings = make_settings();
+  settings->tree.rules[0].use = {{"cpu", "", 0, 0}};
+  settings->tree.rules[0].on_unavailable = policy::OnUnavailable::fail;
+  settings->tree.fallback.use = {{"vulkan", "", 0, 0}};
+  Rig shut(settings);
+  shut.cpu();
+  script(shut.vulkan(), Script{.tokens = 6});
+  shut.fleet.acquire_errors["cpu"] = {{ErrorCode::insufficient_memory, "It does not fit.", {}, {}}};
+  Wire wire(shut);
+  wire.send(post(kChatPath, kHello));
+  EXPECT_EQ(wire.answer().status, 503);
+  EXPECT_TRUE(shut.vulkan().started.empty());
+}
+
 TEST_F(FailingEngine, an_unavailable_model_moves_to_the_next_target) {
   rig.fleet.acquire_errors["cpu"] = {{ErrorCode::model_unavailable, "It will not start.", {}, {}}};
   EXPECT_EQ(ask(kHello).field("x-flyball-route"), "backend=vulkan; rule=everything; model=demo");

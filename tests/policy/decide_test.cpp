@@ -185,6 +185,24 @@ TEST(Decide, AlternativesAreTraced) {
   EXPECT_EQ(d.targets[3].rule->id, "default");
 }
 
+// A rule that waits or refuses where its targets are missing takes nothing from behind it either, whether it
+// chose or not.
+TEST(Decide, NothingStandsBehindARuleThatEndsTheSearch) {
+  for (const char* end : {"fail", "queue"}) {
+    const Tree tree = tree_of(std::string("rules:\n  - {id: r, because: b, use: [opencl, cpu, vulkan], "
+                                          "on_unavailable: ") +
+                                  end + "}\n",
+                              "default: {because: b, use: [vllm, cpu]}\n");
+    const Decision d = decide(tree, available({"cpu", "vulkan", "vllm"}));
+    ASSERT_EQ(d.targets.size(), 3U) << end;
+    EXPECT_EQ(d.targets[1].verdict, Verdict::chosen) << end;
+    EXPECT_EQ(d.targets[2].verdict, Verdict::available) << end;  // its own
+    const Decision none = decide(tree, available({"vllm"}));
+    EXPECT_FALSE(none.target) << end;
+    for (const TargetTrace& trace : none.targets) EXPECT_EQ(trace.verdict, Verdict::unavailable) << end;
+  }
+}
+
 TEST(Receipt, GoldenBytes) {
   const Tree tree = tree_of(
       "constraints: {stay: {because: private, when: {fact: app.privacy, eq: local_only}, deny: remote}}\n"

@@ -2,6 +2,7 @@
 // over its own description of the tree. The two share nothing but the YAML text between them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -70,8 +71,13 @@ char truth_of(const Expr& e, const NaiveFacts& facts) {
 struct Outcome {
   std::string target, rule;
   bool queue = false;
-  bool operator==(const Outcome&) const = default;
+  std::vector<std::string> tried = {};  // the target, then its alternatives, each once
+  bool ends = false;                    // nothing behind the rule is an alternative
 };
+
+void add_once(const std::string& target, std::vector<std::string>& targets) {
+  if (std::find(targets.begin(), targets.end(), target) == targets.end()) targets.push_back(target);
+}
 
 bool usable(const NaiveTree& tree, const NaiveFacts& facts, const std::string& target, bool& denied) {
   for (const auto& [when, deny] : tree.constraints)
@@ -86,17 +92,17 @@ bool usable(const NaiveTree& tree, const NaiveFacts& facts, const std::string& t
 std::optional<Outcome> settle(const NaiveTree& tree, const NaiveFacts& facts, const NaiveRule& rule,
                               std::string& advice) {
   bool waitable = false;
-  std::string chosen;
+  std::vector<std::string> tried;
   for (const std::string& target : rule.use) {
     bool denied = false;
-    if (usable(tree, facts, target, denied) && chosen.empty()) chosen = target;
+    if (usable(tree, facts, target, denied)) add_once(target, tried);
     waitable |= !denied;
   }
   if (advice.empty() && (waitable || rule.use.empty())) advice = rule.engine;
-  if (!chosen.empty()) return Outcome{chosen, rule.id, false};
-  if (rule.use.empty()) return std::nullopt;
-  if (rule.on_unavailable == "next") return std::nullopt;
-  return Outcome{"", rule.id, rule.on_unavailable == "queue" && waitable};
+  const bool ends = rule.on_unavailable != "next";
+  if (!tried.empty()) return Outcome{tried.front(), rule.id, false, tried, ends};
+  if (rule.use.empty() || !ends) return std::nullopt;
+  return Outcome{"", rule.id, rule.on_unavailable == "queue" && waitable, {}, ends};
 }
 
 std::optional<Outcome> walk(const NaiveTree& tree, const NaiveFacts& facts,
@@ -108,6 +114,24 @@ std::optional<Outcome> walk(const NaiveTree& tree, const NaiveFacts& facts,
     if (found) return found;
   }
   return std::nullopt;
+}
+
+Outcome decide_naively(const NaiveTree& tree, const NaiveFacts& facts, std::string& advice) {
+  auto found = walk(tree, facts, tree.rules, advice);
+  if (!found) return *settle(tree, facts, tree.fallback, advice);
+  bool denied = false;
+  if (!found->ends)
+    for (const std::string& target : tree.fallback.use)
+      if (denied = false; usable(tree, facts, target, denied)) add_once(target, found->tried);
+  return *found;
+}
+
+std::vector<std::string> tried(const Decision& d) {
+  std::vector<std::string> out;
+  if (d.target) out.push_back(d.target->backend);
+  for (const TargetTrace& trace : d.targets)
+    if (trace.verdict == Verdict::available) add_once(trace.target->backend, out);
+  return out;
 }
 
 // ---- random trees, facts, and their YAML
@@ -269,13 +293,13 @@ TEST(RandomTrees, AgreeWithANaiveEvaluator) {
       const NaiveFacts naive_facts = make.facts();
       const Facts facts = typed(naive_facts);
       std::string advice;
-      auto expected = walk(naive, naive_facts, naive.rules, advice);
-      if (!expected) expected = settle(naive, naive_facts, naive.fallback, advice);
+      const Outcome expected = decide_naively(naive, naive_facts, advice);
       const Decision d = decide(*tree, facts);
-      const Outcome actual{d.target ? d.target->backend : "", d.rule->id, d.queue};
-      ASSERT_EQ(actual.target, expected->target) << "seed " << seed << " set " << set << "\n" << text;
-      ASSERT_EQ(actual.rule, expected->rule) << "seed " << seed << " set " << set << "\n" << text;
-      ASSERT_EQ(actual.queue, expected->queue) << "seed " << seed << " set " << set << "\n" << text;
+      const std::string target = d.target ? d.target->backend : "";
+      ASSERT_EQ(target, expected.target) << "seed " << seed << " set " << set << "\n" << text;
+      ASSERT_EQ(d.rule->id, expected.rule) << "seed " << seed << " set " << set << "\n" << text;
+      ASSERT_EQ(d.queue, expected.queue) << "seed " << seed << " set " << set << "\n" << text;
+      ASSERT_EQ(tried(d), expected.tried) << "seed " << seed << " set " << set << "\n" << text;
       ASSERT_EQ(d.advice ? d.advice->engine : "", advice) << "seed " << seed << " set " << set << "\n"
                                                           << text;
       advised += d.advice != nullptr;

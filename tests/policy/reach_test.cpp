@@ -42,12 +42,22 @@ void expect_witness(const Tree& tree, const Rule& rule, const Target& target, co
   EXPECT_EQ(to_string(*d.target), to_string(target)) << rule.id;
 }
 
+// What the dispatcher sends a request to, or goes on to.
+bool may_be_tried(const TargetTrace& trace) {
+  return trace.verdict == Verdict::chosen || trace.verdict == Verdict::available;
+}
+bool tries_backend(const Decision& d, std::string_view backend) {
+  return std::ranges::any_of(d.targets, [&](const TargetTrace& trace) {
+    return may_be_tried(trace) && trace.target->backend == backend;
+  });
+}
+
 // Every target of the shipped policy can be had, and the facts found show how.
 TEST(Reach, EveryTargetOfTheShippedPolicyIsReached) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);
   each_place(*tree, [&](const Rule& rule, const Target& target) {
-    const ReachAnswer answer = reach(*tree, rule, target, {});
+    const ReachAnswer answer = reach(*tree, rule, target, Role::chosen, {});
     ASSERT_EQ(answer.reach, Reach::possible) << rule.id << " " << to_string(target);
     expect_witness(*tree, rule, target, answer);
   });
@@ -133,27 +143,41 @@ class Trees {
 };
 
 TEST(Reach, AgreesWithDecisionsOfRandomTrees) {
-  int possible = 0, never = 0, tried = 0;
+  int possible = 0, never = 0, never_tried = 0, tried = 0, alternatives = 0;
   for (std::uint32_t seed = 1; seed <= 400; ++seed) {
     Trees make(seed);
     const std::string text = make.tree();
     const Tree tree = reach_tree(text);
-    std::map<std::pair<const Rule*, const Target*>, Reach> answers;
+    std::map<std::pair<const Rule*, const Target*>, Reach> answers, tries;
     each_place(tree, [&](const Rule& rule, const Target& target) {
-      const ReachAnswer answer = reach(tree, rule, target, {});
-      ASSERT_NE(answer.reach, Reach::undecided) << "seed " << seed << "\n" << text;
+      SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + text);
+      const ReachAnswer answer = reach(tree, rule, target, Role::chosen, {});
+      ASSERT_NE(answer.reach, Reach::undecided);
       answers[{&rule, &target}] = answer.reach;
       if (answer.reach == Reach::possible) {
         ++possible;
-        SCOPED_TRACE("seed " + std::to_string(seed) + "\n" + text);
         expect_witness(tree, rule, target, answer);
       } else {
         ++never;
       }
+      const ReachAnswer any = reach(tree, rule, target, Role::tried, {});
+      ASSERT_NE(any.reach, Reach::undecided);
+      tries[{&rule, &target}] = any.reach;
+      if (any.reach == Reach::possible) {
+        EXPECT_TRUE(tries_backend(decide(tree, any.facts), target.backend));
+      }
+      never_tried += any.reach == Reach::never;
     });
     for (int i = 0; i < 300; ++i) {
       const Facts facts = make.facts();
       const Decision d = decide(tree, facts);
+      for (const TargetTrace& trace : d.targets)
+        if (may_be_tried(trace)) {
+          ASSERT_EQ(tries.at({trace.rule, trace.target}), Reach::possible)
+              << "seed " << seed << " " << trace.rule->id << "\n"
+              << text;
+          alternatives += trace.verdict == Verdict::available;
+        }
       if (!d.target) continue;
       ++tried;
       const Reach answer = answers.at({d.rule, d.target});
@@ -162,7 +186,9 @@ TEST(Reach, AgreesWithDecisionsOfRandomTrees) {
   }
   EXPECT_GT(possible, 1000);
   EXPECT_GT(never, 200);
+  EXPECT_GT(never_tried, 50);
   EXPECT_GT(tried, 20'000);
+  EXPECT_GT(alternatives, 10'000);
 }
 
 // ---- proofs
@@ -201,6 +227,50 @@ TEST(Prove, AGapIsShownWithFacts) {
   EXPECT_EQ(prove_never(tree, "sglang", {}).places, 0U);
 }
 
+// A proof is of all that a request may be sent to: where the chosen engine cannot be started, or ends, it
+// goes on to the alternatives.
+TEST(Prove, AlternativesCount) {
+  const std::string rule =
+      "rules:\n  - {id: stays, because: b, when: {fact: app.privacy, eq: local_only}, use: [cpu, vulkan]";
+  const std::string fallback = "}\ndefault: {because: b, use: [vllm, cpu]}\n";
+  const Tree open = reach_tree(rule + fallback);
+  const Proof found = prove_never(open, "remote", local_only());
+  ASSERT_EQ(found.open.size(), 1U);
+  const Facts& facts = found.open[0].answer.facts;
+  EXPECT_EQ(facts.get("app.privacy")->value, FactValue(std::string("local_only")));
+  EXPECT_TRUE(tries_backend(decide(open, facts), "vllm"));
+  // An alternative of the rule's own.
+  EXPECT_FALSE(prove_never(open, "vulkan", local_only()).holds());
+
+  for (const char* end : {"fail", "queue"}) {
+    const Tree shut = reach_tree(rule + ", on_unavailable: " + end + fallback);
+    EXPECT_TRUE(prove_never(shut, "remote", local_only()).holds()) << end;
+    EXPECT_FALSE(prove_never(shut, "remote", {}).holds()) << end;
+    EXPECT_FALSE(prove_never(shut, "vulkan", local_only()).holds()) << end;
+  }
+  // What is never chosen, because another stands before it, is tried all the same.
+  const Tree second = reach_tree(
+      "rules:\n  - {id: r, because: b, use: [cpu, \"cpu:latency\"], on_unavailable: fail}\n"
+      "default: {because: b, use: vllm}\n");
+  EXPECT_EQ(reach(second, second.rules[0], second.rules[0].use[1], Role::chosen, {}).reach, Reach::never);
+  EXPECT_EQ(reach(second, second.rules[0], second.rules[0].use[1], Role::tried, {}).reach, Reach::possible);
+}
+
+// From what cannot be, anything follows: such a proof is none.
+TEST(Prove, AssumptionsThatContradictEachOtherAreTold) {
+  const Tree tree = reach_tree("default: {because: b, use: cpu}\n");
+  const auto possible = [&](std::initializer_list<const char*> assume) {
+    std::vector<Condition> conditions;
+    for (const char* one : assume) conditions.push_back(*assumption(one));
+    return prove_never(tree, "cpu", conditions).possible;
+  };
+  EXPECT_TRUE(possible({}));
+  EXPECT_TRUE(possible({"app.privacy=local_only", "workload.modalities=text", "workload.modalities=image"}));
+  EXPECT_FALSE(possible({"app.privacy=local_only", "app.privacy=any"}));
+  EXPECT_FALSE(possible({"workload.concurrency=1", "workload.concurrency=2"}));
+  EXPECT_FALSE(assumption("workload.concurrency=-1"));
+}
+
 // ---- dead ends
 
 std::vector<std::string> findings(const std::string& text) {
@@ -208,6 +278,38 @@ std::vector<std::string> findings(const std::string& text) {
   for (const LintFinding& finding : dead_ends(reach_tree(text)))
     out.push_back(finding.where + " " + finding.message);
   return out;
+}
+
+// Many rules about the same few facts are the search's worst case. It ends, and says where it gave up.
+TEST(DeadEnds, WhatIsNotSettledIsCounted) {
+  const char* const facts[] = {"workload.concurrency",   "workload.prompt_tokens",
+                               "workload.output_tokens", "workload.batch_size",
+                               "hardware.gpu.count",     "hardware.cpu.cores",
+                               "hardware.cpu.threads",   "model.context",
+                               "model.parameters",       "request.n",
+                               "request.max_tokens",     "request.prompt_bytes"};
+  std::mt19937 random(1);
+  const auto below = [&](unsigned n) { return static_cast<unsigned>(random() % n); };
+  const auto text_of = [&](int rules) {
+    std::string text = "rules:\n";
+    for (int i = 0; i < rules; ++i) {
+      text += "  - {id: r" + std::to_string(i) + ", because: b, use: [vulkan, opencl], when: {all: [";
+      for (int c = 0; c < 3; ++c)
+        text += std::string(c ? ", " : "") + "{fact: " + facts[below(12)] +
+                (below(2) ? ", gte: " : ", lt: ") + std::to_string(below(100)) + "}";
+      text += "]}}\n";
+    }
+    return text + "default: {because: b, use: cpu}\n";
+  };
+  const auto unsettled = [&](int rules) {
+    bool told = false;
+    for (const LintFinding& finding : dead_ends(reach_tree(text_of(rules))))
+      told |= finding.message.find("not settled: whether any facts lead there") != std::string::npos &&
+              finding.where == "p.yaml";
+    return told;
+  };
+  EXPECT_FALSE(unsettled(10));
+  EXPECT_TRUE(unsettled(400));
 }
 
 TEST(DeadEnds, AreNamedWithTheirPlace) {

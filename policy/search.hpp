@@ -1,0 +1,84 @@
+// Facts on which goals about conditions, rules and targets are met, by search over the classes of values that
+// the comparisons of a policy tell apart; the work behind reach.hpp.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "policy/decide.hpp"
+#include "policy/facts.hpp"
+#include "policy/tree.hpp"
+
+namespace flyball::policy {
+
+// Sets of truth values.
+inline constexpr std::uint8_t kNo = 1, kYes = 2, kUnknown = 4, kAny = 7;
+
+struct Goal {
+  enum class Kind : std::uint8_t { truth, passed, unusable } kind = Kind::truth;
+  const Condition* condition = nullptr;  // truth: one of `wanted`
+  std::uint8_t wanted = kAny;
+  const Rule* rule = nullptr;     // passed: asked, and did not decide
+  std::string_view backend = {};  // unusable: unavailable or denied
+};
+using Goals = std::vector<Goal>;
+
+inline Goal truth_of(const Condition& condition, std::uint8_t wanted) {
+  return {Goal::Kind::truth, &condition, wanted, nullptr, {}};
+}
+inline Goal passed(const Rule& rule) {
+  return {Goal::Kind::passed, nullptr, kAny, &rule, {}};
+}
+inline Goal unusable(std::string_view backend) {
+  return {Goal::Kind::unusable, nullptr, kAny, nullptr, backend};
+}
+
+class Search {
+ public:
+  static constexpr std::size_t kMaxClasses = 256;  // of one fact's values; more are not searched
+  using Classes = std::bitset<kMaxClasses>;        // 0: unknown; i + 1: the fact's i-th value
+  using Domains = std::vector<Classes>;            // by fact, in the order of facts_
+
+  // Compares what the tree and the assumptions compare; both outlive it.
+  Search(const Tree& tree, const std::vector<Condition>& assumptions);
+
+  // Adds what makes a target chosen or available where it is considered.
+  void usable(std::string_view backend, Goals& goals) const;
+  // Facts on which all goals are met. nullopt: there are none, or `steps` (goals looked at) is 0 now and it
+  // is not known.
+  std::optional<Facts> solve(Goals goals, std::size_t& steps) const;
+
+ private:
+  enum class Standing : std::uint8_t { met, open, impossible };
+  struct TruthSets {  // of one comparison: the classes on which it is no, yes, unknown
+    std::size_t fact = 0;
+    Classes no, yes, unknown;
+  };
+
+  void collect(const Condition& condition);
+  void build();
+  const Condition& available(std::string_view backend) const { return available_.find(backend)->second; }
+  std::optional<Domains> narrowed(Goals goals, Domains domains, std::size_t& steps) const;
+  std::uint8_t possible(const Condition& condition, const Domains& domains) const;
+  std::uint8_t several(const Condition& condition, const Domains& domains, std::uint8_t settling,
+                       std::uint8_t opposite) const;
+  void narrow(const Condition& comparison, std::uint8_t wanted, Domains& domains) const;
+  Standing look(const Goal& goal, const Domains& domains) const;
+  Standing inside(const Rule& rule, const Domains& domains) const;
+  std::vector<Goals> ways(const Goal& goal) const;
+
+  const Tree& tree_;
+  std::map<std::string_view, Condition> available_;  // by backend: it is
+  std::vector<const Condition*> comparisons_;
+  std::vector<FactId> facts_;                   // those that are compared
+  std::vector<std::vector<FactValue>> values_;  // by fact, in the order of facts_
+  std::unordered_map<const Condition*, TruthSets> truths_;
+  bool too_many_ = false;  // values of a fact
+};
+
+}  // namespace flyball::policy
