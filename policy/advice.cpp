@@ -13,6 +13,12 @@ const EngineEntry* recommended(const Decision& decision) {
   return decision.advice ? shipped_engines().find(decision.advice->engine) : nullptr;
 }
 
+bool reads(const EngineEntry& engine, const std::string& format) {
+  if (engine.formats.empty()) return true;  // not known
+  return std::ranges::find(engine.formats, format) != engine.formats.end() ||
+         std::ranges::find(engine.formats_partly, format) != engine.formats_partly.end();
+}
+
 // A target without a profile covers both.
 bool stands_for(const EngineEntry& engine, const Target& target) {
   return std::ranges::any_of(engine.here, [&](const Target& here) {
@@ -46,9 +52,15 @@ std::string profile_of(const Target& target) {
 
 std::vector<std::string> warnings(const Decision& decision, const Facts& facts) {
   std::vector<std::string> out;
+  const EngineEntry* engine = recommended(decision);
+  const Fact* format = facts.get("model.format");
+  // GGUF is read here, whatever is advised.
+  if (engine && format && std::get<std::string>(format->value) != "gguf" &&
+      !reads(*engine, std::get<std::string>(format->value)))
+    out.push_back(engine->name + " does not read weights in the format " +
+                  std::get<std::string>(format->value));
   const Fact* moe = facts.get("model.moe");
   if (!moe || !std::get<bool>(moe->value)) return out;
-  const EngineEntry* engine = recommended(decision);
   if (engine && engine->moe == MoeSupport::all_experts)
     out.push_back(engine->name +
                   " loads and computes all experts of a mixture: expect the speed and the memory of a dense "

@@ -17,14 +17,14 @@ std::optional<double> plain_number(std::string_view text) {
   return value;
 }
 
-Result<std::string> checked_text(const FactInfo& fact, std::string_view text) {
+Result<void> check_text(const FactInfo& fact, std::string_view text) {
   const auto allowed = allowed_values(fact);
-  if (allowed.empty() || std::ranges::find(allowed, text) != allowed.end()) return std::string(text);
+  if (allowed.empty() || std::ranges::find(allowed, text) != allowed.end()) return {};
   std::string expected(fact.values);
   std::ranges::replace(expected, '|', ' ');
-  return fail(ErrorCode::invalid_value, std::string(fact.name) + " is never \"" + std::string(text) +
-                                            "\"; it is one of: " + expected +
-                                            config::did_you_mean(text, allowed));
+  return fail(ErrorCode::invalid_value,
+              std::string(fact.name) + " is never \"" + std::string(text.substr(0, 60)) +
+                  "\"; it is one of: " + expected + config::did_you_mean(text, allowed));
 }
 
 }  // namespace
@@ -56,34 +56,53 @@ Result<FactValue> fact_value(const FactInfo& fact, std::string_view text) {
     return fail(ErrorCode::invalid_value, std::string(fact.name) + ": expected " + what + ", got \"" +
                                               std::string(text.substr(0, 60)) + "\"");
   };
+  FactValue value;
   switch (fact.type) {
     case FactType::boolean:
-      if (text == "true" || text == "false") return text == "true";
-      return expected("true or false");
+      if (text != "true" && text != "false") return expected("true or false");
+      value = text == "true";
+      break;
     case FactType::integer:
-      if (const auto value = fact_integer(fact, text)) return *value;
-      return expected("a whole number");
+      if (const auto number = fact_integer(fact, text))
+        value = *number;
+      else
+        return expected("a whole number");
+      break;
     case FactType::number:
-      if (const auto value = plain_number(text)) return *value;
-      return expected("a number");
-    case FactType::text: {
-      auto checked = checked_text(fact, text);
-      if (!checked) return std::unexpected(std::move(checked.error()));
-      return std::move(*checked);
-    }
+      if (const auto number = plain_number(text))
+        value = *number;
+      else
+        return expected("a number");
+      break;
+    case FactType::text:
+      value = std::string(text);
+      break;
     case FactType::text_list: {
       std::vector<std::string> members;
       for (std::size_t at = 0; at <= text.size();) {
         const std::size_t comma = std::min(text.find(',', at), text.size());
-        auto checked = checked_text(fact, text.substr(at, comma - at));
-        if (!checked) return std::unexpected(std::move(checked.error()));
-        members.push_back(std::move(*checked));
+        members.emplace_back(text.substr(at, comma - at));
         at = comma + 1;
       }
-      return members;
+      value = std::move(members);
+      break;
     }
   }
-  return expected("a value");
+  if (auto ok = check_value(fact, value); !ok) return std::unexpected(std::move(ok.error()));
+  return value;
+}
+
+Result<void> check_value(const FactInfo& fact, const FactValue& value) {
+  const auto* integer = std::get_if<std::int64_t>(&value);
+  const auto* number = std::get_if<double>(&value);
+  if ((integer && *integer < 0) || (number && !(*number >= 0 && std::isfinite(*number))))
+    return fail(ErrorCode::invalid_value, std::string(fact.name) + " is never negative, got " +
+                                              (integer ? std::to_string(*integer) : std::to_string(*number)));
+  if (const auto* text = std::get_if<std::string>(&value)) return check_text(fact, *text);
+  if (const auto* members = std::get_if<std::vector<std::string>>(&value))
+    for (const std::string& member : *members)
+      if (auto ok = check_text(fact, member); !ok) return ok;
+  return {};
 }
 
 Error unknown_fact(std::string_view name) {

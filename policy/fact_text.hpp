@@ -16,6 +16,9 @@ std::vector<std::string_view> allowed_values(const FactInfo& fact);
 std::optional<std::int64_t> fact_integer(const FactInfo& fact, std::string_view text);
 // A value of any type, members of a text list with a comma between. invalid_value says what was expected.
 Result<FactValue> fact_value(const FactInfo& fact, std::string_view text);
+// That a fact can have the value: invalid_value for what is not among a text's few values, and for what is
+// negative. Precondition: the value has the fact's type.
+Result<void> check_value(const FactInfo& fact, const FactValue& value);
 // "name=value" set with this source.
 Result<void> set_fact(std::string_view assignment, const std::string& source, Facts& facts);
 // A name that is not in the catalogue, with the nearest that is.

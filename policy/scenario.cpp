@@ -1,11 +1,12 @@
-// The vocabulary, and how a text is read by it: fillers dropped, plurals cut, always the longest row that
-// fits.
+// How a text is read by the vocabulary: fillers dropped, plurals cut, always the longest row that fits. What
+// is said once holds, wherever it stands; what is said twice in two ways is an error.
 #include "policy/scenario.hpp"
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -17,110 +18,9 @@ namespace {
 
 constexpr std::size_t kMaxScenarioBytes = 2000;
 constexpr double kMaxScenarioNumber = 1e6;
+constexpr const char* kDefault = "default";
 constexpr const char* kWords = "words";
-
-// A number may stand before machines whose row has no # of its own; without one it is 1. "=#*1024"
-// multiplies.
-constexpr std::array kVocabulary{
-    ScenarioWord{"mac|macbook|macbook pro|macbook air|mac studio|mac mini|apple silicon|m1|m2|m3|m4|m5",
-                 "hardware.cluster.nodes=# hardware.gpu.integrated_count=1 hardware.gpu.discrete_count=0 "
-                 "hardware.gpu.vendor=apple hardware.os=macos",
-                 "`two macs` are two machines"},
-    ScenarioWord{"pro|max|ultra", "", "of an Apple chip; says nothing"},
-    ScenarioWord{"apu|amd apu",
-                 "hardware.gpu.integrated_count=1 hardware.gpu.discrete_count=0 hardware.gpu.vendor=amd", ""},
-    ScenarioWord{"integrated gpu|igpu",
-                 "hardware.gpu.integrated_count=1 hardware.gpu.discrete_count=0 hardware.gpu.vendor=intel",
-                 ""},
-    ScenarioWord{"laptop|edge|edge box|raspberry pi|odd hardware|weird hardware|cpu|no gpu",
-                 "hardware.gpu.count=0 hardware.gpu.integrated_count=0 hardware.gpu.discrete_count=0", ""},
-    ScenarioWord{"rtx 5090",
-                 "hardware.gpu.discrete_count=# hardware.gpu.vendor=nvidia hardware.gpu.memory=32GiB", ""},
-    ScenarioWord{"rtx 4090|rtx 3090|rtx 3090 ti",
-                 "hardware.gpu.discrete_count=# hardware.gpu.vendor=nvidia hardware.gpu.memory=24GiB", ""},
-    ScenarioWord{"rtx 4080|rtx 5080",
-                 "hardware.gpu.discrete_count=# hardware.gpu.vendor=nvidia "
-                 "hardware.gpu.memory=16GiB",
-                 ""},
-    ScenarioWord{"rtx 3060|rtx 4070|rtx 5070",
-                 "hardware.gpu.discrete_count=# hardware.gpu.vendor=nvidia hardware.gpu.memory=12GiB", ""},
-    ScenarioWord{"rtx pro 6000",
-                 "hardware.gpu.discrete_count=# hardware.gpu.vendor=nvidia "
-                 "hardware.gpu.memory=96GiB",
-                 ""},
-    ScenarioWord{"a100|h100",
-                 "hardware.gpu.discrete_count=# hardware.gpu.vendor=nvidia hardware.gpu.memory=80GiB", ""},
-    ScenarioWord{"h200",
-                 "hardware.gpu.discrete_count=# hardware.gpu.vendor=nvidia hardware.gpu.memory=141GiB", ""},
-    ScenarioWord{"rtx|geforce|nvidia|nvidia gpu", "hardware.gpu.discrete_count=# hardware.gpu.vendor=nvidia",
-                 "memory unknown"},
-    ScenarioWord{"radeon 7900 xtx|rx 7900 xtx|radeon rx 7900 xtx",
-                 "hardware.gpu.discrete_count=# hardware.gpu.vendor=amd hardware.gpu.memory=24GiB", ""},
-    ScenarioWord{"mi300x", "hardware.gpu.discrete_count=# hardware.gpu.vendor=amd hardware.gpu.memory=192GiB",
-                 ""},
-    ScenarioWord{"radeon|amd gpu", "hardware.gpu.discrete_count=# hardware.gpu.vendor=amd", "memory unknown"},
-    ScenarioWord{"arc|intel gpu", "hardware.gpu.discrete_count=# hardware.gpu.vendor=intel",
-                 "memory unknown"},
-    ScenarioWord{"gpu", "hardware.gpu.discrete_count=#", "vendor and memory unknown"},
-    ScenarioWord{"# gib memory|# gb memory|# gib ram|# gb ram", "hardware.memory.total=#GiB", ""},
-    ScenarioWord{"# gib vram|# gb vram|# gib gpu memory|# gb gpu memory", "hardware.gpu.memory=#GiB",
-                 "of each GPU"},
-    ScenarioWord{"# machine|# node", "hardware.cluster.nodes=#", ""},
-    ScenarioWord{"cluster", "hardware.cluster.nodes=2", "two machines or more"},
-    ScenarioWord{"rented|cloud", "hardware.rented=true", ""},
-    ScenarioWord{"linux", "hardware.os=linux", ""},
-    ScenarioWord{"windows", "hardware.os=windows", ""},
-    ScenarioWord{"macos", "hardware.os=macos", ""},
-
-    ScenarioWord{"# b|# b model", "model.parameters=#*1000000000 model.bytes=#*562500000",
-                 "billions of weights, at 4.5 bits each"},
-    ScenarioWord{"# gib model|# gb model", "model.bytes=#GiB", ""},
-    ScenarioWord{"# k|# k context", "model.context=#*1024", "tokens a sequence may hold"},
-    ScenarioWord{"moe|mixture|mixture of experts|mixtral", "model.moe=true", ""},
-    ScenarioWord{"gguf", "model.format=gguf", ""},
-    ScenarioWord{"awq", "model.format=awq", ""},
-    ScenarioWord{"gptq", "model.format=gptq", ""},
-    ScenarioWord{"exl2", "model.format=exl2", ""},
-    ScenarioWord{"exl3", "model.format=exl3", ""},
-    ScenarioWord{"fp8", "model.format=fp8", ""},
-
-    ScenarioWord{"chat", "workload.class=chat", ""},
-    ScenarioWord{"agent|coding agent", "workload.class=agent", ""},
-    ScenarioWord{"rag|indexing|indexer", "workload.class=rag", ""},
-    ScenarioWord{"batch|nightly batch", "workload.class=batch", ""},
-    ScenarioWord{"completion", "workload.class=completion", ""},
-    ScenarioWord{"classification", "workload.class=classification", ""},
-    ScenarioWord{"summarization|summary|summaries", "workload.class=summarization", ""},
-    ScenarioWord{"extraction", "workload.class=extraction", ""},
-    ScenarioWord{"embedding", "workload.class=embedding", ""},
-    ScenarioWord{"fine tuning|fine tune", "workload.class=fine_tuning", ""},
-    ScenarioWord{"# user|# stream|# request", "workload.concurrency=#", "at once"},
-    ScenarioWord{"production", "workload.concurrency=32", ""},
-    ScenarioWord{"batch #", "workload.batch_size=#", ""},
-    ScenarioWord{"# k prompt", "workload.prompt_tokens=#*1024", ""},
-    ScenarioWord{"long prompt|long context", "workload.prompt_tokens=32768", ""},
-    ScenarioWord{"# k prefix|# k shared prefix", "workload.shared_prefix_tokens=#*1024", ""},
-    ScenarioWord{"shared prefix|routing", "workload.shared_prefix_tokens=2048", ""},
-    ScenarioWord{"# k answer", "workload.output_tokens=#*1024", ""},
-    ScenarioWord{"decode|decode bound|long answer", "workload.phase=decode", ""},
-    ScenarioWord{"prefill|prefill bound", "workload.phase=prefill", ""},
-    ScenarioWord{"latency", "workload.objective=latency", ""},
-    ScenarioWord{"throughput|max throughput", "workload.objective=throughput", ""},
-    ScenarioWord{"peak|maximum performance", "workload.objective=peak", ""},
-    ScenarioWord{"convenience", "workload.objective=convenience", "changes nothing: never Ollama"},
-    ScenarioWord{"fixed|fixed critical|fixed and critical", "workload.fixed_critical=true", ""},
-    ScenarioWord{"vision|image", "workload.modalities=text,image", ""},
-    ScenarioWord{"voice|speech|audio", "workload.modalities=audio", ""},
-    ScenarioWord{"every modality", "workload.modalities=text,image,audio", ""},
-    ScenarioWord{"json|structured output|grammar", "workload.structured_output=true", ""},
-    ScenarioWord{"draft model|speculative decoding", "workload.draft_model=true", ""},
-    ScenarioWord{"desktop app|consumer app", "workload.delivery=desktop_app", ""},
-    ScenarioWord{"embedded|in process|library", "workload.delivery=in_process", ""},
-    ScenarioWord{"single file|one file", "workload.delivery=single_file", ""},
-    ScenarioWord{"cross platform|one codebase", "workload.delivery=cross_platform", ""},
-    ScenarioWord{"browser", "workload.delivery=browser", ""},
-    ScenarioWord{"private|local only", "app.privacy=local_only", ""},
-};
+constexpr const char* kGuess = "guess";  // from words too: what they stand for unless other words say it
 
 constexpr std::array<std::string_view, 16> kFillers{"a",  "an", "the", "with", "and", "on",  "for",   "of",
                                                     "in", "at", "to",  "my",   "per", "its", "model", "only"};
@@ -146,7 +46,7 @@ struct Pattern {
 const std::vector<Pattern>& patterns() {
   static const std::vector<Pattern> all = [] {
     std::vector<Pattern> out;
-    for (const ScenarioWord& row : kVocabulary)
+    for (const ScenarioWord& row : scenario_vocabulary())
       for (const std::string_view alternative : split(row.words, '|')) {
         Pattern pattern{split(alternative, ' '), &row, false};
         pattern.counted = row.facts.find('#') != std::string_view::npos &&
@@ -202,12 +102,13 @@ struct Match {
   const Pattern* pattern = nullptr;
   std::size_t length = 0;
   double number = 1;
+  bool counted = false;  // the number was given
 };
 
 // `tokens` from `at` on against one pattern, `lead` of them a count before it.
 std::optional<Match> match(const Pattern& pattern, std::span<const std::string> tokens, std::size_t lead) {
   if (tokens.size() < lead + pattern.tokens.size()) return std::nullopt;
-  Match out{&pattern, lead + pattern.tokens.size(), 1};
+  Match out{&pattern, lead + pattern.tokens.size(), 1, lead > 0 || !pattern.counted};
   if (lead > 0) {
     const auto count = number_of(tokens[0]);
     if (!count) return std::nullopt;
@@ -258,8 +159,89 @@ Error unknown_word(const std::string& token, const std::set<std::string_view>& k
           {}};
 }
 
+std::string joined(std::span<const std::string> tokens) {
+  std::string out;
+  for (const std::string& token : tokens) out += (out.empty() ? "" : " ") + token;
+  return out;
+}
+
+// What the words say of one fact.
+struct Saying {
+  std::string text;  // its value, as "24GiB"
+  FactValue value;
+  std::string words;  // that say it, as "two rtx 3090"
+  std::string kind;   // these without a count
+  bool guess = false;
+};
+
+class Sayings {
+ public:
+  // "hardware.gpu.memory~=24GiB", with the number of the match for #.
+  Result<void> add(std::string_view assignment, const Match& match, std::span<const std::string> tokens) {
+    const std::size_t equals = assignment.find('=');
+    std::string_view name = assignment.substr(0, equals);
+    const bool guess =
+        name.ends_with('~') || (!match.counted && assignment.find('#') != std::string_view::npos);
+    if (name.ends_with('~')) name.remove_suffix(1);
+    const FactId id = *find_fact(name);  // the vocabulary names known facts: a test sets every row
+    const FactInfo& info = fact_catalogue()[id];
+    std::string text = filled(assignment.substr(equals + 1), match.number);
+    auto value = fact_value(info, text);
+    if (!value) return std::unexpected(std::move(value.error()));
+    Saying said{std::move(text), std::move(*value), joined(tokens),
+                joined(tokens.last(match.pattern->tokens.size())), guess};
+    const auto [it, first] = by_fact_.try_emplace(id, said);
+    if (!first) return settle(info, it->second, std::move(said));
+    return {};
+  }
+
+  void set(Facts& facts) const {
+    const bool gpu = by_fact_.contains(*find_fact("hardware.gpu.discrete_count")) ||
+                     by_fact_.contains(*find_fact("hardware.gpu.integrated_count"));
+    for (const auto& [id, said] : by_fact_) {
+      const bool no_gpu = said.guess && fact_catalogue()[id].name == "hardware.gpu.count";
+      if (!gpu || !no_gpu) facts.set(id, said.value, said.guess ? kGuess : kWords);
+    }
+  }
+
+ private:
+  static Result<void> settle(const FactInfo& fact, Saying& held, Saying said) {
+    const bool sizes_a_gpu = fact.name == "hardware.gpu.memory";
+    if (sizes_a_gpu && held.guess && said.guess && held.kind != said.kind)
+      return fail(ErrorCode::invalid_value, "\"" + held.kind + "\" and \"" + said.kind +
+                                                "\" are two kinds of GPU; a description has one");
+    if (held.guess != said.guess) {
+      if (held.guess) held = std::move(said);
+      return {};
+    }
+    if (held.value == said.value) return {};
+    if (!held.guess)
+      return fail(ErrorCode::invalid_value, std::string(fact.name) + " is " + held.text + " by \"" +
+                                                held.words + "\" and " + said.text + " by \"" + said.words +
+                                                "\"");
+    // Of two guesses the more: one GPU, of which nobody gave the number, and none beside an integrated one.
+    const auto* number = std::get_if<std::int64_t>(&said.value);
+    if (number && *number > std::get<std::int64_t>(held.value)) held = std::move(said);
+    return {};
+  }
+
+  std::map<FactId, Saying> by_fact_;
+};
+
+// A size right behind a machine is its memory: "RTX 4090 24 GiB", "laptop 16 GB".
+std::string_view memory_of(const ScenarioWord* machine) {
+  if (!machine || machine->facts.find("hardware.gpu.") == std::string_view::npos) return {};
+  return machine->facts.find("hardware.gpu.discrete_count=#") != std::string_view::npos
+             ? "hardware.gpu.memory=#GiB"
+             : "hardware.memory.total=#GiB";
+}
+
+bool is_size(std::span<const std::string> tokens) {
+  return tokens.size() >= 2 && number_of(tokens[0]) && (tokens[1] == "gib" || tokens[1] == "gb");
+}
+
 Result<void> read_phrase(std::string_view phrase, const std::set<std::string_view>& vocabulary,
-                         Facts& facts) {
+                         Sayings& sayings) {
   std::vector<std::string> tokens;
   for (std::string& token : tokens_of(phrase)) {
     const bool behind_number = !tokens.empty() && number_of(tokens.back());
@@ -269,8 +251,16 @@ Result<void> read_phrase(std::string_view phrase, const std::set<std::string_vie
       token = singular;
     tokens.push_back(std::move(token));
   }
+  static constexpr Pattern kSize{};
+  const ScenarioWord* before = nullptr;
   for (std::size_t at = 0; at < tokens.size();) {
-    const Match found = longest(std::span(tokens).subspan(at));
+    const std::span<const std::string> rest = std::span(tokens).subspan(at);
+    Match found = longest(rest);
+    std::string_view facts = found.pattern ? found.pattern->row->facts : std::string_view();
+    if (!found.pattern && is_size(rest) && !memory_of(before).empty()) {
+      found = {&kSize, 2, *number_of(rest[0]), true};
+      facts = memory_of(before);
+    }
     if (!found.pattern) {
       if (std::ranges::find(kFillers, std::string_view(tokens[at])) != kFillers.end()) {
         ++at;
@@ -284,8 +274,9 @@ Result<void> read_phrase(std::string_view phrase, const std::set<std::string_vie
     if (found.number < 0 || found.number > kMaxScenarioNumber)
       return fail(ErrorCode::invalid_value, "\"" + tokens[at] + "\": the most that is read is " +
                                                 std::to_string(std::llround(kMaxScenarioNumber)));
-    for (const std::string_view assignment : split(found.pattern->row->facts, ' '))
-      if (auto ok = set_fact(filled(assignment, found.number), kWords, facts); !ok) return ok;
+    for (const std::string_view assignment : split(facts, ' '))
+      if (auto ok = sayings.add(assignment, found, rest.first(found.length)); !ok) return ok;
+    if (!facts.empty()) before = found.pattern->row;  // "M4 Max 64 GB": `max` says nothing
     at += found.length;
   }
   return {};
@@ -297,11 +288,42 @@ const T* known(const Facts& facts, std::string_view name) {
   return fact ? &std::get<T>(fact->value) : nullptr;
 }
 
-}  // namespace
-
-std::span<const ScenarioWord> scenario_vocabulary() {
-  return kVocabulary;
+// The counts of GPUs, each from the others; what is left open is none. An error where they contradict each
+// other.
+Result<void> complete_counts(Facts& facts) {
+  using Integer = std::int64_t;
+  constexpr const char* kAll = "hardware.gpu.count";
+  constexpr const char* kDiscrete = "hardware.gpu.discrete_count";
+  constexpr const char* kIntegrated = "hardware.gpu.integrated_count";
+  const auto set = [&](const char* name, Integer value) { facts.set(name, value, kDefault); };
+  const auto* unified = known<bool>(facts, "hardware.memory.unified");
+  const auto* discrete = known<Integer>(facts, kDiscrete);
+  const auto* integrated = known<Integer>(facts, kIntegrated);
+  const auto* all = known<Integer>(facts, kAll);
+  // A laptop, say, is guessed to have no GPU: facts beside the words may name one.
+  if (all && (discrete || integrated || unified) && facts.get(kAll)->source == kGuess) all = nullptr;
+  if (unified && *unified && !integrated) set(kIntegrated, all ? *all : 1);
+  integrated = known<Integer>(facts, kIntegrated);
+  if (!discrete && unified && *unified) set(kDiscrete, 0);
+  if (!discrete && all && (integrated || *all == 0))
+    set(kDiscrete, std::max(*all - (integrated ? *integrated : 0), Integer{0}));
+  discrete = known<Integer>(facts, kDiscrete);
+  if (discrete && !integrated) set(kIntegrated, all ? std::max(*all - *discrete, Integer{0}) : 0);
+  integrated = known<Integer>(facts, kIntegrated);
+  if (!discrete || !integrated) return {};
+  const std::string both =
+      std::to_string(*discrete) + " discrete and " + std::to_string(*integrated) + " integrated GPUs";
+  Integer sum = 0;
+  if (__builtin_add_overflow(*discrete, *integrated, &sum) || (all && *all != sum))
+    return fail(ErrorCode::invalid_value,
+                std::string(kAll) + " is " + (all ? std::to_string(*all) : "no number") + ", of " + both);
+  if (unified && *unified && *discrete > 0)
+    return fail(ErrorCode::invalid_value, "hardware.memory.unified is true, with " + both);
+  if (!all) set(kAll, sum);
+  return {};
 }
+
+}  // namespace
 
 Result<void> read_scenario(std::string_view words, Facts& facts) {
   if (words.size() > kMaxScenarioBytes)
@@ -311,39 +333,32 @@ Result<void> read_scenario(std::string_view words, Facts& facts) {
   for (const Pattern& pattern : patterns())
     for (const std::string_view token : pattern.tokens)
       if (token != "#") vocabulary.insert(token);
+  Sayings sayings;
   for (const std::string_view phrase : split(words, ','))
-    if (auto ok = read_phrase(phrase, vocabulary, facts); !ok) return ok;
+    if (auto ok = read_phrase(phrase, vocabulary, sayings); !ok) return ok;
+  sayings.set(facts);
   return {};
 }
 
-void complete_scenario(Facts& facts) {
-  constexpr const char* kDefault = "default";
+Result<void> complete_scenario(Facts& facts) {
   constexpr const char* kRelease = "this release";
   const auto otherwise = [&](std::string_view name, FactValue value, const char* source) {
     if (!facts.get(name)) facts.set(name, std::move(value), source);
   };
   using Integer = std::int64_t;
-  if (const auto* count = known<Integer>(facts, "hardware.gpu.count"); count && *count == 0) {
-    otherwise("hardware.gpu.discrete_count", Integer{0}, kDefault);
-    otherwise("hardware.gpu.integrated_count", Integer{0}, kDefault);
-  }
-  if (facts.get("hardware.gpu.discrete_count"))
-    otherwise("hardware.gpu.integrated_count", Integer{0}, kDefault);
-  if (const auto* unified = known<bool>(facts, "hardware.memory.unified"); unified && *unified) {
-    otherwise("hardware.gpu.integrated_count", Integer{1}, kDefault);
-    otherwise("hardware.gpu.discrete_count", Integer{0}, kDefault);
-  }
+  if (auto ok = complete_counts(facts); !ok) return ok;
   const auto* discrete = known<Integer>(facts, "hardware.gpu.discrete_count");
   const auto* integrated = known<Integer>(facts, "hardware.gpu.integrated_count");
   if (discrete && integrated) {
-    otherwise("hardware.gpu.count", *discrete + *integrated, kDefault);
     otherwise("hardware.memory.unified", *discrete == 0 && *integrated > 0, kDefault);
-    if (*discrete + *integrated == 0) otherwise("hardware.gpu.vendor", std::string("none"), kDefault);
+    if (*discrete == 0 && *integrated == 0) otherwise("hardware.gpu.vendor", std::string("none"), kDefault);
     const auto* memory = known<Integer>(facts, "hardware.gpu.memory");
     constexpr Integer kMost = Integer{1} << 62;
     if (memory && *discrete > 0 && *memory <= kMost / *discrete)
       otherwise("hardware.gpu.memory_total", *memory * *discrete, kDefault);
   }
+  if (const auto* vendor = known<std::string>(facts, "hardware.gpu.vendor"); vendor && *vendor == "apple")
+    otherwise("hardware.os", std::string("macos"), kDefault);
   otherwise("hardware.cluster.nodes", Integer{1}, kDefault);
   otherwise("app.privacy", std::string("any"), kDefault);
   otherwise("workload.class", std::string("chat"), kDefault);
@@ -363,6 +378,7 @@ void complete_scenario(Facts& facts) {
     if (is_remote(backend))
       device(std::string(backend), false, "no upstream of this kind can be configured yet");
   derive(facts);
+  return {};
 }
 
 }  // namespace flyball::policy

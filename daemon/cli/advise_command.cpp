@@ -62,7 +62,7 @@ int advise(const AdviseOptions& options) {
     facts = route::facts_of(route::probe_hardware(), config->opencl, config->vulkan);
     if (auto ok = read_case(options, facts); !ok) return report(ok.error());
   }
-  policy::complete_scenario(facts);
+  if (auto ok = policy::complete_scenario(facts); !ok) return report(ok.error());
   const policy::Decision decision = policy::decide(*tree, facts);
   const std::string out =
       options.as_json

@@ -65,6 +65,8 @@ Result<void> read_facts_file(const std::string& path, policy::Facts& facts) {
                   name + " is of type " + std::string(to_string(info.type)) + ", got " +
                       value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
                   {}, path);
+    if (auto ok = policy::check_value(info, *typed); !ok)
+      return fail(ErrorCode::invalid_value, std::move(ok.error().message), {}, path);
     facts.set(*id, std::move(*typed), "facts file");
   }
   return {};

@@ -95,6 +95,17 @@ says "did you mean \"hardware.gpu.count\"?"
 echo '{"hardware.gpu.count": "one"}' >"$work/type.json"
 run 65 explain --facts "$work/type.json"
 says "is of type integer"
+echo '{"workload.class": "caht"}' >"$work/word.json"
+run 65 explain --facts "$work/word.json"
+says "did you mean \"chat\"?"
+echo '{"workload.concurrency": -5}' >"$work/negative.json"
+run 65 advise --facts "$work/negative.json"
+says "workload.concurrency is never negative, got -5"
+run 65 advise --fact hardware.gpu.count=-1
+run 65 advise one RTX 4090 and one RTX 3090
+says "are two kinds of GPU"
+run 65 prove --assume app.privacy=local_only --assume app.privacy=any --never cpu
+says "no facts meet app.privacy=local_only and app.privacy=any together"
 # Deep JSON: writing it into the message used to overflow the stack.
 {
   printf '{"hardware.gpu.count": '

@@ -84,17 +84,100 @@ TEST(Scenario, EveryRowIsRead) {
     const Facts facts = words(phrase);
     std::string_view rest = row.facts;
     while (!rest.empty()) {
-      const std::string_view name = rest.substr(0, rest.find('='));
-      EXPECT_TRUE(facts.get(name)) << row.words << ": " << name;
+      std::string_view name = rest.substr(0, rest.find('='));
+      const bool guess = name.ends_with('~');
+      if (guess) name.remove_suffix(1);
+      ASSERT_TRUE(find_fact(name)) << row.words << ": " << name;
+      ASSERT_TRUE(facts.get(name)) << row.words << ": " << name;
+      const bool counted = row.facts.substr(row.facts.find(name)).starts_with(std::string(name) + "=#") &&
+                           row.words.find('#') == std::string_view::npos;
+      EXPECT_EQ(facts.get(name)->source, guess || counted ? "guess" : "words") << row.words << ": " << name;
       rest = rest.substr(std::min(rest.size(), rest.find(' ')));
       if (!rest.empty()) rest.remove_prefix(1);
     }
   }
 }
 
+// The machine that is described, and no other: what one word says, the next does not take back.
+TEST(Scenario, EveryWordCounts) {
+  const auto machine = [](std::string_view text) {
+    Facts facts = words(text);
+    const auto ok = complete_scenario(facts);
+    EXPECT_TRUE(ok) << text << ": " << ok.error().message;
+    return facts;
+  };
+  const auto gpus = [&](std::string_view text) {
+    const Facts facts = machine(text);
+    const Fact* vendor = facts.get("hardware.gpu.vendor");
+    return std::to_string(integer(facts, "hardware.gpu.discrete_count")) + " discrete, " +
+           std::to_string(integer(facts, "hardware.gpu.integrated_count")) + " integrated of " +
+           std::to_string(integer(facts, "hardware.gpu.count")) + ", " +
+           (vendor ? std::get<std::string>(vendor->value) : "unknown");
+  };
+  const std::string one = "1 discrete, 0 integrated of 1, nvidia";
+  EXPECT_EQ(gpus("laptop with an RTX 4070, chat"), one);
+  EXPECT_EQ(gpus("RTX 4070 laptop"), one);
+  EXPECT_EQ(gpus("NVIDIA GeForce RTX 4090"), one);
+  EXPECT_EQ(gpus("an RTX 4090 GPU"), one);
+  EXPECT_EQ(gpus("laptop, chat"), "0 discrete, 0 integrated of 0, none");
+  EXPECT_EQ(gpus("laptop, no GPU"), "0 discrete, 0 integrated of 0, none");
+  EXPECT_EQ(gpus("laptop with integrated gpu"), "0 discrete, 1 integrated of 1, intel");
+  EXPECT_EQ(gpus("laptop, integrated graphics and an RTX 4070"), "1 discrete, 1 integrated of 2, nvidia");
+  EXPECT_EQ(gpus("APU"), "0 discrete, 1 integrated of 1, amd");
+  EXPECT_EQ(gpus("two NVIDIA RTX 3090"), "2 discrete, 0 integrated of 2, nvidia");
+  EXPECT_EQ(gpus("RTX 3090, two GPUs"), "2 discrete, 0 integrated of 2, nvidia");
+  EXPECT_EQ(gpus("4x NVIDIA H100, 2 users"), "4 discrete, 0 integrated of 4, nvidia");
+  EXPECT_EQ(integer(machine("4x NVIDIA H100, 2 users"), "hardware.gpu.memory_total"), 320LL << 30);
+  EXPECT_EQ(machine("laptop with integrated gpu").get("backend.vulkan.available")->value, FactValue(true));
+
+  EXPECT_EQ(integer(machine("two M4 Max Mac Studios, 128 GiB memory"), "hardware.cluster.nodes"), 2);
+  EXPECT_EQ(integer(machine("cluster of macs"), "hardware.cluster.nodes"), 2);
+  EXPECT_EQ(integer(machine("a cluster, 4 machines"), "hardware.cluster.nodes"), 4);
+  EXPECT_EQ(text(machine("M2, linux"), "hardware.os"), "linux");
+  EXPECT_EQ(text(machine("M2"), "hardware.os"), "macos");
+  EXPECT_EQ(integer(machine("production, 50 users"), "workload.concurrency"), 50);
+  EXPECT_EQ(integer(machine("16K prompts, long context"), "workload.prompt_tokens"), 16384);
+
+  // A size right behind a machine is its memory, and corrects what the name is taken for.
+  EXPECT_EQ(integer(machine("RTX 4090 24 GiB"), "hardware.gpu.memory"), 24LL << 30);
+  EXPECT_EQ(integer(machine("two A100 with 40 GB"), "hardware.gpu.memory_total"), 80LL << 30);
+  EXPECT_EQ(integer(machine("RTX 4090, 48 GiB VRAM"), "hardware.gpu.memory"), 48LL << 30);
+  EXPECT_EQ(integer(machine("M4 Max 64 GB, chat"), "hardware.memory.total"), 64LL << 30);
+  EXPECT_EQ(integer(machine("laptop 16 GB"), "hardware.memory.total"), 16LL << 30);
+}
+
+TEST(Scenario, ContradictionsAreErrors) {
+  const auto message = [](std::string_view text, std::initializer_list<const char*> settings = {}) {
+    Facts facts;
+    auto ok = read_scenario(text, facts);
+    for (const char* setting : settings)
+      if (ok) ok = set_fact(setting, "test", facts);
+    if (ok) ok = complete_scenario(facts);
+    return ok ? std::string("accepted") : ok.error().message;
+  };
+  EXPECT_EQ(message("two RTX 3090, four GPUs"),
+            "hardware.gpu.discrete_count is 2 by \"two rtx 3090\" and 4 by \"four gpu\"");
+  EXPECT_EQ(message("one RTX 4090 and one RTX 3090"),
+            "\"rtx 4090\" and \"rtx 3090\" are two kinds of GPU; a description has one");
+  EXPECT_THAT(message("RTX 4090 and a Radeon"), HasSubstr("hardware.gpu.vendor is nvidia by"));
+  EXPECT_THAT(message("no GPU, RTX 4090"), HasSubstr("hardware.gpu.vendor is none by \"no gpu\""));
+  EXPECT_THAT(message("chat, batch"), HasSubstr("workload.class is chat by \"chat\" and batch by"));
+  EXPECT_THAT(message("chat, 24 GiB"), HasSubstr("a number of what?"));
+  EXPECT_EQ(message("two RTX 3090, 2 GPUs"), "accepted");
+  EXPECT_EQ(message("one RTX 4090", {"hardware.gpu.count=0"}),
+            "hardware.gpu.count is 0, of 1 discrete and 0 integrated GPUs");
+  EXPECT_EQ(message("", {"hardware.gpu.count=2", "hardware.gpu.discrete_count=1"}), "accepted");
+  EXPECT_EQ(message("", {"hardware.memory.unified=true", "hardware.gpu.discrete_count=1"}),
+            "hardware.memory.unified is true, with 1 discrete and 1 integrated GPUs");
+  EXPECT_EQ(message("laptop", {"hardware.gpu.discrete_count=1"}), "accepted");
+  const std::string huge = "hardware.gpu.integrated_count=9000000000000000000";
+  EXPECT_THAT(message("", {huge.c_str(), "hardware.gpu.discrete_count=9000000000000000000"}),
+              HasSubstr("is no number"));
+}
+
 TEST(Scenario, WhatIsLeftOpenIsCompleted) {
   Facts rtx = words("two RTX 4090, 30B");
-  complete_scenario(rtx);
+  ASSERT_TRUE(complete_scenario(rtx));
   EXPECT_EQ(integer(rtx, "hardware.gpu.count"), 2);
   EXPECT_EQ(integer(rtx, "hardware.gpu.memory_total"), 48LL << 30);
   EXPECT_EQ(rtx.get("hardware.memory.unified")->value, FactValue(false));
@@ -104,17 +187,17 @@ TEST(Scenario, WhatIsLeftOpenIsCompleted) {
   EXPECT_EQ(rtx.get("backend.vllm.available")->value, FactValue(false));
   EXPECT_EQ(text(rtx, "app.privacy"), "any");
   Facts mac = words("mac");
-  complete_scenario(mac);
+  ASSERT_TRUE(complete_scenario(mac));
   EXPECT_EQ(mac.get("hardware.memory.unified")->value, FactValue(true));
   EXPECT_EQ(mac.get("backend.opencl.available")->value, FactValue(false));
   Facts open;  // nothing is known of its GPUs, and nothing is made up
-  complete_scenario(open);
+  ASSERT_TRUE(complete_scenario(open));
   EXPECT_EQ(open.get("hardware.gpu.count"), nullptr);
   EXPECT_EQ(open.get("backend.opencl.available")->value, FactValue(false));
   Facts strange;  // as far as numbers go
   ASSERT_TRUE(set_fact("hardware.gpu.memory=9000000000000000000", "test", strange));
   ASSERT_TRUE(set_fact("hardware.gpu.discrete_count=9000000000000000000", "test", strange));
-  complete_scenario(strange);
+  ASSERT_TRUE(complete_scenario(strange));
   EXPECT_EQ(strange.get("hardware.gpu.memory_total"), nullptr);
 }
 
@@ -131,6 +214,9 @@ TEST(FactText, ValuesOfEveryType) {
   EXPECT_EQ(message("workload.modalities=text,image"), "set");
   EXPECT_THAT(message("workload.modalities=text,imgae"), HasSubstr("did you mean \"image\"?"));
   EXPECT_THAT(message("model.moe=yes"), HasSubstr("expected true or false"));
+  EXPECT_THAT(message("workload.concurrency=-1"),
+              HasSubstr("workload.concurrency is never negative, got -1"));
+  EXPECT_THAT(message("hardware.cpu.bandwidth=-0.5"), HasSubstr("never negative"));
   EXPECT_THAT(message("hardware.gpu.count=one"), HasSubstr("expected a whole number"));
   EXPECT_THAT(message("hardware.gpu.cuont=1"), HasSubstr("did you mean \"hardware.gpu.count\"?"));
   EXPECT_THAT(message("hardware.gpu.count"), HasSubstr("NAME=VALUE"));
@@ -206,12 +292,12 @@ TEST(ShippedAdvice, WhereARuleHasAnEngineAndATargetHereTheOneStandsForTheOther) 
   EXPECT_TRUE(lint(*tree).empty());
 }
 
-TEST(ShippedAdvice, ExpertsAreMinded) {
+TEST(ShippedAdvice, ExpertsAndFormatsAreMinded) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);
   const auto mind = [&](const char* machine) {
     Facts facts = words(machine);
-    complete_scenario(facts);
+    EXPECT_TRUE(complete_scenario(facts));
     return warnings(decide(*tree, facts), facts);
   };
   EXPECT_THAT(mind("laptop, mixtral"), ElementsAre(HasSubstr("llama.cpp loads and computes all experts")));
@@ -219,6 +305,9 @@ TEST(ShippedAdvice, ExpertsAreMinded) {
   EXPECT_THAT(mind("RTX 4090, mixtral, EXL2"),
               ElementsAre(HasSubstr("ExLlamaV2 does not run"), HasSubstr("opencl")));
   EXPECT_TRUE(mind("laptop, chat").empty());
+  EXPECT_THAT(mind("Radeon, GPTQ"), ElementsAre("llama.cpp does not read weights in the format gptq"));
+  EXPECT_TRUE(mind("RTX 4090, GPTQ").empty());
+  EXPECT_TRUE(mind("RTX 4090, GGUF").empty());
 }
 
 }  // namespace
