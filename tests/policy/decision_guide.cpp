@@ -31,8 +31,16 @@ std::vector<GuideRow> guide_rows() {
       const config::Node* value = node.find(key);
       return value ? value->text : std::string();
     };
-    GuideRow row{field("id"),     field("source"), field("words"),   field("reading"),
-                 field("engine"), field("target"), field("warning"), {}};
+    GuideRow row{field("id"),
+                 field("source"),
+                 field("words"),
+                 field("reading"),
+                 field("engine"),
+                 field("target"),
+                 field("warning"),
+                 field("stand_in"),
+                 field("elsewhere") == "true",
+                 {}};
     const config::Node* machine = root->find("machines")->find(field("machine"));
     EXPECT_TRUE(machine) << row.id << ": no machine \"" << field("machine") << "\"";
     set_facts(machine, row.id, row.facts);

@@ -11,6 +11,8 @@ namespace flyball::testing {
 struct GuideRow {
   std::string id, source, words, reading;
   std::string engine, target, warning;  // expected; warning: how one begins, "" for none
+  std::string stand_in;                 // a system that the target stands for, "": `engine` or none
+  bool elsewhere = false;               // the engine runs on another machine than the row's
   policy::Facts facts;                  // what the row gives, nothing completed; source "row"
 };
 

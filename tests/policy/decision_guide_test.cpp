@@ -5,6 +5,7 @@
 
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -52,12 +53,39 @@ TEST(DecisionGuide, TheRowsAreSane) {
   EXPECT_EQ(by_document.size(), policy::shipped_engines().documents.size());
 }
 
+// What is advised runs on the machine that it is advised for, by the catalogue, or the row says that it is
+// meant for another.
+TEST(DecisionGuide, TheEnginesRunOnTheirMachines) {
+  std::size_t n = 0;
+  const auto contains = [](const std::vector<std::string>& all, const std::string& one) {
+    return all.empty() || std::find(all.begin(), all.end(), one) != all.end();  // empty: not known
+  };
+  for (const GuideRow& row : guide_rows()) {
+    const policy::EngineEntry& engine = *policy::shipped_engines().find(row.engine);
+    if (const policy::EngineEntry* other = policy::shipped_engines().find(row.stand_in)) {
+      const bool stands =
+          std::any_of(other->here.begin(), other->here.end(),
+                      [&](const policy::Target& here) { return to_string(here) == row.target; });
+      EXPECT_TRUE(stands) << row.id << ": " << row.target << " stands not for " << row.stand_in;
+    } else {
+      EXPECT_EQ(row.stand_in, "") << row.id;
+    }
+    const policy::Fact* os = row.facts.get("hardware.os");
+    const policy::Fact* vendor = row.facts.get("hardware.gpu.vendor");
+    const bool runs = (!os || contains(engine.platforms, std::get<std::string>(os->value))) &&
+                      (!vendor || contains(engine.devices, std::get<std::string>(vendor->value)));
+    EXPECT_NE(runs, row.elsewhere) << row.id << ": " << row.engine;
+    n += os || vendor;
+  }
+  EXPECT_GE(n, 60U);
+}
+
 TEST(DecisionGuide, ByTheEvaluator) {
   const policy::Tree tree = shipped_policy();
   for (const GuideRow& row : guide_rows()) {
     SCOPED_TRACE(row.id + ", " + row.source);
     policy::Facts facts = row.facts;
-    policy::complete_scenario(facts);
+    ASSERT_TRUE(policy::complete_scenario(facts));
     const policy::Decision decision = policy::decide(tree, facts);
     ASSERT_TRUE(decision.target);
     EXPECT_EQ(to_string(*decision.target), row.target);
