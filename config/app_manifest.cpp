@@ -127,6 +127,9 @@ const std::vector<Bound<AppLimits>>& limits_table() {
        [](AppLimits& l, const Node& n) { l.max_tokens = as<std::uint32_t>(n); }},
       {{"weight", integer(1, 1000), "its share of an engine that several apps want, beside apps of 100"},
        [](AppLimits& l, const Node& n) { l.weight = as<std::uint32_t>(n); }},
+      {{"may_evict", boolean(),
+        "whether other models' engines end so that the model it asks for finds memory"},
+       [](AppLimits& l, const Node& n) { l.may_evict = as_bool(n); }},
   };
   return table;
 }

@@ -57,6 +57,7 @@ struct AppLimits {
   std::uint32_t in_flight = 16;         // answers: a request with n: 4 counts as four
   std::uint32_t max_tokens = 0;         // per request; 0: the context
   std::optional<std::uint32_t> weight;  // AppManifest::weight()
+  bool may_evict = true;                // other models' engines end so that its own find memory
 };
 
 struct AppManifest {

@@ -114,6 +114,12 @@ const std::vector<Bound<ModelEntry>>& model_table() {
        [](ModelEntry& m, const Node& n) { m.aliases = as_texts(n); }},
       {{"preload", boolean(), "start its engine with the daemon instead of at the first request"},
        [](ModelEntry& m, const Node& n) { m.preload = as_bool(n); }},
+      {{"pin", boolean(), "once it is loaded it ends for no other model, and not for being idle"},
+       [](ModelEntry& m, const Node& n) { m.pin = as_bool(n); }},
+      {{"idle_unload", duration(0ms, 24h * 30), "as memory.idle_unload, of this model"},
+       [](ModelEntry& m, const Node& n) { m.idle_unload = as_duration(n); }},
+      {{"group", id(), "of all models with the same group one is loaded at a time"},
+       [](ModelEntry& m, const Node& n) { m.group = n.text; }},
   };
   return table;
 }
@@ -242,6 +248,8 @@ const std::vector<Bound<Config>>& config_table() {
        [](Config& c, const Node& n) { read_into(c.vulkan, n, vulkan_table()); }},
       {{"kv_spill", object_of(kv_spill_table()), "KV of prompts, kept on disk for those who return"},
        [](Config& c, const Node& n) { read_into(c.kv_spill, n, kv_spill_table()); }},
+      {{"memory", object_of(memory_table()), "what engines may hold together, and when they give it back"},
+       [](Config& c, const Node& n) { read_into(c.memory, n, memory_table()); }},
       {{"max_queue", integer(1, 100'000),
         "answers that may wait, over all apps; an empty queue takes any request"},
        [](Config& c, const Node& n) { c.max_queue = as<std::uint32_t>(n); }},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/error.hpp"
+#include "config/memory.hpp"
 
 namespace flyball::config {
 
@@ -33,7 +34,10 @@ struct ModelEntry {
   std::uint64_t expert_bytes = 0;  // cpu: for a mixture's packed experts; 0: three quarters of what is free
   std::string kv_type = "f16";     // what the KV cache is kept as: "f16" or "q8_0"
   std::vector<std::string> aliases;
-  bool preload = false;  // start its worker with the daemon
+  bool preload = false;               // start its worker with the daemon; it ends for nobody
+  bool pin = false;                   // once loaded it ends for nobody
+  std::optional<Millis> idle_unload;  // absent: MemoryRules'
+  std::string group;                  // of whose models one may be loaded; "": none
 };
 
 struct HttpLimits {
@@ -87,6 +91,7 @@ struct Config {
   OpenClEngine opencl;
   VulkanEngine vulkan;
   KvSpill kv_spill;
+  MemoryRules memory;
   std::uint32_t max_queue = 256;  // waiting answers over all apps
   Millis drain_timeout{30'000};
   std::string log_level = "info";

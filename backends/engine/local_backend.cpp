@@ -1,5 +1,6 @@
 #include "backends/engine/local_backend.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "backends/engine/build_id.hpp"
 #include "backends/engine/engine_backend.hpp"
 #include "backends/engine/local_executor.hpp"
+#include "backends/engine/predict.hpp"
 #include "backends/kv/chain_key.hpp"
 #include "backends/model/identity.hpp"
 #include "kernels/cpu/kernels.hpp"
@@ -55,6 +57,20 @@ void set_up_spill(const LocalBackendOptions& options, const model::ModelFile& mo
   parts.spill_after = options.spill.after;
 }
 
+// The options with the limits that were agreed on: what the machine has free when it is loaded changes
+// nothing.
+Result<LocalBackendOptions> ask_for_memory(const LocalBackendOptions& options,
+                                           const model::ModelFile& model) {
+  LocalBackendOptions agreed = options;
+  if (!options.ask_memory) return agreed;
+  agreed.expert_bytes = expert_bytes_limit(model, options);
+  auto need = predict_memory(model, agreed, options.own_memory);
+  if (!need) return pass(need);
+  const std::uint64_t granted = options.ask_memory(*need);
+  agreed.kv_bytes_limit = options.kv_bytes_limit == 0 ? granted : std::min(granted, options.kv_bytes_limit);
+  return agreed;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& options) {
@@ -69,7 +85,9 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
                                               " tokens, the embedding table " +
                                               std::to_string(config.vocab_size) + " rows.");
   auto chat_template = load_chat_template(model->gguf());
-  auto local = open_local_executor(options, model);
+  auto admitted = ask_for_memory(options, *model);
+  if (!admitted) return pass(admitted);
+  auto local = open_local_executor(*admitted, model);
   if (!local) return pass(local);
 
   EngineParts parts;

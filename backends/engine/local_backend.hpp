@@ -12,6 +12,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/engine/step_trace.hpp"
+#include "backends/memory_need.hpp"
 #include "backends/opencl/options.hpp"
 #include "backends/spill/spill_store.hpp"
 #include "backends/vulkan/options.hpp"
@@ -50,6 +51,10 @@ struct LocalBackendOptions {
   std::function<void(const std::string&)> warn;
   graph::LoadProgress progress;
   StepObserver observer;
+  // Asked before anything is loaded, with what predict_memory says; waits for room and gives the bytes that
+  // the KV cache may have. Absent: what is free decides.
+  std::function<std::uint64_t(const MemoryNeed&)> ask_memory;
+  bool own_memory = false;  // for that: the devices have memory apart from the machine's
   graph::KernelTimes* kernel_times =
       nullptr;                    // not null: every kernel's time is added there; outlives the backend
   std::uint32_t max_queue = 256;  // waiting requests; beyond it start() gives `overloaded`

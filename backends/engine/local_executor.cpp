@@ -24,7 +24,10 @@ Result<std::uint32_t> choose_kv_blocks(const LocalBackendOptions& options, const
                                        std::uint32_t context, const graph::KvRoom& room) {
   if (options.kv_blocks != 0) return options.kv_blocks;
   const std::uint64_t one = graph::kv_blocks(layout, context);
-  const auto [limit, device] = options.kv_bytes_limit != 0 ? graph::KvRoom{options.kv_bytes_limit, {}} : room;
+  // What was agreed on with others is of a pool; of several devices' own memory one may have less room.
+  const bool limited =
+      options.kv_bytes_limit != 0 && !(options.own_memory && room.bytes < options.kv_bytes_limit);
+  const auto [limit, device] = limited ? graph::KvRoom{options.kv_bytes_limit, {}} : room;
   const std::uint64_t fits = limit / layout.block_bytes();
   if (fits < one)
     return fail(ErrorCode::insufficient_memory,

@@ -14,4 +14,8 @@ namespace flyball::engine {
 Result<MemoryNeed> predict_memory(const model::ModelFile& model, const LocalBackendOptions& options,
                                   bool own_memory = false);
 
+// What packed experts may take: as the options say, or three quarters of what is free now beside the other
+// weights. 0: no mixture, another engine than the CPU's, or the system does not say what is free.
+std::uint64_t expert_bytes_limit(const model::ModelFile& model, const LocalBackendOptions& options);
+
 }  // namespace flyball::engine

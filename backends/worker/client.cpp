@@ -98,6 +98,11 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     return ticket;
   }
 
+  void grant(std::uint64_t kv_bytes) {
+    if (state_ != State::starting) return;
+    kill_at_ = steady_clock::now() + options_.ready_timeout;
+    send(Grant{kv_bytes});
+  }
   void cancel(TicketId ticket) {
     const auto it = open_.find(ticket);
     if (it == open_.end()) return;
@@ -190,6 +195,17 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     }
   }
   void handle(Hello&) { greeted_ = true; }
+  void handle(NeedMemory& message) {
+    if (state_ == State::draining) return;
+    if (state_ != State::starting || asked_)
+      return give_up("worker frame: memory is asked for twice, or late");
+    asked_ = true;
+    kill_at_.reset();  // how long it waits is not up to it
+    if (auto call = std::exchange(callbacks_.needs, nullptr))
+      call(message.need);
+    else
+      grant(message.need.kv_bytes);
+  }
   void handle(Ready& ready) {
     if (state_ == State::draining) return;
     if (state_ != State::starting) return give_up("worker frame: ready came twice");
@@ -250,6 +266,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void close(std::map<TicketId, Open>::iterator request) {
     open_.erase(request);
     idle_since_ = steady_clock::now();
+    if (open_.empty() && callbacks_.idle) callbacks_.idle();
   }
 
   // ---- time
@@ -340,7 +357,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   asio::posix::stream_descriptor process_;
   asio::steady_timer timer_;
   State state_ = State::starting;
-  bool greeted_ = false;
+  bool greeted_ = false, asked_ = false;
   bool abandoned_ = false;
   std::optional<Error> cause_;
   std::optional<steady_clock::time_point> kill_at_;
@@ -381,6 +398,7 @@ class Client final : public WorkerClient {
     return Ticket(std::make_unique<ClientTicket>(connection_, *ticket));
   }
   void drain(TimePoint deadline) override { connection_->drain(deadline); }
+  void grant(std::uint64_t kv_bytes) override { connection_->grant(kv_bytes); }
   int pid() const noexcept override { return connection_->pid(); }
   bool accepting() const noexcept override { return connection_->accepting(); }
   std::optional<TimePoint> idle_since() const noexcept override { return connection_->idle_since(); }
@@ -411,7 +429,9 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, 
                                 "--expert-bytes",
                                 std::to_string(options.expert_bytes),
                                 "--kv",
-                                options.kv_type};
+                                options.kv_type,
+                                "--memory",
+                                options.own_memory ? "own" : "machine"};
   if (!options.model_path.empty()) argv.insert(argv.end(), {"--model", options.model_path});
   for (const std::string& id : options.device_ids) argv.insert(argv.end(), {"--device-id", id});
   if (!options.cache_dir.empty()) argv.insert(argv.end(), {"--cache-dir", options.cache_dir});

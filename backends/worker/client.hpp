@@ -12,6 +12,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "backends/backend.hpp"
+#include "backends/memory_need.hpp"
 #include "config/error.hpp"
 
 namespace flyball::worker {
@@ -25,8 +26,9 @@ struct WorkerOptions {
   std::string kv_type = "f16";          // or q8_0
   std::string kv_spill_dir;             // of KV on disk, of which there is kv_spill_bytes in all; 0: none
   std::uint64_t kv_spill_bytes = 0;
-  std::string sha256;                   // "" or what the file must hash to
+  std::string sha256;  // "" or what the file must hash to
   std::uint32_t threads = 0, context = 0, max_sequences = 8;
+  bool own_memory = false;         // its devices have memory apart from the machine's
   std::uint64_t expert_bytes = 0;  // cpu: for a mixture's experts; 0: three quarters of what is free
   std::string executable = "/proc/self/exe";
   std::chrono::milliseconds ready_timeout{60'000};
@@ -39,14 +41,20 @@ struct WorkerOptions {
 class WorkerClient : public Backend {
  public:
   struct Callbacks {
+    // Once, before `ready`: it waits for grant(). Absent: whatever it asks for is granted.
+    std::function<void(const MemoryNeed&)> needs = {};
     std::function<void()> ready;  // once; info() is valid from here on
     std::function<void(Error)>
         died;  // once, last; every open request has had worker_died (or the real cause)
+    // The last request open on it has ended; within a call to it or an event of it.
+    std::function<void()> idle = {};
   };
   // Spawns the process and returns at once. model_unavailable: no process could be made.
   // Destruction kills the process and calls nobody back.
   static Result<std::unique_ptr<WorkerClient>> spawn(boost::asio::io_context& io,
                                                      const WorkerOptions& options, Callbacks callbacks);
+  // The answer to `needs`: the load begins, and its ready_timeout.
+  virtual void grant(std::uint64_t kv_bytes) = 0;
   virtual int pid() const noexcept = 0;
   // Ready and not on its way out. A worker that was given up, or whose socket closed, accepts nothing any
   // more while its process takes its time to end; `died` follows.

@@ -17,6 +17,8 @@ constexpr std::size_t kMaxStopBytes = 256;
 constexpr std::size_t kMaxLogitBias = 1U << 20;
 constexpr std::size_t kMaxTopLogprobs = 64;
 constexpr std::size_t kMaxTokenBytes = 64 * 1024;
+// Of each part of what a model takes: sums of a few fit 64 bits.
+constexpr std::uint64_t kMaxModelBytes = 1ULL << 56;
 constexpr std::uint64_t kMaxDrainMs = 24ULL * 3600 * 1000;
 
 enum Kind : std::uint64_t {
@@ -26,12 +28,14 @@ enum Kind : std::uint64_t {
   kPause = 4,
   kResume = 5,
   kDrain = 6,
+  kGrant = 7,
   kReady = 16,
   kFailed = 17,
   kLoad = 18,
   kDelta = 19,
   kDone = 20,
   kError = 21,
+  kNeedMemory = 22,
 };
 enum PromptKind : std::uint64_t { kChatPrompt = 0, kTextPrompt = 1, kTokenPrompt = 2 };
 
@@ -330,6 +334,17 @@ Hello get_hello(WireReader& r) {
   if (r.ok() && hello.heartbeat_ms == 0) r.refuse("heartbeat", "is 0 ms");
   return hello;
 }
+void put(WireWriter& w, const MemoryNeed& need) {
+  for (const std::uint64_t bytes :
+       {need.weight_bytes, need.scratch_bytes, need.kv_bytes, need.least_kv_bytes})
+    w.u64(std::min(bytes, kMaxModelBytes));
+}
+MemoryNeed get_need(WireReader& r) {
+  MemoryNeed need;
+  for (std::uint64_t* bytes : {&need.weight_bytes, &need.scratch_bytes, &need.kv_bytes, &need.least_kv_bytes})
+    *bytes = r.u64(kMaxModelBytes, "bytes needed");
+  return need;
+}
 TicketId get_ticket(WireReader& r) {
   const TicketId ticket = r.u64(UINT64_MAX, "ticket");
   if (ticket == 0) r.refuse("ticket", "is 0");
@@ -353,6 +368,8 @@ struct Encoder {
   void operator()(const Pause& m) { w.u64(kPause), w.u64(m.ticket); }
   void operator()(const Resume& m) { w.u64(kResume), w.u64(m.ticket); }
   void operator()(const Drain& m) { w.u64(kDrain), w.u64(std::min(m.within_ms, kMaxDrainMs)); }
+  void operator()(const Grant& m) { w.u64(kGrant), w.u64(m.kv_bytes); }
+  void operator()(const NeedMemory& m) { w.u64(kNeedMemory), put(w, m.need); }
   void operator()(const Ready& m) { w.u64(kReady), put(w, m.info); }
   void operator()(const Failed& m) { w.u64(kFailed), put(w, m.error); }
   void operator()(const BackendLoad& m) { w.u64(kLoad), put(w, m); }
@@ -380,7 +397,7 @@ Result<std::string> encode(const ToDaemon& message) {
 Result<ToWorker> decode_to_worker(std::string_view payload) {
   WireReader r(payload);
   ToWorker message;
-  switch (r.u64(kDrain, "kind")) {
+  switch (r.u64(kGrant, "kind")) {
     case kHello:
       message = get_hello(r);
       break;
@@ -403,6 +420,9 @@ Result<ToWorker> decode_to_worker(std::string_view payload) {
     case kDrain:
       message = Drain{r.u64(kMaxDrainMs, "drain time")};
       break;
+    case kGrant:
+      message = Grant{r.u64(kMaxModelBytes, "granted bytes")};
+      break;
     default:
       r.refuse("kind", "is not one the daemon sends");
   }
@@ -413,10 +433,13 @@ Result<ToWorker> decode_to_worker(std::string_view payload) {
 Result<ToDaemon> decode_to_daemon(std::string_view payload) {
   WireReader r(payload);
   ToDaemon message;
-  const std::uint64_t kind = r.u64(kError, "kind");
+  const std::uint64_t kind = r.u64(kNeedMemory, "kind");
   switch (kind) {
     case kHello:
       message = get_hello(r);
+      break;
+    case kNeedMemory:
+      message = NeedMemory{get_need(r)};
       break;
     case kReady:
       message = Ready{get_info(r)};

@@ -1,8 +1,9 @@
 // The messages between daemon and worker, and their bytes. Sans-I/O. Payload: [varint kind][fields in the
 // order below]. Both ends are the same binary; the version in hello catches a binary that was replaced in
 // between.
-//   daemon: hello, then start | cancel | pause | resume | drain
-//   worker: hello, then loads (heartbeats), ready or failed, then loads and events
+//   daemon: hello, then grant (once it was asked) | start | cancel | pause | resume | drain
+//   worker: hello, then loads (heartbeats), need_memory (waits for the grant), ready or failed, then loads
+//   and events
 #pragma once
 
 #include <cstdint>
@@ -11,11 +12,12 @@
 #include <variant>
 
 #include "backends/backend.hpp"
+#include "backends/memory_need.hpp"
 #include "config/error.hpp"
 
 namespace flyball::worker {
 
-inline constexpr std::uint32_t kProtocolVersion = 4;
+inline constexpr std::uint32_t kProtocolVersion = 5;
 
 // Counted by the daemon from 1, never reused within one worker.
 using TicketId = std::uint64_t;
@@ -40,8 +42,14 @@ struct Resume {
 struct Drain {
   std::uint64_t within_ms = 0;  // then cancel what is left and exit
 };
-using ToWorker = std::variant<Hello, Start, Cancel, Pause, Resume, Drain>;
+struct Grant {                 // load the model
+  std::uint64_t kv_bytes = 0;  // most that its KV cache may have
+};
+using ToWorker = std::variant<Hello, Start, Cancel, Pause, Resume, Drain, Grant>;
 
+struct NeedMemory {  // the model's directory is read, and nothing of it loaded
+  MemoryNeed need;
+};
 struct Ready {
   BackendInfo info;
 };
@@ -52,7 +60,7 @@ struct TicketEvent {
   TicketId ticket = 0;
   Event event;
 };
-using ToDaemon = std::variant<Hello, Ready, Failed, BackendLoad, TicketEvent>;
+using ToDaemon = std::variant<Hello, NeedMemory, Ready, Failed, BackendLoad, TicketEvent>;
 
 // A whole frame. body_too_large when it would exceed kMaxFrameBytes.
 Result<std::string> encode(const ToWorker& message);

@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <deque>
 #include <map>
@@ -145,6 +146,9 @@ struct Background {
   std::mutex mutex;
   std::optional<Result<std::unique_ptr<Backend>>> loaded;  // mutex
   bool drained = false;                                    // mutex
+  std::optional<MemoryNeed> need;                          // mutex; asked and not sent yet
+  std::optional<std::uint64_t> granted;                    // mutex
+  std::condition_variable answered;
 };
 
 class Server {
@@ -155,7 +159,13 @@ class Server {
     fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK);
     fcntl(fd_, F_SETFD, FD_CLOEXEC);  // what a driver starts must not keep the line open
     std::thread([load = std::move(load_), shared = background_, outbox = outbox_] {
-      auto result = load();
+      auto result = load([&](const MemoryNeed& need) {
+        std::unique_lock lock(shared->mutex);
+        shared->need = need;
+        outbox->wake();
+        shared->answered.wait(lock, [&] { return shared->granted.has_value(); });
+        return *shared->granted;
+      });
       {
         const std::lock_guard lock(shared->mutex);
         shared->loaded = std::move(result);
@@ -181,6 +191,7 @@ class Server {
     if ((fds[1].revents & POLLIN) != 0) outbox_->clear_wake();
     if (fds[0].revents != 0) receive();
     if (exit_code_) return;
+    ask_memory();
     adopt_backend();
     heartbeat();
     flush();
@@ -242,6 +253,13 @@ class Server {
     }
     open_.emplace(start.ticket, Open{std::move(stream), std::move(*ticket)});
   }
+  void handle(Grant& grant) {
+    {
+      const std::lock_guard lock(background_->mutex);
+      background_->granted = grant.kv_bytes;
+    }
+    background_->answered.notify_all();
+  }
   void handle(Cancel& cancel) { open_.erase(cancel.ticket); }
   void handle(Pause& pause) { set_paused(pause.ticket, true); }
   void handle(Resume& resume) { set_paused(resume.ticket, false); }
@@ -267,6 +285,15 @@ class Server {
   void set_paused(TicketId ticket, bool paused) {
     const auto it = open_.find(ticket);
     if (it != open_.end() && outbox_->set_paused(*it->second.stream, paused)) it->second.ticket.resume();
+  }
+
+  void ask_memory() {
+    std::optional<MemoryNeed> need;
+    {
+      const std::lock_guard lock(background_->mutex);
+      if (heartbeat_) need = std::exchange(background_->need, std::nullopt);  // hello comes first
+    }
+    if (need) send(NeedMemory{*need});
   }
 
   void adopt_backend() {

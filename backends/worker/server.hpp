@@ -8,12 +8,13 @@
 #include <string>
 
 #include "backends/engine/local_backend.hpp"
+#include "backends/memory_need.hpp"
 
 namespace flyball::worker {
 
 inline constexpr int kWorkerServed = 0;          // drained, or the daemon went away
 inline constexpr int kWorkerLoadFailed = 69;     // told the daemon why in a failed message
-inline constexpr int kWorkerDeviceLost = 71;    // told every request so; the next process may find it well
+inline constexpr int kWorkerDeviceLost = 71;     // told every request so; the next process may find it well
 inline constexpr int kWorkerProtocolError = 70;  // the other end does not speak our protocol
 
 // `sha256`: "" or the 64 hex digits the model file must have, else model_invalid.
@@ -22,7 +23,9 @@ int serve_worker(int fd, const engine::LocalBackendOptions& options, const std::
 // The same over any Backend. `load` runs on a thread of its own, so that heartbeats go out during a long load
 // and the end of the daemon ends a load; that thread may outlive the call, then the process should exit
 // without waiting.
-using BackendLoader = std::function<Result<std::unique_ptr<Backend>>()>;
+// It may ask the daemon for memory first, once, and waits there until it has it.
+using AskMemory = std::function<std::uint64_t(const MemoryNeed&)>;  // gives Grant::kv_bytes
+using BackendLoader = std::function<Result<std::unique_ptr<Backend>>(const AskMemory&)>;
 int serve_backend(int fd, BackendLoader load);
 
 }  // namespace flyball::worker

@@ -295,6 +295,7 @@ Result<http::Response> Service::Impl::explain(const http::Request& request, cons
 http::Response Service::Impl::exposition() {
   const auto workers = dispatcher.fleet().status();
   metrics.set_workers(gauges_of(workers));
+  tell_memory(dispatcher.fleet().memory(), metrics);
   metrics.set_requests(dispatcher.waiting(), dispatcher.running());
   if (store != nullptr) {
     const store::Writer::Health health = store->health();

@@ -96,4 +96,19 @@ std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::W
   return out;
 }
 
+void tell_memory(const fleet::MemoryStatus& memory, metrics::Metrics& metrics) {
+  std::vector<metrics::Metrics::MemoryGauges> pools;
+  for (const fleet::PoolStatus& pool : memory.pools)
+    pools.push_back({pool.name, static_cast<double>(pool.capacity), static_cast<double>(pool.accounted),
+                     static_cast<double>(pool.free), static_cast<double>(pool.waiting)});
+  const metrics::Metrics::MemoryEvents events[] = {
+      {"load", static_cast<double>(memory.loads)},
+      {"eviction", static_cast<double>(memory.evictions)},
+      {"idle_unload", static_cast<double>(memory.idle_unloads)},
+      {"pressure_unload", static_cast<double>(memory.pressure_unloads)},
+      {"wait", static_cast<double>(memory.waits)},
+      {"refusal", static_cast<double>(memory.refusals)}};
+  metrics.set_memory(pools, events);
+}
+
 }  // namespace flyball::api

@@ -27,5 +27,6 @@ http::Response readiness_view(const config::Config& config, const std::vector<fl
                               bool draining);
 // Their names point into `workers`.
 std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::WorkerStatus>& workers);
+void tell_memory(const fleet::MemoryStatus& memory, metrics::Metrics& metrics);
 
 }  // namespace flyball::api

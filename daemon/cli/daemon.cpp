@@ -21,6 +21,7 @@
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/fleet/fleet.hpp"
+#include "daemon/route/device_memory.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/route/preload.hpp"
 #include "daemon/route/probe.hpp"
@@ -283,13 +284,7 @@ int run_daemon(const DaemonOptions& options) {
   fleet::FleetOptions fleet;
   fleet.opencl_devices = route::opencl_devices(report, config.opencl).value_or(std::vector<std::string>());
   fleet.vulkan_devices = route::vulkan_devices(report, config.vulkan).value_or(std::vector<std::string>());
-  const auto own_memory = [&](const char* backend, const DeviceProbe& devices,
-                              const std::vector<std::string>& ids) {
-    const auto own = [&](const std::string& id) { return route::has_own_memory(devices, id); };
-    if (!ids.empty() && std::ranges::all_of(ids, own)) fleet.own_memory.emplace_back(backend);
-  };
-  own_memory("opencl", report.opencl, fleet.opencl_devices);
-  own_memory("vulkan", report.vulkan, fleet.vulkan_devices);
+  fleet.device_memory = route::device_memory(report, fleet.opencl_devices, fleet.vulkan_devices);
   auto database = open_store(config.state_dir);
   return Daemon(options, std::move(*settings), std::move(hardware), std::move(fleet), std::move(database))
       .run();

@@ -22,7 +22,7 @@ namespace {
 
 struct EngineOptions {
   int fd = 3;
-  std::string path, sha256, cache_dir, kv_spill_dir;
+  std::string path, sha256, cache_dir, kv_spill_dir, memory = "machine";
   engine::LocalBackendOptions backend;
 };
 
@@ -72,6 +72,11 @@ void add_engine_command(CLI::App& app, int& exit_code) {
       ->add_option("--kv-spill-bytes", options->backend.spill.max_bytes,
                    "Most of it, by all engines; 0: none")
       ->capture_default_str();
+  command
+      ->add_option("--memory", options->memory,
+                   "Where a GPU engine's model lies: machine, or own of its devices")
+      ->check(CLI::IsMember({"machine", "own"}))
+      ->capture_default_str();
   command->callback([options, &exit_code] {
     if (!is_stream_socket(options->fd)) {
       std::fprintf(stderr, "flyball: --fd %d is no connected socket\n", options->fd);
@@ -80,6 +85,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
     }
     systemd::set_up_logging("info");
     options->backend.path = options->path;
+    options->backend.own_memory = options->memory == "own";
     options->backend.cache_dir = options->cache_dir;
     options->backend.spill.directory = options->kv_spill_dir;
     options->backend.warn = [](const std::string& what) { spdlog::warn("{}", what); };

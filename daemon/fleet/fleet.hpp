@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,23 @@ struct WorkerStatus {
   BackendInfo info;  // once it has been ready
   BackendLoad load;
   std::chrono::milliseconds without_progress{0};  // requests wait on it and no step was made for this long
+  std::uint64_t account_bytes = 0;  // of the memory it lies in: predicted while it loads, then what it holds
+  bool waits_for_memory = false;    // its process is there, and others have its memory
+};
+
+// What engines hold together of one memory.
+struct PoolStatus {
+  std::string name;
+  std::uint64_t capacity = 0, accounted = 0;  // bytes
+  std::uint64_t free = 0;                     // for engines, now: what others use is not
+  std::size_t engines = 0, waiting = 0;
+};
+struct MemoryStatus {
+  std::vector<PoolStatus> pools;  // the machine's first
+  std::uint64_t loads = 0, evictions = 0, idle_unloads = 0, pressure_unloads = 0, waits = 0, refusals = 0;
+  // Percent of the last 10 s in which somebody waited for the machine's memory. Absent: the system does not
+  // say.
+  std::optional<double> pressure;
 };
 
 // What the router needs of the fleet; tests and the router benchmark put an instant fake engine behind it.
@@ -39,7 +57,11 @@ struct Fleet {
   // again), model_unavailable, insufficient_memory (after idle engines were ended, if there were any, and
   // the load tried again). The pointer is valid until that worker dies (its open requests then get
   // worker_died events first) or the loop goes on without a request open on it.
-  virtual void acquire(const std::string& model, const std::string& backend, Acquired callback) = 0;
+  // may_evict: other models' engines end for it, those at work once they have had their turn and their
+  // answers have ended; until then it waits.
+  virtual void acquire(const std::string& model, const std::string& backend, Acquired callback,
+                       bool may_evict = true) = 0;
+  virtual MemoryStatus memory() const { return {}; }
   virtual std::vector<WorkerStatus> status() const = 0;
   // `drained` is called when every worker has ended, at the latest some seconds after the deadline.
   virtual void drain(TimePoint deadline, std::function<void()> drained) = 0;
@@ -47,15 +69,29 @@ struct Fleet {
   virtual void reload(const config::Config&) {}
 };
 
+// Memory that is not the machine's.
+struct DeviceMemory {
+  std::string name;
+  std::uint64_t bytes = 0;            // 0: unknown
+  std::vector<std::string> backends;  // engines whose models lie there alone
+};
+
+// What the system says of its memory.
+struct MachineMemory {
+  std::uint64_t total = 0, available = 0;  // bytes; 0: it does not say
+  std::optional<double> pressure = {};     // MemoryStatus::pressure
+  bool short_of_memory = false;
+};
+
 struct FleetOptions {
-  std::string executable = "/proc/self/exe";  // run as `<executable> engine ...`; tests put a scripted engine there
+  std::string executable =
+      "/proc/self/exe";  // run as `<executable> engine ...`; tests put a scripted engine there
   // Ids of the devices that the probe approved, over which an OpenCL engine splits its model; none: there is
   // no such engine.
   std::vector<std::string> opencl_devices = {};
   std::vector<std::string> vulkan_devices = {};  // one at most
-  // Engines whose models lie in devices' own memory alone: the end of one is no room for the others, nor the
-  // reverse.
-  std::vector<std::string> own_memory = {};
+  std::vector<DeviceMemory> device_memory = {};
+  std::function<MachineMemory()> machine_memory = {};  // absent: this machine's; asked now and then
   // The engines that a model with `preload` starts with the daemon; absent: cpu. Asked again at a reload.
   std::function<std::vector<std::string>(const config::ModelEntry&)> preload_on = {};
 };

@@ -204,16 +204,17 @@ void Governor::visit(Round& round, Id id) {
         other.claim.model == account.claim.model)
       continue;
     if (other.claim.pinned && other.state != State::ending)
-      return refuse(round, id, account, ErrorCode::model_unavailable,
+      return refuse(round, id, ErrorCode::model_unavailable,
                     "Model " + other.claim.model + " is pinned, and of group " + other.claim.group +
                         " one may be loaded.");
     clear = false;
     if (other.state != State::ending && !round.closes(other_id)) must.push_back(other_id);
   }
-  const auto needs = [&](std::uint64_t available, const std::string& more) {
-    refuse(round, id, account, ErrorCode::insufficient_memory,
+  const auto needs = [&](std::uint64_t available, const std::string& more, bool may_evict = true) {
+    refuse(round, id, ErrorCode::insufficient_memory,
            "The model needs " + std::to_string(least) + " bytes of " + pools_[pool].name + "; " +
-               std::to_string(available) + " are available" + more + ".");
+               std::to_string(available) + " are available" + more + ".",
+           may_evict);
   };
   if (least > less(capacity, kept))
     return needs(less(capacity, kept),
@@ -234,7 +235,8 @@ void Governor::visit(Round& round, Id id) {
   round.look_at(account.since + limits_.max_wait);
   const std::uint64_t missing = less(least + promised, soon);
   if (missing > 0 || !must.empty()) {
-    if (!account.claim.may_evict) return needs(free, ", and its app may not end other engines (may_evict)");
+    if (!account.claim.may_evict)
+      return needs(free, ", and its app may not end other engines (may_evict)", false);
     if (const auto idle = choose(round, account, missing, must, false)) {
       for (const Id victim : idle->ids) {
         ++counters_.evictions;
@@ -316,9 +318,10 @@ void Governor::grant(Round& round, Id id, Account& account, std::uint64_t left) 
   round.step.actions.push_back({Action::Kind::load, id, kv});
 }
 
-void Governor::refuse(Round& round, Id id, Account&, ErrorCode code, std::string why) {
+void Governor::refuse(Round& round, Id id, ErrorCode code, std::string why, bool may_evict) {
   ++counters_.refusals;
-  round.step.actions.push_back({Action::Kind::refuse, id, 0, Error{code, std::move(why), "", ""}});
+  round.step.actions.push_back(
+      {Action::Kind::refuse, id, 0, Error{code, std::move(why), "", ""}, "", may_evict});
   gone(id);
 }
 
@@ -334,6 +337,10 @@ void Governor::end(Round& round, Id id, std::string why) {
 bool Governor::held(Id id) const {
   const auto at = accounts_.find(id);
   return at != accounts_.end() && at->second.held;
+}
+
+bool Governor::waits(Id id) const {
+  return std::ranges::find(line_, id) != line_.end();
 }
 
 std::uint64_t Governor::bytes(Id id) const {

@@ -91,7 +91,8 @@ class Governor {
     Id id = 0;
     std::uint64_t kv_bytes = 0;
     std::optional<Error> error = {};
-    std::string why = {};  // of an end, for the log
+    std::string why = {};   // of an end, for the log
+    bool may_evict = true;  // of a refusal: false: who may evict would not be refused
   };
   struct Step {
     std::vector<Action> actions;
@@ -101,6 +102,8 @@ class Governor {
   Step decide(const World& world);
 
   bool held(Id id) const;
+  bool waits(Id id) const;
+  bool anybody_waits() const noexcept { return !line_.empty(); }
   struct PoolState {
     std::string name;
     std::uint64_t capacity = 0, accounted = 0;
@@ -140,7 +143,7 @@ class Governor {
   void relieve(Round& round);
   void visit(Round& round, Id id);
   void grant(Round& round, Id id, Account& account, std::uint64_t left);
-  void refuse(Round& round, Id id, Account& account, ErrorCode code, std::string why);
+  void refuse(Round& round, Id id, ErrorCode code, std::string why, bool may_evict = true);
   void end(Round& round, Id id, std::string why);
   std::optional<Victims> choose(const Round& round, const Account& waiter, std::uint64_t missing,
                                 const std::vector<Id>& must, bool at_work) const;

@@ -1,7 +1,6 @@
 // Turns the decisions of Lifecycle into processes: spawns, timers, and answers to those who wait.
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -10,11 +9,9 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "backends/worker/client.hpp"
 #include "daemon/fleet/file_stamp.hpp"
-#include "daemon/fleet/fleet.hpp"
-#include "daemon/fleet/lifecycle.hpp"
-#include "daemon/fleet/victim.hpp"
+#include "daemon/fleet/fleet_memory.hpp"
+#include "daemon/fleet/slot.hpp"
 
 namespace flyball::fleet {
 namespace {
@@ -29,36 +26,6 @@ constexpr std::size_t kMaxWaiters = 65'536;
 // kills it 2 s after the deadline and at the next heartbeat; one that does not end then is in the kernel's
 // hands (a driver's, a disk's).
 constexpr std::chrono::seconds kDrainGrace{5};
-
-bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
-  return a.path == b.path && a.embedded == b.embedded && a.sha256 == b.sha256 && a.context == b.context &&
-         a.max_sequences == b.max_sequences && a.threads == b.threads && a.kv_type == b.kv_type &&
-         a.expert_bytes == b.expert_bytes;
-}
-
-// One (model, backend).
-struct Slot {
-  Slot(asio::io_context& io, config::ModelEntry e, std::string b, Memory m,
-       const config::WorkerLimits& limits)
-      : entry(std::move(e)), backend(std::move(b)), memory(m), lifecycle(limits), timer(io) {}
-  config::ModelEntry entry;
-  std::string backend;
-  Memory memory;
-  Lifecycle lifecycle;
-  std::uint64_t stamp = 0;  // of the file, or the directory, when it was last loaded
-  std::unique_ptr<WorkerClient> client;
-  bool ready = false;
-  bool draining = false;
-  bool preloaded = false;  // started, and started again, without a request
-  std::vector<Fleet::Acquired> waiters;
-  asio::steady_timer timer;  // of a restart, or of the room that is made
-  struct Room {
-    std::weak_ptr<Slot> from;  // ends; then this one loads again
-    Error cause;               // of the load that failed: the answer if it does not end
-  };
-  std::optional<Room> room;  // absent: no load waits for another engine's end
-};
-
 class WorkerFleet final : public Fleet {
  public:
   WorkerFleet(asio::io_context& io, const config::Config& config, FleetOptions options)
@@ -67,7 +34,10 @@ class WorkerFleet final : public Fleet {
         cache_dir_(config.cache_dir),
         kv_spill_(config.kv_spill),
         options_(std::move(options)),
-        drain_timer_(io) {
+        memory_(config.memory, options_.device_memory, options_.machine_memory),
+        governor_(memory_.governor()),
+        drain_timer_(io),
+        look_timer_(io) {
     for (const config::ModelEntry& entry : config.models) add(entry, "cpu");
     // Later, on the loop, because nothing may be called from inside the constructor.
     asio::post(io_, [this, alive = std::weak_ptr(alive_)] {
@@ -75,13 +45,16 @@ class WorkerFleet final : public Fleet {
     });
   }
 
-  void acquire(const std::string& model, const std::string& backend, Acquired callback) override {
-    asio::post(
-        io_, [this, alive = std::weak_ptr(alive_), model, backend, callback = std::move(callback)]() mutable {
-          if (alive.expired()) return;
-          acquire_now(model, backend, std::move(callback));
-        });
+  void acquire(const std::string& model, const std::string& backend, Acquired callback,
+               bool may_evict) override {
+    asio::post(io_, [this, alive = std::weak_ptr(alive_), model, backend, may_evict,
+                     callback = std::move(callback)]() mutable {
+      if (alive.expired()) return;
+      acquire_now(model, backend, std::move(callback), may_evict);
+    });
   }
+
+  MemoryStatus memory() const override { return memory_.status(); }
 
   std::vector<WorkerStatus> status() const override {
     std::vector<WorkerStatus> all;
@@ -95,6 +68,8 @@ class WorkerFleet final : public Fleet {
       if (slot->lifecycle.last_error()) s.last_error = slot->lifecycle.last_error()->message;
       if (slot->client) {
         s.pid = slot->client->pid();
+        s.account_bytes = governor_.bytes(slot->id);
+        s.waits_for_memory = governor_.waits(slot->id);
         if (slot->ready) {
           s.info = slot->client->info();
           s.load = slot->client->load();
@@ -108,6 +83,7 @@ class WorkerFleet final : public Fleet {
 
   void drain(TimePoint deadline, std::function<void()> drained) override {
     draining_ = true;
+    look_timer_.cancel();
     drained_ = std::move(drained);
     for (const auto& slot : slots_) stop(*slot, deadline);
     drain_timer_.expires_at(deadline + limits_.heartbeat + kDrainGrace);
@@ -125,6 +101,7 @@ class WorkerFleet final : public Fleet {
     const bool spills_alike =
         kv_spill_.directory == config.kv_spill.directory && kv_spill_.max_bytes == config.kv_spill.max_bytes;
     kv_spill_ = config.kv_spill;
+    memory_.set(config.memory);
     const auto deadline = steady_clock::now() + config.drain_timeout;
     std::vector<std::shared_ptr<Slot>> kept;
     for (auto& slot : std::exchange(slots_, {})) {
@@ -144,6 +121,8 @@ class WorkerFleet final : public Fleet {
       if (find(entry.id, "cpu") == nullptr) add(entry, "cpu");
     }
     preload();
+    for (const auto& slot : slots_) memory_.keep(*slot);
+    look_soon();
   }
 
  private:
@@ -153,9 +132,8 @@ class WorkerFleet final : public Fleet {
     return it == slots_.end() ? nullptr : *it;
   }
   std::shared_ptr<Slot> add(const config::ModelEntry& entry, const std::string& backend) {
-    const bool own = std::ranges::find(options_.own_memory, backend) != options_.own_memory.end();
     return slots_.emplace_back(
-        std::make_shared<Slot>(io_, entry, backend, own ? Memory::device : Memory::machine, limits_));
+        std::make_shared<Slot>(io_, entry, backend, memory_.memory_of(backend), limits_));
   }
   void preload() {
     std::vector<config::ModelEntry> models;
@@ -167,7 +145,7 @@ class WorkerFleet final : public Fleet {
       const auto backends =
           options_.preload_on ? options_.preload_on(model) : std::vector<std::string>{"cpu"};
       for (const std::string& backend : backends) {
-        acquire_now(model.id, backend, {});
+        acquire_now(model.id, backend, {}, true);
         if (const auto slot = find(model.id, backend)) slot->preloaded = true;
       }
     }
@@ -179,7 +157,7 @@ class WorkerFleet final : public Fleet {
     return backend == "vulkan" ? &options_.vulkan_devices : nullptr;
   }
 
-  void acquire_now(const std::string& model, const std::string& backend, Acquired callback) {
+  void acquire_now(const std::string& model, const std::string& backend, Acquired callback, bool may_evict) {
     if (draining_) return answer(callback, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
     if (const auto* devices = devices_of(backend); devices != nullptr && devices->empty())
       return answer(callback, fail(ErrorCode::model_unavailable,
@@ -196,7 +174,8 @@ class WorkerFleet final : public Fleet {
       slot = add((*any)->entry, backend);
     }
     // One that is ending is waited for: its successor, or the decision to start none, answers.
-    if (slot->ready && slot->client->accepting()) return answer(callback, slot->client.get());
+    const bool held = governor_.held(slot->id);
+    if (slot->ready && slot->client->accepting() && !held) return answer(callback, slot->client.get());
     if (slot->lifecycle.invalid() && slot->stamp != file_stamp(slot->entry.path)) slot->lifecycle.forgive();
     const Lifecycle::Wanted wanted = slot->lifecycle.wanted(steady_clock::now());
     if (wanted.refuse) return answer(callback, std::unexpected(*wanted.refuse));
@@ -206,48 +185,41 @@ class WorkerFleet final : public Fleet {
                          std::to_string(kMaxWaiters) + " requests wait for model " + model + " to load."));
     }
     slot->waiters.push_back(std::move(callback));
+    if (may_evict && !std::exchange(slot->may_evict, true) && slot->client) {
+      governor_.let_evict(slot->id);
+      look_soon();
+    }
     if (wanted.spawn) spawn(slot);
   }
   static void answer(const Acquired& callback, Result<Backend*> result) {
     if (callback) callback(std::move(result));
   }
   static void answer_all(Slot& slot, const Result<Backend*>& result) {
+    slot.may_evict = false;
     for (const Acquired& callback : std::exchange(slot.waiters, {})) answer(callback, result);
   }
 
   void spawn(const std::shared_ptr<Slot>& slot) {
     const config::ModelEntry& entry = slot->entry;
-    worker::WorkerOptions options;
-    options.model_id = entry.id;
-    options.model_path = entry.embedded ? "" : entry.path.string();
-    options.sha256 = entry.sha256;
-    options.backend = slot->backend;
-    if (const auto* devices = devices_of(slot->backend)) options.device_ids = *devices;
+    worker::WorkerOptions options = worker_options(*slot, devices_of(slot->backend), limits_, kv_spill_);
     options.cache_dir = cache_dir_.string();
-    options.kv_spill_dir = kv_spill_.directory.string();
-    options.kv_spill_bytes = kv_spill_.max_bytes;
-    options.threads = entry.threads;
-    options.expert_bytes = entry.expert_bytes;
-    options.context = entry.context;
-    options.max_sequences = entry.max_sequences;
-    options.kv_type = entry.kv_type;
     options.executable = options_.executable;
-    options.ready_timeout = limits_.ready_timeout;
-    options.heartbeat = limits_.heartbeat;
-    options.heartbeat_timeout = limits_.heartbeat_timeout;
     slot->stamp = file_stamp(entry.path);
     slot->draining = false;
     const auto began = steady_clock::now();
     const std::weak_ptr<Slot> weak = slot;
-    auto client = WorkerClient::spawn(io_, options,
-                                      {.ready =
-                                           [this, weak, began] {
-                                             if (const auto s = weak.lock()) on_ready(*s, began);
-                                           },
-                                       .died =
-                                           [this, weak](const Error& cause) {
-                                             if (const auto s = weak.lock()) on_died(s, cause);
-                                           }});
+    slot->id = ++last_id_;
+    const auto with_slot = [this, weak](auto use) {
+      if (const auto s = weak.lock()) use(s);
+    };
+    auto client = WorkerClient::spawn(
+        io_, options,
+        {.needs = [this, with_slot](
+                      const MemoryNeed& need) { with_slot([&](const auto& s) { on_need(*s, need); }); },
+         .ready = [this, with_slot, began] { with_slot([&](const auto& s) { on_ready(*s, began); }); },
+         .died = [this,
+                  with_slot](const Error& cause) { with_slot([&](const auto& s) { on_died(s, cause); }); },
+         .idle = [this] { look_soon(); }});
     if (!client) {
       spdlog::error("engine cannot be started: {} | model={} backend={}", client.error().message, entry.id,
                     slot->backend);
@@ -259,27 +231,31 @@ class WorkerFleet final : public Fleet {
                  slot->backend);
   }
 
+  void on_need(Slot& slot, const MemoryNeed& need) {
+    memory_.ask(slot, need, steady_clock::now());
+    look_soon();
+  }
+
   void on_ready(Slot& slot, TimePoint began) {
     slot.lifecycle.ready(steady_clock::now());
     slot.ready = true;
     const BackendInfo& info = slot.client->info();
-    spdlog::info(
-        "engine ready in {} ms: {} {}, {} parameters, context {}, {} MiB, of it {} MiB KV as {} | "
-        "model={} backend={}",
-        std::chrono::duration_cast<std::chrono::milliseconds>(steady_clock::now() - began).count(),
-        info.model_name, info.quantization, info.parameters, info.context_length,
-        (info.weight_bytes + info.kv_bytes + info.scratch_bytes) >> 20, info.kv_bytes >> 20, info.kv_type,
-        slot.entry.id, slot.backend);
-    for (const DeviceShare& share : info.devices)
-      spdlog::info("engine on {} | model={} backend={}", to_string(share), slot.entry.id, slot.backend);
+    memory_.ready(slot, info, steady_clock::now());
+    log_ready(slot, began);
     answer_all(slot, slot.client.get());
+    look_soon();
   }
 
   void on_died(const std::shared_ptr<Slot>& slot, const Error& cause) {
     // The client is in the middle of calling us: it goes when it has returned.
     if (slot->client) asio::post(io_, [dead = std::shared_ptr<WorkerClient>(std::move(slot->client))] {});
     slot->ready = false;
-    if (slot->draining) {
+    governor_.gone(slot->id);
+    look_soon();
+    const auto refused = std::exchange(slot->refused, std::nullopt);
+    if (refused && !slot->draining) {
+      on_refused(slot, *refused);
+    } else if (slot->draining) {
       slot->lifecycle.ended(steady_clock::now(), cause, true);
       if (!draining_) follow(slot);
     } else if (!make_room(slot, cause)) {
@@ -287,6 +263,14 @@ class WorkerFleet final : public Fleet {
     }
     std::erase(retired_, slot);
     report_drained();
+  }
+
+  // What one app may not have is no failure that others meet for a while, too.
+  void on_refused(const std::shared_ptr<Slot>& slot, const Slot::Refusal& refused) {
+    if (!refused.of_asker) return on_failed(slot, refused.error);
+    slot->lifecycle.ended(steady_clock::now(), refused.error, true);
+    if (!slot->may_evict) return answer_all(*slot, std::unexpected(refused.error));
+    if (slot->lifecycle.wanted(steady_clock::now()).spawn) spawn(slot);
   }
 
   // Of a load or of an engine, and no room is made for it.
@@ -307,14 +291,14 @@ class WorkerFleet final : public Fleet {
   bool make_room(const std::shared_ptr<Slot>& slot, const Error& cause) {
     const auto now = steady_clock::now();
     const auto wanted_at = slot->lifecycle.wants_room(now, cause);
-    if (draining_ || !wanted_at) return false;
+    if (draining_ || !wanted_at || !(slot->may_evict || slot->waiters.empty())) return false;
     std::vector<std::shared_ptr<Slot>> engines;
     std::vector<Idle> idle;
     for (const auto& s : slots_) {
       const auto since = s->client ? s->client->idle_since() : std::nullopt;
       if (!since) continue;
       engines.push_back(s);
-      idle.push_back({s->memory, s->preloaded, *since});
+      idle.push_back({s->memory, s->preloaded || s->entry.pin, *since});
     }
     const auto victim = choose_victim(idle, slot->memory, *wanted_at);
     if (!victim) return false;
@@ -324,9 +308,14 @@ class WorkerFleet final : public Fleet {
     slot->lifecycle.room_made();
     slot->room = Slot::Room{ends, cause};
     arm(slot, now + limits_.heartbeat + kDrainGrace, &WorkerFleet::give_up_room);
-    ends->draining = true;
-    ends->client->drain(now);
+    tell_to_end(*ends);
     return true;
+  }
+  void tell_to_end(Slot& slot) {
+    const auto now = steady_clock::now();
+    governor_.ending(slot.id, now);
+    slot.draining = true;
+    slot.client->drain(now);
   }
   void give_up_room(const std::shared_ptr<Slot>& slot) {
     const auto room = std::exchange(slot->room, std::nullopt);
@@ -363,7 +352,58 @@ class WorkerFleet final : public Fleet {
     });
   }
 
+  // ---- memory
+  // From the loop: who calls may be in the middle of a client's event.
+  void look_soon() {
+    if (std::exchange(look_posted_, true)) return;
+    asio::post(io_, [this, alive = std::weak_ptr(alive_)] {
+      if (alive.expired()) return;
+      look_posted_ = false;
+      look();
+    });
+  }
+  void look() {
+    if (draining_) return;
+    std::vector<Governor::Use> uses;
+    for (const auto& slot : slots_)
+      if (slot->client && slot->ready) uses.push_back({slot->id, slot->client->idle_since()});
+    Governor::Step step = memory_.decide(steady_clock::now(), uses);
+    for (Governor::Action& action : step.actions) act(action);
+    if (!step.actions.empty()) look_soon();
+    if (!step.look_again) {
+      look_timer_.cancel();
+      return;
+    }
+    look_timer_.expires_at(*step.look_again);
+    look_timer_.async_wait([this, alive = std::weak_ptr(alive_)](boost::system::error_code error) {
+      if (!error && !alive.expired()) look();
+    });
+  }
+  void act(Governor::Action& action) {
+    const auto at = std::ranges::find(slots_, action.id, [](const auto& slot) { return slot->id; });
+    if (at == slots_.end() || !(*at)->client) return;  // its end is under way
+    Slot& slot = **at;
+    switch (action.kind) {
+      case Governor::Action::Kind::load:
+        return slot.client->grant(action.kv_bytes);
+      case Governor::Action::Kind::refuse:
+        slot.refused = Slot::Refusal{std::move(*action.error), !action.may_evict};
+        return slot.client->drain(steady_clock::now());
+      case Governor::Action::Kind::end:
+        spdlog::info("engine ends: {} | model={} backend={}", action.why, slot.entry.id, slot.backend);
+        return tell_to_end(slot);
+      case Governor::Action::Kind::hold:
+        spdlog::info("engine ends after its answers, others wait for its memory | model={} backend={}",
+                     slot.entry.id, slot.backend);
+        return;
+      case Governor::Action::Kind::release:
+        if (slot.ready && slot.client->accepting()) answer_all(slot, slot.client.get());
+        return;
+    }
+  }
+
   void stop(Slot& slot, TimePoint deadline) {
+    governor_.ending(slot.id, steady_clock::now());
     slot.draining = true;
     slot.timer.cancel();
     slot.room.reset();
@@ -383,22 +423,21 @@ class WorkerFleet final : public Fleet {
         if (slot->client) tell_left_behind(*slot);
     std::exchange(drained_, {})();
   }
-  static void tell_left_behind(const Slot& slot) {
-    spdlog::error(
-        "engine does not end although it was killed, pid {}; it is left behind | model={} backend={}",
-        slot.client->pid(), slot.entry.id, slot.backend);
-  }
 
   asio::io_context& io_;
   config::WorkerLimits limits_;
   const std::filesystem::path cache_dir_;  // as the daemon started
   config::KvSpill kv_spill_;               // of engines that start from now on
   const FleetOptions options_;
+  FleetMemory memory_;
+  Governor& governor_;  // memory_'s
+  Governor::Id last_id_ = 0;
+  bool look_posted_ = false;
   std::vector<std::shared_ptr<Slot>> slots_;
   std::vector<std::shared_ptr<Slot>> retired_;  // of models that a reload changed, until their workers ended
   bool draining_ = false;
   std::function<void()> drained_;
-  asio::steady_timer drain_timer_;
+  asio::steady_timer drain_timer_, look_timer_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

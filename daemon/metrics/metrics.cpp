@@ -116,6 +116,13 @@ struct Metrics::Impl {
   Histogram& policy_eval =
       histogram("policy_eval_seconds", "One evaluation of the policy tree.").Add({}, kPolicyBuckets);
   Family<Gauge>& store = gauge("store_writes", "Of the state database, since the start.");
+  Family<Gauge>& memory_pool = gauge("memory_pool_bytes", "What engines may hold together.");
+  Family<Gauge>& memory_accounted =
+      gauge("memory_accounted_bytes", "What they hold, and what those that load were promised.");
+  Family<Gauge>& memory_free = gauge("memory_free_bytes", "What an engine could be given now.");
+  Family<Gauge>& memory_waiting = gauge("memory_waiting", "Engines that wait for room.");
+  Family<Gauge>& memory_events =
+      gauge("memory_events", "Since the start: load, eviction, idle_unload, pressure_unload, wait, refusal.");
   Gauge& waiting = gauge("requests_waiting", "Admitted, no token yet.").Add({});
   Gauge& running = gauge("requests_running", "Producing tokens.").Add({});
   Gauge& reload = gauge("config_last_reload_success", "1 if the last reload took effect.").Add({});
@@ -249,6 +256,18 @@ void Metrics::rejected(std::string_view reason) {
 
 void Metrics::reload_succeeded(bool ok) {
   impl_->reload.Set(ok ? 1 : 0);
+}
+
+void Metrics::set_memory(std::span<const MemoryGauges> pools, std::span<const MemoryEvents> events) {
+  for (const MemoryGauges& pool : pools) {
+    const Labels labels{{"pool", std::string(pool.pool)}};
+    impl_->memory_pool.Add(labels).Set(pool.capacity);
+    impl_->memory_accounted.Add(labels).Set(pool.accounted);
+    impl_->memory_free.Add(labels).Set(pool.free);
+    impl_->memory_waiting.Add(labels).Set(pool.waiting);
+  }
+  for (const MemoryEvents& e : events)
+    impl_->memory_events.Add({{"event", std::string(e.event)}}).Set(e.count);
 }
 
 void Metrics::set_workers(std::span<const WorkerGauges> workers) {

@@ -45,6 +45,15 @@ class Metrics {
     double restarts = 0;  // since the daemon started
   };
   void set_workers(std::span<const WorkerGauges> workers);  // all there are: what others had is forgotten
+  struct MemoryGauges {                                     // of one pool
+    std::string_view pool;
+    double capacity = 0, accounted = 0, free = 0, waiting = 0;
+  };
+  struct MemoryEvents {
+    std::string_view event;
+    double count = 0;  // since the daemon started
+  };
+  void set_memory(std::span<const MemoryGauges> pools, std::span<const MemoryEvents> events);
   void set_requests(std::size_t waiting, std::size_t running);
   // Of what was to be written for the next start.
   void set_store(std::uint64_t written, std::uint64_t dropped, std::uint64_t failed);

@@ -291,11 +291,12 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
 // Its turn has come.
 void RunningJob::acquire(std::size_t index, std::uint32_t attempt) {
   if (over_) return;
-  dispatcher_->fleet.acquire(spec_.model.id, choices_[index].placed_at,
-                             [weak = weak_from_this(), index, attempt](Result<Backend*> got) {
-                               if (const auto self = weak.lock())
-                                 self->acquired(index, attempt, std::move(got));
-                             });
+  dispatcher_->fleet.acquire(
+      spec_.model.id, choices_[index].placed_at,
+      [weak = weak_from_this(), index, attempt](Result<Backend*> got) {
+        if (const auto self = weak.lock()) self->acquired(index, attempt, std::move(got));
+      },
+      spec_.app.limits.may_evict);
 }
 
 void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backend*> backend) {

@@ -135,7 +135,7 @@ void FakeBackend::emit(std::uint32_t tokens, std::size_t sequences) {
   }
 }
 
-void FakeFleet::acquire(const std::string& model, const std::string& id, Acquired callback) {
+void FakeFleet::acquire(const std::string& model, const std::string& id, Acquired callback, bool) {
   acquired.push_back(id);
   if (hold_acquires) return;
   if (auto& errors = acquire_errors[id]; !errors.empty()) {

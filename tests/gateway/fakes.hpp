@@ -62,7 +62,8 @@ class FakeFleet final : public fleet::Fleet {
  public:
   explicit FakeFleet(boost::asio::io_context& io) : io_(io) {}
 
-  void acquire(const std::string& model, const std::string& backend, Acquired callback) override;
+  void acquire(const std::string& model, const std::string& backend, Acquired callback,
+               bool may_evict) override;
   std::vector<fleet::WorkerStatus> status() const override;
   void drain(TimePoint, std::function<void()> drained) override;
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "daemon/route/device_memory.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/route/preload.hpp"
 
@@ -97,7 +98,8 @@ TEST(HardwareFacts, TheOpenClDeviceIsTheBestThatComputes) {
   EXPECT_EQ(named({"UHD", "RTX"}), (Ids{"UHD 770#0 (Test)", "RTX 4090#0 (Test)"}));
   EXPECT_EQ(named({"(Test)", "(Test)"}), (Ids{"RTX 4090#0 (Test)", "UHD 770#0 (Test)"}));
   EXPECT_EQ(named({"RTX", "RTX"}).error(),
-            "no OpenCL device called RTX ran the probe's kernel, beside those already taken; device found: UHD 770, "
+            "no OpenCL device called RTX ran the probe's kernel, beside those already taken; device found: "
+            "UHD 770, "
             "RTX 4090, pthread-cpu (software)");
 }
 
@@ -109,6 +111,23 @@ TEST(HardwareFacts, ADiscreteDeviceHasItsOwnMemory) {
   EXPECT_FALSE(has_own_memory(report.opencl, "UHD 770#0 (Test)"));
   EXPECT_FALSE(has_own_memory(report.opencl, "pthread-cpu#0 (Test)"));
   EXPECT_FALSE(has_own_memory(report.opencl, ""));
+}
+
+TEST(HardwareFacts, EnginesOnTheSameDevicesDrawFromOneMemory) {
+  constexpr std::uint64_t kGiB = 1ULL << 30U;
+  const auto card = device("RTX 4090", "discrete", "nvidia", 24);
+  const auto report = machine({card, device("UHD 770", "integrated", "intel", 64)}, {card, card});
+  using Ids = std::vector<std::string>;
+  auto memory = device_memory(report, {"RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
+  ASSERT_EQ(memory.size(), 1U);
+  EXPECT_EQ(memory[0].name, "RTX 4090");
+  EXPECT_EQ(memory[0].bytes, 24 * kGiB);
+  EXPECT_EQ(memory[0].backends, (Ids{"opencl", "vulkan"}));
+  memory = device_memory(report, {"RTX 4090#0 (Test)", "RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
+  ASSERT_EQ(memory.size(), 2U);
+  EXPECT_EQ(memory[0].bytes, 48 * kGiB);
+  EXPECT_EQ(memory[1].backends, Ids{"vulkan"});
+  EXPECT_TRUE(device_memory(report, {}, {"UHD 770#0 (Test)"}).empty()) << "it works in the machine's";
 }
 
 TEST(HardwareFacts, ANumberedDeviceIsThatOne) {

@@ -336,5 +336,18 @@ TEST(FrameBuffer, RefusesEmptyAndOversizeFramesFromTheLengthAlone) {
   }
 }
 
+TEST(WorkerCodec, MemoryIsAskedForAndGranted) {
+  const MemoryNeed need{1ULL << 40, 3, 1000, 10};
+  const auto asked = decode_to_daemon(payload_of(ToDaemon{NeedMemory{need}}));
+  ASSERT_TRUE(asked) << asked.error().message;
+  EXPECT_EQ(std::get<NeedMemory>(*asked).need.weight_bytes, 1ULL << 40);
+  EXPECT_EQ(std::get<NeedMemory>(*asked).need.least_bytes(), (1ULL << 40) + 13);
+  EXPECT_EQ(std::get<NeedMemory>(*asked).need.most_bytes(), (1ULL << 40) + 1003);
+  const auto granted = decode_to_worker(payload_of(ToWorker{Grant{1ULL << 35}}));
+  ASSERT_TRUE(granted) << granted.error().message;
+  EXPECT_EQ(std::get<Grant>(*granted).kv_bytes, 1ULL << 35);
+  EXPECT_FALSE(decode_to_worker(payload_of(ToWorker{Grant{UINT64_MAX}}))) << "more than any machine has";
+}
+
 }  // namespace
 }  // namespace flyball::worker

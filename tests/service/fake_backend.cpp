@@ -49,7 +49,9 @@ struct FakeTicket final : Ticket::Impl {
 
 class FakeBackend final : public Backend {
  public:
-  explicit FakeBackend(Script script) : script_(std::move(script)) {
+  FakeBackend(Script script, std::uint64_t kv_bytes) : script_(std::move(script)) {
+    info_.weight_bytes = static_cast<std::uint64_t>(script_.number("holds", script_.number("need", 0)));
+    info_.kv_bytes = kv_bytes;
     info_.backend = "cpu";
     info_.architecture = "fake";
     info_.model_name = "fake";
@@ -146,8 +148,14 @@ Script::Script(const std::string& text) {
   }
 }
 
-Result<std::unique_ptr<Backend>> load_fake_backend(const std::string& text) {
+Result<std::unique_ptr<Backend>> load_fake_backend(
+    const std::string& text, const std::function<std::uint64_t(const MemoryNeed&)>& ask) {
   Script script(text);
+  std::uint64_t kv_bytes = 0;
+  if (script.has("need") && ask) {
+    const auto one = static_cast<std::uint64_t>(script.number("need_kv", 0));
+    kv_bytes = ask({static_cast<std::uint64_t>(script.number("need", 0)), 0, 8 * one, one});
+  }
   if (script.has("log")) std::ofstream(script.text("log"), std::ios::app) << getpid() << "\n";
   std::this_thread::sleep_for(milliseconds(script.number("load_ms", 0)));
   if (script.has("crash_load")) std::abort();
@@ -158,7 +166,7 @@ Result<std::unique_ptr<Backend>> load_fake_backend(const std::string& text) {
     if (flock(fd, LOCK_EX | LOCK_NB) != 0)
       return fail(ErrorCode::insufficient_memory, "2 bytes are needed, 1 are free.");
   }
-  return std::make_unique<FakeBackend>(std::move(script));
+  return std::make_unique<FakeBackend>(std::move(script), kv_bytes);
 }
 
 }  // namespace flyball::test

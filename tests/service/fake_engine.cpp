@@ -63,5 +63,6 @@ int main(int argc, char** argv) {
     say(fd, worker::TicketEvent{77, Delta{"hello", {1}, {}}});
     wait_for_the_end();
   }
-  std::_Exit(worker::serve_backend(fd, [text] { return test::load_fake_backend(text); }));
+  std::_Exit(worker::serve_backend(
+      fd, [text](const worker::AskMemory& ask) { return test::load_fake_backend(text, ask); }));
 }

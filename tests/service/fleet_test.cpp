@@ -131,8 +131,8 @@ TEST_F(FleetTest, AMachineWithoutRoomForAProcessIsNotTheModelsFault) {
   make();
   rlimit before = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  // Two are enough for the socket pair, three for what the child is given, not for what it is waited for with.
-  // (Two also let the sanitizers look at memory.)
+  // Two are enough for the socket pair, three for what the child is given, not for what it is waited for
+  // with. (Two also let the sanitizers look at memory.)
   for (const int left : {2, 3}) {
     const int first = open("/dev/null", O_RDONLY | O_CLOEXEC);
     ASSERT_EQ(close(first), 0);
@@ -346,7 +346,7 @@ TEST_F(FleetTest, ADevicesOwnMemoryIsNoRoomInTheMachinesNorTheReverse) {
   model("b", memory);
   FleetOptions options;
   options.opencl_devices = {"some device"};
-  options.own_memory = {"opencl"};
+  options.device_memory = {{"some device", 0, {"opencl"}}};
   make(std::move(options));
   ASSERT_TRUE(acquire("a", "opencl"));
   EXPECT_EQ(acquire("b", "cpu").error().code, ErrorCode::insufficient_memory);

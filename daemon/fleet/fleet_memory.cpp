@@ -1,0 +1,92 @@
+#include "daemon/fleet/fleet_memory.hpp"
+
+#include <algorithm>
+
+#include "backends/cpu/memory.hpp"
+#include "daemon/fleet/pools.hpp"
+#include "daemon/fleet/pressure.hpp"
+
+namespace flyball::fleet {
+namespace {
+
+// How often the system is asked whether it is short of memory, while there is an engine.
+constexpr std::chrono::seconds kPressureLook{5};
+
+MachineMemory this_machine() {
+  MachineMemory memory{cpu::total_memory(), cpu::available_memory()};
+  if (const auto pressure = read_memory_pressure()) {
+    memory.pressure = pressure->some;
+    memory.short_of_memory = pressure->high();
+  }
+  return memory;
+}
+
+}  // namespace
+
+FleetMemory::FleetMemory(const config::MemoryRules& rules, std::vector<DeviceMemory> devices,
+                         std::function<MachineMemory()> machine)
+    : rules_(rules),
+      devices_(std::move(devices)),
+      ask_machine_(machine ? std::move(machine) : this_machine),
+      machine_(ask_machine_()),
+      governor_(memory_pools(rules_, machine_.total, devices_), governor_limits(rules_)) {}
+
+void FleetMemory::set(const config::MemoryRules& rules) {
+  rules_ = rules;
+  governor_.set(memory_pools(rules_, machine_.total, devices_), governor_limits(rules_));
+}
+
+void FleetMemory::keep(const Slot& slot) {
+  const MemoryClaim now = claim(slot, {});
+  governor_.keep(slot.id, now.pinned, now.keep);
+}
+
+Memory FleetMemory::memory_of(const std::string& backend) const {
+  return pool_of(backend, devices_) == 0 ? Memory::machine : Memory::device;
+}
+
+MemoryClaim FleetMemory::claim(const Slot& slot, const MemoryNeed& need) const {
+  return claim_of(slot, pool_of(slot.backend, devices_), need, rules_.idle_unload);
+}
+
+void FleetMemory::ask(const Slot& slot, const MemoryNeed& need, TimePoint now) {
+  governor_.ask(slot.id, claim(slot, need), now);
+}
+
+void FleetMemory::ready(const Slot& slot, const BackendInfo& info, TimePoint now) {
+  governor_.ready(slot.id, claim(slot, {}), info.weight_bytes + info.kv_bytes + info.scratch_bytes, now);
+}
+
+Governor::Step FleetMemory::decide(TimePoint now, std::span<const Governor::Use> uses) {
+  const bool watches = rules_.relieve_pressure && machine_.pressure && !uses.empty();
+  if (governor_.anybody_waits() || (watches && now >= next_look_)) {
+    machine_ = ask_machine_();
+    next_look_ = now + kPressureLook;
+  }
+  const std::uint64_t available[] = {available_to_engines(rules_, machine_.total, machine_.available)};
+  Governor::Step step =
+      governor_.decide({now, uses, available, rules_.relieve_pressure && machine_.short_of_memory});
+  if (watches && (!step.look_again || next_look_ < *step.look_again)) step.look_again = next_look_;
+  return step;
+}
+
+MemoryStatus FleetMemory::status() const {
+  MemoryStatus status;
+  const MachineMemory now = ask_machine_();
+  for (const Governor::PoolState& pool : governor_.pools()) {
+    std::uint64_t free = pool.capacity - std::min(pool.capacity, pool.accounted);
+    if (status.pools.empty()) free = std::min(free, available_to_engines(rules_, now.total, now.available));
+    status.pools.push_back({pool.name, pool.capacity, pool.accounted, free, pool.engines, pool.waiting});
+  }
+  const Governor::Counters& counters = governor_.counters();
+  status.loads = counters.loads;
+  status.evictions = counters.evictions;
+  status.idle_unloads = counters.idle_unloads;
+  status.pressure_unloads = counters.pressure_unloads;
+  status.waits = counters.waits;
+  status.refusals = counters.refusals;
+  status.pressure = now.pressure;
+  return status;
+}
+
+}  // namespace flyball::fleet

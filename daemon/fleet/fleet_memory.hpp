@@ -1,0 +1,46 @@
+// The governor, and what it has to know of this machine: the pools as configured, what is available, whether
+// the system is short of memory.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "config/config.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/fleet/governor.hpp"
+#include "daemon/fleet/slot.hpp"
+
+namespace flyball::fleet {
+
+class FleetMemory {
+ public:
+  // machine: asked while somebody waits, and every kPressureLook while there is an engine; absent: this
+  // machine's.
+  FleetMemory(const config::MemoryRules& rules, std::vector<DeviceMemory> devices,
+              std::function<MachineMemory()> machine);
+  void set(const config::MemoryRules& rules);
+  // After a reload: what is kept of it from here on.
+  void keep(const Slot& slot);
+
+  Memory memory_of(const std::string& backend) const;
+  void ask(const Slot& slot, const MemoryNeed& need, TimePoint now);
+  void ready(const Slot& slot, const BackendInfo& info, TimePoint now);
+  Governor& governor() noexcept { return governor_; }
+  const Governor& governor() const noexcept { return governor_; }
+
+  Governor::Step decide(TimePoint now, std::span<const Governor::Use> uses);
+  MemoryStatus status() const;
+
+ private:
+  MemoryClaim claim(const Slot& slot, const MemoryNeed& need) const;
+
+  config::MemoryRules rules_;
+  const std::vector<DeviceMemory> devices_;
+  const std::function<MachineMemory()> ask_machine_;
+  MachineMemory machine_;  // when it was last asked
+  TimePoint next_look_{};
+  Governor governor_;
+};
+
+}  // namespace flyball::fleet

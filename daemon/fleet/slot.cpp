@@ -1,0 +1,67 @@
+#include "daemon/fleet/slot.hpp"
+
+#include <spdlog/spdlog.h>
+
+namespace flyball::fleet {
+
+bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
+  return a.path == b.path && a.embedded == b.embedded && a.sha256 == b.sha256 && a.context == b.context &&
+         a.max_sequences == b.max_sequences && a.threads == b.threads && a.kv_type == b.kv_type &&
+         a.expert_bytes == b.expert_bytes && a.group == b.group;
+}
+
+worker::WorkerOptions worker_options(const Slot& slot, const std::vector<std::string>* device_ids,
+                                     const config::WorkerLimits& limits, const config::KvSpill& kv_spill) {
+  const config::ModelEntry& entry = slot.entry;
+  worker::WorkerOptions options;
+  options.model_id = entry.id;
+  options.model_path = entry.embedded ? "" : entry.path.string();
+  options.sha256 = entry.sha256;
+  options.backend = slot.backend;
+  if (device_ids != nullptr) options.device_ids = *device_ids;
+  options.kv_spill_dir = kv_spill.directory.string();
+  options.kv_spill_bytes = kv_spill.max_bytes;
+  options.threads = entry.threads;
+  options.expert_bytes = entry.expert_bytes;
+  options.own_memory = slot.memory == Memory::device;
+  options.context = entry.context;
+  options.max_sequences = entry.max_sequences;
+  options.kv_type = entry.kv_type;
+  options.ready_timeout = limits.ready_timeout;
+  options.heartbeat = limits.heartbeat;
+  options.heartbeat_timeout = limits.heartbeat_timeout;
+  return options;
+}
+
+MemoryClaim claim_of(const Slot& slot, std::size_t pool, const MemoryNeed& need,
+                     std::chrono::milliseconds idle_unload) {
+  MemoryClaim claim;
+  claim.model = slot.entry.id;
+  claim.pool = pool;
+  claim.need = need;
+  claim.group = slot.entry.group;
+  claim.pinned = slot.preloaded || slot.entry.pin;
+  claim.may_evict = slot.may_evict || slot.waiters.empty();
+  if (const auto keep = slot.entry.idle_unload.value_or(idle_unload); keep.count() > 0) claim.keep = keep;
+  return claim;
+}
+
+void log_ready(const Slot& slot, TimePoint began) {
+  const BackendInfo& info = slot.client->info();
+  spdlog::info(
+      "engine ready in {} ms: {} {}, {} parameters, context {}, {} MiB, of it {} MiB KV as {} | "
+      "model={} backend={}",
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began).count(),
+      info.model_name, info.quantization, info.parameters, info.context_length,
+      (info.weight_bytes + info.kv_bytes + info.scratch_bytes) >> 20, info.kv_bytes >> 20, info.kv_type,
+      slot.entry.id, slot.backend);
+  for (const DeviceShare& share : info.devices)
+    spdlog::info("engine on {} | model={} backend={}", to_string(share), slot.entry.id, slot.backend);
+}
+
+void tell_left_behind(const Slot& slot) {
+  spdlog::error("engine does not end although it was killed, pid {}; it is left behind | model={} backend={}",
+                slot.client->pid(), slot.entry.id, slot.backend);
+}
+
+}  // namespace flyball::fleet

@@ -1,0 +1,62 @@
+// One engine that the fleet may run: its entry of the configuration, its process and who waits for it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include "backends/worker/client.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/fleet/governor.hpp"
+#include "daemon/fleet/lifecycle.hpp"
+#include "daemon/fleet/victim.hpp"
+
+namespace flyball::fleet {
+
+// One (model, backend).
+struct Slot {
+  Slot(boost::asio::io_context& io, config::ModelEntry e, std::string b, Memory m,
+       const config::WorkerLimits& limits)
+      : entry(std::move(e)), backend(std::move(b)), memory(m), lifecycle(limits), timer(io) {}
+  config::ModelEntry entry;
+  std::string backend;
+  Memory memory;
+  Lifecycle lifecycle;
+  std::uint64_t stamp = 0;  // of the file, or the directory, when it was last loaded
+  std::unique_ptr<worker::WorkerClient> client;
+  Governor::Id id = 0;  // of its process, the latest
+  bool ready = false;
+  bool draining = false;
+  bool preloaded = false;  // started, and started again, without a request
+  std::vector<Fleet::Acquired> waiters;
+  bool may_evict = false;  // one of those who wait for this load
+  struct Refusal {
+    Error error;
+    bool of_asker = false;  // others, who may evict, would not be refused
+  };
+  std::optional<Refusal> refused;   // by the governor; its process ends
+  boost::asio::steady_timer timer;  // of a restart, or of the room that is made
+  struct Room {
+    std::weak_ptr<Slot> from;  // ends; then this one loads again
+    Error cause;               // of the load that failed: the answer if it does not end
+  };
+  std::optional<Room> room;  // absent: no load waits for another engine's end
+};
+
+// The process that is there loads the same, the same way.
+bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b);
+// device_ids: of a GPU engine those to open; null: another kind of engine.
+worker::WorkerOptions worker_options(const Slot& slot, const std::vector<std::string>* device_ids,
+                                     const config::WorkerLimits& limits, const config::KvSpill& kv_spill);
+// need: {} of one that did not ask. idle_unload: of models that say nothing of it; 0: never.
+MemoryClaim claim_of(const Slot& slot, std::size_t pool, const MemoryNeed& need,
+                     std::chrono::milliseconds idle_unload);
+
+// Both of one that has a client. began: when it was started.
+void log_ready(const Slot& slot, TimePoint began);
+void tell_left_behind(const Slot& slot);
+
+}  // namespace flyball::fleet

@@ -1,0 +1,19 @@
+// Which devices' own memory the engines' models lie in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/route/probe.hpp"
+
+namespace flyball::route {
+
+// A pool for each set of devices that an engine opens and that all have memory of their own. Two engines that
+// open devices of the same names share one: an engine spreads over all of its devices, and both APIs show the
+// same hardware.
+std::vector<fleet::DeviceMemory> device_memory(const HardwareReport& report,
+                                               const std::vector<std::string>& opencl_ids,
+                                               const std::vector<std::string>& vulkan_ids);
+
+}  // namespace flyball::route
