@@ -20,6 +20,7 @@
 #include "backends/opencl/found_device.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/terminal.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -177,16 +178,6 @@ void print_json(const Report& r) {
                               {"kv_bytes", d.planned.memory.kv_bytes},
                               {"scratch_bytes", d.planned.memory.scratch_bytes}});
   std::printf("%s\n", out.dump(2).c_str());
-}
-
-std::string size_text(std::uint64_t bytes) {
-  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  auto value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1024.0 && unit + 1 < std::size(kUnits); ++unit) value /= 1024.0;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
 }
 
 void line(const char* label, const std::string& text) {

@@ -76,6 +76,7 @@ int main(int argc, char** argv) {
     add_engines_command(app, exit_code);
     add_probe_command(app, exit_code);
     add_inspect_command(app, exit_code);
+    add_plan_command(app, exit_code);
     add_make_model_command(app, exit_code);
     add_bench_command(app, exit_code);
     add_profile_command(app, exit_code);

@@ -1,6 +1,7 @@
 // What every command says the same way: errors on stderr, and whether a person is looking.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "config/error.hpp"
@@ -11,6 +12,8 @@ namespace flyball::cli {
 int report(const Error& error);
 // The same text without the program's name.
 std::string describe(const Error& error);
+// "512 bytes", "22.0 KiB", "4.5 GiB".
+std::string size_text(std::uint64_t bytes);
 bool stdout_is_terminal() noexcept;
 bool stdin_is_terminal() noexcept;
 bool stderr_is_terminal() noexcept;
