@@ -46,8 +46,8 @@ struct GovernorLimits {
   std::chrono::milliseconds linger{200};
   std::chrono::milliseconds end_wait{10'000};   // for one that was told to end
   std::chrono::milliseconds max_wait{300'000};  // in line
-  std::chrono::milliseconds pressure_pause{
-      2'000};  // between ends for the machine's sake: each takes time to show
+  // Between ends for the machine's sake: what the system reports is the average of so long.
+  std::chrono::milliseconds pressure_pause{10'000};
 };
 
 class Governor {
