@@ -1,0 +1,65 @@
+// `flyball graph`: the policy as a picture, with a running daemon's counts on request.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/config_files.hpp"
+#include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/http_client.hpp"
+#include "daemon/cli/terminal.hpp"
+#include "policy/graph.hpp"
+
+namespace flyball::cli {
+namespace {
+
+constexpr std::chrono::seconds kMetricsTimeout{10};
+
+struct GraphOptions {
+  std::string format = "svg", config, policy, url;
+};
+
+int draw(const GraphOptions& options) {
+  const auto config =
+      config_at(options.config.empty() ? find_config() : std::filesystem::path(options.config));
+  if (!config) return report(config.error());
+  const auto tree =
+      policy_at(options.policy.empty() ? config->policy_path : std::filesystem::path(options.policy));
+  if (!tree) return report(tree.error());
+  policy::RuleCounts counts;
+  if (!options.url.empty()) {
+    const auto answer = http_get(options.url, "/metrics", "", kMetricsTimeout);
+    if (!answer) return report(answer.error());
+    if (answer->status != 200)
+      return report(Error{
+          ErrorCode::upstream_refused, options.url + " answered " + std::to_string(answer->status), {}, {}});
+    counts = policy::counts_in_metrics(answer->body);
+  }
+  const std::string out =
+      options.format == "dot" ? policy::to_dot(*tree, counts) : policy::to_svg(*tree, counts);
+  return std::fputs(out.c_str(), stdout) < 0 ? kIo : kOk;
+}
+
+}  // namespace
+
+void add_graph_command(CLI::App& app, int& exit_code) {
+  auto options = std::make_shared<GraphOptions>();
+  CLI::App* command = app.add_subcommand("graph", "The policy as a picture: SVG, or DOT for Graphviz");
+  command->add_option("--format", options->format, "svg or dot")
+      ->check(CLI::IsMember({"svg", "dot"}))
+      ->capture_default_str();
+  command->add_option("--url", options->url, "a running daemon: how often each rule has decided there");
+  command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
+  command->add_option("--policy", options->policy,
+                      "policy.yaml (default: the one config.yaml names, or the shipped one)");
+  command->footer(
+      "Examples:\n"
+      "  flyball graph > policy.svg\n"
+      "  flyball graph --format dot --policy new.yaml | dot -Tpdf > policy.pdf\n"
+      "  flyball graph --url http://127.0.0.1:8080 > traffic.svg");
+  command->callback([options, &exit_code] { exit_code = draw(*options); });
+}
+
+}  // namespace flyball::cli

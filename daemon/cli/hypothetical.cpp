@@ -1,0 +1,65 @@
+#include "daemon/cli/hypothetical.hpp"
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "daemon/cli/config_files.hpp"
+#include "daemon/cli/facts_file.hpp"
+#include "daemon/route/hardware_facts.hpp"
+#include "daemon/route/probe.hpp"
+#include "policy/fact_text.hpp"
+#include "policy/scenario.hpp"
+
+namespace flyball::cli {
+namespace {
+
+bool describes_a_machine(const policy::Facts& facts) {
+  const auto catalogue = policy::fact_catalogue();
+  for (std::size_t i = 0; i < catalogue.size(); ++i)
+    if (catalogue[i].name.starts_with("hardware.") && facts.get(static_cast<policy::FactId>(i))) return true;
+  return false;
+}
+
+// Words first, then the file, then single facts: each may correct what came before it.
+Result<void> set_given(const CaseOptions& options, policy::Facts& facts) {
+  std::string words;
+  for (const std::string& word : options.words) words += word + " ";
+  if (auto ok = policy::read_scenario(words, facts); !ok) return ok;
+  if (!options.facts.empty())
+    if (auto ok = read_facts_file(options.facts, facts); !ok) return ok;
+  for (const std::string& setting : options.settings)
+    if (auto ok = policy::set_fact(setting, "command line", facts); !ok) return ok;
+  return {};
+}
+
+}  // namespace
+
+void add_case_options(CLI::App& command, CaseOptions& options) {
+  command.add_option("words", options.words,
+                     "machine and load in a few words, with commas between; no machine: this one");
+  command.add_option("--facts", options.facts, "JSON object of fact names and values");
+  command.add_option("--fact", options.settings, "one fact as NAME=VALUE; may be given again")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--config", options.config, "config.yaml (default: the one `serve` would take)");
+  command.add_option("--policy", options.policy,
+                     "policy.yaml (default: the one config.yaml names, or the shipped one)");
+}
+
+Result<Case> read_case(const CaseOptions& options) {
+  const auto config =
+      config_at(options.config.empty() ? find_config() : std::filesystem::path(options.config));
+  if (!config) return std::unexpected(config.error());
+  auto tree = policy_at(options.policy.empty() ? config->policy_path : std::filesystem::path(options.policy));
+  if (!tree) return std::unexpected(tree.error());
+  Case out{std::move(*tree), {}};
+  if (auto ok = set_given(options, out.facts); !ok) return std::unexpected(ok.error());
+  if (!describes_a_machine(out.facts)) {  // a load without a machine is one for this machine
+    out.facts = route::facts_of(route::probe_hardware(), config->opencl, config->vulkan);
+    if (auto ok = set_given(options, out.facts); !ok) return std::unexpected(ok.error());
+  }
+  if (auto ok = policy::complete_scenario(out.facts); !ok) return std::unexpected(ok.error());
+  return out;
+}
+
+}  // namespace flyball::cli

@@ -1,0 +1,28 @@
+// A case that advise and why-not are asked about: words, a facts file and single facts over this machine or
+// none, and the policy to ask.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+
+#include "policy/facts.hpp"
+#include "policy/tree.hpp"
+
+namespace flyball::cli {
+
+struct CaseOptions {
+  std::vector<std::string> words, settings;
+  std::string facts, config, policy;
+};
+void add_case_options(CLI::App& command, CaseOptions& options);
+
+struct Case {
+  policy::Tree tree;
+  policy::Facts facts;
+};
+// Probes this machine where nothing that is given speaks of hardware.
+Result<Case> read_case(const CaseOptions& options);
+
+}  // namespace flyball::cli

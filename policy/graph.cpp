@@ -1,0 +1,245 @@
+#include "policy/graph.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+namespace flyball::policy {
+namespace {
+
+constexpr std::array<std::string_view, 8> kSigns{"=", "!=", ">", ">=", "<", "<=", "in", "exists"};
+constexpr std::string_view kDecisions = "flyball_policy_decisions_total{";
+constexpr std::size_t kMaxShownCondition = 120;  // characters of a line in the picture
+
+std::string value_text(const FactValue& value) {
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
+  if (const auto* text = std::get_if<std::string>(&value)) return *text;
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    std::string out;
+    for (const std::string& member : *list) out += (out.empty() ? "" : ", ") + member;
+    return "[" + out + "]";
+  }
+  std::array<char, 32> digits{};
+  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), std::get<double>(value)).ptr;
+  return {digits.data(), end};
+}
+
+std::string condition_text(const Condition& condition, bool inside) {
+  switch (condition.kind) {
+    case Condition::Kind::always:
+      return "always";
+    case Condition::Kind::negation:
+      return "not " + condition_text(condition.children.front(), true);
+    case Condition::Kind::compare: {
+      const std::string fact(fact_catalogue()[condition.fact].name);
+      if (condition.op == Op::exists)
+        return fact + (std::get<bool>(condition.operand) ? " is known" : " is unknown");
+      return fact + " " + std::string(kSigns[static_cast<std::size_t>(condition.op)]) + " " +
+             value_text(condition.operand);
+    }
+    case Condition::Kind::all:
+    case Condition::Kind::any: {
+      std::string out;
+      for (const Condition& child : condition.children)
+        out += (out.empty()                              ? ""
+                : condition.kind == Condition::Kind::all ? " and "
+                                                         : " or ") +
+               condition_text(child, true);
+      return inside && condition.children.size() > 1 ? "(" + out + ")" : out;
+    }
+  }
+  return {};
+}
+
+// At most so many characters, none cut in half.
+std::string shortened(std::string text) {
+  if (text.size() <= kMaxShownCondition) return text;
+  std::size_t n = kMaxShownCondition - 3;
+  while (n > 0 && (static_cast<unsigned char>(text[n]) & 0xC0U) == 0x80U) --n;
+  return text.substr(0, n) + "...";
+}
+
+std::string targets_text(const Rule& rule) {
+  std::string out;
+  for (const Target& target : rule.use) out += (out.empty() ? "" : ", ") + to_string(target);
+  if (rule.on_unavailable != OnUnavailable::next)
+    out += ", else " + std::string(to_string(rule.on_unavailable));
+  return out;
+}
+
+std::string count_text(const Rule& rule, const RuleCounts& counts) {
+  const auto it = counts.find(rule.id);
+  return it == counts.end() ? "" : std::to_string(it->second);
+}
+
+// ---- DOT
+
+std::string dot_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+class Dot {
+ public:
+  explicit Dot(const RuleCounts& counts) : counts_(counts) {}
+
+  std::string run(const Tree& tree) {
+    out_ = "digraph policy {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n  start [label=" +
+           dot_text(tree.file) + ", shape=plaintext];\n";
+    std::string before = "start";
+    siblings(tree.rules, before, "");
+    rule(tree.fallback);
+    edge(before, name(tree.fallback), "otherwise");
+    return out_ + "}\n";
+  }
+
+ private:
+  static std::string name(const Rule& rule) { return dot_text("rule " + rule.id); }
+  void edge(const std::string& from, const std::string& to, const std::string& label) {
+    out_ += "  " + from + " -> " + to + (label.empty() ? "" : " [label=" + dot_text(label) + "]") + ";\n";
+  }
+
+  void siblings(const std::vector<Rule>& rules, std::string& before, std::string label) {
+    for (const Rule& one : rules) {
+      rule(one);
+      edge(before, name(one), label);
+      before = name(one);
+      label = "otherwise";
+      std::string inside = name(one);
+      siblings(one.rules, inside, "true");
+    }
+  }
+
+  void rule(const Rule& one) {
+    const std::string count = count_text(one, counts_);
+    out_ += "  " + name(one) + " [label=" +
+            dot_text(one.id + "\n" + shortened(to_text(one.when)) +
+                     (one.engine.empty() ? "" : "\nengine " + one.engine) +
+                     (count.empty() ? "" : "\ndecided " + count)) +
+            ", tooltip=" + dot_text(one.because) + "];\n";
+    std::size_t order = 0;
+    for (const Target& target : one.use) {
+      const std::string node = dot_text("target " + to_string(target));
+      out_ += "  " + node + " [label=" + dot_text(to_string(target)) + ", shape=ellipse];\n";
+      edge(name(one), node, std::to_string(++order));
+    }
+  }
+
+  const RuleCounts& counts_;
+  std::string out_;
+};
+
+// ---- SVG: one row a rule, children indented below it
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else if (static_cast<unsigned char>(c) >= 0x20)
+      out += c;
+  }
+  return out;
+}
+
+class Svg {
+ public:
+  explicit Svg(const RuleCounts& counts) : counts_(counts) {}
+
+  std::string run(const Tree& tree) {
+    rows(tree.rules, 0);
+    row(tree.fallback, 0);
+    const std::string height = std::to_string(kTop + n_ * kRow + kTop);
+    return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(kWidth) + "\" height=\"" +
+           height +
+           "\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" "
+           "fill=\"white\"/>\n"
+           "<text x=\"12\" y=\"22\" font-weight=\"bold\">" +
+           escaped(tree.file) + "</text>\n" + out_ + "</svg>\n";
+  }
+
+ private:
+  static constexpr std::size_t kWidth = 1240, kTop = 36, kRow = 40, kIndent = 28, kTargetsAt = 880,
+                               kCountAt = 1220;
+
+  void rows(const std::vector<Rule>& rules, std::size_t depth) {
+    for (const Rule& rule : rules) {
+      row(rule, depth);
+      rows(rule.rules, depth + 1);
+    }
+  }
+
+  void row(const Rule& rule, std::size_t depth) {
+    const std::size_t y = kTop + n_++ * kRow, x = 12 + depth * kIndent;
+    const auto text = [&](std::size_t at, std::size_t down, const std::string& style,
+                          const std::string& what) {
+      if (!what.empty())
+        out_ += "<text x=\"" + std::to_string(at) + "\" y=\"" + std::to_string(y + down) + "\" " + style +
+                ">" + escaped(what) + "</text>\n";
+    };
+    out_ += "<g><title>" + escaped(rule.because + (rule.source.empty() ? "" : " (" + rule.source + ")")) +
+            "</title>\n";
+    // The stroke before a rule is where its answer is asked for: true goes right, not true goes down.
+    out_ += "<path d=\"M" + std::to_string(x) + " " + std::to_string(y + 2) + " v" +
+            std::to_string(kRow - 6) + "\" stroke=\"" + (rule.use.empty() ? "#999999" : "#2266aa") +
+            "\" stroke-width=\"3\"/>\n";
+    text(x + 8, 15, "font-weight=\"bold\"", rule.id);
+    text(x + 8, 31, "fill=\"#555555\"", shortened(to_text(rule.when)));
+    text(kTargetsAt, 15, "fill=\"#2266aa\"", targets_text(rule));
+    text(kTargetsAt, 31, "fill=\"#aa6622\"", rule.engine.empty() ? "" : "engine " + rule.engine);
+    text(kCountAt, 15, "text-anchor=\"end\"", count_text(rule, counts_));
+    out_ += "</g>\n";
+  }
+
+  const RuleCounts& counts_;
+  std::string out_;
+  std::size_t n_ = 0;
+};
+
+}  // namespace
+
+std::string to_text(const Condition& condition) {
+  return condition_text(condition, false);
+}
+std::string to_dot(const Tree& tree, const RuleCounts& counts) {
+  return Dot(counts).run(tree);
+}
+std::string to_svg(const Tree& tree, const RuleCounts& counts) {
+  return Svg(counts).run(tree);
+}
+
+RuleCounts counts_in_metrics(std::string_view exposition) {
+  RuleCounts out;
+  while (!exposition.empty()) {
+    const std::size_t end = std::min(exposition.find('\n'), exposition.size());
+    const std::string_view line = exposition.substr(0, end);
+    exposition.remove_prefix(std::min(end + 1, exposition.size()));
+    if (!line.starts_with(kDecisions)) continue;
+    const std::size_t rule = line.find("rule=\""), close = line.rfind('}');
+    if (rule == std::string_view::npos || close == std::string_view::npos || close + 2 > line.size())
+      continue;
+    const std::size_t begin = rule + 6, stop = line.find('"', begin);
+    double value = 0;
+    const std::string_view number = line.substr(close + 2);
+    const auto [at, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+    if (stop == std::string_view::npos || error != std::errc{} || !(value >= 0 && value < 1e18)) continue;
+    out[std::string(line.substr(begin, stop - begin))] += static_cast<std::uint64_t>(value);
+  }
+  return out;
+}
+
+}  // namespace flyball::policy

@@ -1,0 +1,147 @@
+#include "policy/why_not.hpp"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+namespace flyball::policy {
+namespace {
+
+using Json = nlohmann::json;
+
+bool wants(const Target& wanted, const Target& target) {
+  return wanted.backend == target.backend && (wanted.profile.empty() || wanted.profile == target.profile);
+}
+
+template <class T>
+Json value_json(const T& value) {
+  return std::visit([](const auto& v) { return Json(v); }, value);
+}
+
+class Answer {
+ public:
+  Answer(const Decision& decision, const Facts& facts, const Target& wanted)
+      : decision_(decision), facts_(facts), wanted_(wanted) {}
+
+  Json run() {
+    look(decision_.tree->rules, nullptr);
+    look(decision_.tree->fallback, nullptr);
+    return {{"schema", "flyball.why_not/v1"},
+            {"target", to_string(wanted_)},
+            {"policy", decision_.tree->file},
+            {"chosen", decision_.target ? Json(to_string(*decision_.target)) : Json()},
+            {"rule", decision_.rule ? Json(decision_.rule->id) : Json()},
+            {"places", std::move(places_)}};
+  }
+
+ private:
+  const RuleTrace* trace_of(const Rule& rule) const {
+    const auto it = std::ranges::find(decision_.rules, &rule, &RuleTrace::rule);
+    return it == decision_.rules.end() ? nullptr : &*it;
+  }
+
+  // `untrue`: the nearest rule around that was asked and not true.
+  void look(const std::vector<Rule>& rules, const RuleTrace* untrue) {
+    for (const Rule& rule : rules) {
+      const RuleTrace* trace = trace_of(rule);
+      const RuleTrace* stop = trace && trace->outcome != Truth::yes ? trace : trace ? nullptr : untrue;
+      look(rule, stop);
+      look(rule.rules, stop);
+    }
+  }
+
+  void look(const Rule& rule, const RuleTrace* untrue) {
+    for (const Target& target : rule.use) {
+      if (!wants(wanted_, target)) continue;
+      Json place = {{"rule", rule.id}, {"line", target.line}, {"target", to_string(target)}};
+      fill(place, rule, target, untrue);
+      places_.push_back(std::move(place));
+    }
+  }
+
+  void fill(Json& place, const Rule& rule, const Target& target, const RuleTrace* untrue) const {
+    if (untrue) {
+      place["status"] = "untrue";
+      place["asked"] = untrue->rule->id;
+      Json& comparisons = place["comparisons"] = Json::array();
+      for (std::uint32_t i = 0; i < untrue->n_conditions; ++i)
+        comparisons.push_back(comparison(decision_.conditions[untrue->first_condition + i]));
+      return;
+    }
+    const bool asked =
+        &rule == &decision_.tree->fallback ? decision_.rule == &rule : trace_of(rule) != nullptr;
+    const auto trace = std::ranges::find_if(
+        decision_.targets, [&](const TargetTrace& t) { return t.target == &target && t.rule == &rule; });
+    if (!asked || trace == decision_.targets.end()) {
+      place["status"] = "unasked";
+      place["reason"] =
+          "rule " + (decision_.rule ? decision_.rule->id : std::string("?")) + " decided before";
+      return;
+    }
+    place["status"] =
+        trace->verdict == Verdict::available ? "passed" : std::string(to_string(trace->verdict));
+    place["reason"] = trace->verdict == Verdict::available
+                          ? to_string(*decision_.target) + " stands before it and could be used"
+                      : trace->verdict == Verdict::denied ? trace->denied_by->id + ": " + trace->reason
+                                                          : trace->reason;
+  }
+
+  Json comparison(const ConditionTrace& trace) const {
+    const Condition& c = *trace.condition;
+    const Fact* fact = facts_.get(c.fact);
+    return {{"fact", fact_catalogue()[c.fact].name},
+            {"op", to_string(c.op)},
+            {"operand", value_json(c.operand)},
+            {"outcome", to_string(trace.outcome)},
+            {"value", fact ? value_json(fact->value) : Json()},
+            {"source", fact ? Json(fact->source) : Json()}};
+  }
+
+  const Decision& decision_;
+  const Facts& facts_;
+  const Target& wanted_;
+  Json places_ = Json::array();
+};
+
+std::string plain(const Json& value) {
+  return value.is_string() ? value.get<std::string>()
+                           : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Json why_not(const Decision& decision, const Facts& facts, const Target& wanted) {
+  return Answer(decision, facts, wanted).run();
+}
+
+std::string why_not_text(const Json& answer) {
+  const std::string target = answer["target"];
+  const bool chosen =
+      std::ranges::any_of(answer["places"], [](const Json& p) { return p["status"] == "chosen"; });
+  std::string out = target + (chosen ? " was chosen" : " was not chosen");
+  if (!chosen)
+    out += answer["chosen"].is_null()
+               ? "; nothing was"
+               : "; " + plain(answer["chosen"]) + " was, by rule " + plain(answer["rule"]);
+  out += "\n";
+  if (answer["places"].empty()) out += "  no rule of " + plain(answer["policy"]) + " names it\n";
+  for (const Json& place : answer["places"]) {
+    const std::string status = place["status"];
+    out += "  " + plain(place["rule"]) + " (line " + plain(place["line"]) + "), " + plain(place["target"]) +
+           ": ";
+    if (status != "untrue") {
+      out +=
+          status + (place["reason"].get<std::string>().empty() ? "" : ": " + plain(place["reason"])) + "\n";
+      continue;
+    }
+    out += place["asked"] == place["rule"] ? "the rule is not true\n"
+                                           : "inside rule " + plain(place["asked"]) + ", which is not true\n";
+    for (const Json& c : place["comparisons"])
+      out += "    " + plain(c["outcome"]) + ": " + plain(c["fact"]) + " " + plain(c["op"]) + " " +
+             plain(c["operand"]) + "; it is " +
+             (c["value"].is_null() ? "unknown" : plain(c["value"]) + " (" + plain(c["source"]) + ")") + "\n";
+  }
+  return out;
+}
+
+}  // namespace flyball::policy

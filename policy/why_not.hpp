@@ -1,0 +1,21 @@
+// Why a target was not chosen: every rule that names it, and what stood in the way.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "policy/decide.hpp"
+
+namespace flyball::policy {
+
+// flyball.why_not/v1: `target`, `chosen` (what was), and of each rule that names the target `status`: chosen,
+// untrue (with the comparisons that were not true), unavailable or denied (with the reason), passed (a target
+// before it was taken) or unasked (another rule decided before). `wanted` is an engine, or an engine with a
+// profile.
+nlohmann::json why_not(const Decision& decision, const Facts& facts, const Target& wanted);
+// The same for a terminal.
+std::string why_not_text(const nlohmann::json& answer);
+
+}  // namespace flyball::policy
