@@ -105,7 +105,7 @@ Json advice(const Decision& decision, const Facts& facts) {
   }
   Json& skipped = out["not_available"] = Json::array();
   for (const TargetTrace* trace : passed_over(decision))
-    skipped.push_back({{"target", to_string(*trace->target)}, {"reason", trace->reason}});
+    skipped.push_back({{"target", to_string(*trace->target)}, {"reason", reason(*trace, facts)}});
   return out;
 }
 
@@ -133,7 +133,7 @@ std::string advice_text(const Decision& decision, const Facts& facts) {
   }
   if (decision.rule) rule(*decision.rule);
   for (const TargetTrace* trace : passed_over(decision))
-    line("not", to_string(*trace->target) + ": " + trace->reason);
+    line("not", to_string(*trace->target) + ": " + reason(*trace, facts));
   std::string way;
   for (const std::string& id : path(decision)) way += (way.empty() ? "" : " > ") + id;
   line("path", way);

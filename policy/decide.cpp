@@ -3,6 +3,8 @@
 #include "policy/decide.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 
 namespace flyball::policy {
 namespace {
@@ -58,17 +60,19 @@ Truth compare(const Condition& condition, const Fact* fact) {
 
 namespace {
 
+constexpr std::size_t kMaxBackends = 16;
+
 class Walk {
  public:
   Walk(const Tree& tree, const Facts& facts, Decision& decision)
       : tree_(tree), facts_(facts), out_(decision) {}
 
   void run() {
-    constexpr std::size_t kUsual = 64;  // one allocation each for trees of the shipped one's size
     out_.tree = &tree_;
-    out_.rules.reserve(kUsual);
-    out_.conditions.reserve(kUsual);
-    out_.targets.reserve(kUsual / 2);
+    // Whatever is asked, it is asked once: this is as long as a path can be.
+    out_.rules.reserve(tree_.size.rules);
+    out_.conditions.reserve(tree_.size.comparisons);
+    out_.targets.reserve(tree_.size.targets);
     out_.constraints.reserve(tree_.constraints.size());
     for (const Constraint& constraint : tree_.constraints) {
       const auto first = static_cast<std::uint32_t>(out_.conditions.size());
@@ -149,30 +153,39 @@ class Walk {
   }
 
   Verdict consider(const Rule& rule, const Target& target, bool may_choose) {
-    TargetTrace trace{&target, &rule, Verdict::available, nullptr, {}};
+    const Standing& engine = standing(target.backend);
+    const Verdict verdict =
+        engine.verdict == Verdict::available && may_choose ? Verdict::chosen : engine.verdict;
+    out_.targets.push_back({&target, &rule, verdict, engine.denied_by, engine.certain});
+    return verdict;
+  }
+
+  // What holds of an engine wherever it is named; found out when it is named first.
+  struct Standing {
+    bool known = false;
+    Verdict verdict = Verdict::available;
+    const Constraint* denied_by = nullptr;
+    bool certain = true;
+  };
+
+  const Standing& standing(std::string_view backend) {
+    const auto backends = known_backends();
+    std::size_t i = 0;
+    while (i < std::min(backends.size(), kMaxBackends) && backends[i] != backend) ++i;
+    if (i == backends.size() || i == kMaxBackends) std::abort();  // the parser knows every target
+    Standing& out = standings_[i];
+    if (out.known) return out;
+    out.known = true;
     for (const ConstraintTrace& constraint : out_.constraints)
-      if (constraint.outcome != Truth::no && denies(*constraint.constraint, target.backend)) {
-        trace.verdict = Verdict::denied;
-        trace.denied_by = constraint.constraint;
-        trace.reason = (constraint.outcome == Truth::unknown ? "it is not known whether this holds: " : "") +
-                       constraint.constraint->because;
-        break;
+      if (constraint.outcome != Truth::no && denies(*constraint.constraint, backend)) {
+        out.verdict = Verdict::denied;
+        out.denied_by = constraint.constraint;
+        out.certain = constraint.outcome == Truth::yes;
+        return out;
       }
-    if (trace.verdict != Verdict::denied) {
-      const AvailabilityFacts ids = availability_facts(target.backend);
-      const Fact* available = facts_.get(ids.available);
-      if (available && std::get<bool>(available->value)) {
-        if (may_choose) trace.verdict = Verdict::chosen;
-      } else {
-        trace.verdict = Verdict::unavailable;
-        const Fact* reason = facts_.get(ids.reason);
-        trace.reason = reason      ? std::get<std::string>(reason->value)
-                       : available ? "not available"
-                                   : "it is not known whether it is available";
-      }
-    }
-    out_.targets.push_back(std::move(trace));
-    return out_.targets.back().verdict;
+    const Fact* available = facts_.get(availability_facts(backend).available);
+    if (!available || !std::get<bool>(available->value)) out.verdict = Verdict::unavailable;
+    return out;
   }
 
   bool traced(const Target& target) const {
@@ -184,14 +197,41 @@ class Walk {
   const Tree& tree_;
   const Facts& facts_;
   Decision& out_;
+  std::array<Standing, kMaxBackends> standings_;  // in the order of known_backends()
 };
 
 }  // namespace
 
+void decide(const Tree& tree, const Facts& facts, Decision& decision) {
+  decision.rule = decision.advice = nullptr;
+  decision.target = nullptr;
+  decision.queue = false;
+  decision.constraints.clear();
+  decision.rules.clear();
+  decision.conditions.clear();
+  decision.targets.clear();
+  Walk(tree, facts, decision).run();
+}
+
 Decision decide(const Tree& tree, const Facts& facts) {
   Decision decision;
-  Walk(tree, facts, decision).run();
+  decide(tree, facts, decision);
   return decision;
+}
+
+std::string reason(const TargetTrace& trace, const Facts& facts) {
+  switch (trace.verdict) {
+    case Verdict::chosen:
+    case Verdict::available:
+      return {};
+    case Verdict::denied:
+      return (trace.certain ? "" : "it is not known whether this holds: ") + trace.denied_by->because;
+    case Verdict::unavailable:
+      break;
+  }
+  const AvailabilityFacts ids = availability_facts(trace.target->backend);
+  if (const Fact* why = facts.get(ids.reason)) return std::get<std::string>(why->value);
+  return facts.get(ids.available) ? "not available" : "it is not known whether it is available";
 }
 
 }  // namespace flyball::policy

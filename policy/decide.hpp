@@ -40,10 +40,11 @@ struct TargetTrace {  // one target considered, in order
   const Rule* rule = nullptr;
   Verdict verdict = Verdict::unavailable;
   const Constraint* denied_by = nullptr;
-  std::string reason;  // "not built into this release", "no device found"; "" when chosen
+  bool certain = true;  // denied: the constraint's condition is true, and not merely unknown
 };
 
-// Views into the tree: the tree outlives the decision (the daemon keeps both behind one shared_ptr).
+// Views into the tree: the tree outlives the decision (the daemon keeps both behind one shared_ptr). May be
+// used again for other decisions; its vectors keep their storage.
 struct Decision {
   const Tree* tree = nullptr;
   const Rule* rule = nullptr;      // whose target was chosen, or whose on_unavailable ended the search
@@ -60,8 +61,14 @@ struct Decision {
 // One comparison; nullptr: the fact is unknown.
 Truth compare(const Condition& comparison, const Fact* fact);
 
-// `backend.<id>.available` (and `.reason`) in the facts say what can be used; unknown counts as unavailable.
+// `backend.<id>.available` in the facts says what can be used; unknown counts as unavailable.
 Decision decide(const Tree& tree, const Facts& facts);
+// The same in storage of the caller's. Allocates nothing where `decision` has held one of this tree, or of a
+// tree as large.
+void decide(const Tree& tree, const Facts& facts, Decision& decision);
+// Why a target that was considered cannot be used: "private", "not built into this release", "no device
+// found"; "" where it can. `facts` are those the decision was taken on.
+std::string reason(const TargetTrace& trace, const Facts& facts);
 
 std::string_view to_string(Truth truth) noexcept;      // "unknown"
 std::string_view to_string(Verdict verdict) noexcept;  // "denied"

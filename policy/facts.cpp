@@ -178,6 +178,11 @@ void Facts::set(std::string_view name, FactValue value, std::string source, std:
   set(*id, std::move(value), std::move(source), age);
 }
 
+void Facts::forget(FactId id) {
+  facts_[id] = {};
+  known_[id] = false;
+}
+
 void Facts::set_age(std::string_view source, std::chrono::milliseconds age) {
   for (Fact& fact : facts_)
     if (fact.source == source) fact.age = age;  // what is unknown has no source

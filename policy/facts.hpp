@@ -53,6 +53,8 @@ class Facts {
   void set(FactId id, FactValue value, std::string source, std::chrono::milliseconds age = {});
   // Every fact of this source was found out that long before the decision.
   void set_age(std::string_view source, std::chrono::milliseconds age);
+  void set_age(FactId id, std::chrono::milliseconds age) { facts_[id].age = age; }
+  void forget(FactId id);
   const Fact* get(FactId id) const noexcept { return known_[id] ? &facts_[id] : nullptr; }
   const Fact* get(std::string_view name) const noexcept;
 

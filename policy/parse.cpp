@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "config/digest.hpp"
 #include "config/table.hpp"
 #include "config/units.hpp"
 #include "config/yaml.hpp"
@@ -121,12 +122,27 @@ class Reader {
     out.fallback.id = "default";
     out.fallback.on_unavailable = OnUnavailable::fail;
     fill(out.fallback, fallback);
+    for (const Constraint& one : out.constraints) out.size.comparisons += comparisons_in(one.when);
+    for (const Rule& one : out.rules) measure(one, out.size);
+    out.size.targets += static_cast<std::uint32_t>(out.fallback.use.size());
     return out;
   }
 
  private:
   void add(const config::Mark& at, std::string message) {
     findings_.push_back(config::finding(at, std::move(message)));
+  }
+
+  static std::uint32_t comparisons_in(const Condition& condition) {
+    std::uint32_t n = condition.kind == Condition::Kind::compare;
+    for (const Condition& child : condition.children) n += comparisons_in(child);
+    return n;
+  }
+  static void measure(const Rule& rule, TreeSize& size) {
+    ++size.rules;
+    size.comparisons += comparisons_in(rule.when);
+    size.targets += static_cast<std::uint32_t>(rule.use.size());
+    for (const Rule& child : rule.rules) measure(child, size);
   }
 
   Constraint constraint(const Entry& entry) {
@@ -355,6 +371,8 @@ std::expected<Tree, std::vector<Error>> parse_policy_all(std::string_view yaml, 
   if (findings.empty()) config::check_shape(*root, policy_shape(), "", findings);
   if (!findings.empty()) return std::unexpected(std::move(findings));
   Tree tree = Reader(findings).tree(*root, file_name);
+  tree.text = yaml;
+  tree.digest = config::digest(yaml);
   if (findings.empty())
     for (LintFinding& f : lint(tree))
       if (f.level == LintFinding::Level::error)

@@ -1,20 +1,18 @@
 // A decision as JSON that can be kept and sent, and that JSON as text for people.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
 #include "policy/advice.hpp"
 #include "policy/decide.hpp"
+#include "policy/fact_json.hpp"
 
 namespace flyball::policy {
 namespace {
 
 using Json = nlohmann::json;
-
-Json to_json(const FactValue& value) {
-  return std::visit([](const auto& v) { return Json(v); }, value);
-}
 
 Json conditions_json(const Decision& decision, std::uint32_t first, std::uint32_t n) {
   Json out = Json::array();
@@ -22,7 +20,7 @@ Json conditions_json(const Decision& decision, std::uint32_t first, std::uint32_
     const ConditionTrace& trace = decision.conditions[i];
     out.push_back({{"fact", fact_catalogue()[trace.condition->fact].name},
                    {"op", to_string(trace.condition->op)},
-                   {"operand", to_json(trace.condition->operand)},
+                   {"operand", json_of(trace.condition->operand)},
                    {"outcome", to_string(trace.outcome)},
                    {"line", trace.condition->line}});
   }
@@ -40,7 +38,7 @@ Json facts_json(const Decision& decision, const Facts& facts) {
     const FactInfo& info = fact_catalogue()[id];
     Json row = {{"name", info.name}, {"unit", info.unit}};
     if (const Fact* fact = facts.get(id)) {
-      row["value"] = to_json(fact->value);
+      row["value"] = json_of(fact->value);
       row["source"] = fact->source;
       row["age_ms"] = fact->age.count();
     } else {
@@ -48,6 +46,30 @@ Json facts_json(const Decision& decision, const Facts& facts) {
     }
     out.push_back(std::move(row));
   }
+  return out;
+}
+
+// What is known of a target beside whether it can be used: its load and measurements, and of an engine of
+// this machine the model's bytes beside the memory that they would lie in.
+Json known_json(const Target& target, const Facts& facts) {
+  const auto catalogue = fact_catalogue();
+  Json out = Json::array();
+  const auto add = [&](const FactInfo& info, std::string_view name) {
+    if (const Fact* fact = facts.get(info.name))
+      out.push_back({{"name", name}, {"unit", info.unit}, {"value", json_of(fact->value)}});
+  };
+  const std::string prefix = "backend." + target.backend + ".";
+  for (auto info = std::ranges::lower_bound(catalogue, prefix, {}, &FactInfo::name);
+       info != catalogue.end() && info->name.starts_with(prefix); ++info)
+    if (const std::string_view name = info->name.substr(prefix.size());
+        name != "available" && name != "reason")
+      add(*info, name);
+  if (is_remote(target.backend) || !facts.get("model.bytes")) return out;
+  const Fact* const discrete = facts.get("hardware.gpu.discrete_count");
+  const bool own_memory = target.backend != "cpu" && discrete && std::get<std::int64_t>(discrete->value) > 0;
+  for (const char* name :
+       {"model.bytes", own_memory ? "hardware.gpu.memory_total" : "hardware.memory.available"})
+    add(catalogue[*find_fact(name)], name);
   return out;
 }
 
@@ -84,6 +106,28 @@ std::string age_text(std::int64_t ms) {
   if (ms < 600'000) return std::to_string(ms / 1000) + " s";
   if (ms < 36'000'000) return std::to_string(ms / 60'000) + " min";
   return std::to_string(ms / 3'600'000) + " h";
+}
+
+// "4.4 GiB", "41 ms", "3", "true".
+std::string amount_text(const Json& known) {
+  const std::string unit = field(known, "unit"), plain = field(known, "value");
+  const auto value = known.is_object() ? known.find("value") : known.end();
+  if (unit != "bytes" || value == known.end() || !value->is_number_integer())
+    return plain + (unit.empty() ? "" : " " + unit);
+  constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  auto scaled = value->get<double>();
+  std::size_t i = 0;
+  for (; scaled >= 1024 && i + 1 < kUnits.size(); ++i) scaled /= 1024;
+  std::string tenths = std::to_string(std::llround(scaled * 10));
+  if (i == 0) return plain + " B";
+  return tenths.insert(tenths.size() - 1, ".") + " " + kUnits[i];
+}
+
+std::string known_text(const Json& target) {
+  std::string out;
+  for (const Json& known : list(target, "known"))
+    out += (out.empty() ? "" : ", ") + field(known, "name") + " " + amount_text(known);
+  return out.empty() ? "" : "              " + out + "\n";
 }
 
 std::string conditions_text(const Json& rule) {
@@ -142,8 +186,9 @@ Json receipt(const Decision& decision, const Facts& facts) {
                 {"profile", trace.target->profile},
                 {"rule", trace.rule->id},
                 {"verdict", to_string(trace.verdict)},
-                {"reason", trace.reason}};
+                {"reason", reason(trace, facts)}};
     if (trace.denied_by) row["denied_by"] = trace.denied_by->id;
+    if (Json known = known_json(*trace.target, facts); !known.empty()) row["known"] = std::move(known);
     targets.push_back(std::move(row));
   }
   return out;
@@ -202,7 +247,7 @@ std::string explain_text(const Json& receipt) {
     out += "  " + padded(field(t, "verdict"), 12) + padded(target_name(t), 22) + "rule " + field(t, "rule");
     if (const std::string by = field(t, "denied_by"); !by.empty()) out += ", constraint " + by;
     if (!reason.empty()) out += ": " + reason;
-    out += "\n";
+    out += "\n" + known_text(t);
   }
   return out;
 }

@@ -50,11 +50,18 @@ struct Constraint {
 };
 bool denies(const Constraint& constraint, std::string_view backend);
 
+struct TreeSize {  // how much there is at all depths; no path is longer
+  std::uint32_t rules = 0, comparisons = 0, targets = 0;
+};
+
 struct Tree {
   std::string file;
+  std::string text;          // what it was parsed from: a kept decision is replayed with it
+  std::uint64_t digest = 0;  // config::digest() of the text
   std::vector<Constraint> constraints;
   std::vector<Rule> rules;
   Rule fallback;  // `default:`, required; its id is "default"
+  TreeSize size;
 };
 
 // config_invalid with file:line:column in Error::where. What lint calls an error is refused too.

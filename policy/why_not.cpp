@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "policy/fact_json.hpp"
+
 namespace flyball::policy {
 namespace {
 
@@ -11,11 +13,6 @@ using Json = nlohmann::json;
 
 bool wants(const Target& wanted, const Target& target) {
   return wanted.backend == target.backend && (wanted.profile.empty() || wanted.profile == target.profile);
-}
-
-template <class T>
-Json value_json(const T& value) {
-  return std::visit([](const auto& v) { return Json(v); }, value);
 }
 
 class Answer {
@@ -82,8 +79,9 @@ class Answer {
         trace->verdict == Verdict::available ? "passed" : std::string(to_string(trace->verdict));
     place["reason"] = trace->verdict == Verdict::available
                           ? to_string(*decision_.target) + " stands before it and could be used"
-                      : trace->verdict == Verdict::denied ? trace->denied_by->id + ": " + trace->reason
-                                                          : trace->reason;
+                      : trace->verdict == Verdict::denied
+                          ? trace->denied_by->id + ": " + reason(*trace, facts_)
+                          : reason(*trace, facts_);
   }
 
   Json comparison(const ConditionTrace& trace) const {
@@ -91,9 +89,9 @@ class Answer {
     const Fact* fact = facts_.get(c.fact);
     return {{"fact", fact_catalogue()[c.fact].name},
             {"op", to_string(c.op)},
-            {"operand", value_json(c.operand)},
+            {"operand", json_of(c.operand)},
             {"outcome", to_string(trace.outcome)},
-            {"value", fact ? value_json(fact->value) : Json()},
+            {"value", fact ? json_of(fact->value) : Json()},
             {"source", fact ? Json(fact->source) : Json()}};
   }
 

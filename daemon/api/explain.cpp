@@ -3,44 +3,19 @@
 #include <nlohmann/json.hpp>
 
 #include "config/json_reader.hpp"
+#include "policy/fact_json.hpp"
 
 namespace flyball::api {
 namespace {
 
 using nlohmann::json;
-using policy::FactType;
 using policy::FactValue;
 
 Result<FactValue> read_fact(const std::string& name, const json& value) {
   const std::string param = "facts." + name;
   const auto id = policy::find_fact(name);
   if (!id) return fail(ErrorCode::invalid_value, "'" + param + "' is no fact of the catalogue.", param);
-  switch (policy::fact_catalogue()[*id].type) {
-    case FactType::boolean:
-      if (value.is_boolean()) return FactValue(value.get<bool>());
-      break;
-    case FactType::integer:
-      if (value.is_number_integer() &&
-          !(value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
-        return FactValue(value.get<std::int64_t>());
-      break;
-    case FactType::number:
-      if (value.is_number()) return FactValue(value.get<double>());
-      break;
-    case FactType::text:
-      if (value.is_string()) return FactValue(value.get<std::string>());
-      break;
-    case FactType::text_list: {
-      if (!value.is_array()) break;
-      std::vector<std::string> list;
-      for (const json& one : value) {
-        if (!one.is_string())
-          return fail(ErrorCode::invalid_value, "'" + param + "' must be an array of strings.", param);
-        list.push_back(one.get<std::string>());
-      }
-      return FactValue(std::move(list));
-    }
-  }
+  if (auto typed = policy::fact_value(value, policy::fact_catalogue()[*id].type)) return std::move(*typed);
   return fail(ErrorCode::invalid_value, "'" + param + "' has another type than the catalogue says.", param);
 }
 

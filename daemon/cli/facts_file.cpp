@@ -1,42 +1,12 @@
 #include "daemon/cli/facts_file.hpp"
 
-#include <algorithm>
-#include <optional>
-
 #include <nlohmann/json.hpp>
 
 #include "config/yaml.hpp"
+#include "policy/fact_json.hpp"
 #include "policy/fact_text.hpp"
 
 namespace flyball::cli {
-namespace {
-
-std::optional<policy::FactValue> value_of(const nlohmann::json& json, policy::FactType type) {
-  switch (type) {
-    case policy::FactType::boolean:
-      if (json.is_boolean()) return json.get<bool>();
-      break;
-    case policy::FactType::integer:
-      if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) break;
-      if (json.is_number_integer()) return json.get<std::int64_t>();
-      break;
-    case policy::FactType::number:
-      if (json.is_number()) return json.get<double>();
-      break;
-    case policy::FactType::text:
-      if (json.is_string()) return json.get<std::string>();
-      break;
-    case policy::FactType::text_list:
-      if (json.is_array() &&
-          std::ranges::all_of(json, [](const nlohmann::json& item) { return item.is_string(); }))
-        return json.get<std::vector<std::string>>();
-      break;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
-
 nlohmann::json parse_shallow_json(const std::string& text) {
   constexpr int kMaxDepth = 64;
   const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
@@ -59,7 +29,7 @@ Result<void> read_facts_file(const std::string& path, policy::Facts& facts) {
       return std::unexpected(std::move(unknown));
     }
     const policy::FactInfo& info = policy::fact_catalogue()[*id];
-    auto typed = value_of(value, info.type);
+    auto typed = policy::fact_value(value, info.type);
     if (!typed)
       return fail(ErrorCode::invalid_value,
                   name + " is of type " + std::string(to_string(info.type)) + ", got " +

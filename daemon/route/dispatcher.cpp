@@ -68,6 +68,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   DispatchLimits limits;
   const std::shared_ptr<Turns> turns = std::make_shared<Turns>();
   Receipts receipts;
+  policy::Decision deciding;  // storage for decide(): receipts keep a copy no longer than their path
   std::size_t waiting = 0, running = 0;  // requests
   std::size_t waiting_answers = 0;
   std::unordered_map<std::string, std::uint32_t> in_flight;  // answers by app; entries go at zero
@@ -436,8 +437,9 @@ void RunningJob::retire(Ticket ticket) {
 void Dispatcher::Impl::decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt) {
   receipt.facts = std::move(facts);
   const auto before = Clock::now();
-  receipt.decision = policy::decide(spec.tree, receipt.facts);
+  policy::decide(spec.tree, receipt.facts, deciding);
   const double seconds = seconds_between(before, Clock::now());
+  receipt.decision = deciding;
   receipt.policy_us = seconds * 1e6;
   metrics.policy_evaluated(
       seconds, receipt.decision.rule ? std::string_view(receipt.decision.rule->id) : "none",

@@ -135,13 +135,14 @@ TEST(Decide, OnUnavailable) {
 }
 
 TEST(Decide, UnknownAvailabilityIsUnavailable) {
-  const Decision d = decide(tree_of(""), Facts());
+  const Tree tree = tree_of("");
+  const Decision d = decide(tree, Facts());
   EXPECT_EQ(d.target, nullptr);
-  EXPECT_EQ(d.targets.at(0).reason, "it is not known whether it is available");
+  EXPECT_EQ(reason(d.targets.at(0), Facts()), "it is not known whether it is available");
   Facts facts;
   facts.set("backend.cpu.available", false, "supervisor");
   facts.set("backend.cpu.reason", std::string("disabled: died three times"), "supervisor");
-  EXPECT_EQ(decide(tree_of(""), facts).targets.at(0).reason, "disabled: died three times");
+  EXPECT_EQ(reason(decide(tree_of(""), facts).targets.at(0), facts), "disabled: died three times");
 }
 
 TEST(Decide, ConstraintsHoldWhateverTheRulesSay) {
@@ -150,13 +151,13 @@ TEST(Decide, ConstraintsHoldWhateverTheRulesSay) {
       "rules:\n  - {id: r, because: b, use: [vllm, cpu]}\n");
   Facts facts = available({"cpu", "vllm"});
   EXPECT_EQ(chosen(tree, facts), "cpu by r") << "unknown privacy counts as a denial";
-  EXPECT_EQ(decide(tree, facts).targets.at(0).reason, "it is not known whether this holds: private");
+  EXPECT_EQ(reason(decide(tree, facts).targets.at(0), facts), "it is not known whether this holds: private");
   facts.set("app.privacy", std::string("local_only"), "manifest");
   EXPECT_EQ(chosen(tree, facts), "cpu by r");
   const Decision denied = decide(tree, facts);
   EXPECT_EQ(denied.targets.at(0).verdict, Verdict::denied);
   EXPECT_EQ(denied.targets.at(0).denied_by->id, "stay");
-  EXPECT_EQ(denied.targets.at(0).reason, "private");
+  EXPECT_EQ(reason(denied.targets.at(0), facts), "private");
   facts.set("app.privacy", std::string("any"), "manifest");
   EXPECT_EQ(chosen(tree, facts), "vllm by r");
 }
@@ -218,16 +219,16 @@ TEST(Receipt, GoldenBytes) {
   facts.set("model.moe", false, "model file");
   facts.set("backend.vulkan.available", false, "build");
   facts.set("backend.vulkan.reason", std::string("not built"), "build");
-  const nlohmann::json json = receipt(decide(tree, facts), facts);
+  const nlohmann::json made = receipt(decide(tree, facts), facts);
   const auto golden = [](const char* name, const std::string& actual) {
     const auto expected =
         config::read_text_file(std::string(FLYBALL_SOURCE_DIR) + "/tests/policy/golden/" + name);
     ASSERT_TRUE(expected) << expected.error().message;
     EXPECT_EQ(actual, *expected) << "golden file " << name;
   };
-  golden("receipt.json", json.dump(2) + "\n");
-  golden("receipt.txt", explain_text(json));
-  EXPECT_EQ(json, receipt(decide(tree, facts), facts)) << "same inputs, same bytes";
+  golden("receipt.json", made.dump(2) + "\n");
+  golden("receipt.txt", explain_text(made));
+  EXPECT_EQ(made, receipt(decide(tree, facts), facts)) << "same inputs, same bytes";
 }
 
 TEST(Receipt, AgesAreAsExactAsTheyAreWorth) {
@@ -255,6 +256,31 @@ TEST(Receipt, AnyJsonCanBeExplained) {
         "{\"rule\":{\"id\":[1]},\"facts\":[1,null,{\"value\":{}}]}",
         "{\"targets\":[[],{}],\"rules\":[0],\"constraints\":[\"x\"],\"target\":{\"backend\":7}}"})
     EXPECT_FALSE(explain_text(nlohmann::json::parse(text)).empty()) << text;
+}
+
+TEST(Receipt, EachAlternativeComesWithWhatIsKnownOfIt) {
+  const Tree tree = tree_of("rules:\n  - {id: r, because: b, use: [vulkan, vllm, cpu]}\n");
+  Facts facts = available({"cpu", "vllm"});
+  facts.set("backend.vulkan.queue_waiting", std::int64_t{3}, "supervisor");
+  facts.set("backend.vulkan.kv_usage", 0.5, "supervisor");
+  facts.set("backend.vllm.running", std::int64_t{2}, "supervisor");
+  facts.set("hardware.memory.available", std::int64_t{16} << 30, "probe");
+  const auto known = [&](std::size_t i) {
+    const auto target = receipt(decide(tree, facts), facts)["targets"][i];
+    return target.contains("known") ? target["known"].size() : 0;
+  };
+  EXPECT_EQ(known(0), 2U);
+  EXPECT_EQ(known(2), 0U) << "without the model's bytes the memory says nothing";
+  facts.set("model.bytes", std::int64_t{4'724'464'025}, "model file");
+  EXPECT_EQ(known(0), 4U);
+  EXPECT_EQ(known(1), 1U) << "an upstream's memory is not known here";
+  const auto text = [&] { return explain_text(receipt(decide(tree, facts), facts)); };
+  EXPECT_THAT(text(),
+              HasSubstr("kv_usage 0.5, queue_waiting 3, model.bytes 4.4 GiB, hardware.memory.available "
+                        "16.0 GiB\n"));
+  facts.set("hardware.gpu.discrete_count", std::int64_t{1}, "probe");
+  facts.set("hardware.gpu.memory_total", std::int64_t{3000} << 20, "probe");
+  EXPECT_THAT(text(), HasSubstr("model.bytes 4.4 GiB, hardware.gpu.memory_total 2.9 GiB\n"));
 }
 
 }  // namespace

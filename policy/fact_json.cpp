@@ -1,0 +1,37 @@
+#include "policy/fact_json.hpp"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+namespace flyball::policy {
+
+nlohmann::json json_of(const FactValue& value) {
+  return std::visit([](const auto& v) { return nlohmann::json(v); }, value);
+}
+
+std::optional<FactValue> fact_value(const nlohmann::json& json, FactType type) {
+  switch (type) {
+    case FactType::boolean:
+      if (json.is_boolean()) return json.get<bool>();
+      break;
+    case FactType::integer:
+      if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) break;
+      if (json.is_number_integer()) return json.get<std::int64_t>();
+      break;
+    case FactType::number:
+      if (json.is_number()) return json.get<double>();
+      break;
+    case FactType::text:
+      if (json.is_string()) return json.get<std::string>();
+      break;
+    case FactType::text_list:
+      if (json.is_array() &&
+          std::ranges::all_of(json, [](const nlohmann::json& item) { return item.is_string(); }))
+        return json.get<std::vector<std::string>>();
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace flyball::policy

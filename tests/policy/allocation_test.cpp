@@ -1,0 +1,90 @@
+// decide() into storage that is used again takes nothing from the heap. The whole program counts: operator
+// new is its own.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include <nlohmann/json.hpp>
+
+#include "config/config.hpp"
+#include "policy/decide.hpp"
+#include "tests/policy/large_policy.hpp"
+
+namespace {
+
+std::atomic<std::size_t> allocations{0};
+
+void* counted(std::size_t size) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* out = std::malloc(size == 0 ? 1 : size)) return out;
+  throw std::bad_alloc();
+}
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  return counted(size);
+}
+void* operator new[](std::size_t size) {
+  return counted(size);
+}
+void operator delete(void* at) noexcept {
+  std::free(at);
+}
+void operator delete[](void* at) noexcept {
+  std::free(at);
+}
+void operator delete(void* at, std::size_t) noexcept {
+  std::free(at);
+}
+void operator delete[](void* at, std::size_t) noexcept {
+  std::free(at);
+}
+
+namespace flyball::policy {
+namespace {
+
+template <class F>
+std::size_t allocations_of(const F& work) {
+  const std::size_t before = allocations.load();
+  work();
+  return allocations.load() - before;
+}
+
+TEST(Allocations, AreCounted) {
+  EXPECT_GE(allocations_of([] { std::vector<int>(100).resize(200); }), 2U);
+}
+
+TEST(Decide, AllocatesNothingOnALargePolicy) {
+  const auto tree = parse_policy(large_policy(), "large.yaml");
+  ASSERT_TRUE(tree) << tree.error().where << ": " << tree.error().message;
+  ASSERT_EQ(tree->size.rules, static_cast<std::uint32_t>(kLargePolicyRules));
+  const Facts none_true = large_policy_facts(1), all_true = large_policy_facts(2000);
+  Decision decision;
+  // The shortest path first: what it needs is not what the longest needs.
+  EXPECT_GT(allocations_of([&] { decide(*tree, none_true, decision); }), 0U);
+  EXPECT_EQ(decision.conditions.size(), 2U + 3U * 120U);  // none inside a rule that is not true
+  EXPECT_EQ(allocations_of([&] { decide(*tree, all_true, decision); }), 0U);
+  EXPECT_EQ(decision.rules.size(), static_cast<std::size_t>(kLargePolicyRules));
+  EXPECT_EQ(decision.targets.size(), 3U * 160U + 1U);
+  EXPECT_EQ(decision.rule, &tree->fallback);
+  EXPECT_EQ(receipt(decision, all_true), receipt(decide(*tree, all_true), all_true))
+      << "nothing of the decision before is left";
+}
+
+TEST(Decide, AllocatesNothingOnTheShippedPolicy) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  const Facts nothing, some = large_policy_facts(8);
+  Decision decision;
+  decide(*tree, nothing, decision);
+  EXPECT_EQ(allocations_of([&] {
+              for (int i = 0; i < 100; ++i) decide(*tree, i % 2 ? some : nothing, decision);
+            }),
+            0U);
+}
+
+}  // namespace
+}  // namespace flyball::policy

@@ -1,0 +1,60 @@
+// A policy of 200 rules, three comparisons each, 80 of them inside 40 others, three targets where none is
+// inside, under two constraints; and facts that walk it whole. For the test of allocations and the benchmark.
+#pragma once
+
+#include <string>
+
+#include "policy/facts.hpp"
+
+namespace flyball::policy {
+
+inline constexpr int kLargePolicyRules = 200;
+
+inline std::string large_policy() {
+  std::string out =
+      "schema: flyball.policy/v1\n"
+      "constraints:\n"
+      "  stay: {because: private, when: {fact: app.privacy, eq: local_only}, deny: remote}\n"
+      "  large: {because: too large, when: {all: [{fact: model.fits_memory, eq: false}, {fact: model.moe, "
+      "eq: "
+      "true}]}, deny: cpu}\n"
+      "rules:\n";
+  const auto rule = [](int i) {
+    const std::string n = std::to_string(i);
+    return "id: r" + n +
+           ", because: b, when: {all: [{fact: hardware.gpu.count, gte: 1}, {fact: workload.class, in: "
+           "[rag, agent, chat]}, {fact: workload.concurrency, gte: " +
+           std::to_string(2000 - i) + "}]}";
+  };
+  const std::string use = ", use: [\"opencl:latency\", vulkan, vllm]}";
+  for (int i = 0; i < kLargePolicyRules;) {
+    if (i % 5 == 0) {
+      out += "  - {" + rule(i) + ",\n     rules: [{" + rule(i + 1) + use + ",\n             {" + rule(i + 2) +
+             use + "]}\n";
+      i += 3;
+    } else {
+      out += "  - {" + rule(i) + use + "\n";
+      ++i;
+    }
+  }
+  return out + "default: {because: b, use: cpu}\n";
+}
+
+// concurrency 1: no rule is true, each is asked to its last comparison. 2000: each rule is true, and none of
+// its targets can be used. Either way `default` decides.
+inline Facts large_policy_facts(std::int64_t concurrency) {
+  Facts facts;
+  for (const std::string_view backend : known_backends()) {
+    const std::string prefix = "backend." + std::string(backend);
+    facts.set(prefix + ".available", backend == "cpu", "build");
+    facts.set(prefix + ".reason", "the driver of this machine shows no device of that kind", "probe");
+  }
+  facts.set("app.privacy", std::string("local_only"), "manifest");
+  facts.set("model.fits_memory", true, "derived");
+  facts.set("hardware.gpu.count", std::int64_t{1}, "probe");
+  facts.set("workload.class", std::string("chat"), "manifest");
+  facts.set("workload.concurrency", concurrency, "manifest");
+  return facts;
+}
+
+}  // namespace flyball::policy
