@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include <spdlog/spdlog.h>
+#include <boost/asio/post.hpp>
 
 #include "daemon/api/completion_request.hpp"
 #include "daemon/api/error_table.hpp"
@@ -18,6 +19,7 @@
 #include "daemon/apps/registry.hpp"
 #include "daemon/http/host_policy.hpp"
 #include "daemon/route/dispatcher.hpp"
+#include "daemon/route/records.hpp"
 
 namespace flyball::api {
 namespace {
@@ -55,10 +57,12 @@ double milliseconds_since(http::TimePoint from) {
 }  // namespace
 
 struct Service::Impl {
-  Impl(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
+  Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
        fleet::Fleet& fleet, store::Writer* writer)
-      : state(std::make_shared<const State>(std::move(settings))),
+      : io(context),
+        state(std::make_shared<const State>(std::move(settings))),
         store(writer),
+        recorder(writer),
         dispatcher(io, fleet, std::move(hardware), metrics),
         ids(random_bits()),
         seeds(random_bits()) {
@@ -80,7 +84,7 @@ struct Service::Impl {
   void over(Inference& inference, const Outcome& outcome, const std::string& app, const std::string& model,
             Operation operation);
   Result<http::Response> explain(const http::Request& request, const config::AppManifest& app);
-  Result<http::Response> receipt(std::string_view id, const config::AppManifest& app) const;
+  void receipt(std::shared_ptr<http::Exchange> exchange, const config::AppManifest& app);
   Result<http::Response> model(std::string_view id, const config::AppManifest& app) const;
   http::Response exposition();
 
@@ -90,14 +94,25 @@ struct Service::Impl {
            std::string_view operation, int status, std::string_view code, double ms,
            const Usage& usage) const;
 
+  // A receipt that is being looked for in the store.
+  struct Lookup {
+    std::shared_ptr<http::Exchange> exchange;
+    std::shared_ptr<const State> state;  // holds the app
+    const config::AppManifest& app;
+  };
+  void found(const std::shared_ptr<Lookup>& lookup, Result<std::optional<route::Receipt>> receipt);
+
+  boost::asio::io_context& io;
   metrics::Metrics metrics;
   std::shared_ptr<const State> state;
   store::Writer* const store;  // nullptr: none
+  route::Recorder recorder;
   route::Dispatcher dispatcher;
   std::uint64_t ids;      // request ids count up from a random start
   std::mt19937_64 seeds;  // for requests that bring none; recorded nowhere, so need not be secret
   const std::int64_t started = std::time(nullptr);
   std::unordered_set<std::shared_ptr<Inference>> active;
+  std::unordered_set<std::shared_ptr<Lookup>> lookups;
   std::uint64_t finished = 0;
   bool draining = false;
 };
@@ -258,6 +273,7 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const std
   const std::string_view code = outcome.failed ? to_string(outcome.code) : "ok";
   if (outcome.failed && outcome.code != ErrorCode::cancelled) metrics.rejected(code);
   ++finished;
+  if (inference.job() != nullptr) recorder.keep(inference.job()->receipt());
   log(inference.exchange().id(), app, model, outcome.backend, to_string(operation), outcome.status, code, ms,
       outcome.usage);
   active.erase(inference.shared_from_this());
@@ -272,12 +288,35 @@ Result<http::Response> Service::Impl::model(std::string_view id, const config::A
   return model_view(**found, started);
 }
 
-Result<http::Response> Service::Impl::receipt(std::string_view id, const config::AppManifest& app) const {
-  const auto found = dispatcher.receipts().find(id, app.id);
-  if (!found)
-    return fail(ErrorCode::not_found, "There is no receipt of this app with that request id; the last " +
-                                          std::to_string(route::Receipts::kKept) + " are kept.");
-  return receipt_view(*found);
+void Service::Impl::receipt(std::shared_ptr<http::Exchange> exchange, const config::AppManifest& app) {
+  const std::string id(last_segment(exchange->request().path()));
+  if (const auto recent = dispatcher.receipts().find(id, app.id)) {
+    answer(*exchange, receipt_view(*recent), &app, "receipt");
+    return;
+  }
+  const auto lookup = std::make_shared<Lookup>(Lookup{std::move(exchange), state, app});
+  lookups.insert(lookup);
+  // The writer's thread looks, behind what it has still to write; this one goes on meanwhile.
+  const bool looks = recorder.find(
+      id, app.id,
+      [this, weak = std::weak_ptr(lookup), &context = io](Result<std::optional<route::Receipt>> receipt) {
+        boost::asio::post(context, [this, weak, receipt = std::move(receipt)]() mutable {
+          if (const auto asked = weak.lock()) found(asked, std::move(receipt));
+        });
+      });
+  if (!looks) found(lookup, std::nullopt);
+}
+
+void Service::Impl::found(const std::shared_ptr<Lookup>& lookup,
+                          Result<std::optional<route::Receipt>> receipt) {
+  Result<http::Response> out =
+      fail(ErrorCode::not_found, "There is no receipt of this app with that request id.");
+  if (!receipt)
+    out = std::unexpected(std::move(receipt.error()));
+  else if (*receipt)
+    out = receipt_view(**receipt);
+  answer(*lookup->exchange, std::move(out), &lookup->app, "receipt");
+  lookups.erase(lookup);
 }
 
 Result<http::Response> Service::Impl::explain(const http::Request& request, const config::AppManifest& app) {
@@ -375,7 +414,7 @@ void Service::handle(std::shared_ptr<http::Exchange> exchange) {
       impl_->answer(*exchange, impl_->explain(request, *app), app, "explain");
       return;
     case RouteId::receipt:
-      impl_->answer(*exchange, impl_->receipt(last_segment(request.path()), *app), app, "receipt");
+      impl_->receipt(std::move(exchange), *app);
       return;
   }
 }

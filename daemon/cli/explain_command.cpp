@@ -23,6 +23,7 @@
 #include "daemon/route/facts.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/route/probe.hpp"
+#include "daemon/route/records.hpp"
 #include "policy/decide.hpp"
 
 namespace flyball::cli {
@@ -35,7 +36,7 @@ constexpr std::size_t kMaxKeyFileBytes = 4096;
 
 struct ExplainOptions {
   std::string request_id, url = "http://127.0.0.1:8080", key_file;
-  std::string config, policy, app, model, facts;
+  std::string config, policy, app, model, facts, store;
   bool json = false;
 };
 
@@ -107,6 +108,18 @@ int explain_served(const ExplainOptions& options) {
     message += ": " + body["error"]["message"].get<std::string>();
   std::fprintf(stderr, "flyball: %s\n", message.c_str());
   return answer->status < 500 ? kFailed : kUnavailable;
+}
+
+// The same from a daemon's database, whether it runs or not.
+int explain_recorded(const ExplainOptions& options) {
+  auto database = store::Database::open(options.store, store::Database::Access::read_only);
+  if (!database) return report(database.error());
+  const auto found = route::find_record(*database, options.request_id, options.app);
+  if (!found) return report(found.error());
+  if (*found) return print(route::to_json(**found), options.json);
+  std::fprintf(stderr, "flyball: %s holds no request %s\n", options.store.c_str(),
+               options.request_id.c_str());
+  return kFailed;
 }
 
 // ---- a request that might come
@@ -190,6 +203,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
   command->add_option("request_id", options->request_id,
                       "a request that a running daemon served (header x-request-id)");
   command->add_option("--url", options->url, "where that daemon listens")->capture_default_str();
+  command->add_option("--store", options->store, "a daemon's database (flyball.db), to ask it instead");
   command->add_option("--key-file", options->key_file, "file with the API key to ask it with");
   command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
   command->add_option("--policy", options->policy,
@@ -215,7 +229,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       "request.");
   command->callback([options, &exit_code] {
     if (!options->request_id.empty()) {
-      exit_code = explain_served(*options);
+      exit_code = options->store.empty() ? explain_served(*options) : explain_recorded(*options);
       return;
     }
     const auto receipt = explain(*options);

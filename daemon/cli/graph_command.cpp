@@ -1,4 +1,4 @@
-// `flyball graph`: the policy as a picture, with a running daemon's counts on request.
+// `flyball graph`: the policy as a picture, with traffic on request: a running daemon's, or what it recorded.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -9,7 +9,9 @@
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/http_client.hpp"
+#include "daemon/cli/past.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/route/records.hpp"
 #include "policy/graph.hpp"
 
 namespace flyball::cli {
@@ -19,6 +21,7 @@ constexpr std::chrono::seconds kMetricsTimeout{10};
 
 struct GraphOptions {
   std::string format = "svg", config, policy, url;
+  PastOptions past;
 };
 
 int draw(const GraphOptions& options) {
@@ -36,6 +39,12 @@ int draw(const GraphOptions& options) {
       return report(Error{
           ErrorCode::upstream_refused, options.url + " answered " + std::to_string(answer->status), {}, {}});
     counts = policy::counts_in_metrics(answer->body);
+  } else if (!options.past.since.empty()) {
+    auto past = open_past(options.past, *config);
+    if (!past) return report(past.error());
+    auto recorded = route::count_by_rule(past->database, past->since);
+    if (!recorded) return report(recorded.error());
+    counts = std::move(*recorded);
   }
   const std::string out =
       options.format == "dot" ? policy::to_dot(*tree, counts) : policy::to_svg(*tree, counts);
@@ -50,7 +59,10 @@ void add_graph_command(CLI::App& app, int& exit_code) {
   command->add_option("--format", options->format, "svg or dot")
       ->check(CLI::IsMember({"svg", "dot"}))
       ->capture_default_str();
-  command->add_option("--url", options->url, "a running daemon: how often each rule has decided there");
+  command->add_option("--url", options->url,
+                      "with how often each rule has decided in this running daemon since it started");
+  add_past_options(*command, options->past);
+  command->get_option("--since")->excludes("--url");
   command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
   command->add_option("--policy", options->policy,
                       "policy.yaml (default: the one config.yaml names, or the shipped one)");
@@ -58,7 +70,8 @@ void add_graph_command(CLI::App& app, int& exit_code) {
       "Examples:\n"
       "  flyball graph > policy.svg\n"
       "  flyball graph --format dot --policy new.yaml | dot -Tpdf > policy.pdf\n"
-      "  flyball graph --url http://127.0.0.1:8080 > traffic.svg");
+      "  flyball graph --url http://127.0.0.1:8080 > traffic.svg\n"
+      "  flyball graph --since 7d > week.svg");
   command->callback([options, &exit_code] { exit_code = draw(*options); });
 }
 

@@ -72,6 +72,7 @@ int main(int argc, char** argv) {
     add_advise_command(app, exit_code);
     add_explain_command(app, exit_code);
     add_why_not_command(app, exit_code);
+    add_simulate_command(app, exit_code);
     add_graph_command(app, exit_code);
     add_prove_command(app, exit_code);
     add_check_command(app, exit_code);

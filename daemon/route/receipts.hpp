@@ -25,16 +25,20 @@ struct AttemptRecord {
   std::vector<std::string> devices = {};  // what each of the engine's holds, once it has begun
 };
 
-struct Receipt {
+// Whose request it was, and what became of it.
+struct RequestRecord {
   std::string request_id, app, model, operation;
-  std::shared_ptr<const void> keep;  // holds the tree that the decision points into
-  policy::Decision decision;
-  policy::Facts facts;
   std::vector<AttemptRecord> attempts;
   std::string state = "waiting";  // waiting, running, done, cancelled or an ErrorCode's spelling
   std::int64_t created = 0;       // seconds since the epoch
   double policy_us = 0, router_us = -1, queue_ms = -1, ttft_ms = -1, total_ms = -1;  // -1: not known yet
   Usage usage;
+};
+
+struct Receipt : RequestRecord {
+  std::shared_ptr<const void> keep;  // holds the tree that the decision points into
+  policy::Decision decision;
+  policy::Facts facts;
 
   // "backend=cpu; rule=...; model=..." for the x-flyball-route header.
   std::string summary() const;

@@ -5,9 +5,20 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 1> kVersions = {
+  static constexpr std::array<std::string_view, 2> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
+      // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
+      R"(CREATE TABLE decision_policies (digest INTEGER PRIMARY KEY, file TEXT NOT NULL, text TEXT NOT NULL);
+         CREATE TABLE decision_frames (digest INTEGER PRIMARY KEY, facts TEXT NOT NULL);
+         CREATE TABLE decisions (id INTEGER PRIMARY KEY, request TEXT NOT NULL, at INTEGER NOT NULL,
+           app TEXT NOT NULL, model TEXT NOT NULL, operation TEXT NOT NULL, rule TEXT NOT NULL,
+           target TEXT NOT NULL, state TEXT NOT NULL, attempts TEXT NOT NULL, policy_us REAL NOT NULL,
+           router_us REAL NOT NULL, queue_ms REAL NOT NULL, ttft_ms REAL NOT NULL, total_ms REAL NOT NULL,
+           prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL, completion_tokens INTEGER NOT NULL,
+           facts TEXT NOT NULL, frame INTEGER NOT NULL, policy INTEGER NOT NULL);
+         CREATE INDEX decisions_by_request ON decisions (request);
+         CREATE INDEX decisions_by_time ON decisions (at);)",
   };
   return kVersions;
 }

@@ -58,8 +58,8 @@ std::vector<Answer> parse_answers(std::string_view bytes, bool& whole) {
   return out;
 }
 
-Rig::Rig(std::shared_ptr<api::Settings> with, policy::Facts hardware)
-    : settings(std::move(with)), fleet(io), service(io, settings, std::move(hardware), fleet) {
+Rig::Rig(std::shared_ptr<api::Settings> with, policy::Facts hardware, store::Writer* store)
+    : settings(std::move(with)), fleet(io), service(io, settings, std::move(hardware), fleet, store) {
   spdlog::set_level(spdlog::level::off);
 }
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# `flyball check`, `explain` and `probe` as a person runs them: what they print, and the exit codes.
+# `flyball check`, `explain`, `probe` and `simulate` as a person runs them: what they print, and the exit codes.
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -129,4 +129,28 @@ isa=$(awk '$1 == "hardware.cpu.isa" {print $2}' "$work/out")
 run 0 version
 says "(used: $isa)"
 run 64 probe --child metal
-echo "check, explain, probe: ok"
+
+# A past of 200 requests, decided again.
+"$FLYBALL_BINARY_DIR/tests/policy/record_fixture" "$work"
+run 0 simulate "$work/old.yaml" --store "$work/recorded.db" --max-moved 0
+says "200 recorded requests decided again by $work/old.yaml: 0 (0.0%) would go elsewhere, 0 would lose their target"
+sed 's/use: cpu}/use: opencl}/' "$work/old.yaml" >"$work/lost.yaml"
+run 1 simulate "$work/lost.yaml" --store "$work/recorded.db"
+says "160 would lose their target"
+sed 's/8GiB/1GiB/' "$work/old.yaml" >"$work/moved.yaml"
+run 0 simulate "$work/moved.yaml" --store "$work/recorded.db" --max-moved 80
+run 1 simulate "$work/moved.yaml" --store "$work/recorded.db" --max-moved 79 --json
+says '"moved": 160'
+run 0 simulate "$work/moved.yaml" --store "$work/recorded.db" --max-moved 0 --since 1m
+says "0 recorded requests"
+run 64 simulate "$work/moved.yaml" --store "$work/recorded.db" --since lately
+run 74 simulate "$work/moved.yaml" --store "$work/none.db"
+run 64 simulate
+run 78 simulate "$work/bad.yaml" --store "$work/recorded.db"
+run 0 explain req-1007 --store "$work/recorded.db"
+says "cpu, by rule default (old.yaml:"
+run 1 explain req-1007 --store "$work/recorded.db" --app somebody-else
+run 1 explain req-7 --store "$work/recorded.db"
+says "holds no request req-7"
+run 64 graph --since 7d --url http://127.0.0.1:1
+echo "check, explain, probe, simulate: ok"

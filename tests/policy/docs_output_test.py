@@ -4,7 +4,8 @@
 With --write the pages are brought up to date instead.
 
 A line "$ COMMAND" is a command (continued by lines "> "), what follows is its output. The commands of one page share
-an empty folder; `flyball` is the program under test, and finds no configuration of this machine.
+an empty folder; `flyball` is the program under test, and finds no configuration of this machine. Beside it lie
+recorded.db, a past, and old.yaml, the policy it happened by (record_fixture.cpp).
 """
 import difflib
 import os
@@ -42,6 +43,7 @@ def check(page, program, write):
     out, at, n, differ = [], 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(program, os.path.join(folder, "flyball"))
+        subprocess.run([fixture, folder], check=True)
         for start, end, command in steps(lines):
             got = run(command, folder)
             out += lines[at:start] + got
@@ -59,5 +61,6 @@ def check(page, program, write):
 arguments = [a for a in sys.argv[1:] if a != "--write"]
 root = pathlib.Path(os.environ["FLYBALL_SOURCE_DIR"]) / "docs"
 program = os.path.abspath(os.environ["FLYBALL"])
+fixture = os.path.join(os.environ["FLYBALL_BINARY_DIR"], "tests/policy/record_fixture")
 results = [check(root / name, program, "--write" in sys.argv) for name in arguments]
 sys.exit(0 if results and all(results) else 1)

@@ -149,7 +149,8 @@ class CommandLineTest(unittest.TestCase):
             script = flyball("completions", shell)
             self.assertEqual(script.returncode, 0)
             for command in ("serve", "engine", "run", "explain", "check", "probe", "inspect", "make-model", "bench",
-                            "profile", "tune", "version", "completions", "engines", "advise", "prove", "why-not", "graph"):
+                            "profile", "tune", "version", "completions", "engines", "advise", "prove", "why-not", "graph",
+                            "simulate"):
                 self.assertIn(command, script.stdout)
             self.assertIn("probe-timeout-ms", script.stdout)
         bash = flyball("completions", "bash").stdout

@@ -12,7 +12,7 @@
 
 namespace flyball::test {
 
-class StoreDirectory : public testing::Test {
+class StoreDirectory : public ::testing::Test {
  protected:
   void SetUp() override {
     std::string name = (std::filesystem::temp_directory_path() / "flyball-store-XXXXXX").string();

@@ -1,0 +1,51 @@
+#include "daemon/cli/past.hpp"
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <charconv>
+#include <ctime>
+
+#include "config/units.hpp"
+#include "daemon/cli/config_files.hpp"
+
+namespace flyball::cli {
+namespace {
+
+constexpr std::int64_t kMaxDays = 36'500;
+
+// As the house's files write durations, and days: "7d".
+std::optional<std::int64_t> seconds_of(const std::string& text) {
+  if (const auto known = config::parse_duration(text)) return known->count() / 1000;
+  std::int64_t days = 0;
+  const char* const last = text.data() + text.size();
+  const auto [end, error] = std::from_chars(text.data(), last, days);
+  if (error != std::errc{} || std::string_view(end, last) != "d" || days < 0 || days > kMaxDays)
+    return std::nullopt;
+  return days * 24 * 3600;
+}
+
+}  // namespace
+
+void add_past_options(CLI::App& command, PastOptions& options) {
+  command.add_option("--since", options.since, "how far back: 7d, 12h, 30m");
+  command.add_option("--store", options.store,
+                     "the daemon's database (default: flyball.db in config.yaml's state_dir)");
+}
+
+Result<Past> open_past(const PastOptions& options, const config::Config& config) {
+  const auto seconds = seconds_of(options.since);
+  if (!seconds)
+    return fail(ErrorCode::unsupported_value,
+                "--since \"" + options.since + "\" is no duration such as 7d or 12h");
+  std::filesystem::path file = options.store;
+  if (file.empty()) {
+    const auto state = config.state_dir.empty() ? default_state_dir() : config.state_dir;
+    if (state.empty()) return fail(ErrorCode::io_error, "no state directory is known; give --store");
+    file = store::file_in(state);
+  }
+  auto database = store::Database::open(file, store::Database::Access::read_only);
+  if (!database) return std::unexpected(std::move(database.error()));
+  return Past{std::move(*database), std::time(nullptr) - *seconds};
+}
+
+}  // namespace flyball::cli

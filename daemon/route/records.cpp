@@ -1,0 +1,250 @@
+#include "daemon/route/records.hpp"
+
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "config/digest.hpp"
+#include "daemon/route/kept_facts.hpp"
+
+namespace flyball::route {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view kPutPolicy =
+    "INSERT OR IGNORE INTO decision_policies (digest, file, text) VALUES (?, ?, ?)";
+constexpr std::string_view kPutFrame = "INSERT OR IGNORE INTO decision_frames (digest, facts) VALUES (?, ?)";
+constexpr std::string_view kPutRecord =
+    "INSERT INTO decisions (request, at, app, model, operation, rule, target, state, attempts, policy_us, "
+    "router_us, queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, facts, frame, "
+    "policy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+// Both begin with what read_row() takes.
+constexpr std::string_view kEachSince =
+    "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
+    "queue_ms, "
+    "ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, d.facts, f.facts, frame "
+    "FROM decisions d JOIN decision_frames f ON f.digest = frame WHERE at >= ? ORDER BY id";
+constexpr std::string_view kOne =
+    "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
+    "queue_ms, "
+    "ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, d.facts, f.facts, p.file, p.text "
+    "FROM decisions d JOIN decision_frames f ON f.digest = frame JOIN decision_policies p ON p.digest = "
+    "policy "
+    "WHERE request = ? AND (? = '' OR app = ?) ORDER BY id DESC LIMIT 1";
+constexpr std::size_t kDelta = 17, kFrameFacts = 18, kFrame = 19, kPolicyFile = 19, kPolicyText = 20;
+
+// What the writer's thread puts down. Shares with the daemon's what neither changes.
+struct Row {
+  RequestRecord request;
+  std::string rule, target, facts;
+  std::shared_ptr<const std::string> frame;
+  std::shared_ptr<const void> keep;  // holds the tree
+  const policy::Tree* tree;
+  bool prunes;
+};
+
+std::int64_t key_of(std::uint64_t digest) {
+  return static_cast<std::int64_t>(digest);
+}
+
+std::string attempts_text(const std::vector<AttemptRecord>& attempts) {
+  json out = json::array();
+  for (const AttemptRecord& a : attempts)
+    out.push_back(json::array({a.backend, a.outcome, a.choice, a.resumed_tokens, a.devices}));
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::vector<AttemptRecord> read_attempts(const std::string& kept) {
+  std::vector<AttemptRecord> out;
+  for (const json& row : json::parse(kept, nullptr, false)) {
+    if (!row.is_array() || row.size() != 5 || !row[0].is_string() || !row[1].is_string() ||
+        !row[2].is_number_unsigned() || !row[3].is_number_unsigned() || !row[4].is_array())
+      continue;
+    AttemptRecord attempt{row[0].get<std::string>(), row[1].get<std::string>(), row[2].get<std::uint32_t>(),
+                          row[3].get<std::uint32_t>()};
+    for (const json& device : row[4])
+      if (device.is_string()) attempt.devices.push_back(device.get<std::string>());
+    out.push_back(std::move(attempt));
+  }
+  return out;
+}
+
+std::uint32_t tokens(const store::Value& value) {
+  return static_cast<std::uint32_t>(store::integer(value));
+}
+
+// All but the facts.
+Record read_row(store::Row row) {
+  Record out;
+  RequestRecord& r = out.request;
+  r.request_id = store::text(row[0]);
+  r.created = store::integer(row[1]);
+  r.app = store::text(row[2]);
+  r.model = store::text(row[3]);
+  r.operation = store::text(row[4]);
+  out.rule = store::text(row[5]);
+  out.target = store::text(row[6]);
+  r.state = store::text(row[7]);
+  r.attempts = read_attempts(store::text(row[8]));
+  r.policy_us = store::number(row[9]);
+  r.router_us = store::number(row[10]);
+  r.queue_ms = store::number(row[11]);
+  r.ttft_ms = store::number(row[12]);
+  r.total_ms = store::number(row[13]);
+  r.usage.prompt_tokens = tokens(row[14]);
+  r.usage.cached_tokens = tokens(row[15]);
+  r.usage.completion_tokens = tokens(row[16]);
+  return out;
+}
+
+Result<void> prune(store::Database& database, std::int64_t now) {
+  auto done = database.run("DELETE FROM decisions WHERE at < ?", {now - kMaxRecordAge});
+  if (done)
+    done =
+        database.run("DELETE FROM decisions WHERE id <= (SELECT MAX(id) FROM decisions) - ?", {kMaxRecords});
+  // One that is still in use here comes back with the next record that names it.
+  if (done)
+    done = database.run("DELETE FROM decision_frames WHERE digest NOT IN (SELECT frame FROM decisions)");
+  if (done)
+    done = database.run("DELETE FROM decision_policies WHERE digest NOT IN (SELECT policy FROM decisions)");
+  return done;
+}
+
+Result<void> put(store::Database& database, const Row& row) {
+  const RequestRecord& r = row.request;
+  const std::int64_t frame = key_of(config::digest(*row.frame)), policy = key_of(row.tree->digest);
+  auto done = database.run(kPutPolicy, {policy, row.tree->file, row.tree->text});
+  if (done) done = database.run(kPutFrame, {frame, *row.frame});
+  if (done)
+    done = database.run(kPutRecord, {r.request_id,
+                                     r.created,
+                                     r.app,
+                                     r.model,
+                                     r.operation,
+                                     row.rule,
+                                     row.target,
+                                     r.state,
+                                     attempts_text(r.attempts),
+                                     r.policy_us,
+                                     r.router_us,
+                                     r.queue_ms,
+                                     r.ttft_ms,
+                                     r.total_ms,
+                                     std::int64_t{r.usage.prompt_tokens},
+                                     std::int64_t{r.usage.cached_tokens},
+                                     std::int64_t{r.usage.completion_tokens},
+                                     row.facts,
+                                     frame,
+                                     policy});
+  if (done && row.prunes) done = prune(database, r.created);
+  return done;
+}
+
+std::string target_of(const policy::Decision& decision) {
+  return decision.target ? to_string(*decision.target) : "";
+}
+
+Result<Receipt> replay(Record record, const std::string& file, const std::string& text_of_policy) {
+  if (auto tree = policy::parse_policy(text_of_policy, file)) {
+    const auto kept = std::make_shared<const policy::Tree>(std::move(*tree));
+    Receipt out;
+    static_cast<RequestRecord&>(out) = std::move(record.request);
+    out.facts = std::move(record.facts);
+    out.keep = kept;
+    policy::decide(*kept, out.facts, out.decision);
+    if (out.decision.rule->id == record.rule && target_of(out.decision) == record.target) return out;
+  }
+  return fail(ErrorCode::config_invalid, "Rule " + record.rule + " of " + file + " decided it" +
+                                             (record.target.empty() ? "" : " (" + record.target + ")") +
+                                             "; this version of flyball reads that policy in another way.");
+}
+
+std::unexpected<Error> damaged(const store::Database& database, const std::string& request_id) {
+  return fail(ErrorCode::io_error, "The record of " + request_id + " is damaged.", {},
+              database.file().string());
+}
+
+}  // namespace
+
+void Recorder::keep(const Receipt& receipt) {
+  const policy::Decision& decision = receipt.decision;
+  if (!writer_ || !decision.tree) return;
+  const std::string pair = receipt.app + '\n' + receipt.model;
+  auto frame = frames_.find(pair);
+  std::string facts = frame == frames_.end() ? "" : write_facts(receipt.facts, frame->second.facts);
+  if (facts.empty() || facts.size() > kMaxDelta) {
+    if (frames_.size() >= kMaxFrames) frames_.clear();
+    auto whole = std::make_shared<const std::string>(write_facts(receipt.facts, {}));
+    frame = frames_.insert_or_assign(pair, Frame{receipt.facts, std::move(whole)}).first;
+    facts = write_facts(receipt.facts, receipt.facts);
+  }
+  const auto row = std::make_shared<const Row>(Row{receipt, decision.rule->id, target_of(decision),
+                                                   std::move(facts), frame->second.text, receipt.keep,
+                                                   decision.tree, kept_++ % kPruneEvery == 0});
+  writer_->post([row](store::Database& database) { return put(database, *row); });
+}
+
+bool Recorder::find(std::string request_id, std::string app,
+                    std::function<void(Result<std::optional<Receipt>>)> found) const {
+  if (!writer_) return false;
+  return writer_->post([request_id = std::move(request_id), app = std::move(app),
+                        found = std::move(found)](store::Database& database) -> Result<void> {
+    found(find_record(database, request_id, app));
+    return {};  // what cannot be read is the asker's to hear, and no failure of the jobs beside this one
+  });
+}
+
+Result<std::optional<Receipt>> find_record(store::Database& database, std::string_view request_id,
+                                           std::string_view app) {
+  std::optional<Record> record;
+  std::string delta, frame, file, policy;
+  const std::string id(request_id), of(app);
+  auto asked = database.query(kOne, {id, of, of}, [&](store::Row row) {
+    record = read_row(row);
+    delta = store::text(row[kDelta]);
+    frame = store::text(row[kFrameFacts]);
+    file = store::text(row[kPolicyFile]);
+    policy = store::text(row[kPolicyText]);
+    return false;
+  });
+  if (!asked) return std::unexpected(std::move(asked.error()));
+  if (!record) return std::nullopt;
+  if (!read_facts(frame, record->facts) || !read_facts(delta, record->facts)) return damaged(database, id);
+  auto receipt = replay(std::move(*record), file, policy);
+  if (!receipt) return std::unexpected(std::move(receipt.error()));
+  return std::move(*receipt);
+}
+
+Result<void> each_record(store::Database& database, std::int64_t since,
+                         const std::function<void(const Record&)>& each) {
+  std::unordered_map<std::int64_t, policy::Facts> frames;
+  std::string broken;
+  auto asked = database.query(kEachSince, {since}, [&](store::Row row) {
+    Record record = read_row(row);
+    const auto [frame, first] = frames.try_emplace(store::integer(row[kFrame]));
+    bool whole = !first || read_facts(store::text(row[kFrameFacts]), frame->second);
+    record.facts = frame->second;
+    whole = whole && read_facts(store::text(row[kDelta]), record.facts);
+    if (whole)
+      each(record);
+    else
+      broken = record.request.request_id;
+    return whole;
+  });
+  if (asked && !broken.empty()) return damaged(database, broken);
+  return asked;
+}
+
+Result<policy::RuleCounts> count_by_rule(store::Database& database, std::int64_t since) {
+  policy::RuleCounts out;
+  auto asked = database.query("SELECT rule, COUNT(*) FROM decisions WHERE at >= ? GROUP BY rule", {since},
+                              [&](store::Row row) {
+                                out[store::text(row[0])] = static_cast<std::uint64_t>(store::integer(row[1]));
+                                return true;
+                              });
+  if (!asked) return std::unexpected(std::move(asked.error()));
+  return out;
+}
+
+}  // namespace flyball::route
