@@ -19,7 +19,17 @@ struct Cut {
   std::uint32_t group_rows() const { return group / slices * rows; }
 };
 
-constexpr std::uint32_t kMaxTexelTokens = 16;  // of a work-group of texel_matmul
+// Rows of an invocation and tokens of a work-group of texel_matmul. What a thread reads at once lies in as
+// many places as a group has rows: more than 16, and no processor fetches ahead. With more tokens, decoding
+// has to pay: then the loop's code grows, up to what its instruction cache holds. Few kernels, because a
+// software driver keeps what each was compiled from, megabytes of the large ones: so up to 8 tokens go by 4.
+struct TexelCut {
+  std::uint32_t rows = 0, tokens = 0;
+};
+constexpr TexelCut texel_cut(std::uint32_t n) {
+  return n == 1 ? TexelCut{2, 1} : TexelCut{4, n <= 8 ? 4U : 16U};
+}
+
 constexpr std::uint32_t kMaxTokens =
     8;  // of a work-group: what an invocation can hold, and a driver compiles in a second
 
@@ -38,10 +48,9 @@ Cut cut_of(const DeviceFacts& device, std::uint32_t tokens) {
   return cut;
 }
 
-std::vector<std::uint32_t> constants_of(const Cut& cut, const WeightFormat& format, std::uint32_t cols,
-                                        bool add) {
-  return {cut.group,  format.place(), cut.slices,   cut.rows,
-          cut.tokens, add ? 1U : 0U,  cut.subgroup, cols % kPart != 0 ? 1U : 0U};
+std::vector<std::uint32_t> constants_of(const Cut& cut, const WeightFormat& format, std::uint32_t cols) {
+  return {
+      cut.group, format.place(), cut.slices, cut.rows, cut.tokens, cut.subgroup, cols % kPart != 0 ? 1U : 0U};
 }
 
 }  // namespace
@@ -75,13 +84,13 @@ std::string per_format(std::string_view kernel, kernels::DType type) {
 }
 
 MatmulPlan plan_matmul(const DeviceFacts& device, const WeightFormat& format,
-                       std::span<const std::uint32_t> rows, std::uint32_t cols, std::uint32_t n, bool add) {
+                       std::span<const std::uint32_t> rows, std::uint32_t cols, std::uint32_t n) {
   const Cut cut = cut_of(device, n);
   std::uint64_t parts = 0;
   for (const std::uint32_t r : rows) parts += divided_up(r, cut.group_rows());
   const std::uint32_t folds = divided_up(parts, kMaxGroups);
   return {.kernel = per_format("matmul", format.type),
-          .constants = constants_of(cut, format, cols, add),
+          .constants = constants_of(cut, format, cols),
           .groups = {divided_up(parts, folds), folds, divided_up(n, cut.tokens)}};
 }
 
@@ -92,7 +101,7 @@ bool in_texels(kernels::DType type) noexcept {
 
 std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::DType type,
                                             std::span<const std::uint32_t> rows, std::uint32_t cols,
-                                            std::uint32_t n, bool add, std::span<const std::uint64_t> w_at) {
+                                            std::uint32_t n, std::span<const std::uint64_t> w_at) {
   using kernels::DType;
   const bool floats = type == DType::f16 || type == DType::bf16;
   const std::uint32_t row_bytes = static_cast<std::uint32_t>(kernels::row_bytes(type, cols));
@@ -105,19 +114,15 @@ std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::
   }
   if (bits % 2 != 0) return std::nullopt;  // MLX's tensors may lie at any byte
   const std::uint32_t aligned = bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : 2;
-  // What a thread reads at once lies in as many places as a group has rows: more than 16, and no processor
-  // fetches ahead. With more tokens, decoding has to pay: then the loop's code grows, up to what its
-  // instruction cache holds.
-  const std::uint32_t tokens = std::min(std::bit_ceil(n), kMaxTexelTokens);
-  const std::uint32_t group_rows = device.subgroup_size * (tokens == 1 ? 2 : 4);
-  const std::uint32_t blocks = tokens == 1 && !floats && aligned >= 8 ? 4 : 1;
+  const TexelCut cut = texel_cut(n);
+  const std::uint32_t group_rows = device.subgroup_size * cut.rows;
+  const std::uint32_t blocks = cut.tokens == 1 && !floats && aligned >= 8 ? 4 : 1;
   std::uint64_t parts = 0;
   for (const std::uint32_t r : rows) parts += divided_up(r, group_rows);
   const std::uint32_t folds = divided_up(parts, kMaxGroups);
   return MatmulPlan{.kernel = per_format("texel_matmul", type),
-                    .constants = {device.subgroup_size, group_rows / device.subgroup_size, tokens,
-                                  add ? 1U : 0U, blocks, aligned},
-                    .groups = {divided_up(n, tokens), divided_up(parts, folds), folds}};
+                    .constants = {device.subgroup_size, cut.rows, cut.tokens, blocks, aligned},
+                    .groups = {divided_up(n, cut.tokens), divided_up(parts, folds), folds}};
 }
 
 ExpertPlan plan_expert_matmul(const DeviceFacts& device, const WeightFormat& format, std::uint32_t rows,
@@ -125,7 +130,7 @@ ExpertPlan plan_expert_matmul(const DeviceFacts& device, const WeightFormat& for
   const bool grouped = pairs > 2 * n_experts;
   const Cut cut = cut_of(device, grouped ? divided_up(pairs, n_experts) : 1);
   return {.matmul = {.kernel = per_format(grouped ? "moe_matmul" : "moe_matvec", format.type),
-                     .constants = constants_of(cut, format, cols, false),
+                     .constants = constants_of(cut, format, cols),
                      .groups = {divided_up(rows, cut.group_rows()), grouped ? n_experts : pairs, 1}},
           .grouped = grouped};
 }

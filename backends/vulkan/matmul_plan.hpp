@@ -46,10 +46,10 @@ inline std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) noexcept {
   return static_cast<std::uint32_t>((n + by - 1) / by);
 }
 
-// y = x * w, or y += where `add`, by MatmulPush. rows: of 1 to kMaxMatrices matrices of one format. n > 0
+// y = x * w, or y +=, by MatmulPush. rows: of 1 to kMaxMatrices matrices of one format. n > 0
 // rows of x.
 MatmulPlan plan_matmul(const DeviceFacts& device, const WeightFormat& format,
-                       std::span<const std::uint32_t> rows, std::uint32_t cols, std::uint32_t n, bool add);
+                       std::span<const std::uint32_t> rows, std::uint32_t cols, std::uint32_t n);
 
 // Types that texel_matmul is built for.
 bool in_texels(kernels::DType type) noexcept;
@@ -57,7 +57,7 @@ bool in_texels(kernels::DType type) noexcept;
 // kernel is not for that device, format or shape: then plan_matmul has it, for any n.
 std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::DType type,
                                             std::span<const std::uint32_t> rows, std::uint32_t cols,
-                                            std::uint32_t n, bool add, std::span<const std::uint64_t> w_at);
+                                            std::uint32_t n, std::span<const std::uint64_t> w_at);
 
 // The same of `pairs` (row, expert), each with its expert's matrix, by MoeMatmulPush. grouped: the kernel
 // reads offsets and order (moe_group).

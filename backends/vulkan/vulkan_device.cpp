@@ -1,5 +1,7 @@
 #include "backends/vulkan/vulkan_device.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -65,6 +67,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
                layout.block_size,        graph::kMaxCandidates};
     if (auto ok = warm_up(); !ok) return ok;
     cache_.write(cache_key_, device_->pipeline_cache());
+    malloc_trim(0);  // what compiling took: a software driver's compiler works in this process's memory
     if (options_.warn && !cache_.trouble().empty()) options_.warn(cache_.trouble());
     return {};
   }

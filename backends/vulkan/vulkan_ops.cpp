@@ -107,13 +107,13 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
   std::set<std::string> known;
   std::vector<std::uint32_t> counts;
   std::optional<Error> failure;
-  const auto texel_plan = [&](const DeviceWeight& w, std::uint32_t n, bool add) -> std::optional<MatmulPlan> {
+  const auto texel_plan = [&](const DeviceWeight& w, std::uint32_t n) -> std::optional<MatmulPlan> {
     if (device_.facts().texel_bytes == 0 || !in_texels(w.format.type)) return std::nullopt;
     const auto texels = device_.texels(w.address);
     if (!texels) failure = texels.error();
     if (!texels) return std::nullopt;
     const std::uint64_t at = w.address - texels->begin;
-    return plan_texel_matmul(device_.facts(), w.format.type, {&w.rows, 1}, w.cols, n, add, {&at, 1});
+    return plan_texel_matmul(device_.facts(), w.format.type, {&w.rows, 1}, w.cols, n, {&at, 1});
   };
   for (std::uint32_t n = 1; n <= limits_.step_tokens; ++n) {
     const std::size_t before = known.size();
@@ -126,21 +126,16 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
     };
     for (const DeviceWeight& w : weights_.all()) {
       if (w.rows == 1 && w.experts == 1) continue;  // a norm or a bias
-      const bool routed = w.experts > 1;
-      for (const bool add : {false, true}) {
-        Result<void> ok;
-        if (!routed)
-          ok = meet(texel_plan(w, n, add).value_or(
-                        plan_matmul(device_.facts(), w.format, {&w.rows, 1}, w.cols, n, add)),
-                    sizeof(MatmulPush));
-        else if (!add)
-          ok = meet(plan_expert_matmul(device_.facts(), w.format, w.rows, w.cols, n * config_.n_experts_used,
-                                       w.experts)
-                        .matmul,
-                    sizeof(MoeMatmulPush));
-        if (!ok) return std::unexpected(std::move(ok.error()));
-        if (failure) return std::unexpected(std::move(*failure));
-      }
+      const Result<void> ok = w.experts > 1
+                                  ? meet(plan_expert_matmul(device_.facts(), w.format, w.rows, w.cols,
+                                                            n * config_.n_experts_used, w.experts)
+                                             .matmul,
+                                         sizeof(MoeMatmulPush))
+                                  : meet(texel_plan(w, n).value_or(
+                                             plan_matmul(device_.facts(), w.format, {&w.rows, 1}, w.cols, n)),
+                                         sizeof(MatmulPush));
+      if (!ok) return std::unexpected(ok.error());
+      if (failure) return std::unexpected(std::move(*failure));
     }
     if (known.size() != before) counts.push_back(n);
   }
@@ -297,7 +292,7 @@ void VulkanOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buf
       rms_norm_, RmsNormPush{at(x), weights_[weight].address, at(out), cols(x), config_.norm_eps}, {1, n, 1});
 }
 
-bool VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> products, bool add) {
+bool VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> products) {
   if (device_.facts().texel_bytes == 0 || !in_texels(products[0].w->format.type)) return false;
   std::array<Result<Texels>, kMaxMatrices> w;
   std::array<std::uint64_t, kMaxMatrices> at{};
@@ -311,7 +306,7 @@ bool VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> prod
     push.w[i] = at[i] = push.w[i] - w[i]->begin;
   }
   const auto plan = plan_texel_matmul(device_.facts(), products[0].w->format.type,
-                                      std::span(push.rows).first(products.size()), push.cols, push.n, add,
+                                      std::span(push.rows).first(products.size()), push.cols, push.n,
                                       std::span(at).first(products.size()));
   if (!plan) return false;
   auto x = device_.texels(push.x);
@@ -343,12 +338,13 @@ void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> pr
     push.n = n;
     push.cols = products[0].w->cols;
     push.row_bytes = products[0].w->row_bytes();
-    if (multiply_by_texel(push, products.first(count), add)) {
+    push.add = add ? 1 : 0;
+    if (multiply_by_texel(push, products.first(count))) {
       products = products.subspan(count);
       continue;
     }
-    const MatmulPlan plan = plan_matmul(device_.facts(), products[0].w->format,
-                                        std::span(push.rows).first(count), push.cols, n, add);
+    const MatmulPlan plan =
+        plan_matmul(device_.facts(), products[0].w->format, std::span(push.rows).first(count), push.cols, n);
     auto kernel = device_.pipeline(plan.kernel, plan.constants, sizeof push);
     if (!kernel) return keep(std::move(kernel.error()));
     commands_->dispatch(*kernel, push, plan.groups);

@@ -19,5 +19,5 @@ void main() {
     x[t] = push.x + 4 * token * push.cols;
     y[t] = push.y[which] + 4 * token * push.rows[which];
   }
-  multiply(push.w[which], 0, push.row_bytes, push.rows[which], push.cols, part * kGroupRows, x, y, n);
+  multiply(push.w[which], 0, push.row_bytes, push.rows[which], push.cols, part * kGroupRows, x, y, n, push.add != 0);
 }

@@ -17,6 +17,6 @@ void main() {
       y[t] = push.y + 4ul * p * push.rows;
     }
     multiply(push.w, uint64_t(e) * push.rows, push.row_bytes, push.rows, push.cols, gl_WorkGroupID.x * kGroupRows, x, y,
-             n);
+             n, false);
   }
 }

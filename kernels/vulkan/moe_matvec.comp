@@ -14,5 +14,5 @@ void main() {
     y[t] = push.y + 4ul * p * push.rows;
   }
   multiply(push.w, uint64_t(Uints(push.experts).v[p]) * push.rows, push.row_bytes, push.rows, push.cols,
-           gl_WorkGroupID.x * kGroupRows, x, y, 1);
+           gl_WorkGroupID.x * kGroupRows, x, y, 1, false);
 }

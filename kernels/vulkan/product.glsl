@@ -10,9 +10,8 @@
 layout(constant_id = 2) const uint kSlices = 1;    // divides the work-group
 layout(constant_id = 3) const uint kRows = 1;
 layout(constant_id = 4) const uint kTokens = 1;    // those that are not there repeat the last and are not stored
-layout(constant_id = 5) const uint kAdd = 0;       // y += instead of y =
-layout(constant_id = 6) const uint kSubgroup = 0;  // invocations that pass x on: the subgroup's size; 0: each reads it
-layout(constant_id = 7) const uint kTail = 0;      // columns are no multiple of 32: formats without blocks only
+layout(constant_id = 5) const uint kSubgroup = 0;  // invocations that pass x on: the subgroup's size; 0: each reads it
+layout(constant_id = 6) const uint kTail = 0;      // columns are no multiple of 32: formats without blocks only
 
 const uint kGroupRows = gl_WorkGroupSize.x / kSlices * kRows;
 const uint kPassing = kSubgroup == 0 ? 1 : kSubgroup;
@@ -47,9 +46,9 @@ float passed(float kept[kPart], uint i) {
 }
 
 // Rows [first_row, first_row + kGroupRows) of the matrix that begins at row `begin` of w, times tokens t < n, whose
-// inputs are at x[t] and whose outputs at y[t]. All invocations of the work-group come here.
+// inputs are at x[t] and whose outputs, or what they are added to, at y[t]. All invocations of the work-group come here.
 void multiply(Address w, uint64_t begin, uint row_bytes, uint rows, uint cols, uint first_row, Address x[kTokens],
-              Address y[kTokens], uint n) {
+              Address y[kTokens], uint n, bool add) {
   const uint lane = gl_LocalInvocationID.x, slice = lane % kSlices, apart = gl_WorkGroupSize.x / kSlices;
   first_row += lane / kSlices;
   const Matrix matrix = matrix_of(w);
@@ -101,7 +100,7 @@ void multiply(Address w, uint64_t begin, uint row_bytes, uint rows, uint cols, u
   EACH(t, kTokens) EACH(r, kRows) {
     const uint at = first_row + r * apart;
     if (t >= n || at >= rows) continue;
-    if (kAdd != 0) sum[t * kRows + r] += Floats(y[t]).v[at];
+    if (add) sum[t * kRows + r] += Floats(y[t]).v[at];
     Floats(y[t]).v[at] = sum[t * kRows + r];
   }
 }

@@ -73,8 +73,8 @@ struct SoftcapPush {
   float cap;
 };
 
-/* y[i][n, rows[i]] = x[n, cols] * w[i], or y +=: matvec (few rows of x), matmul (many). Matrices of one format that
-   are not there have rows 0. Groups: as matmul_plan says. Built per format. */
+/* y[i][n, rows[i]] = x[n, cols] * w[i], or y += where add is 1. Matrices of one format that are not there have
+   rows 0. Groups: as matmul_plan says. Built per format. */
 struct MatmulPush {
   Address x;
   Address w[3];
@@ -82,6 +82,7 @@ struct MatmulPush {
   uint rows[3];
   uint n, cols;
   uint row_bytes; /* of w */
+  uint add, unused;
 };
 
 /* The same by texel_matmul: x and w are bytes into what the descriptor sets 1 (f32) and 0 hold. Groups: as
@@ -177,7 +178,7 @@ struct MultiplyAddPush {
 };
 
 #ifdef __cplusplus
-static_assert(sizeof(MatmulPush) == 80 && sizeof(MoeMatmulPush) == 72 && sizeof(AttendPush) == 72);
+static_assert(sizeof(MatmulPush) == 88 && sizeof(MoeMatmulPush) == 72 && sizeof(AttendPush) == 72);
 }  // namespace flyball::vulkan
 #endif
 #endif

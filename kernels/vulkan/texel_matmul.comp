@@ -11,9 +11,8 @@
 
 layout(constant_id = 1) const uint kRows = 1;
 layout(constant_id = 2) const uint kTokens = 1;  // those that are not there repeat the last and are not stored
-layout(constant_id = 3) const uint kAdd = 0;     // y += instead of y =
-layout(constant_id = 4) const uint kBlocks = 1;  // of 32 columns, read at a time: 1, or 4 where 4 are a multiple of 8 bytes
-layout(constant_id = 5) const uint kAligned = 2;  // what rows' first bytes are multiples of: 2, 8 or 16
+layout(constant_id = 3) const uint kBlocks = 1;  // of 32 columns, read at a time: 1, or 4 where 4 are a multiple of 8 bytes
+layout(constant_id = 4) const uint kAligned = 2;  // what rows' first bytes are multiples of: 2, 8 or 16
 
 // In this kernel x and w are bytes into what the sets hold, from its first byte on.
 layout(set = 0, binding = 0) uniform usamplerBuffer weight_texels;
@@ -130,7 +129,7 @@ void main() {
     const uint at = first_row + r * WG;
     if (t >= n || at >= rows) continue;
     Floats y = floats(push.y[which], first_token + t, rows);
-    if (kAdd != 0) sum[t * kRows + r] += y.v[at];
+    if (push.add != 0) sum[t * kRows + r] += y.v[at];
     y.v[at] = sum[t * kRows + r];
   }
 }

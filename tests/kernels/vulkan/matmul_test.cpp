@@ -1,5 +1,7 @@
 // The Vulkan products of every format against kernels/reference (tests/kernels/matmul_cases.hpp), cut as
 // processors and as GPUs have them, and the ceilings that benchmarks measure against.
+#include <set>
+
 #include "tests/kernels/matmul_cases.hpp"
 #include "tests/kernels/vulkan/kernel_test.hpp"
 
@@ -39,6 +41,7 @@ class VulkanMatmul : public KernelTest,
     push.n = tokens;
     push.cols = cols;
     push.row_bytes = static_cast<uint>(matrices[0].row_size());
+    push.add = before != nullptr ? 1 : 0;
     for (const cases::Matrix& m : matrices) {
       const std::size_t i = rows.size();
       rows.push_back(m.rows);
@@ -48,7 +51,7 @@ class VulkanMatmul : public KernelTest,
       push.y[i] = y[i].address();
       push.rows[i] = m.rows;
     }
-    const MatmulPlan plan = plan_matmul(facts_, w[0].format, rows, cols, tokens, before != nullptr);
+    const MatmulPlan plan = plan_matmul(facts_, w[0].format, rows, cols, tokens);
     run(plan.kernel, plan.constants, push, plan.groups);
     std::vector<Floats> out;
     for (const Buffer& b : y) out.push_back(get<float>(b));
@@ -184,6 +187,7 @@ class VulkanTexelMatmul : public KernelTest,
     push.n = tokens;
     push.cols = cols;
     push.row_bytes = static_cast<uint>(matrices[0].row_size());
+    push.add = before != nullptr ? 1 : 0;
     std::vector<Buffer> y;
     for (std::size_t i = 0; i < rows.size(); ++i) {
       y.push_back(put(before != nullptr ? *before : Floats(std::size_t{tokens} * rows[i], NAN)));
@@ -192,16 +196,15 @@ class VulkanTexelMatmul : public KernelTest,
       push.y[i] = y[i].address();
       push.rows[i] = rows[i];
     }
-    const auto plan =
-        plan_texel_matmul(device_->facts(), GetParam(), rows, cols, tokens, before != nullptr, at);
+    const auto plan = plan_texel_matmul(device_->facts(), GetParam(), rows, cols, tokens, at);
     EXPECT_EQ(plan.has_value(), cols % 32 == 0);
     if (plan) {
       run_by_texel(plan->kernel, plan->constants, push, plan->groups, {w.address(), input.address()});
     } else {  // as the engine does
       push.x = input.address();
       for (std::size_t i = 0; i < rows.size(); ++i) push.w[i] += w_begin;
-      const MatmulPlan other = plan_matmul(device_->facts(), format_of(GetParam(), cols, push.w[0]), rows,
-                                           cols, tokens, before != nullptr);
+      const MatmulPlan other =
+          plan_matmul(device_->facts(), format_of(GetParam(), cols, push.w[0]), rows, cols, tokens);
       run(other.kernel, other.constants, push, other.groups);
     }
     std::vector<Floats> out;
@@ -259,15 +262,34 @@ TEST(VulkanPlan, TexelsOnlyWhereTheyReach) {
   for (const auto& [reach, found] :
        {std::pair(std::uint64_t{0}, false), std::pair(at + bytes - 1, false), std::pair(at + bytes, true)}) {
     device.texel_bytes = reach;
-    EXPECT_EQ(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, false, {&at, 1}).has_value(), found);
+    EXPECT_EQ(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, {&at, 1}).has_value(), found);
   }
-  EXPECT_FALSE(plan_texel_matmul(device, DType::q6_k, {&rows, 1}, cols, 1, false, {&at, 1}));
+  EXPECT_FALSE(plan_texel_matmul(device, DType::q6_k, {&rows, 1}, cols, 1, {&at, 1}));
   const std::uint64_t odd_at = at + 1;  // as MLX's tensors may lie: no texel is read by halves of 16 bits
   device.texel_bytes = 2 * (at + bytes);
-  EXPECT_TRUE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, false, {&at, 1}));
-  EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, false, {&odd_at, 1}));
+  EXPECT_TRUE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, {&at, 1}));
+  EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, {&odd_at, 1}));
   const std::uint32_t odd = 1000;
-  EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, odd, 1, false, {&at, 1}));
+  EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, odd, 1, {&at, 1}));
+}
+
+// A software driver keeps what each kernel was compiled from: one more costs a process megabytes.
+TEST(VulkanPlan, FewTexelKernelsForAnyCount) {
+  DeviceFacts device;
+  device.processor = true;
+  device.subgroup_size = 8;
+  device.texel_bytes = 1ULL << 31;
+  const std::uint32_t rows = 1000, cols = 1024;
+  const std::uint64_t at = 0;
+  std::set<std::vector<std::uint32_t>> kernels;
+  for (std::uint32_t n = 1; n <= 256; ++n) {
+    const auto plan = plan_texel_matmul(device, DType::q8_0, {&rows, 1}, cols, n, {&at, 1});
+    ASSERT_TRUE(plan) << n;
+    kernels.insert(plan->constants);
+    EXPECT_GE(plan->groups[0] * plan->constants[2], n);
+    EXPECT_LT((plan->groups[0] - 1) * plan->constants[2], n);
+  }
+  EXPECT_EQ(kernels.size(), 3U);
 }
 
 // Rows of 32 columns and more that begin at multiples of 8 bytes, which are read in place.
