@@ -42,6 +42,8 @@ constexpr std::array kFixedFacts{
              "discrete|integrated|software|none"},
     FactInfo{"hardware.gpu.memory", integer, "bytes", "memory of that GPU", ""},
     FactInfo{"hardware.gpu.memory_total", integer, "bytes", "memory of all discrete GPUs together", ""},
+    FactInfo{"hardware.gpu.memory_used", integer, "bytes",
+             "of that, memory of the GPUs that the opencl engine opens", ""},
     FactInfo{"hardware.gpu.name", text, "", "its name as the driver gives it", ""},
     FactInfo{"hardware.gpu.vendor", text, "", "its vendor", "nvidia|amd|intel|apple|arm|qualcomm|other|none"},
     FactInfo{"hardware.memory.available", integer, "bytes",
@@ -56,7 +58,7 @@ constexpr std::array kFixedFacts{
     FactInfo{"model.bytes", integer, "bytes", "weights of the model", ""},
     FactInfo{"model.context", integer, "tokens", "context the model is served with", ""},
     FactInfo{"model.fits_gpu", boolean, "",
-             "its weights fit into the memory of all discrete GPUs together; derived", ""},
+             "its weights fit into the memory of the discrete GPUs that are opened, together; derived", ""},
     FactInfo{"model.fits_memory", boolean, "",
              "its weights fit into the machine's memory, or the GPUs'; derived", ""},
     FactInfo{"model.format", text, "", "format of the file that its weights are in",
@@ -209,7 +211,8 @@ void derive(Facts& facts) {
   };
   const std::int64_t weights = integer_of("model.bytes");
   if (weights <= 0) return;
-  const std::int64_t gpus = integer_of("hardware.gpu.memory_total");
+  const bool opened = facts.get("hardware.gpu.memory_used") != nullptr;
+  const std::int64_t gpus = integer_of(opened ? "hardware.gpu.memory_used" : "hardware.gpu.memory_total");
   const std::int64_t memory = integer_of("hardware.memory.total");
   if (gpus > 0 && !facts.get("model.fits_gpu")) facts.set("model.fits_gpu", weights <= gpus, kDerived);
   if (memory > 0 && !facts.get("model.fits_memory"))

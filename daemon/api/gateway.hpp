@@ -12,6 +12,7 @@
 #include "config/app_manifest.hpp"
 #include "config/config.hpp"
 #include "daemon/fleet/fleet.hpp"
+#include "daemon/route/model_files.hpp"
 #include "daemon/store/writer.hpp"
 #include "policy/facts.hpp"
 #include "policy/tree.hpp"
@@ -23,6 +24,12 @@ struct Settings {
   config::Config config;
   policy::Tree tree;
   std::vector<config::AppManifest> apps;
+  route::ModelFileInfos files;
+
+  const BackendInfo* file_of(const config::ModelEntry& model) const {
+    const auto it = files.find(model.id);
+    return it == files.end() ? nullptr : &it->second;
+  }
 };
 
 class Gateway {

@@ -261,7 +261,8 @@ Result<std::shared_ptr<route::Job>> Service::Impl::submit(const std::shared_ptr<
                       traits_of(request),
                       std::move(request.base),
                       std::move(request.prompts),
-                      request.n};
+                      request.n,
+                      state->settings->file_of(model)};
   return dispatcher.submit(std::move(spec), inference);
 }
 
@@ -324,7 +325,16 @@ Result<http::Response> Service::Impl::explain(const http::Request& request, cons
   if (!question) return std::unexpected(std::move(question.error()));
   auto model = state->apps.model_for(app, question->traits.model_as_asked);
   if (!model) return std::unexpected(std::move(model.error()));
-  const route::JobSpec spec{request.id, state, state->settings->tree, app, **model, question->traits, {}, {}};
+  const route::JobSpec spec{request.id,
+                            state,
+                            state->settings->tree,
+                            app,
+                            **model,
+                            question->traits,
+                            {},
+                            {},
+                            1,
+                            state->settings->file_of(**model)};
   const route::Receipt receipt = dispatcher.explain(spec, question->overrides);
   http::Response out = receipt_view(receipt);
   out.fields.push_back({"x-flyball-route", receipt.summary()});

@@ -55,10 +55,11 @@ void raise_file_limit() {
 
 class Daemon {
  public:
-  Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, policy::Facts hardware,
-         fleet::FleetOptions fleet, std::optional<store::Database> database)
+  Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, route::ModelFiles files,
+         policy::Facts hardware, fleet::FleetOptions fleet, std::optional<store::Database> database)
       : options_(std::move(options)),
         settings_(std::move(settings)),
+        files_(std::move(files)),
         hardware_(std::move(hardware)),
         fleet_(fleet::make_worker_fleet(io_, settings_->config, with_preload(std::move(fleet)))),
         store_(database ? std::make_unique<store::Writer>(std::move(*database)) : nullptr),
@@ -82,7 +83,8 @@ class Daemon {
  private:
   fleet::FleetOptions with_preload(fleet::FleetOptions fleet) {
     fleet.preload_on = [this](const config::ModelEntry& model) {
-      return route::preload_targets(settings_->tree, hardware_, settings_->apps, model);
+      return route::preload_targets(settings_->tree, hardware_, settings_->apps, model,
+                                    settings_->file_of(model));
     };
     return fleet;
   }
@@ -121,7 +123,7 @@ class Daemon {
   void reload() {
     if (draining_) return;
     notifier_.reloading();
-    auto settings = load_settings(options_);
+    auto settings = load_settings(options_, &files_);
     if (!settings) {
       spdlog::error("reload refused, the old configuration stays: {}", describe(settings.error()));
       gateway_.reload_failed();
@@ -189,6 +191,7 @@ class Daemon {
 
   const DaemonOptions options_;
   std::shared_ptr<const api::Settings> settings_;
+  route::ModelFiles files_;
   asio::io_context io_{1};
   const policy::Facts hardware_;
   std::unique_ptr<fleet::Fleet> fleet_;
@@ -204,7 +207,8 @@ class Daemon {
 
 }  // namespace
 
-Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& options) {
+Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& options,
+                                                           route::ModelFiles* files) {
   auto settings = std::make_shared<api::Settings>();
   auto config = config_at(options.config);
   if (!config) return std::unexpected(std::move(config.error()));
@@ -237,6 +241,7 @@ Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& 
   settings->config = std::move(*config);
   settings->tree = std::move(*tree);
   settings->apps = std::move(*apps);
+  if (files) settings->files = files->read(settings->config.models);
   return settings;
 }
 
@@ -267,7 +272,8 @@ std::optional<store::Database> open_store(const std::filesystem::path& state_dir
 
 int run_daemon(const DaemonOptions& options) {
   systemd::set_up_logging(options.log_level.value_or("info"));
-  auto settings = load_settings(options);
+  route::ModelFiles files;
+  auto settings = load_settings(options, &files);
   if (!settings) {
     report(settings.error());
     return kBadConfig;
@@ -286,7 +292,8 @@ int run_daemon(const DaemonOptions& options) {
   fleet.vulkan_devices = route::vulkan_devices(report, config.vulkan).value_or(std::vector<std::string>());
   fleet.device_memory = route::device_memory(report, fleet.opencl_devices, fleet.vulkan_devices);
   auto database = open_store(config.state_dir);
-  return Daemon(options, std::move(*settings), std::move(hardware), std::move(fleet), std::move(database))
+  return Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(fleet),
+                std::move(database))
       .run();
 }
 

@@ -17,14 +17,15 @@ struct DaemonOptions {
   std::optional<std::uint16_t> port;  // instead of the first TCP listener's
   std::optional<std::string> log_level;
   std::optional<std::string> kv_type;  // of every model, instead of the configuration's: f16 or q8_0
-  int ready_fd = -1;       // told the URLs, one a line, and closed, once the daemon serves
-  bool print_url = false;  // stdout holds the URLs alone
+  int ready_fd = -1;                   // told the URLs, one a line, and closed, once the daemon serves
+  bool print_url = false;              // stdout holds the URLs alone
   std::chrono::milliseconds probe_timeout{
       5'000};  // for each GPU API; a driver that hangs is reported as such
 };
 
 // Everything that the operator's files say, read and checked together. The first mistake, with its place.
-Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& options);
+Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& options,
+                                                           route::ModelFiles* files = nullptr);
 
 // Serves until it is told to stop. The exit code.
 int run_daemon(const DaemonOptions& options);

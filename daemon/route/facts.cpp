@@ -59,7 +59,7 @@ void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {
 
 Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const config::AppManifest& app,
              const config::ModelEntry& model, const RequestTraits& request,
-             const std::vector<fleet::WorkerStatus>& workers) {
+             const std::vector<fleet::WorkerStatus>& workers, const BackendInfo* file) {
   Facts facts = hardware;
   facts.set_age(kProbeSource, probed);
   set_app_facts(app, facts);
@@ -68,6 +68,7 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
   // A directory is MLX's, but to see that takes a look at the disk.
   if (model.embedded || model.path.extension() == ".gguf")
     facts.set("model.format", std::string("gguf"), kConfig);
+  if (file) add_model_file(facts, *file);
   if (model.context > 0) facts.set("model.context", integer(model.context), kConfig);
   bool known = false;
   for (const auto& worker : workers) {

@@ -24,9 +24,11 @@ struct RequestTraits {
   bool stream = false, has_tools = false, wants_json = false;
 };
 
-// `probed`: how long ago the probe ran.
+// `probed`: how long ago the probe ran. `file`: what the model's file says of itself, for as long as no
+// engine has loaded it; nullptr: not known.
 policy::Facts gather(const policy::Facts& hardware, std::chrono::milliseconds probed,
                      const config::AppManifest& app, const config::ModelEntry& model,
-                     const RequestTraits& request, const std::vector<fleet::WorkerStatus>& workers);
+                     const RequestTraits& request, const std::vector<fleet::WorkerStatus>& workers,
+                     const BackendInfo* file = nullptr);
 
 }  // namespace flyball::route

@@ -13,6 +13,7 @@ constexpr const char* kBuild = "build";
 constexpr const char* kManifest = "manifest";
 constexpr const char* kDefault = "default";
 constexpr const char* kFromConfig = "config";
+constexpr std::uint64_t kMostMemory = 1ULL << 50;  // of one device: sums stay far from any limit
 
 std::int64_t as_integer(std::uint64_t value) {
   return static_cast<std::int64_t>(std::min<std::uint64_t>(value, INT64_MAX));
@@ -136,8 +137,7 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
     facts.set("hardware.gpu.vendor", std::string("none"), kProbe);
   }
   std::uint64_t total = 0;
-  for (const DeviceReport* device : discrete)
-    total += std::min<std::uint64_t>(device->memory_bytes, 1ULL << 50);
+  for (const DeviceReport* device : discrete) total += std::min(device->memory_bytes, kMostMemory);
   facts.set("hardware.gpu.memory_total", as_integer(total), kProbe);
 }
 
@@ -156,7 +156,13 @@ void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& 
       facts.set("backend." + backend + ".available", true, kProbe);
   };
   probed("vulkan", vulkan_devices(report, vulkan));
-  probed("opencl", opencl_devices(report, opencl));
+  const auto opened = opencl_devices(report, opencl);
+  probed("opencl", opened);
+  std::uint64_t memory = 0;
+  for (const DeviceReport& device : report.opencl.devices)
+    if (opened && device.kind == "discrete" && std::ranges::find(*opened, device.id) != opened->end())
+      memory += std::min(device.memory_bytes, kMostMemory);
+  if (memory > 0) facts.set("hardware.gpu.memory_used", as_integer(memory), kProbe);
   for (const std::string_view backend : policy::known_backends())
     if (policy::is_remote(backend))
       absent(std::string(backend), "no upstream of this kind is configured", kFromConfig);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/backend.hpp"
 #include "config/app_manifest.hpp"
 #include "config/config.hpp"
 #include "policy/facts.hpp"
@@ -12,10 +13,10 @@
 
 namespace flyball::route {
 
-// Where the policy sends a first chat of each app that may use the model; cpu where it sends none to an engine
-// of this machine.
+// Where the policy sends a first chat of each app that may use the model; cpu where it sends none to an
+// engine of this machine. `file`: what the model's file says of itself, nullptr: not known.
 std::vector<std::string> preload_targets(const policy::Tree& tree, const policy::Facts& hardware,
                                          std::span<const config::AppManifest> apps,
-                                         const config::ModelEntry& model);
+                                         const config::ModelEntry& model, const BackendInfo* file = nullptr);
 
 }  // namespace flyball::route

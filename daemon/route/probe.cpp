@@ -1,37 +1,27 @@
 #include "daemon/route/probe.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
-#include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <optional>
-#include <span>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "backends/opencl/probe.hpp"
 #include "backends/vulkan/probe.hpp"
-#include "config/descriptor.hpp"
-
-extern char** environ;
+#include "daemon/route/children.hpp"
 
 namespace flyball::route {
 namespace {
 
 using Json = nlohmann::json;
-using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMaxChildOutput = 1 << 20;
 constexpr std::size_t kMaxDevices = 256;
 constexpr std::size_t kMaxDeviceText = 500;  // bytes of a name or message that a driver gave
 
@@ -108,126 +98,23 @@ DeviceProbe from_lines(std::string_view text) {
   return probe;
 }
 
-struct Child {
-  pid_t pid = -1;
-  Descriptor out;  // read end of its stdout
-};
-
-// The child leads a process group of its own, so that compilers which drivers start die with it.
-std::optional<Child> spawn(const ProbeOptions& options, const std::string& api) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
-  Child child{.out = Descriptor(ends[0])};
-  const Descriptor childs(ends[1]);
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, childs.get(), 1);
-  posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-  sigset_t none;
-  sigemptyset(&none);
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-  std::string words[] = {"flyball", "probe",         "--child",
-                         api,       "--patience-ms", std::to_string(options.timeout.count())};
-  char* const argv[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(),
-                        words[4].data(), words[5].data(), nullptr};
-  const int failed = posix_spawn(&child.pid, options.program.c_str(), &actions, &attributes, argv, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (failed != 0) {
-    errno = failed;
-    return std::nullopt;
-  }
-  return child;
-}
-
-enum class End { closed, timed_out, too_much };
-
-// One driver's probe under way.
-struct Asked {
-  std::optional<Child> child;
-  std::string trouble;  // why there is no child
-  std::string text;
-  std::optional<End> end;  // of its output
-};
-
-Asked ask(const ProbeOptions& options, const std::string& api) {
-  Asked asked;
-  asked.child = spawn(options, api);
-  if (!asked.child) asked.trouble = std::string("the probe could not be started: ") + std::strerror(errno);
-  return asked;
-}
-
-// What is there to read; sets `end` when that was all.
-void read_some(Asked& asked) {
-  char buffer[4096];
-  const ssize_t n = read(asked.child->out.get(), buffer, sizeof buffer);
-  if (n < 0 && errno == EINTR) return;
-  if (n <= 0) {
-    asked.end = End::closed;
-    return;
-  }
-  asked.text.append(buffer, static_cast<std::size_t>(n));
-  if (asked.text.size() > kMaxChildOutput) asked.end = End::too_much;
-}
-
-// All at once: drivers that hang cost one timeout together.
-void read_until(Clock::time_point deadline, std::span<Asked> all) {
-  for (;;) {
-    std::vector<pollfd> waiting;
-    std::vector<Asked*> asked;
-    for (Asked& a : all) {
-      if (!a.child || a.end) continue;
-      waiting.push_back({a.child->out.get(), POLLIN, 0});
-      asked.push_back(&a);
-    }
-    if (waiting.empty()) return;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) {
-      for (Asked* a : asked) a->end = End::timed_out;
-      return;
-    }
-    if (poll(waiting.data(), waiting.size(), static_cast<int>(left)) <= 0)
-      continue;  // the deadline, or EINTR
-    for (std::size_t i = 0; i < waiting.size(); ++i)
-      if (waiting[i].revents != 0) read_some(*asked[i]);
-  }
-}
-
-// Precondition: its output has ended. Reaps the child.
-DeviceProbe report_of(const ProbeOptions& options, Asked& asked) {
-  DeviceProbe probe = from_lines(asked.text);
+DeviceProbe report_of(const ProbeOptions& options, const ChildAnswer& answer) {
+  using Ends = ChildAnswer::End;
+  DeviceProbe probe = from_lines(answer.text);
   const auto trouble = [&](std::string what) {
     probe.error = std::move(what);
     return std::move(probe);
   };
-  if (!asked.child) return trouble(asked.trouble);
-  const pid_t pid = asked.child->pid;
-  const End end = *asked.end;
-  asked.child->out = {};
-  if (end != End::closed) kill(-pid, SIGKILL);
-  int status = 0;
-  // A child that closed its output but does not end would hold us here: it gets a moment, then the signal.
-  constexpr int kWaits = 100;
-  for (int i = 0; end == End::closed && i < kWaits; ++i) {
-    const pid_t ended = waitpid(pid, &status, WNOHANG);
-    if (ended != 0) break;
-    if (i == kWaits - 1) kill(-pid, SIGKILL);
-    usleep(10'000);
-  }
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
+  if (answer.end == Ends::no_start) return trouble("the probe could not be started: " + answer.trouble);
   if (probe.answered) return probe;
-  if (end == End::timed_out)
+  if (answer.end == Ends::timed_out)
     return trouble("the driver did not answer within " + std::to_string(options.timeout.count()) + " ms");
-  if (end == End::too_much)
+  if (answer.end == Ends::too_much)
     return trouble("the probe printed more than " + std::to_string(kMaxChildOutput) + " bytes");
-  if (WIFSIGNALED(status)) return trouble(std::string("the driver crashed: ") + strsignal(WTERMSIG(status)));
-  return trouble("the probe ended with status " + std::to_string(WEXITSTATUS(status)) + " and no report");
+  if (WIFSIGNALED(answer.status))
+    return trouble(std::string("the driver crashed: ") + strsignal(WTERMSIG(answer.status)));
+  return trouble("the probe ended with status " + std::to_string(WEXITSTATUS(answer.status)) +
+                 " and no report");
 }
 
 std::string gib(std::uint64_t bytes) {
@@ -250,11 +137,14 @@ std::string describe(const char* api, const DeviceProbe& probe) {
 }  // namespace
 
 HardwareReport probe_hardware(const ProbeOptions& options) {
-  std::array<Asked, 2> drivers{ask(options, "vulkan"), ask(options, "opencl")};
-  read_until(Clock::now() + options.timeout, drivers);
+  const std::string patience = std::to_string(options.timeout.count());
+  const auto answers = ask_children(options.program,
+                                    {{"probe", "--child", "vulkan", "--patience-ms", patience},
+                                     {"probe", "--child", "opencl", "--patience-ms", patience}},
+                                    options.timeout);
   HardwareReport report;
-  report.vulkan = report_of(options, drivers[0]);
-  report.opencl = report_of(options, drivers[1]);
+  report.vulkan = report_of(options, answers[0]);
+  report.opencl = report_of(options, answers[1]);
   report.cpu = cpu::probe_cpu();  // last, because it measures bandwidth
   return report;
 }

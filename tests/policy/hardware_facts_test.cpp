@@ -81,6 +81,22 @@ TEST(HardwareFacts, OpenClNeedsAGpuOrADeviceThatIsNamed) {
   EXPECT_TRUE(value<bool>(seen(software, {"pthread"}), "backend.opencl.available"));
 }
 
+// One GPU is opened where config.yaml names none.
+TEST(HardwareFacts, TheMemoryUsedIsThatOfTheDevicesThatAreOpened) {
+  const auto two =
+      machine({}, {device("RTX 3090", "discrete", "nvidia", 24), device("RTX 3060", "discrete", "nvidia", 12),
+                   device("UHD 770", "integrated", "intel", 64)});
+  const auto used = [&](std::vector<std::string> names) {
+    return value<std::int64_t>(seen(two, std::move(names)), "hardware.gpu.memory_used") >> 30;
+  };
+  EXPECT_EQ(used({}), 24);
+  EXPECT_EQ(used({"3060"}), 12);
+  EXPECT_EQ(used({"3090", "3060"}), 36);
+  EXPECT_EQ(value<std::int64_t>(seen(two), "hardware.gpu.memory_total") >> 30, 36);
+  EXPECT_EQ(seen(two, {"UHD"}).get("hardware.gpu.memory_used"), nullptr);
+  EXPECT_EQ(seen(machine({})).get("hardware.gpu.memory_used"), nullptr);
+}
+
 // The engine opens these and no others.
 TEST(HardwareFacts, TheOpenClDeviceIsTheBestThatComputes) {
   const auto report =

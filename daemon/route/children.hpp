@@ -1,0 +1,28 @@
+// Programs that are asked something and may crash or hang over it without harm: what each prints, all of them
+// at once. Blocking.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace flyball::route {
+
+inline constexpr std::size_t kMaxChildOutput = 1 << 20;
+
+struct ChildAnswer {
+  enum class End : std::uint8_t { no_start, closed, timed_out, too_much } end = End::no_start;
+  std::string text;     // what it printed until then
+  std::string trouble;  // no_start: why
+  int status = 0;       // as of waitpid
+  bool ended_well() const noexcept { return end == End::closed && status == 0; }
+};
+
+// `program ARGUMENTS` for each, in this order. Those that have not closed their output within the time, or
+// print more than kMaxChildOutput, are killed with all their children; stderr goes to /dev/null.
+std::vector<ChildAnswer> ask_children(const std::filesystem::path& program,
+                                      const std::vector<std::vector<std::string>>& arguments,
+                                      std::chrono::milliseconds timeout);
+
+}  // namespace flyball::route

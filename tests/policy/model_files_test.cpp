@@ -1,0 +1,125 @@
+// What is known of a model's file before an engine has loaded it: read by children, once for each state of
+// the file; and what a decision makes of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "daemon/route/facts.hpp"
+#include "daemon/route/model_files.hpp"
+
+namespace flyball::route {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A program in the place of `flyball`: notes each question, and answers with what lies in the model's file.
+class ModelFilesTest : public testing::Test {
+ protected:
+  ModelFilesTest() : folder_(fs::temp_directory_path() / ("model-files-" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+    write("program", "#!/bin/sh\n[ \"$1 $2 $3\" = \"inspect --json --\" ] || exit 9\necho x >> \"" +
+                         (folder_ / "asked").string() + "\"\ncat \"$4\"\n");
+    fs::permissions(folder_ / "program", fs::perms::owner_all);
+  }
+  ~ModelFilesTest() override { fs::remove_all(folder_); }
+
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream(folder_ / name, std::ios::trunc) << text;
+  }
+  config::ModelEntry model(const std::string& id, const std::string& file) const {
+    config::ModelEntry entry;
+    entry.id = id;
+    entry.path = folder_ / file;
+    return entry;
+  }
+  std::size_t asked() const {
+    std::error_code none;
+    const auto size = fs::file_size(folder_ / "asked", none);
+    return none ? 0 : size / 2;
+  }
+
+  const fs::path folder_;
+};
+
+const std::string kMixture =
+    R"({"architecture": "mixtral", "quantization": "Q4_K", "parameters": 46700000000, "context_length": 32768,
+        "shape": {"experts": 8}, "memory": {"weight_bytes": 26000000000}})";
+
+TEST_F(ModelFilesTest, AreReadOnceForEachStateOfTheFile) {
+  write("mixture.gguf", kMixture);
+  ModelFiles files(folder_ / "program", std::chrono::seconds(60));
+  const std::vector<config::ModelEntry> models{model("a", "mixture.gguf"), model("b", "mixture.gguf"),
+                                               model("absent", "absent.gguf")};
+  const ModelFileInfos first = files.read(models);
+  ASSERT_EQ(first.size(), 2U);
+  const BackendInfo& info = first.at("b");
+  EXPECT_EQ(info.architecture, "mixtral");
+  EXPECT_EQ(info.quantization, "Q4_K");
+  EXPECT_EQ(info.parameters, 46'700'000'000U);
+  EXPECT_EQ(info.weight_bytes, 26'000'000'000U);
+  EXPECT_EQ(info.context_length, 32768U);
+  EXPECT_TRUE(info.mixture_of_experts);
+  EXPECT_EQ(asked(), 1U);
+  EXPECT_EQ(files.read(models).size(), 2U);
+  EXPECT_EQ(asked(), 1U);
+  std::string dense = kMixture;
+  dense.replace(dense.find("8}"), 2, "0 }");  // of another size: another state, whatever the clock's grain
+  write("mixture.gguf", dense);
+  EXPECT_FALSE(files.read(models).at("a").mixture_of_experts);
+  EXPECT_EQ(asked(), 2U);
+}
+
+TEST_F(ModelFilesTest, WhatIsNoAnswerIsNotKnown) {
+  const char* const answers[] = {"", "nonsense", "[]", "{\"architecture\": \"llama\"}",
+                                 R"({"architecture": "llama", "parameters": -1, "context_length": 1,
+                                     "shape": {"experts": 0}, "memory": {"weight_bytes": 1}})"};
+  ModelFiles files(folder_ / "program", std::chrono::seconds(60));
+  std::vector<config::ModelEntry> models;
+  for (std::size_t i = 0; i < std::size(answers); ++i) {
+    write("m" + std::to_string(i), answers[i]);
+    models.push_back(model("m" + std::to_string(i), "m" + std::to_string(i)));
+  }
+  EXPECT_TRUE(files.read(models).empty());
+  EXPECT_EQ(asked(), models.size());
+  write("program", "#!/bin/sh\nexit 1\n");
+  write("m1", kMixture);
+  EXPECT_TRUE(files.read(models).empty());
+  write("program", "#!/bin/sh\nexec sleep 1000\n");
+  EXPECT_TRUE(ModelFiles(folder_ / "program", std::chrono::milliseconds(100)).read(models).empty());
+  EXPECT_TRUE(ModelFiles("/nonexistent/flyball").read(models).empty());
+}
+
+// Before any engine has loaded it, the decision knows as much of the model as `flyball explain`.
+TEST(Gather, AModelThatNobodyHasLoaded) {
+  policy::Facts hardware;
+  hardware.set("hardware.gpu.memory_total", std::int64_t{48} << 30, "probe");
+  hardware.set("hardware.gpu.memory_used", std::int64_t{24} << 30, "probe");
+  hardware.set("hardware.memory.total", std::int64_t{64} << 30, "probe");
+  BackendInfo file;
+  file.architecture = "mixtral";
+  file.weight_bytes = 40ULL << 30;
+  file.mixture_of_experts = true;
+  file.context_length = 32768;
+  config::ModelEntry model;
+  model.id = "m";
+  const policy::Facts cold = gather(hardware, {}, {}, model, {}, {}, &file);
+  EXPECT_EQ(cold.get("model.moe")->value, policy::FactValue(true));
+  EXPECT_EQ(cold.get("model.context")->value, policy::FactValue(std::int64_t{32768}));
+  EXPECT_EQ(cold.get("model.bytes")->source, "model file");
+  // By the GPU that the engine opens, of the two that are there.
+  EXPECT_EQ(cold.get("model.fits_gpu")->value, policy::FactValue(false));
+  EXPECT_EQ(cold.get("model.fits_memory")->value, policy::FactValue(true));
+  model.context = 4096;
+  EXPECT_EQ(gather(hardware, {}, {}, model, {}, {}, &file).get("model.context")->value,
+            policy::FactValue(std::int64_t{4096}));
+  const policy::Facts blind = gather(hardware, {}, {}, model, {}, {});
+  EXPECT_EQ(blind.get("model.moe"), nullptr);
+  EXPECT_EQ(blind.get("model.fits_gpu"), nullptr);
+}
+
+}  // namespace
+}  // namespace flyball::route
