@@ -62,6 +62,9 @@ struct CompletionRequest {
   Prompt prompt;
   SamplingParams sampling;
   std::uint32_t max_tokens = 0;  // 0: as many as the context leaves
+  // Prompt and answer together: the answer ends there with reason `length`, and a prompt that leaves no room
+  // for one is refused (rate_limited) before any of it is computed. 0: no such limit.
+  std::uint32_t total_tokens = 0;
   std::vector<std::string> stop; // at most 16 of at most 256 bytes
   bool ignore_eos = false;
   // Resumption of a stream whose engine died: tokens already generated, and the bytes of text already delivered.
@@ -85,6 +88,8 @@ struct Delta {
   std::string text;
   std::vector<Token> tokens;
   std::vector<TokenLogprob> logprobs;
+  std::uint32_t prompt_tokens = 0;  // with the first token an engine computes, as in Usage; 0 in other events
+  std::uint32_t cached_tokens = 0;
 };
 
 enum class FinishReason : std::uint8_t { stop, length, tool_calls, cancelled };

@@ -23,6 +23,8 @@ constexpr std::size_t kMaxKeyFileBytes = 4096;
 constexpr std::size_t kMinKeyBytes = 8;  // shorter keys are guessed
 constexpr std::size_t kMaxKeyBytes = 512;
 constexpr std::int64_t kMaxTokens = 1 << 24;
+// Of a rate: the state multiplies by 60,000 and stays far from the end of 64 bits.
+constexpr std::int64_t kMaxPerMinute = 1'000'000'000, kMaxPerDay = 1'000'000'000'000;
 
 using Sha256 = std::array<std::uint8_t, 32>;
 
@@ -125,6 +127,19 @@ const std::vector<Bound<AppLimits>>& limits_table() {
        [](AppLimits& l, const Node& n) { l.in_flight = as<std::uint32_t>(n); }},
       {{"max_tokens", integer(0, kMaxTokens), "tokens of one answer; 0: as many as the context leaves"},
        [](AppLimits& l, const Node& n) { l.max_tokens = as<std::uint32_t>(n); }},
+      {{"queue", integer(0, 100'000),
+        "its answers that may wait; an empty queue takes any request; 0: no limit"},
+       [](AppLimits& l, const Node& n) { l.queue = as<std::uint32_t>(n); }},
+      {{"requests_per_minute", integer(0, kMaxPerMinute),
+        "evenly, and a minute's worth at once; 0: no limit"},
+       [](AppLimits& l, const Node& n) { l.requests_per_minute = as<std::uint64_t>(n); }},
+      {{"tokens_per_minute", integer(0, kMaxPerMinute), "of prompts and answers, as requests; 0: no limit"},
+       [](AppLimits& l, const Node& n) { l.tokens_per_minute = as<std::uint64_t>(n); }},
+      {{"tokens_per_day", integer(0, kMaxPerDay), "of prompts and answers, from midnight UTC; 0: no limit"},
+       [](AppLimits& l, const Node& n) { l.tokens_per_day = as<std::uint64_t>(n); }},
+      {{"kv_tokens", integer(0, kMaxPerMinute),
+        "tokens that its open requests may come to together; 0: no limit"},
+       [](AppLimits& l, const Node& n) { l.kv_tokens = as<std::uint64_t>(n); }},
       {{"weight", integer(1, 1000), "its share of an engine that several apps want, beside apps of 100"},
        [](AppLimits& l, const Node& n) { l.weight = as<std::uint32_t>(n); }},
       {{"may_evict", boolean(),

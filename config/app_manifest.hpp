@@ -54,10 +54,16 @@ struct Slo {
 };
 
 struct AppLimits {
-  std::uint32_t in_flight = 16;         // answers: a request with n: 4 counts as four
-  std::uint32_t max_tokens = 0;         // per request; 0: the context
-  std::optional<std::uint32_t> weight;  // AppManifest::weight()
-  bool may_evict = true;                // other models' engines end so that its own find memory
+  std::uint32_t in_flight = 16;  // answers: a request with n: 4 counts as four
+  std::uint32_t max_tokens = 0;  // per request; 0: the context
+  // 0 is no limit. A token is one of a prompt or an answer, as `usage` counts them.
+  std::uint32_t queue = 0;                // answers that may wait
+  std::uint64_t requests_per_minute = 0;  // evenly, a minute's worth at once
+  std::uint64_t tokens_per_minute = 0;    // the same
+  std::uint64_t tokens_per_day = 0;       // UTC
+  std::uint64_t kv_tokens = 0;            // that its open requests may come to, together
+  std::optional<std::uint32_t> weight;    // AppManifest::weight()
+  bool may_evict = true;                  // other models' engines end so that its own find memory
 };
 
 struct AppManifest {

@@ -316,7 +316,11 @@ class Engine {
     const Answer::Step step = sequence.sample(row, scratch_, delta);
     result.token = delta.tokens.back();
     sequence.last_token = std::chrono::steady_clock::now();
-    if (sequence.first_token == TimePoint{}) sequence.first_token = sequence.last_token;
+    if (sequence.first_token == TimePoint{}) {
+      sequence.first_token = sequence.last_token;
+      delta.prompt_tokens = sequence.prompt_tokens();
+      delta.cached_tokens = sequence.cached_tokens;
+    }
     shared_.completion_tokens.fetch_add(1);
     if (!sequence.delivery().push(std::move(delta))) behind_.push_back(sequence.id);
     result.ended = step.finish.has_value();

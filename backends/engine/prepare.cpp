@@ -105,12 +105,19 @@ Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& mode
                 "The prompt has " + std::to_string(prompt->size()) + " tokens; the model's context is " +
                     std::to_string(model.context) + " tokens, and at least one is needed for the answer.",
                 param);
+  if (request.total_tokens > 0 && prompt->size() >= request.total_tokens)
+    return fail(ErrorCode::rate_limited, "The prompt has " + std::to_string(prompt->size()) +
+                                             " tokens; what is left of the app's token limits is " +
+                                             std::to_string(request.total_tokens) +
+                                             ", and at least one is needed for the answer.");
 
   PreparedRequest out;
   out.owner = std::move(request.owner);
   out.prompt = std::move(*prompt);
   // max_tokens is an upper bound: where the context ends first, the answer ends with reason `length`.
-  const auto left = static_cast<std::uint32_t>(model.context - out.prompt.size());
+  const std::uint32_t total =
+      request.total_tokens == 0 ? model.context : std::min(request.total_tokens, model.context);
+  const auto left = static_cast<std::uint32_t>(total - out.prompt.size());
   out.max_tokens = request.max_tokens == 0 ? left : std::min(request.max_tokens, left);
   out.sampling = std::move(request.sampling);
   out.stop = std::move(request.stop);

@@ -36,7 +36,7 @@ TextModel make_text_model(std::unique_ptr<const text::Tokenizer> tokenizer,
 struct PreparedRequest {
   std::string owner;
   std::vector<Token> prompt;     // not empty
-  std::uint32_t max_tokens = 0;  // > 0; what the context leaves where the request asked for more
+  std::uint32_t max_tokens = 0;  // > 0; what the context and total_tokens leave where more was asked for
   SamplingParams sampling;
   std::vector<std::string> stop;
   bool ignore_eos = false;
@@ -47,7 +47,8 @@ struct PreparedRequest {
 // What can be refused without looking at the prompt. invalid_value with the field as param.
 Result<void> check_request(const CompletionRequest& request, std::uint32_t vocab_size);
 
-// context_length_exceeded with both counts, invalid_value, template_error, template_budget, invalid_json.
+// context_length_exceeded and rate_limited with both counts, invalid_value, template_error, template_budget,
+// invalid_json.
 // now: seconds since the epoch, for templates that print the date.
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now);
 

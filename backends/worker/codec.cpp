@@ -103,6 +103,7 @@ void put(WireWriter& w, const CompletionRequest& q) {
   }
   put(w, q.sampling);
   w.u64(q.max_tokens);
+  w.u64(q.total_tokens);
   w.u64(q.stop.size());
   for (const std::string& s : q.stop) w.bytes(s);
   w.flag(q.ignore_eos);
@@ -131,6 +132,7 @@ CompletionRequest get_request(WireReader& r) {
   }
   q.sampling = get_sampling(r);
   q.max_tokens = r.u32("max_tokens");
+  q.total_tokens = r.u32("total_tokens");
   q.stop.resize(r.count(kMaxStops, 1, "stop"));
   for (std::string& s : q.stop) s = r.text(kMaxStopBytes, "stop");
   q.ignore_eos = r.flag("ignore_eos");
@@ -264,6 +266,8 @@ Error get_error(WireReader& r) {
 void put(WireWriter& w, const Delta& d) {
   w.bytes(d.text);
   put(w, d.tokens);
+  w.u64(d.prompt_tokens);
+  w.u64(d.cached_tokens);
   w.u64(d.logprobs.size());
   for (const TokenLogprob& l : d.logprobs) {
     w.i32(l.token);
@@ -280,6 +284,8 @@ Delta get_delta(WireReader& r) {
   Delta d;
   d.text = r.text(kMaxText, "text");
   d.tokens = get_tokens(r, "tokens");
+  d.prompt_tokens = r.u32("prompt tokens");
+  d.cached_tokens = r.u32("cached tokens");
   const std::size_t n = r.count(kMaxTokens, 7, "logprobs");
   for (std::size_t i = 0; i < n && r.ok(); ++i) {
     TokenLogprob& l = d.logprobs.emplace_back();

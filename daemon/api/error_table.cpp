@@ -46,7 +46,9 @@ constexpr std::array kTable{
     ErrorRow{method_not_allowed, 405, kRequest, Retry::no, "The path exists; Allow lists its methods."},
     ErrorRow{unsupported_media_type, 415, kRequest, Retry::no, "The body must be application/json."},
     ErrorRow{unsupported_coding, 415, kRequest, Retry::no, "Content codings such as gzip are not accepted."},
-    ErrorRow{rate_limited, 429, "rate_limit_error", Retry::later, "The app's own share is full."},
+    ErrorRow{rate_limited, 429, "rate_limit_error", Retry::later,
+             "One of the app's own limits: the message says which, what is used of it, and when it is free "
+             "again."},
     ErrorRow{overloaded, 503, kServer, Retry::later, "The daemon's queue is full."},
     ErrorRow{insufficient_memory, 503, kServer, Retry::later,
              "The model does not fit; needed and free bytes are given."},

@@ -18,10 +18,10 @@ constexpr std::chrono::milliseconds kDrainLook{10};
 
 struct Gateway::Impl {
   Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-       fleet::Fleet& fleet, store::Writer* store)
+       fleet::Fleet& fleet, store::Writer* store, std::vector<usage::AppDay> used)
       : io(context),
         listeners(settings->config.listeners),
-        service(io, settings, std::move(hardware), fleet, store),
+        service(io, settings, std::move(hardware), fleet, store, std::move(used)),
         server(io, settings->config.http, service),
         drain_timer(io) {}
 
@@ -51,8 +51,10 @@ struct Gateway::Impl {
 };
 
 Gateway::Gateway(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
-                 policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store)
-    : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store)) {}
+                 policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store,
+                 std::vector<usage::AppDay> used)
+    : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store,
+                                   std::move(used))) {}
 Gateway::~Gateway() = default;
 
 Result<void> Gateway::listen() {

@@ -14,6 +14,7 @@
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/route/model_files.hpp"
 #include "daemon/store/writer.hpp"
+#include "daemon/usage/ledger.hpp"
 #include "policy/facts.hpp"
 #include "policy/tree.hpp"
 
@@ -35,9 +36,9 @@ struct Settings {
 class Gateway {
  public:
   // `hardware`: facts of the probe, taken once at start. The fleet outlives the gateway, and so does the
-  // store; nullptr: nothing survives a restart.
+  // store; nullptr: nothing survives a restart. `used`: what is stored of the apps' last days.
   Gateway(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-          fleet::Fleet& fleet, store::Writer* store = nullptr);
+          fleet::Fleet& fleet, store::Writer* store = nullptr, std::vector<usage::AppDay> used = {});
   ~Gateway();
 
   Result<void> listen();                  // opens every listener of the config; io_error names it

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/api/error_table.hpp"
+#include "daemon/api/limit_fields.hpp"
 
 namespace flyball::api {
 namespace {
@@ -43,25 +44,15 @@ metrics::RequestLabels Inference::labels() const {
   return out;
 }
 
-Usage Inference::usage() const {
-  Usage total;
-  for (std::size_t i = 0; i < progress_.size(); ++i) {
-    const Progress& p = progress_[i];
-    total.completion_tokens += std::max(p.usage.completion_tokens, p.tokens);
-    if (i % shape_.n == 0) {  // the answers to one prompt share it
-      total.prompt_tokens += p.usage.prompt_tokens;
-      total.cached_tokens += p.usage.cached_tokens;
-    }
-  }
-  return total;
-}
-
 void Inference::begin_stream() {
   streaming_ = true;
   http::Response head;
   head.content_type = "text/event-stream; charset=utf-8";
   head.fields.push_back({"Cache-Control", "no-cache"});
-  if (job_) head.fields.push_back({"x-flyball-route", job_->receipt().summary()});
+  if (job_) {
+    head.fields.push_back({"x-flyball-route", job_->receipt().summary()});
+    append_standings(job_->standings(), head.fields);
+  }
   exchange_->begin_stream(std::move(head));
 }
 
@@ -101,8 +92,6 @@ bool Inference::on_delta(std::size_t index, const Delta& delta) {
 void Inference::on_done(std::size_t index, const Done& done) {
   if (ended_) return;
   Progress& p = progress_[index];
-  p.done = true;
-  p.usage = done.usage;
   p.answer.reason = done.reason;
   backend_ = job_->backend();
   if (const auto n = std::max(done.usage.completion_tokens, p.tokens); n > 1 && done.timings.decode_us > 0)
@@ -130,6 +119,7 @@ void Inference::on_done(std::size_t index, const Done& done) {
     http::Response response;
     response.body = encoder_.complete(choices, usage());
     response.fields.push_back({"x-flyball-route", job_->receipt().summary()});
+    append_standings(job_->standings(), response.fields);
     exchange_->respond(std::move(response));
   }
   if (last) {
@@ -139,6 +129,17 @@ void Inference::on_done(std::size_t index, const Done& done) {
 }
 
 void Inference::on_error(const Error& error) {
+  const route::Standings standings = job_ ? job_->standings() : route::Standings{};
+  // Only the engine could count the prompt: it finds room when all of the app's tokens are there again.
+  const bool limited = error.code == ErrorCode::rate_limited && standings.tokens;
+  fail(error, standings, limited ? standings.tokens->reset_ms : -1);
+}
+
+void Inference::refuse(const route::Refusal& refusal) {
+  fail(refusal.error, refusal.standings, refusal.retry_after_ms);
+}
+
+void Inference::fail(const Error& error, const route::Standings& standings, std::int64_t retry_after_ms) {
   if (ended_) return;
   Outcome outcome;
   outcome.failed = true;
@@ -153,6 +154,8 @@ void Inference::on_error(const Error& error) {
   } else {
     http::Response response = error_response(error);
     if (job_) response.fields.push_back({"x-flyball-route", job_->receipt().summary()});
+    append_standings(standings, response.fields);
+    if (retry_after_ms >= 0) set_retry_after(retry_after_ms, response.fields);
     answerable_ = http::TimePoint::max();  // an engine's refusal says nothing about the router's own time
     exchange_->respond(std::move(response));
   }
@@ -207,7 +210,6 @@ void Inference::finish(Outcome outcome) {
   outcome.backend = backend_;
   outcome.usage = usage();
   if (job_) {
-    job_->receipt().usage = outcome.usage;
     if (job_->receipt().queue_ms >= 0) metrics_.queue_wait(labels(), job_->receipt().queue_ms / 1e3);
     metrics_.tokens(labels(), outcome.usage.prompt_tokens, outcome.usage.cached_tokens,
                     outcome.usage.completion_tokens);

@@ -40,6 +40,8 @@ class Inference final : public http::ExchangeObserver,
 
   // Takes over the job that was submitted with this as its observer.
   void run(std::shared_ptr<route::Job> job);
+  // It was not admitted.
+  void refuse(const route::Refusal& refusal);
   // Ends it with an error of the daemon's own (drain deadline).
   void abort(const Error& error);
 
@@ -59,8 +61,9 @@ class Inference final : public http::ExchangeObserver,
  private:
   void begin_stream();
   bool flush();
+  void fail(const Error& error, const route::Standings& standings, std::int64_t retry_after_ms);
   void finish(Outcome outcome);
-  Usage usage() const;
+  Usage usage() const { return job_ ? job_->receipt().usage : Usage{}; }
   metrics::RequestLabels labels() const;
 
   std::shared_ptr<http::Exchange> exchange_;
@@ -72,9 +75,8 @@ class Inference final : public http::ExchangeObserver,
 
   struct Progress {
     Choice answer;  // text and logprobs only where not streamed
-    Usage usage;
     std::uint32_t tokens = 0;
-    bool role_sent = false, done = false;
+    bool role_sent = false;
   };
   std::vector<Progress> progress_;
   std::size_t unfinished_;

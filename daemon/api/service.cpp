@@ -58,12 +58,13 @@ double milliseconds_since(http::TimePoint from) {
 
 struct Service::Impl {
   Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-       fleet::Fleet& fleet, store::Writer* writer)
+       fleet::Fleet& fleet, store::Writer* writer, std::vector<usage::AppDay> used)
       : io(context),
         state(std::make_shared<const State>(std::move(settings))),
         store(writer),
         recorder(writer),
-        dispatcher(io, fleet, std::move(hardware), metrics),
+        ledger(io, writer, std::move(used)),
+        dispatcher(io, fleet, std::move(hardware), metrics, ledger),
         ids(random_bits()),
         seeds(random_bits()) {
     dispatcher.set_limits({state->settings->config.max_queue});
@@ -78,9 +79,9 @@ struct Service::Impl {
   http::Response refused(const Error& error, std::string_view id, std::string_view allow);
 
   void infer(std::shared_ptr<http::Exchange> exchange, Operation operation, const config::AppManifest& app);
-  Result<std::shared_ptr<route::Job>> submit(const std::shared_ptr<Inference>& inference,
-                                             InferenceRequest request, const std::string& id,
-                                             const config::AppManifest& app, const config::ModelEntry& model);
+  std::expected<std::shared_ptr<route::Job>, route::Refusal> submit(
+      const std::shared_ptr<Inference>& inference, InferenceRequest request, const std::string& id,
+      const config::AppManifest& app, const config::ModelEntry& model);
   void over(Inference& inference, const Outcome& outcome, const std::string& app, const std::string& model,
             Operation operation);
   Result<http::Response> explain(const http::Request& request, const config::AppManifest& app);
@@ -107,6 +108,7 @@ struct Service::Impl {
   std::shared_ptr<const State> state;
   store::Writer* const store;  // nullptr: none
   route::Recorder recorder;
+  usage::Recorder ledger;
   route::Dispatcher dispatcher;
   std::uint64_t ids;      // request ids count up from a random start
   std::mt19937_64 seeds;  // for requests that bring none; recorded nowhere, so need not be secret
@@ -243,16 +245,15 @@ void Service::Impl::infer(std::shared_ptr<http::Exchange> exchange, Operation op
   exchange->observe(inference);
   auto job = submit(inference, std::move(*request), id, app, **model);
   if (!job) {
-    inference->on_error(job.error());
+    inference->refuse(job.error());
     return;
   }
   inference->run(std::move(*job));
 }
 
-Result<std::shared_ptr<route::Job>> Service::Impl::submit(const std::shared_ptr<Inference>& inference,
-                                                          InferenceRequest request, const std::string& id,
-                                                          const config::AppManifest& app,
-                                                          const config::ModelEntry& model) {
+std::expected<std::shared_ptr<route::Job>, route::Refusal> Service::Impl::submit(
+    const std::shared_ptr<Inference>& inference, InferenceRequest request, const std::string& id,
+    const config::AppManifest& app, const config::ModelEntry& model) {
   route::JobSpec spec{id,
                       state,
                       state->settings->tree,
@@ -346,6 +347,8 @@ http::Response Service::Impl::exposition() {
   metrics.set_workers(gauges_of(workers));
   tell_memory(dispatcher.fleet().memory(), metrics);
   metrics.set_requests(dispatcher.waiting(), dispatcher.running());
+  metrics.set_fairness_gap(dispatcher.widest_gap());
+  metrics.set_apps(gauges_of(state->settings->apps, ledger.ledger(), std::time(nullptr) / 86'400));
   if (store != nullptr) {
     const store::Writer::Health health = store->health();
     metrics.set_store(health.written, health.dropped, health.failed);
@@ -359,8 +362,10 @@ http::Response Service::Impl::exposition() {
 // -------------------------------------------------------------------------------------------
 
 Service::Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
-                 policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store)
-    : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store)) {}
+                 policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store,
+                 std::vector<usage::AppDay> used)
+    : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store,
+                                   std::move(used))) {}
 Service::~Service() = default;
 
 std::string Service::next_request_id() {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/api/json_text.hpp"
+#include "daemon/usage/workload.hpp"
 
 namespace flyball::api {
 namespace {
@@ -64,6 +65,25 @@ http::Response readiness_view(const config::Config& config, const std::vector<fl
   const std::string status = draining ? "draining" : loading ? "loading" : "ready";
   http::Response out = json_response(R"({"status":")" + status + "\"}\n");
   if (draining || loading) out.status = 503;
+  return out;
+}
+
+std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
+                                                   const usage::Ledger& ledger, std::int64_t today) {
+  std::vector<metrics::Metrics::AppGauges> out;
+  for (const config::AppManifest& app : apps) {
+    auto& gauges = out.emplace_back();
+    gauges.app = app.id;
+    gauges.tokens_per_day = static_cast<double>(app.limits.tokens_per_day);
+    usage::DayUsage lately;
+    for (std::int64_t day = today - usage::Ledger::kKeptDays; day <= today; ++day)
+      if (const usage::DayUsage* used = ledger.find(app.id, day)) {
+        lately += *used;
+        if (day == today) gauges.tokens_today = static_cast<double>(used->charged_tokens());
+      }
+    for (const usage::Compared& one : usage::compare(app.workload, lately))
+      if (one.declared >= 0) gauges.workload_drift = std::max(gauges.workload_drift, one.factor());
+  }
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "daemon/http/message.hpp"
 #include "daemon/metrics/metrics.hpp"
 #include "daemon/route/receipts.hpp"
+#include "daemon/usage/ledger.hpp"
 
 namespace flyball::api {
 
@@ -26,6 +27,8 @@ http::Response receipt_view(const route::Receipt& receipt);
 http::Response readiness_view(const config::Config& config, const std::vector<fleet::WorkerStatus>& workers,
                               bool draining);
 // Their names point into `workers`.
+std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
+                                                   const usage::Ledger& ledger, std::int64_t today);
 std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::WorkerStatus>& workers);
 void tell_memory(const fleet::MemoryStatus& memory, metrics::Metrics& metrics);
 

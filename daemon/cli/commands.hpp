@@ -15,6 +15,8 @@ void add_graph_command(CLI::App& app, int& exit_code);
 void add_simulate_command(CLI::App& app, int& exit_code);
 void add_why_not_command(CLI::App& app, int& exit_code);
 void add_prove_command(CLI::App& app, int& exit_code);
+void add_usage_command(CLI::App& app, int& exit_code);
+void add_app_command(CLI::App& app, int& exit_code);
 void add_check_command(CLI::App& app, int& exit_code);
 void add_engines_command(CLI::App& app, int& exit_code);
 void add_probe_command(CLI::App& app, int& exit_code);

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <optional>
 #include <utility>
 
@@ -30,6 +31,7 @@
 #include "daemon/systemd/logging.hpp"
 #include "daemon/systemd/notify.hpp"
 #include "daemon/systemd/progress.hpp"
+#include "daemon/usage/usage_store.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -56,14 +58,15 @@ void raise_file_limit() {
 class Daemon {
  public:
   Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, route::ModelFiles files,
-         policy::Facts hardware, fleet::FleetOptions fleet, std::optional<store::Database> database)
+         policy::Facts hardware, fleet::FleetOptions fleet, std::vector<usage::AppDay> used,
+         std::optional<store::Database> database)
       : options_(std::move(options)),
         settings_(std::move(settings)),
         files_(std::move(files)),
         hardware_(std::move(hardware)),
         fleet_(fleet::make_worker_fleet(io_, settings_->config, with_preload(std::move(fleet)))),
         store_(database ? std::make_unique<store::Writer>(std::move(*database)) : nullptr),
-        gateway_(io_, settings_, hardware_, *fleet_, store_.get()),
+        gateway_(io_, settings_, hardware_, *fleet_, store_.get(), std::move(used)),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
         watch_timer_(io_),
         judge_(kWatchdogPatience) {}
@@ -268,6 +271,15 @@ std::optional<store::Database> open_store(const std::filesystem::path& state_dir
   return std::move(*database);
 }
 
+// Budgets of a day go on where the last daemon left them.
+std::vector<usage::AppDay> used_lately(std::optional<store::Database>& database) {
+  if (!database) return {};
+  auto rows = usage::read(*database, std::time(nullptr) / 86'400 - usage::Ledger::kKeptDays);
+  if (rows) return std::move(*rows);
+  spdlog::error("what apps have used today is not known, their budgets begin anew: {}", rows.error().message);
+  return {};
+}
+
 }  // namespace
 
 int run_daemon(const DaemonOptions& options) {
@@ -292,7 +304,9 @@ int run_daemon(const DaemonOptions& options) {
   fleet.vulkan_devices = route::vulkan_devices(report, config.vulkan).value_or(std::vector<std::string>());
   fleet.device_memory = route::device_memory(report, fleet.opencl_devices, fleet.vulkan_devices);
   auto database = open_store(config.state_dir);
+  auto used = used_lately(database);
   return Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(fleet),
+                std::move(used),
                 std::move(database))
       .run();
 }

@@ -75,6 +75,8 @@ int main(int argc, char** argv) {
     add_simulate_command(app, exit_code);
     add_graph_command(app, exit_code);
     add_prove_command(app, exit_code);
+    add_usage_command(app, exit_code);
+    add_app_command(app, exit_code);
     add_check_command(app, exit_code);
     add_engines_command(app, exit_code);
     add_probe_command(app, exit_code);

@@ -109,6 +109,12 @@ struct Metrics::Impl {
   Family<Counter>& fallbacks =
       counter("fallbacks_total", "Requests moved to another target after a failure.");
   Family<Counter>& rejections = counter("rejections_total", "Requests refused, by error code.");
+  Family<Gauge>& tokens_today =
+      gauge("app_tokens_today", "Tokens of the UTC day, as the app's budget counts them.");
+  Family<Gauge>& tokens_per_day = gauge("app_tokens_per_day", "The app's budget of tokens a day; 0: none.");
+  Family<Gauge>& workload_drift = gauge(
+      "app_workload_drift",
+      "Observed over declared workload, or the reverse, where they differ most; 0: nothing to compare.");
   Family<Gauge>& build = gauge("build_info", "Always 1; the version is a label.");
   Histogram& overhead = histogram("router_overhead_seconds",
                                   "Request readable to first byte written, less the engine's own time.")
@@ -123,6 +129,10 @@ struct Metrics::Impl {
   Family<Gauge>& memory_waiting = gauge("memory_waiting", "Engines that wait for room.");
   Family<Gauge>& memory_events =
       gauge("memory_events", "Since the start: load, eviction, idle_unload, pressure_unload, wait, refusal.");
+  Gauge& fairness_gap =
+      gauge("fairness_gap",
+            "Most that the service of two apps that both waited has differed by, in weighted tokens.")
+          .Add({});
   Gauge& waiting = gauge("requests_waiting", "Admitted, no token yet.").Add({});
   Gauge& running = gauge("requests_running", "Producing tokens.").Add({});
   Gauge& reload = gauge("config_last_reload_success", "1 if the last reload took effect.").Add({});
@@ -300,6 +310,19 @@ void Metrics::set_store(std::uint64_t written, std::uint64_t dropped, std::uint6
   impl_->store.Add({{"result", "written"}}).Set(static_cast<double>(written));
   impl_->store.Add({{"result", "dropped"}}).Set(static_cast<double>(dropped));
   impl_->store.Add({{"result", "failed"}}).Set(static_cast<double>(failed));
+}
+
+void Metrics::set_fairness_gap(double weighted_tokens) {
+  impl_->fairness_gap.Set(weighted_tokens);
+}
+
+void Metrics::set_apps(std::span<const AppGauges> apps) {
+  for (const AppGauges& a : apps) {
+    const Labels labels{{"app", std::string(a.app)}};
+    impl_->tokens_today.Add(labels).Set(a.tokens_today);
+    impl_->tokens_per_day.Add(labels).Set(a.tokens_per_day);
+    impl_->workload_drift.Add(labels).Set(a.workload_drift);
+  }
 }
 
 std::string Metrics::exposition() const {

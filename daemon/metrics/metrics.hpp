@@ -58,6 +58,14 @@ class Metrics {
   // Of what was to be written for the next start.
   void set_store(std::uint64_t written, std::uint64_t dropped, std::uint64_t failed);
 
+  struct AppGauges {
+    std::string_view app;
+    double tokens_today = 0, tokens_per_day = 0;  // of the budget, which is 0 where there is none
+    double workload_drift = 0;                    // see docs/service.md; 0: nothing to compare
+  };
+  void set_apps(std::span<const AppGauges> apps);
+  void set_fairness_gap(double weighted_tokens);
+
   std::string exposition() const;  // Prometheus text format 0.0.4
   // For tests and the router benchmark: a quantile read from the histogram's buckets, by linear
   // interpolation. Seconds.

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <unordered_map>
 #include <utility>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "backends/graph/memory_plan.hpp"
 #include "daemon/route/attempt.hpp"
+#include "daemon/route/bill.hpp"
 #include "daemon/route/turns.hpp"
 
 namespace flyball::route {
@@ -22,8 +23,11 @@ using boost::system::error_code;
 // on_unavailable: queue. How often a parked request looks again, and for how long.
 constexpr std::chrono::milliseconds kParkedLook{250};
 constexpr std::chrono::seconds kParkedLimit{30};
-// What a prompt is taken for until the engine has counted: text is about so many bytes a token.
-constexpr double kBytesPerToken = 4;
+
+Now now() {
+  const auto steady = Clock::now().time_since_epoch();
+  return {std::chrono::duration_cast<std::chrono::milliseconds>(steady).count(), std::time(nullptr)};
+}
 
 double seconds_between(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
@@ -38,6 +42,7 @@ bool is_of_the_request(ErrorCode code) {
     case ErrorCode::template_error:
     case ErrorCode::template_budget:
     case ErrorCode::unsupported_schema:
+    case ErrorCode::rate_limited:
       return true;
     default:
       return false;
@@ -57,23 +62,28 @@ std::vector<std::string> targets_of(const policy::Decision& decision) {
 }  // namespace
 
 struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
-  Impl(asio::io_context& context, fleet::Fleet& workers, policy::Facts probed, metrics::Metrics& m)
-      : io(context), fleet(workers), hardware(std::move(probed)), metrics(m) {}
+  Impl(asio::io_context& context, fleet::Fleet& workers, policy::Facts probed, metrics::Metrics& m,
+       usage::Recorder& recorder)
+      : io(context), fleet(workers), hardware(std::move(probed)), metrics(m), ledger(recorder) {
+    for (const auto& [key, used] : ledger.ledger().days())
+      app_limits.restore(key.first, key.second, used.charged_tokens());  // the latest day comes last
+  }
 
   asio::io_context& io;
   fleet::Fleet& fleet;
   const policy::Facts hardware;
   const Clock::time_point probed_at = Clock::now();  // the probe ran just before
   metrics::Metrics& metrics;
+  usage::Recorder& ledger;
   DispatchLimits limits;
-  const std::shared_ptr<Turns> turns = std::make_shared<Turns>();
+  const std::shared_ptr<Turns> turns = std::make_shared<Turns>([] { return now().steady_ms; });
   Receipts receipts;
   policy::Decision deciding;  // storage for decide(): receipts keep a copy no longer than their path
   std::size_t waiting = 0, running = 0;  // requests
   std::size_t waiting_answers = 0;
-  std::unordered_map<std::string, std::uint32_t> in_flight;  // answers by app; entries go at zero
+  Limits app_limits;
 
-  Result<void> admit(const JobSpec& spec) const;
+  std::expected<Limits::Reservation, Refusal> admit(const JobSpec& spec);
   policy::Facts facts_for(const JobSpec& spec) const {
     const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - probed_at);
     auto workers = fleet.status();
@@ -82,7 +92,6 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
     return gather(hardware, age, spec.app, spec.model, spec.traits, workers, spec.file);
   }
   void decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt);
-  void leave(const JobSpec& spec);
   void retire(Ticket ticket);
 
   std::vector<Ticket> retired;
@@ -108,7 +117,8 @@ class ChoiceSink final : public EventSink {
 
 class RunningJob final : public Job, public std::enable_shared_from_this<RunningJob> {
  public:
-  RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec, std::weak_ptr<JobObserver> observer);
+  RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec, Limits::Reservation reservation,
+             std::weak_ptr<JobObserver> observer);
   ~RunningJob() override { finish("cancelled"); }
 
   void start();
@@ -117,6 +127,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   const Receipt& receipt() const noexcept override { return *receipt_; }
   Receipt& receipt() noexcept override { return *receipt_; }
   TimePoint asked_at() const noexcept override { return asked_; }
+  const Standings& standings() const noexcept override { return bill_.standings(); }
   const std::string& backend() const noexcept override;
 
   bool on_event(std::size_t choice, std::uint32_t attempt, Event event);
@@ -151,6 +162,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
 
   std::shared_ptr<Dispatcher::Impl> dispatcher_;
   JobSpec spec_;
+  Bill bill_;
   std::weak_ptr<JobObserver> observer_;
   std::shared_ptr<Receipt> receipt_;
   std::vector<Choice> choices_;
@@ -169,9 +181,11 @@ bool ChoiceSink::push(Event event) noexcept {
 }
 
 RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec,
-                       std::weak_ptr<JobObserver> observer)
+                       Limits::Reservation reservation, std::weak_ptr<JobObserver> observer)
     : dispatcher_(std::move(dispatcher)),
       spec_(std::move(spec)),
+      bill_(dispatcher_->app_limits, dispatcher_->ledger, spec_.app.id, spec_.traits, std::move(reservation),
+            spec_.prompts, spec_.n),
       observer_(std::move(observer)),
       admitted_(Clock::now()),
       asked_(admitted_),
@@ -180,7 +194,6 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
       deadline_(dispatcher_->io) {
   ++dispatcher_->waiting;
   dispatcher_->waiting_answers += spec_.answers();
-  dispatcher_->in_flight[spec_.app.id] += spec_.answers();
   Receipt receipt;
   receipt.request_id = spec_.id;
   receipt.app = spec_.app.id;
@@ -192,6 +205,12 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
 }
 
 void RunningJob::start() {
+  receipt_->in_line = [weak = weak_from_this()]() -> std::optional<PlaceInLine> {
+    if (const auto self = weak.lock())
+      for (const Choice& choice : self->choices_)
+        if (auto place = choice.place.in_line()) return place;
+    return std::nullopt;
+  };
   watch_deadline();
   decide();
 }
@@ -281,9 +300,7 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
   const config::AppManifest& app = spec_.app;
   choice.place = dispatcher_->turns->ask(
       {spec_.model.id, backend, spec_.model.max_sequences, app.id, app.weight() / 100.0,
-       static_cast<double>(spec_.traits.prompt_bytes) / kBytesPerToken /
-           static_cast<double>(spec_.prompts.size()),
-       goes_on},
+       static_cast<double>(estimated_tokens(spec_.prompts[index / spec_.n])), goes_on},
       [weak = weak_from_this(), index, attempt = choice.attempt.attempts()] {
         if (const auto self = weak.lock()) self->acquire(index, attempt);
       });
@@ -326,9 +343,11 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   // A new id for each attempt: an engine may still be letting go of the last one.
   request.owner = spec_.app.id;
   request.id = spec_.id + "/" + std::to_string(index) + "." + std::to_string(attempt);
+  request.total_tokens = bill_.total_tokens();
   request.resume_tokens = choice.attempt.resume_tokens();
   request.resume_text_bytes = choice.attempt.text_bytes();
   outcome(index, "running");
+  bill_.began(index);
   for (const DeviceShare& share : backend.info().devices)
     receipt_->attempts[choice.record].devices.push_back(to_string(share));
   auto ticket =
@@ -337,7 +356,10 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
     if (ticket) retire(std::move(*ticket));
     return;
   }
-  if (!ticket) return refused(index, ticket.error());
+  if (!ticket) {
+    bill_.failed(index);
+    return refused(index, ticket.error());
+  }
   choice.ticket = std::move(*ticket);
   choice.begun = true;
 }
@@ -347,6 +369,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   if (over_ || choice.done || choice.attempt.attempts() != attempt) return true;
   const auto observer = observer_.lock();
   if (auto* error = std::get_if<Error>(&event)) {
+    bill_.failed(index);
     outcome(index, to_string(error->code));
     retire(std::move(choice.ticket));
     if (!had_event_ && is_of_the_request(error->code)) choice.place.settle(0);
@@ -357,6 +380,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   if (auto* delta = std::get_if<Delta>(&event)) {
     choice.attempt.received(*delta);
     choice.place.generated(delta->tokens.size());
+    bill_.received(index, *delta);
     return !observer || observer->on_delta(index, *delta);
   }
   Done& done = std::get<Done>(event);
@@ -365,6 +389,8 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
     return true;
   }
   choice.done = true;
+  bill_.done(index, done.usage);
+  receipt_->usage = bill_.usage();
   outcome(index, "done");
   choice.place.settle(done.usage.prompt_tokens -
                       std::min(done.usage.cached_tokens, done.usage.prompt_tokens));
@@ -386,6 +412,7 @@ void RunningJob::first_event() {
   --dispatcher_->waiting;
   ++dispatcher_->running;
   dispatcher_->waiting_answers -= spec_.answers();
+  bill_.waits_no_longer();
 }
 
 void RunningJob::outcome(std::size_t index, std::string_view text) {
@@ -412,6 +439,7 @@ void RunningJob::finish(std::string_view state) {
   over_ = true;
   look_.cancel();
   deadline_.cancel();
+  receipt_->in_line = nullptr;
   receipt_->state = state;
   receipt_->total_ms = seconds_between(admitted_, Clock::now()) * 1e3;
   for (Choice& choice : choices_) {
@@ -425,7 +453,8 @@ void RunningJob::finish(std::string_view state) {
   }
   --(had_event_ ? dispatcher_->running : dispatcher_->waiting);
   if (!had_event_) dispatcher_->waiting_answers -= spec_.answers();
-  dispatcher_->leave(spec_);
+  receipt_->usage = bill_.usage();
+  bill_.close(state);
 }
 
 void RunningJob::retire(Ticket ticket) {
@@ -446,31 +475,22 @@ void Dispatcher::Impl::decide(const JobSpec& spec, policy::Facts facts, Receipt&
       receipt.decision.target ? std::string_view(receipt.decision.target->backend) : "none");
 }
 
-Result<void> Dispatcher::Impl::admit(const JobSpec& spec) const {
-  const std::uint32_t share = spec.app.limits.in_flight;
-  const std::uint32_t wanted = spec.answers();
-  if (wanted > share)
-    return fail(ErrorCode::invalid_value,
-                "The request asks for " + std::to_string(wanted) + " answers at once; the app's limit is " +
-                    std::to_string(share) + " in flight.",
-                "n");
-  const auto it = in_flight.find(spec.app.id);
-  const std::uint32_t open = it == in_flight.end() ? 0 : it->second;
-  if (wanted > share - std::min(open, share))  // a reload may have lowered the share below what is open
-    return fail(ErrorCode::rate_limited, "The app already has " + std::to_string(open) +
-                                             " answers in flight; its limit is " + std::to_string(share) +
-                                             ".");
+std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const JobSpec& spec) {
+  const std::uint32_t context = spec.model.context > 0 ? spec.model.context : graph::kDefaultContext;
+  auto reservation = app_limits.admit(spec.app.id, spec.app.limits,
+                                      demand_of(spec.prompts, spec.n, spec.base.max_tokens, context), now());
   // An empty queue takes any request, or one of more answers than max_queue could never be served.
-  if (waiting_answers > 0 && waiting_answers + wanted > limits.max_queue)
-    return fail(ErrorCode::overloaded, "The queue is full: " + std::to_string(waiting_answers) +
-                                           " answers are waiting, and its limit is " +
-                                           std::to_string(limits.max_queue) + ".");
-  return {};
-}
-
-void Dispatcher::Impl::leave(const JobSpec& spec) {
-  const auto it = in_flight.find(spec.app.id);
-  if (it != in_flight.end() && (it->second -= spec.answers()) == 0) in_flight.erase(it);
+  if (!reservation || waiting_answers == 0 || waiting_answers + spec.answers() <= limits.max_queue)
+    return reservation;
+  app_limits.withdraw(spec.app.id, *reservation);
+  Refusal refusal{{ErrorCode::overloaded,
+                   "The queue is full: " + std::to_string(waiting_answers) +
+                       " answers are waiting, and its limit is " + std::to_string(limits.max_queue) + ".",
+                   {},
+                   {}}};
+  refusal.standings = reservation->standings;
+  refusal.retry_after_ms = turns->pace_ms(spec.model.id);
+  return std::unexpected(std::move(refusal));
 }
 
 // Tickets die from the io_context, since their destruction talks to an engine that may be calling us right
@@ -484,8 +504,8 @@ void Dispatcher::Impl::retire(Ticket ticket) {
 }
 
 Dispatcher::Dispatcher(asio::io_context& io, fleet::Fleet& fleet, policy::Facts hardware,
-                       metrics::Metrics& metrics)
-    : impl_(std::make_shared<Impl>(io, fleet, std::move(hardware), metrics)) {}
+                       metrics::Metrics& metrics, usage::Recorder& ledger)
+    : impl_(std::make_shared<Impl>(io, fleet, std::move(hardware), metrics, ledger)) {}
 Dispatcher::~Dispatcher() {
   std::exchange(impl_->retired, {}).clear();
 }
@@ -502,13 +522,21 @@ std::size_t Dispatcher::waiting() const noexcept {
 std::size_t Dispatcher::running() const noexcept {
   return impl_->running;
 }
+double Dispatcher::widest_gap() const {
+  return impl_->turns->widest_gap();
+}
 fleet::Fleet& Dispatcher::fleet() noexcept {
   return impl_->fleet;
 }
 
-Result<std::shared_ptr<Job>> Dispatcher::submit(JobSpec spec, std::weak_ptr<JobObserver> observer) {
-  if (auto admitted = impl_->admit(spec); !admitted) return std::unexpected(std::move(admitted.error()));
-  auto job = std::make_shared<RunningJob>(impl_, std::move(spec), std::move(observer));
+std::expected<std::shared_ptr<Job>, Refusal> Dispatcher::submit(JobSpec spec,
+                                                                std::weak_ptr<JobObserver> observer) {
+  auto admitted = impl_->admit(spec);
+  if (!admitted) {
+    ++impl_->ledger.change(spec.app.id, now().day()).refused;
+    return std::unexpected(std::move(admitted.error()));
+  }
+  auto job = std::make_shared<RunningJob>(impl_, std::move(spec), std::move(*admitted), std::move(observer));
   job->start();
   return job;
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <expected>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -17,7 +18,9 @@
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/metrics/metrics.hpp"
 #include "daemon/route/facts.hpp"
+#include "daemon/route/limits.hpp"
 #include "daemon/route/receipts.hpp"
+#include "daemon/usage/recorder.hpp"
 #include "policy/decide.hpp"
 
 namespace flyball::route {
@@ -61,6 +64,7 @@ class Job {
   // routing.
   virtual TimePoint asked_at() const noexcept = 0;
   virtual const std::string& backend() const noexcept = 0;  // serving choice 0 now; "none" before
+  virtual const Standings& standings() const noexcept = 0;  // the app's, when this was admitted
 };
 
 struct DispatchLimits {
@@ -69,16 +73,16 @@ struct DispatchLimits {
 
 class Dispatcher {
  public:
+  // All outlive it. What apps had used today, by the ledger, counts on.
   Dispatcher(boost::asio::io_context& io, fleet::Fleet& fleet, policy::Facts hardware,
-             metrics::Metrics& metrics);
+             metrics::Metrics& metrics, usage::Recorder& ledger);
   ~Dispatcher();
 
   void set_limits(DispatchLimits limits) noexcept;
   // Admits and decides at once; engines are asked later, from the io_context. Each answer takes a place of
-  // its own, as each takes a sequence of an engine. rate_limited: the app's in_flight share is full;
-  // invalid_value: it could never hold so many; overloaded: the queue is full. Failures after this arrive at
-  // the observer.
-  Result<std::shared_ptr<Job>> submit(JobSpec spec, std::weak_ptr<JobObserver> observer);
+  // its own, as each takes a sequence of an engine. rate_limited: the app's own limits; invalid_value: they
+  // would never allow it; overloaded: the queue is full. Failures after this arrive at the observer.
+  std::expected<std::shared_ptr<Job>, Refusal> submit(JobSpec spec, std::weak_ptr<JobObserver> observer);
 
   // Decides without running: the facts as they are now, with `overrides` on top.
   Receipt explain(const JobSpec& spec,
@@ -87,6 +91,7 @@ class Dispatcher {
   const Receipts& receipts() const noexcept;
   std::size_t waiting() const noexcept;  // requests: admitted, no event yet
   std::size_t running() const noexcept;
+  double widest_gap() const;  // FairQueue's, of all engines
   fleet::Fleet& fleet() noexcept;
 
   struct Impl;  // opaque; named by the jobs of dispatcher.cpp

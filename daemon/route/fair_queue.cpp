@@ -1,6 +1,7 @@
 #include "daemon/route/fair_queue.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace flyball::route {
@@ -26,6 +27,13 @@ FairQueue::App& FairQueue::arrive(const std::string& name, double weight) {
     }
   app.counter = std::max(app.counter, least);
   return app;
+}
+
+void FairQueue::charge(App& app, double tokens) noexcept {
+  app.counter += tokens / app.weight;
+  if (app.waiting.empty()) return;
+  for (const auto& [name, other] : apps_)
+    if (!other.waiting.empty()) widest_gap_ = std::max(widest_gap_, std::abs(app.counter - other.counter));
 }
 
 void FairQueue::add(Id id, const std::string& name, double weight, double prompt_tokens) {

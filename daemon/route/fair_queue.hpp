@@ -47,6 +47,10 @@ class FairQueue {
   // waits(id).
   std::size_t ahead_of(Id id) const;
   double counter(const std::string& app) const;  // 0 for one never seen
+  // The most that the counters of two apps have differed by while both had somebody waiting. The paper bounds
+  // it by 2 * max(longest prompt, slots * kGeneratedToken * longest answer) / least weight, and here kAhead
+  // comes on top.
+  double widest_gap() const noexcept { return widest_gap_; }
 
  private:
   struct Entry {
@@ -62,7 +66,7 @@ class FairQueue {
   };
 
   App& arrive(const std::string& app, double weight);
-  void charge(App& app, double tokens) noexcept { app.counter += tokens / app.weight; }
+  void charge(App& app, double tokens) noexcept;
   void start(Id id, App& app, double prompt_tokens);
 
   bool others_come(const App& app) const noexcept;
@@ -70,7 +74,8 @@ class FairQueue {
   std::uint32_t slots_ = 1, running_ = 0;
   std::uint64_t begun_ = 0;
   std::size_t waiting_ = 0;
-  std::string last_;                 // the app that left the queue last
+  std::string last_;  // the app that left the queue last
+  double widest_gap_ = 0;
   std::map<std::string, App> apps_;  // of the configuration: they are few, and stay
   std::unordered_map<Id, Entry> entries_;
 };

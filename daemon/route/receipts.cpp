@@ -32,6 +32,10 @@ nlohmann::json to_json(const Receipt& r) {
   if (r.queue_ms >= 0) timings["queue_ms"] = r.queue_ms;
   if (r.ttft_ms >= 0) timings["ttft_ms"] = r.ttft_ms;
   if (r.total_ms >= 0) timings["total_ms"] = r.total_ms;
+  if (const auto place = r.in_line ? r.in_line() : std::nullopt) {
+    out["queue"] = {{"ahead", place->ahead}};
+    if (place->eta_ms >= 0) out["queue"]["eta_ms"] = place->eta_ms;
+  }
   out["usage"] = {{"prompt_tokens", r.usage.prompt_tokens},
                   {"completion_tokens", r.usage.completion_tokens},
                   {"cached_tokens", r.usage.cached_tokens}};

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -13,6 +15,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "backends/backend.hpp"
+#include "daemon/route/turns.hpp"
 #include "policy/decide.hpp"
 #include "policy/facts.hpp"
 
@@ -39,6 +42,8 @@ struct Receipt : RequestRecord {
   std::shared_ptr<const void> keep;  // holds the tree that the decision points into
   policy::Decision decision;
   policy::Facts facts;
+  std::function<std::optional<PlaceInLine>()>
+      in_line;  // of its first answer that waits; empty once it is over
 
   // "backend=cpu; rule=...; model=..." for the x-flyball-route header.
   std::string summary() const;

@@ -1,6 +1,14 @@
 #include "daemon/route/turns.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace flyball::route {
+namespace {
+
+constexpr double kPaceMemory = 0.9;  // some ten places are remembered
+
+}  // namespace
 
 Turns::Place& Turns::Place::operator=(Place&& other) noexcept {
   if (this == &other) return *this;
@@ -16,6 +24,7 @@ void Turns::Place::leave() {
   const FairQueue::Id id = std::exchange(id_, 0);
   if (!turns || id == 0) return;
   Line& line = turns->lines_.at(*line_);
+  if (!line.queue.waits(id)) turns->note_pace(line);
   line.queue.remove(id);
   line.granted.erase(id);
   turns->pump(line);
@@ -36,6 +45,43 @@ void Turns::Place::charge(Charge charge) {
   Line& line = turns->lines_.at(*line_);
   charge(line.queue);
   turns->pump(line);  // what one app has had may be what kept another from the last slot
+}
+
+std::optional<PlaceInLine> Turns::Place::in_line() const {
+  const auto turns = turns_.lock();
+  if (!turns || id_ == 0) return std::nullopt;
+  const Line& line = turns->lines_.at(*line_);
+  if (!line.queue.waits(id_)) return std::nullopt;
+  PlaceInLine out{line.queue.ahead_of(id_)};
+  if (line.pace_ms >= 0) out.eta_ms = std::llround(static_cast<double>(out.ahead + 1) * line.pace_ms);
+  return out;
+}
+
+// Times between places are a pace only while every one of them is waited for.
+void Turns::note_pace(Line& line) const {
+  if (line.queue.waiting() == 0) {
+    line.left_ms = -1;
+    return;
+  }
+  const std::int64_t now = clock_();
+  if (line.left_ms >= 0) {
+    const auto took = static_cast<double>(now - line.left_ms);
+    line.pace_ms = line.pace_ms < 0 ? took : kPaceMemory * line.pace_ms + (1 - kPaceMemory) * took;
+  }
+  line.left_ms = now;
+}
+
+std::int64_t Turns::pace_ms(const std::string& model) const {
+  double pace = -1;
+  for (const auto& [key, line] : lines_)
+    if (key.first == model && line.pace_ms >= 0 && (pace < 0 || line.pace_ms < pace)) pace = line.pace_ms;
+  return std::llround(pace);
+}
+
+double Turns::widest_gap() const {
+  double widest = 0;
+  for (const auto& [key, line] : lines_) widest = std::max(widest, line.queue.widest_gap());
+  return widest;
 }
 
 Turns::Place Turns::ask(TurnRequest request, std::function<void()> granted) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -24,8 +25,18 @@ struct TurnRequest {
   bool goes_on = false;      // it had its turn, at an engine that failed: it waits no second time
 };
 
+// So many go first if nobody else comes; at the pace at which places have been given up lately, so long until
+// the turn. -1: nobody has waited long enough for a pace to be known.
+struct PlaceInLine {
+  std::size_t ahead = 0;
+  std::int64_t eta_ms = -1;
+};
+
 class Turns : public std::enable_shared_from_this<Turns> {
  public:
+  using Clock = std::function<std::int64_t()>;  // milliseconds, never back
+  explicit Turns(Clock clock) : clock_(std::move(clock)) {}
+
   // A place in line, then at the engine; given up with the object, and the next one's turn comes.
   class Place {
    public:
@@ -36,7 +47,8 @@ class Turns : public std::enable_shared_from_this<Turns> {
     ~Place() { leave(); }
     explicit operator bool() const noexcept { return id_ != 0; }
     void generated(std::uint64_t tokens);
-    void settle(double prompt_tokens);  // what the prompt really cost: 0 where nothing was computed
+    void settle(double prompt_tokens);           // what the prompt really cost: 0 where nothing was computed
+    std::optional<PlaceInLine> in_line() const;  // nullopt: it does not wait
 
    private:
     friend class Turns;
@@ -52,15 +64,22 @@ class Turns : public std::enable_shared_from_this<Turns> {
   // after the place is gone. It must not destroy places.
   Place ask(TurnRequest request, std::function<void()> granted);
   std::size_t waiting(const std::string& model, const std::string& backend) const;
+  double widest_gap() const;  // of all lines: FairQueue's
+  // Between two places given up at the model's engine that is quickest at it; -1: not known.
+  std::int64_t pace_ms(const std::string& model) const;
 
  private:
   using Key = std::pair<std::string, std::string>;
   struct Line {
     FairQueue queue;
     std::unordered_map<FairQueue::Id, std::function<void()>> granted;  // of those who wait
+    double pace_ms = -1;        // mean of the latest, while somebody waited
+    std::int64_t left_ms = -1;  // when the last place was given up that somebody waited for; -1: nobody does
   };
+  void note_pace(Line& line) const;
   void pump(Line& line);
 
+  const Clock clock_;
   FairQueue::Id last_ = 0;
   std::map<Key, Line> lines_;  // of the configuration's models: few, and they stay
 };

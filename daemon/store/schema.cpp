@@ -5,7 +5,7 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 2> kVersions = {
+  static constexpr std::array<std::string_view, 3> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
       // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
@@ -19,6 +19,16 @@ std::span<const std::string_view> schema_versions() noexcept {
            facts TEXT NOT NULL, frame INTEGER NOT NULL, policy INTEGER NOT NULL);
          CREATE INDEX decisions_by_request ON decisions (request);
          CREATE INDEX decisions_by_time ON decisions (at);)",
+      // 3: what each app used on each day (since the epoch, UTC); the lengths as daemon/usage writes them.
+      R"(CREATE TABLE usage (
+           app TEXT NOT NULL, day INTEGER NOT NULL,
+           requests INTEGER NOT NULL, refused INTEGER NOT NULL, errors INTEGER NOT NULL,
+           cancelled INTEGER NOT NULL, prompt_tokens INTEGER NOT NULL, cached_tokens INTEGER NOT NULL,
+           generated_tokens INTEGER NOT NULL, guessed_tokens INTEGER NOT NULL,
+           streamed INTEGER NOT NULL, with_tools INTEGER NOT NULL,
+           prompt_lengths TEXT NOT NULL, cached_lengths TEXT NOT NULL,
+           answer_lengths TEXT NOT NULL, open_at_arrival TEXT NOT NULL,
+           PRIMARY KEY (app, day)) WITHOUT ROWID;)",
   };
   return kVersions;
 }

@@ -59,7 +59,8 @@ workload:
 slo: {ttft: 2s, tpot: 50ms, deadline: 5m}
 models: [m, n]
 privacy: any
-limits: {in_flight: 4, max_tokens: 512}
+limits: {in_flight: 4, max_tokens: 512, queue: 9, requests_per_minute: 60, tokens_per_minute: 9000,
+  tokens_per_day: 1000000000000, kv_tokens: 8192}
 )",
                              "apps.d/indexer.yaml");
   ASSERT_TRUE(app) << app.error().where << ": " << app.error().message;
@@ -85,6 +86,11 @@ limits: {in_flight: 4, max_tokens: 512}
   EXPECT_EQ(app->privacy, Privacy::any);
   EXPECT_EQ(app->limits.in_flight, 4U);
   EXPECT_EQ(app->limits.max_tokens, 512U);
+  EXPECT_EQ(app->limits.queue, 9U);
+  EXPECT_EQ(app->limits.requests_per_minute, 60U);
+  EXPECT_EQ(app->limits.tokens_per_minute, 9000U);
+  EXPECT_EQ(app->limits.tokens_per_day, 1'000'000'000'000U);
+  EXPECT_EQ(app->limits.kv_tokens, 8192U);
 }
 
 TEST(Manifest, PromptsStayHereUnlessSaidOtherwise) {

@@ -82,14 +82,15 @@ TEST(Engine, ARequestThatArrivesEndsALongStep) {
     EXPECT_GE(fake.control->stopped, 1U);
     fake.control->stops = false;
   }
-  auto third = fake.backend->start(text_request("again", 3), std::make_shared<Client>()).value();  // stops one
+  auto third =
+      fake.backend->start(text_request("again", 3), std::make_shared<Client>()).value();  // stops one
   ASSERT_TRUE(longest->wait_end());
   EXPECT_EQ(longest->text(), expected_text(long_prompt, 5)) << "what was given up is computed again";
 
   const std::uint64_t computed = fake.backend->load().steps;
   fake.backend.reset();
-  EXPECT_EQ(static_cast<std::uint64_t>(std::ranges::count_if(
-                steps, [](const auto& step) { return step.stopped && step.may_stop; })),
+  EXPECT_EQ(static_cast<std::uint64_t>(
+                std::ranges::count_if(steps, [](const auto& step) { return step.stopped && step.may_stop; })),
             fake.control->stopped);
   EXPECT_GE(std::ranges::count(steps, false, &engine::StepTrace::stopped), computed);
   for (const engine::StepTrace& step : steps) {
@@ -353,6 +354,27 @@ TEST(Engine, RefusesPromptsOverTheContextWithBothCounts) {
   ASSERT_TRUE(client->wait_end());
   EXPECT_EQ(client->done()->usage.completion_tokens, 3U);
   EXPECT_EQ(client->done()->reason, FinishReason::length);
+}
+
+// What an app's limits leave is a bound on prompt and answer together, which only the engine can count.
+TEST(Engine, KeepsToTheTokensThatAreLeft) {
+  auto fake = make_fake();
+  CompletionRequest request = text_request(std::string(20, 'x'), 100);
+  request.total_tokens = 20;
+  const Error error = error_of(fake, request);
+  EXPECT_EQ(error.code, ErrorCode::rate_limited);
+  EXPECT_NE(error.message.find("prompt has 20 tokens"), std::string::npos) << error.message;
+  EXPECT_NE(error.message.find("limits is 20"), std::string::npos) << error.message;
+  EXPECT_EQ(fake.backend->load().steps, 0U) << "nothing of it was computed";
+  request.total_tokens = 23;
+  auto client = std::make_shared<Client>();
+  auto ticket = fake.backend->start(request, client).value();
+  ASSERT_TRUE(client->wait_end());
+  EXPECT_EQ(client->done()->usage.completion_tokens, 3U);
+  EXPECT_EQ(client->done()->reason, FinishReason::length);
+  const auto deltas = client->deltas();
+  EXPECT_EQ(deltas.at(0).prompt_tokens, 20U) << "told with the first token";
+  EXPECT_EQ(deltas.at(1).prompt_tokens, 0U);
 }
 
 TEST(Engine, ChecksEveryRequest) {

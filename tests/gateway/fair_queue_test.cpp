@@ -264,5 +264,57 @@ TEST(FairQueue, RandomLives) {
   }
 }
 
+// Interactive work floods with more than there is room for, all the time; batch work has a quarter of its
+// weight. It gets its fifth, and no answer of it waits for ever.
+TEST(FairQueue, BatchWorkIsNeverStarved) {
+  for (const unsigned seed : {21U, 22U, 23U}) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const auto draw = [&](int from, int to) { return std::uniform_int_distribution<int>(from, to)(random); };
+    FairQueue q;
+    q.set_slots(8);
+    struct Running {
+      FairQueue::Id id;
+      bool batch;
+      int left;
+    };
+    std::vector<Running> running;
+    std::map<FairQueue::Id, int> batch_since;
+    FairQueue::Id id = 0;
+    double served[2] = {0, 0};  // interactive, batch
+    int longest_wait = 0;
+    for (int i = 0; i < 4; ++i) {
+      q.add(++id, "batch", 0.25, 400);
+      batch_since[id] = 0;
+    }
+    for (int step = 0; step < 50'000; ++step) {
+      while (q.waiting() < 60) q.add(++id, "chat", 1, draw(1, 200));
+      while (const auto begun = q.next()) {
+        const auto it = batch_since.find(*begun);
+        const bool batch = it != batch_since.end();
+        if (batch) {
+          longest_wait = std::max(longest_wait, step - it->second);
+          batch_since.erase(it);
+          q.add(++id, "batch", 0.25, 400);
+          batch_since[id] = step;
+        }
+        served[batch] += batch ? 400 : 100;
+        running.push_back({*begun, batch, draw(1, batch ? 200 : 60)});
+      }
+      for (std::size_t i = running.size(); i-- > 0;) {
+        q.generated(running[i].id, 1);
+        served[running[i].batch] += FairQueue::kGeneratedToken;
+        if (--running[i].left > 0) continue;
+        q.remove(running[i].id);
+        running.erase(running.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    }
+    EXPECT_NEAR(served[1] / (served[0] + served[1]), 0.2, 0.02);
+    EXPECT_LT(longest_wait, 2000) << "steps";
+    EXPECT_GT(q.widest_gap(), 0);
+    EXPECT_LE(q.widest_gap(), 2 * 8 * FairQueue::kGeneratedToken * 200 / 0.25 + FairQueue::kAhead);
+  }
+}
+
 }  // namespace
 }  // namespace flyball::route

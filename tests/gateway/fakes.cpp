@@ -10,6 +10,10 @@ namespace flyball::testing {
 
 namespace asio = boost::asio;
 
+namespace {
+constexpr std::uint32_t kPromptTokens = 7;  // of every prompt
+}
+
 struct FakeBackend::Running {
   CompletionRequest request;
   std::shared_ptr<EventSink> sink;
@@ -70,6 +74,12 @@ Result<Ticket> FakeBackend::start(CompletionRequest request, std::shared_ptr<Eve
   running->script = script(request);
   started.push_back(request);
   if (running->script.refuse) return std::unexpected(*running->script.refuse);
+  if (request.total_tokens > 0) {  // as the engine's preparation has it
+    if (request.total_tokens <= kPromptTokens)
+      return fail(ErrorCode::rate_limited, "The prompt has 7 tokens; fewer are left.");
+    const std::uint32_t left = request.total_tokens - kPromptTokens;
+    request.max_tokens = request.max_tokens > 0 ? std::min(request.max_tokens, left) : left;
+  }
   running->next = static_cast<std::uint32_t>(request.resume_tokens.size());
   running->request = std::move(request);
   running->sink = std::move(sink);
@@ -100,7 +110,7 @@ bool FakeBackend::step(Running& r) {
   if (r.next >= limit) {
     Done done;
     done.reason = limit < r.script.tokens ? FinishReason::length : FinishReason::stop;
-    done.usage = {7, r.next, 0};
+    done.usage = {kPromptTokens, r.next, 0};
     done.timings = {10, 20, 30};
     return end(done);
   }
@@ -109,6 +119,7 @@ bool FakeBackend::step(Running& r) {
   if (delta.text.size() < r.script.token_bytes)
     delta.text.append(r.script.token_bytes - delta.text.size(), 'x');
   delta.tokens = {static_cast<Token>(100 + r.next)};
+  if (r.sent == 0) delta.prompt_tokens = kPromptTokens;
   if (r.request.sampling.top_logprobs >= 0) {
     TokenLogprob logprob{delta.tokens[0], delta.text, -0.25F, {}};
     for (std::int32_t k = 0; k < r.request.sampling.top_logprobs; ++k)

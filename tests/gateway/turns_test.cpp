@@ -13,7 +13,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 struct TurnsTest : ::testing::Test {
-  std::shared_ptr<Turns> turns = std::make_shared<Turns>();
+  std::int64_t ms = 0;
+  std::shared_ptr<Turns> turns = std::make_shared<Turns>([this] { return ms; });
   std::vector<std::string> told;
 
   Turns::Place ask(const std::string& who, const std::string& app = "a", const std::string& backend = "cpu",
@@ -78,6 +79,32 @@ TEST_F(TurnsTest, ChargesAloneMayOpenTheLastPlace) {
   EXPECT_THAT(told, ElementsAre("one", "other"));
   one.generated(2 * FairQueue::kAhead);
   EXPECT_THAT(told, ElementsAre("one", "other", "again"));
+}
+
+TEST_F(TurnsTest, WhoWaitsIsToldHowLong) {
+  auto one = ask("one"), two = ask("two"), three = ask("three"), four = ask("four"), five = ask("five");
+  EXPECT_FALSE(one.in_line()) << "it has its turn";
+  EXPECT_EQ(five.in_line()->ahead, 2U);
+  EXPECT_EQ(five.in_line()->eta_ms, -1) << "nothing is known yet";
+  EXPECT_EQ(turns->pace_ms("m"), -1);
+  ms = 1000;
+  one = {};
+  ms = 1500;
+  two = {};
+  EXPECT_EQ(five.in_line()->ahead, 0U);
+  EXPECT_EQ(five.in_line()->eta_ms, 500) << "as long as between the two";
+  EXPECT_EQ(turns->pace_ms("m"), 500);
+  ms = 2100;
+  three = {};
+  EXPECT_EQ(turns->pace_ms("m"), 510) << "the mean moves slowly";
+  EXPECT_FALSE(five.in_line());
+  ms = 900'000;
+  four = {};
+  auto again = ask("again"), sixth = ask("sixth");
+  ms = 900'100;
+  five = {};
+  EXPECT_EQ(turns->pace_ms("m"), 510) << "nobody waited for the time before";
+  EXPECT_EQ(turns->pace_ms("other"), -1);
 }
 
 TEST_F(TurnsTest, PlacesMayOutliveTheLines) {

@@ -25,6 +25,7 @@ CompletionRequest full_request() {
   q.sampling.top_logprobs = -1;
   q.sampling.logit_bias = {{0, -100.0F}, {77, 1.5F}};
   q.max_tokens = 4'000'000'000U;
+  q.total_tokens = 3'000'000'000U;
   q.stop = {"", "\n\n"};
   q.ignore_eos = true;
   q.resume_tokens = {1, 2, 300'000};
@@ -53,6 +54,7 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   EXPECT_EQ(r.sampling.top_logprobs, -1);
   EXPECT_EQ(r.sampling.logit_bias, q.sampling.logit_bias);
   EXPECT_EQ(r.max_tokens, q.max_tokens);
+  EXPECT_EQ(r.total_tokens, q.total_tokens);
   EXPECT_EQ(r.stop, q.stop);
   EXPECT_TRUE(r.ignore_eos);
   EXPECT_EQ(r.resume_tokens, q.resume_tokens);
@@ -103,6 +105,8 @@ TEST(WorkerCodec, EventsSurvive) {
   Delta d;
   d.text = "héllo";
   d.tokens = {1, 2};
+  d.prompt_tokens = 900;
+  d.cached_tokens = 800;
   d.logprobs = {{1, "\xc3", -0.5F, {{"\xc3", -0.5F}, {"a", -2.0F}}}};
   const auto back = decode_to_daemon(payload_of(ToDaemon{TicketEvent{4, d}}));
   ASSERT_TRUE(back) << back.error().message;
@@ -111,6 +115,8 @@ TEST(WorkerCodec, EventsSurvive) {
   EXPECT_EQ(e.ticket, 4U);
   EXPECT_EQ(delta.text, d.text);
   EXPECT_EQ(delta.tokens, d.tokens);
+  EXPECT_EQ(delta.prompt_tokens, 900U);
+  EXPECT_EQ(delta.cached_tokens, 800U);
   ASSERT_EQ(delta.logprobs.size(), 1U);
   EXPECT_EQ(delta.logprobs[0].bytes, "\xc3");
   EXPECT_EQ(delta.logprobs[0].top, d.logprobs[0].top);

@@ -47,7 +47,7 @@ class Daemon:
     """models: id -> lines of its entry. Leaves with everything it started."""
 
     def __init__(self, models=None, more="", env=None, command=None, pass_fds=(), config=None,
-                 kv_spill="{max_bytes: 0B}"):
+                 kv_spill="{max_bytes: 0B}", app=APP, more_apps=()):
         self.kv_spill = kv_spill  # none: what one test has left on the disk another one must not find
         self.dir = tempfile.TemporaryDirectory(prefix="flyball-e2e-")
         self.config = os.path.join(self.dir.name, "config.yaml")
@@ -55,7 +55,10 @@ class Daemon:
         self.write_config(config or self.config_text(more))
         os.mkdir(os.path.join(self.dir.name, "apps.d"))
         with open(os.path.join(self.dir.name, "apps.d", "example.yaml"), "w") as out:
-            out.write(APP)
+            out.write(app)
+        for n, text in enumerate(more_apps):
+            with open(os.path.join(self.dir.name, "apps.d", "more%d.yaml" % n), "w") as out:
+                out.write(text)
         environment = dict(os.environ, **(env or {}))
         for name in ("NOTIFY_SOCKET", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID"):
             if name not in (env or {}):

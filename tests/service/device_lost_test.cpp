@@ -41,7 +41,8 @@ TEST(DeviceLost, ThreeTimesDisablesTheEngineAndTheNextTargetServes) {
   hardware.set("backend.cpu.available", true, "test");
   hardware.set("backend.opencl.available", true, "test");
   metrics::Metrics metrics;
-  route::Dispatcher dispatcher(io, *fleet, hardware, metrics);
+  usage::Recorder ledger(io, nullptr, {});
+  route::Dispatcher dispatcher(io, *fleet, hardware, metrics, ledger);
   policy::Tree tree;
   tree.fallback.id = "default";
   tree.fallback.because = "There is only one rule.";

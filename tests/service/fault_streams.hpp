@@ -55,7 +55,8 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
   hardware.set("backend.cpu.available", true, "test");
   hardware.set("backend." + backend + ".available", true, "test");
   metrics::Metrics metrics;
-  route::Dispatcher dispatcher(io, *fleet, hardware, metrics);
+  usage::Recorder ledger(io, nullptr, {});
+  route::Dispatcher dispatcher(io, *fleet, hardware, metrics, ledger);
   policy::Tree tree;
   tree.fallback.id = "default";
   tree.fallback.because = "There is only one rule.";

@@ -1,0 +1,59 @@
+#include "daemon/route/bill.hpp"
+
+#include <utility>
+
+namespace flyball::route {
+
+Bill::Bill(Limits& limits, usage::Recorder& ledger, std::string app, const RequestTraits& traits,
+           Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n)
+    : limits_(limits),
+      ledger_(ledger),
+      app_(std::move(app)),
+      streamed_(traits.stream),
+      with_tools_(traits.has_tools),
+      n_prompts_(static_cast<std::uint32_t>(prompts.size())),
+      open_at_arrival_(limits.in_flight(app_)),
+      reservation_(std::move(reservation)),
+      meter_(prompts, n) {}
+
+void Bill::received(std::size_t answer, const Delta& delta) {
+  meter_.received(answer, delta);
+  tell();
+}
+
+void Bill::done(std::size_t answer, const Usage& usage) {
+  meter_.done(answer, usage);
+  tell();
+}
+
+// While it runs, not at its end: a daemon that is killed has counted what an engine computed.
+void Bill::tell() {
+  const Usage now = meter_.usage();
+  usage::DayUsage& total = day();
+  total.prompt_tokens += std::uint64_t{now.prompt_tokens} - told_.prompt_tokens;
+  total.cached_tokens += std::uint64_t{now.cached_tokens} - told_.cached_tokens;  // may fall: sums wrap
+  total.generated_tokens += std::uint64_t{now.completion_tokens} - told_.completion_tokens;
+  told_ = now;
+}
+
+void Bill::close(std::string_view state) {
+  if (std::exchange(closed_, true)) return;
+  const std::uint64_t charge = meter_.charge();
+  limits_.settle(app_, reservation_, charge);
+  usage::DayUsage& total = day();
+  ++total.requests;
+  total.guessed_tokens += charge - told_.prompt_tokens - told_.completion_tokens;
+  total.streamed += streamed_ ? 1 : 0;
+  total.with_tools += with_tools_ ? 1 : 0;
+  total.open_at_arrival.add(open_at_arrival_);
+  if (state == "cancelled") ++total.cancelled;
+  if (state != "done") {
+    if (state != "cancelled") ++total.errors;
+    return;
+  }
+  total.prompt_lengths.add(told_.prompt_tokens / n_prompts_);
+  total.cached_lengths.add(told_.cached_tokens / n_prompts_);
+  total.answer_lengths.add(told_.completion_tokens / reservation_.answers);
+}
+
+}  // namespace flyball::route

@@ -1,0 +1,58 @@
+// What one request has reserved of its app's limits, what it has used so far, and what it leaves in the
+// ledger: the one place where the three meet. One for each running request; pays when it is destroyed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backends/backend.hpp"
+#include "daemon/route/facts.hpp"
+#include "daemon/route/limits.hpp"
+#include "daemon/route/meter.hpp"
+#include "daemon/usage/recorder.hpp"
+
+namespace flyball::route {
+
+class Bill {
+ public:
+  // limits and ledger outlive it. The reservation is of this request and settled here.
+  Bill(Limits& limits, usage::Recorder& ledger, std::string app, const RequestTraits& traits,
+       Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n);
+  ~Bill() { close("cancelled"); }
+  Bill(const Bill&) = delete;
+  Bill& operator=(const Bill&) = delete;
+
+  void began(std::size_t answer) { meter_.began(answer); }    // an engine has it
+  void failed(std::size_t answer) { meter_.failed(answer); }  // and gave it up
+  void received(std::size_t answer, const Delta& delta);
+  void done(std::size_t answer, const Usage& usage);
+  void waits_no_longer() { limits_.begun(app_, reservation_); }
+  // Once: the request ended as "done", "cancelled", or with an ErrorCode's spelling.
+  void close(std::string_view state);
+
+  Usage usage() const { return meter_.usage(); }
+  // Of each answer with its prompt; 0: no limit.
+  std::uint32_t total_tokens() const noexcept {
+    return static_cast<std::uint32_t>(reservation_.tokens / reservation_.answers);
+  }
+  const Standings& standings() const noexcept { return reservation_.standings; }
+
+ private:
+  usage::DayUsage& day() { return ledger_.change(app_, reservation_.day); }
+  void tell();
+
+  Limits& limits_;
+  usage::Recorder& ledger_;
+  const std::string app_;
+  const bool streamed_, with_tools_;
+  const std::uint32_t n_prompts_, open_at_arrival_;
+  Limits::Reservation reservation_;
+  Meter meter_;
+  Usage told_;  // of it, what the ledger has
+  bool closed_ = false;
+};
+
+}  // namespace flyball::route

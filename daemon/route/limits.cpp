@@ -1,0 +1,199 @@
+#include "daemon/route/limits.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace flyball::route {
+namespace {
+
+constexpr std::int64_t kMsOfDay = 86'400'000;
+constexpr std::uint64_t kUnlimited = UINT64_MAX;
+
+std::uint64_t less(std::uint64_t from, std::uint64_t what) noexcept {
+  return from - std::min(from, what);
+}
+
+std::string number(std::uint64_t n) {
+  return std::to_string(n);
+}
+
+std::string seconds_of(std::int64_t ms) {
+  return std::to_string((ms + 999) / 1000) + " s";
+}
+
+// The reason that holds longest; one that only an end lifts counts as none that time does.
+class Reasons {
+ public:
+  void add(std::string message, std::int64_t retry_after_ms = -1) {
+    if (refusal_ && refusal_->retry_after_ms >= retry_after_ms) return;
+    if (retry_after_ms >= 0) message += " It is free again in " + seconds_of(retry_after_ms) + ".";
+    refusal_ = Refusal{{ErrorCode::rate_limited, std::move(message), {}, {}}, retry_after_ms};
+  }
+  std::optional<Refusal>& worst() noexcept { return refusal_; }
+
+ private:
+  std::optional<Refusal> refusal_;
+};
+
+Refusal never(std::string message, std::string param) {
+  return {{ErrorCode::invalid_value, std::move(message), std::move(param), {}}};
+}
+
+}  // namespace
+
+void MinuteBucket::set(std::uint64_t per_minute, const Now& now) noexcept {
+  const auto rate = static_cast<std::int64_t>(per_minute);
+  if (per_minute_ == 0) {
+    level_ = rate * kUnit;  // the limit is new
+  } else {
+    level_ += std::clamp<std::int64_t>(now.steady_ms - at_ms_, 0, kUnit) * per_minute_;
+  }
+  at_ms_ = per_minute_ == 0 ? now.steady_ms : std::max(at_ms_, now.steady_ms);
+  per_minute_ = rate;
+  level_ = std::min(level_, rate * kUnit);
+}
+
+void MinuteBucket::give_back(std::uint64_t n) noexcept {
+  level_ = std::min(level_ + static_cast<std::int64_t>(n) * kUnit, per_minute_ * kUnit);
+}
+
+std::uint64_t MinuteBucket::left() const noexcept {
+  return per_minute_ == 0 ? kUnlimited
+                          : static_cast<std::uint64_t>(std::max<std::int64_t>(0, level_) / kUnit);
+}
+
+std::int64_t MinuteBucket::until(std::uint64_t n) const noexcept {
+  const std::int64_t missing = static_cast<std::int64_t>(n) * kUnit - level_;
+  return missing <= 0 || per_minute_ == 0 ? 0 : (missing + per_minute_ - 1) / per_minute_;
+}
+
+std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& name,
+                                                          const config::AppLimits& limits,
+                                                          const Demand& demand, const Now& now) {
+  App& app = apps_[name];
+  app.requests.set(limits.requests_per_minute, now);
+  app.tokens.set(limits.tokens_per_minute, now);
+  if (now.day() > app.day) {
+    app.day = now.day();
+    app.used = app.reserved = 0;
+  }
+  const std::uint64_t a_day = limits.tokens_per_day == 0 ? kUnlimited : limits.tokens_per_day;
+  const std::uint64_t kv = limits.kv_tokens == 0 ? kUnlimited : limits.kv_tokens;
+  const std::uint64_t day_left = a_day == kUnlimited ? a_day : less(a_day, app.used + app.reserved);
+  const std::uint64_t kv_left = kv == kUnlimited ? kv : less(kv, app.held);
+  const std::int64_t midnight_ms = kMsOfDay - now.utc_s % 86'400 * 1000;
+
+  const auto standings = [&](std::uint64_t tokens) {
+    Standings out;
+    if (limits.requests_per_minute > 0)
+      out.requests = {app.requests.per_minute(), app.requests.left(),
+                      app.requests.until(limits.requests_per_minute)};
+    const Standing day{a_day, less(day_left, tokens), midnight_ms};
+    if (limits.tokens_per_minute > 0)
+      out.tokens = {app.tokens.per_minute(), app.tokens.left(), app.tokens.until(limits.tokens_per_minute)};
+    if (a_day != kUnlimited && (!out.tokens || day.remaining < out.tokens->remaining)) out.tokens = day;
+    return out;
+  };
+
+  const std::uint64_t least = demand.least_tokens;
+  const auto refuse = [&](Refusal refusal) {
+    refusal.standings = standings(0);
+    return std::unexpected(std::move(refusal));
+  };
+  if (demand.answers > limits.in_flight)
+    return refuse(never("The request asks for " + number(demand.answers) +
+                            " answers at once; the app's limit is " + number(limits.in_flight) +
+                            " in flight.",
+                        "n"));
+  for (const auto& [most, what] :
+       {std::pair(limits.tokens_per_minute, "tokens a minute"),
+        std::pair(limits.tokens_per_day, "tokens a day"), std::pair(limits.kv_tokens, "KV tokens at once")})
+    if (most > 0 && least > most)
+      return refuse(never("The request may come to " + number(least) + " tokens; the app's limit is " +
+                              number(most) + " " + what + ".",
+                          "max_tokens"));
+
+  Reasons reasons;
+  // A reload may have lowered a limit below what is open.
+  if (demand.answers > less(limits.in_flight, app.in_flight))
+    reasons.add("The app already has " + number(app.in_flight) + " answers in flight; its limit is " +
+                number(limits.in_flight) + ".");
+  // An empty queue takes any request, or one of more answers than the limit could never be served.
+  if (limits.queue > 0 && app.waiting > 0 && app.waiting + demand.answers > limits.queue)
+    reasons.add("The app already has " + number(app.waiting) + " answers waiting; its limit is " +
+                number(limits.queue) + ".");
+  if (least > kv_left)
+    reasons.add("The app's requests hold " + number(app.held) + " of its " + number(kv) +
+                " KV tokens, and this one needs " + number(least) + ".");
+  if (app.requests.left() == 0)
+    reasons.add("The app has used its " + number(limits.requests_per_minute) + " requests a minute.",
+                app.requests.until(1));
+  if (least > app.tokens.left())
+    reasons.add("The app has " + number(app.tokens.left()) + " of its " + number(limits.tokens_per_minute) +
+                    " tokens a minute left, and this request needs " + number(least) + ".",
+                app.tokens.until(least));
+  if (least > day_left) {
+    const bool spent = least > less(a_day, app.used);  // else some of what is reserved may come back
+    reasons.add("The app has used " + number(app.used) + " of its " + number(a_day) +
+                    " tokens a day (UTC), its open requests hold " + number(app.reserved) +
+                    ", and this one needs " + number(least) + ".",
+                spent ? midnight_ms : -1);
+  }
+  if (reasons.worst()) return refuse(std::move(*reasons.worst()));
+
+  Reservation out;
+  out.answers = demand.answers;
+  out.day = app.day;
+  const std::uint64_t left = std::min({day_left, kv_left, app.tokens.left()});
+  if (left != kUnlimited) out.tokens = std::min(demand.most_tokens, left);
+  app.in_flight += out.answers;
+  app.waiting += out.answers;
+  app.requests.take(1);
+  app.tokens.take(out.tokens);
+  app.reserved += out.tokens;
+  app.held += out.tokens;
+  out.standings = standings(out.tokens);
+  return out;
+}
+
+void Limits::begun(const std::string& name, Reservation& reservation) {
+  if (!std::exchange(reservation.waits, false)) return;
+  apps_[name].waiting -= reservation.answers;
+}
+
+void Limits::settle(const std::string& name, const Reservation& reservation, std::uint64_t used) {
+  App& app = apps_[name];
+  app.in_flight -= reservation.answers;
+  if (reservation.waits) app.waiting -= reservation.answers;
+  app.held -= reservation.tokens;
+  if (used <= reservation.tokens)
+    app.tokens.give_back(reservation.tokens - used);
+  else
+    app.tokens.take(used - reservation.tokens);  // the limit is newer than the request
+  if (reservation.day != app.day) return;
+  app.reserved -= reservation.tokens;
+  app.used += used;
+}
+
+void Limits::withdraw(const std::string& name, const Reservation& reservation) {
+  settle(name, reservation, 0);
+  apps_[name].requests.give_back(1);
+}
+
+void Limits::restore(const std::string& name, std::int64_t day, std::uint64_t used) {
+  App& app = apps_[name];
+  app.day = day;
+  app.used = used;
+}
+
+std::uint64_t Limits::used_on(const std::string& name, std::int64_t day) const {
+  const auto it = apps_.find(name);
+  return it == apps_.end() || it->second.day != day ? 0 : it->second.used;
+}
+
+std::uint32_t Limits::in_flight(const std::string& name) const {
+  const auto it = apps_.find(name);
+  return it == apps_.end() ? 0 : it->second.in_flight;
+}
+
+}  // namespace flyball::route

@@ -1,0 +1,47 @@
+#include "daemon/usage/ledger.hpp"
+
+namespace flyball::usage {
+
+DayUsage& DayUsage::operator+=(const DayUsage& o) {
+  requests += o.requests;
+  refused += o.refused;
+  errors += o.errors;
+  cancelled += o.cancelled;
+  prompt_tokens += o.prompt_tokens;
+  cached_tokens += o.cached_tokens;
+  generated_tokens += o.generated_tokens;
+  guessed_tokens += o.guessed_tokens;
+  streamed += o.streamed;
+  with_tools += o.with_tools;
+  prompt_lengths += o.prompt_lengths;
+  cached_lengths += o.cached_lengths;
+  answer_lengths += o.answer_lengths;
+  open_at_arrival += o.open_at_arrival;
+  return *this;
+}
+
+DayUsage& Ledger::change(const std::string& app, std::int64_t day) {
+  const Key key{app, day};
+  changed_.insert(key);
+  return days_[key];
+}
+
+const DayUsage* Ledger::find(const std::string& app, std::int64_t day) const {
+  const auto it = days_.find({app, day});
+  return it == days_.end() ? nullptr : &it->second;
+}
+
+void Ledger::restore(AppDay row) {
+  days_[{std::move(row.app), row.day}] = std::move(row.usage);
+}
+
+std::vector<AppDay> Ledger::take_changed(std::int64_t today) {
+  std::vector<AppDay> out;
+  out.reserve(changed_.size());
+  for (const Key& key : changed_) out.push_back({key.first, key.second, days_.at(key)});
+  changed_.clear();
+  std::erase_if(days_, [&](const auto& entry) { return entry.first.second < today - kKeptDays; });
+  return out;
+}
+
+}  // namespace flyball::usage

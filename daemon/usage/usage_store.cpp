@@ -1,0 +1,57 @@
+#include "daemon/usage/usage_store.hpp"
+
+#include <utility>
+
+namespace flyball::usage {
+namespace {
+
+std::int64_t stored(std::uint64_t n) noexcept {
+  return static_cast<std::int64_t>(n);
+}
+std::uint64_t count(const store::Value& value) noexcept {
+  return static_cast<std::uint64_t>(store::integer(value));
+}
+
+}  // namespace
+
+Result<void> write(store::Database& database, const std::vector<AppDay>& rows) {
+  for (const AppDay& row : rows) {
+    const DayUsage& u = row.usage;
+    auto written = database.run(
+        "INSERT OR REPLACE INTO usage (app, day, requests, refused, errors, cancelled, prompt_tokens, "
+        "cached_tokens, generated_tokens, guessed_tokens, streamed, with_tools, prompt_lengths, "
+        "cached_lengths, answer_lengths, open_at_arrival) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        {row.app, row.day, stored(u.requests), stored(u.refused), stored(u.errors), stored(u.cancelled),
+         stored(u.prompt_tokens), stored(u.cached_tokens), stored(u.generated_tokens),
+         stored(u.guessed_tokens), stored(u.streamed), stored(u.with_tools), u.prompt_lengths.text(),
+         u.cached_lengths.text(), u.answer_lengths.text(), u.open_at_arrival.text()});
+    if (!written) return written;
+  }
+  return {};
+}
+
+Result<std::vector<AppDay>> read(store::Database& database, std::int64_t first_day, const std::string& app) {
+  std::vector<AppDay> out;
+  auto done = database.query(
+      "SELECT app, day, requests, refused, errors, cancelled, prompt_tokens, cached_tokens, "
+      "generated_tokens, guessed_tokens, streamed, with_tools, prompt_lengths, cached_lengths, "
+      "answer_lengths, open_at_arrival FROM usage "
+      "WHERE day >= ?1 AND (?2 = '' OR app = ?2) ORDER BY app, day",
+      {first_day, app}, [&](store::Row row) {
+        AppDay& one = out.emplace_back(AppDay{store::text(row[0]), store::integer(row[1]), {}});
+        DayUsage& u = one.usage;
+        std::size_t at = 2;
+        for (std::uint64_t* n :
+             {&u.requests, &u.refused, &u.errors, &u.cancelled, &u.prompt_tokens, &u.cached_tokens,
+              &u.generated_tokens, &u.guessed_tokens, &u.streamed, &u.with_tools})
+          *n = count(row[at++]);
+        for (Histogram* h : {&u.prompt_lengths, &u.cached_lengths, &u.answer_lengths, &u.open_at_arrival})
+          *h = Histogram::from(store::text(row[at++]));
+        return true;
+      });
+  if (!done) return pass(done);
+  return out;
+}
+
+}  // namespace flyball::usage

@@ -1,0 +1,18 @@
+// The ledger's rows in the store: a table of one row for each app and day.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "daemon/store/database.hpp"
+#include "daemon/usage/ledger.hpp"
+
+namespace flyball::usage {
+
+Result<void> write(store::Database& database, const std::vector<AppDay>& rows);
+// From `first_day` on, by app and day; "": of every app.
+Result<std::vector<AppDay>> read(store::Database& database, std::int64_t first_day,
+                                 const std::string& app = "");
+
+}  // namespace flyball::usage
