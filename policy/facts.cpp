@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <deque>
 
+#include "policy/fastest.hpp"
+
 namespace flyball::policy {
 namespace {
 
@@ -22,6 +24,9 @@ constexpr std::array kFixedFacts{
     FactInfo{"app.slo.deadline", integer, "ms", "after which an answer is of no use to the app", ""},
     FactInfo{"app.slo.tpot", integer, "ms", "time per output token the app wants", ""},
     FactInfo{"app.slo.ttft", integer, "ms", "time to first token the app wants", ""},
+    FactInfo{"engines.fastest", text, "",
+             "the available engine that was measured here as the fastest for this model and load; derived",
+             "cpu|vulkan|opencl"},
     FactInfo{"hardware.cluster.nodes", integer, "", "machines that serve together; 1: this one alone", ""},
     FactInfo{"hardware.cpu.bandwidth", number, "GB/s",
              "memory read bandwidth of all threads together, measured", ""},
@@ -97,11 +102,23 @@ constexpr std::array kFixedFacts{
 constexpr std::array kBackendFacts{
     FactInfo{".available", boolean, "",
              "it can take requests: built in, a device or upstream is there, not disabled", ""},
+    FactInfo{".decode_tps", number, "tokens/s",
+             "answers it writes of the request's model, over as many streams as the app has; measured here",
+             ""},
     FactInfo{".kv_usage", number, "", "share of its KV cache in use, 0 to 1", ""},
+    FactInfo{".load_time", integer, "ms", "to load the request's model; measured here", ""},
     FactInfo{".loaded", boolean, "", "the request's model is in its memory", ""},
+    FactInfo{".outpaced", boolean, "",
+             "another available engine was measured here to be a tenth faster and more for this model and "
+             "load; derived",
+             ""},
+    FactInfo{".prefill_tps", number, "tokens/s",
+             "prompt it reads of the request's model, one as long as the app's; measured here", ""},
     FactInfo{".queue_waiting", integer, "", "requests that wait for it", ""},
     FactInfo{".reason", text, "", "why it is not available", ""},
     FactInfo{".running", integer, "", "requests it works on", ""},
+    FactInfo{".ttft", integer, "ms", "to the first token behind such a prompt, alone; measured here", ""},
+    FactInfo{".watts", number, "W", "of the processor while it writes; measured here", ""},
 };
 
 // Names of backend facts are put together once; the deque keeps them in place.
@@ -198,12 +215,21 @@ void Facts::set(FactId id, FactValue value, std::string source, std::chrono::mil
   known_[id] = true;
 }
 
+void Facts::set_derived(FactId id, FactValue value, std::vector<FactId> from) {
+  std::chrono::milliseconds age{0};
+  for (const FactId source : from)
+    if (const Fact* fact = get(source)) age = std::max(age, fact->age);
+  set(id, std::move(value), "derived", age);
+  facts_[id].from = std::move(from);
+}
+
 const Fact* Facts::get(std::string_view name) const noexcept {
   const auto id = find_fact(name);
   return id ? get(*id) : nullptr;
 }
 
 void derive(Facts& facts) {
+  derive_fastest(facts);
   constexpr const char* kDerived = "derived";
   const auto integer_of = [&](std::string_view name) -> std::int64_t {
     const Fact* fact = facts.get(name);

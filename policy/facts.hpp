@@ -43,6 +43,7 @@ struct Fact {
   FactValue value;
   std::string source;  // "probe", "manifest", "default", "request", "model file", "supervisor", ...
   std::chrono::milliseconds age{0};  // when the decision is taken
+  std::vector<FactId> from = {};     // the facts it follows from, which a receipt shows beside it
 };
 
 class Facts {
@@ -51,6 +52,8 @@ class Facts {
   // Precondition: the name is in the catalogue and the value has its type.
   void set(std::string_view name, FactValue value, std::string source, std::chrono::milliseconds age = {});
   void set(FactId id, FactValue value, std::string source, std::chrono::milliseconds age = {});
+  // What follows from these known facts: as old as the oldest of them.
+  void set_derived(FactId id, FactValue value, std::vector<FactId> from);
   // Every fact of this source was found out that long before the decision.
   void set_age(std::string_view source, std::chrono::milliseconds age);
   void set_age(FactId id, std::chrono::milliseconds age) { facts_[id].age = age; }
@@ -64,7 +67,7 @@ class Facts {
 };
 
 // What follows from other facts, where nobody set it: model.fits_gpu and model.fits_memory, from the model's
-// bytes and the machine's.
+// bytes and the machine's; and what fastest.hpp says of measured engines.
 void derive(Facts& facts);
 
 }  // namespace flyball::policy

@@ -27,17 +27,17 @@ Json conditions_json(const Decision& decision, std::uint32_t first, std::uint32_
   return out;
 }
 
-// Facts in the order in which the decision first asked for them.
+// Facts in the order in which the decision first asked for them, each followed by what it follows from.
 Json facts_json(const Decision& decision, const Facts& facts) {
   std::vector<bool> seen(fact_catalogue().size());
   Json out = Json::array();
-  for (const ConditionTrace& trace : decision.conditions) {
-    const FactId id = trace.condition->fact;
-    if (seen[id]) continue;
+  const auto add = [&](FactId id, const auto& self) -> void {
+    if (seen[id]) return;
     seen[id] = true;
     const FactInfo& info = fact_catalogue()[id];
     Json row = {{"name", info.name}, {"unit", info.unit}};
-    if (const Fact* fact = facts.get(id)) {
+    const Fact* fact = facts.get(id);
+    if (fact) {
       row["value"] = json_of(fact->value);
       row["source"] = fact->source;
       row["age_ms"] = fact->age.count();
@@ -45,7 +45,10 @@ Json facts_json(const Decision& decision, const Facts& facts) {
       row["value"] = nullptr;  // unknown
     }
     out.push_back(std::move(row));
-  }
+    if (fact)
+      for (const FactId source : fact->from) self(source, self);
+  };
+  for (const ConditionTrace& trace : decision.conditions) add(trace.condition->fact, add);
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "config/app_manifest.hpp"
 #include "config/config.hpp"
 #include "daemon/fleet/fleet.hpp"
+#include "daemon/measure/book.hpp"
 #include "daemon/route/model_files.hpp"
 #include "daemon/store/writer.hpp"
 #include "daemon/usage/ledger.hpp"
@@ -25,6 +26,7 @@ struct Settings {
   config::Config config;
   policy::Tree tree;
   std::vector<config::AppManifest> apps;
+  measure::Book measured;  // by calibrate, as of the reload
   route::ModelFileInfos files;
 
   const BackendInfo* file_of(const config::ModelEntry& model) const {

@@ -263,7 +263,8 @@ std::expected<std::shared_ptr<route::Job>, route::Refusal> Service::Impl::submit
                       std::move(request.base),
                       std::move(request.prompts),
                       request.n,
-                      state->settings->file_of(model)};
+                      state->settings->file_of(model),
+                      &state->settings->measured};
   return dispatcher.submit(std::move(spec), inference);
 }
 
@@ -335,7 +336,8 @@ Result<http::Response> Service::Impl::explain(const http::Request& request, cons
                             {},
                             {},
                             1,
-                            state->settings->file_of(**model)};
+                            state->settings->file_of(**model),
+                            &state->settings->measured};
   const route::Receipt receipt = dispatcher.explain(spec, question->overrides);
   http::Response out = receipt_view(receipt);
   out.fields.push_back({"x-flyball-route", receipt.summary()});

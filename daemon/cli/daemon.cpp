@@ -20,6 +20,7 @@
 
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/measurements.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/route/device_memory.hpp"
@@ -55,15 +56,24 @@ void raise_file_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+void read_measured(api::Settings& settings, std::span<const measure::Engine> engines) {
+  auto book = measured_book(settings.config, engines);
+  if (!book) return spdlog::warn("what was measured is not known: {}", describe(book.error()));
+  settings.measured = std::move(*book);
+  if (!settings.measured.empty())
+    spdlog::info("measured: {} pairs of model and engine (flyball calibrate)", settings.measured.size());
+}
+
 class Daemon {
  public:
   Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, route::ModelFiles files,
-         policy::Facts hardware, fleet::FleetOptions fleet, std::vector<usage::AppDay> used,
-         std::optional<store::Database> database)
+         policy::Facts hardware, std::vector<measure::Engine> engines, fleet::FleetOptions fleet,
+         std::vector<usage::AppDay> used, std::optional<store::Database> database)
       : options_(std::move(options)),
         settings_(std::move(settings)),
         files_(std::move(files)),
         hardware_(std::move(hardware)),
+        engines_(std::move(engines)),
         fleet_(fleet::make_worker_fleet(io_, settings_->config, with_preload(std::move(fleet)))),
         store_(database ? std::make_unique<store::Writer>(std::move(*database)) : nullptr),
         gateway_(io_, settings_, hardware_, *fleet_, store_.get(), std::move(used)),
@@ -87,7 +97,7 @@ class Daemon {
   fleet::FleetOptions with_preload(fleet::FleetOptions fleet) {
     fleet.preload_on = [this](const config::ModelEntry& model) {
       return route::preload_targets(settings_->tree, hardware_, settings_->apps, model,
-                                    settings_->file_of(model));
+                                    settings_->file_of(model), settings_->measured, std::time(nullptr));
     };
     return fleet;
   }
@@ -131,6 +141,7 @@ class Daemon {
       spdlog::error("reload refused, the old configuration stays: {}", describe(settings.error()));
       gateway_.reload_failed();
     } else {
+      read_measured(**settings, engines_);
       settings_ = std::move(*settings);
       systemd::set_log_level(options_.log_level.value_or(settings_->config.log_level));
       fleet_->reload(settings_->config);
@@ -197,6 +208,7 @@ class Daemon {
   route::ModelFiles files_;
   asio::io_context io_{1};
   const policy::Facts hardware_;
+  const std::vector<measure::Engine> engines_;  // as probed: measurements are kept by device and driver
   std::unique_ptr<fleet::Fleet> fleet_;
   const std::unique_ptr<store::Writer> store_;  // nullptr: there is no state directory that can be written
   api::Gateway gateway_;
@@ -210,8 +222,7 @@ class Daemon {
 
 }  // namespace
 
-Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& options,
-                                                           route::ModelFiles* files) {
+Result<std::shared_ptr<api::Settings>> load_settings(const DaemonOptions& options, route::ModelFiles* files) {
   auto settings = std::make_shared<api::Settings>();
   auto config = config_at(options.config);
   if (!config) return std::unexpected(std::move(config.error()));
@@ -305,9 +316,10 @@ int run_daemon(const DaemonOptions& options) {
   fleet.device_memory = route::device_memory(report, fleet.opencl_devices, fleet.vulkan_devices);
   auto database = open_store(config.state_dir);
   auto used = used_lately(database);
-  return Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(fleet),
-                std::move(used),
-                std::move(database))
+  auto engines = engines_of(report, config);
+  read_measured(**settings, engines);
+  return Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(engines),
+                std::move(fleet), std::move(used), std::move(database))
       .run();
 }
 

@@ -24,8 +24,8 @@ struct DaemonOptions {
 };
 
 // Everything that the operator's files say, read and checked together. The first mistake, with its place.
-Result<std::shared_ptr<const api::Settings>> load_settings(const DaemonOptions& options,
-                                                           route::ModelFiles* files = nullptr);
+Result<std::shared_ptr<api::Settings>> load_settings(const DaemonOptions& options,
+                                                     route::ModelFiles* files = nullptr);
 
 // Serves until it is told to stop. The exit code.
 int run_daemon(const DaemonOptions& options);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <memory>
 
 #include <nlohmann/json.hpp>
@@ -20,6 +21,7 @@
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/facts_file.hpp"
 #include "daemon/cli/http_client.hpp"
+#include "daemon/cli/measurements.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/route/facts.hpp"
 #include "daemon/route/hardware_facts.hpp"
@@ -181,14 +183,21 @@ Result<Json> explain(const ExplainOptions& options) {
                 "no model is called \"" + asked + "\"" + config::did_you_mean(asked, model_ids));
 
   policy::Facts hardware;
-  if (options.facts.empty())
-    hardware = route::facts_of(route::probe_hardware(), config->opencl, config->vulkan);
-  else
+  measure::Book measured;  // of this machine
+  if (options.facts.empty()) {
+    const route::HardwareReport probed = route::probe_hardware();
+    hardware = route::facts_of(probed, config->opencl, config->vulkan);
+    auto book = measured_book(*config, engines_of(probed, *config));
+    if (!book) return std::unexpected(std::move(book.error()));
+    measured = std::move(*book);
+  } else {
     route::set_engine_facts({}, {}, {}, hardware);  // another machine, this release
+  }
   route::RequestTraits request;
   request.operation = "chat";
   request.model_as_asked = asked;
-  policy::Facts facts = route::gather(hardware, {}, *app, *model, request, {});
+  policy::Facts facts =
+      route::gather(hardware, {}, *app, *model, request, {}, nullptr, measured, std::time(nullptr));
   if (auto ok = set_model_facts(*model, facts); !ok) return std::unexpected(ok.error());
   if (!options.facts.empty())
     if (auto ok = read_facts_file(options.facts, facts); !ok) return std::unexpected(ok.error());

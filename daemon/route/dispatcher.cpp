@@ -89,7 +89,9 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
     auto workers = fleet.status();
     for (fleet::WorkerStatus& worker : workers)
       worker.load.waiting += static_cast<std::uint32_t>(turns->waiting(worker.model, worker.backend));
-    return gather(hardware, age, spec.app, spec.model, spec.traits, workers, spec.file);
+    static const measure::Book kNothing;
+    return gather(hardware, age, spec.app, spec.model, spec.traits, workers, spec.file,
+                  spec.measured == nullptr ? kNothing : *spec.measured, std::time(nullptr));
   }
   void decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt);
   void retire(Ticket ticket);

@@ -35,8 +35,9 @@ struct JobSpec {
   RequestTraits traits;
   CompletionRequest base;  // all but id, prompt and resumption; its seed is the first answer's
   std::vector<Prompt> prompts;
-  std::uint32_t n = 1;                // answers to each prompt
-  const BackendInfo* file = nullptr;  // what the model's file says of itself, if that is known
+  std::uint32_t n = 1;                      // answers to each prompt
+  const BackendInfo* file = nullptr;        // what the model's file says of itself, if that is known
+  const measure::Book* measured = nullptr;  // what is known of its engines by measurement
 
   std::uint32_t answers() const noexcept { return static_cast<std::uint32_t>(prompts.size()) * n; }
 };

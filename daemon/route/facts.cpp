@@ -59,7 +59,8 @@ void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {
 
 Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const config::AppManifest& app,
              const config::ModelEntry& model, const RequestTraits& request,
-             const std::vector<fleet::WorkerStatus>& workers, const BackendInfo* file) {
+             const std::vector<fleet::WorkerStatus>& workers, const BackendInfo* file,
+             const measure::Book& measured, std::int64_t now) {
   Facts facts = hardware;
   facts.set_age(kProbeSource, probed);
   set_app_facts(app, facts);
@@ -79,6 +80,7 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
       known = true;
     }
   }
+  measured.set_facts(model.id, now, facts);
   derive(facts);
   return facts;
 }

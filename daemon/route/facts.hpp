@@ -11,6 +11,7 @@
 #include "config/app_manifest.hpp"
 #include "config/config.hpp"
 #include "daemon/fleet/fleet.hpp"
+#include "daemon/measure/book.hpp"
 #include "policy/facts.hpp"
 
 namespace flyball::route {
@@ -25,10 +26,12 @@ struct RequestTraits {
 };
 
 // `probed`: how long ago the probe ran. `file`: what the model's file says of itself, for as long as no
-// engine has loaded it; nullptr: not known.
+// engine has loaded it; nullptr: not known. `measured`: what the daemon knows of its engines by measurement,
+// at `now`, in seconds since 1970.
 policy::Facts gather(const policy::Facts& hardware, std::chrono::milliseconds probed,
                      const config::AppManifest& app, const config::ModelEntry& model,
                      const RequestTraits& request, const std::vector<fleet::WorkerStatus>& workers,
-                     const BackendInfo* file = nullptr);
+                     const BackendInfo* file = nullptr, const measure::Book& measured = {},
+                     std::int64_t now = 0);
 
 }  // namespace flyball::route

@@ -5,7 +5,7 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 3> kVersions = {
+  static constexpr std::array<std::string_view, 4> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
       // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
@@ -29,6 +29,12 @@ std::span<const std::string_view> schema_versions() noexcept {
            prompt_lengths TEXT NOT NULL, cached_lengths TEXT NOT NULL,
            answer_lengths TEXT NOT NULL, open_at_arrival TEXT NOT NULL,
            PRIMARY KEY (app, day)) WITHOUT ROWID;)",
+      // 4: what was measured here (daemon/measure): `figure` of a model's file on a device, by prompt's
+      // tokens or streams (`at`).
+      R"(CREATE TABLE measured (model TEXT NOT NULL, backend TEXT NOT NULL, device TEXT NOT NULL, driver TEXT NOT NULL,
+           setup TEXT NOT NULL, figure TEXT NOT NULL, at INTEGER NOT NULL, value REAL NOT NULL,
+           measured_at INTEGER NOT NULL,
+           PRIMARY KEY (model, backend, device, driver, setup, figure, at)) WITHOUT ROWID;)",
   };
   return kVersions;
 }

@@ -114,8 +114,9 @@ TEST(Docs, TheFactTableIsTheCatalogue) {
   std::istringstream in(doc("policy-language.md"));
   for (std::string line; std::getline(in, line);) {
     const bool fact = line.starts_with("| `app.") || line.starts_with("| `backend.") ||
-                      line.starts_with("| `hardware.") || line.starts_with("| `model.") ||
-                      line.starts_with("| `request.") || line.starts_with("| `workload.");
+                      line.starts_with("| `engines.") || line.starts_with("| `hardware.") ||
+                      line.starts_with("| `model.") || line.starts_with("| `request.") ||
+                      line.starts_with("| `workload.");
     if (fact) found.push_back(line);
   }
   EXPECT_EQ(found, expected);

@@ -189,6 +189,65 @@ INSTANTIATE_TEST_SUITE_P(
             "cpu no_gpu_production"}),
     [](const auto& row) { return std::string(row.param.name); });
 
+// What was measured here comes before what the class of the machine suggests; upstreams come before both.
+struct MeasuredRow {
+  const char* name;
+  Machine machine;
+  Load load;
+  double cpu, vulkan, opencl;  // tokens/s; 0: not measured
+  const char* target;
+};
+void PrintTo(const MeasuredRow& one, std::ostream* out) {
+  *out << one.name;
+}
+class ShippedPolicyMeasured : public testing::TestWithParam<MeasuredRow> {};
+
+TEST_P(ShippedPolicyMeasured, PassesOverTheSlowerEngine) {
+  const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
+  ASSERT_TRUE(tree);
+  const MeasuredRow& row = GetParam();
+  Facts facts = facts_of({row.name, row.machine, row.load, "", ""}, true);
+  const auto measured = [&](const char* backend, double tps) {
+    if (tps == 0) return;
+    facts.set(std::string("backend.") + backend + ".decode_tps", tps, "measured");
+    facts.set(std::string("backend.") + backend + ".prefill_tps", tps * 10, "measured");
+  };
+  measured("cpu", row.cpu);
+  measured("vulkan", row.vulkan);
+  measured("opencl", row.opencl);
+  derive(facts);
+  const Decision d = decide(*tree, facts);
+  ASSERT_NE(d.target, nullptr);
+  EXPECT_EQ(to_string(*d.target), row.target) << d.rule->id;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, ShippedPolicyMeasured,
+    testing::Values(
+        MeasuredRow{"apu_nothing_measured", kApu, {}, 0, 0, 0, "vulkan:latency"},
+        MeasuredRow{"apu_as_its_class", kApu, {}, 10, 30, 25, "vulkan:latency"},
+        MeasuredRow{"apu_slower_gpu", kApu, {}, 30, 10, 0, "cpu"},
+        MeasuredRow{"apu_hardly_slower_gpu", kApu, {}, 31, 30, 0, "vulkan:latency"},
+        MeasuredRow{"apu_faster_by_opencl", kApu, {}, 10, 20, 40, "opencl"},
+        MeasuredRow{"apu_only_the_gpu_measured", kApu, {}, 0, 10, 0, "vulkan:latency"},
+        MeasuredRow{"apu_many_streams_upstream", kApu, {.concurrency = 8}, 30, 10, 0, "vllm"},
+        MeasuredRow{
+            "apu_many_private_streams", kApu, {.concurrency = 8, .privacy = "local_only"}, 30, 10, 0, "cpu"},
+        MeasuredRow{"rtx_as_its_class", kRtx4090, {}, 10, 30, 40, "opencl:latency"},
+        MeasuredRow{"rtx_faster_by_vulkan", kRtx4090, {}, 10, 60, 40, "vulkan"},
+        MeasuredRow{"rtx_slower_than_cpu", kRtx4090, {}, 60, 0, 40, "cpu"},
+        MeasuredRow{"rtx_production_upstream", kRtx4090, {.concurrency = 32}, 10, 60, 40, "vllm"},
+        MeasuredRow{"rtx_private_production",
+                    kRtx4090,
+                    {.concurrency = 32, .privacy = "local_only"},
+                    10,
+                    60,
+                    40,
+                    "vulkan"},
+        MeasuredRow{"rtx_long_prompts_upstream", kRtx4090, {.prompt_tokens = 9000}, 10, 60, 40, "sglang"},
+        MeasuredRow{"laptop", kLaptop, {}, 10, 0, 0, "cpu"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
 TEST(ShippedPolicy, EveryRuleSaysWhyAndWherefrom) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);

@@ -47,7 +47,7 @@ class Daemon:
     """models: id -> lines of its entry. Leaves with everything it started."""
 
     def __init__(self, models=None, more="", env=None, command=None, pass_fds=(), config=None,
-                 kv_spill="{max_bytes: 0B}", app=APP, more_apps=()):
+                 kv_spill="{max_bytes: 0B}", app=APP, more_apps=(), probe_ms=100):
         self.kv_spill = kv_spill  # none: what one test has left on the disk another one must not find
         self.dir = tempfile.TemporaryDirectory(prefix="flyball-e2e-")
         self.config = os.path.join(self.dir.name, "config.yaml")
@@ -63,7 +63,7 @@ class Daemon:
         for name in ("NOTIFY_SOCKET", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID"):
             if name not in (env or {}):
                 environment.pop(name, None)
-        serve = [FLYBALL, "serve", "--config", self.config, "--print-url", "--probe-timeout-ms", "100"]
+        serve = [FLYBALL, "serve", "--config", self.config, "--print-url", "--probe-timeout-ms", str(probe_ms)]
         if command is None:
             command = serve + ["--port", "0"]
         else:

@@ -71,7 +71,7 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
   auto job = dispatcher.submit(
       {"job", nullptr, tree, app, config.models[0], {}, base, {TextPrompt{"Once upon a time"}}, 1}, answer);
   if (!job) {
-    answer->error = job.error().message;
+    answer->error = job.error().error.message;
     return *answer;
   }
   EXPECT_TRUE(run_until(

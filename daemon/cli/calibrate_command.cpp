@@ -1,0 +1,255 @@
+// `flyball calibrate`: measures the configured models on the engines of this machine, and keeps the figures
+// for the policy.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <nlohmann/json.hpp>
+
+#include "config/table.hpp"
+#include "daemon/cli/bench_runs.hpp"
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/config_files.hpp"
+#include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/local_engine.hpp"
+#include "daemon/cli/measurements.hpp"
+#include "daemon/cli/terminal.hpp"
+#include "daemon/measure/measured_store.hpp"
+#include "daemon/measure/power.hpp"
+#include "daemon/route/hardware_facts.hpp"
+#include "daemon/store/database.hpp"
+
+namespace flyball::cli {
+namespace {
+
+using measure::Figure;
+using measure::Kind;
+using nlohmann::ordered_json;
+
+struct CalibrateOptions {
+  std::string config;
+  std::vector<std::string> models, backends{"all"};
+  bool quick = false, json = false;
+};
+
+struct Effort {
+  std::vector<std::uint32_t> prompts, streams;
+  std::uint32_t generate, repeat;
+};
+const Effort kThorough{{128, 512, 2048}, {1, 8, 32}, 64, 3};
+const Effort kQuick{{128, 512}, {1, 8}, 16, 1};
+
+// One model on one engine.
+struct Run {
+  std::string model;
+  measure::Subject subject;
+  std::vector<Figure> figures;
+  std::optional<Error> refused;
+};
+
+// As the daemon starts this engine, in this process.
+engine::LocalBackendOptions options_for(const config::ModelEntry& model, const std::string& backend,
+                                        const route::HardwareReport& report, const config::Config& config) {
+  engine::LocalBackendOptions o;
+  o.model_id = model.id;
+  if (!model.embedded) o.path = model.path;
+  o.backend = backend;
+  o.threads = model.threads;
+  o.expert_bytes = model.expert_bytes;
+  o.context = model.context;
+  o.max_sequences = model.max_sequences;
+  o.kv_type = model.kv_type;
+  o.cache_dir = config.cache_dir.empty() ? default_cache_dir() : config.cache_dir;
+  if (backend == "vulkan")
+    if (const auto ids = route::vulkan_devices(report, config.vulkan)) o.vulkan.id = ids->front();
+  if (backend == "opencl")
+    if (const auto ids = route::opencl_devices(report, config.opencl)) {
+      o.opencl.assign(ids->size(), {});
+      for (std::size_t i = 0; i < ids->size(); ++i) o.opencl[i].id = (*ids)[i];
+    }
+  return o;
+}
+
+Result<std::vector<Figure>> measure_engine(const engine::LocalBackendOptions& options, const Effort& effort,
+                                           bool quiet) {
+  const auto began = std::chrono::steady_clock::now();
+  auto backend = load_with_progress(options, quiet);
+  if (!backend) return std::unexpected(std::move(backend.error()));
+  const std::chrono::duration<double, std::milli> loaded = std::chrono::steady_clock::now() - began;
+  const std::int64_t now = std::time(nullptr);
+  const BackendInfo& info = (*backend)->info();
+  std::vector<Figure> figures;
+  const auto add = [&](Kind kind, std::uint32_t at, double value) {
+    figures.push_back({kind, at, value, now});
+  };
+  add(Kind::load_ms, 0, loaded.count());
+  add(Kind::weight_bytes, 0, static_cast<double>(info.weight_bytes));
+  add(Kind::kv_bytes, 0, static_cast<double>(info.kv_bytes));
+  add(Kind::scratch_bytes, 0, static_cast<double>(info.scratch_bytes));
+  // A short context is measured by as long a prompt as it takes.
+  std::vector<std::uint32_t> prompts;
+  for (const std::uint32_t tokens : effort.prompts)
+    if (const std::uint32_t n = std::min(tokens, info.context_length - std::min(info.context_length, 4U));
+        n > 0 && std::ranges::find(prompts, n) == prompts.end())
+      prompts.push_back(n);
+  for (const std::uint32_t tokens : prompts) {
+    const auto got = bench_rounds(**backend, {tokens, 2, 1}, effort.repeat);
+    if (!got) return std::unexpected(got.error());
+    add(Kind::prefill_tps, tokens, got->median.prefill);
+    add(Kind::ttft_ms, tokens, got->median.ttft_ms);
+  }
+  const std::uint32_t generate = std::clamp(info.context_length / 2, 2U, effort.generate);
+  std::optional<double> watts;
+  for (const std::uint32_t streams : effort.streams) {
+    if (streams > info.max_sequences) continue;
+    const auto energy = measure::read_energy();
+    const auto got = bench_rounds(**backend, {std::min(16U, generate), generate, streams}, effort.repeat);
+    if (!got) return std::unexpected(got.error());
+    add(Kind::decode_tps, streams, got->median.decode);
+    watts = measure::watts_since(energy);
+  }
+  if (watts) add(Kind::watts, 0, *watts);
+  return figures;
+}
+
+double value_of(const std::vector<Figure>& figures, Kind kind) {
+  const auto it = std::ranges::find(figures, kind, &Figure::kind);
+  return it == figures.end() ? 0 : it->value;
+}
+
+void print_run(const Run& run) {
+  std::printf("%s on %s: %s\n", run.model.c_str(), run.subject.backend.c_str(), run.subject.device.c_str());
+  if (run.refused) {
+    std::printf("  not measured: %s\n", describe(*run.refused).c_str());
+    return;
+  }
+  const double bytes = value_of(run.figures, Kind::weight_bytes) + value_of(run.figures, Kind::kv_bytes) +
+                       value_of(run.figures, Kind::scratch_bytes);
+  std::printf("  loaded in %.0f ms, %s\n", value_of(run.figures, Kind::load_ms),
+              size_text(static_cast<std::uint64_t>(bytes)).c_str());
+  for (const Figure& f : run.figures) {
+    if (f.kind == Kind::prefill_tps) {
+      const auto first = measure::figure_at(run.figures, Kind::ttft_ms, f.at, f.measured_at);
+      std::printf("  prompt of %4u tokens: %.1f tok/s, first token after %.1f ms\n", f.at, f.value,
+                  first ? first->value : 0.0);
+    }
+    if (f.kind == Kind::decode_tps)
+      std::printf("  %2u %s %.1f tok/s\n", f.at, f.at == 1 ? "stream: " : "streams:", f.value);
+    if (f.kind == Kind::watts) std::printf("  %.1f W of the processor meanwhile\n", f.value);
+  }
+  std::fflush(stdout);
+}
+
+void print_json(const std::vector<Run>& runs) {
+  ordered_json out = ordered_json::array();
+  for (const Run& run : runs) {
+    ordered_json one{
+        {"model", run.model},           {"digest", run.subject.model},  {"backend", run.subject.backend},
+        {"device", run.subject.device}, {"driver", run.subject.driver}, {"setup", run.subject.setup}};
+    if (run.refused)
+      one["error"] = {{"code", to_string(run.refused->code)}, {"message", run.refused->message}};
+    one["figures"] = ordered_json::array();
+    for (const Figure& f : run.figures)
+      one["figures"].push_back({{"figure", measure::to_string(f.kind)}, {"at", f.at}, {"value", f.value}});
+    out.push_back(std::move(one));
+  }
+  std::printf("%s\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace).c_str());
+}
+
+Result<std::vector<const config::ModelEntry*>> models_of(const config::Config& config,
+                                                         const CalibrateOptions& o) {
+  std::vector<const config::ModelEntry*> out;
+  std::vector<std::string_view> ids;
+  for (const config::ModelEntry& model : config.models) ids.push_back(model.id);
+  for (const std::string& name : o.models) {
+    const auto it = std::ranges::find(config.models, name, &config::ModelEntry::id);
+    if (it == config.models.end())
+      return fail(ErrorCode::model_not_found,
+                  "no model is called \"" + name + "\"" + config::did_you_mean(name, ids));
+    out.push_back(&*it);
+  }
+  if (out.empty())
+    for (const config::ModelEntry& model : config.models) out.push_back(&model);
+  return out;
+}
+
+Result<store::Database> open_store(const config::Config& config) {
+  const auto directory = config.state_dir.empty() ? default_state_dir() : config.state_dir;
+  if (directory.empty())
+    return fail(ErrorCode::io_error, "No state directory is known to keep the figures in: set state_dir.");
+  std::error_code ignored;  // what is wrong shows when the file is opened
+  std::filesystem::create_directories(directory, ignored);
+  return store::Database::open(store::file_in(directory), store::Database::Access::read_write);
+}
+
+int calibrate(const CalibrateOptions& o) {
+  const auto config = config_at(o.config.empty() ? find_config() : std::filesystem::path(o.config));
+  if (!config) return report(config.error());
+  const auto models = models_of(*config, o);
+  if (!models) return report(models.error());
+  auto database = open_store(*config);
+  if (!database) return report(database.error());
+  const route::HardwareReport hardware = route::probe_hardware();
+  const auto wanted = [&](const std::string& backend) {
+    return std::ranges::any_of(o.backends, [&](const auto& b) { return b == "all" || b == backend; });
+  };
+  std::vector<Run> runs;
+  for (const config::ModelEntry* model : *models) {
+    const std::string digest = measure::model_digest(*model);
+    for (const measure::Engine& engine : engines_of(hardware, *config)) {
+      if (!wanted(engine.backend)) continue;
+      Run& run = runs.emplace_back(Run{model->id, measure::subject_of(engine, digest, *model), {}, {}});
+      auto figures = measure_engine(options_for(*model, engine.backend, hardware, *config),
+                                    o.quick ? kQuick : kThorough, o.json);
+      if (figures)
+        run.figures = std::move(*figures);
+      else
+        run.refused = std::move(figures.error());
+      if (!o.json) print_run(run);
+      if (run.refused) continue;
+      if (auto ok = measure::save(*database, run.subject, run.figures); !ok) return report(ok.error());
+    }
+  }
+  if (o.json) print_json(runs);
+  if (runs.empty())
+    return report(
+        Error{ErrorCode::model_unavailable, "None of these engines has a device here.", "backends", ""});
+  if (std::ranges::all_of(runs, [](const Run& run) { return run.refused.has_value(); }))
+    return exit_code_for(*runs.front().refused);
+  if (!o.json)
+    std::printf("kept in %s; a running daemon takes it up at a reload (SIGHUP)\n", database->file().c_str());
+  return kOk;
+}
+
+}  // namespace
+
+void add_calibrate_command(CLI::App& app, int& exit_code) {
+  auto o = std::make_shared<CalibrateOptions>();
+  CLI::App* c = app.add_subcommand("calibrate", "Measure models on this machine's engines, for the policy");
+  c->add_option("models", o->models, "Ids of config.yaml; without any, all of its models");
+  c->add_option("--config", o->config, "config.yaml (default: the one `serve` would take)");
+  c->add_option("--backends", o->backends, "These engines alone: names with commas, or all")
+      ->check(CLI::IsMember({"all", "cpu", "vulkan", "opencl"}))
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  c->add_flag("--quick", o->quick, "Fewer lengths and streams, each once: seconds instead of minutes");
+  c->add_flag("--json", o->json, "As JSON");
+  c->footer(
+      "Examples:\n"
+      "  flyball calibrate\n"
+      "  flyball calibrate demo --backends cpu,vulkan --quick\n"
+      "\n"
+      "Engines run in this process, one after the other: calibrate on a machine that does nothing else.");
+  c->callback([o, &exit_code] { exit_code = calibrate(*o); });
+}
+
+}  // namespace flyball::cli

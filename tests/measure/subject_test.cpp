@@ -1,0 +1,104 @@
+// Keys change when what they stand for does.
+#include "daemon/measure/subject.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace flyball::measure {
+namespace {
+
+class ModelDigest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "flyball-digest-XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    directory_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  std::filesystem::path write(const std::string& name, const std::string& bytes) const {
+    const auto path = directory_ / name;
+    std::ofstream(path, std::ios::binary) << bytes;
+    const timespec times[2] = {{1'700'000'000, 5}, {1'700'000'000, 5}};
+    EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    return path;
+  }
+
+  std::filesystem::path directory_;
+};
+
+TEST_F(ModelDigest, IsThatOfTheBytesTheSizeAndTheTime) {
+  const std::string bytes(3'000'000, 'x');
+  const auto path = write("a", bytes);
+  const std::string digest = model_digest(path);
+  EXPECT_EQ(digest.size(), 64U);
+  EXPECT_EQ(model_digest(path), digest);
+  EXPECT_EQ(model_digest(write("moved", bytes)), digest);  // wherever it lies
+  std::string other = bytes;
+  other[17] = 'y';
+  EXPECT_NE(model_digest(write("b", other)), digest);
+  other = bytes;
+  other.back() = 'y';
+  EXPECT_NE(model_digest(write("c", other)), digest);  // the last sample ends with the file
+  EXPECT_NE(model_digest(write("d", bytes + "x")), digest);
+  const timespec later[2] = {{1'700'000'001, 5}, {1'700'000'001, 5}};
+  ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), later, 0), 0);
+  EXPECT_NE(model_digest(path), digest);  // written over, whatever was changed in it
+}
+
+TEST_F(ModelDigest, OfADirectoryIsThatOfItsFilesByName) {
+  std::filesystem::create_directory(directory_ / "m");
+  write("m/config.json", "{}");
+  write("m/weights", "abc");
+  const std::string digest = model_digest(directory_ / "m");
+  EXPECT_EQ(digest.size(), 64U);
+  std::filesystem::rename(directory_ / "m/weights", directory_ / "m/other");
+  EXPECT_NE(model_digest(directory_ / "m"), digest);
+  std::filesystem::rename(directory_ / "m/other", directory_ / "m/weights");
+  EXPECT_EQ(model_digest(directory_ / "m"), digest);
+  write("m/more", "");
+  EXPECT_NE(model_digest(directory_ / "m"), digest);
+}
+
+TEST_F(ModelDigest, OfWhatIsNotThereIsEmpty) {
+  EXPECT_EQ(model_digest(directory_ / "nothing"), "");
+  EXPECT_EQ(model_digest(directory_), "");  // no file in it
+  ASSERT_EQ(mkfifo((directory_ / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(model_digest(directory_ / "pipe"), "");  // and does not wait for a writer
+  config::ModelEntry embedded;
+  embedded.embedded = true;
+  EXPECT_NE(model_digest(embedded), "");
+}
+
+TEST(Engines, AreToldApartByDeviceAndDriver) {
+  cpu::CpuReport cpu;
+  cpu.model = "A Processor";
+  cpu.isa = "avx2";
+  cpu.threads = 2;
+  const Engine two = processor(cpu);
+  cpu.threads = 4;
+  EXPECT_NE(processor(cpu).device, two.device);
+
+  DeviceProbe probe;
+  DeviceReport device;
+  device.id = "GPU#0";
+  device.driver = "driver 1";
+  probe.devices.push_back(device);
+  device.id = "GPU#1";
+  probe.devices.push_back(device);
+  const std::vector<std::string> both = {"GPU#0", "GPU#1"}, none, absent = {"GPU#2"};
+  const auto engine = gpu_engine("opencl", probe, both);
+  ASSERT_TRUE(engine);
+  EXPECT_EQ(engine->device, "GPU#0 + GPU#1");
+  probe.devices[1].driver = "driver 2";
+  EXPECT_NE(gpu_engine("opencl", probe, both)->driver, engine->driver);
+  EXPECT_FALSE(gpu_engine("opencl", probe, none));
+  EXPECT_FALSE(gpu_engine("opencl", probe, absent));
+}
+
+}  // namespace
+}  // namespace flyball::measure

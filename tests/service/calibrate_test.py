@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Measured facts change a decision: lavapipe stands where a policy that goes by classes puts the GPU, `flyball calibrate`
+finds it slower than the processor, and requests go there, with the receipt saying why.
+One test: calibrate_test.py [-v] CalibrateTest.test_name"""
+
+import json
+import os
+import signal
+import sys
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from daemon import Daemon, SmallModelTest, flyball  # noqa: E402
+
+POLICY = """schema: flyball.policy/v1
+rules:
+  - id: slower_here
+    because: another engine was measured to be faster here
+    when: {fact: backend.vulkan.outpaced, eq: true}
+    use: [cpu, vulkan]
+default: {because: the class of this machine, use: [vulkan, cpu]}
+"""
+
+
+class CalibrateTest(SmallModelTest):
+    def setUp(self):
+        self.policy = os.path.join(self.dir.name, "policy.yaml")
+        self.state = os.path.join(self.dir.name, "state-" + self.id())
+        with open(self.policy, "w") as out:
+            out.write(POLICY)
+
+    def daemon(self, device="llvmpipe"):
+        more = "policy_path: %s\nstate_dir: %s\nvulkan: {device: %s}" % (self.policy, self.state, device)
+        return self.small(more=more, probe_ms=30_000)
+
+    def ask(self, daemon):
+        """The engine that answered, and the receipt."""
+        body = {"model": "small", "prompt": "Once", "max_tokens": 2, "temperature": 0}
+        status, answer, headers = daemon.request_with_headers("POST", "/v1/completions", body)
+        self.assertEqual(status, 200, answer)
+        status, receipt = daemon.request("GET", "/v1/route/receipts/" + headers["x-request-id"])
+        self.assertEqual(status, 200, receipt)
+        return receipt["target"]["backend"], receipt, headers["x-request-id"]
+
+    def fact(self, receipt, name):
+        return next((f for f in receipt["facts"] if f["name"] == name), {})
+
+    def calibrate(self, daemon, *args):
+        ended = flyball("calibrate", "--config", daemon.config, "--quick", "--json", *args)
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        return json.loads(ended.stdout)
+
+    def reload(self, daemon, count):
+        daemon.signal(signal.SIGHUP)
+        daemon.wait_for_log("configuration reloaded", count=count)
+
+    def test_a_request_goes_where_it_was_measured_to_be_faster(self):
+        with self.daemon() as daemon:
+            backend, receipt, _ = self.ask(daemon)
+            if backend != "vulkan":
+                self.skipTest("no lavapipe here: " + json.dumps(receipt["targets"]))
+            self.assertIsNone(self.fact(receipt, "backend.vulkan.outpaced")["value"])
+
+            runs = {run["backend"]: run for run in self.calibrate(daemon, "--backends", "cpu,vulkan")}
+            speed = {backend: {f["at"]: f["value"] for f in run["figures"] if f["figure"] == "decode_tps"}
+                     for backend, run in runs.items()}
+            self.assertGreater(speed["cpu"][1], 1.2 * speed["vulkan"][1])  # some 13 times, on an idle machine
+            for run in runs.values():
+                figures = {f["figure"]: f["value"] for f in run["figures"]}
+                for figure in ("load_ms", "weight_bytes", "kv_bytes", "scratch_bytes", "ttft_ms", "prefill_tps"):
+                    self.assertGreater(figures[figure], 0, figure)
+                self.assertEqual({f["at"] for f in run["figures"] if f["figure"] == "prefill_tps"}, {128, 512})
+
+            self.reload(daemon, 1)
+            backend, receipt, request = self.ask(daemon)
+            self.assertEqual(backend, "cpu", receipt)
+            self.assertEqual(receipt["rule"]["id"], "slower_here")
+            self.assertIs(self.fact(receipt, "backend.vulkan.outpaced")["value"], True)
+            for engine in ("cpu", "vulkan"):
+                fact = self.fact(receipt, "backend.%s.decode_tps" % engine)
+                self.assertEqual(fact["source"], "measured")
+                self.assertAlmostEqual(fact["value"], speed[engine][1], delta=0.06 + 0.001 * fact["value"])
+                self.assertGreaterEqual(fact["age_ms"], 0)
+                self.assertLess(fact["age_ms"], 600_000)
+            told = flyball("explain", request, "--url", daemon.url)
+            self.assertEqual(told.returncode, 0, told.stderr)
+            self.assertRegex(told.stdout, r"backend\.cpu\.decode_tps +[0-9.]+ tokens/s +measured")
+            self.assertRegex(told.stdout, r"backend\.vulkan\.decode_tps +[0-9.]+ tokens/s +measured")
+        # It survives the daemon; `explain` without a daemon knows it, too.
+        with self.daemon() as daemon:
+            self.assertEqual(self.ask(daemon)[0], "cpu")
+            offline = flyball("explain", "--config", daemon.config, "--json")
+            self.assertEqual(json.loads(offline.stdout)["target"]["backend"], "cpu", offline.stderr)
+            # Of another file nothing is known.
+            os.utime(self.model)
+            self.reload(daemon, 1)
+            self.assertEqual(self.ask(daemon)[0], "vulkan")
+
+    def test_one_engine_alone_is_compared_with_nothing(self):
+        with self.daemon() as daemon:
+            if self.ask(daemon)[0] != "vulkan":
+                self.skipTest("no lavapipe here")
+            runs = self.calibrate(daemon, "--backends", "cpu")
+            self.assertEqual([run["backend"] for run in runs], ["cpu"])
+            self.reload(daemon, 1)
+            self.assertEqual(self.ask(daemon)[0], "vulkan")
+
+    def test_it_says_what_it_cannot_measure(self):
+        with self.daemon(device="no-such-device") as daemon:
+            self.assertEqual(self.ask(daemon)[0], "cpu")
+            ended = flyball("calibrate", "--config", daemon.config, "--backends", "vulkan")
+            self.assertEqual(ended.returncode, 69, ended.stdout + ended.stderr)
+            ended = flyball("calibrate", "smal", "--config", daemon.config)
+            self.assertIn('did you mean "small"', ended.stderr)
+            self.assertNotEqual(ended.returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
