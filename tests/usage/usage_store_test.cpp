@@ -78,11 +78,14 @@ TEST_F(UsageStore, TheRecorderStoresWithinItsDelayAndAtItsEnd) {
 }
 
 TEST_F(UsageStore, WithoutAStoreItOnlyRemembers) {
+  const std::int64_t today = std::time(nullptr) / 86'400;
   boost::asio::io_context io;
   Recorder recorder(io, nullptr, {});
-  recorder.change("a", 5).requests = 2;
+  recorder.change("a", today).requests = 2;
   io.run();
-  EXPECT_EQ(recorder.ledger().find("a", 5)->requests, 2U);
+  const DayUsage* used = recorder.ledger().find("a", today);
+  ASSERT_NE(used, nullptr);
+  EXPECT_EQ(used->requests, 2U);
 }
 
 }  // namespace
