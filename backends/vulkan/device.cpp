@@ -1,4 +1,4 @@
-// A device, its memory and its kernels.
+// A device and its memory.
 #include "backends/vulkan/device.hpp"
 
 #include <algorithm>
@@ -7,7 +7,6 @@
 #include "backends/vulkan/choice.hpp"
 #include "backends/vulkan/internal.hpp"
 #include "backends/vulkan/memory_types.hpp"
-#include "backends/vulkan/shaders.hpp"
 
 namespace flyball::vulkan {
 namespace {
@@ -20,8 +19,6 @@ vk::BufferUsageFlags usage_of(const DeviceFacts& facts) {
       eStorageBuffer | eShaderDeviceAddress | eIndirectBuffer | eTransferSrc | eTransferDst;
   return facts.texel_bytes > 0 ? usage | eUniformTexelBuffer : usage;
 }
-
-constexpr std::string_view kByTexel = "texel_";  // kernels that read two sets
 
 std::vector<std::uint32_t> memory_types(const DeviceState& s, std::uint32_t allowed, const MemoryWish& wish) {
   static_assert(kDeviceLocal == static_cast<std::uint32_t>(MemoryFlag::eDeviceLocal) &&
@@ -168,10 +165,6 @@ std::uint64_t Device::free_bytes() const noexcept {
   return state_->limit > allocated() ? state_->limit - allocated() : 0;
 }
 
-std::uint32_t Device::pipelines() const noexcept {
-  return static_cast<std::uint32_t>(state_->kernels.size());
-}
-
 Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what, Place place) {
   DeviceState& s = *state_;
   bytes = std::max<std::uint64_t>((bytes + 15) / 16 * 16, 16);
@@ -292,72 +285,6 @@ Result<Texels> Device::texels(Address address) {
     if (result != vk::Result::eSuccess) return not_allocated(s, result, 0, "a view of what is there");
   }
   return Texels{m.set, m.begin};
-}
-
-Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::uint32_t> constants,
-                                  std::uint32_t push_bytes) {
-  DeviceState& s = *state_;
-  std::string key(name);
-  for (const std::uint32_t c : constants) key += " " + std::to_string(c);
-  if (const auto it = s.kernels.find(key); it != s.kernels.end()) return Pipeline{&it->second, push_bytes};
-  const auto refuse = [&](const std::string& why) {
-    return fail(ErrorCode::model_unsupported,
-                "The kernel " + std::string(name) + " cannot be made on " + s.facts.name + ": " + why + ".",
-                "backend", "kernels/vulkan");
-  };
-  const std::span<const std::byte> code = shader(name);
-  if (code.empty()) return refuse("this build has none of that name");
-  if (!constants.empty() && constants[0] > s.facts.max_work_group)
-    return refuse("it needs work-groups of " + std::to_string(constants[0]) + ", the device has " +
-                  std::to_string(s.facts.max_work_group));
-  std::vector<vk::SpecializationMapEntry> entries;
-  for (std::uint32_t i = 0; i < constants.size(); ++i) entries.emplace_back(i, 4 * i, 4);
-  const DeviceState::Kernel* made = nullptr;
-  const vk::Result result = attempt(s.options, Call::build, [&] {
-    const vk::raii::ShaderModule module(
-        *s.device, {{}, code.size(), reinterpret_cast<const std::uint32_t*>(code.data())});
-    const vk::PushConstantRange range(vk::ShaderStageFlagBits::eCompute, 0, push_bytes);
-    vk::PipelineLayoutCreateInfo layout_info;
-    if (push_bytes > 0) layout_info.setPushConstantRanges(range);
-    std::vector<vk::DescriptorSetLayout> sets;
-    if (name.starts_with(kByTexel)) sets.assign(2, **s.texel_set);
-    layout_info.setSetLayouts(sets);
-    vk::raii::PipelineLayout layout(*s.device, layout_info);
-    const vk::SpecializationInfo special(static_cast<std::uint32_t>(entries.size()), entries.data(),
-                                         constants.size_bytes(), constants.data());
-    vk::PipelineShaderStageCreateInfo stage({}, vk::ShaderStageFlagBits::eCompute, *module, "main", &special);
-    const vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo one_subgroup(s.facts.subgroup_size);
-    if (!constants.empty() && constants[0] == s.facts.subgroup_size) {  // a work-group so large is one
-      stage.flags = vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups;
-      stage.pNext = &one_subgroup;
-    }
-    vk::raii::Pipeline pipeline(*s.device, *s.cache, vk::ComputePipelineCreateInfo({}, stage, *layout));
-    made = &s.kernels
-                .emplace(key, DeviceState::Kernel{std::string(name), std::move(layout), std::move(pipeline)})
-                .first->second;
-  });
-  if (result == vk::Result::eErrorDeviceLost) return device_failed(s.facts, "the build of " + key, result);
-  if (result == vk::Result::eErrorOutOfDeviceMemory || result == vk::Result::eErrorOutOfHostMemory)
-    return fail(ErrorCode::insufficient_memory, "Not enough memory to build " + key + " on " + s.facts.name +
-                                                    " (" + vk::to_string(result) + ").");
-  if (result != vk::Result::eSuccess) return refuse(vk::to_string(result));
-  return Pipeline{made, push_bytes};
-}
-
-void Device::load_pipeline_cache(std::span<const std::byte> bytes) {
-  DeviceState& s = *state_;
-  (void)attempt(s.options, Call::build, [&] {
-    vk::raii::PipelineCache cache(*s.device, vk::PipelineCacheCreateInfo({}, bytes.size(), bytes.data()));
-    s.cache = std::move(cache);
-  });
-}
-
-std::vector<std::byte> Device::pipeline_cache() {
-  std::vector<std::byte> out;
-  (void)attempt(state_->options, Call::build, [&] {
-    for (const std::uint8_t b : state_->cache->getData()) out.push_back(static_cast<std::byte>(b));
-  });
-  return out;
 }
 
 }  // namespace flyball::vulkan

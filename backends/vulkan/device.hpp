@@ -59,6 +59,14 @@ struct Pipeline {
   explicit operator bool() const noexcept { return handle != nullptr; }
 };
 
+// constants[i] is specialization constant i; constants[0] the work-group's size: one of
+// facts().subgroup_size invocations is one subgroup.
+struct KernelSpec {
+  std::string name;
+  std::vector<std::uint32_t> constants;
+  std::uint32_t push_bytes = 0;
+};
+
 // A buffer as kernels read it by texel: a descriptor set. Lives as long as the buffer.
 struct Texels {
   const void* set = nullptr;
@@ -137,8 +145,9 @@ class Device {
   Result<Texels> texels(Address address);
 
   // ---- kernels. model_unsupported with the kernel and why this device never builds it; insufficient_memory,
-  // device_lost. One of a name and its constants is compiled once. constants[i] is specialization constant i;
-  // constants[0] the work-group's size: one of facts().subgroup_size invocations is one subgroup.
+  // device_lost. One of a name and its constants is compiled once.
+  // Those not yet known, on as many threads as the processor has: drivers compile on the caller's.
+  Result<void> build(std::span<const KernelSpec> specs);
   Result<Pipeline> pipeline(std::string_view name, std::span<const std::uint32_t> constants,
                             std::uint32_t push_bytes);
   // The driver's pipeline cache: what it was given, and what it has become. load: before the first pipeline;

@@ -66,18 +66,26 @@ Result<void> VulkanOps::allocate() {
   return step_.allocate();
 }
 
+// Builds all that was asked for, at once.
+Result<void> VulkanOps::build_all(std::span<const Wanted> wanted) {
+  std::vector<KernelSpec> specs;
+  for (const Wanted& w : wanted) specs.push_back(w.spec);
+  if (auto ok = device_.build(specs); !ok) return ok;
+  for (const Wanted& w : wanted) {
+    auto made = device_.pipeline(w.spec.name, w.spec.constants, w.spec.push_bytes);
+    if (!made) return std::unexpected(std::move(made.error()));
+    *w.kernel = *made;
+  }
+  return {};
+}
+
 Result<void> VulkanOps::build() {
-  Result<void> outcome;
+  std::vector<Wanted> wanted;
   const auto make = [&](Pipeline& kernel, std::string_view role, const std::string& name, std::uint32_t push,
                         std::initializer_list<std::uint32_t> more = {}) {
-    if (!outcome) return;
-    std::vector<std::uint32_t> constants{group_size(device_.facts(), role)};
+    wanted.push_back({&kernel, {name, {group_size(device_.facts(), role)}, push}});
+    auto& constants = wanted.back().spec.constants;
     constants.insert(constants.end(), more);
-    auto made = device_.pipeline(name, constants, push);
-    if (made)
-      kernel = *made;
-    else
-      outcome = std::unexpected(std::move(made.error()));
   };
   const auto plain = [&](Pipeline& kernel, const char* name, std::uint32_t push) {
     make(kernel, name, name, push);
@@ -100,11 +108,12 @@ Result<void> VulkanOps::build() {
     plain(moe_group_, "moe_group", sizeof(MoeGroupPush));
     plain(moe_add_, "moe_add", sizeof(MoeAddPush));
   }
-  return outcome;
+  return build_all(wanted);
 }
 
 Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
   std::set<std::string> known;
+  std::vector<KernelSpec> specs;
   std::vector<std::uint32_t> counts;
   std::optional<Error> failure;
   const auto texel_plan = [&](const DeviceWeight& w, std::uint32_t n) -> std::optional<MatmulPlan> {
@@ -117,54 +126,45 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
   };
   for (std::uint32_t n = 1; n <= limits_.step_tokens; ++n) {
     const std::size_t before = known.size();
-    const auto meet = [&](const MatmulPlan& plan, std::uint32_t push) -> Result<void> {
+    const auto meet = [&](MatmulPlan plan, std::uint32_t push) {
       std::string key = plan.kernel;
       for (const std::uint32_t c : plan.constants) key += " " + std::to_string(c);
-      if (!known.insert(std::move(key)).second) return {};
-      auto made = device_.pipeline(plan.kernel, plan.constants, push);
-      return made ? Result<void>{} : std::unexpected(std::move(made.error()));
+      if (known.insert(std::move(key)).second)
+        specs.push_back({std::move(plan.kernel), std::move(plan.constants), push});
     };
     for (const DeviceWeight& w : weights_.all()) {
       if (w.rows == 1 && w.experts == 1) continue;  // a norm or a bias
-      const Result<void> ok = w.experts > 1
-                                  ? meet(plan_expert_matmul(device_.facts(), w.format, w.rows, w.cols,
-                                                            n * config_.n_experts_used, w.experts)
-                                             .matmul,
-                                         sizeof(MoeMatmulPush))
-                                  : meet(texel_plan(w, n).value_or(
-                                             plan_matmul(device_.facts(), w.format, {&w.rows, 1}, w.cols, n)),
-                                         sizeof(MatmulPush));
-      if (!ok) return std::unexpected(ok.error());
+      if (w.experts > 1)
+        meet(plan_expert_matmul(device_.facts(), w.format, w.rows, w.cols, n * config_.n_experts_used,
+                                w.experts)
+                 .matmul,
+             sizeof(MoeMatmulPush));
+      else
+        meet(texel_plan(w, n).value_or(plan_matmul(device_.facts(), w.format, {&w.rows, 1}, w.cols, n)),
+             sizeof(MatmulPush));
       if (failure) return std::unexpected(std::move(*failure));
     }
     if (known.size() != before) counts.push_back(n);
   }
+  if (auto ok = device_.build(specs); !ok) return std::unexpected(std::move(ok.error()));
   return counts;
 }
 
 Result<void> VulkanOps::build_attention() {
-  const std::uint32_t group = config_.n_heads / config_.n_kv_heads;
-  const auto make = [&](Pipeline& kernel, const char* name, std::uint32_t push,
-                        std::initializer_list<std::uint32_t> more) -> Result<void> {
-    std::vector<std::uint32_t> constants{group_size(device_.facts(), name)};
-    constants.insert(constants.end(), more);
-    auto made = device_.pipeline(name, constants, push);
-    if (!made) return std::unexpected(std::move(made.error()));
-    kernel = *made;
-    return {};
-  };
-  const std::uint32_t q8_0 = kv_q8_0_ ? 1 : 0;
-  if (auto ok = make(kv_store_, "kv_store", sizeof(KvStorePush), {q8_0}); !ok) return ok;
+  const std::uint32_t group = config_.n_heads / config_.n_kv_heads, q8_0 = kv_q8_0_ ? 1 : 0;
+  std::vector<Wanted> wanted;
   for (const auto& [kernel, name] :
        {std::pair(&attend_rows_, "attend_rows"), std::pair(&attend_split_, "attend_split"),
         std::pair(&attend_combine_, "attend_combine")})
-    if (auto ok =
-            make(*kernel, name, sizeof(AttendPush),
-                 {config_.head_dim, group, block_size_, q8_0, attend_plan_.split, attend_plan_.item_rows,
-                  config_.windowed() ? 1U : 0U, std::bit_cast<std::uint32_t>(config_.attention_cap)});
-        !ok)
-      return ok;
-  return {};
+    wanted.push_back({kernel,
+                      {name,
+                       {group_size(device_.facts(), name), config_.head_dim, group, block_size_, q8_0,
+                        attend_plan_.split, attend_plan_.item_rows, config_.windowed() ? 1U : 0U,
+                        std::bit_cast<std::uint32_t>(config_.attention_cap)},
+                       sizeof(AttendPush)}});
+  wanted.push_back(
+      {&kv_store_, {"kv_store", {group_size(device_.facts(), "kv_store"), q8_0}, sizeof(KvStorePush)}});
+  return build_all(wanted);
 }
 
 Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) {

@@ -91,6 +91,11 @@ class VulkanOps final : public graph::Ops {
   VulkanOps(Device& device, const model::ModelConfig& config, const Weights& weights, const OpsLimits& limits)
       : device_(device), config_(config), weights_(weights), limits_(limits), step_(device, config, limits) {}
   Result<void> allocate();
+  struct Wanted {
+    Pipeline* kernel;
+    KernelSpec spec;
+  };
+  Result<void> build_all(std::span<const Wanted> wanted);
   Result<void> build();
   Result<void> build_attention();
   Result<Memory> scratch(std::uint64_t bytes, std::string_view what, Place place);
