@@ -55,6 +55,9 @@ struct LocalBackendOptions {
   // the KV cache may have. Absent: what is free decides.
   std::function<std::uint64_t(const MemoryNeed&)> ask_memory;
   bool own_memory = false;  // for that: the devices have memory apart from the machine's
+  // What engines may hold of the machine's memory together: a mixture's experts are as many as it has room
+  // for, and others end for them. 0: what is free now decides.
+  std::uint64_t memory_capacity = 0;
   graph::KernelTimes* kernel_times =
       nullptr;                    // not null: every kernel's time is added there; outlives the backend
   std::uint32_t max_queue = 256;  // waiting requests; beyond it start() gives `overloaded`

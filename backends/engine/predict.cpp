@@ -15,10 +15,9 @@ graph::MemoryPlan on_cpu(const model::ModelFile& model, const LocalBackendOption
   const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
   const graph::MemoryPlan all = cpu::footprint(model, kernels, shape);
   if (model.config().n_experts == 0) return all;
-  const cpu::ExpertBytes experts = cpu::expert_bytes(model, kernels);
-  const std::uint64_t limit = expert_bytes_limit(model, options);
   // Fewer than a layer's is an error, which the load gives; until then it is what it would have needed.
-  shape.expert_bytes = limit == 0 ? 0 : std::max(limit, experts.one_layer);
+  shape.expert_bytes =
+      std::max(expert_bytes_limit(model, options), cpu::expert_bytes(model, kernels).one_layer);
   return cpu::footprint(model, kernels, shape);
 }
 
@@ -28,10 +27,10 @@ std::uint64_t expert_bytes_limit(const model::ModelFile& model, const LocalBacke
   if (model.config().n_experts == 0 || options.backend != "cpu" || options.expert_bytes != 0)
     return options.expert_bytes;
   const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
-  const std::uint64_t others =
-      cpu::footprint(model, kernels, {}).weight_bytes - cpu::expert_bytes(model, kernels).all;
-  const std::uint64_t free = cpu::available_memory();
-  return (free - std::min(free, others)) / 4 * 3;
+  const cpu::ExpertBytes experts = cpu::expert_bytes(model, kernels);
+  const std::uint64_t others = cpu::footprint(model, kernels, {}).weight_bytes - experts.all;
+  const std::uint64_t room = options.memory_capacity != 0 ? options.memory_capacity : cpu::available_memory();
+  return std::max(experts.one_layer, (room - std::min(room, others)) / 4 * 3);
 }
 
 Result<MemoryNeed> predict_memory(const model::ModelFile& model, const LocalBackendOptions& options,

@@ -431,7 +431,9 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, 
                                 "--kv",
                                 options.kv_type,
                                 "--memory",
-                                options.own_memory ? "own" : "machine"};
+                                options.own_memory ? "own" : "machine",
+                                "--memory-capacity",
+                                std::to_string(options.memory_capacity)};
   if (!options.model_path.empty()) argv.insert(argv.end(), {"--model", options.model_path});
   for (const std::string& id : options.device_ids) argv.insert(argv.end(), {"--device-id", id});
   if (!options.cache_dir.empty()) argv.insert(argv.end(), {"--cache-dir", options.cache_dir});

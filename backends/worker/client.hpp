@@ -28,8 +28,9 @@ struct WorkerOptions {
   std::uint64_t kv_spill_bytes = 0;
   std::string sha256;  // "" or what the file must hash to
   std::uint32_t threads = 0, context = 0, max_sequences = 8;
-  bool own_memory = false;         // its devices have memory apart from the machine's
-  std::uint64_t expert_bytes = 0;  // cpu: for a mixture's experts; 0: three quarters of what is free
+  bool own_memory = false;            // its devices have memory apart from the machine's
+  std::uint64_t memory_capacity = 0;  // of all engines together; 0: what is free decides
+  std::uint64_t expert_bytes = 0;     // cpu: for a mixture's experts; 0: three quarters of what is free
   std::string executable = "/proc/self/exe";
   std::chrono::milliseconds ready_timeout{60'000};
   std::chrono::milliseconds heartbeat{1'000}, heartbeat_timeout{10'000};

@@ -11,10 +11,12 @@
 #include <cstring>
 #include <ctime>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <spdlog/spdlog.h>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -133,15 +135,30 @@ class Daemon {
     });
   }
 
+  // Read by a thread of its own: model files may lie on a slow disk, and no stream waits for one.
   void reload() {
     if (draining_) return;
+    if (std::exchange(reading_, true)) {
+      read_again_ = true;
+      return;
+    }
     notifier_.reloading();
-    auto settings = load_settings(options_, &files_);
+    reader_ = std::jthread([this, files = files_]() mutable {
+      auto settings = load_settings(options_, &files);
+      if (settings) read_measured(**settings, engines_);
+      asio::post(io_, [this, settings = std::move(settings), files = std::move(files)]() mutable {
+        files_ = std::move(files);
+        use(std::move(settings));
+      });
+    });
+  }
+  void use(Result<std::shared_ptr<api::Settings>> settings) {
+    reading_ = false;
+    if (draining_) return;
     if (!settings) {
       spdlog::error("reload refused, the old configuration stays: {}", describe(settings.error()));
       gateway_.reload_failed();
     } else {
-      read_measured(**settings, engines_);
       settings_ = std::move(*settings);
       systemd::set_log_level(options_.log_level.value_or(settings_->config.log_level));
       fleet_->reload(settings_->config);
@@ -149,6 +166,7 @@ class Daemon {
       spdlog::info("configuration reloaded");
     }
     notifier_.ready(status_line());
+    if (std::exchange(read_again_, false)) reload();
   }
 
   void stop(int signal) {
@@ -218,6 +236,8 @@ class Daemon {
   systemd::ProgressJudge judge_;
   std::string last_status_;
   bool draining_ = false;
+  bool reading_ = false, read_again_ = false;  // settings: being read; asked for meanwhile
+  std::jthread reader_;                        // last: it ends before what it uses
 };
 
 }  // namespace

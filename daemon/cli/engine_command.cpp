@@ -77,6 +77,10 @@ void add_engine_command(CLI::App& app, int& exit_code) {
                    "Where a GPU engine's model lies: machine, or own of its devices")
       ->check(CLI::IsMember({"machine", "own"}))
       ->capture_default_str();
+  command
+      ->add_option("--memory-capacity", options->backend.memory_capacity,
+                   "What engines may hold of the machine's memory together; 0: what is free decides")
+      ->capture_default_str();
   command->callback([options, &exit_code] {
     if (!is_stream_socket(options->fd)) {
       std::fprintf(stderr, "flyball: --fd %d is no connected socket\n", options->fd);

@@ -65,12 +65,13 @@ void Governor::ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimeP
   account.since = now;
 }
 
-void Governor::ending(Id id, TimePoint now) {
+void Governor::ending(Id id, TimePoint now, TimePoint by) {
   std::erase(line_, id);
   const auto at = accounts_.find(id);
   if (at == accounts_.end() || at->second.state == State::ending) return;
   at->second.state = State::ending;
   at->second.since = now;
+  at->second.ends_by = std::max(now, by);
 }
 
 void Governor::gone(Id id) {
@@ -123,7 +124,7 @@ Governor::Step Governor::decide(const World& world) {
 void Governor::see(Round& round) {
   for (auto& [id, account] : accounts_) {
     account.idle_since.reset();
-    if (account.state == State::ending) round.look_at(account.since + limits_.end_wait);
+    if (account.state == State::ending) round.look_at(account.ends_by + limits_.end_wait);
   }
   for (const Use& use : round.world.uses)
     if (const auto at = accounts_.find(use.id); at != accounts_.end()) at->second.idle_since = use.idle_since;
@@ -189,7 +190,7 @@ void Governor::visit(Round& round, Id id) {
   bool clear = true;         // nobody of its group is there
   for (const auto& [other_id, other] : accounts_) {
     if (other_id == id || other.state == State::asking) continue;
-    const bool stuck = other.state == State::ending && now - other.since >= limits_.end_wait;
+    const bool stuck = other.state == State::ending && now >= other.ends_by + limits_.end_wait;
     if (other.claim.pool == pool) {
       if (other.state == State::loading) loading += other.bytes;
       if (other.state == State::ending) {
@@ -328,9 +329,9 @@ void Governor::refuse(Round& round, Id id, ErrorCode code, std::string why, bool
 void Governor::end(Round& round, Id id, std::string why) {
   Account& account = accounts_.at(id);
   account.state = State::ending;
-  account.since = round.world.now;
+  account.since = account.ends_by = round.world.now;
   account.held = false;
-  round.look_at(account.since + limits_.end_wait);
+  round.look_at(account.ends_by + limits_.end_wait);
   round.step.actions.push_back({Action::Kind::end, id, 0, {}, std::move(why)});
 }
 
@@ -346,6 +347,13 @@ bool Governor::waits(Id id) const {
 std::uint64_t Governor::bytes(Id id) const {
   const auto at = accounts_.find(id);
   return at == accounts_.end() ? 0 : at->second.bytes;
+}
+
+std::uint64_t Governor::most_for_one(std::size_t pool) const {
+  std::uint64_t kept = 0;
+  for (const auto& [id, account] : accounts_)
+    if (account.claim.pool == pool && account.claim.pinned) kept += account.bytes;
+  return less(pools_[pool].capacity, kept);
 }
 
 std::vector<Governor::PoolState> Governor::pools() const {

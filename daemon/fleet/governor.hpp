@@ -44,7 +44,7 @@ struct GovernorLimits {
   // Before that it ends for others when it has been without work for so long: who asks one thing after the
   // other is not done between two of them.
   std::chrono::milliseconds linger{200};
-  std::chrono::milliseconds end_wait{10'000};   // for one that was told to end
+  std::chrono::milliseconds end_wait{10'000};   // for one whose time to end has come
   std::chrono::milliseconds max_wait{300'000};  // in line
   // Between ends for the machine's sake: what the system reports is the average of so long.
   std::chrono::milliseconds pressure_pause{10'000};
@@ -63,8 +63,9 @@ class Governor {
   void let_evict(Id id);                              // somebody who may evict waits for it now
   // bytes: what it holds in fact. Of one that did not ask, too.
   void ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimePoint now);
-  void ending(Id id, TimePoint now);  // told to by others: a reload, a drain
-  void gone(Id id);                   // its process has ended, however
+  // Told to by others, once its answers have ended, or `by` then: a reload, a drain.
+  void ending(Id id, TimePoint now, TimePoint by);
+  void gone(Id id);  // its process has ended, however
   // What is kept from here on, of a ready one.
   void keep(Id id, bool pinned, std::optional<std::chrono::milliseconds> keep);
 
@@ -111,6 +112,8 @@ class Governor {
   };
   std::vector<PoolState> pools() const;
   std::uint64_t bytes(Id id) const;  // its account; 0: none
+  // What an engine could have if all others but the pinned ones ended.
+  std::uint64_t most_for_one(std::size_t pool) const;
   struct Counters {
     std::uint64_t loads = 0, evictions = 0, idle_unloads = 0, pressure_unloads = 0, waits = 0, refusals = 0;
   };
@@ -123,6 +126,7 @@ class Governor {
     State state = State::asking;
     std::uint64_t bytes = 0;
     TimePoint since{};                    // of the state
+    TimePoint ends_by{};                  // of one that ends
     std::chrono::milliseconds took{0};    // its load
     std::optional<TimePoint> idle_since;  // as of this decision
     bool held = false;

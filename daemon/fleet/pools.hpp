@@ -11,6 +11,7 @@
 
 namespace flyball::fleet {
 
+inline constexpr std::size_t kMachinePool = 0;
 // The machine's first, then one for each of `devices`. machine_bytes: 0: the system does not say.
 std::vector<MemoryPool> memory_pools(const config::MemoryRules& rules, std::uint64_t machine_bytes,
                                      const std::vector<DeviceMemory>& devices);

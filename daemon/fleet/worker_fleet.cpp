@@ -11,6 +11,7 @@
 
 #include "daemon/fleet/file_stamp.hpp"
 #include "daemon/fleet/fleet_memory.hpp"
+#include "daemon/fleet/pools.hpp"
 #include "daemon/fleet/slot.hpp"
 
 namespace flyball::fleet {
@@ -202,6 +203,7 @@ class WorkerFleet final : public Fleet {
   void spawn(const std::shared_ptr<Slot>& slot) {
     const config::ModelEntry& entry = slot->entry;
     worker::WorkerOptions options = worker_options(*slot, devices_of(slot->backend), limits_, kv_spill_);
+    options.memory_capacity = governor_.most_for_one(kMachinePool);
     options.cache_dir = cache_dir_.string();
     options.executable = options_.executable;
     slot->stamp = file_stamp(entry.path);
@@ -313,7 +315,7 @@ class WorkerFleet final : public Fleet {
   }
   void tell_to_end(Slot& slot) {
     const auto now = steady_clock::now();
-    governor_.ending(slot.id, now);
+    governor_.ending(slot.id, now, now);
     slot.draining = true;
     slot.client->drain(now);
   }
@@ -403,7 +405,7 @@ class WorkerFleet final : public Fleet {
   }
 
   void stop(Slot& slot, TimePoint deadline) {
-    governor_.ending(slot.id, steady_clock::now());
+    governor_.ending(slot.id, steady_clock::now(), deadline);
     slot.draining = true;
     slot.timer.cancel();
     slot.room.reset();

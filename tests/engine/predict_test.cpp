@@ -115,6 +115,17 @@ TEST(PredictOptions, ExpertsTakeWhatTheyMay) {
   const auto least = engine::predict_memory(*m.file, options)->weight_bytes;
   EXPECT_LT(least, all);
   EXPECT_GT(least, 0U);
+  // Unless somebody says otherwise, as many as what engines may hold together has room for: that others hold
+  // it now does not matter, they end. Where there is hardly any it is the least, and never all of them.
+  options.expert_bytes = 0;
+  options.memory_capacity = 1;
+  EXPECT_EQ(engine::predict_memory(*m.file, options)->weight_bytes, least);
+  options.memory_capacity = 1ULL << 40;
+  EXPECT_EQ(engine::predict_memory(*m.file, options)->weight_bytes, all);
+  options.memory_capacity = least + (all - least) / 2;
+  const auto some = engine::predict_memory(*m.file, options)->weight_bytes;
+  EXPECT_GE(some, least);
+  EXPECT_LE(some, options.memory_capacity);
 }
 
 }  // namespace

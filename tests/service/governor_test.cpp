@@ -257,6 +257,30 @@ TEST(Governor, OneThatCannotEndIsWaitedForNoLongerThanThat) {
   EXPECT_EQ(governor.pools()[0].accounted, 0U);
 }
 
+// After a reload an engine has until its deadline to end its answers: who needs its memory waits as long.
+TEST(Governor, OneThatIsGivenTimeToEndIsWaitedFor) {
+  Machine m(100);
+  m.ask(1, claim("a", 90));
+  m.work(1);
+  m.governor.ending(1, m.now, m.now + std::chrono::seconds(30));
+  m.ready.erase(1);
+  m.ask(2, claim("a, changed", 90));
+  for (int s = 0; s < 29; ++s) m.pass(std::chrono::seconds(1));
+  EXPECT_TRUE(m.refused.empty()) << m.refused.begin()->second;
+  m.governor.gone(1);
+  m.decide();
+  EXPECT_TRUE(m.ready.contains(2));
+}
+
+TEST(Governor, OneCouldHaveAllButWhatIsPinned) {
+  Machine m(100);
+  auto kept = claim("kept", 30);
+  kept.pinned = true;
+  m.ask(1, kept);
+  m.ask(2, claim("b", 60));
+  EXPECT_EQ(m.governor.most_for_one(0), 70U);
+}
+
 TEST(Governor, OfAGroupOneModelIsLoaded) {
   Machine m(100);
   auto a = claim("a", 10), b = claim("b", 10), same = claim("a", 10);
