@@ -1,6 +1,7 @@
 #include "daemon/route/kept_facts.hpp"
 
 #include <map>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -20,12 +21,42 @@ const json& part(const json& document, const char* key) {
   return it == document.end() ? kEmpty : *it;
 }
 
+// The age of each source's first fact. Facts of one source mostly grow old together: what is written is how
+// old that one is, and of the others only what does not follow from it.
+using Ages = std::map<std::string, milliseconds, std::less<>>;
+Ages ages_of(const policy::Facts& facts) {
+  Ages out;
+  for (std::size_t i = 0; i < policy::fact_catalogue().size(); ++i)
+    if (const Fact* const fact = facts.get(static_cast<FactId>(i))) out.try_emplace(fact->source, fact->age);
+  return out;
+}
+
+// How old a fact is if it is as much older than its source's first one as it was in the frame.
+milliseconds expected_age(const std::string& source, const Fact* before, const Ages& before_ages,
+                          milliseconds now) {
+  return before && before->source == source ? now + (before->age - before_ages.at(source)) : now;
+}
+
+std::vector<std::string_view> names_of(const std::vector<FactId>& facts) {
+  std::vector<std::string_view> out;
+  for (const FactId id : facts) out.push_back(policy::fact_catalogue()[id].name);
+  return out;
+}
+
+std::vector<FactId> ids_of(const json& names) {
+  std::vector<FactId> out;
+  for (const json& name : names)
+    if (name.is_string())
+      if (const auto id = policy::find_fact(name.get_ref<const std::string&>())) out.push_back(*id);
+  return out;
+}
+
 }  // namespace
 
 std::string write_facts(const policy::Facts& facts, const policy::Facts& frame) {
   const auto catalogue = policy::fact_catalogue();
+  const Ages ages = ages_of(facts), before_ages = ages_of(frame);
   json out = json::object();
-  std::map<std::string_view, milliseconds> ages;
   for (std::size_t i = 0; i < catalogue.size(); ++i) {
     const auto id = static_cast<FactId>(i);
     const std::string_view name = catalogue[i].name;
@@ -35,39 +66,52 @@ std::string write_facts(const policy::Facts& facts, const policy::Facts& frame) 
       if (before) out["unknown"].push_back(name);
       continue;
     }
-    if (!before || before->value != fact->value || before->source != fact->source)
+    if (!before || before->value != fact->value || before->source != fact->source ||
+        before->from != fact->from) {
       out["facts"][fact->source][name] = policy::json_of(fact->value);
-    if (ages.try_emplace(fact->source, fact->age).first->second != fact->age)
+      if (!fact->from.empty()) out["from"][name] = names_of(fact->from);
+    }
+    if (fact->age != expected_age(fact->source, before, before_ages, ages.at(fact->source)))
       out["aged"][name] = fact->age.count();
   }
   for (const auto& [source, age] : ages)
-    if (age.count() != 0) out["ages"][std::string(source)] = age.count();
+    if (age.count() != 0) out["ages"][source] = age.count();
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 bool read_facts(std::string_view text, policy::Facts& frame) {
   const json document = json::parse(text, nullptr, false);
   if (!document.is_object()) return false;
-  for (const json& name : part(document, "unknown"))
-    if (name.is_string())
-      if (const auto id = policy::find_fact(name.get_ref<const std::string&>())) frame.forget(*id);
+  const policy::Facts before = frame;
+  const Ages before_ages = ages_of(before);
+  for (const FactId id : ids_of(part(document, "unknown"))) frame.forget(id);
+  const json& from = part(document, "from");
   for (const auto& [source, values] : part(document, "facts").items())
     for (const auto& [name, value] : values.items()) {
       const auto id = policy::find_fact(name);
       if (!id) continue;
-      if (auto typed = policy::fact_value(value, policy::fact_catalogue()[*id].type))
+      auto typed = policy::fact_value(value, policy::fact_catalogue()[*id].type);
+      if (!typed) continue;
+      if (const auto sources = from.find(name); sources != from.end())
+        frame.set_derived(*id, std::move(*typed), ids_of(*sources));
+      else
         frame.set(*id, std::move(*typed), source);
     }
   const auto catalogue = policy::fact_catalogue();
   const json& ages = part(document, "ages");
   const json& aged = part(document, "aged");
+  const auto milliseconds_of = [](const json& object, std::string_view key) -> std::optional<milliseconds> {
+    const auto it = object.find(key);
+    if (it == object.end() || !it->is_number_integer()) return std::nullopt;
+    return milliseconds(it->get<std::int64_t>());
+  };
   for (std::size_t i = 0; i < catalogue.size(); ++i) {
-    const Fact* const fact = frame.get(static_cast<FactId>(i));
+    const auto id = static_cast<FactId>(i);
+    const Fact* const fact = frame.get(id);
     if (!fact) continue;
-    const auto of_its_own = aged.find(catalogue[i].name);
-    const auto of_source = ages.find(fact->source);
-    const json age = of_its_own != aged.end() ? *of_its_own : of_source != ages.end() ? *of_source : json(0);
-    if (age.is_number_integer()) frame.set_age(static_cast<FactId>(i), milliseconds(age.get<std::int64_t>()));
+    const milliseconds first = milliseconds_of(ages, fact->source).value_or(milliseconds(0));
+    frame.set_age(id, milliseconds_of(aged, catalogue[i].name)
+                          .value_or(expected_age(fact->source, before.get(id), before_ages, first)));
   }
   return true;
 }

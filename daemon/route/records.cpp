@@ -173,12 +173,13 @@ void Recorder::keep(const Receipt& receipt) {
   const std::string pair = receipt.app + '\n' + receipt.model;
   auto frame = frames_.find(pair);
   std::string facts = frame == frames_.end() ? "" : write_facts(receipt.facts, frame->second.facts);
-  if (facts.empty() || facts.size() > kMaxDelta) {
+  if (facts.empty() || (facts.size() > kMaxDelta && frame->second.uses >= kFrameUses)) {
     if (frames_.size() >= kMaxFrames) frames_.clear();
     auto whole = std::make_shared<const std::string>(write_facts(receipt.facts, {}));
     frame = frames_.insert_or_assign(pair, Frame{receipt.facts, std::move(whole)}).first;
     facts = write_facts(receipt.facts, receipt.facts);
   }
+  ++frame->second.uses;
   const auto row = std::make_shared<const Row>(Row{receipt, decision.rule->id, target_of(decision),
                                                    std::move(facts), frame->second.text, receipt.keep,
                                                    decision.tree, kept_++ % kPruneEvery == 0});

@@ -37,14 +37,16 @@ class Recorder {
             std::function<void(Result<std::optional<Receipt>>)> found) const;
 
  private:
-  // A delta longer than this makes its facts the next frame.
+  // A delta longer than this makes its facts the next frame, where the last one has served so many records.
   static constexpr std::size_t kMaxDelta = 768;
+  static constexpr std::uint32_t kFrameUses = 8;
   static constexpr std::size_t kMaxFrames = 64;  // in memory, for as many pairs of an app and a model
   static constexpr std::uint32_t kPruneEvery = 1000;
 
   struct Frame {
     policy::Facts facts;
     std::shared_ptr<const std::string> text;
+    std::uint32_t uses = 0;
   };
   store::Writer* writer_;
   std::unordered_map<std::string, Frame> frames_;  // by app and model

@@ -243,6 +243,29 @@ TEST_F(Records, a_policy_that_is_read_in_another_way_is_an_error) {
   EXPECT_EQ(writer.health().last_error, "");
 }
 
+TEST_F(Records, facts_that_always_differ_do_not_make_a_frame_each) {
+  const auto settings = settings_by(kPolicy);
+  {
+    store::Writer writer(open());
+    route::Recorder recorder(&writer);
+    for (int i = 0; i < 80; ++i) {
+      route::Receipt receipt = decided(settings->tree, "req-" + std::to_string(i), 5);
+      receipt.facts.set("hardware.gpu.name", std::string(1000, static_cast<char>('a' + i % 20)), "probe");
+      recorder.keep(receipt);
+    }
+  }
+  auto database = open();
+  EXPECT_EQ(number_of(database, "SELECT COUNT(*) FROM decisions"), 80);
+  EXPECT_LE(number_of(database, "SELECT COUNT(*) FROM decision_frames"), 10);
+  int read = 0;
+  EXPECT_TRUE(route::each_record(database, 0, [&](const route::Record& record) {
+    const auto* name = record.facts.get("hardware.gpu.name");
+    ASSERT_NE(name, nullptr);
+    EXPECT_EQ(std::get<std::string>(name->value)[0], 'a' + read++ % 20);
+  }));
+  EXPECT_EQ(read, 80);
+}
+
 // ---- facts as text
 
 TEST(KeptFacts, come_back_as_they_were) {
@@ -258,6 +281,8 @@ TEST(KeptFacts, come_back_as_they_were) {
   facts.set("workload.modalities", std::vector<std::string>{}, "default");
   facts.set_age("probe", std::chrono::milliseconds(1234));
   facts.set("backend.cpu.running", std::int64_t{3}, "probe", std::chrono::milliseconds(5));
+  facts.set_derived(*policy::find_fact("engines.fastest"), std::string("cpu"),
+                    {*policy::find_fact("app.id"), *policy::find_fact("backend.cpu.running")});
   const std::string whole = route::write_facts(frame, {}), delta = route::write_facts(facts, frame);
   EXPECT_LT(delta.size(), whole.size());
   EXPECT_THAT(delta, ::testing::Not(HasSubstr("bandwidth"))) << "it is the frame's";
@@ -269,7 +294,7 @@ TEST(KeptFacts, come_back_as_they_were) {
       const policy::Fact *x = a.get(id), *y = b.get(id);
       EXPECT_EQ(x == nullptr, y == nullptr) << policy::fact_catalogue()[i].name;
       if (x && y) {
-        EXPECT_TRUE(x->value == y->value && x->source == y->source && x->age == y->age)
+        EXPECT_TRUE(x->value == y->value && x->source == y->source && x->age == y->age && x->from == y->from)
             << policy::fact_catalogue()[i].name;
       }
     }
@@ -277,6 +302,22 @@ TEST(KeptFacts, come_back_as_they_were) {
   same(back, frame);
   ASSERT_TRUE(route::read_facts(delta, back));
   same(back, facts);
+}
+
+// Measurements of different days grow old together: a record need not say of each how old it is.
+TEST(KeptFacts, what_only_grew_older_takes_no_room) {
+  const auto measured = [](std::int64_t later) {
+    policy::Facts facts;
+    for (const char* name :
+         {"backend.cpu.decode_tps", "backend.cpu.prefill_tps", "backend.vulkan.decode_tps"})
+      facts.set(name, 10.0, "measured", std::chrono::milliseconds(later + 1000 * std::string(name).size()));
+    return facts;
+  };
+  policy::Facts back = measured(0);
+  const std::string delta = route::write_facts(measured(5000), back);
+  EXPECT_EQ(delta, R"({"ages":{"measured":27000}})");
+  ASSERT_TRUE(route::read_facts(delta, back));
+  EXPECT_EQ(back.get("backend.vulkan.decode_tps")->age.count(), 30000);
 }
 
 TEST(KeptFacts, what_this_version_does_not_know_stays_unknown) {
