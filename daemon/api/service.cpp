@@ -299,7 +299,7 @@ void Service::Impl::receipt(std::shared_ptr<http::Exchange> exchange, const conf
   }
   const auto lookup = std::make_shared<Lookup>(Lookup{std::move(exchange), state, app});
   lookups.insert(lookup);
-  // The writer's thread looks, behind what it has still to write; this one goes on meanwhile.
+  // The writer's thread looks, behind what it has still to write or cannot; this one goes on meanwhile.
   const bool looks = recorder.find(
       id, app.id,
       [this, weak = std::weak_ptr(lookup), &context = io](Result<std::optional<route::Receipt>> receipt) {
@@ -307,7 +307,9 @@ void Service::Impl::receipt(std::shared_ptr<http::Exchange> exchange, const conf
           if (const auto asked = weak.lock()) found(asked, std::move(receipt));
         });
       });
-  if (!looks) found(lookup, std::nullopt);
+  if (looks) return;
+  if (store == nullptr) return found(lookup, std::nullopt);
+  found(lookup, fail(ErrorCode::overloaded, "Too many receipts are being looked for in the store already."));
 }
 
 void Service::Impl::found(const std::shared_ptr<Lookup>& lookup,

@@ -1,5 +1,6 @@
 #include "daemon/route/records.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -99,7 +100,11 @@ Record read_row(store::Row row) {
 }
 
 Result<void> prune(store::Database& database, std::int64_t now) {
-  auto done = database.run("DELETE FROM decisions WHERE at < ?", {now - kMaxRecordAge});
+  // A clock that is ahead for a while takes no past along: the row before this one must be as far ahead, too.
+  auto done = database.run(
+      "DELETE FROM decisions WHERE at < MIN(?, (SELECT at FROM decisions ORDER BY id DESC LIMIT 1 OFFSET 1)) "
+      "- ?",
+      {now, kMaxRecordAge});
   if (done)
     done =
         database.run("DELETE FROM decisions WHERE id <= (SELECT MAX(id) FROM decisions) - ?", {kMaxRecords});
@@ -174,12 +179,15 @@ void Recorder::keep(const Receipt& receipt) {
   auto frame = frames_.find(pair);
   std::string facts = frame == frames_.end() ? "" : write_facts(receipt.facts, frame->second.facts);
   if (facts.empty() || (facts.size() > kMaxDelta && frame->second.uses >= kFrameUses)) {
-    if (frames_.size() >= kMaxFrames) frames_.clear();
+    if (frame == frames_.end() && frames_.size() >= kMaxFrames)
+      frames_.erase(
+          std::ranges::min_element(frames_, {}, [](const auto& entry) { return entry.second.last_used; }));
     auto whole = std::make_shared<const std::string>(write_facts(receipt.facts, {}));
-    frame = frames_.insert_or_assign(pair, Frame{receipt.facts, std::move(whole)}).first;
+    frame = frames_.insert_or_assign(pair, Frame{receipt.facts, std::move(whole), 0}).first;
     facts = write_facts(receipt.facts, receipt.facts);
   }
   ++frame->second.uses;
+  frame->second.last_used = kept_;
   const auto row = std::make_shared<const Row>(Row{receipt, decision.rule->id, target_of(decision),
                                                    std::move(facts), frame->second.text, receipt.keep,
                                                    decision.tree, kept_++ % kPruneEvery == 0});
@@ -189,11 +197,8 @@ void Recorder::keep(const Receipt& receipt) {
 bool Recorder::find(std::string request_id, std::string app,
                     std::function<void(Result<std::optional<Receipt>>)> found) const {
   if (!writer_) return false;
-  return writer_->post([request_id = std::move(request_id), app = std::move(app),
-                        found = std::move(found)](store::Database& database) -> Result<void> {
-    found(find_record(database, request_id, app));
-    return {};  // what cannot be read is the asker's to hear, and no failure of the jobs beside this one
-  });
+  return writer_->look([request_id = std::move(request_id), app = std::move(app), found = std::move(found)](
+                           store::Database& database) { found(find_record(database, request_id, app)); });
 }
 
 Result<std::optional<Receipt>> find_record(store::Database& database, std::string_view request_id,

@@ -31,8 +31,8 @@ class Recorder {
 
   // The request is over. One that was never decided on leaves no record.
   void keep(const Receipt& receipt);
-  // `found` is called once, on the writer's thread, with what find_record() gives. False: it is not called,
-  // nothing is kept or too much waits to be written.
+  // `found` is called once, on the writer's thread, with what find_record() gives, also while nothing can be
+  // written. False: it is not called, nothing is kept or too many look already.
   bool find(std::string request_id, std::string app,
             std::function<void(Result<std::optional<Receipt>>)> found) const;
 
@@ -40,17 +40,19 @@ class Recorder {
   // A delta longer than this makes its facts the next frame, where the last one has served so many records.
   static constexpr std::size_t kMaxDelta = 768;
   static constexpr std::uint32_t kFrameUses = 8;
-  static constexpr std::size_t kMaxFrames = 64;  // in memory, for as many pairs of an app and a model
+  // In memory, for as many pairs of an app and a model; the one used longest ago makes room.
+  static constexpr std::size_t kMaxFrames = 256;
   static constexpr std::uint32_t kPruneEvery = 1000;
 
   struct Frame {
     policy::Facts facts;
     std::shared_ptr<const std::string> text;
     std::uint32_t uses = 0;
+    std::uint64_t last_used = 0;  // the value of kept_
   };
   store::Writer* writer_;
   std::unordered_map<std::string, Frame> frames_;  // by app and model
-  std::uint32_t kept_ = 0;
+  std::uint64_t kept_ = 0;
 };
 
 // One record as it is read back.

@@ -190,11 +190,11 @@ TEST_F(Records, old_ones_and_too_many_go) {
     route::Recorder(&writer).keep(decided(other->tree, "old", old - 1));
     route::Recorder(&writer).keep(decided(settings->tree, "first", old + 60));
     writer.flush();
-    writer.post([](store::Database& database) {
-      return database.run("UPDATE decisions SET id = ? WHERE request = 'first'", {route::kMaxRecords});
-    });
     route::Recorder recorder(&writer);
     recorder.keep(decided(settings->tree, "now", now));  // the first after a start looks what may go
+    writer.flush();
+    EXPECT_EQ(writer.health().last_error, "");
+    route::Recorder(&writer).keep(decided(settings->tree, "then", now));  // and knows "now" for the time
     writer.flush();
     EXPECT_EQ(writer.health().last_error, "");
   }
@@ -204,7 +204,7 @@ TEST_F(Records, old_ones_and_too_many_go) {
   EXPECT_TRUE(*route::find_record(database, "now", "alice"));
   EXPECT_FALSE(*route::find_record(database, "now", "bob"));
   EXPECT_EQ(number_of(database, "SELECT COUNT(*) FROM decision_policies"), 1) << "the old one's went with it";
-  ASSERT_TRUE(database.run("UPDATE decisions SET id = 1 WHERE request = 'first'"));
+  ASSERT_TRUE(database.run("UPDATE decisions SET id = ? WHERE request = 'now'", {route::kMaxRecords + 1}));
   {
     store::Writer writer(std::move(database));
     route::Recorder(&writer).keep(decided(settings->tree, "next", now));
@@ -212,6 +212,64 @@ TEST_F(Records, old_ones_and_too_many_go) {
   auto later = open();
   EXPECT_FALSE(*route::find_record(later, "first", "")) << "more than kMaxRecords lie behind it";
   EXPECT_TRUE(*route::find_record(later, "now", ""));
+}
+
+// One request with a wrong clock must not take the past along; nor the next one, with a right one.
+TEST_F(Records, a_clock_that_is_ahead_prunes_nothing) {
+  const auto settings = settings_by(kPolicy);
+  const std::int64_t now = std::time(nullptr);
+  {
+    store::Writer writer(open());
+    route::Recorder(&writer).keep(decided(settings->tree, "past", now));
+    route::Recorder(&writer).keep(decided(settings->tree, "ahead", now + 2 * route::kMaxRecordAge));
+    route::Recorder(&writer).keep(decided(settings->tree, "right again", now + 1));
+  }
+  auto database = open();
+  for (const char* id : {"past", "ahead", "right again"})
+    EXPECT_TRUE(*route::find_record(database, id, "alice")) << id;
+}
+
+// More pairs of an app and a model than frames are kept of: those in use keep theirs.
+TEST_F(Records, a_pair_in_use_keeps_its_frame) {
+  const auto settings = settings_by(kPolicy);
+  {
+    store::Writer writer(open());
+    route::Recorder recorder(&writer);
+    std::int64_t n = 1;  // a fact of each record, so that no two frames are the same
+    for (int round = 0; round < 3; ++round)
+      for (int app = 0; app < 1000; ++app) {
+        for (const std::string& name : {std::string("busy"), "app" + std::to_string(app)}) {
+          auto one = decided(settings->tree, "r" + std::to_string(n), n);
+          ++n;
+          one.app = name;
+          recorder.keep(one);
+        }
+        if (app % 100 == 0) writer.flush();  // its queue is bounded
+      }
+  }
+  auto database = open();
+  EXPECT_EQ(number_of(database, "SELECT COUNT(DISTINCT frame) FROM decisions WHERE app = 'busy'"), 1);
+}
+
+// Another program holds the file's write lock for longer than the writer waits: a look is answered all the
+// same.
+TEST_F(Records, a_receipt_is_found_while_nothing_can_be_written) {
+  std::string id;
+  {
+    Life first(open());
+    id = first.chat();
+  }
+  Life second(open());
+  auto other = open();
+  ASSERT_TRUE(other.run("BEGIN IMMEDIATE"));
+  second.writer.post([](store::Database& database) { return test::note(database, "a", "1"); });
+  Wire wire(second.rig);
+  wire.send(get("/v1/route/receipts/" + id));
+  second.writer.flush();
+  wire.run();
+  ASSERT_FALSE(wire.received().empty()) << "it is never answered";
+  EXPECT_EQ(wire.answer().status, 200);
+  EXPECT_EQ(second.writer.health().failed, 1U);
 }
 
 // The record says what was decided. A replay that says otherwise is no explanation of it.

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <future>
+#include <vector>
 
 #include "tests/store/support.hpp"
 
@@ -49,17 +50,64 @@ TEST_F(StoreWriter, OneThatFailsTakesNoneBesideItAlong) {
     wait.wait();
     return {};
   }));
+  std::vector<bool> told;  // the writer's thread's until flush()
   for (const char* key : {"a", "a", "b"})
-    ASSERT_TRUE(writer.post([key](Database& database) { return note(database, key, "1"); }));
+    ASSERT_TRUE(writer.post([key](Database& database) { return note(database, key, "1"); },
+                            [&](bool written) { told.push_back(written); }));
   all_posted.set_value();
   writer.flush();
   const Writer::Health health = writer.health();
   EXPECT_EQ(health.written, 3U);
   EXPECT_EQ(health.failed, 1U);
+  EXPECT_EQ(told, (std::vector<bool>{true, false, true}));
   EXPECT_NE(health.last_error.find("UNIQUE"), std::string::npos) << health.last_error;
   auto reader = open(Database::Access::read_only);
   EXPECT_EQ(noted(reader, "a"), "1");
   EXPECT_EQ(noted(reader, "b"), "1");
+}
+
+// Another program may hold the file's write lock for as long as it likes.
+TEST_F(StoreWriter, LooksAndSaysSoWhileNothingCanBeWritten) {
+  auto other = open();
+  ASSERT_TRUE(note(other, "there", "1"));
+  Writer writer(open());
+  std::promise<bool> written;
+  std::promise<std::string> seen;
+  ASSERT_TRUE(other.run("BEGIN IMMEDIATE"));
+  ASSERT_TRUE(writer.post([](Database& database) { return note(database, "mine", "1"); },
+                          [&](bool ok) { written.set_value(ok); }));
+  ASSERT_TRUE(writer.look([&](Database& database) { seen.set_value(noted(database, "there")); }));
+  EXPECT_FALSE(written.get_future().get());
+  EXPECT_EQ(seen.get_future().get(), "1");
+  writer.flush();
+  EXPECT_EQ(writer.health().failed, 1U);
+  EXPECT_NE(writer.health().last_error.find("locked"), std::string::npos) << writer.health().last_error;
+  ASSERT_TRUE(other.run("COMMIT"));
+  std::promise<bool> again;
+  ASSERT_TRUE(writer.post([](Database& database) { return note(database, "mine", "1"); },
+                          [&](bool ok) { again.set_value(ok); }));
+  EXPECT_TRUE(again.get_future().get());
+  EXPECT_EQ(noted(other, "mine"), "1");
+}
+
+TEST_F(StoreWriter, LooksTakeNoPlaceFromJobs) {
+  Writer writer(open());
+  std::promise<void> go, began;
+  ASSERT_TRUE(writer.post([&, wait = go.get_future().share()](Database&) -> Result<void> {
+    began.set_value();
+    wait.wait();
+    return {};
+  }));
+  began.get_future().wait();
+  std::atomic<std::size_t> looked = 0;
+  const auto look = [&](Database&) { ++looked; };
+  for (std::size_t i = 0; i < Writer::kMaxLooks; ++i) ASSERT_TRUE(writer.look(look));
+  EXPECT_FALSE(writer.look(look));
+  EXPECT_TRUE(writer.post([](Database& database) { return note(database, "a", "1"); }));
+  go.set_value();
+  writer.flush();
+  EXPECT_EQ(looked, Writer::kMaxLooks);
+  EXPECT_EQ(writer.health().written, 2U);
 }
 
 TEST_F(StoreWriter, DropsWhatItCannotHold) {
