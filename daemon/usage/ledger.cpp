@@ -35,13 +35,26 @@ void Ledger::restore(AppDay row) {
   days_[{std::move(row.app), row.day}] = std::move(row.usage);
 }
 
-std::vector<AppDay> Ledger::take_changed(std::int64_t today) {
+std::vector<AppDay> Ledger::take_changed() {
   std::vector<AppDay> out;
   out.reserve(changed_.size());
   for (const Key& key : changed_) out.push_back({key.first, key.second, days_.at(key)});
   changed_.clear();
-  std::erase_if(days_, [&](const auto& entry) { return entry.first.second < today - kKeptDays; });
+  std::set<std::int64_t> days;
+  for (const auto& [key, usage] : days_) days.insert(key.second);
+  while (days.size() > kKeptDays + 1) {
+    std::erase_if(days_, [&](const auto& entry) { return entry.first.second == *days.begin(); });
+    days.erase(days.begin());
+  }
   return out;
+}
+
+void Ledger::put_back(const std::vector<AppDay>& rows) {
+  for (const AppDay& row : rows) {
+    const Key key{row.app, row.day};
+    days_.try_emplace(key, row.usage);
+    changed_.insert(key);
+  }
 }
 
 }  // namespace flyball::usage

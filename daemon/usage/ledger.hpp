@@ -45,9 +45,11 @@ class Ledger {
   // As it was stored.
   void restore(AppDay row);
   bool changed() const noexcept { return !changed_.empty(); }
-  // Whole rows, each to replace the stored one. Days more than kKeptDays before `today` are forgotten here:
-  // nothing that still runs is of them.
-  std::vector<AppDay> take_changed(std::int64_t today);
+  // Whole rows, each to replace the stored one. Of more than the latest kKeptDays + 1 days the oldest are
+  // forgotten here: nothing that still runs is of them. By count, for a clock may be wrong for a while.
+  std::vector<AppDay> take_changed();
+  // They could not be stored: their days have changed still.
+  void put_back(const std::vector<AppDay>& rows);
 
  private:
   std::map<Key, DayUsage> days_;

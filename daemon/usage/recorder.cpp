@@ -1,7 +1,8 @@
 #include "daemon/usage/recorder.hpp"
 
-#include <ctime>
 #include <utility>
+
+#include <spdlog/spdlog.h>
 
 #include "daemon/usage/usage_store.hpp"
 
@@ -12,26 +13,57 @@ Recorder::Recorder(boost::asio::io_context& io, store::Writer* writer, std::vect
   for (AppDay& row : past) ledger_.restore(std::move(row));
 }
 
+// The last chance: what is not known to be written is written once more.
 Recorder::~Recorder() {
-  store();
+  if (writer_ == nullptr) return;
+  if (write_ && write_->state != Write::State::written) ledger_.put_back(write_->rows);
+  if (!ledger_.changed()) return;
+  writer_->post([rows = ledger_.take_changed()](store::Database& database) { return write(database, rows); });
 }
 
 DayUsage& Recorder::change(const std::string& app, std::int64_t day) {
-  if (!std::exchange(due_, true)) {
-    timer_.expires_after(kDelay);
-    timer_.async_wait([this](const boost::system::error_code& ec) {
-      if (!ec) store();
-    });
-  }
+  look_after(kDelay);
   return ledger_.change(app, day);
 }
 
-void Recorder::store() {
+void Recorder::look_after(std::chrono::milliseconds delay) {
+  if (std::exchange(due_, true)) return;
+  timer_.expires_after(delay);
+  timer_.async_wait([this](const boost::system::error_code& ec) {
+    if (!ec) look();
+  });
+}
+
+void Recorder::look() {
   due_ = false;
+  if (writer_ == nullptr) {
+    (void)ledger_.take_changed();
+    return;
+  }
+  if (write_) {
+    const Write::State state = write_->state;
+    if (state == Write::State::going) return look_after(kDelay);
+    if (state == Write::State::failed) return failed(writer_->health().last_error);
+    write_.reset();
+  }
   if (!ledger_.changed()) return;
-  auto rows = ledger_.take_changed(std::time(nullptr) / 86'400);
-  if (writer_ != nullptr)
-    writer_->post([rows = std::move(rows)](store::Database& database) { return write(database, rows); });
+  write_ = std::make_shared<Write>();
+  write_->rows = ledger_.take_changed();
+  const bool posted = writer_->post(
+      [now = write_](store::Database& database) { return write(database, now->rows); },
+      [now = write_](bool written) { now->state = written ? Write::State::written : Write::State::failed; });
+  if (!posted) return failed("Too much waits to be written.");
+  look_after(kDelay);
+}
+
+void Recorder::failed(const std::string& why) {
+  ledger_.put_back(write_->rows);
+  write_.reset();
+  look_after(kRetryDelay);
+  const auto now = std::chrono::steady_clock::now();
+  if (warned_ && now - *warned_ < kWarnEvery) return;
+  warned_ = now;
+  spdlog::warn("what apps have used cannot be written to the state database, and is tried again: {}", why);
 }
 
 }  // namespace flyball::usage

@@ -1,8 +1,14 @@
 // Keeps the ledger on the daemon's thread and brings what changed to the store, at most kDelay later: what a
-// kill of the daemon can lose.
+// kill of the daemon can lose. What could not be written stays changed, and is written again.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -15,6 +21,8 @@ namespace flyball::usage {
 class Recorder {
  public:
   static constexpr std::chrono::milliseconds kDelay{250};
+  static constexpr std::chrono::milliseconds kRetryDelay{2000};  // after a write that failed
+  static constexpr std::chrono::minutes kWarnEvery{1};
 
   // `past`: what was stored of the last Ledger::kKeptDays. writer: nullptr, or outlives this.
   Recorder(boost::asio::io_context& io, store::Writer* writer, std::vector<AppDay> past);
@@ -26,12 +34,22 @@ class Recorder {
   const Ledger& ledger() const noexcept { return ledger_; }
 
  private:
-  void store();
+  // One at a time; the writer's thread says what became of it, and look() reads it.
+  struct Write {
+    enum class State : std::uint8_t { going, written, failed };
+    std::vector<AppDay> rows;
+    std::atomic<State> state = State::going;
+  };
+  void look_after(std::chrono::milliseconds delay);
+  void look();
+  void failed(const std::string& why);
 
   Ledger ledger_;
   store::Writer* writer_;
   boost::asio::steady_timer timer_;
   bool due_ = false;
+  std::shared_ptr<Write> write_;
+  std::optional<std::chrono::steady_clock::time_point> warned_;
 };
 
 }  // namespace flyball::usage

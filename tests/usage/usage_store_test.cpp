@@ -2,7 +2,12 @@
 #include "daemon/usage/usage_store.hpp"
 
 #include <ctime>
+#include <memory>
+#include <sstream>
+#include <string>
 
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 #include <boost/asio/io_context.hpp>
 
 #include "daemon/usage/recorder.hpp"
@@ -62,7 +67,7 @@ TEST_F(UsageStore, TheRecorderStoresWithinItsDelayAndAtItsEnd) {
   Recorder recorder(io, &writer, {{"a", today, some()}});
   recorder.change("a", today).requests += 1;
   recorder.change("a", today).requests += 1;
-  EXPECT_EQ(io.run(), 1U) << "one timer for what comes together, and none while nothing does";
+  EXPECT_GE(io.run(), 2U) << "one look to write what came together, one whether it is written, and then none";
   writer.flush();
   {
     auto beside = open(store::Database::Access::read_only);
@@ -75,6 +80,42 @@ TEST_F(UsageStore, TheRecorderStoresWithinItsDelayAndAtItsEnd) {
   writer.flush();
   auto beside = open(store::Database::Access::read_only);
   EXPECT_EQ(read(beside, today, "z")->at(0).usage.requests, 9U);
+}
+
+// What is logged while it lives.
+struct Log {
+  std::ostringstream text;
+  std::shared_ptr<spdlog::logger> before = spdlog::default_logger();
+  Log() {
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
+  }
+  ~Log() { spdlog::set_default_logger(before); }
+};
+
+// Nothing changes any more once the disk has room again, and the row is written all the same.
+TEST_F(UsageStore, WhatCouldNotBeWrittenIsWrittenLater) {
+  const std::int64_t today = std::time(nullptr) / 86'400;
+  auto other = open();
+  boost::asio::io_context io;
+  Log log;
+  store::Writer writer(open());
+  Recorder recorder(io, &writer, {});
+  ASSERT_TRUE(other.run("ALTER TABLE usage RENAME TO lost"));
+  recorder.change("a", today).requests = 3;
+  for (int failures = 1; failures <= 2; ++failures) {
+    while (writer.health().failed < static_cast<std::uint64_t>(failures)) {
+      ASSERT_EQ(io.run_one(), 1U) << "it tries again";
+      writer.flush();
+    }
+  }
+  const std::string warning = log.text.str();
+  const auto first = warning.find("cannot be written");
+  EXPECT_NE(warning.find("no such table: usage"), std::string::npos) << warning;
+  EXPECT_EQ(warning.find("cannot be written", first + 1), std::string::npos) << "one a minute: " << warning;
+  ASSERT_TRUE(other.run("ALTER TABLE lost RENAME TO usage"));
+  io.run();
+  EXPECT_EQ(read(other, today)->at(0).usage.requests, 3U);
 }
 
 TEST_F(UsageStore, WithoutAStoreItOnlyRemembers) {
