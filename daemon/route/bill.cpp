@@ -5,7 +5,8 @@
 namespace flyball::route {
 
 Bill::Bill(Limits& limits, usage::Recorder& ledger, std::string app, const RequestTraits& traits,
-           Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n)
+           Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n,
+           std::uint32_t context)
     : limits_(limits),
       ledger_(ledger),
       app_(std::move(app)),
@@ -14,7 +15,7 @@ Bill::Bill(Limits& limits, usage::Recorder& ledger, std::string app, const Reque
       n_prompts_(static_cast<std::uint32_t>(prompts.size())),
       open_at_arrival_(limits.in_flight(app_)),
       reservation_(std::move(reservation)),
-      meter_(prompts, n) {}
+      meter_(prompts, n, context) {}
 
 void Bill::received(std::size_t answer, const Delta& delta) {
   meter_.received(answer, delta);

@@ -20,7 +20,8 @@ class Bill {
  public:
   // limits and ledger outlive it. The reservation is of this request and settled here.
   Bill(Limits& limits, usage::Recorder& ledger, std::string app, const RequestTraits& traits,
-       Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n);
+       Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n,
+       std::uint32_t context);
   ~Bill() { close("cancelled"); }
   Bill(const Bill&) = delete;
   Bill& operator=(const Bill&) = delete;

@@ -29,6 +29,10 @@ Now now() {
   return {std::chrono::duration_cast<std::chrono::milliseconds>(steady).count(), std::time(nullptr)};
 }
 
+std::uint32_t context_of(const config::ModelEntry& model) {
+  return model.context > 0 ? model.context : graph::kDefaultContext;
+}
+
 double seconds_between(TimePoint from, TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -66,7 +70,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
        usage::Recorder& recorder)
       : io(context), fleet(workers), hardware(std::move(probed)), metrics(m), ledger(recorder) {
     for (const auto& [key, used] : ledger.ledger().days())
-      app_limits.restore(key.first, key.second, used.charged_tokens());  // the latest day comes last
+      app_limits.restore(key.first, key.second, used.charged_tokens());
   }
 
   asio::io_context& io;
@@ -187,7 +191,7 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
     : dispatcher_(std::move(dispatcher)),
       spec_(std::move(spec)),
       bill_(dispatcher_->app_limits, dispatcher_->ledger, spec_.app.id, spec_.traits, std::move(reservation),
-            spec_.prompts, spec_.n),
+            spec_.prompts, spec_.n, context_of(spec_.model)),
       observer_(std::move(observer)),
       admitted_(Clock::now()),
       asked_(admitted_),
@@ -478,9 +482,8 @@ void Dispatcher::Impl::decide(const JobSpec& spec, policy::Facts facts, Receipt&
 }
 
 std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const JobSpec& spec) {
-  const std::uint32_t context = spec.model.context > 0 ? spec.model.context : graph::kDefaultContext;
-  auto reservation = app_limits.admit(spec.app.id, spec.app.limits,
-                                      demand_of(spec.prompts, spec.n, spec.base.max_tokens, context), now());
+  const Demand demand = demand_of(spec.prompts, spec.n, spec.base.max_tokens, context_of(spec.model));
+  auto reservation = app_limits.admit(spec.app.id, spec.app.limits, demand, now());
   // An empty queue takes any request, or one of more answers than max_queue could never be served.
   if (!reservation || waiting_answers == 0 || waiting_answers + spec.answers() <= limits.max_queue)
     return reservation;

@@ -1,6 +1,7 @@
 #include "daemon/route/limits.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace flyball::route {
@@ -73,13 +74,14 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
   App& app = apps_[name];
   app.requests.set(limits.requests_per_minute, now);
   app.tokens.set(limits.tokens_per_minute, now);
-  if (now.day() > app.day) {
-    app.day = now.day();
-    app.used = app.reserved = 0;
+  const Day today = app.days[now.day()];
+  while (app.days.size() > kKeptDays) {
+    const auto first = app.days.begin(), last = std::prev(app.days.end());
+    app.days.erase(now.day() - first->first > last->first - now.day() ? first : last);
   }
   const std::uint64_t a_day = limits.tokens_per_day == 0 ? kUnlimited : limits.tokens_per_day;
   const std::uint64_t kv = limits.kv_tokens == 0 ? kUnlimited : limits.kv_tokens;
-  const std::uint64_t day_left = a_day == kUnlimited ? a_day : less(a_day, app.used + app.reserved);
+  const std::uint64_t day_left = a_day == kUnlimited ? a_day : less(a_day, today.used + today.reserved);
   const std::uint64_t kv_left = kv == kUnlimited ? kv : less(kv, app.held);
   const std::int64_t midnight_ms = kMsOfDay - now.utc_s % 86'400 * 1000;
 
@@ -133,9 +135,9 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
                     " tokens a minute left, and this request needs " + number(least) + ".",
                 app.tokens.until(least));
   if (least > day_left) {
-    const bool spent = least > less(a_day, app.used);  // else some of what is reserved may come back
-    reasons.add("The app has used " + number(app.used) + " of its " + number(a_day) +
-                    " tokens a day (UTC), its open requests hold " + number(app.reserved) +
+    const bool spent = least > less(a_day, today.used);  // else some of what is reserved may come back
+    reasons.add("The app has used " + number(today.used) + " of its " + number(a_day) +
+                    " tokens a day (UTC), its open requests hold " + number(today.reserved) +
                     ", and this one needs " + number(least) + ".",
                 spent ? midnight_ms : -1);
   }
@@ -143,14 +145,14 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
 
   Reservation out;
   out.answers = demand.answers;
-  out.day = app.day;
+  out.day = now.day();
   const std::uint64_t left = std::min({day_left, kv_left, app.tokens.left()});
   if (left != kUnlimited) out.tokens = std::min(demand.most_tokens, left);
   app.in_flight += out.answers;
   app.waiting += out.answers;
   app.requests.take(1);
   app.tokens.take(out.tokens);
-  app.reserved += out.tokens;
+  app.days[out.day].reserved += out.tokens;
   app.held += out.tokens;
   out.standings = standings(out.tokens);
   return out;
@@ -170,9 +172,11 @@ void Limits::settle(const std::string& name, const Reservation& reservation, std
     app.tokens.give_back(reservation.tokens - used);
   else
     app.tokens.take(used - reservation.tokens);  // the limit is newer than the request
-  if (reservation.day != app.day) return;
-  app.reserved -= reservation.tokens;
-  app.used += used;
+  const auto day = app.days.find(reservation.day);
+  if (day == app.days.end()) return;
+  day->second.reserved -=
+      std::min(day->second.reserved, reservation.tokens);  // it may be a new one of the date
+  day->second.used += used;
 }
 
 void Limits::withdraw(const std::string& name, const Reservation& reservation) {
@@ -181,14 +185,14 @@ void Limits::withdraw(const std::string& name, const Reservation& reservation) {
 }
 
 void Limits::restore(const std::string& name, std::int64_t day, std::uint64_t used) {
-  App& app = apps_[name];
-  app.day = day;
-  app.used = used;
+  apps_[name].days[day].used = used;
 }
 
 std::uint64_t Limits::used_on(const std::string& name, std::int64_t day) const {
   const auto it = apps_.find(name);
-  return it == apps_.end() || it->second.day != day ? 0 : it->second.used;
+  if (it == apps_.end()) return 0;
+  const auto found = it->second.days.find(day);
+  return found == it->second.days.end() ? 0 : found->second.used;
 }
 
 std::uint32_t Limits::in_flight(const std::string& name) const {

@@ -82,18 +82,22 @@ class Limits {
   // As if it had never come: the daemon itself has no room for it.
   void withdraw(const std::string& app, const Reservation& reservation);
 
-  // What the app had used of a day when the daemon was last running.
+  // What the app had used of a day when the daemon was last running. Of any day: a clock may be wrong.
   void restore(const std::string& app, std::int64_t day, std::uint64_t used_tokens);
   std::uint64_t used_on(const std::string& app, std::int64_t day) const;
   std::uint32_t in_flight(const std::string& app) const;
 
  private:
+  // A clock that is set back finds its day as it left it; those farthest from now are forgotten.
+  static constexpr std::size_t kKeptDays = 16;
+  struct Day {
+    std::uint64_t used = 0, reserved = 0;  // tokens
+  };
   struct App {
     std::uint32_t in_flight = 0, waiting = 0;  // answers
     MinuteBucket requests, tokens;
-    std::int64_t day = 0;
-    std::uint64_t used = 0, reserved = 0;  // tokens of the day
-    std::uint64_t held = 0;                // tokens reserved, of whatever day: what may lie in KV
+    std::map<std::int64_t, Day> days;
+    std::uint64_t held = 0;  // tokens reserved, of whatever day: what may lie in KV
   };
   std::map<std::string, App> apps_;  // of the configuration: they are few, and stay
 };

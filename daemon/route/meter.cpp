@@ -44,8 +44,10 @@ Demand demand_of(std::span<const Prompt> prompts, std::uint32_t n, std::uint32_t
   return out;
 }
 
-Meter::Meter(std::span<const Prompt> prompts, std::uint32_t n) : n_(n), answers_(prompts.size() * n) {
-  for (const Prompt& prompt : prompts) estimates_.push_back(estimated_tokens(prompt));
+Meter::Meter(std::span<const Prompt> prompts, std::uint32_t n, std::uint32_t context)
+    : n_(n), answers_(prompts.size() * n) {
+  for (const Prompt& prompt : prompts)
+    estimates_.push_back(std::min<std::uint64_t>(estimated_tokens(prompt), context));
 }
 
 void Meter::received(std::size_t answer, const Delta& delta) {

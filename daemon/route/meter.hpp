@@ -20,8 +20,9 @@ Demand demand_of(std::span<const Prompt> prompts, std::uint32_t n, std::uint32_t
 
 class Meter {
  public:
-  // n answers to each prompt; the answers to one follow one another.
-  Meter(std::span<const Prompt> prompts, std::uint32_t n);
+  // n answers to each prompt; the answers to one follow one another. context: tokens of a sequence, and the
+  // most that any prompt counts for.
+  Meter(std::span<const Prompt> prompts, std::uint32_t n, std::uint32_t context);
 
   void began(std::size_t answer) { answers_[answer].with_engine = true; }
   void failed(std::size_t answer) { answers_[answer].with_engine = false; }

@@ -132,6 +132,37 @@ TEST_F(LimitsTest, ADayGoesOnAfterARestart) {
   EXPECT_TRUE(limits.admit("b", app, {1, 1000, 1000}, at(0)));
 }
 
+// A clock that was wrong for a while: each day keeps its own sum.
+TEST_F(LimitsTest, AClockThatGoesBackFindsItsDay) {
+  app.tokens_per_day = 1000;
+  constexpr std::int64_t kYears = 10LL * 365 * 86'400'000;
+  const auto open = ask(0, 10, 400);
+  ASSERT_TRUE(open);
+  limits.settle("a", *ask(0, 10, 300), 300);
+  const auto ahead = ask(kYears, 1000, 1000);
+  ASSERT_TRUE(ahead) << "another day";
+  limits.settle("a", *ahead, 1000);
+  EXPECT_EQ(limits.used_on("a", at(0).day()), 300U);
+  EXPECT_FALSE(ask(1000, 301, 400)) << "what was reserved is so still";
+  EXPECT_EQ(ask(1000, 10, 100)->tokens, 100U);
+  limits.settle("a", *open, 400);
+  EXPECT_EQ(limits.used_on("a", at(0).day()), 700U);
+  limits.restore("b", at(0).day(), 10);
+  limits.restore("b", at(kYears).day(), 1000);
+  EXPECT_EQ(limits.admit("b", app, {1, 990, 990}, at(0))->tokens, 990U) << "after a restart, too";
+}
+
+TEST_F(LimitsTest, DaysFarAwayAreForgotten) {
+  app.tokens_per_day = 1000;
+  constexpr std::int64_t kDay = 86'400'000;
+  const auto open = ask(0, 10, 400);
+  for (int day = 1; day <= 100; ++day) limits.settle("a", *ask(day * kDay, 10, 10), 10);
+  EXPECT_EQ(limits.used_on("a", at(0).day()), 0U);
+  EXPECT_EQ(limits.used_on("a", at(99 * kDay).day()), 10U);
+  limits.settle("a", *open, 400);
+  EXPECT_EQ(limits.in_flight("a"), 0U);
+}
+
 TEST_F(LimitsTest, KvTokensAreWhatIsOpenNow) {
   app.kv_tokens = 100;
   const auto first = ask(0, 10, 60), second = ask(0, 10, 60);

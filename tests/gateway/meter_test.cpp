@@ -42,7 +42,7 @@ TEST(Demand, EveryAnswerGetsTheSame) {
 
 TEST(Meter, CountsAPromptOnceForItsAnswers) {
   const auto prompts = texts({"a", "b"});
-  Meter meter(prompts, 2);
+  Meter meter(prompts, 2, 4096);
   const auto say = [&](std::size_t i, std::uint32_t prompt, std::uint32_t cached, std::vector<Token> tokens) {
     Delta delta;
     delta.prompt_tokens = prompt;
@@ -67,7 +67,7 @@ TEST(Meter, CountsAPromptOnceForItsAnswers) {
 // Who leaves before the first token has had something computed; whom an engine refused has not.
 TEST(Meter, ChargesForWhatAnEngineIsAt) {
   const auto prompts = texts({"twenty bytes of text"});
-  Meter meter(prompts, 2);
+  Meter meter(prompts, 2, 4096);
   EXPECT_EQ(meter.charge(), 0U);
   meter.began(0);
   meter.began(1);
@@ -76,6 +76,15 @@ TEST(Meter, ChargesForWhatAnEngineIsAt) {
   meter.failed(0);
   meter.failed(1);
   EXPECT_EQ(meter.charge(), 0U);
+}
+
+// No engine computes more of a prompt than a sequence holds, and no more was reserved.
+TEST(Meter, ChargesForNoMoreThanTheContext) {
+  const std::vector<Prompt> prompts{TextPrompt{std::string(4'000'000, 'x')}};
+  Meter meter(prompts, 1, 512);
+  meter.began(0);
+  EXPECT_EQ(meter.charge(), 512U);
+  EXPECT_LE(meter.charge(), demand_of(prompts, 1, 10, 512).most_tokens);
 }
 
 }  // namespace
