@@ -26,6 +26,8 @@ Result<std::int64_t> first_day(const std::string& since) {
 Result<std::vector<usage::AppDay>> usage_rows(const config::Config& config, std::int64_t first_day,
                                               const std::string& app) {
   const auto state_dir = config.state_dir.empty() ? default_state_dir() : config.state_dir;
+  if (state_dir.empty())
+    return fail(ErrorCode::io_error, "no state directory is known: give state_dir in config.yaml");
   auto database = store::Database::open(store::file_in(state_dir), store::Database::Access::read_only);
   if (!database) return pass(database);
   return usage::read(*database, first_day, app);

@@ -118,6 +118,8 @@ Subject subject_of(const Engine& engine, const std::string& digest, const config
   std::string setup = "kv " + model.kv_type;
   if (engine.backend == "cpu" && model.threads != 0)
     setup += ", " + std::to_string(model.threads) + " threads";
+  if (engine.backend == "cpu" && model.expert_bytes != 0)
+    setup += ", " + std::to_string(model.expert_bytes) + " bytes of experts";
   return {digest, engine.backend, engine.device, engine.driver, setup};
 }
 

@@ -11,6 +11,7 @@
 #include <array>
 #include <iterator>
 #include <map>
+#include <set>
 #include <sstream>
 #include <unordered_map>
 
@@ -143,6 +144,7 @@ struct Metrics::Impl {
     return out;
   }();
   std::map<std::pair<std::string, std::string>, WorkerSeries> workers;  // by model and backend
+  std::set<std::string> apps;                                           // that have series of set_apps()
 
   // Series by the text of their labels: one lookup where the library would build and hash a map.
   std::unordered_map<std::string, Counter*> counters;
@@ -317,8 +319,15 @@ void Metrics::set_fairness_gap(double weighted_tokens) {
 }
 
 void Metrics::set_apps(std::span<const AppGauges> apps) {
+  std::erase_if(impl_->apps, [&](const std::string& known) {
+    if (std::ranges::any_of(apps, [&](const AppGauges& a) { return a.app == known; })) return false;
+    const Labels labels{{"app", known}};
+    for (Family<Gauge>* family : {&impl_->tokens_today, &impl_->tokens_per_day, &impl_->workload_drift})
+      family->Remove(&family->Add(labels));
+    return true;
+  });
   for (const AppGauges& a : apps) {
-    const Labels labels{{"app", std::string(a.app)}};
+    const Labels labels{{"app", *impl_->apps.emplace(a.app).first}};
     impl_->tokens_today.Add(labels).Set(a.tokens_today);
     impl_->tokens_per_day.Add(labels).Set(a.tokens_per_day);
     impl_->workload_drift.Add(labels).Set(a.workload_drift);

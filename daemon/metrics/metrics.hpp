@@ -63,7 +63,7 @@ class Metrics {
     double tokens_today = 0, tokens_per_day = 0;  // of the budget, which is 0 where there is none
     double workload_drift = 0;                    // see docs/service.md; 0: nothing to compare
   };
-  void set_apps(std::span<const AppGauges> apps);
+  void set_apps(std::span<const AppGauges> apps);  // all there are: what others had is forgotten
   void set_fairness_gap(double weighted_tokens);
 
   std::string exposition() const;  // Prometheus text format 0.0.4

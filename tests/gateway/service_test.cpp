@@ -130,27 +130,53 @@ TEST_F(ServiceTest, metrics_have_their_names) {
   Wire wire(rig);
   wire.send(get("/metrics"));
   const std::string text = wire.answer().body;
-  for (const char* name :
-       {"flyball_requests_total{", "flyball_request_duration_seconds_bucket{",
-        "flyball_time_to_first_token_seconds_count{", "flyball_time_per_output_token_seconds_count{",
-        "flyball_queue_wait_seconds_count{", "flyball_router_overhead_seconds_count 1",
-        "flyball_policy_eval_seconds_count 1", "flyball_requests_waiting 0", "flyball_requests_running 0",
-        "flyball_kv_cache_usage_ratio{", "flyball_tokens_total{",
-        R"(flyball_engine_prefix_cache_queries{backend="cpu",model="demo"} 30)",
-        R"(flyball_engine_prefix_cache_hits{backend="cpu",model="demo"} 20)",
-        R"(flyball_engine_kv_blocks{backend="cpu",model="demo"} 10)",
-        R"(flyball_engine_kv_blocks_used{backend="cpu",model="demo"} 0)",
-        R"(flyball_engine_preemptions{backend="cpu",model="demo"} 3)",
-        R"(flyball_engine_kv_spill{backend="cpu",model="demo"} 1)",
-        R"(flyball_engine_kv_spilled_bytes{backend="cpu",model="demo"} 4096)",
-        R"(flyball_engine_kv_restored_tokens{backend="cpu",model="demo"} 16)",
-        "flyball_policy_decisions_total{rule=\"everything\",target=\"cpu\"} 1",
-        "flyball_rejections_total{reason=\"invalid_value\"} 1", "flyball_model_loaded{",
-        "flyball_model_resident_bytes{", "flyball_engine_restarts{", "flyball_build_info{",
-        "flyball_config_last_reload_success 1"})
+  for (const char* name : {"flyball_requests_total{",
+                           "flyball_request_duration_seconds_bucket{",
+                           "flyball_time_to_first_token_seconds_count{",
+                           "flyball_time_per_output_token_seconds_count{",
+                           "flyball_queue_wait_seconds_count{",
+                           "flyball_router_overhead_seconds_count 1",
+                           "flyball_policy_eval_seconds_count 1",
+                           "flyball_requests_waiting 0",
+                           "flyball_requests_running 0",
+                           "flyball_kv_cache_usage_ratio{",
+                           "flyball_tokens_total{",
+                           R"(flyball_engine_prefix_cache_queries{backend="cpu",model="demo"} 30)",
+                           R"(flyball_engine_prefix_cache_hits{backend="cpu",model="demo"} 20)",
+                           R"(flyball_engine_kv_blocks{backend="cpu",model="demo"} 10)",
+                           R"(flyball_engine_kv_blocks_used{backend="cpu",model="demo"} 0)",
+                           R"(flyball_engine_preemptions{backend="cpu",model="demo"} 3)",
+                           R"(flyball_engine_kv_spill{backend="cpu",model="demo"} 1)",
+                           R"(flyball_engine_kv_spilled_bytes{backend="cpu",model="demo"} 4096)",
+                           R"(flyball_engine_kv_restored_tokens{backend="cpu",model="demo"} 16)",
+                           "flyball_policy_decisions_total{rule=\"everything\",target=\"cpu\"} 1",
+                           "flyball_rejections_total{reason=\"invalid_value\"} 1",
+                           "flyball_model_loaded{",
+                           "flyball_model_resident_bytes{",
+                           "flyball_engine_restarts{",
+                           "flyball_build_info{",
+                           "flyball_config_last_reload_success 1"})
     EXPECT_NE(text.find(name), std::string::npos) << name;
   EXPECT_NE(text.find(R"(flyball_tokens_total{app="alice",backend="cpu",model="demo",type="completion"} 4)"),
             std::string::npos);
+}
+
+TEST_F(ServiceTest, an_app_that_is_gone_leaves_the_metrics) {
+  const auto scrape = [&] {
+    Wire wire(rig, {.loopback = true, .unix_uid = {}, .address = {}});
+    wire.send(get("/metrics", ""));
+    return wire.answer().body;
+  };
+  const std::string gauge = R"(flyball_app_tokens_today{app="bob"})";
+  EXPECT_NE(scrape().find(gauge), std::string::npos);
+  auto without = make_settings();
+  std::erase_if(without->apps, [](const config::AppManifest& app) { return app.id == "bob"; });
+  rig.service.reload(without);
+  const std::string text = scrape();
+  EXPECT_EQ(text.find(R"({app="bob"})"), std::string::npos);
+  EXPECT_NE(text.find(R"(flyball_app_workload_drift{app="alice"})"), std::string::npos);
+  rig.service.reload(make_settings());
+  EXPECT_NE(scrape().find(gauge), std::string::npos);
 }
 
 TEST_F(ServiceTest, a_model_that_is_gone_leaves_the_metrics) {

@@ -100,5 +100,14 @@ TEST(Engines, AreToldApartByDeviceAndDriver) {
   EXPECT_FALSE(gpu_engine("opencl", probe, absent));
 }
 
+// A mixture whose experts no longer fit is another thing to measure.
+TEST(Subjects, AreToldApartByWhatTheirExpertsMayTake) {
+  const Engine cpu{"cpu", "A Processor", "flyball"}, gpu{"vulkan", "GPU#0", "driver 1"};
+  config::ModelEntry all, some;
+  some.expert_bytes = 1U << 20;
+  EXPECT_NE(subject_of(cpu, "d", some).setup, subject_of(cpu, "d", all).setup);
+  EXPECT_EQ(subject_of(gpu, "d", some).setup, subject_of(gpu, "d", all).setup) << "no word to this engine";
+}
+
 }  // namespace
 }  // namespace flyball::measure
