@@ -342,7 +342,7 @@ TEST(KeptFacts, come_back_as_they_were) {
   facts.set_derived(*policy::find_fact("engines.fastest"), std::string("cpu"),
                     {*policy::find_fact("app.id"), *policy::find_fact("backend.cpu.running")});
   const std::string whole = route::write_facts(frame, {}), delta = route::write_facts(facts, frame);
-  EXPECT_LT(delta.size(), whole.size());
+  EXPECT_LT(delta.size(), route::write_facts(facts, {}).size());
   EXPECT_THAT(delta, ::testing::Not(HasSubstr("bandwidth"))) << "it is the frame's";
   policy::Facts back;
   ASSERT_TRUE(route::read_facts(whole, back));
