@@ -90,11 +90,8 @@ std::uint64_t scratch_bytes(const model::ModelFile& model, const Kernels& kernel
 
 graph::MemoryPlan footprint(const model::ModelFile& model, const Kernels& kernels,
                             const graph::FootprintShape& shape) noexcept {
-  graph::MemoryPlan plan;
-  plan.weight_bytes = weight_bytes(model, kernels, shape.expert_bytes);
-  plan.kv_bytes = graph::kv_layout(model.config(), shape.kv_type).block_bytes() * shape.kv_blocks;
-  plan.scratch_bytes = scratch_bytes(model, kernels, shape);
-  return plan;
+  return graph::with_kv(model.config(), shape, weight_bytes(model, kernels, shape.expert_bytes),
+                        scratch_bytes(model, kernels, shape));
 }
 
 ExpertBytes expert_bytes(const model::ModelFile& model, const Kernels& kernels) noexcept {

@@ -18,4 +18,10 @@ struct FootprintShape {
   std::uint64_t expert_bytes = 0;  // cpu: for a mixture's packed experts, at the most; 0: for all of them
 };
 
+// An engine's weights and scratch with the KV cache of `shape`, which is the same on all of them.
+inline MemoryPlan with_kv(const model::ModelConfig& config, const FootprintShape& shape,
+                          std::uint64_t weight_bytes, std::uint64_t scratch_bytes) {
+  return {weight_bytes, kv_layout(config, shape.kv_type).block_bytes() * shape.kv_blocks, scratch_bytes};
+}
+
 }  // namespace flyball::graph

@@ -71,12 +71,9 @@ std::uint64_t scratch_bytes(const model::ModelConfig& config, const graph::Footp
 }  // namespace
 
 graph::MemoryPlan footprint(const model::ModelFile& model, const graph::FootprintShape& shape) noexcept {
-  const graph::KvLayout layout = graph::kv_layout(model.config(), shape.kv_type);
-  graph::MemoryPlan plan;
-  plan.weight_bytes = weight_bytes(model);
-  plan.kv_bytes = layout.block_bytes() * shape.kv_blocks;
-  plan.scratch_bytes = scratch_bytes(model.config(), shape, layout.block_size);
-  return plan;
+  const std::uint32_t block_size = graph::kv_layout(model.config(), shape.kv_type).block_size;
+  return graph::with_kv(model.config(), shape, weight_bytes(model),
+                        scratch_bytes(model.config(), shape, block_size));
 }
 
 }  // namespace flyball::vulkan

@@ -63,4 +63,12 @@ Result<policy::Tree> policy_at(const std::filesystem::path& path) {
   return policy::parse_policy(*text, path.string());
 }
 
+Result<ConfigAndPolicy> config_and_policy(const std::string& config, const std::string& policy) {
+  auto read = config_at(config.empty() ? find_config() : std::filesystem::path(config));
+  if (!read) return std::unexpected(std::move(read.error()));
+  auto tree = policy_at(policy.empty() ? read->policy_path : std::filesystem::path(policy));
+  if (!tree) return std::unexpected(std::move(tree.error()));
+  return ConfigAndPolicy{std::move(*read), std::move(*tree)};
+}
+
 }  // namespace flyball::cli

@@ -29,5 +29,12 @@ std::filesystem::path served_cache_dir();
 // The file at `path`, or the shipped one where it is "".
 Result<config::Config> config_at(const std::filesystem::path& path);
 Result<policy::Tree> policy_at(const std::filesystem::path& path);
+// What a tool's --config and --policy name; "": the configuration that `serve` would find here, the policy
+// that it names.
+struct ConfigAndPolicy {
+  config::Config config;
+  policy::Tree tree;
+};
+Result<ConfigAndPolicy> config_and_policy(const std::string& config, const std::string& policy);
 
 }  // namespace flyball::cli

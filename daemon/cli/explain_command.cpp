@@ -155,12 +155,9 @@ Result<void> set_model_facts(const config::ModelEntry& entry, policy::Facts& fac
 }
 
 Result<Json> explain(const ExplainOptions& options) {
-  const auto config =
-      config_at(options.config.empty() ? find_config() : std::filesystem::path(options.config));
-  if (!config) return std::unexpected(config.error());
-  const auto tree =
-      policy_at(options.policy.empty() ? config->policy_path : std::filesystem::path(options.policy));
-  if (!tree) return std::unexpected(tree.error());
+  auto files = config_and_policy(options.config, options.policy);
+  if (!files) return pass(files);
+  const config::Config* const config = &files->config;
   const auto apps = config::apps_of(*config);
   if (!apps) return std::unexpected(apps.error());
 
@@ -202,7 +199,7 @@ Result<Json> explain(const ExplainOptions& options) {
   if (!options.facts.empty())
     if (auto ok = read_facts_file(options.facts, facts); !ok) return std::unexpected(ok.error());
   derive(facts);
-  return policy::receipt(policy::decide(*tree, facts), facts);
+  return policy::receipt(policy::decide(files->tree, facts), facts);
 }
 
 }  // namespace

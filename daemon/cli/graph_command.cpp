@@ -25,12 +25,8 @@ struct GraphOptions {
 };
 
 int draw(const GraphOptions& options) {
-  const auto config =
-      config_at(options.config.empty() ? find_config() : std::filesystem::path(options.config));
-  if (!config) return report(config.error());
-  const auto tree =
-      policy_at(options.policy.empty() ? config->policy_path : std::filesystem::path(options.policy));
-  if (!tree) return report(tree.error());
+  const auto files = config_and_policy(options.config, options.policy);
+  if (!files) return report(files.error());
   policy::RuleCounts counts;
   if (!options.url.empty()) {
     const auto answer = http_get(options.url, "/metrics", "", kMetricsTimeout);
@@ -40,14 +36,14 @@ int draw(const GraphOptions& options) {
           ErrorCode::upstream_refused, options.url + " answered " + std::to_string(answer->status), {}, {}});
     counts = policy::counts_in_metrics(answer->body);
   } else if (!options.past.since.empty()) {
-    auto past = open_past(options.past, *config);
+    auto past = open_past(options.past, files->config);
     if (!past) return report(past.error());
     auto recorded = route::count_by_rule(past->database, past->since);
     if (!recorded) return report(recorded.error());
     counts = std::move(*recorded);
   }
   const std::string out =
-      options.format == "dot" ? policy::to_dot(*tree, counts) : policy::to_svg(*tree, counts);
+      options.format == "dot" ? policy::to_dot(files->tree, counts) : policy::to_svg(files->tree, counts);
   return std::fputs(out.c_str(), stdout) < 0 ? kIo : kOk;
 }
 

@@ -47,15 +47,12 @@ void add_case_options(CLI::App& command, CaseOptions& options) {
 }
 
 Result<Case> read_case(const CaseOptions& options) {
-  const auto config =
-      config_at(options.config.empty() ? find_config() : std::filesystem::path(options.config));
-  if (!config) return std::unexpected(config.error());
-  auto tree = policy_at(options.policy.empty() ? config->policy_path : std::filesystem::path(options.policy));
-  if (!tree) return std::unexpected(tree.error());
-  Case out{std::move(*tree), {}};
+  auto files = config_and_policy(options.config, options.policy);
+  if (!files) return pass(files);
+  Case out{std::move(files->tree), {}};
   if (auto ok = set_given(options, out.facts); !ok) return std::unexpected(ok.error());
   if (!describes_a_machine(out.facts)) {  // a load without a machine is one for this machine
-    out.facts = route::facts_of(route::probe_hardware(), config->opencl, config->vulkan);
+    out.facts = route::facts_of(route::probe_hardware(), files->config.opencl, files->config.vulkan);
     if (auto ok = set_given(options, out.facts); !ok) return std::unexpected(ok.error());
   }
   if (auto ok = policy::complete_scenario(out.facts); !ok) return std::unexpected(ok.error());

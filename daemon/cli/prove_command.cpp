@@ -43,12 +43,9 @@ void print_open(const policy::Tree& tree, const policy::Proof::Place& place) {
 }
 
 int prove(const ProveOptions& options) {
-  const auto config =
-      config_at(options.config.empty() ? find_config() : std::filesystem::path(options.config));
-  if (!config) return report(config.error());
-  const auto tree =
-      policy_at(options.policy.empty() ? config->policy_path : std::filesystem::path(options.policy));
-  if (!tree) return report(tree.error());
+  const auto files = config_and_policy(options.config, options.policy);
+  if (!files) return report(files.error());
+  const policy::Tree* const tree = &files->tree;
   std::vector<std::string_view> names(policy::known_backends().begin(), policy::known_backends().end());
   names.emplace_back("remote");
   if (std::ranges::find(names, std::string_view(options.never)) == names.end())
