@@ -152,6 +152,12 @@ class Scheduler {
     bool restoring() const noexcept { return !cold.empty(); }
   };
   using Entries = std::map<SequenceId, Entry>;
+  struct Prompt {
+    Entries::iterator it;
+    double left = 0;         // seconds that its rest adds to a step
+    std::uint32_t here = 0;  // sequences that its owner has admitted
+    bool guest = false;      // another owner has twice as many or more
+  };
   enum class Admission : std::uint8_t { admitted, no_room, follows };
   struct Reserved {  // for followers, by those who came before
     std::uint32_t slots = 0, blocks = 0;
@@ -170,7 +176,8 @@ class Scheduler {
   void fork(Entries::iterator entry, StepPlan& plan);
   void find_cold(Entries::iterator entry);
   void forget_cold(Entry& entry);
-  std::vector<Entries::iterator> prompts_in_order(const StepCost& cost, bool longest_first);
+  std::vector<Prompt> prompts_in_order(const StepCost& cost);
+  bool put_due_first(std::vector<Prompt>& prompts, double guest_whole) const;
   void plan_prompts(const StepBudget& budget, StepPlan& plan);
   void plan_tokens(Entries::iterator entry, std::uint32_t n_tokens, StepPlan& plan);
   void free_cancelled();

@@ -23,6 +23,7 @@ StepBudget step_budget(const StepCost& cost, bool can_stop) noexcept {
   StepBudget budget;
   budget.cost = cost;
   budget.whole = std::clamp(brief, seconds(kUnnoticed), longest);
+  budget.guest = std::clamp(kGuestShare * brief, seconds(kUnnoticed), longest);
   budget.part = std::clamp(kPartShare * brief, seconds(kUnnoticed), longest);
   budget.alone = longest;
   budget.can_stop = can_stop;
@@ -31,7 +32,7 @@ StepBudget step_budget(const StepCost& cost, bool can_stop) noexcept {
 
 StepBudget token_budget(std::uint32_t n_tokens) noexcept {
   const double n = n_tokens;
-  return {{0, 1, 0}, n, n, n, false};
+  return {{0, 1, 0}, n, n, n, false, n};
 }
 
 }  // namespace flyball::engine

@@ -20,6 +20,9 @@ inline constexpr std::uint32_t kShortPrompt = 64;
 // Of a short prompt's time, what a step with part of a longer prompt takes: a short one that arrives
 // meanwhile has its first token after 1 + kPartShare times what it takes alone, and what the estimate is off.
 inline constexpr double kPartShare = 0.6;
+// Of a short prompt's time, what the rest of a guest's prompt may take to be computed in one step, whatever
+// decodes beside it. Each step more would cost it those decodes once more.
+inline constexpr double kGuestShare = 2;
 
 struct StepBudget {
   StepCost cost;
@@ -27,6 +30,7 @@ struct StepBudget {
   double part = 0;        // beyond which no further part of one is
   double alone = 0;       // the same where nobody waits for the step's end
   bool can_stop = false;  // a step that is alone() can be given up when somebody arrives
+  double guest = 0;       // `whole` for a guest's prompt, what decodes beside it not counted
 };
 
 // Before anything is measured: a device on which kLeastStepTokens take kLongestStep.

@@ -1,0 +1,208 @@
+// What an app's first token costs it beside another app that fills the engine: simulated time, by a cost like
+// that of a small model on two cores, with the budget that engines use.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/engine/scheduler.hpp"
+
+namespace flyball::engine {
+namespace {
+
+constexpr StepCost kCost{8e-3, 0.7e-3, 2e-6};
+constexpr std::uint32_t kSlots = 8;
+
+class TimedEngine {
+ public:
+  TimedEngine() : s_(limits()), budget_(step_budget(kCost, true)) {}
+
+  SequenceId submit(const std::string& owner, std::uint32_t prompt, std::uint32_t answer, double arrived) {
+    const SequenceId id = next_++;
+    std::vector<Token> tokens(prompt, static_cast<Token>(id));  // nobody shares a beginning
+    EXPECT_TRUE(s_.submit({id, owner, tokens, prompt + answer}));
+    open_[id] = {owner, arrived, answer, -1};
+    return id;
+  }
+  // Who has ended in it. Nothing to do: none. A step that may be given up is, when somebody arrives.
+  std::vector<SequenceId> step(double arrival = -1) {
+    const StepPlan plan = s_.plan(budget_);
+    if (plan.may_stop && arrival >= now_ && arrival < now_ + kCost.of(plan.work)) {
+      now_ = arrival;
+      s_.retract();
+      return {};
+    }
+    longest_ = std::max(longest_, kCost.of(plan.work));
+    now_ += kCost.of(plan.work);
+    std::vector<StepResult> results;
+    std::vector<SequenceId> ended;
+    for (const PlannedSequence& p : plan.sequences) {
+      Open& o = open_.at(p.id);
+      computed_[o.owner] += p.n_tokens;
+      if (!p.want_logits) continue;
+      if (o.ttft < 0) o.ttft = now_ - o.arrived;
+      const bool over = --o.left == 0;
+      results.push_back({.id = p.id, .ended = over});
+      if (over) ended.push_back(p.id);
+    }
+    s_.commit(results);
+    return ended;
+  }
+  double ttft(SequenceId id) const { return open_.at(id).ttft; }
+  const std::string& owner(SequenceId id) const { return open_.at(id).owner; }
+  double now() const { return now_; }
+  double longest_step() const { return longest_; }
+  std::uint64_t computed(const std::string& owner) { return computed_[owner]; }
+
+ private:
+  static SchedulerLimits limits() {
+    SchedulerLimits l;
+    l.max_sequences = kSlots;
+    l.kv_blocks = 100'000;
+    return l;
+  }
+  struct Open {
+    std::string owner;
+    double arrived = 0;
+    std::uint32_t left = 0;
+    double ttft = -1;
+  };
+  Scheduler s_;
+  const StepBudget budget_;
+  SequenceId next_ = 1;
+  double now_ = 0, longest_ = 0;
+  std::map<SequenceId, Open> open_;
+  std::map<std::string, std::uint64_t> computed_;
+};
+
+double alone(std::uint32_t prompt) {
+  TimedEngine sim;
+  const SequenceId id = sim.submit("light", prompt, 1, 0);
+  while (sim.ttft(id) < 0) sim.step();
+  return sim.ttft(id);
+}
+
+// Times to first token of one that asks one thing after the other, at any moment of a step, while another app
+// always has every slot but one.
+// Seconds, sorted.
+std::vector<double> beside(std::uint32_t prompt, std::uint32_t flood_prompt, std::size_t n = 200) {
+  TimedEngine sim;
+  std::mt19937_64 random(prompt + flood_prompt);
+  const auto pause = [&] { return std::uniform_real_distribution<double>(0, 0.2)(random); };
+  const auto flood = [&] {
+    sim.submit("flood", flood_prompt, std::uniform_int_distribution<std::uint32_t>(1, 64)(random), sim.now());
+  };
+  for (std::uint32_t i = 1; i < kSlots; ++i) flood();
+  for (int i = 0; i < 50; ++i)
+    for ([[maybe_unused]] const SequenceId id : sim.step()) flood();
+  std::vector<double> out;
+  double next = sim.now() + pause();
+  while (out.size() < n) {
+    if (next >= 0 && next <= sim.now()) {
+      sim.submit("light", prompt, 8, next);
+      next = -1;
+    }
+    for (const SequenceId id : sim.step(next)) {
+      if (sim.owner(id) == "flood") {
+        flood();
+        continue;
+      }
+      out.push_back(sim.ttft(id));
+      next = sim.now() + pause();
+    }
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+// What it waits for is the end of the step in flight, and beside it are the flood's next tokens; not the
+// flood's prompts, whatever their length.
+TEST(Guest, FirstTokenTakesAtMostTwiceWhatItTakesAlone) {
+  for (const std::uint32_t flood : {40U, 140U, 2048U})
+    for (const std::uint32_t prompt : {64U, 93U, 150U, 300U}) {
+      const double solo = alone(prompt);
+      const std::vector<double> ttfts = beside(prompt, flood);
+      EXPECT_LE(ttfts[ttfts.size() * 99 / 100], 2 * solo) << prompt << " beside " << flood;
+      EXPECT_LE(ttfts[ttfts.size() / 2], 1.5 * solo) << prompt << " beside " << flood;
+    }
+}
+
+TEST(Guest, IsComputedInOneStepBesideAllThatDecodes) {
+  TimedEngine sim;
+  for (std::uint32_t i = 1; i < kSlots; ++i) sim.submit("flood", 40, 1000, 0);
+  for (int i = 0; i < 20; ++i) sim.step();
+  const SequenceId brief = sim.submit("light", 100, 8, sim.now());
+  sim.step();
+  EXPECT_NEAR(sim.ttft(brief), kCost.of(StepWork::of(0, 100)) + 7 * kCost.added(60, 1), 1e-3);
+}
+
+// Every slot is taken and nobody decodes: that alone would be reason for long steps.
+TEST(Guest, WaitsForNoLongStep) {
+  TimedEngine sim;
+  for (std::uint32_t i = 1; i < kSlots; ++i) sim.submit("flood", 2048, 1, 0);
+  sim.submit("light", 600, 1, 0);
+  const std::uint64_t light = 600;
+  while (sim.computed("light") < light) sim.step();
+  EXPECT_LE(sim.longest_step(), 2 * kCost.of(StepWork::of(0, kShortPrompt)) + 1e-9);
+  for (int i = 0; i < 20; ++i) sim.step();
+  EXPECT_GT(sim.longest_step(), 0.14) << "without it they are long";
+}
+
+TEST(Guest, ALongPromptHasEveryOtherStepAndTheOthersGoOn) {
+  TimedEngine sim;
+  const auto flood = [&] { sim.submit("flood", 300, 1, sim.now()); };
+  for (std::uint32_t i = 1; i < kSlots; ++i) flood();
+  sim.submit("light", 6000, 1, 0);
+  std::uint64_t before = 0;
+  int missed = 0;
+  for (int i = 0; i < 200 && sim.computed("light") < 6000; ++i) {
+    for ([[maybe_unused]] const SequenceId id : sim.step()) flood();
+    missed = sim.computed("light") == before ? missed + 1 : 0;
+    EXPECT_LE(missed, 1) << "step " << i;
+    before = sim.computed("light");
+  }
+  EXPECT_GT(sim.computed("flood"), sim.computed("light") / 3);
+}
+
+// Guests with more prompts than there are steps for: the one that everybody passes still has a step in seven.
+TEST(Guest, ManyDoNotStarveTheOthers) {
+  TimedEngine sim;
+  int guests = 0;
+  const auto guest = [&] { sim.submit("guest" + std::to_string(++guests), 90, 1, sim.now()); };
+  for (int i = 0; i < 4; ++i) sim.submit("flood", 4000, 1, 0);
+  guest();
+  guest();
+  std::uint64_t before = 0;
+  int missed = 0, longest = 0;
+  for (int i = 0; i < 400; ++i) {
+    for (const SequenceId id : sim.step())
+      if (sim.owner(id) != "flood") guest();
+    missed = sim.computed("flood") == before ? missed + 1 : 0;
+    longest = std::max(longest, missed);
+    before = sim.computed("flood");
+  }
+  EXPECT_LE(longest, 6);
+  EXPECT_GT(guests, 200);
+}
+
+// Who has as much here as each of the others is no guest: all is as if it were one owner's.
+TEST(Guest, IsNobodyAmongEquals) {
+  std::vector<std::vector<double>> ttfts;
+  for (const bool one : {true, false}) {
+    TimedEngine sim;
+    std::vector<SequenceId> ids;
+    for (std::uint32_t i = 0; i < 6; ++i)
+      ids.push_back(sim.submit("app" + std::to_string(one ? 0 : i), 900 - 100 * i, 1, 0));
+    while (sim.ttft(ids.front()) < 0) sim.step();
+    for (std::size_t i = 1; i < ids.size(); ++i) EXPECT_LT(sim.ttft(ids[i]), sim.ttft(ids[i - 1]));
+    auto& times = ttfts.emplace_back();
+    for (const SequenceId id : ids) times.push_back(sim.ttft(id));
+  }
+  EXPECT_EQ(ttfts[0], ttfts[1]);
+}
+
+}  // namespace
+}  // namespace flyball::engine
