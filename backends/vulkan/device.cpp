@@ -210,8 +210,6 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what, Plac
   out.impl_->size = bytes;
   s.buffers.emplace(out.address_, out.impl_.get());
   out.impl_->counted.emplace(s.books, counted ? bytes : 0);
-  // Now, or the machine would promise it to the next one, too.
-  if (s.facts.unified && out.host_ != nullptr) cpu::commit_pages({out.host_, bytes});
   return out;
 }
 

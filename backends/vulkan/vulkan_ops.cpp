@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "backends/cpu/memory.hpp"
+
 namespace flyball::vulkan {
 namespace {
 
@@ -177,6 +179,9 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
     if (!memory) return std::unexpected(std::move(memory.error()));
     kv_bytes_ += layer_bytes;
     kv_mapped_ = kv_mapped_ && memory->host() != nullptr;
+    // Now, or the machine would promise it to the next one, too. Of activations a step takes what it touches.
+    if (device_.facts().unified && memory->host() != nullptr)
+      cpu::commit_pages({memory->host(), layer_bytes});
     (i < layout.n_layers ? keys_ : values_).push_back(std::move(*memory));
   }
   // Should a sequence be longer, its rows go to the kernel that takes the splits in order.

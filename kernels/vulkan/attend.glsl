@@ -23,7 +23,7 @@ const uint kRecord = kHeadDim + 2;               // of `partial`: accumulator, m
 const uint kVector = kHeadDim % 4 == 0 ? 4 : 2;  // dimensions that an invocation loads at once
 const uint kVectors = kHeadDim / kVector;
 const uint kMine = (kVectors + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x * kVector;  // dimensions of an invocation
-const uint kKept = (kHeadDim + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;            // values of a q it passes on
+const uint kKept = (kVectors + gl_WorkGroupSize.x - 1) / gl_WorkGroupSize.x;  // vectors of a q that it passes on
 
 struct Item {
   uint first_row, rows, first_position;

@@ -3,7 +3,7 @@
 
 const uint kQueries = ROWS * kGroup;
 
-float q_kept[kQueries * kKept];                      // dimension j * WG + lane of query m
+float q_kept[kQueries * kKept * kVector];            // vectors j * WG + lane of query m
 float split_max[kQueries], split_sum[kQueries];
 float split_values[kQueries * kMine];                // not divided by the sum
 
@@ -11,9 +11,9 @@ void load_queries(Item item, uint kv_head) {
   EACH(m, kQueries) {
     const uint row = item.first_row + min(m / kGroup, item.rows - 1);
     Floats q = floats(push.q, row * push.n_kv_heads * kGroup + kv_head * kGroup + m % kGroup, kHeadDim);
-    EACH(j, kKept) {
-      const uint d = j * WG + gl_SubgroupInvocationID;
-      q_kept[m * kKept + j] = d < kHeadDim ? q.v[d] * push.scale : 0.0;
+    EACH(j, kKept) EACH(c, kVector) {
+      const uint d = (j * WG + gl_SubgroupInvocationID) * kVector + c;
+      q_kept[(m * kKept + j) * kVector + c] = d < kHeadDim ? q.v[d] * push.scale : 0.0;
     }
   }
 }
@@ -25,11 +25,13 @@ void attend_tile(Item item, uint kv_head, uint begin, uint end) {
   const Address keys = page_of(push.keys, block, kv_head);
   float score[kQueries];
   EACH(m, kQueries) score[m] = 0.0;
-  EACH(i, kVectors) {
-    const vec4 key = cached(keys, place, i);
-    EACH(c, kVector) {
-      const uint d = kVector * i + c;
-      EACH(m, kQueries) score[m] = fma(key[c], subgroupShuffle(q_kept[m * kKept + d / WG], d % WG), score[m]);
+  // A loop, because a driver that keeps what it compiled keeps megabytes of it unrolled. Vectors beyond the head are 0 in
+  // q, whatever is read instead of them.
+  for (uint from = 0; from < min(WG, kVectors); ++from) {
+    EACH(j, kKept) {
+      const vec4 key = cached(keys, place, min(j * WG + from, kVectors - 1));
+      EACH(c, kVector) EACH(m, kQueries)
+        score[m] = fma(key[c], subgroupShuffle(q_kept[(m * kKept + j) * kVector + c], from), score[m]);
     }
   }
   EACH(m, kQueries) {

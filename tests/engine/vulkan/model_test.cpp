@@ -5,7 +5,9 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <string>
 
 #include "backends/model/embedded_demo.hpp"
 #include "tests/engine/model_shapes.hpp"
@@ -133,6 +135,31 @@ TEST_F(VulkanEngine, WholeEqualsChunked) {
   const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
   const auto device = vulkan_executor(m);
   expect_whole_equals_chunked(*device, m.vocab(), std::bind_front(expect_same_row, std::cref(*device)));
+}
+
+// Of the machine's memory KV takes at once all that was promised to it, activations what steps touch.
+TEST_F(VulkanEngine, ActivationsTakeNoMemoryBeforeAStepIsThatLong) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "what is freed stays resident under this sanitizer";
+#endif
+  const auto resident = [] {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+      if (line.starts_with("RssAnon:")) return std::stoull(line.substr(8)) << 10;
+    return 0ULL;
+  };
+  const auto m = synthetic_model(DType::f16, "dim=256,layers=1,heads=4,kv_heads=2,ffn=4096,vocab=320");
+  auto options = vulkan_options();
+  options.max_step_tokens = 8192;
+  const std::uint64_t before = resident();
+  const auto device = vulkan::make_vulkan_executor(*m.file, options).value();
+  if (!device->facts().processor) GTEST_SKIP() << "the driver takes what it takes";
+  const auto layout = graph::kv_layout(m.file->config(), DType::f16);
+  ASSERT_TRUE(device->reserve_kv(layout, (64U << 20) / layout.block_bytes()).has_value());
+  const graph::MemoryPlan plan = device->memory();
+  ASSERT_GE(plan.scratch_bytes, 256U << 20);
+  EXPECT_GE(resident(), before + plan.kv_bytes);
+  EXPECT_LE(resident(), before + plan.kv_bytes + plan.scratch_bytes / 2);
 }
 
 // Of a step that may be given up no more is submitted than the layer that runs and the next.
