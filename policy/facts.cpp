@@ -103,21 +103,24 @@ constexpr std::array kBackendFacts{
     FactInfo{".available", boolean, "",
              "it can take requests: built in, a device or upstream is there, not disabled", ""},
     FactInfo{".decode_tps", number, "tokens/s",
-             "answers it writes of the request's model, over as many streams as the app has; measured here",
+             "answers it writes of the request's model, over as many streams as the app has; measured here, "
+             "or predicted",
              ""},
     FactInfo{".kv_usage", number, "", "share of its KV cache in use, 0 to 1", ""},
-    FactInfo{".load_time", integer, "ms", "to load the request's model; measured here", ""},
+    FactInfo{".load_time", integer, "ms", "to load the request's model; measured here, or predicted", ""},
     FactInfo{".loaded", boolean, "", "the request's model is in its memory", ""},
     FactInfo{".outpaced", boolean, "",
              "another available engine was measured here to be a tenth faster and more for this model and "
              "load; derived",
              ""},
     FactInfo{".prefill_tps", number, "tokens/s",
-             "prompt it reads of the request's model, one as long as the app's; measured here", ""},
+             "prompt it reads of the request's model, one as long as the app's; measured here, or predicted",
+             ""},
     FactInfo{".queue_waiting", integer, "", "requests that wait for it", ""},
     FactInfo{".reason", text, "", "why it is not available", ""},
     FactInfo{".running", integer, "", "requests it works on", ""},
-    FactInfo{".ttft", integer, "ms", "to the first token behind such a prompt, alone; measured here", ""},
+    FactInfo{".ttft", integer, "ms",
+             "to the first token behind such a prompt, alone; measured here, or predicted", ""},
     FactInfo{".watts", number, "W", "of the processor while it writes; measured here", ""},
 };
 

@@ -53,7 +53,7 @@ void derive_fastest(Facts& facts) {
     const Fact* available = facts.get(engine.available);
     const Fact* speed = facts.get(id);
     if (available == nullptr || !std::get<bool>(available->value) || speed == nullptr ||
-        speed->source == kPredictedSource || n == speeds.size())
+        is_predicted(*speed) || n == speeds.size())
       continue;
     speeds[n++] = {&engine, id, std::get<double>(speed->value)};
   }

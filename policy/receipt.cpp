@@ -8,6 +8,7 @@
 #include "policy/advice.hpp"
 #include "policy/decide.hpp"
 #include "policy/fact_json.hpp"
+#include "policy/fastest.hpp"
 
 namespace flyball::policy {
 namespace {
@@ -58,8 +59,11 @@ Json known_json(const Target& target, const Facts& facts) {
   const auto catalogue = fact_catalogue();
   Json out = Json::array();
   const auto add = [&](const FactInfo& info, std::string_view name) {
-    if (const Fact* fact = facts.get(info.name))
-      out.push_back({{"name", name}, {"unit", info.unit}, {"value", json_of(fact->value)}});
+    const Fact* const fact = facts.get(info.name);
+    if (fact == nullptr) return;
+    Json row = {{"name", name}, {"unit", info.unit}, {"value", json_of(fact->value)}};
+    if (is_predicted(*fact)) row["source"] = fact->source;
+    out.push_back(std::move(row));
   };
   const std::string prefix = "backend." + target.backend + ".";
   for (auto info = std::ranges::lower_bound(catalogue, prefix, {}, &FactInfo::name);
@@ -129,7 +133,8 @@ std::string amount_text(const Json& known) {
 std::string known_text(const Json& target) {
   std::string out;
   for (const Json& known : list(target, "known"))
-    out += (out.empty() ? "" : ", ") + field(known, "name") + " " + amount_text(known);
+    out += (out.empty() ? "" : ", ") + field(known, "name") + " " + amount_text(known) +
+           (field(known, "source").empty() ? "" : " (predicted)");
   return out.empty() ? "" : "              " + out + "\n";
 }
 

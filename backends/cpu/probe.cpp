@@ -95,6 +95,37 @@ double read_bandwidth(const Mapping& memory, std::uint32_t n_threads) {
   return best;
 }
 
+// 1e9 operations a second over n_threads, each with a product of its own that its caches hold.
+double product_rate(kernels::DType type, std::uint32_t n_threads) {
+  constexpr std::uint32_t kRows = 64, kCols = 512, kTokens = 32, kProducts = 32;  // some ms a thread
+  const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
+  const auto run = [&] {
+    const std::vector<std::byte> file(kRows * kernels::row_bytes(type, kCols));
+    std::vector<std::byte> packed(kernels.packed_bytes(type, kRows, kCols));
+    if (!packed.empty()) kernels.pack(type, kRows, kCols, file.data(), packed.data(), {0, kRows});
+    const std::vector<float> x(kTokens * kCols);
+    std::vector<std::byte> prepared(kTokens * kernels.activation_bytes(type, kCols));
+    kernels.prepare_activations(type, x.data(), kTokens, kCols, prepared.data());
+    std::vector<float> y(kTokens * kRows);
+    for (std::uint32_t i = 0; i < kProducts; ++i)
+      kernels.matmul(type, packed.empty() ? file.data() : packed.data(), kRows, kCols, prepared.data(),
+                     kTokens, y.data(), kRows, {0, kRows});
+  };
+  const double operations = 2.0 * kRows * kCols * kTokens * kProducts * n_threads;
+  double best = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto start = Clock::now();
+    {
+      std::vector<std::jthread> workers;
+      for (std::uint32_t t = 1; t < n_threads; ++t) workers.emplace_back(run);
+      run();
+    }
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (seconds > 0) best = std::max(best, operations / seconds / 1e9);
+  }
+  return best;
+}
+
 }  // namespace
 
 CpuReport probe_cpu() {
@@ -106,6 +137,8 @@ CpuReport probe_cpu() {
   report.cores = std::min(count_cores(threads), report.threads);
   report.memory_total = total_memory();
   report.memory_available = available_memory();
+  report.float_gops = product_rate(kernels::DType::f16, report.threads);
+  report.int8_gops = product_rate(kernels::DType::q8_0, report.threads);
   constexpr std::uint64_t kLeaveFree = 4;  // the measurement takes at most a quarter of what is available
   if (report.memory_available / kLeaveFree < kProbeBytes) return report;
   const Mapping memory(kProbeBytes);

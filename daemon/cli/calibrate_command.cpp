@@ -18,6 +18,7 @@
 #include "daemon/cli/bench_runs.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
+#include "daemon/cli/device_ceilings.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/measurements.hpp"
@@ -54,6 +55,14 @@ struct Run {
   std::vector<Figure> figures;
   std::optional<Error> refused;
 };
+
+std::vector<Figure> figures_of(const measure::Ceilings& c) {
+  std::vector<Figure> out;
+  for (const auto& [kind, value] :
+       {std::pair(Kind::read_gbps, c.read_gbps), std::pair(Kind::float_gops, c.float_gops)})
+    if (value > 0) out.push_back({kind, 0, value, c.measured_at});
+  return out;
+}
 
 // As the daemon starts this engine, in this process.
 engine::LocalBackendOptions options_for(const config::ModelEntry& model, const std::string& backend,
@@ -190,6 +199,27 @@ Result<store::Database> open_store(const config::Config& config) {
   return store::Database::open(store::file_in(directory), store::Database::Access::read_write);
 }
 
+// What its device can do, for models that are not measured on it. The processor's the probe measures at every
+// start. What cannot be measured is said, and the models' own measurements go on. io_error: of the store.
+Result<void> keep_ceilings(const measure::Engine& engine, const route::HardwareReport& hardware,
+                           const config::Config& config, bool quiet, store::Database& database) {
+  measure::Ceilings ceilings = engine.ceilings;
+  if (engine.backend != "cpu") {
+    const auto measured = measure_ceilings(options_for({}, engine.backend, hardware, config));
+    if (!measured) {
+      std::fprintf(stderr, "what %s can do is not known: %s\n", engine.device.c_str(),
+                   describe(measured.error()).c_str());
+      return {};
+    }
+    ceilings = *measured;
+    if (auto ok = measure::save(database, measure::subject_of(engine), figures_of(ceilings)); !ok) return ok;
+  }
+  if (!quiet && ceilings.read_gbps > 0)
+    std::printf("%s: reads %.1f GB/s, computes %.0f GFLOP/s\n", engine.backend.c_str(), ceilings.read_gbps,
+                ceilings.float_gops);
+  return {};
+}
+
 int calibrate(const CalibrateOptions& o) {
   const auto config = config_at(o.config.empty() ? find_config() : std::filesystem::path(o.config));
   if (!config) return report(config.error());
@@ -201,10 +231,15 @@ int calibrate(const CalibrateOptions& o) {
   const auto wanted = [&](const std::string& backend) {
     return std::ranges::any_of(o.backends, [&](const auto& b) { return b == "all" || b == backend; });
   };
+  const std::vector<measure::Engine> engines = engines_of(hardware, *config);
+  for (const measure::Engine& engine : engines)
+    if (wanted(engine.backend))
+      if (auto ok = keep_ceilings(engine, hardware, *config, o.json, *database); !ok)
+        return report(ok.error());
   std::vector<Run> runs;
   for (const config::ModelEntry* model : *models) {
     const std::string digest = measure::model_digest(*model);
-    for (const measure::Engine& engine : engines_of(hardware, *config)) {
+    for (const measure::Engine& engine : engines) {
       if (!wanted(engine.backend)) continue;
       Run& run = runs.emplace_back(Run{model->id, measure::subject_of(engine, digest, *model), {}, {}});
       auto figures = measure_engine(options_for(*model, engine.backend, hardware, *config),

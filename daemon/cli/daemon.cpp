@@ -58,17 +58,25 @@ void raise_file_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-void read_measured(api::Settings& settings, std::span<const measure::Engine> engines) {
-  auto book = measured_book(settings.config, engines);
+void read_measured(api::Settings& settings, std::span<const measure::Engine> engines,
+                   measure::Digests& digests) {
+  auto book = measured_book(settings.config, engines,
+                            {sizes_of(settings.config.models, settings.files), nullptr, &digests});
   if (!book) return spdlog::warn("what was measured is not known: {}", describe(book.error()));
   settings.measured = std::move(*book);
   if (!settings.measured.empty())
     spdlog::info("measured: {} pairs of model and engine (flyball calibrate)", settings.measured.size());
 }
 
+// What model files were found to be, so that a reload reads those alone that have changed.
+struct KnownFiles {
+  route::ModelFiles models;
+  measure::Digests digests;
+};
+
 class Daemon {
  public:
-  Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, route::ModelFiles files,
+  Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, KnownFiles files,
          policy::Facts hardware, std::vector<measure::Engine> engines, fleet::FleetOptions fleet,
          std::vector<usage::AppDay> used, std::optional<store::Database> database)
       : options_(std::move(options)),
@@ -144,8 +152,8 @@ class Daemon {
     }
     notifier_.reloading();
     reader_ = std::jthread([this, files = files_]() mutable {
-      auto settings = load_settings(options_, &files);
-      if (settings) read_measured(**settings, engines_);
+      auto settings = load_settings(options_, &files.models);
+      if (settings) read_measured(**settings, engines_, files.digests);
       asio::post(io_, [this, settings = std::move(settings), files = std::move(files)]() mutable {
         files_ = std::move(files);
         use(std::move(settings));
@@ -223,7 +231,7 @@ class Daemon {
 
   const DaemonOptions options_;
   std::shared_ptr<const api::Settings> settings_;
-  route::ModelFiles files_;
+  KnownFiles files_;
   asio::io_context io_{1};
   const policy::Facts hardware_;
   const std::vector<measure::Engine> engines_;  // as probed: measurements are kept by device and driver
@@ -315,8 +323,8 @@ std::vector<usage::AppDay> used_lately(std::optional<store::Database>& database)
 
 int run_daemon(const DaemonOptions& options) {
   systemd::set_up_logging(options.log_level.value_or("info"));
-  route::ModelFiles files;
-  auto settings = load_settings(options, &files);
+  KnownFiles files;
+  auto settings = load_settings(options, &files.models);
   if (!settings) {
     report(settings.error());
     return kBadConfig;
@@ -337,7 +345,7 @@ int run_daemon(const DaemonOptions& options) {
   auto database = open_store(config.state_dir);
   auto used = used_lately(database);
   auto engines = engines_of(report, config);
-  read_measured(**settings, engines);
+  read_measured(**settings, engines, files.digests);
   return Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(engines),
                 std::move(fleet), std::move(used), std::move(database))
       .run();

@@ -134,21 +134,24 @@ const config::ModelEntry* find_model(const config::Config& config, const std::st
   return nullptr;
 }
 
+Result<std::unique_ptr<model::ModelFile>> open_model(const config::ModelEntry& entry) {
+  return entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
+                        : model::ModelFile::open(entry.path);
+}
+
 // What the daemon knows of a model once its engine has loaded it, read from the file itself.
-Result<void> set_model_facts(const config::ModelEntry& entry, policy::Facts& facts) {
-  const auto file = entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
-                                   : model::ModelFile::open(entry.path);
-  if (!file) return std::unexpected(file.error());
-  const model::ModelConfig& shape = (*file)->config();
+Result<void> set_model_facts(const config::ModelEntry& entry, const model::ModelFile& file,
+                             policy::Facts& facts) {
+  const model::ModelConfig& shape = file.config();
   const auto context = graph::serving_context(entry.context, shape);
   if (!context) return std::unexpected(context.error());
   const auto set = [&](const char* fact, policy::FactValue value) {
     facts.set(fact, std::move(value), "model file");
   };
   set("model.architecture", shape.architecture);
-  set("model.bytes", static_cast<std::int64_t>((*file)->weight_bytes()));
-  set("model.parameters", static_cast<std::int64_t>((*file)->parameter_count()));
-  set("model.quantization", std::string((*file)->main_quantization()));
+  set("model.bytes", static_cast<std::int64_t>(file.weight_bytes()));
+  set("model.parameters", static_cast<std::int64_t>(file.parameter_count()));
+  set("model.quantization", std::string(file.main_quantization()));
   set("model.context", std::int64_t{*context});
   set("model.moe", shape.n_experts > 0);
   return {};
@@ -179,12 +182,14 @@ Result<Json> explain(const ExplainOptions& options) {
     return fail(ErrorCode::model_not_found,
                 "no model is called \"" + asked + "\"" + config::did_you_mean(asked, model_ids));
 
+  const auto file = open_model(*model);
+  if (!file) return std::unexpected(file.error());
   policy::Facts hardware;
   measure::Book measured;  // of this machine
   if (options.facts.empty()) {
     const route::HardwareReport probed = route::probe_hardware();
     hardware = route::facts_of(probed, config->opencl, config->vulkan);
-    auto book = measured_book(*config, engines_of(probed, *config));
+    auto book = measured_book(*config, engines_of(probed, *config), {{{model->id, size_of(**file)}}});
     if (!book) return std::unexpected(std::move(book.error()));
     measured = std::move(*book);
   } else {
@@ -195,7 +200,7 @@ Result<Json> explain(const ExplainOptions& options) {
   request.model_as_asked = asked;
   policy::Facts facts =
       route::gather(hardware, {}, *app, *model, request, {}, nullptr, measured, std::time(nullptr));
-  if (auto ok = set_model_facts(*model, facts); !ok) return std::unexpected(ok.error());
+  if (auto ok = set_model_facts(*model, **file, facts); !ok) return std::unexpected(ok.error());
   if (!options.facts.empty())
     if (auto ok = read_facts_file(options.facts, facts); !ok) return std::unexpected(ok.error());
   derive(facts);

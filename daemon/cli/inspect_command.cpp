@@ -164,6 +164,7 @@ void print_json(const Report& r) {
                                  {{"context", r.shape.context},
                                   {"sequences", r.shape.sequences},
                                   {"weight_bytes", r.plan.weight_bytes},
+                                  {"token_weight_bytes", r.file.token_weight_bytes()},
                                   {"kv_type", r.kv_type},
                                   {"kv_bytes_per_token", r.kv_bytes_per_token},
                                   {"kv_bytes", r.plan.kv_bytes},

@@ -2,17 +2,28 @@
 
 #include <ctime>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 
+#include "backends/model/embedded_demo.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/measure/measured_store.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/store/database.hpp"
 
 namespace flyball::cli {
+namespace {
+
+// As the CPU engine does: blocks of several values are multiplied as int8.
+bool is_quantized(std::string_view type) {
+  const auto named = kernels::dtype_named(type);
+  return named && kernels::block_shape(*named).values > 1;
+}
+
+}  // namespace
 
 std::vector<measure::Engine> engines_of(const route::HardwareReport& report, const config::Config& config) {
-  std::vector<measure::Engine> engines{measure::processor(report.cpu)};
+  std::vector<measure::Engine> engines{measure::processor(report.cpu, std::time(nullptr))};
   const auto add = [&](const char* backend, const DeviceProbe& probe,
                        const std::expected<std::vector<std::string>, std::string>& ids) {
     if (!ids) return;
@@ -23,16 +34,38 @@ std::vector<measure::Engine> engines_of(const route::HardwareReport& report, con
   return engines;
 }
 
-Result<measure::Book> measured_book(const config::Config& config, std::span<const measure::Engine> engines) {
+measure::ModelSize size_of(const model::ModelFile& file) {
+  return {file.weight_bytes(), file.token_weight_bytes(), file.parameter_count(), file.config().n_experts > 0,
+          is_quantized(file.main_quantization())};
+}
+
+measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const route::ModelFileInfos& files) {
+  measure::ModelSizes out;
+  for (const config::ModelEntry& model : models) {
+    if (const auto it = files.find(model.id); it != files.end()) {
+      const BackendInfo& info = it->second;
+      out[model.id] = {info.weight_bytes, info.token_weight_bytes, info.parameters, info.mixture_of_experts,
+                       is_quantized(info.quantization)};
+    } else if (model.embedded) {
+      if (const auto file = model::ModelFile::from_bytes(model::embedded_demo_model()))
+        out[model.id] = size_of(**file);
+    }
+  }
+  return out;
+}
+
+Result<measure::Book> measured_book(const config::Config& config, std::span<const measure::Engine> engines,
+                                    measure::BookOptions options) {
   const auto state_dir = config.state_dir.empty() ? default_state_dir() : config.state_dir;
   std::error_code ignored;
   const auto file = store::file_in(state_dir);
-  if (state_dir.empty() || !std::filesystem::exists(file, ignored)) return measure::Book();
+  if (state_dir.empty() || !std::filesystem::exists(file, ignored))
+    return measure::Book({}, engines, config.models, std::move(options));
   auto database = store::Database::open(file, store::Database::Access::read_only);
   if (!database) return std::unexpected(std::move(database.error()));
   const auto measured = measure::load(*database, std::time(nullptr));
   if (!measured) return std::unexpected(measured.error());
-  return measure::Book(*measured, engines, config.models);
+  return measure::Book(*measured, engines, config.models, std::move(options));
 }
 
 }  // namespace flyball::cli

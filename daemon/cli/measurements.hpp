@@ -4,9 +4,11 @@
 #include <span>
 #include <vector>
 
+#include "backends/model/model_file.hpp"
 #include "config/config.hpp"
 #include "daemon/measure/book.hpp"
 #include "daemon/measure/subject.hpp"
+#include "daemon/route/model_files.hpp"
 #include "daemon/route/probe.hpp"
 
 namespace flyball::cli {
@@ -15,8 +17,13 @@ namespace flyball::cli {
 // approves.
 std::vector<measure::Engine> engines_of(const route::HardwareReport& report, const config::Config& config);
 
-// What is known of the configuration's models on these engines; nothing where there is no store. io_error:
-// there is one, and it cannot be read.
-Result<measure::Book> measured_book(const config::Config& config, std::span<const measure::Engine> engines);
+measure::ModelSize size_of(const model::ModelFile& file);
+// Of those whose files said it, and of the model that is embedded in this program.
+measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const route::ModelFileInfos& files);
+
+// What is known of the configuration's models on these engines, and predicted of those of known size.
+// io_error: there is a store, and it cannot be read.
+Result<measure::Book> measured_book(const config::Config& config, std::span<const measure::Engine> engines,
+                                    measure::BookOptions options);
 
 }  // namespace flyball::cli

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 #include "policy/fastest.hpp"
 
@@ -20,41 +21,120 @@ double rounded(double value) {
   return value < 100 ? std::round(value * 100) / 100 : std::round(value * 10) / 10;
 }
 
+// The probe's where it knows them, else those that the store has; set_facts looks at their age.
+Ceilings ceilings_of(const Engine& engine, std::span<const Measured> measured) {
+  if (engine.ceilings.read_gbps > 0) return engine.ceilings;
+  std::vector<Figure> figures;
+  for (const Measured& m : measured)
+    if (m.subject == subject_of(engine)) figures.push_back(m.figure);
+  return ceilings_of(figures, 0);
+}
+
+// By what the roofline's prediction of this kind turned out to be off.
+double correction(const Ledger* ledger, const std::string& model, const std::string& backend, Kind kind) {
+  if (ledger == nullptr) return 1;
+  switch (kind) {
+    case Kind::load_ms:
+      return ledger->correction(model, backend, Quantity::load_ms);
+    case Kind::ttft_ms:
+      return ledger->correction(model, backend, Quantity::ttft_ms);
+    case Kind::prefill_tps:
+      return 1 / ledger->correction(model, backend, Quantity::ttft_ms);
+    case Kind::decode_tps:
+      return ledger->correction(model, backend, Quantity::decode_tps);
+    default:
+      return 1;
+  }
+}
+
+std::chrono::seconds age(std::int64_t measured_at, std::int64_t now) {
+  return std::chrono::seconds(std::max<std::int64_t>(now - measured_at, 0));
+}
+
 }  // namespace
 
 Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
-           std::span<const config::ModelEntry> models) {
-  if (measured.empty()) return;
+           std::span<const config::ModelEntry> models, BookOptions options)
+    : ledger_(std::move(options.ledger)) {
+  Digests none;
+  Digests& digests = options.digests ? *options.digests : none;
+  const bool any = std::ranges::any_of(measured, [](const Measured& m) { return !m.subject.model.empty(); });
   for (const config::ModelEntry& model : models) {
-    const std::string digest = model_digest(model);
-    if (digest.empty()) continue;
+    const std::string digest = any ? digests.of(model) : "";
+    const auto size = options.sizes.find(model.id);
     for (const Engine& engine : engines) {
+      const Pair pair{model.id, engine.backend};
       const Subject subject = subject_of(engine, digest, model);
-      for (const Measured& m : measured)
-        if (m.subject == subject) figures_[{model.id, engine.backend}].push_back(m.figure);
+      if (!digest.empty())
+        for (const Measured& m : measured)
+          if (m.subject == subject) figures_[pair].push_back(m.figure);
+      if (size != options.sizes.end())
+        if (const Ceilings ceilings = ceilings_of(engine, measured); ceilings.read_gbps > 0)
+          rooflines_.emplace(pair, Roofline(ceilings, size->second));
+      if (figures_.contains(pair) || rooflines_.contains(pair))
+        engines_[model.id].push_back(facts_of(engine.backend));
     }
   }
 }
 
+Book::EngineFacts Book::facts_of(const std::string& backend) {
+  const auto id = [&](const char* name) { return *policy::find_fact("backend." + backend + name); };
+  return {backend, id(".decode_tps"), id(".prefill_tps"), id(".ttft"), id(".load_time"), id(".watts")};
+}
+
+const std::vector<Figure>& Book::figures_of(const Pair& pair) const {
+  static const std::vector<Figure> kNone;
+  const auto it = figures_.find(pair);
+  return it == figures_.end() ? kNone : it->second;
+}
+
 void Book::set_facts(const std::string& model, std::int64_t now, policy::Facts& facts) const {
+  const auto engines = engines_.find(model);
+  if (engines == engines_.end()) return;
   const std::uint32_t streams =
       std::max(count_of(facts, "workload.concurrency", 1), count_of(facts, "workload.batch_size", 1));
   const std::uint32_t prompt = count_of(facts, "workload.prompt_tokens", kPromptTokens);
-  for (auto it = figures_.lower_bound({model, ""}); it != figures_.end() && it->first.first == model; ++it) {
-    const std::string prefix = "backend." + it->first.second;
-    const auto set = [&](const char* name, Kind kind, std::uint32_t at, auto convert) {
-      const auto figure = figure_at(it->second, kind, at, now);
-      if (figure)
-        facts.set(prefix + name, convert(figure->value), policy::kMeasuredSource,
-                  std::chrono::seconds(std::max<std::int64_t>(now - figure->measured_at, 0)));
+  const auto integer = [](double value) { return static_cast<std::int64_t>(std::llround(value)); };
+  for (const EngineFacts& engine : engines->second) {
+    const Pair pair{model, engine.backend};
+    const std::vector<Figure>& figures = figures_of(pair);
+    const auto roofline = rooflines_.find(pair);
+    const auto set = [&](policy::FactId fact, Kind kind, std::uint32_t at, auto convert) {
+      if (const auto figure = figure_at(figures, kind, at, now))
+        return facts.set(fact, convert(figure->value), policy::kMeasuredSource,
+                         age(figure->measured_at, now));
+      if (roofline == rooflines_.end() || now - roofline->second.measured_at() > kLifetimeSeconds) return;
+      const auto predicted = roofline->second.predict(kind, at);
+      if (!predicted) return;
+      std::string source = policy::kPredictedSource + (": " + roofline->second.basis(kind, *predicted));
+      const double times = correction(ledger_.get(), model, engine.backend, kind);
+      if (times != 1) {
+        char text[48];
+        std::snprintf(text, sizeof text, ", times %.2g as seen", times);
+        source += text;
+      }
+      facts.set(fact, convert(predicted->value * times), std::move(source),
+                age(roofline->second.measured_at(), now));
     };
-    const auto integer = [](double value) { return static_cast<std::int64_t>(std::llround(value)); };
-    set(".decode_tps", Kind::decode_tps, streams, rounded);
-    set(".prefill_tps", Kind::prefill_tps, prompt, rounded);
-    set(".ttft", Kind::ttft_ms, prompt, integer);
-    set(".load_time", Kind::load_ms, 0, integer);
-    set(".watts", Kind::watts, 0, rounded);
+    set(engine.decode_tps, Kind::decode_tps, streams, rounded);
+    set(engine.prefill_tps, Kind::prefill_tps, prompt, rounded);
+    set(engine.ttft, Kind::ttft_ms, prompt, integer);
+    set(engine.load_time, Kind::load_ms, 0, integer);
+    set(engine.watts, Kind::watts, 0, rounded);
   }
+}
+
+std::optional<Book::Expected> Book::expected(const std::string& model, const std::string& backend, Kind kind,
+                                             std::uint32_t at, std::int64_t now) const {
+  const Pair pair{model, backend};
+  if (const auto figure = figure_at(figures_of(pair), kind, at, now))
+    return Expected{figure->value, Basis::measured};
+  const auto roofline = rooflines_.find(pair);
+  if (roofline == rooflines_.end() || now - roofline->second.measured_at() > kLifetimeSeconds)
+    return std::nullopt;
+  const auto predicted = roofline->second.predict(kind, at);
+  if (!predicted) return std::nullopt;
+  return Expected{predicted->value, Basis::roofline};
 }
 
 }  // namespace flyball::measure

@@ -1,39 +1,74 @@
-// What the daemon knows by measurement, by model of its configuration: read once, then asked at every
-// request.
+// What the daemon knows of its engines' speed, by model of its configuration: what was measured, and what
+// stands in for it until it is. Made once, then asked at every request.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.hpp"
 #include "daemon/measure/figures.hpp"
+#include "daemon/measure/ledger.hpp"
+#include "daemon/measure/roofline.hpp"
 #include "daemon/measure/subject.hpp"
 #include "policy/facts.hpp"
 
 namespace flyball::measure {
 
+using ModelSizes = std::map<std::string, ModelSize>;  // by id in config.yaml
+
+// What a book knows beside measurements.
+struct BookOptions {
+  ModelSizes sizes = {};                           // of models that predictions are made for
+  std::shared_ptr<const Ledger> ledger = nullptr;  // corrects them; nullptr: nothing does
+  Digests* digests = nullptr;                      // those known already; nullptr: files are read
+};
+
 class Book {
  public:
   Book() = default;
   // Of all measurements those of these engines and of the models as they are configured and lie on the disk
-  // now: reads the models' files (their digests), nothing else.
+  // now: reads the models' files (their digests), nothing else. Predictions are of the engines whose ceilings
+  // are known.
   Book(std::span<const Measured> measured, std::span<const Engine> engines,
-       std::span<const config::ModelEntry> models);
+       std::span<const config::ModelEntry> models, BookOptions options = {});
 
   // backend.<id>.decode_tps and the like for this model, at the concurrency and prompt length that the app's
-  // facts declare (else 1 stream, and a prompt of kPromptTokens). now: seconds since 1970.
+  // facts declare (else 1 stream, and a prompt of kPromptTokens). Predictions have a source that begins with
+  // policy::kPredictedSource. now: seconds since 1970.
   void set_facts(const std::string& model, std::int64_t now, policy::Facts& facts) const;
   static constexpr std::uint32_t kPromptTokens = 512;
 
+  // What set_facts goes by, before correction.
+  struct Expected {
+    double value = 0;
+    Basis basis = Basis::roofline;
+  };
+  std::optional<Expected> expected(const std::string& model, const std::string& backend, Kind kind,
+                                   std::uint32_t at, std::int64_t now) const;
+
   bool empty() const noexcept { return figures_.empty(); }
-  std::size_t size() const noexcept { return figures_.size(); }  // pairs of model and engine
+  std::size_t size() const noexcept {
+    return figures_.size();
+  }  // pairs of model and engine that were measured
 
  private:
-  // By model id and backend.
-  std::map<std::pair<std::string, std::string>, std::vector<Figure>> figures_;
+  using Pair = std::pair<std::string, std::string>;  // model id and backend
+  struct EngineFacts {
+    std::string backend;
+    policy::FactId decode_tps, prefill_tps, ttft, load_time, watts;
+  };
+  static EngineFacts facts_of(const std::string& backend);
+  const std::vector<Figure>& figures_of(const Pair& pair) const;
+
+  std::map<Pair, std::vector<Figure>> figures_;
+  std::map<Pair, Roofline> rooflines_;
+  std::map<std::string, std::vector<EngineFacts>> engines_;  // by model: those of either
+  std::shared_ptr<const Ledger> ledger_;
 };
 
 }  // namespace flyball::measure

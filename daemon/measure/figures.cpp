@@ -7,7 +7,8 @@ namespace flyball::measure {
 namespace {
 
 constexpr std::array<std::string_view, kKinds> kNames = {
-    "prefill_tps", "decode_tps", "ttft_ms", "load_ms", "weight_bytes", "kv_bytes", "scratch_bytes", "watts"};
+    "prefill_tps",   "decode_tps", "ttft_ms",   "load_ms",    "weight_bytes", "kv_bytes",
+    "scratch_bytes", "watts",      "read_gbps", "float_gops", "int8_gops"};
 
 }  // namespace
 

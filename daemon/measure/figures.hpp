@@ -12,7 +12,7 @@ namespace flyball::measure {
 
 // What a measurement is of. Where any of it is another, so are the figures.
 struct Subject {
-  std::string model;    // digest of its file (model_digest.hpp)
+  std::string model;    // digest of its file (subject.hpp); "": of the device alone
   std::string backend;  // "cpu", "vulkan", "opencl"
   std::string device;   // as probed
   std::string driver;   // with its version; of the processor: this program's
@@ -28,9 +28,13 @@ enum class Kind : std::uint8_t {
   weight_bytes,
   kv_bytes,
   scratch_bytes,
-  watts
+  watts,
+  // Of a subject without a model: what its device can do (roofline.hpp).
+  read_gbps,
+  float_gops,
+  int8_gops
 };
-inline constexpr std::size_t kKinds = 8;
+inline constexpr std::size_t kKinds = 11;
 std::string_view to_string(Kind kind) noexcept;  // "prefill_tps"
 std::optional<Kind> kind_named(std::string_view name) noexcept;
 

@@ -13,6 +13,8 @@
 #include <set>
 #include <system_error>
 
+#include "daemon/fleet/file_stamp.hpp"
+
 namespace flyball::measure {
 namespace {
 
@@ -75,14 +77,16 @@ bool add_file(Digest& digest, const std::filesystem::path& path) {
 
 }  // namespace
 
-Engine processor(const cpu::CpuReport& cpu) {
-  return {"cpu", cpu.model + ", " + cpu.isa + ", " + std::to_string(cpu.threads) + " threads",
-          "flyball " FLYBALL_VERSION};
+Engine processor(const cpu::CpuReport& cpu, std::int64_t now) {
+  return {"cpu",
+          cpu.model + ", " + cpu.isa + ", " + std::to_string(cpu.threads) + " threads",
+          "flyball " FLYBALL_VERSION,
+          {cpu.bandwidth, cpu.float_gops, cpu.int8_gops, now}};
 }
 
 std::optional<Engine> gpu_engine(const std::string& backend, const DeviceProbe& probe,
                                  std::span<const std::string> ids) {
-  Engine engine{backend, "", ""};
+  Engine engine{backend, "", "", {}};
   for (const std::string& id : ids) {
     const auto device = std::ranges::find(probe.devices, id, &DeviceReport::id);
     if (device == probe.devices.end()) return std::nullopt;
@@ -112,6 +116,21 @@ std::string model_digest(const std::filesystem::path& path) {
 
 std::string model_digest(const config::ModelEntry& model) {
   return model.embedded ? "embedded in flyball " FLYBALL_VERSION : model_digest(model.path);
+}
+
+std::string Digests::of(const config::ModelEntry& model) {
+  if (model.embedded) return model_digest(model);
+  const std::uint64_t stamp = fleet::file_stamp(model.path);
+  Kept& kept = kept_[model.path];
+  if (stamp == 0 || kept.stamp != stamp || kept.digest.empty()) {
+    kept = {stamp, model_digest(model.path)};
+    ++files_read_;
+  }
+  return kept.digest;
+}
+
+Subject subject_of(const Engine& engine) {
+  return {"", engine.backend, engine.device, engine.driver, ""};
 }
 
 Subject subject_of(const Engine& engine, const std::string& digest, const config::ModelEntry& model) {

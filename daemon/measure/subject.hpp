@@ -1,7 +1,9 @@
 // The keys of measurements: which model file, which device with which driver.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,14 +13,17 @@
 #include "backends/device_report.hpp"
 #include "config/config.hpp"
 #include "daemon/measure/figures.hpp"
+#include "daemon/measure/roofline.hpp"
 
 namespace flyball::measure {
 
 // An engine as the probe found it: Subject without what is the model's.
 struct Engine {
   std::string backend, device, driver;
+  Ceilings ceilings = {};  // where the probe measures them: of the processor
 };
-Engine processor(const cpu::CpuReport& cpu);
+// now: seconds since 1970.
+Engine processor(const cpu::CpuReport& cpu, std::int64_t now);
 // Of the devices of these ids, which the engine spreads a model over; nullopt: there are none.
 std::optional<Engine> gpu_engine(const std::string& backend, const DeviceProbe& probe,
                                  std::span<const std::string> ids);
@@ -29,6 +34,24 @@ std::string model_digest(const std::filesystem::path& path);
 // Of an entry of config.yaml: the file's, or the embedded demo model's of this program.
 std::string model_digest(const config::ModelEntry& model);
 
+// Digests of files that were looked at before: read again only where size, time of change or inode is
+// another.
+class Digests {
+ public:
+  std::string of(const config::ModelEntry& model);
+  std::size_t files_read() const noexcept { return files_read_; }  // so far
+
+ private:
+  struct Kept {
+    std::uint64_t stamp = 0;
+    std::string digest;
+  };
+  std::map<std::filesystem::path, Kept> kept_;
+  std::size_t files_read_ = 0;
+};
+
 Subject subject_of(const Engine& engine, const std::string& digest, const config::ModelEntry& model);
+// Of its device alone.
+Subject subject_of(const Engine& engine);
 
 }  // namespace flyball::measure

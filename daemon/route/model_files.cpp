@@ -35,14 +35,17 @@ std::optional<BackendInfo> info_of(const ChildAnswer& answer) {
   const auto parameters = member_number(said, "parameters"),
              bytes = member_number(said["memory"], "weight_bytes"),
              context = member_number(said, "context_length"),
-             experts = member_number(said["shape"], "experts");
+             experts = member_number(said["shape"], "experts"),
+             token_bytes = member_number(said["memory"], "token_weight_bytes");
   BackendInfo info;
   info.architecture = member_text(said, "architecture");
   info.quantization = member_text(said, "quantization");
-  if (!parameters || !bytes || !context || *context > UINT32_MAX || !experts || info.architecture.empty())
+  if (!parameters || !bytes || !context || *context > UINT32_MAX || !experts || !token_bytes ||
+      info.architecture.empty())
     return std::nullopt;
   info.parameters = *parameters;
   info.weight_bytes = *bytes;
+  info.token_weight_bytes = *token_bytes;
   info.context_length = static_cast<std::uint32_t>(*context);
   info.mixture_of_experts = *experts > 0;
   return info;

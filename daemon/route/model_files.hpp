@@ -15,7 +15,7 @@
 namespace flyball::route {
 
 // By id in config.yaml: architecture, quantization, parameters, mixture_of_experts, context_length,
-// weight_bytes.
+// weight_bytes, token_weight_bytes.
 using ModelFileInfos = std::map<std::string, BackendInfo>;
 
 class ModelFiles {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -182,7 +183,9 @@ Json to_json(const HardwareReport& report) {
             {"memory_total_bytes", c.memory_total},
             {"memory_available_bytes", c.memory_available},
             {"bandwidth_1t_gb_per_s", c.bandwidth_1t},
-            {"bandwidth_gb_per_s", c.bandwidth}}},
+            {"bandwidth_gb_per_s", c.bandwidth},
+            {"float_gops", c.float_gops},
+            {"int8_gops", c.int8_gops}}},
           {"vulkan", to_json(report.vulkan)},
           {"opencl", to_json(report.opencl)}};
 }
@@ -192,7 +195,8 @@ std::string describe(const HardwareReport& report) {
   std::string out = "processor  " + (c.model.empty() ? std::string("unknown") : c.model) + ": " +
                     std::to_string(c.cores) + (c.cores == 1 ? " core, " : " cores, ") +
                     std::to_string(c.threads) + (c.threads == 1 ? " thread, " : " threads, ") + c.isa +
-                    " kernels\n";
+                    " kernels; products at " + std::to_string(std::llround(c.float_gops)) +
+                    " GFLOP/s of f16, " + std::to_string(std::llround(c.int8_gops)) + " GOP/s of int8\n";
   out += "memory     " + gib(c.memory_total) + ", " + gib(c.memory_available) + " available";
   if (c.bandwidth_1t > 0) {
     char text[96];

@@ -16,13 +16,13 @@
 
 #include "backends/cpu/cpu_device.hpp"
 #include "backends/model/synthetic.hpp"
+#include "backends/opencl/ceilings.hpp"
 #include "backends/opencl/opencl_device.hpp"
+#include "backends/vulkan/ceilings.hpp"
 #include "backends/vulkan/vulkan_device.hpp"
 #include "tests/bench/cpu_ceilings.hpp"
 #include "tests/bench/engine_steps.hpp"
-#include "tests/bench/opencl_ceilings.hpp"
 #include "tests/bench/program.hpp"
-#include "tests/bench/vulkan_ceilings.hpp"
 
 namespace {
 
@@ -203,7 +203,7 @@ DeviceOptions device_options(const Options& o) {
 }
 
 Engine opencl_engine(const model::ModelFile& model, const Options& o, const Folder& folder,
-                     OpenClCeilings& ceilings) {
+                     opencl::DeviceCeilings& ceilings) {
   opencl::OpenClDeviceOptions options;
   options.devices = {device_options<opencl::DeviceOptions>(o)};
   options.program_cache = folder.path() / "programs";
@@ -233,7 +233,7 @@ Engine opencl_engine(const model::ModelFile& model, const Options& o, const Fold
 }
 
 Engine vulkan_engine(const model::ModelFile& model, const Options& o, const Folder& folder,
-                     VulkanCeilings& ceilings) {
+                     vulkan::DeviceCeilings& ceilings) {
   vulkan::VulkanDeviceOptions options;
   options.device = device_options<vulkan::DeviceOptions>(o);
   options.device.fence_deadline = std::chrono::minutes(10);  // it is measured, however slow
@@ -357,9 +357,9 @@ void compare(ordered_json& ours, const ordered_json& cpu) {
 int main(int argc, char** argv) {
   const Options o = parse(argc, argv);
   const Folder folder(o.keep);
-  std::unique_ptr<OpenClCeilings> opencl_ceilings;
+  std::unique_ptr<opencl::DeviceCeilings> opencl_ceilings;
   std::unique_ptr<CpuCeilings> cpu_ceilings;
-  std::unique_ptr<VulkanCeilings> vulkan_ceilings;
+  std::unique_ptr<vulkan::DeviceCeilings> vulkan_ceilings;
   const auto open = [](auto& to, auto made) {
     if (made)
       to = std::move(*made);
@@ -367,9 +367,11 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "engines: %s\n", made.error().message.c_str());
     return made.has_value();
   };
-  if (o.opencl && !open(opencl_ceilings, OpenClCeilings::open(device_options<opencl::DeviceOptions>(o))))
+  if (o.opencl &&
+      !open(opencl_ceilings, opencl::DeviceCeilings::open(device_options<opencl::DeviceOptions>(o))))
     return kSkipped;
-  if (o.vulkan && !open(vulkan_ceilings, VulkanCeilings::open(device_options<vulkan::DeviceOptions>(o))))
+  if (o.vulkan &&
+      !open(vulkan_ceilings, vulkan::DeviceCeilings::open(device_options<vulkan::DeviceOptions>(o))))
     return kSkipped;
   if (o.cpu) cpu_ceilings = expect(CpuCeilings::open(cpu::usable_processors()));
   for (const std::string& shape : o.shapes) {

@@ -64,6 +64,24 @@ TEST_F(ModelDigest, OfADirectoryIsThatOfItsFilesByName) {
   EXPECT_NE(model_digest(directory_ / "m"), digest);
 }
 
+TEST_F(ModelDigest, OfAFileThatIsAsItWasIsNotReadAgain) {
+  write("weights", "some bytes");
+  config::ModelEntry model;
+  model.path = directory_ / "weights";
+  Digests digests;
+  const std::string first = digests.of(model);
+  EXPECT_EQ(first, model_digest(model));
+  EXPECT_EQ(digests.of(model), first);
+  EXPECT_EQ(digests.files_read(), 1U);
+  write("weights", "other bytes, and more");
+  EXPECT_NE(digests.of(model), first);
+  EXPECT_EQ(digests.files_read(), 2U);
+  std::filesystem::remove(model.path);
+  EXPECT_EQ(digests.of(model), "");
+  EXPECT_EQ(digests.of(model), "");
+  EXPECT_EQ(digests.files_read(), 4U) << "what could not be read is tried again";
+}
+
 TEST_F(ModelDigest, OfWhatIsNotThereIsEmpty) {
   EXPECT_EQ(model_digest(directory_ / "nothing"), "");
   EXPECT_EQ(model_digest(directory_), "");  // no file in it
@@ -79,9 +97,9 @@ TEST(Engines, AreToldApartByDeviceAndDriver) {
   cpu.model = "A Processor";
   cpu.isa = "avx2";
   cpu.threads = 2;
-  const Engine two = processor(cpu);
+  const Engine two = processor(cpu, 7);
   cpu.threads = 4;
-  EXPECT_NE(processor(cpu).device, two.device);
+  EXPECT_NE(processor(cpu, 7).device, two.device);
 
   DeviceProbe probe;
   DeviceReport device;

@@ -283,5 +283,23 @@ TEST(Receipt, EachAlternativeComesWithWhatIsKnownOfIt) {
   EXPECT_THAT(text(), HasSubstr("model.bytes 4.4 GiB, hardware.gpu.memory_total 2.9 GiB\n"));
 }
 
+TEST(Receipt, WhatIsPredictedIsMarked) {
+  const Tree tree =
+      tree_of("rules:\n  - {id: r, because: b, when: {fact: backend.cpu.ttft, lt: 500}, use: cpu}\n");
+  Facts facts = available({"cpu"});
+  facts.set("backend.cpu.decode_tps", 21.5, "measured");
+  facts.set("backend.cpu.ttft", std::int64_t{400}, "predicted: roofline 20 GB/s / 1 GB",
+            std::chrono::minutes(90));
+  const auto said = receipt(decide(tree, facts), facts);
+  EXPECT_EQ(said["rule"]["id"], "r") << "a rule that asks for it sees it";
+  EXPECT_EQ(said["facts"][0]["source"], "predicted: roofline 20 GB/s / 1 GB");
+  const auto& known = said["targets"][0]["known"];
+  EXPECT_FALSE(known[0].contains("source"));
+  EXPECT_EQ(known[1]["source"], "predicted: roofline 20 GB/s / 1 GB");
+  EXPECT_THAT(explain_text(said), HasSubstr("decode_tps 21.5 tokens/s, ttft 400 ms (predicted)\n"));
+  EXPECT_THAT(explain_text(said),
+              HasSubstr("400 ms               predicted: roofline 20 GB/s / 1 GB, 90 min ago"));
+}
+
 }  // namespace
 }  // namespace flyball::policy

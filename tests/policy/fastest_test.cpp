@@ -86,7 +86,7 @@ TEST(Fastest, OnlyWhatIsAvailableAndMeasured) {
   Facts facts = machine();
   measure(facts, "opencl", 1000, 1000);  // not available
   measure(facts, "cpu", 10, 10);
-  measure(facts, "vulkan", 1000, 1000, hours(1), "predicted");
+  measure(facts, "vulkan", 1000, 1000, hours(1), "predicted: roofline 1000 GB/s / 1 GB");
   facts.set("backend.vllm.available", true, "config");
   measure(facts, "vllm", 5000, 5000);  // no engine of this machine
   derive(facts);

@@ -45,6 +45,11 @@ class CalibrateTest(SmallModelTest):
     def fact(self, receipt, name):
         return next((f for f in receipt["facts"] if f["name"] == name), {})
 
+    def known(self, receipt, backend, name):
+        """What the receipt knows of a target that was considered."""
+        target = next((t for t in receipt["targets"] if t["backend"] == backend), {})
+        return next((k for k in target.get("known", []) if k["name"] == name), {})
+
     def calibrate(self, daemon, *args):
         ended = flyball("calibrate", "--config", daemon.config, "--quick", "--json", *args)
         self.assertEqual(ended.returncode, 0, ended.stderr)
@@ -60,6 +65,12 @@ class CalibrateTest(SmallModelTest):
             if backend != "vulkan":
                 self.skipTest("no lavapipe here: " + json.dumps(receipt["targets"]))
             self.assertIsNone(self.fact(receipt, "backend.vulkan.outpaced")["value"])
+            # The probe has measured the processor's memory; of lavapipe nothing is known yet.
+            self.assertRegex(self.known(receipt, "cpu", "decode_tps")["source"],
+                             r"^predicted: roofline [0-9.]+ GB/s / 0\.[0-9]+ GB")
+            self.assertEqual(self.known(receipt, "vulkan", "decode_tps"), {})
+            told = flyball("explain", "--config", daemon.config)
+            self.assertRegex(told.stdout, r"decode_tps [0-9.]+ tokens/s \(predicted\)")
 
             runs = {run["backend"]: run for run in self.calibrate(daemon, "--backends", "cpu,vulkan")}
             speed = {backend: {f["at"]: f["value"] for f in run["figures"] if f["figure"] == "decode_tps"}
@@ -94,7 +105,11 @@ class CalibrateTest(SmallModelTest):
             # Of another file nothing is known.
             os.utime(self.model)
             self.reload(daemon, 1)
-            self.assertEqual(self.ask(daemon)[0], "vulkan")
+            backend, receipt, _ = self.ask(daemon)
+            self.assertEqual(backend, "vulkan", "predictions are compared with nothing")
+            # But calibrate has measured what the device can do.
+            for figure in ("decode_tps", "prefill_tps", "ttft", "load_time"):
+                self.assertRegex(self.known(receipt, "vulkan", figure)["source"], "^predicted: ")
 
     def test_one_engine_alone_is_compared_with_nothing(self):
         with self.daemon() as daemon:

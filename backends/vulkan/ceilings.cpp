@@ -1,29 +1,33 @@
-#include "tests/bench/vulkan_ceilings.hpp"
+#include "backends/vulkan/ceilings.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
-#include "tests/bench/program.hpp"
-
-namespace flyball::bench {
+namespace flyball::vulkan {
 namespace {
 
-constexpr std::uint64_t kReadBytes = 512ULL << 20;  // beyond any cache, like the weights of a 1.1B model
-constexpr std::uint32_t kChains = 12;               // of kernels/vulkan/multiply_add.comp
+constexpr std::uint32_t kChains = 12;  // of kernels/vulkan/multiply_add.comp
 constexpr std::uint32_t kGpuGroup = 256, kGpuGroups = 4096, kGpuRounds = 9'984;
 constexpr std::uint32_t kProcessorGroups = 32, kProcessorRounds = 49'984;  // of one subgroup each
 
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
-Result<std::unique_ptr<VulkanCeilings>> VulkanCeilings::open(const vulkan::DeviceOptions& options) {
-  auto device = vulkan::Device::open(options);
+Result<std::unique_ptr<DeviceCeilings>> DeviceCeilings::open(const DeviceOptions& options,
+                                                             std::uint64_t read_bytes) {
+  auto device = Device::open(options);
   if (!device) return std::unexpected(std::move(device.error()));
-  std::unique_ptr<VulkanCeilings> out(new VulkanCeilings(std::move(*device)));
-  if (auto ok = out->build(); !ok) return std::unexpected(std::move(ok.error()));
+  std::unique_ptr<DeviceCeilings> out(new DeviceCeilings(std::move(*device)));
+  if (auto ok = out->build(read_bytes); !ok) return std::unexpected(std::move(ok.error()));
   return out;
 }
 
-Result<void> VulkanCeilings::build() {
-  const vulkan::DeviceFacts& facts = device_->facts();
+Result<void> DeviceCeilings::build(std::uint64_t read_bytes) {
+  const DeviceFacts& facts = device_->facts();
   const std::uint32_t group =
       facts.processor ? facts.subgroup_size : std::min(kGpuGroup, facts.max_work_group);
   const std::uint32_t groups = facts.processor ? kProcessorGroups : kGpuGroups;
@@ -31,13 +35,13 @@ Result<void> VulkanCeilings::build() {
   const std::uint32_t items = group * groups;
   operations_ = 2.0 * kChains * rounds * items;
   for (const auto& [bytes, to] :
-       {std::pair(kReadBytes, &from_), std::pair(std::uint64_t{items} * sizeof(float), &sums_)}) {
-    auto memory = device_->allocate(bytes, "the ceilings", vulkan::Place::device);
+       {std::pair(read_bytes, &from_), std::pair(std::uint64_t{items} * sizeof(float), &sums_)}) {
+    auto memory = device_->allocate(bytes, "the ceilings", Place::device);
     if (!memory) return std::unexpected(std::move(memory.error()));
     *to = std::move(*memory);
   }
-  const auto words = static_cast<std::uint32_t>(kReadBytes / 16 / (4 * items) * (4 * items));
-  const auto record = [&](vulkan::Commands& to, const char* kernel, const auto& push) -> Result<void> {
+  const auto words = static_cast<std::uint32_t>(read_bytes / 16 / (4 * items) * (4 * items));
+  const auto record = [&](Commands& to, const char* kernel, const auto& push) -> Result<void> {
     auto pipeline = device_->pipeline(kernel, {&group, 1}, sizeof push);
     if (!pipeline) return std::unexpected(std::move(pipeline.error()));
     auto commands = device_->start_recording();
@@ -46,12 +50,12 @@ Result<void> VulkanCeilings::build() {
     to.dispatch(*pipeline, push, {groups, 1, 1});
     return device_->finish_recording(to);
   };
-  if (auto ok = record(read_, "read_bandwidth",
-                       vulkan::ReadBandwidthPush{from_.address(), sums_.address(), words, 0});
+  if (auto ok =
+          record(read_, "read_bandwidth", ReadBandwidthPush{from_.address(), sums_.address(), words, 0});
       !ok)
     return ok;
-  if (auto ok = record(multiply_add_, "multiply_add",
-                       vulkan::MultiplyAddPush{sums_.address(), rounds, 0.0F, 0.25F, 0});
+  if (auto ok =
+          record(multiply_add_, "multiply_add", MultiplyAddPush{sums_.address(), rounds, 0.0F, 0.25F, 0});
       !ok)
     return ok;
   for (int i = 0; i < 2; ++i) {  // finishes compiling, touches the memory
@@ -61,19 +65,19 @@ Result<void> VulkanCeilings::build() {
   return {};
 }
 
-Result<double> VulkanCeilings::run(const vulkan::Commands& commands, double work) {
+Result<double> DeviceCeilings::run(const Commands& commands, double work) {
   const double start = seconds();
   if (auto ok = device_->submit(commands); !ok) return std::unexpected(std::move(ok.error()));
   if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
   return work / (seconds() - start);
 }
 
-Result<double> VulkanCeilings::read() {
-  return run(read_, static_cast<double>(kReadBytes));
+Result<double> DeviceCeilings::read() {
+  return run(read_, static_cast<double>(from_.bytes()));
 }
 
-Result<double> VulkanCeilings::multiply_add() {
+Result<double> DeviceCeilings::multiply_add() {
   return run(multiply_add_, operations_);
 }
 
-}  // namespace flyball::bench
+}  // namespace flyball::vulkan

@@ -1,37 +1,42 @@
-#include "tests/bench/opencl_ceilings.hpp"
+#include "backends/opencl/ceilings.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <span>
 #include <string>
+#include <utility>
 
-#include "tests/bench/program.hpp"
-
-namespace flyball::bench {
+namespace flyball::opencl {
 namespace {
 
-// Beyond any cache, like the weights of a 1.1B model.
-constexpr std::uint64_t kReadBytes = 512ULL << 20;
 constexpr std::uint32_t kChains = 12, kRounds = 20'000;
 constexpr std::size_t kGpuGroup = 256, kGroupsPerUnit = 16;  // of a GPU: enough to hide every latency
 constexpr std::size_t kProcessorReaders = 512, kProcessorAdders = 64;
 
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
 }  // namespace
 
-Result<std::unique_ptr<OpenClCeilings>> OpenClCeilings::open(const opencl::DeviceOptions& options) {
-  auto device = opencl::Device::open(options);
+Result<std::unique_ptr<DeviceCeilings>> DeviceCeilings::open(const DeviceOptions& options,
+                                                             std::uint64_t read_bytes) {
+  auto device = Device::open(options);
   if (!device) return std::unexpected(std::move(device.error()));
-  std::unique_ptr<OpenClCeilings> out(new OpenClCeilings(std::move(*device)));
-  if (auto ok = out->build(); !ok) return std::unexpected(std::move(ok.error()));
+  std::unique_ptr<DeviceCeilings> out(new DeviceCeilings(std::move(*device)));
+  if (auto ok = out->build(read_bytes); !ok) return std::unexpected(std::move(ok.error()));
   return out;
 }
 
 // Vectors as wide as a processor's registers, a run of them a work-item; on GPUs 16 bytes, neighbours side by
 // side.
-Result<void> OpenClCeilings::build() {
-  const opencl::DeviceFacts& facts = device_->facts();
+Result<void> DeviceCeilings::build(std::uint64_t read_bytes) {
+  const DeviceFacts& facts = device_->facts();
   const std::size_t gpu_items = kGpuGroup * kGroupsPerUnit * facts.compute_units;
   const std::uint32_t words = facts.processor ? 16 : 4;  // of 4 bytes, a load
   floats_ = facts.processor ? facts.vector_floats : 1;
   const auto grid = [&](std::size_t processor_items) {
-    opencl::Grid g;
+    Grid g;
     g.global[0] = facts.processor ? processor_items : gpu_items;
     g.local[0] = facts.processor ? 1 : kGpuGroup;
     return g;
@@ -39,11 +44,10 @@ Result<void> OpenClCeilings::build() {
   read_grid_ = grid(kProcessorReaders);
   multiply_add_grid_ = grid(kProcessorAdders);
   // The kernel wants four equal runs a work-item.
-  const std::uint64_t share = kReadBytes / (4 * words) / (4 * read_grid_.global[0]);
+  const std::uint64_t share = read_bytes / (4 * words) / (4 * read_grid_.global[0]);
   read_words_ = static_cast<std::uint32_t>(share * 4 * read_grid_.global[0]);
 
-  const auto make = [&](opencl::Kernel& kernel, const char* name,
-                        const std::string& options) -> Result<void> {
+  const auto make = [&](Kernel& kernel, const char* name, const std::string& options) -> Result<void> {
     const std::string_view files[] = {name};
     auto made = programs_.kernel(name, files, options);
     if (!made) return std::unexpected(std::move(made.error()));
@@ -76,7 +80,7 @@ Result<void> OpenClCeilings::build() {
   return {};
 }
 
-Result<double> OpenClCeilings::read() {
+Result<double> DeviceCeilings::read() {
   const double start = seconds();
   if (auto ok = device_->run(read_kernel_, read_grid_, read_from_, sums_, cl_uint{read_words_}); !ok)
     return std::unexpected(std::move(ok.error()));
@@ -84,7 +88,7 @@ Result<double> OpenClCeilings::read() {
   return static_cast<double>(read_from_.bytes) / (seconds() - start);
 }
 
-Result<double> OpenClCeilings::multiply_add() {
+Result<double> DeviceCeilings::multiply_add() {
   const double start = seconds();
   if (auto ok = device_->run(multiply_add_kernel_, multiply_add_grid_, factors_, sums_, cl_uint{kRounds});
       !ok)
@@ -95,4 +99,4 @@ Result<double> OpenClCeilings::multiply_add() {
   return operations / (seconds() - start);
 }
 
-}  // namespace flyball::bench
+}  // namespace flyball::opencl

@@ -1,0 +1,73 @@
+// What was predicted beside what then was, the latest of each kind: bytes and time of a load, time to a first
+// token and speed of an answer. It corrects predictions and says what margin they need. Pure; one thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+namespace flyball::measure {
+
+enum class Quantity : std::uint8_t { bytes, load_ms, ttft_ms, decode_tps };
+inline constexpr std::size_t kQuantities = 4;
+std::string_view to_string(Quantity quantity) noexcept;  // "bytes"
+std::optional<Quantity> quantity_named(std::string_view name) noexcept;
+
+// What a prediction was taken from: the model's file (bytes), the device's ceilings, or figures of
+// `calibrate`.
+enum class Basis : std::uint8_t { file, roofline, measured };
+inline constexpr std::size_t kBases = 3;
+std::string_view to_string(Basis basis) noexcept;
+std::optional<Basis> basis_named(std::string_view name) noexcept;
+
+struct Outcome {
+  std::string model, backend;  // ids
+  Quantity quantity = Quantity::bytes;
+  Basis basis = Basis::file;
+  double predicted = 0, actual = 0;  // predicted: before any correction
+  std::int64_t at = 0;               // seconds since 1970
+};
+
+class Ledger {
+ public:
+  static constexpr std::size_t kKept = 32;       // of each model, engine, quantity and basis
+  static constexpr std::size_t kMaxBooks = 512;  // of such; the one that was added to longest ago makes room
+  // So many are needed before they correct a time or a speed: one load may have met a cold disk.
+  static constexpr std::size_t kEnough = 3;
+  // A prediction that is further off says little of the next one.
+  static constexpr double kMaxCorrection = 16;
+  static constexpr double kMaxMargin = 0.25;
+
+  // False, and nothing is kept: a figure is not finite or not above 0.
+  bool add(const Outcome& outcome);
+  // What a roofline's prediction is to be multiplied with: the median of actual over predicted of this model
+  // on this engine, or of all models on it where that has not been seen often enough; 1 where neither has.
+  double correction(const std::string& model, const std::string& backend, Quantity quantity) const;
+  // Share of a model's predicted bytes that is asked for beside them: mean of what loads on this engine came
+  // out larger, and twice its spread. Never below 0, whatever came out smaller: what is predicted is asked
+  // for.
+  double margin(const std::string& backend) const;
+
+  struct Summary {
+    std::string backend;
+    Quantity quantity = Quantity::bytes;
+    Basis basis = Basis::file;
+    double mean = 1, spread = 0;  // of actual over predicted; the standard deviation
+    std::size_t kept = 0;
+    Outcome latest;
+  };
+  std::vector<Summary> summaries() const;  // in order of backend, quantity, basis
+
+ private:
+  using Key = std::tuple<std::string, Quantity, Basis, std::string>;  // backend, ..., model
+  std::vector<double> ratios(const std::string& backend, Quantity quantity, Basis basis,
+                             const std::string* model) const;
+  std::map<Key, std::deque<Outcome>> kept_;
+};
+
+}  // namespace flyball::measure

@@ -1,0 +1,105 @@
+#include "daemon/measure/roofline.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace flyball::measure {
+namespace {
+
+std::string text(const char* format, double a, double b) {
+  char out[96];
+  std::snprintf(out, sizeof out, format, a, b);
+  return out;
+}
+
+}  // namespace
+
+Ceilings ceilings_of(std::span<const Figure> figures, std::int64_t now) {
+  Ceilings out;
+  for (const Figure& figure : figures) {
+    if (now - figure.measured_at > kLifetimeSeconds) continue;
+    double* const to = figure.kind == Kind::read_gbps    ? &out.read_gbps
+                       : figure.kind == Kind::float_gops ? &out.float_gops
+                       : figure.kind == Kind::int8_gops  ? &out.int8_gops
+                                                         : nullptr;
+    if (to == nullptr) continue;
+    *to = figure.value;
+    out.measured_at = std::max(out.measured_at, figure.measured_at);
+  }
+  return out;
+}
+
+Ceilings in_turn(std::span<const Ceilings> devices) {
+  Ceilings out;
+  const auto together = [&](double Ceilings::*rate) {
+    double seconds = 0;
+    for (const Ceilings& one : devices) {
+      if (one.*rate <= 0) return 0.0;
+      seconds += 1 / (one.*rate);
+    }
+    return devices.empty() ? 0.0 : static_cast<double>(devices.size()) / seconds;
+  };
+  out.read_gbps = together(&Ceilings::read_gbps);
+  out.float_gops = together(&Ceilings::float_gops);
+  out.int8_gops = together(&Ceilings::int8_gops);
+  for (const Ceilings& one : devices)
+    out.measured_at = out.measured_at == 0 ? one.measured_at : std::min(out.measured_at, one.measured_at);
+  return out;
+}
+
+// What a token reads is what it multiplies with: a table of embeddings is neither.
+double Roofline::operations() const noexcept {
+  return 2.0 * static_cast<double>(model_.parameters) * static_cast<double>(model_.token_weight_bytes) /
+         static_cast<double>(model_.weight_bytes);
+}
+
+double Roofline::gops() const noexcept {
+  return model_.quantized && ceilings_.int8_gops > 0 ? ceilings_.int8_gops : ceilings_.float_gops;
+}
+
+// Of a mixture each token chooses as if it knew nothing of the others.
+double Roofline::read_bytes(double tokens) const noexcept {
+  const auto one = static_cast<double>(model_.token_weight_bytes),
+             all = static_cast<double>(model_.weight_bytes);
+  return model_.mixture ? all * (1 - std::pow(1 - one / all, tokens)) : one;
+}
+
+Roofline::Prediction Roofline::step_seconds(double tokens) const noexcept {
+  const double reading = read_bytes(tokens) / (ceilings_.read_gbps * 1e9);
+  const double computing = gops() > 0 ? operations() * tokens / (gops() * 1e9) : 0;
+  return {std::max(reading, computing), reading >= computing};
+}
+
+std::optional<Roofline::Prediction> Roofline::predict(Kind kind, std::uint32_t at) const {
+  if (ceilings_.read_gbps <= 0 || model_.token_weight_bytes == 0 ||
+      model_.weight_bytes < model_.token_weight_bytes)
+    return std::nullopt;
+  if (kind == Kind::load_ms)
+    return Prediction{kStartMs + 2e3 * static_cast<double>(model_.weight_bytes) / (ceilings_.read_gbps * 1e9),
+                      true};
+  const double tokens = std::max(at, 1U);
+  if (kind == Kind::decode_tps) {
+    const Prediction step = step_seconds(tokens);
+    return Prediction{tokens / step.value, step.of_memory};
+  }
+  if ((kind != Kind::prefill_tps && kind != Kind::ttft_ms) || gops() <= 0 || model_.parameters == 0)
+    return std::nullopt;
+  const double whole = std::floor(tokens / kStepTokens), rest = tokens - whole * kStepTokens;
+  const Prediction step = step_seconds(std::min<double>(tokens, kStepTokens));
+  const double seconds = whole * step.value + (rest > 0 ? step_seconds(rest).value : 0);
+  return Prediction{kind == Kind::ttft_ms ? seconds * 1e3 : tokens / seconds, step.of_memory};
+}
+
+std::string Roofline::basis(Kind kind, const Prediction& prediction) const {
+  constexpr double kGiga = 1e9;
+  if (kind == Kind::load_ms)
+    return text("%.3g GB read and written at %.3g GB/s", static_cast<double>(model_.weight_bytes) / kGiga,
+                ceilings_.read_gbps);
+  if (prediction.of_memory)
+    return text("roofline %.3g GB/s / %.3g GB", ceilings_.read_gbps,
+                static_cast<double>(model_.token_weight_bytes) / kGiga);
+  return text("roofline %.3g GFLOP/s / %.3g GFLOP a token", gops(), operations() / kGiga);
+}
+
+}  // namespace flyball::measure

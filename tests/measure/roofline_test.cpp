@@ -1,0 +1,174 @@
+// What is predicted of a model on a device of known ceilings, and when the policy hears of it.
+#include "daemon/measure/roofline.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "daemon/measure/book.hpp"
+
+namespace flyball::measure {
+namespace {
+
+constexpr std::int64_t kToday = 1'800'000'000;
+
+// 1.1 GB, of which a token reads 1 GB: 2 GFLOP a token.
+const ModelSize kDense{1'100'000'000, 1'000'000'000, 1'100'000'000, false, false};
+const Ceilings kDevice{20, 200, 800, kToday - 60};
+
+double predicted(const Roofline& roofline, Kind kind, std::uint32_t at) {
+  const auto value = roofline.predict(kind, at);
+  return value ? value->value : -1;
+}
+
+TEST(Roofline, AStepReadsOrComputesWhicheverTakesLonger) {
+  const Roofline roofline(kDevice, kDense);
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::decode_tps, 1),
+                   20);  // 1 GB at 20 GB/s: 50 ms; 10 ms of arithmetic
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::decode_tps, 4), 80);    // the same 50 ms
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::decode_tps, 10), 100);  // 100 ms of arithmetic
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::decode_tps, 32), 100);
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::prefill_tps, 512), 100);
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::ttft_ms, 512), 5120);
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::ttft_ms, 1), 50);
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::ttft_ms, 257),
+                   2610);  // a step of 256, and one that reads for one token
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::load_ms, 0), 310);  // 2.2 GB moved, and 200 ms to start
+  EXPECT_EQ(predicted(roofline, Kind::watts, 0), -1);
+}
+
+TEST(Roofline, QuantizedProductsAreOfInt8WhereTheDeviceHasThem) {
+  ModelSize quantized = kDense;
+  quantized.quantized = true;
+  EXPECT_DOUBLE_EQ(predicted(Roofline(kDevice, quantized), Kind::prefill_tps, 512), 400);
+  Ceilings gpu = kDevice;
+  gpu.int8_gops = 0;
+  EXPECT_DOUBLE_EQ(predicted(Roofline(gpu, quantized), Kind::prefill_tps, 512), 100);
+}
+
+TEST(Roofline, TokensOfAMixtureReadExpertsOfTheirOwn) {
+  const ModelSize mixture{8'000'000'000, 1'000'000'000, 8'000'000'000, true, false};
+  const Roofline roofline({20, 1e9, 0, kToday}, mixture);
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::decode_tps, 1), 20);
+  EXPECT_NEAR(predicted(roofline, Kind::decode_tps, 2), 2 * 20e9 / (8e9 * (1 - 49.0 / 64)), 1e-9);
+  EXPECT_NEAR(predicted(roofline, Kind::decode_tps, 1000), 1000 * 2.5, 0.1);  // all experts: 0.4 s
+}
+
+TEST(Roofline, SaysWhatItIsFrom) {
+  const Roofline roofline(kDevice, kDense);
+  const auto basis = [&](Kind kind, std::uint32_t at) {
+    return roofline.basis(kind, *roofline.predict(kind, at));
+  };
+  EXPECT_EQ(basis(Kind::decode_tps, 1), "roofline 20 GB/s / 1 GB");
+  EXPECT_EQ(basis(Kind::prefill_tps, 512), "roofline 200 GFLOP/s / 2 GFLOP a token");
+  EXPECT_EQ(basis(Kind::load_ms, 0), "1.1 GB read and written at 20 GB/s");
+}
+
+TEST(Roofline, OfWhatIsNotKnownNothing) {
+  EXPECT_EQ(predicted(Roofline({}, kDense), Kind::decode_tps, 1), -1);
+  EXPECT_EQ(predicted(Roofline(kDevice, {}), Kind::decode_tps, 1), -1);
+  const Roofline slow({20, 0, 0, kToday}, kDense);
+  EXPECT_DOUBLE_EQ(predicted(slow, Kind::decode_tps, 1), 20);
+  EXPECT_EQ(predicted(slow, Kind::prefill_tps, 1), -1);
+  EXPECT_EQ(predicted(slow, Kind::ttft_ms, 1), -1);
+  // A file's own words, and they do not agree.
+  EXPECT_EQ(predicted(Roofline(kDevice, {1, 2, 3, false, false}), Kind::decode_tps, 1), -1);
+}
+
+TEST(Roofline, CeilingsAsTheStoreKeepsThem) {
+  const std::vector<Figure> kept = {{Kind::read_gbps, 0, 20, kToday - 60},
+                                    {Kind::float_gops, 0, 200, kToday - 50}};
+  EXPECT_EQ(ceilings_of(kept, kToday).read_gbps, 20);
+  EXPECT_EQ(ceilings_of(kept, kToday).float_gops, 200);
+  EXPECT_EQ(ceilings_of(kept, kToday).measured_at, kToday - 50);
+  EXPECT_EQ(ceilings_of(kept, kToday + kLifetimeSeconds).read_gbps, 0);
+  const std::vector<Ceilings> two = {{20, 100, 0, kToday}, {60, 100, 0, kToday - 9}};
+  EXPECT_DOUBLE_EQ(in_turn(two).read_gbps, 30);  // each reads its half
+  EXPECT_DOUBLE_EQ(in_turn(two).float_gops, 100);
+  EXPECT_EQ(in_turn(two).int8_gops, 0);
+  EXPECT_EQ(in_turn(two).measured_at, kToday - 9);
+}
+
+// ---- facts
+
+config::ModelEntry embedded_demo() {
+  config::ModelEntry model;
+  model.id = "demo";
+  model.embedded = true;
+  return model;
+}
+const Engine kProcessor{"cpu", "a processor", "v1", kDevice}, kGpu{"vulkan", "a device", "d1"};
+
+Book predicting(std::vector<Measured> measured, std::shared_ptr<const Ledger> ledger = nullptr) {
+  const std::vector<Engine> engines = {kProcessor, kGpu};
+  const config::ModelEntry model = embedded_demo();
+  return Book(measured, engines, {&model, 1}, {{{"demo", kDense}}, std::move(ledger)});
+}
+std::string fact_of(const Book& book, const char* name, std::int64_t now = kToday) {
+  policy::Facts facts;
+  book.set_facts("demo", now, facts);
+  const policy::Fact* fact = facts.get(name);
+  if (fact == nullptr) return "unknown";
+  const auto* number = std::get_if<double>(&fact->value);
+  return std::to_string(number ? std::llround(*number) : std::get<std::int64_t>(fact->value)) + ", " +
+         fact->source + ", " +
+         std::to_string(std::chrono::duration_cast<std::chrono::seconds>(fact->age).count()) + " s";
+}
+
+TEST(Predictions, StandInUntilItIsMeasured) {
+  const Book book = predicting({});
+  EXPECT_EQ(fact_of(book, "backend.cpu.decode_tps"), "20, predicted: roofline 20 GB/s / 1 GB, 60 s");
+  EXPECT_EQ(fact_of(book, "backend.cpu.ttft"),
+            "5120, predicted: roofline 200 GFLOP/s / 2 GFLOP a token, 60 s");
+  EXPECT_EQ(fact_of(book, "backend.cpu.prefill_tps"),
+            "100, predicted: roofline 200 GFLOP/s / 2 GFLOP a token, 60 s");
+  EXPECT_EQ(fact_of(book, "backend.cpu.load_time"),
+            "310, predicted: 1.1 GB read and written at 20 GB/s, 60 s");
+  EXPECT_EQ(fact_of(book, "backend.cpu.watts"), "unknown");
+  EXPECT_EQ(fact_of(book, "backend.vulkan.decode_tps"), "unknown");  // its ceilings are not
+  EXPECT_TRUE(book.empty()) << "nothing was measured";
+
+  const Subject cpu = subject_of(kProcessor, model_digest(embedded_demo()), embedded_demo());
+  const Book measured = predicting({{cpu, {Kind::decode_tps, 1, 12, kToday - 5}}});
+  EXPECT_EQ(fact_of(measured, "backend.cpu.decode_tps"), "12, measured, 5 s");
+  EXPECT_THAT(fact_of(measured, "backend.cpu.ttft"), ::testing::HasSubstr("predicted"));
+  EXPECT_THAT(fact_of(measured, "backend.cpu.decode_tps", kToday + kLifetimeSeconds - 10),
+              ::testing::HasSubstr("measured"));
+  EXPECT_EQ(fact_of(measured, "backend.cpu.decode_tps", kToday + kLifetimeSeconds), "unknown")
+      << "both have expired";
+}
+
+TEST(Predictions, OfADeviceWhoseCeilingsTheStoreHas) {
+  const Book book = predicting({{subject_of(kGpu), {Kind::read_gbps, 0, 40, kToday - 7}}});
+  EXPECT_EQ(fact_of(book, "backend.vulkan.decode_tps"), "40, predicted: roofline 40 GB/s / 1 GB, 7 s");
+  EXPECT_EQ(fact_of(book, "backend.vulkan.ttft"), "unknown");
+  Engine other = kGpu;
+  other.driver = "d2";
+  EXPECT_EQ(fact_of(predicting({{subject_of(other), {Kind::read_gbps, 0, 40, kToday - 7}}}),
+                    "backend.vulkan.decode_tps"),
+            "unknown");
+}
+
+TEST(Predictions, AreCorrectedByWhatWasSeen) {
+  const auto ledger = std::make_shared<Ledger>();
+  const Book book = predicting({}, ledger);
+  for (int i = 0; i < 3; ++i) {
+    ledger->add({"demo", "cpu", Quantity::decode_tps, Basis::roofline, 20, 15, kToday});
+    ledger->add({"demo", "cpu", Quantity::ttft_ms, Basis::roofline, 100, 200, kToday});
+  }
+  EXPECT_EQ(fact_of(book, "backend.cpu.decode_tps"),
+            "15, predicted: roofline 20 GB/s / 1 GB, times 0.75 as seen, 60 s");
+  EXPECT_THAT(fact_of(book, "backend.cpu.ttft"), ::testing::StartsWith("10240, "));
+  EXPECT_THAT(fact_of(book, "backend.cpu.prefill_tps"), ::testing::StartsWith("50, "));
+  EXPECT_THAT(fact_of(book, "backend.cpu.load_time"), ::testing::StartsWith("310, "));
+  // What the next outcome is compared with is not corrected, or the correction would be corrected.
+  EXPECT_EQ(book.expected("demo", "cpu", Kind::decode_tps, 1, kToday)->value, 20);
+  EXPECT_EQ(book.expected("demo", "cpu", Kind::decode_tps, 1, kToday)->basis, Basis::roofline);
+  EXPECT_FALSE(book.expected("demo", "cpu", Kind::decode_tps, 1, kToday + kLifetimeSeconds));
+  EXPECT_FALSE(book.expected("other", "cpu", Kind::decode_tps, 1, kToday));
+}
+
+}  // namespace
+}  // namespace flyball::measure
