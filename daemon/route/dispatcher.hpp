@@ -95,7 +95,7 @@ class Dispatcher {
   double widest_gap() const;  // FairQueue's, of all engines
   fleet::Fleet& fleet() noexcept;
 
-  struct Impl;  // opaque; named by the jobs of dispatcher.cpp
+  struct Impl;  // dispatcher_impl.hpp; named by its jobs
 
  private:
   std::shared_ptr<Impl> impl_;

@@ -1,0 +1,54 @@
+// What a Dispatcher and its jobs share: the fleet, turns, limits, receipts and counts. For the dispatcher's
+// own files; one thread.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+
+#include "backends/graph/memory_plan.hpp"
+#include "daemon/route/dispatcher.hpp"
+#include "daemon/route/turns.hpp"
+
+namespace flyball::route {
+
+struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
+  Impl(boost::asio::io_context& context, fleet::Fleet& workers, policy::Facts probed, metrics::Metrics& m,
+       usage::Recorder& recorder);
+
+  boost::asio::io_context& io;
+  fleet::Fleet& fleet;
+  const policy::Facts hardware;
+  const TimePoint probed_at = std::chrono::steady_clock::now();  // the probe ran just before
+  metrics::Metrics& metrics;
+  usage::Recorder& ledger;
+  DispatchLimits limits;
+  const std::shared_ptr<Turns> turns;
+  Receipts receipts;
+  policy::Decision deciding;  // storage for decide(): receipts keep a copy no longer than their path
+  std::size_t waiting = 0, running = 0;  // requests
+  std::size_t waiting_answers = 0;
+  Limits app_limits;
+
+  std::expected<Limits::Reservation, Refusal> admit(const JobSpec& spec);
+  policy::Facts facts_for(const JobSpec& spec) const;
+  void decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt);
+  void retire(Ticket ticket);
+
+  std::vector<Ticket> retired;
+};
+
+inline std::uint32_t context_of(const config::ModelEntry& model) {
+  return model.context > 0 ? model.context : graph::kDefaultContext;
+}
+
+inline double seconds_between(TimePoint from, TimePoint to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+}  // namespace flyball::route

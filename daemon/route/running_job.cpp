@@ -1,0 +1,351 @@
+#include "daemon/route/running_job.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include <boost/asio/post.hpp>
+
+namespace flyball::route {
+namespace {
+
+namespace asio = boost::asio;
+using Clock = std::chrono::steady_clock;
+using boost::system::error_code;
+
+// on_unavailable: queue. How often a parked request looks again, and for how long.
+constexpr std::chrono::milliseconds kParkedLook{250};
+constexpr std::chrono::seconds kParkedLimit{30};
+
+const std::string kNone = "none";
+
+// What an engine finds wrong with a request before it computes anything of it.
+bool is_of_the_request(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::invalid_value:
+    case ErrorCode::unsupported_value:
+    case ErrorCode::context_length_exceeded:
+    case ErrorCode::template_error:
+    case ErrorCode::template_budget:
+    case ErrorCode::unsupported_schema:
+    case ErrorCode::rate_limited:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::vector<std::string> targets_of(const policy::Decision& decision) {
+  std::vector<std::string> out;
+  if (decision.target) out.push_back(decision.target->backend);
+  for (const auto& t : decision.targets)
+    if (t.target && t.verdict == policy::Verdict::available &&
+        std::find(out.begin(), out.end(), t.target->backend) == out.end())
+      out.push_back(t.target->backend);
+  return out;
+}
+
+// Where one engine's events for one choice arrive. Forgotten (the job moves on) before its ticket is
+// destroyed.
+class ChoiceSink final : public EventSink {
+ public:
+  ChoiceSink(std::weak_ptr<RunningJob> job, std::size_t choice, std::uint32_t attempt)
+      : job_(std::move(job)), choice_(choice), attempt_(attempt) {}
+  bool push(Event event) noexcept override {
+    const auto job = job_.lock();
+    return !job || job->on_event(choice_, attempt_, std::move(event));
+  }
+
+ private:
+  std::weak_ptr<RunningJob> job_;
+  std::size_t choice_;
+  std::uint32_t attempt_;
+};
+
+}  // namespace
+
+RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec,
+                       Limits::Reservation reservation, std::weak_ptr<JobObserver> observer)
+    : dispatcher_(std::move(dispatcher)),
+      spec_(std::move(spec)),
+      bill_(dispatcher_->app_limits, dispatcher_->ledger, spec_.app.id, spec_.traits, std::move(reservation),
+            spec_.prompts, spec_.n, context_of(spec_.model)),
+      observer_(std::move(observer)),
+      admitted_(Clock::now()),
+      asked_(admitted_),
+      started_(admitted_),
+      look_(dispatcher_->io),
+      deadline_(dispatcher_->io) {
+  ++dispatcher_->waiting;
+  dispatcher_->waiting_answers += spec_.answers();
+  Receipt receipt;
+  receipt.request_id = spec_.id;
+  receipt.app = spec_.app.id;
+  receipt.model = spec_.model.id;
+  receipt.operation = spec_.traits.operation;
+  receipt.keep = spec_.keep;
+  receipt.created = std::time(nullptr);
+  receipt_ = dispatcher_->receipts.add(std::move(receipt));
+}
+
+void RunningJob::start() {
+  receipt_->in_line = [weak = weak_from_this()]() -> std::optional<PlaceInLine> {
+    if (const auto self = weak.lock())
+      for (const Choice& choice : self->choices_)
+        if (auto place = choice.place.in_line()) return place;
+    return std::nullopt;
+  };
+  watch_deadline();
+  decide();
+}
+
+void RunningJob::decide() {
+  dispatcher_->decide(spec_, dispatcher_->facts_for(spec_), *receipt_);
+  if (!receipt_->decision.target && receipt_->decision.queue) {
+    receipt_->state = "parked";
+    look_.expires_after(kParkedLook);
+    look_.async_wait([weak = weak_from_this()](error_code ec) {
+      if (const auto self = weak.lock(); self && !ec) self->look_again();
+    });
+    return;
+  }
+  begin_choices();
+}
+
+void RunningJob::look_again() {
+  if (over_) return;
+  if (Clock::now() - admitted_ < kParkedLimit) {
+    decide();
+    return;
+  }
+  fail_all(nothing_to_ask("No engine of the policy's choice became available in time."));
+}
+
+// An engine that the policy wants and that was disabled for dying is a fault of this machine with a known
+// cause, and no word about the policy: the client reads model_unavailable and why.
+Error RunningJob::nothing_to_ask(std::string otherwise) const {
+  const auto workers = dispatcher_->fleet.status();
+  for (const policy::TargetTrace& considered : receipt_->decision.targets) {
+    if (!considered.target || considered.verdict != policy::Verdict::unavailable) continue;
+    for (const fleet::WorkerStatus& worker : workers)
+      if (worker.state == fleet::WorkerState::disabled && worker.model == spec_.model.id &&
+          worker.backend == considered.target->backend)
+        return {ErrorCode::model_unavailable, worker.last_error, {}, {}};
+  }
+  return {ErrorCode::no_target, std::move(otherwise), {}, {}};
+}
+
+void RunningJob::begin_choices() {
+  const auto targets = targets_of(receipt_->decision);
+  unfinished_ = spec_.answers();
+  choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
+  for (std::size_t i = 0; i < unfinished_; ++i) choices_.emplace_back(targets);
+  // From the io_context, so that the observer never hears of a failure inside submit().
+  asio::post(dispatcher_->io, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->asked_ = Clock::now();
+    if (!self->receipt_->decision.target)
+      return self->fail_all(self->nothing_to_ask("The policy names no engine that is available now."));
+    for (std::size_t i = 0; i < self->choices_.size() && !self->over_; ++i)
+      self->act(i, self->choices_[i].attempt.begin());
+  });
+}
+
+void RunningJob::watch_deadline() {
+  if (!spec_.app.slo.deadline) return;
+  deadline_.expires_at(admitted_ + *spec_.app.slo.deadline);
+  deadline_.async_wait([weak = weak_from_this()](error_code ec) {
+    const auto self = weak.lock();
+    if (!self || ec || self->over_ || self->had_event_) return;  // an answer that has begun is finished
+    self->fail_all(
+        {ErrorCode::overloaded, "The app's deadline passed before an engine gave the first token.", {}, {}});
+  });
+}
+
+void RunningJob::act(std::size_t index, Attempt::Action action) {
+  if (over_) return;
+  if (auto* give_up = std::get_if<Attempt::GiveUp>(&action)) {
+    fail_all(give_up->error);
+    return;
+  }
+  Choice& choice = choices_[index];
+  const std::string& backend = std::get<Attempt::Acquire>(action).backend;
+  if (choice.attempt.attempts() > 1) {
+    const std::string& from = receipt_->attempts[choice.record].backend;
+    if (from != backend) dispatcher_->metrics.fell_back(from, backend);
+  }
+  choice.record = receipt_->attempts.size();
+  receipt_->attempts.push_back({backend, "waiting", static_cast<std::uint32_t>(index),
+                                static_cast<std::uint32_t>(choice.attempt.resume_tokens().size())});
+  if (choice.place && choice.placed_at == backend) return acquire(index, choice.attempt.attempts());
+  const bool goes_on = choice.place && choice.begun;
+  choice.placed_at = backend;
+  const config::AppManifest& app = spec_.app;
+  choice.place = dispatcher_->turns->ask(
+      {spec_.model.id, backend, spec_.model.max_sequences, app.id, app.weight() / 100.0,
+       static_cast<double>(estimated_tokens(spec_.prompts[index / spec_.n])), goes_on},
+      [weak = weak_from_this(), index, attempt = choice.attempt.attempts()] {
+        if (const auto self = weak.lock()) self->acquire(index, attempt);
+      });
+}
+
+// Its turn has come.
+void RunningJob::acquire(std::size_t index, std::uint32_t attempt) {
+  if (over_) return;
+  dispatcher_->fleet.acquire(
+      spec_.model.id, choices_[index].placed_at,
+      [weak = weak_from_this(), index, attempt](Result<Backend*> got) {
+        if (const auto self = weak.lock()) self->acquired(index, attempt, std::move(got));
+      },
+      spec_.app.limits.may_evict);
+}
+
+void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backend*> backend) {
+  if (over_ || choices_[index].attempt.attempts() != attempt) return;
+  if (backend) {
+    start_on(index, **backend);
+    return;
+  }
+  refused(index, backend.error());
+}
+
+// By the fleet or by the engine, before it began there.
+void RunningJob::refused(std::size_t index, const Error& error) {
+  Choice& choice = choices_[index];
+  outcome(index, to_string(error.code));
+  if (!choice.begun) choice.place.settle(0);
+  act(index, choice.attempt.unavailable(error));
+}
+
+void RunningJob::start_on(std::size_t index, Backend& backend) {
+  Choice& choice = choices_[index];
+  const std::uint32_t attempt = choice.attempt.attempts();
+  CompletionRequest request = spec_.base;
+  request.prompt = spec_.prompts[index / spec_.n];
+  request.sampling.seed += index;  // wraps; every answer has its own draw
+  // A new id for each attempt: an engine may still be letting go of the last one.
+  request.owner = spec_.app.id;
+  request.id = spec_.id + "/" + std::to_string(index) + "." + std::to_string(attempt);
+  request.total_tokens = bill_.total_tokens();
+  request.resume_tokens = choice.attempt.resume_tokens();
+  request.resume_text_bytes = choice.attempt.text_bytes();
+  outcome(index, "running");
+  bill_.began(index);
+  for (const DeviceShare& share : backend.info().devices)
+    receipt_->attempts[choice.record].devices.push_back(to_string(share));
+  auto ticket =
+      backend.start(std::move(request), std::make_shared<ChoiceSink>(weak_from_this(), index, attempt));
+  if (over_ || choice.done || choice.attempt.attempts() != attempt) {  // it all happened inside start()
+    if (ticket) retire(std::move(*ticket));
+    return;
+  }
+  if (!ticket) {
+    bill_.failed(index);
+    return refused(index, ticket.error());
+  }
+  choice.ticket = std::move(*ticket);
+  choice.begun = true;
+}
+
+bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event) {
+  Choice& choice = choices_[index];
+  if (over_ || choice.done || choice.attempt.attempts() != attempt) return true;
+  const auto observer = observer_.lock();
+  if (auto* error = std::get_if<Error>(&event)) {
+    bill_.failed(index);
+    outcome(index, to_string(error->code));
+    retire(std::move(choice.ticket));
+    if (!had_event_ && is_of_the_request(error->code)) choice.place.settle(0);
+    act(index, choice.attempt.failed(*error));
+    return true;
+  }
+  first_event();
+  if (auto* delta = std::get_if<Delta>(&event)) {
+    choice.attempt.received(*delta);
+    choice.place.generated(delta->tokens.size());
+    bill_.received(index, *delta);
+    return !observer || observer->on_delta(index, *delta);
+  }
+  Done& done = std::get<Done>(event);
+  if (done.reason == FinishReason::cancelled) {  // the engine was told to drain; nobody here cancelled
+    fail_all({ErrorCode::shutting_down, "The engine is shutting down.", {}, {}});
+    return true;
+  }
+  choice.done = true;
+  bill_.done(index, done.usage);
+  receipt_->usage = bill_.usage();
+  outcome(index, "done");
+  choice.place.settle(done.usage.prompt_tokens -
+                      std::min(done.usage.cached_tokens, done.usage.prompt_tokens));
+  choice.place = {};
+  retire(std::move(choice.ticket));
+  if (receipt_->queue_ms < 0)
+    receipt_->queue_ms =
+        seconds_between(admitted_, started_) * 1e3 + static_cast<double>(done.timings.queue_us) / 1e3;
+  if (--unfinished_ == 0) finish("done");
+  if (observer) observer->on_done(index, done);
+  return true;
+}
+
+void RunningJob::first_event() {
+  if (had_event_) return;
+  had_event_ = true;
+  deadline_.cancel();
+  receipt_->state = "running";
+  --dispatcher_->waiting;
+  ++dispatcher_->running;
+  dispatcher_->waiting_answers -= spec_.answers();
+  bill_.waits_no_longer();
+}
+
+void RunningJob::outcome(std::size_t index, std::string_view text) {
+  if (text == "running" && !had_event_) started_ = Clock::now();
+  receipt_->attempts[choices_[index].record].outcome = text;
+}
+
+void RunningJob::resume() {
+  for (std::size_t i = 0; i < choices_.size() && !over_; ++i) choices_[i].ticket.resume();
+}
+
+const std::string& RunningJob::backend() const noexcept {
+  return choices_.empty() || receipt_->attempts.empty() ? kNone : choices_.front().attempt.backend();
+}
+
+void RunningJob::fail_all(const Error& error) {
+  if (over_) return;
+  finish(to_string(error.code));
+  if (const auto observer = observer_.lock()) observer->on_error(error);
+}
+
+void RunningJob::finish(std::string_view state) {
+  if (over_) return;
+  over_ = true;
+  look_.cancel();
+  deadline_.cancel();
+  receipt_->in_line = nullptr;
+  receipt_->state = state;
+  receipt_->total_ms = seconds_between(admitted_, Clock::now()) * 1e3;
+  for (Choice& choice : choices_) {
+    auto& row = receipt_->attempts;
+    if (!choice.done && choice.record < row.size() &&
+        (row[choice.record].outcome == "running" || row[choice.record].outcome == "waiting"))
+      row[choice.record].outcome = "cancelled";
+    if (!choice.begun) choice.place.settle(0);
+    choice.place = {};
+    retire(std::move(choice.ticket));
+  }
+  --(had_event_ ? dispatcher_->running : dispatcher_->waiting);
+  if (!had_event_) dispatcher_->waiting_answers -= spec_.answers();
+  receipt_->usage = bill_.usage();
+  bill_.close(state);
+}
+
+void RunningJob::retire(Ticket ticket) {
+  if (ticket) dispatcher_->retire(std::move(ticket));
+}
+
+}  // namespace flyball::route

@@ -1,0 +1,79 @@
+// One request from its admission to its end: decided, a turn and an engine for each of its answers, the next
+// engine where one fails, its receipt and its bill. On the dispatcher's thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <boost/asio/steady_timer.hpp>
+
+#include "daemon/route/attempt.hpp"
+#include "daemon/route/bill.hpp"
+#include "daemon/route/dispatcher_impl.hpp"
+
+namespace flyball::route {
+
+class RunningJob final : public Job, public std::enable_shared_from_this<RunningJob> {
+ public:
+  RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec, Limits::Reservation reservation,
+             std::weak_ptr<JobObserver> observer);
+  ~RunningJob() override { finish("cancelled"); }
+
+  void start();
+  void cancel() override { finish("cancelled"); }
+  void resume() override;
+  const Receipt& receipt() const noexcept override { return *receipt_; }
+  Receipt& receipt() noexcept override { return *receipt_; }
+  TimePoint asked_at() const noexcept override { return asked_; }
+  const Standings& standings() const noexcept override { return bill_.standings(); }
+  const std::string& backend() const noexcept override;
+
+  bool on_event(std::size_t choice, std::uint32_t attempt, Event event);
+
+ private:
+  struct Choice {
+    explicit Choice(std::vector<std::string> targets) : attempt(std::move(targets)) {}
+    Attempt attempt;
+    Turns::Place place;     // at the engine of this attempt
+    std::string placed_at;  // its backend
+    Ticket ticket;
+    std::size_t record = 0;  // its row in the receipt
+    bool begun = false;      // an engine took it, and may have computed something
+    bool done = false;
+  };
+
+  void decide();
+  void begin_choices();
+  Error nothing_to_ask(std::string otherwise) const;
+  void look_again();
+  void act(std::size_t choice, Attempt::Action action);
+  void acquire(std::size_t choice, std::uint32_t attempt);
+  void acquired(std::size_t choice, std::uint32_t attempt, Result<Backend*> backend);
+  void refused(std::size_t choice, const Error& error);
+  void start_on(std::size_t choice, Backend& backend);
+  void outcome(std::size_t choice, std::string_view text);
+  void first_event();
+  void fail_all(const Error& error);
+  void finish(std::string_view state);
+  void retire(Ticket ticket);
+  void watch_deadline();
+
+  std::shared_ptr<Dispatcher::Impl> dispatcher_;
+  JobSpec spec_;
+  Bill bill_;
+  std::weak_ptr<JobObserver> observer_;
+  std::shared_ptr<Receipt> receipt_;
+  std::vector<Choice> choices_;
+  std::size_t unfinished_ = 0;
+  bool over_ = false, had_event_ = false;
+  TimePoint admitted_, asked_, started_;
+  boost::asio::steady_timer look_;      // a parked request's next look
+  boost::asio::steady_timer deadline_;  // the app's, for a first token
+};
+
+}  // namespace flyball::route
