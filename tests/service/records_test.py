@@ -46,6 +46,19 @@ class RecordsTest(unittest.TestCase):
                 with open(os.path.join(state, name), "rb") as kept:
                     self.assertNotIn(b"Sesame", kept.read())
 
+    def test_a_daemon_without_the_same_state_dir_knows_nothing_of_it(self):
+        requests = []
+        for _ in range(2):
+            with Daemon() as daemon:
+                for request in requests:
+                    self.assertEqual(daemon.request("GET", "/v1/route/receipts/" + request)[0], 404)
+                status, _, headers = daemon.request_with_headers("POST", "/v1/completions", dict(GREEDY, max_tokens=1))
+                self.assertEqual(status, 200)
+                requests.append(headers["x-request-id"])
+                self.assertEqual(daemon.request("GET", "/v1/route/receipts/" + requests[-1])[0], 200)
+                daemon.signal(signal.SIGTERM)
+                self.assertEqual(daemon.wait(), 0)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
