@@ -145,6 +145,9 @@ const std::vector<Bound<AppLimits>>& limits_table() {
       {{"may_evict", boolean(),
         "whether other models' engines end so that the model it asks for finds memory"},
        [](AppLimits& l, const Node& n) { l.may_evict = as_bool(n); }},
+      {{"resident", size(0, 1ULL << 50),
+        "memory that engines loaded for its requests may hold together; 0B: no limit"},
+       [](AppLimits& l, const Node& n) { l.resident = as_bytes(n); }},
   };
   return table;
 }

@@ -64,6 +64,7 @@ struct AppLimits {
   std::uint64_t kv_tokens = 0;            // that its open requests may come to, together
   std::optional<std::uint32_t> weight;    // AppManifest::weight()
   bool may_evict = true;                  // other models' engines end so that its own find memory
+  std::uint64_t resident = 0;             // bytes that engines loaded for it may hold together
 };
 
 struct AppManifest {

@@ -153,7 +153,7 @@ class Walk {
   }
 
   Verdict consider(const Rule& rule, const Target& target, bool may_choose) {
-    const Standing& engine = standing(target.backend);
+    const Standing& engine = standing(target);
     const Verdict verdict =
         engine.verdict == Verdict::available && may_choose ? Verdict::chosen : engine.verdict;
     out_.targets.push_back({&target, &rule, verdict, engine.denied_by, engine.certain});
@@ -168,13 +168,11 @@ class Walk {
     bool certain = true;
   };
 
-  const Standing& standing(std::string_view backend) {
-    const auto backends = known_backends();
-    std::size_t i = 0;
-    while (i < std::min(backends.size(), kMaxBackends) && backends[i] != backend) ++i;
-    if (i == backends.size() || i == kMaxBackends) std::abort();  // the parser knows every target
-    Standing& out = standings_[i];
+  const Standing& standing(const Target& target) {
+    if (target.engine >= kMaxBackends) std::abort();  // the parser knows every target
+    Standing& out = standings_[target.engine];
     if (out.known) return out;
+    const std::string_view backend = target.backend;
     out.known = true;
     for (const ConstraintTrace& constraint : out_.constraints)
       if (constraint.outcome != Truth::no && denies(*constraint.constraint, backend)) {
@@ -190,7 +188,7 @@ class Walk {
 
   bool traced(const Target& target) const {
     return std::ranges::any_of(out_.targets, [&](const TargetTrace& trace) {
-      return trace.target->backend == target.backend && trace.target->profile == target.profile;
+      return trace.target->engine == target.engine && trace.target->profile == target.profile;
     });
   }
 

@@ -53,6 +53,8 @@ constexpr std::array kFixedFacts{
     FactInfo{"hardware.gpu.vendor", text, "", "its vendor", "nvidia|amd|intel|apple|arm|qualcomm|other|none"},
     FactInfo{"hardware.memory.available", integer, "bytes",
              "memory that could be taken without swapping when the probe ran", ""},
+    FactInfo{"hardware.memory.pressure", number, "%",
+             "of the last 10 s, in which somebody waited for the machine's memory", ""},
     FactInfo{"hardware.memory.total", integer, "bytes",
              "memory of the machine, or what a cgroup allows of it", ""},
     FactInfo{"hardware.memory.unified", boolean, "", "processor and GPU work in one memory: no discrete GPU",
@@ -106,9 +108,13 @@ constexpr std::array kBackendFacts{
              "answers it writes of the request's model, over as many streams as the app has; measured here, "
              "or predicted",
              ""},
+    FactInfo{".fits_now", boolean, "",
+             "the request's model is in its memory, or its weights fit beside what is there; derived", ""},
     FactInfo{".kv_usage", number, "", "share of its KV cache in use, 0 to 1", ""},
     FactInfo{".load_time", integer, "ms", "to load the request's model; measured here, or predicted", ""},
     FactInfo{".loaded", boolean, "", "the request's model is in its memory", ""},
+    FactInfo{".memory_free", integer, "bytes",
+             "of the memory that its models lie in: what it could be given without another engine's end", ""},
     FactInfo{".outpaced", boolean, "",
              "another available engine was measured here to be a tenth faster and more for this model and "
              "load; derived",
@@ -123,6 +129,36 @@ constexpr std::array kBackendFacts{
              "to the first token behind such a prompt, alone; measured here, or predicted", ""},
     FactInfo{".watts", number, "W", "of the processor while it writes; measured here", ""},
 };
+
+// What says whether the model finds room with an engine of this machine as things are.
+struct RoomFacts {
+  FactId loaded, memory_free, fits_now;
+};
+const std::vector<RoomFacts>& room_facts() {
+  static const auto kTable = [] {
+    std::vector<RoomFacts> out;
+    for (std::size_t i = 0; i < kLocalBackends; ++i) {
+      const std::string prefix = "backend." + std::string(kBackends[i]);
+      out.push_back(
+          {*find_fact(prefix + ".loaded"), *find_fact(prefix + ".memory_free"), *find_fact(prefix + ".fits_now")});
+    }
+    return out;
+  }();
+  return kTable;
+}
+
+void derive_room(Facts& facts, std::int64_t weights, FactId weights_fact) {
+  for (const RoomFacts& room : room_facts()) {
+    if (facts.get(room.fits_now) != nullptr) continue;
+    const Fact* loaded = facts.get(room.loaded);
+    const Fact* memory = facts.get(room.memory_free);
+    if (loaded != nullptr && std::get<bool>(loaded->value))
+      facts.set_derived(room.fits_now, true, {room.loaded});
+    else if (memory != nullptr && weights > 0)
+      facts.set_derived(room.fits_now, weights <= std::get<std::int64_t>(memory->value),
+                        {weights_fact, room.memory_free});
+  }
+}
 
 // Names of backend facts are put together once; the deque keeps them in place.
 struct Catalogue {
@@ -239,6 +275,7 @@ void derive(Facts& facts) {
     return fact ? std::get<std::int64_t>(fact->value) : 0;
   };
   const std::int64_t weights = integer_of("model.bytes");
+  derive_room(facts, weights, *find_fact("model.bytes"));
   if (weights <= 0) return;
   const bool opened = facts.get("hardware.gpu.memory_used") != nullptr;
   const std::int64_t gpus = integer_of(opened ? "hardware.gpu.memory_used" : "hardware.gpu.memory_total");

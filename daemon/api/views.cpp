@@ -95,6 +95,7 @@ std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::W
     gauges.backend = worker.backend;
     gauges.loaded = ready(worker) ? 1 : 0;
     gauges.restarts = worker.restarts;
+    gauges.account_bytes = static_cast<double>(worker.account_bytes);
     if (!ready(worker)) continue;
     const BackendInfo& info = worker.info;
     const BackendLoad& load = worker.load;
@@ -128,7 +129,7 @@ void tell_memory(const fleet::MemoryStatus& memory, metrics::Metrics& metrics) {
       {"pressure_unload", static_cast<double>(memory.pressure_unloads)},
       {"wait", static_cast<double>(memory.waits)},
       {"refusal", static_cast<double>(memory.refusals)}};
-  metrics.set_memory(pools, events);
+  metrics.set_memory(pools, events, memory.pressure);
 }
 
 }  // namespace flyball::api

@@ -14,6 +14,7 @@
 
 #include "backends/backend.hpp"
 #include "config/config.hpp"
+#include "daemon/fleet/asker.hpp"
 
 namespace flyball::fleet {
 
@@ -39,6 +40,7 @@ struct PoolStatus {
   std::uint64_t capacity = 0, accounted = 0;  // bytes
   std::uint64_t free = 0;                     // for engines, now: what others use is not
   std::size_t engines = 0, waiting = 0;
+  std::vector<std::string> backends = {};  // that draw from it alone; of the machine's: all that others lack
 };
 struct MemoryStatus {
   std::vector<PoolStatus> pools;  // the machine's first
@@ -46,6 +48,8 @@ struct MemoryStatus {
   // Percent of the last 10 s in which somebody waited for the machine's memory. Absent: the system does not
   // say.
   std::optional<double> pressure;
+  std::chrono::milliseconds age{0};  // since the system was asked what is free
+  const PoolStatus* pool_of(const std::string& backend) const noexcept;  // null: nothing is known of memory
 };
 
 // What the router needs of the fleet; tests and the router benchmark put an instant fake engine behind it.
@@ -57,11 +61,11 @@ struct Fleet {
   // again), model_unavailable, insufficient_memory (after idle engines were ended, if there were any, and
   // the load tried again). The pointer is valid until that worker dies (its open requests then get
   // worker_died events first) or the loop goes on without a request open on it.
-  // may_evict: other models' engines end for it, those at work once they have had their turn and their
-  // answers have ended; until then it waits.
+  // Where it has to be loaded, other models' engines end for it, those at work once they have had their turn
+  // and their answers have ended; until then it waits.
   virtual void acquire(const std::string& model, const std::string& backend, Acquired callback,
-                       bool may_evict = true) = 0;
-  virtual MemoryStatus memory() const { return {}; }
+                       const Asker& asker = {}) = 0;
+  virtual MemoryStatus memory() { return {}; }  // asks the system once a second at most
   virtual std::vector<WorkerStatus> status() const = 0;
   // `drained` is called when every worker has ended, at the latest some seconds after the deadline.
   virtual void drain(TimePoint deadline, std::function<void()> drained) = 0;

@@ -11,6 +11,9 @@ namespace {
 
 // How often the system is asked whether it is short of memory, while there is an engine.
 constexpr std::chrono::seconds kPressureLook{5};
+// As old as that a status may be: requests are decided on it, and reading /proc for each would cost more than
+// the decision.
+constexpr std::chrono::seconds kFresh{1};
 
 MachineMemory this_machine() {
   MachineMemory memory{cpu::total_memory(), cpu::available_memory()};
@@ -60,7 +63,7 @@ void FleetMemory::ready(const Slot& slot, const BackendInfo& info, TimePoint now
 Governor::Step FleetMemory::decide(TimePoint now, std::span<const Governor::Use> uses) {
   const bool watches = rules_.relieve_pressure && machine_.pressure && !uses.empty();
   if (governor_.anybody_waits() || (watches && now >= next_look_)) {
-    machine_ = ask_machine_();
+    look(now);
     next_look_ = now + kPressureLook;
   }
   const std::uint64_t available[] = {available_to_engines(rules_, machine_.total, machine_.available)};
@@ -70,13 +73,22 @@ Governor::Step FleetMemory::decide(TimePoint now, std::span<const Governor::Use>
   return step;
 }
 
-MemoryStatus FleetMemory::status() const {
+void FleetMemory::look(TimePoint now) {
+  machine_ = ask_machine_();
+  looked_ = now;
+}
+
+MemoryStatus FleetMemory::status(TimePoint now) {
   MemoryStatus status;
-  const MachineMemory now = ask_machine_();
+  if (now - looked_ >= kFresh) look(now);
+  status.age = std::chrono::duration_cast<std::chrono::milliseconds>(now - looked_);
   for (const Governor::PoolState& pool : governor_.pools()) {
+    const std::size_t at = status.pools.size();
     std::uint64_t free = pool.capacity - std::min(pool.capacity, pool.accounted);
-    if (status.pools.empty()) free = std::min(free, available_to_engines(rules_, now.total, now.available));
-    status.pools.push_back({pool.name, pool.capacity, pool.accounted, free, pool.engines, pool.waiting});
+    if (at == kMachinePool)
+      free = std::min(free, available_to_engines(rules_, machine_.total, machine_.available));
+    status.pools.push_back({pool.name, pool.capacity, pool.accounted, free, pool.engines, pool.waiting,
+                            at == kMachinePool ? std::vector<std::string>{} : devices_[at - 1].backends});
   }
   const Governor::Counters& counters = governor_.counters();
   status.loads = counters.loads;
@@ -85,8 +97,14 @@ MemoryStatus FleetMemory::status() const {
   status.pressure_unloads = counters.pressure_unloads;
   status.waits = counters.waits;
   status.refusals = counters.refusals;
-  status.pressure = now.pressure;
+  status.pressure = machine_.pressure;
   return status;
+}
+
+const PoolStatus* MemoryStatus::pool_of(const std::string& backend) const noexcept {
+  for (const PoolStatus& pool : pools)
+    if (std::ranges::find(pool.backends, backend) != pool.backends.end()) return &pool;
+  return pools.empty() ? nullptr : &pools.front();
 }
 
 }  // namespace flyball::fleet

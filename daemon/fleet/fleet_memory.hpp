@@ -30,15 +30,17 @@ class FleetMemory {
   const Governor& governor() const noexcept { return governor_; }
 
   Governor::Step decide(TimePoint now, std::span<const Governor::Use> uses);
-  MemoryStatus status() const;
+  MemoryStatus status(TimePoint now);
 
  private:
   MemoryClaim claim(const Slot& slot, const MemoryNeed& need) const;
+  void look(TimePoint now);
 
   config::MemoryRules rules_;
   const std::vector<DeviceMemory> devices_;
   const std::function<MachineMemory()> ask_machine_;
-  MachineMemory machine_;  // when it was last asked
+  MachineMemory machine_;  // as of looked_
+  TimePoint looked_{};
   TimePoint next_look_{};
   Governor governor_;
 };

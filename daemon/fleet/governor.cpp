@@ -44,8 +44,9 @@ void Governor::ask(Id id, MemoryClaim claim, TimePoint now) {
   line_.push_back(id);
 }
 
-void Governor::let_evict(Id id) {
-  if (const auto at = accounts_.find(id); at != accounts_.end()) at->second.claim.may_evict = true;
+void Governor::widen(Id id, const Asker& asker) {
+  const auto at = accounts_.find(id);
+  if (at != accounts_.end() && at->second.state == State::asking) at->second.claim.asker = asker;
 }
 
 void Governor::ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimePoint now) {
@@ -101,6 +102,16 @@ bool Governor::turn_over(const Account& account, TimePoint now) const {
 bool Governor::may_end(const Account& account, TimePoint now) const {
   if (account.state != State::ready || account.claim.pinned || !account.idle_since) return false;
   return turn_over(account, now) || now - *account.idle_since >= limits_.linger;
+}
+
+// Those longest without work, then those at work that are to end anyway, then those that had their turn
+// first.
+bool Governor::ends_before(const Account& left, const Account& right, TimePoint now) const {
+  const bool left_idle = may_end(left, now), right_idle = may_end(right, now);
+  if (left_idle != right_idle) return left_idle;
+  if (left_idle) return *left.idle_since < *right.idle_since;
+  if (left.held != right.held) return left.held;
+  return left.since < right.since;
 }
 
 Governor::Step Governor::decide(const World& world) {
@@ -186,11 +197,16 @@ void Governor::visit(Round& round, Id id) {
   std::uint64_t kept = 0, loading = 0,
                 coming = 0;  // bytes in this pool: pinned; not taken yet; given back soon
   std::uint64_t later = 0;   // of those that could end one day
+  std::uint64_t of_app = 0, of_app_kept = 0;  // in all pools, loaded for the same app; of these pinned
   std::vector<Id> must;      // of its group, to end whatever they hold
   bool clear = true;         // nobody of its group is there
   for (const auto& [other_id, other] : accounts_) {
     if (other_id == id || other.state == State::asking) continue;
     const bool stuck = other.state == State::ending && now >= other.ends_by + limits_.end_wait;
+    if (other.claim.asker.app == account.claim.asker.app) {
+      of_app += other.bytes;
+      if (other.claim.pinned && other.state != State::ending) of_app_kept += other.bytes;
+    }
     if (other.claim.pool == pool) {
       if (other.state == State::loading) loading += other.bytes;
       if (other.state == State::ending) {
@@ -211,15 +227,24 @@ void Governor::visit(Round& round, Id id) {
     clear = false;
     if (other.state != State::ending && !round.closes(other_id)) must.push_back(other_id);
   }
-  const auto needs = [&](std::uint64_t available, const std::string& more, bool may_evict = true) {
+  const auto needs = [&](std::uint64_t available, const std::string& more, bool of_asker = false) {
     refuse(round, id, ErrorCode::insufficient_memory,
            "The model needs " + std::to_string(least) + " bytes of " + pools_[pool].name + "; " +
                std::to_string(available) + " are available" + more + ".",
-           may_evict);
+           of_asker);
   };
   if (least > less(capacity, kept))
     return needs(less(capacity, kept),
                  kept == 0 ? " to engines" : " beside the " + std::to_string(kept) + " of pinned models");
+
+  const std::uint64_t limit = account.claim.asker.resident;
+  if (limit > 0 && least > less(limit, of_app_kept))
+    return needs(less(limit, of_app_kept),
+                 " to app " + account.claim.asker.app + " (limits.resident " + std::to_string(limit) + ")", true);
+  if (limit > 0 && of_app + least > limit) {
+    clear = false;
+    std::ranges::copy(of_same_app(round, id, account, must), std::back_inserter(must));
+  }
 
   std::uint64_t free = less(capacity, accounted(pool));
   if (const std::uint64_t available = round.available(pool); available != kUnknown)
@@ -227,7 +252,7 @@ void Governor::visit(Round& round, Id id) {
   const std::uint64_t promised = round.promised[pool];
   const std::uint64_t soon = free + coming + round.closing_bytes[pool];
   if (clear && least <= free && least + promised <= soon)
-    return grant(round, id, account, std::min(free, soon - promised));
+    return grant(round, id, account, std::min(free, soon - promised), limit > 0 ? limit - of_app : kUnknown);
 
   if (!std::exchange(account.waited, true)) ++counters_.waits;
   if (now - account.since >= limits_.max_wait)
@@ -236,8 +261,8 @@ void Governor::visit(Round& round, Id id) {
   round.look_at(account.since + limits_.max_wait);
   const std::uint64_t missing = less(least + promised, soon);
   if (missing > 0 || !must.empty()) {
-    if (!account.claim.may_evict)
-      return needs(free, ", and its app may not end other engines (may_evict)", false);
+    if (!account.claim.asker.may_evict)
+      return needs(free, ", and its app may not end other engines (may_evict)", true);
     if (const auto idle = choose(round, account, missing, must, false)) {
       for (const Id victim : idle->ids) {
         ++counters_.evictions;
@@ -259,6 +284,30 @@ void Governor::visit(Round& round, Id id) {
     if (!turn_over(other, now)) round.look_at(other.since + std::max(limits_.turn, other.took));
     if (other.idle_since) round.look_at(*other.idle_since + limits_.linger);
   }
+}
+
+std::vector<Governor::Id> Governor::of_same_app(const Round& round, Id id, const Account& waiter,
+                                                const std::vector<Id>& must) const {
+  const Asker& asker = waiter.claim.asker;
+  std::uint64_t stays = 0;
+  std::vector<Id> could;
+  for (const auto& [other_id, other] : accounts_) {
+    if (other_id == id || other.state == State::asking || other.state == State::ending) continue;
+    if (other.claim.asker.app != asker.app || round.closes(other_id)) continue;
+    if (std::ranges::find(must, other_id) != must.end()) continue;
+    stays += other.bytes;
+    if (other.state == State::ready && !other.claim.pinned) could.push_back(other_id);
+  }
+  std::ranges::stable_sort(could, [&](Id left, Id right) {
+    return ends_before(accounts_.at(left), accounts_.at(right), round.world.now);
+  });
+  std::vector<Id> ends;
+  for (const Id one : could) {
+    if (stays + waiter.claim.need.least_bytes() <= asker.resident) break;
+    stays -= accounts_.at(one).bytes;
+    ends.push_back(one);
+  }
+  return ends;
 }
 
 // Who ends so that `missing` bytes come free: those that must, then those longest without work; at_work: then
@@ -283,12 +332,7 @@ std::optional<Governor::Victims> Governor::choose(const Round& round, const Acco
         std::ranges::find(must, id) == must.end())
       others.push_back(id);
   std::ranges::stable_sort(others, [&](Id left, Id right) {
-    const Account &a = accounts_.at(left), &b = accounts_.at(right);
-    const bool a_idle = may_end(a, now), b_idle = may_end(b, now);
-    if (a_idle != b_idle) return a_idle;
-    if (a_idle) return *a.idle_since < *b.idle_since;
-    if (a.held != b.held) return a.held;
-    return a.since < b.since;
+    return ends_before(accounts_.at(left), accounts_.at(right), now);
   });
   std::size_t n = 0;
   for (; n < others.size() && victims.bytes < missing; ++n) victims.bytes += accounts_.at(others[n]).bytes;
@@ -304,13 +348,14 @@ std::optional<Governor::Victims> Governor::choose(const Round& round, const Acco
   return victims;
 }
 
-// left: bytes of the pool that nobody else waits for. Of what the weights leave a cache may have a quarter
-// where the machine's other programs live, too.
-void Governor::grant(Round& round, Id id, Account& account, std::uint64_t left) {
+// left: bytes of the pool that nobody else waits for; share_of_app: that what is loaded for its app does not
+// hold yet. Of what the weights leave a cache may have a quarter where the machine's other programs live, too.
+void Governor::grant(Round& round, Id id, Account& account, std::uint64_t left, std::uint64_t share_of_app) {
   const MemoryNeed& need = account.claim.need;
   const std::uint64_t fixed = need.weight_bytes + need.scratch_bytes, rest = less(left, fixed);
   const std::uint64_t share = pools_[account.claim.pool].of_the_machine ? rest / 4 : rest / 8 * 7;
-  const std::uint64_t kv = std::max(need.least_kv_bytes, std::min(need.kv_bytes, share));
+  const std::uint64_t most = std::min(share, less(share_of_app, fixed));
+  const std::uint64_t kv = std::max(need.least_kv_bytes, std::min(need.kv_bytes, most));
   account.bytes = fixed + kv;
   account.state = State::loading;
   account.since = round.world.now;
@@ -319,10 +364,10 @@ void Governor::grant(Round& round, Id id, Account& account, std::uint64_t left) 
   round.step.actions.push_back({Action::Kind::load, id, kv});
 }
 
-void Governor::refuse(Round& round, Id id, ErrorCode code, std::string why, bool may_evict) {
+void Governor::refuse(Round& round, Id id, ErrorCode code, std::string why, bool of_asker) {
   ++counters_.refusals;
   round.step.actions.push_back(
-      {Action::Kind::refuse, id, 0, Error{code, std::move(why), "", ""}, "", may_evict});
+      {Action::Kind::refuse, id, 0, Error{code, std::move(why), "", ""}, "", of_asker});
   gone(id);
 }
 

@@ -18,6 +18,7 @@
 #include "backends/backend.hpp"
 #include "backends/memory_need.hpp"
 #include "config/error.hpp"
+#include "daemon/fleet/asker.hpp"
 
 namespace flyball::fleet {
 
@@ -34,7 +35,7 @@ struct MemoryClaim {
   MemoryNeed need;
   std::string group = {};                              // of its models one may be loaded; "": none
   bool pinned = false;                                 // ends for nobody
-  bool may_evict = true;                               // others end for it
+  Asker asker = {};
   std::optional<std::chrono::milliseconds> keep = {};  // without work for so long: it ends
 };
 
@@ -60,7 +61,7 @@ class Governor {
   void set(std::vector<MemoryPool> pools, GovernorLimits limits);
 
   void ask(Id id, MemoryClaim claim, TimePoint now);  // once; precondition: the pool exists
-  void let_evict(Id id);                              // somebody who may evict waits for it now
+  void widen(Id id, const Asker& asker);              // somebody who may have more waits for it, too
   // bytes: what it holds in fact. Of one that did not ask, too.
   void ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimePoint now);
   // Told to by others, once its answers have ended, or `by` then: a reload, a drain.
@@ -93,7 +94,7 @@ class Governor {
     std::uint64_t kv_bytes = 0;
     std::optional<Error> error = {};
     std::string why = {};   // of an end, for the log
-    bool may_evict = true;  // of a refusal: false: who may evict would not be refused
+    bool of_asker = false;  // a refusal that another asker would not meet
   };
   struct Step {
     std::vector<Action> actions;
@@ -142,13 +143,17 @@ class Governor {
   std::uint64_t accounted(std::size_t pool) const;
   bool turn_over(const Account& account, TimePoint now) const;
   bool may_end(const Account& account, TimePoint now) const;
+  bool ends_before(const Account& left, const Account& right, TimePoint now) const;
   void see(Round& round);
   void unload_idle(Round& round);
   void relieve(Round& round);
   void visit(Round& round, Id id);
-  void grant(Round& round, Id id, Account& account, std::uint64_t left);
-  void refuse(Round& round, Id id, ErrorCode code, std::string why, bool may_evict = true);
+  void grant(Round& round, Id id, Account& account, std::uint64_t left, std::uint64_t share_of_app);
+  void refuse(Round& round, Id id, ErrorCode code, std::string why, bool of_asker = false);
   void end(Round& round, Id id, std::string why);
+  // Of what was loaded for the same app and is not pinned: who ends so that this one stays within its limit.
+  std::vector<Id> of_same_app(const Round& round, Id id, const Account& waiter,
+                              const std::vector<Id>& must) const;
   std::optional<Victims> choose(const Round& round, const Account& waiter, std::uint64_t missing,
                                 const std::vector<Id>& must, bool at_work) const;
 

@@ -32,10 +32,12 @@ struct Slot {
   bool draining = false;
   bool preloaded = false;  // started, and started again, without a request
   std::vector<Fleet::Acquired> waiters;
-  bool may_evict = false;  // one of those who wait for this load
+  std::optional<Asker> asker;  // what those who wait for this load may, together; absent: nobody does
+  bool ask(const Asker& one);  // true: they may more than before
+  bool may_evict() const { return !asker || asker->may_evict; }
   struct Refusal {
     Error error;
-    bool of_asker = false;  // others, who may evict, would not be refused
+    std::optional<Asker> of = {};  // another one would not be refused; absent: everybody would
   };
   std::optional<Refusal> refused;   // by the governor; its process ends
   boost::asio::steady_timer timer;  // of a restart, or of the room that is made

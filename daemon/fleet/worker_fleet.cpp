@@ -47,15 +47,15 @@ class WorkerFleet final : public Fleet {
   }
 
   void acquire(const std::string& model, const std::string& backend, Acquired callback,
-               bool may_evict) override {
-    asio::post(io_, [this, alive = std::weak_ptr(alive_), model, backend, may_evict,
+               const Asker& asker) override {
+    asio::post(io_, [this, alive = std::weak_ptr(alive_), model, backend, asker,
                      callback = std::move(callback)]() mutable {
       if (alive.expired()) return;
-      acquire_now(model, backend, std::move(callback), may_evict);
+      acquire_now(model, backend, std::move(callback), asker);
     });
   }
 
-  MemoryStatus memory() const override { return memory_.status(); }
+  MemoryStatus memory() override { return memory_.status(steady_clock::now()); }
 
   std::vector<WorkerStatus> status() const override {
     std::vector<WorkerStatus> all;
@@ -146,7 +146,7 @@ class WorkerFleet final : public Fleet {
       const auto backends =
           options_.preload_on ? options_.preload_on(model) : std::vector<std::string>{"cpu"};
       for (const std::string& backend : backends) {
-        acquire_now(model.id, backend, {}, true);
+        acquire_now(model.id, backend, {}, {});
         if (const auto slot = find(model.id, backend)) slot->preloaded = true;
       }
     }
@@ -158,7 +158,8 @@ class WorkerFleet final : public Fleet {
     return backend == "vulkan" ? &options_.vulkan_devices : nullptr;
   }
 
-  void acquire_now(const std::string& model, const std::string& backend, Acquired callback, bool may_evict) {
+  void acquire_now(const std::string& model, const std::string& backend, Acquired callback,
+                   const Asker& asker) {
     if (draining_) return answer(callback, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
     if (const auto* devices = devices_of(backend); devices != nullptr && devices->empty())
       return answer(callback, fail(ErrorCode::model_unavailable,
@@ -186,8 +187,8 @@ class WorkerFleet final : public Fleet {
                          std::to_string(kMaxWaiters) + " requests wait for model " + model + " to load."));
     }
     slot->waiters.push_back(std::move(callback));
-    if (may_evict && !std::exchange(slot->may_evict, true) && slot->client) {
-      governor_.let_evict(slot->id);
+    if (slot->ask(asker) && slot->client) {
+      governor_.widen(slot->id, *slot->asker);
       look_soon();
     }
     if (wanted.spawn) spawn(slot);
@@ -196,7 +197,7 @@ class WorkerFleet final : public Fleet {
     if (callback) callback(std::move(result));
   }
   static void answer_all(Slot& slot, const Result<Backend*>& result) {
-    slot.may_evict = false;
+    slot.asker.reset();
     for (const Acquired& callback : std::exchange(slot.waiters, {})) answer(callback, result);
   }
 
@@ -269,9 +270,9 @@ class WorkerFleet final : public Fleet {
 
   // What one app may not have is no failure that others meet for a while, too.
   void on_refused(const std::shared_ptr<Slot>& slot, const Slot::Refusal& refused) {
-    if (!refused.of_asker) return on_failed(slot, refused.error);
+    if (!refused.of) return on_failed(slot, refused.error);
     slot->lifecycle.ended(steady_clock::now(), refused.error, true);
-    if (!slot->may_evict) return answer_all(*slot, std::unexpected(refused.error));
+    if (slot->asker == refused.of) return answer_all(*slot, std::unexpected(refused.error));
     if (slot->lifecycle.wanted(steady_clock::now()).spawn) spawn(slot);
   }
 
@@ -293,7 +294,7 @@ class WorkerFleet final : public Fleet {
   bool make_room(const std::shared_ptr<Slot>& slot, const Error& cause) {
     const auto now = steady_clock::now();
     const auto wanted_at = slot->lifecycle.wants_room(now, cause);
-    if (draining_ || !wanted_at || !(slot->may_evict || slot->waiters.empty())) return false;
+    if (draining_ || !wanted_at || !slot->may_evict()) return false;
     std::vector<std::shared_ptr<Slot>> engines;
     std::vector<Idle> idle;
     for (const auto& s : slots_) {
@@ -389,7 +390,7 @@ class WorkerFleet final : public Fleet {
       case Governor::Action::Kind::load:
         return slot.client->grant(action.kv_bytes);
       case Governor::Action::Kind::refuse:
-        slot.refused = Slot::Refusal{std::move(*action.error), !action.may_evict};
+        slot.refused = Slot::Refusal{std::move(*action.error), action.of_asker ? slot.asker : std::nullopt};
         return slot.client->drain(steady_clock::now());
       case Governor::Action::Kind::end:
         spdlog::info("engine ends: {} | model={} backend={}", action.why, slot.entry.id, slot.backend);

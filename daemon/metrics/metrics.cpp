@@ -63,6 +63,9 @@ using Worker = Metrics::WorkerGauges;
 constexpr WorkerGauge kWorkerGauges[] = {
     {"model_loaded", "1 while the model's engine is ready.", &Worker::loaded},
     {"model_resident_bytes", "Weights, KV cache and scratch of a ready engine.", &Worker::resident_bytes},
+    {"model_account_bytes",
+     "Of its memory pool: predicted while the engine loads, then what it says it holds.",
+     &Worker::account_bytes},
     {"kv_cache_usage_ratio", "Share of KV blocks in use.", &Worker::kv_usage_ratio},
     {"engine_kv_blocks", "KV blocks the engine has.", &Worker::kv_blocks},
     {"engine_kv_blocks_used",
@@ -127,6 +130,8 @@ struct Metrics::Impl {
   Family<Gauge>& memory_accounted =
       gauge("memory_accounted_bytes", "What they hold, and what those that load were promised.");
   Family<Gauge>& memory_free = gauge("memory_free_bytes", "What an engine could be given now.");
+  Family<Gauge>& memory_pressure = gauge(
+      "memory_pressure_percent", "Of the last 10 s, in which somebody waited for the machine's memory.");
   Family<Gauge>& memory_waiting = gauge("memory_waiting", "Engines that wait for room.");
   Family<Gauge>& memory_events =
       gauge("memory_events", "Since the start: load, eviction, idle_unload, pressure_unload, wait, refusal.");
@@ -270,7 +275,9 @@ void Metrics::reload_succeeded(bool ok) {
   impl_->reload.Set(ok ? 1 : 0);
 }
 
-void Metrics::set_memory(std::span<const MemoryGauges> pools, std::span<const MemoryEvents> events) {
+void Metrics::set_memory(std::span<const MemoryGauges> pools, std::span<const MemoryEvents> events,
+                         std::optional<double> pressure) {
+  if (pressure) impl_->memory_pressure.Add({}).Set(*pressure);
   for (const MemoryGauges& pool : pools) {
     const Labels labels{{"pool", std::string(pool.pool)}};
     impl_->memory_pool.Add(labels).Set(pool.capacity);

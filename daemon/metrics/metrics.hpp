@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,7 @@ class Metrics {
     std::string_view model, backend;
     double loaded = 0;  // 1: yes
     double resident_bytes = 0, kv_usage_ratio = 0;
+    double account_bytes = 0;  // of its pool of memory: predicted while it loads, then what it holds
     // As the engine itself counts.
     double engine_running = 0, engine_waiting = 0, engine_completion_tokens = 0;
     double prefix_queries = 0, prefix_hits = 0;  // tokens
@@ -53,7 +55,9 @@ class Metrics {
     std::string_view event;
     double count = 0;  // since the daemon started
   };
-  void set_memory(std::span<const MemoryGauges> pools, std::span<const MemoryEvents> events);
+  // pressure: percent; absent: the system does not say.
+  void set_memory(std::span<const MemoryGauges> pools, std::span<const MemoryEvents> events,
+                  std::optional<double> pressure);
   void set_requests(std::size_t waiting, std::size_t running);
   // Of what was to be written for the next start.
   void set_store(std::uint64_t written, std::uint64_t dropped, std::uint64_t failed);

@@ -36,11 +36,11 @@ Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy:
 
 policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec) const {
   const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - probed_at);
-  auto workers = fleet.status();
-  for (fleet::WorkerStatus& worker : workers)
+  LiveState live{fleet.status(), fleet.memory()};
+  for (fleet::WorkerStatus& worker : live.workers)
     worker.load.waiting += static_cast<std::uint32_t>(turns->waiting(worker.model, worker.backend));
   static const measure::Book kNothing;
-  return gather(hardware, age, spec.app, spec.model, spec.traits, workers, spec.file,
+  return gather(hardware, age, spec.app, spec.model, spec.traits, live, spec.file,
                 spec.measured == nullptr ? kNothing : *spec.measured, std::time(nullptr));
 }
 

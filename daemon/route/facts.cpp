@@ -55,11 +55,21 @@ void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {
   }
 }
 
+void add_memory(Facts& facts, const fleet::MemoryStatus& memory) {
+  if (memory.pressure) facts.set("hardware.memory.pressure", *memory.pressure, kSupervisor, memory.age);
+  for (const std::string_view backend : policy::known_backends()) {
+    if (policy::is_remote(backend)) continue;
+    const std::string id(backend);
+    if (const fleet::PoolStatus* pool = memory.pool_of(id))
+      facts.set("backend." + id + ".memory_free", integer(pool->free), kSupervisor, memory.age);
+  }
+}
+
 }  // namespace
 
 Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const config::AppManifest& app,
              const config::ModelEntry& model, const RequestTraits& request,
-             const std::vector<fleet::WorkerStatus>& workers, const BackendInfo* file,
+             const LiveState& live, const BackendInfo* file,
              const measure::Book& measured, std::int64_t now) {
   Facts facts = hardware;
   facts.set_age(kProbeSource, probed);
@@ -72,7 +82,8 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
   if (file) add_model_file(facts, *file);
   if (model.context > 0) facts.set("model.context", integer(model.context), kConfig);
   bool known = false;
-  for (const auto& worker : workers) {
+  add_memory(facts, live.memory);
+  for (const auto& worker : live.workers) {
     if (worker.model != model.id || !policy::find_fact("backend." + worker.backend + ".loaded")) continue;
     add_worker(facts, worker);
     if (worker.state == fleet::WorkerState::ready && !known) {

@@ -25,12 +25,17 @@ struct RequestTraits {
   bool stream = false, has_tools = false, wants_json = false;
 };
 
+struct LiveState {  // of the fleet, as of now
+  std::vector<fleet::WorkerStatus> workers;
+  fleet::MemoryStatus memory;
+};
+
 // `probed`: how long ago the probe ran. `file`: what the model's file says of itself, for as long as no
 // engine has loaded it; nullptr: not known. `measured`: what the daemon knows of its engines by measurement,
 // at `now`, in seconds since 1970.
 policy::Facts gather(const policy::Facts& hardware, std::chrono::milliseconds probed,
                      const config::AppManifest& app, const config::ModelEntry& model,
-                     const RequestTraits& request, const std::vector<fleet::WorkerStatus>& workers,
+                     const RequestTraits& request, const LiveState& live,
                      const BackendInfo* file = nullptr, const measure::Book& measured = {},
                      std::int64_t now = 0);
 

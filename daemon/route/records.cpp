@@ -21,17 +21,16 @@ constexpr std::string_view kPutRecord =
     "router_us, queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, facts, frame, "
     "policy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 // Both begin with what read_row() takes.
-constexpr std::string_view kEachSince =
+const std::string kSelectRow =
     "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
-    "queue_ms, "
-    "ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, d.facts, f.facts, frame "
-    "FROM decisions d JOIN decision_frames f ON f.digest = frame WHERE at >= ? ORDER BY id";
-constexpr std::string_view kOne =
-    "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
-    "queue_ms, "
-    "ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, d.facts, f.facts, p.file, p.text "
-    "FROM decisions d JOIN decision_frames f ON f.digest = frame JOIN decision_policies p ON p.digest = "
-    "policy "
+    "queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, d.facts, f.facts, ";
+const std::string kEachSince =
+    kSelectRow +
+    "frame FROM decisions d JOIN decision_frames f ON f.digest = frame WHERE at >= ? ORDER BY id";
+const std::string kOne =
+    kSelectRow +
+    "p.file, p.text FROM decisions d JOIN decision_frames f ON f.digest = frame "
+    "JOIN decision_policies p ON p.digest = policy "
     "WHERE request = ? AND (? = '' OR app = ?) ORDER BY id DESC LIMIT 1";
 constexpr std::size_t kDelta = 17, kFrameFacts = 18, kFrame = 19, kPolicyFile = 19, kPolicyText = 20;
 
@@ -40,6 +39,7 @@ struct Row {
   RequestRecord request;
   std::string rule, target, facts;
   std::shared_ptr<const std::string> frame;
+  std::int64_t frame_key;
   std::shared_ptr<const void> keep;  // holds the tree
   const policy::Tree* tree;
   bool prunes;
@@ -118,9 +118,9 @@ Result<void> prune(store::Database& database, std::int64_t now) {
 
 Result<void> put(store::Database& database, const Row& row) {
   const RequestRecord& r = row.request;
-  const std::int64_t frame = key_of(config::digest(*row.frame)), policy = key_of(row.tree->digest);
+  const std::int64_t policy = key_of(row.tree->digest);
   auto done = database.run(kPutPolicy, {policy, row.tree->file, row.tree->text});
-  if (done) done = database.run(kPutFrame, {frame, *row.frame});
+  if (done) done = database.run(kPutFrame, {row.frame_key, *row.frame});
   if (done)
     done = database.run(kPutRecord, {r.request_id,
                                      r.created,
@@ -140,7 +140,7 @@ Result<void> put(store::Database& database, const Row& row) {
                                      std::int64_t{r.usage.cached_tokens},
                                      std::int64_t{r.usage.completion_tokens},
                                      row.facts,
-                                     frame,
+                                     row.frame_key,
                                      policy});
   if (done && row.prunes) done = prune(database, r.created);
   return done;
@@ -183,14 +183,15 @@ void Recorder::keep(const Receipt& receipt) {
       frames_.erase(
           std::ranges::min_element(frames_, {}, [](const auto& entry) { return entry.second.last_used; }));
     auto whole = std::make_shared<const std::string>(write_facts(receipt.facts, {}));
-    frame = frames_.insert_or_assign(pair, Frame{receipt.facts, std::move(whole), 0}).first;
+    const std::int64_t key = key_of(config::digest(*whole));
+    frame = frames_.insert_or_assign(pair, Frame{receipt.facts, std::move(whole), key}).first;
     facts = write_facts(receipt.facts, receipt.facts);
   }
   ++frame->second.uses;
   frame->second.last_used = kept_;
   const auto row = std::make_shared<const Row>(Row{receipt, decision.rule->id, target_of(decision),
-                                                   std::move(facts), frame->second.text, receipt.keep,
-                                                   decision.tree, kept_++ % kPruneEvery == 0});
+                                                   std::move(facts), frame->second.text,
+                                                   frame->second.key, receipt.keep, decision.tree, kept_++ % kPruneEvery == 0});
   writer_->post([row](store::Database& database) { return put(database, *row); });
 }
 

@@ -47,6 +47,7 @@ class Recorder {
   struct Frame {
     policy::Facts facts;
     std::shared_ptr<const std::string> text;
+    std::int64_t key = 0;  // digest of the text
     std::uint32_t uses = 0;
     std::uint64_t last_used = 0;  // the value of kept_
   };

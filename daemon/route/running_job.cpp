@@ -201,7 +201,7 @@ void RunningJob::acquire(std::size_t index, std::uint32_t attempt) {
       [weak = weak_from_this(), index, attempt](Result<Backend*> got) {
         if (const auto self = weak.lock()) self->acquired(index, attempt, std::move(got));
       },
-      spec_.app.limits.may_evict);
+      {spec_.app.id, spec_.app.limits.may_evict, spec_.app.limits.resident});
 }
 
 void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backend*> backend) {

@@ -49,6 +49,46 @@ TEST_F(Dispatch, nothing_but_disabled_engines_is_model_unavailable_with_the_caus
   EXPECT_EQ(error["message"], "cpu died 3 times.");
 }
 
+TEST_F(Dispatch, the_fleet_hears_what_the_app_may) {
+  auto settings = make_settings();
+  settings->apps[0].limits.resident = 1000;
+  settings->apps[0].limits.may_evict = false;
+  Rig other(settings, make_hardware());
+  Wire wire(other);
+  wire.send(post(kChatPath, kHello));
+  EXPECT_EQ(wire.answer().status, 200);
+  EXPECT_EQ(other.fleet.askers.at(0), (fleet::Asker{"alice", false, 1000}));
+}
+
+// Decided on what is free as the request comes.
+TEST_F(Dispatch, a_rule_may_ask_what_memory_is_free) {
+  auto settings = make_settings();
+  auto tree = policy::parse_policy(
+      "schema: flyball.policy/v1\n"
+      "rules:\n"
+      "  - {id: room, because: b, when: {all: [{fact: backend.vulkan.memory_free, gte: 100}, {fact: "
+      "hardware.memory.pressure, lt: 20}]}, use: vulkan}\n"
+      "default: {because: b, use: cpu}\n",
+      "policy.yaml");
+  ASSERT_TRUE(tree) << tree.error().message;
+  settings->tree = std::move(*tree);
+  Rig other(settings, make_hardware(true));
+  const auto route = [&] {
+    Wire wire(other);
+    wire.send(post(kChatPath, kHello));
+    return std::string(wire.answer().field("x-flyball-route"));
+  };
+  EXPECT_EQ(route(), "backend=cpu; rule=default; model=demo") << "nothing is known";
+  other.fleet.memory_status.pools = {{"machine", 1000, 900, 100, 1, 0, {}}};
+  other.fleet.memory_status.pressure = 1;
+  EXPECT_EQ(route(), "backend=vulkan; rule=room; model=demo");
+  other.fleet.memory_status.pools[0].free = 99;
+  EXPECT_EQ(route(), "backend=cpu; rule=default; model=demo");
+  other.fleet.memory_status.pools[0].free = 100;
+  other.fleet.memory_status.pressure = 20;
+  EXPECT_EQ(route(), "backend=cpu; rule=default; model=demo");
+}
+
 // Twenty requests of one app fill the engine and its line: another app's goes before those that wait, and
 // from then on a place is kept for it.
 TEST_F(Dispatch, an_app_that_floods_is_not_in_another_ones_way) {

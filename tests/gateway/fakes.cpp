@@ -146,8 +146,10 @@ void FakeBackend::emit(std::uint32_t tokens, std::size_t sequences) {
   }
 }
 
-void FakeFleet::acquire(const std::string& model, const std::string& id, Acquired callback, bool) {
+void FakeFleet::acquire(const std::string& model, const std::string& id, Acquired callback,
+                        const fleet::Asker& asker) {
   acquired.push_back(id);
+  askers.push_back(asker);
   if (hold_acquires) return;
   if (auto& errors = acquire_errors[id]; !errors.empty()) {
     asio::post(

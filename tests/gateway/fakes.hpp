@@ -63,8 +63,9 @@ class FakeFleet final : public fleet::Fleet {
   explicit FakeFleet(boost::asio::io_context& io) : io_(io) {}
 
   void acquire(const std::string& model, const std::string& backend, Acquired callback,
-               bool may_evict) override;
+               const fleet::Asker& asker) override;
   std::vector<fleet::WorkerStatus> status() const override;
+  fleet::MemoryStatus memory() override { return memory_status; }
   void drain(TimePoint, std::function<void()> drained) override;
 
   FakeBackend& backend(const std::string& model, const std::string& id);
@@ -73,8 +74,10 @@ class FakeFleet final : public fleet::Fleet {
   }
   std::map<std::string, std::deque<Error>> acquire_errors;  // by backend id, used up one by one
   std::map<std::string, Error> disabled;
+  fleet::MemoryStatus memory_status;
   bool hold_acquires = false;  // never call back
   std::vector<std::string> acquired;
+  std::vector<fleet::Asker> askers;
 
  private:
   boost::asio::io_context& io_;

@@ -22,6 +22,11 @@ void* counted(std::size_t size) {
   throw std::bad_alloc();
 }
 
+// Not inlined: beside an operator new that is not, GCC takes free() for a mismatch.
+[[gnu::noinline]] void give_back(void* at) noexcept {
+  std::free(at);
+}
+
 }  // namespace
 
 void* operator new(std::size_t size) {
@@ -31,16 +36,16 @@ void* operator new[](std::size_t size) {
   return counted(size);
 }
 void operator delete(void* at) noexcept {
-  std::free(at);
+  give_back(at);
 }
 void operator delete[](void* at) noexcept {
-  std::free(at);
+  give_back(at);
 }
 void operator delete(void* at, std::size_t) noexcept {
-  std::free(at);
+  give_back(at);
 }
 void operator delete[](void* at, std::size_t) noexcept {
-  std::free(at);
+  give_back(at);
 }
 
 namespace flyball::policy {

@@ -121,5 +121,43 @@ TEST(Gather, AModelThatNobodyHasLoaded) {
   EXPECT_EQ(blind.get("model.fits_gpu"), nullptr);
 }
 
+TEST(Gather, WhatIsFreeOfTheMemoryThatEachEngineDrawsFrom) {
+  policy::Facts hardware;
+  BackendInfo file;
+  file.weight_bytes = 40ULL << 30;
+  config::ModelEntry model;
+  model.id = "m";
+  LiveState live;
+  live.memory.pools = {{"machine", 64ULL << 30, 0, 30ULL << 30, 0, 0, {}},
+                       {"a card", 48ULL << 30, 0, 44ULL << 30, 0, 0, {"opencl"}}};
+  live.memory.pressure = 12.5;
+  live.memory.age = std::chrono::milliseconds(300);
+  const policy::Facts cold = gather(hardware, {}, {}, model, {}, live, &file);
+  EXPECT_EQ(cold.get("hardware.memory.pressure")->value, policy::FactValue(12.5));
+  EXPECT_EQ(cold.get("backend.cpu.memory_free")->value, policy::FactValue(std::int64_t{30} << 30));
+  EXPECT_EQ(cold.get("backend.vulkan.memory_free")->value, policy::FactValue(std::int64_t{30} << 30));
+  EXPECT_EQ(cold.get("backend.opencl.memory_free")->value, policy::FactValue(std::int64_t{44} << 30));
+  EXPECT_EQ(cold.get("backend.opencl.memory_free")->age, live.memory.age);
+  EXPECT_EQ(cold.get("backend.vllm.memory_free"), nullptr);
+  EXPECT_EQ(cold.get("backend.cpu.fits_now")->value, policy::FactValue(false));
+  EXPECT_EQ(cold.get("backend.opencl.fits_now")->value, policy::FactValue(true));
+  EXPECT_EQ(cold.get("backend.opencl.fits_now")->age, live.memory.age) << "as old as what it follows from";
+
+  // What is in memory needs no more of it.
+  fleet::WorkerStatus worker;
+  worker.model = "m";
+  worker.backend = "cpu";
+  worker.state = fleet::WorkerState::ready;
+  worker.info = file;
+  live.workers = {worker};
+  EXPECT_EQ(gather(hardware, {}, {}, model, {}, live, &file).get("backend.cpu.fits_now")->value,
+            policy::FactValue(true));
+
+  const policy::Facts blind = gather(hardware, {}, {}, model, {}, {}, &file);
+  EXPECT_EQ(blind.get("hardware.memory.pressure"), nullptr);
+  EXPECT_EQ(blind.get("backend.cpu.memory_free"), nullptr);
+  EXPECT_EQ(blind.get("backend.cpu.fits_now"), nullptr);
+}
+
 }  // namespace
 }  // namespace flyball::route

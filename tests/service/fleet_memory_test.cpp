@@ -23,6 +23,7 @@ struct FleetMemoryTest : ::testing::Test {
   std::unique_ptr<Fleet> fleet;
   test::TempDir dir;
   MachineMemory machine{1000, 1000};
+  int asked = 0;  // what the machine has
 
   void SetUp() override {
     config.worker.heartbeat = milliseconds(50);
@@ -47,16 +48,19 @@ struct FleetMemoryTest : ::testing::Test {
   void make() {
     FleetOptions options;
     options.executable = FAKE_ENGINE;
-    options.machine_memory = [this] { return machine; };
+    options.machine_memory = [this] {
+      ++asked;
+      return machine;
+    };
     fleet = make_worker_fleet(io, config, std::move(options));
   }
   bool until(const std::function<bool()>& done, milliseconds limit = seconds(60)) {
     return test::run_until(io, done, limit);
   }
-  Result<Backend*> acquire(const std::string& id, bool may_evict = true) {
+  Result<Backend*> acquire(const std::string& id, const Asker& asker = {}) {
     std::optional<Result<Backend*>> got;
     fleet->acquire(
-        id, "cpu", [&](Result<Backend*> r) { got = std::move(r); }, may_evict);
+        id, "cpu", [&](Result<Backend*> r) { got = std::move(r); }, asker);
     EXPECT_TRUE(until([&] { return got.has_value(); }));
     return got ? *got : fail(ErrorCode::internal, "no answer");
   }
@@ -112,6 +116,24 @@ TEST_F(FleetMemoryTest, WhatCanNeverFitIsToldSoAndNobodyEndsForIt) {
   EXPECT_EQ(accounted(), 60U);
 }
 
+// Every request is decided on it: the system is not asked again for each.
+TEST_F(FleetMemoryTest, WhatIsFreeIsAskedForOnceASecond) {
+  machine = {1000, 40, 12.5};
+  make();
+  const MemoryStatus first = fleet->memory();
+  EXPECT_EQ(first.pools.at(0).free, 40U);
+  EXPECT_EQ(first.pressure, 12.5);
+  EXPECT_EQ(first.pool_of("cpu"), first.pools.data());
+  const int before = asked;
+  MemoryStatus last = first;
+  // However slow the machine: between two looks passes a second, so a thousand questions are fewer looks.
+  for (int i = 0; i < 1000; ++i) last = fleet->memory();
+  EXPECT_LT(asked - before, 1000);
+  EXPECT_LT(last.age, seconds(1));
+  machine.available = 30;
+  EXPECT_TRUE(until([&] { return fleet->memory().pools[0].free == 30; }));
+}
+
 TEST_F(FleetMemoryTest, OthersMemoryIsNotTaken) {
   model("a", "need=60");
   machine.available = 59;
@@ -133,11 +155,30 @@ TEST_F(FleetMemoryTest, WhoMayNotEvictIsToldSo) {
   model("b", "need=60");
   make();
   ASSERT_TRUE(acquire("a"));
-  const auto got = acquire("b", false);
+  const auto got = acquire("b", {"shy", false, 0});
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ErrorCode::insufficient_memory);
   EXPECT_EQ(status_of("a").state, WorkerState::ready);
   EXPECT_TRUE(acquire("b")) << "another app, which may";
+}
+
+TEST_F(FleetMemoryTest, AnAppsLimitIsItsOwn) {
+  model("a", "need=40");
+  model("b", "need=40");
+  model("c", "need=61");
+  make();
+  const Asker small{"small", true, 60}, other{"other", true, 0};
+  ASSERT_TRUE(acquire("a", small));
+  ASSERT_TRUE(acquire("b", small)) << "its own idle engine ends for it, though there is room";
+  EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+  EXPECT_EQ(accounted(), 40U);
+  const auto got = acquire("c", small);
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ErrorCode::insufficient_memory);
+  EXPECT_EQ(got.error().message,
+            "The model needs 61 bytes of machine; 60 are available to app small (limits.resident 60).");
+  EXPECT_EQ(loads("c"), 0);
+  EXPECT_TRUE(acquire("c", other)) << "what one app may not have is no failure that others meet";
 }
 
 TEST_F(FleetMemoryTest, PinnedOnesStayAndIdleOnesGo) {

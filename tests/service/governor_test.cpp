@@ -162,10 +162,75 @@ TEST(Governor, WhoMayNotEvictIsToldSo) {
   m.ask(1, claim("a", 80));
   m.pass(milliseconds(60'000));
   auto shy = claim("b", 50);
-  shy.may_evict = false;
+  shy.asker.may_evict = false;
   m.ask(2, shy);
   EXPECT_NE(m.refused[2].find("may_evict"), std::string::npos) << m.refused[2];
   EXPECT_TRUE(m.ready.contains(1));
+}
+
+MemoryClaim of(const std::string& app, std::uint64_t resident, MemoryClaim c) {
+  c.asker = {app, true, resident};
+  return c;
+}
+
+// There is room for all: it is the app that may not have more.
+TEST(Governor, AnAppsEnginesStayWithinItsLimit) {
+  Machine m(1000);
+  m.ask(1, of("a", 100, claim("m1", 60)));
+  m.ask(2, claim("others", 60));
+  m.ask(3, of("a", 100, claim("m3", 30)));
+  EXPECT_TRUE(m.ready.contains(1) && m.ready.contains(3)) << "both fit";
+  m.pass(milliseconds(10'000));
+  m.ask(4, of("a", 100, claim("m4", 20)));
+  EXPECT_EQ(m.ended, std::vector<Governor::Id>{1}) << "its own, longest without work, and nobody else's";
+  EXPECT_TRUE(m.ready.contains(2) && m.ready.contains(3) && m.ready.contains(4));
+  m.ask(5, of("a", 100, claim("m5", 101)));
+  EXPECT_EQ(m.refused[5],
+            "The model needs 101 bytes of the machine; 100 are available to app a (limits.resident 100).");
+  m.ask(6, of("b", 100, claim("m5", 70)));
+  EXPECT_TRUE(m.ready.contains(6)) << "another app's limit is its own";
+}
+
+TEST(Governor, AnAppAtItsLimitWaitsForItsOwnStreams) {
+  Machine m(1000);
+  m.ask(1, of("a", 100, claim("m1", 60)));
+  m.work(1);
+  m.ask(2, of("a", 100, claim("m2", 60)));
+  m.pass(milliseconds(6000));
+  EXPECT_TRUE(m.governor.held(1));
+  EXPECT_FALSE(m.ready.contains(2));
+  EXPECT_TRUE(m.ended.empty() && m.refused.empty());
+  m.rest(1);
+  m.decide();
+  EXPECT_EQ(m.ended, std::vector<Governor::Id>{1});
+  EXPECT_TRUE(m.ready.contains(2));
+}
+
+// A cache may have what the app has left, and no more.
+TEST(Governor, AnAppsLimitBoundsTheCache) {
+  Machine m(1000);
+  m.ask(1, of("a", 100, claim("m1", 60, 1, 200)));
+  EXPECT_EQ(m.kv[1], 40U);
+  EXPECT_EQ(m.governor.bytes(1), 100U);
+}
+
+TEST(Governor, WhoMayHaveMoreWaitsForTheSameLoad) {
+  Governor governor({{"the machine", 1000, true}});
+  governor.ask(1, of("a", 50, claim("m", 60)), {});
+  governor.widen(1, widest({"a", true, 50}, {"b", false, 0}));
+  const auto step = governor.decide({TimePoint(), {}, {}, false});
+  ASSERT_EQ(step.actions.size(), 1U);
+  EXPECT_EQ(step.actions[0].kind, Kind::load);
+}
+
+TEST(Asker, WhatEitherMayBothMay) {
+  const Asker none{}, some{"a", false, 50}, more{"b", false, 60}, evicts{"c", true, 10};
+  EXPECT_EQ(widest(some, more), more);
+  EXPECT_EQ(widest(more, some), more);
+  EXPECT_EQ(widest(some, none), none);
+  EXPECT_EQ(widest(none, some), none);
+  EXPECT_EQ(widest(some, evicts), (Asker{"a", true, 50}));
+  EXPECT_EQ(widest(some, {"d", false, 50}), some) << "the first stays";
 }
 
 TEST(Governor, AnEngineAtWorkHasItsTurnAndIsNotCut) {
@@ -377,6 +442,7 @@ class History {
     limits.end_wait = milliseconds(50);
     limits.max_wait = milliseconds(2000);
     limits.pressure_pause = milliseconds(5);
+    limits_ = {pick(40, 500), pick(40, 500)};
     governor_.emplace(std::vector<MemoryPool>{{"ram", capacity_[0], true}, {"gpu", capacity_[1], false}},
                       limits);
     const std::size_t n = pick(2, 7);
@@ -390,7 +456,12 @@ class History {
       c.need.kv_bytes = c.need.least_kv_bytes * pick(1, 8);
       if (pick(0, 3) == 0) c.group = "g";
       c.pinned = pick(0, 11) == 0;
-      c.may_evict = pick(0, 7) != 0;
+      c.asker.may_evict = pick(0, 7) != 0;
+      if (pick(0, 1) == 0) {
+        const std::size_t app = pick(0, 1);
+        c.asker.app = app == 0 ? "a" : "b";
+        c.asker.resident = limits_[app];
+      }
       if (pick(0, 3) == 0) c.keep = milliseconds(pick(5, 100));
       models_.push_back(c);
     }
@@ -539,10 +610,11 @@ class History {
     }
   }
   void check() {
-    std::uint64_t sums[2] = {};
+    std::uint64_t sums[2] = {}, of_apps[2] = {};
     for (const auto& [id, p] : processes_) {
       sums[p.claim.pool] += p.bytes;
       ASSERT_EQ(governor_->bytes(id), p.bytes);
+      if (!p.claim.asker.app.empty()) of_apps[p.claim.asker.app == "b"] += p.bytes;
       for (const auto& [other_id, other] : processes_)
         ASSERT_FALSE(!p.claim.group.empty() && other.claim.group == p.claim.group && other.model != p.model &&
                      p.bytes > 0 && other.bytes > 0)
@@ -553,6 +625,7 @@ class History {
       ASSERT_EQ(pools[i].accounted, sums[i]);
       if (!overrun_) {
         ASSERT_LE(sums[i], capacity_[i]);
+        ASSERT_LE(of_apps[i], limits_[i]) << "of an app";
       }
     }
   }
@@ -562,7 +635,7 @@ class History {
 
  private:
   std::mt19937 random_;
-  std::vector<std::uint64_t> capacity_;
+  std::vector<std::uint64_t> capacity_, limits_;  // of the pools; of apps a and b
   std::optional<Governor> governor_;
   std::vector<MemoryClaim> models_;
   std::vector<std::size_t> waiters_;  // by model

@@ -40,7 +40,7 @@ class MemoryTest(unittest.TestCase):
         self.assertEqual(status, 200)
         found = {}
         for line in text.splitlines():
-            if line.startswith("flyball_memory_"):
+            if line.startswith(("flyball_memory_", "flyball_model_account_bytes")):
                 name, value = line.rsplit(" ", 1)
                 found[name] = float(value)
         return found
@@ -55,6 +55,10 @@ class MemoryTest(unittest.TestCase):
             one = self.bytes_of(daemon, "one")
             both = self.bytes_of(daemon, "two")
             self.assertAlmostEqual(both, 2 * one, delta=0.05 * one)
+            seen = self.metrics(daemon)
+            accounts = [seen['flyball_model_account_bytes{backend="cpu",model="%s"}' % name] for name in MODELS]
+            self.assertEqual(sum(accounts), both)
+            self.assertGreater(min(accounts), 0)
             expected = {name: daemon.stream(dict(GREEDY, model=name, max_tokens=TOKENS)) for name in MODELS}
         limit = int(both / 2 * 1.02)  # both are twice what there is
         with self.daemon("limit: %dB, turn: 300ms" % limit) as daemon:
