@@ -10,7 +10,7 @@ import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from daemon import Daemon, SmallModelTest, flyball  # noqa: E402
+from daemon import SANITIZED, Daemon, SmallModelTest, flyball  # noqa: E402
 
 POLICY = """schema: flyball.policy/v1
 rules:
@@ -59,6 +59,7 @@ class CalibrateTest(SmallModelTest):
         daemon.signal(signal.SIGHUP)
         daemon.wait_for_log("configuration reloaded", count=count)
 
+    @unittest.skipIf(SANITIZED, "our kernels are instrumented and a driver's are not: their speeds do not compare")
     def test_a_request_goes_where_it_was_measured_to_be_faster(self):
         with self.daemon() as daemon:
             backend, receipt, _ = self.ask(daemon)

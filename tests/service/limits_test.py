@@ -44,7 +44,11 @@ def stream(port, body, key=None):
             continue
         event = json.loads(line[6:])
         if "error" in event:
-            raise AssertionError(event)
+            # A refusal by the engine that took longer than the first heartbeat, with which the head had to go out.
+            if event["error"]["code"] != "rate_limited":
+                raise AssertionError(event)
+            connection.close()
+            return 429, event["error"]["code"], 0, response.headers
         for choice in event["choices"]:
             reason = choice["finish_reason"] or reason
         if event.get("usage"):
