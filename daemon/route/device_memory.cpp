@@ -1,6 +1,7 @@
 #include "daemon/route/device_memory.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "daemon/route/hardware_facts.hpp"
@@ -8,24 +9,39 @@
 namespace flyball::route {
 namespace {
 
-void add(std::vector<fleet::DeviceMemory>& pools, const std::string& backend, const DeviceProbe& probe,
+struct Pool {
+  std::multiset<std::string> names;  // of its devices: an API does not say which of another API's is the same
+  fleet::DeviceMemory memory;
+};
+
+// Engines that work on the same device share a pool, which is all the devices they work on: what each of them
+// holds there is in nobody's pool but that.
+void add(std::vector<Pool>& pools, const std::string& backend, const DeviceProbe& probe,
          const std::vector<std::string>& ids) {
   const auto own = [&](const std::string& id) { return has_own_memory(probe, id); };
   if (ids.empty() || !std::ranges::all_of(ids, own)) return;
-  fleet::DeviceMemory memory{"", 0, {backend}};
-  std::multiset<std::string> names;
+  Pool pool{{}, {"", 0, {backend}}};
+  std::map<std::string, std::uint64_t> bytes;  // of one device by name
   for (const std::string& id : ids) {
     const auto device = std::ranges::find(probe.devices, id, &DeviceReport::id);
-    names.insert(device->name);
-    memory.bytes += std::min<std::uint64_t>(device->memory_bytes, 1ULL << 50U);
+    pool.names.insert(device->name);
+    bytes[device->name] = std::min<std::uint64_t>(device->memory_bytes, 1ULL << 50U);
+    pool.memory.bytes += bytes[device->name];
   }
-  for (const std::string& name : names) memory.name += (memory.name.empty() ? "" : ", ") + name;
-  const auto same = std::ranges::find(pools, memory.name, &fleet::DeviceMemory::name);
+  const auto shares = [&](const Pool& other) {
+    return std::ranges::any_of(pool.names, [&](const auto& name) { return other.names.contains(name); });
+  };
+  const auto same = std::ranges::find_if(pools, shares);
   if (same == pools.end()) {
-    pools.push_back(std::move(memory));
-  } else {
-    same->backends.push_back(backend);
+    pools.push_back(std::move(pool));
+    return;
   }
+  same->memory.backends.push_back(backend);
+  for (const auto& [name, size] : bytes)
+    while (same->names.count(name) < pool.names.count(name)) {
+      same->names.insert(name);
+      same->memory.bytes += size;
+    }
 }
 
 }  // namespace
@@ -33,10 +49,15 @@ void add(std::vector<fleet::DeviceMemory>& pools, const std::string& backend, co
 std::vector<fleet::DeviceMemory> device_memory(const HardwareReport& report,
                                                const std::vector<std::string>& opencl_ids,
                                                const std::vector<std::string>& vulkan_ids) {
-  std::vector<fleet::DeviceMemory> pools;
+  std::vector<Pool> pools;
   add(pools, "opencl", report.opencl, opencl_ids);
   add(pools, "vulkan", report.vulkan, vulkan_ids);
-  return pools;
+  std::vector<fleet::DeviceMemory> out;
+  for (Pool& pool : pools) {
+    for (const std::string& name : pool.names) pool.memory.name += (pool.memory.name.empty() ? "" : ", ") + name;
+    out.push_back(std::move(pool.memory));
+  }
+  return out;
 }
 
 }  // namespace flyball::route
