@@ -47,7 +47,7 @@ class ModelFilesTest : public testing::Test {
 
 const std::string kMixture =
     R"({"architecture": "mixtral", "quantization": "Q4_K", "parameters": 46700000000, "context_length": 32768,
-        "shape": {"experts": 8}, "memory": {"weight_bytes": 26000000000}})";
+        "shape": {"experts": 8}, "memory": {"weight_bytes": 26000000000, "token_weight_bytes": 7000000000}})";
 
 TEST_F(ModelFilesTest, AreReadOnceForEachStateOfTheFile) {
   write("mixture.gguf", kMixture);
@@ -61,6 +61,7 @@ TEST_F(ModelFilesTest, AreReadOnceForEachStateOfTheFile) {
   EXPECT_EQ(info.quantization, "Q4_K");
   EXPECT_EQ(info.parameters, 46'700'000'000U);
   EXPECT_EQ(info.weight_bytes, 26'000'000'000U);
+  EXPECT_EQ(info.token_weight_bytes, 7'000'000'000U);
   EXPECT_EQ(info.context_length, 32768U);
   EXPECT_TRUE(info.mixture_of_experts);
   EXPECT_EQ(asked(), 1U);
@@ -76,7 +77,7 @@ TEST_F(ModelFilesTest, AreReadOnceForEachStateOfTheFile) {
 TEST_F(ModelFilesTest, WhatIsNoAnswerIsNotKnown) {
   const char* const answers[] = {"", "nonsense", "[]", "{\"architecture\": \"llama\"}",
                                  R"({"architecture": "llama", "parameters": -1, "context_length": 1,
-                                     "shape": {"experts": 0}, "memory": {"weight_bytes": 1}})"};
+                                     "shape": {"experts": 0}, "memory": {"weight_bytes": 1, "token_weight_bytes": 1}})"};
   ModelFiles files(folder_ / "program", std::chrono::seconds(60));
   std::vector<config::ModelEntry> models;
   for (std::size_t i = 0; i < std::size(answers); ++i) {
