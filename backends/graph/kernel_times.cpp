@@ -15,6 +15,7 @@ constexpr Named kKinds[] = {
     {"matmul", KernelKind::product},
     {"matvec", KernelKind::product},
     {"texel_matmul", KernelKind::product},
+    {"texel_panel", KernelKind::product},
     {"moe_matmul", KernelKind::product},
     {"moe_matvec", KernelKind::product},
     {"attend", KernelKind::attention},

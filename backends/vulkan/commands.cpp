@@ -103,11 +103,11 @@ void Commands::dispatch(const Pipeline& pipeline, std::span<const std::byte> pus
   impl_->timed(pipeline.handle);
 }
 
-void Commands::bind(const Pipeline& pipeline, const std::array<Texels, 2>& sets) {
+void Commands::bind(const Pipeline& pipeline, std::span<const Texels> sets) {
   const auto& kernel = *static_cast<const DeviceState::Kernel*>(pipeline.handle);
-  std::array<vk::DescriptorSet, 2> all;
-  for (std::size_t i = 0; i < sets.size(); ++i)
-    all[i] = static_cast<VkDescriptorSet>(const_cast<void*>(sets[i].set));
+  std::vector<vk::DescriptorSet> all;
+  for (const Texels& texels : sets)
+    all.emplace_back(static_cast<VkDescriptorSet>(const_cast<void*>(texels.set)));
   impl_->buffer.bindDescriptorSets(vk::PipelineBindPoint::eCompute, *kernel.layout, 0, all, {});
 }
 

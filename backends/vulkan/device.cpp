@@ -2,6 +2,7 @@
 #include "backends/vulkan/device.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "backends/cpu/memory.hpp"
 #include "backends/vulkan/choice.hpp"
@@ -134,9 +135,11 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
     state->timeline.emplace(device, timeline.get<vk::SemaphoreCreateInfo>());
     state->cache.emplace(device, vk::PipelineCacheCreateInfo{});
     if (state->facts.texel_bytes > 0) {
-      const vk::DescriptorSetLayoutBinding texels(0, vk::DescriptorType::eUniformTexelBuffer, 1,
-                                                  vk::ShaderStageFlagBits::eCompute);
-      state->texel_set.emplace(device, vk::DescriptorSetLayoutCreateInfo({}, texels));
+      constexpr auto kCompute = vk::ShaderStageFlagBits::eCompute;
+      const std::array bindings = {
+          vk::DescriptorSetLayoutBinding(0, vk::DescriptorType::eUniformTexelBuffer, 1, kCompute),
+          vk::DescriptorSetLayoutBinding(1, vk::DescriptorType::eStorageBuffer, 1, kCompute)};
+      state->texel_set.emplace(device, vk::DescriptorSetLayoutCreateInfo({}, bindings));
     }
   });
   if (result != vk::Result::eSuccess) return device_failed(state->facts, "its opening", result);
@@ -271,13 +274,17 @@ Result<Texels> Device::texels(Address address) {
       const vk::BufferViewCreateInfo view({}, **m.buffer, vk::Format::eR32G32B32A32Uint, 0,
                                           std::min(m.size / 16 * 16, s.facts.texel_bytes));
       m.view.emplace(*s.device, view);
-      const vk::DescriptorPoolSize one(vk::DescriptorType::eUniformTexelBuffer, 1);
-      m.sets.emplace(*s.device, vk::DescriptorPoolCreateInfo({}, 1, one));
+      const std::array sizes = {vk::DescriptorPoolSize(vk::DescriptorType::eUniformTexelBuffer, 1),
+                                vk::DescriptorPoolSize(vk::DescriptorType::eStorageBuffer, 1)};
+      m.sets.emplace(*s.device, vk::DescriptorPoolCreateInfo({}, 1, sizes));
       const vk::DescriptorSetLayout layout = **s.texel_set;
       const auto made = (**s.device).allocateDescriptorSets({**m.sets, layout}, *s.device->getDispatcher());
       const vk::BufferView texels = **m.view;
+      const vk::DescriptorBufferInfo written(**m.buffer, 0, std::min(m.size, s.facts.storage_bytes));
       s.device->updateDescriptorSets(
-          vk::WriteDescriptorSet(made[0], 0, 0, vk::DescriptorType::eUniformTexelBuffer, {}, {}, texels), {});
+          {vk::WriteDescriptorSet(made[0], 0, 0, vk::DescriptorType::eUniformTexelBuffer, {}, {}, texels),
+           vk::WriteDescriptorSet(made[0], 1, 0, vk::DescriptorType::eStorageBuffer, {}, written)},
+          {});
       m.set = made[0];
     });
     if (result != vk::Result::eSuccess) return not_allocated(s, result, 0, "a view of what is there");

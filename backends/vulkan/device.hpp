@@ -67,7 +67,7 @@ struct KernelSpec {
   std::uint32_t push_bytes = 0;
 };
 
-// A buffer as kernels read it by texel: a descriptor set. Lives as long as the buffer.
+// A buffer as kernels read it by texel, and may write it: a descriptor set. Lives as long as the buffer.
 struct Texels {
   const void* set = nullptr;
   Address begin = 0;  // of the buffer: texels count from there
@@ -89,10 +89,10 @@ class Commands {
   void dispatch(const Pipeline& pipeline, const Push& push, const Groups& groups) {
     dispatch(pipeline, std::as_bytes(std::span(&push, 1)), groups);
   }
-  // sets: 0 and 1, which the kernel reads by texel.
+  // sets: from 0 on, those of a kernel that reads by texel.
   template <class Push>
   void dispatch(const Pipeline& pipeline, const Push& push, const Groups& groups,
-                const std::array<Texels, 2>& sets) {
+                std::span<const Texels> sets) {
     bind(pipeline, sets);
     dispatch(pipeline, push, groups);
   }
@@ -112,7 +112,7 @@ class Commands {
  private:
   friend class Device;
   friend struct DeviceState;
-  void bind(const Pipeline& pipeline, const std::array<Texels, 2>& sets);
+  void bind(const Pipeline& pipeline, std::span<const Texels> sets);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -141,7 +141,8 @@ class Device {
   Result<Memory> import(std::span<const std::byte> bytes, std::string_view what);
 
   // The buffer with the byte at this address, as kernels read it by texel: 16 bytes, four 32-bit integers.
-  // The first facts().texel_bytes of it. insufficient_memory, device_lost.
+  // The first facts().texel_bytes of it; and facts().storage_bytes to write. insufficient_memory,
+  // device_lost.
   Result<Texels> texels(Address address);
 
   // ---- kernels. model_unsupported with the kernel and why this device never builds it; insufficient_memory,

@@ -10,7 +10,8 @@
 namespace flyball::vulkan {
 namespace {
 
-constexpr std::string_view kByTexel = "texel_";  // kernels that read two sets
+constexpr std::string_view kByTexel = "texel_";  // kernels that read sets
+constexpr std::size_t kMostSets = 3;
 
 using Kernel = DeviceState::Kernel;
 
@@ -57,7 +58,7 @@ Kernel build_kernel(const DeviceState& s, const KernelSpec& spec) {
   vk::PipelineLayoutCreateInfo layout_info;
   if (spec.push_bytes > 0) layout_info.setPushConstantRanges(range);
   std::vector<vk::DescriptorSetLayout> sets;
-  if (spec.name.starts_with(kByTexel)) sets.assign(2, **s.texel_set);
+  if (spec.name.starts_with(kByTexel)) sets.assign(kMostSets, **s.texel_set);
   layout_info.setSetLayouts(sets);
   vk::raii::PipelineLayout layout(*s.device, layout_info);
   const vk::SpecializationInfo special(static_cast<std::uint32_t>(entries.size()), entries.data(),

@@ -29,6 +29,9 @@ struct DeviceFacts {
   std::uint64_t max_allocation_bytes = 0;
   // Of a buffer that kernels may read by texel, at most; 0 where reading by address is as fast.
   std::uint64_t texel_bytes = 0;
+  std::uint64_t storage_bytes = 0;  // of a buffer that a descriptor lets kernels write, at most
+  // A processor passes one of eight values to all lanes by one instruction, if no compiler knows which.
+  bool permutes = false;
   std::string lacks;  // what the engine needs and the device has not; "": nothing
 };
 

@@ -70,6 +70,14 @@ vk::raii::Instance make_instance(const vk::raii::Context& context, bool validate
   return {context, info};
 }
 
+bool has_avx2() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2") != 0;
+#else
+  return false;
+#endif
+}
+
 struct Extensions {
   bool host_import = false, integer_dot = false, cooperative_matrix = false, subgroup_size = false;
 };
@@ -171,6 +179,8 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
   f.driver = std::string(v12.driverName.data()) + " " + v12.driverInfo.data();
   f.subgroup_size = v11.subgroupSize;
   f.max_allocation_bytes = v11.maxMemoryAllocationSize;
+  f.storage_bytes = base.limits.maxStorageBufferRange;
+  f.permutes = f.processor && f.subgroup_size == 8 && has_avx2();
   if (f.processor)  // and bytes are counted in 32 bits
     f.texel_bytes = std::min<std::uint64_t>(std::uint64_t{16} * base.limits.maxTexelBufferElements,
                                             std::numeric_limits<std::uint32_t>::max() / 16 * 16);

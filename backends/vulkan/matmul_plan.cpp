@@ -19,16 +19,14 @@ struct Cut {
   std::uint32_t group_rows() const { return group / slices * rows; }
 };
 
-// Rows of an invocation and tokens of a work-group of texel_matmul. What a thread reads at once lies in as
-// many places as a group has rows: more than 16, and no processor fetches ahead. With more tokens, decoding
-// has to pay: then the loop's code grows, up to what its instruction cache holds. Few kernels, because a
-// software driver keeps what each was compiled from, megabytes of the large ones: so up to 8 tokens go by 4.
-struct TexelCut {
-  std::uint32_t rows = 0, tokens = 0;
-};
-constexpr TexelCut texel_cut(std::uint32_t n) {
-  return n == 1 ? TexelCut{2, 1} : TexelCut{4, n <= 8 ? 4U : 16U};
-}
+// Tokens of a work-group of texel_matmul and texel_panel. Few kernels, because a software driver keeps what
+// each was compiled from, megabytes of the large ones: so 2 to 8 tokens go by 4. With more, texel_panel
+// decodes a panel for up to 64, so that decoding costs little, and prompts still have work for many threads.
+constexpr std::uint32_t kFewTokens = 4, kMostByFew = 8, kPanelTokens = 64;
+// What a thread reads at once of a matrix lies in as many places as a group has rows: more than 16, and no
+// processor fetches ahead. With more tokens, decoding has to pay.
+constexpr std::uint32_t kRowsOfOne = 2, kRowsOfFew = 4;
+constexpr std::uint32_t kPanelRows = 8;  // their sums are stored as 32 bytes, and hide each other's latency
 
 constexpr std::uint32_t kMaxTokens =
     8;  // of a work-group: what an invocation can hold, and a driver compiles in a second
@@ -99,30 +97,59 @@ bool in_texels(kernels::DType type) noexcept {
   return type == f16 || type == bf16 || type == q4_0 || type == q8_0;
 }
 
-std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::DType type,
-                                            std::span<const std::uint32_t> rows, std::uint32_t cols,
-                                            std::uint32_t n, std::span<const std::uint64_t> w_at) {
-  using kernels::DType;
-  const bool floats = type == DType::f16 || type == DType::bf16;
-  const std::uint32_t row_bytes = static_cast<std::uint32_t>(kernels::row_bytes(type, cols));
+namespace {
+
+// What the first bytes of all rows are multiples of: 2, 8 or 16. Nothing: no kernel by texel is for these.
+std::optional<std::uint32_t> texel_alignment(const DeviceFacts& device, kernels::DType type,
+                                             std::span<const std::uint32_t> rows, std::uint32_t cols,
+                                             std::span<const std::uint64_t> w_at) {
   if (!in_texels(type) || cols % kPart != 0 || !std::has_single_bit(device.subgroup_size))
     return std::nullopt;
-  std::uint64_t bits = row_bytes;  // the lowest says what all rows' first bytes are multiples of
+  const std::uint64_t row_bytes = kernels::row_bytes(type, cols);
+  std::uint64_t bits = row_bytes;  // the lowest says it
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (w_at[i] + std::uint64_t{rows[i]} * row_bytes > device.texel_bytes) return std::nullopt;
+    if (w_at[i] + rows[i] * row_bytes > device.texel_bytes) return std::nullopt;
     bits |= w_at[i];
   }
   if (bits % 2 != 0) return std::nullopt;  // MLX's tensors may lie at any byte
-  const std::uint32_t aligned = bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : 2;
-  const TexelCut cut = texel_cut(n);
-  const std::uint32_t group_rows = device.subgroup_size * cut.rows;
-  const std::uint32_t blocks = cut.tokens == 1 && !floats && aligned >= 8 ? 4 : 1;
+  return bits % 16 == 0 ? 16 : bits % 8 == 0 ? 8 : 2;
+}
+
+MatmulPlan texel_plan(const DeviceFacts& device, std::string_view kernel, kernels::DType type,
+                      std::array<std::uint32_t, 4> constants, std::span<const std::uint32_t> rows,
+                      std::uint32_t n) {
+  const auto [group_rows, tokens, blocks, aligned] = constants;
   std::uint64_t parts = 0;
-  for (const std::uint32_t r : rows) parts += divided_up(r, group_rows);
+  for (const std::uint32_t r : rows) parts += divided_up(r, device.subgroup_size * group_rows);
   const std::uint32_t folds = divided_up(parts, kMaxGroups);
-  return MatmulPlan{.kernel = per_format("texel_matmul", type),
-                    .constants = {device.subgroup_size, cut.rows, cut.tokens, blocks, aligned},
-                    .groups = {divided_up(n, cut.tokens), divided_up(parts, folds), folds}};
+  return {.kernel = per_format(kernel, type),
+          .constants = {device.subgroup_size, group_rows, tokens, blocks, aligned, device.permutes ? 1U : 0U},
+          .groups = {divided_up(n, tokens), divided_up(parts, folds), folds}};
+}
+
+}  // namespace
+
+std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::DType type,
+                                            std::span<const std::uint32_t> rows, std::uint32_t cols,
+                                            std::uint32_t n, std::span<const std::uint64_t> w_at) {
+  const auto aligned = texel_alignment(device, type, rows, cols, w_at);
+  if (!aligned) return std::nullopt;
+  const bool one = n == 1, floats = kernels::block_shape(type).values == 1;
+  return texel_plan(device, "texel_matmul", type,
+                    {one ? kRowsOfOne : kRowsOfFew, one ? 1 : kFewTokens,
+                     one && !floats && *aligned >= 8 ? 4U : 1U, *aligned},
+                    rows, n);
+}
+
+std::optional<MatmulPlan> plan_texel_panel(const DeviceFacts& device, kernels::DType type, std::uint32_t rows,
+                                           std::uint32_t cols, std::uint32_t n, std::uint64_t w_at,
+                                           std::uint64_t y_at) {
+  const auto aligned = texel_alignment(device, type, {&rows, 1}, cols, {&w_at, 1});
+  const std::uint64_t y_end = y_at + sizeof(float) * n * std::uint64_t{rows};
+  if (!aligned || n <= kMostByFew || rows % kPanelRows != 0 || y_at % (kPanelRows * sizeof(float)) != 0 ||
+      y_end > std::min(device.texel_bytes, device.storage_bytes))
+    return std::nullopt;
+  return texel_plan(device, "texel_panel", type, {kPanelRows, kPanelTokens, 1, *aligned}, {&rows, 1}, n);
 }
 
 ExpertPlan plan_expert_matmul(const DeviceFacts& device, const WeightFormat& format, std::uint32_t rows,

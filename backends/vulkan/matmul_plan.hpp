@@ -59,6 +59,12 @@ std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::
                                             std::span<const std::uint32_t> rows, std::uint32_t cols,
                                             std::uint32_t n, std::span<const std::uint64_t> w_at);
 
+// The same of one matrix by texel_panel, for more tokens. y_at: bytes from where y's memory begins to y.
+// Nothing where it is not for these: then plan_texel_matmul may have it.
+std::optional<MatmulPlan> plan_texel_panel(const DeviceFacts& device, kernels::DType type, std::uint32_t rows,
+                                           std::uint32_t cols, std::uint32_t n, std::uint64_t w_at,
+                                           std::uint64_t y_at);
+
 // The same of `pairs` (row, expert), each with its expert's matrix, by MoeMatmulPush. grouped: the kernel
 // reads offsets and order (moe_group).
 struct ExpertPlan {

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <set>
 #include <utility>
 
 #include "backends/cpu/memory.hpp"
@@ -16,7 +14,6 @@ namespace {
 using graph::Buffer;
 
 constexpr std::uint32_t kMostGroups = 65535;  // of a grid's dimension, on every device
-constexpr std::size_t kMaxProjections = 4;
 
 }  // namespace
 
@@ -111,45 +108,6 @@ Result<void> VulkanOps::build() {
     plain(moe_add_, "moe_add", sizeof(MoeAddPush));
   }
   return build_all(wanted);
-}
-
-Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
-  std::set<std::string> known;
-  std::vector<KernelSpec> specs;
-  std::vector<std::uint32_t> counts;
-  std::optional<Error> failure;
-  const auto texel_plan = [&](const DeviceWeight& w, std::uint32_t n) -> std::optional<MatmulPlan> {
-    if (device_.facts().texel_bytes == 0 || !in_texels(w.format.type)) return std::nullopt;
-    const auto texels = device_.texels(w.address);
-    if (!texels) failure = texels.error();
-    if (!texels) return std::nullopt;
-    const std::uint64_t at = w.address - texels->begin;
-    return plan_texel_matmul(device_.facts(), w.format.type, {&w.rows, 1}, w.cols, n, {&at, 1});
-  };
-  for (std::uint32_t n = 1; n <= limits_.step_tokens; ++n) {
-    const std::size_t before = known.size();
-    const auto meet = [&](MatmulPlan plan, std::uint32_t push) {
-      std::string key = plan.kernel;
-      for (const std::uint32_t c : plan.constants) key += " " + std::to_string(c);
-      if (known.insert(std::move(key)).second)
-        specs.push_back({std::move(plan.kernel), std::move(plan.constants), push});
-    };
-    for (const DeviceWeight& w : weights_.all()) {
-      if (w.rows == 1 && w.experts == 1) continue;  // a norm or a bias
-      if (w.experts > 1)
-        meet(plan_expert_matmul(device_.facts(), w.format, w.rows, w.cols, n * config_.n_experts_used,
-                                w.experts)
-                 .matmul,
-             sizeof(MoeMatmulPush));
-      else
-        meet(texel_plan(w, n).value_or(plan_matmul(device_.facts(), w.format, {&w.rows, 1}, w.cols, n)),
-             sizeof(MatmulPush));
-      if (failure) return std::unexpected(std::move(*failure));
-    }
-    if (known.size() != before) counts.push_back(n);
-  }
-  if (auto ok = device_.build(specs); !ok) return std::unexpected(std::move(ok.error()));
-  return counts;
 }
 
 Result<void> VulkanOps::build_attention() {
@@ -297,79 +255,6 @@ void VulkanOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buf
       rms_norm_, RmsNormPush{at(x), weights_[weight].address, at(out), cols(x), config_.norm_eps}, {1, n, 1});
 }
 
-bool VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> products) {
-  if (device_.facts().texel_bytes == 0 || !in_texels(products[0].w->format.type)) return false;
-  std::array<Result<Texels>, kMaxMatrices> w;
-  std::array<std::uint64_t, kMaxMatrices> at{};
-  for (std::size_t i = 0; i < products.size(); ++i) {
-    w[i] = device_.texels(push.w[i]);
-    if (!w[i]) {
-      keep(std::move(w[i].error()));
-      return true;
-    }
-    if (w[i]->set != w[0]->set) return false;
-    push.w[i] = at[i] = push.w[i] - w[i]->begin;
-  }
-  const auto plan = plan_texel_matmul(device_.facts(), products[0].w->format.type,
-                                      std::span(push.rows).first(products.size()), push.cols, push.n,
-                                      std::span(at).first(products.size()));
-  if (!plan) return false;
-  auto x = device_.texels(push.x);
-  auto kernel = device_.pipeline(plan->kernel, plan->constants, sizeof push);
-  if (!x || !kernel) {
-    keep(std::move(x ? kernel.error() : x.error()));
-    return true;
-  }
-  push.x -= x->begin;
-  commands_->dispatch(*kernel, push, plan->groups, {*w[0], *x});
-  return true;
-}
-
-void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> products, bool add) {
-  after_all();
-  while (!products.empty() && !failure_) {
-    // Those of one format share a dispatch.
-    std::size_t count = 1;
-    while (count < std::min(products.size(), kMaxMatrices) &&
-           products[count].w->format == products[0].w->format)
-      ++count;
-    MatmulPush push{};
-    push.x = x;
-    for (std::size_t i = 0; i < count; ++i) {
-      push.w[i] = products[i].w->address;
-      push.y[i] = products[i].y;
-      push.rows[i] = products[i].w->rows;
-    }
-    push.n = n;
-    push.cols = products[0].w->cols;
-    push.row_bytes = products[0].w->row_bytes();
-    push.add = add ? 1 : 0;
-    if (multiply_by_texel(push, products.first(count))) {
-      products = products.subspan(count);
-      continue;
-    }
-    const MatmulPlan plan =
-        plan_matmul(device_.facts(), products[0].w->format, std::span(push.rows).first(count), push.cols, n);
-    auto kernel = device_.pipeline(plan.kernel, plan.constants, sizeof push);
-    if (!kernel) return keep(std::move(kernel.error()));
-    commands_->dispatch(*kernel, push, plan.groups);
-    products = products.subspan(count);
-  }
-}
-
-void VulkanOps::matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
-  std::array<Product, kMaxProjections> products{};
-  if (projections.size() > products.size()) std::abort();  // a change of the decoder
-  for (std::size_t i = 0; i < projections.size(); ++i)
-    products[i] = {&weights_[projections[i].weight], at(projections[i].out)};
-  multiply(n, at(x), std::span(products).first(projections.size()), false);
-}
-
-void VulkanOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer residual) {
-  const Product product{&weights_[weight], at(residual)};
-  multiply(n, at(x), {&product, 1}, true);
-}
-
 Groups VulkanOps::by_four(std::string_view kernel, std::uint32_t width, std::uint32_t rows) const {
   return {divided_up(width, std::uint64_t{4} * group_size(device_.facts(), kernel)), rows, 1};
 }
@@ -453,27 +338,6 @@ void VulkanOps::softcap(std::uint32_t n, Buffer x, float cap) {
 
 void VulkanOps::add(std::uint32_t n, Buffer x, Buffer y) {
   elementwise(add_, "add", std::uint64_t{n} * cols(x), x, y);
-}
-
-void VulkanOps::multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row, const DeviceWeight& w,
-                                 Address y) {
-  if (failure_) return;
-  const ExpertPlan plan = plan_expert_matmul(device_.facts(), w.format, w.rows, w.cols, pairs, w.experts);
-  const MoeMatmulPush push{x,
-                           w.address,
-                           y,
-                           expert_ids_.address(),
-                           expert_offsets_.address(),
-                           expert_order_.address(),
-                           per_row,
-                           pairs,
-                           w.rows,
-                           w.cols,
-                           w.row_bytes(),
-                           w.experts};
-  auto kernel = device_.pipeline(plan.matmul.kernel, plan.matmul.constants, sizeof push);
-  if (!kernel) return keep(std::move(kernel.error()));
-  commands_->dispatch(*kernel, push, plan.matmul.groups);
 }
 
 void VulkanOps::moe_route(std::uint32_t n, Buffer router) {

@@ -105,6 +105,8 @@ class VulkanOps final : public graph::Ops {
   void multiply(std::uint32_t n, Address x, std::span<const Product> products, bool add);
   // False: no texel kernel for these, nothing was recorded.
   bool multiply_by_texel(MatmulPush push, std::span<const Product> products);
+  bool multiply_by_panel(const MatmulPush& push, std::span<const Product> products, const Texels& w,
+                         const Texels& x);
   void multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row, const DeviceWeight& w,
                         Address y);
   void elementwise(const Pipeline& kernel, std::string_view name, std::uint64_t count, graph::Buffer x,

@@ -82,11 +82,12 @@ struct MatmulPush {
   uint rows[3];
   uint n, cols;
   uint row_bytes; /* of w */
-  uint add, unused;
+  uint add;
+  uint zero; /* is 0, which no compiler knows */
 };
 
-/* The same by texel_matmul: x and w are bytes into what the descriptor sets 1 (f32) and 0 hold. Groups: as
-   plan_texel_matmul says. Built per format, for some. */
+/* The same by texel_matmul: x and w are bytes into what the descriptor sets 1 (f32) and 0 hold; and by texel_panel, of one
+   matrix, y into what set 2 holds, too. Groups: as plan_texel_matmul says. Built per format, for some. */
 
 /* y[p] = x[p / per_row] * w[experts[p]] for each pair p < pairs: moe_matvec, which takes a pair's expert from
    `experts`, and moe_matmul, which takes the pairs of expert e from order[offsets[e] .. offsets[e + 1]].

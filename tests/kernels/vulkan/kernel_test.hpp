@@ -94,17 +94,20 @@ class KernelTest : public testing::Test {
     ASSERT_TRUE(done) << done.error().message;
   }
 
-  // sets: addresses of what the kernel reads by texel.
+  // sets: addresses of what the kernel reads by texel, or writes.
   template <class Push>
   void run_by_texel(const std::string& kernel, const std::vector<std::uint32_t>& constants, const Push& push,
-                    const Groups& groups, const std::array<Address, 2>& sets) {
+                    const Groups& groups, std::initializer_list<Address> sets) {
     const auto pipeline = device_->pipeline(kernel, constants, sizeof push);
     ASSERT_TRUE(pipeline) << pipeline.error().message;
-    const auto w = device_->texels(sets[0]), x = device_->texels(sets[1]);
-    ASSERT_TRUE(w && x);
-    const auto done = device_->run([&](Commands& commands) {
-      commands.dispatch(*pipeline, push, groups, {*w, *x});
-    });
+    std::vector<Texels> texels;
+    for (const Address address : sets) {
+      const auto found = device_->texels(address);
+      ASSERT_TRUE(found) << found.error().message;
+      texels.push_back(*found);
+    }
+    const auto done =
+        device_->run([&](Commands& commands) { commands.dispatch(*pipeline, push, groups, texels); });
     ASSERT_TRUE(done) << done.error().message;
   }
 

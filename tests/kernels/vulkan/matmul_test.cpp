@@ -1,6 +1,8 @@
 // The Vulkan products of every format against kernels/reference (tests/kernels/matmul_cases.hpp), cut as
 // processors and as GPUs have them, and the ceilings that benchmarks measure against.
+#include <cmath>
 #include <set>
+#include <utility>
 
 #include "tests/kernels/matmul_cases.hpp"
 #include "tests/kernels/vulkan/kernel_test.hpp"
@@ -198,7 +200,21 @@ class VulkanTexelMatmul : public KernelTest,
     }
     const auto plan = plan_texel_matmul(device_->facts(), GetParam(), rows, cols, tokens, at);
     EXPECT_EQ(plan.has_value(), cols % 32 == 0);
-    if (plan) {
+    if (panels_) {
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const Address y_begin = device_->texels(push.y[i]).value().begin;
+        MatmulPush one = push;
+        one.w[0] = push.w[i];
+        one.y[0] = push.y[i] - y_begin;
+        one.rows[0] = rows[i];
+        const auto panel =
+            plan_texel_panel(device_->facts(), GetParam(), rows[i], cols, tokens, at[i], one.y[0]);
+        EXPECT_TRUE(panel);
+        if (!panel) continue;
+        run_by_texel(panel->kernel, panel->constants, one, panel->groups,
+                     {w.address(), input.address(), push.y[i]});
+      }
+    } else if (plan) {
       run_by_texel(plan->kernel, plan->constants, push, plan->groups, {w.address(), input.address()});
     } else {  // as the engine does
       push.x = input.address();
@@ -219,7 +235,51 @@ class VulkanTexelMatmul : public KernelTest,
 
  protected:
   std::uint32_t misalign_ = 1;
+  bool panels_ = false;  // by texel_panel
 };
+
+// Panels of three parts that are whole and that are not, matrices that fill their work-groups and do not:
+// what one token gives by the other kernel, bit for bit.
+TEST_P(VulkanTexelMatmul, PanelsGiveWhatOneTokenGives) {
+  for (misalign_ = 0; misalign_ < 2; ++misalign_) {
+    for (const std::uint32_t cols : {32U, 64U, 96U, 320U, 1024U}) {
+      const std::vector<cases::Matrix> m = {
+          {GetParam(), 64, cols, 31}, {GetParam(), 8, cols, 32}, {GetParam(), 200, cols, 33}};
+      for (const std::uint32_t tokens : {9U, 64U, 130U}) {
+        auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
+        x[4 * cols - 1] = NAN;       // of token 3
+        x[5 * cols - 1] = INFINITY;  // and 4: others do not see it
+        panels_ = true;
+        const auto y = multiply(m, x, tokens, nullptr);
+        panels_ = false;
+        for (const std::uint32_t t : {0U, 3U, 4U, 5U, tokens - 1}) {
+          const auto one = multiply(m, Floats(x.begin() + t * cols, x.begin() + (t + 1) * cols), 1, nullptr);
+          for (std::size_t i = 0; i < m.size(); ++i)
+            for (std::uint32_t r = 0; r < m[i].rows; ++r) {
+              const float got = y[i][t * m[i].rows + r], expected = one[i][r];
+              ASSERT_TRUE(got == expected || (std::isnan(got) && std::isnan(expected)))
+                  << "token " << t << " row " << r << ": " << got << ", alone " << expected;
+            }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(VulkanTexelMatmul, PanelsAddToWhatIsThere) {
+  const std::uint32_t cols = 320, tokens = 70;
+  const std::vector<cases::Matrix> m = {{GetParam(), 72, cols, 31}};
+  const auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
+  const auto before = cases::random_floats(std::size_t{tokens} * m[0].rows, 35);
+  panels_ = true;
+  const auto y = multiply(m, x, tokens, &before)[0];
+  panels_ = false;
+  for (const std::uint32_t t : {0U, 63U, 64U, 69U}) {
+    const Floats old(before.begin() + t * m[0].rows, before.begin() + (t + 1) * m[0].rows);
+    const Floats one = multiply(m, Floats(x.begin() + t * cols, x.begin() + (t + 1) * cols), 1, &old)[0];
+    EXPECT_EQ(Floats(y.begin() + t * m[0].rows, y.begin() + (t + 1) * m[0].rows), one) << t;
+  }
+}
 
 TEST_P(VulkanTexelMatmul, EveryCountOfTokens) {
   cases::check_every_count(*this, GetParam());
@@ -227,8 +287,17 @@ TEST_P(VulkanTexelMatmul, EveryCountOfTokens) {
 TEST_P(VulkanTexelMatmul, AloneEqualsBatchedBitForBit) {
   cases::check_alone_equals_batched(*this, GetParam(), 0);
 }
+// Its sums begin with what is there.
 TEST_P(VulkanTexelMatmul, AddsToWhatIsThere) {
-  cases::check_adding(*this, GetParam());
+  const std::uint32_t cols = cases::odd_cols(GetParam(), 2), rows = 37;
+  for (const std::uint32_t tokens : {1U, 12U}) {
+    const std::vector<cases::Matrix> m = {{GetParam(), rows, cols, 9}};
+    const auto x = cases::random_floats(std::size_t{tokens} * cols, 10);
+    const auto before = cases::random_floats(std::size_t{tokens} * rows, 11);
+    const auto product = multiply(m, x, tokens, nullptr)[0], sum = multiply(m, x, tokens, &before)[0];
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      EXPECT_NEAR(sum[i], product[i] + before[i], 1e-5 * (1 + std::abs(product[i]))) << tokens;
+  }
 }
 TEST_P(VulkanTexelMatmul, ExtremeActivations) {
   cases::check_extreme_activations(*this, GetParam());
@@ -281,15 +350,35 @@ TEST(VulkanPlan, FewTexelKernelsForAnyCount) {
   device.texel_bytes = 1ULL << 31;
   const std::uint32_t rows = 1000, cols = 1024;
   const std::uint64_t at = 0;
-  std::set<std::vector<std::uint32_t>> kernels;
+  device.storage_bytes = device.texel_bytes;
+  std::set<std::pair<std::string, std::vector<std::uint32_t>>> kernels;
   for (std::uint32_t n = 1; n <= 256; ++n) {
-    const auto plan = plan_texel_matmul(device, DType::q8_0, {&rows, 1}, cols, n, {&at, 1});
+    auto plan = plan_texel_panel(device, DType::q8_0, rows, cols, n, at, 0);
+    EXPECT_EQ(plan.has_value(), n > 8);
+    if (!plan) plan = plan_texel_matmul(device, DType::q8_0, {&rows, 1}, cols, n, {&at, 1});
     ASSERT_TRUE(plan) << n;
-    kernels.insert(plan->constants);
+    kernels.emplace(plan->kernel, plan->constants);
     EXPECT_GE(plan->groups[0] * plan->constants[2], n);
     EXPECT_LT((plan->groups[0] - 1) * plan->constants[2], n);
   }
   EXPECT_EQ(kernels.size(), 3U);
+}
+
+// Sums are stored eight at a time: what has not eight goes by the other kernel.
+TEST(VulkanPlan, PanelsOnlyWhereTheyFit) {
+  DeviceFacts device;
+  device.processor = true;
+  device.subgroup_size = 8;
+  device.texel_bytes = 1ULL << 31;
+  device.storage_bytes = 4 * 100 * 64;
+  EXPECT_TRUE(plan_texel_panel(device, DType::q8_0, 64, 1024, 100, 0, 0));
+  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1024, 101, 0, 0));
+  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1024, 100, 0, 32));
+  EXPECT_TRUE(plan_texel_panel(device, DType::q8_0, 64, 1024, 99, 0, 32));
+  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1024, 99, 0, 16));
+  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 60, 1024, 99, 0, 0));
+  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1000, 99, 0, 0));
+  EXPECT_FALSE(plan_texel_panel(device, DType::f32, 64, 1024, 99, 0, 0));
 }
 
 // Rows of 32 columns and more that begin at multiples of 8 bytes, which are read in place.

@@ -1,0 +1,67 @@
+#version 460
+#extension GL_GOOGLE_include_directive : require
+// The product of software devices for several tokens. A work-group has 8 rows of each invocation; of them it decodes a panel
+// of 96 columns into what the compiler keeps on its stack, and multiplies token after token with it, adding to y in memory.
+// So the loop that does the work is one token long and fits where processors keep decoded instructions; its eight sums hide
+// the latency of an addition, and all that it fetches it fetches first. Built for the formats of texel_matmul.
+#include "texel.glsl"
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+
+// y, too: rows * n sums from byte push.y[0] on, a multiple of 32, and rows are a multiple of 8. Stored by a descriptor: that
+// takes one loop over the lanes for 8 sums, by address it is one for each.
+layout(set = 2, binding = 0) uniform usamplerBuffer y_texels;
+layout(set = 2, binding = 1, scalar) buffer Sums { u64vec4 sums[]; };
+
+const uint kParts = 3;  // of a panel
+
+uint64_t packed(float low, float high) { return packUint2x32(uvec2(floatBitsToUint(low), floatBitsToUint(high))); }
+
+// Groups: as texel_matmul, of one matrix.
+void main() {
+  const uint part = gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y;
+  const uint rows = push.rows[0], first_row = (part * WG + gl_SubgroupInvocationID) * kRows;
+  const uint first_token = gl_WorkGroupID.x * kTokens, end = min(first_token + kTokens, push.n);
+  const uint parts = push.cols / kPart, zero = passing_zero();
+  uint row[kRows];
+  EACH(r, kRows) row[r] = uint(push.w[0]) + min(first_row + r, rows - 1) * push.row_bytes;
+  for (uint panel = 0; panel < parts; panel += kParts) {
+    float weight[kParts][kRows][kPart], scale[kParts][kRows];
+    uint there[kParts];  // parts beyond the last are 0 times 0
+    EACH(p, kParts) {
+      const uint at = min(panel + p, parts - 1);
+      there[p] = panel + p < parts ? kAllBits : 0u;
+      EACH(r, kRows) {
+        uint words[MOST_WORDS];
+        read_blocks(row[r] + at * BLOCK_BYTES, words);
+        EACH(i, kWords) words[i] &= there[p];
+        decode(words, 0, weight[p][r], scale[p][r]);
+      }
+    }
+    const bool adds = panel != 0 || push.add != 0;
+    uint x = uint(push.x) / 16 + first_token * (push.cols / 4) + panel * kTexels;
+    uint y = uint(push.y[0]) / 32 + (first_token * rows + first_row) / 8;
+    for (uint t = first_token; t < end; ++t) {
+      float kept[kParts][kPart], sum[kRows];
+      EACH(p, kParts) keep(x + p * kTexels, there[p], kept[p]);
+      EACH(q, kRows / 4) {
+        const uvec4 four = texelFetch(y_texels, int(y * 2 + q));
+        EACH(c, 4) sum[q * 4 + c] = adds ? uintBitsToFloat(four[c]) : 0.0;
+      }
+      EACH(p, kParts) {
+        float part_sum[kRows];
+        EACH(r, kRows) part_sum[r] = 0.0;
+        EACH(i, kPart) {
+          const float value = passed(kept[p], i, zero);
+          EACH(r, kRows) part_sum[r] = fma(weight[p][r][i], value, part_sum[r]);
+        }
+        EACH(r, kRows) sum[r] = fma(part_sum[r], scale[p][r], sum[r]);
+      }
+      if (first_row < rows)
+        EACH(q, kRows / 8)
+          sums[y + q] = u64vec4(packed(sum[q * 8], sum[q * 8 + 1]), packed(sum[q * 8 + 2], sum[q * 8 + 3]),
+                                packed(sum[q * 8 + 4], sum[q * 8 + 5]), packed(sum[q * 8 + 6], sum[q * 8 + 7]));
+      x += push.cols / 4;
+      y += rows / 8;
+    }
+  }
+}
