@@ -94,6 +94,7 @@ void Inference::on_done(std::size_t index, const Done& done) {
   Progress& p = progress_[index];
   p.answer.reason = done.reason;
   backend_ = job_->backend();
+  if (shape_.choices == 1) timings_ = done.timings;
   if (const auto n = std::max(done.usage.completion_tokens, p.tokens); n > 1 && done.timings.decode_us > 0)
     metrics_.output_token_time(labels(), static_cast<double>(done.timings.decode_us) / 1e6 / (n - 1));
   const bool last = --unfinished_ == 0;
@@ -209,6 +210,7 @@ void Inference::finish(Outcome outcome) {
   const auto self = shared_from_this();  // `over_` lets go of us
   outcome.backend = backend_;
   outcome.usage = usage();
+  outcome.timings = timings_;
   if (job_) {
     if (job_->receipt().queue_ms >= 0) metrics_.queue_wait(labels(), job_->receipt().queue_ms / 1e3);
     metrics_.tokens(labels(), outcome.usage.prompt_tokens, outcome.usage.cached_tokens,

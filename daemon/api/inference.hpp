@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct Outcome {
   bool failed = false;
   std::string backend = "none";
   Usage usage;
+  std::optional<Timings> timings;  // of one that was a single answer and ended well
 };
 
 class Inference final : public http::ExchangeObserver,
@@ -67,6 +69,7 @@ class Inference final : public http::ExchangeObserver,
   metrics::RequestLabels labels() const;
 
   std::shared_ptr<http::Exchange> exchange_;
+  std::optional<Timings> timings_;
   const Shape shape_;
   metrics::Metrics& metrics_;
   Over over_;

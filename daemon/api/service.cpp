@@ -58,10 +58,12 @@ double milliseconds_since(http::TimePoint from) {
 
 struct Service::Impl {
   Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-       fleet::Fleet& fleet, store::Writer* writer, std::vector<usage::AppDay> used)
+       fleet::Fleet& fleet, store::Writer* writer, std::vector<usage::AppDay> used,
+       measure::Outcomes* predictions)
       : io(context),
         state(std::make_shared<const State>(std::move(settings))),
         store(writer),
+        outcomes(predictions),
         recorder(writer),
         ledger(io, writer, std::move(used)),
         dispatcher(io, fleet, std::move(hardware), metrics, ledger),
@@ -106,7 +108,8 @@ struct Service::Impl {
   boost::asio::io_context& io;
   metrics::Metrics metrics;
   std::shared_ptr<const State> state;
-  store::Writer* const store;  // nullptr: none
+  store::Writer* const store;         // nullptr: none
+  measure::Outcomes* const outcomes;  // nullptr: none
   route::Recorder recorder;
   usage::Recorder ledger;
   route::Dispatcher dispatcher;
@@ -277,6 +280,11 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const std
   if (outcome.failed && outcome.code != ErrorCode::cancelled) metrics.rejected(code);
   ++finished;
   if (inference.job() != nullptr) recorder.keep(inference.job()->receipt());
+  // Alone at its beginning and at its end: who came between shows in the spread.
+  if (outcomes != nullptr && outcome.timings && dispatcher.waiting() + dispatcher.running() == 0 &&
+      measure::engine_was_idle(inference.job()->receipt().facts, outcome.backend))
+    outcomes->answered(state->settings->measured, {model, outcome.backend, outcome.usage, *outcome.timings},
+                       std::time(nullptr));
   log(inference.exchange().id(), app, model, outcome.backend, to_string(operation), outcome.status, code, ms,
       outcome.usage);
   active.erase(inference.shared_from_this());
@@ -353,6 +361,7 @@ http::Response Service::Impl::exposition() {
   metrics.set_requests(dispatcher.waiting(), dispatcher.running());
   metrics.set_fairness_gap(dispatcher.widest_gap());
   metrics.set_apps(gauges_of(state->settings->apps, ledger.ledger(), std::time(nullptr) / 86'400));
+  if (outcomes != nullptr) tell_predictions(outcomes->ledger(), metrics);
   if (store != nullptr) {
     const store::Writer::Health health = store->health();
     metrics.set_store(health.written, health.dropped, health.failed);
@@ -367,9 +376,9 @@ http::Response Service::Impl::exposition() {
 
 Service::Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
                  policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store,
-                 std::vector<usage::AppDay> used)
+                 std::vector<usage::AppDay> used, measure::Outcomes* outcomes)
     : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store,
-                                   std::move(used))) {}
+                                   std::move(used), outcomes)) {}
 Service::~Service() = default;
 
 std::string Service::next_request_id() {

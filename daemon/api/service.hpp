@@ -21,7 +21,8 @@ namespace flyball::api {
 class Service final : public http::Handler {
  public:
   Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-          fleet::Fleet& fleet, store::Writer* store = nullptr, std::vector<usage::AppDay> used = {});
+          fleet::Fleet& fleet, store::Writer* store = nullptr, std::vector<usage::AppDay> used = {},
+          measure::Outcomes* outcomes = nullptr);
   ~Service() override;
 
   // http::Handler

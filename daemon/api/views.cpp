@@ -132,4 +132,16 @@ void tell_memory(const fleet::MemoryStatus& memory, metrics::Metrics& metrics) {
   metrics.set_memory(pools, events, memory.pressure);
 }
 
+void tell_predictions(const measure::Ledger& ledger, metrics::Metrics& metrics) {
+  const std::vector<measure::Ledger::Summary> summaries = ledger.summaries();
+  std::vector<metrics::Metrics::PredictionGauges> predictions;
+  std::vector<metrics::Metrics::MarginGauge> margins;
+  for (const measure::Ledger::Summary& s : summaries) {
+    predictions.push_back({s.backend, measure::to_string(s.quantity), measure::to_string(s.basis), s.mean,
+                           s.spread, static_cast<double>(s.kept), s.latest.predicted, s.latest.actual});
+    if (s.quantity == measure::Quantity::bytes) margins.push_back({s.backend, ledger.margin(s.backend)});
+  }
+  metrics.set_predictions(predictions, margins);
+}
+
 }  // namespace flyball::api

@@ -10,6 +10,7 @@
 #include "daemon/apps/registry.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/http/message.hpp"
+#include "daemon/measure/ledger.hpp"
 #include "daemon/metrics/metrics.hpp"
 #include "daemon/route/receipts.hpp"
 #include "daemon/usage/ledger.hpp"
@@ -31,5 +32,6 @@ std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::App
                                                    const usage::Ledger& ledger, std::int64_t today);
 std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::WorkerStatus>& workers);
 void tell_memory(const fleet::MemoryStatus& memory, metrics::Metrics& metrics);
+void tell_predictions(const measure::Ledger& ledger, metrics::Metrics& metrics);
 
 }  // namespace flyball::api

@@ -59,9 +59,9 @@ void raise_file_limit() {
 }
 
 void read_measured(api::Settings& settings, std::span<const measure::Engine> engines,
-                   measure::Digests& digests) {
+                   const std::shared_ptr<const measure::Ledger>& ledger, measure::Digests& digests) {
   auto book = measured_book(settings.config, engines,
-                            {sizes_of(settings.config.models, settings.files), nullptr, &digests});
+                            {sizes_of(settings.config.models, settings.files), ledger, &digests});
   if (!book) return spdlog::warn("what was measured is not known: {}", describe(book.error()));
   settings.measured = std::move(*book);
   if (!settings.measured.empty())
@@ -78,15 +78,19 @@ class Daemon {
  public:
   Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, KnownFiles files,
          policy::Facts hardware, std::vector<measure::Engine> engines, fleet::FleetOptions fleet,
-         std::vector<usage::AppDay> used, std::optional<store::Database> database)
+         std::vector<usage::AppDay> used, std::shared_ptr<measure::Ledger> ledger,
+         std::optional<store::Database> database)
       : options_(std::move(options)),
         settings_(std::move(settings)),
         files_(std::move(files)),
         hardware_(std::move(hardware)),
         engines_(std::move(engines)),
-        fleet_(fleet::make_worker_fleet(io_, settings_->config, with_preload(std::move(fleet)))),
+        ledger_(std::move(ledger)),
         store_(database ? std::make_unique<store::Writer>(std::move(*database)) : nullptr),
-        gateway_(io_, settings_, hardware_, *fleet_, store_.get(), std::move(used)),
+        outcomes_(ledger_, store_.get()),
+        fleet_(fleet::make_worker_fleet(io_, settings_->config,
+                                        with_predictions(with_preload(std::move(fleet))))),
+        gateway_(io_, settings_, hardware_, *fleet_, store_.get(), std::move(used), &outcomes_),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
         watch_timer_(io_),
         judge_(kWatchdogPatience) {}
@@ -108,6 +112,16 @@ class Daemon {
     fleet.preload_on = [this](const config::ModelEntry& model) {
       return route::preload_targets(settings_->tree, hardware_, settings_->apps, model,
                                     settings_->file_of(model), settings_->measured, std::time(nullptr));
+    };
+    return fleet;
+  }
+
+  fleet::FleetOptions with_predictions(fleet::FleetOptions fleet) {
+    fleet.margin = [this](const std::string& backend) { return ledger_->margin(backend); };
+    fleet.on_loaded = [this](const fleet::LoadReport& load) {
+      outcomes_.loaded(settings_->measured,
+                       {load.model, load.backend, load.predicted_bytes, load.actual_bytes, load.took.count()},
+                       std::time(nullptr));
     };
     return fleet;
   }
@@ -153,7 +167,7 @@ class Daemon {
     notifier_.reloading();
     reader_ = std::jthread([this, files = files_]() mutable {
       auto settings = load_settings(options_, &files.models);
-      if (settings) read_measured(**settings, engines_, files.digests);
+      if (settings) read_measured(**settings, engines_, ledger_, files.digests);
       asio::post(io_, [this, settings = std::move(settings), files = std::move(files)]() mutable {
         files_ = std::move(files);
         use(std::move(settings));
@@ -234,9 +248,11 @@ class Daemon {
   KnownFiles files_;
   asio::io_context io_{1};
   const policy::Facts hardware_;
-  const std::vector<measure::Engine> engines_;  // as probed: measurements are kept by device and driver
+  const std::vector<measure::Engine> engines_;     // as probed: measurements are kept by device and driver
+  const std::shared_ptr<measure::Ledger> ledger_;  // of what was predicted
+  const std::unique_ptr<store::Writer> store_;     // nullptr: there is no state directory that can be written
+  measure::Outcomes outcomes_;
   std::unique_ptr<fleet::Fleet> fleet_;
-  const std::unique_ptr<store::Writer> store_;  // nullptr: there is no state directory that can be written
   api::Gateway gateway_;
   asio::signal_set signals_;
   asio::steady_timer watch_timer_;
@@ -310,13 +326,22 @@ std::optional<store::Database> open_store(const std::filesystem::path& state_dir
   return std::move(*database);
 }
 
-// Budgets of a day go on where the last daemon left them.
+// Budgets of a day go on where the last daemon left them. By count, not by date: the clock may be wrong, and
+// be set right while this daemon runs.
 std::vector<usage::AppDay> used_lately(std::optional<store::Database>& database) {
   if (!database) return {};
-  auto rows = usage::read(*database, std::time(nullptr) / 86'400 - usage::Ledger::kKeptDays);
+  auto rows = usage::read_latest(*database, usage::Ledger::kKeptDays + 1);
   if (rows) return std::move(*rows);
   spdlog::error("what apps have used today is not known, their budgets begin anew: {}", rows.error().message);
   return {};
+}
+
+std::shared_ptr<measure::Ledger> ledger_of(std::optional<store::Database>& database) {
+  if (!database) return std::make_shared<measure::Ledger>();
+  auto ledger = measure::load_ledger(*database);
+  if (ledger) return std::make_shared<measure::Ledger>(std::move(*ledger));
+  spdlog::warn("what was predicted and what it was is not known: {}", describe(ledger.error()));
+  return std::make_shared<measure::Ledger>();
 }
 
 }  // namespace
@@ -345,9 +370,10 @@ int run_daemon(const DaemonOptions& options) {
   auto database = open_store(config.state_dir);
   auto used = used_lately(database);
   auto engines = engines_of(report, config);
-  read_measured(**settings, engines, files.digests);
+  auto ledger = ledger_of(database);
+  read_measured(**settings, engines, ledger, files.digests);
   return Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(engines),
-                std::move(fleet), std::move(used), std::move(database))
+                std::move(fleet), std::move(used), std::move(ledger), std::move(database))
       .run();
 }
 

@@ -8,6 +8,7 @@
 #include "backends/model/embedded_demo.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/measure/measured_store.hpp"
+#include "daemon/measure/outcomes.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/store/database.hpp"
 
@@ -65,6 +66,11 @@ Result<measure::Book> measured_book(const config::Config& config, std::span<cons
   if (!database) return std::unexpected(std::move(database.error()));
   const auto measured = measure::load(*database, std::time(nullptr));
   if (!measured) return std::unexpected(measured.error());
+  if (!options.ledger) {
+    auto ledger = measure::load_ledger(*database);
+    if (!ledger) return std::unexpected(std::move(ledger.error()));
+    options.ledger = std::make_shared<measure::Ledger>(std::move(*ledger));
+  }
   return measure::Book(*measured, engines, config.models, std::move(options));
 }
 

@@ -21,8 +21,8 @@ measure::ModelSize size_of(const model::ModelFile& file);
 // Of those whose files said it, and of the model that is embedded in this program.
 measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const route::ModelFileInfos& files);
 
-// What is known of the configuration's models on these engines, and predicted of those of known size.
-// io_error: there is a store, and it cannot be read.
+// What is known of the configuration's models on these engines, and predicted of those of known size; where
+// options name no ledger the store's corrects it. io_error: there is a store, and it cannot be read.
 Result<measure::Book> measured_book(const config::Config& config, std::span<const measure::Engine> engines,
                                     measure::BookOptions options);
 

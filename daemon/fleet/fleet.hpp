@@ -87,6 +87,13 @@ struct MachineMemory {
   bool short_of_memory = false;
 };
 
+// A load that ended well: what the governor granted by prediction, and what the engine then reports.
+struct LoadReport {
+  std::string model, backend;
+  std::uint64_t predicted_bytes = 0, actual_bytes = 0;  // predicted: without the margin
+  std::chrono::duration<double, std::milli> took{0};    // from the grant
+};
+
 struct FleetOptions {
   std::string executable =
       "/proc/self/exe";  // run as `<executable> engine ...`; tests put a scripted engine there
@@ -98,6 +105,9 @@ struct FleetOptions {
   std::function<MachineMemory()> machine_memory = {};  // absent: this machine's; asked now and then
   // The engines that a model with `preload` starts with the daemon; absent: cpu. Asked again at a reload.
   std::function<std::vector<std::string>(const config::ModelEntry&)> preload_on = {};
+  // Share of the bytes predicted of a model on this engine that is asked for beside them; absent: none.
+  std::function<double(const std::string& backend)> margin = {};
+  std::function<void(const LoadReport&)> on_loaded = {};
 };
 std::unique_ptr<Fleet> make_worker_fleet(boost::asio::io_context& io, const config::Config& config,
                                          FleetOptions options = {});

@@ -27,10 +27,12 @@ MachineMemory this_machine() {
 }  // namespace
 
 FleetMemory::FleetMemory(const config::MemoryRules& rules, std::vector<DeviceMemory> devices,
-                         std::function<MachineMemory()> machine)
+                         std::function<MachineMemory()> machine,
+                         std::function<double(const std::string&)> margin)
     : rules_(rules),
       devices_(std::move(devices)),
       ask_machine_(machine ? std::move(machine) : this_machine),
+      margin_(std::move(margin)),
       machine_(ask_machine_()),
       governor_(memory_pools(rules_, machine_.total, devices_), governor_limits(rules_)) {}
 
@@ -52,12 +54,23 @@ MemoryClaim FleetMemory::claim(const Slot& slot, const MemoryNeed& need) const {
   return claim_of(slot, pool_of(slot.backend, devices_), need, rules_.idle_unload);
 }
 
-void FleetMemory::ask(const Slot& slot, const MemoryNeed& need, TimePoint now) {
+void FleetMemory::ask(Slot& slot, MemoryNeed need, TimePoint now) {
+  const MemoryClaim mine = claim(slot, need);
+  const std::uint64_t least = need.least_bytes(), most = governor_.most_for_one(mine.pool);
+  const double share = margin_ ? margin_(slot.backend) : 0;
+  slot.margin_bytes =
+      std::min(static_cast<std::uint64_t>(share * static_cast<double>(least)), most - std::min(most, least));
+  need.scratch_bytes += slot.margin_bytes;
   governor_.ask(slot.id, claim(slot, need), now);
 }
 
-void FleetMemory::ready(const Slot& slot, const BackendInfo& info, TimePoint now) {
-  governor_.ready(slot.id, claim(slot, {}), info.weight_bytes + info.kv_bytes + info.scratch_bytes, now);
+std::optional<LoadReport> FleetMemory::ready(const Slot& slot, const BackendInfo& info, TimePoint now) {
+  const std::uint64_t granted = governor_.bytes(slot.id),
+                      holds = info.weight_bytes + info.kv_bytes + info.scratch_bytes;
+  governor_.ready(slot.id, claim(slot, {}), holds, now);
+  if (granted == 0) return std::nullopt;
+  return LoadReport{slot.entry.id, slot.backend, granted - std::min(granted, slot.margin_bytes), holds,
+                    now - slot.granted};
 }
 
 Governor::Step FleetMemory::decide(TimePoint now, std::span<const Governor::Use> uses) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "config/config.hpp"
@@ -17,15 +19,18 @@ class FleetMemory {
  public:
   // machine: asked while somebody waits, and every kPressureLook while there is an engine; absent: this
   // machine's.
+  // margin: as FleetOptions'.
   FleetMemory(const config::MemoryRules& rules, std::vector<DeviceMemory> devices,
-              std::function<MachineMemory()> machine);
+              std::function<MachineMemory()> machine, std::function<double(const std::string&)> margin = {});
   void set(const config::MemoryRules& rules);
   // After a reload: what is kept of it from here on.
   void keep(const Slot& slot);
 
   Memory memory_of(const std::string& backend) const;
-  void ask(const Slot& slot, const MemoryNeed& need, TimePoint now);
-  void ready(const Slot& slot, const BackendInfo& info, TimePoint now);
+  // With the margin, which alone makes no model too large for its pool.
+  void ask(Slot& slot, MemoryNeed need, TimePoint now);
+  // What was predicted of it and is; absent: it did not ask.
+  std::optional<LoadReport> ready(const Slot& slot, const BackendInfo& info, TimePoint now);
   Governor& governor() noexcept { return governor_; }
   const Governor& governor() const noexcept { return governor_; }
 
@@ -39,6 +44,7 @@ class FleetMemory {
   config::MemoryRules rules_;
   const std::vector<DeviceMemory> devices_;
   const std::function<MachineMemory()> ask_machine_;
+  const std::function<double(const std::string&)> margin_;
   MachineMemory machine_;  // as of looked_
   TimePoint looked_{};
   TimePoint next_look_{};

@@ -27,7 +27,9 @@ struct Slot {
   Lifecycle lifecycle;
   std::uint64_t stamp = 0;  // of the file, or the directory, when it was last loaded
   std::unique_ptr<worker::WorkerClient> client;
-  Governor::Id id = 0;  // of its process, the latest
+  Governor::Id id = 0;             // of its process, the latest
+  std::uint64_t margin_bytes = 0;  // asked for beside what it is predicted to hold
+  TimePoint granted{};             // when it was told to load
   bool ready = false;
   bool draining = false;
   bool preloaded = false;  // started, and started again, without a request

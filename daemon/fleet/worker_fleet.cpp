@@ -35,7 +35,7 @@ class WorkerFleet final : public Fleet {
         cache_dir_(config.cache_dir),
         kv_spill_(config.kv_spill),
         options_(std::move(options)),
-        memory_(config.memory, options_.device_memory, options_.machine_memory),
+        memory_(config.memory, options_.device_memory, options_.machine_memory, options_.margin),
         governor_(memory_.governor()),
         drain_timer_(io),
         look_timer_(io) {
@@ -243,7 +243,8 @@ class WorkerFleet final : public Fleet {
     slot.lifecycle.ready(steady_clock::now());
     slot.ready = true;
     const BackendInfo& info = slot.client->info();
-    memory_.ready(slot, info, steady_clock::now());
+    const auto report = memory_.ready(slot, info, steady_clock::now());
+    if (report && options_.on_loaded) options_.on_loaded(*report);
     log_ready(slot, began);
     answer_all(slot, slot.client.get());
     look_soon();
@@ -388,6 +389,7 @@ class WorkerFleet final : public Fleet {
     Slot& slot = **at;
     switch (action.kind) {
       case Governor::Action::Kind::load:
+        slot.granted = steady_clock::now();
         return slot.client->grant(action.kv_bytes);
       case Governor::Action::Kind::refuse:
         slot.refused = Slot::Refusal{std::move(*action.error), action.of_asker ? slot.asker : std::nullopt};

@@ -139,6 +139,14 @@ struct Metrics::Impl {
       gauge("fairness_gap",
             "Most that the service of two apps that both waited has differed by, in weighted tokens.")
           .Add({});
+  Family<Gauge>& prediction_ratio = gauge(
+      "prediction_ratio", "Actual over predicted, mean of the latest: bytes, load_ms, ttft_ms, decode_tps.");
+  Family<Gauge>& prediction_spread = gauge("prediction_ratio_spread", "Standard deviation of the same.");
+  Family<Gauge>& prediction_outcomes = gauge("prediction_outcomes", "Of how many that is.");
+  Family<Gauge>& predicted_last = gauge("predicted", "The latest prediction, in the unit of its kind.");
+  Family<Gauge>& actual_last = gauge("prediction_actual", "What it then was.");
+  Family<Gauge>& margin = gauge(
+      "memory_margin_ratio", "Asked for beside the bytes that are predicted of a load, as a share of them.");
   Gauge& waiting = gauge("requests_waiting", "Admitted, no token yet.").Add({});
   Gauge& running = gauge("requests_running", "Producing tokens.").Add({});
   Gauge& reload = gauge("config_last_reload_success", "1 if the last reload took effect.").Add({});
@@ -287,6 +295,20 @@ void Metrics::set_memory(std::span<const MemoryGauges> pools, std::span<const Me
   }
   for (const MemoryEvents& e : events)
     impl_->memory_events.Add({{"event", std::string(e.event)}}).Set(e.count);
+}
+
+void Metrics::set_predictions(std::span<const PredictionGauges> predictions,
+                              std::span<const MarginGauge> margins) {
+  for (const PredictionGauges& p : predictions) {
+    const Labels labels{
+        {"backend", std::string(p.backend)}, {"kind", std::string(p.kind)}, {"basis", std::string(p.basis)}};
+    impl_->prediction_ratio.Add(labels).Set(p.mean);
+    impl_->prediction_spread.Add(labels).Set(p.spread);
+    impl_->prediction_outcomes.Add(labels).Set(p.outcomes);
+    impl_->predicted_last.Add(labels).Set(p.predicted);
+    impl_->actual_last.Add(labels).Set(p.actual);
+  }
+  for (const MarginGauge& m : margins) impl_->margin.Add({{"backend", std::string(m.backend)}}).Set(m.share);
 }
 
 void Metrics::set_workers(std::span<const WorkerGauges> workers) {

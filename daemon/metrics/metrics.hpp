@@ -70,6 +70,17 @@ class Metrics {
   void set_apps(std::span<const AppGauges> apps);  // all there are: what others had is forgotten
   void set_fairness_gap(double weighted_tokens);
 
+  struct PredictionGauges {                     // of one engine's predictions of one kind
+    std::string_view backend, kind, basis;      // all of closed lists
+    double mean = 0, spread = 0, outcomes = 0;  // of actual over predicted; how many are kept
+    double predicted = 0, actual = 0;           // the latest, in the kind's unit
+  };
+  struct MarginGauge {
+    std::string_view backend;
+    double share = 0;
+  };
+  void set_predictions(std::span<const PredictionGauges> predictions, std::span<const MarginGauge> margins);
+
   std::string exposition() const;  // Prometheus text format 0.0.4
   // For tests and the router benchmark: a quantile read from the histogram's buckets, by linear
   // interpolation. Seconds.

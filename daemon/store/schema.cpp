@@ -5,7 +5,7 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 4> kVersions = {
+  static constexpr std::array<std::string_view, 5> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
       // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
@@ -35,6 +35,10 @@ std::span<const std::string_view> schema_versions() noexcept {
            setup TEXT NOT NULL, figure TEXT NOT NULL, at INTEGER NOT NULL, value REAL NOT NULL,
            measured_at INTEGER NOT NULL,
            PRIMARY KEY (model, backend, device, driver, setup, figure, at)) WITHOUT ROWID;)",
+      // 5: what was predicted and what then was (daemon/measure/ledger.hpp), the latest.
+      R"(CREATE TABLE prediction_outcomes (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, model TEXT NOT NULL,
+           backend TEXT NOT NULL, quantity TEXT NOT NULL, basis TEXT NOT NULL, predicted REAL NOT NULL,
+           actual REAL NOT NULL);)",
   };
   return kVersions;
 }

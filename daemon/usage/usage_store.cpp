@@ -31,14 +31,17 @@ Result<void> write(store::Database& database, const std::vector<AppDay>& rows) {
   return {};
 }
 
-Result<std::vector<AppDay>> read(store::Database& database, std::int64_t first_day, const std::string& app) {
+namespace {
+
+Result<std::vector<AppDay>> rows(store::Database& database, const std::string& which,
+                                 std::initializer_list<store::Value> args) {
   std::vector<AppDay> out;
   auto done = database.query(
       "SELECT app, day, requests, refused, errors, cancelled, prompt_tokens, cached_tokens, "
       "generated_tokens, guessed_tokens, streamed, with_tools, prompt_lengths, cached_lengths, "
-      "answer_lengths, open_at_arrival FROM usage "
-      "WHERE day >= ?1 AND (?2 = '' OR app = ?2) ORDER BY app, day",
-      {first_day, app}, [&](store::Row row) {
+      "answer_lengths, open_at_arrival FROM usage WHERE " +
+          which + " ORDER BY app, day",
+      args, [&](store::Row row) {
         AppDay& one = out.emplace_back(AppDay{store::text(row[0]), store::integer(row[1]), {}});
         DayUsage& u = one.usage;
         std::size_t at = 2;
@@ -52,6 +55,16 @@ Result<std::vector<AppDay>> read(store::Database& database, std::int64_t first_d
       });
   if (!done) return pass(done);
   return out;
+}
+
+}  // namespace
+
+Result<std::vector<AppDay>> read(store::Database& database, std::int64_t first_day, const std::string& app) {
+  return rows(database, "day >= ?1 AND (?2 = '' OR app = ?2)", {first_day, app});
+}
+
+Result<std::vector<AppDay>> read_latest(store::Database& database, std::int64_t days) {
+  return rows(database, "day IN (SELECT DISTINCT day FROM usage ORDER BY day DESC LIMIT ?1)", {days});
 }
 
 }  // namespace flyball::usage

@@ -15,4 +15,7 @@ Result<void> write(store::Database& database, const std::vector<AppDay>& rows);
 Result<std::vector<AppDay>> read(store::Database& database, std::int64_t first_day,
                                  const std::string& app = "");
 
+// Of the latest so many days that there are, whenever those were.
+Result<std::vector<AppDay>> read_latest(store::Database& database, std::int64_t days);
+
 }  // namespace flyball::usage

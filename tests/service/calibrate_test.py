@@ -5,12 +5,13 @@ One test: calibrate_test.py [-v] CalibrateTest.test_name"""
 
 import json
 import os
+import re
 import signal
 import sys
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from daemon import SANITIZED, Daemon, SmallModelTest, flyball  # noqa: E402
+from daemon import SANITIZED, Daemon, SmallModelTest, flyball, kill_workers  # noqa: E402
 
 POLICY = """schema: flyball.policy/v1
 rules:
@@ -111,6 +112,43 @@ class CalibrateTest(SmallModelTest):
             # But calibrate has measured what the device can do.
             for figure in ("decode_tps", "prefill_tps", "ttft", "load_time"):
                 self.assertRegex(self.known(receipt, "vulkan", figure)["source"], "^predicted: ")
+
+    def metrics(self, daemon):
+        return dict(re.findall(r"^(flyball_(?:predict|memory_margin)\S+) (\S+)$", daemon.request("GET", "/metrics")[1],
+                               re.M))
+
+    def test_predictions_are_kept_beside_what_then_was(self):
+        def name(figure, kind, basis="roofline"):
+            return 'flyball_%s{backend="cpu",basis="%s",kind="%s"}' % (figure, basis, kind)
+
+        body = {"model": "small", "prompt": "Once", "max_tokens": 40, "temperature": 0, "ignore_eos": True}
+        with self.daemon(device="no-such-device") as daemon:
+            self.assertEqual(self.metrics(daemon), {})
+            status, answer = daemon.request("POST", "/v1/completions", body)
+            self.assertEqual(status, 200, answer)
+            seen = self.metrics(daemon)
+            self.assertEqual(float(seen[name("prediction_ratio", "bytes", "file")]), 1)
+            self.assertEqual(float(seen['flyball_memory_margin_ratio{backend="cpu"}']), 0)
+            for kind in ("load_ms", "decode_tps"):
+                predicted, actual, ratio, n = (float(seen[name(figure, kind)]) for figure in (
+                    "predicted", "prediction_actual", "prediction_ratio", "prediction_outcomes"))
+                self.assertEqual(n, 1, kind)
+                self.assertGreater(predicted, 0, kind)
+                self.assertAlmostEqual(ratio, actual / predicted, delta=1e-3 * ratio)
+                self.assertEqual(float(seen[name("prediction_ratio_spread", kind)]), 0)
+            # What was seen corrects what is predicted, once it has been seen thrice.
+            for load in (2, 3):
+                kill_workers(daemon)
+                status, answer = daemon.request("POST", "/v1/completions", body)
+                self.assertEqual(status, 200, answer)
+                self.assertEqual(float(self.metrics(daemon)[name("prediction_outcomes", "load_ms")]), load)
+            _, receipt, _ = self.ask(daemon)
+            known = self.known(receipt, "cpu", "load_time")
+            self.assertRegex(known["source"], "^predicted: .* read and written at .*, times [0-9.e+-]+ as seen$")
+        with self.daemon(device="no-such-device") as daemon:
+            self.assertEqual(float(self.metrics(daemon)[name("prediction_outcomes", "load_ms")]), 3, "after a restart")
+            told = flyball("explain", "--config", daemon.config)
+            self.assertRegex(told.stdout, r"load_time [0-9]+ ms \(predicted\)")
 
     def test_one_engine_alone_is_compared_with_nothing(self):
         with self.daemon() as daemon:

@@ -24,6 +24,8 @@ struct FleetMemoryTest : ::testing::Test {
   test::TempDir dir;
   MachineMemory machine{1000, 1000};
   int asked = 0;  // what the machine has
+  double margin = 0;
+  std::vector<LoadReport> reports;
 
   void SetUp() override {
     config.worker.heartbeat = milliseconds(50);
@@ -52,6 +54,8 @@ struct FleetMemoryTest : ::testing::Test {
       ++asked;
       return machine;
     };
+    options.margin = [this](const std::string& backend) { return backend == "cpu" ? margin : 0; };
+    options.on_loaded = [this](const LoadReport& report) { reports.push_back(report); };
     fleet = make_worker_fleet(io, config, std::move(options));
   }
   bool until(const std::function<bool()>& done, milliseconds limit = seconds(60)) {
@@ -100,6 +104,46 @@ TEST_F(FleetMemoryTest, AnIdleEngineEndsForAnother) {
   EXPECT_EQ(status_of("a").state, WorkerState::stopped);
   EXPECT_EQ(accounted(), 60U);
   EXPECT_EQ(fleet->memory().evictions, 1U);
+}
+
+TEST_F(FleetMemoryTest, ALoadIsReportedAsPredictedAndAsItIs) {
+  model("a", "need=60,need_kv=2,holds=66,load_ms=50");
+  margin = 0.25;
+  make();
+  ASSERT_TRUE(acquire("a"));
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_EQ(reports[0].model, "a");
+  EXPECT_EQ(reports[0].backend, "cpu");
+  EXPECT_EQ(reports[0].actual_bytes, accounted());
+  EXPECT_EQ(reports[0].actual_bytes - reports[0].predicted_bytes, 6U) << "the margin is no prediction";
+  EXPECT_GE(reports[0].took.count(), 50);
+}
+
+TEST_F(FleetMemoryTest, AMarginIsAskedForAndGivenBackWhenTheEngineIsReady) {
+  model("a", "need=40");
+  model("b", "need=40");
+  model("c", "need=15");
+  margin = 0.25;
+  make();
+  ASSERT_TRUE(acquire("a"));
+  ASSERT_TRUE(acquire("b"));
+  EXPECT_EQ(accounted(), 80U);
+  EXPECT_EQ(fleet->memory().evictions, 0U) << "40 and 50 of 100";
+  ASSERT_TRUE(acquire("c"));
+  EXPECT_EQ(accounted(), 95U) << "80 and 18 of 100";
+  margin = 0.5;
+  model("d", "need=5");
+  fleet->reload(config);
+  ASSERT_TRUE(acquire("d"));
+  EXPECT_EQ(fleet->memory().evictions, 1U) << "5 are there, 7 are asked for";
+}
+
+TEST_F(FleetMemoryTest, AMarginAloneMakesNoModelTooLarge) {
+  model("a", "need=98");
+  margin = 0.25;
+  make();
+  ASSERT_TRUE(acquire("a"));
+  EXPECT_EQ(accounted(), 98U);
 }
 
 TEST_F(FleetMemoryTest, WhatCanNeverFitIsToldSoAndNobodyEndsForIt) {

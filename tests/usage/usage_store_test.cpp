@@ -60,6 +60,19 @@ TEST_F(UsageStore, RowsComeBackAsTheyWere) {
   EXPECT_EQ(read(database, 0, "a")->size(), 2U);
 }
 
+TEST_F(UsageStore, TheLatestDaysByCountWhateverTheClockSays) {
+  auto database = open();
+  for (const std::int64_t day : {3, 4, 5, 99'000})
+    ASSERT_TRUE(write(database, {{"a", day, some()}, {"b", day, some()}}));
+  const auto latest = read_latest(database, 3);
+  ASSERT_TRUE(latest) << latest.error().message;
+  ASSERT_EQ(latest->size(), 6U);
+  EXPECT_EQ(latest->front().day, 4)
+      << "what a clock far ahead wrote takes one day's place, and a clock far ahead none";
+  EXPECT_EQ(latest->back().day, 99'000);
+  EXPECT_EQ(read_latest(database, 9)->size(), 8U);
+}
+
 TEST_F(UsageStore, TheRecorderStoresWithinItsDelayAndAtItsEnd) {
   const std::int64_t today = std::time(nullptr) / 86'400;
   boost::asio::io_context io;
