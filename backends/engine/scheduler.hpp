@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/engine/step_budget.hpp"
@@ -152,21 +153,30 @@ class Scheduler {
     bool restoring() const noexcept { return !cold.empty(); }
   };
   using Entries = std::map<SequenceId, Entry>;
+  // Admitted sequences by owner. A guest is one of whom another has twice as many or more.
+  struct Shares {
+    std::map<std::string_view, std::uint32_t> here;
+    std::uint32_t most = 0;
+    std::uint32_t of(const std::string& owner) const;
+    bool guest(const std::string& owner) const { return 2 * of(owner) <= most; }
+  };
   struct Prompt {
     Entries::iterator it;
     double left = 0;         // seconds that its rest adds to a step
-    std::uint32_t here = 0;  // sequences that its owner has admitted
-    bool guest = false;      // another owner has twice as many or more
+    std::uint32_t here = 0;  // of its owner
+    bool guest = false;
   };
   enum class Admission : std::uint8_t { admitted, no_room, follows };
   struct Reserved {  // for followers, by those who came before
     std::uint32_t slots = 0, blocks = 0;
   };
 
+  Shares shares() const;
   // Makes `entry` cover `positions`, preempting paused sequences, then later arrivals. False: it has to wait.
   bool make_room(Entries::iterator entry, std::uint32_t positions);
   void preempt(Entries::iterator entry);
   Entries::iterator paused_victim();
+  void make_place();
   void admit_waiting();
   Admission admit(Entries::iterator entry, const Reserved& reserved);
   bool follows(const Entry& entry) const;

@@ -63,8 +63,12 @@ bool FairQueue::others_come(const App& app) const noexcept {
   });
 }
 
+bool FairQueue::several_run() const noexcept {
+  return std::ranges::any_of(apps_, [](const auto& app) { return app.second.running > 1; });
+}
+
 std::optional<FairQueue::Id> FairQueue::next() {
-  if (running_ >= slots_) return std::nullopt;
+  if (running_ > slots_ || (running_ == slots_ && !several_run())) return std::nullopt;
   using Named = std::pair<const std::string, App>;
   Named *best = nullptr, *idle = nullptr;  // of all, and of those with nothing running
   const auto better = [](const App& a, const Named* b) {
@@ -77,7 +81,8 @@ std::optional<FairQueue::Id> FairQueue::next() {
     if (app.second.running == 0 && better(app.second, idle)) idle = &app;
   }
   if (best == nullptr) return std::nullopt;
-  if (slots_ > 1 && running_ + 1 == slots_ && others_come(best->second)) {
+  const bool last = slots_ > 1 && running_ + 1 == slots_ && others_come(best->second);
+  if (last || running_ == slots_) {
     if (idle == nullptr || idle->second.counter > best->second.counter + kAhead) return std::nullopt;
     best = idle;
   }

@@ -21,7 +21,9 @@ class FairQueue {
 
   // The last free slot is only for an app that has nothing running, for so many requests begun after another
   // app came: who comes again to an engine that somebody floods begins at once, and who is alone has every
-  // slot. Such an app may be ahead of the others by kAhead, and no more, or it would be more than its share.
+  // slot. Where no slot was kept, one such request begins beside all of them, if an app has several: the
+  // engine computes it instead of one of that app's, which goes on later. Such an app may be ahead of the
+  // others by kAhead, and no more, or it would be more than its share.
   static constexpr std::uint64_t kRemembered = 100;
   static constexpr double kAhead = 4096;
 
@@ -70,6 +72,7 @@ class FairQueue {
   void start(Id id, App& app, double prompt_tokens);
 
   bool others_come(const App& app) const noexcept;
+  bool several_run() const noexcept;
 
   std::uint32_t slots_ = 1, running_ = 0;
   std::uint64_t begun_ = 0;

@@ -18,7 +18,8 @@ constexpr std::uint32_t kSlots = 8;
 
 class TimedEngine {
  public:
-  TimedEngine() : s_(limits()), budget_(step_budget(kCost, true)) {}
+  explicit TimedEngine(std::uint32_t kv_blocks = 100'000)
+      : s_(limits(kv_blocks)), budget_(step_budget(kCost, true)) {}
 
   SequenceId submit(const std::string& owner, std::uint32_t prompt, std::uint32_t answer, double arrived) {
     const SequenceId id = next_++;
@@ -30,6 +31,7 @@ class TimedEngine {
   // Who has ended in it. Nothing to do: none. A step that may be given up is, when somebody arrives.
   std::vector<SequenceId> step(double arrival = -1) {
     const StepPlan plan = s_.plan(budget_);
+    if (plan.empty()) return {};
     if (plan.may_stop && arrival >= now_ && arrival < now_ + kCost.of(plan.work)) {
       now_ = arrival;
       s_.retract();
@@ -55,13 +57,14 @@ class TimedEngine {
   const std::string& owner(SequenceId id) const { return open_.at(id).owner; }
   double now() const { return now_; }
   double longest_step() const { return longest_; }
+  std::uint64_t preemptions() const { return s_.preemptions(); }
   std::uint64_t computed(const std::string& owner) { return computed_[owner]; }
 
  private:
-  static SchedulerLimits limits() {
+  static SchedulerLimits limits(std::uint32_t kv_blocks) {
     SchedulerLimits l;
     l.max_sequences = kSlots;
-    l.kv_blocks = 100'000;
+    l.kv_blocks = kv_blocks;
     return l;
   }
   struct Open {
@@ -186,6 +189,56 @@ TEST(Guest, ManyDoNotStarveTheOthers) {
   }
   EXPECT_LE(longest, 6);
   EXPECT_GT(guests, 200);
+}
+
+// Every slot is the flood's: its latest one gives way for as long as the light one takes, and computes little
+// of what it had a second time.
+TEST(Guest, WaitsForNoSlot) {
+  TimedEngine sim;
+  std::vector<SequenceId> flood;
+  for (std::uint32_t i = 0; i < kSlots + 2; ++i) flood.push_back(sim.submit("flood", 100, 100, 0));
+  for (int i = 0; i < 60; ++i) sim.step();
+  const SequenceId light = sim.submit("light", 60, 8, sim.now());
+  const SequenceId more = sim.submit("light", 60, 8, sim.now());
+  const SequenceId other = sim.submit("other", 60, 8, sim.now());
+  sim.step();
+  EXPECT_GT(sim.ttft(light), 0);
+  sim.step();
+  EXPECT_GT(sim.ttft(other), 0) << "one place a step";
+  EXPECT_LT(sim.ttft(more), 0) << "it has something here";
+  std::size_t ended = 0;
+  for (int i = 0; i < 1000; ++i) ended += sim.step().size();
+  EXPECT_EQ(ended, kSlots + 5);
+  EXPECT_EQ(sim.preemptions(), 2U);
+  EXPECT_LE(sim.computed("flood"), (kSlots + 2) * (100 + 99) + 2 * 16U);
+}
+
+// There is room for three of the flood's; four wait for it, and whoever came after them would wait longer.
+TEST(Guest, IsTheNextToFindRoom) {
+  TimedEngine sim(64);
+  std::vector<SequenceId> flood;
+  for (std::uint32_t i = 1; i < kSlots; ++i) flood.push_back(sim.submit("flood", 300, 20, 0));
+  for (int i = 0; i < 10; ++i) sim.step();
+  const SequenceId light = sim.submit("light", 100, 8, sim.now());
+  std::size_t ended = 0;
+  while (sim.ttft(light) < 0) ended += sim.step().size();
+  EXPECT_LE(ended, 3U);
+  for (std::size_t i = 3; i < flood.size(); ++i) EXPECT_LT(sim.ttft(flood[i]), 0) << i;
+  for (const SequenceId id : flood)
+    while (sim.ttft(id) < 0) sim.step();
+}
+
+// The flood's answers grow until the memory is full: one of the flood's gives way.
+TEST(Guest, IsNotWhatGivesWay) {
+  TimedEngine sim(64);
+  for (int i = 0; i < 3; ++i) sim.submit("flood", 240, 400, 0);
+  for (int i = 0; i < 30; ++i) sim.step();
+  const SequenceId light = sim.submit("light", 100, 200, sim.now());
+  bool ended = false;
+  while (!ended)
+    for (const SequenceId id : sim.step()) ended = ended || id == light;
+  EXPECT_EQ(sim.computed("light"), 100U + 199) << "some of it was computed twice";
+  EXPECT_GT(sim.preemptions(), 0U);
 }
 
 // Who has as much here as each of the others is no guest: all is as if it were one owner's.

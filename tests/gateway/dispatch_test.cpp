@@ -89,8 +89,8 @@ TEST_F(Dispatch, a_rule_may_ask_what_memory_is_free) {
   EXPECT_EQ(route(), "backend=cpu; rule=default; model=demo");
 }
 
-// Twenty requests of one app fill the engine and its line: another app's goes before those that wait, and
-// from then on a place is kept for it.
+// Twenty requests of one app fill the engine and its line: another app's begins beside them, and from then on
+// a place is kept for it.
 TEST_F(Dispatch, an_app_that_floods_is_not_in_another_ones_way) {
   constexpr const char* kSmall = R"({"model":"small","messages":[{"role":"user","content":"hi"}]})";
   FakeBackend& engine = rig.cpu("small");
@@ -103,11 +103,11 @@ TEST_F(Dispatch, an_app_that_floods_is_not_in_another_ones_way) {
   for (int i = 0; i < 20; ++i) send("key-alice");
   EXPECT_EQ(engine.started.size(), 8U) << "as many as it computes at once";
   send("key-bob");
-  EXPECT_EQ(engine.started.size(), 8U);
-  engine.emit(5, 1);
-  wires.back()->run();
   ASSERT_EQ(engine.started.size(), 9U);
   EXPECT_EQ(engine.started.back().owner, "bob");
+  engine.emit(5, 1);
+  wires.back()->run();
+  EXPECT_EQ(engine.started.size(), 9U) << "one less: eight run";
   engine.emit(5, 8);  // bob's among them: seven of alice's follow, and bob's place stays free
   wires.back()->run();
   EXPECT_EQ(engine.live(), 7U);

@@ -77,9 +77,9 @@ TEST(FairQueue, TheLastSlotIsForWhoHasNothingRunningWhereOthersCome) {
   for (int i = 0; i < 10; ++i) flood();
   for (int i = 0; i < 4; ++i) EXPECT_TRUE(q.next()) << "nobody else came yet";
   q.add(100, "light", 1, 1);
-  EXPECT_EQ(q.next(), std::nullopt);
+  EXPECT_THAT(q.next(), Optional(Eq(100U))) << "beside all of them";
   q.remove(1);
-  EXPECT_THAT(q.next(), Optional(Eq(100U)));
+  EXPECT_EQ(q.next(), std::nullopt);
   q.remove(100);
   EXPECT_EQ(q.next(), std::nullopt) << "the light app may come again";
   q.add(101, "light", 1, 1000);
@@ -105,6 +105,37 @@ TEST(FairQueue, TheLastSlotIsForWhoHasNothingRunningWhereOthersCome) {
   EXPECT_TRUE(single.next());
   single.remove(1);
   EXPECT_TRUE(single.next()) << "an engine of one slot is of use to any";
+}
+
+// Nobody had come before, so no slot was kept.
+TEST(FairQueue, WhoHasNothingRunningWaitsForNoSlotOfAFlood) {
+  FairQueue q;
+  q.set_slots(3);
+  for (FairQueue::Id id = 1; id <= 6; ++id) q.add(id, "flood", 1, 1);
+  while (q.next()) continue;
+  q.add(10, "light", 1, 1);
+  q.add(11, "light", 1, 1);
+  q.add(12, "another", 1, 1);
+  EXPECT_THAT(q.next(), Optional(Eq(10U)));
+  EXPECT_EQ(q.next(), std::nullopt) << "one at a time";
+  q.remove(10);
+  EXPECT_THAT(q.next(), Optional(Eq(12U)));
+  q.remove(1);
+  EXPECT_THAT(q.next(), Optional(Eq(11U)));
+  q.remove(2);
+  q.remove(3);
+  while (q.next()) continue;
+  EXPECT_EQ(q.running(), 3U) << "light, another, and one of the flood: nobody has several";
+  q.add(20, "third", 1, 1);
+  EXPECT_EQ(q.next(), std::nullopt);
+
+  q.generated(11, static_cast<std::uint64_t>(FairQueue::kAhead));
+  q.remove(11);
+  q.remove(12);
+  q.remove(20);
+  while (q.next()) continue;
+  q.add(30, "light", 1, 1);
+  EXPECT_EQ(q.next(), std::nullopt) << "it has had more than its share";
 }
 
 TEST(FairQueue, AnAnswerThatGoesOnTakesASlotAtOnce) {
@@ -257,7 +288,7 @@ TEST(FairQueue, RandomLives) {
       }
       ASSERT_EQ(q.waiting(), waiting.size());
       ASSERT_EQ(q.running(), running.size());
-      ASSERT_LE(running.size(), 3U);
+      ASSERT_LE(running.size(), 4U) << "the slots, and one beside all of them";
       for (const auto w : waiting) ASSERT_TRUE(q.waits(w));
     }
     EXPECT_GT(id, 1000U);

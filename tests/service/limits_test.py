@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -197,6 +198,41 @@ class LimitsTest(SmallModelTest):
             self.assertGreater(gap, 0)
             self.assertLessEqual(gap, bound)
             self.assertLessEqual(abs(served[None] - served["batch-key"] / weight), 2 * bound)
+
+    def test_an_app_that_comes_for_the_first_time_waits_for_no_slot(self):
+        """Every sequence of the engine is another app's, and none ends before the newcomer has its answer."""
+        newcomer = "schema: flyball.app/v1\napp: newcomer\nkey_sha256: %s\n" % hashlib.sha256(b"new-key").hexdigest()
+        with self.small(more_apps=[newcomer]) as daemon:
+            begun, ended, connections = threading.Semaphore(0), [], []
+
+            def run(n):
+                body = {"model": "small", "prompt": [3 + n] * 8, "max_tokens": 1000, "ignore_eos": True, "stream": True}
+                connections[n].request("POST", "/v1/completions", json.dumps(body), {"content-type": "application/json"})
+                response, seen = connections[n].getresponse(), 0
+                try:
+                    for line in response:
+                        if line.startswith(b"data: "):
+                            seen += 1
+                            if seen == 1:
+                                begun.release()
+                            if b"[DONE]" in line:
+                                ended.append(n)
+                except (OSError, ValueError, AttributeError, http.client.HTTPException):
+                    pass  # cut below
+
+            for _ in range(8):
+                connections.append(http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=600))
+            threads = [threading.Thread(target=run, args=(n,)) for n in range(8)]
+            for t in threads:
+                t.start()
+            for _ in threads:
+                self.assertTrue(begun.acquire(timeout=300))
+            answer = stream(daemon.port, {"prompt": [9] * 16, "max_tokens": 2}, "new-key")
+            self.assertEqual((answer[:3], ended), ((200, "length", 18), []))
+            for connection in connections:
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            for t in threads:
+                t.join()
 
     def test_requests_a_minute(self):
         app = APP.replace("tokens_per_day: %d" % BUDGET, "requests_per_minute: 3")
