@@ -250,6 +250,8 @@ const std::vector<Bound<Config>>& config_table() {
        [](Config& c, const Node& n) { read_into(c.kv_spill, n, kv_spill_table()); }},
       {{"memory", object_of(memory_table()), "what engines may hold together, and when they give it back"},
        [](Config& c, const Node& n) { read_into(c.memory, n, memory_table()); }},
+      {{"calibrate", object_of(calibrate_table()), "when the daemon measures by itself"},
+       [](Config& c, const Node& n) { read_into(c.calibrate, n, calibrate_table()); }},
       {{"max_queue", integer(1, 100'000),
         "answers that may wait, over all apps; an empty queue takes any request"},
        [](Config& c, const Node& n) { c.max_queue = as<std::uint32_t>(n); }},

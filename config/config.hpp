@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "config/calibrate.hpp"
 #include "config/error.hpp"
 #include "config/memory.hpp"
 
@@ -92,6 +93,7 @@ struct Config {
   VulkanEngine vulkan;
   KvSpill kv_spill;
   MemoryRules memory;
+  CalibrateRules calibrate;
   std::uint32_t max_queue = 256;  // waiting answers over all apps
   Millis drain_timeout{30'000};
   std::string log_level = "info";

@@ -1,9 +1,9 @@
 // `flyball calibrate`: measures the configured models on the engines of this machine, and keeps the figures
 // for the policy.
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,16 +15,13 @@
 #include <nlohmann/json.hpp>
 
 #include "config/table.hpp"
-#include "daemon/cli/bench_runs.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
-#include "daemon/cli/device_ceilings.hpp"
 #include "daemon/cli/exit_codes.hpp"
-#include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/measurements.hpp"
+#include "daemon/cli/measuring.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/measure/measured_store.hpp"
-#include "daemon/measure/power.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/store/database.hpp"
 
@@ -41,13 +38,6 @@ struct CalibrateOptions {
   bool quick = false, json = false;
 };
 
-struct Effort {
-  std::vector<std::uint32_t> prompts, streams;
-  std::uint32_t generate, repeat;
-};
-const Effort kThorough{{128, 512, 2048}, {1, 8, 32}, 64, 3};
-const Effort kQuick{{128, 512}, {1, 8}, 16, 1};
-
 // One model on one engine.
 struct Run {
   std::string model;
@@ -55,79 +45,6 @@ struct Run {
   std::vector<Figure> figures;
   std::optional<Error> refused;
 };
-
-std::vector<Figure> figures_of(const measure::Ceilings& c) {
-  std::vector<Figure> out;
-  for (const auto& [kind, value] :
-       {std::pair(Kind::read_gbps, c.read_gbps), std::pair(Kind::float_gops, c.float_gops)})
-    if (value > 0) out.push_back({kind, 0, value, c.measured_at});
-  return out;
-}
-
-// As the daemon starts this engine, in this process.
-engine::LocalBackendOptions options_for(const config::ModelEntry& model, const std::string& backend,
-                                        const route::HardwareReport& report, const config::Config& config) {
-  engine::LocalBackendOptions o;
-  o.model_id = model.id;
-  if (!model.embedded) o.path = model.path;
-  o.backend = backend;
-  o.threads = model.threads;
-  o.expert_bytes = model.expert_bytes;
-  o.context = model.context;
-  o.max_sequences = model.max_sequences;
-  o.kv_type = model.kv_type;
-  o.cache_dir = config.cache_dir.empty() ? default_cache_dir() : config.cache_dir;
-  if (backend == "vulkan")
-    if (const auto ids = route::vulkan_devices(report, config.vulkan)) o.vulkan.id = ids->front();
-  if (backend == "opencl")
-    if (const auto ids = route::opencl_devices(report, config.opencl)) {
-      o.opencl.assign(ids->size(), {});
-      for (std::size_t i = 0; i < ids->size(); ++i) o.opencl[i].id = (*ids)[i];
-    }
-  return o;
-}
-
-Result<std::vector<Figure>> measure_engine(const engine::LocalBackendOptions& options, const Effort& effort,
-                                           bool quiet) {
-  const auto began = std::chrono::steady_clock::now();
-  auto backend = load_with_progress(options, quiet);
-  if (!backend) return std::unexpected(std::move(backend.error()));
-  const std::chrono::duration<double, std::milli> loaded = std::chrono::steady_clock::now() - began;
-  const std::int64_t now = std::time(nullptr);
-  const BackendInfo& info = (*backend)->info();
-  std::vector<Figure> figures;
-  const auto add = [&](Kind kind, std::uint32_t at, double value) {
-    figures.push_back({kind, at, value, now});
-  };
-  add(Kind::load_ms, 0, loaded.count());
-  add(Kind::weight_bytes, 0, static_cast<double>(info.weight_bytes));
-  add(Kind::kv_bytes, 0, static_cast<double>(info.kv_bytes));
-  add(Kind::scratch_bytes, 0, static_cast<double>(info.scratch_bytes));
-  // A short context is measured by as long a prompt as it takes.
-  std::vector<std::uint32_t> prompts;
-  for (const std::uint32_t tokens : effort.prompts)
-    if (const std::uint32_t n = std::min(tokens, info.context_length - std::min(info.context_length, 4U));
-        n > 0 && std::ranges::find(prompts, n) == prompts.end())
-      prompts.push_back(n);
-  for (const std::uint32_t tokens : prompts) {
-    const auto got = bench_rounds(**backend, {tokens, 2, 1}, effort.repeat);
-    if (!got) return std::unexpected(got.error());
-    add(Kind::prefill_tps, tokens, got->median.prefill);
-    add(Kind::ttft_ms, tokens, got->median.ttft_ms);
-  }
-  const std::uint32_t generate = std::clamp(info.context_length / 2, 2U, effort.generate);
-  std::optional<double> watts;
-  for (const std::uint32_t streams : effort.streams) {
-    if (streams > info.max_sequences) continue;
-    const auto energy = measure::read_energy();
-    const auto got = bench_rounds(**backend, {std::min(16U, generate), generate, streams}, effort.repeat);
-    if (!got) return std::unexpected(got.error());
-    add(Kind::decode_tps, streams, got->median.decode);
-    watts = measure::watts_since(energy);
-  }
-  if (watts) add(Kind::watts, 0, *watts);
-  return figures;
-}
 
 double value_of(const std::vector<Figure>& figures, Kind kind) {
   const auto it = std::ranges::find(figures, kind, &Figure::kind);
@@ -199,20 +116,22 @@ Result<store::Database> open_store(const config::Config& config) {
   return store::Database::open(store::file_in(directory), store::Database::Access::read_write);
 }
 
-// What its device can do, for models that are not measured on it. The processor's the probe measures at every
-// start. What cannot be measured is said, and the models' own measurements go on. io_error: of the store.
-Result<void> keep_ceilings(const measure::Engine& engine, const route::HardwareReport& hardware,
-                           const config::Config& config, bool quiet, store::Database& database) {
+// What its devices can do, for models that are not measured on them. The processor's the probe measures at
+// every start. What cannot be measured is said, and the models' own measurements go on. io_error: of the
+// store.
+Result<void> keep_ceilings(Measuring measuring, bool quiet, store::Database& database) {
+  const measure::Engine& engine = measuring.engine;
   measure::Ceilings ceilings = engine.ceilings;
   if (engine.backend != "cpu") {
-    const auto measured = measure_ceilings(options_for({}, engine.backend, hardware, config));
-    if (!measured) {
+    const measure::Subject subject = measure::subject_of(engine);
+    const auto figures = measure_in_child(measuring, subject);
+    if (!figures) {
       std::fprintf(stderr, "what %s can do is not known: %s\n", engine.device.c_str(),
-                   describe(measured.error()).c_str());
+                   describe(figures.error()).c_str());
       return {};
     }
-    ceilings = *measured;
-    if (auto ok = measure::save(database, measure::subject_of(engine), figures_of(ceilings)); !ok) return ok;
+    ceilings = measure::ceilings_of(*figures, std::time(nullptr));
+    if (auto ok = measure::save(database, subject, *figures); !ok) return ok;
   }
   if (!quiet && ceilings.read_gbps > 0)
     std::printf("%s: reads %.1f GB/s, computes %.0f GFLOP/s\n", engine.backend.c_str(), ceilings.read_gbps,
@@ -221,7 +140,8 @@ Result<void> keep_ceilings(const measure::Engine& engine, const route::HardwareR
 }
 
 int calibrate(const CalibrateOptions& o) {
-  const auto config = config_at(o.config.empty() ? find_config() : std::filesystem::path(o.config));
+  const std::filesystem::path path = o.config.empty() ? find_config() : std::filesystem::path(o.config);
+  const auto config = config_at(path);
   if (!config) return report(config.error());
   const auto models = models_of(*config, o);
   if (!models) return report(models.error());
@@ -234,16 +154,15 @@ int calibrate(const CalibrateOptions& o) {
   const std::vector<measure::Engine> engines = engines_of(hardware, *config);
   for (const measure::Engine& engine : engines)
     if (wanted(engine.backend))
-      if (auto ok = keep_ceilings(engine, hardware, *config, o.json, *database); !ok)
-        return report(ok.error());
+      if (auto ok = keep_ceilings({path, "", "", engine}, o.json, *database); !ok) return report(ok.error());
   std::vector<Run> runs;
   for (const config::ModelEntry* model : *models) {
     const std::string digest = measure::model_digest(*model);
     for (const measure::Engine& engine : engines) {
       if (!wanted(engine.backend)) continue;
       Run& run = runs.emplace_back(Run{model->id, measure::subject_of(engine, digest, *model), {}, {}});
-      auto figures = measure_engine(options_for(*model, engine.backend, hardware, *config),
-                                    o.quick ? kQuick : kThorough, o.json);
+      if (!o.json) std::fprintf(stderr, "measuring %s on %s\n", model->id.c_str(), engine.backend.c_str());
+      auto figures = measure_in_child({path, model->id, model->kv_type, engine, o.quick}, run.subject);
       if (figures)
         run.figures = std::move(*figures);
       else
@@ -283,7 +202,8 @@ void add_calibrate_command(CLI::App& app, int& exit_code) {
       "  flyball calibrate\n"
       "  flyball calibrate demo --backends cpu,vulkan --quick\n"
       "\n"
-      "Engines run in this process, one after the other: calibrate on a machine that does nothing else.");
+      "Engines run one after the other, each in a process of its own: calibrate on a machine that does "
+      "nothing else.");
   c->callback([o, &exit_code] { exit_code = calibrate(*o); });
 }
 

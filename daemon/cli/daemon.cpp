@@ -22,9 +22,12 @@
 
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/idle_refresh.hpp"
 #include "daemon/cli/measurements.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/fleet/fleet.hpp"
+#include "daemon/fleet/pools.hpp"
+#include "daemon/measure/measured_store.hpp"
 #include "daemon/route/device_memory.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/route/preload.hpp"
@@ -49,6 +52,8 @@ using std::chrono::steady_clock;
 constexpr seconds kWatchdogPatience{150};
 // Workers have nothing left to run when the gateway is drained; this is for their exit alone.
 constexpr seconds kFleetExit{2};
+// Before figures expire they are measured again, where the daemon is to do so.
+constexpr seconds kRefreshBefore{24 * 3600};
 constexpr rlim_t kMaxOpenFiles = 65'536;  // connections, workers and files; the config's limits are below it
 
 void raise_file_limit() {
@@ -84,6 +89,7 @@ class Daemon {
         settings_(std::move(settings)),
         files_(std::move(files)),
         hardware_(std::move(hardware)),
+        device_memory_(fleet.device_memory),
         engines_(std::move(engines)),
         ledger_(std::move(ledger)),
         store_(database ? std::make_unique<store::Writer>(std::move(*database)) : nullptr),
@@ -91,6 +97,11 @@ class Daemon {
         fleet_(fleet::make_worker_fleet(io_, settings_->config,
                                         with_predictions(with_preload(std::move(fleet))))),
         gateway_(io_, settings_, hardware_, *fleet_, store_.get(), std::move(used), &outcomes_),
+        refresh_(io_, {[this] { return was_busy(); }, [this] { return unmeasured(); },
+                       [this](const IdlePlan::Pair& pair) { return prepare(pair); },
+                       [this](const measure::Subject& subject, std::vector<measure::Figure> figures) {
+                         keep_measured(subject, std::move(figures));
+                       }}),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
         watch_timer_(io_),
         judge_(kWatchdogPatience) {}
@@ -99,6 +110,7 @@ class Daemon {
     if (auto listening = gateway_.listen(); !listening) return report(listening.error());
     wait_for_signal();
     watch();
+    refresh_.set(settings_->config.calibrate);
     announce();
     // What start-up took (parsers, the probe) goes back to the system: an idle daemon is small.
     malloc_trim(0);
@@ -180,8 +192,11 @@ class Daemon {
     if (!settings) {
       spdlog::error("reload refused, the old configuration stays: {}", describe(settings.error()));
       gateway_.reload_failed();
+      reload_failed_ = true;
     } else {
+      reload_failed_ = false;
       settings_ = std::move(*settings);
+      refresh_.set(settings_->config.calibrate);
       systemd::set_log_level(options_.log_level.value_or(settings_->config.log_level));
       fleet_->reload(settings_->config);
       gateway_.reload(settings_);
@@ -201,8 +216,68 @@ class Daemon {
     spdlog::info("signal {}: draining {} requests, at most {} s; a second signal stops at once", signal,
                  gateway_.requests_in_flight(), settings_->config.drain_timeout.count() / 1000);
     notifier_.stopping("draining " + std::to_string(gateway_.requests_in_flight()) + " requests");
+    refresh_.stop();
     gateway_.drain(deadline,
                    [this] { fleet_->drain(steady_clock::now() + kFleetExit, [this] { io_.stop(); }); });
+  }
+
+  // ---- measuring while nothing is asked
+  // -----------------------------------------------------------------------------------------------
+  bool was_busy() {
+    const std::uint64_t finished = gateway_.requests_finished();
+    const bool loads = std::ranges::any_of(fleet_->status(), [](const fleet::WorkerStatus& worker) {
+      return worker.state == fleet::WorkerState::starting;
+    });
+    return std::exchange(finished_, finished) != finished || gateway_.requests_in_flight() > 0 || loads ||
+           reading_;
+  }
+  std::vector<IdlePlan::Pair> unmeasured() const {
+    std::vector<IdlePlan::Pair> out;
+    if (store_ == nullptr) return out;  // nowhere to keep it
+    const std::int64_t soon = std::time(nullptr) + kRefreshBefore.count();
+    for (const config::ModelEntry& model : settings_->config.models)
+      for (const measure::Engine& engine : engines_)
+        if (!settings_->measured.is_measured(model.id, engine.backend, soon))
+          out.emplace_back(model.id, engine.backend);
+    return out;
+  }
+  // In what the governor has free, and nobody ends for it.
+  std::optional<IdleRefresh::Work> prepare(const IdlePlan::Pair& pair) const {
+    const auto model = std::ranges::find(settings_->config.models, pair.first, &config::ModelEntry::id);
+    const auto engine = std::ranges::find(engines_, pair.second, &measure::Engine::backend);
+    const fleet::MemoryStatus memory = fleet_->memory();
+    const std::size_t pool = fleet::pool_of(pair.second, device_memory_);
+    if (model == settings_->config.models.end() || engine == engines_.end() || pool >= memory.pools.size() ||
+        memory.pools[pool].waiting > 0 || memory.pools[pool].free == 0)
+      return std::nullopt;
+    return IdleRefresh::Work{{options_.config, model->id, model->kv_type, *engine, true,
+                              memory.pools[pool].free, pool != fleet::kMachinePool},
+                             *model};
+  }
+  void keep_measured(const measure::Subject& subject, std::vector<measure::Figure> figures) {
+    store_->post([subject, figures = std::move(figures)](store::Database& database) {
+      return measure::put(database, subject, figures);
+    });
+    look_at_measured();
+  }
+  // The writer's thread reads them, and model files; all else of the settings stays.
+  void look_at_measured() {
+    store_->look([this, base = settings_, engines = engines_, ledger = ledger_,
+                  digests = files_.digests](store::Database& database) mutable {
+      const auto measured = measure::load(database, std::time(nullptr));
+      if (!measured) return spdlog::warn("what was measured is not known: {}", describe(measured.error()));
+      measure::Book book(*measured, engines, base->config.models,
+                         {sizes_of(base->config.models, base->files), ledger, &digests});
+      asio::post(io_, [this, base, book = std::move(book)]() mutable {
+        if (draining_) return;
+        if (settings_ != base) return look_at_measured();  // a reload came between
+        auto settings = std::make_shared<api::Settings>(*base);
+        settings->measured = std::move(book);
+        settings_ = std::move(settings);
+        gateway_.reload(settings_);
+        if (reload_failed_) gateway_.reload_failed();  // this was none
+      });
+    });
   }
 
   // ---- systemd
@@ -248,18 +323,21 @@ class Daemon {
   KnownFiles files_;
   asio::io_context io_{1};
   const policy::Facts hardware_;
+  const std::vector<fleet::DeviceMemory> device_memory_;
   const std::vector<measure::Engine> engines_;     // as probed: measurements are kept by device and driver
   const std::shared_ptr<measure::Ledger> ledger_;  // of what was predicted
   const std::unique_ptr<store::Writer> store_;     // nullptr: there is no state directory that can be written
   measure::Outcomes outcomes_;
   std::unique_ptr<fleet::Fleet> fleet_;
   api::Gateway gateway_;
+  IdleRefresh refresh_;
   asio::signal_set signals_;
   asio::steady_timer watch_timer_;
   systemd::Notifier notifier_;
   systemd::ProgressJudge judge_;
   std::string last_status_;
-  bool draining_ = false;
+  bool draining_ = false, reload_failed_ = false;
+  std::uint64_t finished_ = 0;                 // requests, when it was last asked whether there were any
   bool reading_ = false, read_again_ = false;  // settings: being read; asked for meanwhile
   std::jthread reader_;                        // last: it ends before what it uses
 };

@@ -84,6 +84,7 @@ int main(int argc, char** argv) {
     add_plan_command(app, exit_code);
     add_make_model_command(app, exit_code);
     add_calibrate_command(app, exit_code);
+    add_measure_command(app, exit_code);
     add_bench_command(app, exit_code);
     add_profile_command(app, exit_code);
     add_tune_command(app, exit_code);

@@ -56,7 +56,9 @@ MemoryClaim FleetMemory::claim(const Slot& slot, const MemoryNeed& need) const {
 
 void FleetMemory::ask(Slot& slot, MemoryNeed need, TimePoint now) {
   const MemoryClaim mine = claim(slot, need);
-  const std::uint64_t least = need.least_bytes(), most = governor_.most_for_one(mine.pool);
+  const std::uint64_t least = need.least_bytes();
+  std::uint64_t most = governor_.most_for_one(mine.pool);
+  if (mine.asker.resident > 0) most = std::min(most, mine.asker.resident);
   const double share = margin_ ? margin_(slot.backend) : 0;
   slot.margin_bytes =
       std::min(static_cast<std::uint64_t>(share * static_cast<double>(least)), most - std::min(most, least));

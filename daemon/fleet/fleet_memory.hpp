@@ -27,7 +27,7 @@ class FleetMemory {
   void keep(const Slot& slot);
 
   Memory memory_of(const std::string& backend) const;
-  // With the margin, which alone makes no model too large for its pool.
+  // With the margin, which alone makes no model too large for its pool or its app.
   void ask(Slot& slot, MemoryNeed need, TimePoint now);
   // What was predicted of it and is; absent: it did not ask.
   std::optional<LoadReport> ready(const Slot& slot, const BackendInfo& info, TimePoint now);

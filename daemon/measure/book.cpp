@@ -1,6 +1,7 @@
 #include "daemon/measure/book.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 
@@ -122,6 +123,12 @@ void Book::set_facts(const std::string& model, std::int64_t now, policy::Facts& 
     set(engine.load_time, Kind::load_ms, 0, integer);
     set(engine.watts, Kind::watts, 0, rounded);
   }
+}
+
+bool Book::is_measured(const std::string& model, const std::string& backend, std::int64_t now) const {
+  const std::vector<Figure>& figures = figures_of({model, backend});
+  return std::ranges::all_of(std::array{Kind::load_ms, Kind::ttft_ms, Kind::prefill_tps, Kind::decode_tps},
+                             [&](Kind kind) { return figure_at(figures, kind, 1, now).has_value(); });
 }
 
 std::optional<Book::Expected> Book::expected(const std::string& model, const std::string& backend, Kind kind,

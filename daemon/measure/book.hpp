@@ -51,6 +51,9 @@ class Book {
   std::optional<Expected> expected(const std::string& model, const std::string& backend, Kind kind,
                                    std::uint32_t at, std::int64_t now) const;
 
+  // Every figure that calibrate takes of any model.
+  bool is_measured(const std::string& model, const std::string& backend, std::int64_t now) const;
+
   bool empty() const noexcept { return figures_.empty(); }
   std::size_t size() const noexcept {
     return figures_.size();

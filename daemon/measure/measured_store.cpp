@@ -5,24 +5,25 @@
 
 namespace flyball::measure {
 
-Result<void> save(store::Database& database, const Subject& s, std::span<const Figure> figures) {
-  return database.transaction([&]() -> Result<void> {
-    if (auto ok =
-            database.run("DELETE FROM measured WHERE model = ? AND backend = ? AND device = ? AND driver = ? "
-                         "AND setup = ?",
-                         {s.model, s.backend, s.device, s.driver, s.setup});
+Result<void> put(store::Database& database, const Subject& s, std::span<const Figure> figures) {
+  if (auto ok = database.run(
+          "DELETE FROM measured WHERE model = ? AND backend = ? AND device = ? AND driver = ? AND setup = ?",
+          {s.model, s.backend, s.device, s.driver, s.setup});
+      !ok)
+    return ok;
+  for (const Figure& f : figures)
+    if (auto ok = database.run(
+            "INSERT OR REPLACE INTO measured (model, backend, device, driver, setup, figure, at, "
+            "value, measured_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            {s.model, s.backend, s.device, s.driver, s.setup, std::string(to_string(f.kind)),
+             std::int64_t{f.at}, f.value, f.measured_at});
         !ok)
       return ok;
-    for (const Figure& f : figures)
-      if (auto ok = database.run(
-              "INSERT OR REPLACE INTO measured (model, backend, device, driver, setup, figure, at, "
-              "value, measured_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-              {s.model, s.backend, s.device, s.driver, s.setup, std::string(to_string(f.kind)),
-               std::int64_t{f.at}, f.value, f.measured_at});
-          !ok)
-        return ok;
-    return {};
-  });
+  return {};
+}
+
+Result<void> save(store::Database& database, const Subject& subject, std::span<const Figure> figures) {
+  return database.transaction([&] { return put(database, subject, figures); });
 }
 
 Result<std::vector<Measured>> load(store::Database& database, std::int64_t now) {

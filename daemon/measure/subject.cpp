@@ -81,12 +81,13 @@ Engine processor(const cpu::CpuReport& cpu, std::int64_t now) {
   return {"cpu",
           cpu.model + ", " + cpu.isa + ", " + std::to_string(cpu.threads) + " threads",
           "flyball " FLYBALL_VERSION,
-          {cpu.bandwidth, cpu.float_gops, cpu.int8_gops, now}};
+          {cpu.bandwidth, cpu.float_gops, cpu.int8_gops, now},
+          {}};
 }
 
 std::optional<Engine> gpu_engine(const std::string& backend, const DeviceProbe& probe,
                                  std::span<const std::string> ids) {
-  Engine engine{backend, "", "", {}};
+  Engine engine{backend, "", "", {}, {ids.begin(), ids.end()}};
   for (const std::string& id : ids) {
     const auto device = std::ranges::find(probe.devices, id, &DeviceReport::id);
     if (device == probe.devices.end()) return std::nullopt;

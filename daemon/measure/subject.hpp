@@ -20,7 +20,8 @@ namespace flyball::measure {
 // An engine as the probe found it: Subject without what is the model's.
 struct Engine {
   std::string backend, device, driver;
-  Ceilings ceilings = {};  // where the probe measures them: of the processor
+  Ceilings ceilings = {};                    // where the probe measures them: of the processor
+  std::vector<std::string> device_ids = {};  // of a GPU engine, those it opens
 };
 // now: seconds since 1970.
 Engine processor(const cpu::CpuReport& cpu, std::int64_t now);

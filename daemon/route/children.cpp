@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -88,7 +89,7 @@ void read_some(Asked& asked) {
 }
 
 // All at once: those that hang cost one timeout together.
-void read_until(Clock::time_point deadline, std::span<Asked> all) {
+void read_until(Clock::time_point deadline, std::span<Asked> all, const std::stop_token& stop) {
   for (;;) {
     std::vector<pollfd> waiting;
     std::vector<Asked*> asked;
@@ -98,13 +99,14 @@ void read_until(Clock::time_point deadline, std::span<Asked> all) {
       asked.push_back(&a);
     }
     if (waiting.empty()) return;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) {
+    auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0 || stop.stop_requested()) {
       for (Asked* a : asked) end(*a, End::timed_out);
       return;
     }
-    if (poll(waiting.data(), waiting.size(), static_cast<int>(left)) <= 0)
-      continue;  // the deadline, or EINTR
+    if (stop.stop_possible()) left = std::min(left, kStopLook);
+    if (poll(waiting.data(), waiting.size(), static_cast<int>(left.count())) <= 0)
+      continue;  // the deadline, a look at the stop, or EINTR
     for (std::size_t i = 0; i < waiting.size(); ++i)
       if (waiting[i].revents != 0) read_some(*asked[i]);
   }
@@ -133,10 +135,10 @@ void reap(Asked& asked) {
 
 std::vector<ChildAnswer> ask_children(const std::filesystem::path& program,
                                       const std::vector<std::vector<std::string>>& arguments,
-                                      std::chrono::milliseconds timeout) {
+                                      std::chrono::milliseconds timeout, const std::stop_token& stop) {
   std::vector<Asked> asked;
   for (const auto& one : arguments) asked.push_back(ask(program, one));
-  read_until(Clock::now() + timeout, asked);
+  read_until(Clock::now() + timeout, asked, stop);
   std::vector<ChildAnswer> out;
   for (Asked& a : asked) {
     reap(a);

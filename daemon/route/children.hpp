@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -20,9 +21,11 @@ struct ChildAnswer {
 };
 
 // `program ARGUMENTS` for each, in this order. Those that have not closed their output within the time, or
-// print more than kMaxChildOutput, are killed with all their children; stderr goes to /dev/null.
+// print more than kMaxChildOutput, are killed with all their children, and all are within kStopLook of a
+// stop; stderr goes to /dev/null.
+inline constexpr std::chrono::milliseconds kStopLook{5};
 std::vector<ChildAnswer> ask_children(const std::filesystem::path& program,
                                       const std::vector<std::vector<std::string>>& arguments,
-                                      std::chrono::milliseconds timeout);
+                                      std::chrono::milliseconds timeout, const std::stop_token& stop = {});
 
 }  // namespace flyball::route

@@ -7,11 +7,13 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from daemon import SANITIZED, Daemon, SmallModelTest, flyball, kill_workers  # noqa: E402
+from daemon import SANITIZED, Daemon, SmallModelTest, flyball, kill_workers, process_gone  # noqa: E402
 
 POLICY = """schema: flyball.policy/v1
 rules:
@@ -149,6 +151,66 @@ class CalibrateTest(SmallModelTest):
             self.assertEqual(float(self.metrics(daemon)[name("prediction_outcomes", "load_ms")]), 3, "after a restart")
             told = flyball("explain", "--config", daemon.config)
             self.assertRegex(told.stdout, r"load_time [0-9]+ ms \(predicted\)")
+
+    def measuring(self, parent):
+        """The process that measures for this one, or None."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/stat" % pid) as f:
+                    state, of = f.read().rsplit(")", 1)[1].split()[:2]
+                with open("/proc/%s/cmdline" % pid) as f:
+                    words = f.read().split("\0")
+            except OSError:
+                continue
+            if int(of) == parent and state not in "ZX" and "measure" in words:
+                return int(pid)
+        return None
+
+    def idle(self, models):
+        more = "state_dir: %s\nvulkan: {device: no-such-device}\ncalibrate: {idle: 100ms, max_load: 1000000}" % self.state
+        return Daemon({m: "path: %s\ncontext: 1024" % self.model for m in models}, more=more, probe_ms=30_000)
+
+    def test_it_measures_while_nothing_is_asked(self):
+        with self.idle(["small"]) as daemon:
+            daemon.wait_for_log("measured | model=small backend=cpu")
+            deadline = time.monotonic() + 60
+            while "source" in self.known(self.ask(daemon)[1], "cpu", "decode_tps"):
+                self.assertLess(time.monotonic(), deadline, "it is not taken up")
+        # It is kept, and not measured again.
+        with self.idle(["small"]) as daemon:
+            self.assertNotIn("source", self.known(self.ask(daemon)[1], "cpu", "decode_tps"))
+
+    def test_a_request_ends_a_measurement(self):
+        models = ["m%d" % i for i in range(12)]
+        with self.idle(models) as daemon:
+            for count in range(1, len(models) + 1):
+                daemon.wait_for_log("measuring, for nothing was asked", count=count)
+                pid = self.measuring(daemon.process.pid)
+                if pid is not None:
+                    os.kill(pid, signal.SIGSTOP)  # it would measure for ever
+                    break
+            self.assertIsNotNone(pid)
+            body = {"model": "m0", "prompt": "Once", "max_tokens": 2}
+            self.assertEqual(daemon.request("POST", "/v1/completions", body)[0], 200)
+            self.assertTrue(process_gone(pid))
+            daemon.wait_for_log("measuring was given up")
+            daemon.signal(signal.SIGTERM)
+            self.assertEqual(daemon.wait(), 0)
+
+    def test_an_engine_that_crashes_ends_its_own_measurement_alone(self):
+        models = {m: "path: %s\ncontext: 1024" % self.model for m in ("a", "b", "c")}
+        with Daemon(models, more="state_dir: %s" % self.state, probe_ms=30_000) as daemon:
+            command = [os.environ["FLYBALL"], "calibrate", "--config", daemon.config, "--quick", "--json", "--backends", "cpu"]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as calibrate:
+                pid = None
+                while pid is None and calibrate.poll() is None:
+                    pid = self.measuring(calibrate.pid)
+                os.kill(pid, signal.SIGKILL)
+                runs = json.loads(calibrate.communicate(timeout=300)[0])
+            self.assertEqual(calibrate.returncode, 0)
+            self.assertEqual([bool(run["figures"]) for run in runs].count(False), 1, runs)
+            failed = next(run for run in runs if not run["figures"])
+            self.assertEqual(failed["error"]["code"], "model_unavailable")
 
     def test_one_engine_alone_is_compared_with_nothing(self):
         with self.daemon() as daemon:
