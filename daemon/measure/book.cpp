@@ -114,8 +114,7 @@ void Book::set_facts(const std::string& model, std::int64_t now, policy::Facts& 
         std::snprintf(text, sizeof text, ", times %.2g as seen", times);
         source += text;
       }
-      facts.set(fact, convert(predicted->value * times), std::move(source),
-                age(roofline->second.measured_at(), now));
+      facts.set(fact, convert(predicted->value * times), std::move(source));
     };
     set(engine.decode_tps, Kind::decode_tps, streams, rounded);
     set(engine.prefill_tps, Kind::prefill_tps, prompt, rounded);

@@ -39,7 +39,8 @@ class Book {
 
   // backend.<id>.decode_tps and the like for this model, at the concurrency and prompt length that the app's
   // facts declare (else 1 stream, and a prompt of kPromptTokens). Predictions have a source that begins with
-  // policy::kPredictedSource. now: seconds since 1970.
+  // policy::kPredictedSource, and no age: a record of a request keeps that of each source. now: seconds since
+  // 1970.
   void set_facts(const std::string& model, std::int64_t now, policy::Facts& facts) const;
   static constexpr std::uint32_t kPromptTokens = 512;
 

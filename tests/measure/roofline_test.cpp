@@ -119,13 +119,13 @@ std::string fact_of(const Book& book, const char* name, std::int64_t now = kToda
 
 TEST(Predictions, StandInUntilItIsMeasured) {
   const Book book = predicting({});
-  EXPECT_EQ(fact_of(book, "backend.cpu.decode_tps"), "20, predicted: roofline 20 GB/s / 1 GB, 60 s");
+  EXPECT_EQ(fact_of(book, "backend.cpu.decode_tps"), "20, predicted: roofline 20 GB/s / 1 GB, 0 s");
   EXPECT_EQ(fact_of(book, "backend.cpu.ttft"),
-            "5120, predicted: roofline 200 GFLOP/s / 2 GFLOP a token, 60 s");
+            "5120, predicted: roofline 200 GFLOP/s / 2 GFLOP a token, 0 s");
   EXPECT_EQ(fact_of(book, "backend.cpu.prefill_tps"),
-            "100, predicted: roofline 200 GFLOP/s / 2 GFLOP a token, 60 s");
+            "100, predicted: roofline 200 GFLOP/s / 2 GFLOP a token, 0 s");
   EXPECT_EQ(fact_of(book, "backend.cpu.load_time"),
-            "310, predicted: 1.1 GB read and written at 20 GB/s, 60 s");
+            "310, predicted: 1.1 GB read and written at 20 GB/s, 0 s");
   EXPECT_EQ(fact_of(book, "backend.cpu.watts"), "unknown");
   EXPECT_EQ(fact_of(book, "backend.vulkan.decode_tps"), "unknown");  // its ceilings are not
   EXPECT_TRUE(book.empty()) << "nothing was measured";
@@ -142,7 +142,7 @@ TEST(Predictions, StandInUntilItIsMeasured) {
 
 TEST(Predictions, OfADeviceWhoseCeilingsTheStoreHas) {
   const Book book = predicting({{subject_of(kGpu), {Kind::read_gbps, 0, 40, kToday - 7}}});
-  EXPECT_EQ(fact_of(book, "backend.vulkan.decode_tps"), "40, predicted: roofline 40 GB/s / 1 GB, 7 s");
+  EXPECT_EQ(fact_of(book, "backend.vulkan.decode_tps"), "40, predicted: roofline 40 GB/s / 1 GB, 0 s");
   EXPECT_EQ(fact_of(book, "backend.vulkan.ttft"), "unknown");
   Engine other = kGpu;
   other.driver = "d2";
@@ -159,7 +159,7 @@ TEST(Predictions, AreCorrectedByWhatWasSeen) {
     ledger->add({"demo", "cpu", Quantity::ttft_ms, Basis::roofline, 100, 200, kToday});
   }
   EXPECT_EQ(fact_of(book, "backend.cpu.decode_tps"),
-            "15, predicted: roofline 20 GB/s / 1 GB, times 0.75 as seen, 60 s");
+            "15, predicted: roofline 20 GB/s / 1 GB, times 0.75 as seen, 0 s");
   EXPECT_THAT(fact_of(book, "backend.cpu.ttft"), ::testing::StartsWith("10240, "));
   EXPECT_THAT(fact_of(book, "backend.cpu.prefill_tps"), ::testing::StartsWith("50, "));
   EXPECT_THAT(fact_of(book, "backend.cpu.load_time"), ::testing::StartsWith("310, "));
