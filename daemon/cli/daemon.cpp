@@ -121,8 +121,8 @@ class Daemon {
 
  private:
   fleet::FleetOptions with_preload(fleet::FleetOptions fleet) {
-    fleet.preload_on = [this](const config::ModelEntry& model) {
-      return route::preload_targets(settings_->tree, hardware_, settings_->apps, model,
+    fleet.preload_on = [this](const config::ModelEntry& model, const fleet::MemoryStatus& memory) {
+      return route::preload_targets(settings_->tree, hardware_, settings_->apps, model, memory,
                                     settings_->file_of(model), settings_->measured, std::time(nullptr));
     };
     return fleet;

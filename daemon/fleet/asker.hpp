@@ -1,8 +1,10 @@
 // For whom an engine is loaded, where it has to be.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace flyball::fleet {
 
@@ -13,13 +15,11 @@ struct Asker {
   bool operator==(const Asker&) const = default;
 };
 
-// Of two who wait for the same load: what either of them may, it may. It is loaded for the one that may have
-// more.
-inline Asker widest(const Asker& a, const Asker& b) {
-  const bool second = a.resident != 0 && (b.resident == 0 || b.resident > a.resident);
-  Asker out = second ? b : a;
-  out.may_evict = a.may_evict || b.may_evict;
-  return out;
+// Those who wait for the same load, in the order they came. False: that one is among them already.
+inline bool join(std::vector<Asker>& askers, const Asker& one) {
+  if (std::ranges::find(askers, one) != askers.end()) return false;
+  askers.push_back(one);
+  return true;
 }
 
 }  // namespace flyball::fleet

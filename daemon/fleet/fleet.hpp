@@ -34,13 +34,19 @@ struct WorkerStatus {
   bool waits_for_memory = false;    // its process is there, and others have its memory
 };
 
+// What one engine could ever have of a memory.
+struct EngineMemory {
+  std::string backend;
+  std::uint64_t bytes = 0;  // 0: unknown
+};
+
 // What engines hold together of one memory.
 struct PoolStatus {
   std::string name;
   std::uint64_t capacity = 0, accounted = 0;  // bytes
   std::uint64_t free = 0;                     // for engines, now: what others use is not
   std::size_t engines = 0, waiting = 0;
-  std::vector<std::string> backends = {};  // that draw from it alone; of the machine's: all that others lack
+  std::vector<EngineMemory> backends = {};  // that draw from it alone; of the machine's: all that others lack
 };
 struct MemoryStatus {
   std::vector<PoolStatus> pools;  // the machine's first
@@ -49,7 +55,8 @@ struct MemoryStatus {
   // say.
   std::optional<double> pressure;
   std::chrono::milliseconds age{0};  // since the system was asked what is free
-  const PoolStatus* pool_of(const std::string& backend) const noexcept;  // null: nothing is known of memory
+  // What such an engine could be given now; absent: nothing is known of its memory.
+  std::optional<std::uint64_t> free_for(const std::string& backend) const;
 };
 
 // What the router needs of the fleet; tests and the router benchmark put an instant fake engine behind it.
@@ -76,8 +83,8 @@ struct Fleet {
 // Memory that is not the machine's.
 struct DeviceMemory {
   std::string name;
-  std::uint64_t bytes = 0;            // 0: unknown
-  std::vector<std::string> backends;  // engines whose models lie there alone
+  std::uint64_t bytes = 0;             // of all its devices; 0: unknown
+  std::vector<EngineMemory> backends;  // whose models lie there alone, each on the devices that it opens
 };
 
 // What the system says of its memory.
@@ -104,7 +111,7 @@ struct FleetOptions {
   std::vector<DeviceMemory> device_memory = {};
   std::function<MachineMemory()> machine_memory = {};  // absent: this machine's; asked now and then
   // The engines that a model with `preload` starts with the daemon; absent: cpu. Asked again at a reload.
-  std::function<std::vector<std::string>(const config::ModelEntry&)> preload_on = {};
+  std::function<std::vector<std::string>(const config::ModelEntry&, const MemoryStatus&)> preload_on = {};
   // Share of the bytes predicted of a model on this engine that is asked for beside them; absent: none.
   std::function<double(const std::string& backend)> margin = {};
   std::function<void(const LoadReport&)> on_loaded = {};

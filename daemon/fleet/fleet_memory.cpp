@@ -51,14 +51,17 @@ Memory FleetMemory::memory_of(const std::string& backend) const {
 }
 
 MemoryClaim FleetMemory::claim(const Slot& slot, const MemoryNeed& need) const {
-  return claim_of(slot, pool_of(slot.backend, devices_), need, rules_.idle_unload);
+  MemoryClaim claim = claim_of(slot, pool_of(slot.backend, devices_), need, rules_.idle_unload);
+  claim.most = most_of(slot.backend, rules_, devices_);
+  return claim;
 }
 
 void FleetMemory::ask(Slot& slot, MemoryNeed need, TimePoint now) {
   const MemoryClaim mine = claim(slot, need);
   const std::uint64_t least = need.least_bytes();
-  std::uint64_t most = governor_.most_for_one(mine.pool);
-  if (mine.asker.resident > 0) most = std::min(most, mine.asker.resident);
+  std::uint64_t most = std::min(mine.most, governor_.most_for_one(mine.pool));
+  for (const Asker& asker : mine.askers)
+    if (asker.resident > 0) most = std::min(most, asker.resident);
   const double share = margin_ ? margin_(slot.backend) : 0;
   slot.margin_bytes =
       std::min(static_cast<std::uint64_t>(share * static_cast<double>(least)), most - std::min(most, least));
@@ -99,11 +102,11 @@ MemoryStatus FleetMemory::status(TimePoint now) {
   status.age = std::chrono::duration_cast<std::chrono::milliseconds>(now - looked_);
   for (const Governor::PoolState& pool : governor_.pools()) {
     const std::size_t at = status.pools.size();
-    std::uint64_t free = pool.capacity - std::min(pool.capacity, pool.accounted);
-    if (at == kMachinePool)
-      free = std::min(free, available_to_engines(rules_, machine_.total, machine_.available));
-    status.pools.push_back({pool.name, pool.capacity, pool.accounted, free, pool.engines, pool.waiting,
-                            at == kMachinePool ? std::vector<std::string>{} : devices_[at - 1].backends});
+    const bool machine = at == kMachinePool;
+    const std::uint64_t available =
+        machine ? available_to_engines(rules_, machine_.total, machine_.available) : Governor::kUnknown;
+    status.pools.push_back({pool.name, pool.capacity, pool.accounted, governor_.free(at, available), pool.engines,
+                            pool.waiting, machine ? std::vector<EngineMemory>{} : engines_of(rules_, devices_[at - 1])});
   }
   const Governor::Counters& counters = governor_.counters();
   status.loads = counters.loads;
@@ -114,12 +117,6 @@ MemoryStatus FleetMemory::status(TimePoint now) {
   status.refusals = counters.refusals;
   status.pressure = machine_.pressure;
   return status;
-}
-
-const PoolStatus* MemoryStatus::pool_of(const std::string& backend) const noexcept {
-  for (const PoolStatus& pool : pools)
-    if (std::ranges::find(pool.backends, backend) != pool.backends.end()) return &pool;
-  return pools.empty() ? nullptr : &pools.front();
 }
 
 }  // namespace flyball::fleet

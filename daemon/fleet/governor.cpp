@@ -4,15 +4,8 @@
 #include <utility>
 
 namespace flyball::fleet {
-namespace {
 
 using std::chrono::milliseconds;
-
-std::uint64_t less(std::uint64_t from, std::uint64_t by) noexcept {
-  return from - std::min(from, by);
-}
-
-}  // namespace
 
 struct Governor::Round {
   explicit Round(const World& w, std::size_t pools) : world(w), promised(pools), closing_bytes(pools) {}
@@ -44,9 +37,9 @@ void Governor::ask(Id id, MemoryClaim claim, TimePoint now) {
   line_.push_back(id);
 }
 
-void Governor::widen(Id id, const Asker& asker) {
+void Governor::join(Id id, const Asker& asker) {
   const auto at = accounts_.find(id);
-  if (at != accounts_.end() && at->second.state == State::asking) at->second.claim.asker = asker;
+  if (at != accounts_.end() && at->second.state == State::asking) fleet::join(at->second.claim.askers, asker);
 }
 
 void Governor::ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimePoint now) {
@@ -59,6 +52,7 @@ void Governor::ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimeP
     account.took = std::chrono::duration_cast<milliseconds>(now - account.since);
   } else {
     account.claim = claim;
+    account.app = claim.askers.front().app;
     std::erase(line_, id);
   }
   account.state = State::ready;
@@ -85,13 +79,6 @@ void Governor::keep(Id id, bool pinned, std::optional<milliseconds> keep) {
   if (at == accounts_.end()) return;
   at->second.claim.pinned = pinned;
   at->second.claim.keep = keep;
-}
-
-std::uint64_t Governor::accounted(std::size_t pool) const {
-  std::uint64_t sum = 0;
-  for (const auto& [id, account] : accounts_)
-    if (account.claim.pool == pool) sum += account.bytes;
-  return sum;
 }
 
 bool Governor::turn_over(const Account& account, TimePoint now) const {
@@ -194,21 +181,14 @@ void Governor::visit(Round& round, Id id) {
   const std::size_t pool = account.claim.pool;
   const std::uint64_t least = account.claim.need.least_bytes(), capacity = pools_[pool].capacity;
 
-  std::uint64_t kept = 0, loading = 0,
-                coming = 0;  // bytes in this pool: pinned; not taken yet; given back soon
+  std::uint64_t kept = 0, coming = 0;  // bytes in this pool: pinned; given back soon
   std::uint64_t later = 0;   // of those that could end one day
-  std::uint64_t of_app = 0, of_app_kept = 0;  // in all pools, loaded for the same app; of these pinned
   std::vector<Id> must;      // of its group, to end whatever they hold
   bool clear = true;         // nobody of its group is there
   for (const auto& [other_id, other] : accounts_) {
     if (other_id == id || other.state == State::asking) continue;
     const bool stuck = other.state == State::ending && now >= other.ends_by + limits_.end_wait;
-    if (other.claim.asker.app == account.claim.asker.app) {
-      of_app += other.bytes;
-      if (other.claim.pinned && other.state != State::ending) of_app_kept += other.bytes;
-    }
     if (other.claim.pool == pool) {
-      if (other.state == State::loading) loading += other.bytes;
       if (other.state == State::ending) {
         coming += stuck ? 0 : other.bytes;
       } else if (other.claim.pinned) {
@@ -233,68 +213,103 @@ void Governor::visit(Round& round, Id id) {
                std::to_string(available) + " are available" + more + ".",
            of_asker);
   };
-  if (least > less(capacity, kept))
-    return needs(less(capacity, kept),
-                 kept == 0 ? " to engines" : " beside the " + std::to_string(kept) + " of pinned models");
+  const std::uint64_t possible = std::min(less(capacity, kept), account.claim.most);
+  if (least > possible)
+    return needs(possible,
+                 kept == 0 || possible == account.claim.most
+                     ? " to engines"
+                     : " beside the " + std::to_string(kept) + " of pinned models");
+  const Share share = best_share(account);
+  if (least > share.could_be_left)
+    return needs(share.could_be_left, " within the app's limits.resident", true);
+  if (least > share.left) return wait_for_share(round, id, account, share);
 
-  const std::uint64_t limit = account.claim.asker.resident;
-  if (limit > 0 && least > less(limit, of_app_kept))
-    return needs(less(limit, of_app_kept),
-                 " to app " + account.claim.asker.app + " (limits.resident " + std::to_string(limit) + ")", true);
-  if (limit > 0 && of_app + least > limit) {
-    clear = false;
-    std::ranges::copy(of_same_app(round, id, account, must), std::back_inserter(must));
-  }
-
-  std::uint64_t free = less(capacity, accounted(pool));
-  if (const std::uint64_t available = round.available(pool); available != kUnknown)
-    free = std::min(free, less(available, loading));
+  const std::uint64_t free = this->free(pool, round.available(pool));
   const std::uint64_t promised = round.promised[pool];
   const std::uint64_t soon = free + coming + round.closing_bytes[pool];
   if (clear && least <= free && least + promised <= soon)
-    return grant(round, id, account, std::min(free, soon - promised), limit > 0 ? limit - of_app : kUnknown);
+    return grant(round, id, account, std::min(free, soon - promised), share);
 
-  if (!std::exchange(account.waited, true)) ++counters_.waits;
-  if (now - account.since >= limits_.max_wait)
+  if (waited_enough(round, account))
     return needs(free,
                  "; engines at work held the rest for " + std::to_string(limits_.max_wait.count()) + " ms");
-  round.look_at(account.since + limits_.max_wait);
   const std::uint64_t missing = less(least + promised, soon);
   if (missing > 0 || !must.empty()) {
-    if (!account.claim.asker.may_evict)
+    if (std::ranges::none_of(account.claim.askers, &Asker::may_evict))
       return needs(free, ", and its app may not end other engines (may_evict)", true);
     if (const auto idle = choose(round, account, missing, must, false)) {
-      for (const Id victim : idle->ids) {
-        ++counters_.evictions;
-        end(round, victim, "model " + account.claim.model + " needs its memory");
-      }
+      end_all(round, account, idle->ids);
     } else if (const auto at_work = choose(round, account, missing, must, true)) {
-      round.closing.insert(round.closing.end(), at_work->ids.begin(), at_work->ids.end());
-      round.closing_bytes[pool] += at_work->bytes;
-    } else if (missing > less(later, round.closing_bytes[pool])) {
-      return needs(free + later, " or could be");
+      close(round, pool, *at_work);
+    } else if (least > free + coming + later) {  // what others are promised comes back, too
+      return needs(free + coming + later, " or could be");
     } else {
       // Of those at work it is not decided yet who ends; what is left of them all is for those behind it.
       round.closing_bytes[pool] = std::max(round.closing_bytes[pool], later);
     }
   }
   round.promised[pool] += least;
-  for (const auto& [other_id, other] : accounts_) {
+  look_at_turns(round);
+}
+
+// True: it is to be told so. Else somebody looks again when it will have.
+bool Governor::waited_enough(Round& round, Account& account) {
+  if (!std::exchange(account.waited, true)) ++counters_.waits;
+  round.look_at(account.since + limits_.max_wait);
+  return round.world.now - account.since >= limits_.max_wait;
+}
+
+void Governor::look_at_turns(Round& round) const {
+  const TimePoint now = round.world.now;
+  for (const auto& [id, other] : accounts_) {
     if (other.state != State::ready || other.claim.pinned || may_end(other, now)) continue;
     if (!turn_over(other, now)) round.look_at(other.since + std::max(limits_.turn, other.took));
     if (other.idle_since) round.look_at(*other.idle_since + limits_.linger);
   }
 }
 
-std::vector<Governor::Id> Governor::of_same_app(const Round& round, Id id, const Account& waiter,
-                                                const std::vector<Id>& must) const {
-  const Asker& asker = waiter.claim.asker;
+void Governor::end_all(Round& round, const Account& waiter, const std::vector<Id>& idle) {
+  for (const Id victim : idle) {
+    ++counters_.evictions;
+    end(round, victim, "model " + waiter.claim.model + " needs its memory");
+  }
+}
+
+// They end when their work is done; until then they get no more of it.
+void Governor::close(Round& round, std::size_t pool, const Victims& at_work) {
+  round.closing.insert(round.closing.end(), at_work.ids.begin(), at_work.ids.end());
+  round.closing_bytes[pool] += at_work.bytes;
+}
+
+// The memory is not what it waits for: nobody's engines end for it but its own app's, and it stands in nobody's
+// way.
+void Governor::wait_for_share(Round& round, Id id, Account& account, const Share& share) {
+  const std::uint64_t least = account.claim.need.least_bytes();
+  const auto refused = [&](const std::string& why) {
+    refuse(round, id, ErrorCode::insufficient_memory,
+           "The model needs " + std::to_string(least) + " bytes; " + std::to_string(share.left) +
+               " are left of the app's limits.resident" + why + ".",
+           true);
+  };
+  if (waited_enough(round, account))
+    return refused("; its other engines were at work for " + std::to_string(limits_.max_wait.count()) + " ms");
+  const std::vector<Id> must = of_same_app(round, id, *share.asker, least);
+  if (!must.empty() && !share.asker->may_evict)
+    return refused(", and it may not end engines (may_evict)");
+  if (const auto idle = choose(round, account, 0, must, false))
+    end_all(round, account, idle->ids);
+  else if (const auto at_work = choose(round, account, 0, must, true))
+    close(round, account.claim.pool, *at_work);
+  look_at_turns(round);
+}
+
+std::vector<Governor::Id> Governor::of_same_app(const Round& round, Id id, const Asker& asker,
+                                                std::uint64_t bytes) const {
   std::uint64_t stays = 0;
   std::vector<Id> could;
   for (const auto& [other_id, other] : accounts_) {
     if (other_id == id || other.state == State::asking || other.state == State::ending) continue;
-    if (other.claim.asker.app != asker.app || round.closes(other_id)) continue;
-    if (std::ranges::find(must, other_id) != must.end()) continue;
+    if (other.app != asker.app || round.closes(other_id)) continue;
     stays += other.bytes;
     if (other.state == State::ready && !other.claim.pinned) could.push_back(other_id);
   }
@@ -303,11 +318,12 @@ std::vector<Governor::Id> Governor::of_same_app(const Round& round, Id id, const
   });
   std::vector<Id> ends;
   for (const Id one : could) {
-    if (stays + waiter.claim.need.least_bytes() <= asker.resident) break;
+    if (stays + bytes <= asker.resident) break;
     stays -= accounts_.at(one).bytes;
     ends.push_back(one);
   }
-  return ends;
+  // One that loads would be in the way all the same.
+  return stays + bytes <= asker.resident ? ends : std::vector<Id>{};
 }
 
 // Who ends so that `missing` bytes come free: those that must, then those longest without work; at_work: then
@@ -348,15 +364,17 @@ std::optional<Governor::Victims> Governor::choose(const Round& round, const Acco
   return victims;
 }
 
-// left: bytes of the pool that nobody else waits for; share_of_app: that what is loaded for its app does not
-// hold yet. Of what the weights leave a cache may have a quarter where the machine's other programs live, too.
-void Governor::grant(Round& round, Id id, Account& account, std::uint64_t left, std::uint64_t share_of_app) {
+// left: bytes of the pool that nobody else waits for. Of what the weights leave a cache may have a quarter where
+// the machine's other programs live, too.
+void Governor::grant(Round& round, Id id, Account& account, std::uint64_t left, const Share& share) {
   const MemoryNeed& need = account.claim.need;
-  const std::uint64_t fixed = need.weight_bytes + need.scratch_bytes, rest = less(left, fixed);
-  const std::uint64_t share = pools_[account.claim.pool].of_the_machine ? rest / 4 : rest / 8 * 7;
-  const std::uint64_t most = std::min(share, less(share_of_app, fixed));
+  const std::uint64_t fixed = need.weight_bytes + need.scratch_bytes;
+  const std::uint64_t rest = less(std::min(left, account.claim.most), fixed);
+  const std::uint64_t part = pools_[account.claim.pool].of_the_machine ? rest / 4 : rest / 8 * 7;
+  const std::uint64_t most = std::min(part, less(share.left, fixed));
   const std::uint64_t kv = std::max(need.least_kv_bytes, std::min(need.kv_bytes, most));
   account.bytes = fixed + kv;
+  account.app = share.asker->app;
   account.state = State::loading;
   account.since = round.world.now;
   std::erase(line_, id);
@@ -378,38 +396,6 @@ void Governor::end(Round& round, Id id, std::string why) {
   account.held = false;
   round.look_at(account.ends_by + limits_.end_wait);
   round.step.actions.push_back({Action::Kind::end, id, 0, {}, std::move(why)});
-}
-
-bool Governor::held(Id id) const {
-  const auto at = accounts_.find(id);
-  return at != accounts_.end() && at->second.held;
-}
-
-bool Governor::waits(Id id) const {
-  return std::ranges::find(line_, id) != line_.end();
-}
-
-std::uint64_t Governor::bytes(Id id) const {
-  const auto at = accounts_.find(id);
-  return at == accounts_.end() ? 0 : at->second.bytes;
-}
-
-std::uint64_t Governor::most_for_one(std::size_t pool) const {
-  std::uint64_t kept = 0;
-  for (const auto& [id, account] : accounts_)
-    if (account.claim.pool == pool && account.claim.pinned) kept += account.bytes;
-  return less(pools_[pool].capacity, kept);
-}
-
-std::vector<Governor::PoolState> Governor::pools() const {
-  std::vector<PoolState> states;
-  for (const MemoryPool& pool : pools_) states.push_back({pool.name, pool.capacity, 0, 0, 0});
-  for (const auto& [id, account] : accounts_) {
-    PoolState& state = states[account.claim.pool];
-    state.accounted += account.bytes;
-    ++(account.state == State::asking ? state.waiting : state.engines);
-  }
-  return states;
 }
 
 }  // namespace flyball::fleet

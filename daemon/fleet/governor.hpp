@@ -35,7 +35,8 @@ struct MemoryClaim {
   MemoryNeed need;
   std::string group = {};                              // of its models one may be loaded; "": none
   bool pinned = false;                                 // ends for nobody
-  Asker asker = {};
+  std::uint64_t most = UINT64_MAX;  // bytes of the pool that this engine could ever have
+  std::vector<Asker> askers = {{}};  // what one of them may it may; never empty
   std::optional<std::chrono::milliseconds> keep = {};  // without work for so long: it ends
 };
 
@@ -61,7 +62,7 @@ class Governor {
   void set(std::vector<MemoryPool> pools, GovernorLimits limits);
 
   void ask(Id id, MemoryClaim claim, TimePoint now);  // once; precondition: the pool exists
-  void widen(Id id, const Asker& asker);              // somebody who may have more waits for it, too
+  void join(Id id, const Asker& asker);               // somebody else waits for it, too
   // bytes: what it holds in fact. Of one that did not ask, too.
   void ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimePoint now);
   // Told to by others, once its answers have ended, or `by` then: a reload, a drain.
@@ -111,8 +112,11 @@ class Governor {
     std::uint64_t capacity = 0, accounted = 0;
     std::size_t engines = 0, waiting = 0;
   };
+  // Of what the system would give now (kUnknown) that nobody was promised.
+  std::uint64_t free(std::size_t pool, std::uint64_t available) const;
   std::vector<PoolState> pools() const;
   std::uint64_t bytes(Id id) const;  // its account; 0: none
+  std::uint64_t bytes_of(const std::string& app) const;  // of all that is loaded for it
   // What an engine could have if all others but the pinned ones ended.
   std::uint64_t most_for_one(std::size_t pool) const;
   struct Counters {
@@ -124,6 +128,7 @@ class Governor {
   enum class State : std::uint8_t { asking, loading, ready, ending };
   struct Account {
     MemoryClaim claim;
+    std::string app = {};  // it was loaded for
     State state = State::asking;
     std::uint64_t bytes = 0;
     TimePoint since{};                    // of the state
@@ -140,6 +145,7 @@ class Governor {
     std::uint64_t bytes = 0;
   };
 
+  static std::uint64_t less(std::uint64_t from, std::uint64_t by) noexcept { return from < by ? 0 : from - by; }
   std::uint64_t accounted(std::size_t pool) const;
   bool turn_over(const Account& account, TimePoint now) const;
   bool may_end(const Account& account, TimePoint now) const;
@@ -148,12 +154,24 @@ class Governor {
   void unload_idle(Round& round);
   void relieve(Round& round);
   void visit(Round& round, Id id);
-  void grant(Round& round, Id id, Account& account, std::uint64_t left, std::uint64_t share_of_app);
+  // Of what an app's engines may hold together.
+  struct Share {
+    const Asker* asker = nullptr;
+    std::uint64_t left = 0, could_be_left = 0;  // now; if all but its pinned ones ended
+  };
+  Share share_of(const Asker& asker) const;
+  Share best_share(const Account& account) const;
+  void wait_for_share(Round& round, Id id, Account& account, const Share& share);
+  void look_at_turns(Round& round) const;
+  bool waited_enough(Round& round, Account& account);
+  static void close(Round& round, std::size_t pool, const Victims& at_work);
+  void end_all(Round& round, const Account& waiter, const std::vector<Id>& idle);
+  void grant(Round& round, Id id, Account& account, std::uint64_t left, const Share& share);
   void refuse(Round& round, Id id, ErrorCode code, std::string why, bool of_asker = false);
   void end(Round& round, Id id, std::string why);
-  // Of what was loaded for the same app and is not pinned: who ends so that this one stays within its limit.
-  std::vector<Id> of_same_app(const Round& round, Id id, const Account& waiter,
-                              const std::vector<Id>& must) const;
+  // Of what was loaded for the app and is not pinned: who ends so that so many bytes stay within its limit.
+  // Empty: those that end already suffice, or those that could would not.
+  std::vector<Id> of_same_app(const Round& round, Id id, const Asker& asker, std::uint64_t bytes) const;
   std::optional<Victims> choose(const Round& round, const Account& waiter, std::uint64_t missing,
                                 const std::vector<Id>& must, bool at_work) const;
 

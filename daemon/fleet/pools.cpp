@@ -27,10 +27,33 @@ std::vector<MemoryPool> memory_pools(const config::MemoryRules& rules, std::uint
 
 std::size_t pool_of(const std::string& backend, const std::vector<DeviceMemory>& devices) {
   const auto has = [&](const DeviceMemory& device) {
-    return std::ranges::find(device.backends, backend) != device.backends.end();
+    return std::ranges::find(device.backends, backend, &EngineMemory::backend) != device.backends.end();
   };
   const auto at = std::ranges::find_if(devices, has);
   return at == devices.end() ? 0 : 1 + static_cast<std::size_t>(at - devices.begin());
+}
+
+std::vector<EngineMemory> engines_of(const config::MemoryRules& rules, const DeviceMemory& device) {
+  std::vector<EngineMemory> out = device.backends;
+  for (EngineMemory& engine : out)
+    engine.bytes = capacity(engine.bytes, rules.device_reserve, rules.device_limit);
+  return out;
+}
+
+std::uint64_t most_of(const std::string& backend, const config::MemoryRules& rules,
+                      const std::vector<DeviceMemory>& devices) {
+  for (const DeviceMemory& device : devices)
+    for (const EngineMemory& engine : engines_of(rules, device))
+      if (engine.backend == backend) return engine.bytes;
+  return kUnbounded;
+}
+
+std::optional<std::uint64_t> MemoryStatus::free_for(const std::string& backend) const {
+  if (pools.empty()) return std::nullopt;
+  for (const PoolStatus& pool : pools)
+    for (const EngineMemory& engine : pool.backends)
+      if (engine.backend == backend) return std::min(pool.free, engine.bytes);
+  return pools[kMachinePool].free;
 }
 
 std::uint64_t available_to_engines(const config::MemoryRules& rules, std::uint64_t machine_bytes,

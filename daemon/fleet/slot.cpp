@@ -4,13 +4,6 @@
 
 namespace flyball::fleet {
 
-bool Slot::ask(const Asker& one) {
-  const Asker now = asker ? widest(*asker, one) : one;
-  const bool more = asker != now;
-  asker = now;
-  return more;
-}
-
 bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
   return a.path == b.path && a.embedded == b.embedded && a.sha256 == b.sha256 && a.context == b.context &&
          a.max_sequences == b.max_sequences && a.threads == b.threads && a.kv_type == b.kv_type &&
@@ -48,7 +41,7 @@ MemoryClaim claim_of(const Slot& slot, std::size_t pool, const MemoryNeed& need,
   claim.need = need;
   claim.group = slot.entry.group;
   claim.pinned = slot.preloaded || slot.entry.pin;
-  claim.asker = slot.asker.value_or(Asker{});
+  claim.askers = slot.load_for();
   if (const auto keep = slot.entry.idle_unload.value_or(idle_unload); keep.count() > 0) claim.keep = keep;
   return claim;
 }

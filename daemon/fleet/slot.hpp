@@ -34,12 +34,12 @@ struct Slot {
   bool draining = false;
   bool preloaded = false;  // started, and started again, without a request
   std::vector<Fleet::Acquired> waiters;
-  std::optional<Asker> asker;  // what those who wait for this load may, together; absent: nobody does
-  bool ask(const Asker& one);  // true: they may more than before
-  bool may_evict() const { return !asker || asker->may_evict; }
+  std::vector<Asker> askers;  // who wait for this load
+  // For whom it is loaded: them; without anybody, or to be there always, everybody.
+  std::vector<Asker> load_for() const { return preloaded || askers.empty() ? std::vector<Asker>{{}} : askers; }
   struct Refusal {
     Error error;
-    std::optional<Asker> of = {};  // another one would not be refused; absent: everybody would
+    std::vector<Asker> of = {};  // others would not be refused; empty: everybody would
   };
   std::optional<Refusal> refused;   // by the governor; its process ends
   boost::asio::steady_timer timer;  // of a restart, or of the room that is made

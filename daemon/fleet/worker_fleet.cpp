@@ -144,7 +144,7 @@ class WorkerFleet final : public Fleet {
     }
     for (const config::ModelEntry& model : models) {
       const auto backends =
-          options_.preload_on ? options_.preload_on(model) : std::vector<std::string>{"cpu"};
+          options_.preload_on ? options_.preload_on(model, memory()) : std::vector<std::string>{"cpu"};
       for (const std::string& backend : backends) {
         acquire_now(model.id, backend, {}, {});
         if (const auto slot = find(model.id, backend)) slot->preloaded = true;
@@ -187,8 +187,8 @@ class WorkerFleet final : public Fleet {
                          std::to_string(kMaxWaiters) + " requests wait for model " + model + " to load."));
     }
     slot->waiters.push_back(std::move(callback));
-    if (slot->ask(asker) && slot->client) {
-      governor_.widen(slot->id, *slot->asker);
+    if (join(slot->askers, asker) && slot->client) {
+      governor_.join(slot->id, asker);
       look_soon();
     }
     if (wanted.spawn) spawn(slot);
@@ -197,7 +197,7 @@ class WorkerFleet final : public Fleet {
     if (callback) callback(std::move(result));
   }
   static void answer_all(Slot& slot, const Result<Backend*>& result) {
-    slot.asker.reset();
+    slot.askers.clear();
     for (const Acquired& callback : std::exchange(slot.waiters, {})) answer(callback, result);
   }
 
@@ -271,9 +271,9 @@ class WorkerFleet final : public Fleet {
 
   // What one app may not have is no failure that others meet for a while, too.
   void on_refused(const std::shared_ptr<Slot>& slot, const Slot::Refusal& refused) {
-    if (!refused.of) return on_failed(slot, refused.error);
+    if (refused.of.empty()) return on_failed(slot, refused.error);
     slot->lifecycle.ended(steady_clock::now(), refused.error, true);
-    if (slot->asker == refused.of) return answer_all(*slot, std::unexpected(refused.error));
+    if (slot->load_for() == refused.of) return answer_all(*slot, std::unexpected(refused.error));
     if (slot->lifecycle.wanted(steady_clock::now()).spawn) spawn(slot);
   }
 
@@ -295,7 +295,7 @@ class WorkerFleet final : public Fleet {
   bool make_room(const std::shared_ptr<Slot>& slot, const Error& cause) {
     const auto now = steady_clock::now();
     const auto wanted_at = slot->lifecycle.wants_room(now, cause);
-    if (draining_ || !wanted_at || !slot->may_evict()) return false;
+    if (draining_ || !wanted_at || std::ranges::none_of(slot->load_for(), &Asker::may_evict)) return false;
     std::vector<std::shared_ptr<Slot>> engines;
     std::vector<Idle> idle;
     for (const auto& s : slots_) {
@@ -392,7 +392,7 @@ class WorkerFleet final : public Fleet {
         slot.granted = steady_clock::now();
         return slot.client->grant(action.kv_bytes);
       case Governor::Action::Kind::refuse:
-        slot.refused = Slot::Refusal{std::move(*action.error), action.of_asker ? slot.asker : std::nullopt};
+        slot.refused = Slot::Refusal{std::move(*action.error), action.of_asker ? slot.load_for() : std::vector<Asker>{}};
         return slot.client->drain(steady_clock::now());
       case Governor::Action::Kind::end:
         spdlog::info("engine ends: {} | model={} backend={}", action.why, slot.entry.id, slot.backend);

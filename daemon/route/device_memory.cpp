@@ -20,7 +20,7 @@ void add(std::vector<Pool>& pools, const std::string& backend, const DeviceProbe
          const std::vector<std::string>& ids) {
   const auto own = [&](const std::string& id) { return has_own_memory(probe, id); };
   if (ids.empty() || !std::ranges::all_of(ids, own)) return;
-  Pool pool{{}, {"", 0, {backend}}};
+  Pool pool{{}, {"", 0, {{backend, 0}}}};
   std::map<std::string, std::uint64_t> bytes;  // of one device by name
   for (const std::string& id : ids) {
     const auto device = std::ranges::find(probe.devices, id, &DeviceReport::id);
@@ -28,6 +28,7 @@ void add(std::vector<Pool>& pools, const std::string& backend, const DeviceProbe
     bytes[device->name] = std::min<std::uint64_t>(device->memory_bytes, 1ULL << 50U);
     pool.memory.bytes += bytes[device->name];
   }
+  pool.memory.backends[0].bytes = pool.memory.bytes;
   const auto shares = [&](const Pool& other) {
     return std::ranges::any_of(pool.names, [&](const auto& name) { return other.names.contains(name); });
   };
@@ -36,7 +37,7 @@ void add(std::vector<Pool>& pools, const std::string& backend, const DeviceProbe
     pools.push_back(std::move(pool));
     return;
   }
-  same->memory.backends.push_back(backend);
+  same->memory.backends.push_back(pool.memory.backends[0]);
   for (const auto& [name, size] : bytes)
     while (same->names.count(name) < pool.names.count(name)) {
       same->names.insert(name);
@@ -54,7 +55,8 @@ std::vector<fleet::DeviceMemory> device_memory(const HardwareReport& report,
   add(pools, "vulkan", report.vulkan, vulkan_ids);
   std::vector<fleet::DeviceMemory> out;
   for (Pool& pool : pools) {
-    for (const std::string& name : pool.names) pool.memory.name += (pool.memory.name.empty() ? "" : ", ") + name;
+    for (const std::string& name : pool.names)
+      pool.memory.name += (pool.memory.name.empty() ? "" : ", ") + name;
     out.push_back(std::move(pool.memory));
   }
   return out;

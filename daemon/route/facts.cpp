@@ -60,8 +60,10 @@ void add_memory(Facts& facts, const fleet::MemoryStatus& memory) {
   for (const std::string_view backend : policy::known_backends()) {
     if (policy::is_remote(backend)) continue;
     const std::string id(backend);
-    if (const fleet::PoolStatus* pool = memory.pool_of(id))
-      facts.set("backend." + id + ".memory_free", integer(pool->free), kSupervisor, memory.age);
+    const policy::Fact* available = facts.get("backend." + id + ".available");
+    if (available == nullptr || !std::get<bool>(available->value)) continue;  // it has no memory here
+    if (const auto free = memory.free_for(id))
+      facts.set("backend." + id + ".memory_free", integer(*free), kSupervisor, memory.age);
   }
 }
 

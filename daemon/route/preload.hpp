@@ -8,6 +8,7 @@
 #include "backends/backend.hpp"
 #include "config/app_manifest.hpp"
 #include "config/config.hpp"
+#include "daemon/fleet/fleet.hpp"
 #include "daemon/measure/book.hpp"
 #include "policy/facts.hpp"
 #include "policy/tree.hpp"
@@ -19,7 +20,8 @@ namespace flyball::route {
 // `now`: as gather's.
 std::vector<std::string> preload_targets(const policy::Tree& tree, const policy::Facts& hardware,
                                          std::span<const config::AppManifest> apps,
-                                         const config::ModelEntry& model, const BackendInfo* file = nullptr,
+                                         const config::ModelEntry& model,
+                                         const fleet::MemoryStatus& memory, const BackendInfo* file = nullptr,
                                          const measure::Book& measured = {}, std::int64_t now = 0);
 
 }  // namespace flyball::route

@@ -24,6 +24,12 @@ DeviceReport device(const char* name, const char* kind, const char* vendor, std:
           ""};
 }
 
+std::vector<std::string> engines(const fleet::DeviceMemory& memory) {
+  std::vector<std::string> out;
+  for (const fleet::EngineMemory& engine : memory.backends) out.push_back(engine.backend);
+  return out;
+}
+
 HardwareReport machine(std::vector<DeviceReport> vulkan, std::vector<DeviceReport> opencl = {}) {
   HardwareReport report;
   report.cpu = {"Test CPU", "avx2", 4, 8, 32ULL << 30, 20ULL << 30, 11.11, 22.22};
@@ -138,12 +144,12 @@ TEST(HardwareFacts, EnginesOnTheSameDevicesDrawFromOneMemory) {
   ASSERT_EQ(memory.size(), 1U);
   EXPECT_EQ(memory[0].name, "RTX 4090");
   EXPECT_EQ(memory[0].bytes, 24 * kGiB);
-  EXPECT_EQ(memory[0].backends, (Ids{"opencl", "vulkan"}));
+  EXPECT_EQ(engines(memory[0]), (Ids{"opencl", "vulkan"}));
   memory = device_memory(report, {"RTX 4090#0 (Test)", "RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
   ASSERT_EQ(memory.size(), 1U) << "what vulkan holds of its card is not there for opencl";
   EXPECT_EQ(memory[0].name, "RTX 4090, RTX 4090");
   EXPECT_EQ(memory[0].bytes, 48 * kGiB);
-  EXPECT_EQ(memory[0].backends, (Ids{"opencl", "vulkan"}));
+  EXPECT_EQ(engines(memory[0]), (Ids{"opencl", "vulkan"}));
   EXPECT_TRUE(device_memory(report, {}, {"UHD 770#0 (Test)"}).empty()) << "it works in the machine's";
 }
 
@@ -157,13 +163,15 @@ TEST(HardwareFacts, EnginesOnDifferentCardsHavePoolsOfTheirOwn) {
   ASSERT_EQ(memory.size(), 2U);
   EXPECT_EQ(memory[0].bytes, 24 * kGiB);
   EXPECT_EQ(memory[1].bytes, 12 * kGiB);
-  EXPECT_EQ(memory[1].backends, std::vector<std::string>{"vulkan"});
+  EXPECT_EQ(engines(memory[1]), std::vector<std::string>{"vulkan"});
   memory = device_memory(report, {small}, {large});
   ASSERT_EQ(memory.size(), 2U);
   memory = device_memory(report, {large, small}, {small});
   ASSERT_EQ(memory.size(), 1U);
   EXPECT_EQ(memory[0].name, "RTX 3060, RTX 4090");
   EXPECT_EQ(memory[0].bytes, 36 * kGiB);
+  EXPECT_EQ(memory[0].backends[0].bytes, 36 * kGiB);
+  EXPECT_EQ(memory[0].backends[1].bytes, 12 * kGiB) << "it opens the small one alone";
 }
 
 TEST(HardwareFacts, ANumberedDeviceIsThatOne) {
@@ -192,9 +200,29 @@ TEST(Preload, StartsWhatThePolicyWouldAsk) {
                                      {device("RTX 4090", "discrete", "nvidia", 24)}));
   const auto without = seen(machine({}));
   const std::vector apps{chat, other};
-  EXPECT_EQ(preload_targets(tree, with_gpu, apps, model), std::vector<std::string>{"opencl"});
-  EXPECT_EQ(preload_targets(tree, without, apps, model), std::vector<std::string>{"cpu"});
-  EXPECT_EQ(preload_targets(tree, with_gpu, {&other, 1}, model), std::vector<std::string>{"cpu"});
+  EXPECT_EQ(preload_targets(tree, with_gpu, apps, model, {}), std::vector<std::string>{"opencl"});
+  EXPECT_EQ(preload_targets(tree, without, apps, model, {}), std::vector<std::string>{"cpu"});
+  EXPECT_EQ(preload_targets(tree, with_gpu, {&other, 1}, model, {}), std::vector<std::string>{"cpu"});
+}
+
+// As its requests will be: by what is free, too.
+TEST(Preload, KnowsWhatMemoryIsFree) {
+  const auto tree = policy::parse_policy(
+      "schema: flyball.policy/v1\n"
+      "rules: [{id: room, because: b, when: {fact: backend.opencl.memory_free, gte: 100}, use: opencl}]\n"
+      "default: {because: b, use: cpu}\n",
+      "policy.yaml");
+  ASSERT_TRUE(tree) << tree.error().message;
+  config::ModelEntry model;
+  model.id = "m";
+  const std::vector<config::AppManifest> apps(1);
+  const auto hardware = seen(machine({}, {device("RTX 4090", "discrete", "nvidia", 24)}));
+  fleet::MemoryStatus memory;
+  memory.pools = {{"machine", 1000, 0, 1000, 0, 0, {}}, {"card", 200, 0, 100, 0, 0, {{"opencl", 200}}}};
+  EXPECT_EQ(preload_targets(*tree, hardware, apps, model, memory), std::vector<std::string>{"opencl"});
+  memory.pools[1].free = 99;
+  EXPECT_EQ(preload_targets(*tree, hardware, apps, model, memory), std::vector<std::string>{"cpu"});
+  EXPECT_EQ(preload_targets(*tree, hardware, apps, model, {}), std::vector<std::string>{"cpu"});
 }
 
 // Both probes crashed, and the facts said that there is no GPU.

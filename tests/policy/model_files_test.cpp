@@ -130,14 +130,18 @@ TEST(Gather, WhatIsFreeOfTheMemoryThatEachEngineDrawsFrom) {
   model.id = "m";
   LiveState live;
   live.memory.pools = {{"machine", 64ULL << 30, 0, 30ULL << 30, 0, 0, {}},
-                       {"a card", 48ULL << 30, 0, 44ULL << 30, 0, 0, {"opencl"}}};
+                       {"cards", 48ULL << 30, 0, 44ULL << 30, 0, 0, {{"opencl", 42ULL << 30}, {"vulkan", 1}}}};
+  hardware.set("backend.cpu.available", true, "build");
+  hardware.set("backend.opencl.available", true, "probe");
+  hardware.set("backend.vulkan.available", false, "probe");
   live.memory.pressure = 12.5;
   live.memory.age = std::chrono::milliseconds(300);
   const policy::Facts cold = gather(hardware, {}, {}, model, {}, live, &file);
   EXPECT_EQ(cold.get("hardware.memory.pressure")->value, policy::FactValue(12.5));
   EXPECT_EQ(cold.get("backend.cpu.memory_free")->value, policy::FactValue(std::int64_t{30} << 30));
-  EXPECT_EQ(cold.get("backend.vulkan.memory_free")->value, policy::FactValue(std::int64_t{30} << 30));
-  EXPECT_EQ(cold.get("backend.opencl.memory_free")->value, policy::FactValue(std::int64_t{44} << 30));
+  EXPECT_EQ(cold.get("backend.vulkan.memory_free"), nullptr) << "there is no such engine here";
+  EXPECT_EQ(cold.get("backend.opencl.memory_free")->value, policy::FactValue(std::int64_t{42} << 30))
+      << "no more than its own devices have";
   EXPECT_EQ(cold.get("backend.opencl.memory_free")->age, live.memory.age);
   EXPECT_EQ(cold.get("backend.vllm.memory_free"), nullptr);
   EXPECT_EQ(cold.get("backend.cpu.fits_now")->value, policy::FactValue(false));

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "daemon/fleet/fleet.hpp"
+#include "daemon/fleet/fleet_memory.hpp"
 #include "tests/engine/temp_dir.hpp"
 #include "tests/service/loop.hpp"
 
@@ -23,7 +24,6 @@ struct FleetMemoryTest : ::testing::Test {
   std::unique_ptr<Fleet> fleet;
   test::TempDir dir;
   MachineMemory machine{1000, 1000};
-  int asked = 0;  // what the machine has
   double margin = 0;
   std::vector<LoadReport> reports;
 
@@ -50,10 +50,7 @@ struct FleetMemoryTest : ::testing::Test {
   void make() {
     FleetOptions options;
     options.executable = FAKE_ENGINE;
-    options.machine_memory = [this] {
-      ++asked;
-      return machine;
-    };
+    options.machine_memory = [this] { return machine; };
     options.margin = [this](const std::string& backend) { return backend == "cpu" ? margin : 0; };
     options.on_loaded = [this](const LoadReport& report) { reports.push_back(report); };
     fleet = make_worker_fleet(io, config, std::move(options));
@@ -161,21 +158,45 @@ TEST_F(FleetMemoryTest, WhatCanNeverFitIsToldSoAndNobodyEndsForIt) {
 }
 
 // Every request is decided on it: the system is not asked again for each.
-TEST_F(FleetMemoryTest, WhatIsFreeIsAskedForOnceASecond) {
-  machine = {1000, 40, 12.5};
-  make();
-  const MemoryStatus first = fleet->memory();
-  EXPECT_EQ(first.pools.at(0).free, 40U);
+TEST(FleetMemory, WhatIsFreeIsAskedForOnceASecond) {
+  MachineMemory machine{1000, 400, 12.5};
+  int asked = 0;
+  config::MemoryRules rules;
+  rules.reserve = 0;
+  FleetMemory memory(rules, {}, [&] {
+    ++asked;
+    return machine;
+  });
+  const TimePoint start = TimePoint() + seconds(1000);
+  const MemoryStatus first = memory.status(start);
+  EXPECT_EQ(first.pools.at(0).free, 400U);
   EXPECT_EQ(first.pressure, 12.5);
-  EXPECT_EQ(first.pool_of("cpu"), first.pools.data());
+  EXPECT_EQ(first.free_for("cpu"), 400U);
+  EXPECT_EQ(first.age, milliseconds(0));
   const int before = asked;
-  MemoryStatus last = first;
-  // However slow the machine: between two looks passes a second, so a thousand questions are fewer looks.
-  for (int i = 0; i < 1000; ++i) last = fleet->memory();
-  EXPECT_LT(asked - before, 1000);
-  EXPECT_LT(last.age, seconds(1));
-  machine.available = 30;
-  EXPECT_TRUE(until([&] { return fleet->memory().pools[0].free == 30; }));
+  machine.available = 300;
+  const MemoryStatus same = memory.status(start + milliseconds(999));
+  EXPECT_EQ(asked, before);
+  EXPECT_EQ(same.pools[0].free, 400U);
+  EXPECT_EQ(same.age, milliseconds(999));
+  const MemoryStatus next = memory.status(start + seconds(1));
+  EXPECT_EQ(asked, before + 1);
+  EXPECT_EQ(next.pools[0].free, 300U);
+  EXPECT_EQ(next.age, milliseconds(0));
+}
+
+// It is there for everybody, whoever waits for it as it starts again.
+TEST_F(FleetMemoryTest, APreloadedEngineIsNobodysInParticular) {
+  model("a", "need=40,load_ms=300").preload = true;
+  model("b", "need=40");
+  make();
+  ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
+  const Asker small{"small", false, 39};
+  ::kill(status_of("a").pid, SIGKILL);
+  ASSERT_TRUE(until([&] { return status_of("a").state != WorkerState::ready; }));
+  EXPECT_TRUE(acquire("a", small)) << "more than the app may have, and not for it alone";
+  EXPECT_FALSE(acquire("b", small));
+  EXPECT_TRUE(acquire("b", {"larger", true, 40})) << "of its own it has nothing yet";
 }
 
 TEST_F(FleetMemoryTest, OthersMemoryIsNotTaken) {
@@ -220,7 +241,7 @@ TEST_F(FleetMemoryTest, AnAppsLimitIsItsOwn) {
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ErrorCode::insufficient_memory);
   EXPECT_EQ(got.error().message,
-            "The model needs 61 bytes of machine; 60 are available to app small (limits.resident 60).");
+            "The model needs 61 bytes of machine; 60 are available within the app's limits.resident.");
   EXPECT_EQ(loads("c"), 0);
   EXPECT_TRUE(acquire("c", other)) << "what one app may not have is no failure that others meet";
 }

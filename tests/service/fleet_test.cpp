@@ -116,7 +116,7 @@ TEST_F(FleetTest, PreloadsOnTheEnginesThatAreWanted) {
   model("b", "");
   FleetOptions options;
   options.opencl_devices = {"some device", "and another"};
-  options.preload_on = [](const config::ModelEntry&) { return std::vector<std::string>{"opencl"}; };
+  options.preload_on = [](const config::ModelEntry&, const MemoryStatus&) { return std::vector<std::string>{"opencl"}; };
   make(std::move(options));
   ASSERT_TRUE(until([&] { return status_of("a", "opencl").state == WorkerState::ready; }));
   EXPECT_EQ(status_of("a").state, WorkerState::stopped);
@@ -346,7 +346,7 @@ TEST_F(FleetTest, ADevicesOwnMemoryIsNoRoomInTheMachinesNorTheReverse) {
   model("b", memory);
   FleetOptions options;
   options.opencl_devices = {"some device"};
-  options.device_memory = {{"some device", 0, {"opencl"}}};
+  options.device_memory = {{"some device", 0, {{"opencl", 0}}}};
   make(std::move(options));
   ASSERT_TRUE(acquire("a", "opencl"));
   EXPECT_EQ(acquire("b", "cpu").error().code, ErrorCode::insufficient_memory);

@@ -162,14 +162,14 @@ TEST(Governor, WhoMayNotEvictIsToldSo) {
   m.ask(1, claim("a", 80));
   m.pass(milliseconds(60'000));
   auto shy = claim("b", 50);
-  shy.asker.may_evict = false;
+  shy.askers[0].may_evict = false;
   m.ask(2, shy);
   EXPECT_NE(m.refused[2].find("may_evict"), std::string::npos) << m.refused[2];
   EXPECT_TRUE(m.ready.contains(1));
 }
 
 MemoryClaim of(const std::string& app, std::uint64_t resident, MemoryClaim c) {
-  c.asker = {app, true, resident};
+  c.askers = {{app, true, resident}};
   return c;
 }
 
@@ -186,7 +186,7 @@ TEST(Governor, AnAppsEnginesStayWithinItsLimit) {
   EXPECT_TRUE(m.ready.contains(2) && m.ready.contains(3) && m.ready.contains(4));
   m.ask(5, of("a", 100, claim("m5", 101)));
   EXPECT_EQ(m.refused[5],
-            "The model needs 101 bytes of the machine; 100 are available to app a (limits.resident 100).");
+            "The model needs 101 bytes of the machine; 100 are available within the app's limits.resident.");
   m.ask(6, of("b", 100, claim("m5", 70)));
   EXPECT_TRUE(m.ready.contains(6)) << "another app's limit is its own";
 }
@@ -214,23 +214,118 @@ TEST(Governor, AnAppsLimitBoundsTheCache) {
   EXPECT_EQ(m.governor.bytes(1), 100U);
 }
 
-TEST(Governor, WhoMayHaveMoreWaitsForTheSameLoad) {
-  Governor governor({{"the machine", 1000, true}});
-  governor.ask(1, of("a", 50, claim("m", 60)), {});
-  governor.widen(1, widest({"a", true, 50}, {"b", false, 0}));
+// What one of those who wait may, is done; which one it is loaded for holds it.
+TEST(Governor, ALoadIsForTheAppThatMayHaveIt) {
+  Machine m(1000);
+  m.ask(1, of("x", 100, claim("held", 90)));
+  auto wanted = of("x", 100, claim("wanted", 30));  // the first, the larger limit, and no room in it
+  wanted.askers.push_back({"y", false, 50});
+  m.work(1);
+  m.ask(2, wanted);
+  EXPECT_TRUE(m.ready.contains(2)) << "for y";
+  m.ask(3, of("y", 50, claim("more", 30)));
+  EXPECT_FALSE(m.ready.contains(3)) << "it has 30 of 50";
+  m.governor.gone(2);
+  m.ready.erase(2);
+  m.decide();
+  EXPECT_TRUE(m.ready.contains(3));
+}
+
+TEST(Governor, WhoComesToWaitForALoadMayHaveMore) {
+  Machine m(1000);
+  m.ask(1, of("x", 100, claim("held", 90)));
+  m.work(1);
+  m.ask(2, of("x", 100, claim("wanted", 30)));
+  EXPECT_FALSE(m.ready.contains(2));
+  m.governor.join(2, {"y", false, 0});
+  m.decide();
+  EXPECT_TRUE(m.ready.contains(2));
+}
+
+// One that only its app's limit stops has no say over memory that is free, and nobody's engine ends for it.
+TEST(Governor, WhoWaitsForItsAppStandsInNobodysWay) {
+  Governor governor({{"the machine", 100, true}});
+  governor.ask(1, of("x", 50, claim("a", 40)), {});
+  ASSERT_EQ(governor.decide({TimePoint(), {}, {}, false}).actions.size(), 1U);  // it loads
+  governor.ask(2, of("x", 50, claim("b", 30)), {});
+  auto shy = claim("c", 40);
+  shy.askers[0].may_evict = false;
+  governor.ask(3, shy, {});
   const auto step = governor.decide({TimePoint(), {}, {}, false});
   ASSERT_EQ(step.actions.size(), 1U);
   EXPECT_EQ(step.actions[0].kind, Kind::load);
+  EXPECT_EQ(step.actions[0].id, 3U);
 }
 
-TEST(Asker, WhatEitherMayBothMay) {
-  const Asker none{}, some{"a", false, 50}, more{"b", false, 60}, evicts{"c", true, 10};
-  EXPECT_EQ(widest(some, more), more);
-  EXPECT_EQ(widest(more, some), more);
-  EXPECT_EQ(widest(some, none), none);
-  EXPECT_EQ(widest(none, some), none);
-  EXPECT_EQ(widest(some, evicts), (Asker{"a", true, 50}));
-  EXPECT_EQ(widest(some, {"d", false, 50}), some) << "the first stays";
+TEST(Governor, WhoWaitsForItsAppKeepsNoIdleEngineForOthers) {
+  Machine m(100);
+  m.ask(1, of("x", 40, claim("a", 40)));
+  m.work(1);
+  m.ask(2, claim("idle", 40));
+  m.pass(milliseconds(1000));
+  m.ask(3, of("x", 40, claim("b", 30)));  // a has not had its turn
+  m.ask(4, claim("c", 50));
+  EXPECT_EQ(m.ended, std::vector<Governor::Id>{2});
+  EXPECT_TRUE(m.ready.contains(4));
+  EXPECT_FALSE(m.ready.contains(3));
+}
+
+TEST(Governor, NoEngineEndsForALimitThatItsEndDoesNotMeet) {
+  Governor governor({{"the machine", 1000, true}});
+  governor.ask(1, of("x", 100, claim("idle", 40)), {});
+  governor.decide({TimePoint(), {}, {}, false});
+  governor.ready(1, of("x", 100, claim("idle", 40)), 40, {});
+  governor.ask(2, of("x", 100, claim("loads", 60)), {});
+  const TimePoint later = TimePoint() + milliseconds(60'000);
+  const Governor::Use idle[] = {{1, TimePoint()}};
+  ASSERT_EQ(governor.decide({later, idle, {}, false}).actions.size(), 1U);
+  governor.ask(3, of("x", 100, claim("third", 50)), later);
+  EXPECT_TRUE(governor.decide({later, idle, {}, false}).actions.empty()) << "60 still load: 110";
+}
+
+// The memory is there, and promised to one that waits for its group: it is not too little, it is not its turn.
+TEST(Governor, WhatOthersArePromisedComesBack) {
+  Machine m(100);
+  auto a = claim("a", 30);
+  a.group = "g";
+  m.ask(1, a);
+  m.work(1);
+  auto b = claim("b", 60);
+  b.group = "g";
+  m.ask(2, b);
+  m.ask(3, claim("c", 50));
+  EXPECT_TRUE(m.refused.empty()) << m.refused.begin()->second;
+  m.pass(milliseconds(6000));
+  m.rest(1);
+  m.decide();
+  EXPECT_TRUE(m.ready.contains(2));
+}
+
+// A card of a pool of several.
+TEST(Governor, AnEngineMayNotHaveMoreThanItsOwnDevices) {
+  Machine m(100);
+  m.ask(1, claim("idle", 60));
+  m.pass(milliseconds(60'000));
+  auto c = claim("large", 50);
+  c.most = 40;
+  m.ask(2, c);
+  EXPECT_EQ(m.refused[2], "The model needs 50 bytes of the machine; 40 are available to engines.");
+  EXPECT_TRUE(m.ended.empty());
+  auto cache = claim("cache", 10, 1, 100);
+  cache.most = 14;
+  m.ask(3, cache);
+  EXPECT_EQ(m.kv[3], 1U) << "a quarter of the 4 that are left of it";
+}
+
+TEST(Governor, WhatLoadsIsNotFree) {
+  Governor governor({{"the machine", 140, true}});
+  governor.ask(1, claim("a", 80), {});
+  const std::uint64_t available = 100;
+  governor.decide({TimePoint(), {}, {&available, 1}, false});
+  EXPECT_EQ(governor.free(0, 100), 20U);
+  EXPECT_EQ(governor.free(0, Governor::kUnknown), 60U);
+  governor.ready(1, claim("a", 80), 80, {});
+  EXPECT_EQ(governor.free(0, 20), 20U);
 }
 
 TEST(Governor, AnEngineAtWorkHasItsTurnAndIsNotCut) {
@@ -284,14 +379,17 @@ TEST(Governor, WhoWaitsIsNotPassedByThoseWhoWouldTakeItsRoom) {
   m.work(1);
   m.ask(2, claim("large", 90));
   m.ask(3, claim("small", 20));  // there is room now, but not beside the large one
-  EXPECT_FALSE(m.ready.contains(3));
-  m.ask(4, claim("tiny", 10));  // there is
-  EXPECT_TRUE(m.ready.contains(4));
-  m.work(4);
+  m.ask(4, claim("tiny", 10));   // there is, and small came first
+  EXPECT_TRUE(m.refused.empty()) << "it is not too large, it is not its turn";
+  EXPECT_FALSE(m.ready.contains(3) || m.ready.contains(4));
   m.pass(milliseconds(5000));
   m.rest(1);
   m.decide();
   EXPECT_TRUE(m.ready.contains(2));
+  EXPECT_FALSE(m.ready.contains(3));
+  m.pass(milliseconds(1000));
+  EXPECT_TRUE(m.ready.contains(3) && m.ready.contains(4));
+  EXPECT_EQ(m.ended, (std::vector<Governor::Id>{1, 2}));
 }
 
 TEST(Governor, NobodyWaitsForEver) {
@@ -456,12 +554,7 @@ class History {
       c.need.kv_bytes = c.need.least_kv_bytes * pick(1, 8);
       if (pick(0, 3) == 0) c.group = "g";
       c.pinned = pick(0, 11) == 0;
-      c.asker.may_evict = pick(0, 7) != 0;
-      if (pick(0, 1) == 0) {
-        const std::size_t app = pick(0, 1);
-        c.asker.app = app == 0 ? "a" : "b";
-        c.asker.resident = limits_[app];
-      }
+      c.askers = {asker()};
       if (pick(0, 3) == 0) c.keep = milliseconds(pick(5, 100));
       models_.push_back(c);
     }
@@ -496,6 +589,12 @@ class History {
     return n;
   }
 
+  // An app with a limit, or one of those without.
+  Asker asker() {
+    const std::size_t app = pick(0, 3);
+    return {std::string(1, static_cast<char>('a' + app)), pick(0, 7) != 0, app < 2 ? limits_[app] : 0};
+  }
+
   Governor::Id process_of(std::size_t model) const {
     for (const auto& [id, p] : processes_)
       if (p.model == model) return id;
@@ -505,12 +604,18 @@ class History {
     const Governor::Id id = process_of(model);
     if (id != 0 && processes_[id].state == Process::State::ready && !governor_->held(id)) return stream(id);
     ++waiters_[model];
-    if (id == 0) spawn(model);
+    if (id == 0) return spawn(model);
+    Process& p = processes_[id];
+    if (p.state != Process::State::asking) return;
+    const Asker other = asker();
+    join(p.claim.askers, other);
+    governor_->join(id, other);
   }
   void spawn(std::size_t model) {
     Process p;
     p.model = model;
     p.claim = models_[model];
+    p.claim.askers = {asker()};
     processes_[++last_] = p;
     governor_->ask(last_, p.claim, now());
   }
@@ -568,6 +673,7 @@ class History {
               {id, p.streams > 0 ? std::nullopt : std::optional(TimePoint() + milliseconds(p.idle_since))});
       const std::uint64_t ram = foreign && pick(0, 9) == 0 ? pick(0, capacity_[0]) : Governor::kUnknown;
       const std::uint64_t available[] = {ram, Governor::kUnknown};
+      foreign_ = ram;
       const auto step = governor_->decide({now(), uses, available, foreign && pick(0, 49) == 0});
       for (const auto& action : step.actions) act(action);
       check();
@@ -588,7 +694,7 @@ class History {
       case Kind::refuse: {
         const std::size_t model = p.model;
         ASSERT_EQ(p.state, Process::State::asking);
-        ASSERT_FALSE(action.error->message.empty());
+        check_refusal(p, *action.error);
         refused_ += std::exchange(waiters_[model], 0);
         processes_.erase(action.id);
         break;
@@ -609,12 +715,24 @@ class History {
         break;
     }
   }
+  // With nobody else there it had been granted: so somebody is, or the world is too small for it.
+  void check_refusal(const Process& p, const Error& error) {
+    if (error.message.contains(" ms")) return;  // it waited for long enough
+    const std::uint64_t least = p.claim.need.least_bytes();
+    bool fits_app = false, may_evict = false;
+    for (const Asker& one : p.claim.askers) {
+      fits_app |= one.resident == 0 || governor_->bytes_of(one.app) + least <= one.resident;
+      may_evict |= one.may_evict;
+    }
+    const bool fits_pool = governor_->free(p.claim.pool, foreign_) >= least;
+    const bool of_group = error.code == ErrorCode::model_unavailable;
+    ASSERT_TRUE(!fits_app || !fits_pool || of_group || !may_evict) << error.message;
+  }
   void check() {
-    std::uint64_t sums[2] = {}, of_apps[2] = {};
+    std::uint64_t sums[2] = {};
     for (const auto& [id, p] : processes_) {
       sums[p.claim.pool] += p.bytes;
       ASSERT_EQ(governor_->bytes(id), p.bytes);
-      if (!p.claim.asker.app.empty()) of_apps[p.claim.asker.app == "b"] += p.bytes;
       for (const auto& [other_id, other] : processes_)
         ASSERT_FALSE(!p.claim.group.empty() && other.claim.group == p.claim.group && other.model != p.model &&
                      p.bytes > 0 && other.bytes > 0)
@@ -625,7 +743,7 @@ class History {
       ASSERT_EQ(pools[i].accounted, sums[i]);
       if (!overrun_) {
         ASSERT_LE(sums[i], capacity_[i]);
-        ASSERT_LE(of_apps[i], limits_[i]) << "of an app";
+        ASSERT_LE(governor_->bytes_of(i == 0 ? "a" : "b"), limits_[i]) << "of an app";
       }
     }
   }
@@ -642,6 +760,7 @@ class History {
   std::map<Governor::Id, Process> processes_;
   Governor::Id last_ = 0;
   int time_ = 0;
+  std::uint64_t foreign_ = Governor::kUnknown;  // what the machine had at the last decision
   std::size_t served_ = 0, refused_ = 0;
 };
 

@@ -60,7 +60,7 @@ TEST(Pressure, IsTheGroupsWhereThatIsHigher) {
 TEST(Pools, LeaveTheirReserveAndKeepToTheirLimit) {
   config::MemoryRules rules;
   constexpr std::uint64_t kGiB = 1ULL << 30U;
-  const std::vector<DeviceMemory> devices{{"GPU", 24 * kGiB, {"opencl", "vulkan"}}};
+  const std::vector<DeviceMemory> devices{{"GPU", 24 * kGiB, {{"opencl", 24 * kGiB}, {"vulkan", 16 * kGiB}}}};
   auto pools = memory_pools(rules, 16 * kGiB, devices);
   ASSERT_EQ(pools.size(), 2U);
   EXPECT_EQ(pools[0].capacity, 15 * kGiB);
@@ -78,6 +78,12 @@ TEST(Pools, LeaveTheirReserveAndKeepToTheirLimit) {
   EXPECT_EQ(memory_pools(rules, 3 * kGiB, devices)[0].capacity, 0U);
   EXPECT_EQ(pool_of("cpu", devices), 0U);
   EXPECT_EQ(pool_of("vulkan", devices), 1U);
+  // One engine of it, which opens fewer devices.
+  rules.device_limit = 0;
+  rules.device_reserve = 1 * kGiB;
+  EXPECT_EQ(most_of("opencl", rules, devices), 23 * kGiB);
+  EXPECT_EQ(most_of("vulkan", rules, devices), 15 * kGiB);
+  EXPECT_GT(most_of("cpu", rules, devices), 1024 * kGiB);
   EXPECT_EQ(available_to_engines(rules, 16 * kGiB, 5 * kGiB), kGiB);
   EXPECT_EQ(available_to_engines(rules, 16 * kGiB, kGiB), 0U);
   EXPECT_EQ(available_to_engines(rules, 16 * kGiB, 0), Governor::kUnknown);
