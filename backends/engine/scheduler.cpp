@@ -156,8 +156,8 @@ void Scheduler::make_place() {
   preempt(victim);
 }
 
-// Guests first, who wait for no flood's queue, and of them who has least; then first come first served. Nobody overtakes one that waits
-// for room, nor takes the room of one that waits for its leader.
+// Guests first, who wait for no flood's queue, and of them who has least; then first come first served. Nobody
+// overtakes one that waits for room, nor takes the room of one that waits for its leader.
 void Scheduler::admit_waiting() {
   std::vector<Entries::iterator> waiting;
   for (auto it = entries_.begin(); it != entries_.end(); ++it)

@@ -68,7 +68,7 @@ void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
   // The later in a prompt, the longer a step of so many tokens.
   const std::uint32_t position = prompts.empty() ? 0 : prompts.front().it->second.computed;
   const double longest = std::min(budget.alone, budget.cost.of(StepWork::of(position, limits_.step_tokens)));
-  const bool nobody_waits = !streams && std::ranges::none_of(prompts, &Prompt::guest);
+  const bool nobody_waits = !streams && (prompts.size() == 1 || std::ranges::none_of(prompts, &Prompt::guest));
   const bool stoppable = nobody_waits && !full && budget.can_stop && calm_ >= kCalm * longest;
   const bool alone = nobody_waits && (full || stoppable);
   const auto left_of = [](double most, double spent) {

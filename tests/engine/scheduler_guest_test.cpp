@@ -53,6 +53,7 @@ class TimedEngine {
     s_.commit(results);
     return ended;
   }
+  void pause(SequenceId id) { s_.pause(id); }
   double ttft(SequenceId id) const { return open_.at(id).ttft; }
   const std::string& owner(SequenceId id) const { return open_.at(id).owner; }
   double now() const { return now_; }
@@ -88,9 +89,8 @@ double alone(std::uint32_t prompt) {
   return sim.ttft(id);
 }
 
-// Times to first token of one that asks one thing after the other, at any moment of a step, while another app
-// always has every slot but one.
-// Seconds, sorted.
+// Times to first token, in seconds, sorted, of one that asks one thing after the other, at any moment of a
+// step, while another app always has every slot but one.
 std::vector<double> beside(std::uint32_t prompt, std::uint32_t flood_prompt, std::size_t n = 200) {
   TimedEngine sim;
   std::mt19937_64 random(prompt + flood_prompt);
@@ -242,6 +242,18 @@ TEST(Guest, IsNotWhatGivesWay) {
 }
 
 // Who has as much here as each of the others is no guest: all is as if it were one owner's.
+// Whose clients do not read wait for nothing: its prompt has steps as long as where it is alone.
+TEST(Guest, BesideOnesThatArePausedIsAlone) {
+  TimedEngine sim;
+  const SequenceId held[] = {sim.submit("flood", 40, 1000, 0), sim.submit("flood", 40, 1000, 0)};
+  for (int i = 0; i < 20; ++i) sim.step();
+  for (const SequenceId id : held) sim.pause(id);
+  const double arrived = sim.now();
+  const SequenceId guest = sim.submit("light", 8000, 1, arrived);
+  while (sim.ttft(guest) < 0) sim.step();
+  EXPECT_LE(sim.ttft(guest), 1.01 * alone(8000));
+}
+
 TEST(Guest, IsNobodyAmongEquals) {
   std::vector<std::vector<double>> ttfts;
   for (const bool one : {true, false}) {
