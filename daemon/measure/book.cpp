@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "policy/fastest.hpp"
 
@@ -22,9 +23,14 @@ double rounded(double value) {
   return value < 100 ? std::round(value * 100) / 100 : std::round(value * 10) / 10;
 }
 
-// The probe's where it knows them, else those that the store has; set_facts looks at their age.
+// The probe's where it knows them, which count for as long as this process runs; else those that the store
+// has, whose age set_facts looks at.
 Ceilings ceilings_of(const Engine& engine, std::span<const Measured> measured) {
-  if (engine.ceilings.read_gbps > 0) return engine.ceilings;
+  if (engine.ceilings.read_gbps > 0) {
+    Ceilings own = engine.ceilings;
+    own.measured_at = std::numeric_limits<std::int64_t>::max();
+    return own;
+  }
   std::vector<Figure> figures;
   for (const Measured& m : measured)
     if (m.subject == subject_of(engine)) figures.push_back(m.figure);
