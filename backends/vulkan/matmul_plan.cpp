@@ -149,7 +149,10 @@ std::optional<MatmulPlan> plan_texel_panel(const DeviceFacts& device, kernels::D
   if (!aligned || n <= kMostByFew || rows % kPanelRows != 0 || y_at % (kPanelRows * sizeof(float)) != 0 ||
       y_end > std::min(device.texel_bytes, device.storage_bytes))
     return std::nullopt;
-  return texel_plan(device, "texel_panel", type, {kPanelRows, kPanelTokens, 1, *aligned}, {&rows, 1}, n);
+  MatmulPlan plan =
+      texel_plan(device, "texel_panel", type, {kPanelRows, kPanelTokens, 1, *aligned}, {&rows, 1}, n);
+  std::ranges::rotate(plan.groups, plan.groups.begin() + 1);  // rows first: tokens stay in a cache
+  return plan;
 }
 
 ExpertPlan plan_expert_matmul(const DeviceFacts& device, const WeightFormat& format, std::uint32_t rows,

@@ -16,11 +16,12 @@ const uint kParts = 3;  // of a panel
 
 uint64_t packed(float low, float high) { return packUint2x32(uvec2(floatBitsToUint(low), floatBitsToUint(high))); }
 
-// Groups: as texel_matmul, of one matrix.
+// Groups: the row groups, folded into x and y, for kTokens tokens after the other: groups that follow each other read the
+// same tokens, which a second-level cache holds.
 void main() {
-  const uint part = gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y;
+  const uint part = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
   const uint rows = push.rows[0], first_row = (part * WG + gl_SubgroupInvocationID) * kRows;
-  const uint first_token = gl_WorkGroupID.x * kTokens, end = min(first_token + kTokens, push.n);
+  const uint first_token = gl_WorkGroupID.z * kTokens, end = min(first_token + kTokens, push.n);
   const uint parts = push.cols / kPart, zero = passing_zero();
   uint row[kRows];
   EACH(r, kRows) row[r] = uint(push.w[0]) + min(first_row + r, rows - 1) * push.row_bytes;
