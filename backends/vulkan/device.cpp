@@ -18,7 +18,7 @@ vk::BufferUsageFlags usage_of(const DeviceFacts& facts) {
   using enum vk::BufferUsageFlagBits;
   const vk::BufferUsageFlags usage =
       eStorageBuffer | eShaderDeviceAddress | eIndirectBuffer | eTransferSrc | eTransferDst;
-  return facts.texel_bytes > 0 ? usage | eUniformTexelBuffer : usage;
+  return facts.texel_bytes > 0 ? usage | eUniformTexelBuffer | eStorageTexelBuffer : usage;
 }
 
 std::vector<std::uint32_t> memory_types(const DeviceState& s, std::uint32_t allowed, const MemoryWish& wish) {
@@ -138,7 +138,8 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
       constexpr auto kCompute = vk::ShaderStageFlagBits::eCompute;
       const std::array bindings = {
           vk::DescriptorSetLayoutBinding(0, vk::DescriptorType::eUniformTexelBuffer, 1, kCompute),
-          vk::DescriptorSetLayoutBinding(1, vk::DescriptorType::eStorageBuffer, 1, kCompute)};
+          vk::DescriptorSetLayoutBinding(1, vk::DescriptorType::eStorageBuffer, 1, kCompute),
+          vk::DescriptorSetLayoutBinding(2, vk::DescriptorType::eStorageTexelBuffer, 1, kCompute)};
       state->texel_set.emplace(device, vk::DescriptorSetLayoutCreateInfo({}, bindings));
     }
   });
@@ -275,7 +276,8 @@ Result<Texels> Device::texels(Address address) {
                                           std::min(m.size / 16 * 16, s.facts.texel_bytes));
       m.view.emplace(*s.device, view);
       const std::array sizes = {vk::DescriptorPoolSize(vk::DescriptorType::eUniformTexelBuffer, 1),
-                                vk::DescriptorPoolSize(vk::DescriptorType::eStorageBuffer, 1)};
+                                vk::DescriptorPoolSize(vk::DescriptorType::eStorageBuffer, 1),
+                                vk::DescriptorPoolSize(vk::DescriptorType::eStorageTexelBuffer, 1)};
       m.sets.emplace(*s.device, vk::DescriptorPoolCreateInfo({}, 1, sizes));
       const vk::DescriptorSetLayout layout = **s.texel_set;
       const auto made = (**s.device).allocateDescriptorSets({**m.sets, layout}, *s.device->getDispatcher());
@@ -283,7 +285,8 @@ Result<Texels> Device::texels(Address address) {
       const vk::DescriptorBufferInfo written(**m.buffer, 0, std::min(m.size, s.facts.storage_bytes));
       s.device->updateDescriptorSets(
           {vk::WriteDescriptorSet(made[0], 0, 0, vk::DescriptorType::eUniformTexelBuffer, {}, {}, texels),
-           vk::WriteDescriptorSet(made[0], 1, 0, vk::DescriptorType::eStorageBuffer, {}, written)},
+           vk::WriteDescriptorSet(made[0], 1, 0, vk::DescriptorType::eStorageBuffer, {}, written),
+           vk::WriteDescriptorSet(made[0], 2, 0, vk::DescriptorType::eStorageTexelBuffer, {}, {}, texels)},
           {});
       m.set = made[0];
     });

@@ -9,8 +9,9 @@
 
 // y, too: rows * n sums from byte push.y[0] on, a multiple of 32, and rows are a multiple of 8. Stored by a descriptor: that
 // takes one loop over the lanes for 8 sums, by address it is one for each.
-layout(set = 2, binding = 0) uniform usamplerBuffer y_texels;
-layout(set = 2, binding = 1, scalar) buffer Sums { u64vec4 sums[]; };
+// Read as an image, which may change while the kernel runs; by the sampled view of the same bytes it may not.
+layout(set = 2, binding = 2, rgba32ui) uniform coherent uimageBuffer y_texels;
+layout(set = 2, binding = 1, scalar) coherent buffer Sums { u64vec4 sums[]; };
 
 const uint kParts = 3;  // of a panel
 
@@ -45,7 +46,7 @@ void main() {
       float kept[kParts][kPart], sum[kRows];
       EACH(p, kParts) keep(x + p * kTexels, there[p], kept[p]);
       EACH(q, kRows / 4) {
-        const uvec4 four = texelFetch(y_texels, int(y * 2 + q));
+        const uvec4 four = imageLoad(y_texels, int(y * 2 + q));
         EACH(c, 4) sum[q * 4 + c] = adds ? uintBitsToFloat(four[c]) : 0.0;
       }
       EACH(p, kParts) {
