@@ -121,8 +121,7 @@ std::expected<std::shared_ptr<Job>, Refusal> Dispatcher::submit(JobSpec spec,
   return job;
 }
 
-Receipt Dispatcher::explain(const JobSpec& spec,
-                            const std::vector<std::pair<std::string, policy::FactValue>>& overrides) {
+Receipt begun_receipt(const JobSpec& spec) {
   Receipt receipt;
   receipt.request_id = spec.id;
   receipt.app = spec.app.id;
@@ -130,6 +129,12 @@ Receipt Dispatcher::explain(const JobSpec& spec,
   receipt.operation = spec.traits.operation;
   receipt.keep = spec.keep;
   receipt.created = std::time(nullptr);
+  return receipt;
+}
+
+Receipt Dispatcher::explain(const JobSpec& spec,
+                            const std::vector<std::pair<std::string, policy::FactValue>>& overrides) {
+  Receipt receipt = begun_receipt(spec);
   receipt.state = "explained";
   auto facts = impl_->facts_for(spec);
   for (const auto& [name, value] : overrides) facts.set(name, value, "override");

@@ -17,6 +17,9 @@
 
 namespace flyball::route {
 
+// Whose request it is, and when it came; nothing is decided yet.
+Receipt begun_receipt(const JobSpec& spec);
+
 struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Impl(boost::asio::io_context& context, fleet::Fleet& workers, policy::Facts probed, metrics::Metrics& m,
        usage::Recorder& recorder);

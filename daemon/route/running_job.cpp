@@ -81,14 +81,7 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
       deadline_(dispatcher_->io) {
   ++dispatcher_->waiting;
   dispatcher_->waiting_answers += spec_.answers();
-  Receipt receipt;
-  receipt.request_id = spec_.id;
-  receipt.app = spec_.app.id;
-  receipt.model = spec_.model.id;
-  receipt.operation = spec_.traits.operation;
-  receipt.keep = spec_.keep;
-  receipt.created = std::time(nullptr);
-  receipt_ = dispatcher_->receipts.add(std::move(receipt));
+  receipt_ = dispatcher_->receipts.add(begun_receipt(spec_));
 }
 
 void RunningJob::start() {
