@@ -17,6 +17,7 @@
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
 
 namespace flyball::cli {
@@ -116,12 +117,12 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("bench", "Prefill and decode tokens per second of a model on a backend");
   c->add_option("model,-m,--model", o->path, "GGUF file or MLX directory; absent: the embedded demo model")
       ->check(CLI::ExistingPath);
-  c->add_option("--backend", o->engine.backend, "Engine: cpu, vulkan or opencl")->capture_default_str();
+  add_backend_option(*c, o->engine);
   add_device_option(*c, o->engine);
   add_threads_option(*c, o->engine);
   CLI::Option* streams = c->add_option("-s,--streams", o->streams,
                                        "Requests at once (1); with --backends several numbers (1,8,32)")
-                             ->check(CLI::Range(1, 256))
+                             ->check(whole_number(1, 256))
                              ->delimiter(',')
                              ->expected(1, 16)
                              ->allow_extra_args(false);
@@ -136,16 +137,15 @@ void add_bench_command(CLI::App& app, int& exit_code) {
   c->add_option("--svg", o->svg, "Draw what --backends measures to this file, bars to scale")
       ->needs(backends);
   c->add_option("-p,--prompt-tokens", o->load.prompt_tokens, "Prefilled per request")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   c->add_option("-n,--generate", o->load.generate, "Decoded per request")
-      ->check(CLI::Range(2, 1 << 20))
+      ->check(whole_number(2, 1 << 20))
       ->capture_default_str();
   c->add_option("-r,--repeat", o->repeat, "Rounds; the median counts")
-      ->check(CLI::Range(1, 1000))
+      ->check(whole_number(1, 1000))
       ->capture_default_str();
-  c->add_option("--kv", o->engine.kv_type, "What the KV cache is kept as: f16, or q8_0 in half the memory")
-      ->capture_default_str();
+  add_kv_option(*c, o->engine);
   c->add_flag("--json", o->json, "As JSON");
   c->footer(
       "Examples:\n"

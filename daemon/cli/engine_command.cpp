@@ -12,9 +12,11 @@
 #include <CLI/Formatter.hpp>
 
 #include "backends/worker/server.hpp"
+#include "backends/model/model_config.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/systemd/logging.hpp"
 
 namespace flyball::cli {
@@ -40,7 +42,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("engine", "Serve one model on one backend to a daemon (started by serve)");
   command->add_option("--fd", options->fd, "The connected socket to the daemon")
       ->required()
-      ->check(CLI::Range(0, 1 << 20));
+      ->check(whole_number(0, 1 << 20));
   command->add_option("--model-id", options->backend.model_id, "What config.yaml calls the model")
       ->required();
   command->add_option("--model", options->path,
@@ -54,16 +56,18 @@ void add_engine_command(CLI::App& app, int& exit_code) {
       "(opencl): one more, over which the model's layers are split");
   command->add_option("--cache-dir", options->cache_dir, "For compiled kernels");
   command->add_option("--threads", options->backend.threads, "0: one per core")
-      ->check(CLI::Range(0, 4096))
+      ->check(whole_number(0, 4096))
       ->capture_default_str();
   command
       ->add_option("--expert-bytes", options->backend.expert_bytes,
                    "Memory for a mixture's experts; 0: three quarters of what is free")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
   command->add_option("--context", options->backend.context, "Tokens per sequence; 0: the model's own")
+      ->check(whole_number(0, model::kMaxContext))
       ->capture_default_str();
   command->add_option("--max-sequences", options->backend.max_sequences, "Sequences at once")
+      ->check(whole_number(1, 256))
       ->capture_default_str();
   command->add_option("--kv", options->backend.kv_type, "What the KV cache is kept as: f16 or q8_0")
       ->capture_default_str();
@@ -71,6 +75,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("--kv-spill-bytes", options->backend.spill.max_bytes,
                    "Most of it, by all engines; 0: none")
+      ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
   command
       ->add_option("--memory", options->memory,
@@ -80,6 +85,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("--memory-capacity", options->backend.memory_capacity,
                    "What engines may hold of the machine's memory together; 0: what is free decides")
+      ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
   command->callback([options, &exit_code] {
     if (!is_stream_socket(options->fd)) {

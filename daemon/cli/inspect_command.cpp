@@ -20,6 +20,7 @@
 #include "backends/opencl/found_device.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
 
 namespace flyball::cli {
@@ -260,11 +261,12 @@ void add_inspect_command(CLI::App& app, int& exit_code) {
   command
       ->add_option("--context", options->context,
                    "Tokens of a sequence to plan for (default: the model's, at most 4096)")
-      ->check(CLI::Range(std::uint32_t{1}, static_cast<std::uint32_t>(model::kMaxContext)));
+      ->check(whole_number(1, model::kMaxContext));
   command->add_option("--sequences", options->sequences, "Sequences at once to plan for")
-      ->check(CLI::Range(std::uint32_t{1}, kMaxPlannedSequences))
+      ->check(whole_number(1, kMaxPlannedSequences))
       ->capture_default_str();
   command->add_option("--kv", options->kv_type, "What the KV cache is to be kept as: f16 or q8_0")
+      ->check(CLI::IsMember({"f16", "q8_0"}))
       ->capture_default_str();
   command
       ->add_option(

@@ -9,6 +9,7 @@
 #include <CLI/Formatter.hpp>
 
 #include "backends/cpu/thread_pool.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
 
 namespace flyball::cli {
@@ -25,7 +26,20 @@ double seconds_since(std::chrono::steady_clock::time_point began) {
 
 void add_threads_option(CLI::App& command, engine::LocalBackendOptions& options) {
   command.add_option("-t,--threads", options.threads, "Of the cpu engine; 0: one per core")
-      ->check(CLI::Range(0, 4096))
+      ->check(whole_number(0, 4096))
+      ->capture_default_str();
+}
+
+void add_backend_option(CLI::App& command, engine::LocalBackendOptions& options) {
+  command.add_option("--backend", options.backend, "Engine")
+      ->check(CLI::IsMember({"cpu", "vulkan", "opencl"}))
+      ->capture_default_str();
+}
+
+void add_kv_option(CLI::App& command, engine::LocalBackendOptions& options) {
+  command
+      .add_option("--kv", options.kv_type, "What the KV cache is kept as: f16, or q8_0 in half the memory")
+      ->check(CLI::IsMember({"f16", "q8_0"}))
       ->capture_default_str();
 }
 
@@ -91,7 +105,9 @@ Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOp
     watcher.join();
     std::fprintf(stderr, "\r\033[K");
   }
-  if (!backend) backend.error().message = what + ": " + backend.error().message;
+  // A place that is the file, or a file of the directory, has named the model already.
+  if (!backend && (options.path.empty() || !backend.error().where.starts_with(options.path.string())))
+    backend.error().where = what + (backend.error().where.empty() ? "" : ": " + backend.error().where);
   if (backend && !quiet) {
     const BackendInfo& info = (*backend)->info();
     std::fprintf(stderr, "%s: %s %s, %s parameters, context %u, on %s, loaded in %.2f s\n",

@@ -16,7 +16,9 @@
 
 namespace flyball::cli {
 
-// `--threads`.
+// `--backend`, `--kv`, `--threads`.
+void add_backend_option(CLI::App& command, engine::LocalBackendOptions& options);
+void add_kv_option(CLI::App& command, engine::LocalBackendOptions& options);
 void add_threads_option(CLI::App& command, engine::LocalBackendOptions& options);
 // `--device` of such a command: parts of devices' names, over which the layers are split.
 void add_device_option(CLI::App& command, engine::LocalBackendOptions& options);

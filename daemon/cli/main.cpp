@@ -36,6 +36,14 @@ void hold_standard_descriptors() {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;  // takes the lowest free number
 }
 
+// What is wrong, and whose help says how it is right.
+std::string usage_error(const CLI::App* app, const CLI::Error& error) {
+  std::string command = "flyball";
+  for (auto parsed = app->get_subcommands(); !parsed.empty(); parsed = parsed.front()->get_subcommands())
+    command += " " + parsed.front()->get_name();
+  return "flyball: " + std::string(error.what()) + "\nSee " + command + " --help.\n";
+}
+
 // 0, or the exit code after the mistake was named.
 int check_command_word(const CLI::App& app, int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return flyball::cli::kOk;
@@ -66,6 +74,7 @@ int main(int argc, char** argv) {
         "flyball"};
     app.require_subcommand(1);
     app.footer(kFooter);
+    app.failure_message(usage_error);
     app.set_version_flag("--version", std::string("flyball ") + FLYBALL_VERSION);
     add_serve_command(app, exit_code);
     add_run_command(app, exit_code);

@@ -14,6 +14,7 @@
 #include "backends/model/synthetic.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/number_option.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -88,14 +89,14 @@ void add_make_model_command(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember(types))
       ->capture_default_str();
   command->add_option("--seed", options->seed, "Same seed and options: same bytes")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0, UINT64_MAX))
       ->capture_default_str();
   command->add_option("--rope", options->rope, "Context extension")
       ->check(CLI::IsMember(ropes))
       ->capture_default_str();
   command->add_flag("--tied", options->tied, "Output weights are the embedding table");
   command->add_option("--threads", options->threads, "0: one per core")
-      ->check(CLI::Range(0U, 4096U))
+      ->check(whole_number(0, 4096))
       ->capture_default_str();
   command->add_flag("--quiet", options->quiet, "Print nothing but errors");
   command->footer(

@@ -21,6 +21,7 @@
 #include "daemon/cli/device_ceilings.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/measure/power.hpp"
 #include "daemon/route/children.hpp"
 
@@ -225,7 +226,8 @@ void add_measure_command(CLI::App& app, int& exit_code) {
   c->add_option("--device", m->engine.device_ids, "Ids of its devices")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  c->add_option("--room", m->room, "Bytes that it may take; 0: as many as it finds");
+  c->add_option("--room", m->room, "Bytes that it may take; 0: as many as it finds")
+      ->check(whole_number(0, UINT64_MAX));
   c->add_flag("--own-memory", m->own_memory, "Those are its devices' own");
   c->add_flag("--quick", m->quick, "Fewer lengths and streams, each once");
   c->callback([m, &exit_code] {

@@ -23,6 +23,7 @@
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/route/probe.hpp"
@@ -261,9 +262,9 @@ void add_plan_command(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember(types))
       ->capture_default_str();
   c->add_option("--context", o->context, "Tokens of a sequence (default: the model's, at most 4096)")
-      ->check(CLI::Range(std::uint32_t{1}, static_cast<std::uint32_t>(model::kMaxContext)));
+      ->check(whole_number(1, model::kMaxContext));
   c->add_option("--sequences", o->sequences, "Sequences at once")
-      ->check(CLI::Range(std::uint32_t{1}, kMaxPlannedSequences))
+      ->check(whole_number(1, kMaxPlannedSequences))
       ->capture_default_str();
   c->add_option("--kv", o->kv_type, "What the KV cache is kept as: f16 or q8_0")->capture_default_str();
   c->add_option("--backend", o->backend, "In the memory of this engine on this machine")

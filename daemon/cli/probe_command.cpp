@@ -12,6 +12,7 @@
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/route/hardware_facts.hpp"
 #include "daemon/route/probe.hpp"
@@ -100,7 +101,9 @@ void add_probe_command(CLI::App& app, int& exit_code) {
   command->add_option("--child", options->child, "ask one API and print its report; how `probe` runs itself")
       ->check(CLI::IsMember({"vulkan", "opencl"}))
       ->group("");
-  command->add_option("--patience-ms", options->patience_ms, "what the child may take")->group("");
+  command->add_option("--patience-ms", options->patience_ms, "what the child may take")
+      ->check(whole_number(1, 600'000))
+      ->group("");
   command->footer(
       "Examples:\n"
       "  flyball probe                 devices, and the facts a policy may ask for\n"

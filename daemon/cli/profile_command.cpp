@@ -20,6 +20,7 @@
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
 
 namespace flyball::cli {
@@ -225,20 +226,19 @@ void add_profile_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("profile", "Where prefill and decode steps spend their time, by kind of kernel");
   c->add_option("model,-m,--model", o->path, "GGUF file or MLX directory; absent: the embedded demo model")
       ->check(CLI::ExistingPath);
-  c->add_option("--backend", o->engine.backend, "Engine: cpu, vulkan or opencl")->capture_default_str();
+  add_backend_option(*c, o->engine);
   add_device_option(*c, o->engine);
   add_threads_option(*c, o->engine);
   c->add_option("-p,--prompt-tokens", o->prompt_tokens, "Prefilled, and there when decoding begins")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str();
   c->add_option("-s,--streams", o->streams, "That decode at once")
-      ->check(CLI::Range(1, 256))
+      ->check(whole_number(1, 256))
       ->capture_default_str();
   c->add_option("-n,--steps", o->steps, "Decode steps, of which the mean is shown")
-      ->check(CLI::Range(1, 10000))
+      ->check(whole_number(1, 10000))
       ->capture_default_str();
-  c->add_option("--kv", o->engine.kv_type, "What the KV cache is kept as: f16, or q8_0 in half the memory")
-      ->capture_default_str();
+  add_kv_option(*c, o->engine);
   c->add_flag("--json", o->json, "As JSON, with every kernel");
   c->footer(
       "Examples:\n"

@@ -13,10 +13,12 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
+#include "backends/model/model_config.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
 
 namespace flyball::cli {
@@ -217,25 +219,33 @@ void add_run_command(CLI::App& app, int& exit_code) {
   c->add_option("--system", options->system, "System message");
   c->add_flag("--raw", options->raw, "Continue the text as it is, without the model's chat template");
   c->add_option("-n,--max-tokens", options->max_tokens, "0: as many as the context leaves")
+      ->check(whole_number(0, UINT32_MAX))
       ->capture_default_str();
   c->add_option("--stop", options->stop, "Text that ends the answer; may be repeated")->take_all();
   c->add_option("--temperature", options->sampling.temperature, "0: always the likeliest token")
+      ->check(number(0, 2))
       ->capture_default_str();
-  c->add_option("--top-k", options->sampling.top_k, "0: off")->capture_default_str();
-  c->add_option("--top-p", options->sampling.top_p, "1: off")->capture_default_str();
-  c->add_option("--min-p", options->sampling.min_p, "0: off")->capture_default_str();
+  c->add_option("--top-k", options->sampling.top_k, "0: off")
+      ->check(whole_number(0, INT32_MAX))
+      ->capture_default_str();
+  c->add_option("--top-p", options->sampling.top_p, "1: off")
+      ->check(number(0, 1, true))
+      ->capture_default_str();
+  c->add_option("--min-p", options->sampling.min_p, "0: off")
+      ->check(number(0, 1))
+      ->capture_default_str();
   c->add_option("--repetition-penalty", options->sampling.repetition_penalty, "1: off")
+      ->check(number(0, 2, true))
       ->capture_default_str();
   CLI::Option* seed = c->add_option("--seed", options->seed, "Same seed, same answer; absent: drawn")
-                          ->check(CLI::NonNegativeNumber);
-  c->add_option("--backend", options->engine.backend, "Engine: cpu, vulkan or opencl")->capture_default_str();
+                          ->check(whole_number(0, UINT64_MAX));
+  add_backend_option(*c, options->engine);
   add_device_option(*c, options->engine);
   add_threads_option(*c, options->engine);
   c->add_option("--context", options->engine.context, "Tokens; 0: the model's own, at most 4096")
+      ->check(whole_number(0, model::kMaxContext))
       ->capture_default_str();
-  c->add_option("--kv", options->engine.kv_type,
-                "What the KV cache is kept as: f16, or q8_0 in half the memory")
-      ->capture_default_str();
+  add_kv_option(*c, options->engine);
   c->add_flag("--json", options->json, "One JSON object with the answer and the figures");
   c->add_flag("-q,--quiet", options->quiet, "The answer alone");
   c->footer(

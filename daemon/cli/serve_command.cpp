@@ -13,6 +13,7 @@
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/daemon.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/number_option.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -37,7 +38,8 @@ void add_serve_command(CLI::App& app, int& exit_code) {
       "-c,--config", given->config,
       "config.yaml; absent: ~/.config/flyball or /etc/flyball, else the shipped one (demo model, loopback)");
   CLI::Option* port =
-      c->add_option("-p,--port", given->port, "Instead of the first TCP listener's; 0: any free one");
+      c->add_option("-p,--port", given->port, "Instead of the first TCP listener's; 0: any free one")
+          ->check(whole_number(0, UINT16_MAX));
   CLI::Option* level =
       c->add_option("--log-level", given->log_level, "Instead of the configuration's")
           ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "critical", "off"}));
@@ -45,10 +47,11 @@ void add_serve_command(CLI::App& app, int& exit_code) {
                                   "What every model's KV cache is kept as, instead of the configuration's")
                         ->check(CLI::IsMember({"f16", "q8_0"}));
   CLI::Option* ready_fd = c->add_option("--ready-fd", given->daemon.ready_fd,
-                                        "Write the URLs to this descriptor once serving, and close it");
+                                        "Write the URLs to this descriptor once serving, and close it")
+                              ->check(whole_number(0, 1 << 20));
   c->add_flag("--print-url", given->daemon.print_url, "Nothing but the URLs on standard output");
   c->add_option("--probe-timeout-ms", given->probe_timeout_ms, "How long one GPU driver may take to answer")
-      ->check(CLI::Range(1, 600'000))
+      ->check(whole_number(1, 600'000))
       ->capture_default_str();
   c->footer(
       "Signals: SIGTERM and SIGINT drain (a second one stops at once), SIGHUP reloads the files and keeps "

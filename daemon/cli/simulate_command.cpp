@@ -12,6 +12,7 @@
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/cli/past.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/route/records.hpp"
@@ -73,7 +74,7 @@ void add_simulate_command(CLI::App& app, int& exit_code) {
   add_past_options(*command, options->past);
   command->add_option("--app", options->app, "requests of this app alone");
   command->add_option("--max-moved", options->max_moved, "exit with 1 where more than so many percent move")
-      ->check(CLI::Range(0.0, 100.0));
+      ->check(number(0, 100));
   command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
   command->add_flag("--json", options->as_json, "as one JSON document");
   command->footer(

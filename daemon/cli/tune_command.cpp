@@ -19,6 +19,7 @@
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
 
 namespace flyball::cli {
@@ -149,7 +150,7 @@ void add_tune_command(CLI::App& app, int& exit_code) {
       ->capture_default_str()
       ->excludes(model);
   c->add_option("--seconds", o->seconds, "Ends then, with what it has")
-      ->check(CLI::Range(1, 86'400))
+      ->check(whole_number(1, 86'400))
       ->capture_default_str();
   c->add_flag("--json", o->json, "As JSON");
   c->footer(

@@ -4,6 +4,8 @@ One test: command_line_test.py [-v] CommandLineTest.test_name"""
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -29,6 +31,64 @@ class CommandLineTest(unittest.TestCase):
             self.assertEqual(ended.returncode, code, (args, ended.stdout, ended.stderr))
         self.assertIn("did you mean 'serve'", flyball("srve").stderr)
         self.assertIn("Exit codes", flyball("--help").stdout)
+
+    # Each command's help lists its options: a number without a range, or another refusal, would show.
+    def test_every_number_has_a_range_and_a_refusal_that_names_it(self):
+        commands = re.findall(r"^  ([a-z-]+) ", flyball("--help").stdout.split("Subcommands:")[1], re.MULTILINE)
+        numbers = 0
+        for command in commands + ["measure"]:
+            shown = flyball(command, "--help").stdout
+            for option, kind, limits in re.findall(r"(--[a-z-]+) (U?INT|FLOAT)(?::((?:\d+ to|above \d+, at most) \d+))?", shown):
+                numbers += 1
+                self.assertTrue(limits, (command, option, "has no range"))
+                ended = flyball(command, option, "12x")
+                self.assertEqual(ended.returncode, 64, (command, option, ended.stderr))
+                what = "number" if kind == "FLOAT" else "whole number"
+                self.assertIn("%s: \"12x\" is no %s " % (option, what), ended.stderr, command)
+                self.assertIn(limits, ended.stderr, command)
+                self.assertIn("See flyball %s --help." % command, ended.stderr)
+        self.assertGreater(numbers, 30)
+        for args, said in (
+            (["serve", "--port", "99999"], "flyball: --port: \"99999\" is no whole number from 0 to 65535\n"),
+            (["run", "--max-tokens", "-1", "x"], "--max-tokens: \"-1\" is no whole number from 0 to 4294967295\n"),
+            (["run", "--seed", "abc", "x"], "--seed: \"abc\" is no whole number from 0 to 18446744073709551615\n"),
+            (["run", "--top-p", "0", "x"], "--top-p: \"0\" is no number above 0, at most 1\n"),
+            (["run", "--temperature", "nan", "x"], "--temperature: \"nan\" is no number from 0 to 2\n"),
+            (["bench", "--streams", "1,999"], "--streams: \"999\" is no whole number from 1 to 256\n"),
+            (["run", "--threads", "9" * 500, "x"], "9999...\" is no whole number from 0 to 4096\n"),
+        ):
+            self.assertIn(said, flyball(*args, stdin=-3).stderr, args)
+
+    def test_a_directory_that_is_no_model_is_told_what_one_holds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for args in (["run", "--model", folder, "hello"], ["inspect", folder], ["plan", folder]):
+                ended = flyball(*args)
+                self.assertEqual(ended.returncode, 74, (args, ended.stderr))
+                self.assertIn("%s: this directory is no model: there is no config.json, tokenizer.json, "
+                              "model.safetensors; a model directory holds" % folder, ended.stderr)
+                self.assertEqual(ended.stderr.count(folder), 1, ended.stderr)
+
+    def test_before_a_daemon_has_run_there_are_no_records(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env = dict(os.environ, XDG_STATE_HOME=folder, XDG_CONFIG_HOME=folder, HOME=folder)
+            env.pop("STATE_DIRECTORY", None)
+            none = "flyball.db: There is no such file: no daemon has kept records here yet (flyball serve)."
+            for args in (["usage"], ["app", "suggest", "example"], ["graph", "--since", "7d"],
+                         ["usage", "--store", folder + "/other/flyball.db"]):
+                ended = flyball(*args, env=env)
+                self.assertEqual(ended.returncode, 74, (args, ended.stderr))
+                self.assertIn(none, ended.stderr)
+                self.assertEqual(ended.stderr.count(folder), 1, ended.stderr)
+
+    def test_a_taken_port_is_told_with_what_to_do(self):
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", 0))
+            holder.listen()
+            port = holder.getsockname()[1]
+            ended = flyball("serve", "--port", str(port), "--probe-timeout-ms", "1")
+            self.assertEqual(ended.returncode, 74, ended.stderr)
+            self.assertIn("127.0.0.1:%d: Cannot listen: port %d is taken by another program; --port N takes another "
+                          "one, --port 0 any free one." % (port, port), ended.stderr)
 
     def test_a_malformed_model_file_is_65(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
