@@ -14,8 +14,8 @@ struct MlxDirectory {
   std::vector<MappedFile> texts, shards;
 };
 
-// MappedFile::open's errors, read_mlx_index's, and model_invalid for a file above its limit. May throw
-// bad_alloc.
+// io_error that names all that a model lacks; MappedFile::open's errors, read_mlx_index's, and model_invalid
+// for a file above its limit. May throw bad_alloc.
 Result<MlxDirectory> map_mlx_directory(const std::filesystem::path& path);
 
 }  // namespace flyball::model

@@ -347,14 +347,23 @@ TEST(MlxIndex, NamesFilesOfTheDirectory) {
 TEST(MlxDirectory, IsReadAsAModel) {
   const auto at = std::filesystem::path(testing::TempDir()) / "flyball_mlx_directory";
   std::filesystem::create_directories(at);
-  EXPECT_EQ(ModelFile::open(at).error().code, ErrorCode::io_error);  // no config.json
+  const auto refusal = [&] { return ModelFile::open(at).error(); };
+  EXPECT_EQ(refusal().code, ErrorCode::io_error);
+  EXPECT_EQ(refusal().where, at.string());
+  EXPECT_THAT(refusal().message, HasSubstr("there is no config.json, tokenizer.json, model.safetensors;"));
+  EXPECT_THAT(refusal().message, ::testing::Not(HasSubstr("GGUF")));
   const MlxTexts texts{MlxTestDirectory()};
   const auto write = [&](const char* name, const std::string& text) {
     std::ofstream(at / name, std::ios::binary) << text;
   };
   write("config.json", texts.config);
   write("tokenizer.json", texts.tokenizer);
-  EXPECT_THAT(ModelFile::open(at).error().where, HasSubstr("model.safetensors"));
+  EXPECT_THAT(refusal().message, HasSubstr("there is no model.safetensors;"));
+  write("b.gguf", "");
+  EXPECT_THAT(refusal().message, HasSubstr("GGUF model is one file, such as b.gguf"));
+  write("model.safetensors.index.json", R"({"weight_map": {"a": "gone.safetensors"}})");
+  EXPECT_EQ(refusal().where, (at / "gone.safetensors").string());
+  std::filesystem::remove(at / "model.safetensors.index.json");
   write("model.safetensors", texts.shards[0]);
   const auto file = ModelFile::open(at);
   ASSERT_TRUE(file) << file.error().message;
