@@ -10,10 +10,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/name_list.hpp"
 #include "config/table.hpp"
 #include "config/yaml.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/past.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/cli/usage_rows.hpp"
 #include "daemon/usage/workload.hpp"
@@ -22,7 +24,7 @@ namespace flyball::cli {
 namespace {
 
 struct SuggestOptions {
-  std::string config, app, since = "7d";
+  std::string config, app, store, since = "7d";
   bool json = false;
 };
 
@@ -43,10 +45,11 @@ Result<Suggestion> suggest(const SuggestOptions& options) {
   if (app == apps->end()) {
     std::vector<std::string_view> ids;
     for (const config::AppManifest& one : *apps) ids.push_back(one.id);
-    return fail(ErrorCode::invalid_value, "no manifest declares the app \"" + options.app + "\"" +
-                                              config::did_you_mean(options.app, ids));
+    return fail(ErrorCode::invalid_value, "no manifest declares the app " + config::quoted(options.app) +
+                                              config::did_you_mean(options.app, ids) +
+                                              "; there are: " + config::listed(ids));
   }
-  auto rows = usage_rows(*config, *since, options.app);
+  auto rows = usage_rows(*config, options.store, *since, options.app);
   if (!rows) return pass(rows);
   Suggestion out;
   for (const usage::AppDay& row : *rows) out.observed += row.usage;
@@ -130,6 +133,7 @@ void add_app_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   suggest_command->add_option("--config", options->config,
                               "config.yaml (default: the one `serve` would take)");
+  add_store_option(*suggest_command, options->store);
   suggest_command->add_flag("--json", options->json, "with percentiles");
   suggest_command->footer(
       "Examples:\n"

@@ -14,7 +14,7 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
-#include "config/table.hpp"
+#include "config/name_list.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -91,7 +91,7 @@ void print_json(const std::vector<Run>& runs) {
 }
 
 Result<std::vector<const config::ModelEntry*>> models_of(const config::Config& config,
-                                                         const CalibrateOptions& o) {
+                                                         const std::string& path, const CalibrateOptions& o) {
   std::vector<const config::ModelEntry*> out;
   std::vector<std::string_view> ids;
   for (const config::ModelEntry& model : config.models) ids.push_back(model.id);
@@ -99,7 +99,8 @@ Result<std::vector<const config::ModelEntry*>> models_of(const config::Config& c
     const auto it = std::ranges::find(config.models, name, &config::ModelEntry::id);
     if (it == config.models.end())
       return fail(ErrorCode::model_not_found,
-                  "no model is called \"" + name + "\"" + config::did_you_mean(name, ids));
+                  "there is no model " + config::quoted(name) + "; there are: " + config::listed(ids), {},
+                  path.empty() ? kShippedConfig : path);
     out.push_back(&*it);
   }
   if (out.empty())
@@ -143,7 +144,7 @@ int calibrate(const CalibrateOptions& o) {
   const std::filesystem::path path = o.config.empty() ? find_config() : std::filesystem::path(o.config);
   const auto config = config_at(path);
   if (!config) return report(config.error());
-  const auto models = models_of(*config, o);
+  const auto models = models_of(*config, path.string(), o);
   if (!models) return report(models.error());
   auto database = open_store(*config);
   if (!database) return report(database.error());

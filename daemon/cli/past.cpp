@@ -28,8 +28,23 @@ std::optional<std::int64_t> seconds_of(const std::string& text) {
 
 void add_past_options(CLI::App& command, PastOptions& options) {
   command.add_option("--since", options.since, "how far back: 7d, 12h, 30m");
-  command.add_option("--store", options.store,
+  add_store_option(command, options.store);
+}
+
+void add_store_option(CLI::App& command, std::string& store) {
+  command.add_option("--store", store,
                      "the daemon's database (default: flyball.db in config.yaml's state_dir)");
+}
+
+Result<store::Database> open_records(const std::string& store, const config::Config& config) {
+  std::filesystem::path file = store;
+  if (file.empty()) {
+    const auto state = config.state_dir.empty() ? default_state_dir() : config.state_dir;
+    if (state.empty())
+      return fail(ErrorCode::io_error, "no state directory is known: give --store, or state_dir in config.yaml");
+    file = store::file_in(state);
+  }
+  return store::Database::open(file, store::Database::Access::read_only);
 }
 
 Result<Past> open_past(const PastOptions& options, const config::Config& config) {
@@ -37,14 +52,8 @@ Result<Past> open_past(const PastOptions& options, const config::Config& config)
   if (!seconds)
     return fail(ErrorCode::unsupported_value,
                 "--since \"" + options.since + "\" is no duration such as 7d or 12h");
-  std::filesystem::path file = options.store;
-  if (file.empty()) {
-    const auto state = config.state_dir.empty() ? default_state_dir() : config.state_dir;
-    if (state.empty()) return fail(ErrorCode::io_error, "no state directory is known; give --store");
-    file = store::file_in(state);
-  }
-  auto database = store::Database::open(file, store::Database::Access::read_only);
-  if (!database) return std::unexpected(std::move(database.error()));
+  auto database = open_records(options.store, config);
+  if (!database) return pass(database);
   return Past{std::move(*database), std::time(nullptr) - *seconds};
 }
 

@@ -15,6 +15,8 @@ namespace flyball::cli {
 struct PastOptions {
   std::string since, store;
 };
+// --store alone, for commands with a --since of their own.
+void add_store_option(CLI::App& command, std::string& store);
 // --since and --store; `since` is what --since stands at.
 void add_past_options(CLI::App& command, PastOptions& options);
 
@@ -22,6 +24,8 @@ struct Past {
   store::Database database;
   std::int64_t since = 0;  // seconds since the epoch
 };
+// The file of --store or, where that is "", of the configuration. io_error: there is none that can be read.
+Result<store::Database> open_records(const std::string& store, const config::Config& config);
 // unsupported_value: --since is no duration. io_error: there is no store that can be read.
 Result<Past> open_past(const PastOptions& options, const config::Config& config);
 

@@ -10,6 +10,7 @@
 
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/past.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/cli/usage_rows.hpp"
 
@@ -17,7 +18,7 @@ namespace flyball::cli {
 namespace {
 
 struct UsageOptions {
-  std::string config, app, since = "7d";
+  std::string config, app, store, since = "7d";
   bool json = false;
 };
 
@@ -74,7 +75,7 @@ int print_usage(const UsageOptions& options) {
     report(since.error());
     return kUsage;
   }
-  const auto rows = usage_rows(*config, *since, options.app);
+  const auto rows = usage_rows(*config, options.store, *since, options.app);
   if (!rows) return report(rows.error());
   return std::fputs((options.json ? usage_json(*rows) : usage_table(*rows)).c_str(), stdout) < 0 ? kIo : kOk;
 }
@@ -88,6 +89,7 @@ void add_usage_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--app", options->app, "this app alone");
   command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
+  add_store_option(*command, options->store);
   command->add_flag("--json", options->json, "by app and day");
   command->footer(
       "Examples:\n"

@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "daemon/cli/config_files.hpp"
-#include "daemon/store/database.hpp"
+#include "daemon/cli/past.hpp"
 #include "daemon/usage/usage_store.hpp"
 
 namespace flyball::cli {
@@ -23,12 +23,9 @@ Result<std::int64_t> first_day(const std::string& since) {
   return std::time(nullptr) / 86'400 - days + 1;
 }
 
-Result<std::vector<usage::AppDay>> usage_rows(const config::Config& config, std::int64_t first_day,
-                                              const std::string& app) {
-  const auto state_dir = config.state_dir.empty() ? default_state_dir() : config.state_dir;
-  if (state_dir.empty())
-    return fail(ErrorCode::io_error, "no state directory is known: give state_dir in config.yaml");
-  auto database = store::Database::open(store::file_in(state_dir), store::Database::Access::read_only);
+Result<std::vector<usage::AppDay>> usage_rows(const config::Config& config, const std::string& store,
+                                              std::int64_t first_day, const std::string& app) {
+  auto database = open_records(store, config);
   if (!database) return pass(database);
   return usage::read(*database, first_day, app);
 }

@@ -118,6 +118,13 @@ Result<std::unique_ptr<Database::Impl>> Database::Impl::open(const std::filesyst
     if (fd < 0 && errno != EEXIST) return fail_errno(file);
     if (fd >= 0) ::close(fd);
   }
+  // SQLite itself says of every file that it cannot open the same.
+  if (!writes && ::access(file.c_str(), R_OK) != 0)
+    return errno == ENOENT
+               ? fail(ErrorCode::io_error,
+                      "There is no such file: no daemon has kept records here yet (flyball serve).", {},
+                      file.string())
+               : fail_errno(file);
   auto impl = std::make_unique<Impl>();
   impl->file = file;
   sqlite3* raw = nullptr;
@@ -210,7 +217,9 @@ Result<void> Database::Impl::to_newest_schema(Access access) {
   if (*found < 0 || *found > newest || (access == Access::read_only && *found < newest))
     return fail(ErrorCode::io_error,
                 "The file's schema is version " + std::to_string(*found) + "; this program reads version " +
-                    std::to_string(newest) + ".",
+                    std::to_string(newest) +
+                    (*found >= 0 && *found < newest ? ", to which its daemon brings the file when it starts."
+                                                    : "."),
                 {}, file.string());
   if (*found == newest) return {};
   return transaction([&]() -> Result<void> {
