@@ -44,8 +44,8 @@ void set_up_spill(const LocalBackendOptions& options, const model::ModelFile& mo
                   const graph::KvLayout& layout, EngineParts& parts) {
   const std::uint64_t block_bytes = parts.executor->block_bytes();
   if (options.spill.max_bytes == 0 || block_bytes == 0) return;
-  const auto off = [warn = options.warn](const std::string& why) {
-    if (warn) warn("KV is not spilled to disk from here on: " + why);
+  const auto off = [warn = options.warn, directory = options.spill.directory.string()](const std::string& why) {
+    if (warn) warn("KV is not spilled to disk from here on: " + why + " (" + directory + ")");
   };
   if (build_id().empty()) return off("this program was linked without a build id.");
   const kv::ChainKey space = kv::space_key(kv_form(options, parts, model, layout));

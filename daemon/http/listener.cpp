@@ -19,6 +19,21 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr mode_t kSocketMode = 0660;  // who may connect is the operator's choice of group on the directory
 
+// What an operator can do about it, too.
+std::unexpected<Error> listen_failure(const config::Listener& listener, const std::string& place) {
+  const int error = errno;
+  std::string message = "Cannot listen: " + std::string(std::strerror(error)) + ".";
+  if (error == EADDRINUSE)
+    message = "Cannot listen: port " + std::to_string(listener.port) +
+              " is taken by another program; --port N takes another one, --port 0 any free one.";
+  else if (error == EADDRNOTAVAIL)
+    message = "Cannot listen: " + listener.address + " is no address of this machine.";
+  else if (error == EACCES)
+    message = "Cannot listen: this user may not take port " + std::to_string(listener.port) +
+              "; those from 1024 on are open to everybody.";
+  return fail(ErrorCode::io_error, std::move(message), {}, place);
+}
+
 std::unexpected<Error> io_failure(const std::string& what, const std::string& place) {
   return fail(ErrorCode::io_error, what + ": " + std::strerror(errno) + ".", {}, place);
 }
@@ -84,8 +99,8 @@ Result<ListeningSocket> open_tcp(const config::Listener& listener) {
   if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
     return io_failure("SO_REUSEADDR", place);
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) != 0)
-    return io_failure("Cannot listen on " + place, place);
-  if (::listen(fd.get(), kBacklog) != 0) return io_failure("Cannot listen on " + place, place);
+    return listen_failure(listener, place);
+  if (::listen(fd.get(), kBacklog) != 0) return listen_failure(listener, place);
   return describe(std::move(fd));
 }
 
@@ -119,11 +134,11 @@ Result<ListeningSocket> open_unix(const config::Listener& listener) {
   Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return io_failure("socket", path);
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
-    return io_failure("Cannot listen on " + path, path);
+    return io_failure("Cannot listen", path);
   SocketFile file(path);
   if (::chmod(path.c_str(), kSocketMode) != 0)
     return io_failure("chmod", path);  // before listen: nobody got in yet
-  if (::listen(fd.get(), kBacklog) != 0) return io_failure("Cannot listen on " + path, path);
+  if (::listen(fd.get(), kBacklog) != 0) return io_failure("Cannot listen", path);
   auto out = describe(std::move(fd));
   if (!out) return out;
   out->file = std::move(file);

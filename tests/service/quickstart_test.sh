@@ -65,5 +65,5 @@ says "tokens per second"
 FLYBALL_PORT=8080
 export FLYBALL_PORT
 quickstart 1
-says "Cannot listen on 127.0.0.1:8080"
+says "127.0.0.1:8080: Cannot listen: port 8080 is taken"
 says_not "using another"
