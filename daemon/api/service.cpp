@@ -11,13 +11,12 @@
 #include <spdlog/spdlog.h>
 #include <boost/asio/post.hpp>
 
+#include "daemon/api/admission.hpp"
 #include "daemon/api/completion_request.hpp"
 #include "daemon/api/error_table.hpp"
 #include "daemon/api/explain.hpp"
 #include "daemon/api/inference.hpp"
 #include "daemon/api/views.hpp"
-#include "daemon/apps/registry.hpp"
-#include "daemon/http/host_policy.hpp"
 #include "daemon/route/dispatcher.hpp"
 #include "daemon/route/records.hpp"
 
@@ -25,15 +24,6 @@ namespace flyball::api {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-// Everything a reload replaces; a request keeps the one it began with.
-struct State {
-  explicit State(std::shared_ptr<const Settings> from)
-      : settings(std::move(from)), apps(settings->apps, settings->config), hosts(settings->config) {}
-  std::shared_ptr<const Settings> settings;
-  apps::Registry apps;
-  http::HostPolicy hosts;
-};
 
 std::uint64_t random_bits() {
   std::uint64_t bits = 0;
@@ -61,7 +51,7 @@ struct Service::Impl {
        fleet::Fleet& fleet, store::Writer* writer, std::vector<usage::AppDay> used,
        measure::Outcomes* predictions)
       : io(context),
-        state(std::make_shared<const State>(std::move(settings))),
+        state(std::make_shared<const InForce>(std::move(settings))),
         store(writer),
         outcomes(predictions),
         recorder(writer),
@@ -72,12 +62,6 @@ struct Service::Impl {
     dispatcher.set_limits({state->settings->config.max_queue});
   }
 
-  struct Admission {
-    RouteId route;
-    const config::AppManifest* app = nullptr;  // null on open routes
-  };
-  // Host, route, credentials, media type: in this order, and the only place that decides any of them.
-  Result<Admission> admit(const http::Request& request, const http::Peer& peer, std::string& allow) const;
   http::Response refused(const Error& error, std::string_view id, std::string_view allow);
 
   void infer(std::shared_ptr<http::Exchange> exchange, Operation operation, const config::AppManifest& app);
@@ -100,14 +84,14 @@ struct Service::Impl {
   // A receipt that is being looked for in the store.
   struct Lookup {
     std::shared_ptr<http::Exchange> exchange;
-    std::shared_ptr<const State> state;  // holds the app
+    std::shared_ptr<const InForce> state;  // holds the app
     const config::AppManifest& app;
   };
   void found(const std::shared_ptr<Lookup>& lookup, Result<std::optional<route::Receipt>> receipt);
 
   boost::asio::io_context& io;
   metrics::Metrics metrics;
-  std::shared_ptr<const State> state;
+  std::shared_ptr<const InForce> state;
   store::Writer* const store;         // nullptr: none
   measure::Outcomes* const outcomes;  // nullptr: none
   route::Recorder recorder;
@@ -121,35 +105,6 @@ struct Service::Impl {
   std::uint64_t finished = 0;
   bool draining = false;
 };
-
-// ---- who may do what
-// -----------------------------------------------------------------------------------------
-
-Result<Service::Impl::Admission> Service::Impl::admit(const http::Request& request, const http::Peer& peer,
-                                                      std::string& allow) const {
-  if (!state->hosts.allows(request.host))
-    return fail(ErrorCode::host_not_allowed, "The Host field names a host that is not served here.", "Host");
-  const RouteMatch match = find_route(request.method, request.path());
-  allow = match.allow;
-  if (!match.route && allow.empty()) return fail(ErrorCode::not_found, "There is nothing at this path.");
-  if (!match.route)
-    return fail(ErrorCode::method_not_allowed,
-                "This path does not take this method; it takes " + allow + ".");
-  const Route& route = *match.route;
-  Admission out{route.id, nullptr};
-  const bool local = peer.loopback || peer.unix_uid.has_value();
-  if (route.access == Access::app || (route.access == Access::local_or_key && !local)) {
-    auto app = state->apps.identify({request.field("Authorization"), peer.unix_uid, peer.loopback});
-    if (!app) return std::unexpected(std::move(app.error()));
-    out.app = *app;
-  }
-  const std::string_view coding = request.field("Content-Encoding");
-  if (!coding.empty() && !http::equals_ignoring_case(coding, "identity"))
-    return fail(ErrorCode::unsupported_coding, "Content-Encoding is not accepted: send the body as it is.");
-  if (route.method == "POST" && !is_json(request.field("Content-Type")))
-    return fail(ErrorCode::unsupported_media_type, "The Content-Type must be application/json.");
-  return out;
-}
 
 http::Response Service::Impl::refused(const Error& error, std::string_view id, std::string_view allow) {
   http::Response response = error_response(error);
@@ -387,7 +342,7 @@ std::string Service::next_request_id() {
 
 std::optional<http::Response> Service::check_head(const http::Request& head, const http::Peer& peer) {
   std::string allow;
-  const auto admitted = impl_->admit(head, peer, allow);
+  const auto admitted = admit(*impl_->state, head, peer, allow);
   if (admitted) return std::nullopt;
   const std::string id = next_request_id();
   auto response = impl_->refused(admitted.error(), id, allow);
@@ -405,7 +360,7 @@ http::Response Service::refuse(const Error& error, const http::Request*, const h
 void Service::handle(std::shared_ptr<http::Exchange> exchange) {
   std::string allow;
   const http::Request& request = exchange->request();
-  const auto admitted = impl_->admit(request, exchange->peer(), allow);
+  const auto admitted = admit(*impl_->state, request, exchange->peer(), allow);
   if (!admitted) {  // a reload between head and body
     impl_->answer(*exchange, std::unexpected(admitted.error()), nullptr, "refused");
     return;
@@ -452,7 +407,7 @@ bool Service::closing() const {
 }
 
 void Service::reload(std::shared_ptr<const Settings> settings) {
-  impl_->state = std::make_shared<const State>(std::move(settings));
+  impl_->state = std::make_shared<const InForce>(std::move(settings));
   impl_->dispatcher.set_limits({impl_->state->settings->config.max_queue});
   impl_->metrics.reload_succeeded(true);
 }

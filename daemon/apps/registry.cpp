@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "config/name_list.hpp"
+
 namespace flyball::apps {
 namespace {
 
@@ -70,14 +72,25 @@ Result<const config::ModelEntry*> Registry::model_for(const config::AppManifest&
   if (name.empty()) {
     name = config_.default_model;
     if (name.empty() && config_.models.size() == 1) name = config_.models.front().id;
-    if (name.empty()) return fail(ErrorCode::missing_field, "'model' is required.", "model");
+    if (name.empty())
+      return fail(ErrorCode::missing_field,
+                  "'model' is required: there is no default_model. " + models_for(app), "model");
   }
   for (const auto& model : config_.models) {
     const bool named = model.id == name ||
                        std::find(model.aliases.begin(), model.aliases.end(), name) != model.aliases.end();
     if (named && may_use(app, model)) return &model;
   }
-  return fail(ErrorCode::model_not_found, "The model does not exist or is not open to this app.", "model");
+  return fail(ErrorCode::model_not_found,
+              "There is no model " + config::quoted(name) + " that is open to this app. " + models_for(app),
+              "model");
+}
+
+std::string Registry::models_for(const config::AppManifest& app) const {
+  std::vector<std::string_view> names;
+  for (const auto& model : config_.models)
+    if (may_use(app, model)) names.push_back(model.id);
+  return names.empty() ? "It may use none." : "It may use: " + config::listed(names) + ".";
 }
 
 Result<std::uint32_t> Registry::cap_max_tokens(const config::AppManifest& app, std::uint32_t asked) {

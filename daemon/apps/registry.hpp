@@ -30,7 +30,7 @@ class Registry {
   Result<const config::AppManifest*> identify(const Credentials& credentials) const;
 
   // The model by id or alias, or the default for "". Unknown and forbidden models give the same
-  // model_not_found.
+  // model_not_found, which lists those that the app may use; missing_field: there is no default.
   Result<const config::ModelEntry*> model_for(const config::AppManifest& app, std::string_view name) const;
   bool may_use(const config::AppManifest& app, const config::ModelEntry& model) const;
 
@@ -40,6 +40,7 @@ class Registry {
  private:
   const config::AppManifest* by_id(std::string_view id) const;
   const config::AppManifest* by_key(std::string_view key) const;
+  std::string models_for(const config::AppManifest& app) const;  // a sentence
 
   const std::vector<config::AppManifest>& apps_;
   const config::Config& config_;

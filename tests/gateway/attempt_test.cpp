@@ -112,13 +112,25 @@ TEST(registry, models_and_caps) {
   const auto &alice = settings->apps[0], &bob = settings->apps[1];
   EXPECT_EQ((*registry.model_for(alice, ""))->id, "demo");
   EXPECT_EQ((*registry.model_for(alice, "default-demo"))->id, "demo");
-  EXPECT_EQ(registry.model_for(bob, "demo").error().message,
-            registry.model_for(bob, "nothing").error().message);
+  EXPECT_EQ(registry.model_for(bob, "nothing").error().message,
+            "There is no model \"nothing\" that is open to this app. It may use: small.");
   EXPECT_EQ(registry.model_for(bob, "").error().code, ErrorCode::model_not_found);
   EXPECT_EQ(*Registry::cap_max_tokens(alice, 0), 0U);
   EXPECT_EQ(*Registry::cap_max_tokens(bob, 0), 100U);
   EXPECT_EQ(*Registry::cap_max_tokens(bob, 100), 100U);
   EXPECT_FALSE(Registry::cap_max_tokens(bob, 101));
+}
+
+TEST(registry, names_the_models_there_are_and_no_more_than_ten) {
+  config::Config config;
+  for (int i = 0; i < 12; ++i) config.models.emplace_back().id = "m" + std::to_string(i);
+  const std::vector<config::AppManifest> apps(1);
+  const Registry registry(apps, config);
+  const auto none = registry.model_for(apps[0], "");
+  EXPECT_EQ(none.error().code, ErrorCode::missing_field);
+  EXPECT_EQ(none.error().message,
+            "'model' is required: there is no default_model. It may use: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9 "
+            "and 2 more.");
 }
 
 TEST(host_policy, a_listener_on_all_addresses_serves_ip_literals_but_no_names) {

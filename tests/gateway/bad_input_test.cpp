@@ -210,8 +210,14 @@ TEST_F(BadInput, unknown_and_forbidden_models_look_the_same) {
                404, "model_not_found", "model")
         .body;
   };
-  EXPECT_EQ(ask("demo"), ask("no-such-model"));
-  EXPECT_EQ(ask("default-demo"), ask("no-such-model"));
+  const auto told = [](std::string_view model) {
+    return "There is no model \\\"" + std::string(model) + "\\\" that is open to this app. It may use: small.";
+  };
+  for (const char* model : {"demo", "default-demo", "no-such-model"})
+    EXPECT_NE(ask(model).find(told(model)), std::string::npos) << ask(model);
+  const std::string shown = ask(std::string(10'000, 'm').c_str());
+  EXPECT_NE(shown.find("mmm..."), std::string::npos);
+  EXPECT_LT(shown.size(), 400U);
   refused(get("/v1/models/demo", "key-bob"), 404, "model_not_found", "model");
 }
 
