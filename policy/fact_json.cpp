@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "policy/fact_text.hpp"
+
 namespace flyball::policy {
 
 nlohmann::json json_of(const FactValue& value) {
@@ -32,6 +34,22 @@ std::optional<FactValue> fact_value(const nlohmann::json& json, FactType type) {
       break;
   }
   return std::nullopt;
+}
+
+Result<NamedFact> read_fact(const std::string& name, const nlohmann::json& value) {
+  constexpr std::size_t kShownBytes = 80;  // of a value: it may be a document
+  const auto id = find_fact(name);
+  if (!id) return std::unexpected(unknown_fact(name));
+  const FactInfo& info = fact_catalogue()[*id];
+  auto typed = fact_value(value, info.type);
+  if (!typed) {
+    const std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    return fail(ErrorCode::invalid_value,
+                name + " is of type " + std::string(to_string(info.type)) + ", got " +
+                    (text.size() > kShownBytes ? text.substr(0, kShownBytes) + "..." : text));
+  }
+  if (auto ok = check_value(info, *typed); !ok) return pass(ok);
+  return NamedFact{*id, std::move(*typed)};
 }
 
 }  // namespace flyball::policy

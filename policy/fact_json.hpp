@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -12,5 +13,13 @@ namespace flyball::policy {
 nlohmann::json json_of(const FactValue& value);
 // nullopt: it is of another type. A whole number is a number, too.
 std::optional<FactValue> fact_value(const nlohmann::json& json, FactType type);
+
+struct NamedFact {
+  FactId id;
+  FactValue value;
+};
+// A fact that somebody made up. invalid_value: there is no such fact, it is of another type, or it can never
+// have that value; the message says which.
+Result<NamedFact> read_fact(const std::string& name, const nlohmann::json& value);
 
 }  // namespace flyball::policy

@@ -14,6 +14,8 @@ namespace {
 
 using enum FactType;
 
+constexpr const char* kDerived = "derived";  // source of what follows from other facts
+
 constexpr std::array<std::string_view, 7> kBackends{"cpu",    "vulkan",       "opencl", "vllm",
                                                     "sglang", "tensorrt_llm", "dynamo"};
 constexpr std::size_t kLocalBackends = 3;  // the first of kBackends; the others are upstreams
@@ -258,7 +260,7 @@ void Facts::set_derived(FactId id, FactValue value, std::vector<FactId> from) {
   std::chrono::milliseconds age{0};
   for (const FactId source : from)
     if (const Fact* fact = get(source)) age = std::max(age, fact->age);
-  set(id, std::move(value), "derived", age);
+  set(id, std::move(value), kDerived, age);
   facts_[id].from = std::move(from);
 }
 
@@ -269,7 +271,6 @@ const Fact* Facts::get(std::string_view name) const noexcept {
 
 void derive(Facts& facts) {
   derive_fastest(facts);
-  constexpr const char* kDerived = "derived";
   const auto integer_of = [&](std::string_view name) -> std::int64_t {
     const Fact* fact = facts.get(name);
     return fact ? std::get<std::int64_t>(fact->value) : 0;
@@ -283,6 +284,11 @@ void derive(Facts& facts) {
   if (gpus > 0 && !facts.get("model.fits_gpu")) facts.set("model.fits_gpu", weights <= gpus, kDerived);
   if (memory > 0 && !facts.get("model.fits_memory"))
     facts.set("model.fits_memory", weights <= std::max(memory, gpus), kDerived);
+}
+
+void forget_derived(Facts& facts) {
+  for (FactId id = 0; id < fact_catalogue().size(); ++id)
+    if (const Fact* fact = facts.get(id); fact != nullptr && fact->source == kDerived) facts.forget(id);
 }
 
 }  // namespace flyball::policy

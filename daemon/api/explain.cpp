@@ -6,21 +6,6 @@
 #include "policy/fact_json.hpp"
 
 namespace flyball::api {
-namespace {
-
-using nlohmann::json;
-using policy::FactValue;
-
-Result<FactValue> read_fact(const std::string& name, const json& value) {
-  const std::string param = "facts." + name;
-  const auto id = policy::find_fact(name);
-  if (!id) return fail(ErrorCode::invalid_value, "'" + param + "' is no fact of the catalogue.", param);
-  if (auto typed = policy::fact_value(value, policy::fact_catalogue()[*id].type)) return std::move(*typed);
-  return fail(ErrorCode::invalid_value, "'" + param + "' has another type than the catalogue says.", param);
-}
-
-}  // namespace
-
 route::RequestTraits traits_of(const InferenceRequest& request) {
   route::RequestTraits out;
   out.operation = to_string(request.operation);
@@ -54,9 +39,12 @@ Result<ExplainQuestion> parse_explain_request(std::string_view text) {
   if (const auto facts = body->find("facts"); facts != body->end() && !facts->is_null()) {
     if (!facts->is_object()) return fail(ErrorCode::invalid_value, "'facts' must be an object.", "facts");
     for (const auto& [name, value] : facts->items()) {
-      auto fact = read_fact(name, value);
-      if (!fact) return std::unexpected(std::move(fact.error()));
-      out.overrides.emplace_back(name, std::move(*fact));
+      auto fact = policy::read_fact(name, value);
+      if (!fact) {
+        fact.error().param = "facts." + name.substr(0, 100);
+        return pass(fact);
+      }
+      out.overrides.push_back(std::move(*fact));
     }
   }
   return out;

@@ -3,12 +3,11 @@
 
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "daemon/api/completion_request.hpp"
 #include "daemon/route/facts.hpp"
-#include "policy/facts.hpp"
+#include "policy/fact_json.hpp"
 
 namespace flyball::api {
 
@@ -16,10 +15,10 @@ route::RequestTraits traits_of(const InferenceRequest& request);
 
 struct ExplainQuestion {
   route::RequestTraits traits;
-  std::vector<std::pair<std::string, policy::FactValue>> overrides;
+  std::vector<policy::NamedFact> overrides;
 };
 // A chat or completion body as its endpoint takes it, or {"model": ...} alone; and "facts": {name: value} on
-// top. invalid_value names an unknown fact or one of another type as "facts.<name>".
+// top. invalid_value (policy::read_fact) names the fact as "facts.<name>".
 Result<ExplainQuestion> parse_explain_request(std::string_view body);
 
 }  // namespace flyball::api

@@ -65,19 +65,21 @@ Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
     : ledger_(std::move(options.ledger)) {
   Digests none;
   Digests& digests = options.digests ? *options.digests : none;
+  std::vector<Ceilings> ceilings;  // of each engine
+  for (const Engine& engine : engines) ceilings.push_back(ceilings_of(engine, measured));
   const bool any = std::ranges::any_of(measured, [](const Measured& m) { return !m.subject.model.empty(); });
   for (const config::ModelEntry& model : models) {
     const std::string digest = any ? digests.of(model) : "";
     const auto size = options.sizes.find(model.id);
-    for (const Engine& engine : engines) {
+    for (std::size_t i = 0; i < engines.size(); ++i) {
+      const Engine& engine = engines[i];
       const Pair pair{model.id, engine.backend};
       const Subject subject = subject_of(engine, digest, model);
       if (!digest.empty())
         for (const Measured& m : measured)
           if (m.subject == subject) figures_[pair].push_back(m.figure);
-      if (size != options.sizes.end())
-        if (const Ceilings ceilings = ceilings_of(engine, measured); ceilings.read_gbps > 0)
-          rooflines_.emplace(pair, Roofline(ceilings, size->second));
+      if (size != options.sizes.end() && ceilings[i].read_gbps > 0)
+        rooflines_.emplace(pair, Roofline(ceilings[i], size->second));
       if (figures_.contains(pair) || rooflines_.contains(pair))
         engines_[model.id].push_back(facts_of(engine.backend));
     }

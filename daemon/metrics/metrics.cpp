@@ -285,7 +285,11 @@ void Metrics::reload_succeeded(bool ok) {
 
 void Metrics::set_memory(std::span<const MemoryGauges> pools, std::span<const MemoryEvents> events,
                          std::optional<double> pressure) {
-  if (pressure) impl_->memory_pressure.Add({}).Set(*pressure);
+  Gauge& now = impl_->memory_pressure.Add({});
+  if (pressure)
+    now.Set(*pressure);
+  else
+    impl_->memory_pressure.Remove(&now);  // the last one says nothing of today
   for (const MemoryGauges& pool : pools) {
     const Labels labels{{"pool", std::string(pool.pool)}};
     impl_->memory_pool.Add(labels).Set(pool.capacity);

@@ -132,12 +132,13 @@ Receipt begun_receipt(const JobSpec& spec) {
   return receipt;
 }
 
-Receipt Dispatcher::explain(const JobSpec& spec,
-                            const std::vector<std::pair<std::string, policy::FactValue>>& overrides) {
+Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFact> overrides) {
   Receipt receipt = begun_receipt(spec);
   receipt.state = "explained";
   auto facts = impl_->facts_for(spec);
-  for (const auto& [name, value] : overrides) facts.set(name, value, "override");
+  if (!overrides.empty()) forget_derived(facts);
+  for (const policy::NamedFact& fact : overrides) facts.set(fact.id, fact.value, "override");
+  derive(facts);
   impl_->decide(spec, std::move(facts), receipt);
   return receipt;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <expected>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "daemon/route/receipts.hpp"
 #include "daemon/usage/recorder.hpp"
 #include "policy/decide.hpp"
+#include "policy/fact_json.hpp"
 
 namespace flyball::route {
 
@@ -85,9 +87,9 @@ class Dispatcher {
   // would never allow it; overloaded: the queue is full. Failures after this arrive at the observer.
   std::expected<std::shared_ptr<Job>, Refusal> submit(JobSpec spec, std::weak_ptr<JobObserver> observer);
 
-  // Decides without running: the facts as they are now, with `overrides` on top.
-  Receipt explain(const JobSpec& spec,
-                  const std::vector<std::pair<std::string, policy::FactValue>>& overrides);
+  // Decides without running: the facts as they are now, with `overrides` on top and what follows from
+  // them.
+  Receipt explain(const JobSpec& spec, std::span<const policy::NamedFact> overrides);
 
   const Receipts& receipts() const noexcept;
   std::size_t waiting() const noexcept;  // requests: admitted, no event yet

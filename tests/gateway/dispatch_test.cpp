@@ -307,6 +307,39 @@ TEST_F(Dispatch, explain_decides_without_running) {
   EXPECT_EQ(wire.answer().field("x-flyball-route"), "backend=cpu; rule=everything; model=demo");
   EXPECT_EQ(ask(R"({"facts":{"no.such.fact":1}})", "/v1/route/explain").status, 400);
   EXPECT_EQ(ask(R"({"facts":{"request.n":"many"}})", "/v1/route/explain").status, 400);
+  const auto refusal = [&](const char* body) { return ask(body, "/v1/route/explain").body; };
+  EXPECT_NE(refusal(R"({"facts":{"hardware.memory.presure":1}})").find("did you mean"), std::string::npos);
+  EXPECT_NE(refusal(R"({"facts":{"hardware.memory.pressure":-1}})").find("is never negative, got -1"),
+            std::string::npos);
+}
+
+// A made-up fact counts for all that follows from it: what the fleet says now is of another case.
+TEST_F(Dispatch, what_follows_from_facts_follows_from_made_up_ones) {
+  auto settings = make_settings();
+  auto tree = policy::parse_policy(
+      "schema: flyball.policy/v1\n"
+      "rules:\n"
+      "  - {id: tight, because: b, when: {all: [{fact: backend.vulkan.fits_now, eq: false}, {fact: "
+      "hardware.memory.pressure, gte: 50}]}, use: cpu}\n"
+      "default: {because: b, use: cpu}\n",
+      "policy.yaml");
+  ASSERT_TRUE(tree) << tree.error().message;
+  settings->tree = std::move(*tree);
+  Rig other(settings, make_hardware(true));
+  other.fleet.memory_status.pools = {{"machine", 1000, 0, 1000, 1, 0, {}}};
+  other.fleet.memory_status.pressure = 1;
+  const auto route_with = [&](const std::string& facts) {
+    Wire wire(other);
+    wire.send(post("/v1/route/explain", R"({"facts":{)" + facts + "}}"));
+    return std::string(wire.answer().field("x-flyball-route"));
+  };
+  const std::string tight = "backend=cpu; rule=tight; model=demo";
+  const std::string pressed = R"("hardware.memory.pressure":50,)";
+  EXPECT_NE(route_with(R"("model.bytes":1001)"), tight);
+  EXPECT_NE(route_with(pressed + R"("model.bytes":1000)"), tight);
+  EXPECT_EQ(route_with(pressed + R"("model.bytes":1001)"), tight);
+  EXPECT_EQ(route_with(pressed + R"("model.bytes":100,"backend.vulkan.memory_free":99)"), tight);
+  EXPECT_NE(route_with(pressed + R"("model.bytes":1001,"backend.vulkan.fits_now":true)"), tight);
 }
 
 // What the probe found out at the start is that old when a decision is taken; the rest is of this moment.

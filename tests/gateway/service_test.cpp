@@ -161,6 +161,20 @@ TEST_F(ServiceTest, metrics_have_their_names) {
             std::string::npos);
 }
 
+TEST_F(ServiceTest, a_pressure_that_is_not_known_any_more_leaves_the_metrics) {
+  const auto scrape = [&] {
+    Wire wire(rig);
+    wire.send(get("/metrics"));
+    return wire.answer().body;
+  };
+  rig.fleet.memory_status.pressure = 12.5;
+  EXPECT_NE(scrape().find("flyball_memory_pressure_percent 12.5"), std::string::npos);
+  rig.fleet.memory_status.pressure.reset();
+  EXPECT_EQ(scrape().find("flyball_memory_pressure_percent "), std::string::npos);
+  rig.fleet.memory_status.pressure = 0;
+  EXPECT_NE(scrape().find("flyball_memory_pressure_percent 0"), std::string::npos);
+}
+
 TEST_F(ServiceTest, an_app_that_is_gone_leaves_the_metrics) {
   const auto scrape = [&] {
     Wire wire(rig, {.loopback = true, .unix_uid = {}, .address = {}});
