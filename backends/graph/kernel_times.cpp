@@ -14,8 +14,7 @@ struct Named {
 constexpr Named kKinds[] = {
     {"matmul", KernelKind::product},
     {"matvec", KernelKind::product},
-    {"texel_matmul", KernelKind::product},
-    {"texel_panel", KernelKind::product},
+    {"panel", KernelKind::product},
     {"moe_matmul", KernelKind::product},
     {"moe_matvec", KernelKind::product},
     {"attend", KernelKind::attention},
@@ -44,6 +43,8 @@ std::string_view to_string(KernelKind kind) noexcept {
 }
 
 KernelKind kind_of(std::string_view kernel) noexcept {
+  constexpr std::string_view kByTexel = "texel_";  // of Vulkan's software devices, else named alike
+  if (kernel.starts_with(kByTexel)) kernel.remove_prefix(kByTexel.size());
   for (const Named& named : kKinds)
     if (kernel.starts_with(named.prefix)) return named.kind;
   std::abort();  // a kernel whose name is no op's

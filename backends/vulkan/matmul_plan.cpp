@@ -21,8 +21,8 @@ struct Cut {
 
 // Tokens of a work-group of texel_matmul and texel_panel. Few kernels, because a software driver keeps what
 // each was compiled from, megabytes of the large ones: so 2 to 8 tokens go by 4. With more, texel_panel
-// decodes a panel for up to 64, so that decoding costs little, and prompts still have work for many threads.
-constexpr std::uint32_t kFewTokens = 4, kMostByFew = 8, kPanelTokens = 64;
+// decodes a panel for up to 128, so that decoding costs little, and prompts still have work for many threads.
+constexpr std::uint32_t kFewTokens = 4, kMostByFew = 8, kPanelTokens = 128;
 // What a thread reads at once of a matrix lies in as many places as a group has rows: more than 16, and no
 // processor fetches ahead. With more tokens, decoding has to pay.
 constexpr std::uint32_t kRowsOfOne = 2, kRowsOfFew = 4;
@@ -167,7 +167,8 @@ ExpertPlan plan_expert_matmul(const DeviceFacts& device, const WeightFormat& for
 
 std::uint32_t group_size(const DeviceFacts& device, std::string_view kernel) noexcept {
   const std::uint32_t most = std::bit_floor(std::max(1U, device.max_work_group));
-  if (kernel.starts_with("attend_")) return device.subgroup_size;  // a work-group is a subgroup
+  if (kernel.starts_with("attend_") || kernel == "texel_rms_norm")
+    return device.subgroup_size;  // which it is
   return std::min(most, device.processor ? 64U : 256U);
 }
 

@@ -13,8 +13,6 @@ namespace {
 
 using graph::Buffer;
 
-constexpr std::uint32_t kMostGroups = 65535;  // of a grid's dimension, on every device
-
 }  // namespace
 
 Result<std::unique_ptr<VulkanOps>> VulkanOps::make(Device& device, const model::ModelConfig& config,
@@ -91,8 +89,12 @@ Result<void> VulkanOps::build() {
   };
   const WeightFormat table = weights_[{graph::WeightRole::token_embedding}].format;
   make(embed_, "embed", per_format("embed", table.type), sizeof(EmbedPush), {table.place()});
-  plain(rms_norm_, "rms_norm", sizeof(RmsNormPush));
-  make(glu_, "glu", "glu", sizeof(ElementwisePush),
+  auto eights = in_eights();
+  if (!eights) return std::unexpected(std::move(eights.error()));
+  eights_ = *eights;
+  const char* glu = eights_ ? "texel_glu" : "glu";
+  plain(rms_norm_, eights_ ? "texel_rms_norm" : "rms_norm", sizeof(RmsNormPush));
+  make(glu_, glu, glu, sizeof(ElementwisePush),
        {config_.activation == kernels::Activation::gelu ? 1U : 0U});
   if (config_.logit_cap != 0.0F) plain(softcap_, "softcap", sizeof(SoftcapPush));
   plain(add_, "add", sizeof(ElementwisePush));
@@ -249,29 +251,6 @@ void VulkanOps::embed(std::uint32_t n, graph::WeightRef table, Buffer out) {
       {1, n, 1});
 }
 
-void VulkanOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
-  after_all();
-  commands_->dispatch(
-      rms_norm_, RmsNormPush{at(x), weights_[weight].address, at(out), cols(x), config_.norm_eps}, {1, n, 1});
-}
-
-Groups VulkanOps::by_four(std::string_view kernel, std::uint32_t width, std::uint32_t rows) const {
-  return {divided_up(width, std::uint64_t{4} * group_size(device_.facts(), kernel)), rows, 1};
-}
-
-void VulkanOps::bias(std::uint32_t n, Buffer x, graph::WeightRef b) {
-  after_all();
-  commands_->dispatch(bias_, BiasPush{at(x), weights_[b].address, cols(x), 0}, by_four("bias", cols(x), n));
-}
-
-void VulkanOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
-  after_all();
-  commands_->dispatch(head_norm_,
-                      HeadNormPush{at(x), weights_[weight].address, cols(x) / config_.head_dim,
-                                   config_.head_dim, config_.norm_eps, 0},
-                      {1, n, 1});
-}
-
 void VulkanOps::rope(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k) {
   after_all();
   commands_->dispatch(rope_,
@@ -311,33 +290,6 @@ void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out)
   after_all();
   commands_->dispatch_indirect(attend_combine_, push, step_.grids(),
                                step_.grid_at(StepBuffer::Grid::attend_combine));
-}
-
-Groups VulkanOps::by_stride(std::string_view kernel, std::uint64_t count) const {
-  const std::uint32_t groups = divided_up(count, std::uint64_t{4} * group_size(device_.facts(), kernel));
-  return {std::min(groups, kMostGroups), 1, 1};
-}
-
-void VulkanOps::elementwise(const Pipeline& kernel, std::string_view name, std::uint64_t count, Buffer x,
-                            Buffer y) {
-  after_all();
-  commands_->dispatch(kernel, ElementwisePush{at(x), at(y), static_cast<std::uint32_t>(count), 0},
-                      by_stride(name, count));
-}
-
-void VulkanOps::glu(std::uint32_t n, Buffer gate, Buffer up) {
-  elementwise(glu_, "glu", std::uint64_t{n} * cols(gate), gate, up);
-}
-
-void VulkanOps::softcap(std::uint32_t n, Buffer x, float cap) {
-  after_all();
-  const std::uint64_t count = std::uint64_t{n} * cols(x);
-  commands_->dispatch(softcap_, SoftcapPush{at(x), static_cast<std::uint32_t>(count), cap},
-                      by_stride("softcap", count));
-}
-
-void VulkanOps::add(std::uint32_t n, Buffer x, Buffer y) {
-  elementwise(add_, "add", std::uint64_t{n} * cols(x), x, y);
 }
 
 void VulkanOps::moe_route(std::uint32_t n, Buffer router) {

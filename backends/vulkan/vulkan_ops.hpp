@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -103,12 +104,19 @@ class VulkanOps final : public graph::Ops {
   // What follows in this verb reads what came before it.
   void after_all();
   void multiply(std::uint32_t n, Address x, std::span<const Product> products, bool add);
-  // False: no texel kernel for these, nothing was recorded.
-  bool multiply_by_texel(MatmulPush push, std::span<const Product> products);
+  // How many of them, from the first on: those that lie in one of the file's windows. 0: no texel kernel for
+  // these, nothing was recorded.
+  std::size_t multiply_by_texel(MatmulPush push, std::span<const Product> products);
   bool multiply_by_panel(const MatmulPush& push, std::span<const Product> products, const Texels& w,
                          const Texels& x);
   void multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row, const DeviceWeight& w,
                         Address y);
+  // Whether the kernels that take eight values at a time are for all norms and activations of this model.
+  Result<bool> in_eights();
+  // places: of the push; addresses become bytes into what their sets hold.
+  template <class Push>
+  void dispatch_eights(const Pipeline& kernel, Push& push, std::initializer_list<Address*> places,
+                       const Groups& groups);
   void elementwise(const Pipeline& kernel, std::string_view name, std::uint64_t count, graph::Buffer x,
                    graph::Buffer y);
   const Memory& buffer(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
@@ -124,6 +132,7 @@ class VulkanOps final : public graph::Ops {
   OpsLimits limits_;
   std::optional<Error> failure_;
   Commands* commands_ = nullptr;
+  bool eights_ = false;  // rms_norm_ and glu_ are those of software devices
   bool fresh_ = true;  // nothing recorded that what follows would have to wait for
 
   graph::BufferPlan plan_{};

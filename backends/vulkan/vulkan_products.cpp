@@ -57,36 +57,40 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
   return counts;
 }
 
-bool VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> products) {
-  if (device_.facts().texel_bytes == 0 || !in_texels(products[0].w->format.type)) return false;
-  std::array<Result<Texels>, kMaxMatrices> w;
-  std::array<std::uint64_t, kMaxMatrices> at{};
-  for (std::size_t i = 0; i < products.size(); ++i) {
-    w[i] = device_.texels(push.w[i]);
-    if (!w[i]) {
-      keep(std::move(w[i].error()));
-      return true;
-    }
-    if (w[i]->set != w[0]->set) return false;
-    push.w[i] = at[i] = push.w[i] - w[i]->begin;
-  }
+std::size_t VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> products) {
+  if (device_.facts().texel_bytes == 0 || !in_texels(products[0].w->format.type)) return 0;
   auto x = device_.texels(push.x);
   if (!x) {
     keep(std::move(x.error()));
-    return true;
+    return products.size();
   }
   push.x -= x->begin;
-  if (multiply_by_panel(push, products, *w[0], *x)) return true;
-  const auto plan = plan_texel_matmul(device_.facts(), products[0].w->format.type,
-                                      std::span(push.rows).first(products.size()), push.cols, push.n,
-                                      std::span(at).first(products.size()));
-  if (!plan) return false;
+  std::array<std::uint64_t, kMaxMatrices> at{};
+  Texels w;
+  std::size_t count = 0;
+  for (; count < products.size(); ++count) {
+    auto found = device_.texels(push.w[count]);
+    if (!found) {
+      keep(std::move(found.error()));
+      return products.size();
+    }
+    if (count > 0 && found->set != w.set) break;  // a file is imported by windows, and this is the next one
+    w = *found;
+    push.w[count] = at[count] = push.w[count] - w.begin;
+  }
+  products = products.first(count);
+  std::fill(push.rows + count, std::end(push.rows), 0U);
+  if (multiply_by_panel(push, products, w, *x)) return count;
+  const auto plan =
+      plan_texel_matmul(device_.facts(), products[0].w->format.type, std::span(push.rows).first(count),
+                        push.cols, push.n, std::span(at).first(count));
+  if (!plan) return 0;
   auto kernel = device_.pipeline(plan->kernel, plan->constants, sizeof push);
   if (kernel)
-    commands_->dispatch(*kernel, push, plan->groups, std::array{*w[0], *x});
+    commands_->dispatch(*kernel, push, plan->groups, std::array{w, *x});
   else
     keep(std::move(kernel.error()));
-  return true;
+  return count;
 }
 
 // push: x and w are places already.
@@ -143,8 +147,8 @@ void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> pr
     push.cols = products[0].w->cols;
     push.row_bytes = products[0].w->row_bytes();
     push.add = add ? 1 : 0;
-    if (multiply_by_texel(push, products.first(count))) {
-      products = products.subspan(count);
+    if (const std::size_t done = multiply_by_texel(push, products.first(count)); done > 0) {
+      products = products.subspan(done);
       continue;
     }
     const MatmulPlan plan =

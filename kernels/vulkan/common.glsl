@@ -27,6 +27,8 @@ Floats floats(Address base, uint row, uint cols) {  // of row `row` of [rows, co
   return Floats(base + 4ul * row * cols);
 }
 
+uint64_t packed(float low, float high) { return packUint2x32(uvec2(floatBitsToUint(low), floatBitsToUint(high))); }
+
 float f16_of(uint bits) { return unpackHalf2x16(bits).x; }
 
 // Round to nearest even, as kernels/formats/f16.hpp: packHalf2x16 leaves the rounding to the device.

@@ -1,7 +1,7 @@
 /* The calling convention of the Vulkan kernels: this file is read by C++ and by GLSL.
 
    A kernel takes one block of push constants, the struct named after it below, and nothing else: no descriptors, but
-   for texel_matmul.
+   for the texel_ kernels of software devices.
    Every buffer in it is a device address (GL_EXT_buffer_reference); all are aligned to 16 bytes except weights and
    the embedding table, which lie in the file's own layout (row-major blocks, kernels/formats): GGUF's at multiples of 8
    bytes, though rows of 34- or 210-byte blocks begin anywhere even, and MLX's at any byte. The address of a matrix
@@ -37,7 +37,8 @@ struct EmbedPush {
   uint unused;
 };
 
-/* to = x / sqrt(mean(x^2) + eps) * weight, by row. Groups: 1, rows. */
+/* to = x / sqrt(mean(x^2) + eps) * weight, by row. Groups: 1, rows. texel_rms_norm: the three are bytes into what the sets
+   0, 1 and 2 hold, multiples of 32, and cols is one of 8. */
 struct RmsNormPush {
   Address x, weight, to;
   uint cols;
@@ -60,7 +61,8 @@ struct BiasPush {
 };
 
 /* Elementwise over the first `count` values: glu: x = activation(x) * y, constant 1: 1: gelu, 0: silu; add: x += y.
-   Groups: ceil(count / (local size * 4)), at most 65535, and an invocation goes on in strides of the grid. */
+   Groups: ceil(count / (local size * 4)), at most 65535, and an invocation goes on in strides of the grid. texel_glu: x and
+   y are bytes into what the sets 0 and 1 hold, multiples of 32, and count is one of 8, of which an invocation takes 8. */
 struct ElementwisePush {
   Address x, y;
   uint count, unused;

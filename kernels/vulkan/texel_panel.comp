@@ -15,8 +15,6 @@ layout(set = 2, binding = 1, scalar) coherent buffer Sums { u64vec4 sums[]; };
 
 const uint kParts = 3;  // of a panel
 
-uint64_t packed(float low, float high) { return packUint2x32(uvec2(floatBitsToUint(low), floatBitsToUint(high))); }
-
 // Groups: the row groups, folded into x and y, for kTokens tokens after the other: groups that follow each other read the
 // same tokens, which a second-level cache holds.
 void main() {

@@ -1,7 +1,9 @@
 // Whole engines against what their device can do at best, and against each other, in turns in one run: for
-// each shape and format, prefill of 256 tokens and decode of some streams. Ceilings come from plain kernels
-// of the same device between the steps; best of all turns, of ceilings and of engines. Run by
-// tests/bench/engines; exit 77 where the backend asked for has no device.
+// each shape and format, prefill of 256 tokens and decode of some streams. What a step is held against is
+// what plain kernels of the same device reach right before and right after it: a machine that others share
+// changes its speed from second to second, and the best moment of a plain kernel would be held against
+// seconds of a prompt. Tokens/s: the best of all turns; shares: their median. Run by tests/bench/engines;
+// exit 77 where the backend asked for has no device.
 #include <stdlib.h>
 
 #include <algorithm>
@@ -159,21 +161,28 @@ struct Ceilings {
   double arithmetic = 0;  // operations/s of the kind that the format is multiplied in
 };
 
-// One engine on one model, and the best of its turns.
+// A kind of step, over all turns.
+struct Figure {
+  double best = 1e9;                  // seconds
+  std::vector<double> reads, shares;  // of each turn: the read ceiling around it, bytes/s; of what is nearer
+  std::vector<double> arithmetics;
+};
+
+// One engine on one model.
 struct Engine {
   std::string name;
   std::unique_ptr<EngineSteps> steps;
-  std::function<void(Ceilings&)> measure;  // raises the ceilings to what one more pass reaches
-  Ceilings ceilings{};
-  double prefill = 1e9;                      // seconds
-  std::map<std::uint32_t, double> decode{};  // by streams
+  std::function<Ceilings()> pass;  // what one pass of the plain kernels reaches
+  Figure prefill{};
+  std::map<std::uint32_t, Figure> decode{};  // by streams
   bool by_itself = false;                    // the device works while the host does
   std::vector<double> host{};                // seconds of the host's work for a replayed token
   ordered_json start = ordered_json::object();
 };
 
-void raise(double& best, double value) {
-  best = std::max(best, value);
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
 }
 
 std::uint32_t most(const std::vector<std::uint32_t>& streams) {
@@ -188,9 +197,8 @@ Engine cpu_engine(const model::ModelFile& model, kernels::DType type, const Opti
   const bool quantized = kernels::block_shape(type).values > 1;
   return {"cpu",
           expect(EngineSteps::over(expect(cpu::make_cpu_executor(model, options)), model, most(o.streams))),
-          [&ceilings, quantized](Ceilings& c) {
-            raise(c.read, ceilings.read());
-            raise(c.arithmetic, quantized ? ceilings.int8() : ceilings.f32());
+          [&ceilings, quantized] {
+            return Ceilings{ceilings.read(), quantized ? ceilings.int8() : ceilings.f32()};
           }};
 }
 
@@ -211,10 +219,7 @@ Engine opencl_engine(const model::ModelFile& model, const Options& o, const Fold
   options.max_logit_rows = most(o.streams);
   Engine engine;
   engine.name = "opencl";
-  engine.measure = [&ceilings](Ceilings& c) {
-    raise(c.read, expect(ceilings.read()));
-    raise(c.arithmetic, expect(ceilings.multiply_add()));
-  };
+  engine.pass = [&ceilings] { return Ceilings{expect(ceilings.read()), expect(ceilings.multiply_add())}; };
   for (const char* start : {"first_start", "second_start"}) {
     engine.steps.reset();
     const double begin = seconds();
@@ -243,73 +248,91 @@ Engine vulkan_engine(const model::ModelFile& model, const Options& o, const Fold
   Engine engine;
   engine.name = "vulkan";
   engine.by_itself = true;
-  engine.measure = [&ceilings](Ceilings& c) {
-    raise(c.read, expect(ceilings.read()));
-    raise(c.arithmetic, expect(ceilings.multiply_add()));
-  };
+  engine.pass = [&ceilings] { return Ceilings{expect(ceilings.read()), expect(ceilings.multiply_add())}; };
   engine.steps =
       expect(EngineSteps::over(expect(vulkan::make_vulkan_executor(model, options)), model, most(o.streams)));
   return engine;
 }
 
-void take_turns(std::vector<Engine>& engines, const Options& o) {
+// The mean of what plain kernels reach for so long.
+Ceilings reached(const Engine& e, double span) {
+  Ceilings sum;
+  int passes = 0;
+  for (const double end = seconds() + span; passes == 0 || seconds() < end; ++passes) {
+    const Ceilings c = e.pass();
+    sum.read += c.read;
+    sum.arithmetic += c.arithmetic;
+  }
+  return {sum.read / passes, sum.arithmetic / passes};
+}
+
+// The least time that a step's work takes at these ceilings, and which of them it is.
+std::pair<double, const char*> least(const StepWork& work, double read, double arithmetic) {
+  const double reading = work.weight_bytes / read, computing = work.operations / arithmetic;
+  return reading > computing ? std::pair(reading, "read") : std::pair(computing, "arithmetic");
+}
+
+template <class Step>
+void take_turn(const Engine& e, Figure& figure, const StepWork& work, bool counts, int times, Step step) {
+  // As long as a part of the step, so that a long one is not held against a moment.
+  const double span = std::clamp(figure.best < 1e9 ? figure.best / 4 : 0, 0.05, 1.0);
+  const Ceilings before = reached(e, span);
+  double took = 0;
+  for (int i = 0; i < times; ++i) took += step() / times;
+  const Ceilings after = reached(e, span);
+  if (!counts) return;
+  figure.best = std::min(figure.best, took);
+  figure.reads.push_back((before.read + after.read) / 2);
+  figure.arithmetics.push_back((before.arithmetic + after.arithmetic) / 2);
+  figure.shares.push_back(least(work, figure.reads.back(), figure.arithmetics.back()).first / took);
+}
+
+void take_turns(std::vector<Engine>& engines, const model::ModelFile& model, const Options& o) {
+  constexpr int kAtLeast = 3;  // turns
   const double end = seconds() + o.seconds;
-  for (int turn = -1; turn < 2 || seconds() < end; ++turn) {  // -1: not counted, warms
+  for (int turn = -1; turn < kAtLeast || seconds() < end; ++turn) {  // -1: not counted, warms
     for (Engine& e : engines) {
-      e.measure(e.ceilings);
-      const double prefill = expect(e.steps->prefill());
-      if (turn >= 0) e.prefill = std::min(e.prefill, prefill);
+      take_turn(e, e.prefill, prefill_work(model, kPromptTokens), turn >= 0, 1,
+                [&] { return expect(e.steps->prefill()); });
       for (int i = 0; e.by_itself && i < 4; ++i) {
         const double host = expect(e.steps->host());
         if (turn >= 0) e.host.push_back(host);
       }
-      for (const std::uint32_t n : o.streams) {
-        e.measure(e.ceilings);
-        for (int i = 0; i < (n == 1 ? 4 : 1); ++i) {  // short ones more often
-          const double decode = expect(e.steps->decode(n));
-          if (turn >= 0) e.decode[n] = std::min(e.decode.try_emplace(n, decode).first->second, decode);
-        }
-      }
+      for (const std::uint32_t n : o.streams)
+        take_turn(e, e.decode[n], decode_work(model, n), turn >= 0, n == 1 ? 4 : 1,
+                  [&] { return expect(e.steps->decode(n)); });
     }
   }
 }
 
-double share(const StepWork& work, double seconds, const Ceilings& c, const char*& of) {
-  const double reading = work.weight_bytes / c.read, computing = work.operations / c.arithmetic;
-  of = reading > computing ? "read" : "arithmetic";
-  return std::max(reading, computing) / seconds;
+ordered_json report_figure(const Figure& figure, const StepWork& work, double tokens) {
+  const auto [low, high] = std::ranges::minmax(figure.shares);
+  return {{"tokens_per_s", tokens / figure.best},
+          {"gbps", work.weight_bytes / figure.best / 1e9},
+          {"gops", work.operations / figure.best / 1e9},
+          {"share", median(figure.shares)},
+          {"share_lowest", low},
+          {"share_highest", high},
+          {"turns", figure.shares.size()},
+          {"of", least(work, median(figure.reads), median(figure.arithmetics)).second}};
 }
 
 ordered_json report(const Engine& e, const model::ModelFile& model) {
-  ordered_json out = {{"backend", e.name},
-                      {"read_ceiling_gbps", e.ceilings.read / 1e9},
-                      {"arithmetic_ceiling_gops", e.ceilings.arithmetic / 1e9}};
-  const char* of = "";
-  const StepWork prefill = prefill_work(model, kPromptTokens);
-  out["prefill"] = {{"tokens_per_s", kPromptTokens / e.prefill},
-                    {"gops", prefill.operations / e.prefill / 1e9},
-                    {"share", share(prefill, e.prefill, e.ceilings, of)}};
-  out["prefill"]["of"] = of;
-  for (const auto& [streams, seconds] : e.decode) {
+  const double read = median(e.prefill.reads), arithmetic = median(e.prefill.arithmetics);
+  ordered_json out = {
+      {"backend", e.name}, {"read_ceiling_gbps", read / 1e9}, {"arithmetic_ceiling_gops", arithmetic / 1e9}};
+  out["prefill"] = report_figure(e.prefill, prefill_work(model, kPromptTokens), kPromptTokens);
+  for (const auto& [streams, figure] : e.decode) {
     const StepWork work = decode_work(model, streams);
     ordered_json& d = out["decode"][std::to_string(streams)];
-    d = {{"tokens_per_s", streams / seconds},
-         {"gbps", work.weight_bytes / seconds / 1e9},
-         {"gops", work.operations / seconds / 1e9},
-         {"share", share(work, seconds, e.ceilings, of)}};
-    d["of"] = of;
+    d = report_figure(figure, work, streams);
     if (streams == 1 || !e.decode.contains(1)) continue;
-    const auto least = [&](const StepWork& w) {
-      return std::max(w.weight_bytes / e.ceilings.read, w.operations / e.ceilings.arithmetic);
-    };
-    d["times_one_stream"] = streams * e.decode.at(1) / seconds;
-    d["ceiling_times_one_stream"] = streams * least(decode_work(model, 1)) / least(work);
+    d["times_one_stream"] = streams * e.decode.at(1).best / figure.best;
+    d["ceiling_times_one_stream"] =
+        streams * least(decode_work(model, 1), read, arithmetic).first / least(work, read, arithmetic).first;
   }
-  if (!e.host.empty()) {
-    std::vector<double> host = e.host;
-    std::ranges::sort(host);
-    out["host_us"] = {{"median", 1e6 * host[host.size() / 2]}, {"best", 1e6 * host.front()}};
-  }
+  if (!e.host.empty())
+    out["host_us"] = {{"median", 1e6 * median(e.host)}, {"best", 1e6 * std::ranges::min(e.host)}};
   for (const auto& [key, value] : e.start.items()) out[key] = value;
   return out;
 }
@@ -319,8 +342,10 @@ void print(const ordered_json& line, bool json) {
     std::printf("%s\n", line.dump().c_str());
   } else {
     const auto rate = [](const char* name, const ordered_json& r) {
-      std::printf("  %-12s %9.1f tokens/s  %5.1f%% of %s", name, r["tokens_per_s"].get<double>(),
-                  100 * r["share"].get<double>(), r["of"].get_ref<const std::string&>().c_str());
+      std::printf("  %-12s %9.1f tokens/s  %5.1f%% of %s (%.1f to %.1f in %d turns)", name,
+                  r["tokens_per_s"].get<double>(), 100 * r["share"].get<double>(),
+                  r["of"].get_ref<const std::string&>().c_str(), 100 * r["share_lowest"].get<double>(),
+                  100 * r["share_highest"].get<double>(), r["turns"].get<int>());
       if (r.contains("times_one_stream"))
         std::printf("  %.1fx one stream (at most %.1fx)", r["times_one_stream"].get<double>(),
                     r["ceiling_times_one_stream"].get<double>());
@@ -381,7 +406,7 @@ int main(int argc, char** argv) {
       if (o.cpu) engines.push_back(cpu_engine(model.file(), type, o, *cpu_ceilings));
       if (o.opencl) engines.push_back(opencl_engine(model.file(), o, folder, *opencl_ceilings));
       if (o.vulkan) engines.push_back(vulkan_engine(model.file(), o, folder, *vulkan_ceilings));
-      take_turns(engines, o);
+      take_turns(engines, model.file(), o);
       ordered_json cpu;
       for (const Engine& e : engines) {
         ordered_json line = {{"shape", shape}, {"format", to_string(type)}};

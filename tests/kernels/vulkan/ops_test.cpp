@@ -264,6 +264,47 @@ TEST_F(VulkanOps, TopKSaysWhichRowsAreNoNumbers) {
   each_size([&] { cases::check_top_k_broken(*this); });
 }
 
+// The kernels of software devices, which take eight values at a time.
+class VulkanTexelOps : public VulkanOps {
+ protected:
+  void SetUp() override {
+    VulkanOps::SetUp();
+    if (!IsSkipped() && device_->facts().texel_bytes == 0) GTEST_SKIP() << "the device reads by address";
+  }
+  Address place(const Buffer& buffer) {
+    return buffer.address() - device_->texels(buffer.address()).value().begin;
+  }
+
+ public:
+  Floats rms_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t dim,
+                  float eps) override {
+    const Buffer in = put(x), w = put(weight), out = put(Floats(x.size(), NAN));
+    run_by_texel(
+        "texel_rms_norm", {group_size(device_->facts(), "texel_rms_norm")},
+        RmsNormPush{.x = place(in), .weight = place(w), .to = place(out), .cols = dim, .eps = eps}, {1, n, 1},
+        {in.address(), w.address(), out.address()});
+    return get<float>(out);
+  }
+  Floats glu(kernels::Activation activation, const Floats& gate, const Floats& up, std::uint32_t) override {
+    const Buffer inout = put(gate), other = put(up);
+    const std::uint32_t group = group_size(device_->facts(), "texel_glu"),
+                        groups = static_cast<uint>(gate.size() / 8 + group - 1) / group;
+    run_by_texel("texel_glu", {group, activation == kernels::Activation::gelu ? 1U : 0U},
+                 ElementwisePush{.x = place(inout),
+                                 .y = place(other),
+                                 .count = static_cast<uint>(gate.size()),
+                                 .unused = 0},
+                 {std::max(1U, groups / 2), 1, 1}, {inout.address(), other.address()});
+    return get<float>(inout);
+  }
+};
+TEST_F(VulkanTexelOps, RmsNorm) {
+  for (const std::uint32_t dim : {8U, 24U, 576U, 2048U}) cases::check_rms_norm(*this, dim);
+}
+TEST_F(VulkanTexelOps, Glu) {
+  for (const std::uint32_t cols : {8U, 24U, 512U, 1000U}) cases::check_elementwise(*this, cols);
+}
+
 class VulkanAttend : public VulkanOps, public testing::WithParamInterface<cases::KvShape> {};
 TEST_P(VulkanAttend, AgreesWithTheReference) {
   each_size([&] { cases::check_attention(*this, GetParam()); });
