@@ -62,9 +62,13 @@ class Builder final : public nlohmann::json_sax<json> {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception& trouble) override {
+    constexpr int kOutOfRange = 406;  // the parser's number for it
     // The parser's own words quote the input; ours do not.
-    return refuse_at(ErrorCode::invalid_json, what_ + " is not valid JSON", position > 0 ? position - 1 : 0);
+    const char* wrong =
+        trouble.id == kOutOfRange ? " has a number beyond what a double holds" : " is not valid JSON";
+    return refuse_at(ErrorCode::invalid_json, what_ + wrong, position > 0 ? position - 1 : 0);
   }
 
  private:
@@ -122,6 +126,8 @@ class Builder final : public nlohmann::json_sax<json> {
 }  // namespace
 
 Result<json> read_json(std::string_view text, JsonLimits limits, std::string_view what) {
+  if (text.empty())
+    return fail(ErrorCode::invalid_json, std::string(what) + " is empty, and no JSON.", {}, "byte 0");
   const char* seen = text.data();
   Builder builder(limits, what, text.data(), seen);
   const bool ok = json::sax_parse(CountingIterator(text.data(), &seen),

@@ -141,8 +141,8 @@ const std::vector<RoomFacts>& room_facts() {
     std::vector<RoomFacts> out;
     for (std::size_t i = 0; i < kLocalBackends; ++i) {
       const std::string prefix = "backend." + std::string(kBackends[i]);
-      out.push_back(
-          {*find_fact(prefix + ".loaded"), *find_fact(prefix + ".memory_free"), *find_fact(prefix + ".fits_now")});
+      out.push_back({*find_fact(prefix + ".loaded"), *find_fact(prefix + ".memory_free"),
+                     *find_fact(prefix + ".fits_now")});
     }
     return out;
   }();

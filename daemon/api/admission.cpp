@@ -14,7 +14,11 @@ Result<Admission> admit(const InForce& state, const http::Request& request, cons
                 "Host");
   const RouteMatch match = find_route(request.method, request.path());
   allow = match.allow;
-  if (!match.route && allow.empty()) return fail(ErrorCode::not_found, "There is nothing at this path.");
+  if (!match.route && allow.empty())
+    return fail(
+        ErrorCode::not_found,
+        "There is nothing at this path. The API is OpenAI's: GET /v1/models, POST /v1/chat/completions, "
+        "POST /v1/completions.");
   if (!match.route)
     return fail(ErrorCode::method_not_allowed,
                 "This path does not take this method; it takes " + allow + ".");
@@ -32,7 +36,8 @@ Result<Admission> admit(const InForce& state, const http::Request& request, cons
   const std::string_view type = request.field("Content-Type");
   if (route.method == "POST" && !is_json(type))
     return fail(ErrorCode::unsupported_media_type,
-                (type.empty() ? std::string("There is no Content-Type") : "The Content-Type is " + config::quoted(type)) +
+                (type.empty() ? std::string("There is no Content-Type")
+                              : "The Content-Type is " + config::quoted(type)) +
                     "; it must be application/json.");
   return out;
 }

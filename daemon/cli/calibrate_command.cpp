@@ -112,8 +112,10 @@ Result<store::Database> open_store(const config::Config& config) {
   const auto directory = config.state_dir.empty() ? default_state_dir() : config.state_dir;
   if (directory.empty())
     return fail(ErrorCode::io_error, "No state directory is known to keep the figures in: set state_dir.");
-  std::error_code ignored;  // what is wrong shows when the file is opened
-  std::filesystem::create_directories(directory, ignored);
+  std::error_code error;
+  if (!std::filesystem::create_directories(directory, error) && error)
+    return fail(ErrorCode::io_error, "The state directory cannot be made: " + error.message() + ".", {},
+                directory.string());
   return store::Database::open(store::file_in(directory), store::Database::Access::read_write);
 }
 

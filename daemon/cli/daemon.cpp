@@ -389,8 +389,12 @@ std::optional<store::Database> open_store(const std::filesystem::path& state_dir
     spdlog::warn("no state directory is known: nothing survives a restart");
     return std::nullopt;
   }
-  std::error_code made;
-  std::filesystem::create_directories(state_dir, made);  // what is wrong shows when the file is opened
+  std::error_code error;
+  if (!std::filesystem::create_directories(state_dir, error) && error) {
+    spdlog::warn("the state directory cannot be made, nothing survives a restart: {} ({})", error.message(),
+                 state_dir.string());
+    return std::nullopt;
+  }
   bool moved_aside = false;
   auto database = store::Database::open_for_daemon(store::file_in(state_dir), moved_aside);
   if (!database) {

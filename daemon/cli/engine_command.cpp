@@ -11,8 +11,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "backends/worker/server.hpp"
 #include "backends/model/model_config.hpp"
+#include "backends/worker/server.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"

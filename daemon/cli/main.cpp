@@ -46,8 +46,17 @@ std::string usage_error(const CLI::App* app, const CLI::Error& error) {
 
 // 0, or the exit code after the mistake was named.
 int check_command_word(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return flyball::cli::kOk;
+  if (argc < 2) return flyball::cli::kOk;
   const std::string word = argv[1];
+  if (word.starts_with('-')) {
+    if (word == "-h" || word == "--help" || word == "--version") return flyball::cli::kOk;
+    std::fprintf(
+        stderr,
+        "flyball: the first word is a command, not '%s': options stand behind it, as in flyball serve "
+        "--port 8080; see flyball --help\n",
+        word.c_str());
+    return flyball::cli::kUsage;
+  }
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   std::vector<std::string_view> candidates(names.begin(), names.end());

@@ -51,7 +51,10 @@ model::SyntheticProgress progress_line(bool wanted) {
 
 int make_model(const MakeModelOptions& options) {
   auto spec = model::parse_synthetic_shape(options.shape);
-  if (!spec) return complain(spec.error());
+  if (!spec) {
+    complain(spec.error());
+    return kUsage;
+  }
   for (const auto type : kernels::kAllDTypes) {
     if (to_string(type) == options.type) spec->type = type;  // CLI11 has checked the spelling
   }

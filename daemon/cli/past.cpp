@@ -41,7 +41,8 @@ Result<store::Database> open_records(const std::string& store, const config::Con
   if (file.empty()) {
     const auto state = config.state_dir.empty() ? default_state_dir() : config.state_dir;
     if (state.empty())
-      return fail(ErrorCode::io_error, "no state directory is known: give --store, or state_dir in config.yaml");
+      return fail(ErrorCode::io_error,
+                  "no state directory is known: give --store, or state_dir in config.yaml");
     file = store::file_in(state);
   }
   return store::Database::open(file, store::Database::Access::read_only);

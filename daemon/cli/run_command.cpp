@@ -139,6 +139,7 @@ int run_once(Backend& backend, const RunOptions& options, const std::string& tex
     return std::printf("%s\n", line.c_str()) < 0 ? kIo : kOk;
   }
   std::printf("\n");
+  std::fflush(stdout);  // before the figures where both go to one file
   if (!options.quiet) print_figures(*answer);
   return kOk;
 }
@@ -231,9 +232,7 @@ void add_run_command(CLI::App& app, int& exit_code) {
   c->add_option("--top-p", options->sampling.top_p, "1: off")
       ->check(number(0, 1, true))
       ->capture_default_str();
-  c->add_option("--min-p", options->sampling.min_p, "0: off")
-      ->check(number(0, 1))
-      ->capture_default_str();
+  c->add_option("--min-p", options->sampling.min_p, "0: off")->check(number(0, 1))->capture_default_str();
   c->add_option("--repetition-penalty", options->sampling.repetition_penalty, "1: off")
       ->check(number(0, 2, true))
       ->capture_default_str();

@@ -16,6 +16,7 @@
 #include "backends/opencl/tune.hpp"
 #include "backends/opencl/tuning_db.hpp"
 #include "backends/opencl/weights.hpp"
+#include "config/name_list.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -51,7 +52,8 @@ Result<opencl::MatrixShape> parse_shape(const std::string& text) {
     const auto cols = std::from_chars(rows.ptr + 1, end, shape.cols);
     if (cols.ec == std::errc() && cols.ptr == end) return shape;
   }
-  return fail(ErrorCode::invalid_value, "'" + text + "' is no shape; one is ROWSxCOLUMNS, as 5632x2048.",
+  return fail(ErrorCode::unsupported_value,
+              "--shapes: " + config::quoted(text) + " is no shape; one is ROWSxCOLUMNS, as 5632x2048.",
               "shapes");
 }
 

@@ -2,10 +2,21 @@
 
 #include <algorithm>
 #include <charconv>
+#include <string>
 #include <utility>
+
+#include "config/units.hpp"
 
 namespace flyball::http {
 namespace {
+
+Error late(const std::string& part, std::chrono::milliseconds limit) {
+  return {ErrorCode::request_timeout,
+          "The request " + part + " did not arrive within " + config::format_duration(limit) + " (http." +
+              part + "_timeout).",
+          {},
+          {}};
+}
 
 // Marks a call whose caller looks at output and deadline afterwards, so that wake() is not needed.
 class Inside {
@@ -240,11 +251,10 @@ void Connection::tick() {
       lost();
       return;
     case State::head:
-      refuse({ErrorCode::request_timeout, "The request header did not arrive in time.", {}, {}}, nullptr);
+      refuse(late("header", limits_.header_timeout), nullptr);
       return;
     case State::body:
-      refuse({ErrorCode::request_timeout, "The request body did not arrive in time.", {}, {}},
-             &parser_->request());
+      refuse(late("body", limits_.body_timeout), &parser_->request());
       return;
     case State::answering:
     case State::streaming:

@@ -215,12 +215,12 @@ Result<void> Database::Impl::to_newest_schema(Access access) {
   const auto found = version();
   if (!found) return std::unexpected(found.error());
   if (*found < 0 || *found > newest || (access == Access::read_only && *found < newest))
-    return fail(ErrorCode::io_error,
-                "The file's schema is version " + std::to_string(*found) + "; this program reads version " +
-                    std::to_string(newest) +
-                    (*found >= 0 && *found < newest ? ", to which its daemon brings the file when it starts."
-                                                    : "."),
-                {}, file.string());
+    return fail(
+        ErrorCode::io_error,
+        "The file's schema is version " + std::to_string(*found) + "; this program reads version " +
+            std::to_string(newest) +
+            (*found >= 0 && *found < newest ? ", to which its daemon brings the file when it starts." : "."),
+        {}, file.string());
   if (*found == newest) return {};
   return transaction([&]() -> Result<void> {
     const auto held = version();  // another process may have come first

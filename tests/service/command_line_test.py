@@ -2,6 +2,7 @@
 """The command line from outside: exit codes, one answer, one measurement, completions.
 One test: command_line_test.py [-v] CommandLineTest.test_name"""
 
+import contextlib
 import json
 import os
 import re
@@ -16,6 +17,14 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from daemon import FLYBALL, SANITIZED, flyball  # noqa: E402
 
 
+@contextlib.contextmanager
+def taken_port():
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        yield holder.getsockname()[1]
+
+
 class CommandLineTest(unittest.TestCase):
     def test_exit_codes_mean_something(self):
         for args, code in (
@@ -25,10 +34,12 @@ class CommandLineTest(unittest.TestCase):
             (["run", "--seed", "-1", "hello"], 64), (["run", "--threads", "100000", "hello"], 64),
             (["make-model", "--out", "/dev/null", "--seed", "-1"], 64),
             (["engine", "--fd", "99", "--model-id", "demo"], 64), (["engine", "--fd", "0", "--model-id", "demo"], 64),
-            (["serve", "--ready-fd", "77"], 64),
+            (["serve", "--ready-fd", "77"], 64), (["--config", "x.yaml", "serve"], 64),
+            (["tune", "--shapes", "12"], 64), (["make-model", "--out", "/dev/null", "--shape", "huge"], 64),
         ):
             ended = flyball(*args, stdin=-3)
             self.assertEqual(ended.returncode, code, (args, ended.stdout, ended.stderr))
+        self.assertIn("the first word is a command, not '--config'", flyball("--config", "x.yaml", "serve").stderr)
         self.assertIn("did you mean 'serve'", flyball("srve").stderr)
         self.assertIn("Exit codes", flyball("--help").stdout)
 
@@ -80,11 +91,20 @@ class CommandLineTest(unittest.TestCase):
                 self.assertIn(none, ended.stderr)
                 self.assertEqual(ended.stderr.count(folder), 1, ended.stderr)
 
+    def test_a_directory_that_cannot_be_made_is_told(self):
+        with tempfile.NamedTemporaryFile() as file:  # no directory, so nothing lies below it
+            env = dict(os.environ, XDG_STATE_HOME=file.name, XDG_CONFIG_HOME="/nonexistent", HOME="/nonexistent")
+            env.pop("STATE_DIRECTORY", None)
+            ended = flyball("calibrate", "--quick", "--backends", "cpu", env=env)
+            self.assertEqual(ended.returncode, 74, ended.stderr)
+            self.assertIn("%s/flyball: The state directory cannot be made: " % file.name, ended.stderr)
+            with taken_port() as port:  # ends it
+                ended = flyball("serve", "--port", str(port), "--probe-timeout-ms", "1", env=env)
+                self.assertIn("the state directory cannot be made, nothing survives a restart: ", ended.stderr)
+                self.assertIn("(%s/flyball)" % file.name, ended.stderr)
+
     def test_a_taken_port_is_told_with_what_to_do(self):
-        with socket.socket() as holder:
-            holder.bind(("127.0.0.1", 0))
-            holder.listen()
-            port = holder.getsockname()[1]
+        with taken_port() as port:
             ended = flyball("serve", "--port", str(port), "--probe-timeout-ms", "1")
             self.assertEqual(ended.returncode, 74, ended.stderr)
             self.assertIn("127.0.0.1:%d: Cannot listen: port %d is taken by another program; --port N takes another "
