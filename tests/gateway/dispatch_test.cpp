@@ -11,6 +11,16 @@ using nlohmann::json;
 
 struct Dispatch : InferenceTest {};
 
+// Of one rule, as its YAML says, and the processor for everybody else.
+auto settings_with(const std::string& rule) {
+  auto settings = make_settings();
+  auto tree = policy::parse_policy(
+      "schema: flyball.policy/v1\nrules:\n  - " + rule + "\ndefault: {because: b, use: cpu}\n", "policy.yaml");
+  EXPECT_TRUE(tree) << tree.error().message;
+  if (tree) settings->tree = std::move(*tree);
+  return settings;
+}
+
 TEST_F(Dispatch, nothing_available_is_no_target) {
   Rig bare(make_settings(), policy::Facts{});
   Wire wire(bare);
@@ -62,16 +72,9 @@ TEST_F(Dispatch, the_fleet_hears_what_the_app_may) {
 
 // Decided on what is free as the request comes.
 TEST_F(Dispatch, a_rule_may_ask_what_memory_is_free) {
-  auto settings = make_settings();
-  auto tree = policy::parse_policy(
-      "schema: flyball.policy/v1\n"
-      "rules:\n"
-      "  - {id: room, because: b, when: {all: [{fact: backend.vulkan.memory_free, gte: 100}, {fact: "
-      "hardware.memory.pressure, lt: 20}]}, use: vulkan}\n"
-      "default: {because: b, use: cpu}\n",
-      "policy.yaml");
-  ASSERT_TRUE(tree) << tree.error().message;
-  settings->tree = std::move(*tree);
+  const auto settings = settings_with(
+      "{id: room, because: b, when: {all: [{fact: backend.vulkan.memory_free, gte: 100}, "
+      "{fact: hardware.memory.pressure, lt: 20}]}, use: vulkan}");
   Rig other(settings, make_hardware(true));
   const auto route = [&] {
     Wire wire(other);
@@ -315,16 +318,9 @@ TEST_F(Dispatch, explain_decides_without_running) {
 
 // A made-up fact counts for all that follows from it: what the fleet says now is of another case.
 TEST_F(Dispatch, what_follows_from_facts_follows_from_made_up_ones) {
-  auto settings = make_settings();
-  auto tree = policy::parse_policy(
-      "schema: flyball.policy/v1\n"
-      "rules:\n"
-      "  - {id: tight, because: b, when: {all: [{fact: backend.vulkan.fits_now, eq: false}, {fact: "
-      "hardware.memory.pressure, gte: 50}]}, use: cpu}\n"
-      "default: {because: b, use: cpu}\n",
-      "policy.yaml");
-  ASSERT_TRUE(tree) << tree.error().message;
-  settings->tree = std::move(*tree);
+  const auto settings = settings_with(
+      "{id: tight, because: b, when: {all: [{fact: backend.vulkan.fits_now, eq: false}, "
+      "{fact: hardware.memory.pressure, gte: 50}]}, use: cpu}");
   Rig other(settings, make_hardware(true));
   other.fleet.memory_status.pools = {{"machine", 1000, 0, 1000, 1, 0, {}}};
   other.fleet.memory_status.pressure = 1;
