@@ -40,6 +40,7 @@ std::string plain(const std::string& text) {
 std::vector<Command> commands_of(const CLI::App& app) {
   std::vector<Command> commands;
   for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (sub->get_group().empty()) continue;  // not for hands
     Command command{sub->get_name(), plain(sub->get_description()), {}};
     for (const CLI::Option* option : sub->get_options()) {
       for (const std::string& name : option->get_lnames()) {

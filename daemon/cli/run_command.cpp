@@ -217,12 +217,14 @@ void add_run_command(CLI::App& app, int& exit_code) {
                 "The message; absent: standard input, or a conversation on a terminal");
   c->add_option("-m,--model", options->path, "GGUF file or MLX directory; absent: the embedded demo model")
       ->check(CLI::ExistingPath);
-  c->add_option("--system", options->system, "System message");
-  c->add_flag("--raw", options->raw, "Continue the text as it is, without the model's chat template");
+  CLI::Option* system = c->add_option("--system", options->system, "System message");
+  c->add_flag("--raw", options->raw, "Continue the text as it is, without the model's chat template")
+      ->excludes(system);
   c->add_option("-n,--max-tokens", options->max_tokens, "0: as many as the context leaves")
       ->check(whole_number(0, UINT32_MAX))
       ->capture_default_str();
-  c->add_option("--stop", options->stop, "Text that ends the answer; may be repeated")->take_all();
+  c->add_option("--stop", options->stop, "Text that ends the answer; may be repeated")
+      ->allow_extra_args(false);  // what comes behind it is the prompt
   c->add_option("--temperature", options->sampling.temperature, "0: always the likeliest token")
       ->check(number(0, 2))
       ->capture_default_str();

@@ -127,6 +127,9 @@ class CommandLineTest(unittest.TestCase):
         self.assertGreater(answer["decode_tokens_per_second"], 0)
         plain = flyball("run", "-n", "20", "Which engine should I use on a Mac?")
         self.assertEqual(plain.stdout.rstrip("\n"), answer["text"].rstrip("\n"))  # greedy: the same answer
+        stopped = flyball("run", "-q", "--stop", "#none#", "--stop", "#such#", "-n", "20", "Which engine should I use on a Mac?")
+        self.assertEqual(stopped.stdout, plain.stdout)  # an option ends before the prompt
+        self.assertEqual(flyball("run", "--raw", "--system", "Be short.", "hello").returncode, 64)  # it has no place
         piped = flyball("run", "-q", "-n", "20", input="Which engine should I use on a Mac?\n")
         self.assertEqual(piped.stdout, plain.stdout)
         self.assertEqual(piped.stderr, "")
@@ -233,6 +236,7 @@ class CommandLineTest(unittest.TestCase):
                             "simulate"):
                 self.assertIn(command, script.stdout)
             self.assertIn("probe-timeout-ms", script.stdout)
+            self.assertNotIn("measure", re.findall(r"[\w-]+", script.stdout))  # calibrate's own
         bash = flyball("completions", "bash").stdout
         ask = bash + "\nCOMP_WORDS=(flyball ru); COMP_CWORD=1; _flyball; echo \"${COMPREPLY[@]}\""
         self.assertEqual(subprocess.run(["bash", "-c", ask], capture_output=True, text=True).stdout.strip(), "run")
