@@ -13,6 +13,7 @@
 #include <boost/asio/io_context.hpp>
 
 #include "backends/backend.hpp"
+#include "backends/memory_need.hpp"
 #include "config/config.hpp"
 #include "daemon/fleet/asker.hpp"
 
@@ -59,6 +60,13 @@ struct MemoryStatus {
   std::optional<std::uint64_t> free_for(const std::string& backend) const;
 };
 
+// Memory that was lent; with it goes what was taken of it.
+struct Loan {
+  virtual ~Loan() = default;  // it is given back
+  virtual std::uint64_t kv_bytes() const = 0;
+  virtual void holds(std::uint64_t bytes) = 0;  // loaded, in fact
+};
+
 // What the router needs of the fleet; tests and the router benchmark put an instant fake engine behind it.
 struct Fleet {
   virtual ~Fleet() = default;
@@ -73,6 +81,14 @@ struct Fleet {
   virtual void acquire(const std::string& model, const std::string& backend, Acquired callback,
                        const Asker& asker = {}) = 0;
   virtual MemoryStatus memory() { return {}; }  // asks the system once a second at most
+  // For a process that loads a model beside the engines, to measure it: of what is free now, and nobody ends
+  // for it. `give_back` is called, once at most and from the loop, when it is to end at once: somebody asked
+  // for memory, or there is too little. insufficient_memory: it is not free.
+  virtual Result<std::unique_ptr<Loan>> lend(const config::ModelEntry&, const std::string& /*backend*/,
+                                             const MemoryNeed&,
+                                             std::function<void(const std::string& why)> /*give_back*/) {
+    return fail(ErrorCode::insufficient_memory, "This fleet lends no memory.");
+  }
   virtual std::vector<WorkerStatus> status() const = 0;
   // `drained` is called when every worker has ended, at the latest some seconds after the deadline.
   virtual void drain(TimePoint deadline, std::function<void()> drained) = 0;
@@ -110,6 +126,9 @@ struct FleetOptions {
   std::vector<std::string> vulkan_devices = {};  // one at most
   std::vector<DeviceMemory> device_memory = {};
   std::function<MachineMemory()> machine_memory = {};  // absent: this machine's; asked now and then
+  // Bytes that a CPU engine's process has taken of the machine's memory and that the system could not have
+  // back; absent: what the system says of it.
+  std::function<std::optional<std::uint64_t>(int pid)> touched_memory = {};
   // The engines that a model with `preload` starts with the daemon; absent: cpu. Asked again at a reload.
   std::function<std::vector<std::string>(const config::ModelEntry&, const MemoryStatus&)> preload_on = {};
   // Share of the bytes predicted of a model on this engine that is asked for beside them; absent: none.

@@ -5,6 +5,7 @@
 #include "backends/cpu/memory.hpp"
 #include "daemon/fleet/pools.hpp"
 #include "daemon/fleet/pressure.hpp"
+#include "daemon/fleet/touched.hpp"
 
 namespace flyball::fleet {
 namespace {
@@ -26,13 +27,14 @@ MachineMemory this_machine() {
 
 }  // namespace
 
-FleetMemory::FleetMemory(const config::MemoryRules& rules, std::vector<DeviceMemory> devices,
-                         std::function<MachineMemory()> machine,
-                         std::function<double(const std::string&)> margin)
+FleetMemory::FleetMemory(const config::MemoryRules& rules, const FleetOptions& options, Processes processes)
     : rules_(rules),
-      devices_(std::move(devices)),
-      ask_machine_(machine ? std::move(machine) : this_machine),
-      margin_(std::move(margin)),
+      devices_(options.device_memory),
+      ask_machine_(options.machine_memory ? options.machine_memory : this_machine),
+      ask_touched_(options.touched_memory ? options.touched_memory
+                                          : [](int pid) { return touched_memory(pid); }),
+      processes_(std::move(processes)),
+      margin_(options.margin),
       machine_(ask_machine_()),
       governor_(memory_pools(rules_, machine_.total, devices_), governor_limits(rules_)) {}
 
@@ -56,17 +58,34 @@ MemoryClaim FleetMemory::claim(const Slot& slot, const MemoryNeed& need) const {
   return claim;
 }
 
-void FleetMemory::ask(Slot& slot, MemoryNeed need, TimePoint now) {
-  const MemoryClaim mine = claim(slot, need);
-  const std::uint64_t least = need.least_bytes();
-  std::uint64_t most = std::min(mine.most, governor_.most_for_one(mine.pool));
-  for (const Asker& asker : mine.askers)
+std::uint64_t FleetMemory::margin_bytes(const MemoryClaim& claim, const std::string& backend) const {
+  const std::uint64_t least = claim.need.least_bytes();
+  std::uint64_t most = std::min(claim.most, governor_.most_for_one(claim.pool));
+  for (const Asker& asker : claim.askers)
     if (asker.resident > 0) most = std::min(most, asker.resident);
-  const double share = margin_ ? margin_(slot.backend) : 0;
-  slot.margin_bytes =
-      std::min(static_cast<std::uint64_t>(share * static_cast<double>(least)), most - std::min(most, least));
-  need.scratch_bytes += slot.margin_bytes;
-  governor_.ask(slot.id, claim(slot, need), now);
+  const double share = margin_ ? margin_(backend) : 0;
+  return std::min(static_cast<std::uint64_t>(share * static_cast<double>(least)),
+                  most - std::min(most, least));
+}
+
+void FleetMemory::ask(Slot& slot, MemoryNeed need, TimePoint now) {
+  MemoryClaim mine = claim(slot, need);
+  slot.margin_bytes = margin_bytes(mine, slot.backend);
+  mine.need.scratch_bytes += slot.margin_bytes;
+  governor_.ask(slot.id, std::move(mine), now);
+}
+
+void FleetMemory::ask_spare(Governor::Id id, const config::ModelEntry& model, const std::string& backend,
+                            MemoryNeed need, TimePoint now) {
+  MemoryClaim claim;
+  claim.model = model.id;
+  claim.pool = pool_of(backend, devices_);
+  claim.need = need;
+  claim.group = model.group;
+  claim.spare = true;
+  claim.most = most_of(backend, rules_, devices_);
+  claim.need.scratch_bytes += margin_bytes(claim, backend);
+  governor_.ask(id, std::move(claim), now);
 }
 
 std::optional<LoadReport> FleetMemory::ready(const Slot& slot, const BackendInfo& info, TimePoint now) {
@@ -79,7 +98,7 @@ std::optional<LoadReport> FleetMemory::ready(const Slot& slot, const BackendInfo
 }
 
 Governor::Step FleetMemory::decide(TimePoint now, std::span<const Governor::Use> uses) {
-  const bool watches = rules_.relieve_pressure && machine_.pressure && !uses.empty();
+  const bool watches = rules_.relieve_pressure && machine_.pressure && !governor_.empty();
   if (governor_.anybody_waits() || (watches && now >= next_look_)) {
     look(now);
     next_look_ = now + kPressureLook;
@@ -94,6 +113,8 @@ Governor::Step FleetMemory::decide(TimePoint now, std::span<const Governor::Use>
 void FleetMemory::look(TimePoint now) {
   machine_ = ask_machine_();
   looked_ = now;
+  for (const auto& [id, pid] : processes_())
+    if (const auto bytes = ask_touched_(pid)) governor_.touched(id, *bytes);
 }
 
 MemoryStatus FleetMemory::status(TimePoint now) {

@@ -17,11 +17,11 @@ namespace flyball::fleet {
 
 class FleetMemory {
  public:
-  // machine: asked while somebody waits, and every kPressureLook while there is an engine; absent: this
-  // machine's.
-  // margin: as FleetOptions'.
-  FleetMemory(const config::MemoryRules& rules, std::vector<DeviceMemory> devices,
-              std::function<MachineMemory()> machine, std::function<double(const std::string&)> margin = {});
+  // Engines whose memory the system tells by their processes.
+  using Processes = std::function<std::vector<std::pair<Governor::Id, int>>()>;
+  // The system is asked while somebody waits, and every kPressureLook while there is an engine. Of the
+  // options: device_memory, machine_memory, touched_memory, margin.
+  FleetMemory(const config::MemoryRules& rules, const FleetOptions& options, Processes processes);
   void set(const config::MemoryRules& rules);
   // After a reload: what is kept of it from here on.
   void keep(const Slot& slot);
@@ -29,6 +29,9 @@ class FleetMemory {
   Memory memory_of(const std::string& backend) const;
   // With the margin, which alone makes no model too large for its pool or its app.
   void ask(Slot& slot, MemoryNeed need, TimePoint now);
+  // Of a spare one; the margin as ever.
+  void ask_spare(Governor::Id id, const config::ModelEntry& model, const std::string& backend,
+                 MemoryNeed need, TimePoint now);
   // What was predicted of it and is; absent: it did not ask.
   std::optional<LoadReport> ready(const Slot& slot, const BackendInfo& info, TimePoint now);
   Governor& governor() noexcept { return governor_; }
@@ -39,11 +42,15 @@ class FleetMemory {
 
  private:
   MemoryClaim claim(const Slot& slot, const MemoryNeed& need) const;
+  // That is asked for beside so many bytes of such an engine.
+  std::uint64_t margin_bytes(const MemoryClaim& claim, const std::string& backend) const;
   void look(TimePoint now);
 
   config::MemoryRules rules_;
   const std::vector<DeviceMemory> devices_;
   const std::function<MachineMemory()> ask_machine_;
+  const std::function<std::optional<std::uint64_t>(int)> ask_touched_;
+  const Processes processes_;
   const std::function<double(const std::string&)> margin_;
   MachineMemory machine_;  // as of looked_
   TimePoint looked_{};

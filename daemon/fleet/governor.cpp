@@ -60,6 +60,10 @@ void Governor::ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimeP
   account.since = now;
 }
 
+void Governor::touched(Id id, std::uint64_t bytes) {
+  if (const auto at = accounts_.find(id); at != accounts_.end()) at->second.touched = bytes;
+}
+
 void Governor::ending(Id id, TimePoint now, TimePoint by) {
   std::erase(line_, id);
   const auto at = accounts_.find(id);
@@ -104,6 +108,7 @@ bool Governor::ends_before(const Account& left, const Account& right, TimePoint 
 Governor::Step Governor::decide(const World& world) {
   Round round(world, pools_.size());
   see(round);
+  give_way(round);
   unload_idle(round);
   relieve(round);
   for (const Id id : std::vector<Id>(line_)) visit(round, id);
@@ -126,6 +131,23 @@ void Governor::see(Round& round) {
   }
   for (const Use& use : round.world.uses)
     if (const auto at = accounts_.find(use.id); at != accounts_.end()) at->second.idle_since = use.idle_since;
+}
+
+// Spare ones, whatever they do: for who waits, for a machine that is short of memory, and for pools that hold
+// more than they may.
+void Governor::give_way(Round& round) {
+  const bool asked = std::ranges::any_of(line_, [&](Id id) { return !accounts_.at(id).claim.spare; });
+  for (auto& [id, account] : accounts_) {
+    const bool there = account.state == State::loading || account.state == State::ready;
+    if (!account.claim.spare || !there) continue;
+    const std::size_t pool = account.claim.pool;
+    if (asked)
+      end(round, id, "others ask for memory");
+    else if (round.world.pressure)
+      end(round, id, "the machine is short of memory");
+    else if (accounted(pool) > pools_[pool].capacity)
+      end(round, id, "the engines hold more than they may");
+  }
 }
 
 void Governor::unload_idle(Round& round) {
@@ -227,8 +249,10 @@ void Governor::visit(Round& round, Id id) {
   const std::uint64_t free = this->free(pool, round.available(pool));
   const std::uint64_t promised = round.promised[pool];
   const std::uint64_t soon = free + coming + round.closing_bytes[pool];
-  if (clear && least <= free && least + promised <= soon)
+  if (clear && least <= free && least + promised <= soon && (!account.claim.spare || line_.front() == id))
     return grant(round, id, account, std::min(free, soon - promised), share);
+  if (account.claim.spare)
+    return needs(free, clear ? ", and nobody ends for it" : ", and another model of its group is loaded");
 
   if (waited_enough(round, account))
     return needs(free,
@@ -378,12 +402,12 @@ void Governor::grant(Round& round, Id id, Account& account, std::uint64_t left, 
   account.state = State::loading;
   account.since = round.world.now;
   std::erase(line_, id);
-  ++counters_.loads;
+  if (!account.claim.spare) ++counters_.loads;
   round.step.actions.push_back({Action::Kind::load, id, kv});
 }
 
 void Governor::refuse(Round& round, Id id, ErrorCode code, std::string why, bool of_asker) {
-  ++counters_.refusals;
+  if (!accounts_.at(id).claim.spare) ++counters_.refusals;
   round.step.actions.push_back(
       {Action::Kind::refuse, id, 0, Error{code, std::move(why), "", ""}, "", of_asker});
   gone(id);

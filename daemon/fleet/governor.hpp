@@ -4,7 +4,8 @@
 //   -> end -> gone (the account is free)
 // Engines without work end for others, those longest idle first and no more than it takes; one at work is
 // held (new requests wait) once it has had its turn, and ends when its streams have: two models that do not
-// fit together take turns, and no stream is cut.
+// fit together take turns, and no stream is cut. A spare one has what nobody else wants: it is refused what
+// is not free, nobody ends for it, and it ends as soon as anybody asks.
 #pragma once
 
 #include <chrono>
@@ -35,6 +36,7 @@ struct MemoryClaim {
   MemoryNeed need;
   std::string group = {};                              // of its models one may be loaded; "": none
   bool pinned = false;                                 // ends for nobody
+  bool spare = false;                                  // measures while nothing is asked, and serves nobody
   std::uint64_t most = UINT64_MAX;  // bytes of the pool that this engine could ever have
   std::vector<Asker> askers = {{}};  // what one of them may it may; never empty
   std::optional<std::chrono::milliseconds> keep = {};  // without work for so long: it ends
@@ -65,6 +67,9 @@ class Governor {
   void join(Id id, const Asker& asker);               // somebody else waits for it, too
   // bytes: what it holds in fact. Of one that did not ask, too.
   void ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimePoint now);
+  // What it has taken of the system by now. The rest of its account is not there for others, whatever the
+  // system says is available. Of one whose touched bytes nobody tells: nothing of what loads, all else.
+  void touched(Id id, std::uint64_t bytes);
   // Told to by others, once its answers have ended, or `by` then: a reload, a drain.
   void ending(Id id, TimePoint now, TimePoint by);
   void gone(Id id);  // its process has ended, however
@@ -107,6 +112,7 @@ class Governor {
   bool held(Id id) const;
   bool waits(Id id) const;
   bool anybody_waits() const noexcept { return !line_.empty(); }
+  bool empty() const noexcept { return accounts_.empty(); }
   struct PoolState {
     std::string name;
     std::uint64_t capacity = 0, accounted = 0;
@@ -131,6 +137,7 @@ class Governor {
     std::string app = {};  // it was loaded for
     State state = State::asking;
     std::uint64_t bytes = 0;
+    std::optional<std::uint64_t> touched = {};  // of them
     TimePoint since{};                    // of the state
     TimePoint ends_by{};                  // of one that ends
     std::chrono::milliseconds took{0};    // its load
@@ -151,6 +158,7 @@ class Governor {
   bool may_end(const Account& account, TimePoint now) const;
   bool ends_before(const Account& left, const Account& right, TimePoint now) const;
   void see(Round& round);
+  void give_way(Round& round);
   void unload_idle(Round& round);
   void relieve(Round& round);
   void visit(Round& round, Id id);

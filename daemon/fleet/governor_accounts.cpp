@@ -51,12 +51,17 @@ bool Governor::waits(Id id) const {
   return std::ranges::find(line_, id) != line_.end();
 }
 
-// What was granted and not taken yet is not there, whatever the system says.
+// What was granted and not taken yet is not there, whatever the system says: what loads, room for activations
+// and KV that no prompt has needed so far, and pages of files, which the system could have back.
 std::uint64_t Governor::free(std::size_t pool, std::uint64_t available) const {
   std::uint64_t left = less(pools_[pool].capacity, accounted(pool));
   if (available == kUnknown) return left;
-  for (const auto& [id, account] : accounts_)
-    if (account.claim.pool == pool && account.state == State::loading) available = less(available, account.bytes);
+  for (const auto& [id, account] : accounts_) {
+    if (account.claim.pool != pool) continue;
+    const std::uint64_t touched =
+        account.touched.value_or(account.state == State::loading ? 0 : account.bytes);
+    available = less(available, less(account.bytes, touched));
+  }
   return std::min(left, available);
 }
 
@@ -78,7 +83,7 @@ std::vector<Governor::PoolState> Governor::pools() const {
   for (const auto& [id, account] : accounts_) {
     PoolState& state = states[account.claim.pool];
     state.accounted += account.bytes;
-    ++(account.state == State::asking ? state.waiting : state.engines);
+    if (!account.claim.spare) ++(account.state == State::asking ? state.waiting : state.engines);
   }
   return states;
 }

@@ -11,6 +11,7 @@
 
 #include "daemon/fleet/file_stamp.hpp"
 #include "daemon/fleet/fleet_memory.hpp"
+#include "daemon/fleet/loans.hpp"
 #include "daemon/fleet/pools.hpp"
 #include "daemon/fleet/slot.hpp"
 
@@ -35,7 +36,7 @@ class WorkerFleet final : public Fleet {
         cache_dir_(config.cache_dir),
         kv_spill_(config.kv_spill),
         options_(std::move(options)),
-        memory_(config.memory, options_.device_memory, options_.machine_memory, options_.margin),
+        memory_(config.memory, options_, [this] { return processes(); }),
         governor_(memory_.governor()),
         drain_timer_(io),
         look_timer_(io) {
@@ -53,6 +54,16 @@ class WorkerFleet final : public Fleet {
       if (alive.expired()) return;
       acquire_now(model, backend, std::move(callback), asker);
     });
+  }
+
+  Result<std::unique_ptr<Loan>> lend(const config::ModelEntry& model, const std::string& backend,
+                                     const MemoryNeed& need,
+                                     std::function<void(const std::string&)> give_back) override {
+    if (draining_) return fail(ErrorCode::shutting_down, "The daemon is shutting down.");
+    loans_.ask(++last_id_, model, backend, need, std::move(give_back));
+    const Governor::Id id = last_id_;
+    look();
+    return loans_.answer(id);
   }
 
   MemoryStatus memory() override { return memory_.status(steady_clock::now()); }
@@ -357,6 +368,14 @@ class WorkerFleet final : public Fleet {
   }
 
   // ---- memory
+  // Of a GPU's driver the system does not tell which of the machine's pages are a process's.
+  std::vector<std::pair<Governor::Id, int>> processes() const {
+    std::vector<std::pair<Governor::Id, int>> out;
+    for (const auto* slots : {&slots_, &retired_})
+      for (const auto& slot : *slots)
+        if (slot->client && slot->backend == "cpu") out.emplace_back(slot->id, slot->client->pid());
+    return out;
+  }
   // From the loop: who calls may be in the middle of a client's event.
   void look_soon() {
     if (std::exchange(look_posted_, true)) return;
@@ -384,6 +403,7 @@ class WorkerFleet final : public Fleet {
     });
   }
   void act(Governor::Action& action) {
+    if (loans_.act(action)) return;
     const auto at = std::ranges::find(slots_, action.id, [](const auto& slot) { return slot->id; });
     if (at == slots_.end() || !(*at)->client) return;  // its end is under way
     Slot& slot = **at;
@@ -436,6 +456,7 @@ class WorkerFleet final : public Fleet {
   const FleetOptions options_;
   FleetMemory memory_;
   Governor& governor_;  // memory_'s
+  Loans loans_{memory_, [this] { look_soon(); }};
   Governor::Id last_id_ = 0;
   bool look_posted_ = false;
   std::vector<std::shared_ptr<Slot>> slots_;

@@ -24,6 +24,7 @@ struct FleetMemoryTest : ::testing::Test {
   std::unique_ptr<Fleet> fleet;
   test::TempDir dir;
   MachineMemory machine{1000, 1000};
+  std::optional<std::uint64_t> touched;  // of every engine
   double margin = 0;
   std::vector<LoadReport> reports;
 
@@ -51,6 +52,7 @@ struct FleetMemoryTest : ::testing::Test {
     FleetOptions options;
     options.executable = FAKE_ENGINE;
     options.machine_memory = [this] { return machine; };
+    options.touched_memory = [this](int) { return touched; };
     options.margin = [this](const std::string& backend) { return backend == "cpu" ? margin : 0; };
     options.on_loaded = [this](const LoadReport& report) { reports.push_back(report); };
     fleet = make_worker_fleet(io, config, std::move(options));
@@ -143,6 +145,48 @@ TEST_F(FleetMemoryTest, AMarginAloneMakesNoModelTooLarge) {
   EXPECT_EQ(accounted(), 98U);
 }
 
+// Beside the engines, while nothing is asked.
+TEST_F(FleetMemoryTest, WhatIsFreeIsLentUntilSomebodyAsks) {
+  model("a", "need=30");
+  model("b", "need=60,need_kv=0");
+  make();
+  ASSERT_TRUE(acquire("a"));
+  std::string why;
+  const auto lend = [&](std::uint64_t bytes) {
+    return fleet->lend(config.models[1], "cpu", {bytes, 0, 0, 0}, [&](const std::string& w) { why = w; });
+  };
+  const auto refused = lend(71);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::insufficient_memory);
+  EXPECT_EQ(accounted(), 30U);
+  auto loan = lend(60);
+  ASSERT_TRUE(loan) << loan.error().message;
+  EXPECT_EQ(accounted(), 90U);
+  (*loan)->holds(65);
+  EXPECT_EQ(accounted(), 95U) << "as it is, once it is loaded";
+  std::optional<Result<Backend*>> got;
+  fleet->acquire("b", "cpu", [&](Result<Backend*> r) { got = std::move(r); }, {});
+  ASSERT_TRUE(until([&] { return !why.empty(); }));
+  EXPECT_EQ(why, "others ask for memory");
+  EXPECT_EQ(accounted(), 95U) << "it is not gone yet";
+  loan->reset();
+  ASSERT_TRUE(until([&] { return got.has_value(); }));
+  EXPECT_TRUE(*got);
+  EXPECT_EQ(accounted(), 90U);
+  EXPECT_EQ(fleet->memory().evictions, 0U);
+  EXPECT_EQ(status_of("a").state, WorkerState::ready);
+}
+
+TEST_F(FleetMemoryTest, ALoanMayOutliveTheFleet) {
+  model("a", "need=30");
+  make();
+  auto loan = fleet->lend(config.models[0], "cpu", {10, 0, 0, 0}, [](const std::string&) {});
+  ASSERT_TRUE(loan);
+  fleet.reset();
+  (*loan)->holds(12);
+  loan->reset();
+}
+
 TEST_F(FleetMemoryTest, WhatCanNeverFitIsToldSoAndNobodyEndsForIt) {
   model("a", "need=60");
   model("huge", "need=101");
@@ -163,10 +207,12 @@ TEST(FleetMemory, WhatIsFreeIsAskedForOnceASecond) {
   int asked = 0;
   config::MemoryRules rules;
   rules.reserve = 0;
-  FleetMemory memory(rules, {}, [&] {
+  FleetOptions options;
+  options.machine_memory = [&] {
     ++asked;
     return machine;
-  });
+  };
+  FleetMemory memory(rules, options, [] { return std::vector<std::pair<Governor::Id, int>>(); });
   const TimePoint start = TimePoint() + seconds(1000);
   const MemoryStatus first = memory.status(start);
   EXPECT_EQ(first.pools.at(0).free, 400U);
@@ -205,6 +251,20 @@ TEST_F(FleetMemoryTest, OthersMemoryIsNotTaken) {
   make();
   EXPECT_EQ(acquire("a").error().message,
             "The model needs 60 bytes of machine; 59 are available or could be.");
+}
+
+TEST_F(FleetMemoryTest, WhatAnEngineHasNotWrittenYetIsItsOwn) {
+  model("a", "need=60,need_kv=0");
+  model("b", "need=35");
+  machine.available = 60;
+  touched = 0;
+  make();
+  ASSERT_TRUE(acquire("a"));
+  machine.available = 40;
+  touched = 50;
+  EXPECT_EQ(acquire("b", {"shy", false, 0}).error().message,
+            "The model needs 35 bytes of machine; 30 are available, and its app may not end other engines "
+            "(may_evict).");
 }
 
 TEST_F(FleetMemoryTest, ACrashFreesItsAccountAtOnce) {

@@ -2,11 +2,14 @@
 #include "daemon/fleet/pressure.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
 #include "daemon/fleet/pools.hpp"
+#include "daemon/fleet/touched.hpp"
 #include "tests/engine/temp_dir.hpp"
 
 namespace flyball::fleet {
@@ -87,6 +90,20 @@ TEST(Pools, LeaveTheirReserveAndKeepToTheirLimit) {
   EXPECT_EQ(available_to_engines(rules, 16 * kGiB, 5 * kGiB), kGiB);
   EXPECT_EQ(available_to_engines(rules, 16 * kGiB, kGiB), 0U);
   EXPECT_EQ(available_to_engines(rules, 16 * kGiB, 0), Governor::kUnknown);
+}
+
+TEST(TouchedMemory, IsWhatAProcessHasWritten) {
+  constexpr std::size_t kBytes = 64 << 20;
+  const auto before = touched_memory(getpid());
+  ASSERT_TRUE(before);
+  const auto pages = std::make_unique_for_overwrite<char[]>(kBytes);  // promised
+  const auto promised = touched_memory(getpid());
+  for (std::size_t i = 0; i < kBytes; i += 4096) static_cast<volatile char*>(pages.get())[i] = 1;
+  const auto written = touched_memory(getpid());
+  ASSERT_TRUE(promised && written);
+  EXPECT_LT(*promised, *before + kBytes / 2);
+  EXPECT_GE(*written, *before + kBytes / 4 * 3);
+  EXPECT_FALSE(touched_memory(getpid(), "/nonexistent"));
 }
 
 }  // namespace
