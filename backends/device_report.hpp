@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct DeviceReport {
   std::string error;                // why not, "" if it did
   std::string id;                   // tells it from every other device of its API; printable ASCII
   std::string features;             // vulkan: what the engine can use of it
+  // Which piece of hardware it is, whatever API tells; "": this one's driver does not.
+  std::string pci = {};   // its address, "0000:41:00.0"
+  std::string uuid = {};  // 32 hex digits
 };
 
 struct DeviceProbe {
@@ -50,6 +54,14 @@ inline std::chrono::milliseconds patience_with_next(std::chrono::steady_clock::t
 // The kernel of every probe: element i becomes i * kProbeFactor + data[i].
 inline constexpr std::uint32_t kProbeElements = 4096;
 inline constexpr std::uint32_t kProbeFactor = 2654435761U;
+
+// "0000:41:00.0", as Linux writes it.
+inline std::string pci_address(std::uint32_t domain, std::uint32_t bus, std::uint32_t device,
+                               std::uint32_t function) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", domain, bus, device, function);
+  return text;
+}
 
 // From a PCI vendor id.
 constexpr const char* vendor_name(std::uint32_t id) noexcept {

@@ -6,12 +6,14 @@
 #include <string_view>
 
 #include "backends/device/choice.hpp"
+#include "backends/device_report.hpp"
 
 namespace flyball::opencl {
 namespace {
 
 constexpr std::size_t kMaxIdPart = 200;   // bytes of a driver's text in an id: ids travel in argv and JSON
 constexpr cl_device_info kUuid = 0x106A;  // CL_DEVICE_UUID_KHR of cl_khr_device_uuid: 16 bytes
+constexpr cl_device_info kPciBusInfo = 0x410F;  // CL_DEVICE_PCI_BUS_INFO_KHR of cl_khr_pci_bus_info
 
 std::string text_of(const Api& api, cl_device_id device, cl_device_info what) {
   std::size_t n = 0;
@@ -40,12 +42,19 @@ std::string uuid_of(const Api& api, cl_device_id device, const std::string& exte
   if (extensions.find("cl_khr_device_uuid") == std::string::npos) return {};
   std::array<unsigned char, 16> bytes{};
   if (api.clGetDeviceInfo(device, kUuid, bytes.size(), bytes.data(), nullptr) != CL_SUCCESS) return {};
-  std::string text = " ";
+  std::string text;
   for (const unsigned char b : bytes) {
     text += "0123456789abcdef"[b >> 4];
     text += "0123456789abcdef"[b & 15];
   }
   return text;
+}
+
+std::string pci_of(const Api& api, cl_device_id device, const std::string& extensions) {
+  if (extensions.find("cl_khr_pci_bus_info") == std::string::npos) return {};
+  std::array<cl_uint, 4> at{};  // domain, bus, device, function
+  if (api.clGetDeviceInfo(device, kPciBusInfo, sizeof at, at.data(), nullptr) != CL_SUCCESS) return {};
+  return pci_address(at[0], at[1], at[2], at[3]);
 }
 
 DeviceFacts facts_of(const Api& api, cl_platform_id platform, cl_device_id device) {
@@ -74,7 +83,8 @@ DeviceFacts facts_of(const Api& api, cl_platform_id platform, cl_device_id devic
   f.max_allocation_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   f.local_bytes = number_of<cl_ulong>(api, device, CL_DEVICE_LOCAL_MEM_SIZE);
   f.base_alignment = std::max(8U, number_of<cl_uint>(api, device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8);
-  f.id = uuid_of(api, device, extensions);  // the rest is told by its place in the list
+  f.uuid = uuid_of(api, device, extensions);
+  f.pci = pci_of(api, device, extensions);
   return f;
 }
 
@@ -99,7 +109,8 @@ std::vector<FoundDevice> find_devices(const Api& api) {
       const auto same = std::ranges::count_if(found, [&](const FoundDevice& other) {
         return other.facts.platform == f.platform && other.facts.name == f.name;
       });
-      f.id = printable(f.name) + "#" + std::to_string(same) + " (" + printable(f.platform) + ")" + f.id;
+      f.id = printable(f.name) + "#" + std::to_string(same) + " (" + printable(f.platform) + ")" +
+             (f.uuid.empty() ? "" : " ") + f.uuid;
       found.push_back(std::move(device));
     }
   }

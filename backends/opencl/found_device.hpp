@@ -16,6 +16,7 @@ struct DeviceFacts {
   // name. Tells this device from every other for as long as drivers and hardware stay; printable ASCII.
   std::string id;
   std::string name, platform, driver;
+  std::string uuid, pci;     // DeviceReport's
   std::uint32_t vendor = 0;  // as PCI numbers them
   bool processor = false;    // runs on this machine's own cores: a software device
   bool unified = false;      // works in the processor's memory: nothing is copied

@@ -58,6 +58,8 @@ DeviceReport report_of(const DeviceFacts& f) {
   report.memory_bytes = f.memory_bytes;
   report.compute_units = f.compute_units;
   report.unified = f.unified;
+  report.uuid = f.uuid;
+  report.pci = f.pci;
   report.kind = f.processor ? "software" : f.unified ? "integrated" : "discrete";
   return report;
 }

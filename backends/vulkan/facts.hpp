@@ -11,6 +11,7 @@ struct DeviceFacts {
   // from every other for as long as drivers and hardware stay; printable ASCII.
   std::string id;
   std::string name, driver;
+  std::string uuid, pci;     // DeviceReport's
   std::uint32_t vendor = 0;  // as PCI numbers them
   std::string kind;          // discrete, integrated, software
   bool processor = false;    // runs on this machine's own cores: a software device

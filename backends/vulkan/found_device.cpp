@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "backends/device_report.hpp"
 #include "backends/vulkan/internal.hpp"
 
 namespace flyball::vulkan {
@@ -79,7 +80,8 @@ bool has_avx2() {
 }
 
 struct Extensions {
-  bool host_import = false, integer_dot = false, cooperative_matrix = false, subgroup_size = false;
+  bool host_import = false, integer_dot = false, cooperative_matrix = false, subgroup_size = false,
+       pci = false;
 };
 
 Extensions extensions_of(const vk::raii::PhysicalDevice& device) {
@@ -90,6 +92,7 @@ Extensions extensions_of(const vk::raii::PhysicalDevice& device) {
     e.integer_dot |= name == kIntegerDot;
     e.cooperative_matrix |= name == kCooperativeMatrix;
     e.subgroup_size |= name == kSubgroupSize;
+    e.pci |= name == VK_EXT_PCI_BUS_INFO_EXTENSION_NAME;
   }
   return e;
 }
@@ -185,8 +188,8 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
     f.texel_bytes = std::min<std::uint64_t>(std::uint64_t{16} * base.limits.maxTexelBufferElements,
                                             std::numeric_limits<std::uint32_t>::max() / 16 * 16);
   for (const std::uint8_t b : v11.deviceUUID) {
-    f.id += "0123456789abcdef"[b >> 4];
-    f.id += "0123456789abcdef"[b & 15];
+    f.uuid += "0123456789abcdef"[b >> 4];
+    f.uuid += "0123456789abcdef"[b & 15];
   }
 
   const auto features = device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan11Features,
@@ -199,6 +202,12 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
   const Extensions has = extensions_of(device);
   f.cooperative_matrix = has.cooperative_matrix;
   f.host_import = has.host_import;
+  if (has.pci) {
+    const auto at =
+        device.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDevicePCIBusInfoPropertiesEXT>()
+            .get<vk::PhysicalDevicePCIBusInfoPropertiesEXT>();
+    f.pci = pci_address(at.pciDomain, at.pciBus, at.pciDevice, at.pciFunction);
+  }
   if (has.host_import)
     f.import_alignment = device
                              .getProperties2<vk::PhysicalDeviceProperties2,
@@ -257,8 +266,7 @@ std::vector<FoundDevice> find_devices(const Driver& driver) {
     f.timestamps = device.getQueueFamilyProperties()[*family].timestampValidBits > 0;
     const auto same =
         std::ranges::count_if(found, [&](const FoundDevice& other) { return other.facts.name == f.name; });
-    const std::string uuid = f.id;
-    f.id = printable(f.name) + "#" + std::to_string(same) + " (" + printable(f.driver) + ") " + uuid;
+    f.id = printable(f.name) + "#" + std::to_string(same) + " (" + printable(f.driver) + ") " + f.uuid;
     found.push_back({std::move(device), std::move(f), *family});
   }
   return found;

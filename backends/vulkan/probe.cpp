@@ -48,6 +48,8 @@ DeviceReport report_of(const DeviceFacts& f) {
   report.memory_bytes = f.memory_bytes;
   report.unified = f.unified;
   report.kind = f.kind;
+  report.uuid = f.uuid;
+  report.pci = f.pci;
   report.features = "subgroups of " + std::to_string(f.subgroup_size);
   const auto add = [&](bool has, const char* what) {
     if (has) report.features += std::string(", ") + what;

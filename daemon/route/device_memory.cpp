@@ -1,48 +1,45 @@
 #include "daemon/route/device_memory.hpp"
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <optional>
 
 #include "daemon/route/hardware_facts.hpp"
 
 namespace flyball::route {
 namespace {
 
-struct Pool {
-  std::multiset<std::string> names;  // of its devices: an API does not say which of another API's is the same
-  fleet::DeviceMemory memory;
-};
+constexpr std::uint64_t kMostBytes = 1ULL << 50U;  // of one device: sums stay far from any limit
 
-// Engines that work on the same device share a pool, which is all the devices they work on: what each of them
-// holds there is in nobody's pool but that.
-void add(std::vector<Pool>& pools, const std::string& backend, const DeviceProbe& probe,
-         const std::vector<std::string>& ids) {
-  const auto own = [&](const std::string& id) { return has_own_memory(probe, id); };
-  if (ids.empty() || !std::ranges::all_of(ids, own)) return;
-  Pool pool{{}, {"", 0, {{backend, 0}}}};
-  std::map<std::string, std::uint64_t> bytes;  // of one device by name
+// Of two APIs. By what both tell; a name is what is left where they tell nothing in common, and then two of
+// the same name are taken for one: too little memory rather than too much.
+bool same_hardware(const DeviceReport& a, const DeviceReport& b) {
+  if (!a.pci.empty() && !b.pci.empty()) return a.pci == b.pci;
+  if (!a.uuid.empty() && !b.uuid.empty()) return a.uuid == b.uuid;
+  return a.name == b.name;
+}
+
+// The devices that an engine opens, if all of them have memory of their own; else none.
+std::vector<const DeviceReport*> opened(const DeviceProbe& probe, const std::vector<std::string>& ids) {
+  std::vector<const DeviceReport*> out;
   for (const std::string& id : ids) {
-    const auto device = std::ranges::find(probe.devices, id, &DeviceReport::id);
-    pool.names.insert(device->name);
-    bytes[device->name] = std::min<std::uint64_t>(device->memory_bytes, 1ULL << 50U);
-    pool.memory.bytes += bytes[device->name];
+    if (!has_own_memory(probe, id)) return {};
+    out.push_back(&*std::ranges::find(probe.devices, id, &DeviceReport::id));
   }
-  pool.memory.backends[0].bytes = pool.memory.bytes;
-  const auto shares = [&](const Pool& other) {
-    return std::ranges::any_of(pool.names, [&](const auto& name) { return other.names.contains(name); });
-  };
-  const auto same = std::ranges::find_if(pools, shares);
-  if (same == pools.end()) {
-    pools.push_back(std::move(pool));
-    return;
+  return out;
+}
+
+std::uint64_t bytes_of(const DeviceReport& device) {
+  return std::min(device.memory_bytes, kMostBytes);
+}
+
+fleet::DeviceMemory pool_of(std::vector<const DeviceReport*> devices) {
+  fleet::DeviceMemory pool;
+  std::ranges::sort(devices, {}, &DeviceReport::name);
+  for (const DeviceReport* device : devices) {
+    pool.name += (pool.name.empty() ? "" : ", ") + device->name;
+    pool.bytes += bytes_of(*device);
   }
-  same->memory.backends.push_back(pool.memory.backends[0]);
-  for (const auto& [name, size] : bytes)
-    while (same->names.count(name) < pool.names.count(name)) {
-      same->names.insert(name);
-      same->memory.bytes += size;
-    }
+  return pool;
 }
 
 }  // namespace
@@ -50,16 +47,34 @@ void add(std::vector<Pool>& pools, const std::string& backend, const DeviceProbe
 std::vector<fleet::DeviceMemory> device_memory(const HardwareReport& report,
                                                const std::vector<std::string>& opencl_ids,
                                                const std::vector<std::string>& vulkan_ids) {
-  std::vector<Pool> pools;
-  add(pools, "opencl", report.opencl, opencl_ids);
-  add(pools, "vulkan", report.vulkan, vulkan_ids);
-  std::vector<fleet::DeviceMemory> out;
-  for (Pool& pool : pools) {
-    for (const std::string& name : pool.names)
-      pool.memory.name += (pool.memory.name.empty() ? "" : ", ") + name;
-    out.push_back(std::move(pool.memory));
+  const auto opencl = opened(report.opencl, opencl_ids), vulkan = opened(report.vulkan, vulkan_ids);
+  // OpenCL's, and of Vulkan's those that are none of them. Each of OpenCL's is one of Vulkan's at most.
+  std::vector<const DeviceReport*> all = opencl;
+  std::vector<bool> shared(opencl.size());
+  for (const DeviceReport* device : vulkan) {
+    std::size_t i = 0;
+    while (i < opencl.size() && (shared[i] || !same_hardware(*opencl[i], *device))) ++i;
+    if (i < opencl.size())
+      shared[i] = true;
+    else
+      all.push_back(device);
   }
-  return out;
+  const fleet::EngineMemory by_opencl{"opencl", pool_of(opencl).bytes},
+      by_vulkan{"vulkan", pool_of(vulkan).bytes};
+  std::vector<fleet::DeviceMemory> pools;
+  const auto add = [&](const std::vector<const DeviceReport*>& devices,
+                       std::vector<fleet::EngineMemory> engines) {
+    if (devices.empty()) return;
+    pools.push_back(pool_of(devices));
+    pools.back().backends = std::move(engines);
+  };
+  if (std::ranges::find(shared, true) != shared.end()) {
+    add(all, {by_opencl, by_vulkan});
+  } else {
+    add(opencl, {by_opencl});
+    add(vulkan, {by_vulkan});
+  }
+  return pools;
 }
 
 }  // namespace flyball::route

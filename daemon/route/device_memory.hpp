@@ -10,9 +10,9 @@
 namespace flyball::route {
 
 // A pool for each set of devices that an engine opens and that all have memory of their own. Two engines that
-// open a device of the same name share one, of the devices of both: both APIs show the same hardware. Neither
-// may have more than its own devices; whether these have room for it, where others' lie on more of them, it
-// learns at its load.
+// open the same device share one, of the devices of both: by its PCI address, else by its UUID where both
+// APIs tell it, else by its name. Neither may have more than its own devices; whether these have room for it,
+// where others' lie on more of them, it learns at its load.
 std::vector<fleet::DeviceMemory> device_memory(const HardwareReport& report,
                                                const std::vector<std::string>& opencl_ids,
                                                const std::vector<std::string>& vulkan_ids);

@@ -37,7 +37,9 @@ Json to_json(const DeviceReport& d) {
           {"dispatched", d.dispatched},
           {"error", d.error},
           {"id", d.id},
-          {"features", d.features}};
+          {"features", d.features},
+          {"pci", d.pci},
+          {"uuid", d.uuid}};
 }
 
 Json to_json(const DeviceProbe& probe) {
@@ -78,6 +80,8 @@ DeviceReport device_of(const Json& row) {
   device.error = text_of(row, "error");
   device.id = text_of(row, "id");
   device.features = text_of(row, "features");
+  device.pci = text_of(row, "pci");
+  device.uuid = text_of(row, "uuid");
   return device;
 }
 

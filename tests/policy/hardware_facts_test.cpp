@@ -174,6 +174,29 @@ TEST(HardwareFacts, EnginesOnDifferentCardsHavePoolsOfTheirOwn) {
   EXPECT_EQ(memory[0].backends[1].bytes, 12 * kGiB) << "it opens the small one alone";
 }
 
+// Two cards of a name, one for each engine: two memories, or one, by what the drivers tell.
+TEST(HardwareFacts, CardsAreToldApartByWhatBothDriversTell) {
+  const auto pools = [](const char* vulkan_pci, const char* vulkan_uuid, const char* opencl_pci,
+                        const char* opencl_uuid) {
+    auto by_vulkan = device("RTX 4090", "discrete", "nvidia", 24), by_opencl = by_vulkan;
+    by_vulkan.pci = vulkan_pci;
+    by_vulkan.uuid = vulkan_uuid;
+    by_opencl.pci = opencl_pci;
+    by_opencl.uuid = opencl_uuid;
+    by_opencl.name = "NVIDIA RTX 4090 as another driver calls it";
+    if (by_vulkan.pci.empty() && by_vulkan.uuid.empty()) by_opencl.name = by_vulkan.name;
+    return device_memory(machine({by_vulkan}, {by_opencl}), {by_opencl.id}, {by_vulkan.id});
+  };
+  const char *const here = "0000:41:00.0", *const there = "0000:42:00.0";
+  EXPECT_EQ(pools(here, "", here, "").size(), 1U);
+  EXPECT_EQ(pools(here, "", here, "")[0].bytes, 24ULL << 30U) << "one card";
+  EXPECT_EQ(pools(here, "", there, "").size(), 2U);
+  EXPECT_EQ(pools(here, "a", here, "b").size(), 1U) << "drivers make UUIDs as they like";
+  EXPECT_EQ(pools("", "a", here, "a").size(), 1U);
+  EXPECT_EQ(pools(here, "a", "", "b").size(), 2U);
+  EXPECT_EQ(pools("", "", here, "a").size(), 1U) << "a name, where nothing is told in common";
+}
+
 TEST(HardwareFacts, ANumberedDeviceIsThatOne) {
   auto report = machine({}, {device("GPU", "discrete", "acme", 8), device("GPU", "discrete", "acme", 80)});
   report.opencl.devices[0].id = "GPU#1 (Test)";
