@@ -5,7 +5,6 @@
 #include <string_view>
 #include <system_error>
 
-#include "backends/model/embedded_demo.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/measure/measured_store.hpp"
 #include "daemon/measure/outcomes.hpp"
@@ -47,9 +46,6 @@ measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const r
       const BackendInfo& info = it->second;
       out[model.id] = {info.weight_bytes, info.token_weight_bytes, info.parameters, info.mixture_of_experts,
                        is_quantized(info.quantization)};
-    } else if (model.embedded) {
-      if (const auto file = model::ModelFile::from_bytes(model::embedded_demo_model()))
-        out[model.id] = size_of(**file);
     }
   }
   return out;

@@ -18,7 +18,7 @@ namespace flyball::cli {
 std::vector<measure::Engine> engines_of(const route::HardwareReport& report, const config::Config& config);
 
 measure::ModelSize size_of(const model::ModelFile& file);
-// Of those whose files said it, and of the model that is embedded in this program.
+// Of those whose files said it.
 measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const route::ModelFileInfos& files);
 
 // What is known of the configuration's models on these engines, and predicted of those of known size; where

@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/model/embedded_demo.hpp"
+#include "backends/model/model_file.hpp"
 #include "daemon/fleet/file_stamp.hpp"
 #include "daemon/route/children.hpp"
 
@@ -51,6 +53,22 @@ std::optional<BackendInfo> info_of(const ChildAnswer& answer) {
   return info;
 }
 
+// Of this program's own bytes, which nobody else has written.
+std::optional<BackendInfo> embedded_info() {
+  const auto file = model::ModelFile::from_bytes(model::embedded_demo_model());
+  if (!file) return std::nullopt;  // this build has none
+  const model::ModelConfig& config = (*file)->config();
+  BackendInfo info;
+  info.architecture = config.architecture;
+  info.quantization = (*file)->main_quantization();
+  info.parameters = (*file)->parameter_count();
+  info.weight_bytes = (*file)->weight_bytes();
+  info.token_weight_bytes = (*file)->token_weight_bytes();
+  info.context_length = config.context_length;
+  info.mixture_of_experts = config.n_experts > 0;
+  return info;
+}
+
 }  // namespace
 
 ModelFileInfos ModelFiles::read(std::span<const config::ModelEntry> models) {
@@ -87,9 +105,14 @@ ModelFileInfos ModelFiles::read(std::span<const config::ModelEntry> models) {
   }
   kept_ = std::move(kept);
   ModelFileInfos out;
-  for (const config::ModelEntry& model : models)
-    if (const auto it = kept_.find(model.path); !model.embedded && it != kept_.end())
+  for (const config::ModelEntry& model : models) {
+    if (model.embedded) {
+      if (!embedded_) embedded_ = embedded_info();
+      if (embedded_) out.emplace(model.id, *embedded_);
+    } else if (const auto it = kept_.find(model.path); it != kept_.end()) {
       out.emplace(model.id, it->second.info);
+    }
+  }
   return out;
 }
 

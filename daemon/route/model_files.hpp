@@ -1,11 +1,12 @@
 // What model files say of themselves before an engine has loaded them. Read by child processes (`flyball
 // inspect`): the daemon maps no weights, and a file that is hostile or cut off under a reader harms nobody
-// else.
+// else. Of the embedded model by this process itself.
 #pragma once
 
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -25,7 +26,7 @@ class ModelFiles {
       : program_(std::move(program)), timeout_(timeout) {}
 
   // Reads those that were not read yet or have changed since; blocks for at most the timeout. One that cannot
-  // be read is absent: its engine will say why. So is the embedded model, which fits everywhere.
+  // be read is absent: its engine will say why.
   ModelFileInfos read(std::span<const config::ModelEntry> models);
 
  private:
@@ -36,6 +37,7 @@ class ModelFiles {
   std::filesystem::path program_;
   std::chrono::milliseconds timeout_;
   std::map<std::filesystem::path, Kept> kept_;
+  std::optional<BackendInfo> embedded_;
 };
 
 }  // namespace flyball::route

@@ -94,6 +94,24 @@ TEST_F(ModelFilesTest, WhatIsNoAnswerIsNotKnown) {
   EXPECT_TRUE(ModelFiles("/nonexistent/flyball").read(models).empty());
 }
 
+TEST_F(ModelFilesTest, TheEmbeddedModelIsKnownWithoutAsking) {
+  config::ModelEntry demo;
+  demo.id = "demo";
+  demo.embedded = true;
+  const ModelFileInfos infos = ModelFiles("/nonexistent/flyball").read({&demo, 1});
+  ASSERT_TRUE(infos.contains("demo"));
+  const BackendInfo& info = infos.at("demo");
+  EXPECT_EQ(info.architecture, "llama");
+  EXPECT_GT(info.parameters, 1'000'000U);
+  EXPECT_GT(info.weight_bytes, info.parameters / 2);
+  EXPECT_GT(info.context_length, 0U);
+  EXPECT_EQ(asked(), 0U);
+  policy::Facts hardware;
+  hardware.set("hardware.memory.total", std::int64_t{1} << 30, "probe");
+  const policy::Facts cold = gather(hardware, {}, {}, demo, {}, {}, &info);
+  EXPECT_EQ(cold.get("model.fits_memory")->value, policy::FactValue(true));
+}
+
 // Before any engine has loaded it, the decision knows as much of the model as `flyball explain`.
 TEST(Gather, AModelThatNobodyHasLoaded) {
   policy::Facts hardware;
