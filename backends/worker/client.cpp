@@ -410,37 +410,40 @@ class Client final : public WorkerClient {
 
 }  // namespace
 
+std::vector<std::string> engine_words(const WorkerOptions& options) {
+  std::vector<std::string> words{"--model-id",
+                                 options.model_id,
+                                 "--backend",
+                                 options.backend,
+                                 "--threads",
+                                 std::to_string(options.threads),
+                                 "--context",
+                                 std::to_string(options.context),
+                                 "--max-sequences",
+                                 std::to_string(options.max_sequences),
+                                 "--expert-bytes",
+                                 std::to_string(options.expert_bytes),
+                                 "--kv",
+                                 options.kv_type,
+                                 "--memory",
+                                 options.own_memory ? "own" : "machine",
+                                 "--memory-capacity",
+                                 std::to_string(options.memory_capacity)};
+  if (!options.model_path.empty()) words.insert(words.end(), {"--model", options.model_path});
+  for (const std::string& id : options.device_ids) words.insert(words.end(), {"--device-id", id});
+  if (!options.cache_dir.empty()) words.insert(words.end(), {"--cache-dir", options.cache_dir});
+  if (options.kv_spill_bytes > 0 && !options.kv_spill_dir.empty())
+    words.insert(words.end(), {"--kv-spill-dir", options.kv_spill_dir, "--kv-spill-bytes",
+                               std::to_string(options.kv_spill_bytes)});
+  if (!options.sha256.empty()) words.insert(words.end(), {"--sha256", options.sha256});
+  return words;
+}
+
 Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, const WorkerOptions& options,
                                                           Callbacks callbacks) {
-  std::vector<std::string> argv{"flyball",
-                                "engine",
-                                "--fd",
-                                std::to_string(kWorkerFd),
-                                "--model-id",
-                                options.model_id,
-                                "--backend",
-                                options.backend,
-                                "--threads",
-                                std::to_string(options.threads),
-                                "--context",
-                                std::to_string(options.context),
-                                "--max-sequences",
-                                std::to_string(options.max_sequences),
-                                "--expert-bytes",
-                                std::to_string(options.expert_bytes),
-                                "--kv",
-                                options.kv_type,
-                                "--memory",
-                                options.own_memory ? "own" : "machine",
-                                "--memory-capacity",
-                                std::to_string(options.memory_capacity)};
-  if (!options.model_path.empty()) argv.insert(argv.end(), {"--model", options.model_path});
-  for (const std::string& id : options.device_ids) argv.insert(argv.end(), {"--device-id", id});
-  if (!options.cache_dir.empty()) argv.insert(argv.end(), {"--cache-dir", options.cache_dir});
-  if (options.kv_spill_bytes > 0 && !options.kv_spill_dir.empty())
-    argv.insert(argv.end(), {"--kv-spill-dir", options.kv_spill_dir, "--kv-spill-bytes",
-                             std::to_string(options.kv_spill_bytes)});
-  if (!options.sha256.empty()) argv.insert(argv.end(), {"--sha256", options.sha256});
+  std::vector<std::string> argv{"flyball", "engine", "--fd", std::to_string(kWorkerFd)};
+  const std::vector<std::string> words = engine_words(options);
+  argv.insert(argv.end(), words.begin(), words.end());
   auto process = spawn_worker(options.executable, argv);
   if (!process) return std::unexpected(std::move(process.error()));
   auto connection = std::make_shared<Connection>(io, options, std::move(callbacks));

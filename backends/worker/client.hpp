@@ -39,6 +39,10 @@ struct WorkerOptions {
   std::chrono::milliseconds stall_timeout{120'000};
 };
 
+// Which model an engine's process loads, and how, as the words of its command line: of `flyball engine`, and
+// of `flyball measure`.
+std::vector<std::string> engine_words(const WorkerOptions& options);
+
 class WorkerClient : public Backend {
  public:
   struct Callbacks {

@@ -124,8 +124,8 @@ Result<store::Database> open_store(const config::Config& config) {
 // What its devices can do, for models that are not measured on them. The processor's the probe measures at
 // every start. What cannot be measured is said, and the models' own measurements go on. io_error: of the
 // store.
-Result<void> keep_ceilings(Measuring measuring, bool quiet, store::Database& database) {
-  const measure::Engine& engine = measuring.engine;
+Result<void> keep_ceilings(const measure::Engine& engine, const Measuring& measuring, bool quiet,
+                           store::Database& database) {
   measure::Ceilings ceilings = engine.ceilings;
   if (engine.backend != "cpu") {
     const measure::Subject subject = measure::subject_of(engine);
@@ -157,9 +157,18 @@ int calibrate(const CalibrateOptions& o) {
     return std::ranges::any_of(o.backends, [&](const auto& b) { return b == "all" || b == backend; });
   };
   const std::vector<measure::Engine> engines = engines_of(hardware, *config);
+  const auto own_memory = [&](const measure::Engine& engine) {
+    const DeviceProbe& probe = engine.backend == "vulkan" ? hardware.vulkan : hardware.opencl;
+    return engine.backend != "cpu" && std::ranges::all_of(engine.device_ids, [&](const std::string& id) {
+             return route::has_own_memory(probe, id);
+           });
+  };
   for (const measure::Engine& engine : engines)
     if (wanted(engine.backend))
-      if (auto ok = keep_ceilings({path, "", "", engine}, o.json, *database); !ok) return report(ok.error());
+      if (auto ok = keep_ceilings(engine, measuring_of(*config, nullptr, engine, own_memory(engine)), o.json,
+                                  *database);
+          !ok)
+        return report(ok.error());
   std::vector<Run> runs;
   for (const config::ModelEntry* model : *models) {
     const std::string digest = measure::model_digest(*model);
@@ -167,7 +176,9 @@ int calibrate(const CalibrateOptions& o) {
       if (!wanted(engine.backend)) continue;
       Run& run = runs.emplace_back(Run{model->id, measure::subject_of(engine, digest, *model), {}, {}});
       if (!o.json) std::fprintf(stderr, "measuring %s on %s\n", model->id.c_str(), engine.backend.c_str());
-      auto figures = measure_in_child({path, model->id, model->kv_type, engine, o.quick}, run.subject);
+      Measuring measuring = measuring_of(*config, model, engine, own_memory(engine));
+      measuring.quick = o.quick;
+      auto figures = measure_in_child(measuring, run.subject);
       if (figures)
         run.figures = std::move(*figures);
       else

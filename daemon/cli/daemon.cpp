@@ -25,6 +25,7 @@
 #include "daemon/cli/idle_refresh.hpp"
 #include "daemon/cli/measurements.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/fleet/file_stamp.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/fleet/pools.hpp"
 #include "daemon/measure/measured_store.hpp"
@@ -98,7 +99,9 @@ class Daemon {
                                         with_predictions(with_preload(std::move(fleet))))),
         gateway_(io_, settings_, hardware_, *fleet_, store_.get(), std::move(used), &outcomes_),
         refresh_(io_, {[this] { return was_busy(); }, [this] { return unmeasured(); },
-                       [this](const IdlePlan::Pair& pair) { return prepare(pair); },
+                       [this](const IdleRefresh::Work& work, const MemoryNeed& need, auto give_back) {
+                         return fleet_->lend(work.model, work.engine.backend, need, std::move(give_back));
+                       },
                        [this](const measure::Subject& subject, std::vector<measure::Figure> figures) {
                          keep_measured(subject, std::move(figures));
                        }}),
@@ -231,28 +234,23 @@ class Daemon {
     return std::exchange(finished_, finished) != finished || gateway_.requests_in_flight() > 0 || loads ||
            reading_;
   }
-  std::vector<IdlePlan::Pair> unmeasured() const {
-    std::vector<IdlePlan::Pair> out;
+  std::vector<IdleRefresh::Work> unmeasured() {
+    std::vector<IdleRefresh::Work> out;
     if (store_ == nullptr) return out;  // nowhere to keep it
     const std::int64_t soon = std::time(nullptr) + kRefreshBefore.count();
+    const std::uint64_t capacity = fleet_->memory().pools.at(fleet::kMachinePool).capacity;
     for (const config::ModelEntry& model : settings_->config.models)
-      for (const measure::Engine& engine : engines_)
-        if (!settings_->measured.is_measured(model.id, engine.backend, soon))
-          out.emplace_back(model.id, engine.backend);
+      for (const measure::Engine& engine : engines_) {
+        if (settings_->measured.is_measured(model.id, engine.backend, soon)) continue;
+        const bool own_memory = fleet::pool_of(engine.backend, device_memory_) != fleet::kMachinePool;
+        Measuring measuring = measuring_of(settings_->config, &model, engine, own_memory);
+        measuring.engine.memory_capacity = capacity;
+        measuring.quick = true;
+        std::string as = model.embedded ? "" : std::to_string(fleet::file_stamp(model.path));
+        for (const std::string& word : worker::engine_words(measuring.engine)) as += " " + word;
+        out.push_back({{{model.id, engine.backend}, std::move(as)}, std::move(measuring), model, engine});
+      }
     return out;
-  }
-  // In what the governor has free, and nobody ends for it.
-  std::optional<IdleRefresh::Work> prepare(const IdlePlan::Pair& pair) const {
-    const auto model = std::ranges::find(settings_->config.models, pair.first, &config::ModelEntry::id);
-    const auto engine = std::ranges::find(engines_, pair.second, &measure::Engine::backend);
-    const fleet::MemoryStatus memory = fleet_->memory();
-    const std::size_t pool = fleet::pool_of(pair.second, device_memory_);
-    if (model == settings_->config.models.end() || engine == engines_.end() || pool >= memory.pools.size() ||
-        memory.pools[pool].waiting > 0 || memory.pools[pool].free == 0)
-      return std::nullopt;
-    return IdleRefresh::Work{{options_.config, model->id, model->kv_type, *engine, true,
-                              memory.pools[pool].free, pool != fleet::kMachinePool},
-                             *model};
   }
   void keep_measured(const measure::Subject& subject, std::vector<measure::Figure> figures) {
     store_->post([subject, figures = std::move(figures)](store::Database& database) {

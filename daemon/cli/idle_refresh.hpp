@@ -1,12 +1,13 @@
 // Measures what was not measured, or too long ago, while nobody asks anything: one model on one engine at a
-// time, in a process that is killed as soon as a request is here. On the daemon's loop, and a thread that
-// waits for that process.
+// time, as the configuration in force says, in a process that is killed as soon as a request is here or its
+// memory is needed. On the daemon's loop, and a thread that waits for that process.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,6 +20,7 @@
 
 #include "config/calibrate.hpp"
 #include "daemon/cli/measuring.hpp"
+#include "daemon/fleet/fleet.hpp"
 
 namespace flyball::cli {
 
@@ -27,35 +29,59 @@ class IdlePlan {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
   using Pair = std::pair<std::string, std::string>;  // model id and engine
-  // What was tried is not tried again for so long, whatever came of it.
+  // What could be measured. `as`: all that the measurement would go by; where it is another, what came of an
+  // earlier one says nothing.
+  struct Due {
+    Pair pair;
+    std::string as;
+    bool operator==(const Due&) const = default;
+  };
+  enum class Outcome : std::uint8_t {
+    measured,
+    failed,   // its process ended, say: perhaps another time
+    refused,  // by the engine, and will be for as long as nothing changes
+    no_room,  // in memory
+  };
   static constexpr std::chrono::hours kRetry{6};
+  static constexpr std::chrono::minutes kRetryForRoom{30};
 
   explicit IdlePlan(TimePoint now) : busy_at_(now) {}
   // Whether nothing was done for `after`; to be told again and again what is done.
   bool idle(TimePoint now, bool busy, std::chrono::milliseconds after);
-  std::optional<Pair> next(std::span<const Pair> due, TimePoint now) const;
-  void tried(const Pair& pair, TimePoint now) { tried_[pair] = now; }
+  // The index of the first that was not tried, or not lately.
+  std::optional<std::size_t> next(std::span<const Due> due, TimePoint now) const;
+  void tried(const Due& due, Outcome outcome, TimePoint now) { tried_[due.pair] = {due.as, outcome, now}; }
 
  private:
   TimePoint busy_at_;
-  std::map<Pair, TimePoint> tried_;
+  struct Tried {
+    std::string as;
+    Outcome outcome;
+    TimePoint at;
+  };
+  std::map<Pair, Tried> tried_;
 };
 
 class IdleRefresh {
  public:
   struct Work {
+    IdlePlan::Due due;
     Measuring measuring;
     config::ModelEntry model;
+    measure::Engine engine;
   };
   // What it asks of the daemon, always on the loop.
   struct Host {
-    std::function<bool()> busy;                        // a request is here, or was since it was asked last
-    std::function<std::vector<IdlePlan::Pair>()> due;  // those without figures that still count, in order
-    // nullopt: it cannot be measured now: no room, or it is gone.
-    std::function<std::optional<Work>(const IdlePlan::Pair&)> prepare;
+    std::function<bool()> busy;              // a request is here, or was since it was asked last
+    std::function<std::vector<Work>()> due;  // those without figures that still count, in order
+    // As Fleet::lend.
+    std::function<Result<std::unique_ptr<fleet::Loan>>(const Work&, const MemoryNeed&,
+                                                       std::function<void(const std::string&)> give_back)>
+        lend;
     std::function<void(const measure::Subject&, std::vector<measure::Figure>)> keep;
   };
-  static constexpr std::chrono::milliseconds kLook{1'000};  // while there is nothing to be done
+  static constexpr std::chrono::milliseconds kLook{1'000};   // until there is something to be done
+  static constexpr std::chrono::milliseconds kRest{60'000};  // when there was nothing
   static constexpr std::chrono::milliseconds kWatch{5};     // for a request, while it measures
 
   IdleRefresh(boost::asio::io_context& io, Host host);
@@ -69,8 +95,10 @@ class IdleRefresh {
   };
   void look_after(std::chrono::milliseconds delay);
   void look();
-  void begin(const IdlePlan::Pair& pair, Work work);
-  void ended(const IdlePlan::Pair& pair, Measured measured);
+  void begin(Work work);
+  Measured measured(const Work& work, const std::stop_token& stop);  // its thread's
+  Result<std::uint64_t> borrow(const Work& work, const MemoryNeed& need, const std::stop_token& stop);
+  void ended(const IdlePlan::Due& due, Measured measured);
 
   boost::asio::io_context& io_;
   const Host host_;
@@ -79,6 +107,8 @@ class IdleRefresh {
   boost::asio::steady_timer timer_;
   measure::Digests digests_;  // the thread's, while it runs
   bool measuring_ = false, stopped_ = false;
+  std::unique_ptr<fleet::Loan> loan_;  // for what it measures
+  bool given_back_ = false;            // for others' sake
   std::jthread thread_;  // last: it ends before what it uses
 };
 

@@ -1,12 +1,17 @@
 #include "daemon/cli/measuring.hpp"
 
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <iostream>
 #include <memory>
 #include <optional>
 
@@ -19,9 +24,10 @@
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/device_ceilings.hpp"
+#include "daemon/cli/engine_options.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
-#include "daemon/cli/number_option.hpp"
+#include "daemon/fleet/slot.hpp"
 #include "daemon/measure/power.hpp"
 #include "daemon/route/children.hpp"
 
@@ -51,43 +57,29 @@ Json error_json(const Error& error) {
   return {{"error", {{"code", to_string(error.code)}, {"message", error.message}, {"where", error.where}}}};
 }
 
-// Asked before anything of the model is loaded.
-std::uint64_t kv_within(std::uint64_t room, const MemoryNeed& need) {
-  if (need.least_bytes() > room) {
-    std::printf("%s\n", dump(error_json({ErrorCode::insufficient_memory,
-                                         "The model needs " + std::to_string(need.least_bytes()) +
-                                             " bytes; " + std::to_string(room) + " are free for engines.",
-                                         "", ""}))
-                            .c_str());
-    std::fflush(stdout);
-    _exit(kOk);
-  }
-  const std::uint64_t left = room - need.weight_bytes - need.scratch_bytes;
-  return std::max(need.least_kv_bytes, std::min(need.kv_bytes, left / 4));
+void say(const Json& line) {
+  std::printf("%s\n", dump(line).c_str());
+  std::fflush(stdout);
 }
 
-// As the daemon starts this engine.
-engine::LocalBackendOptions options_for(const Measuring& m, const config::ModelEntry& model,
-                                        const config::Config& config) {
-  engine::LocalBackendOptions o;
-  o.model_id = model.id;
-  if (!model.embedded) o.path = model.path;
-  o.backend = m.engine.backend;
-  o.threads = model.threads;
-  o.expert_bytes = model.expert_bytes;
-  o.context = model.context;
-  o.max_sequences = model.max_sequences;
-  o.kv_type = model.kv_type;
-  o.cache_dir = config.cache_dir.empty() ? default_cache_dir() : config.cache_dir;
-  if (!m.engine.device_ids.empty()) {
-    o.vulkan.id = m.engine.device_ids.front();
-    o.opencl.assign(m.engine.device_ids.size(), {});
-    for (std::size_t i = 0; i < o.opencl.size(); ++i) o.opencl[i].id = m.engine.device_ids[i];
-  }
-  o.own_memory = m.own_memory;
-  if (m.room > 0) o.ask_memory = [room = m.room](const MemoryNeed& need) { return kv_within(room, need); };
-  return o;
+// Before anything of the model is loaded. Who does not get it is killed, or reads the end.
+std::uint64_t ask_for_memory(const MemoryNeed& need) {
+  say({{"needs",
+        {{"weight_bytes", need.weight_bytes},
+         {"scratch_bytes", need.scratch_bytes},
+         {"kv_bytes", need.kv_bytes},
+         {"least_kv_bytes", need.least_kv_bytes}}}});
+  std::string answer;
+  std::getline(std::cin, answer);
+  const Json said = Json::parse(answer, nullptr, false);
+  if (!said.is_object() || !said.value("kv_bytes", Json()).is_number_unsigned()) _exit(kOk);
+  return said["kv_bytes"].get<std::uint64_t>();
 }
+
+// How much less than a daemon's engines it gets of the processors while both want them: a tenth. Not the
+// idle class: a process that was killed gives its memory back in its own time, and whoever waits for that
+// waits for it to get some.
+constexpr int kNice = 10;
 
 Result<std::vector<Figure>> measure_ceilings_of(const engine::LocalBackendOptions& options) {
   const auto ceilings = measure_ceilings(options);
@@ -96,12 +88,14 @@ Result<std::vector<Figure>> measure_ceilings_of(const engine::LocalBackendOption
                              {Kind::float_gops, 0, ceilings->float_gops, ceilings->measured_at}};
 }
 
-Result<std::vector<Figure>> measure_model(const engine::LocalBackendOptions& options, const Effort& effort) {
+Result<std::vector<Figure>> measure_model(const engine::LocalBackendOptions& options, const Effort& effort,
+                                          bool tell) {
   const auto began = std::chrono::steady_clock::now();
   auto backend = load_with_progress(options, true);
   if (!backend) return std::unexpected(std::move(backend.error()));
   const std::chrono::duration<double, std::milli> loaded = std::chrono::steady_clock::now() - began;
   const BackendInfo& info = (*backend)->info();
+  if (tell) say({{"holds", info.weight_bytes + info.kv_bytes + info.scratch_bytes}});
   std::vector<Figure> figures;
   const auto add = [&](Kind kind, std::uint32_t at, double value) {
     figures.push_back({kind, at, value, 0});
@@ -136,24 +130,32 @@ Result<std::vector<Figure>> measure_model(const engine::LocalBackendOptions& opt
   return figures;
 }
 
-Result<Json> measured(const Measuring& m) {
-  const auto config = config_at(m.config);
-  if (!config) return std::unexpected(config.error());
-  config::ModelEntry model;
-  measure::Subject subject = measure::subject_of(m.engine);
-  if (!m.model.empty()) {
-    const auto found = std::ranges::find(config->models, m.model, &config::ModelEntry::id);
-    if (found == config->models.end())
-      return fail(ErrorCode::model_not_found, "no model is called \"" + m.model + "\"");
-    model = *found;
-    if (!m.kv_type.empty()) model.kv_type = m.kv_type;
-    subject = measure::subject_of(m.engine, measure::model_digest(model), model);
+config::ModelEntry entry_of(const engine::LocalBackendOptions& options) {
+  config::ModelEntry entry;
+  entry.path = options.path;
+  entry.embedded = options.path.empty();
+  return entry;
+}
+
+struct MeasureOptions {
+  EngineOptions engine;
+  bool quick = false, beside_others = false;
+};
+
+Result<Json> measured(const MeasureOptions& m) {
+  engine::LocalBackendOptions options = settled(m.engine);
+  Json out{{"digest", ""}, {"figures", Json::array()}};
+  Result<std::vector<Figure>> figures;
+  if (options.model_id.empty()) {
+    if (options.backend == "cpu")
+      return fail(ErrorCode::invalid_value, "The processor's rates are the probe's.", "backend");
+    figures = measure_ceilings_of(options);
+  } else {
+    out["digest"] = measure::model_digest(entry_of(options));
+    if (m.beside_others) options.ask_memory = ask_for_memory;
+    figures = measure_model(options, m.quick ? kQuick : kThorough, m.beside_others);
   }
-  const auto options = options_for(m, model, *config);
-  const auto figures =
-      m.model.empty() ? measure_ceilings_of(options) : measure_model(options, m.quick ? kQuick : kThorough);
   if (!figures) return std::unexpected(figures.error());
-  Json out{{"digest", subject.model}, {"setup", subject.setup}, {"figures", Json::array()}};
   for (const Figure& f : *figures) out["figures"].push_back({to_string(f.kind), f.at, f.value});
   return out;
 }
@@ -164,7 +166,7 @@ Result<Json> measured(const Measuring& m) {
 std::optional<std::vector<Figure>> figures_in(const Json& said, const measure::Subject& subject,
                                               std::int64_t now) {
   if (!said.is_object() || !said.contains("figures") || !said["figures"].is_array() ||
-      said.value("digest", Json()) != subject.model || said.value("setup", Json()) != subject.setup)
+      said.value("digest", Json()) != subject.model)
     return std::nullopt;
   std::vector<Figure> out;
   for (const Json& row : said["figures"]) {
@@ -187,21 +189,77 @@ Error refusal_in(const Json& said) {
   return {error_code_from(text("code")), text("message"), "", text("where")};
 }
 
+std::optional<MemoryNeed> need_in(const Json& said) {
+  const Json& need = said["needs"];
+  const auto bytes = [&](const char* key) {
+    return need.is_object() && need.value(key, Json()).is_number_unsigned()
+               ? std::optional(need[key].get<std::uint64_t>())
+               : std::nullopt;
+  };
+  const auto weights = bytes("weight_bytes"), scratch = bytes("scratch_bytes"), kv = bytes("kv_bytes"),
+             least = bytes("least_kv_bytes");
+  if (!weights || !scratch || !kv || !least) return std::nullopt;
+  // Of another process's words: sums stay far from any limit.
+  if (std::max({*weights, *scratch, *kv, *least}) > 1ULL << 50U) return std::nullopt;
+  return MemoryNeed{*weights, *scratch, *kv, *least};
+}
+
+// What the process asks, answered by who lends it memory. `refused`: by him.
+class Dialogue {
+ public:
+  explicit Dialogue(const Measuring& measuring) : memory_(measuring.memory) {}
+  std::optional<std::string> reply(std::string_view line) {
+    last_ = line;
+    if (!memory_) return "";
+    const Json said = Json::parse(line, nullptr, false);
+    if (said.is_object() && said.contains("holds") && said["holds"].is_number_unsigned())
+      memory_->holds(said["holds"].get<std::uint64_t>());
+    if (!said.is_object() || !said.contains("needs")) return "";
+    const auto need = need_in(said);
+    if (!need) return std::nullopt;
+    const auto kv_bytes = memory_->ask(*need);
+    if (!kv_bytes) {
+      refused_ = kv_bytes.error();
+      return std::nullopt;
+    }
+    return dump({{"kv_bytes", *kv_bytes}}) + "\n";
+  }
+  const std::optional<Error>& refused() const { return refused_; }
+  const std::string& last() const { return last_; }
+
+ private:
+  const std::optional<MeasuringMemory>& memory_;
+  std::optional<Error> refused_;
+  std::string last_;  // line
+};
+
 }  // namespace
+
+Measuring measuring_of(const config::Config& config, const config::ModelEntry* model,
+                       const measure::Engine& engine, bool own_memory) {
+  Measuring m;
+  if (model) m.engine = fleet::engine_options(*model);
+  m.engine.backend = engine.backend;
+  m.engine.device_ids = engine.device_ids;
+  m.engine.own_memory = own_memory;
+  m.engine.cache_dir = (config.cache_dir.empty() ? default_cache_dir() : config.cache_dir).string();
+  m.engine.sha256.clear();  // figures are kept by what the file is found to be
+  return m;
+}
 
 Result<std::vector<measure::Figure>> measure_in_child(const Measuring& m, const measure::Subject& subject,
                                                       const std::stop_token& stop) {
-  std::vector<std::string> words{"measure",        "--config", m.config.string(),     "--backend",
-                                 m.engine.backend, "--room",   std::to_string(m.room)};
-  if (!m.model.empty()) words.insert(words.end(), {"--model", m.model});
-  if (!m.kv_type.empty()) words.insert(words.end(), {"--kv-type", m.kv_type});
-  for (const std::string& id : m.engine.device_ids) words.insert(words.end(), {"--device", id});
+  std::vector<std::string> words{"measure"};
+  const std::vector<std::string> engine = worker::engine_words(m.engine);
+  words.insert(words.end(), engine.begin(), engine.end());
   if (m.quick) words.emplace_back("--quick");
-  if (m.own_memory) words.emplace_back("--own-memory");
-  const auto answers = route::ask_children("/proc/self/exe", {words}, kLongest, stop);
-  const route::ChildAnswer& answer = answers.front();
+  if (m.memory) words.emplace_back("--beside-others");
+  Dialogue dialogue(m);
+  const auto reply = [&](std::string_view line) { return dialogue.reply(line); };
+  const route::ChildAnswer answer = route::talk_to_child("/proc/self/exe", words, reply, kLongest, stop);
   if (stop.stop_requested()) return fail(ErrorCode::cancelled, "Something else was to be done.");
-  const Json said = Json::parse(answer.text, nullptr, false);
+  if (dialogue.refused()) return std::unexpected(*dialogue.refused());
+  const Json said = Json::parse(dialogue.last(), nullptr, false);
   if (said.is_object() && said.contains("error") && said["error"].is_object())
     return std::unexpected(refusal_in(said));
   if (!answer.ended_well())
@@ -210,31 +268,22 @@ Result<std::vector<measure::Figure>> measure_in_child(const Measuring& m, const 
                     ? "Measuring took longer than an hour."
                     : "The process that measures it ended, and did not say why.");
   auto figures = figures_in(said, subject, std::time(nullptr));
-  if (!figures) return fail(ErrorCode::model_unavailable, "Its file or its settings are others by now.");
+  if (!figures) return fail(ErrorCode::model_unavailable, "Its file is another by now.");
   return std::move(*figures);
 }
 
 void add_measure_command(CLI::App& app, int& exit_code) {
-  auto m = std::make_shared<Measuring>();
+  auto m = std::make_shared<MeasureOptions>();
   CLI::App* c = app.add_subcommand("measure", "How calibrate runs itself: prints figures as JSON")->group("");
-  c->add_option("--config", m->config, "config.yaml; \"\": the shipped one");
-  c->add_option("--model", m->model, "An id in it; without one, the engine's devices");
-  c->add_option("--kv-type", m->kv_type, "Instead of the configuration's");
-  c->add_option("--backend", m->engine.backend, "The engine")
-      ->required()
-      ->check(CLI::IsMember({"cpu", "vulkan", "opencl"}));
-  c->add_option("--device", m->engine.device_ids, "Ids of its devices")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  c->add_option("--room", m->room, "Bytes that it may take; 0: as many as it finds")
-      ->check(whole_number(0, UINT64_MAX));
-  c->add_flag("--own-memory", m->own_memory, "Those are its devices' own");
+  add_engine_options(*c, m->engine);
   c->add_flag("--quick", m->quick, "Fewer lengths and streams, each once");
+  c->add_flag("--beside-others", m->beside_others,
+              "Asks for memory, as JSON and read from stdin, and yields the processors");
   c->callback([m, &exit_code] {
-    const auto out = m->model.empty() && m->engine.backend == "cpu"
-                         ? fail(ErrorCode::invalid_value, "The processor's rates are the probe's.", "backend")
-                         : measured(*m);
-    std::printf("%s\n", dump(out ? *out : error_json(out.error())).c_str());
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody else would read what it measures
+    if (m->beside_others) setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNice);
+    const auto out = measured(*m);
+    say(out ? *out : error_json(out.error()));
     exit_code = kOk;
   });
 }

@@ -1,33 +1,42 @@
 // One model on one engine of this machine, or what the engine's devices can do, measured in a process of its
-// own
-// (`flyball measure`): a driver that crashes ends that alone, and it can be given up at any time.
+// own (`flyball measure`): a driver that crashes ends that alone, and it can be given up at any time. The
+// process is told all that it goes by; it reads no configuration.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <stop_token>
-#include <string>
 #include <vector>
 
+#include "backends/memory_need.hpp"
+#include "backends/worker/client.hpp"
 #include "config/config.hpp"
 #include "daemon/measure/figures.hpp"
 #include "daemon/measure/subject.hpp"
 
 namespace flyball::cli {
 
-struct Measuring {
-  std::filesystem::path config;  // "": the shipped one
-  std::string model;             // id in it; "": the engine's devices alone
-  std::string kv_type;           // of the model, whatever the configuration says
-  measure::Engine engine;        // vulkan or opencl where there is no model
-  bool quick = false;            // fewer lengths and streams, each once
-  // Bytes that it may take of the memory that its model lies in; 0: as many as it finds.
-  std::uint64_t room = 0;
-  bool own_memory = false;  // that is its devices' own
+// Of whom it has its memory. Both are called on the thread that waits for the process.
+struct MeasuringMemory {
+  std::function<Result<std::uint64_t>(const MemoryNeed&)> ask;  // before it loads: the bytes of its KV cache
+  std::function<void(std::uint64_t bytes)> holds;               // then
 };
 
-// Blocks. What the engine refused with; model_unavailable: its process ended or took longer than an hour, or
-// the model's file or settings are others than `subject` says; cancelled: `stop` was asked for, and the
+struct Measuring {
+  worker::WorkerOptions engine;  // without a model's id: its devices alone, vulkan's or opencl's
+  bool quick = false;            // fewer lengths and streams, each once
+  // It runs beside a daemon's work: asks for its memory, and yields the processors. Else it takes what it
+  // finds.
+  std::optional<MeasuringMemory> memory = {};
+};
+
+// As a daemon with this configuration starts this engine. model: nullptr: its devices alone.
+Measuring measuring_of(const config::Config& config, const config::ModelEntry* model,
+                       const measure::Engine& engine, bool own_memory);
+
+// Blocks. What the engine, or `memory`, refused with; model_unavailable: its process ended or took longer
+// than an hour, or the model's file is another than `subject` says; cancelled: `stop` was asked for, and the
 // process is gone.
 Result<std::vector<measure::Figure>> measure_in_child(const Measuring& measuring,
                                                       const measure::Subject& subject,

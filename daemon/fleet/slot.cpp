@@ -10,23 +10,27 @@ bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
          a.expert_bytes == b.expert_bytes && a.group == b.group;
 }
 
-worker::WorkerOptions worker_options(const Slot& slot, const std::vector<std::string>* device_ids,
-                                     const config::WorkerLimits& limits, const config::KvSpill& kv_spill) {
-  const config::ModelEntry& entry = slot.entry;
+worker::WorkerOptions engine_options(const config::ModelEntry& entry) {
   worker::WorkerOptions options;
   options.model_id = entry.id;
   options.model_path = entry.embedded ? "" : entry.path.string();
   options.sha256 = entry.sha256;
+  options.threads = entry.threads;
+  options.expert_bytes = entry.expert_bytes;
+  options.context = entry.context;
+  options.max_sequences = entry.max_sequences;
+  options.kv_type = entry.kv_type;
+  return options;
+}
+
+worker::WorkerOptions worker_options(const Slot& slot, const std::vector<std::string>* device_ids,
+                                     const config::WorkerLimits& limits, const config::KvSpill& kv_spill) {
+  worker::WorkerOptions options = engine_options(slot.entry);
   options.backend = slot.backend;
   if (device_ids != nullptr) options.device_ids = *device_ids;
   options.kv_spill_dir = kv_spill.directory.string();
   options.kv_spill_bytes = kv_spill.max_bytes;
-  options.threads = entry.threads;
-  options.expert_bytes = entry.expert_bytes;
   options.own_memory = slot.memory == Memory::device;
-  options.context = entry.context;
-  options.max_sequences = entry.max_sequences;
-  options.kv_type = entry.kv_type;
   options.ready_timeout = limits.ready_timeout;
   options.heartbeat = limits.heartbeat;
   options.heartbeat_timeout = limits.heartbeat_timeout;

@@ -52,6 +52,8 @@ struct Slot {
 
 // The process that is there loads the same, the same way.
 bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b);
+// What an engine of this model is told of it; which engine, and where its model lies, is not settled by that.
+worker::WorkerOptions engine_options(const config::ModelEntry& entry);
 // device_ids: of a GPU engine those to open; null: another kind of engine.
 worker::WorkerOptions worker_options(const Slot& slot, const std::vector<std::string>* device_ids,
                                      const config::WorkerLimits& limits, const config::KvSpill& kv_spill);

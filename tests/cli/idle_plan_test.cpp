@@ -14,6 +14,7 @@ using std::chrono::hours;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
+using Outcome = IdlePlan::Outcome;
 const IdlePlan::TimePoint kStart = IdlePlan::TimePoint() + hours(1000);
 
 TEST(IdlePlan, IsIdleOnceNothingWasDoneForSoLong) {
@@ -27,15 +28,32 @@ TEST(IdlePlan, IsIdleOnceNothingWasDoneForSoLong) {
 
 TEST(IdlePlan, TakesWhatIsDueInOrderAndTriesNothingTwiceInARow) {
   IdlePlan plan(kStart);
-  const std::vector<IdlePlan::Pair> due = {{"a", "cpu"}, {"a", "vulkan"}};
+  const std::vector<IdlePlan::Due> due = {{{"a", "cpu"}, "1"}, {{"a", "vulkan"}, "1"}};
   EXPECT_EQ(plan.next({}, kStart), std::nullopt);
-  EXPECT_EQ(plan.next(due, kStart), due[0]);
-  EXPECT_EQ(plan.next(due, kStart), due[0]) << "given up is not tried";
-  plan.tried(due[0], kStart);
-  EXPECT_EQ(plan.next(due, kStart), due[1]);
-  plan.tried(due[1], kStart + seconds(1));
+  EXPECT_EQ(plan.next(due, kStart), 0U);
+  EXPECT_EQ(plan.next(due, kStart), 0U) << "given up is not tried";
+  plan.tried(due[0], Outcome::failed, kStart);
+  EXPECT_EQ(plan.next(due, kStart), 1U);
+  plan.tried(due[1], Outcome::measured, kStart + seconds(1));
   EXPECT_EQ(plan.next(due, kStart + IdlePlan::kRetry - seconds(1)), std::nullopt);
-  EXPECT_EQ(plan.next(due, kStart + IdlePlan::kRetry), due[0]);
+  EXPECT_EQ(plan.next(due, kStart + IdlePlan::kRetry), 0U);
+}
+
+TEST(IdlePlan, WhatWasRefusedIsNotTriedAgainBeforeItChanges) {
+  IdlePlan plan(kStart);
+  const std::vector<IdlePlan::Due> due = {{{"a", "cpu"}, "1"}};
+  plan.tried(due[0], Outcome::refused, kStart);
+  EXPECT_EQ(plan.next(due, kStart + hours(10'000)), std::nullopt);
+  const std::vector<IdlePlan::Due> changed = {{{"a", "cpu"}, "2"}};
+  EXPECT_EQ(plan.next(changed, kStart + seconds(1)), 0U);
+}
+
+TEST(IdlePlan, MemoryIsLookedForAgainBefore) {
+  IdlePlan plan(kStart);
+  const std::vector<IdlePlan::Due> due = {{{"a", "cpu"}, "1"}};
+  plan.tried(due[0], Outcome::no_room, kStart);
+  EXPECT_EQ(plan.next(due, kStart + IdlePlan::kRetryForRoom - seconds(1)), std::nullopt);
+  EXPECT_EQ(plan.next(due, kStart + IdlePlan::kRetryForRoom), 0U);
 }
 
 TEST(Children, AreKilledAtAStop) {
@@ -48,6 +66,35 @@ TEST(Children, AreKilledAtAStop) {
   asker.join();
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_FALSE(answers[0].ended_well());
+}
+
+TEST(Children, AskAndAreAnswered) {
+  std::vector<std::string> lines;
+  const auto answer = route::talk_to_child(
+      "/bin/sh", {"-c", "echo one; read a; echo got $a"},
+      [&](std::string_view line) -> std::optional<std::string> {
+        lines.emplace_back(line);
+        return line == "one" ? "yes\n" : "";
+      },
+      hours(1));
+  EXPECT_TRUE(answer.ended_well());
+  EXPECT_EQ(lines, (std::vector<std::string>{"one", "got yes"}));
+}
+
+TEST(Children, WhoIsDismissedIsKilled) {
+  const auto answer = route::talk_to_child(
+      "/bin/sh", {"-c", "echo one; sleep 3600"},
+      [](std::string_view) -> std::optional<std::string> { return std::nullopt; }, hours(1));
+  EXPECT_EQ(answer.end, route::ChildAnswer::End::dismissed);
+  EXPECT_EQ(answer.text, "one\n");
+}
+
+TEST(Children, WhoDoesNotListenIsNoTrouble) {
+  const auto answer = route::talk_to_child(
+      "/bin/sh", {"-c", "exec 0<&-; echo one; echo two"},
+      [](std::string_view) { return std::string(1000, 'x'); }, hours(1));
+  EXPECT_TRUE(answer.ended_well());
+  EXPECT_EQ(answer.text, "one\ntwo\n");
 }
 
 }  // namespace

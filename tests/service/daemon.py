@@ -43,6 +43,33 @@ def flyball(*args, **kwargs):
     return subprocess.run([FLYBALL, *args], capture_output=True, text=True, timeout=300, **kwargs)
 
 
+def process_state(pid):
+    """As of /proc, "" where there is none, and the parent's id."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            state, parent = f.read().rsplit(")", 1)[1].split()[:2]
+    except OSError:
+        return "", 0
+    return state, int(parent)
+
+
+def children(parent, command):
+    """Ids of the processes `flyball COMMAND` that this one has started and that have not ended."""
+    found = []
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        state, of = process_state(pid)
+        if of != parent or state in "ZX":
+            continue
+        try:
+            with open("/proc/%d/cmdline" % pid) as f:
+                words = f.read().split("\0")
+        except OSError:
+            continue
+        if words[1:2] == [command]:
+            found.append(pid)
+    return found
+
+
 class Daemon:
     """models: id -> lines of its entry. Leaves with everything it started."""
 
@@ -123,20 +150,7 @@ class Daemon:
 
     def workers(self):
         """Process ids of the engine workers."""
-        found = []
-        for name in os.listdir("/proc"):
-            if not name.isdigit():
-                continue
-            try:
-                with open("/proc/%s/stat" % name) as f:
-                    state, parent = f.read().rsplit(")", 1)[1].split()[:2]
-                with open("/proc/%s/cmdline" % name) as f:
-                    words = f.read().split("\0")
-            except OSError:
-                continue
-            if int(parent) == self.process.pid and state not in "ZX" and "engine" in words:
-                found.append(int(name))
-        return found
+        return children(self.process.pid, "engine")
 
     def request(self, *args, **kwargs):
         return self.request_with_headers(*args, **kwargs)[:2]
@@ -200,11 +214,7 @@ class SmallModelTest(unittest.TestCase):
 def process_gone(pid, timeout=20):
     end = time.monotonic() + timeout
     while time.monotonic() < end:
-        try:
-            with open("/proc/%d/stat" % pid) as f:
-                if f.read().rsplit(")", 1)[1].split()[0] in "ZX":
-                    return True
-        except OSError:
+        if process_state(pid)[0] in ("", "Z", "X"):
             return True
         time.sleep(0.02)
     return False

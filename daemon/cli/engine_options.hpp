@@ -1,0 +1,20 @@
+// The options of a command that loads a model as the daemon tells it to: worker::engine_words, read again.
+#pragma once
+
+#include <string>
+
+#include <CLI/App.hpp>
+
+#include "backends/engine/local_backend.hpp"
+
+namespace flyball::cli {
+
+struct EngineOptions {
+  std::string path, sha256, cache_dir, kv_spill_dir, memory = "machine";
+  engine::LocalBackendOptions backend;
+};
+// `options` outlives the parse.
+void add_engine_options(CLI::App& command, EngineOptions& options);
+engine::LocalBackendOptions settled(const EngineOptions& options);
+
+}  // namespace flyball::cli
