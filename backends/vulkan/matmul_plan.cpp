@@ -26,7 +26,7 @@ constexpr std::uint32_t kFewTokens = 4, kMostByFew = 8, kPanelTokens = 128;
 // What a thread reads at once of a matrix lies in as many places as a group has rows: more than 16, and no
 // processor fetches ahead. With more tokens, decoding has to pay.
 constexpr std::uint32_t kRowsOfOne = 2, kRowsOfFew = 4;
-constexpr std::uint32_t kPanelRows = 8;  // their sums are stored as 32 bytes, and hide each other's latency
+constexpr std::uint32_t kPanelRows = 4;  // their sums are stored as 16 bytes
 
 constexpr std::uint32_t kMaxTokens =
     8;  // of a work-group: what an invocation can hold, and a driver compiles in a second
