@@ -127,7 +127,8 @@ Result<std::uint64_t> IdleRefresh::borrow(const Work& work, const MemoryNeed& ne
   boost::asio::post(io_, [this, work, need, answer] {
     auto loan = host_.lend(work, need, [this](const std::string& why) {
       spdlog::info("what is measured ends: {}", why);
-      given_back_ = true;
+      // Ended for a request already: it is begun anew when the machine is idle again.
+      given_back_ = given_back_ || !thread_.get_stop_token().stop_requested();
       thread_.request_stop();
     });
     const std::lock_guard lock(answer->mutex);

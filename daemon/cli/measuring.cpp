@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -189,6 +188,8 @@ Error refusal_in(const Json& said) {
   return {error_code_from(text("code")), text("message"), "", text("where")};
 }
 
+constexpr std::uint64_t kMostBytes = 1ULL << 50U;  // of another process's words: sums stay far from any limit
+
 std::optional<MemoryNeed> need_in(const Json& said) {
   const Json& need = said["needs"];
   const auto bytes = [&](const char* key) {
@@ -199,8 +200,7 @@ std::optional<MemoryNeed> need_in(const Json& said) {
   const auto weights = bytes("weight_bytes"), scratch = bytes("scratch_bytes"), kv = bytes("kv_bytes"),
              least = bytes("least_kv_bytes");
   if (!weights || !scratch || !kv || !least) return std::nullopt;
-  // Of another process's words: sums stay far from any limit.
-  if (std::max({*weights, *scratch, *kv, *least}) > 1ULL << 50U) return std::nullopt;
+  if (std::max({*weights, *scratch, *kv, *least}) > kMostBytes) return std::nullopt;
   return MemoryNeed{*weights, *scratch, *kv, *least};
 }
 
@@ -212,11 +212,19 @@ class Dialogue {
     last_ = line;
     if (!memory_) return "";
     const Json said = Json::parse(line, nullptr, false);
-    if (said.is_object() && said.contains("holds") && said["holds"].is_number_unsigned())
+    if (!said.is_object()) return "";
+    if (said.contains("holds")) {
+      if (told_ != Told::needs || !said["holds"].is_number_unsigned() ||
+          said["holds"].get<std::uint64_t>() > kMostBytes)
+        return std::nullopt;
+      told_ = Told::holds;
       memory_->holds(said["holds"].get<std::uint64_t>());
-    if (!said.is_object() || !said.contains("needs")) return "";
+      return "";
+    }
+    if (!said.contains("needs")) return "";
     const auto need = need_in(said);
-    if (!need) return std::nullopt;
+    if (!need || told_ != Told::nothing) return std::nullopt;
+    told_ = Told::needs;
     const auto kv_bytes = memory_->ask(*need);
     if (!kv_bytes) {
       refused_ = kv_bytes.error();
@@ -228,7 +236,9 @@ class Dialogue {
   const std::string& last() const { return last_; }
 
  private:
+  enum class Told : std::uint8_t { nothing, needs, holds };  // each once, in this order
   const std::optional<MeasuringMemory>& memory_;
+  Told told_ = Told::nothing;
   std::optional<Error> refused_;
   std::string last_;  // line
 };

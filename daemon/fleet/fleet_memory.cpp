@@ -126,8 +126,9 @@ MemoryStatus FleetMemory::status(TimePoint now) {
     const bool machine = at == kMachinePool;
     const std::uint64_t available =
         machine ? available_to_engines(rules_, machine_.total, machine_.available) : Governor::kUnknown;
-    status.pools.push_back({pool.name, pool.capacity, pool.accounted, governor_.free(at, available), pool.engines,
-                            pool.waiting, machine ? std::vector<EngineMemory>{} : engines_of(rules_, devices_[at - 1])});
+    status.pools.push_back({pool.name, pool.capacity, pool.accounted,
+                            governor_.free_for_engines(at, available), pool.engines, pool.waiting,
+                            machine ? std::vector<EngineMemory>{} : engines_of(rules_, devices_[at - 1])});
   }
   const Governor::Counters& counters = governor_.counters();
   status.loads = counters.loads;

@@ -143,7 +143,7 @@ void Governor::give_way(Round& round) {
     const std::size_t pool = account.claim.pool;
     if (asked)
       end(round, id, "others ask for memory");
-    else if (round.world.pressure)
+    else if (round.world.pressure && pools_[pool].of_the_machine)
       end(round, id, "the machine is short of memory");
     else if (accounted(pool) > pools_[pool].capacity)
       end(round, id, "the engines hold more than they may");
@@ -204,9 +204,9 @@ void Governor::visit(Round& round, Id id) {
   const std::uint64_t least = account.claim.need.least_bytes(), capacity = pools_[pool].capacity;
 
   std::uint64_t kept = 0, coming = 0;  // bytes in this pool: pinned; given back soon
-  std::uint64_t later = 0;   // of those that could end one day
-  std::vector<Id> must;      // of its group, to end whatever they hold
-  bool clear = true;         // nobody of its group is there
+  std::uint64_t later = 0;             // of those that could end one day
+  std::vector<Id> must;                // of its group, to end whatever they hold
+  bool clear = true;                   // nobody of its group is there
   for (const auto& [other_id, other] : accounts_) {
     if (other_id == id || other.state == State::asking) continue;
     const bool stuck = other.state == State::ending && now >= other.ends_by + limits_.end_wait;
@@ -237,10 +237,9 @@ void Governor::visit(Round& round, Id id) {
   };
   const std::uint64_t possible = std::min(less(capacity, kept), account.claim.most);
   if (least > possible)
-    return needs(possible,
-                 kept == 0 || possible == account.claim.most
-                     ? " to engines"
-                     : " beside the " + std::to_string(kept) + " of pinned models");
+    return needs(possible, kept == 0 || possible == account.claim.most
+                               ? " to engines"
+                               : " beside the " + std::to_string(kept) + " of pinned models");
   const Share share = best_share(account);
   if (least > share.could_be_left)
     return needs(share.could_be_left, " within the app's limits.resident", true);
@@ -249,10 +248,16 @@ void Governor::visit(Round& round, Id id) {
   const std::uint64_t free = this->free(pool, round.available(pool));
   const std::uint64_t promised = round.promised[pool];
   const std::uint64_t soon = free + coming + round.closing_bytes[pool];
-  if (clear && least <= free && least + promised <= soon && (!account.claim.spare || line_.front() == id))
-    return grant(round, id, account, std::min(free, soon - promised), share);
-  if (account.claim.spare)
-    return needs(free, clear ? ", and nobody ends for it" : ", and another model of its group is loaded");
+  const bool fits = clear && least <= free && least + promised <= soon;
+  if (account.claim.spare) {
+    const bool first = line_.front() == id, short_of = round.world.pressure && pools_[pool].of_the_machine;
+    if (fits && first && !short_of) return grant(round, id, account, std::min(free, soon - promised), share);
+    return needs(free, !clear         ? ", and another model of its group is loaded"
+                       : least > free ? ", and nobody ends for it"
+                       : short_of     ? ", and the machine is short of memory"
+                                      : ", and others wait for memory");
+  }
+  if (fits) return grant(round, id, account, std::min(free, soon - promised), share);
 
   if (waited_enough(round, account))
     return needs(free,
@@ -305,8 +310,8 @@ void Governor::close(Round& round, std::size_t pool, const Victims& at_work) {
   round.closing_bytes[pool] += at_work.bytes;
 }
 
-// The memory is not what it waits for: nobody's engines end for it but its own app's, and it stands in nobody's
-// way.
+// The memory is not what it waits for: nobody's engines end for it but its own app's, and it stands in
+// nobody's way.
 void Governor::wait_for_share(Round& round, Id id, Account& account, const Share& share) {
   const std::uint64_t least = account.claim.need.least_bytes();
   const auto refused = [&](const std::string& why) {
@@ -316,10 +321,10 @@ void Governor::wait_for_share(Round& round, Id id, Account& account, const Share
            true);
   };
   if (waited_enough(round, account))
-    return refused("; its other engines were at work for " + std::to_string(limits_.max_wait.count()) + " ms");
+    return refused("; its other engines were at work for " + std::to_string(limits_.max_wait.count()) +
+                   " ms");
   const std::vector<Id> must = of_same_app(round, id, *share.asker, least);
-  if (!must.empty() && !share.asker->may_evict)
-    return refused(", and it may not end engines (may_evict)");
+  if (!must.empty() && !share.asker->may_evict) return refused(", and it may not end engines (may_evict)");
   if (const auto idle = choose(round, account, 0, must, false))
     end_all(round, account, idle->ids);
   else if (const auto at_work = choose(round, account, 0, must, true))
@@ -371,9 +376,8 @@ std::optional<Governor::Victims> Governor::choose(const Round& round, const Acco
     if (a.claim.pool == waiter.claim.pool && can(a) && !round.closes(id) &&
         std::ranges::find(must, id) == must.end())
       others.push_back(id);
-  std::ranges::stable_sort(others, [&](Id left, Id right) {
-    return ends_before(accounts_.at(left), accounts_.at(right), now);
-  });
+  std::ranges::stable_sort(
+      others, [&](Id left, Id right) { return ends_before(accounts_.at(left), accounts_.at(right), now); });
   std::size_t n = 0;
   for (; n < others.size() && victims.bytes < missing; ++n) victims.bytes += accounts_.at(others[n]).bytes;
   if (victims.bytes < missing) return std::nullopt;
@@ -388,8 +392,8 @@ std::optional<Governor::Victims> Governor::choose(const Round& round, const Acco
   return victims;
 }
 
-// left: bytes of the pool that nobody else waits for. Of what the weights leave a cache may have a quarter where
-// the machine's other programs live, too.
+// left: bytes of the pool that nobody else waits for. Of what the weights leave a cache may have a quarter
+// where the machine's other programs live, too.
 void Governor::grant(Round& round, Id id, Account& account, std::uint64_t left, const Share& share) {
   const MemoryNeed& need = account.claim.need;
   const std::uint64_t fixed = need.weight_bytes + need.scratch_bytes;

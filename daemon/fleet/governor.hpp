@@ -120,6 +120,8 @@ class Governor {
   };
   // Of what the system would give now (kUnknown) that nobody was promised.
   std::uint64_t free(std::size_t pool, std::uint64_t available) const;
+  // What an engine could be given without another engine's end: of what is lent, too, which comes back for it.
+  std::uint64_t free_for_engines(std::size_t pool, std::uint64_t available) const;
   std::vector<PoolState> pools() const;
   std::uint64_t bytes(Id id) const;  // its account; 0: none
   std::uint64_t bytes_of(const std::string& app) const;  // of all that is loaded for it
@@ -154,6 +156,7 @@ class Governor {
 
   static std::uint64_t less(std::uint64_t from, std::uint64_t by) noexcept { return from < by ? 0 : from - by; }
   std::uint64_t accounted(std::size_t pool) const;
+  std::uint64_t left(std::size_t pool, std::uint64_t available, bool spare_ones_end) const;
   bool turn_over(const Account& account, TimePoint now) const;
   bool may_end(const Account& account, TimePoint now) const;
   bool ends_before(const Account& left, const Account& right, TimePoint now) const;

@@ -35,8 +35,8 @@ Governor::Share Governor::best_share(const Account& account) const {
   Share best;
   for (const Asker& asker : account.claim.askers) {
     const Share share = share_of(asker);
-    const bool better = rank(share) > rank(best) ||
-                        (rank(share) == 0 && share.could_be_left > best.could_be_left);
+    const bool better =
+        rank(share) > rank(best) || (rank(share) == 0 && share.could_be_left > best.could_be_left);
     if (best.asker == nullptr || better) best = share;
   }
   return best;
@@ -54,13 +54,25 @@ bool Governor::waits(Id id) const {
 // What was granted and not taken yet is not there, whatever the system says: what loads, room for activations
 // and KV that no prompt has needed so far, and pages of files, which the system could have back.
 std::uint64_t Governor::free(std::size_t pool, std::uint64_t available) const {
-  std::uint64_t left = less(pools_[pool].capacity, accounted(pool));
-  if (available == kUnknown) return left;
+  return left(pool, available, false);
+}
+
+std::uint64_t Governor::free_for_engines(std::size_t pool, std::uint64_t available) const {
+  return left(pool, available, true);
+}
+
+std::uint64_t Governor::left(std::size_t pool, std::uint64_t available, bool spare_ones_end) const {
+  std::uint64_t left = pools_[pool].capacity;
   for (const auto& [id, account] : accounts_) {
     if (account.claim.pool != pool) continue;
     const std::uint64_t touched =
         account.touched.value_or(account.state == State::loading ? 0 : account.bytes);
-    available = less(available, less(account.bytes, touched));
+    if (account.claim.spare && spare_ones_end) {
+      if (available != kUnknown) available += std::min(touched, kUnknown - 1 - available);
+      continue;
+    }
+    left = less(left, account.bytes);
+    if (available != kUnknown) available = less(available, less(account.bytes, touched));
   }
   return std::min(left, available);
 }

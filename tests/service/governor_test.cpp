@@ -523,7 +523,8 @@ TEST(Governor, ASpareOneGetsNothingWhileOthersWait) {
   m.work(1);
   m.ask(2, claim("b", 60));
   m.ask(3, spare("measured", 10));
-  EXPECT_TRUE(m.refused.contains(3));
+  EXPECT_EQ(m.refused[3],
+            "The model needs 10 bytes of the machine; 40 are available, and others wait for memory.");
   auto grouped = spare("c", 1);
   grouped.group = "g";
   Machine other(100);
@@ -543,6 +544,22 @@ TEST(Governor, ASpareOneEndsFirstWhenMemoryIsShort) {
   m.pressure = true;
   m.decide();
   EXPECT_EQ(m.ended.front(), 2U);
+  m.ask(3, spare("measured again", 40));
+  EXPECT_EQ(m.refused[3],
+            "The model needs 40 bytes of the machine; 100 are available, and the machine is short of memory.");
+}
+
+// A request is decided by what there would be for it, and it is it that ends a spare one.
+TEST(Governor, WhatIsLentIsFreeForEngines) {
+  Governor governor({{"the machine", 100, true}});
+  governor.ask(1, spare("measured", 60), {});
+  ASSERT_EQ(governor.decide({TimePoint(), {}, {}, false}).actions.at(0).kind, Kind::load);
+  EXPECT_EQ(governor.free(0, 100), 40U);
+  EXPECT_EQ(governor.free_for_engines(0, 100), 100U) << "it has taken nothing yet";
+  governor.ready(1, {}, 60, {});
+  EXPECT_EQ(governor.free(0, 30), 30U);
+  EXPECT_EQ(governor.free_for_engines(0, 30), 90U) << "what it holds comes back";
+  EXPECT_EQ(governor.free_for_engines(0, Governor::kUnknown), 100U);
 }
 
 }  // namespace
