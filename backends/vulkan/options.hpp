@@ -60,6 +60,8 @@ struct VulkanDeviceOptions {
   DeviceOptions device;
   std::filesystem::path pipeline_cache;  // folder; "": pipelines are compiled at every start
   WeightsIn weights = WeightsIn::automatic;
+  std::uint64_t weight_window =
+      1ULL << 30;                       // bytes of a buffer of weights; two fit where a driver gives 2 GiB
   std::uint32_t max_step_tokens = 512;  // rows of one step
   std::uint32_t max_logit_rows = 16;    // rows of one step whose logits may be wanted: sequences at once
   bool stage_kv = false;                // move KV blocks as if the host did not reach the device's memory

@@ -188,7 +188,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     return take_weights(in);
   }
   Result<void> take_weights(WeightsIn in) {
-    auto weights = Weights::load(*device_, model_, in, options_.progress);
+    auto weights = Weights::load(*device_, model_, in, options_.weight_window, options_.progress);
     if (!weights) return std::unexpected(std::move(weights.error()));
     weights_ = std::move(*weights);
     return {};

@@ -37,10 +37,9 @@ const char* to_string(WeightsIn in) noexcept {
 
 namespace {
 
-constexpr std::uint64_t kMostWindow = 1ULL << 30;  // bytes: two fit where the driver gives 2 GiB at once
-constexpr std::ptrdiff_t kMostGap = 1 << 20;       // bytes between weights that nobody reads
-constexpr std::size_t kCopyBytes = 64ULL << 20;    // at a time: progress is seen, and staging is small
-constexpr std::uint64_t kCopyAlignment = 256;      // no device asks for more
+constexpr std::ptrdiff_t kMostGap = 1 << 20;     // bytes between weights that nobody reads
+constexpr std::size_t kCopyBytes = 64ULL << 20;  // at a time: progress is seen, and staging is small
+constexpr std::uint64_t kCopyAlignment = 256;    // no device asks for more
 
 std::size_t slot(WeightRef ref) noexcept {
   return ref.layer * graph::kWeightRoleCount + static_cast<std::size_t>(ref.role);
@@ -70,7 +69,7 @@ bool Weights::in_place(const DeviceFacts& facts, const model::ModelFile& model) 
 }
 
 Result<Weights> Weights::load(Device& device, const model::ModelFile& model, WeightsIn in,
-                              const graph::LoadProgress& progress) {
+                              std::uint64_t window, const graph::LoadProgress& progress) {
   std::vector<Piece> pieces;
   each_weight(model, [&](WeightRef, const model::Weight& w) {
     const std::uint64_t rows = std::uint64_t{w.experts} * w.rows;
@@ -94,15 +93,15 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
       return fail(ErrorCode::unsupported_value, "Only a mapped model file can be read where it lies.",
                   "weights");
     std::vector<const std::byte*> begins;
-    if (auto ok = out.import(device, model, of_files, begins); !ok)
+    if (auto ok = out.import(device, model, of_files, window, begins); !ok)
       return std::unexpected(std::move(ok.error()));
     if (auto ok = out.read_imported(device, begins); !ok) return std::unexpected(std::move(ok.error()));
-    if (auto ok = out.copy(device, others, Place::shared, {}); !ok)
+    if (auto ok = out.copy(device, others, Place::shared, window, {}); !ok)
       return std::unexpected(std::move(ok.error()));
     if (progress) progress(out.bytes_, out.bytes_);
   } else {
     const Place place = in == WeightsIn::shared ? Place::shared : Place::device;
-    if (auto ok = out.copy(device, in_order, place, progress); !ok)
+    if (auto ok = out.copy(device, in_order, place, window, progress); !ok)
       return std::unexpected(std::move(ok.error()));
     for (const Piece* p : of_files) cpu::release_file_pages({p->begin, p->end()});
   }
@@ -112,14 +111,14 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
 
 // Weights that lie close together in a file become one allocation: drivers have few thousands of them.
 Result<void> Weights::import(Device& device, const model::ModelFile& model, std::span<Piece* const> pieces,
-                             std::vector<const std::byte*>& begins) {
+                             std::uint64_t window, std::vector<const std::byte*>& begins) {
   for (std::size_t i = 0, next = 0; i < pieces.size(); i = next) {
     const std::byte *begin = pieces[i]->begin, *end = pieces[i]->end();
     const auto mapping = model.storage_of(begin);
     for (next = i + 1; next < pieces.size(); ++next) {
       const Piece& p = *pieces[next];
       if (p.begin >= mapping.data() + mapping.size() || p.begin - end > kMostGap ||
-          static_cast<std::uint64_t>(p.end() - begin) > kMostWindow)
+          static_cast<std::uint64_t>(p.end() - begin) > window)
         break;
       end = std::max(end, p.end());
     }
@@ -162,7 +161,7 @@ Result<void> Weights::read_imported(Device& device, std::span<const std::byte* c
                                           " reads something else in the model file's pages.");
 }
 
-Result<void> Weights::copy(Device& device, std::span<Piece* const> pieces, Place place,
+Result<void> Weights::copy(Device& device, std::span<Piece* const> pieces, Place place, std::uint64_t window,
                            const graph::LoadProgress& progress) {
   struct Copy {
     const Piece* from;
@@ -179,7 +178,7 @@ Result<void> Weights::copy(Device& device, std::span<Piece* const> pieces, Place
       const Piece& p = *pieces[next];
       if (next > 0 && p.begin == pieces[next - 1]->begin) continue;  // one matrix in two roles
       const std::uint64_t at = (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
-      if (next > i && at + p.bytes > kMostWindow) break;
+      if (next > i && at + p.bytes > window) break;
       copies.push_back({&p, memories_.size(), at});
       bytes = at + p.bytes;
       total += p.bytes;

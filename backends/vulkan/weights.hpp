@@ -29,10 +29,11 @@ class Weights {
   // Where a copy is best made, and whether it pays to try without one.
   static WeightsIn copied(const DeviceFacts& facts) noexcept;
   static bool in_place(const DeviceFacts& facts, const model::ModelFile& model) noexcept;
-  // The model must outlive the weights. insufficient_memory, device_lost; unsupported_value: this device
-  // cannot what `in`, which is not automatic, demands.
+  // The model must outlive the weights. Those that lie together become memories of up to `window` bytes.
+  // insufficient_memory, device_lost; unsupported_value: this device cannot what `in`, which is not
+  // automatic, demands.
   static Result<Weights> load(Device& device, const model::ModelFile& model, WeightsIn in,
-                              const graph::LoadProgress& progress);
+                              std::uint64_t window, const graph::LoadProgress& progress);
 
   const DeviceWeight& operator[](graph::WeightRef ref) const noexcept;
   std::span<const DeviceWeight> all() const noexcept { return weights_; }
@@ -43,10 +44,10 @@ class Weights {
   struct Piece;
   // Each stretch of the file is one memory; `begins` are their first bytes.
   Result<void> import(Device& device, const model::ModelFile& model, std::span<Piece* const> pieces,
-                      std::vector<const std::byte*>& begins);
+                      std::uint64_t window, std::vector<const std::byte*>& begins);
   // Pages that a driver takes and cannot read fail the first submission that reads them.
   Result<void> read_imported(Device& device, std::span<const std::byte* const> begins) const;
-  Result<void> copy(Device& device, std::span<Piece* const> pieces, Place place,
+  Result<void> copy(Device& device, std::span<Piece* const> pieces, Place place, std::uint64_t window,
                     const graph::LoadProgress& progress);
   Result<void> describe(Device& device, const model::ModelFile& model, std::span<const Piece> pieces);
 

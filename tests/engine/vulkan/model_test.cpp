@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <set>
 #include <string>
 
 #include "backends/model/embedded_demo.hpp"
@@ -63,6 +64,30 @@ TEST_P(VulkanModel, AgreesWithTheCpuEngine) {
 
 INSTANTIATE_TEST_SUITE_P(Types, VulkanModel, testing::ValuesIn(kernels::kAllDTypes),
                          [](const auto& i) { return std::string(kernels::to_string(i.param)); });
+
+// What one product multiplies may lie in several buffers: all of it goes by the kernels of its device all the
+// same.
+TEST_F(VulkanTest, WeightsInManyBuffersGoByTheSameKernels) {
+  for (const DType type : {DType::f16, DType::q8_0}) {
+    const RunModel m = synthetic_model(type, shape_for(type));
+    graph::KernelTimes times;
+    auto options = vulkan_options();
+    options.device.times = &times;
+    options.weight_window = 4096;
+    const auto device = with_kv(vulkan::make_vulkan_executor(*m.file, options), *m.file, DType::f16);
+    expect_the_cpu_engines_logits(*device, *cpu_executor(m), m, type == DType::f16 ? 2e-3 : 2e-2);
+    const auto facts = vulkan::Device::open(any_vulkan_device()).value()->facts();
+    if (facts.texel_bytes == 0) GTEST_SKIP() << "the device reads by address";
+    std::set<std::string> ran;
+    for (const auto& [name, time] : times.kernels()) ran.insert(std::string(name));
+    const std::string format = type == DType::f16 ? "f16" : "q8_0";
+    for (const std::string& kernel :
+         {"texel_panel_" + format, std::string("texel_rms_norm"), std::string("texel_glu")})
+      EXPECT_TRUE(ran.contains(kernel)) << kernel;
+    for (const std::string& kernel : {"matmul_" + format, std::string("rms_norm"), std::string("glu")})
+      EXPECT_FALSE(ran.contains(kernel)) << kernel;
+  }
+}
 
 // Biases, head norms, other rotations, routed experts.
 class VulkanFamily : public VulkanTest, public testing::WithParamInterface<const char*> {};
