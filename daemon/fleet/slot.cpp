@@ -4,6 +4,22 @@
 
 namespace flyball::fleet {
 
+WorkerStatus status_of(const Slot& slot, TimePoint now) {
+  WorkerStatus s;
+  s.model = slot.entry.id;
+  s.backend = slot.backend;
+  s.state = slot.lifecycle.state(now);
+  s.restarts = slot.lifecycle.restarts();
+  if (slot.lifecycle.last_error()) s.last_error = slot.lifecycle.last_error()->message;
+  if (!slot.client) return s;
+  s.pid = slot.client->pid();
+  if (!slot.ready) return s;
+  s.info = slot.client->info();
+  s.load = slot.client->load();
+  s.without_progress = slot.client->without_progress();
+  return s;
+}
+
 bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b) {
   return a.path == b.path && a.embedded == b.embedded && a.sha256 == b.sha256 && a.context == b.context &&
          a.max_sequences == b.max_sequences && a.threads == b.threads && a.kv_type == b.kv_type &&

@@ -50,6 +50,8 @@ struct Slot {
   std::optional<Room> room;  // absent: no load waits for another engine's end
 };
 
+// As it is now, but for its account.
+WorkerStatus status_of(const Slot& slot, TimePoint now);
 // The process that is there loads the same, the same way.
 bool same_engine(const config::ModelEntry& a, const config::ModelEntry& b);
 // What an engine of this model is told of it; which engine, and where its model lies, is not settled by that.

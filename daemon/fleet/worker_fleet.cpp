@@ -72,21 +72,10 @@ class WorkerFleet final : public Fleet {
     std::vector<WorkerStatus> all;
     const auto now = steady_clock::now();
     for (const auto& slot : slots_) {
-      WorkerStatus s;
-      s.model = slot->entry.id;
-      s.backend = slot->backend;
-      s.state = slot->lifecycle.state(now);
-      s.restarts = slot->lifecycle.restarts();
-      if (slot->lifecycle.last_error()) s.last_error = slot->lifecycle.last_error()->message;
+      WorkerStatus s = status_of(*slot, now);
       if (slot->client) {
-        s.pid = slot->client->pid();
         s.account_bytes = governor_.bytes(slot->id);
         s.waits_for_memory = governor_.waits(slot->id);
-        if (slot->ready) {
-          s.info = slot->client->info();
-          s.load = slot->client->load();
-          s.without_progress = slot->client->without_progress();
-        }
       }
       all.push_back(std::move(s));
     }
