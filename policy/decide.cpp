@@ -60,154 +60,191 @@ Truth compare(const Condition& condition, const Fact* fact) {
 
 namespace {
 
-constexpr std::size_t kMaxBackends = 16;
-
 class Walk {
  public:
   Walk(const Tree& tree, const Facts& facts, Decision& decision)
-      : tree_(tree), facts_(facts), out_(decision) {}
+      : tree_(tree), program_(tree.program), facts_(facts), out_(decision) {}
 
   void run() {
+    const auto& use = tree_.fallback.use;
+    if (program_.fallback.use != use.data() || program_.fallback.n_targets != use.size())
+      std::abort();  // changed since it was compiled
     out_.tree = &tree_;
+    out_.rule = out_.advice = nullptr;
+    out_.target = nullptr;
+    out_.queue = false;
     // Whatever is asked, it is asked once: this is as long as a path can be.
-    out_.rules.reserve(tree_.size.rules);
-    out_.conditions.reserve(tree_.size.comparisons);
-    out_.targets.reserve(tree_.size.targets);
-    out_.constraints.reserve(tree_.constraints.size());
-    for (const Constraint& constraint : tree_.constraints) {
-      const auto first = static_cast<std::uint32_t>(out_.conditions.size());
-      const Truth outcome = evaluate(constraint.when);
-      out_.constraints.push_back(
-          {&constraint, outcome, first, static_cast<std::uint32_t>(out_.conditions.size()) - first});
+    rule_ = out_.rules.start(program_.steps.size());
+    first_condition_ = condition_ = out_.conditions.start(program_.nodes.size());
+    target_ = out_.targets.start(program_.numbers.size());
+    answers_ = out_.answers.start(program_.questions.size());
+    std::fill_n(answers_, program_.questions.size(), Truth::unasked);
+    std::fill_n(standings_.begin(), program_.available.size(), Standing{nullptr, Verdict::chosen, true});
+    ConstraintTrace* constraint = out_.constraints.start(tree_.constraints.size());
+    for (std::size_t i = 0; i < tree_.constraints.size(); ++i) {
+      const std::uint32_t first = asked();
+      const Truth outcome = evaluate(program_.bans[i].when);
+      *constraint++ = {&tree_.constraints[i], outcome, first, asked() - first};
     }
-    if (!visit(tree_.rules, 0)) decides(tree_.fallback);
-    if (out_.rule && out_.rule->on_unavailable != OnUnavailable::next) return;  // nothing stands behind it
-    for (const Target& target : tree_.fallback.use)
-      if (!traced(target)) consider(tree_.fallback, target, false);
+    out_.constraints.end_at(constraint);
+    const Program::Step& fallback = program_.fallback;
+    if (!ask_rules()) decides(tree_.fallback, fallback);
+    if (!out_.rule || out_.rule->on_unavailable == OnUnavailable::next)  // or nothing stands behind it
+      for (std::uint32_t i = 0; i < fallback.n_targets; ++i)
+        if (const std::uint8_t number = program_.numbers[fallback.numbers + i];
+            standings_[number].verdict == Verdict::chosen)
+          consider(tree_.fallback, fallback.use[i], number, target_);
+    out_.rules.end_at(rule_);
+    out_.conditions.end_at(condition_);
+    out_.targets.end_at(target_);
   }
 
  private:
-  Truth evaluate(const Condition& condition) {
-    switch (condition.kind) {
-      case Condition::Kind::always:
-        return Truth::yes;
-      case Condition::Kind::compare: {
-        const Truth outcome = compare(condition, facts_.get(condition.fact));
-        out_.conditions.push_back({&condition, outcome});
-        return outcome;
-      }
-      case Condition::Kind::negation: {
-        const Truth inner = evaluate(condition.children.front());
-        return inner == Truth::unknown ? inner : truth(inner == Truth::no);
-      }
-      case Condition::Kind::all:
-        return several(condition, Truth::no);
-      case Condition::Kind::any:
-        return several(condition, Truth::yes);
-    }
-    return Truth::unknown;
-  }
-
-  // all: one `no` settles it; any: one `yes`. Unsettled: unknown if one was, the opposite otherwise.
-  Truth several(const Condition& condition, Truth settling) {
-    bool any_unknown = false;
-    for (const Condition& child : condition.children) {
-      const Truth outcome = evaluate(child);
-      if (outcome == settling) return settling;
-      any_unknown |= outcome == Truth::unknown;
-    }
-    return any_unknown ? Truth::unknown : truth(settling == Truth::no);
-  }
-
-  // True when the search ended here.
-  bool visit(const std::vector<Rule>& rules, std::uint32_t depth) {
-    for (const Rule& rule : rules) {
-      const auto first = static_cast<std::uint32_t>(out_.conditions.size());
-      const Truth outcome = evaluate(rule.when);
-      out_.rules.push_back(
-          {&rule, depth, outcome, first, static_cast<std::uint32_t>(out_.conditions.size()) - first});
-      if (outcome != Truth::yes) continue;
-      if (rule.rules.empty() ? decides(rule) : visit(rule.rules, depth + 1)) return true;
+  // True when the search ended here. Where a rule is true that has rules, they are the steps behind it.
+  bool ask_rules() {
+    for (std::uint32_t at = 0; at < program_.steps.size();) {
+      const Program::Step& step = program_.steps[at];
+      const std::uint32_t first = asked();
+      const Truth outcome = evaluate(step.when);
+      *rule_++ = {step.rule, step.depth, outcome, first, asked() - first};
+      at = outcome == Truth::yes ? at + 1 : step.end;
+      if (outcome == Truth::yes && !step.has_rules && decides(*step.rule, step)) return true;
     }
     return false;
   }
 
+  std::uint32_t asked() const { return static_cast<std::uint32_t>(condition_ - first_condition_); }
+
+  Truth evaluate(std::uint32_t at) {
+    const Program::Node& node = program_.nodes[at];
+    switch (node.kind) {
+      case Program::Node::Kind::always:
+        return Truth::yes;
+      case Program::Node::Kind::negation: {
+        const Truth inner = evaluate(at + 1);
+        return inner == Truth::unknown ? inner : truth(inner == Truth::no);
+      }
+      case Program::Node::Kind::compare:
+        return several(at, node.end, Truth::no);  // all of one
+      case Program::Node::Kind::all:
+        return several(at + 1, node.end, Truth::no);
+      case Program::Node::Kind::any:
+        return several(at + 1, node.end, Truth::yes);
+    }
+    return Truth::unknown;
+  }
+
+  // all: one `no` settles it; any: one `yes`. Unsettled: unknown if one was, the opposite otherwise. A
+  // decision is mostly this loop, over comparisons: what it needs of the walk is held in variables of its
+  // own.
+  Truth several(std::uint32_t at, std::uint32_t end, Truth settling) {
+    const Program::Node* const nodes = program_.nodes.data();
+    Truth* const answers = answers_;
+    ConditionTrace* condition = condition_;
+    Truth outcome = truth(settling == Truth::no);
+    while (at != end) {
+      Truth one;
+      if (nodes[at].kind == Program::Node::Kind::compare) {
+        Truth& known = answers[nodes[at].question];
+        if (known == Truth::unasked) [[unlikely]]
+          known = answer(program_.questions[nodes[at].question]);
+        one = known;
+        *condition++ = {at++, one};
+      } else {
+        condition_ = condition;
+        one = evaluate(at);
+        condition = condition_;
+        at = nodes[at].end;
+      }
+      if (one == settling) {
+        outcome = settling;
+        break;
+      }
+      if (one == Truth::unknown) outcome = Truth::unknown;
+    }
+    condition_ = condition;
+    return outcome;
+  }
+
+  // As compare(), without a look at the tree where the question says enough.
+  [[gnu::noinline]] Truth answer(const Program::Question& question) const {
+    const Fact* fact = facts_.get(question.fact);
+    if (question.op == Op::exists) return truth((fact != nullptr) == (question.operand != 0));
+    if (!fact) return Truth::unknown;
+    if (const auto* integer = std::get_if<std::int64_t>(&fact->value))
+      return ordered(*integer, question.op, question.operand);
+    if (const auto* flag = std::get_if<bool>(&fact->value))
+      return ordered(std::int64_t{*flag}, question.op, question.operand);
+    return compare(*question.comparison, fact);
+  }
+
   // The rule is true: its targets in order. True when the search ends with it.
-  bool decides(const Rule& rule) {
-    bool waitable = false, denied = !rule.use.empty();
-    for (const Target& target : rule.use) {
-      const Verdict verdict = consider(rule, target, out_.target == nullptr);
+  bool decides(const Rule& rule, const Program::Step& step) {
+    bool waitable = false, denied = step.n_targets != 0;
+    const std::uint8_t* const numbers = program_.numbers.data() + step.numbers;
+    TargetTrace* row = target_;
+    for (std::uint32_t i = 0; i < step.n_targets; ++i) {
+      const Verdict verdict = consider(rule, step.use[i], numbers[i], row);
       waitable |= verdict == Verdict::unavailable;
       denied &= verdict == Verdict::denied;
-      if (verdict != Verdict::chosen) continue;
-      out_.rule = &rule;
-      out_.target = &target;
     }
-    if (!out_.advice && !rule.engine.empty() && !denied) out_.advice = &rule;
+    target_ = row;
+    if (!out_.advice && step.names_engine && !denied) out_.advice = &rule;
     if (out_.target) return true;
-    if (rule.on_unavailable == OnUnavailable::next) return false;
+    if (step.on_unavailable == OnUnavailable::next) return false;
     out_.rule = &rule;
     out_.queue =
-        rule.on_unavailable == OnUnavailable::queue && waitable;  // what is denied will not come free
+        step.on_unavailable == OnUnavailable::queue && waitable;  // what is denied will not come free
     return true;
   }
 
-  Verdict consider(const Rule& rule, const Target& target, bool may_choose) {
-    const Standing& engine = standing(target);
-    const Verdict verdict =
-        engine.verdict == Verdict::available && may_choose ? Verdict::chosen : engine.verdict;
-    out_.targets.push_back({&target, &rule, verdict, engine.denied_by, engine.certain});
+  // What holds of a target wherever it is named; found out when it is named first.
+  struct Standing {
+    const Constraint* denied_by;
+    Verdict verdict;  // chosen: it is not yet known
+    bool certain;
+  };
+
+  // The first that is available is chosen.
+  [[gnu::always_inline]] Verdict consider(const Rule& rule, const Target& target, std::uint8_t number,
+                                          TargetTrace*& row) {
+    Standing& standing = standings_[number];
+    if (standing.verdict == Verdict::chosen) [[unlikely]]
+      standing = find_out(number);
+    Verdict verdict = standing.verdict;
+    if (verdict == Verdict::available && !out_.target) {
+      verdict = Verdict::chosen;
+      out_.rule = &rule;
+      out_.target = &target;
+    }
+    *row++ = {&target, &rule, standing.denied_by, verdict, standing.certain};
     return verdict;
   }
 
-  // What holds of an engine wherever it is named; found out when it is named first.
-  struct Standing {
-    bool known = false;
-    Verdict verdict = Verdict::available;
-    const Constraint* denied_by = nullptr;
-    bool certain = true;
-  };
-
-  const Standing& standing(const Target& target) {
-    if (target.engine >= kMaxBackends) std::abort();  // the parser knows every target
-    Standing& out = standings_[target.engine];
-    if (out.known) return out;
-    const std::string_view backend = target.backend;
-    out.known = true;
-    for (const ConstraintTrace& constraint : out_.constraints)
-      if (constraint.outcome != Truth::no && denies(*constraint.constraint, backend)) {
-        out.verdict = Verdict::denied;
-        out.denied_by = constraint.constraint;
-        out.certain = constraint.outcome == Truth::yes;
-        return out;
-      }
-    const Fact* available = facts_.get(availability_facts(backend).available);
-    if (!available || !std::get<bool>(available->value)) out.verdict = Verdict::unavailable;
-    return out;
-  }
-
-  bool traced(const Target& target) const {
-    return std::ranges::any_of(out_.targets, [&](const TargetTrace& trace) {
-      return trace.target->engine == target.engine && trace.target->profile == target.profile;
-    });
+  [[gnu::noinline]] Standing find_out(std::uint8_t number) const {
+    for (std::size_t i = 0; i < program_.bans.size(); ++i)
+      if (const ConstraintTrace& ban = out_.constraints[i];
+          ban.outcome != Truth::no && (program_.bans[i].numbers >> number & 1U) != 0)
+        return {ban.constraint, Verdict::denied, ban.outcome == Truth::yes};
+    const Fact* available = facts_.get(program_.available[number]);
+    if (available && std::get<bool>(available->value)) return {nullptr, Verdict::available, true};
+    return {nullptr, Verdict::unavailable, true};
   }
 
   const Tree& tree_;
+  const Program& program_;
   const Facts& facts_;
   Decision& out_;
-  std::array<Standing, kMaxBackends> standings_;  // in the order of known_backends()
+  RuleTrace* rule_ = nullptr;
+  ConditionTrace *condition_ = nullptr, *first_condition_ = nullptr;
+  TargetTrace* target_ = nullptr;
+  Truth* answers_ = nullptr;
+  std::array<Standing, kMaxTargets> standings_;  // by number
 };
 
 }  // namespace
 
 void decide(const Tree& tree, const Facts& facts, Decision& decision) {
-  decision.rule = decision.advice = nullptr;
-  decision.target = nullptr;
-  decision.queue = false;
-  decision.constraints.clear();
-  decision.rules.clear();
-  decision.conditions.clear();
-  decision.targets.clear();
   Walk(tree, facts, decision).run();
 }
 

@@ -4,19 +4,19 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "policy/facts.hpp"
+#include "policy/path.hpp"
 #include "policy/tree.hpp"
 
 namespace flyball::policy {
 
-enum class Truth : std::uint8_t { no, yes, unknown };
+enum class Truth : std::uint8_t { no, yes, unknown, unasked };  // unasked: in no trace
 
-struct ConditionTrace {  // one comparison that was evaluated
-  const Condition* condition = nullptr;
+struct ConditionTrace {    // one comparison that was evaluated; Decision::condition() is it
+  std::uint32_t node = 0;  // of the tree's program
   Truth outcome = Truth::unknown;
 };
 
@@ -38,24 +38,30 @@ enum class Verdict : std::uint8_t { chosen, available, unavailable, denied };
 struct TargetTrace {  // one target considered, in order
   const Target* target = nullptr;
   const Rule* rule = nullptr;
-  Verdict verdict = Verdict::unavailable;
   const Constraint* denied_by = nullptr;
+  Verdict verdict = Verdict::unavailable;
   bool certain = true;  // denied: the constraint's condition is true, and not merely unknown
 };
 
 // Views into the tree: the tree outlives the decision (the daemon keeps both behind one shared_ptr). May be
-// used again for other decisions; its vectors keep their storage.
+// used again for other decisions; its paths keep their storage.
 struct Decision {
   const Tree* tree = nullptr;
   const Rule* rule = nullptr;      // whose target was chosen, or whose on_unavailable ended the search
   const Target* target = nullptr;  // nullptr: nothing is available
   const Rule* advice = nullptr;  // the first true rule that names an engine and is not denied all its targets
   bool queue = false;            // on_unavailable: queue; wait and decide again (target is nullptr)
-  std::vector<ConstraintTrace> constraints;
-  std::vector<RuleTrace> rules;
-  std::vector<ConditionTrace> conditions;
+  Path<ConstraintTrace> constraints;
+  Path<RuleTrace> rules;
+  Path<ConditionTrace> conditions;
   // The chosen one and its alternatives: what else its rule names and, where that says `next`, the default.
-  std::vector<TargetTrace> targets;
+  Path<TargetTrace> targets;
+
+  Path<Truth> answers;  // of the program's questions, while the walk is on; never part of a copy
+
+  const Condition& condition(const ConditionTrace& trace) const {
+    return *tree->program.conditions[trace.node];
+  }
 };
 
 // One comparison; nullptr: the fact is unknown.

@@ -378,6 +378,7 @@ std::expected<Tree, std::vector<Error>> parse_policy_all(std::string_view yaml, 
       if (f.level == LintFinding::Level::error)
         findings.push_back(Error{ErrorCode::config_invalid, std::move(f.message), {}, std::move(f.where)});
   if (!findings.empty()) return std::unexpected(std::move(findings));
+  tree.program = compile(tree);
   return tree;
 }
 

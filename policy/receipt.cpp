@@ -19,11 +19,12 @@ Json conditions_json(const Decision& decision, std::uint32_t first, std::uint32_
   Json out = Json::array();
   for (std::uint32_t i = first; i < first + n; ++i) {
     const ConditionTrace& trace = decision.conditions[i];
-    out.push_back({{"fact", fact_catalogue()[trace.condition->fact].name},
-                   {"op", to_string(trace.condition->op)},
-                   {"operand", json_of(trace.condition->operand)},
+    const Condition& condition = decision.condition(trace);
+    out.push_back({{"fact", fact_catalogue()[condition.fact].name},
+                   {"op", to_string(condition.op)},
+                   {"operand", json_of(condition.operand)},
                    {"outcome", to_string(trace.outcome)},
-                   {"line", trace.condition->line}});
+                   {"line", condition.line}});
   }
   return out;
 }
@@ -49,7 +50,7 @@ Json facts_json(const Decision& decision, const Facts& facts) {
     if (fact)
       for (const FactId source : fact->from) self(source, self);
   };
-  for (const ConditionTrace& trace : decision.conditions) add(trace.condition->fact, add);
+  for (const ConditionTrace& trace : decision.conditions) add(decision.condition(trace).fact, add);
   return out;
 }
 

@@ -32,12 +32,6 @@ std::string unknown_target(const std::string& name, const EngineCatalogue* syste
   return "unknown " + target + config::did_you_mean(name, {known_backends().begin(), known_backends().end()});
 }
 
-std::uint8_t engine_of(std::string_view backend) {
-  const auto known = known_backends();
-  const auto at = std::ranges::find(known, backend);
-  return at == known.end() ? Target::kNobody : static_cast<std::uint8_t>(at - known.begin());
-}
-
 Target read_target(const config::Node& node, const EngineCatalogue* systems, config::Findings& findings) {
   const auto add = [&](std::string message) {
     findings.push_back(config::finding(node.at, std::move(message)));
@@ -46,7 +40,8 @@ Target read_target(const config::Node& node, const EngineCatalogue* systems, con
   const std::size_t colon = text.find(':');
   Target out{std::string(text.substr(0, colon)), {}, node.at.line, node.at.column};
   if (colon != std::string_view::npos) out.profile = text.substr(colon + 1);
-  if (out.engine == Target::kNobody) add(unknown_target(out.backend, systems));
+  const auto known = known_backends();
+  if (std::ranges::find(known, out.backend) == known.end()) add(unknown_target(out.backend, systems));
   const std::vector<std::string_view> profiles(kProfiles.begin(), kProfiles.end());
   if (colon != std::string_view::npos && std::ranges::find(profiles, out.profile) == profiles.end())
     add("unknown profile \"" + out.profile + "\", expected latency or throughput" +
@@ -55,13 +50,6 @@ Target read_target(const config::Node& node, const EngineCatalogue* systems, con
 }
 
 }  // namespace
-
-Target::Target(std::string name, std::string mode, std::uint32_t at_line, std::uint32_t at_column)
-    : backend(std::move(name)),
-      profile(std::move(mode)),
-      line(at_line),
-      column(at_column),
-      engine(engine_of(backend)) {}
 
 std::string to_string(const Target& target) {
   return target.profile.empty() ? target.backend : target.backend + ":" + target.profile;

@@ -12,12 +12,9 @@ namespace flyball::policy {
 struct EngineCatalogue;
 
 struct Target {
-  Target(std::string backend, std::string profile, std::uint32_t line, std::uint32_t column);
   std::string backend;  // one of known_backends()
   std::string profile;  // "latency", "throughput", "" for its default
-  std::uint32_t line, column;
-  std::uint8_t engine;  // the backend's place among known_backends(), or, where nobody knows it, kNobody
-  static constexpr std::uint8_t kNobody = 0xFF;
+  std::uint32_t line = 0, column = 0;
   // The same engine and profile, wherever it is written.
   bool same_as(const Target& other) const { return backend == other.backend && profile == other.profile; }
 };

@@ -9,6 +9,7 @@
 
 #include "config/error.hpp"
 #include "policy/facts.hpp"
+#include "policy/program.hpp"
 #include "policy/target.hpp"
 
 namespace flyball::policy {
@@ -62,6 +63,12 @@ struct Tree {
   std::vector<Rule> rules;
   Rule fallback;  // `default:`, required; its id is "default"
   TreeSize size;
+  Program program;  // compile() of it, for decide(): whoever changes a tree compiles it again
+
+  Tree() = default;
+  Tree(const Tree& other);  // compiled anew: a program points into its own tree
+  Tree(Tree&&) = default;
+  Tree& operator=(Tree&&) = default;
 };
 
 // config_invalid with file:line:column in Error::where. What lint calls an error is refused too.

@@ -85,7 +85,7 @@ class Answer {
   }
 
   Json comparison(const ConditionTrace& trace) const {
-    const Condition& c = *trace.condition;
+    const Condition& c = decision_.condition(trace);
     const Fact* fact = facts_.get(c.fact);
     return {{"fact", fact_catalogue()[c.fact].name},
             {"op", to_string(c.op)},

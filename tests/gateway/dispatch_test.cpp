@@ -173,6 +173,7 @@ TEST_F(Dispatch, a_rule_may_let_requests_wait_for_their_engine) {
     rule->use = {{"cpu", "", 0, 0}};
     rule->on_unavailable = policy::OnUnavailable::queue;
   }
+  settings->tree.program = compile(settings->tree);
   Rig waiting(settings);
   waiting.cpu();
   waiting.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
@@ -216,6 +217,7 @@ TEST_F(Dispatch, a_deadline_holds_while_no_engine_is_there) {
       rule->use = {{"cpu", "", 0, 0}};
       rule->on_unavailable = policy::OnUnavailable::queue;
     }
+    settings->tree.program = compile(settings->tree);
     Rig late(settings);
     late.cpu();
     late.fleet.hold_acquires = loading;
@@ -287,6 +289,7 @@ TEST_F(Dispatch, a_fact_that_is_no_utf8_spoils_no_receipt) {
   Rig odd(make_settings(), hardware);
   odd.vulkan();
   for (auto& rule : odd.settings->tree.rules) std::swap(rule.use[0], rule.use[1]);
+  odd.settings->tree.program = compile(odd.settings->tree);
   Wire explained(odd), asked(odd), receipt(odd);
   explained.send(post("/v1/route/explain", R"({"model":"demo"})"));
   EXPECT_EQ(explained.answer().status, 200);
@@ -352,6 +355,7 @@ TEST_F(Dispatch, receipts_tell_the_age_of_what_was_probed) {
   policy::Condition& when = settings->tree.rules[0].when;
   when.kind = policy::Condition::Kind::all;
   when.children = {known("backend.cpu.available"), known("request.n")};
+  settings->tree.program = compile(settings->tree);
   Rig older(settings);
   older.cpu();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -62,6 +62,7 @@ TEST_F(FailingEngine, a_rule_that_ends_the_search_has_no_alternatives) {
   settings->tree.rules[0].use = {{"cpu", "", 0, 0}};
   settings->tree.rules[0].on_unavailable = policy::OnUnavailable::fail;
   settings->tree.fallback.use = {{"vulkan", "", 0, 0}};
+  settings->tree.program = compile(settings->tree);
   Rig shut(settings);
   shut.cpu();
   script(shut.vulkan(), Script{.tokens = 6});

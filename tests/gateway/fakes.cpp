@@ -222,6 +222,7 @@ std::shared_ptr<api::Settings> make_settings() {
   out->tree.rules.push_back(rule);
   out->tree.fallback = rule;
   out->tree.fallback.id = "default";
+  out->tree.program = compile(out->tree);
   return out;
 }
 

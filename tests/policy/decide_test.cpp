@@ -74,7 +74,7 @@ TEST(Decide, KleeneTables) {
                                : truths[a] == Truth::unknown || truths[b] == Truth::unknown ? Truth::unknown
                                : all                                                        ? Truth::yes
                                                                                             : Truth::no;
-        EXPECT_EQ(decide(tree, facts).rules.at(0).outcome, expected) << kind << " " << pair;
+        EXPECT_EQ(decide(tree, facts).rules[0].outcome, expected) << kind << " " << pair;
       }
 }
 
@@ -87,7 +87,7 @@ TEST(Decide, Operators) {
   const auto holds = [&](const std::string& when) {
     return decide(tree_of("rules:\n  - {id: r, because: b, when: {fact: " + when + "}, use: vulkan}\n"),
                   facts)
-        .rules.at(0)
+        .rules[0]
         .outcome;
   };
   for (const char* yes :
@@ -138,11 +138,11 @@ TEST(Decide, UnknownAvailabilityIsUnavailable) {
   const Tree tree = tree_of("");
   const Decision d = decide(tree, Facts());
   EXPECT_EQ(d.target, nullptr);
-  EXPECT_EQ(reason(d.targets.at(0), Facts()), "it is not known whether it is available");
+  EXPECT_EQ(reason(d.targets[0], Facts()), "it is not known whether it is available");
   Facts facts;
   facts.set("backend.cpu.available", false, "supervisor");
   facts.set("backend.cpu.reason", std::string("disabled: died three times"), "supervisor");
-  EXPECT_EQ(reason(decide(tree_of(""), facts).targets.at(0), facts), "disabled: died three times");
+  EXPECT_EQ(reason(decide(tree_of(""), facts).targets[0], facts), "disabled: died three times");
 }
 
 TEST(Decide, ConstraintsHoldWhateverTheRulesSay) {
@@ -151,13 +151,13 @@ TEST(Decide, ConstraintsHoldWhateverTheRulesSay) {
       "rules:\n  - {id: r, because: b, use: [vllm, cpu]}\n");
   Facts facts = available({"cpu", "vllm"});
   EXPECT_EQ(chosen(tree, facts), "cpu by r") << "unknown privacy counts as a denial";
-  EXPECT_EQ(reason(decide(tree, facts).targets.at(0), facts), "it is not known whether this holds: private");
+  EXPECT_EQ(reason(decide(tree, facts).targets[0], facts), "it is not known whether this holds: private");
   facts.set("app.privacy", std::string("local_only"), "manifest");
   EXPECT_EQ(chosen(tree, facts), "cpu by r");
   const Decision denied = decide(tree, facts);
-  EXPECT_EQ(denied.targets.at(0).verdict, Verdict::denied);
-  EXPECT_EQ(denied.targets.at(0).denied_by->id, "stay");
-  EXPECT_EQ(reason(denied.targets.at(0), facts), "private");
+  EXPECT_EQ(denied.targets[0].verdict, Verdict::denied);
+  EXPECT_EQ(denied.targets[0].denied_by->id, "stay");
+  EXPECT_EQ(reason(denied.targets[0], facts), "private");
   facts.set("app.privacy", std::string("any"), "manifest");
   EXPECT_EQ(chosen(tree, facts), "vllm by r");
 }

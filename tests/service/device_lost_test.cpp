@@ -47,6 +47,7 @@ TEST(DeviceLost, ThreeTimesDisablesTheEngineAndTheNextTargetServes) {
   tree.fallback.id = "default";
   tree.fallback.because = "There is only one rule.";
   tree.fallback.use = {{"opencl", "", 0, 0}, {"cpu", "", 0, 0}};
+  tree.program = compile(tree);
   config::AppManifest app;
   app.id = "app";
   CompletionRequest base;

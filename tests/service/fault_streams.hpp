@@ -61,6 +61,7 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
   tree.fallback.id = "default";
   tree.fallback.because = "There is only one rule.";
   tree.fallback.use = {{backend, "", 0, 0}, {"cpu", "", 0, 0}};
+  tree.program = compile(tree);
   config::AppManifest app;
   app.id = "app";
   CompletionRequest base;
