@@ -244,7 +244,10 @@ std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::s
       if (key)
         app.keys.push_back(sha256(*key));
       else
-        findings.push_back(finding(source->entries.front().at, "key: " + key.error().message, "key"));
+        findings.push_back(finding(source->entries.front().at,
+                                   "key: " + (key.error().where.empty() ? "" : key.error().where + ": ") +
+                                       key.error().message,
+                                   "key"));
     }
   }
   if (!findings.empty()) return std::unexpected(std::move(findings));
@@ -287,7 +290,7 @@ std::expected<std::vector<AppManifest>, std::vector<Error>> load_apps_all(const 
   for (std::filesystem::directory_iterator it(dir, ec), end; !ec && it != end; it.increment(ec))
     if (it->path().extension() == ".yaml" && !it->path().filename().string().starts_with('.'))
       files.push_back(it->path());
-  if (ec) return one(Error{ErrorCode::io_error, dir.string() + ": " + ec.message(), {}, dir.string()});
+  if (ec) return one(Error{ErrorCode::config_invalid, "cannot be read: " + ec.message(), {}, dir.string()});
   if (files.size() > kMaxApps)
     return one(Error{ErrorCode::config_invalid,
                      std::to_string(files.size()) + " manifests, the limit is " + std::to_string(kMaxApps),
@@ -298,7 +301,7 @@ std::expected<std::vector<AppManifest>, std::vector<Error>> load_apps_all(const 
   std::vector<AppManifest> apps;
   Findings findings;
   for (const auto& file : files) {
-    auto text = read_text_file(file);
+    auto text = read_operators_file(file);
     if (!text) {
       findings.push_back(std::move(text.error()));
       continue;
@@ -320,13 +323,26 @@ Result<std::vector<AppManifest>> load_apps(const std::filesystem::path& dir) {
   return std::move(*apps);
 }
 
-Result<std::vector<AppManifest>> apps_of(const Config& config) {
-  if (!config.apps_dir.empty()) return load_apps(config.apps_dir);
-  auto app = parse_app(default_app_yaml(), "default_app.yaml");
+std::expected<std::vector<AppManifest>, std::vector<Error>> apps_of_all(const Config& config) {
+  if (!config.apps_dir.empty()) {
+    std::error_code ec;
+    if (std::filesystem::is_directory(config.apps_dir, ec)) return load_apps_all(config.apps_dir);
+    return std::unexpected(Findings{Error{
+        ErrorCode::config_invalid,
+        "apps_dir: " + config.apps_dir.string() + " " + (ec ? "cannot be read: " + ec.message() : "is not a folder"),
+        "apps_dir", config.place("apps_dir")}});
+  }
+  auto app = parse_app_all(default_app_yaml(), "<shipped example app>");
   if (!app) return std::unexpected(std::move(app.error()));
   std::vector<AppManifest> apps;
   apps.push_back(std::move(*app));
   return apps;
+}
+
+Result<std::vector<AppManifest>> apps_of(const Config& config) {
+  auto apps = apps_of_all(config);
+  if (!apps) return std::unexpected(first_of(apps.error()));
+  return std::move(*apps);
 }
 
 std::vector<Error> cross_check(const Config& config, const std::vector<AppManifest>& apps) {
@@ -351,8 +367,7 @@ std::vector<Error> cross_check(const Config& config, const std::vector<AppManife
     findings.push_back(Error{ErrorCode::config_invalid,
                              "default_app: no manifest declares the app \"" + config.default_app + "\"" +
                                  did_you_mean(config.default_app, app_ids),
-                             "default_app",
-                             {}});
+                             "default_app", config.place("default_app")});
   return findings;
 }
 

@@ -94,6 +94,7 @@ Result<AppManifest> parse_app(std::string_view yaml, std::string_view file_name)
 std::expected<std::vector<AppManifest>, std::vector<Error>> load_apps_all(const std::filesystem::path& dir);
 // The apps of this configuration: apps_dir's, or the shipped example app where it is "".
 Result<std::vector<AppManifest>> apps_of(const Config& config);
+std::expected<std::vector<AppManifest>, std::vector<Error>> apps_of_all(const Config& config);
 // What only both files together show: default_app and the models that apps name must exist.
 std::vector<Error> cross_check(const Config& config, const std::vector<AppManifest>& apps);
 // JSON Schema of a manifest, from the table that the parser reads by.

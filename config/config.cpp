@@ -4,9 +4,11 @@
 #include <arpa/inet.h>
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <set>
 
 #include "config/table.hpp"
+#include "config/units.hpp"
 #include "config/yaml.hpp"
 #include "embedded/default_app.hpp"
 #include "embedded/default_config.hpp"
@@ -257,7 +259,7 @@ const std::vector<Bound<Config>>& config_table() {
        [](Config& c, const Node& n) { c.max_queue = as<std::uint32_t>(n); }},
       {{"drain_timeout", duration(0ms, 1h), "how long open requests may finish at a stop"},
        [](Config& c, const Node& n) { c.drain_timeout = as_duration(n); }},
-      {{"log_level", choice({"trace", "debug", "info", "warn", "error"}), "what is logged"},
+      {{"log_level", choice({kLogLevels.begin(), kLogLevels.end()}), "what is logged"},
        [](Config& c, const Node& n) { c.log_level = n.text; }},
       {{"policy_path", path(), "the policy file; without it the shipped policy rules"},
        [](Config& c, const Node& n) { c.policy_path = n.text; }},
@@ -327,10 +329,26 @@ void check_between_rows(const Node& root, Findings& findings) {
   WorkerLimits worker;
   if (const Node* node = root.find("worker")) {
     read_into(worker, *node, worker_table());
-    if (worker.heartbeat_timeout <= worker.heartbeat)
-      add(node->at, "heartbeat_timeout must be longer than heartbeat", "worker");
-    if (worker.backoff_max < worker.backoff_min)
-      add(node->at, "backoff_max must not be shorter than backoff_min", "worker");
+    const auto compare = [&](bool wrong, const char* key, Millis value, const char* rule, const char* other,
+                             Millis limit) {
+      if (!wrong) return;
+      const Node* given = node->find(key) ? node->find(key) : node->find(other);
+      add(given->at,
+          format_duration(value) + ", and " + rule + " " + other + ", which is " + format_duration(limit),
+          std::string("worker.") + key);
+    };
+    compare(worker.heartbeat_timeout <= worker.heartbeat, "heartbeat_timeout", worker.heartbeat_timeout,
+            "must be longer than", "heartbeat", worker.heartbeat);
+    compare(worker.backoff_max < worker.backoff_min, "backoff_max", worker.backoff_max,
+            "must not be shorter than", "backoff_min", worker.backoff_min);
+  }
+}
+
+void add_places(const Node& node, const std::string& path, std::map<std::string, std::string>& places) {
+  for (const Entry& entry : node.entries) {
+    const std::string key = path.empty() ? entry.key : path + "." + entry.key;
+    places[key] = (entry.value.entries.empty() ? entry.value.at : entry.at).where();
+    add_places(entry.value, key, places);
   }
 }
 
@@ -345,6 +363,7 @@ std::expected<Config, Findings> read(const Node& root, const std::filesystem::pa
   if (!findings.empty()) return std::unexpected(std::move(findings));
   Config config;
   read_into(config, root, config_table());
+  add_places(root, "", config.places);
   for (Listener& listener : config.listeners) make_absolute(listener.path, base);
   for (ModelEntry& model : config.models) make_absolute(model.path, base);
   for (auto* path : {&config.policy_path, &config.apps_dir, &config.state_dir, &config.cache_dir,
@@ -368,6 +387,13 @@ std::string_view as_text(std::span<const std::byte> bytes) noexcept {
 
 }  // namespace
 
+std::string Config::place(std::string_view key) const {
+  const auto at = places.find(std::string(key));
+  if (at != places.end()) return at->second;
+  const std::size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? std::string() : place(key.substr(0, dot));
+}
+
 Result<Config> parse_config(std::string_view yaml, std::string_view file_name) {
   auto root = parse_part(yaml, file_name);
   if (!root) return std::unexpected(first_of(root.error()));
@@ -378,7 +404,7 @@ Result<Config> parse_config(std::string_view yaml, std::string_view file_name) {
 
 std::expected<Config, std::vector<Error>> load_config_all(const std::filesystem::path& path) {
   const auto one = [](Error error) { return std::unexpected(Findings{std::move(error)}); };
-  auto text = read_text_file(path);
+  auto text = read_operators_file(path);
   if (!text) return one(std::move(text.error()));
   auto root = parse_part(*text, path.string());
   if (!root) return std::unexpected(std::move(root.error()));
@@ -391,7 +417,7 @@ std::expected<Config, std::vector<Error>> load_config_all(const std::filesystem:
       drop_ins.push_back(it->path());
   if (ec && ec != std::errc::no_such_file_or_directory)
     return one(
-        Error{ErrorCode::io_error, drop_in_dir.string() + ": " + ec.message(), {}, drop_in_dir.string()});
+        Error{ErrorCode::config_invalid, "cannot be read: " + ec.message(), {}, drop_in_dir.string()});
   if (drop_ins.size() > kMaxDropIns)
     return one(
         Error{ErrorCode::config_invalid,
@@ -400,7 +426,7 @@ std::expected<Config, std::vector<Error>> load_config_all(const std::filesystem:
               drop_in_dir.string()});
   std::ranges::sort(drop_ins);
   for (const auto& drop_in : drop_ins) {
-    auto part_text = read_text_file(drop_in);
+    auto part_text = read_operators_file(drop_in);
     if (!part_text) return one(std::move(part_text.error()));
     auto part = parse_part(*part_text, drop_in.string());
     if (!part) return std::unexpected(std::move(part.error()));

@@ -1,11 +1,14 @@
 // config.yaml, typed: what the operator decides about this machine. docs/manifest.md describes each key.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/calibrate.hpp"
@@ -80,6 +83,10 @@ struct KvSpill {
   std::uint64_t max_bytes = 4ULL << 30U;  // of all engines together; 0: none
 };
 
+// What `log_level` and --log-level take: spdlog's names, its two short ones too.
+inline constexpr std::array<std::string_view, 9> kLogLevels{"trace", "debug", "info",     "warn", "warning",
+                                                            "err",   "error", "critical", "off"};
+
 struct Config {
   std::vector<Listener> listeners;    // at least one
   bool loopback_without_key = false;  // requests from loopback or unix sockets with no key act as default_app
@@ -100,10 +107,14 @@ struct Config {
   std::filesystem::path policy_path;           // "": the shipped default policy
   std::filesystem::path apps_dir;              // "": next to config.yaml, apps.d
   std::filesystem::path state_dir, cache_dir;  // "": from systemd's environment or XDG
+  std::map<std::string, std::string> places;   // by key ("models.demo.context"): where it is written
+
+  // file:line:column of the key or, where it is not written, of the nearest one around it; "" for none.
+  std::string place(std::string_view key) const;
 };
 
-// Reads path, then `config.d/*.yaml` beside it in name order. Errors are config_invalid (or io_error) with
-// file:line:column in Error::where, and a did-you-mean for unknown keys.
+// Reads path, then `config.d/*.yaml` beside it in name order. Errors are config_invalid with
+// file:line:column in Error::where, or the file that cannot be read, and a did-you-mean for unknown keys.
 // Relative paths in the files are relative to config.yaml's folder. Where apps_dir is not given and `apps.d`
 // exists beside config.yaml, load_config sets it; "" afterwards means the shipped example app (apps_of).
 Result<Config> load_config(const std::filesystem::path& path);

@@ -271,14 +271,14 @@ namespace {
 // Who may not have which right is asked of the open file: a path could name another one by then.
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes, mode_t forbidden) {
   const auto io_failure = [&](int error) {
-    return fail(ErrorCode::io_error, path.string() + ": " + std::strerror(error), {}, path.string());
+    return fail(ErrorCode::io_error, std::string("cannot be read: ") + std::strerror(error), {}, path.string());
   };
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) return io_failure(errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return io_failure(errno);
   if (!S_ISREG(info.st_mode))
-    return fail(ErrorCode::io_error, path.string() + ": not a regular file", {}, path.string());
+    return fail(ErrorCode::io_error, "cannot be read: not a regular file", {}, path.string());
   if ((info.st_mode & forbidden) != 0)
     return fail(ErrorCode::config_invalid,
                 "the key file " + path.string() + " may be " +
@@ -303,6 +303,12 @@ Result<std::string> read_file(const std::filesystem::path& path, std::size_t max
 
 Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
   return read_file(path, max_bytes, 0);
+}
+
+Result<std::string> read_operators_file(const std::filesystem::path& path) {
+  auto text = read_text_file(path);
+  if (!text) text.error().code = ErrorCode::config_invalid;
+  return text;
 }
 
 Result<std::string> read_secret_file(const std::filesystem::path& path, std::size_t max_bytes) {

@@ -49,8 +49,11 @@ Result<Node> parse_yaml(std::string_view text, std::string_view file_name);
 // A drop-in over what stands: maps merge key by key, anything else is replaced.
 void merge(Node& into, Node&& from);
 
-// The whole of a regular file. io_error names the file and the cause; more than max_bytes is config_invalid.
+// The whole of a regular file. io_error gives the cause, and the file in Error::where; more than max_bytes is
+// config_invalid.
 Result<std::string> read_text_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxYamlBytes);
+// The same of config.yaml, policy.yaml or a manifest: without it the configuration is wrong, config_invalid.
+Result<std::string> read_operators_file(const std::filesystem::path& path);
 // The same for a secret; config_invalid too where users beyond owner and group may read or write the file
 // that was opened.
 Result<std::string> read_secret_file(const std::filesystem::path& path, std::size_t max_bytes);

@@ -39,6 +39,26 @@ std::vector<std::string_view> allowed_values(const FactInfo& fact) {
   return values;
 }
 
+std::string wanted(const FactInfo& fact) {
+  std::string values(fact.values);
+  std::ranges::replace(values, '|', ' ');
+  switch (fact.type) {
+    case FactType::boolean:
+      return "true or false";
+    case FactType::integer:
+      return fact.unit == "bytes" ? "a whole number or a size such as 16GiB"
+             : fact.unit == "ms"  ? "milliseconds or a duration such as 500ms"
+                                  : "a whole number";
+    case FactType::number:
+      return "a number";
+    case FactType::text:
+      return values.empty() ? "a text" : "one of: " + values;
+    case FactType::text_list:
+      return values.empty() ? "texts with commas between" : "some of these, with commas between: " + values;
+  }
+  return {};
+}
+
 std::optional<std::int64_t> fact_integer(const FactInfo& fact, std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -52,27 +72,27 @@ std::optional<std::int64_t> fact_integer(const FactInfo& fact, std::string_view 
 }
 
 Result<FactValue> fact_value(const FactInfo& fact, std::string_view text) {
-  const auto expected = [&](const char* what) {
-    return fail(ErrorCode::invalid_value, std::string(fact.name) + ": expected " + what + ", got \"" +
+  const auto mismatch = [&] {
+    return fail(ErrorCode::invalid_value, std::string(fact.name) + ": expected " + wanted(fact) + ", got \"" +
                                               std::string(text.substr(0, 60)) + "\"");
   };
   FactValue value;
   switch (fact.type) {
     case FactType::boolean:
-      if (text != "true" && text != "false") return expected("true or false");
+      if (text != "true" && text != "false") return mismatch();
       value = text == "true";
       break;
     case FactType::integer:
       if (const auto number = fact_integer(fact, text))
         value = *number;
       else
-        return expected("a whole number");
+        return mismatch();
       break;
     case FactType::number:
       if (const auto number = plain_number(text))
         value = *number;
       else
-        return expected("a number");
+        return mismatch();
       break;
     case FactType::text:
       value = std::string(text);
@@ -120,7 +140,8 @@ Result<void> set_fact(std::string_view assignment, const std::string& source, Fa
   const auto id = find_fact(name);
   if (!id) return std::unexpected(unknown_fact(name));
   if (equals == std::string_view::npos)
-    return fail(ErrorCode::invalid_value, std::string(name) + ": expected NAME=VALUE");
+    return fail(ErrorCode::invalid_value, std::string(name) + " has no value: expected " + std::string(name) +
+                                              "=VALUE, and VALUE " + wanted(fact_catalogue()[*id]));
   auto value = fact_value(fact_catalogue()[*id], assignment.substr(equals + 1));
   if (!value) return std::unexpected(std::move(value.error()));
   facts.set(*id, std::move(*value), source);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace flyball::policy {
 
 // The values a text fact may have; empty: any.
 std::vector<std::string_view> allowed_values(const FactInfo& fact);
+// What fact_value() takes, in words: "a whole number or a size such as 16GiB".
+std::string wanted(const FactInfo& fact);
 // A whole number; of facts in bytes also a size (16GiB), of facts in ms also a duration (500ms).
 std::optional<std::int64_t> fact_integer(const FactInfo& fact, std::string_view text);
 // A value of any type, members of a text list with a comma between. invalid_value says what was expected.

@@ -298,17 +298,13 @@ class Reader {
     const std::string& s = node.text;
     switch (fact.type) {
       case FactType::boolean:
-        if (node.quoted || (s != "true" && s != "false")) return mismatch(node.at, "true or false", s);
+        if (node.quoted || (s != "true" && s != "false")) return mismatch(node.at, wanted(fact), s);
         out.operand = s == "true";
         return;
       case FactType::integer: {
         const auto value = node.quoted ? std::nullopt : fact_integer(fact, s);
         if (!value)
-          return mismatch(node.at,
-                          fact.unit == "bytes" ? "a whole number or a size such as 16GiB"
-                          : fact.unit == "ms"  ? "milliseconds or a duration such as 500ms"
-                                               : "a whole number",
-                          s);
+          return mismatch(node.at, wanted(fact), s);
         out.operand = *value;
         return;
       }
@@ -316,7 +312,7 @@ class Reader {
         double value = 0;
         const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
         if (node.quoted || error != std::errc{} || end != s.data() + s.size() || !std::isfinite(value))
-          return mismatch(node.at, "a number", s);
+          return mismatch(node.at, wanted(fact), s);
         out.operand = value;
         return;
       }

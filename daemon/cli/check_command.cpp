@@ -13,6 +13,7 @@
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
 #include "config/yaml.hpp"
+#include "daemon/cli/check_machine.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -53,16 +54,10 @@ class Findings {
   int exit_code_ = kOk;
 };
 
-void check_policy(const std::filesystem::path& path, Findings& findings) {
-  const std::string name = path.empty() ? kShippedPolicy : path.string();
+void check_policy(const std::string& name, const Result<std::string>& text, Findings& findings) {
   findings.checked(name);
-  std::string text(config::default_policy_yaml());
-  if (!path.empty()) {
-    auto read = config::read_text_file(path);
-    if (!read) return findings.error(read.error());
-    text = std::move(*read);
-  }
-  const auto tree = policy::parse_policy_all(text, name);
+  if (!text) return findings.error(text.error());
+  const auto tree = policy::parse_policy_all(*text, name);
   if (!tree) return findings.errors(tree.error());
   std::set<std::string> named;
   for (const policy::LintFinding& f : policy::lint(*tree)) {
@@ -74,36 +69,34 @@ void check_policy(const std::filesystem::path& path, Findings& findings) {
     if (!named.contains(f.where)) findings.warning(f);
 }
 
+// Those of `dir`, or "" for the configuration's.
 std::optional<std::vector<config::AppManifest>> check_apps(const std::filesystem::path& dir,
+                                                           const std::optional<config::Config>& config,
                                                            Findings& findings) {
-  if (dir.empty()) {
-    findings.checked("<shipped example app>");
-    auto app = config::parse_app(config::default_app_yaml(), "<shipped example app>");
-    if (app) return std::vector<config::AppManifest>{std::move(*app)};
-    findings.error(app.error());
-    return std::nullopt;
-  }
-  findings.checked(dir.string());
-  auto apps = config::load_apps_all(dir);
+  const std::filesystem::path& from = dir.empty() ? config->apps_dir : dir;
+  findings.checked(from.empty() ? "<shipped example app>" : from.string());
+  auto apps = dir.empty() ? config::apps_of_all(*config) : config::load_apps_all(dir);
   if (apps) return std::move(*apps);
   findings.errors(apps.error());
   return std::nullopt;
 }
 
 // That a model's engine will start: the file is one, has the context asked for, and its KV can be kept so.
-void check_model(const config::ModelEntry& entry, Findings& findings) {
-  const auto error = [&](Error e) {
-    e.where = "models." + entry.id;
-    if (e.code != ErrorCode::io_error) e.code = ErrorCode::config_invalid;
-    if (!entry.embedded) e.message = entry.path.string() + ": " + e.message;
-    findings.error(e);
+void check_model(const config::Config& config, const config::ModelEntry& entry, Findings& findings,
+                 std::vector<ModelWeights>& weights) {
+  const std::string name = "models." + entry.id;
+  const auto error = [&](const char* key, const Error& e) {
+    const std::string file = entry.embedded ? "" : entry.path.string() + ": ";
+    findings.error({ErrorCode::config_invalid, name + ": " + file + e.message, {}, config.place(name + key)});
   };
   const auto file = entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
                                    : model::ModelFile::open(entry.path);
-  if (!file) return error(file.error());
+  if (!file) return error(".path", file.error());
+  weights.push_back({entry.id, (*file)->weight_bytes()});
   if (const auto context = graph::serving_context(entry.context, (*file)->config()); !context)
-    error(context.error());
-  if (const auto kv_type = graph::kv_type(entry.kv_type, (*file)->config()); !kv_type) error(kv_type.error());
+    error(".context", context.error());
+  if (const auto kv_type = graph::kv_type(entry.kv_type, (*file)->config()); !kv_type)
+    error(".kv_type", kv_type.error());
 }
 
 int check(const CheckOptions& options) {
@@ -129,15 +122,17 @@ int check(const CheckOptions& options) {
         findings.errors(loaded.error());
     }
   }
-  if (config)
-    for (const config::ModelEntry& model : config->models) check_model(model, findings);
+  if (config) {
+    std::vector<ModelWeights> weights;
+    for (const config::ModelEntry& model : config->models) check_model(*config, model, findings, weights);
+    for (const policy::LintFinding& warning : machine_warnings(*config, weights)) findings.warning(warning);
+  }
   if (!options.policy.empty())
-    check_policy(options.policy, findings);
+    check_policy(options.policy, config::read_operators_file(options.policy), findings);
   else if (config)
-    check_policy(config->policy_path, findings);
+    check_policy(policy_name(*config), policy_text(*config), findings);
   if (!options.apps.empty() || config) {
-    const auto apps =
-        check_apps(options.apps.empty() ? config->apps_dir : std::filesystem::path(options.apps), findings);
+    const auto apps = check_apps(options.apps, config, findings);
     if (apps && config) findings.errors(config::cross_check(*config, *apps));
   }
   return findings.finish();
@@ -172,7 +167,7 @@ void add_check_command(CLI::App& app, int& exit_code) {
       "  flyball check --policy policy.yaml             that file alone\n"
       "  flyball check --print-schema policy > policy.schema.json\n"
       "\n"
-      "Exit code 78 where an error is found, 74 where a file cannot be read; warnings alone give 0.");
+      "Exit code 78 where an error is found, a file that cannot be read among them; warnings alone give 0.");
   command->callback([options, &exit_code] {
     exit_code = options->schema.empty() ? check(*options) : print_schema(options->schema);
   });

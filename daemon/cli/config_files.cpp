@@ -58,15 +58,35 @@ std::filesystem::path served_cache_dir() {
 
 Result<policy::Tree> policy_at(const std::filesystem::path& path) {
   if (path.empty()) return policy::parse_policy(config::default_policy_yaml(), kShippedPolicy);
-  auto text = config::read_text_file(path);
-  if (!text) return std::unexpected(std::move(text.error()));
+  auto text = config::read_operators_file(path);
+  if (!text) return pass(text);
   return policy::parse_policy(*text, path.string());
+}
+
+std::string policy_name(const config::Config& config) {
+  return config.policy_path.empty() ? kShippedPolicy : config.policy_path.string();
+}
+
+Result<std::string> policy_text(const config::Config& config) {
+  if (config.policy_path.empty()) return std::string(config::default_policy_yaml());
+  auto text = config::read_operators_file(config.policy_path);
+  if (!text)
+    return fail(ErrorCode::config_invalid,
+                "policy_path: " + config.policy_path.string() + " " + text.error().message, "policy_path",
+                config.place("policy_path"));
+  return text;
+}
+
+Result<policy::Tree> policy_of(const config::Config& config) {
+  auto text = policy_text(config);
+  if (!text) return pass(text);
+  return policy::parse_policy(*text, policy_name(config));
 }
 
 Result<ConfigAndPolicy> config_and_policy(const std::string& config, const std::string& policy) {
   auto read = config_at(config.empty() ? find_config() : std::filesystem::path(config));
   if (!read) return std::unexpected(std::move(read.error()));
-  auto tree = policy_at(policy.empty() ? read->policy_path : std::filesystem::path(policy));
+  auto tree = policy.empty() ? policy_of(*read) : policy_at(policy);
   if (!tree) return std::unexpected(std::move(tree.error()));
   return ConfigAndPolicy{std::move(*read), std::move(*tree)};
 }

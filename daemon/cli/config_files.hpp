@@ -29,6 +29,11 @@ std::filesystem::path served_cache_dir();
 // The file at `path`, or the shipped one where it is "".
 Result<config::Config> config_at(const std::filesystem::path& path);
 Result<policy::Tree> policy_at(const std::filesystem::path& path);
+// The policy that a configuration names, or the shipped one. One that cannot be read is a mistake where
+// policy_path is written.
+std::string policy_name(const config::Config& config);
+Result<std::string> policy_text(const config::Config& config);
+Result<policy::Tree> policy_of(const config::Config& config);
 // What a tool's --config and --policy name; "": the configuration that `serve` would find here, the policy
 // that it names.
 struct ConfigAndPolicy {

@@ -71,7 +71,8 @@ void read_measured(api::Settings& settings, std::span<const measure::Engine> eng
   if (!book) return spdlog::warn("what was measured is not known: {}", describe(book.error()));
   settings.measured = std::move(*book);
   if (!settings.measured.empty())
-    spdlog::info("measured: {} pairs of model and engine (flyball calibrate)", settings.measured.size());
+    spdlog::info("measured: {} {} of model and engine (flyball calibrate)", settings.measured.size(),
+                 settings.measured.size() == 1 ? "pair" : "pairs");
 }
 
 // What model files were found to be, so that a reload reads those alone that have changed.
@@ -346,7 +347,7 @@ Result<std::shared_ptr<api::Settings>> load_settings(const DaemonOptions& option
   auto settings = std::make_shared<api::Settings>();
   auto config = config_at(options.config);
   if (!config) return std::unexpected(std::move(config.error()));
-  auto tree = policy_at(config->policy_path);
+  auto tree = policy_of(*config);
   if (!tree) return std::unexpected(std::move(tree.error()));
   for (const policy::LintFinding& finding : policy::lint(*tree)) {
     if (finding.level == policy::LintFinding::Level::error) {

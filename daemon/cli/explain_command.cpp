@@ -214,7 +214,8 @@ void add_explain_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("explain", "Which engine a request gets, and why");
   command->add_option("request_id", options->request_id,
                       "a request that a running daemon served (header x-request-id)");
-  command->add_option("--url", options->url, "where that daemon listens")->capture_default_str();
+  const CLI::Option* const url =
+      command->add_option("--url", options->url, "where that daemon listens")->capture_default_str();
   command->add_option("--store", options->store, "a daemon's database (flyball.db), to ask it instead");
   command->add_option("--key-file", options->key_file, "file with the API key to ask it with");
   command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
@@ -239,7 +240,19 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       "\n"
       "docs/policy-language.md lists every fact. Exit code 69: no target; 1: the daemon knows no such "
       "request.");
-  command->callback([options, &exit_code] {
+  command->callback([options, url, &exit_code] {
+    const char* const of_a_past = url->count() > 0             ? "--url"
+                                  : !options->store.empty()    ? "--store"
+                                  : !options->key_file.empty() ? "--key-file"
+                                                               : nullptr;
+    if (options->request_id.empty() && of_a_past) {
+      std::fprintf(stderr,
+                   "flyball: explain %s: which request? It asks about one that was served: give the id that "
+                   "its answer carried as x-request-id, or leave %s out to ask about one that might come\n",
+                   of_a_past, of_a_past);
+      exit_code = kUsage;
+      return;
+    }
     if (!options->request_id.empty()) {
       exit_code = options->store.empty() ? explain_served(*options) : explain_recorded(*options);
       return;

@@ -25,7 +25,8 @@ constexpr const char* kFooter =
     "  0   done                             69  no engine, device or daemon to do it\n"
     "  1   done, and the answer is no       70  internal error\n"
     "  64  wrong command line               74  input or output failed\n"
-    "  65  malformed model, prompt or file  78  config.yaml, policy.yaml or a manifest is wrong\n"
+    "  65  malformed model, prompt or file  78  config.yaml, policy.yaml or a manifest is\n"
+    "                                           wrong or cannot be read\n"
     "\n"
     "Help of one command: flyball COMMAND --help";
 

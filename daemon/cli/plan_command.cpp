@@ -113,7 +113,10 @@ Result<std::vector<PlanPool>> pools_of(const PlanOptions& o) {
   for (const std::string& text : o.memories) {
     const auto size = config::parse_size(text);
     if (!size || size->percent != 0 || size->bytes == 0)
-      return fail(ErrorCode::invalid_value, "'" + text + "' is no size; one is 24GiB.", "memory");
+      return fail(ErrorCode::invalid_value,
+                  "--memory \"" + text +
+                      "\": expected a whole number from 1 and B, KiB, MiB, GiB or TiB, such as 24GiB",
+                  "memory");
     pools.push_back({text, size->bytes});
   }
   return pools;
@@ -251,8 +254,7 @@ void add_plan_command(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<PlanOptions>();
   CLI::App* c = app.add_subcommand("plan", "What a model needs for a context, and where it fits");
   auto* path = c->add_option("model,-m,--model", o->path,
-                             "GGUF file or MLX directory; without it and --shape, the embedded demo model")
-                   ->check(CLI::ExistingPath);
+                             "GGUF file or MLX directory; without it and --shape, the embedded demo model");
   c->add_option("--shape", o->shape,
                 "A shape instead of a file, as make-model takes it: " + model::synthetic_shape_names())
       ->excludes(path);

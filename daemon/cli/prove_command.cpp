@@ -8,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/name_list.hpp"
 #include "config/table.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
@@ -22,7 +23,28 @@ namespace {
 struct ProveOptions {
   std::string never = "remote", config, policy;
   std::vector<std::string> assume;
+  bool as_json = false;
 };
+
+// flyball.proof/v1
+nlohmann::json to_json(const policy::Tree& tree, const policy::Proof& proof, const std::string& never,
+                       const std::vector<std::string>& assume) {
+  nlohmann::json open = nlohmann::json::array();
+  for (const policy::Proof::Place& place : proof.open) {
+    const bool undecided = place.answer.reach == policy::Reach::undecided;
+    nlohmann::json row = {{"rule", place.rule->id},
+                          {"line", place.target->line},
+                          {"target", to_string(*place.target)},
+                          {"reach", undecided ? "undecided" : "possible"},
+                          {"receipt", nullptr}};
+    if (!undecided)
+      row["receipt"] = policy::receipt(policy::decide(tree, place.answer.facts), place.answer.facts);
+    open.push_back(std::move(row));
+  }
+  return {
+      {"schema", "flyball.proof/v1"}, {"policy", tree.file},    {"never", never},         {"assume", assume},
+      {"proved", proof.holds()},      {"places", proof.places}, {"open", std::move(open)}};
+}
 
 std::string joined_by_and(const std::vector<std::string>& parts) {
   std::string out;
@@ -49,11 +71,12 @@ int prove(const ProveOptions& options) {
   std::vector<std::string_view> names(policy::known_backends().begin(), policy::known_backends().end());
   names.emplace_back("remote");
   if (std::ranges::find(names, std::string_view(options.never)) == names.end())
-    return report(
-        Error{ErrorCode::invalid_value,
-              "unknown target \"" + options.never + "\"" + config::did_you_mean(options.never, names),
-              {},
-              {}});
+    return report(Error{ErrorCode::invalid_value,
+                        "unknown target \"" + options.never + "\"" +
+                            config::did_you_mean(options.never, names) + " (--never takes remote, " +
+                            config::listed(policy::known_backends()) + ")",
+                        {},
+                        {}});
   const std::vector<std::string> assume =
       options.assume.empty() ? std::vector<std::string>{"app.privacy=local_only"} : options.assume;
   std::vector<policy::Condition> assumptions;
@@ -68,6 +91,11 @@ int prove(const ProveOptions& options) {
                         "no facts meet " + joined_by_and(assume) + " together: there is nothing to prove",
                         {},
                         {}});
+  if (options.as_json) {
+    const nlohmann::json out = to_json(*tree, proof, options.never, assume);
+    std::printf("%s\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    return proof.holds() ? kOk : kFailed;
+  }
   const std::string claim =
       "where " + joined_by_and(assume) + ", " + tree->file + " never uses " + options.never;
   if (proof.holds()) {
@@ -95,6 +123,7 @@ void add_prove_command(CLI::App& app, int& exit_code) {
   command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
   command->add_option("--policy", options->policy,
                       "policy.yaml (default: the one config.yaml names, or the shipped one)");
+  command->add_flag("--json", options->as_json, "as one JSON document, with a receipt for each open place");
   command->footer(
       "Examples:\n"
       "  flyball prove                                     private prompts reach no upstream\n"

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/name_list.hpp"
 #include "config/yaml.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -31,7 +32,11 @@ int why_not(const WhyNotOptions& options) {
   config::Findings mistakes;
   const policy::Target wanted = policy::read_targets(node, &policy::shipped_engines(), mistakes).front();
   if (!mistakes.empty())
-    return report(Error{ErrorCode::invalid_value, mistakes.front().message, "target", {}});
+    return report(Error{ErrorCode::invalid_value,
+                        mistakes.front().message + " (targets: " + config::listed(policy::known_backends()) +
+                            "; alone, or with :latency or :throughput)",
+                        "target",
+                        {}});
   const auto asked = read_case(options.asked);
   if (!asked) return report(asked.error());
   const nlohmann::json answer =

@@ -13,7 +13,7 @@
 
 namespace flyball::systemd {
 
-// `level`: trace, debug, info, warning, error, critical, off. Unknown: info.
+// `level`: trace, debug, info, warn(ing), err(or), critical, off. Unknown: info.
 void set_up_logging(std::string_view level);
 void set_log_level(std::string_view level);
 

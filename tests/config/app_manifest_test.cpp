@@ -209,7 +209,7 @@ TEST_F(Manifests, FolderInNameOrder) {
   ASSERT_TRUE(apps) << apps.error().message;
   ASSERT_EQ(apps->size(), 2U);
   EXPECT_EQ((*apps)[0].id, "a");
-  EXPECT_EQ(load_apps(dir_ / "nothing").error().code, ErrorCode::io_error);
+  EXPECT_EQ(load_apps(dir_ / "nothing").error().code, ErrorCode::config_invalid);
 }
 
 TEST(Manifest, CrossCheckWithTheConfiguration) {
@@ -224,6 +224,8 @@ TEST(Manifest, CrossCheckWithTheConfiguration) {
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_THAT(findings[0].message, HasSubstr("did you mean \"demo\"?"));
   EXPECT_THAT(findings[1].message, HasSubstr("did you mean \"example\"?"));
+  EXPECT_EQ(findings[1].where, config->place("default_app"));
+  EXPECT_THAT(findings[1].where, HasSubstr("config.yaml:"));
 }
 
 }  // namespace

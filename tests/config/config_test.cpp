@@ -42,6 +42,24 @@ TEST(Config, ShippedDefaultsLoadWithoutFindings) {
   EXPECT_EQ((*apps)[0].id, "example");
 }
 
+TEST(Config, EachKeyHasItsPlace) {
+  const auto c = parse_config(std::string(kBase) + "log_level: warning\n", "c.yaml");
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->place("log_level"), "c.yaml:6:12");
+  EXPECT_EQ(c->place("models.m.path"), "c.yaml:5:13");
+  EXPECT_EQ(c->place("models.m.context"), c->place("models.m")) << "not written: the nearest around it";
+  EXPECT_EQ(c->place("models.m"), "c.yaml:5:3");
+  EXPECT_EQ(c->place("state_dir"), "");
+}
+
+TEST(Config, LogLevelTakesTheSpellingsOfTheOption) {
+  for (const std::string_view level : kLogLevels) {
+    const auto c = parse_config(std::string(kBase) + "log_level: \"" + std::string(level) + "\"\n", "c.yaml");
+    ASSERT_TRUE(c) << level << ": " << c.error().message;
+    EXPECT_EQ(c->log_level, level);
+  }
+}
+
 TEST(Config, EveryKeyIsRead) {
   const auto c = parse_config(R"(schema: flyball.config/v1
 listeners:
@@ -200,12 +218,16 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"nothing", "http:\n", "http: expected a map, got nothing", "c.yaml:6:1"},
         Mistake{"empty_text", "policy_path: \"\"\n", "policy_path: must not be empty", "c.yaml:6:14"},
         Mistake{"no_app_for_loopback", "loopback_without_key: true\n", "needs `default_app`", "c.yaml:6:23"},
-        Mistake{"no_such_default_model", "default_model: n\n",
-                "no model is called \"n\"", "c.yaml:6:16"},
+        Mistake{"no_such_default_model", "default_model: n\n", "no model is called \"n\"", "c.yaml:6:16"},
         Mistake{"heartbeats", "worker: {heartbeat: 10s, heartbeat_timeout: 5s}\n",
-                "must be longer than heartbeat", "c.yaml:6:9"},
-        Mistake{"backoff", "worker: {backoff_min: 10s, backoff_max: 5s}\n", "must not be shorter",
-                "c.yaml:6:9"},
+                "worker.heartbeat_timeout: 5s, and must be longer than heartbeat, which is 10s",
+                "c.yaml:6:45"},
+        Mistake{"heartbeats_by_default", "worker: {heartbeat: 10s}\n",
+                "worker.heartbeat_timeout: 10s, and must be longer than heartbeat, which is 10s",
+                "c.yaml:6:21"},
+        Mistake{"backoff", "worker: {backoff_min: 10s, backoff_max: 5s}\n",
+                "worker.backoff_max: 5s, and must not be shorter than backoff_min, which is 10s",
+                "c.yaml:6:41"},
         Mistake{"device_and_devices", "opencl: {device: a, devices: [b]}\n",
                 "opencl.devices: expected only one of `device` and `devices`", "c.yaml:6:30"},
         Mistake{"no_devices", "opencl: {devices: []}\n", "opencl.devices", "c.yaml:6:19"}),
@@ -337,8 +359,9 @@ TEST_F(Files, AppsBesideTheConfigAreFound) {
 TEST_F(Files, MissingFile) {
   const auto config = load_config(dir_ / "nothing.yaml");
   ASSERT_FALSE(config);
-  EXPECT_EQ(config.error().code, ErrorCode::io_error);
-  EXPECT_THAT(config.error().message, HasSubstr("nothing.yaml"));
+  EXPECT_EQ(config.error().code, ErrorCode::config_invalid);
+  EXPECT_EQ(config.error().message, "cannot be read: No such file or directory");
+  EXPECT_THAT(config.error().where, HasSubstr("nothing.yaml"));
 }
 
 TEST(Config, OneOpenClDeviceIsAListOfOne) {

@@ -118,7 +118,9 @@ TEST(Yaml, DropInsMergeByKey) {
 
 TEST(Yaml, FilesThatCannotBeRead) {
   EXPECT_EQ(read_text_file("/nonexistent/x").error().code, ErrorCode::io_error);
-  EXPECT_THAT(read_text_file("/nonexistent/x").error().message, HasSubstr("No such file"));
+  EXPECT_EQ(read_text_file("/nonexistent/x").error().message, "cannot be read: No such file or directory");
+  EXPECT_EQ(read_text_file("/nonexistent/x").error().where, "/nonexistent/x");
+  EXPECT_EQ(read_operators_file("/nonexistent/x").error().code, ErrorCode::config_invalid);
   EXPECT_THAT(read_text_file("/tmp").error().message, HasSubstr("not a regular file"));
   EXPECT_EQ(read_text_file("/proc/self/exe", 100).error().code, ErrorCode::config_invalid);
 }

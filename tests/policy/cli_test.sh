@@ -35,8 +35,13 @@ says "bad.yaml:3:14: error: unknown key \"pth\" in models.m; did you mean \"path
 says "bad.yaml:4:1: error: unknown key \"max_que\"; did you mean \"max_queue\"?"
 says "2 errors"
 
-run 74 check "$work/nothing.yaml"
-says "No such file"
+# A file of the operator's that cannot be read is a wrong configuration to every command, and is named once.
+for command in check "serve --config" "explain --config" "prove --config" "check --policy" "prove --policy"; do
+  run 78 $command "$work/nothing.yaml"
+  says "$work/nothing.yaml: "
+  says "cannot be read: No such file"
+  [ "$(grep -c nothing.yaml "$work/out")" = "$(grep -o nothing.yaml "$work/out" | wc -l)" ] || { cat "$work/out"; exit 1; }
+done
 
 printf 'schema: flyball.policy/v1\ndefault: {because: b, use: [cpu, cpu]}\n' >"$work/warns.yaml"
 run 0 check --policy "$work/warns.yaml"
@@ -50,19 +55,41 @@ mkdir -p "$work/site/apps.d"
 printf 'schema: flyball.app/v1\napp: chat\nmodels: [m]\n' >"$work/site/apps.d/chat.yaml"
 printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {m: {embedded: true}}\ndefault_app: chta\n' >"$work/site/config.yaml"
 run 78 check "$work/site/config.yaml"
-says "did you mean \"chat\"?"
+says "config.yaml:4:14: error: default_app: no manifest declares the app \"chta\"; did you mean \"chat\"?"
+head='schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {m: {embedded: true}}\n'
+printf "${head}policy_path: gone.yaml\napps_dir: none.d\n" >"$work/paths.yaml"
+run 78 check "$work/paths.yaml"
+says "paths.yaml:4:14: error: policy_path: $work/gone.yaml cannot be read: No such file"
+says "paths.yaml:5:11: error: apps_dir: $work/none.d"
+run 78 prove --config "$work/paths.yaml"
+says "paths.yaml:4:14: policy_path: $work/gone.yaml cannot be read"
+printf "${head}worker: {heartbeat: 10s, heartbeat_timeout: 5s}\n" >"$work/beats.yaml"
+run 78 check "$work/beats.yaml"
+says "beats.yaml:4:45: error: worker.heartbeat_timeout: 5s, and must be longer than heartbeat, which is 10s"
+
+# What this machine does not give is a warning: the daemon starts all the same.
+mkdir -p "$work/machine"
+touch "$work/machine/file"
+printf "${head}state_dir: file/state\nkv_spill: {directory: file/kv}\nmemory: {limit: 1B}\nopencl: {device: no-such-device}\nvulkan: {device: no-such-device}\nlog_level: warning\n" >"$work/machine/config.yaml"
+run 0 check "$work/machine/config.yaml"
+says "config.yaml:4:12: warning: state_dir: $work/machine/file/state cannot be made or written ($work/machine/file: "
+says "config.yaml:5:23: warning: kv_spill.directory: $work/machine/file/kv cannot be made"
+says "config.yaml:6:17: warning: memory.limit: 1B has no room for the model \"m\": its weights alone are "
+says "config.yaml:7:18: warning: opencl.device: no OpenCL device called no-such-device ran the probe's kernel"
+says "config.yaml:8:18: warning: vulkan.device: no Vulkan device called no-such-device ran the probe's kernel"
+says "0 errors, 5 warnings"
 
 # What an engine would refuse only when a request comes.
 printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {big: {embedded: true, context: 1000000}, gone: {path: %s/none.gguf}, junk: {path: %s/out}}\n' "$work" "$work" >"$work/models.yaml"
 run 78 check "$work/models.yaml"
-says "models.big: error: A context of 1000000 tokens is asked for; the model was made for"
-says "models.gone: error: $work/none.gguf: cannot read the model file: No such file"
-says "models.junk: error: $work/out: "
+says "models.yaml:3:41: error: models.big: A context of 1000000 tokens is asked for; the model was made for"
+says "error: models.gone: $work/none.gguf: cannot read the model file: No such file"
+says "error: models.junk: $work/out: "
 says "3 errors"
 run 0 make-model --out "$work/narrow.gguf" --shape dim=64,layers=1,heads=4,kv_heads=2,ffn=64,vocab=512 --type F16
 printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {m: {path: narrow.gguf, kv_type: q8_0}}\n' >"$work/kv.yaml"
 run 78 check "$work/kv.yaml"
-says "models.m: error: $work/narrow.gguf: A KV cache of q8_0 needs heads of a multiple of 32 values; the model's have 16"
+says "kv.yaml:3:42: error: models.m: $work/narrow.gguf: A KV cache of q8_0 needs heads of a multiple of 32 values; the model's have 16"
 run 64 inspect "$work/narrow.gguf" --kv q8_0
 says "f16 takes any"
 run 0 inspect --kv q8_0
@@ -118,6 +145,33 @@ says "is of type integer"
 run 65 explain --app exampel --facts "$work/rtx.json"
 says "did you mean \"example\"?"
 run 69 explain req-1 --url http://127.0.0.1:1
+run 64 explain --url http://127.0.0.1:1
+says "explain --url: which request?"
+run 64 explain --store "$work/none.db"
+says "explain --store: which request?"
+
+run 0 prove
+run 0 prove --json
+says '"proved": true'
+run 1 prove --never cpu --json
+says '"reach": "possible"'
+says '"schema": "flyball.receipt/v1"'
+run 65 prove --never vllmm
+says "did you mean \"vllm\"? (--never takes remote, cpu, vulkan"
+run 65 prove --assume app.privacy
+says "app.privacy has no value: expected app.privacy=VALUE, and VALUE one of: local_only any"
+run 65 prove --assume model.bytes=lots
+says "model.bytes: expected a whole number or a size such as 16GiB, got \"lots\""
+run 65 why-not vllmm
+says "did you mean \"vllm\"? (targets: cpu, vulkan, opencl, vllm"
+run 65 plan --memory 12GB
+says "--memory \"12GB\": expected a whole number from 1 and B, KiB, MiB, GiB or TiB, such as 24GiB"
+run 65 plan --memory 0B
+says "--memory \"0B\": expected a whole number from 1"
+run 64 plan --contxt 8
+says "contxt"
+run 74 plan "$work/none.gguf"
+says "No such file"
 run 64 explain 'no/such id'
 run 65 explain req-1 --url ftp://x
 

@@ -219,7 +219,8 @@ TEST(FactText, ValuesOfEveryType) {
   EXPECT_THAT(message("hardware.cpu.bandwidth=-0.5"), HasSubstr("never negative"));
   EXPECT_THAT(message("hardware.gpu.count=one"), HasSubstr("expected a whole number"));
   EXPECT_THAT(message("hardware.gpu.cuont=1"), HasSubstr("did you mean \"hardware.gpu.count\"?"));
-  EXPECT_THAT(message("hardware.gpu.count"), HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(message("hardware.gpu.count"),
+              HasSubstr("expected hardware.gpu.count=VALUE, and VALUE a whole number"));
 }
 
 // ---- advice: a rule that names an engine and has no target
@@ -283,9 +284,9 @@ TEST(ShippedAdvice, WhereARuleHasAnEngineAndATargetHereTheOneStandsForTheOther) 
     ++n;
     const EngineEntry* engine = shipped_engines().find(rule.engine);
     ASSERT_TRUE(engine) << rule.id;
-    EXPECT_TRUE(std::ranges::any_of(
-        engine->here, [&](const Target& target) { return target.backend == rule.use.front().backend; }))
-        << rule.id;
+    EXPECT_TRUE(std::ranges::any_of(engine->here, [&](const Target& target) {
+      return target.backend == rule.use.front().backend;
+    })) << rule.id;
   };
   for (const Rule& rule : tree->rules) check(check, rule);
   check(check, tree->fallback);

@@ -1,0 +1,68 @@
+#include "daemon/cli/check_machine.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "config/units.hpp"
+#include "daemon/cli/terminal.hpp"
+#include "daemon/route/hardware_facts.hpp"
+#include "daemon/route/probe.hpp"
+
+namespace flyball::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Why this user cannot make the folder, or write where it is there already; "" where they can.
+std::string not_writable(const fs::path& folder) {
+  for (fs::path at = folder; !at.empty(); at = at.parent_path()) {
+    std::error_code ec;
+    const fs::file_status status = fs::status(at, ec);
+    if (status.type() == fs::file_type::not_found && at != at.parent_path()) continue;
+    if (status.type() != fs::file_type::directory)
+      return at.string() + ": " + (ec ? ec.message() : "not a folder");
+    if (::access(at.c_str(), W_OK | X_OK) != 0) return at.string() + ": " + std::strerror(errno);
+    break;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
+                                                  std::span<const ModelWeights> weights) {
+  std::vector<policy::LintFinding> out;
+  const auto warn = [&](const std::string& key, const std::string& message) {
+    out.push_back({policy::LintFinding::Level::warning, key + ": " + message, config.place(key)});
+  };
+  const auto folder = [&](const char* key, const fs::path& path, const char* without) {
+    if (path.empty()) return;
+    if (const std::string why = not_writable(path); !why.empty())
+      warn(key, path.string() + " cannot be made or written (" + why + "): " + without);
+  };
+  folder("state_dir", config.state_dir, "nothing will survive a restart");
+  folder("cache_dir", config.cache_dir, "nothing is kept to start faster");
+  folder("kv_spill.directory", config.kv_spill.directory, "no KV will be kept on disk");
+
+  if (!config.opencl.devices.empty() || !config.vulkan.device.empty()) {
+    const route::HardwareReport probed = route::probe_hardware();
+    if (const auto found = route::opencl_devices(probed, config.opencl);
+        !found && !config.opencl.devices.empty())
+      warn(config.places.contains("opencl.devices") ? "opencl.devices" : "opencl.device", found.error());
+    if (const auto found = route::vulkan_devices(probed, config.vulkan);
+        !found && !config.vulkan.device.empty())
+      warn("vulkan.device", found.error());
+  }
+
+  if (config.memory.limit > 0)
+    for (const ModelWeights& one : weights)
+      if (one.bytes > config.memory.limit)
+        warn("memory.limit", config::format_bytes(config.memory.limit) + " has no room for the model \"" +
+                                 one.model + "\": its weights alone are " + size_text(one.bytes));
+  return out;
+}
+
+}  // namespace flyball::cli
