@@ -67,7 +67,10 @@ class Walk {
 
   void run() {
     const auto& use = tree_.fallback.use;
-    if (program_.fallback.use != use.data() || program_.fallback.n_targets != use.size())
+    const Rule* first_rule = program_.steps.empty() ? nullptr : program_.steps.front().rule;
+    if (program_.fallback.use != use.data() || program_.fallback.n_targets != use.size() ||
+        first_rule != (tree_.rules.empty() ? nullptr : tree_.rules.data()) ||
+        program_.bans.size() != tree_.constraints.size())
       std::abort();  // changed since it was compiled
     out_.tree = &tree_;
     out_.rule = out_.advice = nullptr;
