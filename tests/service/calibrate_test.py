@@ -155,9 +155,10 @@ class CalibrateTest(SmallModelTest):
             told = flyball("explain", "--config", daemon.config)
             self.assertRegex(told.stdout, r"load_time [0-9]+ ms \(predicted\)")
 
-    def idle(self, models, more="", **kwargs):
-        """models: more lines of each one's entry."""
-        more += "\nstate_dir: %s\nvulkan: {device: no-such-device}\ncalibrate: {idle: 100ms, max_load: 1000000}" % self.state
+    def idle(self, models, memory="", **kwargs):
+        """models: more lines of each one's entry. Whatever else this machine does and has little memory for."""
+        more = ("state_dir: %s\nvulkan: {device: no-such-device}\ncalibrate: {idle: 100ms, max_load: 1000000}\n"
+                "memory: {relieve_pressure: false%s}" % (self.state, memory))
         entries = {m: "path: %s\n%s" % (self.model, entry) for m, entry in models.items()}
         return Daemon(entries, more=more, probe_ms=30_000, **kwargs)
 
@@ -203,7 +204,7 @@ class CalibrateTest(SmallModelTest):
         held = None
         for limit in ("1GiB", None):  # the second time one of the two fits
             limit = limit or "%dB" % held
-            with self.idle({"small": "context: 1024"}, "memory: {reserve: 0B, limit: %s}" % limit, env=env) as daemon:
+            with self.idle({"small": "context: 1024"}, ", reserve: 0B, limit: %s" % limit, env=env) as daemon:
                 pid = self.stopped(daemon)
                 nice = [os.getpriority(os.PRIO_PROCESS, p) for p in (daemon.process.pid, pid)]
                 self.assertEqual(nice[1], min(19, nice[0] + 10))
@@ -217,7 +218,7 @@ class CalibrateTest(SmallModelTest):
                 self.assertEqual(daemon.wait(), 0)
 
     def test_it_takes_what_is_free(self):
-        with self.idle({"small": "context: 1024"}, "memory: {reserve: 0B, limit: 1MiB}") as daemon:
+        with self.idle({"small": "context: 1024"}, ", reserve: 0B, limit: 1MiB") as daemon:
             daemon.wait_for_log("not measured for now: The model needs")
             self.assertEqual(self.accounted(daemon), 0)
 
