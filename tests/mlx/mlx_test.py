@@ -16,6 +16,7 @@ except ImportError:
     sys.exit(77)
 
 import mlx_model
+import mlx_tokenizers
 
 MODEL, FLYBALL = os.environ["FLYBALL_MODEL"], os.environ["FLYBALL"]
 WIDTHS = [(bits, group) for bits in (2, 3, 4, 6, 8) for group in (32, 64)]
@@ -143,16 +144,16 @@ def merge(symbols, ranks):
 
 class Tokenizers(DirectoryTest):
     TEXTS = ["", "the thing", " you and the other  one", "then, in another tion.", "the\nend", "日本 the", "Then</s>the",
-             "  the", " the</s> you", "the</s>  and", mlx_model.SPACE_MARK + "you"]
+             "  the", " the</s> you", "the</s>  and", mlx_tokenizers.SPACE_MARK + "you"]
 
     def expect_pieces(self, scheme):
         s = mlx_model.Shape(tokenizer="pieces", layers=1)
         mlx_model.write(self.path("model"), s)
-        tokenizer, config, _ = mlx_model.piece_tokenizer(scheme)
+        tokenizer, config, _ = mlx_tokenizers.piece_tokenizer(scheme)
         mlx_model.dump(self.path("model"), "tokenizer.json", tokenizer)
         vocab = tokenizer["model"]["vocab"]
         ranks = {tuple(m.split(" ")): r for r, m in reversed(list(enumerate(tokenizer["model"]["merges"])))}
-        mark = mlx_model.SPACE_MARK
+        mark = mlx_tokenizers.SPACE_MARK
         got = json.loads(run(MODEL, self.path("model"), "encode", stdin=self.TEXTS))
         for text, answer in zip(self.TEXTS, got):
             expected = [vocab["<s>"]]
@@ -176,11 +177,11 @@ class Tokenizers(DirectoryTest):
     def test_byte_level(self):
         s = mlx_model.Shape(layers=1)
         mlx_model.write(self.path("model"), s)
-        alphabet = mlx_model.byte_alphabet()
+        alphabet = mlx_tokenizers.byte_alphabet()
         texts = ["the thing", "you<|im_end|>\nand", "日本 12"]
         words = [["the", " thing"], ["you", None, "\n", "and"], ["日本", " ", "1", "2"]]
         for lists in (False, True):  # merges as "a b", and as ["a", "b"]
-            tokenizer, _, _ = mlx_model.byte_tokenizer(lists)
+            tokenizer, _, _ = mlx_tokenizers.byte_tokenizer(lists)
             mlx_model.dump(self.path("model"), "tokenizer.json", tokenizer)
             merges = [tuple(m if lists else m.split(" ")) for m in tokenizer["model"]["merges"]]
             ranks = {m: r for r, m in reversed(list(enumerate(merges)))}
