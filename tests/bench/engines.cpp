@@ -163,7 +163,7 @@ struct Ceilings {
 
 // A kind of step, over all turns.
 struct Figure {
-  double best = 1e9;                  // seconds
+  double best = 1e9, last = 0;        // seconds; last: of the turn before, the one that warms too
   std::vector<double> reads, shares;  // of each turn: the read ceiling around it, bytes/s; of what is nearer
   std::vector<double> arithmetics;
 };
@@ -180,9 +180,10 @@ struct Engine {
   ordered_json start = ordered_json::object();
 };
 
+// Of an even number the mean of the two in the middle.
 double median(std::vector<double> values) {
   std::ranges::sort(values);
-  return values[values.size() / 2];
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 std::uint32_t most(const std::vector<std::uint32_t>& streams) {
@@ -275,10 +276,11 @@ std::pair<double, const char*> least(const StepWork& work, double read, double a
 template <class Step>
 void take_turn(const Engine& e, Figure& figure, const StepWork& work, bool counts, int times, Step step) {
   // As long as a part of the step, so that a long one is not held against a moment.
-  const double span = std::clamp(figure.best < 1e9 ? figure.best / 4 : 0, 0.05, 1.0);
+  const double span = std::clamp(figure.last / 4, 0.05, 1.0);
   const Ceilings before = reached(e, span);
   double took = 0;
   for (int i = 0; i < times; ++i) took += step() / times;
+  figure.last = took;
   const Ceilings after = reached(e, span);
   if (!counts) return;
   figure.best = std::min(figure.best, took);
