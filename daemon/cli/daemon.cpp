@@ -25,9 +25,8 @@
 #include "daemon/cli/idle_refresh.hpp"
 #include "daemon/cli/measurements.hpp"
 #include "daemon/cli/terminal.hpp"
-#include "daemon/fleet/file_stamp.hpp"
+#include "daemon/cli/unmeasured.hpp"
 #include "daemon/fleet/fleet.hpp"
-#include "daemon/fleet/pools.hpp"
 #include "daemon/measure/measured_store.hpp"
 #include "daemon/route/device_memory.hpp"
 #include "daemon/route/hardware_facts.hpp"
@@ -99,13 +98,8 @@ class Daemon {
         fleet_(fleet::make_worker_fleet(io_, settings_->config,
                                         with_predictions(with_preload(std::move(fleet))))),
         gateway_(io_, settings_, hardware_, *fleet_, store_.get(), std::move(used), &outcomes_),
-        refresh_(io_, {[this] { return was_busy(); }, [this] { return unmeasured(); },
-                       [this](const IdleRefresh::Work& work, const MemoryNeed& need, auto give_back) {
-                         return fleet_->lend(work.model, work.engine.backend, need, std::move(give_back));
-                       },
-                       [this](const measure::Subject& subject, std::vector<measure::Figure> figures) {
-                         keep_measured(subject, std::move(figures));
-                       }}),
+        refresh_(io_, idle_host()),
+        idle_timer_(io_),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
         watch_timer_(io_),
         judge_(kWatchdogPatience) {}
@@ -227,6 +221,19 @@ class Daemon {
 
   // ---- measuring while nothing is asked
   // -----------------------------------------------------------------------------------------------
+  IdleRefresh::Host idle_host() {
+    return {.busy = [this] { return was_busy(); },
+            .due = [this] { return due(); },
+            .lend =
+                [this](const IdleRefresh::Work& work, const MemoryNeed& need, auto give_back) {
+                  return fleet_->lend(work.model, work.engine.backend, need, std::move(give_back));
+                },
+            .keep =
+                [this](const measure::Subject& subject, std::vector<measure::Figure> figures) {
+                  keep_measured(subject, std::move(figures));
+                },
+            .look_after = [this](milliseconds delay) { look_at_idle_after(delay); }};
+  }
   bool was_busy() {
     const std::uint64_t finished = gateway_.requests_finished();
     const bool loads = std::ranges::any_of(fleet_->status(), [](const fleet::WorkerStatus& worker) {
@@ -235,23 +242,16 @@ class Daemon {
     return std::exchange(finished_, finished) != finished || gateway_.requests_in_flight() > 0 || loads ||
            reading_;
   }
-  std::vector<IdleRefresh::Work> unmeasured() {
-    std::vector<IdleRefresh::Work> out;
-    if (store_ == nullptr) return out;  // nowhere to keep it
-    const std::int64_t soon = std::time(nullptr) + kRefreshBefore.count();
-    const std::uint64_t capacity = fleet_->memory().pools.at(fleet::kMachinePool).capacity;
-    for (const config::ModelEntry& model : settings_->config.models)
-      for (const measure::Engine& engine : engines_) {
-        if (settings_->measured.is_measured(model.id, engine.backend, soon)) continue;
-        const bool own_memory = fleet::pool_of(engine.backend, device_memory_) != fleet::kMachinePool;
-        Measuring measuring = measuring_of(settings_->config, &model, engine, own_memory);
-        measuring.engine.memory_capacity = capacity;
-        measuring.quick = true;
-        std::string as = model.embedded ? "" : std::to_string(fleet::file_stamp(model.path));
-        for (const std::string& word : worker::engine_words(measuring.engine)) as += " " + word;
-        out.push_back({{{model.id, engine.backend}, std::move(as)}, std::move(measuring), model, engine});
-      }
-    return out;
+  std::vector<IdleRefresh::Work> due() {
+    if (store_ == nullptr) return {};  // nowhere to keep it
+    return unmeasured(settings_->config, settings_->measured, engines_, device_memory_, fleet_->memory(),
+                      std::time(nullptr) + kRefreshBefore.count());
+  }
+  void look_at_idle_after(milliseconds delay) {
+    idle_timer_.expires_after(delay);
+    idle_timer_.async_wait([this](boost::system::error_code error) {
+      if (!error) refresh_.look();
+    });
   }
   void keep_measured(const measure::Subject& subject, std::vector<measure::Figure> figures) {
     store_->post([subject, figures = std::move(figures)](store::Database& database) {
@@ -330,6 +330,7 @@ class Daemon {
   std::unique_ptr<fleet::Fleet> fleet_;
   api::Gateway gateway_;
   IdleRefresh refresh_;
+  asio::steady_timer idle_timer_;  // its
   asio::signal_set signals_;
   asio::steady_timer watch_timer_;
   systemd::Notifier notifier_;

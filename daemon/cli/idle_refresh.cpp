@@ -9,18 +9,10 @@
 
 #include "backends/cpu/thread_pool.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/fleet/file_stamp.hpp"
 
 namespace flyball::cli {
 namespace {
-
-using std::chrono::steady_clock;
-
-// Others work here, too: what is measured beside them is no figure of this machine.
-bool others_work(std::uint32_t max_load_percent) {
-  double load = 0;
-  return getloadavg(&load, 1) == 1 &&
-         load * 100 > static_cast<double>(max_load_percent) * cpu::usable_processors();
-}
 
 // Until the file, or what is said of it, is another.
 bool for_good(ErrorCode code) {
@@ -29,6 +21,17 @@ bool for_good(ErrorCode code) {
 }
 
 }  // namespace
+
+// What is measured beside others' work is no figure of this machine.
+bool others_work(std::uint32_t max_load_percent) {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 &&
+         load * 100 > static_cast<double>(max_load_percent) * cpu::usable_processors();
+}
+
+std::uint64_t stamp_of(const config::ModelEntry& model) {
+  return model.embedded ? 0 : fleet::file_stamp(model.path);
+}
 
 bool IdlePlan::idle(TimePoint now, bool busy, std::chrono::milliseconds after) {
   if (busy) busy_at_ = now;
@@ -47,59 +50,57 @@ std::optional<std::size_t> IdlePlan::next(std::span<const Due> due, TimePoint no
 }
 
 IdleRefresh::IdleRefresh(boost::asio::io_context& io, Host host)
-    : io_(io), host_(std::move(host)), plan_(steady_clock::now()), timer_(io) {}
+    : io_(io), host_(std::move(host)), plan_(host_.now()) {}
 
 void IdleRefresh::set(const config::CalibrateRules& rules) {
   rules_ = rules;
   if (measuring_ || stopped_) return;  // the watch goes on, and a look follows it
-  timer_.cancel();
-  if (rules_.idle.count() > 0) look_after(kLook);
+  if (rules_.idle.count() > 0) host_.look_after(kLook);
 }
 
 void IdleRefresh::stop() {
   stopped_ = true;
-  timer_.cancel();
   thread_.request_stop();
 }
 
-void IdleRefresh::look_after(std::chrono::milliseconds delay) {
-  timer_.expires_after(delay);
-  timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error && !stopped_) look();
-  });
-}
-
 void IdleRefresh::look() {
-  const auto now = steady_clock::now();
-  const bool idle = plan_.idle(now, host_.busy(), rules_.idle);
+  if (stopped_) return;
+  const bool idle = plan_.idle(host_.now(), host_.busy(), rules_.idle);
   if (measuring_) {
     if (!idle || rules_.idle.count() == 0) thread_.request_stop();
-    return look_after(kWatch);
+    return host_.look_after(kWatch);
   }
   if (rules_.idle.count() == 0) return;
-  if (!idle || others_work(rules_.max_load)) return look_after(kLook);
+  if (!idle || host_.others_work(rules_.max_load)) return host_.look_after(kLook);
   std::vector<Work> works = host_.due();
-  std::vector<IdlePlan::Due> due;
-  for (const Work& work : works) due.push_back(work.due);
-  const auto next = plan_.next(due, now);
-  if (!next) return look_after(kRest);
-  begin(std::move(works[*next]));
+  if (works.empty()) return host_.look_after(kRest);
+  begin(std::move(works));
 }
 
-void IdleRefresh::begin(Work work) {
+void IdleRefresh::begin(std::vector<Work> works) {
+  measuring_ = true;
+  lender_said_.reset();
+  thread_ = std::jthread(
+      [this, works = std::move(works), plan = plan_, now = host_.now()](const std::stop_token& stop) mutable {
+        auto over = measure_next(std::move(works), plan, now, stop);
+        boost::asio::post(io_, [this, over = std::move(over)]() mutable { ended(std::move(over)); });
+      });
+  host_.look_after(kWatch);
+}
+
+// Files are looked at here: their disk may be slow, or asleep.
+std::optional<IdleRefresh::Ended> IdleRefresh::measure_next(std::vector<Work> works, const IdlePlan& plan,
+                                                            TimePoint now, const std::stop_token& stop) {
+  std::vector<IdlePlan::Due> due;
+  for (const Work& work : works) {
+    due.push_back(work.due);
+    due.back().as += " of file " + std::to_string(host_.stamp(work.model));
+  }
+  const auto next = plan.next(due, now);
+  if (!next) return std::nullopt;
+  const Work& work = works[*next];
   spdlog::info("measuring, for nothing was asked for a while | model={} backend={}", work.due.pair.first,
                work.due.pair.second);
-  measuring_ = true;
-  given_back_ = false;
-  thread_ = std::jthread([this, work = std::move(work)](const std::stop_token& stop) {
-    boost::asio::post(io_, [this, due = work.due, measured = measured(work, stop)]() mutable {
-      ended(due, std::move(measured));
-    });
-  });
-  look_after(kWatch);
-}
-
-IdleRefresh::Measured IdleRefresh::measured(const Work& work, const std::stop_token& stop) {
   Measuring measuring = work.measuring;
   measuring.memory = MeasuringMemory{
       .ask = [&](const MemoryNeed& need) { return borrow(work, need, stop); },
@@ -110,9 +111,9 @@ IdleRefresh::Measured IdleRefresh::measured(const Work& work, const std::stop_to
             });
           },
   };
-  Measured measured{measure::subject_of(work.engine, digests_.of(work.model), work.model), {}};
-  measured.figures = measure_in_child(measuring, measured.subject, stop);
-  return measured;
+  Ended ended{due[*next], measure::subject_of(work.engine, digests_.of(work.model), work.model), {}};
+  ended.figures = host_.measure(measuring, ended.subject, stop);
+  return ended;
 }
 
 // The loop may have ended by now, and answer nothing.
@@ -125,15 +126,23 @@ Result<std::uint64_t> IdleRefresh::borrow(const Work& work, const MemoryNeed& ne
   };
   const auto answer = std::make_shared<Answer>();
   boost::asio::post(io_, [this, work, need, answer] {
-    auto loan = host_.lend(work, need, [this](const std::string& why) {
+    // Once it is to end for a request nothing else has a say: it is begun anew when the machine is idle
+    // again.
+    const auto to_end = [this] { return thread_.get_stop_token().stop_requested(); };
+    if (to_end()) return;
+    auto loan = host_.lend(work, need, [this, to_end](const std::string& why) {
       spdlog::info("what is measured ends: {}", why);
-      // Ended for a request already: it is begun anew when the machine is idle again.
-      given_back_ = given_back_ || !thread_.get_stop_token().stop_requested();
+      if (!to_end()) lender_said_ = IdlePlan::Outcome::no_room;
       thread_.request_stop();
     });
     const std::lock_guard lock(answer->mutex);
-    answer->kv_bytes = loan ? Result<std::uint64_t>((*loan)->kv_bytes()) : pass(loan);
-    if (loan) loan_ = std::move(*loan);
+    if (loan) {
+      answer->kv_bytes = (*loan)->kv_bytes();
+      loan_ = std::move(*loan);
+    } else {
+      lender_said_ = loan.error().for_good ? IdlePlan::Outcome::refused : IdlePlan::Outcome::no_room;
+      answer->kv_bytes = std::unexpected(std::move(loan.error().why));
+    }
     answer->come.notify_one();
   });
   std::unique_lock lock(answer->mutex);
@@ -142,29 +151,37 @@ Result<std::uint64_t> IdleRefresh::borrow(const Work& work, const MemoryNeed& ne
   return *answer->kv_bytes;
 }
 
-void IdleRefresh::ended(const IdlePlan::Due& due, Measured measured) {
+IdlePlan::Outcome IdleRefresh::outcome_of(const Ended& ended) const {
   using Outcome = IdlePlan::Outcome;
+  if (ended.figures) return Outcome::measured;
+  if (lender_said_) return *lender_said_;
+  const ErrorCode code = ended.figures.error().code;
+  if (code == ErrorCode::insufficient_memory) return Outcome::no_room;
+  return for_good(code) ? Outcome::refused : Outcome::failed;
+}
+
+void IdleRefresh::ended(std::optional<Ended> ended) {
   measuring_ = false;
   loan_.reset();  // its process is gone
   if (stopped_) return;
-  const auto& [model, backend] = due.pair;
-  const auto tried = [&](Outcome outcome) { plan_.tried(due, outcome, steady_clock::now()); };
-  if (measured.figures) {
-    spdlog::info("measured | model={} backend={}", model, backend);
-    tried(Outcome::measured);
-    host_.keep(measured.subject, std::move(*measured.figures));
-  } else if (const Error& error = measured.figures.error(); error.code == ErrorCode::cancelled) {
+  if (!ended) return host_.look_after(kRest);
+  const auto& [model, backend] = ended->due.pair;
+  const auto outcome = outcome_of(*ended);
+  const bool given_up = !ended->figures && ended->figures.error().code == ErrorCode::cancelled;
+  if (given_up)
     spdlog::info("measuring was given up, there is something else to do | model={} backend={}", model,
                  backend);
-    if (given_back_) tried(Outcome::no_room);
-  } else if (error.code == ErrorCode::insufficient_memory) {
-    spdlog::info("not measured for now: {} | model={} backend={}", describe(error), model, backend);
-    tried(Outcome::no_room);
-  } else {
-    spdlog::warn("could not be measured: {} | model={} backend={}", describe(error), model, backend);
-    tried(for_good(error.code) ? Outcome::refused : Outcome::failed);
-  }
-  look_after(kLook);
+  else if (ended->figures)
+    spdlog::info("measured | model={} backend={}", model, backend);
+  else if (outcome == IdlePlan::Outcome::no_room)
+    spdlog::info("not measured for now: {} | model={} backend={}", describe(ended->figures.error()), model,
+                 backend);
+  else
+    spdlog::warn("could not be measured: {} | model={} backend={}", describe(ended->figures.error()), model,
+                 backend);
+  if (!given_up || lender_said_) plan_.tried(ended->due, outcome, host_.now());
+  if (ended->figures) host_.keep(ended->subject, std::move(*ended->figures));
+  host_.look_after(kLook);
 }
 
 }  // namespace flyball::cli

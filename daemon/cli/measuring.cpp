@@ -1,7 +1,7 @@
 #include "daemon/cli/measuring.hpp"
 
+#include <poll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,11 +75,6 @@ std::uint64_t ask_for_memory(const MemoryNeed& need) {
   return said["kv_bytes"].get<std::uint64_t>();
 }
 
-// How much less than a daemon's engines it gets of the processors while both want them: a tenth. Not the
-// idle class: a process that was killed gives its memory back in its own time, and whoever waits for that
-// waits for it to get some.
-constexpr int kNice = 10;
-
 Result<std::vector<Figure>> measure_ceilings_of(const engine::LocalBackendOptions& options) {
   const auto ceilings = measure_ceilings(options);
   if (!ceilings) return std::unexpected(ceilings.error());
@@ -136,6 +131,12 @@ config::ModelEntry entry_of(const engine::LocalBackendOptions& options) {
   return entry;
 }
 
+// Who asked holds the other end of its stdin: gone before a signal could tell, it does not any more.
+bool nobody_asks() {
+  pollfd in{STDIN_FILENO, POLLRDHUP, 0};
+  return poll(&in, 1, 0) == 1 && (in.revents & POLLRDHUP) != 0;
+}
+
 struct MeasureOptions {
   EngineOptions engine;
   bool quick = false, beside_others = false;
@@ -162,19 +163,20 @@ Result<Json> measured(const MeasureOptions& m) {
 // ---- who asked it
 
 // Of another process's words: all of it, or nothing.
-std::optional<std::vector<Figure>> figures_in(const Json& said, const measure::Subject& subject,
-                                              std::int64_t now) {
-  if (!said.is_object() || !said.contains("figures") || !said["figures"].is_array() ||
-      said.value("digest", Json()) != subject.model)
-    return std::nullopt;
+Result<std::vector<Figure>> figures_in(const Json& said, const measure::Subject& subject, std::int64_t now) {
+  const auto none =
+      fail(ErrorCode::model_unavailable, "The process that measures it ended, and gave no figures.");
+  if (!said.is_object() || !said.contains("figures") || !said["figures"].is_array()) return none;
+  if (said.value("digest", Json()) != subject.model)
+    return fail(ErrorCode::model_unavailable, "Its file is another by now.");
   std::vector<Figure> out;
   for (const Json& row : said["figures"]) {
     if (!row.is_array() || row.size() != 3 || !row[0].is_string() || !row[1].is_number_unsigned() ||
         row[1].get<std::uint64_t>() > UINT32_MAX || !row[2].is_number())
-      return std::nullopt;
+      return none;
     const auto kind = measure::kind_named(row[0].get_ref<const std::string&>());
     const auto value = row[2].get<double>();
-    if (!kind || !std::isfinite(value) || value < 0) return std::nullopt;
+    if (!kind || !std::isfinite(value) || value < 0) return none;
     out.push_back({*kind, row[1].get<std::uint32_t>(), value, now});
   }
   return out;
@@ -266,7 +268,7 @@ Result<std::vector<measure::Figure>> measure_in_child(const Measuring& m, const 
   if (m.memory) words.emplace_back("--beside-others");
   Dialogue dialogue(m);
   const auto reply = [&](std::string_view line) { return dialogue.reply(line); };
-  const route::ChildAnswer answer = route::talk_to_child("/proc/self/exe", words, reply, kLongest, stop);
+  const route::ChildAnswer answer = route::talk_to_child(m.engine.executable, words, reply, kLongest, stop);
   if (stop.stop_requested()) return fail(ErrorCode::cancelled, "Something else was to be done.");
   if (dialogue.refused()) return std::unexpected(*dialogue.refused());
   const Json said = Json::parse(dialogue.last(), nullptr, false);
@@ -277,9 +279,7 @@ Result<std::vector<measure::Figure>> measure_in_child(const Measuring& m, const 
                 answer.end == route::ChildAnswer::End::timed_out
                     ? "Measuring took longer than an hour."
                     : "The process that measures it ended, and did not say why.");
-  auto figures = figures_in(said, subject, std::time(nullptr));
-  if (!figures) return fail(ErrorCode::model_unavailable, "Its file is another by now.");
-  return std::move(*figures);
+  return figures_in(said, subject, std::time(nullptr));
 }
 
 void add_measure_command(CLI::App& app, int& exit_code) {
@@ -287,14 +287,13 @@ void add_measure_command(CLI::App& app, int& exit_code) {
   CLI::App* c = app.add_subcommand("measure", "How calibrate runs itself: prints figures as JSON")->group("");
   add_engine_options(*c, m->engine);
   c->add_flag("--quick", m->quick, "Fewer lengths and streams, each once");
-  c->add_flag("--beside-others", m->beside_others,
-              "Asks for memory, as JSON and read from stdin, and yields the processors");
+  c->add_flag("--beside-others", m->beside_others, "Asks for memory, as JSON; the answer is read from stdin");
   c->callback([m, &exit_code] {
+    exit_code = kOk;
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody else would read what it measures
-    if (m->beside_others) setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + kNice);
+    if (nobody_asks()) return;
     const auto out = measured(*m);
     say(out ? *out : error_json(out.error()));
-    exit_code = kOk;
   });
 }
 

@@ -26,8 +26,7 @@ struct MeasuringMemory {
 struct Measuring {
   worker::WorkerOptions engine;  // without a model's id: its devices alone, vulkan's or opencl's
   bool quick = false;            // fewer lengths and streams, each once
-  // It runs beside a daemon's work: asks for its memory, and yields the processors. Else it takes what it
-  // finds.
+  // It runs beside a daemon's work, and asks for its memory. Else it takes what it finds.
   std::optional<MeasuringMemory> memory = {};
 };
 
@@ -35,9 +34,10 @@ struct Measuring {
 Measuring measuring_of(const config::Config& config, const config::ModelEntry* model,
                        const measure::Engine& engine, bool own_memory);
 
-// Blocks. What the engine, or `memory`, refused with; model_unavailable: its process ended or took longer
-// than an hour, or the model's file is another than `subject` says; cancelled: `stop` was asked for, and the
-// process is gone.
+// Blocks. What the engine, or `memory`, refused with; model_unavailable: its process ended, took longer than
+// an hour or gave no figures, or the model's file is another than `subject` says; cancelled: `stop` was asked
+// for, and the process is gone. It has the processors as an engine does, whose figures these are to be: one
+// that begins while nothing is asked ends as soon as something is.
 Result<std::vector<measure::Figure>> measure_in_child(const Measuring& measuring,
                                                       const measure::Subject& subject,
                                                       const std::stop_token& stop = {});

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <expected>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -48,6 +49,7 @@ struct PoolStatus {
   std::uint64_t free = 0;                     // for engines, now: what others use is not
   std::size_t engines = 0, waiting = 0;
   std::vector<EngineMemory> backends = {};  // that draw from it alone; of the machine's: all that others lack
+  std::uint64_t most_for_one = 0;           // for an engine, if all others but the pinned ones ended
 };
 struct MemoryStatus {
   std::vector<PoolStatus> pools;  // the machine's first
@@ -66,6 +68,11 @@ struct Loan {
   virtual std::uint64_t kv_bytes() const = 0;
   virtual void holds(std::uint64_t bytes) = 0;  // loaded, in fact
 };
+struct NotLent {
+  Error why;
+  bool for_good = false;  // while PoolStatus::most_for_one of its pool stays as it is
+};
+using Lent = std::expected<std::unique_ptr<Loan>, NotLent>;
 
 // What the router needs of the fleet; tests and the router benchmark put an instant fake engine behind it.
 struct Fleet {
@@ -84,10 +91,10 @@ struct Fleet {
   // For a process that loads a model beside the engines, to measure it: of what is free now, and nobody ends
   // for it. `give_back` is called, once at most and from the loop, when it is to end at once: somebody asked
   // for memory, or there is too little. insufficient_memory: it is not free.
-  virtual Result<std::unique_ptr<Loan>> lend(const config::ModelEntry&, const std::string& /*backend*/,
-                                             const MemoryNeed&,
-                                             std::function<void(const std::string& why)> /*give_back*/) {
-    return fail(ErrorCode::insufficient_memory, "This fleet lends no memory.");
+  virtual Lent lend(const config::ModelEntry&, const std::string& /*backend*/, const MemoryNeed&,
+                    std::function<void(const std::string& why)> /*give_back*/) {
+    return std::unexpected(
+        NotLent{{ErrorCode::insufficient_memory, "This fleet lends no memory.", "", ""}, true});
   }
   virtual std::vector<WorkerStatus> status() const = 0;
   // `drained` is called when every worker has ended, at the latest some seconds after the deadline.
@@ -110,7 +117,8 @@ struct MachineMemory {
   bool short_of_memory = false;
 };
 
-// A load that ended well: what the governor granted by prediction, and what the engine then reports.
+// A load that ended well, of an engine or of what is measured: what the governor granted by prediction, and
+// what its process then reports.
 struct LoadReport {
   std::string model, backend;
   std::uint64_t predicted_bytes = 0, actual_bytes = 0;  // predicted: without the margin

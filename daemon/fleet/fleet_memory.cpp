@@ -75,8 +75,8 @@ void FleetMemory::ask(Slot& slot, MemoryNeed need, TimePoint now) {
   governor_.ask(slot.id, std::move(mine), now);
 }
 
-void FleetMemory::ask_spare(Governor::Id id, const config::ModelEntry& model, const std::string& backend,
-                            MemoryNeed need, TimePoint now) {
+std::uint64_t FleetMemory::ask_spare(Governor::Id id, const config::ModelEntry& model,
+                                     const std::string& backend, MemoryNeed need, TimePoint now) {
   MemoryClaim claim;
   claim.model = model.id;
   claim.pool = pool_of(backend, devices_);
@@ -84,8 +84,10 @@ void FleetMemory::ask_spare(Governor::Id id, const config::ModelEntry& model, co
   claim.group = model.group;
   claim.spare = true;
   claim.most = most_of(backend, rules_, devices_);
-  claim.need.scratch_bytes += margin_bytes(claim, backend);
+  const std::uint64_t margin = margin_bytes(claim, backend);
+  claim.need.scratch_bytes += margin;
   governor_.ask(id, std::move(claim), now);
+  return margin;
 }
 
 std::optional<LoadReport> FleetMemory::ready(const Slot& slot, const BackendInfo& info, TimePoint now) {
@@ -128,7 +130,8 @@ MemoryStatus FleetMemory::status(TimePoint now) {
         machine ? available_to_engines(rules_, machine_.total, machine_.available) : Governor::kUnknown;
     status.pools.push_back({pool.name, pool.capacity, pool.accounted,
                             governor_.free_for_engines(at, available), pool.engines, pool.waiting,
-                            machine ? std::vector<EngineMemory>{} : engines_of(rules_, devices_[at - 1])});
+                            machine ? std::vector<EngineMemory>{} : engines_of(rules_, devices_[at - 1]),
+                            governor_.most_for_one(at)});
   }
   const Governor::Counters& counters = governor_.counters();
   status.loads = counters.loads;

@@ -236,10 +236,13 @@ void Governor::visit(Round& round, Id id) {
            of_asker);
   };
   const std::uint64_t possible = std::min(less(capacity, kept), account.claim.most);
-  if (least > possible)
-    return needs(possible, kept == 0 || possible == account.claim.most
-                               ? " to engines"
-                               : " beside the " + std::to_string(kept) + " of pinned models");
+  if (least > possible) {
+    needs(possible, kept == 0 || possible == account.claim.most
+                        ? " to engines"
+                        : " beside the " + std::to_string(kept) + " of pinned models");
+    round.step.actions.back().for_good = true;
+    return;
+  }
   const Share share = best_share(account);
   if (least > share.could_be_left)
     return needs(share.could_be_left, " within the app's limits.resident", true);

@@ -101,6 +101,7 @@ class Governor {
     std::optional<Error> error = {};
     std::string why = {};   // of an end, for the log
     bool of_asker = false;  // a refusal that another asker would not meet
+    bool for_good = false;  // a refusal that stands while the pool and what is pinned in it stay as they are
   };
   struct Step {
     std::vector<Action> actions;

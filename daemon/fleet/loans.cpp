@@ -1,5 +1,6 @@
 #include "daemon/fleet/loans.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace flyball::fleet {
@@ -21,8 +22,7 @@ class Loans::LentMemory final : public Loan {
   std::uint64_t kv_bytes() const override { return kv_bytes_; }
   void holds(std::uint64_t bytes) override {
     if (alive_.expired()) return;
-    loans_.memory_.governor().ready(id_, {}, bytes, steady_clock::now());
-    loans_.changed_();
+    loans_.holds(id_, bytes);
   }
 
  private:
@@ -34,26 +34,44 @@ class Loans::LentMemory final : public Loan {
 
 void Loans::ask(Governor::Id id, const config::ModelEntry& model, const std::string& backend,
                 const MemoryNeed& need, std::function<void(const std::string&)> give_back) {
-  lent_[id].give_back = std::move(give_back);
-  memory_.ask_spare(id, model, backend, need, steady_clock::now());
+  Asked& asked = lent_[id];
+  asked.model = model.id;
+  asked.backend = backend;
+  asked.give_back = std::move(give_back);
+  asked.margin_bytes = memory_.ask_spare(id, model, backend, need, steady_clock::now());
 }
 
 bool Loans::act(Governor::Action& action) {
   const auto at = lent_.find(action.id);
   if (at == lent_.end()) return false;
-  Lent& lent = at->second;
-  if (action.kind == Governor::Action::Kind::load) lent.kv_bytes = action.kv_bytes;
-  if (action.kind == Governor::Action::Kind::refuse) lent.refused = std::move(action.error);
-  if (action.kind == Governor::Action::Kind::end) lent.give_back(action.why);
+  Asked& asked = at->second;
+  if (action.kind == Governor::Action::Kind::load) {
+    asked.kv_bytes = action.kv_bytes;
+    asked.granted = steady_clock::now();
+  }
+  if (action.kind == Governor::Action::Kind::refuse)
+    asked.refused = NotLent{std::move(*action.error), action.for_good};
+  if (action.kind == Governor::Action::Kind::end) asked.give_back(action.why);
   return true;
 }
 
-Result<std::unique_ptr<Loan>> Loans::answer(Governor::Id id) {
+Lent Loans::answer(Governor::Id id) {
   const auto at = lent_.find(id);
   if (!at->second.refused) return std::make_unique<LentMemory>(*this, id, at->second.kv_bytes);
-  const Error why = std::move(*at->second.refused);
+  NotLent why = std::move(*at->second.refused);
   lent_.erase(at);
-  return std::unexpected(why);
+  return std::unexpected(std::move(why));
+}
+
+void Loans::holds(Governor::Id id, std::uint64_t bytes) {
+  const auto now = steady_clock::now();
+  const Asked& asked = lent_.at(id);
+  const std::uint64_t granted = memory_.governor().bytes(id);
+  memory_.governor().ready(id, {}, bytes, now);
+  if (loaded_)
+    loaded_({asked.model, asked.backend, granted - std::min(granted, asked.margin_bytes), bytes,
+             now - asked.granted});
+  changed_();
 }
 
 }  // namespace flyball::fleet

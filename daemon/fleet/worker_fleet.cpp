@@ -56,10 +56,10 @@ class WorkerFleet final : public Fleet {
     });
   }
 
-  Result<std::unique_ptr<Loan>> lend(const config::ModelEntry& model, const std::string& backend,
-                                     const MemoryNeed& need,
-                                     std::function<void(const std::string&)> give_back) override {
-    if (draining_) return fail(ErrorCode::shutting_down, "The daemon is shutting down.");
+  Lent lend(const config::ModelEntry& model, const std::string& backend, const MemoryNeed& need,
+            std::function<void(const std::string&)> give_back) override {
+    if (draining_)
+      return std::unexpected(NotLent{{ErrorCode::shutting_down, "The daemon is shutting down.", "", ""}});
     loans_.ask(++last_id_, model, backend, need, std::move(give_back));
     const Governor::Id id = last_id_;
     look();
@@ -445,7 +445,7 @@ class WorkerFleet final : public Fleet {
   const FleetOptions options_;
   FleetMemory memory_;
   Governor& governor_;  // memory_'s
-  Loans loans_{memory_, [this] { look_soon(); }};
+  Loans loans_{memory_, [this] { look_soon(); }, options_.on_loaded};
   Governor::Id last_id_ = 0;
   bool look_posted_ = false;
   std::vector<std::shared_ptr<Slot>> slots_;

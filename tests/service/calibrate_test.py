@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -164,7 +165,7 @@ class CalibrateTest(SmallModelTest):
     def idle(self, models, memory="", **kwargs):
         """models: more lines of each one's entry. Whatever else this machine does and has little memory for."""
         more = ("state_dir: %s\nvulkan: {device: no-such-device}\ncalibrate: {idle: 100ms, max_load: 1000000}\n"
-                "memory: {relieve_pressure: false%s}" % (self.state, memory))
+                "memory: {relieve_pressure: false, reserve: 0B%s}" % (self.state, memory))
         entries = {m: "path: %s\n%s" % (self.model, entry) for m, entry in models.items()}
         return Daemon(entries, more=more, probe_ms=30_000, **kwargs)
 
@@ -210,10 +211,10 @@ class CalibrateTest(SmallModelTest):
         held = None
         for limit in ("1GiB", None):  # the second time one of the two fits
             limit = limit or "%dB" % held
-            with self.idle({"small": "context: 1024"}, ", reserve: 0B, limit: %s" % limit, env=env) as daemon:
+            with self.idle({"small": "context: 1024"}, ", limit: %s" % limit, env=env) as daemon:
                 pid = self.stopped(daemon)
                 nice = [os.getpriority(os.PRIO_PROCESS, p) for p in (daemon.process.pid, pid)]
-                self.assertEqual(nice[1], min(19, nice[0] + 10))
+                self.assertEqual(nice[1], nice[0], "its figures are to be an engine's")
                 self.assertGreater(self.accounted(daemon), 0)
                 status, answer = daemon.request("POST", "/v1/completions", body)
                 self.assertEqual(status, 200, answer)
@@ -226,9 +227,22 @@ class CalibrateTest(SmallModelTest):
                 self.assertEqual(daemon.wait(), 0)
 
     def test_it_takes_what_is_free(self):
-        with self.idle({"small": "context: 1024"}, ", reserve: 0B, limit: 1MiB") as daemon:
-            daemon.wait_for_log("not measured for now: The model needs")
+        with self.idle({"small": "context: 1024"}, ", limit: 1MiB") as daemon:
+            daemon.wait_for_log("could not be measured: The model needs")
             self.assertEqual(self.accounted(daemon), 0)
+            # With more there it is not what it was.
+            daemon.write_config(daemon.text.replace("limit: 1MiB", "limit: 1GiB"))
+            self.reload(daemon, 1)
+            daemon.wait_for_log("measured | model=small backend=cpu")
+            self.assertGreaterEqual(float(self.metrics(daemon)[
+                'flyball_prediction_outcomes{backend="cpu",basis="file",kind="bytes"}']), 1, "the ledger is told")
+
+    def test_nobody_is_measured_for_who_is_gone(self):
+        ours, its = socket.socketpair()
+        ours.close()
+        with its:
+            ended = flyball("measure", "--model-id", "small", "--model", self.model, "--quick", stdin=its)
+        self.assertEqual((ended.returncode, ended.stdout), (0, ""), ended.stderr)
 
     def test_an_engine_that_crashes_ends_its_own_measurement_alone(self):
         models = {m: "path: %s\ncontext: 1024" % self.model for m in ("a", "b", "c")}

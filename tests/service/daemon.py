@@ -115,6 +115,7 @@ class Daemon:
                          "kv_spill": self.kv_spill}
 
     def write_config(self, text):
+        self.text = text
         with open(self.config, "w") as out:
             out.write(text)
 

@@ -157,10 +157,12 @@ TEST_F(FleetMemoryTest, WhatIsFreeIsLentUntilSomebodyAsks) {
   };
   const auto refused = lend(71);
   ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ErrorCode::insufficient_memory);
+  EXPECT_EQ(refused.error().why.code, ErrorCode::insufficient_memory);
+  EXPECT_FALSE(refused.error().for_good);
+  EXPECT_TRUE(lend(101).error().for_good);
   EXPECT_EQ(accounted(), 30U);
   auto loan = lend(60);
-  ASSERT_TRUE(loan) << loan.error().message;
+  ASSERT_TRUE(loan) << loan.error().why.message;
   EXPECT_EQ(accounted(), 90U);
   (*loan)->holds(65);
   EXPECT_EQ(accounted(), 95U) << "as it is, once it is loaded";
@@ -175,6 +177,35 @@ TEST_F(FleetMemoryTest, WhatIsFreeIsLentUntilSomebodyAsks) {
   EXPECT_EQ(accounted(), 90U);
   EXPECT_EQ(fleet->memory().evictions, 0U);
   EXPECT_EQ(status_of("a").state, WorkerState::ready);
+}
+
+// The ledger learns of its load as of an engine's.
+TEST_F(FleetMemoryTest, WhatWasLentIsReportedOnceItIsLoaded) {
+  model("a", "need=30");
+  margin = 0.1;
+  make();
+  auto loan = fleet->lend(config.models[0], "cpu", {50, 0, 20, 5}, [](const std::string&) {});
+  ASSERT_TRUE(loan);
+  EXPECT_EQ((*loan)->kv_bytes(), 11U) << "a quarter of what weights and margin leave";
+  EXPECT_EQ(accounted(), 66U);
+  EXPECT_TRUE(reports.empty());
+  (*loan)->holds(63);
+  ASSERT_EQ(reports.size(), 1U);
+  EXPECT_EQ(reports[0].model, "a");
+  EXPECT_EQ(reports[0].backend, "cpu");
+  EXPECT_EQ(reports[0].predicted_bytes, 61U) << "without the margin";
+  EXPECT_EQ(reports[0].actual_bytes, 63U);
+  EXPECT_GE(reports[0].took.count(), 0);
+}
+
+TEST_F(FleetMemoryTest, AnEngineCouldHaveAllButWhatIsPinned) {
+  model("pinned", "need=40,need_kv=0").pin = true;
+  model("idle", "need=30,need_kv=0");
+  make();
+  ASSERT_TRUE(acquire("idle"));
+  EXPECT_EQ(fleet->memory().pools.at(0).most_for_one, 100U);
+  ASSERT_TRUE(acquire("pinned"));
+  EXPECT_EQ(fleet->memory().pools.at(0).most_for_one, 60U);
 }
 
 TEST_F(FleetMemoryTest, ALoanMayOutliveTheFleet) {

@@ -28,6 +28,7 @@ struct Machine {
   std::map<Governor::Id, std::optional<TimePoint>> ready;  // since when idle; absent: at work
   std::map<Governor::Id, MemoryClaim> claims;
   std::map<Governor::Id, std::string> refused;
+  std::vector<Governor::Id> refused_for_good;
   std::map<Governor::Id, std::uint64_t> kv;
   std::vector<Governor::Id> ended;
   std::optional<TimePoint> look_again;
@@ -57,6 +58,7 @@ struct Machine {
         }
         case Kind::refuse:
           refused[action.id] = action.error->message;
+          if (action.for_good) refused_for_good.push_back(action.id);
           break;
         case Kind::end:
           ASSERT_TRUE(ready.at(action.id) || claims[action.id].spare) << "a stream is cut";

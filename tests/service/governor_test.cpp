@@ -487,6 +487,21 @@ TEST(Governor, ASpareOneHasWhatIsFreeAndNobodyEndsForIt) {
   EXPECT_EQ(m.governor.counters().refusals, 0U);
 }
 
+// What is beside it now ends one day; what is pinned, and the pool, stay.
+TEST(Governor, ARefusalForGoodIsOfTheSizeAlone) {
+  Machine m(100);
+  MemoryClaim pinned = claim("pinned", 40);
+  pinned.pinned = true;
+  m.ask(1, pinned);
+  m.ask(2, claim("idle", 30));
+  m.ask(3, spare("not now", 60));
+  m.ask(4, spare("never", 61));
+  EXPECT_TRUE(m.refused.contains(3) && m.refused.contains(4));
+  m.ask(5, claim("an engine", 61));
+  EXPECT_EQ(m.refused_for_good, (std::vector<Governor::Id>{4, 5}));
+  EXPECT_EQ(m.governor.most_for_one(0), 60U);
+}
+
 TEST(Governor, ASpareOneEndsAsSoonAsAnybodyAsks) {
   Machine m(100);
   m.ask(1, claim("idle", 20));
