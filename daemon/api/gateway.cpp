@@ -92,5 +92,8 @@ std::size_t Gateway::requests_in_flight() const noexcept {
 std::uint64_t Gateway::requests_finished() const noexcept {
   return impl_->service.finished();
 }
+std::uint64_t Gateway::inferences_finished() const noexcept {
+  return impl_->service.inferences_finished();
+}
 
 }  // namespace flyball::api

@@ -51,8 +51,11 @@ class Gateway {
   void reload_failed() noexcept;  // the old settings stay; config_last_reload_success says so
   // Stops accepting, answers new requests on open connections with shutting_down, lets streams finish.
   void drain(TimePoint deadline, std::function<void()> drained);
-  std::size_t requests_in_flight() const noexcept;
-  std::uint64_t requests_finished() const noexcept;  // progress, for the watchdog
+  std::size_t requests_in_flight() const noexcept;   // that engines are for
+  std::uint64_t requests_finished() const noexcept;  // of any kind: progress, for the watchdog
+  // Without health checks, scrapes and whatever else wants no engine, which may come every few seconds
+  // although nobody is there.
+  std::uint64_t inferences_finished() const noexcept;
 
  private:
   struct Impl;

@@ -102,7 +102,7 @@ struct Service::Impl {
   const std::int64_t started = std::time(nullptr);
   std::unordered_set<std::shared_ptr<Inference>> active;
   std::unordered_set<std::shared_ptr<Lookup>> lookups;
-  std::uint64_t finished = 0;
+  std::uint64_t finished = 0, inferences_finished = 0;
   bool draining = false;
 };
 
@@ -234,6 +234,7 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const std
   const std::string_view code = outcome.failed ? to_string(outcome.code) : "ok";
   if (outcome.failed && outcome.code != ErrorCode::cancelled) metrics.rejected(code);
   ++finished;
+  ++inferences_finished;
   if (inference.job() != nullptr) recorder.keep(inference.job()->receipt());
   // Alone at its beginning and at its end: who came between shows in the spread.
   if (outcomes != nullptr && outcome.timings && dispatcher.waiting() + dispatcher.running() == 0 &&
@@ -426,6 +427,9 @@ std::size_t Service::in_flight() const noexcept {
 }
 std::uint64_t Service::finished() const noexcept {
   return impl_->finished;
+}
+std::uint64_t Service::inferences_finished() const noexcept {
+  return impl_->inferences_finished;
 }
 metrics::Metrics& Service::metrics() noexcept {
   return impl_->metrics;

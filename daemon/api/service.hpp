@@ -36,7 +36,8 @@ class Service final : public http::Handler {
   void start_draining();
   void abort_all(const Error& error);  // what is still running at the end of a drain
   std::size_t in_flight() const noexcept;
-  std::uint64_t finished() const noexcept;
+  std::uint64_t finished() const noexcept;             // requests of any kind
+  std::uint64_t inferences_finished() const noexcept;  // of them those that an engine was for
   metrics::Metrics& metrics() noexcept;
 
  private:

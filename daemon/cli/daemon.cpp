@@ -235,7 +235,7 @@ class Daemon {
             .look_after = [this](milliseconds delay) { look_at_idle_after(delay); }};
   }
   bool was_busy() {
-    const std::uint64_t finished = gateway_.requests_finished();
+    const std::uint64_t finished = gateway_.inferences_finished();
     const bool loads = std::ranges::any_of(fleet_->status(), [](const fleet::WorkerStatus& worker) {
       return worker.state == fleet::WorkerState::starting;
     });

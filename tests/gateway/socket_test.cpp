@@ -131,6 +131,7 @@ TEST_F(SocketTest, tcp_with_keep_alive) {
   EXPECT_EQ(answers(client, 2).at(1).status, 200);
   EXPECT_FALSE(client.eof);
   EXPECT_EQ(gateway->requests_finished(), 3U);
+  EXPECT_EQ(gateway->inferences_finished(), 1U) << "the others kept no engine from being idle";
 }
 
 TEST_F(SocketTest, unix_socket_knows_its_peer) {

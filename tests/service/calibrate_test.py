@@ -216,6 +216,9 @@ class CalibrateTest(SmallModelTest):
                 nice = [os.getpriority(os.PRIO_PROCESS, p) for p in (daemon.process.pid, pid)]
                 self.assertEqual(nice[1], nice[0], "its figures are to be an engine's")
                 self.assertGreater(self.accounted(daemon), 0)
+                for _ in range(20):
+                    daemon.request("GET", "/healthz")
+                self.assertEqual(process_state(pid)[0], "T", "what wants no engine ends nothing")
                 status, answer = daemon.request("POST", "/v1/completions", body)
                 self.assertEqual(status, 200, answer)
                 self.assertTrue(process_gone(pid))
