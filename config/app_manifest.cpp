@@ -244,10 +244,10 @@ std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::s
       if (key)
         app.keys.push_back(sha256(*key));
       else
-        findings.push_back(finding(source->entries.front().at,
-                                   "key: " + (key.error().where.empty() ? "" : key.error().where + ": ") +
-                                       key.error().message,
-                                   "key"));
+        findings.push_back(finding(
+            source->entries.front().at,
+            "key: " + (key.error().where.empty() ? "" : key.error().where + ": ") + key.error().message,
+            "key"));
     }
   }
   if (!findings.empty()) return std::unexpected(std::move(findings));
@@ -327,10 +327,10 @@ std::expected<std::vector<AppManifest>, std::vector<Error>> apps_of_all(const Co
   if (!config.apps_dir.empty()) {
     std::error_code ec;
     if (std::filesystem::is_directory(config.apps_dir, ec)) return load_apps_all(config.apps_dir);
-    return std::unexpected(Findings{Error{
-        ErrorCode::config_invalid,
-        "apps_dir: " + config.apps_dir.string() + " " + (ec ? "cannot be read: " + ec.message() : "is not a folder"),
-        "apps_dir", config.place("apps_dir")}});
+    return std::unexpected(Findings{Error{ErrorCode::config_invalid,
+                                          "apps_dir: " + config.apps_dir.string() + " " +
+                                              (ec ? "cannot be read: " + ec.message() : "is not a folder"),
+                                          "apps_dir", config.place("apps_dir")}});
   }
   auto app = parse_app_all(default_app_yaml(), "<shipped example app>");
   if (!app) return std::unexpected(std::move(app.error()));

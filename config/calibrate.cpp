@@ -8,8 +8,7 @@ const std::vector<Bound<CalibrateRules>>& calibrate_table() {
   static const std::vector<Bound<CalibrateRules>> table = {
       {{"idle", duration(0ms, 24h * 7),
         "without a request for so long the daemon measures models that flyball calibrate has not, one at a "
-        "time, until "
-        "one comes; 0s: never"},
+        "time, until one comes; 0s: never"},
        [](CalibrateRules& c, const Node& n) { c.idle = as_duration(n); }},
       {{"max_load", integer(1, 1'000'000),
         "but not while the machine's load average of a minute is above so many percent of its processors"},

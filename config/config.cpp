@@ -1,13 +1,11 @@
-// config.yaml: its table, the checks that span rows, drop-ins and the embedded defaults.
+// config.yaml: the checks that span rows, drop-ins and the embedded defaults.
 #include "config/config.hpp"
 
-#include <arpa/inet.h>
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
-#include "config/table.hpp"
+#include "config/config_table.hpp"
 #include "config/units.hpp"
 #include "config/yaml.hpp"
 #include "embedded/default_app.hpp"
@@ -18,260 +16,7 @@
 namespace flyball::config {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr std::string_view kSchema = "flyball.config/v1";
 constexpr std::size_t kMaxDropIns = 100;
-constexpr std::int64_t kMaxPathBytes = 4000;     // PATH_MAX is 4096 with what we append
-constexpr std::int64_t kMaxUnixPathBytes = 107;  // sockaddr_un::sun_path
-constexpr std::int64_t kMaxContext = 1 << 24;
-constexpr Millis kLongest{24h};
-
-struct TcpAddress {
-  std::string address;
-  std::uint16_t port;
-};
-
-// "127.0.0.1:8080" or "[::1]:8080"; literal addresses only, so that what is opened never depends on a
-// resolver.
-std::optional<TcpAddress> parse_tcp(std::string_view s) {
-  const std::size_t colon = s.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  std::string host(s.substr(0, colon));
-  const std::string_view port = s.substr(colon + 1);
-  std::uint16_t number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (error != std::errc{} || end != port.data() + port.size()) return std::nullopt;
-  unsigned char raw[16];
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-    if (inet_pton(AF_INET6, host.c_str(), raw) != 1) return std::nullopt;
-  } else if (inet_pton(AF_INET, host.c_str(), raw) != 1) {
-    return std::nullopt;
-  }
-  return TcpAddress{std::move(host), number};
-}
-
-bool matches_tcp(std::string_view s) {
-  return parse_tcp(s).has_value();
-}
-const Form kTcpAddress{"an address and port such as 127.0.0.1:8080 or [::1]:8080 (port 0: any free one)",
-                       R"(^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]{1,5}$)", &matches_tcp};
-
-bool matches_host(std::string_view s) {
-  return std::ranges::all_of(s, [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == ':' || c == '[' ||
-           c == ']';
-  });
-}
-const Form kHostName{"a host name or address without a path", "^[A-Za-z0-9.:\\[\\]-]+$", &matches_host};
-
-Shape path() {
-  return text(1, kMaxPathBytes);
-}
-
-const std::vector<Bound<Listener>>& listener_table() {
-  static const std::vector<Bound<Listener>> table = {
-      {{"tcp", text(1, 64, kTcpAddress), "listen on this address and port"},
-       [](Listener& l, const Node& n) {
-         const TcpAddress tcp = parse_tcp(n.text).value_or(TcpAddress{});
-         l.kind = Listener::Kind::tcp;
-         l.address = tcp.address;
-         l.port = tcp.port;
-       }},
-      {{"unix", text(1, kMaxUnixPathBytes), "listen on this unix socket"},
-       [](Listener& l, const Node& n) {
-         l.kind = Listener::Kind::unix_socket;
-         l.path = n.text;
-       }},
-      {{"systemd", boolean(), "take the sockets that systemd opened (socket activation)"},
-       [](Listener& l, const Node&) { l.kind = Listener::Kind::systemd; }},
-  };
-  return table;
-}
-
-const std::vector<Bound<ModelEntry>>& model_table() {
-  static const std::vector<Bound<ModelEntry>> table = {
-      {{"path", path(), "the GGUF file, or the directory of an MLX model"},
-       [](ModelEntry& m, const Node& n) { m.path = n.text; }},
-      {{"embedded", boolean(), "the demo model inside the program; instead of path"},
-       [](ModelEntry& m, const Node& n) { m.embedded = as_bool(n); }},
-      {{"sha256", text(64, 64, kSha256Hex), "digest the file must have, checked before it is loaded"},
-       [](ModelEntry& m, const Node& n) {
-         m.sha256 = n.text;
-         std::ranges::transform(m.sha256, m.sha256.begin(), [](unsigned char c) { return std::tolower(c); });
-       }},
-      {{"context", integer(0, kMaxContext), "tokens a sequence may hold; 0: the file's own, at most 4096"},
-       [](ModelEntry& m, const Node& n) { m.context = as<std::uint32_t>(n); }},
-      {{"max_sequences", integer(1, 256), "sequences that run at once"},
-       [](ModelEntry& m, const Node& n) { m.max_sequences = as<std::uint32_t>(n); }},
-      {{"threads", integer(0, 4096), "threads of the cpu engine; 0: one per core"},
-       [](ModelEntry& m, const Node& n) { m.threads = as<std::uint32_t>(n); }},
-      {{"expert_bytes", size(0, 1ULL << 50),
-        "memory that a mixture's experts may take in the cpu engine; 0: three quarters of what is free"},
-       [](ModelEntry& m, const Node& n) { m.expert_bytes = as_bytes(n); }},
-      {{"kv_type", choice({"f16", "q8_0"}), "what keys and values are kept as; q8_0: half the memory of f16"},
-       [](ModelEntry& m, const Node& n) { m.kv_type = n.text; }},
-      {{"aliases", list(id(), 0, 64), "further names that clients may use"},
-       [](ModelEntry& m, const Node& n) { m.aliases = as_texts(n); }},
-      {{"preload", boolean(), "start its engine with the daemon instead of at the first request"},
-       [](ModelEntry& m, const Node& n) { m.preload = as_bool(n); }},
-      {{"pin", boolean(), "once it is loaded it ends for no other model, and not for being idle"},
-       [](ModelEntry& m, const Node& n) { m.pin = as_bool(n); }},
-      {{"idle_unload", duration(0ms, 24h * 30), "as memory.idle_unload, of this model"},
-       [](ModelEntry& m, const Node& n) { m.idle_unload = as_duration(n); }},
-      {{"group", id(), "of all models with the same group one is loaded at a time"},
-       [](ModelEntry& m, const Node& n) { m.group = n.text; }},
-  };
-  return table;
-}
-
-const std::vector<Bound<HttpLimits>>& http_table() {
-  static const std::vector<Bound<HttpLimits>> table = {
-      {{"header_bytes", size(1024, 1 << 20), "all header fields of a request together"},
-       [](HttpLimits& h, const Node& n) { h.header_bytes = static_cast<std::uint32_t>(as_bytes(n)); }},
-      {{"header_fields", integer(8, 1000), "header fields of a request"},
-       [](HttpLimits& h, const Node& n) { h.header_fields = as<std::uint32_t>(n); }},
-      {{"body_bytes", size(1024, 1ULL << 30), "the body of a request"},
-       [](HttpLimits& h, const Node& n) { h.body_bytes = as_bytes(n); }},
-      {{"connections", integer(1, 100'000), "open connections"},
-       [](HttpLimits& h, const Node& n) { h.connections = as<std::uint32_t>(n); }},
-      {{"stream_buffer_bytes", size(4096, 1 << 24), "unread bytes of a stream before its engine is paused"},
-       [](HttpLimits& h, const Node& n) { h.stream_buffer_bytes = static_cast<std::uint32_t>(as_bytes(n)); }},
-      {{"header_timeout", duration(100ms, 1h), "from a connection's first byte to the end of the header"},
-       [](HttpLimits& h, const Node& n) { h.header_timeout = as_duration(n); }},
-      {{"body_timeout", duration(100ms, 1h), "from the end of the header to the end of the body"},
-       [](HttpLimits& h, const Node& n) { h.body_timeout = as_duration(n); }},
-      {{"idle_timeout", duration(100ms, kLongest), "an open connection without a request"},
-       [](HttpLimits& h, const Node& n) { h.idle_timeout = as_duration(n); }},
-      {{"stalled_reader_timeout", duration(100ms, 1h), "a client that does not read its stream"},
-       [](HttpLimits& h, const Node& n) { h.stalled_reader_timeout = as_duration(n); }},
-      {{"heartbeat", duration(100ms, 1h), "a comment line in streams that wait for their first token"},
-       [](HttpLimits& h, const Node& n) { h.heartbeat = as_duration(n); }},
-  };
-  return table;
-}
-
-const std::vector<Bound<WorkerLimits>>& worker_table() {
-  static const std::vector<Bound<WorkerLimits>> table = {
-      {{"ready_timeout", duration(100ms, 1h),
-        "from the start of an engine process to its model being loaded"},
-       [](WorkerLimits& w, const Node& n) { w.ready_timeout = as_duration(n); }},
-      {{"heartbeat", duration(10ms, 1h), "between signs of life of an engine process"},
-       [](WorkerLimits& w, const Node& n) { w.heartbeat = as_duration(n); }},
-      {{"heartbeat_timeout", duration(20ms, 1h), "without a sign of life, after which it is killed"},
-       [](WorkerLimits& w, const Node& n) { w.heartbeat_timeout = as_duration(n); }},
-      {{"backoff_min", duration(1ms, 1h), "before the first restart"},
-       [](WorkerLimits& w, const Node& n) { w.backoff_min = as_duration(n); }},
-      {{"backoff_max", duration(1ms, 1h), "before any later restart; the pause doubles up to this"},
-       [](WorkerLimits& w, const Node& n) { w.backoff_max = as_duration(n); }},
-      {{"disable_after", integer(1, 1000),
-        "deaths within disable_window that disable this model on this engine"},
-       [](WorkerLimits& w, const Node& n) { w.disable_after = as<std::uint32_t>(n); }},
-      {{"disable_window", duration(1s, kLongest), "see disable_after"},
-       [](WorkerLimits& w, const Node& n) { w.disable_window = as_duration(n); }},
-  };
-  return table;
-}
-
-const std::vector<Bound<OpenClEngine>>& opencl_table() {
-  static const std::vector<Bound<OpenClEngine>> table = {
-      {{"device", text(1, 256),
-        "part of the device's id or its driver's name, as probed; without it the best GPU"},
-       [](OpenClEngine& o, const Node& n) { o.devices = {n.text}; }},
-      {{"devices", list(text(1, 256), 1, 16),
-        "instead of device: several, in the order in which they share each model's layers"},
-       [](OpenClEngine& o, const Node& n) { o.devices = as_texts(n); }},
-  };
-  return table;
-}
-
-const std::vector<Bound<VulkanEngine>>& vulkan_table() {
-  static const std::vector<Bound<VulkanEngine>> table = {
-      {{"device", text(1, 256),
-        "part of the device's id or its driver's name, as probed; without it the best GPU"},
-       [](VulkanEngine& v, const Node& n) { v.device = n.text; }},
-  };
-  return table;
-}
-
-const std::vector<Bound<KvSpill>>& kv_spill_table() {
-  static const std::vector<Bound<KvSpill>> table = {
-      {{"directory", path(), "where it lies, for this user alone; without it kv in the cache directory"},
-       [](KvSpill& k, const Node& n) { k.directory = n.text; }},
-      {{"max_bytes", size(0, 1ULL << 50),
-        "all of it together, and never more than a quarter of the free disk; 0B: none is written"},
-       [](KvSpill& k, const Node& n) { k.max_bytes = as_bytes(n); }},
-  };
-  return table;
-}
-
-const std::vector<Bound<Config>>& config_table() {
-  static const std::vector<Bound<Config>> table = {
-      {{"schema", choice({kSchema}), "which version of this file's rules it is written to; the first line",
-        true},
-       [](Config&, const Node&) {}},
-      {{"listeners", map(object_of(listener_table()), 1, 64),
-        "where the daemon listens, by id; one kind each", true},
-       [](Config& c, const Node& n) {
-         for (const Entry& entry : n.entries) {
-           Listener listener;
-           listener.id = entry.key;
-           read_into(listener, entry.value, listener_table());
-           c.listeners.push_back(std::move(listener));
-         }
-       }},
-      {{"loopback_without_key", boolean(), "requests from this machine that carry no key act as default_app"},
-       [](Config& c, const Node& n) { c.loopback_without_key = as_bool(n); }},
-      {{"default_app", id(), "the app that requests without a key act as"},
-       [](Config& c, const Node& n) { c.default_app = n.text; }},
-      {{"allowed_hosts", list(text(1, 255, kHostName), 0, 256),
-        "names a Host header may carry beside localhost and the listeners' addresses"},
-       [](Config& c, const Node& n) { c.allowed_hosts = as_texts(n); }},
-      {{"models", map(object_of(model_table()), 1, 1000),
-        "what can be served, by the id that clients put in `model`", true},
-       [](Config& c, const Node& n) {
-         for (const Entry& entry : n.entries) {
-           ModelEntry model;
-           model.id = entry.key;
-           read_into(model, entry.value, model_table());
-           c.models.push_back(std::move(model));
-         }
-       }},
-      {{"default_model", id(), "for requests that name no model"},
-       [](Config& c, const Node& n) { c.default_model = n.text; }},
-      {{"http", object_of(http_table()), "limits of one connection and request"},
-       [](Config& c, const Node& n) { read_into(c.http, n, http_table()); }},
-      {{"worker", object_of(worker_table()), "supervision of the engine processes"},
-       [](Config& c, const Node& n) { read_into(c.worker, n, worker_table()); }},
-      {{"opencl", object_of(opencl_table()), "the OpenCL engine"},
-       [](Config& c, const Node& n) { read_into(c.opencl, n, opencl_table()); }},
-      {{"vulkan", object_of(vulkan_table()), "the Vulkan engine"},
-       [](Config& c, const Node& n) { read_into(c.vulkan, n, vulkan_table()); }},
-      {{"kv_spill", object_of(kv_spill_table()), "KV of prompts, kept on disk for those who return"},
-       [](Config& c, const Node& n) { read_into(c.kv_spill, n, kv_spill_table()); }},
-      {{"memory", object_of(memory_table()), "what engines may hold together, and when they give it back"},
-       [](Config& c, const Node& n) { read_into(c.memory, n, memory_table()); }},
-      {{"calibrate", object_of(calibrate_table()), "when the daemon measures by itself"},
-       [](Config& c, const Node& n) { read_into(c.calibrate, n, calibrate_table()); }},
-      {{"max_queue", integer(1, 100'000),
-        "answers that may wait, over all apps; an empty queue takes any request"},
-       [](Config& c, const Node& n) { c.max_queue = as<std::uint32_t>(n); }},
-      {{"drain_timeout", duration(0ms, 1h), "how long open requests may finish at a stop"},
-       [](Config& c, const Node& n) { c.drain_timeout = as_duration(n); }},
-      {{"log_level", choice({kLogLevels.begin(), kLogLevels.end()}), "what is logged"},
-       [](Config& c, const Node& n) { c.log_level = n.text; }},
-      {{"policy_path", path(), "the policy file; without it the shipped policy rules"},
-       [](Config& c, const Node& n) { c.policy_path = n.text; }},
-      {{"apps_dir", path(), "the folder of manifests; without it apps.d beside this file"},
-       [](Config& c, const Node& n) { c.apps_dir = n.text; }},
-      {{"state_dir", path(), "what must survive a restart; without it systemd's or XDG's"},
-       [](Config& c, const Node& n) { c.state_dir = n.text; }},
-      {{"cache_dir", path(), "what may be lost; without it systemd's or XDG's"},
-       [](Config& c, const Node& n) { c.cache_dir = n.text; }},
-  };
-  return table;
-}
 
 const Shape& config_shape() {
   static const Shape shape = object_of(config_table());
@@ -376,7 +121,7 @@ std::expected<Node, Findings> parse_part(std::string_view yaml, std::string_view
   Result<Node> root = parse_yaml(yaml, file_name);
   if (!root) return std::unexpected(Findings{std::move(root.error())});
   Findings findings;
-  check_schema_line(*root, kSchema, findings);
+  check_schema_line(*root, kConfigSchema, findings);
   if (!findings.empty()) return std::unexpected(std::move(findings));
   return std::move(*root);
 }
@@ -416,8 +161,7 @@ std::expected<Config, std::vector<Error>> load_config_all(const std::filesystem:
     if (it->path().extension() == ".yaml" && !it->path().filename().string().starts_with('.'))
       drop_ins.push_back(it->path());
   if (ec && ec != std::errc::no_such_file_or_directory)
-    return one(
-        Error{ErrorCode::config_invalid, "cannot be read: " + ec.message(), {}, drop_in_dir.string()});
+    return one(Error{ErrorCode::config_invalid, "cannot be read: " + ec.message(), {}, drop_in_dir.string()});
   if (drop_ins.size() > kMaxDropIns)
     return one(
         Error{ErrorCode::config_invalid,

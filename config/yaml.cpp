@@ -271,7 +271,8 @@ namespace {
 // Who may not have which right is asked of the open file: a path could name another one by then.
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes, mode_t forbidden) {
   const auto io_failure = [&](int error) {
-    return fail(ErrorCode::io_error, std::string("cannot be read: ") + std::strerror(error), {}, path.string());
+    return fail(ErrorCode::io_error, std::string("cannot be read: ") + std::strerror(error), {},
+                path.string());
   };
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) return io_failure(errno);
