@@ -121,17 +121,17 @@ class Walk {
   Truth evaluate(std::uint32_t at) {
     const Program::Node& node = program_.nodes[at];
     switch (node.kind) {
-      case Program::Node::Kind::always:
+      case Condition::Kind::always:
         return Truth::yes;
-      case Program::Node::Kind::negation: {
+      case Condition::Kind::negation: {
         const Truth inner = evaluate(at + 1);
         return inner == Truth::unknown ? inner : truth(inner == Truth::no);
       }
-      case Program::Node::Kind::compare:
+      case Condition::Kind::compare:
         return several(at, node.end, Truth::no);  // all of one
-      case Program::Node::Kind::all:
+      case Condition::Kind::all:
         return several(at + 1, node.end, Truth::no);
-      case Program::Node::Kind::any:
+      case Condition::Kind::any:
         return several(at + 1, node.end, Truth::yes);
     }
     return Truth::unknown;
@@ -147,7 +147,7 @@ class Walk {
     Truth outcome = truth(settling == Truth::no);
     while (at != end) {
       Truth one;
-      if (nodes[at].kind == Program::Node::Kind::compare) {
+      if (nodes[at].kind == Condition::Kind::compare) {
         Truth& known = answers[nodes[at].question];
         if (known == Truth::unasked) [[unlikely]]
           known = answer(program_.questions[nodes[at].question]);

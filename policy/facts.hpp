@@ -67,7 +67,8 @@ class Facts {
 };
 
 // What follows from other facts, where nobody set it: model.fits_gpu and model.fits_memory, from the model's
-// bytes and the machine's; backend.<id>.fits_now, from what is free of it; and what fastest.hpp says of measured engines.
+// bytes and the machine's; backend.<id>.fits_now, from what is free of it; and what fastest.hpp says of
+// measured engines.
 void derive(Facts& facts);
 // For a case of other facts: what was derived is unknown again, what somebody set stays.
 void forget_derived(Facts& facts);

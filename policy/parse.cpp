@@ -303,8 +303,7 @@ class Reader {
         return;
       case FactType::integer: {
         const auto value = node.quoted ? std::nullopt : fact_integer(fact, s);
-        if (!value)
-          return mismatch(node.at, wanted(fact), s);
+        if (!value) return mismatch(node.at, wanted(fact), s);
         out.operand = *value;
         return;
       }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -41,7 +42,10 @@ class Path {
   const Row* end() const { return rows_.get() + size_; }
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  const Row& operator[](std::size_t i) const { return rows_[i]; }
+  const Row& operator[](std::size_t i) const {
+    if (i >= size_) std::abort();  // what was there before may still lie behind the end
+    return rows_[i];
+  }
 
  private:
   void swap(Path& other) noexcept {

@@ -10,8 +10,6 @@
 namespace flyball::policy {
 namespace {
 
-static_assert(static_cast<int>(Program::Node::Kind::compare) == static_cast<int>(Condition::Kind::compare));
-
 class Compiler {
  public:
   explicit Compiler(const Tree& tree) : tree_(tree) {}
@@ -65,7 +63,7 @@ class Compiler {
   std::uint32_t add(const Condition& condition) {
     const auto at = static_cast<std::uint32_t>(out_.nodes.size());
     Program::Node& node = out_.nodes.emplace_back();
-    node.kind = static_cast<Program::Node::Kind>(condition.kind);
+    node.kind = condition.kind;
     if (condition.kind == Condition::Kind::compare) node.question = question(condition);
     out_.conditions.push_back(&condition);
     for (const Condition& child : condition.children) add(child);
@@ -91,16 +89,6 @@ class Compiler {
 };
 
 }  // namespace
-
-Tree::Tree(const Tree& other)
-    : file(other.file),
-      text(other.text),
-      digest(other.digest),
-      constraints(other.constraints),
-      rules(other.rules),
-      fallback(other.fallback),
-      size(other.size),
-      program(compile(*this)) {}
 
 Program compile(const Tree& tree) {
   return Compiler(tree).run();

@@ -7,22 +7,17 @@
 #include <cstdint>
 #include <vector>
 
-#include "policy/facts.hpp"
+#include "policy/rule.hpp"
 
 namespace flyball::policy {
 
-struct Condition;
-struct Rule;
-struct Target;
 struct Tree;
-enum class Op : std::uint8_t;
-enum class OnUnavailable : std::uint8_t;
 
 inline constexpr std::size_t kMaxTargets = 64;  // different ones: known engines, each with its profiles
 
 struct Program {
   struct Node {  // a condition
-    enum class Kind : std::uint8_t { always, all, any, negation, compare } kind = Kind::always;
+    Condition::Kind kind = Condition::Kind::always;
     std::uint32_t question = 0;  // compare: its number
     std::uint32_t end = 0;       // the node behind this one and all inside it
   };
@@ -30,7 +25,7 @@ struct Program {
     const Condition* comparison = nullptr;
     std::int64_t operand = 0;  // of an integer or boolean fact
     FactId fact = 0;
-    Op op{};
+    Op op = Op::eq;
   };
   struct Ban {                  // a constraint
     std::uint32_t when = 0;     // into nodes
@@ -43,7 +38,7 @@ struct Program {
     std::uint16_t n_targets = 0, depth = 0;
     std::uint32_t when = 0;  // into nodes
     std::uint32_t end = 0;   // the step behind this one and all inside it
-    OnUnavailable on_unavailable{};
+    OnUnavailable on_unavailable = OnUnavailable::next;
     bool has_rules = false, names_engine = false;
   };
 

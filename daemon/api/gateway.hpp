@@ -24,7 +24,7 @@ namespace flyball::api {
 // What a reload replaces, all at once. Requests in flight keep the one they started with.
 struct Settings {
   config::Config config;
-  policy::Tree tree;
+  std::shared_ptr<const policy::Tree> tree;
   std::vector<config::AppManifest> apps;
   measure::Book measured;  // by calibrate, as of the reload
   route::ModelFileInfos files;

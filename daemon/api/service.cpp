@@ -214,7 +214,7 @@ std::expected<std::shared_ptr<route::Job>, route::Refusal> Service::Impl::submit
     const config::AppManifest& app, const config::ModelEntry& model) {
   route::JobSpec spec{id,
                       state,
-                      state->settings->tree,
+                      *state->settings->tree,
                       app,
                       model,
                       traits_of(request),
@@ -295,7 +295,7 @@ Result<http::Response> Service::Impl::explain(const http::Request& request, cons
   if (!model) return std::unexpected(std::move(model.error()));
   const route::JobSpec spec{request.id,
                             state,
-                            state->settings->tree,
+                            *state->settings->tree,
                             app,
                             **model,
                             question->traits,

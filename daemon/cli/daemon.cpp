@@ -24,6 +24,7 @@
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/idle_refresh.hpp"
 #include "daemon/cli/measurements.hpp"
+#include "daemon/cli/settings.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/cli/unmeasured.hpp"
 #include "daemon/fleet/fleet.hpp"
@@ -120,7 +121,7 @@ class Daemon {
  private:
   fleet::FleetOptions with_preload(fleet::FleetOptions fleet) {
     fleet.preload_on = [this](const config::ModelEntry& model, const fleet::MemoryStatus& memory) {
-      return route::preload_targets(settings_->tree, hardware_, settings_->apps, model, memory,
+      return route::preload_targets(*settings_->tree, hardware_, settings_->apps, model, memory,
                                     settings_->file_of(model), settings_->measured, std::time(nullptr));
     };
     return fleet;
@@ -176,7 +177,7 @@ class Daemon {
     }
     notifier_.reloading();
     reader_ = std::jthread([this, files = files_]() mutable {
-      auto settings = load_settings(options_, &files.models);
+      auto settings = load_settings(options_, files.models);
       if (settings) read_measured(**settings, engines_, ledger_, files.digests);
       asio::post(io_, [this, settings = std::move(settings), files = std::move(files)]() mutable {
         files_ = std::move(files);
@@ -342,47 +343,6 @@ class Daemon {
   std::jthread reader_;                        // last: it ends before what it uses
 };
 
-}  // namespace
-
-Result<std::shared_ptr<api::Settings>> load_settings(const DaemonOptions& options, route::ModelFiles* files) {
-  auto settings = std::make_shared<api::Settings>();
-  auto config = config_at(options.config);
-  if (!config) return std::unexpected(std::move(config.error()));
-  auto tree = policy_of(*config);
-  if (!tree) return std::unexpected(std::move(tree.error()));
-  for (const policy::LintFinding& finding : policy::lint(*tree)) {
-    if (finding.level == policy::LintFinding::Level::error) {
-      return fail(ErrorCode::config_invalid, finding.message, "", finding.where);
-    }
-  }
-  auto apps = config::apps_of(*config);
-  if (!apps) return std::unexpected(std::move(apps.error()));
-  if (auto wrong = config::cross_check(*config, *apps); !wrong.empty())
-    return std::unexpected(std::move(wrong[0]));
-  if (options.port) {
-    const auto tcp =
-        std::ranges::find(config->listeners, config::Listener::Kind::tcp, &config::Listener::kind);
-    if (tcp == config->listeners.end()) {
-      return fail(ErrorCode::config_invalid, "--port is given and the configuration has no tcp listener",
-                  "port", options.config.string());
-    }
-    tcp->port = *options.port;
-  }
-  if (options.kv_type)
-    for (config::ModelEntry& model : config->models) model.kv_type = *options.kv_type;
-  if (config->cache_dir.empty()) config->cache_dir = default_cache_dir();
-  if (config->state_dir.empty()) config->state_dir = default_state_dir();
-  if (config->kv_spill.directory.empty() && !config->cache_dir.empty())
-    config->kv_spill.directory = config->cache_dir / "kv";
-  settings->config = std::move(*config);
-  settings->tree = std::move(*tree);
-  settings->apps = std::move(*apps);
-  if (files) settings->files = files->read(settings->config.models);
-  return settings;
-}
-
-namespace {
-
 // A daemon without a memory of its past serves all the same.
 std::optional<store::Database> open_store(const std::filesystem::path& state_dir) {
   if (state_dir.empty()) {
@@ -431,7 +391,7 @@ std::shared_ptr<measure::Ledger> ledger_of(std::optional<store::Database>& datab
 int run_daemon(const DaemonOptions& options) {
   systemd::set_up_logging(options.log_level.value_or("info"));
   KnownFiles files;
-  auto settings = load_settings(options, &files.models);
+  auto settings = load_settings(options, files.models);
   if (!settings) {
     report(settings.error());
     return kBadConfig;

@@ -4,11 +4,8 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
-
-#include "daemon/api/gateway.hpp"
 
 namespace flyball::cli {
 
@@ -22,10 +19,6 @@ struct DaemonOptions {
   std::chrono::milliseconds probe_timeout{
       5'000};  // for each GPU API; a driver that hangs is reported as such
 };
-
-// Everything that the operator's files say, read and checked together. The first mistake, with its place.
-Result<std::shared_ptr<api::Settings>> load_settings(const DaemonOptions& options,
-                                                     route::ModelFiles* files = nullptr);
 
 // Serves until it is told to stop. The exit code.
 int run_daemon(const DaemonOptions& options);

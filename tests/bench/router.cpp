@@ -168,7 +168,7 @@ std::shared_ptr<api::Settings> bench_settings() {
     std::fprintf(stderr, "%s (%s)\n", tree.error().message.c_str(), tree.error().where.c_str());
     std::exit(1);
   }
-  settings->tree = std::move(*tree);
+  settings->tree = std::make_shared<const policy::Tree>(std::move(*tree));
   return settings;
 }
 

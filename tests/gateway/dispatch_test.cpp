@@ -14,10 +14,7 @@ struct Dispatch : InferenceTest {};
 // Of one rule, as its YAML says, and the processor for everybody else.
 auto settings_with(const std::string& rule) {
   auto settings = make_settings();
-  auto tree = policy::parse_policy(
-      "schema: flyball.policy/v1\nrules:\n  - " + rule + "\ndefault: {because: b, use: cpu}\n", "policy.yaml");
-  EXPECT_TRUE(tree) << tree.error().message;
-  if (tree) settings->tree = std::move(*tree);
+  settings->tree = tree_of("rules:\n  - " + rule + "\ndefault: {because: b, use: cpu}\n");
   return settings;
 }
 
@@ -168,12 +165,7 @@ TEST_F(Dispatch, what_was_never_computed_costs_no_turn) {
 
 // on_unavailable: queue. The request waits, and goes on when the engine is back.
 TEST_F(Dispatch, a_rule_may_let_requests_wait_for_their_engine) {
-  auto settings = make_settings();
-  for (auto* rule : {&settings->tree.rules[0], &settings->tree.fallback}) {
-    rule->use = {{"cpu", "", 0, 0}};
-    rule->on_unavailable = policy::OnUnavailable::queue;
-  }
-  settings->tree.program = compile(settings->tree);
+  const auto settings = settings_with("{id: r, because: b, use: cpu, on_unavailable: queue}");
   Rig waiting(settings);
   waiting.cpu();
   waiting.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
@@ -211,13 +203,8 @@ TEST_F(Dispatch, a_deadline_refuses_what_has_not_begun) {
 // The same for those whose engine is not there yet: loading, or waited for because the rule says so.
 TEST_F(Dispatch, a_deadline_holds_while_no_engine_is_there) {
   for (const bool loading : {true, false}) {
-    auto settings = make_settings();
+    const auto settings = settings_with("{id: r, because: b, use: cpu, on_unavailable: queue}");
     settings->apps[0].slo.deadline = std::chrono::milliseconds(100);
-    for (auto* rule : {&settings->tree.rules[0], &settings->tree.fallback}) {
-      rule->use = {{"cpu", "", 0, 0}};
-      rule->on_unavailable = policy::OnUnavailable::queue;
-    }
-    settings->tree.program = compile(settings->tree);
     Rig late(settings);
     late.cpu();
     late.fleet.hold_acquires = loading;
@@ -286,10 +273,8 @@ TEST_F(Dispatch, the_queue_holds_as_many_answers_as_its_limit) {
 TEST_F(Dispatch, a_fact_that_is_no_utf8_spoils_no_receipt) {
   auto hardware = make_hardware();
   hardware.set("backend.vulkan.reason", std::string("no device \xff found"), "probe");
-  Rig odd(make_settings(), hardware);
+  Rig odd(settings_with("{id: r, because: b, use: [vulkan, cpu]}"), hardware);
   odd.vulkan();
-  for (auto& rule : odd.settings->tree.rules) std::swap(rule.use[0], rule.use[1]);
-  odd.settings->tree.program = compile(odd.settings->tree);
   Wire explained(odd), asked(odd), receipt(odd);
   explained.send(post("/v1/route/explain", R"({"model":"demo"})"));
   EXPECT_EQ(explained.answer().status, 200);
@@ -343,19 +328,9 @@ TEST_F(Dispatch, what_follows_from_facts_follows_from_made_up_ones) {
 
 // What the probe found out at the start is that old when a decision is taken; the rest is of this moment.
 TEST_F(Dispatch, receipts_tell_the_age_of_what_was_probed) {
-  auto settings = make_settings();
-  const auto known = [](const char* fact) {
-    policy::Condition c;
-    c.kind = policy::Condition::Kind::compare;
-    c.fact = *policy::find_fact(fact);
-    c.op = policy::Op::exists;
-    c.operand = true;
-    return c;
-  };
-  policy::Condition& when = settings->tree.rules[0].when;
-  when.kind = policy::Condition::Kind::all;
-  when.children = {known("backend.cpu.available"), known("request.n")};
-  settings->tree.program = compile(settings->tree);
+  const auto settings = settings_with(
+      "{id: r, because: b, when: {all: [{fact: backend.cpu.available, exists: true}, "
+      "{fact: request.n, exists: true}]}, use: [cpu, vulkan]}");
   Rig older(settings);
   older.cpu();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));

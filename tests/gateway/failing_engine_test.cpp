@@ -59,10 +59,9 @@ TEST_F(FailingEngine, a_lost_device_moves_to_the_next_target) {
 // start.
 TEST_F(FailingEngine, a_rule_that_ends_the_search_has_no_alternatives) {
   auto settings = make_settings();
-  settings->tree.rules[0].use = {{"cpu", "", 0, 0}};
-  settings->tree.rules[0].on_unavailable = policy::OnUnavailable::fail;
-  settings->tree.fallback.use = {{"vulkan", "", 0, 0}};
-  settings->tree.program = compile(settings->tree);
+  settings->tree = tree_of(
+      "rules:\n  - {id: r, because: b, use: cpu, on_unavailable: fail}\n"
+      "default: {because: b, use: vulkan}\n");
   Rig shut(settings);
   shut.cpu();
   script(shut.vulkan(), Script{.tokens = 6});

@@ -188,6 +188,11 @@ FakeBackend& FakeFleet::backend(const std::string& model, const std::string& id)
   return *slot;
 }
 
+std::shared_ptr<const policy::Tree> tree_of(const std::string& text) {
+  return std::make_shared<const policy::Tree>(
+      policy::parse_policy("schema: flyball.policy/v1\n" + text, "policy.yaml").value());
+}
+
 std::shared_ptr<api::Settings> make_settings() {
   auto out = std::make_shared<api::Settings>();
   out->config.listeners.emplace_back();
@@ -215,14 +220,8 @@ std::shared_ptr<api::Settings> make_settings() {
   bob.limits.max_tokens = 100;
   add_app("uid", nullptr).unix_uid = 4711;
 
-  policy::Rule rule;
-  rule.id = "everything";
-  rule.because = "There is only one rule.";
-  rule.use = {{"cpu", "", 0, 0}, {"vulkan", "", 0, 0}};
-  out->tree.rules.push_back(rule);
-  out->tree.fallback = rule;
-  out->tree.fallback.id = "default";
-  out->tree.program = compile(out->tree);
+  const std::string use = "because: There is only one rule., use: [cpu, vulkan]}\n";
+  out->tree = tree_of("rules:\n  - {id: everything, " + use + "default: {" + use);
   return out;
 }
 

@@ -84,6 +84,9 @@ class FakeFleet final : public fleet::Fleet {
   std::map<std::string, std::unique_ptr<FakeBackend>> backends_;
 };
 
+// The policy of a file policy.yaml that says so behind its first line, `schema`.
+std::shared_ptr<const policy::Tree> tree_of(const std::string& text);
+
 // Three apps: "alice" (key "key-alice", everything), "bob" (key "key-bob", model "small" only, few limits),
 // "uid" (unix uid 4711). Models "demo" (alias "default-demo") and "small". The policy: cpu, then vulkan, for
 // all.

@@ -20,8 +20,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr const char* kPolicy = R"(schema: flyball.policy/v1
-constraints:
+constexpr const char* kPolicy = R"(constraints:
   stay: {because: private, when: {fact: app.privacy, eq: local_only}, deny: remote}
 rules:
   - {id: busy, because: b, when: {fact: backend.cpu.running, gte: 8}, use: vulkan}
@@ -31,9 +30,7 @@ default: {because: b, use: cpu}
 
 std::shared_ptr<api::Settings> settings_by(const char* policy) {
   auto settings = make_settings();
-  auto tree = policy::parse_policy(policy, "kept.yaml");
-  EXPECT_TRUE(tree) << tree.error().message;
-  settings->tree = std::move(*tree);
+  settings->tree = tree_of(policy);
   return settings;
 }
 
@@ -92,7 +89,7 @@ TEST_F(Records, a_past_request_is_found_after_a_restart) {
     id = first.chat(kHelloStream);
     before = first.receipt(id).body;
   }
-  Life second(open(), "schema: flyball.policy/v1\ndefault: {because: another one by now, use: vulkan}\n");
+  Life second(open(), "default: {because: another one by now, use: vulkan}\n");
   const Answer found = second.receipt(id);
   EXPECT_EQ(found.status, 200);
   EXPECT_EQ(without_router_time(found.body), without_router_time(before));
@@ -183,18 +180,18 @@ route::Receipt decided(const policy::Tree& tree, std::string id, std::int64_t cr
 
 TEST_F(Records, old_ones_and_too_many_go) {
   const auto settings = settings_by(kPolicy);
-  const auto other = settings_by("schema: flyball.policy/v1\ndefault: {because: b, use: cpu}\n");
+  const auto other = settings_by("default: {because: b, use: cpu}\n");
   const std::int64_t now = std::time(nullptr), old = now - route::kMaxRecordAge;
   {
     store::Writer writer(open());
-    route::Recorder(&writer).keep(decided(other->tree, "old", old - 1));
-    route::Recorder(&writer).keep(decided(settings->tree, "first", old + 60));
+    route::Recorder(&writer).keep(decided(*other->tree, "old", old - 1));
+    route::Recorder(&writer).keep(decided(*settings->tree, "first", old + 60));
     writer.flush();
     route::Recorder recorder(&writer);
-    recorder.keep(decided(settings->tree, "now", now));  // the first after a start looks what may go
+    recorder.keep(decided(*settings->tree, "now", now));  // the first after a start looks what may go
     writer.flush();
     EXPECT_EQ(writer.health().last_error, "");
-    route::Recorder(&writer).keep(decided(settings->tree, "then", now));  // and knows "now" for the time
+    route::Recorder(&writer).keep(decided(*settings->tree, "then", now));  // and knows "now" for the time
     writer.flush();
     EXPECT_EQ(writer.health().last_error, "");
   }
@@ -207,7 +204,7 @@ TEST_F(Records, old_ones_and_too_many_go) {
   ASSERT_TRUE(database.run("UPDATE decisions SET id = ? WHERE request = 'now'", {route::kMaxRecords + 1}));
   {
     store::Writer writer(std::move(database));
-    route::Recorder(&writer).keep(decided(settings->tree, "next", now));
+    route::Recorder(&writer).keep(decided(*settings->tree, "next", now));
   }
   auto later = open();
   EXPECT_FALSE(*route::find_record(later, "first", "")) << "more than kMaxRecords lie behind it";
@@ -220,9 +217,9 @@ TEST_F(Records, a_clock_that_is_ahead_prunes_nothing) {
   const std::int64_t now = std::time(nullptr);
   {
     store::Writer writer(open());
-    route::Recorder(&writer).keep(decided(settings->tree, "past", now));
-    route::Recorder(&writer).keep(decided(settings->tree, "ahead", now + 2 * route::kMaxRecordAge));
-    route::Recorder(&writer).keep(decided(settings->tree, "right again", now + 1));
+    route::Recorder(&writer).keep(decided(*settings->tree, "past", now));
+    route::Recorder(&writer).keep(decided(*settings->tree, "ahead", now + 2 * route::kMaxRecordAge));
+    route::Recorder(&writer).keep(decided(*settings->tree, "right again", now + 1));
   }
   auto database = open();
   for (const char* id : {"past", "ahead", "right again"})
@@ -239,7 +236,7 @@ TEST_F(Records, a_pair_in_use_keeps_its_frame) {
     for (int round = 0; round < 3; ++round)
       for (int app = 0; app < 1000; ++app) {
         for (const std::string& name : {std::string("busy"), "app" + std::to_string(app)}) {
-          auto one = decided(settings->tree, "r" + std::to_string(n), n);
+          auto one = decided(*settings->tree, "r" + std::to_string(n), n);
           ++n;
           one.app = name;
           recorder.keep(one);
@@ -276,7 +273,7 @@ TEST_F(Records, a_receipt_is_found_while_nothing_can_be_written) {
 TEST_F(Records, a_policy_that_is_read_in_another_way_is_an_error) {
   const auto settings = settings_by(kPolicy);
   store::Writer writer(open());
-  route::Recorder(&writer).keep(decided(settings->tree, "req-1", 5));
+  route::Recorder(&writer).keep(decided(*settings->tree, "req-1", 5));
   for (const char* changed : {"no policy", "schema: flyball.policy/v1\ndefault: {because: b, use: cpu}\n"}) {
     writer.post([changed](store::Database& database) {
       return database.run("UPDATE decision_policies SET text = ?", {changed});
@@ -285,7 +282,7 @@ TEST_F(Records, a_policy_that_is_read_in_another_way_is_an_error) {
       const auto found = route::find_record(database, "req-1", "alice");
       EXPECT_FALSE(found);
       EXPECT_EQ(found.error().code, ErrorCode::config_invalid);
-      EXPECT_THAT(found.error().message, HasSubstr("Rule small of kept.yaml decided it (cpu)"));
+      EXPECT_THAT(found.error().message, HasSubstr("Rule small of policy.yaml decided it (cpu)"));
       return {};
     });
   }
@@ -307,7 +304,7 @@ TEST_F(Records, facts_that_always_differ_do_not_make_a_frame_each) {
     store::Writer writer(open());
     route::Recorder recorder(&writer);
     for (int i = 0; i < 80; ++i) {
-      route::Receipt receipt = decided(settings->tree, "req-" + std::to_string(i), 5);
+      route::Receipt receipt = decided(*settings->tree, "req-" + std::to_string(i), 5);
       receipt.facts.set("hardware.gpu.name", std::string(1000, static_cast<char>('a' + i % 20)), "probe");
       recorder.keep(receipt);
     }

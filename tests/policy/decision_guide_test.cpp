@@ -224,7 +224,7 @@ TEST(DecisionGuide, ByARequestOnAFakedMachine) {
   for (const GuideRow& row : guide_rows()) {
     SCOPED_TRACE(row.id + ", " + row.source);
     auto settings = make_settings();
-    settings->tree = shipped_policy();
+    settings->tree = std::make_shared<const policy::Tree>(shipped_policy());
     const config::AppManifest app = manifest(row.facts);
     settings->apps[0].workload = app.workload;
     settings->apps[0].privacy = app.privacy;

@@ -43,11 +43,10 @@ TEST(DeviceLost, ThreeTimesDisablesTheEngineAndTheNextTargetServes) {
   metrics::Metrics metrics;
   usage::Recorder ledger(io, nullptr, {});
   route::Dispatcher dispatcher(io, *fleet, hardware, metrics, ledger);
-  policy::Tree tree;
-  tree.fallback.id = "default";
-  tree.fallback.because = "There is only one rule.";
-  tree.fallback.use = {{"opencl", "", 0, 0}, {"cpu", "", 0, 0}};
-  tree.program = compile(tree);
+  const policy::Tree tree =
+      policy::parse_policy("schema: flyball.policy/v1\ndefault: {because: b, use: [opencl, cpu]}\n",
+                           "policy.yaml")
+          .value();
   config::AppManifest app;
   app.id = "app";
   CompletionRequest base;

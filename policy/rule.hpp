@@ -1,0 +1,51 @@
+// What a policy file says, piece by piece: conditions over facts, rules, constraints.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "policy/facts.hpp"
+#include "policy/target.hpp"
+
+namespace flyball::policy {
+
+enum class Op : std::uint8_t { eq, ne, gt, gte, lt, lte, in, exists };
+enum class OnUnavailable : std::uint8_t { next, queue, fail };
+std::string_view to_string(Op op) noexcept;  // "gte"
+std::string_view to_string(OnUnavailable what) noexcept;
+
+struct Condition {
+  enum class Kind : std::uint8_t { always, all, any, negation, compare } kind = Kind::always;
+  std::vector<Condition> children;  // all, any; negation has one
+  FactId fact = 0;                  // compare
+  Op op = Op::eq;
+  FactValue operand;  // `in`: a text_list
+  std::uint32_t line = 0, column = 0;
+};
+
+struct Rule {
+  std::string id;
+  std::string because;  // why, in a sentence; shown in every receipt
+  std::string source;   // the document it comes from, "" if none
+  Condition when;
+  std::string engine;  // id in the engine catalogue: what the source would take; "" if it names none
+  std::vector<Target>
+      use;  // in order of preference; empty where `rules` is not, and in advice (engine alone)
+  OnUnavailable on_unavailable = OnUnavailable::next;
+  std::vector<Rule> rules;  // nested: tried in order when `when` is true; none true: on to the next sibling
+  std::uint32_t line = 0, column = 0;
+};
+
+// Hard: a target that any true constraint denies is refused wherever it is named. Unknown counts as true.
+struct Constraint {
+  std::string id;
+  std::string because;
+  Condition when;
+  std::vector<std::string> deny;  // backend ids; "remote" stands for every upstream
+  std::uint32_t line = 0, column = 0;
+};
+bool denies(const Constraint& constraint, std::string_view backend);
+
+}  // namespace flyball::policy
