@@ -411,31 +411,27 @@ class Client final : public WorkerClient {
 }  // namespace
 
 std::vector<std::string> engine_words(const WorkerOptions& options) {
-  std::vector<std::string> words{"--model-id",
-                                 options.model_id,
-                                 "--backend",
-                                 options.backend,
-                                 "--threads",
-                                 std::to_string(options.threads),
-                                 "--context",
-                                 std::to_string(options.context),
-                                 "--max-sequences",
-                                 std::to_string(options.max_sequences),
-                                 "--expert-bytes",
-                                 std::to_string(options.expert_bytes),
-                                 "--kv",
-                                 options.kv_type,
-                                 "--memory",
-                                 options.own_memory ? "own" : "machine",
-                                 "--memory-capacity",
-                                 std::to_string(options.memory_capacity)};
-  if (!options.model_path.empty()) words.insert(words.end(), {"--model", options.model_path});
-  for (const std::string& id : options.device_ids) words.insert(words.end(), {"--device-id", id});
-  if (!options.cache_dir.empty()) words.insert(words.end(), {"--cache-dir", options.cache_dir});
-  if (options.kv_spill_bytes > 0 && !options.kv_spill_dir.empty())
-    words.insert(words.end(), {"--kv-spill-dir", options.kv_spill_dir, "--kv-spill-bytes",
-                               std::to_string(options.kv_spill_bytes)});
-  if (!options.sha256.empty()) words.insert(words.end(), {"--sha256", options.sha256});
+  std::vector<std::string> words;
+  const auto say = [&](const char* option, const std::string& value) {
+    words.insert(words.end(), {option, value});
+  };
+  say("--model-id", options.model_id);
+  if (!options.model_path.empty()) say("--model", options.model_path);
+  if (!options.sha256.empty()) say("--sha256", options.sha256);
+  say("--backend", options.backend);
+  for (const std::string& id : options.device_ids) say("--device-id", id);
+  say("--threads", std::to_string(options.threads));
+  say("--context", std::to_string(options.context));
+  say("--max-sequences", std::to_string(options.max_sequences));
+  say("--expert-bytes", std::to_string(options.expert_bytes));
+  say("--kv", options.kv_type);
+  if (!options.cache_dir.empty()) say("--cache-dir", options.cache_dir);
+  if (options.kv_spill_bytes > 0 && !options.kv_spill_dir.empty()) {
+    say("--kv-spill-dir", options.kv_spill_dir);
+    say("--kv-spill-bytes", std::to_string(options.kv_spill_bytes));
+  }
+  say("--memory", options.own_memory ? "own" : "machine");
+  say("--memory-capacity", std::to_string(options.memory_capacity));
   return words;
 }
 

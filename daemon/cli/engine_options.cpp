@@ -10,47 +10,36 @@
 namespace flyball::cli {
 
 void add_engine_options(CLI::App& command, EngineOptions& options) {
-  command.add_option("--model-id", options.backend.model_id, "What config.yaml calls the model");
+  const auto number = [&](const char* name, auto& into, std::uint64_t least, std::uint64_t most,
+                          const char* meaning) {
+    command.add_option(name, into, meaning)->check(whole_number(least, most))->capture_default_str();
+  };
+  engine::LocalBackendOptions& backend = options.backend;
+  command.add_option("--model-id", backend.model_id, "What config.yaml calls the model");
   command.add_option("--model", options.path, "GGUF file or MLX directory; absent: the embedded demo model");
   command.add_option("--sha256", options.sha256, "What the file must hash to");
-  command.add_option("--backend", options.backend.backend, "Engine: cpu, vulkan or opencl")
-      ->capture_default_str();
+  command.add_option("--backend", backend.backend, "Engine: cpu, vulkan or opencl")->capture_default_str();
   add_devices_option(
-      command, "--device-id", options.backend, &opencl::DeviceOptions::id, &vulkan::DeviceOptions::id,
+      command, "--device-id", backend, &opencl::DeviceOptions::id, &vulkan::DeviceOptions::id,
       "vulkan, opencl: the device to open and no other, as `flyball probe` calls it; given again "
       "(opencl): one more, over which the model's layers are split");
   command.add_option("--cache-dir", options.cache_dir, "For compiled kernels");
-  command.add_option("--threads", options.backend.threads, "0: one per core")
-      ->check(whole_number(0, 4096))
-      ->capture_default_str();
-  command
-      .add_option("--expert-bytes", options.backend.expert_bytes,
-                  "Memory for a mixture's experts; 0: three quarters of what is free")
-      ->check(whole_number(0, UINT64_MAX))
-      ->capture_default_str();
-  command.add_option("--context", options.backend.context, "Tokens per sequence; 0: the model's own")
-      ->check(whole_number(0, model::kMaxContext))
-      ->capture_default_str();
-  command.add_option("--max-sequences", options.backend.max_sequences, "Sequences at once")
-      ->check(whole_number(1, 256))
-      ->capture_default_str();
-  command.add_option("--kv", options.backend.kv_type, "What the KV cache is kept as: f16 or q8_0")
+  number("--threads", backend.threads, 0, 4096, "0: one per core");
+  number("--expert-bytes", backend.expert_bytes, 0, UINT64_MAX,
+         "Memory for a mixture's experts; 0: three quarters of what is free");
+  number("--context", backend.context, 0, model::kMaxContext, "Tokens per sequence; 0: the model's own");
+  number("--max-sequences", backend.max_sequences, 1, 256, "Sequences at once");
+  command.add_option("--kv", backend.kv_type, "What the KV cache is kept as: f16 or q8_0")
       ->capture_default_str();
   command.add_option("--kv-spill-dir", options.kv_spill_dir, "For KV of prompts, of this user alone");
-  command
-      .add_option("--kv-spill-bytes", options.backend.spill.max_bytes, "Most of it, by all engines; 0: none")
-      ->check(whole_number(0, UINT64_MAX))
-      ->capture_default_str();
+  number("--kv-spill-bytes", backend.spill.max_bytes, 0, UINT64_MAX, "Most of it, by all engines; 0: none");
   command
       .add_option("--memory", options.memory,
                   "Where a GPU engine's model lies: machine, or own of its devices")
       ->check(CLI::IsMember({"machine", "own"}))
       ->capture_default_str();
-  command
-      .add_option("--memory-capacity", options.backend.memory_capacity,
-                  "What engines may hold of the machine's memory together; 0: what is free decides")
-      ->check(whole_number(0, UINT64_MAX))
-      ->capture_default_str();
+  number("--memory-capacity", backend.memory_capacity, 0, UINT64_MAX,
+         "What engines may hold of the machine's memory together; 0: what is free decides");
 }
 
 engine::LocalBackendOptions settled(const EngineOptions& options) {
