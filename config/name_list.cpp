@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "config/table.hpp"
+
 namespace flyball::config {
 
 std::string listed(std::span<const std::string_view> names) {
@@ -19,6 +21,10 @@ std::string quoted(std::string_view name) {
   std::size_t end = kShownBytes;
   while (end > 0 && (static_cast<unsigned char>(name[end]) & 0xC0U) == 0x80U) --end;  // whole characters
   return '"' + std::string(name.substr(0, end)) + "...\"";
+}
+
+std::string not_among(std::string_view name, const std::vector<std::string_view>& names) {
+  return quoted(name) + did_you_mean(name, names) + "; there are: " + listed(names);
 }
 
 }  // namespace flyball::config

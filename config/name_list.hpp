@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace flyball::config {
 
@@ -11,5 +12,7 @@ namespace flyball::config {
 std::string listed(std::span<const std::string_view> names);
 // A name that somebody made up, in quotes, and cut where it is longer than a name can be.
 std::string quoted(std::string_view name);
+// Behind "there is no model ": the name in quotes, the nearest of those there are, and which these are.
+std::string not_among(std::string_view name, const std::vector<std::string_view>& names);
 
 }  // namespace flyball::config

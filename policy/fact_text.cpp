@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "config/name_list.hpp"
 #include "config/table.hpp"
 #include "config/units.hpp"
 
@@ -22,9 +23,9 @@ Result<void> check_text(const FactInfo& fact, std::string_view text) {
   if (allowed.empty() || std::ranges::find(allowed, text) != allowed.end()) return {};
   std::string expected(fact.values);
   std::ranges::replace(expected, '|', ' ');
-  return fail(ErrorCode::invalid_value,
-              std::string(fact.name) + " is never \"" + std::string(text.substr(0, 60)) +
-                  "\"; it is one of: " + expected + config::did_you_mean(text, allowed));
+  return fail(ErrorCode::invalid_value, std::string(fact.name) + " is never " + config::quoted(text) +
+                                            "; it is one of: " + expected +
+                                            config::did_you_mean(text, allowed));
 }
 
 }  // namespace
@@ -73,8 +74,8 @@ std::optional<std::int64_t> fact_integer(const FactInfo& fact, std::string_view 
 
 Result<FactValue> fact_value(const FactInfo& fact, std::string_view text) {
   const auto mismatch = [&] {
-    return fail(ErrorCode::invalid_value, std::string(fact.name) + ": expected " + wanted(fact) + ", got \"" +
-                                              std::string(text.substr(0, 60)) + "\"");
+    return fail(ErrorCode::invalid_value,
+                std::string(fact.name) + ": expected " + wanted(fact) + ", got " + config::quoted(text));
   };
   FactValue value;
   switch (fact.type) {
@@ -129,7 +130,7 @@ Error unknown_fact(std::string_view name) {
   std::vector<std::string_view> names;
   for (const FactInfo& info : fact_catalogue()) names.push_back(info.name);
   return {ErrorCode::invalid_value,
-          "unknown fact \"" + std::string(name.substr(0, 100)) + "\"" + config::did_you_mean(name, names),
+          "unknown fact " + config::quoted(name) + config::did_you_mean(name, names),
           {},
           {}};
 }

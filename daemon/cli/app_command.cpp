@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "config/name_list.hpp"
-#include "config/table.hpp"
 #include "config/yaml.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -45,9 +44,8 @@ Result<Suggestion> suggest(const SuggestOptions& options) {
   if (app == apps->end()) {
     std::vector<std::string_view> ids;
     for (const config::AppManifest& one : *apps) ids.push_back(one.id);
-    return fail(ErrorCode::invalid_value, "no manifest declares the app " + config::quoted(options.app) +
-                                              config::did_you_mean(options.app, ids) +
-                                              "; there are: " + config::listed(ids));
+    return fail(ErrorCode::invalid_value,
+                "no manifest declares the app " + config::not_among(options.app, ids));
   }
   auto rows = usage_rows(*config, options.store, *since, options.app);
   if (!rows) return pass(rows);

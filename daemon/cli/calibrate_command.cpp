@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 
 #include "config/name_list.hpp"
-#include "config/table.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -99,10 +98,8 @@ Result<std::vector<const config::ModelEntry*>> models_of(const config::Config& c
   for (const std::string& name : o.models) {
     const auto it = std::ranges::find(config.models, name, &config::ModelEntry::id);
     if (it == config.models.end())
-      return fail(ErrorCode::model_not_found,
-                  "there is no model " + config::quoted(name) + config::did_you_mean(name, ids) +
-                      "; there are: " + config::listed(ids),
-                  {}, path.empty() ? kShippedConfig : path);
+      return fail(ErrorCode::model_not_found, "there is no model " + config::not_among(name, ids), {},
+                  path.empty() ? kShippedConfig : path);
     out.push_back(&*it);
   }
   if (out.empty())

@@ -12,7 +12,8 @@ inline constexpr int kBadInput = 65;     // a model file, prompt or facts file i
 inline constexpr int kUnavailable = 69;  // no engine, device or daemon to do it
 inline constexpr int kInternal = 70;
 inline constexpr int kIo = 74;
-inline constexpr int kBadConfig = 78;    // config.yaml, policy.yaml or a manifest, wrong or not to be read (systemd does not restart on it)
+inline constexpr int kBadConfig = 78;    // config.yaml, policy.yaml or a manifest is wrong or cannot be read;
+                                         // systemd does not restart on it
 
 int exit_code_for(const Error& error) noexcept;
 

@@ -14,7 +14,8 @@
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
-#include "config/table.hpp"
+#include "config/json_reader.hpp"
+#include "config/name_list.hpp"
 #include "config/yaml.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
@@ -101,7 +102,10 @@ int explain_served(const ExplainOptions& options) {
   }
   const auto answer = http_get(options.url, "/v1/route/receipts/" + options.request_id, key, kDaemonTimeout);
   if (!answer) return report(answer.error());
-  const Json body = parse_shallow_json(answer->body);
+  const auto read = read_json(answer->body, {}, "The receipt");
+  if (answer->status == 200 && !read)
+    return report(Error{read.error().code, read.error().message, {}, options.url});
+  const Json body = read.value_or(Json());
   if (answer->status == 200 && body.is_object())
     return print(body.contains("receipt") && body["receipt"].is_object() ? body["receipt"] : body,
                  options.json);
@@ -173,14 +177,13 @@ Result<Json> explain(const ExplainOptions& options) {
     return fail(ErrorCode::missing_field, "which app? config.yaml has no default_app; give --app");
   if (app == apps->end())
     return fail(ErrorCode::invalid_value,
-                "no manifest declares the app \"" + app_id + "\"" + config::did_you_mean(app_id, app_ids));
+                "no manifest declares the app " + config::not_among(app_id, app_ids));
   const std::string asked = !options.model.empty()           ? options.model
                             : !config->default_model.empty() ? config->default_model
                                                              : config->models.front().id;
   const config::ModelEntry* model = find_model(*config, asked);
   if (!model)
-    return fail(ErrorCode::model_not_found,
-                "no model is called \"" + asked + "\"" + config::did_you_mean(asked, model_ids));
+    return fail(ErrorCode::model_not_found, "there is no model " + config::not_among(asked, model_ids));
 
   const auto file = open_model(*model);
   if (!file) return std::unexpected(file.error());

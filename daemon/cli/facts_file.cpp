@@ -2,25 +2,23 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/json_reader.hpp"
 #include "config/yaml.hpp"
 #include "policy/fact_json.hpp"
 
 namespace flyball::cli {
-nlohmann::json parse_shallow_json(const std::string& text) {
-  constexpr int kMaxDepth = 64;
-  const auto shallow = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    return depth < kMaxDepth;
-  };
-  return nlohmann::json::parse(text, shallow, false);
-}
 
 Result<void> read_facts_file(const std::string& path, policy::Facts& facts) {
   const auto text = config::read_text_file(path);
   if (!text) return std::unexpected(text.error());
-  const nlohmann::json document = parse_shallow_json(*text);
-  if (!document.is_object())
-    return fail(ErrorCode::invalid_json, "expected a JSON object of fact names and values", {}, path);
-  for (const auto& [name, value] : document.items()) {
+  const auto document = read_json(*text, {}, "The file");
+  if (!document) return fail(document.error().code, document.error().message, {}, path);
+  if (!document->is_object())
+    return fail(ErrorCode::invalid_json,
+                std::string("expected a JSON object of fact names and values, got ") +
+                    (document->is_array() ? "an array" : "a single value"),
+                {}, path);
+  for (const auto& [name, value] : document->items()) {
     auto fact = policy::read_fact(name, value);
     if (!fact) {
       fact.error().where = path;

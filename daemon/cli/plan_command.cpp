@@ -268,7 +268,9 @@ void add_plan_command(CLI::App& app, int& exit_code) {
   c->add_option("--sequences", o->sequences, "Sequences at once")
       ->check(whole_number(1, kMaxPlannedSequences))
       ->capture_default_str();
-  c->add_option("--kv", o->kv_type, "What the KV cache is kept as: f16 or q8_0")->capture_default_str();
+  c->add_option("--kv", o->kv_type, "What the KV cache is kept as: f16 or q8_0")
+      ->check(CLI::IsMember({"f16", "q8_0"}))
+      ->capture_default_str();
   c->add_option("--backend", o->backend, "In the memory of this engine on this machine")
       ->check(CLI::IsMember({"all", "cpu", "vulkan", "opencl"}))
       ->capture_default_str();

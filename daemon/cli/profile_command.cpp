@@ -224,8 +224,7 @@ void add_profile_command(CLI::App& app, int& exit_code) {
   auto o = std::make_shared<ProfileOptions>();
   CLI::App* c =
       app.add_subcommand("profile", "Where prefill and decode steps spend their time, by kind of kernel");
-  c->add_option("model,-m,--model", o->path, "GGUF file or MLX directory; absent: the embedded demo model")
-      ->check(CLI::ExistingPath);
+  c->add_option("model,-m,--model", o->path, "GGUF file or MLX directory; absent: the embedded demo model");
   add_backend_option(*c, o->engine);
   add_device_option(*c, o->engine);
   add_threads_option(*c, o->engine);

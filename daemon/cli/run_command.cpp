@@ -215,8 +215,7 @@ void add_run_command(CLI::App& app, int& exit_code) {
       app.add_subcommand("run", "Chat with a model in this process, with progress and tokens per second");
   c->add_option("prompt", options->words,
                 "The message; absent: standard input, or a conversation on a terminal");
-  c->add_option("-m,--model", options->path, "GGUF file or MLX directory; absent: the embedded demo model")
-      ->check(CLI::ExistingPath);
+  c->add_option("-m,--model", options->path, "GGUF file or MLX directory; absent: the embedded demo model");
   CLI::Option* system = c->add_option("--system", options->system, "System message");
   c->add_flag("--raw", options->raw, "Continue the text as it is, without the model's chat template")
       ->excludes(system);

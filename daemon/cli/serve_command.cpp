@@ -40,9 +40,9 @@ void add_serve_command(CLI::App& app, int& exit_code) {
   CLI::Option* port =
       c->add_option("-p,--port", given->port, "Instead of the first TCP listener's; 0: any free one")
           ->check(whole_number(0, UINT16_MAX));
-  CLI::Option* level =
-      c->add_option("--log-level", given->log_level, "Instead of the configuration's")
-          ->check(CLI::IsMember(std::vector<std::string>(config::kLogLevels.begin(), config::kLogLevels.end())));
+  CLI::Option* level = c->add_option("--log-level", given->log_level, "Instead of the configuration's")
+                           ->check(CLI::IsMember(std::vector<std::string>(config::kLogLevels.begin(),
+                                                                          config::kLogLevels.end())));
   CLI::Option* kv = c->add_option("--kv", given->kv_type,
                                   "What every model's KV cache is kept as, instead of the configuration's")
                         ->check(CLI::IsMember({"f16", "q8_0"}));

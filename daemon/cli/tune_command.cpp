@@ -138,8 +138,7 @@ void add_tune_command(CLI::App& app, int& exit_code) {
   c->add_option("--device", o->device,
                 "Part of the device's id (probe); absent: the best GPU. Software devices only when named");
   auto* model =
-      c->add_option("model,-m,--model", o->model, "GGUF file or MLX directory whose matrices are tuned")
-          ->check(CLI::ExistingPath);
+      c->add_option("model,-m,--model", o->model, "GGUF file or MLX directory whose matrices are tuned");
   c->add_option("--shapes", o->shapes, "Matrices, ROWSxCOLUMNS each; absent: those of a 1.1B model")
       ->delimiter(',')
       ->excludes(model);

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <boost/asio/executor_work_guard.hpp>
 
@@ -215,11 +216,14 @@ TEST_F(SocketTest, a_taken_port_is_named) {
   open();
   auto other = make_settings();
   const std::string url = gateway->urls().at(0);
+  other->config.listeners[0].id = "lan";
   other->config.listeners[0].port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
   api::Gateway second(io, other, make_hardware(), fleet);
   const auto taken = second.listen();
   ASSERT_FALSE(taken);
-  EXPECT_NE(taken.error().message.find(std::to_string(other->config.listeners[0].port)), std::string::npos);
+  EXPECT_THAT(taken.error().message,
+              ::testing::HasSubstr("port " + std::to_string(other->config.listeners[0].port) +
+                                   " of listener lan is taken"));
 }
 
 TEST_F(SocketTest, clients_that_vanish_cancel_their_requests) {

@@ -141,9 +141,17 @@ says "no facts meet app.privacy=local_only and app.privacy=any together"
   printf '}'
 } >"$work/deep.json"
 run 65 explain --facts "$work/deep.json"
-says "is of type integer"
+says "deep.json: The file nests deeper than 64 levels (at byte "
 run 65 explain --app exampel --facts "$work/rtx.json"
-says "did you mean \"example\"?"
+says "no manifest declares the app \"exampel\"; did you mean \"example\"?; there are: example"
+run 65 explain --model dmo --facts "$work/rtx.json"
+says "there is no model \"dmo\"; did you mean \"demo\"?; there are: demo"
+echo '{"model.bytes": 5,}' >"$work/odd.json"
+run 65 explain --facts "$work/odd.json"
+says "odd.json: The file is not valid JSON (at byte 18)."
+echo '[{"model.bytes": 5}]' >"$work/odd.json"
+run 65 explain --facts "$work/odd.json"
+says "expected a JSON object of fact names and values, got an array"
 run 69 explain req-1 --url http://127.0.0.1:1
 run 64 explain --url http://127.0.0.1:1
 says "explain --url: which request?"
@@ -170,8 +178,12 @@ run 65 plan --memory 0B
 says "--memory \"0B\": expected a whole number from 1"
 run 64 plan --contxt 8
 says "contxt"
-run 74 plan "$work/none.gguf"
-says "No such file"
+for command in plan inspect bench profile tune "run hello --model"; do
+  run 74 $command "$work/none.gguf"
+  says "$work/none.gguf: cannot read the model file: No such file"
+done
+run 64 plan --kv q4
+says "--kv: q4 not in {f16,q8_0}"
 run 64 explain 'no/such id'
 run 65 explain req-1 --url ftp://x
 

@@ -30,7 +30,7 @@ class CommandLineTest(unittest.TestCase):
         for args, code in (
             (["--help"], 0), (["--version"], 0), (["version"], 0), (["serve", "--help"], 0), ([], 64), (["srve"], 64),
             (["serve", "--no-such-option"], 64), (["run", "--temperature", "9", "hello"], 64),
-            (["completions", "tcsh"], 64), (["run", "--model", "/nonexistent.gguf", "hello"], 64),
+            (["completions", "tcsh"], 64), (["run", "--model", "/nonexistent.gguf", "hello"], 74),
             (["run", "--seed", "-1", "hello"], 64), (["run", "--threads", "100000", "hello"], 64),
             (["make-model", "--out", "/dev/null", "--seed", "-1"], 64),
             (["engine", "--fd", "99", "--model-id", "demo"], 64), (["engine", "--fd", "0", "--model-id", "demo"], 64),
@@ -107,8 +107,9 @@ class CommandLineTest(unittest.TestCase):
         with taken_port() as port:
             ended = flyball("serve", "--port", str(port), "--probe-timeout-ms", "1")
             self.assertEqual(ended.returncode, 74, ended.stderr)
-            self.assertIn("127.0.0.1:%d: Cannot listen: port %d is taken by another program; --port N takes another "
-                          "one, --port 0 any free one." % (port, port), ended.stderr)
+            self.assertIn("127.0.0.1:%d: Cannot listen: port %d of listener local is taken: name another one in "
+                          "config.yaml or, if it is the first TCP listener, with --port N (0: any free one)."
+                          % (port, port), ended.stderr)
 
     def test_a_malformed_model_file_is_65(self):
         with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
