@@ -114,6 +114,7 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   if (!i) return std::unexpected(i.error());
   FoundDevice& found = devices[*i];
   state->facts = found.facts;
+  if (options.integer_dot) state->facts.integer_dot = *options.integer_dot && found.facts.integer_dots;
   if (options.times != nullptr && !found.facts.timestamps)
     return fail(ErrorCode::model_unavailable,
                 "The Vulkan device " + found.facts.name + " has no timestamps: its kernels cannot be timed.",

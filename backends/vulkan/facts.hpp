@@ -18,7 +18,8 @@ struct DeviceFacts {
   bool unified = false;      // works in the processor's memory: nothing needs to be copied
   bool fp16 = false;         // arithmetic
   bool int8 = false;
-  bool integer_dot = false;  // packed 4 x 8 bits, accelerated
+  bool integer_dots = false;  // has products of packed 4 x 8 bits, fast or not
+  bool integer_dot = false;   // accelerated, or asked for: products of quantized weights go by them
   bool cooperative_matrix = false;
   bool timestamps = false;
   bool host_visible = false;           // the host can write all of the device's memory

@@ -24,28 +24,50 @@ std::uint64_t held(std::uint64_t bytes) noexcept {
   return std::max<std::uint64_t>(round_up(bytes, 16), 16);
 }
 
-std::uint64_t weight_bytes(const model::ModelFile& model) noexcept {
-  std::uint64_t bytes = 0;
+template <class Take>
+void each_weight(const model::ModelFile& model, Take&& take) noexcept {
   for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
     const auto role = static_cast<graph::WeightRole>(i);
     const std::uint32_t layers = graph::of_a_layer(role) ? model.config().n_layers : 1;
     for (std::uint32_t layer = 0; layer < layers; ++layer) {
       const model::Weight& w = graph::weight_of(model.weights(), {role, layer});
       const bool tied = role == graph::WeightRole::output && w.data == model.weights().token_embedding.data;
-      if (w.data != nullptr && !tied) bytes += w.experts * w.matrix_bytes();
+      if (w.data != nullptr && !tied) take(w);
     }
   }
+}
+
+std::uint64_t weight_bytes(const model::ModelFile& model) noexcept {
+  std::uint64_t bytes = 0;
+  each_weight(model, [&](const model::Weight& w) { bytes += w.experts * w.matrix_bytes(); });
   return bytes;
 }
 
+// Whether a device is fast at integer dot products only it can tell. Those with memory of their own are taken
+// to be; one that shares the machine's memory and is, too, holds this more than is said, less than a tenth of
+// its activations.
+std::uint64_t most_prepared_bytes(const model::ModelFile& model,
+                                  const graph::FootprintShape& shape) noexcept {
+  DeviceFacts device;
+  device.integer_dot = shape.own_memory;
+  std::uint64_t most = 0;
+  each_weight(model, [&](const model::Weight& w) {
+    std::uint64_t rows = std::max(shape.step_tokens, shape.logit_rows);
+    if (w.experts > 1 && w.cols == model.config().expert_ffn_dim) rows *= model.config().n_experts_used;
+    most = std::max(most, prepared_bytes(device, w.type, rows, w.cols));
+  });
+  return most;
+}
+
 std::uint64_t scratch_bytes(const model::ModelConfig& config, const graph::FootprintShape& shape,
-                            std::uint32_t block_size) noexcept {
+                            std::uint32_t block_size, std::uint64_t prepared) noexcept {
   std::uint64_t bytes = 0;
   const auto plan = graph::plan_buffers(config, shape.step_tokens, shape.logit_rows, graph::kMaxCandidates);
   for (const graph::BufferShape& buffer : plan) bytes += held(buffer.bytes());
   if (shape.own_memory)  // and where the host reads them
     bytes += held(plan[static_cast<std::size_t>(graph::Buffer::logits)].bytes());
   const std::uint64_t rows = shape.step_tokens, sequences = shape.logit_rows;
+  if (prepared > 0) bytes += held(prepared);
   if (config.n_experts > 0) {
     const std::uint64_t uses = rows * config.n_experts_used * kWord;
     for (const std::uint64_t n : {uses, uses, uses, (config.n_experts + 1) * kWord, uses * config.dim})
@@ -73,7 +95,7 @@ std::uint64_t scratch_bytes(const model::ModelConfig& config, const graph::Footp
 graph::MemoryPlan footprint(const model::ModelFile& model, const graph::FootprintShape& shape) noexcept {
   const std::uint32_t block_size = graph::kv_layout(model.config(), shape.kv_type).block_size;
   return graph::with_kv(model.config(), shape, weight_bytes(model),
-                        scratch_bytes(model.config(), shape, block_size));
+                        scratch_bytes(model.config(), shape, block_size, most_prepared_bytes(model, shape)));
 }
 
 }  // namespace flyball::vulkan

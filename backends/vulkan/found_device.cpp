@@ -215,6 +215,11 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
                              .get<vk::PhysicalDeviceExternalMemoryHostPropertiesEXT>()
                              .minImportedHostPointerAlignment;
   if (has.integer_dot)
+    f.integer_dots =
+        device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceShaderIntegerDotProductFeatures>()
+            .get<vk::PhysicalDeviceShaderIntegerDotProductFeatures>()
+            .shaderIntegerDotProduct == VK_TRUE;
+  if (f.integer_dots)
     f.integer_dot = device
                         .getProperties2<vk::PhysicalDeviceProperties2,
                                         vk::PhysicalDeviceShaderIntegerDotProductProperties>()
@@ -284,8 +289,12 @@ vk::raii::Device make_device(const FoundDevice& found) {
   features.pNext = &v11;
   v11.pNext = &v12;
   v12.pNext = &subgroups;
+  vk::PhysicalDeviceShaderIntegerDotProductFeatures integer_dot;
+  integer_dot.shaderIntegerDotProduct = VK_TRUE;
+  if (found.facts.integer_dots) subgroups.pNext = &integer_dot;
 
   std::vector<const char*> extensions{kSubgroupSize};
+  if (found.facts.integer_dots) extensions.push_back(kIntegerDot);
   if (found.facts.host_import) extensions.push_back(kHostImport);
   const float priority = 1.0F;
   vk::DeviceQueueCreateInfo queue;

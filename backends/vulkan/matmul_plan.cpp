@@ -31,19 +31,19 @@ constexpr std::uint32_t kPanelRows = 4;  // their sums are stored as 16 bytes
 constexpr std::uint32_t kMaxTokens =
     8;  // of a work-group: what an invocation can hold, and a driver compiles in a second
 
-Cut cut_of(const DeviceFacts& device, std::uint32_t tokens) {
-  Cut cut;
+Cut cut_of(const DeviceFacts& device, kernels::DType type, std::uint32_t tokens) {
+  Cut cut{.group = 64, .slices = 16, .rows = 2, .tokens = std::min(std::bit_ceil(tokens), kMaxTokens)};
   const bool passing = device.processor && device.subgroup_size > 1 && kPart % device.subgroup_size == 0;
-  cut.tokens = std::min(std::bit_ceil(tokens), kMaxTokens);
-  if (passing) {
+  if (passing && !by_integer_dot(device, type)) {
     cut.group = cut.subgroup = device.subgroup_size;
+    cut.slices = 1;
     cut.rows = cut.tokens == 1 ? 4 : 8;
-  } else {
-    cut.group = 64;
-    cut.slices = 16;
-    cut.rows = 2;
   }
   return cut;
+}
+
+std::string product(std::string_view kernel, const DeviceFacts& device, kernels::DType type) {
+  return per_format(std::string(kernel) + (by_integer_dot(device, type) ? "_dot" : ""), type);
 }
 
 std::vector<std::uint32_t> constants_of(const Cut& cut, const WeightFormat& format, std::uint32_t cols) {
@@ -83,18 +83,34 @@ std::string per_format(std::string_view kernel, kernels::DType type) {
 
 MatmulPlan plan_matmul(const DeviceFacts& device, const WeightFormat& format,
                        std::span<const std::uint32_t> rows, std::uint32_t cols, std::uint32_t n) {
-  const Cut cut = cut_of(device, n);
+  const Cut cut = cut_of(device, format.type, n);
   std::uint64_t parts = 0;
   for (const std::uint32_t r : rows) parts += divided_up(r, cut.group_rows());
   const std::uint32_t folds = divided_up(parts, kMaxGroups);
-  return {.kernel = per_format("matmul", format.type),
+  return {.kernel = product("matmul", device, format.type),
           .constants = constants_of(cut, format, cols),
-          .groups = {divided_up(parts, folds), folds, divided_up(n, cut.tokens)}};
+          .groups = {divided_up(parts, folds), folds, divided_up(n, cut.tokens)},
+          .prepared = by_integer_dot(device, format.type)};
 }
 
-bool in_texels(kernels::DType type) noexcept {
+bool by_integer_dot(const DeviceFacts& device, kernels::DType type) noexcept {
   using enum kernels::DType;
-  return type == f16 || type == bf16 || type == q4_0 || type == q8_0;
+  return device.integer_dot && (type == q4_0 || type == q8_0 || type == q4_k || type == q5_k || type == q6_k);
+}
+
+std::uint64_t prepared_bytes(const DeviceFacts& device, kernels::DType type, std::uint64_t n,
+                             std::uint32_t cols) noexcept {
+  return by_integer_dot(device, type) ? n * (cols / FLYBALL_PREPARED_VALUES) * FLYBALL_PREPARED_BYTES : 0;
+}
+
+std::array<std::uint32_t, 3> prepare_groups(const DeviceFacts& device, std::uint64_t blocks) noexcept {
+  return {std::min(divided_up(blocks, group_size(device, "prepare_activations")), kMaxGroups), 1, 1};
+}
+
+bool by_texel(const DeviceFacts& device, kernels::DType type) noexcept {
+  using enum kernels::DType;
+  return device.texel_bytes > 0 && !by_integer_dot(device, type) &&
+         (type == f16 || type == bf16 || type == q4_0 || type == q8_0);
 }
 
 namespace {
@@ -103,7 +119,7 @@ namespace {
 std::optional<std::uint32_t> texel_alignment(const DeviceFacts& device, kernels::DType type,
                                              std::span<const std::uint32_t> rows, std::uint32_t cols,
                                              std::span<const std::uint64_t> w_at) {
-  if (!in_texels(type) || cols % kPart != 0 || !std::has_single_bit(device.subgroup_size))
+  if (!by_texel(device, type) || cols % kPart != 0 || !std::has_single_bit(device.subgroup_size))
     return std::nullopt;
   const std::uint64_t row_bytes = kernels::row_bytes(type, cols);
   std::uint64_t bits = row_bytes;  // the lowest says it
@@ -158,10 +174,11 @@ std::optional<MatmulPlan> plan_texel_panel(const DeviceFacts& device, kernels::D
 ExpertPlan plan_expert_matmul(const DeviceFacts& device, const WeightFormat& format, std::uint32_t rows,
                               std::uint32_t cols, std::uint32_t pairs, std::uint32_t n_experts) {
   const bool grouped = pairs > 2 * n_experts;
-  const Cut cut = cut_of(device, grouped ? divided_up(pairs, n_experts) : 1);
-  return {.matmul = {.kernel = per_format(grouped ? "moe_matmul" : "moe_matvec", format.type),
+  const Cut cut = cut_of(device, format.type, grouped ? divided_up(pairs, n_experts) : 1);
+  return {.matmul = {.kernel = product(grouped ? "moe_matmul" : "moe_matvec", device, format.type),
                      .constants = constants_of(cut, format, cols),
-                     .groups = {divided_up(rows, cut.group_rows()), grouped ? n_experts : pairs, 1}},
+                     .groups = {divided_up(rows, cut.group_rows()), grouped ? n_experts : pairs, 1},
+                     .prepared = by_integer_dot(device, format.type)},
           .grouped = grouped};
 }
 

@@ -37,6 +37,7 @@ struct MatmulPlan {
   std::string kernel;                    // as shader() knows it
   std::vector<std::uint32_t> constants;  // the first: the work-group's size
   std::array<std::uint32_t, 3> groups{1, 1, 1};
+  bool prepared = false;  // x is what prepare_activations made of it
 };
 
 // The kernel's name for weights of this type: "embed_q8_0".
@@ -46,13 +47,22 @@ inline std::uint32_t divided_up(std::uint64_t n, std::uint64_t by) noexcept {
   return static_cast<std::uint32_t>((n + by - 1) / by);
 }
 
+// Whether products of that type go by packed integer dot products on this device: then all of them do,
+// whatever n, so that a token's result does not depend on how many there are.
+bool by_integer_dot(const DeviceFacts& device, kernels::DType type) noexcept;
+// Of what such products take for n rows of x, as prepare_activations makes it; 0: not by those.
+std::uint64_t prepared_bytes(const DeviceFacts& device, kernels::DType type, std::uint64_t n,
+                             std::uint32_t cols) noexcept;
+// Groups of prepare_activations.
+std::array<std::uint32_t, 3> prepare_groups(const DeviceFacts& device, std::uint64_t blocks) noexcept;
+
 // y = x * w, or y +=, by MatmulPush. rows: of 1 to kMaxMatrices matrices of one format. n > 0
 // rows of x.
 MatmulPlan plan_matmul(const DeviceFacts& device, const WeightFormat& format,
                        std::span<const std::uint32_t> rows, std::uint32_t cols, std::uint32_t n);
 
-// Types that texel_matmul is built for.
-bool in_texels(kernels::DType type) noexcept;
+// Whether texel_matmul is for that type on this device.
+bool by_texel(const DeviceFacts& device, kernels::DType type) noexcept;
 // The same by texel_matmul. w_at: bytes from where the set's memory begins to each matrix. Nothing where the
 // kernel is not for that device, format or shape: then plan_matmul has it, for any n.
 std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::DType type,

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backends/graph/kernel_times.hpp"
@@ -44,6 +45,9 @@ struct DeviceOptions {
   // Not null: kernels are timed by the device's clock, into this, when all that was submitted is waited for.
   // It outlives the device. Opening one without timestamps is then model_unavailable.
   graph::KernelTimes* times = nullptr;
+  // Products of quantized weights by packed integer dot products, where the device has them; absent: where it
+  // says that they are fast.
+  std::optional<bool> integer_dot;
   bool validate = false;  // with the Khronos validation layer, where it is installed
   std::function<void(const std::string&)> on_validation;  // what the layer says
 };

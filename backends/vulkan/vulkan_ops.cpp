@@ -60,6 +60,9 @@ Result<void> VulkanOps::allocate() {
       if (auto ok = make(*to, bytes, Place::device); !ok) return ok;
   }
 
+  if (const std::uint64_t bytes = most_prepared_bytes(); bytes > 0)
+    if (auto ok = make(prepared_, bytes, Place::device); !ok) return ok;
+
   return step_.allocate();
 }
 
@@ -94,10 +97,10 @@ Result<void> VulkanOps::build() {
   eights_ = *eights;
   const char* glu = eights_ ? "texel_glu" : "glu";
   plain(rms_norm_, eights_ ? "texel_rms_norm" : "rms_norm", sizeof(RmsNormPush));
-  make(glu_, glu, glu, sizeof(ElementwisePush),
-       {config_.activation == kernels::Activation::gelu ? 1U : 0U});
+  make(glu_, glu, glu, sizeof(ElementwisePush), {config_.activation == kernels::Activation::gelu ? 1U : 0U});
   if (config_.logit_cap != 0.0F) plain(softcap_, "softcap", sizeof(SoftcapPush));
   plain(add_, "add", sizeof(ElementwisePush));
+  if (prepared_) plain(prepare_activations_, "prepare_activations", sizeof(PrepareActivationsPush));
   plain(gather_, "gather", sizeof(GatherPush));
   plain(top_k_, "top_k", sizeof(TopKPush));
   make(rope_, "rope", "rope", sizeof(RopePush),
@@ -305,19 +308,12 @@ void VulkanOps::moe_route(std::uint32_t n, Buffer router) {
                       {1, 1, 1});
 }
 
-void VulkanOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
-  const std::uint32_t used = config_.n_experts_used;
-  after_all();
-  for (const graph::Projection& p : projections)
-    multiply_experts(n * used, at(x), used, weights_[p.weight], at(p.out));
-}
-
 void VulkanOps::moe_glu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, graph::WeightRef down,
                                    Buffer residual) {
   const std::uint32_t used = config_.n_experts_used;
   glu(n * used, gate, up);
-  after_all();
-  multiply_experts(n * used, at(gate), 1, weights_[down], expert_out_.address());
+  const Product product{&weights_[down], expert_out_.address()};
+  multiply_experts(n * used, at(gate), 1, {&product, 1});
   after_all();
   commands_->dispatch(
       moe_add_, MoeAddPush{expert_out_.address(), expert_weights_.address(), at(residual), used, config_.dim},

@@ -86,6 +86,12 @@ class VulkanOps final : public graph::Ops {
     const DeviceWeight* w;
     Address y;
   };
+  struct Products {  // of one x
+    std::array<Product, 4> all{};
+    std::size_t count = 0;
+    operator std::span<const Product>() const noexcept { return std::span(all).first(count); }
+  };
+  Products products_of(std::span<const graph::Projection> projections) const;
   // Of the keys, or the values, of one layer.
   std::uint64_t layer_block_bytes() const noexcept { return block_bytes() / (2 * keys_.size()); }
 
@@ -104,13 +110,17 @@ class VulkanOps final : public graph::Ops {
   // What follows in this verb reads what came before it.
   void after_all();
   void multiply(std::uint32_t n, Address x, std::span<const Product> products, bool add);
+  // Of a step's largest x as products by integer dot take it; 0: none goes by those.
+  std::uint64_t most_prepared_bytes() const;
+  // Makes it of n rows of x, where one of these products takes it.
+  void prepare(std::uint32_t n, Address x, std::span<const Product> products);
   // How many of them, from the first on: those that lie in one of the file's windows. 0: no texel kernel for
   // these, nothing was recorded.
   std::size_t multiply_by_texel(MatmulPush push, std::span<const Product> products);
   bool multiply_by_panel(const MatmulPush& push, std::span<const Product> products, const Texels& w,
                          const Texels& x);
-  void multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row, const DeviceWeight& w,
-                        Address y);
+  void multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row,
+                        std::span<const Product> products);
   // Whether the kernels that take eight values at a time are for all norms and activations of this model.
   Result<bool> in_eights();
   // places: of the push; addresses become bytes into what their sets hold.
@@ -143,8 +153,9 @@ class VulkanOps final : public graph::Ops {
   // A mixture of experts: each row's choice [rows, used], its weights, the pairs sorted by expert, and what
   // the experts' last matrices gave [rows, used, dim].
   Memory expert_ids_, expert_weights_, expert_offsets_, expert_order_, expert_out_;
-  Pipeline embed_, rms_norm_, head_norm_, bias_, glu_, softcap_, add_, rope_, kv_store_, attend_rows_,
-      attend_split_, attend_combine_, gather_, top_k_, moe_route_, moe_group_, moe_add_;
+  Memory prepared_;  // activations of one product, where some go by integer dot
+  Pipeline prepare_activations_, embed_, rms_norm_, head_norm_, bias_, glu_, softcap_, add_, rope_, kv_store_,
+      attend_rows_, attend_split_, attend_combine_, gather_, top_k_, moe_route_, moe_group_, moe_add_;
 
   std::vector<Memory> keys_, values_;
   Memory partial_;

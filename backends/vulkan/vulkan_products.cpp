@@ -12,8 +12,6 @@ namespace {
 
 using graph::Buffer;
 
-constexpr std::size_t kMaxProjections = 4;
-
 }  // namespace
 
 Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
@@ -22,7 +20,7 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
   std::vector<std::uint32_t> counts;
   std::optional<Error> failure;
   const auto texel_plan = [&](const DeviceWeight& w, std::uint32_t n) -> std::optional<MatmulPlan> {
-    if (device_.facts().texel_bytes == 0 || !in_texels(w.format.type)) return std::nullopt;
+    if (!by_texel(device_.facts(), w.format.type)) return std::nullopt;
     const auto texels = device_.texels(w.address);
     if (!texels) failure = texels.error();
     if (!texels) return std::nullopt;
@@ -58,7 +56,7 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
 }
 
 std::size_t VulkanOps::multiply_by_texel(MatmulPush push, std::span<const Product> products) {
-  if (device_.facts().texel_bytes == 0 || !in_texels(products[0].w->format.type)) return 0;
+  if (!by_texel(device_.facts(), products[0].w->format.type)) return 0;
   auto x = device_.texels(push.x);
   if (!x) {
     keep(std::move(x.error()));
@@ -128,8 +126,29 @@ bool VulkanOps::multiply_by_panel(const MatmulPush& push, std::span<const Produc
   return true;
 }
 
+std::uint64_t VulkanOps::most_prepared_bytes() const {
+  std::uint64_t most = 0;
+  for (const DeviceWeight& w : weights_.all()) {
+    std::uint64_t rows = std::max(limits_.step_tokens, limits_.logit_rows);
+    if (w.experts > 1 && w.cols == config_.expert_ffn_dim) rows *= config_.n_experts_used;
+    most = std::max(most, prepared_bytes(device_.facts(), w.format.type, rows, w.cols));
+  }
+  return most;
+}
+
+void VulkanOps::prepare(std::uint32_t n, Address x, std::span<const Product> products) {
+  const auto taken = std::ranges::find_if(
+      products, [&](const Product& p) { return by_integer_dot(device_.facts(), p.w->format.type); });
+  if (taken == products.end()) return;
+  const std::uint32_t blocks = n * (taken->w->cols / FLYBALL_PREPARED_VALUES);
+  commands_->dispatch(prepare_activations_, PrepareActivationsPush{x, prepared_.address(), blocks, 0},
+                      prepare_groups(device_.facts(), blocks));
+  after_all();
+}
+
 void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> products, bool add) {
   after_all();
+  prepare(n, x, products);
   while (!products.empty() && !failure_) {
     // Those of one format share a dispatch.
     std::size_t count = 1;
@@ -153,6 +172,7 @@ void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> pr
     }
     const MatmulPlan plan =
         plan_matmul(device_.facts(), products[0].w->format, std::span(push.rows).first(count), push.cols, n);
+    if (plan.prepared) push.x = prepared_.address();
     auto kernel = device_.pipeline(plan.kernel, plan.constants, sizeof push);
     if (!kernel) return keep(std::move(kernel.error()));
     commands_->dispatch(*kernel, push, plan.groups);
@@ -160,12 +180,16 @@ void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> pr
   }
 }
 
+VulkanOps::Products VulkanOps::products_of(std::span<const graph::Projection> projections) const {
+  Products products;
+  if (projections.size() > products.all.size()) std::abort();  // a change of the decoder
+  for (const graph::Projection& p : projections)
+    products.all[products.count++] = {&weights_[p.weight], at(p.out)};
+  return products;
+}
+
 void VulkanOps::matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
-  std::array<Product, kMaxProjections> products{};
-  if (projections.size() > products.size()) std::abort();  // a change of the decoder
-  for (std::size_t i = 0; i < projections.size(); ++i)
-    products[i] = {&weights_[projections[i].weight], at(projections[i].out)};
-  multiply(n, at(x), std::span(products).first(projections.size()), false);
+  multiply(n, at(x), products_of(projections), false);
 }
 
 void VulkanOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer residual) {
@@ -173,25 +197,35 @@ void VulkanOps::matmul_add(std::uint32_t n, Buffer x, graph::WeightRef weight, B
   multiply(n, at(x), {&product, 1}, true);
 }
 
-void VulkanOps::multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row, const DeviceWeight& w,
-                                 Address y) {
-  if (failure_) return;
-  const ExpertPlan plan = plan_expert_matmul(device_.facts(), w.format, w.rows, w.cols, pairs, w.experts);
-  const MoeMatmulPush push{x,
-                           w.address,
-                           y,
-                           expert_ids_.address(),
-                           expert_offsets_.address(),
-                           expert_order_.address(),
-                           per_row,
-                           pairs,
-                           w.rows,
-                           w.cols,
-                           w.row_bytes(),
-                           w.experts};
-  auto kernel = device_.pipeline(plan.matmul.kernel, plan.matmul.constants, sizeof push);
-  if (!kernel) return keep(std::move(kernel.error()));
-  commands_->dispatch(*kernel, push, plan.matmul.groups);
+void VulkanOps::multiply_experts(std::uint32_t pairs, Address x, std::uint32_t per_row,
+                                 std::span<const Product> products) {
+  after_all();
+  prepare(pairs / per_row, x, products);
+  for (const auto& [w, y] : products) {
+    if (failure_) return;
+    const ExpertPlan plan =
+        plan_expert_matmul(device_.facts(), w->format, w->rows, w->cols, pairs, w->experts);
+    const MoeMatmulPush push{plan.matmul.prepared ? prepared_.address() : x,
+                             w->address,
+                             y,
+                             expert_ids_.address(),
+                             expert_offsets_.address(),
+                             expert_order_.address(),
+                             per_row,
+                             pairs,
+                             w->rows,
+                             w->cols,
+                             w->row_bytes(),
+                             w->experts};
+    auto kernel = device_.pipeline(plan.matmul.kernel, plan.matmul.constants, sizeof push);
+    if (!kernel) return keep(std::move(kernel.error()));
+    commands_->dispatch(*kernel, push, plan.matmul.groups);
+  }
+}
+
+void VulkanOps::moe_matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
+  const std::uint32_t used = config_.n_experts_used;
+  multiply_experts(n * used, at(x), used, products_of(projections));
 }
 
 }  // namespace flyball::vulkan

@@ -16,7 +16,7 @@ void main() {
   Address x[kTokens], y[kTokens];
   EACH(t, kTokens) {
     const uint64_t token = first + min(t, n - 1);
-    x[t] = push.x + 4 * token * push.cols;
+    x[t] = push.x + token * x_bytes(push.cols);
     y[t] = push.y[which] + 4 * token * push.rows[which];
   }
   multiply(push.w[which], 0, push.row_bytes, push.rows[which], push.cols, part * kGroupRows, x, y, n, push.add != 0);

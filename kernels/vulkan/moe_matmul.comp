@@ -13,7 +13,7 @@ void main() {
     Address x[kTokens], y[kTokens];
     EACH(t, kTokens) {
       const uint p = Uints(push.order).v[first + min(t, n - 1)];
-      x[t] = push.x + 4ul * (p / push.per_row) * push.cols;
+      x[t] = push.x + (p / push.per_row) * x_bytes(push.cols);
       y[t] = push.y + 4ul * p * push.rows;
     }
     multiply(push.w, uint64_t(e) * push.rows, push.row_bytes, push.rows, push.cols, gl_WorkGroupID.x * kGroupRows, x, y,

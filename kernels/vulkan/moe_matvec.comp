@@ -10,7 +10,7 @@ void main() {
   const uint p = gl_WorkGroupID.y;
   Address x[kTokens], y[kTokens];
   EACH(t, kTokens) {
-    x[t] = push.x + 4ul * (p / push.per_row) * push.cols;
+    x[t] = push.x + (p / push.per_row) * x_bytes(push.cols);
     y[t] = push.y + 4ul * p * push.rows;
   }
   multiply(push.w, uint64_t(Uints(push.experts).v[p]) * push.rows, push.row_bytes, push.rows, push.cols,

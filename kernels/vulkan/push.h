@@ -88,6 +88,16 @@ struct MatmulPush {
   uint zero; /* is 0, which no compiler knows */
 };
 
+/* What products named _dot take for x, for quantized formats but affine ones, the same otherwise: blocks of PREPARED_VALUES
+   values become records of PREPARED_BYTES (prepared.glsl). Groups: ceil(blocks / local size), at most 65535, and an
+   invocation goes on in strides of the grid. */
+#define FLYBALL_PREPARED_VALUES 32
+#define FLYBALL_PREPARED_BYTES 40
+struct PrepareActivationsPush {
+  Address x, to;
+  uint blocks, unused;
+};
+
 /* The same by texel_matmul: x and w are bytes into what the descriptor sets 1 (f32) and 0 hold; and by texel_panel, of one
    matrix, y into what set 2 holds, too. Groups: as plan_texel_matmul says. Built per format, for some. */
 

@@ -178,19 +178,27 @@ Raw raw_of(Address row, uint chunk) {
   return raw;
 }
 
-void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
-  const uint s = chunk % 4 * 2 + part, shift = 8 * (s % 4);
+uint sub_block(uint chunk, uint part) { return chunk % 4 * 2 + part; }
+
+// What a quant is multiplied by, and what is added then.
+vec2 factor_and_zero(Raw raw, uint s) {
+  const uint shift = 8 * (s % 4);
   const uint a = raw.head[1] >> shift, b = raw.head[2] >> shift, c = raw.head[3] >> shift;
   const uint scale = s < 4 ? a & 63u : (c & 15u) | ((a >> 2) & 0x30u);
   const uint minimum = s < 4 ? b & 63u : ((c >> 4) & 15u) | ((b >> 2) & 0x30u);
   const vec2 d = unpackHalf2x16(raw.head[0]);
-  const float factor = d.x * float(scale), zero = -d.y * float(minimum);
+  return vec2(d.x * float(scale), -d.y * float(minimum));
+}
+
+void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
+  const uint s = sub_block(chunk, part);
+  const vec2 scale = factor_and_zero(raw, s);
   EACH(i, kPart) {
     uint q = (raw.quants[i / 4] >> (8 * (i % 4) + 4 * part)) & 15u;
 #if FORMAT == FLYBALL_FORMAT_Q5_K
     q |= ((raw.fifth[i / 4] >> (8 * (i % 4) + s)) & 1u) << 4;
 #endif
-    w[i] = fma(float(q), factor, zero);
+    w[i] = fma(float(q), scale.x, scale.y);
   }
 }
 
@@ -216,10 +224,14 @@ Raw raw_of(Address row, uint chunk) {
   return raw;
 }
 
+float factor_of(Raw raw, uint part, uint side) {  // of 16 values
+  const uint s = 2 * part + side;
+  return raw.d * float(signed_byte(raw.scales[s / 4], s % 4));
+}
+
 void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
   EACH(side, 2) {
-    const uint s = 2 * part + side;
-    const float factor = raw.d * float(signed_byte(raw.scales[s / 4], s % 4)), zero = -32.0 * factor;
+    const float factor = factor_of(raw, part, side), zero = -32.0 * factor;
     EACH(j, 16) {
       const uint i = side * 16 + j;
       const uint q = ((raw.low[part % 2 * 8 + i / 4] >> (8 * (i % 4) + part / 2 * 4)) & 15u) |

@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/vulkan_device.hpp"
@@ -53,6 +55,31 @@ inline std::unique_ptr<vulkan::VulkanExecutor> vulkan_executor(
     const RunModel& m, kernels::DType kv_type = kernels::DType::f16,
     vulkan::WeightsIn weights = vulkan::WeightsIn::automatic) {
   return with_kv(vulkan::make_vulkan_executor(*m.file, vulkan_options(weights)), *m.file, kv_type);
+}
+
+// The contract of rows computed beside others, or in other chunks: on a processor bit for bit. A GPU may
+// choose a kernel by the number of rows, and its sums then run in another order.
+inline void expect_same_row(const vulkan::VulkanExecutor& device, const std::vector<float>& got,
+                            const std::vector<float>& expected) {
+  if (device.facts().processor) {
+    EXPECT_EQ(got, expected);
+    return;
+  }
+  EXPECT_LT(relative_error(got, expected), 2e-3);
+  EXPECT_EQ(std::ranges::max_element(got) - got.begin(),
+            std::ranges::max_element(expected) - expected.begin());
+}
+
+// The bounds are for what the CPU engine rounds on purpose: activations to int8 beside quantized weights.
+// Here they stay f32, but for products by integer dot.
+inline void expect_the_cpu_engines_logits(engine::Executor& device, engine::Executor& expected,
+                                          const RunModel& m, double bound) {
+  const auto tokens = random_tokens(37, std::min(m.vocab(), 300U));
+  const std::vector<std::uint32_t> blocks{5, 3, 60};
+  const auto want = run_step(expected, {{tokens, 0, blocks, true}}, m.vocab());
+  const auto got = run_step(device, {{tokens, 0, blocks, true}}, m.vocab());
+  ASSERT_EQ(got.size(), 1U);
+  EXPECT_LT(relative_error(got[0], want[0]), bound);
 }
 
 }  // namespace flyball::test

@@ -1,0 +1,124 @@
+// Whole models whose products go by packed integer dot products, asked for: the CPU engine's logits and
+// tokens, alone and batched, in chunks and decoded.
+#include <functional>
+#include <set>
+#include <string>
+
+#include "backends/model/embedded_demo.hpp"
+#include "backends/vulkan/footprint.hpp"
+#include "tests/engine/model_shapes.hpp"
+#include "tests/engine/row_cases.hpp"
+#include "tests/engine/vulkan/support.hpp"
+
+namespace flyball::test {
+namespace {
+
+using kernels::DType;
+
+class VulkanIntegerDot : public VulkanTest {
+ protected:
+  void SetUp() override {
+    VulkanTest::SetUp();
+    if (IsSkipped()) return;
+    options_.device.integer_dot = true;
+    if (!vulkan::Device::open(options_.device).value()->facts().integer_dot)
+      GTEST_SKIP() << "the device has no integer dot products";
+  }
+  std::unique_ptr<vulkan::VulkanExecutor> executor(const RunModel& m) const {
+    return with_kv(vulkan::make_vulkan_executor(*m.file, options_), *m.file, DType::f16);
+  }
+  void expect_the_cpu_engine(const RunModel& m) const {
+    const auto device = executor(m);
+    const auto expected = cpu_executor(m);
+    expect_the_cpu_engines_logits(*device, *expected, m, 2e-2);
+    const auto prompt = random_tokens(11, std::min(m.vocab(), 300U), 3);
+    EXPECT_EQ(greedy_tokens(*device, prompt, 64, m.vocab()), greedy_tokens(*expected, prompt, 64, m.vocab()));
+  }
+
+  vulkan::VulkanDeviceOptions options_ = vulkan_options();
+};
+
+class VulkanIntegerDotOf : public VulkanIntegerDot, public testing::WithParamInterface<DType> {};
+
+TEST_P(VulkanIntegerDotOf, AgreesWithTheCpuEngine) {
+  expect_the_cpu_engine(synthetic_model(GetParam(), shape_for(GetParam())));
+}
+
+// A token's rounding is its own: neither its company nor what a prompt was cut into shows.
+TEST_P(VulkanIntegerDotOf, RowsDoNotDependOnTheirCompany) {
+  const auto m = synthetic_model(GetParam(), shape_for(GetParam()));
+  const auto device = executor(m);
+  const SameRow same = std::bind_front(expect_same_row, std::cref(*device));
+  expect_alone_equals_batched(*device, m.vocab(), same);
+  expect_whole_equals_chunked(*device, m.vocab(), same);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, VulkanIntegerDotOf,
+                         testing::Values(DType::q4_0, DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k),
+                         [](const auto& i) { return std::string(kernels::to_string(i.param)); });
+
+// Experts, matrices of other widths, biases between: the bounds are VulkanFamily's.
+TEST_F(VulkanIntegerDot, EveryFamilyAgreesWithTheCpuEngine) {
+  for (const std::string_view shape : kFamilies) {
+    SCOPED_TRACE(shape);
+    const auto m = synthetic_model(DType::q8_0, shape);
+    expect_the_cpu_engines_logits(*executor(m), *cpu_executor(m), m, 3e-2);
+  }
+}
+
+TEST_F(VulkanIntegerDot, TheDemoModelSaysWhatItSaysOnTheCpu) {
+  const auto bytes = model::embedded_demo_model();
+  if (bytes.empty()) GTEST_SKIP() << "this build has no embedded demo model";
+  RunModel m;
+  m.file = model::ModelFile::from_bytes(bytes).value();
+  expect_the_cpu_engine(m);
+}
+
+// What is said of a device with memory of its own, but for the logits that the host reads, is what rounded
+// activations take. Those of experts are a row for each use.
+TEST_F(VulkanIntegerDot, HoldsWhatTheFootprintSays) {
+  for (const std::string_view shape : {kLlama, kMixture}) {
+    SCOPED_TRACE(shape);
+    const auto m = synthetic_model(DType::q8_0, shape), floats = synthetic_model(DType::f16, shape);
+    graph::FootprintShape one{.step_tokens = kRunStepTokens, .logit_rows = kRunSequences};
+    graph::FootprintShape own = one;
+    own.own_memory = true;
+    const auto more = [&](const RunModel& model) {
+      return vulkan::footprint(*model.file, own).scratch_bytes -
+             vulkan::footprint(*model.file, one).scratch_bytes;
+    };
+    const std::uint64_t rounded = executor(m)->memory().scratch_bytes;
+    options_.device.integer_dot = false;
+    const std::uint64_t held = rounded - executor(m)->memory().scratch_bytes;
+    options_.device.integer_dot = true;
+    EXPECT_GT(held, 0U);
+    EXPECT_EQ(more(m) - more(floats), held);
+  }
+}
+
+// x is rounded once for all the matrices that it meets, and no product of these weights goes another way.
+TEST_F(VulkanIntegerDot, RoundsOncePerProduct) {
+  const auto m = synthetic_model(DType::q8_0, "dim=64,layers=3,heads=4,kv_heads=2,ffn=96,vocab=320");
+  graph::KernelTimes times;
+  options_.device.times = &times;
+  const auto device = executor(m);
+  if (!device->facts().timestamps) GTEST_SKIP() << "the device has no timestamps";
+  const std::vector<std::uint32_t> blocks{1};
+  for (const std::size_t n : {1U, 13U}) {
+    times.clear();
+    run_step(*device, {{random_tokens(n, m.vocab()), 0, blocks, true}}, m.vocab());
+    std::uint64_t prepared = 0, products = 0;
+    for (const auto& [name, time] : times.kernels()) {
+      if (name == "prepare_activations") prepared = time.launches;
+      if (graph::kind_of(name) == graph::KernelKind::product) {
+        EXPECT_EQ(name, "matmul_dot_q8_0");
+        products += time.launches;
+      }
+    }
+    EXPECT_EQ(prepared, 4 * 3 + 1U);  // q, k and v; out; gate and up; down; logits
+    EXPECT_EQ(products, 4 * 3 + 1U);
+  }
+}
+
+}  // namespace
+}  // namespace flyball::test
