@@ -332,15 +332,6 @@ void CpuOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
   });
 }
 
-void CpuOps::rope(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k) {
-  for_rows("rope", n, [&](Range r) {
-    for (std::uint32_t i = r.begin; i < r.end; ++i) {
-      rotate(layer, i, row(q, i), config_.n_heads);
-      rotate(layer, i, row(k, i), config_.n_kv_heads);
-    }
-  });
-}
-
 void CpuOps::store_kv(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* k,
                       const float* v) {
   const std::uint32_t position = inputs_.positions[i];
@@ -360,12 +351,15 @@ void CpuOps::store_row(const float* x, std::uint32_t at, std::byte* page) {
   }
 }
 
-void CpuOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
-  for_rows("kv_store", n, [&](Range r) {
-    for (std::uint32_t i = r.begin; i < r.end; ++i)
+void CpuOps::rope_kv_store(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v) {
+  for_rows("rope_kv_store", n, [&](Range r) {
+    for (std::uint32_t i = r.begin; i < r.end; ++i) {
+      rotate(layer, i, row(q, i), config_.n_heads);
+      rotate(layer, i, row(k, i), config_.n_kv_heads);
       for (std::uint32_t h = 0; h < config_.n_kv_heads; ++h)
         store_kv(layer, i, h, row(k, i) + std::size_t{h} * config_.head_dim,
                  row(v, i) + std::size_t{h} * config_.head_dim);
+    }
   });
 }
 
@@ -401,20 +395,8 @@ void CpuOps::attend(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer out) 
 }
 
 void CpuOps::attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v, Buffer out) {
-  if (!inputs_.one_row_each) {
-    // A row reads what earlier rows of this step store, so storing is over before attending begins.
-    for_rows("kv_store", n, [&](Range r) {
-      for (std::uint32_t i = r.begin; i < r.end; ++i) {
-        rotate(layer, i, row(q, i), config_.n_heads);
-        rotate(layer, i, row(k, i), config_.n_kv_heads);
-        for (std::uint32_t h = 0; h < config_.n_kv_heads; ++h)
-          store_kv(layer, i, h, row(k, i) + std::size_t{h} * config_.head_dim,
-                   row(v, i) + std::size_t{h} * config_.head_dim);
-      }
-    });
-    attend(n, layer, q, out);
-    return;
-  }
+  // A row reads what earlier rows of this step store, so storing is over before attending begins.
+  if (!inputs_.one_row_each) return Ops::attention(n, layer, q, k, v, out);
   const std::uint32_t heads = config_.n_kv_heads;
   const std::uint32_t group = config_.n_heads / heads;
   for_each("attend", n * heads, [&](std::uint32_t item) {

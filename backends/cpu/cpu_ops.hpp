@@ -43,8 +43,8 @@ class CpuOps final : public graph::Ops {
   void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
   void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override;
   void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight) override;
-  void rope(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k) override;
-  void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
+  void rope_kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k,
+                     graph::Buffer v) override;
   void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
   void glu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
   void softcap(std::uint32_t n, graph::Buffer x, float cap) override;

@@ -18,7 +18,7 @@ constexpr Named kKinds[] = {
     {"moe_matmul", KernelKind::product},
     {"moe_matvec", KernelKind::product},
     {"attend", KernelKind::attention},
-    {"kv_", KernelKind::kv},
+    {"rope_kv_store", KernelKind::kv},
     {"embed", KernelKind::dequantization},
     {"prepare_activations", KernelKind::dequantization},
     {"moe_", KernelKind::moe_routing},

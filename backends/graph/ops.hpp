@@ -113,10 +113,9 @@ struct Ops {
   virtual void bias(std::uint32_t n, Buffer x, WeightRef b) = 0;
   // x = x / rms(x) * weight for each head of head_dim values by itself.
   virtual void head_norm(std::uint32_t n, Buffer x, WeightRef weight) = 0;
-  // Rotates q and k of each row to its position as `layer` does, in place.
-  virtual void rope(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k) = 0;
-  // Appends k and v of each row to the cache of `layer` at its position.
-  virtual void kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) = 0;
+  // Rotates q and k of each row to its position as `layer` does, q in place, and appends k and v to the cache
+  // of `layer` there. What is left in k is the device's own.
+  virtual void rope_kv_store(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v) = 0;
   // Causal attention of each row over the cache of `layer`, its own position included: over the layer's
   // window of positions where it has one, scores scaled and capped as the model has it.
   virtual void attend(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer out) = 0;
@@ -155,8 +154,7 @@ struct Ops {
     matmul(n, Buffer::normed, projections);
   }
   virtual void attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v, Buffer out) {
-    rope(n, layer, q, k);
-    kv_store(n, layer, k, v);
+    rope_kv_store(n, layer, q, k, v);
     attend(n, layer, q, out);
   }
   virtual void matmul_add(std::uint32_t n, Buffer x, WeightRef weight, Buffer residual) {

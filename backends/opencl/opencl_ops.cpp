@@ -15,6 +15,7 @@ using graph::Buffer;
 
 // Work-items of an elementwise group: a wave of every GPU, and a handful of vectors for a processor.
 constexpr std::uint32_t kElementwiseLocal = 32;
+constexpr std::uint32_t kHeadLanes = 32;     // work-items of one head
 constexpr std::uint32_t kValuesPerItem = 8;  // as the kernels have it
 // A split of decode attention: long enough to hide its start, short enough that one stream's long context
 // spreads over a device. A processor's few cores are busy with the KV heads alone.
@@ -287,23 +288,14 @@ void OpenClOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
       config_.norm_eps);
 }
 
-void OpenClOps::rope(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k) {
+void OpenClOps::rope_kv_store(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v) {
   Grid grid;
-  grid.local[0] = grid.global[0] = lanes(kElementwiseLocal);
-  grid.global[1] = config_.n_heads + config_.n_kv_heads;
+  grid.local[0] = grid.global[0] = lanes(kHeadLanes);
+  grid.global[1] = config_.n_heads + 2 * config_.n_kv_heads;
   grid.global[2] = n;
   const Memory& rotations = rotations_[graph::rope_table_of(config_, layer)].buffer;
-  run(rope_, grid, buffer(q), buffer(k), rotations, config_.n_heads, config_.n_kv_heads, config_.head_dim,
-      config_.rope.dim);
-}
-
-void OpenClOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
-  Grid grid;
-  grid.local[0] = grid.global[0] = lanes(16);
-  grid.global[1] = config_.n_kv_heads;
-  grid.global[2] = n;
-  run(kv_store_, grid, buffer(k), buffer(v), slots_.buffer, keys_[layer], values_[layer], config_.n_kv_heads,
-      config_.head_dim, block_size_);
+  run(rope_kv_store_, grid, buffer(q), buffer(k), buffer(v), rotations, slots_.buffer, keys_[layer],
+      values_[layer], config_.n_heads, config_.n_kv_heads, config_.head_dim, config_.rope.dim, block_size_);
 }
 
 void OpenClOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {

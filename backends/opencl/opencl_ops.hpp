@@ -52,8 +52,8 @@ class OpenClOps final : public graph::Ops {
   void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
   void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override;
   void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight) override;
-  void rope(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k) override;
-  void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
+  void rope_kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k,
+                     graph::Buffer v) override;
   void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
   void glu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
   void softcap(std::uint32_t n, graph::Buffer x, float cap) override;
@@ -110,7 +110,7 @@ class OpenClOps final : public graph::Ops {
   ExpertChoice experts_;
   Memory expert_weights_, expert_out_;
   Kernel moe_route_, moe_add_, bias_, head_norm_;
-  Kernel embed_, rms_norm_, rope_, kv_store_, attend_split_, attend_combine_, attend_rows_, glu_, softcap_,
+  Kernel embed_, rms_norm_, rope_kv_store_, attend_split_, attend_combine_, attend_rows_, glu_, softcap_,
       add_, gather_, top_k_;
   std::unique_ptr<Matmul> matmul_;
   std::uint32_t norm_lanes_ = 1, route_lanes_ = 1, top_k_lanes_ = 1;

@@ -54,8 +54,6 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
     if (auto ok = set(embed_, programs.kernel("embed", files, formats)); !ok) return ok;
   }
   if (auto ok = make_shared(rms_norm_, "rms_norm", norm_lanes_, kNormLanes); !ok) return ok;
-  const bool interleaved = config_.rope_style == kernels::RopeStyle::interleaved;
-  if (auto ok = make(rope_, "rope", define("INTERLEAVED", interleaved ? 1 : 0)); !ok) return ok;
   const bool gelu = config_.activation == kernels::Activation::gelu;
   if (auto ok = make(glu_, "glu", define("GELU", gelu ? 1 : 0)); !ok) return ok;
   if (auto ok = make(add_, "add", ""); !ok) return ok;
@@ -82,7 +80,9 @@ Result<void> OpenClOps::build_attend(Programs& programs) {
     return set(kernel, programs.kernel(name, {&file, 1}, options));
   };
   const std::string stored = define("KV_Q8_0", kv_q8_0_ ? 1 : 0);
-  if (auto ok = make(kv_store_, "kv_store", "kv_store", stored); !ok) return ok;
+  const std::string interleaved =
+      define("INTERLEAVED", config_.rope_style == kernels::RopeStyle::interleaved ? 1 : 0);
+  if (auto ok = make(rope_kv_store_, "rope_kv_store", "rope_kv_store", stored + interleaved); !ok) return ok;
   const std::uint32_t group = config_.n_heads / config_.n_kv_heads;
   std::string seen = config_.windowed() ? define("WINDOWED", 1) : "";
   if (config_.attention_cap != 0.0F) seen += " -D CAP=" + std::to_string(config_.attention_cap) + "f";

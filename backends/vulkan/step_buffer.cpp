@@ -122,11 +122,10 @@ Result<void> StepBuffer::lay_out_attention(const graph::StepInputs& inputs) {
   }
   // The longest first: the short ones fill the gaps at the end.
   std::ranges::stable_sort(std::span(row_work_.host, rows), std::greater{}, &Work::first_position);
-  // A grid without groups is a dispatch that does nothing.
-  const std::uint32_t combined = most_splits > 1 ? splits : 0;
-  grids_.host[0] = {1, rows == 0 ? 0 : config_.n_kv_heads, rows, 0};
-  grids_.host[1] = {most_splits, splits == 0 ? 0 : config_.n_kv_heads, splits, 0};
-  grids_.host[2] = {combined == 0 ? 0 : config_.n_heads, combined, 1, 0};
+  grids_.host[0] = {1, config_.n_kv_heads, rows, 0};
+  grids_.host[1] = {most_splits, config_.n_kv_heads, splits, 0};
+  grids_.host[2] = {config_.n_heads, splits, 1, 0};
+  attends_by_ = {rows > 0, splits > 0, most_splits > 1};
   return {};
 }
 

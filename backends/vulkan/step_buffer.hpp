@@ -3,6 +3,7 @@
 // has done with the step before.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -54,6 +55,9 @@ class StepBuffer {
   Address row_work_at() const noexcept { return row_work_.address; }
   Address split_work_at() const noexcept { return split_work_.address; }
   enum class Grid : std::uint8_t { attend_rows, attend_split, attend_combine };
+  // Which grids of the step written last have groups: a recording holds the dispatches of these and no other.
+  using Grids = std::array<bool, 3>;
+  const Grids& attends_by() const noexcept { return attends_by_; }
   const Memory& grids() const noexcept { return memory_; }
   std::uint64_t grid_at(Grid grid) const noexcept {  // bytes into grids()
     return grids_.address - memory_.address() + static_cast<std::uint64_t>(grid) * sizeof(Groups4);
@@ -87,6 +91,7 @@ class StepBuffer {
   Part<Work> row_work_, split_work_;  // of prompts; of decode
   Part<Groups4> grids_;
   std::uint32_t n_wanted_ = 0, n_asked_ = 0, generation_ = 0;
+  Grids attends_by_{};
 };
 
 }  // namespace flyball::vulkan

@@ -140,6 +140,9 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     std::uint32_t layers = 0, rows = 0, wanted = 0, asked = 0;
     bool whole = false;      // of some rows the host wants all logits
     bool by_layers = false;  // it may be given up between them
+    // Bounds the range of KV: a decode step whose sequences have one split each merges none. What varies
+    // within it lies in grids of the step's buffer.
+    StepBuffer::Grids attends_by{};
     bool operator==(const Shape&) const = default;
   };
   struct Recording {
@@ -248,7 +251,8 @@ class VulkanExecutorImpl final : public VulkanExecutor {
                       static_cast<std::uint32_t>(inputs.wanted.size()),
                       static_cast<std::uint32_t>(inputs.top_k.size()),
                       !ops_->logits_in_place() && !rows_.whole().empty(),
-                      by_layers};
+                      by_layers,
+                      ops_->attends_by()};
     const auto known = std::ranges::find(recordings_, shape, &Recording::shape);
     if (known != recordings_.end()) {
       ++replayed_;

@@ -103,8 +103,6 @@ Result<void> VulkanOps::build() {
   if (prepared_) plain(prepare_activations_, "prepare_activations", sizeof(PrepareActivationsPush));
   plain(gather_, "gather", sizeof(GatherPush));
   plain(top_k_, "top_k", sizeof(TopKPush));
-  make(rope_, "rope", "rope", sizeof(RopePush),
-       {config_.rope_style == kernels::RopeStyle::interleaved ? 1U : 0U});
   if (config_.qkv_bias) plain(bias_, "bias", sizeof(BiasPush));
   if (config_.qk_norm) plain(head_norm_, "head_norm", sizeof(HeadNormPush));
   if (config_.n_experts > 0) {
@@ -127,8 +125,11 @@ Result<void> VulkanOps::build_attention() {
                         attend_plan_.split, attend_plan_.item_rows, config_.windowed() ? 1U : 0U,
                         std::bit_cast<std::uint32_t>(config_.attention_cap)},
                        sizeof(AttendPush)}});
-  wanted.push_back(
-      {&kv_store_, {"kv_store", {group_size(device_.facts(), "kv_store"), q8_0}, sizeof(KvStorePush)}});
+  const std::uint32_t interleaved = config_.rope_style == kernels::RopeStyle::interleaved ? 1 : 0;
+  wanted.push_back({&rope_kv_store_,
+                    {"rope_kv_store",
+                     {group_size(device_.facts(), "rope_kv_store"), interleaved, q8_0},
+                     sizeof(RopeKvStorePush)}});
   return build_all(wanted);
 }
 
@@ -254,21 +255,14 @@ void VulkanOps::embed(std::uint32_t n, graph::WeightRef table, Buffer out) {
       {1, n, 1});
 }
 
-void VulkanOps::rope(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k) {
+void VulkanOps::rope_kv_store(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v) {
   after_all();
-  commands_->dispatch(rope_,
-                      RopePush{at(q), at(k), step_.rotations_at(layer), config_.n_heads, config_.n_kv_heads,
-                               config_.head_dim, config_.rope.dim},
-                      {1, n, 1});
-}
-
-void VulkanOps::kv_store(std::uint32_t n, std::uint32_t layer, Buffer k, Buffer v) {
-  after_all();
-  commands_->dispatch(
-      kv_store_,
-      KvStorePush{at(k), at(v), step_.slots_at(), keys_[layer].address(), values_[layer].address(),
-                  config_.n_kv_heads, config_.head_dim, block_size_, 0},
-      {1, n, 1});
+  const std::uint32_t pairs = (cols(q) + cols(k) + cols(v)) / 2;
+  commands_->dispatch(rope_kv_store_,
+                      RopeKvStorePush{at(q), at(k), at(v), step_.rotations_at(layer), step_.slots_at(),
+                                      keys_[layer].address(), values_[layer].address(), config_.n_heads,
+                                      config_.n_kv_heads, config_.head_dim, config_.rope.dim, block_size_, 0},
+                      by_four("rope_kv_store", pairs, n));
 }
 
 void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {
@@ -284,15 +278,17 @@ void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out)
                   max_splits_,
                   config_.query_scale,
                   window != 0 ? window : UINT32_MAX};
+  const auto run = [&](const Pipeline& kernel, StepBuffer::Grid grid) {
+    if (step_.attends_by()[static_cast<std::size_t>(grid)])
+      commands_->dispatch_indirect(kernel, push, step_.grids(), step_.grid_at(grid));
+  };
   after_all();
-  commands_->dispatch_indirect(attend_rows_, push, step_.grids(),
-                               step_.grid_at(StepBuffer::Grid::attend_rows));
+  run(attend_rows_, StepBuffer::Grid::attend_rows);
   push.work = step_.split_work_at();
-  commands_->dispatch_indirect(attend_split_, push, step_.grids(),
-                               step_.grid_at(StepBuffer::Grid::attend_split));
+  run(attend_split_, StepBuffer::Grid::attend_split);
+  if (!step_.attends_by()[static_cast<std::size_t>(StepBuffer::Grid::attend_combine)]) return;
   after_all();
-  commands_->dispatch_indirect(attend_combine_, push, step_.grids(),
-                               step_.grid_at(StepBuffer::Grid::attend_combine));
+  run(attend_combine_, StepBuffer::Grid::attend_combine);
 }
 
 void VulkanOps::moe_route(std::uint32_t n, Buffer router) {

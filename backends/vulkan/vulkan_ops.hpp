@@ -50,6 +50,8 @@ class VulkanOps final : public graph::Ops {
   void read_back(std::uint32_t rows);
   // What went wrong since the last call, if anything did.
   Result<void> take_failure();
+  // Of the step begun last: kernels of attention that its recording holds.
+  const StepBuffer::Grids& attends_by() const noexcept { return step_.attends_by(); }
   // Counts up when recordings made before are void: a buffer they name has moved.
   std::uint32_t generation() const noexcept { return step_.generation(); }
 
@@ -66,8 +68,8 @@ class VulkanOps final : public graph::Ops {
   void matmul(std::uint32_t n, graph::Buffer x, std::span<const graph::Projection> projections) override;
   void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override;
   void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef weight) override;
-  void rope(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k) override;
-  void kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer k, graph::Buffer v) override;
+  void rope_kv_store(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer k,
+                     graph::Buffer v) override;
   void attend(std::uint32_t n, std::uint32_t layer, graph::Buffer q, graph::Buffer out) override;
   void glu(std::uint32_t n, graph::Buffer gate, graph::Buffer up) override;
   void softcap(std::uint32_t n, graph::Buffer x, float cap) override;
@@ -143,7 +145,7 @@ class VulkanOps final : public graph::Ops {
   std::optional<Error> failure_;
   Commands* commands_ = nullptr;
   bool eights_ = false;  // rms_norm_ and glu_ are those of software devices
-  bool fresh_ = true;  // nothing recorded that what follows would have to wait for
+  bool fresh_ = true;    // nothing recorded that what follows would have to wait for
 
   graph::BufferPlan plan_{};
   std::array<Memory, graph::kBufferCount> buffers_;
@@ -154,7 +156,7 @@ class VulkanOps final : public graph::Ops {
   // the experts' last matrices gave [rows, used, dim].
   Memory expert_ids_, expert_weights_, expert_offsets_, expert_order_, expert_out_;
   Memory prepared_;  // activations of one product, where some go by integer dot
-  Pipeline prepare_activations_, embed_, rms_norm_, head_norm_, bias_, glu_, softcap_, add_, rope_, kv_store_,
+  Pipeline prepare_activations_, embed_, rms_norm_, head_norm_, bias_, glu_, softcap_, add_, rope_kv_store_,
       attend_rows_, attend_split_, attend_combine_, gather_, top_k_, moe_route_, moe_group_, moe_add_;
 
   std::vector<Memory> keys_, values_;

@@ -1,7 +1,7 @@
 // A KV page: the keys, or the values, of one KV head at the positions of one KV block. As f16:
 // [block_size][head_dim]. As q8_0 (GGML's: 32 values share an f16 scale, value = scale * quant): the int8
 // quants [block_size][head_dim], then the scales [block_size][head_dim / 32], so that both lie in whole
-// vectors. What OpenCL calls so stands in kernels/opencl/{kv_store,attend}.cl.
+// vectors. What OpenCL calls so stands in kernels/opencl/{rope_kv_store,attend}.cl.
 #pragma once
 
 #include <cstddef>

@@ -110,18 +110,13 @@ struct MoeMatmulPush {
   uint row_bytes, n_experts;
 };
 
-/* Rotates q [rows, n_heads, head_dim] and k [rows, n_kv_heads, head_dim] in place. rotations: [rows, rope_dim / 2, 2]
-   cosine and sine. Constant 1: pairs are 1: (2i, 2i + 1), 0: (i, i + rope_dim / 2). Groups: 1, rows. */
-struct RopePush {
-  Address q, k, rotations;
-  uint n_heads, n_kv_heads, head_dim, rope_dim;
-};
-
-/* Rounds k, v [rows, n_kv_heads, head_dim] into the caches at slots[row] = block id * block_size + place. Caches:
-   [block][kv head] pages (kernels/formats/kv_page.hpp). Constant 1: 1: pages are q8_0, 0: f16. Groups: 1, rows. */
-struct KvStorePush {
-  Address k, v, slots, keys, values;
-  uint n_kv_heads, head_dim, block_size, unused;
+/* Rotates q [rows, n_heads, head_dim] in place and k [rows, n_kv_heads, head_dim] on its way: rotations: [rows,
+   rope_dim / 2, 2] cosine and sine; and rounds k, v [rows, n_kv_heads, head_dim] into the caches at slots[row] = block id
+   * block_size + place. Caches: [block][kv head] pages (kernels/formats/kv_page.hpp). Constants: 1: pairs are 1: (2i,
+   2i + 1), 0: (i, i + rope_dim / 2); 2: 1: pages are q8_0, 0: f16. Groups: any, rows. */
+struct RopeKvStorePush {
+  Address q, k, v, rotations, slots, keys, values;
+  uint n_heads, n_kv_heads, head_dim, rope_dim, block_size, unused;
 };
 
 /* Causal attention of q [rows, n_heads, head_dim] over the pages of one layer, into `to`, of the same shape.

@@ -30,9 +30,8 @@ PURE = {
 # top_k is not among them: only devices whose logits the host cannot read in place have it.
 OPS = ["embed", "rms_norm", "matmul", "rope", "store_f16", "store_q8_0", "attend", "glu", "softcap", "add", "moe_route"]
 COLUMNS = ["reference", "cpu", "opencl", "vulkan"]
-# Where a column has an op under another name: GPUs store into the paged cache as they round.
-ALSO = {("opencl", "store_f16"): "kv_store", ("opencl", "store_q8_0"): "kv_store",
-        ("vulkan", "store_f16"): "kv_store", ("vulkan", "store_q8_0"): "kv_store"}
+# Where a column has an op under another name: GPUs rotate, round and store into the paged cache in one kernel.
+ALSO = {(column, op): "rope_kv_store" for column in ("opencl", "vulkan") for op in ("rope", "store_f16", "store_q8_0")}
 TOP = {"CMakeLists.txt", "CMakePresets.json", "daemon", "backends", "policy", "kernels", "config", "tests", "packaging", "docs",
        "README.md", "LICENSE"}
 SOURCES = {".hpp", ".cpp", ".h", ".inl"}

@@ -26,11 +26,9 @@ class PlainOps final : public graph::Ops {
   }
   void bias(std::uint32_t n, graph::Buffer x, graph::WeightRef b) override { ops_.bias(n, x, b); }
   void head_norm(std::uint32_t n, graph::Buffer x, graph::WeightRef w) override { ops_.head_norm(n, x, w); }
-  void rope(std::uint32_t n, std::uint32_t l, graph::Buffer q, graph::Buffer k) override {
-    ops_.rope(n, l, q, k);
-  }
-  void kv_store(std::uint32_t n, std::uint32_t l, graph::Buffer k, graph::Buffer v) override {
-    ops_.kv_store(n, l, k, v);
+  void rope_kv_store(std::uint32_t n, std::uint32_t l, graph::Buffer q, graph::Buffer k,
+                     graph::Buffer v) override {
+    ops_.rope_kv_store(n, l, q, k, v);
   }
   void attend(std::uint32_t n, std::uint32_t l, graph::Buffer q, graph::Buffer out) override {
     ops_.attend(n, l, q, out);

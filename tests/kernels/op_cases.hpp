@@ -60,6 +60,15 @@ struct KvShape {
   std::uint32_t window = 0;  // positions that a row sees, its own included; 0: all
   float cap = 0.0F;          // of scores; 0: none
 };
+struct Rotation {
+  Floats by;  // [rows, dim / 2, 2] cosine and sine
+  std::uint32_t dim = 0;
+  RopeStyle style = RopeStyle::interleaved;
+};
+struct Stored {
+  Floats q;  // rotated
+  Bytes keys, values;
+};
 struct AttendWork {
   std::uint32_t first_row, rows, first_position, table_at;
 };
@@ -86,9 +95,6 @@ struct Column {
   // table: its rows from byte `at` of a buffer on; of affine types its scales and biases, too, of their own.
   virtual Floats embed(DType type, const test::FileMatrix& table, std::size_t at,
                        const std::vector<std::int32_t>& tokens, std::uint32_t cols, float scale) = 0;
-  virtual std::pair<Floats, Floats> rope(const Floats& q, const Floats& k, const Floats& rotations,
-                                         std::uint32_t n, std::uint32_t heads, std::uint32_t kv_heads,
-                                         std::uint32_t rope_dim, RopeStyle style) = 0;
   virtual std::pair<Uints, Floats> moe_route(const Floats& router, std::uint32_t n, std::uint32_t experts,
                                              std::uint32_t used) = 0;
   virtual Floats moe_add(const Floats& y, const Floats& weights, const Floats& residual, std::uint32_t used,
@@ -96,9 +102,11 @@ struct Column {
   // For each of `asked`, what the kernel wrote: the head, then the candidates.
   virtual std::vector<std::vector<TopKPair>> top_k(const Floats& logits, std::uint32_t cols,
                                                    const std::vector<TopKAsked>& asked) = 0;
-  // The caches, blocks of kTile positions, after k and v have been stored at `slots` into poison.
-  virtual std::pair<Bytes, Bytes> kv_store(const KvShape& shape, const Floats& k, const Floats& v,
-                                           const Uints& slots, std::size_t cache_bytes) = 0;
+  // k's and v's rows, one a position of `shape`, go to `slots` of caches of poison, blocks of kTile
+  // positions.
+  virtual Stored rope_kv_store(const KvShape& shape, const Rotation& rotation, const Floats& q,
+                               const Floats& k, const Floats& v, const Uints& slots,
+                               std::size_t cache_bytes) = 0;
   // Attention over such caches by the kernel for prompts, `work` being one item, or by those for decode.
   virtual Floats attend(const KvShape& shape, const Floats& q, const Bytes& keys, const Bytes& values,
                         const std::vector<AttendWork>& work, const Uints& table, float scale,
@@ -166,8 +174,8 @@ inline void check_embed(Column& column, DType type, std::size_t at, DType scale_
   const auto got = column.embed(type, table, at, tokens, cols, scale);
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     std::vector<double> want(cols);
-    reference::embed(type, table.rows().after(type, static_cast<std::size_t>(tokens[i]), cols), cols,
-                     scale, want.data());
+    reference::embed(type, table.rows().after(type, static_cast<std::size_t>(tokens[i]), cols), cols, scale,
+                     want.data());
     for (std::uint32_t c = 0; c < cols; ++c) {
       ASSERT_NEAR(got[i * cols + c], want[c], std::abs(want[c]) * relative + rounding)
           << to_string(type) << " at " << at << ", scales " << to_string(scale_type);
@@ -176,22 +184,6 @@ inline void check_embed(Column& column, DType type, std::size_t at, DType scale_
 }
 
 inline constexpr DType kScaleTypes[] = {DType::f16, DType::bf16, DType::f32};  // of affine types
-
-inline void check_rope(Column& column, RopeStyle style) {
-  const std::uint32_t n = 2, heads = 3, kv_heads = 1, head_dim = 20, rope_dim = 12;
-  const auto q = random_floats(n * heads * head_dim, 8), k = random_floats(n * kv_heads * head_dim, 9);
-  const auto rotations = random_floats(n * rope_dim, 10);
-  const auto [got_q, got_k] = column.rope(q, k, rotations, n, heads, kv_heads, rope_dim, style);
-  std::vector<double> want_q(q.begin(), q.end()), want_k(k.begin(), k.end());
-  for (std::uint32_t i = 0; i < n; ++i) {
-    reference::rope(want_q.data() + i * heads * head_dim, heads, head_dim, rope_dim,
-                    rotations.data() + i * rope_dim, style);
-    reference::rope(want_k.data() + i * kv_heads * head_dim, kv_heads, head_dim, rope_dim,
-                    rotations.data() + i * rope_dim, style);
-  }
-  for (std::size_t i = 0; i < q.size(); ++i) ASSERT_NEAR(got_q[i], want_q[i], 1e-6);
-  for (std::size_t i = 0; i < k.size(); ++i) ASSERT_NEAR(got_k[i], want_k[i], 1e-6);
-}
 
 inline void check_moe_route_and_add(Column& column) {
   const std::uint32_t n = 4, experts = 40, used = 6, cols = 21;
@@ -217,11 +209,11 @@ inline void check_moe_route_and_add(Column& column) {
   }
 }
 
-// ---- attention: stored through kv_store, read by both ways of attending, against the reference on the same
-// rounded cache. Blocks that no table names, and places beyond the last position, are NaNs, and stay what
-// they are.
+// ---- attention: stored through rope_kv_store, read by both ways of attending, against the reference on the
+// same rounded cache. Blocks that no table names, and places beyond the last position, are NaNs, and stay
+// what they are.
 
-// What kv_store must have made of one head's row at `place` of a page. Marks the bytes that are the row's.
+// What must have been made of one head's row at `place` of a page. Marks the bytes that are the row's.
 inline void expect_f16_row(const float* x, std::uint32_t dim, std::uint32_t place, const std::uint8_t* page,
                            std::vector<bool>& written) {
   std::vector<std::uint16_t> want(dim);
@@ -247,7 +239,7 @@ inline void expect_q8_0_row(const float* x, std::uint32_t dim, std::uint32_t pla
   std::fill_n(written.begin() + static_cast<std::ptrdiff_t>(scales_at), 2 * scales.size(), true);
 }
 
-inline void check_kv_store(const KvShape& shape, const Floats& x, const Uints& slots, const Bytes& blocks) {
+inline void check_stored(const KvShape& shape, const Floats& x, const Uints& slots, const Bytes& blocks) {
   const std::size_t page_bytes = kv_page_bytes(shape.type, kTile, shape.head_dim);
   std::vector<std::vector<bool>> written(blocks.size() / page_bytes, std::vector<bool>(page_bytes));
   for (std::uint32_t p = 0; p < shape.positions; ++p)  // rounded as the reference does, in its place
@@ -261,6 +253,53 @@ inline void check_kv_store(const KvShape& shape, const Floats& x, const Uints& s
     ASSERT_TRUE(blocks[i] == kPoison || written[i / page_bytes][i % page_bytes]);
 }
 
+// What one head's row at `place` of a page reads back as.
+inline Floats read_back(DType type, const std::uint8_t* page, std::uint32_t dim, std::uint32_t place) {
+  Floats row(dim);
+  for (std::uint32_t d = 0; d < dim; ++d) {
+    const std::size_t at = std::size_t{place} * dim + d;
+    std::uint16_t bits = 0;
+    std::memcpy(&bits, page + (type == DType::q8_0 ? kv_scales_at(kTile, dim, place) + 2 * (d / 32) : 2 * at),
+                2);
+    row[d] = f16_to_f32(bits) *
+             (type == DType::q8_0 ? static_cast<float>(static_cast<std::int8_t>(page[at])) : 1.0F);
+  }
+  return row;
+}
+
+// A part of each head is rotated, the rest and v stay: k reads back as the reference's within its rounding.
+inline void check_rope_kv_store(Column& column, RopeStyle style, DType type) {
+  const KvShape shape{3, 2, type == DType::q8_0 ? 64U : 20U, 2, type};
+  const std::uint32_t n = shape.positions, dim = shape.head_dim, rope_dim = 12;
+  const auto q = random_floats(n * shape.heads * dim, 8), k = random_floats(n * shape.kv_heads * dim, 9),
+             v = random_floats(k.size(), 17);
+  const Rotation rotation{random_floats(n * rope_dim, 10), rope_dim, style};
+  const Uints slots{2 * kTile + 5, 7};
+  const auto got = column.rope_kv_store(shape, rotation, q, k, v, slots,
+                                        3 * shape.kv_heads * kv_page_bytes(type, kTile, dim));
+  ASSERT_NO_FATAL_FAILURE(check_stored(shape, v, slots, got.values));
+  std::vector<double> want_q(q.begin(), q.end()), want_k(k.begin(), k.end());
+  for (std::uint32_t i = 0; i < n; ++i) {
+    const float* by = rotation.by.data() + i * rope_dim;
+    reference::rope(want_q.data() + i * shape.heads * dim, shape.heads, dim, rope_dim, by, style);
+    reference::rope(want_k.data() + i * shape.kv_heads * dim, shape.kv_heads, dim, rope_dim, by, style);
+    for (std::uint32_t h = 0; h < shape.kv_heads; ++h) {
+      const std::size_t page = std::size_t{slots[i] / kTile} * shape.kv_heads + h;
+      const double* want = want_k.data() + (i * shape.kv_heads + h) * dim;
+      const Floats row =
+          read_back(type, got.keys.data() + page * kv_page_bytes(type, kTile, dim), dim, slots[i] % kTile);
+      for (std::uint32_t d = 0; d < dim; ++d) {
+        double largest = 0;
+        for (std::uint32_t e = d / 32 * 32; e < std::min(dim, d / 32 * 32 + 32); ++e)
+          largest = std::max(largest, std::abs(want[e]));
+        const double rounding = type == DType::q8_0 ? largest / 127 * 0.51 : std::abs(want[d]) / 2048 * 1.01;
+        ASSERT_NEAR(row[d], want[d], rounding + 1e-6) << "row " << i << " head " << h << " value " << d;
+      }
+    }
+  }
+  for (std::size_t i = 0; i < q.size(); ++i) ASSERT_NEAR(got.q[i], want_q[i], 1e-6);
+}
+
 inline void check_attention(Column& column, const KvShape& shape) {
   const auto [heads, kv_heads, head_dim, positions, type, window, cap] = shape;
   Uints table(positions / kTile + 1);
@@ -270,10 +309,13 @@ inline void check_attention(Column& column, const KvShape& shape) {
   Uints slots(positions);
   for (std::uint32_t p = 0; p < positions; ++p) slots[p] = table[p / kTile] * kTile + p % kTile;
   const std::size_t page_bytes = kv_page_bytes(type, kTile, head_dim);
-  const auto [k_blocks, v_blocks] =
-      column.kv_store(shape, k, v, slots, (positions / kTile + 4) * kv_heads * page_bytes);
-  ASSERT_NO_FATAL_FAILURE(check_kv_store(shape, k, slots, k_blocks));
-  ASSERT_NO_FATAL_FAILURE(check_kv_store(shape, v, slots, v_blocks));
+  const auto untouched = random_floats(positions * heads * head_dim, 18);
+  const auto [q_after, k_blocks, v_blocks] =
+      column.rope_kv_store(shape, {.by = {0, 1}, .dim = 0}, untouched, k, v, slots,
+                           (positions / kTile + 4) * kv_heads * page_bytes);
+  ASSERT_EQ(q_after, untouched) << "nothing was to be rotated";
+  ASSERT_NO_FATAL_FAILURE(check_stored(shape, k, slots, k_blocks));
+  ASSERT_NO_FATAL_FAILURE(check_stored(shape, v, slots, v_blocks));
 
   // The last rows of the sequence, as one tile of a prompt and each as a decoded token.
   const std::uint32_t rows = std::min(5U, positions), first = positions - rows;

@@ -213,6 +213,21 @@ TEST_F(VulkanEngine, DecodeIsReplayed) {
   EXPECT_EQ(device->statistics().replayed, 38U);
 }
 
+// Only a context of more than one split, 256 positions, has splits to merge, and a recording that does.
+TEST_F(VulkanEngine, LongerContextsAreRecordedOnceMore) {
+  const auto m = synthetic_model(DType::f16, kKvShape);
+  const auto device = vulkan_executor(m);
+  std::vector<std::uint32_t> blocks(kRunBlocks);
+  std::iota(blocks.begin(), blocks.end(), 0U);
+  const auto recorded_at = [&](std::size_t positions) {
+    run_chunks(*device, random_tokens(positions, m.vocab()), blocks, m.vocab(), 1);
+    return device->statistics().recorded;
+  };
+  EXPECT_EQ(recorded_at(256), 2U);  // the last wants logits
+  EXPECT_EQ(recorded_at(270), 4U);
+  EXPECT_EQ(device->statistics().replayed, 256U + 270U - 4U);
+}
+
 // What top_k hands over is what the whole row says, and both may be wanted in one step.
 TEST_F(VulkanEngine, CandidatesAreTheRows) {
   const auto m = synthetic_model(DType::f16, shape_for(DType::f16));

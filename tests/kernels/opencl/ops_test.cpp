@@ -80,17 +80,9 @@ class OpenClOps : public KernelTest, public cases::Column {
                    " -D SCALE_FORMAT=" + std::to_string(static_cast<int>(table.scale_type)),
                {"block_layout", "dequantize", "embed"}),
         grid({64, tokens.size(), 1}, 32), put(bytes), begins[0], cl_ulong{kernels::row_bytes(type, cols)},
-        begins[1], begins[2], cl_ulong{table.rows().scale_bytes(type, 1, cols)}, put(tokens), out, cols, scale);
+        begins[1], begins[2], cl_ulong{table.rows().scale_bytes(type, 1, cols)}, put(tokens), out, cols,
+        scale);
     return get<float>(out);
-  }
-  std::pair<Floats, Floats> rope(const Floats& q, const Floats& k, const Floats& rotations, std::uint32_t n,
-                                 std::uint32_t heads, std::uint32_t kv_heads, std::uint32_t rope_dim,
-                                 kernels::RopeStyle style) override {
-    const Memory q_out = put(q), k_out = put(k);
-    run(kernel("rope", style == kernels::RopeStyle::interleaved ? "-D INTERLEAVED=1" : "-D INTERLEAVED=0"),
-        grid({lanes_, heads + kv_heads, n}, lanes_), q_out, k_out, put(rotations), heads, kv_heads,
-        static_cast<cl_uint>(q.size() / n / heads), rope_dim);
-    return {get<float>(q_out), get<float>(k_out)};
   }
   std::pair<Uints, Floats> moe_route(const Floats& router, std::uint32_t n, std::uint32_t experts,
                                      std::uint32_t used) override {
@@ -124,14 +116,17 @@ class OpenClOps : public KernelTest, public cases::Column {
     }
     return answers;
   }
-  std::pair<Bytes, Bytes> kv_store(const cases::KvShape& shape, const Floats& k, const Floats& v,
-                                   const Uints& slots, std::size_t cache_bytes) override {
+  cases::Stored rope_kv_store(const cases::KvShape& shape, const cases::Rotation& rotation, const Floats& q,
+                              const Floats& k, const Floats& v, const Uints& slots,
+                              std::size_t cache_bytes) override {
     const Bytes poison(cache_bytes, cases::kPoison);
-    const Memory keys = put(poison), values = put(poison);
-    const std::uint32_t lanes = lanes_ == 1 ? 1 : 4;
-    run(kernel("kv_store", kv(shape)), grid({lanes, shape.kv_heads, shape.positions}, lanes), put(k), put(v),
-        put(slots), keys, values, shape.kv_heads, shape.head_dim, cases::kTile);
-    return {get<std::uint8_t>(keys), get<std::uint8_t>(values)};
+    const Memory q_out = put(q), keys = put(poison), values = put(poison);
+    const bool interleaved = rotation.style == kernels::RopeStyle::interleaved;
+    run(kernel("rope_kv_store", kv(shape) + " -D INTERLEAVED=" + (interleaved ? "1" : "0")),
+        grid({lanes_, shape.heads + 2 * shape.kv_heads, shape.positions}, lanes_), q_out, put(k), put(v),
+        put(rotation.by), put(slots), keys, values, shape.heads, shape.kv_heads, shape.head_dim, rotation.dim,
+        cases::kTile);
+    return {get<float>(q_out), get<std::uint8_t>(keys), get<std::uint8_t>(values)};
   }
   Floats attend(const cases::KvShape& shape, const Floats& q, const Bytes& keys, const Bytes& values,
                 const std::vector<cases::AttendWork>& work, const Uints& table, float scale,
@@ -181,9 +176,10 @@ TEST_F(OpenClOps, EmbedDecodesEveryFormatExactly) {
   for (const DType type : kernels::kAffineDTypes)
     for (const DType scales : cases::kScaleTypes) cases::check_embed(*this, type, 3, scales);
 }
-TEST_F(OpenClOps, Rope) {
+TEST_F(OpenClOps, RopeKvStore) {
   for (const auto style : {kernels::RopeStyle::interleaved, kernels::RopeStyle::half})
-    with_lanes({1, 4}, [&] { cases::check_rope(*this, style); });
+    for (const DType type : {DType::f16, DType::q8_0})
+      with_lanes({1, 4}, [&] { cases::check_rope_kv_store(*this, style, type); });
 }
 TEST_F(OpenClOps, MoeRouteAndAdd) {
   with_lanes({1, 32}, [&] { cases::check_moe_route_and_add(*this); });

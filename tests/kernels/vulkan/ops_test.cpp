@@ -102,21 +102,6 @@ class VulkanOps : public KernelTest, public cases::Column {
         {1, static_cast<uint>(tokens.size()), 1});
     return get<float>(out);
   }
-  std::pair<Floats, Floats> rope(const Floats& q, const Floats& k, const Floats& rotations, std::uint32_t n,
-                                 std::uint32_t heads, std::uint32_t kv_heads, std::uint32_t rope_dim,
-                                 kernels::RopeStyle style) override {
-    const Buffer q_out = put(q), k_out = put(k), by = put(rotations);
-    run("rope", {size("rope"), style == kernels::RopeStyle::interleaved ? 1U : 0U},
-        RopePush{.q = q_out.address(),
-                 .k = k_out.address(),
-                 .rotations = by.address(),
-                 .n_heads = heads,
-                 .n_kv_heads = kv_heads,
-                 .head_dim = static_cast<uint>(q.size() / n / heads),
-                 .rope_dim = rope_dim},
-        {1, n, 1});
-    return {get<float>(q_out), get<float>(k_out)};
-  }
   std::pair<Uints, Floats> moe_route(const Floats& router, std::uint32_t n, std::uint32_t experts,
                                      std::uint32_t used) override {
     const Buffer in = put(router), ids = put(Uints(n * used, 99)), weights = put(Floats(n * used, NAN));
@@ -164,22 +149,30 @@ class VulkanOps : public KernelTest, public cases::Column {
     }
     return answers;
   }
-  std::pair<Bytes, Bytes> kv_store(const cases::KvShape& shape, const Floats& k, const Floats& v,
-                                   const Uints& slots, std::size_t cache_bytes) override {
+  cases::Stored rope_kv_store(const cases::KvShape& shape, const cases::Rotation& rotation, const Floats& q,
+                              const Floats& k, const Floats& v, const Uints& slots,
+                              std::size_t cache_bytes) override {
     const Bytes poison(cache_bytes, cases::kPoison);
-    const Buffer k_in = put(k), v_in = put(v), where = put(slots), keys = put(poison), values = put(poison);
-    run("kv_store", {size("kv_store"), shape.type == DType::q8_0 ? 1U : 0U},
-        KvStorePush{.k = k_in.address(),
-                    .v = v_in.address(),
-                    .slots = where.address(),
-                    .keys = keys.address(),
-                    .values = values.address(),
-                    .n_kv_heads = shape.kv_heads,
-                    .head_dim = shape.head_dim,
-                    .block_size = cases::kTile,
-                    .unused = 0},
-        {1, shape.positions, 1});
-    return {get<std::uint8_t>(keys), get<std::uint8_t>(values)};
+    const Buffer q_out = put(q), k_in = put(k), v_in = put(v), by = put(rotation.by), where = put(slots),
+                 keys = put(poison), values = put(poison);
+    run("rope_kv_store",
+        {size("rope_kv_store"), rotation.style == kernels::RopeStyle::interleaved ? 1U : 0U,
+         shape.type == DType::q8_0 ? 1U : 0U},
+        RopeKvStorePush{.q = q_out.address(),
+                        .k = k_in.address(),
+                        .v = v_in.address(),
+                        .rotations = by.address(),
+                        .slots = where.address(),
+                        .keys = keys.address(),
+                        .values = values.address(),
+                        .n_heads = shape.heads,
+                        .n_kv_heads = shape.kv_heads,
+                        .head_dim = shape.head_dim,
+                        .rope_dim = rotation.dim,
+                        .block_size = cases::kTile,
+                        .unused = 0},
+        {2, shape.positions, 1});
+    return {get<float>(q_out), get<std::uint8_t>(keys), get<std::uint8_t>(values)};
   }
   Floats attend(const cases::KvShape& shape, const Floats& q, const Bytes& keys, const Bytes& values,
                 const std::vector<cases::AttendWork>& work, const Uints& table, float scale,
@@ -247,9 +240,10 @@ TEST_F(VulkanOps, EmbedDecodesEveryFormatExactly) {
     for (const DType scales : cases::kScaleTypes)
       for (const std::size_t at : {0, 3, 4}) cases::check_embed(*this, type, at, scales);
 }
-TEST_F(VulkanOps, Rope) {
+TEST_F(VulkanOps, RopeKvStore) {
   for (const auto style : {kernels::RopeStyle::interleaved, kernels::RopeStyle::half})
-    each_size([&] { cases::check_rope(*this, style); });
+    for (const DType type : {DType::f16, DType::q8_0})
+      each_size([&] { cases::check_rope_kv_store(*this, style, type); });
 }
 TEST_F(VulkanOps, MoeRouteAndAdd) {
   each_size([&] { cases::check_moe_route_and_add(*this); });
@@ -279,22 +273,20 @@ class VulkanTexelOps : public VulkanOps {
   Floats rms_norm(const Floats& x, const Floats& weight, std::uint32_t n, std::uint32_t dim,
                   float eps) override {
     const Buffer in = put(x), w = put(weight), out = put(Floats(x.size(), NAN));
-    run_by_texel(
-        "texel_rms_norm", {group_size(device_->facts(), "texel_rms_norm")},
-        RmsNormPush{.x = place(in), .weight = place(w), .to = place(out), .cols = dim, .eps = eps}, {1, n, 1},
-        {in.address(), w.address(), out.address()});
+    run_by_texel("texel_rms_norm", {group_size(device_->facts(), "texel_rms_norm")},
+                 RmsNormPush{.x = place(in), .weight = place(w), .to = place(out), .cols = dim, .eps = eps},
+                 {1, n, 1}, {in.address(), w.address(), out.address()});
     return get<float>(out);
   }
   Floats glu(kernels::Activation activation, const Floats& gate, const Floats& up, std::uint32_t) override {
     const Buffer inout = put(gate), other = put(up);
     const std::uint32_t group = group_size(device_->facts(), "texel_glu"),
                         groups = static_cast<uint>(gate.size() / 8 + group - 1) / group;
-    run_by_texel("texel_glu", {group, activation == kernels::Activation::gelu ? 1U : 0U},
-                 ElementwisePush{.x = place(inout),
-                                 .y = place(other),
-                                 .count = static_cast<uint>(gate.size()),
-                                 .unused = 0},
-                 {std::max(1U, groups / 2), 1, 1}, {inout.address(), other.address()});
+    run_by_texel(
+        "texel_glu", {group, activation == kernels::Activation::gelu ? 1U : 0U},
+        ElementwisePush{
+            .x = place(inout), .y = place(other), .count = static_cast<uint>(gate.size()), .unused = 0},
+        {std::max(1U, groups / 2), 1, 1}, {inout.address(), other.address()});
     return get<float>(inout);
   }
 };
