@@ -7,7 +7,6 @@
 #include <iterator>
 #include <limits>
 
-#include "backends/graph/rope_args.hpp"
 
 namespace flyball::cpu {
 namespace {
@@ -121,11 +120,10 @@ void CpuOps::write_block(std::uint32_t block, std::span<const std::byte> from) {
 void CpuOps::begin(const graph::StepInputs& inputs) {
   inputs_ = inputs;
   const auto n = static_cast<std::uint32_t>(inputs.positions.size());
-  for_each("rope", graph::rope_tables(config_) * n, [&](std::uint32_t item) {
+  for_each("rope", static_cast<std::uint32_t>(rope_tables_.size()) * n, [&](std::uint32_t item) {
     const std::uint32_t table = item / n, i = item % n;
-    kernels::cpu::rope_table(graph::rope_table_args(graph::rope_of_table(config_, table)),
-                             inputs.positions[i],
-                             rotations_ + (std::size_t{table} * step_tokens_ + i) * config_.rope.dim);
+    rope_tables_[table].rotation(inputs.positions[i],
+                                 rotations_ + (std::size_t{table} * step_tokens_ + i) * config_.rope.dim);
   });
 }
 

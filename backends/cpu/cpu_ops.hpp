@@ -14,6 +14,7 @@
 #include "backends/graph/decoder.hpp"
 #include "backends/graph/kernel_times.hpp"
 #include "backends/graph/memory_plan.hpp"
+#include "backends/graph/rope_args.hpp"
 #include "kernels/cpu/kernels.hpp"
 
 namespace flyball::cpu {
@@ -87,7 +88,11 @@ class CpuOps final : public graph::Ops {
 
   CpuOps(const model::ModelConfig& config, const kernels::cpu::Kernels& kernels, const CpuWeights& weights,
          ThreadPool& pool)
-      : config_(config), kernels_(kernels), weights_(weights), pool_(pool) {}
+      : config_(config),
+        kernels_(kernels),
+        weights_(weights),
+        pool_(pool),
+        rope_tables_(graph::make_rope_tables(config)) {}
 
   float* data(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
   std::uint32_t cols(graph::Buffer b) const noexcept { return plan_[static_cast<std::size_t>(b)].cols; }
@@ -125,6 +130,7 @@ class CpuOps final : public graph::Ops {
   const kernels::cpu::Kernels& kernels_;
   const CpuWeights& weights_;
   ThreadPool& pool_;
+  const std::vector<kernels::cpu::RopeTable> rope_tables_;
   std::vector<Product> products_;
 
   graph::BufferPlan plan_{};

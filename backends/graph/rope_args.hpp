@@ -2,6 +2,8 @@
 // alike.
 #pragma once
 
+#include <vector>
+
 #include "backends/model/model_config.hpp"
 #include "kernels/cpu/rope_table.hpp"
 
@@ -31,6 +33,14 @@ inline kernels::cpu::RopeTableArgs rope_table_args(const model::RopeConfig& rope
   args.original_context = rope.original_context;
   args.frequency_factors = rope.frequency_factors.empty() ? nullptr : rope.frequency_factors.data();
   return args;
+}
+
+// Of a model's kinds of layers, by rope_table_of.
+inline std::vector<kernels::cpu::RopeTable> make_rope_tables(const model::ModelConfig& config) {
+  std::vector<kernels::cpu::RopeTable> tables;
+  for (std::uint32_t i = 0; i < rope_tables(config); ++i)
+    tables.emplace_back(rope_table_args(rope_of_table(config, i)));
+  return tables;
 }
 
 }  // namespace flyball::graph

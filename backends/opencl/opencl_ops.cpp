@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "backends/graph/rope_args.hpp"
 
 namespace flyball::opencl {
 namespace {
@@ -190,12 +189,11 @@ void OpenClOps::begin(const graph::StepInputs& inputs) {
     slots_.host[i] = inputs.block_tables[inputs.sequence_of[i]][position / block_size_] * block_size_ +
                      position % block_size_;
   }
-  for (std::uint32_t table = 0; table < graph::rope_tables(config_); ++table) {
-    const auto args = graph::rope_table_args(graph::rope_of_table(config_, table));
+  for (std::size_t table = 0; table < rope_tables_.size(); ++table) {
     std::vector<float>& to = rotations_[table].host;
     to.resize(n * config_.rope.dim);
     for (std::size_t i = 0; i < n; ++i)
-      kernels::cpu::rope_table(args, inputs.positions[i], to.data() + i * config_.rope.dim);
+      rope_tables_[table].rotation(inputs.positions[i], to.data() + i * config_.rope.dim);
   }
   asked_.host.clear();
   std::uint32_t at = 0;

@@ -11,6 +11,7 @@
 
 #include "backends/graph/decoder.hpp"
 #include "backends/graph/memory_plan.hpp"
+#include "backends/graph/rope_args.hpp"
 #include "backends/opencl/attend_plan.hpp"
 #include "backends/opencl/matmul.hpp"
 #include "backends/opencl/programs.hpp"
@@ -77,7 +78,12 @@ class OpenClOps final : public graph::Ops {
 
   OpenClOps(Device& device, const model::ModelConfig& config, const Weights& weights,
             const graph::ModelPart& part, const OpsLimits& limits)
-      : device_(device), config_(config), weights_(weights), part_(part), limits_(limits) {}
+      : device_(device),
+        config_(config),
+        weights_(weights),
+        part_(part),
+        limits_(limits),
+        rope_tables_(graph::make_rope_tables(config)) {}
   Result<void> allocate();
   Result<void> build(Programs& programs, const TuningTable& tuning);
   Result<void> build_attend(Programs& programs);
@@ -99,6 +105,7 @@ class OpenClOps final : public graph::Ops {
   const Weights& weights_;
   const graph::ModelPart part_;
   OpsLimits limits_;
+  const std::vector<kernels::cpu::RopeTable> rope_tables_;
   std::optional<Error> failure_;
 
   graph::BufferPlan plan_{};

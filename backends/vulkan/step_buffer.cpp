@@ -4,7 +4,6 @@
 #include <type_traits>
 #include <utility>
 
-#include "backends/graph/rope_args.hpp"
 
 namespace flyball::vulkan {
 namespace {
@@ -72,11 +71,10 @@ Result<void> StepBuffer::write(const graph::StepInputs& inputs) {
     slots_.host[i] = inputs.block_tables[inputs.sequence_of[i]][position / block_size] * block_size +
                      position % block_size;
   }
-  for (std::uint32_t table = 0; table < graph::rope_tables(config_); ++table) {
-    const auto args = graph::rope_table_args(graph::rope_of_table(config_, table));
-    float* to = rotations_.host + std::size_t{table} * limits_.step_tokens * config_.rope.dim;
+  for (std::size_t table = 0; table < rope_tables_.size(); ++table) {
+    float* to = rotations_.host + table * limits_.step_tokens * config_.rope.dim;
     for (std::size_t i = 0; i < inputs.tokens.size(); ++i, to += config_.rope.dim)
-      kernels::cpu::rope_table(args, inputs.positions[i], to);
+      rope_tables_[table].rotation(inputs.positions[i], to);
   }
   std::uint32_t* asked = asked_.host;
   std::uint32_t pair = 0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace flyball::kernels::cpu {
 
@@ -19,7 +20,16 @@ struct RopeTableArgs {
   const float* frequency_factors = nullptr;  // [dim/2], each frequency is divided by its own; null: all 1
 };
 
-// cos_sin: [dim/2, 2]
-void rope_table(const RopeTableArgs& args, std::uint32_t position, float* cos_sin) noexcept;
+class RopeTable {
+ public:
+  // The arguments are needed no longer. May throw bad_alloc.
+  explicit RopeTable(const RopeTableArgs& args);
+  // cos_sin: [dim/2, 2]
+  void rotation(std::uint32_t position, float* cos_sin) const noexcept;
+
+ private:
+  std::vector<double> angles_;  // [dim/2] of one position: f32 ones are off by 4e-3 radians at position 1e5
+  double magnitude_ = 1.0;
+};
 
 }  // namespace flyball::kernels::cpu

@@ -11,7 +11,7 @@ namespace {
 
 std::vector<float> table(const RopeTableArgs& args, std::uint32_t position) {
   std::vector<float> cos_sin(args.dim);
-  rope_table(args, position, cos_sin.data());
+  RopeTable(args).rotation(position, cos_sin.data());
   return cos_sin;
 }
 
