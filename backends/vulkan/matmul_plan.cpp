@@ -20,9 +20,11 @@ struct Cut {
 };
 
 // Tokens of a work-group of texel_matmul and texel_panel. Few kernels, because a software driver keeps what
-// each was compiled from, megabytes of the large ones: so 2 to 8 tokens go by 4. With more, texel_panel
-// decodes a panel for up to 128, so that decoding costs little, and prompts still have work for many threads.
-constexpr std::uint32_t kFewTokens = 4, kMostByFew = 8, kPanelTokens = 128;
+// each was compiled from, megabytes of the large ones: so one token and four have a loop of their own. Any
+// other count goes by texel_panel, which decodes a panel for up to 128, so that decoding costs little, and
+// prompts still have work for many threads. Of 2, 3, 5 and 8 tokens it takes less time than the loop of four,
+// of 4 it takes 20 to 35 % more.
+constexpr std::uint32_t kFewTokens = 4, kPanelTokens = 128;
 // What a thread reads at once of a matrix lies in as many places as a group has rows: more than 16, and no
 // processor fetches ahead. With more tokens, decoding has to pay.
 constexpr std::uint32_t kRowsOfOne = 2, kRowsOfFew = 4;
@@ -162,8 +164,8 @@ std::optional<MatmulPlan> plan_texel_panel(const DeviceFacts& device, kernels::D
                                            std::uint64_t y_at) {
   const auto aligned = texel_alignment(device, type, {&rows, 1}, cols, {&w_at, 1});
   const std::uint64_t y_end = y_at + sizeof(float) * n * std::uint64_t{rows};
-  if (!aligned || n <= kMostByFew || rows % kPanelRows != 0 || y_at % (kPanelRows * sizeof(float)) != 0 ||
-      y_end > std::min(device.texel_bytes, device.storage_bytes))
+  if (!aligned || n == 1 || n == kFewTokens || rows % kPanelRows != 0 ||
+      y_at % (kPanelRows * sizeof(float)) != 0 || y_end > std::min(device.texel_bytes, device.storage_bytes))
     return std::nullopt;
   MatmulPlan plan =
       texel_plan(device, "texel_panel", type, {kPanelRows, kPanelTokens, 1, *aligned}, {&rows, 1}, n);
