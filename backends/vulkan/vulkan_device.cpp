@@ -16,6 +16,7 @@
 #include "backends/engine/candidate_pairs.hpp"
 #include "backends/engine/step_rows.hpp"
 #include "backends/graph/decoder.hpp"
+#include "backends/vulkan/dot_trial.hpp"
 #include "backends/vulkan/vulkan_ops.hpp"
 
 namespace flyball::vulkan {
@@ -367,7 +368,21 @@ Result<std::unique_ptr<VulkanExecutor>> make_vulkan_executor(const model::ModelF
                                                              const VulkanDeviceOptions& options) {
   auto device = Device::open(options.device);
   if (!device) return std::unexpected(std::move(device.error()));
-  auto executor = std::make_unique<VulkanExecutorImpl>(model, options, std::move(*device));
+  VulkanDeviceOptions chosen = options;
+  if ((*device)->facts().integer_dot) {
+    auto right = dots_are_right(**device);
+    if (!right) return std::unexpected(std::move(right.error()));
+    if (!*right) {
+      if (options.warn)
+        options.warn((*device)->facts().name +
+                     " computes integer dot products wrong: weights are multiplied as floats instead.");
+      chosen.device.integer_dot = false;
+      device->reset();
+      device = Device::open(chosen.device);
+      if (!device) return std::unexpected(std::move(device.error()));
+    }
+  }
+  auto executor = std::make_unique<VulkanExecutorImpl>(model, chosen, std::move(*device));
   if (auto ok = executor->load(); !ok) return std::unexpected(std::move(ok.error()));
   return executor;
 }

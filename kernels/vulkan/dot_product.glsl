@@ -3,12 +3,8 @@
 // alone.
 #include "quants.glsl"
 #include "cut.glsl"
+#include "packed_dot.glsl"
 #include "prepared.glsl"
-
-// OpSDotKHR, its vectors four signed bytes to a word (0): Debian 12's glslc has no GL_EXT_integer_dot_product.
-#extension GL_EXT_spirv_intrinsics : require
-spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6019, 6018], id = 4450)
-int packed_dot(uint a, uint b, spirv_literal int format);
 
 // As float_product.glsl's.
 void multiply(Address w, uint64_t begin, uint row_bytes, uint rows, uint cols, uint first_row, Address x[kTokens],

@@ -88,6 +88,9 @@ struct MatmulPush {
   uint zero; /* is 0, which no compiler knows */
 };
 
+/* The same by texel_matmul: x and w are bytes into what the descriptor sets 1 (f32) and 0 hold; and by texel_panel, of one
+   matrix, y into what set 2 holds, too. Groups: as plan_texel_matmul says. Built per format, for some. */
+
 /* What products named _dot take for x, for quantized formats but affine ones, the same otherwise: blocks of PREPARED_VALUES
    values become records of PREPARED_BYTES (prepared.glsl). Groups: ceil(blocks / local size), at most 65535, and an
    invocation goes on in strides of the grid. */
@@ -97,9 +100,6 @@ struct PrepareActivationsPush {
   Address x, to;
   uint blocks, unused;
 };
-
-/* The same by texel_matmul: x and w are bytes into what the descriptor sets 1 (f32) and 0 hold; and by texel_panel, of one
-   matrix, y into what set 2 holds, too. Groups: as plan_texel_matmul says. Built per format, for some. */
 
 /* y[p] = x[p / per_row] * w[experts[p]] for each pair p < pairs: moe_matvec, which takes a pair's expert from
    `experts`, and moe_matmul, which takes the pairs of expert e from order[offsets[e] .. offsets[e + 1]].

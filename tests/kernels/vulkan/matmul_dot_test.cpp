@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "backends/vulkan/dot_trial.hpp"
 #include "tests/kernels/vulkan/product_test.hpp"
 
 namespace flyball::vulkan::test {
@@ -207,6 +208,22 @@ TEST(VulkanPlan, NoMoreGroupsThanAGridHas) {
   EXPECT_EQ(prepare_groups(device, 1), (Groups{1, 1, 1}));
   EXPECT_EQ(prepare_groups(device, 257), (Groups{2, 1, 1}));
   EXPECT_EQ(prepare_groups(device, 1ULL << 31), (Groups{65'535, 1, 1}));
+}
+
+TEST_F(IntegerDotTest, IsTriedBeforeItIsTrusted) {
+  DeviceOptions options;
+  options.allow_processor = options.validate = true;
+  options.on_validation = [](const std::string& said) { ADD_FAILURE() << "validation: " << said; };
+  options.integer_dot = true;
+  const auto device = Device::open(options).value();
+  EXPECT_TRUE(dots_are_right(*device).value());
+}
+
+TEST(VulkanPlan, AWrongDotProductIsSeen) {
+  const std::uint32_t words[] = {0x80ff017f, 0x8001ff7f, 0x00000080, 0x0000007f};
+  EXPECT_TRUE(dots_are_right(words, std::vector{16384 - 1 - 1 + 16129, -16256}));
+  EXPECT_FALSE(dots_are_right(words, std::vector{16384 - 1 - 1 + 16129, -16255}));
+  EXPECT_FALSE(dots_are_right(words, std::vector{16384 - 1 - 1 + 16129, 128 * 127})) << "unsigned bytes";
 }
 
 // An option takes the kernels where the device has what they need, or leaves them.
