@@ -24,7 +24,8 @@ std::string quoted(std::string_view name) {
 }
 
 std::string not_among(std::string_view name, const std::vector<std::string_view>& names) {
-  return quoted(name) + did_you_mean(name, names) + "; there are: " + listed(names);
+  return quoted(name) + did_you_mean(name, names) +
+         (names.empty() ? " (there is none)" : " (there are: " + listed(names) + ")");
 }
 
 }  // namespace flyball::config

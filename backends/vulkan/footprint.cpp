@@ -44,8 +44,8 @@ std::uint64_t weight_bytes(const model::ModelFile& model) noexcept {
 }
 
 // Whether a device is fast at integer dot products only it can tell. Those with memory of their own are taken
-// to be; one that shares the machine's memory and is, too, holds this more than is said, less than a tenth of
-// its activations.
+// to be; one that shares the machine's memory and is, too, holds this more than is said: of a LLaMA 7 % of its
+// activations, of a mixture of experts some 10 %.
 std::uint64_t most_prepared_bytes(const model::ModelFile& model,
                                   const graph::FootprintShape& shape) noexcept {
   DeviceFacts device;

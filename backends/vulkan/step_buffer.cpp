@@ -4,7 +4,6 @@
 #include <type_traits>
 #include <utility>
 
-
 namespace flyball::vulkan {
 namespace {
 

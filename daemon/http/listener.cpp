@@ -23,7 +23,7 @@ constexpr mode_t kSocketMode = 0660;  // who may connect is the operator's choic
 std::unexpected<Error> listen_failure(const config::Listener& listener, const std::string& place) {
   const int error = errno;
   std::string message = "Cannot listen: " + std::string(std::strerror(error)) + ".";
-  if (error == EADDRINUSE)
+  if (error == EADDRINUSE && listener.kind == config::Listener::Kind::tcp)
     message = "Cannot listen: port " + std::to_string(listener.port) + " of listener " + listener.id +
               " is taken: name another one in config.yaml or, if it is the first TCP listener, with --port N "
               "(0: any free one).";

@@ -267,10 +267,12 @@ inline Floats read_back(DType type, const std::uint8_t* page, std::uint32_t dim,
   return row;
 }
 
-// A part of each head is rotated, the rest and v stay: k reads back as the reference's within its rounding.
+// A part of each head is rotated, or all of it, which takes pairs apart into two blocks of q8_0; the rest and
+// v stay: k reads back as the reference's within its rounding.
 inline void check_rope_kv_store(Column& column, RopeStyle style, DType type) {
   const KvShape shape{3, 2, type == DType::q8_0 ? 64U : 20U, 2, type};
-  const std::uint32_t n = shape.positions, dim = shape.head_dim, rope_dim = 12;
+  const std::uint32_t n = shape.positions, dim = shape.head_dim;
+  const std::uint32_t rope_dim = type == DType::q8_0 && style == RopeStyle::half ? dim : 12;
   const auto q = random_floats(n * shape.heads * dim, 8), k = random_floats(n * shape.kv_heads * dim, 9),
              v = random_floats(k.size(), 17);
   const Rotation rotation{random_floats(n * rope_dim, 10), rope_dim, style};
