@@ -24,9 +24,9 @@ std::unexpected<Error> listen_failure(const config::Listener& listener, const st
   const int error = errno;
   std::string message = "Cannot listen: " + std::string(std::strerror(error)) + ".";
   if (error == EADDRINUSE && listener.kind == config::Listener::Kind::tcp)
-    message = "Cannot listen: port " + std::to_string(listener.port) + " of listener " + listener.id +
-              " is taken: name another one in config.yaml or, if it is the first TCP listener, with --port N "
-              "(0: any free one).";
+    message = "Cannot listen: port " + std::to_string(listener.port) +
+              " is taken: name another one for listener " + listener.id +
+              " in config.yaml or, if it is the first TCP listener, with --port N (0: any free one).";
   else if (error == EADDRNOTAVAIL)
     message = "Cannot listen: " + listener.address + " is no address of this machine.";
   else if (error == EACCES)

@@ -223,7 +223,7 @@ TEST_F(SocketTest, a_taken_port_is_named) {
   ASSERT_FALSE(taken);
   EXPECT_THAT(taken.error().message,
               ::testing::HasSubstr("port " + std::to_string(other->config.listeners[0].port) +
-                                   " of listener lan is taken"));
+                                   " is taken: name another one for listener lan"));
 }
 
 TEST_F(SocketTest, clients_that_vanish_cancel_their_requests) {

@@ -107,8 +107,8 @@ class CommandLineTest(unittest.TestCase):
         with taken_port() as port:
             ended = flyball("serve", "--port", str(port), "--probe-timeout-ms", "1")
             self.assertEqual(ended.returncode, 74, ended.stderr)
-            self.assertIn("127.0.0.1:%d: Cannot listen: port %d of listener local is taken: name another one in "
-                          "config.yaml or, if it is the first TCP listener, with --port N (0: any free one)."
+            self.assertIn("127.0.0.1:%d: Cannot listen: port %d is taken: name another one for listener local "
+                          "in config.yaml or, if it is the first TCP listener, with --port N (0: any free one)."
                           % (port, port), ended.stderr)
 
     def test_a_malformed_model_file_is_65(self):
