@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -18,10 +19,12 @@ struct Candidate {
   bool usable = true;
 };
 
-// `part` stands in `whole`, and no number is cut: "#1" is not part of "#10".
+// `part` stands in `whole`, in capitals or not, and no number is cut: "#1" is not part of "#10".
 inline bool names(std::string_view part, std::string_view whole) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (auto at = whole.find(part); at != std::string_view::npos; at = whole.find(part, at + 1)) {
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
+  for (std::size_t at = 0; at + part.size() <= whole.size(); ++at) {
+    if (!std::ranges::equal(part, whole.substr(at, part.size()), {}, small, small)) continue;
     const auto end = at + part.size();
     const bool cut_before = at > 0 && digit(whole[at - 1]) && digit(whole[at]);
     const bool cut_after = end < whole.size() && digit(whole[end - 1]) && digit(whole[end]);

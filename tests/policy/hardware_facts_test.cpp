@@ -207,6 +207,7 @@ TEST(HardwareFacts, ANumberedDeviceIsThatOne) {
   };
   EXPECT_EQ(named("#1"), "GPU#1 (Test)");
   EXPECT_EQ(named("GPU#10"), "GPU#10 (Test)");
+  EXPECT_EQ(named("gpu#10"), "GPU#10 (Test)");
   EXPECT_EQ(named("0 (Test)"), "none");
   EXPECT_EQ(named("GPU"), "GPU#10 (Test)") << "the one with more memory";
 }
