@@ -235,7 +235,10 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const std
   if (outcome.failed && outcome.code != ErrorCode::cancelled) metrics.rejected(code);
   ++finished;
   ++inferences_finished;
-  if (inference.job() != nullptr) recorder.keep(inference.job()->receipt());
+  if (route::Job* job = inference.job(); job != nullptr) {
+    job->receipt().total_ms = ms;  // from the first byte on, as ttft_ms: the job is younger
+    recorder.keep(job->receipt());
+  }
   // Alone at its beginning and at its end: who came between shows in the spread.
   if (outcomes != nullptr && outcome.timings && dispatcher.waiting() + dispatcher.running() == 0 &&
       measure::engine_was_idle(inference.job()->receipt().facts, outcome.backend))
