@@ -96,6 +96,12 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
     if (auto ok = out.import(device, model, of_files, window, begins); !ok)
       return std::unexpected(std::move(ok.error()));
     if (auto ok = out.read_imported(device, begins); !ok) return std::unexpected(std::move(ok.error()));
+    if (out.bytes_ <= cpu::available_memory()) {
+      std::vector<std::span<const std::byte>> stretches;
+      for (std::size_t i = 0; i < begins.size(); ++i)
+        stretches.emplace_back(begins[i], out.memories_[i].bytes());
+      out.read_ahead_ = ReadAhead(std::move(stretches));
+    }
     if (auto ok = out.copy(device, others, Place::shared, window, {}); !ok)
       return std::unexpected(std::move(ok.error()));
     if (progress) progress(out.bytes_, out.bytes_);

@@ -12,6 +12,7 @@
 #include "backends/model/model_file.hpp"
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/matmul_plan.hpp"
+#include "backends/vulkan/read_ahead.hpp"
 
 namespace flyball::vulkan {
 
@@ -57,6 +58,7 @@ class Weights {
   std::vector<std::uint32_t> index_;  // by layer and role: into weights_
   std::uint64_t bytes_ = 0;
   WeightsIn in_ = WeightsIn::shared;
+  ReadAhead read_ahead_;  // of imported stretches, where they all fit what memory there is
 };
 
 }  // namespace flyball::vulkan
