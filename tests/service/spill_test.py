@@ -115,7 +115,7 @@ class SpillTest(SmallModelTest):
 
     def test_a_full_disk_turns_spilling_off_and_serving_goes_on(self):
         # No file may grow beyond a few blocks: what a full disk does to a writer.
-        command = ["/bin/sh", "-c", 'trap "" XFSZ; ulimit -f 256; exec "$@"', "sh"]
+        command = ["/bin/sh", "-c", 'trap "" XFSZ; ulimit -f 256; exec "$@" --port 0', "sh"]
         with self.daemon(command=command) as daemon:
             text, _, _ = self.ask(daemon)
             daemon.wait_for_log("KV is not spilled to disk from here on", timeout=120)
