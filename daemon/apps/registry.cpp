@@ -22,6 +22,10 @@ std::optional<std::string_view> bearer(std::string_view authorization) {
   return authorization.substr(kScheme.size());
 }
 
+bool is_called(const config::ModelEntry& model, std::string_view name) {
+  return model.id == name || std::ranges::find(model.aliases, name) != model.aliases.end();
+}
+
 std::unexpected<Error> refused(const char* message) {
   return fail(ErrorCode::invalid_api_key, message);
 }
@@ -69,21 +73,26 @@ bool Registry::may_use(const config::AppManifest& app, const config::ModelEntry&
 
 Result<const config::ModelEntry*> Registry::model_for(const config::AppManifest& app,
                                                       std::string_view name) const {
-  if (name.empty()) {
-    name = config_.default_model;
-    if (name.empty() && config_.models.size() == 1) name = config_.models.front().id;
-    if (name.empty())
-      return fail(ErrorCode::missing_field,
-                  "'model' is required: there is no default_model. " + models_for(app), "model");
-  }
-  for (const auto& model : config_.models) {
-    const bool named = model.id == name ||
-                       std::find(model.aliases.begin(), model.aliases.end(), name) != model.aliases.end();
-    if (named && may_use(app, model)) return &model;
-  }
+  if (name.empty()) return unnamed_model_for(app);
+  for (const auto& model : config_.models)
+    if (is_called(model, name) && may_use(app, model)) return &model;
   return fail(ErrorCode::model_not_found,
               "There is no model " + config::quoted(name) + " that is open to this app. " + models_for(app),
               "model");
+}
+
+Result<const config::ModelEntry*> Registry::unnamed_model_for(const config::AppManifest& app) const {
+  std::vector<const config::ModelEntry*> open;
+  for (const auto& model : config_.models) {
+    if (!may_use(app, model)) continue;
+    if (is_called(model, config_.default_model)) return &model;
+    open.push_back(&model);
+  }
+  if (open.size() == 1) return open.front();
+  if (open.empty())
+    return fail(ErrorCode::model_not_found, "There is no model that is open to this app.", "model");
+  return fail(ErrorCode::missing_field,
+              "'model' is required: no default_model is open to this app. " + models_for(app), "model");
 }
 
 std::string Registry::models_for(const config::AppManifest& app) const {

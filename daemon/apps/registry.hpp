@@ -29,8 +29,9 @@ class Registry {
   // peer's uid decides, then loopback_without_key. invalid_api_key otherwise.
   Result<const config::AppManifest*> identify(const Credentials& credentials) const;
 
-  // The model by id or alias, or the default for "". Unknown and forbidden models give the same
-  // model_not_found, which lists those that the app may use; missing_field: there is no default.
+  // The model by id or alias; for "" default_model or, where that is not open to the app, the only one that
+  // is. Unknown and forbidden models give the same model_not_found, which lists those that the app may use;
+  // missing_field: several are open, none of them the default.
   Result<const config::ModelEntry*> model_for(const config::AppManifest& app, std::string_view name) const;
   bool may_use(const config::AppManifest& app, const config::ModelEntry& model) const;
 
@@ -40,6 +41,7 @@ class Registry {
  private:
   const config::AppManifest* by_id(std::string_view id) const;
   const config::AppManifest* by_key(std::string_view key) const;
+  Result<const config::ModelEntry*> unnamed_model_for(const config::AppManifest& app) const;
   std::string models_for(const config::AppManifest& app) const;  // a sentence
 
   const std::vector<config::AppManifest>& apps_;

@@ -114,7 +114,6 @@ TEST(registry, models_and_caps) {
   EXPECT_EQ((*registry.model_for(alice, "default-demo"))->id, "demo");
   EXPECT_EQ(registry.model_for(bob, "nothing").error().message,
             "There is no model \"nothing\" that is open to this app. It may use: small.");
-  EXPECT_EQ(registry.model_for(bob, "").error().code, ErrorCode::model_not_found);
   EXPECT_EQ(*Registry::cap_max_tokens(alice, 0), 0U);
   EXPECT_EQ(*Registry::cap_max_tokens(bob, 0), 100U);
   EXPECT_EQ(*Registry::cap_max_tokens(bob, 100), 100U);
@@ -129,8 +128,31 @@ TEST(registry, names_the_models_there_are_and_no_more_than_ten) {
   const auto none = registry.model_for(apps[0], "");
   EXPECT_EQ(none.error().code, ErrorCode::missing_field);
   EXPECT_EQ(none.error().message,
-            "'model' is required: there is no default_model. It may use: m0, m1, m2, m3, m4, m5, m6, m7, m8, m9 "
-            "and 2 more.");
+            "'model' is required: no default_model is open to this app. It may use: m0, m1, m2, m3, m4, m5, "
+            "m6, m7, m8, m9 and 2 more.");
+}
+
+TEST(registry, a_request_without_a_model_gets_the_default_or_the_only_one_that_is_open) {
+  config::Config config;
+  for (const char* id : {"secret", "b", "c"}) config.models.emplace_back().id = id;
+  config.models[0].aliases = {"usual"};
+  config::AppManifest app;
+  const std::vector<config::AppManifest> apps;
+  const Registry registry(apps, config);
+  const auto got = [&](std::vector<std::string> models, std::string default_model) {
+    app.models = std::move(models);
+    config.default_model = std::move(default_model);
+    const auto model = registry.model_for(app, "");
+    return model ? (*model)->id : std::string(to_string(model.error().code)) + ": " + model.error().message;
+  };
+  EXPECT_EQ(got({}, "secret"), "secret");
+  EXPECT_EQ(got({"secret", "b"}, "usual"), "secret");
+  for (const char* default_model : {"", "secret", "usual"}) {
+    EXPECT_EQ(got({"b"}, default_model), "b");
+    EXPECT_EQ(got({"b", "c"}, default_model),
+              "missing_field: 'model' is required: no default_model is open to this app. It may use: b, c.");
+    EXPECT_EQ(got({"gone"}, default_model), "model_not_found: There is no model that is open to this app.");
+  }
 }
 
 TEST(host_policy, a_listener_on_all_addresses_serves_ip_literals_but_no_names) {
