@@ -173,7 +173,7 @@ const std::vector<Bound<AppManifest>>& app_table() {
        [](AppManifest& a, const Node& n) { read_into(a.workload, n, workload_table()); }},
       {{"slo", object_of(slo_table()), "how fast the app needs its answers"},
        [](AppManifest& a, const Node& n) { read_into(a.slo, n, slo_table()); }},
-      {{"models", list(id(), 0, 1000), "ids of models it may use; none given: all"},
+      {{"models", list(id(), 0, 1000), "ids or aliases of models it may use; none given: all"},
        [](AppManifest& a, const Node& n) { a.models = as_texts(n); }},
       {{"privacy", choice({kPrivacies.begin(), kPrivacies.end()}),
         "local_only: its prompts never leave this machine"},

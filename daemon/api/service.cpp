@@ -385,8 +385,7 @@ void Service::handle(std::shared_ptr<http::Exchange> exchange) {
       impl_->answer(*exchange, impl_->exposition(), app, "observe");
       return;
     case RouteId::models:
-      impl_->answer(*exchange, models_view(state->settings->config, state->apps, *app, impl_->started), app,
-                    "models");
+      impl_->answer(*exchange, models_view(state->settings->config, *app, impl_->started), app, "models");
       return;
     case RouteId::model:
       impl_->answer(*exchange, impl_->model(last_segment(request.path()), *app), app, "models");

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/app_models.hpp"
 #include "daemon/api/json_text.hpp"
 #include "daemon/usage/workload.hpp"
 
@@ -31,12 +32,12 @@ http::Response json_response(std::string body) {
   return out;
 }
 
-http::Response models_view(const config::Config& config, const apps::Registry& apps,
-                           const config::AppManifest& app, std::int64_t created) {
+http::Response models_view(const config::Config& config, const config::AppManifest& app,
+                           std::int64_t created) {
   std::string body = R"({"object":"list","data":[)";
   bool first = true;
   for (const config::ModelEntry& model : config.models) {
-    if (!apps.may_use(app, model)) continue;
+    if (!config::may_use(app, model)) continue;
     if (!std::exchange(first, false)) body.push_back(',');
     append_model(body, model, created);
   }

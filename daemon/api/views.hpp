@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "config/app_manifest.hpp"
 #include "config/config.hpp"
-#include "daemon/apps/registry.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/http/message.hpp"
 #include "daemon/measure/ledger.hpp"
@@ -20,8 +20,8 @@ namespace flyball::api {
 http::Response json_response(std::string body);  // 200
 
 // {"object":"list","data":[{"id","object":"model","created","owned_by"}...]}: what the app may use.
-http::Response models_view(const config::Config& config, const apps::Registry& apps,
-                           const config::AppManifest& app, std::int64_t created);
+http::Response models_view(const config::Config& config, const config::AppManifest& app,
+                           std::int64_t created);
 http::Response model_view(const config::ModelEntry& model, std::int64_t created);
 http::Response receipt_view(const route::Receipt& receipt);
 // {"status": "ready"}; 503 with "draining", or "loading" while an engine to be preloaded is not there.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "config/app_models.hpp"
 #include "config/name_list.hpp"
 
 namespace flyball::apps {
@@ -20,10 +21,6 @@ std::optional<std::string_view> bearer(std::string_view authorization) {
   for (std::size_t i = 0; i < kScheme.size(); ++i)
     if ((authorization[i] | 0x20) != (kScheme[i] | 0x20)) return std::nullopt;
   return authorization.substr(kScheme.size());
-}
-
-bool is_called(const config::ModelEntry& model, std::string_view name) {
-  return model.id == name || std::ranges::find(model.aliases, name) != model.aliases.end();
 }
 
 std::unexpected<Error> refused(const char* message) {
@@ -67,15 +64,11 @@ Result<const config::AppManifest*> Registry::identify(const Credentials& credent
   return refused("An API key is required: 'Authorization: Bearer KEY'.");
 }
 
-bool Registry::may_use(const config::AppManifest& app, const config::ModelEntry& model) const {
-  return app.models.empty() || std::find(app.models.begin(), app.models.end(), model.id) != app.models.end();
-}
-
 Result<const config::ModelEntry*> Registry::model_for(const config::AppManifest& app,
                                                       std::string_view name) const {
   if (name.empty()) return unnamed_model_for(app);
   for (const auto& model : config_.models)
-    if (is_called(model, name) && may_use(app, model)) return &model;
+    if (config::is_called(model, name) && config::may_use(app, model)) return &model;
   return fail(ErrorCode::model_not_found,
               "There is no model " + config::quoted(name) + " that is open to this app. " + models_for(app),
               "model");
@@ -84,8 +77,8 @@ Result<const config::ModelEntry*> Registry::model_for(const config::AppManifest&
 Result<const config::ModelEntry*> Registry::unnamed_model_for(const config::AppManifest& app) const {
   std::vector<const config::ModelEntry*> open;
   for (const auto& model : config_.models) {
-    if (!may_use(app, model)) continue;
-    if (is_called(model, config_.default_model)) return &model;
+    if (!config::may_use(app, model)) continue;
+    if (config::is_called(model, config_.default_model)) return &model;
     open.push_back(&model);
   }
   if (open.size() == 1) return open.front();
@@ -98,7 +91,7 @@ Result<const config::ModelEntry*> Registry::unnamed_model_for(const config::AppM
 std::string Registry::models_for(const config::AppManifest& app) const {
   std::vector<std::string_view> names;
   for (const auto& model : config_.models)
-    if (may_use(app, model)) names.push_back(model.id);
+    if (config::may_use(app, model)) names.push_back(model.id);
   return names.empty() ? "It may use none." : "It may use: " + config::listed(names) + ".";
 }
 

@@ -33,7 +33,6 @@ class Registry {
   // is. Unknown and forbidden models give the same model_not_found, which lists those that the app may use;
   // missing_field: several are open, none of them the default.
   Result<const config::ModelEntry*> model_for(const config::AppManifest& app, std::string_view name) const;
-  bool may_use(const config::AppManifest& app, const config::ModelEntry& model) const;
 
   // What the app may ask for: fills in its cap where the request names none; invalid_value above it.
   static Result<std::uint32_t> cap_max_tokens(const config::AppManifest& app, std::uint32_t asked);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "config/app_models.hpp"
 #include "daemon/route/facts.hpp"
 #include "policy/decide.hpp"
 
@@ -9,14 +10,14 @@ namespace flyball::route {
 
 std::vector<std::string> preload_targets(const policy::Tree& tree, const policy::Facts& hardware,
                                          std::span<const config::AppManifest> apps,
-                                         const config::ModelEntry& model,
-                                         const fleet::MemoryStatus& memory, const BackendInfo* file,
-                                         const measure::Book& measured, std::int64_t now) {
+                                         const config::ModelEntry& model, const fleet::MemoryStatus& memory,
+                                         const BackendInfo* file, const measure::Book& measured,
+                                         std::int64_t now) {
   RequestTraits chat;
   chat.operation = "chat";
   std::vector<std::string> engines;
   for (const config::AppManifest& app : apps) {
-    if (!app.models.empty() && std::ranges::find(app.models, model.id) == app.models.end()) continue;
+    if (!config::may_use(app, model)) continue;
     const policy::Facts facts = gather(hardware, {}, app, model, chat, {{}, memory}, file, measured, now);
     const policy::Decision decision = policy::decide(tree, facts);
     if (decision.target == nullptr || policy::is_remote(decision.target->backend)) continue;

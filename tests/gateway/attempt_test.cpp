@@ -120,6 +120,19 @@ TEST(registry, models_and_caps) {
   EXPECT_FALSE(Registry::cap_max_tokens(bob, 101));
 }
 
+TEST(registry, a_manifest_may_name_a_model_by_its_alias) {
+  const auto settings = testing::make_settings();
+  const Registry registry(settings->apps, settings->config);
+  config::AppManifest app;
+  app.models = {"default-demo"};
+  for (const char* name : {"demo", "default-demo"}) {
+    const auto model = registry.model_for(app, name);
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_EQ((*model)->id, "demo");
+  }
+  EXPECT_FALSE(registry.model_for(app, "small"));
+}
+
 TEST(registry, names_the_models_there_are_and_no_more_than_ten) {
   config::Config config;
   for (int i = 0; i < 12; ++i) config.models.emplace_back().id = "m" + std::to_string(i);

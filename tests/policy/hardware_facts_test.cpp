@@ -227,6 +227,8 @@ TEST(Preload, StartsWhatThePolicyWouldAsk) {
   EXPECT_EQ(preload_targets(tree, with_gpu, apps, model, {}), std::vector<std::string>{"opencl"});
   EXPECT_EQ(preload_targets(tree, without, apps, model, {}), std::vector<std::string>{"cpu"});
   EXPECT_EQ(preload_targets(tree, with_gpu, {&other, 1}, model, {}), std::vector<std::string>{"cpu"});
+  model.aliases = {"another"};
+  EXPECT_EQ(preload_targets(tree, with_gpu, {&other, 1}, model, {}), std::vector<std::string>{"opencl"});
 }
 
 // As its requests will be: by what is free, too.
