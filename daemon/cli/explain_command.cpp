@@ -17,6 +17,7 @@
 #include "config/json_reader.hpp"
 #include "config/name_list.hpp"
 #include "config/yaml.hpp"
+#include "daemon/apps/registry.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -132,12 +133,6 @@ int explain_recorded(const ExplainOptions& options) {
 // ---- a request that might come
 // ---------------------------------------------------------------------------------
 
-const config::ModelEntry* find_model(const config::Config& config, const std::string& name) {
-  for (const config::ModelEntry& model : config.models)
-    if (model.id == name || std::ranges::find(model.aliases, name) != model.aliases.end()) return &model;
-  return nullptr;
-}
-
 Result<std::unique_ptr<model::ModelFile>> open_model(const config::ModelEntry& entry) {
   return entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
                         : model::ModelFile::open(entry.path);
@@ -168,9 +163,8 @@ Result<Json> explain(const ExplainOptions& options) {
   const auto apps = config::apps_of(*config);
   if (!apps) return std::unexpected(apps.error());
 
-  std::vector<std::string_view> app_ids, model_ids;
+  std::vector<std::string_view> app_ids;
   for (const config::AppManifest& a : *apps) app_ids.push_back(a.id);
-  for (const config::ModelEntry& m : config->models) model_ids.push_back(m.id);
   const std::string app_id = options.app.empty() ? config->default_app : options.app;
   const auto app = std::ranges::find(*apps, app_id, &config::AppManifest::id);
   if (app_id.empty())
@@ -178,12 +172,9 @@ Result<Json> explain(const ExplainOptions& options) {
   if (app == apps->end())
     return fail(ErrorCode::invalid_value,
                 "no manifest declares the app " + config::not_among(app_id, app_ids));
-  const std::string asked = !options.model.empty()           ? options.model
-                            : !config->default_model.empty() ? config->default_model
-                                                             : config->models.front().id;
-  const config::ModelEntry* model = find_model(*config, asked);
-  if (!model)
-    return fail(ErrorCode::model_not_found, "there is no model " + config::not_among(asked, model_ids));
+  const auto model_for_app = apps::Registry(*apps, *config).model_for(*app, options.model);
+  if (!model_for_app) return std::unexpected(model_for_app.error());
+  const config::ModelEntry* const model = *model_for_app;
 
   const auto file = open_model(*model);
   if (!file) return std::unexpected(file.error());
@@ -200,7 +191,7 @@ Result<Json> explain(const ExplainOptions& options) {
   }
   route::RequestTraits request;
   request.operation = "chat";
-  request.model_as_asked = asked;
+  request.model_as_asked = options.model;
   policy::Facts facts =
       route::gather(hardware, {}, *app, *model, request, {}, nullptr, measured, std::time(nullptr));
   if (auto ok = set_model_facts(*model, **file, facts); !ok) return std::unexpected(ok.error());
@@ -226,7 +217,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
                       "policy.yaml (default: the one config.yaml names, or the shipped one)");
   command->add_option("--app", options->app, "the app that asks (default: config.yaml's default_app)");
   command->add_option("--model", options->model,
-                      "the model asked for (default: config.yaml's default_model)");
+                      "the model asked for (default: the one that a request gets which names none)");
   command->add_option(
       "--facts", options->facts,
       "JSON object of fact names and values: another machine or load instead of this machine's probe");

@@ -145,7 +145,24 @@ says "deep.json: The file nests deeper than 64 levels (at byte "
 run 65 explain --app exampel --facts "$work/rtx.json"
 says "no manifest declares the app \"exampel\"; did you mean \"example\"? (there are: example)"
 run 65 explain --model dmo --facts "$work/rtx.json"
-says "there is no model \"dmo\"; did you mean \"demo\"? (there are: demo)"
+says "There is no model \"dmo\" that is open to this app. It may use: demo."
+# An app hears of the models that are open to it, as from the daemon, and of no others.
+mkdir -p "$work/shared/apps.d"
+for models in one:a two:a,b none:gone every:; do
+  printf 'schema: flyball.app/v1\napp: %s\n' "${models%%:*}" >"$work/shared/apps.d/${models%%:*}.yaml"
+  [ -z "${models#*:}" ] || printf 'models: [%s]\n' "${models#*:}" >>"$work/shared/apps.d/${models%%:*}.yaml"
+done
+printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {a: {embedded: true}, b: {embedded: true}, c: {embedded: true}}\ndefault_model: c\n' >"$work/shared/config.yaml"
+ask="explain --config $work/shared/config.yaml --facts $work/rtx.json"
+run 65 $ask --app one --model c
+says "There is no model \"c\" that is open to this app"
+says "It may use: a. [model_not_found]"
+run 0 $ask --app one
+run 65 $ask --app two
+says "'model' is required: no default_model is open to this app. It may use: a, b. [missing_field]"
+run 65 $ask --app none
+says "There is no model that is open to this app. [model_not_found]"
+run 0 $ask --app every
 echo '{"model.bytes": 5,}' >"$work/odd.json"
 run 65 explain --facts "$work/odd.json"
 says "odd.json: The file is not valid JSON (at byte 18)."
