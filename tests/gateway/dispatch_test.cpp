@@ -357,5 +357,18 @@ TEST_F(Dispatch, receipts_belong_to_their_app) {
   EXPECT_EQ(bob.answer().status, 404);
 }
 
+// Both times of a receipt begin with the request's first byte, however late the rest of it comes.
+TEST_F(Dispatch, a_receipts_times_begin_with_the_first_byte) {
+  const std::string request = post(kChatPath, kHello);
+  Wire asked(rig), read(rig);
+  asked.send(request.substr(0, 10));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  asked.send(request.substr(10));
+  read.send(get("/v1/route/receipts/" + asked.answer().field("x-request-id")));
+  const json timings = json::parse(read.answer().body)["timings"];
+  EXPECT_GE(timings["ttft_ms"], 20);
+  EXPECT_GE(timings["total_ms"], timings["ttft_ms"]);
+}
+
 }  // namespace
 }  // namespace flyball::testing
