@@ -45,8 +45,9 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   ~VulkanExecutorImpl() override { keep_model(); }
 
   Result<void> load() {
-    if (auto ok = load_weights(); !ok) return ok;
     device_->load_pipeline_cache(cache_.read(cache_key_));
+    if (auto ok = try_integer_dots(); !ok) return ok;
+    if (auto ok = load_weights(); !ok) return ok;
     auto ops = VulkanOps::make(*device_, model_.config(), weights_,
                                {options_.max_step_tokens, options_.max_logit_rows, longest()});
     if (!ops) return std::unexpected(std::move(ops.error()));
@@ -171,6 +172,30 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     if (!device_->at_rest()) (void)new std::shared_ptr<const void>(options_.model_owner);
   }
 
+  // In the place of one that failed, or that was trusted too much: its kernels are gone with it.
+  Result<void> open_again() {
+    auto again = Device::open(options_.device);
+    if (!again) return std::unexpected(std::move(again.error()));
+    device_ = std::move(*again);
+    device_->load_pipeline_cache(cache_.read(cache_key_));
+    return {};
+  }
+
+  // A driver that claims fast integer dot products may compute them wrong, refuse their kernel or be lost
+  // over it. No model needs them, and many never meet one.
+  Result<void> try_integer_dots() {
+    if (!device_->facts().integer_dot) return {};
+    const auto right = dots_are_right(*device_);
+    if (right && *right) return {};
+    if (!right && right.error().code == ErrorCode::insufficient_memory) return std::unexpected(right.error());
+    if (options_.warn)
+      options_.warn((right ? device_->facts().name + " computes integer dot products wrong."
+                           : "Integer dot products fail: " + right.error().message) +
+                    " Weights are multiplied as floats instead.");
+    options_.device.integer_dot = false;
+    return open_again();
+  }
+
   // The file's own pages where that saves a copy; but a driver may refuse them, or take them and fail at the
   // first thing that reads them, and the device with it.
   Result<void> load_weights() {
@@ -183,9 +208,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
         if (ok.error().code == ErrorCode::device_lost) {
           if (options_.warn) options_.warn(ok.error().message + " The model file is copied instead.");
           keep_model();
-          auto again = Device::open(options_.device);
-          if (!again) return std::unexpected(std::move(again.error()));
-          device_ = std::move(*again);
+          if (auto opened = open_again(); !opened) return opened;
         }
       }
     }
@@ -368,21 +391,7 @@ Result<std::unique_ptr<VulkanExecutor>> make_vulkan_executor(const model::ModelF
                                                              const VulkanDeviceOptions& options) {
   auto device = Device::open(options.device);
   if (!device) return std::unexpected(std::move(device.error()));
-  VulkanDeviceOptions chosen = options;
-  if ((*device)->facts().integer_dot) {
-    auto right = dots_are_right(**device);
-    if (!right) return std::unexpected(std::move(right.error()));
-    if (!*right) {
-      if (options.warn)
-        options.warn((*device)->facts().name +
-                     " computes integer dot products wrong: weights are multiplied as floats instead.");
-      chosen.device.integer_dot = false;
-      device->reset();
-      device = Device::open(chosen.device);
-      if (!device) return std::unexpected(std::move(device.error()));
-    }
-  }
-  auto executor = std::make_unique<VulkanExecutorImpl>(model, chosen, std::move(*device));
+  auto executor = std::make_unique<VulkanExecutorImpl>(model, options, std::move(*device));
   if (auto ok = executor->load(); !ok) return std::unexpected(std::move(ok.error()));
   return executor;
 }

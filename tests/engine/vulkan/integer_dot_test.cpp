@@ -1,5 +1,7 @@
 // Whole models whose products go by packed integer dot products, asked for: the CPU engine's logits and
 // tokens, alone and batched, in chunks and decoded.
+#include <gmock/gmock.h>
+
 #include <functional>
 #include <set>
 #include <string>
@@ -72,6 +74,43 @@ TEST_F(VulkanIntegerDot, TheDemoModelSaysWhatItSaysOnTheCpu) {
   RunModel m;
   m.file = model::ModelFile::from_bytes(bytes).value();
   expect_the_cpu_engine(m);
+}
+
+// One that claims such products and refuses their kernel, or is lost over the trial, works without them; the
+// driver's cache was there before the first kernel. What lacks memory may have it later.
+TEST_F(VulkanIntegerDot, AFailedTrialLeavesFloats) {
+  using vulkan::Call;
+  constexpr int kInvalidShader = -1000012000, kLost = -4, kOutOfMemory = -2;
+  const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
+  int left = 0;  // calls of a kind, until one fails
+  const auto failing = [&](Call kind, int nth, int code) {
+    left = nth;
+    options_.device.interceptor = [&left, kind, code](Call call) {
+      return call == kind && --left == 0 ? code : 0;
+    };
+    return vulkan::make_vulkan_executor(*m.file, options_);
+  };
+  std::vector<std::string> warnings;
+  options_.warn = [&](const std::string& what) { warnings.push_back(what); };
+  std::vector<std::shared_ptr<const vulkan::Books>> books;
+  options_.device.on_open = [&](auto of) { books.push_back(std::move(of)); };
+  for (const auto& [kind, nth, code] :
+       {std::tuple(Call::build, 2, kInvalidShader), {Call::submit, 1, kLost}, {Call::wait, 1, kLost}}) {
+    warnings.clear();
+    books.clear();
+    const auto made = failing(kind, nth, code);
+    ASSERT_TRUE(made) << made.error().message;
+    EXPECT_FALSE((*made)->facts().integer_dot);
+    ASSERT_EQ(warnings.size(), 1U);
+    EXPECT_THAT(warnings[0], testing::HasSubstr("multiplied as floats instead"));
+    ASSERT_EQ(books.size(), 2U);
+    EXPECT_EQ(books[0]->live, 0);
+    ASSERT_TRUE((*made)->reserve_kv(graph::kv_layout(m.file->config()), 4));
+  }
+  const auto full = failing(Call::allocate, 4, kOutOfMemory);  // the loader, its devices, the device, this
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, ErrorCode::insufficient_memory);
+  EXPECT_THAT(full.error().message, testing::HasSubstr("trial of dot products"));
 }
 
 // What is said of a device with memory of its own, but for the logits that the host reads, is what rounded
