@@ -11,8 +11,7 @@
 namespace flyball::vulkan {
 namespace {
 
-constexpr std::size_t kChunk =
-    16U << 20;  // bytes: a few milliseconds of any disk, so that an end is not waited for
+constexpr std::size_t kChunk = 16U << 20;  // bytes that an end waits for, at most
 
 // Failures show where the pages are needed.
 void advise(std::uintptr_t begin, std::uintptr_t end, int how) noexcept {

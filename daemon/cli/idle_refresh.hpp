@@ -77,8 +77,9 @@ class IdleRefresh {
   };
   // What it asks of the daemon and of the machine: on the loop, `stamp` and `measure` on a thread.
   struct Host {
-    std::function<bool()> busy;              // a request is here, or was since it was asked last
-    std::function<std::vector<Work>()> due;  // those without figures that still count, in order; looks at no model file
+    std::function<bool()> busy;  // a request is here, or was since it was asked last
+    // Those without figures that still count, in order; looks at no model file.
+    std::function<std::vector<Work>()> due;
     // As Fleet::lend.
     std::function<fleet::Lent(const Work&, const MemoryNeed&,
                               std::function<void(const std::string&)> give_back)>

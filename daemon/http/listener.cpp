@@ -19,11 +19,11 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr mode_t kSocketMode = 0660;  // who may connect is the operator's choice of group on the directory
 
-// What an operator can do about it, too.
+// Of a port: what an operator can do about it, too.
 std::unexpected<Error> listen_failure(const config::Listener& listener, const std::string& place) {
   const int error = errno;
   std::string message = "Cannot listen: " + std::string(std::strerror(error)) + ".";
-  if (error == EADDRINUSE && listener.kind == config::Listener::Kind::tcp)
+  if (error == EADDRINUSE)
     message = "Cannot listen: port " + std::to_string(listener.port) +
               " is taken: name another one for listener " + listener.id +
               " in config.yaml or, if it is the first TCP listener, with --port N (0: any free one).";
