@@ -74,6 +74,12 @@ std::string joined(const std::vector<std::string_view>& names) {
   return out;
 }
 
+// Of a text's bytes or an integer: "1 to 128", or the one that it can be.
+std::string range(const Shape& shape) {
+  const std::string least = std::to_string(shape.min);
+  return shape.min == shape.max ? least : least + " to " + std::to_string(shape.max);
+}
+
 class Checker {
  public:
   explicit Checker(Findings& findings) : findings_(findings) {}
@@ -127,9 +133,7 @@ class Checker {
     const auto value = plain_integer(node);
     if (!value) return expected(node, path, "a whole number");
     if (*value < shape.min || *value > shape.max)
-      add(node.at, path,
-          std::to_string(*value) + " is out of range, expected " + std::to_string(shape.min) + " to " +
-              std::to_string(shape.max));
+      add(node.at, path, std::to_string(*value) + " is out of range, expected " + range(shape));
   }
 
   void check_text(const Node& node, const Shape& shape, const std::string& path) {
@@ -138,8 +142,7 @@ class Checker {
     if (length < shape.min || length > shape.max)
       return add(node.at, path,
                  length == 0 ? "must not be empty"
-                             : "has " + std::to_string(length) + " bytes, expected " +
-                                   std::to_string(shape.min) + " to " + std::to_string(shape.max));
+                             : "has " + std::to_string(length) + " bytes, expected " + range(shape));
     if (!shape.form->matches(node.text)) expected(node, path, std::string(shape.form->expected));
   }
 

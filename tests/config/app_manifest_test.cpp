@@ -11,6 +11,7 @@
 namespace flyball::config {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -165,7 +166,8 @@ TEST_F(Manifests, KeysThatCannotBe) {
   refused("key: {}", "exactly one of file, env and credential");
   refused("key: {file: a, env: B}", "exactly one of file, env and credential");
   refused("key: sk-secret", "key: expected a map");
-  refused("key_sha256: zz", "has 2 bytes, expected 64 to 64");
+  refused("key_sha256: zz", "has 2 bytes, expected 64");
+  EXPECT_THAT(parse_app(kAppHead + "key_sha256: zz\n", file).error().message, EndsWith("expected 64"));
 }
 
 TEST(Manifest, MistakesAreNamedWithTheirPlace) {

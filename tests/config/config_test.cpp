@@ -283,7 +283,7 @@ INSTANTIATE_TEST_SUITE_P(
         WholeFile{"bad_id", kHead + kListener + "models: {\"a b\": {path: x}}\n", "is not an id",
                   "c.yaml:3:10"},
         WholeFile{"bad_digest", kHead + kListener + "models: {m: {path: x, sha256: abc}}\n",
-                  "has 3 bytes, expected 64 to 64", "c.yaml:3:31"},
+                  "has 3 bytes, expected 64", "c.yaml:3:31"},
         WholeFile{"bad_kv_type", kHead + kListener + "models: {m: {path: x, kv_type: q8}}\n",
                   "models.m.kv_type: expected f16 or q8_0, got \"q8\"", "c.yaml:3:32"},
         WholeFile{"alias_taken", kHead + kListener + "models: {m: {path: x}, n: {path: y, aliases: [m]}}\n",
