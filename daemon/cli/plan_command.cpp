@@ -18,6 +18,7 @@
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/model/synthetic_outline.hpp"
+#include "config/name_list.hpp"
 #include "config/units.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/config_files.hpp"
@@ -107,18 +108,20 @@ std::vector<PlanPool> machine_pools(const std::string& backend) {
   return pools;
 }
 
-Result<std::vector<PlanPool>> pools_of(const PlanOptions& o) {
+// nullopt: no size that a memory can have.
+std::optional<std::uint64_t> memory_size(const std::string& text) {
+  const auto size = config::parse_size(text);
+  return size && size->percent == 0 && size->bytes > 0 ? std::optional(size->bytes) : std::nullopt;
+}
+std::string check_memory_size(const std::string& text) {
+  if (memory_size(text)) return "";
+  return config::quoted(text) + " is no whole number from 1 and B, KiB, MiB, GiB or TiB, such as 24GiB";
+}
+
+std::vector<PlanPool> pools_of(const PlanOptions& o) {
   if (o.memories.empty()) return machine_pools(o.backend);
   std::vector<PlanPool> pools;
-  for (const std::string& text : o.memories) {
-    const auto size = config::parse_size(text);
-    if (!size || size->percent != 0 || size->bytes == 0)
-      return fail(ErrorCode::invalid_value,
-                  "--memory \"" + text +
-                      "\": expected a whole number from 1 and B, KiB, MiB, GiB or TiB, such as 24GiB",
-                  "memory");
-    pools.push_back({text, size->bytes});
-  }
+  for (const std::string& text : o.memories) pools.push_back({text, *memory_size(text)});
   return pools;
 }
 
@@ -128,8 +131,6 @@ Result<Plan> make_plan(const ModelFile& file, const PlanOptions& o) {
   if (!context) return std::unexpected(context.error());
   const auto kv_type = graph::kv_type(o.kv_type, config);
   if (!kv_type) return std::unexpected(kv_type.error());
-  const auto pools = pools_of(o);
-  if (!pools) return std::unexpected(pools.error());
   graph::PlanShape shape;
   shape.context = *context;
   shape.sequences = o.sequences;
@@ -139,7 +140,7 @@ Result<Plan> make_plan(const ModelFile& file, const PlanOptions& o) {
   plan.bytes = graph::plan_memory(config, file.weight_bytes(), plan.shape);
   const auto layout = graph::kv_layout(config, *kv_type);
   plan.kv_bytes_per_token = layout.block_bytes() / layout.block_size;
-  for (const PlanPool& pool : *pools)
+  for (const PlanPool& pool : pools_of(o))
     plan.pools.push_back(graph::plan_pool(config, plan.bytes, plan.shape, pool));
   return plan;
 }
@@ -277,6 +278,7 @@ void add_plan_command(CLI::App& app, int& exit_code) {
   c->add_option("--memory", o->memories,
                 "A memory of this size that the model has for itself, instead of this machine's. Given "
                 "again: one more")
+      ->check(check_memory_size)
       ->allow_extra_args(false);
   c->add_flag("--json", o->json, "As JSON");
   c->footer(

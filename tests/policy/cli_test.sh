@@ -189,10 +189,11 @@ run 65 prove --assume model.bytes=lots
 says "model.bytes: expected a whole number or a size such as 16GiB, got \"lots\""
 run 65 why-not vllmm
 says "did you mean \"vllm\"? (targets: cpu, vulkan, opencl, vllm"
-run 65 plan --memory 12GB
-says "--memory \"12GB\": expected a whole number from 1 and B, KiB, MiB, GiB or TiB, such as 24GiB"
-run 65 plan --memory 0B
-says "--memory \"0B\": expected a whole number from 1"
+for size in 12 12GB 0B 80% GiB -1GiB; do
+  run 64 plan --memory "$size"
+  says "--memory: \"$size\" is no whole number from 1 and B, KiB, MiB, GiB or TiB, such as 24GiB"
+  says "See flyball plan --help."
+done
 run 64 plan --contxt 8
 says "contxt"
 for command in plan inspect bench profile tune "run hello --model"; do
