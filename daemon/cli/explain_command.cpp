@@ -24,6 +24,7 @@
 #include "daemon/cli/facts_file.hpp"
 #include "daemon/cli/http_client.hpp"
 #include "daemon/cli/measurements.hpp"
+#include "daemon/cli/past.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/route/facts.hpp"
 #include "daemon/route/hardware_facts.hpp"
@@ -120,13 +121,20 @@ int explain_served(const ExplainOptions& options) {
 
 // The same from a daemon's database, whether it runs or not.
 int explain_recorded(const ExplainOptions& options) {
-  auto database = store::Database::open(options.store, store::Database::Access::read_only);
+  std::filesystem::path file = options.store;
+  if (file.empty()) {
+    const auto config = config_at(options.config);
+    if (!config) return report(config.error());
+    auto in_state = records_file(*config);
+    if (!in_state) return report(in_state.error());
+    file = std::move(*in_state);
+  }
+  auto database = store::Database::open(file, store::Database::Access::read_only);
   if (!database) return report(database.error());
   const auto found = route::find_record(*database, options.request_id, options.app);
   if (!found) return report(found.error());
   if (*found) return print(route::to_json(**found), options.json);
-  std::fprintf(stderr, "flyball: %s holds no request %s\n", options.store.c_str(),
-               options.request_id.c_str());
+  std::fprintf(stderr, "flyball: %s holds no request %s\n", file.c_str(), options.request_id.c_str());
   return kFailed;
 }
 
@@ -208,11 +216,21 @@ void add_explain_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("explain", "Which engine a request gets, and why");
   command->add_option("request_id", options->request_id,
                       "a request that a running daemon served (header x-request-id)");
-  const CLI::Option* const url =
+  CLI::Option* const url =
       command->add_option("--url", options->url, "where that daemon listens")->capture_default_str();
-  command->add_option("--store", options->store, "a daemon's database (flyball.db), to ask it instead");
-  command->add_option("--key-file", options->key_file, "file with the API key to ask it with");
-  command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
+  CLI::Option* const store =
+      command->add_option("--store", options->store, "a daemon's database (flyball.db), to ask it instead")
+          ->excludes(url);
+  command->add_option("--key-file", options->key_file, "file with the API key to ask it with")
+      ->excludes(store);
+  command
+      ->add_option(
+          "--config", options->config,
+          "config.yaml (default: the one `serve` would take); with request_id, that of the database to "
+          "ask instead of a daemon")
+      ->excludes(url)
+      ->excludes(store)
+      ->excludes("--key-file");
   command->add_option("--policy", options->policy,
                       "policy.yaml (default: the one config.yaml names, or the shipped one)");
   command->add_option("--app", options->app, "the app that asks (default: config.yaml's default_app)");
@@ -222,6 +240,8 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       "--facts", options->facts,
       "JSON object of fact names and values: another machine or load instead of this machine's probe");
   command->add_flag("--json", options->json, "the receipt as JSON");
+  for (const char* const of_a_future : {"--policy", "--model", "--facts"})
+    command->get_option(of_a_future)->excludes("request_id");
   command->footer(
       "Examples:\n"
       "  flyball explain                          a request of the default app on this machine\n"
@@ -231,6 +251,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       "         \"hardware.cluster.nodes\": 1, \"backend.opencl.available\": true}' > rtx.json\n"
       "  flyball explain --facts rtx.json         the same on a machine with one discrete GPU\n"
       "  flyball explain req-0011223344556677     what a running daemon did\n"
+      "  flyball explain req-0011223344556677 --config /etc/flyball/config.yaml\n"
       "\n"
       "docs/policy-language.md lists every fact. Exit code 69: no target; 1: the daemon knows no such "
       "request.");
@@ -247,8 +268,17 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       exit_code = kUsage;
       return;
     }
+    const bool recorded = !options->store.empty() || !options->config.empty();
+    if (!options->request_id.empty() && !options->app.empty() && !recorded) {
+      std::fputs(
+          "flyball: explain --app: a daemon tells an app of its own requests, and knows it by its key: give "
+          "--key-file, or --store or --config to look into the database\n",
+          stderr);
+      exit_code = kUsage;
+      return;
+    }
     if (!options->request_id.empty()) {
-      exit_code = options->store.empty() ? explain_served(*options) : explain_recorded(*options);
+      exit_code = recorded ? explain_recorded(*options) : explain_served(*options);
       return;
     }
     const auto receipt = explain(*options);

@@ -36,16 +36,16 @@ void add_store_option(CLI::App& command, std::string& store) {
                      "the daemon's database (default: flyball.db in config.yaml's state_dir)");
 }
 
+Result<std::filesystem::path> records_file(const config::Config& config) {
+  const auto state = config.state_dir.empty() ? default_state_dir() : config.state_dir;
+  if (!state.empty()) return store::file_in(state);
+  return fail(ErrorCode::io_error, "no state directory is known: give --store, or state_dir in config.yaml");
+}
+
 Result<store::Database> open_records(const std::string& store, const config::Config& config) {
-  std::filesystem::path file = store;
-  if (file.empty()) {
-    const auto state = config.state_dir.empty() ? default_state_dir() : config.state_dir;
-    if (state.empty())
-      return fail(ErrorCode::io_error,
-                  "no state directory is known: give --store, or state_dir in config.yaml");
-    file = store::file_in(state);
-  }
-  return store::Database::open(file, store::Database::Access::read_only);
+  const auto file = store.empty() ? records_file(config) : std::filesystem::path(store);
+  if (!file) return std::unexpected(file.error());
+  return store::Database::open(*file, store::Database::Access::read_only);
 }
 
 Result<Past> open_past(const PastOptions& options, const config::Config& config) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <optional>
 #include <string>
 
@@ -24,6 +25,8 @@ struct Past {
   store::Database database;
   std::int64_t since = 0;  // seconds since the epoch
 };
+// The database of a configuration's daemon. io_error: no state directory is known.
+Result<std::filesystem::path> records_file(const config::Config& config);
 // The file of --store or, where that is "", of the configuration. io_error: there is none that can be read.
 Result<store::Database> open_records(const std::string& store, const config::Config& config);
 // unsupported_value: --since is no duration. io_error: there is no store that can be read.

@@ -234,6 +234,29 @@ run 78 simulate "$work/bad.yaml" --store "$work/recorded.db"
 run 0 explain req-1007 --store "$work/recorded.db"
 says "cpu, by rule default (old.yaml:"
 run 1 explain req-1007 --store "$work/recorded.db" --app somebody-else
+# A configuration stands for the database that its daemon keeps.
+mkdir -p "$work/kept/state"
+cp "$work/recorded.db" "$work/kept/state/flyball.db"
+printf "${head}state_dir: state\n" >"$work/kept/config.yaml"
+run 0 explain req-1007 --config "$work/kept/config.yaml"
+says "cpu, by rule default (old.yaml:"
+run 1 explain req-1007 --config "$work/kept/config.yaml" --app somebody-else
+run 1 explain req-7 --config "$work/kept/config.yaml"
+says "$work/kept/state/flyball.db holds no request req-7"
+run 78 explain req-1007 --config "$work/bad.yaml"
+# What would be ignored is refused.
+for other in "--config c.yaml" "--url http://127.0.0.1:1" "--key-file k"; do
+  run 64 explain req-1007 --store "$work/recorded.db" $other
+  says "excludes"
+done
+run 64 explain req-1007 --config "$work/kept/config.yaml" --url http://127.0.0.1:1
+says "excludes"
+for other in "--policy $work/old.yaml" "--model m" "--facts $work/rtx.json"; do
+  run 64 explain req-1007 --store "$work/recorded.db" $other
+  says "request_id excludes ${other%% *}"
+done
+run 64 explain req-1007 --app somebody
+says "explain --app: a daemon tells an app of its own requests"
 run 1 explain req-7 --store "$work/recorded.db"
 says "holds no request req-7"
 run 64 graph --since 7d --url http://127.0.0.1:1
