@@ -37,12 +37,27 @@ void hold_standard_descriptors() {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) < 0) return;  // takes the lowest free number
 }
 
+// "; did you mean '--model'?": of what `command` takes, the nearest to a word that it does not.
+std::string nearest_word(const CLI::App& command) {
+  std::vector<std::string> known;
+  for (const CLI::App* inner : command.get_subcommands({})) known.push_back(inner->get_name());
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  const std::vector<std::string_view> candidates(known.begin(), known.end());
+  for (const std::string& word : command.remaining())
+    if (const auto near = flyball::config::closest(word.substr(0, word.find('=')), candidates))
+      return "; did you mean '" + std::string(*near) + "'?";
+  return "";
+}
+
 // What is wrong, and whose help says how it is right.
 std::string usage_error(const CLI::App* app, const CLI::Error& error) {
-  std::string command = "flyball";
-  for (auto parsed = app->get_subcommands(); !parsed.empty(); parsed = parsed.front()->get_subcommands())
-    command += " " + parsed.front()->get_name();
-  return "flyball: " + std::string(error.what()) + "\nSee " + command + " --help.\n";
+  std::string name = "flyball";
+  for (auto parsed = app->get_subcommands(); !parsed.empty(); parsed = app->get_subcommands()) {
+    app = parsed.front();
+    name += " " + app->get_name();
+  }
+  return "flyball: " + std::string(error.what()) + nearest_word(*app) + "\nSee " + name + " --help.\n";
 }
 
 // 0, or the exit code after the mistake was named.

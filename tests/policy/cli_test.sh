@@ -194,8 +194,17 @@ for size in 12 12GB 0B 80% GiB -1GiB; do
   says "--memory: \"$size\" is no whole number from 1 and B, KiB, MiB, GiB or TiB, such as 24GiB"
   says "See flyball plan --help."
 done
+# The nearest option or command is named, as the nearest of everything else is.
 run 64 plan --contxt 8
-says "contxt"
+says "The following argument was not expected: --contxt; did you mean '--context'?"
+run 64 run --max-token=3 hello
+says "--max-token=3; did you mean '--max-tokens'?"
+run 64 app sugest example
+says "A subcommand is required; did you mean 'suggest'?"
+says "See flyball app --help."
+run 64 plan --no-such-thing-at-all
+says "The following argument was not expected: --no-such-thing-at-all"
+! grep -q "did you mean" "$work/out" || { cat "$work/out"; exit 1; }
 for command in plan inspect bench profile tune "run hello --model"; do
   run 74 $command "$work/none.gguf"
   says "$work/none.gguf: cannot read the model file: No such file"
