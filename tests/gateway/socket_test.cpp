@@ -143,6 +143,8 @@ TEST_F(SocketTest, unix_socket_knows_its_peer) {
   Client client = connect();
   client.send(get("/v1/models", ""));
   EXPECT_EQ(answers(client).at(0).status, 200);
+  EXPECT_EQ(std::filesystem::status(directory / "socket").permissions(), std::filesystem::perms{0660})
+      << "its group is who may connect";
   gateway.reset();
   EXPECT_FALSE(std::filesystem::exists(directory / "socket"));
 }
