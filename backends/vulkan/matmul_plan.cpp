@@ -22,8 +22,8 @@ struct Cut {
 // Tokens of a work-group of texel_matmul and texel_panel. Few kernels, because a software driver keeps what
 // each was compiled from, megabytes of the large ones: so one token and four have a loop of their own. Any
 // other count goes by texel_panel, which decodes a panel for up to 128, so that decoding costs little, and
-// prompts still have work for many threads. Of 2, 3, 5 and 8 tokens it takes less time than the loop of four,
-// of 4 it takes 20 to 35 % more.
+// prompts still have work for many threads. Of 2, 3 and 5 tokens it takes less time than the loop of four, of
+// 8 about as much; of 4 it takes more.
 constexpr std::uint32_t kFewTokens = 4, kPanelTokens = 128;
 // What a thread reads at once of a matrix lies in as many places as a group has rows: more than 16, and no
 // processor fetches ahead. With more tokens, decoding has to pay.
@@ -153,10 +153,11 @@ std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::
   const auto aligned = texel_alignment(device, type, rows, cols, w_at);
   if (!aligned) return std::nullopt;
   const bool one = n == 1, floats = kernels::block_shape(type).values == 1;
+  // Blocks of 34 and 18 bytes: four are a multiple of 8, eight of 16, and need no shifting where rows are,
+  // too.
+  const std::uint32_t blocks = one && !floats && *aligned >= 8 ? *aligned / 2 : 1;
   return texel_plan(device, "texel_matmul", type,
-                    {one ? kRowsOfOne : kRowsOfFew, one ? 1 : kFewTokens,
-                     one && !floats && *aligned >= 8 ? 4U : 1U, *aligned},
-                    rows, n);
+                    {one ? kRowsOfOne : kRowsOfFew, one ? 1 : kFewTokens, blocks, *aligned}, rows, n);
 }
 
 std::optional<MatmulPlan> plan_texel_panel(const DeviceFacts& device, kernels::DType type, std::uint32_t rows,

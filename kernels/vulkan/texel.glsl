@@ -9,7 +9,7 @@
 
 layout(constant_id = 1) const uint kRows = 1;     // of an invocation
 layout(constant_id = 2) const uint kTokens = 1;   // of a work-group
-layout(constant_id = 3) const uint kBlocks = 1;   // of 32 columns, read at a time: 1, or 4 where 4 are a multiple of 8 bytes
+layout(constant_id = 3) const uint kBlocks = 1;   // of 32 columns, read at a time: 1, 4 or 8, multiples of 2, 8 or 16 bytes
 layout(constant_id = 4) const uint kAligned = 2;  // what rows' first bytes are multiples of: 2, 8 or 16
 // 1: values are passed on from lanes whose numbers the compiler does not know: llvmpipe then takes one instruction (AVX2's)
 // instead of two. Elsewhere it takes a loop.
@@ -29,9 +29,9 @@ const uint kAllBits = 0xffffffffu;
 #else
 #define BLOCK_BYTES FLYBALL_Q8_0_FILE_BYTES
 #endif
-#define MOST_WORDS ((4 * BLOCK_BYTES + 29) / 16 * 4)
+#define MOST_WORDS ((8 * BLOCK_BYTES + 29) / 16 * 4)
 // What the first bytes of what is read are multiples of.
-const uint kStep = BLOCK_BYTES % 16 == 0 || kAligned < 8 ? kAligned : kBlocks == 4 ? 8 : 2;
+const uint kStep = BLOCK_BYTES % 16 == 0 || kAligned < 8 ? kAligned : kBlocks == 8 ? 16 : kBlocks == 4 ? 8 : 2;
 const uint kBytes = kBlocks * BLOCK_BYTES;
 const uint kWords = (kBytes + 16 - kStep + 15) / 16 * 4;
 
@@ -51,33 +51,34 @@ void read_blocks(uint at, out uint words[MOST_WORDS]) {
 
 int signed_byte(uint word, uint i) { return int(word << (24 - 8 * i)) >> 24; }
 
-// Block b of what was read: w * scale.
-void decode(uint words[MOST_WORDS], uint b, out float w[kPart], out float scale) {
-  const uint at = b * BLOCK_BYTES;
-#if FORMAT == FLYBALL_FORMAT_F16
-  scale = 1.0;
-  EACH(i, kPart / 2) {
-    const vec2 both = unpackHalf2x16(words[at / 4 + i]);
-    w[2 * i] = both.x;
-    w[2 * i + 1] = both.y;
-  }
-#elif FORMAT == FLYBALL_FORMAT_BF16
-  scale = 1.0;
-  EACH(i, kPart / 2) {
-    w[2 * i] = uintBitsToFloat(words[at / 4 + i] << 16);
-    w[2 * i + 1] = uintBitsToFloat(words[at / 4 + i] & 0xffff0000u);
-  }
+// Column i of block b is weight_at() of its place times scale_at() of the scale's. Places are bytes; a word is the one that
+// a place lies in.
+uint place_of_scale(uint b) { return b * BLOCK_BYTES; }
+uint place_of(uint b, uint i) {
+#if FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+  return b * BLOCK_BYTES + 2 * i;
+#elif FORMAT == FLYBALL_FORMAT_Q4_0
+  return b * BLOCK_BYTES + 2 + i % 16;
 #else
-  scale = f16_of((words[at / 4] >> (8 * (at % 4))) & 0xffffu);
-#if FORMAT == FLYBALL_FORMAT_Q4_0
-  EACH(i, kPart / 2) {
-    const uint both = words[(at + 2 + i) / 4] >> (8 * ((at + 2 + i) % 4));
-    w[i] = float(int(both & 15u) - 8);
-    w[i + 16] = float(int((both >> 4) & 15u) - 8);
-  }
-#else
-  EACH(i, kPart) w[i] = float(signed_byte(words[(at + 2 + i) / 4], (at + 2 + i) % 4));
+  return b * BLOCK_BYTES + 2 + i;
 #endif
+}
+float weight_at(uint word, uint place, uint i) {
+#if FORMAT == FLYBALL_FORMAT_F16
+  return unpackHalf2x16(word)[place / 2 % 2];
+#elif FORMAT == FLYBALL_FORMAT_BF16
+  return uintBitsToFloat(place % 4 == 0 ? word << 16 : word & 0xffff0000u);
+#elif FORMAT == FLYBALL_FORMAT_Q4_0
+  return float(int((word >> (place % 4 * 8 + i / 16 * 4)) & 15u) - 8);
+#else
+  return float(signed_byte(word, place % 4));
+#endif
+}
+float scale_at(uint word, uint place) {
+#if FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+  return 1.0;
+#else
+  return f16_of((word >> (place % 4 * 8)) & 0xffffu);
 #endif
 }
 

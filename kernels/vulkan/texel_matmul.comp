@@ -27,19 +27,18 @@ void main() {
   for (uint chunk = 0; chunk * kBlocks * kPart < push.cols; ++chunk) {
     uint words[kRows][MOST_WORDS];
     EACH(r, kRows) read_blocks(row[r] + chunk * kBytes, words[r]);
-    EACH(b, kBlocks) {
-      float weight[kRows][kPart], scale[kRows];
-      EACH(r, kRows) decode(words[r], b, weight[r], scale[r]);
-      EACH(t, kTokens) {
-        float kept[kPart], part_sum[kRows];
-        keep(x[t] + (chunk * kBlocks + b) * kTexels, kAllBits, kept);
-        EACH(r, kRows) part_sum[r] = 0.0;
-        EACH(i, kPart) {
-          const float value = passed(kept, i, zero);
-          EACH(r, kRows) part_sum[r] = fma(weight[r][i], value, part_sum[r]);
-        }
-        EACH(r, kRows) sum[t * kRows + r] = fma(part_sum[r], scale[r], sum[t * kRows + r]);
+    EACH(b, kBlocks) EACH(t, kTokens) {
+      float kept[kPart], part_sum[kRows];
+      keep(x[t] + (chunk * kBlocks + b) * kTexels, kAllBits, kept);
+      EACH(r, kRows) part_sum[r] = 0.0;
+      EACH(i, kPart) {
+        const float value = passed(kept, i, zero);
+        const uint at = place_of(b, i);
+        // Decoded where it is needed: what is decoded ahead goes by the stack.
+        EACH(r, kRows) part_sum[r] = fma(weight_at(words[r][at / 4], at, i), value, part_sum[r]);
       }
+      const uint at = place_of_scale(b);
+      EACH(r, kRows) sum[t * kRows + r] = fma(part_sum[r], scale_at(words[r][at / 4], at), sum[t * kRows + r]);
     }
   }
   EACH(t, kTokens) EACH(r, kRows) {

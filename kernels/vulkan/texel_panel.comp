@@ -35,7 +35,8 @@ void main() {
         uint words[MOST_WORDS];
         read_blocks(row[r] + at * BLOCK_BYTES, words);
         EACH(i, kWords) words[i] &= there[p];
-        decode(words, 0, weight[p][r], scale[p][r]);
+        EACH(i, kPart) weight[p][r][i] = weight_at(words[place_of(0, i) / 4], place_of(0, i), i);
+        scale[p][r] = scale_at(words[0], 0);
       }
     }
     const bool adds = panel != 0 || push.add != 0;
