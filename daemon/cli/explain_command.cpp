@@ -88,7 +88,7 @@ int print(const Json& receipt, bool json) {
 // ---- a request that a daemon served
 // ----------------------------------------------------------------------------
 
-int explain_served(const ExplainOptions& options) {
+int explain_served(const ExplainOptions& options, bool with_key) {
   const bool plain = std::ranges::all_of(options.request_id, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
   });
@@ -96,7 +96,7 @@ int explain_served(const ExplainOptions& options) {
     return report(
         Error{ErrorCode::unsupported_value, "\"" + options.request_id + "\" is not a request id", {}, {}});
   std::string key;
-  if (!options.key_file.empty()) {
+  if (with_key) {
     auto text = config::read_text_file(options.key_file, kMaxKeyFileBytes);
     if (!text) return report(text.error());
     key = std::move(*text);
@@ -120,10 +120,10 @@ int explain_served(const ExplainOptions& options) {
 }
 
 // The same from a daemon's database, whether it runs or not.
-int explain_recorded(const ExplainOptions& options) {
+int explain_recorded(const ExplainOptions& options, bool in_store) {
   std::filesystem::path file = options.store;
-  if (file.empty()) {
-    const auto config = config_at(options.config);
+  if (!in_store) {
+    const auto config = config::load_config(options.config);
     if (!config) return report(config.error());
     auto in_state = records_file(*config);
     if (!in_state) return report(in_state.error());
@@ -221,16 +221,18 @@ void add_explain_command(CLI::App& app, int& exit_code) {
   CLI::Option* const store =
       command->add_option("--store", options->store, "a daemon's database (flyball.db), to ask it instead")
           ->excludes(url);
-  command->add_option("--key-file", options->key_file, "file with the API key to ask it with")
-      ->excludes(store);
-  command
-      ->add_option(
-          "--config", options->config,
-          "config.yaml (default: the one `serve` would take); with request_id, that of the database to "
-          "ask instead of a daemon")
-      ->excludes(url)
-      ->excludes(store)
-      ->excludes("--key-file");
+  CLI::Option* const key_file =
+      command->add_option("--key-file", options->key_file, "file with the API key to ask it with")
+          ->excludes(store);
+  CLI::Option* const config =
+      command
+          ->add_option(
+              "--config", options->config,
+              "config.yaml (default: the one `serve` would take); with request_id, that of the database to "
+              "ask instead of a daemon")
+          ->excludes(url)
+          ->excludes(store)
+          ->excludes(key_file);
   command->add_option("--policy", options->policy,
                       "policy.yaml (default: the one config.yaml names, or the shipped one)");
   command->add_option("--app", options->app, "the app that asks (default: config.yaml's default_app)");
@@ -253,13 +255,13 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       "  flyball explain req-0011223344556677     what a running daemon did\n"
       "  flyball explain req-0011223344556677 --config /etc/flyball/config.yaml\n"
       "\n"
-      "docs/policy-language.md lists every fact. Exit code 69: no target; 1: the daemon knows no such "
-      "request.");
-  command->callback([options, url, &exit_code] {
-    const char* const of_a_past = url->count() > 0             ? "--url"
-                                  : !options->store.empty()    ? "--store"
-                                  : !options->key_file.empty() ? "--key-file"
-                                                               : nullptr;
+      "docs/policy-language.md lists every fact. Exit code 69: no target, or no daemon; 1: the daemon or the "
+      "database knows no such request.");
+  command->callback([options, url, store, key_file, config, &exit_code] {
+    const char* const of_a_past = url->count() > 0        ? "--url"
+                                  : store->count() > 0    ? "--store"
+                                  : key_file->count() > 0 ? "--key-file"
+                                                          : nullptr;
     if (options->request_id.empty() && of_a_past) {
       std::fprintf(stderr,
                    "flyball: explain %s: which request? It asks about one that was served: give the id that "
@@ -268,17 +270,18 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       exit_code = kUsage;
       return;
     }
-    const bool recorded = !options->store.empty() || !options->config.empty();
+    const bool recorded = store->count() > 0 || config->count() > 0;
     if (!options->request_id.empty() && !options->app.empty() && !recorded) {
       std::fputs(
-          "flyball: explain --app: a daemon tells an app of its own requests, and knows it by its key: give "
-          "--key-file, or --store or --config to look into the database\n",
+          "flyball: explain --app: a daemon tells an app of its own requests, and --key-file alone says "
+          "which app asks: leave --app out, or ask the database instead, with --store or --config\n",
           stderr);
       exit_code = kUsage;
       return;
     }
     if (!options->request_id.empty()) {
-      exit_code = recorded ? explain_recorded(*options) : explain_served(*options);
+      exit_code = recorded ? explain_recorded(*options, store->count() > 0)
+                           : explain_served(*options, key_file->count() > 0);
       return;
     }
     const auto receipt = explain(*options);

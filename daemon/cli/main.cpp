@@ -50,14 +50,19 @@ std::string nearest_word(const CLI::App& command) {
   return "";
 }
 
-// What is wrong, and whose help says how it is right.
+// What is wrong, and whose help says how it is right. A nearest word is named where a word is the mistake:
+// what stands behind another mistake may be mistyped too, and is not what the message is about.
 std::string usage_error(const CLI::App* app, const CLI::Error& error) {
   std::string name = "flyball";
   for (auto parsed = app->get_subcommands(); !parsed.empty(); parsed = app->get_subcommands()) {
     app = parsed.front();
     name += " " + app->get_name();
   }
-  return "flyball: " + std::string(error.what()) + nearest_word(*app) + "\nSee " + name + " --help.\n";
+  const bool unknown = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  const bool lacks_inner =
+      dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && !app->get_subcommands({}).empty();
+  return "flyball: " + std::string(error.what()) + (unknown || lacks_inner ? nearest_word(*app) : "") +
+         "\nSee " + name + " --help.\n";
 }
 
 // 0, or the exit code after the mistake was named.

@@ -205,6 +205,13 @@ says "See flyball app --help."
 run 64 plan --no-such-thing-at-all
 says "The following argument was not expected: --no-such-thing-at-all"
 ! grep -q "did you mean" "$work/out" || { cat "$work/out"; exit 1; }
+# With another mistake before it, the message is about that one.
+run 64 plan --memory 12 --contxt 8
+says "--memory: \"12\" is no whole number"
+! grep -q "did you mean" "$work/out" || { cat "$work/out"; exit 1; }
+run 64 make-model --shpe tiny
+says "--out is required"
+! grep -q "did you mean" "$work/out" || { cat "$work/out"; exit 1; }
 for command in plan inspect bench profile tune "run hello --model"; do
   run 74 $command "$work/none.gguf"
   says "$work/none.gguf: cannot read the model file: No such file"
@@ -266,6 +273,14 @@ for other in "--policy $work/old.yaml" "--model m" "--facts $work/rtx.json"; do
 done
 run 64 explain req-1007 --app somebody
 says "explain --app: a daemon tells an app of its own requests"
+run 64 explain req-1007 --app somebody --key-file k
+says "leave --app out, or ask the database instead, with --store or --config"
+# An empty name is a file that cannot be read, not the default.
+run 74 explain req-1007 --key-file ""
+run 74 explain req-1007 --store ""
+run 78 explain req-1007 --config ""
+run 64 explain --store ""
+says "explain --store: which request?"
 run 1 explain req-7 --store "$work/recorded.db"
 says "holds no request req-7"
 run 64 graph --since 7d --url http://127.0.0.1:1
