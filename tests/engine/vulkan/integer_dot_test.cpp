@@ -76,8 +76,9 @@ TEST_F(VulkanIntegerDot, TheDemoModelSaysWhatItSaysOnTheCpu) {
   expect_the_cpu_engine(m);
 }
 
-// One that claims such products and refuses their kernel, or is lost over the trial, works without them; the
-// driver's cache was there before the first kernel. What lacks memory may have it later.
+// One that claims such products and refuses their kernel, or is lost over the trial, works without them.
+// The first build fills the driver's cache, the second is the trial's kernel. What lacks memory may have it
+// later.
 TEST_F(VulkanIntegerDot, AFailedTrialLeavesFloats) {
   using vulkan::Call;
   constexpr int kInvalidShader = -1000012000, kLost = -4, kOutOfMemory = -2;
