@@ -93,7 +93,7 @@ struct Config {
   std::string default_app;            // an app id; required with loopback_without_key
   std::vector<std::string> allowed_hosts;  // beside localhost, 127.0.0.1, [::1] and the listeners' addresses
   std::vector<ModelEntry> models;
-  std::string default_model;  // "": the only one, or required in requests
+  std::string default_model;  // "", or closed to the app: the only one open to it, or required in requests
   HttpLimits http;
   WorkerLimits worker;
   OpenClEngine opencl;
