@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -62,6 +63,8 @@ struct Executor {
   virtual graph::MemoryPlan memory() const = 0;
   // Which device holds what of it, in order of layers. Empty: the machine's own processors.
   virtual std::vector<DeviceShare> shares() const { return {}; }
+  // Where one device may compute in several ways: which, and all of a context goes that way.
+  virtual std::string arithmetic() const { return {}; }
   // Once, before the first step. insufficient_memory with needed and free bytes.
   virtual Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) = 0;
   // Returns at once where the device runs by itself, unless the step may be stopped or other devices come

@@ -33,6 +33,7 @@ std::string kv_form(const LocalBackendOptions& options, const EngineParts& parts
     form += " " + std::to_string(n);
   for (const DeviceShare& share : parts.info.devices)
     form += "\n" + share.device + " " + std::to_string(share.first_layer);
+  form += "\n" + parts.executor->arithmetic();
   // LongRoPE rotates by other factors where sequences may be long.
   for (const float factor : model.config().rope.frequency_factors)
     form += " " + std::to_string(std::bit_cast<std::uint32_t>(factor));

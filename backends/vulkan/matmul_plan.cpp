@@ -153,8 +153,7 @@ std::optional<MatmulPlan> plan_texel_matmul(const DeviceFacts& device, kernels::
   const auto aligned = texel_alignment(device, type, rows, cols, w_at);
   if (!aligned) return std::nullopt;
   const bool one = n == 1, floats = kernels::block_shape(type).values == 1;
-  // Blocks of 34 and 18 bytes: four are a multiple of 8, eight of 16, and need no shifting where rows are,
-  // too.
+  // Of 34 and 18 bytes: eight are whole texels where rows are, four are less to shift than four times one.
   const std::uint32_t blocks = one && !floats && *aligned >= 8 ? *aligned / 2 : 1;
   return texel_plan(device, "texel_matmul", type,
                     {one ? kRowsOfOne : kRowsOfFew, one ? 1 : kFewTokens, blocks, *aligned}, rows, n);

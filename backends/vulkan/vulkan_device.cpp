@@ -130,6 +130,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     return {{device_->facts().id, 0, model_.config().n_layers, all.weight_bytes, all.kv_bytes,
              all.scratch_bytes, to_string(weights_.in())}};
   }
+  std::string arithmetic() const override { return device_->facts().integer_dot ? "integer dots" : "floats"; }
   const DeviceFacts& facts() const noexcept override { return device_->facts(); }
   VulkanStatistics statistics() const noexcept override {
     return {weights_.in(), device_->pipelines(), recorded_, replayed_, result_bytes_};

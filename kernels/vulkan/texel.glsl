@@ -29,13 +29,18 @@ const uint kAllBits = 0xffffffffu;
 #else
 #define BLOCK_BYTES FLYBALL_Q8_0_FILE_BYTES
 #endif
-#define MOST_WORDS ((8 * BLOCK_BYTES + 29) / 16 * 4)
+#if FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+#define MOST_BLOCKS 1
+#else
+#define MOST_BLOCKS 8
+#endif
+#define MOST_WORDS ((MOST_BLOCKS * BLOCK_BYTES + 29) / 16 * 4)
 // What the first bytes of what is read are multiples of.
 const uint kStep = BLOCK_BYTES % 16 == 0 || kAligned < 8 ? kAligned : kBlocks == 8 ? 16 : kBlocks == 4 ? 8 : 2;
 const uint kBytes = kBlocks * BLOCK_BYTES;
 const uint kWords = (kBytes + 16 - kStep + 15) / 16 * 4;
 
-// kBlocks blocks from byte `at` on: whole texels, shifted into place. So up to 14 bytes around them are read, too.
+// kBlocks blocks from byte `at` on: whole texels, shifted into place. So up to 16 bytes around them are read, too.
 void read_blocks(uint at, out uint words[MOST_WORDS]) {
   EACH(i, kWords / 4) {
     const uvec4 four = texelFetch(weight_texels, int(at / 16 + i));

@@ -1,7 +1,7 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// matmul.comp for software devices: one token, or kTokens where texel_panel.comp does not fit. Weights are decoded once for
-// all the tokens of a work-group; those that are not there repeat the last and are not stored. Built for some formats.
+// matmul.comp for software devices: one token, or kTokens where texel_panel.comp does not fit. Weights are read once for all
+// the tokens of a work-group; those that are not there repeat the last and are not stored. Built for some formats.
 #include "texel.glsl"
 
 uint groups_of(uint rows) { return (rows + WG * kRows - 1) / (WG * kRows); }
@@ -34,7 +34,7 @@ void main() {
       EACH(i, kPart) {
         const float value = passed(kept, i, zero);
         const uint at = place_of(b, i);
-        // Decoded where it is needed: what is decoded ahead goes by the stack.
+        // Decoded where it is needed, which compilers do once for all tokens: what is decoded ahead goes by the stack.
         EACH(r, kRows) part_sum[r] = fma(weight_at(words[r][at / 4], at, i), value, part_sum[r]);
       }
       const uint at = place_of_scale(b);

@@ -102,6 +102,7 @@ TEST_F(VulkanIntegerDot, AFailedTrialLeavesFloats) {
     const auto made = failing(kind, nth, code);
     ASSERT_TRUE(made) << made.error().message;
     EXPECT_FALSE((*made)->facts().integer_dot);
+    EXPECT_EQ((*made)->arithmetic(), "floats");  // and KV on disk that dots made is not taken up
     ASSERT_EQ(warnings.size(), 1U);
     EXPECT_THAT(warnings[0], testing::HasSubstr("multiplied as floats instead"));
     ASSERT_EQ(books.size(), 2U);

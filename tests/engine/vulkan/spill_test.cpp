@@ -28,6 +28,24 @@ TEST_P(SpillOnVulkan, ASessionReturnsAfterEviction) {
   expect_same_after_eviction(plain());
 }
 
+// A driver may fail at integer dot products one day and not the next, and the device's name stays.
+TEST_P(SpillOnVulkan, WhatDotsMadeFloatsDoNotTakeUp) {
+  auto dots = spilling(plain()), floats = dots;
+  dots.vulkan.integer_dot = true;
+  floats.vulkan.integer_dot = false;
+  if (!vulkan::Device::open(dots.vulkan).value()->facts().integer_dot)
+    GTEST_SKIP() << "the device has no integer dot products";
+  const auto cached = [this](const engine::LocalBackendOptions& options) {
+    const auto backend = make_backend(options);
+    const std::uint32_t tokens = wait(*backend, session()).usage().cached_tokens;
+    drain(*backend);
+    return tokens;
+  };
+  EXPECT_EQ(cached(dots), 0U);
+  EXPECT_EQ(cached(floats), 0U);
+  EXPECT_GT(cached(dots), 0U);
+}
+
 INSTANTIATE_TEST_SUITE_P(KvTypes, SpillOnVulkan, testing::Values("f16", "q8_0"),
                          [](const auto& i) { return std::string(i.param); });
 

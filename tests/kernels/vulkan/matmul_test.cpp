@@ -221,7 +221,7 @@ TEST_P(VulkanTexelMatmul, ExtremeActivations) {
 TEST_P(VulkanTexelMatmul, NotANumberIsNeverLost) {
   cases::check_no_number_is_lost(*this, GetParam());
 }
-// Rows at multiples of 2, 8 and 16 bytes; four blocks at once and one; up to three matrices.
+// Rows at multiples of 2, 8 and 16 bytes; eight blocks at once, four and one; up to three matrices.
 TEST_P(VulkanTexelMatmul, EveryAlignmentOfRows) {
   for (misalign_ = 0; misalign_ < 2; ++misalign_) {
     for (const std::uint32_t cols : {32U, 96U, 128U, 256U, 1024U}) {
@@ -256,6 +256,27 @@ TEST(VulkanPlan, TexelsOnlyWhereTheyReach) {
   EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, {&odd_at, 1}));
   const std::uint32_t odd = 1000;
   EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, odd, 1, {&at, 1}));
+}
+
+// One token's blocks are read by as many as keep the first bytes of what follows where rows' are.
+TEST(VulkanPlan, OneTokenReadsWholeTexels) {
+  DeviceFacts device;
+  device.processor = true;
+  device.subgroup_size = 8;
+  device.texel_bytes = 1ULL << 31;
+  const std::uint32_t rows = 64;
+  const auto blocks = [&](DType type, std::uint32_t cols, std::uint32_t n, std::uint64_t at) {
+    return plan_texel_matmul(device, type, {&rows, 1}, cols, n, {&at, 1}).value().constants[3];
+  };
+  for (const DType type : {DType::q4_0, DType::q8_0}) {
+    EXPECT_EQ(blocks(type, 256, 1, 16), 8U);
+    EXPECT_EQ(blocks(type, 256, 1, 8), 4U);
+    EXPECT_EQ(blocks(type, 128, 1, 16), 4U);
+    EXPECT_EQ(blocks(type, 96, 1, 16), 1U);
+    EXPECT_EQ(blocks(type, 256, 1, 2), 1U);
+    EXPECT_EQ(blocks(type, 256, 4, 16), 1U);
+  }
+  EXPECT_EQ(blocks(DType::f16, 256, 1, 16), 1U);
 }
 
 // A software driver keeps what each kernel was compiled from: one more costs a process megabytes.
