@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kChains = 12;  // of kernels/vulkan/multiply_add.comp
 constexpr std::uint32_t kGpuGroup = 256, kGpuGroups = 4096, kGpuRounds = 9'984;
-constexpr std::uint32_t kProcessorGroups = 32, kProcessorRounds = 49'984;  // of one subgroup each
+constexpr std::uint32_t kProcessorGroups = 32, kProcessorRounds = 799'744;  // of one subgroup each
 
 double seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

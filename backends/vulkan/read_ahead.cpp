@@ -13,20 +13,13 @@ namespace {
 
 constexpr std::size_t kChunk = 16U << 20;  // bytes that an end waits for, at most
 
-// Failures show where the pages are needed.
-void advise(std::uintptr_t begin, std::uintptr_t end, int how) noexcept {
-  if (begin < end) (void)madvise(reinterpret_cast<void*>(begin), end - begin, how);
-}
-
 void read(const std::stop_token& stop, std::span<const std::byte> bytes) noexcept {
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data()) / page * page;
   const auto end = (reinterpret_cast<std::uintptr_t>(bytes.data() + bytes.size()) + page - 1) / page * page;
-  for (std::uintptr_t at = begin; at < end && !stop.stop_requested(); at += kChunk) {
-    const std::uintptr_t next = std::min(end, at + kChunk);
-    advise(next, std::min(end, next + kChunk), MADV_WILLNEED);  // the disk works on while this one is mapped
-    advise(at, next, MADV_POPULATE_READ);
-  }
+  for (std::uintptr_t at = begin; at < end && !stop.stop_requested(); at += kChunk)
+    // Failures show where the pages are needed.
+    (void)madvise(reinterpret_cast<void*>(at), std::min<std::size_t>(kChunk, end - at), MADV_POPULATE_READ);
 }
 
 }  // namespace

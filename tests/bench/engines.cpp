@@ -255,16 +255,17 @@ Engine vulkan_engine(const model::ModelFile& model, const Options& o, const Fold
   return engine;
 }
 
-// The mean of what plain kernels reach for so long.
+// What plain kernels reach for so long: all their work by all its time, as a step is held against it. A mean
+// of passes' rates would count the slow ones, which take longer, too little.
 Ceilings reached(const Engine& e, double span) {
-  Ceilings sum;
+  Ceilings inverse;
   int passes = 0;
   for (const double end = seconds() + span; passes == 0 || seconds() < end; ++passes) {
     const Ceilings c = e.pass();
-    sum.read += c.read;
-    sum.arithmetic += c.arithmetic;
+    inverse.read += 1 / c.read;
+    inverse.arithmetic += 1 / c.arithmetic;
   }
-  return {sum.read / passes, sum.arithmetic / passes};
+  return {passes / inverse.read, passes / inverse.arithmetic};
 }
 
 // The least time that a step's work takes at these ceilings, and which of them it is.
