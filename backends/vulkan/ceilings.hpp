@@ -15,7 +15,8 @@ class DeviceCeilings {
   // read_bytes: of the device's memory, to be read; several times its caches.
   static Result<std::unique_ptr<DeviceCeilings>> open(const DeviceOptions& options,
                                                       std::uint64_t read_bytes = 512ULL << 20);
-  // One pass of some ten milliseconds each: bytes, and f32 operations (a multiply-add is two), a second.
+  // One pass each: bytes, and f32 operations (a multiply-add is two), a second. On a processor tens of
+  // milliseconds, as launches of prompts take: in shorter ones waking its threads would count for too much.
   Result<double> read();
   Result<double> multiply_add();
 
