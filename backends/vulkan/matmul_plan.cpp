@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
+#include <limits>
 
 namespace flyball::vulkan {
 namespace {
 
 constexpr std::uint32_t kMaxGroups = 65'535;  // of a dimension that every device has
-constexpr std::uint32_t kPart = 32;           // columns summed at a time (kernels/vulkan/weights.glsl)
+// llvmpipe ends a kernel's loops after so many turns of all of them, without a word:
+// LP_MAX_TGSI_LOOP_ITERATIONS in Mesa's lp_bld_limits.h.
+constexpr std::uint64_t kMostTurns = 65'535;
+constexpr std::uint32_t kPart = 32;  // columns summed at a time (kernels/vulkan/weights.glsl)
 
 // How kernels/vulkan/product.glsl is cut. On a processor a load costs as much as twenty products, whatever
 // lies next to what, so every invocation has rows of its own and values of x go round in the subgroup; a
@@ -25,6 +29,7 @@ struct Cut {
 // prompts still have work for many threads. Of 2, 3 and 5 tokens it takes less time than the loop of four, of
 // 8 about as much; of 4 it takes more.
 constexpr std::uint32_t kFewTokens = 4, kPanelTokens = 128;
+constexpr std::uint32_t kPanelColumns = 128;  // of a panel: texel_panel.comp's kParts * 32
 // What a thread reads at once of a matrix lies in as many places as a group has rows: more than 16, and no
 // processor fetches ahead. With more tokens, decoding has to pay.
 constexpr std::uint32_t kRowsOfOne = 2, kRowsOfFew = 4;
@@ -164,7 +169,9 @@ std::optional<MatmulPlan> plan_texel_panel(const DeviceFacts& device, kernels::D
                                            std::uint64_t y_at) {
   const auto aligned = texel_alignment(device, type, {&rows, 1}, cols, {&w_at, 1});
   const std::uint64_t y_end = y_at + sizeof(float) * n * std::uint64_t{rows};
-  if (!aligned || n == 1 || n == kFewTokens || rows % kPanelRows != 0 ||
+  const std::uint64_t turns =
+      divided_up(cols, kPanelColumns) * (std::uint64_t{std::min(n, kPanelTokens)} + 2) + 2;
+  if (!aligned || n == 1 || n == kFewTokens || rows % kPanelRows != 0 || turns > kMostTurns ||
       y_at % (kPanelRows * sizeof(float)) != 0 || y_end > std::min(device.texel_bytes, device.storage_bytes))
     return std::nullopt;
   MatmulPlan plan =
@@ -184,6 +191,18 @@ ExpertPlan plan_expert_matmul(const DeviceFacts& device, const WeightFormat& for
           .grouped = grouped};
 }
 
+bool experts_can_do(const DeviceFacts& device, std::uint32_t n, std::uint32_t used, std::uint32_t n_experts,
+                    std::uint32_t cols) noexcept {
+  if (!device.processor) return true;
+  constexpr std::uint64_t kFewest = 4;  // tokens of a turn of moe_matmul
+  const std::uint64_t counted = std::uint64_t{2} * n * used + 3;
+  const std::uint64_t grouping = divided_up(n_experts, group_size(device, "moe_group")) * counted + 3;
+  // All rows may choose the same expert.
+  const std::uint64_t multiplying =
+      divided_up(std::uint64_t{n}, kFewest) * (divided_up(cols, kPart) + 2ULL) + 2;
+  return std::max(grouping, multiplying) <= kMostTurns;
+}
+
 std::uint32_t group_size(const DeviceFacts& device, std::string_view kernel) noexcept {
   const std::uint32_t most = std::bit_floor(std::max(1U, device.max_work_group));
   if (kernel.starts_with("attend_") || kernel == "texel_rms_norm")
@@ -191,14 +210,26 @@ std::uint32_t group_size(const DeviceFacts& device, std::string_view kernel) noe
   return std::min(most, device.processor ? 64U : 256U);
 }
 
-AttendPlan plan_attend(const DeviceFacts&, std::uint32_t head_dim, std::uint32_t group,
+AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::uint32_t group,
                        std::uint32_t block_size, std::uint64_t positions) {
   constexpr std::uint64_t kSplitPositions = 256, kMostSplits = 1024;
   // Sums of all queries of a work-group are an invocation's own: dimensions * queries / subgroup.
   const std::uint32_t queries = std::clamp(8U * 128U / std::max(1U, head_dim), 1U, 16U);
   const std::uint64_t wanted = std::max(kSplitPositions, positions / kMostSplits);
-  return {.split = divided_up(wanted, block_size) * block_size,
-          .item_rows = std::max(1U, queries / std::max(1U, group))};
+  AttendPlan plan{.split = divided_up(wanted, block_size) * block_size,
+                  .item_rows = std::max(1U, queries / std::max(1U, group)),
+                  .most_positions = std::numeric_limits<std::uint32_t>::max()};
+  if (!device.processor) return plan;
+  const std::uint64_t lanes = std::max(1U, device.subgroup_size);
+  // attend_combine looks at every split for some dimensions at a time.
+  const std::uint64_t splits = (kMostTurns - 1) / divided_up(std::uint64_t{head_dim}, lanes) - 2;
+  const auto most = [&] {
+    const std::uint64_t tile = plan.unrolled ? 1 : 1 + 2 * (lanes + 1);  // a loop that ends has one turn more
+    return std::min((kMostTurns - 4) / (4 + divided_up(plan.split, lanes) * tile), splits) * plan.split;
+  };
+  plan.unrolled = most() < positions;
+  plan.most_positions = most();
+  return plan;
 }
 
 }  // namespace flyball::vulkan

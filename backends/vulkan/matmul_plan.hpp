@@ -84,13 +84,20 @@ struct ExpertPlan {
 ExpertPlan plan_expert_matmul(const DeviceFacts& device, const WeightFormat& format, std::uint32_t rows,
                               std::uint32_t cols, std::uint32_t pairs, std::uint32_t n_experts);
 
+// Whether moe_group and moe_matmul may run for n rows, each of `used` experts, whose matrices have `cols`
+// columns at most: on a software device their loops can have too many turns.
+bool experts_can_do(const DeviceFacts& device, std::uint32_t n, std::uint32_t used, std::uint32_t n_experts,
+                    std::uint32_t cols) noexcept;
+
 // Invocations of a work-group of the kernels that push.h gives fixed grids: "rms_norm", "add", ...
 std::uint32_t group_size(const DeviceFacts& device, std::string_view kernel) noexcept;
 
 // Attention, for the shape of one model's cache.
 struct AttendPlan {
-  std::uint32_t split = 0;      // positions of a split, a multiple of block_size
-  std::uint32_t item_rows = 0;  // rows of an item of attend_rows, at most
+  std::uint32_t split = 0;           // positions of a split, a multiple of block_size
+  std::uint32_t item_rows = 0;       // rows of an item of attend_rows, at most
+  bool unrolled = false;             // no loops over what a tile of positions has
+  std::uint64_t most_positions = 0;  // of a sequence; beyond, nothing may be computed by this plan
 };
 AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::uint32_t group,
                        std::uint32_t block_size, std::uint64_t positions);

@@ -35,6 +35,14 @@ Result<Memory> VulkanOps::scratch(std::uint64_t bytes, std::string_view what, Pl
 }
 
 Result<void> VulkanOps::allocate() {
+  if (config_.n_experts > 0 &&
+      !experts_can_do(device_.facts(), limits_.step_tokens, config_.n_experts_used, config_.n_experts,
+                      std::max(config_.dim, config_.expert_ffn_dim)))
+    return fail(ErrorCode::unsupported_value,
+                "Steps of " + std::to_string(limits_.step_tokens) + " tokens are too long for this model's " +
+                    std::to_string(config_.n_experts) + " experts on " + device_.facts().name +
+                    ", whose driver ends loops early. Give shorter steps.",
+                "max_step_tokens");
   plan_ = graph::plan_buffers(config_, limits_.step_tokens, limits_.logit_rows, graph::kMaxCandidates);
   const auto make = [&](Memory& to, std::uint64_t bytes, Place place) -> Result<void> {
     auto memory = scratch(bytes, "activations", place);
@@ -119,12 +127,14 @@ Result<void> VulkanOps::build_attention() {
   for (const auto& [kernel, name] :
        {std::pair(&attend_rows_, "attend_rows"), std::pair(&attend_split_, "attend_split"),
         std::pair(&attend_combine_, "attend_combine")})
-    wanted.push_back({kernel,
-                      {name,
-                       {group_size(device_.facts(), name), config_.head_dim, group, block_size_, q8_0,
-                        attend_plan_.split, attend_plan_.item_rows, config_.windowed() ? 1U : 0U,
-                        std::bit_cast<std::uint32_t>(config_.attention_cap)},
-                       sizeof(AttendPush)}});
+    wanted.push_back(
+        {kernel,
+         {name,
+          {group_size(device_.facts(), name), config_.head_dim, group, block_size_, q8_0, attend_plan_.split,
+           attend_plan_.item_rows, config_.windowed() ? 1U : 0U,
+           std::bit_cast<std::uint32_t>(config_.attention_cap),
+           attend_plan_.unrolled && kernel == &attend_rows_ ? 1U : 0U, device_.facts().processor ? 1U : 0U},
+          sizeof(AttendPush)}});
   const std::uint32_t interleaved = config_.rope_style == kernels::RopeStyle::interleaved ? 1 : 0;
   wanted.push_back({&rope_kv_store_,
                     {"rope_kv_store",
@@ -137,6 +147,17 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
   n_blocks_ = n_blocks;
   block_size_ = layout.block_size;
   kv_q8_0_ = layout.type == kernels::DType::q8_0;
+  // Should a sequence be longer, its rows go to the kernel that takes the splits in order.
+  const std::uint64_t positions =
+      std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, limits_.positions);
+  attend_plan_ = plan_attend(device_.facts(), config_.head_dim, config_.n_heads / config_.n_kv_heads,
+                             block_size_, positions);
+  if (positions > attend_plan_.most_positions)
+    return fail(ErrorCode::unsupported_value,
+                "Sequences of up to " + std::to_string(positions) + " tokens are too long for " +
+                    device_.facts().name + ", which attends to " +
+                    std::to_string(attend_plan_.most_positions) + " at most. Give a smaller context.",
+                "context");
   const std::uint64_t layer_bytes = layout.page_bytes() * layout.n_kv_heads * n_blocks;
   for (std::uint32_t i = 0; i < 2 * layout.n_layers; ++i) {
     auto memory = device_.allocate(layer_bytes, "the KV cache", Place::device);
@@ -148,11 +169,6 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
       cpu::commit_pages({memory->host(), layer_bytes});
     (i < layout.n_layers ? keys_ : values_).push_back(std::move(*memory));
   }
-  // Should a sequence be longer, its rows go to the kernel that takes the splits in order.
-  const std::uint64_t positions =
-      std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, limits_.positions);
-  attend_plan_ = plan_attend(device_.facts(), config_.head_dim, config_.n_heads / config_.n_kv_heads,
-                             block_size_, positions);
   max_splits_ = divided_up(positions, attend_plan_.split);
   const std::uint64_t partial = sizeof(float) * limits_.logit_rows * std::uint64_t{max_splits_} *
                                 config_.n_heads * (config_.head_dim + 2);

@@ -16,6 +16,8 @@ layout(constant_id = 5) const uint kSplit = 256;    // a multiple of kBlock
 layout(constant_id = 6) const uint kItemRows = 1;
 layout(constant_id = 7) const uint kWindowed = 0;   // 0: push.window is not looked at, every row sees all before it
 layout(constant_id = 8) const float kCap = 0.0;     // a score x becomes kCap * tanh(x / kCap); 0: it stays
+layout(constant_id = 9) const uint kUnrolled = 0;   // 1: no loops over what a tile has
+layout(constant_id = 10) const uint kShuffles = 0;  // 1: shuffles are faster than what reduces a subgroup
 
 PUSH(AttendPush);
 
