@@ -16,8 +16,15 @@ layout(constant_id = 4) const uint kAligned = 2;  // what rows' first bytes are 
 layout(constant_id = 5) const uint kPermutes = 0;
 
 // x and w are bytes into what the sets hold, from its first byte on.
+// With X_IN_LINE x is an image: llvmpipe calls a function for a texel of a sampled view, and has one of an image in line.
 layout(set = 0, binding = 0) uniform usamplerBuffer weight_texels;
-layout(set = 1, binding = 0) uniform usamplerBuffer x_texels;  // f32
+#ifdef X_IN_LINE
+layout(set = 1, binding = 2, rgba32ui) readonly uniform uimageBuffer x_texels;  // f32
+#define FETCH_X imageLoad
+#else
+layout(set = 1, binding = 0) uniform usamplerBuffer x_texels;
+#define FETCH_X texelFetch
+#endif
 PUSH(MatmulPush);
 
 const uint kPart = 32;  // columns: FLYBALL_STEP_COLUMNS
@@ -92,7 +99,7 @@ const uint kTexels = kPart / 4, kLoads = (kTexels + gl_WorkGroupSize.x - 1) / gl
 // Of 32 values of x, from texel `first` on, what this invocation keeps: their bits, where `bits` has them.
 void keep(uint first, uint bits, out float kept[kPart]) {
   EACH(j, kLoads) {
-    const uvec4 four = texelFetch(x_texels, int(first + (j * WG + gl_SubgroupInvocationID) % kTexels));
+    const uvec4 four = FETCH_X(x_texels, int(first + (j * WG + gl_SubgroupInvocationID) % kTexels));
     EACH(c, 4) kept[4 * j + c] = uintBitsToFloat(four[c] & bits);
   }
 }

@@ -1,10 +1,11 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
 // The product of software devices for several tokens. A work-group has 4 rows of each invocation; of them it decodes a panel
-// of 160 columns into what the compiler keeps on its stack, and multiplies token after token with it, adding to y in memory.
+// of 128 columns into what the compiler keeps on its stack, and multiplies token after token with it, adding to y in memory.
 // So the loop that does the work is one token long and fits where processors keep decoded instructions, and all that it
-// fetches it fetches first. 20 KB of weights leave room in a first-level cache for x and y, and for a neighbour on the same
+// fetches it fetches first. 16 KB of weights leave room in a first-level cache for x and y, and for a neighbour on the same
 // core: with 8 rows of 96 columns it was 8 % faster alone and 10 % slower beside one. Built for the formats of texel_matmul.
+#define X_IN_LINE
 #include "texel.glsl"
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
@@ -14,7 +15,8 @@
 layout(set = 2, binding = 2, rgba32ui) uniform coherent uimageBuffer y_texels;
 layout(set = 2, binding = 1, scalar) coherent buffer Sums { u64vec2 sums[]; };
 
-const uint kParts = 5;  // of a panel
+const uint kParts = 4;   // of a panel (kPanelColumns in matmul_plan.cpp)
+const uint kBeside = 2;  // parts whose sums go side by side: a chain of additions waits for itself
 
 // Groups: the row groups, folded into x and y, for kTokens tokens after the other: groups that follow each other read the
 // same tokens, which a second-level cache holds.
@@ -49,14 +51,14 @@ void main() {
         const uvec4 four = imageLoad(y_texels, int(y + q));
         EACH(c, 4) sum[q * 4 + c] = adds ? uintBitsToFloat(four[c]) : 0.0;
       }
-      EACH(p, kParts) {
-        float part_sum[kRows];
-        EACH(r, kRows) part_sum[r] = 0.0;
-        EACH(i, kPart) {
-          const float value = passed(kept[p], i, zero);
-          EACH(r, kRows) part_sum[r] = fma(weight[p][r][i], value, part_sum[r]);
+      [[unroll]] for (uint p = 0; p < kParts; p += kBeside) {
+        float part_sum[kBeside][kRows];
+        EACH(b, kBeside) EACH(r, kRows) part_sum[b][r] = 0.0;
+        EACH(i, kPart) EACH(b, kBeside) {
+          const float value = passed(kept[p + b], i, zero);
+          EACH(r, kRows) part_sum[b][r] = fma(weight[p + b][r][i], value, part_sum[b][r]);
         }
-        EACH(r, kRows) sum[r] = fma(part_sum[r], scale[p][r], sum[r]);
+        EACH(b, kBeside) EACH(r, kRows) sum[r] = fma(part_sum[b][r], scale[p + b][r], sum[r]);
       }
       if (first_row < rows)
         EACH(q, kRows / 4)
