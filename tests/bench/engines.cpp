@@ -285,8 +285,9 @@ void take_turn(const Engine& e, Figure& figure, const StepWork& work, bool count
   const Ceilings after = reached(e, span);
   if (!counts) return;
   figure.best = std::min(figure.best, took);
-  figure.reads.push_back((before.read + after.read) / 2);
-  figure.arithmetics.push_back((before.arithmetic + after.arithmetic) / 2);
+  const auto both = [](double a, double b) { return 2 / (1 / a + 1 / b); };  // as in reached()
+  figure.reads.push_back(both(before.read, after.read));
+  figure.arithmetics.push_back(both(before.arithmetic, after.arithmetic));
   figure.shares.push_back(least(work, figure.reads.back(), figure.arithmetics.back()).first / took);
 }
 
