@@ -1,7 +1,6 @@
 // The Vulkan products of every format against kernels/reference (tests/kernels/matmul_cases.hpp), cut as
 // processors and as GPUs have them, and the ceilings that benchmarks measure against.
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include "tests/kernels/vulkan/product_test.hpp"
@@ -238,87 +237,6 @@ TEST_P(VulkanTexelMatmul, EveryAlignmentOfRows) {
 INSTANTIATE_TEST_SUITE_P(All, VulkanTexelMatmul,
                          testing::Values(DType::f16, DType::bf16, DType::q4_0, DType::q8_0),
                          [](const auto& entry) { return std::string(to_string(entry.param)); });
-
-TEST(VulkanPlan, TexelsOnlyWhereTheyReach) {
-  DeviceFacts device;
-  device.subgroup_size = 8;
-  const std::uint32_t rows = 1000, cols = 1024;
-  const std::uint64_t at = 4096, bytes = std::uint64_t{rows} * cols * 2;
-  for (const auto& [reach, found] :
-       {std::pair(std::uint64_t{0}, false), std::pair(at + bytes - 1, false), std::pair(at + bytes, true)}) {
-    device.texel_bytes = reach;
-    EXPECT_EQ(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, {&at, 1}).has_value(), found);
-  }
-  EXPECT_FALSE(plan_texel_matmul(device, DType::q6_k, {&rows, 1}, cols, 1, {&at, 1}));
-  const std::uint64_t odd_at = at + 1;  // as MLX's tensors may lie: no texel is read by halves of 16 bits
-  device.texel_bytes = 2 * (at + bytes);
-  EXPECT_TRUE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, {&at, 1}));
-  EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, {&odd_at, 1}));
-  const std::uint32_t odd = 1000;
-  EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, odd, 1, {&at, 1}));
-}
-
-// One token's blocks are read by as many as keep the first bytes of what follows where rows' are.
-TEST(VulkanPlan, OneTokenReadsWholeTexels) {
-  DeviceFacts device;
-  device.processor = true;
-  device.subgroup_size = 8;
-  device.texel_bytes = 1ULL << 31;
-  const std::uint32_t rows = 64;
-  const auto blocks = [&](DType type, std::uint32_t cols, std::uint32_t n, std::uint64_t at) {
-    return plan_texel_matmul(device, type, {&rows, 1}, cols, n, {&at, 1}).value().constants[3];
-  };
-  for (const DType type : {DType::q4_0, DType::q8_0}) {
-    EXPECT_EQ(blocks(type, 256, 1, 16), 8U);
-    EXPECT_EQ(blocks(type, 256, 1, 8), 4U);
-    EXPECT_EQ(blocks(type, 128, 1, 16), 4U);
-    EXPECT_EQ(blocks(type, 96, 1, 16), 1U);
-    EXPECT_EQ(blocks(type, 256, 1, 2), 1U);
-    EXPECT_EQ(blocks(type, 256, 4, 16), 1U);
-  }
-  EXPECT_EQ(blocks(DType::f16, 256, 1, 16), 1U);
-}
-
-// A software driver keeps what each kernel was compiled from: one more costs a process megabytes.
-TEST(VulkanPlan, FewTexelKernelsForAnyCount) {
-  DeviceFacts device;
-  device.processor = true;
-  device.subgroup_size = 8;
-  device.texel_bytes = 1ULL << 31;
-  const std::uint32_t rows = 1000, cols = 1024;
-  const std::uint64_t at = 0;
-  device.storage_bytes = device.texel_bytes;
-  std::set<std::pair<std::string, std::vector<std::uint32_t>>> kernels;
-  for (std::uint32_t n = 1; n <= 256; ++n) {
-    auto plan = plan_texel_panel(device, DType::q8_0, rows, cols, n, at, 0);
-    const bool panel = plan.has_value();
-    EXPECT_EQ(panel, n != 1 && n != 4);
-    if (!plan) plan = plan_texel_matmul(device, DType::q8_0, {&rows, 1}, cols, n, {&at, 1});
-    ASSERT_TRUE(plan) << n;
-    kernels.emplace(plan->kernel, plan->constants);
-    const std::uint32_t groups = plan->groups[panel ? 2 : 0];  // of tokens
-    EXPECT_GE(groups * plan->constants[2], n);
-    EXPECT_LT((groups - 1) * plan->constants[2], n);
-  }
-  EXPECT_EQ(kernels.size(), 3U);
-}
-
-// Sums are stored four at a time: what has not four goes by the other kernel.
-TEST(VulkanPlan, PanelsOnlyWhereTheyFit) {
-  DeviceFacts device;
-  device.processor = true;
-  device.subgroup_size = 8;
-  device.texel_bytes = 1ULL << 31;
-  device.storage_bytes = 4 * 100 * 64;
-  EXPECT_TRUE(plan_texel_panel(device, DType::q8_0, 64, 1024, 100, 0, 0));
-  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1024, 101, 0, 0));
-  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1024, 100, 0, 32));
-  EXPECT_TRUE(plan_texel_panel(device, DType::q8_0, 64, 1024, 99, 0, 32));
-  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1024, 99, 0, 8));
-  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 62, 1024, 99, 0, 0));
-  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1000, 99, 0, 0));
-  EXPECT_FALSE(plan_texel_panel(device, DType::f32, 64, 1024, 99, 0, 0));
-}
 
 // Rows of 32 columns and more that begin at multiples of 8 bytes, which are read in place.
 TEST_P(VulkanMatmul, RowsInPlace) {

@@ -1,11 +1,18 @@
-// Plans alone: what may not run on a software device whose driver ends loops after 65,535 turns, without a
-// word.
+// Plans alone: which kernels are for what, and what may not run on a software device, whose driver ends loops
+// after 65,535 turns without a word.
 #include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "backends/vulkan/matmul_plan.hpp"
 
 namespace flyball::vulkan::test {
 namespace {
+
+using kernels::DType;
 
 DeviceFacts llvmpipe() {
   DeviceFacts facts;
@@ -16,7 +23,77 @@ DeviceFacts llvmpipe() {
   return facts;
 }
 
-TEST(VulkanPlans, TilesAreUnrolledWhereLoopsWouldEndEarly) {
+TEST(VulkanPlan, TexelsOnlyWhereTheyReach) {
+  DeviceFacts device = llvmpipe();
+  const std::uint32_t rows = 1000, cols = 1024;
+  const std::uint64_t at = 4096, bytes = std::uint64_t{rows} * cols * 2;
+  for (const auto& [reach, found] :
+       {std::pair(std::uint64_t{0}, false), std::pair(at + bytes - 1, false), std::pair(at + bytes, true)}) {
+    device.texel_bytes = reach;
+    EXPECT_EQ(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, {&at, 1}).has_value(), found);
+  }
+  EXPECT_FALSE(plan_texel_matmul(device, DType::q6_k, {&rows, 1}, cols, 1, {&at, 1}));
+  const std::uint64_t odd_at = at + 1;  // as MLX's tensors may lie: no texel is read by halves of 16 bits
+  device.texel_bytes = 2 * (at + bytes);
+  EXPECT_TRUE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, {&at, 1}));
+  EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, cols, 1, {&odd_at, 1}));
+  const std::uint32_t odd = 1000;
+  EXPECT_FALSE(plan_texel_matmul(device, DType::f16, {&rows, 1}, odd, 1, {&at, 1}));
+}
+
+// One token's blocks are read by as many as keep the first bytes of what follows where rows' are.
+TEST(VulkanPlan, OneTokenReadsWholeTexels) {
+  const DeviceFacts device = llvmpipe();
+  const std::uint32_t rows = 64;
+  const auto blocks = [&](DType type, std::uint32_t cols, std::uint32_t n, std::uint64_t at) {
+    return plan_texel_matmul(device, type, {&rows, 1}, cols, n, {&at, 1}).value().constants[3];
+  };
+  for (const DType type : {DType::q4_0, DType::q8_0}) {
+    EXPECT_EQ(blocks(type, 256, 1, 16), 8U);
+    EXPECT_EQ(blocks(type, 256, 1, 8), 4U);
+    EXPECT_EQ(blocks(type, 128, 1, 16), 4U);
+    EXPECT_EQ(blocks(type, 96, 1, 16), 1U);
+    EXPECT_EQ(blocks(type, 256, 1, 2), 1U);
+    EXPECT_EQ(blocks(type, 256, 4, 16), 1U);
+  }
+  EXPECT_EQ(blocks(DType::f16, 256, 1, 16), 1U);
+}
+
+// A software driver keeps what each kernel was compiled from: one more costs a process megabytes.
+TEST(VulkanPlan, FewTexelKernelsForAnyCount) {
+  const DeviceFacts device = llvmpipe();
+  const std::uint32_t rows = 1000, cols = 1024;
+  const std::uint64_t at = 0;
+  std::set<std::pair<std::string, std::vector<std::uint32_t>>> kernels;
+  for (std::uint32_t n = 1; n <= 256; ++n) {
+    auto plan = plan_texel_panel(device, DType::q8_0, rows, cols, n, at, 0);
+    const bool panel = plan.has_value();
+    EXPECT_EQ(panel, n != 1 && n != 4);
+    if (!plan) plan = plan_texel_matmul(device, DType::q8_0, {&rows, 1}, cols, n, {&at, 1});
+    ASSERT_TRUE(plan) << n;
+    kernels.emplace(plan->kernel, plan->constants);
+    const std::uint32_t groups = plan->groups[panel ? 2 : 0];  // of tokens
+    EXPECT_GE(groups * plan->constants[2], n);
+    EXPECT_LT((groups - 1) * plan->constants[2], n);
+  }
+  EXPECT_EQ(kernels.size(), 3U);
+}
+
+// Sums are stored four at a time: what has not four goes by the other kernel.
+TEST(VulkanPlan, PanelsOnlyWhereTheyFit) {
+  DeviceFacts device = llvmpipe();
+  device.storage_bytes = 4 * 100 * 64;
+  EXPECT_TRUE(plan_texel_panel(device, DType::q8_0, 64, 1024, 100, 0, 0));
+  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1024, 101, 0, 0));
+  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1024, 100, 0, 32));
+  EXPECT_TRUE(plan_texel_panel(device, DType::q8_0, 64, 1024, 99, 0, 32));
+  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1024, 99, 0, 8));
+  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 62, 1024, 99, 0, 0));
+  EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1000, 99, 0, 0));
+  EXPECT_FALSE(plan_texel_panel(device, DType::f32, 64, 1024, 99, 0, 0));
+}
+
+TEST(VulkanPlan, TilesAreUnrolledWhereLoopsWouldEndEarly) {
   const auto plan = [](const DeviceFacts& facts, std::uint64_t positions) {
     return plan_attend(facts, 64, 8, 16, positions);
   };
@@ -38,7 +115,7 @@ TEST(VulkanPlans, TilesAreUnrolledWhereLoopsWouldEndEarly) {
   EXPECT_GE(plan(gpu, 1'000'000).most_positions, 1'000'000U);
 }
 
-TEST(VulkanPlans, ExpertsAreForStepsWhoseLoopsDoNotEndEarly) {
+TEST(VulkanPlan, ExpertsAreForStepsWhoseLoopsDoNotEndEarly) {
   EXPECT_TRUE(experts_can_do(llvmpipe(), 256, 8, 128, 2048));
   EXPECT_FALSE(experts_can_do(llvmpipe(), 2048, 8, 128, 2048)) << "pairs of all rows, twice for two experts";
   EXPECT_TRUE(experts_can_do(llvmpipe(), 256, 2, 8, 14'336));
@@ -48,9 +125,9 @@ TEST(VulkanPlans, ExpertsAreForStepsWhoseLoopsDoNotEndEarly) {
   EXPECT_TRUE(experts_can_do(gpu, 4096, 8, 128, 14'336));
 }
 
-TEST(VulkanPlans, PanelsAreForRowsWhoseLoopsDoNotEndEarly) {
+TEST(VulkanPlan, PanelsAreForRowsWhoseLoopsDoNotEndEarly) {
   const auto panel = [](std::uint32_t cols, std::uint32_t n) {
-    return plan_texel_panel(llvmpipe(), kernels::DType::q8_0, 32, cols, n, 0, 0).has_value();
+    return plan_texel_panel(llvmpipe(), DType::q8_0, 32, cols, n, 0, 0).has_value();
   };
   EXPECT_TRUE(panel(504 * 128, 256));
   EXPECT_FALSE(panel(505 * 128, 256)) << "505 panels of 128 tokens and 2 turns more";
