@@ -197,7 +197,7 @@ bool experts_can_do(const DeviceFacts& device, std::uint32_t n, std::uint32_t us
   constexpr std::uint64_t kFewest = 4;  // tokens of a turn of moe_matmul
   const std::uint64_t counted = std::uint64_t{2} * n * used + 3;
   const std::uint64_t grouping = divided_up(n_experts, group_size(device, "moe_group")) * counted + 3;
-  // All rows may choose the same expert.
+  // All rows may choose the same expert, each once.
   const std::uint64_t multiplying =
       divided_up(std::uint64_t{n}, kFewest) * (divided_up(cols, kPart) + 2ULL) + 2;
   return std::max(grouping, multiplying) <= kMostTurns;
@@ -221,14 +221,26 @@ AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::u
                   .most_positions = std::numeric_limits<std::uint32_t>::max()};
   if (!device.processor) return plan;
   const std::uint64_t lanes = std::max(1U, device.subgroup_size);
+  const std::uint64_t tile = 1 + 2 * (lanes + 1);  // its turns; a loop that ends has one more
   // attend_combine looks at every split for some dimensions at a time.
-  const std::uint64_t splits = (kMostTurns - 1) / divided_up(std::uint64_t{head_dim}, lanes) - 2;
-  const auto most = [&] {
-    const std::uint64_t tile = plan.unrolled ? 1 : 1 + 2 * (lanes + 1);  // a loop that ends has one turn more
-    return std::min((kMostTurns - 4) / (4 + divided_up(plan.split, lanes) * tile), splits) * plan.split;
-  };
-  plan.unrolled = most() < positions;
-  plan.most_positions = most();
+  const std::uint64_t splits =
+      std::min(kMostSplits, (kMostTurns - 1) / divided_up(std::uint64_t{head_dim}, lanes) - 2);
+  const auto most =
+      [&](std::uint64_t split) {  // attend_rows takes all splits in order, each with 4 turns more
+        const std::uint64_t turns = 4 + divided_up(split, lanes) * (plan.unrolled ? 1 : tile);
+        return std::min((kMostTurns - 4) / turns, splits) * split;
+      };
+  const std::uint32_t shortest = divided_up(kSplitPositions, block_size) * block_size;
+  plan.unrolled = most(shortest) < positions;
+  plan.most_positions = 0;
+  // attend_split has loops in any case.
+  const std::uint64_t longest = (kMostTurns - 8) / tile * lanes;
+  for (std::uint32_t split = shortest; split <= longest && plan.most_positions < positions;
+       split += block_size)
+    if (most(split) > plan.most_positions) {
+      plan.split = split;
+      plan.most_positions = most(split);
+    }
   return plan;
 }
 

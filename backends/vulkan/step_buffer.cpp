@@ -1,6 +1,7 @@
 #include "backends/vulkan/step_buffer.hpp"
 
 #include <algorithm>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -104,6 +105,10 @@ Result<void> StepBuffer::lay_out_attention(const graph::StepInputs& inputs) {
     std::uint32_t end = row;
     while (end < n && inputs.sequence_of[end] == sequence) ++end;
     const std::uint32_t last = inputs.positions[end - 1];
+    if (last >= plan.most_positions)
+      return fail(ErrorCode::internal, "A sequence of " + std::to_string(last + 1ULL) +
+                                           " tokens met attention that is for " +
+                                           std::to_string(plan.most_positions) + " at most.");
     const auto table = inputs.block_tables[sequence].first(last / layout_.block_size + 1);
     std::ranges::copy(table, tables + table_at);
     const std::uint32_t of_row = last / plan.split + 1;

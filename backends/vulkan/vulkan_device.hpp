@@ -27,8 +27,8 @@ struct VulkanExecutor : engine::Executor {
 };
 
 // model_unavailable (no device), model_unsupported (a format without kernels, a kernel that this device never
-// builds), insufficient_memory, unsupported_value (head size, weights), device_lost. The model must outlive
-// the executor.
+// builds), insufficient_memory, unsupported_value (head size, experts, weights), device_lost. The model must
+// outlive the executor.
 Result<std::unique_ptr<VulkanExecutor>> make_vulkan_executor(const model::ModelFile& model,
                                                              const VulkanDeviceOptions& options);
 

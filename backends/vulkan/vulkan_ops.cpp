@@ -22,6 +22,13 @@ Result<std::unique_ptr<VulkanOps>> VulkanOps::make(Device& device, const model::
                 "The Vulkan engine needs heads of an even number of values; the model's have " +
                     std::to_string(config.head_dim) + ".",
                 "backend");
+  if (config.n_experts > 0 && !experts_can_do(device.facts(), limits.step_tokens, config.n_experts_used,
+                                              config.n_experts, std::max(config.dim, config.expert_ffn_dim)))
+    return fail(ErrorCode::unsupported_value,
+                device.facts().name + ", whose driver ends long loops, cannot do steps of " +
+                    std::to_string(limits.step_tokens) + " tokens with this model's " +
+                    std::to_string(config.n_experts) + " experts.",
+                "backend");
   std::unique_ptr<VulkanOps> ops(new VulkanOps(device, config, weights, limits));
   if (auto ok = ops->allocate(); !ok) return std::unexpected(std::move(ok.error()));
   if (auto ok = ops->build(); !ok) return std::unexpected(std::move(ok.error()));
@@ -35,14 +42,6 @@ Result<Memory> VulkanOps::scratch(std::uint64_t bytes, std::string_view what, Pl
 }
 
 Result<void> VulkanOps::allocate() {
-  if (config_.n_experts > 0 &&
-      !experts_can_do(device_.facts(), limits_.step_tokens, config_.n_experts_used, config_.n_experts,
-                      std::max(config_.dim, config_.expert_ffn_dim)))
-    return fail(ErrorCode::unsupported_value,
-                "Steps of " + std::to_string(limits_.step_tokens) + " tokens are too long for this model's " +
-                    std::to_string(config_.n_experts) + " experts on " + device_.facts().name +
-                    ", whose driver ends loops early. Give shorter steps.",
-                "max_step_tokens");
   plan_ = graph::plan_buffers(config_, limits_.step_tokens, limits_.logit_rows, graph::kMaxCandidates);
   const auto make = [&](Memory& to, std::uint64_t bytes, Place place) -> Result<void> {
     auto memory = scratch(bytes, "activations", place);

@@ -27,7 +27,7 @@ namespace flyball::vulkan {
 class VulkanOps final : public graph::Ops {
  public:
   // References outlive the ops. model_unsupported (a kernel that this device never builds),
-  // insufficient_memory, unsupported_value (head size), device_lost.
+  // insufficient_memory, unsupported_value (head size, experts), device_lost.
   static Result<std::unique_ptr<VulkanOps>> make(Device& device, const model::ModelConfig& config,
                                                  const Weights& weights, const OpsLimits& limits);
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);

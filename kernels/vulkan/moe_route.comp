@@ -24,8 +24,9 @@ void main() {
       if (rank < last) best = max(best, rank);
     }
     last = group_max(best);
-    // A row with a NaN chooses nothing: the last expert stands in, and the NaN shows in the logits.
-    const uint id = broken ? push.n_experts - 1 : id_of(last);
+    // A row with a NaN chooses nothing: the last experts stand in, and the NaN shows in the logits. Each once, as of
+    // any row: what multiplies by experts counts on it.
+    const uint id = broken ? push.n_experts - 1 - use : id_of(last);
     const float value = router.v[id];
     if (use == 0) most = value;
     const float weight = broken ? uintBitsToFloat(0x7fc00000u) : exp(value - most);

@@ -124,7 +124,8 @@ struct RopeKvStorePush {
    partial: [item][split][n_heads][head_dim + 2]: accumulator, maximum, sum, not divided.
    window: positions that a row sees, its own included; where constant 7 is 0 it sees all.
    Constants: 1 head_dim, 2 query heads of a KV head, 3 block_size, 4 pages are q8_0, 5 positions of a split (a multiple
-   of block_size), 6 rows of an item at most, 7 whether `window` counts, 8 a cap of scores (f32, 0: none).
+   of block_size), 6 rows of an item at most, 7 whether `window` counts, 8 a cap of scores (f32, 0: none),
+   9 what a tile of positions has is no loop, 10 subgroups reduce by shuffles.
    attend_rows: rows of prompts; a group takes all positions of an item in order.     Groups: 1, n_kv_heads, items.
    attend_split: items of one row; a group takes one split, and writes to `to` where it is the only one; groups outside
    an item's splits end at once.                                                      Groups: splits, n_kv_heads, items.
@@ -151,8 +152,8 @@ struct TopKPush {
   uint cols, unused;
 };
 
-/* experts, weights: [rows, n_used], likeliest first, of equals the lower id; softmax over the chosen ones; a row of NaNs
-   chooses the last expert, and the NaN stays in the weights. Groups: 1, rows. */
+/* experts, weights: [rows, n_used], likeliest first, of equals the lower id; softmax over the chosen ones; a row with a NaN
+   chooses the last experts, and the NaN stays in the weights. Groups: 1, rows. */
 struct MoeRoutePush {
   Address router, experts, weights;
   uint n_experts, n_used;

@@ -1,5 +1,6 @@
 // Whole models on a Vulkan device: the CPU engine's logits and tokens, and the device's own alone, batched,
 // in chunks and replayed.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <regex>
 #include <set>
 #include <string>
 
@@ -160,6 +162,35 @@ TEST_F(VulkanEngine, ActivationsTakeNoMemoryBeforeAStepIsThatLong) {
   ASSERT_GE(plan.scratch_bytes, 256U << 20);
   EXPECT_GE(resident(), before + plan.kv_bytes);
   EXPECT_LE(resident(), before + plan.kv_bytes + plan.scratch_bytes / 2);
+}
+
+// llvmpipe ends long loops without a word: what would have them is refused by name, and takes nothing.
+TEST_F(VulkanEngine, WhatHasLoopsTooLongIsRefused) {
+  const auto long_context =
+      synthetic_model(DType::f16, "dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320,context=1000000");
+  const auto device = vulkan::make_vulkan_executor(*long_context.file, vulkan_options()).value();
+  if (!device->facts().processor) GTEST_SKIP() << "a GPU's loops have all their turns";
+  const auto layout = graph::kv_layout(long_context.file->config(), DType::f16);
+  const auto refused = device->reserve_kv(layout, graph::kv_blocks(layout, 1'000'000));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::unsupported_value);
+  EXPECT_EQ(refused.error().param, "context");
+  EXPECT_EQ(device->memory().kv_bytes, 0U);
+  std::smatch longest;
+  ASSERT_TRUE(std::regex_search(refused.error().message, longest, std::regex("attends to ([0-9]+) at most")))
+      << refused.error().message;
+  const auto blocks = graph::kv_blocks(layout, std::stoull(longest[1]));
+  const auto taken = device->reserve_kv(layout, blocks);
+  EXPECT_TRUE(taken) << taken.error().message;
+
+  const auto mixture = synthetic_model(DType::f16, kMixture);
+  auto options = vulkan_options();
+  options.max_step_tokens = 16'384;
+  const auto none = vulkan::make_vulkan_executor(*mixture.file, options);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, ErrorCode::unsupported_value);
+  EXPECT_EQ(none.error().param, "backend");
+  EXPECT_THAT(none.error().message, testing::HasSubstr("16384 tokens"));
 }
 
 // Of a step that may be given up no more is submitted than the layer that runs and the next.

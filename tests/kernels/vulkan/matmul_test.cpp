@@ -153,11 +153,11 @@ class VulkanTexelMatmul : public KernelTest,
   bool panels_ = false;  // by texel_panel
 };
 
-// Panels of five parts that are whole and that are not, matrices that fill their work-groups and do not:
+// Panels of four parts that are whole and that are not, matrices that fill their work-groups and do not:
 // what one token gives by the other kernel, bit for bit.
 TEST_P(VulkanTexelMatmul, PanelsGiveWhatOneTokenGives) {
   for (misalign_ = 0; misalign_ < 2; ++misalign_) {
-    for (const std::uint32_t cols : {32U, 64U, 160U, 320U, 1024U}) {
+    for (const std::uint32_t cols : {32U, 96U, 128U, 160U, 320U, 1024U}) {
       const std::vector<cases::Matrix> m = {
           {GetParam(), 64, cols, 31}, {GetParam(), 8, cols, 32}, {GetParam(), 200, cols, 33}};
       for (const std::uint32_t tokens : {9U, 64U, 130U}) {
@@ -181,15 +181,29 @@ TEST_P(VulkanTexelMatmul, PanelsGiveWhatOneTokenGives) {
   }
 }
 
+// Rows so long that panels' loops have as many turns as llvmpipe lets them have.
+TEST_P(VulkanTexelMatmul, PanelsOfTheLongestRows) {
+  const std::uint32_t cols = 504 * 128, tokens = 128;
+  const std::vector<cases::Matrix> m = {{GetParam(), 32, cols, 31}};
+  const auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
+  panels_ = true;
+  const auto y = multiply(m, x, tokens, nullptr)[0];
+  panels_ = false;
+  for (const std::uint32_t t : {0U, tokens - 1}) {
+    const Floats one = multiply(m, Floats(x.begin() + t * cols, x.begin() + (t + 1) * cols), 1, nullptr)[0];
+    EXPECT_EQ(Floats(y.begin() + t * m[0].rows, y.begin() + (t + 1) * m[0].rows), one) << t;
+  }
+}
+
 TEST_P(VulkanTexelMatmul, PanelsAddToWhatIsThere) {
-  const std::uint32_t cols = 320, tokens = 70;
+  const std::uint32_t cols = 320, tokens = 130;  // of work-groups of 128
   const std::vector<cases::Matrix> m = {{GetParam(), 72, cols, 31}};
   const auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
   const auto before = cases::random_floats(std::size_t{tokens} * m[0].rows, 35);
   panels_ = true;
   const auto y = multiply(m, x, tokens, &before)[0];
   panels_ = false;
-  for (const std::uint32_t t : {0U, 63U, 64U, 69U}) {
+  for (const std::uint32_t t : {0U, 127U, 128U, 129U}) {
     const Floats old(before.begin() + t * m[0].rows, before.begin() + (t + 1) * m[0].rows);
     const Floats one = multiply(m, Floats(x.begin() + t * cols, x.begin() + (t + 1) * cols), 1, &old)[0];
     EXPECT_EQ(Floats(y.begin() + t * m[0].rows, y.begin() + (t + 1) * m[0].rows), one) << t;
