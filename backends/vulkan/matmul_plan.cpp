@@ -225,11 +225,11 @@ AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::u
   // attend_combine looks at every split for some dimensions at a time.
   const std::uint64_t splits =
       std::min(kMostSplits, (kMostTurns - 1) / divided_up(std::uint64_t{head_dim}, lanes) - 2);
-  const auto most =
-      [&](std::uint64_t split) {  // attend_rows takes all splits in order, each with 4 turns more
-        const std::uint64_t turns = 4 + divided_up(split, lanes) * (plan.unrolled ? 1 : tile);
-        return std::min((kMostTurns - 4) / turns, splits) * split;
-      };
+  // attend_rows takes all splits in order; each has 2 turns beside its tiles' and is counted 4.
+  const auto most = [&](std::uint64_t split) {
+    const std::uint64_t turns = 4 + divided_up(split, lanes) * (plan.unrolled ? 1 : tile);
+    return std::min((kMostTurns - 4) / turns, splits) * split;
+  };
   const std::uint32_t shortest = divided_up(kSplitPositions, block_size) * block_size;
   plan.unrolled = most(shortest) < positions;
   plan.most_positions = 0;

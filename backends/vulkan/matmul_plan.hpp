@@ -97,7 +97,7 @@ struct AttendPlan {
   std::uint32_t split = 0;           // positions of a split, a multiple of block_size
   std::uint32_t item_rows = 0;       // rows of an item of attend_rows, at most
   bool unrolled = false;             // no loops over what a tile of positions has
-  std::uint64_t most_positions = 0;  // of a sequence, by this plan; fewer than asked for: no plan has those
+  std::uint64_t most_positions = 0;  // of a sequence, by this plan; fewer than asked for: no plan is found
 };
 AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::uint32_t group,
                        std::uint32_t block_size, std::uint64_t positions);

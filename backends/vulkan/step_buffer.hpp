@@ -38,7 +38,7 @@ class StepBuffer {
   Result<void> allocate();
   Result<void> reserve_tables(const AttendLayout& layout, std::uint32_t n_blocks);
   // insufficient_memory, device_lost: where sequences share blocks, all tables together may outgrow what
-  // there is.
+  // there is. internal: a sequence is longer than attention is planned for.
   Result<void> write(const graph::StepInputs& inputs);
 
   std::uint64_t bytes() const noexcept { return memory_.bytes() + tables_.bytes(); }

@@ -146,7 +146,8 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
   n_blocks_ = n_blocks;
   block_size_ = layout.block_size;
   kv_q8_0_ = layout.type == kernels::DType::q8_0;
-  // Should a sequence be longer, its rows go to the kernel that takes the splits in order.
+  // Should a sequence be longer, its rows go to the kernel that takes the splits in order; beyond what the
+  // plan is for, the step is an error.
   const std::uint64_t positions =
       std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, limits_.positions);
   attend_plan_ = plan_attend(device_.facts(), config_.head_dim, config_.n_heads / config_.n_kv_heads,

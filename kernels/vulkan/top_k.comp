@@ -8,7 +8,7 @@
 #include "rank.glsl"
 #include "reduce.glsl"
 
-const uint kShares = 256;  // more: less to look through again, more bests to compare
+const uint kShares = 256;  // a multiple of WG; more: less to look through again, more bests to compare
 
 PUSH(TopKPush);
 

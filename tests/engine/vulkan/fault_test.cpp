@@ -353,6 +353,21 @@ TEST_F(VulkanFaults, ScratchIsForTheServedContext) {
   EXPECT_LT(2 * scratch[1], scratch[0]);
 }
 
+// One that would be computed wrongly is not computed.
+TEST_F(VulkanFaults, ASequenceBeyondWhatAttentionIsForIsAnError) {
+  const auto m = small_model("dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320,context=4000000");
+  auto executor = vulkan::make_vulkan_executor(*m.file, options_for(8, 8)).value();
+  if (!executor->facts().processor) GTEST_SKIP() << "a GPU attends to any";
+  ASSERT_TRUE(executor->reserve_kv(graph::kv_layout(m.file->config()), 8));
+  const std::vector<std::uint32_t> blocks(200'000, 7);
+  const Token token = 1;
+  const engine::StepSequence sequence{0, 1, 3'000'000, blocks, true};
+  const auto step = executor->submit({{&token, 1}, {&sequence, 1}}, {});
+  ASSERT_FALSE(step);
+  EXPECT_EQ(step.error().code, ErrorCode::internal);
+  EXPECT_THAT(step.error().message, HasSubstr("3000001 tokens"));
+}
+
 TEST_F(VulkanFaults, TooLittleMemoryIsSaidBeforeItHurts) {
   const auto m = small_model();
   auto options = options_for(8, 2);

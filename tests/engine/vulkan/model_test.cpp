@@ -167,11 +167,11 @@ TEST_F(VulkanEngine, ActivationsTakeNoMemoryBeforeAStepIsThatLong) {
 // llvmpipe ends long loops without a word: what would have them is refused by name, and takes nothing.
 TEST_F(VulkanEngine, WhatHasLoopsTooLongIsRefused) {
   const auto long_context =
-      synthetic_model(DType::f16, "dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320,context=1000000");
+      synthetic_model(DType::f16, "dim=64,layers=1,heads=4,kv_heads=2,ffn=96,vocab=320,context=4000000");
   const auto device = vulkan::make_vulkan_executor(*long_context.file, vulkan_options()).value();
   if (!device->facts().processor) GTEST_SKIP() << "a GPU's loops have all their turns";
   const auto layout = graph::kv_layout(long_context.file->config(), DType::f16);
-  const auto refused = device->reserve_kv(layout, graph::kv_blocks(layout, 1'000'000));
+  const auto refused = device->reserve_kv(layout, graph::kv_blocks(layout, 4'000'000));
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::unsupported_value);
   EXPECT_EQ(refused.error().param, "context");

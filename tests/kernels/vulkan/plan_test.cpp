@@ -97,7 +97,7 @@ TEST(VulkanPlan, TilesAreUnrolledWhereLoopsWouldEndEarly) {
   const auto plan = [](const DeviceFacts& facts, std::uint64_t positions) {
     return plan_attend(facts, 64, 8, 16, positions);
   };
-  // A split of 256 has 32 tiles of 19 turns and 4 of its own.
+  // A split of 256 has 32 tiles of 19 turns and is counted 4 of its own, two to spare.
   EXPECT_FALSE(plan(llvmpipe(), 27'392).unrolled);
   EXPECT_EQ(plan(llvmpipe(), 27'392).most_positions, 27'392U);
   EXPECT_TRUE(plan(llvmpipe(), 27'393).unrolled);
@@ -116,8 +116,16 @@ TEST(VulkanPlan, NoSequenceIsLongerThanTheLongest) {
     for (const std::uint32_t head_dim : {32U, 64U, 128U, 256U, 512U}) {
       DeviceFacts device = llvmpipe();
       device.subgroup_size = lanes;
+      // A loop that ends has one turn more. Tiles are loops over their lanes, unless unrolled: rows' alone
+      // are.
       const auto most = [&](std::uint64_t positions) {
-        return plan_attend(device, head_dim, 8, 16, positions).most_positions;
+        const AttendPlan plan = plan_attend(device, head_dim, 8, 16, positions);
+        const std::uint64_t splits = divided_up(plan.most_positions, plan.split), tile = 1 + 2 * (lanes + 1);
+        const std::uint64_t tiles = divided_up(plan.split, lanes);
+        EXPECT_LE(splits * (tiles * (plan.unrolled ? 1 : tile) + 2) + 1, 65'535U) << "attend_rows";
+        EXPECT_LE(tiles * tile + 1, 65'535U) << "attend_split";
+        EXPECT_LE(divided_up(head_dim, lanes) * (splits + 2) + 1, 65'535U) << "attend_combine";
+        return plan.most_positions;
       };
       const std::uint64_t longest = most(10'000'000);
       SCOPED_TRACE(std::to_string(lanes) + " lanes, heads of " + std::to_string(head_dim));
