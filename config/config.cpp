@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "config/config_table.hpp"
 #include "config/units.hpp"
@@ -23,13 +26,22 @@ const Shape& config_shape() {
   return shape;
 }
 
+// Whether one of two TCP places is the other, or all of its family's addresses with its port.
+bool clash(std::string_view a, std::string_view b) {
+  const auto port = [](std::string_view place) { return place.substr(place.rfind(':')); };
+  const auto all = [](std::string_view place) {
+    return place.starts_with("0.0.0.0:") || place.starts_with("[::]:");
+  };
+  return a == b || (port(a) == port(b) && a.starts_with('[') == b.starts_with('[') && (all(a) || all(b)));
+}
+
 // What no single row shows. The root has passed check_shape.
 void check_between_rows(const Node& root, Findings& findings) {
   const auto add = [&](const Mark& at, std::string message, std::string path) {
     findings.push_back(finding(at, path + ": " + message, path));
   };
 
-  std::set<std::string> places;
+  std::vector<std::pair<std::string, std::string>> places;
   for (const Entry& entry : root.find("listeners")->entries) {
     const std::string path = "listeners." + entry.key;
     if (entry.value.entries.size() != 1) {
@@ -39,9 +51,14 @@ void check_between_rows(const Node& root, Findings& findings) {
     const Entry& kind = entry.value.entries.front();
     if (kind.key == "systemd" && !as_bool(kind.value))
       add(kind.value.at, "false has no meaning; leave the listener out", path);
-    const bool any_port = kind.key == "tcp" && kind.value.text.ends_with(":0");
-    if (!any_port && !places.insert(kind.key + " " + kind.value.text).second)
-      add(kind.value.at, "another listener already has " + kind.value.text, path);
+    const bool tcp = kind.key == "tcp";
+    if (tcp && kind.value.text.ends_with(":0")) continue;  // any port
+    const auto taken = std::ranges::find_if(places, [&](const auto& place) {
+      return place.first == kind.key &&
+             (tcp ? clash(place.second, kind.value.text) : place.second == kind.value.text);
+    });
+    if (taken != places.end()) add(kind.value.at, "another listener already has " + taken->second, path);
+    places.emplace_back(kind.key, kind.value.text);
   }
 
   if (const Node* opencl = root.find("opencl"); opencl != nullptr && opencl->find("device") != nullptr)
