@@ -288,7 +288,9 @@ Result<SyntheticSpec> parse_synthetic_shape(std::string_view text) {
     if (error != std::errc{} || end != value.data() + value.size() || field == 0)
       return bad_shape("the shape's " + printable(item) + " is not a positive number");
   }
-  if (auto ok = check(spec); !ok) return std::unexpected(ok.error());
+  SyntheticSpec any = spec;  // of rows of any length: the type may come later
+  any.type = kernels::DType::f32;
+  if (auto ok = check(any); !ok) return std::unexpected(ok.error());
   return spec;
 }
 

@@ -39,7 +39,8 @@ struct SyntheticSpec {
 };
 
 // "tiny", "small" or a published model's shape (synthetic_shape_names), or "dim=512,layers=4,...", also with
-// a name first: "tiny,vocab=1000,arch=qwen3". invalid_value with param "shape" lists what it knows.
+// a name first: "tiny,vocab=1000,arch=qwen3". invalid_value with param "shape" lists what it knows. Whether
+// rows are whole blocks of the type is check()'s, once the type is known.
 Result<SyntheticSpec> parse_synthetic_shape(std::string_view text);
 std::string synthetic_shape_names();  // "tiny, small, ..."
 std::string synthetic_shape_keys();   // "arch, rope, dim, ..."

@@ -61,6 +61,10 @@ int make_model(const MakeModelOptions& options) {
   if (options.rope != "none") spec->rope = kRopes.at(options.rope);  // the shape may say it, too
   spec->tied = spec->tied || options.tied;
   spec->seed = options.seed;
+  if (auto ok = model::check(*spec); !ok) {
+    complain(ok.error());
+    return kUsage;
+  }
   const auto start = std::chrono::steady_clock::now();
   const auto bytes = model::write_synthetic_file(
       *spec, options.out, options.threads, progress_line(!options.quiet && ::isatty(STDERR_FILENO) == 1));

@@ -236,10 +236,15 @@ void print_text(const Plan& p, const PlanOptions& o) {
 }
 
 int plan(const PlanOptions& o) {
+  const auto refused = [&](Error error) {
+    if (!o.path.empty() && !error.where.starts_with(o.path))
+      error.where = error.where.empty() ? o.path : o.path + ": " + error.where;
+    return report(error);
+  };
   const auto model = open_model(o);
-  if (!model) return report(model.error());
+  if (!model) return refused(model.error());
   const auto planned = make_plan(model->file(), o);
-  if (!planned) return report(planned.error());
+  if (!planned) return refused(planned.error());
   if (o.json)
     print_json(*planned, o);
   else

@@ -184,7 +184,6 @@ TEST(Synthetic, ShapesByNameAndByKey) {
   expect_refused("arch=qwen2,experts=4", "experts is 4, which no qwen2 has");
   expect_refused("experts=4,experts_used=5,expert_ffn=32", "experts_used is 5; 1 to 4");
   expect_refused("experts=4,experts_used=2", "expert_ffn is 0");
-  expect_refused("experts=4,experts_used=2,expert_ffn=40", "expert_ffn is 40; Q4_0 needs");
   expect_refused("expert_ffn=32", "expert_ffn is 32; 0 to 0");
   expect_refused("huge", "not one of tiny");
   expect_refused("", "not one of tiny");
@@ -196,7 +195,26 @@ TEST(Synthetic, ShapesByNameAndByKey) {
   expect_refused("vocab=100", "289 to");
   expect_refused("heads=3,kv_heads=2", "multiple of kv_heads");
   expect_refused("heads=3,kv_heads=1", "whole even number");
-  expect_refused("dim=100,heads=2,kv_heads=1", "multiples of 32");
+}
+
+// A shape is read before its type is known: a value is a block of F32, and 256 are one of Q4_K.
+TEST(Synthetic, RowsAreBlocksOfTheTypeThatIsTaken) {
+  const auto expect_refused = [](const char* text, kernels::DType type, const char* message) {
+    auto spec = parse_synthetic_shape(text);
+    ASSERT_TRUE(spec) << text;
+    spec->type = type;
+    const auto ok = check(*spec);
+    ASSERT_FALSE(ok) << text;
+    EXPECT_EQ(ok.error().message, message);
+    spec->type = kernels::DType::f32;
+    EXPECT_TRUE(check(*spec)) << text;
+  };
+  expect_refused("dim=100,heads=2,kv_heads=1", kernels::DType::q4_0,
+                 "dim is 100; Q4_0 needs rows that are multiples of 32");
+  expect_refused("tiny,ffn=544", kernels::DType::q4_k,
+                 "ffn is 544; Q4_K needs rows that are multiples of 256");
+  expect_refused("experts=4,experts_used=2,expert_ffn=40", kernels::DType::q8_0,
+                 "expert_ffn is 40; Q8_0 needs rows that are multiples of 32");
 }
 
 TEST(Synthetic, KQuantsNeedRowsOf256) {
