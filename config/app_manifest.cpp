@@ -20,8 +20,6 @@ using namespace std::chrono_literals;
 constexpr std::string_view kSchema = "flyball.app/v1";
 constexpr std::size_t kMaxApps = 1000;
 constexpr std::size_t kMaxKeyFileBytes = 4096;
-constexpr std::size_t kMinKeyBytes = 8;  // shorter keys are guessed
-constexpr std::size_t kMaxKeyBytes = 512;
 constexpr std::int64_t kMaxTokens = 1 << 24;
 // Of a rate: the state multiplies by 60,000 and stays far from the end of 64 bits.
 constexpr std::int64_t kMaxPerMinute = 1'000'000'000, kMaxPerDay = 1'000'000'000'000;
@@ -157,7 +155,11 @@ const std::vector<Bound<AppManifest>>& app_table() {
       {{"schema", choice({kSchema}), "which version of this file's rules it is written to; the first line",
         true},
        [](AppManifest&, const Node&) {}},
-      {{"app", id(), "the app's id", true}, [](AppManifest& a, const Node& n) { a.id = n.text; }},
+      {{"app", id(), "the app's id", true},
+       [](AppManifest& a, const Node& n) {
+         a.id = n.text;
+         a.id_at = n.at.where();
+       }},
       {{"description", text(0, 1000), "for people"},
        [](AppManifest& a, const Node& n) { a.description = n.text; }},
       {{"key", key_source(), "where the app's API key is read from; one of file, env and credential"},
@@ -174,7 +176,10 @@ const std::vector<Bound<AppManifest>>& app_table() {
       {{"slo", object_of(slo_table()), "how fast the app needs its answers"},
        [](AppManifest& a, const Node& n) { read_into(a.slo, n, slo_table()); }},
       {{"models", list(id(), 0, 1000), "ids or aliases of models it may use; none given: all"},
-       [](AppManifest& a, const Node& n) { a.models = as_texts(n); }},
+       [](AppManifest& a, const Node& n) {
+         a.models = as_texts(n);
+         for (const Node& item : n.items) a.models_at.push_back(item.at.where());
+       }},
       {{"privacy", choice({kPrivacies.begin(), kPrivacies.end()}),
         "local_only: its prompts never leave this machine"},
        [](AppManifest& a, const Node& n) { a.privacy = chosen<Privacy>(kPrivacies, n.text); }},
@@ -257,8 +262,10 @@ std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::s
 // Two apps of one id, key or uid: whoever asks could be either. Both files are named; keys are not shown.
 void check_between_apps(const std::vector<AppManifest>& apps, Findings& findings) {
   const auto clash = [&](const AppManifest& first, const AppManifest& second, const std::string& what) {
-    findings.push_back(Error{
-        ErrorCode::config_invalid, first.source + " and " + second.source + " " + what, {}, second.source});
+    findings.push_back(Error{ErrorCode::config_invalid,
+                             first.source + " and " + second.source + " " + what,
+                             {},
+                             second.id_at.empty() ? second.source : second.id_at});
   };
   std::map<std::string, const AppManifest*> ids;
   std::map<Sha256, const AppManifest*> keys;
@@ -355,13 +362,13 @@ std::vector<Error> cross_check(const Config& config, const std::vector<AppManife
   std::vector<std::string_view> app_ids;
   for (const AppManifest& app : apps) {
     app_ids.push_back(app.id);
-    for (const std::string& model : app.models)
-      if (!models.contains(model))
+    for (std::size_t i = 0; i < app.models.size(); ++i)
+      if (const std::string& model = app.models[i]; !models.contains(model))
         findings.push_back(Error{ErrorCode::config_invalid,
                                  "app \"" + app.id + "\" names the model \"" + model +
                                      "\", which config.yaml does not have" +
                                      did_you_mean(model, {models.begin(), models.end()}),
-                                 "models", app.source});
+                                 "models", i < app.models_at.size() ? app.models_at[i] : app.source});
   }
   if (!config.default_app.empty() && std::ranges::find(app_ids, config.default_app) == app_ids.end())
     findings.push_back(Error{ErrorCode::config_invalid,

@@ -67,6 +67,9 @@ struct AppLimits {
   std::uint64_t resident = 0;             // bytes that engines loaded for it may hold together
 };
 
+// Of an API key. Shorter ones are guessed, longer ones need not be hashed.
+inline constexpr std::size_t kMinKeyBytes = 8, kMaxKeyBytes = 512;
+
 struct AppManifest {
   std::string id;  // the file's `app:` value
   std::string description;
@@ -78,6 +81,8 @@ struct AppManifest {
   std::optional<Privacy> privacy;
   AppLimits limits;
   std::string source;  // file name, for messages
+  std::string id_at;   // where the id stands: "scripts.yaml:2:6"
+  std::vector<std::string> models_at;
 
   // Its share of an engine that others want, too, beside a share of 100. Batch work has less than what a
   // person waits for, and is never starved.

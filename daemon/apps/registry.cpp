@@ -12,8 +12,6 @@
 namespace flyball::apps {
 namespace {
 
-constexpr std::size_t kMaxKeyBytes = 512;  // longer is no key of ours, and need not be hashed
-
 // The token of "Bearer <token>"; nullopt where there is no such credential.
 std::optional<std::string_view> bearer(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
@@ -39,7 +37,7 @@ const config::AppManifest* Registry::by_id(std::string_view id) const {
 
 // Looks at every key of every app, so that time tells nothing about which one nearly matched.
 const config::AppManifest* Registry::by_key(std::string_view key) const {
-  if (key.empty() || key.size() > kMaxKeyBytes) return nullptr;
+  if (key.size() < config::kMinKeyBytes || key.size() > config::kMaxKeyBytes) return nullptr;
   std::array<std::uint8_t, SHA256_DIGEST_LENGTH> digest{};
   SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
   const config::AppManifest* found = nullptr;

@@ -200,6 +200,7 @@ TEST_F(Manifests, TwoAppsOfOneIdOrKeyAreBothNamed) {
   EXPECT_THAT(all.error()[2].message,
               testing::AllOf(HasSubstr("1.yaml"), HasSubstr("3.yaml"), HasSubstr("unix_uid 7")));
   EXPECT_THAT(all.error()[1].message, testing::Not(HasSubstr("ffff")));
+  EXPECT_THAT(all.error()[0].where, testing::EndsWith("2.yaml:2:6"));
   EXPECT_FALSE(load_apps(dir_));
 }
 
@@ -218,12 +219,11 @@ TEST(Manifest, CrossCheckWithTheConfiguration) {
   auto config = parse_config(default_config_yaml(), "config.yaml");
   ASSERT_TRUE(config);
   config->default_app = "exampel";
-  AppManifest app;
-  app.id = "example";
-  app.models = {"dmeo"};
-  app.source = "example.yaml";
-  const auto findings = cross_check(*config, {app});
+  const auto app = parse_app("schema: flyball.app/v1\napp: example\nmodels: [demo, dmeo]\n", "example.yaml");
+  ASSERT_TRUE(app);
+  const auto findings = cross_check(*config, {*app});
   ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].where, "example.yaml:3:16");
   EXPECT_THAT(findings[0].message, HasSubstr("did you mean \"demo\"?"));
   EXPECT_THAT(findings[1].message, HasSubstr("did you mean \"example\"?"));
   EXPECT_EQ(findings[1].where, config->place("default_app"));

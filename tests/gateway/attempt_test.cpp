@@ -97,9 +97,11 @@ TEST(registry, credentials) {
     return app ? (*app)->id : std::string(to_string(app.error().code));
   };
   EXPECT_EQ(who({"Bearer key-alice", {}, false}), "alice");
-  EXPECT_EQ(who({"BEARER key-bob", {}, false}), "bob");
-  EXPECT_EQ(who({"Bearer key-bob ", {}, false}), "invalid_api_key");
+  EXPECT_EQ(who({"BEARER key-bobby", {}, false}), "bob");
+  EXPECT_EQ(who({"Bearer key-bobby ", {}, false}), "invalid_api_key");
   EXPECT_EQ(who({"Bearer " + std::string(10'000, 'k'), {}, false}), "invalid_api_key");
+  EXPECT_EQ(who({"Bearer short", {}, false}),
+            "invalid_api_key");  // a manifest's digest does not say how short
   EXPECT_EQ(who({"", 4711, false}), "uid");
   EXPECT_EQ(who({"", 0, false}), "invalid_api_key");
   EXPECT_EQ(who({"", {}, true}), "invalid_api_key");

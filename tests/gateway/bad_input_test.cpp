@@ -210,28 +210,29 @@ TEST_F(BadInput, unknown_and_forbidden_models_look_the_same) {
     return refused(
                post(kChat,
                     R"({"model":")" + std::string(model) + R"(","messages":[{"role":"user","content":"x"}]})",
-                    "key-bob"),
+                    "key-bobby"),
                404, "model_not_found", "model")
         .body;
   };
   const auto told = [](std::string_view model) {
-    return "There is no model \\\"" + std::string(model) + "\\\" that is open to this app. It may use: small.";
+    return "There is no model \\\"" + std::string(model) +
+           "\\\" that is open to this app. It may use: small.";
   };
   for (const char* model : {"demo", "default-demo", "no-such-model"})
     EXPECT_NE(ask(model).find(told(model)), std::string::npos) << ask(model);
   const std::string shown = ask(std::string(10'000, 'm').c_str());
   EXPECT_NE(shown.find("mmm..."), std::string::npos);
   EXPECT_LT(shown.size(), 400U);
-  refused(get("/v1/models/demo", "key-bob"), 404, "model_not_found", "model");
+  refused(get("/v1/models/demo", "key-bobby"), 404, "model_not_found", "model");
 }
 
 TEST_F(BadInput, limits_of_an_app) {
   refused(post(kChat, R"({"model":"small","messages":[{"role":"user","content":"x"}],"max_tokens":101})",
-               "key-bob"),
+               "key-bobby"),
           400, "invalid_value", "max_tokens");
   rig.cpu("small").script = [](const CompletionRequest&) { return Script{.manual = true}; };
   const std::string ask =
-      post(kChat, R"({"model":"small","messages":[{"role":"user","content":"x"}]})", "key-bob");
+      post(kChat, R"({"model":"small","messages":[{"role":"user","content":"x"}]})", "key-bobby");
   Wire one(rig), two(rig);
   one.send(ask);
   two.send(ask);

@@ -36,7 +36,7 @@ TEST_F(Dispatch, a_disabled_engine_is_passed_over) {
 TEST_F(Dispatch, the_engine_hears_whose_request_it_is) {
   ask(kHello);
   Wire bob(rig);
-  bob.send(post(kChatPath, R"({"model":"small","messages":[{"role":"user","content":"hi"}]})", "key-bob"));
+  bob.send(post(kChatPath, R"({"model":"small","messages":[{"role":"user","content":"hi"}]})", "key-bobby"));
   EXPECT_EQ(bob.answer().status, 200);
   EXPECT_EQ(rig.cpu("demo").started.at(0).owner, "alice");
   EXPECT_EQ(rig.cpu("small").started.at(0).owner, "bob");
@@ -102,7 +102,7 @@ TEST_F(Dispatch, an_app_that_floods_is_not_in_another_ones_way) {
   };
   for (int i = 0; i < 20; ++i) send("key-alice");
   EXPECT_EQ(engine.started.size(), 8U) << "as many as it computes at once";
-  send("key-bob");
+  send("key-bobby");
   ASSERT_EQ(engine.started.size(), 9U);
   EXPECT_EQ(engine.started.back().owner, "bob");
   engine.emit(5, 1);
@@ -111,7 +111,7 @@ TEST_F(Dispatch, an_app_that_floods_is_not_in_another_ones_way) {
   engine.emit(5, 8);  // bob's among them: seven of alice's follow, and bob's place stays free
   wires.back()->run();
   EXPECT_EQ(engine.live(), 7U);
-  send("key-bob");
+  send("key-bobby");
   wires.back()->run();
   EXPECT_EQ(engine.live(), 8U);
   EXPECT_EQ(engine.started.back().owner, "bob");
@@ -148,7 +148,7 @@ TEST_F(Dispatch, what_was_never_computed_costs_no_turn) {
   script(engine, too_long);
   for (int i = 0; i < 3; ++i) {
     Wire wire(rig);
-    wire.send(post(kChatPath, large, "key-bob"));
+    wire.send(post(kChatPath, large, "key-bobby"));
     EXPECT_EQ(wire.answer().status, 400);
   }
   script(engine, Script{.tokens = 4, .manual = true});
@@ -159,7 +159,7 @@ TEST_F(Dispatch, what_was_never_computed_costs_no_turn) {
     wires.back()->run();
   };
   for (int i = 0; i < 12; ++i) send("key-alice");
-  send("key-bob");
+  send("key-bobby");
   EXPECT_EQ(engine.started.back().owner, "bob") << "he has had nothing computed";
 }
 
@@ -231,7 +231,9 @@ std::string wanting(const char* model, int n) {
 
 TEST_F(Dispatch, an_app_holds_as_many_answers_as_its_limit) {
   script(rig.cpu("small"), Script{.manual = true});
-  const auto ask_bob = [&](Wire& wire, int n) { wire.send(post(kChatPath, wanting("small", n), "key-bob")); };
+  const auto ask_bob = [&](Wire& wire, int n) {
+    wire.send(post(kChatPath, wanting("small", n), "key-bobby"));
+  };
   Wire never(rig), both(rig), more(rig);
   ask_bob(never, 3);  // bob's limit is 2: waiting would not help
   EXPECT_EQ(never.answer().status, 400);
@@ -353,7 +355,7 @@ TEST_F(Dispatch, receipts_belong_to_their_app) {
   const json receipt = json::parse(alice.answer().body);
   EXPECT_EQ(receipt["usage"]["completion_tokens"], 4);
   EXPECT_TRUE(receipt["timings"].contains("total_ms"));
-  bob.send(get(path, "key-bob"));
+  bob.send(get(path, "key-bobby"));
   EXPECT_EQ(bob.answer().status, 404);
 }
 

@@ -214,7 +214,7 @@ std::shared_ptr<api::Settings> make_settings() {
     return out->apps.back();
   };
   add_app("alice", "key-alice").limits.in_flight = 64;
-  auto& bob = add_app("bob", "key-bob");
+  auto& bob = add_app("bob", "key-bobby");
   bob.models = {"small"};
   bob.limits.in_flight = 2;
   bob.limits.max_tokens = 100;

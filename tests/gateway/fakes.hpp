@@ -87,7 +87,7 @@ class FakeFleet final : public fleet::Fleet {
 // The policy of a file policy.yaml that says so behind its first line, `schema`.
 std::shared_ptr<const policy::Tree> tree_of(const std::string& text);
 
-// Three apps: "alice" (key "key-alice", everything), "bob" (key "key-bob", model "small" only, few limits),
+// Three apps: "alice" (key "key-alice", everything), "bob" (key "key-bobby", model "small" only, few limits),
 // "uid" (unix uid 4711). Models "demo" (alias "default-demo") and "small". The policy: cpu, then vulkan, for
 // all.
 std::shared_ptr<api::Settings> make_settings();

@@ -98,7 +98,7 @@ TEST_F(Records, a_past_request_is_found_after_a_restart) {
   EXPECT_EQ(receipt["target"]["backend"], "cpu");
   EXPECT_EQ(receipt["attempts"][0]["outcome"], "done");
   EXPECT_EQ(receipt["usage"]["completion_tokens"], 4);
-  EXPECT_EQ(second.receipt(id, "key-bob").status, 404) << "another app's";
+  EXPECT_EQ(second.receipt(id, "key-bobby").status, 404) << "another app's";
   EXPECT_EQ(second.receipt("req-never").status, 404);
 }
 

@@ -117,7 +117,7 @@ TEST_F(ServiceTest, models) {
   EXPECT_EQ(list["data"][0]["id"], "demo");
   EXPECT_EQ(list["data"][0]["object"], "model");
   Wire bob(rig);
-  bob.send(get("/v1/models", "key-bob"));
+  bob.send(get("/v1/models", "key-bobby"));
   EXPECT_EQ(json::parse(bob.answer().body)["data"].size(), 1U);
   Wire one(rig);
   one.send(get("/v1/models/default-demo"));

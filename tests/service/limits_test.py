@@ -206,7 +206,7 @@ class LimitsTest(SmallModelTest):
 
     def test_an_app_that_comes_for_the_first_time_waits_for_no_slot(self):
         """Every sequence of the engine is another app's, and none ends before the newcomer has its answer."""
-        newcomer = "schema: flyball.app/v1\napp: newcomer\nkey_sha256: %s\n" % hashlib.sha256(b"new-key").hexdigest()
+        newcomer = "schema: flyball.app/v1\napp: newcomer\nkey_sha256: %s\n" % hashlib.sha256(b"newcomer-key").hexdigest()
         with self.small(more_apps=[newcomer]) as daemon:
             begun, ended, connections = threading.Semaphore(0), [], []
 
@@ -232,7 +232,7 @@ class LimitsTest(SmallModelTest):
                 t.start()
             for _ in threads:
                 self.assertTrue(begun.acquire(timeout=300))
-            answer = stream(daemon.port, {"prompt": [9] * 16, "max_tokens": 2}, "new-key")
+            answer = stream(daemon.port, {"prompt": [9] * 16, "max_tokens": 2}, "newcomer-key")
             self.assertEqual((answer[:3], ended), ((200, "length", 18), []))
             for connection in connections:
                 connection.sock.shutdown(socket.SHUT_RDWR)
