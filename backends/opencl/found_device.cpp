@@ -127,7 +127,8 @@ Result<std::vector<FoundDevice>> choose_found(std::span<const FoundDevice> devic
                           .processor = f.processor,
                           .unified = f.unified,
                           .memory_bytes = f.memory_bytes});
-    seen += (seen.empty() ? "; there is: " : ", ") + f.id;
+    seen += (seen.empty() ? "; there is: " : ", ") + f.id +
+            (f.processor ? " (software: taken where it is named)" : "");
   }
   std::vector<FoundDevice> chosen;
   for (const DeviceOptions& o : options) {

@@ -17,8 +17,9 @@ Result<std::size_t> choose_found(std::span<const DeviceFacts> devices, const Dev
                           .unified = f.unified,
                           .memory_bytes = f.memory_bytes,
                           .usable = f.lacks.empty()});
-    seen +=
-        (seen.empty() ? "; there is: " : ", ") + f.id + (f.lacks.empty() ? "" : ", which lacks " + f.lacks);
+    seen += (seen.empty() ? "; there is: " : ", ") + f.id +
+            (f.lacks.empty() ? "" : ", which lacks " + f.lacks) +
+            (f.processor ? " (software: taken where it is named)" : "");
   }
   const auto i = options.id.empty() ? device::choose_device(candidates, options.name, options.allow_processor)
                                     : device::device_of_id(candidates, options.id);

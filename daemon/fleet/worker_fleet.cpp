@@ -212,7 +212,7 @@ class WorkerFleet final : public Fleet {
     const auto began = steady_clock::now();
     const std::weak_ptr<Slot> weak = slot;
     slot->id = ++last_id_;
-    const auto with_slot = [this, weak](auto use) {
+    const auto with_slot = [weak](auto use) {
       if (const auto s = weak.lock()) use(s);
     };
     auto client = WorkerClient::spawn(
@@ -401,7 +401,8 @@ class WorkerFleet final : public Fleet {
         slot.granted = steady_clock::now();
         return slot.client->grant(action.kv_bytes);
       case Governor::Action::Kind::refuse:
-        slot.refused = Slot::Refusal{std::move(*action.error), action.of_asker ? slot.load_for() : std::vector<Asker>{}};
+        slot.refused =
+            Slot::Refusal{std::move(*action.error), action.of_asker ? slot.load_for() : std::vector<Asker>{}};
         return slot.client->drain(steady_clock::now());
       case Governor::Action::Kind::end:
         spdlog::info("engine ends: {} | model={} backend={}", action.why, slot.entry.id, slot.backend);

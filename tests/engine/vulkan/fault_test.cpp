@@ -256,6 +256,17 @@ TEST(VulkanChoice, ADeviceThatLacksSomethingIsNotGone) {
             "The Vulkan device C#0 is gone; there is: B#0, which lacks shaderInt64, A#0.");
 }
 
+TEST(VulkanChoice, WhoFindsNoGpuReadsHowSoftwareIsTaken) {
+  vulkan::DeviceFacts software;
+  software.id = "llvmpipe#0";
+  software.processor = true;
+  vulkan::DeviceOptions options;
+  EXPECT_EQ(vulkan::choose_found({&software, 1}, options).error().message,
+            "No Vulkan GPU was found; there is: llvmpipe#0 (software: taken where it is named).");
+  options.name = "llvmpipe";
+  EXPECT_EQ(vulkan::choose_found({&software, 1}, options).value(), 0U);
+}
+
 // A discrete GPU that maps a small part of its memory, and the host's: what no longer fits the first is
 // tried in the others that will do.
 TEST(VulkanMemoryTypes, TheSecondChoiceIsThere) {
