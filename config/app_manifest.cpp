@@ -261,24 +261,24 @@ std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::s
 
 // Two apps of one id, key or uid: whoever asks could be either. Both files are named; keys are not shown.
 void check_between_apps(const std::vector<AppManifest>& apps, Findings& findings) {
-  const auto clash = [&](const AppManifest& first, const AppManifest& second, const std::string& what) {
-    findings.push_back(Error{ErrorCode::config_invalid,
-                             first.source + " and " + second.source + " " + what,
-                             {},
-                             second.id_at.empty() ? second.source : second.id_at});
+  const auto clash = [&](const AppManifest& first, const AppManifest& second, const std::string& what,
+                         const std::string& at) {
+    findings.push_back(
+        Error{ErrorCode::config_invalid, first.source + " and " + second.source + " " + what, {}, at});
   };
   std::map<std::string, const AppManifest*> ids;
   std::map<Sha256, const AppManifest*> keys;
   std::map<std::uint32_t, const AppManifest*> uids;
   for (const AppManifest& app : apps) {
     if (const auto [it, fresh] = ids.emplace(app.id, &app); !fresh)
-      clash(*it->second, app, "declare the same app \"" + app.id + "\"");
+      clash(*it->second, app, "declare the same app \"" + app.id + "\"",
+            app.id_at.empty() ? app.source : app.id_at);
     for (const Sha256& key : app.keys)
       if (const auto [it, fresh] = keys.emplace(key, &app); !fresh && it->second != &app)
-        clash(*it->second, app, "have the same key");
+        clash(*it->second, app, "have the same key", app.source);
     if (app.unix_uid)
       if (const auto [it, fresh] = uids.emplace(*app.unix_uid, &app); !fresh)
-        clash(*it->second, app, "have the same unix_uid " + std::to_string(*app.unix_uid));
+        clash(*it->second, app, "have the same unix_uid " + std::to_string(*app.unix_uid), app.source);
   }
 }
 

@@ -82,7 +82,7 @@ struct AppManifest {
   AppLimits limits;
   std::string source;  // file name, for messages
   std::string id_at;   // where the id stands: "scripts.yaml:2:6"
-  std::vector<std::string> models_at;
+  std::vector<std::string> models_at;  // and where each of `models` does
 
   // Its share of an engine that others want, too, beside a share of 100. Batch work has less than what a
   // person waits for, and is never starved.

@@ -127,8 +127,7 @@ Result<std::vector<FoundDevice>> choose_found(std::span<const FoundDevice> devic
                           .processor = f.processor,
                           .unified = f.unified,
                           .memory_bytes = f.memory_bytes});
-    seen += (seen.empty() ? "; there is: " : ", ") + f.id +
-            (f.processor ? " (software: taken where it is named)" : "");
+    seen += (seen.empty() ? "; there is: " : ", ") + f.id;
   }
   std::vector<FoundDevice> chosen;
   for (const DeviceOptions& o : options) {
@@ -139,7 +138,11 @@ Result<std::vector<FoundDevice>> choose_found(std::span<const FoundDevice> devic
                   (!o.id.empty()    ? "The OpenCL device " + o.id + " is gone"
                    : o.name.empty() ? "No OpenCL GPU was found"
                                     : "No OpenCL device is called '" + o.name + "'") +
-                      (chosen.empty() ? "" : ", beside those already taken") + seen + ".",
+                      (chosen.empty() ? "" : ", beside those already taken") + seen +
+                      (o.id.empty() && o.name.empty() && chosen.size() < candidates.size()
+                           ? "; what is no GPU is taken where it is named"
+                           : "") +
+                      ".",
                   "device");
     candidates[*i].usable = false;
     chosen.push_back(devices[*i]);

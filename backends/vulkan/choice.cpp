@@ -10,6 +10,7 @@ namespace flyball::vulkan {
 Result<std::size_t> choose_found(std::span<const DeviceFacts> devices, const DeviceOptions& options) {
   std::vector<device::Candidate> candidates;
   std::string seen;
+  bool software = false;
   for (const DeviceFacts& f : devices) {
     candidates.push_back({.id = f.id,
                           .driver = f.driver,
@@ -17,9 +18,9 @@ Result<std::size_t> choose_found(std::span<const DeviceFacts> devices, const Dev
                           .unified = f.unified,
                           .memory_bytes = f.memory_bytes,
                           .usable = f.lacks.empty()});
-    seen += (seen.empty() ? "; there is: " : ", ") + f.id +
-            (f.lacks.empty() ? "" : ", which lacks " + f.lacks) +
-            (f.processor ? " (software: taken where it is named)" : "");
+    seen +=
+        (seen.empty() ? "; there is: " : ", ") + f.id + (f.lacks.empty() ? "" : ", which lacks " + f.lacks);
+    software = software || (f.processor && f.lacks.empty());
   }
   const auto i = options.id.empty() ? device::choose_device(candidates, options.name, options.allow_processor)
                                     : device::device_of_id(candidates, options.id);
@@ -30,7 +31,8 @@ Result<std::size_t> choose_found(std::span<const DeviceFacts> devices, const Dev
   if (options.id.empty())
     return refuse((options.name.empty() ? "No Vulkan GPU was found"
                                         : "No Vulkan device is called '" + options.name + "'") +
-                  seen);
+                  seen +
+                  (options.name.empty() && software ? "; a software device is taken where it is named" : ""));
   for (const DeviceFacts& f : devices)
     if (f.id == options.id) return refuse("The Vulkan device " + f.id + " lacks " + f.lacks);
   return refuse("The Vulkan device " + options.id + " is gone" + seen);

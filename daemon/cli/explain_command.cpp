@@ -114,9 +114,8 @@ int explain_served(const ExplainOptions& options, bool with_key) {
   std::string message = options.url + " answered " + std::to_string(answer->status);
   if (body.is_object() && body.contains("error") && body["error"].is_object() &&
       body["error"].contains("message") && body["error"]["message"].is_string())
-    message += ": " + body["error"]["message"].get<std::string>();
-  if (answer->status == 404)
-    message += " --key-file names another app's key; --config and --store read any app's.";
+    message += ": " + body["error"]["message"].get<std::string>() +
+               (answer->status == 404 ? " Of another app's request: give that app's key by --key-file." : "");
   std::fprintf(stderr, "flyball: %s\n", message.c_str());
   return answer->status < 500 ? kFailed : kUnavailable;
 }

@@ -237,8 +237,12 @@ void print_text(const Plan& p, const PlanOptions& o) {
 
 int plan(const PlanOptions& o) {
   const auto refused = [&](Error error) {
-    if (!o.path.empty() && !error.where.starts_with(o.path))
-      error.where = error.where.empty() ? o.path : o.path + ": " + error.where;
+    // What could not be read at all is named already, and so is a file of a directory.
+    const std::string& where = error.where;
+    const bool named = where == o.path || where.starts_with(o.path + "/") ||
+                       where.starts_with(o.path + ":") ||
+                       (o.path.ends_with('/') && where.starts_with(o.path));
+    if (!o.path.empty() && !named) error.where = where.empty() ? o.path : o.path + ": " + where;
     return report(error);
   };
   const auto model = open_model(o);

@@ -201,6 +201,7 @@ TEST_F(Manifests, TwoAppsOfOneIdOrKeyAreBothNamed) {
               testing::AllOf(HasSubstr("1.yaml"), HasSubstr("3.yaml"), HasSubstr("unix_uid 7")));
   EXPECT_THAT(all.error()[1].message, testing::Not(HasSubstr("ffff")));
   EXPECT_THAT(all.error()[0].where, testing::EndsWith("2.yaml:2:6"));
+  EXPECT_THAT(all.error()[1].where, testing::EndsWith("3.yaml"));
   EXPECT_FALSE(load_apps(dir_));
 }
 

@@ -262,9 +262,13 @@ TEST(VulkanChoice, WhoFindsNoGpuReadsHowSoftwareIsTaken) {
   software.processor = true;
   vulkan::DeviceOptions options;
   EXPECT_EQ(vulkan::choose_found({&software, 1}, options).error().message,
-            "No Vulkan GPU was found; there is: llvmpipe#0 (software: taken where it is named).");
+            "No Vulkan GPU was found; there is: llvmpipe#0; a software device is taken where it is named.");
   options.name = "llvmpipe";
   EXPECT_EQ(vulkan::choose_found({&software, 1}, options).value(), 0U);
+  software.lacks = "shaderInt64";
+  options.name = "";
+  EXPECT_EQ(vulkan::choose_found({&software, 1}, options).error().message,
+            "No Vulkan GPU was found; there is: llvmpipe#0, which lacks shaderInt64.");
 }
 
 // A discrete GPU that maps a small part of its memory, and the host's: what no longer fits the first is
