@@ -25,11 +25,12 @@ struct Cut {
 
 // Tokens of a work-group of texel_matmul and texel_panel. Few kernels, because a software driver keeps what
 // each was compiled from, megabytes of the large ones: so one token and four have a loop of their own. Any
-// other count goes by texel_panel, which decodes a panel for up to 128, so that decoding costs little, and
-// prompts still have work for many threads. Of 2, 3 and 5 tokens it takes less time than the loop of four, of
-// 8 about as much; of 4 it takes more.
-constexpr std::uint32_t kFewTokens = 4, kPanelTokens = 128;
-constexpr std::uint32_t kPanelColumns = 128;  // of a panel: texel_panel.comp's kParts * 32
+// other count goes by texel_panel, which decodes a panel for up to 256, so that decoding costs little; where
+// its loops would have too many turns, for half of them. Of 2, 3 and 5 tokens it takes less time than the
+// loop of four, of 8 about as much; of 4 it takes more.
+constexpr std::uint32_t kFewTokens = 4, kPanelTokens = 256;
+constexpr std::uint32_t kLaneColumns = 16;  // of a panel: kHalf in kernels/vulkan/texel.glsl
+constexpr std::uint32_t kMostLanes = 16;    // whose panel, of 64 rows, is 64 KB
 // What a thread reads at once of a matrix lies in as many places as a group has rows: more than 16, and no
 // processor fetches ahead. With more tokens, decoding has to pay.
 constexpr std::uint32_t kRowsOfOne = 2, kRowsOfFew = 4;
@@ -126,7 +127,8 @@ namespace {
 std::optional<std::uint32_t> texel_alignment(const DeviceFacts& device, kernels::DType type,
                                              std::span<const std::uint32_t> rows, std::uint32_t cols,
                                              std::span<const std::uint64_t> w_at) {
-  if (!by_texel(device, type) || cols % kPart != 0 || !std::has_single_bit(device.subgroup_size))
+  if (!by_texel(device, type) || cols % kPart != 0 || device.subgroup_size < 2 ||
+      !std::has_single_bit(device.subgroup_size))
     return std::nullopt;
   const std::uint64_t row_bytes = kernels::row_bytes(type, cols);
   std::uint64_t bits = row_bytes;  // the lowest says it
@@ -169,13 +171,16 @@ std::optional<MatmulPlan> plan_texel_panel(const DeviceFacts& device, kernels::D
                                            std::uint64_t y_at) {
   const auto aligned = texel_alignment(device, type, {&rows, 1}, cols, {&w_at, 1});
   const std::uint64_t y_end = y_at + sizeof(float) * n * std::uint64_t{rows};
-  const std::uint64_t turns =
-      divided_up(cols, kPanelColumns) * (std::uint64_t{std::min(n, kPanelTokens)} + 2) + 2;
-  if (!aligned || n == 1 || n == kFewTokens || rows % kPanelRows != 0 || turns > kMostTurns ||
+  const auto too_long = [&](std::uint32_t tokens) {
+    const std::uint64_t panels = divided_up(cols, kLaneColumns * std::uint64_t{device.subgroup_size});
+    return panels * (std::uint64_t{std::min(n, tokens)} + 2) + 2 > kMostTurns;
+  };
+  if (!aligned || n == 1 || n == kFewTokens || rows % kPanelRows != 0 || device.subgroup_size > kMostLanes ||
       y_at % (kPanelRows * sizeof(float)) != 0 || y_end > std::min(device.texel_bytes, device.storage_bytes))
     return std::nullopt;
-  MatmulPlan plan =
-      texel_plan(device, "texel_panel", type, {kPanelRows, kPanelTokens, 1, *aligned}, {&rows, 1}, n);
+  const std::uint32_t tokens = too_long(kPanelTokens) ? kPanelTokens / 2 : kPanelTokens;
+  if (too_long(tokens)) return std::nullopt;
+  MatmulPlan plan = texel_plan(device, "texel_panel", type, {kPanelRows, tokens, 1, *aligned}, {&rows, 1}, n);
   std::ranges::rotate(plan.groups, plan.groups.begin() + 1);  // rows first: tokens stay in a cache
   return plan;
 }

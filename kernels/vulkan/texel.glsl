@@ -1,7 +1,8 @@
 // What the products of software devices share. A load by address loops over their lanes and costs as much as twenty
-// products; a texel of 16 bytes comes for a few. An invocation has rows of its own; of x it loads one texel, and values go
-// round in the subgroup, which is the work-group. A sum goes by parts of 32 columns, in order, from what it is added to on,
-// whatever the number of tokens. Columns are a multiple of 32.
+// products; a texel of 16 bytes comes for a few. A work-group is a subgroup. A sum goes by half blocks of 16 columns, in
+// order, times the scale; a tree adds as many of them as the subgroup has invocations, of which the first meets the middle
+// one; and these are added one after the other to what was there, whatever the number of tokens. Columns are a multiple of
+// 32.
 #include "common.glsl"
 #include "../formats/block_layout.h"
 #extension GL_KHR_shader_subgroup_basic : require
@@ -28,6 +29,8 @@ layout(set = 1, binding = 0) uniform usamplerBuffer x_texels;
 PUSH(MatmulPush);
 
 const uint kPart = 32;  // columns: FLYBALL_STEP_COLUMNS
+const uint kHalf = 16;  // of them
+const uint kLog = 6;    // at least log2 of the subgroup's size
 const uint kAllBits = 0xffffffffu;
 #if FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
 #define BLOCK_BYTES 64  // of 32 columns
@@ -44,7 +47,11 @@ const uint kAllBits = 0xffffffffu;
 #define MOST_WORDS ((MOST_BLOCKS * BLOCK_BYTES + 29) / 16 * 4)
 // What the first bytes of what is read are multiples of.
 const uint kStep = BLOCK_BYTES % 16 == 0 || kAligned < 8 ? kAligned : kBlocks == 8 ? 16 : kBlocks == 4 ? 8 : 2;
+#ifdef READ_BYTES
+const uint kBytes = READ_BYTES;
+#else
 const uint kBytes = kBlocks * BLOCK_BYTES;
+#endif
 const uint kWords = (kBytes + 16 - kStep + 15) / 16 * 4;
 
 // kBlocks blocks from byte `at` on: whole texels, shifted into place. So up to 16 bytes around them are read, too.

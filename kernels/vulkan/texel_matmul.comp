@@ -4,6 +4,10 @@
 // the tokens of a work-group; those that are not there repeat the last and are not stored. Built for some formats.
 #include "texel.glsl"
 
+// Parts of a turn: those of a tree, or of several. Rows are a multiple of what is read at a time, and not of every tree.
+const uint kSpan = kBlocks > WG / 2 ? kBlocks : WG / 2;
+const bool kWhole = kBlocks >= WG / 2;
+
 uint groups_of(uint rows) { return (rows + WG * kRows - 1) / (WG * kRows); }
 
 // Groups: chunks of kTokens tokens, so that groups which follow each other read the same weights; the row groups of the
@@ -24,21 +28,36 @@ void main() {
     if (push.add == 0) continue;
     sum[t * kRows + r] = floats(push.y[which], first_token + min(t, n - 1), rows).v[min(first_row + r * WG, rows - 1)];
   }
-  for (uint chunk = 0; chunk * kBlocks * kPart < push.cols; ++chunk) {
+  const uint parts = push.cols / kPart;
+  for (uint first = 0; first < parts; first += kSpan) {
     uint words[kRows][MOST_WORDS];
-    EACH(r, kRows) read_blocks(row[r] + chunk * kBytes, words[r]);
-    EACH(b, kBlocks) EACH(t, kTokens) {
-      float kept[kPart], part_sum[kRows];
-      keep(x[t] + (chunk * kBlocks + b) * kTexels, kAllBits, kept);
-      EACH(r, kRows) part_sum[r] = 0.0;
-      EACH(i, kPart) {
-        const float value = passed(kept, i, zero);
-        const uint at = place_of(b, i);
-        // Decoded where it is needed, which compilers do once for all tokens: what is decoded ahead goes by the stack.
-        EACH(r, kRows) part_sum[r] = fma(weight_at(words[r][at / 4], at, i), value, part_sum[r]);
+    precise float half_sum[kTokens * kRows][WG];
+    EACH(p, kSpan) {
+      const uint b = p % kBlocks, part = b + (kWhole ? first + p - b : min(first + p - b, parts - kBlocks));
+      const uint there = kWhole || first + p < parts ? kAllBits : 0u;  // beyond the last part x is 0
+      if (b == 0) EACH(r, kRows) read_blocks(row[r] + part * BLOCK_BYTES, words[r]);
+      EACH(t, kTokens) {
+        float kept[kPart];
+        keep(x[t] + part * kTexels, there, kept);
+        EACH(i, kPart) {
+          const float value = passed(kept, i, zero);
+          const uint at = place_of(b, i), scale = place_of_scale(b), h = (2 * p + i / kHalf) % WG;
+          // Decoded where it is needed, which compilers do once for all tokens: what is decoded ahead goes by the stack.
+          EACH(r, kRows) {
+            const float weight = weight_at(words[r][at / 4], at, i);
+            const uint s = t * kRows + r;
+            half_sum[s][h] = i % kHalf == 0 ? weight * value : fma(weight, value, half_sum[s][h]);
+            if (i % kHalf == kHalf - 1) half_sum[s][h] *= scale_at(words[r][scale / 4], scale);
+          }
+        }
       }
-      const uint at = place_of_scale(b);
-      EACH(r, kRows) sum[t * kRows + r] = fma(part_sum[r], scale_at(words[r][at / 4], at), sum[t * kRows + r]);
+      if (p % (WG / 2) == WG / 2 - 1) EACH(s, kTokens * kRows) {
+        EACH(k, kLog) {
+          const uint bit = WG >> (k + 1);
+          EACH(h, bit) half_sum[s][h] += half_sum[s][h + bit];
+        }
+        sum[s] += half_sum[s][0];
+      }
     }
   }
   EACH(t, kTokens) EACH(r, kRows) {

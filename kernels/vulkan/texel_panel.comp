@@ -1,11 +1,25 @@
 #version 460
 #extension GL_GOOGLE_include_directive : require
-// The product of software devices for several tokens. A work-group has 4 rows of each invocation; of them it decodes a panel
-// of 128 columns into what the compiler keeps on its stack, and multiplies token after token with it, adding to y in memory.
-// So the loop that does the work is one token long and fits where processors keep decoded instructions, and all that it
-// fetches it fetches first. 16 KB of weights leave room in a first-level cache for x and y, and for a neighbour on the same
-// core: with 8 rows of 96 columns it was 8 % faster alone and 10 % slower beside one. Built for the formats of texel_matmul.
+// The product of software devices for several tokens. A work-group decodes a panel of weights into what the compiler keeps
+// on its stack: 4 rows times the subgroup's invocations, and 16 columns times them, a half block for each. It multiplies token
+// after token with it, adding to y in memory. So the loop that does the work is one token long and fits where processors keep
+// decoded instructions. In it an invocation has columns: it fetches its own 16 values of x, nothing is passed on, and the
+// middle is multiplications and additions alone. A token's sums over the invocations come out of a tree, each at the
+// invocation that has its row. With 8 invocations the panel is 32 rows of 128 columns: 16 KB leave room in a first-level
+// cache for x and y, and for a neighbour on the same core. Built for the formats of texel_matmul.
 #define X_IN_LINE
+#include "../formats/block_layout.h"
+// What an invocation reads of a block, and how far behind the first half's that of the second lies.
+#if FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+#define READ_BYTES 32
+#define SECOND_AT 32
+#elif FORMAT == FLYBALL_FORMAT_Q4_0
+#define READ_BYTES 18  // all of it: a half is the low bits, the other the high ones
+#define SECOND_AT 0
+#else
+#define READ_BYTES 18  // a half and the two bytes before it, which before the first are the scale
+#define SECOND_AT 16
+#endif
 #include "texel.glsl"
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
 
@@ -15,50 +29,58 @@
 layout(set = 2, binding = 2, rgba32ui) uniform coherent uimageBuffer y_texels;
 layout(set = 2, binding = 1, scalar) coherent buffer Sums { u64vec2 sums[]; };
 
-const uint kParts = 4;   // of a panel (kPanelColumns in matmul_plan.cpp)
-const uint kBeside = 2;  // parts whose sums go side by side: a chain of additions waits for itself
+float from(float value, uint bit) { return subgroupShuffle(value, gl_SubgroupInvocationID ^ bit); }
+bool has(uint bit) { return (gl_SubgroupInvocationID & bit) != 0; }
 
 // Groups: the row groups, folded into x and y, for kTokens tokens after the other: groups that follow each other read the
 // same tokens, which a second-level cache holds.
 void main() {
   const uint part = gl_WorkGroupID.y * gl_NumWorkGroups.x + gl_WorkGroupID.x;
-  const uint rows = push.rows[0], first_row = (part * WG + gl_SubgroupInvocationID) * kRows;
+  const uint rows = push.rows[0], lane = gl_SubgroupInvocationID, first_row = (part * WG + lane) * kRows;
   const uint first_token = gl_WorkGroupID.z * kTokens, end = min(first_token + kTokens, push.n);
-  const uint parts = push.cols / kPart, zero = passing_zero();
-  uint row[kRows];
-  EACH(r, kRows) row[r] = uint(push.w[0]) + min(first_row + r, rows - 1) * push.row_bytes;
-  for (uint panel = 0; panel < parts; panel += kParts) {
-    float weight[kParts][kRows][kPart], scale[kParts][kRows];
-    uint there[kParts];  // parts beyond the last are 0 times 0
-    EACH(p, kParts) {
-      const uint at = min(panel + p, parts - 1);
-      there[p] = panel + p < parts ? kAllBits : 0u;
-      EACH(r, kRows) {
-        uint words[MOST_WORDS];
-        read_blocks(row[r] + at * BLOCK_BYTES, words);
-        EACH(i, kWords) words[i] &= there[p];
-        EACH(i, kPart) weight[p][r][i] = weight_at(words[place_of(0, i) / 4], place_of(0, i), i);
-        scale[p][r] = scale_at(words[0], 0);
-      }
+  const uint parts = push.cols / kPart;
+  for (uint panel = 0; panel < parts; panel += WG / 2) {
+    const uint mine = panel + lane / 2;
+    const uint there = mine < parts ? kAllBits : 0u;  // beyond the last part x is 0
+    float weight[kRows][WG][kHalf], scale[kRows][WG];  // [r][l]: of row r of invocation l, what this one has
+    EACH(r, kRows) EACH(l, WG) {
+      const uint row = min((part * WG + l) * kRows + r, rows - 1);
+      uint words[MOST_WORDS];
+      read_blocks(uint(push.w[0]) + row * push.row_bytes + min(mine, parts - 1) * BLOCK_BYTES + lane % 2 * SECOND_AT, words);
+      scale[r][l] = scale_at(words[0], 0);
+#if FORMAT == FLYBALL_FORMAT_Q8_0  // who has the second half gets it from who has the first
+      scale[r][l] = subgroupShuffle(scale[r][l], (lane & ~1u) + passing_zero());
+#elif FORMAT == FLYBALL_FORMAT_Q4_0
+      EACH(i, kWords) words[i] = lane % 2 != 0 ? words[i] >> 4 : words[i];
+#endif
+      EACH(i, kHalf) weight[r][l][i] = weight_at(words[place_of(0, i) / 4], place_of(0, i), i);
     }
     const bool adds = panel != 0 || push.add != 0;
-    uint x = uint(push.x) / 16 + first_token * (push.cols / 4) + panel * kTexels;
+    uint x = uint(push.x) / 16 + first_token * (push.cols / 4) + min(mine, parts - 1) * kTexels + lane % 2 * (kHalf / 4);
     uint y = uint(push.y[0]) / 16 + (first_token * rows + first_row) / 4;
     for (uint t = first_token; t < end; ++t) {
-      float kept[kParts][kPart], sum[kRows];
-      EACH(p, kParts) keep(x + p * kTexels, there[p], kept[p]);
+      float own[kHalf], sum[kRows];
+      EACH(j, kHalf / 4) {
+        const uvec4 four = FETCH_X(x_texels, int(x + j));
+        EACH(c, 4) own[j * 4 + c] = uintBitsToFloat(four[c] & there);
+      }
       EACH(q, kRows / 4) {
         const uvec4 four = imageLoad(y_texels, int(y + q));
         EACH(c, 4) sum[q * 4 + c] = adds ? uintBitsToFloat(four[c]) : 0.0;
       }
-      [[unroll]] for (uint p = 0; p < kParts; p += kBeside) {
-        float part_sum[kBeside][kRows];
-        EACH(b, kBeside) EACH(r, kRows) part_sum[b][r] = 0.0;
-        EACH(i, kPart) EACH(b, kBeside) {
-          const float value = passed(kept[p + b], i, zero);
-          EACH(r, kRows) part_sum[b][r] = fma(weight[p + b][r][i], value, part_sum[b][r]);
+      EACH(r, kRows) {
+        precise float over[WG];  // in the order of texel_matmul, bit for bit
+        EACH(l, WG) over[l] = weight[r][l][0] * own[0];
+        EACH(i, kHalf - 1) EACH(l, WG) over[l] = fma(weight[r][l][i + 1], own[i + 1], over[l]);
+        EACH(l, WG) over[l] *= scale[r][l];
+        EACH(k, kLog) {
+          const uint bit = WG >> (k + 1);
+          EACH(l, bit) {
+            const float low = over[l], high = over[l + bit];
+            over[l] = mix(low, from(high, bit), has(bit)) + mix(from(low, bit), high, has(bit));
+          }
         }
-        EACH(b, kBeside) EACH(r, kRows) sum[r] = fma(part_sum[b][r], scale[p + b][r], sum[r]);
+        sum[r] += over[0];
       }
       if (first_row < rows)
         EACH(q, kRows / 4)

@@ -153,14 +153,14 @@ class VulkanTexelMatmul : public KernelTest,
   bool panels_ = false;  // by texel_panel
 };
 
-// Panels of four parts that are whole and that are not, matrices that fill their work-groups and do not:
-// what one token gives by the other kernel, bit for bit.
+// Panels of four parts (of eight lanes) that are whole and that are not, matrices that fill their work-groups
+// and do not: what one token gives by the other kernel, bit for bit.
 TEST_P(VulkanTexelMatmul, PanelsGiveWhatOneTokenGives) {
   for (misalign_ = 0; misalign_ < 2; ++misalign_) {
     for (const std::uint32_t cols : {32U, 96U, 128U, 160U, 320U, 1024U}) {
       const std::vector<cases::Matrix> m = {
           {GetParam(), 64, cols, 31}, {GetParam(), 8, cols, 32}, {GetParam(), 200, cols, 33}};
-      for (const std::uint32_t tokens : {9U, 64U, 130U}) {
+      for (const std::uint32_t tokens : {9U, 64U, 258U}) {
         auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
         x[4 * cols - 1] = NAN;       // of token 3
         x[5 * cols - 1] = INFINITY;  // and 4: others do not see it
@@ -183,27 +183,30 @@ TEST_P(VulkanTexelMatmul, PanelsGiveWhatOneTokenGives) {
 
 // Rows so long that panels' loops have as many turns as llvmpipe lets them have.
 TEST_P(VulkanTexelMatmul, PanelsOfTheLongestRows) {
-  const std::uint32_t cols = 504 * 128, tokens = 128;
-  const std::vector<cases::Matrix> m = {{GetParam(), 32, cols, 31}};
-  const auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
-  panels_ = true;
-  const auto y = multiply(m, x, tokens, nullptr)[0];
-  panels_ = false;
-  for (const std::uint32_t t : {0U, tokens - 1}) {
-    const Floats one = multiply(m, Floats(x.begin() + t * cols, x.begin() + (t + 1) * cols), 1, nullptr)[0];
-    EXPECT_EQ(Floats(y.begin() + t * m[0].rows, y.begin() + (t + 1) * m[0].rows), one) << t;
+  const std::uint32_t panel = 16 * device_->facts().subgroup_size;
+  for (const auto& [tokens, panels] : {std::pair(256U, 254U), std::pair(128U, 504U)}) {
+    const std::uint32_t cols = panels * panel;
+    const std::vector<cases::Matrix> m = {{GetParam(), 32, cols, 31}};
+    const auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
+    panels_ = true;
+    const auto y = multiply(m, x, tokens, nullptr)[0];
+    panels_ = false;
+    for (const std::uint32_t t : {0U, tokens - 1}) {
+      const Floats one = multiply(m, Floats(x.begin() + t * cols, x.begin() + (t + 1) * cols), 1, nullptr)[0];
+      EXPECT_EQ(Floats(y.begin() + t * m[0].rows, y.begin() + (t + 1) * m[0].rows), one) << t;
+    }
   }
 }
 
 TEST_P(VulkanTexelMatmul, PanelsAddToWhatIsThere) {
-  const std::uint32_t cols = 320, tokens = 130;  // of work-groups of 128
+  const std::uint32_t cols = 320, tokens = 258;  // of work-groups of 256
   const std::vector<cases::Matrix> m = {{GetParam(), 72, cols, 31}};
   const auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
   const auto before = cases::random_floats(std::size_t{tokens} * m[0].rows, 35);
   panels_ = true;
   const auto y = multiply(m, x, tokens, &before)[0];
   panels_ = false;
-  for (const std::uint32_t t : {0U, 127U, 128U, 129U}) {
+  for (const std::uint32_t t : {0U, 255U, 256U, 257U}) {
     const Floats old(before.begin() + t * m[0].rows, before.begin() + (t + 1) * m[0].rows);
     const Floats one = multiply(m, Floats(x.begin() + t * cols, x.begin() + (t + 1) * cols), 1, &old)[0];
     EXPECT_EQ(Floats(y.begin() + t * m[0].rows, y.begin() + (t + 1) * m[0].rows), one) << t;

@@ -91,6 +91,10 @@ TEST(VulkanPlan, PanelsOnlyWhereTheyFit) {
   EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 62, 1024, 99, 0, 0));
   EXPECT_FALSE(plan_texel_panel(device, DType::q8_0, 64, 1000, 99, 0, 0));
   EXPECT_FALSE(plan_texel_panel(device, DType::f32, 64, 1024, 99, 0, 0));
+  for (device.subgroup_size = 1; device.subgroup_size <= 64; device.subgroup_size *= 2)
+    EXPECT_EQ(plan_texel_panel(device, DType::q8_0, 64, 1024, 99, 0, 0).has_value(),
+              device.subgroup_size >= 2 && device.subgroup_size <= 16)
+        << device.subgroup_size << " lanes";
 }
 
 TEST(VulkanPlan, TilesAreUnrolledWhereLoopsWouldEndEarly) {
@@ -154,6 +158,11 @@ TEST(VulkanPlan, PanelsAreForRowsWhoseLoopsDoNotEndEarly) {
   EXPECT_TRUE(panel(504 * 128, 256));
   EXPECT_FALSE(panel(505 * 128, 256)) << "505 panels of 128 tokens and 2 turns more";
   EXPECT_TRUE(panel(505 * 128, 64));
+  const auto tokens = [](std::uint32_t cols) {
+    return plan_texel_panel(llvmpipe(), DType::q8_0, 32, cols, 256, 0, 0).value().constants[2];
+  };
+  EXPECT_EQ(tokens(254 * 128), 256U);
+  EXPECT_EQ(tokens(255 * 128), 128U) << "more work-groups, whose loops are shorter";
 }
 
 }  // namespace
