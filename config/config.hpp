@@ -25,6 +25,7 @@ struct Listener {
   std::uint16_t port = 8080;          // tcp; 0: any free port, printed
   std::filesystem::path path;         // unix_socket
   std::string id;                     // its key in `listeners`
+  bool operator==(const Listener&) const = default;
 };
 
 struct ModelEntry {

@@ -58,14 +58,20 @@ http::Response receipt_view(const route::Receipt& receipt) {
 
 http::Response readiness_view(const config::Config& config, const std::vector<fleet::WorkerStatus>& workers,
                               bool draining) {
-  const bool loading = std::ranges::any_of(config.models, [&](const config::ModelEntry& model) {
-    return model.preload && std::ranges::none_of(workers, [&](const fleet::WorkerStatus& worker) {
-             return worker.model == model.id && ready(worker);
-           });
-  });
-  const std::string status = draining ? "draining" : loading ? "loading" : "ready";
+  bool loading = false, failed = false;
+  for (const config::ModelEntry& model : config.models) {
+    if (!model.preload) continue;
+    const auto any = [&](auto is) {
+      return std::ranges::any_of(
+          workers, [&](const fleet::WorkerStatus& worker) { return worker.model == model.id && is(worker); });
+    };
+    if (any(ready)) continue;
+    const bool still = any([](const auto& worker) { return worker.state == fleet::WorkerState::starting; });
+    (!still && any([](const auto& worker) { return !worker.last_error.empty(); }) ? failed : loading) = true;
+  }
+  const std::string status = draining ? "draining" : failed ? "failed" : loading ? "loading" : "ready";
   http::Response out = json_response(R"({"status":")" + status + "\"}\n");
-  if (draining || loading) out.status = 503;
+  if (status != "ready") out.status = 503;
   return out;
 }
 

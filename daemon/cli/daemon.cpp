@@ -75,6 +75,18 @@ void read_measured(api::Settings& settings, std::span<const measure::Engine> eng
                  settings.measured.size() == 1 ? "pair" : "pairs");
 }
 
+// An operator should know of them before a client does.
+void tell_of_unread_models(const api::Settings& settings) {
+  for (const config::ModelEntry& model : settings.config.models) {
+    if (settings.file_of(model) != nullptr) continue;
+    if (model.embedded)
+      spdlog::warn("model {}: this build has no demo model", model.id);
+    else
+      spdlog::warn("model {}: {} could not be read, requests for it will fail; flyball inspect says why",
+                   model.id, model.path.string());
+  }
+}
+
 // What model files were found to be, so that a reload reads those alone that have changed.
 struct KnownFiles {
   route::ModelFiles models;
@@ -89,6 +101,7 @@ class Daemon {
          std::optional<store::Database> database)
       : options_(std::move(options)),
         settings_(std::move(settings)),
+        started_with_(settings_),
         files_(std::move(files)),
         hardware_(std::move(hardware)),
         device_memory_(fleet.device_memory),
@@ -200,6 +213,9 @@ class Daemon {
       fleet_->reload(settings_->config);
       gateway_.reload(settings_);
       spdlog::info("configuration reloaded");
+      tell_of_unread_models(*settings_);
+      for (const std::string& key : fixed_at_start(started_with_->config, settings_->config))
+        spdlog::warn("{} changed: the daemon goes on as it was started until it is restarted", key);
     }
     notifier_.ready(status_line());
     if (std::exchange(read_again_, false)) reload();
@@ -320,6 +336,7 @@ class Daemon {
 
   const DaemonOptions options_;
   std::shared_ptr<const api::Settings> settings_;
+  const std::shared_ptr<const api::Settings> started_with_;
   KnownFiles files_;
   asio::io_context io_{1};
   const policy::Facts hardware_;
@@ -414,6 +431,7 @@ int run_daemon(const DaemonOptions& options) {
   auto engines = engines_of(report, config);
   auto ledger = ledger_of(database);
   read_measured(**settings, engines, ledger, files.digests);
+  tell_of_unread_models(**settings);
   return Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(engines),
                 std::move(fleet), std::move(used), std::move(ledger), std::move(database))
       .run();

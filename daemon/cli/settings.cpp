@@ -40,4 +40,17 @@ Result<std::shared_ptr<api::Settings>> load_settings(const DaemonOptions& option
   return settings;
 }
 
+std::vector<std::string> fixed_at_start(const config::Config& running, const config::Config& read) {
+  std::vector<std::string> keys;
+  const auto differ = [&](const char* key, const auto& one, const auto& other) {
+    if (one != other) keys.emplace_back(key);
+  };
+  differ("listeners", running.listeners, read.listeners);
+  differ("state_dir", running.state_dir, read.state_dir);
+  differ("cache_dir", running.cache_dir, read.cache_dir);
+  differ("opencl.devices", running.opencl.devices, read.opencl.devices);
+  differ("vulkan.device", running.vulkan.device, read.vulkan.device);
+  return keys;
+}
+
 }  // namespace flyball::cli

@@ -50,6 +50,10 @@ TEST_F(ServiceTest, readiness_waits_for_engines_that_are_to_be_preloaded) {
   EXPECT_EQ(ready().status, 503);
   EXPECT_EQ(json::parse(ready().body)["status"], "loading");
   starting.cpu();
+  starting.fleet.disabled["cpu"] = {ErrorCode::model_invalid, "not a GGUF file", {}, {}};
+  EXPECT_EQ(ready().status, 503);
+  EXPECT_EQ(json::parse(ready().body)["status"], "failed");
+  starting.fleet.disabled.clear();
   EXPECT_EQ(ready().status, 200);
   EXPECT_EQ(json::parse(ready().body)["status"], "ready");
 }
