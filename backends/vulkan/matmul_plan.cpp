@@ -24,10 +24,9 @@ struct Cut {
 };
 
 // Tokens of a work-group of texel_matmul and texel_panel. Few kernels, because a software driver keeps what
-// each was compiled from, megabytes of the large ones: so one token and four have a loop of their own. Any
-// other count goes by texel_panel, which decodes a panel for up to 256, so that decoding costs little; where
-// its loops would have too many turns, for half of them. Of 2, 3 and 5 tokens it takes less time than the
-// loop of four, of 8 about as much; of 4 it takes more.
+// each was compiled from, megabytes of the large ones: so one token has a loop of its own, and of floats
+// four, where it takes a third less than a panel. Any other count goes by texel_panel, which decodes a panel
+// for up to 256, so that decoding costs little; where its loops would have too many turns, for half of them.
 constexpr std::uint32_t kFewTokens = 4, kPanelTokens = 256;
 constexpr std::uint32_t kLaneColumns = 16;  // of a panel: kHalf in kernels/vulkan/texel.glsl
 constexpr std::uint32_t kMostLanes = 16;    // whose panel, of 64 rows, is 64 KB
@@ -128,7 +127,7 @@ std::optional<std::uint32_t> texel_alignment(const DeviceFacts& device, kernels:
                                              std::span<const std::uint32_t> rows, std::uint32_t cols,
                                              std::span<const std::uint64_t> w_at) {
   if (!by_texel(device, type) || cols % kPart != 0 || device.subgroup_size < 2 ||
-      !std::has_single_bit(device.subgroup_size))
+      device.subgroup_size > kMostLanes || !std::has_single_bit(device.subgroup_size))
     return std::nullopt;
   const std::uint64_t row_bytes = kernels::row_bytes(type, cols);
   std::uint64_t bits = row_bytes;  // the lowest says it
@@ -171,15 +170,16 @@ std::optional<MatmulPlan> plan_texel_panel(const DeviceFacts& device, kernels::D
                                            std::uint64_t y_at) {
   const auto aligned = texel_alignment(device, type, {&rows, 1}, cols, {&w_at, 1});
   const std::uint64_t y_end = y_at + sizeof(float) * n * std::uint64_t{rows};
-  const auto too_long = [&](std::uint32_t tokens) {
+  const auto turns = [&](std::uint32_t tokens) {
     const std::uint64_t panels = divided_up(cols, kLaneColumns * std::uint64_t{device.subgroup_size});
-    return panels * (std::uint64_t{std::min(n, tokens)} + 2) + 2 > kMostTurns;
+    return panels * (std::uint64_t{tokens} + 2) + 2;
   };
-  if (!aligned || n == 1 || n == kFewTokens || rows % kPanelRows != 0 || device.subgroup_size > kMostLanes ||
+  const bool floats = kernels::block_shape(type).values == 1;
+  if (!aligned || n == 1 || (floats && n == kFewTokens) || rows % kPanelRows != 0 ||
       y_at % (kPanelRows * sizeof(float)) != 0 || y_end > std::min(device.texel_bytes, device.storage_bytes))
     return std::nullopt;
-  const std::uint32_t tokens = too_long(kPanelTokens) ? kPanelTokens / 2 : kPanelTokens;
-  if (too_long(tokens)) return std::nullopt;
+  const std::uint32_t tokens = turns(kPanelTokens) > kMostTurns ? kPanelTokens / 2 : kPanelTokens;
+  if (turns(std::min(n, tokens)) > kMostTurns) return std::nullopt;
   MatmulPlan plan = texel_plan(device, "texel_panel", type, {kPanelRows, tokens, 1, *aligned}, {&rows, 1}, n);
   std::ranges::rotate(plan.groups, plan.groups.begin() + 1);  // rows first: tokens stay in a cache
   return plan;

@@ -66,8 +66,13 @@ http::Response readiness_view(const config::Config& config, const std::vector<fl
           workers, [&](const fleet::WorkerStatus& worker) { return worker.model == model.id && is(worker); });
     };
     if (any(ready)) continue;
-    const bool still = any([](const auto& worker) { return worker.state == fleet::WorkerState::starting; });
-    (!still && any([](const auto& worker) { return !worker.last_error.empty(); }) ? failed : loading) = true;
+    const bool coming = any([](const fleet::WorkerStatus& worker) {
+      return worker.state == fleet::WorkerState::starting || worker.state == fleet::WorkerState::backoff;
+    });
+    if (!coming && any([](const fleet::WorkerStatus& worker) { return !worker.last_error.empty(); }))
+      failed = true;
+    else
+      loading = true;
   }
   const std::string status = draining ? "draining" : failed ? "failed" : loading ? "loading" : "ready";
   http::Response out = json_response(R"({"status":")" + status + "\"}\n");

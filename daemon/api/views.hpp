@@ -25,7 +25,7 @@ http::Response models_view(const config::Config& config, const config::AppManife
 http::Response model_view(const config::ModelEntry& model, std::int64_t created);
 http::Response receipt_view(const route::Receipt& receipt);
 // {"status": "ready"}; 503 with "draining", "failed" where an engine to be preloaded could not be loaded or
-// died and is not starting, or "loading" while one is not there.
+// died too often and nobody tries again, or "loading" while one is not there.
 http::Response readiness_view(const config::Config& config, const std::vector<fleet::WorkerStatus>& workers,
                               bool draining);
 // Their names point into `workers`.

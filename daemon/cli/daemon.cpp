@@ -82,8 +82,9 @@ void tell_of_unread_models(const api::Settings& settings) {
     if (model.embedded)
       spdlog::warn("model {}: this build has no demo model", model.id);
     else
-      spdlog::warn("model {}: {} could not be read, requests for it will fail; flyball inspect says why",
-                   model.id, model.path.string());
+      spdlog::warn(
+          "model {}: nothing is known of {} yet, it is absent, damaged or slow to read (flyball inspect)",
+          model.id, model.path.string());
   }
 }
 
@@ -101,7 +102,7 @@ class Daemon {
          std::optional<store::Database> database)
       : options_(std::move(options)),
         settings_(std::move(settings)),
-        started_with_(settings_),
+        started_with_(settings_->config),
         files_(std::move(files)),
         hardware_(std::move(hardware)),
         device_memory_(fleet.device_memory),
@@ -207,6 +208,9 @@ class Daemon {
       reload_failed_ = true;
     } else {
       reload_failed_ = false;
+      for (const std::string& key : fixed_at_start(started_with_, (*settings)->config))
+        spdlog::warn("{} changed: the daemon goes on as it was started until it is restarted", key);
+      (*settings)->config.listeners = started_with_.listeners;  // hosts that are served are those of its sockets
       settings_ = std::move(*settings);
       refresh_.set(settings_->config.calibrate);
       systemd::set_log_level(options_.log_level.value_or(settings_->config.log_level));
@@ -214,8 +218,6 @@ class Daemon {
       gateway_.reload(settings_);
       spdlog::info("configuration reloaded");
       tell_of_unread_models(*settings_);
-      for (const std::string& key : fixed_at_start(started_with_->config, settings_->config))
-        spdlog::warn("{} changed: the daemon goes on as it was started until it is restarted", key);
     }
     notifier_.ready(status_line());
     if (std::exchange(read_again_, false)) reload();
@@ -336,7 +338,7 @@ class Daemon {
 
   const DaemonOptions options_;
   std::shared_ptr<const api::Settings> settings_;
-  const std::shared_ptr<const api::Settings> started_with_;
+  const config::Config started_with_;
   KnownFiles files_;
   asio::io_context io_{1};
   const policy::Facts hardware_;

@@ -47,7 +47,6 @@ std::vector<std::string> fixed_at_start(const config::Config& running, const con
   };
   differ("listeners", running.listeners, read.listeners);
   differ("state_dir", running.state_dir, read.state_dir);
-  differ("cache_dir", running.cache_dir, read.cache_dir);
   differ("opencl.devices", running.opencl.devices, read.opencl.devices);
   differ("vulkan.device", running.vulkan.device, read.vulkan.device);
   return keys;

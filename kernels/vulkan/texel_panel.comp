@@ -29,6 +29,8 @@
 layout(set = 2, binding = 2, rgba32ui) uniform coherent uimageBuffer y_texels;
 layout(set = 2, binding = 1, scalar) coherent buffer Sums { u64vec2 sums[]; };
 
+const uint kLine = 64, kLines = (WG / 2 * BLOCK_BYTES + kLine - 1) / kLine;
+
 float from(float value, uint bit) { return subgroupShuffle(value, gl_SubgroupInvocationID ^ bit); }
 bool has(uint bit) { return (gl_SubgroupInvocationID & bit) != 0; }
 
@@ -43,12 +45,20 @@ void main() {
     const uint mine = panel + lane / 2;
     const uint there = mine < parts ? kAllBits : 0u;  // beyond the last part x is 0
     float weight[kRows][WG][kHalf], scale[kRows][WG];  // [r][l]: of row r of invocation l, what this one has
+    // Touched by as many rows at a time as there are invocations: what follows goes row by row, and would wait for each.
+    uint touched = 0;
+    const uint panel_bytes = min(WG / 2, parts - panel) * BLOCK_BYTES;
+    EACH(r, kRows) EACH(k, kLines) {
+      const uint at = min(first_row + r, rows - 1) * push.row_bytes + panel * BLOCK_BYTES + min(k * kLine, panel_bytes - 1);
+      touched |= texelFetch(weight_texels, int((uint(push.w[0]) + at) / 16)).x;
+    }
     EACH(r, kRows) EACH(l, WG) {
-      const uint row = min((part * WG + l) * kRows + r, rows - 1);
+      const uint row = min((part * WG + l) * kRows + r, rows - 1) + (touched & push.zero);
       uint words[MOST_WORDS];
       read_blocks(uint(push.w[0]) + row * push.row_bytes + min(mine, parts - 1) * BLOCK_BYTES + lane % 2 * SECOND_AT, words);
       scale[r][l] = scale_at(words[0], 0);
-#if FORMAT == FLYBALL_FORMAT_Q8_0  // who has the second half gets it from who has the first
+#if FORMAT == FLYBALL_FORMAT_Q8_0
+      // Who has the second half gets it from who has the first; by lanes that the compiler knows it would in the loop.
       scale[r][l] = subgroupShuffle(scale[r][l], (lane & ~1u) + passing_zero());
 #elif FORMAT == FLYBALL_FORMAT_Q4_0
       EACH(i, kWords) words[i] = lane % 2 != 0 ? words[i] >> 4 : words[i];

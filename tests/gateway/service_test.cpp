@@ -1,4 +1,5 @@
 // The service around its requests: drain, reload, routes and who may use them, metrics.
+#include "daemon/api/views.hpp"
 #include "tests/gateway/inference.hpp"
 
 namespace flyball::testing {
@@ -50,12 +51,42 @@ TEST_F(ServiceTest, readiness_waits_for_engines_that_are_to_be_preloaded) {
   EXPECT_EQ(ready().status, 503);
   EXPECT_EQ(json::parse(ready().body)["status"], "loading");
   starting.cpu();
-  starting.fleet.disabled["cpu"] = {ErrorCode::model_invalid, "not a GGUF file", {}, {}};
-  EXPECT_EQ(ready().status, 503);
-  EXPECT_EQ(json::parse(ready().body)["status"], "failed");
-  starting.fleet.disabled.clear();
   EXPECT_EQ(ready().status, 200);
   EXPECT_EQ(json::parse(ready().body)["status"], "ready");
+}
+
+TEST_F(ServiceTest, readiness_has_failed_when_nothing_is_coming) {
+  using enum fleet::WorkerState;
+  config::Config config;
+  config.models.resize(2);
+  config.models[0].id = "one";
+  config.models[1].id = "two";
+  config.models[0].preload = true;
+  const auto worker = [](std::string model, fleet::WorkerState state, std::string error = {}) {
+    fleet::WorkerStatus one;
+    one.model = std::move(model);
+    one.state = state;
+    one.last_error = std::move(error);
+    return one;
+  };
+  const auto status = [&](const std::vector<fleet::WorkerStatus>& workers, bool draining = false) {
+    const http::Response answer = api::readiness_view(config, workers, draining);
+    const std::string said = json::parse(answer.body)["status"];
+    EXPECT_EQ(answer.status, said == "ready" ? 200 : 503);
+    return said;
+  };
+  EXPECT_EQ(status({}), "loading");
+  EXPECT_EQ(status({worker("one", stopped)}), "loading");
+  EXPECT_EQ(status({worker("one", stopped, "not a GGUF file")}), "failed");
+  EXPECT_EQ(status({worker("one", disabled, "died")}), "failed");
+  EXPECT_EQ(status({worker("one", starting, "died")}), "loading");
+  EXPECT_EQ(status({worker("one", backoff, "died")}), "loading");
+  EXPECT_EQ(status({worker("one", stopped, "no memory"), worker("one", starting)}), "loading");
+  EXPECT_EQ(status({worker("one", stopped, "no memory"), worker("one", fleet::WorkerState::ready)}), "ready");
+  EXPECT_EQ(status({worker("one", fleet::WorkerState::ready), worker("two", stopped, "x")}), "ready");
+  EXPECT_EQ(status({worker("one", disabled, "died")}, true), "draining");
+  config.models[1].preload = true;
+  EXPECT_EQ(status({worker("one", starting), worker("two", stopped, "x")}), "failed");
 }
 
 TEST_F(ServiceTest, a_reload_leaves_running_requests_alone) {

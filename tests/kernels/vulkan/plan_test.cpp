@@ -64,19 +64,21 @@ TEST(VulkanPlan, FewTexelKernelsForAnyCount) {
   const DeviceFacts device = llvmpipe();
   const std::uint32_t rows = 1000, cols = 1024;
   const std::uint64_t at = 0;
-  std::set<std::pair<std::string, std::vector<std::uint32_t>>> kernels;
-  for (std::uint32_t n = 1; n <= 256; ++n) {
-    auto plan = plan_texel_panel(device, DType::q8_0, rows, cols, n, at, 0);
-    const bool panel = plan.has_value();
-    EXPECT_EQ(panel, n != 1 && n != 4);
-    if (!plan) plan = plan_texel_matmul(device, DType::q8_0, {&rows, 1}, cols, n, {&at, 1});
-    ASSERT_TRUE(plan) << n;
-    kernels.emplace(plan->kernel, plan->constants);
-    const std::uint32_t groups = plan->groups[panel ? 2 : 0];  // of tokens
-    EXPECT_GE(groups * plan->constants[2], n);
-    EXPECT_LT((groups - 1) * plan->constants[2], n);
+  for (const DType type : {DType::q8_0, DType::f16}) {
+    std::set<std::pair<std::string, std::vector<std::uint32_t>>> kernels;
+    for (std::uint32_t n = 1; n <= 256; ++n) {
+      auto plan = plan_texel_panel(device, type, rows, cols, n, at, 0);
+      const bool panel = plan.has_value();
+      EXPECT_EQ(panel, n != 1 && (n != 4 || type == DType::q8_0));
+      if (!plan) plan = plan_texel_matmul(device, type, {&rows, 1}, cols, n, {&at, 1});
+      ASSERT_TRUE(plan) << n;
+      kernels.emplace(plan->kernel, plan->constants);
+      const std::uint32_t groups = plan->groups[panel ? 2 : 0];  // of tokens
+      EXPECT_GE(groups * plan->constants[2], n);
+      EXPECT_LT((groups - 1) * plan->constants[2], n);
+    }
+    EXPECT_EQ(kernels.size(), type == DType::q8_0 ? 2U : 3U);
   }
-  EXPECT_EQ(kernels.size(), 3U);
 }
 
 // Sums are stored four at a time: what has not four goes by the other kernel.
