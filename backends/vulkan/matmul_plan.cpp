@@ -25,8 +25,9 @@ struct Cut {
 
 // Tokens of a work-group of texel_matmul and texel_panel. Few kernels, because a software driver keeps what
 // each was compiled from, megabytes of the large ones: so one token has a loop of its own, and of floats
-// four, where it takes a third less than a panel. Any other count goes by texel_panel, which decodes a panel
-// for up to 256, so that decoding costs little; where its loops would have too many turns, for half of them.
+// four, where it takes a quarter less than a panel. Any other count goes by texel_panel, which decodes a
+// panel for up to 256, so that decoding costs little; where its loops would have too many turns, for half of
+// them.
 constexpr std::uint32_t kFewTokens = 4, kPanelTokens = 256;
 constexpr std::uint32_t kLaneColumns = 16;  // of a panel: kHalf in kernels/vulkan/texel.glsl
 constexpr std::uint32_t kMostLanes = 16;    // whose panel, of 64 rows, is 64 KB

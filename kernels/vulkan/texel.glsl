@@ -54,7 +54,7 @@ const uint kBytes = kBlocks * BLOCK_BYTES;
 #endif
 const uint kWords = (kBytes + 16 - kStep + 15) / 16 * 4;
 
-// kBlocks blocks from byte `at` on: whole texels, shifted into place. So up to 16 bytes around them are read, too.
+// kBytes from byte `at` on: whole texels, shifted into place. So up to 16 bytes around them are read, too.
 void read_blocks(uint at, out uint words[MOST_WORDS]) {
   EACH(i, kWords / 4) {
     const uvec4 four = texelFetch(weight_texels, int(at / 16 + i));
