@@ -62,4 +62,10 @@ ErrorCode error_code_from(std::string_view text) noexcept {
   return ErrorCode::internal;
 }
 
+std::string describe(const Error& error) {
+  std::string text = error.where.empty() ? "" : error.where + ": ";
+  text += error.message;
+  return text + " [" + std::string(to_string(error.code)) + "]";
+}
+
 }  // namespace flyball

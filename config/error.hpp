@@ -81,6 +81,9 @@ inline std::unexpected<Error> fail(ErrorCode code, std::string message, std::str
   return std::unexpected(Error{code, std::move(message), std::move(param), std::move(where)});
 }
 
+// For a log or a terminal: "apps.d/a.yaml:3:5: unknown key ... [config_invalid]".
+std::string describe(const Error& error);
+
 // The error of one result as that of another: return pass(failed);
 template <class T>
 std::unexpected<Error> pass(Result<T>& failed) {

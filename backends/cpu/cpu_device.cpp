@@ -4,15 +4,15 @@
 #include <string>
 
 #include "backends/cpu/cpu_ops.hpp"
-#include "backends/cpu/thread_pool.hpp"
 #include "backends/cpu/weights.hpp"
-#include "backends/engine/step_rows.hpp"
+#include "backends/device/step_rows.hpp"
+#include "backends/device/thread_pool.hpp"
 #include "backends/graph/decoder.hpp"
 
 namespace flyball::cpu {
 namespace {
 
-class CpuExecutor final : public engine::Executor {
+class CpuExecutor final : public device::Executor {
  public:
   CpuExecutor(const model::ModelFile& model, const CpuDeviceOptions& options, std::uint32_t threads)
       : model_(model), options_(options), pool_(threads) {}
@@ -45,10 +45,10 @@ class CpuExecutor final : public engine::Executor {
   }
 
   // The caller's thread is one of the pool's, so the step is over when this returns.
-  Result<engine::StepId> submit(const engine::StepBatch& batch,
-                                std::span<const engine::BlockCopy> copies) override {
+  Result<device::StepId> submit(const device::StepBatch& batch,
+                                std::span<const device::BlockCopy> copies) override {
     if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
-    for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
+    for (const device::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
     std::function<bool()> go_on;
     if (batch.stop != nullptr) go_on = [stop = batch.stop] { return !stop->load(std::memory_order_relaxed); };
     if (!graph::decode_step(model_.config(), rows_.inputs(), *ops_, go_on))
@@ -56,19 +56,19 @@ class CpuExecutor final : public engine::Executor {
     return ++step_;
   }
 
-  Result<engine::StepOutput> wait(engine::StepId step) override {
+  Result<device::StepOutput> wait(device::StepId step) override {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
-    return engine::StepOutput{
+    return device::StepOutput{
         {ops_->buffer(graph::Buffer::logits), rows_.whole().size() * model_.config().vocab_size}, {}};
   }
 
   std::uint64_t block_bytes() const override { return ops_->block_bytes(); }
-  Result<void> read_blocks(std::span<const engine::BlockRead> blocks) override {
-    for (const engine::BlockRead& read : blocks) ops_->read_block(read.block, read.to);
+  Result<void> read_blocks(std::span<const device::BlockRead> blocks) override {
+    for (const device::BlockRead& read : blocks) ops_->read_block(read.block, read.to);
     return {};
   }
-  Result<void> write_blocks(std::span<const engine::BlockWrite> blocks) override {
-    for (const engine::BlockWrite& write : blocks) ops_->write_block(write.block, write.from);
+  Result<void> write_blocks(std::span<const device::BlockWrite> blocks) override {
+    for (const device::BlockWrite& write : blocks) ops_->write_block(write.block, write.from);
     return {};
   }
   std::uint32_t max_step_tokens() const override { return options_.max_step_tokens; }
@@ -77,24 +77,24 @@ class CpuExecutor final : public engine::Executor {
  private:
   const model::ModelFile& model_;
   CpuDeviceOptions options_;
-  ThreadPool pool_;
+  device::ThreadPool pool_;
   CpuWeights weights_;
   std::unique_ptr<CpuOps> ops_;
-  engine::StepId step_ = 0;
-  engine::StepLimits limits_;
-  engine::StepRows rows_;
+  device::StepId step_ = 0;
+  device::StepLimits limits_;
+  device::StepRows rows_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<engine::Executor>> make_cpu_executor(const model::ModelFile& model,
+Result<std::unique_ptr<device::Executor>> make_cpu_executor(const model::ModelFile& model,
                                                             const CpuDeviceOptions& options) {
   const kernels::cpu::Isa isa = options.isa.value_or(kernels::cpu::best_isa());
   if (!kernels::cpu::supported(isa))
     return fail(ErrorCode::unsupported_value,
                 std::string("This processor has no ") + kernels::cpu::to_string(isa) + ".", "isa");
   // More threads than processors would only wait for each other.
-  const std::uint32_t processors = usable_processors();
+  const std::uint32_t processors = device::usable_processors();
   const std::uint32_t threads = options.threads == 0 ? processors : std::min(options.threads, processors);
   auto executor = std::make_unique<CpuExecutor>(model, options, threads);
   if (auto ok = executor->load(kernels::cpu::kernels_for(isa)); !ok)

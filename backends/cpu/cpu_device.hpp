@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "backends/engine/executor.hpp"
+#include "backends/device/executor.hpp"
 #include "backends/graph/kernel_times.hpp"
 #include "backends/graph/load_progress.hpp"
 #include "backends/model/model_file.hpp"
@@ -27,7 +27,7 @@ struct CpuDeviceOptions {
 
 // insufficient_memory, unsupported_value. The model must outlive the executor: rows of the embedding table,
 // and weights that the ISA reads as they are, stay in the file.
-Result<std::unique_ptr<engine::Executor>> make_cpu_executor(const model::ModelFile& model,
+Result<std::unique_ptr<device::Executor>> make_cpu_executor(const model::ModelFile& model,
                                                             const CpuDeviceOptions& options);
 
 }  // namespace flyball::cpu

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
 
 namespace flyball::cpu {
 namespace {
@@ -12,7 +12,7 @@ constexpr std::uint32_t kPackClaimRows = 256;
 
 }  // namespace
 
-void pack_matrices(const kernels::cpu::Kernels& kernels, ThreadPool& pool, const CpuMatrix& shape,
+void pack_matrices(const kernels::cpu::Kernels& kernels, device::ThreadPool& pool, const CpuMatrix& shape,
                    std::span<const PackJob> jobs) {
   const std::uint32_t group = kernels.row_group(shape.type);
   const std::uint32_t step = (kPackClaimRows + group - 1) / group * group;
@@ -26,11 +26,11 @@ void pack_matrices(const kernels::cpu::Kernels& kernels, ThreadPool& pool, const
 }
 
 void release_source(const kernels::SourceRows& from, const CpuMatrix& shape) noexcept {
-  release_file_pages({from.data, shape.rows * kernels::row_bytes(shape.type, shape.cols)});
+  device::release_file_pages({from.data, shape.rows * kernels::row_bytes(shape.type, shape.cols)});
   const std::size_t scale_bytes = from.scale_bytes(shape.type, shape.rows, shape.cols);
   if (scale_bytes == 0) return;
-  release_file_pages({from.scales, scale_bytes});
-  release_file_pages({from.biases, scale_bytes});
+  device::release_file_pages({from.scales, scale_bytes});
+  device::release_file_pages({from.biases, scale_bytes});
 }
 
 }  // namespace flyball::cpu

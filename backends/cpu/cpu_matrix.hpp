@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "backends/cpu/thread_pool.hpp"
+#include "backends/device/thread_pool.hpp"
 #include "kernels/cpu/kernels.hpp"
 
 namespace flyball::cpu {
@@ -21,7 +21,7 @@ struct PackJob {
   std::byte* to = nullptr;   // of kernels.packed_bytes()
 };
 // Matrices of one shape.
-void pack_matrices(const kernels::cpu::Kernels& kernels, ThreadPool& pool, const CpuMatrix& shape,
+void pack_matrices(const kernels::cpu::Kernels& kernels, device::ThreadPool& pool, const CpuMatrix& shape,
                    std::span<const PackJob> jobs);
 // Gives the pages of a file's matrix back.
 void release_source(const kernels::SourceRows& from, const CpuMatrix& shape) noexcept;

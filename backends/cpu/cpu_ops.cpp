@@ -29,7 +29,7 @@ std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) {
 
 Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
                                              const kernels::cpu::Kernels& kernels, const CpuWeights& weights,
-                                             ThreadPool& pool, std::uint32_t step_tokens,
+                                             device::ThreadPool& pool, std::uint32_t step_tokens,
                                              std::uint32_t logit_rows) {
   std::unique_ptr<CpuOps> ops(new CpuOps(config, kernels, weights, pool));
   ops->plan_ = graph::plan_buffers(config, step_tokens, logit_rows);
@@ -37,7 +37,7 @@ Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
   std::size_t bytes = 0;
   const auto reserve = [&](std::size_t size) {
     const std::size_t at = bytes;
-    bytes += align_up(size);
+    bytes += device::align_up(size);
     return at;
   };
   std::array<std::size_t, graph::kBufferCount> at{};
@@ -52,12 +52,12 @@ Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
   std::array<std::size_t, kPreparedSlots> prepared_at{};
   for (std::size_t& slot : prepared_at) slot = reserve(widest);
   const std::size_t rotations_at =
-      reserve(sizeof(float) * graph::rope_tables(config) * step_tokens * config.rope.dim);
+      reserve(sizeof(float) * device::rope_tables(config) * step_tokens * config.rope.dim);
   const std::size_t routed_at = reserve(sizeof(std::uint32_t) * n_choices);
   const std::size_t routed_weights_at = reserve(sizeof(float) * n_choices);
   const std::size_t expert_out_at = reserve(sizeof(float) * std::size_t{n_choices} * config.dim);
 
-  auto pages = Pages::allocate(bytes, "activations");
+  auto pages = device::Pages::allocate(bytes, "activations");
   if (!pages) return std::unexpected(std::move(pages.error()));
   ops->scratch_ = std::move(*pages);
   for (std::size_t i = 0; i < at.size(); ++i) ops->buffers_[i] = ops->scratch_.as<float>(at[i]);
@@ -77,7 +77,7 @@ Result<void> CpuOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_b
   std::uint64_t bytes = 0;
   if (__builtin_mul_overflow(layout.block_bytes(), std::uint64_t{n_blocks}, &bytes))
     bytes = std::numeric_limits<std::uint64_t>::max();  // more than any machine has: refused as such
-  auto pages = Pages::allocate(bytes, "the KV cache");
+  auto pages = device::Pages::allocate(bytes, "the KV cache");
   if (!pages) return std::unexpected(std::move(pages.error()));
   kv_ = std::move(*pages);
   // Taken now: all layers come to their next huge pages in the same step, and zeroing those makes it late.
@@ -136,7 +136,7 @@ void CpuOps::for_each(std::string_view kernel, std::uint32_t n, Body&& body) {
 
 // Heads of row i, in place.
 void CpuOps::rotate(std::uint32_t layer, std::uint32_t i, float* heads, std::uint32_t n_heads) const {
-  const std::size_t row = std::size_t{graph::rope_table_of(config_, layer)} * step_tokens_ + i;
+  const std::size_t row = std::size_t{device::rope_table_of(config_, layer)} * step_tokens_ + i;
   kernels_.rope(heads, n_heads, config_.head_dim, config_.rope.dim, rotations_ + row * config_.rope.dim,
                 config_.rope_style);
 }

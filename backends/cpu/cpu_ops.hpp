@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "backends/cpu/expert_groups.hpp"
-#include "backends/cpu/memory.hpp"
-#include "backends/cpu/thread_pool.hpp"
 #include "backends/cpu/weights.hpp"
+#include "backends/device/memory.hpp"
+#include "backends/device/rope_args.hpp"
+#include "backends/device/thread_pool.hpp"
 #include "backends/graph/decoder.hpp"
 #include "backends/graph/kernel_times.hpp"
 #include "backends/graph/memory_plan.hpp"
-#include "backends/graph/rope_args.hpp"
 #include "kernels/cpu/kernels.hpp"
 
 namespace flyball::cpu {
@@ -24,11 +24,11 @@ class CpuOps final : public graph::Ops {
   // References outlive the ops. insufficient_memory.
   static Result<std::unique_ptr<CpuOps>> make(const model::ModelConfig& config,
                                               const kernels::cpu::Kernels& kernels, const CpuWeights& weights,
-                                              ThreadPool& pool, std::uint32_t step_tokens,
+                                              device::ThreadPool& pool, std::uint32_t step_tokens,
                                               std::uint32_t logit_rows);
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
   void copy_block(std::uint32_t from, std::uint32_t to);
-  // As engine::BlockRead has them.
+  // As device::BlockRead has them.
   std::uint64_t block_bytes() const noexcept { return layout_.block_bytes(); }
   void read_block(std::uint32_t block, std::span<std::byte> to) const;
   void write_block(std::uint32_t block, std::span<const std::byte> from);
@@ -87,12 +87,12 @@ class CpuOps final : public graph::Ops {
   };
 
   CpuOps(const model::ModelConfig& config, const kernels::cpu::Kernels& kernels, const CpuWeights& weights,
-         ThreadPool& pool)
+         device::ThreadPool& pool)
       : config_(config),
         kernels_(kernels),
         weights_(weights),
         pool_(pool),
-        rope_tables_(graph::make_rope_tables(config)) {}
+        rope_tables_(device::make_rope_tables(config)) {}
 
   float* data(graph::Buffer b) const noexcept { return buffers_[static_cast<std::size_t>(b)]; }
   std::uint32_t cols(graph::Buffer b) const noexcept { return plan_[static_cast<std::size_t>(b)].cols; }
@@ -129,12 +129,12 @@ class CpuOps final : public graph::Ops {
   const model::ModelConfig& config_;
   const kernels::cpu::Kernels& kernels_;
   const CpuWeights& weights_;
-  ThreadPool& pool_;
-  const std::vector<kernels::cpu::RopeTable> rope_tables_;
+  device::ThreadPool& pool_;
+  const std::vector<device::RopeTable> rope_tables_;
   std::vector<Product> products_;
 
   graph::BufferPlan plan_{};
-  Pages scratch_;
+  device::Pages scratch_;
   std::array<float*, graph::kBufferCount> buffers_{};
   std::array<std::byte*, kPreparedSlots> prepared_{};
   std::uint32_t step_tokens_ = 0;
@@ -146,7 +146,7 @@ class CpuOps final : public graph::Ops {
   ExpertGroups groups_;
   float* expert_out_ = nullptr;  // [places, dim]
 
-  Pages kv_;
+  device::Pages kv_;
   graph::KvLayout layout_;
   std::uint32_t n_blocks_ = 0, block_size_ = 0;
   graph::StepInputs inputs_;

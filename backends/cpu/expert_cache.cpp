@@ -15,15 +15,15 @@ using graph::WeightRole;
 constexpr WeightRole kRoles[] = {WeightRole::expert_gate, WeightRole::expert_up, WeightRole::expert_down};
 
 std::uint64_t default_limit() {
-  const std::uint64_t free = available_memory();
+  const std::uint64_t free = device::available_memory();
   return free == 0 ? std::numeric_limits<std::uint64_t>::max() : free / 4 * 3;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<ExpertCache>> ExpertCache::make(const model::ModelFile& model,
-                                                       const kernels::cpu::Kernels& kernels, ThreadPool& pool,
-                                                       std::uint64_t bytes_limit,
+                                                       const kernels::cpu::Kernels& kernels,
+                                                       device::ThreadPool& pool, std::uint64_t bytes_limit,
                                                        const std::function<void(std::uint64_t)>& loaded) {
   std::unique_ptr<ExpertCache> cache(new ExpertCache(model, kernels, pool));
   for (std::uint32_t i = 0; i < model.config().n_layers; ++i) {
@@ -32,7 +32,7 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::make(const model::ModelFile& m
     for (std::size_t m = 0; m < kMatrices; ++m) {
       const model::Weight& w = graph::weight_of(model.weights(), {kRoles[m], i});
       layer[m] = bytes;
-      bytes += align_up(kernels.packed_bytes(w.type, w.rows, w.cols));
+      bytes += device::align_up(kernels.packed_bytes(w.type, w.rows, w.cols));
       cache->shapes_.push_back({w.type, w.rows, w.cols, nullptr});
     }
     cache->slot_bytes_ = std::max(cache->slot_bytes_, bytes);
@@ -46,7 +46,7 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::make(const model::ModelFile& m
     return fail(ErrorCode::insufficient_memory,
                 "Not enough memory for the experts of one layer: " + std::to_string(one_layer) +
                     " bytes are needed, " + std::to_string(limit) + " are free.");
-  auto pages = Pages::allocate(fits * cache->slot_bytes_, "the model's experts");
+  auto pages = device::Pages::allocate(fits * cache->slot_bytes_, "the model's experts");
   if (!pages) return std::unexpected(std::move(pages.error()));
   cache->packed_ = std::move(*pages);
   cache->slots_.resize(fits);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "backends/cpu/cpu_matrix.hpp"
-#include "backends/cpu/memory.hpp"
-#include "backends/cpu/thread_pool.hpp"
+#include "backends/device/memory.hpp"
+#include "backends/device/thread_pool.hpp"
 #include "backends/graph/ops.hpp"
 #include "backends/model/model_file.hpp"
 #include "kernels/cpu/kernels.hpp"
@@ -22,10 +22,11 @@ namespace flyball::cpu {
 class ExpertCache {
  public:
   // References outlive the cache. bytes_limit: what packed experts may take; 0: three quarters of what is
-  // free. loaded: told of bytes of the file that were packed. insufficient_memory where the experts of one layer do not fit.
+  // free. loaded: told of bytes of the file that were packed. insufficient_memory where the experts of one
+  // layer do not fit.
   static Result<std::unique_ptr<ExpertCache>> make(const model::ModelFile& model,
-                                                   const kernels::cpu::Kernels& kernels, ThreadPool& pool,
-                                                   std::uint64_t bytes_limit,
+                                                   const kernels::cpu::Kernels& kernels,
+                                                   device::ThreadPool& pool, std::uint64_t bytes_limit,
                                                    const std::function<void(std::uint64_t)>& loaded = {});
   static std::uint64_t file_bytes(const model::ModelFile& model) noexcept;  // of all experts
 
@@ -51,7 +52,7 @@ class ExpertCache {
   // Where each of a layer's matrices begins in a slot.
   using Layer = std::array<std::size_t, kMatrices>;
 
-  ExpertCache(const model::ModelFile& model, const kernels::cpu::Kernels& kernels, ThreadPool& pool)
+  ExpertCache(const model::ModelFile& model, const kernels::cpu::Kernels& kernels, device::ThreadPool& pool)
       : model_(model), kernels_(kernels), pool_(pool), n_experts_(model.config().n_experts) {}
   const model::Weight& file_weight(graph::WeightRef ref) const noexcept;
   std::uint32_t take_slot() noexcept;  // the one needed longest ago
@@ -59,12 +60,12 @@ class ExpertCache {
 
   const model::ModelFile& model_;
   const kernels::cpu::Kernels& kernels_;
-  ThreadPool& pool_;
+  device::ThreadPool& pool_;
   std::uint32_t n_experts_;
   std::vector<Layer> layers_;
   std::vector<CpuMatrix> shapes_;
-  std::size_t slot_bytes_ = kAlignment;  // the largest layer's expert; never 0
-  Pages packed_;
+  std::size_t slot_bytes_ = device::kAlignment;  // the largest layer's expert; never 0
+  device::Pages packed_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> slot_of_;  // [layers, experts] or kNone
   // Scratch of require(), reserved for n_experts.

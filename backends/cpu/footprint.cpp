@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
+#include "backends/device/rope_args.hpp"
 #include "backends/graph/decoder.hpp"
-#include "backends/graph/rope_args.hpp"
 #include "backends/graph/weights.hpp"
 
 namespace flyball::cpu {
@@ -28,12 +28,12 @@ void each(const model::ModelFile& model, const WeightRole (&roles)[kCount], Use&
 }
 
 std::uint64_t slot_bytes(const model::ModelFile& model, const Kernels& kernels) noexcept {
-  std::uint64_t most = kAlignment;
+  std::uint64_t most = device::kAlignment;
   for (std::uint32_t layer = 0; layer < model.config().n_layers; ++layer) {
     std::uint64_t bytes = 0;
     for (const WeightRole role : kExperts) {
       const model::Weight& w = graph::weight_of(model.weights(), {role, layer});
-      bytes += align_up(kernels.packed_bytes(w.type, w.rows, w.cols));
+      bytes += device::align_up(kernels.packed_bytes(w.type, w.rows, w.cols));
     }
     most = std::max(most, bytes);
   }
@@ -67,7 +67,7 @@ std::uint64_t scratch_bytes(const model::ModelFile& model, const Kernels& kernel
   const model::ModelConfig& config = model.config();
   const std::uint64_t rows = shape.step_tokens, choices = rows * config.n_experts_used;
   std::uint64_t bytes = 0, widest = 0;
-  const auto add = [&](std::uint64_t n) { bytes += align_up(n); };
+  const auto add = [&](std::uint64_t n) { bytes += device::align_up(n); };
   for (const graph::BufferShape& buffer : graph::plan_buffers(config, shape.step_tokens, shape.logit_rows))
     add(buffer.bytes());
   const auto meet = [&](const model::Weight& w) {
@@ -79,7 +79,7 @@ std::uint64_t scratch_bytes(const model::ModelFile& model, const Kernels& kernel
     widest = std::max<std::uint64_t>(widest, choices * kernels.activation_bytes(w.type, w.cols));
   });
   for (std::uint64_t i = 0; i < kPreparedSlots; ++i) add(widest);
-  add(sizeof(float) * graph::rope_tables(config) * rows * config.rope.dim);
+  add(sizeof(float) * device::rope_tables(config) * rows * config.rope.dim);
   add(sizeof(std::uint32_t) * choices);
   add(sizeof(float) * choices);
   add(sizeof(float) * choices * config.dim);

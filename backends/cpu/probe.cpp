@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "backends/cpu/memory.hpp"
-#include "backends/cpu/thread_pool.hpp"
+#include "backends/device/memory.hpp"
+#include "backends/device/thread_pool.hpp"
 #include "kernels/cpu/kernels.hpp"
 
 namespace flyball::cpu {
@@ -133,10 +133,10 @@ CpuReport probe_cpu() {
   const std::vector<int> threads = usable_threads();
   report.model = cpu_model();
   report.isa = kernels::cpu::to_string(kernels::cpu::best_isa());
-  report.threads = usable_processors();
+  report.threads = device::usable_processors();
   report.cores = std::min(count_cores(threads), report.threads);
-  report.memory_total = total_memory();
-  report.memory_available = available_memory();
+  report.memory_total = device::total_memory();
+  report.memory_available = device::available_memory();
   report.float_gops = product_rate(kernels::DType::f16, report.threads);
   report.int8_gops = product_rate(kernels::DType::q8_0, report.threads);
   constexpr std::uint64_t kLeaveFree = 4;  // the measurement takes at most a quarter of what is available

@@ -37,7 +37,7 @@ std::size_t CpuWeights::index(WeightRef ref) noexcept {
 }
 
 Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels::cpu::Kernels& kernels,
-                                    ThreadPool& pool, std::uint64_t expert_bytes_limit,
+                                    device::ThreadPool& pool, std::uint64_t expert_bytes_limit,
                                     const graph::LoadProgress& progress) {
   const model::ModelWeights& weights = model.weights();
   CpuWeights out;
@@ -50,13 +50,13 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
   for (const WeightRef ref : order) {
     const model::Weight& w = graph::weight_of(weights, ref);
     const std::size_t bytes = kernels.packed_bytes(w.type, w.rows, w.cols);
-    packed_bytes += align_up(bytes);
+    packed_bytes += device::align_up(bytes);
     out.bytes_ += bytes != 0 ? bytes : w.matrix_bytes();
   }
   if (weights.output.data != weights.token_embedding.data || packed_bytes != 0)
     out.bytes_ += out.embedding_.matrix_bytes();
 
-  auto pages = Pages::allocate(packed_bytes, "the model's weights");
+  auto pages = device::Pages::allocate(packed_bytes, "the model's weights");
   if (!pages) return std::unexpected(std::move(pages.error()));
   out.packed_ = std::move(*pages);
 
@@ -75,7 +75,7 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
     const std::size_t bytes = kernels.packed_bytes(w.type, w.rows, w.cols);
     if (bytes != 0) {
       std::byte* packed = out.packed_.data() + at;
-      at += align_up(bytes);
+      at += device::align_up(bytes);
       const PackJob job[] = {{w.source(), packed}};
       pack_matrices(kernels, pool, matrix, job);
       matrix.data = packed;

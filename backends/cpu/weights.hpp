@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "backends/cpu/expert_cache.hpp"
-#include "backends/cpu/memory.hpp"
-#include "backends/cpu/thread_pool.hpp"
+#include "backends/device/memory.hpp"
+#include "backends/device/thread_pool.hpp"
 #include "backends/graph/load_progress.hpp"
 #include "backends/graph/ops.hpp"
 #include "backends/model/model_file.hpp"
@@ -22,7 +22,7 @@ class CpuWeights {
   // expert_bytes_limit: what packed experts may take; 0: three quarters of what is free beside the other
   // weights.
   static Result<CpuWeights> load(const model::ModelFile& model, const kernels::cpu::Kernels& kernels,
-                                 ThreadPool& pool, std::uint64_t expert_bytes_limit = 0,
+                                 device::ThreadPool& pool, std::uint64_t expert_bytes_limit = 0,
                                  const graph::LoadProgress& progress = {});
 
   const CpuMatrix& matrix(graph::WeightRef ref) const noexcept;  // not an expert's, not the embedding table
@@ -37,7 +37,7 @@ class CpuWeights {
  private:
   static std::size_t index(graph::WeightRef ref) noexcept;
 
-  Pages packed_;
+  device::Pages packed_;
   std::vector<CpuMatrix> matrices_;         // by index()
   std::vector<float> vectors_;              // one after the other
   std::vector<std::size_t> vectors_begin_;  // in vectors_, by index()

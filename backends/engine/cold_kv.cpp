@@ -16,7 +16,7 @@ constexpr std::uint64_t kMostBlocks = 8;
 
 }  // namespace
 
-ColdKv::ColdKv(Executor& executor, spill::KvSpill& spill)
+ColdKv::ColdKv(device::Executor& executor, spill::KvSpill& spill)
     : executor_(executor),
       spill_(spill),
       batch_(static_cast<std::uint32_t>(
@@ -26,7 +26,7 @@ std::size_t ColdKv::save_batch(std::span<const kv::KeyedBlock> blocks) {
   const std::size_t most = std::min<std::size_t>(batch_, spill_.room());
   std::vector<const kv::KeyedBlock*> chosen;
   std::vector<spill::KvSpill::Bytes> bytes;
-  std::vector<BlockRead> reads;
+  std::vector<device::BlockRead> reads;
   std::size_t done = 0;
   for (; done < blocks.size() && chosen.size() < most; ++done) {
     if (spill_.knows(blocks[done].key)) continue;
@@ -94,7 +94,7 @@ std::uint32_t ColdKv::restore(std::span<const PlannedRestore> blocks) noexcept {
 
 std::uint32_t ColdKv::try_restore(std::span<const PlannedRestore> blocks) {
   std::vector<spill::MappedBlock> mapped;
-  std::vector<BlockWrite> writes;
+  std::vector<device::BlockWrite> writes;
   mapped.reserve(blocks.size());
   for (const PlannedRestore& planned : blocks) {
     auto block = spill_.map(planned.key);

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/engine/executor.hpp"
+#include "backends/device/executor.hpp"
 #include "backends/engine/scheduler.hpp"
 #include "backends/spill/kv_spill.hpp"
 
@@ -18,7 +18,7 @@ namespace flyball::engine {
 class ColdKv final : public ColdBlocks {
  public:
   // Both outlive it.
-  ColdKv(Executor& executor, spill::KvSpill& spill);
+  ColdKv(device::Executor& executor, spill::KvSpill& spill);
 
   // Blocks moved at once: few, so that a step waits little for the disk.
   std::uint32_t batch() const noexcept { return batch_; }
@@ -61,7 +61,7 @@ class ColdKv final : public ColdBlocks {
   // At most a batch of the blocks that the disk has not; how many of `blocks` are dealt with.
   std::size_t save_batch(std::span<const kv::KeyedBlock> blocks);
 
-  Executor& executor_;
+  device::Executor& executor_;
   spill::KvSpill& spill_;
   const std::uint32_t batch_;
   bool unsaved_ = false;                 // something was computed since all was saved

@@ -243,7 +243,7 @@ class Engine {
 
   // The rows wanted, in the plan's order: whole, or where the device would have to copy them no more of them
   // than their sequences look at.
-  Result<StepOutput> compute(const StepPlan& plan) {
+  Result<device::StepOutput> compute(const StepPlan& plan) {
     tokens_.clear();
     batch_.clear();
     copies_.clear();
@@ -258,7 +258,7 @@ class Engine {
         shared_.prompt_tokens.fetch_add(sequence.prompt_tokens());
         shared_.cached_tokens.fetch_add(sequence.cached_tokens);
       }
-      StepSequence s;
+      device::StepSequence s;
       s.first_token = static_cast<std::uint32_t>(tokens_.size());
       s.n_tokens = planned.n_tokens;
       s.first_position = planned.first_position;
@@ -377,7 +377,7 @@ class Engine {
     }
   }
 
-  Executor& executor_;
+  device::Executor& executor_;
   const std::uint32_t vocab_size_, logits_per_row_;
   const SchedulerLimits limits_;
   const std::unique_ptr<ColdKv> cold_;  // null: nothing spills
@@ -391,8 +391,8 @@ class Engine {
 
   // Of a step; kept to reuse their memory.
   std::vector<Token> tokens_;
-  std::vector<StepSequence> batch_;
-  std::vector<BlockCopy> copies_;
+  std::vector<device::StepSequence> batch_;
+  std::vector<device::BlockCopy> copies_;
   std::vector<StepResult> results_;
   std::vector<SequenceId> behind_;
   decode::SamplerScratch scratch_;

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "backends/backend.hpp"
-#include "backends/engine/executor.hpp"
+#include "backends/device/executor.hpp"
 #include "backends/engine/prepare.hpp"
 #include "backends/engine/scheduler.hpp"
 #include "backends/engine/step_trace.hpp"
@@ -16,8 +16,8 @@ namespace flyball::engine {
 
 struct EngineParts {
   BackendInfo info;
-  std::shared_ptr<const void> model;   // whatever the executor reads from; destroyed last
-  std::unique_ptr<Executor> executor;  // its KV is reserved: limits.kv_blocks of limits.block_size
+  std::shared_ptr<const void> model;           // whatever the executor reads from; destroyed last
+  std::unique_ptr<device::Executor> executor;  // its KV is reserved: limits.kv_blocks of limits.block_size
   TextModel text;
   std::uint32_t logits_per_row = 0;  // values in a row of StepOutput::logits; >= text.vocab_size
   SchedulerLimits limits;

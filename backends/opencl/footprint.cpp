@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "backends/device/rope_args.hpp"
 #include "backends/graph/decoder.hpp"
-#include "backends/graph/rope_args.hpp"
 #include "backends/graph/weights.hpp"
 #include "backends/opencl/matmul_plan.hpp"
 #include "kernels/formats/row_groups.hpp"
@@ -54,7 +54,7 @@ std::uint64_t scratch_bytes(const model::ModelConfig& config, const graph::Footp
   for (int i = 0; i < 3; ++i) add(rows * kWord);  // tokens, their slots, rows wanted
   add(sequences * kAskedWords * kWord);
   for (int i = 0; i < 2; ++i) add(rows * kWorkWords * kWord);
-  for (std::uint32_t table = 0; table < graph::rope_tables(config); ++table)
+  for (std::uint32_t table = 0; table < device::rope_tables(config); ++table)
     add(rows * config.rope.dim * kWord);
   const std::uint64_t positions =
       std::min<std::uint64_t>(std::uint64_t{shape.kv_blocks} * block_size, shape.context);

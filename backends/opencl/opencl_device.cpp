@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cpu/memory.hpp"
-#include "backends/engine/candidate_pairs.hpp"
-#include "backends/engine/step_rows.hpp"
+#include "backends/device/candidate_pairs.hpp"
+#include "backends/device/memory.hpp"
+#include "backends/device/step_rows.hpp"
 #include "backends/graph/layer_split.hpp"
 #include "backends/opencl/stage.hpp"
 
@@ -63,13 +63,13 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     return warm_up();
   }
 
-  Result<engine::StepId> submit(const engine::StepBatch& batch,
-                                std::span<const engine::BlockCopy> copies) override {
+  Result<device::StepId> submit(const device::StepBatch& batch,
+                                std::span<const device::BlockCopy> copies) override {
     if (auto ok = run(batch, copies, false); !ok) return std::unexpected(std::move(ok.error()));
     return ++step_;
   }
 
-  Result<engine::StepOutput> wait(engine::StepId step) override {
+  Result<device::StepOutput> wait(device::StepId step) override {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
     auto output = read_results();
     if (output) store_programs();
@@ -77,12 +77,12 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   }
 
   std::uint64_t block_bytes() const override { return block_bytes_; }
-  Result<void> read_blocks(std::span<const engine::BlockRead> blocks) override {
+  Result<void> read_blocks(std::span<const device::BlockRead> blocks) override {
     for (const auto& stage : stages())
       if (auto ok = stage->read_blocks(blocks); !ok) return ok;
     return {};
   }
-  Result<void> write_blocks(std::span<const engine::BlockWrite> blocks) override {
+  Result<void> write_blocks(std::span<const device::BlockWrite> blocks) override {
     for (const auto& stage : stages())
       if (auto ok = stage->write_blocks(blocks); !ok) return ok;
     return {};
@@ -136,7 +136,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     std::vector<graph::DeviceRoom> rooms;
     for (const auto& device : devices)
       rooms.push_back({device->facts().id, device->free_bytes(), device->facts().unified});
-    graph::share_machine_memory(rooms, cpu::available_memory());
+    graph::share_machine_memory(rooms, device::available_memory());
     return graph::split_layers(
         graph::part_sizes(model_, options_.least_kv_bytes, options_.max_step_tokens, options_.max_logit_rows),
         rooms);
@@ -160,7 +160,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   // first_layers: of every stage its first layer alone. The residual rows of all stages but the last are
   // waited for here, some kilobytes a row through memory that the next device has pinned: devices that could
   // copy to each other would have to share a context, and with it each other's failures.
-  Result<void> run(const engine::StepBatch& batch, std::span<const engine::BlockCopy> copies,
+  Result<void> run(const device::StepBatch& batch, std::span<const device::BlockCopy> copies,
                    bool first_layers) {
     if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return ok;
     for (const auto& stage : stages())  // all of them: the copies of a step that is given up are done
@@ -181,12 +181,12 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   Result<void> warm_up() {
     const std::uint32_t positions = std::min(limits_.kv_blocks * limits_.block_size,
                                              graph::longest_sequence(options_.context, model_.config()));
-    const std::vector<engine::BlockId> table(positions / limits_.block_size + 1, 0);
+    const std::vector<device::BlockId> table(positions / limits_.block_size + 1, 0);
     const std::array<Token, 2> tokens{};
-    engine::StepSequence prompt{0, std::min({2U, limits_.step_tokens, positions}), 0, table, true};
-    engine::StepSequence late{0, 1, positions - 1, table, true};
+    device::StepSequence prompt{0, std::min({2U, limits_.step_tokens, positions}), 0, table, true};
+    device::StepSequence late{0, 1, positions - 1, table, true};
     prompt.n_candidates = late.n_candidates = 1;
-    for (const engine::StepSequence& sequence : {prompt, late}) {
+    for (const device::StepSequence& sequence : {prompt, late}) {
       if (auto ok = run({std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {}, true); !ok)
         return ok;
       if (auto ok = stages().back()->wait(); !ok) return ok;
@@ -200,7 +200,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   }
 
   // Only what was wanted is read; a step of which nothing is wanted is waited for all the same.
-  Result<engine::StepOutput> read_results() {
+  Result<device::StepOutput> read_results() {
     const std::uint64_t row_bytes = sizeof(float) * std::uint64_t{model_.config().vocab_size};
     const std::size_t n_whole = rows_.whole().size();
     const auto logits = std::span(shared_->logits).first(n_whole * model_.config().vocab_size);
@@ -219,8 +219,8 @@ class OpenClExecutorImpl final : public OpenClExecutor {
       if (!ok) return std::unexpected(std::move(ok.error()));
     }
 
-    engine::read_candidates(rows_.top_k(), pairs.data(), candidates_);
-    return engine::StepOutput{logits, candidates_};
+    device::read_candidates(rows_.top_k(), pairs.data(), candidates_);
+    return device::StepOutput{logits, candidates_};
   }
   Result<void> read(graph::Buffer from, std::uint64_t at, std::span<std::byte> to) {
     if (to.empty()) return {};
@@ -233,9 +233,9 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   const OpenClDeviceOptions& options_;
   std::vector<decode::Candidates> candidates_;
   std::uint64_t result_bytes_ = 0, block_bytes_ = 0;
-  engine::StepLimits limits_;
-  engine::StepRows rows_;
-  engine::StepId step_ = 0;
+  device::StepLimits limits_;
+  device::StepRows rows_;
+  device::StepId step_ = 0;
 };
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "backends/engine/executor.hpp"
+#include "backends/device/executor.hpp"
 #include "backends/graph/decoder.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/device.hpp"
@@ -29,7 +29,7 @@ struct DevicePart {
   std::uint64_t free_bytes = 0;
 };
 
-struct OpenClExecutor : engine::Executor {
+struct OpenClExecutor : device::Executor {
   virtual std::vector<DevicePart> parts() const = 0;  // at least one, in order of layers
   virtual OpenClStatistics statistics() const noexcept = 0;
 };

@@ -74,7 +74,7 @@ Result<void> OpenClOps::allocate() {
         std::pair(rows * sizeof(Work), &split_work_.buffer),
         std::pair(rows * sizeof(Work), &row_work_.buffer)})
     if (auto ok = allocate(bytes, *buffer); !ok) return ok;
-  for (std::uint32_t table = 0; table < graph::rope_tables(config_); ++table)
+  for (std::uint32_t table = 0; table < device::rope_tables(config_); ++table)
     if (auto ok = allocate(rows * config_.rope.dim * sizeof(float), rotations_[table].buffer); !ok) return ok;
   return {};
 }
@@ -290,7 +290,7 @@ void OpenClOps::rope_kv_store(std::uint32_t n, std::uint32_t layer, Buffer q, Bu
   grid.local[0] = grid.global[0] = lanes(kHeadLanes);
   grid.global[1] = config_.n_heads + 2 * config_.n_kv_heads;
   grid.global[2] = n;
-  const Memory& rotations = rotations_[graph::rope_table_of(config_, layer)].buffer;
+  const Memory& rotations = rotations_[device::rope_table_of(config_, layer)].buffer;
   run(rope_kv_store_, grid, buffer(q), buffer(k), buffer(v), rotations, slots_.buffer, keys_[layer],
       values_[layer], config_.n_heads, config_.n_kv_heads, config_.head_dim, config_.rope.dim, block_size_);
 }

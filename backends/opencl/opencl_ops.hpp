@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
+#include "backends/device/rope_args.hpp"
 #include "backends/graph/decoder.hpp"
 #include "backends/graph/memory_plan.hpp"
-#include "backends/graph/rope_args.hpp"
 #include "backends/opencl/attend_plan.hpp"
 #include "backends/opencl/matmul.hpp"
 #include "backends/opencl/programs.hpp"
@@ -83,7 +83,7 @@ class OpenClOps final : public graph::Ops {
         weights_(weights),
         part_(part),
         limits_(limits),
-        rope_tables_(graph::make_rope_tables(config)) {}
+        rope_tables_(device::make_rope_tables(config)) {}
   Result<void> allocate();
   Result<void> build(Programs& programs, const TuningTable& tuning);
   Result<void> build_attend(Programs& programs);
@@ -105,7 +105,7 @@ class OpenClOps final : public graph::Ops {
   const Weights& weights_;
   const graph::ModelPart part_;
   OpsLimits limits_;
-  const std::vector<kernels::cpu::RopeTable> rope_tables_;
+  const std::vector<device::RopeTable> rope_tables_;
   std::optional<Error> failure_;
 
   graph::BufferPlan plan_{};
@@ -131,7 +131,7 @@ class OpenClOps final : public graph::Ops {
 
   Input<Token> tokens_;
   Input<std::uint32_t> slots_, wanted_, tables_, asked_;  // asked_: as kernels/opencl/top_k.cl has it
-  std::array<Input<float>, 2> rotations_;                 // by rope table (backends/graph/rope_args.hpp)
+  std::array<Input<float>, 2> rotations_;                 // by rope table (backends/device/rope_args.hpp)
   struct Work {
     std::uint32_t first_row, n_rows, first_position, table_at;
   };

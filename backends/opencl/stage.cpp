@@ -67,9 +67,9 @@ Result<void> Stage::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_bl
   return ops_->reserve_kv(layout, n_blocks);
 }
 
-Result<void> Stage::begin(std::span<const engine::BlockCopy> copies) {
+Result<void> Stage::begin(std::span<const device::BlockCopy> copies) {
   if (auto ok = wait(); !ok) return ok;
-  for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
+  for (const device::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
   return ops_->take_failure();
 }
 
@@ -134,7 +134,7 @@ std::array<std::uint64_t, 2> Stage::places(std::uint64_t block_bytes) const noex
   return {part_.begin * layer, (layers + part_.begin) * layer};
 }
 
-Result<void> Stage::read_blocks(std::span<const engine::BlockRead> blocks) {
+Result<void> Stage::read_blocks(std::span<const device::BlockRead> blocks) {
   const auto most = stage_blocks();
   if (!most) return std::unexpected(most.error());
   const std::uint64_t one = ops_->block_bytes();
@@ -152,7 +152,7 @@ Result<void> Stage::read_blocks(std::span<const engine::BlockRead> blocks) {
   return {};
 }
 
-Result<void> Stage::write_blocks(std::span<const engine::BlockWrite> blocks) {
+Result<void> Stage::write_blocks(std::span<const device::BlockWrite> blocks) {
   const auto most = stage_blocks();
   if (!most) return std::unexpected(most.error());
   const std::uint64_t one = ops_->block_bytes();

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/engine/executor.hpp"
+#include "backends/device/executor.hpp"
 #include "backends/graph/decoder.hpp"
 #include "backends/opencl/opencl_ops.hpp"
 #include "backends/opencl/tuning.hpp"
@@ -36,7 +36,7 @@ class Stage {
   // own memory alone.
 
   // Waits for the last step, if nobody has, and enqueues the copies.
-  Result<void> begin(std::span<const engine::BlockCopy> copies);
+  Result<void> begin(std::span<const device::BlockCopy> copies);
   // Where the stage before puts its residual rows, [rows, dim]: memory pinned for this device.
   std::span<std::byte> inbox(std::size_t rows) noexcept;
   // Enqueues the part, or only its first layer with what stands around it (a warm-up). cancelled: `stop`, if
@@ -46,9 +46,9 @@ class Stage {
   Result<void> read(graph::Buffer from, std::uint64_t at, std::span<std::byte> to);
   Result<void> wait();
 
-  // The part's share of whole blocks (engine::BlockRead), between steps.
-  Result<void> read_blocks(std::span<const engine::BlockRead> blocks);
-  Result<void> write_blocks(std::span<const engine::BlockWrite> blocks);
+  // The part's share of whole blocks (device::BlockRead), between steps.
+  Result<void> read_blocks(std::span<const device::BlockRead> blocks);
+  Result<void> write_blocks(std::span<const device::BlockWrite> blocks);
 
   // Whether the device touches nothing of the host's any more (Device::at_rest).
   bool at_rest() noexcept { return device_->at_rest(); }

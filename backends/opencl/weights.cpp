@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "backends/cpu/thread_pool.hpp"
+#include "backends/device/thread_pool.hpp"
 #include "backends/graph/weights.hpp"
 #include "backends/opencl/matmul_plan.hpp"
 #include "kernels/formats/row_groups.hpp"
@@ -93,7 +93,7 @@ DeviceMatrix described(WeightRef ref, const model::Weight& w, bool added) {
 
 // Calls pack(expert, first row, end row) for ranges that cover the weight.
 template <class Pack>
-void each_range(cpu::ThreadPool& pool, const model::Weight& w, Pack&& pack) {
+void each_range(device::ThreadPool& pool, const model::Weight& w, Pack&& pack) {
   const std::uint32_t ranges = (w.rows + kPackRows - 1) / kPackRows;
   pool.for_each(ranges * w.experts, [&](std::uint32_t i) {
     const std::uint32_t begin = i % ranges * kPackRows;
@@ -193,11 +193,11 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
   std::size_t whole = together ? round_up(total(table), kPage) : 0;
   for (const Entry& e : entries)
     if (is_matrix(e.ref.role)) whole += round_up(e.weight->experts * packed_matrix_bytes(*e.weight), kPage);
-  auto pages = cpu::Pages::allocate(whole, "the model's weights");
+  auto pages = device::Pages::allocate(whole, "the model's weights");
   if (!pages) return std::unexpected(std::move(pages.error()));
   packed_ = std::move(*pages);
 
-  cpu::ThreadPool pool(cpu::usable_processors());
+  device::ThreadPool pool(device::usable_processors());
   std::size_t at = 0;
   for (const Entry& e : entries) {
     if (!is_matrix(e.ref.role)) continue;
@@ -210,7 +210,7 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
     });
     const std::size_t bytes = w.experts * matrix.expert_bytes;
     if (model.mapped())
-      for (const auto& part : file_bytes(w)) cpu::release_file_pages(part);
+      for (const auto& part : file_bytes(w)) device::release_file_pages(part);
     auto imported = device.import({packed, bytes}, "a weight");
     if (!imported) return std::unexpected(std::move(imported.error()));
     matrix.buffer = std::move(*imported);
@@ -229,7 +229,7 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
     for (const auto& part : table) {
       std::ranges::copy(part, packed_.data() + at);
       at += part.size();
-      if (model.mapped()) cpu::release_file_pages(part);
+      if (model.mapped()) device::release_file_pages(part);
     }
     if (progress) progress(whole, whole);
   } else if (model.mapped()) {  // from the page it begins on; the mapping begins on one, too
@@ -270,7 +270,7 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
 
   auto uploader = Uploader::make(device, whole, progress);
   if (!uploader) return std::unexpected(std::move(uploader.error()));
-  cpu::ThreadPool pool(cpu::usable_processors());
+  device::ThreadPool pool(device::usable_processors());
   std::vector<std::byte> packed;  // of one expert's matrix
   for (const Entry& e : entries) {
     const model::Weight& w = *e.weight;

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
 #include "backends/graph/decoder.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/opencl/device.hpp"
@@ -64,7 +64,7 @@ class Weights {
   Result<void> load_by_upload(Device& device, std::span<const Entry> entries,
                               const graph::LoadProgress& progress);
 
-  cpu::Pages packed_;  // in place: what the matrices' buffers are over
+  device::Pages packed_;  // in place: what the matrices' buffers are over
   std::vector<DeviceMatrix> matrices_;
   DeviceTable embedding_;
   std::vector<std::uint32_t> index_;  // by layer and role: into matrices_, or an offset into vectors_

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
 #include "backends/vulkan/choice.hpp"
 #include "backends/vulkan/internal.hpp"
 #include "backends/vulkan/memory_types.hpp"
@@ -37,7 +37,7 @@ std::uint64_t free_bytes(const DeviceState& s) {
   const std::uint64_t allocated = s.books->bytes, own = s.limit > allocated ? s.limit - allocated : 0;
   if (!s.facts.unified) return own;
   const std::uint64_t machine =
-      s.options.available_memory ? s.options.available_memory() : cpu::available_memory();
+      s.options.available_memory ? s.options.available_memory() : device::available_memory();
   return machine == 0 ? own : std::min(own, machine);
 }
 

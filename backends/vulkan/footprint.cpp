@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "backends/device/rope_args.hpp"
 #include "backends/graph/decoder.hpp"
-#include "backends/graph/rope_args.hpp"
 #include "backends/graph/weights.hpp"
 #include "backends/vulkan/facts.hpp"
 #include "backends/vulkan/matmul_plan.hpp"
@@ -44,8 +44,8 @@ std::uint64_t weight_bytes(const model::ModelFile& model) noexcept {
 }
 
 // Whether a device is fast at integer dot products only it can tell. Those with memory of their own are taken
-// to be; one that shares the machine's memory and is, too, holds this more than is said: of a LLaMA 7 % of its
-// activations, of a mixture of experts some 10 %.
+// to be; one that shares the machine's memory and is, too, holds this more than is said: of a LLaMA 7 % of
+// its activations, of a mixture of experts some 10 %.
 std::uint64_t most_prepared_bytes(const model::ModelFile& model,
                                   const graph::FootprintShape& shape) noexcept {
   DeviceFacts device;
@@ -76,7 +76,7 @@ std::uint64_t scratch_bytes(const model::ModelConfig& config, const graph::Footp
 
   std::uint64_t inputs = 0;  // of a step, in one allocation
   for (const std::uint64_t words :
-       {rows, rows, rows, sequences * kAskedWords, graph::rope_tables(config) * rows * config.rope.dim,
+       {rows, rows, rows, sequences * kAskedWords, device::rope_tables(config) * rows * config.rope.dim,
         rows * kWorkWords, sequences * kWorkWords, kGrids * kWorkWords})
     inputs += round_up(words * kWord, 64);
   bytes += held(inputs) + held(kWord * shape.kv_blocks);

@@ -29,7 +29,7 @@ struct Cut {
 // panel for up to 256, so that decoding costs little; where its loops would have too many turns, for half of
 // them.
 constexpr std::uint32_t kFewTokens = 4, kPanelTokens = 256;
-constexpr std::uint32_t kLaneColumns = 16;  // of a panel: kHalf in kernels/vulkan/texel.glsl
+constexpr std::uint32_t kLaneColumns = 16;  // of a panel: kHalf in kernels/vulkan/software/texel.glsl
 constexpr std::uint32_t kMostLanes = 16;    // whose panel, of 64 rows, is 64 KB
 // What a thread reads at once of a matrix lies in as many places as a group has rows: more than 16, and no
 // processor fetches ahead. With more tokens, decoding has to pay.

@@ -31,7 +31,7 @@ struct DeviceOptions {
   std::string id;    // the whole id of one device, and no other is opened; "": by name
   bool allow_processor = false;        // take a software device where there is no other; implied by a name
   std::uint64_t allocation_limit = 0;  // bytes held at once; 0: what the device has
-  // Bytes that the machine may still take, 0 where it does not say; absent: cpu::available_memory. Devices
+  // Bytes that the machine may still take, 0 where it does not say; absent: device::available_memory. Devices
   // that work in the machine's memory are given no more.
   std::function<std::uint64_t()> available_memory;
   // No answer for so long is a lost device. Longer than any step: the step budget aims at 150 ms.

@@ -25,7 +25,7 @@ Result<void> StepBuffer::allocate() {
     use(slots_, rows);
     use(wanted_, rows);
     use(asked_, limits_.logit_rows * kAskedWords);
-    use(rotations_, graph::rope_tables(config_) * rows * config_.rope.dim);
+    use(rotations_, device::rope_tables(config_) * rows * config_.rope.dim);
     use(row_work_, rows);
     use(split_work_, limits_.logit_rows);
     use(grids_, 3);
@@ -57,7 +57,7 @@ Result<void> StepBuffer::room_for_tables(std::size_t blocks) {
 }
 
 Address StepBuffer::rotations_at(std::uint32_t layer) const noexcept {
-  return rotations_.address + sizeof(float) * std::uint64_t{graph::rope_table_of(config_, layer)} *
+  return rotations_.address + sizeof(float) * std::uint64_t{device::rope_table_of(config_, layer)} *
                                   limits_.step_tokens * config_.rope.dim;
 }
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/device/rope_args.hpp"
 #include "backends/graph/decoder.hpp"
-#include "backends/graph/rope_args.hpp"
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/matmul_plan.hpp"
 
@@ -33,7 +33,7 @@ class StepBuffer {
  public:
   // The device and the model's shape outlive it.
   StepBuffer(Device& device, const model::ModelConfig& config, const OpsLimits& limits)
-      : device_(device), config_(config), limits_(limits), rope_tables_(graph::make_rope_tables(config)) {}
+      : device_(device), config_(config), limits_(limits), rope_tables_(device::make_rope_tables(config)) {}
   // insufficient_memory, device_lost.
   Result<void> allocate();
   Result<void> reserve_tables(const AttendLayout& layout, std::uint32_t n_blocks);
@@ -84,7 +84,7 @@ class StepBuffer {
   Device& device_;
   const model::ModelConfig& config_;
   OpsLimits limits_;
-  const std::vector<kernels::cpu::RopeTable> rope_tables_;
+  const std::vector<device::RopeTable> rope_tables_;
   AttendLayout layout_;
   Memory memory_;
   Memory tables_;  // block ids of the step's sequences; grows

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "backends/device/candidate_pairs.hpp"
 #include "backends/device/kernel_cache.hpp"
-#include "backends/engine/candidate_pairs.hpp"
-#include "backends/engine/step_rows.hpp"
+#include "backends/device/step_rows.hpp"
 #include "backends/graph/decoder.hpp"
 #include "backends/vulkan/dot_trial.hpp"
 #include "backends/vulkan/vulkan_ops.hpp"
@@ -74,26 +74,26 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     return {};
   }
 
-  Result<engine::StepId> submit(const engine::StepBatch& batch,
-                                std::span<const engine::BlockCopy> copies) override {
+  Result<device::StepId> submit(const device::StepBatch& batch,
+                                std::span<const device::BlockCopy> copies) override {
     return enqueue(model_.config(), batch, copies);
   }
 
-  Result<engine::StepOutput> wait(engine::StepId step) override {
+  Result<device::StepOutput> wait(device::StepId step) override {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
     if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
     return results();
   }
 
   std::uint64_t block_bytes() const override { return ops_->block_bytes(); }
-  Result<void> read_blocks(std::span<const engine::BlockRead> blocks) override {
+  Result<void> read_blocks(std::span<const device::BlockRead> blocks) override {
     if (auto ok = device_->wait(); !ok) return ok;
     if (maps_kv()) {
-      for (const engine::BlockRead& read : blocks) ops_->read_block(read.block, read.to);
+      for (const device::BlockRead& read : blocks) ops_->read_block(read.block, read.to);
       return {};
     }
     if (auto ok = reserve_staging(); !ok) return ok;
-    for (const engine::BlockRead& read : blocks) {
+    for (const device::BlockRead& read : blocks) {
       auto ok = device_->run([&](Commands& commands) {
         commands.barrier();
         ops_->copy_block_out(commands, read.block, staging_, 0);
@@ -104,14 +104,14 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     }
     return {};
   }
-  Result<void> write_blocks(std::span<const engine::BlockWrite> blocks) override {
+  Result<void> write_blocks(std::span<const device::BlockWrite> blocks) override {
     if (auto ok = device_->wait(); !ok) return ok;
     if (maps_kv()) {
-      for (const engine::BlockWrite& write : blocks) ops_->write_block(write.block, write.from);
+      for (const device::BlockWrite& write : blocks) ops_->write_block(write.block, write.from);
       return {};
     }
     if (auto ok = reserve_staging(); !ok) return ok;
-    for (const engine::BlockWrite& write : blocks) {
+    for (const device::BlockWrite& write : blocks) {
       std::memcpy(staging_.host(), write.from.data(), write.from.size());
       auto ok = device_->run([&](Commands& commands) {
         commands.barrier();
@@ -227,8 +227,8 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     return device::digest_of(parts);
   }
 
-  Result<engine::StepId> enqueue(const model::ModelConfig& config, const engine::StepBatch& batch,
-                                 std::span<const engine::BlockCopy> copies) {
+  Result<device::StepId> enqueue(const model::ModelConfig& config, const device::StepBatch& batch,
+                                 std::span<const device::BlockCopy> copies) {
     if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
     // The last step's inputs are still being read.
     if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
@@ -257,12 +257,12 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     return {};
   }
 
-  Result<void> submit_copies(std::span<const engine::BlockCopy> copies) {
+  Result<void> submit_copies(std::span<const device::BlockCopy> copies) {
     auto commands = device_->start_recording();
     if (!commands) return std::unexpected(std::move(commands.error()));
     copies_ = std::move(*commands);
     ops_->record_into(&copies_);
-    for (const engine::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
+    for (const device::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
     ops_->record_into(nullptr);
     if (auto ok = device_->finish_recording(copies_); !ok) return ok;
     return device_->submit(copies_);
@@ -330,12 +330,12 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     model::ModelConfig one = model_.config();
     one.n_layers = 1;
     const std::uint32_t positions = std::min(limits_.kv_blocks * limits_.block_size, longest());
-    const std::vector<engine::BlockId> table(positions / limits_.block_size + 1, 0);
+    const std::vector<device::BlockId> table(positions / limits_.block_size + 1, 0);
     const std::vector<Token> tokens(limits_.step_tokens);
-    std::vector<engine::StepSequence> steps{{0, 1, positions - 1, table, true, 1}};
+    std::vector<device::StepSequence> steps{{0, 1, positions - 1, table, true, 1}};
     for (const std::uint32_t n : *counts)
       if (n <= positions) steps.push_back({0, n, 0, table, true, 1});
-    for (const engine::StepSequence& sequence : steps) {
+    for (const device::StepSequence& sequence : steps) {
       const auto step = enqueue(one, {std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {});
       if (!step) return std::unexpected(step.error());
       if (auto ok = device_->wait(0, kWarmUpDeadlines); !ok) return ok;
@@ -346,7 +346,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   }
 
   // Rows that lie together in memory the host reads are handed out where they are.
-  Result<engine::StepOutput> results() {
+  Result<device::StepOutput> results() {
     const std::size_t vocab = model_.config().vocab_size;
     const std::span<const std::uint32_t> whole = rows_.whole();
     std::span<const float> logits;
@@ -362,9 +362,9 @@ class VulkanExecutorImpl final : public VulkanExecutor {
         logits = logits_;
       }
     }
-    engine::read_candidates(rows_.top_k(), reinterpret_cast<const decode::Likely*>(ops_->host_candidates()),
+    device::read_candidates(rows_.top_k(), reinterpret_cast<const decode::Likely*>(ops_->host_candidates()),
                             candidates_);
-    return engine::StepOutput{logits, candidates_};
+    return device::StepOutput{logits, candidates_};
   }
 
   const model::ModelFile& model_;
@@ -381,9 +381,9 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   std::vector<float> logits_;        // rows that lie apart
   std::vector<decode::Candidates> candidates_;
   std::uint64_t recorded_ = 0, replayed_ = 0, result_bytes_ = 0;
-  engine::StepLimits limits_;
-  engine::StepRows rows_;
-  engine::StepId step_ = 0;
+  device::StepLimits limits_;
+  device::StepRows rows_;
+  device::StepId step_ = 0;
 };
 
 }  // namespace

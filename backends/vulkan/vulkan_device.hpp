@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "backends/engine/executor.hpp"
+#include "backends/device/executor.hpp"
 #include "backends/model/model_file.hpp"
 #include "backends/vulkan/facts.hpp"
 #include "backends/vulkan/options.hpp"
@@ -20,7 +20,7 @@ struct VulkanStatistics {
   std::uint64_t result_bytes = 0;            // copied on the host after steps
 };
 
-struct VulkanExecutor : engine::Executor {
+struct VulkanExecutor : device::Executor {
   virtual const DeviceFacts& facts() const noexcept = 0;
   virtual VulkanStatistics statistics() const noexcept = 0;
   virtual std::uint64_t free_bytes() const noexcept = 0;  // on the device

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
 
 namespace flyball::vulkan {
 namespace {
@@ -166,7 +166,7 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
     kv_mapped_ = kv_mapped_ && memory->host() != nullptr;
     // Now, or the machine would promise it to the next one, too. Of activations a step takes what it touches.
     if (device_.facts().unified && memory->host() != nullptr)
-      cpu::commit_pages({memory->host(), layer_bytes});
+      device::commit_pages({memory->host(), layer_bytes});
     (i < layout.n_layers ? keys_ : values_).push_back(std::move(*memory));
   }
   max_splits_ = divided_up(positions, attend_plan_.split);

@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
 #include "backends/graph/weights.hpp"
 
 namespace flyball::vulkan {
@@ -96,7 +96,7 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
     if (auto ok = out.import(device, model, of_files, window, begins); !ok)
       return std::unexpected(std::move(ok.error()));
     if (auto ok = out.read_imported(device, begins); !ok) return std::unexpected(std::move(ok.error()));
-    if (out.bytes_ <= cpu::available_memory()) {
+    if (out.bytes_ <= device::available_memory()) {
       std::vector<std::span<const std::byte>> stretches;
       for (std::size_t i = 0; i < begins.size(); ++i)
         stretches.emplace_back(begins[i], out.memories_[i].bytes());
@@ -109,7 +109,7 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
     const Place place = in == WeightsIn::shared ? Place::shared : Place::device;
     if (auto ok = out.copy(device, in_order, place, window, progress); !ok)
       return std::unexpected(std::move(ok.error()));
-    for (const Piece* p : of_files) cpu::release_file_pages({p->begin, p->end()});
+    for (const Piece* p : of_files) device::release_file_pages({p->begin, p->end()});
   }
   if (auto ok = out.describe(device, model, pieces); !ok) return std::unexpected(std::move(ok.error()));
   return out;

@@ -47,15 +47,15 @@ Result<void> check_sha256(const std::filesystem::path& path, const std::string& 
 
 }  // namespace
 
-int serve_worker(int fd, const engine::LocalBackendOptions& options, const std::string& sha256) {
+int serve_worker(int fd, const local::LocalBackendOptions& options, const std::string& sha256) {
   return serve_backend(fd, [options, sha256](const AskMemory& ask) -> Result<std::unique_ptr<Backend>> {
     if (!sha256.empty() && !options.path.empty()) {
       if (auto same = check_sha256(options.path, sha256); !same)
         return std::unexpected(std::move(same.error()));
     }
-    engine::LocalBackendOptions asking = options;
+    local::LocalBackendOptions asking = options;
     asking.ask_memory = ask;
-    return engine::make_local_backend(asking);
+    return local::make_local_backend(asking);
   });
 }
 

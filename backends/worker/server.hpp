@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 #include "backends/memory_need.hpp"
 
 namespace flyball::worker {
@@ -18,7 +18,7 @@ inline constexpr int kWorkerDeviceLost = 71;     // told every request so; the n
 inline constexpr int kWorkerProtocolError = 70;  // the other end does not speak our protocol
 
 // `sha256`: "" or the 64 hex digits the model file must have, else model_invalid.
-int serve_worker(int fd, const engine::LocalBackendOptions& options, const std::string& sha256 = {});
+int serve_worker(int fd, const local::LocalBackendOptions& options, const std::string& sha256 = {});
 
 // The same over any Backend. `load` runs on a thread of its own, so that heartbeats go out during a long load
 // and the end of the daemon ends a load; that thread may outlive the call, then the process should exit

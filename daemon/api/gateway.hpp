@@ -13,7 +13,7 @@
 #include "config/config.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/measure/outcomes.hpp"
-#include "daemon/route/model_files.hpp"
+#include "daemon/probe/model_files.hpp"
 #include "daemon/store/writer.hpp"
 #include "daemon/usage/ledger.hpp"
 #include "policy/facts.hpp"
@@ -27,7 +27,7 @@ struct Settings {
   std::shared_ptr<const policy::Tree> tree;
   std::vector<config::AppManifest> apps;
   measure::Book measured;  // by calibrate, as of the reload
-  route::ModelFileInfos files;
+  probe::ModelFileInfos files;
 
   const BackendInfo* file_of(const config::ModelEntry& model) const {
     const auto it = files.find(model.id);

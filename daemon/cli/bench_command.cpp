@@ -14,18 +14,18 @@
 #include "daemon/cli/bench_engines.hpp"
 #include "daemon/cli/bench_runs.hpp"
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/settings/config_files.hpp"
 
 namespace flyball::cli {
 namespace {
 
 using nlohmann::json;
 struct BenchOptions {
-  engine::LocalBackendOptions engine;
+  local::LocalBackendOptions engine;
   std::string path;
   BenchLoad load;
   std::vector<std::uint32_t> streams;  // --backends: 1, 8 and 32 unless given; else one number
@@ -47,7 +47,7 @@ int compare(const BenchOptions& o) {
 int bench(BenchOptions& o) {
   o.engine.path = o.path;
   o.engine.model_id = o.path.empty() ? "demo" : o.path;
-  o.engine.cache_dir = default_cache_dir();
+  o.engine.cache_dir = settings::default_cache_dir();
   if (!o.backends.empty()) return compare(o);
   o.load.streams = o.streams.empty() ? 1 : o.streams.front();
   o.engine.max_sequences = o.load.streams;

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 #include "daemon/cli/bench_runs.hpp"
 
 namespace flyball::cli {
 
 struct EnginesBench {
-  engine::LocalBackendOptions engine;  // its backend is set to each of `backends`
+  local::LocalBackendOptions engine;   // its backend is set to each of `backends`
   std::vector<std::string> backends;   // in this order
   std::vector<std::uint32_t> streams;  // each engine at each of them
   std::uint32_t prompt_tokens = 512, generate = 128, repeat = 3;

@@ -15,14 +15,14 @@
 #include <nlohmann/json.hpp>
 
 #include "config/name_list.hpp"
+#include "daemon/calibrate/measurements.hpp"
+#include "daemon/calibrate/measuring.hpp"
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
-#include "daemon/cli/measurements.hpp"
-#include "daemon/cli/measuring.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/measure/measured_store.hpp"
-#include "daemon/route/hardware_facts.hpp"
+#include "daemon/probe/hardware_facts.hpp"
+#include "daemon/settings/config_files.hpp"
 #include "daemon/store/database.hpp"
 
 namespace flyball::cli {
@@ -99,7 +99,7 @@ Result<std::vector<const config::ModelEntry*>> models_of(const config::Config& c
     const auto it = std::ranges::find(config.models, name, &config::ModelEntry::id);
     if (it == config.models.end())
       return fail(ErrorCode::model_not_found, "there is no model " + config::not_among(name, ids), {},
-                  path.empty() ? kShippedConfig : path);
+                  path.empty() ? settings::kShippedConfig : path);
     out.push_back(&*it);
   }
   if (out.empty())
@@ -108,7 +108,7 @@ Result<std::vector<const config::ModelEntry*>> models_of(const config::Config& c
 }
 
 Result<store::Database> open_store(const config::Config& config) {
-  const auto directory = config.state_dir.empty() ? default_state_dir() : config.state_dir;
+  const auto directory = config.state_dir.empty() ? settings::default_state_dir() : config.state_dir;
   if (directory.empty())
     return fail(ErrorCode::io_error, "No state directory is known to keep the figures in: set state_dir.");
   std::error_code error;
@@ -121,12 +121,12 @@ Result<store::Database> open_store(const config::Config& config) {
 // What its devices can do, for models that are not measured on them. The processor's the probe measures at
 // every start. What cannot be measured is said, and the models' own measurements go on. io_error: of the
 // store.
-Result<void> keep_ceilings(const measure::Engine& engine, const Measuring& measuring, bool quiet,
+Result<void> keep_ceilings(const measure::Engine& engine, const calibrate::Measuring& measuring, bool quiet,
                            store::Database& database) {
   measure::Ceilings ceilings = engine.ceilings;
   if (engine.backend != "cpu") {
     const measure::Subject subject = measure::subject_of(engine);
-    const auto figures = measure_in_child(measuring, subject);
+    const auto figures = calibrate::measure_in_child(measuring, subject);
     if (!figures) {
       std::fprintf(stderr, "what %s can do is not known: %s\n", engine.device.c_str(),
                    describe(figures.error()).c_str());
@@ -142,28 +142,30 @@ Result<void> keep_ceilings(const measure::Engine& engine, const Measuring& measu
 }
 
 int calibrate(const CalibrateOptions& o) {
-  const std::filesystem::path path = o.config.empty() ? find_config() : std::filesystem::path(o.config);
-  const auto config = config_at(path);
+  const std::filesystem::path path =
+      o.config.empty() ? settings::find_config() : std::filesystem::path(o.config);
+  const auto config = settings::config_at(path);
   if (!config) return report(config.error());
   const auto models = models_of(*config, path.string(), o);
   if (!models) return report(models.error());
   auto database = open_store(*config);
   if (!database) return report(database.error());
-  const route::HardwareReport hardware = route::probe_hardware();
+  const probe::HardwareReport hardware = probe::probe_hardware();
   const auto wanted = [&](const std::string& backend) {
     return std::ranges::any_of(o.backends, [&](const auto& b) { return b == "all" || b == backend; });
   };
-  const std::vector<measure::Engine> engines = engines_of(hardware, *config);
+  const std::vector<measure::Engine> engines = calibrate::engines_of(hardware, *config);
   const auto own_memory = [&](const measure::Engine& engine) {
     const DeviceProbe& probe = engine.backend == "vulkan" ? hardware.vulkan : hardware.opencl;
     return engine.backend != "cpu" && std::ranges::all_of(engine.device_ids, [&](const std::string& id) {
-             return route::has_own_memory(probe, id);
+             return probe::has_own_memory(probe, id);
            });
   };
   for (const measure::Engine& engine : engines)
     if (wanted(engine.backend))
-      if (auto ok = keep_ceilings(engine, measuring_of(*config, nullptr, engine, own_memory(engine)), o.json,
-                                  *database);
+      if (auto ok =
+              keep_ceilings(engine, calibrate::measuring_of(*config, nullptr, engine, own_memory(engine)),
+                            o.json, *database);
           !ok)
         return report(ok.error());
   std::vector<Run> runs;
@@ -173,9 +175,9 @@ int calibrate(const CalibrateOptions& o) {
       if (!wanted(engine.backend)) continue;
       Run& run = runs.emplace_back(Run{model->id, measure::subject_of(engine, digest, *model), {}, {}});
       if (!o.json) std::fprintf(stderr, "measuring %s on %s\n", model->id.c_str(), engine.backend.c_str());
-      Measuring measuring = measuring_of(*config, model, engine, own_memory(engine));
+      calibrate::Measuring measuring = calibrate::measuring_of(*config, model, engine, own_memory(engine));
       measuring.quick = o.quick;
-      auto figures = measure_in_child(measuring, run.subject);
+      auto figures = calibrate::measure_in_child(measuring, run.subject);
       if (figures)
         run.figures = std::move(*figures);
       else

@@ -15,8 +15,8 @@
 #include "config/yaml.hpp"
 #include "daemon/cli/check_machine.hpp"
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/settings/config_files.hpp"
 #include "policy/reach.hpp"
 
 namespace flyball::cli {
@@ -106,10 +106,10 @@ int check(const CheckOptions& options) {
   std::optional<config::Config> config;
   if (!only_named) {
     const std::filesystem::path path =
-        options.config.empty() ? find_config() : std::filesystem::path(options.config);
-    findings.checked(path.empty() ? kShippedConfig : path.string());
+        options.config.empty() ? settings::find_config() : std::filesystem::path(options.config);
+    findings.checked(path.empty() ? settings::kShippedConfig : path.string());
     if (path.empty()) {
-      auto shipped = config_at({});
+      auto shipped = settings::config_at({});
       if (shipped)
         config = std::move(*shipped);
       else
@@ -130,7 +130,7 @@ int check(const CheckOptions& options) {
   if (!options.policy.empty())
     check_policy(options.policy, config::read_operators_file(options.policy), findings);
   else if (config)
-    check_policy(policy_name(*config), policy_text(*config), findings);
+    check_policy(settings::policy_name(*config), settings::policy_text(*config), findings);
   if (!options.apps.empty() || config) {
     const auto apps = check_apps(options.apps, config, findings);
     if (apps && config) findings.errors(config::cross_check(*config, *apps));

@@ -8,8 +8,8 @@
 
 #include "config/units.hpp"
 #include "daemon/cli/terminal.hpp"
-#include "daemon/route/hardware_facts.hpp"
-#include "daemon/route/probe.hpp"
+#include "daemon/probe/hardware_facts.hpp"
+#include "daemon/probe/probe.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -48,11 +48,11 @@ std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
   folder("kv_spill.directory", config.kv_spill.directory, "no KV will be kept on disk");
 
   if (!config.opencl.devices.empty() || !config.vulkan.device.empty()) {
-    const route::HardwareReport probed = route::probe_hardware();
-    if (const auto found = route::opencl_devices(probed, config.opencl);
+    const probe::HardwareReport probed = probe::probe_hardware();
+    if (const auto found = probe::opencl_devices(probed, config.opencl);
         !found && !config.opencl.devices.empty())
       warn(config.places.contains("opencl.devices") ? "opencl.devices" : "opencl.device", found.error());
-    if (const auto found = route::vulkan_devices(probed, config.vulkan);
+    if (const auto found = probe::vulkan_devices(probed, config.vulkan);
         !found && !config.vulkan.device.empty())
       warn("vulkan.device", found.error());
   }

@@ -34,7 +34,7 @@ Result<measure::Ceilings> best_of(Result<std::unique_ptr<Opened>> opened) {
 
 }  // namespace
 
-Result<measure::Ceilings> measure_ceilings(const engine::LocalBackendOptions& options) {
+Result<measure::Ceilings> measure_ceilings(const local::LocalBackendOptions& options) {
   if (options.backend == "vulkan") return best_of(vulkan::DeviceCeilings::open(options.vulkan, kReadBytes));
   std::vector<measure::Ceilings> devices;
   for (const opencl::DeviceOptions& device : options.opencl) {

@@ -2,13 +2,13 @@
 // model was measured on them.
 #pragma once
 
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 #include "daemon/measure/roofline.hpp"
 
 namespace flyball::cli {
 
 // Of the devices that these options name. Some 0.3 s a device, and 256 MiB of its memory. model_unavailable,
 // model_unsupported, insufficient_memory, device_lost. Precondition: the backend is vulkan or opencl.
-Result<measure::Ceilings> measure_ceilings(const engine::LocalBackendOptions& options);
+Result<measure::Ceilings> measure_ceilings(const local::LocalBackendOptions& options);
 
 }  // namespace flyball::cli

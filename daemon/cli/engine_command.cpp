@@ -50,7 +50,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
       return;
     }
     systemd::set_up_logging("info");
-    engine::LocalBackendOptions backend = settled(options->engine);
+    local::LocalBackendOptions backend = settled(options->engine);
     backend.warn = [](const std::string& what) { spdlog::warn("{}", what); };
     exit_code = worker::serve_worker(options->fd, backend, options->engine.sha256);
     // A load that was cut off may still run in a thread; its memory is the kernel's business now.

@@ -14,7 +14,7 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
                           const char* meaning) {
     command.add_option(name, into, meaning)->check(whole_number(least, most))->capture_default_str();
   };
-  engine::LocalBackendOptions& backend = options.backend;
+  local::LocalBackendOptions& backend = options.backend;
   command.add_option("--model-id", backend.model_id, "What config.yaml calls the model");
   command.add_option("--model", options.path, "GGUF file or MLX directory; absent: the embedded demo model");
   command.add_option("--sha256", options.sha256, "What the file must hash to");
@@ -42,8 +42,8 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
          "What engines may hold of the machine's memory together; 0: what is free decides");
 }
 
-engine::LocalBackendOptions settled(const EngineOptions& options) {
-  engine::LocalBackendOptions backend = options.backend;
+local::LocalBackendOptions settled(const EngineOptions& options) {
+  local::LocalBackendOptions backend = options.backend;
   backend.path = options.path;
   backend.own_memory = options.memory == "own";
   backend.cache_dir = options.cache_dir;

@@ -5,16 +5,16 @@
 
 #include <CLI/App.hpp>
 
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 
 namespace flyball::cli {
 
 struct EngineOptions {
   std::string path, sha256, cache_dir, kv_spill_dir, memory = "machine";
-  engine::LocalBackendOptions backend;
+  local::LocalBackendOptions backend;
 };
 // `options` outlives the parse.
 void add_engine_options(CLI::App& command, EngineOptions& options);
-engine::LocalBackendOptions settled(const EngineOptions& options);
+local::LocalBackendOptions settled(const EngineOptions& options);
 
 }  // namespace flyball::cli

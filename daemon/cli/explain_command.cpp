@@ -18,18 +18,18 @@
 #include "config/name_list.hpp"
 #include "config/yaml.hpp"
 #include "daemon/apps/registry.hpp"
+#include "daemon/calibrate/measurements.hpp"
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/facts_file.hpp"
 #include "daemon/cli/http_client.hpp"
-#include "daemon/cli/measurements.hpp"
 #include "daemon/cli/past.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/probe/hardware_facts.hpp"
+#include "daemon/probe/probe.hpp"
 #include "daemon/route/facts.hpp"
-#include "daemon/route/hardware_facts.hpp"
-#include "daemon/route/probe.hpp"
 #include "daemon/route/records.hpp"
+#include "daemon/settings/config_files.hpp"
 #include "policy/decide.hpp"
 
 namespace flyball::cli {
@@ -166,7 +166,7 @@ Result<void> set_model_facts(const config::ModelEntry& entry, const model::Model
 }
 
 Result<Json> explain(const ExplainOptions& options) {
-  auto files = config_and_policy(options.config, options.policy);
+  auto files = settings::config_and_policy(options.config, options.policy);
   if (!files) return pass(files);
   const config::Config* const config = &files->config;
   const auto apps = config::apps_of(*config);
@@ -190,13 +190,14 @@ Result<Json> explain(const ExplainOptions& options) {
   policy::Facts hardware;
   measure::Book measured;  // of this machine
   if (options.facts.empty()) {
-    const route::HardwareReport probed = route::probe_hardware();
-    hardware = route::facts_of(probed, config->opencl, config->vulkan);
-    auto book = measured_book(*config, engines_of(probed, *config), {{{model->id, size_of(**file)}}});
+    const probe::HardwareReport probed = probe::probe_hardware();
+    hardware = probe::facts_of(probed, config->opencl, config->vulkan);
+    auto book = calibrate::measured_book(*config, calibrate::engines_of(probed, *config),
+                                         {{{model->id, calibrate::size_of(**file)}}});
     if (!book) return std::unexpected(std::move(book.error()));
     measured = std::move(*book);
   } else {
-    route::set_engine_facts({}, {}, {}, hardware);  // another machine, this release
+    probe::set_engine_facts({}, {}, {}, hardware);  // another machine, this release
   }
   route::RequestTraits request;
   request.operation = "chat";

@@ -6,12 +6,12 @@
 #include <memory>
 
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/http_client.hpp"
 #include "daemon/cli/past.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/route/records.hpp"
+#include "daemon/settings/config_files.hpp"
 #include "policy/graph.hpp"
 
 namespace flyball::cli {
@@ -25,7 +25,7 @@ struct GraphOptions {
 };
 
 int draw(const GraphOptions& options) {
-  const auto files = config_and_policy(options.config, options.policy);
+  const auto files = settings::config_and_policy(options.config, options.policy);
   if (!files) return report(files.error());
   policy::RuleCounts counts;
   if (!options.url.empty()) {

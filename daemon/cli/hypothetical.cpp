@@ -3,10 +3,10 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/facts_file.hpp"
-#include "daemon/route/hardware_facts.hpp"
-#include "daemon/route/probe.hpp"
+#include "daemon/probe/hardware_facts.hpp"
+#include "daemon/probe/probe.hpp"
+#include "daemon/settings/config_files.hpp"
 #include "policy/fact_text.hpp"
 #include "policy/scenario.hpp"
 
@@ -47,12 +47,12 @@ void add_case_options(CLI::App& command, CaseOptions& options) {
 }
 
 Result<Case> read_case(const CaseOptions& options) {
-  auto files = config_and_policy(options.config, options.policy);
+  auto files = settings::config_and_policy(options.config, options.policy);
   if (!files) return pass(files);
   Case out{std::move(files->tree), {}};
   if (auto ok = set_given(options, out.facts); !ok) return std::unexpected(ok.error());
   if (!describes_a_machine(out.facts)) {  // a load without a machine is one for this machine
-    out.facts = route::facts_of(route::probe_hardware(), files->config.opencl, files->config.vulkan);
+    out.facts = probe::facts_of(probe::probe_hardware(), files->config.opencl, files->config.vulkan);
     if (auto ok = set_given(options, out.facts); !ok) return std::unexpected(ok.error());
   }
   if (auto ok = policy::complete_scenario(out.facts); !ok) return std::unexpected(ok.error());

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
 #include "backends/graph/layer_split.hpp"
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
@@ -73,7 +73,7 @@ Result<std::vector<DevicePlan>> plan_devices(const model::ModelFile& file, const
   std::vector<graph::DeviceRoom> rooms;
   for (const opencl::FoundDevice& device : *found)
     rooms.push_back({device.facts.id, device.facts.memory_bytes, device.facts.unified});
-  graph::share_machine_memory(rooms, cpu::available_memory());
+  graph::share_machine_memory(rooms, device::available_memory());
   const auto parts =
       graph::split_layers(graph::part_sizes(file, kv_bytes, shape.step_tokens, shape.sequences), rooms);
   if (!parts) return std::unexpected(parts.error());

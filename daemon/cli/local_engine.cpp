@@ -8,7 +8,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "backends/cpu/thread_pool.hpp"
+#include "backends/device/thread_pool.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
 
@@ -24,33 +24,33 @@ double seconds_since(std::chrono::steady_clock::time_point began) {
 
 }  // namespace
 
-void add_threads_option(CLI::App& command, engine::LocalBackendOptions& options) {
+void add_threads_option(CLI::App& command, local::LocalBackendOptions& options) {
   command.add_option("-t,--threads", options.threads, "Of the cpu engine; 0: one per core")
       ->check(whole_number(0, 4096))
       ->capture_default_str();
 }
 
-void add_backend_option(CLI::App& command, engine::LocalBackendOptions& options) {
+void add_backend_option(CLI::App& command, local::LocalBackendOptions& options) {
   command.add_option("--backend", options.backend, "Engine")
       ->check(CLI::IsMember({"cpu", "vulkan", "opencl"}))
       ->capture_default_str();
 }
 
-void add_kv_option(CLI::App& command, engine::LocalBackendOptions& options) {
+void add_kv_option(CLI::App& command, local::LocalBackendOptions& options) {
   command
       .add_option("--kv", options.kv_type, "What the KV cache is kept as: f16, or q8_0 in half the memory")
       ->check(CLI::IsMember({"f16", "q8_0"}))
       ->capture_default_str();
 }
 
-void add_device_option(CLI::App& command, engine::LocalBackendOptions& options) {
+void add_device_option(CLI::App& command, local::LocalBackendOptions& options) {
   add_devices_option(
       command, "--device", options, &opencl::DeviceOptions::name, &vulkan::DeviceOptions::name,
       "vulkan, opencl: part of the device's id (probe); absent: the best GPU. Software devices only when "
       "named. Given again (opencl): one more, over which the model's layers are split");
 }
 
-void add_devices_option(CLI::App& command, const std::string& flag, engine::LocalBackendOptions& options,
+void add_devices_option(CLI::App& command, const std::string& flag, local::LocalBackendOptions& options,
                         std::string opencl::DeviceOptions::*opencl_field,
                         std::string vulkan::DeviceOptions::*vulkan_field, const std::string& description) {
   const auto set = [&options, opencl_field, vulkan_field](const std::vector<std::string>& texts) {
@@ -61,16 +61,16 @@ void add_devices_option(CLI::App& command, const std::string& flag, engine::Loca
   command.add_option_function<std::vector<std::string>>(flag, set, description)->allow_extra_args(false);
 }
 
-void settle_threads(engine::LocalBackendOptions& options) {
+void settle_threads(local::LocalBackendOptions& options) {
   if (options.backend != "cpu") return;
-  const std::uint32_t processors = cpu::usable_processors();
+  const std::uint32_t processors = device::usable_processors();
   if (options.threads > processors)
     std::fprintf(stderr, "flyball: %u threads are asked for, there are processors for %u: %u run\n",
                  options.threads, processors, processors);
   if (options.threads == 0 || options.threads > processors) options.threads = processors;
 }
 
-Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOptions& options, bool quiet) {
+Result<std::unique_ptr<Backend>> load_with_progress(const local::LocalBackendOptions& options, bool quiet) {
   const std::string what =
       options.path.empty() ? "the embedded demo model" : options.path.filename().string();
   const bool watch = !quiet && stderr_is_terminal();
@@ -90,12 +90,12 @@ Result<std::unique_ptr<Backend>> load_with_progress(const engine::LocalBackendOp
       }
     });
   }
-  engine::LocalBackendOptions watched = options;
+  local::LocalBackendOptions watched = options;
   watched.progress = [&percent](std::uint64_t done, std::uint64_t total) {
     if (total > 0) percent = static_cast<int>(static_cast<double>(done) * 100 / static_cast<double>(total));
   };
   watched.warn = [](const std::string& warning) { std::fprintf(stderr, "flyball: %s\n", warning.c_str()); };
-  auto backend = engine::make_local_backend(watched);
+  auto backend = local::make_local_backend(watched);
   if (watch) {
     {
       const std::lock_guard lock(mutex);

@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "config/units.hpp"
-#include "daemon/cli/config_files.hpp"
+#include "daemon/settings/config_files.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -37,7 +37,7 @@ void add_store_option(CLI::App& command, std::string& store) {
 }
 
 Result<std::filesystem::path> records_file(const config::Config& config) {
-  const auto state = config.state_dir.empty() ? default_state_dir() : config.state_dir;
+  const auto state = config.state_dir.empty() ? settings::default_state_dir() : config.state_dir;
   if (!state.empty()) return store::file_in(state);
   return fail(ErrorCode::io_error, "no state directory is known: give --store, or state_dir in config.yaml");
 }

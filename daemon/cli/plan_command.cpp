@@ -13,7 +13,7 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
 #include "backends/graph/planner.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
@@ -21,13 +21,13 @@
 #include "config/name_list.hpp"
 #include "config/units.hpp"
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
-#include "daemon/route/hardware_facts.hpp"
-#include "daemon/route/probe.hpp"
+#include "daemon/probe/hardware_facts.hpp"
+#include "daemon/probe/probe.hpp"
+#include "daemon/settings/config_files.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -84,7 +84,7 @@ void add_devices(std::vector<PlanPool>& pools, const char* backend, const Device
     const auto device = std::ranges::find(probe.devices, id, &DeviceReport::id);
     if (device == probe.devices.end()) continue;
     const std::uint64_t bytes =
-        device->unified ? std::min(device->memory_bytes, cpu::available_memory()) : device->memory_bytes;
+        device->unified ? std::min(device->memory_bytes, device::available_memory()) : device->memory_bytes;
     pools.push_back({std::string(backend) + " on " + id, bytes,
                      device->unified ? graph::kMachineKvEighths : graph::kDeviceKvEighths});
   }
@@ -95,16 +95,17 @@ std::vector<PlanPool> machine_pools(const std::string& backend) {
   const auto wanted = [&](const char* name) { return backend == "all" || backend == name; };
   std::vector<PlanPool> pools;
   if (wanted("cpu"))
-    pools.push_back({"cpu, in this machine's memory", cpu::available_memory(), graph::kMachineKvEighths});
+    pools.push_back({"cpu, in this machine's memory", device::available_memory(), graph::kMachineKvEighths});
   if (backend == "cpu") return pools;
-  const route::HardwareReport report = route::probe_hardware();
-  const auto config = config_at(find_config());  // one that does not load is `check`'s matter
+  const probe::HardwareReport report = probe::probe_hardware();
+  const auto config =
+      settings::config_at(settings::find_config());  // one that does not load is `check`'s matter
   if (wanted("vulkan"))
     add_devices(pools, "vulkan", report.vulkan,
-                route::vulkan_devices(report, config ? config->vulkan : config::VulkanEngine{}));
+                probe::vulkan_devices(report, config ? config->vulkan : config::VulkanEngine{}));
   if (wanted("opencl"))
     add_devices(pools, "opencl", report.opencl,
-                route::opencl_devices(report, config ? config->opencl : config::OpenClEngine{}));
+                probe::opencl_devices(report, config ? config->opencl : config::OpenClEngine{}));
   return pools;
 }
 

@@ -10,12 +10,12 @@
 
 #include "backends/opencl/tuning_db.hpp"
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
-#include "daemon/route/hardware_facts.hpp"
-#include "daemon/route/probe.hpp"
+#include "daemon/probe/hardware_facts.hpp"
+#include "daemon/probe/probe.hpp"
+#include "daemon/settings/config_files.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -32,8 +32,8 @@ std::string fact_text(const policy::FactValue& value) {
 }
 
 Result<opencl::TuningDb> tuning_of(const DeviceReport& device) {
-  return opencl::load_tuning(opencl::tuning_directory(served_cache_dir()), {device.name, device.driver},
-                             nullptr);
+  return opencl::load_tuning(opencl::tuning_directory(settings::served_cache_dir()),
+                             {device.name, device.driver}, nullptr);
 }
 
 // "tuned 2026-11-21 09:00 UTC, 12 products"
@@ -57,16 +57,16 @@ nlohmann::json tuning_json(const DeviceReport& device) {
 
 int probe(const ProbeOptions& options) {
   if (!options.child.empty())
-    return route::run_probe_child(options.child, std::chrono::milliseconds(options.patience_ms));
-  const route::HardwareReport report = route::probe_hardware();
+    return probe::run_probe_child(options.child, std::chrono::milliseconds(options.patience_ms));
+  const probe::HardwareReport report = probe::probe_hardware();
   // The operator's choice of device counts here as well; a configuration that does not load is `check`'s
   // matter.
-  const auto config = config_at(find_config());
-  const policy::Facts facts = route::facts_of(report, config ? config->opencl : config::OpenClEngine{},
+  const auto config = settings::config_at(settings::find_config());
+  const policy::Facts facts = probe::facts_of(report, config ? config->opencl : config::OpenClEngine{},
                                               config ? config->vulkan : config::VulkanEngine{});
   const auto catalogue = policy::fact_catalogue();
   if (options.json) {
-    nlohmann::json out = route::to_json(report);
+    nlohmann::json out = probe::to_json(report);
     for (std::size_t i = 0; i < report.opencl.devices.size(); ++i)
       out["opencl"]["devices"][i]["tuning"] = tuning_json(report.opencl.devices[i]);
     nlohmann::json& rows = out["facts"] = nlohmann::json::object();
@@ -77,7 +77,7 @@ int probe(const ProbeOptions& options) {
     std::printf("%s\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
     return kOk;
   }
-  std::printf("%s", route::describe(report).c_str());
+  std::printf("%s", probe::describe(report).c_str());
   for (const DeviceReport& device : report.opencl.devices)
     std::printf("opencl     %s: %s\n", device.name.c_str(), tuning_text(device).c_str());
   std::printf("\nfacts for the policy\n");

@@ -14,14 +14,14 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/decode/sampler.hpp"
-#include "backends/engine/local_executor.hpp"
 #include "backends/graph/kernel_times.hpp"
+#include "backends/local/local_executor.hpp"
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/settings/config_files.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -30,7 +30,7 @@ using nlohmann::ordered_json;
 using std::chrono::steady_clock;
 
 struct ProfileOptions {
-  engine::LocalBackendOptions engine;
+  local::LocalBackendOptions engine;
   std::string path;
   std::uint32_t prompt_tokens = 512, streams = 1, steps = 16;
   bool json = false;
@@ -51,7 +51,7 @@ double since(steady_clock::time_point began) {
 // Drives the executor as the scheduler does, and chooses tokens as a greedy request does.
 class Steps {
  public:
-  Steps(engine::LocalExecutor& local, graph::KernelTimes& times)
+  Steps(local::LocalExecutor& local, graph::KernelTimes& times)
       : local_(local), times_(times), sampler_(greedy(), local.model->config().vocab_size) {
     if (local.executor->max_candidates() > 0) candidates_ = sampler_.candidates();
   }
@@ -60,7 +60,7 @@ class Steps {
   Result<void> run(std::uint32_t sequences, std::uint32_t position, std::uint32_t n, bool wanted) {
     const std::uint32_t blocks = local_.kv_blocks / std::max(1U, sequences);
     tables_.resize(sequences);
-    std::vector<engine::StepSequence> batch;
+    std::vector<device::StepSequence> batch;
     std::vector<Token> tokens(std::size_t{sequences} * n);
     for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = static_cast<Token>((position + i * 7919) % local_.model->config().vocab_size);
@@ -84,7 +84,7 @@ class Steps {
     params.temperature = 0;
     return params;
   }
-  void choose(const engine::StepOutput& output, std::uint32_t rows) {
+  void choose(const device::StepOutput& output, std::uint32_t rows) {
     const auto began = steady_clock::now();
     const std::size_t vocab = local_.model->config().vocab_size;
     for (std::uint32_t i = 0; i < rows; ++i)
@@ -93,12 +93,12 @@ class Steps {
     times_.add("sample", since(began));
   }
 
-  engine::LocalExecutor& local_;
+  local::LocalExecutor& local_;
   graph::KernelTimes& times_;
   decode::Sampler sampler_;
   decode::SamplerScratch scratch_;
   std::uint32_t candidates_ = 0;
-  std::vector<std::vector<engine::BlockId>> tables_;
+  std::vector<std::vector<device::BlockId>> tables_;
 };
 
 Result<Profile> prefill(Steps& steps, const ProfileOptions& o, std::uint32_t step_tokens,
@@ -176,13 +176,13 @@ int profile(ProfileOptions& o) {
   o.engine.path = o.path;
   o.engine.max_sequences = o.streams;
   o.engine.context = o.prompt_tokens + o.steps + 2;
-  o.engine.cache_dir = default_cache_dir();
+  o.engine.cache_dir = settings::default_cache_dir();
   o.engine.kernel_times = &times;
   o.engine.warn = [](const std::string& warning) { std::fprintf(stderr, "flyball: %s\n", warning.c_str()); };
   settle_threads(o.engine);
-  auto model = engine::open_local_model(o.engine);
+  auto model = local::open_local_model(o.engine);
   if (!model) return report(model.error());
-  auto local = engine::open_local_executor(o.engine, std::move(*model));
+  auto local = local::open_local_executor(o.engine, std::move(*model));
   if (!local) return report(local.error());
   const std::uint64_t needed = o.streams * graph::kv_blocks(local->layout, o.engine.context);
   if (local->kv_blocks < needed)

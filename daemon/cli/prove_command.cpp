@@ -11,9 +11,9 @@
 #include "config/name_list.hpp"
 #include "config/table.hpp"
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/settings/config_files.hpp"
 #include "policy/decide.hpp"
 #include "policy/reach.hpp"
 
@@ -65,7 +65,7 @@ void print_open(const policy::Tree& tree, const policy::Proof::Place& place) {
 }
 
 int prove(const ProveOptions& options) {
-  const auto files = config_and_policy(options.config, options.policy);
+  const auto files = settings::config_and_policy(options.config, options.policy);
   if (!files) return report(files.error());
   const policy::Tree* const tree = &files->tree;
   std::vector<std::string_view> names(policy::known_backends().begin(), policy::known_backends().end());

@@ -15,11 +15,11 @@
 
 #include "backends/model/model_config.hpp"
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/settings/config_files.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -34,7 +34,7 @@ void on_interrupt(int) {
 }
 
 struct RunOptions {
-  engine::LocalBackendOptions engine;
+  local::LocalBackendOptions engine;
   std::string path, system;
   std::vector<std::string> words, stop;
   SamplingParams sampling;
@@ -196,7 +196,7 @@ int run(RunOptions& options) {
   options.engine.path = options.path;
   options.engine.model_id = options.path.empty() ? "demo" : options.path;
   options.engine.max_sequences = 1;
-  options.engine.cache_dir = default_cache_dir();
+  options.engine.cache_dir = settings::default_cache_dir();
   settle_threads(options.engine);
   auto backend = load_with_progress(options.engine, options.quiet || options.json);
   if (!backend) return report(backend.error());

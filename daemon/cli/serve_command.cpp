@@ -10,10 +10,11 @@
 #include <CLI/Formatter.hpp>
 
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
-#include "daemon/cli/daemon.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/number_option.hpp"
+#include "daemon/cli/terminal.hpp"
+#include "daemon/serve/daemon.hpp"
+#include "daemon/settings/config_files.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -27,7 +28,7 @@ bool is_writable(int fd) {
 
 void add_serve_command(CLI::App& app, int& exit_code) {
   struct Given {
-    DaemonOptions daemon;
+    serve::DaemonOptions daemon;
     std::string config, log_level, kv_type;
     std::uint16_t port = 0;
     std::uint32_t probe_timeout_ms = 5'000;
@@ -67,12 +68,15 @@ void add_serve_command(CLI::App& app, int& exit_code) {
       exit_code = kUsage;
       return;
     }
-    given->daemon.config = given->config.empty() ? find_config() : std::filesystem::path(given->config);
-    if (port->count() > 0) given->daemon.port = given->port;
+    given->daemon.source.config =
+        given->config.empty() ? settings::find_config() : std::filesystem::path(given->config);
+    if (port->count() > 0) given->daemon.source.port = given->port;
     if (level->count() > 0) given->daemon.log_level = given->log_level;
-    if (kv->count() > 0) given->daemon.kv_type = given->kv_type;
+    if (kv->count() > 0) given->daemon.source.kv_type = given->kv_type;
     given->daemon.probe_timeout = std::chrono::milliseconds(given->probe_timeout_ms);
-    exit_code = run_daemon(given->daemon);
+    const auto served = serve::run_daemon(given->daemon);
+    exit_code = served ? kOk : report(served.error().error);
+    if (!served && served.error().in_settings) exit_code = kBadConfig;
   });
 }
 

@@ -10,12 +10,12 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/past.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/route/records.hpp"
+#include "daemon/settings/config_files.hpp"
 #include "policy/simulate.hpp"
 
 namespace flyball::cli {
@@ -39,10 +39,10 @@ std::string served_by(const route::RequestRecord& request) {
 }
 
 int simulate(const SimulateOptions& options) {
-  const auto config =
-      config_at(options.config.empty() ? find_config() : std::filesystem::path(options.config));
+  const auto config = settings::config_at(options.config.empty() ? settings::find_config()
+                                                                 : std::filesystem::path(options.config));
   if (!config) return report(config.error());
-  const auto tree = policy_at(options.policy);
+  const auto tree = settings::policy_at(options.policy);
   if (!tree) return report(tree.error());
   auto past = open_past(options.past, *config);
   if (!past) return report(past.error());

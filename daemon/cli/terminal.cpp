@@ -8,12 +8,6 @@
 
 namespace flyball::cli {
 
-std::string describe(const Error& error) {
-  std::string text = error.where.empty() ? "" : error.where + ": ";
-  text += error.message;
-  return text + " [" + std::string(to_string(error.code)) + "]";
-}
-
 int report(const Error& error) {
   std::fprintf(stderr, "flyball: %s\n", describe(error).c_str());
   return exit_code_for(error);

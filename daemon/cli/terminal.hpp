@@ -10,8 +10,6 @@ namespace flyball::cli {
 
 // "flyball: apps.d/a.yaml:3:5: unknown key ..." on stderr; the exit code for it.
 int report(const Error& error);
-// The same text without the program's name.
-std::string describe(const Error& error);
 // "512 bytes", "22.0 KiB", "4.5 GiB".
 std::string size_text(std::uint64_t bytes);
 bool stdout_is_terminal() noexcept;

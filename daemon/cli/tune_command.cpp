@@ -18,10 +18,10 @@
 #include "backends/opencl/weights.hpp"
 #include "config/name_list.hpp"
 #include "daemon/cli/commands.hpp"
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/number_option.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/settings/config_files.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -111,7 +111,7 @@ int tune(const TuneCommand& o) {
   if (!shapes) return report(shapes.error());
   opencl::TuneOptions options;
   options.device.name = o.device;
-  options.directory = opencl::tuning_directory(served_cache_dir());
+  options.directory = opencl::tuning_directory(settings::served_cache_dir());
   options.shapes = std::move(*shapes);
   options.budget = std::chrono::seconds(o.seconds);
   if (!o.json) options.progress = print_product;

@@ -4,14 +4,14 @@
 #include <cstdio>
 #include <ctime>
 
-#include "daemon/cli/config_files.hpp"
 #include "daemon/cli/past.hpp"
+#include "daemon/settings/config_files.hpp"
 #include "daemon/usage/usage_store.hpp"
 
 namespace flyball::cli {
 
 Result<config::Config> served_config(const std::string& path) {
-  return config_at(path.empty() ? find_config() : std::filesystem::path(path));
+  return settings::config_at(path.empty() ? settings::find_config() : std::filesystem::path(path));
 }
 
 Result<std::int64_t> first_day(const std::string& since) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
 #include "daemon/fleet/pools.hpp"
 #include "daemon/fleet/pressure.hpp"
 #include "daemon/fleet/touched.hpp"
@@ -17,7 +17,7 @@ constexpr std::chrono::seconds kPressureLook{5};
 constexpr std::chrono::seconds kFresh{1};
 
 MachineMemory this_machine() {
-  MachineMemory memory{cpu::total_memory(), cpu::available_memory()};
+  MachineMemory memory{device::total_memory(), device::available_memory()};
   if (const auto pressure = read_memory_pressure()) {
     memory.pressure = pressure->some;
     memory.short_of_memory = pressure->high();

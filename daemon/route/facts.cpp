@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "daemon/route/hardware_facts.hpp"
+#include "daemon/probe/hardware_facts.hpp"
 
 namespace flyball::route {
 namespace {
@@ -70,12 +70,11 @@ void add_memory(Facts& facts, const fleet::MemoryStatus& memory) {
 }  // namespace
 
 Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const config::AppManifest& app,
-             const config::ModelEntry& model, const RequestTraits& request,
-             const LiveState& live, const BackendInfo* file,
-             const measure::Book& measured, std::int64_t now) {
+             const config::ModelEntry& model, const RequestTraits& request, const LiveState& live,
+             const BackendInfo* file, const measure::Book& measured, std::int64_t now) {
   Facts facts = hardware;
-  facts.set_age(kProbeSource, probed);
-  set_app_facts(app, facts);
+  facts.set_age(probe::kProbeSource, probed);
+  probe::set_app_facts(app, facts);
   add_request(facts, request);
   facts.set("model.id", model.id, kConfig);
   // A directory is MLX's, but to see that takes a look at the disk.

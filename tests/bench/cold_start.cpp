@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 #include "tests/bench/program.hpp"
 
 extern char** environ;
@@ -76,7 +76,7 @@ class FirstToken final : public EventSink {
 int run_child(const Options& o) {
   const double started = seconds();
   const std::uint64_t before = own_bytes();
-  engine::LocalBackendOptions options;
+  local::LocalBackendOptions options;
   options.model_id = "bench";
   options.path = o.model;
   options.backend = "vulkan";
@@ -86,7 +86,7 @@ int run_child(const Options& o) {
   options.cache_dir = o.cache;
   options.context = o.context;
   options.max_sequences = 1;
-  auto backend = engine::make_local_backend(options);
+  auto backend = local::make_local_backend(options);
   if (!backend)
     die(backend.error().message, backend.error().code == ErrorCode::model_unavailable ? bench::kSkipped : 1);
   const double loaded = seconds();

@@ -17,7 +17,7 @@ constexpr std::uint64_t kPiece = 4ULL << 20;        // a thread's turn: threads 
 
 Result<std::unique_ptr<CpuCeilings>> CpuCeilings::open(std::uint32_t threads) {
   std::unique_ptr<CpuCeilings> out(new CpuCeilings(threads));
-  auto pages = cpu::Pages::allocate(kReadBytes, "the ceilings");
+  auto pages = device::Pages::allocate(kReadBytes, "the ceilings");
   if (!pages) return std::unexpected(std::move(pages.error()));
   out->memory_ = std::move(*pages);
   std::memset(out->memory_.data(), 1, kReadBytes);

@@ -2,8 +2,8 @@
 // its rates are set against.
 #pragma once
 
-#include "backends/cpu/memory.hpp"
-#include "backends/cpu/thread_pool.hpp"
+#include "backends/device/memory.hpp"
+#include "backends/device/thread_pool.hpp"
 #include "kernels/cpu/kernels.hpp"
 
 namespace flyball::bench {
@@ -21,8 +21,8 @@ class CpuCeilings {
   explicit CpuCeilings(std::uint32_t threads) : pool_(threads) {}
   double rate(double (*loop)());
 
-  cpu::ThreadPool pool_;
-  cpu::Pages memory_;
+  device::ThreadPool pool_;
+  device::Pages memory_;
 };
 
 }  // namespace flyball::bench

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "backends/cpu/probe.hpp"
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 #include "backends/model/model_file.hpp"
 #include "tests/bench/program.hpp"
 
@@ -58,7 +58,7 @@ std::uint64_t bytes_read_per_token(const char* path) {
 
 int main(int argc, char** argv) {
   if (argc != 4 && argc != 5) die("usage: engine_bench MODEL THREADS CONTEXT [VULKAN DEVICE]");
-  engine::LocalBackendOptions options;
+  local::LocalBackendOptions options;
   options.model_id = "bench";
   options.path = argv[1];
   options.threads = static_cast<std::uint32_t>(std::atoi(argv[2]));
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
     options.vulkan.name = argv[4];
   }
   const auto weight_bytes = bytes_read_per_token(argv[1]);
-  auto backend = engine::make_local_backend(options);
+  auto backend = local::make_local_backend(options);
   if (!backend) die(backend.error().message);
   std::cout << json{{"isa", cpu::probe_cpu().isa}, {"weight_bytes_per_token", weight_bytes}} << std::endl;
   std::uint64_t n = 0;

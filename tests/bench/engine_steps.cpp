@@ -34,7 +34,7 @@ StepWork prefill_work(const model::ModelFile& model, std::uint32_t tokens) {
           2 * (tokens * (layers * p.qkv + (layers - 1) * p.rest) + p.rest + p.output)};
 }
 
-Result<std::unique_ptr<EngineSteps>> EngineSteps::over(std::unique_ptr<engine::Executor> executor,
+Result<std::unique_ptr<EngineSteps>> EngineSteps::over(std::unique_ptr<device::Executor> executor,
                                                        const model::ModelFile& model, std::uint32_t streams) {
   const auto layout = graph::kv_layout(model.config());
   const auto blocks = static_cast<std::uint32_t>(kv_blocks(layout, kDecodePosition + 1));
@@ -53,7 +53,7 @@ Result<std::unique_ptr<EngineSteps>> EngineSteps::over(std::unique_ptr<engine::E
 }
 
 Result<double> EngineSteps::step(std::span<const Token> tokens,
-                                 std::span<const engine::StepSequence> sequences) {
+                                 std::span<const device::StepSequence> sequences) {
   const double start = seconds();
   const auto step = executor_->submit({tokens, sequences}, {});
   if (!step) return std::unexpected(step.error());
@@ -62,18 +62,18 @@ Result<double> EngineSteps::step(std::span<const Token> tokens,
 }
 
 Result<double> EngineSteps::prefill() {
-  const engine::StepSequence sequence{0, kPromptTokens, 0, tables_[0], true};
+  const device::StepSequence sequence{0, kPromptTokens, 0, tables_[0], true};
   return step(tokens_, {&sequence, 1});
 }
 
 Result<double> EngineSteps::decode(std::uint32_t streams) {
-  std::vector<engine::StepSequence> sequences;
+  std::vector<device::StepSequence> sequences;
   for (std::uint32_t s = 0; s < streams; ++s) sequences.push_back({s, 1, kDecodePosition, tables_[s], true});
   return step(std::span(tokens_).first(streams), sequences);
 }
 
 Result<double> EngineSteps::host() {
-  const engine::StepSequence sequence{0, 1, kDecodePosition, tables_[0], true, 1};
+  const device::StepSequence sequence{0, 1, kDecodePosition, tables_[0], true, 1};
   const double start = seconds();
   const auto step = executor_->submit({std::span(tokens_).first(1), {&sequence, 1}}, {});
   const double submitted = seconds();

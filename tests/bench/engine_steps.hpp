@@ -1,11 +1,11 @@
 // Whole steps of one engine, timed: a prompt's chunk, and decode of several streams at once. Driven through
-// engine::Executor, as the scheduler does it.
+// device::Executor, as the scheduler does it.
 #pragma once
 
 #include <memory>
 #include <vector>
 
-#include "backends/engine/executor.hpp"
+#include "backends/device/executor.hpp"
 #include "backends/model/model_file.hpp"
 
 namespace flyball::bench {
@@ -25,7 +25,7 @@ StepWork prefill_work(const model::ModelFile& model, std::uint32_t tokens);
 class EngineSteps {
  public:
   // Reserves the KV cache of `streams`. What the executor's calls give.
-  static Result<std::unique_ptr<EngineSteps>> over(std::unique_ptr<engine::Executor> executor,
+  static Result<std::unique_ptr<EngineSteps>> over(std::unique_ptr<device::Executor> executor,
                                                    const model::ModelFile& model, std::uint32_t streams);
   // Seconds from submit() to the logits' arrival.
   Result<double> prefill();
@@ -35,11 +35,11 @@ class EngineSteps {
   Result<double> host();
 
  private:
-  Result<double> step(std::span<const Token> tokens, std::span<const engine::StepSequence> sequences);
+  Result<double> step(std::span<const Token> tokens, std::span<const device::StepSequence> sequences);
 
-  std::unique_ptr<engine::Executor> executor_;
+  std::unique_ptr<device::Executor> executor_;
   std::vector<Token> tokens_;                         // [kPromptTokens]
-  std::vector<std::vector<engine::BlockId>> tables_;  // of each stream
+  std::vector<std::vector<device::BlockId>> tables_;  // of each stream
 };
 
 }  // namespace flyball::bench

@@ -402,7 +402,7 @@ int main(int argc, char** argv) {
   if (o.vulkan &&
       !open(vulkan_ceilings, vulkan::DeviceCeilings::open(device_options<vulkan::DeviceOptions>(o))))
     return kSkipped;
-  if (o.cpu) cpu_ceilings = expect(CpuCeilings::open(cpu::usable_processors()));
+  if (o.cpu) cpu_ceilings = expect(CpuCeilings::open(device::usable_processors()));
   for (const std::string& shape : o.shapes) {
     for (const kernels::DType type : o.formats) {
       const SyntheticModel model(folder, shape, type, !o.keep.empty());

@@ -23,7 +23,7 @@ using namespace flyball::bench;
 
 constexpr std::uint32_t kPromptTokens = 256;
 
-std::unique_ptr<engine::Executor> open(const std::string& backend, const model::ModelFile& model) {
+std::unique_ptr<device::Executor> open(const std::string& backend, const model::ModelFile& model) {
   if (backend == "cpu") {
     cpu::CpuDeviceOptions options;
     options.max_step_tokens = kPromptTokens;
@@ -57,7 +57,7 @@ class Stream {
     for (Token& t : prompt) t = static_cast<Token>(random() % model.config().vocab_size);
     step(prompt, 0, {});
     const std::size_t filled = prompt.size() / layout.block_size;
-    std::vector<engine::BlockCopy> copies;
+    std::vector<device::BlockCopy> copies;
     for (std::size_t b = filled; b < table_.size() && filled > 0; ++b)
       copies.push_back({table_[b % filled], table_[b]});
     step({prompt.data(), 1}, positions_, copies);
@@ -76,14 +76,14 @@ class Stream {
   void forget_times() { times_.clear(); }
 
  private:
-  void step(std::span<const Token> tokens, std::uint32_t at, std::span<const engine::BlockCopy> copies) {
-    const engine::StepSequence sequence{0, static_cast<std::uint32_t>(tokens.size()), at, table_, true};
+  void step(std::span<const Token> tokens, std::uint32_t at, std::span<const device::BlockCopy> copies) {
+    const device::StepSequence sequence{0, static_cast<std::uint32_t>(tokens.size()), at, table_, true};
     (void)expect(executor_->wait(expect(executor_->submit({tokens, {&sequence, 1}}, copies))));
   }
 
-  std::unique_ptr<engine::Executor> executor_;
+  std::unique_ptr<device::Executor> executor_;
   std::uint32_t positions_;
-  std::vector<engine::BlockId> table_;
+  std::vector<device::BlockId> table_;
   std::vector<double> times_;
 };
 

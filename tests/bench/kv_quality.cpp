@@ -31,7 +31,7 @@ std::string chat_ml(const json& conversation) {
   return text + "<|endoftext|>";
 }
 
-std::unique_ptr<engine::Executor> open(const model::ModelFile& model, kernels::DType kv_type) {
+std::unique_ptr<device::Executor> open(const model::ModelFile& model, kernels::DType kv_type) {
   cpu::CpuDeviceOptions options;
   options.max_step_tokens = options.max_logit_rows = kStreams;
   auto executor = expect(cpu::make_cpu_executor(model, options));
@@ -65,15 +65,15 @@ void compare(std::span<const float> a, std::span<const float> b, Token next, Tot
 }
 
 // kStreams conversations side by side, a token of each a step.
-void measure(engine::Executor& f16, engine::Executor& q8_0, std::span<const std::vector<Token>> texts,
+void measure(device::Executor& f16, device::Executor& q8_0, std::span<const std::vector<Token>> texts,
              std::uint32_t vocab, Totals& totals) {
-  std::vector<std::vector<engine::BlockId>> tables(texts.size());
+  std::vector<std::vector<device::BlockId>> tables(texts.size());
   constexpr std::uint32_t kBlocks = kMostTokens / 16;
   for (std::uint32_t s = 0; s < tables.size(); ++s)
     for (std::uint32_t b = 0; b < kBlocks; ++b) tables[s].push_back(s * kBlocks + b);
   for (std::uint32_t at = 0;; ++at) {
     std::vector<Token> tokens, next;
-    std::vector<engine::StepSequence> sequences;
+    std::vector<device::StepSequence> sequences;
     for (std::size_t s = 0; s < texts.size(); ++s) {
       if (at + 1 >= texts[s].size()) continue;
       sequences.push_back({static_cast<std::uint32_t>(tokens.size()), 1, at, tables[s], true});
@@ -81,7 +81,7 @@ void measure(engine::Executor& f16, engine::Executor& q8_0, std::span<const std:
       next.push_back(texts[s][at + 1]);
     }
     if (tokens.empty()) return;
-    const engine::StepBatch batch{tokens, sequences};
+    const device::StepBatch batch{tokens, sequences};
     const auto a = expect(f16.wait(expect(f16.submit(batch, {})))).logits;
     const auto b = expect(q8_0.wait(expect(q8_0.submit(batch, {})))).logits;
     for (std::size_t i = 0; i < next.size(); ++i)

@@ -32,7 +32,7 @@ struct Bench {
   opencl::OpenClExecutor& executor;
   std::uint32_t streams, vocab;
   std::vector<Token> tokens = std::vector<Token>(streams, 1);
-  std::vector<std::vector<engine::BlockId>> tables = {};
+  std::vector<std::vector<device::BlockId>> tables = {};
   decode::SamplerScratch scratch = {};
   Token sink = 0;  // so that nothing is left out
 
@@ -49,9 +49,9 @@ struct Bench {
   // Seconds of a step and its samples.
   double step(const Way& way) {
     const decode::Sampler sampler(way.params, vocab);
-    std::vector<engine::StepSequence> sequences;
+    std::vector<device::StepSequence> sequences;
     for (std::uint32_t i = 0; i < streams; ++i) {
-      engine::StepSequence s{i, 1, 0, tables[i], true};
+      device::StepSequence s{i, 1, 0, tables[i], true};
       if (way.cut) {
         s.n_candidates =
             std::max(sampler.candidates(), static_cast<std::uint32_t>(std::max(way.params.top_logprobs, 0)));
@@ -116,7 +116,8 @@ int main(int argc, char** argv) {
       read[i] = executor->statistics().result_bytes - before;
       if (n >= 0) best[i] = std::min(best[i], s);
     }
-  std::printf("%s, %u streams, vocabulary %u\n", executor->parts()[0].facts.name.c_str(), streams, bench.vocab);
+  std::printf("%s, %u streams, vocabulary %u\n", executor->parts()[0].facts.name.c_str(), streams,
+              bench.vocab);
   for (std::size_t i = 0; i < std::size(ways); ++i)
     std::printf("%-36s %8.3f ms a step, %9llu bytes read\n", ways[i].name, best[i] * 1e3,
                 static_cast<unsigned long long>(read[i]));

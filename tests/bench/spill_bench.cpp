@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 #include "config/descriptor.hpp"
 #include "tests/bench/program.hpp"
 
@@ -85,7 +85,7 @@ void drop_from_page_cache(const std::filesystem::path& directory) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  engine::LocalBackendOptions options;
+  local::LocalBackendOptions options;
   options.model_id = "bench";
   options.max_sequences = 1;
   std::uint32_t tokens = 8192;
@@ -108,7 +108,7 @@ int main(int argc, char** argv) {
   options.spill.max_bytes = 16ULL << 30U;
   options.warn = [](const std::string& what) { std::fprintf(stderr, "%s\n", what.c_str()); };
   std::filesystem::remove_all(options.spill.directory);
-  const auto start = [&] { return bench::expect(engine::make_local_backend(options)); };
+  const auto start = [&] { return bench::expect(local::make_local_backend(options)); };
 
   auto backend = start();
   std::mt19937 random(1);

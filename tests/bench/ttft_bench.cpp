@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 #include "tests/bench/program.hpp"
 
 namespace {
@@ -32,7 +32,7 @@ constexpr std::uint32_t kWarmUp = 1024;  // tokens, by which the cost of a step 
 constexpr std::chrono::milliseconds kPoll{5};
 
 struct Options {
-  engine::LocalBackendOptions engine;
+  local::LocalBackendOptions engine;
   std::uint32_t brief = 64, lengthy = 4096, long_alone = 1;
   double seconds = 60, stream_seconds = 20, longest_pause = 32, trace = 0;
   bool as_json = false;
@@ -326,7 +326,8 @@ int main(int argc, char** argv) {
   CLI::App app("Time to first token of a short request beside a long prompt", "ttft_bench");
   app.add_option("model", options.engine.path, "GGUF file; flyball make-model writes one")->required();
   app.add_option("--backend", options.engine.backend, "cpu, vulkan or opencl")->capture_default_str();
-  app.add_option("--device", options.engine.opencl[0].name, "opencl: part of the device's or its driver's name");
+  app.add_option("--device", options.engine.opencl[0].name,
+                 "opencl: part of the device's or its driver's name");
   app.add_option("--threads", options.engine.threads, "cpu: threads; 0 is one per core");
   app.add_option("--slots", options.engine.max_sequences, "sequences at once")->capture_default_str();
   app.add_option("--step-tokens", options.engine.step_tokens, "most tokens of a step")->capture_default_str();
@@ -353,7 +354,7 @@ int main(int argc, char** argv) {
   options.engine.context = options.lengthy + kStreamPrompt + 16;
   Recorder recorder;  // outlives the engine's thread
   if (options.trace > 0) options.engine.observer = recorder.observer();
-  const auto backend = bench::expect(engine::make_local_backend(options.engine));
+  const auto backend = bench::expect(local::make_local_backend(options.engine));
   print(measure(*backend, recorder, options), options);
   return 0;
 }

@@ -4,8 +4,8 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/cli/idle_refresh.hpp"
-#include "daemon/route/children.hpp"
+#include "daemon/calibrate/idle_refresh.hpp"
+#include "daemon/probe/children.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -14,11 +14,11 @@ using std::chrono::hours;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-using Outcome = IdlePlan::Outcome;
-const IdlePlan::TimePoint kStart = IdlePlan::TimePoint() + hours(1000);
+using Outcome = calibrate::IdlePlan::Outcome;
+const calibrate::IdlePlan::TimePoint kStart = calibrate::IdlePlan::TimePoint() + hours(1000);
 
 TEST(IdlePlan, IsIdleOnceNothingWasDoneForSoLong) {
-  IdlePlan plan(kStart);
+  calibrate::IdlePlan plan(kStart);
   EXPECT_FALSE(plan.idle(kStart + minutes(29), false, minutes(30))) << "it has just begun";
   EXPECT_TRUE(plan.idle(kStart + minutes(30), false, minutes(30)));
   EXPECT_FALSE(plan.idle(kStart + minutes(31), true, minutes(30)));
@@ -27,40 +27,40 @@ TEST(IdlePlan, IsIdleOnceNothingWasDoneForSoLong) {
 }
 
 TEST(IdlePlan, TakesWhatIsDueInOrderAndTriesNothingTwiceInARow) {
-  IdlePlan plan(kStart);
-  const std::vector<IdlePlan::Due> due = {{{"a", "cpu"}, "1"}, {{"a", "vulkan"}, "1"}};
+  calibrate::IdlePlan plan(kStart);
+  const std::vector<calibrate::IdlePlan::Due> due = {{{"a", "cpu"}, "1"}, {{"a", "vulkan"}, "1"}};
   EXPECT_EQ(plan.next({}, kStart), std::nullopt);
   EXPECT_EQ(plan.next(due, kStart), 0U);
   EXPECT_EQ(plan.next(due, kStart), 0U) << "given up is not tried";
   plan.tried(due[0], Outcome::failed, kStart);
   EXPECT_EQ(plan.next(due, kStart), 1U);
   plan.tried(due[1], Outcome::measured, kStart + seconds(1));
-  EXPECT_EQ(plan.next(due, kStart + IdlePlan::kRetry - seconds(1)), std::nullopt);
-  EXPECT_EQ(plan.next(due, kStart + IdlePlan::kRetry), 0U);
+  EXPECT_EQ(plan.next(due, kStart + calibrate::IdlePlan::kRetry - seconds(1)), std::nullopt);
+  EXPECT_EQ(plan.next(due, kStart + calibrate::IdlePlan::kRetry), 0U);
 }
 
 TEST(IdlePlan, WhatWasRefusedIsNotTriedAgainBeforeItChanges) {
-  IdlePlan plan(kStart);
-  const std::vector<IdlePlan::Due> due = {{{"a", "cpu"}, "1"}};
+  calibrate::IdlePlan plan(kStart);
+  const std::vector<calibrate::IdlePlan::Due> due = {{{"a", "cpu"}, "1"}};
   plan.tried(due[0], Outcome::refused, kStart);
   EXPECT_EQ(plan.next(due, kStart + hours(10'000)), std::nullopt);
-  const std::vector<IdlePlan::Due> changed = {{{"a", "cpu"}, "2"}};
+  const std::vector<calibrate::IdlePlan::Due> changed = {{{"a", "cpu"}, "2"}};
   EXPECT_EQ(plan.next(changed, kStart + seconds(1)), 0U);
 }
 
 TEST(IdlePlan, MemoryIsLookedForAgainBefore) {
-  IdlePlan plan(kStart);
-  const std::vector<IdlePlan::Due> due = {{{"a", "cpu"}, "1"}};
+  calibrate::IdlePlan plan(kStart);
+  const std::vector<calibrate::IdlePlan::Due> due = {{{"a", "cpu"}, "1"}};
   plan.tried(due[0], Outcome::no_room, kStart);
-  EXPECT_EQ(plan.next(due, kStart + IdlePlan::kRetryForRoom - seconds(1)), std::nullopt);
-  EXPECT_EQ(plan.next(due, kStart + IdlePlan::kRetryForRoom), 0U);
+  EXPECT_EQ(plan.next(due, kStart + calibrate::IdlePlan::kRetryForRoom - seconds(1)), std::nullopt);
+  EXPECT_EQ(plan.next(due, kStart + calibrate::IdlePlan::kRetryForRoom), 0U);
 }
 
 TEST(Children, AreKilledAtAStop) {
   std::jthread asker;
-  std::vector<route::ChildAnswer> answers;
+  std::vector<probe::ChildAnswer> answers;
   asker = std::jthread([&](const std::stop_token& stop) {
-    answers = route::ask_children("/bin/sh", {{"-c", "echo begun; sleep 3600"}}, hours(1), stop);
+    answers = probe::ask_children("/bin/sh", {{"-c", "echo begun; sleep 3600"}}, hours(1), stop);
   });
   asker.request_stop();
   asker.join();
@@ -70,7 +70,7 @@ TEST(Children, AreKilledAtAStop) {
 
 TEST(Children, AskAndAreAnswered) {
   std::vector<std::string> lines;
-  const auto answer = route::talk_to_child(
+  const auto answer = probe::talk_to_child(
       "/bin/sh", {"-c", "echo one; read a; echo got $a"},
       [&](std::string_view line) -> std::optional<std::string> {
         lines.emplace_back(line);
@@ -82,15 +82,15 @@ TEST(Children, AskAndAreAnswered) {
 }
 
 TEST(Children, WhoIsDismissedIsKilled) {
-  const auto answer = route::talk_to_child(
+  const auto answer = probe::talk_to_child(
       "/bin/sh", {"-c", "echo one; sleep 3600"},
       [](std::string_view) -> std::optional<std::string> { return std::nullopt; }, hours(1));
-  EXPECT_EQ(answer.end, route::ChildAnswer::End::dismissed);
+  EXPECT_EQ(answer.end, probe::ChildAnswer::End::dismissed);
   EXPECT_EQ(answer.text, "one\n");
 }
 
 TEST(Children, WhoDoesNotListenIsNoTrouble) {
-  const auto answer = route::talk_to_child(
+  const auto answer = probe::talk_to_child(
       "/bin/sh", {"-c", "exec 0<&-; echo one; echo two"},
       [](std::string_view) { return std::string(1000, 'x'); }, hours(1));
   EXPECT_TRUE(answer.ended_well());

@@ -9,8 +9,8 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 
-#include "daemon/cli/idle_refresh.hpp"
-#include "daemon/cli/unmeasured.hpp"
+#include "daemon/calibrate/idle_refresh.hpp"
+#include "daemon/calibrate/unmeasured.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -40,7 +40,7 @@ class IdleRefreshTest : public ::testing::Test {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> open{io.get_executor()};
   const std::thread::id loop = std::this_thread::get_id();
 
-  IdlePlan::TimePoint now = IdlePlan::TimePoint() + hours(1000);
+  calibrate::IdlePlan::TimePoint now = calibrate::IdlePlan::TimePoint() + hours(1000);
   bool busy = false, others_work = false;
   std::vector<std::string> models{"a"};
   std::optional<fleet::NotLent> not_lent;
@@ -58,13 +58,13 @@ class IdleRefreshTest : public ::testing::Test {
   std::vector<std::uint64_t> says_it_holds;     // mutex
   std::optional<Figures> says;                  // mutex; absent: it goes on until it is stopped
 
-  IdleRefresh refresh{io, host()};  // last: its thread ends before what it uses
+  calibrate::IdleRefresh refresh{io, host()};  // last: its thread ends before what it uses
 
-  IdleRefresh::Host host() {
+  calibrate::IdleRefresh::Host host() {
     return {.busy = [this] { return busy; },
             .due =
                 [this] {
-                  std::vector<IdleRefresh::Work> works;
+                  std::vector<calibrate::IdleRefresh::Work> works;
                   for (const std::string& id : models) {
                     config::ModelEntry model;
                     model.id = id;
@@ -73,7 +73,7 @@ class IdleRefreshTest : public ::testing::Test {
                   }
                   return works;
                 },
-            .lend = [this](const IdleRefresh::Work&, const MemoryNeed&, auto back) -> fleet::Lent {
+            .lend = [this](const calibrate::IdleRefresh::Work&, const MemoryNeed&, auto back) -> fleet::Lent {
               ++asked;
               if (not_lent) return std::unexpected(*not_lent);
               give_back = std::move(back);
@@ -85,17 +85,17 @@ class IdleRefreshTest : public ::testing::Test {
                 },
             .look_after = [this](milliseconds delay) { wanted = delay; },
             .now = [this] { return now; },
-            .others_work = [this](std::uint32_t) { return others_work; },
+            .others_work = [this](std::uint32_t) { return calibrate::others_work; },
             .stamp =
                 [this](const config::ModelEntry& model) {
                   const std::lock_guard lock(mutex);
                   stamped_on_loop |= std::this_thread::get_id() == loop;
                   return stamps[model.id];
                 },
-            .measure = [this](const Measuring& m, const measure::Subject&,
+            .measure = [this](const calibrate::Measuring& m, const measure::Subject&,
                               const std::stop_token& stop) { return measure(m, stop); }};
   }
-  Figures measure(const Measuring& m, const std::stop_token& stop) {
+  Figures measure(const calibrate::Measuring& m, const std::stop_token& stop) {
     std::unique_lock lock(mutex);
     Begun one{m.engine.model_id, std::this_thread::get_id(), std::nullopt};
     const bool ask = asks;
@@ -121,7 +121,7 @@ class IdleRefreshTest : public ::testing::Test {
 
   void start() {
     refresh.set({.idle = minutes(30), .max_load = 20});
-    EXPECT_EQ(wanted, IdleRefresh::kLook);
+    EXPECT_EQ(wanted, calibrate::IdleRefresh::kLook);
   }
   void pass(milliseconds time) {
     now += time;
@@ -129,7 +129,7 @@ class IdleRefreshTest : public ::testing::Test {
   }
   // The loop, until it is known what came of what was begun.
   void run_to_end() {
-    while (wanted == IdleRefresh::kWatch) io.run_one();
+    while (wanted == calibrate::IdleRefresh::kWatch) io.run_one();
   }
   // A look when it is idle, and all that follows it.
   void measure_once(milliseconds time) {
@@ -143,10 +143,10 @@ TEST_F(IdleRefreshTest, MeasuresOnceItIsIdleAndKeepsTheFigures) {
   says_it_holds = {100};
   start();
   pass(minutes(29));
-  EXPECT_EQ(wanted, IdleRefresh::kLook);
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kLook);
   others_work = true;
   pass(minutes(1));
-  EXPECT_EQ(wanted, IdleRefresh::kLook) << "but other programs work";
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kLook) << "but other programs work";
   EXPECT_TRUE(all_begun().empty());
   others_work = false;
   measure_once(milliseconds(0));
@@ -156,7 +156,7 @@ TEST_F(IdleRefreshTest, MeasuresOnceItIsIdleAndKeepsTheFigures) {
   EXPECT_EQ(kept, std::vector<std::string>{"3"});
   EXPECT_EQ(held, std::vector<std::uint64_t>{100});
   EXPECT_EQ(loans, 0) << "given back";
-  EXPECT_EQ(wanted, IdleRefresh::kLook);
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kLook);
 }
 
 TEST_F(IdleRefreshTest, ModelFilesAreLookedAtOnItsThread) {
@@ -164,27 +164,27 @@ TEST_F(IdleRefreshTest, ModelFilesAreLookedAtOnItsThread) {
   start();
   measure_once(minutes(30));
   measure_once(minutes(30));
-  EXPECT_EQ(wanted, IdleRefresh::kRest) << "tried lately, and nothing else is due";
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kRest) << "tried lately, and nothing else is due";
   EXPECT_EQ(all_begun().size(), 1U);
   EXPECT_FALSE(stamped_on_loop);
   models.clear();
-  measure_once(IdleRefresh::kRest);
-  EXPECT_EQ(wanted, IdleRefresh::kRest);
+  measure_once(calibrate::IdleRefresh::kRest);
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kRest);
 }
 
 TEST_F(IdleRefreshTest, ARequestEndsItAndItIsBegunAnew) {
   start();
   pass(minutes(30));
-  EXPECT_EQ(wanted, IdleRefresh::kWatch);
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kWatch);
   while (loans == 0) io.run_one();
   busy = true;
-  pass(IdleRefresh::kWatch);
+  pass(calibrate::IdleRefresh::kWatch);
   run_to_end();
   EXPECT_EQ(loans, 0);
   EXPECT_TRUE(kept.empty());
   busy = false;
   pass(minutes(29));
-  EXPECT_EQ(wanted, IdleRefresh::kLook);
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kLook);
   {
     const std::lock_guard lock(mutex);
     says = Figures(std::vector<measure::Figure>(1));
@@ -200,7 +200,7 @@ TEST_F(IdleRefreshTest, ForARequestNothingIsLentAnyMore) {
   start();
   pass(minutes(30));
   busy = true;
-  pass(IdleRefresh::kWatch);
+  pass(calibrate::IdleRefresh::kWatch);
   run_to_end();
   EXPECT_EQ(asked, 0);
   busy = false;
@@ -225,12 +225,12 @@ TEST_F(IdleRefreshTest, WhatIsToBeGivenBackIsTriedAfterTheOthers) {
     const std::lock_guard lock(mutex);
     says = Figures(std::vector<measure::Figure>(1));
   }
-  measure_once(IdleRefresh::kLook);
-  measure_once(IdleRefresh::kLook);
-  EXPECT_EQ(wanted, IdleRefresh::kRest);
+  measure_once(calibrate::IdleRefresh::kLook);
+  measure_once(calibrate::IdleRefresh::kLook);
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kRest);
   ASSERT_EQ(all_begun().size(), 2U);
   EXPECT_EQ(all_begun()[1].model, "b");
-  measure_once(IdlePlan::kRetryForRoom);
+  measure_once(calibrate::IdlePlan::kRetryForRoom);
   EXPECT_EQ(all_begun().back().model, "a");
 }
 
@@ -238,19 +238,19 @@ TEST_F(IdleRefreshTest, WhatIsNotFreeIsTriedAgainAndWhatCanNeverFitIsNot) {
   not_lent = fleet::NotLent{{ErrorCode::insufficient_memory, "It is not free.", "", ""}};
   start();
   measure_once(minutes(30));
-  measure_once(IdlePlan::kRetryForRoom - milliseconds(1));
+  measure_once(calibrate::IdlePlan::kRetryForRoom - milliseconds(1));
   EXPECT_EQ(asked, 1);
   not_lent->for_good = true;
   measure_once(milliseconds(1));
   EXPECT_EQ(asked, 2);
   measure_once(hours(1000));
   EXPECT_EQ(asked, 2);
-  EXPECT_EQ(wanted, IdleRefresh::kRest);
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kRest);
   {
     const std::lock_guard lock(mutex);
     stamps["a"] = 1;
   }
-  measure_once(IdleRefresh::kRest);
+  measure_once(calibrate::IdleRefresh::kRest);
   EXPECT_EQ(asked, 3) << "its file is another";
 }
 
@@ -264,8 +264,8 @@ TEST_F(IdleRefreshTest, WhatTheEngineRefusesIsNotTriedAgainAndADeadProcessIs) {
     const std::lock_guard lock(mutex);
     says = Figures(fail(ErrorCode::model_unavailable, "It ended."));
   }
-  measure_once(IdleRefresh::kLook);
-  measure_once(IdlePlan::kRetry);
+  measure_once(calibrate::IdleRefresh::kLook);
+  measure_once(calibrate::IdlePlan::kRetry);
   ASSERT_EQ(all_begun().size(), 3U);
   EXPECT_EQ(all_begun()[2].model, "died");
 }
@@ -274,7 +274,7 @@ TEST_F(IdleRefreshTest, SwitchedOffItMeasuresNothing) {
   start();
   pass(minutes(30));
   refresh.set({.idle = minutes(0), .max_load = 20});
-  pass(IdleRefresh::kWatch);
+  pass(calibrate::IdleRefresh::kWatch);
   run_to_end();
   wanted = milliseconds(0);
   pass(hours(1));
@@ -305,18 +305,18 @@ TEST(Unmeasured, IsToldWhatAnEngineWouldBeTold) {
   fleet::MemoryStatus memory;
   memory.pools = {{.name = "machine", .capacity = 100, .most_for_one = 60},
                   {.name = "card", .capacity = 1000, .most_for_one = 1000}};
-  const auto works = unmeasured(config, {}, engines, devices, memory, 0);
+  const auto works = calibrate::unmeasured(config, {}, engines, devices, memory, 0);
   ASSERT_EQ(works.size(), 2U);
-  EXPECT_EQ(works[0].due.pair, IdlePlan::Pair("m", "cpu"));
+  EXPECT_EQ(works[0].due.pair, calibrate::IdlePlan::Pair("m", "cpu"));
   EXPECT_EQ(works[0].measuring.engine.memory_capacity, 60U);
   EXPECT_EQ(works[0].measuring.engine.context, 512U);
   EXPECT_FALSE(works[0].measuring.engine.own_memory);
   EXPECT_TRUE(works[1].measuring.engine.own_memory);
   EXPECT_EQ(works[1].measuring.engine.device_ids, std::vector<std::string>{"0"});
 
-  EXPECT_EQ(unmeasured(config, {}, engines, devices, memory, 0)[1].due, works[1].due);
+  EXPECT_EQ(calibrate::unmeasured(config, {}, engines, devices, memory, 0)[1].due, works[1].due);
   memory.pools[1].most_for_one = 400;
-  const auto beside = unmeasured(config, {}, engines, devices, memory, 0);
+  const auto beside = calibrate::unmeasured(config, {}, engines, devices, memory, 0);
   EXPECT_EQ(beside[0].due, works[0].due);
   EXPECT_NE(beside[1].due, works[1].due) << "what could not fit may fit now, or the reverse";
 }

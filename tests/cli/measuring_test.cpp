@@ -1,5 +1,5 @@
 // What comes of a process that measures, whatever it says; a script stands for it.
-#include "daemon/cli/measuring.hpp"
+#include "daemon/calibrate/measuring.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,16 +16,16 @@ class MeasuringTest : public ::testing::Test {
   test::TempDir dir;
 
   // Figures, or the message of the failure.
-  std::string measured(const std::string& script, std::optional<MeasuringMemory> memory = {}) {
+  std::string measured(const std::string& script, std::optional<calibrate::MeasuringMemory> memory = {}) {
     const auto program = dir.path() / "measure";
     std::ofstream(program) << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(program, std::filesystem::perms::owner_all);
-    Measuring m;
+    calibrate::Measuring m;
     m.engine.executable = program.string();
     m.memory = std::move(memory);
     measure::Subject subject;
     subject.model = "digest";
-    const auto figures = measure_in_child(m, subject);
+    const auto figures = calibrate::measure_in_child(m, subject);
     if (!figures) return figures.error().message;
     std::string out;
     for (const measure::Figure& f : *figures)
@@ -54,11 +54,11 @@ TEST_F(MeasuringTest, HasItsMemoryOfWhoLendsIt) {
   const std::string needs =
       R"(echo '{"needs":{"weight_bytes":1,"scratch_bytes":2,"kv_bytes":3,"least_kv_bytes":4}}'; read answer; )";
   std::uint64_t needed = 0, held = 0;
-  MeasuringMemory memory{[&](const MemoryNeed& need) -> Result<std::uint64_t> {
-                           needed = need.most_bytes();
-                           return 12;
-                         },
-                         [&](std::uint64_t bytes) { held = bytes; }};
+  calibrate::MeasuringMemory memory{[&](const MemoryNeed& need) -> Result<std::uint64_t> {
+                                      needed = need.most_bytes();
+                                      return 12;
+                                    },
+                                    [&](std::uint64_t bytes) { held = bytes; }};
   const std::string rest = R"(echo '{"holds":9}'; echo '{"digest":"digest","figures":[["load_ms",'$n',3]]}')";
   EXPECT_EQ(measured(needs + "n=$(echo $answer | tr -dc 0-9); " + rest, memory), "load_ms@12 ");
   EXPECT_EQ(needed, 7U);

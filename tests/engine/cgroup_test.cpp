@@ -1,5 +1,5 @@
 // Limits of control groups, read from trees like those in /sys/fs/cgroup.
-#include "backends/cpu/cgroup.hpp"
+#include "backends/device/cgroup.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
 
 namespace flyball::cpu {
 namespace {
@@ -25,7 +25,7 @@ struct CgroupTest : ::testing::Test {
     std::filesystem::create_directories((dir / path).parent_path());
     std::ofstream(dir / path) << text;
   }
-  CgroupLimits limits() { return cgroup_limits(dir / "self", dir / "fs"); }
+  device::CgroupLimits limits() { return device::cgroup_limits(dir / "self", dir / "fs"); }
 };
 
 TEST_F(CgroupTest, TheLowestLimitOnTheWayUpCounts) {
@@ -62,7 +62,7 @@ TEST_F(CgroupTest, AContainerSeesItsLimitsAtTheRoot) {
 }
 
 TEST_F(CgroupTest, WhatCannotBeReadLimitsNothing) {
-  const CgroupLimits none;
+  const device::CgroupLimits none;
   EXPECT_EQ(limits().memory, none.memory);
   write("self", "12:memory:/docker/1\n0::/a\n");
   write("fs/memory.max", "max\n");
@@ -74,8 +74,8 @@ TEST_F(CgroupTest, WhatCannotBeReadLimitsNothing) {
 }
 
 TEST_F(CgroupTest, ThisMachine) {
-  EXPECT_GT(available_memory(), 0U);
-  EXPECT_GE(total_memory(), available_memory());
+  EXPECT_GT(device::available_memory(), 0U);
+  EXPECT_GE(device::total_memory(), device::available_memory());
 }
 
 }  // namespace

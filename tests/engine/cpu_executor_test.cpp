@@ -17,8 +17,8 @@ TEST(CpuExecutor, RefusesStepsThatWouldWriteOutside) {
   const auto m = synthetic_model(DType::f32, kLlama);
   auto executor = cpu_executor(m);
   const std::vector<std::uint32_t> one = {0}, outside = {kRunBlocks};
-  const auto refused = [&](std::vector<Token> tokens, engine::StepSequence s) {
-    const engine::StepSequence sequences[] = {s};
+  const auto refused = [&](std::vector<Token> tokens, device::StepSequence s) {
+    const device::StepSequence sequences[] = {s};
     const auto step = executor->submit({tokens, sequences}, {});
     return !step && step.error().code == ErrorCode::internal;
   };
@@ -41,13 +41,13 @@ TEST(CpuExecutor, CopiesBlocksBeforeTheStep) {
   run_step(*executor, {{tokens, 0, {3}, true}}, vocab);
   const Token next[] = {5};
   const std::vector<std::uint32_t> original = {3}, copied = {11};
-  const engine::StepSequence on_copy[] = {{0, 1, 9, copied, true}};
-  const engine::BlockCopy copies[] = {{3, 11}};
+  const device::StepSequence on_copy[] = {{0, 1, 9, copied, true}};
+  const device::BlockCopy copies[] = {{3, 11}};
   const auto step = executor->submit({next, on_copy}, copies).value();
   const auto got = executor->wait(step).value().logits;
   const std::vector<float> from_copy(got.begin(), got.end());
   EXPECT_EQ(from_copy, run_step(*executor, {{{5}, 9, original, true}}, vocab)[0]);
-  const engine::BlockCopy bad[] = {{0, kRunBlocks}};
+  const device::BlockCopy bad[] = {{0, kRunBlocks}};
   EXPECT_FALSE(executor->submit({next, on_copy}, bad));
 }
 
@@ -57,7 +57,7 @@ TEST(CpuExecutor, LeavesRowsWhole) {
   EXPECT_EQ(executor->max_candidates(), 0U);
   const Token next[] = {5};
   const std::vector<std::uint32_t> table = {3};
-  const engine::StepSequence cut[] = {{0, 1, 0, table, true, 1}};
+  const device::StepSequence cut[] = {{0, 1, 0, table, true, 1}};
   EXPECT_FALSE(executor->submit({next, cut}, {}));
 }
 

@@ -54,7 +54,7 @@ TEST(Decoder, CompoundVerbsEqualTheirDefaultBodies) {
   for (const std::string_view shape : kFamilies) {
     const auto m = synthetic_model(DType::q4_0, shape);
     const model::ModelConfig& config = m.file->config();
-    cpu::ThreadPool pool(2);
+    device::ThreadPool pool(2);
     const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
     const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool).value();
     auto ops = cpu::CpuOps::make(config, kernels, weights, pool, 32, 4).value();
@@ -67,7 +67,7 @@ TEST(Decoder, CompoundVerbsEqualTheirDefaultBodies) {
 TEST(Decoder, AStepThatIsStoppedCanBeComputedAgain) {
   const auto m = synthetic_model(DType::q8_0, kLlama);
   const model::ModelConfig& config = m.file->config();
-  cpu::ThreadPool pool(1);
+  device::ThreadPool pool(1);
   const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
   const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool).value();
   const Prompt prompt(16, config.vocab_size, {0}, {15});
@@ -89,7 +89,7 @@ TEST(Decoder, AStepThatIsStoppedCanBeComputedAgain) {
 // YaRN with every frequency above beta_fast leaves all angles alone: only its magnitude remains.
 TEST(Decoder, YarnBlendsBetweenTheFilesBetas) {
   const auto m = synthetic_model(DType::f32, kLlama);
-  cpu::ThreadPool pool(1);
+  device::ThreadPool pool(1);
   const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
   const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool).value();
   const auto logits = [&](const model::RopeConfig& rope) {

@@ -26,7 +26,7 @@ auto with_kv(Made made, const model::ModelFile& file, kernels::DType kv_type) {
   return std::move(*made);
 }
 
-inline std::unique_ptr<engine::Executor> cpu_executor(const RunModel& m,
+inline std::unique_ptr<device::Executor> cpu_executor(const RunModel& m,
                                                       kernels::DType kv_type = kernels::DType::f16,
                                                       std::optional<kernels::cpu::Isa> isa = {},
                                                       std::uint32_t threads = 2) {
@@ -55,10 +55,10 @@ struct Piece {
 using Rows = std::vector<std::vector<float>>;
 
 // One step; a row of logits for each piece that wants them.
-inline Rows run_step(engine::Executor& executor, const std::vector<Piece>& pieces, std::uint32_t vocab,
-                     std::span<const engine::BlockCopy> copies = {}) {
+inline Rows run_step(device::Executor& executor, const std::vector<Piece>& pieces, std::uint32_t vocab,
+                     std::span<const device::BlockCopy> copies = {}) {
   std::vector<Token> tokens;
-  std::vector<engine::StepSequence> sequences;
+  std::vector<device::StepSequence> sequences;
   for (const Piece& p : pieces) {
     sequences.push_back({static_cast<std::uint32_t>(tokens.size()),
                          static_cast<std::uint32_t>(p.tokens.size()), p.first_position, p.blocks,
@@ -86,7 +86,7 @@ inline Rows run_step(engine::Executor& executor, const std::vector<Piece>& piece
 
 // The last logits of `tokens`, computed in steps of `chunk` of which the last one is `last` tokens long; 0:
 // as long as what is left.
-inline std::vector<float> run_chunks(engine::Executor& executor, const std::vector<Token>& tokens,
+inline std::vector<float> run_chunks(device::Executor& executor, const std::vector<Token>& tokens,
                                      const std::vector<std::uint32_t>& blocks, std::uint32_t vocab,
                                      std::size_t chunk, std::size_t last = 0) {
   Rows rows;
@@ -107,13 +107,13 @@ inline std::vector<float> run_chunks(engine::Executor& executor, const std::vect
 }
 
 // The last logits of 900 tokens: several splits of decode attention, in blocks that lie in no order.
-inline std::vector<float> last_of_900(engine::Executor& executor, std::uint32_t vocab, std::size_t last) {
+inline std::vector<float> last_of_900(device::Executor& executor, std::uint32_t vocab, std::size_t last) {
   std::vector<std::uint32_t> blocks(kRunBlocks - 1);
   for (std::uint32_t i = 0; i < blocks.size(); ++i) blocks[i] = (i * 29 + 3) % kRunBlocks;
   return run_chunks(executor, random_tokens(900, vocab), blocks, vocab, kRunStepTokens, last);
 }
 
-inline std::vector<Token> greedy_tokens(engine::Executor& executor, std::vector<Token> tokens, std::size_t n,
+inline std::vector<Token> greedy_tokens(device::Executor& executor, std::vector<Token> tokens, std::size_t n,
                                         std::uint32_t vocab) {
   const std::vector<std::uint32_t> blocks{9, 3, 4, 17, 5, 22, 23, 8, 1, 0};
   std::vector<Token> out;

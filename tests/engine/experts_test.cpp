@@ -26,7 +26,7 @@ TEST(Experts, ThatDoNotFitArePackedWhenNeeded) {
   m.file = model::ModelFile::open(path).value();
   std::filesystem::remove(path);  // the mapping keeps it
   const model::ModelConfig& config = m.file->config();
-  cpu::ThreadPool pool(2);
+  device::ThreadPool pool(2);
   const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
   const auto all = cpu::CpuWeights::load(*m.file, kernels, pool).value();
   const std::uint64_t layer_bytes = all.experts()->bytes() / config.n_layers;
@@ -52,7 +52,7 @@ TEST(Experts, ThatDoNotFitArePackedWhenNeeded) {
 
 TEST(Experts, AreSeenToLoad) {
   const auto m = synthetic_model(DType::q4_0, kMixture);
-  cpu::ThreadPool pool(1);
+  device::ThreadPool pool(1);
   const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
   std::uint64_t last = 0, total = 0, dense = 0, calls = 0;
   const auto weights =
@@ -72,7 +72,7 @@ TEST(Experts, AreSeenToLoad) {
 TEST(Experts, ThatNobodyIsRoutedToAreNotRead) {
   const auto m = synthetic_model(DType::q4_0, kMixture);
   const model::ModelConfig& config = m.file->config();
-  cpu::ThreadPool pool(1);
+  device::ThreadPool pool(1);
   const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
   const auto all = cpu::CpuWeights::load(*m.file, kernels, pool).value();
   const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool, all.experts()->bytes() - 1).value();

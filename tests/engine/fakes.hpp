@@ -100,7 +100,7 @@ struct FakeControl {
   }
 };
 
-class FakeExecutor final : public engine::Executor {
+class FakeExecutor final : public device::Executor {
  public:
   FakeExecutor(std::shared_ptr<FakeControl> control, std::uint32_t blocks, std::uint32_t max_step_tokens)
       : control_(std::move(control)),
@@ -114,17 +114,17 @@ class FakeExecutor final : public engine::Executor {
   bool can_stop() const noexcept override { return true; }
 
   std::uint64_t block_bytes() const override { return sizeof(Token) * control_->block_size; }
-  Result<void> read_blocks(std::span<const engine::BlockRead> blocks) override {
+  Result<void> read_blocks(std::span<const device::BlockRead> blocks) override {
     for (const auto& read : blocks) std::memcpy(read.to.data(), block(read.block), block_bytes());
     return {};
   }
-  Result<void> write_blocks(std::span<const engine::BlockWrite> blocks) override {
+  Result<void> write_blocks(std::span<const device::BlockWrite> blocks) override {
     for (const auto& write : blocks) std::memcpy(block(write.block), write.from.data(), block_bytes());
     return {};
   }
 
-  Result<engine::StepId> submit(const engine::StepBatch& batch,
-                                std::span<const engine::BlockCopy> copies) override {
+  Result<device::StepId> submit(const device::StepBatch& batch,
+                                std::span<const device::BlockCopy> copies) override {
     std::unique_lock lock(control_->mutex);
     ++control_->submits;
     control_->changed.notify_all();
@@ -135,7 +135,7 @@ class FakeExecutor final : public engine::Executor {
     chosen_.clear();
     candidates_.clear();
     chosen_.reserve(batch.sequences.size() * control_->max_candidates);
-    for (const engine::BlockCopy& copy : copies)
+    for (const device::BlockCopy& copy : copies)
       std::copy_n(kv_.begin() + copy.from * control_->block_size, control_->block_size,
                   kv_.begin() + copy.to * control_->block_size);
     if (batch.stop != nullptr && control_->stops) {
@@ -174,15 +174,15 @@ class FakeExecutor final : public engine::Executor {
     return ++step_;
   }
 
-  Result<engine::StepOutput> wait(engine::StepId) override {
+  Result<device::StepOutput> wait(device::StepId) override {
     const std::lock_guard lock(control_->mutex);
     if (++control_->waits == control_->fail_wait_at) return fail(control_->failure, "injected at wait");
-    return engine::StepOutput{logits_, candidates_};
+    return device::StepOutput{logits_, candidates_};
   }
 
  private:
-  Token* block(engine::BlockId id) { return kv_.data() + std::size_t{id} * control_->block_size; }
-  Token& slot(const engine::StepSequence& s, std::uint32_t position) {
+  Token* block(device::BlockId id) { return kv_.data() + std::size_t{id} * control_->block_size; }
+  Token& slot(const device::StepSequence& s, std::uint32_t position) {
     return kv_.at(s.block_table[position / control_->block_size] * control_->block_size +
                   position % control_->block_size);
   }
@@ -206,7 +206,7 @@ class FakeExecutor final : public engine::Executor {
   std::vector<decode::Likely> chosen_;
   std::vector<decode::Candidates> candidates_;
   std::uint32_t max_step_tokens_;
-  engine::StepId step_ = 0;
+  device::StepId step_ = 0;
 };
 
 // Collects what arrives; says that it is behind once it holds `room` events.

@@ -22,7 +22,7 @@ class CpuQ8Kv : public testing::TestWithParam<kernels::cpu::Isa> {
     if (!kernels::cpu::supported(GetParam())) GTEST_SKIP() << "this machine lacks the instruction set";
   }
   const RunModel model_ = synthetic_model(DType::f16, kKvShape);
-  std::unique_ptr<engine::Executor> executor(std::uint32_t threads = 2) const {
+  std::unique_ptr<device::Executor> executor(std::uint32_t threads = 2) const {
     return cpu_executor(model_, DType::q8_0, GetParam(), threads);
   }
 };
@@ -88,7 +88,7 @@ constexpr std::string_view kTexts[] = {
     "query heads share one key and value head, so the KV cache gets smaller.<|im_end|>\n"};
 
 // Logits after every token of the text.
-Rows logits_of(engine::Executor& executor, const std::vector<Token>& tokens, std::uint32_t vocab) {
+Rows logits_of(device::Executor& executor, const std::vector<Token>& tokens, std::uint32_t vocab) {
   Rows rows;
   for (std::uint32_t i = 0; i < tokens.size(); ++i) {
     auto row = run_step(executor, {{{tokens[i]}, i, {4, 9, 2, 7, 5, 1}, true}}, vocab);

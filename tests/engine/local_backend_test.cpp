@@ -1,5 +1,5 @@
 // The real thing, small: synthetic files through make_local_backend on the CPU device.
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -25,15 +25,15 @@ class LocalBackend : public testing::Test {
   }
   static void TearDownTestSuite() { std::filesystem::remove(path_); }
 
-  static engine::LocalBackendOptions options() {
-    engine::LocalBackendOptions o;
+  static local::LocalBackendOptions options() {
+    local::LocalBackendOptions o;
     o.model_id = "tiny";
     o.path = path_;
     o.threads = 2;
     return o;
   }
-  static std::unique_ptr<Backend> make(const engine::LocalBackendOptions& o) {
-    auto backend = engine::make_local_backend(o);
+  static std::unique_ptr<Backend> make(const local::LocalBackendOptions& o) {
+    auto backend = local::make_local_backend(o);
     EXPECT_TRUE(backend) << backend.error().message;
     return backend ? std::move(*backend) : nullptr;
   }
@@ -146,8 +146,8 @@ TEST_F(LocalBackend, RefusesToolsThatItsTemplateWouldDrop) {
 }
 
 TEST_F(LocalBackend, RefusesWhatItCannotDo) {
-  const auto code = [](const engine::LocalBackendOptions& o) {
-    auto backend = engine::make_local_backend(o);
+  const auto code = [](const local::LocalBackendOptions& o) {
+    auto backend = local::make_local_backend(o);
     return backend ? ErrorCode::internal : backend.error().code;
   };
   auto o = options();

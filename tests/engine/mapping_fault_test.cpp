@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 #include "backends/model/synthetic.hpp"
 
 namespace {
@@ -44,7 +44,7 @@ TEST(Mapping, EveryMapFailsOnce) {
   auto spec = model::parse_synthetic_shape("dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=512,context=256");
   ASSERT_TRUE(spec);
   spec->type = kernels::DType::q8_0;
-  engine::LocalBackendOptions options;
+  local::LocalBackendOptions options;
   options.model_id = "tiny";
   options.path =
       std::filesystem::temp_directory_path() / ("flyball-map-" + std::to_string(getpid()) + ".gguf");
@@ -54,7 +54,7 @@ TEST(Mapping, EveryMapFailsOnce) {
   std::int64_t n = 0;
   for (bool loaded = false; !loaded && n < 1000; ++n) {
     maps_until_failure = n;
-    const auto backend = engine::make_local_backend(options);
+    const auto backend = local::make_local_backend(options);
     maps_until_failure = -1;
     loaded = backend.has_value();
     if (loaded) continue;

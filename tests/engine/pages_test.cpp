@@ -1,5 +1,5 @@
 // Large allocations: when the system counts them as taken.
-#include "backends/cpu/memory.hpp"
+#include "backends/device/memory.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 namespace flyball::cpu {
 namespace {
 
-std::size_t resident_pages(const Pages& pages) {
+std::size_t resident_pages(const device::Pages& pages) {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> in_memory((pages.size() + page - 1) / page);
   EXPECT_EQ(mincore(pages.data(), pages.size(), in_memory.data()), 0);
@@ -21,7 +21,7 @@ std::size_t resident_pages(const Pages& pages) {
 
 TEST(Pages, CommitTakesWhatAllocateOnlyPromised) {
   constexpr std::size_t kBytes = std::size_t{16} << 20U;
-  auto pages = Pages::allocate(kBytes, "a test");
+  auto pages = device::Pages::allocate(kBytes, "a test");
   ASSERT_TRUE(pages);
   EXPECT_EQ(resident_pages(*pages), 0U);
   pages->commit();
@@ -31,7 +31,7 @@ TEST(Pages, CommitTakesWhatAllocateOnlyPromised) {
 }
 
 TEST(Pages, NothingIsFineToCommit) {
-  Pages none;
+  device::Pages none;
   none.commit();
   EXPECT_EQ(none.size(), 0U);
 }

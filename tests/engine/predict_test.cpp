@@ -1,5 +1,5 @@
 // What predict_memory says of every family, type and engine against what the engine then holds.
-#include "backends/engine/predict.hpp"
+#include "backends/local/predict.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "backends/engine/local_executor.hpp"
+#include "backends/local/local_executor.hpp"
 #include "backends/model/synthetic.hpp"
 #include "tests/engine/model_shapes.hpp"
 #include "tests/engine/run_model.hpp"
@@ -53,7 +53,7 @@ TEST_P(Predict, WhatTheEngineThenHolds) {
         spec->tied = c.tied;
         const auto path = dir.path() / "model.gguf";
         ASSERT_TRUE(model::write_synthetic_file(*spec, path, 1));
-        engine::LocalBackendOptions options;
+        local::LocalBackendOptions options;
         options.backend = backend;
         options.path = path;
         options.threads = 1;
@@ -62,12 +62,12 @@ TEST_P(Predict, WhatTheEngineThenHolds) {
         options.max_sequences = sequences;
         options.kv_type = kv;
         options.opencl[0].allow_processor = options.vulkan.allow_processor = true;
-        auto model = engine::open_local_model(options);
+        auto model = local::open_local_model(options);
         ASSERT_TRUE(model) << model.error().message;
-        const auto said = engine::predict_memory(**model, options);
+        const auto said = local::predict_memory(**model, options);
         if (!said && said.error().code == ErrorCode::unsupported_value) continue;  // q8_0 for such heads
         ASSERT_TRUE(said) << said.error().message;
-        auto opened = engine::open_local_executor(options, *model);
+        auto opened = local::open_local_executor(options, *model);
         if (!opened && opened.error().code == ErrorCode::model_unavailable)
           GTEST_SKIP() << opened.error().message;
         ASSERT_TRUE(opened) << c.shape << ": " << opened.error().message;
@@ -94,36 +94,36 @@ INSTANTIATE_TEST_SUITE_P(Engines, Predict, testing::Values("cpu", "opencl", "vul
 
 TEST(PredictOptions, AreCheckedBeforeAnythingIsOpened) {
   auto m = synthetic_model(kernels::DType::q8_0, kLlama);
-  engine::LocalBackendOptions options;
+  local::LocalBackendOptions options;
   options.backend = "abacus";
-  EXPECT_EQ(engine::predict_memory(*m.file, options).error().code, ErrorCode::unsupported_value);
+  EXPECT_EQ(local::predict_memory(*m.file, options).error().code, ErrorCode::unsupported_value);
   options.backend = "cpu";
   options.kv_type = "q3";
-  EXPECT_EQ(engine::predict_memory(*m.file, options).error().param, "kv_type");
+  EXPECT_EQ(local::predict_memory(*m.file, options).error().param, "kv_type");
   options.kv_type = "f16";
   options.context = 1U << 20;
-  EXPECT_EQ(engine::predict_memory(*m.file, options).error().param, "context");
+  EXPECT_EQ(local::predict_memory(*m.file, options).error().param, "context");
 }
 
 // A mixture's experts on the CPU are as many as they are given room for.
 TEST(PredictOptions, ExpertsTakeWhatTheyMay) {
   auto m = synthetic_model(kernels::DType::q8_0, kMixture);
-  engine::LocalBackendOptions options;
+  local::LocalBackendOptions options;
   options.expert_bytes = 1ULL << 40;
-  const auto all = engine::predict_memory(*m.file, options)->weight_bytes;
+  const auto all = local::predict_memory(*m.file, options)->weight_bytes;
   options.expert_bytes = 1;
-  const auto least = engine::predict_memory(*m.file, options)->weight_bytes;
+  const auto least = local::predict_memory(*m.file, options)->weight_bytes;
   EXPECT_LT(least, all);
   EXPECT_GT(least, 0U);
   // Unless somebody says otherwise, as many as what engines may hold together has room for: that others hold
   // it now does not matter, they end. Where there is hardly any it is the least, and never all of them.
   options.expert_bytes = 0;
   options.memory_capacity = 1;
-  EXPECT_EQ(engine::predict_memory(*m.file, options)->weight_bytes, least);
+  EXPECT_EQ(local::predict_memory(*m.file, options)->weight_bytes, least);
   options.memory_capacity = 1ULL << 40;
-  EXPECT_EQ(engine::predict_memory(*m.file, options)->weight_bytes, all);
+  EXPECT_EQ(local::predict_memory(*m.file, options)->weight_bytes, all);
   options.memory_capacity = least + (all - least) / 2;
-  const auto some = engine::predict_memory(*m.file, options)->weight_bytes;
+  const auto some = local::predict_memory(*m.file, options)->weight_bytes;
   EXPECT_GE(some, least);
   EXPECT_LE(some, options.memory_capacity);
 }

@@ -18,7 +18,7 @@ inline void same_bits(const std::vector<float>& got, const std::vector<float>& e
 inline constexpr std::string_view kKvShape =
     "dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,context=1024";
 
-inline void expect_alone_equals_batched(engine::Executor& executor, std::uint32_t vocab,
+inline void expect_alone_equals_batched(device::Executor& executor, std::uint32_t vocab,
                                         const SameRow& expect_same = same_bits) {
   const auto a = random_tokens(20, vocab, 1), b = random_tokens(30, vocab, 2);
   run_step(executor, {{a, 0, {0, 1}, false}}, vocab);
@@ -34,7 +34,7 @@ inline void expect_alone_equals_batched(engine::Executor& executor, std::uint32_
   expect_same(together[2], alone_prompt[0]);
 }
 
-inline void expect_whole_equals_chunked(engine::Executor& executor, std::uint32_t vocab,
+inline void expect_whole_equals_chunked(device::Executor& executor, std::uint32_t vocab,
                                         const SameRow& expect_same = same_bits) {
   const auto tokens = random_tokens(60, vocab);
   const auto whole = run_chunks(executor, tokens, {0, 1, 2, 3}, vocab, kRunStepTokens, 60);
@@ -47,11 +47,11 @@ inline void expect_whole_equals_chunked(engine::Executor& executor, std::uint32_
 }
 
 // A block of which nine positions are filled, copied; then both go on, each in its own.
-inline void expect_copied_block_equals_computed(engine::Executor& executor, std::uint32_t vocab) {
+inline void expect_copied_block_equals_computed(device::Executor& executor, std::uint32_t vocab) {
   const auto tokens = random_tokens(25, vocab);
   run_step(executor, {{tokens, 0, {2, 3}, false}}, vocab);
   const auto computed = run_step(executor, {{{5}, 25, {2, 3}, true}}, vocab);
-  const engine::BlockCopy copies[] = {{2, 40}, {3, 41}};
+  const device::BlockCopy copies[] = {{2, 40}, {3, 41}};
   EXPECT_EQ(run_step(executor, {{{5}, 25, {40, 41}, true}}, vocab, copies), computed);
   run_step(executor, {{{9}, 25, {40, 41}, false}}, vocab);  // not the original's
   EXPECT_EQ(run_step(executor, {{{5}, 25, {2, 3}, true}}, vocab), computed);

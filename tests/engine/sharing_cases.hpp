@@ -9,7 +9,7 @@
 #include <iostream>
 #include <random>
 
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 #include "backends/model/synthetic.hpp"
 #include "tests/engine/fakes.hpp"
 
@@ -58,9 +58,9 @@ class SharingModel : public testing::Test {
   }
   static void TearDownTestSuite() { std::filesystem::remove(path_); }
 
-  static engine::LocalBackendOptions options(const char* kv_type, std::uint32_t sequences,
-                                             std::uint32_t blocks = 0, std::uint32_t step_tokens = 64) {
-    engine::LocalBackendOptions o;
+  static local::LocalBackendOptions options(const char* kv_type, std::uint32_t sequences,
+                                            std::uint32_t blocks = 0, std::uint32_t step_tokens = 64) {
+    local::LocalBackendOptions o;
     o.model_id = "tiny";
     o.path = path_;
     o.threads = 2;
@@ -71,8 +71,8 @@ class SharingModel : public testing::Test {
     o.kv_type = kv_type;
     return o;
   }
-  static std::unique_ptr<Backend> make_backend(const engine::LocalBackendOptions& o) {
-    auto backend = engine::make_local_backend(o);
+  static std::unique_ptr<Backend> make_backend(const local::LocalBackendOptions& o) {
+    auto backend = local::make_local_backend(o);
     EXPECT_TRUE(backend) << backend.error().message;
     return std::move(*backend);
   }

@@ -16,7 +16,7 @@ class SpillModel : public SharingModel {
   }
   void TearDown() override { std::filesystem::remove_all(directory_); }
 
-  engine::LocalBackendOptions spilling(engine::LocalBackendOptions o) const {
+  local::LocalBackendOptions spilling(local::LocalBackendOptions o) const {
     o.spill.directory = directory_ / "kv";
     o.spill.max_bytes = 64 << 20;
     return o;
@@ -33,7 +33,7 @@ class SpillModel : public SharingModel {
   }
 
   // The engine ends and another one begins.
-  void expect_same_after_a_restart(const engine::LocalBackendOptions& plain) const {
+  void expect_same_after_a_restart(const local::LocalBackendOptions& plain) const {
     const Answer computed = wait(*make_backend(plain), session());
     {
       const auto first = make_backend(spilling(plain));
@@ -58,7 +58,7 @@ class SpillModel : public SharingModel {
   }
 
   // Its blocks are taken for others, in one engine.
-  void expect_same_after_eviction(const engine::LocalBackendOptions& plain) const {
+  void expect_same_after_eviction(const local::LocalBackendOptions& plain) const {
     auto tight = plain;
     tight.kv_blocks = 45;  // one such session, and not another one's beginning
     const Answer computed = wait(*make_backend(plain), session());

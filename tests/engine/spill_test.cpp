@@ -11,7 +11,7 @@ namespace {
 
 class SpillOnCpu : public SpillModel, public testing::WithParamInterface<const char*> {
  protected:
-  static engine::LocalBackendOptions plain() { return options(GetParam(), 2); }
+  static local::LocalBackendOptions plain() { return options(GetParam(), 2); }
 };
 
 TEST_P(SpillOnCpu, ASessionReturnsAfterARestart) {
@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(KvTypes, SpillOnCpu, testing::Values("f16", "q8_0"),
 
 class Spill : public SpillModel {
  protected:
-  static engine::LocalBackendOptions plain() { return options("f16", 2); }
+  static local::LocalBackendOptions plain() { return options("f16", 2); }
   void save_one() {
     const auto backend = make_backend(spilling(plain()));
     wait(*backend, session());

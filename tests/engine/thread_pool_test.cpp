@@ -1,5 +1,5 @@
 // Fork-join: every index once, results visible, also after the workers fell asleep.
-#include "backends/cpu/thread_pool.hpp"
+#include "backends/device/thread_pool.hpp"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@ namespace {
 
 TEST(ThreadPool, RunsEveryIndexOnce) {
   for (const std::uint32_t threads : {1U, 2U, 4U}) {
-    ThreadPool pool(threads);
+    device::ThreadPool pool(threads);
     EXPECT_EQ(pool.size(), threads);
     std::vector<std::uint32_t> hits(777);
     for (std::uint32_t round = 0; round < 3000; ++round) {
@@ -28,7 +28,7 @@ TEST(ThreadPool, RunsEveryIndexOnce) {
 }
 
 TEST(ThreadPool, WhatOneRegionWritesTheNextReads) {
-  ThreadPool pool(2);
+  device::ThreadPool pool(2);
   std::vector<std::uint64_t> a(64, 1), b(64, 0);
   for (int round = 0; round < 2000; ++round) {
     pool.for_each(64, [&](std::uint32_t i) { b[i] = a[(i + 13) % 64] + 1; });
@@ -38,7 +38,7 @@ TEST(ThreadPool, WhatOneRegionWritesTheNextReads) {
 }
 
 TEST(ThreadPool, WakesSleepingWorkers) {
-  ThreadPool pool(3);
+  device::ThreadPool pool(3);
   for (int round = 0; round < 5; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));  // longer than they spin
     std::atomic<int> sum{0};
@@ -54,7 +54,7 @@ TEST(ThreadPool, MakesDoWithTheThreadsItGets) {
   ASSERT_EQ(pthread_attr_setstacksize(&greedy, std::size_t{1} << 50), 0);  // no address space has this
   ASSERT_EQ(pthread_setattr_default_np(&greedy), 0);
   {
-    ThreadPool pool(3);
+    device::ThreadPool pool(3);
     EXPECT_EQ(pool.size(), 1U);
     std::uint32_t sum = 0;
     pool.for_each(10, [&](std::uint32_t i) { sum += i; });
@@ -66,7 +66,7 @@ TEST(ThreadPool, MakesDoWithTheThreadsItGets) {
 }
 
 TEST(ThreadPool, KnowsHowManyProcessorsItMayUse) {
-  EXPECT_GE(usable_processors(), 1U);
+  EXPECT_GE(device::usable_processors(), 1U);
 }
 
 }  // namespace

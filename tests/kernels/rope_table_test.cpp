@@ -4,14 +4,14 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/rope_table.hpp"
+#include "backends/device/rope_table.hpp"
 
 namespace flyball::kernels::cpu {
 namespace {
 
-std::vector<float> table(const RopeTableArgs& args, std::uint32_t position) {
+std::vector<float> table(const device::RopeTableArgs& args, std::uint32_t position) {
   std::vector<float> cos_sin(args.dim);
-  RopeTable(args).rotation(position, cos_sin.data());
+  device::RopeTable(args).rotation(position, cos_sin.data());
   return cos_sin;
 }
 
@@ -43,7 +43,7 @@ TEST(RopeTable, FrequencyFactorsDivideFrequencies) {
 }
 
 TEST(RopeTable, YarnLeavesFastFrequenciesAndScalesSlowOnes) {
-  const RopeTableArgs args{
+  const device::RopeTableArgs args{
       .dim = 128, .base = 10000.0F, .factor = 4.0F, .ext_factor = 1.0F, .original_context = 4096};
   const auto t = table(args, 1000);
   // Index of 32 rotations: 128 ln(4096 / (64 pi)) / (2 ln 10000) = 20.9, down to 20; of one: 45.03, up to 46.

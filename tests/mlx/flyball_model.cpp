@@ -62,13 +62,13 @@ void write_weights(const model::ModelFile& file, const std::string& directory) {
 constexpr std::uint32_t kStepTokens = 64;
 
 // The last token's, in steps of `rows`.
-json last_logits(engine::Executor& executor, const std::vector<Token>& tokens, std::uint32_t rows) {
+json last_logits(device::Executor& executor, const std::vector<Token>& tokens, std::uint32_t rows) {
   std::vector<std::uint32_t> blocks(kBlocks);
   std::iota(blocks.begin(), blocks.end(), 0U);
   std::vector<float> out;
   for (std::uint32_t at = 0; at < tokens.size(); at += rows) {
     const auto n = std::min(rows, static_cast<std::uint32_t>(tokens.size()) - at);
-    const engine::StepSequence sequence{0, n, at, blocks, true};
+    const device::StepSequence sequence{0, n, at, blocks, true};
     const auto step = take(executor.submit({std::span(tokens).subspan(at, n), {&sequence, 1}}, {}));
     const auto row = take(executor.wait(step)).logits;
     out.assign(row.begin(), row.end());
@@ -105,7 +105,7 @@ Options step_options(std::uint32_t rows) {
   return options;
 }
 
-std::unique_ptr<engine::Executor> device_executor(const model::ModelFile& file, const std::string& engine,
+std::unique_ptr<device::Executor> device_executor(const model::ModelFile& file, const std::string& engine,
                                                   std::uint32_t rows) {
   const char* folder = std::getenv("FLYBALL_BINARY_DIR");
   const std::string kept = folder != nullptr ? std::string(folder) + "/mlx-tests/" : std::string();
@@ -149,7 +149,7 @@ int main(int argc, char** argv) {
   const std::string command = argv[2];
   if (command == "weights" && argc == 4) return write_weights(*file, argv[3]), 0;
   json out = json::array();
-  std::unique_ptr<engine::Executor> device;
+  std::unique_ptr<device::Executor> device;
   const std::uint32_t rows = argc == 4 ? static_cast<std::uint32_t>(std::stoul(argv[3])) : 0;
   if (rows > 0) device = device_executor(*file, command, rows);
   for (const json& asked : json::parse(std::cin))

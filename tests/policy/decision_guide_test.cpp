@@ -13,7 +13,7 @@
 #include <set>
 
 #include "config/config.hpp"
-#include "daemon/route/hardware_facts.hpp"
+#include "daemon/probe/hardware_facts.hpp"
 #include "policy/advice.hpp"
 #include "policy/scenario.hpp"
 #include "tests/gateway/wire.hpp"
@@ -103,7 +103,9 @@ struct Ran {
 };
 Ran run(const std::string& arguments) {
   Ran ran;
-  FILE* pipe = popen(("env -i HOME=" FLYBALL_BINARY_DIR "/advise-home " FLYBALL_PROGRAM " advise " + arguments).c_str(), "r");
+  FILE* pipe = popen(
+      ("env -i HOME=" FLYBALL_BINARY_DIR "/advise-home " FLYBALL_PROGRAM " advise " + arguments).c_str(),
+      "r");
   if (!pipe) return ran;
   char buffer[4096];
   for (std::size_t n; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) ran.out.append(buffer, n);
@@ -164,8 +166,8 @@ std::optional<T> value(const policy::Facts& facts, const char* name) {
 }
 
 // What the probe would say of the row's machine. Every GPU shows by both APIs.
-route::HardwareReport faked_probe(const policy::Facts& facts) {
-  route::HardwareReport report;
+probe::HardwareReport faked_probe(const policy::Facts& facts) {
+  probe::HardwareReport report;
   const auto memory = value<std::int64_t>(facts, "hardware.memory.total").value_or(0);
   report.cpu = {"Faked processor",
                 "avx2",
@@ -228,7 +230,7 @@ TEST(DecisionGuide, ByARequestOnAFakedMachine) {
     const config::AppManifest app = manifest(row.facts);
     settings->apps[0].workload = app.workload;
     settings->apps[0].privacy = app.privacy;
-    policy::Facts hardware = route::facts_of(faked_probe(row.facts), {}, {});
+    policy::Facts hardware = probe::facts_of(faked_probe(row.facts), {}, {});
     overlay(row.facts, hardware);
     Rig rig(settings, std::move(hardware));
     BackendInfo& loaded = rig.cpu().info_of_the_model();

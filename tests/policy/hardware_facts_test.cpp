@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "daemon/route/device_memory.hpp"
-#include "daemon/route/hardware_facts.hpp"
+#include "daemon/probe/device_memory.hpp"
+#include "daemon/probe/hardware_facts.hpp"
 #include "daemon/route/preload.hpp"
 
 namespace flyball::route {
@@ -30,16 +30,16 @@ std::vector<std::string> engines(const fleet::DeviceMemory& memory) {
   return out;
 }
 
-HardwareReport machine(std::vector<DeviceReport> vulkan, std::vector<DeviceReport> opencl = {}) {
-  HardwareReport report;
+probe::HardwareReport machine(std::vector<DeviceReport> vulkan, std::vector<DeviceReport> opencl = {}) {
+  probe::HardwareReport report;
   report.cpu = {"Test CPU", "avx2", 4, 8, 32ULL << 30, 20ULL << 30, 11.11, 22.22};
   report.vulkan.devices = std::move(vulkan);
   report.opencl.devices = std::move(opencl);
   return report;
 }
 
-policy::Facts seen(const HardwareReport& report, std::vector<std::string> opencl_devices = {}) {
-  return facts_of(report, config::OpenClEngine{std::move(opencl_devices)}, {});
+policy::Facts seen(const probe::HardwareReport& report, std::vector<std::string> opencl_devices = {}) {
+  return probe::facts_of(report, config::OpenClEngine{std::move(probe::opencl_devices)}, {});
 }
 
 template <class T>
@@ -110,7 +110,7 @@ TEST(HardwareFacts, TheOpenClDeviceIsTheBestThatComputes) {
                    device("RTX 5090", "discrete", "nvidia", 32, false),
                    device("pthread-cpu", "software", "other", 500)});
   using Ids = std::vector<std::string>;
-  const auto named = [&](Ids names) { return opencl_devices(report, {std::move(names)}); };
+  const auto named = [&](Ids names) { return probe::opencl_devices(report, {std::move(names)}); };
   EXPECT_EQ(named({}), Ids{"RTX 4090#0 (Test)"});
   EXPECT_EQ(named({"UHD"}), Ids{"UHD 770#0 (Test)"});
   EXPECT_EQ(named({"pthread"}), Ids{"pthread-cpu#0 (Test)"});
@@ -129,10 +129,10 @@ TEST(HardwareFacts, ADiscreteDeviceHasItsOwnMemory) {
   const auto report =
       machine({}, {device("UHD 770", "integrated", "intel", 64), device("RTX 4090", "discrete", "nvidia", 24),
                    device("pthread-cpu", "software", "other", 500)});
-  EXPECT_TRUE(has_own_memory(report.opencl, "RTX 4090#0 (Test)"));
-  EXPECT_FALSE(has_own_memory(report.opencl, "UHD 770#0 (Test)"));
-  EXPECT_FALSE(has_own_memory(report.opencl, "pthread-cpu#0 (Test)"));
-  EXPECT_FALSE(has_own_memory(report.opencl, ""));
+  EXPECT_TRUE(probe::has_own_memory(report.opencl, "RTX 4090#0 (Test)"));
+  EXPECT_FALSE(probe::has_own_memory(report.opencl, "UHD 770#0 (Test)"));
+  EXPECT_FALSE(probe::has_own_memory(report.opencl, "pthread-cpu#0 (Test)"));
+  EXPECT_FALSE(probe::has_own_memory(report.opencl, ""));
 }
 
 TEST(HardwareFacts, EnginesOnTheSameDevicesDrawFromOneMemory) {
@@ -140,17 +140,17 @@ TEST(HardwareFacts, EnginesOnTheSameDevicesDrawFromOneMemory) {
   const auto card = device("RTX 4090", "discrete", "nvidia", 24);
   const auto report = machine({card, device("UHD 770", "integrated", "intel", 64)}, {card, card});
   using Ids = std::vector<std::string>;
-  auto memory = device_memory(report, {"RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
+  auto memory = probe::device_memory(report, {"RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
   ASSERT_EQ(memory.size(), 1U);
   EXPECT_EQ(memory[0].name, "RTX 4090");
   EXPECT_EQ(memory[0].bytes, 24 * kGiB);
   EXPECT_EQ(engines(memory[0]), (Ids{"opencl", "vulkan"}));
-  memory = device_memory(report, {"RTX 4090#0 (Test)", "RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
+  memory = probe::device_memory(report, {"RTX 4090#0 (Test)", "RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
   ASSERT_EQ(memory.size(), 1U) << "what vulkan holds of its card is not there for opencl";
   EXPECT_EQ(memory[0].name, "RTX 4090, RTX 4090");
   EXPECT_EQ(memory[0].bytes, 48 * kGiB);
   EXPECT_EQ(engines(memory[0]), (Ids{"opencl", "vulkan"}));
-  EXPECT_TRUE(device_memory(report, {}, {"UHD 770#0 (Test)"}).empty()) << "it works in the machine's";
+  EXPECT_TRUE(probe::device_memory(report, {}, {"UHD 770#0 (Test)"}).empty()) << "it works in the machine's";
 }
 
 TEST(HardwareFacts, EnginesOnDifferentCardsHavePoolsOfTheirOwn) {
@@ -159,14 +159,14 @@ TEST(HardwareFacts, EnginesOnDifferentCardsHavePoolsOfTheirOwn) {
                                            device("RTX 3060", "discrete", "nvidia", 12)};
   const auto report = machine(cards, cards);
   const std::string large = "RTX 4090#0 (Test)", small = "RTX 3060#0 (Test)";
-  auto memory = device_memory(report, {large}, {small});
+  auto memory = probe::device_memory(report, {large}, {small});
   ASSERT_EQ(memory.size(), 2U);
   EXPECT_EQ(memory[0].bytes, 24 * kGiB);
   EXPECT_EQ(memory[1].bytes, 12 * kGiB);
   EXPECT_EQ(engines(memory[1]), std::vector<std::string>{"vulkan"});
-  memory = device_memory(report, {small}, {large});
+  memory = probe::device_memory(report, {small}, {large});
   ASSERT_EQ(memory.size(), 2U);
-  memory = device_memory(report, {large, small}, {small});
+  memory = probe::device_memory(report, {large, small}, {small});
   ASSERT_EQ(memory.size(), 1U);
   EXPECT_EQ(memory[0].name, "RTX 3060, RTX 4090");
   EXPECT_EQ(memory[0].bytes, 36 * kGiB);
@@ -185,7 +185,7 @@ TEST(HardwareFacts, CardsAreToldApartByWhatBothDriversTell) {
     by_opencl.uuid = opencl_uuid;
     by_opencl.name = "NVIDIA RTX 4090 as another driver calls it";
     if (by_vulkan.pci.empty() && by_vulkan.uuid.empty()) by_opencl.name = by_vulkan.name;
-    return device_memory(machine({by_vulkan}, {by_opencl}), {by_opencl.id}, {by_vulkan.id});
+    return probe::device_memory(machine({by_vulkan}, {by_opencl}), {by_opencl.id}, {by_vulkan.id});
   };
   const char *const here = "0000:41:00.0", *const there = "0000:42:00.0";
   EXPECT_EQ(pools(here, "", here, "").size(), 1U);
@@ -202,7 +202,7 @@ TEST(HardwareFacts, ANumberedDeviceIsThatOne) {
   report.opencl.devices[0].id = "GPU#1 (Test)";
   report.opencl.devices[1].id = "GPU#10 (Test)";
   const auto named = [&](const char* name) {
-    const auto ids = opencl_devices(report, config::OpenClEngine{{name}});
+    const auto ids = probe::opencl_devices(report, config::OpenClEngine{{name}});
     return ids ? ids->front() : "none";
   };
   EXPECT_EQ(named("#1"), "GPU#1 (Test)");
@@ -253,7 +253,7 @@ TEST(Preload, KnowsWhatMemoryIsFree) {
 
 // Both probes crashed, and the facts said that there is no GPU.
 TEST(HardwareFacts, WhereADriverDidNotAnswerNoGpuIsNotKnown) {
-  HardwareReport report = machine({}, {});
+  probe::HardwareReport report = machine({}, {});
   report.vulkan = {{}, "the driver crashed: Segmentation fault", false};
   report.opencl = report.vulkan;
   EXPECT_EQ(seen(report).get("hardware.gpu.count"), nullptr);
@@ -304,7 +304,7 @@ TEST(AppFacts, WhatTheManifestLeavesOutStaysUnknown) {
   app.workload.concurrency = 3;
   app.slo.ttft = std::chrono::seconds(2);
   policy::Facts facts;
-  set_app_facts(app, facts);
+  probe::set_app_facts(app, facts);
   EXPECT_EQ(value<std::string>(facts, "app.privacy"), "local_only");
   for (const char* name : {"app.privacy", "workload.class", "workload.modalities"})
     EXPECT_EQ(facts.get(name)->source, "default") << name;
@@ -321,7 +321,7 @@ TEST(AppFacts, WhatTheManifestDeclaresIsNoDefault) {
   app.workload.kind = config::kDefaultClass;
   app.workload.modalities = {config::kDefaultModality};
   policy::Facts facts;
-  set_app_facts(app, facts);
+  probe::set_app_facts(app, facts);
   for (const char* name : {"app.privacy", "workload.class", "workload.modalities"})
     EXPECT_EQ(facts.get(name)->source, "manifest") << name;
 }

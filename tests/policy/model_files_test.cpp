@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "daemon/probe/model_files.hpp"
 #include "daemon/route/facts.hpp"
-#include "daemon/route/model_files.hpp"
 
 namespace flyball::route {
 namespace {
@@ -51,10 +51,10 @@ const std::string kMixture =
 
 TEST_F(ModelFilesTest, AreReadOnceForEachStateOfTheFile) {
   write("mixture.gguf", kMixture);
-  ModelFiles files(folder_ / "program", std::chrono::seconds(60));
+  probe::ModelFiles files(folder_ / "program", std::chrono::seconds(60));
   const std::vector<config::ModelEntry> models{model("a", "mixture.gguf"), model("b", "mixture.gguf"),
                                                model("absent", "absent.gguf")};
-  const ModelFileInfos first = files.read(models);
+  const probe::ModelFileInfos first = files.read(models);
   ASSERT_EQ(first.size(), 2U);
   const BackendInfo& info = first.at("b");
   EXPECT_EQ(info.architecture, "mixtral");
@@ -78,7 +78,7 @@ TEST_F(ModelFilesTest, WhatIsNoAnswerIsNotKnown) {
   const char* const answers[] = {"", "nonsense", "[]", "{\"architecture\": \"llama\"}",
                                  R"({"architecture": "llama", "parameters": -1, "context_length": 1,
                                      "shape": {"experts": 0}, "memory": {"weight_bytes": 1, "token_weight_bytes": 1}})"};
-  ModelFiles files(folder_ / "program", std::chrono::seconds(60));
+  probe::ModelFiles files(folder_ / "program", std::chrono::seconds(60));
   std::vector<config::ModelEntry> models;
   for (std::size_t i = 0; i < std::size(answers); ++i) {
     write("m" + std::to_string(i), answers[i]);
@@ -90,15 +90,15 @@ TEST_F(ModelFilesTest, WhatIsNoAnswerIsNotKnown) {
   write("m1", kMixture);
   EXPECT_TRUE(files.read(models).empty());
   write("program", "#!/bin/sh\nexec sleep 1000\n");
-  EXPECT_TRUE(ModelFiles(folder_ / "program", std::chrono::milliseconds(100)).read(models).empty());
-  EXPECT_TRUE(ModelFiles("/nonexistent/flyball").read(models).empty());
+  EXPECT_TRUE(probe::ModelFiles(folder_ / "program", std::chrono::milliseconds(100)).read(models).empty());
+  EXPECT_TRUE(probe::ModelFiles("/nonexistent/flyball").read(models).empty());
 }
 
 TEST_F(ModelFilesTest, TheEmbeddedModelIsKnownWithoutAsking) {
   config::ModelEntry demo;
   demo.id = "demo";
   demo.embedded = true;
-  const ModelFileInfos infos = ModelFiles("/nonexistent/flyball").read({&demo, 1});
+  const probe::ModelFileInfos infos = probe::ModelFiles("/nonexistent/flyball").read({&demo, 1});
   ASSERT_TRUE(infos.contains("demo"));
   const BackendInfo& info = infos.at("demo");
   EXPECT_EQ(info.architecture, "llama");
@@ -147,8 +147,9 @@ TEST(Gather, WhatIsFreeOfTheMemoryThatEachEngineDrawsFrom) {
   config::ModelEntry model;
   model.id = "m";
   LiveState live;
-  live.memory.pools = {{"machine", 64ULL << 30, 0, 30ULL << 30, 0, 0, {}},
-                       {"cards", 48ULL << 30, 0, 44ULL << 30, 0, 0, {{"opencl", 42ULL << 30}, {"vulkan", 1}}}};
+  live.memory.pools = {
+      {"machine", 64ULL << 30, 0, 30ULL << 30, 0, 0, {}},
+      {"cards", 48ULL << 30, 0, 44ULL << 30, 0, 0, {{"opencl", 42ULL << 30}, {"vulkan", 1}}}};
   hardware.set("backend.cpu.available", true, "build");
   hardware.set("backend.opencl.available", true, "probe");
   hardware.set("backend.vulkan.available", false, "probe");

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "daemon/route/probe.hpp"
+#include "daemon/probe/probe.hpp"
 
 int main(int argc, char** argv) {
   if (argc != 6 || std::string_view(argv[4]) != "--patience-ms") return 64;
@@ -41,6 +41,6 @@ int main(int argc, char** argv) {
     for (;;)
       std::puts("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
   return mode.empty()
-             ? flyball::route::run_probe_child(argv[3], std::chrono::milliseconds(std::atoi(argv[5])))
+             ? flyball::probe::run_probe_child(argv[3], std::chrono::milliseconds(std::atoi(argv[5])))
              : 0;
 }

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "daemon/route/probe.hpp"
+#include "daemon/probe/probe.hpp"
 
 namespace flyball::route {
 namespace {
@@ -14,9 +14,9 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-HardwareReport with_mode(const char* mode, std::chrono::milliseconds timeout = 20s) {
+probe::HardwareReport with_mode(const char* mode, std::chrono::milliseconds timeout = 20s) {
   setenv("FLYBALL_PROBE_CHILD_MODE", mode, 1);
-  HardwareReport report = probe_hardware({FLYBALL_PROBE_CHILD, timeout});
+  probe::HardwareReport report = probe::probe_hardware({FLYBALL_PROBE_CHILD, timeout});
   unsetenv("FLYBALL_PROBE_CHILD_MODE");
   return report;
 }
@@ -79,12 +79,12 @@ TEST(Probe, LongNamesAreCutBetweenCharacters) {
 }
 
 TEST(Probe, AProgramThatIsNotThere) {
-  EXPECT_THAT(probe_hardware({"/nonexistent/flyball", 1s}).vulkan.error,
+  EXPECT_THAT(probe::probe_hardware({"/nonexistent/flyball", 1s}).vulkan.error,
               HasSubstr("could not be started: No such file"));
 }
 
 TEST(Probe, ThisMachine) {
-  const HardwareReport report = probe_hardware({FLYBALL_PROBE_CHILD, 60s});
+  const probe::HardwareReport report = probe::probe_hardware({FLYBALL_PROBE_CHILD, 60s});
   EXPECT_GE(report.cpu.threads, report.cpu.cores);
   EXPECT_GT(report.cpu.cores, 0U);
   EXPECT_GT(report.cpu.memory_total, report.cpu.memory_available);
@@ -104,13 +104,13 @@ void expect_computes(const DeviceProbe& probe) {
 }
 
 TEST(Probe, VulkanDevicesCompute) {
-  const auto report = probe_hardware({FLYBALL_PROBE_CHILD, 60s});
+  const auto report = probe::probe_hardware({FLYBALL_PROBE_CHILD, 60s});
   if (report.vulkan.devices.empty()) GTEST_SKIP() << report.vulkan.error;
   expect_computes(report.vulkan);
 }
 
 TEST(Probe, OpenClDevicesCompute) {
-  const auto report = probe_hardware({FLYBALL_PROBE_CHILD, 60s});
+  const auto report = probe::probe_hardware({FLYBALL_PROBE_CHILD, 60s});
   if (report.opencl.devices.empty()) GTEST_SKIP() << report.opencl.error;
   expect_computes(report.opencl);
 }

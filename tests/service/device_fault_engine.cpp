@@ -52,7 +52,7 @@ void fail_at(const std::string& at, DeviceOptions& opencl, VulkanOptions& vulkan
 }  // namespace
 
 int main(int argc, char** argv) {
-  flyball::engine::LocalBackendOptions options;
+  flyball::local::LocalBackendOptions options;
   int fd = -1;
   for (int i = 2; i + 1 < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];

@@ -54,12 +54,12 @@ TEST_P(OpenClCandidatesOf, AreWhatTheWholeRowsSay) {
   for (const auto& step : steps)
     for (const std::uint32_t of : {kRows, kVocab}) {
       std::vector<Token> tokens;
-      std::vector<engine::BlockId> tables(step.size());
-      std::vector<engine::StepSequence> whole, mixed;
+      std::vector<device::BlockId> tables(step.size());
+      std::vector<device::StepSequence> whole, mixed;
       std::uint64_t n_whole = 0, n_pairs = 0;
       for (std::uint32_t i = 0; i < step.size(); ++i) {
         tables[i] = i;
-        engine::StepSequence s{
+        device::StepSequence s{
             static_cast<std::uint32_t>(tokens.size()), step[i].tokens, 0, {&tables[i], 1}, step[i].wanted};
         whole.push_back(s);
         s.n_candidates = step[i].candidates;
@@ -78,7 +78,7 @@ TEST_P(OpenClCandidatesOf, AreWhatTheWholeRowsSay) {
       EXPECT_EQ(device->statistics().result_bytes - before, 4 * n_whole * kRows + 8 * n_pairs);
 
       std::size_t row = 0, n = 0, cut = 0;
-      for (const engine::StepSequence& s : mixed) {
+      for (const device::StepSequence& s : mixed) {
         if (!s.want_logits) continue;
         const auto logits = std::span(expected).subspan(row++ * kRows, kRows);
         if (s.n_candidates == 0) {
@@ -105,8 +105,8 @@ TEST_P(OpenClCandidatesOf, AreWhatTheWholeRowsSay) {
 TEST_F(OpenClCandidates, MoreThanThereAreAreRefused) {
   const auto device = executor();
   const std::vector<Token> tokens{1};
-  const std::vector<engine::BlockId> table{0};
-  engine::StepSequence s{0, 1, 0, table, true, graph::kMaxCandidates + 1};
+  const std::vector<device::BlockId> table{0};
+  device::StepSequence s{0, 1, 0, table, true, graph::kMaxCandidates + 1};
   EXPECT_FALSE(device->submit({tokens, {&s, 1}}, {}));
   s.n_candidates = 11;
   EXPECT_FALSE(device->submit({tokens, {&s, 1}, 10}, {}));
@@ -116,7 +116,7 @@ TEST_F(OpenClCandidates, MoreThanThereAreAreRefused) {
 }
 
 // The engine's device, as one that gives candidates or does not.
-class Watched final : public engine::Executor {
+class Watched final : public device::Executor {
  public:
   Watched(std::unique_ptr<opencl::OpenClExecutor> device, std::uint32_t max_candidates,
           std::shared_ptr<std::atomic<std::uint64_t>> bytes)
@@ -125,11 +125,11 @@ class Watched final : public engine::Executor {
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n) override {
     return device_->reserve_kv(layout, n);
   }
-  Result<engine::StepId> submit(const engine::StepBatch& batch,
-                                std::span<const engine::BlockCopy> copies) override {
+  Result<device::StepId> submit(const device::StepBatch& batch,
+                                std::span<const device::BlockCopy> copies) override {
     return device_->submit(batch, copies);
   }
-  Result<engine::StepOutput> wait(engine::StepId step) override {
+  Result<device::StepOutput> wait(device::StepId step) override {
     auto output = device_->wait(step);
     *bytes_ = device_->statistics().result_bytes;
     return output;

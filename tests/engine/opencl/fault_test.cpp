@@ -159,7 +159,7 @@ TEST_F(OpenClFaults, ADeviceThatDoesNotAnswerInTimeIsLost) {
     // Patience for a microsecond; what is enqueued last, the logits of 64 rows, takes milliseconds.
     const std::vector<Token> prompt(64, 7);
     const std::vector<std::uint32_t> tables{0, 1, 2, 3};
-    std::vector<engine::StepSequence> sequences;
+    std::vector<device::StepSequence> sequences;
     for (std::uint32_t i = 0; i < 64; ++i) sequences.push_back({i, 1, i % 16, {&tables[i / 16], 1}, true});
     const auto step = (*executor)->submit({prompt, sequences}, {});
     ASSERT_TRUE(step);
@@ -256,7 +256,7 @@ class OpenClPrograms : public test::OpenClTest {
     EXPECT_TRUE((*executor)->reserve_kv(graph::kv_layout(model_.file->config()), 4));
     const std::vector<Token> prompt{1, 2, 3};
     const std::vector<std::uint32_t> table{0};
-    const engine::StepSequence sequence{0, 3, 0, table, true};
+    const device::StepSequence sequence{0, 3, 0, table, true};
     const auto step = (*executor)->submit({prompt, {&sequence, 1}}, {});
     EXPECT_TRUE(step);
     EXPECT_TRUE((*executor)->wait(*step));
@@ -289,7 +289,7 @@ TEST_F(OpenClPrograms, NoStepCompiles) {
     for (const bool together : {true, false}) {  // one sequence's tokens, or a token each of several
       const std::vector<Token> tokens(n, 1);
       const std::vector<std::uint32_t> tables{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
-      std::vector<engine::StepSequence> sequences;
+      std::vector<device::StepSequence> sequences;
       for (std::uint32_t s = 0; s < (together ? 1 : n); ++s)
         sequences.push_back({s, together ? n : 1, 0, std::span(tables).subspan(s, 1), true});
       const auto step = (*executor)->submit({tokens, sequences}, {});

@@ -24,8 +24,12 @@ using opencl::Handle;
 class OpenClHangs : public test::OpenClTest {
 #if defined(__SANITIZE_ADDRESS__)
  protected:
-  OpenClHangs() { __lsan_disable(); }
-  ~OpenClHangs() override { __lsan_enable(); }
+  OpenClHangs() {
+    __lsan_disable();
+  }
+  ~OpenClHangs() override {
+    __lsan_enable();
+  }
 #endif
 };
 
@@ -140,7 +144,9 @@ TEST_F(OpenClHangs, EachAnswerMayBeLate) {
         options.max_step_tokens = 8;
         options.max_logit_rows = 2;
         options.upload = upload;
-        options.devices[0].on_open = [&](std::shared_ptr<const opencl::Objects> o) { objects = std::move(o); };
+        options.devices[0].on_open = [&](std::shared_ptr<const opencl::Objects> o) {
+          objects = std::move(o);
+        };
         struck = false;
         options.devices[0].interceptor = [&](Call call) {
           if (call == Call::settle && struck && !std::exchange(asked, true)) {
@@ -228,7 +234,7 @@ TEST_F(OpenClHangs, AnEngineWithAStepUnderWayEndsAndLeavesWhatIsRead) {
   ASSERT_TRUE(executor->reserve_kv(graph::kv_layout(m.file->config()), 4));
   const std::vector<Token> prompt(64, 7);
   const std::vector<std::uint32_t> table{0, 1, 2, 3};
-  const engine::StepSequence sequence{0, 64, 0, table, true};
+  const device::StepSequence sequence{0, 64, 0, table, true};
   ASSERT_TRUE(executor->submit({prompt, {&sequence, 1}}, {}));
   executor.reset();
   EXPECT_TRUE(objects->abandoned);

@@ -200,8 +200,8 @@ TEST_F(OpenClEngine, AStepIsGivenUpBeforeItsLayersAreEnqueued) {
   };
   const auto device = opencl_executor(m, DType::f16, options);
   const test::Piece prompt{random_tokens(30, m.vocab()), 0, {3, 4, 9}};
-  const engine::StepSequence sequence{0, 30, 0, prompt.blocks, true};
-  const engine::StepBatch batch{prompt.tokens, {&sequence, 1}, 0, &stop};
+  const device::StepSequence sequence{0, 30, 0, prompt.blocks, true};
+  const device::StepBatch batch{prompt.tokens, {&sequence, 1}, 0, &stop};
   enqueued = 0;
   const auto expected = run_step(*device, {prompt}, m.vocab());
   const std::size_t whole = enqueued;
@@ -266,12 +266,12 @@ TEST_P(OpenClEngine, BlocksAreCopiedBeforeTheStep) {
   auto device = device_for(m);
   run_step(*device, {{tokens, 0, {2}, false}}, m.vocab());
   const auto expected = run_step(*device, {{{5}, 16, {2, 3}, true}}, m.vocab());
-  const engine::BlockCopy copy{2, 40};
+  const device::BlockCopy copy{2, 40};
   EXPECT_EQ(run_step(*device, {{{5}, 16, {40, 41}, true}}, m.vocab(), {&copy, 1}), expected);
 }
 
-// Devices that build less than they say of themselves: their compiler runs out of registers, or there is little
-// local memory. They serve, with smaller work-groups.
+// Devices that build less than they say of themselves: their compiler runs out of registers, or there is
+// little local memory. They serve, with smaller work-groups.
 class OpenClNarrow : public test::OpenClTest, public testing::WithParamInterface<opencl::Pretence> {};
 
 TEST_P(OpenClNarrow, SaysWhatTheCpuEngineSays) {

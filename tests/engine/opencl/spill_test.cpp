@@ -11,7 +11,7 @@ class SpillOnOpenCl : public SpillModel, public testing::WithParamInterface<cons
     if (!has_device()) GTEST_SKIP() << "this machine has no OpenCL device";
     SpillModel::SetUp();
   }
-  static engine::LocalBackendOptions plain() {
+  static local::LocalBackendOptions plain() {
     auto o = options(GetParam(), 2);
     o.backend = "opencl";
     o.opencl = {any_device()};

@@ -1,5 +1,5 @@
-// A model's layers over several OpenCL devices: what one device says, two or three say bit for bit; each holds its
-// share, is as ready as one alone, and may fail.
+// A model's layers over several OpenCL devices: what one device says, two or three say bit for bit; each
+// holds its share, is as ready as one alone, and may fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,10 +25,13 @@ using opencl::Call;
 using testing::HasSubstr;
 using testing::Not;
 
-constexpr std::string_view kLayers5 = "dim=64,layers=5,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,context=1024";
-constexpr std::string_view kBiased = "arch=qwen2,dim=64,layers=3,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320";
+constexpr std::string_view kLayers5 =
+    "dim=64,layers=5,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,context=1024";
+constexpr std::string_view kBiased =
+    "arch=qwen2,dim=64,layers=3,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320";
 constexpr std::string_view kMixture =
-    "arch=qwen3moe,dim=64,layers=4,heads=4,kv_heads=2,head_dim=32,experts=4,experts_used=2,expert_ffn=32,vocab=320";
+    "arch=qwen3moe,dim=64,layers=4,heads=4,kv_heads=2,head_dim=32,experts=4,experts_used=2,expert_ffn=32,"
+    "vocab=320";
 
 class OpenClSplit : public testing::Test {
  protected:
@@ -70,12 +73,10 @@ TEST_P(OpenClSplitFamily, SaysWhatOneDeviceSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, OpenClSplitFamily, testing::Values(kLayers5, kBiased, kMixture),
-                         [](const auto& i) {
-                           return std::string(i.param == kLayers5  ? "llama"
-                                              : i.param == kBiased ? "qwen2"
-                                                                   : "qwen3moe");
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Families, OpenClSplitFamily, testing::Values(kLayers5, kBiased, kMixture), [](const auto& i) {
+      return std::string(i.param == kLayers5 ? "llama" : i.param == kBiased ? "qwen2" : "qwen3moe");
+    });
 
 TEST_F(OpenClSplit, RowsAloneInBatchesInChunksAndCopiedAreTheSame) {
   const auto m = synthetic_model(DType::f16, kLayers5);
@@ -94,7 +95,7 @@ TEST_F(OpenClSplit, CandidatesComeFromTheLastDevice) {
   const auto one = over(m, 1), three = over(m, 3);
   const std::vector<Token> tokens{1, 2, 3, 4, 5, 6};
   const std::vector<std::uint32_t> tables{0, 1, 2, 3};
-  const std::vector<engine::StepSequence> sequences{{0, 3, 0, {&tables[0], 1}, true, 7, true},
+  const std::vector<device::StepSequence> sequences{{0, 3, 0, {&tables[0], 1}, true, 7, true},
                                                     {3, 1, 0, {&tables[1], 1}, true},
                                                     {4, 1, 0, {&tables[2], 1}, false},
                                                     {5, 1, 0, {&tables[3], 1}, true, 64, false}};
@@ -217,8 +218,8 @@ TEST_F(OpenClSplit, MoreNamesThanDevicesAreRefused) {
   EXPECT_FALSE(opencl::Device::open_all(twice));
 }
 
-// All that a step can need is there, and has run, on every device once the engine is ready; and a second start
-// compiles nothing.
+// All that a step can need is there, and has run, on every device once the engine is ready; and a second
+// start compiles nothing.
 TEST_F(OpenClSplit, NoStepCompilesNorASecondStart) {
   const auto m = synthetic_model(DType::q8_0, kLayers5);
   const TempDir cache;
@@ -239,8 +240,8 @@ TEST_F(OpenClSplit, NoStepCompilesNorASecondStart) {
   }
 }
 
-// Of whichever device's layers: nothing more is enqueued, the copies are done on both, and the same step again is
-// as if it had never been begun.
+// Of whichever device's layers: nothing more is enqueued, the copies are done on both, and the same step
+// again is as if it had never been begun.
 TEST_F(OpenClSplit, AStepIsGivenUpOnEitherDevice) {
   const auto m = synthetic_model(DType::q8_0, "dim=64,layers=16,heads=4,kv_heads=2,ffn=96,vocab=320");
   for (const std::size_t at : {0U, 1U}) {
@@ -263,9 +264,9 @@ TEST_F(OpenClSplit, AStepIsGivenUpOnEitherDevice) {
     const auto expected = run_step(*device, {prompt}, m.vocab());
     const auto whole = enqueued;
 
-    const engine::StepSequence sequence{0, 30, 0, prompt.blocks, true};
-    const engine::StepBatch batch{prompt.tokens, {&sequence, 1}, 0, &stop};
-    const engine::BlockCopy copy{2, 40};
+    const device::StepSequence sequence{0, 30, 0, prompt.blocks, true};
+    const device::StepBatch batch{prompt.tokens, {&sequence, 1}, 0, &stop};
+    const device::BlockCopy copy{2, 40};
     enqueued = {};
     stop_at_wait = true;
     const auto stopped = device->submit(batch, {&copy, 1});
@@ -297,8 +298,8 @@ TEST_F(OpenClSplit, DevicesMayDiffer) {
 class OpenClSplitFault : public OpenClSplit,
                          public testing::WithParamInterface<std::tuple<std::size_t, Call>> {};
 
-// The nth call of a kind fails on one of the two, for every n, and of the many enqueues every fifth: a typed error
-// that names it, and nothing is left on either.
+// The nth call of a kind fails on one of the two, for every n, and of the many enqueues every fifth: a typed
+// error that names it, and nothing is left on either.
 TEST_P(OpenClSplitFault, EitherDeviceMayFail) {
   const auto [broken, kind] = GetParam();
   const auto m = synthetic_model(DType::q8_0, "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320");
@@ -367,7 +368,7 @@ TEST_F(OpenClSplit, WhereOneDeviceDoesNotRestAllIsLeft) {
     lost = true;
     const std::vector<Token> tokens{1, 2, 3};
     const std::vector<std::uint32_t> table{0};
-    const engine::StepSequence sequence{0, 3, 0, table, true};
+    const device::StepSequence sequence{0, 3, 0, table, true};
     auto step = executor->submit({tokens, {&sequence, 1}}, {});
     EXPECT_EQ(step.has_value(), broken == 1);
     if (step) {

@@ -55,10 +55,10 @@ inline Result<void> live_once(const model::ModelFile& file, const opencl::OpenCl
     return std::unexpected(std::move(ok.error()));
   const std::vector<Token> prompt{1, 2, 3, 4, 5};
   const std::vector<std::uint32_t> table{0, 1};
-  const engine::BlockCopy copy{2, 3};
+  const device::BlockCopy copy{2, 3};
   const std::atomic<bool> never{false};
   for (std::uint32_t at = 0; at < 6; at += 5) {
-    const engine::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true, at == 0 ? 0U : 3U, true};
+    const device::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true, at == 0 ? 0U : 3U, true};
     auto step = (*executor)->submit(
         {std::span(prompt).first(sequence.n_tokens), {&sequence, 1}, 0, at == 0 ? &never : nullptr},
         {&copy, at == 0 ? 1U : 0U});

@@ -42,10 +42,10 @@ Result<void> live_once(const model::ModelFile& file, const vulkan::VulkanDeviceO
     return std::unexpected(std::move(ok.error()));
   const std::vector<Token> prompt{1, 2, 3, 4, 5};
   const std::vector<std::uint32_t> table{0, 1};
-  const engine::BlockCopy copy{2, 3};
+  const device::BlockCopy copy{2, 3};
   const std::atomic<bool> never{false};
   for (std::uint32_t at = 0; at < 6; at += 5) {
-    const engine::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true, at == 0 ? 0U : 3U, true};
+    const device::StepSequence sequence{0, at == 0 ? 5U : 1U, at, table, true, at == 0 ? 0U : 3U, true};
     auto step = (*executor)->submit(
         {std::span(prompt).first(sequence.n_tokens), {&sequence, 1}, 0, at == 0 ? &never : nullptr},
         {&copy, at == 0 ? 1U : 0U});
@@ -376,7 +376,7 @@ TEST_F(VulkanFaults, ASequenceBeyondWhatAttentionIsForIsAnError) {
   ASSERT_TRUE(executor->reserve_kv(graph::kv_layout(m.file->config()), 8));
   const std::vector<std::uint32_t> blocks(200'000, 7);
   const Token token = 1;
-  const engine::StepSequence sequence{0, 1, 3'000'000, blocks, true};
+  const device::StepSequence sequence{0, 1, 3'000'000, blocks, true};
   const auto step = executor->submit({{&token, 1}, {&sequence, 1}}, {});
   ASSERT_FALSE(step);
   EXPECT_EQ(step.error().code, ErrorCode::internal);
@@ -450,7 +450,7 @@ TEST_F(VulkanFaults, NoStepCompiles) {
   for (std::uint32_t n = 1; n <= 12; ++n)
     for (const bool together : {true, false}) {  // one sequence's tokens, or a token each of several
       const std::vector<Token> tokens(n, 1);
-      std::vector<engine::StepSequence> sequences;
+      std::vector<device::StepSequence> sequences;
       for (std::uint32_t s = 0; s < (together ? 1 : n); ++s)
         sequences.push_back({s, together ? n : 1, 0, std::span(tables).subspan(s, 1), true});
       const auto step = executor->submit({tokens, sequences}, {});

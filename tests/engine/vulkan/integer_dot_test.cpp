@@ -37,7 +37,7 @@ class VulkanIntegerDot : public VulkanTest {
     expect_its_choices(*device, *expected, m, 2e-2);
   }
   // Token after token of what the CPU engine says. Of two that are nearly as likely, rounding chooses.
-  static void expect_its_choices(engine::Executor& device, engine::Executor& expected, const RunModel& m,
+  static void expect_its_choices(device::Executor& device, device::Executor& expected, const RunModel& m,
                                  double bound) {
     constexpr std::size_t kSaid = 64;
     const std::vector<std::uint32_t> blocks{9, 3, 4, 17, 5, 22};

@@ -205,8 +205,8 @@ TEST_F(VulkanEngine, AStepIsGivenUpBeforeItsLayersAreSubmitted) {
   };
   const auto device = with_kv(vulkan::make_vulkan_executor(*m.file, options), *m.file, DType::f16);
   const Piece prompt{random_tokens(30, m.vocab()), 0, {3, 4, 9}};
-  const engine::StepSequence sequence{0, 30, 0, prompt.blocks, true};
-  const engine::StepBatch batch{prompt.tokens, {&sequence, 1}, 0, &stop};
+  const device::StepSequence sequence{0, 30, 0, prompt.blocks, true};
+  const device::StepBatch batch{prompt.tokens, {&sequence, 1}, 0, &stop};
   const auto expected = run_step(*device, {prompt}, m.vocab());
 
   submitted = 0;
@@ -276,7 +276,7 @@ TEST_F(VulkanEngine, CandidatesAreTheRows) {
   std::vector<Token> both(tokens);
   both.insert(both.end(), tokens.begin(), tokens.end());
   const std::vector<std::uint32_t> first{2, 3}, second{4, 5};
-  const engine::StepSequence sequences[] = {{0, 20, 0, first, true}, {20, 20, 0, second, true, 40, true}};
+  const device::StepSequence sequences[] = {{0, 20, 0, first, true}, {20, 20, 0, second, true, 40, true}};
   const auto step = device->submit({both, sequences}, {});
   ASSERT_TRUE(step);
   const auto output = device->wait(*step);

@@ -11,7 +11,7 @@ class SpillOnVulkan : public SpillModel, public testing::WithParamInterface<cons
     if (!has_vulkan_device()) GTEST_SKIP() << "this machine has no Vulkan device that the engine can use";
     SpillModel::SetUp();
   }
-  static engine::LocalBackendOptions plain() {
+  static local::LocalBackendOptions plain() {
     auto o = options(GetParam(), 2);
     o.backend = "vulkan";
     o.vulkan = any_vulkan_device();
@@ -35,7 +35,7 @@ TEST_P(SpillOnVulkan, WhatDotsMadeFloatsDoNotTakeUp) {
   floats.vulkan.integer_dot = false;
   if (!vulkan::Device::open(dots.vulkan).value()->facts().integer_dot)
     GTEST_SKIP() << "the device has no integer dot products";
-  const auto cached = [this](const engine::LocalBackendOptions& options) {
+  const auto cached = [this](const local::LocalBackendOptions& options) {
     const auto backend = make_backend(options);
     const std::uint32_t tokens = wait(*backend, session()).usage().cached_tokens;
     drain(*backend);
@@ -63,11 +63,11 @@ TEST_P(VulkanBlocks, ABlockThatWasMovedIsAsGoodAsTheOneItWas) {
   const auto expected = run_step(*device, {{last, 32, {5, 3, 7}, true}}, m.vocab());
 
   std::vector<std::byte> first(device->block_bytes()), second(device->block_bytes());
-  const engine::BlockRead reads[] = {{5, first}, {3, second}};
+  const device::BlockRead reads[] = {{5, first}, {3, second}};
   ASSERT_TRUE(device->read_blocks(reads));
   const auto other = random_tokens(32, 300, 9);
   run_step(*device, {{other, 0, {5, 3}, true}}, m.vocab());  // they are somebody else's now
-  const engine::BlockWrite writes[] = {{8, first}, {2, second}};
+  const device::BlockWrite writes[] = {{8, first}, {2, second}};
   ASSERT_TRUE(device->write_blocks(writes));
   EXPECT_EQ(run_step(*device, {{last, 32, {8, 2, 7}, true}}, m.vocab()), expected);
 }

@@ -72,7 +72,7 @@ inline void expect_same_row(const vulkan::VulkanExecutor& device, const std::vec
 
 // The bounds are for what the CPU engine rounds on purpose: activations to int8 beside quantized weights.
 // Here they stay f32, but for products by integer dot.
-inline void expect_the_cpu_engines_logits(engine::Executor& device, engine::Executor& expected,
+inline void expect_the_cpu_engines_logits(device::Executor& device, device::Executor& expected,
                                           const RunModel& m, double bound) {
   const auto tokens = random_tokens(37, std::min(m.vocab(), 300U));
   const std::vector<std::uint32_t> blocks{5, 3, 60};

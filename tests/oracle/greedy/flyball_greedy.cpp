@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/engine/local_backend.hpp"
+#include "backends/local/local_backend.hpp"
 
 namespace {
 
@@ -62,12 +62,12 @@ class Collector final : public EventSink {
 
 int main(int argc, char** argv) {
   if (argc != 4) die("usage: flyball_greedy MODEL N_TOKENS THREADS < prompts");
-  engine::LocalBackendOptions options;
+  local::LocalBackendOptions options;
   options.model_id = "oracle";
   options.path = argv[1];
   options.threads = static_cast<std::uint32_t>(std::atoi(argv[3]));
   options.context = 512;
-  auto backend = engine::make_local_backend(options);
+  auto backend = local::make_local_backend(options);
   if (!backend) die(backend.error().message);
 
   struct Running {

@@ -1,0 +1,24 @@
+// What idle calibration has to do: the configured models that have no figures on an engine of this machine.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "config/config.hpp"
+#include "daemon/calibrate/idle_refresh.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/measure/book.hpp"
+#include "daemon/measure/subject.hpp"
+
+namespace flyball::calibrate {
+
+// As an engine that started now would be told: of this configuration, and of the machine's memory what one
+// could have beside the pinned ones, by which a mixture keeps its experts. Each is due again where what its
+// pool has for one is another. until: figures that expire before count no more.
+std::vector<IdleRefresh::Work> unmeasured(const config::Config& config, const measure::Book& measured,
+                                          std::span<const measure::Engine> engines,
+                                          const std::vector<fleet::DeviceMemory>& devices,
+                                          const fleet::MemoryStatus& memory, std::int64_t until);
+
+}  // namespace flyball::calibrate

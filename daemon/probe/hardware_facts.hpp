@@ -1,0 +1,48 @@
+// From what was found out to what the policy may ask: pure functions from reports, the build and a manifest
+// to facts.
+#pragma once
+
+#include <expected>
+#include <string>
+#include <vector>
+
+#include "config/app_manifest.hpp"
+#include "config/config.hpp"
+#include "daemon/probe/probe.hpp"
+#include "policy/facts.hpp"
+
+namespace flyball::probe {
+
+// Source of the facts that the probe found out.
+inline constexpr const char* kProbeSource = "probe";
+
+// hardware.*: both device APIs describe the same hardware, so each kind of GPU is counted by the API that
+// shows more of it. GPUs that did not run the probe's kernel and software drivers are no GPUs. Where none was
+// found and a driver did not answer, nothing is known about GPUs.
+void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
+
+// The ids of the devices that the OpenCL engine is to open, and no others: of those that ran the probe's
+// kernel the best GPU, or what the configuration names, each once. Or why one is missing.
+std::expected<std::vector<std::string>, std::string> opencl_devices(const HardwareReport& report,
+                                                                    const config::OpenClEngine& opencl);
+
+// The same of the Vulkan engine: one device.
+std::expected<std::vector<std::string>, std::string> vulkan_devices(const HardwareReport& report,
+                                                                    const config::VulkanEngine& vulkan);
+
+// Whether a model on this device lies in the device's own memory, and not in the machine's.
+bool has_own_memory(const DeviceProbe& probe, const std::string& id);
+
+// backend.<id>.available and .reason for every known backend, as this release is built: Vulkan and OpenCL
+// where a GPU ran the probe's kernel by them, or all devices that the configuration names.
+void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl,
+                      const config::VulkanEngine& vulkan, policy::Facts& facts);
+
+// Both, as `serve` and `explain` use them.
+policy::Facts facts_of(const HardwareReport& report, const config::OpenClEngine& opencl,
+                       const config::VulkanEngine& vulkan);
+
+// app.* and workload.*: what the manifest declares, or a default with that source; the rest stays unknown.
+void set_app_facts(const config::AppManifest& app, policy::Facts& facts);
+
+}  // namespace flyball::probe

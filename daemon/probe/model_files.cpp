@@ -1,0 +1,119 @@
+#include "daemon/probe/model_files.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "backends/model/embedded_demo.hpp"
+#include "backends/model/model_file.hpp"
+#include "daemon/fleet/file_stamp.hpp"
+#include "daemon/probe/children.hpp"
+
+namespace flyball::probe {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kAtOnce = 16;  // children
+
+std::optional<std::uint64_t> member_number(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  if (it == object.end() || !it->is_number_unsigned()) return std::nullopt;
+  return it->get<std::uint64_t>();
+}
+std::string member_text(const Json& object, const char* key) {
+  const auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+// Of another process's words: all that is asked for, or nothing.
+std::optional<BackendInfo> info_of(const ChildAnswer& answer) {
+  if (!answer.ended_well()) return std::nullopt;
+  const Json said = Json::parse(answer.text, nullptr, false);
+  if (!said.is_object() || !said.contains("shape") || !said["shape"].is_object() ||
+      !said.contains("memory") || !said["memory"].is_object())
+    return std::nullopt;
+  const auto parameters = member_number(said, "parameters"),
+             bytes = member_number(said["memory"], "weight_bytes"),
+             context = member_number(said, "context_length"),
+             experts = member_number(said["shape"], "experts"),
+             token_bytes = member_number(said["memory"], "token_weight_bytes");
+  BackendInfo info;
+  info.architecture = member_text(said, "architecture");
+  info.quantization = member_text(said, "quantization");
+  if (!parameters || !bytes || !context || *context > UINT32_MAX || !experts || !token_bytes ||
+      info.architecture.empty())
+    return std::nullopt;
+  info.parameters = *parameters;
+  info.weight_bytes = *bytes;
+  info.token_weight_bytes = *token_bytes;
+  info.context_length = static_cast<std::uint32_t>(*context);
+  info.mixture_of_experts = *experts > 0;
+  return info;
+}
+
+// Of this program's own bytes, which nobody else has written.
+std::optional<BackendInfo> embedded_info() {
+  const auto file = model::ModelFile::from_bytes(model::embedded_demo_model());
+  if (!file) return std::nullopt;  // this build has none
+  const model::ModelConfig& config = (*file)->config();
+  BackendInfo info;
+  info.architecture = config.architecture;
+  info.quantization = (*file)->main_quantization();
+  info.parameters = (*file)->parameter_count();
+  info.weight_bytes = (*file)->weight_bytes();
+  info.token_weight_bytes = (*file)->token_weight_bytes();
+  info.context_length = config.context_length;
+  info.mixture_of_experts = config.n_experts > 0;
+  return info;
+}
+
+}  // namespace
+
+ModelFileInfos ModelFiles::read(std::span<const config::ModelEntry> models) {
+  std::map<std::filesystem::path, Kept> kept;
+  std::vector<std::filesystem::path> asked;
+  std::vector<std::vector<std::string>> arguments;
+  for (const config::ModelEntry& model : models) {
+    if (model.embedded || kept.contains(model.path)) continue;
+    const std::uint64_t stamp = fleet::file_stamp(model.path);
+    if (stamp == 0) continue;  // there is none
+    const auto before = kept_.find(model.path);
+    kept[model.path].stamp = stamp;
+    if (before != kept_.end() && before->second.stamp == stamp) {
+      kept[model.path] = before->second;
+      continue;
+    }
+    asked.push_back(model.path);
+    arguments.push_back({"inspect", "--json", "--", model.path.string()});
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  for (std::size_t at = 0; at < asked.size(); at += kAtOnce) {
+    const std::size_t n = std::min(kAtOnce, asked.size() - at);
+    const auto first = arguments.begin() + static_cast<std::ptrdiff_t>(at);
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto answers =
+        ask_children(program_, {first, first + static_cast<std::ptrdiff_t>(n)}, std::max(left, {}));
+    for (std::size_t i = 0; i < n; ++i) {
+      if (auto info = info_of(answers[i]))
+        kept[asked[at + i]].info = std::move(*info);
+      else
+        kept.erase(asked[at + i]);  // asked again the next time
+    }
+  }
+  kept_ = std::move(kept);
+  ModelFileInfos out;
+  for (const config::ModelEntry& model : models) {
+    if (model.embedded) {
+      if (!embedded_) embedded_ = embedded_info();
+      if (embedded_) out.emplace(model.id, *embedded_);
+    } else if (const auto it = kept_.find(model.path); it != kept_.end()) {
+      out.emplace(model.id, it->second.info);
+    }
+  }
+  return out;
+}
+
+}  // namespace flyball::probe

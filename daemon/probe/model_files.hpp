@@ -1,0 +1,43 @@
+// What model files say of themselves before an engine has loaded them. Read by child processes (`flyball
+// inspect`): the daemon maps no weights, and a file that is hostile or cut off under a reader harms nobody
+// else. Of the embedded model by this process itself.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "backends/backend.hpp"
+#include "config/config.hpp"
+
+namespace flyball::probe {
+
+// By id in config.yaml: architecture, quantization, parameters, mixture_of_experts, context_length,
+// weight_bytes, token_weight_bytes.
+using ModelFileInfos = std::map<std::string, BackendInfo>;
+
+class ModelFiles {
+ public:
+  explicit ModelFiles(std::filesystem::path program = "/proc/self/exe",
+                      std::chrono::milliseconds timeout = std::chrono::seconds(5))
+      : program_(std::move(program)), timeout_(timeout) {}
+
+  // Reads those that were not read yet or have changed since; blocks for at most the timeout. One that cannot
+  // be read is absent: its engine will say why.
+  ModelFileInfos read(std::span<const config::ModelEntry> models);
+
+ private:
+  struct Kept {
+    std::uint64_t stamp = 0;
+    BackendInfo info;
+  };
+  std::filesystem::path program_;
+  std::chrono::milliseconds timeout_;
+  std::map<std::filesystem::path, Kept> kept_;
+  std::optional<BackendInfo> embedded_;
+};
+
+}  // namespace flyball::probe

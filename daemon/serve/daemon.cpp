@@ -1,0 +1,442 @@
+#include "daemon/serve/daemon.hpp"
+
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "daemon/calibrate/idle_refresh.hpp"
+#include "daemon/calibrate/measurements.hpp"
+#include "daemon/calibrate/unmeasured.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/measure/measured_store.hpp"
+#include "daemon/probe/device_memory.hpp"
+#include "daemon/probe/hardware_facts.hpp"
+#include "daemon/probe/probe.hpp"
+#include "daemon/route/preload.hpp"
+#include "daemon/settings/config_files.hpp"
+#include "daemon/settings/settings.hpp"
+#include "daemon/store/database.hpp"
+#include "daemon/store/writer.hpp"
+#include "daemon/systemd/logging.hpp"
+#include "daemon/systemd/notify.hpp"
+#include "daemon/systemd/progress.hpp"
+#include "daemon/usage/usage_store.hpp"
+
+namespace flyball::serve {
+namespace {
+
+namespace asio = boost::asio;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+// Longer than a worker client waits before it kills a wedged engine by itself: that costs one worker, the
+// watchdog the whole daemon.
+constexpr seconds kWatchdogPatience{150};
+// Workers have nothing left to run when the gateway is drained; this is for their exit alone.
+constexpr seconds kFleetExit{2};
+// Before figures expire they are measured again, where the daemon is to do so.
+constexpr seconds kRefreshBefore{24 * 3600};
+constexpr rlim_t kMaxOpenFiles = 65'536;  // connections, workers and files; the config's limits are below it
+
+void raise_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kMaxOpenFiles);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+void read_measured(api::Settings& settings, std::span<const measure::Engine> engines,
+                   const std::shared_ptr<const measure::Ledger>& ledger, measure::Digests& digests) {
+  auto book = calibrate::measured_book(
+      settings.config, engines,
+      {calibrate::sizes_of(settings.config.models, settings.files), ledger, &digests});
+  if (!book) return spdlog::warn("what was measured is not known: {}", describe(book.error()));
+  settings.measured = std::move(*book);
+  if (!settings.measured.empty())
+    spdlog::info("measured: {} {} of model and engine (flyball calibrate)", settings.measured.size(),
+                 settings.measured.size() == 1 ? "pair" : "pairs");
+}
+
+// An operator should know of them before a client does.
+void tell_of_unread_models(const api::Settings& settings) {
+  for (const config::ModelEntry& model : settings.config.models) {
+    if (settings.file_of(model) != nullptr) continue;
+    if (model.embedded)
+      spdlog::warn("model {}: this build has no demo model", model.id);
+    else
+      spdlog::warn(
+          "model {}: nothing is known of {} yet, it is absent, damaged or slow to read (flyball inspect)",
+          model.id, model.path.string());
+  }
+}
+
+// What model files were found to be, so that a reload reads those alone that have changed.
+struct KnownFiles {
+  probe::ModelFiles models;
+  measure::Digests digests;
+};
+
+class Daemon {
+ public:
+  Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, KnownFiles files,
+         policy::Facts hardware, std::vector<measure::Engine> engines, fleet::FleetOptions fleet,
+         std::vector<usage::AppDay> used, std::shared_ptr<measure::Ledger> ledger,
+         std::optional<store::Database> database)
+      : options_(std::move(options)),
+        settings_(std::move(settings)),
+        started_with_(settings_->config),
+        files_(std::move(files)),
+        hardware_(std::move(hardware)),
+        device_memory_(fleet.device_memory),
+        engines_(std::move(engines)),
+        ledger_(std::move(ledger)),
+        store_(database ? std::make_unique<store::Writer>(std::move(*database)) : nullptr),
+        outcomes_(ledger_, store_.get()),
+        fleet_(fleet::make_worker_fleet(io_, settings_->config,
+                                        with_predictions(with_preload(std::move(fleet))))),
+        gateway_(io_, settings_, hardware_, *fleet_, store_.get(), std::move(used), &outcomes_),
+        refresh_(io_, idle_host()),
+        idle_timer_(io_),
+        signals_(io_, SIGTERM, SIGINT, SIGHUP),
+        watch_timer_(io_),
+        judge_(kWatchdogPatience) {}
+
+  Result<void> run() {
+    if (auto listening = gateway_.listen(); !listening) return pass(listening);
+    wait_for_signal();
+    watch();
+    refresh_.set(settings_->config.calibrate);
+    announce();
+    // What start-up took (parsers, the probe) goes back to the system: an idle daemon is small.
+    malloc_trim(0);
+    io_.run();
+    spdlog::info("stopped");
+    return {};
+  }
+
+ private:
+  fleet::FleetOptions with_preload(fleet::FleetOptions fleet) {
+    fleet.preload_on = [this](const config::ModelEntry& model, const fleet::MemoryStatus& memory) {
+      return route::preload_targets(*settings_->tree, hardware_, settings_->apps, model, memory,
+                                    settings_->file_of(model), settings_->measured, std::time(nullptr));
+    };
+    return fleet;
+  }
+
+  fleet::FleetOptions with_predictions(fleet::FleetOptions fleet) {
+    fleet.margin = [this](const std::string& backend) { return ledger_->margin(backend); };
+    fleet.on_loaded = [this](const fleet::LoadReport& load) {
+      outcomes_.loaded(settings_->measured,
+                       {load.model, load.backend, load.predicted_bytes, load.actual_bytes, load.took.count()},
+                       std::time(nullptr));
+    };
+    return fleet;
+  }
+
+  void announce() {
+    std::string urls;
+    for (const std::string& url : gateway_.urls()) {
+      spdlog::info("listening on {}", url);
+      std::printf(options_.print_url ? "%s\n" : "flyball serves at %s\n", url.c_str());
+      urls += url + "\n";
+    }
+    std::fflush(stdout);
+    notifier_.ready(status_line());
+    if (options_.ready_fd >= 0) {
+      if (write(options_.ready_fd, urls.data(), urls.size()) != static_cast<ssize_t>(urls.size()))
+        spdlog::warn("the URLs cannot be written to --ready-fd {}: {}", options_.ready_fd,
+                     std::strerror(errno));
+      close(options_.ready_fd);
+    }
+  }
+
+  // ---- signals
+  // -----------------------------------------------------------------------------------------------
+  void wait_for_signal() {
+    signals_.async_wait([this](boost::system::error_code error, int signal) {
+      if (error) return;
+      if (signal == SIGHUP) {
+        reload();
+      } else {
+        stop(signal);
+      }
+      wait_for_signal();
+    });
+  }
+
+  // Read by a thread of its own: model files may lie on a slow disk, and no stream waits for one.
+  void reload() {
+    if (draining_) return;
+    if (std::exchange(reading_, true)) {
+      read_again_ = true;
+      return;
+    }
+    notifier_.reloading();
+    reader_ = std::jthread([this, files = files_]() mutable {
+      auto settings = settings::load_settings(options_.source, files.models);
+      if (settings) read_measured(**settings, engines_, ledger_, files.digests);
+      asio::post(io_, [this, settings = std::move(settings), files = std::move(files)]() mutable {
+        files_ = std::move(files);
+        use(std::move(settings));
+      });
+    });
+  }
+  void use(Result<std::shared_ptr<api::Settings>> settings) {
+    reading_ = false;
+    if (draining_) return;
+    if (!settings) {
+      spdlog::error("reload refused, the old configuration stays: {}", describe(settings.error()));
+      gateway_.reload_failed();
+      reload_failed_ = true;
+    } else {
+      reload_failed_ = false;
+      for (const std::string& key : settings::fixed_at_start(started_with_, (*settings)->config))
+        spdlog::warn("{} changed: the daemon goes on as it was started until it is restarted", key);
+      (*settings)->config.listeners =
+          started_with_.listeners;  // hosts that are served are those of its sockets
+      settings_ = std::move(*settings);
+      refresh_.set(settings_->config.calibrate);
+      systemd::set_log_level(options_.log_level.value_or(settings_->config.log_level));
+      fleet_->reload(settings_->config);
+      gateway_.reload(settings_);
+      spdlog::info("configuration reloaded");
+      tell_of_unread_models(*settings_);
+    }
+    notifier_.ready(status_line());
+    if (std::exchange(read_again_, false)) reload();
+  }
+
+  void stop(int signal) {
+    if (std::exchange(draining_, true)) {
+      spdlog::warn("stopping now, {} requests are cut off", gateway_.requests_in_flight());
+      io_.stop();
+      return;
+    }
+    const auto deadline = steady_clock::now() + settings_->config.drain_timeout;
+    spdlog::info("signal {}: draining {} requests, at most {} s; a second signal stops at once", signal,
+                 gateway_.requests_in_flight(), settings_->config.drain_timeout.count() / 1000);
+    notifier_.stopping("draining " + std::to_string(gateway_.requests_in_flight()) + " requests");
+    refresh_.stop();
+    gateway_.drain(deadline,
+                   [this] { fleet_->drain(steady_clock::now() + kFleetExit, [this] { io_.stop(); }); });
+  }
+
+  // ---- measuring while nothing is asked
+  // -----------------------------------------------------------------------------------------------
+  calibrate::IdleRefresh::Host idle_host() {
+    return {
+        .busy = [this] { return was_busy(); },
+        .due = [this] { return due(); },
+        .lend =
+            [this](const calibrate::IdleRefresh::Work& work, const MemoryNeed& need, auto give_back) {
+              return fleet_->lend(work.model, work.engine.backend, need, std::move(give_back));
+            },
+        .keep = [this](const measure::Subject& subject,
+                       std::vector<measure::Figure> figures) { keep_measured(subject, std::move(figures)); },
+        .look_after = [this](milliseconds delay) { look_at_idle_after(delay); }};
+  }
+  bool was_busy() {
+    const std::uint64_t finished = gateway_.inferences_finished();
+    const bool loads = std::ranges::any_of(fleet_->status(), [](const fleet::WorkerStatus& worker) {
+      return worker.state == fleet::WorkerState::starting;
+    });
+    return std::exchange(finished_, finished) != finished || gateway_.requests_in_flight() > 0 || loads ||
+           reading_;
+  }
+  std::vector<calibrate::IdleRefresh::Work> due() {
+    if (store_ == nullptr) return {};  // nowhere to keep it
+    return calibrate::unmeasured(settings_->config, settings_->measured, engines_, device_memory_,
+                                 fleet_->memory(), std::time(nullptr) + kRefreshBefore.count());
+  }
+  void look_at_idle_after(milliseconds delay) {
+    idle_timer_.expires_after(delay);
+    idle_timer_.async_wait([this](boost::system::error_code error) {
+      if (!error) refresh_.look();
+    });
+  }
+  void keep_measured(const measure::Subject& subject, std::vector<measure::Figure> figures) {
+    store_->post([subject, figures = std::move(figures)](store::Database& database) {
+      return measure::put(database, subject, figures);
+    });
+    look_at_measured();
+  }
+  // The writer's thread reads them, and model files; all else of the settings stays.
+  void look_at_measured() {
+    store_->look([this, base = settings_, engines = engines_, ledger = ledger_,
+                  digests = files_.digests](store::Database& database) mutable {
+      const auto measured = measure::load(database, std::time(nullptr));
+      if (!measured) return spdlog::warn("what was measured is not known: {}", describe(measured.error()));
+      measure::Book book(*measured, engines, base->config.models,
+                         {calibrate::sizes_of(base->config.models, base->files), ledger, &digests});
+      asio::post(io_, [this, base, book = std::move(book)]() mutable {
+        if (draining_) return;
+        if (settings_ != base) return look_at_measured();  // a reload came between
+        auto settings = std::make_shared<api::Settings>(*base);
+        settings->measured = std::move(book);
+        settings_ = std::move(settings);
+        gateway_.reload(settings_);
+        if (reload_failed_) gateway_.reload_failed();  // this was none
+      });
+    });
+  }
+
+  // ---- systemd
+  // -----------------------------------------------------------------------------------------------
+  void watch() {
+    if (!notifier_.watchdog_interval()) return;
+    watch_timer_.expires_after(*notifier_.watchdog_interval());
+    watch_timer_.async_wait([this](boost::system::error_code error) {
+      if (error) return;
+      look();
+      watch();
+    });
+  }
+  void look() {
+    systemd::Observation seen;
+    seen.finished = gateway_.requests_finished();
+    for (const fleet::WorkerStatus& worker : fleet_->status()) {
+      seen.engine_steps += worker.load.steps + worker.load.completion_tokens;
+      seen.worst_engine = std::max(seen.worst_engine, worker.without_progress);
+    }
+    seen.waiting = seen.worst_engine > milliseconds(0);
+    if (!judge_.healthy(seen, steady_clock::now())) {
+      spdlog::critical("an engine holds requests and made no step for {} s: the watchdog is not fed",
+                       seen.worst_engine.count() / 1000);
+      return;
+    }
+    notifier_.watchdog();
+    if (std::string line = status_line(); !draining_ && line != last_status_) {
+      notifier_.status(line);
+      last_status_ = std::move(line);
+    }
+  }
+  std::string status_line() const {
+    std::size_t ready = 0;
+    for (const fleet::WorkerStatus& worker : fleet_->status())
+      ready += worker.state == fleet::WorkerState::ready;
+    return std::to_string(settings_->config.models.size()) + " models, " + std::to_string(ready) +
+           " engines loaded, " + std::to_string(gateway_.requests_in_flight()) + " requests running";
+  }
+
+  const DaemonOptions options_;
+  std::shared_ptr<const api::Settings> settings_;
+  const config::Config started_with_;
+  KnownFiles files_;
+  asio::io_context io_{1};
+  const policy::Facts hardware_;
+  const std::vector<fleet::DeviceMemory> device_memory_;
+  const std::vector<measure::Engine> engines_;     // as probed: measurements are kept by device and driver
+  const std::shared_ptr<measure::Ledger> ledger_;  // of what was predicted
+  const std::unique_ptr<store::Writer> store_;     // nullptr: there is no state directory that can be written
+  measure::Outcomes outcomes_;
+  std::unique_ptr<fleet::Fleet> fleet_;
+  api::Gateway gateway_;
+  calibrate::IdleRefresh refresh_;
+  asio::steady_timer idle_timer_;  // its
+  asio::signal_set signals_;
+  asio::steady_timer watch_timer_;
+  systemd::Notifier notifier_;
+  systemd::ProgressJudge judge_;
+  std::string last_status_;
+  bool draining_ = false, reload_failed_ = false;
+  std::uint64_t finished_ = 0;                 // requests, when it was last asked whether there were any
+  bool reading_ = false, read_again_ = false;  // settings: being read; asked for meanwhile
+  std::jthread reader_;                        // last: it ends before what it uses
+};
+
+// A daemon without a memory of its past serves all the same.
+std::optional<store::Database> open_store(const std::filesystem::path& state_dir) {
+  if (state_dir.empty()) {
+    spdlog::warn("no state directory is known: nothing survives a restart");
+    return std::nullopt;
+  }
+  std::error_code error;
+  if (!std::filesystem::create_directories(state_dir, error) && error) {
+    spdlog::warn("the state directory cannot be made, nothing survives a restart: {} ({})", error.message(),
+                 state_dir.string());
+    return std::nullopt;
+  }
+  bool moved_aside = false;
+  auto database = store::Database::open_for_daemon(store::file_in(state_dir), moved_aside);
+  if (!database) {
+    spdlog::warn("the state database is not used, nothing survives a restart: {} ({})",
+                 database.error().message, database.error().where);
+    return std::nullopt;
+  }
+  if (moved_aside)
+    spdlog::error("the state database was damaged: it is kept as {}.damaged, and a new one begun",
+                  database->file().string());
+  return std::move(*database);
+}
+
+// Budgets of a day go on where the last daemon left them. By count, not by date: the clock may be wrong, and
+// be set right while this daemon runs.
+std::vector<usage::AppDay> used_lately(std::optional<store::Database>& database) {
+  if (!database) return {};
+  auto rows = usage::read_latest(*database, usage::Ledger::kKeptDays + 1);
+  if (rows) return std::move(*rows);
+  spdlog::error("what apps have used today is not known, their budgets begin anew: {}", rows.error().message);
+  return {};
+}
+
+std::shared_ptr<measure::Ledger> ledger_of(std::optional<store::Database>& database) {
+  if (!database) return std::make_shared<measure::Ledger>();
+  auto ledger = measure::load_ledger(*database);
+  if (ledger) return std::make_shared<measure::Ledger>(std::move(*ledger));
+  spdlog::warn("what was predicted and what it was is not known: {}", describe(ledger.error()));
+  return std::make_shared<measure::Ledger>();
+}
+
+}  // namespace
+
+std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
+  systemd::set_up_logging(options.log_level.value_or("info"));
+  KnownFiles files;
+  auto settings = settings::load_settings(options.source, files.models);
+  if (!settings) return std::unexpected(StartFailure{std::move(settings.error()), true});
+  systemd::set_log_level(options.log_level.value_or((*settings)->config.log_level));
+  raise_file_limit();
+  spdlog::info(
+      "flyball {} starting, configuration {}", FLYBALL_VERSION,
+      options.source.config.empty() ? std::string(settings::kShippedConfig) : options.source.config.string());
+  probe::ProbeOptions probe;
+  probe.timeout = options.probe_timeout;
+  const probe::HardwareReport report = probe::probe_hardware(probe);
+  const config::Config& config = (*settings)->config;
+  policy::Facts hardware = probe::facts_of(report, config.opencl, config.vulkan);
+  fleet::FleetOptions fleet;
+  fleet.opencl_devices = probe::opencl_devices(report, config.opencl).value_or(std::vector<std::string>());
+  fleet.vulkan_devices = probe::vulkan_devices(report, config.vulkan).value_or(std::vector<std::string>());
+  fleet.device_memory = probe::device_memory(report, fleet.opencl_devices, fleet.vulkan_devices);
+  auto database = open_store(config.state_dir);
+  auto used = used_lately(database);
+  auto engines = calibrate::engines_of(report, config);
+  auto ledger = ledger_of(database);
+  read_measured(**settings, engines, ledger, files.digests);
+  tell_of_unread_models(**settings);
+  auto ended =
+      Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(engines),
+             std::move(fleet), std::move(used), std::move(ledger), std::move(database))
+          .run();
+  if (!ended) return std::unexpected(StartFailure{std::move(ended.error()), false});
+  return {};
+}
+
+}  // namespace flyball::serve

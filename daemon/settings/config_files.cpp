@@ -1,0 +1,94 @@
+#include "daemon/settings/config_files.hpp"
+
+#include <cstdlib>
+#include <system_error>
+
+#include "config/yaml.hpp"
+
+namespace flyball::settings {
+
+std::filesystem::path find_config() {
+  std::vector<std::filesystem::path> candidates;
+  const char* xdg = std::getenv("XDG_CONFIG_HOME");
+  const char* home = std::getenv("HOME");
+  if (xdg && *xdg == '/')
+    candidates.emplace_back(std::filesystem::path(xdg) / "flyball/config.yaml");
+  else if (home && *home == '/')
+    candidates.emplace_back(std::filesystem::path(home) / ".config/flyball/config.yaml");
+  candidates.emplace_back("/etc/flyball/config.yaml");
+  std::error_code ec;
+  for (const auto& candidate : candidates)
+    if (std::filesystem::exists(candidate, ec)) return candidate;
+  return {};
+}
+
+namespace {
+
+// systemd's, XDG's, or the usual place below the home directory.
+std::filesystem::path own_directory(const char* systemd, const char* xdg, const char* in_home) {
+  if (const char* given = std::getenv(systemd); given && *given == '/') {
+    const std::string all = given;  // a colon between several
+    return all.substr(0, all.find(':'));
+  }
+  if (const char* given = std::getenv(xdg); given && *given == '/')
+    return std::filesystem::path(given) / "flyball";
+  if (const char* home = std::getenv("HOME"); home && *home == '/')
+    return std::filesystem::path(home) / in_home / "flyball";
+  return {};
+}
+
+}  // namespace
+
+std::filesystem::path default_cache_dir() {
+  return own_directory("CACHE_DIRECTORY", "XDG_CACHE_HOME", ".cache");
+}
+std::filesystem::path default_state_dir() {
+  return own_directory("STATE_DIRECTORY", "XDG_STATE_HOME", ".local/state");
+}
+
+Result<config::Config> config_at(const std::filesystem::path& path) {
+  return path.empty() ? config::parse_config(config::default_config_yaml(), kShippedConfig)
+                      : config::load_config(path);
+}
+
+std::filesystem::path served_cache_dir() {
+  const auto config = config_at(find_config());
+  return config && !config->cache_dir.empty() ? config->cache_dir : default_cache_dir();
+}
+
+Result<policy::Tree> policy_at(const std::filesystem::path& path) {
+  if (path.empty()) return policy::parse_policy(config::default_policy_yaml(), kShippedPolicy);
+  auto text = config::read_operators_file(path);
+  if (!text) return pass(text);
+  return policy::parse_policy(*text, path.string());
+}
+
+std::string policy_name(const config::Config& config) {
+  return config.policy_path.empty() ? kShippedPolicy : config.policy_path.string();
+}
+
+Result<std::string> policy_text(const config::Config& config) {
+  if (config.policy_path.empty()) return std::string(config::default_policy_yaml());
+  auto text = config::read_operators_file(config.policy_path);
+  if (!text)
+    return fail(ErrorCode::config_invalid,
+                "policy_path: " + config.policy_path.string() + " " + text.error().message, "policy_path",
+                config.place("policy_path"));
+  return text;
+}
+
+Result<policy::Tree> policy_of(const config::Config& config) {
+  auto text = policy_text(config);
+  if (!text) return pass(text);
+  return policy::parse_policy(*text, policy_name(config));
+}
+
+Result<ConfigAndPolicy> config_and_policy(const std::string& config, const std::string& policy) {
+  auto read = config_at(config.empty() ? find_config() : std::filesystem::path(config));
+  if (!read) return std::unexpected(std::move(read.error()));
+  auto tree = policy.empty() ? policy_of(*read) : policy_at(policy);
+  if (!tree) return std::unexpected(std::move(tree.error()));
+  return ConfigAndPolicy{std::move(*read), std::move(*tree)};
+}
+
+}  // namespace flyball::settings

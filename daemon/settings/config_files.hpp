@@ -1,0 +1,45 @@
+// Where commands find the operator's files when the command line does not say, and the shipped ones behind
+// them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/app_manifest.hpp"
+#include "config/config.hpp"
+#include "policy/tree.hpp"
+
+namespace flyball::settings {
+
+// The first that exists of $XDG_CONFIG_HOME/flyball/config.yaml (or ~/.config) and /etc/flyball/config.yaml;
+// "" where there is none: the shipped defaults hold.
+std::filesystem::path find_config();
+
+inline constexpr const char* kShippedConfig = "<shipped config.yaml>";
+inline constexpr const char* kShippedPolicy = "<shipped policy.yaml>";
+
+// $CACHE_DIRECTORY (systemd), $XDG_CACHE_HOME/flyball, ~/.cache/flyball; "" where none is known.
+std::filesystem::path default_cache_dir();
+// $STATE_DIRECTORY (systemd), $XDG_STATE_HOME/flyball, ~/.local/state/flyball; "" where none is known.
+std::filesystem::path default_state_dir();
+// Of the configuration that `serve` would find here, else the default.
+std::filesystem::path served_cache_dir();
+
+// The file at `path`, or the shipped one where it is "".
+Result<config::Config> config_at(const std::filesystem::path& path);
+Result<policy::Tree> policy_at(const std::filesystem::path& path);
+// The policy that a configuration names, or the shipped one. One that cannot be read is a mistake where
+// policy_path is written.
+std::string policy_name(const config::Config& config);
+Result<std::string> policy_text(const config::Config& config);
+Result<policy::Tree> policy_of(const config::Config& config);
+// What a tool's --config and --policy name; "": the configuration that `serve` would find here, the policy
+// that it names.
+struct ConfigAndPolicy {
+  config::Config config;
+  policy::Tree tree;
+};
+Result<ConfigAndPolicy> config_and_policy(const std::string& config, const std::string& policy);
+
+}  // namespace flyball::settings
