@@ -29,7 +29,7 @@
 #include "config/config.hpp"
 #include "daemon/api/service.hpp"
 #include "daemon/http/server.hpp"
-#include "tests/gateway/fakes.hpp"
+#include "tests/daemon/api/fakes.hpp"
 
 namespace {
 

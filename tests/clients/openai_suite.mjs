@@ -226,7 +226,7 @@ const tests = {
     assert.equal(streamed, text);
   },
 
-  // That it is within a step is shown in tests/engine, where a step is something that a test makes happen.
+  // That it is within a step is shown in tests/backends/engine, where a step is something that a test makes happen.
   async 'abort mid-stream stops the engine'() {
     const before = (await slow()).generated;
     const stream = await client.chat.completions.create({ ...long, n: 4, stream: true });

@@ -10,7 +10,7 @@
 
 #include "daemon/api/service.hpp"
 #include "daemon/http/connection.hpp"
-#include "tests/gateway/fakes.hpp"
+#include "tests/daemon/api/fakes.hpp"
 
 namespace {
 

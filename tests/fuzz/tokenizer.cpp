@@ -13,7 +13,7 @@
 #include "backends/text/detokenizer.hpp"
 #include "backends/text/pre_tokenizer_patterns.hpp"
 #include "backends/text/unicode.hpp"
-#include "tests/text/vocabulary.hpp"
+#include "tests/backends/text/vocabulary.hpp"
 
 namespace {
 

@@ -16,7 +16,7 @@
 #include "daemon/probe/hardware_facts.hpp"
 #include "policy/advice.hpp"
 #include "policy/scenario.hpp"
-#include "tests/gateway/wire.hpp"
+#include "tests/daemon/api/wire.hpp"
 #include "tests/policy/decision_guide.hpp"
 
 namespace flyball::testing {

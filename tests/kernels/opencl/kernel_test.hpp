@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backends/opencl/programs.hpp"
-#include "tests/engine/opencl/support.hpp"
+#include "tests/backends/opencl/support.hpp"
 
 namespace flyball::opencl {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "tests/kernels/matmul_cases.hpp"
 #include "tests/kernels/opencl/harness.hpp"
+#include "tests/kernels/reference/matmul_cases.hpp"
 
 namespace flyball::opencl::test {
 namespace {

@@ -1,7 +1,7 @@
-// Every op of the OpenCL engine against kernels/reference (tests/kernels/op_cases.hpp), as processors run it
+// Every op of the OpenCL engine against kernels/reference (tests/kernels/reference/op_cases.hpp), as processors run it
 // (one work-item a row) and as GPUs do (a work-group a row).
-#include "tests/kernels/op_cases.hpp"
 #include "tests/kernels/opencl/kernel_test.hpp"
+#include "tests/kernels/reference/op_cases.hpp"
 
 namespace flyball::opencl {
 namespace {

@@ -13,7 +13,7 @@
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/matmul_plan.hpp"
 #include "kernels/vulkan/push.h"
-#include "tests/kernels/file_matrix.hpp"
+#include "tests/kernels/formats/file_matrix.hpp"
 
 namespace flyball::vulkan::test {
 

@@ -1,4 +1,4 @@
-// The Vulkan products of every format against kernels/reference (tests/kernels/matmul_cases.hpp), cut as
+// The Vulkan products of every format against kernels/reference (tests/kernels/reference/matmul_cases.hpp), cut as
 // processors and as GPUs have them, and the ceilings that benchmarks measure against.
 #include <cmath>
 #include <utility>

@@ -1,10 +1,10 @@
-// Every op of the Vulkan engine against kernels/reference (tests/kernels/op_cases.hpp), in work-groups of the
+// Every op of the Vulkan engine against kernels/reference (tests/kernels/reference/op_cases.hpp), in work-groups of the
 // size the engine takes and of one subgroup.
 #include <cmath>
 #include <set>
 
 #include "backends/model/model_config.hpp"
-#include "tests/kernels/op_cases.hpp"
+#include "tests/kernels/reference/op_cases.hpp"
 #include "tests/kernels/vulkan/kernel_test.hpp"
 
 namespace flyball::vulkan::test {

@@ -2,7 +2,7 @@
 // cases.
 #pragma once
 
-#include "tests/kernels/matmul_cases.hpp"
+#include "tests/kernels/reference/matmul_cases.hpp"
 #include "tests/kernels/vulkan/kernel_test.hpp"
 
 namespace flyball::vulkan::test {

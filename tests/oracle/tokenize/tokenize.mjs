@@ -3,7 +3,7 @@
 // special tokens parsed and not, and the same end-of-generation set.
 // FLYBALL_VOCAB_DIR: real vocabularies (default ../shared/data/vocab beside the tree); without them the synthetic
 // ones and the demo model are compared. Bytes that are no UTF-8 cannot be passed to node-llama-cpp: unit tests have
-// them (tests/text).
+// them (tests/backends/text).
 import {spawnSync} from 'node:child_process';
 import {existsSync, mkdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';

@@ -1,0 +1,172 @@
+#include "tests/backends/graph/naive_forward.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "kernels/formats/dequantize.hpp"
+
+namespace flyball::test {
+namespace {
+
+using Vector = std::vector<double>;
+
+Vector weight_row(const model::Weight& w, std::uint32_t row) {
+  std::vector<float> values(w.cols);
+  kernels::dequantize_row(w.type, w.source().after(w.type, row, w.cols), w.cols, values.data());
+  return {values.begin(), values.end()};
+}
+
+Vector multiply(const model::Weight& w, const Vector& x, std::uint32_t expert = 0) {
+  Vector y(w.rows);
+  for (std::uint32_t r = 0; r < w.rows; ++r) {
+    const Vector row = weight_row(w, expert * w.rows + r);
+    for (std::uint32_t c = 0; c < w.cols; ++c) y[r] += row[c] * x[c];
+  }
+  return y;
+}
+
+Vector norm(const model::Weight& w, const Vector& x, double eps) {
+  double squares = 0;
+  for (const double v : x) squares += v * v;
+  const double scale = 1 / std::sqrt(squares / static_cast<double>(x.size()) + eps);
+  const Vector weight = weight_row(w, 0);
+  Vector y(x.size());
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = x[i] * scale * weight[i];
+  return y;
+}
+
+void rotate(Vector& x, std::uint32_t n_heads, const model::ModelConfig& c, const model::RopeConfig& rope,
+            std::size_t position) {
+  const double scaled = static_cast<double>(position) / rope.factor;
+  for (std::uint32_t h = 0; h < n_heads; ++h) {
+    for (std::uint32_t i = 0; i < rope.dim / 2; ++i) {
+      const double divisor = rope.frequency_factors.empty() ? 1 : double{rope.frequency_factors[i]};
+      const double angle = scaled * std::pow(double{rope.base}, -2.0 * i / rope.dim) / divisor;
+      const double cos = rope.attn_factor * std::cos(angle), sin = rope.attn_factor * std::sin(angle);
+      const bool half = c.rope_style == kernels::RopeStyle::half;
+      const std::size_t a = h * c.head_dim + (half ? i : 2 * i);
+      const std::size_t b = half ? a + rope.dim / 2 : a + 1;
+      const double xa = x[a];
+      const double xb = x[b];
+      x[a] = xa * cos - xb * sin;
+      x[b] = xa * sin + xb * cos;
+    }
+  }
+}
+
+void add(Vector& x, const Vector& y) {
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] += y[i];
+}
+
+void add_bias(Vector& x, const model::Weight& w) {
+  if (w.data != nullptr) add(x, weight_row(w, 0));
+}
+
+void norm_heads(Vector& x, const model::Weight& w, const model::ModelConfig& c) {
+  if (w.data == nullptr) return;
+  for (auto head = x.begin(); head != x.end(); head += c.head_dim) {
+    const Vector normed = norm(w, Vector(head, head + c.head_dim), c.norm_eps);
+    std::copy(normed.begin(), normed.end(), head);
+  }
+}
+
+// GELU as its paper has it.
+Vector glu(const model::ModelConfig& c, Vector gate, const Vector& up) {
+  const bool gelu = c.activation == kernels::Activation::gelu;
+  for (std::size_t i = 0; i < gate.size(); ++i) {
+    const double x = gate[i];
+    const double inner = std::sqrt(2 * std::numbers::inv_pi) * (x + 0.044715 * std::pow(x, 3));
+    gate[i] = (gelu ? 0.5 * x * (1 + std::tanh(inner)) : x / (1 + std::exp(-x))) * up[i];
+  }
+  return gate;
+}
+
+double capped(double x, double cap) {
+  return cap == 0 ? x : cap * std::tanh(x / cap);
+}
+
+// What attention or a feed-forward gives, normed where the family has it so.
+void add_output(Vector& stream, const Vector& y, const model::Weight& post_norm,
+                const model::ModelConfig& c) {
+  add(stream, post_norm.data == nullptr ? y : norm(post_norm, y, c.norm_eps));
+}
+
+// Probabilities of all experts, the likeliest few, those divided by their sum.
+Vector mixture(const model::LayerWeights& l, const model::ModelConfig& c, const Vector& x) {
+  Vector p = multiply(l.router, x);
+  for (double& v : p) v = std::exp(v);
+  std::vector<std::uint32_t> order(p.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, [&](std::uint32_t a, std::uint32_t b) { return p[a] > p[b]; });
+  order.resize(c.n_experts_used);
+  double chosen = 0;
+  for (const std::uint32_t e : order) chosen += p[e];
+  Vector out(c.dim);
+  for (const std::uint32_t e : order) {
+    const Vector inner = glu(c, multiply(l.expert_gate, x, e), multiply(l.expert_up, x, e));
+    const Vector y = multiply(l.expert_down, inner, e);
+    for (std::size_t i = 0; i < y.size(); ++i) out[i] += p[e] / chosen * y[i];
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<double> naive_forward(const model::ModelFile& model, std::span<const Token> tokens) {
+  const model::ModelConfig& c = model.config();
+  std::vector<Vector> stream;
+  for (const Token t : tokens) {
+    stream.push_back(weight_row(model.weights().token_embedding, static_cast<std::uint32_t>(t)));
+    for (double& v : stream.back()) v *= c.embedding_scale;
+  }
+
+  for (std::uint32_t layer = 0; layer < c.n_layers; ++layer) {
+    const model::LayerWeights& l = model.weights().layers[layer];
+    const std::size_t window = c.layer(layer).window;
+    const model::RopeConfig& rope = c.local_rope && c.layer(layer).local ? *c.local_rope : c.rope;
+    std::vector<Vector> q, k, v;
+    for (std::size_t t = 0; t < stream.size(); ++t) {
+      const Vector x = norm(l.attn_norm, stream[t], c.norm_eps);
+      q.push_back(multiply(l.q, x));
+      k.push_back(multiply(l.k, x));
+      v.push_back(multiply(l.v, x));
+      add_bias(q.back(), l.q_bias);
+      add_bias(k.back(), l.k_bias);
+      add_bias(v.back(), l.v_bias);
+      norm_heads(q.back(), l.q_norm, c);
+      norm_heads(k.back(), l.k_norm, c);
+      rotate(q.back(), c.n_heads, c, rope, t);
+      rotate(k.back(), c.n_kv_heads, c, rope, t);
+    }
+    for (std::size_t t = 0; t < stream.size(); ++t) {
+      Vector out(std::size_t{c.n_heads} * c.head_dim);
+      for (std::uint32_t h = 0; h < c.n_heads; ++h) {
+        const std::size_t qh = h * c.head_dim;
+        const std::size_t kh = h / (c.n_heads / c.n_kv_heads) * c.head_dim;
+        Vector weight(t + 1);
+        double sum = 0;
+        const std::size_t first = window != 0 && t >= window ? t + 1 - window : 0;
+        for (std::size_t s = first; s <= t; ++s) {
+          double dot = 0;
+          for (std::uint32_t d = 0; d < c.head_dim; ++d) dot += q[t][qh + d] * k[s][kh + d];
+          sum += weight[s] = std::exp(capped(dot * c.query_scale, c.attention_cap));
+        }
+        for (std::size_t s = first; s <= t; ++s)
+          for (std::uint32_t d = 0; d < c.head_dim; ++d) out[qh + d] += weight[s] / sum * v[s][kh + d];
+      }
+      add_output(stream[t], multiply(l.o, out), l.attn_post_norm, c);
+      const Vector x = norm(l.ffn_norm, stream[t], c.norm_eps);
+      const Vector y = c.n_experts > 0 ? mixture(l, c, x)
+                                       : multiply(l.down, glu(c, multiply(l.gate, x), multiply(l.up, x)));
+      add_output(stream[t], y, l.ffn_post_norm, c);
+    }
+  }
+  Vector logits =
+      multiply(model.weights().output, norm(model.weights().output_norm, stream.back(), c.norm_eps));
+  for (double& logit : logits) logit = capped(logit, c.logit_cap);
+  return logits;
+}
+
+}  // namespace flyball::test

@@ -1,0 +1,36 @@
+// An OpenCL engine of a small model, as executor_runs.hpp makes the CPU's.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "tests/backends/cpu/executor_runs.hpp"
+#include "tests/backends/opencl/support.hpp"
+
+namespace flyball::test {
+
+inline opencl::OpenClDeviceOptions opencl_options(const opencl::Pretence& pretence = {}) {
+  opencl::OpenClDeviceOptions options;
+  options.devices = {any_device()};
+  options.devices[0].pretence = pretence;
+  options.program_cache = shared_programs();
+  options.max_step_tokens = kRunStepTokens;
+  options.max_logit_rows = kRunSequences;
+  return options;
+}
+
+inline std::unique_ptr<opencl::OpenClExecutor> opencl_executor(
+    const RunModel& m, kernels::DType kv_type = kernels::DType::f16,
+    const opencl::OpenClDeviceOptions& options = opencl_options()) {
+  return with_kv(opencl::make_opencl_executor(*m.file, options), *m.file, kv_type);
+}
+
+// What tests have the device be: itself, and, for machines without a GPU, one: other kernels, work-groups.
+inline constexpr opencl::Pretence kItself{}, kAsGpu{.gpu = true};
+
+inline std::string device_name(const opencl::Pretence& pretence) {
+  return pretence.gpu ? "as_gpu" : "itself";
+}
+
+}  // namespace flyball::test

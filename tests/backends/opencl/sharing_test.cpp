@@ -1,0 +1,44 @@
+// Requests that share KV on an OpenCL device: cold equals prefix hit, a copied block equals a computed one,
+// before equals after preemption, bit for bit, with a cache of each type.
+#include "tests/backends/engine/sharing_cases.hpp"
+#include "tests/backends/opencl/support.hpp"
+
+namespace flyball::test {
+namespace {
+
+class SharingOnOpenCl : public SharingModel, public testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    if (!has_device()) GTEST_SKIP() << "this machine has no OpenCL device";
+  }
+  static std::unique_ptr<Backend> make(std::uint32_t sequences, std::uint32_t blocks = 0,
+                                       std::uint32_t step_tokens = 64) {
+    auto o = options(GetParam(), sequences, blocks, step_tokens);
+    o.backend = "opencl";
+    o.opencl = {any_device()};
+    o.cache_dir = shared_programs();
+    return make_backend(o);
+  }
+};
+
+TEST_P(SharingOnOpenCl, ColdEqualsPrefixHit) {
+  expect_cold_equals_prefix_hit(*make(4));
+}
+
+TEST_P(SharingOnOpenCl, ACopiedBlockEqualsAComputedOne) {
+  expect_copied_equals_computed(*make(1), *make(6));
+}
+
+TEST_P(SharingOnOpenCl, BeforeEqualsAfterPreemption) {
+  expect_before_equals_after_preemption(*make(1), *make(4, kTightBlocks, 7));
+}
+
+TEST_P(SharingOnOpenCl, SixtyFourStreamsHoldOneCopyOfTheirPrefix) {
+  expect_one_copy_of_a_prefix(*make(kStreams, kStreams * 70, 256));
+}
+
+INSTANTIATE_TEST_SUITE_P(KvTypes, SharingOnOpenCl, testing::Values("f16", "q8_0"),
+                         [](const auto& i) { return std::string(i.param); });
+
+}  // namespace
+}  // namespace flyball::test

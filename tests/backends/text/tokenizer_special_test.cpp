@@ -1,0 +1,159 @@
+// Special tokens in text.
+#include "backends/text/tokenizer_special.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "tests/backends/text/vocabulary.hpp"
+
+namespace flyball::text::testing {
+namespace {
+
+// Cuts as "begin-end:token".
+std::string show(const std::vector<SpecialMatcher::Cut>& cuts) {
+  std::string out;
+  for (const auto& cut : cuts) {
+    out += std::to_string(cut.begin) + '-' + std::to_string(cut.end) + ':' + std::to_string(cut.token) + ' ';
+  }
+  return out;
+}
+
+TEST(SpecialTokens, LongestTokenFirstThenLeftmost) {
+  const SpecialMatcher matcher({{1, "<a>", false}, {2, "<a><b>", false}, {3, "<b>", false}});
+  EXPECT_EQ(show(matcher.cuts("x<a><b><a>y<b>", true)), "1-7:2 7-10:1 11-14:3 ");
+  EXPECT_EQ(show(matcher.cuts("x<a><b>", false)), "");
+  EXPECT_EQ(show(matcher.cuts("", true)), "");
+  EXPECT_EQ(show(SpecialMatcher().cuts("x", true)), "");
+}
+
+TEST(SpecialTokens, ALongerTokenTakesItsMatchFromAnEarlierShorterOne) {
+  const SpecialMatcher matcher({{1, "ab", true}, {2, "bcd", true}, {3, "dab", true}});
+  EXPECT_EQ(show(matcher.cuts("abcdab", false)),
+            "1-4:2 4-6:1 ");  // bcd before dab: the lower id of equal lengths
+}
+
+// Runs of line breaks are tokens of Gemma's: every place of a long run begins with all the shorter ones. A
+// list of every match took 4 bytes for each (200 million here) and was sorted.
+TEST(SpecialTokens, OverlappingTokensAreListedOnce) {
+  constexpr std::size_t kTokens = 200, kText = 1'000'000;
+  std::vector<SpecialToken> tokens;
+  for (std::size_t n = 1; n <= kTokens; ++n)
+    tokens.push_back({static_cast<Token>(n), std::string(n, '\n'), true});
+  const SpecialMatcher matcher(std::move(tokens));
+  const auto start = std::chrono::steady_clock::now();
+  const auto cuts = matcher.cuts(std::string(kText, '\n') + "x" + std::string(7, '\n'), false);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+  ASSERT_EQ(cuts.size(), kText / kTokens + 1);
+  EXPECT_EQ(cuts.front().token, 200);
+  EXPECT_EQ(cuts.back().token, 7);
+}
+
+TEST(SpecialTokens, UserDefinedTokensMatchAlwaysControlTokensOnlyWhenParsed) {
+  VocabularyFile file = byte_level_vocabulary();
+  const Token control = file.add("<|im_start|>", TokenKind::control);
+  const Token user = file.add("<tool>", TokenKind::user_defined);
+  const Token unknown = file.add("<?>", TokenKind::unknown);
+  const auto tokenizer = must_load(file);
+  EXPECT_EQ(encode(*tokenizer, "<|im_start|>a<tool><?>"), (Tokens{control, 'a', user, unknown}));
+  const Tokens unparsed = encode(*tokenizer, "<|im_start|>a<tool><?>", false);
+  EXPECT_EQ(std::ranges::count(unparsed, control) + std::ranges::count(unparsed, unknown), 0);
+  EXPECT_EQ(std::ranges::count(unparsed, user), 1);
+}
+
+TEST(SpecialTokens, Phi3SwallowsWhiteSpaceAfterMostOfThem) {
+  VocabularyFile file = byte_level_vocabulary();
+  const Token user = file.add("<|user|>", TokenKind::control);
+  const Token text = file.add("<|endoftext|>", TokenKind::control);
+  auto writer = file.writer();
+  writer.set_string("general.name", "Phi-3 Mini");
+  const auto phi3 = load(writer);
+  ASSERT_TRUE(phi3);
+  EXPECT_EQ(encode(**phi3, "<|user|> \n\ta "), (Tokens{user, 'a', ' '}));
+  EXPECT_EQ(encode(**phi3, "<|endoftext|> a"), (Tokens{text, ' ', 'a'}));
+  EXPECT_EQ(encode(**phi3, "<|user|> <|user|> "), (Tokens{user, user}));
+  EXPECT_EQ(encode(*must_load(file), "<|user|> a"), (Tokens{user, ' ', 'a'}));
+}
+
+// llama.cpp's order of work, written plainly: each token in turn splits every stretch of text that is left.
+std::vector<SpecialMatcher::Cut> naive(std::vector<SpecialToken> tokens, const std::string& text) {
+  std::ranges::sort(tokens, [](const auto& a, const auto& b) {
+    return a.text.size() != b.text.size() ? a.text.size() > b.text.size() : a.token < b.token;
+  });
+  struct Stretch {
+    std::size_t begin, end;
+  };
+  std::vector<Stretch> stretches = {{0, text.size()}};
+  std::vector<SpecialMatcher::Cut> out;
+  for (const SpecialToken& token : tokens) {
+    std::vector<Stretch> next;
+    for (auto [begin, end] : stretches) {
+      for (std::size_t at; (at = text.substr(0, end).find(token.text, begin)) != std::string::npos;) {
+        SpecialMatcher::Cut cut{at, at + token.text.size(), token.token};
+        while (token.strip_left && cut.begin > begin && text[cut.begin - 1] == ' ') --cut.begin;
+        while (token.strip_right && cut.end < end && text[cut.end] == ' ') ++cut.end;
+        if (cut.begin > begin) next.push_back({begin, cut.begin});
+        out.push_back(cut);
+        begin = cut.end;
+      }
+      if (begin < end) next.push_back({begin, end});
+    }
+    stretches = next;
+  }
+  std::ranges::sort(out, {}, &SpecialMatcher::Cut::begin);
+  return out;
+}
+
+TEST(SpecialTokens, EqualTheNaiveOrderOnRandomTokensAndTexts) {
+  const std::uint64_t seed = 5;
+  std::mt19937_64 random(seed);
+  const auto string = [&](std::size_t most) {
+    std::string out;
+    for (std::size_t i = 1 + random() % most; i > 0; --i) out += "ab <"[random() % 4];
+    return out;
+  };
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<SpecialToken> tokens;
+    const bool strips = round % 3 == 0;
+    for (Token id = 0; id < 6; ++id) {
+      SpecialToken token{id, string(4), true, strips && random() % 2 == 0, strips && random() % 2 == 0};
+      if (std::ranges::none_of(tokens, [&](const auto& t) { return t.text == token.text; }))
+        tokens.push_back(token);
+    }
+    const std::string text = string(40);
+    ASSERT_EQ(show(SpecialMatcher(tokens).cuts(text, true)), show(naive(tokens, text)))
+        << "seed " << seed << " '" << text << "'";
+  }
+}
+
+// Gemma marks runs of newlines as user-defined tokens; a megabyte of them is one region of overlapping
+// matches.
+TEST(SpecialTokens, NestedRunsOverAMegabyteStayCheap) {
+  std::vector<SpecialToken> tokens;
+  for (Token id = 1; id <= 31; ++id)
+    tokens.push_back({id, std::string(static_cast<std::size_t>(id), '\n'), true});
+  const std::string text(std::size_t{1} << 20U, '\n');
+  const auto start = std::chrono::steady_clock::now();
+  const auto cuts = SpecialMatcher(tokens).cuts(text, false);
+  EXPECT_EQ(cuts.size(), text.size() / 31 + 1);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+}
+
+// A hostile vocabulary: one scan looked 16 KB ahead at each place of the text (minutes for a megabyte), and
+// tokens that occur once were looked for everywhere.
+TEST(SpecialTokens, LongTokensThatAlmostOccurStayCheap) {
+  constexpr std::size_t kLong = 16'000, kText = std::size_t{1} << 20U;
+  std::vector<SpecialToken> endings;  // a^n b: 2 MB together
+  for (std::size_t n = 1; n <= 2'000; ++n)
+    endings.push_back({static_cast<Token>(n), std::string(n, 'a') + 'b', true});
+  const auto start = std::chrono::steady_clock::now();
+  for (const std::string& token : {std::string(kLong, 'a') + 'b', 'b' + std::string(kLong, 'a') + 'c'})
+    EXPECT_EQ(show(SpecialMatcher({{7, token, true}}).cuts(std::string(kText, 'a'), false)), "");
+  EXPECT_EQ(show(SpecialMatcher(endings).cuts(std::string(kText, 'a') + 'b', false)),
+            "1046576-1048577:2000 ");
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+}  // namespace
+}  // namespace flyball::text::testing

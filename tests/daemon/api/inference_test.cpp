@@ -1,0 +1,100 @@
+// Requests that go well: what the client sees, field by field.
+#include "tests/daemon/api/inference.hpp"
+
+namespace flyball::testing {
+namespace {
+
+using nlohmann::json;
+
+TEST_F(InferenceTest, chat) {
+  const Answer answer = ask(kHello);
+  ASSERT_EQ(answer.status, 200);
+  const json body = json::parse(answer.body);
+  EXPECT_TRUE(body["id"].get<std::string>().starts_with("chatcmpl-"));
+  EXPECT_EQ(body["object"], "chat.completion");
+  EXPECT_EQ(body["model"], "demo");
+  EXPECT_EQ(body["choices"][0]["message"]["content"], "t0 t1 t2 t3 ");
+  EXPECT_EQ(body["choices"][0]["finish_reason"], "stop");
+  EXPECT_TRUE(body["choices"][0]["logprobs"].is_null());
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 7);
+  EXPECT_EQ(body["usage"]["completion_tokens"], 4);
+  EXPECT_EQ(body["usage"]["total_tokens"], 11);
+  EXPECT_EQ(answer.field("x-flyball-route"), "backend=cpu; rule=everything; model=demo");
+  EXPECT_TRUE(answer.field("x-request-id").starts_with("req-"));
+  const auto& started = rig.cpu().started.at(0);
+  EXPECT_EQ(std::get<ChatPrompt>(started.prompt).messages_json, R"([{"role":"user","content":"Hi"}])");
+}
+
+TEST_F(InferenceTest, stream) {
+  const Answer answer = ask(kHelloStream);
+  EXPECT_EQ(answer.status, 200);
+  EXPECT_TRUE(answer.field("Content-Type").starts_with("text/event-stream"));
+  EXPECT_EQ(answer.field("x-flyball-route"), "backend=cpu; rule=everything; model=demo");
+  const auto chunks = frames(answer);
+  EXPECT_EQ(text_of(chunks), "t0 t1 t2 t3 ");
+  EXPECT_EQ(chunks.front()["choices"][0]["delta"]["role"], "assistant");
+  EXPECT_EQ(chunks.back()["choices"][0]["finish_reason"], "stop");
+  for (const json& chunk : chunks) {
+    EXPECT_EQ(chunk["object"], "chat.completion.chunk");
+    EXPECT_FALSE(chunk.contains("usage"));
+    EXPECT_EQ(chunk["id"], chunks.front()["id"]);
+  }
+}
+
+TEST_F(InferenceTest, usage_in_a_stream_comes_last_and_is_null_before) {
+  const auto chunks = frames(ask(
+      R"({"messages":[{"role":"user","content":"Hi"}],"stream":true,"stream_options":{"include_usage":true}})"));
+  for (std::size_t i = 0; i + 1 < chunks.size(); ++i) EXPECT_TRUE(chunks[i].at("usage").is_null());
+  EXPECT_TRUE(chunks.back()["choices"].empty());
+  EXPECT_EQ(chunks.back()["usage"]["completion_tokens"], 4);
+}
+
+TEST_F(InferenceTest, several_answers_have_their_own_seeds) {
+  const auto body = json::parse(ask(R"({"messages":[{"role":"user","content":"Hi"}],"n":3,"seed":40})").body);
+  ASSERT_EQ(body["choices"].size(), 3U);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(body["choices"][i]["index"], i);
+    EXPECT_EQ(rig.cpu().started.at(static_cast<std::size_t>(i)).sampling.seed,
+              40U + static_cast<unsigned>(i));
+  }
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 7);  // shared
+  EXPECT_EQ(body["usage"]["completion_tokens"], 12);
+  const auto chunks = frames(ask(R"({"messages":[{"role":"user","content":"Hi"}],"n":2,"stream":true})"));
+  EXPECT_EQ(text_of(chunks, 0), text_of(chunks, 1));
+}
+
+TEST_F(InferenceTest, a_seed_is_drawn_where_none_is_given) {
+  ask(kHello);
+  ask(kHello);
+  EXPECT_NE(rig.cpu().started[0].sampling.seed, rig.cpu().started[1].sampling.seed);
+}
+
+TEST_F(InferenceTest, chat_logprobs) {
+  const auto body = json::parse(
+      ask(R"({"messages":[{"role":"user","content":"Hi"}],"logprobs":true,"top_logprobs":2})").body);
+  const json& content = body["choices"][0]["logprobs"]["content"];
+  ASSERT_EQ(content.size(), 4U);
+  EXPECT_EQ(content[0]["token"], "t0 ");
+  EXPECT_EQ(content[0]["bytes"], json::parse("[116,48,32]"));
+  EXPECT_EQ(content[0]["logprob"], -0.25);
+  EXPECT_EQ(content[0]["top_logprobs"].size(), 2U);
+  EXPECT_EQ(content[0]["top_logprobs"][1]["token"], "alt1");
+}
+
+TEST_F(InferenceTest, legacy_completions) {
+  const auto body = json::parse(ask(R"({"prompt":["a","b"],"n":2,"logprobs":1})", "/v1/completions").body);
+  EXPECT_EQ(body["object"], "text_completion");
+  ASSERT_EQ(body["choices"].size(), 4U);
+  EXPECT_EQ(body["choices"][3]["text"], "t0 t1 t2 t3 ");
+  EXPECT_EQ(body["choices"][0]["logprobs"]["tokens"].size(), 4U);
+  EXPECT_EQ(body["choices"][0]["logprobs"]["text_offset"], json::parse("[0,3,6,9]"));
+  EXPECT_EQ(body["choices"][0]["logprobs"]["top_logprobs"][0]["alt0"], -0.25);
+  EXPECT_EQ(body["usage"]["prompt_tokens"], 14);  // two prompts
+  EXPECT_EQ(rig.cpu().started[0].max_tokens, 16U);
+  EXPECT_EQ(std::get<TextPrompt>(rig.cpu().started[2].prompt).text, "b");
+  ask(R"({"prompt":[1,2,3]})", "/v1/completions");
+  EXPECT_EQ(std::get<TokenPrompt>(rig.cpu().started.back().prompt).tokens, (std::vector<Token>{1, 2, 3}));
+}
+
+}  // namespace
+}  // namespace flyball::testing

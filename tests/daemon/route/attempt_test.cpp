@@ -1,0 +1,200 @@
+// What a request does when engines fail, as a script of events; and who is asking, as a table of credentials.
+#include "daemon/route/attempt.hpp"
+
+#include <gtest/gtest.h>
+#include <openssl/sha.h>
+
+#include "daemon/apps/registry.hpp"
+#include "daemon/http/host_policy.hpp"
+#include "tests/daemon/api/fakes.hpp"
+
+namespace flyball::route {
+namespace {
+
+Error error(ErrorCode code) {
+  return {code, "It failed.", {}, {}};
+}
+std::string next(const Attempt::Action& action) {
+  if (const auto* acquire = std::get_if<Attempt::Acquire>(&action)) return acquire->backend;
+  return "give up: " + std::string(to_string(std::get<Attempt::GiveUp>(action).error.code));
+}
+Delta token(const char* text, Token id = 1) {
+  return {text, {id}, {}};
+}
+
+TEST(attempt, no_targets) {
+  EXPECT_EQ(next(Attempt({}).begin()), "give up: no_target");
+}
+
+TEST(attempt, a_death_is_retried_on_the_same_engine_with_what_was_delivered) {
+  Attempt a({"cpu", "vulkan"});
+  EXPECT_EQ(next(a.begin()), "cpu");
+  a.received(token("ab", 7));
+  a.received(token("", 8));
+  EXPECT_EQ(next(a.failed(error(ErrorCode::worker_died))), "cpu");
+  EXPECT_EQ(a.resume_tokens(), (std::vector<Token>{7, 8}));
+  EXPECT_EQ(a.text_bytes(), 2U);
+}
+
+TEST(attempt, two_deaths_without_a_token_end_it) {
+  Attempt a({"cpu", "vulkan"});
+  a.begin();
+  EXPECT_EQ(next(a.failed(error(ErrorCode::worker_died))), "cpu");
+  EXPECT_EQ(next(a.failed(error(ErrorCode::worker_died))), "give up: worker_died");
+}
+
+TEST(attempt, progress_between_deaths_counts_but_attempts_are_bounded) {
+  Attempt a({"cpu"});
+  a.begin();
+  std::string last;
+  std::uint32_t rounds = 0;
+  for (; rounds < 20; ++rounds) {
+    a.received(token("x"));
+    last = next(a.failed(error(ErrorCode::worker_died)));
+    if (last != "cpu") break;
+  }
+  EXPECT_EQ(last, "give up: worker_died");
+  EXPECT_EQ(rounds + 1, Attempt::kMaxAttempts);
+}
+
+TEST(attempt, other_failures_of_an_engine_move_on_and_those_of_the_request_do_not) {
+  for (const auto code : {ErrorCode::model_unsupported, ErrorCode::model_unavailable,
+                          ErrorCode::insufficient_memory, ErrorCode::device_lost, ErrorCode::overloaded}) {
+    Attempt a({"cpu", "vulkan"});
+    a.begin();
+    EXPECT_EQ(next(a.unavailable(error(code))), "vulkan");
+    EXPECT_EQ(next(a.unavailable(error(code))), "give up: " + std::string(to_string(code)));
+  }
+  for (const auto code :
+       {ErrorCode::model_invalid, ErrorCode::template_error, ErrorCode::context_length_exceeded,
+        ErrorCode::invalid_value, ErrorCode::numeric_error, ErrorCode::shutting_down}) {
+    Attempt a({"cpu", "vulkan"});
+    a.begin();
+    EXPECT_EQ(next(a.failed(error(code))), "give up: " + std::string(to_string(code)));
+  }
+}
+
+TEST(attempt, text_without_tokens_cannot_be_resumed) {
+  Attempt a({"vllm", "cpu"});
+  a.begin();
+  a.received({"text of an upstream", {}, {}});
+  EXPECT_EQ(next(a.failed(error(ErrorCode::upstream_timeout))), "give up: upstream_timeout");
+  Attempt b({"vllm", "cpu"});
+  b.begin();
+  EXPECT_EQ(next(b.failed(error(ErrorCode::upstream_timeout))), "cpu");  // before the first byte
+}
+
+}  // namespace
+}  // namespace flyball::route
+
+namespace flyball::apps {
+namespace {
+
+TEST(registry, credentials) {
+  const auto settings = testing::make_settings();
+  const Registry registry(settings->apps, settings->config);
+  const auto who = [&](Credentials c) {
+    const auto app = registry.identify(c);
+    return app ? (*app)->id : std::string(to_string(app.error().code));
+  };
+  EXPECT_EQ(who({"Bearer key-alice", {}, false}), "alice");
+  EXPECT_EQ(who({"BEARER key-bobby", {}, false}), "bob");
+  EXPECT_EQ(who({"Bearer key-bobby ", {}, false}), "invalid_api_key");
+  EXPECT_EQ(who({"Bearer " + std::string(10'000, 'k'), {}, false}), "invalid_api_key");
+  EXPECT_EQ(who({"", 4711, false}), "uid");
+  EXPECT_EQ(who({"", 0, false}), "invalid_api_key");
+  EXPECT_EQ(who({"", {}, true}), "invalid_api_key");
+  EXPECT_EQ(who({"Bearer wrong-key", 4711, true}), "invalid_api_key");
+}
+
+// A digest in a manifest does not say how long its key is.
+TEST(registry, a_key_that_is_too_short_is_nobodys_though_its_digest_is_known) {
+  const config::Config config;
+  std::vector<config::AppManifest> apps(1);
+  apps[0].id = "scripts";
+  for (const std::string_view key : {"1234567", "12345678"})
+    SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(),
+           apps[0].keys.emplace_back().data());
+  const Registry registry(apps, config);
+  EXPECT_FALSE(registry.identify({"Bearer 1234567", {}, false}));
+  const auto app = registry.identify({"Bearer 12345678", {}, false});
+  ASSERT_TRUE(app);
+  EXPECT_EQ((*app)->id, "scripts");
+}
+
+TEST(registry, models_and_caps) {
+  const auto settings = testing::make_settings();
+  const Registry registry(settings->apps, settings->config);
+  const auto &alice = settings->apps[0], &bob = settings->apps[1];
+  EXPECT_EQ((*registry.model_for(alice, ""))->id, "demo");
+  EXPECT_EQ((*registry.model_for(alice, "default-demo"))->id, "demo");
+  EXPECT_EQ(registry.model_for(bob, "nothing").error().message,
+            "There is no model \"nothing\" that is open to this app. It may use: small.");
+  EXPECT_EQ(*Registry::cap_max_tokens(alice, 0), 0U);
+  EXPECT_EQ(*Registry::cap_max_tokens(bob, 0), 100U);
+  EXPECT_EQ(*Registry::cap_max_tokens(bob, 100), 100U);
+  EXPECT_FALSE(Registry::cap_max_tokens(bob, 101));
+}
+
+TEST(registry, a_manifest_may_name_a_model_by_its_alias) {
+  const auto settings = testing::make_settings();
+  const Registry registry(settings->apps, settings->config);
+  config::AppManifest app;
+  app.models = {"default-demo"};
+  for (const char* name : {"demo", "default-demo"}) {
+    const auto model = registry.model_for(app, name);
+    ASSERT_TRUE(model) << model.error().message;
+    EXPECT_EQ((*model)->id, "demo");
+  }
+  EXPECT_FALSE(registry.model_for(app, "small"));
+}
+
+TEST(registry, names_the_models_there_are_and_no_more_than_ten) {
+  config::Config config;
+  for (int i = 0; i < 12; ++i) config.models.emplace_back().id = "m" + std::to_string(i);
+  const std::vector<config::AppManifest> apps(1);
+  const Registry registry(apps, config);
+  const auto none = registry.model_for(apps[0], "");
+  EXPECT_EQ(none.error().code, ErrorCode::missing_field);
+  EXPECT_EQ(none.error().message,
+            "'model' is required: no default_model is open to this app. It may use: m0, m1, m2, m3, m4, m5, "
+            "m6, m7, m8, m9 and 2 more.");
+}
+
+TEST(registry, a_request_without_a_model_gets_the_default_or_the_only_one_that_is_open) {
+  config::Config config;
+  for (const char* id : {"secret", "b", "c"}) config.models.emplace_back().id = id;
+  config.models[0].aliases = {"usual"};
+  config::AppManifest app;
+  const std::vector<config::AppManifest> apps;
+  const Registry registry(apps, config);
+  const auto got = [&](std::vector<std::string> models, std::string default_model) {
+    app.models = std::move(models);
+    config.default_model = std::move(default_model);
+    const auto model = registry.model_for(app, "");
+    return model ? (*model)->id : std::string(to_string(model.error().code)) + ": " + model.error().message;
+  };
+  EXPECT_EQ(got({}, "secret"), "secret");
+  EXPECT_EQ(got({"secret", "b"}, "usual"), "secret");
+  for (const char* default_model : {"", "secret", "usual"}) {
+    EXPECT_EQ(got({"b"}, default_model), "b");
+    EXPECT_EQ(got({"b", "c"}, default_model),
+              "missing_field: 'model' is required: no default_model is open to this app. It may use: b, c.");
+    EXPECT_EQ(got({"gone"}, default_model), "model_not_found: There is no model that is open to this app.");
+  }
+}
+
+TEST(host_policy, a_listener_on_all_addresses_serves_ip_literals_but_no_names) {
+  config::Config config;
+  config.listeners.emplace_back().address = "0.0.0.0";
+  config.allowed_hosts = {"box.lan"};
+  const http::HostPolicy policy(config);
+  EXPECT_TRUE(policy.allows("192.168.1.5:8080"));
+  EXPECT_TRUE(policy.allows("[fe80::1]"));
+  EXPECT_TRUE(policy.allows("BOX.lan:1"));
+  EXPECT_FALSE(policy.allows("rebound.example:8080"));
+  EXPECT_FALSE(policy.allows("1.2.3.4.evil.example"));
+}
+
+}  // namespace
+}  // namespace flyball::apps

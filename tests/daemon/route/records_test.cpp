@@ -1,0 +1,390 @@
+// What is kept of decided requests: found again behind the ring and behind a restart, by its own app alone,
+// small, bounded, and without a prompt.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "daemon/route/kept_facts.hpp"
+#include "daemon/route/records.hpp"
+#include "tests/daemon/api/wire.hpp"
+#include "tests/daemon/store/support.hpp"
+
+namespace flyball::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+constexpr const char* kPolicy = R"(constraints:
+  stay: {because: private, when: {fact: app.privacy, eq: local_only}, deny: remote}
+rules:
+  - {id: busy, because: b, when: {fact: backend.cpu.running, gte: 8}, use: vulkan}
+  - {id: small, because: b, when: {fact: request.prompt_bytes, lt: 100000}, use: [vllm, vulkan, cpu]}
+default: {because: b, use: cpu}
+)";
+
+std::shared_ptr<api::Settings> settings_by(const char* policy) {
+  auto settings = make_settings();
+  settings->tree = tree_of(policy);
+  return settings;
+}
+
+class Records : public test::StoreDirectory {
+ protected:
+  // One life of the daemon over the file.
+  struct Life {
+    explicit Life(store::Database database, const char* policy = kPolicy)
+        : writer(std::move(database)), rig(settings_by(policy), make_hardware(), &writer) {
+      rig.cpu();
+      rig.cpu("small");
+    }
+    Answer send(const std::string& bytes) {
+      Wire wire(rig);
+      wire.send(bytes);
+      // What was looked up by the writer's thread arrives after that.
+      while (wire.received().empty()) {
+        writer.flush();
+        wire.run();
+      }
+      return wire.answer();
+    }
+    std::string chat(std::string_view body = kHello) {
+      return send(post("/v1/chat/completions", body)).field("x-request-id");
+    }
+    Answer receipt(const std::string& id, std::string_view key = "key-alice") {
+      return send(get("/v1/route/receipts/" + id, key));
+    }
+
+    store::Writer writer;
+    Rig rig;
+  };
+
+  std::int64_t number_of(store::Database& database, const char* sql) {
+    std::int64_t out = -1;
+    const auto read = database.query(sql, {}, [&](store::Row row) {
+      out = store::integer(row[0]);
+      return true;
+    });
+    EXPECT_TRUE(read) << read.error().message;
+    return out;
+  }
+};
+
+json without_router_time(const std::string& body) {
+  json out = json::parse(body);
+  out["timings"].erase(
+      "router_us");  // known when the answer's first byte has left; the record is written before
+  return out;
+}
+
+TEST_F(Records, a_past_request_is_found_after_a_restart) {
+  std::string id, before;
+  {
+    Life first(open());
+    id = first.chat(kHelloStream);
+    before = first.receipt(id).body;
+  }
+  Life second(open(), "default: {because: another one by now, use: vulkan}\n");
+  const Answer found = second.receipt(id);
+  EXPECT_EQ(found.status, 200);
+  EXPECT_EQ(without_router_time(found.body), without_router_time(before));
+  const json receipt = json::parse(found.body);
+  EXPECT_EQ(receipt["rule"]["id"], "small");
+  EXPECT_EQ(receipt["target"]["backend"], "cpu");
+  EXPECT_EQ(receipt["attempts"][0]["outcome"], "done");
+  EXPECT_EQ(receipt["usage"]["completion_tokens"], 4);
+  EXPECT_EQ(second.receipt(id, "key-bobby").status, 404) << "another app's";
+  EXPECT_EQ(second.receipt("req-never").status, 404);
+}
+
+TEST_F(Records, a_request_that_left_the_ring_is_found) {
+  Life life(open());
+  const std::string first = life.chat();
+  for (std::size_t i = 0; i < route::Receipts::kKept; ++i) life.chat();
+  EXPECT_EQ(life.receipt(first).status, 200);
+  Rig forgetful(settings_by(kPolicy));
+  Wire wire(forgetful);
+  wire.send(get("/v1/route/receipts/" + first));
+  EXPECT_EQ(wire.answer().status, 404);
+}
+
+TEST_F(Records, failures_and_clients_that_left_are_kept_too) {
+  std::string failed;
+  {
+    Life life(open());
+    life.rig.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
+    failed = life.chat();
+    life.rig.fleet.disabled.clear();
+    life.rig.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+    Wire leaving(life.rig);
+    leaving.send(post("/v1/chat/completions", kHello));
+    leaving.hang_up();
+  }
+  auto database = open(store::Database::Access::read_only);
+  std::vector<route::Record> kept;
+  ASSERT_TRUE(route::each_record(database, 0, [&](const route::Record& one) { kept.push_back(one); }));
+  ASSERT_EQ(kept.size(), 2U);
+  EXPECT_EQ(kept[0].request.request_id, failed);
+  EXPECT_EQ(kept[0].request.state, "model_unavailable");
+  EXPECT_EQ(kept[0].target, "");
+  EXPECT_EQ(kept[0].rule, "default");
+  EXPECT_EQ(kept[1].request.state, "cancelled");
+  EXPECT_EQ(kept[1].target, "cpu");
+  EXPECT_EQ(kept[1].request.attempts.at(0).outcome, "cancelled");
+  const auto counts = route::count_by_rule(database, 0);
+  ASSERT_TRUE(counts);
+  EXPECT_EQ(*counts, (policy::RuleCounts{{"default", 1}, {"small", 1}}));
+  const auto later = route::count_by_rule(database, std::time(nullptr) + 3600);
+  ASSERT_TRUE(later);
+  EXPECT_TRUE(later->empty());
+}
+
+TEST_F(Records, a_record_is_small_and_holds_no_prompt) {
+  constexpr int kRequests = 500;
+  {
+    Life life(open());
+    for (int i = 0; i < kRequests; ++i)
+      life.chat(R"({"model":"demo","messages":[{"role":"user","content":"Sesame )" +
+                std::string(i % 90, 'x') + R"("}],"max_tokens":)" + std::to_string(1 + i % 50) + "}");
+  }
+  auto database = open();  // and closes it: what is in the log goes into the file
+  EXPECT_EQ(number_of(database, "SELECT COUNT(*) FROM decisions"), kRequests);
+  EXPECT_EQ(number_of(database, "SELECT COUNT(*) FROM decision_frames"), 1);
+  EXPECT_EQ(number_of(database, "SELECT COUNT(*) FROM decision_policies"), 1);
+  ASSERT_TRUE(database.run("PRAGMA wal_checkpoint(TRUNCATE)"));
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(file()));
+  std::printf("%.0f bytes a record\n", static_cast<double>(bytes) / kRequests);
+  EXPECT_LT(bytes, 512 * kRequests);
+  std::stringstream all;
+  all << std::ifstream(file(), std::ios::binary).rdbuf();
+  EXPECT_EQ(all.str().find("Sesame"), std::string::npos);
+  EXPECT_NE(all.str().find("request.prompt_bytes"), std::string::npos);
+}
+
+route::Receipt decided(const policy::Tree& tree, std::string id, std::int64_t created) {
+  route::Receipt receipt;
+  receipt.request_id = std::move(id);
+  receipt.app = "alice";
+  receipt.model = "demo";
+  receipt.created = created;
+  receipt.facts = make_hardware();
+  receipt.facts.set("request.prompt_bytes", created, "request");
+  receipt.decision = policy::decide(tree, receipt.facts);
+  return receipt;
+}
+
+TEST_F(Records, old_ones_and_too_many_go) {
+  const auto settings = settings_by(kPolicy);
+  const auto other = settings_by("default: {because: b, use: cpu}\n");
+  const std::int64_t now = std::time(nullptr), old = now - route::kMaxRecordAge;
+  {
+    store::Writer writer(open());
+    route::Recorder(&writer).keep(decided(*other->tree, "old", old - 1));
+    route::Recorder(&writer).keep(decided(*settings->tree, "first", old + 60));
+    writer.flush();
+    route::Recorder recorder(&writer);
+    recorder.keep(decided(*settings->tree, "now", now));  // the first after a start looks what may go
+    writer.flush();
+    EXPECT_EQ(writer.health().last_error, "");
+    route::Recorder(&writer).keep(decided(*settings->tree, "then", now));  // and knows "now" for the time
+    writer.flush();
+    EXPECT_EQ(writer.health().last_error, "");
+  }
+  auto database = open();
+  EXPECT_FALSE(*route::find_record(database, "old", ""));
+  EXPECT_TRUE(*route::find_record(database, "first", ""));
+  EXPECT_TRUE(*route::find_record(database, "now", "alice"));
+  EXPECT_FALSE(*route::find_record(database, "now", "bob"));
+  EXPECT_EQ(number_of(database, "SELECT COUNT(*) FROM decision_policies"), 1) << "the old one's went with it";
+  ASSERT_TRUE(database.run("UPDATE decisions SET id = ? WHERE request = 'now'", {route::kMaxRecords + 1}));
+  {
+    store::Writer writer(std::move(database));
+    route::Recorder(&writer).keep(decided(*settings->tree, "next", now));
+  }
+  auto later = open();
+  EXPECT_FALSE(*route::find_record(later, "first", "")) << "more than kMaxRecords lie behind it";
+  EXPECT_TRUE(*route::find_record(later, "now", ""));
+}
+
+// One request with a wrong clock must not take the past along; nor the next one, with a right one.
+TEST_F(Records, a_clock_that_is_ahead_prunes_nothing) {
+  const auto settings = settings_by(kPolicy);
+  const std::int64_t now = std::time(nullptr);
+  {
+    store::Writer writer(open());
+    route::Recorder(&writer).keep(decided(*settings->tree, "past", now));
+    route::Recorder(&writer).keep(decided(*settings->tree, "ahead", now + 2 * route::kMaxRecordAge));
+    route::Recorder(&writer).keep(decided(*settings->tree, "right again", now + 1));
+  }
+  auto database = open();
+  for (const char* id : {"past", "ahead", "right again"})
+    EXPECT_TRUE(*route::find_record(database, id, "alice")) << id;
+}
+
+// More pairs of an app and a model than frames are kept of: those in use keep theirs.
+TEST_F(Records, a_pair_in_use_keeps_its_frame) {
+  const auto settings = settings_by(kPolicy);
+  {
+    store::Writer writer(open());
+    route::Recorder recorder(&writer);
+    std::int64_t n = 1;  // a fact of each record, so that no two frames are the same
+    for (int round = 0; round < 3; ++round)
+      for (int app = 0; app < 1000; ++app) {
+        for (const std::string& name : {std::string("busy"), "app" + std::to_string(app)}) {
+          auto one = decided(*settings->tree, "r" + std::to_string(n), n);
+          ++n;
+          one.app = name;
+          recorder.keep(one);
+        }
+        if (app % 100 == 0) writer.flush();  // its queue is bounded
+      }
+  }
+  auto database = open();
+  EXPECT_EQ(number_of(database, "SELECT COUNT(DISTINCT frame) FROM decisions WHERE app = 'busy'"), 1);
+}
+
+// Another program holds the file's write lock for longer than the writer waits: a look is answered all the
+// same.
+TEST_F(Records, a_receipt_is_found_while_nothing_can_be_written) {
+  std::string id;
+  {
+    Life first(open());
+    id = first.chat();
+  }
+  Life second(open());
+  auto other = open();
+  ASSERT_TRUE(other.run("BEGIN IMMEDIATE"));
+  second.writer.post([](store::Database& database) { return test::note(database, "a", "1"); });
+  Wire wire(second.rig);
+  wire.send(get("/v1/route/receipts/" + id));
+  second.writer.flush();
+  wire.run();
+  ASSERT_FALSE(wire.received().empty()) << "it is never answered";
+  EXPECT_EQ(wire.answer().status, 200);
+  EXPECT_EQ(second.writer.health().failed, 1U);
+}
+
+// The record says what was decided. A replay that says otherwise is no explanation of it.
+TEST_F(Records, a_policy_that_is_read_in_another_way_is_an_error) {
+  const auto settings = settings_by(kPolicy);
+  store::Writer writer(open());
+  route::Recorder(&writer).keep(decided(*settings->tree, "req-1", 5));
+  for (const char* changed : {"no policy", "schema: flyball.policy/v1\ndefault: {because: b, use: cpu}\n"}) {
+    writer.post([changed](store::Database& database) {
+      return database.run("UPDATE decision_policies SET text = ?", {changed});
+    });
+    writer.post([](store::Database& database) -> Result<void> {
+      const auto found = route::find_record(database, "req-1", "alice");
+      EXPECT_FALSE(found);
+      EXPECT_EQ(found.error().code, ErrorCode::config_invalid);
+      EXPECT_THAT(found.error().message, HasSubstr("Rule small of policy.yaml decided it (cpu)"));
+      return {};
+    });
+  }
+  writer.post([](store::Database& database) -> Result<void> {
+    EXPECT_TRUE(database.run("UPDATE decision_frames SET facts = '['"));
+    EXPECT_FALSE(route::find_record(database, "req-1", "alice"));
+    const auto read = route::each_record(database, 0, [](const route::Record&) {});
+    EXPECT_FALSE(read);
+    EXPECT_THAT(read.error().message, HasSubstr("req-1"));
+    return {};
+  });
+  writer.flush();
+  EXPECT_EQ(writer.health().last_error, "");
+}
+
+TEST_F(Records, facts_that_always_differ_do_not_make_a_frame_each) {
+  const auto settings = settings_by(kPolicy);
+  {
+    store::Writer writer(open());
+    route::Recorder recorder(&writer);
+    for (int i = 0; i < 80; ++i) {
+      route::Receipt receipt = decided(*settings->tree, "req-" + std::to_string(i), 5);
+      receipt.facts.set("hardware.gpu.name", std::string(1000, static_cast<char>('a' + i % 20)), "probe");
+      recorder.keep(receipt);
+    }
+  }
+  auto database = open();
+  EXPECT_EQ(number_of(database, "SELECT COUNT(*) FROM decisions"), 80);
+  EXPECT_LE(number_of(database, "SELECT COUNT(*) FROM decision_frames"), 10);
+  int read = 0;
+  EXPECT_TRUE(route::each_record(database, 0, [&](const route::Record& record) {
+    const auto* name = record.facts.get("hardware.gpu.name");
+    ASSERT_NE(name, nullptr);
+    EXPECT_EQ(std::get<std::string>(name->value)[0], 'a' + read++ % 20);
+  }));
+  EXPECT_EQ(read, 80);
+}
+
+// ---- facts as text
+
+TEST(KeptFacts, come_back_as_they_were) {
+  policy::Facts frame = make_hardware();
+  frame.set("hardware.cpu.bandwidth", 41.25, "probe");
+  frame.set("model.bytes", std::int64_t{1} << 40, "model file");
+  frame.set("workload.modalities", std::vector<std::string>{"text", "image"}, "manifest");
+  frame.set("app.id", std::string("alice"), "manifest");
+  frame.set_age("probe", std::chrono::milliseconds(70));
+  policy::Facts facts = frame;
+  facts.forget(*policy::find_fact("model.bytes"));
+  facts.set("app.id", std::string("bob \xF0\x9F\x8E\x88"), "manifest");
+  facts.set("workload.modalities", std::vector<std::string>{}, "default");
+  facts.set_age("probe", std::chrono::milliseconds(1234));
+  facts.set("backend.cpu.running", std::int64_t{3}, "probe", std::chrono::milliseconds(5));
+  facts.set_derived(*policy::find_fact("engines.fastest"), std::string("cpu"),
+                    {*policy::find_fact("app.id"), *policy::find_fact("backend.cpu.running")});
+  const std::string whole = route::write_facts(frame, {}), delta = route::write_facts(facts, frame);
+  EXPECT_LT(delta.size(), route::write_facts(facts, {}).size());
+  EXPECT_THAT(delta, ::testing::Not(HasSubstr("bandwidth"))) << "it is the frame's";
+  policy::Facts back;
+  ASSERT_TRUE(route::read_facts(whole, back));
+  const auto same = [](const policy::Facts& a, const policy::Facts& b) {
+    for (std::size_t i = 0; i < policy::fact_catalogue().size(); ++i) {
+      const auto id = static_cast<policy::FactId>(i);
+      const policy::Fact *x = a.get(id), *y = b.get(id);
+      EXPECT_EQ(x == nullptr, y == nullptr) << policy::fact_catalogue()[i].name;
+      if (x && y) {
+        EXPECT_TRUE(x->value == y->value && x->source == y->source && x->age == y->age && x->from == y->from)
+            << policy::fact_catalogue()[i].name;
+      }
+    }
+  };
+  same(back, frame);
+  ASSERT_TRUE(route::read_facts(delta, back));
+  same(back, facts);
+}
+
+// Measurements of different days grow old together: a record need not say of each how old it is.
+TEST(KeptFacts, what_only_grew_older_takes_no_room) {
+  const auto measured = [](std::int64_t later) {
+    policy::Facts facts;
+    for (const char* name :
+         {"backend.cpu.decode_tps", "backend.cpu.prefill_tps", "backend.vulkan.decode_tps"})
+      facts.set(name, 10.0, "measured", std::chrono::milliseconds(later + 1000 * std::string(name).size()));
+    return facts;
+  };
+  policy::Facts back = measured(0);
+  const std::string delta = route::write_facts(measured(5000), back);
+  EXPECT_EQ(delta, R"({"ages":{"measured":27000}})");
+  ASSERT_TRUE(route::read_facts(delta, back));
+  EXPECT_EQ(back.get("backend.vulkan.decode_tps")->age.count(), 30000);
+}
+
+TEST(KeptFacts, what_this_version_does_not_know_stays_unknown) {
+  policy::Facts facts;
+  EXPECT_TRUE(route::read_facts(
+      R"({"facts":{"probe":{"no.such.fact":1,"model.bytes":"many","model.moe":true}},"unknown":["x",3],"ages":{"probe":"old"}})",
+      facts));
+  EXPECT_EQ(facts.get("model.bytes"), nullptr);
+  ASSERT_NE(facts.get("model.moe"), nullptr);
+  EXPECT_EQ(facts.get("model.moe")->age.count(), 0);
+  for (const char* text : {"", "[", "[]", "null", "3"}) EXPECT_FALSE(route::read_facts(text, facts)) << text;
+}
+
+}  // namespace
+}  // namespace flyball::testing

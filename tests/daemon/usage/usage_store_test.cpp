@@ -1,0 +1,146 @@
+// The ledger's way to the store and back, by the thread that writes it.
+#include "daemon/usage/usage_store.hpp"
+
+#include <ctime>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+#include <boost/asio/io_context.hpp>
+
+#include "daemon/usage/recorder.hpp"
+#include "tests/daemon/store/support.hpp"
+
+namespace flyball::usage {
+namespace {
+
+using UsageStore = test::StoreDirectory;
+
+DayUsage some() {
+  DayUsage u;
+  std::uint64_t n = 1;
+  for (std::uint64_t* field :
+       {&u.requests, &u.refused, &u.errors, &u.cancelled, &u.prompt_tokens, &u.cached_tokens,
+        &u.generated_tokens, &u.guessed_tokens, &u.streamed, &u.with_tools})
+    *field = n++;
+  u.prompt_lengths.add(10);
+  u.cached_lengths.add(20);
+  u.answer_lengths.add(30);
+  u.open_at_arrival.add(4);
+  return u;
+}
+
+TEST_F(UsageStore, RowsComeBackAsTheyWere) {
+  auto database = open();
+  ASSERT_TRUE(write(database, {{"a", 10, some()}, {"b", 11, some()}, {"a", 12, {}}}));
+  DayUsage more = some();
+  more.requests = 77;
+  ASSERT_TRUE(write(database, {{"a", 10, more}})) << "replaces the row";
+  const auto all = read(database, 10);
+  ASSERT_TRUE(all) << all.error().message;
+  ASSERT_EQ(all->size(), 3U);
+  EXPECT_EQ(all->at(0).usage.requests, 77U);
+  EXPECT_EQ(all->at(1).day, 12);
+  const DayUsage& b = all->at(2).usage;
+  EXPECT_EQ(b.requests, 1U);
+  EXPECT_EQ(b.refused, 2U);
+  EXPECT_EQ(b.errors, 3U);
+  EXPECT_EQ(b.cancelled, 4U);
+  EXPECT_EQ(b.charged_tokens(), 5U + 7 + 8);
+  EXPECT_EQ(b.cached_tokens, 6U);
+  EXPECT_EQ(b.streamed, 9U);
+  EXPECT_EQ(b.with_tools, 10U);
+  EXPECT_EQ(b.prompt_lengths.text(), some().prompt_lengths.text());
+  EXPECT_EQ(b.cached_lengths.text(), some().cached_lengths.text());
+  EXPECT_EQ(b.answer_lengths.text(), some().answer_lengths.text());
+  EXPECT_EQ(b.open_at_arrival.text(), some().open_at_arrival.text());
+  EXPECT_EQ(read(database, 11)->size(), 2U);
+  EXPECT_EQ(read(database, 0, "a")->size(), 2U);
+}
+
+TEST_F(UsageStore, TheLatestDaysByCountWhateverTheClockSays) {
+  auto database = open();
+  for (const std::int64_t day : {3, 4, 5, 99'000})
+    ASSERT_TRUE(write(database, {{"a", day, some()}, {"b", day, some()}}));
+  const auto latest = read_latest(database, 3);
+  ASSERT_TRUE(latest) << latest.error().message;
+  ASSERT_EQ(latest->size(), 6U);
+  EXPECT_EQ(latest->front().day, 4)
+      << "what a clock far ahead wrote takes one day's place, and a clock far ahead none";
+  EXPECT_EQ(latest->back().day, 99'000);
+  EXPECT_EQ(read_latest(database, 9)->size(), 8U);
+}
+
+TEST_F(UsageStore, TheRecorderStoresWithinItsDelayAndAtItsEnd) {
+  const std::int64_t today = std::time(nullptr) / 86'400;
+  boost::asio::io_context io;
+  store::Writer writer(open());
+  Recorder recorder(io, &writer, {{"a", today, some()}});
+  recorder.change("a", today).requests += 1;
+  recorder.change("a", today).requests += 1;
+  EXPECT_GE(io.run(), 2U) << "one look to write what came together, one whether it is written, and then none";
+  writer.flush();
+  {
+    auto beside = open(store::Database::Access::read_only);
+    EXPECT_EQ(read(beside, today)->at(0).usage.requests, 3U);
+  }
+  {
+    Recorder ends(io, &writer, {});
+    ends.change("z", today).requests = 9;
+  }
+  writer.flush();
+  auto beside = open(store::Database::Access::read_only);
+  EXPECT_EQ(read(beside, today, "z")->at(0).usage.requests, 9U);
+}
+
+// What is logged while it lives.
+struct Log {
+  std::ostringstream text;
+  std::shared_ptr<spdlog::logger> before = spdlog::default_logger();
+  Log() {
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
+  }
+  ~Log() { spdlog::set_default_logger(before); }
+};
+
+// Nothing changes any more once the disk has room again, and the row is written all the same.
+TEST_F(UsageStore, WhatCouldNotBeWrittenIsWrittenLater) {
+  const std::int64_t today = std::time(nullptr) / 86'400;
+  auto other = open();
+  boost::asio::io_context io;
+  Log log;
+  store::Writer writer(open());
+  Recorder recorder(io, &writer, {});
+  ASSERT_TRUE(other.run("ALTER TABLE usage RENAME TO lost"));
+  recorder.change("a", today).requests = 3;
+  for (int failures = 1; failures <= 2; ++failures) {
+    while (writer.health().failed < static_cast<std::uint64_t>(failures)) {
+      ASSERT_EQ(io.run_one(), 1U) << "it tries again";
+      writer.flush();
+    }
+  }
+  const std::string warning = log.text.str();
+  const auto first = warning.find("cannot be written");
+  EXPECT_NE(warning.find("no such table: usage"), std::string::npos) << warning;
+  EXPECT_EQ(warning.find("cannot be written", first + 1), std::string::npos) << "one a minute: " << warning;
+  ASSERT_TRUE(other.run("ALTER TABLE lost RENAME TO usage"));
+  io.run();
+  EXPECT_EQ(read(other, today)->at(0).usage.requests, 3U);
+}
+
+TEST_F(UsageStore, WithoutAStoreItOnlyRemembers) {
+  const std::int64_t today = std::time(nullptr) / 86'400;
+  boost::asio::io_context io;
+  Recorder recorder(io, nullptr, {});
+  recorder.change("a", today).requests = 2;
+  io.run();
+  const DayUsage* used = recorder.ledger().find("a", today);
+  ASSERT_NE(used, nullptr);
+  EXPECT_EQ(used->requests, 2U);
+}
+
+}  // namespace
+}  // namespace flyball::usage
