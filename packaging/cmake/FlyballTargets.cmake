@@ -109,7 +109,8 @@ inline std::span<const std::byte> @symbol@() noexcept {
 endfunction()
 
 # flyball_test(<name> LABEL <area> SOURCES ... LINK ...): a GoogleTest program; each test is a ctest entry. Exit 77 means
-# SKIPPED (tests/harness/main.cpp).
+# SKIPPED (tests/harness/main.cpp). Cases of parameterised tests are named by their generators, not by printed values
+# (NO_PRETTY_VALUES), which may be bytes or addresses.
 function(flyball_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -119,7 +120,7 @@ function(flyball_test name)
   flyball_unity(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} flyball_flags GTest::gtest GTest::gmock)
   target_compile_definitions(${name} PRIVATE FLYBALL_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FLYBALL_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
     PROPERTIES ENVIRONMENT "XDG_STATE_HOME=${CMAKE_BINARY_DIR}/state/${name}" LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 

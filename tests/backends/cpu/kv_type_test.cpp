@@ -9,6 +9,7 @@
 #include "backends/text/tokenizer.hpp"
 #include "tests/backends/device/row_cases.hpp"
 #include "tests/backends/model/model_shapes.hpp"
+#include "tests/kernels/cpu/print.hpp"
 #include "tests/kernels/formats/print.hpp"
 
 namespace flyball::test {

@@ -2,11 +2,22 @@
 #pragma once
 
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 
 #include "tests/backends/cpu/executor_runs.hpp"
 #include "tests/backends/opencl/support.hpp"
+
+namespace flyball::opencl {
+
+inline void PrintTo(const Pretence& pretence, std::ostream* out) {
+  *out << (pretence.gpu ? "as a GPU" : "itself");
+  if (pretence.kernel_items != 0) *out << ", groups of " << pretence.kernel_items << " items";
+  if (pretence.local_bytes != 0) *out << ", " << pretence.local_bytes << " bytes of local memory";
+}
+
+}  // namespace flyball::opencl
 
 namespace flyball::test {
 

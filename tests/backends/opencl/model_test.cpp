@@ -12,6 +12,7 @@
 #include "tests/backends/device/row_cases.hpp"
 #include "tests/backends/model/model_shapes.hpp"
 #include "tests/backends/opencl/executors.hpp"
+#include "tests/kernels/formats/print.hpp"
 
 namespace flyball {
 namespace {
@@ -84,7 +85,7 @@ INSTANTIATE_TEST_SUITE_P(AsGpu, OpenClModel,
                          case_name);
 
 // Biases, head norms, other rotations, routed experts.
-class OpenClFamily : public OpenClCases<const char*> {};
+class OpenClFamily : public OpenClCases<std::string_view> {};
 
 TEST_P(OpenClFamily, AgreesWithTheCpuEngine) {
   for (const DType type : {DType::f32, DType::q8_0}) {
@@ -109,8 +110,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Combine(
         testing::Values(
             "arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
-            "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320", test::kPhi3.data(),
-            test::kGemma2.data(), test::kGemma3.data(),
+            "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320", test::kPhi3,
+            test::kGemma2, test::kGemma3,
             "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,experts=4,experts_used=2,expert_ffn=64,vocab=320",
             "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,experts=8,experts_used=3,expert_ffn=32,vocab="
             "320"),

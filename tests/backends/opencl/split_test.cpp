@@ -17,6 +17,17 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
+namespace flyball::opencl {
+namespace {
+
+void PrintTo(Call call, std::ostream* out) {
+  constexpr const char* kNames[] = {"allocate", "build", "enqueue", "wait", "answer", "settle"};
+  *out << kNames[static_cast<std::size_t>(call)];
+}
+
+}  // namespace
+}  // namespace flyball::opencl
+
 namespace flyball::test {
 namespace {
 
@@ -336,8 +347,7 @@ TEST_P(OpenClSplitFault, EitherDeviceMayFail) {
 
 std::string fault_name(const testing::TestParamInfo<OpenClSplitFault::ParamType>& i) {
   const auto [broken, kind] = i.param;
-  const char* const kinds[] = {"allocate", "build", "enqueue", "wait", "answer"};
-  return "of_device_" + std::to_string(broken) + "_" + kinds[static_cast<std::size_t>(kind)];
+  return "of_device_" + std::to_string(broken) + "_" + testing::PrintToString(kind);
 }
 INSTANTIATE_TEST_SUITE_P(Calls, OpenClSplitFault,
                          testing::Combine(testing::Values(0, 1),

@@ -57,10 +57,19 @@ Result<void> live_once(const model::ModelFile& file, const vulkan::VulkanDeviceO
 
 class VulkanFaults : public VulkanTest {};
 
+constexpr auto kAutomatic = vulkan::WeightsIn::automatic, kStaged = vulkan::WeightsIn::staged;
+
 struct FailingCalls {
   Call kind;
   vulkan::WeightsIn weights;
 };
+std::string name_of(const FailingCalls& calls) {
+  constexpr const char* kNames[] = {"allocate", "import", "build", "record", "submit", "wait"};
+  return std::string(kNames[static_cast<std::size_t>(calls.kind)]) + (calls.weights == kStaged ? "_staged" : "");
+}
+void PrintTo(const FailingCalls& calls, std::ostream* out) {
+  *out << name_of(calls);
+}
 
 class VulkanCallFails : public VulkanTest, public testing::WithParamInterface<FailingCalls> {};
 
@@ -104,13 +113,6 @@ TEST_P(VulkanCallFails, AndNothingIsLeft) {
   EXPECT_GT(n, 5U);
 }
 
-constexpr auto kAutomatic = vulkan::WeightsIn::automatic, kStaged = vulkan::WeightsIn::staged;
-std::string call_name(const testing::TestParamInfo<FailingCalls>& i) {
-  constexpr const char* kNames[] = {"allocate", "import", "build", "record", "submit", "wait"};
-  return std::string(kNames[static_cast<std::size_t>(i.param.kind)]) +
-         (i.param.weights == kStaged ? "_staged" : "");
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Calls, VulkanCallFails,
     testing::Values(FailingCalls{Call::allocate, kAutomatic}, FailingCalls{Call::allocate, kStaged},
@@ -118,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(
                     FailingCalls{Call::record, kStaged}, FailingCalls{Call::submit, kAutomatic},
                     FailingCalls{Call::submit, kStaged}, FailingCalls{Call::wait, kAutomatic},
                     FailingCalls{Call::wait, kStaged}),
-    call_name);
+    [](const auto& i) { return name_of(i.param); });
 
 // A model in two mapped files, which are two imports.
 class VulkanImports : public VulkanTest {

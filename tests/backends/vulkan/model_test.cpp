@@ -16,6 +16,7 @@
 #include "tests/backends/device/row_cases.hpp"
 #include "tests/backends/model/model_shapes.hpp"
 #include "tests/backends/vulkan/support.hpp"
+#include "tests/kernels/formats/print.hpp"
 
 namespace flyball::test {
 namespace {

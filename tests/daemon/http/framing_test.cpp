@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/http/request_parser.hpp"
+#include "tests/harness/case_name.hpp"
 
 namespace flyball::http {
 namespace {
@@ -113,7 +114,8 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"method with colon", "GE:T / HTTP/1.1\r\nHost: a\r\n\r\n"},
         Bad{"long method", "ABCDEFGHIJKLMNOPQ / HTTP/1.1\r\nHost: a\r\n\r\n"},
         Bad{"unknown expectation", kStart + "Expect: 200-maybe\r\n\r\n"},
-        Bad{"tls hello", std::string("\x16\x03\x01\x02", 4)}));
+        Bad{"tls hello", std::string("\x16\x03\x01\x02", 4)}),
+    [](const auto& i) { return test::case_name(i.index, i.param.name); });
 
 TEST(framing, refuses_without_waiting_for_the_blank_line) {
   EXPECT_FALSE(scan("GET / HTTP/1.1\r\nHost: a\nX"));

@@ -11,15 +11,8 @@
 #include <vector>
 
 #include "kernels/cpu/kernels.hpp"
+#include "tests/kernels/cpu/print.hpp"
 #include "tests/kernels/formats/print.hpp"
-
-namespace flyball::kernels::cpu {
-
-inline void PrintTo(Isa isa, std::ostream* out) {
-  *out << to_string(isa);
-}
-
-}  // namespace flyball::kernels::cpu
 
 namespace flyball::kernels::test {
 

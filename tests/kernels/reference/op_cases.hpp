@@ -12,6 +12,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <ostream>
 #include <random>
 #include <span>
 #include <string>
@@ -369,11 +370,17 @@ inline const std::vector<KvShape> kKvShapes = {{1, 1, 2, 1},
                                                {8, 2, 128, 333, DType::q8_0, 332, 5.0F},
                                                {3, 1, 64, 64, DType::f16, 64, 50.0F}};
 
+inline std::string name_of(const KvShape& shape) {
+  return std::string(to_string(shape.type)) + "_heads" + std::to_string(shape.heads) + "_dim" +
+         std::to_string(shape.head_dim) + "_positions" + std::to_string(shape.positions) +
+         (shape.window == 0 ? "" : "_window" + std::to_string(shape.window)) +
+         (shape.cap == 0.0F ? "" : "_cap" + std::to_string(static_cast<int>(shape.cap)));
+}
+inline void PrintTo(const KvShape& shape, std::ostream* out) {
+  *out << name_of(shape);
+}
 inline std::string kv_shape_name(const testing::TestParamInfo<KvShape>& info) {
-  return std::string(to_string(info.param.type)) + "_heads" + std::to_string(info.param.heads) + "_dim" +
-         std::to_string(info.param.head_dim) + "_positions" + std::to_string(info.param.positions) +
-         (info.param.window == 0 ? "" : "_window" + std::to_string(info.param.window)) +
-         (info.param.cap == 0.0F ? "" : "_cap" + std::to_string(static_cast<int>(info.param.cap)));
+  return name_of(info.param);
 }
 
 // ---- top_k

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "tests/backends/text/jinja/render_helper.hpp"
+#include "tests/harness/case_name.hpp"
 
 namespace flyball::text {
 namespace {
@@ -91,7 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
         "{% set l=['']*500000 %}{% for i in range(90000) %}{% set x=''.join(l) %}{% endfor %}",
         "{% set p='0'*4000000~'x' %}{% set l=[{}]*90000 %}{% set x=l|map(attribute=p)|list %}",
         "{% set e=[]|select %}{% set a=[0]*300000 %}{% set l=[e]*90000 %}"
-        "{% set x=l|map('select','eq',*a)|list %}"));
+        "{% set x=l|map('select','eq',*a)|list %}"),
+    [](const auto& i) { return test::case_name(i.index, i.param); });
 
 // Many names in one scope, and many keywords for many parameters.
 TEST(TemplateBounds, NamesAreLookedUpAtTheirPrice) {

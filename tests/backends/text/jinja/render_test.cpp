@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/backends/text/jinja/render_helper.hpp"
+#include "tests/harness/case_name.hpp"
 
 namespace flyball::text {
 namespace {
@@ -76,7 +77,8 @@ INSTANTIATE_TEST_SUITE_P(
              "add_generation_prompt }}",
              "<s></s>TrueTrueTrue"},
         Case{"{{ '<b>'|e }} {{ ('<b>'|safe) + '<' }}", "&lt;b&gt; <b>&lt;"},
-        Case{"{{ strftime_now('%Y') }}", "1970"}));
+        Case{"{{ strftime_now('%Y') }}", "1970"}),
+    [](const auto& i) { return test::case_name(i.index, i.param.source); });
 
 struct Failing {
   const char* source;
@@ -114,7 +116,8 @@ INSTANTIATE_TEST_SUITE_P(
         Failing{"{{ d.__class__.__mro__ }}",
                 "template_error: 'dict object' has no attribute '__class__' (line 1)"},
         Failing{"{{ n 5 }}", "template_error: expected '}}', got '5' (line 1)"},
-        Failing{"{% break %}", "template_error: 'break' outside of a loop (line 1)"}));
+        Failing{"{% break %}", "template_error: 'break' outside of a loop (line 1)"}),
+    [](const auto& i) { return test::case_name(i.index, i.param.source); });
 
 TEST(ChatTemplate, TellsWhichVariablesItReads) {
   const auto reads_tools = [](std::string_view source) {
