@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace flyball::cli {
+namespace flyball::settings {
 namespace {
 
 TEST(Settings, SomeAreFixedAtStart) {
@@ -11,21 +11,21 @@ TEST(Settings, SomeAreFixedAtStart) {
   config::Config running;
   running.listeners.resize(1);
   config::Config read = running;
-  EXPECT_EQ(settings::fixed_at_start(running, read), Keys{});
+  EXPECT_EQ(fixed_at_start(running, read), Keys{});
   read.cache_dir = "elsewhere";
   read.default_model = "other";
-  EXPECT_EQ(settings::fixed_at_start(running, read), Keys{});
+  EXPECT_EQ(fixed_at_start(running, read), Keys{});
   read.listeners[0].port = 8081;
-  EXPECT_EQ(settings::fixed_at_start(running, read), Keys{"listeners"});
+  EXPECT_EQ(fixed_at_start(running, read), Keys{"listeners"});
   read.state_dir = "elsewhere";
-  EXPECT_EQ(settings::fixed_at_start(running, read), (Keys{"listeners", "state_dir"}));
+  EXPECT_EQ(fixed_at_start(running, read), (Keys{"listeners", "state_dir"}));
   read = running;
   read.opencl.devices = {"a"};
-  EXPECT_EQ(settings::fixed_at_start(running, read), Keys{"opencl.devices"});
+  EXPECT_EQ(fixed_at_start(running, read), Keys{"opencl.devices"});
   read = running;
   read.vulkan.device = "a";
-  EXPECT_EQ(settings::fixed_at_start(running, read), Keys{"vulkan.device"});
+  EXPECT_EQ(fixed_at_start(running, read), Keys{"vulkan.device"});
 }
 
 }  // namespace
-}  // namespace flyball::cli
+}  // namespace flyball::settings
