@@ -1,5 +1,5 @@
 // The one HTTP gateway: listeners, routes and dispatch over the fleet, on one io_context thread.
-// Composition root for everything between socket and fleet; daemon/cli/serve_command builds it.
+// Composition root for everything between socket and fleet; daemon/serve builds it.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// What daemon/route/probe starts in its tests: the real child, or one that misbehaves as
+// What daemon/probe/probe starts in its tests: the real child, or one that misbehaves as
 // FLYBALL_PROBE_CHILD_MODE says.
 #include <unistd.h>
 
