@@ -1,5 +1,5 @@
 // All that the daemon sees of an engine, local or remote: start a completion, receive text-delta events.
-// In process it is backends/engine/local_backend; across a process line, backends/worker/client.
+// In process it is backends/local/local_backend; across a process line, backends/worker/client.
 #pragma once
 
 #include <chrono>

@@ -8,7 +8,7 @@
 namespace flyball::opencl {
 
 // Loads libOpenCL.so.1 at run time. Drivers may crash or hang in here: only for a child process
-// (`flyball probe --child opencl`, daemon/route/probe). GPUs first. Gives why nothing could be asked, "" if
+// (`flyball probe --child opencl`, daemon/probe/probe). GPUs first. Gives why nothing could be asked, "" if
 // it could.
 std::string probe_devices(const ProbeRun& run);
 

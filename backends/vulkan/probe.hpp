@@ -9,7 +9,7 @@
 namespace flyball::vulkan {
 
 // Loads libvulkan.so.1 at run time. Drivers may crash or hang in here: only for a child process
-// (`flyball probe --child vulkan`, daemon/route/probe). GPUs first. Gives why nothing could be asked, "" if
+// (`flyball probe --child vulkan`, daemon/probe/probe). GPUs first. Gives why nothing could be asked, "" if
 // it could. base: tests make its calls fail.
 std::string probe_devices(const ProbeRun& run, const DeviceOptions& base = {});
 
