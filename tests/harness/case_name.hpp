@@ -15,7 +15,7 @@ inline std::string case_name(std::size_t index, std::string_view text) {
   std::string name = std::to_string(index);
   bool between = true;
   for (const char c : text) {
-    if (name.size() == 48) break;
+    if (name.size() >= 48) break;
     const bool word = std::isalnum(static_cast<unsigned char>(c)) != 0;
     if (word && between) name += '_';
     if (word) name += c;

@@ -18,14 +18,12 @@
 #endif
 
 namespace flyball::opencl {
-namespace {
 
 void PrintTo(Call call, std::ostream* out) {
   constexpr const char* kNames[] = {"allocate", "build", "enqueue", "wait", "answer", "settle"};
   *out << kNames[static_cast<std::size_t>(call)];
 }
 
-}  // namespace
 }  // namespace flyball::opencl
 
 namespace flyball::test {
