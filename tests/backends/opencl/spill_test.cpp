@@ -1,5 +1,5 @@
 // KV that goes from an OpenCL device to the disk and comes back.
-#include "tests/backends/engine/spill_cases.hpp"
+#include "tests/backends/local/spill_cases.hpp"
 #include "tests/backends/opencl/support.hpp"
 
 namespace flyball::test {

@@ -2,7 +2,7 @@
 // preemption, and it says what each device holds.
 #include <gmock/gmock.h>
 
-#include "tests/backends/engine/spill_cases.hpp"
+#include "tests/backends/local/spill_cases.hpp"
 #include "tests/backends/opencl/split_support.hpp"
 
 namespace flyball::test {

@@ -1,6 +1,6 @@
 // Requests that share KV on a Vulkan device: cold equals prefix hit, a copied block equals a computed one,
 // before equals after preemption, bit for bit, with a cache of each type.
-#include "tests/backends/engine/sharing_cases.hpp"
+#include "tests/backends/local/sharing_cases.hpp"
 #include "tests/backends/vulkan/support.hpp"
 
 namespace flyball::test {

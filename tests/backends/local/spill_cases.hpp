@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "tests/backends/engine/sharing_cases.hpp"
+#include "tests/backends/local/sharing_cases.hpp"
 
 namespace flyball::test {
 

@@ -1,6 +1,6 @@
 // KV that goes to the disk and comes back, on the CPU device.
 #include "backends/engine/build_id.hpp"
-#include "tests/backends/engine/spill_cases.hpp"
+#include "tests/backends/local/spill_cases.hpp"
 
 #include <atomic>
 #include <cerrno>
