@@ -16,7 +16,7 @@ class SharingOnOpenCl : public SharingModel, public testing::WithParamInterface<
     auto o = options(GetParam(), sequences, blocks, step_tokens);
     o.backend = "opencl";
     o.opencl = {any_device()};
-    o.cache_dir = shared_programs();
+    o.cache_dir = kernel_caches();
     return make_backend(o);
   }
 };

@@ -15,7 +15,7 @@ class SpillOnOpenCl : public SpillModel, public testing::WithParamInterface<cons
     auto o = options(GetParam(), 2);
     o.backend = "opencl";
     o.opencl = {any_device()};
-    o.cache_dir = shared_programs();
+    o.cache_dir = kernel_caches();
     return o;
   }
 };

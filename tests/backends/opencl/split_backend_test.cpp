@@ -18,7 +18,7 @@ class SharingOverDevices : public SharingModel, public testing::WithParamInterfa
     auto o = options(GetParam(), sequences, blocks, step_tokens);
     o.backend = "opencl";
     o.opencl = any_devices(devices);
-    o.cache_dir = shared_programs();
+    o.cache_dir = kernel_caches();
     return make_backend(o);
   }
 };
@@ -69,7 +69,7 @@ TEST_F(SpillOverDevices, ASessionReturnsAfterARestart) {
   auto o = options("f16", 2);
   o.backend = "opencl";
   o.opencl = any_devices(2);
-  o.cache_dir = shared_programs();
+  o.cache_dir = kernel_caches();
   expect_same_after_a_restart(o);
 }
 

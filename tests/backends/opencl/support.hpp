@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <atomic>
 #include <filesystem>
@@ -14,21 +13,10 @@
 #include "backends/opencl/opencl_device.hpp"
 #include "backends/opencl/upload.hpp"
 #include "tests/backends/model/run_model.hpp"
+#include "tests/harness/kernel_caches.hpp"
 #include "tests/harness/temp_dir.hpp"
 
 namespace flyball::test {
-
-// Where PoCL compiles to: in the build's own folder, because every test is a process and compiling is slow.
-inline void own_pocl_cache() {
-  const std::string dir = FLYBALL_BINARY_DIR "/opencl-tests/pocl";
-  std::filesystem::create_directories(dir);
-  setenv("POCL_CACHE_DIR", dir.c_str(), 1);
-}
-
-// Programs of all tests: most tests want kernels, not compiling. What lies there is known by its digest.
-inline std::filesystem::path shared_programs() {
-  return FLYBALL_BINARY_DIR "/opencl-tests/programs";
-}
 
 inline opencl::DeviceOptions any_device() {
   opencl::DeviceOptions options;

@@ -16,7 +16,7 @@ class SharingOnVulkan : public SharingModel, public testing::WithParamInterface<
     auto o = options(GetParam(), sequences, blocks, step_tokens);
     o.backend = "vulkan";
     o.vulkan = any_vulkan_device();
-    o.cache_dir = shared_pipelines();
+    o.cache_dir = kernel_caches();
     return make_backend(o);
   }
 };

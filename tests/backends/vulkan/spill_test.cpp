@@ -15,7 +15,7 @@ class SpillOnVulkan : public SpillModel, public testing::WithParamInterface<cons
     auto o = options(GetParam(), 2);
     o.backend = "vulkan";
     o.vulkan = any_vulkan_device();
-    o.cache_dir = shared_pipelines();
+    o.cache_dir = kernel_caches();
     return o;
   }
 };

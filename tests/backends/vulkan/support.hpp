@@ -13,6 +13,7 @@
 #include "backends/vulkan/device.hpp"
 #include "backends/vulkan/vulkan_device.hpp"
 #include "tests/backends/cpu/executor_runs.hpp"
+#include "tests/harness/kernel_caches.hpp"
 
 namespace flyball::test {
 
@@ -22,11 +23,6 @@ inline vulkan::DeviceOptions any_vulkan_device() {
   options.validate = true;
   options.on_validation = [](const std::string& what) { ADD_FAILURE() << what; };
   return options;
-}
-
-// Pipelines of all tests: most tests want steps, not compiling.
-inline std::filesystem::path shared_pipelines() {
-  return FLYBALL_BINARY_DIR "/vulkan-tests/pipelines";
 }
 
 inline bool has_vulkan_device() {

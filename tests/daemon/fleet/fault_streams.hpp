@@ -14,6 +14,7 @@
 #include "daemon/metrics/metrics.hpp"
 #include "daemon/route/dispatcher.hpp"
 #include "tests/backends/worker/loop.hpp"
+#include "tests/harness/kernel_caches.hpp"
 
 namespace flyball::test {
 
@@ -44,7 +45,7 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
   model.id = "demo";
   model.embedded = true;
   config.models.push_back(model);
-  config.cache_dir = FLYBALL_BINARY_DIR "/" + backend + "-tests/service";
+  config.cache_dir = kernel_caches();
   config.worker.ready_timeout =
       std::chrono::minutes(10);  // software devices compile, on machines with much to do
   fleet::FleetOptions options;
