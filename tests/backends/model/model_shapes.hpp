@@ -1,6 +1,7 @@
 // Shapes of small models of every family that the decoder knows.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace flyball::test {
@@ -33,5 +34,13 @@ inline constexpr std::string_view kWindowed[] = {kPhi3, kGemma2, kGemma3};
 // A window of several splits of decode attention.
 inline constexpr std::string_view kWideWindow =
     "arch=phi3,dim=64,layers=2,heads=2,kv_heads=1,ffn=96,vocab=320,context=1024,window=600";
+
+// "qwen3moe_experts": a shape's architecture, and what it has that not all models of it have.
+inline std::string family_name(std::string_view shape) {
+  std::string name = shape.starts_with("arch=") ? std::string(shape.substr(5, shape.find(',') - 5)) : "llama";
+  for (const std::string_view feature : {"experts", "biases"})
+    if (shape.find(feature) != std::string_view::npos) name.append("_").append(feature);
+  return name;
+}
 
 }  // namespace flyball::test

@@ -117,10 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
             "320"),
         testing::Values(test::kItself, test::kAsGpu)),
     [](const auto& i) {
-      const std::string name(std::get<0>(i.param));
-      return name.substr(5, name.find(',') - 5) +
-             (name.find("experts") != std::string::npos ? "_experts_" : "_") +
-             test::device_name(std::get<1>(i.param));
+      return test::family_name(std::get<0>(i.param)) + "_" + test::device_name(std::get<1>(i.param));
     });
 
 class OpenClWindow : public OpenClCases<DType> {};

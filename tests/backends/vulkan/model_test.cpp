@@ -86,11 +86,7 @@ INSTANTIATE_TEST_SUITE_P(
         kGemma3.data(),
         "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,experts=4,experts_used=2,expert_ffn=64,vocab=320",
         "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,experts=8,experts_used=3,expert_ffn=32,vocab=320"),
-    [](const auto& i) {
-      const std::string name(i.param);
-      return name.substr(5, name.find(',') - 5) +
-             (name.find("experts") != std::string::npos ? "_experts" : "");
-    });
+    [](const auto& i) { return family_name(i.param); });
 
 class VulkanWindow : public VulkanTest, public testing::WithParamInterface<DType> {};
 
