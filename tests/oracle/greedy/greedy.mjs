@@ -1,5 +1,6 @@
 // Compares our greedy continuations with llama.cpp's (npm's node-llama-cpp) on the same model files:
-// node greedy.mjs <flyball_greedy> [name filter]. Exit 77 where the package is absent.
+// node greedy.mjs <flyball_greedy> [part,...]. Exit 77 where the package is absent. A part is demo, tiny, small or one of
+// kFamilies: the files whose names begin with it. "-" before the list: all files but these.
 // At least 19 of 20 continuations of 64 tokens are equal, for each file (of the further architectures: over the files of
 // each), and where one parts, the two likeliest logits are within 1e-2, taken as the mean of both engines' gaps: there it
 // was a tie that their different rounding broke. As greedy choices forgive much, the likeliest token's log probability is
@@ -22,7 +23,7 @@ const kLogprobError = 0.1;   // of the likeliest token; 3.6e-2 is the largest se
 const kContext = 512;
 const kThreads = '1';  // more than one spins where the machine is shared
 
-const [helper, filter = ''] = process.argv.slice(2);
+const [helper, list = '-'] = process.argv.slice(2);
 const flyball = process.env.FLYBALL;
 const build = process.env.FLYBALL_BINARY_DIR ?? '.';
 const source = process.env.FLYBALL_SOURCE_DIR ?? join(import.meta.dirname, '../../..');
@@ -123,11 +124,15 @@ function compare(name, ours, theirs) {
   return {equal, failed: failures.length !== 0};
 }
 
+const parts = list.replace(/^-/, '').split(',');
+const named = ({name}) => parts.some((part) => name === part || name.startsWith(`${part}-`));
+const asked = files.filter((file) => named(file) !== list.startsWith('-'));
+if (asked.length === 0) throw new Error(`${list}: no file is in these parts`);
 const llama = await startLlama();
 mkdirSync(work, {recursive: true});
 let failed = 0;
 const groups = new Map();  // {equal, of}
-for (const file of files.filter(({name}) => name.includes(filter))) {
+for (const file of asked) {
   if (file.options) run(flyball, ['make-model', '--quiet', '--out', file.path, ...file.options]);
   const model = await llama.loadModel({modelPath: file.path});
   // llama.cpp's own token ids to both: tokenizers are compared elsewhere.

@@ -108,17 +108,17 @@ Options step_options(std::uint32_t rows) {
 std::unique_ptr<device::Executor> device_executor(const model::ModelFile& file, const std::string& engine,
                                                   std::uint32_t rows) {
   const char* folder = std::getenv("FLYBALL_BINARY_DIR");
-  const std::string kept = folder != nullptr ? std::string(folder) + "/mlx-tests/" : std::string();
+  const std::string kept = folder != nullptr ? std::string(folder) + "/test-kernels/" : std::string();  // as kernel_caches.hpp
   constexpr auto kPatience = std::chrono::minutes(10);  // drivers compile at the first launch
   if (engine == "vulkan") {
     auto options = step_options<vulkan::VulkanDeviceOptions>(rows);
-    options.pipeline_cache = kept + "pipelines";
+    options.pipeline_cache = kept + "vulkan";
     options.device.allow_processor = true;
     options.device.fence_deadline = kPatience;
     return device_with_kv(file, vulkan::make_vulkan_executor(file, options));
   }
   auto options = step_options<opencl::OpenClDeviceOptions>(rows);
-  options.program_cache = kept + "programs";
+  options.program_cache = kept + "opencl";
   options.devices[0].allow_processor = true;
   options.devices[0].fence_deadline = kPatience;
   return device_with_kv(file, opencl::make_opencl_executor(file, options));
