@@ -1,18 +1,35 @@
-// A device and its memory.
+// A device, its memory, its kernels and its work.
 #include "backends/vulkan/device.hpp"
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdlib>
+#include <expected>
+#include <thread>
 
 #include "backends/device/memory.hpp"
 #include "backends/vulkan/choice.hpp"
 #include "backends/vulkan/internal.hpp"
 #include "backends/vulkan/memory_types.hpp"
+#include "backends/vulkan/shaders.hpp"
 
 namespace flyball::vulkan {
 namespace {
 
 using MemoryFlag = vk::MemoryPropertyFlagBits;
+using Kernel = DeviceState::Kernel;
+using Stage = vk::PipelineStageFlagBits;
+using Access = vk::AccessFlagBits;
+
+constexpr std::string_view kByTexel = "texel_";  // kernels that read sets
+constexpr std::size_t kMostSets = 3;
+constexpr std::uint32_t kMostTimed = 8192;  // kernels of a recording; those beyond are not timed
+
+constexpr vk::PipelineStageFlags kWork = Stage::eComputeShader | Stage::eTransfer;
+constexpr vk::AccessFlags kWrites = Access::eShaderWrite | Access::eTransferWrite;
+constexpr vk::AccessFlags kAll =
+    Access::eShaderRead | Access::eShaderWrite | Access::eTransferRead | Access::eTransferWrite;
 
 vk::BufferUsageFlags usage_of(const DeviceFacts& facts) {
   using enum vk::BufferUsageFlagBits;
@@ -58,6 +75,91 @@ std::unexpected<Error> not_allocated(const DeviceState& s, vk::Result result, st
   return device_failed(s.facts, "an allocation for " + std::string(what), result);
 }
 
+std::string key_of(const KernelSpec& spec) {
+  std::string key = spec.name;
+  for (const std::uint32_t c : spec.constants) key += " " + std::to_string(c);
+  return key;
+}
+
+std::unexpected<Error> refuse_kernel(const DeviceState& s, const KernelSpec& spec, const std::string& why) {
+  return fail(ErrorCode::model_unsupported,
+              "The kernel " + spec.name + " cannot be made on " + s.facts.name + ": " + why + ".", "backend",
+              "kernels/vulkan");
+}
+
+Result<void> check_kernel(const DeviceState& s, const KernelSpec& spec) {
+  if (shader(spec.name).empty()) return refuse_kernel(s, spec, "this build has none of that name");
+  if (!spec.constants.empty() && spec.constants[0] > s.facts.max_work_group)
+    return refuse_kernel(s, spec,
+                         "it needs work-groups of " + std::to_string(spec.constants[0]) +
+                             ", the device has " + std::to_string(s.facts.max_work_group));
+  return {};
+}
+
+Error build_failed(const DeviceState& s, const KernelSpec& spec, vk::Result result) {
+  using enum vk::Result;
+  if (result == eErrorDeviceLost)
+    return device_failed(s.facts, "the build of " + key_of(spec), result).error();
+  if (result == eErrorOutOfDeviceMemory || result == eErrorOutOfHostMemory)
+    return fail(ErrorCode::insufficient_memory, "Not enough memory to build " + key_of(spec) + " on " +
+                                                    s.facts.name + " (" + vk::to_string(result) + ").")
+        .error();
+  return refuse_kernel(s, spec, vk::to_string(result)).error();
+}
+
+// Of what it names nothing is changed: any thread may. Throws what Vulkan-Hpp throws.
+Kernel build_kernel(const DeviceState& s, const KernelSpec& spec) {
+  std::vector<vk::SpecializationMapEntry> entries;
+  for (std::uint32_t i = 0; i < spec.constants.size(); ++i) entries.emplace_back(i, 4 * i, 4);
+  const std::span<const std::byte> code = shader(spec.name);
+  const vk::raii::ShaderModule module(*s.device,
+                                      {{}, code.size(), reinterpret_cast<const std::uint32_t*>(code.data())});
+  const vk::PushConstantRange range(vk::ShaderStageFlagBits::eCompute, 0, spec.push_bytes);
+  vk::PipelineLayoutCreateInfo layout_info;
+  if (spec.push_bytes > 0) layout_info.setPushConstantRanges(range);
+  std::vector<vk::DescriptorSetLayout> sets;
+  if (spec.name.starts_with(kByTexel)) sets.assign(kMostSets, **s.texel_set);
+  layout_info.setSetLayouts(sets);
+  vk::raii::PipelineLayout layout(*s.device, layout_info);
+  const vk::SpecializationInfo special(static_cast<std::uint32_t>(entries.size()), entries.data(),
+                                       spec.constants.size() * sizeof(std::uint32_t), spec.constants.data());
+  vk::PipelineShaderStageCreateInfo stage({}, vk::ShaderStageFlagBits::eCompute, *module, "main", &special);
+  const vk::PipelineShaderStageRequiredSubgroupSizeCreateInfo one_subgroup(s.facts.subgroup_size);
+  if (!spec.constants.empty() &&
+      spec.constants[0] == s.facts.subgroup_size) {  // a work-group so large is one
+    stage.flags = vk::PipelineShaderStageCreateFlagBits::eRequireFullSubgroups;
+    stage.pNext = &one_subgroup;
+  }
+  vk::raii::Pipeline pipeline(*s.device, *s.cache, vk::ComputePipelineCreateInfo({}, stage, *layout));
+  return {spec.name, std::move(layout), std::move(pipeline)};
+}
+
+void memory_barrier(const vk::raii::CommandBuffer& buffer, vk::PipelineStageFlags to,
+                    vk::AccessFlags access) {
+  buffer.pipelineBarrier(kWork, to, {}, vk::MemoryBarrier(kWrites, access), {}, {});
+}
+
+void use_kernel(const vk::raii::CommandBuffer& buffer, const void*& bound, const Pipeline& pipeline,
+                std::span<const std::byte> push) {
+  if (!pipeline || push.size() != pipeline.push_bytes)
+    std::abort();  // a kernel that was not built for this call
+  const auto& kernel = *static_cast<const DeviceState::Kernel*>(pipeline.handle);
+  if (bound != pipeline.handle) buffer.bindPipeline(vk::PipelineBindPoint::eCompute, *kernel.pipeline);
+  bound = pipeline.handle;
+  buffer.pushConstants<std::byte>(*kernel.layout, vk::ShaderStageFlagBits::eCompute, 0,
+                                  {static_cast<std::uint32_t>(push.size()), push.data()});
+}
+
+vk::Result reached(const DeviceState& s, Call kind, std::uint64_t value, std::chrono::microseconds patience) {
+  vk::Result waited = vk::Result::eSuccess;
+  const vk::Result result = attempt(s.options, kind, [&] {
+    const vk::Semaphore timeline = **s.timeline;
+    waited = s.device->waitSemaphores({{}, 1, &timeline, &value},
+                                      static_cast<std::uint64_t>(patience.count()) * 1000);
+  });
+  return result != vk::Result::eSuccess ? result : waited;
+}
+
 }  // namespace
 
 std::unexpected<Error> device_failed(const DeviceFacts& facts, const std::string& call, vk::Result result) {
@@ -80,6 +182,69 @@ Memory& Memory::operator=(Memory&& other) noexcept {
 }
 Memory::~Memory() {
   if (impl_ && impl_->state->books->abandoned) (void)impl_.release();
+}
+
+Commands::Commands() noexcept = default;
+Commands::Commands(Commands&&) noexcept = default;
+Commands& Commands::operator=(Commands&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+Commands::~Commands() {
+  if (impl_ && impl_->state->books->abandoned) (void)impl_.release();
+}
+
+void Commands::Impl::begin_timing() {
+  timestamps.emplace(*state->device, vk::QueryPoolCreateInfo({}, vk::QueryType::eTimestamp, kMostTimed + 1));
+  buffer.resetQueryPool(**timestamps, 0, kMostTimed + 1);
+  buffer.writeTimestamp(Stage::eBottomOfPipe, **timestamps, 0);
+}
+
+void Commands::Impl::timed(const void* pipeline) {
+  if (!timestamps || kernels.size() == kMostTimed) return;
+  kernels.push_back(static_cast<const DeviceState::Kernel*>(pipeline)->name);
+  buffer.writeTimestamp(Stage::eBottomOfPipe, **timestamps, static_cast<std::uint32_t>(kernels.size()));
+}
+
+void Commands::Impl::collect_times() const {
+  const auto n = static_cast<std::uint32_t>(kernels.size()) + 1;
+  const auto [result, ticks] = timestamps->getResults<std::uint64_t>(
+      0, n, n * sizeof(std::uint64_t), sizeof(std::uint64_t), vk::QueryResultFlagBits::e64);
+  if (result != vk::Result::eSuccess) return;
+  for (std::uint32_t i = 0; i < kernels.size(); ++i)
+    state->options.times->add(kernels[i], static_cast<double>(ticks[i + 1] - ticks[i]) * state->tick);
+}
+
+void Commands::dispatch(const Pipeline& pipeline, std::span<const std::byte> push, const Groups& groups) {
+  use_kernel(impl_->buffer, impl_->bound, pipeline, push);
+  impl_->buffer.dispatch(groups[0], groups[1], groups[2]);
+  impl_->timed(pipeline.handle);
+}
+
+void Commands::dispatch_indirect(const Pipeline& pipeline, std::span<const std::byte> push,
+                                 const Memory& from, std::uint64_t at) {
+  use_kernel(impl_->buffer, impl_->bound, pipeline, push);
+  impl_->buffer.dispatchIndirect(**from.impl_->buffer, from.address_ - from.impl_->begin + at);
+  impl_->timed(pipeline.handle);
+}
+
+void Commands::barrier() {
+  memory_barrier(impl_->buffer, kWork, kAll);
+}
+
+void Commands::copy(const Memory& from, std::uint64_t from_at, const Memory& to, std::uint64_t to_at,
+                    std::uint64_t bytes) {
+  impl_->buffer.copyBuffer(**from.impl_->buffer, **to.impl_->buffer,
+                           vk::BufferCopy(from.address_ - from.impl_->begin + from_at,
+                                          to.address_ - to.impl_->begin + to_at, bytes));
+}
+
+void Commands::bind(const Pipeline& pipeline, std::span<const Texels> sets) {
+  const auto& kernel = *static_cast<const DeviceState::Kernel*>(pipeline.handle);
+  std::vector<vk::DescriptorSet> all;
+  for (const Texels& texels : sets)
+    all.emplace_back(static_cast<VkDescriptorSet>(const_cast<void*>(texels.set)));
+  impl_->buffer.bindDescriptorSets(vk::PipelineBindPoint::eCompute, *kernel.layout, 0, all, {});
 }
 
 Result<std::vector<DeviceFacts>> list_devices() {
@@ -294,6 +459,162 @@ Result<Texels> Device::texels(Address address) {
     if (result != vk::Result::eSuccess) return not_allocated(s, result, 0, "a view of what is there");
   }
   return Texels{m.set, m.begin};
+}
+
+Result<void> Device::build(std::span<const KernelSpec> specs) {
+  DeviceState& s = *state_;
+  struct Job {
+    const KernelSpec* spec;
+    std::optional<Kernel> kernel{};
+    vk::Result result = vk::Result::eSuccess;
+  };
+  std::map<std::string, Job> wanted;  // by name and constants
+  for (const KernelSpec& spec : specs) {
+    std::string key = key_of(spec);
+    if (s.kernels.contains(key) || wanted.contains(key)) continue;
+    if (auto ok = check_kernel(s, spec); !ok) return ok;
+    if (const vk::Result instead = asked(s.options, Call::build); instead != vk::Result::eSuccess)
+      return std::unexpected(build_failed(s, spec, instead));
+    wanted.emplace(std::move(key), Job{&spec});
+  }
+  std::vector<Job*> jobs;
+  for (auto& [key, job] : wanted) jobs.push_back(&job);
+  std::atomic<std::size_t> next{0};
+  const auto work = [&]() noexcept {
+    for (std::size_t i = 0; (i = next++) < jobs.size();)
+      jobs[i]->result = caught([&] { jobs[i]->kernel.emplace(build_kernel(s, *jobs[i]->spec)); });
+  };
+  {
+    std::vector<std::jthread> others;
+    const std::size_t most = std::min<std::size_t>(jobs.size(), std::thread::hardware_concurrency());
+    // Where there are no more threads to have, this one does it all.
+    (void)caught([&] {
+      while (others.size() + 1 < most) others.emplace_back(work);
+    });
+    work();
+  }
+  for (auto& [key, job] : wanted) {
+    if (job.result != vk::Result::eSuccess) return std::unexpected(build_failed(s, *job.spec, job.result));
+    s.kernels.emplace(key, std::move(*job.kernel));
+  }
+  return {};
+}
+
+Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::uint32_t> constants,
+                                  std::uint32_t push_bytes) {
+  const KernelSpec spec{std::string(name), {constants.begin(), constants.end()}, push_bytes};
+  const std::string key = key_of(spec);
+  const auto& kernels = state_->kernels;
+  auto known = kernels.find(key);
+  if (known == kernels.end()) {
+    if (auto ok = build({&spec, 1}); !ok) return std::unexpected(std::move(ok.error()));
+    known = kernels.find(key);
+  }
+  return Pipeline{&known->second, push_bytes};
+}
+
+void Device::load_pipeline_cache(std::span<const std::byte> bytes) {
+  DeviceState& s = *state_;
+  (void)attempt(s.options, Call::build, [&] {
+    vk::raii::PipelineCache cache(*s.device, vk::PipelineCacheCreateInfo({}, bytes.size(), bytes.data()));
+    s.cache = std::move(cache);
+  });
+}
+
+std::vector<std::byte> Device::pipeline_cache() {
+  std::vector<std::byte> out;
+  (void)attempt(state_->options, Call::build, [&] {
+    for (const std::uint8_t b : state_->cache->getData()) out.push_back(static_cast<std::byte>(b));
+  });
+  return out;
+}
+
+std::uint32_t Device::pipelines() const noexcept {
+  return static_cast<std::uint32_t>(state_->kernels.size());
+}
+
+Result<Commands> Device::start_recording() {
+  DeviceState& s = *state_;
+  Commands out;
+  const vk::Result result = attempt(s.options, Call::record, [&] {
+    vk::raii::CommandBuffers buffers(*s.device, {**s.pool, vk::CommandBufferLevel::ePrimary, 1});
+    out.impl_ = std::unique_ptr<Commands::Impl>(
+        new Commands::Impl{state_, std::move(buffers.front()), nullptr, {}, {}, {}});
+    out.impl_->counted.emplace(s.books);
+    out.impl_->buffer.begin({});
+    // What earlier submissions wrote, keys and values above all.
+    memory_barrier(out.impl_->buffer, kWork | Stage::eDrawIndirect, kAll | Access::eIndirectCommandRead);
+    if (s.options.times != nullptr) out.impl_->begin_timing();
+  });
+  if (result != vk::Result::eSuccess) return device_failed(s.facts, "the start of a recording", result);
+  return out;
+}
+
+Result<void> Device::finish_recording(Commands& commands) {
+  DeviceState& s = *state_;
+  const vk::Result result = attempt(s.options, Call::record, [&] {
+    memory_barrier(commands.impl_->buffer, Stage::eHost, Access::eHostRead);
+    commands.impl_->buffer.end();
+  });
+  if (result != vk::Result::eSuccess) return device_failed(s.facts, "a recording", result);
+  return {};
+}
+
+Result<void> Device::submit(const Commands& commands) {
+  DeviceState& s = *state_;
+  const std::uint64_t value = s.submitted + 1;
+  const vk::Result result = attempt(s.options, Call::submit, [&] {
+    const vk::CommandBuffer buffer = *commands.impl_->buffer;
+    const vk::Semaphore timeline = **s.timeline;
+    const vk::TimelineSemaphoreSubmitInfo values(0, nullptr, 1, &value);
+    vk::SubmitInfo info;
+    info.setCommandBuffers(buffer);
+    info.setSignalSemaphores(timeline);
+    info.pNext = &values;
+    s.queue->submit(info);
+  });
+  if (result != vk::Result::eSuccess) return device_failed(s.facts, "a submission", result);
+  s.submitted = value;
+  if (commands.impl_->timestamps) s.timed.push_back(commands.impl_.get());
+  return {};
+}
+
+Result<void> Device::wait(std::uint32_t but, std::uint32_t times) {
+  DeviceState& s = *state_;
+  const std::uint64_t value = s.submitted - std::min<std::uint64_t>(but, s.submitted);
+  if (value <= s.done) return {};
+  const auto patience = s.options.fence_deadline * times;
+  const vk::Result result = reached(s, Call::wait, value, patience);
+  if (result != vk::Result::eSuccess) s.timed.clear();  // their recordings may go now
+  if (result == vk::Result::eTimeout)
+    return fail(ErrorCode::device_lost, "The Vulkan device " + s.facts.name + " gave no answer within " +
+                                            std::to_string(patience.count() / 1000) + " ms.");
+  if (result != vk::Result::eSuccess) return device_failed(s.facts, "waiting for the device", result);
+  s.done = value;
+  if (s.timed.empty() || value < s.submitted) return {};
+  const vk::Result told = attempt(s.options, Call::wait, [&] {
+    for (const Commands::Impl* commands : s.timed) commands->collect_times();
+  });
+  s.timed.clear();
+  if (told != vk::Result::eSuccess) return device_failed(s.facts, "reading timestamps", told);
+  return {};
+}
+
+bool Device::busy() const noexcept {
+  return state_->done < state_->submitted;
+}
+
+bool Device::at_rest() noexcept {
+  DeviceState& s = *state_;
+  if (s.books->abandoned) return false;
+  if (!busy()) return true;
+  // One that says it is lost may still write what was under way.
+  const vk::Result result = reached(s, Call::settle, s.submitted, s.options.settle_deadline);
+  if (result == vk::Result::eSuccess)
+    s.done = s.submitted;
+  else
+    s.books->abandoned = true;
+  return result == vk::Result::eSuccess;
 }
 
 }  // namespace flyball::vulkan
