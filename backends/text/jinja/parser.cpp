@@ -1,9 +1,9 @@
-// Statements. Expressions are in parser_expressions.cpp.
+// Statements. Expressions are in expression_parser.cpp.
 #include "backends/text/jinja/parser.hpp"
 
 #include <utility>
 
-#include "backends/text/jinja/parse_state.hpp"
+#include "backends/text/jinja/expression_parser.hpp"
 
 namespace flyball::text::jinja {
 namespace {

@@ -1,9 +1,10 @@
 // Expressions, by Jinja2's own precedence: conditional, or, and, not, comparison, + -, ~, * / // %, **, sign,
 // postfix.
+#include "backends/text/jinja/expression_parser.hpp"
+
 #include <charconv>
 #include <utility>
 
-#include "backends/text/jinja/parse_state.hpp"
 #include "backends/text/jinja/runtime.hpp"
 
 namespace flyball::text::jinja {
