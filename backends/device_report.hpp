@@ -2,31 +2,40 @@
 // right: drivers that enumerate well and crash at the first dispatch are known.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace flyball {
 
-struct DeviceReport {
-  std::string name;                 // as the driver gives it
-  std::string vendor;               // nvidia, amd, intel, apple, arm, qualcomm, other
-  std::string kind;                 // discrete, integrated, software
-  std::string driver;               // name and version
-  std::uint64_t memory_bytes = 0;   // of its own, or the share of main memory the driver offers
-  std::uint32_t compute_units = 0;  // 0: the API does not say
-  bool unified = false;             // works in the processor's memory
-  bool dispatched = false;          // ran the probe's kernel, and the answer was right
-  std::string error;                // why not, "" if it did
-  std::string id;                   // tells it from every other device of its API; printable ASCII
-  std::string features;             // vulkan: what the engine can use of it
+// What both GPU APIs say of a device. Each engine's DeviceFacts add its own API's.
+struct DeviceIdentity {
+  // device_id(), then the UUID where the driver gives one. Unique within the API for as long as drivers and
+  // hardware stay.
+  std::string id;
+  std::string name;    // as the driver gives it
+  std::string vendor;  // nvidia, amd, intel, apple, arm, qualcomm, other
+  std::string kind;    // discrete, integrated, software
+  std::string driver;  // name and version
   // Which piece of hardware it is, whatever API tells; "": this one's driver does not.
-  std::string pci = {};   // its address, "0000:41:00.0"
-  std::string uuid = {};  // 32 hex digits
+  std::string pci;                 // its address, "0000:41:00.0"
+  std::string uuid;                // 32 hex digits
+  std::uint64_t memory_bytes = 0;  // of its own, or the share of main memory the driver offers
+  bool unified = false;            // works in the processor's memory: nothing needs to be copied
+  bool software() const noexcept { return kind == "software"; }  // runs on this machine's own cores
+};
+
+struct DeviceReport : DeviceIdentity {
+  std::uint32_t compute_units = 0;  // 0: the API does not say
+  bool dispatched = false;          // ran the probe's kernel, and the answer was right
+  std::string error = {};           // why not, "" if it did
+  std::string features = {};        // vulkan: what the engine can use of it
 };
 
 struct DeviceProbe {
@@ -42,18 +51,26 @@ struct ProbeRun {
   std::function<void(const DeviceReport&)> on_device;  // each as soon as it is known: the next may hang
 };
 
-// What the next of `left` devices may take: one that hangs leaves the others their share, and whoever waits
-// the time to be told.
-inline std::chrono::milliseconds patience_with_next(std::chrono::steady_clock::time_point asked,
-                                                    const ProbeRun& run, std::size_t left) {
-  const auto spent = std::chrono::floor<std::chrono::milliseconds>(std::chrono::steady_clock::now() - asked);
-  return std::max((run.patience * 4 / 5 - spent) / static_cast<std::int64_t>(left),
-                  std::chrono::milliseconds(1));
+// "name#nth (maker)" in printable ASCII, each text cut to what argv and JSON carry: "NVIDIA H200#0 (NVIDIA)".
+inline std::string device_id(std::string_view name, std::ptrdiff_t nth, std::string_view maker) {
+  constexpr std::size_t kMaxPart = 200;  // bytes
+  const auto printable = [](std::string_view text) {
+    std::string out(text.substr(0, kMaxPart));
+    for (char& c : out)
+      if (c < ' ' || c > '~') c = '?';
+    return out;
+  };
+  return printable(name) + "#" + std::to_string(nth) + " (" + printable(maker) + ")";
 }
 
-// The kernel of every probe: element i becomes i * kProbeFactor + data[i].
-inline constexpr std::uint32_t kProbeElements = 4096;
-inline constexpr std::uint32_t kProbeFactor = 2654435761U;
+inline std::string hex(std::span<const std::uint8_t> bytes) {
+  std::string text;
+  for (const std::uint8_t b : bytes) {
+    text += "0123456789abcdef"[b >> 4];
+    text += "0123456789abcdef"[b & 15];
+  }
+  return text;
+}
 
 // "0000:41:00.0", as Linux writes it.
 inline std::string pci_address(std::uint32_t domain, std::uint32_t bus, std::uint32_t device,

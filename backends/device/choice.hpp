@@ -4,18 +4,17 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
+
+#include "backends/device_report.hpp"
 
 namespace flyball::device {
 
 struct Candidate {
-  std::string_view id, driver;
-  bool processor = false;  // a software device
-  bool unified = false;
-  std::uint64_t memory_bytes = 0;
+  const DeviceIdentity* device = nullptr;
   bool usable = true;
 };
 
@@ -38,11 +37,11 @@ inline bool names(std::string_view part, std::string_view whole) {
 inline std::optional<std::size_t> choose_device(std::span<const Candidate> devices, std::string_view name,
                                                 bool allow_processor = false) {
   const auto meant = [&](const Candidate& d) {
-    if (name.empty()) return allow_processor || !d.processor;
-    return names(name, d.id) || names(name, d.driver);
+    if (name.empty()) return allow_processor || !d.device->software();
+    return names(name, d.device->id) || names(name, d.device->driver);
   };
   const auto rank = [](const Candidate& d) {
-    return std::pair(d.processor ? 0 : d.unified ? 1 : 2, d.memory_bytes);
+    return std::pair(d.device->software() ? 0 : d.device->unified ? 1 : 2, d.device->memory_bytes);
   };
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < devices.size(); ++i)
@@ -54,7 +53,7 @@ inline std::optional<std::size_t> choose_device(std::span<const Candidate> devic
 // The one with this id, whatever it is.
 inline std::optional<std::size_t> device_of_id(std::span<const Candidate> devices, std::string_view id) {
   for (std::size_t i = 0; i < devices.size(); ++i)
-    if (devices[i].usable && devices[i].id == id) return i;
+    if (devices[i].usable && devices[i].device->id == id) return i;
   return std::nullopt;
 }
 

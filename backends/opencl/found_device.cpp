@@ -6,13 +6,11 @@
 #include <string_view>
 
 #include "backends/device/choice.hpp"
-#include "backends/device_report.hpp"
 
 namespace flyball::opencl {
 namespace {
 
-constexpr std::size_t kMaxIdPart = 200;   // bytes of a driver's text in an id: ids travel in argv and JSON
-constexpr cl_device_info kUuid = 0x106A;  // CL_DEVICE_UUID_KHR of cl_khr_device_uuid: 16 bytes
+constexpr cl_device_info kUuid = 0x106A;        // CL_DEVICE_UUID_KHR of cl_khr_device_uuid: 16 bytes
 constexpr cl_device_info kPciBusInfo = 0x410F;  // CL_DEVICE_PCI_BUS_INFO_KHR of cl_khr_pci_bus_info
 
 std::string text_of(const Api& api, cl_device_id device, cl_device_info what) {
@@ -31,23 +29,11 @@ T number_of(const Api& api, cl_device_id device, cl_device_info what) {
   return api.clGetDeviceInfo(device, what, sizeof value, &value, nullptr) == CL_SUCCESS ? value : T{};
 }
 
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, kMaxIdPart));
-  for (char& c : out)
-    if (c < ' ' || c > '~') c = '?';
-  return out;
-}
-
 std::string uuid_of(const Api& api, cl_device_id device, const std::string& extensions) {
   if (extensions.find("cl_khr_device_uuid") == std::string::npos) return {};
-  std::array<unsigned char, 16> bytes{};
+  std::array<std::uint8_t, 16> bytes{};
   if (api.clGetDeviceInfo(device, kUuid, bytes.size(), bytes.data(), nullptr) != CL_SUCCESS) return {};
-  std::string text;
-  for (const unsigned char b : bytes) {
-    text += "0123456789abcdef"[b >> 4];
-    text += "0123456789abcdef"[b & 15];
-  }
-  return text;
+  return hex(bytes);
 }
 
 std::string pci_of(const Api& api, cl_device_id device, const std::string& extensions) {
@@ -67,13 +53,14 @@ DeviceFacts facts_of(const Api& api, cl_platform_id platform, cl_device_id devic
   }
   f.name = text_of(api, device, CL_DEVICE_NAME);
   f.driver = text_of(api, device, CL_DEVICE_VERSION) + ", " + text_of(api, device, CL_DRIVER_VERSION);
-  f.vendor = number_of<cl_uint>(api, device, CL_DEVICE_VENDOR_ID);
+  f.vendor = vendor_name(number_of<cl_uint>(api, device, CL_DEVICE_VENDOR_ID));
   const std::string extensions = text_of(api, device, CL_DEVICE_EXTENSIONS);
   f.fp16 = extensions.find("cl_khr_fp16") != std::string::npos;
   f.subgroups = extensions.find("cl_khr_subgroup") != std::string::npos;
   f.integer_dot = extensions.find("cl_khr_integer_dot_product") != std::string::npos;
   f.processor = (number_of<cl_device_type>(api, device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_GPU) == 0;
   f.unified = number_of<cl_bool>(api, device, CL_DEVICE_HOST_UNIFIED_MEMORY) == CL_TRUE;
+  f.kind = f.processor ? "software" : f.unified ? "integrated" : "discrete";
   f.compute_units = std::max<cl_uint>(1, number_of<cl_uint>(api, device, CL_DEVICE_MAX_COMPUTE_UNITS));
   f.max_work_group =
       static_cast<std::uint32_t>(number_of<std::size_t>(api, device, CL_DEVICE_MAX_WORK_GROUP_SIZE));
@@ -109,8 +96,7 @@ std::vector<FoundDevice> find_devices(const Api& api) {
       const auto same = std::ranges::count_if(found, [&](const FoundDevice& other) {
         return other.facts.platform == f.platform && other.facts.name == f.name;
       });
-      f.id = printable(f.name) + "#" + std::to_string(same) + " (" + printable(f.platform) + ")" +
-             (f.uuid.empty() ? "" : " ") + f.uuid;
+      f.id = device_id(f.name, same, f.platform) + (f.uuid.empty() ? "" : " ") + f.uuid;
       found.push_back(std::move(device));
     }
   }
@@ -122,11 +108,7 @@ Result<std::vector<FoundDevice>> choose_found(std::span<const FoundDevice> devic
   std::vector<device::Candidate> candidates;
   std::string seen;
   for (const auto& [platform, device, f] : devices) {
-    candidates.push_back({.id = f.id,
-                          .driver = f.driver,
-                          .processor = f.processor,
-                          .unified = f.unified,
-                          .memory_bytes = f.memory_bytes});
+    candidates.push_back({&f});
     seen += (seen.empty() ? "; there is: " : ", ") + f.id;
   }
   std::vector<FoundDevice> chosen;

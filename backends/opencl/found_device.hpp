@@ -6,25 +6,20 @@
 #include <string>
 #include <vector>
 
+#include "backends/device_report.hpp"
 #include "backends/opencl/api.hpp"
 #include "backends/opencl/options.hpp"
 
 namespace flyball::opencl {
 
-struct DeviceFacts {
-  // "NVIDIA H200#0 (NVIDIA CUDA)", then the UUID where the driver gives one: #k is the k-th device of that
-  // name. Tells this device from every other for as long as drivers and hardware stay; printable ASCII.
-  std::string id;
-  std::string name, platform, driver;
-  std::string uuid, pci;     // DeviceReport's
-  std::uint32_t vendor = 0;  // as PCI numbers them
-  bool processor = false;    // runs on this machine's own cores: a software device
-  bool unified = false;      // works in the processor's memory: nothing is copied
+struct DeviceFacts : DeviceIdentity {
+  bool processor = false;  // software(), unless a Pretence has it pass for a GPU
+  std::string platform;
   bool fp16 = false, subgroups = false, integer_dot = false;
   std::uint32_t compute_units = 0;
   std::uint32_t max_work_group = 0;
   std::uint32_t vector_floats = 1;  // the driver's native vector of floats
-  std::uint64_t memory_bytes = 0, max_allocation_bytes = 0, local_bytes = 0;
+  std::uint64_t max_allocation_bytes = 0, local_bytes = 0;
   std::uint32_t base_alignment = 0;  // bytes, of buffers over host memory
 };
 

@@ -12,12 +12,7 @@ Result<std::size_t> choose_found(std::span<const DeviceFacts> devices, const Dev
   std::string seen;
   bool software = false;
   for (const DeviceFacts& f : devices) {
-    candidates.push_back({.id = f.id,
-                          .driver = f.driver,
-                          .processor = f.processor,
-                          .unified = f.unified,
-                          .memory_bytes = f.memory_bytes,
-                          .usable = f.lacks.empty()});
+    candidates.push_back({&f, f.lacks.empty()});
     seen +=
         (seen.empty() ? "; there is: " : ", ") + f.id + (f.lacks.empty() ? "" : ", which lacks " + f.lacks);
     software = software || (f.processor && f.lacks.empty());

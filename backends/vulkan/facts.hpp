@@ -4,19 +4,13 @@
 #include <cstdint>
 #include <string>
 
+#include "backends/device_report.hpp"
+
 namespace flyball::vulkan {
 
-struct DeviceFacts {
-  // "NVIDIA H200#0 (NVIDIA) 0123...": name, place among those of that name, driver, UUID. Tells this device
-  // from every other for as long as drivers and hardware stay; printable ASCII.
-  std::string id;
-  std::string name, driver;
-  std::string uuid, pci;     // DeviceReport's
-  std::uint32_t vendor = 0;  // as PCI numbers them
-  std::string kind;          // discrete, integrated, software
-  bool processor = false;    // runs on this machine's own cores: a software device
-  bool unified = false;      // works in the processor's memory: nothing needs to be copied
-  bool fp16 = false;         // arithmetic
+struct DeviceFacts : DeviceIdentity {
+  bool processor = false;  // software(): runs on this machine's own cores
+  bool fp16 = false;       // arithmetic
   bool int8 = false;
   bool integer_dots = false;  // has products of packed 4 x 8 bits, fast or not
   bool integer_dot = false;   // accelerated, or asked for: products of quantized weights go by them
@@ -27,7 +21,6 @@ struct DeviceFacts {
   std::uint64_t import_alignment = 0;  // bytes, where host_import
   std::uint32_t subgroup_size = 1;
   std::uint32_t max_work_group = 0;  // invocations
-  std::uint64_t memory_bytes = 0;    // of the largest heap that is the device's
   std::uint64_t max_allocation_bytes = 0;
   // Of a buffer that kernels may read by texel, at most; 0 where reading by address is as fast.
   std::uint64_t texel_bytes = 0;

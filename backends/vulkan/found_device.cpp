@@ -6,13 +6,11 @@
 #include <cstring>
 #include <limits>
 
-#include "backends/device_report.hpp"
 #include "backends/vulkan/internal.hpp"
 
 namespace flyball::vulkan {
 namespace {
 
-constexpr std::size_t kMaxIdPart = 200;  // bytes of a driver's text in an id: ids travel in argv and JSON
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
 constexpr const char* kHostImport = VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME;
 constexpr const char* kIntegerDot = VK_KHR_SHADER_INTEGER_DOT_PRODUCT_EXTENSION_NAME;
@@ -29,13 +27,6 @@ const char* kind_of(vk::PhysicalDeviceType type) {
     default:
       return "software";
   }
-}
-
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, kMaxIdPart));
-  for (char& c : out)
-    if (c < ' ' || c > '~') c = '?';
-  return out;
 }
 
 VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
@@ -159,7 +150,7 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
   DeviceFacts f;
   const vk::PhysicalDeviceProperties base = device.getProperties();
   f.name = base.deviceName.data();
-  f.vendor = base.vendorID;
+  f.vendor = vendor_name(base.vendorID);
   f.kind = kind_of(base.deviceType);
   f.processor = f.kind == "software";
   f.unified = f.kind != "discrete";
@@ -187,10 +178,7 @@ DeviceFacts facts_of(const vk::raii::PhysicalDevice& device) {
   if (f.processor)  // and bytes are counted in 32 bits
     f.texel_bytes = std::min<std::uint64_t>(std::uint64_t{16} * base.limits.maxTexelBufferElements,
                                             std::numeric_limits<std::uint32_t>::max() / 16 * 16);
-  for (const std::uint8_t b : v11.deviceUUID) {
-    f.uuid += "0123456789abcdef"[b >> 4];
-    f.uuid += "0123456789abcdef"[b & 15];
-  }
+  f.uuid = hex(v11.deviceUUID);
 
   const auto features = device.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan11Features,
                                             vk::PhysicalDeviceVulkan12Features>();
@@ -271,7 +259,7 @@ std::vector<FoundDevice> find_devices(const Driver& driver) {
     f.timestamps = device.getQueueFamilyProperties()[*family].timestampValidBits > 0;
     const auto same =
         std::ranges::count_if(found, [&](const FoundDevice& other) { return other.facts.name == f.name; });
-    f.id = printable(f.name) + "#" + std::to_string(same) + " (" + printable(f.driver) + ") " + f.uuid;
+    f.id = device_id(f.name, same, f.driver) + " " + f.uuid;
     found.push_back({std::move(device), std::move(f), *family});
   }
   return found;

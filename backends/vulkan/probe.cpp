@@ -1,11 +1,12 @@
 // By the very calls that the engine makes (device.cpp): what passes here passes there.
 #include "backends/vulkan/probe.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <span>
+#include <vector>
 
+#include "backends/device/probe.hpp"
 #include "backends/vulkan/device.hpp"
 
 namespace flyball::vulkan {
@@ -21,35 +22,25 @@ struct Trial {
 };
 
 Result<void> dispatch(Trial& trial) {
-  Device& device = *trial.device;
+  Device& opened = *trial.device;
   const std::uint32_t constants[] = {kGroup};
-  auto kernel = device.pipeline("probe", constants, sizeof(ElementwisePush));
+  auto kernel = opened.pipeline("probe", constants, sizeof(ElementwisePush));
   if (!kernel) return std::unexpected(std::move(kernel.error()));
-  auto buffer = device.allocate(kProbeElements * sizeof(std::uint32_t), "the probe", Place::shared);
+  auto buffer = opened.allocate(device::kProbeElements * sizeof(std::uint32_t), "the probe", Place::shared);
   if (!buffer) return std::unexpected(std::move(buffer.error()));
   trial.buffer = std::move(*buffer);
-  const std::span data(reinterpret_cast<std::uint32_t*>(trial.buffer.host()), kProbeElements);
-  for (std::uint32_t i = 0; i < kProbeElements; ++i) data[i] = ~i;
-  const ElementwisePush push{trial.buffer.address(), 0, kProbeElements, 0};
-  auto ok = device.run([&](Commands& c) { c.dispatch(*kernel, push, {kProbeElements / kGroup, 1, 1}); });
+  const std::span data(reinterpret_cast<std::uint32_t*>(trial.buffer.host()), device::kProbeElements);
+  device::fill_probe(data);
+  const ElementwisePush push{trial.buffer.address(), 0, device::kProbeElements, 0};
+  auto ok = opened.run([&](Commands& c) {
+    c.dispatch(*kernel, push, {device::kProbeElements / kGroup, 1, 1});
+  });
   if (!ok) return ok;
-  for (std::uint32_t i = 0; i < kProbeElements; ++i)
-    if (data[i] != ~i + i * kProbeFactor)
-      return fail(ErrorCode::device_lost, "the kernel's answer is wrong at element " + std::to_string(i));
-  return {};
+  return device::check_probe(data);
 }
 
 DeviceReport report_of(const DeviceFacts& f) {
-  DeviceReport report;
-  report.id = f.id;
-  report.name = f.name;
-  report.driver = f.driver;
-  report.vendor = vendor_name(f.vendor);
-  report.memory_bytes = f.memory_bytes;
-  report.unified = f.unified;
-  report.kind = f.kind;
-  report.uuid = f.uuid;
-  report.pci = f.pci;
+  DeviceReport report{f};
   report.features = "subgroups of " + std::to_string(f.subgroup_size);
   const auto add = [&](bool has, const char* what) {
     if (has) report.features += std::string(", ") + what;
@@ -69,27 +60,17 @@ std::string probe_devices(const ProbeRun& run, const DeviceOptions& base) {
   const auto asked = std::chrono::steady_clock::now();
   auto devices = list_devices();
   if (!devices) return devices.error().message;
-  std::ranges::stable_partition(*devices, [](const DeviceFacts& f) { return !f.processor; });
-  for (std::size_t i = 0; i < devices->size(); ++i) {
-    const DeviceFacts& facts = (*devices)[i];
-    DeviceReport report = report_of(facts);
-    const auto trial = new Trial;
+  std::vector<DeviceReport> reports;
+  for (const DeviceFacts& facts : *devices) reports.push_back(report_of(facts));
+  device::probe_each(run, asked, std::move(reports), [&](std::size_t i, auto patience) -> Result<void> {
     DeviceOptions options = base;
-    options.id = facts.id;
-    options.fence_deadline = patience_with_next(asked, run, devices->size() - i);
+    options.id = (*devices)[i].id;
+    options.fence_deadline = patience;
     options.settle_deadline = {};  // the trial stays in any case
     auto device = Device::open(options);
-    Result<void> ran;
-    if (device) {
-      trial->device = std::move(*device);
-      ran = dispatch(*trial);
-    } else {
-      ran = std::unexpected(std::move(device.error()));
-    }
-    report.dispatched = ran.has_value();
-    if (!ran) report.error = std::move(ran.error().message);
-    run.on_device(report);
-  }
+    if (!device) return std::unexpected(std::move(device.error()));
+    return dispatch(*new Trial{std::move(*device), {}});
+  });
   return devices->empty() ? "no Vulkan device" : "";
 }
 

@@ -51,13 +51,7 @@ std::expected<std::vector<std::string>, std::string> approved(const DeviceProbe&
                                                               const std::string& api,
                                                               const std::vector<std::string>& names) {
   std::vector<device::Candidate> candidates;
-  for (const DeviceReport& device : probe.devices)
-    candidates.push_back({.id = device.id,
-                          .driver = device.driver,
-                          .processor = device.kind == "software",
-                          .unified = device.unified,
-                          .memory_bytes = device.memory_bytes,
-                          .usable = device.dispatched});
+  for (const DeviceReport& device : probe.devices) candidates.push_back({&device, device.dispatched});
   std::vector<std::string> ids;
   const auto take = [&](const std::string& name) {
     const auto i = device::choose_device(candidates, name);

@@ -261,6 +261,7 @@ TEST(VulkanChoice, ADeviceThatLacksSomethingIsNotGone) {
 TEST(VulkanChoice, WhoFindsNoGpuReadsHowSoftwareIsTaken) {
   vulkan::DeviceFacts software;
   software.id = "llvmpipe#0";
+  software.kind = "software";
   software.processor = true;
   vulkan::DeviceOptions options;
   EXPECT_EQ(vulkan::choose_found({&software, 1}, options).error().message,

@@ -11,17 +11,17 @@ namespace {
 
 DeviceReport device(const char* name, const char* kind, const char* vendor, std::uint64_t gib,
                     bool dispatched = true) {
-  return {name,
-          vendor,
-          kind,
-          "driver 1",
-          gib << 30,
-          0,
-          std::string(kind) != "discrete",
-          dispatched,
-          dispatched ? "" : "crashed",
-          std::string(name) + "#0 (Test)",
-          ""};
+  DeviceReport report;
+  report.id = std::string(name) + "#0 (Test)";
+  report.name = name;
+  report.vendor = vendor;
+  report.kind = kind;
+  report.driver = "driver 1";
+  report.memory_bytes = gib << 30;
+  report.unified = report.kind != "discrete";
+  report.dispatched = dispatched;
+  report.error = dispatched ? "" : "crashed";
+  return report;
 }
 
 std::vector<std::string> engines(const fleet::DeviceMemory& memory) {
