@@ -1,9 +1,11 @@
-// GGUF parsing: one cursor over untrusted bytes, then the tensor directory against the file's size.
+// GGUF parsing: one cursor over untrusted bytes, then the tensor directory against the file's size; and
+// look-ups in what was parsed.
 #include "backends/model/gguf.hpp"
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -67,6 +69,11 @@ std::uint64_t element_bytes(GgufType type) noexcept {
 
 std::unexpected<Error> invalid_at(std::string message, std::uint64_t offset) {
   return fail(ErrorCode::model_invalid, std::move(message), {}, "byte " + std::to_string(offset));
+}
+
+std::unexpected<Error> wrong_type(std::string_view key, std::string_view wanted) {
+  return fail(ErrorCode::model_invalid,
+              "the metadata key " + printable(key) + " is not " + std::string(wanted), {}, std::string(key));
 }
 
 template <class T>
@@ -452,6 +459,61 @@ Result<Gguf> Gguf::assemble(std::span<const std::byte> metadata, std::vector<Ggu
   out->tensors_ = std::move(tensors);
   if (auto ok = out->index_names(); !ok) return std::unexpected(std::move(ok.error()));
   return out;
+}
+
+Result<void> Gguf::index_names() {
+  by_name_.resize(tensors_.size());
+  std::iota(by_name_.begin(), by_name_.end(), 0U);
+  const auto name_of = [&](std::uint32_t i) { return tensors_[i].name; };
+  std::ranges::sort(by_name_, {}, name_of);
+  const auto twice = std::ranges::adjacent_find(by_name_, {}, name_of);
+  if (twice == by_name_.end()) return {};
+  return fail(ErrorCode::model_invalid, "the tensor " + printable(name_of(*twice)) + " appears twice");
+}
+
+const GgufTensor* Gguf::tensor(std::string_view name) const noexcept {
+  const auto name_of = [&](std::uint32_t i) { return tensors_[i].name; };
+  const auto it = std::ranges::lower_bound(by_name_, name, {}, name_of);
+  return it == by_name_.end() || name_of(*it) != name ? nullptr : &tensors_[*it];
+}
+
+Result<std::optional<std::uint64_t>> Gguf::get_uint(std::string_view key) const {
+  const auto it = metadata_.find(key);
+  if (it == metadata_.end()) return std::nullopt;
+  if (const auto* value = std::get_if<std::uint64_t>(&it->second)) return *value;
+  if (const auto* value = std::get_if<std::int64_t>(&it->second); value != nullptr && *value >= 0) {
+    return static_cast<std::uint64_t>(*value);
+  }
+  return wrong_type(key, "a non-negative integer");
+}
+
+Result<std::optional<double>> Gguf::get_float(std::string_view key) const {
+  const auto it = metadata_.find(key);
+  if (it == metadata_.end()) return std::nullopt;
+  if (const auto* value = std::get_if<double>(&it->second); value != nullptr && std::isfinite(*value))
+    return *value;
+  return wrong_type(key, "a finite number");
+}
+
+Result<std::optional<bool>> Gguf::get_bool(std::string_view key) const {
+  const auto it = metadata_.find(key);
+  if (it == metadata_.end()) return std::nullopt;
+  if (const auto* value = std::get_if<bool>(&it->second)) return *value;
+  return wrong_type(key, "a boolean");
+}
+
+Result<std::optional<std::string_view>> Gguf::get_string(std::string_view key) const {
+  const auto it = metadata_.find(key);
+  if (it == metadata_.end()) return std::nullopt;
+  if (const auto* value = std::get_if<std::string_view>(&it->second)) return *value;
+  return wrong_type(key, "a string");
+}
+
+Result<const GgufArray*> Gguf::get_array(std::string_view key) const {
+  const auto it = metadata_.find(key);
+  if (it == metadata_.end()) return nullptr;
+  if (const auto* value = std::get_if<GgufArray>(&it->second)) return value;
+  return wrong_type(key, "an array");
 }
 
 }  // namespace flyball::model
