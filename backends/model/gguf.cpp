@@ -21,25 +21,41 @@ constexpr std::uint64_t kMinKeyBytes = 8 + 1 + 4 + 1;  // length, one character,
 constexpr std::uint64_t kMinTensorBytes =
     8 + 1 + 4 + 8 + 4 + 8;  // length, name, n_dims, one dim, type, offset
 
-// ggml's numbering of tensor types (ggml.h), for the ones we read and for naming those we do not.
+// ggml's names of tensor types by their numbers (ggml.h), those too that this build cannot read.
 struct TensorType {
   std::uint32_t id;
   std::string_view name;
-  std::optional<kernels::DType> dtype;
 };
-using enum kernels::DType;
 constexpr TensorType kTensorTypes[] = {
-    {0, "F32", f32},    {1, "F16", f16},     {2, "Q4_0", q4_0},  {3, "Q4_1", {}},    {6, "Q5_0", {}},
-    {7, "Q5_1", {}},    {8, "Q8_0", q8_0},   {9, "Q8_1", {}},    {10, "Q2_K", {}},   {11, "Q3_K", {}},
-    {12, "Q4_K", q4_k}, {13, "Q5_K", q5_k},  {14, "Q6_K", q6_k}, {15, "Q8_K", {}},   {16, "IQ2_XXS", {}},
-    {17, "IQ2_XS", {}}, {18, "IQ3_XXS", {}}, {19, "IQ1_S", {}},  {20, "IQ4_NL", {}}, {21, "IQ3_S", {}},
-    {22, "IQ2_S", {}},  {23, "IQ4_XS", {}},  {24, "I8", {}},     {25, "I16", {}},    {26, "I32", {}},
-    {27, "I64", {}},    {28, "F64", {}},     {29, "IQ1_M", {}},  {30, "BF16", bf16}, {34, "TQ1_0", {}},
-    {35, "TQ2_0", {}},  {39, "MXFP4", {}},
+    {0, "F32"},     {1, "F16"},    {2, "Q4_0"},     {3, "Q4_1"},    {6, "Q5_0"},     {7, "Q5_1"},
+    {8, "Q8_0"},    {9, "Q8_1"},   {10, "Q2_K"},    {11, "Q3_K"},   {12, "Q4_K"},    {13, "Q5_K"},
+    {14, "Q6_K"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
+    {20, "IQ4_NL"}, {21, "IQ3_S"}, {22, "IQ2_S"},   {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},
+    {26, "I32"},    {27, "I64"},   {28, "F64"},     {29, "IQ1_M"},  {30, "BF16"},    {34, "TQ1_0"},
+    {35, "TQ2_0"},  {39, "MXFP4"},
 };
-const TensorType* find_tensor_type(std::uint32_t id) noexcept {
+constexpr bool rows_have_their_numbers() {
+  return std::ranges::all_of(kernels::kAllDTypes, [](kernels::DType type) {
+    const auto& row = kernels::row_of(type);
+    return std::ranges::any_of(
+        kTensorTypes, [&](const TensorType& t) { return t.id == row.gguf_type && t.name == row.name; });
+  });
+}
+static_assert(rows_have_their_numbers(), "a number of format_table.h is another type's");
+
+std::string tensor_type_name(std::uint32_t id) {
   const auto* it = std::ranges::find(kTensorTypes, id, &TensorType::id);
-  return it == std::end(kTensorTypes) ? nullptr : it;
+  return it == std::end(kTensorTypes) ? "type " + std::to_string(id) : std::string(it->name);
+}
+
+// "F32, F16 and Q4_0"
+std::string readable_types() {
+  std::string out(to_string(kernels::kAllDTypes.front()));
+  for (std::size_t i = 1; i < kernels::kAllDTypes.size(); ++i) {
+    out += i + 1 < kernels::kAllDTypes.size() ? ", " : " and ";
+    out += to_string(kernels::kAllDTypes[i]);
+  }
+  return out;
 }
 
 // Bytes of one element of a metadata array, 0 for those without a fixed size.
@@ -375,14 +391,13 @@ class GgufReader {
     }
     const auto type = number<std::uint32_t>("a tensor's type");
     if (!type) return std::unexpected(type.error());
-    const auto* known = find_tensor_type(*type);
-    if (known == nullptr || !known->dtype) {
-      const auto spelling = known == nullptr ? "type " + std::to_string(*type) : std::string(known->name);
-      return invalid_at("the tensor " + printable(*name) + " has the type " + spelling +
-                            "; this build reads F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K and Q6_K",
+    const auto known = kernels::dtype_of_gguf(*type);
+    if (!known) {
+      return invalid_at("the tensor " + printable(*name) + " has the type " + tensor_type_name(*type) +
+                            "; this build reads " + readable_types(),
                         at_ - 4);
     }
-    tensor.type = *known->dtype;
+    tensor.type = *known;
     const auto offset = number<std::uint64_t>("a tensor's offset");
     if (!offset) return std::unexpected(offset.error());
     if (*offset % alignment_ != 0) {

@@ -24,31 +24,6 @@ void put_array_head(std::string& out, GgufType type, std::uint64_t count) {
   put(out, count);
 }
 
-// ggml.h's number of a tensor type.
-std::uint32_t type_id(kernels::DType type) noexcept {
-  using enum kernels::DType;
-  switch (type) {
-    case f32:
-      return 0;
-    case f16:
-      return 1;
-    case q4_0:
-      return 2;
-    case q8_0:
-      return 8;
-    case q4_k:
-      return 12;
-    case q5_k:
-      return 13;
-    case q6_k:
-      return 14;
-    case bf16:
-      return 30;
-    default:
-      std::abort();  // no type of GGUF
-  }
-}
-
 std::uint64_t padded(std::uint64_t bytes) noexcept {
   return (bytes + kDefaultGgufAlignment - 1) / kDefaultGgufAlignment * kDefaultGgufAlignment;
 }
@@ -94,10 +69,12 @@ void GgufWriter::set_f32s(std::string_view name, std::span<const float> values) 
 
 std::size_t GgufWriter::add_tensor(std::string_view name, kernels::DType type,
                                    std::span<const std::uint64_t> dims) {
+  const std::uint32_t type_id = kernels::row_of(type).gguf_type;
+  if (type_id == kernels::FormatRow::kNoGguf) std::abort();
   std::uint64_t rows = 1;
   for (const auto dim : dims.subspan(1)) rows *= dim;
   const std::uint64_t bytes = kernels::row_bytes(type, dims[0]) * rows;
-  tensors_.push_back({std::string(name), type, {dims.begin(), dims.end()}, data_bytes_, bytes});
+  tensors_.push_back({std::string(name), type_id, {dims.begin(), dims.end()}, data_bytes_, bytes});
   data_bytes_ += padded(bytes);
   return tensors_.size() - 1;
 }
@@ -112,7 +89,7 @@ std::string GgufWriter::header() const {
     put(out, std::string_view(tensor.name));
     put(out, static_cast<std::uint32_t>(tensor.dims.size()));
     for (const auto dim : tensor.dims) put(out, dim);
-    put(out, type_id(tensor.type));
+    put(out, tensor.type_id);
     put(out, tensor.offset);
   }
   out.resize(padded(out.size()));

@@ -24,7 +24,8 @@ class GgufWriter {
   void set_i32s(std::string_view key, std::span<const std::int32_t> values);
   void set_f32s(std::string_view key, std::span<const float> values);
 
-  // dims[0] is the contiguous one and a multiple of the type's block. Returns the tensor's index.
+  // type: one of GGUF. dims[0] is the contiguous one and a multiple of the type's block. Returns the tensor's
+  // index.
   std::size_t add_tensor(std::string_view name, kernels::DType type, std::span<const std::uint64_t> dims);
 
   // Everything before the tensors' data, padded to the alignment: data begins at header().size().
@@ -37,7 +38,7 @@ class GgufWriter {
  private:
   struct Tensor {
     std::string name;
-    kernels::DType type;
+    std::uint32_t type_id;  // ggml's
     std::vector<std::uint64_t> dims;
     std::uint64_t offset, bytes;
   };

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <iterator>
 #include <numbers>
 #include <numeric>
@@ -43,30 +42,6 @@ constexpr double kLogitSpread = 0.7;
 constexpr float kAttentionCap = 4.0F, kLogitCap = 8.0F;
 // How much further than its training a file with RoPE scaling claims to reach.
 constexpr float kRopeFactor = 4.0F;
-// llama.cpp's numbers for general.file_type.
-std::uint32_t file_type(kernels::DType type) noexcept {
-  using enum kernels::DType;
-  switch (type) {
-    case f32:
-      return 0;
-    case f16:
-      return 1;
-    case q4_0:
-      return 2;
-    case q8_0:
-      return 7;
-    case q4_k:
-      return 15;
-    case q5_k:
-      return 17;
-    case q6_k:
-      return 18;
-    case bf16:
-      return 32;
-    default:
-      std::abort();  // no type of GGUF
-  }
-}
 
 // A well-mixed 64-bit hash of a counter: Steele, Lea, Flood, "Fast splittable pseudorandom number
 // generators", 2014.
@@ -264,7 +239,7 @@ void SyntheticPlan::write_metadata() {
   // Phi-3's name would say that special tokens swallow white space, which this vocabulary's do not.
   const bool phi3 = spec_.name.find("phi3") != std::string::npos;
   writer_.set_string("general.name", phi3 ? "synthetic" : "synthetic " + spec_.name);
-  writer_.set_u32("general.file_type", file_type(spec_.type));
+  writer_.set_u32("general.file_type", kernels::row_of(spec_.type).file_type);
   writer_.set_u32("general.quantization_version", 2);
   writer_.set_u32(key("block_count"), spec_.layers);
   writer_.set_u32(key("context_length"), spec_.context);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/formats/block_layout.h"
+#include "kernels/formats/format_table.h"
 
 namespace flyball::opencl {
 namespace {
@@ -13,6 +13,7 @@ constexpr std::uint32_t kUngroupedPairs = 2;
 
 class Options {
  public:
+  explicit Options(std::string text = "") : text_(std::move(text)) {}
   Options& define(std::string_view name, std::uint32_t value) {
     if (!text_.empty()) text_ += ' ';
     text_.append("-D ").append(name).append("=").append(std::to_string(value));
@@ -25,10 +26,8 @@ class Options {
 };
 
 Options common(kernels::DType type, bool add) {
-  Options options;
-  options.define("FORMAT", static_cast<std::uint32_t>(type))
-      .define("GROUP_ROWS", kGroupRows)
-      .define("ADD", add);
+  Options options(format_options(type));
+  options.define("GROUP_ROWS", kGroupRows).define("ADD", add);
   return options;
 }
 
@@ -49,7 +48,7 @@ MatmulPlan matvec(const MatmulTuning& tuning, std::string_view kernel, kernels::
   // Sums and parts of 8 tokens and 2 vectors would not fit the registers.
   const std::uint32_t vectors = tokens > 4 ? 1 : m.vectors;
   MatmulPlan plan;
-  plan.files = {"block_layout", "packed_weights", "matvec"};
+  plan.files = {"format_table", "weights", "matvec"};
   plan.kernel = kernel;
   plan.options = common(type, add)
                      .define("VECTOR", tuning.vector)
@@ -68,7 +67,7 @@ MatmulPlan panel(const MatmulTuning& tuning, std::string_view kernel, kernels::D
                  std::span<const std::uint32_t> rows, std::uint32_t tokens, std::size_t second, bool add) {
   const auto& p = tuning.panel;
   MatmulPlan plan;
-  plan.files = {"block_layout", "packed_weights", "matmul_panel"};
+  plan.files = {"format_table", "weights", "matmul_panel"};
   plan.kernel = kernel;
   plan.options = common(type, add)
                      .define("VECTOR", tuning.vector)
@@ -85,7 +84,7 @@ MatmulPlan tile(const MatmulTuning& tuning, std::string_view kernel, kernels::DT
                 std::span<const std::uint32_t> rows, std::uint32_t tokens, std::size_t second, bool add) {
   const auto& t = tuning.tile;
   MatmulPlan plan;
-  plan.files = {"block_layout", "packed_weights", "matmul_tile"};
+  plan.files = {"format_table", "weights", "matmul_tile"};
   plan.kernel = kernel;
   plan.options = common(type, add)
                      .define("TILE_ROWS", t.rows)
@@ -99,6 +98,13 @@ MatmulPlan tile(const MatmulTuning& tuning, std::string_view kernel, kernels::DT
 }
 
 }  // namespace
+
+std::string format_options(kernels::DType type) {
+  if (const auto affine = kernels::affine_of(type))
+    return "-D FORMAT_AFFINE=1 -D BITS=" + std::to_string(affine->bits) +
+           " -D GROUP=" + std::to_string(affine->group);
+  return "-D FORMAT_" + std::string(to_string(type)) + "=1";
+}
 
 MatmulTuning default_tuning(const MatmulDevice& device) noexcept {
   MatmulTuning tuning;

@@ -53,6 +53,9 @@ struct MatmulTuning {
   } tile;
 };
 
+// The compiler's options by which kernels/opencl/weights.cl reads that type.
+std::string format_options(kernels::DType type);
+
 // What this tree ships for a device nobody has tuned.
 MatmulTuning default_tuning(const MatmulDevice& device) noexcept;
 

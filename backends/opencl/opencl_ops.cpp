@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "backends/opencl/matmul_plan.hpp"
+
 namespace flyball::opencl {
 namespace {
 
@@ -114,11 +116,11 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
     return with_fewer_items(items, [&](std::uint32_t n) { return make(kernel, name, define("WG", n)); });
   };
   if (part_.embeds) {
-    const std::string_view files[] = {"block_layout", "dequantize", "embed"};
+    const std::string_view files[] = {"format_table", "weights", "embed"};
     const DeviceTable& table = weights_.embedding();
-    const std::string formats = define("FORMAT", static_cast<std::uint64_t>(table.type)) + " " +
-                                define("SCALE_FORMAT", static_cast<std::uint64_t>(table.scale_type));
-    if (auto ok = set(embed_, programs.kernel("embed", files, formats)); !ok) return ok;
+    const std::string scales = " -D SCALES_" + std::string(to_string(table.scale_type)) + "=1";
+    if (auto ok = set(embed_, programs.kernel("embed", files, format_options(table.type) + scales)); !ok)
+      return ok;
   }
   if (auto ok = make_shared(rms_norm_, "rms_norm", norm_lanes_, kNormLanes); !ok) return ok;
   const bool gelu = config_.activation == kernels::Activation::gelu;

@@ -4,7 +4,7 @@
 #include <bit>
 #include <iterator>
 
-#include "kernels/formats/block_layout.h"
+#include "kernels/formats/format_table.h"
 
 namespace flyball::opencl {
 namespace {

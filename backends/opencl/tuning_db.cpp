@@ -27,7 +27,7 @@ constexpr std::int64_t kMaxTime = 253'402'300'799;  // the end of the year 9999
 // Other kernels have other best parameters.
 std::string kernels_digest() {
   std::vector<std::string_view> texts;
-  for (const char* file : {"block_layout", "packed_weights", "matvec", "matmul_panel", "matmul_tile"})
+  for (const char* file : {"format_table", "weights", "matvec", "matmul_panel", "matmul_tile"})
     texts.push_back(kernel_source(file));
   return digest_of(texts);
 }

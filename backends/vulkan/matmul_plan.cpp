@@ -102,8 +102,7 @@ MatmulPlan plan_matmul(const DeviceFacts& device, const WeightFormat& format,
 }
 
 bool by_integer_dot(const DeviceFacts& device, kernels::DType type) noexcept {
-  using enum kernels::DType;
-  return device.integer_dot && (type == q4_0 || type == q8_0 || type == q4_k || type == q5_k || type == q6_k);
+  return device.integer_dot && kernels::row_of(type).kind == kernels::FormatKind::blocks;
 }
 
 std::uint64_t prepared_bytes(const DeviceFacts& device, kernels::DType type, std::uint64_t n,
@@ -116,9 +115,7 @@ std::array<std::uint32_t, 3> prepare_groups(const DeviceFacts& device, std::uint
 }
 
 bool by_texel(const DeviceFacts& device, kernels::DType type) noexcept {
-  using enum kernels::DType;
-  return device.texel_bytes > 0 && !by_integer_dot(device, type) &&
-         (type == f16 || type == bf16 || type == q4_0 || type == q8_0);
+  return device.texel_bytes > 0 && !by_integer_dot(device, type) && kernels::row_of(type).texel;
 }
 
 namespace {

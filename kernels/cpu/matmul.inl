@@ -314,44 +314,21 @@ void run_matmul(const void* packed, std::uint32_t rows, std::uint32_t cols, cons
 template <class Use>
 auto with_tiles(DType type, Use&& use) {
   switch (type) {
-    case DType::f16:
-      return use(FloatTiles<FormatF16>());
-    case DType::bf16:
-      return use(FloatTiles<FormatBF16>());
-    case DType::q4_0:
-      return use(IntTiles<FormatQ4_0>());
-    case DType::q8_0:
-      return use(IntTiles<FormatQ8_0>());
-    case DType::q4_k:
-      return use(IntTiles<FormatQ4_K>());
-    case DType::q5_k:
-      return use(IntTiles<FormatQ5_K>());
-    case DType::q6_k:
-      return use(IntTiles<FormatQ6_K>());
-    case DType::affine2_g32:
-      return use(IntTiles<FormatAffine<2, 32>>());
-    case DType::affine2_g64:
-      return use(IntTiles<FormatAffine<2, 64>>());
-    case DType::affine3_g32:
-      return use(IntTiles<FormatAffine<3, 32>>());
-    case DType::affine3_g64:
-      return use(IntTiles<FormatAffine<3, 64>>());
-    case DType::affine4_g32:
-      return use(IntTiles<FormatAffine<4, 32>>());
-    case DType::affine4_g64:
-      return use(IntTiles<FormatAffine<4, 64>>());
-    case DType::affine6_g32:
-      return use(IntTiles<FormatAffine<6, 32>>());
-    case DType::affine6_g64:
-      return use(IntTiles<FormatAffine<6, 64>>());
-    case DType::affine8_g32:
-      return use(IntTiles<FormatAffine<8, 32>>());
-    case DType::affine8_g64:
-      return use(IntTiles<FormatAffine<8, 64>>());
-    case DType::f32:
-      break;
+#define FLYBALL_FLOATS(type, NAME, ...) \
+  case DType::type:                     \
+    return use(FloatTiles<Format##NAME>());
+#define FLYBALL_BLOCKS(type, NAME, ...) \
+  case DType::type:                     \
+    return use(IntTiles<Format##NAME>());
+#define FLYBALL_AFFINE(type, NAME, bits, group) \
+  case DType::type:                             \
+    return use(IntTiles<FormatAffine<bits, group>>());
+    FLYBALL_FORMATS(FLYBALL_FLOATS, FLYBALL_BLOCKS, FLYBALL_AFFINE)
+#undef FLYBALL_FLOATS
+#undef FLYBALL_BLOCKS
+#undef FLYBALL_AFFINE
   }
-  return use(FloatTiles<FormatF32>());
+  __builtin_unreachable();
 }
 
 void matmul(DType type, const void* w, std::uint32_t rows, std::uint32_t cols, const void* prepared,

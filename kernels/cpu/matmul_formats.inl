@@ -28,12 +28,19 @@ FLYBALL_INLINE Simd::I nibble_quad(const std::uint8_t* quads, int g) {
   return Simd::high_nibbles(pair);
 }
 
-// value = scale * (quant - kOffset) - min. kHalves: scales a step of 32 columns has.
-struct FormatQ4_0 {
-  static constexpr int kSteps = 1, kHalves = 1, kMaxQuant = 15, kOffset = 8;
+// What a block takes of a group of rows.
+template <DType kType>
+struct Block {
+  static constexpr int kSteps = row_of(kType).block.values / FLYBALL_STEP_COLUMNS;
+  static constexpr int kHeadBytes = row_of(kType).head_bytes * kGroup,
+                       kStepBytes = row_of(kType).step_bytes * kGroup;
+};
+
+// One for each BLOCKS row of format_table.h, Format and its name: value = scale * (quant - kOffset) - min.
+// kHalves: scales a step of 32 columns has.
+struct FormatQ4_0 : Block<DType::q4_0> {
+  static constexpr int kHalves = 1, kMaxQuant = 15, kOffset = 8;
   static constexpr bool kHasMin = false, kSigned = false;
-  static constexpr int kHeadBytes = FLYBALL_Q4_0_HEAD_BYTES * kGroup,
-                       kStepBytes = FLYBALL_Q4_0_STEP_BYTES * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
   FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
   template <int kQuad>
@@ -42,11 +49,9 @@ struct FormatQ4_0 {
   }
 };
 
-struct FormatQ8_0 {
-  static constexpr int kSteps = 1, kHalves = 1, kMaxQuant = 128, kOffset = Simd::kSignedOffset;
+struct FormatQ8_0 : Block<DType::q8_0> {
+  static constexpr int kHalves = 1, kMaxQuant = 128, kOffset = Simd::kSignedOffset;
   static constexpr bool kHasMin = false, kSigned = true;
-  static constexpr int kHeadBytes = FLYBALL_Q8_0_HEAD_BYTES * kGroup,
-                       kStepBytes = FLYBALL_Q8_0_STEP_BYTES * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
   FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
   template <int kQuad>
@@ -55,11 +60,9 @@ struct FormatQ8_0 {
   }
 };
 
-struct FormatQ4_K {
-  static constexpr int kSteps = 8, kHalves = 1, kMaxQuant = 15, kOffset = 0;
+struct FormatQ4_K : Block<DType::q4_k> {
+  static constexpr int kHalves = 1, kMaxQuant = 15, kOffset = 0;
   static constexpr bool kHasMin = true, kSigned = false;
-  static constexpr int kHeadBytes = FLYBALL_Q4_K_HEAD_BYTES * kGroup,
-                       kStepBytes = FLYBALL_Q4_K_STEP_BYTES * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_affine_head(p); }
   FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int, int g) {
     return Simd::mul(h.d[g], Simd::load_u8(step + g * kLanes));
@@ -73,11 +76,9 @@ struct FormatQ4_K {
   }
 };
 
-struct FormatQ5_K {
-  static constexpr int kSteps = 8, kHalves = 1, kMaxQuant = 31, kOffset = 0;
+struct FormatQ5_K : Block<DType::q5_k> {
+  static constexpr int kHalves = 1, kMaxQuant = 31, kOffset = 0;
   static constexpr bool kHasMin = true, kSigned = false;
-  static constexpr int kHeadBytes = FLYBALL_Q5_K_HEAD_BYTES * kGroup,
-                       kStepBytes = FLYBALL_Q5_K_STEP_BYTES * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_affine_head(p); }
   FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int half, int g) {
     return FormatQ4_K::scale(h, step, half, g);
@@ -92,11 +93,9 @@ struct FormatQ5_K {
   }
 };
 
-struct FormatQ6_K {
-  static constexpr int kSteps = 8, kHalves = 2, kMaxQuant = 63, kOffset = 32;
+struct FormatQ6_K : Block<DType::q6_k> {
+  static constexpr int kHalves = 2, kMaxQuant = 63, kOffset = 32;
   static constexpr bool kHasMin = false, kSigned = false;
-  static constexpr int kHeadBytes = FLYBALL_Q6_K_HEAD_BYTES * kGroup,
-                       kStepBytes = FLYBALL_Q6_K_STEP_BYTES * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
   FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t* step, int half, int g) {
     return Simd::mul(h.d[g], Simd::load_i8(step + half * kGroup + g * kLanes));
@@ -113,7 +112,8 @@ struct FormatAffine {
   static constexpr int kSteps = kColumns / 32, kHalves = 1, kOffset = 0;
   static constexpr int kMaxQuant = kBits == 8 ? 128 : (1 << kBits) - 1;
   static constexpr bool kHasMin = true, kSigned = kBits == 8;
-  static constexpr int kHeadBytes = 8 * kGroup, kStepBytes = 4 * kBits * kGroup;
+  static constexpr int kHeadBytes = FLYBALL_AFFINE_HEAD_BYTES * kGroup,
+                       kStepBytes = FLYBALL_AFFINE_STEP_BYTES(kBits) * kGroup;
   FLYBALL_INLINE Head head(const std::uint8_t* p) {
     const auto* f = reinterpret_cast<const float*>(p);
     return {{Simd::load(f), Simd::load(f + kLanes)},
@@ -145,7 +145,7 @@ struct FormatAffine {
   }
 };
 
-// Float formats: one value a row and column.
+// One for each FLOATS row: one value a row and column.
 struct FormatF32 {
   static constexpr int kBytes = 4;
   FLYBALL_INLINE Simd::F load(const std::uint8_t* p) { return Simd::load(reinterpret_cast<const float*>(p)); }

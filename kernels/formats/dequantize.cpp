@@ -5,25 +5,11 @@
 
 #include "kernels/formats/affine.hpp"
 #include "kernels/formats/bf16.hpp"
+#include "kernels/formats/block_format.hpp"
 #include "kernels/formats/f16.hpp"
-#include "kernels/formats/q4_0.hpp"
-#include "kernels/formats/q4_k.hpp"
-#include "kernels/formats/q5_k.hpp"
-#include "kernels/formats/q6_k.hpp"
-#include "kernels/formats/q8_0.hpp"
 
 namespace flyball::kernels {
 namespace {
-
-// Blocks are copied out first: rows of a mapped file have no useful alignment.
-template <typename Block, std::size_t kValues>
-void dequantize_blocks(const std::uint8_t* bytes, std::size_t cols, float* out) noexcept {
-  for (std::size_t c = 0; c < cols; c += kValues, bytes += sizeof(Block)) {
-    Block block;
-    std::memcpy(&block, bytes, sizeof(Block));
-    dequantize_block(block, out + c);
-  }
-}
 
 template <float (*kDecode)(std::uint16_t) noexcept>
 void dequantize_halves(const std::uint8_t* bytes, std::size_t cols, float* out) noexcept {
@@ -48,7 +34,6 @@ void dequantize_affine(Affine type, const SourceRows& row, std::size_t cols, flo
 }  // namespace
 
 void dequantize_row(DType type, const SourceRows& row, std::size_t cols, float* out) noexcept {
-  if (const auto affine = affine_of(type)) return dequantize_affine(*affine, row, cols, out);
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(row.data);
   switch (type) {
     case DType::f32:
@@ -60,24 +45,11 @@ void dequantize_row(DType type, const SourceRows& row, std::size_t cols, float* 
     case DType::bf16:
       dequantize_halves<bf16_to_f32>(bytes, cols, out);
       return;
-    case DType::q4_0:
-      dequantize_blocks<BlockQ4_0, 32>(bytes, cols, out);
-      return;
-    case DType::q8_0:
-      dequantize_blocks<BlockQ8_0, 32>(bytes, cols, out);
-      return;
-    case DType::q4_k:
-      dequantize_blocks<BlockQ4_K, 256>(bytes, cols, out);
-      return;
-    case DType::q5_k:
-      dequantize_blocks<BlockQ5_K, 256>(bytes, cols, out);
-      return;
-    case DType::q6_k:
-      dequantize_blocks<BlockQ6_K, 256>(bytes, cols, out);
-      return;
     default:
-      return;  // affine, above
+      break;
   }
+  if (const auto affine = affine_of(type)) return dequantize_affine(*affine, row, cols, out);
+  block_format_of(type).dequantize_row(bytes, cols, out);
 }
 
 }  // namespace flyball::kernels

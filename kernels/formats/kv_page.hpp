@@ -11,14 +11,15 @@
 
 namespace flyball::kernels {
 
-inline constexpr std::uint32_t kKvScaleValues = FLYBALL_Q8_0_VALUES;
+inline constexpr std::uint32_t kKvScaleValues = block_shape(DType::q8_0).values;
+inline constexpr std::uint32_t kKvScaledBytes = block_shape(DType::q8_0).bytes;  // of so many values
 
 // Precondition, here as everywhere: f16, or q8_0 and head_dim a multiple of kKvScaleValues. Always inlined:
 // files of one instruction set may define nothing that others share.
 [[gnu::always_inline]] constexpr std::size_t kv_page_bytes(DType type, std::uint32_t block_size,
                                                            std::uint32_t head_dim) noexcept {
   const std::size_t values = std::size_t{block_size} * head_dim;
-  return type == DType::q8_0 ? values / kKvScaleValues * FLYBALL_Q8_0_FILE_BYTES : 2 * values;
+  return type == DType::q8_0 ? values / kKvScaleValues * kKvScaledBytes : 2 * values;
 }
 
 // Where in a q8_0 page the scales of a position begin.

@@ -1,6 +1,6 @@
 // y[t, r] = sum_c x[t, c] * w[r, c] for many tokens on processors: one work-item unpacks a panel of weights, small
-// enough for the first cache, and meets it with TOKENS tokens at a time in registers. Stands behind block_layout.h
-// and packed_weights.cl. The sums are matvec.cl's with one slice, operation for operation: a token's result does
+// enough for the first cache, and meets it with TOKENS tokens at a time in registers. Stands behind format_table.h
+// and weights.cl. The sums are matvec.cl's with one slice, operation for operation: a token's result does
 // not depend on how many tokens there are.
 #ifndef VECTORS
 #define VECTORS 2

@@ -1,6 +1,6 @@
 // y[t, r] = sum_c x[t, c] * w[r, c] for many tokens on GPUs: a work-group unpacks 32 columns of TILE_ROWS rows and of
 // TILE_TOKENS tokens into local memory, and each work-item multiplies ITEM_ROWS rows by ITEM_TOKENS tokens of them in
-// registers. Stands behind block_layout.h and packed_weights.cl with VECTOR 1. A token's result does not depend on
+// registers. Stands behind format_table.h and weights.cl with VECTOR 1. A token's result does not depend on
 // the other tokens; it differs from matvec.cl's by rounding.
 #ifndef TILE_ROWS
 #define TILE_ROWS 64  // a multiple of GROUP_ROWS

@@ -3,7 +3,7 @@
 // values it has some of a head's dimensions, and the weights go round. Positions are cut into splits of kSplit (flash
 // decoding), merged in order in one way, so that a row's result does not depend on what shares its work-group.
 #include "common.glsl"
-#include "../formats/block_layout.h"
+#include "../formats/format_table.h"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #extension GL_KHR_shader_subgroup_shuffle : require

@@ -1,7 +1,7 @@
 // product.glsl for quantized weights where the device has packed 4 x 8 bit dot products: x is what prepare_activations made
 // of it, sums of 16 or 32 products are exact integers, and what follows is f32, in an order that depends on kSlices
 // alone.
-#include "quants.glsl"
+#include "weights.glsl"
 #include "cut.glsl"
 #include "packed_dot.glsl"
 #include "prepared.glsl"

@@ -4,7 +4,7 @@
 // (kernels/formats/kv_page.hpp), where v goes, too. An invocation takes two values of a head at a time, or where pages are
 // q8_0 a block of 32 of k or v.
 #include "common.glsl"
-#include "../formats/block_layout.h"
+#include "../formats/format_table.h"
 
 layout(constant_id = 1) const uint kInterleaved = 1;  // pairs (2i, 2i + 1); 0: pairs (i, i + rope_dim / 2)
 layout(constant_id = 2) const uint kQ8_0 = 0;

@@ -1,13 +1,19 @@
-// Rows of weights as a file has them, FORMAT (block_layout.h) by the compiler's command line: a chunk of kChunk columns
-// is read in whole 64-bit words at multiples of 8 bytes, which is what every device reads fastest, and shifted into
-// place: GGUF's blocks begin at any even byte, what MLX has (floats, affine groups) at any byte. So up to 7 bytes
-// around a chunk are read too, never a word that has none of it. kernels/formats says what the bytes mean.
+// Rows of weights as a file has them, of one row of format_table.h: FORMAT_Q4_0 and its like by the compiler's command
+// line; for an affine type FORMAT_AFFINE, and BITS and GROUP as numbers. A chunk of kChunk columns is read in whole 64-bit
+// words at multiples of 8 bytes, which is what every device reads fastest, and shifted into place: GGUF's blocks begin at
+// any even byte, what MLX has (floats, affine groups) at any byte. So up to 7 bytes around a chunk are read too, never a
+// word that has none of it. kernels/formats says what the bytes mean.
+// A type has kChunk, Raw, raw_of() and decode(). A BLOCKS type defines QUANTS and has, instead of decode(), quants_of() and
+// scales_of(): the integers of a part, four to a word as the packed dot product takes them, and what they are scaled by. A
+// weight is (quant - kOffset) * factor + zero. kOffset is 0 with MINIMA, without which zero is 0; HALVES: the factors of
+// the two halves of a part differ; SIGNED: quants are signed.
 #ifndef FLYBALL_WEIGHTS_GLSL
 #define FLYBALL_WEIGHTS_GLSL
 #include "common.glsl"
-#include "../formats/block_layout.h"
+#include "../formats/format_table.h"
 
 const uint kPart = FLYBALL_STEP_COLUMNS;  // columns decoded at a time
+const uint kQuads = kPart / 4;
 
 // void name(at, to): WORDS words of 32 bits from byte `at` on, of which BYTES bytes mean something. at is a multiple of
 // STEP bytes: 8, 2 or 1.
@@ -39,14 +45,23 @@ const uint kPart = FLYBALL_STEP_COLUMNS;  // columns decoded at a time
 
 int signed_byte(uint words, uint i) { return int(words << (24 - 8 * i)) >> 24; }
 
-#if FORMAT < FLYBALL_FORMAT_AFFINE
+struct Scales {
+  vec2 factor;  // of the first 16 columns, and of the others
+  float zero;
+};
+
+#if defined(FORMAT_F32) || defined(FORMAT_F16) || defined(FORMAT_BF16)
+#define ELEMENTS 1
+#endif
+
+#ifndef FORMAT_AFFINE
 #define Matrix Address  // of its first row
 #define Row Address
 Matrix matrix_of(Address w) { return w; }
 Row row_of(Matrix m, uint64_t row, uint row_bytes, uint cols) { return m + row * row_bytes; }
 #endif
 
-#if FORMAT < FLYBALL_FORMAT_Q4_0 || FORMAT >= FLYBALL_FORMAT_AFFINE
+#if ELEMENTS || defined(FORMAT_AFFINE)
 // WeightFormat::place(): 1: rows begin at multiples of 8 bytes, scales and biases at those of their size; 2: scales
 // are F32, 4: BF16, else F16.
 layout(constant_id = 1) const uint kPlace = 0;
@@ -62,10 +77,9 @@ uint bits_at(Address at, uint bytes) {
 }
 #endif
 
-#if FORMAT < FLYBALL_FORMAT_Q4_0
-#define ELEMENTS 1
+#if ELEMENTS
 const uint kChunk = kPart;
-#if FORMAT == FLYBALL_FORMAT_F32
+#ifdef FORMAT_F32
 const uint kElementBytes = 4, kRawWords = 32;
 #else
 const uint kElementBytes = 2, kRawWords = 16;
@@ -87,14 +101,19 @@ Raw raw_of(Address row, uint chunk) {
 
 float element(Address row, uint c) {
   const uint bits = bits_at(row + c * kElementBytes, kElementBytes);
-  if (FORMAT == FLYBALL_FORMAT_F32) return uintBitsToFloat(bits);
-  return FORMAT == FLYBALL_FORMAT_F16 ? f16_of(bits) : uintBitsToFloat(bits << 16);
+#if defined(FORMAT_F32)
+  return uintBitsToFloat(bits);
+#elif defined(FORMAT_F16)
+  return f16_of(bits);
+#else
+  return uintBitsToFloat(bits << 16);
+#endif
 }
 
 void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
-#if FORMAT == FLYBALL_FORMAT_F32
+#if defined(FORMAT_F32)
   EACH(i, kPart) w[i] = uintBitsToFloat(raw.words[i]);
-#elif FORMAT == FLYBALL_FORMAT_F16
+#elif defined(FORMAT_F16)
   EACH(i, kPart / 2) {
     const vec2 both = unpackHalf2x16(raw.words[i]);
     w[2 * i] = both.x;
@@ -108,7 +127,9 @@ void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
 #endif
 }
 
-#elif FORMAT == FLYBALL_FORMAT_Q4_0
+#elif defined(FORMAT_Q4_0)
+#define QUANTS 1
+const int kOffset = 8;
 const uint kChunk = FLYBALL_Q4_0_VALUES;
 DEFINE_READ(read_block, FLYBALL_Q4_0_FILE_BYTES, 5, 2)
 
@@ -122,16 +143,20 @@ Raw raw_of(Address row, uint chunk) {
   return raw;
 }
 
-void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
-  const float d = f16_of(raw.words[0] & 0xffffu), zero = -8.0 * d;
-  EACH(i, 16) {
-    const uint both = raw.words[(2 + i) / 4] >> (8 * ((2 + i) % 4));
-    w[i] = fma(float(both & 15u), d, zero);
-    w[i + 16] = fma(float((both >> 4) & 15u), d, zero);
+void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
+  EACH(i, 4) {
+    const uint both = (raw.words[i] >> 16) | (raw.words[i + 1] << 16);
+    q[i] = both & 0x0f0f0f0fu;
+    q[i + 4] = (both >> 4) & 0x0f0f0f0fu;
   }
 }
 
-#elif FORMAT == FLYBALL_FORMAT_Q8_0
+Scales scales_of(Raw raw, uint chunk, uint part) { return Scales(vec2(f16_of(raw.words[0] & 0xffffu)), 0.0); }
+
+#elif defined(FORMAT_Q8_0)
+#define QUANTS 1
+#define SIGNED 1
+const int kOffset = 0;
 const uint kChunk = FLYBALL_Q8_0_VALUES;
 DEFINE_READ(read_block, FLYBALL_Q8_0_FILE_BYTES, 9, 2)
 
@@ -145,12 +170,16 @@ Raw raw_of(Address row, uint chunk) {
   return raw;
 }
 
-void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
-  const float d = f16_of(raw.words[0] & 0xffffu);
-  EACH(i, kPart) w[i] = float(signed_byte(raw.words[(2 + i) / 4], (2 + i) % 4)) * d;
+void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
+  EACH(i, kQuads) q[i] = (raw.words[i] >> 16) | (raw.words[i + 1] << 16);
 }
 
-#elif FORMAT == FLYBALL_FORMAT_Q4_K || FORMAT == FLYBALL_FORMAT_Q5_K
+Scales scales_of(Raw raw, uint chunk, uint part) { return Scales(vec2(f16_of(raw.words[0] & 0xffffu)), 0.0); }
+
+#elif defined(FORMAT_Q4_K) || defined(FORMAT_Q5_K)
+#define QUANTS 1
+#define MINIMA 1
+const int kOffset = 0;
 // A chunk is two sub-blocks that share 32 bytes. Blocks begin at multiples of 16 bytes of the row; matrices at multiples
 // of 8.
 const uint kChunk = 64;
@@ -160,14 +189,14 @@ DEFINE_READ(read_quants, 32, 8, 8)
 struct Raw {
   uint head[4];  // d and dmin, then the scales and minima
   uint quants[8];
-#if FORMAT == FLYBALL_FORMAT_Q5_K
+#ifdef FORMAT_Q5_K
   uint fifth[8];
 #endif
 };
 
 Raw raw_of(Address row, uint chunk) {
   Raw raw;
-#if FORMAT == FLYBALL_FORMAT_Q5_K
+#ifdef FORMAT_Q5_K
   const Address block = row + chunk / 4 * FLYBALL_Q5_K_FILE_BYTES, quants = block + 48;
   read_quants(block + 16, raw.fifth);
 #else
@@ -190,19 +219,24 @@ vec2 factor_and_zero(Raw raw, uint s) {
   return vec2(d.x * float(scale), -d.y * float(minimum));
 }
 
-void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
-  const uint s = sub_block(chunk, part);
-  const vec2 scale = factor_and_zero(raw, s);
-  EACH(i, kPart) {
-    uint q = (raw.quants[i / 4] >> (8 * (i % 4) + 4 * part)) & 15u;
-#if FORMAT == FLYBALL_FORMAT_Q5_K
-    q |= ((raw.fifth[i / 4] >> (8 * (i % 4) + s)) & 1u) << 4;
+void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
+  EACH(i, kQuads) {
+    q[i] = (raw.quants[i] >> (4 * part)) & 0x0f0f0f0fu;
+#ifdef FORMAT_Q5_K
+    q[i] |= ((raw.fifth[i] >> sub_block(chunk, part)) & 0x01010101u) << 4;
 #endif
-    w[i] = fma(float(q), scale.x, scale.y);
   }
 }
 
-#elif FORMAT == FLYBALL_FORMAT_Q6_K
+Scales scales_of(Raw raw, uint chunk, uint part) {
+  const vec2 scale = factor_and_zero(raw, sub_block(chunk, part));
+  return Scales(vec2(scale.x), scale.y);
+}
+
+#elif defined(FORMAT_Q6_K)
+#define QUANTS 1
+#define HALVES 1
+const int kOffset = 32;
 const uint kChunk = 128;  // half a block
 DEFINE_READ(read_low, 64, 16, 2)
 DEFINE_READ(read_high, 32, 8, 2)
@@ -229,21 +263,19 @@ float factor_of(Raw raw, uint part, uint side) {  // of 16 values
   return raw.d * float(signed_byte(raw.scales[s / 4], s % 4));
 }
 
-void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
-  EACH(side, 2) {
-    const float factor = factor_of(raw, part, side), zero = -32.0 * factor;
-    EACH(j, 16) {
-      const uint i = side * 16 + j;
-      const uint q = ((raw.low[part % 2 * 8 + i / 4] >> (8 * (i % 4) + part / 2 * 4)) & 15u) |
-                     (((raw.high[i / 4] >> (8 * (i % 4) + 2 * part)) & 3u) << 4);
-      w[i] = fma(float(q), factor, zero);
-    }
-  }
+void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
+  EACH(i, kQuads)
+    q[i] = ((raw.low[part % 2 * 8 + i] >> (part / 2 * 4)) & 0x0f0f0f0fu) |
+           (((raw.high[i] >> (2 * part)) & 0x03030303u) << 4);
 }
 
-#elif FORMAT >= FLYBALL_FORMAT_AFFINE
+Scales scales_of(Raw raw, uint chunk, uint part) {
+  return Scales(vec2(factor_of(raw, part, 0), factor_of(raw, part, 1)), 0.0);
+}
+
+#elif defined(FORMAT_AFFINE)
 // A chunk is a group.
-const uint kBits = FLYBALL_AFFINE_BITS(FORMAT), kChunk = FLYBALL_AFFINE_GROUP(FORMAT), kRawWords = kChunk / 32 * kBits;
+const uint kBits = BITS, kChunk = GROUP, kRawWords = kChunk / 32 * kBits;
 const bool kScalesF32 = (kPlace & 2u) != 0, kScalesBf16 = (kPlace & 4u) != 0;
 const uint kScaleBytes = kScalesF32 ? 4 : 2;
 DEFINE_READ(read_in_place, 4 * kRawWords, kRawWords, 8)
@@ -288,6 +320,28 @@ void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
     uint q = raw.words[word] >> bit;
     if (bit + kBits > 32) q |= raw.words[min(word + 1, kRawWords - 1)] << (32 - bit);
     w[i] = fma(float(q & ((1u << kBits) - 1u)), raw.scale, raw.bias);
+  }
+}
+#endif
+
+#if QUANTS
+void decode(Raw raw, uint chunk, uint part, out float w[kPart]) {
+  uint quants[kQuads];
+  quants_of(raw, chunk, part, quants);
+  const Scales scales = scales_of(raw, chunk, part);
+  EACH(i, kPart) {
+    const float factor = scales.factor[i / 16];
+#if MINIMA
+    const float zero = scales.zero;
+#else
+    const float zero = -float(kOffset) * factor;
+#endif
+#if SIGNED
+    const float quant = float(signed_byte(quants[i / 4], i % 4));
+#else
+    const float quant = float((quants[i / 4] >> (8 * (i % 4))) & 255u);
+#endif
+    w[i] = fma(quant, factor, zero);
   }
 }
 #endif

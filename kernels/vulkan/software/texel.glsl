@@ -4,7 +4,7 @@
 // one; and these are added one after the other to what was there, whatever the number of tokens. Columns are a multiple of
 // 32.
 #include "../common.glsl"
-#include "../../formats/block_layout.h"
+#include "../../formats/format_table.h"
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 
@@ -32,14 +32,14 @@ const uint kPart = 32;  // columns: FLYBALL_STEP_COLUMNS
 const uint kHalf = 16;  // of them
 const uint kLog = 6;    // at least log2 of the subgroup's size
 const uint kAllBits = 0xffffffffu;
-#if FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+#if defined(FORMAT_F16) || defined(FORMAT_BF16)
 #define BLOCK_BYTES 64  // of 32 columns
-#elif FORMAT == FLYBALL_FORMAT_Q4_0
+#elif defined(FORMAT_Q4_0)
 #define BLOCK_BYTES FLYBALL_Q4_0_FILE_BYTES
 #else
 #define BLOCK_BYTES FLYBALL_Q8_0_FILE_BYTES
 #endif
-#if FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+#if defined(FORMAT_F16) || defined(FORMAT_BF16)
 #define MOST_BLOCKS 1
 #else
 #define MOST_BLOCKS 8
@@ -74,27 +74,27 @@ int signed_byte(uint word, uint i) { return int(word << (24 - 8 * i)) >> 24; }
 // a place lies in.
 uint place_of_scale(uint b) { return b * BLOCK_BYTES; }
 uint place_of(uint b, uint i) {
-#if FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+#if defined(FORMAT_F16) || defined(FORMAT_BF16)
   return b * BLOCK_BYTES + 2 * i;
-#elif FORMAT == FLYBALL_FORMAT_Q4_0
+#elif defined(FORMAT_Q4_0)
   return b * BLOCK_BYTES + 2 + i % 16;
 #else
   return b * BLOCK_BYTES + 2 + i;
 #endif
 }
 float weight_at(uint word, uint place, uint i) {
-#if FORMAT == FLYBALL_FORMAT_F16
+#if defined(FORMAT_F16)
   return unpackHalf2x16(word)[place / 2 % 2];
-#elif FORMAT == FLYBALL_FORMAT_BF16
+#elif defined(FORMAT_BF16)
   return uintBitsToFloat(place % 4 == 0 ? word << 16 : word & 0xffff0000u);
-#elif FORMAT == FLYBALL_FORMAT_Q4_0
+#elif defined(FORMAT_Q4_0)
   return float(int((word >> (place % 4 * 8 + i / 16 * 4)) & 15u) - 8);
 #else
   return float(signed_byte(word, place % 4));
 #endif
 }
 float scale_at(uint word, uint place) {
-#if FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+#if defined(FORMAT_F16) || defined(FORMAT_BF16)
   return 1.0;
 #else
   return f16_of((word >> (place % 4 * 8)) & 0xffffu);

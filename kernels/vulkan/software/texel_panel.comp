@@ -8,12 +8,12 @@
 // invocation that has its row. With 8 invocations the panel is 32 rows of 128 columns: 16 KB leave room in a first-level
 // cache for x and y, and for a neighbour on the same core. Built for the formats of texel_matmul.
 #define X_IN_LINE
-#include "../../formats/block_layout.h"
+#include "../../formats/format_table.h"
 // What an invocation reads of a block, and how far behind the first half's that of the second lies.
-#if FORMAT == FLYBALL_FORMAT_F16 || FORMAT == FLYBALL_FORMAT_BF16
+#if defined(FORMAT_F16) || defined(FORMAT_BF16)
 #define READ_BYTES 32
 #define SECOND_AT 32
-#elif FORMAT == FLYBALL_FORMAT_Q4_0
+#elif defined(FORMAT_Q4_0)
 #define READ_BYTES 18  // all of it: a half is the low bits, the other the high ones
 #define SECOND_AT 0
 #else
@@ -57,10 +57,10 @@ void main() {
       uint words[MOST_WORDS];
       read_blocks(uint(push.w[0]) + row * push.row_bytes + min(mine, parts - 1) * BLOCK_BYTES + lane % 2 * SECOND_AT, words);
       scale[r][l] = scale_at(words[0], 0);
-#if FORMAT == FLYBALL_FORMAT_Q8_0
+#if defined(FORMAT_Q8_0)
       // Who has the second half gets it from who has the first; by lanes that the compiler knows it would in the loop.
       scale[r][l] = subgroupShuffle(scale[r][l], (lane & ~1u) + passing_zero());
-#elif FORMAT == FLYBALL_FORMAT_Q4_0
+#elif defined(FORMAT_Q4_0)
       EACH(i, kWords) words[i] = lane % 2 != 0 ? words[i] >> 4 : words[i];
 #endif
       EACH(i, kHalf) weight[r][l][i] = weight_at(words[place_of(0, i) / 4], place_of(0, i), i);

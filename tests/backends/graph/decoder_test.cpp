@@ -61,9 +61,9 @@ TEST(Decoder, AgreesInEveryFamily) {
   }
 }
 
-// Experts of K-quants: rows of 256 inside a three-dimensional tensor.
-TEST(Decoder, AgreesOnExpertsInKQuants) {
-  for (const DType type : {DType::q4_k, DType::q5_k, DType::q6_k}) {
+// Experts of every quantized type: rows of 256 inside a three-dimensional tensor.
+TEST(Decoder, AgreesOnExpertsInEveryBlockFormat) {
+  for (const DType type : kernels::block_dtypes()) {
     const auto m =
         synthetic_model(type,
                         "arch=qwen3moe,dim=256,layers=1,heads=4,kv_heads=2,vocab=320,experts=4,experts_"

@@ -81,8 +81,7 @@ TEST_P(VulkanIntegerDotOf, RowsDoNotDependOnTheirCompany) {
   expect_whole_equals_chunked(*device, m.vocab(), same);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, VulkanIntegerDotOf,
-                         testing::Values(DType::q4_0, DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k),
+INSTANTIATE_TEST_SUITE_P(Types, VulkanIntegerDotOf, testing::ValuesIn(kernels::block_dtypes()),
                          [](const auto& i) { return std::string(kernels::to_string(i.param)); });
 
 // Experts, matrices of other widths, biases between: the bounds are VulkanFamily's.

@@ -12,7 +12,7 @@
 #include "kernels/formats/bf16.hpp"
 #include "kernels/formats/dequantize.hpp"
 #include "kernels/formats/f16.hpp"
-#include "kernels/formats/q4_k.hpp"
+#include "kernels/formats/scale_min.hpp"
 #include "kernels/formats/quantize.hpp"
 #include "tests/kernels/formats/print.hpp"
 

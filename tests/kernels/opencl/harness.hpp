@@ -85,7 +85,7 @@ class Harness {
   }
   static std::string source(std::string_view name) {
     const std::string root = FLYBALL_SOURCE_DIR "/kernels/";
-    const std::string path = name == "block_layout" ? root + "formats/block_layout.h"
+    const std::string path = name == "format_table" ? root + "formats/format_table.h"
                                                     : root + "opencl/" + std::string(name) + ".cl";
     std::ifstream in(path);
     if (!in) throw std::runtime_error("no " + path);

@@ -76,9 +76,8 @@ class OpenClOps : public KernelTest, public cases::Column {
     }
     const Memory out = put(Floats(tokens.size() * cols, NAN));
     run(kernel("embed",
-               "-D FORMAT=" + std::to_string(static_cast<int>(type)) +
-                   " -D SCALE_FORMAT=" + std::to_string(static_cast<int>(table.scale_type)),
-               {"block_layout", "dequantize", "embed"}),
+               format_options(type) + " -D SCALES_" + std::string(to_string(table.scale_type)) + "=1",
+               {"format_table", "weights", "embed"}),
         grid({64, tokens.size(), 1}, 32), put(bytes), begins[0], cl_ulong{kernels::row_bytes(type, cols)},
         begins[1], begins[2], cl_ulong{table.rows().scale_bytes(type, 1, cols)}, put(tokens), out, cols,
         scale);

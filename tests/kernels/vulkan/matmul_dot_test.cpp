@@ -167,8 +167,7 @@ TEST_P(VulkanMatmulDot, RoundsNoMoreThanHalfAStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, VulkanMatmulDot,
-                         testing::Values(DType::q4_0, DType::q8_0, DType::q4_k, DType::q5_k, DType::q6_k),
+INSTANTIATE_TEST_SUITE_P(All, VulkanMatmulDot, testing::ValuesIn(kernels::block_dtypes()),
                          [](const auto& entry) { return std::string(to_string(entry.param)); });
 
 TEST(VulkanPlan, IntegerDotForEveryCountOfTokensOrForNone) {

@@ -252,7 +252,7 @@ TEST_P(VulkanTexelMatmul, EveryAlignmentOfRows) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(All, VulkanTexelMatmul,
-                         testing::Values(DType::f16, DType::bf16, DType::q4_0, DType::q8_0),
+                         testing::ValuesIn(kernels::dtypes_where([](const auto& row) { return row.texel; })),
                          [](const auto& entry) { return std::string(to_string(entry.param)); });
 
 // Rows of 32 columns and more that begin at multiples of 8 bytes, which are read in place.

@@ -1,22 +1,13 @@
-// GGUF Q4_K: 256 values in 8 sub-blocks of 32, each with a 6-bit scale and a 6-bit minimum.
+// What Q4_K and Q5_K share: 256 values in 8 sub-blocks of 32, each with a 6-bit scale and a 6-bit minimum.
 // value = d * scale[s] * q - dmin * min[s]
-// 32 bytes of qs hold two sub-blocks: the even one in the low nibbles, the odd one in the high nibbles.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/formats/block_layout.h"
 #include "kernels/formats/f16.hpp"
+#include "kernels/formats/row_writer.hpp"
 
 namespace flyball::kernels {
-
-struct BlockQ4_K {
-  std::uint16_t d;     // f16
-  std::uint16_t dmin;  // f16
-  std::uint8_t scales[12];
-  std::uint8_t qs[128];
-};
-static_assert(sizeof(BlockQ4_K) == FLYBALL_Q4_K_FILE_BYTES);
 
 struct ScaleMin {
   std::uint8_t scale;  // 0..63
@@ -43,26 +34,36 @@ inline void pack_scale_mins(const ScaleMin* sm, std::uint8_t* scales) noexcept {
   }
 }
 
-// q: [256], 0..15
-inline void quants(const BlockQ4_K& b, std::uint8_t* q) noexcept {
-  for (int pair = 0; pair < 4; ++pair) {
-    for (int i = 0; i < 32; ++i) {
-      q[pair * 64 + i] = b.qs[pair * 32 + i] & 0x0F;
-      q[pair * 64 + 32 + i] = b.qs[pair * 32 + i] >> 4;
-    }
-  }
-}
+// How such a block begins.
+struct ScaleMinHead {
+  std::uint16_t d;     // f16
+  std::uint16_t dmin;  // f16
+  std::uint8_t scales[12];
+};
 
-inline void dequantize_block(const BlockQ4_K& b, float* out) noexcept {
-  std::uint8_t q[256];
-  quants(b, q);
-  const float d = f16_to_f32(b.d);
-  const float dmin = f16_to_f32(b.dmin);
+// q: [256], as the format has them
+inline void dequantize_scale_mins(const ScaleMinHead& head, const std::uint8_t* q, float* out) noexcept {
+  const float d = f16_to_f32(head.d);
+  const float dmin = f16_to_f32(head.dmin);
   for (int s = 0; s < 8; ++s) {
-    const ScaleMin sm = scale_min(b.scales, s);
+    const ScaleMin sm = scale_min(head.scales, s);
     const float scale = d * static_cast<float>(sm.scale);
     const float min = dmin * static_cast<float>(sm.min);
     for (int i = 0; i < 32; ++i) out[s * 32 + i] = scale * static_cast<float>(q[s * 32 + i]) - min;
+  }
+}
+
+// The head, and q: [256] on 0..levels.
+void quantize_scale_mins(const float* x, int levels, ScaleMinHead& head, std::uint8_t* q) noexcept;
+
+// 32 bytes hold two sub-blocks: the even one in the low nibbles, the odd one in the high nibbles. qs: [128]
+inline void pack_nibble_pairs(const std::uint8_t* q, std::uint8_t* qs) noexcept {
+  for (int pair = 0; pair < 4; ++pair) {
+    for (int i = 0; i < 32; ++i) {
+      const int lo = q[pair * 64 + i] & 0x0F;
+      const int hi = q[pair * 64 + 32 + i] & 0x0F;
+      qs[pair * 32 + i] = static_cast<std::uint8_t>(lo | (hi << 4));
+    }
   }
 }
 
