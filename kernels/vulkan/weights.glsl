@@ -16,7 +16,7 @@ const uint kPart = FLYBALL_STEP_COLUMNS;  // columns decoded at a time
 const uint kQuads = kPart / 4;
 
 // void name(at, to): WORDS words of 32 bits from byte `at` on, of which BYTES bytes mean something. at is a multiple of
-// STEP bytes: 8, 2 or 1.
+// STEP bytes: 8, 4, 2 or 1.
 #define DEFINE_READ(name, BYTES, WORDS, STEP)                                                \
   void name(Address at, out uint to[WORDS]) {                                                \
     const uint kPairs = ((BYTES) + 15 - (STEP)) / 8;                                         \
@@ -35,6 +35,10 @@ const uint kQuads = kPart / 4;
         continue;                                                                            \
       }                                                                                      \
       const uint low = skip_word ? have[i + 1] : have[i];                                    \
+      if ((STEP) == 4) {                                                                     \
+        to[i] = low;                                                                         \
+        continue;                                                                            \
+      }                                                                                      \
       const uint high = skip_word ? have[min(i + 2, 2 * kPairs - 1)] : have[i + 1];          \
       if ((STEP) == 2)                                                                       \
         to[i] = skip_half ? (low >> 16) | (high << 16) : low;                                \
@@ -152,6 +156,35 @@ void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
 }
 
 Scales scales_of(Raw raw, uint chunk, uint part) { return Scales(vec2(f16_of(raw.words[0] & 0xffffu)), 0.0); }
+
+#elif defined(FORMAT_Q4_1)
+#define QUANTS 1
+#define MINIMA 1
+const int kOffset = 0;
+const uint kChunk = FLYBALL_Q4_1_VALUES;
+DEFINE_READ(read_block, FLYBALL_Q4_1_FILE_BYTES, 5, 4)
+
+struct Raw {
+  uint words[5];
+};
+
+Raw raw_of(Address row, uint chunk) {
+  Raw raw;
+  read_block(row + chunk * FLYBALL_Q4_1_FILE_BYTES, raw.words);
+  return raw;
+}
+
+void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
+  EACH(i, 4) {
+    q[i] = raw.words[1 + i] & 0x0f0f0f0fu;
+    q[i + 4] = (raw.words[1 + i] >> 4) & 0x0f0f0f0fu;
+  }
+}
+
+Scales scales_of(Raw raw, uint chunk, uint part) {
+  const vec2 both = unpackHalf2x16(raw.words[0]);
+  return Scales(vec2(both.x), both.y);
+}
 
 #elif defined(FORMAT_Q8_0)
 #define QUANTS 1

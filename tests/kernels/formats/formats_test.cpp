@@ -12,8 +12,8 @@
 #include "kernels/formats/bf16.hpp"
 #include "kernels/formats/dequantize.hpp"
 #include "kernels/formats/f16.hpp"
-#include "kernels/formats/scale_min.hpp"
 #include "kernels/formats/quantize.hpp"
+#include "kernels/formats/scale_min.hpp"
 #include "tests/kernels/formats/print.hpp"
 
 namespace flyball::kernels {
@@ -76,6 +76,21 @@ TEST(Dequantize, Q4_0) {
   EXPECT_EQ(out[15], -0.5F);
   EXPECT_EQ(out[31], 0.5F);
   EXPECT_EQ(out[1], 0.0F);
+}
+
+TEST(Dequantize, Q4_1) {
+  std::vector<std::uint8_t> block(20, 0);  // all 0: the minimum
+  put16(block, 0, kHalf);
+  put16(block, 2, kTwo);
+  block[4] = 0x0F;       // value 0: 15 / 2 + 2
+  block[4 + 15] = 0x97;  // value 15: 7 / 2 + 2, value 31: 9 / 2 + 2
+  float out[32];
+  dequantize_row(DType::q4_1, block.data(), 32, out);
+  EXPECT_EQ(out[0], 9.5F);
+  EXPECT_EQ(out[16], 2.0F);
+  EXPECT_EQ(out[15], 5.5F);
+  EXPECT_EQ(out[31], 6.5F);
+  EXPECT_EQ(out[1], 2.0F);
 }
 
 TEST(Dequantize, Q8_0) {
@@ -222,6 +237,8 @@ double allowed_error(DType type) {
       return 2.5e-3;
     case DType::q4_0:
       return 0.11;
+    case DType::q4_1:
+      return 0.12;
     case DType::q8_0:
       return 7e-3;
     case DType::q4_k:
