@@ -61,6 +61,18 @@ struct FormatQ4_1 : Block<DType::q4_1> {
   }
 };
 
+struct FormatQ5_0 : Block<DType::q5_0> {
+  static constexpr int kHalves = 1, kMaxQuant = 31, kOffset = 16;
+  static constexpr bool kHasMin = false, kSigned = false;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_head(p); }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    const Simd::I fifth = load_quad_vector(step, 0, g);
+    return Simd::or_shifted<4 - kQuad>(nibble_quad<kQuad>(step + 4 * kGroup, g), fifth, 0x10);
+  }
+};
+
 struct FormatQ8_0 : Block<DType::q8_0> {
   static constexpr int kHalves = 1, kMaxQuant = 128, kOffset = Simd::kSignedOffset;
   static constexpr bool kHasMin = false, kSigned = true;

@@ -25,7 +25,7 @@ const uint kQuads = kPart / 4;
     const uint skip_bits = 8 * (uint(at) & 3u), last = ((uint(at) & 7u) + (BYTES) - 1) / 8;  \
     uint have[2 * kPairs];                                                                   \
     EACH(i, kPairs) {                                                                        \
-      const uint64_t pair = from.v[(STEP) == 1 && 8 * i >= (BYTES) ? min(i, last) : i];      \
+      const uint64_t pair = from.v[(STEP) <= 2 && 8 * i >= (BYTES) ? min(i, last) : i];      \
       have[2 * i] = uint(pair);                                                              \
       have[2 * i + 1] = uint(pair >> 32);                                                    \
     }                                                                                        \
@@ -48,6 +48,8 @@ const uint kQuads = kPart / 4;
   }
 
 int signed_byte(uint words, uint i) { return int(words << (24 - 8 * i)) >> 24; }
+// The low four bits, each as the fifth of a byte.
+uint fifth_bits(uint bits) { return (((bits & 15u) * 0x00204081u) & 0x01010101u) << 4; }
 
 struct Scales {
   vec2 factor;  // of the first 16 columns, and of the others
@@ -185,6 +187,33 @@ Scales scales_of(Raw raw, uint chunk, uint part) {
   const vec2 both = unpackHalf2x16(raw.words[0]);
   return Scales(vec2(both.x), both.y);
 }
+
+#elif defined(FORMAT_Q5_0)
+#define QUANTS 1
+const int kOffset = 16;
+const uint kChunk = FLYBALL_Q5_0_VALUES;
+DEFINE_READ(read_block, FLYBALL_Q5_0_FILE_BYTES, 6, 2)
+
+struct Raw {
+  uint words[6];
+};
+
+Raw raw_of(Address row, uint chunk) {
+  Raw raw;
+  read_block(row + chunk * FLYBALL_Q5_0_FILE_BYTES, raw.words);
+  return raw;
+}
+
+void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
+  const uint fifth = (raw.words[0] >> 16) | (raw.words[1] << 16);
+  EACH(i, 4) {
+    const uint both = (raw.words[1 + i] >> 16) | (raw.words[2 + i] << 16);
+    q[i] = (both & 0x0f0f0f0fu) | fifth_bits(fifth >> (4 * i));
+    q[i + 4] = ((both >> 4) & 0x0f0f0f0fu) | fifth_bits(fifth >> (16 + 4 * i));
+  }
+}
+
+Scales scales_of(Raw raw, uint chunk, uint part) { return Scales(vec2(f16_of(raw.words[0] & 0xffffu)), 0.0); }
 
 #elif defined(FORMAT_Q8_0)
 #define QUANTS 1

@@ -93,6 +93,22 @@ TEST(Dequantize, Q4_1) {
   EXPECT_EQ(out[1], 2.0F);
 }
 
+TEST(Dequantize, Q5_0) {
+  std::vector<std::uint8_t> block(22, 0);  // all 0: -16
+  put16(block, 0, kHalf);
+  block[2] = 0x01;       // fifth bit of value 0
+  block[2 + 3] = 0x80;   // of value 31
+  block[6] = 0x0F;       // value 0: (31 - 16) / 2
+  block[6 + 15] = 0x97;  // value 15: (7 - 16) / 2, value 31: (25 - 16) / 2
+  float out[32];
+  dequantize_row(DType::q5_0, block.data(), 32, out);
+  EXPECT_EQ(out[0], 7.5F);
+  EXPECT_EQ(out[16], -8.0F);
+  EXPECT_EQ(out[15], -4.5F);
+  EXPECT_EQ(out[31], 4.5F);
+  EXPECT_EQ(out[1], -8.0F);
+}
+
 TEST(Dequantize, Q8_0) {
   std::vector<std::uint8_t> block(34, 0);
   put16(block, 0, kTwo);
@@ -239,6 +255,8 @@ double allowed_error(DType type) {
       return 0.11;
     case DType::q4_1:
       return 0.12;
+    case DType::q5_0:
+      return 0.06;
     case DType::q8_0:
       return 7e-3;
     case DType::q4_k:
