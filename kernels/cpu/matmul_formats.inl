@@ -73,6 +73,18 @@ struct FormatQ5_0 : Block<DType::q5_0> {
   }
 };
 
+struct FormatQ5_1 : Block<DType::q5_1> {
+  static constexpr int kHalves = 1, kMaxQuant = 31, kOffset = 0;
+  static constexpr bool kHasMin = true, kSigned = false;
+  FLYBALL_INLINE Head head(const std::uint8_t* p) { return load_affine_head(p); }
+  FLYBALL_INLINE Simd::F scale(const Head& h, const std::uint8_t*, int, int g) { return h.d[g]; }
+  FLYBALL_INLINE Simd::F min(const Head& h, const std::uint8_t*, int g) { return h.dmin[g]; }
+  template <int kQuad>
+  FLYBALL_INLINE Simd::I quad(const std::uint8_t* step, int g) {
+    return FormatQ5_0::quad<kQuad>(step, g);
+  }
+};
+
 struct FormatQ8_0 : Block<DType::q8_0> {
   static constexpr int kHalves = 1, kMaxQuant = 128, kOffset = Simd::kSignedOffset;
   static constexpr bool kHasMin = false, kSigned = true;

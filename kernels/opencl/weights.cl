@@ -105,6 +105,21 @@ UintV quad_of(Weights step, uint j, uint r) {
   return nibbles_of(step + 4 * GROUP_ROWS, j, r) | (single_bits_of(step, j, r) << 4);
 }
 
+#elif defined(FORMAT_Q5_1)
+#define OF(what) FLYBALL_Q5_1_##what
+#define FOLDED 1
+float weight_at(Weights row, uint c) {
+  Weights b = row + c / 32 * 24;
+  const uint i = c % 32;
+  const int q = (i < 16 ? b[8 + i] & 15 : b[8 + i - 16] >> 4) | (((b[4 + i / 8] >> (i % 8)) & 1) << 4);
+  return f16_at(b) * (float)q + f16_at(b + 2);
+}
+FloatV factor_of(Weights block, Weights step, uint h, uint r) { return halves_of(block, 0, r); }
+FloatV minimum_of(Weights block, Weights step, uint r) { return halves_of(block, 1, r); }
+UintV quad_of(Weights step, uint j, uint r) {
+  return nibbles_of(step + 4 * GROUP_ROWS, j, r) | (single_bits_of(step, j, r) << 4);
+}
+
 #elif defined(FORMAT_Q8_0)
 #define OF(what) FLYBALL_Q8_0_##what
 #define OFFSET 128

@@ -215,6 +215,35 @@ void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
 
 Scales scales_of(Raw raw, uint chunk, uint part) { return Scales(vec2(f16_of(raw.words[0] & 0xffffu)), 0.0); }
 
+#elif defined(FORMAT_Q5_1)
+#define QUANTS 1
+#define MINIMA 1
+const int kOffset = 0;
+const uint kChunk = FLYBALL_Q5_1_VALUES;
+DEFINE_READ(read_block, FLYBALL_Q5_1_FILE_BYTES, 6, 8)
+
+struct Raw {
+  uint words[6];
+};
+
+Raw raw_of(Address row, uint chunk) {
+  Raw raw;
+  read_block(row + chunk * FLYBALL_Q5_1_FILE_BYTES, raw.words);
+  return raw;
+}
+
+void quants_of(Raw raw, uint chunk, uint part, out uint q[kQuads]) {
+  EACH(i, 4) {
+    q[i] = (raw.words[2 + i] & 0x0f0f0f0fu) | fifth_bits(raw.words[1] >> (4 * i));
+    q[i + 4] = ((raw.words[2 + i] >> 4) & 0x0f0f0f0fu) | fifth_bits(raw.words[1] >> (16 + 4 * i));
+  }
+}
+
+Scales scales_of(Raw raw, uint chunk, uint part) {
+  const vec2 both = unpackHalf2x16(raw.words[0]);
+  return Scales(vec2(both.x), both.y);
+}
+
 #elif defined(FORMAT_Q8_0)
 #define QUANTS 1
 #define SIGNED 1

@@ -109,6 +109,23 @@ TEST(Dequantize, Q5_0) {
   EXPECT_EQ(out[1], -8.0F);
 }
 
+TEST(Dequantize, Q5_1) {
+  std::vector<std::uint8_t> block(24, 0);  // all 0: the minimum
+  put16(block, 0, kHalf);
+  put16(block, 2, kTwo);
+  block[4] = 0x01;       // fifth bit of value 0
+  block[4 + 3] = 0x80;   // of value 31
+  block[8] = 0x0F;       // value 0: 31 / 2 + 2
+  block[8 + 15] = 0x97;  // value 15: 7 / 2 + 2, value 31: 25 / 2 + 2
+  float out[32];
+  dequantize_row(DType::q5_1, block.data(), 32, out);
+  EXPECT_EQ(out[0], 17.5F);
+  EXPECT_EQ(out[16], 2.0F);
+  EXPECT_EQ(out[15], 5.5F);
+  EXPECT_EQ(out[31], 14.5F);
+  EXPECT_EQ(out[1], 2.0F);
+}
+
 TEST(Dequantize, Q8_0) {
   std::vector<std::uint8_t> block(34, 0);
   put16(block, 0, kTwo);
@@ -256,6 +273,8 @@ double allowed_error(DType type) {
     case DType::q4_1:
       return 0.12;
     case DType::q5_0:
+      return 0.06;
+    case DType::q5_1:
       return 0.06;
     case DType::q8_0:
       return 7e-3;

@@ -29,7 +29,7 @@ const build = process.env.FLYBALL_BINARY_DIR ?? '.';
 const source = process.env.FLYBALL_SOURCE_DIR ?? join(import.meta.dirname, '../../..');
 const work = join(build, 'oracle_greedy');
 
-const types = ['F32', 'F16', 'BF16', 'Q4_0', 'Q4_1', 'Q5_0', 'Q8_0', 'Q4_K', 'Q5_K', 'Q6_K'];
+const types = ['F32', 'F16', 'BF16', 'Q4_0', 'Q4_1', 'Q5_0', 'Q5_1', 'Q8_0', 'Q4_K', 'Q5_K', 'Q6_K'];
 // {name, group: of files that are counted together, path, prompts, options: make-model's, null for a file of the tree}
 const files = [];
 const demo = join(source, 'packaging/demo_model/demo.gguf');
