@@ -66,6 +66,17 @@ float KeyReader::number(std::string_view name, float low, float high, float fall
   return static_cast<float>(**value);
 }
 
+float KeyReader::number_or_off(std::string_view name, float low, float high, float fallback) {
+  const auto value = file_->get_float(key(name));
+  return value && *value == 0.0 ? 0.0F : number(name, low, high, fallback);
+}
+
+float KeyReader::required_number(std::string_view name, float low, float high) {
+  const auto key = this->key(name);
+  if (!has(name)) keep(Error{ErrorCode::model_invalid, "the metadata key " + key + " is missing", {}, key});
+  return number(name, low, high, low);
+}
+
 std::string KeyReader::text(std::string_view name) {
   const auto value = file_->get_string(key(name));
   if (!value) return keep(value.error()), std::string();

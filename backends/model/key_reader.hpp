@@ -26,6 +26,9 @@ class KeyReader {
   std::uint32_t uniform_count(std::string_view name, std::uint64_t limit, std::uint64_t fallback);
   // Absent: fallback. Must lie in [low, high].
   float number(std::string_view name, float low, float high, float fallback);
+  // The same, where 0 switches a feature off: llama.cpp's model saver writes every key that it knows.
+  float number_or_off(std::string_view name, float low, float high, float fallback);
+  float required_number(std::string_view name, float low, float high);
   std::string text(std::string_view name);  // absent: ""
   // A flag for each of n layers. nullopt where the key is absent or no array.
   std::optional<std::vector<bool>> flags(std::string_view name, std::uint32_t n);

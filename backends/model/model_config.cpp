@@ -76,10 +76,10 @@ void read_feed_forward(KeyReader& keys, const Family& family, ModelConfig& confi
   }
   const auto most_used = std::min<std::uint64_t>(config.n_experts, kMaxExpertsUsed);
   config.n_experts_used = keys.count("expert_used_count", most_used);
-  // Mixtral's files have no other length than that of the experts.
-  config.expert_ffn_dim = keys.has("expert_feed_forward_length")
-                              ? keys.count("expert_feed_forward_length", kMaxFfnDim)
-                              : keys.uniform_count("feed_forward_length", kMaxFfnDim, 0);
+  // Mixtral's files give the experts' length as feed_forward_length.
+  config.expert_ffn_dim = keys.count_or_none("expert_feed_forward_length", kMaxFfnDim);
+  if (config.expert_ffn_dim == 0)
+    config.expert_ffn_dim = keys.uniform_count("feed_forward_length", kMaxFfnDim, 0);
 }
 
 void read_windows(KeyReader& keys, const Family& family, ModelConfig& config) {
@@ -119,8 +119,8 @@ void read_gemma(KeyReader& keys, const Family& family, ModelConfig& config) {
   config.embedding_scale = std::sqrt(static_cast<float>(config.dim));
   config.activation = kernels::Activation::gelu;
   config.post_norms = true;
-  config.attention_cap = keys.number("attn_logit_softcapping", kLeastCap, kMostCap, family.attention_cap);
-  config.logit_cap = keys.number("final_logit_softcapping", kLeastCap, kMostCap, family.logit_cap);
+  config.attention_cap = keys.number_or_off("attn_logit_softcapping", kLeastCap, kMostCap, family.attention_cap);
+  config.logit_cap = keys.number_or_off("final_logit_softcapping", kLeastCap, kMostCap, family.logit_cap);
   if (config.n_layers == family.even_share_layers)
     config.query_scale =
         1.0F / std::sqrt(static_cast<float>(config.dim) / static_cast<float>(config.n_heads));
@@ -185,7 +185,7 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   config.n_heads = keys.uniform_count("attention.head_count", kMaxHeads, 0);
   config.n_kv_heads = keys.uniform_count("attention.head_count_kv", kMaxHeads, config.n_heads);
   config.context_length = keys.count("context_length", kMaxContext);
-  config.norm_eps = keys.number("attention.layer_norm_rms_epsilon", 0.0F, 1.0F, 1e-5F);
+  config.norm_eps = keys.required_number("attention.layer_norm_rms_epsilon", 0.0F, 1.0F);
   if (keys.error()) return std::unexpected(*keys.error());
 
   if (config.n_experts > 0 && family->experts == Family::Experts::never) {

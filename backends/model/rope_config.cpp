@@ -68,7 +68,9 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
   const auto type = keys.text("rope.scaling.type");
   // rope.scale_linear is the older spelling of the factor.
   const bool legacy = !keys.has("rope.scaling.factor");
-  const float factor = keys.number(legacy ? "rope.scale_linear" : "rope.scaling.factor", 1e-3F, 1e6F, 1.0F);
+  float factor =
+      keys.number_or_off(legacy ? "rope.scale_linear" : "rope.scaling.factor", 1e-3F, 1e6F, 1.0F);
+  if (factor == 0.0F) factor = 1.0F;
   rope.attn_factor = keys.number("rope.scaling.attn_factor", 1e-3F, 1e3F, 1.0F);
   rope.original_context = keys.count("rope.scaling.original_context_length", kMaxContext, context_length);
   rope.beta_fast = keys.number("rope.scaling.yarn_beta_fast", 1e-3F, 1e6F, rope.beta_fast);
@@ -78,13 +80,13 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
     return invalid("rope.dimension_count is " + std::to_string(rope.dim) + "; it must be even",
                    keys.key("rope.dimension_count"));
   }
-  if (type == "linear" || ((type.empty() || type == "longrope") && factor != 1.0F)) {
+  if (factor != 1.0F && (type.empty() || type == "linear" || type == "longrope")) {
     rope.scaling = RopeScaling::linear;
     rope.factor = factor;
   } else if (type == "yarn") {
     rope.scaling = RopeScaling::yarn;
     rope.factor = factor;
-  } else if (!type.empty() && type != "none" && type != "longrope") {
+  } else if (!type.empty() && type != "none" && type != "linear" && type != "longrope") {
     return invalid(
         "the RoPE scaling type " + printable(type) + " is not one of none, linear, yarn and longrope",
         keys.key("rope.scaling.type"));

@@ -66,6 +66,12 @@ TEST(ModelConfig, DefaultsOfAFileThatSaysLittle) {
   EXPECT_TRUE(config_of(tied)->tied_embeddings);
 }
 
+TEST(ModelConfig, MissingNormEpsilonIsRefused) {
+  SmallModel model;
+  model.epsilon = false;
+  expect_invalid(config_of(model), "the metadata key llama.attention.layer_norm_rms_epsilon is missing");
+}
+
 TEST(ModelConfig, RopeScaling) {
   const auto scaled = [](const char* type, float factor) {
     return config_of({}, [&](GgufWriter& out) {
@@ -86,7 +92,9 @@ TEST(ModelConfig, RopeScaling) {
   EXPECT_EQ(scaled("none", 4)->rope.factor, 1.0F);
   expect_invalid(scaled("longrope", 4), "LongRoPE needs both");
   expect_invalid(scaled("dynamic", 4), "dynamic is not one");
-  expect_invalid(scaled("yarn", 0.0F), "rope.scaling.factor");
+  EXPECT_EQ(scaled("linear", 0)->rope.scaling, RopeScaling::none) << "0 is off";
+  EXPECT_EQ(scaled("yarn", 0)->rope.factor, 1.0F);
+  expect_invalid(scaled("yarn", -1.0F), "rope.scaling.factor");
   expect_invalid(scaled("yarn", std::numeric_limits<float>::quiet_NaN()), "rope.scaling.factor");
   const auto old = config_of({}, [](GgufWriter& out) { out.set_f32("llama.rope.scale_linear", 2); });
   EXPECT_EQ(old->rope.scaling, RopeScaling::linear);
@@ -107,6 +115,7 @@ TEST(ModelConfig, FrequencyFactorsOfLlama3) {
       out.set_u32(std::string("llama.") + key, 8);
     }
     out.set_u32("llama.attention.head_count", 2);
+    out.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
     const std::uint64_t dims[] = {factors.size(), 1};
     const std::uint64_t embedding[] = {8, 3};
     out.add_tensor("rope_freqs.weight", kernels::DType::f32, std::span(dims).first(1));
@@ -133,6 +142,7 @@ TEST(ModelConfig, FactorsOfLongRope) {
     for (const char* key : {"block_count", "context_length", "embedding_length", "feed_forward_length"})
       out.set_u32(std::string("phi3.") + key, 8);
     out.set_u32("phi3.attention.head_count", 2);
+    out.set_f32("phi3.attention.layer_norm_rms_epsilon", 1e-5F);
     out.set_u32("phi3.rope.scaling.original_context_length", 4);
     out.set_f32("phi3.rope.scaling.attn_factor", 1.25F);
     const std::uint64_t dims[] = {n}, embedding[] = {8, 3};
@@ -201,6 +211,7 @@ TEST(ModelConfig, HeadCountsPerLayer) {
       out.set_u32(std::string("llama.") + key, 8);
     }
     out.set_u32("llama.attention.head_count", 4);
+    out.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
     out.set_i32s("llama.attention.head_count_kv", counts);
     const std::uint64_t embedding[] = {8, 3};
     out.add_tensor("token_embd.weight", kernels::DType::f32, embedding);
@@ -226,6 +237,7 @@ TEST(ModelConfig, ShapesOutOfRange) {
     out.set_u32("llama.embedding_length", model.dim);
     out.set_u32("llama.feed_forward_length", model.ffn);
     out.set_u32("llama.attention.head_count", model.heads);
+    out.set_f32("llama.attention.layer_norm_rms_epsilon", 1e-5F);
     const auto header = out.header();
     return read_model_config(*Gguf::parse(std::as_bytes(std::span(header))));
   };
@@ -365,8 +377,17 @@ TEST(ModelConfig, Gemma2) {
   EXPECT_FLOAT_EQ(strange->query_scale, 1.0F / std::sqrt(4.0F / 3.0F));
   model.heads = SmallModel().heads;
   model.layers = 5;
-  expect_invalid(config_of(model, [](GgufWriter& out) { out.set_f32("gemma2.attn_logit_softcapping", 0); }),
-                 "gemma2.attn_logit_softcapping is 0");
+  const auto off = config_of(model, [](GgufWriter& out) {
+    out.set_f32("gemma2.attn_logit_softcapping", 0);
+    out.set_f32("gemma2.final_logit_softcapping", 0);
+  });
+  ASSERT_TRUE(off) << off.error().message;
+  EXPECT_EQ(off->attention_cap, 0.0F);
+  EXPECT_EQ(off->logit_cap, 0.0F);
+  for (const float cap : {-1.0F, 1e-6F})
+    expect_invalid(config_of(model,
+                             [=](GgufWriter& out) { out.set_f32("gemma2.attn_logit_softcapping", cap); }),
+                   "gemma2.attn_logit_softcapping is");
   expect_invalid(config_of(model,
                            [](GgufWriter& out) {
                              out.set_i32s("gemma2.attention.sliding_window_pattern",
@@ -435,6 +456,7 @@ TEST(ModelConfig, MixturesOfExperts) {
     for (const char* name : {"block_count", "context_length", "embedding_length", "feed_forward_length"})
       out.set_u32(key(name), 8);
     out.set_u32(key("attention.head_count"), 2);
+    out.set_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
     out.set_u32(key("expert_count"), experts);
     out.set_u32(key("expert_used_count"), used);
     const auto header = out.header();
@@ -449,9 +471,8 @@ TEST(ModelConfig, MixturesOfExperts) {
   expect_unsupported(with(qwen, 4, 2), "a mixture of 4 experts, which no qwen3 model", "qwen3.expert_count");
   qwen.architecture = "phi3";
   expect_unsupported(with(qwen, 16, 2), "a mixture of 16 experts, which no phi3 model", "phi3.expert_count");
-  expect_invalid(
-      config_of(mixtral, [](GgufWriter& out) { out.set_u32("llama.expert_feed_forward_length", 0); }),
-      "llama.expert_feed_forward_length is 0");
+  const auto off = [](GgufWriter& out) { out.set_u32("llama.expert_feed_forward_length", 0); };
+  EXPECT_EQ(config_of(mixtral, off)->expert_ffn_dim, 6U) << "0 is as if the key were absent";
   SmallModel unsaid;
   unsaid.architecture = "qwen3moe";
   expect_invalid(config_of(unsaid), "qwen3moe.expert_count is missing");

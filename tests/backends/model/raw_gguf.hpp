@@ -69,6 +69,7 @@ struct SmallModel {
   kernels::DType norm_type = kernels::DType::f32, bias_type = kernels::DType::f32;
   std::uint32_t experts = 0, experts_used = 1;
   std::uint64_t extra_rows = 1;
+  bool epsilon = true;  // of the norms; false: the key is missing
 
   template <class Edit>
   std::vector<std::byte> bytes(Edit&& edit) const {
@@ -80,6 +81,7 @@ struct SmallModel {
     out.set_u32(architecture + ".feed_forward_length", ffn);
     out.set_u32(architecture + ".attention.head_count", heads);
     out.set_u32(architecture + ".attention.head_count_kv", kv_heads);
+    if (epsilon) out.set_f32(architecture + ".attention.layer_norm_rms_epsilon", 1e-5F);
     if (experts > 0) {
       out.set_u32(architecture + ".expert_count", experts);
       out.set_u32(architecture + ".expert_used_count", experts_used);
