@@ -52,7 +52,7 @@ Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
   std::array<std::size_t, kPreparedSlots> prepared_at{};
   for (std::size_t& slot : prepared_at) slot = reserve(widest);
   const std::size_t rotations_at =
-      reserve(sizeof(float) * device::rope_tables(config) * step_tokens * config.rope.dim);
+      reserve(sizeof(float) * device::rope_tables(config) * step_tokens * config.rope_dim());
   const std::size_t routed_at = reserve(sizeof(std::uint32_t) * n_choices);
   const std::size_t routed_weights_at = reserve(sizeof(float) * n_choices);
   const std::size_t expert_out_at = reserve(sizeof(float) * std::size_t{n_choices} * config.dim);
@@ -122,7 +122,7 @@ void CpuOps::begin(const graph::StepInputs& inputs) {
   for_each("rope", static_cast<std::uint32_t>(rope_tables_.size()) * n, [&](std::uint32_t item) {
     const std::uint32_t table = item / n, i = item % n;
     rope_tables_[table].rotation(inputs.positions[i],
-                                 rotations_ + (std::size_t{table} * step_tokens_ + i) * config_.rope.dim);
+                                 rotations_ + (std::size_t{table} * step_tokens_ + i) * config_.rope_dim());
   });
 }
 
@@ -137,7 +137,7 @@ void CpuOps::for_each(std::string_view kernel, std::uint32_t n, Body&& body) {
 // Heads of row i, in place.
 void CpuOps::rotate(std::uint32_t layer, std::uint32_t i, float* heads, std::uint32_t n_heads) const {
   const std::size_t row = std::size_t{device::rope_table_of(config_, layer)} * step_tokens_ + i;
-  kernels_.rope(heads, n_heads, config_.head_dim, config_.rope.dim, rotations_ + row * config_.rope.dim,
+  kernels_.rope(heads, n_heads, config_.head_dim, config_.rope_dim(), rotations_ + row * config_.rope_dim(),
                 config_.rope_style);
 }
 

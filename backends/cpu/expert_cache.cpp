@@ -6,7 +6,6 @@
 #include <numeric>
 #include <string>
 
-#include "backends/graph/weights.hpp"
 
 namespace flyball::cpu {
 namespace {
@@ -30,7 +29,7 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::make(const model::ModelFile& m
     Layer& layer = cache->layers_.emplace_back();
     std::size_t bytes = 0;
     for (std::size_t m = 0; m < kMatrices; ++m) {
-      const model::Weight& w = graph::weight_of(model.weights(), {kRoles[m], i});
+      const model::Weight& w = model.weights().of(kRoles[m], i);
       layer[m] = bytes;
       bytes += device::align_up(kernels.packed_bytes(w.type, w.rows, w.cols));
       cache->shapes_.push_back({w.type, w.rows, w.cols, nullptr});
@@ -70,7 +69,7 @@ std::uint64_t ExpertCache::file_bytes(const model::ModelFile& model) noexcept {
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < model.config().n_layers; ++i)
     for (const WeightRole role : kRoles) {
-      const model::Weight& w = graph::weight_of(model.weights(), {role, i});
+      const model::Weight& w = model.weights().of(role, i);
       bytes += w.experts * w.matrix_bytes();
     }
   return bytes;
@@ -122,7 +121,7 @@ void ExpertCache::pack_missing(std::uint32_t layer) {
 }
 
 const model::Weight& ExpertCache::file_weight(graph::WeightRef ref) const noexcept {
-  return graph::weight_of(model_.weights(), ref);
+  return model_.weights()[ref];
 }
 
 kernels::DType ExpertCache::type(graph::WeightRef ref) const noexcept {

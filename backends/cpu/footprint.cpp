@@ -5,7 +5,6 @@
 #include "backends/device/memory.hpp"
 #include "backends/device/rope_args.hpp"
 #include "backends/graph/decoder.hpp"
-#include "backends/graph/weights.hpp"
 
 namespace flyball::cpu {
 namespace {
@@ -13,17 +12,19 @@ namespace {
 using graph::WeightRole;
 using kernels::cpu::Kernels;
 
-constexpr WeightRole kMatrices[] = {WeightRole::q,    WeightRole::k,  WeightRole::v,    WeightRole::o,
-                                    WeightRole::gate, WeightRole::up, WeightRole::down, WeightRole::router};
-constexpr WeightRole kExperts[] = {WeightRole::expert_gate, WeightRole::expert_up, WeightRole::expert_down};
 constexpr std::uint64_t kPreparedSlots = 3;  // CpuOps has as many
 
-// Calls use(weight) for every matrix of the layers in `roles`.
-template <std::size_t kCount, class Use>
-void each(const model::ModelFile& model, const WeightRole (&roles)[kCount], Use&& use) {
+bool is_expert(WeightRole role) noexcept {
+  return model::kind_of(role) == model::WeightKind::experts;
+}
+
+// Calls use(weight) for every weight of the layers whose role is one of `roles`.
+template <class Roles, class Use>
+void each(const model::ModelFile& model, Roles&& roles, Use&& use) {
   for (std::uint32_t layer = 0; layer < model.config().n_layers; ++layer)
-    for (const WeightRole role : roles)
-      if (const model::Weight& w = graph::weight_of(model.weights(), {role, layer}); w.data != nullptr)
+    for (const model::RoleFacts& facts : model::kWeightRoles)
+      if (const model::Weight& w = model.weights().of(facts.role, layer);
+          roles(facts.role) && w.data != nullptr)
         use(w);
 }
 
@@ -31,9 +32,9 @@ std::uint64_t slot_bytes(const model::ModelFile& model, const Kernels& kernels) 
   std::uint64_t most = device::kAlignment;
   for (std::uint32_t layer = 0; layer < model.config().n_layers; ++layer) {
     std::uint64_t bytes = 0;
-    for (const WeightRole role : kExperts) {
-      const model::Weight& w = graph::weight_of(model.weights(), {role, layer});
-      bytes += device::align_up(kernels.packed_bytes(w.type, w.rows, w.cols));
+    for (const model::RoleFacts& facts : model::kWeightRoles) {
+      const model::Weight& w = model.weights().of(facts.role, layer);
+      if (is_expert(facts.role)) bytes += device::align_up(kernels.packed_bytes(w.type, w.rows, w.cols));
     }
     most = std::max(most, bytes);
   }
@@ -50,10 +51,10 @@ std::uint64_t weight_bytes(const model::ModelFile& model, const Kernels& kernels
     packs = packs || packed != 0;
     bytes += packed != 0 ? packed : w.matrix_bytes();
   };
-  each(model, kMatrices, hold);
-  hold(weights.output);
-  if (weights.output.data != weights.token_embedding.data || packs)
-    bytes += weights.token_embedding.matrix_bytes();
+  each(model, model::is_layer_matrix, hold);
+  hold(weights.of(WeightRole::output));
+  if (weights.of(WeightRole::output).data != weights.of(WeightRole::token_embedding).data || packs)
+    bytes += weights.of(WeightRole::token_embedding).matrix_bytes();
   if (model.config().n_experts > 0) {
     const std::uint64_t slot = slot_bytes(model, kernels);
     const std::uint64_t all = std::uint64_t{model.config().n_experts} * model.config().n_layers;
@@ -73,13 +74,13 @@ std::uint64_t scratch_bytes(const model::ModelFile& model, const Kernels& kernel
   const auto meet = [&](const model::Weight& w) {
     widest = std::max<std::uint64_t>(widest, rows * kernels.activation_bytes(w.type, w.cols));
   };
-  each(model, kMatrices, meet);
-  meet(model.weights().output);
-  each(model, kExperts, [&](const model::Weight& w) {
+  each(model, model::is_layer_matrix, meet);
+  meet(model.weights().of(WeightRole::output));
+  each(model, is_expert, [&](const model::Weight& w) {
     widest = std::max<std::uint64_t>(widest, choices * kernels.activation_bytes(w.type, w.cols));
   });
   for (std::uint64_t i = 0; i < kPreparedSlots; ++i) add(widest);
-  add(sizeof(float) * device::rope_tables(config) * rows * config.rope.dim);
+  add(sizeof(float) * device::rope_tables(config) * rows * config.rope_dim());
   add(sizeof(std::uint32_t) * choices);
   add(sizeof(float) * choices);
   add(sizeof(float) * choices * config.dim);

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "backends/graph/weights.hpp"
 
 namespace flyball::cpu {
 namespace {
@@ -10,30 +9,26 @@ namespace {
 using graph::WeightRef;
 using graph::WeightRole;
 
-constexpr WeightRole kLayerMatrices[] = {WeightRole::q,    WeightRole::k,     WeightRole::v,
-                                         WeightRole::o,    WeightRole::gate,  WeightRole::up,
-                                         WeightRole::down, WeightRole::router};
-constexpr WeightRole kLayerVectors[] = {
-    WeightRole::attn_norm, WeightRole::ffn_norm,       WeightRole::q_bias,
-    WeightRole::k_bias,    WeightRole::v_bias,         WeightRole::q_norm,
-    WeightRole::k_norm,    WeightRole::attn_post_norm, WeightRole::ffn_post_norm};
-
-// Those of `roles` that the model has, in every layer, then `last`.
-template <std::size_t kCount>
-std::vector<WeightRef> present(const model::ModelWeights& weights, const WeightRole (&roles)[kCount],
-                               WeightRole last) {
+// The weights of the layers whose role is one of `roles`, then `last`.
+template <class Roles>
+std::vector<WeightRef> present(const model::ModelWeights& weights, Roles&& roles, WeightRole last) {
   std::vector<WeightRef> refs;
-  for (std::uint32_t layer = 0; layer < weights.layers.size(); ++layer)
-    for (const WeightRole role : roles)
-      if (graph::weight_of(weights, {role, layer}).data != nullptr) refs.push_back({role, layer});
+  for (std::uint32_t layer = 0; layer < weights.n_layers(); ++layer)
+    for (const model::RoleFacts& facts : model::kWeightRoles)
+      if (roles(facts.role) && weights.of(facts.role, layer).data != nullptr)
+        refs.push_back({facts.role, layer});
   refs.push_back({last, 0});
   return refs;
+}
+
+bool is_layer_vector(WeightRole role) {
+  return model::of_a_layer(role) && model::kind_of(role) == model::WeightKind::vector;
 }
 
 }  // namespace
 
 std::size_t CpuWeights::index(WeightRef ref) noexcept {
-  return ref.layer * graph::kWeightRoleCount + static_cast<std::size_t>(ref.role);
+  return ref.layer * model::kWeightRoleCount + static_cast<std::size_t>(ref.role);
 }
 
 Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels::cpu::Kernels& kernels,
@@ -41,19 +36,19 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
                                     const graph::LoadProgress& progress) {
   const model::ModelWeights& weights = model.weights();
   CpuWeights out;
-  out.embedding_ = weights.token_embedding;
-  out.matrices_.resize(weights.layers.size() * graph::kWeightRoleCount);
+  out.embedding_ = weights.of(WeightRole::token_embedding);
+  out.matrices_.resize(weights.n_layers() * model::kWeightRoleCount);
   out.vectors_begin_.resize(out.matrices_.size());
 
-  const auto order = present(weights, kLayerMatrices, WeightRole::output);
+  const auto order = present(weights, model::is_layer_matrix, WeightRole::output);
   std::size_t packed_bytes = 0;
   for (const WeightRef ref : order) {
-    const model::Weight& w = graph::weight_of(weights, ref);
+    const model::Weight& w = weights[ref];
     const std::size_t bytes = kernels.packed_bytes(w.type, w.rows, w.cols);
     packed_bytes += device::align_up(bytes);
     out.bytes_ += bytes != 0 ? bytes : w.matrix_bytes();
   }
-  if (weights.output.data != weights.token_embedding.data || packed_bytes != 0)
+  if (weights.of(WeightRole::output).data != weights.of(WeightRole::token_embedding).data || packed_bytes != 0)
     out.bytes_ += out.embedding_.matrix_bytes();
 
   auto pages = device::Pages::allocate(packed_bytes, "the model's weights");
@@ -62,7 +57,7 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
 
   // In bytes of the file. Experts that are packed when they are needed are not waited for.
   std::uint64_t done = 0, total = ExpertCache::file_bytes(model);
-  for (const WeightRef ref : order) total += graph::weight_of(weights, ref).matrix_bytes();
+  for (const WeightRef ref : order) total += weights[ref].matrix_bytes();
   const auto loaded = [&](std::uint64_t bytes) {
     done += bytes;
     if (progress) progress(done, total);
@@ -70,7 +65,7 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
   const bool from_file = model.mapped();
   std::size_t at = 0;
   for (const WeightRef ref : order) {
-    const model::Weight& w = graph::weight_of(weights, ref);
+    const model::Weight& w = weights[ref];
     CpuMatrix matrix{w.type, w.rows, w.cols, w.data};
     const std::size_t bytes = kernels.packed_bytes(w.type, w.rows, w.cols);
     if (bytes != 0) {
@@ -86,8 +81,8 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
   }
 
   // Copied: a file may align its tensors by less than a float.
-  for (const WeightRef ref : present(weights, kLayerVectors, WeightRole::output_norm)) {
-    const model::Weight& w = graph::weight_of(weights, ref);
+  for (const WeightRef ref : present(weights, is_layer_vector, WeightRole::output_norm)) {
+    const model::Weight& w = weights[ref];
     const std::size_t begin = out.vectors_.size();
     out.vectors_begin_[index(ref)] = begin;
     out.vectors_.resize(begin + w.cols);

@@ -9,15 +9,13 @@
 
 namespace flyball::device {
 
-// A step's rotations are one table a kind of layer, [rows, rope.dim / 2, 2] each, one after the other.
+// A step's rotations are one table for each of the model's ropes, [rows, rope dim / 2, 2] each, one after the
+// other.
 inline std::uint32_t rope_tables(const model::ModelConfig& config) {
-  return config.local_rope ? 2 : 1;
-}
-inline const model::RopeConfig& rope_of_table(const model::ModelConfig& config, std::uint32_t table) {
-  return table == 0 ? config.rope : *config.local_rope;
+  return static_cast<std::uint32_t>(config.ropes.size());
 }
 inline std::uint32_t rope_table_of(const model::ModelConfig& config, std::uint32_t layer) {
-  return config.local_rope && config.layer(layer).local ? 1 : 0;
+  return config.layer(layer).rope;
 }
 
 // Views rope.frequency_factors.
@@ -35,11 +33,10 @@ inline RopeTableArgs rope_table_args(const model::RopeConfig& rope) {
   return args;
 }
 
-// Of a model's kinds of layers, by rope_table_of.
+// By rope_table_of.
 inline std::vector<RopeTable> make_rope_tables(const model::ModelConfig& config) {
   std::vector<RopeTable> tables;
-  for (std::uint32_t i = 0; i < rope_tables(config); ++i)
-    tables.emplace_back(rope_table_args(rope_of_table(config, i)));
+  for (const model::RopeConfig& rope : config.ropes) tables.emplace_back(rope_table_args(rope));
   return tables;
 }
 

@@ -127,6 +127,7 @@ bool decode_part(const model::ModelConfig& config, const ModelPart& part, const 
 
     add_product(config, n, attended, {WeightRole::o, layer}, {WeightRole::attn_post_norm, layer}, residual,
                 ops);
+    if (config.o_bias) ops.bias(n, residual, {WeightRole::o_bias, layer});
     if (config.n_experts > 0) {
       mixed_feed_forward(n, layer, residual, ops);
     } else {

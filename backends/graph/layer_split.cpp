@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "backends/graph/weights.hpp"
 
 namespace flyball::graph {
 namespace {
@@ -68,14 +67,14 @@ PartSizes part_sizes(const model::ModelFile& model, std::uint64_t kv_bytes, std:
                      std::uint32_t logit_rows) {
   const model::ModelConfig& config = model.config();
   const auto bytes_of = [&](WeightRole role, std::uint32_t layer) {
-    const model::Weight& w = weight_of(model.weights(), {role, layer});
+    const model::Weight& w = model.weights().of(role, layer);
     return w.data == nullptr ? 0 : w.experts * w.matrix_bytes();
   };
   PartSizes sizes;
   for (std::uint32_t layer = 0; layer < config.n_layers; ++layer) {
     std::uint64_t& bytes = sizes.layers.emplace_back(0);
-    for (std::size_t i = 0; i < kWeightRoleCount; ++i)
-      if (const auto role = static_cast<WeightRole>(i); of_a_layer(role)) bytes += bytes_of(role, layer);
+    for (std::size_t i = 0; i < model::kWeightRoleCount; ++i)
+      if (const auto role = static_cast<WeightRole>(i); model::of_a_layer(role)) bytes += bytes_of(role, layer);
   }
   sizes.embedding = bytes_of(WeightRole::token_embedding, 0);
   sizes.output = bytes_of(WeightRole::output_norm, 0) + bytes_of(WeightRole::output, 0);

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "backends/backend.hpp"
+#include "backends/model/weight_roles.hpp"
 
 namespace flyball::graph {
 
@@ -37,40 +38,8 @@ inline constexpr std::size_t kBufferCount = 14;
 // 50), and few enough for a row's to be chosen one after the other.
 inline constexpr std::uint32_t kMaxCandidates = 64;
 
-enum class WeightRole : std::uint8_t {
-  token_embedding,
-  output_norm,
-  output,  // layer 0
-  attn_norm,
-  q,
-  k,
-  v,
-  o,
-  ffn_norm,
-  gate,
-  up,
-  down,
-  q_bias,  // [H], as k_bias and v_bias of K: added after q, k, v
-  k_bias,
-  v_bias,
-  q_norm,  // [head_dim], of every head alike
-  k_norm,
-  attn_post_norm,  // [D], as ffn_post_norm: of what attention and feed-forward give
-  ffn_post_norm,
-  router,       // [E, D]
-  expert_gate,  // [E, expert ffn, D], as expert_up
-  expert_up,
-  expert_down,  // [E, D, expert ffn]
-};
-inline constexpr std::size_t kWeightRoleCount = 23;
-// Whether every layer has one of its own.
-constexpr bool of_a_layer(WeightRole role) noexcept {
-  return role != WeightRole::token_embedding && role != WeightRole::output_norm && role != WeightRole::output;
-}
-struct WeightRef {
-  WeightRole role = WeightRole::output;
-  std::uint32_t layer = 0;
-};
+using model::WeightRef;
+using model::WeightRole;
 
 // One of several matrices that read the same input: y[r] = sum_c x[c] * w[r, c].
 struct Projection {

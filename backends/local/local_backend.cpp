@@ -35,7 +35,7 @@ std::string kv_form(const LocalBackendOptions& options, const engine::EnginePart
     form += "\n" + share.device + " " + std::to_string(share.first_layer);
   form += "\n" + parts.executor->arithmetic();
   // LongRoPE rotates by other factors where sequences may be long.
-  for (const float factor : model.config().rope.frequency_factors)
+  for (const float factor : model.config().ropes[0].frequency_factors)
     form += " " + std::to_string(std::bit_cast<std::uint32_t>(factor));
   return form + "\n" + model::identity_of(model, options.path);
 }

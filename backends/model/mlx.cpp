@@ -9,7 +9,7 @@
 #include "backends/model/mlx_tensors.hpp"
 #include "backends/model/mlx_tokenizer.hpp"
 #include "backends/model/safetensors.hpp"
-#include "backends/model/weight_names.hpp"
+#include "backends/model/weight_roles.hpp"
 #include "config/json_reader.hpp"
 
 namespace flyball::model {
@@ -72,7 +72,7 @@ Result<std::vector<SafeTensor>> read_shards(const std::vector<MlxFiles::Shard>& 
 
 // The table decides how many tokens there are: nothing is made for more rows than it has.
 Result<void> check_vocabulary(const std::vector<GgufTensor>& tensors, std::uint64_t vocab_size) {
-  const auto it = std::ranges::find(tensors, weight_names::kTokenEmbedding, &GgufTensor::name);
+  const auto it = std::ranges::find(tensors, tensor_name(WeightRole::token_embedding), &GgufTensor::name);
   if (it == tensors.end())
     return invalid("the tensor model.embed_tokens.weight is missing", "model.embed_tokens.weight");
   if (it->rows() == vocab_size) return {};
@@ -145,7 +145,7 @@ Result<MlxModel> read_mlx(const MlxFiles& files) {
   if (!translated->rope_factors.empty()) {
     const auto& factors = storage->tensors.vectors.emplace_back(translated->rope_factors);
     GgufTensor& tensor = tensors->emplace_back();
-    tensor.name = weight_names::kRopeFrequencies;
+    tensor.name = kRopeFrequencies;
     tensor.n_dims = 1;
     tensor.dims[0] = factors.size();
     tensor.data = std::as_bytes(std::span(factors));

@@ -9,62 +9,44 @@
 
 #include "backends/model/invalid.hpp"
 #include "backends/model/model_config.hpp"
-#include "backends/model/weight_names.hpp"
+#include "backends/model/weight_roles.hpp"
 #include "kernels/formats/dequantize.hpp"
 
 namespace flyball::model {
 namespace {
 
 using kernels::DType;
-namespace names = weight_names;
-
-struct Role {
-  std::string_view module, role;
-};
-constexpr Role kLayerRoles[] = {
-    {"input_layernorm", names::kAttnNorm},
-    {"self_attn.q_proj", names::kQ},
-    {"self_attn.k_proj", names::kK},
-    {"self_attn.v_proj", names::kV},
-    {"self_attn.o_proj", names::kO},
-    {"self_attn.q_norm", names::kQNorm},
-    {"self_attn.k_norm", names::kKNorm},
-    {"post_attention_layernorm", names::kFfnNorm},
-    {"mlp.gate_proj", names::kGate},
-    {"mlp.up_proj", names::kUp},
-    {"mlp.down_proj", names::kDown},
-    {"mlp.gate", names::kRouter},
-    {"mlp.switch_mlp.gate_proj", names::kExpertGate},
-    {"mlp.switch_mlp.up_proj", names::kExpertUp},
-    {"mlp.switch_mlp.down_proj", names::kExpertDown},
-    {"block_sparse_moe.gate", names::kRouter},
-    {"block_sparse_moe.switch_mlp.gate_proj", names::kExpertGate},
-    {"block_sparse_moe.switch_mlp.up_proj", names::kExpertUp},
-    {"block_sparse_moe.switch_mlp.down_proj", names::kExpertDown},
-};
-constexpr Role kModelRoles[] = {
-    {"model.embed_tokens", names::kTokenEmbedding},
-    {"model.norm", names::kOutputNorm},
-    {"lm_head", names::kOutput},
-};
 constexpr std::string_view kLayers = "model.layers.";
-constexpr std::string_view kHead = "lm_head";
+constexpr std::string_view kHead = facts_of(WeightRole::output).module;
+constexpr std::string_view kMixture = "block_sparse_moe.";  // Mixtral's name for mlp.
 constexpr std::string_view kIgnored = ".rotary_emb.inv_freq";  // in older files, and computed anyway
 constexpr std::uint64_t kMaxVector = kMaxFfnDim;               // values of a norm or a bias
 
+// What stands behind the last dot of a tensor's name.
+std::string_view last_part(std::string_view name) {
+  return name.substr(name.rfind('.') + 1);
+}
+
 // The GGUF name of a module's weight or bias; "" where there is none.
 std::string gguf_name(std::string_view module, std::string_view what) {
-  for (const Role& role : kModelRoles)
-    if (role.module == module && what == "weight") return std::string(role.role);
-  if (!module.starts_with(kLayers)) return {};
+  const auto find = [&](std::string_view name, bool of_layer) {
+    const auto* row = std::ranges::find_if(kWeightRoles, [&](const RoleFacts& facts) {
+      return facts.of_layer == of_layer && !name.empty() && facts.module == name &&
+             last_part(facts.name) == what;
+    });
+    return row == std::end(kWeightRoles) ? std::string_view() : row->name;
+  };
+  if (!module.starts_with(kLayers)) return std::string(find(module, false));
   module.remove_prefix(kLayers.size());
   std::uint32_t index = 0;
   const auto [end, error] = std::from_chars(module.data(), module.data() + module.size(), index);
   if (error != std::errc() || end == module.data() + module.size() || *end != '.') return {};
   if (index >= kMaxLayers || (end - module.data() > 1 && module.front() == '0')) return {};
   module.remove_prefix(static_cast<std::size_t>(end - module.data()) + 1);
-  const auto* role = std::ranges::find(kLayerRoles, module, &Role::module);
-  return role == std::end(kLayerRoles) ? std::string() : names::layer(index, role->role, what);
+  const bool mixture = module.starts_with(kMixture);
+  const auto name =
+      mixture ? find("mlp." + std::string(module.substr(kMixture.size())), true) : find(module, true);
+  return name.empty() ? std::string() : layer_tensor_name(index, name);
 }
 
 std::unexpected<Error> refuse_tensor(std::string_view name, const std::string& what) {
@@ -218,17 +200,17 @@ Result<std::vector<GgufTensor>> translate_mlx_tensors(const std::vector<SafeTens
 }
 
 std::string mlx_tensor_name(std::string_view gguf_name) {
-  for (const Role& role : kModelRoles)
-    if (role.role == gguf_name) return std::string(role.module) + ".weight";
+  std::string prefix;
+  std::string_view name = gguf_name;
   constexpr std::string_view kBlock = "blk.";
-  const std::size_t dot = gguf_name.find('.', kBlock.size());
-  if (!gguf_name.starts_with(kBlock) || dot == std::string_view::npos) return {};
-  const auto rest = gguf_name.substr(dot + 1);
-  const std::size_t last = rest.rfind('.');
-  for (const Role& role : kLayerRoles)
-    if (role.role == rest.substr(0, last))
-      return std::string(kLayers) + std::string(gguf_name.substr(kBlock.size(), dot - kBlock.size())) + "." +
-             std::string(role.module) + std::string(rest.substr(last));
+  if (const auto dot = name.find('.', kBlock.size());
+      name.starts_with(kBlock) && dot != std::string_view::npos) {
+    prefix = std::string(kLayers) + std::string(name.substr(kBlock.size(), dot - kBlock.size())) + ".";
+    name.remove_prefix(dot + 1);
+  }
+  for (const RoleFacts& facts : kWeightRoles)
+    if (facts.name == name && facts.of_layer == !prefix.empty() && !facts.module.empty())
+      return prefix + std::string(facts.module) + "." + std::string(last_part(name));
   return {};
 }
 

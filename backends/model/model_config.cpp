@@ -4,70 +4,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <optional>
 #include <string_view>
 
+#include "backends/model/family.hpp"
 #include "backends/model/invalid.hpp"
 #include "backends/model/key_reader.hpp"
-#include "backends/model/weight_names.hpp"
+#include "backends/model/weight_roles.hpp"
 
 namespace flyball::model {
 namespace {
-
-// What the families differ in; the metadata keys begin with the name.
-struct Family {
-  enum class Experts : std::uint8_t { never, some_files, always };
-  std::string_view name;
-  kernels::RopeStyle rope_style = kernels::RopeStyle::half;
-  bool qkv_bias = false, qk_norm = false, fused_matrices = false;
-  Experts experts = Experts::never;
-  bool gemma = false;  // scaled embeddings, GELU, norms behind attention and feed-forward, caps
-  // Sliding windows.
-  bool windows = false;      // attention.sliding_window counts
-  std::uint32_t window = 0;  // where the file has no such key; 0: none
-  // One layer in so many has none, the last of each run; 0: every layer has it.
-  std::uint32_t global_every = 0;
-  // Of layers with a window, without any scaling; 0: they rotate as the others.
-  float local_rope_base = 0.0F;
-  // Of gemma.
-  float attention_cap = 0.0F, logit_cap = 0.0F;  // where the file has no such keys; 0: none
-  // Files do not say how queries are scaled: by their size, but in the model of so many layers by what an
-  // even share of the embedding length would be.
-  std::uint32_t even_share_layers = 0;
-};
-constexpr Family kFamilies[] = {
-    {.name = "llama",
-     .rope_style = kernels::RopeStyle::interleaved,
-     .experts = Family::Experts::some_files},  // and Mixtral
-    {.name = "qwen2", .qkv_bias = true},
-    {.name = "qwen3", .qk_norm = true},
-    {.name = "qwen3moe", .qk_norm = true, .experts = Family::Experts::always},
-    // Where its files name a window, every layer has it, as in transformers' modeling_phi3; llama.cpp leaves
-    // it out, so texts longer than the window differ from its.
-    {.name = "phi3", .fused_matrices = true, .windows = true},
-    {.name = "gemma2",
-     .gemma = true,
-     .windows = true,
-     .window = 4096,
-     .global_every = 2,
-     .attention_cap = 50.0F,
-     .logit_cap = 30.0F,
-     .even_share_layers = 46},
-    {.name = "gemma3",
-     .qk_norm = true,
-     .gemma = true,
-     .windows = true,
-     .global_every = 6,
-     .local_rope_base = 10'000.0F,
-     .even_share_layers = 62},
-};
 
 // Soft caps: within these x / cap is a number.
 constexpr float kLeastCap = 1e-3F, kMostCap = 1e6F;
 
 // Counts of experts and the length of their feed-forwards, or a dense model's own length.
 void read_feed_forward(KeyReader& keys, const Family& family, ModelConfig& config) {
-  config.n_experts = family.experts == Family::Experts::always
+  config.n_experts = family.experts == InFiles::all
                          ? keys.count("expert_count", kMaxExperts)
                          : keys.count_or_none("expert_count", kMaxExperts);
   if (config.n_experts == 0) {
@@ -87,48 +40,56 @@ void read_windows(KeyReader& keys, const Family& family, ModelConfig& config) {
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
   std::uint32_t window = keys.has("attention.sliding_window")
                              ? keys.count_or_none("attention.sliding_window", kMaxContext)
-                             : family.window;
+                             : family.windows->window;
   if (window == 0) return;
   if (window >= config.context_length) window = 0;  // it hides nothing
   const auto flags = keys.flags(kPattern, config.n_layers);
-  const std::uint32_t global_every =
-      flags || !keys.has(kPattern) ? family.global_every : keys.count_or_none(kPattern, kMaxLayers);
-  config.layers.resize(config.n_layers);
-  for (std::uint32_t i = 0; i < config.n_layers; ++i) {
-    const bool local = flags ? (*flags)[i] : global_every == 0 || i % global_every + 1 < global_every;
-    if (local) config.layers[i] = {.window = window, .local = true};
-  }
-}
-
-void read_local_rope(KeyReader& keys, const Family& family, ModelConfig& config) {
-  if (config.layers.empty()) return;
-  RopeConfig local = config.rope;
-  if (family.local_rope_base != 0.0F) {
+  const std::uint32_t global_every = flags || !keys.has(kPattern) ? family.windows->global_every
+                                                                  : keys.count_or_none(kPattern, kMaxLayers);
+  RopeConfig local = config.ropes[0];
+  if (family.windows->rope_base != 0.0F) {
     local = {};
-    local.dim = config.rope.dim;
-    local.base = family.local_rope_base;
-    local.original_context = config.rope.original_context;
-    local.attn_factor = config.rope.attn_factor;
+    local.dim = config.ropes[0].dim;
+    local.base = family.windows->rope_base;
+    local.original_context = config.ropes[0].original_context;
+    local.attn_factor = config.ropes[0].attn_factor;
   }
   local.base = keys.number("rope.freq_base_swa", 2.0F, 1e12F, local.base);
-  if (local != config.rope) config.local_rope = std::move(local);
+  std::uint32_t local_rope = 0;
+  if (local != config.ropes[0]) {
+    local_rope = static_cast<std::uint32_t>(config.ropes.size());
+    config.ropes.push_back(std::move(local));
+  }
+  config.layers.resize(config.n_layers);
+  for (std::uint32_t i = 0; i < config.n_layers; ++i) {
+    const bool has_window = flags ? (*flags)[i] : global_every == 0 || i % global_every + 1 < global_every;
+    if (has_window) config.layers[i] = {.window = window, .rope = local_rope};
+  }
 }
 
-void read_gemma(KeyReader& keys, const Family& family, ModelConfig& config) {
-  if (!family.gemma) return;
-  config.embedding_scale = std::sqrt(static_cast<float>(config.dim));
-  config.activation = kernels::Activation::gelu;
-  config.post_norms = true;
-  config.attention_cap = keys.number_or_off("attn_logit_softcapping", kLeastCap, kMostCap, family.attention_cap);
-  config.logit_cap = keys.number_or_off("final_logit_softcapping", kLeastCap, kMostCap, family.logit_cap);
-  if (config.n_layers == family.even_share_layers)
-    config.query_scale =
-        1.0F / std::sqrt(static_cast<float>(config.dim) / static_cast<float>(config.n_heads));
+float read_cap(KeyReader& keys, std::string_view name, std::optional<float> of_family) {
+  return of_family ? keys.number_or_off(name, kLeastCap, kMostCap, *of_family) : 0.0F;
+}
+
+void read_scales(KeyReader& keys, const Family& family, ModelConfig& config) {
+  config.attention_cap = read_cap(keys, "attn_logit_softcapping", family.attention_cap);
+  config.logit_cap = read_cap(keys, "final_logit_softcapping", family.logit_cap);
+  if (family.root_embedding_scale) config.embedding_scale = std::sqrt(static_cast<float>(config.dim));
+  const bool even_share = config.n_layers == family.even_share_layers;
+  const auto query_size = even_share ? static_cast<float>(config.dim) / static_cast<float>(config.n_heads)
+                                     : static_cast<float>(config.head_dim);
+  config.query_scale = 1.0F / std::sqrt(query_size);
+}
+
+// Optional weights are in all layers or in none: the first layer says which.
+bool has_bias(const Gguf& file, InFiles in_files, WeightRole bias) {
+  return in_files == InFiles::all ||
+         (in_files == InFiles::some && file.tensor(layer_tensor_name(0, tensor_name(bias))) != nullptr);
 }
 
 // The embedding table's rows; where the file also has a vocabulary, it must be of that size.
 Result<std::uint32_t> read_vocab_size(const Gguf& file) {
-  const std::string name(weight_names::kTokenEmbedding);
+  const std::string name(tensor_name(WeightRole::token_embedding));
   const auto* table = file.tensor(name);
   if (table == nullptr) return invalid("the tensor " + name + " is missing", name);
   const auto rows = table->rows();
@@ -154,9 +115,9 @@ bool ModelConfig::windowed() const noexcept {
 }
 
 void ModelConfig::serve(std::uint32_t context) {
-  for (RopeConfig* each : {&rope, local_rope ? &*local_rope : nullptr})
-    if (each != nullptr && !each->long_factors.empty() && context > each->original_context)
-      each->frequency_factors = each->long_factors;
+  for (RopeConfig& each : ropes)
+    if (!each.long_factors.empty() && context > each.original_context)
+      each.frequency_factors = each.long_factors;
 }
 
 Result<ModelConfig> read_model_config(const Gguf& file) {
@@ -164,14 +125,11 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   if (!architecture) return std::unexpected(architecture.error());
   if (!*architecture)
     return invalid("the metadata key general.architecture is missing", "general.architecture");
-  const auto* family = std::ranges::find(kFamilies, **architecture, &Family::name);
-  if (family == std::end(kFamilies)) {
-    std::string known;
-    for (const Family& f : kFamilies) known += (known.empty() ? "" : ", ") + std::string(f.name);
+  const Family* family = find_family(**architecture);
+  if (family == nullptr)
     return unsupported(
-        "the architecture " + printable(**architecture) + " is not one this build knows: " + known,
+        "the architecture " + printable(**architecture) + " is not one this build knows: " + family_names(),
         "general.architecture");
-  }
   const auto name = file.get_string("general.name");
   if (!name) return std::unexpected(name.error());
 
@@ -188,7 +146,7 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   config.norm_eps = keys.required_number("attention.layer_norm_rms_epsilon", 0.0F, 1.0F);
   if (keys.error()) return std::unexpected(*keys.error());
 
-  if (config.n_experts > 0 && family->experts == Family::Experts::never) {
+  if (config.n_experts > 0 && family->experts == InFiles::none) {
     return unsupported("a mixture of " + std::to_string(config.n_experts) + " experts, which no " +
                            config.architecture + " model that this build knows has",
                        keys.key("expert_count"));
@@ -213,22 +171,22 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
                    keys.key("attention.key_length"));
   }
   config.rope_style = family->rope_style;
-  config.qkv_bias = family->qkv_bias;
+  config.activation = family->activation;
+  config.qkv_bias = has_bias(file, family->qkv_bias, WeightRole::q_bias);
+  config.o_bias = has_bias(file, family->o_bias, WeightRole::o_bias);
   config.qk_norm = family->qk_norm;
+  config.post_norms = family->post_norms;
   config.fused_matrices = family->fused_matrices;
-  config.query_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
-  read_gemma(keys, *family, config);
-  read_windows(keys, *family, config);
-  if (keys.error()) return std::unexpected(*keys.error());
+  read_scales(keys, *family, config);
   auto rope = read_rope(file, keys, config.head_dim, config.context_length);
   if (!rope) return std::unexpected(std::move(rope.error()));
-  config.rope = std::move(*rope);
-  read_local_rope(keys, *family, config);
+  config.ropes = {std::move(*rope)};
+  read_windows(keys, *family, config);
   if (keys.error()) return std::unexpected(*keys.error());
   const auto vocab = read_vocab_size(file);
   if (!vocab) return std::unexpected(vocab.error());
   config.vocab_size = *vocab;
-  config.tied_embeddings = file.tensor(weight_names::kOutput) == nullptr;
+  config.tied_embeddings = file.tensor(tensor_name(WeightRole::output)) == nullptr;
   return config;
 }
 

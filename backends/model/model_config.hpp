@@ -25,12 +25,11 @@ inline constexpr std::uint64_t kMaxExperts = 1024, kMaxExpertsUsed = 64;
 // What layers of one model may differ in.
 struct LayerShape {
   std::uint32_t window = 0;  // positions that a row attends to, its own included; 0: all before it
-  bool local = false;        // of the layers that have a window, and local_rope where the model has that
+  std::uint32_t rope = 0;    // index into ModelConfig::ropes
 };
 
 struct ModelConfig {
-  std::string architecture;  // "llama" (with experts: Mixtral), "qwen2", "qwen3", "qwen3moe", "phi3",
-                             // "gemma2", "gemma3"
+  std::string architecture;  // a name of families()
   std::string name;          // general.name, printable(): it goes into logs and terminals; "" if absent
   std::uint32_t n_layers = 0;
   std::uint32_t dim = 0;                                    // embedding length
@@ -39,8 +38,7 @@ struct ModelConfig {
   std::uint32_t vocab_size = 0;
   std::uint32_t context_length = 0;  // what it was trained for
   float norm_eps = 1e-5F;
-  RopeConfig rope;
-  std::optional<RopeConfig> local_rope;  // of local layers, where it is another; of the same dim
+  std::vector<RopeConfig> ropes = {RopeConfig()};  // at least one, all of the same dim; a layer has one
   kernels::RopeStyle rope_style = kernels::RopeStyle::interleaved;
   kernels::Activation activation = kernels::Activation::silu;  // of the feed-forwards' gates
   float embedding_scale = 1.0F;                                // on the table's rows
@@ -49,15 +47,18 @@ struct ModelConfig {
   float attention_cap = 0.0F, logit_cap = 0.0F;
   bool tied_embeddings = false;    // no output.weight: the embedding table is used
   bool qkv_bias = false;           // q, k and v have a bias each
+  bool o_bias = false;             // the output of attention has a bias
   bool qk_norm = false;            // every head of q and of k is normed before it is rotated
   bool post_norms = false;         // what attention and feed-forward give is normed before it is added
   bool fused_matrices = false;     // the file has q, k and v in one tensor, and gate and up in another
-  std::vector<LayerShape> layers;  // empty: all as a LayerShape is
+  std::vector<LayerShape> layers;  // empty: each layer is a LayerShape()
   // Mixture of experts: every layer has n_experts feed-forwards, each token uses n_experts_used of them.
   std::uint32_t n_experts = 0;  // 0: dense, and the other two are 0
   std::uint32_t n_experts_used = 0, expert_ffn_dim = 0;
 
   LayerShape layer(std::uint32_t i) const noexcept { return layers.empty() ? LayerShape{} : layers[i]; }
+  const RopeConfig& rope_of(std::uint32_t layer_index) const noexcept { return ropes[layer(layer_index).rope]; }
+  std::uint32_t rope_dim() const noexcept { return ropes[0].dim; }
   bool windowed() const noexcept;  // some layer has a window
   // Sequences will be of at most so many positions. LongRoPE has other factors for long ones, and all
   // positions of a sequence must be rotated by the same.

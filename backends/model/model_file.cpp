@@ -5,13 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <initializer_list>
 #include <new>
 #include <system_error>
 #include <unordered_set>
 
 #include "backends/model/mlx_directory.hpp"
-#include "backends/model/weight_names.hpp"
 
 namespace flyball::model {
 namespace {
@@ -26,48 +24,42 @@ class Binder {
  public:
   explicit Binder(const Gguf& file) : file_(&file) {}
 
-  Weight matrix(std::string_view name, std::uint32_t rows, std::uint32_t cols) {
-    return bind(name, 1, rows, cols);
-  }
-  Weight experts(std::string_view name, std::uint32_t n, std::uint32_t rows, std::uint32_t cols) {
-    return bind(name, n, rows, cols);
-  }
-  // Rows of one tensor as a matrix each, in this order.
-  struct Rows {
-    Weight& to;
-    std::uint32_t n;
-  };
-  void split(std::string_view name, std::uint32_t cols, std::initializer_list<Rows> parts) {
-    std::uint32_t rows = 0;
-    for (const Rows& part : parts) rows += part.n;  // three counts of model_config's limits: no overflow
-    const Weight whole = bind(name, 1, rows, cols);
-    if (whole.data == nullptr) return;
-    std::uint32_t at = 0;
-    for (const Rows& part : parts) {
-      part.to = whole;
-      part.to.rows = part.n;
-      const kernels::SourceRows source = whole.source().after(whole.type, at, cols);
-      part.to.data = source.data;
-      part.to.scales = source.scales;
-      part.to.biases = source.biases;
-      at += part.n;
-    }
-  }
-
-  // Norms and biases enter the arithmetic as they are, so they are F32, as every converter writes them.
-  Weight vector(std::string_view name, std::uint32_t cols) {
-    const auto weight = matrix(name, 1, cols);
-    if (weight.data != nullptr && weight.type != kernels::DType::f32) {
-      return refuse("the tensor " + std::string(name) + " is " + std::string(to_string(weight.type)) +
+  Weight weight(const ModelConfig& config, WeightRef ref) {
+    const RoleFacts& facts = facts_of(ref.role);
+    const std::string name = facts.of_layer ? layer_tensor_name(ref.layer, facts.name) : std::string(facts.name);
+    const std::uint32_t experts = facts.kind == WeightKind::experts ? config.n_experts : 1;
+    const Weight out = bind(name, experts, size_of(config, facts.rows), size_of(config, facts.cols));
+    // Norms and biases enter the arithmetic as they are, so they are F32, as every converter writes them.
+    if (facts.kind == WeightKind::vector && out.data != nullptr && out.type != kernels::DType::f32)
+      return refuse("the tensor " + name + " is " + std::string(to_string(out.type)) +
                         "; a norm or a bias must be F32",
                     name);
+    return out;
+  }
+  // Rows of one tensor as a matrix for each of its roles.
+  void split(const ModelConfig& config, const FusedRoles& fused, std::uint32_t layer, ModelWeights& to) {
+    const auto rows_of = [&](std::size_t i) { return size_of(config, facts_of(fused.parts[i]).rows); };
+    std::uint32_t rows = 0;
+    for (std::size_t i = 0; i < fused.n; ++i) rows += rows_of(i);  // counts of model_config: no overflow
+    const std::uint32_t cols = size_of(config, facts_of(fused.parts[0]).cols);
+    const Weight whole = bind(layer_tensor_name(layer, fused.name), 1, rows, cols);
+    if (whole.data == nullptr) return;
+    std::uint32_t at = 0;
+    for (std::size_t i = 0; i < fused.n; ++i) {
+      Weight& part = to[{fused.parts[i], layer}];
+      part = whole;
+      part.rows = rows_of(i);
+      const kernels::SourceRows source = whole.source().after(whole.type, at, cols);
+      part.data = source.data;
+      part.scales = source.scales;
+      part.biases = source.biases;
+      at += part.rows;
     }
-    return weight;
   }
 
   // Each expert by itself, as files of Mixtral's first months have them.
   void refuse_separate_experts(std::uint32_t layer) {
-    const auto first = weight_names::layer(layer, weight_names::kGate, "0.weight");
+    const auto first = layer_tensor_name(layer, "ffn_gate.0.weight");
     if (file_->tensor(first) == nullptr) return;
     refuse("the file has each expert in a tensor of its own (" + first +
                "), an old layout that this build does not read; convert the model again",
@@ -76,8 +68,7 @@ class Binder {
 
   Result<void> finish(const ModelConfig& config) {
     if (error_) return std::unexpected(*error_);
-    for (const std::string_view read :
-         {weight_names::kRopeFrequencies, weight_names::kRopeFactorsShort, weight_names::kRopeFactorsLong})
+    for (const std::string_view read : {kRopeFrequencies, kRopeFactorsShort, kRopeFactorsLong})
       bound_.insert(read);  // by read_model_config
     for (const auto& tensor : file_->tensors()) {
       if (!bound_.contains(tensor.name)) {
@@ -124,57 +115,21 @@ class Binder {
 };
 
 Result<ModelWeights> bind_weights(const Gguf& file, const ModelConfig& config) {
-  namespace names = weight_names;
   Binder bind(file);
-  ModelWeights weights;
-  const auto q_rows = config.n_heads * config.head_dim;
-  const auto kv_rows = config.n_kv_heads * config.head_dim;
-  weights.token_embedding = bind.matrix(names::kTokenEmbedding, config.vocab_size, config.dim);
-  weights.output_norm = bind.vector(names::kOutputNorm, config.dim);
-  weights.output = config.tied_embeddings ? weights.token_embedding
-                                          : bind.matrix(names::kOutput, config.vocab_size, config.dim);
-  for (std::uint32_t i = 0; i < config.n_layers && !bind.failed(); ++i) {
-    auto& layer = weights.layers.emplace_back();
-    layer.attn_norm = bind.vector(names::layer(i, names::kAttnNorm), config.dim);
-    if (config.fused_matrices) {
-      bind.split(names::layer(i, names::kQkv), config.dim,
-                 {{layer.q, q_rows}, {layer.k, kv_rows}, {layer.v, kv_rows}});
-    } else {
-      layer.q = bind.matrix(names::layer(i, names::kQ), q_rows, config.dim);
-      layer.k = bind.matrix(names::layer(i, names::kK), kv_rows, config.dim);
-      layer.v = bind.matrix(names::layer(i, names::kV), kv_rows, config.dim);
-    }
-    layer.o = bind.matrix(names::layer(i, names::kO), config.dim, q_rows);
-    layer.ffn_norm = bind.vector(names::layer(i, names::kFfnNorm), config.dim);
-    if (config.qkv_bias) {
-      layer.q_bias = bind.vector(names::layer_bias(i, names::kQ), q_rows);
-      layer.k_bias = bind.vector(names::layer_bias(i, names::kK), kv_rows);
-      layer.v_bias = bind.vector(names::layer_bias(i, names::kV), kv_rows);
-    }
-    if (config.post_norms) {
-      layer.attn_post_norm = bind.vector(names::layer(i, names::kAttnPostNorm), config.dim);
-      layer.ffn_post_norm = bind.vector(names::layer(i, names::kFfnPostNorm), config.dim);
-    }
-    if (config.qk_norm) {
-      layer.q_norm = bind.vector(names::layer(i, names::kQNorm), config.head_dim);
-      layer.k_norm = bind.vector(names::layer(i, names::kKNorm), config.head_dim);
-    }
-    if (config.n_experts > 0) {
-      const auto n = config.n_experts, ffn = config.expert_ffn_dim;
-      bind.refuse_separate_experts(i);
-      layer.router = bind.matrix(names::layer(i, names::kRouter), n, config.dim);
-      layer.expert_gate = bind.experts(names::layer(i, names::kExpertGate), n, ffn, config.dim);
-      layer.expert_up = bind.experts(names::layer(i, names::kExpertUp), n, ffn, config.dim);
-      layer.expert_down = bind.experts(names::layer(i, names::kExpertDown), n, config.dim, ffn);
-    } else {
-      if (config.fused_matrices) {
-        bind.split(names::layer(i, names::kUp), config.dim,
-                   {{layer.gate, config.ffn_dim}, {layer.up, config.ffn_dim}});
-      } else {
-        layer.gate = bind.matrix(names::layer(i, names::kGate), config.ffn_dim, config.dim);
-        layer.up = bind.matrix(names::layer(i, names::kUp), config.ffn_dim, config.dim);
-      }
-      layer.down = bind.matrix(names::layer(i, names::kDown), config.dim, config.ffn_dim);
+  ModelWeights weights(config.n_layers);
+  for (const RoleFacts& facts : kWeightRoles)
+    if (!facts.of_layer && has_weight(config, facts.role))
+      weights[{facts.role}] = bind.weight(config, {facts.role});
+  if (config.tied_embeddings) weights[{WeightRole::output}] = weights[{WeightRole::token_embedding}];
+  for (std::uint32_t layer = 0; layer < config.n_layers && !bind.failed(); ++layer) {
+    if (config.n_experts > 0) bind.refuse_separate_experts(layer);
+    for (const RoleFacts& facts : kWeightRoles) {
+      if (!facts.of_layer || !has_weight(config, facts.role)) continue;
+      const FusedRoles* fused = fused_with(config, facts.role);
+      if (fused == nullptr)
+        weights[{facts.role, layer}] = bind.weight(config, {facts.role, layer});
+      else if (fused->parts[0] == facts.role)
+        bind.split(config, *fused, layer, weights);
     }
   }
   if (auto ok = bind.finish(config); !ok) return std::unexpected(ok.error());
@@ -277,8 +232,9 @@ template <class Size>
 std::uint64_t unused_experts(const ModelConfig& config, const ModelWeights& weights, Size&& size) {
   const std::uint64_t unused = config.n_experts - config.n_experts_used;
   std::uint64_t sum = 0;
-  for (const LayerWeights& l : weights.layers)
-    sum += unused * (size(l.expert_gate) + size(l.expert_up) + size(l.expert_down));
+  for (std::uint32_t layer = 0; layer < weights.n_layers(); ++layer)
+    for (const RoleFacts& facts : kWeightRoles)
+      if (facts.kind == WeightKind::experts) sum += unused * size(weights[{facts.role, layer}]);
   return sum;
 }
 
@@ -290,7 +246,7 @@ std::uint64_t ModelFile::active_parameter_count() const noexcept {
 }
 
 std::uint64_t ModelFile::token_weight_bytes() const noexcept {
-  const std::uint64_t table = config_.tied_embeddings ? 0 : weights_.token_embedding.matrix_bytes();
+  const std::uint64_t table = config_.tied_embeddings ? 0 : weights_[{WeightRole::token_embedding}].matrix_bytes();
   return weight_bytes_ - table -
          unused_experts(config_, weights_, [](const Weight& w) { return w.matrix_bytes(); });
 }

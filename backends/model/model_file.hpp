@@ -1,6 +1,7 @@
 // A model opened and understood: the mappings, the tensors, the shape, and each weight by its role.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "backends/model/mapped_file.hpp"
 #include "backends/model/mlx.hpp"
 #include "backends/model/model_config.hpp"
+#include "backends/model/weight_roles.hpp"
 #include "kernels/formats/source_rows.hpp"
 
 namespace flyball::model {
@@ -37,20 +39,23 @@ struct Weight {
   }
 };
 
-struct LayerWeights {
-  Weight attn_norm, q, k, v, o, ffn_norm;
-  Weight gate, up, down;                               // dense
-  Weight q_bias, k_bias, v_bias;                       // qkv_bias
-  Weight q_norm, k_norm;                               // qk_norm: [head_dim]
-  Weight attn_post_norm, ffn_post_norm;                // post_norms
-  Weight router, expert_gate, expert_up, expert_down;  // experts
-};
+class ModelWeights {
+ public:
+  ModelWeights() = default;
+  explicit ModelWeights(std::uint32_t n_layers) : layers_(n_layers) {}
+  std::uint32_t n_layers() const noexcept { return static_cast<std::uint32_t>(layers_.size()); }
+  // Its data is null where the model has none of that role; the output is the embedding table where tied.
+  // Precondition: the layer exists.
+  const Weight& operator[](WeightRef ref) const noexcept {
+    return layers_[ref.layer][static_cast<std::size_t>(ref.role)];
+  }
+  const Weight& of(WeightRole role, std::uint32_t layer = 0) const noexcept { return (*this)[{role, layer}]; }
+  Weight& operator[](WeightRef ref) noexcept {
+    return layers_[ref.layer][static_cast<std::size_t>(ref.role)];
+  }
 
-struct ModelWeights {
-  Weight token_embedding;  // [vocab_size, dim]
-  Weight output_norm;
-  Weight output;  // [vocab_size, dim]; the embedding table where tied
-  std::vector<LayerWeights> layers;
+ private:
+  std::vector<std::array<Weight, kWeightRoleCount>> layers_;  // weights of no layer are in the first one
 };
 
 class ModelFile {

@@ -7,7 +7,7 @@
 
 #include "backends/model/invalid.hpp"
 #include "backends/model/model_config.hpp"
-#include "backends/model/weight_names.hpp"
+#include "backends/model/weight_roles.hpp"
 
 namespace flyball::model {
 namespace {
@@ -37,14 +37,14 @@ Result<void> read_frequency_factors(const Gguf& file, KeyReader& keys, const std
     return {};
   };
   std::vector<float> shorter;
-  if (auto ok = take(weight_names::kRopeFrequencies, rope.frequency_factors); !ok) return ok;
-  if (auto ok = take(weight_names::kRopeFactorsShort, shorter); !ok) return ok;
-  if (auto ok = take(weight_names::kRopeFactorsLong, rope.long_factors); !ok) return ok;
+  if (auto ok = take(kRopeFrequencies, rope.frequency_factors); !ok) return ok;
+  if (auto ok = take(kRopeFactorsShort, shorter); !ok) return ok;
+  if (auto ok = take(kRopeFactorsLong, rope.long_factors); !ok) return ok;
   const bool llama3 = !rope.frequency_factors.empty(), longrope = !shorter.empty();
   if (longrope != !rope.long_factors.empty() || (type == "longrope" && !longrope))
     return invalid("RoPE scaling by LongRoPE needs both of the tensors " +
-                       std::string(weight_names::kRopeFactorsLong) + " and " +
-                       std::string(weight_names::kRopeFactorsShort),
+                       std::string(kRopeFactorsLong) + " and " +
+                       std::string(kRopeFactorsShort),
                    keys.key("rope.scaling.type"));
   if (longrope && (llama3 || rope.scaling != RopeScaling::none))
     return invalid("LongRoPE's factors beside another RoPE scaling, which this build does not read",

@@ -14,6 +14,7 @@
 #include <system_error>
 #include <thread>
 
+#include "backends/model/family.hpp"
 #include "backends/model/synthetic_plan.hpp"
 #include "config/descriptor.hpp"
 #include "kernels/formats/quantize.hpp"
@@ -97,6 +98,7 @@ constexpr Dimension kDimensions[] = {{"dim", &SyntheticSpec::dim},
                                      {"ffn", &SyntheticSpec::ffn},
                                      {"vocab", &SyntheticSpec::vocab},
                                      {"context", &SyntheticSpec::context},
+                                     {"biases", &SyntheticSpec::biases},
                                      {"experts", &SyntheticSpec::experts},
                                      {"experts_used", &SyntheticSpec::experts_used},
                                      {"expert_ffn", &SyntheticSpec::expert_ffn}};
@@ -111,20 +113,10 @@ constexpr Rope kRopes[] = {{"none", RopeScaling::none},
                            {"yarn", RopeScaling::yarn},
                            {"llama3", RopeScaling::llama3},
                            {"longrope", RopeScaling::longrope}};
-constexpr std::string_view kArchitectures[] = {"llama", "qwen2",  "qwen3", "qwen3moe",
-                                               "phi3",  "gemma2", "gemma3"};
 
-std::string_view name_of(std::string_view name) {
-  return name;
-}
-std::string_view name_of(const Rope& rope) {
-  return rope.name;
-}
-// "llama, qwen2, ..."
-template <class List>
-std::string names_of(const List& list) {
+std::string rope_names() {
   std::string names;
-  for (const auto& each : list) names += (names.empty() ? "" : ", ") + std::string(name_of(each));
+  for (const Rope& rope : kRopes) names += (names.empty() ? "" : ", ") + std::string(rope.name);
   return names;
 }
 
@@ -276,7 +268,7 @@ Result<SyntheticSpec> parse_synthetic_shape(std::string_view text) {
     if (key == kRope) {
       const auto* rope = std::ranges::find(kRopes, value, &Rope::name);
       if (rope == std::end(kRopes))
-        return bad_shape("rope is " + printable(value) + ", which is not one of " + names_of(kRopes));
+        return bad_shape("rope is " + printable(value) + ", which is not one of " + rope_names());
       spec.rope = rope->scaling;
       continue;
     }
@@ -307,15 +299,15 @@ std::string synthetic_shape_keys() {
 }
 
 Result<void> check(const SyntheticSpec& spec) {
-  if (std::ranges::find(kArchitectures, spec.architecture) == std::end(kArchitectures)) {
-    return bad_shape("arch is " + printable(spec.architecture) + ", which is not one of " +
-                     names_of(kArchitectures));
-  }
-  const bool mixture = spec.architecture == "qwen3moe";
-  const bool dense = !mixture && spec.architecture != "llama";
-  if ((dense && spec.experts != 0) || (mixture && spec.experts == 0))
+  const Family* family = find_family(spec.architecture);
+  if (family == nullptr)
+    return bad_shape("arch is " + printable(spec.architecture) + ", which is not one of " + family_names());
+  if (spec.experts == 0 ? family->experts == InFiles::all : family->experts == InFiles::none)
     return bad_shape("experts is " + std::to_string(spec.experts) + ", which no " + spec.architecture +
                      " has");
+  if (spec.biases != 0 && family->qkv_bias != InFiles::some)
+    return bad_shape("biases is " + std::to_string(spec.biases) + ", which decides nothing of a " +
+                     spec.architecture);
   const std::uint64_t least = spec.experts == 0 ? 0 : 1;  // of what only a mixture has
   struct Bound {
     const char* name;
@@ -330,6 +322,7 @@ Result<void> check(const SyntheticSpec& spec) {
       {"head_dim", head_dim, 2, kMaxHeadDim},
       {"rope_dim", spec.rope_dim, 0, head_dim},
       {"window", spec.window, 0, kMaxContext},
+      {"biases", spec.biases, 0, 1},
       {"ffn", spec.ffn, 1, kMaxFfnDim},
       {"experts", spec.experts, 0, kMaxExperts},
       {"experts_used", spec.experts_used, least, std::min<std::uint64_t>(spec.experts, kMaxExpertsUsed)},

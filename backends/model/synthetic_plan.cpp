@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <numbers>
 #include <numeric>
-
-#include "backends/model/weight_names.hpp"
 
 namespace flyball::model {
 namespace {
@@ -24,7 +23,7 @@ constexpr double kLayerShare = 0.15, kTiedLayerShare = 1.5;
 constexpr double kBias = 0.5;
 // Deviation of a router's logits: one or two experts have most of the weight, as in a trained mixture.
 constexpr double kRouterSpread = 2.0;
-// Gemma's files have the embedding table as output, which scores a token by itself first, and its neighbours
+// Gemma's files have norms behind blocks, and the embedding table as output, which scores a token by itself first, and its neighbours
 // alike in both directions. So here the feed-forwards carry each value of the stream shift() places on (the
 // gates are opened by the first value, which is the same for every token), the signs of the output norm keep
 // a token from scoring itself, and a row leans to where its two predecessors are carried. A row is made of so
@@ -72,9 +71,27 @@ void add_gaussian(std::uint64_t key, double scale, std::span<float> values, std:
 
 SyntheticPlan::SyntheticPlan(const SyntheticSpec& spec)
     : spec_(spec),
+      family_(*find_family(spec.architecture)),
       vocab_(make_synthetic_vocab(spec.vocab)),
       head_dim_(spec.head_dim != 0 ? spec.head_dim : spec.dim / spec.heads) {
-  spec_.tied = spec.tied || gemma();
+  spec_.tied = spec.tied || family_.post_norms;
+  const auto has = [&](InFiles files) {
+    return files == InFiles::all || (files == InFiles::some && spec.biases != 0);
+  };
+  shape_.dim = spec.dim;
+  shape_.ffn_dim = spec.ffn;
+  shape_.n_heads = spec.heads;
+  shape_.n_kv_heads = spec.kv_heads;
+  shape_.head_dim = head_dim_;
+  shape_.vocab_size = spec.vocab;
+  shape_.n_experts = spec.experts;
+  shape_.expert_ffn_dim = spec.expert_ffn;
+  shape_.tied_embeddings = spec_.tied;
+  shape_.qkv_bias = has(family_.qkv_bias);
+  shape_.o_bias = has(family_.o_bias);
+  shape_.qk_norm = family_.qk_norm;
+  shape_.post_norms = family_.post_norms;
+  shape_.fused_matrices = family_.fused_matrices;
   first_step_ = coprime_step(1);
   second_step_ = coprime_step(2);
   write_metadata();
@@ -105,6 +122,9 @@ void SyntheticPlan::fill_row(std::size_t index, std::uint64_t row, std::span<flo
                           values);
     case Role::bias:
       return add_gaussian(row_key(index, row), kBias, values);
+    case Role::output_bias:
+      return add_gaussian(row_key(index, row),
+                          kLayerShare * std::sqrt(1.0 / (2.0 * static_cast<double>(spec_.layers))), values);
     case Role::router:
       return add_gaussian(row_key(index, row), kRouterSpread / std::sqrt(n), values);
     case Role::output:
@@ -244,18 +264,17 @@ void SyntheticPlan::write_metadata() {
   writer_.set_u32(key("block_count"), spec_.layers);
   writer_.set_u32(key("context_length"), spec_.context);
   writer_.set_u32(key("embedding_length"), spec_.dim);
-  // Mixtral's experts have no length of their own.
-  const bool mixtral = spec_.experts > 0 && spec_.architecture == "llama";
+  // Experts of a family that is dense, too, have no length of their own: Mixtral's.
+  const bool mixtral = spec_.experts > 0 && family_.experts == InFiles::some;
   writer_.set_u32(key("feed_forward_length"), mixtral ? spec_.expert_ffn : spec_.ffn);
   writer_.set_u32(key("attention.head_count"), spec_.heads);
   writer_.set_u32(key("attention.head_count_kv"), spec_.kv_heads);
   writer_.set_u32(key("attention.key_length"), head_dim_);
   writer_.set_u32(key("attention.value_length"), head_dim_);
   writer_.set_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
-  if (spec_.architecture == "gemma2") {
+  if (family_.attention_cap.value_or(0.0F) != 0.0F)
     writer_.set_f32(key("attn_logit_softcapping"), kAttentionCap);
-    writer_.set_f32(key("final_logit_softcapping"), kLogitCap);
-  }
+  if (family_.logit_cap.value_or(0.0F) != 0.0F) writer_.set_f32(key("final_logit_softcapping"), kLogitCap);
   if (spec_.window != 0) writer_.set_u32(key("attention.sliding_window"), spec_.window);
   writer_.set_u32(key("vocab_size"), spec_.vocab);
   if (spec_.experts > 0) {
@@ -267,80 +286,90 @@ void SyntheticPlan::write_metadata() {
   write_vocab(vocab_, writer_);
 }
 
-void SyntheticPlan::add(std::string_view name, Role role, std::uint64_t rows, std::uint64_t cols,
-                        std::uint64_t experts) {
-  const std::uint64_t dims[] = {cols, rows, experts};
-  using enum Role;
-  constexpr Role kVectors[] = {norm,         bias,           rope_factors,  short_factors,
-                               long_factors, attn_post_norm, ffn_post_norm, signed_norm};
-  const bool vector = std::ranges::find(kVectors, role) != std::end(kVectors);
-  const auto type = vector || role == router ? kernels::DType::f32 : spec_.type;
-  const auto index = writer_.add_tensor(name, type, std::span(dims).first(vector ? 1 : experts == 1 ? 2 : 3));
-  tensors_.push_back({role, type, rows * experts, cols, writer_.tensor_offset(index)});
+void SyntheticPlan::add(std::string_view name, Role role, kernels::DType type,
+                        std::span<const std::uint64_t> dims) {
+  std::uint64_t rows = 1;
+  for (const std::uint64_t dim : dims.subspan(1)) rows *= dim;
+  const auto index = writer_.add_tensor(name, type, dims);
+  tensors_.push_back({role, type, rows, dims[0], writer_.tensor_offset(index)});
 }
 
-void SyntheticPlan::add_attention(std::uint32_t layer) {
-  namespace names = weight_names;
-  using enum Role;
-  const auto heads = std::uint64_t{spec_.heads} * head_dim_;
-  const auto kv_heads = std::uint64_t{spec_.kv_heads} * head_dim_;
-  add(names::layer(layer, names::kAttnNorm), norm, 1, spec_.dim);
-  if (fused()) {
-    add(names::layer(layer, names::kQkv), reads, heads + 2 * kv_heads, spec_.dim);
-  } else {
-    add(names::layer(layer, names::kQ), reads, heads, spec_.dim);
-    add(names::layer(layer, names::kK), reads, kv_heads, spec_.dim);
-    add(names::layer(layer, names::kV), reads, kv_heads, spec_.dim);
-  }
-  if (spec_.architecture == "qwen2") {
-    add(names::layer_bias(layer, names::kQ), bias, 1, heads);
-    add(names::layer_bias(layer, names::kK), bias, 1, kv_heads);
-    add(names::layer_bias(layer, names::kV), bias, 1, kv_heads);
-  }
-  if (spec_.architecture.starts_with("qwen3") || spec_.architecture == "gemma3") {
-    add(names::layer(layer, names::kQNorm), norm, 1, head_dim_);
-    add(names::layer(layer, names::kKNorm), norm, 1, head_dim_);
-  }
-  add(names::layer(layer, names::kO), adds, spec_.dim, heads);
-  if (gemma()) add(names::layer(layer, names::kAttnPostNorm), attn_post_norm, 1, spec_.dim);
+void SyntheticPlan::add_vector(std::string_view name, Role role, std::uint64_t size) {
+  add(name, role, kernels::DType::f32, {&size, 1});
 }
 
-void SyntheticPlan::add_feed_forward(std::uint32_t layer) {
-  namespace names = weight_names;
-  using enum Role;
-  add(names::layer(layer, names::kFfnNorm), norm, 1, spec_.dim);
-  if (spec_.experts > 0) {
-    add(names::layer(layer, names::kRouter), router, spec_.experts, spec_.dim);
-    add(names::layer(layer, names::kExpertGate), reads, spec_.expert_ffn, spec_.dim, spec_.experts);
-    add(names::layer(layer, names::kExpertUp), reads, spec_.expert_ffn, spec_.dim, spec_.experts);
-    add(names::layer(layer, names::kExpertDown), adds, spec_.dim, spec_.expert_ffn, spec_.experts);
-    return;
+SyntheticPlan::Role SyntheticPlan::role_of(WeightRole weight) const noexcept {
+  switch (weight) {
+    case WeightRole::token_embedding:
+      return carries() ? Role::leaning_table : Role::embedding;
+    case WeightRole::output:
+      return Role::output;
+    case WeightRole::output_norm:
+      return carries() ? Role::signed_norm : Role::norm;
+    case WeightRole::attn_post_norm:
+      return Role::attn_post_norm;
+    case WeightRole::ffn_post_norm:
+      return Role::ffn_post_norm;
+    case WeightRole::attn_norm:
+    case WeightRole::ffn_norm:
+    case WeightRole::q_norm:
+    case WeightRole::k_norm:
+      return Role::norm;
+    case WeightRole::q_bias:
+    case WeightRole::k_bias:
+    case WeightRole::v_bias:
+      return Role::bias;
+    case WeightRole::o_bias:
+      return Role::output_bias;
+    case WeightRole::router:
+      return Role::router;
+    case WeightRole::gate:
+      return carries() ? Role::carry_gate : Role::reads;
+    case WeightRole::up:
+      return carries() ? Role::carry_up : Role::reads;
+    case WeightRole::down:
+      return carries() ? Role::carry_down : Role::adds;
+    case WeightRole::o:
+    case WeightRole::expert_down:
+      return Role::adds;
+    case WeightRole::q:
+    case WeightRole::k:
+    case WeightRole::v:
+    case WeightRole::expert_gate:
+    case WeightRole::expert_up:
+    case WeightRole::count:
+      return Role::reads;
   }
-  if (fused()) {
-    add(names::layer(layer, names::kUp), reads, 2 * spec_.ffn, spec_.dim);
-  } else {
-    add(names::layer(layer, names::kGate), gemma() ? carry_gate : reads, spec_.ffn, spec_.dim);
-    add(names::layer(layer, names::kUp), gemma() ? carry_up : reads, spec_.ffn, spec_.dim);
-  }
-  add(names::layer(layer, names::kDown), gemma() ? carry_down : adds, spec_.dim, spec_.ffn);
-  if (gemma()) add(names::layer(layer, names::kFfnPostNorm), ffn_post_norm, 1, spec_.dim);
+  return Role::reads;
+}
+
+void SyntheticPlan::add_weight(WeightRole weight, std::uint32_t layer) {
+  const RoleFacts& facts = facts_of(weight);
+  const FusedRoles* fused = fused_with(shape_, weight);
+  if (!has_weight(shape_, weight) || (fused != nullptr && fused->parts[0] != weight)) return;
+  std::uint64_t rows = size_of(shape_, facts.rows);
+  for (std::size_t i = 1; fused != nullptr && i < fused->n; ++i)
+    rows += size_of(shape_, facts_of(fused->parts[i]).rows);
+  const std::string_view name = fused != nullptr ? fused->name : facts.name;
+  const std::string full = facts.of_layer ? layer_tensor_name(layer, name) : std::string(name);
+  const std::uint64_t cols = size_of(shape_, facts.cols);
+  if (facts.kind == WeightKind::vector) return add_vector(full, role_of(weight), cols);
+  const std::uint64_t dims[] = {cols, rows, spec_.experts};
+  const auto type = weight == WeightRole::router ? kernels::DType::f32 : spec_.type;
+  add(full, role_of(weight), type, std::span(dims).first(facts.kind == WeightKind::experts ? 3 : 2));
 }
 
 void SyntheticPlan::add_tensors() {
-  namespace names = weight_names;
-  using enum Role;
-  // First: fill_output_row counts on it.
-  add(names::kTokenEmbedding, gemma() ? leaning_table : embedding, spec_.vocab, spec_.dim);
-  for (std::uint32_t layer = 0; layer < spec_.layers; ++layer) {
-    add_attention(layer);
-    add_feed_forward(layer);
-  }
-  add(names::kOutputNorm, gemma() ? signed_norm : norm, 1, spec_.dim);
-  if (!spec_.tied) add(names::kOutput, output, spec_.vocab, spec_.dim);
-  if (spec_.rope == RopeScaling::llama3) add(names::kRopeFrequencies, rope_factors, 1, rope_dim() / 2);
+  add_weight(WeightRole::token_embedding, 0);  // first: fill_output_row counts on it
+  for (std::uint32_t layer = 0; layer < spec_.layers; ++layer)
+    for (const RoleFacts& facts : kWeightRoles)
+      if (facts.of_layer) add_weight(facts.role, layer);
+  add_weight(WeightRole::output_norm, 0);
+  add_weight(WeightRole::output, 0);
+  if (spec_.rope == RopeScaling::llama3) add_vector(kRopeFrequencies, Role::rope_factors, rope_dim() / 2);
   if (spec_.rope == RopeScaling::longrope) {
-    add(names::kRopeFactorsLong, long_factors, 1, rope_dim() / 2);
-    add(names::kRopeFactorsShort, short_factors, 1, rope_dim() / 2);
+    add_vector(kRopeFactorsLong, Role::long_factors, rope_dim() / 2);
+    add_vector(kRopeFactorsShort, Role::short_factors, rope_dim() / 2);
   }
 }
 

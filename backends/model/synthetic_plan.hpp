@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "backends/model/family.hpp"
 #include "backends/model/gguf_writer.hpp"
 #include "backends/model/synthetic.hpp"
 #include "backends/model/synthetic_vocab.hpp"
+#include "backends/model/weight_roles.hpp"
 
 namespace flyball::model {
 
@@ -23,6 +25,7 @@ class SyntheticPlan {
     reads,
     adds,
     bias,
+    output_bias,
     router,
     rope_factors,
     short_factors,
@@ -62,17 +65,20 @@ class SyntheticPlan {
   void fill_longrope_factors(bool of_long, std::span<float> out) const noexcept;
   std::uint32_t rope_dim() const noexcept { return spec_.rope_dim != 0 ? spec_.rope_dim : head_dim_; }
   std::uint32_t original_context() const noexcept;  // of a file with RoPE scaling
-  bool gemma() const noexcept { return spec_.architecture.starts_with("gemma"); }
-  bool fused() const noexcept { return spec_.architecture == "phi3"; }
+  // Feed-forwards carry the stream on to where the output finds the successors: a table that is the output,
+  // too, cannot lean on anything else. So it is where blocks are normed behind.
+  bool carries() const noexcept { return shape_.post_norms; }
+  Role role_of(WeightRole weight) const noexcept;
   void write_rope();
   void write_metadata();
-  void add(std::string_view name, Role role, std::uint64_t rows, std::uint64_t cols,
-           std::uint64_t experts = 1);
+  void add(std::string_view name, Role role, kernels::DType type, std::span<const std::uint64_t> dims);
+  void add_vector(std::string_view name, Role role, std::uint64_t size);
+  void add_weight(WeightRole weight, std::uint32_t layer);
   void add_tensors();
-  void add_attention(std::uint32_t layer);
-  void add_feed_forward(std::uint32_t layer);
 
   SyntheticSpec spec_;
+  const Family& family_;
+  ModelConfig shape_;  // what decides the tensors; no more is set
   SyntheticVocab vocab_;
   std::uint32_t head_dim_ = 0;
   std::uint64_t first_step_ = 0, second_step_ = 0;

@@ -4,7 +4,6 @@
 
 #include "backends/device/rope_args.hpp"
 #include "backends/graph/decoder.hpp"
-#include "backends/graph/weights.hpp"
 #include "backends/opencl/matmul_plan.hpp"
 #include "kernels/formats/row_groups.hpp"
 
@@ -22,17 +21,17 @@ constexpr std::uint64_t kSplitPositions = 256, kMostSplits = 64;
 std::uint64_t weight_bytes(const model::ModelFile& model) noexcept {
   std::uint64_t bytes = 0;
   const auto hold = [&](graph::WeightRole role, std::uint32_t layer) {
-    const model::Weight& w = graph::weight_of(model.weights(), {role, layer});
+    const model::Weight& w = model.weights().of(role, layer);
     if (w.data == nullptr) return;
-    const bool vector = w.rows == 1 && w.type == kernels::DType::f32 && w.experts == 1;
+    const bool vector = model::kind_of(role) == model::WeightKind::vector;
     if (vector || role == graph::WeightRole::token_embedding)
       bytes += w.matrix_bytes();
     else
       bytes += w.experts * kernels::grouped_bytes(kGroupRows, w.type, w.rows, w.cols);
   };
-  for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
+  for (std::size_t i = 0; i < model::kWeightRoleCount; ++i) {
     const auto role = static_cast<graph::WeightRole>(i);
-    const std::uint32_t layers = graph::of_a_layer(role) ? model.config().n_layers : 1;
+    const std::uint32_t layers = model::of_a_layer(role) ? model.config().n_layers : 1;
     for (std::uint32_t layer = 0; layer < layers; ++layer) hold(role, layer);
   }
   return bytes;
@@ -55,7 +54,7 @@ std::uint64_t scratch_bytes(const model::ModelConfig& config, const graph::Footp
   add(sequences * kAskedWords * kWord);
   for (int i = 0; i < 2; ++i) add(rows * kWorkWords * kWord);
   for (std::uint32_t table = 0; table < device::rope_tables(config); ++table)
-    add(rows * config.rope.dim * kWord);
+    add(rows * config.rope_dim() * kWord);
   const std::uint64_t positions =
       std::min<std::uint64_t>(std::uint64_t{shape.kv_blocks} * block_size, shape.context);
   const std::uint64_t least = (positions + kMostSplits - 1) / kMostSplits;

@@ -88,7 +88,7 @@ Result<void> OpenClOps::allocate() {
         std::pair(rows * sizeof(Work), &row_work_.buffer)})
     if (auto ok = allocate(bytes, *buffer); !ok) return ok;
   for (std::uint32_t table = 0; table < device::rope_tables(config_); ++table)
-    if (auto ok = allocate(rows * config_.rope.dim * sizeof(float), rotations_[table].buffer); !ok) return ok;
+    if (auto ok = allocate(rows * config_.rope_dim() * sizeof(float), rotations_[table].buffer); !ok) return ok;
   return {};
 }
 
@@ -285,9 +285,9 @@ void OpenClOps::begin(const graph::StepInputs& inputs) {
   }
   for (std::size_t table = 0; table < rope_tables_.size(); ++table) {
     std::vector<float>& to = rotations_[table].host;
-    to.resize(n * config_.rope.dim);
+    to.resize(n * config_.rope_dim());
     for (std::size_t i = 0; i < n; ++i)
-      rope_tables_[table].rotation(inputs.positions[i], to.data() + i * config_.rope.dim);
+      rope_tables_[table].rotation(inputs.positions[i], to.data() + i * config_.rope_dim());
   }
   asked_.host.clear();
   std::uint32_t at = 0;
@@ -387,7 +387,7 @@ void OpenClOps::rope_kv_store(std::uint32_t n, std::uint32_t layer, Buffer q, Bu
   grid.global[2] = n;
   const Memory& rotations = rotations_[device::rope_table_of(config_, layer)].buffer;
   run(rope_kv_store_, grid, buffer(q), buffer(k), buffer(v), rotations, slots_.buffer, keys_[layer],
-      values_[layer], config_.n_heads, config_.n_kv_heads, config_.head_dim, config_.rope.dim, block_size_);
+      values_[layer], config_.n_heads, config_.n_kv_heads, config_.head_dim, config_.rope_dim(), block_size_);
 }
 
 void OpenClOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {

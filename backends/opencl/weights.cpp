@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "backends/device/thread_pool.hpp"
-#include "backends/graph/weights.hpp"
 #include "backends/opencl/matmul_plan.hpp"
 #include "kernels/formats/row_groups.hpp"
 
@@ -32,31 +31,15 @@ constexpr std::size_t kPage = 4096;
 constexpr std::uint32_t kPackRows = 8 * kGroupRows;
 
 std::size_t slot(WeightRef ref) noexcept {
-  return ref.layer * graph::kWeightRoleCount + static_cast<std::size_t>(ref.role);
+  return ref.layer * model::kWeightRoleCount + static_cast<std::size_t>(ref.role);
 }
 
 std::size_t round_up(std::size_t n, std::size_t to) noexcept {
   return (n + to - 1) / to * to;
 }
 
-// F32 always: model_file refuses other ones.
 bool is_vector(WeightRole role) {
-  using enum WeightRole;
-  switch (role) {
-    case attn_norm:
-    case ffn_norm:
-    case output_norm:
-    case q_bias:
-    case k_bias:
-    case v_bias:
-    case q_norm:
-    case k_norm:
-    case attn_post_norm:
-    case ffn_post_norm:
-      return true;
-    default:
-      return false;
-  }
+  return model::kind_of(role) == model::WeightKind::vector;
 }
 
 bool is_matrix(WeightRole role) {
@@ -84,8 +67,7 @@ DeviceMatrix described(WeightRef ref, const model::Weight& w, bool added) {
   matrix.rows = w.rows;
   matrix.cols = w.cols;
   matrix.experts = w.experts;
-  matrix.of_experts = ref.role == WeightRole::expert_gate || ref.role == WeightRole::expert_up ||
-                      ref.role == WeightRole::expert_down;
+  matrix.of_experts = model::kind_of(ref.role) == model::WeightKind::experts;
   matrix.added = added;
   matrix.expert_bytes = packed_matrix_bytes(w);
   return matrix;
@@ -105,12 +87,12 @@ void each_range(device::ThreadPool& pool, const model::Weight& w, Pack&& pack) {
 template <class Use>
 void each_weight(const model::ModelFile& model, const graph::ModelPart& part, Use&& use) {
   const auto offer = [&](WeightRole role, std::uint32_t layer) {
-    if (const model::Weight& w = graph::weight_of(model.weights(), {role, layer}); w.data != nullptr)
+    if (const model::Weight& w = model.weights().of(role, layer); w.data != nullptr)
       use(WeightRef{role, layer}, w);
   };
-  for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
+  for (std::size_t i = 0; i < model::kWeightRoleCount; ++i) {
     const auto role = static_cast<WeightRole>(i);
-    if (graph::of_a_layer(role)) {
+    if (model::of_a_layer(role)) {
       for (std::uint32_t layer = part.begin; layer < part.end; ++layer) offer(role, layer);
     } else if (role == WeightRole::token_embedding ? part.embeds : part.projects) {
       offer(role, 0);
@@ -140,12 +122,12 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, con
   each_weight(model, part, [&](WeightRef ref, const model::Weight& w) {
     entries.push_back({ref, &w, adds && (ref.role == WeightRole::o || ref.role == WeightRole::down)});
   });
-  const auto layers = model.weights().layers.size();
+  const auto layers = model.weights().n_layers();
 
   Weights out;
   out.in_place_ = in_place;
-  out.index_.resize(layers * graph::kWeightRoleCount + graph::kWeightRoleCount);
-  out.describe_table(model.weights().token_embedding);
+  out.index_.resize(layers * model::kWeightRoleCount + model::kWeightRoleCount);
+  out.describe_table(model.weights().of(WeightRole::token_embedding));
   if (auto ok = out.load_vectors(device, entries); !ok) return std::unexpected(std::move(ok.error()));
   auto ok = in_place ? out.load_in_place(device, model, entries, progress)
                      : out.load_by_upload(device, entries, progress);
@@ -187,7 +169,7 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
                                     std::span<const Entry> entries, const graph::LoadProgress& progress) {
   // Of an affine table the parts are brought together: one buffer for all of them.
   const auto is_table = [](const Entry& e) { return e.ref.role == WeightRole::token_embedding; };
-  const FileBytes table = file_bytes(model.weights().token_embedding);
+  const FileBytes table = file_bytes(model.weights().of(WeightRole::token_embedding));
   const bool embeds = std::ranges::any_of(entries, is_table);
   const bool together = embeds && !table[1].empty();
   std::size_t whole = together ? round_up(total(table), kPage) : 0;

@@ -4,7 +4,6 @@
 
 #include "backends/device/rope_args.hpp"
 #include "backends/graph/decoder.hpp"
-#include "backends/graph/weights.hpp"
 #include "backends/vulkan/facts.hpp"
 #include "backends/vulkan/matmul_plan.hpp"
 
@@ -26,12 +25,13 @@ std::uint64_t held(std::uint64_t bytes) noexcept {
 
 template <class Take>
 void each_weight(const model::ModelFile& model, Take&& take) noexcept {
-  for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
+  for (std::size_t i = 0; i < model::kWeightRoleCount; ++i) {
     const auto role = static_cast<graph::WeightRole>(i);
-    const std::uint32_t layers = graph::of_a_layer(role) ? model.config().n_layers : 1;
+    const std::uint32_t layers = model::of_a_layer(role) ? model.config().n_layers : 1;
     for (std::uint32_t layer = 0; layer < layers; ++layer) {
-      const model::Weight& w = graph::weight_of(model.weights(), {role, layer});
-      const bool tied = role == graph::WeightRole::output && w.data == model.weights().token_embedding.data;
+      const model::Weight& w = model.weights().of(role, layer);
+      const bool tied = role == model::WeightRole::output &&
+                        w.data == model.weights().of(model::WeightRole::token_embedding).data;
       if (w.data != nullptr && !tied) take(w);
     }
   }
@@ -76,7 +76,7 @@ std::uint64_t scratch_bytes(const model::ModelConfig& config, const graph::Footp
 
   std::uint64_t inputs = 0;  // of a step, in one allocation
   for (const std::uint64_t words :
-       {rows, rows, rows, sequences * kAskedWords, device::rope_tables(config) * rows * config.rope.dim,
+       {rows, rows, rows, sequences * kAskedWords, device::rope_tables(config) * rows * config.rope_dim(),
         rows * kWorkWords, sequences * kWorkWords, kGrids * kWorkWords})
     inputs += round_up(words * kWord, 64);
   bytes += held(inputs) + held(kWord * shape.kv_blocks);

@@ -25,7 +25,7 @@ Result<void> StepBuffer::allocate() {
     use(slots_, rows);
     use(wanted_, rows);
     use(asked_, limits_.logit_rows * kAskedWords);
-    use(rotations_, device::rope_tables(config_) * rows * config_.rope.dim);
+    use(rotations_, device::rope_tables(config_) * rows * config_.rope_dim());
     use(row_work_, rows);
     use(split_work_, limits_.logit_rows);
     use(grids_, 3);
@@ -58,7 +58,7 @@ Result<void> StepBuffer::room_for_tables(std::size_t blocks) {
 
 Address StepBuffer::rotations_at(std::uint32_t layer) const noexcept {
   return rotations_.address + sizeof(float) * std::uint64_t{device::rope_table_of(config_, layer)} *
-                                  limits_.step_tokens * config_.rope.dim;
+                                  limits_.step_tokens * config_.rope_dim();
 }
 
 Result<void> StepBuffer::write(const graph::StepInputs& inputs) {
@@ -72,8 +72,8 @@ Result<void> StepBuffer::write(const graph::StepInputs& inputs) {
                      position % block_size;
   }
   for (std::size_t table = 0; table < rope_tables_.size(); ++table) {
-    float* to = rotations_.host + table * limits_.step_tokens * config_.rope.dim;
-    for (std::size_t i = 0; i < inputs.tokens.size(); ++i, to += config_.rope.dim)
+    float* to = rotations_.host + table * limits_.step_tokens * config_.rope_dim();
+    for (std::size_t i = 0; i < inputs.tokens.size(); ++i, to += config_.rope_dim())
       rope_tables_[table].rotation(inputs.positions[i], to);
   }
   std::uint32_t* asked = asked_.host;

@@ -564,7 +564,7 @@ void VulkanOps::rope_kv_store(std::uint32_t n, std::uint32_t layer, Buffer q, Bu
   commands_->dispatch(rope_kv_store_,
                       RopeKvStorePush{at(q), at(k), at(v), step_.rotations_at(layer), step_.slots_at(),
                                       keys_[layer].address(), values_[layer].address(), config_.n_heads,
-                                      config_.n_kv_heads, config_.head_dim, config_.rope.dim, block_size_, 0},
+                                      config_.n_kv_heads, config_.head_dim, config_.rope_dim(), block_size_, 0},
                       by_four("rope_kv_store", pairs, n));
 }
 

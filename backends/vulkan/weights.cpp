@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "backends/device/memory.hpp"
-#include "backends/graph/weights.hpp"
 
 namespace flyball::vulkan {
 
@@ -42,19 +41,19 @@ constexpr std::size_t kCopyBytes = 64ULL << 20;  // at a time: progress is seen,
 constexpr std::uint64_t kCopyAlignment = 256;    // no device asks for more
 
 std::size_t slot(WeightRef ref) noexcept {
-  return ref.layer * graph::kWeightRoleCount + static_cast<std::size_t>(ref.role);
+  return ref.layer * model::kWeightRoleCount + static_cast<std::size_t>(ref.role);
 }
 
 // In order of slots. Calls use(ref, weight) for each that the model has.
 template <class Use>
 void each_weight(const model::ModelFile& model, Use&& use) {
-  const auto layers = static_cast<std::uint32_t>(model.weights().layers.size());
+  const auto layers = static_cast<std::uint32_t>(model.weights().n_layers());
   for (std::uint32_t layer = 0; layer <= layers; ++layer)
-    for (std::size_t i = 0; i < graph::kWeightRoleCount; ++i) {
+    for (std::size_t i = 0; i < model::kWeightRoleCount; ++i) {
       const auto role = static_cast<WeightRole>(i);
-      if (graph::of_a_layer(role) ? layer == layers : layer > 0) continue;
+      if (model::of_a_layer(role) ? layer == layers : layer > 0) continue;
       const WeightRef ref{role, layer};
-      if (const model::Weight& w = graph::weight_of(model.weights(), ref); w.data != nullptr) use(ref, w);
+      if (const model::Weight& w = model.weights()[ref]; w.data != nullptr) use(ref, w);
     }
 }
 
@@ -227,7 +226,7 @@ Result<void> Weights::copy(Device& device, std::span<Piece* const> pieces, Place
 
 Result<void> Weights::describe(Device& device, const model::ModelFile& model, std::span<const Piece> pieces) {
   std::vector<AffineMatrix> affine;
-  index_.resize((model.weights().layers.size() + 1) * graph::kWeightRoleCount);
+  index_.resize((model.weights().n_layers() + 1) * model::kWeightRoleCount);
   const Piece* at = pieces.data();
   each_weight(model, [&](WeightRef ref, const model::Weight& w) {
     index_[slot(ref)] = static_cast<std::uint32_t>(weights_.size());

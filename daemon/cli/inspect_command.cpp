@@ -157,10 +157,10 @@ void print_json(const Report& r) {
                                   {"head_dim", c.head_dim},
                                   {"tied_embeddings", c.tied_embeddings}}},
                                 {"rope",
-                                 {{"dim", c.rope.dim},
-                                  {"base", c.rope.base},
-                                  {"scaling", to_text(c.rope.scaling)},
-                                  {"factor", c.rope.factor}}},
+                                 {{"dim", c.ropes[0].dim},
+                                  {"base", c.ropes[0].base},
+                                  {"scaling", to_text(c.ropes[0].scaling)},
+                                  {"factor", c.ropes[0].factor}}},
                                 {"memory",
                                  {{"context", r.shape.context},
                                   {"sequences", r.shape.sequences},
@@ -208,7 +208,7 @@ void print_text(const Report& r) {
   line("shape", n(c.n_layers) + " layers, dim " + n(c.dim) + ", " + feed_forward_text(c) + ", " +
                     n(c.n_heads) + " heads over " + n(c.n_kv_heads) + " KV heads of " + n(c.head_dim) +
                     (c.tied_embeddings ? ", tied embeddings" : ""));
-  line("context", n(c.context_length) + " tokens, RoPE scaling " + to_text(c.rope.scaling));
+  line("context", n(c.context_length) + " tokens, RoPE scaling " + to_text(c.ropes[0].scaling));
   line("vocabulary", n(c.vocab_size) + " tokens, tokenizer " +
                          (r.tokenizer.empty() ? "(none)" : r.tokenizer) +
                          (r.pre_tokenizer.empty() ? "" : " with pre-tokenizer " + r.pre_tokenizer));

@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   const auto& config = (*file)->config();
-  if (config.n_layers != (*file)->weights().layers.size() || config.n_heads % config.n_kv_heads != 0)
+  if (config.n_layers != (*file)->weights().n_layers() || config.n_heads % config.n_kv_heads != 0)
     std::abort();
   const auto plan = flyball::graph::plan_memory(config, (*file)->weight_bytes(), {});
   sink = sink + plan.total() + (*file)->main_quantization().size();

@@ -94,7 +94,7 @@ TEST(Decoder, YarnBlendsBetweenTheFilesBetas) {
   const auto weights = cpu::CpuWeights::load(*m.file, kernels, pool).value();
   const auto logits = [&](const model::RopeConfig& rope) {
     model::ModelConfig config = m.file->config();
-    config.rope = rope;
+    config.ropes[0] = rope;
     auto ops = cpu::CpuOps::make(config, kernels, weights, pool, 16, 1).value();
     EXPECT_TRUE(ops->reserve_kv(graph::kv_layout(config), 1));
     const Prompt prompt(16, config.vocab_size, {0}, {15});
@@ -107,7 +107,7 @@ TEST(Decoder, YarnBlendsBetweenTheFilesBetas) {
     for (std::size_t i = 0; i < a.size(); ++i) most = std::max(most, std::fabs(a[i] - b[i]));
     return most;
   };
-  model::RopeConfig magnitude = m.file->config().rope;
+  model::RopeConfig magnitude = m.file->config().ropes[0];
   model::RopeConfig yarn = magnitude;
   magnitude.attn_factor = static_cast<float>(1.0 + 0.1 * std::log(4.0));
   yarn.scaling = model::RopeScaling::yarn;

@@ -115,9 +115,9 @@ TEST(Decoder, ServesLongContextsByTheirFactors) {
     return rows.at(0);
   };
   const auto shorter = logits();
-  m.file->serve(m.file->config().rope.original_context);
+  m.file->serve(m.file->config().ropes[0].original_context);
   EXPECT_EQ(logits(), shorter);
-  m.file->serve(m.file->config().rope.original_context + 1);
+  m.file->serve(m.file->config().ropes[0].original_context + 1);
   EXPECT_GT(relative_error(logits(), shorter), 1e-3);
 }
 

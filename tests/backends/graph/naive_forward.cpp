@@ -10,6 +10,7 @@
 namespace flyball::test {
 namespace {
 
+using model::WeightRole;
 using Vector = std::vector<double>;
 
 Vector weight_row(const model::Weight& w, std::uint32_t row) {
@@ -94,8 +95,9 @@ void add_output(Vector& stream, const Vector& y, const model::Weight& post_norm,
 }
 
 // Probabilities of all experts, the likeliest few, those divided by their sum.
-Vector mixture(const model::LayerWeights& l, const model::ModelConfig& c, const Vector& x) {
-  Vector p = multiply(l.router, x);
+Vector mixture(const model::ModelWeights& weights, std::uint32_t layer,
+               const model::ModelConfig& c, const Vector& x) {
+  Vector p = multiply(weights.of(WeightRole::router, layer), x);
   for (double& v : p) v = std::exp(v);
   std::vector<std::uint32_t> order(p.size());
   std::iota(order.begin(), order.end(), 0U);
@@ -105,8 +107,8 @@ Vector mixture(const model::LayerWeights& l, const model::ModelConfig& c, const 
   for (const std::uint32_t e : order) chosen += p[e];
   Vector out(c.dim);
   for (const std::uint32_t e : order) {
-    const Vector inner = glu(c, multiply(l.expert_gate, x, e), multiply(l.expert_up, x, e));
-    const Vector y = multiply(l.expert_down, inner, e);
+    const Vector inner = glu(c, multiply(weights.of(WeightRole::expert_gate, layer), x, e), multiply(weights.of(WeightRole::expert_up, layer), x, e));
+    const Vector y = multiply(weights.of(WeightRole::expert_down, layer), inner, e);
     for (std::size_t i = 0; i < y.size(); ++i) out[i] += p[e] / chosen * y[i];
   }
   return out;
@@ -118,25 +120,25 @@ std::vector<double> naive_forward(const model::ModelFile& model, std::span<const
   const model::ModelConfig& c = model.config();
   std::vector<Vector> stream;
   for (const Token t : tokens) {
-    stream.push_back(weight_row(model.weights().token_embedding, static_cast<std::uint32_t>(t)));
+    stream.push_back(weight_row(model.weights().of(WeightRole::token_embedding), static_cast<std::uint32_t>(t)));
     for (double& v : stream.back()) v *= c.embedding_scale;
   }
 
   for (std::uint32_t layer = 0; layer < c.n_layers; ++layer) {
-    const model::LayerWeights& l = model.weights().layers[layer];
+    const auto weight = [&](WeightRole role) -> const model::Weight& { return model.weights().of(role, layer); };
     const std::size_t window = c.layer(layer).window;
-    const model::RopeConfig& rope = c.local_rope && c.layer(layer).local ? *c.local_rope : c.rope;
+    const model::RopeConfig& rope = c.rope_of(layer);
     std::vector<Vector> q, k, v;
     for (std::size_t t = 0; t < stream.size(); ++t) {
-      const Vector x = norm(l.attn_norm, stream[t], c.norm_eps);
-      q.push_back(multiply(l.q, x));
-      k.push_back(multiply(l.k, x));
-      v.push_back(multiply(l.v, x));
-      add_bias(q.back(), l.q_bias);
-      add_bias(k.back(), l.k_bias);
-      add_bias(v.back(), l.v_bias);
-      norm_heads(q.back(), l.q_norm, c);
-      norm_heads(k.back(), l.k_norm, c);
+      const Vector x = norm(weight(WeightRole::attn_norm), stream[t], c.norm_eps);
+      q.push_back(multiply(weight(WeightRole::q), x));
+      k.push_back(multiply(weight(WeightRole::k), x));
+      v.push_back(multiply(weight(WeightRole::v), x));
+      add_bias(q.back(), weight(WeightRole::q_bias));
+      add_bias(k.back(), weight(WeightRole::k_bias));
+      add_bias(v.back(), weight(WeightRole::v_bias));
+      norm_heads(q.back(), weight(WeightRole::q_norm), c);
+      norm_heads(k.back(), weight(WeightRole::k_norm), c);
       rotate(q.back(), c.n_heads, c, rope, t);
       rotate(k.back(), c.n_kv_heads, c, rope, t);
     }
@@ -145,26 +147,28 @@ std::vector<double> naive_forward(const model::ModelFile& model, std::span<const
       for (std::uint32_t h = 0; h < c.n_heads; ++h) {
         const std::size_t qh = h * c.head_dim;
         const std::size_t kh = h / (c.n_heads / c.n_kv_heads) * c.head_dim;
-        Vector weight(t + 1);
+        Vector share(t + 1);
         double sum = 0;
         const std::size_t first = window != 0 && t >= window ? t + 1 - window : 0;
         for (std::size_t s = first; s <= t; ++s) {
           double dot = 0;
           for (std::uint32_t d = 0; d < c.head_dim; ++d) dot += q[t][qh + d] * k[s][kh + d];
-          sum += weight[s] = std::exp(capped(dot * c.query_scale, c.attention_cap));
+          sum += share[s] = std::exp(capped(dot * c.query_scale, c.attention_cap));
         }
         for (std::size_t s = first; s <= t; ++s)
-          for (std::uint32_t d = 0; d < c.head_dim; ++d) out[qh + d] += weight[s] / sum * v[s][kh + d];
+          for (std::uint32_t d = 0; d < c.head_dim; ++d) out[qh + d] += share[s] / sum * v[s][kh + d];
       }
-      add_output(stream[t], multiply(l.o, out), l.attn_post_norm, c);
-      const Vector x = norm(l.ffn_norm, stream[t], c.norm_eps);
-      const Vector y = c.n_experts > 0 ? mixture(l, c, x)
-                                       : multiply(l.down, glu(c, multiply(l.gate, x), multiply(l.up, x)));
-      add_output(stream[t], y, l.ffn_post_norm, c);
+      Vector attended = multiply(weight(WeightRole::o), out);
+      add_bias(attended, weight(WeightRole::o_bias));
+      add_output(stream[t], attended, weight(WeightRole::attn_post_norm), c);
+      const Vector x = norm(weight(WeightRole::ffn_norm), stream[t], c.norm_eps);
+      const Vector y = c.n_experts > 0 ? mixture(model.weights(), layer, c, x)
+                                       : multiply(weight(WeightRole::down), glu(c, multiply(weight(WeightRole::gate), x), multiply(weight(WeightRole::up), x)));
+      add_output(stream[t], y, weight(WeightRole::ffn_post_norm), c);
     }
   }
   Vector logits =
-      multiply(model.weights().output, norm(model.weights().output_norm, stream.back(), c.norm_eps));
+      multiply(model.weights().of(WeightRole::output), norm(model.weights().of(WeightRole::output_norm), stream.back(), c.norm_eps));
   for (double& logit : logits) logit = capped(logit, c.logit_cap);
   return logits;
 }

@@ -54,10 +54,10 @@ TEST(ModelConfig, DefaultsOfAFileThatSaysLittle) {
   ASSERT_TRUE(config) << config.error().message;
   EXPECT_EQ(config->architecture, "llama");
   EXPECT_EQ(config->head_dim, 2U);
-  EXPECT_EQ(config->rope.dim, 2U);
-  EXPECT_EQ(config->rope.base, 10'000.0F);
-  EXPECT_EQ(config->rope.scaling, RopeScaling::none);
-  EXPECT_EQ(config->rope.original_context, 16U);
+  EXPECT_EQ(config->ropes[0].dim, 2U);
+  EXPECT_EQ(config->ropes[0].base, 10'000.0F);
+  EXPECT_EQ(config->ropes[0].scaling, RopeScaling::none);
+  EXPECT_EQ(config->ropes[0].original_context, 16U);
   EXPECT_EQ(config->norm_eps, 1e-5F);
   EXPECT_EQ(config->vocab_size, 5U);
   EXPECT_FALSE(config->tied_embeddings);
@@ -81,29 +81,29 @@ TEST(ModelConfig, RopeScaling) {
       out.set_f32("llama.rope.scaling.attn_factor", 1.25F);
     });
   };
-  EXPECT_EQ(scaled("linear", 4)->rope.scaling, RopeScaling::linear);
-  EXPECT_EQ(scaled("linear", 4)->rope.factor, 4.0F);
-  EXPECT_EQ(scaled("linear", 4)->rope.attn_factor, 1.25F);
+  EXPECT_EQ(scaled("linear", 4)->ropes[0].scaling, RopeScaling::linear);
+  EXPECT_EQ(scaled("linear", 4)->ropes[0].factor, 4.0F);
+  EXPECT_EQ(scaled("linear", 4)->ropes[0].attn_factor, 1.25F);
   const auto yarn = scaled("yarn", 4);
-  EXPECT_EQ(yarn->rope.scaling, RopeScaling::yarn);
-  EXPECT_EQ(yarn->rope.original_context, 4U);
-  EXPECT_EQ(yarn->rope.attn_factor, 1.25F);
-  EXPECT_EQ(scaled("none", 4)->rope.scaling, RopeScaling::none);
-  EXPECT_EQ(scaled("none", 4)->rope.factor, 1.0F);
+  EXPECT_EQ(yarn->ropes[0].scaling, RopeScaling::yarn);
+  EXPECT_EQ(yarn->ropes[0].original_context, 4U);
+  EXPECT_EQ(yarn->ropes[0].attn_factor, 1.25F);
+  EXPECT_EQ(scaled("none", 4)->ropes[0].scaling, RopeScaling::none);
+  EXPECT_EQ(scaled("none", 4)->ropes[0].factor, 1.0F);
   expect_invalid(scaled("longrope", 4), "LongRoPE needs both");
   expect_invalid(scaled("dynamic", 4), "dynamic is not one");
-  EXPECT_EQ(scaled("linear", 0)->rope.scaling, RopeScaling::none) << "0 is off";
-  EXPECT_EQ(scaled("yarn", 0)->rope.factor, 1.0F);
+  EXPECT_EQ(scaled("linear", 0)->ropes[0].scaling, RopeScaling::none) << "0 is off";
+  EXPECT_EQ(scaled("yarn", 0)->ropes[0].factor, 1.0F);
   expect_invalid(scaled("yarn", -1.0F), "rope.scaling.factor");
   expect_invalid(scaled("yarn", std::numeric_limits<float>::quiet_NaN()), "rope.scaling.factor");
   const auto old = config_of({}, [](GgufWriter& out) { out.set_f32("llama.rope.scale_linear", 2); });
-  EXPECT_EQ(old->rope.scaling, RopeScaling::linear);
-  EXPECT_EQ(old->rope.factor, 2.0F);
+  EXPECT_EQ(old->ropes[0].scaling, RopeScaling::linear);
+  EXPECT_EQ(old->ropes[0].factor, 2.0F);
   const auto both = config_of({}, [](GgufWriter& out) {
     out.set_f32("llama.rope.scale_linear", 2);
     out.set_f32("llama.rope.scaling.factor", 4);
   });
-  EXPECT_EQ(both->rope.factor, 4.0F);
+  EXPECT_EQ(both->ropes[0].factor, 4.0F);
 }
 
 TEST(ModelConfig, FrequencyFactorsOfLlama3) {
@@ -128,8 +128,8 @@ TEST(ModelConfig, FrequencyFactorsOfLlama3) {
   };
   const auto config = with({1, 8});
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->rope.scaling, RopeScaling::llama3);
-  EXPECT_THAT(config->rope.frequency_factors, ElementsAre(1, 8));
+  EXPECT_EQ(config->ropes[0].scaling, RopeScaling::llama3);
+  EXPECT_THAT(config->ropes[0].frequency_factors, ElementsAre(1, 8));
   expect_invalid(with({1, 8, 8}), "must be F32 of 2 values");
   expect_invalid(with({1, 0}), "not positive");
   expect_invalid(with({std::numeric_limits<float>::infinity(), 1}), "not positive");
@@ -160,14 +160,14 @@ TEST(ModelConfig, FactorsOfLongRope) {
   constexpr const char* kShort = "rope_factors_short.weight";
   auto config = with({kShort, kLong});
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_EQ(config->rope.scaling, RopeScaling::longrope);
-  EXPECT_EQ(config->rope.attn_factor, 1.25F);
-  EXPECT_THAT(config->rope.frequency_factors, ElementsAre(1, 2));
+  EXPECT_EQ(config->ropes[0].scaling, RopeScaling::longrope);
+  EXPECT_EQ(config->ropes[0].attn_factor, 1.25F);
+  EXPECT_THAT(config->ropes[0].frequency_factors, ElementsAre(1, 2));
   config->serve(4);
-  EXPECT_THAT(config->rope.frequency_factors, ElementsAre(1, 2));
+  EXPECT_THAT(config->ropes[0].frequency_factors, ElementsAre(1, 2));
   config->serve(5);
-  EXPECT_EQ(config->rope.frequency_factors, config->rope.long_factors);
-  EXPECT_NE(config->rope.long_factors[0], 1.0F);
+  EXPECT_EQ(config->ropes[0].frequency_factors, config->ropes[0].long_factors);
+  EXPECT_NE(config->ropes[0].long_factors[0], 1.0F);
   expect_invalid(with({kLong}), "LongRoPE needs both");
   expect_invalid(with({kShort}), "LongRoPE needs both");
   expect_invalid(with({kShort, kLong, "rope_freqs.weight"}), "beside another RoPE scaling");
@@ -291,7 +291,7 @@ TEST(ModelConfig, Families) {
   EXPECT_TRUE(qwen3->qk_norm);
   EXPECT_FALSE(qwen3->qkv_bias);
   EXPECT_EQ(qwen3->head_dim, 8U);
-  EXPECT_EQ(qwen3->rope.dim, 8U);
+  EXPECT_EQ(qwen3->ropes[0].dim, 8U);
   // Only the architecture's own keys count.
   const auto foreign =
       config_of(model, [](GgufWriter& out) { out.set_u32("llama.attention.key_length", 8); });
@@ -325,7 +325,7 @@ TEST(ModelConfig, Windows) {
 
 std::vector<bool> local_layers(const ModelConfig& config) {
   std::vector<bool> local;
-  for (std::uint32_t i = 0; i < config.n_layers; ++i) local.push_back(config.layer(i).local);
+  for (std::uint32_t i = 0; i < config.n_layers; ++i) local.push_back(config.layer(i).window != 0 || config.layer(i).rope != 0);
   return local;
 }
 
@@ -345,7 +345,7 @@ TEST(ModelConfig, Gemma2) {
   EXPECT_THAT(local_layers(*plain), ElementsAre(true, false, true, false, true));
   EXPECT_EQ(plain->layer(0).window, 4096U);
   EXPECT_EQ(plain->layer(1).window, 0U);
-  EXPECT_FALSE(plain->local_rope);
+  EXPECT_EQ(plain->ropes.size(), 1U);
   const auto own = config_of(model, [](GgufWriter& out) {
     out.set_f32("gemma2.attn_logit_softcapping", 20.0F);
     out.set_f32("gemma2.final_logit_softcapping", 10.0F);
@@ -357,7 +357,7 @@ TEST(ModelConfig, Gemma2) {
   EXPECT_EQ(own->logit_cap, 10.0F);
   EXPECT_THAT(local_layers(*own), ElementsAre(true, true, false, true, true));
   EXPECT_EQ(own->layer(4).window, 100U);
-  EXPECT_EQ(own->local_rope->base, 500.0F);
+  EXPECT_EQ(own->ropes.at(1).base, 500.0F);
   const auto flags = config_of(model, [](GgufWriter& out) {
     out.set_i32s("gemma2.attention.sliding_window_pattern", std::vector<std::int32_t>{0, 1, 1, 0, 1});
   });
@@ -417,19 +417,19 @@ TEST(ModelConfig, Gemma3) {
   EXPECT_THAT(local_layers(*config), ElementsAre(true, true, true, true, true, false, true));
   EXPECT_EQ(config->layer(0).window, 8U);
   EXPECT_EQ(config->layer(5).window, 0U);
-  EXPECT_EQ(config->rope.base, 1e6F);
-  EXPECT_EQ(config->rope.factor, 8.0F);
-  ASSERT_TRUE(config->local_rope);
-  EXPECT_EQ(config->local_rope->base, 10'000.0F);
-  EXPECT_EQ(config->local_rope->factor, 1.0F);
-  EXPECT_EQ(config->local_rope->scaling, RopeScaling::none);
-  EXPECT_EQ(config->local_rope->dim, config->rope.dim);
+  EXPECT_EQ(config->ropes[0].base, 1e6F);
+  EXPECT_EQ(config->ropes[0].factor, 8.0F);
+  ASSERT_EQ(config->ropes.size(), 2U);
+  EXPECT_EQ(config->ropes[1].base, 10'000.0F);
+  EXPECT_EQ(config->ropes[1].factor, 1.0F);
+  EXPECT_EQ(config->ropes[1].scaling, RopeScaling::none);
+  EXPECT_EQ(config->ropes[1].dim, config->ropes[0].dim);
   // As long as the context it hides nothing, but its layers rotate as they do.
   const auto wide = with(16);
   EXPECT_FALSE(wide->windowed());
-  EXPECT_TRUE(wide->layer(0).local && wide->local_rope);
+  EXPECT_EQ(wide->layer(0).rope, 1U);
   EXPECT_TRUE(with(0)->layers.empty());
-  EXPECT_FALSE(with(0)->local_rope);
+  EXPECT_EQ(with(0)->ropes.size(), 1U);
 }
 
 TEST(ModelConfig, MixturesOfExperts) {

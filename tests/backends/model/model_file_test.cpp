@@ -44,12 +44,12 @@ TEST(ModelFile, WeightsByRole) {
   const auto file = ModelFile::from_bytes(bytes);
   ASSERT_TRUE(file) << file.error().message;
   const auto& weights = (*file)->weights();
-  ASSERT_EQ(weights.layers.size(), 1U);
-  EXPECT_EQ(weights.layers[0].k.rows, 2U);
-  EXPECT_EQ(weights.layers[0].k.cols, 4U);
-  EXPECT_EQ(weights.layers[0].down.rows, 4U);
-  EXPECT_EQ(weights.layers[0].down.cols, 6U);
-  EXPECT_EQ(weights.output.data,
+  ASSERT_EQ(weights.n_layers(), 1U);
+  EXPECT_EQ(weights.of(WeightRole::k, 0).rows, 2U);
+  EXPECT_EQ(weights.of(WeightRole::k, 0).cols, 4U);
+  EXPECT_EQ(weights.of(WeightRole::down, 0).rows, 4U);
+  EXPECT_EQ(weights.of(WeightRole::down, 0).cols, 6U);
+  EXPECT_EQ(weights.of(WeightRole::output).data,
             reinterpret_cast<const std::byte*>((*file)->gguf().tensor("output.weight")->data.data()));
   EXPECT_EQ((*file)->parameter_count(), 20U + 4 + 16 + 8 + 8 + 16 + 4 + 24 * 3 + 4 + 20);
   EXPECT_EQ((*file)->weight_bytes(), (*file)->parameter_count() * 4);
@@ -64,7 +64,7 @@ TEST(ModelFile, FusedMatricesAreReadInParts) {
   const auto bytes = model.bytes();
   const auto file = ModelFile::from_bytes(bytes);
   ASSERT_TRUE(file) << file.error().message;
-  const LayerWeights& layer = (*file)->weights().layers[0];
+  const ModelWeights& weights = (*file)->weights();
   const std::byte* qkv = (*file)->gguf().tensor("blk.0.attn_qkv.weight")->data.data();
   const std::byte* gate_up = (*file)->gguf().tensor("blk.0.ffn_up.weight")->data.data();
   const auto expect = [](const Weight& w, const std::byte* begin, std::uint32_t first, std::uint32_t rows) {
@@ -72,11 +72,11 @@ TEST(ModelFile, FusedMatricesAreReadInParts) {
     EXPECT_EQ(w.rows, rows);
     EXPECT_EQ(w.cols, 4U);
   };
-  expect(layer.q, qkv, 0, 4);
-  expect(layer.k, qkv, 4, 2);
-  expect(layer.v, qkv, 6, 2);
-  expect(layer.gate, gate_up, 0, 6);
-  expect(layer.up, gate_up, 6, 6);
+  expect(weights.of(WeightRole::q), qkv, 0, 4);
+  expect(weights.of(WeightRole::k), qkv, 4, 2);
+  expect(weights.of(WeightRole::v), qkv, 6, 2);
+  expect(weights.of(WeightRole::gate), gate_up, 0, 6);
+  expect(weights.of(WeightRole::up), gate_up, 6, 6);
   for (const char* name : {"blk.0.attn_qkv.weight", "blk.0.ffn_up.weight"}) {
     SmallModel broken = model;
     broken.skip = name;
@@ -95,7 +95,7 @@ TEST(ModelFile, TiedEmbeddingsServeAsOutput) {
   const auto bytes = model.bytes();
   const auto file = ModelFile::from_bytes(bytes);
   ASSERT_TRUE(file);
-  EXPECT_EQ((*file)->weights().output.data, (*file)->weights().token_embedding.data);
+  EXPECT_EQ((*file)->weights().of(WeightRole::output).data, (*file)->weights().of(WeightRole::token_embedding).data);
 }
 
 TEST(ModelFile, EachMissingTensorIsNamed) {
@@ -124,8 +124,12 @@ TEST(ModelFile, WrongShapesAndTypesAreSaid) {
 // A bias would change what the model computes: not passed over in silence.
 TEST(ModelFile, UnknownTensorsAreRefused) {
   SmallModel model;
+  model.extra = "blk.0.ffn_up.bias";
+  expect_invalid(model, "blk.0.ffn_up.bias is none that a llama model of this shape has");
   model.extra = "blk.0.attn_q.bias";
-  expect_invalid(model, "blk.0.attn_q.bias is none that a llama model of this shape has");
+  expect_invalid(model, "the tensor blk.0.attn_k.bias is missing");
+  model.architecture = "qwen3";
+  expect_invalid(model, "blk.0.attn_q.bias is none that a qwen3 model of this shape has");
   model.extra = "blk.1.attn_norm.weight";
   expect_invalid(model, "blk.1.attn_norm.weight");
 }
@@ -136,15 +140,15 @@ TEST(ModelFile, WeightsOfOtherFamilies) {
   const auto qwen2_bytes = model.bytes();
   const auto qwen2 = ModelFile::from_bytes(qwen2_bytes);
   ASSERT_TRUE(qwen2) << qwen2.error().message;
-  EXPECT_EQ((*qwen2)->weights().layers[0].q_bias.cols, 4U);
-  EXPECT_EQ((*qwen2)->weights().layers[0].v_bias.cols, 2U);
-  EXPECT_EQ((*qwen2)->weights().layers[0].q_norm.data, nullptr);
+  EXPECT_EQ((*qwen2)->weights().of(WeightRole::q_bias, 0).cols, 4U);
+  EXPECT_EQ((*qwen2)->weights().of(WeightRole::v_bias, 0).cols, 2U);
+  EXPECT_EQ((*qwen2)->weights().of(WeightRole::q_norm, 0).data, nullptr);
   model.architecture = "qwen3";
   const auto qwen3_bytes = model.bytes();
   const auto qwen3 = ModelFile::from_bytes(qwen3_bytes);
   ASSERT_TRUE(qwen3) << qwen3.error().message;
-  EXPECT_EQ((*qwen3)->weights().layers[0].k_norm.cols, 2U);
-  EXPECT_EQ((*qwen3)->weights().layers[0].q_bias.data, nullptr);
+  EXPECT_EQ((*qwen3)->weights().of(WeightRole::k_norm, 0).cols, 2U);
+  EXPECT_EQ((*qwen3)->weights().of(WeightRole::q_bias, 0).data, nullptr);
 }
 
 TEST(ModelFile, ExpertsAndWhatATokenUsesOfThem) {
@@ -155,14 +159,14 @@ TEST(ModelFile, ExpertsAndWhatATokenUsesOfThem) {
   const auto bytes = model.bytes();
   const auto file = ModelFile::from_bytes(bytes);
   ASSERT_TRUE(file) << file.error().message;
-  const auto& layer = (*file)->weights().layers[0];
-  EXPECT_EQ(layer.expert_up.experts, 5U);
-  EXPECT_EQ(layer.expert_up.rows, 6U);
-  EXPECT_EQ(layer.expert_up.cols, 4U);
-  EXPECT_EQ(layer.expert_up.matrix_bytes(), 96U);
-  EXPECT_EQ(layer.expert_down.rows, 4U);
-  EXPECT_EQ(layer.router.rows, 5U);
-  EXPECT_EQ(layer.gate.data, nullptr);
+  const ModelWeights& weights = (*file)->weights();
+  EXPECT_EQ(weights.of(WeightRole::expert_up).experts, 5U);
+  EXPECT_EQ(weights.of(WeightRole::expert_up).rows, 6U);
+  EXPECT_EQ(weights.of(WeightRole::expert_up).cols, 4U);
+  EXPECT_EQ(weights.of(WeightRole::expert_up).matrix_bytes(), 96U);
+  EXPECT_EQ(weights.of(WeightRole::expert_down).rows, 4U);
+  EXPECT_EQ(weights.of(WeightRole::router).rows, 5U);
+  EXPECT_EQ(weights.of(WeightRole::gate).data, nullptr);
   const auto dense = 20U + 4 + 16 + 8 + 8 + 16 + 2 + 2 + 4 + 4 + 20;
   EXPECT_EQ((*file)->parameter_count(), dense + 20 + 5 * 72);
   EXPECT_EQ((*file)->active_parameter_count(), dense + 20 + 2 * 72);

@@ -62,7 +62,7 @@ TEST(Synthetic, LoadsInEveryTypeAndScaling) {
       const auto file = ModelFile::from_bytes(*bytes);
       ASSERT_TRUE(file) << file.error().message;
       EXPECT_EQ((*file)->main_quantization(), to_string(type));
-      EXPECT_EQ((*file)->config().rope.scaling, rope);
+      EXPECT_EQ((*file)->config().ropes[0].scaling, rope);
       EXPECT_EQ((*file)->config().tied_embeddings, spec.tied);
       EXPECT_EQ((*file)->config().vocab_size, spec.vocab);
     }
@@ -122,9 +122,9 @@ TEST(Synthetic, WeightsAreSpreadAsTheyShould) {
     return std::sqrt(squares / n);
   };
   const auto& weights = (*file)->weights();
-  EXPECT_NEAR(spread(weights.token_embedding), 1.0, 0.02);
-  EXPECT_NEAR(spread(weights.layers[0].q), 1.0 / 16, 0.001);
-  EXPECT_NEAR(spread(weights.layers[1].gate), 1.0 / 16, 0.001);
+  EXPECT_NEAR(spread(weights.of(WeightRole::token_embedding)), 1.0, 0.02);
+  EXPECT_NEAR(spread(weights.of(WeightRole::q, 0)), 1.0 / 16, 0.001);
+  EXPECT_NEAR(spread(weights.of(WeightRole::gate, 1)), 1.0 / 16, 0.001);
 }
 
 TEST(Synthetic, ControlTokensAreNeverChosen) {
@@ -133,7 +133,7 @@ TEST(Synthetic, ControlTokensAreNeverChosen) {
   const auto bytes = synthetic_bytes(spec);
   const auto file = ModelFile::from_bytes(*bytes);
   const auto vocab = make_synthetic_vocab(spec.vocab);
-  const auto& output = (*file)->weights().output;
+  const auto& output = (*file)->weights().of(WeightRole::output);
   for (const auto token : {vocab.end_of_text, vocab.im_start, vocab.im_end}) {
     EXPECT_EQ(vocab.types[token], 3);
     const auto* row = reinterpret_cast<const float*>(output.data) + std::size_t{token} * output.cols;

@@ -41,14 +41,14 @@ TEST(Mlx, ReadsADirectory) {
   EXPECT_FALSE(c.tied_embeddings);
   EXPECT_EQ(file.format(), "MLX");
   EXPECT_FALSE(file.mapped());
-  const Weight& down = file.weights().layers[0].down;
+  const Weight& down = file.weights().of(WeightRole::down, 0);
   EXPECT_EQ(down.type, kernels::DType::affine4_g32);
   EXPECT_EQ(down.rows, 64U);
   EXPECT_EQ(down.cols, 96U);
   EXPECT_EQ(down.scale_type, kernels::DType::f16);
   EXPECT_EQ(down.matrix_bytes(), 64U * (96 / 2 + 2 * 2 * 96 / 32));
   EXPECT_EQ(file.main_quantization(), "AFFINE4_G32");
-  EXPECT_EQ(file.weights().output_norm.type, kernels::DType::f32);  // widened
+  EXPECT_EQ(file.weights().of(WeightRole::output_norm).type, kernels::DType::f32);  // widened
   EXPECT_EQ(**file.gguf().get_string("tokenizer.chat_template"), "{{ bos_token }}");
   // 64,512 codes of half a byte with two F16 for each 32 of them, and three norms of 64, widened to F32.
   EXPECT_EQ(file.weight_bytes(), 41088U);
@@ -75,12 +75,12 @@ TEST(Mlx, WhatMayDiffer) {
   ASSERT_TRUE(opened.file) << opened.file.error().message;
   const ModelConfig& c = (*opened.file)->config();
   EXPECT_TRUE(c.tied_embeddings);
-  EXPECT_EQ(c.rope.scaling, RopeScaling::yarn);
-  EXPECT_EQ(c.rope.factor, 4.0F);
-  EXPECT_EQ(c.rope.original_context, 32U);
-  EXPECT_EQ(c.rope.beta_fast, 16.0F);
+  EXPECT_EQ(c.ropes[0].scaling, RopeScaling::yarn);
+  EXPECT_EQ(c.ropes[0].factor, 4.0F);
+  EXPECT_EQ(c.ropes[0].original_context, 32U);
+  EXPECT_EQ(c.ropes[0].beta_fast, 16.0F);
   // Theirs is the product of ours and YaRN's own.
-  EXPECT_NEAR(c.rope.attn_factor * (1 + 0.1 * std::log(4.0)), 1.5, 1e-6);
+  EXPECT_NEAR(c.ropes[0].attn_factor * (1 + 0.1 * std::log(4.0)), 1.5, 1e-6);
   EXPECT_EQ(**(*opened.file)->gguf().get_string("tokenizer.chat_template"), "from the file");
   EXPECT_EQ(**(*opened.file)->gguf().get_uint("tokenizer.ggml.eot_token_id"), 5U);
 
@@ -95,7 +95,7 @@ TEST(Mlx, WhatMayDiffer) {
                                    {"low_freq_factor", 1.0},
                                    {"high_freq_factor", 4.0},
                                    {"original_max_position_embeddings", 64}};
-  const auto factors = (*Opened(llama3).file)->config().rope.frequency_factors;
+  const auto factors = (*Opened(llama3).file)->config().ropes[0].frequency_factors;
   ASSERT_EQ(factors.size(), 16U);
   EXPECT_EQ(factors.front(), 1.0F);
   EXPECT_EQ(factors.back(), 8.0F);
@@ -207,7 +207,7 @@ TEST(Mlx, RefusesTensors) {
       {[](auto& d) {
          d.tensors.push_back({"model.layers.0.self_attn.q_proj.bias", "F16", {64}});
        },
-       "is none that a llama"},
+       "k_proj.bias"},
       {[](auto& d) {
          d.tensors.push_back({"model.layers.0.lora.weight", "F16", {64}});
        },
