@@ -135,8 +135,8 @@ void CpuOps::for_each(std::string_view kernel, std::uint32_t n, Body&& body) {
 }
 
 // Heads of row i, in place.
-void CpuOps::rotate(std::uint32_t layer, std::uint32_t i, float* heads, std::uint32_t n_heads) const {
-  const std::size_t row = std::size_t{device::rope_table_of(config_, layer)} * step_tokens_ + i;
+void CpuOps::rotate(std::uint32_t table, std::uint32_t i, float* heads, std::uint32_t n_heads) const {
+  const std::size_t row = std::size_t{table} * step_tokens_ + i;
   kernels_.rope(heads, n_heads, config_.head_dim, config_.rope_dim(), rotations_ + row * config_.rope_dim(),
                 config_.rope_style);
 }
@@ -156,14 +156,14 @@ void CpuOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
   for_each("embed", n, [&](std::uint32_t i) {
     kernels_.embed(table.type,
                    rows.after(table.type, static_cast<std::size_t>(inputs_.tokens[i]), table.cols),
-                   table.cols, config_.embedding_scale, row(out, i));
+                   table.cols, config_.stream_scale(), row(out, i));
   });
 }
 
 void CpuOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
   for_rows("rms_norm", n, [&](Range r) {
-    kernels_.rms_norm(row(x, r.begin), weights_.vector(weight), r.end - r.begin, cols(x), config_.norm_eps,
-                      row(out, r.begin));
+    kernels_.rms_norm(row(x, r.begin), weights_.vector(weight), r.end - r.begin, cols(x),
+                      config_.stream_eps(), row(out, r.begin));
   });
 }
 
@@ -245,7 +245,7 @@ void CpuOps::matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection
 void CpuOps::norm_matmul(std::uint32_t n, Buffer x, graph::WeightRef norm,
                          std::span<const graph::Projection> projections) {
   const Prepared prepared = prepare("rms_norm", n, Buffer::normed, projections, [&](Range r) {
-    kernels_.rms_norm(row(x, r.begin), weights_.vector(norm), r.end - r.begin, cols(x), config_.norm_eps,
+    kernels_.rms_norm(row(x, r.begin), weights_.vector(norm), r.end - r.begin, cols(x), config_.stream_eps(),
                       row(Buffer::normed, r.begin));
   });
   multiply(n, prepared, projections);
@@ -351,8 +351,8 @@ void CpuOps::store_row(const float* x, std::uint32_t at, std::byte* page) {
 void CpuOps::rope_kv_store(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v) {
   for_rows("rope_kv_store", n, [&](Range r) {
     for (std::uint32_t i = r.begin; i < r.end; ++i) {
-      rotate(layer, i, row(q, i), config_.n_heads);
-      rotate(layer, i, row(k, i), config_.n_kv_heads);
+      rotate(device::query_table_of(config_, layer), i, row(q, i), config_.n_heads);
+      rotate(device::key_table_of(config_, layer), i, row(k, i), config_.n_kv_heads);
       for (std::uint32_t h = 0; h < config_.n_kv_heads; ++h)
         store_kv(layer, i, h, row(k, i) + std::size_t{h} * config_.head_dim,
                  row(v, i) + std::size_t{h} * config_.head_dim);
@@ -401,8 +401,8 @@ void CpuOps::attention(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k,
     const std::uint32_t h = item % heads;
     float* q_group = row(q, i) + std::size_t{h} * group * config_.head_dim;
     float* k_head = row(k, i) + std::size_t{h} * config_.head_dim;
-    rotate(layer, i, q_group, group);
-    rotate(layer, i, k_head, 1);
+    rotate(device::query_table_of(config_, layer), i, q_group, group);
+    rotate(device::key_table_of(config_, layer), i, k_head, 1);
     store_kv(layer, i, h, k_head, row(v, i) + std::size_t{h} * config_.head_dim);
     attend_heads(layer, i, h, row(q, i), row(out, i));
   });

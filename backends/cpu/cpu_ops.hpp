@@ -124,7 +124,7 @@ class CpuOps final : public graph::Ops {
   // Position `at` of a page.
   void store_row(const float* x, std::uint32_t at, std::byte* page);
   void attend_heads(std::uint32_t layer, std::uint32_t i, std::uint32_t kv_head, const float* q, float* out);
-  void rotate(std::uint32_t layer, std::uint32_t i, float* heads, std::uint32_t n_heads) const;
+  void rotate(std::uint32_t table, std::uint32_t i, float* heads, std::uint32_t n_heads) const;
 
   const model::ModelConfig& config_;
   const kernels::cpu::Kernels& kernels_;

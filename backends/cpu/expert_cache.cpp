@@ -6,7 +6,6 @@
 #include <numeric>
 #include <string>
 
-
 namespace flyball::cpu {
 namespace {
 

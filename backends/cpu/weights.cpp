@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-
 namespace flyball::cpu {
 namespace {
 
@@ -48,7 +47,8 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
     packed_bytes += device::align_up(bytes);
     out.bytes_ += bytes != 0 ? bytes : w.matrix_bytes();
   }
-  if (weights.of(WeightRole::output).data != weights.of(WeightRole::token_embedding).data || packed_bytes != 0)
+  if (weights.of(WeightRole::output).data != weights.of(WeightRole::token_embedding).data ||
+      packed_bytes != 0)
     out.bytes_ += out.embedding_.matrix_bytes();
 
   auto pages = device::Pages::allocate(packed_bytes, "the model's weights");

@@ -15,7 +15,12 @@ double index_of_rotations(const RopeTableArgs& a, double rotations) noexcept {
 
 }  // namespace
 
-RopeTable::RopeTable(const RopeTableArgs& a) : angles_(a.dim / 2), magnitude_(a.attn_factor) {
+RopeTable::RopeTable(const RopeTableArgs& a)
+    : angles_(a.dim / 2),
+      magnitude_(a.rotates ? a.attn_factor : 1.0),
+      temperature_scale_(a.temperature_scale),
+      temperature_length_(a.temperature_length) {
+  if (!a.rotates) return;
   const double scale = 1.0 / a.factor;
   double low = 0.0, high = 0.0;
   if (a.ext_factor != 0.0F) {
@@ -33,9 +38,12 @@ RopeTable::RopeTable(const RopeTableArgs& a) : angles_(a.dim / 2), magnitude_(a.
 }
 
 void RopeTable::rotation(std::uint32_t position, float* cos_sin) const noexcept {
+  double magnitude = magnitude_;
+  if (temperature_scale_ != 0.0)
+    magnitude *= 1.0 + temperature_scale_ * std::log(1.0 + position / temperature_length_);
   for (const double one : angles_) {
-    *cos_sin++ = static_cast<float>(std::cos(position * one) * magnitude_);
-    *cos_sin++ = static_cast<float>(std::sin(position * one) * magnitude_);
+    *cos_sin++ = static_cast<float>(std::cos(position * one) * magnitude);
+    *cos_sin++ = static_cast<float>(std::sin(position * one) * magnitude);
   }
 }
 

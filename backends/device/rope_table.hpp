@@ -18,6 +18,11 @@ struct RopeTableArgs {
   float beta_slow = 1.0F;    // rotations below which it is fully scaled
   std::uint32_t original_context = 0;        // positions trained on; used only where ext_factor is not 0
   const float* frequency_factors = nullptr;  // [dim/2], each frequency is divided by its own; null: all 1
+  bool rotates = true;  // false: every position has the rotation that changes nothing (NoPE)
+  // Cosine and sine grow with the position by 1 + scale * ln(1 + floor(position / length)): the attention
+  // temperature of Llama 4 and Ministral 3, of queries alone. 0: they do not.
+  float temperature_scale = 0.0F;
+  std::uint32_t temperature_length = 1;
 };
 
 class RopeTable {
@@ -30,6 +35,8 @@ class RopeTable {
  private:
   std::vector<double> angles_;  // [dim/2] of one position: f32 ones are off by 4e-3 radians at position 1e5
   double magnitude_ = 1.0;
+  double temperature_scale_ = 0.0;
+  std::uint32_t temperature_length_ = 1;
 };
 
 }  // namespace flyball::device

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-
 namespace flyball::graph {
 namespace {
 
@@ -74,7 +73,8 @@ PartSizes part_sizes(const model::ModelFile& model, std::uint64_t kv_bytes, std:
   for (std::uint32_t layer = 0; layer < config.n_layers; ++layer) {
     std::uint64_t& bytes = sizes.layers.emplace_back(0);
     for (std::size_t i = 0; i < model::kWeightRoleCount; ++i)
-      if (const auto role = static_cast<WeightRole>(i); model::of_a_layer(role)) bytes += bytes_of(role, layer);
+      if (const auto role = static_cast<WeightRole>(i); model::of_a_layer(role))
+        bytes += bytes_of(role, layer);
   }
   sizes.embedding = bytes_of(WeightRole::token_embedding, 0);
   sizes.output = bytes_of(WeightRole::output_norm, 0) + bytes_of(WeightRole::output, 0);

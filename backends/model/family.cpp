@@ -38,6 +38,12 @@ constexpr Family kFamilies[] = {
      .windows = FamilyWindows{.global_every = 6, .rope_base = 10'000.0F}},
 };
 
+// A residual scale is taken out of the stream (ModelConfig::stream_eps), and norms behind would see it there;
+// their bias would have to be added before them.
+static_assert(std::ranges::none_of(kFamilies, [](const Family& f) {
+  return f.post_norms && (f.file_scales || f.o_bias != InFiles::none);
+}));
+
 }  // namespace
 
 std::span<const Family> families() noexcept {

@@ -32,16 +32,26 @@ struct Family {
   bool qk_norm = false, post_norms = false, fused_matrices = false;
   // Embeddings are scaled by the square root of their length.
   bool root_embedding_scale = false;
+  // Keys embedding_scale, attention.scale, residual_scale and logit_scale count.
+  bool file_scales = false;
   // Queries of a model with so many layers are scaled by an even share of the embedding length, not by the
   // size of a head: files do not say it.
   std::uint32_t even_share_layers = 0;
   // Soft caps of a file without the key, 0: none. Absent: the key does not count.
   std::optional<float> attention_cap = {}, logit_cap = {};
   std::optional<FamilyWindows> windows = {};
+  // The last layer of each run of so many does not rotate (NoPE); 0: all layers rotate.
+  std::uint32_t still_every = 0;
+  // rope.scaling.finetuned false: no layer rotates.
+  bool rope_switch = false;
+  // The key attention.temperature_scale counts: queries grow with their position.
+  bool query_temperature = false;
+  // The key rope.scaling.yarn_log_multiplier counts.
+  bool yarn_log_multiplier = false;
 };
 
 std::span<const Family> families() noexcept;
 const Family* find_family(std::string_view name) noexcept;  // nullptr: not known
-std::string family_names();                                  // "llama, qwen2, ..."
+std::string family_names();                                 // "llama, qwen2, ..."
 
 }  // namespace flyball::model

@@ -83,6 +83,12 @@ std::string KeyReader::text(std::string_view name) {
   return std::string(value->value_or(""));
 }
 
+bool KeyReader::flag(std::string_view name, bool fallback) {
+  const auto value = file_->get_bool(key(name));
+  if (!value) return keep(value.error()), fallback;
+  return value->value_or(fallback);
+}
+
 std::optional<std::vector<bool>> KeyReader::flags(std::string_view name, std::uint32_t n) {
   const auto key = this->key(name);
   const GgufArray* values = array(key);

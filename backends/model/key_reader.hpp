@@ -30,6 +30,7 @@ class KeyReader {
   float number_or_off(std::string_view name, float low, float high, float fallback);
   float required_number(std::string_view name, float low, float high);
   std::string text(std::string_view name);  // absent: ""
+  bool flag(std::string_view name, bool fallback);
   // A flag for each of n layers. nullopt where the key is absent or no array.
   std::optional<std::vector<bool>> flags(std::string_view name, std::uint32_t n);
 

@@ -18,7 +18,7 @@ namespace {
 using kernels::DType;
 constexpr std::string_view kLayers = "model.layers.";
 constexpr std::string_view kHead = facts_of(WeightRole::output).module;
-constexpr std::string_view kMixture = "block_sparse_moe.";  // Mixtral's name for mlp.
+constexpr std::string_view kMixture = "block_sparse_moe.";     // Mixtral's name for mlp.
 constexpr std::string_view kIgnored = ".rotary_emb.inv_freq";  // in older files, and computed anyway
 constexpr std::uint64_t kMaxVector = kMaxFfnDim;               // values of a norm or a bias
 

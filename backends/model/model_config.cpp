@@ -17,12 +17,13 @@ namespace {
 
 // Soft caps: within these x / cap is a number.
 constexpr float kLeastCap = 1e-3F, kMostCap = 1e6F;
+// Scales: squares of these and their inverses are normal numbers.
+constexpr float kLeastScale = 1e-4F, kMostScale = 1e4F;
 
 // Counts of experts and the length of their feed-forwards, or a dense model's own length.
 void read_feed_forward(KeyReader& keys, const Family& family, ModelConfig& config) {
-  config.n_experts = family.experts == InFiles::all
-                         ? keys.count("expert_count", kMaxExperts)
-                         : keys.count_or_none("expert_count", kMaxExperts);
+  config.n_experts = family.experts == InFiles::all ? keys.count("expert_count", kMaxExperts)
+                                                    : keys.count_or_none("expert_count", kMaxExperts);
   if (config.n_experts == 0) {
     config.ffn_dim = keys.uniform_count("feed_forward_length", kMaxFfnDim, 0);
     return;
@@ -35,6 +36,10 @@ void read_feed_forward(KeyReader& keys, const Family& family, ModelConfig& confi
     config.expert_ffn_dim = keys.uniform_count("feed_forward_length", kMaxFfnDim, 0);
 }
 
+void resize_layers(ModelConfig& config) {
+  if (config.layers.empty()) config.layers.resize(config.n_layers);
+}
+
 void read_windows(KeyReader& keys, const Family& family, ModelConfig& config) {
   if (!family.windows) return;
   constexpr std::string_view kPattern = "attention.sliding_window_pattern";
@@ -44,8 +49,8 @@ void read_windows(KeyReader& keys, const Family& family, ModelConfig& config) {
   if (window == 0) return;
   if (window >= config.context_length) window = 0;  // it hides nothing
   const auto flags = keys.flags(kPattern, config.n_layers);
-  const std::uint32_t global_every = flags || !keys.has(kPattern) ? family.windows->global_every
-                                                                  : keys.count_or_none(kPattern, kMaxLayers);
+  const std::uint32_t global_every =
+      flags || !keys.has(kPattern) ? family.windows->global_every : keys.count_or_none(kPattern, kMaxLayers);
   RopeConfig local = config.ropes[0];
   if (family.windows->rope_base != 0.0F) {
     local = {};
@@ -60,11 +65,38 @@ void read_windows(KeyReader& keys, const Family& family, ModelConfig& config) {
     local_rope = static_cast<std::uint32_t>(config.ropes.size());
     config.ropes.push_back(std::move(local));
   }
-  config.layers.resize(config.n_layers);
+  resize_layers(config);
   for (std::uint32_t i = 0; i < config.n_layers; ++i) {
     const bool has_window = flags ? (*flags)[i] : global_every == 0 || i % global_every + 1 < global_every;
     if (has_window) config.layers[i] = {.window = window, .rope = local_rope};
   }
+}
+
+// After the first rope is read.
+Result<void> read_rotations(KeyReader& keys, const Family& family, ModelConfig& config) {
+  RopeConfig& rope = config.ropes[0];
+  if (family.yarn_log_multiplier && rope.scaling == RopeScaling::yarn && rope.factor > 1.0F)
+    rope.attn_factor /= 1.0F + 0.1F * keys.number("rope.scaling.yarn_log_multiplier", 0.0F, 1e3F, 0.0F) *
+                                   std::log(rope.factor);
+  if (family.rope_switch) rope.rotates = keys.flag("rope.scaling.finetuned", true);
+  if (family.query_temperature) {
+    config.temperature_scale = keys.number("attention.temperature_scale", 0.0F, 1e3F, 0.0F);
+    config.temperature_length = rope.original_context;
+    if (config.temperature_scale != 0.0F && rope.dim != config.head_dim)
+      return unsupported("an attention temperature where " + std::to_string(rope.dim) + " of " +
+                             std::to_string(config.head_dim) +
+                             " values of a head are rotated; this build knows it where all are",
+                         keys.key("attention.temperature_scale"));
+  }
+  if (family.still_every == 0) return {};
+  RopeConfig still;
+  still.dim = rope.dim;
+  still.rotates = false;
+  config.ropes.push_back(std::move(still));
+  resize_layers(config);
+  for (std::uint32_t i = family.still_every - 1; i < config.n_layers; i += family.still_every)
+    config.layers[i].rope = 1;
+  return {};
 }
 
 float read_cap(KeyReader& keys, std::string_view name, std::optional<float> of_family) {
@@ -79,6 +111,15 @@ void read_scales(KeyReader& keys, const Family& family, ModelConfig& config) {
   const auto query_size = even_share ? static_cast<float>(config.dim) / static_cast<float>(config.n_heads)
                                      : static_cast<float>(config.head_dim);
   config.query_scale = 1.0F / std::sqrt(query_size);
+  if (!family.file_scales) return;
+  const auto scale = [&](std::string_view name, float fallback) {
+    const float value = keys.number_or_off(name, kLeastScale, kMostScale, fallback);
+    return value == 0.0F ? fallback : value;
+  };
+  config.embedding_scale = scale("embedding_scale", config.embedding_scale);
+  config.residual_scale = scale("residual_scale", 1.0F);
+  config.query_scale = scale("attention.scale", config.query_scale);
+  config.logit_scale = scale("logit_scale", 1.0F);
 }
 
 // Optional weights are in all layers or in none: the first layer says which.
@@ -181,6 +222,7 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   auto rope = read_rope(file, keys, config.head_dim, config.context_length);
   if (!rope) return std::unexpected(std::move(rope.error()));
   config.ropes = {std::move(*rope)};
+  if (auto ok = read_rotations(keys, *family, config); !ok) return std::unexpected(std::move(ok.error()));
   read_windows(keys, *family, config);
   if (keys.error()) return std::unexpected(*keys.error());
   const auto vocab = read_vocab_size(file);

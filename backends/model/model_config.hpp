@@ -42,7 +42,12 @@ struct ModelConfig {
   kernels::RopeStyle rope_style = kernels::RopeStyle::interleaved;
   kernels::Activation activation = kernels::Activation::silu;  // of the feed-forwards' gates
   float embedding_scale = 1.0F;                                // on the table's rows
+  float residual_scale = 1.0F;                                 // on what a block adds to the stream
+  float logit_scale = 1.0F;                                    // logits are divided by it
   float query_scale = 0.0F;                                    // on q.k
+  // A query at position p is scaled by 1 + temperature_scale * ln(1 + floor(p / temperature_length)), too.
+  float temperature_scale = 0.0F;  // 0: it is not
+  std::uint32_t temperature_length = 1;
   // q.k, and the logits: x becomes cap * tanh(x / cap). 0: it stays.
   float attention_cap = 0.0F, logit_cap = 0.0F;
   bool tied_embeddings = false;    // no output.weight: the embedding table is used
@@ -57,8 +62,15 @@ struct ModelConfig {
   std::uint32_t n_experts_used = 0, expert_ffn_dim = 0;
 
   LayerShape layer(std::uint32_t i) const noexcept { return layers.empty() ? LayerShape{} : layers[i]; }
-  const RopeConfig& rope_of(std::uint32_t layer_index) const noexcept { return ropes[layer(layer_index).rope]; }
+  const RopeConfig& rope_of(std::uint32_t layer_index) const noexcept {
+    return ropes[layer(layer_index).rope];
+  }
   std::uint32_t rope_dim() const noexcept { return ropes[0].dim; }
+  // Engines carry the stream divided by residual_scale, so that blocks add to it as they are: then rows of
+  // the table are scaled by stream_scale(), and norms of the stream, which a factor does not change, have
+  // stream_eps().
+  float stream_scale() const noexcept { return embedding_scale / residual_scale; }
+  float stream_eps() const noexcept { return norm_eps / (residual_scale * residual_scale); }
   bool windowed() const noexcept;  // some layer has a window
   // Sequences will be of at most so many positions. LongRoPE has other factors for long ones, and all
   // positions of a sequence must be rotated by the same.

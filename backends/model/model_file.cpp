@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <new>
 #include <system_error>
@@ -26,14 +27,15 @@ class Binder {
 
   Weight weight(const ModelConfig& config, WeightRef ref) {
     const RoleFacts& facts = facts_of(ref.role);
-    const std::string name = facts.of_layer ? layer_tensor_name(ref.layer, facts.name) : std::string(facts.name);
+    const std::string name =
+        facts.of_layer ? layer_tensor_name(ref.layer, facts.name) : std::string(facts.name);
     const std::uint32_t experts = facts.kind == WeightKind::experts ? config.n_experts : 1;
     const Weight out = bind(name, experts, size_of(config, facts.rows), size_of(config, facts.cols));
     // Norms and biases enter the arithmetic as they are, so they are F32, as every converter writes them.
     if (facts.kind == WeightKind::vector && out.data != nullptr && out.type != kernels::DType::f32)
-      return refuse("the tensor " + name + " is " + std::string(to_string(out.type)) +
-                        "; a norm or a bias must be F32",
-                    name);
+      return refuse(
+          "the tensor " + name + " is " + std::string(to_string(out.type)) + "; a norm or a bias must be F32",
+          name);
     return out;
   }
   // Rows of one tensor as a matrix for each of its roles.
@@ -206,6 +208,13 @@ Result<void> ModelFile::bind() {
   auto weights = bind_weights(gguf_, config_);
   if (!weights) return std::unexpected(std::move(weights.error()));
   weights_ = std::move(*weights);
+  if (config_.logit_scale != 1.0F) {
+    Weight& norm = weights_[{WeightRole::output_norm}];
+    output_norm_.resize(norm.cols);
+    std::memcpy(output_norm_.data(), norm.data, norm.cols * sizeof(float));
+    for (float& value : output_norm_) value /= config_.logit_scale;
+    norm.data = reinterpret_cast<const std::byte*>(output_norm_.data());
+  }
   for (const auto& tensor : gguf_.tensors()) {
     // Cannot overflow: each is at most the files' bytes times 4, and they do not overlap.
     parameters_ += tensor.dims[0] * tensor.rows();
@@ -246,7 +255,8 @@ std::uint64_t ModelFile::active_parameter_count() const noexcept {
 }
 
 std::uint64_t ModelFile::token_weight_bytes() const noexcept {
-  const std::uint64_t table = config_.tied_embeddings ? 0 : weights_[{WeightRole::token_embedding}].matrix_bytes();
+  const std::uint64_t table =
+      config_.tied_embeddings ? 0 : weights_[{WeightRole::token_embedding}].matrix_bytes();
   return weight_bytes_ - table -
          unused_experts(config_, weights_, [](const Weight& w) { return w.matrix_bytes(); });
 }

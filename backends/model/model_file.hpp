@@ -44,7 +44,8 @@ class ModelWeights {
   ModelWeights() = default;
   explicit ModelWeights(std::uint32_t n_layers) : layers_(n_layers) {}
   std::uint32_t n_layers() const noexcept { return static_cast<std::uint32_t>(layers_.size()); }
-  // Its data is null where the model has none of that role; the output is the embedding table where tied.
+  // Its data is null where the model has none of that role; the output is the embedding table where tied;
+  // the output norm is divided by ModelConfig::logit_scale.
   // Precondition: the layer exists.
   const Weight& operator[](WeightRef ref) const noexcept {
     return layers_[ref.layer][static_cast<std::size_t>(ref.role)];
@@ -80,7 +81,7 @@ class ModelFile {
   // Matrices lie in mappings of files: a device that has copied them may give their pages back.
   bool mapped() const noexcept { return !mappings_.empty(); }
   // The file's bytes that `at`, a byte of a tensor, lies among. Empty: made while reading (an MLX directory's
-  // norms and biases), with anything at all around it.
+  // norms and biases, a scaled norm), with anything at all around it.
   std::span<const std::byte> storage_of(const std::byte* at) const noexcept;
   std::uint64_t parameter_count() const noexcept { return parameters_; }
   // What one token is computed with: without the experts that it is not routed to.
@@ -105,6 +106,7 @@ class ModelFile {
   std::unique_ptr<const MlxStorage> mlx_;  // what gguf_ views of an MLX directory, besides the mappings
   ModelConfig config_;
   ModelWeights weights_;
+  std::vector<float> output_norm_;  // in place of the file's, where logits are scaled
   std::uint64_t parameters_ = 0, weight_bytes_ = 0;
 };
 

@@ -42,9 +42,8 @@ Result<void> read_frequency_factors(const Gguf& file, KeyReader& keys, const std
   if (auto ok = take(kRopeFactorsLong, rope.long_factors); !ok) return ok;
   const bool llama3 = !rope.frequency_factors.empty(), longrope = !shorter.empty();
   if (longrope != !rope.long_factors.empty() || (type == "longrope" && !longrope))
-    return invalid("RoPE scaling by LongRoPE needs both of the tensors " +
-                       std::string(kRopeFactorsLong) + " and " +
-                       std::string(kRopeFactorsShort),
+    return invalid("RoPE scaling by LongRoPE needs both of the tensors " + std::string(kRopeFactorsLong) +
+                       " and " + std::string(kRopeFactorsShort),
                    keys.key("rope.scaling.type"));
   if (longrope && (llama3 || rope.scaling != RopeScaling::none))
     return invalid("LongRoPE's factors beside another RoPE scaling, which this build does not read",
@@ -68,8 +67,7 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
   const auto type = keys.text("rope.scaling.type");
   // rope.scale_linear is the older spelling of the factor.
   const bool legacy = !keys.has("rope.scaling.factor");
-  float factor =
-      keys.number_or_off(legacy ? "rope.scale_linear" : "rope.scaling.factor", 1e-3F, 1e6F, 1.0F);
+  float factor = keys.number_or_off(legacy ? "rope.scale_linear" : "rope.scaling.factor", 1e-3F, 1e6F, 1.0F);
   if (factor == 0.0F) factor = 1.0F;
   rope.attn_factor = keys.number("rope.scaling.attn_factor", 1e-3F, 1e3F, 1.0F);
   rope.original_context = keys.count("rope.scaling.original_context_length", kMaxContext, context_length);

@@ -18,11 +18,12 @@ struct RopeConfig {
   RopeScaling scaling = RopeScaling::none;
   float factor = 1.0F;                 // linear, yarn: >= 1 stretches the context
   std::uint32_t original_context = 0;  // yarn, longrope: positions before scaling
-  // rope.scaling.attn_factor as the file has it, whatever the scaling: multiplies cos and sin, for yarn
-  // together with 1 + 0.1 ln(factor).
+  // rope.scaling.attn_factor, whatever the scaling: multiplies cos and sin, for yarn together with
+  // 1 + 0.1 ln(factor). A yarn_log_multiplier m divides it by 1 + 0.1 m ln(factor).
   float attn_factor = 1.0F;
   float beta_fast = 32.0F, beta_slow = 1.0F;  // yarn: rotations between which the two angles are blended
   std::vector<float> frequency_factors;       // llama3 and longrope: divides each frequency; [dim/2] or empty
+  bool rotates = true;                        // false: layers with this rope tell no positions apart (NoPE)
   std::vector<float> long_factors;  // longrope: stand in for those where a context exceeds original_context
 
   bool operator==(const RopeConfig&) const = default;

@@ -23,11 +23,11 @@ constexpr double kLayerShare = 0.15, kTiedLayerShare = 1.5;
 constexpr double kBias = 0.5;
 // Deviation of a router's logits: one or two experts have most of the weight, as in a trained mixture.
 constexpr double kRouterSpread = 2.0;
-// Gemma's files have norms behind blocks, and the embedding table as output, which scores a token by itself first, and its neighbours
-// alike in both directions. So here the feed-forwards carry each value of the stream shift() places on (the
-// gates are opened by the first value, which is the same for every token), the signs of the output norm keep
-// a token from scoring itself, and a row leans to where its two predecessors are carried. A row is made of so
-// much of its own, and of each predecessor:
+// Gemma's files have norms behind blocks, and the embedding table as output, which scores a token by itself
+// first, and its neighbours alike in both directions. So here the feed-forwards carry each value of the
+// stream shift() places on (the gates are opened by the first value, which is the same for every token), the
+// signs of the output norm keep a token from scoring itself, and a row leans to where its two predecessors
+// are carried. A row is made of so much of its own, and of each predecessor:
 constexpr double kOwn = 0.7, kLeans[] = {0.6, 0.35};
 constexpr double kFirstValue = 4.0;  // of the scaled embedding, whose other values are of deviation one
 constexpr double kGate = 0.75, kGateSpread = 0.5, kUp = 3.0,
@@ -37,6 +37,11 @@ constexpr double kAttentionShare = 0.3, kCarryShare = 2.0;
 // Deviation of the logits of what is no successor: with it the rounding of activations, through feed-forwards
 // that decide more than elsewhere, moves a logit by about 1e-2 here, too.
 constexpr double kLogitSpread = 0.7;
+// Of families whose files have scales: Granite 3's. The weights make up for them, so that the stream and the
+// logits are as elsewhere.
+constexpr float kEmbeddingScale = 12.0F, kResidualScale = 0.22F, kLogitScale = 8.0F;
+constexpr float kQueryShare = 0.5F;  // of what queries are scaled by elsewhere
+constexpr float kTemperature = 0.25F;
 // So near to what scores and logits are that they bend.
 constexpr float kAttentionCap = 4.0F, kLogitCap = 8.0F;
 // How much further than its training a file with RoPE scaling claims to reach.
@@ -103,7 +108,9 @@ SyntheticPlan::SyntheticPlan(const SyntheticSpec& spec)
 void SyntheticPlan::fill_row(std::size_t index, std::uint64_t row, std::span<float> values) const noexcept {
   const auto& tensor = tensors_[index];
   const auto n = static_cast<double>(tensor.cols);
-  std::ranges::fill(values, tensor.role == Role::norm ? 1.0F : 0.0F);
+  const bool scaled = tensor.role == Role::output_norm && family_.file_scales;
+  const bool norm = tensor.role == Role::norm || tensor.role == Role::output_norm;
+  std::ranges::fill(values, scaled ? kLogitScale : norm ? 1.0F : 0.0F);
   const auto norm_of = [&](double share) {
     std::ranges::fill(values, static_cast<float>(share));
     add_gaussian(row_key(index, row), 0.1 * share, values);
@@ -111,20 +118,21 @@ void SyntheticPlan::fill_row(std::size_t index, std::uint64_t row, std::span<flo
   switch (tensor.role) {
     case Role::norm:
       return add_gaussian(row_key(index, row), 0.1, values);
+    case Role::output_norm:
+      return add_gaussian(row_key(index, row), scaled ? 0.1 * double{kLogitScale} : 0.1, values);
     // A tied table's rows are also the output's: of length one, so that no token merely repeats itself.
     case Role::embedding:
-      return add_gaussian(row_key(index, row), spec_.tied ? 1.0 / std::sqrt(n) : 1.0, values);
+      return add_gaussian(row_key(index, row), spec_.tied ? 1.0 / std::sqrt(n) : 1.0 / embedding_scale(),
+                          values);
     case Role::reads:
       return add_gaussian(row_key(index, row), 1.0 / std::sqrt(n), values);
     case Role::adds:
-      return add_gaussian(row_key(index, row),
-                          (spec_.tied ? kTiedLayerShare : kLayerShare) * std::sqrt(2.0 / (spec_.layers * n)),
-                          values);
+      return add_gaussian(row_key(index, row), layer_share() * std::sqrt(2.0 / (spec_.layers * n)), values);
     case Role::bias:
       return add_gaussian(row_key(index, row), kBias, values);
     case Role::output_bias:
       return add_gaussian(row_key(index, row),
-                          kLayerShare * std::sqrt(1.0 / (2.0 * static_cast<double>(spec_.layers))), values);
+                          layer_share() * std::sqrt(1.0 / (2.0 * static_cast<double>(spec_.layers))), values);
     case Role::router:
       return add_gaussian(row_key(index, row), kRouterSpread / std::sqrt(n), values);
     case Role::output:
@@ -159,6 +167,15 @@ void SyntheticPlan::fill_row(std::size_t index, std::uint64_t row, std::span<flo
     case Role::long_factors:
       return fill_longrope_factors(tensor.role == Role::long_factors, values);
   }
+}
+
+double SyntheticPlan::embedding_scale() const noexcept {
+  return family_.file_scales ? double{kEmbeddingScale} : 1.0;
+}
+
+double SyntheticPlan::layer_share() const noexcept {
+  const double share = spec_.tied ? kTiedLayerShare * embedding_scale() : kLayerShare;
+  return family_.file_scales ? share / double{kResidualScale} : share;
 }
 
 std::uint64_t SyntheticPlan::row_key(std::size_t tensor, std::uint64_t row) const noexcept {
@@ -244,6 +261,8 @@ void SyntheticPlan::write_rope() {
     writer_.set_string(key("rope.scaling.type"), spec_.rope == RopeScaling::yarn ? "yarn" : "linear");
     writer_.set_f32(key("rope.scaling.factor"), kRopeFactor);
   }
+  if (family_.yarn_log_multiplier && spec_.rope == RopeScaling::yarn)
+    writer_.set_f32(key("rope.scaling.yarn_log_multiplier"), 1.0F);
   if (spec_.rope == RopeScaling::longrope) {  // as Phi-3's converter has it
     const double original = original_context();
     const double factor = std::sqrt(1.0 + std::log(static_cast<double>(kRopeFactor)) / std::log(original));
@@ -272,6 +291,13 @@ void SyntheticPlan::write_metadata() {
   writer_.set_u32(key("attention.key_length"), head_dim_);
   writer_.set_u32(key("attention.value_length"), head_dim_);
   writer_.set_f32(key("attention.layer_norm_rms_epsilon"), 1e-5F);
+  if (family_.file_scales) {
+    writer_.set_f32(key("embedding_scale"), kEmbeddingScale);
+    writer_.set_f32(key("residual_scale"), kResidualScale);
+    writer_.set_f32(key("logit_scale"), kLogitScale);
+    writer_.set_f32(key("attention.scale"), kQueryShare / std::sqrt(static_cast<float>(head_dim_)));
+  }
+  if (family_.query_temperature) writer_.set_f32(key("attention.temperature_scale"), kTemperature);
   if (family_.attention_cap.value_or(0.0F) != 0.0F)
     writer_.set_f32(key("attn_logit_softcapping"), kAttentionCap);
   if (family_.logit_cap.value_or(0.0F) != 0.0F) writer_.set_f32(key("final_logit_softcapping"), kLogitCap);
@@ -305,7 +331,7 @@ SyntheticPlan::Role SyntheticPlan::role_of(WeightRole weight) const noexcept {
     case WeightRole::output:
       return Role::output;
     case WeightRole::output_norm:
-      return carries() ? Role::signed_norm : Role::norm;
+      return carries() ? Role::signed_norm : Role::output_norm;
     case WeightRole::attn_post_norm:
       return Role::attn_post_norm;
     case WeightRole::ffn_post_norm:

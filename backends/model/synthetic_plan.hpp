@@ -22,6 +22,7 @@ class SyntheticPlan {
     embedding,
     output,
     norm,
+    output_norm,
     reads,
     adds,
     bias,
@@ -55,6 +56,8 @@ class SyntheticPlan {
   void fill_row(std::size_t tensor, std::uint64_t row, std::span<float> out) const noexcept;
 
  private:
+  double embedding_scale() const noexcept;
+  double layer_share() const noexcept;  // of what `adds` adds, before the stream is scaled
   std::uint64_t row_key(std::size_t tensor, std::uint64_t row) const noexcept;
   std::uint64_t coprime_step(std::uint64_t salt) const noexcept;
   void fill_output_row(std::size_t tensor, std::uint64_t token, std::span<float> out) const noexcept;

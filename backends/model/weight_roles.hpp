@@ -1,5 +1,6 @@
-// The weights that a model can have, a row each: the tensor's name in a GGUF file and in an MLX directory, what
-// kind of weight it is, its shape, and which models have it. Names: gguf-py's tensor mapping; mlx-lm's models.
+// The weights that a model can have, a row each: the tensor's name in a GGUF file and in an MLX directory,
+// what kind of weight it is, its shape, and which models have it. Names: gguf-py's tensor mapping; mlx-lm's
+// models.
 #pragma once
 
 #include <array>
@@ -48,7 +49,7 @@ struct WeightRef {
 };
 
 enum class WeightKind : std::uint8_t {
-  vector,   // a norm or a bias: F32, one row
+  vector,  // a norm or a bias: F32, one row
   matrix,
   experts,  // a matrix for each expert
 };
@@ -111,11 +112,13 @@ inline constexpr std::array<RoleFacts, kWeightRoleCount> kWeightRoles = [] {
       {output, "output.weight", "lm_head", matrix, S::vocab, S::dim, M::untied, false},
   }};
 }();
-static_assert([] {
-  for (std::size_t i = 0; i < kWeightRoleCount; ++i)
-    if (kWeightRoles[i].role != static_cast<WeightRole>(i)) return false;
-  return true;
-}(), "each role has a row, in the order of the enumeration");
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < kWeightRoleCount; ++i)
+        if (kWeightRoles[i].role != static_cast<WeightRole>(i)) return false;
+      return true;
+    }(),
+    "each role has a row, in the order of the enumeration");
 
 // Tensors that hold the rows of several roles, in this order, where ModelConfig::fused_matrices says so.
 struct FusedRoles {

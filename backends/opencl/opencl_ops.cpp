@@ -88,7 +88,8 @@ Result<void> OpenClOps::allocate() {
         std::pair(rows * sizeof(Work), &row_work_.buffer)})
     if (auto ok = allocate(bytes, *buffer); !ok) return ok;
   for (std::uint32_t table = 0; table < device::rope_tables(config_); ++table)
-    if (auto ok = allocate(rows * config_.rope_dim() * sizeof(float), rotations_[table].buffer); !ok) return ok;
+    if (auto ok = allocate(rows * config_.rope_dim() * sizeof(float), rotations_[table].buffer); !ok)
+      return ok;
   return {};
 }
 
@@ -343,7 +344,7 @@ void OpenClOps::embed(std::uint32_t n, graph::WeightRef, Buffer out) {
   grid.global = {round_up(std::min(table.cols, 256U), kElementwiseLocal), n, 1};
   run(embed_, grid, table.buffer, cl_ulong{table.at}, cl_ulong{kernels::row_bytes(table.type, table.cols)},
       cl_ulong{table.scales_at}, cl_ulong{table.biases_at}, cl_ulong{table.scale_row_bytes}, tokens_.buffer,
-      buffer(out), table.cols, config_.embedding_scale);
+      buffer(out), table.cols, config_.stream_scale());
 }
 
 void OpenClOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
@@ -351,7 +352,7 @@ void OpenClOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buf
   grid.local = {norm_lanes_, 1, 1};
   grid.global = {norm_lanes_, n, 1};
   run(rms_norm_, grid, buffer(x), weights_.vectors(), weights_.vector_at(weight), buffer(out), cols(x),
-      config_.norm_eps);
+      config_.stream_eps());
 }
 
 void OpenClOps::matmul(std::uint32_t n, Buffer x, std::span<const graph::Projection> projections) {
@@ -385,9 +386,11 @@ void OpenClOps::rope_kv_store(std::uint32_t n, std::uint32_t layer, Buffer q, Bu
   grid.local[0] = grid.global[0] = lanes(kHeadLanes);
   grid.global[1] = config_.n_heads + 2 * config_.n_kv_heads;
   grid.global[2] = n;
-  const Memory& rotations = rotations_[device::rope_table_of(config_, layer)].buffer;
-  run(rope_kv_store_, grid, buffer(q), buffer(k), buffer(v), rotations, slots_.buffer, keys_[layer],
-      values_[layer], config_.n_heads, config_.n_kv_heads, config_.head_dim, config_.rope_dim(), block_size_);
+  const Memory& q_rotations = rotations_[device::query_table_of(config_, layer)].buffer;
+  const Memory& rotations = rotations_[device::key_table_of(config_, layer)].buffer;
+  run(rope_kv_store_, grid, buffer(q), buffer(k), buffer(v), q_rotations, rotations, slots_.buffer,
+      keys_[layer], values_[layer], config_.n_heads, config_.n_kv_heads, config_.head_dim, config_.rope_dim(),
+      block_size_);
 }
 
 void OpenClOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {

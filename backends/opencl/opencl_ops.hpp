@@ -131,7 +131,7 @@ class OpenClOps final : public graph::Ops {
 
   Input<Token> tokens_;
   Input<std::uint32_t> slots_, wanted_, tables_, asked_;  // asked_: as kernels/opencl/top_k.cl has it
-  std::array<Input<float>, 2> rotations_;                 // by rope table (backends/device/rope_args.hpp)
+  std::vector<Input<float>> rotations_ = std::vector<Input<float>>(rope_tables_.size());  // of each
   struct Work {
     std::uint32_t first_row, n_rows, first_position, table_at;
   };

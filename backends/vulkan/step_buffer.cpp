@@ -56,9 +56,8 @@ Result<void> StepBuffer::room_for_tables(std::size_t blocks) {
   return {};
 }
 
-Address StepBuffer::rotations_at(std::uint32_t layer) const noexcept {
-  return rotations_.address + sizeof(float) * std::uint64_t{device::rope_table_of(config_, layer)} *
-                                  limits_.step_tokens * config_.rope_dim();
+Address StepBuffer::rotations_at(std::uint32_t table) const noexcept {
+  return rotations_.address + sizeof(float) * std::uint64_t{table} * limits_.step_tokens * config_.rope_dim();
 }
 
 Result<void> StepBuffer::write(const graph::StepInputs& inputs) {

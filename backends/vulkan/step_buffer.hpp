@@ -52,7 +52,7 @@ class StepBuffer {
   Address slots_at() const noexcept { return slots_.address; }
   Address wanted_at() const noexcept { return wanted_.address; }
   Address asked_at() const noexcept { return asked_.address; }
-  Address rotations_at(std::uint32_t layer) const noexcept;
+  Address rotations_at(std::uint32_t table) const noexcept;
   Address tables_at() const noexcept { return tables_.address(); }
   Address row_work_at() const noexcept { return row_work_.address; }
   Address split_work_at() const noexcept { return split_work_.address; }

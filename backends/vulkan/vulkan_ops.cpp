@@ -523,13 +523,13 @@ void VulkanOps::embed(std::uint32_t n, graph::WeightRef table, Buffer out) {
   after_all();
   commands_->dispatch(
       embed_,
-      EmbedPush{w.address, step_.tokens_at(), at(out), w.row_bytes(), w.cols, config_.embedding_scale, 0},
+      EmbedPush{w.address, step_.tokens_at(), at(out), w.row_bytes(), w.cols, config_.stream_scale(), 0},
       {1, n, 1});
 }
 
 void VulkanOps::rms_norm(std::uint32_t n, Buffer x, graph::WeightRef weight, Buffer out) {
   after_all();
-  RmsNormPush push{at(x), weights_[weight].address, at(out), cols(x), config_.norm_eps};
+  RmsNormPush push{at(x), weights_[weight].address, at(out), cols(x), config_.stream_eps()};
   if (eights_)
     dispatch_eights(rms_norm_, push, {&push.x, &push.weight, &push.to}, {1, n, 1});
   else
@@ -561,11 +561,13 @@ void VulkanOps::head_norm(std::uint32_t n, Buffer x, graph::WeightRef weight) {
 void VulkanOps::rope_kv_store(std::uint32_t n, std::uint32_t layer, Buffer q, Buffer k, Buffer v) {
   after_all();
   const std::uint32_t pairs = (cols(q) + cols(k) + cols(v)) / 2;
-  commands_->dispatch(rope_kv_store_,
-                      RopeKvStorePush{at(q), at(k), at(v), step_.rotations_at(layer), step_.slots_at(),
-                                      keys_[layer].address(), values_[layer].address(), config_.n_heads,
-                                      config_.n_kv_heads, config_.head_dim, config_.rope_dim(), block_size_, 0},
-                      by_four("rope_kv_store", pairs, n));
+  commands_->dispatch(
+      rope_kv_store_,
+      RopeKvStorePush{at(q), at(k), at(v), step_.rotations_at(device::query_table_of(config_, layer)),
+                      step_.rotations_at(device::key_table_of(config_, layer)), step_.slots_at(),
+                      keys_[layer].address(), values_[layer].address(), config_.n_heads, config_.n_kv_heads,
+                      config_.head_dim, config_.rope_dim(), block_size_, 0},
+      by_four("rope_kv_store", pairs, n));
 }
 
 void VulkanOps::attend(std::uint32_t, std::uint32_t layer, Buffer q, Buffer out) {

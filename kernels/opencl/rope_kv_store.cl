@@ -1,6 +1,6 @@
 // Rotary position embedding [arXiv:2104.09864] of q and k, in place, and the appending of k and v of new tokens to one
-// layer's paged cache. q: [rows, n_heads, head_dim], k, v: [rows, n_kv_heads, head_dim] f32; rotations: [rows,
-// rope_dim / 2, 2] cosine and sine, made by the host for each position; slots: [rows] block id * block_size + place in
+// layer's paged cache. q: [rows, n_heads, head_dim], k, v: [rows, n_kv_heads, head_dim] f32; q_rotations of q,
+// rotations of k: [rows, rope_dim / 2, 2] cosine and sine, made by the host for each position; slots: [rows] block id * block_size + place in
 // the block; caches: [block][kv head] pages (kernels/formats/kv_page.hpp), f16 [place][head_dim] rounded to nearest
 // even, or q8_0: int8 [place][head_dim], then f16 scales [place][head_dim / 32].
 // Global sizes: work-items of a head, which are one work-group; heads of q, of k and of v; rows.
@@ -61,14 +61,13 @@ void store_head(__global const float* x, Cache page, uint place, uint head_dim, 
 #endif
 
 __kernel void rope_kv_store(__global float* q, __global float* k, __global const float* v,
-                            __global const float* rotations, __global const uint* slots, Cache k_cache,
-                            Cache v_cache, uint n_heads, uint n_kv_heads, uint head_dim, uint rope_dim,
+                            __global const float* q_rotations, __global const float* rotations,
+                            __global const uint* slots, Cache k_cache, Cache v_cache, uint n_heads, uint n_kv_heads, uint head_dim, uint rope_dim,
                             uint block_size) {
   const uint head = get_group_id(1);
   const size_t row = get_group_id(2);
-  __global const float* rotation = rotations + row * rope_dim;
   if (head < n_heads) {
-    rotate_head(q + (row * n_heads + head) * head_dim, rotation, rope_dim);
+    rotate_head(q + (row * n_heads + head) * head_dim, q_rotations + row * rope_dim, rope_dim);
     return;
   }
   const uint place = head - n_heads, kv_head = place % n_kv_heads;
@@ -81,7 +80,7 @@ __kernel void rope_kv_store(__global float* q, __global float* k, __global const
 #endif
   const size_t page = ((size_t)(slot / block_size) * n_kv_heads + kv_head) * page_size;
   if (place < n_kv_heads) {
-    rotate_head(k + from, rotation, rope_dim);
+    rotate_head(k + from, rotations + row * rope_dim, rope_dim);
     barrier(CLK_GLOBAL_MEM_FENCE);  // what follows reads others' pairs
     store_head(k + from, k_cache + page, slot % block_size, head_dim, block_size);
   } else {

@@ -115,7 +115,7 @@ struct MoeMatmulPush {
    * block_size + place. Caches: [block][kv head] pages (kernels/formats/kv_page.hpp). Constants: 1: pairs are 1: (2i,
    2i + 1), 0: (i, i + rope_dim / 2); 2: 1: pages are q8_0, 0: f16. Groups: any, rows. */
 struct RopeKvStorePush {
-  Address q, k, v, rotations, slots, keys, values;
+  Address q, k, v, q_rotations, rotations, slots, keys, values;
   uint n_heads, n_kv_heads, head_dim, rope_dim, block_size, unused;
 };
 

@@ -90,8 +90,9 @@ void store_block(Heads heads, uint head, uint block, Floats rotation) {
 // A loop for each kind of work: a software device computes all branches of one.
 void main() {
   const uint row = gl_WorkGroupID.y, first = gl_GlobalInvocationID.x, stride = gl_NumWorkGroups.x * WG;
+  Floats q_rotation = floats(push.q_rotations, row, push.rope_dim);
+  for (uint e = first; e < push.n_heads * (push.rope_dim / 2); e += stride) rotate_q(row, e, q_rotation);
   Floats rotation = floats(push.rotations, row, push.rope_dim);
-  for (uint e = first; e < push.n_heads * (push.rope_dim / 2); e += stride) rotate_q(row, e, rotation);
   const uint slot = Uints(push.slots).v[row], parts = push.head_dim / (kQ8_0 != 0 ? FLYBALL_Q8_0_VALUES : 2);
   const Heads heads = Heads(row, slot / push.block_size, slot % push.block_size);
   for (uint e = first; e < 2 * push.n_kv_heads * parts; e += stride) {

@@ -23,6 +23,21 @@ TEST(RopeTable, Plain) {
   EXPECT_FLOAT_EQ(t[3], std::sin(0.03F));
 }
 
+TEST(RopeTable, StillLayersHaveTheIdentityEverywhere) {
+  EXPECT_EQ(table({.dim = 4, .attn_factor = 2.0F, .rotates = false}, 77), (std::vector<float>{1, 0, 1, 0}));
+}
+
+TEST(RopeTable, TemperatureGrowsByWholeLengths) {
+  const device::RopeTableArgs plain{.dim = 4},
+      warm{.dim = 4, .temperature_scale = 0.5F, .temperature_length = 8};
+  EXPECT_EQ(table(warm, 7), table(plain, 7));
+  for (const std::uint32_t position : {8U, 15U, 16U}) {
+    const double grown = 1 + 0.5 * std::log(position < 16 ? 2.0 : 3.0);
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(table(warm, position)[i], grown * table(plain, position)[i], 1e-6) << position;
+  }
+}
+
 TEST(RopeTable, PositionZeroIsTheIdentity) {
   const auto t = table({.dim = 8, .base = 500000.0F, .factor = 4.0F}, 0);
   for (int i = 0; i < 4; ++i) {

@@ -159,7 +159,8 @@ TEST(LayerSplit, SizesAreTheFiles) {
     std::uint64_t weights = sizes.embedding + sizes.output;
     for (const std::uint64_t layer : sizes.layers) weights += layer;
     // Devices have the embedding table and the output matrix, even where the file has one for both.
-    const std::uint64_t twice = file->config().tied_embeddings ? file->weights().of(model::WeightRole::output).matrix_bytes() : 0;
+    const std::uint64_t twice =
+        file->config().tied_embeddings ? file->weights().of(model::WeightRole::output).matrix_bytes() : 0;
     EXPECT_EQ(weights, file->weight_bytes() + twice);
     EXPECT_EQ(sizes.layer_kv, 1000U);
     EXPECT_EQ(sizes.scratch + sizes.output_scratch, scratch_bytes(file->config(), 32, 4));

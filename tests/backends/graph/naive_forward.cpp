@@ -40,12 +40,24 @@ Vector norm(const model::Weight& w, const Vector& x, double eps) {
 
 void rotate(Vector& x, std::uint32_t n_heads, const model::ModelConfig& c, const model::RopeConfig& rope,
             std::size_t position) {
-  const double scaled = static_cast<double>(position) / rope.factor;
+  if (!rope.rotates) return;
+  // YaRN (arXiv:2309.00071) leaves frequencies with many turns over the original context as they are.
+  const bool yarn = rope.scaling == model::RopeScaling::yarn;
+  const auto index_of = [&](double turns) {
+    return rope.dim * std::log(rope.original_context / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(double{rope.base}));
+  };
+  const double low = std::max(0.0, std::floor(index_of(rope.beta_fast)));
+  const double high = std::min(rope.dim - 1.0, std::ceil(index_of(rope.beta_slow)));
+  const double magnitude = rope.attn_factor * (yarn ? 1 + 0.1 * std::log(double{rope.factor}) : 1);
   for (std::uint32_t h = 0; h < n_heads; ++h) {
     for (std::uint32_t i = 0; i < rope.dim / 2; ++i) {
       const double divisor = rope.frequency_factors.empty() ? 1 : double{rope.frequency_factors[i]};
-      const double angle = scaled * std::pow(double{rope.base}, -2.0 * i / rope.dim) / divisor;
-      const double cos = rope.attn_factor * std::cos(angle), sin = rope.attn_factor * std::sin(angle);
+      const double whole = yarn ? 1 - std::clamp((i - low) / std::max(0.001, high - low), 0.0, 1.0) : 0;
+      const double scale = whole + (1 - whole) / rope.factor;
+      const double angle =
+          scale * static_cast<double>(position) * std::pow(double{rope.base}, -2.0 * i / rope.dim) / divisor;
+      const double cos = magnitude * std::cos(angle), sin = magnitude * std::sin(angle);
       const bool half = c.rope_style == kernels::RopeStyle::half;
       const std::size_t a = h * c.head_dim + (half ? i : 2 * i);
       const std::size_t b = half ? a + rope.dim / 2 : a + 1;
@@ -89,14 +101,15 @@ double capped(double x, double cap) {
 }
 
 // What attention or a feed-forward gives, normed where the family has it so.
-void add_output(Vector& stream, const Vector& y, const model::Weight& post_norm,
-                const model::ModelConfig& c) {
-  add(stream, post_norm.data == nullptr ? y : norm(post_norm, y, c.norm_eps));
+void add_output(Vector& stream, Vector y, const model::Weight& post_norm, const model::ModelConfig& c) {
+  if (post_norm.data != nullptr) y = norm(post_norm, y, c.norm_eps);
+  for (double& v : y) v *= c.residual_scale;
+  add(stream, y);
 }
 
 // Probabilities of all experts, the likeliest few, those divided by their sum.
-Vector mixture(const model::ModelWeights& weights, std::uint32_t layer,
-               const model::ModelConfig& c, const Vector& x) {
+Vector mixture(const model::ModelWeights& weights, std::uint32_t layer, const model::ModelConfig& c,
+               const Vector& x) {
   Vector p = multiply(weights.of(WeightRole::router, layer), x);
   for (double& v : p) v = std::exp(v);
   std::vector<std::uint32_t> order(p.size());
@@ -107,7 +120,8 @@ Vector mixture(const model::ModelWeights& weights, std::uint32_t layer,
   for (const std::uint32_t e : order) chosen += p[e];
   Vector out(c.dim);
   for (const std::uint32_t e : order) {
-    const Vector inner = glu(c, multiply(weights.of(WeightRole::expert_gate, layer), x, e), multiply(weights.of(WeightRole::expert_up, layer), x, e));
+    const Vector inner = glu(c, multiply(weights.of(WeightRole::expert_gate, layer), x, e),
+                             multiply(weights.of(WeightRole::expert_up, layer), x, e));
     const Vector y = multiply(weights.of(WeightRole::expert_down, layer), inner, e);
     for (std::size_t i = 0; i < y.size(); ++i) out[i] += p[e] / chosen * y[i];
   }
@@ -120,12 +134,15 @@ std::vector<double> naive_forward(const model::ModelFile& model, std::span<const
   const model::ModelConfig& c = model.config();
   std::vector<Vector> stream;
   for (const Token t : tokens) {
-    stream.push_back(weight_row(model.weights().of(WeightRole::token_embedding), static_cast<std::uint32_t>(t)));
+    stream.push_back(
+        weight_row(model.weights().of(WeightRole::token_embedding), static_cast<std::uint32_t>(t)));
     for (double& v : stream.back()) v *= c.embedding_scale;
   }
 
   for (std::uint32_t layer = 0; layer < c.n_layers; ++layer) {
-    const auto weight = [&](WeightRole role) -> const model::Weight& { return model.weights().of(role, layer); };
+    const auto weight = [&](WeightRole role) -> const model::Weight& {
+      return model.weights().of(role, layer);
+    };
     const std::size_t window = c.layer(layer).window;
     const model::RopeConfig& rope = c.rope_of(layer);
     std::vector<Vector> q, k, v;
@@ -140,6 +157,9 @@ std::vector<double> naive_forward(const model::ModelFile& model, std::span<const
       norm_heads(q.back(), weight(WeightRole::q_norm), c);
       norm_heads(k.back(), weight(WeightRole::k_norm), c);
       rotate(q.back(), c.n_heads, c, rope, t);
+      for (double& value : q.back())
+        value *=
+            1 + c.temperature_scale * std::log(1 + std::floor(static_cast<double>(t) / c.temperature_length));
       rotate(k.back(), c.n_kv_heads, c, rope, t);
     }
     for (std::size_t t = 0; t < stream.size(); ++t) {
@@ -162,14 +182,19 @@ std::vector<double> naive_forward(const model::ModelFile& model, std::span<const
       add_bias(attended, weight(WeightRole::o_bias));
       add_output(stream[t], attended, weight(WeightRole::attn_post_norm), c);
       const Vector x = norm(weight(WeightRole::ffn_norm), stream[t], c.norm_eps);
-      const Vector y = c.n_experts > 0 ? mixture(model.weights(), layer, c, x)
-                                       : multiply(weight(WeightRole::down), glu(c, multiply(weight(WeightRole::gate), x), multiply(weight(WeightRole::up), x)));
+      const Vector y = c.n_experts > 0
+                           ? mixture(model.weights(), layer, c, x)
+                           : multiply(weight(WeightRole::down), glu(c, multiply(weight(WeightRole::gate), x),
+                                                                    multiply(weight(WeightRole::up), x)));
       add_output(stream[t], y, weight(WeightRole::ffn_post_norm), c);
     }
   }
+  model::Weight output_norm = model.weights().of(WeightRole::output_norm);
+  if (const auto* tensor = model.gguf().tensor(model::tensor_name(WeightRole::output_norm)))
+    output_norm.data = tensor->data.data();  // the file's own, which is not divided by the logit scale
   Vector logits =
-      multiply(model.weights().of(WeightRole::output), norm(model.weights().of(WeightRole::output_norm), stream.back(), c.norm_eps));
-  for (double& logit : logits) logit = capped(logit, c.logit_cap);
+      multiply(model.weights().of(WeightRole::output), norm(output_norm, stream.back(), c.norm_eps));
+  for (double& logit : logits) logit = capped(logit / c.logit_scale, c.logit_cap);
   return logits;
 }
 

@@ -325,7 +325,8 @@ TEST(ModelConfig, Windows) {
 
 std::vector<bool> local_layers(const ModelConfig& config) {
   std::vector<bool> local;
-  for (std::uint32_t i = 0; i < config.n_layers; ++i) local.push_back(config.layer(i).window != 0 || config.layer(i).rope != 0);
+  for (std::uint32_t i = 0; i < config.n_layers; ++i)
+    local.push_back(config.layer(i).window != 0 || config.layer(i).rope != 0);
   return local;
 }
 
@@ -385,9 +386,9 @@ TEST(ModelConfig, Gemma2) {
   EXPECT_EQ(off->attention_cap, 0.0F);
   EXPECT_EQ(off->logit_cap, 0.0F);
   for (const float cap : {-1.0F, 1e-6F})
-    expect_invalid(config_of(model,
-                             [=](GgufWriter& out) { out.set_f32("gemma2.attn_logit_softcapping", cap); }),
-                   "gemma2.attn_logit_softcapping is");
+    expect_invalid(
+        config_of(model, [=](GgufWriter& out) { out.set_f32("gemma2.attn_logit_softcapping", cap); }),
+        "gemma2.attn_logit_softcapping is");
   expect_invalid(config_of(model,
                            [](GgufWriter& out) {
                              out.set_i32s("gemma2.attention.sliding_window_pattern",

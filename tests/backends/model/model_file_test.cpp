@@ -95,7 +95,8 @@ TEST(ModelFile, TiedEmbeddingsServeAsOutput) {
   const auto bytes = model.bytes();
   const auto file = ModelFile::from_bytes(bytes);
   ASSERT_TRUE(file);
-  EXPECT_EQ((*file)->weights().of(WeightRole::output).data, (*file)->weights().of(WeightRole::token_embedding).data);
+  EXPECT_EQ((*file)->weights().of(WeightRole::output).data,
+            (*file)->weights().of(WeightRole::token_embedding).data);
 }
 
 TEST(ModelFile, EachMissingTensorIsNamed) {

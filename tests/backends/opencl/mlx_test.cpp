@@ -15,7 +15,9 @@ TEST_P(OpenClMlx, TheSameWhereverTensorsLie) {
   auto file = open_mlx(dir.path(), GetParam());
   ASSERT_TRUE(file) << file.error().message;
   m.file = std::move(*file);
-  ASSERT_EQ(reinterpret_cast<std::uintptr_t>(m.file->weights().of(model::WeightRole::token_embedding).data) % 2, 1U);
+  ASSERT_EQ(
+      reinterpret_cast<std::uintptr_t>(m.file->weights().of(model::WeightRole::token_embedding).data) % 2,
+      1U);
   const auto tokens = random_tokens(37, m.vocab());
   const auto want = naive_forward(*m.file, tokens);
   for (const bool upload : {false, true}) {

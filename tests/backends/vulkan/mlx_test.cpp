@@ -39,7 +39,8 @@ TEST_P(VulkanMlx, GivesTheReferencesLogitsWhereverTensorsLie) {
     const TempDir dir;
     auto file = open_mlx(dir.path(), affine(), aligned);
     ASSERT_TRUE(file) << file.error().message;
-    const auto at = reinterpret_cast<std::uintptr_t>((*file)->weights().of(model::WeightRole::token_embedding).data);
+    const auto at =
+        reinterpret_cast<std::uintptr_t>((*file)->weights().of(model::WeightRole::token_embedding).data);
     ASSERT_EQ(at % 8, aligned ? 0U : 1U);
     expect_agreement(std::move(*file), vulkan_options());
   }

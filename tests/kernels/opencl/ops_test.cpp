@@ -123,8 +123,8 @@ class OpenClOps : public KernelTest, public cases::Column {
     const bool interleaved = rotation.style == kernels::RopeStyle::interleaved;
     run(kernel("rope_kv_store", kv(shape) + " -D INTERLEAVED=" + (interleaved ? "1" : "0")),
         grid({lanes_, shape.heads + 2 * shape.kv_heads, shape.positions}, lanes_), q_out, put(k), put(v),
-        put(rotation.by), put(slots), keys, values, shape.heads, shape.kv_heads, shape.head_dim, rotation.dim,
-        cases::kTile);
+        put(rotation.q_by), put(rotation.by), put(slots), keys, values, shape.heads, shape.kv_heads,
+        shape.head_dim, rotation.dim, cases::kTile);
     return {get<float>(q_out), get<std::uint8_t>(keys), get<std::uint8_t>(values)};
   }
   Floats attend(const cases::KvShape& shape, const Floats& q, const Bytes& keys, const Bytes& values,

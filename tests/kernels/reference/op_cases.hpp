@@ -62,7 +62,7 @@ struct KvShape {
   float cap = 0.0F;          // of scores; 0: none
 };
 struct Rotation {
-  Floats by;  // [rows, dim / 2, 2] cosine and sine
+  Floats q_by, by;  // of q and of k: [rows, dim / 2, 2] cosine and sine
   std::uint32_t dim = 0;
   RopeStyle style = RopeStyle::interleaved;
 };
@@ -276,7 +276,7 @@ inline void check_rope_kv_store(Column& column, RopeStyle style, DType type) {
   const std::uint32_t rope_dim = type == DType::q8_0 && style == RopeStyle::half ? dim : 12;
   const auto q = random_floats(n * shape.heads * dim, 8), k = random_floats(n * shape.kv_heads * dim, 9),
              v = random_floats(k.size(), 17);
-  const Rotation rotation{random_floats(n * rope_dim, 10), rope_dim, style};
+  const Rotation rotation{random_floats(n * rope_dim, 11), random_floats(n * rope_dim, 10), rope_dim, style};
   const Uints slots{2 * kTile + 5, 7};
   const auto got = column.rope_kv_store(shape, rotation, q, k, v, slots,
                                         3 * shape.kv_heads * kv_page_bytes(type, kTile, dim));
@@ -284,7 +284,8 @@ inline void check_rope_kv_store(Column& column, RopeStyle style, DType type) {
   std::vector<double> want_q(q.begin(), q.end()), want_k(k.begin(), k.end());
   for (std::uint32_t i = 0; i < n; ++i) {
     const float* by = rotation.by.data() + i * rope_dim;
-    reference::rope(want_q.data() + i * shape.heads * dim, shape.heads, dim, rope_dim, by, style);
+    reference::rope(want_q.data() + i * shape.heads * dim, shape.heads, dim, rope_dim,
+                    rotation.q_by.data() + i * rope_dim, style);
     reference::rope(want_k.data() + i * shape.kv_heads * dim, shape.kv_heads, dim, rope_dim, by, style);
     for (std::uint32_t h = 0; h < shape.kv_heads; ++h) {
       const std::size_t page = std::size_t{slots[i] / kTile} * shape.kv_heads + h;
@@ -314,7 +315,7 @@ inline void check_attention(Column& column, const KvShape& shape) {
   const std::size_t page_bytes = kv_page_bytes(type, kTile, head_dim);
   const auto untouched = random_floats(positions * heads * head_dim, 18);
   const auto [q_after, k_blocks, v_blocks] =
-      column.rope_kv_store(shape, {.by = {0, 1}, .dim = 0}, untouched, k, v, slots,
+      column.rope_kv_store(shape, {.q_by = {0, 1}, .by = {0, 1}, .dim = 0}, untouched, k, v, slots,
                            (positions / kTile + 4) * kv_heads * page_bytes);
   ASSERT_EQ(q_after, untouched) << "nothing was to be rotated";
   ASSERT_NO_FATAL_FAILURE(check_stored(shape, k, slots, k_blocks));

@@ -157,8 +157,8 @@ class VulkanOps : public KernelTest, public cases::Column {
                               const Floats& k, const Floats& v, const Uints& slots,
                               std::size_t cache_bytes) override {
     const Bytes poison(cache_bytes, cases::kPoison);
-    const Buffer q_out = put(q), k_in = put(k), v_in = put(v), by = put(rotation.by), where = put(slots),
-                 keys = put(poison), values = put(poison);
+    const Buffer q_out = put(q), k_in = put(k), v_in = put(v), q_by = put(rotation.q_by),
+                 by = put(rotation.by), where = put(slots), keys = put(poison), values = put(poison);
     constexpr std::uint32_t kAtOnce = 65'535;  // rows: as many groups as every device has
     for (std::uint32_t first = 0; first < shape.positions; first += kAtOnce) {
       const auto at = [first](const Buffer& of, std::size_t row) {
@@ -170,6 +170,7 @@ class VulkanOps : public KernelTest, public cases::Column {
           RopeKvStorePush{.q = at(q_out, shape.heads * shape.head_dim),
                           .k = at(k_in, shape.kv_heads * shape.head_dim),
                           .v = at(v_in, shape.kv_heads * shape.head_dim),
+                          .q_rotations = at(q_by, rotation.dim),
                           .rotations = at(by, rotation.dim),
                           .slots = at(where, 1),
                           .keys = keys.address(),
