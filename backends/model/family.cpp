@@ -36,6 +36,12 @@ constexpr Family kFamilies[] = {
      .even_share_layers = 62,
      .logit_cap = 0.0F,
      .windows = FamilyWindows{.global_every = 6, .rope_base = 10'000.0F}},
+    {.name = "granite",
+     .rope_style = kernels::RopeStyle::interleaved,
+     .qkv_bias = InFiles::some,
+     .o_bias = InFiles::some,
+     .file_scales = true,
+     .rope_switch = true},
 };
 
 // A residual scale is taken out of the stream (ModelConfig::stream_eps), and norms behind would see it there;

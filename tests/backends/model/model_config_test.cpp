@@ -433,6 +433,46 @@ TEST(ModelConfig, Gemma3) {
   EXPECT_EQ(with(0)->ropes.size(), 1U);
 }
 
+TEST(ModelConfig, Granite) {
+  SmallModel model;
+  model.architecture = "granite";
+  const auto plain = config_of(model);
+  ASSERT_TRUE(plain) << plain.error().message;
+  EXPECT_EQ(plain->rope_style, kernels::RopeStyle::interleaved);
+  EXPECT_EQ(plain->residual_scale, 1.0F);
+  EXPECT_TRUE(plain->ropes[0].rotates);
+  const auto with = [&](float factor) {
+    return config_of(model, [=](GgufWriter& out) {
+      out.set_f32("granite.embedding_scale", 12 * factor);
+      out.set_f32("granite.residual_scale", 0.25F * factor);
+      out.set_f32("granite.attention.scale", 0.125F * factor);
+      out.set_f32("granite.logit_scale", 8 * factor);
+    });
+  };
+  const auto scaled = with(1);
+  ASSERT_TRUE(scaled) << scaled.error().message;
+  EXPECT_EQ(scaled->embedding_scale, 12.0F);
+  EXPECT_EQ(scaled->residual_scale, 0.25F);
+  EXPECT_EQ(scaled->query_scale, 0.125F);
+  EXPECT_EQ(scaled->logit_scale, 8.0F);
+  EXPECT_EQ(scaled->stream_scale(), 48.0F);
+  EXPECT_FLOAT_EQ(scaled->stream_eps(), 1.6e-4F);
+  const auto off = with(0);
+  EXPECT_EQ(off->embedding_scale, 1.0F);
+  EXPECT_EQ(off->residual_scale, 1.0F);
+  EXPECT_EQ(off->query_scale, plain->query_scale);
+  EXPECT_EQ(off->logit_scale, 1.0F);
+  expect_invalid(with(-1), "granite.embedding_scale is -12");
+  const auto still =
+      config_of(model, [](GgufWriter& out) { out.set_bool("granite.rope.scaling.finetuned", false); });
+  EXPECT_FALSE(still->ropes[0].rotates);
+  // Files of llama.cpp's model saver have the keys in every family.
+  model.architecture = "llama";
+  EXPECT_EQ(
+      config_of(model, [](GgufWriter& out) { out.set_f32("llama.residual_scale", 0.5F); })->residual_scale,
+      1.0F);
+}
+
 TEST(ModelConfig, MixturesOfExperts) {
   SmallModel mixtral;
   mixtral.experts = 4;

@@ -55,6 +55,8 @@ const kFamilies = {
   qwen3moe: 'arch=qwen3moe,head_dim=128,experts=16,experts_used=4,expert_ffn=256',
   gemma2: 'arch=gemma2,dim=512,ffn=1024,head_dim=128,window=64',
   gemma3: 'arch=gemma3,dim=512,ffn=1024,head_dim=128,window=64,layers=6',
+  biases: 'biases=1',
+  granite: 'arch=granite,biases=1',
   phi3: 'arch=phi3',  // llama.cpp leaves its window out
 };
 for (const [name, keys] of Object.entries(kFamilies)) {
@@ -63,6 +65,7 @@ for (const [name, keys] of Object.entries(kFamilies)) {
 // LongRoPE: the context is longer than the original one, or not; part of a head is rotated.
 addSynthetic('phi3-long', ['--shape', 'tiny,arch=phi3,rope_dim=48', '--type', 'F16', '--rope', 'longrope']);
 addSynthetic('phi3-short', ['--shape', 'tiny,arch=phi3,context=4096', '--type', 'Q8_0', '--rope', 'longrope']);
+addSynthetic('granite-tied', ['--shape', 'tiny,arch=granite', '--type', 'Q8_0', '--tied']);
 addSynthetic('qwen2-tied-yarn', ['--shape', 'tiny,arch=qwen2', '--type', 'F16', '--tied', '--rope', 'yarn']);
 
 function run(program, args, input) {
