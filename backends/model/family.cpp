@@ -42,6 +42,10 @@ constexpr Family kFamilies[] = {
      .o_bias = InFiles::some,
      .file_scales = true,
      .rope_switch = true},
+    {.name = "mistral3",
+     .rope_style = kernels::RopeStyle::interleaved,
+     .query_temperature = true,
+     .yarn_log_multiplier = true},
 };
 
 // A residual scale is taken out of the stream (ModelConfig::stream_eps), and norms behind would see it there;

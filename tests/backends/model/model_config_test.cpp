@@ -473,6 +473,33 @@ TEST(ModelConfig, Granite) {
       1.0F);
 }
 
+TEST(ModelConfig, Mistral3) {
+  SmallModel model;
+  model.architecture = "mistral3";
+  EXPECT_EQ(config_of(model)->temperature_scale, 0.0F);
+  const auto with = [&](float multiplier, std::uint32_t rope_dim = 2) {
+    return config_of(model, [=](GgufWriter& out) {
+      out.set_string("mistral3.rope.scaling.type", "yarn");
+      out.set_f32("mistral3.rope.scaling.factor", 16.0F);
+      out.set_u32("mistral3.rope.scaling.original_context_length", 4);
+      out.set_f32("mistral3.rope.scaling.yarn_log_multiplier", multiplier);
+      out.set_f32("mistral3.attention.temperature_scale", 0.1F);
+      out.set_u32("mistral3.attention.key_length", 4);
+      out.set_u32("mistral3.attention.value_length", 4);
+      out.set_u32("mistral3.rope.dimension_count", rope_dim);
+    });
+  };
+  const auto config = with(1, 4);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->temperature_scale, 0.1F);
+  EXPECT_EQ(config->temperature_length, 4U);
+  const float whole = 1.0F + 0.1F * std::log(16.0F);
+  EXPECT_FLOAT_EQ(config->ropes[0].attn_factor * whole, 1.0F) << "the multiplier takes YaRN's own back";
+  EXPECT_FLOAT_EQ(with(0, 4)->ropes[0].attn_factor, 1.0F);
+  expect_unsupported(with(1, 2), "an attention temperature where 2 of 4 values of a head are rotated",
+                     "mistral3.attention.temperature_scale");
+}
+
 TEST(ModelConfig, MixturesOfExperts) {
   SmallModel mixtral;
   mixtral.experts = 4;

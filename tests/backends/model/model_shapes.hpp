@@ -29,7 +29,8 @@ inline constexpr std::string_view kFamilies[] = {
     "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,vocab=320,experts=8,experts_used=3,expert_"
     "ffn=32",
     "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1",
-    "arch=granite,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1"};
+    "arch=granite,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1",
+    "arch=mistral3,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,context=32,rope=yarn"};
 inline constexpr std::string_view kMixture = kFamilies[7];
 // Those that have a window; heads of 32 values, as q8_0 KV needs.
 inline constexpr std::string_view kWindowed[] = {kPhi3, kGemma2, kGemma3};

@@ -59,6 +59,8 @@ const kFamilies = {
   granite: 'arch=granite,biases=1',
   phi3: 'arch=phi3',  // llama.cpp leaves its window out
 };
+// The temperature of its queries grows at a quarter of its context.
+kFamilies.mistral3 = 'arch=mistral3,head_dim=128,context=512,rope=yarn';
 for (const [name, keys] of Object.entries(kFamilies)) {
   for (const type of types) addSynthetic(`${name}-${type}`, ['--shape', `tiny,${keys}`, '--type', type], name);
 }
