@@ -46,6 +46,7 @@ constexpr Family kFamilies[] = {
      .rope_style = kernels::RopeStyle::interleaved,
      .query_temperature = true,
      .yarn_log_multiplier = true},
+    {.name = "smollm3", .rope_style = kernels::RopeStyle::interleaved, .still_every = 4},
 };
 
 // A residual scale is taken out of the stream (ModelConfig::stream_eps), and norms behind would see it there;

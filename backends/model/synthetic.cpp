@@ -71,7 +71,7 @@ SyntheticSpec mixture(std::uint32_t experts, std::uint32_t used, std::uint32_t f
 }
 
 // As their configurations on https://huggingface.co say: SmolLM, TinyLlama, Llama 3, Qwen2.5, Qwen3, Gemma 2
-// and 3, Phi-3, Granite 3.3, Ministral 3, Mixtral.
+// and 3, Phi-3, Granite 3.3, Ministral 3, SmolLM3, Mixtral.
 std::vector<SyntheticSpec> named_shapes() {
   return {
       shape("tiny", 256, 2, 4, 2, 512, 512, 1024, 10'000.0F),
@@ -86,6 +86,7 @@ std::vector<SyntheticSpec> named_shapes() {
       windowed(2047, of("phi3", shape("phi3-mini", 3072, 32, 32, 32, 8192, 32'064, 4096, 10'000.0F))),
       tied(of("granite", shape("granite3-2b", 2048, 40, 32, 8, 8192, 49'159, 131'072, 1e7F))),
       tied(of("mistral3", yarn(shape("ministral3-3b", 3072, 26, 32, 8, 9216, 131'072, 262'144, 1e6F)), 128)),
+      tied(of("smollm3", shape("smollm3-3b", 2048, 36, 16, 4, 11'008, 128'256, 65'536, 5e6F))),
       mixture(8, 2, 14'336, shape("mixtral-8x7b", 4096, 32, 32, 8, 14'336, 32'000, 32'768, 1e6F)),
       mixture(128, 8, 768,
               of("qwen3moe", shape("qwen3-30b-a3b", 2048, 48, 32, 4, 6144, 151'936, 40'960, 1e6F), 128))};

@@ -500,6 +500,16 @@ TEST(ModelConfig, Mistral3) {
                      "mistral3.attention.temperature_scale");
 }
 
+TEST(ModelConfig, SmolLm3) {
+  SmallModel model;
+  model.architecture = "smollm3";
+  model.layers = 9;
+  const auto config = config_of(model);
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_FALSE(config->windowed());
+  for (std::uint32_t i = 0; i < 9; ++i) EXPECT_EQ(config->rope_of(i).rotates, i != 3 && i != 7) << i;
+}
+
 TEST(ModelConfig, MixturesOfExperts) {
   SmallModel mixtral;
   mixtral.experts = 4;

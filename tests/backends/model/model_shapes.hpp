@@ -30,7 +30,8 @@ inline constexpr std::string_view kFamilies[] = {
     "ffn=32",
     "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1",
     "arch=granite,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1",
-    "arch=mistral3,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,context=32,rope=yarn"};
+    "arch=mistral3,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,context=32,rope=yarn",
+    "arch=smollm3,dim=64,layers=4,heads=4,kv_heads=2,ffn=96,vocab=320"};
 inline constexpr std::string_view kMixture = kFamilies[7];
 // Those that have a window; heads of 32 values, as q8_0 KV needs.
 inline constexpr std::string_view kWindowed[] = {kPhi3, kGemma2, kGemma3};

@@ -57,6 +57,7 @@ const kFamilies = {
   gemma3: 'arch=gemma3,dim=512,ffn=1024,head_dim=128,window=64,layers=6',
   biases: 'biases=1',
   granite: 'arch=granite,biases=1',
+  smollm3: 'arch=smollm3,layers=4',
   phi3: 'arch=phi3',  // llama.cpp leaves its window out
 };
 // The temperature of its queries grows at a quarter of its context.
