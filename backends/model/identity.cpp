@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <variant>
 
+#include "backends/model/split_name.hpp"
+
 namespace flyball::model {
 namespace {
 
@@ -78,7 +80,7 @@ std::string identity_of(const ModelFile& model, const std::filesystem::path& pat
   std::error_code ignored;
   if (path.empty()) return out.take();
   if (!std::filesystem::is_directory(path, ignored)) {
-    write_file(out, path);
+    for (const std::filesystem::path& file : shard_files(path)) write_file(out, file);
     return out.take();
   }
   std::map<std::string, std::filesystem::path> files;  // in order of name

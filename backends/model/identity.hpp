@@ -10,8 +10,8 @@
 namespace flyball::model {
 
 // Bytes to be hashed, some kilobytes a tensor: the metadata's numbers and texts, each tensor's name, shape
-// and parts of its data, and of the file (or the directory's files; "": the embedded demo) size and time of
-// the last change. A file that was written over has another one, whatever was changed in it.
+// and parts of its data, and of the file (or all shards, or the directory's files; "": the embedded demo) size
+// and time of the last change. A file that was written over has another one, whatever was changed in it.
 std::string identity_of(const ModelFile& model, const std::filesystem::path& path);
 
 }  // namespace flyball::model

@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "backends/model/mlx_directory.hpp"
+#include "backends/model/split.hpp"
 
 namespace flyball::model {
 namespace {
@@ -155,27 +156,64 @@ Result<std::unique_ptr<ModelFile>> ModelFile::open(const std::filesystem::path& 
   std::error_code ignored;  // what is no directory is refused, or read, as a file
   if (std::filesystem::is_directory(path, ignored))
     return unless_out_of_memory([&] { return read_directory(path); });
-  auto mapping = MappedFile::open(path);
-  if (!mapping) return std::unexpected(std::move(mapping.error()));
-  auto file = from_bytes(mapping->bytes());
-  if (!file) return file;
-  (*file)->mappings_.push_back(std::move(*mapping));
-  return file;
+  return unless_out_of_memory([&] { return read_path(path); });
 }
 
 Result<std::unique_ptr<ModelFile>> ModelFile::from_bytes(std::span<const std::byte> bytes) {
-  return unless_out_of_memory([&] { return read_gguf(bytes); });
+  return unless_out_of_memory([&] { return read_gguf({bytes}); });
+}
+
+Result<std::unique_ptr<ModelFile>> ModelFile::from_shards(
+    const std::vector<std::span<const std::byte>>& shards) {
+  return unless_out_of_memory([&] { return read_gguf(shards); });
 }
 
 Result<std::unique_ptr<ModelFile>> ModelFile::from_mlx(const MlxFiles& files) {
   return unless_out_of_memory([&] { return read_files(files); });
 }
 
-Result<std::unique_ptr<ModelFile>> ModelFile::read_gguf(std::span<const std::byte> bytes) {
-  auto gguf = Gguf::parse(bytes);
+Result<std::unique_ptr<ModelFile>> ModelFile::read_path(const std::filesystem::path& path) {
+  auto first = MappedFile::open(path);
+  if (!first) return std::unexpected(std::move(first.error()));
+  auto files = sibling_shards(path, first->bytes());
+  if (!files) return std::unexpected(std::move(files.error()));
+  std::vector<MappedFile> mappings;
+  mappings.push_back(std::move(*first));
+  for (std::size_t i = 1; i < files->size(); ++i) {
+    auto shard = MappedFile::open((*files)[i]);
+    if (!shard) {
+      Error error = std::move(shard.error());
+      error.message = "shard " + std::to_string(i + 1) + " of " + std::to_string(files->size()) +
+                      " of the model is missing or cannot be read: " + error.message;
+      return std::unexpected(std::move(error));
+    }
+    mappings.push_back(std::move(*shard));
+  }
+  std::vector<std::span<const std::byte>> shards;
+  for (const MappedFile& mapping : mappings) shards.push_back(mapping.bytes());
+  auto file = read_gguf(shards);
+  if (file) (*file)->mappings_ = std::move(mappings);
+  return file;
+}
+
+Result<std::unique_ptr<ModelFile>> ModelFile::read_gguf(
+    const std::vector<std::span<const std::byte>>& shards) {
+  std::vector<Gguf> parsed;
+  for (const std::span<const std::byte> bytes : shards) {
+    auto gguf = Gguf::parse(bytes);
+    if (!gguf) {
+      Error error = std::move(gguf.error());
+      if (shards.size() > 1)
+        error.message = "shard " + std::to_string(parsed.size() + 1) + " of " +
+                        std::to_string(shards.size()) + ": " + error.message;
+      return std::unexpected(std::move(error));
+    }
+    parsed.push_back(std::move(*gguf));
+  }
+  auto gguf = join_shards(shards.front(), std::move(parsed));
   if (!gguf) return std::unexpected(std::move(gguf.error()));
   std::unique_ptr<ModelFile> file(new ModelFile);
-  file->storage_.push_back(bytes);
+  file->storage_ = shards;
   file->gguf_ = std::move(*gguf);
   auto config = read_model_config(file->gguf_);
   if (!config) return std::unexpected(std::move(config.error()));

@@ -61,13 +61,17 @@ class ModelWeights {
 
 class ModelFile {
  public:
-  // A GGUF file, or an MLX directory. MappedFile::open's errors; model_invalid (missing or unknown tensors
-  // and wrong shapes are named; a GGUF file's norms and biases must be F32); model_unsupported (mlx.hpp);
+  // A GGUF file, the first shard of a split one with its siblings beside it (split_name.hpp), or an MLX
+  // directory. MappedFile::open's errors; model_invalid (missing or unknown tensors, wrong shapes and shards
+  // that do not fit are named; a GGUF file's norms and biases must be F32); model_unsupported (mlx.hpp);
   // insufficient_memory.
   static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path);
   // Over bytes that outlive the result and begin at a multiple of 8 (the embedded demo model, tests,
-  // fuzzers).
+  // fuzzers). model_invalid: one shard of several.
   static Result<std::unique_ptr<ModelFile>> from_bytes(std::span<const std::byte> bytes);
+  // Over all shards of a split file, in order, likewise.
+  static Result<std::unique_ptr<ModelFile>> from_shards(
+      const std::vector<std::span<const std::byte>>& shards);
   // Over the files of an MLX directory, likewise.
   static Result<std::unique_ptr<ModelFile>> from_mlx(const MlxFiles& files);
 
@@ -95,7 +99,8 @@ class ModelFile {
  private:
   ModelFile() = default;
   // These may throw bad_alloc.
-  static Result<std::unique_ptr<ModelFile>> read_gguf(std::span<const std::byte> bytes);
+  static Result<std::unique_ptr<ModelFile>> read_path(const std::filesystem::path& path);
+  static Result<std::unique_ptr<ModelFile>> read_gguf(const std::vector<std::span<const std::byte>>& shards);
   static Result<std::unique_ptr<ModelFile>> read_files(const MlxFiles& files);
   static Result<std::unique_ptr<ModelFile>> read_directory(const std::filesystem::path& path);
   Result<void> bind();

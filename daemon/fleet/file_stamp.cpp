@@ -6,6 +6,8 @@
 #include <string>
 #include <system_error>
 
+#include "backends/model/split_name.hpp"
+
 namespace flyball::fleet {
 namespace {
 
@@ -33,11 +35,15 @@ std::uint64_t stamp_of(const std::filesystem::path& path) {
 std::uint64_t file_stamp(const std::filesystem::path& path) {
   if (path.empty()) return 0;
   std::uint64_t stamp = stamp_of(path);
+  if (stamp == 0) return 0;
+  const auto add = [&](const std::filesystem::path& file) {
+    stamp += mix(stamp_of(file) ^ mix(std::hash<std::string>()(file.filename().string())));  // in no order
+  };
+  for (const std::filesystem::path& shard : model::shard_files(path))
+    if (shard != path) add(shard);
   std::error_code error;  // no directory, or one that cannot be read: it has no entries
-  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    const std::uint64_t name = std::hash<std::string>()(at->path().filename().string());
-    stamp += mix(stamp_of(at->path()) ^ mix(name));  // in no order
-  }
+  for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
+    add(at->path());
   return stamp;
 }
 

@@ -13,6 +13,7 @@
 #include <set>
 #include <system_error>
 
+#include "backends/model/split_name.hpp"
 #include "daemon/fleet/file_stamp.hpp"
 
 namespace flyball::measure {
@@ -103,7 +104,11 @@ std::optional<Engine> gpu_engine(const std::string& backend, const DeviceProbe& 
 std::string model_digest(const std::filesystem::path& path) {
   Digest digest;
   std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) return add_file(digest, path) ? digest.hex() : "";
+  if (!std::filesystem::is_directory(path, error)) {
+    for (const std::filesystem::path& shard : model::shard_files(path))
+      if (!add_file(digest, shard)) return "";
+    return digest.hex();
+  }
   std::set<std::filesystem::path> files;  // in order of name
   for (std::filesystem::directory_iterator at(path, error), end; !error && at != end; at.increment(error))
     if (at->is_regular_file(error)) files.insert(at->path());
