@@ -26,6 +26,7 @@ inline constexpr std::uint64_t kMaxExperts = 1024, kMaxExpertsUsed = 64;
 struct LayerShape {
   std::uint32_t window = 0;  // positions that a row attends to, its own included; 0: all before it
   std::uint32_t rope = 0;    // index into ModelConfig::ropes
+  bool operator==(const LayerShape&) const = default;
 };
 
 struct ModelConfig {
@@ -61,6 +62,7 @@ struct ModelConfig {
   std::uint32_t n_experts = 0;  // 0: dense, and the other two are 0
   std::uint32_t n_experts_used = 0, expert_ffn_dim = 0;
 
+  bool operator==(const ModelConfig&) const = default;
   LayerShape layer(std::uint32_t i) const noexcept { return layers.empty() ? LayerShape{} : layers[i]; }
   const RopeConfig& rope_of(std::uint32_t layer_index) const noexcept {
     return ropes[layer(layer_index).rope];
