@@ -17,6 +17,18 @@ inline constexpr std::string_view kGemma2 =
 // Of six layers one sees everything, and rotates by another base; heads are normed.
 inline constexpr std::string_view kGemma3 =
     "arch=gemma3,dim=64,layers=6,heads=2,kv_heads=1,head_dim=32,ffn=96,vocab=320,window=9";
+// Biases of attention, its output's as well.
+inline constexpr std::string_view kBiasedLlama =
+    "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1";
+// Scales of the embeddings, the blocks, the queries and the logits.
+inline constexpr std::string_view kGranite =
+    "arch=granite,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1";
+// Queries that grow every 20 positions.
+inline constexpr std::string_view kMistral3 =
+    "arch=mistral3,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,context=80,rope=yarn";
+// Of four layers the last one does not rotate.
+inline constexpr std::string_view kSmolLm3 =
+    "arch=smollm3,dim=64,layers=4,heads=4,kv_heads=2,ffn=96,vocab=320";
 // Every family, and what is its own: biases; heads of another size, normed; experts.
 inline constexpr std::string_view kFamilies[] = {
     kLlama,
@@ -28,10 +40,10 @@ inline constexpr std::string_view kFamilies[] = {
     "dim=64,layers=2,heads=4,kv_heads=2,vocab=320,experts=4,experts_used=2,expert_ffn=64",
     "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,vocab=320,experts=8,experts_used=3,expert_"
     "ffn=32",
-    "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1",
-    "arch=granite,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1",
-    "arch=mistral3,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,context=32,rope=yarn",
-    "arch=smollm3,dim=64,layers=4,heads=4,kv_heads=2,ffn=96,vocab=320"};
+    kBiasedLlama,
+    kGranite,
+    kMistral3,
+    kSmolLm3};
 inline constexpr std::string_view kMixture = kFamilies[7];
 // Those that have a window; heads of 32 values, as q8_0 KV needs.
 inline constexpr std::string_view kWindowed[] = {kPhi3, kGemma2, kGemma3};
