@@ -9,26 +9,31 @@
 
 #include <openssl/evp.h>
 
+#include "backends/model/split_name.hpp"
+
 namespace flyball::worker {
 namespace {
 
+// Of a split model's shards one after the other.
 Result<void> check_sha256(const std::filesystem::path& path, const std::string& expected) {
   std::error_code ignored;  // what is no directory is read
   if (std::filesystem::is_directory(path, ignored))
     return fail(ErrorCode::invalid_value, path.string() + " is a directory, which has no SHA-256 of its own.",
                 "sha256", path.string());
-  std::ifstream in(path, std::ios::binary);
-  if (!in)
-    return fail(ErrorCode::io_error, "cannot open " + path.string() + " to check its SHA-256", "",
-                path.string());
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> digest(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
   EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr);
   std::vector<char> chunk(1U << 20);
-  while (in) {
-    in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
-    EVP_DigestUpdate(digest.get(), chunk.data(), static_cast<std::size_t>(in.gcount()));
+  for (const std::filesystem::path& file : model::shard_files(path)) {
+    std::ifstream in(file, std::ios::binary);
+    if (!in)
+      return fail(ErrorCode::io_error, "cannot open " + file.string() + " to check its SHA-256", "",
+                  file.string());
+    while (in) {
+      in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+      EVP_DigestUpdate(digest.get(), chunk.data(), static_cast<std::size_t>(in.gcount()));
+    }
+    if (in.bad()) return fail(ErrorCode::io_error, "cannot read " + file.string(), "", file.string());
   }
-  if (in.bad()) return fail(ErrorCode::io_error, "cannot read " + path.string(), "", path.string());
   std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
   unsigned size = 0;
   EVP_DigestFinal_ex(digest.get(), hash.data(), &size);

@@ -37,6 +37,18 @@ TEST_F(FileStamp, OfAFile) {
   EXPECT_NE(file_stamp(path), longer);
 }
 
+TEST_F(FileStamp, OfAShardCountsItsSiblings) {
+  const auto first = dir_.path() / "m-00001-of-00002.gguf";
+  write("m-00002-of-00002.gguf", "2");
+  EXPECT_EQ(file_stamp(first), 0U);
+  write("m-00001-of-00002.gguf", "1");
+  const auto both = file_stamp(first);
+  write("other.gguf", "3");
+  EXPECT_EQ(file_stamp(first), both);
+  write("m-00002-of-00002.gguf", "22");
+  EXPECT_NE(file_stamp(first), both);
+}
+
 // Two files of one size that take each other's place are other files, whatever the times say.
 TEST_F(FileStamp, OfADirectoryTellsItsFilesApart) {
   write("a", "1");

@@ -31,6 +31,16 @@ class ModelDigest : public testing::Test {
   std::filesystem::path directory_;
 };
 
+TEST_F(ModelDigest, OfASplitModelIsThatOfAllItsShards) {
+  const auto first = write("m-00001-of-00002.gguf", "one");
+  EXPECT_EQ(model_digest(first), "") << "its sibling is missing";
+  write("m-00002-of-00002.gguf", "two");
+  const std::string digest = model_digest(first);
+  EXPECT_EQ(digest.size(), 64U);
+  write("m-00002-of-00002.gguf", "TWO");
+  EXPECT_NE(model_digest(first), digest);
+}
+
 TEST_F(ModelDigest, IsThatOfTheBytesTheSizeAndTheTime) {
   const std::string bytes(3'000'000, 'x');
   const auto path = write("a", bytes);
