@@ -48,8 +48,8 @@ void FleetMemory::keep(const Slot& slot) {
   governor_.keep(slot.id, now.pinned, now.keep);
 }
 
-Memory FleetMemory::memory_of(const std::string& backend) const {
-  return pool_of(backend, devices_) == 0 ? Memory::machine : Memory::device;
+bool FleetMemory::has_own_memory(const std::string& backend) const {
+  return pool_of(backend, devices_) != kMachinePool;
 }
 
 MemoryClaim FleetMemory::claim(const Slot& slot, const MemoryNeed& need) const {
@@ -110,6 +110,11 @@ Governor::Step FleetMemory::decide(TimePoint now, std::span<const Governor::Use>
       governor_.decide({now, uses, available, rules_.relieve_pressure && machine_.short_of_memory});
   if (watches && (!step.look_again || next_look_ < *step.look_again)) step.look_again = next_look_;
   return step;
+}
+
+std::optional<Governor::Action> FleetMemory::make_room(const Slot& slot, TimePoint idle_since,
+                                                       std::span<const Governor::Use> uses, TimePoint now) {
+  return governor_.make_room(claim(slot, {}), idle_since, uses, now);
 }
 
 void FleetMemory::look(TimePoint now) {

@@ -26,7 +26,8 @@ class FleetMemory {
   // After a reload: what is kept of it from here on.
   void keep(const Slot& slot);
 
-  Memory memory_of(const std::string& backend) const;
+  // False: such an engine's model lies in the machine's memory.
+  bool has_own_memory(const std::string& backend) const;
   // With the margin, which alone makes no model too large for its pool or its app.
   void ask(Slot& slot, MemoryNeed need, TimePoint now);
   // Of a spare one; the margin as ever, and given back.
@@ -38,6 +39,9 @@ class FleetMemory {
   const Governor& governor() const noexcept { return governor_; }
 
   Governor::Step decide(TimePoint now, std::span<const Governor::Use> uses);
+  // Governor::make_room() for this slot's load.
+  std::optional<Governor::Action> make_room(const Slot& slot, TimePoint idle_since,
+                                            std::span<const Governor::Use> uses, TimePoint now);
   MemoryStatus status(TimePoint now);
 
  private:

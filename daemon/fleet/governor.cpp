@@ -196,6 +196,31 @@ Governor::Step Governor::decide(const World& world) {
   return std::move(round.step);
 }
 
+std::optional<Governor::Action> Governor::make_room(const MemoryClaim& claim, TimePoint idle_since,
+                                                    std::span<const Use> uses, TimePoint now) {
+  if (std::ranges::none_of(claim.askers, &Asker::may_evict)) return std::nullopt;
+  const World world{now, uses, {}, false};
+  Round round(world, pools_.size());
+  see(round);
+  const auto victim = idle_longest(claim.pool, idle_since);
+  if (!victim) return std::nullopt;
+  ++counters_.evictions;
+  end(round, *victim, "model " + claim.model + " needs its memory");
+  return std::move(round.step.actions.back());
+}
+
+// The ready engine of the pool that is not pinned and has been idle longest, since `idle_since` at the latest.
+std::optional<Governor::Id> Governor::idle_longest(std::size_t pool, TimePoint idle_since) const {
+  auto oldest = accounts_.end();
+  for (auto at = accounts_.begin(); at != accounts_.end(); ++at) {
+    const Account& a = at->second;
+    if (a.claim.pool != pool || a.state != State::ready || a.claim.pinned) continue;
+    if (!a.idle_since || *a.idle_since > idle_since) continue;
+    if (oldest == accounts_.end() || *a.idle_since < *oldest->second.idle_since) oldest = at;
+  }
+  return oldest == accounts_.end() ? std::nullopt : std::optional(oldest->first);
+}
+
 void Governor::see(Round& round) {
   for (auto& [id, account] : accounts_) {
     account.idle_since.reset();
@@ -241,15 +266,9 @@ void Governor::unload_idle(Round& round) {
 void Governor::relieve(Round& round) {
   const TimePoint now = round.world.now;
   const auto end_oldest = [&](std::size_t pool, const char* why) {
-    auto oldest = accounts_.end();
-    for (auto at = accounts_.begin(); at != accounts_.end(); ++at) {
-      const Account& a = at->second;
-      if (a.claim.pool != pool || a.state != State::ready || a.claim.pinned || !a.idle_since) continue;
-      if (oldest == accounts_.end() || *a.idle_since < *oldest->second.idle_since) oldest = at;
-    }
-    if (oldest == accounts_.end()) return false;
-    end(round, oldest->first, why);
-    return true;
+    const auto oldest = idle_longest(pool, now);
+    if (oldest) end(round, *oldest, why);
+    return oldest.has_value();
   };
   for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
     const auto stays = [&] {

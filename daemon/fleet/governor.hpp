@@ -6,6 +6,7 @@
 // held (new requests wait) once it has had its turn, and ends when its streams have: two models that do not
 // fit together take turns, and no stream is cut. A spare one has what nobody else wants: it is refused what
 // is not free, nobody ends for it, and it ends as soon as anybody asks.
+// Every eviction is decided here and nowhere else; WorkerFleet::act() carries it out.
 #pragma once
 
 #include <chrono>
@@ -109,6 +110,11 @@ class Governor {
   };
   // What is to be done now. To be asked whenever something has happened, or look_again has come.
   Step decide(const World& world);
+  // The eviction that lets a load be tried again that failed for want of memory although it was granted: of the
+  // claim's pool the engine that has been idle longest, and since `idle_since` at the latest. Absent: no engine
+  // of the pool may end for it. The claim's account need not exist.
+  std::optional<Action> make_room(const MemoryClaim& claim, TimePoint idle_since, std::span<const Use> uses,
+                                  TimePoint now);
 
   bool held(Id id) const;
   bool waits(Id id) const;
@@ -162,6 +168,7 @@ class Governor {
   bool may_end(const Account& account, TimePoint now) const;
   bool ends_before(const Account& left, const Account& right, TimePoint now) const;
   void see(Round& round);
+  std::optional<Id> idle_longest(std::size_t pool, TimePoint idle_since) const;
   void give_way(Round& round);
   void unload_idle(Round& round);
   void relieve(Round& round);

@@ -46,7 +46,7 @@ worker::WorkerOptions worker_options(const Slot& slot, const std::vector<std::st
   if (device_ids != nullptr) options.device_ids = *device_ids;
   options.kv_spill_dir = kv_spill.directory.string();
   options.kv_spill_bytes = kv_spill.max_bytes;
-  options.own_memory = slot.memory == Memory::device;
+  options.own_memory = slot.own_memory;
   options.ready_timeout = limits.ready_timeout;
   options.heartbeat = limits.heartbeat;
   options.heartbeat_timeout = limits.heartbeat_timeout;

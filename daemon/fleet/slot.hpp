@@ -12,18 +12,17 @@
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/fleet/governor.hpp"
 #include "daemon/fleet/lifecycle.hpp"
-#include "daemon/fleet/victim.hpp"
 
 namespace flyball::fleet {
 
 // One (model, backend).
 struct Slot {
-  Slot(boost::asio::io_context& io, config::ModelEntry e, std::string b, Memory m,
+  Slot(boost::asio::io_context& io, config::ModelEntry e, std::string b, bool device_memory,
        const config::WorkerLimits& limits)
-      : entry(std::move(e)), backend(std::move(b)), memory(m), lifecycle(limits), timer(io) {}
+      : entry(std::move(e)), backend(std::move(b)), own_memory(device_memory), lifecycle(limits), timer(io) {}
   config::ModelEntry entry;
   std::string backend;
-  Memory memory;
+  bool own_memory;  // its model lies in a device's own memory, not in the machine's
   Lifecycle lifecycle;
   std::uint64_t stamp = 0;  // of the file, or the directory, when it was last loaded
   std::unique_ptr<worker::WorkerClient> client;

@@ -134,7 +134,7 @@ class WorkerFleet final : public Fleet {
   }
   std::shared_ptr<Slot> add(const config::ModelEntry& entry, const std::string& backend) {
     return slots_.emplace_back(
-        std::make_shared<Slot>(io_, entry, backend, memory_.memory_of(backend), limits_));
+        std::make_shared<Slot>(io_, entry, backend, memory_.has_own_memory(backend), limits_));
   }
   void preload() {
     std::vector<config::ModelEntry> models;
@@ -290,36 +290,21 @@ class WorkerFleet final : public Fleet {
     if (ended.restart_at) arm(slot, *ended.restart_at, &WorkerFleet::restart);
   }
 
-  // A load failed, and an idle engine ends so that it can be tried again. False: it is not to, or none is
-  // idle.
+  // A load failed for want of memory, and another engine ends so that it can be tried again. False: it is not
+  // tried again.
   bool make_room(const std::shared_ptr<Slot>& slot, const Error& cause) {
     const auto now = steady_clock::now();
     const auto wanted_at = slot->lifecycle.wants_room(now, cause);
-    if (draining_ || !wanted_at || std::ranges::none_of(slot->load_for(), &Asker::may_evict)) return false;
-    std::vector<std::shared_ptr<Slot>> engines;
-    std::vector<Idle> idle;
-    for (const auto& s : slots_) {
-      const auto since = s->client ? s->client->idle_since() : std::nullopt;
-      if (!since) continue;
-      engines.push_back(s);
-      idle.push_back({s->memory, s->preloaded || s->entry.pin, *since});
-    }
-    const auto victim = choose_victim(idle, slot->memory, *wanted_at);
-    if (!victim) return false;
-    const auto& ends = engines[*victim];
-    spdlog::info("engine ends, it is idle and model {} needs its memory: {} | model={} backend={}",
-                 slot->entry.id, cause.message, ends->entry.id, ends->backend);
+    if (draining_ || !wanted_at) return false;
+    auto eviction = memory_.make_room(*slot, *wanted_at, uses(), now);
+    if (!eviction) return false;
+    spdlog::info("load failed, it is tried again with more room: {} | model={} backend={}", cause.message,
+                 slot->entry.id, slot->backend);
     slot->lifecycle.room_made();
-    slot->room = Slot::Room{ends, cause};
+    slot->room = Slot::Room{*std::ranges::find(slots_, eviction->id, id_of), cause};
     arm(slot, now + limits_.heartbeat + kDrainGrace, &WorkerFleet::give_up_room);
-    tell_to_end(*ends);
+    act(*eviction);
     return true;
-  }
-  void tell_to_end(Slot& slot) {
-    const auto now = steady_clock::now();
-    governor_.ending(slot.id, now, now);
-    slot.draining = true;
-    slot.client->drain(now);
   }
   void give_up_room(const std::shared_ptr<Slot>& slot) {
     const auto room = std::exchange(slot->room, std::nullopt);
@@ -376,10 +361,7 @@ class WorkerFleet final : public Fleet {
   }
   void look() {
     if (draining_) return;
-    std::vector<Governor::Use> uses;
-    for (const auto& slot : slots_)
-      if (slot->client && slot->ready) uses.push_back({slot->id, slot->client->idle_since()});
-    Governor::Step step = memory_.decide(steady_clock::now(), uses);
+    Governor::Step step = memory_.decide(steady_clock::now(), uses());
     for (Governor::Action& action : step.actions) act(action);
     if (!step.actions.empty()) look_soon();
     if (!step.look_again) {
@@ -391,9 +373,16 @@ class WorkerFleet final : public Fleet {
       if (!error && !alive.expired()) look();
     });
   }
+  static Governor::Id id_of(const std::shared_ptr<Slot>& slot) { return slot->id; }
+  std::vector<Governor::Use> uses() const {
+    std::vector<Governor::Use> out;
+    for (const auto& slot : slots_)
+      if (slot->client && slot->ready) out.push_back({slot->id, slot->client->idle_since()});
+    return out;
+  }
   void act(Governor::Action& action) {
     if (loans_.act(action)) return;
-    const auto at = std::ranges::find(slots_, action.id, [](const auto& slot) { return slot->id; });
+    const auto at = std::ranges::find(slots_, action.id, id_of);
     if (at == slots_.end() || !(*at)->client) return;  // its end is under way
     Slot& slot = **at;
     switch (action.kind) {
@@ -406,7 +395,8 @@ class WorkerFleet final : public Fleet {
         return slot.client->drain(steady_clock::now());
       case Governor::Action::Kind::end:
         spdlog::info("engine ends: {} | model={} backend={}", action.why, slot.entry.id, slot.backend);
-        return tell_to_end(slot);
+        slot.draining = true;
+        return slot.client->drain(steady_clock::now());
       case Governor::Action::Kind::hold:
         spdlog::info("engine ends after its answers, others wait for its memory | model={} backend={}",
                      slot.entry.id, slot.backend);

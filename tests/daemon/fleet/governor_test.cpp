@@ -577,5 +577,75 @@ TEST(Governor, WhatIsLentIsFreeForEngines) {
   EXPECT_EQ(governor.free_for_engines(0, Governor::kUnknown), 100U);
 }
 
+// A load that failed for want of memory although it was granted: which engine ends for its next try.
+class MakesRoom : public testing::Test {
+ protected:
+  Governor governor{{{"the machine", 100, true}, {"a device", 100, false}}};
+  std::vector<Governor::Use> uses;
+
+  static TimePoint at(int second) { return TimePoint(std::chrono::seconds(second)); }
+  void idle(Governor::Id id, int since, std::size_t pool = 0, bool pinned = false) {
+    auto c = claim("m" + std::to_string(id), 10);
+    c.pool = pool;
+    c.pinned = pinned;
+    governor.ready(id, c, 10, at(0));
+    uses.push_back({id, at(since)});
+  }
+  std::optional<Governor::Id> victim(int idle_since, std::size_t pool = 0, bool may_evict = true) {
+    auto c = claim("new", 10);
+    c.pool = pool;
+    c.askers = {{.app = "app", .may_evict = may_evict}};
+    const auto action = governor.make_room(c, at(idle_since), uses, at(20));
+    if (!action) return std::nullopt;
+    EXPECT_EQ(action->kind, Kind::end);
+    EXPECT_EQ(action->why, "model new needs its memory");
+    return action->id;
+  }
+};
+
+TEST_F(MakesRoom, ByTheEndOfTheEngineIdleLongest) {
+  EXPECT_FALSE(victim(9));
+  idle(1, 3);
+  idle(2, 1);
+  idle(3, 2);
+  EXPECT_EQ(victim(9), 2U);
+  EXPECT_EQ(victim(9), 3U) << "2 ends already";
+  EXPECT_EQ(governor.counters().evictions, 2U);
+}
+
+TEST_F(MakesRoom, WithoutPinnedEngines) {
+  idle(1, 1, 0, true);
+  EXPECT_FALSE(victim(9));
+  idle(2, 2);
+  EXPECT_EQ(victim(9), 2U);
+}
+
+TEST_F(MakesRoom, InTheMemoryThatIsShort) {
+  idle(1, 1, 1);
+  EXPECT_FALSE(victim(9, 0));
+  idle(2, 2, 0);
+  EXPECT_EQ(victim(9, 0), 2U);
+  EXPECT_EQ(victim(9, 1), 1U);
+}
+
+// An engine that ended for a load and is wanted again meanwhile does not end for it twice.
+TEST_F(MakesRoom, WithoutEnginesThatWorkedSinceTheLoadFirstFailed) {
+  idle(1, 5);
+  EXPECT_FALSE(victim(4));
+  EXPECT_EQ(victim(5), 1U);
+}
+
+TEST_F(MakesRoom, WithoutEnginesAtWork) {
+  idle(1, 1);
+  uses.front().idle_since.reset();
+  EXPECT_FALSE(victim(9));
+}
+
+TEST_F(MakesRoom, ForNobodyWhoMayNotEvict) {
+  idle(1, 1);
+  EXPECT_FALSE(victim(9, 0, false));
+  EXPECT_EQ(governor.counters().evictions, 0U);
+}
+
 }  // namespace
 }  // namespace flyball::fleet
