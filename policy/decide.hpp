@@ -76,8 +76,13 @@ void decide(const Tree& tree, const Facts& facts, Decision& decision);
 // found"; "" where it can. `facts` are those the decision was taken on.
 std::string reason(const TargetTrace& trace, const Facts& facts);
 
+// What came of a decision as a whole.
+enum class Outcome : std::uint8_t { chosen, queued, no_target };
+Outcome outcome_of(const Decision& decision) noexcept;
+
 std::string_view to_string(Truth truth) noexcept;      // "unknown"
 std::string_view to_string(Verdict verdict) noexcept;  // "denied"
+std::string_view to_string(Outcome outcome) noexcept;  // "no_target"
 
 // The receipt: rule, because, facts with value, source and age, alternatives with why not. `facts` are those
 // the decision was taken on.

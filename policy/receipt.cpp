@@ -159,12 +159,20 @@ std::string_view to_string(Verdict verdict) noexcept {
   return kNames[static_cast<std::size_t>(verdict)];
 }
 
+std::string_view to_string(Outcome outcome) noexcept {
+  constexpr std::array<std::string_view, 3> kNames{"chosen", "queued", "no_target"};
+  return kNames[static_cast<std::size_t>(outcome)];
+}
+
+Outcome outcome_of(const Decision& decision) noexcept {
+  if (decision.target) return Outcome::chosen;
+  return decision.queue ? Outcome::queued : Outcome::no_target;
+}
+
 Json receipt(const Decision& decision, const Facts& facts) {
   Json out = {{"schema", "flyball.receipt/v1"},
               {"policy", decision.tree->file},
-              {"outcome", decision.target  ? "chosen"
-                          : decision.queue ? "queued"
-                                           : "no_target"},
+              {"outcome", to_string(outcome_of(decision))},
               {"target", nullptr},
               {"rule", nullptr},
               {"engine", nullptr},
@@ -206,10 +214,10 @@ Json receipt(const Decision& decision, const Facts& facts) {
 std::string explain_text(const Json& receipt) {
   const Json rule = receipt.is_object() ? receipt.value("rule", Json()) : Json();
   const Json target = receipt.is_object() ? receipt.value("target", Json()) : Json();
-  const std::string outcome = field(receipt, "outcome");
-  std::string out = target.is_object()    ? target_name(target)
-                    : outcome == "queued" ? "no target is free; the request waits"
-                                          : "no target";
+  const bool queued = field(receipt, "outcome") == to_string(Outcome::queued);
+  std::string out = target.is_object() ? target_name(target)
+                    : queued           ? "no target is free; the request waits"
+                                       : "no target";
   const Json engine = receipt.is_object() ? receipt.value("engine", Json()) : Json();
   if (rule.is_object()) {
     out += ", by rule " + field(rule, "id") + " (" + field(receipt, "policy") + ":" + field(rule, "line") +

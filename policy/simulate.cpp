@@ -15,13 +15,13 @@ std::string backend_of(std::string_view target) {
   return std::string(target.substr(0, target.find(':')));
 }
 
-std::string_view outcome_of(const Decision& decision) {
-  if (decision.target) return "chosen";
-  if (decision.queue) return "queued";
+// Where there is no target it says whether the policy or the machine is why.
+std::string_view outcome_text(const Decision& decision) {
+  if (const Outcome outcome = outcome_of(decision); outcome != Outcome::no_target) return to_string(outcome);
   const bool denied = std::ranges::all_of(decision.targets, [&](const TargetTrace& trace) {
     return trace.rule != decision.rule || trace.verdict == Verdict::denied;
   });
-  return denied ? "denied" : "unavailable";
+  return to_string(denied ? Verdict::denied : Verdict::unavailable);
 }
 
 void count_switch(std::string& last, std::string now, std::uint64_t& switches) {
@@ -82,7 +82,7 @@ void Simulation::add(const PastRequest& past) {
     ++totals_.moved;
     totals_.lost += target.empty();
     ++moves_[{model, std::string(past.target), std::string(past.rule), target, decision_.rule->id,
-              std::string(outcome_of(decision_))}];
+              std::string(outcome_text(decision_))}];
   } else if (decision_.rule->id != past.rule) {
     ++other_rule_[{std::string(past.rule), decision_.rule->id}];
   }

@@ -114,8 +114,8 @@ Json why_not(const Decision& decision, const Facts& facts, const Target& wanted)
 
 std::string why_not_text(const Json& answer) {
   const std::string target = answer["target"];
-  const bool chosen =
-      std::ranges::any_of(answer["places"], [](const Json& p) { return p["status"] == "chosen"; });
+  const bool chosen = std::ranges::any_of(
+      answer["places"], [](const Json& p) { return p["status"] == to_string(Verdict::chosen); });
   std::string out = target + (chosen ? " was chosen" : " was not chosen");
   if (!chosen)
     out += answer["chosen"].is_null()

@@ -73,7 +73,7 @@ bool Inference::on_delta(std::size_t index, const Delta& delta) {
     const auto now = std::chrono::steady_clock::now();
     const double seconds = seconds_between(exchange_->readable(), now);
     metrics_.first_token(labels(), seconds);
-    job_->receipt().ttft_ms = seconds * 1e3;
+    job_->first_token(seconds * 1e3);
     if (shape_.stream) answerable_ = now;
   }
   if (!shape_.stream) {
@@ -202,7 +202,7 @@ void Inference::on_first_byte(http::TimePoint at) {
   const double engine = seconds_between(job_->asked_at(), answerable_);
   const double own = std::max(0.0, total - engine);
   metrics_.router_overhead(own);
-  job_->receipt().router_us = own * 1e6;
+  job_->router_took(own * 1e6);
 }
 
 void Inference::finish(Outcome outcome) {

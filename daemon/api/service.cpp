@@ -236,7 +236,7 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const std
   ++finished;
   ++inferences_finished;
   if (route::Job* job = inference.job(); job != nullptr) {
-    job->receipt().total_ms = ms;  // from the first byte on, as ttft_ms: the job is younger
+    job->answered(ms);  // from the first byte on, as ttft_ms: the job is younger
     recorder.keep(job->receipt());
   }
   // Alone at its beginning and at its end: who came between shows in the spread.

@@ -292,7 +292,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       return;
     }
     exit_code = print(*receipt, options->json);
-    if ((*receipt)["outcome"] == "no_target") exit_code = kUnavailable;
+    if ((*receipt)["outcome"] == to_string(policy::Outcome::no_target)) exit_code = kUnavailable;
   });
 }
 

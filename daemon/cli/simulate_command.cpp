@@ -30,10 +30,10 @@ struct SimulateOptions {
 
 // The engine whose time to first token this was: the only one that tried, and it went to the end.
 std::string served_by(const route::RequestRecord& request) {
-  if (request.state != "done" || request.attempts.empty()) return "";
+  if (request.state != route::RunState::Kind::done || request.attempts.empty()) return "";
   const std::string& backend = request.attempts.front().backend;
   const bool alone = std::ranges::all_of(request.attempts, [&](const route::AttemptRecord& attempt) {
-    return attempt.backend == backend && attempt.outcome == "done";
+    return attempt.backend == backend && attempt.outcome == route::RunState::Kind::done;
   });
   return alone ? backend : "";
 }

@@ -37,7 +37,7 @@ void Bill::tell() {
   told_ = now;
 }
 
-void Bill::close(std::string_view state) {
+void Bill::close(const RunState& state) {
   if (std::exchange(closed_, true)) return;
   const std::uint64_t charge = meter_.charge();
   limits_.settle(app_, reservation_, charge);
@@ -47,9 +47,8 @@ void Bill::close(std::string_view state) {
   total.streamed += streamed_ ? 1 : 0;
   total.with_tools += with_tools_ ? 1 : 0;
   total.open_at_arrival.add(open_at_arrival_);
-  if (state == "cancelled") ++total.cancelled;
-  if (state != "done") {
-    if (state != "cancelled") ++total.errors;
+  if (state != RunState::Kind::done) {
+    ++(state == RunState::Kind::cancelled ? total.cancelled : total.errors);
     return;
   }
   total.prompt_lengths.add(told_.prompt_tokens / n_prompts_);

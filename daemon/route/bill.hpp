@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "backends/backend.hpp"
 #include "daemon/route/facts.hpp"
 #include "daemon/route/limits.hpp"
 #include "daemon/route/meter.hpp"
+#include "daemon/route/run_state.hpp"
 #include "daemon/usage/recorder.hpp"
 
 namespace flyball::route {
@@ -22,7 +22,7 @@ class Bill {
   Bill(Limits& limits, usage::Recorder& ledger, std::string app, const RequestTraits& traits,
        Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n,
        std::uint32_t context);
-  ~Bill() { close("cancelled"); }
+  ~Bill() { close(RunState::Kind::cancelled); }
   Bill(const Bill&) = delete;
   Bill& operator=(const Bill&) = delete;
 
@@ -31,8 +31,7 @@ class Bill {
   void received(std::size_t answer, const Delta& delta);
   void done(std::size_t answer, const Usage& usage);
   void waits_no_longer() { limits_.begun(app_, reservation_); }
-  // Once: the request ended as "done", "cancelled", or with an ErrorCode's spelling.
-  void close(std::string_view state);
+  void close(const RunState& state);  // once: the request has ended so
 
   Usage usage() const { return meter_.usage(); }
   // Of each answer with its prompt; 0: no limit.

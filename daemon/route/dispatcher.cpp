@@ -44,16 +44,13 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec) const {
                 spec.measured == nullptr ? kNothing : *spec.measured, std::time(nullptr));
 }
 
-void Dispatcher::Impl::decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt) {
-  receipt.facts = std::move(facts);
+void Dispatcher::Impl::decide(const JobSpec& spec, policy::Facts facts, ReceiptWriter& receipt) {
   const auto before = Clock::now();
-  policy::decide(spec.tree, receipt.facts, deciding);
+  policy::decide(spec.tree, facts, deciding);
   const double seconds = seconds_between(before, Clock::now());
-  receipt.decision = deciding;
-  receipt.policy_us = seconds * 1e6;
-  metrics.policy_evaluated(
-      seconds, receipt.decision.rule ? std::string_view(receipt.decision.rule->id) : "none",
-      receipt.decision.target ? std::string_view(receipt.decision.target->backend) : "none");
+  receipt.decided(std::move(facts), deciding, seconds * 1e6);
+  metrics.policy_evaluated(seconds, deciding.rule ? std::string_view(deciding.rule->id) : "none",
+                           deciding.target ? std::string_view(deciding.target->backend) : "none");
 }
 
 std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const JobSpec& spec) {
@@ -133,14 +130,15 @@ Receipt begun_receipt(const JobSpec& spec) {
 }
 
 Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFact> overrides) {
-  Receipt receipt = begun_receipt(spec);
-  receipt.state = "explained";
+  const auto receipt = std::make_shared<Receipt>(begun_receipt(spec));
+  ReceiptWriter writer(receipt);
+  writer.explained();
   auto facts = impl_->facts_for(spec);
   if (!overrides.empty()) forget_derived(facts);
   for (const policy::NamedFact& fact : overrides) facts.set(fact.id, fact.value, "override");
   derive(facts);
-  impl_->decide(spec, std::move(facts), receipt);
-  return receipt;
+  impl_->decide(spec, std::move(facts), writer);
+  return std::move(*receipt);
 }
 
 }  // namespace flyball::route

@@ -62,7 +62,11 @@ class Job {
   virtual void cancel() = 0;
   virtual void resume() = 0;  // the client has read what was pending
   virtual const Receipt& receipt() const noexcept = 0;
-  virtual Receipt& receipt() noexcept = 0;
+  // For the receipt, what only its client's connection knows: from the first byte of the request to the first
+  // token and to the end, and what the router itself took of that.
+  virtual void first_token(double ms) = 0;
+  virtual void answered(double ms) = 0;
+  virtual void router_took(double us) = 0;
   // When the first engine was asked for: what passes from here to its events is loading and computing, not
   // routing.
   virtual TimePoint asked_at() const noexcept = 0;

@@ -13,6 +13,7 @@
 
 #include "backends/graph/memory_plan.hpp"
 #include "daemon/route/dispatcher.hpp"
+#include "daemon/route/receipt_writer.hpp"
 #include "daemon/route/turns.hpp"
 
 namespace flyball::route {
@@ -40,7 +41,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
 
   std::expected<Limits::Reservation, Refusal> admit(const JobSpec& spec);
   policy::Facts facts_for(const JobSpec& spec) const;
-  void decide(const JobSpec& spec, policy::Facts facts, Receipt& receipt);
+  void decide(const JobSpec& spec, policy::Facts facts, ReceiptWriter& receipt);
   void retire(Ticket ticket);
 
   std::vector<Ticket> retired;

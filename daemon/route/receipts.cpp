@@ -17,11 +17,11 @@ nlohmann::json to_json(const Receipt& r) {
   out["model"] = r.model;
   out["operation"] = r.operation;
   out["created"] = r.created;
-  out["state"] = r.state;
+  out["state"] = r.state.text();
   auto& attempts = out["attempts"] = nlohmann::json::array();
   for (const AttemptRecord& a : r.attempts) {
     attempts.push_back({{"backend", a.backend},
-                        {"outcome", a.outcome},
+                        {"outcome", a.outcome.text()},
                         {"choice", a.choice},
                         {"resumed_tokens", a.resumed_tokens}});
     if (!a.devices.empty()) attempts.back()["devices"] = a.devices;

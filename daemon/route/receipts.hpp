@@ -15,6 +15,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "backends/backend.hpp"
+#include "daemon/route/run_state.hpp"
 #include "daemon/route/turns.hpp"
 #include "policy/decide.hpp"
 #include "policy/facts.hpp"
@@ -22,7 +23,8 @@
 namespace flyball::route {
 
 struct AttemptRecord {
-  std::string backend, outcome;  // outcome: "running", "done", "cancelled" or an ErrorCode's spelling
+  std::string backend;
+  RunState outcome = {};
   std::uint32_t choice = 0;
   std::uint32_t resumed_tokens = 0;       // it continued behind so many
   std::vector<std::string> devices = {};  // what each of the engine's holds, once it has begun
@@ -32,8 +34,8 @@ struct AttemptRecord {
 struct RequestRecord {
   std::string request_id, app, model, operation;
   std::vector<AttemptRecord> attempts;
-  std::string state = "waiting";  // waiting, running, done, cancelled or an ErrorCode's spelling
-  std::int64_t created = 0;       // seconds since the epoch
+  RunState state;
+  std::int64_t created = 0;  // seconds since the epoch
   double policy_us = 0, router_us = -1, queue_ms = -1, ttft_ms = -1, total_ms = -1;  // -1: not known yet
   Usage usage;
 };

@@ -52,7 +52,7 @@ std::int64_t key_of(std::uint64_t digest) {
 std::string attempts_text(const std::vector<AttemptRecord>& attempts) {
   json out = json::array();
   for (const AttemptRecord& a : attempts)
-    out.push_back(json::array({a.backend, a.outcome, a.choice, a.resumed_tokens, a.devices}));
+    out.push_back(json::array({a.backend, a.outcome.text(), a.choice, a.resumed_tokens, a.devices}));
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -62,8 +62,8 @@ std::vector<AttemptRecord> read_attempts(const std::string& kept) {
     if (!row.is_array() || row.size() != 5 || !row[0].is_string() || !row[1].is_string() ||
         !row[2].is_number_unsigned() || !row[3].is_number_unsigned() || !row[4].is_array())
       continue;
-    AttemptRecord attempt{row[0].get<std::string>(), row[1].get<std::string>(), row[2].get<std::uint32_t>(),
-                          row[3].get<std::uint32_t>()};
+    AttemptRecord attempt{row[0].get<std::string>(), RunState::read(row[1].get<std::string>()),
+                          row[2].get<std::uint32_t>(), row[3].get<std::uint32_t>()};
     for (const json& device : row[4])
       if (device.is_string()) attempt.devices.push_back(device.get<std::string>());
     out.push_back(std::move(attempt));
@@ -86,7 +86,7 @@ Record read_row(store::Row row) {
   r.operation = store::text(row[4]);
   out.rule = store::text(row[5]);
   out.target = store::text(row[6]);
-  r.state = store::text(row[7]);
+  r.state = RunState::read(store::text(row[7]));
   r.attempts = read_attempts(store::text(row[8]));
   r.policy_us = store::number(row[9]);
   r.router_us = store::number(row[10]);
@@ -129,7 +129,7 @@ Result<void> put(store::Database& database, const Row& row) {
                                      r.operation,
                                      row.rule,
                                      row.target,
-                                     r.state,
+                                     std::string(r.state.text()),
                                      attempts_text(r.attempts),
                                      r.policy_us,
                                      r.router_us,

@@ -74,6 +74,7 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
       bill_(dispatcher_->app_limits, dispatcher_->ledger, spec_.app.id, spec_.traits, std::move(reservation),
             spec_.prompts, spec_.n, context_of(spec_.model)),
       observer_(std::move(observer)),
+      receipt_(dispatcher_->receipts.add(begun_receipt(spec_))),
       admitted_(Clock::now()),
       asked_(admitted_),
       started_(admitted_),
@@ -81,24 +82,23 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
       deadline_(dispatcher_->io) {
   ++dispatcher_->waiting;
   dispatcher_->waiting_answers += spec_.answers();
-  receipt_ = dispatcher_->receipts.add(begun_receipt(spec_));
 }
 
 void RunningJob::start() {
-  receipt_->in_line = [weak = weak_from_this()]() -> std::optional<PlaceInLine> {
+  receipt_.in_line([weak = weak_from_this()]() -> std::optional<PlaceInLine> {
     if (const auto self = weak.lock())
       for (const Choice& choice : self->choices_)
         if (auto place = choice.place.in_line()) return place;
     return std::nullopt;
-  };
+  });
   watch_deadline();
   decide();
 }
 
 void RunningJob::decide() {
-  dispatcher_->decide(spec_, dispatcher_->facts_for(spec_), *receipt_);
-  if (!receipt_->decision.target && receipt_->decision.queue) {
-    receipt_->state = "parked";
+  dispatcher_->decide(spec_, dispatcher_->facts_for(spec_), receipt_);
+  if (!receipt().decision.target && receipt().decision.queue) {
+    receipt_.parked();
     look_.expires_after(kParkedLook);
     look_.async_wait([weak = weak_from_this()](error_code ec) {
       if (const auto self = weak.lock(); self && !ec) self->look_again();
@@ -121,7 +121,7 @@ void RunningJob::look_again() {
 // cause, and no word about the policy: the client reads model_unavailable and why.
 Error RunningJob::nothing_to_ask(std::string otherwise) const {
   const auto workers = dispatcher_->fleet.status();
-  for (const policy::TargetTrace& considered : receipt_->decision.targets) {
+  for (const policy::TargetTrace& considered : receipt().decision.targets) {
     if (!considered.target || considered.verdict != policy::Verdict::unavailable) continue;
     for (const fleet::WorkerStatus& worker : workers)
       if (worker.state == fleet::WorkerState::disabled && worker.model == spec_.model.id &&
@@ -132,7 +132,7 @@ Error RunningJob::nothing_to_ask(std::string otherwise) const {
 }
 
 void RunningJob::begin_choices() {
-  const auto targets = targets_of(receipt_->decision);
+  const auto targets = targets_of(receipt().decision);
   unfinished_ = spec_.answers();
   choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
   for (std::size_t i = 0; i < unfinished_; ++i) choices_.emplace_back(targets);
@@ -141,7 +141,7 @@ void RunningJob::begin_choices() {
     const auto self = weak.lock();
     if (!self) return;
     self->asked_ = Clock::now();
-    if (!self->receipt_->decision.target)
+    if (!self->receipt().decision.target)
       return self->fail_all(self->nothing_to_ask("The policy names no engine that is available now."));
     for (std::size_t i = 0; i < self->choices_.size() && !self->over_; ++i)
       self->act(i, self->choices_[i].attempt.begin());
@@ -168,12 +168,11 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
   Choice& choice = choices_[index];
   const std::string& backend = std::get<Attempt::Acquire>(action).backend;
   if (choice.attempt.attempts() > 1) {
-    const std::string& from = receipt_->attempts[choice.record].backend;
+    const std::string& from = receipt().attempts[choice.record].backend;
     if (from != backend) dispatcher_->metrics.fell_back(from, backend);
   }
-  choice.record = receipt_->attempts.size();
-  receipt_->attempts.push_back({backend, "waiting", static_cast<std::uint32_t>(index),
-                                static_cast<std::uint32_t>(choice.attempt.resume_tokens().size())});
+  choice.record = receipt_.attempt(backend, static_cast<std::uint32_t>(index),
+                                   static_cast<std::uint32_t>(choice.attempt.resume_tokens().size()));
   if (choice.place && choice.placed_at == backend) return acquire(index, choice.attempt.attempts());
   const bool goes_on = choice.place && choice.begun;
   choice.placed_at = backend;
@@ -209,7 +208,7 @@ void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backe
 // By the fleet or by the engine, before it began there.
 void RunningJob::refused(std::size_t index, const Error& error) {
   Choice& choice = choices_[index];
-  outcome(index, to_string(error.code));
+  receipt_.attempt_ended(choice.record, RunState::failed(error.code));
   if (!choice.begun) choice.place.settle(0);
   act(index, choice.attempt.unavailable(error));
 }
@@ -226,10 +225,11 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   request.total_tokens = bill_.total_tokens();
   request.resume_tokens = choice.attempt.resume_tokens();
   request.resume_text_bytes = choice.attempt.text_bytes();
-  outcome(index, "running");
+  if (!had_event_) started_ = Clock::now();
   bill_.began(index);
-  for (const DeviceShare& share : backend.info().devices)
-    receipt_->attempts[choice.record].devices.push_back(to_string(share));
+  std::vector<std::string> devices;
+  for (const DeviceShare& share : backend.info().devices) devices.push_back(to_string(share));
+  receipt_.attempt_runs(choice.record, std::move(devices));
   auto ticket =
       backend.start(std::move(request), std::make_shared<ChoiceSink>(weak_from_this(), index, attempt));
   if (over_ || choice.done || choice.attempt.attempts() != attempt) {  // it all happened inside start()
@@ -250,7 +250,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   const auto observer = observer_.lock();
   if (auto* error = std::get_if<Error>(&event)) {
     bill_.failed(index);
-    outcome(index, to_string(error->code));
+    receipt_.attempt_ended(choice.record, RunState::failed(error->code));
     retire(std::move(choice.ticket));
     if (!had_event_ && is_of_the_request(error->code)) choice.place.settle(0);
     act(index, choice.attempt.failed(*error));
@@ -270,16 +270,15 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   }
   choice.done = true;
   bill_.done(index, done.usage);
-  receipt_->usage = bill_.usage();
-  outcome(index, "done");
+  receipt_.used(bill_.usage());
+  receipt_.attempt_ended(choice.record, RunState::Kind::done);
   choice.place.settle(done.usage.prompt_tokens -
                       std::min(done.usage.cached_tokens, done.usage.prompt_tokens));
   choice.place = {};
   retire(std::move(choice.ticket));
-  if (receipt_->queue_ms < 0)
-    receipt_->queue_ms =
-        seconds_between(admitted_, started_) * 1e3 + static_cast<double>(done.timings.queue_us) / 1e3;
-  if (--unfinished_ == 0) finish("done");
+  receipt_.queued(seconds_between(admitted_, started_) * 1e3 +
+                  static_cast<double>(done.timings.queue_us) / 1e3);
+  if (--unfinished_ == 0) finish(RunState::Kind::done);
   if (observer) observer->on_done(index, done);
   return true;
 }
@@ -288,16 +287,11 @@ void RunningJob::first_event() {
   if (had_event_) return;
   had_event_ = true;
   deadline_.cancel();
-  receipt_->state = "running";
+  receipt_.first_event();
   --dispatcher_->waiting;
   ++dispatcher_->running;
   dispatcher_->waiting_answers -= spec_.answers();
   bill_.waits_no_longer();
-}
-
-void RunningJob::outcome(std::size_t index, std::string_view text) {
-  if (text == "running" && !had_event_) started_ = Clock::now();
-  receipt_->attempts[choices_[index].record].outcome = text;
 }
 
 void RunningJob::resume() {
@@ -305,35 +299,28 @@ void RunningJob::resume() {
 }
 
 const std::string& RunningJob::backend() const noexcept {
-  return choices_.empty() || receipt_->attempts.empty() ? kNone : choices_.front().attempt.backend();
+  return choices_.empty() || receipt().attempts.empty() ? kNone : choices_.front().attempt.backend();
 }
 
 void RunningJob::fail_all(const Error& error) {
   if (over_) return;
-  finish(to_string(error.code));
+  finish(RunState::failed(error.code));
   if (const auto observer = observer_.lock()) observer->on_error(error);
 }
 
-void RunningJob::finish(std::string_view state) {
+void RunningJob::finish(const RunState& state) {
   if (over_) return;
   over_ = true;
   look_.cancel();
   deadline_.cancel();
-  receipt_->in_line = nullptr;
-  receipt_->state = state;
-  receipt_->total_ms = seconds_between(admitted_, Clock::now()) * 1e3;
+  receipt_.ended(state, seconds_between(admitted_, Clock::now()) * 1e3, bill_.usage());
   for (Choice& choice : choices_) {
-    auto& row = receipt_->attempts;
-    if (!choice.done && choice.record < row.size() &&
-        (row[choice.record].outcome == "running" || row[choice.record].outcome == "waiting"))
-      row[choice.record].outcome = "cancelled";
     if (!choice.begun) choice.place.settle(0);
     choice.place = {};
     retire(std::move(choice.ticket));
   }
   --(had_event_ ? dispatcher_->running : dispatcher_->waiting);
   if (!had_event_) dispatcher_->waiting_answers -= spec_.answers();
-  receipt_->usage = bill_.usage();
   bill_.close(state);
 }
 

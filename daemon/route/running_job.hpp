@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,13 +21,15 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
  public:
   RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spec, Limits::Reservation reservation,
              std::weak_ptr<JobObserver> observer);
-  ~RunningJob() override { finish("cancelled"); }
+  ~RunningJob() override { finish(RunState::Kind::cancelled); }
 
   void start();
-  void cancel() override { finish("cancelled"); }
+  void cancel() override { finish(RunState::Kind::cancelled); }
   void resume() override;
-  const Receipt& receipt() const noexcept override { return *receipt_; }
-  Receipt& receipt() noexcept override { return *receipt_; }
+  const Receipt& receipt() const noexcept override { return receipt_.receipt(); }
+  void first_token(double ms) override { receipt_.first_token(ms); }
+  void answered(double ms) override { receipt_.answered(ms); }
+  void router_took(double us) override { receipt_.router_took(us); }
   TimePoint asked_at() const noexcept override { return asked_; }
   const Standings& standings() const noexcept override { return bill_.standings(); }
   const std::string& backend() const noexcept override;
@@ -56,10 +57,9 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void acquired(std::size_t choice, std::uint32_t attempt, Result<Backend*> backend);
   void refused(std::size_t choice, const Error& error);
   void start_on(std::size_t choice, Backend& backend);
-  void outcome(std::size_t choice, std::string_view text);
   void first_event();
   void fail_all(const Error& error);
-  void finish(std::string_view state);
+  void finish(const RunState& state);
   void retire(Ticket ticket);
   void watch_deadline();
 
@@ -67,7 +67,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   JobSpec spec_;
   Bill bill_;
   std::weak_ptr<JobObserver> observer_;
-  std::shared_ptr<Receipt> receipt_;
+  ReceiptWriter receipt_;
   std::vector<Choice> choices_;
   std::size_t unfinished_ = 0;
   bool over_ = false, had_event_ = false;

@@ -67,7 +67,7 @@ TEST(DeviceLost, ThreeTimesDisablesTheEngineAndTheNextTargetServes) {
     if (n <= 3) {
       ASSERT_EQ(attempts.size(), 2U) << n;
       EXPECT_EQ(attempts[0].backend, "opencl");
-      EXPECT_EQ(attempts[0].outcome, "device_lost");
+      EXPECT_EQ(attempts[0].outcome.text(), "device_lost");
       EXPECT_EQ(attempts[1].resumed_tokens, 2U);
     } else {
       ASSERT_EQ(attempts.size(), 1U) << n;

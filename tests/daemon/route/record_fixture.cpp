@@ -28,7 +28,7 @@ route::Receipt request(const std::shared_ptr<const policy::Tree>& tree, int i) {
   out.app = batch ? "indexer" : "assistant";
   out.model = large ? "large" : "small";
   out.operation = "chat";
-  out.state = "done";
+  out.state = route::RunState::Kind::done;
   out.created = std::time(nullptr) - 2 * 24 * 3600 + i * 60;
   policy::Facts& facts = out.facts;
   facts.set("app.id", out.app, "manifest");
@@ -43,7 +43,7 @@ route::Receipt request(const std::shared_ptr<const policy::Tree>& tree, int i) {
   out.keep = tree;
   out.decision = policy::decide(*tree, facts);
   const std::string& backend = out.decision.target->backend;
-  out.attempts.push_back({backend, "done"});
+  out.attempts.push_back({backend, route::RunState::Kind::done});
   out.ttft_ms = (backend == "cpu" ? 180 : 620) + i % 7 * 10;
   out.total_ms = out.ttft_ms + 900;
   out.usage = {static_cast<std::uint32_t>(100 + i % 7 * 25), 64, 0};

@@ -130,12 +130,12 @@ TEST_F(Records, failures_and_clients_that_left_are_kept_too) {
   ASSERT_TRUE(route::each_record(database, 0, [&](const route::Record& one) { kept.push_back(one); }));
   ASSERT_EQ(kept.size(), 2U);
   EXPECT_EQ(kept[0].request.request_id, failed);
-  EXPECT_EQ(kept[0].request.state, "model_unavailable");
+  EXPECT_EQ(kept[0].request.state.text(), "model_unavailable");
   EXPECT_EQ(kept[0].target, "");
   EXPECT_EQ(kept[0].rule, "default");
-  EXPECT_EQ(kept[1].request.state, "cancelled");
+  EXPECT_EQ(kept[1].request.state.text(), "cancelled");
   EXPECT_EQ(kept[1].target, "cpu");
-  EXPECT_EQ(kept[1].request.attempts.at(0).outcome, "cancelled");
+  EXPECT_EQ(kept[1].request.attempts.at(0).outcome.text(), "cancelled");
   const auto counts = route::count_by_rule(database, 0);
   ASSERT_TRUE(counts);
   EXPECT_EQ(*counts, (policy::RuleCounts{{"default", 1}, {"small", 1}}));
@@ -296,6 +296,59 @@ TEST_F(Records, a_policy_that_is_read_in_another_way_is_an_error) {
   });
   writer.flush();
   EXPECT_EQ(writer.health().last_error, "");
+}
+
+// Records outlive the version that wrote them: their words are read as they stand, and told again as they
+// stand.
+TEST_F(Records, states_of_other_versions_are_read_as_they_stand) {
+  const auto settings = settings_by(kPolicy);
+  route::Receipt receipt = decided(*settings->tree, "req-1", 5);
+  receipt.state = route::RunState::failed(ErrorCode::worker_died);
+  receipt.attempts = {{"vulkan", route::RunState::failed(ErrorCode::device_lost)},
+                      {"cpu", route::RunState::Kind::cancelled, 1, 7, {"device 0"}}};
+  {
+    store::Writer writer(open());
+    route::Recorder(&writer).keep(receipt);
+  }
+  auto database = open();
+  const auto kept = [&] {
+    std::pair<std::string, std::string> out;
+    EXPECT_TRUE(database.query("SELECT state, attempts FROM decisions", {}, [&](store::Row row) {
+      out = {store::text(row[0]), store::text(row[1])};
+      return true;
+    }));
+    return out;
+  };
+  EXPECT_EQ(kept().first, "worker_died");
+  EXPECT_EQ(kept().second, R"([["vulkan","device_lost",0,0,[]],["cpu","cancelled",1,7,["device 0"]]])");
+  for (const char* state : {"waiting", "parked", "running", "explained", "done", "cancelled", "overloaded",
+                            "unsupported_schema", "hibernating"}) {
+    ASSERT_TRUE(database.run("UPDATE decisions SET state = ?, attempts = ?",
+                             {std::string(state), R"([["cpu",")" + std::string(state) + R"(",0,0,[]]])"}));
+    const auto found = route::find_record(database, "req-1", "alice");
+    ASSERT_TRUE(found && *found) << state;
+    const json shown = route::to_json(**found);
+    EXPECT_EQ(shown["state"], state);
+    EXPECT_EQ(shown["attempts"][0]["outcome"], state);
+  }
+}
+
+TEST(RunState, IsReadAsItIsWritten) {
+  using route::RunState;
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(ErrorCode::internal); ++i) {
+    const RunState failed = RunState::failed(static_cast<ErrorCode>(i));
+    EXPECT_EQ(failed.text(), to_string(static_cast<ErrorCode>(i)));
+    EXPECT_EQ(RunState::read(failed.text()).kind(), failed.kind()) << failed.text();
+    EXPECT_FALSE(failed.open());
+  }
+  EXPECT_EQ(RunState::failed(ErrorCode::cancelled).kind(), RunState::Kind::cancelled);
+  for (const auto kind : {RunState::Kind::waiting, RunState::Kind::parked, RunState::Kind::running}) {
+    EXPECT_TRUE(RunState(kind).open());
+    EXPECT_EQ(RunState::read(RunState(kind).text()).kind(), kind);
+  }
+  EXPECT_FALSE(RunState(RunState::Kind::done).open());
+  EXPECT_EQ(RunState::read("").kind(), RunState::Kind::foreign);
+  EXPECT_FALSE(RunState::read("hibernating").open());
 }
 
 TEST_F(Records, facts_that_always_differ_do_not_make_a_frame_each) {

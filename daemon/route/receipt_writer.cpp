@@ -1,0 +1,31 @@
+#include "daemon/route/receipt_writer.hpp"
+
+namespace flyball::route {
+
+void ReceiptWriter::decided(policy::Facts facts, const policy::Decision& decision, double policy_us) {
+  receipt_->facts = std::move(facts);
+  receipt_->decision = decision;
+  receipt_->policy_us = policy_us;
+}
+
+void ReceiptWriter::ended(RunState state, double total_ms, const Usage& used) {
+  receipt_->in_line = nullptr;
+  receipt_->state = std::move(state);
+  receipt_->total_ms = total_ms;
+  receipt_->usage = used;
+  for (AttemptRecord& attempt : receipt_->attempts)
+    if (attempt.outcome.open()) attempt.outcome = RunState::Kind::cancelled;
+}
+
+std::size_t ReceiptWriter::attempt(std::string backend, std::uint32_t choice, std::uint32_t resumed_tokens) {
+  receipt_->attempts.push_back({std::move(backend), RunState::Kind::waiting, choice, resumed_tokens, {}});
+  return receipt_->attempts.size() - 1;
+}
+
+void ReceiptWriter::attempt_runs(std::size_t row, std::vector<std::string> devices) {
+  AttemptRecord& attempt = receipt_->attempts[row];
+  attempt.outcome = RunState::Kind::running;
+  for (std::string& device : devices) attempt.devices.push_back(std::move(device));
+}
+
+}  // namespace flyball::route

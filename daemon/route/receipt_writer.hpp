@@ -1,0 +1,52 @@
+// The one writer of a request's receipt, from its admission to its end. Readers see it through Receipts.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/route/receipts.hpp"
+
+namespace flyball::route {
+
+class ReceiptWriter {
+ public:
+  explicit ReceiptWriter(std::shared_ptr<Receipt> receipt) : receipt_(std::move(receipt)) {}
+  const Receipt& receipt() const noexcept { return *receipt_; }
+
+  // `decision` was taken on `facts` in policy_us. Of a parked request once more.
+  void decided(policy::Facts facts, const policy::Decision& decision, double policy_us);
+  void explained() { receipt_->state = RunState::Kind::explained; }
+  void parked() { receipt_->state = RunState::Kind::parked; }
+  // Asked by readers while the request waits for its turn.
+  void in_line(std::function<std::optional<PlaceInLine>()> place) { receipt_->in_line = std::move(place); }
+  void first_event() { receipt_->state = RunState::Kind::running; }
+  // The request is over: what it was `used` for, and its open attempts are cancelled.
+  void ended(RunState state, double total_ms, const Usage& used);
+
+  // A new row of the receipt, waiting; its index.
+  std::size_t attempt(std::string backend, std::uint32_t choice, std::uint32_t resumed_tokens);
+  // devices: what each of the engine's holds.
+  void attempt_runs(std::size_t row, std::vector<std::string> devices);
+  void attempt_ended(std::size_t row, RunState outcome) {
+    receipt_->attempts[row].outcome = std::move(outcome);
+  }
+
+  void used(const Usage& usage) { receipt_->usage = usage; }
+  void queued(double ms) {  // of its first answer that is done
+    if (receipt_->queue_ms < 0) receipt_->queue_ms = ms;
+  }
+  void first_token(double ms) { receipt_->ttft_ms = ms; }
+  void router_took(double us) { receipt_->router_us = us; }
+  void answered(double ms) { receipt_->total_ms = ms; }
+
+ private:
+  std::shared_ptr<Receipt> receipt_;
+};
+
+}  // namespace flyball::route
