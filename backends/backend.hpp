@@ -63,7 +63,7 @@ struct CompletionRequest {
   SamplingParams sampling;
   std::uint32_t max_tokens = 0;  // 0: as many as the context leaves
   // Prompt and answer together: the answer ends there with reason `length`, and a prompt that leaves no room
-  // for one is refused (rate_limited) before any of it is computed. 0: no such limit.
+  // for one is refused (token_limit_exceeded) before any of it is computed. 0: no such limit.
   std::uint32_t total_tokens = 0;
   std::vector<std::string> stop; // at most 16 of at most 256 bytes
   bool ignore_eos = false;

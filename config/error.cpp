@@ -6,7 +6,7 @@ namespace flyball {
 namespace {
 
 // In the order of the enumerators; the static_assert below keeps the two lists the same length.
-constexpr std::array<std::string_view, 39> kNames = {
+constexpr std::array<std::string_view, 40> kNames = {
     "invalid_json",
     "json_too_deep",
     "json_too_large",
@@ -16,9 +16,7 @@ constexpr std::array<std::string_view, 39> kNames = {
     "context_length_exceeded",
     "template_error",
     "template_budget",
-    "unsupported_schema",
     "invalid_api_key",
-    "permission_denied",
     "host_not_allowed",
     "model_not_found",
     "bad_framing",
@@ -30,7 +28,9 @@ constexpr std::array<std::string_view, 39> kNames = {
     "unsupported_media_type",
     "unsupported_coding",
     "rate_limited",
+    "token_limit_exceeded",
     "overloaded",
+    "deadline_exceeded",
     "insufficient_memory",
     "shutting_down",
     "model_invalid",
@@ -44,6 +44,7 @@ constexpr std::array<std::string_view, 39> kNames = {
     "upstream_timeout",
     "upstream_invalid",
     "config_invalid",
+    "receipt_outdated",
     "io_error",
     "cancelled",
 };

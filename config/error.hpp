@@ -23,10 +23,8 @@ enum class ErrorCode : std::uint8_t {
   context_length_exceeded,
   template_error,
   template_budget,
-  unsupported_schema,
   // who asks, and for what
   invalid_api_key,
-  permission_denied,
   host_not_allowed,
   model_not_found,
   // HTTP itself
@@ -40,7 +38,9 @@ enum class ErrorCode : std::uint8_t {
   unsupported_coding,
   // capacity
   rate_limited,
+  token_limit_exceeded,
   overloaded,
+  deadline_exceeded,
   insufficient_memory,
   shutting_down,
   // engines and models
@@ -56,6 +56,7 @@ enum class ErrorCode : std::uint8_t {
   upstream_invalid,
   // operator's files, the machine
   config_invalid,
+  receipt_outdated,
   io_error,
   cancelled,
   internal,

@@ -106,10 +106,10 @@ Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& mode
                     std::to_string(model.context) + " tokens, and at least one is needed for the answer.",
                 param);
   if (request.total_tokens > 0 && prompt->size() >= request.total_tokens)
-    return fail(ErrorCode::rate_limited, "The prompt has " + std::to_string(prompt->size()) +
-                                             " tokens; what is left of the app's token limits is " +
-                                             std::to_string(request.total_tokens) +
-                                             ", and at least one is needed for the answer.");
+    return fail(ErrorCode::token_limit_exceeded, "The prompt has " + std::to_string(prompt->size()) +
+                                                     " tokens; what is left of the app's token limits is " +
+                                                     std::to_string(request.total_tokens) +
+                                                     ", and at least one is needed for the answer.");
 
   PreparedRequest out;
   out.owner = std::move(request.owner);

@@ -47,9 +47,8 @@ struct PreparedRequest {
 // What can be refused without looking at the prompt. invalid_value with the field as param.
 Result<void> check_request(const CompletionRequest& request, std::uint32_t vocab_size);
 
-// context_length_exceeded and rate_limited with both counts, invalid_value, template_error, template_budget,
-// invalid_json.
-// now: seconds since the epoch, for templates that print the date.
+// context_length_exceeded and token_limit_exceeded with both counts, invalid_value, template_error,
+// template_budget, invalid_json. now: seconds since the epoch, for templates that print the date.
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now);
 
 }  // namespace flyball::engine

@@ -62,7 +62,7 @@ class Reader {
   void expect(const Json& object, const char* key, const std::string& expected) {
     const std::string found = text(object, "", key);
     if (!error_ && found != expected)
-      wrong(ErrorCode::unsupported_schema, "is " + shown(found) + ", not " + shown(expected),
+      wrong(ErrorCode::unsupported_value, "is " + shown(found) + ", not " + shown(expected),
             std::string("/") + key);
   }
   std::nullptr_t wrong(ErrorCode code, const std::string& what, const std::string& where) {

@@ -30,7 +30,7 @@ std::filesystem::path tuning_directory(const std::filesystem::path& cache_direct
 std::filesystem::path tuning_file(const std::filesystem::path& directory, const TunedDevice& device);
 
 // limits: what the device can do; null where nobody has opened it, then only ranges are checked.
-// invalid_value with the value, what it may be, and the JSON pointer to it; unsupported_schema: of another
+// invalid_value with the value, what it may be, and the JSON pointer to it; unsupported_value: of another
 // version, device, driver or of other kernels.
 Result<TuningDb> parse_tuning(std::string_view text, const TunedDevice& device, const MatmulDevice* limits);
 std::string tuning_text(const TuningDb& db, const TunedDevice& device);

@@ -225,7 +225,7 @@ Result<MappedBlock> SpillStore::map(const kv::ChainKey& key) {
   {
     const std::lock_guard lock(mutex_);
     const auto it = index_.find(key);
-    if (it == index_.end()) return fail(ErrorCode::invalid_value, "This block is not kept any more.");
+    if (it == index_.end()) return fail(ErrorCode::not_found, "This block is not kept any more.");
     place = it->second;
   }
   auto block = map_at(place);
@@ -240,7 +240,7 @@ Result<MappedBlock> SpillStore::map(const kv::ChainKey& key) {
 // Opened anew for each: a file that is kept open keeps its room on the disk when it is removed.
 Result<MappedBlock> SpillStore::map_at(const Place& place) const {
   const auto changed = [&](const char* what) {
-    return fail(ErrorCode::invalid_value, what, {}, (options_.directory / place.segment->name).string());
+    return fail(ErrorCode::not_found, what, {}, (options_.directory / place.segment->name).string());
   };
   if (const int error = intercept(Call::map)) return failure("read", error);
   const Descriptor file(

@@ -60,7 +60,7 @@ class SpillStore {
 
   // ---- any thread
   bool contains(const kv::ChainKey& key) const;
-  // io_error: it could not be read. invalid_value: it is not (any longer) what was written, or not there at
+  // io_error: it could not be read. not_found: it is not (any longer) what was written, or not there at
   // all. Either way the store does not have it any more.
   Result<MappedBlock> map(const kv::ChainKey& key);
   // Nothing of this owner's is found from here on, nor after a restart.

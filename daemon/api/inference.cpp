@@ -132,7 +132,7 @@ void Inference::on_done(std::size_t index, const Done& done) {
 void Inference::on_error(const Error& error) {
   const route::Standings standings = job_ ? job_->standings() : route::Standings{};
   // Only the engine could count the prompt: it finds room when all of the app's tokens are there again.
-  const bool limited = error.code == ErrorCode::rate_limited && standings.tokens;
+  const bool limited = error.code == ErrorCode::token_limit_exceeded && standings.tokens;
   fail(error, standings, limited ? standings.tokens->reset_ms : -1);
 }
 

@@ -160,9 +160,9 @@ Result<Receipt> replay(Record record, const std::string& file, const std::string
     policy::decide(*kept, out.facts, out.decision);
     if (out.decision.rule->id == record.rule && target_of(out.decision) == record.target) return out;
   }
-  return fail(ErrorCode::config_invalid, "Rule " + record.rule + " of " + file + " decided it" +
-                                             (record.target.empty() ? "" : " (" + record.target + ")") +
-                                             "; this version of flyball reads that policy in another way.");
+  return fail(ErrorCode::receipt_outdated, "Rule " + record.rule + " of " + file + " decided it" +
+                                               (record.target.empty() ? "" : " (" + record.target + ")") +
+                                               "; this version of flyball reads that policy in another way.");
 }
 
 std::unexpected<Error> damaged(const store::Database& database, const std::string& request_id) {

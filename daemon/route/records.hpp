@@ -64,7 +64,7 @@ struct Record {
 };
 
 // The receipt of a past request of this app ("": of any), its decision taken again from the facts and the
-// policy it was decided by. nullopt: there is none. config_invalid: this version of the program reads that
+// policy it was decided by. nullopt: there is none. receipt_outdated: this version of the program reads that
 // policy in another way.
 Result<std::optional<Receipt>> find_record(store::Database& database, std::string_view request_id,
                                            std::string_view app);

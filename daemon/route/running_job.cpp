@@ -30,8 +30,7 @@ bool is_of_the_request(ErrorCode code) {
     case ErrorCode::context_length_exceeded:
     case ErrorCode::template_error:
     case ErrorCode::template_budget:
-    case ErrorCode::unsupported_schema:
-    case ErrorCode::rate_limited:
+    case ErrorCode::token_limit_exceeded:
       return true;
     default:
       return false;
@@ -154,8 +153,10 @@ void RunningJob::watch_deadline() {
   deadline_.async_wait([weak = weak_from_this()](error_code ec) {
     const auto self = weak.lock();
     if (!self || ec || self->over_ || self->had_event_) return;  // an answer that has begun is finished
-    self->fail_all(
-        {ErrorCode::overloaded, "The app's deadline passed before an engine gave the first token.", {}, {}});
+    self->fail_all({ErrorCode::deadline_exceeded,
+                    "The app's deadline passed before an engine gave the first token.",
+                    {},
+                    {}});
   });
 }
 

@@ -362,7 +362,7 @@ TEST(Engine, KeepsToTheTokensThatAreLeft) {
   CompletionRequest request = text_request(std::string(20, 'x'), 100);
   request.total_tokens = 20;
   const Error error = error_of(fake, request);
-  EXPECT_EQ(error.code, ErrorCode::rate_limited);
+  EXPECT_EQ(error.code, ErrorCode::token_limit_exceeded);
   EXPECT_NE(error.message.find("prompt has 20 tokens"), std::string::npos) << error.message;
   EXPECT_NE(error.message.find("limits is 20"), std::string::npos) << error.message;
   EXPECT_EQ(fake.backend->load().steps, 0U) << "nothing of it was computed";

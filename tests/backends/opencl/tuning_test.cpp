@@ -291,11 +291,11 @@ TEST(TuningFile, EveryValueIsChecked) {
     nlohmann::json value;  // null: the member goes
     ErrorCode code = ErrorCode::invalid_value;
   };
-  const Case cases[] = {{"/schema", "flyball.opencl-tuning/v0", ErrorCode::unsupported_schema},
+  const Case cases[] = {{"/schema", "flyball.opencl-tuning/v0", ErrorCode::unsupported_value},
                         {"/schema", 1},
-                        {"/device", "another", ErrorCode::unsupported_schema},
-                        {"/driver", "OpenCL 3.0, 1.3", ErrorCode::unsupported_schema},
-                        {"/kernels", "0000", ErrorCode::unsupported_schema},
+                        {"/device", "another", ErrorCode::unsupported_value},
+                        {"/driver", "OpenCL 3.0, 1.3", ErrorCode::unsupported_value},
+                        {"/kernels", "0000", ErrorCode::unsupported_value},
                         {"/kernels", nullptr},
                         {"/tuned_at", -1},
                         {"/tuned_at", 1e300},

@@ -126,7 +126,7 @@ TEST_F(SpillStore, WhatChangesOrGoesWhileItIsOpenIsNotFound) {
   write(path, whole.substr(0, whole.size() - 1));
   const auto changed = store->map(key(0));
   ASSERT_FALSE(changed);
-  EXPECT_EQ(changed.error().code, ErrorCode::invalid_value);
+  EXPECT_EQ(changed.error().code, ErrorCode::not_found);
   EXPECT_FALSE(store->contains(key(0)));
   EXPECT_EQ(found(*store, 1), 1);
   EXPECT_EQ(found(*store, 2), 0);

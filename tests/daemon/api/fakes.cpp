@@ -76,7 +76,7 @@ Result<Ticket> FakeBackend::start(CompletionRequest request, std::shared_ptr<Eve
   if (running->script.refuse) return std::unexpected(*running->script.refuse);
   if (request.total_tokens > 0) {  // as the engine's preparation has it
     if (request.total_tokens <= kPromptTokens)
-      return fail(ErrorCode::rate_limited, "The prompt has 7 tokens; fewer are left.");
+      return fail(ErrorCode::token_limit_exceeded, "The prompt has 7 tokens; fewer are left.");
     const std::uint32_t left = request.total_tokens - kPromptTokens;
     request.max_tokens = request.max_tokens > 0 ? std::min(request.max_tokens, left) : left;
   }

@@ -84,7 +84,7 @@ TEST_F(RateLimits, a_prompt_longer_than_thought_is_refused_uncounted) {
   alice().tokens_per_day = 7;
   const auto refused = complete(R"(,"max_tokens":1)");
   EXPECT_EQ(refused.status, 429);
-  EXPECT_EQ(json::parse(refused.body)["error"]["code"], "rate_limited");
+  EXPECT_EQ(json::parse(refused.body)["error"]["code"], "token_limit_exceeded");
   EXPECT_GT(std::stoi(refused.field("Retry-After")), 0);
   alice().tokens_per_day = 8;
   EXPECT_EQ(complete(R"(,"max_tokens":1)").status, 200) << "the eight are all there";

@@ -194,7 +194,7 @@ TEST_F(Dispatch, a_deadline_refuses_what_has_not_begun) {
     waiting.run();
   }
   EXPECT_EQ(waiting.answer().status, 503);
-  EXPECT_EQ(json::parse(waiting.answer().body)["error"]["code"], "overloaded");
+  EXPECT_EQ(json::parse(waiting.answer().body)["error"]["code"], "deadline_exceeded");
   late.cpu().emit(5);
   begun.run();
   EXPECT_EQ(begun.answer().status, 200);
@@ -217,7 +217,7 @@ TEST_F(Dispatch, a_deadline_holds_while_no_engine_is_there) {
       wire.run();
     }
     EXPECT_EQ(wire.answer().status, 503);
-    EXPECT_EQ(json::parse(wire.answer().body)["error"]["code"], "overloaded");
+    EXPECT_EQ(json::parse(wire.answer().body)["error"]["code"], "deadline_exceeded");
     EXPECT_EQ(late.service.in_flight(), 0U);
   }
 }

@@ -281,7 +281,7 @@ TEST_F(Records, a_policy_that_is_read_in_another_way_is_an_error) {
     writer.post([](store::Database& database) -> Result<void> {
       const auto found = route::find_record(database, "req-1", "alice");
       EXPECT_FALSE(found);
-      EXPECT_EQ(found.error().code, ErrorCode::config_invalid);
+      EXPECT_EQ(found.error().code, ErrorCode::receipt_outdated);
       EXPECT_THAT(found.error().message, HasSubstr("Rule small of policy.yaml decided it (cpu)"));
       return {};
     });
