@@ -120,7 +120,7 @@ bool Scheduler::make_room(Entries::iterator it, std::uint32_t positions) {
     for (auto other = entries_.begin(); other != entries_.end(); ++other) {
       const Entry& o = other->second;
       if (other == it || !o.admitted || o.in_step) continue;
-      if (!o.paused && (other->first < it->first || 2 * rank(o) <= own)) continue;
+      if (!o.paused && (other->first < it->first || is_guest(rank(o), own))) continue;
       if (victim == entries_.end() || rank(o) >= rank(victim->second)) victim = other;
     }
     if (victim == entries_.end()) return false;
@@ -140,16 +140,17 @@ void Scheduler::preempt(Entries::iterator it) {
   ++preemptions_;
 }
 
-// Who has nothing here waits for no slot while another has several: the latest of who has most gives its own,
-// and goes on where it was when there is one again. What it has computed stays, unless the room is needed.
+// No newcomer waits for a slot while another owner yields a place: the latest sequence of the owner with most
+// gives its slot, and goes on where it was when a slot is free again. What it has computed stays, unless the
+// room is needed.
 void Scheduler::make_place() {
   if (n_admitted_ < limits_.max_sequences || entries_.size() <= n_admitted_) return;
   const Shares shares = this->shares();
-  const bool stranger = std::ranges::any_of(entries_, [&](const auto& entry) {
+  const bool newcomer = std::ranges::any_of(entries_, [&](const auto& entry) {
     const Entry& e = entry.second;
     return !e.admitted && !e.paused && shares.of(e.owner) == 0;
   });
-  if (!stranger || shares.most < 2) return;
+  if (!newcomer || !yields_place(shares.most)) return;
   auto victim = entries_.end();
   for (auto it = entries_.begin(); it != entries_.end(); ++it)
     if (it->second.admitted && shares.of(it->second.owner) == shares.most) victim = it;

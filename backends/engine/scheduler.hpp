@@ -1,7 +1,7 @@
 // Which sequences the next step computes, and how many tokens of each: continuous batching with chunked
 // prefill beside decode within a limit of time, shared prefixes computed once, preemption by recompute,
-// cancellation and pause at any point. A pure state machine: no thread, no clock, no device.
-// plan() -> run it -> commit() or abort().
+// cancellation and pause at any point. Fair among owners by the contract of backends/fairness.hpp. A pure
+// state machine: no thread, no clock, no device. plan() -> run it -> commit() or abort().
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backends/engine/step_budget.hpp"
+#include "backends/fairness.hpp"
 #include "backends/kv/kv_accountant.hpp"
 #include "config/error.hpp"
 
@@ -153,12 +154,12 @@ class Scheduler {
     bool restoring() const noexcept { return !cold.empty(); }
   };
   using Entries = std::map<SequenceId, Entry>;
-  // Admitted sequences by owner. A guest is one of whom another has twice as many or more.
+  // Admitted sequences by owner: each one's presence.
   struct Shares {
     std::map<std::string_view, std::uint32_t> here;
     std::uint32_t most = 0;
     std::uint32_t of(const std::string& owner) const;
-    bool guest(const std::string& owner) const { return 2 * of(owner) <= most; }
+    bool guest(const std::string& owner) const { return is_guest(of(owner), most); }
   };
   struct Prompt {
     Entries::iterator it;

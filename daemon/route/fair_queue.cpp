@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "backends/fairness.hpp"
+
 namespace flyball::route {
 
 void FairQueue::set_slots(std::uint32_t slots) noexcept {
@@ -63,14 +65,14 @@ bool FairQueue::others_come(const App& app) const noexcept {
   });
 }
 
-bool FairQueue::several_run() const noexcept {
-  return std::ranges::any_of(apps_, [](const auto& app) { return app.second.running > 1; });
+bool FairQueue::one_yields() const noexcept {
+  return std::ranges::any_of(apps_, [](const auto& app) { return yields_place(app.second.running); });
 }
 
 std::optional<FairQueue::Id> FairQueue::next() {
-  if (running_ > slots_ || (running_ == slots_ && !several_run())) return std::nullopt;
+  if (running_ > slots_ || (running_ == slots_ && !one_yields())) return std::nullopt;
   using Named = std::pair<const std::string, App>;
-  Named *best = nullptr, *idle = nullptr;  // of all, and of those with nothing running
+  Named *best = nullptr, *newcomer = nullptr;  // of all apps that wait, and of the newcomers
   const auto better = [](const App& a, const Named* b) {
     return b == nullptr || std::pair(a.counter, a.waiting.begin()->first) <
                                std::pair(b->second.counter, b->second.waiting.begin()->first);
@@ -78,13 +80,13 @@ std::optional<FairQueue::Id> FairQueue::next() {
   for (Named& app : apps_) {
     if (app.second.waiting.empty()) continue;
     if (better(app.second, best)) best = &app;
-    if (app.second.running == 0 && better(app.second, idle)) idle = &app;
+    if (app.second.running == 0 && better(app.second, newcomer)) newcomer = &app;
   }
   if (best == nullptr) return std::nullopt;
   const bool last = slots_ > 1 && running_ + 1 == slots_ && others_come(best->second);
   if (last || running_ == slots_) {
-    if (idle == nullptr || idle->second.counter > best->second.counter + kAhead) return std::nullopt;
-    best = idle;
+    if (newcomer == nullptr || newcomer->second.counter > best->second.counter + kAhead) return std::nullopt;
+    best = newcomer;
   }
   auto& [name, app] = *best;
   const auto [id, prompt_tokens] = *app.waiting.begin();

@@ -3,7 +3,8 @@
 // generated one 2, divided by the app's weight; the app with the lowest counter among those that wait goes
 // next, its requests in order of arrival. An app that was away does not save up: when it comes back its
 // counter is lifted to the lowest of those that wait, or, where nobody waits, to that of who waited last.
-// Pure: no clock, no engine.
+// backends/fairness.hpp is the contract that this queue and the engine's scheduler share. Pure: no clock, no
+// engine.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,10 @@ class FairQueue {
   using Id = std::uint64_t;  // must rise
   static constexpr double kPromptToken = 1, kGeneratedToken = 2;
 
-  // The last free slot is only for an app that has nothing running, for so many requests begun after another
-  // app came: who comes again to an engine that somebody floods begins at once, and who is alone has every
-  // slot. Where no slot was kept, one such request begins beside all of them, if an app has several: the
-  // engine computes it instead of one of that app's, which goes on later. Such an app may be ahead of the
-  // others by kAhead, and no more, or it would be more than its share.
+  // The last free slot is kept for a newcomer, for so many requests begun after another app came: an app that
+  // comes again to an engine that another one floods begins at once, and an app that is alone has every slot.
+  // Where no slot was kept, one request of a newcomer begins beside all of them if an app yields a place. A
+  // newcomer may be ahead of the others by kAhead, and no more, or it would get more than its share.
   static constexpr std::uint64_t kRemembered = 100;
   static constexpr double kAhead = 4096;
 
@@ -62,7 +62,7 @@ class FairQueue {
   };
   struct App {
     double counter = 0, weight = 1;
-    std::uint32_t running = 0;
+    std::uint32_t running = 0;     // its presence
     std::uint64_t came = 0;        // how many had begun when it came last
     std::map<Id, double> waiting;  // prompt tokens
   };
@@ -72,7 +72,7 @@ class FairQueue {
   void start(Id id, App& app, double prompt_tokens);
 
   bool others_come(const App& app) const noexcept;
-  bool several_run() const noexcept;
+  bool one_yields() const noexcept;
 
   std::uint32_t slots_ = 1, running_ = 0;
   std::uint64_t begun_ = 0;

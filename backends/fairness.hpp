@@ -1,0 +1,36 @@
+// Fairness among the apps that share an engine: one contract, kept in two places. The daemon's queue
+// (daemon/route/fair_queue) chooses which request goes to the engine next; the engine's scheduler
+// (backends/engine/scheduler) chooses what of the requests there a step computes.
+//
+// 1. An app's presence is the number of its requests at the engine: an answer that was handed over and
+//    is not over counts one. The queue counts it by app; the scheduler counts the sequences that hold a
+//    slot by owner.
+// 2. A newcomer is an app without presence. A guest is an app while another app has at least
+//    kGuestFactor times its presence; every newcomer is a guest.
+// 3. An app yields a place while a newcomer, once it has one request, would be its guest.
+// 4. The queue hands over as many requests as the engine has slots, and one more where the request is a
+//    newcomer's and another app yields a place. A newcomer waits in the queue only while no slot is
+//    free and no app yields, or while it is ahead of the others by what the queue allows
+//    (FairQueue::kAhead).
+// 5. The scheduler makes no newcomer wait for a slot while another app yields a place: the latest
+//    sequence of the app with the largest presence gives its slot, and goes on when a slot is free
+//    again.
+// 6. Among requests that wait, the queue goes by service: tokens computed for the app, over its weight.
+//    The scheduler knows no weights. It goes by presence: guests are admitted first, and what is left
+//    of a prompt counts times the presence of its app, so that no app gains by sending more.
+#pragma once
+
+#include <cstdint>
+
+namespace flyball {
+
+inline constexpr std::uint32_t kGuestFactor = 2;
+
+constexpr bool is_guest(std::uint32_t presence, std::uint32_t of_another) noexcept {
+  return std::uint64_t{kGuestFactor} * presence <= of_another;
+}
+constexpr bool yields_place(std::uint32_t presence) noexcept {
+  return is_guest(1, presence);
+}
+
+}  // namespace flyball
