@@ -34,8 +34,8 @@ std::vector<std::string> path(const Decision& decision) {
   return out;
 }
 
-// Targets that stood before the chosen one.
-std::vector<const TargetTrace*> passed_over(const Decision& decision) {
+// The targets that stood before the chosen one and could not be used.
+std::vector<const TargetTrace*> ruled_out(const Decision& decision) {
   std::vector<const TargetTrace*> out;
   for (const TargetTrace& trace : decision.targets) {
     if (trace.verdict == Verdict::chosen) break;
@@ -104,7 +104,7 @@ Json advice(const Decision& decision, const Facts& facts) {
     out["stands_for"] = engine && stands_for(*engine, *decision.target);
   }
   Json& skipped = out["not_available"] = Json::array();
-  for (const TargetTrace* trace : passed_over(decision))
+  for (const TargetTrace* trace : ruled_out(decision))
     skipped.push_back({{"target", to_string(*trace->target)}, {"reason", reason(*trace, facts)}});
   return out;
 }
@@ -132,7 +132,7 @@ std::string advice_text(const Decision& decision, const Facts& facts) {
     line("here", "nothing: no target is available");
   }
   if (decision.rule) rule(*decision.rule);
-  for (const TargetTrace* trace : passed_over(decision))
+  for (const TargetTrace* trace : ruled_out(decision))
     line("not", to_string(*trace->target) + ": " + reason(*trace, facts));
   std::string way;
   for (const std::string& id : path(decision)) way += (way.empty() ? "" : " > ") + id;

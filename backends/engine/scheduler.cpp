@@ -135,7 +135,7 @@ void Scheduler::preempt(Entries::iterator it) {
   forget_cold(it->second);
   it->second.admitted = false;
   it->second.computed = 0;
-  it->second.passed_over = 0;
+  it->second.skipped = 0;
   --n_admitted_;
   ++preemptions_;
 }

@@ -142,7 +142,7 @@ class Scheduler {
     bool in_step = false;
     bool fresh = false;             // admitted, nothing planned since
     std::uint32_t step_tokens = 0;  // of the step in flight
-    std::uint32_t passed_over = 0;  // steps in a row that held others' prompts, but not this one
+    std::uint32_t skipped = 0;      // steps in a row that held others' prompts, but not this one
     std::optional<Leader> leader;   // not admitted
     // Of the blocks after `computed`: those still to be brought back, in order from cold_done on. Admitted
     // ones alone.
@@ -200,7 +200,7 @@ class Scheduler {
   Entries entries_;                    // by arrival
   std::vector<SequenceId> cancelled_;  // in the step in flight; their KV is freed when it is over
   std::uint32_t n_admitted_ = 0, n_restoring_ = 0;
-  std::uint32_t passed_over_ = 0;  // steps in a row in which some prompt was
+  std::uint32_t crowded_steps_ = 0;  // in a row: each skipped some prompt
   double calm_ = 0;                // what was planned since the last submit or retract should cost
   std::uint64_t preemptions_ = 0;
   bool in_flight_ = false;

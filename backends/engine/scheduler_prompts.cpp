@@ -7,9 +7,9 @@
 namespace flyball::engine {
 namespace {
 
-// A step in four begins with a prompt that was passed over, whatever arrives: each of n prompts has a part in
-// one of 4n steps. Where guests (Prompt) take every step, it is a step in seven.
-constexpr std::uint32_t kPassOvers = 3, kPassOversByGuests = 6;
+// A step in four begins with a prompt that was skipped, whatever arrives: each of n prompts has a part in one
+// of 4n steps. Where guests (Prompt) take every step, it is a step in seven.
+constexpr std::uint32_t kCrowdedSteps = 3, kCrowdedStepsByGuests = 6;
 // After so many times a long step's time without an arrival steps get longer, where an arrival can stop them:
 // short ones cost throughput on a device that reads all weights for each. To give up a long one costs what it
 // has done: of all that is computed at most one part in kCalm + 1, however often somebody arrives.
@@ -37,19 +37,19 @@ std::vector<Scheduler::Prompt> Scheduler::prompts_in_order(const StepCost& cost)
   return prompts;
 }
 
-// First a guest that the last step passed over, so that others have at most every other step before it; or,
-// now and then, the one that was passed over longest: that is told. It waits for a guest that this step
-// completes, which is out of its way then.
+// First a guest that the last step skipped, so that others have at most every other step before it; or, now and
+// then, the prompt that was skipped longest: that is told. It waits for a guest that this step completes, which
+// is out of its way then.
 bool Scheduler::put_due_first(std::vector<Prompt>& prompts, double guest_whole) const {
   if (prompts.empty()) return false;
-  const auto passed_over = [](const Prompt& p) { return p.it->second.passed_over; };
-  const auto as_guest = [](const Prompt& p) { return p.guest ? p.it->second.passed_over : 0; };
+  const auto skipped = [](const Prompt& p) { return p.it->second.skipped; };
+  const auto as_guest = [](const Prompt& p) { return p.guest ? p.it->second.skipped : 0; };
   auto due = std::ranges::max_element(prompts, {}, as_guest);
-  const bool to_guest = as_guest(*due) > 0 && passed_over_ < kPassOversByGuests;
+  const bool to_guest = as_guest(*due) > 0 && crowded_steps_ < kCrowdedStepsByGuests;
   if (!to_guest) {
     const bool completes = prompts.front().guest && prompts.front().left <= guest_whole;
-    if (passed_over_ < (completes ? kPassOversByGuests : kPassOvers)) return false;
-    due = std::ranges::max_element(prompts, {}, passed_over);
+    if (crowded_steps_ < (completes ? kCrowdedStepsByGuests : kCrowdedSteps)) return false;
+    due = std::ranges::max_element(prompts, {}, skipped);
   }
   std::rotate(prompts.begin(), due, std::next(due));
   return !to_guest;
@@ -82,7 +82,7 @@ void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
             left_of(alone ? budget.alone : budget.part, spent)};
   Left guest{std::max(left.whole, left_of(budget.guest, empty_step)),
              std::max(left.part, left_of(budget.part, empty_step))};
-  bool first = true, completes_one = false, passed_over = false;
+  bool first = true, completes_one = false, crowded = false;
   for (const Prompt& prompt : prompts) {
     Entry& e = prompt.it->second;
     const std::uint32_t room = limits_.step_tokens - plan.work.tokens;
@@ -96,8 +96,8 @@ void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
     };
     std::uint32_t n = fit();
     if (n == 0) {
-      ++e.passed_over;
-      passed_over = true;
+      ++e.skipped;
+      crowded = true;
       continue;
     }
     if (e.fresh) {
@@ -108,11 +108,11 @@ void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
     const double added = budget.cost.added(e.computed, n);
     for (Left* of : {&left, &guest}) *of = {of->whole - added, of->part - added};
     plan_tokens(prompt.it, n, plan);  // its blocks are there since it was admitted
-    e.passed_over = 0;
+    e.skipped = 0;
     first = false;
   }
   plan.may_stop = stoppable && !completes_one;
-  passed_over_ = passed_over && !longest_first ? passed_over_ + 1 : 0;
+  crowded_steps_ = crowded && !longest_first ? crowded_steps_ + 1 : 0;
 }
 
 }  // namespace flyball::engine
