@@ -15,7 +15,7 @@
 #include "daemon/measure/outcomes.hpp"
 #include "daemon/probe/model_files.hpp"
 #include "daemon/store/writer.hpp"
-#include "daemon/usage/ledger.hpp"
+#include "daemon/usage/daily_usage.hpp"
 #include "policy/facts.hpp"
 #include "policy/tree.hpp"
 

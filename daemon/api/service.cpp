@@ -54,9 +54,9 @@ struct Service::Impl {
         state(std::make_shared<const InForce>(std::move(settings))),
         store(writer),
         outcomes(predictions),
-        recorder(writer),
-        ledger(io, writer, std::move(used)),
-        dispatcher(io, fleet, std::move(hardware), metrics, ledger),
+        receipt_store(writer),
+        journal(io, writer, std::move(used)),
+        dispatcher(io, fleet, std::move(hardware), metrics, journal),
         ids(random_bits()),
         seeds(random_bits()) {
     dispatcher.set_limits({state->settings->config.max_queue});
@@ -94,8 +94,8 @@ struct Service::Impl {
   std::shared_ptr<const InForce> state;
   store::Writer* const store;         // nullptr: none
   measure::Outcomes* const outcomes;  // nullptr: none
-  route::Recorder recorder;
-  usage::Recorder ledger;
+  route::ReceiptStore receipt_store;
+  usage::Journal journal;
   route::Dispatcher dispatcher;
   std::uint64_t ids;      // request ids count up from a random start
   std::mt19937_64 seeds;  // for requests that bring none; recorded nowhere, so need not be secret
@@ -237,7 +237,7 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const std
   ++inferences_finished;
   if (route::Job* job = inference.job(); job != nullptr) {
     job->answered(ms);  // from the first byte on, as ttft_ms: the job is younger
-    recorder.keep(job->receipt());
+    receipt_store.keep(job->receipt());
   }
   // Alone at its beginning and at its end: who came between shows in the spread.
   if (outcomes != nullptr && outcome.timings && dispatcher.waiting() + dispatcher.running() == 0 &&
@@ -267,7 +267,7 @@ void Service::Impl::receipt(std::shared_ptr<http::Exchange> exchange, const conf
   const auto lookup = std::make_shared<Lookup>(Lookup{std::move(exchange), state, app});
   lookups.insert(lookup);
   // The writer's thread looks, behind what it has still to write or cannot; this one goes on meanwhile.
-  const bool looks = recorder.find(
+  const bool looks = receipt_store.find(
       id, app.id,
       [this, weak = std::weak_ptr(lookup), &context = io](Result<std::optional<route::Receipt>> receipt) {
         boost::asio::post(context, [this, weak, receipt = std::move(receipt)]() mutable {
@@ -319,7 +319,7 @@ http::Response Service::Impl::exposition() {
   tell_memory(dispatcher.fleet().memory(), metrics);
   metrics.set_requests(dispatcher.waiting(), dispatcher.running());
   metrics.set_fairness_gap(dispatcher.widest_gap());
-  metrics.set_apps(gauges_of(state->settings->apps, ledger.ledger(), std::time(nullptr) / 86'400));
+  metrics.set_apps(gauges_of(state->settings->apps, journal.usage(), std::time(nullptr) / 86'400));
   if (outcomes != nullptr) tell_predictions(outcomes->ledger(), metrics);
   if (store != nullptr) {
     const store::Writer::Health health = store->health();

@@ -81,15 +81,15 @@ http::Response readiness_view(const config::Config& config, const std::vector<fl
 }
 
 std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
-                                                   const usage::Ledger& ledger, std::int64_t today) {
+                                                   const usage::DailyUsage& days, std::int64_t today) {
   std::vector<metrics::Metrics::AppGauges> out;
   for (const config::AppManifest& app : apps) {
     auto& gauges = out.emplace_back();
     gauges.app = app.id;
     gauges.tokens_per_day = static_cast<double>(app.limits.tokens_per_day);
     usage::DayUsage lately;
-    for (std::int64_t day = today - usage::Ledger::kKeptDays; day <= today; ++day)
-      if (const usage::DayUsage* used = ledger.find(app.id, day)) {
+    for (std::int64_t day = today - usage::DailyUsage::kKeptDays; day <= today; ++day)
+      if (const usage::DayUsage* used = days.find(app.id, day)) {
         lately += *used;
         if (day == today) gauges.tokens_today = static_cast<double>(used->charged_tokens());
       }
@@ -144,11 +144,11 @@ void tell_memory(const fleet::MemoryStatus& memory, metrics::Metrics& metrics) {
   metrics.set_memory(pools, events, memory.pressure);
 }
 
-void tell_predictions(const measure::Ledger& ledger, metrics::Metrics& metrics) {
-  const std::vector<measure::Ledger::Summary> summaries = ledger.summaries();
+void tell_predictions(const measure::PredictionLedger& ledger, metrics::Metrics& metrics) {
+  const std::vector<measure::PredictionLedger::Summary> summaries = ledger.summaries();
   std::vector<metrics::Metrics::PredictionGauges> predictions;
   std::vector<metrics::Metrics::MarginGauge> margins;
-  for (const measure::Ledger::Summary& s : summaries) {
+  for (const measure::PredictionLedger::Summary& s : summaries) {
     predictions.push_back({s.backend, measure::to_string(s.quantity), measure::to_string(s.basis), s.mean,
                            s.spread, static_cast<double>(s.kept), s.latest.predicted, s.latest.actual});
     if (s.quantity == measure::Quantity::bytes) margins.push_back({s.backend, ledger.margin(s.backend)});

@@ -10,10 +10,10 @@
 #include "config/config.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/http/message.hpp"
-#include "daemon/measure/ledger.hpp"
+#include "daemon/measure/prediction_ledger.hpp"
 #include "daemon/metrics/metrics.hpp"
 #include "daemon/route/receipts.hpp"
-#include "daemon/usage/ledger.hpp"
+#include "daemon/usage/daily_usage.hpp"
 
 namespace flyball::api {
 
@@ -30,9 +30,9 @@ http::Response readiness_view(const config::Config& config, const std::vector<fl
                               bool draining);
 // Their names point into `workers`.
 std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
-                                                   const usage::Ledger& ledger, std::int64_t today);
+                                                   const usage::DailyUsage& days, std::int64_t today);
 std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::WorkerStatus>& workers);
 void tell_memory(const fleet::MemoryStatus& memory, metrics::Metrics& metrics);
-void tell_predictions(const measure::Ledger& ledger, metrics::Metrics& metrics);
+void tell_predictions(const measure::PredictionLedger& ledger, metrics::Metrics& metrics);
 
 }  // namespace flyball::api

@@ -65,7 +65,7 @@ Result<measure::Book> measured_book(const config::Config& config, std::span<cons
   if (!options.ledger) {
     auto ledger = measure::load_ledger(*database);
     if (!ledger) return std::unexpected(std::move(ledger.error()));
-    options.ledger = std::make_shared<measure::Ledger>(std::move(*ledger));
+    options.ledger = std::make_shared<measure::PredictionLedger>(std::move(*ledger));
   }
   return measure::Book(*measured, engines, config.models, std::move(options));
 }

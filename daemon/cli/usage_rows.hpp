@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/config.hpp"
-#include "daemon/usage/ledger.hpp"
+#include "daemon/usage/daily_usage.hpp"
 
 namespace flyball::cli {
 

@@ -38,7 +38,8 @@ Ceilings ceilings_of(const Engine& engine, std::span<const Measured> measured) {
 }
 
 // By what the roofline's prediction of this kind turned out to be off.
-double correction(const Ledger* ledger, const std::string& model, const std::string& backend, Kind kind) {
+double correction(const PredictionLedger* ledger, const std::string& model, const std::string& backend,
+                  Kind kind) {
   if (ledger == nullptr) return 1;
   switch (kind) {
     case Kind::load_ms:

@@ -12,7 +12,7 @@
 
 #include "config/config.hpp"
 #include "daemon/measure/figures.hpp"
-#include "daemon/measure/ledger.hpp"
+#include "daemon/measure/prediction_ledger.hpp"
 #include "daemon/measure/roofline.hpp"
 #include "daemon/measure/subject.hpp"
 #include "policy/facts.hpp"
@@ -24,7 +24,7 @@ using ModelSizes = std::map<std::string, ModelSize>;  // by id in config.yaml
 // What a book knows beside measurements.
 struct BookOptions {
   ModelSizes sizes = {};                           // of models that predictions are made for
-  std::shared_ptr<const Ledger> ledger = nullptr;  // corrects them; nullptr: nothing does
+  std::shared_ptr<const PredictionLedger> ledger = nullptr;  // corrects them; nullptr: nothing does
   Digests* digests = nullptr;                      // those known already; nullptr: files are read
 };
 
@@ -72,7 +72,7 @@ class Book {
   std::map<Pair, std::vector<Figure>> figures_;
   std::map<Pair, Roofline> rooflines_;
   std::map<std::string, std::vector<EngineFacts>> engines_;  // by model: those of either
-  std::shared_ptr<const Ledger> ledger_;
+  std::shared_ptr<const PredictionLedger> ledger_;
 };
 
 }  // namespace flyball::measure

@@ -79,8 +79,8 @@ Result<void> save(store::Database& database, const std::vector<Outcome>& outcome
       {kMaxStored + kForgetEvery, kMaxStored});
 }
 
-Result<Ledger> load_ledger(store::Database& database) {
-  Ledger ledger;
+Result<PredictionLedger> load_ledger(store::Database& database) {
+  PredictionLedger ledger;
   const auto read = database.query(
       "SELECT at, model, backend, quantity, basis, predicted, actual FROM prediction_outcomes ORDER BY id",
       {}, [&](store::Row row) {

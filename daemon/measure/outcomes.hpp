@@ -11,7 +11,7 @@
 
 #include "backends/backend.hpp"
 #include "daemon/measure/book.hpp"
-#include "daemon/measure/ledger.hpp"
+#include "daemon/measure/prediction_ledger.hpp"
 #include "daemon/store/database.hpp"
 #include "daemon/store/writer.hpp"
 
@@ -45,17 +45,17 @@ class Outcomes {
   static constexpr std::int64_t kSampleSeconds = 10;
 
   // writer: outlives this; nullptr: nothing survives a restart.
-  Outcomes(std::shared_ptr<Ledger> ledger, store::Writer* writer)
+  Outcomes(std::shared_ptr<PredictionLedger> ledger, store::Writer* writer)
       : ledger_(std::move(ledger)), writer_(writer) {}
 
   void loaded(const Book& book, const LoadSeen& load, std::int64_t now);
   void answered(const Book& book, const AnswerSeen& answer, std::int64_t now);
-  const Ledger& ledger() const noexcept { return *ledger_; }
+  const PredictionLedger& ledger() const noexcept { return *ledger_; }
 
  private:
   void keep(std::vector<Outcome> outcomes);
 
-  std::shared_ptr<Ledger> ledger_;
+  std::shared_ptr<PredictionLedger> ledger_;
   store::Writer* writer_;
   std::map<std::pair<std::string, std::string>, std::int64_t> sampled_;  // by model and backend: when, last
 };
@@ -63,6 +63,6 @@ class Outcomes {
 // ---- the store. Of more than the latest kMaxStored the oldest are forgotten, every kForgetEvery or so.
 inline constexpr std::int64_t kMaxStored = 4096, kForgetEvery = 64;
 Result<void> save(store::Database& database, const std::vector<Outcome>& outcomes);
-Result<Ledger> load_ledger(store::Database& database);
+Result<PredictionLedger> load_ledger(store::Database& database);
 
 }  // namespace flyball::measure

@@ -4,11 +4,11 @@
 
 namespace flyball::route {
 
-Bill::Bill(Limits& limits, usage::Recorder& ledger, std::string app, const RequestTraits& traits,
+Bill::Bill(Limits& limits, usage::Journal& journal, std::string app, const RequestTraits& traits,
            Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n,
            std::uint32_t context)
     : limits_(limits),
-      ledger_(ledger),
+      journal_(journal),
       app_(std::move(app)),
       streamed_(traits.stream),
       with_tools_(traits.has_tools),

@@ -1,5 +1,5 @@
 // What one request has reserved of its app's limits, what it has used so far, and what it leaves in the
-// ledger: the one place where the three meet. One for each running request; pays when it is destroyed.
+// usage journal: the one place where the three meet. One for each running request; pays when it is destroyed.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@
 #include "daemon/route/limits.hpp"
 #include "daemon/route/meter.hpp"
 #include "daemon/route/run_state.hpp"
-#include "daemon/usage/recorder.hpp"
+#include "daemon/usage/journal.hpp"
 
 namespace flyball::route {
 
 class Bill {
  public:
-  // limits and ledger outlive it. The reservation is of this request and settled here.
-  Bill(Limits& limits, usage::Recorder& ledger, std::string app, const RequestTraits& traits,
+  // limits and journal outlive it. The reservation is of this request and settled here.
+  Bill(Limits& limits, usage::Journal& journal, std::string app, const RequestTraits& traits,
        Limits::Reservation reservation, std::span<const Prompt> prompts, std::uint32_t n,
        std::uint32_t context);
   ~Bill() { close(RunState::Kind::cancelled); }
@@ -41,17 +41,17 @@ class Bill {
   const Standings& standings() const noexcept { return reservation_.standings; }
 
  private:
-  usage::DayUsage& day() { return ledger_.change(app_, reservation_.day); }
+  usage::DayUsage& day() { return journal_.change(app_, reservation_.day); }
   void tell();
 
   Limits& limits_;
-  usage::Recorder& ledger_;
+  usage::Journal& journal_;
   const std::string app_;
   const bool streamed_, with_tools_;
   const std::uint32_t n_prompts_, open_at_arrival_;
   Limits::Reservation reservation_;
   Meter meter_;
-  Usage told_;  // of it, what the ledger has
+  Usage told_;  // of it, what the journal has
   bool closed_ = false;
 };
 

@@ -23,14 +23,14 @@ Now now() {
 }  // namespace
 
 Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy::Facts probed,
-                       metrics::Metrics& m, usage::Recorder& recorder)
+                       metrics::Metrics& m, usage::Journal& usage_journal)
     : io(context),
       fleet(workers),
       hardware(std::move(probed)),
       metrics(m),
-      ledger(recorder),
+      journal(usage_journal),
       turns(std::make_shared<Turns>([] { return now().steady_ms; })) {
-  for (const auto& [key, used] : ledger.ledger().days())
+  for (const auto& [key, used] : journal.usage().days())
     app_limits.restore(key.first, key.second, used.charged_tokens());
 }
 
@@ -81,8 +81,8 @@ void Dispatcher::Impl::retire(Ticket ticket) {
 }
 
 Dispatcher::Dispatcher(asio::io_context& io, fleet::Fleet& fleet, policy::Facts hardware,
-                       metrics::Metrics& metrics, usage::Recorder& ledger)
-    : impl_(std::make_shared<Impl>(io, fleet, std::move(hardware), metrics, ledger)) {}
+                       metrics::Metrics& metrics, usage::Journal& journal)
+    : impl_(std::make_shared<Impl>(io, fleet, std::move(hardware), metrics, journal)) {}
 Dispatcher::~Dispatcher() {
   std::exchange(impl_->retired, {}).clear();
 }
@@ -110,7 +110,7 @@ std::expected<std::shared_ptr<Job>, Refusal> Dispatcher::submit(JobSpec spec,
                                                                 std::weak_ptr<JobObserver> observer) {
   auto admitted = impl_->admit(spec);
   if (!admitted) {
-    ++impl_->ledger.change(spec.app.id, now().day()).refused;
+    ++impl_->journal.change(spec.app.id, now().day()).refused;
     return std::unexpected(std::move(admitted.error()));
   }
   auto job = std::make_shared<RunningJob>(impl_, std::move(spec), std::move(*admitted), std::move(observer));

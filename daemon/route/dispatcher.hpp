@@ -21,7 +21,7 @@
 #include "daemon/route/facts.hpp"
 #include "daemon/route/limits.hpp"
 #include "daemon/route/receipts.hpp"
-#include "daemon/usage/recorder.hpp"
+#include "daemon/usage/journal.hpp"
 #include "policy/decide.hpp"
 #include "policy/fact_json.hpp"
 
@@ -80,9 +80,9 @@ struct DispatchLimits {
 
 class Dispatcher {
  public:
-  // All outlive it. What apps had used today, by the ledger, counts on.
+  // All outlive it. What apps had used today, by the journal, counts on.
   Dispatcher(boost::asio::io_context& io, fleet::Fleet& fleet, policy::Facts hardware,
-             metrics::Metrics& metrics, usage::Recorder& ledger);
+             metrics::Metrics& metrics, usage::Journal& journal);
   ~Dispatcher();
 
   void set_limits(DispatchLimits limits) noexcept;

@@ -23,14 +23,14 @@ Receipt begun_receipt(const JobSpec& spec);
 
 struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Impl(boost::asio::io_context& context, fleet::Fleet& workers, policy::Facts probed, metrics::Metrics& m,
-       usage::Recorder& recorder);
+       usage::Journal& usage_journal);
 
   boost::asio::io_context& io;
   fleet::Fleet& fleet;
   const policy::Facts hardware;
   const TimePoint probed_at = std::chrono::steady_clock::now();  // the probe ran just before
   metrics::Metrics& metrics;
-  usage::Recorder& ledger;
+  usage::Journal& journal;
   DispatchLimits limits;
   const std::shared_ptr<Turns> turns;
   Receipts receipts;

@@ -172,7 +172,7 @@ std::unexpected<Error> damaged(const store::Database& database, const std::strin
 
 }  // namespace
 
-void Recorder::keep(const Receipt& receipt) {
+void ReceiptStore::keep(const Receipt& receipt) {
   const policy::Decision& decision = receipt.decision;
   if (!writer_ || !decision.tree) return;
   const std::string pair = receipt.app + '\n' + receipt.model;
@@ -195,8 +195,8 @@ void Recorder::keep(const Receipt& receipt) {
   writer_->post([row](store::Database& database) { return put(database, *row); });
 }
 
-bool Recorder::find(std::string request_id, std::string app,
-                    std::function<void(Result<std::optional<Receipt>>)> found) const {
+bool ReceiptStore::find(std::string request_id, std::string app,
+                        std::function<void(Result<std::optional<Receipt>>)> found) const {
   if (!writer_) return false;
   return writer_->look([request_id = std::move(request_id), app = std::move(app), found = std::move(found)](
                            store::Database& database) { found(find_record(database, request_id, app)); });

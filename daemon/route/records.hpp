@@ -24,10 +24,10 @@ inline constexpr std::int64_t kMaxRecords = 100'000;
 inline constexpr std::int64_t kMaxRecordAge = 30LL * 24 * 3600;  // seconds
 
 // Writes records from the daemon's thread, without waiting for the disk.
-class Recorder {
+class ReceiptStore {
  public:
-  // Without a writer nothing is kept. It outlives the recorder.
-  explicit Recorder(store::Writer* writer) : writer_(writer) {}
+  // Without a writer nothing is kept. It outlives this.
+  explicit ReceiptStore(store::Writer* writer) : writer_(writer) {}
 
   // The request is over. One that was never decided on leaves no record.
   void keep(const Receipt& receipt);

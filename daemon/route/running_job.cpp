@@ -70,7 +70,7 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
                        Limits::Reservation reservation, std::weak_ptr<JobObserver> observer)
     : dispatcher_(std::move(dispatcher)),
       spec_(std::move(spec)),
-      bill_(dispatcher_->app_limits, dispatcher_->ledger, spec_.app.id, spec_.traits, std::move(reservation),
+      bill_(dispatcher_->app_limits, dispatcher_->journal, spec_.app.id, spec_.traits, std::move(reservation),
             spec_.prompts, spec_.n, context_of(spec_.model)),
       observer_(std::move(observer)),
       receipt_(dispatcher_->receipts.add(begun_receipt(spec_))),

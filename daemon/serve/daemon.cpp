@@ -63,7 +63,8 @@ void raise_file_limit() {
 }
 
 void read_measured(api::Settings& settings, std::span<const measure::Engine> engines,
-                   const std::shared_ptr<const measure::Ledger>& ledger, measure::Digests& digests) {
+                   const std::shared_ptr<const measure::PredictionLedger>& ledger,
+                   measure::Digests& digests) {
   auto book = calibrate::measured_book(
       settings.config, engines,
       {calibrate::sizes_of(settings.config.models, settings.files), ledger, &digests});
@@ -97,7 +98,7 @@ class Daemon {
  public:
   Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, KnownFiles files,
          policy::Facts hardware, std::vector<measure::Engine> engines, fleet::FleetOptions fleet,
-         std::vector<usage::AppDay> used, std::shared_ptr<measure::Ledger> ledger,
+         std::vector<usage::AppDay> used, std::shared_ptr<measure::PredictionLedger> ledger,
          std::optional<store::Database> database)
       : options_(std::move(options)),
         settings_(std::move(settings)),
@@ -343,7 +344,7 @@ class Daemon {
   const policy::Facts hardware_;
   const std::vector<fleet::DeviceMemory> device_memory_;
   const std::vector<measure::Engine> engines_;     // as probed: measurements are kept by device and driver
-  const std::shared_ptr<measure::Ledger> ledger_;  // of what was predicted
+  const std::shared_ptr<measure::PredictionLedger> ledger_;  // of what was predicted
   const std::unique_ptr<store::Writer> store_;     // nullptr: there is no state directory that can be written
   measure::Outcomes outcomes_;
   std::unique_ptr<fleet::Fleet> fleet_;
@@ -390,18 +391,18 @@ std::optional<store::Database> open_store(const std::filesystem::path& state_dir
 // be set right while this daemon runs.
 std::vector<usage::AppDay> used_lately(std::optional<store::Database>& database) {
   if (!database) return {};
-  auto rows = usage::read_latest(*database, usage::Ledger::kKeptDays + 1);
+  auto rows = usage::read_latest(*database, usage::DailyUsage::kKeptDays + 1);
   if (rows) return std::move(*rows);
   spdlog::error("what apps have used today is not known, their budgets begin anew: {}", rows.error().message);
   return {};
 }
 
-std::shared_ptr<measure::Ledger> ledger_of(std::optional<store::Database>& database) {
-  if (!database) return std::make_shared<measure::Ledger>();
+std::shared_ptr<measure::PredictionLedger> ledger_of(std::optional<store::Database>& database) {
+  if (!database) return std::make_shared<measure::PredictionLedger>();
   auto ledger = measure::load_ledger(*database);
-  if (ledger) return std::make_shared<measure::Ledger>(std::move(*ledger));
+  if (ledger) return std::make_shared<measure::PredictionLedger>(std::move(*ledger));
   spdlog::warn("what was predicted and what it was is not known: {}", describe(ledger.error()));
-  return std::make_shared<measure::Ledger>();
+  return std::make_shared<measure::PredictionLedger>();
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ std::span<const std::string_view> schema_versions() noexcept {
            setup TEXT NOT NULL, figure TEXT NOT NULL, at INTEGER NOT NULL, value REAL NOT NULL,
            measured_at INTEGER NOT NULL,
            PRIMARY KEY (model, backend, device, driver, setup, figure, at)) WITHOUT ROWID;)",
-      // 5: what was predicted and what then was (daemon/measure/ledger.hpp), the latest.
+      // 5: what was predicted and what then was (daemon/measure/prediction_ledger.hpp), the latest.
       R"(CREATE TABLE prediction_outcomes (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, model TEXT NOT NULL,
            backend TEXT NOT NULL, quantity TEXT NOT NULL, basis TEXT NOT NULL, predicted REAL NOT NULL,
            actual REAL NOT NULL);)",

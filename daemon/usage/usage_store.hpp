@@ -1,4 +1,4 @@
-// The ledger's rows in the store: a table of one row for each app and day.
+// The rows of DailyUsage in the store: a table of one row for each app and day.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "daemon/store/database.hpp"
-#include "daemon/usage/ledger.hpp"
+#include "daemon/usage/daily_usage.hpp"
 
 namespace flyball::usage {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "config/app_manifest.hpp"
-#include "daemon/usage/ledger.hpp"
+#include "daemon/usage/daily_usage.hpp"
 
 namespace flyball::usage {
 

@@ -41,8 +41,8 @@ TEST(DeviceLost, ThreeTimesDisablesTheEngineAndTheNextTargetServes) {
   hardware.set("backend.cpu.available", true, "test");
   hardware.set("backend.opencl.available", true, "test");
   metrics::Metrics metrics;
-  usage::Recorder ledger(io, nullptr, {});
-  route::Dispatcher dispatcher(io, *fleet, hardware, metrics, ledger);
+  usage::Journal journal(io, nullptr, {});
+  route::Dispatcher dispatcher(io, *fleet, hardware, metrics, journal);
   const policy::Tree tree =
       policy::parse_policy("schema: flyball.policy/v1\ndefault: {because: b, use: [opencl, cpu]}\n",
                            "policy.yaml")

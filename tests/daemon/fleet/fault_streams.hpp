@@ -56,8 +56,8 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
   hardware.set("backend.cpu.available", true, "test");
   hardware.set("backend." + backend + ".available", true, "test");
   metrics::Metrics metrics;
-  usage::Recorder ledger(io, nullptr, {});
-  route::Dispatcher dispatcher(io, *fleet, hardware, metrics, ledger);
+  usage::Journal journal(io, nullptr, {});
+  route::Dispatcher dispatcher(io, *fleet, hardware, metrics, journal);
   const policy::Tree tree =
       policy::parse_policy("schema: flyball.policy/v1\ndefault: {because: b, use: [" + backend + ", cpu]}\n",
                            "policy.yaml")

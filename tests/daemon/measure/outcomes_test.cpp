@@ -74,7 +74,7 @@ class OutcomeStore : public test::StoreDirectory {};
 TEST_F(OutcomeStore, WhatWasLearnedSurvivesARestart) {
   {
     store::Writer writer(open());
-    Outcomes outcomes(std::make_shared<Ledger>(), &writer);
+    Outcomes outcomes(std::make_shared<PredictionLedger>(), &writer);
     for (int i = 0; i < 3; ++i) outcomes.loaded(predicted_book(), {"m", "cpu", 1000, 1030, 600}, kThen);
     outcomes.loaded(predicted_book(), {"m", "cpu", 1000, 0, 0}, kThen);  // says nothing
   }
@@ -89,7 +89,7 @@ TEST_F(OutcomeStore, WhatWasLearnedSurvivesARestart) {
 }
 
 TEST_F(OutcomeStore, OfAnswersASampleIsKept) {
-  Outcomes outcomes(std::make_shared<Ledger>(), nullptr);
+  Outcomes outcomes(std::make_shared<PredictionLedger>(), nullptr);
   const auto kept = [&] { return outcomes.ledger().summaries().at(0).kept; };
   const Book book = predicted_book();
   outcomes.answered(book, answer(100, 0, 1), kThen);

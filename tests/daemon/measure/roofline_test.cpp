@@ -101,7 +101,7 @@ config::ModelEntry embedded_demo() {
 }
 const Engine kProcessor{"cpu", "a processor", "v1", kDevice}, kGpu{"vulkan", "a device", "d1"};
 
-Book predicting(std::vector<Measured> measured, std::shared_ptr<const Ledger> ledger = nullptr) {
+Book predicting(std::vector<Measured> measured, std::shared_ptr<const PredictionLedger> ledger = nullptr) {
   const std::vector<Engine> engines = {kProcessor, kGpu};
   const config::ModelEntry model = embedded_demo();
   return Book(measured, engines, {&model, 1}, {{{"demo", kDense}}, std::move(ledger)});
@@ -157,7 +157,7 @@ TEST(Predictions, OfADeviceWhoseCeilingsTheStoreHas) {
 }
 
 TEST(Predictions, AreCorrectedByWhatWasSeen) {
-  const auto ledger = std::make_shared<Ledger>();
+  const auto ledger = std::make_shared<PredictionLedger>();
   const Book book = predicting({}, ledger);
   for (int i = 0; i < 3; ++i) {
     ledger->add({"demo", "cpu", Quantity::decode_tps, Basis::roofline, 20, 15, kToday});

@@ -67,8 +67,8 @@ int main(int argc, char** argv) {
   if (!database) return failed(database.error());
   const auto shared = std::make_shared<const policy::Tree>(std::move(*tree));
   store::Writer writer(std::move(*database));
-  route::Recorder recorder(&writer);
-  for (int i = 0; i < 200; ++i) recorder.keep(request(shared, i));
+  route::ReceiptStore receipts(&writer);
+  for (int i = 0; i < 200; ++i) receipts.keep(request(shared, i));
   writer.flush();
   const store::Writer::Health health = writer.health();
   if (health.written == 200) return 0;

@@ -184,14 +184,14 @@ TEST_F(Records, old_ones_and_too_many_go) {
   const std::int64_t now = std::time(nullptr), old = now - route::kMaxRecordAge;
   {
     store::Writer writer(open());
-    route::Recorder(&writer).keep(decided(*other->tree, "old", old - 1));
-    route::Recorder(&writer).keep(decided(*settings->tree, "first", old + 60));
+    route::ReceiptStore(&writer).keep(decided(*other->tree, "old", old - 1));
+    route::ReceiptStore(&writer).keep(decided(*settings->tree, "first", old + 60));
     writer.flush();
-    route::Recorder recorder(&writer);
-    recorder.keep(decided(*settings->tree, "now", now));  // the first after a start looks what may go
+    route::ReceiptStore receipts(&writer);
+    receipts.keep(decided(*settings->tree, "now", now));  // the first after a start looks what may go
     writer.flush();
     EXPECT_EQ(writer.health().last_error, "");
-    route::Recorder(&writer).keep(decided(*settings->tree, "then", now));  // and knows "now" for the time
+    route::ReceiptStore(&writer).keep(decided(*settings->tree, "then", now));  // and knows "now" for the time
     writer.flush();
     EXPECT_EQ(writer.health().last_error, "");
   }
@@ -204,7 +204,7 @@ TEST_F(Records, old_ones_and_too_many_go) {
   ASSERT_TRUE(database.run("UPDATE decisions SET id = ? WHERE request = 'now'", {route::kMaxRecords + 1}));
   {
     store::Writer writer(std::move(database));
-    route::Recorder(&writer).keep(decided(*settings->tree, "next", now));
+    route::ReceiptStore(&writer).keep(decided(*settings->tree, "next", now));
   }
   auto later = open();
   EXPECT_FALSE(*route::find_record(later, "first", "")) << "more than kMaxRecords lie behind it";
@@ -217,9 +217,9 @@ TEST_F(Records, a_clock_that_is_ahead_prunes_nothing) {
   const std::int64_t now = std::time(nullptr);
   {
     store::Writer writer(open());
-    route::Recorder(&writer).keep(decided(*settings->tree, "past", now));
-    route::Recorder(&writer).keep(decided(*settings->tree, "ahead", now + 2 * route::kMaxRecordAge));
-    route::Recorder(&writer).keep(decided(*settings->tree, "right again", now + 1));
+    route::ReceiptStore(&writer).keep(decided(*settings->tree, "past", now));
+    route::ReceiptStore(&writer).keep(decided(*settings->tree, "ahead", now + 2 * route::kMaxRecordAge));
+    route::ReceiptStore(&writer).keep(decided(*settings->tree, "right again", now + 1));
   }
   auto database = open();
   for (const char* id : {"past", "ahead", "right again"})
@@ -231,7 +231,7 @@ TEST_F(Records, a_pair_in_use_keeps_its_frame) {
   const auto settings = settings_by(kPolicy);
   {
     store::Writer writer(open());
-    route::Recorder recorder(&writer);
+    route::ReceiptStore receipts(&writer);
     std::int64_t n = 1;  // a fact of each record, so that no two frames are the same
     for (int round = 0; round < 3; ++round)
       for (int app = 0; app < 1000; ++app) {
@@ -239,7 +239,7 @@ TEST_F(Records, a_pair_in_use_keeps_its_frame) {
           auto one = decided(*settings->tree, "r" + std::to_string(n), n);
           ++n;
           one.app = name;
-          recorder.keep(one);
+          receipts.keep(one);
         }
         if (app % 100 == 0) writer.flush();  // its queue is bounded
       }
@@ -273,7 +273,7 @@ TEST_F(Records, a_receipt_is_found_while_nothing_can_be_written) {
 TEST_F(Records, a_policy_that_is_read_in_another_way_is_an_error) {
   const auto settings = settings_by(kPolicy);
   store::Writer writer(open());
-  route::Recorder(&writer).keep(decided(*settings->tree, "req-1", 5));
+  route::ReceiptStore(&writer).keep(decided(*settings->tree, "req-1", 5));
   for (const char* changed : {"no policy", "schema: flyball.policy/v1\ndefault: {because: b, use: cpu}\n"}) {
     writer.post([changed](store::Database& database) {
       return database.run("UPDATE decision_policies SET text = ?", {changed});
@@ -308,7 +308,7 @@ TEST_F(Records, states_of_other_versions_are_read_as_they_stand) {
                       {"cpu", route::RunState::Kind::cancelled, 1, 7, {"device 0"}}};
   {
     store::Writer writer(open());
-    route::Recorder(&writer).keep(receipt);
+    route::ReceiptStore(&writer).keep(receipt);
   }
   auto database = open();
   const auto kept = [&] {
@@ -355,11 +355,11 @@ TEST_F(Records, facts_that_always_differ_do_not_make_a_frame_each) {
   const auto settings = settings_by(kPolicy);
   {
     store::Writer writer(open());
-    route::Recorder recorder(&writer);
+    route::ReceiptStore receipts(&writer);
     for (int i = 0; i < 80; ++i) {
       route::Receipt receipt = decided(*settings->tree, "req-" + std::to_string(i), 5);
       receipt.facts.set("hardware.gpu.name", std::string(1000, static_cast<char>('a' + i % 20)), "probe");
-      recorder.keep(receipt);
+      receipts.keep(receipt);
     }
   }
   auto database = open();

@@ -1,4 +1,4 @@
-// The ledger's way to the store and back, by the thread that writes it.
+// The usage journal's way to the store and back, by the thread that writes it.
 #include "daemon/usage/usage_store.hpp"
 
 #include <ctime>
@@ -10,7 +10,7 @@
 #include <spdlog/spdlog.h>
 #include <boost/asio/io_context.hpp>
 
-#include "daemon/usage/recorder.hpp"
+#include "daemon/usage/journal.hpp"
 #include "tests/daemon/store/support.hpp"
 
 namespace flyball::usage {
@@ -73,13 +73,13 @@ TEST_F(UsageStore, TheLatestDaysByCountWhateverTheClockSays) {
   EXPECT_EQ(read_latest(database, 9)->size(), 8U);
 }
 
-TEST_F(UsageStore, TheRecorderStoresWithinItsDelayAndAtItsEnd) {
+TEST_F(UsageStore, TheJournalStoresWithinItsDelayAndAtItsEnd) {
   const std::int64_t today = std::time(nullptr) / 86'400;
   boost::asio::io_context io;
   store::Writer writer(open());
-  Recorder recorder(io, &writer, {{"a", today, some()}});
-  recorder.change("a", today).requests += 1;
-  recorder.change("a", today).requests += 1;
+  Journal journal(io, &writer, {{"a", today, some()}});
+  journal.change("a", today).requests += 1;
+  journal.change("a", today).requests += 1;
   EXPECT_GE(io.run(), 2U) << "one look to write what came together, one whether it is written, and then none";
   writer.flush();
   {
@@ -87,7 +87,7 @@ TEST_F(UsageStore, TheRecorderStoresWithinItsDelayAndAtItsEnd) {
     EXPECT_EQ(read(beside, today)->at(0).usage.requests, 3U);
   }
   {
-    Recorder ends(io, &writer, {});
+    Journal ends(io, &writer, {});
     ends.change("z", today).requests = 9;
   }
   writer.flush();
@@ -113,9 +113,9 @@ TEST_F(UsageStore, WhatCouldNotBeWrittenIsWrittenLater) {
   boost::asio::io_context io;
   Log log;
   store::Writer writer(open());
-  Recorder recorder(io, &writer, {});
+  Journal journal(io, &writer, {});
   ASSERT_TRUE(other.run("ALTER TABLE usage RENAME TO lost"));
-  recorder.change("a", today).requests = 3;
+  journal.change("a", today).requests = 3;
   for (int failures = 1; failures <= 2; ++failures) {
     while (writer.health().failed < static_cast<std::uint64_t>(failures)) {
       ASSERT_EQ(io.run_one(), 1U) << "it tries again";
@@ -134,10 +134,10 @@ TEST_F(UsageStore, WhatCouldNotBeWrittenIsWrittenLater) {
 TEST_F(UsageStore, WithoutAStoreItOnlyRemembers) {
   const std::int64_t today = std::time(nullptr) / 86'400;
   boost::asio::io_context io;
-  Recorder recorder(io, nullptr, {});
-  recorder.change("a", today).requests = 2;
+  Journal journal(io, nullptr, {});
+  journal.change("a", today).requests = 2;
   io.run();
-  const DayUsage* used = recorder.ledger().find("a", today);
+  const DayUsage* used = journal.usage().find("a", today);
   ASSERT_NE(used, nullptr);
   EXPECT_EQ(used->requests, 2U);
 }

@@ -1,4 +1,4 @@
-#include "daemon/usage/ledger.hpp"
+#include "daemon/usage/daily_usage.hpp"
 
 namespace flyball::usage {
 
@@ -20,22 +20,22 @@ DayUsage& DayUsage::operator+=(const DayUsage& o) {
   return *this;
 }
 
-DayUsage& Ledger::change(const std::string& app, std::int64_t day) {
+DayUsage& DailyUsage::change(const std::string& app, std::int64_t day) {
   const Key key{app, day};
   changed_.insert(key);
   return days_[key];
 }
 
-const DayUsage* Ledger::find(const std::string& app, std::int64_t day) const {
+const DayUsage* DailyUsage::find(const std::string& app, std::int64_t day) const {
   const auto it = days_.find({app, day});
   return it == days_.end() ? nullptr : &it->second;
 }
 
-void Ledger::restore(AppDay row) {
+void DailyUsage::restore(AppDay row) {
   days_[{std::move(row.app), row.day}] = std::move(row.usage);
 }
 
-std::vector<AppDay> Ledger::take_changed() {
+std::vector<AppDay> DailyUsage::take_changed() {
   std::vector<AppDay> out;
   out.reserve(changed_.size());
   for (const Key& key : changed_) out.push_back({key.first, key.second, days_.at(key)});
@@ -49,7 +49,7 @@ std::vector<AppDay> Ledger::take_changed() {
   return out;
 }
 
-void Ledger::put_back(const std::vector<AppDay>& rows) {
+void DailyUsage::put_back(const std::vector<AppDay>& rows) {
   for (const AppDay& row : rows) {
     const Key key{row.app, row.day};
     days_.try_emplace(key, row.usage);

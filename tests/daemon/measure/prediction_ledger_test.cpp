@@ -1,5 +1,5 @@
 // The ledger's books: what it keeps, by what it corrects, and what margin it asks for.
-#include "daemon/measure/ledger.hpp"
+#include "daemon/measure/prediction_ledger.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,12 +15,12 @@ Outcome load_of(double predicted, double actual, const std::string& model = "m",
 Outcome bytes_of(double predicted, double actual) {
   return {"m", "cpu", Quantity::bytes, Basis::file, predicted, actual, 1};
 }
-double correction(const Ledger& ledger, const char* model = "m") {
+double correction(const PredictionLedger& ledger, const char* model = "m") {
   return ledger.correction(model, "cpu", Quantity::load_ms);
 }
 
 TEST(PredictionLedger, CorrectsByTheMedianOfEnough) {
-  Ledger ledger;
+  PredictionLedger ledger;
   EXPECT_EQ(correction(ledger), 1);
   EXPECT_TRUE(ledger.add(load_of(100, 200)));
   EXPECT_TRUE(ledger.add(load_of(100, 1500)));  // a cold disk
@@ -34,7 +34,7 @@ TEST(PredictionLedger, CorrectsByTheMedianOfEnough) {
 }
 
 TEST(PredictionLedger, AModelSeenTooRarelyGoesByTheOthersOfItsEngine) {
-  Ledger ledger;
+  PredictionLedger ledger;
   for (const double actual : {300.0, 300.0, 300.0}) ledger.add(load_of(100, actual, "large"));
   EXPECT_DOUBLE_EQ(correction(ledger, "new"), 3);
   ledger.add(load_of(100, 50, "new"));
@@ -46,15 +46,15 @@ TEST(PredictionLedger, AModelSeenTooRarelyGoesByTheOthersOfItsEngine) {
 }
 
 TEST(PredictionLedger, ACorrectionIsBounded) {
-  Ledger ledger;
+  PredictionLedger ledger;
   for (int i = 0; i < 3; ++i) ledger.add(load_of(1, 1e9));
-  EXPECT_EQ(correction(ledger), Ledger::kMaxCorrection);
-  for (std::size_t i = 0; i < Ledger::kKept; ++i) ledger.add(load_of(1, 1e-9));
-  EXPECT_EQ(correction(ledger), 1 / Ledger::kMaxCorrection);
+  EXPECT_EQ(correction(ledger), PredictionLedger::kMaxCorrection);
+  for (std::size_t i = 0; i < PredictionLedger::kKept; ++i) ledger.add(load_of(1, 1e-9));
+  EXPECT_EQ(correction(ledger), 1 / PredictionLedger::kMaxCorrection);
 }
 
 TEST(PredictionLedger, FiguresOfCalibrateCorrectNoRoofline) {
-  Ledger ledger;
+  PredictionLedger ledger;
   for (int i = 0; i < 3; ++i) {
     Outcome one = load_of(100, 200);
     one.basis = Basis::measured;
@@ -64,7 +64,7 @@ TEST(PredictionLedger, FiguresOfCalibrateCorrectNoRoofline) {
 }
 
 TEST(PredictionLedger, TheMarginIsWhatLoadsCameOutLargerWithinBounds) {
-  Ledger ledger;
+  PredictionLedger ledger;
   EXPECT_EQ(ledger.margin("cpu"), 0);
   ledger.add(bytes_of(1000, 1000));
   EXPECT_EQ(ledger.margin("cpu"), 0) << "as predicted";
@@ -72,28 +72,28 @@ TEST(PredictionLedger, TheMarginIsWhatLoadsCameOutLargerWithinBounds) {
   EXPECT_NEAR(ledger.margin("cpu"), 0.02 + 2 * 0.02, 1e-12);
   EXPECT_EQ(ledger.margin("vulkan"), 0);
   ledger.add(bytes_of(1000, 5000));
-  EXPECT_EQ(ledger.margin("cpu"), Ledger::kMaxMargin);
-  for (std::size_t i = 0; i < Ledger::kKept; ++i) ledger.add(bytes_of(1000, 500));
+  EXPECT_EQ(ledger.margin("cpu"), PredictionLedger::kMaxMargin);
+  for (std::size_t i = 0; i < PredictionLedger::kKept; ++i) ledger.add(bytes_of(1000, 500));
   EXPECT_EQ(ledger.margin("cpu"), 0) << "never less than was predicted";
 }
 
 TEST(PredictionLedger, KeepsTheLatest) {
-  Ledger ledger;
-  for (std::size_t i = 0; i < Ledger::kKept; ++i) ledger.add(load_of(1, 3));
+  PredictionLedger ledger;
+  for (std::size_t i = 0; i < PredictionLedger::kKept; ++i) ledger.add(load_of(1, 3));
   EXPECT_EQ(correction(ledger), 3);
-  for (std::size_t i = 0; i < Ledger::kKept; ++i) ledger.add(load_of(1, 2));
+  for (std::size_t i = 0; i < PredictionLedger::kKept; ++i) ledger.add(load_of(1, 2));
   EXPECT_EQ(correction(ledger), 2);
   ASSERT_EQ(ledger.summaries().size(), 1U);
-  EXPECT_EQ(ledger.summaries()[0].kept, Ledger::kKept);
+  EXPECT_EQ(ledger.summaries()[0].kept, PredictionLedger::kKept);
   // And of so many models, however many there were.
-  for (std::size_t i = 0; i < 2 * Ledger::kMaxBooks; ++i)
+  for (std::size_t i = 0; i < 2 * PredictionLedger::kMaxBooks; ++i)
     ledger.add(load_of(1, 2, std::to_string(i), 10 + static_cast<std::int64_t>(i)));
-  EXPECT_EQ(ledger.summaries()[0].kept, Ledger::kMaxBooks);
-  EXPECT_EQ(ledger.summaries()[0].latest.model, std::to_string(2 * Ledger::kMaxBooks - 1));
+  EXPECT_EQ(ledger.summaries()[0].kept, PredictionLedger::kMaxBooks);
+  EXPECT_EQ(ledger.summaries()[0].latest.model, std::to_string(2 * PredictionLedger::kMaxBooks - 1));
 }
 
 TEST(PredictionLedger, SumsUpByEngineQuantityAndBasis) {
-  Ledger ledger;
+  PredictionLedger ledger;
   ledger.add(load_of(100, 100, "a", 5));
   ledger.add(load_of(100, 300, "b", 4));
   ledger.add(bytes_of(10, 11));
@@ -112,7 +112,7 @@ TEST(PredictionLedger, SumsUpByEngineQuantityAndBasis) {
 }
 
 TEST(PredictionLedger, TakesNoNonsense) {
-  Ledger ledger;
+  PredictionLedger ledger;
   for (const double wrong : {0.0, -1.0, std::nan(""), double{INFINITY}}) {
     EXPECT_FALSE(ledger.add(load_of(wrong, 1)));
     EXPECT_FALSE(ledger.add(load_of(1, wrong)));

@@ -1,5 +1,5 @@
-// Keeps the ledger on the daemon's thread and brings what changed to the store, at most kDelay later: what a
-// kill of the daemon can lose. What could not be written stays changed, and is written again.
+// Keeps the usage of each day on the daemon's thread and brings what changed to the store, at most kDelay
+// later: what a kill of the daemon can lose. What could not be written stays changed, and is written again.
 #pragma once
 
 #include <atomic>
@@ -14,24 +14,24 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "daemon/store/writer.hpp"
-#include "daemon/usage/ledger.hpp"
+#include "daemon/usage/daily_usage.hpp"
 
 namespace flyball::usage {
 
-class Recorder {
+class Journal {
  public:
   static constexpr std::chrono::milliseconds kDelay{250};
   static constexpr std::chrono::milliseconds kRetryDelay{2000};  // after a write that failed
   static constexpr std::chrono::minutes kWarnEvery{1};
 
-  // `past`: what was stored of the last Ledger::kKeptDays. writer: nullptr, or outlives this.
-  Recorder(boost::asio::io_context& io, store::Writer* writer, std::vector<AppDay> past);
-  ~Recorder();
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
+  // `past`: what was stored of the last DailyUsage::kKeptDays. writer: nullptr, or outlives this.
+  Journal(boost::asio::io_context& io, store::Writer* writer, std::vector<AppDay> past);
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
 
   DayUsage& change(const std::string& app, std::int64_t day);
-  const Ledger& ledger() const noexcept { return ledger_; }
+  const DailyUsage& usage() const noexcept { return usage_; }
 
  private:
   // One at a time; the writer's thread says what became of it, and look() reads it.
@@ -44,7 +44,7 @@ class Recorder {
   void look();
   void failed(const std::string& why);
 
-  Ledger ledger_;
+  DailyUsage usage_;
   store::Writer* writer_;
   boost::asio::steady_timer timer_;
   bool due_ = false;

@@ -1,4 +1,4 @@
-#include "daemon/measure/ledger.hpp"
+#include "daemon/measure/prediction_ledger.hpp"
 
 #include <algorithm>
 #include <array>
@@ -55,7 +55,7 @@ std::optional<Basis> basis_named(std::string_view name) noexcept {
   return named<Basis>(kBasisNames, name);
 }
 
-bool Ledger::add(const Outcome& outcome) {
+bool PredictionLedger::add(const Outcome& outcome) {
   if (!positive(outcome.predicted) || !positive(outcome.actual)) return false;
   const Key key{outcome.backend, outcome.quantity, outcome.basis, outcome.model};
   if (!kept_.contains(key) && kept_.size() >= kMaxBooks)
@@ -67,8 +67,8 @@ bool Ledger::add(const Outcome& outcome) {
 }
 
 // model: nullptr for all of them.
-std::vector<double> Ledger::ratios(const std::string& backend, Quantity quantity, Basis basis,
-                                   const std::string* model) const {
+std::vector<double> PredictionLedger::ratios(const std::string& backend, Quantity quantity, Basis basis,
+                                             const std::string* model) const {
   std::vector<double> out;
   for (auto it = kept_.lower_bound({backend, quantity, basis, model ? *model : std::string()});
        it != kept_.end(); ++it) {
@@ -81,21 +81,22 @@ std::vector<double> Ledger::ratios(const std::string& backend, Quantity quantity
   return out;
 }
 
-double Ledger::correction(const std::string& model, const std::string& backend, Quantity quantity) const {
+double PredictionLedger::correction(const std::string& model, const std::string& backend,
+                                    Quantity quantity) const {
   std::vector<double> seen = ratios(backend, quantity, Basis::roofline, &model);
   if (seen.size() < kEnough) seen = ratios(backend, quantity, Basis::roofline, nullptr);
   if (seen.size() < kEnough) return 1;
   return std::clamp(median(std::move(seen)), 1 / kMaxCorrection, kMaxCorrection);
 }
 
-double Ledger::margin(const std::string& backend) const {
+double PredictionLedger::margin(const std::string& backend) const {
   const std::vector<double> seen = ratios(backend, Quantity::bytes, Basis::file, nullptr);
   if (seen.empty()) return 0;
   const double mean = mean_of(seen);
   return std::clamp(mean + 2 * spread_of(seen, mean) - 1, 0.0, kMaxMargin);
 }
 
-std::vector<Ledger::Summary> Ledger::summaries() const {
+std::vector<PredictionLedger::Summary> PredictionLedger::summaries() const {
   std::vector<Summary> out;
   for (const auto& [key, outcomes] : kept_) {
     const auto& [backend, quantity, basis, model] = key;

@@ -33,7 +33,7 @@ struct AppDay {
   DayUsage usage;
 };
 
-class Ledger {
+class DailyUsage {
  public:
   static constexpr std::int64_t kKeptDays = 7;
   using Key = std::pair<std::string, std::int64_t>;  // app, day

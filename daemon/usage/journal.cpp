@@ -1,4 +1,4 @@
-#include "daemon/usage/recorder.hpp"
+#include "daemon/usage/journal.hpp"
 
 #include <utility>
 
@@ -8,25 +8,25 @@
 
 namespace flyball::usage {
 
-Recorder::Recorder(boost::asio::io_context& io, store::Writer* writer, std::vector<AppDay> past)
+Journal::Journal(boost::asio::io_context& io, store::Writer* writer, std::vector<AppDay> past)
     : writer_(writer), timer_(io) {
-  for (AppDay& row : past) ledger_.restore(std::move(row));
+  for (AppDay& row : past) usage_.restore(std::move(row));
 }
 
 // The last chance: what is not known to be written is written once more.
-Recorder::~Recorder() {
+Journal::~Journal() {
   if (writer_ == nullptr) return;
-  if (write_ && write_->state != Write::State::written) ledger_.put_back(write_->rows);
-  if (!ledger_.changed()) return;
-  writer_->post([rows = ledger_.take_changed()](store::Database& database) { return write(database, rows); });
+  if (write_ && write_->state != Write::State::written) usage_.put_back(write_->rows);
+  if (!usage_.changed()) return;
+  writer_->post([rows = usage_.take_changed()](store::Database& database) { return write(database, rows); });
 }
 
-DayUsage& Recorder::change(const std::string& app, std::int64_t day) {
+DayUsage& Journal::change(const std::string& app, std::int64_t day) {
   look_after(kDelay);
-  return ledger_.change(app, day);
+  return usage_.change(app, day);
 }
 
-void Recorder::look_after(std::chrono::milliseconds delay) {
+void Journal::look_after(std::chrono::milliseconds delay) {
   if (std::exchange(due_, true)) return;
   timer_.expires_after(delay);
   timer_.async_wait([this](const boost::system::error_code& ec) {
@@ -34,10 +34,10 @@ void Recorder::look_after(std::chrono::milliseconds delay) {
   });
 }
 
-void Recorder::look() {
+void Journal::look() {
   due_ = false;
   if (writer_ == nullptr) {
-    (void)ledger_.take_changed();
+    (void)usage_.take_changed();
     return;
   }
   if (write_) {
@@ -46,9 +46,9 @@ void Recorder::look() {
     if (state == Write::State::failed) return failed(writer_->health().last_error);
     write_.reset();
   }
-  if (!ledger_.changed()) return;
+  if (!usage_.changed()) return;
   write_ = std::make_shared<Write>();
-  write_->rows = ledger_.take_changed();
+  write_->rows = usage_.take_changed();
   const bool posted = writer_->post(
       [now = write_](store::Database& database) { return write(database, now->rows); },
       [now = write_](bool written) { now->state = written ? Write::State::written : Write::State::failed; });
@@ -56,8 +56,8 @@ void Recorder::look() {
   look_after(kDelay);
 }
 
-void Recorder::failed(const std::string& why) {
-  ledger_.put_back(write_->rows);
+void Journal::failed(const std::string& why) {
+  usage_.put_back(write_->rows);
   write_.reset();
   look_after(kRetryDelay);
   const auto now = std::chrono::steady_clock::now();

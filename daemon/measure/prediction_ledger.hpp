@@ -33,7 +33,7 @@ struct Outcome {
   std::int64_t at = 0;               // seconds since 1970
 };
 
-class Ledger {
+class PredictionLedger {
  public:
   static constexpr std::size_t kKept = 32;       // of each model, engine, quantity and basis
   static constexpr std::size_t kMaxBooks = 512;  // of such; the one that was added to longest ago makes room
