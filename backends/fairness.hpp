@@ -12,9 +12,9 @@
 //    newcomer's and another app yields a place. A newcomer waits in the queue only while no slot is
 //    free and no app yields, or while it is ahead of the others by what the queue allows
 //    (FairQueue::kAhead).
-// 5. The scheduler makes no newcomer wait for a slot while another app yields a place: the latest
-//    sequence of the app with the largest presence gives its slot, and goes on when a slot is free
-//    again.
+// 5. The scheduler makes no newcomer wait for a slot longer than a step while another app yields a
+//    place: the latest sequence of the app with the largest presence gives its slot, and goes on when a
+//    slot is free again.
 // 6. Among requests that wait, the queue goes by service: tokens computed for the app, over its weight.
 //    The scheduler knows no weights. It goes by presence: guests are admitted first, and what is left
 //    of a prompt counts times the presence of its app, so that no app gains by sending more.
