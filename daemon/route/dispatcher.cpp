@@ -132,12 +132,12 @@ Receipt begun_receipt(const JobSpec& spec) {
 Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFact> overrides) {
   const auto receipt = std::make_shared<Receipt>(begun_receipt(spec));
   ReceiptWriter writer(receipt);
-  writer.explained();
   auto facts = impl_->facts_for(spec);
   if (!overrides.empty()) forget_derived(facts);
   for (const policy::NamedFact& fact : overrides) facts.set(fact.id, fact.value, "override");
   derive(facts);
   impl_->decide(spec, std::move(facts), writer);
+  writer.explained();
   return std::move(*receipt);
 }
 

@@ -6,6 +6,7 @@ void ReceiptWriter::decided(policy::Facts facts, const policy::Decision& decisio
   receipt_->facts = std::move(facts);
   receipt_->decision = decision;
   receipt_->policy_us = policy_us;
+  receipt_->state = RunState::Kind::waiting;
 }
 
 void ReceiptWriter::ended(RunState state, double total_ms, const Usage& used) {

@@ -19,7 +19,7 @@ class ReceiptWriter {
   explicit ReceiptWriter(std::shared_ptr<Receipt> receipt) : receipt_(std::move(receipt)) {}
   const Receipt& receipt() const noexcept { return *receipt_; }
 
-  // `decision` was taken on `facts` in policy_us. Of a parked request once more.
+  // `decision` was taken on `facts` in policy_us; the request waits. Called again for a parked request.
   void decided(policy::Facts facts, const policy::Decision& decision, double policy_us);
   void explained() { receipt_->state = RunState::Kind::explained; }
   void parked() { receipt_->state = RunState::Kind::parked; }

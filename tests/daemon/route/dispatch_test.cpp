@@ -1,5 +1,6 @@
 // Who is admitted, where a request is sent, how long it waits, and the receipt of all that.
 #include <chrono>
+#include <cstdio>
 #include <thread>
 
 #include "tests/daemon/api/inference.hpp"
@@ -178,6 +179,32 @@ TEST_F(Dispatch, a_rule_may_let_requests_wait_for_their_engine) {
     wire.run();
   }
   EXPECT_EQ(wire.answer().status, 200);
+}
+
+// Its receipt said "parked" until its first token came, long after it had an engine to wait for.
+TEST_F(Dispatch, a_parked_request_waits_again_once_its_engine_is_back) {
+  const auto settings = settings_with("{id: r, because: b, use: cpu, on_unavailable: queue}");
+  Rig parked(settings);
+  parked.cpu();
+  parked.fleet.hold_acquires = true;
+  parked.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
+  const std::string before = parked.service.next_request_id();  // they count up
+  char id[32];
+  std::snprintf(id, sizeof id, "req-%016llx", std::stoull(before.substr(4), nullptr, 16) + 1);
+  Wire wire(parked);
+  wire.send(post(kChatPath, kHello));
+  const auto state = [&] {
+    Wire receipt(parked);
+    receipt.send(get(std::string("/v1/route/receipts/") + id));
+    return json::parse(receipt.answer().body)["state"].get<std::string>();
+  };
+  EXPECT_EQ(state(), "parked");
+  parked.fleet.disabled.clear();
+  for (int i = 0; i < 1000 && state() == "parked"; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    wire.run();
+  }
+  EXPECT_EQ(state(), "waiting");
 }
 
 TEST_F(Dispatch, a_deadline_refuses_what_has_not_begun) {
