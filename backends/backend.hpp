@@ -163,7 +163,7 @@ inline std::string to_string(const DeviceShare& share) {
 }
 
 struct BackendInfo {  // fixed once ready
-  std::string backend;       // "cpu", "vulkan", "opencl"
+  std::string backend;       // an engine kind
   std::string model;         // the id in config.yaml
   std::string architecture;  // as in model::ModelConfig
   std::string model_name;    // general.name of the file

@@ -8,6 +8,7 @@
 #include "backends/engine/build_id.hpp"
 #include "backends/engine/engine_backend.hpp"
 #include "backends/kv/chain_key.hpp"
+#include "backends/local/engine_kinds.hpp"
 #include "backends/local/local_executor.hpp"
 #include "backends/local/predict.hpp"
 #include "backends/model/identity.hpp"

@@ -16,6 +16,7 @@
 #include "backends/opencl/options.hpp"
 #include "backends/spill/spill_store.hpp"
 #include "backends/vulkan/options.hpp"
+#include "config/engine_kinds.hpp"
 #include "config/error.hpp"
 
 namespace flyball::local {
@@ -31,9 +32,9 @@ struct SpillSettings {
 
 struct LocalBackendOptions {
   std::string model_id;
-  std::filesystem::path path;      // "" means the embedded demo model
-  std::string backend = "cpu";     // "cpu", "vulkan" or "opencl"; others: unsupported_value
-  std::uint32_t threads = 0;       // cpu: 0 is one per core
+  std::filesystem::path path;            // "" means the embedded demo model
+  std::string backend{config::kCpu.id};  // an engine kind; others: unsupported_value
+  std::uint32_t threads = 0;             // cpu: 0 is one per core
   std::uint64_t expert_bytes = 0;  // cpu: for a mixture's packed experts; 0: three quarters of what is free
   std::uint32_t context = 0;       // tokens per sequence; 0: the model's own, at most 4096
   std::uint32_t max_sequences = 8;

@@ -4,15 +4,11 @@
 #include <string>
 #include <utility>
 
-#include "backends/cpu/cpu_device.hpp"
-#include "backends/device/memory.hpp"
 #include "backends/graph/layer_split.hpp"
 #include "backends/graph/memory_plan.hpp"
+#include "backends/local/engine_kinds.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
-#include "backends/opencl/opencl_device.hpp"
-#include "backends/opencl/tuning_db.hpp"
-#include "backends/vulkan/vulkan_device.hpp"
 
 namespace flyball::local {
 namespace {
@@ -39,10 +35,14 @@ Result<std::uint32_t> choose_kv_blocks(const LocalBackendOptions& options, const
 }
 
 Result<void> check_options(const LocalBackendOptions& options) {
-  if (options.backend != "cpu" && options.backend != "vulkan" && options.backend != "opencl")
+  const EngineFunctions* const engine = find_engine(options.backend);
+  if (engine == nullptr) {
+    std::string there;
+    for (const std::string& id : config::engine_ids()) there += (there.empty() ? "" : ", ") + id;
     return fail(ErrorCode::unsupported_value,
-                "This build has no engine named '" + options.backend + "'; it has: cpu, vulkan, opencl.",
+                "This build has no engine named '" + options.backend + "'; it has: " + there + ".",
                 "backend");
+  }
   const auto within = [](const char* name, std::uint32_t value, std::uint32_t most) -> Result<void> {
     if (value >= 1 && value <= most) return {};
     return fail(ErrorCode::invalid_value,
@@ -53,90 +53,11 @@ Result<void> check_options(const LocalBackendOptions& options) {
   if (auto ok = within("max_sequences", options.max_sequences, kMaxSequences); !ok) return ok;
   if (auto ok = within("devices", static_cast<std::uint32_t>(options.opencl.size()), kMaxDevices); !ok)
     return ok;
-  if (options.backend == "vulkan" && options.opencl.size() > 1)
-    return fail(ErrorCode::unsupported_value, "The Vulkan engine runs on one device; several are named.",
+  if (engine->kind.most_devices == 1 && options.opencl.size() > 1)
+    return fail(ErrorCode::unsupported_value,
+                "The " + std::string(engine->kind.name) + " engine runs on one device; several are named.",
                 "device");
   return within("step_tokens", options.step_tokens, kMaxStepTokens);
-}
-
-graph::KvRoom kv_room(std::span<const opencl::DevicePart> parts) {
-  std::vector<graph::DevicePart> rooms;
-  for (const opencl::DevicePart& p : parts)
-    rooms.push_back({{p.facts.id, p.free_bytes, p.facts.unified}, p.part.n_layers()});
-  return graph::kv_room(rooms, device::available_memory());
-}
-
-struct OpenedDevice {
-  std::unique_ptr<device::Executor> executor;
-  graph::KvRoom kv_room;
-};
-
-// What the options of both GPU engines have alike.
-template <class Options>
-void set_gpu_options(Options& device, const LocalBackendOptions& options,
-                     const std::shared_ptr<const model::ModelFile>& model, std::uint32_t step_tokens,
-                     std::uint32_t context) {
-  device.warn = options.warn;
-  device.max_step_tokens = step_tokens;
-  device.max_logit_rows = options.max_sequences;
-  device.context = context;
-  device.progress = options.progress;
-  device.model_owner = model;
-}
-
-Result<OpenedDevice> open_vulkan(const LocalBackendOptions& options,
-                                 const std::shared_ptr<const model::ModelFile>& model,
-                                 std::uint32_t step_tokens, std::uint32_t context) {
-  vulkan::VulkanDeviceOptions device;
-  device.device = options.vulkan;
-  device.device.times = options.kernel_times;
-  if (!options.cache_dir.empty()) device.pipeline_cache = options.cache_dir / "vulkan";
-  set_gpu_options(device, options, model, step_tokens, context);
-  auto executor = vulkan::make_vulkan_executor(*model, device);
-  if (!executor) return pass(executor);
-  OpenedDevice opened;
-  const vulkan::DeviceFacts& facts = (*executor)->facts();
-  const std::uint64_t free_bytes = (*executor)->free_bytes();
-  const graph::DevicePart all{{facts.id, free_bytes, facts.unified}, model->config().n_layers};
-  opened.kv_room = graph::kv_room({&all, 1}, device::available_memory());
-  opened.executor = std::move(*executor);
-  return opened;
-}
-
-// least_kv_bytes: of the cache that was asked for, or of one sequence's, without which the engine is of no
-// use.
-Result<OpenedDevice> open_device(const LocalBackendOptions& options,
-                                 const std::shared_ptr<const model::ModelFile>& model,
-                                 std::uint32_t step_tokens, std::uint32_t context,
-                                 std::uint64_t least_kv_bytes) {
-  OpenedDevice opened;
-  if (options.backend == "cpu") {
-    cpu::CpuDeviceOptions device;
-    device.threads = options.threads;
-    device.times = options.kernel_times;
-    device.expert_bytes_limit = options.expert_bytes;
-    device.max_step_tokens = step_tokens;
-    device.max_logit_rows = options.max_sequences;
-    device.progress = options.progress;
-    auto executor = cpu::make_cpu_executor(*model, device);
-    if (!executor) return pass(executor);
-    opened.executor = std::move(*executor);
-    opened.kv_room.bytes = device::available_memory() / 4;
-    return opened;
-  }
-  if (options.backend == "vulkan") return open_vulkan(options, model, step_tokens, context);
-  opencl::OpenClDeviceOptions device;
-  device.devices = options.opencl;
-  for (opencl::DeviceOptions& each : device.devices) each.times = options.kernel_times;
-  device.least_kv_bytes = least_kv_bytes;
-  if (!options.cache_dir.empty()) device.program_cache = options.cache_dir / "opencl";
-  device.tuning = opencl::tuning_directory(options.cache_dir);
-  set_gpu_options(device, options, model, step_tokens, context);
-  auto executor = opencl::make_opencl_executor(*model, device);
-  if (!executor) return pass(executor);
-  opened.kv_room = kv_room((*executor)->parts());
-  opened.executor = std::move(*executor);
-  return opened;
 }
 
 Result<std::unique_ptr<model::ModelFile>> open_file(const LocalBackendOptions& options) {
@@ -173,7 +94,8 @@ Result<LocalExecutor> open_local_executor(const LocalBackendOptions& options,
   const std::uint64_t least_blocks =
       options.kv_blocks != 0 ? options.kv_blocks : graph::kv_blocks(out.layout, *context);
   auto device =
-      open_device(options, model, out.step_tokens, *context, least_blocks * out.layout.block_bytes());
+      find_engine(options.backend)
+          ->open({options, model, out.step_tokens, *context, least_blocks * out.layout.block_bytes()});
   if (!device) return pass(device);
   out.executor = std::move(device->executor);
   // After the weights are in: what is left is what the cache may have.

@@ -2,38 +2,9 @@
 
 #include <algorithm>
 
-#include "backends/cpu/footprint.hpp"
-#include "backends/device/memory.hpp"
-#include "backends/opencl/footprint.hpp"
-#include "backends/vulkan/footprint.hpp"
+#include "backends/local/engine_kinds.hpp"
 
 namespace flyball::local {
-namespace {
-
-graph::MemoryPlan on_cpu(const model::ModelFile& model, const LocalBackendOptions& options,
-                         graph::FootprintShape shape) {
-  const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
-  const graph::MemoryPlan all = cpu::footprint(model, kernels, shape);
-  if (model.config().n_experts == 0) return all;
-  // Fewer than a layer's is an error, which the load gives; until then it is what it would have needed.
-  shape.expert_bytes =
-      std::max(expert_bytes_limit(model, options), cpu::expert_bytes(model, kernels).one_layer);
-  return cpu::footprint(model, kernels, shape);
-}
-
-}  // namespace
-
-std::uint64_t expert_bytes_limit(const model::ModelFile& model, const LocalBackendOptions& options) {
-  if (model.config().n_experts == 0 || options.backend != "cpu" || options.expert_bytes != 0)
-    return options.expert_bytes;
-  const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
-  const cpu::ExpertBytes experts = cpu::expert_bytes(model, kernels);
-  const std::uint64_t others = cpu::footprint(model, kernels, {}).weight_bytes - experts.all;
-  const std::uint64_t room =
-      options.memory_capacity != 0 ? options.memory_capacity : device::available_memory();
-  return std::max(experts.one_layer, (room - std::min(room, others)) / 4 * 3);
-}
-
 Result<MemoryNeed> predict_memory(const model::ModelFile& model, const LocalBackendOptions& options,
                                   bool own_memory) {
   const model::ModelConfig& config = model.config();
@@ -53,16 +24,11 @@ Result<MemoryNeed> predict_memory(const model::ModelFile& model, const LocalBack
   shape.kv_type = *kv_type;
   shape.own_memory = own_memory;
 
-  graph::MemoryPlan plan;
-  if (options.backend == "cpu")
-    plan = on_cpu(model, options, shape);
-  else if (options.backend == "opencl")
-    plan = opencl::footprint(model, shape);
-  else if (options.backend == "vulkan")
-    plan = vulkan::footprint(model, shape);
-  else
+  const EngineFunctions* const engine = find_engine(options.backend);
+  if (engine == nullptr)
     return fail(ErrorCode::unsupported_value, "There is no engine named '" + options.backend + "'.",
                 "backend");
+  const graph::MemoryPlan plan = engine->footprint(model, options, shape);
   return MemoryNeed{plan.weight_bytes, plan.scratch_bytes, plan.kv_bytes,
                     std::min(one, blocks) * layout.block_bytes()};
 }

@@ -9,14 +9,9 @@ namespace flyball::local {
 
 // own_memory: a GPU engine's device has memory apart from the machine's. Of a mixture on the CPU without
 // `expert_bytes`, as many experts as expert_bytes_limit gives.
-// Within 5 % of what the engine then reports (tests/backends/local/predict_test.cpp holds every family to far less).
-// unsupported_value, invalid_value: the options name what no engine or not this model has.
+// Within 5 % of what the engine then reports (tests/backends/local/predict_test.cpp holds every family to far
+// less). unsupported_value, invalid_value: the options name what no engine or not this model has.
 Result<MemoryNeed> predict_memory(const model::ModelFile& model, const LocalBackendOptions& options,
                                   bool own_memory = false);
-
-// What packed experts may take: as the options say, or three quarters of what is beside the other weights of
-// `memory_capacity`, else of what is free now; at least one layer's. 0: no mixture, or another engine than
-// the CPU's.
-std::uint64_t expert_bytes_limit(const model::ModelFile& model, const LocalBackendOptions& options);
 
 }  // namespace flyball::local

@@ -13,6 +13,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/memory_need.hpp"
+#include "config/engine_kinds.hpp"
 #include "config/error.hpp"
 
 namespace flyball::worker {
@@ -20,8 +21,8 @@ namespace flyball::worker {
 struct WorkerOptions {
   std::string model_id;
   std::string model_path;  // "" means the embedded demo model
-  std::string backend = "cpu";
-  std::vector<std::string> device_ids;  // vulkan, opencl: those to open and no others; none: the best GPU
+  std::string backend{config::kCpu.id};
+  std::vector<std::string> device_ids;  // of kinds with devices: those to open and no others; none: the best GPU
   std::string cache_dir;                // "": none
   std::string kv_type = "f16";          // or q8_0
   std::string kv_spill_dir;             // of KV on disk, of which there is kv_spill_bytes in all; 0: none

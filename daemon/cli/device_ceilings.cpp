@@ -1,48 +1,23 @@
 #include "daemon/cli/device_ceilings.hpp"
 
-#include <algorithm>
-#include <cstdint>
 #include <ctime>
-#include <memory>
-#include <utility>
 #include <vector>
 
-#include "backends/opencl/ceilings.hpp"
-#include "backends/vulkan/ceilings.hpp"
+#include "backends/local/engine_kinds.hpp"
 
 namespace flyball::cli {
-namespace {
-
-constexpr std::uint64_t kReadBytes = 256ULL << 20;  // beyond the caches of the devices in view
-constexpr int kRounds = 3;  // the fastest counts: others may have used the device meanwhile
-
-template <class Opened>
-Result<measure::Ceilings> best_of(Result<std::unique_ptr<Opened>> opened) {
-  if (!opened) return std::unexpected(std::move(opened.error()));
-  measure::Ceilings best;
-  for (int round = 0; round < kRounds; ++round) {
-    const auto read = (*opened)->read();
-    if (!read) return std::unexpected(read.error());
-    const auto added = (*opened)->multiply_add();
-    if (!added) return std::unexpected(added.error());
-    best.read_gbps = std::max(best.read_gbps, *read / 1e9);
-    best.float_gops = std::max(best.float_gops, *added / 1e9);
-  }
-  best.measured_at = std::time(nullptr);
-  return best;
-}
-
-}  // namespace
 
 Result<measure::Ceilings> measure_ceilings(const local::LocalBackendOptions& options) {
-  if (options.backend == "vulkan") return best_of(vulkan::DeviceCeilings::open(options.vulkan, kReadBytes));
+  auto rates = local::find_engine(options.backend)->measure_rates(options);
+  if (!rates) return pass(rates);
   std::vector<measure::Ceilings> devices;
-  for (const opencl::DeviceOptions& device : options.opencl) {
-    auto one = best_of(opencl::DeviceCeilings::open(device, kReadBytes));
-    if (!one) return one;
-    devices.push_back(*one);
+  for (const local::DeviceRates& one : *rates) {
+    measure::Ceilings& ceilings = devices.emplace_back();
+    ceilings.read_gbps = one.read / 1e9;
+    ceilings.float_gops = one.multiply_add / 1e9;
+    ceilings.measured_at = std::time(nullptr);
   }
-  return measure::in_turn(devices);
+  return devices.size() == 1 ? devices.front() : measure::in_turn(devices);
 }
 
 }  // namespace flyball::cli

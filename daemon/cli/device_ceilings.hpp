@@ -8,7 +8,7 @@
 namespace flyball::cli {
 
 // Of the devices that these options name. Some 0.3 s a device, and 256 MiB of its memory. model_unavailable,
-// model_unsupported, insufficient_memory, device_lost. Precondition: the backend is vulkan or opencl.
+// model_unsupported, insufficient_memory, device_lost. Precondition: the backend is a kind with devices.
 Result<measure::Ceilings> measure_ceilings(const local::LocalBackendOptions& options);
 
 }  // namespace flyball::cli
