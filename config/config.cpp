@@ -61,9 +61,10 @@ void check_between_rows(const Node& root, Findings& findings) {
     places.emplace_back(kind.key, kind.value.text);
   }
 
-  if (const Node* opencl = root.find("opencl"); opencl != nullptr && opencl->find("device") != nullptr)
-    if (const Node* devices = opencl->find("devices"); devices != nullptr)
-      add(devices->at, "expected only one of `device` and `devices`", "opencl.devices");
+  for (const EngineKind& kind : kEngineKinds)
+    if (const Node* engine = root.find(kind.id); engine != nullptr && engine->find("device") != nullptr)
+      if (const Node* devices = engine->find("devices"); devices != nullptr)
+        add(devices->at, "expected only one of `device` and `devices`", std::string(kind.id) + ".devices");
 
   std::set<std::string> names;
   for (const Entry& entry : root.find("models")->entries) names.insert(entry.key);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/calibrate.hpp"
+#include "config/engine_kinds.hpp"
 #include "config/error.hpp"
 #include "config/memory.hpp"
 
@@ -68,15 +69,9 @@ struct WorkerLimits {
   Millis disable_window{600'000};
 };
 
-struct OpenClEngine {
-  // Each a part of a device's id or its driver's name; none: the best GPU. Over several a model's layers are
-  // split. Naming a software device allows it.
-  std::vector<std::string> devices;
-};
-
-struct VulkanEngine {
-  std::string device;  // as OpenClEngine's
-};
+// Each a part of a device's id or its driver's name; none: the best GPU. Over several a model's layers are
+// split. Naming a software device allows it.
+using DeviceNames = std::vector<std::string>;
 
 // Prompts' KV on disk, for those who return when it has left the engine's memory.
 struct KvSpill {
@@ -97,8 +92,7 @@ struct Config {
   std::string default_model;  // "", or closed to the app: the only one open to it, or required in requests
   HttpLimits http;
   WorkerLimits worker;
-  OpenClEngine opencl;
-  VulkanEngine vulkan;
+  PerKind<DeviceNames> devices;
   KvSpill kv_spill;
   MemoryRules memory;
   CalibrateRules calibrate;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 namespace flyball::config {
 namespace {
@@ -141,24 +142,32 @@ const std::vector<Bound<HttpLimits>>& http_table() {
   return table;
 }
 
-const std::vector<Bound<OpenClEngine>>& opencl_table() {
-  static const std::vector<Bound<OpenClEngine>> table = {
+// The section of an engine kind with devices.
+std::vector<Bound<DeviceNames>> devices_table(const EngineKind& kind) {
+  std::vector<Bound<DeviceNames>> table = {
       {{"device", text(1, 256),
         "part of the device's id or its driver's name, as probed; without it the best GPU"},
-       [](OpenClEngine& o, const Node& n) { o.devices = {n.text}; }},
-      {{"devices", list(text(1, 256), 1, 16),
-        "instead of device: several, in the order in which they share each model's layers"},
-       [](OpenClEngine& o, const Node& n) { o.devices = as_texts(n); }},
-  };
+       [](DeviceNames& names, const Node& n) { names = {n.text}; }}};
+  if (kind.most_devices > 1)
+    table.push_back({{"devices", list(text(1, 256), 1, kind.most_devices),
+                      "instead of device: several, in the order in which they share each model's layers"},
+                     [](DeviceNames& names, const Node& n) { names = as_texts(n); }});
   return table;
 }
 
-const std::vector<Bound<VulkanEngine>>& vulkan_table() {
-  static const std::vector<Bound<VulkanEngine>> table = {
-      {{"device", text(1, 256),
-        "part of the device's id or its driver's name, as probed; without it the best GPU"},
-       [](VulkanEngine& v, const Node& n) { v.device = n.text; }},
-  };
+// A row reads without captures: the kind is part of its type.
+template <std::size_t Kind>
+void add_devices_row(std::vector<Bound<Config>>& table) {
+  static constexpr const EngineKind& kind = kEngineKinds[Kind];
+  if constexpr (kind.has_devices())
+    table.push_back({{kind.id, object_of(devices_table(kind)), kind.description},
+                     [](Config& c, const Node& n) { read_into(c.devices[kind], n, devices_table(kind)); }});
+}
+// These rows, and one for each engine kind with devices.
+std::vector<Bound<Config>> with_devices(std::vector<Bound<Config>> table) {
+  [&]<std::size_t... Kinds>(std::index_sequence<Kinds...>) {
+    (add_devices_row<Kinds>(table), ...);
+  }(std::make_index_sequence<kEngineKinds.size()>());
   return table;
 }
 
@@ -198,7 +207,7 @@ const std::vector<Bound<WorkerLimits>>& worker_table() {
 }
 
 const std::vector<Bound<Config>>& config_table() {
-  static const std::vector<Bound<Config>> table = {
+  static const std::vector<Bound<Config>> table = with_devices({
       {{"schema", choice({kConfigSchema}),
         "which version of this file's rules it is written to; the first line", true},
        [](Config&, const Node&) {}},
@@ -235,10 +244,6 @@ const std::vector<Bound<Config>>& config_table() {
        [](Config& c, const Node& n) { read_into(c.http, n, http_table()); }},
       {{"worker", object_of(worker_table()), "supervision of the engine processes"},
        [](Config& c, const Node& n) { read_into(c.worker, n, worker_table()); }},
-      {{"opencl", object_of(opencl_table()), "the OpenCL engine"},
-       [](Config& c, const Node& n) { read_into(c.opencl, n, opencl_table()); }},
-      {{"vulkan", object_of(vulkan_table()), "the Vulkan engine"},
-       [](Config& c, const Node& n) { read_into(c.vulkan, n, vulkan_table()); }},
       {{"kv_spill", object_of(kv_spill_table()), "KV of prompts, kept on disk for those who return"},
        [](Config& c, const Node& n) { read_into(c.kv_spill, n, kv_spill_table()); }},
       {{"memory", object_of(memory_table()), "what engines may hold together, and when they give it back"},
@@ -260,7 +265,7 @@ const std::vector<Bound<Config>>& config_table() {
        [](Config& c, const Node& n) { c.state_dir = n.text; }},
       {{"cache_dir", path(), "what may be lost; without it systemd's or XDG's"},
        [](Config& c, const Node& n) { c.cache_dir = n.text; }},
-  };
+  });
   return table;
 }
 

@@ -294,10 +294,10 @@ Shape secret(Shape shape) {
   shape.secret = true;
   return shape;
 }
-Shape reference(std::string_view name, const Shape& (*target)()) {
+Shape reference(std::string_view name, std::function<const Shape&()> target) {
   Shape shape = bounded(Shape::Kind::reference, 0, 0);
   shape.name = name;
-  shape.target = target;
+  shape.target = std::move(target);
   return shape;
 }
 

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -46,8 +47,8 @@ struct Shape {
   bool or_single = false;
   bool secret = false;  // it, or what is written there by mistake, may be a key: messages do not show it
   std::vector<Row> rows;
-  std::string_view name;               // reference
-  const Shape& (*target)() = nullptr;  // reference
+  std::string_view name;                 // reference
+  std::function<const Shape&()> target;  // reference
 };
 
 struct Row {
@@ -70,7 +71,7 @@ Shape list_or_single(Shape element, std::int64_t min, std::int64_t max);
 Shape map(Shape element, std::int64_t min, std::int64_t max);
 Shape object(std::vector<Row> rows);
 Shape secret(Shape shape);
-Shape reference(std::string_view name, const Shape& (*target)());
+Shape reference(std::string_view name, std::function<const Shape&()> target);
 
 using Findings = std::vector<Error>;  // config_invalid each, in the file's order
 

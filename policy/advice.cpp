@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/engine_kinds.hpp"
+
 namespace flyball::policy {
 namespace {
 
@@ -19,10 +21,12 @@ bool reads(const EngineEntry& engine, const std::string& format) {
          std::ranges::find(engine.formats_partly, format) != engine.formats_partly.end();
 }
 
-// A target without a profile covers both.
-bool stands_for(const EngineEntry& engine, const Target& target) {
+// A target without a profile covers both, and an upstream stands for what its kind stands for.
+bool stands_for(const EngineEntry& engine, const Decision& decision) {
+  const Target& target = *decision.target;
+  const std::string& kind = decision.tree->targets->find(target.backend)->kind;
   return std::ranges::any_of(engine.here, [&](const Target& here) {
-    return here.backend == target.backend && (here.profile.empty() || here.profile == target.profile);
+    return here.backend == kind && (here.profile.empty() || here.profile == target.profile);
   });
 }
 
@@ -67,11 +71,12 @@ std::vector<std::string> warnings(const Decision& decision, const Facts& facts) 
                   "model of all its weights");
   if (engine && engine->moe == MoeSupport::none)
     out.push_back(engine->name + " does not run mixtures of experts");
-  if (decision.target && (decision.target->backend == "vulkan" || decision.target->backend == "opencl"))
-    out.push_back(
-        decision.target->backend +
-        " keeps all experts of a mixture in the GPU's memory, and computes the routed ones; cpu reads "
-        "experts that do not fit from disk");
+  const config::EngineKind* kind =
+      decision.target ? config::find_engine_kind(decision.target->backend) : nullptr;
+  if (kind != nullptr && kind->memory == config::EngineKind::Memory::device)
+    out.push_back(std::string(kind->id) +
+                  " keeps all experts of a mixture in the GPU's memory, and computes the routed ones; " +
+                  std::string(config::kCpu.id) + " reads experts that do not fit from disk");
   return out;
 }
 
@@ -101,7 +106,7 @@ Json advice(const Decision& decision, const Facts& facts) {
   if (decision.target) {
     out["target"] = decision.target->backend;
     out["profile"] = decision.target->profile;
-    out["stands_for"] = engine && stands_for(*engine, *decision.target);
+    out["stands_for"] = engine && stands_for(*engine, decision);
   }
   Json& skipped = out["not_available"] = Json::array();
   for (const TargetTrace* trace : ruled_out(decision))
@@ -125,9 +130,9 @@ std::string advice_text(const Decision& decision, const Facts& facts) {
   if (apart) rule(*decision.advice);
   if (decision.target) {
     line("here", decision.target->backend + profile_of(*decision.target) +
-                     (!engine                                 ? ""
-                      : stands_for(*engine, *decision.target) ? ", which stands for it"
-                                                              : ", which serves instead"));
+                     (!engine                         ? ""
+                      : stands_for(*engine, decision) ? ", which stands for it"
+                                                      : ", which serves instead"));
   } else {
     line("here", "nothing: no target is available");
   }

@@ -248,6 +248,7 @@ class Walk {
 }  // namespace
 
 void decide(const Tree& tree, const Facts& facts, Decision& decision) {
+  if (!facts.targets()->same_as(*tree.targets)) std::abort();  // ids of facts mean something else in each
   Walk(tree, facts, decision).run();
 }
 
@@ -267,9 +268,9 @@ std::string reason(const TargetTrace& trace, const Facts& facts) {
     case Verdict::unavailable:
       break;
   }
-  const AvailabilityFacts ids = availability_facts(trace.target->backend);
-  if (const Fact* why = facts.get(ids.reason)) return std::get<std::string>(why->value);
-  return facts.get(ids.available) ? "not available" : "it is not known whether it is available";
+  const auto id = [&](TargetFact fact) { return facts.targets()->fact_of(trace.target->backend, fact); };
+  if (const Fact* why = facts.get(id(TargetFact::reason))) return std::get<std::string>(why->value);
+  return facts.get(id(TargetFact::available)) ? "not available" : "it is not known whether it is available";
 }
 
 }  // namespace flyball::policy

@@ -67,7 +67,8 @@ struct Decision {
 // One comparison; nullptr: the fact is unknown.
 Truth compare(const Condition& comparison, const Fact* fact);
 
-// `backend.<id>.available` in the facts says what can be used; unknown counts as unavailable.
+// `backend.<id>.available` in the facts says what can be used; unknown counts as unavailable. Precondition:
+// tree and facts go by the same catalogue of targets.
 Decision decide(const Tree& tree, const Facts& facts);
 // The same in storage of the caller's. Allocates nothing where `decision` has held one of this tree, or of a
 // tree as large.

@@ -10,6 +10,7 @@
 
 #include "config/config.hpp"
 #include "config/table.hpp"
+#include "policy/fact_text.hpp"
 
 namespace flyball::policy {
 namespace {
@@ -32,6 +33,9 @@ constexpr std::array<std::string_view, 4> kMoe{"gated", "partial", "all_experts"
 constexpr std::array<std::string_view, 3> kStreaming{"streamed", "batched", "none"};
 constexpr std::array<std::string_view, 5> kMaturity{"production", "stable", "beta", "active", "archived"};
 
+// Classes of hardware, with bars between: one of them is called as an engine of ours is.
+constexpr std::string_view kDevices = "cpu|apple|nvidia|amd|intel|tpu|mobile|webgpu";
+
 template <class E, std::size_t N>
 E chosen(const std::array<std::string_view, N>& names, const Node& node) {
   return static_cast<E>(std::ranges::find(names, std::string_view(node.text)) - names.begin());
@@ -48,6 +52,12 @@ Shape formats() {
   return some_of({"gguf", "mlx", "mlc", "awq", "gptq", "exl2", "exl3", "bitsandbytes", "fp8", "coreml"});
 }
 
+// The catalogue of systems is shipped: it names targets that are known without a configuration.
+const TargetForm& target_form() {
+  static const TargetForm form(*default_targets());
+  return form;
+}
+
 const std::vector<Bound<EngineEntry>>& engine_table() {
   using E = EngineEntry;
   static const std::vector<Bound<E>> table = {
@@ -58,8 +68,7 @@ const std::vector<Bound<EngineEntry>>& engine_table() {
       {{"platforms", some_of({"macos", "linux", "windows", "bsd", "ios", "android", "browser"}),
         "where it runs"},
        [](E& e, const Node& n) { e.platforms = as_texts(n); }},
-      {{"devices", some_of({"cpu", "apple", "nvidia", "amd", "intel", "tpu", "mobile", "webgpu"}),
-        "what it computes on"},
+      {{"devices", some_of(split_at_bars(kDevices)), "what it computes on"},
        [](E& e, const Node& n) { e.devices = as_texts(n); }},
       {{"moe", one_of(kMoe), "how it runs a mixture of experts"},
        [](E& e, const Node& n) { e.moe = chosen<MoeSupport>(kMoe, n); }},
@@ -82,7 +91,7 @@ const std::vector<Bound<EngineEntry>>& engine_table() {
        [](E& e, const Node& n) { e.denied = n.text; }},
       {{"model_source", config::boolean(), "models may be taken from its store"},
        [](E& e, const Node& n) { e.model_source = config::as_bool(n); }},
-      {{"here", config::list_or_single(target_text(), 1, 8),
+      {{"here", config::list_or_single(target_form().shape(), 1, 8),
         "targets that stand for it, the best first; or advice: none does", true},
        [](E&, const Node&) {}},  // read_targets: it finds mistakes
       {{"source", config::list(config::text(1, 40), 1, 8), "ids of documents", true},
@@ -108,7 +117,8 @@ EngineEntry engine_of(const Entry& entry, const EngineCatalogue& catalogue, Find
   out.column = entry.at.column;
   config::read_into(out, entry.value, engine_table());
   const Node& here = *entry.value.find("here");
-  if (here.kind == Node::Kind::list || here.text != kAdvice) out.here = read_targets(here, nullptr, findings);
+  if (here.kind == Node::Kind::list || here.text != kAdvice)
+    out.here = read_targets(here, *default_targets(), nullptr, findings);
   if (!out.denied.empty() && !out.here.empty())
     findings.push_back(config::finding(here.at, "\"" + out.id + "\" is denied: nothing can stand for it"));
   std::vector<std::string_view> documents;

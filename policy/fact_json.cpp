@@ -36,11 +36,12 @@ std::optional<FactValue> fact_value(const nlohmann::json& json, FactType type) {
   return std::nullopt;
 }
 
-Result<NamedFact> read_fact(const std::string& name, const nlohmann::json& value) {
+Result<NamedFact> read_fact(const std::string& name, const nlohmann::json& value,
+                            const TargetCatalogue& targets) {
   constexpr std::size_t kShownBytes = 80;  // of a value: it may be a document
-  const auto id = find_fact(name);
-  if (!id) return std::unexpected(unknown_fact(name));
-  const FactInfo& info = fact_catalogue()[*id];
+  const auto id = targets.find_fact(name);
+  if (!id) return std::unexpected(unknown_fact(name, targets));
+  const FactInfo& info = targets.facts()[*id];
   auto typed = fact_value(value, info.type);
   if (!typed) {
     const std::string text = value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);

@@ -20,6 +20,7 @@ struct NamedFact {
 };
 // A fact that somebody made up. invalid_value: there is no such fact, it is of another type, or it can never
 // have that value; the message says which.
-Result<NamedFact> read_fact(const std::string& name, const nlohmann::json& value);
+Result<NamedFact> read_fact(const std::string& name, const nlohmann::json& value,
+                            const TargetCatalogue& targets);
 
 }  // namespace flyball::policy

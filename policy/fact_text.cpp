@@ -30,14 +30,18 @@ Result<void> check_text(const FactInfo& fact, std::string_view text) {
 
 }  // namespace
 
-std::vector<std::string_view> allowed_values(const FactInfo& fact) {
-  std::vector<std::string_view> values;
-  for (std::string_view rest = fact.values; !rest.empty();) {
-    const std::size_t bar = rest.find('|');
-    values.push_back(rest.substr(0, bar));
-    rest = bar == std::string_view::npos ? std::string_view() : rest.substr(bar + 1);
+std::vector<std::string_view> split_at_bars(std::string_view names) {
+  std::vector<std::string_view> out;
+  while (!names.empty()) {
+    const std::size_t bar = names.find('|');
+    out.push_back(names.substr(0, bar));
+    names = bar == std::string_view::npos ? std::string_view() : names.substr(bar + 1);
   }
-  return values;
+  return out;
+}
+
+std::vector<std::string_view> allowed_values(const FactInfo& fact) {
+  return split_at_bars(fact.values);
 }
 
 std::string wanted(const FactInfo& fact) {
@@ -126,9 +130,9 @@ Result<void> check_value(const FactInfo& fact, const FactValue& value) {
   return {};
 }
 
-Error unknown_fact(std::string_view name) {
+Error unknown_fact(std::string_view name, const TargetCatalogue& targets) {
   std::vector<std::string_view> names;
-  for (const FactInfo& info : fact_catalogue()) names.push_back(info.name);
+  for (const FactInfo& info : targets.facts()) names.push_back(info.name);
   return {ErrorCode::invalid_value,
           "unknown fact " + config::quoted(name) + config::did_you_mean(name, names),
           {},
@@ -138,12 +142,13 @@ Error unknown_fact(std::string_view name) {
 Result<void> set_fact(std::string_view assignment, const std::string& source, Facts& facts) {
   const std::size_t equals = assignment.find('=');
   const std::string_view name = assignment.substr(0, equals);
-  const auto id = find_fact(name);
-  if (!id) return std::unexpected(unknown_fact(name));
+  const auto id = facts.targets()->find_fact(name);
+  if (!id) return std::unexpected(unknown_fact(name, *facts.targets()));
+  const FactInfo& info = facts.targets()->facts()[*id];
   if (equals == std::string_view::npos)
     return fail(ErrorCode::invalid_value, std::string(name) + " has no value: expected " + std::string(name) +
-                                              "=VALUE, and VALUE " + wanted(fact_catalogue()[*id]));
-  auto value = fact_value(fact_catalogue()[*id], assignment.substr(equals + 1));
+                                              "=VALUE, and VALUE " + wanted(info));
+  auto value = fact_value(info, assignment.substr(equals + 1));
   if (!value) return std::unexpected(std::move(value.error()));
   facts.set(*id, std::move(*value), source);
   return {};

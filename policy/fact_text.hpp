@@ -11,6 +11,8 @@
 
 namespace flyball::policy {
 
+// "a|b" as a and b; no names from "".
+std::vector<std::string_view> split_at_bars(std::string_view names);
 // The values a text fact may have; empty: any.
 std::vector<std::string_view> allowed_values(const FactInfo& fact);
 // What fact_value() takes, in words: "a whole number or a size such as 16GiB".
@@ -25,6 +27,6 @@ Result<void> check_value(const FactInfo& fact, const FactValue& value);
 // "name=value" set with this source.
 Result<void> set_fact(std::string_view assignment, const std::string& source, Facts& facts);
 // A name that is not in the catalogue, with the nearest that is.
-Error unknown_fact(std::string_view name);
+Error unknown_fact(std::string_view name, const TargetCatalogue& targets);
 
 }  // namespace flyball::policy

@@ -1,43 +1,16 @@
-// What the policy may know: typed values with source and age, three-valued (a fact that is absent is
-// unknown). The catalogue is closed: a policy that names a fact outside it does not load.
+// What is known at one moment: typed values with source and age, three-valued (a fact that is absent is
+// unknown), of the facts that a catalogue of targets has.
 #pragma once
 
 #include <chrono>
-#include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <variant>
+#include <utility>
 #include <vector>
 
-#include "config/error.hpp"
+#include "policy/target_catalogue.hpp"
 
 namespace flyball::policy {
-
-enum class FactType : std::uint8_t { boolean, integer, number, text, text_list };  // in FactValue's order
-using FactValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::string>>;
-std::string_view to_string(FactType type) noexcept;  // "integer"
-
-struct FactInfo {
-  std::string_view name;  // "hardware.memory.unified"; "backend.<id>.available" for each known backend
-  FactType type;
-  std::string_view unit;  // "bytes", "tokens", "ms", "GB/s", ""
-  std::string_view meaning;
-  std::string_view values;  // text that takes few values: "chat|agent|rag", "" if any
-};
-// Every fact a policy may name, sorted by name, `<id>` already spelled out for each of known_backends().
-std::span<const FactInfo> fact_catalogue();
-// Engine and upstream ids a rule may `use`: cpu, vulkan, opencl, vllm, sglang, tensorrt_llm, dynamo.
-std::span<const std::string_view> known_backends();
-bool is_remote(std::string_view backend);  // an upstream: requests leave this machine
-using FactId = std::uint16_t;              // index into fact_catalogue()
-std::optional<FactId> find_fact(std::string_view name);
-// `backend.<id>.available` and `.reason` of one of known_backends(); aborts on another id.
-struct AvailabilityFacts {
-  FactId available, reason;
-};
-AvailabilityFacts availability_facts(std::string_view backend);
 
 struct Fact {
   FactValue value;
@@ -48,8 +21,10 @@ struct Fact {
 
 class Facts {
  public:
-  Facts();
-  // Precondition: the name is in the catalogue and the value has its type.
+  Facts() : Facts(default_targets()) {}
+  explicit Facts(Targets targets);
+  const Targets& targets() const noexcept { return targets_; }
+  // Precondition: the catalogue has the fact and the value has its type.
   void set(std::string_view name, FactValue value, std::string source, std::chrono::milliseconds age = {});
   void set(FactId id, FactValue value, std::string source, std::chrono::milliseconds age = {});
   // What follows from these known facts: as old as the oldest of them.
@@ -60,15 +35,19 @@ class Facts {
   void forget(FactId id);
   const Fact* get(FactId id) const noexcept { return known_[id] ? &facts_[id] : nullptr; }
   const Fact* get(std::string_view name) const noexcept;
+  // False where it is unknown. Precondition: a boolean fact.
+  bool is_true(FactId id) const noexcept { return known_[id] && std::get<bool>(facts_[id].value); }
 
  private:
+  Targets targets_;
   std::vector<Fact> facts_;
   std::vector<bool> known_;
 };
 
 // What follows from other facts, where nobody set it: model.fits_gpu and model.fits_memory, from the model's
-// bytes and the machine's; backend.<id>.fits_now, from what is free of it; and what fastest.hpp says of
-// measured engines.
+// bytes and the machine's; backend.<id>.fits_now, from what is free of it; what fastest.hpp says of measured
+// engines; and backend.<kind>.* of a kind whose upstreams have ids of their own, from its first available
+// one.
 void derive(Facts& facts);
 // For a case of other facts: what was derived is unknown again, what somebody set stays.
 void forget_derived(Facts& facts);

@@ -5,27 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "config/engine_kinds.hpp"
+
 namespace flyball::policy {
 namespace {
-
-struct EngineFacts {
-  std::string_view backend;
-  FactId available, decode, prefill, outpaced;
-};
-
-const std::vector<EngineFacts>& local_engines() {
-  static const auto kEngines = [] {
-    std::vector<EngineFacts> out;
-    for (const std::string_view backend : known_backends()) {
-      if (is_remote(backend)) continue;
-      const std::string prefix = "backend." + std::string(backend);
-      out.push_back({backend, *find_fact(prefix + ".available"), *find_fact(prefix + ".decode_tps"),
-                     *find_fact(prefix + ".prefill_tps"), *find_fact(prefix + ".outpaced")});
-    }
-    return out;
-  }();
-  return kEngines;
-}
 
 // Indexing, summaries and the like are reading; chat and agents wait for what is written.
 bool lives_in_prefill(const Facts& facts) {
@@ -42,18 +25,18 @@ bool lives_in_prefill(const Facts& facts) {
 void derive_fastest(Facts& facts) {
   const bool prefill = lives_in_prefill(facts);
   struct Speed {
-    const EngineFacts* engine;
+    const TargetInstance* engine;
     FactId fact;
     double tps;
   };
-  std::array<Speed, 8> speeds{};
+  std::array<Speed, config::kEngineKinds.size()> speeds{};
   std::size_t n = 0;
-  for (const EngineFacts& engine : local_engines()) {
-    const FactId id = prefill ? engine.prefill : engine.decode;
-    const Fact* available = facts.get(engine.available);
+  for (const TargetInstance& engine : facts.targets()->instances()) {
+    if (engine.remote) continue;
+    const FactId id = fact_of(engine, prefill ? TargetFact::prefill_tps : TargetFact::decode_tps);
     const Fact* speed = facts.get(id);
-    if (available == nullptr || !std::get<bool>(available->value) || speed == nullptr ||
-        is_predicted(*speed) || n == speeds.size())
+    if (!facts.is_true(fact_of(engine, TargetFact::available)) || speed == nullptr || is_predicted(*speed) ||
+        n == speeds.size())
       continue;
     speeds[n++] = {&engine, id, std::get<double>(speed->value)};
   }
@@ -63,12 +46,12 @@ void derive_fastest(Facts& facts) {
   std::vector<FactId> all;
   for (std::size_t i = 0; i < n; ++i) all.push_back(speeds[i].fact);
   const FactId fastest = *find_fact("engines.fastest");
-  if (facts.get(fastest) == nullptr) facts.set_derived(fastest, std::string(best->engine->backend), all);
+  if (facts.get(fastest) == nullptr) facts.set_derived(fastest, best->engine->id, all);
   for (std::size_t i = 0; i < n; ++i) {
     const Speed& s = speeds[i];
-    if (facts.get(s.engine->outpaced) != nullptr) continue;
-    facts.set_derived(s.engine->outpaced, best->tps >= s.tps * kClearlyFaster && &s != best,
-                      {s.fact, best->fact});
+    const FactId outpaced = fact_of(*s.engine, TargetFact::outpaced);
+    if (facts.get(outpaced) != nullptr) continue;
+    facts.set_derived(outpaced, best->tps >= s.tps * kClearlyFaster && &s != best, {s.fact, best->fact});
   }
 }
 

@@ -25,14 +25,14 @@ std::string value_text(const FactValue& value) {
   return {digits.data(), end};
 }
 
-std::string condition_text(const Condition& condition, bool inside) {
+std::string condition_text(const Condition& condition, const TargetCatalogue& targets, bool inside) {
   switch (condition.kind) {
     case Condition::Kind::always:
       return "always";
     case Condition::Kind::negation:
-      return "not " + condition_text(condition.children.front(), true);
+      return "not " + condition_text(condition.children.front(), targets, true);
     case Condition::Kind::compare: {
-      const std::string fact(fact_catalogue()[condition.fact].name);
+      const std::string fact(targets.facts()[condition.fact].name);
       if (condition.op == Op::exists)
         return fact + (std::get<bool>(condition.operand) ? " is known" : " is unknown");
       return fact + " " + std::string(kSigns[static_cast<std::size_t>(condition.op)]) + " " +
@@ -45,7 +45,7 @@ std::string condition_text(const Condition& condition, bool inside) {
         out += (out.empty()                              ? ""
                 : condition.kind == Condition::Kind::all ? " and "
                                                          : " or ") +
-               condition_text(child, true);
+               condition_text(child, targets, true);
       return inside && condition.children.size() > 1 ? "(" + out + ")" : out;
     }
   }
@@ -89,15 +89,15 @@ std::string dot_text(std::string_view text) {
 
 class Dot {
  public:
-  explicit Dot(const RuleCounts& counts) : counts_(counts) {}
+  Dot(const Tree& tree, const RuleCounts& counts) : tree_(tree), counts_(counts) {}
 
-  std::string run(const Tree& tree) {
+  std::string run() {
     out_ = "digraph policy {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n  start [label=" +
-           dot_text(tree.file) + ", shape=plaintext];\n";
+           dot_text(tree_.file) + ", shape=plaintext];\n";
     std::string before = "start";
-    siblings(tree.rules, before, "");
-    rule(tree.fallback);
-    edge(before, name(tree.fallback), "otherwise");
+    siblings(tree_.rules, before, "");
+    rule(tree_.fallback);
+    edge(before, name(tree_.fallback), "otherwise");
     return out_ + "}\n";
   }
 
@@ -121,7 +121,7 @@ class Dot {
   void rule(const Rule& one) {
     const std::string count = count_text(one, counts_);
     out_ += "  " + name(one) + " [label=" +
-            dot_text(one.id + "\n" + shortened(to_text(one.when)) +
+            dot_text(one.id + "\n" + shortened(to_text(one.when, *tree_.targets)) +
                      (one.engine.empty() ? "" : "\nengine " + one.engine) +
                      (count.empty() ? "" : "\ndecided " + count)) +
             ", tooltip=" + dot_text(one.because) + "];\n";
@@ -133,6 +133,7 @@ class Dot {
     }
   }
 
+  const Tree& tree_;
   const RuleCounts& counts_;
   std::string out_;
 };
@@ -158,18 +159,18 @@ std::string escaped(std::string_view text) {
 
 class Svg {
  public:
-  explicit Svg(const RuleCounts& counts) : counts_(counts) {}
+  Svg(const Tree& tree, const RuleCounts& counts) : tree_(tree), counts_(counts) {}
 
-  std::string run(const Tree& tree) {
-    rows(tree.rules, 0);
-    row(tree.fallback, 0);
+  std::string run() {
+    rows(tree_.rules, 0);
+    row(tree_.fallback, 0);
     const std::string height = std::to_string(kTop + n_ * kRow + kTop);
     return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(kWidth) + "\" height=\"" +
            height +
            "\" font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" "
            "fill=\"white\"/>\n"
            "<text x=\"12\" y=\"22\" font-weight=\"bold\">" +
-           escaped(tree.file) + "</text>\n" + out_ + "</svg>\n";
+           escaped(tree_.file) + "</text>\n" + out_ + "</svg>\n";
   }
 
  private:
@@ -198,13 +199,14 @@ class Svg {
             std::to_string(kRow - 6) + "\" stroke=\"" + (rule.use.empty() ? "#999999" : "#2266aa") +
             "\" stroke-width=\"3\"/>\n";
     text(x + 8, 15, "font-weight=\"bold\"", rule.id);
-    text(x + 8, 31, "fill=\"#555555\"", shortened(to_text(rule.when)));
+    text(x + 8, 31, "fill=\"#555555\"", shortened(to_text(rule.when, *tree_.targets)));
     text(kTargetsAt, 15, "fill=\"#2266aa\"", targets_text(rule));
     text(kTargetsAt, 31, "fill=\"#aa6622\"", rule.engine.empty() ? "" : "engine " + rule.engine);
     text(kCountAt, 15, "text-anchor=\"end\"", count_text(rule, counts_));
     out_ += "</g>\n";
   }
 
+  const Tree& tree_;
   const RuleCounts& counts_;
   std::string out_;
   std::size_t n_ = 0;
@@ -212,14 +214,14 @@ class Svg {
 
 }  // namespace
 
-std::string to_text(const Condition& condition) {
-  return condition_text(condition, false);
+std::string to_text(const Condition& condition, const TargetCatalogue& targets) {
+  return condition_text(condition, targets, false);
 }
 std::string to_dot(const Tree& tree, const RuleCounts& counts) {
-  return Dot(counts).run(tree);
+  return Dot(tree, counts).run();
 }
 std::string to_svg(const Tree& tree, const RuleCounts& counts) {
-  return Svg(counts).run(tree);
+  return Svg(tree, counts).run();
 }
 
 RuleCounts counts_in_metrics(std::string_view exposition) {

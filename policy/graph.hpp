@@ -13,7 +13,7 @@ namespace flyball::policy {
 using RuleCounts = std::map<std::string, std::uint64_t, std::less<>>;  // by rule id
 
 // "hardware.gpu.count = 0 and (model.moe = true or not app.id = a)"; "always".
-std::string to_text(const Condition& condition);
+std::string to_text(const Condition& condition, const TargetCatalogue& targets);
 
 std::string to_dot(const Tree& tree, const RuleCounts& counts);
 std::string to_svg(const Tree& tree, const RuleCounts& counts);

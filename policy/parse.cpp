@@ -3,6 +3,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <set>
 
 #include "config/digest.hpp"
 #include "config/table.hpp"
@@ -52,37 +53,46 @@ const Shape& condition_shape() {
 Shape because() {
   return config::text(1, 500);
 }
-Shape targets() {
-  return config::list_or_single(target_text(), 1, 32);
-}
 
-const Shape& rule_shape() {
-  static const Shape shape = config::object({
-      {"id", config::id(), "names the rule in receipts and metrics", true},
-      {"because", because(), "why, in a sentence; shown in every receipt", true},
-      {"source", config::text(0, 500), "the document it comes from"},
-      {"when", config::reference("condition", &condition_shape),
-       "the rule decides when this is true; without it, always"},
-      {"engine", config::id(), "the system of the engine catalogue that the source would take"},
-      {"use", targets(), "targets in order of preference, `engine` or `engine:profile`"},
-      {"on_unavailable", config::choice({kOnUnavailable.begin(), kOnUnavailable.end()}),
-       "when no target can be used: the next rule (the default), wait, or refuse"},
-      {"rules", config::list(config::reference("rule", &rule_shape), 1, kMaxSiblings),
-       "instead of use: asked in order when this rule is true; none decides: on to the next rule"},
-  });
-  return shape;
-}
+// The table of policy.yaml, with the targets that a catalogue has.
+class PolicyShapes {
+ public:
+  explicit PolicyShapes(const TargetCatalogue& targets)
+      : target_(targets), rule_(make_rule()), policy_(make_policy(targets)) {}
+  PolicyShapes(const PolicyShapes&) = delete;  // its shapes refer to each other
+  PolicyShapes& operator=(const PolicyShapes&) = delete;
 
-const Shape& policy_shape() {
-  static const Shape shape = [] {
-    std::vector<std::string_view> deniable(known_backends().begin(), known_backends().end());
-    deniable.emplace_back("remote");
+  const Shape& policy() const { return policy_; }
+
+ private:
+  Shape targets() const { return config::list_or_single(target_.shape(), 1, 32); }
+
+  Shape make_rule() const {
+    return config::object({
+        {"id", config::id(), "names the rule in receipts and metrics", true},
+        {"because", because(), "why, in a sentence; shown in every receipt", true},
+        {"source", config::text(0, 500), "the document it comes from"},
+        {"when", config::reference("condition", &condition_shape),
+         "the rule decides when this is true; without it, always"},
+        {"engine", config::id(), "the system of the engine catalogue that the source would take"},
+        {"use", targets(), "targets in order of preference, `engine` or `engine:profile`"},
+        {"on_unavailable", config::choice({kOnUnavailable.begin(), kOnUnavailable.end()}),
+         "when no target can be used: the next rule (the default), wait, or refuse"},
+        {"rules", config::list(rule(), 1, kMaxSiblings),
+         "instead of use: asked in order when this rule is true; none decides: on to the next rule"},
+    });
+  }
+
+  Shape make_policy(const TargetCatalogue& targets_known) const {
+    std::vector<std::string_view> deniable(targets_known.names().begin(), targets_known.names().end());
+    deniable.emplace_back(kRemote);
+    const auto n_deniable = static_cast<std::int64_t>(deniable.size());
     const Shape constraint = config::object({
         {"because", because(), "why, in a sentence; shown when it denies", true},
         {"when", config::reference("condition", &condition_shape), "denies when this is true or unknown",
          true},
-        {"deny", config::list_or_single(config::choice(deniable), 1, 8), "engines; remote: every upstream",
-         true},
+        {"deny", config::list_or_single(config::choice(deniable), 1, n_deniable),
+         "engines; remote: every upstream", true},
     });
     const Shape fallback = config::object({
         {"because", because(), "why, in a sentence", true},
@@ -96,24 +106,30 @@ const Shape& policy_shape() {
         {"schema", config::choice({kSchema}),
          "which version of this language it is written in; the first line", true},
         {"constraints", config::map(constraint, 0, kMaxSiblings), "what no rule can override, by id"},
-        {"rules", config::list(config::reference("rule", &rule_shape), 0, kMaxSiblings),
-         "asked in order; the first that is true decides"},
+        {"rules", config::list(rule(), 0, kMaxSiblings), "asked in order; the first that is true decides"},
         {"default", fallback, "decides when no rule does", true},
     });
-  }();
-  return shape;
-}
+  }
+
+  Shape rule() const {
+    return config::reference("rule", [this]() -> const Shape& { return rule_; });
+  }
+
+  TargetForm target_;
+  Shape rule_, policy_;
+};
 
 // From checked nodes to the typed tree; what only the catalogue can tell is found on the way.
 class Reader {
  public:
-  explicit Reader(Findings& findings) : findings_(findings) {
-    for (const FactInfo& fact : fact_catalogue()) fact_names_.push_back(fact.name);
+  Reader(const Targets& targets, Findings& findings) : targets_(targets), findings_(findings) {
+    for (const FactInfo& fact : targets->facts()) fact_names_.push_back(fact.name);
   }
 
   Tree tree(const Node& root, std::string_view file) {
     Tree out;
     out.file = file;
+    out.targets = targets_;
     if (const Node* constraints = root.find("constraints"))
       for (const Entry& entry : constraints->entries) out.constraints.push_back(constraint(entry));
     if (const Node* rules = root.find("rules"))
@@ -125,6 +141,10 @@ class Reader {
     for (const Constraint& one : out.constraints) out.size.comparisons += comparisons_in(one.when);
     for (const Rule& one : out.rules) measure(one, out.size);
     out.size.targets += static_cast<std::uint32_t>(out.fallback.use.size());
+    if (different_.size() > kMaxTargets)
+      add(root.at, std::to_string(different_.size()) +
+                       " different targets are named, each profile and each upstream of a kind " +
+                       "counted, the limit is " + std::to_string(kMaxTargets));
     return out;
   }
 
@@ -151,6 +171,8 @@ class Reader {
     out.because = entry.value.find("because")->text;
     out.when = condition(*entry.value.find("when"));
     out.deny = config::as_texts(*entry.value.find("deny"));
+    for (const std::string& name : out.deny)
+      for (const TargetInstance* instance : targets_->meant_by(name)) out.denied.push_back(instance->id);
     out.line = entry.at.line;
     out.column = entry.at.column;
     return out;
@@ -184,7 +206,9 @@ class Reader {
     out.because = node.find("because")->text;
     if (const Node* source = node.find("source")) out.source = source->text;
     if (const Node* engine = node.find("engine")) out.engine = checked_engine(*engine);
-    if (const Node* use = node.find("use")) out.use = read_targets(*use, &shipped_engines(), findings_);
+    if (const Node* use = node.find("use"))
+      out.use = read_targets(*use, *targets_, &shipped_engines(), findings_);
+    for (const Target& target : out.use) different_.insert(to_string(target));
     if (const Node* what = node.find("on_unavailable"))
       out.on_unavailable =
           static_cast<OnUnavailable>(std::ranges::find(kOnUnavailable, what->text) - kOnUnavailable.begin());
@@ -240,7 +264,7 @@ class Reader {
     out.kind = Condition::Kind::compare;
     out.line = fact.at.line;
     out.column = fact.at.column;
-    const auto id = find_fact(fact.value.text);
+    const auto id = targets_->find_fact(fact.value.text);
     if (!id) {
       add(fact.value.at,
           "unknown fact \"" + fact.value.text + "\"" + config::did_you_mean(fact.value.text, fact_names_));
@@ -262,7 +286,7 @@ class Reader {
       return out;
     }
     out.op = static_cast<Op>(std::ranges::find(kOps, op->key) - kOps.begin());
-    operand(out, fact_catalogue()[*id], *op);
+    operand(out, targets_->facts()[*id], *op);
     return out;
   }
 
@@ -339,8 +363,10 @@ class Reader {
                      config::did_you_mean(node.text, values));
   }
 
+  const Targets& targets_;
   Findings& findings_;
   std::vector<std::string_view> fact_names_;
+  std::set<std::string> different_;  // targets
   std::size_t n_rules_ = 0;
 };
 
@@ -353,19 +379,18 @@ std::string_view to_string(OnUnavailable what) noexcept {
   return kOnUnavailable[static_cast<std::size_t>(what)];
 }
 bool denies(const Constraint& constraint, std::string_view backend) {
-  return std::ranges::any_of(constraint.deny, [&](const std::string& denied) {
-    return denied == backend || (denied == "remote" && is_remote(backend));
-  });
+  return std::ranges::find(constraint.denied, backend) != constraint.denied.end();
 }
 
-std::expected<Tree, std::vector<Error>> parse_policy_all(std::string_view yaml, std::string_view file_name) {
+std::expected<Tree, std::vector<Error>> parse_policy_all(std::string_view yaml, std::string_view file_name,
+                                                         const Targets& targets) {
   Result<Node> root = config::parse_yaml(yaml, file_name);
   if (!root) return std::unexpected(Findings{std::move(root.error())});
   Findings findings;
   config::check_schema_line(*root, kSchema, findings);
-  if (findings.empty()) config::check_shape(*root, policy_shape(), "", findings);
+  if (findings.empty()) config::check_shape(*root, PolicyShapes(*targets).policy(), "", findings);
   if (!findings.empty()) return std::unexpected(std::move(findings));
-  Tree tree = Reader(findings).tree(*root, file_name);
+  Tree tree = Reader(targets, findings).tree(*root, file_name);
   tree.text = yaml;
   tree.digest = config::digest(yaml);
   if (findings.empty())
@@ -377,14 +402,14 @@ std::expected<Tree, std::vector<Error>> parse_policy_all(std::string_view yaml, 
   return tree;
 }
 
-Result<Tree> parse_policy(std::string_view yaml, std::string_view file_name) {
-  auto tree = parse_policy_all(yaml, file_name);
+Result<Tree> parse_policy(std::string_view yaml, std::string_view file_name, const Targets& targets) {
+  auto tree = parse_policy_all(yaml, file_name, targets);
   if (!tree) return std::unexpected(config::first_of(tree.error()));
   return std::move(*tree);
 }
 
-std::string policy_schema() {
-  return config::json_schema(policy_shape(), "Flyball policy.yaml");
+std::string policy_schema(const TargetCatalogue& targets) {
+  return config::json_schema(PolicyShapes(targets).policy(), "Flyball policy.yaml");
 }
 
 }  // namespace flyball::policy

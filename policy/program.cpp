@@ -20,7 +20,7 @@ class Compiler {
     out_.fallback = step(tree_.fallback, 0);
     out_.fallback.rule = nullptr;
     for (const Target* target : targets_)
-      out_.available.push_back(availability_facts(target->backend).available);
+      out_.available.push_back(tree_.targets->fact_of(target->backend, TargetFact::available));
     for (std::size_t i = 0; i < out_.bans.size(); ++i)
       for (std::size_t number = 0; number < targets_.size(); ++number)
         if (denies(tree_.constraints[i], targets_[number]->backend))
@@ -56,7 +56,7 @@ class Compiler {
     const auto at = std::ranges::find_if(targets_, same);
     const auto place = static_cast<std::uint8_t>(at - targets_.begin());
     if (at == targets_.end()) targets_.push_back(&target);
-    if (targets_.size() > kMaxTargets) std::abort();  // the parser knows every target
+    if (targets_.size() > kMaxTargets) std::abort();  // the parser counts them
     return place;
   }
 

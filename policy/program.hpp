@@ -13,7 +13,7 @@ namespace flyball::policy {
 
 struct Tree;
 
-inline constexpr std::size_t kMaxTargets = 64;  // different ones: known engines, each with its profiles
+inline constexpr std::size_t kMaxTargets = 64;  // different ones, each profile counted
 
 struct Program {
   struct Node {  // a condition

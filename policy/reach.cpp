@@ -123,12 +123,12 @@ ReachAnswer reach(const Tree& tree, const Rule& rule, const Target& target, Role
   return Questions(tree, assumptions).reach(rule, target, role);
 }
 
-Result<Condition> assumption(std::string_view assignment) {
-  Facts facts;
+Result<Condition> assumption(std::string_view assignment, const Targets& targets) {
+  Facts facts(targets);
   if (auto ok = set_fact(assignment, "assumption", facts); !ok) return std::unexpected(std::move(ok.error()));
   Condition out;
   out.kind = Condition::Kind::compare;
-  out.fact = *find_fact(assignment.substr(0, assignment.find('=')));
+  out.fact = *targets->find_fact(assignment.substr(0, assignment.find('=')));
   const FactValue& value = facts.get(out.fact)->value;
   if (const auto* members = std::get_if<std::vector<std::string>>(&value)) {
     out.op = Op::in;
@@ -142,10 +142,14 @@ Result<Condition> assumption(std::string_view assignment) {
 Proof prove_never(const Tree& tree, std::string_view backend, const std::vector<Condition>& assumptions) {
   Proof proof;
   Questions questions(tree, assumptions);
+  const auto meant = tree.targets->meant_by(backend);
+  const auto is_meant = [&](const Target& target) {
+    return std::ranges::find(meant, target.backend, &TargetInstance::id) != meant.end();
+  };
   proof.possible = questions.assumed().reach != Reach::never;
   const auto look = [&](const Rule& rule) {
     for (const Target& target : rule.use) {
-      if (target.backend != backend && !(backend == "remote" && is_remote(target.backend))) continue;
+      if (!is_meant(target)) continue;
       ++proof.places;
       ReachAnswer found = questions.reach(rule, target, Role::tried);
       if (found.reach != Reach::never) proof.open.push_back({&rule, &target, std::move(found)});

@@ -28,10 +28,10 @@ ReachAnswer reach(const Tree& tree, const Rule& rule, const Target& target, Role
                   const std::vector<Condition>& assumptions);
 
 // "fact=value" as a condition: the fact has that value.
-Result<Condition> assumption(std::string_view assignment);
+Result<Condition> assumption(std::string_view assignment, const Targets& targets = default_targets());
 
-// A proof that no request is sent to `backend` ("remote": every upstream), as first choice or alternative,
-// while the assumptions hold, or how one is.
+// A proof that no request is sent to `backend` (an instance, all of a kind, or "remote": every upstream), as
+// first choice or alternative, while the assumptions hold, or how one is.
 struct Proof {
   struct Place {
     const Rule* rule = nullptr;

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/engine_kinds.hpp"
 #include "policy/advice.hpp"
 #include "policy/decide.hpp"
 #include "policy/fact_json.hpp"
@@ -20,7 +21,7 @@ Json conditions_json(const Decision& decision, std::uint32_t first, std::uint32_
   for (std::uint32_t i = first; i < first + n; ++i) {
     const ConditionTrace& trace = decision.conditions[i];
     const Condition& condition = decision.condition(trace);
-    out.push_back({{"fact", fact_catalogue()[condition.fact].name},
+    out.push_back({{"fact", decision.tree->targets->facts()[condition.fact].name},
                    {"op", to_string(condition.op)},
                    {"operand", json_of(condition.operand)},
                    {"outcome", to_string(trace.outcome)},
@@ -31,12 +32,13 @@ Json conditions_json(const Decision& decision, std::uint32_t first, std::uint32_
 
 // Facts in the order in which the decision first asked for them, each followed by what it follows from.
 Json facts_json(const Decision& decision, const Facts& facts) {
-  std::vector<bool> seen(fact_catalogue().size());
+  const auto catalogue = facts.targets()->facts();
+  std::vector<bool> seen(catalogue.size());
   Json out = Json::array();
   const auto add = [&](FactId id, const auto& self) -> void {
     if (seen[id]) return;
     seen[id] = true;
-    const FactInfo& info = fact_catalogue()[id];
+    const FactInfo& info = catalogue[id];
     Json row = {{"name", info.name}, {"unit", info.unit}};
     const Fact* fact = facts.get(id);
     if (fact) {
@@ -57,27 +59,30 @@ Json facts_json(const Decision& decision, const Facts& facts) {
 // What is known of a target beside whether it can be used: its load and measurements, and of an engine of
 // this machine the model's bytes beside the memory that they would lie in.
 Json known_json(const Target& target, const Facts& facts) {
-  const auto catalogue = fact_catalogue();
   Json out = Json::array();
-  const auto add = [&](const FactInfo& info, std::string_view name) {
-    const Fact* const fact = facts.get(info.name);
+  const auto add = [&](FactId id, std::string_view name) {
+    const Fact* const fact = facts.get(id);
     if (fact == nullptr) return;
-    Json row = {{"name", name}, {"unit", info.unit}, {"value", json_of(fact->value)}};
+    Json row = {{"name", name}, {"unit", facts.targets()->facts()[id].unit}, {"value", json_of(fact->value)}};
     if (is_predicted(*fact)) row["source"] = fact->source;
     out.push_back(std::move(row));
   };
-  const std::string prefix = "backend." + target.backend + ".";
-  for (auto info = std::ranges::lower_bound(catalogue, prefix, {}, &FactInfo::name);
-       info != catalogue.end() && info->name.starts_with(prefix); ++info)
-    if (const std::string_view name = info->name.substr(prefix.size());
-        name != "available" && name != "reason")
-      add(*info, name);
-  if (is_remote(target.backend) || !facts.get("model.bytes")) return out;
+  const TargetInstance& instance = *facts.targets()->find(target.backend);
+  const std::size_t prefix = std::string_view("backend..").size() + instance.id.size();
+  for (std::size_t i = 0; i < kTargetFacts; ++i) {
+    const auto which = static_cast<TargetFact>(i);
+    if (which == TargetFact::available || which == TargetFact::reason) continue;
+    const FactId id = fact_of(instance, which);
+    add(id, facts.targets()->facts()[id].name.substr(prefix));
+  }
+  if (instance.remote || !facts.get("model.bytes")) return out;
   const Fact* const discrete = facts.get("hardware.gpu.discrete_count");
-  const bool own_memory = target.backend != "cpu" && discrete && std::get<std::int64_t>(discrete->value) > 0;
+  const config::EngineKind* const kind = config::find_engine_kind(instance.kind);
+  const bool own_memory = kind != nullptr && kind->memory == config::EngineKind::Memory::device && discrete &&
+                          std::get<std::int64_t>(discrete->value) > 0;
   for (const char* name :
        {"model.bytes", own_memory ? "hardware.gpu.memory_total" : "hardware.memory.available"})
-    add(catalogue[*find_fact(name)], name);
+    add(*find_fact(name), name);
   return out;
 }
 

@@ -43,7 +43,8 @@ struct Constraint {
   std::string id;
   std::string because;
   Condition when;
-  std::vector<std::string> deny;  // backend ids; "remote" stands for every upstream
+  std::vector<std::string> deny;    // as it is written: ids, kinds, "remote"
+  std::vector<std::string> denied;  // ids of the instances that these mean
   std::uint32_t line = 0, column = 0;
 };
 bool denies(const Constraint& constraint, std::string_view backend);

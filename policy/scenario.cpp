@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 
+#include "config/engine_kinds.hpp"
 #include "config/table.hpp"
 #include "policy/fact_text.hpp"
 
@@ -184,7 +185,7 @@ class Sayings {
         name.ends_with('~') || (!match.counted && assignment.find('#') != std::string_view::npos);
     if (name.ends_with('~')) name.remove_suffix(1);
     const FactId id = *find_fact(name);  // the vocabulary names known facts: a test sets every row
-    const FactInfo& info = fact_catalogue()[id];
+    const FactInfo& info = default_targets()->facts()[id];
     std::string text = filled(assignment.substr(equals + 1), match.number);
     auto value = fact_value(info, text);
     if (!value) return std::unexpected(std::move(value.error()));
@@ -199,7 +200,7 @@ class Sayings {
     const bool gpu = by_fact_.contains(*find_fact("hardware.gpu.discrete_count")) ||
                      by_fact_.contains(*find_fact("hardware.gpu.integrated_count"));
     for (const auto& [id, said] : by_fact_) {
-      const bool no_gpu = said.guess && fact_catalogue()[id].name == "hardware.gpu.count";
+      const bool no_gpu = said.guess && id == find_fact("hardware.gpu.count");
       if (!gpu || !no_gpu) facts.set(id, said.value, said.guess ? kGuess : kWords);
     }
   }
@@ -365,18 +366,25 @@ Result<void> complete_scenario(Facts& facts) {
   otherwise("workload.modalities", std::vector<std::string>{"text"}, kDefault);
   otherwise("workload.delivery", std::string("service"), kDefault);
 
-  otherwise("backend.cpu.available", true, kRelease);
+  using Expects = config::EngineKind::Expects;
   const auto* gpus = known<Integer>(facts, "hardware.gpu.count");
-  const auto device = [&](const std::string& backend, bool there, const char* reason) {
-    if (facts.get("backend." + backend + ".available")) return;
-    facts.set("backend." + backend + ".available", there, kRelease);
-    if (!there) facts.set("backend." + backend + ".reason", std::string(reason), kRelease);
+  const auto settle = [&](const TargetInstance& target, bool there, const char* reason) {
+    const FactId available = fact_of(target, TargetFact::available);
+    if (facts.get(available) != nullptr) return;
+    facts.set(available, there, kRelease);
+    if (!there) facts.set(fact_of(target, TargetFact::reason), std::string(reason), kRelease);
   };
-  device("vulkan", gpus && *gpus > 0, "no GPU is described");
-  device("opencl", discrete && *discrete > 0, "no discrete GPU is described");
-  for (const std::string_view backend : known_backends())
-    if (is_remote(backend))
-      device(std::string(backend), false, "no upstream of this kind can be configured yet");
+  for (const TargetInstance& target : facts.targets()->instances()) {
+    if (const config::EngineKind* kind = config::find_engine_kind(target.kind); kind == nullptr) {
+      if (!target.configured) settle(target, false, "no upstream of this kind can be configured yet");
+    } else if (kind->expects == Expects::processor) {
+      settle(target, true, "");
+    } else if (kind->expects == Expects::gpu) {
+      settle(target, gpus && *gpus > 0, "no GPU is described");
+    } else {
+      settle(target, discrete && *discrete > 0, "no discrete GPU is described");
+    }
+  }
   derive(facts);
   return {};
 }

@@ -89,10 +89,10 @@ Search::Search(const Tree& tree, const std::vector<Condition>& assumptions) : tr
   each_condition(tree.rules, [this](const Condition& when) { collect(when); });
   for (const Constraint& constraint : tree.constraints) collect(constraint.when);
   for (const Condition& assumption : assumptions) collect(assumption);
-  for (const std::string_view backend : known_backends()) {
-    Condition& there = available_[backend];
+  for (const TargetInstance& instance : tree.targets->instances()) {
+    Condition& there = available_[instance.id];
     there.kind = Condition::Kind::compare;
-    there.fact = availability_facts(backend).available;
+    there.fact = fact_of(instance, TargetFact::available);
     there.operand = true;
     collect(there);
   }
@@ -114,7 +114,7 @@ void Search::build() {
   for (const auto& [fact, of_fact] : operands) {
     index[fact] = facts_.size();
     facts_.push_back(fact);
-    values_.push_back(values_of(fact_catalogue()[fact], of_fact));
+    values_.push_back(values_of(tree_.targets->facts()[fact], of_fact));
     too_many_ |= values_.back().size() + 1 > kMaxClasses;
   }
   if (too_many_) return;
@@ -146,7 +146,7 @@ std::optional<Facts> Search::solve(Goals goals, std::size_t& steps) const {
     for (std::size_t i = 0; i <= values_[fact].size(); ++i) all[fact].set(i);
   const auto found = narrowed(std::move(goals), std::move(all), steps);
   if (!found) return std::nullopt;
-  Facts out;  // a value where there may be one: easier to read than "unknown"
+  Facts out(tree_.targets);  // a value where there may be one: easier to read than "unknown"
   for (std::size_t fact = 0; fact < found->size(); ++fact)
     for (std::size_t i = 1; i <= values_[fact].size(); ++i)
       if ((*found)[fact][i]) {

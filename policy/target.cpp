@@ -5,7 +5,6 @@
 #include <cctype>
 
 #include "policy/engines.hpp"
-#include "policy/facts.hpp"
 
 namespace flyball::policy {
 namespace {
@@ -13,14 +12,19 @@ namespace {
 constexpr std::array<std::string_view, 2> kProfiles{"latency", "throughput"};
 
 bool matches_target(std::string_view s) {
-  return std::ranges::all_of(
-      s, [](char c) { return c == '_' || c == ':' || std::isalnum(static_cast<unsigned char>(c)); });
+  return std::ranges::all_of(s, [](char c) {
+    return c == '_' || c == '-' || c == ':' || std::isalnum(static_cast<unsigned char>(c));
+  });
 }
-const config::Form kTargetForm{
-    "a target such as cpu or vulkan:latency",
-    "^(cpu|vulkan|opencl|vllm|sglang|tensorrt_llm|dynamo)(:(latency|throughput))?$", &matches_target};
 
-std::string unknown_target(const std::string& name, const EngineCatalogue* systems) {
+std::string joined_by_bars(std::span<const std::string_view> names) {
+  std::string out;
+  for (const std::string_view name : names) out += (out.empty() ? "" : "|") + std::string(name);
+  return out;
+}
+
+std::string unknown_target(const std::string& name, const TargetCatalogue& targets,
+                           const EngineCatalogue* systems) {
   const EngineEntry* system = systems ? systems->find(name) : nullptr;
   const std::string target = "target \"" + name + "\"";
   if (system && !system->denied.empty())
@@ -29,24 +33,7 @@ std::string unknown_target(const std::string& name, const EngineCatalogue* syste
     return target + ": a system of the engine catalogue; the target that stands for it is " +
            to_string(system->here.front());
   if (system) return target + ": a system of the engine catalogue, for advice only";
-  return "unknown " + target + config::did_you_mean(name, {known_backends().begin(), known_backends().end()});
-}
-
-Target read_target(const config::Node& node, const EngineCatalogue* systems, config::Findings& findings) {
-  const auto add = [&](std::string message) {
-    findings.push_back(config::finding(node.at, std::move(message)));
-  };
-  const std::string_view text = node.text;
-  const std::size_t colon = text.find(':');
-  Target out{std::string(text.substr(0, colon)), {}, node.at.line, node.at.column};
-  if (colon != std::string_view::npos) out.profile = text.substr(colon + 1);
-  const auto known = known_backends();
-  if (std::ranges::find(known, out.backend) == known.end()) add(unknown_target(out.backend, systems));
-  const std::vector<std::string_view> profiles(kProfiles.begin(), kProfiles.end());
-  if (colon != std::string_view::npos && std::ranges::find(profiles, out.profile) == profiles.end())
-    add("unknown profile \"" + out.profile + "\", expected latency or throughput" +
-        config::did_you_mean(out.profile, profiles));
-  return out;
+  return "unknown " + target + config::did_you_mean(name, {targets.names().begin(), targets.names().end()});
 }
 
 }  // namespace
@@ -55,15 +42,45 @@ std::string to_string(const Target& target) {
   return target.profile.empty() ? target.backend : target.backend + ":" + target.profile;
 }
 
-config::Shape target_text() {
-  return config::text(1, 64, kTargetForm);
+TargetForm::TargetForm(const TargetCatalogue& targets)
+    : pattern_("^(" + joined_by_bars(targets.names()) + ")(:(" + joined_by_bars(kProfiles) + "))?$"),
+      form_{"a target such as cpu or vulkan:latency", pattern_, &matches_target} {}
+
+Target read_target(const config::Node& node, const TargetCatalogue& targets, const EngineCatalogue* systems,
+                   config::Findings& findings) {
+  const auto add = [&](std::string message) {
+    findings.push_back(config::finding(node.at, std::move(message)));
+  };
+  const std::string_view text = node.text;
+  const std::size_t colon = text.find(':');
+  Target out{std::string(text.substr(0, colon)), {}, node.at.line, node.at.column};
+  if (colon != std::string_view::npos) out.profile = text.substr(colon + 1);
+  if (!targets.knows(out.backend)) add(unknown_target(out.backend, targets, systems));
+  const std::vector<std::string_view> profiles(kProfiles.begin(), kProfiles.end());
+  if (colon != std::string_view::npos && std::ranges::find(profiles, out.profile) == profiles.end())
+    add("unknown profile \"" + out.profile + "\", expected latency or throughput" +
+        config::did_you_mean(out.profile, profiles));
+  return out;
 }
 
-std::vector<Target> read_targets(const config::Node& node, const EngineCatalogue* systems,
-                                 config::Findings& findings) {
+std::vector<Target> read_targets(const config::Node& node, const TargetCatalogue& targets,
+                                 const EngineCatalogue* systems, config::Findings& findings) {
   std::vector<Target> out;
-  if (node.kind != config::Node::Kind::list) return {read_target(node, systems, findings)};
-  for (const config::Node& item : node.items) out.push_back(read_target(item, systems, findings));
+  const auto add = [&](const config::Node& item) {
+    Target written = read_target(item, targets, systems, findings);
+    if (targets.find(written.backend) != nullptr || !targets.knows(written.backend))
+      return out.push_back(std::move(written));
+    for (const TargetInstance* instance : targets.meant_by(written.backend)) {
+      Target one = written;
+      one.backend = instance->id;
+      if (std::ranges::none_of(out, [&](const Target& other) { return other.same_as(one); }))
+        out.push_back(std::move(one));
+    }
+  };
+  if (node.kind != config::Node::Kind::list)
+    add(node);
+  else
+    for (const config::Node& item : node.items) add(item);
   return out;
 }
 

@@ -25,17 +25,20 @@ struct Tree {
   std::uint64_t digest = 0;  // config::digest() of the text
   std::vector<Constraint> constraints;
   std::vector<Rule> rules;
-  Rule fallback;  // `default:`, required; its id is "default"
+  Rule fallback;    // `default:`, required; its id is "default"
+  Targets targets;  // what its facts and targets are looked up in; never null in a tree that was parsed
   TreeSize size;
   Program program;  // compile() of it, for decide()
 };
 
 // config_invalid with file:line:column in Error::where. What lint calls an error is refused too.
-Result<Tree> parse_policy(std::string_view yaml, std::string_view file_name);
+Result<Tree> parse_policy(std::string_view yaml, std::string_view file_name,
+                          const Targets& targets = default_targets());
 // The same with every finding, for `flyball check`.
-std::expected<Tree, std::vector<Error>> parse_policy_all(std::string_view yaml, std::string_view file_name);
+std::expected<Tree, std::vector<Error>> parse_policy_all(std::string_view yaml, std::string_view file_name,
+                                                         const Targets& targets = default_targets());
 // JSON Schema of policy.yaml, from the table that the parser reads by.
-std::string policy_schema();
+std::string policy_schema(const TargetCatalogue& targets = *default_targets());
 
 struct LintFinding {
   enum class Level : std::uint8_t { warning, error } level;

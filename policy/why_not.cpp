@@ -11,14 +11,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-bool wants(const Target& wanted, const Target& target) {
-  return wanted.backend == target.backend && (wanted.profile.empty() || wanted.profile == target.profile);
-}
-
 class Answer {
  public:
   Answer(const Decision& decision, const Facts& facts, const Target& wanted)
-      : decision_(decision), facts_(facts), wanted_(wanted) {}
+      : decision_(decision),
+        facts_(facts),
+        wanted_(wanted),
+        meant_(facts.targets()->meant_by(wanted.backend)) {}
 
   Json run() {
     look(decision_.tree->rules, nullptr);
@@ -32,6 +31,11 @@ class Answer {
   }
 
  private:
+  bool wants(const Target& target) const {
+    return std::ranges::find(meant_, target.backend, &TargetInstance::id) != meant_.end() &&
+           (wanted_.profile.empty() || wanted_.profile == target.profile);
+  }
+
   const RuleTrace* trace_of(const Rule& rule) const {
     const auto it = std::ranges::find(decision_.rules, &rule, &RuleTrace::rule);
     return it == decision_.rules.end() ? nullptr : &*it;
@@ -49,7 +53,7 @@ class Answer {
 
   void look(const Rule& rule, const RuleTrace* untrue) {
     for (const Target& target : rule.use) {
-      if (!wants(wanted_, target)) continue;
+      if (!wants(target)) continue;
       Json place = {{"rule", rule.id}, {"line", target.line}, {"target", to_string(target)}};
       fill(place, rule, target, untrue);
       places_.push_back(std::move(place));
@@ -87,7 +91,7 @@ class Answer {
   Json comparison(const ConditionTrace& trace) const {
     const Condition& c = decision_.condition(trace);
     const Fact* fact = facts_.get(c.fact);
-    return {{"fact", fact_catalogue()[c.fact].name},
+    return {{"fact", facts_.targets()->facts()[c.fact].name},
             {"op", to_string(c.op)},
             {"operand", json_of(c.operand)},
             {"outcome", to_string(trace.outcome)},
@@ -98,6 +102,7 @@ class Answer {
   const Decision& decision_;
   const Facts& facts_;
   const Target& wanted_;
+  const std::vector<const TargetInstance*> meant_;
   Json places_ = Json::array();
 };
 

@@ -19,7 +19,7 @@ route::RequestTraits traits_of(const InferenceRequest& request) {
   return out;
 }
 
-Result<ExplainQuestion> parse_explain_request(std::string_view text) {
+Result<ExplainQuestion> parse_explain_request(std::string_view text, const policy::TargetCatalogue& targets) {
   auto body = read_json(text);
   if (!body) return std::unexpected(std::move(body.error()));
   if (!body->is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
@@ -39,7 +39,7 @@ Result<ExplainQuestion> parse_explain_request(std::string_view text) {
   if (const auto facts = body->find("facts"); facts != body->end() && !facts->is_null()) {
     if (!facts->is_object()) return fail(ErrorCode::invalid_value, "'facts' must be an object.", "facts");
     for (const auto& [name, value] : facts->items()) {
-      auto fact = policy::read_fact(name, value);
+      auto fact = policy::read_fact(name, value, targets);
       if (!fact) {
         fact.error().param = "facts." + name.substr(0, 100);
         return pass(fact);

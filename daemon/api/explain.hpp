@@ -19,6 +19,6 @@ struct ExplainQuestion {
 };
 // A chat or completion body as its endpoint takes it, or {"model": ...} alone; and "facts": {name: value} on
 // top. invalid_value (policy::read_fact) names the fact as "facts.<name>".
-Result<ExplainQuestion> parse_explain_request(std::string_view body);
+Result<ExplainQuestion> parse_explain_request(std::string_view body, const policy::TargetCatalogue& targets);
 
 }  // namespace flyball::api

@@ -292,7 +292,7 @@ void Service::Impl::found(const std::shared_ptr<Lookup>& lookup,
 }
 
 Result<http::Response> Service::Impl::explain(const http::Request& request, const config::AppManifest& app) {
-  auto question = parse_explain_request(request.body);
+  auto question = parse_explain_request(request.body, *state->settings->tree->targets);
   if (!question) return std::unexpected(std::move(question.error()));
   auto model = state->apps.model_for(app, question->traits.model_as_asked);
   if (!model) return std::unexpected(std::move(model.error()));

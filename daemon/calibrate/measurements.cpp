@@ -24,13 +24,10 @@ bool is_quantized(std::string_view type) {
 
 std::vector<measure::Engine> engines_of(const probe::HardwareReport& report, const config::Config& config) {
   std::vector<measure::Engine> engines{measure::processor(report.cpu, std::time(nullptr))};
-  const auto add = [&](const char* backend, const DeviceProbe& probe,
-                       const std::expected<std::vector<std::string>, std::string>& ids) {
-    if (!ids) return;
-    if (auto engine = measure::gpu_engine(backend, probe, *ids)) engines.push_back(std::move(*engine));
-  };
-  add("vulkan", report.vulkan, probe::vulkan_devices(report, config.vulkan));
-  add("opencl", report.opencl, probe::opencl_devices(report, config.opencl));
+  const auto ids = probe::opened_devices(report, config.devices);
+  for (const config::EngineKind& kind : config::kEngineKinds)
+    if (auto engine = measure::gpu_engine(std::string(kind.id), report.devices[kind], ids[kind]))
+      engines.push_back(std::move(*engine));
   return engines;
 }
 

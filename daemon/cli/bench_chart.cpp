@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdio>
 
+#include "config/engine_kinds.hpp"
+
 namespace flyball::cli {
 namespace {
 
@@ -41,11 +43,9 @@ std::string text_at(double x, int y, const char* style, const std::string& text)
          escaped(text) + "</text>\n";
 }
 
-const char* color_of(const std::string& engine) {
-  if (engine == "cpu") return "#4c78a8";
-  if (engine == "vulkan") return "#b5423c";
-  if (engine == "opencl") return "#54a24b";
-  return "#7f7f7f";
+std::string color_of(const std::string& engine) {
+  const config::EngineKind* const kind = config::find_engine_kind(engine);
+  return std::string(kind != nullptr ? kind->chart_color : "#7f7f7f");
 }
 
 // Draws the panel from y on; returns where it ends.

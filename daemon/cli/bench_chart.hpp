@@ -9,7 +9,7 @@
 namespace flyball::cli {
 
 struct BenchResult {
-  std::string engine;              // "cpu", "vulkan", "opencl"
+  std::string engine;              // its kind
   std::uint32_t streams = 1;       // requests at once
   double prefill = 0, decode = 0;  // tokens per second over all streams
 };

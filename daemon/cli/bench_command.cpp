@@ -38,8 +38,7 @@ struct BenchOptions {
 int compare(const BenchOptions& o) {
   EnginesBench all{o.engine,        o.backends, o.streams, o.load.prompt_tokens,
                    o.load.generate, o.repeat,   o.svg,     o.json};
-  if (std::ranges::find(all.backends, "all") != all.backends.end())
-    all.backends = {"cpu", "vulkan", "opencl"};
+  if (std::ranges::find(all.backends, kAllEngines) != all.backends.end()) all.backends = config::engine_ids();
   if (all.streams.empty()) all.streams = {1, 8, 32};
   return bench_engines(std::move(all));
 }
@@ -130,7 +129,7 @@ void add_bench_command(CLI::App& app, int& exit_code) {
            "--backends", o->backends,
            "These engines one after the other on the same hardware: names with commas, or all. Software "
            "devices only where there is no GPU")
-          ->check(CLI::IsMember({"all", "cpu", "vulkan", "opencl"}))
+          ->check(engine_or_all())
           ->delimiter(',')
           ->allow_extra_args(false);
   c->add_option("--svg", o->svg, "Draw what --backends measures to this file, bars to scale")

@@ -124,7 +124,7 @@ Result<store::Database> open_store(const config::Config& config) {
 Result<void> keep_ceilings(const measure::Engine& engine, const calibrate::Measuring& measuring, bool quiet,
                            store::Database& database) {
   measure::Ceilings ceilings = engine.ceilings;
-  if (engine.backend != "cpu") {
+  if (!engine.device_ids.empty()) {
     const measure::Subject subject = measure::subject_of(engine);
     const auto figures = calibrate::measure_in_child(measuring, subject);
     if (!figures) {
@@ -152,14 +152,14 @@ int calibrate(const CalibrateOptions& o) {
   if (!database) return report(database.error());
   const probe::HardwareReport hardware = probe::probe_hardware();
   const auto wanted = [&](const std::string& backend) {
-    return std::ranges::any_of(o.backends, [&](const auto& b) { return b == "all" || b == backend; });
+    return std::ranges::any_of(o.backends, [&](const auto& b) { return b == kAllEngines || b == backend; });
   };
   const std::vector<measure::Engine> engines = calibrate::engines_of(hardware, *config);
   const auto own_memory = [&](const measure::Engine& engine) {
-    const DeviceProbe& probe = engine.backend == "vulkan" ? hardware.vulkan : hardware.opencl;
-    return engine.backend != "cpu" && std::ranges::all_of(engine.device_ids, [&](const std::string& id) {
-             return probe::has_own_memory(probe, id);
-           });
+    const DeviceProbe& probe = hardware.devices[*config::find_engine_kind(engine.backend)];
+    return !engine.device_ids.empty() && std::ranges::all_of(engine.device_ids, [&](const std::string& id) {
+      return probe::has_own_memory(probe, id);
+    });
   };
   for (const measure::Engine& engine : engines)
     if (wanted(engine.backend))
@@ -206,7 +206,7 @@ void add_calibrate_command(CLI::App& app, int& exit_code) {
   c->add_option("models", o->models, "Ids of config.yaml; without any, all of its models");
   c->add_option("--config", o->config, "config.yaml (default: the one `serve` would take)");
   c->add_option("--backends", o->backends, "These engines alone: names with commas, or all")
-      ->check(CLI::IsMember({"all", "cpu", "vulkan", "opencl"}))
+      ->check(engine_or_all())
       ->delimiter(',')
       ->allow_extra_args(false)
       ->capture_default_str();

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include "config/units.hpp"
 #include "daemon/cli/terminal.hpp"
@@ -47,14 +48,15 @@ std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
   folder("cache_dir", config.cache_dir, "nothing is kept to start faster");
   folder("kv_spill.directory", config.kv_spill.directory, "no KV will be kept on disk");
 
-  if (!config.opencl.devices.empty() || !config.vulkan.device.empty()) {
-    const probe::HardwareReport probed = probe::probe_hardware();
-    if (const auto found = probe::opencl_devices(probed, config.opencl);
-        !found && !config.opencl.devices.empty())
-      warn(config.places.contains("opencl.devices") ? "opencl.devices" : "opencl.device", found.error());
-    if (const auto found = probe::vulkan_devices(probed, config.vulkan);
-        !found && !config.vulkan.device.empty())
-      warn("vulkan.device", found.error());
+  std::optional<probe::HardwareReport> probed;
+  for (const config::EngineKind& kind : config::kEngineKinds) {
+    const config::DeviceNames& names = config.devices[kind];
+    if (names.empty()) continue;
+    if (!probed) probed = probe::probe_hardware();
+    const auto found = probe::approved_devices(*probed, kind, names);
+    const std::string several = std::string(kind.id) + ".devices";
+    if (!found)
+      warn(config.places.contains(several) ? several : std::string(kind.id) + ".device", found.error());
   }
 
   if (config.memory.limit > 0)

@@ -18,7 +18,7 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
   command.add_option("--model-id", backend.model_id, "What config.yaml calls the model");
   command.add_option("--model", options.path, "GGUF file or MLX directory; absent: the embedded demo model");
   command.add_option("--sha256", options.sha256, "What the file must hash to");
-  command.add_option("--backend", backend.backend, "Engine: cpu, vulkan or opencl")->capture_default_str();
+  command.add_option("--backend", backend.backend, "Engine kind")->capture_default_str();
   add_devices_option(
       command, "--device-id", backend, &opencl::DeviceOptions::id, &vulkan::DeviceOptions::id,
       "vulkan, opencl: the device to open and no other, as `flyball probe` calls it; given again "

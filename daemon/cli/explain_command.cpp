@@ -187,17 +187,17 @@ Result<Json> explain(const ExplainOptions& options) {
 
   const auto file = open_model(*model);
   if (!file) return std::unexpected(file.error());
-  policy::Facts hardware;
+  policy::Facts hardware(files->tree.targets);
   measure::Book measured;  // of this machine
   if (options.facts.empty()) {
     const probe::HardwareReport probed = probe::probe_hardware();
-    hardware = probe::facts_of(probed, config->opencl, config->vulkan);
+    hardware = probe::facts_of(probed, config->devices, files->tree.targets);
     auto book = calibrate::measured_book(*config, calibrate::engines_of(probed, *config),
                                          {{{model->id, calibrate::size_of(**file)}}});
     if (!book) return std::unexpected(std::move(book.error()));
     measured = std::move(*book);
   } else {
-    probe::set_engine_facts({}, {}, {}, hardware);  // another machine, this release
+    probe::set_engine_facts({}, {}, hardware);  // another machine, this release
   }
   route::RequestTraits request;
   request.operation = "chat";

@@ -19,7 +19,7 @@ Result<void> read_facts_file(const std::string& path, policy::Facts& facts) {
                     (document->is_array() ? "an array" : "a single value"),
                 {}, path);
   for (const auto& [name, value] : document->items()) {
-    auto fact = policy::read_fact(name, value);
+    auto fact = policy::read_fact(name, value, *facts.targets());
     if (!fact) {
       fact.error().where = path;
       return pass(fact);

@@ -14,7 +14,7 @@ namespace flyball::cli {
 namespace {
 
 bool describes_a_machine(const policy::Facts& facts) {
-  const auto catalogue = policy::fact_catalogue();
+  const auto catalogue = facts.targets()->facts();
   for (std::size_t i = 0; i < catalogue.size(); ++i)
     if (catalogue[i].name.starts_with("hardware.") && facts.get(static_cast<policy::FactId>(i))) return true;
   return false;
@@ -50,9 +50,10 @@ Result<Case> read_case(const CaseOptions& options) {
   auto files = settings::config_and_policy(options.config, options.policy);
   if (!files) return pass(files);
   Case out{std::move(files->tree), {}};
+  out.facts = policy::Facts(out.tree.targets);
   if (auto ok = set_given(options, out.facts); !ok) return std::unexpected(ok.error());
   if (!describes_a_machine(out.facts)) {  // a load without a machine is one for this machine
-    out.facts = probe::facts_of(probe::probe_hardware(), files->config.opencl, files->config.vulkan);
+    out.facts = probe::facts_of(probe::probe_hardware(), files->config.devices, out.tree.targets);
     if (auto ok = set_given(options, out.facts); !ok) return std::unexpected(ok.error());
   }
   if (auto ok = policy::complete_scenario(out.facts); !ok) return std::unexpected(ok.error());

@@ -32,8 +32,14 @@ void add_threads_option(CLI::App& command, local::LocalBackendOptions& options) 
 
 void add_backend_option(CLI::App& command, local::LocalBackendOptions& options) {
   command.add_option("--backend", options.backend, "Engine")
-      ->check(CLI::IsMember({"cpu", "vulkan", "opencl"}))
+      ->check(CLI::IsMember(config::engine_ids()))
       ->capture_default_str();
+}
+
+CLI::IsMember engine_or_all() {
+  std::vector<std::string> names = config::engine_ids();
+  names.insert(names.begin(), kAllEngines);
+  return CLI::IsMember(names);
 }
 
 void add_kv_option(CLI::App& command, local::LocalBackendOptions& options) {
@@ -62,7 +68,7 @@ void add_devices_option(CLI::App& command, const std::string& flag, local::Local
 }
 
 void settle_threads(local::LocalBackendOptions& options) {
-  if (options.backend != "cpu") return;
+  if (options.backend != config::kCpu.id) return;
   const std::uint32_t processors = device::usable_processors();
   if (options.threads > processors)
     std::fprintf(stderr, "flyball: %u threads are asked for, there are processors for %u: %u run\n",

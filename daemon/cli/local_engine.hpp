@@ -18,6 +18,9 @@ namespace flyball::cli {
 
 // `--backend`, `--kv`, `--threads`.
 void add_backend_option(CLI::App& command, local::LocalBackendOptions& options);
+// What an option takes that names engines: ids, or all of them.
+inline constexpr const char* kAllEngines = "all";
+CLI::IsMember engine_or_all();
 void add_kv_option(CLI::App& command, local::LocalBackendOptions& options);
 void add_threads_option(CLI::App& command, local::LocalBackendOptions& options);
 // `--device` of such a command: parts of devices' names, over which the layers are split.

@@ -142,7 +142,7 @@ Result<Json> measured(const MeasureOptions& m) {
   Json out{{"digest", ""}, {"figures", Json::array()}};
   Result<std::vector<Figure>> figures;
   if (options.model_id.empty()) {
-    if (options.backend == "cpu")
+    if (options.backend == config::kCpu.id)
       return fail(ErrorCode::invalid_value, "The processor's rates are the probe's.", "backend");
     figures = measure_ceilings_of(options);
   } else {

@@ -78,34 +78,37 @@ Result<Model> open_model(const PlanOptions& o) {
   return out;
 }
 
-void add_devices(std::vector<PlanPool>& pools, const char* backend, const DeviceProbe& probe,
-                 const std::expected<std::vector<std::string>, std::string>& approved) {
-  for (const std::string& id : approved.value_or(std::vector<std::string>())) {
+void add_devices(std::vector<PlanPool>& pools, const config::EngineKind& kind, const DeviceProbe& probe,
+                 const std::vector<std::string>& ids) {
+  for (const std::string& id : ids) {
     const auto device = std::ranges::find(probe.devices, id, &DeviceReport::id);
     if (device == probe.devices.end()) continue;
     const std::uint64_t bytes =
         device->unified ? std::min(device->memory_bytes, device::available_memory()) : device->memory_bytes;
-    pools.push_back({std::string(backend) + " on " + id, bytes,
+    pools.push_back({std::string(kind.id) + " on " + id, bytes,
                      device->unified ? graph::kMachineKvEighths : graph::kDeviceKvEighths});
   }
 }
 
-// Of this machine: what is free in it for `cpu`, and of the devices that the probe approves all they have.
+// Of this machine: what is free in it for engines that compute on the processor, and of the devices that the
+// probe approves all they have.
 std::vector<PlanPool> machine_pools(const std::string& backend) {
-  const auto wanted = [&](const char* name) { return backend == "all" || backend == name; };
   std::vector<PlanPool> pools;
-  if (wanted("cpu"))
-    pools.push_back({"cpu, in this machine's memory", device::available_memory(), graph::kMachineKvEighths});
-  if (backend == "cpu") return pools;
-  const probe::HardwareReport report = probe::probe_hardware();
+  std::optional<probe::HardwareReport> report;
   const auto config =
       settings::config_at(settings::find_config());  // one that does not load is `check`'s matter
-  if (wanted("vulkan"))
-    add_devices(pools, "vulkan", report.vulkan,
-                probe::vulkan_devices(report, config ? config->vulkan : config::VulkanEngine{}));
-  if (wanted("opencl"))
-    add_devices(pools, "opencl", report.opencl,
-                probe::opencl_devices(report, config ? config->opencl : config::OpenClEngine{}));
+  for (const config::EngineKind& kind : config::kEngineKinds) {
+    if (backend != kAllEngines && backend != kind.id) continue;
+    if (!kind.has_devices()) {
+      pools.push_back({std::string(kind.id) + ", in this machine's memory", device::available_memory(),
+                       graph::kMachineKvEighths});
+      continue;
+    }
+    if (!report) report = probe::probe_hardware();
+    const auto ids =
+        probe::approved_devices(*report, kind, config ? config->devices[kind] : config::DeviceNames{});
+    if (ids) add_devices(pools, kind, report->devices[kind], *ids);
+  }
   return pools;
 }
 
@@ -283,7 +286,7 @@ void add_plan_command(CLI::App& app, int& exit_code) {
       ->check(CLI::IsMember({"f16", "q8_0"}))
       ->capture_default_str();
   c->add_option("--backend", o->backend, "In the memory of this engine on this machine")
-      ->check(CLI::IsMember({"all", "cpu", "vulkan", "opencl"}))
+      ->check(engine_or_all())
       ->capture_default_str();
   c->add_option("--memory", o->memories,
                 "A memory of this size that the model has for itself, instead of this machine's. Given "

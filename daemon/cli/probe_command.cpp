@@ -20,6 +20,8 @@
 namespace flyball::cli {
 namespace {
 
+constexpr const config::EngineKind& kTuned = config::kOpenCl;  // the kind that `flyball tune` is about
+
 struct ProbeOptions {
   bool json = false;
   std::string child;
@@ -62,13 +64,15 @@ int probe(const ProbeOptions& options) {
   // The operator's choice of device counts here as well; a configuration that does not load is `check`'s
   // matter.
   const auto config = settings::config_at(settings::find_config());
-  const policy::Facts facts = probe::facts_of(report, config ? config->opencl : config::OpenClEngine{},
-                                              config ? config->vulkan : config::VulkanEngine{});
-  const auto catalogue = policy::fact_catalogue();
+  const policy::Facts facts =
+      probe::facts_of(report, config ? config->devices : config::PerKind<config::DeviceNames>());
+  const auto catalogue = facts.targets()->facts();
+  const std::vector<DeviceReport>& tuned_devices = report.devices[kTuned].devices;
   if (options.json) {
     nlohmann::json out = probe::to_json(report);
-    for (std::size_t i = 0; i < report.opencl.devices.size(); ++i)
-      out["opencl"]["devices"][i]["tuning"] = tuning_json(report.opencl.devices[i]);
+    nlohmann::json& tunable = out[std::string(kTuned.id)]["devices"];
+    for (std::size_t i = 0; i < tuned_devices.size(); ++i)
+      tunable[i]["tuning"] = tuning_json(tuned_devices[i]);
     nlohmann::json& rows = out["facts"] = nlohmann::json::object();
     for (std::size_t i = 0; i < catalogue.size(); ++i)
       if (const policy::Fact* fact = facts.get(static_cast<policy::FactId>(i)))
@@ -78,8 +82,9 @@ int probe(const ProbeOptions& options) {
     return kOk;
   }
   std::printf("%s", probe::describe(report).c_str());
-  for (const DeviceReport& device : report.opencl.devices)
-    std::printf("opencl     %s: %s\n", device.name.c_str(), tuning_text(device).c_str());
+  for (const DeviceReport& device : tuned_devices)
+    std::printf("%-10s %s: %s\n", std::string(kTuned.id).c_str(), device.name.c_str(),
+                tuning_text(device).c_str());
   std::printf("\nfacts for the policy\n");
   for (std::size_t i = 0; i < catalogue.size(); ++i) {
     const policy::Fact* fact = facts.get(static_cast<policy::FactId>(i));
@@ -98,8 +103,10 @@ void add_probe_command(CLI::App& app, int& exit_code) {
   CLI::App* command =
       app.add_subcommand("probe", "What this machine is: processor, memory bandwidth, devices that compute");
   command->add_flag("--json", options->json, "as one JSON document");
-  command->add_option("--child", options->child, "ask one API and print its report; how `probe` runs itself")
-      ->check(CLI::IsMember({"vulkan", "opencl"}))
+  command
+      ->add_option("--child", options->child,
+                   "ask for the devices of one engine kind and print the report; how `probe` runs itself")
+      ->check(CLI::IsMember(config::engine_ids(config::KindFilter::with_devices)))
       ->group("");
   command->add_option("--patience-ms", options->patience_ms, "what the child may take")
       ->check(whole_number(1, 600'000))

@@ -68,20 +68,21 @@ int prove(const ProveOptions& options) {
   const auto files = settings::config_and_policy(options.config, options.policy);
   if (!files) return report(files.error());
   const policy::Tree* const tree = &files->tree;
-  std::vector<std::string_view> names(policy::known_backends().begin(), policy::known_backends().end());
-  names.emplace_back("remote");
+  const auto known = tree->targets->names();
+  std::vector<std::string_view> names(known.begin(), known.end());
+  names.push_back(policy::kRemote);
   if (std::ranges::find(names, std::string_view(options.never)) == names.end())
     return report(Error{ErrorCode::invalid_value,
                         "unknown target \"" + options.never + "\"" +
                             config::did_you_mean(options.never, names) + " (--never takes remote, " +
-                            config::listed(policy::known_backends()) + ")",
+                            config::listed(known) + ")",
                         {},
                         {}});
   const std::vector<std::string> assume =
       options.assume.empty() ? std::vector<std::string>{"app.privacy=local_only"} : options.assume;
   std::vector<policy::Condition> assumptions;
   for (const std::string& assignment : assume) {
-    auto condition = policy::assumption(assignment);
+    auto condition = policy::assumption(assignment, tree->targets);
     if (!condition) return report(condition.error());
     assumptions.push_back(std::move(*condition));
   }

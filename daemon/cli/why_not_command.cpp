@@ -26,19 +26,20 @@ struct WhyNotOptions {
 };
 
 int why_not(const WhyNotOptions& options) {
+  const auto asked = read_case(options.asked);
+  if (!asked) return report(asked.error());
+  const policy::TargetCatalogue& targets = *asked->tree.targets;
   config::Node node;
   node.kind = config::Node::Kind::scalar;
   node.text = options.target;
   config::Findings mistakes;
-  const policy::Target wanted = policy::read_targets(node, &policy::shipped_engines(), mistakes).front();
+  const policy::Target wanted = policy::read_target(node, targets, &policy::shipped_engines(), mistakes);
   if (!mistakes.empty())
     return report(Error{ErrorCode::invalid_value,
-                        mistakes.front().message + " (targets: " + config::listed(policy::known_backends()) +
+                        mistakes.front().message + " (targets: " + config::listed(targets.names()) +
                             "; alone, or with :latency or :throughput)",
                         "target",
                         {}});
-  const auto asked = read_case(options.asked);
-  if (!asked) return report(asked.error());
   const nlohmann::json answer =
       policy::why_not(policy::decide(asked->tree, asked->facts), asked->facts, wanted);
   const std::string out = options.as_json

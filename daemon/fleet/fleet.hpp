@@ -128,16 +128,16 @@ struct LoadReport {
 struct FleetOptions {
   std::string executable =
       "/proc/self/exe";  // run as `<executable> engine ...`; tests put a scripted engine there
-  // Ids of the devices that the probe approved, over which an OpenCL engine splits its model; none: there is
-  // no such engine.
-  std::vector<std::string> opencl_devices = {};
-  std::vector<std::string> vulkan_devices = {};  // one at most
+  // Ids of the devices that the probe approved, over which an engine of a kind with devices splits its model;
+  // none: there is no such engine.
+  config::PerKind<std::vector<std::string>> devices = {};
   std::vector<DeviceMemory> device_memory = {};
   std::function<MachineMemory()> machine_memory = {};  // absent: this machine's; asked now and then
   // Bytes that a CPU engine's process has taken of the machine's memory and that the system could not have
   // back; absent: what the system says of it.
   std::function<std::optional<std::uint64_t>(int pid)> touched_memory = {};
-  // The engines that a model with `preload` starts with the daemon; absent: cpu. Asked again at a reload.
+  // The engines that a model with `preload` starts with the daemon; absent: the CPU engine. Asked again at a
+  // reload.
   std::function<std::vector<std::string>(const config::ModelEntry&, const MemoryStatus&)> preload_on = {};
   // Share of the bytes predicted of a model on this engine that is asked for beside them; absent: none.
   std::function<double(const std::string& backend)> margin = {};

@@ -28,6 +28,9 @@ constexpr std::size_t kMaxWaiters = 65'536;
 // kills it 2 s after the deadline and at the next heartbeat; one that does not end then is in the kernel's
 // hands (a driver's, a disk's).
 constexpr std::chrono::seconds kDrainGrace{5};
+// Every model has a slot on it, whether it is loaded or not, and it is preloaded where nobody says on which
+// engines.
+const std::string kFirstBackend(config::kCpu.id);
 class WorkerFleet final : public Fleet {
  public:
   WorkerFleet(asio::io_context& io, const config::Config& config, FleetOptions options)
@@ -40,7 +43,7 @@ class WorkerFleet final : public Fleet {
         governor_(memory_.governor()),
         drain_timer_(io),
         look_timer_(io) {
-    for (const config::ModelEntry& entry : config.models) add(entry, "cpu");
+    for (const config::ModelEntry& entry : config.models) add(entry, kFirstBackend);
     // Later, on the loop, because nothing may be called from inside the constructor.
     asio::post(io_, [this, alive = std::weak_ptr(alive_)] {
       if (!alive.expired()) preload();
@@ -119,7 +122,7 @@ class WorkerFleet final : public Fleet {
     }
     slots_ = std::move(kept);
     for (const config::ModelEntry& entry : config.models) {
-      if (find(entry.id, "cpu") == nullptr) add(entry, "cpu");
+      if (find(entry.id, kFirstBackend) == nullptr) add(entry, kFirstBackend);
     }
     preload();
     for (const auto& slot : slots_) memory_.keep(*slot);
@@ -140,11 +143,11 @@ class WorkerFleet final : public Fleet {
     std::vector<config::ModelEntry> models;
     for (const auto& slot : slots_) {
       slot->preloaded = false;
-      if (slot->backend == "cpu" && slot->entry.preload) models.push_back(slot->entry);
+      if (slot->backend == kFirstBackend && slot->entry.preload) models.push_back(slot->entry);
     }
     for (const config::ModelEntry& model : models) {
-      const auto backends =
-          options_.preload_on ? options_.preload_on(model, memory()) : std::vector<std::string>{"cpu"};
+      const auto backends = options_.preload_on ? options_.preload_on(model, memory())
+                                                : std::vector<std::string>{kFirstBackend};
       for (const std::string& backend : backends) {
         acquire_now(model.id, backend, {}, {});
         if (const auto slot = find(model.id, backend)) slot->preloaded = true;
@@ -152,10 +155,10 @@ class WorkerFleet final : public Fleet {
     }
   }
 
-  // That a GPU engine is to open; nullptr: another kind of engine.
+  // That an engine is to open; nullptr: it has no devices.
   const std::vector<std::string>* devices_of(const std::string& backend) const {
-    if (backend == "opencl") return &options_.opencl_devices;
-    return backend == "vulkan" ? &options_.vulkan_devices : nullptr;
+    const config::EngineKind* const kind = config::find_engine_kind(backend);
+    return kind != nullptr && kind->has_devices() ? &options_.devices[*kind] : nullptr;
   }
 
   void acquire_now(const std::string& model, const std::string& backend, Acquired callback,
@@ -163,7 +166,7 @@ class WorkerFleet final : public Fleet {
     if (draining_) return answer(callback, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
     if (const auto* devices = devices_of(backend); devices != nullptr && devices->empty())
       return answer(callback, fail(ErrorCode::model_unavailable,
-                                   std::string("No ") + (backend == "opencl" ? "OpenCL" : "Vulkan") +
+                                   "No " + std::string(config::find_engine_kind(backend)->name) +
                                        " device ran the probe's kernel.",
                                    "backend"));
     std::shared_ptr<Slot> slot = find(model, backend);
@@ -342,12 +345,13 @@ class WorkerFleet final : public Fleet {
   }
 
   // ---- memory
-  // Of a GPU's driver the system does not tell which of the machine's pages are a process's.
+  // Of engines without devices alone: the system cannot attribute a GPU driver's pages to a process.
   std::vector<std::pair<Governor::Id, int>> processes() const {
     std::vector<std::pair<Governor::Id, int>> out;
     for (const auto* slots : {&slots_, &retired_})
       for (const auto& slot : *slots)
-        if (slot->client && slot->backend == "cpu") out.emplace_back(slot->id, slot->client->pid());
+        if (slot->client && devices_of(slot->backend) == nullptr)
+          out.emplace_back(slot->id, slot->client->pid());
     return out;
   }
   // From the loop: who calls may be in the middle of a client's event.

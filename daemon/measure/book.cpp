@@ -88,8 +88,10 @@ Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
 }
 
 Book::EngineFacts Book::facts_of(const std::string& backend) {
-  const auto id = [&](const char* name) { return *policy::find_fact("backend." + backend + name); };
-  return {backend, id(".decode_tps"), id(".prefill_tps"), id(".ttft"), id(".load_time"), id(".watts")};
+  // Engines of this machine have the same facts in every catalogue.
+  const auto id = [&](policy::TargetFact fact) { return policy::default_targets()->fact_of(backend, fact); };
+  using enum policy::TargetFact;
+  return {backend, id(decode_tps), id(prefill_tps), id(ttft), id(load_time), id(watts)};
 }
 
 const std::vector<Figure>& Book::figures_of(const Pair& pair) const {

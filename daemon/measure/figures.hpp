@@ -13,7 +13,7 @@ namespace flyball::measure {
 // What a measurement is of. Where any of it is another, so are the figures.
 struct Subject {
   std::string model;    // digest of its file (subject.hpp); "": of the device alone
-  std::string backend;  // "cpu", "vulkan", "opencl"
+  std::string backend;  // an engine kind
   std::string device;   // as probed
   std::string driver;   // with its version; of the processor: this program's
   std::string setup;    // how the model is served: "kv f16", "kv q8_0, 4 threads"

@@ -14,12 +14,12 @@ void add(std::vector<Outcome>& out, const std::string& model, const std::string&
 }  // namespace
 
 bool engine_was_idle(const policy::Facts& facts, const std::string& backend) {
-  const auto none = [&](const char* name) {
-    const auto id = policy::find_fact("backend." + backend + name);
-    const policy::Fact* fact = id ? facts.get(*id) : nullptr;
+  const auto none = [&](policy::TargetFact which) {
+    const policy::Fact* fact = facts.get(facts.targets()->fact_of(backend, which));
     return fact != nullptr && std::get<std::int64_t>(fact->value) == 0;
   };
-  return none(".running") && none(".queue_waiting");
+  return facts.targets()->knows(backend) && none(policy::TargetFact::running) &&
+         none(policy::TargetFact::queue_waiting);
 }
 
 std::vector<Outcome> outcomes_of(const Book& book, const LoadSeen& load, std::int64_t now) {

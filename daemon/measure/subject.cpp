@@ -79,7 +79,7 @@ bool add_file(Digest& digest, const std::filesystem::path& path) {
 }  // namespace
 
 Engine processor(const cpu::CpuReport& cpu, std::int64_t now) {
-  return {"cpu",
+  return {std::string(config::kCpu.id),
           cpu.model + ", " + cpu.isa + ", " + std::to_string(cpu.threads) + " threads",
           "flyball " FLYBALL_VERSION,
           {cpu.bandwidth, cpu.float_gops, cpu.int8_gops, now},
@@ -141,9 +141,9 @@ Subject subject_of(const Engine& engine) {
 
 Subject subject_of(const Engine& engine, const std::string& digest, const config::ModelEntry& model) {
   std::string setup = "kv " + model.kv_type;
-  if (engine.backend == "cpu" && model.threads != 0)
-    setup += ", " + std::to_string(model.threads) + " threads";
-  if (engine.backend == "cpu" && model.expert_bytes != 0)
+  const bool on_processor = engine.backend == config::kCpu.id;
+  if (on_processor && model.threads != 0) setup += ", " + std::to_string(model.threads) + " threads";
+  if (on_processor && model.expert_bytes != 0)
     setup += ", " + std::to_string(model.expert_bytes) + " bytes of experts";
   return {digest, engine.backend, engine.device, engine.driver, setup};
 }

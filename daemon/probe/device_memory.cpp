@@ -1,7 +1,7 @@
 #include "daemon/probe/device_memory.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <ranges>
 
 #include "daemon/probe/hardware_facts.hpp"
 
@@ -45,34 +45,41 @@ fleet::DeviceMemory pool_of(std::vector<const DeviceReport*> devices) {
 }  // namespace
 
 std::vector<fleet::DeviceMemory> device_memory(const HardwareReport& report,
-                                               const std::vector<std::string>& opencl_ids,
-                                               const std::vector<std::string>& vulkan_ids) {
-  const auto opencl = opened(report.opencl, opencl_ids), vulkan = opened(report.vulkan, vulkan_ids);
-  // OpenCL's, and of Vulkan's those that are none of them. Each of OpenCL's is one of Vulkan's at most.
-  std::vector<const DeviceReport*> all = opencl;
-  std::vector<bool> shared(opencl.size());
-  for (const DeviceReport* device : vulkan) {
-    std::size_t i = 0;
-    while (i < opencl.size() && (shared[i] || !same_hardware(*opencl[i], *device))) ++i;
-    if (i < opencl.size())
-      shared[i] = true;
-    else
-      all.push_back(device);
-  }
-  const fleet::EngineMemory by_opencl{"opencl", pool_of(opencl).bytes},
-      by_vulkan{"vulkan", pool_of(vulkan).bytes};
-  std::vector<fleet::DeviceMemory> pools;
-  const auto add = [&](const std::vector<const DeviceReport*>& devices,
-                       std::vector<fleet::EngineMemory> engines) {
-    if (devices.empty()) return;
-    pools.push_back(pool_of(devices));
-    pools.back().backends = std::move(engines);
+                                               const config::PerKind<std::vector<std::string>>& ids) {
+  struct Shared {
+    std::vector<const DeviceReport*> devices;
+    std::vector<fleet::EngineMemory> engines;
   };
-  if (std::ranges::find(shared, true) != shared.end()) {
-    add(all, {by_opencl, by_vulkan});
-  } else {
-    add(opencl, {by_opencl});
-    add(vulkan, {by_vulkan});
+  std::vector<Shared> groups;
+  // From the last kind on: its report says what a device that several kinds open is called, and how large it
+  // is.
+  for (const config::EngineKind& kind : std::views::reverse(config::kEngineKinds)) {
+    const auto own = opened(report.devices[kind], ids[kind]);
+    if (own.empty()) continue;
+    Shared joined{{}, {}};
+    std::vector<bool> known(own.size());  // under another kind's report
+    std::erase_if(groups, [&](Shared& group) {
+      std::vector<bool> taken(group.devices.size());  // each is one of this kind's devices at most
+      for (std::size_t i = 0; i < own.size(); ++i)
+        for (std::size_t j = 0; j < taken.size(); ++j)
+          if (!taken[j] && same_hardware(*group.devices[j], *own[i])) {
+            taken[j] = known[i] = true;
+            break;
+          }
+      if (std::ranges::find(taken, true) == taken.end()) return false;
+      joined.devices.insert(joined.devices.end(), group.devices.begin(), group.devices.end());
+      joined.engines.insert(joined.engines.end(), group.engines.begin(), group.engines.end());
+      return true;
+    });
+    for (std::size_t i = 0; i < own.size(); ++i)
+      if (!known[i]) joined.devices.push_back(own[i]);
+    joined.engines.push_back({std::string(kind.id), pool_of(own).bytes});
+    groups.push_back(std::move(joined));
+  }
+  std::vector<fleet::DeviceMemory> pools;
+  for (Shared& group : groups) {
+    pools.push_back(pool_of(group.devices));
+    pools.back().backends = std::move(group.engines);
   }
   return pools;
 }

@@ -9,12 +9,11 @@
 
 namespace flyball::probe {
 
-// A pool for each set of devices that an engine opens and that all have memory of their own. Two engines that
-// open the same device share one, of the devices of both: by its PCI address, else by its UUID where both
-// APIs tell it, else by its name. Neither may have more than its own devices; whether these have room for it,
-// where others' lie on more of them, it learns at its load.
+// A pool for each set of devices that an engine opens and that all have memory of their own. Engines that
+// open the same device share one, of the devices of all of them: by its PCI address, else by its UUID where
+// both APIs tell it, else by its name. Neither may have more than its own devices; whether these have room
+// for it, where others' lie on more of them, it learns at its load.
 std::vector<fleet::DeviceMemory> device_memory(const HardwareReport& report,
-                                               const std::vector<std::string>& opencl_ids,
-                                               const std::vector<std::string>& vulkan_ids);
+                                               const config::PerKind<std::vector<std::string>>& ids);
 
 }  // namespace flyball::probe

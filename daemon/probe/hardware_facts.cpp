@@ -26,11 +26,13 @@ std::vector<const DeviceReport*> working(const DeviceProbe& probe, std::string_v
   return out;
 }
 
-// Of two views of the same hardware, the one that shows more of it.
-std::vector<const DeviceReport*> gpus(const HardwareReport& report, std::string_view kind) {
-  auto vulkan = working(report.vulkan, kind);
-  auto opencl = working(report.opencl, kind);
-  return opencl.size() > vulkan.size() ? opencl : vulkan;
+// Of the kinds' views of the same hardware, the one that shows most of it.
+std::vector<const DeviceReport*> gpus(const HardwareReport& report, std::string_view device_kind) {
+  std::vector<const DeviceReport*> most;
+  for (const config::EngineKind& kind : config::kEngineKinds)
+    if (auto seen = working(report.devices[kind], device_kind); seen.size() > most.size())
+      most = std::move(seen);
+  return most;
 }
 
 bool more_memory(const DeviceReport* a, const DeviceReport* b) {
@@ -47,9 +49,8 @@ std::string with_devices(std::string reason, const DeviceProbe& probe) {
 
 // Of the devices that ran the probe's kernel the best GPU, or what `names` names, each once. Or why one is
 // missing.
-std::expected<std::vector<std::string>, std::string> approved(const DeviceProbe& probe,
-                                                              const std::string& api,
-                                                              const std::vector<std::string>& names) {
+ApprovedDevices approved(const DeviceProbe& probe, const std::string& api,
+                         const std::vector<std::string>& names) {
   std::vector<device::Candidate> candidates;
   for (const DeviceReport& device : probe.devices) candidates.push_back({&device, device.dispatched});
   std::vector<std::string> ids;
@@ -71,16 +72,18 @@ std::expected<std::vector<std::string>, std::string> approved(const DeviceProbe&
 
 }  // namespace
 
-std::expected<std::vector<std::string>, std::string> opencl_devices(const HardwareReport& report,
-                                                                    const config::OpenClEngine& opencl) {
-  return approved(report.opencl, "OpenCL", opencl.devices);
+ApprovedDevices approved_devices(const HardwareReport& report, const config::EngineKind& kind,
+                                 const config::DeviceNames& names) {
+  return approved(report.devices[kind], std::string(kind.name), names);
 }
 
-std::expected<std::vector<std::string>, std::string> vulkan_devices(const HardwareReport& report,
-                                                                    const config::VulkanEngine& vulkan) {
-  std::vector<std::string> names;
-  if (!vulkan.device.empty()) names.push_back(vulkan.device);
-  return approved(report.vulkan, "Vulkan", names);
+config::PerKind<std::vector<std::string>> opened_devices(const HardwareReport& report,
+                                                         const config::PerKind<config::DeviceNames>& names) {
+  config::PerKind<std::vector<std::string>> ids;
+  for (const config::EngineKind& kind : config::kEngineKinds)
+    if (kind.has_devices())
+      ids[kind] = approved_devices(report, kind, names[kind]).value_or(std::vector<std::string>());
+  return ids;
 }
 
 bool has_own_memory(const DeviceProbe& probe, const std::string& id) {
@@ -111,7 +114,8 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
 
   const auto discrete = gpus(report, "discrete");
   const auto integrated = gpus(report, "integrated");
-  const bool all_answered = report.vulkan.answered && report.opencl.answered;
+  const bool all_answered = std::ranges::all_of(
+      config::kEngineKinds, [&](const config::EngineKind& kind) { return report.devices[kind].answered; });
   if (discrete.empty() && integrated.empty() && !all_answered) return;
   facts.set("hardware.gpu.count", static_cast<std::int64_t>(discrete.size() + integrated.size()), kProbe);
   facts.set("hardware.gpu.discrete_count", static_cast<std::int64_t>(discrete.size()), kProbe);
@@ -135,38 +139,43 @@ void set_hardware_facts(const HardwareReport& report, policy::Facts& facts) {
   facts.set("hardware.gpu.memory_total", as_integer(total), kProbe);
 }
 
-void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl,
-                      const config::VulkanEngine& vulkan, policy::Facts& facts) {
-  facts.set("backend.cpu.available", true, kBuild);
-  const auto absent = [&](const std::string& backend, std::string reason, const char* source) {
-    facts.set("backend." + backend + ".available", false, source);
-    facts.set("backend." + backend + ".reason", std::move(reason), source);
+void set_engine_facts(const HardwareReport& report, const config::PerKind<config::DeviceNames>& names,
+                      policy::Facts& facts) {
+  using policy::TargetFact;
+  const auto absent = [&](const policy::TargetInstance& target, std::string reason, const char* source) {
+    facts.set(fact_of(target, TargetFact::available), false, source);
+    facts.set(fact_of(target, TargetFact::reason), std::move(reason), source);
   };
-  const auto probed = [&](const std::string& backend,
-                          std::expected<std::vector<std::string>, std::string> devices) {
-    if (!devices)
-      absent(backend, std::move(devices.error()), kProbe);
-    else
-      facts.set("backend." + backend + ".available", true, kProbe);
-  };
-  probed("vulkan", vulkan_devices(report, vulkan));
-  const auto opened = opencl_devices(report, opencl);
-  probed("opencl", opened);
-  std::uint64_t memory = 0;
-  for (const DeviceReport& device : report.opencl.devices)
-    if (opened && device.kind == "discrete" && std::ranges::find(*opened, device.id) != opened->end())
-      memory += std::min(device.memory_bytes, kMostMemory);
-  if (memory > 0) facts.set("hardware.gpu.memory_used", as_integer(memory), kProbe);
-  for (const std::string_view backend : policy::known_backends())
-    if (policy::is_remote(backend))
-      absent(std::string(backend), "no upstream of this kind is configured", kFromConfig);
+  std::uint64_t used = 0;  // of discrete GPUs, by the kind that spreads a model over several
+  for (const policy::TargetInstance& target : facts.targets()->instances()) {
+    const config::EngineKind* const kind = config::find_engine_kind(target.kind);
+    if (kind == nullptr) {
+      if (!target.configured) absent(target, "no upstream of this kind is configured", kFromConfig);
+      continue;
+    }
+    if (!kind->has_devices()) {
+      facts.set(fact_of(target, TargetFact::available), true, kBuild);
+      continue;
+    }
+    auto devices = approved_devices(report, *kind, names[*kind]);
+    if (!devices) {
+      absent(target, std::move(devices.error()), kProbe);
+      continue;
+    }
+    facts.set(fact_of(target, TargetFact::available), true, kProbe);
+    if (kind->most_devices == 1) continue;
+    for (const DeviceReport& device : report.devices[*kind].devices)
+      if (device.kind == "discrete" && std::ranges::find(*devices, device.id) != devices->end())
+        used += std::min(device.memory_bytes, kMostMemory);
+  }
+  if (used > 0) facts.set("hardware.gpu.memory_used", as_integer(used), kProbe);
 }
 
-policy::Facts facts_of(const HardwareReport& report, const config::OpenClEngine& opencl,
-                       const config::VulkanEngine& vulkan) {
-  policy::Facts facts;
+policy::Facts facts_of(const HardwareReport& report, const config::PerKind<config::DeviceNames>& names,
+                       const policy::Targets& targets) {
+  policy::Facts facts(targets);
   set_hardware_facts(report, facts);
-  set_engine_facts(report, opencl, vulkan, facts);
+  set_engine_facts(report, names, facts);
   return facts;
 }
 

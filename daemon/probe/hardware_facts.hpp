@@ -21,26 +21,27 @@ inline constexpr const char* kProbeSource = "probe";
 // found and a driver did not answer, nothing is known about GPUs.
 void set_hardware_facts(const HardwareReport& report, policy::Facts& facts);
 
-// The ids of the devices that the OpenCL engine is to open, and no others: of those that ran the probe's
+// The ids of the devices that an engine of this kind is to open, and no others: of those that ran the probe's
 // kernel the best GPU, or what the configuration names, each once. Or why one is missing.
-std::expected<std::vector<std::string>, std::string> opencl_devices(const HardwareReport& report,
-                                                                    const config::OpenClEngine& opencl);
-
-// The same of the Vulkan engine: one device.
-std::expected<std::vector<std::string>, std::string> vulkan_devices(const HardwareReport& report,
-                                                                    const config::VulkanEngine& vulkan);
+using ApprovedDevices = std::expected<std::vector<std::string>, std::string>;
+ApprovedDevices approved_devices(const HardwareReport& report, const config::EngineKind& kind,
+                                 const config::DeviceNames& names);
+// The same of every kind; none where one is missing.
+config::PerKind<std::vector<std::string>> opened_devices(const HardwareReport& report,
+                                                         const config::PerKind<config::DeviceNames>& names);
 
 // Whether a model on this device lies in the device's own memory, and not in the machine's.
 bool has_own_memory(const DeviceProbe& probe, const std::string& id);
 
-// backend.<id>.available and .reason for every known backend, as this release is built: Vulkan and OpenCL
-// where a GPU ran the probe's kernel by them, or all devices that the configuration names.
-void set_engine_facts(const HardwareReport& report, const config::OpenClEngine& opencl,
-                      const config::VulkanEngine& vulkan, policy::Facts& facts);
+// backend.<id>.available and .reason of this release's engines and of upstream kinds without an upstream.
+// Engines with devices are available where a GPU ran the probe's kernel by them, or all devices that `names`
+// names.
+void set_engine_facts(const HardwareReport& report, const config::PerKind<config::DeviceNames>& names,
+                      policy::Facts& facts);
 
 // Both, as `serve` and `explain` use them.
-policy::Facts facts_of(const HardwareReport& report, const config::OpenClEngine& opencl,
-                       const config::VulkanEngine& vulkan);
+policy::Facts facts_of(const HardwareReport& report, const config::PerKind<config::DeviceNames>& names,
+                       const policy::Targets& targets = policy::default_targets());
 
 // app.* and workload.*: what the manifest declares, or a default with that source; the rest stays unknown.
 void set_app_facts(const config::AppManifest& app, policy::Facts& facts);

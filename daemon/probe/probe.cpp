@@ -14,8 +14,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backends/opencl/probe.hpp"
-#include "backends/vulkan/probe.hpp"
+#include "backends/local/engine_kinds.hpp"
 #include "daemon/probe/children.hpp"
 
 namespace flyball::probe {
@@ -24,6 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMaxDevices = 256;
+constexpr std::size_t kLabelWidth = 11;      // before the lines of a report for people
 constexpr std::size_t kMaxDeviceText = 500;  // bytes of a name or message that a driver gave
 
 Json to_json(const DeviceReport& d) {
@@ -128,11 +128,13 @@ std::string gib(std::uint64_t bytes) {
   return text;
 }
 
-std::string describe(const char* api, const DeviceProbe& probe) {
+std::string describe(std::string_view kind, const DeviceProbe& probe) {
   std::string out;
-  if (!probe.error.empty()) out += std::string(api) + "     " + probe.error + "\n";
+  std::string label(kind);
+  label.resize(std::max(label.size() + 1, kLabelWidth), ' ');
+  if (!probe.error.empty()) out += label + probe.error + "\n";
   for (const DeviceReport& d : probe.devices)
-    out += std::string(api) + "     " + (d.id.empty() ? d.name : d.id) + ": " + d.kind +
+    out += label + (d.id.empty() ? d.name : d.id) + ": " + d.kind +
            (d.unified && d.kind != "software" ? ", unified memory" : "") + ", " + gib(d.memory_bytes) + ", " +
            d.driver + (d.features.empty() ? "" : "; " + d.features) + "; " +
            (d.dispatched ? "ran the probe's kernel" : "does not compute: " + d.error) + "\n";
@@ -143,18 +145,19 @@ std::string describe(const char* api, const DeviceProbe& probe) {
 
 HardwareReport probe_hardware(const ProbeOptions& options) {
   const std::string patience = std::to_string(options.timeout.count());
-  const auto answers = ask_children(options.program,
-                                    {{"probe", "--child", "vulkan", "--patience-ms", patience},
-                                     {"probe", "--child", "opencl", "--patience-ms", patience}},
-                                    options.timeout);
+  const std::vector<std::string> kinds = config::engine_ids(config::KindFilter::with_devices);
+  std::vector<std::vector<std::string>> commands;
+  for (const std::string& kind : kinds)
+    commands.push_back({"probe", "--child", kind, "--patience-ms", patience});
+  const auto answers = ask_children(options.program, commands, options.timeout);
   HardwareReport report;
-  report.vulkan = report_of(options, answers[0]);
-  report.opencl = report_of(options, answers[1]);
+  for (std::size_t i = 0; i < kinds.size(); ++i)
+    report.devices[*config::find_engine_kind(kinds[i])] = report_of(options, answers[i]);
   report.cpu = cpu::probe_cpu();  // last, because it measures bandwidth
   return report;
 }
 
-int run_probe_child(std::string_view api, std::chrono::milliseconds patience) {
+int run_probe_child(std::string_view kind, std::chrono::milliseconds patience) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody waits for this process once its parent is gone
   const int out = fcntl(1, F_DUPFD_CLOEXEC, 3);
   const int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -169,29 +172,31 @@ int run_probe_child(std::string_view api, std::chrono::milliseconds patience) {
     }
   };
   const ProbeRun run{patience, [&](const DeviceReport& device) { say({{"device", to_json(device)}}); }};
-  const std::string error = api == "vulkan"   ? vulkan::probe_devices(run)
-                            : api == "opencl" ? opencl::probe_devices(run)
-                                              : "no such API";
+  const local::EngineFunctions* engine = local::find_engine(kind);
+  const std::string error = engine != nullptr && engine->probe != nullptr
+                                ? engine->probe(run)
+                                : "no engine kind with devices has this name";
   say({{"error", error}});
   _exit(0);  // without the drivers' exit handlers, some of which crash
 }
 
 Json to_json(const HardwareReport& report) {
   const cpu::CpuReport& c = report.cpu;
-  return {{"schema", "flyball.probe/v1"},
-          {"cpu",
-           {{"model", c.model},
-            {"isa", c.isa},
-            {"cores", c.cores},
-            {"threads", c.threads},
-            {"memory_total_bytes", c.memory_total},
-            {"memory_available_bytes", c.memory_available},
-            {"bandwidth_1t_gb_per_s", c.bandwidth_1t},
-            {"bandwidth_gb_per_s", c.bandwidth},
-            {"float_gops", c.float_gops},
-            {"int8_gops", c.int8_gops}}},
-          {"vulkan", to_json(report.vulkan)},
-          {"opencl", to_json(report.opencl)}};
+  Json out = {{"schema", "flyball.probe/v1"},
+              {config::kCpu.id,
+               {{"model", c.model},
+                {"isa", c.isa},
+                {"cores", c.cores},
+                {"threads", c.threads},
+                {"memory_total_bytes", c.memory_total},
+                {"memory_available_bytes", c.memory_available},
+                {"bandwidth_1t_gb_per_s", c.bandwidth_1t},
+                {"bandwidth_gb_per_s", c.bandwidth},
+                {"float_gops", c.float_gops},
+                {"int8_gops", c.int8_gops}}}};
+  for (const config::EngineKind& kind : config::kEngineKinds)
+    if (kind.has_devices()) out[std::string(kind.id)] = to_json(report.devices[kind]);
+  return out;
 }
 
 std::string describe(const HardwareReport& report) {
@@ -211,7 +216,9 @@ std::string describe(const HardwareReport& report) {
     out += "; too little to measure its bandwidth";
   }
   out += "\n";
-  return out + describe("vulkan", report.vulkan) + describe("opencl", report.opencl);
+  for (const config::EngineKind& kind : config::kEngineKinds)
+    if (kind.has_devices()) out += describe(kind.id, report.devices[kind]);
+  return out;
 }
 
 }  // namespace flyball::probe

@@ -11,23 +11,24 @@
 
 #include "backends/cpu/probe.hpp"
 #include "backends/device_report.hpp"
+#include "config/engine_kinds.hpp"
 
 namespace flyball::probe {
 
 struct HardwareReport {
   cpu::CpuReport cpu;
-  DeviceProbe vulkan, opencl;
+  config::PerKind<DeviceProbe> devices;  // of the kinds that have devices
 };
 
 struct ProbeOptions {
-  std::filesystem::path program = "/proc/self/exe";  // `program probe --child vulkan|opencl --patience-ms N`
-  std::chrono::milliseconds timeout{20'000};         // of both at once; a first OpenCL build takes seconds
+  std::filesystem::path program = "/proc/self/exe";  // `program probe --child KIND --patience-ms N`
+  std::chrono::milliseconds timeout{20'000};  // of all kinds at once; a first OpenCL build takes seconds
 };
 HardwareReport probe_hardware(const ProbeOptions& options = {});
 
-// The child's side: asks the one API ("vulkan" or "opencl"), prints a line of JSON for each device on what
-// was stdout and returns the exit status. Whatever the drivers print goes to /dev/null.
-int run_probe_child(std::string_view api, std::chrono::milliseconds patience);
+// The child's side: asks for the devices of one engine kind, prints a line of JSON for each on what was
+// stdout and returns the exit status. Whatever the drivers print goes to /dev/null.
+int run_probe_child(std::string_view kind, std::chrono::milliseconds patience);
 
 nlohmann::json to_json(const HardwareReport& report);
 std::string describe(const HardwareReport& report);  // for a terminal

@@ -1,6 +1,6 @@
 #include "daemon/route/facts.hpp"
 
-#include <string_view>
+#include <utility>
 
 #include "daemon/probe/hardware_facts.hpp"
 
@@ -8,6 +8,7 @@ namespace flyball::route {
 namespace {
 
 using policy::Facts;
+using policy::TargetFact;
 
 // Sources, as receipts show them.
 constexpr const char* kConfig = "config";
@@ -40,30 +41,28 @@ void add_model_file(Facts& facts, const BackendInfo& info) {
 }
 
 void add_worker(Facts& facts, const fleet::WorkerStatus& worker) {
-  const std::string prefix = "backend." + worker.backend;
+  const auto set = [&](TargetFact fact, policy::FactValue value) {
+    facts.set(facts.targets()->fact_of(worker.backend, fact), std::move(value), kSupervisor);
+  };
   const bool ready = worker.state == fleet::WorkerState::ready;
-  facts.set(prefix + ".loaded", ready, kSupervisor);
-  facts.set(prefix + ".queue_waiting", integer(worker.load.waiting), kSupervisor);
-  facts.set(prefix + ".running", integer(worker.load.running), kSupervisor);
+  set(TargetFact::loaded, ready);
+  set(TargetFact::queue_waiting, integer(worker.load.waiting));
+  set(TargetFact::running, integer(worker.load.running));
   if (worker.load.kv_blocks_total > 0)
-    facts.set(prefix + ".kv_usage",
-              static_cast<double>(worker.load.kv_blocks_used) / worker.load.kv_blocks_total, kSupervisor);
+    set(TargetFact::kv_usage, static_cast<double>(worker.load.kv_blocks_used) / worker.load.kv_blocks_total);
   if (worker.state == fleet::WorkerState::disabled) {
-    facts.set(prefix + ".available", false, kSupervisor);
-    facts.set(prefix + ".reason", worker.last_error.empty() ? std::string("disabled") : worker.last_error,
-              kSupervisor);
+    set(TargetFact::available, false);
+    set(TargetFact::reason, worker.last_error.empty() ? std::string("disabled") : worker.last_error);
   }
 }
 
 void add_memory(Facts& facts, const fleet::MemoryStatus& memory) {
   if (memory.pressure) facts.set("hardware.memory.pressure", *memory.pressure, kSupervisor, memory.age);
-  for (const std::string_view backend : policy::known_backends()) {
-    if (policy::is_remote(backend)) continue;
-    const std::string id(backend);
-    const policy::Fact* available = facts.get("backend." + id + ".available");
-    if (available == nullptr || !std::get<bool>(available->value)) continue;  // it has no memory here
-    if (const auto free = memory.free_for(id))
-      facts.set("backend." + id + ".memory_free", integer(*free), kSupervisor, memory.age);
+  for (const policy::TargetInstance& target : facts.targets()->instances()) {
+    if (target.remote || !facts.is_true(fact_of(target, TargetFact::available)))
+      continue;  // it has no memory here
+    if (const auto free = memory.free_for(target.id))
+      facts.set(fact_of(target, TargetFact::memory_free), integer(*free), kSupervisor, memory.age);
   }
 }
 
@@ -85,7 +84,7 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
   bool known = false;
   add_memory(facts, live.memory);
   for (const auto& worker : live.workers) {
-    if (worker.model != model.id || !policy::find_fact("backend." + worker.backend + ".loaded")) continue;
+    if (worker.model != model.id || !facts.targets()->knows(worker.backend)) continue;
     add_worker(facts, worker);
     if (worker.state == fleet::WorkerState::ready && !known) {
       add_model_file(facts, worker.info);

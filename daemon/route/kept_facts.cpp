@@ -26,7 +26,7 @@ const json& part(const json& document, const char* key) {
 using Ages = std::map<std::string, milliseconds, std::less<>>;
 Ages ages_of(const policy::Facts& facts) {
   Ages out;
-  for (std::size_t i = 0; i < policy::fact_catalogue().size(); ++i)
+  for (std::size_t i = 0; i < facts.targets()->facts().size(); ++i)
     if (const Fact* const fact = facts.get(static_cast<FactId>(i))) out.try_emplace(fact->source, fact->age);
   return out;
 }
@@ -37,24 +37,24 @@ milliseconds expected_age(const std::string& source, const Fact* before, const A
   return before && before->source == source ? now + (before->age - before_ages.at(source)) : now;
 }
 
-std::vector<std::string_view> names_of(const std::vector<FactId>& facts) {
+std::vector<std::string_view> names_of(const std::vector<FactId>& facts, const policy::Targets& targets) {
   std::vector<std::string_view> out;
-  for (const FactId id : facts) out.push_back(policy::fact_catalogue()[id].name);
+  for (const FactId id : facts) out.push_back(targets->facts()[id].name);
   return out;
 }
 
-std::vector<FactId> ids_of(const json& names) {
+std::vector<FactId> ids_of(const json& names, const policy::Targets& targets) {
   std::vector<FactId> out;
   for (const json& name : names)
     if (name.is_string())
-      if (const auto id = policy::find_fact(name.get_ref<const std::string&>())) out.push_back(*id);
+      if (const auto id = targets->find_fact(name.get_ref<const std::string&>())) out.push_back(*id);
   return out;
 }
 
 }  // namespace
 
 std::string write_facts(const policy::Facts& facts, const policy::Facts& frame) {
-  const auto catalogue = policy::fact_catalogue();
+  const auto catalogue = facts.targets()->facts();
   const Ages ages = ages_of(facts), before_ages = ages_of(frame);
   json out = json::object();
   for (std::size_t i = 0; i < catalogue.size(); ++i) {
@@ -69,7 +69,7 @@ std::string write_facts(const policy::Facts& facts, const policy::Facts& frame) 
     if (!before || before->value != fact->value || before->source != fact->source ||
         before->from != fact->from) {
       out["facts"][fact->source][name] = policy::json_of(fact->value);
-      if (!fact->from.empty()) out["from"][name] = names_of(fact->from);
+      if (!fact->from.empty()) out["from"][name] = names_of(fact->from, facts.targets());
     }
     if (fact->age != expected_age(fact->source, before, before_ages, ages.at(fact->source)))
       out["aged"][name] = fact->age.count();
@@ -84,20 +84,20 @@ bool read_facts(std::string_view text, policy::Facts& frame) {
   if (!document.is_object()) return false;
   const policy::Facts before = frame;
   const Ages before_ages = ages_of(before);
-  for (const FactId id : ids_of(part(document, "unknown"))) frame.forget(id);
+  for (const FactId id : ids_of(part(document, "unknown"), frame.targets())) frame.forget(id);
   const json& from = part(document, "from");
   for (const auto& [source, values] : part(document, "facts").items())
     for (const auto& [name, value] : values.items()) {
-      const auto id = policy::find_fact(name);
+      const auto id = frame.targets()->find_fact(name);
       if (!id) continue;
-      auto typed = policy::fact_value(value, policy::fact_catalogue()[*id].type);
+      auto typed = policy::fact_value(value, frame.targets()->facts()[*id].type);
       if (!typed) continue;
       if (const auto sources = from.find(name); sources != from.end())
-        frame.set_derived(*id, std::move(*typed), ids_of(*sources));
+        frame.set_derived(*id, std::move(*typed), ids_of(*sources, frame.targets()));
       else
         frame.set(*id, std::move(*typed), source);
     }
-  const auto catalogue = policy::fact_catalogue();
+  const auto catalogue = frame.targets()->facts();
   const json& ages = part(document, "ages");
   const json& aged = part(document, "aged");
   const auto milliseconds_of = [](const json& object, std::string_view key) -> std::optional<milliseconds> {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/app_models.hpp"
+#include "config/engine_kinds.hpp"
 #include "daemon/route/facts.hpp"
 #include "policy/decide.hpp"
 
@@ -20,11 +21,11 @@ std::vector<std::string> preload_targets(const policy::Tree& tree, const policy:
     if (!config::may_use(app, model)) continue;
     const policy::Facts facts = gather(hardware, {}, app, model, chat, {{}, memory}, file, measured, now);
     const policy::Decision decision = policy::decide(tree, facts);
-    if (decision.target == nullptr || policy::is_remote(decision.target->backend)) continue;
+    if (decision.target == nullptr || tree.targets->is_remote(decision.target->backend)) continue;
     if (std::ranges::find(engines, decision.target->backend) == engines.end())
       engines.push_back(decision.target->backend);
   }
-  if (engines.empty()) engines.emplace_back("cpu");
+  if (engines.empty()) engines.emplace_back(config::kCpu.id);
   return engines;
 }
 

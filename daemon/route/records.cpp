@@ -177,12 +177,17 @@ void ReceiptStore::keep(const Receipt& receipt) {
   if (!writer_ || !decision.tree) return;
   const std::string pair = receipt.app + '\n' + receipt.model;
   auto frame = frames_.find(pair);
+  if (frame != frames_.end() && !frame->second.facts.targets()->same_as(*receipt.facts.targets())) {
+    frames_.erase(frame);  // of targets that were configured otherwise
+    frame = frames_.end();
+  }
   std::string facts = frame == frames_.end() ? "" : write_facts(receipt.facts, frame->second.facts);
   if (facts.empty() || (facts.size() > kMaxDelta && frame->second.uses >= kFrameUses)) {
     if (frame == frames_.end() && frames_.size() >= kMaxFrames)
       frames_.erase(
           std::ranges::min_element(frames_, {}, [](const auto& entry) { return entry.second.last_used; }));
-    auto whole = std::make_shared<const std::string>(write_facts(receipt.facts, {}));
+    const policy::Facts nothing(receipt.facts.targets());
+    auto whole = std::make_shared<const std::string>(write_facts(receipt.facts, nothing));
     const std::int64_t key = key_of(config::digest(*whole));
     frame = frames_.insert_or_assign(pair, Frame{receipt.facts, std::move(whole), key}).first;
     facts = write_facts(receipt.facts, receipt.facts);

@@ -421,11 +421,10 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
   probe.timeout = options.probe_timeout;
   const probe::HardwareReport report = probe::probe_hardware(probe);
   const config::Config& config = (*settings)->config;
-  policy::Facts hardware = probe::facts_of(report, config.opencl, config.vulkan);
+  policy::Facts hardware = probe::facts_of(report, config.devices, (*settings)->tree->targets);
   fleet::FleetOptions fleet;
-  fleet.opencl_devices = probe::opencl_devices(report, config.opencl).value_or(std::vector<std::string>());
-  fleet.vulkan_devices = probe::vulkan_devices(report, config.vulkan).value_or(std::vector<std::string>());
-  fleet.device_memory = probe::device_memory(report, fleet.opencl_devices, fleet.vulkan_devices);
+  fleet.devices = probe::opened_devices(report, config.devices);
+  fleet.device_memory = probe::device_memory(report, fleet.devices);
   auto database = open_store(config.state_dir);
   auto used = used_lately(database);
   auto engines = calibrate::engines_of(report, config);

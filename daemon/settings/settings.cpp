@@ -42,13 +42,15 @@ Result<std::shared_ptr<api::Settings>> load_settings(const Source& source, probe
 
 std::vector<std::string> fixed_at_start(const config::Config& running, const config::Config& read) {
   std::vector<std::string> keys;
-  const auto differ = [&](const char* key, const auto& one, const auto& other) {
+  const auto differ = [&](const std::string& key, const auto& one, const auto& other) {
     if (one != other) keys.emplace_back(key);
   };
   differ("listeners", running.listeners, read.listeners);
   differ("state_dir", running.state_dir, read.state_dir);
-  differ("opencl.devices", running.opencl.devices, read.opencl.devices);
-  differ("vulkan.device", running.vulkan.device, read.vulkan.device);
+  for (const config::EngineKind& kind : config::kEngineKinds) {
+    const std::string key = std::string(kind.id) + (kind.most_devices > 1 ? ".devices" : ".device");
+    differ(key, running.devices[kind], read.devices[kind]);
+  }
   return keys;
 }
 

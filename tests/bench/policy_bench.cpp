@@ -19,7 +19,7 @@ using namespace flyball::policy;
 
 Facts machine(bool unified, std::int64_t discrete) {
   Facts facts;
-  for (const std::string_view backend : known_backends()) {
+  for (const std::string_view backend : default_targets()->names()) {
     const std::string prefix = "backend." + std::string(backend);
     facts.set(prefix + ".available", backend == "cpu", "build");
     if (backend != "cpu")

@@ -153,7 +153,7 @@ cache_dir: /c
   EXPECT_EQ(c->worker.backoff_max, 9s);
   EXPECT_EQ(c->worker.disable_after, 4U);
   EXPECT_EQ(c->worker.disable_window, 10min);
-  EXPECT_THAT(c->opencl.devices, testing::ElementsAre("RTX", "Arc"));
+  EXPECT_THAT(c->devices[kOpenCl], testing::ElementsAre("RTX", "Arc"));
   EXPECT_EQ(c->kv_spill.directory, "/etc/x/spilled");
   EXPECT_EQ(c->kv_spill.max_bytes, 3ULL << 30U);
   EXPECT_EQ(c->max_queue, 12U);
@@ -373,7 +373,7 @@ TEST_F(Files, MissingFile) {
 TEST(Config, OneOpenClDeviceIsAListOfOne) {
   const auto config = parse_config(kBase + std::string("opencl: {device: Arc}\n"), "c.yaml");
   ASSERT_TRUE(config) << config.error().message;
-  EXPECT_THAT(config->opencl.devices, testing::ElementsAre("Arc"));
+  EXPECT_THAT(config->devices[kOpenCl], testing::ElementsAre("Arc"));
 }
 
 TEST(Schemas, AreJsonAndNameEveryKey) {

@@ -34,6 +34,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   for (const auto operation : {Operation::chat, Operation::completion})
     if (auto request = flyball::api::parse_inference_request(operation, body)) check_request(*request);
-  (void)flyball::api::parse_explain_request(body);
+  (void)flyball::api::parse_explain_request(body, *flyball::policy::default_targets());
   return 0;
 }

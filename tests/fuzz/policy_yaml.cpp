@@ -13,7 +13,7 @@ flyball::policy::Facts some_facts(bool many) {
   flyball::policy::Facts facts;
   facts.set("backend.cpu.available", true, "fuzz");
   if (!many) return facts;
-  const auto catalogue = flyball::policy::fact_catalogue();
+  const auto catalogue = flyball::policy::default_targets()->facts();
   for (std::size_t i = 0; i < catalogue.size(); ++i) {
     const auto id = static_cast<flyball::policy::FactId>(i);
     switch (catalogue[i].type) {

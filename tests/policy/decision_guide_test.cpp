@@ -116,7 +116,7 @@ Ran run(const std::string& arguments) {
 
 json as_json(const policy::Facts& facts) {
   json out = json::object();
-  const auto catalogue = policy::fact_catalogue();
+  const auto catalogue = policy::default_targets()->facts();
   for (std::size_t i = 0; i < catalogue.size(); ++i)
     if (const policy::Fact* fact = facts.get(static_cast<policy::FactId>(i)))
       out[std::string(catalogue[i].name)] = std::visit([](const auto& v) { return json(v); }, fact->value);
@@ -189,8 +189,8 @@ probe::HardwareReport faked_probe(const policy::Facts& facts) {
       device.unified = std::string(kind) == "integrated";
       device.dispatched = true;
       device.id = device.name + "#" + std::to_string(i);
-      report.vulkan.devices.push_back(device);
-      report.opencl.devices.push_back(device);
+      report.devices[config::kVulkan].devices.push_back(device);
+      report.devices[config::kOpenCl].devices.push_back(device);
     }
   };
   add("discrete", value<std::int64_t>(facts, "hardware.gpu.discrete_count").value_or(0));
@@ -212,7 +212,7 @@ config::AppManifest manifest(const policy::Facts& facts) {
 
 // What neither a probe of this release nor a manifest can say: the fact is set as the probe's would be.
 void overlay(const policy::Facts& row, policy::Facts& hardware) {
-  const auto catalogue = policy::fact_catalogue();
+  const auto catalogue = policy::default_targets()->facts();
   for (std::size_t i = 0; i < catalogue.size(); ++i) {
     const auto id = static_cast<policy::FactId>(i);
     const std::string_view name = catalogue[i].name;
@@ -230,7 +230,7 @@ TEST(DecisionGuide, ByARequestOnAFakedMachine) {
     const config::AppManifest app = manifest(row.facts);
     settings->apps[0].workload = app.workload;
     settings->apps[0].privacy = app.privacy;
-    policy::Facts hardware = probe::facts_of(faked_probe(row.facts), {}, {});
+    policy::Facts hardware = probe::facts_of(faked_probe(row.facts), {});
     overlay(row.facts, hardware);
     Rig rig(settings, std::move(hardware));
     BackendInfo& loaded = rig.cpu().info_of_the_model();

@@ -43,7 +43,7 @@ void PrintTo(const Row& one, std::ostream* out) {
 
 Facts facts_of(const Row& row, bool full) {
   Facts facts;
-  for (const std::string_view backend : known_backends())
+  for (const std::string_view backend : default_targets()->names())
     facts.set("backend." + std::string(backend) + ".available", full || backend == "cpu", "test");
   const Machine& m = row.machine;
   facts.set("hardware.memory.unified", m.unified, "probe");

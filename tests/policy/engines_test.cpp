@@ -100,9 +100,9 @@ TEST(Engines, WhatStandsForThemIsThisHouse) {
   std::vector<std::string> used;
   for (const EngineEntry& e : shipped_engines().engines)
     for (const Target& target : e.here) used.push_back(target.backend);
-  for (const std::string_view backend : known_backends()) {
+  for (const std::string_view backend : default_targets()->names()) {
     EXPECT_THAT(used, testing::Contains(backend));
-    if (is_remote(backend)) {
+    if (default_targets()->is_remote(backend)) {
       ASSERT_THAT(engine(backend).here, testing::Not(IsEmpty())) << backend;
       EXPECT_EQ(engine(backend).here.front().backend, backend);
     }

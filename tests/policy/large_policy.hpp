@@ -44,7 +44,7 @@ inline std::string large_policy() {
 // its targets can be used. Either way `default` decides.
 inline Facts large_policy_facts(std::int64_t concurrency) {
   Facts facts;
-  for (const std::string_view backend : known_backends()) {
+  for (const std::string_view backend : default_targets()->names()) {
     const std::string prefix = "backend." + std::string(backend);
     facts.set(prefix + ".available", backend == "cpu", "build");
     facts.set(prefix + ".reason", "the driver of this machine shows no device of that kind", "probe");

@@ -215,7 +215,7 @@ TEST(ParsePolicy, SchemaIsRecursiveJson) {
 }
 
 TEST(Catalogue, SortedAndFound) {
-  const auto facts = fact_catalogue();
+  const auto facts = default_targets()->facts();
   for (std::size_t i = 0; i < facts.size(); ++i) {
     if (i > 0) {
       EXPECT_LT(facts[i - 1].name, facts[i].name);
@@ -225,9 +225,9 @@ TEST(Catalogue, SortedAndFound) {
   }
   EXPECT_FALSE(find_fact("hardware.cpu"));
   EXPECT_FALSE(find_fact(""));
-  EXPECT_TRUE(is_remote("vllm"));
-  EXPECT_FALSE(is_remote("cpu"));
-  EXPECT_FALSE(is_remote("nobody"));
+  EXPECT_TRUE(default_targets()->is_remote("vllm"));
+  EXPECT_FALSE(default_targets()->is_remote("cpu"));
+  EXPECT_FALSE(default_targets()->is_remote("nobody"));
 }
 
 TEST(CatalogueDeathTest, AFactOutsideItIsABrokenInvariant) {

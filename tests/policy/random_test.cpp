@@ -282,7 +282,7 @@ std::string yaml(const NaiveTree& tree) {
 
 Facts typed(const NaiveFacts& naive) {
   Facts facts;
-  for (const auto& [name, value] : naive) switch (fact_catalogue()[*find_fact(name)].type) {
+  for (const auto& [name, value] : naive) switch (default_targets()->facts()[*find_fact(name)].type) {
       case FactType::boolean:
         facts.set(name, value == "true", "test");
         break;

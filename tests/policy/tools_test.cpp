@@ -89,7 +89,7 @@ TEST(WhyNot, AgreesWithTheDecision) {
     ASSERT_TRUE(read_scenario(words, facts));
     complete_scenario(facts);
     const Decision d = decide(*tree, facts);
-    for (const std::string_view backend : known_backends()) {
+    for (const std::string_view backend : default_targets()->names()) {
       const json places = why_not(d, facts, Target{std::string(backend), "", 0, 0})["places"];
       std::size_t chosen = 0;
       for (const json& place : places) chosen += place["status"] == "chosen";
@@ -104,11 +104,11 @@ TEST(Graph, ConditionsAsText) {
       "true}]}, "
       "{not: {fact: workload.class, in: [chat, agent]}}, {fact: model.id, exists: false}, {fact: "
       "hardware.cpu.bandwidth, lt: 2.5}]}, use: cpu}]\ndefault: {because: b, use: cpu}\n");
-  EXPECT_EQ(to_text(tree.rules[0].when),
+  EXPECT_EQ(to_text(tree.rules[0].when, *tree.targets),
             "(model.bytes >= 1024 and model.moe = true) or not workload.class in [chat, agent] or model.id "
             "is unknown "
             "or hardware.cpu.bandwidth < 2.5");
-  EXPECT_EQ(to_text(Condition{}), "always");
+  EXPECT_EQ(to_text(Condition{}, *default_targets()), "always");
 }
 
 std::size_t occurrences(const std::string& text, std::string_view what) {

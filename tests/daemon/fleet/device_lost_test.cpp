@@ -35,8 +35,10 @@ TEST(DeviceLost, ThreeTimesDisablesTheEngineAndTheNextTargetServes) {
   config::ModelEntry& model = config.models.emplace_back();
   model.id = "m";
   model.path = "tokens=6,lose_device=opencl,log=" + loads.string();
-  const auto fleet = fleet::make_worker_fleet(
-      io, config, {.executable = FAKE_ENGINE, .opencl_devices = {"some device"}, .preload_on = {}});
+  fleet::FleetOptions options;
+  options.executable = FAKE_ENGINE;
+  options.devices[config::kOpenCl] = {"some device"};
+  const auto fleet = fleet::make_worker_fleet(io, config, options);
   policy::Facts hardware;
   hardware.set("backend.cpu.available", true, "test");
   hardware.set("backend.opencl.available", true, "test");

@@ -50,7 +50,7 @@ inline Answer ask(const std::string& backend, const std::vector<std::string>& id
       std::chrono::minutes(10);  // software devices compile, on machines with much to do
   fleet::FleetOptions options;
   options.executable = DEVICE_FAULT_ENGINE;
-  (backend == "vulkan" ? options.vulkan_devices : options.opencl_devices) = ids;
+  options.devices[*config::find_engine_kind(backend)] = ids;
   auto fleet = fleet::make_worker_fleet(io, config, options);
   policy::Facts hardware;
   hardware.set("backend.cpu.available", true, "test");

@@ -115,8 +115,10 @@ TEST_F(FleetTest, PreloadsOnTheEnginesThatAreWanted) {
   model("a", "").preload = true;
   model("b", "");
   FleetOptions options;
-  options.opencl_devices = {"some device", "and another"};
-  options.preload_on = [](const config::ModelEntry&, const MemoryStatus&) { return std::vector<std::string>{"opencl"}; };
+  options.devices[config::kOpenCl] = {"some device", "and another"};
+  options.preload_on = [](const config::ModelEntry&, const MemoryStatus&) {
+    return std::vector<std::string>{"opencl"};
+  };
   make(std::move(options));
   ASSERT_TRUE(until([&] { return status_of("a", "opencl").state == WorkerState::ready; }));
   EXPECT_EQ(status_of("a").state, WorkerState::stopped);
@@ -345,7 +347,7 @@ TEST_F(FleetTest, ADevicesOwnMemoryIsNoRoomInTheMachinesNorTheReverse) {
   model("a", memory);
   model("b", memory);
   FleetOptions options;
-  options.opencl_devices = {"some device"};
+  options.devices[config::kOpenCl] = {"some device"};
   options.device_memory = {{"some device", 0, {{"opencl", 0}}}};
   make(std::move(options));
   ASSERT_TRUE(acquire("a", "opencl"));

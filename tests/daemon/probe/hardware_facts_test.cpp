@@ -33,13 +33,23 @@ std::vector<std::string> engines(const fleet::DeviceMemory& memory) {
 probe::HardwareReport machine(std::vector<DeviceReport> vulkan, std::vector<DeviceReport> opencl = {}) {
   probe::HardwareReport report;
   report.cpu = {"Test CPU", "avx2", 4, 8, 32ULL << 30, 20ULL << 30, 11.11, 22.22};
-  report.vulkan.devices = std::move(vulkan);
-  report.opencl.devices = std::move(opencl);
+  report.devices[config::kVulkan].devices = std::move(vulkan);
+  report.devices[config::kOpenCl].devices = std::move(opencl);
   return report;
 }
 
+std::vector<fleet::DeviceMemory> pools_of(const probe::HardwareReport& report,
+                                          std::vector<std::string> opencl, std::vector<std::string> vulkan) {
+  config::PerKind<std::vector<std::string>> ids;
+  ids[config::kOpenCl] = std::move(opencl);
+  ids[config::kVulkan] = std::move(vulkan);
+  return probe::device_memory(report, ids);
+}
+
 policy::Facts seen(const probe::HardwareReport& report, std::vector<std::string> opencl_devices = {}) {
-  return probe::facts_of(report, config::OpenClEngine{std::move(probe::opencl_devices)}, {});
+  config::PerKind<config::DeviceNames> names;
+  names[config::kOpenCl] = std::move(opencl_devices);
+  return probe::facts_of(report, names);
 }
 
 template <class T>
@@ -110,7 +120,7 @@ TEST(HardwareFacts, TheOpenClDeviceIsTheBestThatComputes) {
                    device("RTX 5090", "discrete", "nvidia", 32, false),
                    device("pthread-cpu", "software", "other", 500)});
   using Ids = std::vector<std::string>;
-  const auto named = [&](Ids names) { return probe::opencl_devices(report, {std::move(names)}); };
+  const auto named = [&](Ids names) { return probe::approved_devices(report, config::kOpenCl, names); };
   EXPECT_EQ(named({}), Ids{"RTX 4090#0 (Test)"});
   EXPECT_EQ(named({"UHD"}), Ids{"UHD 770#0 (Test)"});
   EXPECT_EQ(named({"pthread"}), Ids{"pthread-cpu#0 (Test)"});
@@ -129,10 +139,10 @@ TEST(HardwareFacts, ADiscreteDeviceHasItsOwnMemory) {
   const auto report =
       machine({}, {device("UHD 770", "integrated", "intel", 64), device("RTX 4090", "discrete", "nvidia", 24),
                    device("pthread-cpu", "software", "other", 500)});
-  EXPECT_TRUE(probe::has_own_memory(report.opencl, "RTX 4090#0 (Test)"));
-  EXPECT_FALSE(probe::has_own_memory(report.opencl, "UHD 770#0 (Test)"));
-  EXPECT_FALSE(probe::has_own_memory(report.opencl, "pthread-cpu#0 (Test)"));
-  EXPECT_FALSE(probe::has_own_memory(report.opencl, ""));
+  EXPECT_TRUE(probe::has_own_memory(report.devices[config::kOpenCl], "RTX 4090#0 (Test)"));
+  EXPECT_FALSE(probe::has_own_memory(report.devices[config::kOpenCl], "UHD 770#0 (Test)"));
+  EXPECT_FALSE(probe::has_own_memory(report.devices[config::kOpenCl], "pthread-cpu#0 (Test)"));
+  EXPECT_FALSE(probe::has_own_memory(report.devices[config::kOpenCl], ""));
 }
 
 TEST(HardwareFacts, EnginesOnTheSameDevicesDrawFromOneMemory) {
@@ -140,17 +150,17 @@ TEST(HardwareFacts, EnginesOnTheSameDevicesDrawFromOneMemory) {
   const auto card = device("RTX 4090", "discrete", "nvidia", 24);
   const auto report = machine({card, device("UHD 770", "integrated", "intel", 64)}, {card, card});
   using Ids = std::vector<std::string>;
-  auto memory = probe::device_memory(report, {"RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
+  auto memory = pools_of(report, {"RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
   ASSERT_EQ(memory.size(), 1U);
   EXPECT_EQ(memory[0].name, "RTX 4090");
   EXPECT_EQ(memory[0].bytes, 24 * kGiB);
   EXPECT_EQ(engines(memory[0]), (Ids{"opencl", "vulkan"}));
-  memory = probe::device_memory(report, {"RTX 4090#0 (Test)", "RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
+  memory = pools_of(report, {"RTX 4090#0 (Test)", "RTX 4090#0 (Test)"}, {"RTX 4090#0 (Test)"});
   ASSERT_EQ(memory.size(), 1U) << "what vulkan holds of its card is not there for opencl";
   EXPECT_EQ(memory[0].name, "RTX 4090, RTX 4090");
   EXPECT_EQ(memory[0].bytes, 48 * kGiB);
   EXPECT_EQ(engines(memory[0]), (Ids{"opencl", "vulkan"}));
-  EXPECT_TRUE(probe::device_memory(report, {}, {"UHD 770#0 (Test)"}).empty()) << "it works in the machine's";
+  EXPECT_TRUE(pools_of(report, {}, {"UHD 770#0 (Test)"}).empty()) << "it works in the machine's";
 }
 
 TEST(HardwareFacts, EnginesOnDifferentCardsHavePoolsOfTheirOwn) {
@@ -159,14 +169,14 @@ TEST(HardwareFacts, EnginesOnDifferentCardsHavePoolsOfTheirOwn) {
                                            device("RTX 3060", "discrete", "nvidia", 12)};
   const auto report = machine(cards, cards);
   const std::string large = "RTX 4090#0 (Test)", small = "RTX 3060#0 (Test)";
-  auto memory = probe::device_memory(report, {large}, {small});
+  auto memory = pools_of(report, {large}, {small});
   ASSERT_EQ(memory.size(), 2U);
   EXPECT_EQ(memory[0].bytes, 24 * kGiB);
   EXPECT_EQ(memory[1].bytes, 12 * kGiB);
   EXPECT_EQ(engines(memory[1]), std::vector<std::string>{"vulkan"});
-  memory = probe::device_memory(report, {small}, {large});
+  memory = pools_of(report, {small}, {large});
   ASSERT_EQ(memory.size(), 2U);
-  memory = probe::device_memory(report, {large, small}, {small});
+  memory = pools_of(report, {large, small}, {small});
   ASSERT_EQ(memory.size(), 1U);
   EXPECT_EQ(memory[0].name, "RTX 3060, RTX 4090");
   EXPECT_EQ(memory[0].bytes, 36 * kGiB);
@@ -185,7 +195,7 @@ TEST(HardwareFacts, CardsAreToldApartByWhatBothDriversTell) {
     by_opencl.uuid = opencl_uuid;
     by_opencl.name = "NVIDIA RTX 4090 as another driver calls it";
     if (by_vulkan.pci.empty() && by_vulkan.uuid.empty()) by_opencl.name = by_vulkan.name;
-    return probe::device_memory(machine({by_vulkan}, {by_opencl}), {by_opencl.id}, {by_vulkan.id});
+    return pools_of(machine({by_vulkan}, {by_opencl}), {by_opencl.id}, {by_vulkan.id});
   };
   const char *const here = "0000:41:00.0", *const there = "0000:42:00.0";
   EXPECT_EQ(pools(here, "", here, "").size(), 1U);
@@ -199,10 +209,10 @@ TEST(HardwareFacts, CardsAreToldApartByWhatBothDriversTell) {
 
 TEST(HardwareFacts, ANumberedDeviceIsThatOne) {
   auto report = machine({}, {device("GPU", "discrete", "acme", 8), device("GPU", "discrete", "acme", 80)});
-  report.opencl.devices[0].id = "GPU#1 (Test)";
-  report.opencl.devices[1].id = "GPU#10 (Test)";
+  report.devices[config::kOpenCl].devices[0].id = "GPU#1 (Test)";
+  report.devices[config::kOpenCl].devices[1].id = "GPU#10 (Test)";
   const auto named = [&](const char* name) {
-    const auto ids = probe::opencl_devices(report, config::OpenClEngine{{name}});
+    const auto ids = probe::approved_devices(report, config::kOpenCl, {name});
     return ids ? ids->front() : "none";
   };
   EXPECT_EQ(named("#1"), "GPU#1 (Test)");
@@ -254,15 +264,15 @@ TEST(Preload, KnowsWhatMemoryIsFree) {
 // Both probes crashed, and the facts said that there is no GPU.
 TEST(HardwareFacts, WhereADriverDidNotAnswerNoGpuIsNotKnown) {
   probe::HardwareReport report = machine({}, {});
-  report.vulkan = {{}, "the driver crashed: Segmentation fault", false};
-  report.opencl = report.vulkan;
+  report.devices[config::kVulkan] = {{}, "the driver crashed: Segmentation fault", false};
+  report.devices[config::kOpenCl] = report.devices[config::kVulkan];
   EXPECT_EQ(seen(report).get("hardware.gpu.count"), nullptr);
   EXPECT_EQ(seen(report).get("hardware.gpu.kind"), nullptr);
   EXPECT_EQ(seen(report).get("hardware.memory.unified"), nullptr);
   EXPECT_EQ(value<std::int64_t>(seen(report), "hardware.cpu.cores"), 4);
-  report.opencl = {};  // it found none; the one that crashed may have one
+  report.devices[config::kOpenCl] = {};  // it found none; the one that crashed may have one
   EXPECT_EQ(seen(report).get("hardware.gpu.count"), nullptr);
-  report.opencl.devices = {device("RTX 4090", "discrete", "nvidia", 24)};
+  report.devices[config::kOpenCl].devices = {device("RTX 4090", "discrete", "nvidia", 24)};
   EXPECT_EQ(value<std::int64_t>(seen(report), "hardware.gpu.count"), 1);
 }
 

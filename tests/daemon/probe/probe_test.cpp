@@ -24,16 +24,19 @@ probe::HardwareReport with_mode(const char* mode, std::chrono::milliseconds time
 TEST(Probe, ACrashIsReported) {
   const auto report = with_mode("crash");
   // Under a sanitizer the signal becomes an exit status.
-  EXPECT_THAT(report.vulkan.error, testing::AnyOf(HasSubstr("the driver crashed"), HasSubstr("no report")));
-  EXPECT_TRUE(report.vulkan.devices.empty());
-  EXPECT_FALSE(report.vulkan.answered);
+  EXPECT_THAT(report.devices[config::kVulkan].error,
+              testing::AnyOf(HasSubstr("the driver crashed"), HasSubstr("no report")));
+  EXPECT_TRUE(report.devices[config::kVulkan].devices.empty());
+  EXPECT_FALSE(report.devices[config::kVulkan].answered);
   EXPECT_GT(report.cpu.threads, 0U) << "the rest of the report is there";
 }
 
 TEST(Probe, AHangIsEnded) {
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_THAT(with_mode("hang", 200ms).opencl.error, HasSubstr("did not answer within 200 ms"));
-  EXPECT_THAT(with_mode("hang_after_closing", 200ms).opencl.error, HasSubstr("the driver crashed"));
+  EXPECT_THAT(with_mode("hang", 200ms).devices[config::kOpenCl].error,
+              HasSubstr("did not answer within 200 ms"));
+  EXPECT_THAT(with_mode("hang_after_closing", 200ms).devices[config::kOpenCl].error,
+              HasSubstr("the driver crashed"));
   EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
 }
 
@@ -41,7 +44,7 @@ TEST(Probe, AHangIsEnded) {
 TEST(Probe, WhatWasFoundBeforeCounts) {
   for (const auto& [mode, trouble] : {std::pair("hang_at_the_second", "did not answer within 2000 ms"),
                                       std::pair("crash_at_the_second", "")}) {
-    const auto probe = with_mode(mode, 2s).vulkan;
+    const auto probe = with_mode(mode, 2s).devices[config::kVulkan];
     EXPECT_THAT(probe.error, HasSubstr(trouble));
     EXPECT_NE(probe.error, "");
     EXPECT_FALSE(probe.answered);
@@ -56,15 +59,15 @@ TEST(Probe, BothDriversAreAskedAtOnce) {
   const auto start = std::chrono::steady_clock::now();
   const auto report = with_mode("hang", 8s);
   EXPECT_LT(std::chrono::steady_clock::now() - start, 15s);
-  EXPECT_THAT(report.vulkan.error, HasSubstr("did not answer within 8000 ms"));
-  EXPECT_THAT(report.opencl.error, HasSubstr("did not answer within 8000 ms"));
+  EXPECT_THAT(report.devices[config::kVulkan].error, HasSubstr("did not answer within 8000 ms"));
+  EXPECT_THAT(report.devices[config::kOpenCl].error, HasSubstr("did not answer within 8000 ms"));
 }
 
 TEST(Probe, OutputThatIsNoReport) {
-  EXPECT_THAT(with_mode("silent").vulkan.error, HasSubstr("status 3 and no report"));
-  EXPECT_THAT(with_mode("junk").vulkan.error, HasSubstr("no report"));
-  EXPECT_THAT(with_mode("flood").vulkan.error, HasSubstr("printed more than"));
-  const auto odd = with_mode("wrong_types").vulkan;
+  EXPECT_THAT(with_mode("silent").devices[config::kVulkan].error, HasSubstr("status 3 and no report"));
+  EXPECT_THAT(with_mode("junk").devices[config::kVulkan].error, HasSubstr("no report"));
+  EXPECT_THAT(with_mode("flood").devices[config::kVulkan].error, HasSubstr("printed more than"));
+  const auto odd = with_mode("wrong_types").devices[config::kVulkan];
   ASSERT_EQ(odd.devices.size(), 1U);
   EXPECT_EQ(odd.devices[0].name, "");
   EXPECT_EQ(odd.devices[0].memory_bytes, 0U);
@@ -73,13 +76,13 @@ TEST(Probe, OutputThatIsNoReport) {
 
 // Receipts show device names, and half a character makes no JSON.
 TEST(Probe, LongNamesAreCutBetweenCharacters) {
-  const auto probe = with_mode("long_name").vulkan;
+  const auto probe = with_mode("long_name").devices[config::kVulkan];
   ASSERT_EQ(probe.devices.size(), 1U);
   EXPECT_EQ(probe.devices[0].name, std::string(499, 'a'));
 }
 
 TEST(Probe, AProgramThatIsNotThere) {
-  EXPECT_THAT(probe::probe_hardware({"/nonexistent/flyball", 1s}).vulkan.error,
+  EXPECT_THAT(probe::probe_hardware({"/nonexistent/flyball", 1s}).devices[config::kVulkan].error,
               HasSubstr("could not be started: No such file"));
 }
 
@@ -105,14 +108,14 @@ void expect_computes(const DeviceProbe& probe) {
 
 TEST(Probe, VulkanDevicesCompute) {
   const auto report = probe::probe_hardware({FLYBALL_PROBE_CHILD, 60s});
-  if (report.vulkan.devices.empty()) GTEST_SKIP() << report.vulkan.error;
-  expect_computes(report.vulkan);
+  if (report.devices[config::kVulkan].devices.empty()) GTEST_SKIP() << report.devices[config::kVulkan].error;
+  expect_computes(report.devices[config::kVulkan]);
 }
 
 TEST(Probe, OpenClDevicesCompute) {
   const auto report = probe::probe_hardware({FLYBALL_PROBE_CHILD, 60s});
-  if (report.opencl.devices.empty()) GTEST_SKIP() << report.opencl.error;
-  expect_computes(report.opencl);
+  if (report.devices[config::kOpenCl].devices.empty()) GTEST_SKIP() << report.devices[config::kOpenCl].error;
+  expect_computes(report.devices[config::kOpenCl]);
 }
 
 }  // namespace

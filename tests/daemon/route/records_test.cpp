@@ -397,13 +397,13 @@ TEST(KeptFacts, come_back_as_they_were) {
   policy::Facts back;
   ASSERT_TRUE(route::read_facts(whole, back));
   const auto same = [](const policy::Facts& a, const policy::Facts& b) {
-    for (std::size_t i = 0; i < policy::fact_catalogue().size(); ++i) {
+    for (std::size_t i = 0; i < policy::default_targets()->facts().size(); ++i) {
       const auto id = static_cast<policy::FactId>(i);
       const policy::Fact *x = a.get(id), *y = b.get(id);
-      EXPECT_EQ(x == nullptr, y == nullptr) << policy::fact_catalogue()[i].name;
+      EXPECT_EQ(x == nullptr, y == nullptr) << policy::default_targets()->facts()[i].name;
       if (x && y) {
         EXPECT_TRUE(x->value == y->value && x->source == y->source && x->age == y->age && x->from == y->from)
-            << policy::fact_catalogue()[i].name;
+            << policy::default_targets()->facts()[i].name;
       }
     }
   };

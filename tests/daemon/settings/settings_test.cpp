@@ -20,10 +20,10 @@ TEST(Settings, SomeAreFixedAtStart) {
   read.state_dir = "elsewhere";
   EXPECT_EQ(fixed_at_start(running, read), (Keys{"listeners", "state_dir"}));
   read = running;
-  read.opencl.devices = {"a"};
+  read.devices[config::kOpenCl] = {"a"};
   EXPECT_EQ(fixed_at_start(running, read), Keys{"opencl.devices"});
   read = running;
-  read.vulkan.device = "a";
+  read.devices[config::kVulkan] = {"a"};
   EXPECT_EQ(fixed_at_start(running, read), Keys{"vulkan.device"});
 }
 
