@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "config/error.hpp"
+#include "config/packed_json.hpp"
 
 namespace flyball {
 
@@ -20,5 +21,9 @@ struct JsonLimits {
 // numbers too large for a double, duplicate keys. json_too_deep, json_too_large. Messages begin with `what`.
 Result<nlohmann::json> read_json(std::string_view text, JsonLimits limits = {},
                                  std::string_view what = "The body");
+
+// The same document, with the same errors, as packed bytes: members stay in the document's order.
+Result<PackedJson> read_packed(std::string_view text, JsonLimits limits = {},
+                               std::string_view what = "The body");
 
 }  // namespace flyball

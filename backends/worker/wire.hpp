@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "config/error.hpp"
+#include "config/utf8.hpp"
 
 namespace flyball::worker {
 
@@ -19,9 +20,6 @@ namespace flyball::worker {
 // this.
 inline constexpr std::size_t kMaxFrameBytes = 32U << 20;
 inline constexpr std::size_t kFrameHeaderBytes = 4;
-
-// RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool is_utf8(std::string_view text) noexcept;
 
 class WireWriter {
  public:
