@@ -15,6 +15,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "config/error.hpp"
+#include "config/packed_json.hpp"
 
 namespace flyball {
 
@@ -23,12 +24,12 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 // ---- what is asked -------------------------------------------------------------------------------------------
 
-// Messages and tools as the client sent them (already validated), still JSON text: rendered by the model's own
-// chat template on the engine's side of the line.
+// Messages and tools as the client sent them, checked by the API: rendered by the model's own chat template on
+// the engine's side of the line.
 struct ChatPrompt {
-  std::string messages_json;  // array of {role, content, ...}
-  std::string tools_json;     // array, "" if none
-  std::string template_args_json;  // object of extra template variables, "" if none
+  PackedJson messages;       // array of {role, content, ...}
+  PackedJson tools;          // array, or empty
+  PackedJson template_args;  // object of extra template variables, or empty
   bool add_generation_prompt = true;
 };
 struct TextPrompt {

@@ -20,14 +20,14 @@ Result<void> check_tokens(const std::vector<Token>& tokens, std::uint32_t vocab_
 
 Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& model, std::int64_t now) {
   if (!model.chat_template) return std::unexpected(model.chat_template.error());
-  if (!chat.tools_json.empty() && !model.chat_template->reads("tools"))
+  if (!chat.tools.empty() && !model.chat_template->reads("tools"))
     return fail(ErrorCode::unsupported_value,
                 "The model's chat template has no place for tools: the model would never see them.", "tools");
   const text::Tokenizer& tokenizer = *model.tokenizer;
   text::TemplateInput input;
-  input.messages_json = chat.messages_json;
-  input.tools_json = chat.tools_json;
-  input.template_args_json = chat.template_args_json;
+  input.messages = chat.messages.view();
+  input.tools = chat.tools.view();
+  input.template_args = chat.template_args.view();
   if (tokenizer.bos()) input.bos_token = tokenizer.piece(*tokenizer.bos());
   if (tokenizer.eos()) input.eos_token = tokenizer.piece(*tokenizer.eos());
   input.add_generation_prompt = chat.add_generation_prompt;

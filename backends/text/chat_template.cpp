@@ -28,7 +28,7 @@ std::unexpected<Error> to_error(const jinja::Failure& failure, std::uint32_t lin
               line == 0 ? "" : "line " + std::to_string(line));
 }
 
-// Inputs are checked to be UTF-8 by the JSON parser; the token texts here.
+// Packed JSON is always UTF-8; the token texts are checked here.
 bool is_text(std::string_view text) {
   return text.size() < kTextBytes && jinja::is_valid_utf8(text);
 }
@@ -68,10 +68,6 @@ bool ChatTemplate::reads(std::string_view variable) const {
 }
 
 Result<std::string> ChatTemplate::render(const TemplateInput& input) const {
-  for (const std::string* json : {&input.messages_json, &input.tools_json, &input.template_args_json}) {
-    if (json->size() >= kTextBytes)
-      return fail(ErrorCode::json_too_large, "an input of the chat template is too large");
-  }
   if (!is_text(input.bos_token) || !is_text(input.eos_token)) {
     return fail(ErrorCode::template_error, "bos_token or eos_token is not valid UTF-8");
   }
@@ -80,23 +76,23 @@ Result<std::string> ChatTemplate::render(const TemplateInput& input) const {
                                  input.now);
   std::string param = "messages";
   try {
-    const auto parse = [&](const std::string& text, const char* name) {
+    const auto value = [&](JsonView json, const char* name) {
       param = name;
-      return jinja::parse_json(interpreter.heap, text, limits.depth, name);
+      return jinja::from_json(interpreter.heap, json, limits.depth, name);
     };
     using jinja::Value;
-    interpreter.define("messages", parse(input.messages_json, "messages"));
-    interpreter.define("tools", input.tools_json.empty() ? Value::none() : parse(input.tools_json, "tools"));
+    interpreter.define("messages", value(input.messages, "messages"));
+    interpreter.define("tools", value(input.tools, "tools"));
     interpreter.define("documents", Value::none());
     interpreter.define("add_generation_prompt", Value::boolean(input.add_generation_prompt));
     interpreter.define("bos_token", Value::string(input.bos_token));
     interpreter.define("eos_token", Value::string(input.eos_token));
-    if (!input.template_args_json.empty()) {
-      const Value more = parse(input.template_args_json, "template_args");
+    if (input.template_args) {
+      const Value more = value(input.template_args, "template_args");
       if (!more.is(jinja::Kind::dict)) {
         return fail(ErrorCode::invalid_json, "template_args is not a JSON object", "template_args");
       }
-      for (const auto& [name, value] : more.as_dict().entries) interpreter.define(name.as_text(), value);
+      for (const auto& [name, one] : more.as_dict().entries) interpreter.define(name.as_text(), one);
     }
     param.clear();
     return interpreter.render();

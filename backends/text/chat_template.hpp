@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "config/error.hpp"
+#include "config/packed_json.hpp"
 
 namespace flyball::text {
 
@@ -20,9 +21,9 @@ struct TemplateLimits {
 };
 
 struct TemplateInput {
-  std::string messages_json;       // array of objects
-  std::string tools_json;          // array, "" if none (the variable is then none)
-  std::string template_args_json;  // object of further variables, "" if none
+  JsonView messages;       // array of objects; the bytes behind the views outlive the render
+  JsonView tools;          // array; absent: the variable is none
+  JsonView template_args;  // object of further variables, or absent
   std::string bos_token, eos_token;
   bool add_generation_prompt = true;
   std::int64_t now = 0;  // seconds since the epoch, for strftime_now
@@ -40,9 +41,9 @@ class ChatTemplate {
   bool reads(std::string_view variable) const;
 
   // template_error: undefined operations, and raise_exception(msg) with the template's own message.
-  // template_budget: out of fuel, depth or output. invalid_json, json_too_deep: the inputs do not parse or
-  // nest deeper than limits.depth. The variable `documents` is none unless template_args sets it, as
-  // transformers has it.
+  // template_budget: out of fuel, depth or output. invalid_json: template_args is no object. json_too_deep:
+  // an input nests deeper than limits.depth. The variable `documents` is none unless template_args sets it,
+  // as transformers has it.
   Result<std::string> render(const TemplateInput& input) const;
 
  private:

@@ -92,9 +92,8 @@ void put(WireWriter& w, const CompletionRequest& q) {
   w.bytes(q.id);
   w.u64(q.prompt.index());
   if (const auto* chat = std::get_if<ChatPrompt>(&q.prompt)) {
-    w.bytes(chat->messages_json);
-    w.bytes(chat->tools_json);
-    w.bytes(chat->template_args_json);
+    for (const PackedJson* json : {&chat->messages, &chat->tools, &chat->template_args})
+      w.bytes(json->bytes());
     w.flag(chat->add_generation_prompt);
   } else if (const auto* text = std::get_if<TextPrompt>(&q.prompt)) {
     w.bytes(text->text);
@@ -111,15 +110,23 @@ void put(WireWriter& w, const CompletionRequest& q) {
   w.u64(q.resume_text_bytes);
   w.bytes(q.owner);
 }
+PackedJson get_json(WireReader& r, const char* field) {
+  std::string bytes = r.bytes(kMaxText, field);
+  if (bytes.empty()) return {};
+  auto json = PackedJson::from_bytes(std::move(bytes));
+  if (json) return std::move(*json);
+  r.refuse(field, "is not packed JSON: " + json.error().message);
+  return {};
+}
 CompletionRequest get_request(WireReader& r) {
   CompletionRequest q;
   q.id = r.text(kMaxName, "id");
   switch (r.u64(kTokenPrompt, "prompt kind")) {
     case kChatPrompt: {
       ChatPrompt chat;
-      chat.messages_json = r.text(kMaxText, "messages");
-      chat.tools_json = r.text(kMaxText, "tools");
-      chat.template_args_json = r.text(kMaxText, "template arguments");
+      chat.messages = get_json(r, "messages");
+      chat.tools = get_json(r, "tools");
+      chat.template_args = get_json(r, "template arguments");
       chat.add_generation_prompt = r.flag("add_generation_prompt");
       q.prompt = std::move(chat);
       break;

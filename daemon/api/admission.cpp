@@ -1,45 +1,61 @@
 #include "daemon/api/admission.hpp"
 
 #include "config/name_list.hpp"
+#include "daemon/api/codec.hpp"
 #include "daemon/http/message.hpp"
 
 namespace flyball::api {
+namespace {
 
-Result<Admission> admit(const InForce& state, const http::Request& request, const http::Peer& peer,
-                        std::string& allow) {
+apps::Credentials credentials(const Codec& codec, const http::Request& request, const http::Peer& peer) {
+  apps::Credentials out;
+  out.unix_uid = peer.unix_uid;
+  out.loopback = peer.loopback;
+  for (const KeyPlace& place : codec.keys) {
+    const std::string_view value = request.field(place.field);
+    if (place.scheme.empty())
+      out.own = {place.field, value};
+    else
+      out.authorization = value;
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch& match,
+                                         const http::Request& request, const http::Peer& peer) {
   if (!state.hosts.allows(request.host))
     return fail(ErrorCode::host_not_allowed,
                 "The Host field names " + config::quoted(request.host) +
                     ", which is not served here (allowed_hosts in config.yaml).",
                 "Host");
-  const RouteMatch match = find_route(request.method, request.path());
-  allow = match.allow;
-  if (!match.route && allow.empty())
+  if (match.codec == nullptr)
     return fail(
         ErrorCode::not_found,
         "There is nothing at this path. The API is OpenAI's: GET /v1/models, POST /v1/chat/completions, "
         "POST /v1/completions.");
-  if (!match.route)
+  if (match.route == nullptr)
     return fail(ErrorCode::method_not_allowed,
-                "This path does not take this method; it takes " + allow + ".");
+                "This path does not take this method; it takes " + match.allow + ".");
   const Route& route = *match.route;
-  Admission out{route.id, nullptr};
+  const config::AppManifest* app = nullptr;
   const bool local = peer.loopback || peer.unix_uid.has_value();
   if (route.access == Access::app || (route.access == Access::local_or_key && !local)) {
-    auto app = state.apps.identify({request.field("Authorization"), peer.unix_uid, peer.loopback});
-    if (!app) return std::unexpected(std::move(app.error()));
-    out.app = *app;
+    auto known = state.apps.identify(credentials(*match.codec, request, peer));
+    if (!known) return known;
+    app = *known;
   }
   const std::string_view coding = request.field("Content-Encoding");
   if (!coding.empty() && !http::equals_ignoring_case(coding, "identity"))
     return fail(ErrorCode::unsupported_coding, "Content-Encoding is not accepted: send the body as it is.");
   const std::string_view type = request.field("Content-Type");
-  if (route.method == "POST" && !is_json(type))
+  if (!has_type(type, route.body))
     return fail(ErrorCode::unsupported_media_type,
                 (type.empty() ? std::string("There is no Content-Type")
                               : "The Content-Type is " + config::quoted(type)) +
-                    "; it must be application/json.");
-  return out;
+                    "; it must be " + std::string(to_string(route.body)) + ".");
+  return app;
 }
 
 }  // namespace flyball::api

@@ -1,12 +1,11 @@
-// Who may do what: host, route, credentials and media type, in this order, and the only place that decides any
-// of them.
+// Who may do what: host, route, credentials and media type, in this order, and the only place that decides
+// any of them.
 #pragma once
 
 #include <memory>
-#include <string>
 
+#include "daemon/api/codec.hpp"
 #include "daemon/api/gateway.hpp"
-#include "daemon/api/routes.hpp"
 #include "daemon/apps/registry.hpp"
 #include "daemon/http/connection.hpp"
 #include "daemon/http/host_policy.hpp"
@@ -22,12 +21,9 @@ struct InForce {
   http::HostPolicy hosts;
 };
 
-struct Admission {
-  RouteId route;
-  const config::AppManifest* app = nullptr;  // null on open routes; lives as long as `state`
-};
-// allow: the methods that the path takes, "" where there is no such path.
-Result<Admission> admit(const InForce& state, const http::Request& request, const http::Peer& peer,
-                        std::string& allow);
+// The app that asks, nullptr on open routes; lives as long as `state`. Looks at the request's head alone.
+// `match`: what find_route said of it.
+Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch& match,
+                                         const http::Request& request, const http::Peer& peer);
 
 }  // namespace flyball::api

@@ -1,16 +1,14 @@
 #include "daemon/api/error_table.hpp"
 
 #include <array>
-
-#include "daemon/api/json_text.hpp"
+#include <string>
 
 namespace flyball::api {
 namespace {
 
 using enum ErrorCode;
 
-constexpr std::string_view kRequest = "invalid_request_error";
-constexpr std::string_view kServer = "server_error";
+constexpr Fault kRequest = Fault::request, kServer = Fault::server;
 constexpr int kRetryAfterSeconds = 1;  // a slot frees within a request's time; RELIABILITY allows 1 to 60
 
 constexpr std::array kTable{
@@ -32,7 +30,7 @@ constexpr std::array kTable{
     ErrorRow{template_budget, 400, kRequest, Retry::no,
              "Rendering the chat template took more work than is allowed."},
     ErrorRow{invalid_api_key, 401, kRequest, Retry::no, "No key, or one that belongs to no app."},
-    ErrorRow{host_not_allowed, 403, "permission_error", Retry::no,
+    ErrorRow{host_not_allowed, 403, Fault::permission, Retry::no,
              "The Host field names a host that is not served."},
     ErrorRow{model_not_found, 404, kRequest, Retry::no,
              "No such model, or the app may not use it (not told apart)."},
@@ -45,11 +43,11 @@ constexpr std::array kTable{
     ErrorRow{method_not_allowed, 405, kRequest, Retry::no, "The path exists; Allow lists its methods."},
     ErrorRow{unsupported_media_type, 415, kRequest, Retry::no, "The body must be application/json."},
     ErrorRow{unsupported_coding, 415, kRequest, Retry::no, "Content codings such as gzip are not accepted."},
-    ErrorRow{rate_limited, 429, "rate_limit_error", Retry::later,
+    ErrorRow{rate_limited, 429, Fault::limit, Retry::later,
              "One of the app's own limits: the message says which, what is used of it, and when it is free "
              "again."},
     ErrorRow{
-        token_limit_exceeded, 429, "rate_limit_error", Retry::later,
+        token_limit_exceeded, 429, Fault::limit, Retry::later,
         "The prompt leaves no room for an answer in what is left of the app's token limits; the message has "
         "both counts."},
     ErrorRow{overloaded, 503, kServer, Retry::later,
@@ -105,33 +103,8 @@ const ErrorRow& error_row(ErrorCode code) noexcept {
   return kTable[i < kTable.size() ? i : kTable.size() - 1];
 }
 
-std::string error_json(const Error& error) {
-  const ErrorRow& row = error_row(error.code);
-  std::string out = R"({"error":{"message":)";
-  append_json_string(out, error.message);
-  out.append(R"(,"type":)");
-  append_json_string(out, row.type);
-  out.append(R"(,"param":)");
-  if (error.param.empty())
-    out.append("null");
-  else
-    append_json_string(out, error.param);
-  out.append(R"(,"code":)");
-  append_json_string(out, to_string(row.code));
-  out.append("}}");
-  return out;
-}
-
-http::Response error_response(const Error& error) {
-  const ErrorRow& row = error_row(error.code);
-  http::Response response;
-  response.status = row.status;
-  response.body = error_json(error);
-  response.body.push_back('\n');
-  if (row.retry == Retry::no) response.fields.push_back({"x-should-retry", "false"});
-  if (row.retry == Retry::later)
-    response.fields.push_back({"Retry-After", std::to_string(kRetryAfterSeconds)});
-  return response;
+void append_retry_after(const ErrorRow& row, std::vector<http::Field>& fields) {
+  if (row.retry == Retry::later) fields.push_back({"Retry-After", std::to_string(kRetryAfterSeconds)});
 }
 
 }  // namespace flyball::api

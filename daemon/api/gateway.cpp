@@ -18,11 +18,11 @@ constexpr std::chrono::milliseconds kDrainLook{10};
 
 struct Gateway::Impl {
   Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-       fleet::Fleet& fleet, store::Writer* store, std::vector<usage::AppDay> used,
+       fleet::Fleet& fleet, Codecs codecs, store::Writer* store, std::vector<usage::AppDay> used,
        measure::Outcomes* outcomes)
       : io(context),
         listeners(settings->config.listeners),
-        service(io, settings, std::move(hardware), fleet, store, std::move(used), outcomes),
+        service(io, settings, std::move(hardware), fleet, store, std::move(used), outcomes, codecs),
         server(io, settings->config.http, service),
         drain_timer(io) {}
 
@@ -52,9 +52,9 @@ struct Gateway::Impl {
 };
 
 Gateway::Gateway(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
-                 policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store,
+                 policy::Facts hardware, fleet::Fleet& fleet, Codecs codecs, store::Writer* store,
                  std::vector<usage::AppDay> used, measure::Outcomes* outcomes)
-    : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store,
+    : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, codecs, store,
                                    std::move(used), outcomes)) {}
 Gateway::~Gateway() = default;
 

@@ -10,24 +10,28 @@
 namespace flyball::api {
 namespace {
 
-constexpr std::string_view kHeartbeat = ": keep-alive\n\n";  // a comment: clients skip it
-
 double seconds_between(http::TimePoint from, http::TimePoint to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
 }  // namespace
 
-Inference::Inference(std::shared_ptr<http::Exchange> exchange, Shape shape, metrics::Metrics& metrics,
-                     Over over)
+Inference::Inference(std::shared_ptr<http::Exchange> exchange, const Codec& codec, Generate& request,
+                     metrics::Metrics& metrics, Over over)
     : exchange_(std::move(exchange)),
-      shape_(std::move(shape)),
+      codec_(codec),
+      writer_(std::move(request.writer)),
+      stream_(request.stream),
+      operation_(to_string(request.kind)),
       metrics_(metrics),
       over_(std::move(over)),
-      encoder_(shape_.envelope, shape_.with_logprobs, shape_.choices),
-      progress_(shape_.choices),
-      unfinished_(shape_.choices),
-      answerable_(exchange_->readable()) {}
+      unfinished_(request.choices()),
+      answerable_(exchange_->readable()) {
+  progress_.reserve(unfinished_);
+  for (std::size_t i = 0; i < unfinished_; ++i)
+    progress_.push_back({ChoiceReader(request.parser ? request.parser() : nullptr), 0});
+  if (!stream_) whole_.resize(unfinished_);
+}
 
 void Inference::run(std::shared_ptr<route::Job> job) {
   job_ = std::move(job);
@@ -40,15 +44,13 @@ metrics::RequestLabels Inference::labels() const {
     out.model = job_->receipt().model;
   }
   out.backend = backend_;
-  out.operation = to_string(shape_.envelope.operation);
+  out.operation = operation_;
   return out;
 }
 
 void Inference::begin_stream() {
   streaming_ = true;
-  http::Response head;
-  head.content_type = "text/event-stream; charset=utf-8";
-  head.fields.push_back({"Cache-Control", "no-cache"});
+  http::Response head = stream_head(*stream_);
   if (job_) {
     head.fields.push_back({"x-flyball-route", job_->receipt().summary()});
     append_standings(job_->standings(), head.fields);
@@ -56,7 +58,10 @@ void Inference::begin_stream() {
   exchange_->begin_stream(std::move(head));
 }
 
-bool Inference::flush() {
+bool Inference::write(std::size_t choice, const AnswerEvents& events) {
+  if (!streaming_) begin_stream();
+  Frames frames(*stream_, pending_);
+  writer_->write(choice, events, frames);
   if (pending_.empty()) return true;
   const bool keeps_up = exchange_->write(pending_);
   pending_.clear();
@@ -74,59 +79,38 @@ bool Inference::on_delta(std::size_t index, const Delta& delta) {
     const double seconds = seconds_between(exchange_->readable(), now);
     metrics_.first_token(labels(), seconds);
     job_->first_token(seconds * 1e3);
-    if (shape_.stream) answerable_ = now;
+    if (stream_) answerable_ = now;
   }
-  if (!shape_.stream) {
-    p.answer.text += delta.text;
-    p.answer.logprobs.insert(p.answer.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
-    return true;
-  }
-  if (!streaming_) begin_stream();
-  if (!p.role_sent && shape_.envelope.operation == Operation::chat) encoder_.role_chunk(pending_, index);
-  p.role_sent = true;
-  if (!delta.text.empty() || (shape_.with_logprobs && !delta.logprobs.empty()))
-    encoder_.delta_chunk(pending_, index, delta);
-  return flush();
+  const AnswerEvents& events = p.reader.read(delta);
+  if (stream_) return write(index, events);
+  gather(whole_[index], events);
+  return true;
 }
 
 void Inference::on_done(std::size_t index, const Done& done) {
   if (ended_) return;
   Progress& p = progress_[index];
-  p.answer.reason = done.reason;
   backend_ = job_->backend();
-  if (shape_.choices == 1) timings_ = done.timings;
+  if (progress_.size() == 1) timings_ = done.timings;
   if (const auto n = std::max(done.usage.completion_tokens, p.tokens); n > 1 && done.timings.decode_us > 0)
     metrics_.output_token_time(labels(), static_cast<double>(done.timings.decode_us) / 1e6 / (n - 1));
   const bool last = --unfinished_ == 0;
-  if (last && !shape_.stream) answerable_ = std::chrono::steady_clock::now();
-  if (shape_.stream) {
-    if (!streaming_) {
-      answerable_ = std::chrono::steady_clock::now();
-      begin_stream();
-    }
-    if (!p.role_sent && shape_.envelope.operation == Operation::chat) encoder_.role_chunk(pending_, index);
-    p.role_sent = true;
-    encoder_.finish_chunk(pending_, index, done.reason);
-    if (last) {
-      if (shape_.include_usage) encoder_.usage_chunk(pending_, usage());
-      Encoder::done_frame(pending_);
-    }
-    flush();
+  if (stream_ ? !streaming_ : last) answerable_ = std::chrono::steady_clock::now();
+  const Usage total = usage();
+  const AnswerEvents& events = p.reader.read(done, last ? &total : nullptr);
+  if (stream_) {
+    write(index, events);
     if (last) exchange_->end_stream();
-  } else if (last) {
-    std::vector<Choice> choices;
-    choices.reserve(progress_.size());
-    for (Progress& one : progress_) choices.push_back(std::move(one.answer));
-    http::Response response;
-    response.body = encoder_.complete(choices, usage());
-    response.fields.push_back({"x-flyball-route", job_->receipt().summary()});
-    append_standings(job_->standings(), response.fields);
-    exchange_->respond(std::move(response));
+  } else {
+    gather(whole_[index], events);
+    if (last) {
+      http::Response response = json_response(writer_->whole(whole_, total));
+      response.fields.push_back({"x-flyball-route", job_->receipt().summary()});
+      append_standings(job_->standings(), response.fields);
+      exchange_->respond(std::move(response));
+    }
   }
-  if (last) {
-    Outcome outcome;
-    finish(outcome);
-  }
+  if (last) finish({});
 }
 
 void Inference::on_error(const Error& error) {
@@ -148,12 +132,11 @@ void Inference::fail(const Error& error, const route::Standings& standings, std:
   outcome.status = error_row(error.code).status;
   if (job_) backend_ = job_->backend();
   if (streaming_) {
-    Encoder::error_frame(pending_, error);
-    Encoder::done_frame(pending_);
-    flush();
+    write(0, {event::Failed{error}});
     exchange_->end_stream();
   } else {
-    http::Response response = error_response(error);
+    http::Response response = codec_.error(error);
+    outcome.status = response.status;
     if (job_) response.fields.push_back({"x-flyball-route", job_->receipt().summary()});
     append_standings(standings, response.fields);
     if (retry_after_ms >= 0) set_retry_after(retry_after_ms, response.fields);
@@ -187,12 +170,12 @@ void Inference::on_drained() {
 }
 
 void Inference::on_quiet() {
-  if (ended_ || !shape_.stream) return;
+  if (ended_ || !stream_ || heartbeat(*stream_).empty()) return;
   if (!streaming_) {
     heartbeat_only_ = true;
     begin_stream();
   }
-  exchange_->write(kHeartbeat);
+  exchange_->write(heartbeat(*stream_));
 }
 
 void Inference::on_first_byte(http::TimePoint at) {

@@ -1,5 +1,5 @@
 // One inference request on its way: engine events in, HTTP answer out, streamed or whole. Between route::Job,
-// which knows no HTTP, and http::Exchange, which knows no engines.
+// which knows no HTTP, http::Exchange, which knows no engines, and the codec, which knows neither.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "daemon/api/completion_request.hpp"
-#include "daemon/api/encoder.hpp"
+#include "daemon/api/answer.hpp"
+#include "daemon/api/codec.hpp"
+#include "daemon/api/framing.hpp"
+#include "daemon/api/operation.hpp"
 #include "daemon/http/connection.hpp"
 #include "daemon/metrics/metrics.hpp"
 #include "daemon/route/dispatcher.hpp"
@@ -31,14 +33,11 @@ class Inference final : public http::ExchangeObserver,
                         public route::JobObserver,
                         public std::enable_shared_from_this<Inference> {
  public:
-  struct Shape {  // what of the request the answer depends on
-    Envelope envelope;
-    bool stream = false, include_usage = false, with_logprobs = false;
-    std::uint32_t n = 1, choices = 1;  // n answers to each prompt
-  };
   using Over = std::function<void(Inference&, const Outcome&)>;  // once, last
 
-  Inference(std::shared_ptr<http::Exchange> exchange, Shape shape, metrics::Metrics& metrics, Over over);
+  // Takes the writer out of `request`, which has begun.
+  Inference(std::shared_ptr<http::Exchange> exchange, const Codec& codec, Generate& request,
+            metrics::Metrics& metrics, Over over);
 
   // Takes over the job that was submitted with this as its observer.
   void run(std::shared_ptr<route::Job> job);
@@ -62,7 +61,7 @@ class Inference final : public http::ExchangeObserver,
 
  private:
   void begin_stream();
-  bool flush();
+  bool write(std::size_t choice, const AnswerEvents& events);  // false: the client is behind
   void fail(const Error& error, const route::Standings& standings, std::int64_t retry_after_ms);
   void finish(Outcome outcome);
   Usage usage() const { return job_ ? job_->receipt().usage : Usage{}; }
@@ -70,20 +69,22 @@ class Inference final : public http::ExchangeObserver,
 
   std::shared_ptr<http::Exchange> exchange_;
   std::optional<Timings> timings_;
-  const Shape shape_;
+  const Codec& codec_;
+  const std::unique_ptr<AnswerWriter> writer_;
+  const std::optional<StreamFraming> stream_;
+  const char* const operation_;
   metrics::Metrics& metrics_;
   Over over_;
   std::shared_ptr<route::Job> job_;
-  Encoder encoder_;
 
   struct Progress {
-    Choice answer;  // text and logprobs only where not streamed
+    ChoiceReader reader;
     std::uint32_t tokens = 0;
-    bool role_sent = false;
   };
   std::vector<Progress> progress_;
+  std::vector<Choice> whole_;  // unless streamed
   std::size_t unfinished_;
-  std::string pending_;  // encoded, not yet handed to the exchange
+  std::string pending_;  // the frames of one batch of events
   std::string backend_ = "none";
   bool streaming_ = false, heartbeat_only_ = false, ended_ = false, got_token_ = false;
   http::TimePoint answerable_;  // when the event came that let the first byte go

@@ -52,68 +52,6 @@ void append_escape(std::string& out, unsigned char c) {
   out.push_back(kHex[c & 15]);
 }
 
-bool is_blank(char c) noexcept {
-  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-// Walks a validated document; positions never pass its end.
-class Walker {
- public:
-  explicit Walker(std::string_view text) : text_(text) {}
-
-  bool at(char c) {
-    while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
-    return at_ < text_.size() && text_[at_] == c;
-  }
-  bool take(char c) {
-    if (!at(c)) return false;
-    ++at_;
-    return true;
-  }
-  std::string_view value() {
-    at('\0');  // skips blanks
-    const std::size_t begin = at_;
-    int depth = 0;
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (c == '"') {
-        skip_string();
-      } else if (c == '{' || c == '[') {
-        ++depth;
-        ++at_;
-      } else if (c == '}' || c == ']') {
-        if (depth == 0) break;
-        --depth;
-        ++at_;
-      } else if (depth == 0 && (c == ',' || c == ':' || is_blank(c))) {
-        break;
-      } else {
-        ++at_;
-      }
-      if (depth == 0 && at_ > begin &&
-          (text_[at_ - 1] == '"' || text_[at_ - 1] == '}' || text_[at_ - 1] == ']'))
-        break;
-    }
-    return text_.substr(begin, at_ - begin);
-  }
-
- private:
-  void skip_string() {
-    ++at_;
-    while (at_ < text_.size() && text_[at_] != '"') at_ += text_[at_] == '\\' ? 2 : 1;
-    if (at_ < text_.size()) ++at_;
-    if (at_ > text_.size()) at_ = text_.size();
-  }
-
-  std::string_view text_;
-  std::size_t at_ = 0;
-};
-
-std::string_view without_bom(std::string_view text) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  return text;
-}
-
 }  // namespace
 
 void append_json_string(std::string& out, std::string_view text) {
@@ -153,29 +91,6 @@ void append_json_number(std::string& out, double value) {
   const auto end = whole ? std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::fixed).ptr
                          : std::to_chars(buffer, buffer + sizeof buffer, value).ptr;
   out.append(buffer, end);
-}
-
-std::vector<JsonMember> json_members(std::string_view object) {
-  std::vector<JsonMember> out;
-  Walker walker(without_bom(object));
-  if (!walker.take('{')) return out;
-  while (walker.at('"')) {
-    const std::string_view key = walker.value();
-    walker.take(':');
-    out.push_back({key, walker.value()});
-    if (!walker.take(',')) break;
-  }
-  return out;
-}
-
-std::vector<std::string_view> json_elements(std::string_view array) {
-  std::vector<std::string_view> out;
-  Walker walker(without_bom(array));
-  if (!walker.take('[') || walker.at(']')) return out;
-  do {
-    out.push_back(walker.value());
-  } while (walker.take(','));
-  return out;
 }
 
 }  // namespace flyball::api

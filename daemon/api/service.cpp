@@ -11,14 +11,14 @@
 #include <spdlog/spdlog.h>
 #include <boost/asio/post.hpp>
 
+#include "config/app_models.hpp"
 #include "daemon/api/admission.hpp"
-#include "daemon/api/completion_request.hpp"
-#include "daemon/api/error_table.hpp"
-#include "daemon/api/explain.hpp"
+#include "daemon/api/framing.hpp"
 #include "daemon/api/inference.hpp"
 #include "daemon/api/views.hpp"
 #include "daemon/route/dispatcher.hpp"
 #include "daemon/route/records.hpp"
+#include "policy/fact_json.hpp"
 
 namespace flyball::api {
 namespace {
@@ -49,8 +49,9 @@ double milliseconds_since(http::TimePoint from) {
 struct Service::Impl {
   Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
        fleet::Fleet& fleet, store::Writer* writer, std::vector<usage::AppDay> used,
-       measure::Outcomes* predictions)
+       measure::Outcomes* predictions, Codecs known)
       : io(context),
+        codecs(known),
         state(std::make_shared<const InForce>(std::move(settings))),
         store(writer),
         outcomes(predictions),
@@ -62,34 +63,43 @@ struct Service::Impl {
     dispatcher.set_limits({state->settings->config.max_queue});
   }
 
-  http::Response refused(const Error& error, std::string_view id, std::string_view allow);
+  // One request that was let in.
+  struct Call {
+    std::shared_ptr<http::Exchange> exchange;
+    std::shared_ptr<const InForce> state;  // holds the app
+    const Codec& codec;
+    const Route& route;
+    const config::AppManifest* app;  // nullptr on open routes
+  };
 
-  void infer(std::shared_ptr<http::Exchange> exchange, Operation operation, const config::AppManifest& app);
-  std::expected<std::shared_ptr<route::Job>, route::Refusal> submit(
-      const std::shared_ptr<Inference>& inference, InferenceRequest request, const std::string& id,
-      const config::AppManifest& app, const config::ModelEntry& model);
-  void over(Inference& inference, const Outcome& outcome, const std::string& app, const std::string& model,
-            Operation operation);
-  Result<http::Response> explain(const http::Request& request, const config::AppManifest& app);
-  void receipt(std::shared_ptr<http::Exchange> exchange, const config::AppManifest& app);
-  Result<http::Response> model(std::string_view id, const config::AppManifest& app) const;
+  // One for each Operation.
+  void run(const Call& call, Generate request);
+  void run(const Call& call, ListModels operation);
+  void run(const Call& call, ShowModel operation);
+  void run(const Call& call, TellHealth operation);
+  void run(const Call& call, TellReadiness operation);
+  void run(const Call& call, TellMetrics operation);
+  void run(const Call& call, Explain question);
+  void run(const Call& call, FindReceipt operation);
+
+  void over(Inference& inference, const Outcome& outcome, const Call& call, const std::string& model);
+  void found(const std::shared_ptr<Call>& lookup, Result<std::optional<route::Receipt>> receipt);
   http::Response exposition();
 
-  void answer(http::Exchange& exchange, Result<http::Response> result, const config::AppManifest* app,
-              std::string_view operation);
+  const Codec& codec_of(const RouteMatch& match) const {
+    return match.codec != nullptr ? *match.codec : *codecs.front();
+  }
+  // Of a request that was not let in; the head may be all there is of it, or less.
+  http::Response refused(const Error& error, const RouteMatch& match);
+  void answer(const Call& call, Result<http::Response> result);
+  void answer(http::Exchange& exchange, Result<http::Response> result, const Codec& codec,
+              std::string_view app, std::string_view operation);
   void log(std::string_view id, std::string_view app, std::string_view model, std::string_view backend,
            std::string_view operation, int status, std::string_view code, double ms,
            const Usage& usage) const;
 
-  // A receipt that is being looked for in the store.
-  struct Lookup {
-    std::shared_ptr<http::Exchange> exchange;
-    std::shared_ptr<const InForce> state;  // holds the app
-    const config::AppManifest& app;
-  };
-  void found(const std::shared_ptr<Lookup>& lookup, Result<std::optional<route::Receipt>> receipt);
-
   boost::asio::io_context& io;
+  const Codecs codecs;
   metrics::Metrics metrics;
   std::shared_ptr<const InForce> state;
   store::Writer* const store;         // nullptr: none
@@ -101,19 +111,25 @@ struct Service::Impl {
   std::mt19937_64 seeds;  // for requests that bring none; recorded nowhere, so need not be secret
   const std::int64_t started = std::time(nullptr);
   std::unordered_set<std::shared_ptr<Inference>> active;
-  std::unordered_set<std::shared_ptr<Lookup>> lookups;
+  std::unordered_set<std::shared_ptr<Call>> lookups;  // receipts that are being looked for in the store
   std::uint64_t finished = 0, inferences_finished = 0;
   bool draining = false;
 };
 
-http::Response Service::Impl::refused(const Error& error, std::string_view id, std::string_view allow) {
-  http::Response response = error_response(error);
-  if (!id.empty()) response.fields.push_back({"x-request-id", std::string(id)});
-  if (error.code == ErrorCode::method_not_allowed) response.fields.push_back({"Allow", std::string(allow)});
-  if (error.code == ErrorCode::invalid_api_key) response.fields.push_back({"WWW-Authenticate", "Bearer"});
-  metrics.rejected(to_string(error.code));
+http::Response Service::Impl::refused(const Error& error, const RouteMatch& match) {
+  const Codec& codec = codec_of(match);
+  http::Response response = codec.error(error);
+  const std::string id = "req-" + hex(++ids);
+  response.fields.push_back({"x-request-id", id});
+  if (error.code == ErrorCode::method_not_allowed) response.fields.push_back({"Allow", match.allow});
+  if (error.code == ErrorCode::invalid_api_key)
+    for (const KeyPlace& place : codec.keys)
+      if (!place.scheme.empty()) response.fields.push_back({"WWW-Authenticate", std::string(place.scheme)});
+  const std::string_view code = to_string(error.code);
+  metrics.rejected(code);
   metrics.request_finished({}, response.status, 0);
   ++finished;
+  log(id, "none", "none", "none", "refused", response.status, code, 0, {});
   return response;
 }
 
@@ -128,107 +144,66 @@ void Service::Impl::log(std::string_view id, std::string_view app, std::string_v
       usage.completion_tokens);
 }
 
-void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> result,
-                           const config::AppManifest* app, std::string_view operation) {
-  const std::string_view app_id = app ? std::string_view(app->id) : "none";
+void Service::Impl::answer(const Call& call, Result<http::Response> result) {
+  answer(*call.exchange, std::move(result), call.codec, call.app ? std::string_view(call.app->id) : "none",
+         call.route.operation);
+}
+
+void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> result, const Codec& codec,
+                           std::string_view app, std::string_view operation) {
   std::string_view code = "ok";
-  int status = 0;
-  if (result) {
-    status = result->status;
-    exchange.respond(std::move(*result));
-  } else {
+  if (!result) {
     code = to_string(result.error().code);
-    http::Response response = error_response(result.error());
-    status = response.status;
     metrics.rejected(code);
-    exchange.respond(std::move(response));
+    result = codec.error(result.error());
   }
+  const int status = result->status;
+  exchange.respond(std::move(*result));
   metrics::RequestLabels labels;
-  labels.app = app_id;
+  labels.app = app;
   labels.operation = operation;
   const double ms = milliseconds_since(exchange.readable());
   metrics.request_finished(labels, status, ms / 1e3);
   ++finished;
-  if (operation != "observe")
-    log(exchange.request().id, app_id, "none", "none", operation, status, code, ms, {});
+  if (operation != kObserve) log(exchange.id(), app, "none", "none", operation, status, code, ms, {});
 }
 
 // ---- inference
 // -----------------------------------------------------------------------------------------------
 
-void Service::Impl::infer(std::shared_ptr<http::Exchange> exchange, Operation operation,
-                          const config::AppManifest& app) {
-  const char* const name = to_string(operation);
-  if (draining) {
-    answer(*exchange, fail(ErrorCode::shutting_down, "The daemon is shutting down."), &app, name);
-    return;
-  }
-  auto request = parse_inference_request(operation, exchange->request().body);
-  std::string().swap(exchange->request().body);  // the request holds what it needs of it
-  if (!request) {
-    answer(*exchange, std::unexpected(std::move(request.error())), &app, name);
-    return;
-  }
-  auto model = state->apps.model_for(app, request->model);
-  if (!model) {
-    answer(*exchange, std::unexpected(std::move(model.error())), &app, name);
-    return;
-  }
-  auto max_tokens = apps::Registry::cap_max_tokens(app, request->base.max_tokens);
-  if (!max_tokens) {
-    answer(*exchange, std::unexpected(std::move(max_tokens.error())), &app, name);
-    return;
-  }
-  request->base.max_tokens = *max_tokens;
-  if (!request->seeded) request->base.sampling.seed = seeds();
+void Service::Impl::run(const Call& call, Generate request) {
+  const config::AppManifest& app = *call.app;
+  auto model = call.state->apps.model_for(app, request.model);
+  if (!model) return answer(call, std::unexpected(std::move(model.error())));
+  auto max_tokens = apps::Registry::cap_max_tokens(app, request.base.max_tokens);
+  if (!max_tokens) return answer(call, std::unexpected(std::move(max_tokens.error())));
+  request.base.max_tokens = *max_tokens;
+  if (!request.seeded) request.base.sampling.seed = seeds();
 
-  const std::string id = exchange->request().id;
-  Inference::Shape shape;
-  shape.envelope.operation = operation;
-  shape.envelope.id = (operation == Operation::chat ? "chatcmpl-" : "cmpl-") + id.substr(id.find('-') + 1);
-  shape.envelope.created = std::time(nullptr);
-  shape.envelope.model = request->model.empty() ? (*model)->id : request->model;
-  shape.envelope.usage_in_chunks = request->include_usage;
-  shape.stream = request->stream;
-  shape.include_usage = request->include_usage;
-  shape.with_logprobs = request->base.sampling.top_logprobs >= 0;
-  shape.n = request->n;
-  shape.choices = static_cast<std::uint32_t>(request->choices());
-  const auto inference = std::make_shared<Inference>(
-      exchange, std::move(shape), metrics,
-      [this, keep = state, app = &app, model = *model, operation](Inference& self, const Outcome& outcome) {
-        over(self, outcome, app->id, model->id, operation);
-      });
+  const std::string& id = call.exchange->id();
+  request.writer->begin(
+      {id, std::time(nullptr), request.model.empty() ? (*model)->id : request.model, request.choices()});
+  const auto inference =
+      std::make_shared<Inference>(call.exchange, call.codec, request, metrics,
+                                  [this, call, model = *model](Inference& self, const Outcome& outcome) {
+                                    over(self, outcome, call, model->id);
+                                  });
   active.insert(inference);
-  exchange->observe(inference);
-  auto job = submit(inference, std::move(*request), id, app, **model);
-  if (!job) {
+  call.exchange->observe(inference);
+  auto job = dispatcher.submit({id, call.state, *call.state->settings->tree, app, **model, traits_of(request),
+                                std::move(request.base), std::move(request.prompts), request.n,
+                                call.state->settings->file_of(**model), &call.state->settings->measured},
+                               inference);
+  if (job)
+    inference->run(std::move(*job));
+  else
     inference->refuse(job.error());
-    return;
-  }
-  inference->run(std::move(*job));
 }
 
-std::expected<std::shared_ptr<route::Job>, route::Refusal> Service::Impl::submit(
-    const std::shared_ptr<Inference>& inference, InferenceRequest request, const std::string& id,
-    const config::AppManifest& app, const config::ModelEntry& model) {
-  route::JobSpec spec{id,
-                      state,
-                      *state->settings->tree,
-                      app,
-                      model,
-                      traits_of(request),
-                      std::move(request.base),
-                      std::move(request.prompts),
-                      request.n,
-                      state->settings->file_of(model),
-                      &state->settings->measured};
-  return dispatcher.submit(std::move(spec), inference);
-}
-
-void Service::Impl::over(Inference& inference, const Outcome& outcome, const std::string& app,
-                         const std::string& model, Operation operation) {
-  metrics::RequestLabels labels{app, model, outcome.backend, to_string(operation)};
+void Service::Impl::over(Inference& inference, const Outcome& outcome, const Call& call,
+                         const std::string& model) {
+  const std::string& app = call.app->id;
+  metrics::RequestLabels labels{app, model, outcome.backend, std::string(call.route.operation)};
   const double ms = milliseconds_since(inference.exchange().readable());
   metrics.request_finished(labels, outcome.status, ms / 1e3);
   const std::string_view code = outcome.failed ? to_string(outcome.code) : "ok";
@@ -244,7 +219,7 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const std
       measure::engine_was_idle(inference.job()->receipt().facts, outcome.backend))
     outcomes->answered(state->settings->measured, {model, outcome.backend, outcome.usage, *outcome.timings},
                        std::time(nullptr));
-  log(inference.exchange().id(), app, model, outcome.backend, to_string(operation), outcome.status, code, ms,
+  log(inference.exchange().id(), app, model, outcome.backend, call.route.operation, outcome.status, code, ms,
       outcome.usage);
   active.erase(inference.shared_from_this());
 }
@@ -252,23 +227,69 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const std
 // ---- everything else
 // -----------------------------------------------------------------------------------------
 
-Result<http::Response> Service::Impl::model(std::string_view id, const config::AppManifest& app) const {
-  auto found = state->apps.model_for(app, id);
-  if (!found) return std::unexpected(std::move(found.error()));
-  return model_view(**found, started);
+void Service::Impl::run(const Call& call, ListModels operation) {
+  std::vector<const config::ModelEntry*> models;
+  for (const config::ModelEntry& model : call.state->settings->config.models)
+    if (config::may_use(*call.app, model)) models.push_back(&model);
+  answer(call, operation.answer(models, started));
 }
 
-void Service::Impl::receipt(std::shared_ptr<http::Exchange> exchange, const config::AppManifest& app) {
-  const std::string id(last_segment(exchange->request().path()));
-  if (const auto recent = dispatcher.receipts().find(id, app.id)) {
-    answer(*exchange, receipt_view(*recent), &app, "receipt");
-    return;
+void Service::Impl::run(const Call& call, ShowModel operation) {
+  auto model = call.state->apps.model_for(*call.app, operation.name);
+  if (!model) return answer(call, std::unexpected(std::move(model.error())));
+  answer(call, operation.answer(**model, started));
+}
+
+void Service::Impl::run(const Call& call, TellHealth) {
+  answer(call, json_response("{\"status\":\"ok\"}"));
+}
+
+void Service::Impl::run(const Call& call, TellReadiness) {
+  answer(call, readiness_view(call.state->settings->config, dispatcher.fleet().status(), draining));
+}
+
+void Service::Impl::run(const Call& call, TellMetrics) {
+  answer(call, exposition());
+}
+
+void Service::Impl::run(const Call& call, Explain question) {
+  std::vector<policy::NamedFact> overrides;
+  for (const auto& [name, value] : question.facts) {
+    auto fact = policy::read_fact(name, value, *call.state->settings->tree->targets);
+    if (!fact) {
+      fact.error().param = "facts." + name.substr(0, 100);
+      return answer(call, pass(fact));
+    }
+    overrides.push_back(std::move(*fact));
   }
-  const auto lookup = std::make_shared<Lookup>(Lookup{std::move(exchange), state, app});
+  auto model = call.state->apps.model_for(*call.app, question.traits.model_as_asked);
+  if (!model) return answer(call, std::unexpected(std::move(model.error())));
+  const route::JobSpec spec{call.exchange->id(),
+                            call.state,
+                            *call.state->settings->tree,
+                            *call.app,
+                            **model,
+                            std::move(question.traits),
+                            {},
+                            {},
+                            1,
+                            call.state->settings->file_of(**model),
+                            &call.state->settings->measured};
+  const route::Receipt receipt = dispatcher.explain(spec, overrides);
+  http::Response out = receipt_view(receipt);
+  out.fields.push_back({"x-flyball-route", receipt.summary()});
+  answer(call, std::move(out));
+}
+
+void Service::Impl::run(const Call& call, FindReceipt operation) {
+  const std::string& id = operation.request_id;
+  const std::string& app = call.app->id;
+  if (const auto recent = dispatcher.receipts().find(id, app)) return answer(call, receipt_view(*recent));
+  const auto lookup = std::make_shared<Call>(call);
   lookups.insert(lookup);
   // The writer's thread looks, behind what it has still to write or cannot; this one goes on meanwhile.
   const bool looks = receipt_store.find(
-      id, app.id,
+      id, app,
       [this, weak = std::weak_ptr(lookup), &context = io](Result<std::optional<route::Receipt>> receipt) {
         boost::asio::post(context, [this, weak, receipt = std::move(receipt)]() mutable {
           if (const auto asked = weak.lock()) found(asked, std::move(receipt));
@@ -279,7 +300,7 @@ void Service::Impl::receipt(std::shared_ptr<http::Exchange> exchange, const conf
   found(lookup, fail(ErrorCode::overloaded, "Too many receipts are being looked for in the store already."));
 }
 
-void Service::Impl::found(const std::shared_ptr<Lookup>& lookup,
+void Service::Impl::found(const std::shared_ptr<Call>& lookup,
                           Result<std::optional<route::Receipt>> receipt) {
   Result<http::Response> out =
       fail(ErrorCode::not_found, "There is no receipt of this app with that request id.");
@@ -287,30 +308,8 @@ void Service::Impl::found(const std::shared_ptr<Lookup>& lookup,
     out = std::unexpected(std::move(receipt.error()));
   else if (*receipt)
     out = receipt_view(**receipt);
-  answer(*lookup->exchange, std::move(out), &lookup->app, "receipt");
+  answer(*lookup, std::move(out));
   lookups.erase(lookup);
-}
-
-Result<http::Response> Service::Impl::explain(const http::Request& request, const config::AppManifest& app) {
-  auto question = parse_explain_request(request.body, *state->settings->tree->targets);
-  if (!question) return std::unexpected(std::move(question.error()));
-  auto model = state->apps.model_for(app, question->traits.model_as_asked);
-  if (!model) return std::unexpected(std::move(model.error()));
-  const route::JobSpec spec{request.id,
-                            state,
-                            *state->settings->tree,
-                            app,
-                            **model,
-                            question->traits,
-                            {},
-                            {},
-                            1,
-                            state->settings->file_of(**model),
-                            &state->settings->measured};
-  const route::Receipt receipt = dispatcher.explain(spec, question->overrides);
-  http::Response out = receipt_view(receipt);
-  out.fields.push_back({"x-flyball-route", receipt.summary()});
-  return out;
 }
 
 http::Response Service::Impl::exposition() {
@@ -325,7 +324,8 @@ http::Response Service::Impl::exposition() {
     const store::Writer::Health health = store->health();
     metrics.set_store(health.written, health.dropped, health.failed);
   }
-  http::Response out = json_response(metrics.exposition());
+  http::Response out;
+  out.body = metrics.exposition();
   out.content_type = "text/plain; version=0.0.4; charset=utf-8";
   return out;
 }
@@ -335,9 +335,9 @@ http::Response Service::Impl::exposition() {
 
 Service::Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
                  policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store,
-                 std::vector<usage::AppDay> used, measure::Outcomes* outcomes)
+                 std::vector<usage::AppDay> used, measure::Outcomes* outcomes, Codecs codecs)
     : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store,
-                                   std::move(used), outcomes)) {}
+                                   std::move(used), outcomes, codecs)) {}
 Service::~Service() = default;
 
 std::string Service::next_request_id() {
@@ -345,64 +345,31 @@ std::string Service::next_request_id() {
 }
 
 std::optional<http::Response> Service::check_head(const http::Request& head, const http::Peer& peer) {
-  std::string allow;
-  const auto admitted = admit(*impl_->state, head, peer, allow);
-  if (admitted) return std::nullopt;
-  const std::string id = next_request_id();
-  auto response = impl_->refused(admitted.error(), id, allow);
-  impl_->log(id, "none", "none", "none", "refused", response.status, to_string(admitted.error().code), 0, {});
-  return response;
+  const RouteMatch match = find_route(impl_->codecs, head.method, head.path());
+  const auto app = admit(*impl_->state, match, head, peer);
+  if (app) return std::nullopt;
+  return impl_->refused(app.error(), match);
 }
 
-http::Response Service::refuse(const Error& error, const http::Request*, const http::Peer&) {
-  const std::string id = next_request_id();
-  auto response = impl_->refused(error, id, {});
-  impl_->log(id, "none", "none", "none", "refused", response.status, to_string(error.code), 0, {});
-  return response;
+http::Response Service::refuse(const Error& error, const http::Request* head, const http::Peer&) {
+  return impl_->refused(error, head ? find_route(impl_->codecs, head->method, head->path()) : RouteMatch());
 }
 
 void Service::handle(std::shared_ptr<http::Exchange> exchange) {
-  std::string allow;
-  const http::Request& request = exchange->request();
-  const auto admitted = admit(*impl_->state, request, exchange->peer(), allow);
-  if (!admitted) {  // a reload between head and body
-    impl_->answer(*exchange, std::unexpected(admitted.error()), nullptr, "refused");
+  http::Request& request = exchange->request();
+  const RouteMatch match = find_route(impl_->codecs, request.method, request.path());
+  const auto app = admit(*impl_->state, match, request, exchange->peer());
+  if (!app) {  // a reload between head and body
+    impl_->answer(*exchange, std::unexpected(app.error()), impl_->codec_of(match), "none", "refused");
     return;
   }
-  const auto state = impl_->state;  // keeps the app alive through this call
-  const config::AppManifest* app = admitted->app;
-  switch (admitted->route) {
-    case RouteId::healthz:
-      impl_->answer(*exchange, json_response("{\"status\":\"ok\"}\n"), app, "observe");
-      return;
-    case RouteId::readyz:
-      impl_->answer(
-          *exchange,
-          readiness_view(state->settings->config, impl_->dispatcher.fleet().status(), impl_->draining), app,
-          "observe");
-      return;
-    case RouteId::metrics:
-      impl_->answer(*exchange, impl_->exposition(), app, "observe");
-      return;
-    case RouteId::models:
-      impl_->answer(*exchange, models_view(state->settings->config, *app, impl_->started), app, "models");
-      return;
-    case RouteId::model:
-      impl_->answer(*exchange, impl_->model(last_segment(request.path()), *app), app, "models");
-      return;
-    case RouteId::chat_completions:
-      impl_->infer(std::move(exchange), Operation::chat, *app);
-      return;
-    case RouteId::completions:
-      impl_->infer(std::move(exchange), Operation::completion, *app);
-      return;
-    case RouteId::explain:
-      impl_->answer(*exchange, impl_->explain(request, *app), app, "explain");
-      return;
-    case RouteId::receipt:
-      impl_->receipt(std::move(exchange), *app);
-      return;
-  }
+  const Impl::Call call{exchange, impl_->state, *match.codec, *match.route, *app};
+  if (call.route.drains && impl_->draining)
+    return impl_->answer(call, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
+  auto operation = call.codec.parse(call.route, request);
+  std::string().swap(request.body);  // the operation holds what it needs of it
+  if (!operation) return impl_->answer(call, std::unexpected(std::move(operation.error())));
+  std::visit([&](auto& one) { impl_->run(call, std::move(one)); }, *operation);
 }
 
 bool Service::closing() const {

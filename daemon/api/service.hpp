@@ -1,5 +1,6 @@
-// The router behind every connection: which paths exist, who may use them, and what each does. Knows no
-// sockets: the gateway puts it behind a Server, tests and the fuzzer behind http::Connection directly.
+// The router behind every connection: finds the codec that a request is for, lets it parse, and carries out
+// the operation. Knows no API and no sockets: the gateway puts it behind a Server, tests and the fuzzer
+// behind http::Connection directly.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 #include <boost/asio/io_context.hpp>
 
+#include "daemon/api/codec.hpp"
 #include "daemon/api/gateway.hpp"
-#include "daemon/api/routes.hpp"
 #include "daemon/http/connection.hpp"
 #include "daemon/metrics/metrics.hpp"
 
@@ -21,8 +22,8 @@ namespace flyball::api {
 class Service final : public http::Handler {
  public:
   Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-          fleet::Fleet& fleet, store::Writer* store = nullptr, std::vector<usage::AppDay> used = {},
-          measure::Outcomes* outcomes = nullptr);
+          fleet::Fleet& fleet, store::Writer* store, std::vector<usage::AppDay> used,
+          measure::Outcomes* outcomes, Codecs codecs);
   ~Service() override;
 
   // http::Handler

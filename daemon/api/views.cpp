@@ -5,20 +5,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "config/app_models.hpp"
-#include "daemon/api/json_text.hpp"
+#include "daemon/api/framing.hpp"
 #include "daemon/usage/workload.hpp"
 
 namespace flyball::api {
 namespace {
-
-void append_model(std::string& out, const config::ModelEntry& model, std::int64_t created) {
-  out.append(R"({"id":)");
-  append_json_string(out, model.id);
-  out.append(R"(,"object":"model","created":)")
-      .append(std::to_string(created))
-      .append(R"(,"owned_by":"flyball"})");
-}
 
 bool ready(const fleet::WorkerStatus& worker) noexcept {
   return worker.state == fleet::WorkerState::ready;
@@ -26,34 +17,10 @@ bool ready(const fleet::WorkerStatus& worker) noexcept {
 
 }  // namespace
 
-http::Response json_response(std::string body) {
-  http::Response out;
-  out.body = std::move(body);
-  return out;
-}
-
-http::Response models_view(const config::Config& config, const config::AppManifest& app,
-                           std::int64_t created) {
-  std::string body = R"({"object":"list","data":[)";
-  bool first = true;
-  for (const config::ModelEntry& model : config.models) {
-    if (!config::may_use(app, model)) continue;
-    if (!std::exchange(first, false)) body.push_back(',');
-    append_model(body, model, created);
-  }
-  return json_response(std::move(body) + "]}\n");
-}
-
-http::Response model_view(const config::ModelEntry& model, std::int64_t created) {
-  std::string body;
-  append_model(body, model, created);
-  return json_response(std::move(body) + "\n");
-}
-
 http::Response receipt_view(const route::Receipt& receipt) {
   using nlohmann::json;
   // Some facts are other people's words (a driver's device name): bytes that are not UTF-8 become U+FFFD.
-  return json_response(route::to_json(receipt).dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+  return json_response(route::to_json(receipt).dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
 http::Response readiness_view(const config::Config& config, const std::vector<fleet::WorkerStatus>& workers,
@@ -75,7 +42,7 @@ http::Response readiness_view(const config::Config& config, const std::vector<fl
       loading = true;
   }
   const std::string status = draining ? "draining" : failed ? "failed" : loading ? "loading" : "ready";
-  http::Response out = json_response(R"({"status":")" + status + "\"}\n");
+  http::Response out = json_response(R"({"status":")" + status + "\"}");
   if (status != "ready") out.status = 503;
   return out;
 }

@@ -1,5 +1,4 @@
-// Answers that are read off the daemon's state and change nothing: models, receipts, readiness, engine
-// gauges. Pure.
+// Answers that are read off the daemon's state and change nothing: receipts, readiness, engine gauges. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +16,6 @@
 
 namespace flyball::api {
 
-http::Response json_response(std::string body);  // 200
-
-// {"object":"list","data":[{"id","object":"model","created","owned_by"}...]}: what the app may use.
-http::Response models_view(const config::Config& config, const config::AppManifest& app,
-                           std::int64_t created);
-http::Response model_view(const config::ModelEntry& model, std::int64_t created);
 http::Response receipt_view(const route::Receipt& receipt);
 // {"status": "ready"}; 503 with "draining", "failed" where an engine to be preloaded could not be loaded or
 // died too often and nobody tries again, or "loading" while one is not there.

@@ -21,8 +21,8 @@ std::optional<std::string_view> bearer(std::string_view authorization) {
   return authorization.substr(kScheme.size());
 }
 
-std::unexpected<Error> refused(const char* message) {
-  return fail(ErrorCode::invalid_api_key, message);
+std::unexpected<Error> refused(std::string message) {
+  return fail(ErrorCode::invalid_api_key, std::move(message));
 }
 
 }  // namespace
@@ -48,6 +48,10 @@ const config::AppManifest* Registry::by_key(std::string_view key) const {
 }
 
 Result<const config::AppManifest*> Registry::identify(const Credentials& credentials) const {
+  if (!credentials.own.value.empty()) {
+    if (const auto* app = by_key(credentials.own.value)) return app;
+    return refused("The API key belongs to no app.");
+  }
   if (!credentials.authorization.empty()) {
     const auto key = bearer(credentials.authorization);
     if (!key) return refused("The Authorization field must be 'Bearer' and an API key.");
@@ -59,7 +63,8 @@ Result<const config::AppManifest*> Registry::identify(const Credentials& credent
       if (app.unix_uid == credentials.unix_uid) return &app;
   if (config_.loopback_without_key && (credentials.loopback || credentials.unix_uid))
     if (const auto* app = by_id(config_.default_app)) return app;
-  return refused("An API key is required: 'Authorization: Bearer KEY'.");
+  if (credentials.own.name.empty()) return refused("An API key is required: 'Authorization: Bearer KEY'.");
+  return refused("An API key is required: '" + std::string(credentials.own.name) + ": KEY'.");
 }
 
 Result<const config::ModelEntry*> Registry::model_for(const config::AppManifest& app,

@@ -18,6 +18,9 @@ struct Credentials {
   std::string_view authorization;         // the Authorization field as sent, "" if none
   std::optional<std::uint32_t> unix_uid;  // SO_PEERCRED of a unix socket
   bool loopback = false;                  // TCP from this machine
+  struct Field {
+    std::string_view name, value;
+  } own = {};  // of an API whose clients send the key alone: the field's name and value, "" if none
 };
 
 class Registry {
@@ -25,8 +28,8 @@ class Registry {
   // Both outlive the registry.
   Registry(const std::vector<config::AppManifest>& apps, const config::Config& config);
 
-  // A key decides alone: a wrong one is refused even where none would be needed. Without a key the unix
-  // peer's uid decides, then loopback_without_key. invalid_api_key otherwise.
+  // A key decides alone, `own` before `authorization`: a wrong one is refused even where none would be
+  // needed. Without a key the unix peer's uid decides, then loopback_without_key. invalid_api_key otherwise.
   Result<const config::AppManifest*> identify(const Credentials& credentials) const;
 
   // The model by id or alias; for "" default_model or, where that is not open to the app, the only one that

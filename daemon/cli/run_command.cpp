@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/model/model_config.hpp"
+#include "config/json_reader.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/local_engine.hpp"
@@ -61,10 +62,11 @@ double prefill_rate(const Done& d) {
 }
 
 // One request, streamed to stdout unless the answer is wanted as JSON.
-Result<Answer> ask(Backend& backend, const RunOptions& options, Prompt prompt) {
+Result<Answer> ask(Backend& backend, const RunOptions& options, Result<Prompt> prompt) {
+  if (!prompt) return pass(prompt);
   CompletionRequest request;
   request.id = "run";
-  request.prompt = std::move(prompt);
+  request.prompt = std::move(*prompt);
   request.sampling = options.sampling;
   request.max_tokens = options.max_tokens;
   request.stop = options.stop;
@@ -114,9 +116,12 @@ void print_figures(const Answer& a) {
       a.done.usage.completion_tokens, decode_rate(a.done), to_string(a.done.reason));
 }
 
-Prompt make_prompt(const RunOptions& options, const json& history, const std::string& text) {
+Result<Prompt> make_prompt(const RunOptions& options, const json& history, const std::string& text) {
   if (options.raw) return TextPrompt{text};
-  return ChatPrompt{history.dump(-1, ' ', false, json::error_handler_t::replace), "", "", true};
+  // What was typed may not be UTF-8: such bytes become U+FFFD.
+  auto messages = read_packed(history.dump(-1, ' ', false, json::error_handler_t::replace), {}, "The chat");
+  if (!messages) return pass(messages);
+  return ChatPrompt{std::move(*messages), {}, {}, true};
 }
 
 json first_messages(const RunOptions& options) {

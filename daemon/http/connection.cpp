@@ -306,7 +306,10 @@ void Connection::on_head(const Head& head) {
   asked_to_close_ = !head.keep_alive;
   auto parser = RequestParser::begin(head, std::string_view(in_).substr(0, head.size), limits_.body_bytes);
   if (!parser) {
-    refuse(parser.error(), nullptr);
+    Request known;  // so that the refusal can be told in the words of the path's API
+    known.method = head.method;
+    known.target = head.target;
+    refuse(parser.error(), &known);
     return;
   }
   const bool expects = head.expect_continue && (head.chunked || head.content_length.value_or(0) > 0);

@@ -33,6 +33,10 @@ struct Request {
   std::string_view path() const noexcept {  // the target up to '?'
     return std::string_view(target).substr(0, target.find('?'));
   }
+  std::string_view query() const noexcept {  // what is behind it, as sent
+    const auto at = target.find('?');
+    return at == std::string::npos ? std::string_view() : std::string_view(target).substr(at + 1);
+  }
   // First value of that name (ASCII case does not matter), "" if there is none.
   std::string_view field(std::string_view name) const noexcept;
 };

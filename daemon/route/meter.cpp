@@ -10,7 +10,7 @@ constexpr std::uint64_t kBytesPerToken = 4;  // text is about so many a token
 constexpr std::uint64_t kMarks = 8, kTemplateTokens = 1024;
 
 std::uint64_t bytes_of(const ChatPrompt& chat) noexcept {
-  return chat.messages_json.size() + chat.tools_json.size() + chat.template_args_json.size();
+  return chat.messages.json_bytes() + chat.tools.json_bytes() + chat.template_args.json_bytes();
 }
 
 std::uint64_t most_tokens(const Prompt& prompt) noexcept {

@@ -1,3 +1,4 @@
+#include "daemon/api/all/codecs.hpp"
 #include "daemon/serve/daemon.hpp"
 
 #include <malloc.h>
@@ -112,7 +113,7 @@ class Daemon {
         outcomes_(ledger_, store_.get()),
         fleet_(fleet::make_worker_fleet(io_, settings_->config,
                                         with_predictions(with_preload(std::move(fleet))))),
-        gateway_(io_, settings_, hardware_, *fleet_, store_.get(), std::move(used), &outcomes_),
+        gateway_(io_, settings_, hardware_, *fleet_, api::all_codecs(), store_.get(), std::move(used), &outcomes_),
         refresh_(io_, idle_host()),
         idle_timer_(io_),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),

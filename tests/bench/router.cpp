@@ -27,6 +27,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/config.hpp"
+#include "daemon/api/all/codecs.hpp"
 #include "daemon/api/service.hpp"
 #include "daemon/http/server.hpp"
 #include "tests/daemon/api/fakes.hpp"
@@ -176,7 +177,7 @@ int serve(const Options& options, int results_fd, int port_fd, pid_t load) {
   boost::asio::io_context io(1);
   testing::FakeFleet fleet(io);
   auto settings = bench_settings();
-  api::Service service(io, settings, testing::make_hardware(), fleet);
+  api::Service service(io, settings, testing::make_hardware(), fleet, nullptr, {}, nullptr, api::all_codecs());
   http::Server server(io, settings->config.http, service);
   if (auto ok = server.listen(settings->config.listeners); !ok) {
     std::fprintf(stderr, "%s\n", ok.error().message.c_str());

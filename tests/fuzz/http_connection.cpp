@@ -8,6 +8,7 @@
 #include <spdlog/spdlog.h>
 #include <boost/asio/io_context.hpp>
 
+#include "daemon/api/all/codecs.hpp"
 #include "daemon/api/service.hpp"
 #include "daemon/http/connection.hpp"
 #include "tests/daemon/api/fakes.hpp"
@@ -31,7 +32,7 @@ struct World {
     return s;
   }();
   flyball::testing::FakeFleet fleet{io};
-  flyball::api::Service service{io, settings, flyball::testing::make_hardware(), fleet};
+  flyball::api::Service service{io, settings, flyball::testing::make_hardware(), fleet, nullptr, {}, nullptr, flyball::api::all_codecs()};
 };
 
 }  // namespace

@@ -1,12 +1,13 @@
-// A request body of any bytes: parsed as chat and as completion, it is a typed request whose parts are in
-// range, or an error; what goes on to the template is JSON again.
+// A request body of any bytes: parsed as chat and as completion, it is an operation whose parts are in range,
+// or an error; what goes on to the template survives the way to the worker.
 #include <cstdint>
 #include <cstdlib>
 
 #include <nlohmann/json.hpp>
 
-#include "daemon/api/completion_request.hpp"
-#include "daemon/api/explain.hpp"
+#include "config/json_reader.hpp"
+#include "daemon/api/native/explain.hpp"
+#include "daemon/api/openai/completion_request.hpp"
 
 namespace {
 
@@ -14,26 +15,35 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
-void check_request(const flyball::api::InferenceRequest& request) {
+void check_request(const flyball::api::Generate& request) {
+  using namespace flyball::api::openai;
   require(flyball::check(request.base.sampling).has_value());
-  require(request.choices() >= 1 && request.choices() <= flyball::api::kMaxChoices);
-  require(request.base.stop.size() <= flyball::api::kMaxStops);
+  require(request.choices() >= 1 && request.choices() <= kMaxChoices);
+  require(request.base.stop.size() <= kMaxStops);
   for (const auto& prompt : request.prompts) {
     const auto* chat = std::get_if<flyball::ChatPrompt>(&prompt);
     if (!chat) continue;
-    require(nlohmann::json::accept(chat->messages_json));
-    require(chat->tools_json.empty() || nlohmann::json::accept(chat->tools_json));
-    require(chat->template_args_json.empty() || nlohmann::json::accept(chat->template_args_json));
+    require(flyball::PackedJson::from_bytes(chat->messages.bytes()).has_value());
+    for (const auto* part : {&chat->tools, &chat->template_args})
+      require(part->empty() || flyball::PackedJson::from_bytes(part->bytes()).has_value());
   }
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  using flyball::api::Operation;
-  const std::string_view body(reinterpret_cast<const char*>(data), size);
-  for (const auto operation : {Operation::chat, Operation::completion})
-    if (auto request = flyball::api::parse_inference_request(operation, body)) check_request(*request);
-  (void)flyball::api::parse_explain_request(body, *flyball::policy::default_targets());
+  using Kind = flyball::api::Generate::Kind;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  // Both readers take the same documents and refuse the others alike.
+  const auto body = flyball::read_packed(text);
+  const auto known = flyball::read_json(text);
+  require(body.has_value() == known.has_value());
+  require(body ? to_nlohmann(body->view()) == *known : body.error().message == known.error().message);
+  // Bytes that nobody wrote are packed JSON, or an error.
+  if (auto bytes = flyball::PackedJson::from_bytes(std::string(text))) (void)to_nlohmann(bytes->view());
+  if (body)
+    for (const auto kind : {Kind::chat, Kind::completion})
+      if (auto request = flyball::api::openai::parse_generate(kind, body->view())) check_request(*request);
+  (void)flyball::api::native::parse_explain(text);
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "backends/text/chat_template.hpp"
+#include "config/json_reader.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace flyball;
@@ -16,9 +17,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t second = std::min(rest.find('\0'), rest.size());
 
   text::TemplateInput input;
-  input.messages_json = rest.empty() ? R"([{"role":"user","content":"hi"}])" : rest.substr(0, second);
-  input.template_args_json = rest.substr(std::min(second + 1, rest.size()));
-  input.tools_json = R"([{"type":"function","function":{"name":"f"}}])";
+  const auto packed = [](std::string_view text) { return read_packed(text).value_or(PackedJson()); };
+  const PackedJson messages =
+      packed(rest.empty() ? R"([{"role":"user","content":"hi"}])" : rest.substr(0, second));
+  const PackedJson args = packed(rest.substr(std::min(second + 1, rest.size())));
+  const PackedJson tools = packed(R"([{"type":"function","function":{"name":"f"}}])");
+  input.messages = messages.view();
+  input.template_args = args.view();
+  input.tools = tools.view();
   input.bos_token = "<s>";
   input.eos_token = "</s>";
 

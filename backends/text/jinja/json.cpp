@@ -4,8 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "backends/text/jinja/operators.hpp"
@@ -15,76 +13,50 @@
 namespace flyball::text::jinja {
 namespace {
 
-using nlohmann::json;
-
-// Builds values from parse events: no recursion, whatever the input's depth.
-class Builder : public nlohmann::json_sax<json> {
- public:
-  Builder(Heap& heap, std::uint32_t depth, std::string_view what) : heap_(heap), depth_(depth), what_(what) {}
-
-  bool null() override { return add(Value::none()); }
-  bool boolean(bool value) override { return add(Value::boolean(value)); }
-  bool number_integer(number_integer_t value) override { return add(Value::integer(value)); }
-  bool number_unsigned(number_unsigned_t value) override {
-    if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
-      return add(Value::integer(static_cast<std::int64_t>(value)));
-    }
-    return add(Value::big_integer(heap_.text(std::to_string(value)).as_text()));
+// Recursion is as deep as `depth` at most. Fuel: one for each text and container, two for each entry of a
+// dict.
+Value build(Heap& heap, JsonView json, std::uint32_t depth, std::uint32_t most, std::string_view what) {
+  const auto text = [&](std::string_view bytes) {
+    heap.budget().spend(1);
+    return bytes;
+  };
+  switch (json.kind()) {
+    case JsonKind::null:
+      return Value::none();
+    case JsonKind::no:
+    case JsonKind::yes:
+      return Value::boolean(json.as_bool());
+    case JsonKind::integer:
+      return Value::integer(json.as_integer());
+    case JsonKind::digits:
+      return Value::big_integer(text(json.text()));
+    case JsonKind::real:
+      return Value::real(json.as_double());
+    case JsonKind::string:
+      return Value::string(text(json.text()));
+    case JsonKind::array:
+    case JsonKind::object:
+      break;
   }
-  bool number_float(number_float_t value, const string_t& written) override {
-    if (written.find_first_of(".eE") != std::string::npos) return add(Value::real(value));
-    return add(Value::big_integer(heap_.text(std::string(written)).as_text()));
+  if (depth >= most) {
+    throw Failure{ErrorCode::json_too_deep,
+                  std::string(what) + " nests deeper than " + std::to_string(most) + " levels"};
   }
-  bool string(string_t& text) override { return add(heap_.text(std::move(text))); }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(Value::dict(&heap_.dict())); }
-  bool key(string_t& name) override {
-    keys_.back() = heap_.text(std::move(name));
-    return true;
+  if (json.is_array()) {
+    const Value list = heap.list({});
+    std::vector<Value>& items = list.as_sequence().items;
+    items.reserve(json.size());
+    for (const auto& member : json.members())
+      items.push_back(build(heap, member.value, depth + 1, most, what));
+    return list;
   }
-  bool end_object() override { return close(); }
-  bool start_array(std::size_t) override { return open(heap_.list({})); }
-  bool end_array() override { return close(); }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
-    throw Failure{ErrorCode::invalid_json, std::string(what_) + " is not valid JSON: byte " +
-                                               std::to_string(position) + " is unexpected"};
+  Dict& dict = heap.dict();
+  for (const auto& [name, member] : json.members()) {
+    const Value key = Value::string(text(name));
+    heap.set(dict, key, build(heap, member, depth + 1, most, what));
   }
-
-  Value result() const { return root_; }
-
- private:
-  bool add(Value value) {
-    if (open_.empty()) {
-      root_ = value;
-    } else if (open_.back().is(Kind::dict)) {
-      heap_.set(open_.back().as_dict(), keys_.back(), value);
-    } else {
-      open_.back().as_sequence().items.push_back(value);
-    }
-    return true;
-  }
-  bool open(Value container) {
-    if (open_.size() >= depth_) {
-      throw Failure{ErrorCode::json_too_deep,
-                    std::string(what_) + " nests deeper than " + std::to_string(depth_) + " levels"};
-    }
-    add(container);
-    open_.push_back(container);
-    keys_.emplace_back();
-    return true;
-  }
-  bool close() {
-    open_.pop_back();
-    keys_.pop_back();
-    return true;
-  }
-
-  Heap& heap_;
-  std::uint32_t depth_;
-  std::string_view what_;
-  Value root_;
-  std::vector<Value> open_, keys_;
-};
+  return Value::dict(&dict);
+}
 
 class Writer {
  public:
@@ -258,12 +230,8 @@ class Writer {
 
 }  // namespace
 
-Value parse_json(Heap& heap, std::string_view text, std::uint32_t depth, std::string_view what) {
-  Builder builder(heap, depth, what);
-  if (!json::sax_parse(text.begin(), text.end(), &builder)) {
-    throw Failure{ErrorCode::invalid_json, std::string(what) + " is not valid JSON"};
-  }
-  return builder.result();
+Value from_json(Heap& heap, JsonView json, std::uint32_t depth, std::string_view what) {
+  return json ? build(heap, json, 0, depth, what) : Value::none();
 }
 
 Value to_json(Runtime& runtime, Value value, const Arguments& arguments) {

@@ -1,15 +1,17 @@
-// JSON in and out of a render: untrusted inputs to values with bounded depth, and json.dumps.
+// JSON in and out of a render: inputs to values with bounded depth, and json.dumps.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
 #include "backends/text/jinja/runtime.hpp"
+#include "config/packed_json.hpp"
 
 namespace flyball::text::jinja {
 
-// Throws Failure: invalid_json (what: which input), json_too_deep.
-Value parse_json(Heap& heap, std::string_view text, std::uint32_t depth, std::string_view what);
+// The value that `json` describes, none where it is absent. Texts are views of its bytes, which outlive the
+// render. Throws Failure json_too_deep, naming the input `what`.
+Value from_json(Heap& heap, JsonView json, std::uint32_t depth, std::string_view what);
 
 // The tojson filter as Hugging Face transformers defines it: ensure_ascii, indent, separators, sort_keys.
 Value to_json(Runtime& runtime, Value value, const Arguments& arguments);

@@ -8,6 +8,7 @@
 
 #include "backends/model/synthetic.hpp"
 #include "tests/backends/engine/fakes.hpp"
+#include "tests/harness/packed.hpp"
 
 namespace flyball::test {
 namespace {
@@ -121,7 +122,7 @@ TEST_F(LocalBackend, ResumesWhereAnotherProcessStopped) {
 TEST_F(LocalBackend, Chats) {
   auto backend = make(options());
   CompletionRequest r = text_request("", 8);
-  r.prompt = ChatPrompt{R"([{"role":"user","content":"hi"}])", "", "", true};
+  r.prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"hi"}])"), {}, {}, true};
   auto client = std::make_shared<Client>();
   auto ticket = backend->start(std::move(r), client).value();
   ASSERT_TRUE(client->wait_end());
@@ -135,8 +136,10 @@ TEST_F(LocalBackend, Chats) {
 TEST_F(LocalBackend, RefusesToolsThatItsTemplateWouldDrop) {
   auto backend = make(options());
   CompletionRequest r = text_request("", 8);
-  r.prompt = ChatPrompt{R"([{"role":"user","content":"hi"}])",
-                        R"([{"type":"function","function":{"name":"f"}}])", "", true};
+  r.prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"hi"}])"),
+                        testing::packed(R"([{"type":"function","function":{"name":"f"}}])"),
+                        {},
+                        true};
   auto client = std::make_shared<Client>();
   auto ticket = backend->start(std::move(r), client).value();
   ASSERT_TRUE(client->wait_end());

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "backends/worker/wire.hpp"
+#include "tests/harness/packed.hpp"
 
 namespace flyball::worker {
 namespace {
@@ -18,7 +19,8 @@ std::string payload_of(const auto& message) {
 CompletionRequest full_request() {
   CompletionRequest q;
   q.id = "r-1";
-  q.prompt = ChatPrompt{R"([{"role":"user","content":"hé"}])", "[]", "{}", false};
+  q.prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"hé"}])"), testing::packed("[]"),
+                        testing::packed("{}"), false};
   q.sampling.temperature = 0.25F;
   q.sampling.top_k = -3;
   q.sampling.seed = std::numeric_limits<std::uint64_t>::max();
@@ -43,9 +45,9 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   const CompletionRequest& r = start.request;
   EXPECT_EQ(r.id, q.id);
   const auto& chat = std::get<ChatPrompt>(r.prompt);
-  EXPECT_EQ(chat.messages_json, std::get<ChatPrompt>(q.prompt).messages_json);
-  EXPECT_EQ(chat.tools_json, "[]");
-  EXPECT_EQ(chat.template_args_json, "{}");
+  EXPECT_EQ(chat.messages.bytes(), std::get<ChatPrompt>(q.prompt).messages.bytes());
+  EXPECT_EQ(testing::text_of(chat.tools), "[]");
+  EXPECT_EQ(testing::text_of(chat.template_args), "{}");
   EXPECT_FALSE(chat.add_generation_prompt);
   EXPECT_EQ(r.sampling.temperature, 0.25F);
   EXPECT_EQ(r.sampling.top_k, -3);

@@ -4,26 +4,33 @@
 #include <nlohmann/json.hpp>
 
 #include "config/json_reader.hpp"
-#include "daemon/api/completion_request.hpp"
-#include "daemon/api/encoder.hpp"
-#include "daemon/api/explain.hpp"
 #include "daemon/api/json_text.hpp"
-#include "daemon/api/parameters.hpp"
+#include "daemon/api/openai/completion_request.hpp"
+#include "daemon/api/openai/parameters.hpp"
+#include "daemon/api/openai/writer.hpp"
+#include "tests/harness/packed.hpp"
 
-namespace flyball::api {
+namespace flyball::api::openai {
 namespace {
 
 using nlohmann::json;
+using testing::text_of;
+using Kind = Generate::Kind;
 
-InferenceRequest chat(const std::string& members) {
-  auto out = parse_inference_request(Operation::chat,
-                                     R"({"messages":[{"role":"user","content":"Hi"}])" + members + "}");
+Result<Generate> parse(Kind kind, std::string_view text) {
+  const auto body = read_packed(text);
+  if (!body) return std::unexpected(body.error());
+  return parse_generate(kind, body->view());
+}
+
+Generate chat(const std::string& members) {
+  auto out = parse(Kind::chat, R"({"messages":[{"role":"user","content":"Hi"}])" + members + "}");
   EXPECT_TRUE(out) << (out ? "" : out.error().message);
-  return out ? std::move(*out) : InferenceRequest{};
+  return out ? std::move(*out) : Generate{};
 }
 
 Error chat_error(const std::string& body) {
-  auto out = parse_inference_request(Operation::chat, body);
+  auto out = parse(Kind::chat, body);
   EXPECT_FALSE(out) << body;
   return out ? Error{} : out.error();
 }
@@ -67,18 +74,6 @@ TEST(json_text, strings_round_trip_and_bad_bytes_are_replaced) {
     const auto text = json::parse(out).get<std::string>();
     EXPECT_TRUE(text.starts_with("a\uFFFD") && text.ends_with("b")) << text;
   }
-}
-
-TEST(json_text, members_are_cut_verbatim) {
-  const auto members = json_members(R"( { "z" : {"b":1,"a":[ "]}" ]} , "\"x":"q\\" ,"n":-1.5e3,"t":true } )");
-  ASSERT_EQ(members.size(), 4U);
-  EXPECT_EQ(members[0].key, R"("z")");
-  EXPECT_EQ(members[0].value, R"({"b":1,"a":[ "]}" ]})");
-  EXPECT_EQ(members[1].value, R"("q\\")");
-  EXPECT_EQ(members[2].value, "-1.5e3");
-  EXPECT_EQ(members[3].value, "true");
-  EXPECT_EQ(json_elements("[ ]").size(), 0U);
-  EXPECT_EQ(json_elements(R"([1,"a,b",[2,3],{"x":4}])").size(), 4U);
 }
 
 // ---- requests
@@ -129,7 +124,7 @@ TEST(request, ranges_of_the_table) {
                                                                           : static_cast<int>(value));
       body += ",\"" + std::string(p.name) + "\":";
       append_json_number(body, value);
-      return parse_inference_request(is_chat ? Operation::chat : Operation::completion, body + "}");
+      return parse(is_chat ? Kind::chat : Kind::completion, body + "}");
     };
     auto high = read(p.max);
     EXPECT_TRUE(high) << p.name;
@@ -172,34 +167,34 @@ TEST(request, stop_limits) {
 }
 
 TEST(request, too_many_choices) {
-  auto out = parse_inference_request(Operation::completion, R"({"prompt":["a","b","c"],"n":8})");
+  auto out = parse(Kind::completion, R"({"prompt":["a","b","c"],"n":8})");
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().param, "n");
 }
 
-TEST(request, messages_keep_their_own_bytes) {
+TEST(request, messages_keep_their_own_order) {
   const std::string messages =
       R"([{"content":"b \u00e9","role":"system"}, {"role":"assistant","tool_calls":[{"id":"1","function":{"z":1,"a":2}}],"content":null}])";
-  auto out = parse_inference_request(
-      Operation::chat,
+  auto out = parse(
+      Kind::chat,
       R"({"messages":)" + messages +
           R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"z":1,"a":2}}}],"chat_template_kwargs":{"thinking":false}})");
   ASSERT_TRUE(out);
   const auto& prompt = std::get<ChatPrompt>(out->prompts.at(0));
   EXPECT_EQ(
-      prompt.messages_json,
-      R"([{"content":"b \u00e9","role":"system"},{"role":"assistant","tool_calls":[{"id":"1","function":{"z":1,"a":2}}],"content":null}])");
-  EXPECT_EQ(prompt.tools_json, R"([{"type":"function","function":{"name":"f","parameters":{"z":1,"a":2}}}])");
-  EXPECT_EQ(prompt.template_args_json, R"({"thinking":false})");
+      text_of(prompt.messages),
+      R"([{"content":"b é","role":"system"},{"role":"assistant","tool_calls":[{"id":"1","function":{"z":1,"a":2}}],"content":null}])");
+  EXPECT_EQ(text_of(prompt.tools),
+            R"([{"type":"function","function":{"name":"f","parameters":{"z":1,"a":2}}}])");
+  EXPECT_EQ(text_of(prompt.template_args), R"({"thinking":false})");
   EXPECT_TRUE(out->has_tools);
 }
 
 // They would bring unchecked messages past the checks.
 TEST(request, template_variables_of_our_own_are_not_replaced) {
   for (const std::string name : {"messages", "tools", "bos_token", "eos_token"}) {
-    auto out = parse_inference_request(
-        Operation::chat, R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{")" + name +
-                             R"(":[{"role":"wizard"}]}})");
+    auto out = parse(Kind::chat, R"({"messages":[{"role":"user","content":"x"}],"chat_template_kwargs":{")" +
+                                     name + R"(":[{"role":"wizard"}]}})");
     ASSERT_FALSE(out) << name;
     EXPECT_EQ(out.error().code, ErrorCode::invalid_value);
     EXPECT_EQ(out.error().param, "chat_template_kwargs." + name);
@@ -207,11 +202,11 @@ TEST(request, template_variables_of_our_own_are_not_replaced) {
 }
 
 TEST(request, text_parts_and_developers_are_rewritten) {
-  auto out = parse_inference_request(
-      Operation::chat,
+  auto out = parse(
+      Kind::chat,
       R"({"messages":[{"role":"developer","content":"a"},{"content":[{"type":"text","text":"x\n"},{"type":"text","text":"y"}],"role":"user","name":"n"}]})");
   ASSERT_TRUE(out);
-  EXPECT_EQ(std::get<ChatPrompt>(out->prompts[0]).messages_json,
+  EXPECT_EQ(text_of(std::get<ChatPrompt>(out->prompts[0]).messages),
             R"([{"role":"system","content":"a"},{"content":"x\n\ny","role":"user","name":"n"}])");
 }
 
@@ -242,32 +237,34 @@ TEST(request, tools) {
 TEST(request, what_completions_do_not_serve) {
   for (const char* body :
        {R"({"prompt":"a","echo":true})", R"({"prompt":"a","suffix":"b"})", R"({"prompt":"a","best_of":2})"}) {
-    auto out = parse_inference_request(Operation::completion, body);
+    auto out = parse(Kind::completion, body);
     ASSERT_FALSE(out) << body;
     EXPECT_EQ(out.error().code, ErrorCode::unsupported_value);
   }
   for (const char* prompt : {"7", "[]", "[\"a\",7]", "[-1]", "[1.5]", "[[]]", "[1,\"a\"]", "[3000000000]"}) {
-    auto out = parse_inference_request(Operation::completion, R"({"prompt":)" + std::string(prompt) + "}");
+    auto out = parse(Kind::completion, R"({"prompt":)" + std::string(prompt) + "}");
     ASSERT_FALSE(out) << prompt;
     EXPECT_EQ(out.error().param, "prompt");
   }
 }
 
-TEST(encoder, legacy_top_logprobs_have_no_duplicate_keys) {
-  Encoder encoder({Operation::completion, "cmpl-1", 1, "m", false}, true, 1);
+TEST(openai_writer, legacy_top_logprobs_have_no_duplicate_keys) {
+  Writer writer(Kind::completion, true, false);
+  writer.begin({"req-1", 1, "m", 1});
   Choice choice;
   choice.logprobs = {{1, "\xff", -1.0F, {{"\xff", -1.0F}, {"\xfe", -2.0F}}}};
-  const auto body = encoder.complete({choice}, {});
+  const auto body = writer.whole({&choice, 1}, {});
   EXPECT_TRUE(read_json(body)) << body;  // which refuses duplicates
 }
 
-TEST(encoder, impossible_logprobs_are_finite) {
-  Encoder encoder({Operation::chat, "chatcmpl-1", 1, "m", false}, true, 1);
+TEST(openai_writer, impossible_logprobs_are_finite) {
+  Writer writer(Kind::chat, true, false);
+  writer.begin({"req-1", 1, "m", 1});
   Choice choice;
   choice.logprobs = {{1, "a", -std::numeric_limits<float>::infinity(), {}}};
-  EXPECT_EQ(json::parse(encoder.complete({choice}, {}))["choices"][0]["logprobs"]["content"][0]["logprob"],
+  EXPECT_EQ(json::parse(writer.whole({&choice, 1}, {}))["choices"][0]["logprobs"]["content"][0]["logprob"],
             -9999.0);
 }
 
 }  // namespace
-}  // namespace flyball::api
+}  // namespace flyball::api::openai

@@ -1,4 +1,5 @@
 // The service around its requests: drain, reload, routes and who may use them, metrics.
+#include "daemon/api/all/codecs.hpp"
 #include "daemon/api/views.hpp"
 #include "tests/daemon/api/inference.hpp"
 
@@ -106,7 +107,7 @@ TEST_F(ServiceTest, a_reload_leaves_running_requests_alone) {
 
 TEST_F(ServiceTest, every_route_wants_a_key_but_the_probes) {
   std::vector<std::string> open;
-  for (const api::Route& route : api::routes()) {
+  for (const api::Route& route : api::routes(api::all_codecs())) {
     std::string path(route.path);
     if (path.ends_with('/')) path += "demo";
     Wire stranger(rig);

@@ -6,9 +6,11 @@
 
 #include <gtest/gtest.h>
 
+#include "daemon/api/all/codecs.hpp"
 #include "daemon/api/error_table.hpp"
 #include "daemon/api/json_text.hpp"
-#include "daemon/api/parameters.hpp"
+#include "daemon/api/openai/errors.hpp"
+#include "daemon/api/openai/parameters.hpp"
 #include "daemon/api/service.hpp"
 
 namespace flyball::api {
@@ -30,7 +32,7 @@ TEST(docs, errors) {
   for (const ErrorRow& row : error_table()) {
     const char* retry = row.retry == Retry::no ? "no" : row.retry == Retry::later ? "later" : "client's rule";
     const std::string line = "| `" + std::string(to_string(row.code)) + "` | " + std::to_string(row.status) +
-                             " | " + std::string(row.type) + " | " + retry + " | " +
+                             " | " + std::string(openai::error_type(row.code)) + " | " + retry + " | " +
                              std::string(row.meaning) + " |\n";
     EXPECT_NE(doc.find(line), std::string::npos) << "docs/errors.md lacks:\n" << line;
   }
@@ -38,8 +40,9 @@ TEST(docs, errors) {
 }
 
 TEST(docs, parameters) {
+  using namespace openai;
   const std::string doc = read_doc("http-api.md");
-  for (const Parameter& p : parameters()) {
+  for (const Parameter& p : openai::parameters()) {
     std::string range;
     if (type_name(p) != "boolean") {
       range = p.min_excluded ? "over " : "";
@@ -53,12 +56,12 @@ TEST(docs, parameters) {
                              " |\n";
     EXPECT_NE(doc.find(line), std::string::npos) << "docs/http-api.md lacks:\n" << line;
   }
-  EXPECT_EQ(rows_beginning(doc, "\n| `"), parameters().size() + routes().size());
+  EXPECT_EQ(rows_beginning(doc, "\n| `"), openai::parameters().size() + routes(all_codecs()).size());
 }
 
 TEST(docs, routes) {
   const std::string doc = read_doc("http-api.md");
-  for (const Route& route : routes()) {
+  for (const Route& route : routes(all_codecs())) {
     const char* access = route.access == Access::open  ? "open"
                          : route.access == Access::app ? "an app"
                                                        : "this machine, or an app";
@@ -74,7 +77,7 @@ TEST(error_table, spelling_and_shape) {
     EXPECT_NE(http::reason_phrase(row.status), "Unknown") << row.status;
   }
   EXPECT_EQ(
-      error_json({ErrorCode::invalid_value, "a \"b\"", "", {}}),
+      openai::error_json({ErrorCode::invalid_value, "a \"b\"", "", {}}),
       R"({"error":{"message":"a \"b\"","type":"invalid_request_error","param":null,"code":"invalid_value"}})");
 }
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "daemon/api/error_table.hpp"
+#include "daemon/api/openai/errors.hpp"
 
 namespace flyball::http {
 namespace {
@@ -20,7 +20,7 @@ struct TestHandler final : Handler {
   }
   Response refuse(const Error& error, const Request*, const Peer&) override {
     refusals.push_back(error);
-    return api::error_response(error);
+    return api::openai::error_response(error);
   }
   void handle(std::shared_ptr<Exchange> exchange) override {
     bodies.push_back(exchange->request().body);

@@ -16,8 +16,9 @@
 #include <gtest/gtest.h>
 #include <boost/asio/executor_work_guard.hpp>
 
-#include "daemon/api/error_table.hpp"
+#include "daemon/api/all/codecs.hpp"
 #include "daemon/api/gateway.hpp"
+#include "daemon/api/openai/errors.hpp"
 #include "daemon/http/listener.hpp"
 #include "tests/daemon/api/wire.hpp"
 #include "tests/harness/epoll_fault.hpp"
@@ -77,7 +78,7 @@ struct SocketTest : ::testing::Test {
     std::filesystem::remove_all(directory);
   }
   void open() {
-    gateway = std::make_unique<api::Gateway>(io, settings, make_hardware(), fleet);
+    gateway = std::make_unique<api::Gateway>(io, settings, make_hardware(), fleet, api::all_codecs());
     const auto ok = gateway->listen();
     ASSERT_TRUE(ok) << ok.error().message;
   }
@@ -153,7 +154,7 @@ TEST_F(SocketTest, a_stale_socket_is_replaced_and_a_live_one_is_not) {
   settings->config.listeners[0].kind = config::Listener::Kind::unix_socket;
   settings->config.listeners[0].path = directory / "socket";
   open();
-  api::Gateway second(io, settings, make_hardware(), fleet);
+  api::Gateway second(io, settings, make_hardware(), fleet, api::all_codecs());
   const auto taken = second.listen();
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.error().code, ErrorCode::io_error);
@@ -192,7 +193,7 @@ TEST_F(SocketTest, a_second_listener_that_fails_leaves_nothing_of_the_first) {
   unix_listener.path = directory / "socket";
   settings->config.listeners = {unix_listener, {}};
   settings->config.listeners[1].address = "not an address";
-  gateway = std::make_unique<api::Gateway>(io, settings, make_hardware(), fleet);
+  gateway = std::make_unique<api::Gateway>(io, settings, make_hardware(), fleet, api::all_codecs());
   EXPECT_FALSE(gateway->listen());
   EXPECT_FALSE(std::filesystem::exists(directory / "socket"));
 }
@@ -203,7 +204,7 @@ TEST_F(SocketTest, a_listener_that_cannot_be_watched_leaves_nothing) {
   unix_listener.path = directory / "socket";
   settings->config.listeners.insert(settings->config.listeners.begin(), unix_listener);
   for (const int n : {0, 1}) {
-    gateway = std::make_unique<api::Gateway>(io, settings, make_hardware(), fleet);
+    gateway = std::make_unique<api::Gateway>(io, settings, make_hardware(), fleet, api::all_codecs());
     test::fail_epoll_add_after(n);
     const auto listening = gateway->listen();
     test::fail_epoll_add_after(-1);
@@ -220,7 +221,7 @@ TEST_F(SocketTest, a_taken_port_is_named) {
   const std::string url = gateway->urls().at(0);
   other->config.listeners[0].id = "lan";
   other->config.listeners[0].port = static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1)));
-  api::Gateway second(io, other, make_hardware(), fleet);
+  api::Gateway second(io, other, make_hardware(), fleet, api::all_codecs());
   const auto taken = second.listen();
   ASSERT_FALSE(taken);
   EXPECT_THAT(taken.error().message,
@@ -286,8 +287,8 @@ TEST_F(SocketTest, connections_over_the_limit_are_told) {
   Client three = connect();
   const Answer told = answers(three).at(0);
   // Written without the service, yet as the table of errors says.
-  const auto expected =
-      api::error_response({ErrorCode::overloaded, "Too many connections are open; try again.", {}, {}});
+  const auto expected = api::openai::error_response(
+      {ErrorCode::overloaded, "Too many connections are open; try again.", {}, {}});
   EXPECT_EQ(told.status, expected.status);
   EXPECT_EQ(told.body, expected.body);
   for (const auto& field : expected.fields) EXPECT_EQ(told.field(field.name), field.value);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backends/text/chat_template.hpp"
+#include "tests/harness/packed.hpp"
 
 int main() {
   using flyball::text::ChatTemplate;
@@ -18,10 +19,14 @@ int main() {
     const auto found = parsed.try_emplace(source, ChatTemplate::parse(source)).first;
     flyball::Result<std::string> text = std::unexpected(flyball::Error{});
     if (found->second) {
+      const auto packed = [&](const char* name) {
+        return flyball::testing::packed(job.at(name).get_ref<const std::string&>());
+      };
+      const auto messages = packed("messages"), tools = packed("tools"), args = packed("args");
       flyball::text::TemplateInput input;
-      input.messages_json = job.at("messages");
-      input.tools_json = job.at("tools");
-      input.template_args_json = job.at("args");
+      input.messages = messages.view();
+      input.tools = tools.view();
+      input.template_args = args.view();
       input.bos_token = job.at("bos_token");
       input.eos_token = job.at("eos_token");
       input.add_generation_prompt = job.at("add_generation_prompt");

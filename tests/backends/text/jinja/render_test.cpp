@@ -7,6 +7,7 @@
 
 #include "tests/backends/text/jinja/render_helper.hpp"
 #include "tests/harness/case_name.hpp"
+#include "tests/harness/packed.hpp"
 
 namespace flyball::text {
 namespace {
@@ -137,13 +138,11 @@ TEST(ChatTemplate, DefaultIsChatMl) {
       "<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n<|im_start|>assistant\n");
 }
 
-TEST(ChatTemplate, InputsMustBeJson) {
-  const auto broken = render("x", "[1,");
-  ASSERT_FALSE(broken);
-  EXPECT_EQ(broken.error().code, ErrorCode::invalid_json);
-  EXPECT_EQ(broken.error().param, "messages");
-  EXPECT_EQ(render("x", "[\"\xff\"]").error().code, ErrorCode::invalid_json);
-  EXPECT_EQ(render("x", "[]", "[1]").error().param, "template_args");
+TEST(ChatTemplate, ArgumentsMustBeAnObject) {
+  const auto list = render("x", "[]", "[1]");
+  ASSERT_FALSE(list);
+  EXPECT_EQ(list.error().code, ErrorCode::invalid_json);
+  EXPECT_EQ(list.error().param, "template_args");
   EXPECT_EQ(render("\xff").error().code, ErrorCode::template_error);
 }
 
@@ -163,7 +162,8 @@ TEST(ChatTemplate, OneTemplateServesManyThreads) {
     for (std::size_t i = 0; i < texts.size(); ++i) {
       threads.emplace_back([&, i] {
         TemplateInput input;
-        input.messages_json = R"([{"content":"t)" + std::to_string(i) + "\"}]";
+        const PackedJson messages = testing::packed(R"([{"content":"t)" + std::to_string(i) + "\"}]");
+        input.messages = messages.view();
         for (int k = 0; k < 50; ++k) texts[i] = parsed->render(input).value_or("failed");
       });
     }

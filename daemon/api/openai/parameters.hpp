@@ -8,12 +8,11 @@
 #include <string_view>
 #include <variant>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "backends/backend.hpp"
 #include "config/error.hpp"
+#include "config/packed_json.hpp"
 
-namespace flyball::api {
+namespace flyball::api::openai {
 
 // Scalars of a request that are not sampling parameters.
 struct Scalars {
@@ -47,7 +46,6 @@ std::string_view type_name(const Parameter& parameter) noexcept;  // "number", "
 
 // Reads every scalar of the table that `body` (an object) has; null counts as absent. invalid_value with the
 // name as param, the value and the range in the message.
-Result<void> read_parameters(const nlohmann::json& body, Endpoints endpoint, SamplingParams& sampling,
-                             Scalars& scalars);
+Result<void> read_parameters(JsonView body, Endpoints endpoint, SamplingParams& sampling, Scalars& scalars);
 
-}  // namespace flyball::api
+}  // namespace flyball::api::openai

@@ -1,16 +1,13 @@
-#include "daemon/api/parameters.hpp"
+#include "daemon/api/openai/parameters.hpp"
 
 #include <array>
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include "daemon/api/json_text.hpp"
 
-namespace flyball::api {
+namespace flyball::api::openai {
 namespace {
 
-using nlohmann::json;
 using S = SamplingParams;
 
 constexpr double kMaxTokens = 1'000'000;  // beyond any context this release can hold
@@ -50,7 +47,7 @@ std::unexpected<Error> out_of_range(const Parameter& p, double value) {
   return fail(ErrorCode::invalid_value, std::move(message), std::string(p.name));
 }
 
-std::unexpected<Error> wrong_type(const Parameter& p, const json& value) {
+std::unexpected<Error> wrong_type(const Parameter& p, JsonView value) {
   return fail(ErrorCode::invalid_value,
               "'" + std::string(p.name) + "' must be " + (type_name(p) == "integer" ? "an " : "a ") +
                   std::string(type_name(p)) + ", not " + value.type_name() + ".",
@@ -59,18 +56,18 @@ std::unexpected<Error> wrong_type(const Parameter& p, const json& value) {
 
 struct Assign {
   const Parameter& p;
-  const json& value;
+  JsonView value;
   SamplingParams& sampling;
   Scalars& scalars;
 
   Result<void> operator()(bool Scalars::*member) const {
     if (!value.is_boolean()) return wrong_type(p, value);
-    scalars.*member = value.get<bool>();
+    scalars.*member = value.as_bool();
     return {};
   }
   Result<void> operator()(float S::*member) const {
     if (!value.is_number()) return wrong_type(p, value);
-    const double number = value.get<double>();
+    const double number = value.as_double();
     if (auto ok = in_range(number); !ok) return ok;
     sampling.*member = static_cast<float>(number);
     // A positive double may be no positive float.
@@ -85,7 +82,7 @@ struct Assign {
   template <class Int>
   Result<void> integer(Int& out) const {
     if (!value.is_number()) return wrong_type(p, value);
-    const double number = value.get<double>();
+    const double number = value.as_double();
     if (std::trunc(number) != number) return wrong_type(p, value);
     if (auto ok = in_range(number); !ok) return ok;
     out = static_cast<Int>(number);  // every range of the table fits 32 bits
@@ -115,16 +112,15 @@ std::string_view type_name(const Parameter& parameter) noexcept {
   }
 }
 
-Result<void> read_parameters(const json& body, Endpoints endpoint, SamplingParams& sampling,
-                             Scalars& scalars) {
+Result<void> read_parameters(JsonView body, Endpoints endpoint, SamplingParams& sampling, Scalars& scalars) {
   for (const Parameter& p : kParameters) {
     if ((p.endpoints & endpoint) == 0) continue;
-    const auto it = body.find(p.name);
-    if (it == body.end() || it->is_null()) continue;
-    auto ok = std::visit(Assign{p, *it, sampling, scalars}, p.destination);
+    const JsonView value = body.member(p.name);
+    if (!value) continue;
+    auto ok = std::visit(Assign{p, value, sampling, scalars}, p.destination);
     if (!ok) return ok;
   }
   return {};
 }
 
-}  // namespace flyball::api
+}  // namespace flyball::api::openai

@@ -1,0 +1,15 @@
+#include "daemon/api/all/codecs.hpp"
+
+#include <array>
+
+#include "daemon/api/native/codec.hpp"
+#include "daemon/api/openai/codec.hpp"
+
+namespace flyball::api {
+
+Codecs all_codecs() noexcept {
+  static constexpr std::array<const Codec*, 2> kCodecs{&native::kCodec, &openai::kCodec};
+  return kCodecs;
+}
+
+}  // namespace flyball::api

@@ -1,0 +1,59 @@
+#include "daemon/api/codec.hpp"
+
+namespace flyball::api {
+namespace {
+
+bool matches(const Route& route, std::string_view path) noexcept {
+  if (!route.path.ends_with('/')) return path == route.path;
+  return path.starts_with(route.path) && path.size() > route.path.size() &&
+         path.find('/', route.path.size()) == std::string_view::npos;
+}
+
+}  // namespace
+
+bool has_type(std::string_view content_type, BodyType type) noexcept {
+  if (type == BodyType::none) return true;
+  content_type = content_type.substr(0, content_type.find(';'));
+  while (!content_type.empty() && content_type.back() == ' ') content_type.remove_suffix(1);
+  return http::equals_ignoring_case(content_type, to_string(type));
+}
+
+std::string_view to_string(BodyType type) noexcept {
+  switch (type) {
+    case BodyType::none:
+      break;
+    case BodyType::json:
+      return "application/json";
+    case BodyType::multipart:
+      return "multipart/form-data";
+  }
+  return {};
+}
+
+std::string_view last_segment(std::string_view path) noexcept {
+  return path.substr(path.rfind('/') + 1);
+}
+
+std::vector<Route> routes(Codecs codecs) {
+  std::vector<Route> out;
+  for (const Codec* codec : codecs) out.insert(out.end(), codec->routes.begin(), codec->routes.end());
+  return out;
+}
+
+RouteMatch find_route(Codecs codecs, std::string_view method, std::string_view path) {
+  RouteMatch out;
+  if (method == "HEAD") method = "GET";
+  for (const Codec* codec : codecs)
+    for (const Route& route : codec->routes) {
+      if (!matches(route, path)) continue;
+      if (out.codec == nullptr) out.codec = codec;
+      if (!out.allow.empty()) out.allow += ", ";
+      out.allow += route.method == "GET" ? "GET, HEAD" : route.method;
+      if (route.method != method || out.route != nullptr) continue;
+      out.codec = codec;
+      out.route = &route;
+    }
+  return out;
+}
+
+}  // namespace flyball::api

@@ -1,0 +1,73 @@
+// One API, as the daemon sees it: a row of all/codecs.cpp, behind it a folder of its own. A request goes through
+// it in two stages: its head by data alone (routes, keys), before the body is read; then head and body
+// through parse(), a pure function that may run on any thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/error.hpp"
+#include "daemon/api/operation.hpp"
+#include "daemon/http/message.hpp"
+
+namespace flyball::api {
+
+enum class Access : std::uint8_t {
+  open,          // anybody the Host check lets through
+  local_or_key,  // loopback and unix sockets, or any app's key
+  app,           // a known app: key, unix uid, or loopback where the configuration allows it
+};
+
+enum class BodyType : std::uint8_t { none, json, multipart };
+
+// Names of operations that the service itself looks for.
+inline constexpr std::string_view kObserve = "observe";  // not logged: it comes every few seconds
+
+struct Route {
+  std::string_view method, path;  // a path that ends in '/' takes one more segment: an id
+  Access access = Access::app;
+  BodyType body = BodyType::none;
+  std::string_view operation;  // what logs and metrics call it
+  bool drains = false;         // refused while the daemon drains
+  std::uint8_t id = 0;         // the codec's own
+};
+
+// Where an API's clients put their key.
+struct KeyPlace {
+  std::string_view field;   // "Authorization", "x-api-key"
+  std::string_view scheme;  // "Bearer"; "": the key alone
+};
+
+struct Codec {
+  std::string_view name;
+  std::span<const Route> routes;
+  std::span<const KeyPlace> keys;
+  // Body, path and query to one operation. Pure; errors name the field in the API's own terms.
+  Result<Operation> (*parse)(const Route& route, const http::Request& request);
+  // An error in the API's own shape: status, body and the fields that tell whether to try again.
+  http::Response (*error)(const Error& error);
+};
+
+using Codecs = std::span<const Codec* const>;
+
+// "application/json", parameters aside.
+bool has_type(std::string_view content_type, BodyType type) noexcept;
+std::string_view to_string(BodyType type) noexcept;
+std::string_view last_segment(std::string_view path) noexcept;  // the id of such a path
+
+// Every route of the codecs. Routes deny by default: what no codec declares is 404, and a test shows that
+// each of them refuses strangers unless it says `open`.
+std::vector<Route> routes(Codecs codecs);
+
+struct RouteMatch {
+  const Codec* codec = nullptr;  // the first that has the path; nullptr: none has
+  const Route* route = nullptr;  // nullptr: the path takes other methods
+  std::string allow;             // methods of this path for the Allow field
+};
+// GET routes take HEAD too.
+RouteMatch find_route(Codecs codecs, std::string_view method, std::string_view path);
+
+}  // namespace flyball::api

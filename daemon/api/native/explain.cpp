@@ -1,0 +1,35 @@
+#include "daemon/api/native/explain.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "config/json_reader.hpp"
+#include "daemon/api/openai/completion_request.hpp"
+
+namespace flyball::api::native {
+
+Result<Explain> parse_explain(std::string_view text) {
+  const auto packed = read_packed(text);
+  if (!packed) return std::unexpected(packed.error());
+  const JsonView body = packed->view();
+  if (!body.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
+  Explain out;
+  if (body.find("messages") || body.find("prompt")) {
+    const auto kind = body.find("messages") ? Generate::Kind::chat : Generate::Kind::completion;
+    auto request = openai::parse_generate(kind, body);
+    if (!request) return pass(request);
+    out.traits = traits_of(*request);
+  } else {
+    out.traits.operation = to_string(Generate::Kind::chat);
+    if (const JsonView model = body.member("model")) {
+      if (!model.is_string()) return fail(ErrorCode::invalid_value, "'model' must be a string.", "model");
+      out.traits.model_as_asked = model.text();
+    }
+  }
+  const JsonView facts = body.member("facts");
+  if (!facts) return out;
+  if (!facts.is_object()) return fail(ErrorCode::invalid_value, "'facts' must be an object.", "facts");
+  for (const auto& [key, value] : facts.members()) out.facts.emplace_back(key, to_nlohmann(value));
+  return out;
+}
+
+}  // namespace flyball::api::native

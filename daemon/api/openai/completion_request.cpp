@@ -1,0 +1,236 @@
+#include "daemon/api/openai/completion_request.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "daemon/api/openai/messages.hpp"
+#include "daemon/api/openai/parameters.hpp"
+#include "daemon/api/openai/writer.hpp"
+
+namespace flyball::api::openai {
+namespace {
+
+using Kind = Generate::Kind;
+
+std::unexpected<Error> invalid(std::string param, const std::string& what) {
+  std::string message = "'" + param + "' " + what + ".";
+  return fail(ErrorCode::invalid_value, std::move(message), std::move(param));
+}
+
+std::unexpected<Error> unsupported(std::string param, const std::string& what) {
+  std::string message = "'" + param + "' " + what + ".";
+  return fail(ErrorCode::unsupported_value, std::move(message), std::move(param));
+}
+
+Result<void> read_stop(JsonView body, std::vector<std::string>& stop) {
+  const JsonView value = body.member("stop");
+  if (!value) return {};
+  if (value.is_string())
+    stop.emplace_back(value.text());
+  else if (value.is_array()) {
+    if (value.size() > kMaxStops)
+      return invalid("stop", "has more than " + std::to_string(kMaxStops) + " strings");
+    for (const auto& one : value.members()) {
+      if (!one.value.is_string()) return invalid("stop", "must be a string or an array of strings");
+      stop.emplace_back(one.value.text());
+    }
+  } else {
+    return invalid("stop", "must be a string or an array of strings");
+  }
+  for (const auto& one : stop)
+    if (one.empty() || one.size() > kMaxStopBytes)
+      return invalid("stop", "must have strings of 1 to " + std::to_string(kMaxStopBytes) + " bytes");
+  return {};
+}
+
+Result<void> read_logit_bias(JsonView body, std::map<Token, float>& bias) {
+  const JsonView value = body.member("logit_bias");
+  if (!value) return {};
+  if (!value.is_object()) return invalid("logit_bias", "must be an object of token ids and numbers");
+  if (value.size() > kMaxLogitBias)
+    return invalid("logit_bias", "has more than " + std::to_string(kMaxLogitBias) + " entries");
+  for (const auto& [key, number] : value.members()) {
+    Token token = 0;
+    const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), token);
+    if (ec != std::errc() || end != key.data() + key.size() || token < 0)
+      return invalid("logit_bias", "has a key that is no token id");
+    if (!number.is_number() || !(std::abs(number.as_double()) <= 100.0))
+      return invalid("logit_bias", "must have values from -100 to 100");
+    bias[token] = static_cast<float>(number.as_double());
+  }
+  return {};
+}
+
+Result<void> read_seed(JsonView body, Generate& out) {
+  const JsonView value = body.member("seed");
+  if (!value) return {};
+  if (const auto seed = value.is_number() ? value.as_unsigned() : std::nullopt)
+    out.base.sampling.seed = *seed;
+  else if (value.is_integer())
+    out.base.sampling.seed = static_cast<std::uint64_t>(value.as_integer());
+  else
+    return invalid("seed", "must be a 64-bit integer");
+  out.seeded = true;
+  return {};
+}
+
+Result<void> read_stream_options(JsonView body, bool stream, bool& include_usage) {
+  const JsonView options = body.member("stream_options");
+  if (!options) return {};
+  if (!options.is_object()) return invalid("stream_options", "must be an object");
+  if (!stream) return invalid("stream_options", "is only allowed when 'stream' is true");
+  if (const JsonView usage = options.member("include_usage")) {
+    if (!usage.is_boolean()) return invalid("stream_options.include_usage", "must be a boolean");
+    include_usage = usage.as_bool();
+  }
+  return {};
+}
+
+bool is_text(JsonView value, std::string_view text) {
+  return value.is_string() && value.text() == text;
+}
+
+// Features of the API that change what an answer means are refused, not ignored.
+Result<void> refuse_unsupported(JsonView body, Kind kind) {
+  if (const JsonView format = body.member("response_format")) {
+    const JsonView type = format.is_object() ? format.member("type") : JsonView();
+    if (!type.is_string()) return invalid("response_format", "must be an object with a 'type'");
+    if (type.text() != "text") return unsupported("response_format", "is served for type 'text' only");
+  }
+  if (kind == Kind::completion) {
+    if (const JsonView suffix = body.member("suffix"); suffix && !is_text(suffix, ""))
+      return unsupported("suffix", "is not served");
+    return {};
+  }
+  for (const char* name : {"functions", "function_call"})
+    if (body.member(name)) return unsupported(name, "is deprecated and not served; use 'tools'");
+  if (body.member("audio")) return unsupported("audio", "is not served");
+  const JsonView modalities = body.member("modalities");
+  const auto is_text_only = [&] {
+    return modalities.is_array() && modalities.size() == 1 &&
+           is_text((*modalities.members().begin()).value, "text");
+  };
+  if (modalities && !is_text_only()) return unsupported("modalities", "is served as [\"text\"] only");
+  return {};
+}
+
+Result<void> read_max_tokens(JsonView body, const Scalars& scalars, Generate& out) {
+  out.base.max_tokens = scalars.max_tokens;
+  const JsonView old = body.member("max_tokens"), now = body.member("max_completion_tokens");
+  if (old && now && out.kind == Kind::chat && old.as_double() != now.as_double())
+    return invalid("max_completion_tokens", "contradicts 'max_tokens'");
+  if (out.kind == Kind::completion && scalars.max_tokens == 0) out.base.max_tokens = kLegacyMaxTokens;
+  return {};
+}
+
+Result<void> read_logprobs(const Scalars& scalars, Generate& out) {
+  std::int32_t& top = out.base.sampling.top_logprobs;
+  if (out.kind == Kind::completion) {
+    top = scalars.legacy_logprobs;
+    return {};
+  }
+  if (scalars.top_logprobs >= 0 && !scalars.logprobs)
+    return invalid("top_logprobs", "is only allowed when 'logprobs' is true");
+  top = scalars.logprobs ? std::max(scalars.top_logprobs, 0) : -1;
+  return {};
+}
+
+Result<TokenPrompt> read_tokens(JsonView array) {
+  TokenPrompt prompt;
+  prompt.tokens.reserve(array.size());
+  for (const auto& [key, id] : array.members()) {
+    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX)
+      return invalid("prompt", "has an element that is no token id");
+    prompt.tokens.push_back(static_cast<Token>(id.as_integer()));
+  }
+  if (prompt.tokens.empty()) return invalid("prompt", "has no tokens");
+  return prompt;
+}
+
+// "text", ["text", ...], [1, 2, ...] or [[1, 2], ...].
+Result<void> read_legacy_prompt(JsonView body, Generate& out) {
+  const JsonView prompt = body.member("prompt");
+  if (!prompt) return fail(ErrorCode::missing_field, "'prompt' is required.", "prompt");
+  if (prompt.is_string()) {
+    out.prompts.emplace_back(TextPrompt{std::string(prompt.text())});
+  } else if (!prompt.is_array() || prompt.size() == 0) {
+    return invalid("prompt", "must be a string, an array of strings, or an array of token ids");
+  } else if ((*prompt.members().begin()).value.is_number()) {
+    auto tokens = read_tokens(prompt);
+    if (!tokens) return pass(tokens);
+    out.prompts.emplace_back(std::move(*tokens));
+  } else {
+    if (prompt.size() > kMaxChoices)
+      return invalid("prompt", "has more than " + std::to_string(kMaxChoices) + " prompts");
+    for (const auto& [key, one] : prompt.members()) {
+      if (one.is_string()) {
+        out.prompts.emplace_back(TextPrompt{std::string(one.text())});
+      } else if (one.is_array()) {
+        auto tokens = read_tokens(one);
+        if (!tokens) return pass(tokens);
+        out.prompts.emplace_back(std::move(*tokens));
+      } else {
+        return invalid("prompt", "must be a string, an array of strings, or an array of token ids");
+      }
+    }
+  }
+  for (const Prompt& one : out.prompts) {
+    if (const auto* text = std::get_if<TextPrompt>(&one))
+      out.prompt_bytes += text->text.size();
+    else
+      out.prompt_bytes += std::get<TokenPrompt>(one).tokens.size() * 4;  // an English token is about 4 bytes
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Generate> parse_generate(Kind kind, JsonView body) {
+  if (!body.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
+
+  Generate out;
+  out.kind = kind;
+  if (const JsonView model = body.member("model")) {
+    if (!model.is_string()) return invalid("model", "must be a string");
+    out.model = model.text();
+  }
+  Scalars scalars;
+  const Endpoints endpoint = kind == Kind::chat ? kChat : kCompletions;
+  const auto all_of = [](auto&&... steps) -> Result<void> {
+    Result<void> ok;
+    (void)((ok = steps()).has_value() && ...);
+    return ok;
+  };
+  auto ok =
+      all_of([&] { return read_parameters(body, endpoint, out.base.sampling, scalars); },
+             [&] { return read_max_tokens(body, scalars, out); }, [&] { return read_logprobs(scalars, out); },
+             [&] { return read_stop(body, out.base.stop); },
+             [&] { return read_logit_bias(body, out.base.sampling.logit_bias); },
+             [&] { return read_seed(body, out); }, [&] { return refuse_unsupported(body, kind); });
+  if (!ok) return pass(ok);
+  if (scalars.stream) out.stream = StreamFraming::sse;
+  out.n = scalars.n;
+  out.base.ignore_eos = scalars.ignore_eos;
+  if (scalars.echo) return unsupported("echo", "is not served");
+  if (scalars.best_of != 0 && scalars.best_of != out.n)
+    return unsupported("best_of", "is served only when it equals 'n'");
+  bool include_usage = false;
+  if (ok = read_stream_options(body, scalars.stream, include_usage); !ok) return pass(ok);
+
+  if (kind == Kind::chat) {
+    auto chat = read_chat_prompt(body);
+    if (!chat) return pass(chat);
+    out.has_tools = !chat->tools.empty();
+    out.prompt_bytes = chat->messages.json_bytes() + chat->tools.json_bytes();
+    out.prompts.emplace_back(std::move(*chat));
+  } else if (ok = read_legacy_prompt(body, out); !ok) {
+    return pass(ok);
+  }
+  if (out.choices() > kMaxChoices)
+    return invalid("n", "times the number of prompts is more than " + std::to_string(kMaxChoices));
+  out.writer = std::make_unique<Writer>(kind, out.base.sampling.top_logprobs >= 0, include_usage);
+  return out;
+}
+
+}  // namespace flyball::api::openai

@@ -1,0 +1,25 @@
+// A client's body to a typed request: POST /v1/chat/completions and POST /v1/completions. Pure; what the
+// template and the tokenizer may object to is found later, in the engine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "config/error.hpp"
+#include "config/packed_json.hpp"
+#include "daemon/api/operation.hpp"
+
+namespace flyball::api::openai {
+
+// Limits beside those of the parameter table.
+inline constexpr std::size_t kMaxStops = 16, kMaxStopBytes = 256;
+inline constexpr std::size_t kMaxMessages = 4'096;
+inline constexpr std::size_t kMaxLogitBias = 1'024;
+inline constexpr std::size_t kMaxChoices = 16;         // prompts times n
+inline constexpr std::uint32_t kLegacyMaxTokens = 16;  // the API's default for completions
+
+// missing_field, invalid_value, unsupported_value. Unknown top-level fields are ignored, as the API's own
+// clients send new ones ahead of their servers. The writer of the answer comes with the request.
+Result<Generate> parse_generate(Generate::Kind kind, JsonView body);
+
+}  // namespace flyball::api::openai

@@ -1,0 +1,51 @@
+// Events to the JSON of OpenAI's API: chat completions and legacy completions, whole and in chunks. Pure.
+// These requests bring no parser, so that reasoning and calls do not occur among the events.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/api/operation.hpp"
+
+namespace flyball::api::openai {
+
+class Writer final : public AnswerWriter {
+ public:
+  // include_usage: stream_options.include_usage.
+  Writer(Generate::Kind kind, bool with_logprobs, bool include_usage)
+      : kind_(kind), with_logprobs_(with_logprobs), include_usage_(include_usage) {}
+
+  void begin(const AnswerHead& head) override;
+  // The first batch of a chat's choice, even an empty one, gives {"role":"assistant","content":""}.
+  void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override;
+  std::string whole(std::span<const Choice> choices, const Usage& usage) override;
+
+ private:
+  bool chat() const noexcept { return kind_ == Generate::Kind::chat; }
+  void open(std::string& out, std::string_view object) const;
+  std::string& open_chunk(std::size_t choice, Frames& frames) const;
+  void close_chunk(std::string& out, Frames& frames) const;
+  void logprobs(std::string& out, std::size_t choice, std::span<const TokenLogprob> list);
+  void role_chunk(std::size_t choice, Frames& frames) const;
+  void delta_chunk(std::size_t choice, std::string_view text, std::span<const TokenLogprob> list,
+                   Frames& frames);
+  void finish_chunk(std::size_t choice, FinishReason reason, Frames& frames) const;
+  void usage_chunk(const Usage& usage, Frames& frames) const;  // {"choices":[],"usage":{...}}
+  static void done(Frames& frames);                            // [DONE]
+
+  const Generate::Kind kind_;
+  const bool with_logprobs_, include_usage_;
+  std::string id_;  // "chatcmpl-..." or "cmpl-..."
+  std::int64_t created_ = 0;
+  std::string model_;
+  struct Progress {
+    bool role_sent = false;
+    std::size_t text_offset = 0;  // legacy logprobs: in bytes of text so far
+  };
+  std::vector<Progress> progress_;
+};
+
+}  // namespace flyball::api::openai

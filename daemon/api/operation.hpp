@@ -1,0 +1,91 @@
+// What a client asks for, whatever API it speaks: a codec parses a request into one Operation, the service
+// carries it out. Each operation brings the way its answer is written in that API.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "backends/backend.hpp"
+#include "config/config.hpp"
+#include "daemon/api/answer.hpp"
+#include "daemon/api/framing.hpp"
+#include "daemon/http/message.hpp"
+#include "daemon/route/facts.hpp"
+
+namespace flyball::api {
+
+// What all parts of one answer have in common.
+struct AnswerHead {
+  std::string_view request_id;  // "req-0011223344556677"
+  std::int64_t created = 0;     // seconds since the epoch
+  std::string_view model;       // as the client named it, or its id
+  std::size_t choices = 1;
+};
+
+// Writes one answer in an API's own words: streamed by write(), or whole.
+class AnswerWriter {
+ public:
+  virtual ~AnswerWriter() = default;
+  virtual void begin(const AnswerHead& head) = 0;  // once, first; copies what it needs
+  // Writes the payloads for one batch of events of a choice. The last one of an answer ends with Used{last}
+  // or is Failed alone: the writer then adds whatever ends a stream of its API.
+  virtual void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) = 0;
+  // The one document of an answer that is not streamed.
+  virtual std::string whole(std::span<const Choice> choices, const Usage& usage) = 0;
+};
+
+struct Generate {
+  enum class Kind : std::uint8_t { chat, completion };
+
+  Kind kind = Kind::chat;
+  std::string model;                    // as the client wrote it; "" if absent
+  std::optional<StreamFraming> stream;  // nullopt: one document
+  bool seeded = false;                  // the client gave a seed
+  bool has_tools = false, wants_json = false;
+  std::uint32_t n = 1;          // answers per prompt
+  std::vector<Prompt> prompts;  // one for chat
+  CompletionRequest base;       // all but id and prompt; its seed is the first choice's
+  std::uint64_t prompt_bytes = 0;
+  std::unique_ptr<AnswerWriter> writer;
+  std::function<std::unique_ptr<TextParser>()> parser;  // empty: everything is text
+
+  std::size_t choices() const noexcept { return prompts.size() * n; }
+};
+const char* to_string(Generate::Kind kind) noexcept;  // "chat", "completion"
+// What the policy looks at.
+route::RequestTraits traits_of(const Generate& request);
+
+struct ListModels {  // those that the app may use
+  http::Response (*answer)(std::span<const config::ModelEntry* const> models, std::int64_t created);
+};
+struct ShowModel {
+  std::string name;  // id or alias
+  http::Response (*answer)(const config::ModelEntry& model, std::int64_t created);
+};
+
+// The daemon's own (daemon/api/native).
+struct TellHealth {};
+struct TellReadiness {};
+struct TellMetrics {};
+struct Explain {
+  route::RequestTraits traits;
+  std::vector<std::pair<std::string, nlohmann::json>> facts;  // instead of those found, by name
+};
+struct FindReceipt {
+  std::string request_id;
+};
+
+using Operation = std::variant<Generate, ListModels, ShowModel, TellHealth, TellReadiness, TellMetrics,
+                               Explain, FindReceipt>;
+
+}  // namespace flyball::api
