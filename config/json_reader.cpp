@@ -38,7 +38,7 @@ class CountingIterator {
   const char** seen_;
 };
 
-// What both builders have in common: the limits, and refusals that name their place.
+// The base of both builders: the limits, and refusals that name their place.
 class Bounded : public nlohmann::json_sax<json> {
  public:
   Bounded(JsonLimits limits, std::string_view what, const char* begin, const char* const& seen)

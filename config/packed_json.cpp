@@ -51,7 +51,7 @@ std::size_t size_of(const char* at) noexcept {
   return kHeader + get_u32(at + 1 + 2 * kSize);
 }
 
-// What JSON may spell as an integer, and no 64 signed bits hold.
+// An integer as JSON spells it, but for leading zeros.
 bool is_digits(std::string_view text) noexcept {
   if (text.starts_with('-')) text.remove_prefix(1);
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;

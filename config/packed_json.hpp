@@ -9,7 +9,7 @@
 //   string             u32 size, UTF-8
 //   array, object      u32 json_bytes, u32 count, u32 size of the members, the members;
 //                      a member of an object is u32 size and UTF-8 of its key, then its value
-// json_bytes is what the container took as JSON text, blanks within it included.
+// json_bytes is the length of the container as JSON text, blanks within it included.
 #pragma once
 
 #include <cstddef>
@@ -103,7 +103,7 @@ class JsonView::Members {
 class PackedJson {
  public:
   static constexpr std::size_t kMaxBytes = std::size_t{1} << 30;  // sizes inside are 32 bits
-  // Of bytes from another process: as deep as a document may be.
+  // Bytes from another process nest no deeper than a document may.
   static constexpr std::size_t kMaxDepth = 64;
 
   PackedJson() = default;
@@ -114,7 +114,7 @@ class PackedJson {
   bool empty() const noexcept { return bytes_.empty(); }
   JsonView view() const noexcept { return empty() ? JsonView() : JsonView(bytes_.data()); }
   const std::string& bytes() const noexcept { return bytes_; }
-  // What it took as JSON text; 0 where there is no value. Precondition: an array, an object or no value.
+  // Its length as JSON text, 0 where there is no value. Precondition: an array, an object or no value.
   std::uint64_t json_bytes() const noexcept { return empty() ? 0 : view().json_bytes(); }
 
  private:

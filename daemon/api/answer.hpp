@@ -15,7 +15,7 @@
 
 namespace flyball::api {
 
-// What happens to one choice of an answer. Views are valid while the event is being written.
+// The events of one choice of an answer. Views are valid while the event is being written.
 namespace event {
 
 struct Text {

@@ -35,7 +35,7 @@ struct Route {
   std::uint8_t id = 0;         // the codec's own
 };
 
-// Where an API's clients put their key.
+// The header field in which an API's clients send their key.
 struct KeyPlace {
   std::string_view field;   // "Authorization", "x-api-key"
   std::string_view scheme;  // "Bearer"; "": the key alone

@@ -1,4 +1,4 @@
-// What every ErrorCode means to an HTTP client, whatever its API: status, whose fault it is, and whether to
+// The meaning of every ErrorCode to an HTTP client, whatever its API: status, whose fault it is, and whether to
 // try again. The shape and the words are the codecs' (openai/errors). docs/errors.md is checked against this
 // table by a test.
 #pragma once

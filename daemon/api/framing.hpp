@@ -18,8 +18,7 @@ enum class StreamFraming : std::uint8_t {
 
 // The head of a streamed answer: its content type, and that nobody keeps it.
 http::Response stream_head(StreamFraming framing);
-// What says "still here" to a client that waits and means nothing to it; "" where the framing has no such
-// thing.
+// Bytes that keep a waiting client's connection alive and that it skips; "" where the framing has none.
 std::string_view heartbeat(StreamFraming framing) noexcept;
 
 // Wraps payloads. A payload is written into the string that begin() returns, between begin() and end(), and

@@ -1,5 +1,5 @@
-// What a client asks for, whatever API it speaks: a codec parses a request into one Operation, the service
-// carries it out. Each operation brings the way its answer is written in that API.
+// The operations that clients ask for, whatever API they speak: a codec parses a request into one Operation, the
+// service carries it out. Each operation brings the way its answer is written in that API.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace flyball::api {
 
-// What all parts of one answer have in common.
+// The constants of one answer, which all its parts may repeat.
 struct AnswerHead {
   std::string_view request_id;  // "req-0011223344556677"
   std::int64_t created = 0;     // seconds since the epoch
@@ -62,7 +62,7 @@ struct Generate {
   std::size_t choices() const noexcept { return prompts.size() * n; }
 };
 const char* to_string(Generate::Kind kind) noexcept;  // "chat", "completion"
-// What the policy looks at.
+// The policy's view of the request.
 route::RequestTraits traits_of(const Generate& request);
 
 struct ListModels {  // those that the app may use

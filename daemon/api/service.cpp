@@ -89,7 +89,7 @@ struct Service::Impl {
   const Codec& codec_of(const RouteMatch& match) const {
     return match.codec != nullptr ? *match.codec : *codecs.front();
   }
-  // Of a request that was not let in; the head may be all there is of it, or less.
+  // The answer to a request that was not let in: its head may be all there is of it, or less.
   http::Response refused(const Error& error, const RouteMatch& match);
   void answer(const Call& call, Result<http::Response> result);
   void answer(http::Exchange& exchange, Result<http::Response> result, const Codec& codec,

@@ -118,7 +118,7 @@ void print_figures(const Answer& a) {
 
 Result<Prompt> make_prompt(const RunOptions& options, const json& history, const std::string& text) {
   if (options.raw) return TextPrompt{text};
-  // What was typed may not be UTF-8: such bytes become U+FFFD.
+  // Typed bytes that are not UTF-8 become U+FFFD.
   auto messages = read_packed(history.dump(-1, ' ', false, json::error_handler_t::replace), {}, "The chat");
   if (!messages) return pass(messages);
   return ChatPrompt{std::move(*messages), {}, {}, true};

@@ -10,8 +10,8 @@ namespace flyball {
 namespace {
 
 using nlohmann::json;
-using testing::packed;
-using testing::text_of;
+using test::packed;
+using test::text_of;
 
 constexpr const char* kDocuments[] = {
     "null",

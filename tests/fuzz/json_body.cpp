@@ -1,11 +1,13 @@
 // A request body of any bytes: parsed as chat and as completion, it is an operation whose parts are in range,
 // or an error; what goes on to the template survives the way to the worker.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
 #include <nlohmann/json.hpp>
 
 #include "config/json_reader.hpp"
+#include "daemon/api/framing.hpp"
 #include "daemon/api/native/explain.hpp"
 #include "daemon/api/openai/completion_request.hpp"
 
@@ -45,5 +47,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const auto kind : {Kind::chat, Kind::completion})
       if (auto request = flyball::api::openai::parse_generate(kind, body->view())) check_request(*request);
   (void)flyball::api::native::parse_explain(text);
+  // A document of another kind: the Content-Type's boundary before the first line end, the body behind it.
+  const std::size_t line = std::min(text.find('\n'), text.size());
+  if (const auto parts = flyball::api::read_multipart(text.substr(0, line), text.substr(line)))
+    require(parts->size() <= text.size());
   return 0;
 }

@@ -9,7 +9,7 @@
 
 #include "config/json_reader.hpp"
 
-namespace flyball::testing {
+namespace flyball::test {
 
 // "" is no value. Text that is no JSON aborts.
 inline PackedJson packed(std::string_view text) {
@@ -37,4 +37,4 @@ inline std::string text_of(const PackedJson& value) {
   return value.empty() ? std::string() : ordered(value.view()).dump();
 }
 
-}  // namespace flyball::testing
+}  // namespace flyball::test

@@ -1,4 +1,4 @@
-// What a client asks POST /v1/route/explain. Pure.
+// The body of POST /v1/route/explain. Pure.
 #pragma once
 
 #include <string_view>

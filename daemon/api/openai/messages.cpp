@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant", "tool"};
 
-// What the template gets from fields that were checked, or from the model file: no further variable replaces
-// it.
+// The template gets these from fields that were checked, or from the model file: no further variable replaces
+// them.
 constexpr std::array<std::string_view, 4> kOwnVariables{"messages", "tools", "bos_token", "eos_token"};
 
 std::unexpected<Error> invalid(ErrorCode code, std::string param, const std::string& what) {

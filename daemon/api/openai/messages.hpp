@@ -7,7 +7,7 @@
 
 namespace flyball::api::openai {
 
-// Of a chat completion's body. Text parts become one string, joined by newlines; the role "developer" becomes
+// The prompt in a chat completion's body. Text parts become one string, joined by newlines; the role "developer" becomes
 // "system". missing_field, invalid_value, unsupported_value name the field
 // ("messages[2].role").
 Result<ChatPrompt> read_chat_prompt(JsonView body);

@@ -243,7 +243,7 @@ TEST(Engine, AResumeThatComesBeforeTheRequestIsPreparedIsNotTheLast) {
   auto slow = std::make_shared<Client>();
   slow->set_room(4);
   auto request = text_request("", 20);
-  request.prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"slow"}])"), {}, {}, true};
+  request.prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"slow"}])"), {}, {}, true};
   auto ticket = fake.backend->start(std::move(request), slow).value();
   ticket.resume();  // the gateway resumes all choices of a request when its client has caught up
   ASSERT_TRUE(slow->wait_deltas(4));
@@ -411,7 +411,7 @@ TEST(Engine, RendersTheTemplateAndDoesNotDoubleBos) {
       return kEos;
     };
     CompletionRequest request = text_request("", 5);
-    request.prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"hi"}])"), {}, {}, true};
+    request.prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hi"}])"), {}, {}, true};
     auto client = std::make_shared<Client>();
     auto ticket = fake.backend->start(std::move(request), client).value();
     ASSERT_TRUE(client->wait_end());
@@ -422,14 +422,14 @@ TEST(Engine, RendersTheTemplateAndDoesNotDoubleBos) {
 TEST(Engine, TemplateErrorsReachTheClient) {
   auto fake = make_fake({.chat_template = "{{ raise_exception('roles must alternate') }}"});
   CompletionRequest request = text_request("", 5);
-  request.prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"hi"}])"), {}, {}, true};
+  request.prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hi"}])"), {}, {}, true};
   const Error error = error_of(fake, std::move(request));
   EXPECT_EQ(error.code, ErrorCode::template_error);
   EXPECT_NE(error.message.find("roles must alternate"), std::string::npos);
   // A template that does not parse is told to those who chat; plain prompts are served.
   auto broken = make_fake({.chat_template = "{% if %}"});
   request = text_request("", 5);
-  request.prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"hi"}])"), {}, {}, true};
+  request.prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hi"}])"), {}, {}, true};
   EXPECT_EQ(error_of(broken, std::move(request)).code, ErrorCode::template_error);
   EXPECT_EQ(error_of(broken, text_request("x", 2)).message, "it was served");
 }

@@ -78,7 +78,7 @@ std::vector<CompletionRequest> requests() {
   all.back().sampling.frequency_penalty = 0.1F;
   all.back().resume_tokens = byte_tokens("res");
   all.push_back(text_request("", 4));
-  all.back().prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"hello"}])"), {}, {}};
+  all.back().prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hello"}])"), {}, {}};
   return all;
 }
 

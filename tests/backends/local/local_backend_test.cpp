@@ -122,7 +122,7 @@ TEST_F(LocalBackend, ResumesWhereAnotherProcessStopped) {
 TEST_F(LocalBackend, Chats) {
   auto backend = make(options());
   CompletionRequest r = text_request("", 8);
-  r.prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"hi"}])"), {}, {}, true};
+  r.prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hi"}])"), {}, {}, true};
   auto client = std::make_shared<Client>();
   auto ticket = backend->start(std::move(r), client).value();
   ASSERT_TRUE(client->wait_end());
@@ -136,8 +136,8 @@ TEST_F(LocalBackend, Chats) {
 TEST_F(LocalBackend, RefusesToolsThatItsTemplateWouldDrop) {
   auto backend = make(options());
   CompletionRequest r = text_request("", 8);
-  r.prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"hi"}])"),
-                        testing::packed(R"([{"type":"function","function":{"name":"f"}}])"),
+  r.prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hi"}])"),
+                        test::packed(R"([{"type":"function","function":{"name":"f"}}])"),
                         {},
                         true};
   auto client = std::make_shared<Client>();

@@ -19,8 +19,8 @@ std::string payload_of(const auto& message) {
 CompletionRequest full_request() {
   CompletionRequest q;
   q.id = "r-1";
-  q.prompt = ChatPrompt{testing::packed(R"([{"role":"user","content":"hé"}])"), testing::packed("[]"),
-                        testing::packed("{}"), false};
+  q.prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hé"}])"), test::packed("[]"),
+                        test::packed("{}"), false};
   q.sampling.temperature = 0.25F;
   q.sampling.top_k = -3;
   q.sampling.seed = std::numeric_limits<std::uint64_t>::max();
@@ -46,8 +46,8 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   EXPECT_EQ(r.id, q.id);
   const auto& chat = std::get<ChatPrompt>(r.prompt);
   EXPECT_EQ(chat.messages.bytes(), std::get<ChatPrompt>(q.prompt).messages.bytes());
-  EXPECT_EQ(testing::text_of(chat.tools), "[]");
-  EXPECT_EQ(testing::text_of(chat.template_args), "{}");
+  EXPECT_EQ(test::text_of(chat.tools), "[]");
+  EXPECT_EQ(test::text_of(chat.template_args), "{}");
   EXPECT_FALSE(chat.add_generation_prompt);
   EXPECT_EQ(r.sampling.temperature, 0.25F);
   EXPECT_EQ(r.sampling.top_k, -3);

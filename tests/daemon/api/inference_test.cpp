@@ -23,7 +23,7 @@ TEST_F(InferenceTest, chat) {
   EXPECT_EQ(answer.field("x-flyball-route"), "backend=cpu; rule=everything; model=demo");
   EXPECT_TRUE(answer.field("x-request-id").starts_with("req-"));
   const auto& started = rig.cpu().started.at(0);
-  EXPECT_EQ(text_of(std::get<ChatPrompt>(started.prompt).messages), R"([{"role":"user","content":"Hi"}])");
+  EXPECT_EQ(test::text_of(std::get<ChatPrompt>(started.prompt).messages), R"([{"role":"user","content":"Hi"}])");
 }
 
 TEST_F(InferenceTest, stream) {

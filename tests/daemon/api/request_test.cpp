@@ -14,7 +14,7 @@ namespace flyball::api::openai {
 namespace {
 
 using nlohmann::json;
-using testing::text_of;
+using test::text_of;
 using Kind = Generate::Kind;
 
 Result<Generate> parse(Kind kind, std::string_view text) {
@@ -206,7 +206,7 @@ TEST(request, text_parts_and_developers_are_rewritten) {
       Kind::chat,
       R"({"messages":[{"role":"developer","content":"a"},{"content":[{"type":"text","text":"x\n"},{"type":"text","text":"y"}],"role":"user","name":"n"}]})");
   ASSERT_TRUE(out);
-  EXPECT_EQ(text_of(std::get<ChatPrompt>(out->prompts[0]).messages),
+  EXPECT_EQ(test::text_of(std::get<ChatPrompt>(out->prompts[0]).messages),
             R"([{"role":"system","content":"a"},{"content":"x\n\ny","role":"user","name":"n"}])");
 }
 

@@ -58,8 +58,11 @@ std::vector<Answer> parse_answers(std::string_view bytes, bool& whole) {
   return out;
 }
 
-Rig::Rig(std::shared_ptr<api::Settings> with, policy::Facts hardware, store::Writer* store)
-    : settings(std::move(with)), fleet(io), service(io, settings, std::move(hardware), fleet, store) {
+Rig::Rig(std::shared_ptr<api::Settings> with, policy::Facts hardware, store::Writer* store,
+         api::Codecs codecs)
+    : settings(std::move(with)),
+      fleet(io),
+      service(io, settings, std::move(hardware), fleet, store, {}, nullptr, codecs) {
   spdlog::set_level(spdlog::level::off);
 }
 

@@ -28,7 +28,8 @@ std::vector<Answer> parse_answers(std::string_view bytes, bool& whole);
 // The gateway's inside, without sockets.
 struct Rig {
   explicit Rig(std::shared_ptr<api::Settings> with = make_settings(),
-               policy::Facts hardware = make_hardware(), store::Writer* store = nullptr);
+               policy::Facts hardware = make_hardware(), store::Writer* store = nullptr,
+               api::Codecs codecs = api::all_codecs());
   FakeBackend& cpu(const std::string& model = "demo") { return fleet.backend(model, "cpu"); }
   FakeBackend& vulkan(const std::string& model = "demo") { return fleet.backend(model, "vulkan"); }
 

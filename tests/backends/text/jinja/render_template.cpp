@@ -20,7 +20,7 @@ int main() {
     flyball::Result<std::string> text = std::unexpected(flyball::Error{});
     if (found->second) {
       const auto packed = [&](const char* name) {
-        return flyball::testing::packed(job.at(name).get_ref<const std::string&>());
+        return flyball::test::packed(job.at(name).get_ref<const std::string&>());
       };
       const auto messages = packed("messages"), tools = packed("tools"), args = packed("args");
       flyball::text::TemplateInput input;

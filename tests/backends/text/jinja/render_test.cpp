@@ -162,7 +162,7 @@ TEST(ChatTemplate, OneTemplateServesManyThreads) {
     for (std::size_t i = 0; i < texts.size(); ++i) {
       threads.emplace_back([&, i] {
         TemplateInput input;
-        const PackedJson messages = testing::packed(R"([{"content":"t)" + std::to_string(i) + "\"}]");
+        const PackedJson messages = test::packed(R"([{"content":"t)" + std::to_string(i) + "\"}]");
         input.messages = messages.view();
         for (int k = 0; k < 50; ++k) texts[i] = parsed->render(input).value_or("failed");
       });
