@@ -428,6 +428,22 @@ TEST(KeptFacts, what_only_grew_older_takes_no_room) {
   EXPECT_EQ(back.get("backend.vulkan.decode_tps")->age.count(), 30000);
 }
 
+TEST(KeptFacts, UpstreamsFactsComeBackWhereTheyAreConfigured) {
+  const policy::Targets racks = policy::TargetCatalogue::make({{"rack1", "vllm"}, {"rack2", "vllm"}}).value();
+  policy::Facts facts(racks);
+  facts.set("backend.rack2.available", true, "probe");
+  facts.set("backend.rack2.queue_waiting", std::int64_t{3}, "probe");
+  derive(facts);
+  const std::string text = route::write_facts(facts, policy::Facts(racks));
+  policy::Facts back(racks), elsewhere;
+  ASSERT_TRUE(route::read_facts(text, back));
+  EXPECT_EQ(back.get("backend.rack2.queue_waiting")->value, policy::FactValue(std::int64_t{3}));
+  ASSERT_NE(back.get("backend.vllm.queue_waiting"), nullptr);
+  EXPECT_EQ(back.get("backend.vllm.queue_waiting")->from, facts.get("backend.vllm.queue_waiting")->from);
+  ASSERT_TRUE(route::read_facts(text, elsewhere)) << "another configuration reads what it knows";
+  EXPECT_EQ(elsewhere.get("backend.vllm.available")->value, policy::FactValue(true));
+}
+
 TEST(KeptFacts, what_this_version_does_not_know_stays_unknown) {
   policy::Facts facts;
   EXPECT_TRUE(route::read_facts(
