@@ -216,7 +216,7 @@ Result<std::string> read_key(const Entry& source, const std::filesystem::path& b
       path = base / path;
     }
     auto text = read_secret_file(path, kMaxKeyFileBytes);
-    if (!text) return text;
+    if (!text) return pass(text);
     key = std::move(*text);
     while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
   }
@@ -340,7 +340,7 @@ std::expected<std::vector<AppManifest>, std::vector<Error>> apps_of_all(const Co
                                           "apps_dir", config.place("apps_dir")}});
   }
   auto app = parse_app_all(default_app_yaml(), "<shipped example app>");
-  if (!app) return std::unexpected(std::move(app.error()));
+  if (!app) return pass(app);
   std::vector<AppManifest> apps;
   apps.push_back(std::move(*app));
   return apps;

@@ -170,7 +170,7 @@ std::expected<Config, std::vector<Error>> load_config_all(const std::filesystem:
   auto text = read_operators_file(path);
   if (!text) return one(std::move(text.error()));
   auto root = parse_part(*text, path.string());
-  if (!root) return std::unexpected(std::move(root.error()));
+  if (!root) return pass(root);
 
   std::vector<std::filesystem::path> drop_ins;
   const std::filesystem::path drop_in_dir = path.parent_path() / "config.d";
@@ -191,12 +191,12 @@ std::expected<Config, std::vector<Error>> load_config_all(const std::filesystem:
     auto part_text = read_operators_file(drop_in);
     if (!part_text) return one(std::move(part_text.error()));
     auto part = parse_part(*part_text, drop_in.string());
-    if (!part) return std::unexpected(std::move(part.error()));
+    if (!part) return pass(part);
     merge(*root, std::move(*part));
   }
 
   auto config = read(*root, path.parent_path());
-  if (!config) return config;
+  if (!config) return pass(config);
   if (config->apps_dir.empty()) {
     const std::filesystem::path beside = path.parent_path() / "apps.d";
     if (std::filesystem::is_directory(beside, ec)) config->apps_dir = beside;

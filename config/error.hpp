@@ -85,10 +85,15 @@ inline std::unexpected<Error> fail(ErrorCode code, std::string message, std::str
 // For a log or a terminal: "apps.d/a.yaml:3:5: unknown key ... [config_invalid]".
 std::string describe(const Error& error);
 
-// The error of one result as that of another: return pass(failed);
-template <class T>
-std::unexpected<Error> pass(Result<T>& failed) {
+// The one way to pass an error on: `return pass(failed);` gives the error of one result as that of another.
+// It is taken out of a result that may change, and copied from one that may not.
+template <class T, class E>
+std::unexpected<E> pass(std::expected<T, E>& failed) {
   return std::unexpected(std::move(failed.error()));
+}
+template <class T, class E>
+std::unexpected<E> pass(const std::expected<T, E>& failed) {
+  return std::unexpected(failed.error());
 }
 
 }  // namespace flyball

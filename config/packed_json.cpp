@@ -64,7 +64,7 @@ class Checker {
 
   Result<void> run() {
     if (bytes_.size() >= PackedJson::kMaxBytes) return refuse("is too long");
-    if (auto ok = value(bytes_.size()); !ok) return ok;
+    if (auto ok = value(bytes_.size()); !ok) return pass(ok);
     while (!open_.empty()) {
       Open& top = open_.back();
       if (top.left == 0) {
@@ -75,8 +75,8 @@ class Checker {
       --top.left;
       const std::size_t end = top.end;
       if (top.keyed)
-        if (auto ok = text(end); !ok) return ok;
-      if (auto ok = value(end); !ok) return ok;
+        if (auto ok = text(end); !ok) return pass(ok);
+      if (auto ok = value(end); !ok) return pass(ok);
     }
     if (at_ != bytes_.size()) return refuse("has bytes left over");
     return {};

@@ -222,7 +222,7 @@ const Node* Node::find(std::string_view key) const noexcept {
 
 Result<Node> parse_yaml(std::string_view text, std::string_view file_name) {
   const auto file = std::make_shared<const std::string>(file_name);
-  if (auto ok = scan(text, file); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = scan(text, file); !ok) return pass(ok);
   TreeBuilder builder(file);
   try {
     std::istringstream in{std::string(text)};

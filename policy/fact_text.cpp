@@ -113,7 +113,7 @@ Result<FactValue> fact_value(const FactInfo& fact, std::string_view text) {
       break;
     }
   }
-  if (auto ok = check_value(fact, value); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = check_value(fact, value); !ok) return pass(ok);
   return value;
 }
 
@@ -126,7 +126,7 @@ Result<void> check_value(const FactInfo& fact, const FactValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) return check_text(fact, *text);
   if (const auto* members = std::get_if<std::vector<std::string>>(&value))
     for (const std::string& member : *members)
-      if (auto ok = check_text(fact, member); !ok) return ok;
+      if (auto ok = check_text(fact, member); !ok) return pass(ok);
   return {};
 }
 
@@ -149,7 +149,7 @@ Result<void> set_fact(std::string_view assignment, const std::string& source, Fa
     return fail(ErrorCode::invalid_value, std::string(name) + " has no value: expected " + std::string(name) +
                                               "=VALUE, and VALUE " + wanted(info));
   auto value = fact_value(info, assignment.substr(equals + 1));
-  if (!value) return std::unexpected(std::move(value.error()));
+  if (!value) return pass(value);
   facts.set(*id, std::move(*value), source);
   return {};
 }

@@ -125,7 +125,7 @@ ReachAnswer reach(const Tree& tree, const Rule& rule, const Target& target, Role
 
 Result<Condition> assumption(std::string_view assignment, const Targets& targets) {
   Facts facts(targets);
-  if (auto ok = set_fact(assignment, "assumption", facts); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = set_fact(assignment, "assumption", facts); !ok) return pass(ok);
   Condition out;
   out.kind = Condition::Kind::compare;
   out.fact = *targets->find_fact(assignment.substr(0, assignment.find('=')));

@@ -188,7 +188,7 @@ class Sayings {
     const FactInfo& info = default_targets()->facts()[id];
     std::string text = filled(assignment.substr(equals + 1), match.number);
     auto value = fact_value(info, text);
-    if (!value) return std::unexpected(std::move(value.error()));
+    if (!value) return pass(value);
     Saying said{std::move(text), std::move(*value), joined(tokens),
                 joined(tokens.last(match.pattern->tokens.size())), guess};
     const auto [it, first] = by_fact_.try_emplace(id, said);
@@ -276,7 +276,7 @@ Result<void> read_phrase(std::string_view phrase, const std::set<std::string_vie
       return fail(ErrorCode::invalid_value, "\"" + tokens[at] + "\": the most that is read is " +
                                                 std::to_string(std::llround(kMaxScenarioNumber)));
     for (const std::string_view assignment : split(facts, ' '))
-      if (auto ok = sayings.add(assignment, found, rest.first(found.length)); !ok) return ok;
+      if (auto ok = sayings.add(assignment, found, rest.first(found.length)); !ok) return pass(ok);
     if (!facts.empty()) before = found.pattern->row;  // "M4 Max 64 GB": `max` says nothing
     at += found.length;
   }
@@ -336,7 +336,7 @@ Result<void> read_scenario(std::string_view words, Facts& facts) {
       if (token != "#") vocabulary.insert(token);
   Sayings sayings;
   for (const std::string_view phrase : split(words, ','))
-    if (auto ok = read_phrase(phrase, vocabulary, sayings); !ok) return ok;
+    if (auto ok = read_phrase(phrase, vocabulary, sayings); !ok) return pass(ok);
   sayings.set(facts);
   return {};
 }
@@ -347,7 +347,7 @@ Result<void> complete_scenario(Facts& facts) {
     if (!facts.get(name)) facts.set(name, std::move(value), source);
   };
   using Integer = std::int64_t;
-  if (auto ok = complete_counts(facts); !ok) return ok;
+  if (auto ok = complete_counts(facts); !ok) return pass(ok);
   const auto* discrete = known<Integer>(facts, "hardware.gpu.discrete_count");
   const auto* integrated = known<Integer>(facts, "hardware.gpu.integrated_count");
   if (discrete && integrated) {

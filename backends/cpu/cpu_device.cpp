@@ -19,11 +19,11 @@ class CpuExecutor final : public device::Executor {
 
   Result<void> load(const kernels::cpu::Kernels& kernels) {
     auto weights = CpuWeights::load(model_, kernels, pool_, options_.expert_bytes_limit, options_.progress);
-    if (!weights) return std::unexpected(std::move(weights.error()));
+    if (!weights) return pass(weights);
     weights_ = std::move(*weights);
     auto ops = CpuOps::make(model_.config(), kernels, weights_, pool_, options_.max_step_tokens,
                             options_.max_logit_rows);
-    if (!ops) return std::unexpected(std::move(ops.error()));
+    if (!ops) return pass(ops);
     ops_ = std::move(*ops);
     ops_->time_into(options_.times);
     return {};
@@ -38,7 +38,7 @@ class CpuExecutor final : public device::Executor {
   }
 
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) override {
-    if (auto ok = ops_->reserve_kv(layout, n_blocks); !ok) return ok;
+    if (auto ok = ops_->reserve_kv(layout, n_blocks); !ok) return pass(ok);
     limits_ = {options_.max_step_tokens, options_.max_logit_rows, model_.config().vocab_size, n_blocks,
                layout.block_size};
     return {};
@@ -47,7 +47,7 @@ class CpuExecutor final : public device::Executor {
   // The caller's thread is one of the pool's, so the step is over when this returns.
   Result<device::StepId> submit(const device::StepBatch& batch,
                                 std::span<const device::BlockCopy> copies) override {
-    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return pass(ok);
     for (const device::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
     std::function<bool()> go_on;
     if (batch.stop != nullptr) go_on = [stop = batch.stop] { return !stop->load(std::memory_order_relaxed); };
@@ -97,8 +97,7 @@ Result<std::unique_ptr<device::Executor>> make_cpu_executor(const model::ModelFi
   const std::uint32_t processors = device::usable_processors();
   const std::uint32_t threads = options.threads == 0 ? processors : std::min(options.threads, processors);
   auto executor = std::make_unique<CpuExecutor>(model, options, threads);
-  if (auto ok = executor->load(kernels::cpu::kernels_for(isa)); !ok)
-    return std::unexpected(std::move(ok.error()));
+  if (auto ok = executor->load(kernels::cpu::kernels_for(isa)); !ok) return pass(ok);
   return executor;
 }
 

@@ -58,7 +58,7 @@ Result<std::unique_ptr<CpuOps>> CpuOps::make(const model::ModelConfig& config,
   const std::size_t expert_out_at = reserve(sizeof(float) * std::size_t{n_choices} * config.dim);
 
   auto pages = device::Pages::allocate(bytes, "activations");
-  if (!pages) return std::unexpected(std::move(pages.error()));
+  if (!pages) return pass(pages);
   ops->scratch_ = std::move(*pages);
   for (std::size_t i = 0; i < at.size(); ++i) ops->buffers_[i] = ops->scratch_.as<float>(at[i]);
   for (std::size_t i = 0; i < kPreparedSlots; ++i)
@@ -78,7 +78,7 @@ Result<void> CpuOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_b
   if (__builtin_mul_overflow(layout.block_bytes(), std::uint64_t{n_blocks}, &bytes))
     bytes = std::numeric_limits<std::uint64_t>::max();  // more than any machine has: refused as such
   auto pages = device::Pages::allocate(bytes, "the KV cache");
-  if (!pages) return std::unexpected(std::move(pages.error()));
+  if (!pages) return pass(pages);
   kv_ = std::move(*pages);
   // Taken now: all layers come to their next huge pages in the same step, and zeroing those makes it late.
   pool_.for_each(

@@ -45,7 +45,7 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::make(const model::ModelFile& m
                 "Not enough memory for the experts of one layer: " + std::to_string(one_layer) +
                     " bytes are needed, " + std::to_string(limit) + " are free.");
   auto pages = device::Pages::allocate(fits * cache->slot_bytes_, "the model's experts");
-  if (!pages) return std::unexpected(std::move(pages.error()));
+  if (!pages) return pass(pages);
   cache->packed_ = std::move(*pages);
   cache->slots_.resize(fits);
   cache->slot_of_.assign(all, kNone);

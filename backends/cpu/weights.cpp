@@ -52,7 +52,7 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
     out.bytes_ += out.embedding_.matrix_bytes();
 
   auto pages = device::Pages::allocate(packed_bytes, "the model's weights");
-  if (!pages) return std::unexpected(std::move(pages.error()));
+  if (!pages) return pass(pages);
   out.packed_ = std::move(*pages);
 
   // In bytes of the file. Experts that are packed when they are needed are not waited for.
@@ -91,7 +91,7 @@ Result<CpuWeights> CpuWeights::load(const model::ModelFile& model, const kernels
 
   if (model.config().n_experts > 0) {
     auto experts = ExpertCache::make(model, kernels, pool, expert_bytes_limit, loaded);
-    if (!experts) return std::unexpected(std::move(experts.error()));
+    if (!experts) return pass(experts);
     out.experts_ = std::move(*experts);
   }
   return out;

@@ -45,12 +45,12 @@ Result<void> check(const SamplingParams& p) {
       {"logit_bias", static_cast<double>(p.logit_bias.size()), 0, kMaxLogitBias, false},
   };
   for (const Row& r : rows)
-    if (auto ok = in_range(r.name, r.value, r.low, r.high, r.low_open); !ok) return ok;
+    if (auto ok = in_range(r.name, r.value, r.low, r.high, r.low_open); !ok) return pass(ok);
   for (const auto& [token, bias] : p.logit_bias) {
     if (token < 0)
       return fail(ErrorCode::invalid_value, "logit_bias names token " + std::to_string(token) + ", below 0.",
                   "logit_bias");
-    if (auto ok = in_range("logit_bias", bias, -100, 100); !ok) return ok;
+    if (auto ok = in_range("logit_bias", bias, -100, 100); !ok) return pass(ok);
   }
   return {};
 }

@@ -276,7 +276,7 @@ class Engine {
     try {
       auto id = executor_.submit({tokens_, batch_, vocab_size_, plan.may_stop ? &shared_.called : nullptr},
                                  copies_);
-      if (!id) return std::unexpected(std::move(id.error()));
+      if (!id) return pass(id);
       auto rows = executor_.wait(*id);
       if (rows && (rows->logits.size() != whole * logits_per_row_ || rows->candidates.size() != cut))
         return fail(ErrorCode::internal, "The device returned another number of logits than was asked for.");
@@ -442,8 +442,7 @@ class EngineBackend final : public Backend {
     const TimePoint arrived = std::chrono::steady_clock::now();
     if (shared_->refusing) return std::unexpected(shutting_down());
     if (shared_->lost) return std::unexpected(device_lost());
-    if (auto ok = check_request(request, parts_.text.vocab_size); !ok)
-      return std::unexpected(std::move(ok.error()));
+    if (auto ok = check_request(request, parts_.text.vocab_size); !ok) return pass(ok);
     if (!shared_->reserve(max_open()))
       return fail(ErrorCode::overloaded, "The engine's queue is full: " +
                                              std::to_string(parts_.limits.max_waiting) + " requests wait.");

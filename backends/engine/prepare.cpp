@@ -19,7 +19,7 @@ Result<void> check_tokens(const std::vector<Token>& tokens, std::uint32_t vocab_
 }
 
 Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& model, std::int64_t now) {
-  if (!model.chat_template) return std::unexpected(model.chat_template.error());
+  if (!model.chat_template) return pass(model.chat_template);
   if (!chat.tools.empty() && !model.chat_template->reads("tools"))
     return fail(ErrorCode::unsupported_value,
                 "The model's chat template has no place for tools: the model would never see them.", "tools");
@@ -33,7 +33,7 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
   input.add_generation_prompt = chat.add_generation_prompt;
   input.now = now;
   auto rendered = model.chat_template->render(input);
-  if (!rendered) return std::unexpected(std::move(rendered.error()));
+  if (!rendered) return pass(rendered);
   std::string_view text = *rendered;
   if (model.adds_bos && !input.bos_token.empty() && text.starts_with(input.bos_token))
     text.remove_prefix(input.bos_token.size());
@@ -66,7 +66,7 @@ TextModel make_text_model(std::unique_ptr<const text::Tokenizer> tokenizer,
 }
 
 Result<void> check_request(const CompletionRequest& request, std::uint32_t vocab_size) {
-  if (auto ok = check(request.sampling); !ok) return ok;
+  if (auto ok = check(request.sampling); !ok) return pass(ok);
   if (request.stop.size() > kMaxStops)
     return fail(ErrorCode::invalid_value,
                 std::to_string(request.stop.size()) + " stop strings; at most " + std::to_string(kMaxStops) +
@@ -87,7 +87,7 @@ Result<void> check_request(const CompletionRequest& request, std::uint32_t vocab
                   "logit_bias names token " + std::to_string(token) + "; the vocabulary has " +
                       std::to_string(vocab_size) + ".",
                   "logit_bias");
-  if (auto ok = check_tokens(request.resume_tokens, vocab_size, "resume_tokens"); !ok) return ok;
+  if (auto ok = check_tokens(request.resume_tokens, vocab_size, "resume_tokens"); !ok) return pass(ok);
   if (const auto* tokens = std::get_if<TokenPrompt>(&request.prompt))
     return check_tokens(tokens->tokens, vocab_size, "prompt");
   return {};
@@ -95,11 +95,10 @@ Result<void> check_request(const CompletionRequest& request, std::uint32_t vocab
 
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now) {
   auto prompt = encode_prompt(request.prompt, model, now);
-  if (!prompt) return std::unexpected(std::move(prompt.error()));
+  if (!prompt) return pass(prompt);
   const char* param = std::holds_alternative<ChatPrompt>(request.prompt) ? "messages" : "prompt";
   if (prompt->empty()) return fail(ErrorCode::invalid_value, "The prompt has no tokens.", param);
-  if (auto ok = check_tokens(*prompt, model.vocab_size, param); !ok)
-    return std::unexpected(std::move(ok.error()));
+  if (auto ok = check_tokens(*prompt, model.vocab_size, param); !ok) return pass(ok);
   if (prompt->size() >= model.context)
     return fail(ErrorCode::context_length_exceeded,
                 "The prompt has " + std::to_string(prompt->size()) + " tokens; the model's context is " +

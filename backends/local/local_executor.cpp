@@ -50,9 +50,9 @@ Result<void> check_options(const LocalBackendOptions& options) {
                     std::to_string(most) + ".",
                 name);
   };
-  if (auto ok = within("max_sequences", options.max_sequences, kMaxSequences); !ok) return ok;
+  if (auto ok = within("max_sequences", options.max_sequences, kMaxSequences); !ok) return pass(ok);
   if (auto ok = within("devices", static_cast<std::uint32_t>(options.opencl.size()), kMaxDevices); !ok)
-    return ok;
+    return pass(ok);
   if (engine->kind.most_devices == 1 && options.opencl.size() > 1)
     return fail(ErrorCode::unsupported_value,
                 "The " + std::string(engine->kind.name) + " engine runs on one device; several are named.",

@@ -154,11 +154,11 @@ class GgufReader {
     Gguf out;
     std::uint64_t n_tensors = 0;
     std::uint64_t n_keys = 0;
-    if (auto ok = read_header(out, n_tensors, n_keys); !ok) return std::unexpected(ok.error());
+    if (auto ok = read_header(out, n_tensors, n_keys); !ok) return pass(ok);
     for (std::uint64_t i = 0; i < n_keys; ++i) {
-      if (auto ok = read_key(out); !ok) return std::unexpected(ok.error());
+      if (auto ok = read_key(out); !ok) return pass(ok);
     }
-    if (auto ok = read_alignment(out); !ok) return std::unexpected(ok.error());
+    if (auto ok = read_alignment(out); !ok) return pass(ok);
     if (remaining() / kMinTensorBytes < n_tensors) {
       return invalid_at(
           "the file ends inside its tensor directory (" + std::to_string(n_tensors) + " tensors)", at_);
@@ -166,10 +166,10 @@ class GgufReader {
     out.tensors_.reserve(n_tensors);
     offsets_.reserve(n_tensors);
     for (std::uint64_t i = 0; i < n_tensors; ++i) {
-      if (auto ok = read_tensor(out); !ok) return std::unexpected(ok.error());
+      if (auto ok = read_tensor(out); !ok) return pass(ok);
     }
-    if (auto ok = out.index_names(); !ok) return std::unexpected(ok.error());
-    if (auto ok = place_tensors(out); !ok) return std::unexpected(ok.error());
+    if (auto ok = out.index_names(); !ok) return pass(ok);
+    if (auto ok = place_tensors(out); !ok) return pass(ok);
     return out;
   }
 
@@ -190,7 +190,7 @@ class GgufReader {
   Result<std::string_view> string(const char* what, std::uint64_t limit) {
     const auto start = at_;
     const auto length = number<std::uint64_t>(what);
-    if (!length) return std::unexpected(length.error());
+    if (!length) return pass(length);
     if (*length > limit) {
       return invalid_at(std::string(what) + " has " + std::to_string(*length) + " bytes, the limit is " +
                             std::to_string(limit),
@@ -212,21 +212,21 @@ class GgufReader {
     }
     at_ = kMagic.size();
     const auto version = number<std::uint32_t>("the version");
-    if (!version) return std::unexpected(version.error());
+    if (!version) return pass(version);
     if (*version == 0x0200'0000 || *version == 0x0300'0000) return invalid_at("a big-endian GGUF file", 4);
     if (*version != 2 && *version != 3) {
       return invalid_at("GGUF version " + std::to_string(*version) + "; this build reads 2 and 3", 4);
     }
     out.version_ = *version;
     const auto tensors = number<std::uint64_t>("the tensor count");
-    if (!tensors) return std::unexpected(tensors.error());
+    if (!tensors) return pass(tensors);
     if (*tensors > kMaxGgufTensors) {
       return invalid_at("the tensor count is " + std::to_string(*tensors) + ", the limit is " +
                             std::to_string(kMaxGgufTensors),
                         8);
     }
     const auto keys = number<std::uint64_t>("the metadata count");
-    if (!keys) return std::unexpected(keys.error());
+    if (!keys) return pass(keys);
     if (*keys > kMaxGgufKeys) {
       return invalid_at(
           "the metadata count is " + std::to_string(*keys) + ", the limit is " + std::to_string(kMaxGgufKeys),
@@ -243,12 +243,12 @@ class GgufReader {
   Result<void> read_key(Gguf& out) {
     const auto start = at_;
     const auto key = string("a metadata key", kMaxGgufKeyBytes);
-    if (!key) return std::unexpected(key.error());
+    if (!key) return pass(key);
     if (key->empty()) return invalid_at("a metadata key is empty", start);
     const auto type = number<std::uint32_t>("the type of a metadata value");
-    if (!type) return std::unexpected(type.error());
+    if (!type) return pass(type);
     auto value = read_value(*key, *type);
-    if (!value) return std::unexpected(std::move(value.error()));
+    if (!value) return pass(value);
     if (!out.metadata_.emplace(*key, std::move(*value)).second) {
       return invalid_at("the metadata key " + printable(*key) + " appears twice", start);
     }
@@ -258,7 +258,7 @@ class GgufReader {
   template <class Stored, class Widened>
   Result<GgufValue> widened() {
     const auto value = number<Stored>("a metadata value");
-    if (!value) return std::unexpected(value.error());
+    if (!value) return pass(value);
     return GgufValue(static_cast<Widened>(*value));
   }
 
@@ -286,7 +286,7 @@ class GgufReader {
         return widened<double, double>();
       case GgufType::boolean: {
         const auto value = number<std::uint8_t>("a metadata value");
-        if (!value) return std::unexpected(value.error());
+        if (!value) return pass(value);
         if (*value > 1) {
           return invalid_at("the boolean " + printable(key) + " is " + std::to_string(*value), at_ - 1);
         }
@@ -294,7 +294,7 @@ class GgufReader {
       }
       case GgufType::string: {
         const auto value = string("a metadata string", kNoLimit);
-        if (!value) return std::unexpected(value.error());
+        if (!value) return pass(value);
         return GgufValue(*value);
       }
       case GgufType::array:
@@ -307,9 +307,9 @@ class GgufReader {
   Result<GgufValue> read_array(std::string_view key) {
     const auto start = at_;
     const auto type = number<std::uint32_t>("the element type of an array");
-    if (!type) return std::unexpected(type.error());
+    if (!type) return pass(type);
     const auto count = number<std::uint64_t>("the length of an array");
-    if (!count) return std::unexpected(count.error());
+    if (!count) return pass(count);
     if (*type > static_cast<std::uint32_t>(GgufType::f64)) {
       return invalid_at(
           "the array " + printable(key) + " has the unknown element type " + std::to_string(*type), start);
@@ -341,7 +341,7 @@ class GgufReader {
     strings.every_16th_.reserve((*count + GgufStrings::kStride - 1) / GgufStrings::kStride);
     for (std::uint64_t i = 0; i < *count; ++i) {
       if (i % GgufStrings::kStride == 0) strings.every_16th_.push_back(at_ - first);
-      if (auto ok = string("a string of an array", kNoLimit); !ok) return std::unexpected(ok.error());
+      if (auto ok = string("a string of an array", kNoLimit); !ok) return pass(ok);
     }
     strings.raw_ = file_.subspan(first, at_ - first);
     strings.size_ = *count;
@@ -350,7 +350,7 @@ class GgufReader {
 
   Result<void> read_alignment(const Gguf& out) {
     const auto value = out.get_uint("general.alignment");
-    if (!value) return std::unexpected(value.error());
+    if (!value) return pass(value);
     alignment_ = value->value_or(kDefaultGgufAlignment);
     if (!std::has_single_bit(alignment_) || alignment_ < kMinGgufAlignment ||
         alignment_ > kMaxGgufAlignment) {
@@ -367,11 +367,11 @@ class GgufReader {
     const auto start = at_;
     GgufTensor tensor;
     const auto name = string("a tensor name", kMaxGgufTensorName);
-    if (!name) return std::unexpected(name.error());
+    if (!name) return pass(name);
     if (name->empty()) return invalid_at("a tensor name is empty", start);
     tensor.name = *name;
     const auto n_dims = number<std::uint32_t>("a tensor's dimensions");
-    if (!n_dims) return std::unexpected(n_dims.error());
+    if (!n_dims) return pass(n_dims);
     if (*n_dims == 0 || *n_dims > kMaxGgufDims) {
       return invalid_at("the tensor " + printable(*name) + " has " + std::to_string(*n_dims) +
                             " dimensions; 1 to " + std::to_string(kMaxGgufDims) + " are allowed",
@@ -381,7 +381,7 @@ class GgufReader {
     std::uint64_t values = 1;
     for (std::uint32_t d = 0; d < *n_dims; ++d) {
       const auto dim = number<std::uint64_t>("a tensor's dimensions");
-      if (!dim) return std::unexpected(dim.error());
+      if (!dim) return pass(dim);
       if (*dim == 0) return invalid_at("the tensor " + printable(*name) + " has a dimension of 0", at_ - 8);
       if (__builtin_mul_overflow(values, *dim, &values) ||
           values > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
@@ -390,7 +390,7 @@ class GgufReader {
       tensor.dims[d] = *dim;
     }
     const auto type = number<std::uint32_t>("a tensor's type");
-    if (!type) return std::unexpected(type.error());
+    if (!type) return pass(type);
     const auto known = kernels::dtype_of_gguf(*type);
     if (!known) {
       return invalid_at("the tensor " + printable(*name) + " has the type " + tensor_type_name(*type) +
@@ -399,7 +399,7 @@ class GgufReader {
     }
     tensor.type = *known;
     const auto offset = number<std::uint64_t>("a tensor's offset");
-    if (!offset) return std::unexpected(offset.error());
+    if (!offset) return pass(offset);
     if (*offset % alignment_ != 0) {
       return invalid_at("the offset " + std::to_string(*offset) + " of the tensor " + printable(*name) +
                             " is not a multiple of the alignment " + std::to_string(alignment_),
@@ -470,9 +470,9 @@ Result<Gguf> Gguf::parse(std::span<const std::byte> file) {
 
 Result<Gguf> Gguf::assemble(std::span<const std::byte> metadata, std::vector<GgufTensor> tensors) {
   auto out = parse(metadata);
-  if (!out) return out;
+  if (!out) return pass(out);
   out->tensors_ = std::move(tensors);
-  if (auto ok = out->index_names(); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = out->index_names(); !ok) return pass(ok);
   return out;
 }
 

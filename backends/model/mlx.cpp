@@ -97,7 +97,7 @@ Error in_mlx_terms(Error error) {
 Result<std::vector<std::string>> read_mlx_index(std::string_view text) {
   constexpr const char* kName = "model.safetensors.index.json";
   const auto index = read_object(text, kName, kConfigLimits, false);
-  if (!index) return std::unexpected(index.error());
+  if (!index) return pass(index);
   const auto map = index->find("weight_map");
   if (map == index->end() || !map->is_object() || map->empty())
     return invalid(std::string(kName) + ": weight_map is missing, or no object with something in it",
@@ -123,25 +123,24 @@ Result<std::vector<std::string>> read_mlx_index(std::string_view text) {
 
 Result<MlxModel> read_mlx(const MlxFiles& files) {
   const auto config_json = read_object(files.config, "config.json", kConfigLimits, false);
-  if (!config_json) return std::unexpected(config_json.error());
+  if (!config_json) return pass(config_json);
   const auto generation_json =
       read_object(files.generation_config, "generation_config.json", kConfigLimits, true);
-  if (!generation_json) return std::unexpected(generation_json.error());
+  if (!generation_json) return pass(generation_json);
   const auto text_json = read_object(files.tokenizer_config, "tokenizer_config.json", kConfigLimits, true);
-  if (!text_json) return std::unexpected(text_json.error());
+  if (!text_json) return pass(text_json);
   const MlxObject config(*config_json, "config.json");
   const MlxObject text(*text_json, "tokenizer_config.json");
 
   GgufWriter metadata;
   const auto translated = translate_mlx_config(config, metadata);
-  if (!translated) return std::unexpected(translated.error());
+  if (!translated) return pass(translated);
   const auto shards = read_shards(files.shards);
-  if (!shards) return std::unexpected(shards.error());
+  if (!shards) return pass(shards);
   auto storage = std::make_unique<MlxStorage>();
   auto tensors = translate_mlx_tensors(*shards, *translated, storage->tensors);
-  if (!tensors) return std::unexpected(std::move(tensors.error()));
-  if (auto ok = check_vocabulary(*tensors, translated->vocab_size); !ok)
-    return std::unexpected(std::move(ok.error()));
+  if (!tensors) return pass(tensors);
+  if (auto ok = check_vocabulary(*tensors, translated->vocab_size); !ok) return pass(ok);
   if (!translated->rope_factors.empty()) {
     const auto& factors = storage->tensors.vectors.emplace_back(translated->rope_factors);
     GgufTensor& tensor = tensors->emplace_back();
@@ -152,15 +151,14 @@ Result<MlxModel> read_mlx(const MlxFiles& files) {
   }
   {
     const auto tokenizer = read_object(files.tokenizer, "tokenizer.json", kTokenizerLimits, false);
-    if (!tokenizer) return std::unexpected(tokenizer.error());
+    if (!tokenizer) return pass(tokenizer);
     if (auto ok = translate_mlx_tokenizer(MlxObject(*tokenizer, "tokenizer.json"), text, config,
                                           MlxObject(*generation_json, "generation_config.json"),
                                           translated->vocab_size, metadata);
         !ok)
-      return std::unexpected(std::move(ok.error()));
+      return pass(ok);
   }
-  if (auto ok = write_chat_template(text, files.chat_template, metadata); !ok)
-    return std::unexpected(std::move(ok.error()));
+  if (auto ok = write_chat_template(text, files.chat_template, metadata); !ok) return pass(ok);
 
   storage->metadata = metadata.header();
   auto gguf = Gguf::assemble(std::as_bytes(std::span(storage->metadata)), std::move(*tensors));

@@ -62,7 +62,7 @@ Result<void> refuse_variants(const MlxObject& config, std::string_view model_typ
       refuse_unless(config, "mlp_only_layers", json::array()),
   };
   for (const auto& ok : each)
-    if (!ok) return ok;
+    if (!ok) return pass(ok);
   const json* top = config.find("norm_topk_prob");
   if (model_type == "qwen3_moe" && (top == nullptr || *top != true))
     return config.unsupported("norm_topk_prob", "is not true; this build knows nothing else");
@@ -73,8 +73,8 @@ Result<void> refuse_variants(const MlxObject& config, std::string_view model_typ
   }
   // Mistral's first files; Qwen's name a window and do not use it.
   const auto window = config.count("sliding_window"), context = config.count("max_position_embeddings");
-  if (!window) return std::unexpected(window.error());
-  if (!context) return std::unexpected(context.error());
+  if (!window) return pass(window);
+  if (!context) return pass(context);
   const json* used = config.find("use_sliding_window");
   const bool uses = used == nullptr ? model_type == "mistral" || model_type == "mixtral" : *used != false;
   if (*window && uses && **window < context->value_or(0))
@@ -90,7 +90,7 @@ Result<std::vector<float>> llama3_factors(const MlxObject& scaling, std::uint64_
                                           "original_max_position_embeddings"};
   for (std::size_t i = 0; i < std::size(kFields); ++i) {
     const auto value = scaling.number(kFields[i]);
-    if (!value) return std::unexpected(value.error());
+    if (!value) return pass(value);
     if (!*value || **value <= 0.0 || **value > 1e9)
       return scaling.invalid(kFields[i], "is missing, or not above 0 and at most 1e9");
     values[i] = **value;
@@ -110,15 +110,15 @@ Result<std::vector<float>> llama3_factors(const MlxObject& scaling, std::uint64_
 Result<void> translate_yarn(const MlxObject& scaling, double factor, const std::string& prefix,
                             GgufWriter& out) {
   for (const auto& [field, only] : {std::pair("mscale", 1.0), std::pair("mscale_all_dim", 0.0)})
-    if (auto ok = refuse_unless(scaling, field, only); !ok) return ok;
-  if (auto ok = refuse_unless(scaling, "truncate", true); !ok) return ok;
+    if (auto ok = refuse_unless(scaling, field, only); !ok) return pass(ok);
+  if (auto ok = refuse_unless(scaling, "truncate", true); !ok) return pass(ok);
   for (const char* field : {"beta_fast", "beta_slow"}) {
     const auto value = scaling.number(field);
-    if (!value) return std::unexpected(value.error());
+    if (!value) return pass(value);
     if (*value) out.set_f32(prefix + "rope.scaling.yarn_" + field, static_cast<float>(**value));
   }
   const auto attention = scaling.number("attention_factor");
-  if (!attention) return std::unexpected(attention.error());
+  if (!attention) return pass(attention);
   // Ours stands beside YaRN's own 1 + 0.1 ln(factor); theirs is the product.
   if (*attention)
     out.set_f32(prefix + "rope.scaling.attn_factor",
@@ -131,13 +131,13 @@ Result<void> translate_rope_scaling(const MlxObject& scaling, const std::string&
   std::string type = "default";
   for (const char* field : {"type", "rope_type"}) {  // the older name, and the newer one, which counts
     auto named = scaling.text(field);
-    if (!named) return std::unexpected(std::move(named.error()));
+    if (!named) return pass(named);
     if (*named) type = **named;
   }
   if (type == "default") return {};
   if (type == "llama3") {
     auto factors = llama3_factors(scaling, head_dim, base);
-    if (!factors) return std::unexpected(std::move(factors.error()));
+    if (!factors) return pass(factors);
     config.rope_factors = std::move(*factors);
     return {};
   }
@@ -145,13 +145,13 @@ Result<void> translate_rope_scaling(const MlxObject& scaling, const std::string&
     return scaling.unsupported(
         "rope_type", "is \"" + printable(type) + "\"; this build knows default, linear, llama3 and yarn");
   const auto factor = scaling.number("factor");
-  if (!factor) return std::unexpected(factor.error());
+  if (!factor) return pass(factor);
   if (!*factor || **factor < 1.0 || **factor > 1e6)
     return scaling.invalid("factor", "is missing, or not 1 to 1e6");
   out.set_string(prefix + "rope.scaling.type", type);
   out.set_f32(prefix + "rope.scaling.factor", static_cast<float>(**factor));
   const auto original = scaling.count("original_max_position_embeddings");
-  if (!original) return std::unexpected(original.error());
+  if (!original) return pass(original);
   if (*original) {
     if (**original > kMaxContext)
       return scaling.invalid(
@@ -165,18 +165,18 @@ Result<void> translate_rope_scaling(const MlxObject& scaling, const std::string&
 Result<void> translate_rope(const MlxObject& config, const std::string& prefix, GgufWriter& out,
                             MlxConfig& result) {
   const auto traditional = config.flag("rope_traditional");  // mlx-lm's own: pairs of neighbours
-  if (!traditional) return std::unexpected(traditional.error());
+  if (!traditional) return pass(traditional);
   if (traditional->value_or(false)) result.rope_style = kernels::RopeStyle::interleaved;
   // transformers 5 has the base and the scaling in one object.
   auto scaling = config.object("rope_scaling");
   if (scaling && !*scaling) scaling = config.object("rope_parameters");
-  if (!scaling) return std::unexpected(std::move(scaling.error()));
+  if (!scaling) return pass(scaling);
   auto base = config.number("rope_theta");
   if (base && !*base && *scaling) {
     base = (*scaling)->number("rope_theta");
     if (base && *base) out.set_f32(prefix + "rope.freq_base", static_cast<float>(**base));
   }
-  if (!base) return std::unexpected(std::move(base.error()));
+  if (!base) return pass(base);
   if (!*scaling) return {};
   const auto head_dim = config.count("head_dim"), dim = config.count("hidden_size"),
              heads = config.count("num_attention_heads");
@@ -189,12 +189,12 @@ Result<void> translate_rope(const MlxObject& config, const std::string& prefix, 
 
 Result<DType> quantization_of(const MlxObject& map) {
   const auto mode = map.text("mode");
-  if (!mode) return std::unexpected(mode.error());
+  if (!mode) return pass(mode);
   if (mode->value_or("affine") != "affine")
     return map.unsupported("mode", "is \"" + printable(**mode) + "\"; this build knows affine");
   const auto group = map.count("group_size"), bits = map.count("bits");
-  if (!group) return std::unexpected(group.error());
-  if (!bits) return std::unexpected(bits.error());
+  if (!group) return pass(group);
+  if (!bits) return pass(bits);
   if (!*group || !*bits) return map.invalid(*group ? "bits" : "group_size", "is missing");
   for (const DType type : kernels::kAffineDTypes) {
     const auto affine = kernels::affine_of(type);
@@ -208,17 +208,17 @@ Result<DType> quantization_of(const MlxObject& map) {
 Result<void> read_quantization(const MlxObject& config, MlxConfig& out) {
   auto map = config.object("quantization");
   if (map && !*map) map = config.object("quantization_config");
-  if (!map) return std::unexpected(std::move(map.error()));
+  if (!map) return pass(map);
   if (!*map) return {};
   if (const json* method = (*map)->find("quant_method"))
     return (*map)->unsupported("quant_method", "is " + shown(*method) + ", not MLX's own quantization");
   const auto all = quantization_of(**map);
-  if (!all) return std::unexpected(all.error());
+  if (!all) return pass(all);
   out.quantized = *all;
   for (const auto& [module, value] : (*map)->value().items()) {
     if (value.is_object()) {
       const auto type = quantization_of(MlxObject(value, (*map)->file() + " " + printable(module)));
-      if (!type) return std::unexpected(type.error());
+      if (!type) return pass(type);
       out.quantized_otherwise[module] = *type;
     } else if (value == false) {
       out.quantized_otherwise[module] = std::nullopt;
@@ -243,7 +243,7 @@ std::string_view mlx_field_of(std::string_view gguf_key) {
 Result<MlxConfig> translate_mlx_config(const MlxObject& config, GgufWriter& out) {
   MlxConfig result;
   auto model_type = config.text("model_type");
-  if (!model_type) return std::unexpected(std::move(model_type.error()));
+  if (!model_type) return pass(model_type);
   if (!*model_type) return config.invalid("model_type", "is missing");
   const auto* known = std::ranges::find(kModelTypes, **model_type, &ModelType::name);
   if (known == std::end(kModelTypes)) {
@@ -255,12 +255,12 @@ Result<MlxConfig> translate_mlx_config(const MlxObject& config, GgufWriter& out)
   const std::string architecture(known->architecture);
   const std::string prefix = architecture + ".";
   out.set_string("general.architecture", architecture);
-  if (auto ok = refuse_variants(config, **model_type); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = refuse_variants(config, **model_type); !ok) return pass(ok);
 
   std::vector<std::string_view> written;
   for (const auto& [field, key] : kCounts) {
     const auto value = config.count(field);
-    if (!value) return std::unexpected(value.error());
+    if (!value) return pass(value);
     if (!*value || std::ranges::find(written, key) != written.end()) continue;
     if (**value > std::numeric_limits<std::uint32_t>::max())
       return config.invalid(field, "is " + std::to_string(**value) + ", beyond 32 bits");
@@ -269,21 +269,20 @@ Result<MlxConfig> translate_mlx_config(const MlxObject& config, GgufWriter& out)
   }
   for (const auto& [field, key] : kNumbers) {
     const auto value = config.number(field);
-    if (!value) return std::unexpected(value.error());
+    if (!value) return pass(value);
     if (*value) out.set_f32(prefix + std::string(key), static_cast<float>(**value));
   }
   if (config.find("rms_norm_eps") == nullptr) return config.invalid("rms_norm_eps", "is missing");
   const auto vocab = config.count("vocab_size");
-  if (!vocab) return std::unexpected(vocab.error());
+  if (!vocab) return pass(vocab);
   if (vocab->value_or(0) == 0 || **vocab > kMaxVocab)
     return config.invalid("vocab_size", "is missing, or not 1 to " + std::to_string(kMaxVocab));
   result.vocab_size = **vocab;
   const auto tied = config.flag("tie_word_embeddings");
-  if (!tied) return std::unexpected(tied.error());
+  if (!tied) return pass(tied);
   result.tied = *tied;
-  if (auto ok = translate_rope(config, prefix, out, result); !ok)
-    return std::unexpected(std::move(ok.error()));
-  if (auto ok = read_quantization(config, result); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = translate_rope(config, prefix, out, result); !ok) return pass(ok);
+  if (auto ok = read_quantization(config, result); !ok) return pass(ok);
   return result;
 }
 

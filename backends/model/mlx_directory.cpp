@@ -83,19 +83,19 @@ Result<MlxDirectory> map_mlx_directory(const std::filesystem::path& path) {
                         {kIndex, index, kMaxConfigBytes, true}};
   for (const Text& each : texts) {
     auto file = map_text(path / each.name, each.limit, each.optional);
-    if (!file) return std::unexpected(std::move(file.error()));
+    if (!file) return pass(file);
     each.text = text_of(*file);
     out.texts.push_back(std::move(*file));
   }
   std::vector<std::string> names = {kWeights};
   if (!index.empty()) {
     auto listed = read_mlx_index(index);
-    if (!listed) return std::unexpected(std::move(listed.error()));
+    if (!listed) return pass(listed);
     names = std::move(*listed);
   }
   for (std::string& name : names) {
     auto shard = MappedFile::open(path / name);
-    if (!shard) return std::unexpected(std::move(shard.error()));
+    if (!shard) return pass(shard);
     out.files.shards.push_back({std::move(name), shard->bytes()});
     out.shards.push_back(std::move(*shard));
   }

@@ -58,7 +58,7 @@ Result<std::vector<MlxObject>> parts_of(const MlxObject& tokenizer, std::string_
                                         std::string_view list) {
   std::vector<MlxObject> out;
   const auto whole = tokenizer.object(field);
-  if (!whole) return std::unexpected(whole.error());
+  if (!whole) return pass(whole);
   if (!*whole) return out;
   if (type_of((*whole)->value()) != "Sequence") {
     out.push_back(**whole);
@@ -85,7 +85,7 @@ Result<MlxSplit> byte_level(const MlxObject& tokenizer, const std::vector<MlxObj
                             bool ignores_merges) {
   // NFC is left to whoever writes the text, as with GGUF files, which do not name it.
   const auto normalizers = parts_of(tokenizer, "normalizer", "normalizers");
-  if (!normalizers) return std::unexpected(normalizers.error());
+  if (!normalizers) return pass(normalizers);
   for (const MlxObject& part : *normalizers)
     if (type_of(part.value()) != "NFC") return part.unsupported("type", "is " + shown(part.value()));
 
@@ -101,7 +101,7 @@ Result<MlxSplit> byte_level(const MlxObject& tokenizer, const std::vector<MlxObj
     } else if (type == "Split" && is_text(part.find("behavior"), "Isolated") &&
                is_flag(part.find("invert"), false, false)) {
       const auto pattern = part.object("pattern");
-      if (!pattern) return std::unexpected(pattern.error());
+      if (!pattern) return pass(pattern);
       const json* regex = *pattern ? (*pattern)->find("Regex") : nullptr;
       if (regex == nullptr || !regex->is_string())
         return part.unsupported("pattern", "is no regular expression");
@@ -124,13 +124,13 @@ Result<MlxSplit> byte_level(const MlxObject& tokenizer, const std::vector<MlxObj
 // nothing.
 Result<MlxSplit> pieces(const MlxObject& tokenizer, const std::vector<MlxObject>& parts) {
   const auto normalizers = parts_of(tokenizer, "normalizer", "normalizers");
-  if (!normalizers) return std::unexpected(normalizers.error());
+  if (!normalizers) return pass(normalizers);
   MlxSplit out;
   bool replaces = false;
   for (const MlxObject& part : *normalizers) {
     const std::string type = type_of(part.value());
     const auto pattern = part.object("pattern");
-    if (!pattern) return std::unexpected(pattern.error());
+    if (!pattern) return pass(pattern);
     if (type == "Prepend" && is_text(part.find("prepend"), kSpaceMark) && !replaces) {
       out.space_prefix = true;
     } else if (type == "Replace" && *pattern && is_text((*pattern)->find("String"), " ") &&
@@ -159,10 +159,10 @@ Result<MlxSplit> pieces(const MlxObject& tokenizer, const std::vector<MlxObject>
 
 Result<MlxSplit> recognize_mlx_split(const MlxObject& tokenizer, const MlxObject& model) {
   const auto parts = parts_of(tokenizer, "pre_tokenizer", "pretokenizers");
-  if (!parts) return std::unexpected(parts.error());
+  if (!parts) return pass(parts);
   const auto fallback = model.flag("byte_fallback"), ignores = model.flag("ignore_merges");
-  if (!fallback) return std::unexpected(fallback.error());
-  if (!ignores) return std::unexpected(ignores.error());
+  if (!fallback) return pass(fallback);
+  if (!ignores) return pass(ignores);
   const bool bytes = !parts->empty() && type_of(parts->back().value()) == kByteLevel;
   if (bytes) return byte_level(tokenizer, *parts, ignores->value_or(false));
   if (fallback->value_or(false) && !ignores->value_or(false)) return pieces(tokenizer, *parts);

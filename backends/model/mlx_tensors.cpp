@@ -170,7 +170,7 @@ Result<std::map<std::string_view, Module>> by_module(const std::vector<SafeTenso
 Result<std::vector<GgufTensor>> translate_mlx_tensors(const std::vector<SafeTensor>& tensors,
                                                       const MlxConfig& config, MlxTensorStorage& storage) {
   auto modules = by_module(tensors);
-  if (!modules) return std::unexpected(std::move(modules.error()));
+  if (!modules) return pass(modules);
   if (config.tied.value_or(false)) modules->erase(kHead);  // kept by some converters, and not used
   if (config.tied == false && !modules->contains(kHead))
     return invalid("config.json: tie_word_embeddings is false, but the tensor lm_head.weight is missing",
@@ -187,13 +187,13 @@ Result<std::vector<GgufTensor>> translate_mlx_tensors(const std::vector<SafeTens
       return refuse_tensor(module.biases->name, "has no scales beside it");
     auto weight = module.scales != nullptr ? translate.quantized(name, module, std::move(weight_name))
                                            : translate.plain(*module.weight, std::move(weight_name));
-    if (!weight) return std::unexpected(std::move(weight.error()));
+    if (!weight) return pass(weight);
     out.push_back(*weight);
     if (module.bias == nullptr) continue;
     auto bias_name = gguf_name(name, "bias");
     if (bias_name.empty()) return refuse_tensor(module.bias->name, "is none that this build knows");
     auto bias = translate.plain(*module.bias, std::move(bias_name));
-    if (!bias) return std::unexpected(std::move(bias.error()));
+    if (!bias) return pass(bias);
     out.push_back(*bias);
   }
   return out;

@@ -62,7 +62,8 @@ Result<void> read_vocab(const MlxObject& model, bool pieces, Tokens& tokens) {
   for (const auto& [text, id] : vocab->items()) {
     if (!id.is_number_unsigned()) return model.invalid("vocab", "has a token that is no count");
     const TokenType kind = pieces && is_byte_piece(text) ? kByte : kNormal;
-    if (auto ok = place_token(model, "vocab", text, id.get<std::uint64_t>(), kind, tokens); !ok) return ok;
+    if (auto ok = place_token(model, "vocab", text, id.get<std::uint64_t>(), kind, tokens); !ok)
+      return pass(ok);
   }
   return {};
 }
@@ -77,19 +78,19 @@ Result<void> read_added(const MlxObject& tokenizer, Tokens& tokens) {
     auto text = added.text("content");
     const auto id = added.count("id");
     const auto special = added.flag("special");
-    if (!text) return std::unexpected(std::move(text.error()));
-    if (!id) return std::unexpected(id.error());
-    if (!special) return std::unexpected(special.error());
+    if (!text) return pass(text);
+    if (!id) return pass(id);
+    if (!special) return pass(special);
     if (!*text || !*id) return added.invalid(*text ? "id" : "content", "is missing");
     for (const char* field : {"single_word", "lstrip", "rstrip"}) {
       const auto flag = added.flag(field);
-      if (!flag) return std::unexpected(flag.error());
+      if (!flag) return pass(flag);
       if (flag->value_or(false))
         return added.unsupported(field,
                                  "of \"" + printable(**text) + "\" is true, which this build does not know");
     }
     const TokenType kind = special->value_or(false) ? kControl : kUserDefined;
-    if (auto ok = place_token(added, "id", **text, **id, kind, tokens); !ok) return ok;
+    if (auto ok = place_token(added, "id", **text, **id, kind, tokens); !ok) return pass(ok);
   }
   return {};
 }
@@ -181,14 +182,14 @@ Result<void> write_specials(const MlxObject& tokenizer, const MlxObject& tokeniz
                             const MlxObject& config, const MlxObject& generation, Tokens& tokens,
                             GgufWriter& out) {
   auto bos = named_token(tokenizer_config, "bos_token", tokens);
-  if (!bos) return std::unexpected(std::move(bos.error()));
+  if (!bos) return pass(bos);
   auto eos = named_token(tokenizer_config, "eos_token", tokens);
-  if (!eos) return std::unexpected(std::move(eos.error()));
+  if (!eos) return pass(eos);
   std::vector<std::uint32_t> ends;
   if (*eos) ends.push_back(**eos);
   for (const MlxObject* file : {&generation, &config}) {
     const auto ids = read_ids(*file, "eos_token_id", tokens);
-    if (!ids) return std::unexpected(ids.error());
+    if (!ids) return pass(ids);
     for (const std::uint32_t id : *ids) {
       if (std::ranges::find(ends, id) != ends.end()) continue;
       if (ends.size() == kMaxEnds)  // at once: each is compared with all before it
@@ -202,19 +203,19 @@ Result<void> write_specials(const MlxObject& tokenizer, const MlxObject& tokeniz
   for (std::size_t i = 0; i < ends.size(); ++i) out.set_u32(kEndKeys[i], ends[i]);
   if (!*bos) {
     const auto ids = read_ids(config, "bos_token_id", tokens);
-    if (!ids) return std::unexpected(ids.error());
+    if (!ids) return pass(ids);
     // Qwen's config.json names one that its tokenizer does not use.
     if (!ids->empty() && tokenizer_config.value().empty()) *bos = ids->front();
   }
   if (*bos) out.set_u32("tokenizer.ggml.bos_token_id", **bos);
 
   auto adds_bos = tokenizer_config.flag("add_bos_token");
-  if (!adds_bos) return std::unexpected(std::move(adds_bos.error()));
+  if (!adds_bos) return pass(adds_bos);
   const json* processor = tokenizer.find("post_processor");
   if (!*adds_bos) *adds_bos = processor != nullptr && begins_with_special(*processor);
   out.set_bool("tokenizer.ggml.add_bos_token", **adds_bos && bos->has_value());
   const auto adds_eos = tokenizer_config.flag("add_eos_token");
-  if (!adds_eos) return std::unexpected(adds_eos.error());
+  if (!adds_eos) return pass(adds_eos);
   out.set_bool("tokenizer.ggml.add_eos_token", adds_eos->value_or(false) && !ends.empty());
   return {};
 }
@@ -225,10 +226,10 @@ Result<void> translate_mlx_tokenizer(const MlxObject& tokenizer, const MlxObject
                                      const MlxObject& config, const MlxObject& generation,
                                      std::uint64_t vocab_size, GgufWriter& out) {
   const auto model = tokenizer.object("model");
-  if (!model) return std::unexpected(model.error());
+  if (!model) return pass(model);
   if (!*model) return tokenizer.invalid("model", "is missing");
   const auto type = (*model)->text("type");
-  if (!type) return std::unexpected(type.error());
+  if (!type) return pass(type);
   if (type->value_or("BPE") != "BPE")
     return (*model)->unsupported("type", "is \"" + printable(**type) + "\"; this build knows BPE");
   for (const char* field : {"continuing_subword_prefix", "end_of_word_suffix", "dropout"}) {
@@ -237,23 +238,24 @@ Result<void> translate_mlx_tokenizer(const MlxObject& tokenizer, const MlxObject
       return (*model)->unsupported(field, "is " + shown(*value) + "; this build knows none");
   }
   const auto split = recognize_mlx_split(tokenizer, **model);
-  if (!split) return std::unexpected(split.error());
+  if (!split) return pass(split);
   const bool pieces = split->pre.empty();
 
   Tokens tokens;
   tokens.texts.resize(vocab_size);
   tokens.kinds.assign(vocab_size, kUnused);
-  if (auto ok = read_vocab(**model, pieces, tokens); !ok) return ok;
-  if (auto ok = read_added(tokenizer, tokens); !ok) return ok;
+  if (auto ok = read_vocab(**model, pieces, tokens); !ok) return pass(ok);
+  if (auto ok = read_added(tokenizer, tokens); !ok) return pass(ok);
   const auto unknown = named_token(**model, "unk_token", tokens);
-  if (!unknown) return std::unexpected(unknown.error());
+  if (!unknown) return pass(unknown);
   if (*unknown && pieces) {
     tokens.kinds[**unknown] = kUnknown;
     out.set_u32("tokenizer.ggml.unknown_token_id", **unknown);
   }
-  if (auto ok = write_specials(tokenizer, tokenizer_config, config, generation, tokens, out); !ok) return ok;
+  if (auto ok = write_specials(tokenizer, tokenizer_config, config, generation, tokens, out); !ok)
+    return pass(ok);
   const auto merges = read_merges(**model);
-  if (!merges) return std::unexpected(merges.error());
+  if (!merges) return pass(merges);
   fill_up(tokens);
 
   out.set_string("tokenizer.ggml.model", pieces ? "llama" : "gpt2");

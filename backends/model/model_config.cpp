@@ -140,7 +140,7 @@ Result<std::uint32_t> read_vocab_size(const Gguf& file) {
         name);
   }
   const auto tokens = file.get_array("tokenizer.ggml.tokens");
-  if (!tokens) return std::unexpected(tokens.error());
+  if (!tokens) return pass(tokens);
   if (*tokens != nullptr && (*tokens)->count != rows) {
     return invalid("the vocabulary has " + std::to_string((*tokens)->count) +
                        " tokens and the embedding table " + std::to_string(rows) + " rows",
@@ -163,7 +163,7 @@ void ModelConfig::serve(std::uint32_t context) {
 
 Result<ModelConfig> read_model_config(const Gguf& file) {
   const auto architecture = file.get_string("general.architecture");
-  if (!architecture) return std::unexpected(architecture.error());
+  if (!architecture) return pass(architecture);
   if (!*architecture)
     return invalid("the metadata key general.architecture is missing", "general.architecture");
   const Family* family = find_family(**architecture);
@@ -172,7 +172,7 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
         "the architecture " + printable(**architecture) + " is not one this build knows: " + family_names(),
         "general.architecture");
   const auto name = file.get_string("general.name");
-  if (!name) return std::unexpected(name.error());
+  if (!name) return pass(name);
 
   ModelConfig config;
   config.architecture = **architecture;
@@ -220,13 +220,13 @@ Result<ModelConfig> read_model_config(const Gguf& file) {
   config.fused_matrices = family->fused_matrices;
   read_scales(keys, *family, config);
   auto rope = read_rope(file, keys, config.head_dim, config.context_length);
-  if (!rope) return std::unexpected(std::move(rope.error()));
+  if (!rope) return pass(rope);
   config.ropes = {std::move(*rope)};
-  if (auto ok = read_rotations(keys, *family, config); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = read_rotations(keys, *family, config); !ok) return pass(ok);
   read_windows(keys, *family, config);
   if (keys.error()) return std::unexpected(*keys.error());
   const auto vocab = read_vocab_size(file);
-  if (!vocab) return std::unexpected(vocab.error());
+  if (!vocab) return pass(vocab);
   config.vocab_size = *vocab;
   config.tied_embeddings = file.tensor(tensor_name(WeightRole::output)) == nullptr;
   return config;

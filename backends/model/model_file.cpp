@@ -135,7 +135,7 @@ Result<ModelWeights> bind_weights(const Gguf& file, const ModelConfig& config) {
         bind.split(config, *fused, layer, weights);
     }
   }
-  if (auto ok = bind.finish(config); !ok) return std::unexpected(ok.error());
+  if (auto ok = bind.finish(config); !ok) return pass(ok);
   return weights;
 }
 
@@ -174,9 +174,9 @@ Result<std::unique_ptr<ModelFile>> ModelFile::from_mlx(const MlxFiles& files) {
 
 Result<std::unique_ptr<ModelFile>> ModelFile::read_path(const std::filesystem::path& path) {
   auto first = MappedFile::open(path);
-  if (!first) return std::unexpected(std::move(first.error()));
+  if (!first) return pass(first);
   auto files = sibling_shards(path, first->bytes());
-  if (!files) return std::unexpected(std::move(files.error()));
+  if (!files) return pass(files);
   std::vector<MappedFile> mappings;
   mappings.push_back(std::move(*first));
   for (std::size_t i = 1; i < files->size(); ++i) {
@@ -211,20 +211,20 @@ Result<std::unique_ptr<ModelFile>> ModelFile::read_gguf(
     parsed.push_back(std::move(*gguf));
   }
   auto gguf = join_shards(shards.front(), std::move(parsed));
-  if (!gguf) return std::unexpected(std::move(gguf.error()));
+  if (!gguf) return pass(gguf);
   std::unique_ptr<ModelFile> file(new ModelFile);
   file->storage_ = shards;
   file->gguf_ = std::move(*gguf);
   auto config = read_model_config(file->gguf_);
-  if (!config) return std::unexpected(std::move(config.error()));
+  if (!config) return pass(config);
   file->config_ = std::move(*config);
-  if (auto ok = file->bind(); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = file->bind(); !ok) return pass(ok);
   return file;
 }
 
 Result<std::unique_ptr<ModelFile>> ModelFile::read_files(const MlxFiles& files) {
   auto mlx = read_mlx(files);
-  if (!mlx) return std::unexpected(std::move(mlx.error()));
+  if (!mlx) return pass(mlx);
   std::unique_ptr<ModelFile> file(new ModelFile);
   for (const auto& shard : files.shards) file->storage_.push_back(shard.bytes);
   file->gguf_ = std::move(mlx->gguf);
@@ -236,7 +236,7 @@ Result<std::unique_ptr<ModelFile>> ModelFile::read_files(const MlxFiles& files) 
 
 Result<std::unique_ptr<ModelFile>> ModelFile::read_directory(const std::filesystem::path& path) {
   auto directory = map_mlx_directory(path);
-  if (!directory) return std::unexpected(std::move(directory.error()));
+  if (!directory) return pass(directory);
   auto file = read_files(directory->files);
   if (file) (*file)->mappings_ = std::move(directory->shards);
   return file;
@@ -244,7 +244,7 @@ Result<std::unique_ptr<ModelFile>> ModelFile::read_directory(const std::filesyst
 
 Result<void> ModelFile::bind() {
   auto weights = bind_weights(gguf_, config_);
-  if (!weights) return std::unexpected(std::move(weights.error()));
+  if (!weights) return pass(weights);
   weights_ = std::move(*weights);
   if (config_.logit_scale != 1.0F) {
     Weight& norm = weights_[{WeightRole::output_norm}];

@@ -32,14 +32,14 @@ Result<void> read_frequency_factors(const Gguf& file, KeyReader& keys, const std
                                     RopeConfig& rope) {
   const auto take = [&](std::string_view name, std::vector<float>& to) -> Result<void> {
     auto factors = read_factors(file, name, rope.dim);
-    if (!factors) return std::unexpected(std::move(factors.error()));
+    if (!factors) return pass(factors);
     to = std::move(*factors);
     return {};
   };
   std::vector<float> shorter;
-  if (auto ok = take(kRopeFrequencies, rope.frequency_factors); !ok) return ok;
-  if (auto ok = take(kRopeFactorsShort, shorter); !ok) return ok;
-  if (auto ok = take(kRopeFactorsLong, rope.long_factors); !ok) return ok;
+  if (auto ok = take(kRopeFrequencies, rope.frequency_factors); !ok) return pass(ok);
+  if (auto ok = take(kRopeFactorsShort, shorter); !ok) return pass(ok);
+  if (auto ok = take(kRopeFactorsLong, rope.long_factors); !ok) return pass(ok);
   const bool llama3 = !rope.frequency_factors.empty(), longrope = !shorter.empty();
   if (longrope != !rope.long_factors.empty() || (type == "longrope" && !longrope))
     return invalid("RoPE scaling by LongRoPE needs both of the tensors " + std::string(kRopeFactorsLong) +
@@ -89,7 +89,7 @@ Result<RopeConfig> read_rope(const Gguf& file, KeyReader& keys, std::uint32_t he
         "the RoPE scaling type " + printable(type) + " is not one of none, linear, yarn and longrope",
         keys.key("rope.scaling.type"));
   }
-  if (auto ok = read_frequency_factors(file, keys, type, rope); !ok) return std::unexpected(ok.error());
+  if (auto ok = read_frequency_factors(file, keys, type, rope); !ok) return pass(ok);
   return rope;
 }
 

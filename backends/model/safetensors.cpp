@@ -47,9 +47,9 @@ class EntryReader {
     SafeTensor tensor;
     tensor.name = name;
     const auto size = read_shape(tensor);
-    if (!size) return std::unexpected(size.error());
+    if (!size) return pass(size);
     const auto place = read_place();
-    if (!place) return std::unexpected(place.error());
+    if (!place) return pass(place);
     const auto [begin, end] = *place;
     if (end - begin != *size)
       return refuse("of " + std::to_string(*size) + " bytes lies from " + std::to_string(begin) + " to " +
@@ -88,7 +88,7 @@ class EntryReader {
     if (type == std::end(kElementTypes))
       return refuse("is of the type " + printable(tensor.dtype) + ", which this build does not know");
     auto shape = numbers("shape");
-    if (!shape) return std::unexpected(std::move(shape.error()));
+    if (!shape) return pass(shape);
     tensor.shape = std::move(*shape);
     std::uint64_t size = type->bytes;
     for (const std::uint64_t dim : tensor.shape) {
@@ -100,7 +100,7 @@ class EntryReader {
 
   Result<std::pair<std::uint64_t, std::uint64_t>> read_place() const {
     const auto offsets = numbers("data_offsets");
-    if (!offsets) return std::unexpected(offsets.error());
+    if (!offsets) return pass(offsets);
     if (offsets->size() != 2) return refuse("has no beginning and end as its data_offsets");
     const std::uint64_t begin = (*offsets)[0], end = (*offsets)[1];
     if (begin > end || end > data_.size())
@@ -162,10 +162,10 @@ Result<std::vector<SafeTensor>> read_safetensors(std::span<const std::byte> file
   for (const auto& [name, entry] : header->items()) {
     if (name == "__metadata__") continue;
     auto tensor = EntryReader(name, entry, data).read(name);
-    if (!tensor) return std::unexpected(std::move(tensor.error()));
+    if (!tensor) return pass(tensor);
     out.push_back(std::move(*tensor));
   }
-  if (auto ok = check_places(out, data); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = check_places(out, data); !ok) return pass(ok);
   return out;
 }
 

@@ -20,7 +20,7 @@ Result<void> check_shard(const SplitFacts& first, std::uint64_t place, const Ggu
                          std::string_view architecture) {
   const std::string where = shard_text(place, first.count);
   const auto facts = read_split(shard);
-  if (!facts) return std::unexpected(facts.error());
+  if (!facts) return pass(facts);
   if (!*facts)
     return invalid("the file in the place of " + where + " is no shard: it has no " + kCount, kCount);
   const SplitFacts& own = **facts;
@@ -32,7 +32,7 @@ Result<void> check_shard(const SplitFacts& first, std::uint64_t place, const Ggu
                        " tensors, the first shard " + std::to_string(first.tensors),
                    kTensors);
   const auto named = shard.get_string("general.architecture");
-  if (!named) return std::unexpected(named.error());
+  if (!named) return pass(named);
   if (*named && **named != architecture)
     return invalid(where + " is of the architecture " + printable(**named) + ", the first shard of " +
                        printable(architecture),
@@ -47,7 +47,7 @@ Result<std::optional<SplitFacts>> read_split(const Gguf& file) {
   for (const auto& [key, to] :
        {std::pair(kNo, &facts.no), std::pair(kCount, &facts.count), std::pair(kTensors, &facts.tensors)}) {
     const auto value = file.get_uint(key);
-    if (!value) return std::unexpected(value.error());
+    if (!value) return pass(value);
     *to = value->value_or(0);
   }
   if (facts.count <= 1) return std::nullopt;
@@ -65,9 +65,9 @@ Result<std::optional<SplitFacts>> read_split(const Gguf& file) {
 Result<std::vector<std::filesystem::path>> sibling_shards(const std::filesystem::path& path,
                                                           std::span<const std::byte> file) {
   const auto gguf = Gguf::parse(file);
-  if (!gguf) return std::unexpected(gguf.error());
+  if (!gguf) return pass(gguf);
   const auto facts = read_split(*gguf);
-  if (!facts) return std::unexpected(facts.error());
+  if (!facts) return pass(facts);
   if (!*facts) return std::vector{path};
   const std::string shard = shard_text((*facts)->no, (*facts)->count);
   const auto name = shard_name(path);
@@ -85,19 +85,18 @@ Result<std::vector<std::filesystem::path>> sibling_shards(const std::filesystem:
 
 Result<Gguf> join_shards(std::span<const std::byte> first, std::vector<Gguf> shards) {
   const auto facts = read_split(shards.front());
-  if (!facts) return std::unexpected(facts.error());
+  if (!facts) return pass(facts);
   if (!*facts && shards.size() == 1) return std::move(shards.front());
   if (!*facts) return invalid(std::string("the first of several files has no ") + kCount, kCount);
   if (shards.size() != (*facts)->count || (*facts)->no != 0)
     return invalid("the file is " + shard_text((*facts)->no, (*facts)->count) + ", not a whole model",
                    kCount);
   const auto architecture = shards.front().get_string("general.architecture");
-  if (!architecture) return std::unexpected(architecture.error());
+  if (!architecture) return pass(architecture);
   std::vector<GgufTensor> tensors;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     if (i > 0)
-      if (auto ok = check_shard(**facts, i, shards[i], architecture->value_or("")); !ok)
-        return std::unexpected(std::move(ok.error()));
+      if (auto ok = check_shard(**facts, i, shards[i], architecture->value_or("")); !ok) return pass(ok);
     if (tensors.size() + shards[i].tensors().size() > kMaxGgufTensors)
       return invalid("the shards have more than " + std::to_string(kMaxGgufTensors) + " tensors", kTensors);
     tensors.insert(tensors.end(), shards[i].tensors().begin(), shards[i].tensors().end());

@@ -290,7 +290,7 @@ Result<SyntheticSpec> parse_synthetic_shape(std::string_view text) {
   }
   SyntheticSpec any = spec;  // of rows of any length: the type may come later
   any.type = kernels::DType::f32;
-  if (auto ok = check(any); !ok) return std::unexpected(ok.error());
+  if (auto ok = check(any); !ok) return pass(ok);
   return spec;
 }
 
@@ -370,11 +370,10 @@ Result<void> check(const SyntheticSpec& spec) {
 
 Result<std::uint64_t> write_synthetic(const SyntheticSpec& spec, ByteSink& sink, std::uint32_t threads,
                                       const SyntheticProgress& progress) {
-  if (auto ok = check(spec); !ok) return std::unexpected(ok.error());
+  if (auto ok = check(spec); !ok) return pass(ok);
   const SyntheticPlan plan(spec);
-  if (auto ok = sink.resize(plan.file_bytes()); !ok) return std::unexpected(ok.error());
-  if (auto ok = sink.write_at(0, std::as_bytes(std::span(plan.header()))); !ok)
-    return std::unexpected(ok.error());
+  if (auto ok = sink.resize(plan.file_bytes()); !ok) return pass(ok);
+  if (auto ok = sink.write_at(0, std::as_bytes(std::span(plan.header()))); !ok) return pass(ok);
   Filler filler(plan, sink, progress);
   {
     const auto n = threads != 0 ? threads : std::max(1U, std::thread::hardware_concurrency());
@@ -386,7 +385,7 @@ Result<std::uint64_t> write_synthetic(const SyntheticSpec& spec, ByteSink& sink,
     }
     filler.work();
   }
-  if (auto ok = filler.result(); !ok) return std::unexpected(ok.error());
+  if (auto ok = filler.result(); !ok) return pass(ok);
   return plan.file_bytes();
 }
 
@@ -420,7 +419,7 @@ Result<std::uint64_t> write_synthetic_file(const SyntheticSpec& spec, const std:
 
 Result<std::vector<std::byte>> synthetic_bytes(const SyntheticSpec& spec) {
   MemorySink sink;
-  if (auto ok = write_synthetic(spec, sink, 1); !ok) return std::unexpected(ok.error());
+  if (auto ok = write_synthetic(spec, sink, 1); !ok) return pass(ok);
   return sink.take();
 }
 

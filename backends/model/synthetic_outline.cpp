@@ -23,7 +23,7 @@ void SyntheticOutline::Unmap::operator()(std::byte* pages) const noexcept {
 }
 
 Result<SyntheticOutline> SyntheticOutline::make(const SyntheticSpec& spec) {
-  if (auto ok = check(spec); !ok) return std::unexpected(ok.error());
+  if (auto ok = check(spec); !ok) return pass(ok);
   const SyntheticPlan plan(spec);
   const std::uint64_t bytes = plan.file_bytes();
   void* mapped =
@@ -43,7 +43,7 @@ Result<SyntheticOutline> SyntheticOutline::make(const SyntheticSpec& spec) {
     std::memcpy(pages.get() + tensor.offset, row.data(), row.size() * sizeof(float));
   }
   auto file = ModelFile::from_bytes({pages.get(), bytes});
-  if (!file) return std::unexpected(std::move(file.error()));
+  if (!file) return pass(file);
   return SyntheticOutline(std::move(pages), std::move(*file));
 }
 

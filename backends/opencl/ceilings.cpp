@@ -22,9 +22,9 @@ double seconds() {
 Result<std::unique_ptr<DeviceCeilings>> DeviceCeilings::open(const DeviceOptions& options,
                                                              std::uint64_t read_bytes) {
   auto device = Device::open(options);
-  if (!device) return std::unexpected(std::move(device.error()));
+  if (!device) return pass(device);
   std::unique_ptr<DeviceCeilings> out(new DeviceCeilings(std::move(*device)));
-  if (auto ok = out->build(read_bytes); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = out->build(read_bytes); !ok) return pass(ok);
   return out;
 }
 
@@ -50,7 +50,7 @@ Result<void> DeviceCeilings::build(std::uint64_t read_bytes) {
   const auto make = [&](Kernel& kernel, const char* name, const std::string& options) -> Result<void> {
     const std::string_view files[] = {name};
     auto made = programs_.kernel(name, files, options);
-    if (!made) return std::unexpected(std::move(made.error()));
+    if (!made) return pass(made);
     kernel = std::move(*made);
     return {};
   };
@@ -68,14 +68,14 @@ Result<void> DeviceCeilings::build(std::uint64_t read_bytes) {
        {std::pair(std::uint64_t{read_words_} * words * 4, &read_from_),
         std::pair(std::uint64_t{2 * sizeof(float)}, &factors_), std::pair(sums, &sums_)}) {
     auto memory = device_->allocate(bytes, "the ceilings");
-    if (!memory) return std::unexpected(std::move(memory.error()));
+    if (!memory) return pass(memory);
     *to = std::move(*memory);
   }
   const float factors[] = {0.5F, 0.25F};
-  if (auto ok = device_->write(factors_, 0, std::as_bytes(std::span(factors))); !ok) return ok;
+  if (auto ok = device_->write(factors_, 0, std::as_bytes(std::span(factors))); !ok) return pass(ok);
   for (int i = 0; i < 2; ++i) {  // compiles, touches the memory
-    if (auto ok = read(); !ok) return std::unexpected(std::move(ok.error()));
-    if (auto ok = multiply_add(); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = read(); !ok) return pass(ok);
+    if (auto ok = multiply_add(); !ok) return pass(ok);
   }
   return {};
 }
@@ -83,8 +83,8 @@ Result<void> DeviceCeilings::build(std::uint64_t read_bytes) {
 Result<double> DeviceCeilings::read() {
   const double start = seconds();
   if (auto ok = device_->run(read_kernel_, read_grid_, read_from_, sums_, cl_uint{read_words_}); !ok)
-    return std::unexpected(std::move(ok.error()));
-  if (auto ok = device_->finish(); !ok) return std::unexpected(std::move(ok.error()));
+    return pass(ok);
+  if (auto ok = device_->finish(); !ok) return pass(ok);
   return static_cast<double>(read_from_.bytes) / (seconds() - start);
 }
 
@@ -92,8 +92,8 @@ Result<double> DeviceCeilings::multiply_add() {
   const double start = seconds();
   if (auto ok = device_->run(multiply_add_kernel_, multiply_add_grid_, factors_, sums_, cl_uint{kRounds});
       !ok)
-    return std::unexpected(std::move(ok.error()));
-  if (auto ok = device_->finish(); !ok) return std::unexpected(std::move(ok.error()));
+    return pass(ok);
+  if (auto ok = device_->finish(); !ok) return pass(ok);
   const double operations =
       2.0 * floats_ * kChains * kRounds * static_cast<double>(multiply_add_grid_.global[0]);
   return operations / (seconds() - start);

@@ -59,19 +59,19 @@ void CL_CALLBACK on_complete(cl_event, cl_int status, void* data) {
 
 Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   auto devices = open_all({&options, 1});
-  if (!devices) return std::unexpected(std::move(devices.error()));
+  if (!devices) return pass(devices);
   return std::move(devices->front());
 }
 
 Result<std::vector<std::shared_ptr<Device>>> Device::open_all(std::span<const DeviceOptions> options) {
   auto api = load_api();
-  if (!api) return std::unexpected(std::move(api.error()));
+  if (!api) return pass(api);
   auto chosen = choose_found(find_devices(**api), options);
-  if (!chosen) return std::unexpected(std::move(chosen.error()));
+  if (!chosen) return pass(chosen);
   std::vector<std::shared_ptr<Device>> devices;
   for (std::size_t i = 0; i < options.size(); ++i) {
     auto device = open(*api, std::move((*chosen)[i]), options[i]);
-    if (!device) return std::unexpected(std::move(device.error()));
+    if (!device) return pass(device);
     devices.push_back(std::move(*device));
   }
   return devices;
@@ -146,7 +146,7 @@ Result<Memory> Device::create(std::uint64_t bytes, cl_mem_flags flags, void* hos
 
 Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what) {
   auto buffer = create(std::max<std::uint64_t>(bytes, 4), CL_MEM_READ_WRITE, nullptr, what);
-  if (!buffer) return buffer;
+  if (!buffer) return pass(buffer);
   const cl_uchar zero = 0;
   cl_event raw = nullptr;
   busy_ = true;
@@ -156,7 +156,7 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what) {
                                                 buffer->bytes, 0, nullptr, &raw);
   if (status == CL_SUCCESS) {
     auto outcome = outcome_in_time(Handle<cl_event>(objects_, raw));
-    if (!outcome) return std::unexpected(std::move(outcome.error()));
+    if (!outcome) return pass(outcome);
     status = *outcome;
   }
   if (status != CL_SUCCESS) {
@@ -169,7 +169,7 @@ Result<Memory> Device::allocate(std::uint64_t bytes, std::string_view what) {
 
 Result<Device::Pinned> Device::allocate_pinned(std::uint64_t bytes, std::string_view what) {
   auto buffer = create(bytes, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, nullptr, what);
-  if (!buffer) return std::unexpected(std::move(buffer.error()));
+  if (!buffer) return pass(buffer);
   cl_event raw = nullptr;
   void* host = nullptr;
   busy_ = true;
@@ -179,7 +179,7 @@ Result<Device::Pinned> Device::allocate_pinned(std::uint64_t bytes, std::string_
                                              CL_MAP_WRITE | CL_MAP_READ, 0, bytes, 0, nullptr, &raw, &status);
   if (status == CL_SUCCESS) {
     auto outcome = outcome_in_time(Handle<cl_event>(objects_, raw));
-    if (!outcome) return std::unexpected(std::move(outcome.error()));
+    if (!outcome) return pass(outcome);
     status = *outcome;
   }
   if (status != CL_SUCCESS) return not_allocated("clEnqueueMapBuffer", status, bytes, what);
@@ -273,7 +273,7 @@ Result<Kernel> Device::kernel(const Handle<cl_program>& program, const std::stri
         "The kernel " + name + " cannot be made on " + facts_.id + ": error " + std::to_string(status) + ".",
         "backend");
   kernel.name = name;
-  if (auto ok = check_needs(kernel); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = check_needs(kernel); !ok) return pass(ok);
   return kernel;
 }
 
@@ -331,7 +331,7 @@ Result<Handle<cl_event>> Device::write_later(const Memory& to, std::uint64_t at,
 Result<void> Device::write(const Memory& to, std::uint64_t at, std::span<const std::byte> from) {
   auto bytes = std::make_unique<std::vector<std::byte>>(from.begin(), from.end());
   auto event = write_later(to, at, *bytes);
-  if (!event) return std::unexpected(std::move(event.error()));
+  if (!event) return pass(event);
   auto ok = wait_for_all(*event);
   if (!ok && !at_rest()) (void)bytes.release();  // the device may still read them
   return ok;
@@ -377,7 +377,7 @@ Result<Handle<cl_event>> Device::mark() {
 
 Result<void> Device::finish() {
   auto event = mark();
-  return event ? wait_for_all(*event) : std::unexpected(std::move(event.error()));
+  return event ? wait_for_all(*event) : pass(event);
 }
 
 Result<void> Device::wait_for_all(const Handle<cl_event>& last) {
@@ -427,7 +427,7 @@ Result<void> Device::wait(const Handle<cl_event>& event) {
   cl_int status = intercept(Call::wait);
   if (status == CL_SUCCESS) {
     auto outcome = outcome_in_time(event);
-    if (!outcome) return std::unexpected(std::move(outcome.error()));
+    if (!outcome) return pass(outcome);
     status = *outcome;
   }
   if (status != CL_SUCCESS) {

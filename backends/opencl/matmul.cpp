@@ -27,7 +27,7 @@ Result<std::unique_ptr<Matmul>> Matmul::make(Device& device, Programs& programs,
     std::optional<TuningTable> next;
     if (ok.error().code == ErrorCode::model_unsupported)
       next = without_what_needs_more(tuning, out->not_built_);
-    if (!next) return std::unexpected(std::move(ok.error()));
+    if (!next) return pass(ok);
     tuning = std::move(*next);
   }
 }
@@ -45,25 +45,25 @@ Result<void> Matmul::warm_up(const Weights& weights, std::uint32_t step_tokens, 
     cols = std::max<std::uint64_t>(cols, w->cols);
   }
   auto x = device_.allocate(classes.back() * cols * sizeof(float), "the warm-up");
-  if (!x) return std::unexpected(std::move(x.error()));
+  if (!x) return pass(x);
   auto y = device_.allocate(classes.back() * rows * sizeof(float), "the warm-up");
-  if (!y) return std::unexpected(std::move(y.error()));
+  if (!y) return pass(y);
   std::set<const Kernel*> ran;
   for (const DeviceMatrix* w : matrices) {
     const std::size_t before = ran.size();
     if (w->of_experts) {
-      if (auto ok = warm_up_experts(*w, step_tokens * experts_used, *x, ran); !ok) return ok;
+      if (auto ok = warm_up_experts(*w, step_tokens * experts_used, *x, ran); !ok) return pass(ok);
     } else {
       const Product product{w, &*y};
       for (const std::uint32_t n : classes) {
         const auto dispatch = product_dispatch(n, w->type, {&w->rows, 1}, w->cols, w->added);
-        if (!dispatch) return std::unexpected(dispatch.error());
+        if (!dispatch) return pass(dispatch);
         if (!ran.insert(dispatch->kernel).second) continue;
         if (auto ok = run(n, *x, {&product, 1}, w->added); !ok) return ok;
       }
     }
     if (ran.size() == before) continue;
-    if (auto ok = device_.finish(); !ok) return ok;
+    if (auto ok = device_.finish(); !ok) return pass(ok);
     programs_.store();  // a start that is given up for taking too long is not in vain
   }
   return {};
@@ -74,7 +74,7 @@ Result<void> Matmul::warm_up_experts(const DeviceMatrix& w, std::uint32_t most_p
   std::vector<std::uint32_t> classes;
   for (const std::uint32_t pairs : pair_classes(most_pairs, w.experts)) {
     const auto dispatch = expert_dispatch(pairs, w);
-    if (!dispatch) return std::unexpected(dispatch.error());
+    if (!dispatch) return pass(dispatch);
     if (ran.insert(dispatch->kernel).second) classes.push_back(pairs);
   }
   if (classes.empty()) return {};
@@ -87,12 +87,12 @@ Result<void> Matmul::warm_up_experts(const DeviceMatrix& w, std::uint32_t most_p
         std::pair((std::uint64_t{w.experts} + 1) * sizeof(std::uint32_t), &choice.offsets),
         std::pair(bytes * w.rows, &y)}) {
     auto memory = device_.allocate(size, "the warm-up");
-    if (!memory) return std::unexpected(std::move(memory.error()));
+    if (!memory) return pass(memory);
     *to = std::move(*memory);
   }
   for (const std::uint32_t pairs : classes) {
-    if (auto ok = group(pairs, choice); !ok) return ok;
-    if (auto ok = run_experts(pairs, x, pairs, w, choice, y); !ok) return ok;
+    if (auto ok = group(pairs, choice); !ok) return pass(ok);
+    if (auto ok = run_experts(pairs, x, pairs, w, choice, y); !ok) return pass(ok);
   }
   return device_.finish();
 }
@@ -104,7 +104,7 @@ Result<Matmul::Dispatch> Matmul::built(const MatmulPlan& plan) {
     auto kernel = programs_.kernel(std::string(plan.kernel), plan.files, plan.options);
     if (!kernel) {
       not_built_ = plan.kernel;
-      return std::unexpected(std::move(kernel.error()));
+      return pass(kernel);
     }
     it = kernels_.emplace(key, std::move(*kernel)).first;
   }
@@ -144,7 +144,7 @@ Result<Matmul::Dispatch> Matmul::expert_dispatch(std::uint32_t pairs, const Devi
   const ExpertPlan plan =
       plan_expert_matmul(shape_, tuning_of(w.type, w.rows, w.cols, rows), w.type, w.rows, pairs, w.experts);
   auto dispatch = built(plan.matmul);
-  if (!dispatch) return dispatch;
+  if (!dispatch) return pass(dispatch);
   dispatch->grouped = plan.grouped;
   planned_.emplace(asked, *dispatch);
   return dispatch;
@@ -164,7 +164,7 @@ Result<void> Matmul::run(std::uint32_t n, const Memory& x, std::span<const Produ
     }
     const auto dispatch =
         product_dispatch(n, products[0].w->type, std::span(rows).first(count), products[0].w->cols, add);
-    if (!dispatch) return std::unexpected(dispatch.error());
+    if (!dispatch) return pass(dispatch);
     if (auto ok = device_.run(*dispatch->kernel, dispatch->grid, x, n, products[0].w->cols,
                               parts[0].w->buffer, *parts[0].y, rows[0], parts[1].w->buffer, *parts[1].y,
                               rows[1], parts[2].w->buffer, *parts[2].y, rows[2]);
@@ -181,7 +181,7 @@ Result<void> Matmul::group(std::uint32_t pairs, const ExpertChoice& choice) {
     device.max_work_group = items;
     return built(plan_moe_group(device));
   });
-  if (!dispatch) return std::unexpected(dispatch.error());
+  if (!dispatch) return pass(dispatch);
   return device_.run(*dispatch->kernel, dispatch->grid, choice.ids, pairs, choice.n_experts, choice.offsets,
                      choice.order);
 }
@@ -189,7 +189,7 @@ Result<void> Matmul::group(std::uint32_t pairs, const ExpertChoice& choice) {
 Result<void> Matmul::run_experts(std::uint32_t pairs, const Memory& x, std::uint32_t per_row,
                                  const DeviceMatrix& w, const ExpertChoice& choice, const Memory& y) {
   const auto dispatch = expert_dispatch(pairs, w);
-  if (!dispatch) return std::unexpected(dispatch.error());
+  if (!dispatch) return pass(dispatch);
   const cl_ulong stride = w.expert_bytes;
   if (!dispatch->grouped)
     return device_.run(*dispatch->kernel, dispatch->grid, x, per_row, w.cols, w.buffer, stride, choice.ids, y,

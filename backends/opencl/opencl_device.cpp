@@ -34,11 +34,11 @@ class OpenClExecutorImpl final : public OpenClExecutor {
 
   Result<void> load(std::vector<std::shared_ptr<Device>> devices) {
     const auto planned = divide(devices);
-    if (!planned) return std::unexpected(planned.error());
+    if (!planned) return pass(planned);
     for (std::size_t i = 0; i < devices.size(); ++i) {
       stages().push_back(
           std::make_unique<Stage>(model_, options_, std::move(devices[i]), (*planned)[i].part));
-      if (auto ok = stages().back()->load(progress_of(*planned, i)); !ok) return ok;
+      if (auto ok = stages().back()->load(progress_of(*planned, i)); !ok) return pass(ok);
     }
     return {};
   }
@@ -56,7 +56,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
 
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) override {
     for (const auto& stage : stages())
-      if (auto ok = stage->reserve_kv(layout, n_blocks); !ok) return ok;
+      if (auto ok = stage->reserve_kv(layout, n_blocks); !ok) return pass(ok);
     limits_ = {options_.max_step_tokens, options_.max_logit_rows, model_.config().vocab_size, n_blocks,
                layout.block_size,        graph::kMaxCandidates};
     block_bytes_ = layout.block_bytes();
@@ -65,7 +65,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
 
   Result<device::StepId> submit(const device::StepBatch& batch,
                                 std::span<const device::BlockCopy> copies) override {
-    if (auto ok = run(batch, copies, false); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = run(batch, copies, false); !ok) return pass(ok);
     return ++step_;
   }
 
@@ -79,12 +79,12 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   std::uint64_t block_bytes() const override { return block_bytes_; }
   Result<void> read_blocks(std::span<const device::BlockRead> blocks) override {
     for (const auto& stage : stages())
-      if (auto ok = stage->read_blocks(blocks); !ok) return ok;
+      if (auto ok = stage->read_blocks(blocks); !ok) return pass(ok);
     return {};
   }
   Result<void> write_blocks(std::span<const device::BlockWrite> blocks) override {
     for (const auto& stage : stages())
-      if (auto ok = stage->write_blocks(blocks); !ok) return ok;
+      if (auto ok = stage->write_blocks(blocks); !ok) return pass(ok);
     return {};
   }
 
@@ -162,16 +162,16 @@ class OpenClExecutorImpl final : public OpenClExecutor {
   // copy to each other would have to share a context, and with it each other's failures.
   Result<void> run(const device::StepBatch& batch, std::span<const device::BlockCopy> copies,
                    bool first_layers) {
-    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return ok;
+    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return pass(ok);
     for (const auto& stage : stages())  // all of them: the copies of a step that is given up are done
-      if (auto ok = stage->begin(copies); !ok) return ok;
+      if (auto ok = stage->begin(copies); !ok) return pass(ok);
     for (std::size_t i = 0; i < stages().size(); ++i) {
       Stage& stage = *stages()[i];
       if (i > 0)
         if (auto ok = stages()[i - 1]->read(graph::Buffer::residual, 0, stage.inbox(batch.tokens.size()));
             !ok)
           return ok;
-      if (auto ok = stage.submit(rows_.inputs(), first_layers, batch.stop); !ok) return ok;
+      if (auto ok = stage.submit(rows_.inputs(), first_layers, batch.stop); !ok) return pass(ok);
     }
     return {};
   }
@@ -189,7 +189,7 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     for (const device::StepSequence& sequence : {prompt, late}) {
       if (auto ok = run({std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {}, true); !ok)
         return ok;
-      if (auto ok = stages().back()->wait(); !ok) return ok;
+      if (auto ok = stages().back()->wait(); !ok) return pass(ok);
     }
     store_programs();
     return {};
@@ -208,15 +208,14 @@ class OpenClExecutorImpl final : public OpenClExecutor {
     for (const graph::TopK& t : rows_.top_k()) n_pairs += 1 + t.k;
     const auto pairs = std::span(shared_->pairs).first(n_pairs);
     if (logits.empty() && pairs.empty())
-      if (auto ok = stages().back()->wait(); !ok) return std::unexpected(std::move(ok.error()));
-    if (auto ok = read(graph::Buffer::candidates, 0, std::as_writable_bytes(pairs)); !ok)
-      return std::unexpected(std::move(ok.error()));
+      if (auto ok = stages().back()->wait(); !ok) return pass(ok);
+    if (auto ok = read(graph::Buffer::candidates, 0, std::as_writable_bytes(pairs)); !ok) return pass(ok);
     for (std::size_t i = 0, end = 0; i < n_whole; i = end) {  // rows that follow each other at once
       const std::uint32_t row = rows_.whole()[i];
       for (end = i + 1; end < n_whole && rows_.whole()[end] == row + (end - i);) ++end;
       auto ok = read(graph::Buffer::logits, row * row_bytes,
                      std::as_writable_bytes(logits).subspan(i * row_bytes, (end - i) * row_bytes));
-      if (!ok) return std::unexpected(std::move(ok.error()));
+      if (!ok) return pass(ok);
     }
 
     device::read_candidates(rows_.top_k(), pairs.data(), candidates_);
@@ -243,9 +242,9 @@ class OpenClExecutorImpl final : public OpenClExecutor {
 Result<std::unique_ptr<OpenClExecutor>> make_opencl_executor(const model::ModelFile& model,
                                                              const OpenClDeviceOptions& options) {
   auto devices = Device::open_all(options.devices);
-  if (!devices) return std::unexpected(std::move(devices.error()));
+  if (!devices) return pass(devices);
   auto executor = std::make_unique<OpenClExecutorImpl>(model, options);
-  if (auto ok = executor->load(std::move(*devices)); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = executor->load(std::move(*devices)); !ok) return pass(ok);
   return executor;
 }
 

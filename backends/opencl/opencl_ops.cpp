@@ -35,7 +35,7 @@ std::string define(const char* name, std::uint64_t value) {
 }
 
 Result<void> set(Kernel& kernel, Result<Kernel> made) {
-  if (!made) return std::unexpected(std::move(made.error()));
+  if (!made) return pass(made);
   kernel = std::move(*made);
   return {};
 }
@@ -52,8 +52,8 @@ Result<std::unique_ptr<OpenClOps>> OpenClOps::make(Device& device, Programs& pro
                     std::to_string(config.head_dim) + ".",
                 "backend");
   std::unique_ptr<OpenClOps> ops(new OpenClOps(device, config, weights, part, limits));
-  if (auto ok = ops->allocate(); !ok) return std::unexpected(std::move(ok.error()));
-  if (auto ok = ops->build(programs, tuning); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = ops->allocate(); !ok) return pass(ok);
+  if (auto ok = ops->build(programs, tuning); !ok) return pass(ok);
   return ops;
 }
 
@@ -62,22 +62,23 @@ Result<void> OpenClOps::allocate() {
                               graph::kMaxCandidates);
   const auto allocate = [&](std::uint64_t bytes, Memory& to) -> Result<void> {
     auto buffer = device_.allocate(bytes, "activations");
-    if (!buffer) return std::unexpected(std::move(buffer.error()));
+    if (!buffer) return pass(buffer);
     to = std::move(*buffer);
     scratch_bytes_ += to.bytes;
     return {};
   };
   for (std::size_t i = 0; i < buffers_.size(); ++i)
-    if (auto ok = allocate(plan_[i].bytes(), buffers_[i]); !ok) return ok;
+    if (auto ok = allocate(plan_[i].bytes(), buffers_[i]); !ok) return pass(ok);
   const std::uint64_t rows = limits_.step_tokens;
   if (config_.n_experts > 0) {
     const std::uint64_t uses = rows * config_.n_experts_used * sizeof(float);
-    if (auto ok = allocate(uses, experts_.ids); !ok) return ok;
-    if (auto ok = allocate(uses, experts_.order); !ok) return ok;
-    if (auto ok = allocate((config_.n_experts + 1) * sizeof(std::uint32_t), experts_.offsets); !ok) return ok;
+    if (auto ok = allocate(uses, experts_.ids); !ok) return pass(ok);
+    if (auto ok = allocate(uses, experts_.order); !ok) return pass(ok);
+    if (auto ok = allocate((config_.n_experts + 1) * sizeof(std::uint32_t), experts_.offsets); !ok)
+      return pass(ok);
     experts_.n_experts = config_.n_experts;
-    if (auto ok = allocate(uses, expert_weights_); !ok) return ok;
-    if (auto ok = allocate(uses * config_.dim, expert_out_); !ok) return ok;
+    if (auto ok = allocate(uses, expert_weights_); !ok) return pass(ok);
+    if (auto ok = allocate(uses * config_.dim, expert_out_); !ok) return pass(ok);
   }
   for (const auto& [bytes, buffer] :
        {std::pair(rows * sizeof(Token), &tokens_.buffer),
@@ -86,10 +87,10 @@ Result<void> OpenClOps::allocate() {
         std::pair(limits_.logit_rows * kAskedWords * sizeof(std::uint32_t), &asked_.buffer),
         std::pair(rows * sizeof(Work), &split_work_.buffer),
         std::pair(rows * sizeof(Work), &row_work_.buffer)})
-    if (auto ok = allocate(bytes, *buffer); !ok) return ok;
+    if (auto ok = allocate(bytes, *buffer); !ok) return pass(ok);
   for (std::uint32_t table = 0; table < device::rope_tables(config_); ++table)
     if (auto ok = allocate(rows * config_.rope_dim() * sizeof(float), rotations_[table].buffer); !ok)
-      return ok;
+      return pass(ok);
   return {};
 }
 
@@ -105,7 +106,7 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
   // First: it stores what it has compiled, and of the others nothing has run yet.
   auto matmul =
       Matmul::make(device_, programs, weights_, limits_.step_tokens, config_.n_experts_used, tuning);
-  if (!matmul) return std::unexpected(std::move(matmul.error()));
+  if (!matmul) return pass(matmul);
   matmul_ = std::move(*matmul);
   const auto make = [&](Kernel& kernel, const std::string& name, const std::string& options) {
     const std::string_view files[] = {name};
@@ -121,25 +122,25 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
     const DeviceTable& table = weights_.embedding();
     const std::string scales = " -D SCALES_" + std::string(to_string(table.scale_type)) + "=1";
     if (auto ok = set(embed_, programs.kernel("embed", files, format_options(table.type) + scales)); !ok)
-      return ok;
+      return pass(ok);
   }
-  if (auto ok = make_shared(rms_norm_, "rms_norm", norm_lanes_, kNormLanes); !ok) return ok;
+  if (auto ok = make_shared(rms_norm_, "rms_norm", norm_lanes_, kNormLanes); !ok) return pass(ok);
   const bool gelu = config_.activation == kernels::Activation::gelu;
-  if (auto ok = make(glu_, "glu", define("GELU", gelu ? 1 : 0)); !ok) return ok;
-  if (auto ok = make(add_, "add", ""); !ok) return ok;
+  if (auto ok = make(glu_, "glu", define("GELU", gelu ? 1 : 0)); !ok) return pass(ok);
+  if (auto ok = make(add_, "add", ""); !ok) return pass(ok);
   if (part_.projects) {
-    if (auto ok = make(gather_, "gather", ""); !ok) return ok;
+    if (auto ok = make(gather_, "gather", ""); !ok) return pass(ok);
     if (config_.logit_cap != 0.0F)
-      if (auto ok = make(softcap_, "softcap", ""); !ok) return ok;
-    if (auto ok = make_shared(top_k_, "top_k", top_k_lanes_, kTopKLanes); !ok) return ok;
+      if (auto ok = make(softcap_, "softcap", ""); !ok) return pass(ok);
+    if (auto ok = make_shared(top_k_, "top_k", top_k_lanes_, kTopKLanes); !ok) return pass(ok);
   }
   if (config_.qkv_bias)
-    if (auto ok = make(bias_, "bias", ""); !ok) return ok;
+    if (auto ok = make(bias_, "bias", ""); !ok) return pass(ok);
   if (config_.qk_norm)
-    if (auto ok = make(head_norm_, "head_norm", ""); !ok) return ok;
+    if (auto ok = make(head_norm_, "head_norm", ""); !ok) return pass(ok);
   if (config_.n_experts > 0) {
-    if (auto ok = make_shared(moe_route_, "moe_route", route_lanes_, kRouteLanes); !ok) return ok;
-    if (auto ok = make(moe_add_, "moe_add", ""); !ok) return ok;
+    if (auto ok = make_shared(moe_route_, "moe_route", route_lanes_, kRouteLanes); !ok) return pass(ok);
+    if (auto ok = make(moe_add_, "moe_add", ""); !ok) return pass(ok);
   }
   return {};
 }
@@ -153,7 +154,7 @@ Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
     side->resize(layout.n_layers);
     for (std::uint32_t layer = part_.begin; layer < part_.end; ++layer) {
       auto buffer = device_.allocate(layer_bytes, "the KV cache");
-      if (!buffer) return std::unexpected(std::move(buffer.error()));
+      if (!buffer) return pass(buffer);
       kv_bytes_ += buffer->bytes;
       (*side)[layer] = std::move(*buffer);
     }
@@ -170,7 +171,7 @@ Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
   for (const auto& [bytes, buffer] :
        {std::pair(partial, &partial_), std::pair(std::uint64_t{4} * n_blocks, &tables_.buffer)}) {
     auto made = device_.allocate(bytes, "attention");
-    if (!made) return std::unexpected(std::move(made.error()));
+    if (!made) return pass(made);
     scratch_bytes_ += made->bytes;
     *buffer = std::move(*made);
   }
@@ -185,7 +186,8 @@ Result<void> OpenClOps::build_attend(Programs& programs) {
   const std::string stored = define("KV_Q8_0", kv_q8_0_ ? 1 : 0);
   const std::string interleaved =
       define("INTERLEAVED", config_.rope_style == kernels::RopeStyle::interleaved ? 1 : 0);
-  if (auto ok = make(rope_kv_store_, "rope_kv_store", "rope_kv_store", stored + interleaved); !ok) return ok;
+  if (auto ok = make(rope_kv_store_, "rope_kv_store", "rope_kv_store", stored + interleaved); !ok)
+    return pass(ok);
   const std::uint32_t group = config_.n_heads / config_.n_kv_heads;
   std::string seen = config_.windowed() ? define("WINDOWED", 1) : "";
   if (config_.attention_cap != 0.0F) seen += " -D CAP=" + std::to_string(config_.attention_cap) + "f";

@@ -26,24 +26,24 @@ Result<void> dispatch(Trial& trial) {
   Device& opened = *trial.device;
   const std::string_view sources[] = {kernel_source("probe")};
   auto program = opened.compile("probe", sources, "");
-  if (!program) return std::unexpected(std::move(program.error()));
+  if (!program) return pass(program);
   trial.program = std::move(*program);
   auto kernel = opened.kernel(trial.program, "probe");
-  if (!kernel) return std::unexpected(std::move(kernel.error()));
+  if (!kernel) return pass(kernel);
   trial.kernel = std::move(*kernel);
 
   std::vector<cl_uint> data(device::kProbeElements);
   device::fill_probe(data);
   const auto bytes = std::as_writable_bytes(std::span(data));
   auto buffer = opened.allocate(bytes.size(), "the probe");
-  if (!buffer) return std::unexpected(std::move(buffer.error()));
+  if (!buffer) return pass(buffer);
   trial.buffer = std::move(*buffer);
-  if (auto ok = opened.write(trial.buffer, 0, bytes); !ok) return ok;
+  if (auto ok = opened.write(trial.buffer, 0, bytes); !ok) return pass(ok);
   Grid grid;
   grid.global[0] = device::kProbeElements;
   grid.local[0] = opened.facts().max_work_group >= 64 ? 64 : 1;
-  if (auto ok = opened.run(trial.kernel, grid, trial.buffer, device::kProbeElements); !ok) return ok;
-  if (auto ok = opened.read(trial.buffer, 0, bytes); !ok) return ok;
+  if (auto ok = opened.run(trial.kernel, grid, trial.buffer, device::kProbeElements); !ok) return pass(ok);
+  if (auto ok = opened.read(trial.buffer, 0, bytes); !ok) return pass(ok);
   return device::check_probe(data);
 }
 
@@ -64,7 +64,7 @@ std::string probe_devices(const ProbeRun& run) {
     options.fence_deadline = patience;
     options.settle_deadline = {};  // the trial stays in any case
     auto device = Device::open(*api, devices[i], options);
-    if (!device) return std::unexpected(std::move(device.error()));
+    if (!device) return pass(device);
     return dispatch(*new Trial{std::move(*device), {}, {}, {}});
   });
   return devices.empty() ? "no OpenCL device" : "";

@@ -22,7 +22,7 @@ Result<Programs::Program> Programs::compile(std::span<const std::string_view> fi
                                             std::span<const std::string_view> sources,
                                             const std::string& options) {
   auto compiled = device_->compile(files.back(), sources, options);
-  if (!compiled) return std::unexpected(std::move(compiled.error()));
+  if (!compiled) return pass(compiled);
   ++compiled_;
   return Program{std::move(*compiled)};
 }
@@ -43,7 +43,7 @@ Result<Kernel> Programs::kernel(const std::string& name, std::span<const std::st
       made = {device_->from_binary(binary, options), true, true};
     if (!made.program) {
       auto compiled = compile(files, sources, options);
-      if (!compiled) return std::unexpected(std::move(compiled.error()));
+      if (!compiled) return pass(compiled);
       made = std::move(*compiled);
     } else {
       ++from_cache_;
@@ -54,7 +54,7 @@ Result<Kernel> Programs::kernel(const std::string& name, std::span<const std::st
   if (kernel || !it->second.from_cache) return kernel;
   // What the cache held is not what its name says, or the driver has changed its mind.
   auto compiled = compile(files, sources, options);
-  if (!compiled) return std::unexpected(std::move(compiled.error()));
+  if (!compiled) return pass(compiled);
   --from_cache_;
   it->second = std::move(*compiled);
   return device_->kernel(it->second.program, name);

@@ -35,11 +35,11 @@ Result<void> Stage::load(const graph::LoadProgress& progress) {
   // A processor reads any memory; other drivers may not take a file's.
   if (!weights && device_->at_rest() && (options_.upload || !f.processor || !f.unified))
     weights = Weights::load(*device_, model_, part_, false, progress);
-  if (!weights) return std::unexpected(std::move(weights.error()));
+  if (!weights) return pass(weights);
   weights_ = std::move(*weights);
   if (!part_.embeds) {
     auto pinned = device_->allocate_pinned(inbox(options_.max_step_tokens).size(), "another device's rows");
-    if (!pinned) return std::unexpected(std::move(pinned.error()));
+    if (!pinned) return pass(pinned);
     inbox_ = std::move(*pinned);
   }
   load_tuning_table();
@@ -47,7 +47,7 @@ Result<void> Stage::load(const graph::LoadProgress& progress) {
                              {options_.max_step_tokens, options_.max_logit_rows,
                               graph::longest_sequence(options_.context, model_.config())},
                              tuning_);
-  if (!ops) return std::unexpected(std::move(ops.error()));
+  if (!ops) return pass(ops);
   ops_ = std::move(*ops);
   return {};
 }
@@ -68,7 +68,7 @@ Result<void> Stage::reserve_kv(const graph::KvLayout& layout, std::uint32_t n_bl
 }
 
 Result<void> Stage::begin(std::span<const device::BlockCopy> copies) {
-  if (auto ok = wait(); !ok) return ok;
+  if (auto ok = wait(); !ok) return pass(ok);
   for (const device::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
   return ops_->take_failure();
 }
@@ -80,7 +80,7 @@ std::span<std::byte> Stage::inbox(std::size_t rows) noexcept {
 Result<void> Stage::submit(const graph::StepInputs& inputs, bool first_layer, const std::atomic<bool>* stop) {
   if (!part_.embeds) {
     auto sent = device_->write_later(ops_->buffer(graph::Buffer::residual), 0, inbox(inputs.tokens.size()));
-    if (!sent) return std::unexpected(std::move(sent.error()));
+    if (!sent) return pass(sent);
   }
   graph::ModelPart part = part_;
   if (first_layer) part.end = part.begin + 1;
@@ -93,8 +93,8 @@ Result<void> Stage::submit(const graph::StepInputs& inputs, bool first_layer, co
       return paced && !stop->load();
     };
   const bool whole = graph::decode_part(model_.config(), part, inputs, *ops_, go_on);
-  if (auto ok = ops_->take_failure(); !ok) return ok;
-  if (!paced) return paced;
+  if (auto ok = ops_->take_failure(); !ok) return pass(ok);
+  if (!paced) return pass(paced);
   if (!whole) return fail(ErrorCode::cancelled, "Stopped.");
   return device_->flush();
 }
@@ -103,7 +103,7 @@ Result<void> Stage::submit(const graph::StepInputs& inputs, bool first_layer, co
 // is what keeps the device from waiting for the host. Waits until that is so.
 Result<void> Stage::keep_pace(Handle<cl_event>& before_last) {
   auto now = device_->mark();
-  if (!now) return std::unexpected(std::move(now.error()));
+  if (!now) return pass(now);
   const Handle<cl_event> reached = std::exchange(before_last, std::move(*now));
   return reached ? device_->wait(reached) : device_->flush();
 }
@@ -121,7 +121,7 @@ Result<std::size_t> Stage::stage_blocks() {
   const std::uint64_t n = std::max<std::uint64_t>(1, kStagedBytes / one);
   if (!staging_) {
     auto made = device_->allocate(n * one, "moving KV");
-    if (!made) return std::unexpected(std::move(made.error()));
+    if (!made) return pass(made);
     staged_.resize(n * one);  // may throw: then there is neither
     staging_ = std::move(*made);
   }
@@ -136,13 +136,14 @@ std::array<std::uint64_t, 2> Stage::places(std::uint64_t block_bytes) const noex
 
 Result<void> Stage::read_blocks(std::span<const device::BlockRead> blocks) {
   const auto most = stage_blocks();
-  if (!most) return std::unexpected(most.error());
+  if (!most) return pass(most);
   const std::uint64_t one = ops_->block_bytes();
   for (; !blocks.empty(); blocks = blocks.subspan(std::min(*most, blocks.size()))) {
     const auto now = blocks.first(std::min(*most, blocks.size()));
     for (std::size_t i = 0; i < now.size(); ++i) ops_->copy_block_out(now[i].block, staging_, i * one);
-    if (auto ok = ops_->take_failure(); !ok) return ok;
-    if (auto ok = device_->read(staging_, 0, std::span(staged_).first(now.size() * one)); !ok) return ok;
+    if (auto ok = ops_->take_failure(); !ok) return pass(ok);
+    if (auto ok = device_->read(staging_, 0, std::span(staged_).first(now.size() * one)); !ok)
+      return pass(ok);
     for (std::size_t i = 0; i < now.size(); ++i) {
       const auto [keys, values] = places(now[i].to.size());
       std::memcpy(now[i].to.data() + keys, staged_.data() + i * one, one / 2);
@@ -154,7 +155,7 @@ Result<void> Stage::read_blocks(std::span<const device::BlockRead> blocks) {
 
 Result<void> Stage::write_blocks(std::span<const device::BlockWrite> blocks) {
   const auto most = stage_blocks();
-  if (!most) return std::unexpected(most.error());
+  if (!most) return pass(most);
   const std::uint64_t one = ops_->block_bytes();
   for (; !blocks.empty(); blocks = blocks.subspan(std::min(*most, blocks.size()))) {
     const auto now = blocks.first(std::min(*most, blocks.size()));
@@ -163,9 +164,10 @@ Result<void> Stage::write_blocks(std::span<const device::BlockWrite> blocks) {
       std::memcpy(staged_.data() + i * one, now[i].from.data() + keys, one / 2);
       std::memcpy(staged_.data() + i * one + one / 2, now[i].from.data() + values, one / 2);
     }
-    if (auto ok = device_->write(staging_, 0, std::span(staged_).first(now.size() * one)); !ok) return ok;
+    if (auto ok = device_->write(staging_, 0, std::span(staged_).first(now.size() * one)); !ok)
+      return pass(ok);
     for (std::size_t i = 0; i < now.size(); ++i) ops_->copy_block_in(now[i].block, staging_, i * one);
-    if (auto ok = ops_->take_failure(); !ok) return ok;
+    if (auto ok = ops_->take_failure(); !ok) return pass(ok);
   }
   return device_->finish();
 }

@@ -184,9 +184,9 @@ Result<TuningDb> load_tuning(const fs::path& directory, const TunedDevice& devic
   std::error_code ec;
   if (!fs::exists(path, ec) && !ec) return none;
   const auto opened = CacheDirectory::open(directory, kTrust);
-  if (!opened) return std::unexpected(opened.error());
+  if (!opened) return pass(opened);
   const auto text = opened->read(path.filename(), kMaxFile);
-  if (!text) return std::unexpected(text.error());
+  if (!text) return pass(text);
   auto db = parse_tuning(*text, device, limits);
   if (!db) db.error().where = path.string() + (db.error().where.empty() ? "" : ":" + db.error().where);
   return db;
@@ -195,7 +195,7 @@ Result<TuningDb> load_tuning(const fs::path& directory, const TunedDevice& devic
 Result<void> store_tuning(const fs::path& directory, const TuningDb& db, const TunedDevice& device) {
   const fs::path path = tuning_file(directory, device);
   const auto made = CacheDirectory::make(directory, kTrust);
-  if (!made) return std::unexpected(made.error());
+  if (!made) return pass(made);
   const std::string text = tuning_text(db, device);
   const std::string_view parts[] = {text};
   return made->write(path.filename(), parts);

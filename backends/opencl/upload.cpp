@@ -18,7 +18,7 @@ Result<std::unique_ptr<Uploader>> Uploader::make(Device& device, std::uint64_t t
   uploader->progress_ = std::move(progress);
   for (Slot& slot : uploader->slots_) {
     auto pinned = device.allocate_pinned(kSlotBytes, "the staging ring");
-    if (!pinned) return std::unexpected(std::move(pinned.error()));
+    if (!pinned) return pass(pinned);
     slot.pinned = std::move(*pinned);
   }
   return uploader;
@@ -35,15 +35,15 @@ Result<void> Uploader::put(const Memory& to, std::uint64_t at, std::span<const s
     Slot& slot = slots_[next_];
     next_ = (next_ + 1) % slots_.size();
     if (slot.busy) {
-      if (auto ok = device_.wait(slot.busy); !ok) return ok;
+      if (auto ok = device_.wait(slot.busy); !ok) return pass(ok);
       slot.busy = {};
     }
     const std::size_t n = std::min<std::size_t>(bytes.size(), kSlotBytes);
     std::memcpy(slot.pinned.host, bytes.data(), n);  // reads the file
     auto sent = device_.write_later(to, at, {slot.pinned.host, n});
-    if (!sent) return std::unexpected(std::move(sent.error()));
+    if (!sent) return pass(sent);
     slot.busy = std::move(*sent);
-    if (auto ok = device_.flush(); !ok) return ok;
+    if (auto ok = device_.flush(); !ok) return pass(ok);
     bytes = bytes.subspan(n);
     at += n;
     done_ += n;
@@ -53,7 +53,7 @@ Result<void> Uploader::put(const Memory& to, std::uint64_t at, std::span<const s
 }
 
 Result<void> Uploader::finish() {
-  if (auto ok = device_.finish(); !ok) return ok;
+  if (auto ok = device_.finish(); !ok) return pass(ok);
   for (Slot& slot : slots_) slot.busy = {};
   return {};
 }

@@ -128,12 +128,12 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, con
   out.in_place_ = in_place;
   out.index_.resize(layers * model::kWeightRoleCount + model::kWeightRoleCount);
   out.describe_table(model.weights().of(WeightRole::token_embedding));
-  if (auto ok = out.load_vectors(device, entries); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = out.load_vectors(device, entries); !ok) return pass(ok);
   auto ok = in_place ? out.load_in_place(device, model, entries, progress)
                      : out.load_by_upload(device, entries, progress);
   if (!ok) {
     if (!device.at_rest()) (void)new Weights(std::move(out));  // buffers are over its pages
-    return std::unexpected(std::move(ok.error()));
+    return pass(ok);
   }
   return out;
 }
@@ -159,7 +159,7 @@ Result<void> Weights::load_vectors(Device& device, std::span<const Entry> entrie
     std::memcpy(values.data() + at, e.weight->data, e.weight->cols * sizeof(float));
   }
   auto buffer = device.allocate(values.size() * sizeof(float), "the model's norms");
-  if (!buffer) return std::unexpected(std::move(buffer.error()));
+  if (!buffer) return pass(buffer);
   vectors_ = std::move(*buffer);
   bytes_ = vectors_.bytes;
   return device.write(vectors_, 0, std::as_bytes(std::span(values)));
@@ -176,7 +176,7 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
   for (const Entry& e : entries)
     if (is_matrix(e.ref.role)) whole += round_up(e.weight->experts * packed_matrix_bytes(*e.weight), kPage);
   auto pages = device::Pages::allocate(whole, "the model's weights");
-  if (!pages) return std::unexpected(std::move(pages.error()));
+  if (!pages) return pass(pages);
   packed_ = std::move(*pages);
 
   device::ThreadPool pool(device::usable_processors());
@@ -194,7 +194,7 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
     if (model.mapped())
       for (const auto& part : file_bytes(w)) device::release_file_pages(part);
     auto imported = device.import({packed, bytes}, "a weight");
-    if (!imported) return std::unexpected(std::move(imported.error()));
+    if (!imported) return pass(imported);
     matrix.buffer = std::move(*imported);
     at += round_up(bytes, kPage);
     bytes_ += bytes;
@@ -219,7 +219,7 @@ Result<void> Weights::load_in_place(Device& device, const model::ModelFile& mode
     rows = {rows.data() - embedding_.at, rows.size() + embedding_.at};
   }
   auto imported = device.import(rows, "the embedding table");
-  if (!imported) return std::unexpected(std::move(imported.error()));
+  if (!imported) return pass(imported);
   embedding_.buffer = std::move(*imported);
   return {};
 }
@@ -239,7 +239,7 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
     const std::uint64_t bytes =
         table ? total(file_bytes(*e.weight)) : e.weight->experts * matrix.expert_bytes;
     auto allocated = device.allocate(bytes, "the model's weights");
-    if (!allocated) return std::unexpected(std::move(allocated.error()));
+    if (!allocated) return pass(allocated);
     bytes_ += bytes;
     if (table) {
       embedding_.buffer = std::move(*allocated);
@@ -251,7 +251,7 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
   }
 
   auto uploader = Uploader::make(device, whole, progress);
-  if (!uploader) return std::unexpected(std::move(uploader.error()));
+  if (!uploader) return pass(uploader);
   device::ThreadPool pool(device::usable_processors());
   std::vector<std::byte> packed;  // of one expert's matrix
   for (const Entry& e : entries) {
@@ -260,7 +260,7 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
     if (e.ref.role == WeightRole::token_embedding) {
       std::uint64_t at = 0;
       for (const auto& part : file_bytes(w)) {
-        if (auto ok = (*uploader)->put(embedding_.buffer, at, part); !ok) return ok;
+        if (auto ok = (*uploader)->put(embedding_.buffer, at, part); !ok) return pass(ok);
         at += part.size();
       }
       continue;
@@ -273,7 +273,7 @@ Result<void> Weights::load_by_upload(Device& device, std::span<const Entry> entr
       each_range(pool, one, [&](std::uint32_t, std::uint32_t begin, std::uint32_t end) {
         kernels::group_rows(kGroupRows, w.type, w.rows, w.cols, w.source(expert), packed.data(), begin, end);
       });
-      if (auto ok = (*uploader)->put(to.buffer, expert * to.expert_bytes, packed); !ok) return ok;
+      if (auto ok = (*uploader)->put(to.buffer, expert * to.expert_bytes, packed); !ok) return pass(ok);
     }
   }
   return (*uploader)->finish();

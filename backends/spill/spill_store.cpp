@@ -133,7 +133,7 @@ Result<std::unique_ptr<SpillStore>> SpillStore::open(StoreOptions options, const
                     ", and a block of this model's KV takes " + std::to_string(block_bytes) + " bytes.",
                 "kv_spill.max_bytes", options.directory.string());
   auto directory = device::CacheDirectory::make(options.directory, device::CacheDirectory::Trust::owner);
-  if (!directory) return std::unexpected(std::move(directory.error()));
+  if (!directory) return pass(directory);
   std::unique_ptr<SpillStore> store(
       new SpillStore(std::move(options), std::move(*directory), space, block_bytes));
   store->scan();
@@ -293,9 +293,9 @@ Result<void> SpillStore::append(const kv::ChainKey& key, const kv::ChainKey& roo
   const RecordHeader header{key, root, checksum(bytes)};
   if (active_is_full()) {
     close_active();
-    if (auto ok = start_segment(); !ok) return ok;
+    if (auto ok = start_segment(); !ok) return pass(ok);
   } else if (unchecked_ < stride()) {
-    if (auto ok = make_room(check_bytes_); !ok) return ok;
+    if (auto ok = make_room(check_bytes_); !ok) return pass(ok);
   }
   return write(*active_, header, bytes);
 }
@@ -330,7 +330,7 @@ Result<void> SpillStore::write(Segment& to, const RecordHeader& header, std::spa
 }
 
 Result<void> SpillStore::start_segment() {
-  if (auto ok = make_room(check_bytes_ + kSegmentHeaderBytes); !ok) return ok;
+  if (auto ok = make_room(check_bytes_ + kSegmentHeaderBytes); !ok) return pass(ok);
   if (const int error = intercept(Call::create)) return failure("spilled", error);
   auto segment = std::make_shared<Segment>();
   timespec now{};
@@ -364,7 +364,7 @@ Result<void> SpillStore::make_room(std::uint64_t bytes) {
   while (::flock(lock_file.get(), LOCK_EX) != 0)
     if (errno != EINTR) return failure("spilled", errno);
   auto all = list();
-  if (!all) return std::unexpected(std::move(all.error()));
+  if (!all) return pass(all);
   struct statvfs disk {};
   if (::fstatvfs(directory_.fd(), &disk) != 0) return failure("spilled", errno);
   const std::uint64_t free_bytes = std::uint64_t{disk.f_bavail} * disk.f_frsize;

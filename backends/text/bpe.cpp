@@ -45,21 +45,21 @@ BpeTokenizer::BpeTokenizer(VocabularyMetadata vocabulary, PreTokenizer pre_token
 
 Result<std::unique_ptr<Tokenizer>> BpeTokenizer::load(const model::Gguf& file) {
   auto name = file.get_string("tokenizer.ggml.pre");
-  if (!name) return std::unexpected(name.error());
+  if (!name) return pass(name);
   // Files from before the key existed mean what llama.cpp then did.
   auto pre_tokenizer = PreTokenizer::create(name->value_or("").empty() ? "default" : **name);
-  if (!pre_tokenizer) return std::unexpected(pre_tokenizer.error());
+  if (!pre_tokenizer) return pass(pre_tokenizer);
   VocabularyDefaults defaults;
   defaults.add_bos = pre_tokenizer->adds_bos();
   auto vocabulary = read_vocabulary(file, defaults);
-  if (!vocabulary) return std::unexpected(vocabulary.error());
+  if (!vocabulary) return pass(vocabulary);
   auto merges = require_strings(file, kMergesKey);
-  if (!merges) return std::unexpected(merges.error());
+  if (!merges) return pass(merges);
 
   std::unique_ptr<BpeTokenizer> out(new BpeTokenizer(*std::move(vocabulary), *std::move(pre_tokenizer)));
   if (!out->add_symbols())
     return vocabulary_error("tokenizer.ggml.tokens", "cannot be indexed: its tokens' hashes collide");
-  if (auto added = out->add_merges(**merges); !added) return std::unexpected(added.error());
+  if (auto added = out->add_merges(**merges); !added) return pass(added);
   return out;
 }
 

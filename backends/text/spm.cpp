@@ -34,7 +34,7 @@ std::uint32_t announced_length(char lead) noexcept {
 
 Result<std::vector<float>> read_scores(const model::Gguf& file, std::size_t vocab_size) {
   auto found = file.get_array(kScoresKey);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return pass(found);
   std::vector<float> scores(vocab_size, 0.0F);
   if (*found == nullptr) return scores;
   const model::GgufArray& array = **found;
@@ -105,23 +105,23 @@ Result<std::unique_ptr<Tokenizer>> SpmTokenizer::load(const model::Gguf& file) {
   defaults.eos = 2;
   defaults.add_bos = true;
   auto vocabulary = read_vocabulary(file, defaults);
-  if (!vocabulary) return std::unexpected(vocabulary.error());
+  if (!vocabulary) return pass(vocabulary);
   auto scores = read_scores(file, vocabulary->kinds.size());
-  if (!scores) return std::unexpected(scores.error());
+  if (!scores) return pass(scores);
   auto prefix = file.get_bool("tokenizer.ggml.add_space_prefix");
-  if (!prefix) return std::unexpected(prefix.error());
+  if (!prefix) return pass(prefix);
   auto once = file.get_bool(model::kPrefixOnceKey);
-  if (!once) return std::unexpected(once.error());
+  if (!once) return pass(once);
   auto if_none = file.get_bool(model::kPrefixIfNoneKey);
-  if (!if_none) return std::unexpected(if_none.error());
+  if (!if_none) return pass(if_none);
   std::unique_ptr<SpmTokenizer> out(
       new SpmTokenizer(*std::move(vocabulary), *std::move(scores), prefix->value_or(true)));
   out->prefix_once_ = once->value_or(false);
   out->prefix_if_none_ = if_none->value_or(false);
   if (file.metadata().contains(model::kMergesKey)) {
     auto merges = require_strings(file, model::kMergesKey);
-    if (!merges) return std::unexpected(merges.error());
-    if (auto added = out->add_merges(**merges); !added) return std::unexpected(added.error());
+    if (!merges) return pass(merges);
+    if (auto added = out->add_merges(**merges); !added) return pass(added);
   }
   return out;
 }

@@ -13,7 +13,7 @@ namespace flyball::text {
 Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const model::Gguf& file) {
   constexpr std::string_view kModelKey = "tokenizer.ggml.model";
   auto model = file.get_string(kModelKey);
-  if (!model) return std::unexpected(model.error());
+  if (!model) return pass(model);
   if (!*model) return vocabulary_error(kModelKey, "is missing");
   if (**model == "gpt2") return BpeTokenizer::load(file);
   if (**model == "llama") return SpmTokenizer::load(file);

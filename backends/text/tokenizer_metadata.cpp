@@ -86,7 +86,7 @@ std::optional<Token> find_token(const StringTable& pieces, std::string_view text
 Result<std::optional<Token>> read_token_id(const model::Gguf& file, std::string_view key,
                                            std::size_t vocab_size) {
   auto value = file.get_uint(key);
-  if (!value) return std::unexpected(value.error());
+  if (!value) return pass(value);
   if (!*value) return std::nullopt;
   if (**value >= vocab_size) {
     return vocabulary_error(key, "is token " + std::to_string(**value) + ", but the vocabulary holds " +
@@ -97,7 +97,7 @@ Result<std::optional<Token>> read_token_id(const model::Gguf& file, std::string_
 
 Result<void> read_pieces(const model::Gguf& file, StringTable& pieces) {
   auto tokens = require_strings(file, kTokensKey);
-  if (!tokens) return std::unexpected(tokens.error());
+  if (!tokens) return pass(tokens);
   const auto& strings = (*tokens)->strings;
   if (strings.empty()) return vocabulary_error(kTokensKey, "is empty");
   std::size_t bytes = 0;
@@ -130,7 +130,7 @@ Result<void> read_pieces(const model::Gguf& file, StringTable& pieces) {
 Result<void> read_kinds(const model::Gguf& file, std::size_t vocab_size, std::vector<TokenKind>& kinds) {
   kinds.assign(vocab_size, TokenKind::normal);
   auto types = file.get_array(kTypesKey);
-  if (!types) return std::unexpected(types.error());
+  if (!types) return pass(types);
   if (*types == nullptr) return {};
   const GgufArray& array = **types;
   if (array.type != GgufType::i32 && array.type != GgufType::u32) {
@@ -155,7 +155,7 @@ Result<void> read_kinds(const model::Gguf& file, std::size_t vocab_size, std::ve
 // Sets the flag of a key that may be absent.
 Result<void> read_flag(const model::Gguf& file, std::string_view key, bool& flag) {
   auto value = file.get_bool(key);
-  if (!value) return std::unexpected(value.error());
+  if (!value) return pass(value);
   if (*value) flag = **value;
   return {};
 }
@@ -166,7 +166,7 @@ Result<void> read_well_known(const model::Gguf& file, VocabularyMetadata& out, s
     for (const std::string_view key : known.keys) {
       if (key.empty()) continue;
       auto named = read_token_id(file, key, out.kinds.size());
-      if (!named) return std::unexpected(named.error());
+      if (!named) return pass(named);
       if (*named) id = *named;
     }
     for (const std::string_view text : known.texts) {
@@ -228,7 +228,7 @@ Result<void> check_special_bytes(const VocabularyMetadata& vocabulary) {
 
 Result<bool> names_phi3(const model::Gguf& file) {
   auto name = file.get_string("general.name");
-  if (!name) return std::unexpected(name.error());
+  if (!name) return pass(name);
   std::string lower(name->value_or(""));
   std::ranges::transform(lower, lower.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -243,7 +243,7 @@ std::unexpected<Error> vocabulary_error(std::string_view key, const std::string&
 
 Result<const GgufArray*> require_strings(const model::Gguf& file, std::string_view key) {
   auto array = file.get_array(key);
-  if (!array) return std::unexpected(array.error());
+  if (!array) return pass(array);
   if (*array == nullptr) return vocabulary_error(key, "is missing");
   if ((*array)->type != GgufType::string) return vocabulary_error(key, "is not an array of strings");
   return *array;
@@ -264,9 +264,9 @@ std::vector<SpecialToken> VocabularyMetadata::special_tokens() const {
 
 Result<VocabularyMetadata> read_vocabulary(const model::Gguf& file, const VocabularyDefaults& defaults) {
   VocabularyMetadata out;
-  if (auto read = read_pieces(file, out.pieces); !read) return std::unexpected(read.error());
+  if (auto read = read_pieces(file, out.pieces); !read) return pass(read);
   const std::size_t vocab_size = out.pieces.size();
-  if (auto read = read_kinds(file, vocab_size, out.kinds); !read) return std::unexpected(read.error());
+  if (auto read = read_kinds(file, vocab_size, out.kinds); !read) return pass(read);
 
   struct Id {
     std::string_view key;
@@ -278,7 +278,7 @@ Result<VocabularyMetadata> read_vocabulary(const model::Gguf& file, const Vocabu
                     {"tokenizer.ggml.unknown_token_id", defaults.unknown, out.unknown}};
   for (const Id& each : ids) {
     auto named = read_token_id(file, each.key, vocab_size);
-    if (!named) return std::unexpected(named.error());
+    if (!named) return pass(named);
     each.id = *named ? *named : each.standard;
     if (each.id && static_cast<std::size_t>(*each.id) >= vocab_size) each.id.reset();
   }
@@ -293,18 +293,18 @@ Result<VocabularyMetadata> read_vocabulary(const model::Gguf& file, const Vocabu
                         {"tokenizer.ggml.add_eos_token", defaults.add_eos, out.eos, out.add_eos}};
   for (const Flag& each : flags) {
     each.flag = each.standard && each.token;
-    if (auto read = read_flag(file, each.key, each.flag); !read) return std::unexpected(read.error());
+    if (auto read = read_flag(file, each.key, each.flag); !read) return pass(read);
     if (each.flag && !each.token)
       return vocabulary_error(each.key, "is true, but the file names no such token");
   }
 
   auto phi3 = names_phi3(file);
-  if (!phi3) return std::unexpected(phi3.error());
+  if (!phi3) return pass(phi3);
   out.strip_after_special = *phi3;
   std::vector<Token> ends;
-  if (auto read = read_well_known(file, out, ends); !read) return std::unexpected(read.error());
+  if (auto read = read_well_known(file, out, ends); !read) return pass(read);
   derive_ends(out, std::move(ends));
-  if (auto checked = check_special_bytes(out); !checked) return std::unexpected(checked.error());
+  if (auto checked = check_special_bytes(out); !checked) return pass(checked);
   return out;
 }
 

@@ -20,9 +20,9 @@ double seconds() {
 Result<std::unique_ptr<DeviceCeilings>> DeviceCeilings::open(const DeviceOptions& options,
                                                              std::uint64_t read_bytes) {
   auto device = Device::open(options);
-  if (!device) return std::unexpected(std::move(device.error()));
+  if (!device) return pass(device);
   std::unique_ptr<DeviceCeilings> out(new DeviceCeilings(std::move(*device)));
-  if (auto ok = out->build(read_bytes); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = out->build(read_bytes); !ok) return pass(ok);
   return out;
 }
 
@@ -37,15 +37,15 @@ Result<void> DeviceCeilings::build(std::uint64_t read_bytes) {
   for (const auto& [bytes, to] :
        {std::pair(read_bytes, &from_), std::pair(std::uint64_t{items} * sizeof(float), &sums_)}) {
     auto memory = device_->allocate(bytes, "the ceilings", Place::device);
-    if (!memory) return std::unexpected(std::move(memory.error()));
+    if (!memory) return pass(memory);
     *to = std::move(*memory);
   }
   const auto words = static_cast<std::uint32_t>(read_bytes / 16 / (4 * items) * (4 * items));
   const auto record = [&](Commands& to, const char* kernel, const auto& push) -> Result<void> {
     auto pipeline = device_->pipeline(kernel, {&group, 1}, sizeof push);
-    if (!pipeline) return std::unexpected(std::move(pipeline.error()));
+    if (!pipeline) return pass(pipeline);
     auto commands = device_->start_recording();
-    if (!commands) return std::unexpected(std::move(commands.error()));
+    if (!commands) return pass(commands);
     to = std::move(*commands);
     to.dispatch(*pipeline, push, {groups, 1, 1});
     return device_->finish_recording(to);
@@ -59,16 +59,16 @@ Result<void> DeviceCeilings::build(std::uint64_t read_bytes) {
       !ok)
     return ok;
   for (int i = 0; i < 2; ++i) {  // finishes compiling, touches the memory
-    if (auto ok = read(); !ok) return std::unexpected(std::move(ok.error()));
-    if (auto ok = multiply_add(); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = read(); !ok) return pass(ok);
+    if (auto ok = multiply_add(); !ok) return pass(ok);
   }
   return {};
 }
 
 Result<double> DeviceCeilings::run(const Commands& commands, double work) {
   const double start = seconds();
-  if (auto ok = device_->submit(commands); !ok) return std::unexpected(std::move(ok.error()));
-  if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = device_->submit(commands); !ok) return pass(ok);
+  if (auto ok = device_->wait(); !ok) return pass(ok);
   return work / (seconds() - start);
 }
 

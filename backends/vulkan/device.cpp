@@ -250,7 +250,7 @@ void Commands::bind(const Pipeline& pipeline, std::span<const Texels> sets) {
 Result<std::vector<DeviceFacts>> list_devices() {
   const DeviceOptions options;
   auto driver = load_driver(options);
-  if (!driver) return std::unexpected(std::move(driver.error()));
+  if (!driver) return pass(driver);
   std::vector<DeviceFacts> out;
   const vk::Result result = attempt(options, Call::allocate, [&] {
     for (const FoundDevice& found : find_devices(**driver)) out.push_back(found.facts);
@@ -265,7 +265,7 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   auto state = std::make_shared<DeviceState>();
   state->options = options;
   auto driver = load_driver(state->options);
-  if (!driver) return std::unexpected(std::move(driver.error()));
+  if (!driver) return pass(driver);
   state->driver = std::move(*driver);
   std::vector<FoundDevice> devices;
   vk::Result result =
@@ -276,7 +276,7 @@ Result<std::shared_ptr<Device>> Device::open(const DeviceOptions& options) {
   std::vector<DeviceFacts> facts;
   for (const FoundDevice& d : devices) facts.push_back(d.facts);
   const auto i = choose_found(facts, options);
-  if (!i) return std::unexpected(i.error());
+  if (!i) return pass(i);
   FoundDevice& found = devices[*i];
   state->facts = found.facts;
   if (options.integer_dot) state->facts.integer_dot = *options.integer_dot && found.facts.integer_dots;
@@ -472,7 +472,7 @@ Result<void> Device::build(std::span<const KernelSpec> specs) {
   for (const KernelSpec& spec : specs) {
     std::string key = key_of(spec);
     if (s.kernels.contains(key) || wanted.contains(key)) continue;
-    if (auto ok = check_kernel(s, spec); !ok) return ok;
+    if (auto ok = check_kernel(s, spec); !ok) return pass(ok);
     if (const vk::Result instead = asked(s.options, Call::build); instead != vk::Result::eSuccess)
       return std::unexpected(build_failed(s, spec, instead));
     wanted.emplace(std::move(key), Job{&spec});
@@ -507,7 +507,7 @@ Result<Pipeline> Device::pipeline(std::string_view name, std::span<const std::ui
   const auto& kernels = state_->kernels;
   auto known = kernels.find(key);
   if (known == kernels.end()) {
-    if (auto ok = build({&spec, 1}); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = build({&spec, 1}); !ok) return pass(ok);
     known = kernels.find(key);
   }
   return Pipeline{&known->second, push_bytes};

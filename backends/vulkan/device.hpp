@@ -171,10 +171,10 @@ class Device {
   template <class Record>
   Result<void> run(Record&& record) {
     auto commands = start_recording();
-    if (!commands) return std::unexpected(std::move(commands.error()));
+    if (!commands) return pass(commands);
     record(*commands);
-    if (auto ok = finish_recording(*commands); !ok) return ok;
-    if (auto ok = submit(*commands); !ok) return ok;
+    if (auto ok = finish_recording(*commands); !ok) return pass(ok);
+    if (auto ok = submit(*commands); !ok) return pass(ok);
     auto ok = wait();
     if (!ok) at_rest();
     return ok;

@@ -34,9 +34,9 @@ bool dots_are_right(std::span<const std::uint32_t> words, std::span<const std::i
 Result<bool> dots_are_right(Device& device) {
   const std::uint32_t constants[] = {std::min(kGroup, device.facts().max_work_group)};
   auto kernel = device.pipeline("matmul_dot_trial", constants, sizeof(ElementwisePush));
-  if (!kernel) return std::unexpected(std::move(kernel.error()));
+  if (!kernel) return pass(kernel);
   auto buffer = device.allocate(3 * kPairs * sizeof(std::uint32_t), "a trial of dot products", Place::shared);
-  if (!buffer) return std::unexpected(std::move(buffer.error()));
+  if (!buffer) return pass(buffer);
   const std::span words(reinterpret_cast<std::uint32_t*>(buffer->host()), 2 * kPairs);
   const std::span dots(reinterpret_cast<std::int32_t*>(buffer->host()) + words.size(), kPairs);
   for (std::uint32_t i = 0; i < kPairs; ++i) {
@@ -48,7 +48,7 @@ Result<bool> dots_are_right(Device& device) {
   auto ran = device.run([&](Commands& c) {
     c.dispatch(*kernel, push, {divided_up(kPairs, constants[0]), 1, 1});
   });
-  if (!ran) return std::unexpected(std::move(ran.error()));
+  if (!ran) return pass(ran);
   return dots_are_right(words, dots);
 }
 

@@ -25,9 +25,9 @@ Result<void> dispatch(Trial& trial) {
   Device& opened = *trial.device;
   const std::uint32_t constants[] = {kGroup};
   auto kernel = opened.pipeline("probe", constants, sizeof(ElementwisePush));
-  if (!kernel) return std::unexpected(std::move(kernel.error()));
+  if (!kernel) return pass(kernel);
   auto buffer = opened.allocate(device::kProbeElements * sizeof(std::uint32_t), "the probe", Place::shared);
-  if (!buffer) return std::unexpected(std::move(buffer.error()));
+  if (!buffer) return pass(buffer);
   trial.buffer = std::move(*buffer);
   const std::span data(reinterpret_cast<std::uint32_t*>(trial.buffer.host()), device::kProbeElements);
   device::fill_probe(data);
@@ -35,7 +35,7 @@ Result<void> dispatch(Trial& trial) {
   auto ok = opened.run([&](Commands& c) {
     c.dispatch(*kernel, push, {device::kProbeElements / kGroup, 1, 1});
   });
-  if (!ok) return ok;
+  if (!ok) return pass(ok);
   return device::check_probe(data);
 }
 
@@ -68,7 +68,7 @@ std::string probe_devices(const ProbeRun& run, const DeviceOptions& base) {
     options.fence_deadline = patience;
     options.settle_deadline = {};  // the trial stays in any case
     auto device = Device::open(options);
-    if (!device) return std::unexpected(std::move(device.error()));
+    if (!device) return pass(device);
     return dispatch(*new Trial{std::move(*device), {}});
   });
   return devices->empty() ? "no Vulkan device" : "";

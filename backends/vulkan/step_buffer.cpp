@@ -32,7 +32,7 @@ Result<void> StepBuffer::allocate() {
   };
   each_part(reserve);
   auto memory = device_.allocate(size, "a step's inputs", Place::shared);
-  if (!memory) return std::unexpected(std::move(memory.error()));
+  if (!memory) return pass(memory);
   memory_ = std::move(*memory);
   each_part([&](auto& part, std::uint64_t) {
     part.host = reinterpret_cast<std::remove_reference_t<decltype(part.host)>>(memory_.host() + part.address);
@@ -50,7 +50,7 @@ Result<void> StepBuffer::room_for_tables(std::size_t blocks) {
   const std::uint64_t bytes = blocks * sizeof(std::uint32_t);
   if (tables_.bytes() >= bytes) return {};
   auto memory = device_.allocate(bytes, "block tables", Place::shared);
-  if (!memory) return std::unexpected(std::move(memory.error()));
+  if (!memory) return pass(memory);
   tables_ = std::move(*memory);
   ++generation_;
   return {};
@@ -95,7 +95,7 @@ Result<void> StepBuffer::lay_out_attention(const graph::StepInputs& inputs) {
       blocks += inputs.positions[row] / layout_.block_size + 1;
   // Sequences that share blocks have longer tables than there are blocks.
   if (blocks * sizeof(std::uint32_t) > tables_.bytes())
-    if (auto ok = room_for_tables(2 * blocks); !ok) return ok;
+    if (auto ok = room_for_tables(2 * blocks); !ok) return pass(ok);
   auto* tables = reinterpret_cast<std::uint32_t*>(tables_.host());
   const AttendPlan& plan = layout_.plan;
   std::uint32_t table_at = 0, rows = 0, splits = 0, most_splits = 0;

@@ -46,11 +46,11 @@ class VulkanExecutorImpl final : public VulkanExecutor {
 
   Result<void> load() {
     device_->load_pipeline_cache(cache_.read(cache_key_));
-    if (auto ok = try_integer_dots(); !ok) return ok;
-    if (auto ok = load_weights(); !ok) return ok;
+    if (auto ok = try_integer_dots(); !ok) return pass(ok);
+    if (auto ok = load_weights(); !ok) return pass(ok);
     auto ops = VulkanOps::make(*device_, model_.config(), weights_,
                                {options_.max_step_tokens, options_.max_logit_rows, longest()});
-    if (!ops) return std::unexpected(std::move(ops.error()));
+    if (!ops) return pass(ops);
     ops_ = std::move(*ops);
     return {};
   }
@@ -64,10 +64,10 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   }
 
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks) override {
-    if (auto ok = ops_->reserve_kv(layout, n_blocks); !ok) return ok;
+    if (auto ok = ops_->reserve_kv(layout, n_blocks); !ok) return pass(ok);
     limits_ = {options_.max_step_tokens, options_.max_logit_rows, model_.config().vocab_size, n_blocks,
                layout.block_size,        graph::kMaxCandidates};
-    if (auto ok = warm_up(); !ok) return ok;
+    if (auto ok = warm_up(); !ok) return pass(ok);
     cache_.write(cache_key_, device_->pipeline_cache());
     malloc_trim(0);  // what compiling took: a software driver's compiler works in this process's memory
     if (options_.warn && !cache_.trouble().empty()) options_.warn(cache_.trouble());
@@ -81,36 +81,36 @@ class VulkanExecutorImpl final : public VulkanExecutor {
 
   Result<device::StepOutput> wait(device::StepId step) override {
     if (step != step_) return fail(ErrorCode::internal, "Only the last step can be waited for.");
-    if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = device_->wait(); !ok) return pass(ok);
     return results();
   }
 
   std::uint64_t block_bytes() const override { return ops_->block_bytes(); }
   Result<void> read_blocks(std::span<const device::BlockRead> blocks) override {
-    if (auto ok = device_->wait(); !ok) return ok;
+    if (auto ok = device_->wait(); !ok) return pass(ok);
     if (maps_kv()) {
       for (const device::BlockRead& read : blocks) ops_->read_block(read.block, read.to);
       return {};
     }
-    if (auto ok = reserve_staging(); !ok) return ok;
+    if (auto ok = reserve_staging(); !ok) return pass(ok);
     for (const device::BlockRead& read : blocks) {
       auto ok = device_->run([&](Commands& commands) {
         commands.barrier();
         ops_->copy_block_out(commands, read.block, staging_, 0);
         commands.barrier();
       });
-      if (!ok) return ok;
+      if (!ok) return pass(ok);
       std::memcpy(read.to.data(), staging_.host(), read.to.size());
     }
     return {};
   }
   Result<void> write_blocks(std::span<const device::BlockWrite> blocks) override {
-    if (auto ok = device_->wait(); !ok) return ok;
+    if (auto ok = device_->wait(); !ok) return pass(ok);
     if (maps_kv()) {
       for (const device::BlockWrite& write : blocks) ops_->write_block(write.block, write.from);
       return {};
     }
-    if (auto ok = reserve_staging(); !ok) return ok;
+    if (auto ok = reserve_staging(); !ok) return pass(ok);
     for (const device::BlockWrite& write : blocks) {
       std::memcpy(staging_.host(), write.from.data(), write.from.size());
       auto ok = device_->run([&](Commands& commands) {
@@ -118,7 +118,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
         ops_->copy_block_in(commands, write.block, staging_, 0);
         commands.barrier();
       });
-      if (!ok) return ok;
+      if (!ok) return pass(ok);
     }
     return {};
   }
@@ -158,7 +158,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   Result<void> reserve_staging() {
     if (staging_) return {};
     auto made = device_->allocate(ops_->block_bytes(), "moving KV", Place::readback);
-    if (!made) return std::unexpected(std::move(made.error()));
+    if (!made) return pass(made);
     staging_ = std::move(*made);
     return {};
   }
@@ -176,7 +176,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   // In the place of one that failed, or that was trusted too much: its kernels are gone with it.
   Result<void> open_again() {
     auto again = Device::open(options_.device);
-    if (!again) return std::unexpected(std::move(again.error()));
+    if (!again) return pass(again);
     device_ = std::move(*again);
     device_->load_pipeline_cache(cache_.read(cache_key_));
     return {};
@@ -188,7 +188,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     if (!device_->facts().integer_dot) return {};
     const auto right = dots_are_right(*device_);
     if (right && *right) return {};
-    if (!right && right.error().code == ErrorCode::insufficient_memory) return std::unexpected(right.error());
+    if (!right && right.error().code == ErrorCode::insufficient_memory) return pass(right);
     if (options_.warn)
       options_.warn((right ? device_->facts().name + " computes integer dot products wrong."
                            : "Integer dot products fail: " + right.error().message) +
@@ -209,7 +209,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
         if (ok.error().code == ErrorCode::device_lost) {
           if (options_.warn) options_.warn(ok.error().message + " The model file is copied instead.");
           keep_model();
-          if (auto opened = open_again(); !opened) return opened;
+          if (auto opened = open_again(); !opened) return pass(opened);
         }
       }
     }
@@ -217,7 +217,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   }
   Result<void> take_weights(WeightsIn in) {
     auto weights = Weights::load(*device_, model_, in, options_.weight_window, options_.progress);
-    if (!weights) return std::unexpected(std::move(weights.error()));
+    if (!weights) return pass(weights);
     weights_ = std::move(*weights);
     return {};
   }
@@ -229,18 +229,18 @@ class VulkanExecutorImpl final : public VulkanExecutor {
 
   Result<device::StepId> enqueue(const model::ModelConfig& config, const device::StepBatch& batch,
                                  std::span<const device::BlockCopy> copies) {
-    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = rows_.lay_out(batch, copies, limits_); !ok) return pass(ok);
     // The last step's inputs are still being read.
-    if (auto ok = device_->wait(); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = device_->wait(); !ok) return pass(ok);
     copies_ = {};
     if (!copies.empty())
-      if (auto ok = submit_copies(copies); !ok) return std::unexpected(std::move(ok.error()));
+      if (auto ok = submit_copies(copies); !ok) return pass(ok);
     const graph::StepInputs inputs = rows_.inputs();
     ops_->begin(inputs);
-    if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = ops_->take_failure(); !ok) return pass(ok);
     const auto recording = recording_of(config, inputs, batch.stop != nullptr);
-    if (!recording) return std::unexpected(recording.error());
-    if (auto ok = submit_parts(**recording, batch.stop); !ok) return std::unexpected(std::move(ok.error()));
+    if (!recording) return pass(recording);
+    if (auto ok = submit_parts(**recording, batch.stop); !ok) return pass(ok);
     return ++step_;
   }
 
@@ -249,22 +249,22 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   Result<void> submit_parts(const Recording& recording, const std::atomic<bool>* stop) {
     for (const Commands& part : recording.parts) {
       if (stop != nullptr) {
-        if (auto ok = device_->wait(1); !ok) return ok;
+        if (auto ok = device_->wait(1); !ok) return pass(ok);
         if (stop->load()) return fail(ErrorCode::cancelled, "Stopped.");
       }
-      if (auto ok = device_->submit(part); !ok) return ok;
+      if (auto ok = device_->submit(part); !ok) return pass(ok);
     }
     return {};
   }
 
   Result<void> submit_copies(std::span<const device::BlockCopy> copies) {
     auto commands = device_->start_recording();
-    if (!commands) return std::unexpected(std::move(commands.error()));
+    if (!commands) return pass(commands);
     copies_ = std::move(*commands);
     ops_->record_into(&copies_);
     for (const device::BlockCopy& copy : copies) ops_->copy_block(copy.from, copy.to);
     ops_->record_into(nullptr);
-    if (auto ok = device_->finish_recording(copies_); !ok) return ok;
+    if (auto ok = device_->finish_recording(copies_); !ok) return pass(ok);
     return device_->submit(copies_);
   }
 
@@ -287,7 +287,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     ++recorded_;
     auto parts = record(config, inputs, shape);
     ops_->record_into(nullptr);
-    if (!parts) return std::unexpected(std::move(parts.error()));
+    if (!parts) return pass(parts);
     if (recordings_.size() == kMostRecordings) recordings_.pop_back();
     recordings_.push_front({shape, std::move(*parts)});
     return &recordings_.front();
@@ -301,7 +301,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
     const auto start = [&] {
       auto commands = device_->start_recording();
       if (!commands) {
-        outcome = std::unexpected(std::move(commands.error()));
+        outcome = pass(commands);
         return false;
       }
       parts.push_back(std::move(*commands));
@@ -312,13 +312,13 @@ class VulkanExecutorImpl final : public VulkanExecutor {
       outcome = device_->finish_recording(parts.back());
       return outcome && start();
     };
-    if (!start()) return std::unexpected(std::move(outcome.error()));
+    if (!start()) return pass(outcome);
     const bool whole =
         graph::decode_step(config, inputs, *ops_, shape.by_layers ? std::function<bool()>(next) : nullptr);
-    if (!whole) return std::unexpected(std::move(outcome.error()));
+    if (!whole) return pass(outcome);
     if (shape.whole) ops_->read_back(shape.wanted);
-    if (auto ok = ops_->take_failure(); !ok) return std::unexpected(std::move(ok.error()));
-    if (auto ok = device_->finish_recording(parts.back()); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = ops_->take_failure(); !ok) return pass(ok);
+    if (auto ok = device_->finish_recording(parts.back()); !ok) return pass(ok);
     return parts;
   }
 
@@ -326,7 +326,7 @@ class VulkanExecutorImpl final : public VulkanExecutor {
   // drivers finish compiling there. The KV goes where nobody's is yet.
   Result<void> warm_up() {
     auto counts = ops_->build_products();
-    if (!counts) return std::unexpected(std::move(counts.error()));
+    if (!counts) return pass(counts);
     model::ModelConfig one = model_.config();
     one.n_layers = 1;
     const std::uint32_t positions = std::min(limits_.kv_blocks * limits_.block_size, longest());
@@ -337,8 +337,8 @@ class VulkanExecutorImpl final : public VulkanExecutor {
       if (n <= positions) steps.push_back({0, n, 0, table, true, 1});
     for (const device::StepSequence& sequence : steps) {
       const auto step = enqueue(one, {std::span(tokens).first(sequence.n_tokens), {&sequence, 1}}, {});
-      if (!step) return std::unexpected(step.error());
-      if (auto ok = device_->wait(0, kWarmUpDeadlines); !ok) return ok;
+      if (!step) return pass(step);
+      if (auto ok = device_->wait(0, kWarmUpDeadlines); !ok) return pass(ok);
     }
     recordings_.clear();
     recorded_ = replayed_ = 0;
@@ -391,9 +391,9 @@ class VulkanExecutorImpl final : public VulkanExecutor {
 Result<std::unique_ptr<VulkanExecutor>> make_vulkan_executor(const model::ModelFile& model,
                                                              const VulkanDeviceOptions& options) {
   auto device = Device::open(options.device);
-  if (!device) return std::unexpected(std::move(device.error()));
+  if (!device) return pass(device);
   auto executor = std::make_unique<VulkanExecutorImpl>(model, options, std::move(*device));
-  if (auto ok = executor->load(); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = executor->load(); !ok) return pass(ok);
   return executor;
 }
 

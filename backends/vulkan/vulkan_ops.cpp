@@ -39,8 +39,8 @@ Result<std::unique_ptr<VulkanOps>> VulkanOps::make(Device& device, const model::
                     std::to_string(config.n_experts) + " experts.",
                 "backend");
   std::unique_ptr<VulkanOps> ops(new VulkanOps(device, config, weights, limits));
-  if (auto ok = ops->allocate(); !ok) return std::unexpected(std::move(ok.error()));
-  if (auto ok = ops->build(); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = ops->allocate(); !ok) return pass(ok);
+  if (auto ok = ops->build(); !ok) return pass(ok);
   return ops;
 }
 
@@ -54,17 +54,17 @@ Result<void> VulkanOps::allocate() {
   plan_ = graph::plan_buffers(config_, limits_.step_tokens, limits_.logit_rows, graph::kMaxCandidates);
   const auto make = [&](Memory& to, std::uint64_t bytes, Place place) -> Result<void> {
     auto memory = scratch(bytes, "activations", place);
-    if (!memory) return std::unexpected(std::move(memory.error()));
+    if (!memory) return pass(memory);
     to = std::move(*memory);
     return {};
   };
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     const Place place = i == static_cast<std::size_t>(Buffer::candidates) ? Place::readback : Place::device;
-    if (auto ok = make(buffers_[i], plan_[i].bytes(), place); !ok) return ok;
+    if (auto ok = make(buffers_[i], plan_[i].bytes(), place); !ok) return pass(ok);
   }
   const Memory& logits = buffer(Buffer::logits);
   if (!device_.facts().unified || logits.host() == nullptr)
-    if (auto ok = make(readback_, logits.bytes(), Place::readback); !ok) return ok;
+    if (auto ok = make(readback_, logits.bytes(), Place::readback); !ok) return pass(ok);
 
   const std::uint64_t rows = limits_.step_tokens;
   if (config_.n_experts > 0) {
@@ -73,11 +73,11 @@ Result<void> VulkanOps::allocate() {
          {std::pair(&expert_ids_, uses), std::pair(&expert_weights_, uses), std::pair(&expert_order_, uses),
           std::pair(&expert_offsets_, (config_.n_experts + 1) * sizeof(std::uint32_t)),
           std::pair(&expert_out_, uses * config_.dim)})
-      if (auto ok = make(*to, bytes, Place::device); !ok) return ok;
+      if (auto ok = make(*to, bytes, Place::device); !ok) return pass(ok);
   }
 
   if (const std::uint64_t bytes = most_prepared_bytes(); bytes > 0)
-    if (auto ok = make(prepared_, bytes, Place::device); !ok) return ok;
+    if (auto ok = make(prepared_, bytes, Place::device); !ok) return pass(ok);
 
   return step_.allocate();
 }
@@ -96,10 +96,10 @@ std::uint64_t VulkanOps::most_prepared_bytes() const {
 Result<void> VulkanOps::build_all(std::span<const Wanted> wanted) {
   std::vector<KernelSpec> specs;
   for (const Wanted& w : wanted) specs.push_back(w.spec);
-  if (auto ok = device_.build(specs); !ok) return ok;
+  if (auto ok = device_.build(specs); !ok) return pass(ok);
   for (const Wanted& w : wanted) {
     auto made = device_.pipeline(w.spec.name, w.spec.constants, w.spec.push_bytes);
-    if (!made) return std::unexpected(std::move(made.error()));
+    if (!made) return pass(made);
     *w.kernel = *made;
   }
   return {};
@@ -119,7 +119,7 @@ Result<void> VulkanOps::build() {
   const WeightFormat table = weights_[{graph::WeightRole::token_embedding}].format;
   make(embed_, "embed", per_format("embed", table.type), sizeof(EmbedPush), {table.place()});
   auto eights = in_eights();
-  if (!eights) return std::unexpected(std::move(eights.error()));
+  if (!eights) return pass(eights);
   eights_ = *eights;
   const char* glu = eights_ ? "texel_glu" : "glu";
   plain(rms_norm_, eights_ ? "texel_rms_norm" : "rms_norm", sizeof(RmsNormPush));
@@ -149,7 +149,7 @@ Result<bool> VulkanOps::in_eights() {
   for (const DeviceWeight& w : weights_.all()) {
     if (w.rows != 1 || w.experts != 1) continue;
     auto texels = device_.texels(w.address);
-    if (!texels) return std::unexpected(std::move(texels.error()));
+    if (!texels) return pass(texels);
     const std::uint64_t at = w.address - texels->begin;
     if (at % (kEight * sizeof(float)) != 0 || at + w.cols * sizeof(float) > facts.texel_bytes) return false;
   }
@@ -197,7 +197,7 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
   const std::uint64_t layer_bytes = layout.page_bytes() * layout.n_kv_heads * n_blocks;
   for (std::uint32_t i = 0; i < 2 * layout.n_layers; ++i) {
     auto memory = device_.allocate(layer_bytes, "the KV cache", Place::device);
-    if (!memory) return std::unexpected(std::move(memory.error()));
+    if (!memory) return pass(memory);
     kv_bytes_ += layer_bytes;
     kv_mapped_ = kv_mapped_ && memory->host() != nullptr;
     // Now, or the machine would promise it to the next one, too. Of activations a step takes what it touches.
@@ -209,7 +209,7 @@ Result<void> VulkanOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
   const std::uint64_t partial = sizeof(float) * limits_.logit_rows * std::uint64_t{max_splits_} *
                                 config_.n_heads * (config_.head_dim + 2);
   auto memory = scratch(partial, "attention", Place::device);
-  if (!memory) return std::unexpected(std::move(memory.error()));
+  if (!memory) return pass(memory);
   partial_ = std::move(*memory);
   if (auto ok = step_.reserve_tables({attend_plan_, block_size_, max_splits_}, n_blocks); !ok) return ok;
   return build_attention();
@@ -252,7 +252,7 @@ Result<std::vector<std::uint32_t>> VulkanOps::build_products() {
     }
     if (known.size() != before) counts.push_back(n);
   }
-  if (auto ok = device_.build(specs); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = device_.build(specs); !ok) return pass(ok);
   return counts;
 }
 

@@ -92,25 +92,22 @@ Result<Weights> Weights::load(Device& device, const model::ModelFile& model, Wei
       return fail(ErrorCode::unsupported_value, "Only a mapped model file can be read where it lies.",
                   "weights");
     std::vector<const std::byte*> begins;
-    if (auto ok = out.import(device, model, of_files, window, begins); !ok)
-      return std::unexpected(std::move(ok.error()));
-    if (auto ok = out.read_imported(device, begins); !ok) return std::unexpected(std::move(ok.error()));
+    if (auto ok = out.import(device, model, of_files, window, begins); !ok) return pass(ok);
+    if (auto ok = out.read_imported(device, begins); !ok) return pass(ok);
     if (out.bytes_ <= device::available_memory()) {
       std::vector<std::span<const std::byte>> stretches;
       for (std::size_t i = 0; i < begins.size(); ++i)
         stretches.emplace_back(begins[i], out.memories_[i].bytes());
       out.read_ahead_ = ReadAhead(std::move(stretches));
     }
-    if (auto ok = out.copy(device, others, Place::shared, window, {}); !ok)
-      return std::unexpected(std::move(ok.error()));
+    if (auto ok = out.copy(device, others, Place::shared, window, {}); !ok) return pass(ok);
     if (progress) progress(out.bytes_, out.bytes_);
   } else {
     const Place place = in == WeightsIn::shared ? Place::shared : Place::device;
-    if (auto ok = out.copy(device, in_order, place, window, progress); !ok)
-      return std::unexpected(std::move(ok.error()));
+    if (auto ok = out.copy(device, in_order, place, window, progress); !ok) return pass(ok);
     for (const Piece* p : of_files) device::release_file_pages({p->begin, p->end()});
   }
-  if (auto ok = out.describe(device, model, pieces); !ok) return std::unexpected(std::move(ok.error()));
+  if (auto ok = out.describe(device, model, pieces); !ok) return pass(ok);
   return out;
 }
 
@@ -128,7 +125,7 @@ Result<void> Weights::import(Device& device, const model::ModelFile& model, std:
       end = std::max(end, p.end());
     }
     auto memory = device.import({begin, end}, "the model file");
-    if (!memory) return std::unexpected(std::move(memory.error()));
+    if (!memory) return pass(memory);
     for (std::size_t k = i; k < next; ++k)
       pieces[k]->address = memory->address() + static_cast<Address>(pieces[k]->begin - begin);
     bytes_ += static_cast<std::uint64_t>(end - begin);
@@ -142,7 +139,7 @@ Result<void> Weights::read_imported(Device& device, std::span<const std::byte* c
   constexpr std::uint64_t kRead = 16;  // bytes of a stretch's beginning, and of its end
   auto memory =
       device.allocate(2 * kRead * begins.size(), "a trial of the model file's pages", Place::readback);
-  if (!memory) return std::unexpected(std::move(memory.error()));
+  if (!memory) return pass(memory);
   const auto each = [&](auto&& use) {
     std::uint64_t to = 0;
     for (std::size_t i = 0; i < begins.size(); ++i) {
@@ -156,7 +153,7 @@ Result<void> Weights::read_imported(Device& device, std::span<const std::byte* c
       c.copy(memories_[i], from, *memory, to, n);
     });
   });
-  if (!ran) return ran;
+  if (!ran) return pass(ran);
   bool same = true;
   each([&](std::size_t i, std::uint64_t from, std::uint64_t to, std::uint64_t n) {
     same = same && std::memcmp(memory->host() + to, begins[i] + from, n) == 0;
@@ -189,7 +186,7 @@ Result<void> Weights::copy(Device& device, std::span<Piece* const> pieces, Place
       total += p.bytes;
     }
     auto memory = device.allocate(bytes, "the model's weights", place);
-    if (!memory) return std::unexpected(std::move(memory.error()));
+    if (!memory) return pass(memory);
     for (std::size_t k = i, c = first; k < next; ++k) {
       if (copies[c].from->begin != pieces[k]->begin) ++c;
       pieces[k]->address = memory->address() + copies[c].at;
@@ -201,7 +198,7 @@ Result<void> Weights::copy(Device& device, std::span<Piece* const> pieces, Place
   Memory staging;
   if (place == Place::device && total > 0) {
     auto memory = device.allocate(kCopyBytes, "the way of the weights", Place::shared);
-    if (!memory) return std::unexpected(std::move(memory.error()));
+    if (!memory) return pass(memory);
     staging = std::move(*memory);
   }
   std::uint64_t done = 0;
@@ -244,7 +241,7 @@ Result<void> Weights::describe(Device& device, const model::ModelFile& model, st
   });
   if (affine.empty()) return {};
   auto memory = device.allocate(affine.size() * sizeof(AffineMatrix), "the model's weights", Place::shared);
-  if (!memory) return std::unexpected(std::move(memory.error()));
+  if (!memory) return pass(memory);
   affine_ = std::move(*memory);
   std::memcpy(affine_.host(), affine.data(), affine.size() * sizeof(AffineMatrix));
   for (DeviceWeight& w : weights_)

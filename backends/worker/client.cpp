@@ -90,8 +90,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
                                              ".");
     }
     const TicketId ticket = next_ticket_;
-    if (auto sent = send(Start{ticket, std::move(request)}); !sent)
-      return std::unexpected(std::move(sent.error()));
+    if (auto sent = send(Start{ticket, std::move(request)}); !sent) return pass(sent);
     ++next_ticket_;
     if (open_.empty()) last_progress_ = steady_clock::now();
     open_.emplace(ticket, Open{std::move(sink), false});
@@ -152,7 +151,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   // ---- out
   Result<void> send(const ToWorker& message) {
     auto frame = encode(message);
-    if (!frame) return std::unexpected(std::move(frame.error()));
+    if (!frame) return pass(frame);
     unsent_ += *frame;
     if (sending_.empty() && socket_.is_open()) write();
     return {};
@@ -394,7 +393,7 @@ class Client final : public WorkerClient {
   BackendLoad load() const noexcept override { return connection_->load(); }
   Result<Ticket> start(CompletionRequest request, std::shared_ptr<EventSink> sink) override {
     auto ticket = connection_->start(std::move(request), std::move(sink));
-    if (!ticket) return std::unexpected(std::move(ticket.error()));
+    if (!ticket) return pass(ticket);
     return Ticket(std::make_unique<ClientTicket>(connection_, *ticket));
   }
   void drain(TimePoint deadline) override { connection_->drain(deadline); }
@@ -441,10 +440,9 @@ Result<std::unique_ptr<WorkerClient>> WorkerClient::spawn(asio::io_context& io, 
   const std::vector<std::string> words = engine_words(options);
   argv.insert(argv.end(), words.begin(), words.end());
   auto process = spawn_worker(options.executable, argv);
-  if (!process) return std::unexpected(std::move(process.error()));
+  if (!process) return pass(process);
   auto connection = std::make_shared<Connection>(io, options, std::move(callbacks));
-  if (auto taken = connection->take(std::move(*process)); !taken)
-    return std::unexpected(std::move(taken.error()));
+  if (auto taken = connection->take(std::move(*process)); !taken) return pass(taken);
   connection->run();
   return std::make_unique<Client>(std::move(connection));
 }

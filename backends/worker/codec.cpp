@@ -439,7 +439,7 @@ Result<ToWorker> decode_to_worker(std::string_view payload) {
     default:
       r.refuse("kind", "is not one the daemon sends");
   }
-  if (auto end = r.finish(); !end) return std::unexpected(std::move(end.error()));
+  if (auto end = r.finish(); !end) return pass(end);
   return message;
 }
 
@@ -477,7 +477,7 @@ Result<ToDaemon> decode_to_daemon(std::string_view payload) {
     default:
       r.refuse("kind", "is not one a worker sends");
   }
-  if (auto end = r.finish(); !end) return std::unexpected(std::move(end.error()));
+  if (auto end = r.finish(); !end) return pass(end);
   return message;
 }
 

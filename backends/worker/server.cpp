@@ -55,8 +55,7 @@ Result<void> check_sha256(const std::filesystem::path& path, const std::string& 
 int serve_worker(int fd, const local::LocalBackendOptions& options, const std::string& sha256) {
   return serve_backend(fd, [options, sha256](const AskMemory& ask) -> Result<std::unique_ptr<Backend>> {
     if (!sha256.empty() && !options.path.empty()) {
-      if (auto same = check_sha256(options.path, sha256); !same)
-        return std::unexpected(std::move(same.error()));
+      if (auto same = check_sha256(options.path, sha256); !same) return pass(same);
     }
     local::LocalBackendOptions asking = options;
     asking.ask_memory = ask;

@@ -43,7 +43,7 @@ Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch&
   const bool local = peer.loopback || peer.unix_uid.has_value();
   if (route.access == Access::app || (route.access == Access::local_or_key && !local)) {
     auto known = state.apps.identify(credentials(*match.codec, request, peer));
-    if (!known) return known;
+    if (!known) return pass(known);
     app = *known;
   }
   const std::string_view coding = request.field("Content-Encoding");

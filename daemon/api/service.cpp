@@ -174,9 +174,9 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
 void Service::Impl::run(const Call& call, Generate request) {
   const config::AppManifest& app = *call.app;
   auto model = call.state->apps.model_for(app, request.model);
-  if (!model) return answer(call, std::unexpected(std::move(model.error())));
+  if (!model) return answer(call, pass(model));
   auto max_tokens = apps::Registry::cap_max_tokens(app, request.base.max_tokens);
-  if (!max_tokens) return answer(call, std::unexpected(std::move(max_tokens.error())));
+  if (!max_tokens) return answer(call, pass(max_tokens));
   request.base.max_tokens = *max_tokens;
   if (!request.seeded) request.base.sampling.seed = seeds();
 
@@ -236,7 +236,7 @@ void Service::Impl::run(const Call& call, ListModels operation) {
 
 void Service::Impl::run(const Call& call, ShowModel operation) {
   auto model = call.state->apps.model_for(*call.app, operation.name);
-  if (!model) return answer(call, std::unexpected(std::move(model.error())));
+  if (!model) return answer(call, pass(model));
   answer(call, operation.answer(**model, started));
 }
 
@@ -263,7 +263,7 @@ void Service::Impl::run(const Call& call, Explain question) {
     overrides.push_back(std::move(*fact));
   }
   auto model = call.state->apps.model_for(*call.app, question.traits.model_as_asked);
-  if (!model) return answer(call, std::unexpected(std::move(model.error())));
+  if (!model) return answer(call, pass(model));
   const route::JobSpec spec{call.exchange->id(),
                             call.state,
                             *call.state->settings->tree,
@@ -305,7 +305,7 @@ void Service::Impl::found(const std::shared_ptr<Call>& lookup,
   Result<http::Response> out =
       fail(ErrorCode::not_found, "There is no receipt of this app with that request id.");
   if (!receipt)
-    out = std::unexpected(std::move(receipt.error()));
+    out = pass(receipt);
   else if (*receipt)
     out = receipt_view(**receipt);
   answer(*lookup, std::move(out));
@@ -368,7 +368,7 @@ void Service::handle(std::shared_ptr<http::Exchange> exchange) {
     return impl_->answer(call, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
   auto operation = call.codec.parse(call.route, request);
   std::string().swap(request.body);  // the operation holds what it needs of it
-  if (!operation) return impl_->answer(call, std::unexpected(std::move(operation.error())));
+  if (!operation) return impl_->answer(call, pass(operation));
   std::visit([&](auto& one) { impl_->run(call, std::move(one)); }, *operation);
 }
 

@@ -56,12 +56,12 @@ Result<measure::Book> measured_book(const config::Config& config, std::span<cons
   if (state_dir.empty() || !std::filesystem::exists(file, ignored))
     return measure::Book({}, engines, config.models, std::move(options));
   auto database = store::Database::open(file, store::Database::Access::read_only);
-  if (!database) return std::unexpected(std::move(database.error()));
+  if (!database) return pass(database);
   const auto measured = measure::load(*database, std::time(nullptr));
-  if (!measured) return std::unexpected(measured.error());
+  if (!measured) return pass(measured);
   if (!options.ledger) {
     auto ledger = measure::load_ledger(*database);
-    if (!ledger) return std::unexpected(std::move(ledger.error()));
+    if (!ledger) return pass(ledger);
     options.ledger = std::make_shared<measure::PredictionLedger>(std::move(*ledger));
   }
   return measure::Book(*measured, engines, config.models, std::move(options));

@@ -42,13 +42,13 @@ Result<void> run(EnginesBench& o, Engine& engine, BackendInfo& model) {
   o.engine.backend = engine.name;
   settle_threads(o.engine);
   auto backend = load_with_progress(o.engine, o.json);
-  if (!backend) return std::unexpected(std::move(backend.error()));
+  if (!backend) return pass(backend);
   model = (*backend)->info();
   engine.device = device_of(model, o.engine.threads);
   if (!o.json) std::printf("%s on %s\n", engine.name.c_str(), engine.device.c_str());
   for (const std::uint32_t streams : o.streams) {
     auto figures = bench_rounds(**backend, {o.prompt_tokens, o.generate, streams}, o.repeat);
-    if (!figures) return std::unexpected(std::move(figures.error()));
+    if (!figures) return pass(figures);
     const BenchRound& m = figures->median;
     if (!o.json) {
       std::printf("  %3u stream%s prefill %8.1f tok/s, decode %8.1f tok/s, first token %8.1f ms\n", streams,

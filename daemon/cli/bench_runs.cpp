@@ -42,7 +42,7 @@ Result<Outcome> run_streams(Backend& backend, const BenchLoad& o, std::uint32_t 
   const auto began = steady_clock::now();
   for (std::uint32_t i = 0; i < o.streams; ++i) {
     auto ticket = backend.start(std::move(requests[i]), streams[i].queue);
-    if (!ticket) return std::unexpected(std::move(ticket.error()));
+    if (!ticket) return pass(ticket);
     streams[i].ticket = std::move(*ticket);
   }
   Outcome outcome;
@@ -64,7 +64,7 @@ Result<Outcome> run_streams(Backend& backend, const BenchLoad& o, std::uint32_t 
 Result<BenchRound> measure(Backend& backend, const BenchLoad& o, std::mt19937& random) {
   BenchRound round;
   auto prefill = run_streams(backend, o, o.prompt_tokens, 1, random);
-  if (!prefill) return std::unexpected(std::move(prefill.error()));
+  if (!prefill) return pass(prefill);
   std::uint64_t prompt_tokens = 0;
   for (const Done& d : prefill->done) {
     prompt_tokens += d.usage.prompt_tokens - d.usage.cached_tokens;
@@ -73,7 +73,7 @@ Result<BenchRound> measure(Backend& backend, const BenchLoad& o, std::mt19937& r
   }
   round.prefill = static_cast<double>(prompt_tokens) / prefill->wall_s;
   auto decode = run_streams(backend, o, std::min(kDecodePromptTokens, o.prompt_tokens), o.generate, random);
-  if (!decode) return std::unexpected(std::move(decode.error()));
+  if (!decode) return pass(decode);
   // From the first token of each stream to its last; streams overlap, so the slowest one's time counts.
   std::uint64_t tokens = 0;
   std::uint64_t slowest_us = 1;
@@ -106,11 +106,11 @@ Result<BenchFigures> bench_rounds(Backend& backend, const BenchLoad& load, std::
   std::mt19937 random(1);
   BenchLoad warm = load;
   warm.generate = std::min(load.generate, 4U);
-  if (auto first = measure(backend, warm, random); !first) return std::unexpected(std::move(first.error()));
+  if (auto first = measure(backend, warm, random); !first) return pass(first);
   BenchFigures figures;
   for (std::uint32_t i = 0; i < repeat; ++i) {
     auto round = measure(backend, load, random);
-    if (!round) return std::unexpected(std::move(round.error()));
+    if (!round) return pass(round);
     figures.rounds.push_back(*round);
     if (after_each) after_each(*round);
   }

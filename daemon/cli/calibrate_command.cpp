@@ -133,7 +133,7 @@ Result<void> keep_ceilings(const measure::Engine& engine, const calibrate::Measu
       return {};
     }
     ceilings = measure::ceilings_of(*figures, std::time(nullptr));
-    if (auto ok = measure::save(database, subject, *figures); !ok) return ok;
+    if (auto ok = measure::save(database, subject, *figures); !ok) return pass(ok);
   }
   if (!quiet && ceilings.read_gbps > 0)
     std::printf("%s: reads %.1f GB/s, computes %.0f GFLOP/s\n", engine.backend.c_str(), ceilings.read_gbps,

@@ -50,7 +50,7 @@ void print_table(const policy::EngineCatalogue& catalogue) {
 Result<policy::EngineCatalogue> catalogue_at(const std::string& file) {
   if (file.empty()) return policy::shipped_engines();
   const auto text = config::read_text_file(file);
-  if (!text) return std::unexpected(text.error());
+  if (!text) return pass(text);
   return policy::parse_engines(*text, file);
 }
 

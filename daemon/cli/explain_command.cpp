@@ -152,7 +152,7 @@ Result<void> set_model_facts(const config::ModelEntry& entry, const model::Model
                              policy::Facts& facts) {
   const model::ModelConfig& shape = file.config();
   const auto context = graph::serving_context(entry.context, shape);
-  if (!context) return std::unexpected(context.error());
+  if (!context) return pass(context);
   const auto set = [&](const char* fact, policy::FactValue value) {
     facts.set(fact, std::move(value), "model file");
   };
@@ -170,7 +170,7 @@ Result<Json> explain(const ExplainOptions& options) {
   if (!files) return pass(files);
   const config::Config* const config = &files->config;
   const auto apps = config::apps_of(*config);
-  if (!apps) return std::unexpected(apps.error());
+  if (!apps) return pass(apps);
 
   std::vector<std::string_view> app_ids;
   for (const config::AppManifest& a : *apps) app_ids.push_back(a.id);
@@ -182,11 +182,11 @@ Result<Json> explain(const ExplainOptions& options) {
     return fail(ErrorCode::invalid_value,
                 "no manifest declares the app " + config::not_among(app_id, app_ids));
   const auto model_for_app = apps::Registry(*apps, *config).model_for(*app, options.model);
-  if (!model_for_app) return std::unexpected(model_for_app.error());
+  if (!model_for_app) return pass(model_for_app);
   const config::ModelEntry* const model = *model_for_app;
 
   const auto file = open_model(*model);
-  if (!file) return std::unexpected(file.error());
+  if (!file) return pass(file);
   policy::Facts hardware(files->tree.targets);
   measure::Book measured;  // of this machine
   if (options.facts.empty()) {
@@ -194,7 +194,7 @@ Result<Json> explain(const ExplainOptions& options) {
     hardware = probe::facts_of(probed, config->devices, files->tree.targets);
     auto book = calibrate::measured_book(*config, calibrate::engines_of(probed, *config),
                                          {{{model->id, calibrate::size_of(**file)}}});
-    if (!book) return std::unexpected(std::move(book.error()));
+    if (!book) return pass(book);
     measured = std::move(*book);
   } else {
     probe::set_engine_facts({}, {}, hardware);  // another machine, this release
@@ -204,9 +204,9 @@ Result<Json> explain(const ExplainOptions& options) {
   request.model_as_asked = options.model;
   policy::Facts facts =
       route::gather(hardware, {}, *app, *model, request, {}, nullptr, measured, std::time(nullptr));
-  if (auto ok = set_model_facts(*model, **file, facts); !ok) return std::unexpected(ok.error());
+  if (auto ok = set_model_facts(*model, **file, facts); !ok) return pass(ok);
   if (!options.facts.empty())
-    if (auto ok = read_facts_file(options.facts, facts); !ok) return std::unexpected(ok.error());
+    if (auto ok = read_facts_file(options.facts, facts); !ok) return pass(ok);
   derive(facts);
   return policy::receipt(policy::decide(files->tree, facts), facts);
 }

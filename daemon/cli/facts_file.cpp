@@ -10,7 +10,7 @@ namespace flyball::cli {
 
 Result<void> read_facts_file(const std::string& path, policy::Facts& facts) {
   const auto text = config::read_text_file(path);
-  if (!text) return std::unexpected(text.error());
+  if (!text) return pass(text);
   const auto document = read_json(*text, {}, "The file");
   if (!document) return fail(document.error().code, document.error().message, {}, path);
   if (!document->is_object())

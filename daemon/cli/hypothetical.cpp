@@ -24,11 +24,11 @@ bool describes_a_machine(const policy::Facts& facts) {
 Result<void> set_given(const CaseOptions& options, policy::Facts& facts) {
   std::string words;
   for (const std::string& word : options.words) words += word + " ";
-  if (auto ok = policy::read_scenario(words, facts); !ok) return ok;
+  if (auto ok = policy::read_scenario(words, facts); !ok) return pass(ok);
   if (!options.facts.empty())
-    if (auto ok = read_facts_file(options.facts, facts); !ok) return ok;
+    if (auto ok = read_facts_file(options.facts, facts); !ok) return pass(ok);
   for (const std::string& setting : options.settings)
-    if (auto ok = policy::set_fact(setting, "command line", facts); !ok) return ok;
+    if (auto ok = policy::set_fact(setting, "command line", facts); !ok) return pass(ok);
   return {};
 }
 
@@ -51,12 +51,12 @@ Result<Case> read_case(const CaseOptions& options) {
   if (!files) return pass(files);
   Case out{std::move(files->tree), {}};
   out.facts = policy::Facts(out.tree.targets);
-  if (auto ok = set_given(options, out.facts); !ok) return std::unexpected(ok.error());
+  if (auto ok = set_given(options, out.facts); !ok) return pass(ok);
   if (!describes_a_machine(out.facts)) {  // a load without a machine is one for this machine
     out.facts = probe::facts_of(probe::probe_hardware(), files->config.devices, out.tree.targets);
-    if (auto ok = set_given(options, out.facts); !ok) return std::unexpected(ok.error());
+    if (auto ok = set_given(options, out.facts); !ok) return pass(ok);
   }
-  if (auto ok = policy::complete_scenario(out.facts); !ok) return std::unexpected(ok.error());
+  if (auto ok = policy::complete_scenario(out.facts); !ok) return pass(ok);
   return out;
 }
 

@@ -65,18 +65,18 @@ Result<std::vector<DevicePlan>> plan_devices(const model::ModelFile& file, const
   std::vector<DevicePlan> plans;
   if (names.empty()) return plans;
   auto api = opencl::load_api();
-  if (!api) return std::unexpected(std::move(api.error()));
+  if (!api) return pass(api);
   std::vector<opencl::DeviceOptions> wanted(names.size());
   for (std::size_t i = 0; i < names.size(); ++i) wanted[i].name = names[i];
   const auto found = opencl::choose_found(opencl::find_devices(**api), wanted);
-  if (!found) return std::unexpected(found.error());
+  if (!found) return pass(found);
   std::vector<graph::DeviceRoom> rooms;
   for (const opencl::FoundDevice& device : *found)
     rooms.push_back({device.facts.id, device.facts.memory_bytes, device.facts.unified});
   graph::share_machine_memory(rooms, device::available_memory());
   const auto parts =
       graph::split_layers(graph::part_sizes(file, kv_bytes, shape.step_tokens, shape.sequences), rooms);
-  if (!parts) return std::unexpected(parts.error());
+  if (!parts) return pass(parts);
   for (std::size_t i = 0; i < rooms.size(); ++i) plans.push_back({rooms[i], (*parts)[i]});
   return plans;
 }
@@ -84,12 +84,12 @@ Result<std::vector<DevicePlan>> plan_devices(const model::ModelFile& file, const
 Result<Report> make_report(const model::ModelFile& file, const InspectOptions& options) {
   const auto& config = file.config();
   const auto context = graph::serving_context(options.context, config);
-  if (!context) return std::unexpected(context.error());
+  if (!context) return pass(context);
   graph::PlanShape shape;
   shape.context = *context;
   shape.sequences = options.sequences;
   const auto kv_type = graph::kv_type(options.kv_type, config);
-  if (!kv_type) return std::unexpected(kv_type.error());
+  if (!kv_type) return pass(kv_type);
   shape.kv_type = *kv_type;
   const auto layout = graph::kv_layout(config, *kv_type);
   Report report{file,
@@ -104,7 +104,7 @@ Result<Report> make_report(const model::ModelFile& file, const InspectOptions& o
                 0,
                 {}};
   auto devices = plan_devices(file, shape, report.plan.kv_bytes, options.devices);
-  if (!devices) return std::unexpected(devices.error());
+  if (!devices) return pass(devices);
   report.devices = std::move(*devices);
   for (const auto& tensor : file.gguf().tensors()) {
     report.bytes_by_type[std::string(to_string(tensor.type))] += tensor.bytes();

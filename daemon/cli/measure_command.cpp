@@ -72,7 +72,7 @@ std::uint64_t ask_for_memory(const MemoryNeed& need) {
 
 Result<std::vector<Figure>> measure_ceilings_of(const local::LocalBackendOptions& options) {
   const auto ceilings = measure_ceilings(options);
-  if (!ceilings) return std::unexpected(ceilings.error());
+  if (!ceilings) return pass(ceilings);
   return std::vector<Figure>{{Kind::read_gbps, 0, ceilings->read_gbps, ceilings->measured_at},
                              {Kind::float_gops, 0, ceilings->float_gops, ceilings->measured_at}};
 }
@@ -81,7 +81,7 @@ Result<std::vector<Figure>> measure_model(const local::LocalBackendOptions& opti
                                           bool tell) {
   const auto began = std::chrono::steady_clock::now();
   auto backend = load_with_progress(options, true);
-  if (!backend) return std::unexpected(std::move(backend.error()));
+  if (!backend) return pass(backend);
   const std::chrono::duration<double, std::milli> loaded = std::chrono::steady_clock::now() - began;
   const BackendInfo& info = (*backend)->info();
   if (tell) say({{"holds", info.weight_bytes + info.kv_bytes + info.scratch_bytes}});
@@ -101,7 +101,7 @@ Result<std::vector<Figure>> measure_model(const local::LocalBackendOptions& opti
       prompts.push_back(n);
   for (const std::uint32_t tokens : prompts) {
     const auto got = bench_rounds(**backend, {tokens, 2, 1}, effort.repeat);
-    if (!got) return std::unexpected(got.error());
+    if (!got) return pass(got);
     add(Kind::prefill_tps, tokens, got->median.prefill);
     add(Kind::ttft_ms, tokens, got->median.ttft_ms);
   }
@@ -111,7 +111,7 @@ Result<std::vector<Figure>> measure_model(const local::LocalBackendOptions& opti
     if (streams > info.max_sequences) continue;
     const auto energy = measure::read_energy();
     const auto got = bench_rounds(**backend, {std::min(16U, generate), generate, streams}, effort.repeat);
-    if (!got) return std::unexpected(got.error());
+    if (!got) return pass(got);
     add(Kind::decode_tps, streams, got->median.decode);
     watts = measure::watts_since(energy);
   }
@@ -150,7 +150,7 @@ Result<Json> measured(const MeasureOptions& m) {
     if (m.beside_others) options.ask_memory = ask_for_memory;
     figures = measure_model(options, m.quick ? kQuick : kThorough, m.beside_others);
   }
-  if (!figures) return std::unexpected(figures.error());
+  if (!figures) return pass(figures);
   for (const Figure& f : *figures) out["figures"].push_back({to_string(f.kind), f.at, f.value});
   return out;
 }

@@ -44,7 +44,7 @@ Result<std::filesystem::path> records_file(const config::Config& config) {
 
 Result<store::Database> open_records(const std::string& store, const config::Config& config) {
   const auto file = store.empty() ? records_file(config) : std::filesystem::path(store);
-  if (!file) return std::unexpected(file.error());
+  if (!file) return pass(file);
   return store::Database::open(*file, store::Database::Access::read_only);
 }
 

@@ -65,15 +65,15 @@ Result<Model> open_model(const PlanOptions& o) {
   Model out;
   if (!o.shape.empty()) {
     auto spec = model::parse_synthetic_shape(o.shape);
-    if (!spec) return std::unexpected(std::move(spec.error()));
+    if (!spec) return pass(spec);
     spec->type = *kernels::dtype_named(o.format);  // CLI11 has checked the spelling
     auto outline = model::SyntheticOutline::make(*spec);
-    if (!outline) return std::unexpected(std::move(outline.error()));
+    if (!outline) return pass(outline);
     out.outlined = std::move(*outline);
     return out;
   }
   auto file = o.path.empty() ? ModelFile::from_bytes(model::embedded_demo_model()) : ModelFile::open(o.path);
-  if (!file) return std::unexpected(std::move(file.error()));
+  if (!file) return pass(file);
   out.read = std::move(*file);
   return out;
 }
@@ -132,9 +132,9 @@ std::vector<PlanPool> pools_of(const PlanOptions& o) {
 Result<Plan> make_plan(const ModelFile& file, const PlanOptions& o) {
   const ModelConfig& config = file.config();
   const auto context = graph::serving_context(o.context, config);
-  if (!context) return std::unexpected(context.error());
+  if (!context) return pass(context);
   const auto kv_type = graph::kv_type(o.kv_type, config);
-  if (!kv_type) return std::unexpected(kv_type.error());
+  if (!kv_type) return pass(kv_type);
   graph::PlanShape shape;
   shape.context = *context;
   shape.sequences = o.sequences;

@@ -71,9 +71,9 @@ class Steps {
       batch.push_back({s * n, n, position, tables_[s], wanted, candidates_, false});
     }
     const auto step = local_.executor->submit({tokens, batch, 0, nullptr}, {});
-    if (!step) return std::unexpected(step.error());
+    if (!step) return pass(step);
     const auto output = local_.executor->wait(*step);
-    if (!output) return std::unexpected(output.error());
+    if (!output) return pass(output);
     if (wanted) choose(*output, sequences);
     return {};
   }
@@ -123,13 +123,11 @@ Result<Profile> decode(Steps& steps, const ProfileOptions& o, graph::KernelTimes
   Profile profile;
   profile.name = "decode of " + std::to_string(o.streams) + (o.streams == 1 ? " stream" : " streams") +
                  " after " + std::to_string(o.prompt_tokens) + " tokens";
-  if (auto ok = steps.run(o.streams, o.prompt_tokens, 1, true); !ok)
-    return std::unexpected(std::move(ok.error()));
+  if (auto ok = steps.run(o.streams, o.prompt_tokens, 1, true); !ok) return pass(ok);
   times.clear();
   const auto began = steady_clock::now();
   for (; profile.steps < o.steps; ++profile.steps)
-    if (auto ok = steps.run(o.streams, o.prompt_tokens + 1 + profile.steps, 1, true); !ok)
-      return std::unexpected(std::move(ok.error()));
+    if (auto ok = steps.run(o.streams, o.prompt_tokens + 1 + profile.steps, 1, true); !ok) return pass(ok);
   profile.wall = since(began);
   profile.times = times;
   return profile;

@@ -72,7 +72,7 @@ Result<Answer> ask(Backend& backend, const RunOptions& options, Result<Prompt> p
   request.stop = options.stop;
   auto queue = std::make_shared<EventQueue>();
   auto ticket = backend.start(std::move(request), queue);
-  if (!ticket) return std::unexpected(std::move(ticket.error()));
+  if (!ticket) return pass(ticket);
   Answer answer;
   while (true) {
     auto event = queue->next(*ticket, std::chrono::milliseconds(50));

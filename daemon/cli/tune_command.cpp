@@ -60,7 +60,7 @@ Result<opencl::MatrixShape> parse_shape(const std::string& text) {
 Result<std::vector<opencl::MatrixShape>> shapes_of(const TuneCommand& o) {
   if (!o.model.empty()) {
     const auto model = model::ModelFile::open(o.model);
-    if (!model) return std::unexpected(model.error());
+    if (!model) return pass(model);
     return opencl::matrix_shapes(**model);
   }
   const auto formats = formats_of(o);
@@ -68,7 +68,7 @@ Result<std::vector<opencl::MatrixShape>> shapes_of(const TuneCommand& o) {
   std::vector<opencl::MatrixShape> out;
   for (const std::string& text : o.shapes) {
     auto shape = parse_shape(text);
-    if (!shape) return std::unexpected(std::move(shape.error()));
+    if (!shape) return pass(shape);
     for (const kernels::DType type : formats) out.push_back({type, shape->rows, shape->cols});
   }
   std::ranges::sort(out);

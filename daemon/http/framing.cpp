@@ -94,7 +94,7 @@ Result<void> read_field(std::string_view name, std::string_view value, Head& hea
     if (seen.length) return bad("There is more than one Content-Length field.", "Content-Length");
     seen.length = true;
     auto n = read_content_length(value);
-    if (!n) return std::unexpected(n.error());
+    if (!n) return pass(n);
     head.content_length = *n;
   } else if (equals_ignoring_case(name, "Transfer-Encoding")) {
     if (seen.coding || !equals_ignoring_case(value, "chunked"))
@@ -120,8 +120,7 @@ Result<Head> judge(std::string_view text, std::size_t max_fields) {
   Head head;
   Seen seen;
   const auto end_of_request_line = text.find("\r\n");
-  if (auto ok = read_request_line(text.substr(0, end_of_request_line), head); !ok)
-    return std::unexpected(ok.error());
+  if (auto ok = read_request_line(text.substr(0, end_of_request_line), head); !ok) return pass(ok);
   text.remove_prefix(end_of_request_line + 2);
   for (std::size_t n = 0; !text.empty(); ++n) {
     if (n == max_fields)
@@ -135,7 +134,7 @@ Result<Head> judge(std::string_view text, std::size_t max_fields) {
     if (colon == std::string_view::npos || !is_token(line.substr(0, colon)))
       return bad("A header field name is malformed.");
     auto ok = read_field(line.substr(0, colon), trim(line.substr(colon + 1)), head, seen);
-    if (!ok) return std::unexpected(ok.error());
+    if (!ok) return pass(ok);
   }
   if (!seen.host) return bad("There is no Host field.", "Host");
   if (seen.coding && seen.length) return bad("Both Content-Length and Transfer-Encoding are present.");
@@ -158,7 +157,7 @@ Result<std::optional<Head>> HeadScanner::scan(std::string_view buffered) {
       if (scanned_ == 1) return bad("The request begins with an empty line.");
       if (scanned_ >= 3 && buffered[scanned_ - 2] == '\n') {
         auto head = judge(buffered.substr(0, scanned_ - 1), limits_.fields);
-        if (!head) return std::unexpected(std::move(head.error()));
+        if (!head) return pass(head);
         head->size = scanned_ + 1;
         return *head;
       }

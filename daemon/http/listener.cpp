@@ -131,7 +131,7 @@ Result<ListeningSocket> open_unix(const config::Listener& listener) {
                 "A unix socket path has 1 to " + std::to_string(sizeof address.sun_path - 1) + " bytes.", {},
                 path);
   std::memcpy(address.sun_path, path.data(), path.size());
-  if (auto ok = clear_stale_socket(path, address); !ok) return std::unexpected(ok.error());
+  if (auto ok = clear_stale_socket(path, address); !ok) return pass(ok);
   Descriptor fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) return io_failure("socket", path);
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
@@ -141,7 +141,7 @@ Result<ListeningSocket> open_unix(const config::Listener& listener) {
     return io_failure("chmod", path);  // before listen: nobody got in yet
   if (::listen(fd.get(), kBacklog) != 0) return io_failure("Cannot listen", path);
   auto out = describe(std::move(fd));
-  if (!out) return out;
+  if (!out) return pass(out);
   out->file = std::move(file);
   return out;
 }
@@ -160,13 +160,13 @@ Result<std::vector<ListeningSocket>> open_listener(const config::Listener& liste
         return fail(ErrorCode::io_error, "A descriptor passed by systemd is not a listening stream socket.",
                     {}, "descriptor " + std::to_string(fd));
       auto one = describe(Descriptor(fd));
-      if (!one) return std::unexpected(one.error());
+      if (!one) return pass(one);
       out.push_back(std::move(*one));
     }
     return out;
   }
   auto one = listener.kind == config::Listener::Kind::tcp ? open_tcp(listener) : open_unix(listener);
-  if (!one) return std::unexpected(one.error());
+  if (!one) return pass(one);
   out.push_back(std::move(*one));
   return out;
 }

@@ -62,7 +62,7 @@ Result<RequestParser> RequestParser::begin(const Head& head, std::string_view he
   parser.body_limit(max_body);
   parser.eager(false);
   auto used = put(parser, head_bytes, max_body);
-  if (!used) return std::unexpected(std::move(used.error()));
+  if (!used) return pass(used);
   if (*used != head_bytes.size() || !parser.is_header_done())
     return std::unexpected(bad("The header is malformed."));
   parser.eager(true);
@@ -94,7 +94,7 @@ Result<std::size_t> RequestParser::feed(std::string_view bytes) {
   std::size_t total = 0;
   while (!done() && total < bytes.size()) {
     auto used = put(state_->parser, bytes.substr(total), state_->max_body);
-    if (!used) return std::unexpected(std::move(used.error()));
+    if (!used) return pass(used);
     if (*used == 0) break;
     total += *used;
   }

@@ -271,7 +271,7 @@ Result<void> Server::listen(const std::vector<config::Listener>& listeners) {
   std::vector<ListeningSocket> opened;
   for (const auto& listener : listeners) {
     auto sockets = open_listener(listener);
-    if (!sockets) return std::unexpected(std::move(sockets.error()));
+    if (!sockets) return pass(sockets);
     std::ranges::move(*sockets, std::back_inserter(opened));
   }
   for (auto& s : opened) {

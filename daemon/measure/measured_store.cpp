@@ -42,7 +42,7 @@ Result<std::vector<Measured>> load(store::Database& database, std::int64_t now) 
                        {*kind, static_cast<std::uint32_t>(at), value, store::integer(row[8])}});
         return true;
       });
-  if (!read) return std::unexpected(read.error());
+  if (!read) return pass(read);
   return out;
 }
 

@@ -91,7 +91,7 @@ Result<PredictionLedger> load_ledger(store::Database& database) {
                       store::number(row[6]), store::integer(row[0])});
         return true;
       });
-  if (!read) return std::unexpected(read.error());
+  if (!read) return pass(read);
   return ledger;
 }
 

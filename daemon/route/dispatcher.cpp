@@ -111,7 +111,7 @@ std::expected<std::shared_ptr<Job>, Refusal> Dispatcher::submit(JobSpec spec,
   auto admitted = impl_->admit(spec);
   if (!admitted) {
     ++impl_->journal.change(spec.app.id, now().day()).refused;
-    return std::unexpected(std::move(admitted.error()));
+    return pass(admitted);
   }
   auto job = std::make_shared<RunningJob>(impl_, std::move(spec), std::move(*admitted), std::move(observer));
   job->start();

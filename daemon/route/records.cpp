@@ -220,11 +220,11 @@ Result<std::optional<Receipt>> find_record(store::Database& database, std::strin
     policy = store::text(row[kPolicyText]);
     return false;
   });
-  if (!asked) return std::unexpected(std::move(asked.error()));
+  if (!asked) return pass(asked);
   if (!record) return std::nullopt;
   if (!read_facts(frame, record->facts) || !read_facts(delta, record->facts)) return damaged(database, id);
   auto receipt = replay(std::move(*record), file, policy);
-  if (!receipt) return std::unexpected(std::move(receipt.error()));
+  if (!receipt) return pass(receipt);
   return std::move(*receipt);
 }
 
@@ -255,7 +255,7 @@ Result<policy::RuleCounts> count_by_rule(store::Database& database, std::int64_t
                                 out[store::text(row[0])] = static_cast<std::uint64_t>(store::integer(row[1]));
                                 return true;
                               });
-  if (!asked) return std::unexpected(std::move(asked.error()));
+  if (!asked) return pass(asked);
   return out;
 }
 

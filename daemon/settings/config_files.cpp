@@ -85,9 +85,9 @@ Result<policy::Tree> policy_of(const config::Config& config) {
 
 Result<ConfigAndPolicy> config_and_policy(const std::string& config, const std::string& policy) {
   auto read = config_at(config.empty() ? find_config() : std::filesystem::path(config));
-  if (!read) return std::unexpected(std::move(read.error()));
+  if (!read) return pass(read);
   auto tree = policy.empty() ? policy_of(*read) : policy_at(policy);
-  if (!tree) return std::unexpected(std::move(tree.error()));
+  if (!tree) return pass(tree);
   return ConfigAndPolicy{std::move(*read), std::move(*tree)};
 }
 

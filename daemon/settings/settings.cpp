@@ -11,11 +11,11 @@ namespace flyball::settings {
 Result<std::shared_ptr<api::Settings>> load_settings(const Source& source, probe::ModelFiles& files) {
   auto settings = std::make_shared<api::Settings>();
   auto config = config_at(source.config);
-  if (!config) return std::unexpected(std::move(config.error()));
+  if (!config) return pass(config);
   auto tree = policy_of(*config);
-  if (!tree) return std::unexpected(std::move(tree.error()));
+  if (!tree) return pass(tree);
   auto apps = config::apps_of(*config);
-  if (!apps) return std::unexpected(std::move(apps.error()));
+  if (!apps) return pass(apps);
   if (auto wrong = config::cross_check(*config, *apps); !wrong.empty())
     return std::unexpected(config::first_of(wrong));
   if (source.port) {

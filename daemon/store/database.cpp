@@ -164,7 +164,7 @@ Result<sqlite3_stmt*> Database::Impl::prepared(std::string_view sql) {
 Result<void> Database::Impl::each(std::string_view sql, std::span<const Value> args,
                                   const std::function<bool(Row)>& row_of) {
   const auto statement = prepared(sql);
-  if (!statement) return std::unexpected(statement.error());
+  if (!statement) return pass(statement);
   // However this ends, and before the caller's values go.
   struct Reset {
     sqlite3_stmt* statement;
@@ -213,7 +213,7 @@ Result<void> Database::Impl::to_newest_schema(Access access) {
   const auto versions = schema_versions();
   const auto newest = static_cast<std::int64_t>(versions.size());
   const auto found = version();
-  if (!found) return std::unexpected(found.error());
+  if (!found) return pass(found);
   if (*found < 0 || *found > newest || (access == Access::read_only && *found < newest))
     return fail(
         ErrorCode::io_error,
@@ -224,9 +224,9 @@ Result<void> Database::Impl::to_newest_schema(Access access) {
   if (*found == newest) return {};
   return transaction([&]() -> Result<void> {
     const auto held = version();  // another process may have come first
-    if (!held) return std::unexpected(held.error());
+    if (!held) return pass(held);
     for (auto v = *held; v < newest; ++v)
-      if (auto made = script(std::string(versions[static_cast<std::size_t>(v)])); !made) return made;
+      if (auto made = script(std::string(versions[static_cast<std::size_t>(v)])); !made) return pass(made);
     return script("PRAGMA user_version = " + std::to_string(newest));
   });
 }

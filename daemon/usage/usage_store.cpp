@@ -26,7 +26,7 @@ Result<void> write(store::Database& database, const std::vector<AppDay>& rows) {
          stored(u.prompt_tokens), stored(u.cached_tokens), stored(u.generated_tokens),
          stored(u.guessed_tokens), stored(u.streamed), stored(u.with_tools), u.prompt_lengths.text(),
          u.cached_lengths.text(), u.answer_lengths.text(), u.open_at_arrival.text()});
-    if (!written) return written;
+    if (!written) return pass(written);
   }
   return {};
 }

@@ -9,7 +9,7 @@ namespace flyball::api::native {
 
 Result<Explain> parse_explain(std::string_view text) {
   const auto packed = read_packed(text);
-  if (!packed) return std::unexpected(packed.error());
+  if (!packed) return pass(packed);
   const JsonView body = packed->view();
   if (!body.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
   Explain out;

@@ -68,7 +68,7 @@ struct Assign {
   Result<void> operator()(float S::*member) const {
     if (!value.is_number()) return wrong_type(p, value);
     const double number = value.as_double();
-    if (auto ok = in_range(number); !ok) return ok;
+    if (auto ok = in_range(number); !ok) return pass(ok);
     sampling.*member = static_cast<float>(number);
     // A positive double may be no positive float.
     if (p.min_excluded && !(static_cast<double>(sampling.*member) > p.min)) return out_of_range(p, number);
@@ -84,7 +84,7 @@ struct Assign {
     if (!value.is_number()) return wrong_type(p, value);
     const double number = value.as_double();
     if (std::trunc(number) != number) return wrong_type(p, value);
-    if (auto ok = in_range(number); !ok) return ok;
+    if (auto ok = in_range(number); !ok) return pass(ok);
     out = static_cast<Int>(number);  // every range of the table fits 32 bits
     return {};
   }
@@ -118,7 +118,7 @@ Result<void> read_parameters(JsonView body, Endpoints endpoint, SamplingParams& 
     const JsonView value = body.member(p.name);
     if (!value) continue;
     auto ok = std::visit(Assign{p, value, sampling, scalars}, p.destination);
-    if (!ok) return ok;
+    if (!ok) return pass(ok);
   }
   return {};
 }
