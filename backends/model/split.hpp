@@ -11,7 +11,7 @@
 
 namespace flyball::model {
 
-// What a shard says of itself. The first one has the metadata; each has some of the tensors.
+// A shard's own account of the split. The first one has the metadata; each has some of the tensors.
 struct SplitFacts {
   std::uint64_t no = 0, count = 0;  // split.no, from 0; split.count
   std::uint64_t tensors = 0;        // split.tensors.count: of all shards

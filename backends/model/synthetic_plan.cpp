@@ -37,7 +37,7 @@ constexpr double kAttentionShare = 0.3, kCarryShare = 2.0;
 // Deviation of the logits of what is no successor: with it the rounding of activations, through feed-forwards
 // that decide more than elsewhere, moves a logit by about 1e-2 here, too.
 constexpr double kLogitSpread = 0.7;
-// Of families whose files have scales: Granite 3's. The weights make up for them, so that the stream and the
+// Scales of files that have them: Granite 3's. The weights make up for the scales, so that the stream and the
 // logits are as elsewhere.
 constexpr float kEmbeddingScale = 12.0F, kResidualScale = 0.22F, kLogitScale = 8.0F;
 constexpr float kQueryShare = 0.5F;  // of what queries are scaled by elsewhere

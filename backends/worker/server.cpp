@@ -14,7 +14,7 @@
 namespace flyball::worker {
 namespace {
 
-// Of a split model's shards one after the other.
+// A split model's digest is that of its shards one after the other.
 Result<void> check_sha256(const std::filesystem::path& path, const std::string& expected) {
   std::error_code ignored;  // what is no directory is read
   if (std::filesystem::is_directory(path, ignored))

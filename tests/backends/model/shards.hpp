@@ -12,7 +12,7 @@
 
 namespace flyball::model::test {
 
-// What a test may write into one shard instead of the truth.
+// The split keys of one shard, which a test may change.
 struct ShardKeys {
   std::uint16_t no = 0, count = 0;
   std::int32_t tensors = 0;
