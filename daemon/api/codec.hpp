@@ -1,4 +1,4 @@
-// One API, as the daemon sees it: a row of all/codecs.cpp, behind it a folder of its own. A request goes through
+// One API, as the daemon sees it: a row of table/codecs.cpp, behind it a folder of its own. A request goes through
 // it in two stages: its head by data alone (routes, keys), before the body is read; then head and body
 // through parse(), a pure function that may run on any thread.
 #pragma once

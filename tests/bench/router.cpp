@@ -27,7 +27,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/config.hpp"
-#include "daemon/api/all/codecs.hpp"
+#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/service.hpp"
 #include "daemon/http/server.hpp"
 #include "tests/daemon/api/fakes.hpp"

@@ -8,7 +8,7 @@
 #include <spdlog/spdlog.h>
 #include <boost/asio/io_context.hpp>
 
-#include "daemon/api/all/codecs.hpp"
+#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/service.hpp"
 #include "daemon/http/connection.hpp"
 #include "tests/daemon/api/fakes.hpp"

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -66,7 +67,7 @@ TEST_P(Predict, WhatTheEngineThenHolds) {
       options.path = path;
       options.threads = 1;
       options.cache_dir = kernel_caches();
-      options.context = 256;
+      options.context = std::min(256U, spec->context);
       options.max_sequences = sequences;
       options.kv_type = kv;
       options.opencl[0].allow_processor = options.vulkan.allow_processor = true;

@@ -167,7 +167,7 @@ TEST(SavedByLlama, ReadsAsTheFileThatWasSaved) {
         "arch=gemma2,window=9", "arch=gemma3,layers=7,window=9", "arch=granite", "arch=mistral3,rope=yarn",
         "arch=smollm3,layers=4", "rope=yarn"}) {
     SCOPED_TRACE(keys);
-    const auto m = test::synthetic_model(
+    const auto m = flyball::test::synthetic_model(
         kernels::DType::f16, "dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320," + std::string(keys));
     GgufWriter out;
     write_saved_keys(out, m.file->config());

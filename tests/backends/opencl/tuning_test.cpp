@@ -303,7 +303,7 @@ TEST(TuningFile, EveryValueIsChecked) {
                         {"/products", nullptr},
                         {"/products", nlohmann::json::object()},
                         {"/products/0", 7},
-                        {"/products/0/format", "Q4_1"},
+                        {"/products/0/format", "IQ4_NL"},
                         {"/products/0/format", nullptr},
                         {"/products/0/rows_of_x", "3"},
                         {"/products/0/rows", 0},

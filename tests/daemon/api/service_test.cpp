@@ -1,5 +1,5 @@
 // The service around its requests: drain, reload, routes and who may use them, metrics.
-#include "daemon/api/all/codecs.hpp"
+#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/views.hpp"
 #include "tests/daemon/api/inference.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "daemon/api/all/codecs.hpp"
+#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/error_table.hpp"
 #include "daemon/api/json_text.hpp"
 #include "daemon/api/openai/errors.hpp"

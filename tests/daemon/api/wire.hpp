@@ -10,7 +10,7 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "daemon/api/all/codecs.hpp"
+#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/service.hpp"
 #include "daemon/http/connection.hpp"
 #include "tests/daemon/api/fakes.hpp"

@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 #include <boost/asio/executor_work_guard.hpp>
 
-#include "daemon/api/all/codecs.hpp"
+#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/gateway.hpp"
 #include "daemon/api/openai/errors.hpp"
 #include "daemon/http/listener.hpp"

@@ -1,5 +1,6 @@
 // Every op of the OpenCL engine against kernels/reference (tests/kernels/reference/op_cases.hpp), as processors run it
 // (one work-item a row) and as GPUs do (a work-group a row).
+#include "backends/opencl/matmul_plan.hpp"
 #include "tests/kernels/opencl/kernel_test.hpp"
 #include "tests/kernels/reference/op_cases.hpp"
 

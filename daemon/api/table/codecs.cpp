@@ -1,4 +1,4 @@
-#include "daemon/api/all/codecs.hpp"
+#include "daemon/api/table/codecs.hpp"
 
 #include <array>
 
