@@ -330,7 +330,7 @@ Result<void> check(const SyntheticSpec& spec) {
       {"head_dim", head_dim, 2, kMaxHeadDim},
       {"rope_dim", spec.rope_dim, 0, head_dim},
       {"window", spec.window, 0, kMaxContext},
-      {"biases", spec.biases, 0, 1},
+      {"biases", spec.biases, 0, 3},
       {"ffn", spec.ffn, 1, kMaxFfnDim},
       {"experts", spec.experts, 0, kMaxExperts},
       {"experts_used", spec.experts_used, least, std::min<std::uint64_t>(spec.experts, kMaxExpertsUsed)},

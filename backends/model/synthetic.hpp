@@ -29,7 +29,9 @@ struct SyntheticSpec {
   std::uint32_t rope_dim = 0;          // rotated values of a head; 0: all
   std::uint32_t window = 0;            // attention.sliding_window; 0: the file names none
   std::string architecture = "llama";  // as in ModelConfig
-  std::uint32_t biases = 0;            // 1: attention has biases, where some files of the family do
+  // Biases of attention, in a family of which some files have them. 1: q, k, v and output; 2: output; 3: q,
+  // k, v.
+  std::uint32_t biases = 0;
   // A mixture where experts > 0 (llama: Mixtral): ffn is then not used.
   std::uint32_t experts = 0, experts_used = 0, expert_ffn = 0;
   float rope_base = 10'000.0F;

@@ -80,8 +80,8 @@ SyntheticPlan::SyntheticPlan(const SyntheticSpec& spec)
       vocab_(make_synthetic_vocab(spec.vocab)),
       head_dim_(spec.head_dim != 0 ? spec.head_dim : spec.dim / spec.heads) {
   spec_.tied = spec.tied || family_.post_norms;
-  const auto has = [&](InFiles files) {
-    return files == InFiles::all || (files == InFiles::some && spec.biases != 0);
+  const auto has = [](InFiles files, bool asked) {
+    return files == InFiles::all || (files == InFiles::some && asked);
   };
   shape_.dim = spec.dim;
   shape_.ffn_dim = spec.ffn;
@@ -92,8 +92,8 @@ SyntheticPlan::SyntheticPlan(const SyntheticSpec& spec)
   shape_.n_experts = spec.experts;
   shape_.expert_ffn_dim = spec.expert_ffn;
   shape_.tied_embeddings = spec_.tied;
-  shape_.qkv_bias = has(family_.qkv_bias);
-  shape_.o_bias = has(family_.o_bias);
+  shape_.qkv_bias = has(family_.qkv_bias, spec.biases == 1 || spec.biases == 3);
+  shape_.o_bias = has(family_.o_bias, spec.biases == 1 || spec.biases == 2);
   shape_.qk_norm = family_.qk_norm;
   shape_.post_norms = family_.post_norms;
   shape_.fused_matrices = family_.fused_matrices;

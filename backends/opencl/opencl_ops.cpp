@@ -134,7 +134,7 @@ Result<void> OpenClOps::build(Programs& programs, const TuningTable& tuning) {
       if (auto ok = make(softcap_, "softcap", ""); !ok) return pass(ok);
     if (auto ok = make_shared(top_k_, "top_k", top_k_lanes_, kTopKLanes); !ok) return pass(ok);
   }
-  if (config_.qkv_bias)
+  if (config_.qkv_bias || config_.o_bias)
     if (auto ok = make(bias_, "bias", ""); !ok) return pass(ok);
   if (config_.qk_norm)
     if (auto ok = make(head_norm_, "head_norm", ""); !ok) return pass(ok);

@@ -129,7 +129,7 @@ Result<void> VulkanOps::build() {
   if (prepared_) plain(prepare_activations_, "prepare_activations", sizeof(PrepareActivationsPush));
   plain(gather_, "gather", sizeof(GatherPush));
   plain(top_k_, "top_k", sizeof(TopKPush));
-  if (config_.qkv_bias) plain(bias_, "bias", sizeof(BiasPush));
+  if (config_.qkv_bias || config_.o_bias) plain(bias_, "bias", sizeof(BiasPush));
   if (config_.qk_norm) plain(head_norm_, "head_norm", sizeof(HeadNormPush));
   if (config_.n_experts > 0) {
     plain(moe_route_, "moe_route", sizeof(MoeRoutePush));

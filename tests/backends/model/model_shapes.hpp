@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace flyball::test {
 
@@ -20,6 +21,11 @@ inline constexpr std::string_view kGemma3 =
 // Biases of attention, its output's as well.
 inline constexpr std::string_view kBiasedLlama =
     "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1";
+// A bias of attention's output alone, and biases of q, k and v alone.
+inline constexpr std::string_view kOutputBias =
+    "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=2";
+inline constexpr std::string_view kInputBiases =
+    "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=3";
 // Scales of the embeddings, the blocks, the queries and the logits.
 inline constexpr std::string_view kGranite =
     "arch=granite,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320,biases=1";
@@ -41,6 +47,8 @@ inline constexpr std::string_view kFamilies[] = {
     "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,vocab=320,experts=8,experts_used=3,expert_"
     "ffn=32",
     kBiasedLlama,
+    kOutputBias,
+    kInputBiases,
     kGranite,
     kMistral3,
     kSmolLm3};
@@ -54,8 +62,12 @@ inline constexpr std::string_view kWideWindow =
 // "qwen3moe_experts": a shape's architecture, and what it has that not all models of it have.
 inline std::string family_name(std::string_view shape) {
   std::string name = shape.starts_with("arch=") ? std::string(shape.substr(5, shape.find(',') - 5)) : "llama";
-  for (const std::string_view feature : {"experts", "biases"})
-    if (shape.find(feature) != std::string_view::npos) name.append("_").append(feature);
+  constexpr std::pair<std::string_view, std::string_view> kFeatures[] = {{"experts=", "experts"},
+                                                                         {"biases=1", "biases"},
+                                                                         {"biases=2", "output_bias"},
+                                                                         {"biases=3", "input_biases"}};
+  for (const auto& [key, feature] : kFeatures)
+    if (shape.find(key) != std::string_view::npos) name.append("_").append(feature);
   return name;
 }
 

@@ -111,7 +111,8 @@ INSTANTIATE_TEST_SUITE_P(
         testing::Values(
             "arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
             "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320", test::kPhi3, test::kGemma2,
-            test::kGemma3, test::kBiasedLlama, test::kGranite, test::kMistral3, test::kSmolLm3,
+            test::kGemma3, test::kBiasedLlama, test::kOutputBias, test::kInputBiases, test::kGranite,
+            test::kMistral3, test::kSmolLm3,
             "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,experts=4,experts_used=2,expert_ffn=64,vocab=320",
             "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,experts=8,experts_used=3,expert_ffn=32,vocab="
             "320"),

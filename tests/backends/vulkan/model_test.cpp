@@ -83,7 +83,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         "arch=qwen2,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320",
         "arch=qwen3,dim=64,layers=2,heads=4,kv_heads=2,ffn=96,vocab=320", kPhi3.data(), kGemma2.data(),
-        kGemma3.data(), kBiasedLlama.data(), kGranite.data(), kMistral3.data(), kSmolLm3.data(),
+        kGemma3.data(), kBiasedLlama.data(), kOutputBias.data(), kInputBiases.data(), kGranite.data(),
+        kMistral3.data(), kSmolLm3.data(),
         "arch=llama,dim=64,layers=2,heads=4,kv_heads=2,experts=4,experts_used=2,expert_ffn=64,vocab=320",
         "arch=qwen3moe,dim=64,layers=2,heads=4,kv_heads=2,experts=8,experts_used=3,expert_ffn=32,vocab=320"),
     [](const auto& i) { return family_name(i.param); });
