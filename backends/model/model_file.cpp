@@ -175,7 +175,9 @@ Result<std::unique_ptr<ModelFile>> ModelFile::from_mlx(const MlxFiles& files) {
 Result<std::unique_ptr<ModelFile>> ModelFile::read_path(const std::filesystem::path& path) {
   auto first = MappedFile::open(path);
   if (!first) return pass(first);
-  auto files = sibling_shards(path, first->bytes());
+  auto gguf = Gguf::parse(first->bytes());
+  if (!gguf) return pass(gguf);
+  auto files = sibling_shards(path, *gguf);
   if (!files) return pass(files);
   std::vector<MappedFile> mappings;
   mappings.push_back(std::move(*first));
@@ -191,16 +193,17 @@ Result<std::unique_ptr<ModelFile>> ModelFile::read_path(const std::filesystem::p
   }
   std::vector<std::span<const std::byte>> shards;
   for (const MappedFile& mapping : mappings) shards.push_back(mapping.bytes());
-  auto file = read_gguf(shards);
+  auto file = read_gguf(shards, std::move(*gguf));
   if (file) (*file)->mappings_ = std::move(mappings);
   return file;
 }
 
-Result<std::unique_ptr<ModelFile>> ModelFile::read_gguf(
-    const std::vector<std::span<const std::byte>>& shards) {
+Result<std::unique_ptr<ModelFile>> ModelFile::read_gguf(const std::vector<std::span<const std::byte>>& shards,
+                                                        std::optional<Gguf> first) {
   std::vector<Gguf> parsed;
-  for (const std::span<const std::byte> bytes : shards) {
-    auto gguf = Gguf::parse(bytes);
+  if (first) parsed.push_back(std::move(*first));
+  for (std::size_t i = parsed.size(); i < shards.size(); ++i) {
+    auto gguf = Gguf::parse(shards[i]);
     if (!gguf) {
       Error error = std::move(gguf.error());
       if (shards.size() > 1)

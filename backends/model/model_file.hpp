@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backends/model/gguf.hpp"
@@ -100,7 +101,9 @@ class ModelFile {
   ModelFile() = default;
   // These may throw bad_alloc.
   static Result<std::unique_ptr<ModelFile>> read_path(const std::filesystem::path& path);
-  static Result<std::unique_ptr<ModelFile>> read_gguf(const std::vector<std::span<const std::byte>>& shards);
+  // first: what the first shard was parsed to, where it was.
+  static Result<std::unique_ptr<ModelFile>> read_gguf(const std::vector<std::span<const std::byte>>& shards,
+                                                      std::optional<Gguf> first = {});
   static Result<std::unique_ptr<ModelFile>> read_files(const MlxFiles& files);
   static Result<std::unique_ptr<ModelFile>> read_directory(const std::filesystem::path& path);
   Result<void> bind();

@@ -63,10 +63,8 @@ Result<std::optional<SplitFacts>> read_split(const Gguf& file) {
 }
 
 Result<std::vector<std::filesystem::path>> sibling_shards(const std::filesystem::path& path,
-                                                          std::span<const std::byte> file) {
-  const auto gguf = Gguf::parse(file);
-  if (!gguf) return pass(gguf);
-  const auto facts = read_split(*gguf);
+                                                          const Gguf& file) {
+  const auto facts = read_split(file);
   if (!facts) return pass(facts);
   if (!*facts) return std::vector{path};
   const std::string shard = shard_text((*facts)->no, (*facts)->count);
@@ -80,7 +78,7 @@ Result<std::vector<std::filesystem::path>> sibling_shards(const std::filesystem:
     return invalid("the file is " + shard + "; a split model is opened by its first one, " +
                        shard_path(*name, 1).filename().string(),
                    path.string());
-  return shard_files(path);
+  return shards_of(*name);
 }
 
 Result<Gguf> join_shards(std::span<const std::byte> first, std::vector<Gguf> shards) {

@@ -24,7 +24,7 @@ Result<std::optional<SplitFacts>> read_split(const Gguf& file);
 // The file itself where it is whole, else all shards in order. model_invalid: the file is not the first
 // shard, or has not the name of one, by which its siblings are found.
 Result<std::vector<std::filesystem::path>> sibling_shards(const std::filesystem::path& path,
-                                                          std::span<const std::byte> file);
+                                                          const Gguf& file);
 
 // The shards' tensors behind the first one's metadata; a file that is whole as it is. The shards' bytes are
 // viewed, `first` those of the first one. model_invalid names the shard: one out of its place, of another

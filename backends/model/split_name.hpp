@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 namespace flyball::model {
@@ -46,13 +47,23 @@ inline std::filesystem::path shard_path(const ShardName& name, std::uint32_t num
   return name.stem + "-" + padded(number) + "-of-" + padded(name.count) + ".gguf";
 }
 
-// The files of the model that `path` names: all shards where it is the name of one, else `path` alone.
+// All shards in order.
+inline std::vector<std::filesystem::path> shards_of(const ShardName& name) {
+  std::vector<std::filesystem::path> files;
+  for (std::uint32_t i = 1; i <= name.count; ++i) files.push_back(shard_path(name, i));
+  return files;
+}
+
+// The files of the model that `path` names: all shards where `path` has the name of one and another one lies
+// beside it, else `path` alone. A merged model may have kept the name of its first shard.
 inline std::vector<std::filesystem::path> shard_files(const std::filesystem::path& path) {
   const auto name = shard_name(path);
   if (!name) return {path};
-  std::vector<std::filesystem::path> files;
-  for (std::uint32_t i = 1; i <= name->count; ++i) files.push_back(shard_path(*name, i));
-  return files;
+  std::vector<std::filesystem::path> files = shards_of(*name);
+  std::error_code ignored;  // a file that cannot be looked at is not beside it
+  for (const std::filesystem::path& file : files)
+    if (file != path && std::filesystem::exists(file, ignored)) return files;
+  return {path};
 }
 
 }  // namespace flyball::model

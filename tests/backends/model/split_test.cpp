@@ -68,7 +68,7 @@ TEST(Split, NamesOfShards) {
     EXPECT_FALSE(shard_name(other)) << other;
     EXPECT_EQ(shard_files(other).size(), 1U) << other;
   }
-  EXPECT_EQ(shard_files("a-00002-of-00002.gguf").front(), "a-00001-of-00002.gguf");
+  EXPECT_EQ(shards_of(*shard_name("a-00002-of-00002.gguf")).front(), "a-00001-of-00002.gguf");
 }
 
 TEST(Split, ShardsTogetherAreTheModel) {
@@ -125,6 +125,16 @@ TEST(Split, OpensByItsFirstShard) {
   EXPECT_THAT(missing.error().where, HasSubstr("m-00002-of-00003.gguf"));
   dir.write(ShardDir::name(2, 3), std::span(shards[1]).first(shards[1].size() / 2));
   expect_refused(ModelFile::open(first), "shard 2 of 3: ");
+}
+
+TEST(Split, AMergedModelMayKeepTheNameOfItsFirstShard) {
+  const ShardDir dir;
+  const auto path = dir.write(ShardDir::name(1, 3), SmallModel{}.bytes());
+  const auto file = ModelFile::open(path);
+  ASSERT_TRUE(file) << file.error().message;
+  EXPECT_EQ(shard_files(path), std::vector{path});
+  dir.write(ShardDir::name(3, 3), {});
+  EXPECT_EQ(shard_files(path).size(), 3U) << "the name of a shard, and another one beside it";
 }
 
 TEST(Split, ShardsAreCheckedAgainstEachOther) {
