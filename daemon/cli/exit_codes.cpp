@@ -5,6 +5,7 @@ namespace flyball::cli {
 int exit_code_for(const Error& error) noexcept {
   switch (error.code) {
     case ErrorCode::config_invalid:
+    case ErrorCode::receipt_outdated:
       return kBadConfig;
     case ErrorCode::io_error:
       return kIo;
@@ -14,6 +15,7 @@ int exit_code_for(const Error& error) noexcept {
     case ErrorCode::model_unsupported:
     case ErrorCode::insufficient_memory:
     case ErrorCode::overloaded:
+    case ErrorCode::deadline_exceeded:
     case ErrorCode::shutting_down:
     case ErrorCode::no_target:
     case ErrorCode::device_lost:
