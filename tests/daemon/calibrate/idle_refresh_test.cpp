@@ -85,7 +85,7 @@ class IdleRefreshTest : public ::testing::Test {
                 },
             .look_after = [this](milliseconds delay) { wanted = delay; },
             .now = [this] { return now; },
-            .others_work = [this](std::uint32_t) { return calibrate::others_work; },
+            .others_work = [this](std::uint32_t) { return others_work; },
             .stamp =
                 [this](const config::ModelEntry& model) {
                   const std::lock_guard lock(mutex);
