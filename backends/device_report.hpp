@@ -14,7 +14,7 @@
 
 namespace flyball {
 
-// What both GPU APIs say of a device. Each engine's DeviceFacts add its own API's.
+// Facts of a device that both GPU APIs report. Each engine's DeviceFacts add those of its own API.
 struct DeviceIdentity {
   // device_id(), then the UUID where the driver gives one. Unique within the API for as long as drivers and
   // hardware stay.

@@ -8,10 +8,13 @@
 // 2. A newcomer is an app without presence. A guest is an app while another app has at least
 //    kGuestFactor times its presence; every newcomer is a guest.
 // 3. An app yields a place while a newcomer, once it has one request, would be its guest.
-// 4. The queue hands over as many requests as the engine has slots, and one more where the request is a
-//    newcomer's and another app yields a place. A newcomer waits in the queue only while no slot is
-//    free and no app yields, or while it is ahead of the others by what the queue allows
-//    (FairQueue::kAhead).
+// 4. The queue hands over as many requests as the engine has slots, with two exceptions. It keeps the
+//    last of several slots for a newcomer, for FairQueue::kRemembered requests begun after another app
+//    came. When every slot is taken it hands over one request more, a newcomer's, if an app yields a
+//    place; beyond that one it hands over nothing, even if an app yields. A newcomer takes the kept slot
+//    or the additional place only if it has had at most FairQueue::kAhead more service (clause 6) than
+//    the app that is next. An answer that resumes from another engine is handed over at once, whatever
+//    runs.
 // 5. The scheduler makes no newcomer wait for a slot longer than a step while another app yields a
 //    place: the latest sequence of the app with the largest presence gives its slot, and goes on when a
 //    slot is free again.

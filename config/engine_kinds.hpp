@@ -16,7 +16,7 @@ namespace flyball::config {
 struct EngineKind {
   // Which memory a model lies in: always the machine's, or its devices' where they have memory of their own.
   enum class Memory : std::uint8_t { machine, device };
-  // What a machine described in words must have for this kind to be available (flyball advise).
+  // The hardware that makes this kind available on a machine described in words (flyball advise).
   enum class Expects : std::uint8_t { processor, gpu, discrete_gpu };
 
   std::string_view id;           // in rules, facts, commands, metrics and names of cache folders

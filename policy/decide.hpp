@@ -77,7 +77,7 @@ void decide(const Tree& tree, const Facts& facts, Decision& decision);
 // found"; "" where it can. `facts` are those the decision was taken on.
 std::string reason(const TargetTrace& trace, const Facts& facts);
 
-// What came of a decision as a whole.
+// The outcome of a decision as a whole.
 enum class Outcome : std::uint8_t { chosen, queued, no_target };
 Outcome outcome_of(const Decision& decision) noexcept;
 

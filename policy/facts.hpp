@@ -1,5 +1,5 @@
-// What is known at one moment: typed values with source and age, three-valued (a fact that is absent is
-// unknown), of the facts that a catalogue of targets has.
+// The facts known at one moment: typed values with source and age, for the facts that a catalogue of targets
+// has. They are three-valued: a fact that is absent is unknown.
 #pragma once
 
 #include <chrono>

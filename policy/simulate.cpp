@@ -15,7 +15,7 @@ std::string backend_of(std::string_view target) {
   return std::string(target.substr(0, target.find(':')));
 }
 
-// Where there is no target it says whether the policy or the machine is why.
+// The outcome; without a target, whether the policy (denied) or the machine (unavailable) is the cause.
 std::string_view outcome_text(const Decision& decision) {
   if (const Outcome outcome = outcome_of(decision); outcome != Outcome::no_target) return to_string(outcome);
   const bool denied = std::ranges::all_of(decision.targets, [&](const TargetTrace& trace) {

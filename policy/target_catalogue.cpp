@@ -182,7 +182,7 @@ bool is_target_id(std::string_view id) {
   });
 }
 
-// What is wrong with the i-th of these upstreams, "" if nothing is.
+// The mistake in the i-th of these upstreams, "" if there is none.
 std::string mistake_in(std::span<const TargetInstance> upstreams, std::size_t i) {
   const TargetInstance& one = upstreams[i];
   if (!is_target_id(one.id))

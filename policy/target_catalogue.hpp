@@ -1,6 +1,6 @@
-// What a policy may name: targets, and facts about them, the machine, the app and the request. A catalogue is
-// made once from the configured upstreams, is never changed, and is shared by the trees and facts that go by
-// it.
+// The names that a policy may use: targets, and facts about them, the machine, the app and the request. A
+// catalogue is made once from the configured upstreams and never changed. The trees and facts that go by it
+// share it.
 #pragma once
 
 #include <cstddef>

@@ -28,7 +28,7 @@ class CpuOps final : public graph::Ops {
                                               std::uint32_t logit_rows);
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
   void copy_block(std::uint32_t from, std::uint32_t to);
-  // As device::BlockRead has them.
+  // The bytes of a block are those of device::BlockRead.
   std::uint64_t block_bytes() const noexcept { return layout_.block_bytes(); }
   void read_block(std::uint32_t block, std::span<std::byte> to) const;
   void write_block(std::uint32_t block, std::span<const std::byte> from);

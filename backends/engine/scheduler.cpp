@@ -8,7 +8,7 @@ namespace flyball::engine {
 namespace {
 
 // A step in four begins with a prompt that was skipped, whatever arrives: each of n prompts has a part in one
-// of 4n steps. Where guests (Prompt) take every step, it is a step in seven.
+// of 4n steps. It is a step in seven while guests (Prompt) take every step.
 constexpr std::uint32_t kCrowdedSteps = 3, kCrowdedStepsByGuests = 6;
 // After so many times a long step's time without an arrival steps get longer, where an arrival can stop them:
 // short ones cost throughput on a device that reads all weights for each. To give up a long one costs what it
@@ -247,9 +247,9 @@ void Scheduler::preempt(Entries::iterator it) {
   ++preemptions_;
 }
 
-// No newcomer waits for a slot while another owner yields a place: the latest sequence of the owner with most
-// gives its slot, and goes on where it was when a slot is free again. What it has computed stays, unless the
-// room is needed.
+// A newcomer waits for a slot for at most one step while another owner yields a place: the latest sequence of
+// the owner with most gives its slot, and goes on where it was when a slot is free again. Its computed KV
+// stays, unless the room is needed.
 void Scheduler::make_place() {
   if (n_admitted_ < limits_.max_sequences || entries_.size() <= n_admitted_) return;
   const Shares shares = this->shares();

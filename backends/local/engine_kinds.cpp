@@ -67,7 +67,7 @@ void set_gpu_options(Options& device, const OpenRequest& request) {
   device.model_owner = request.model;
 }
 
-// Where a kind keeps compiled kernels; "": nowhere.
+// The folder of a kind's compiled kernels; "": none are kept.
 std::filesystem::path kernel_folder(const LocalBackendOptions& options, const config::EngineKind& kind) {
   return options.cache_dir.empty() ? std::filesystem::path() : options.cache_dir / kind.id;
 }

@@ -1,5 +1,4 @@
-// What each engine kind does: the functions that belong to the rows of config/engine_kinds.hpp, in their
-// order.
+// The functions of each engine kind: one row for each row of config/engine_kinds.hpp, in the same order.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ struct OpenedDevice {
   graph::KvRoom kv_room;  // once the weights are in
 };
 
-// What one device can do at best: bytes read and f32 operations (a multiply-add is two), a second.
+// The best rates of one device: bytes read and f32 operations (a multiply-add is two), a second.
 struct DeviceRates {
   double read = 0, multiply_add = 0;
 };
@@ -42,11 +41,10 @@ struct EngineFunctions {
   graph::MemoryPlan (*footprint)(const model::ModelFile&, const LocalBackendOptions&,
                                  const graph::FootprintShape&);
   Result<OpenedDevice> (*open)(const OpenRequest&);
-  // Of kinds with devices; nullptr: a kind that has none.
-  // Reports the devices, and why nothing could be asked, "" if it could. Drivers may crash or hang in here:
-  // only for a child process.
+  // Reports the devices; returns why none could be asked, "" if they could. nullptr, as is measure_rates: the
+  // kind has no devices. Drivers may crash or hang in here: only for a child process.
   std::string (*probe)(const ProbeRun&);
-  // Of each device that the options name: some 0.3 s, and 256 MiB of its memory. model_unavailable,
+  // Measures each device that the options name: some 0.3 s, and 256 MiB of its memory. model_unavailable,
   // model_unsupported, insufficient_memory, device_lost.
   Result<std::vector<DeviceRates>> (*measure_rates)(const LocalBackendOptions&);
 };

@@ -20,10 +20,10 @@ struct LocalExecutor {
 };
 
 // Ready to serve sequences of the options' context. unsupported_value, invalid_value: the options name what
-// no engine or not this model has. What opening the file gives.
+// no engine or not this model has. Fails as the opening of the file does.
 Result<std::shared_ptr<const model::ModelFile>> open_local_model(const LocalBackendOptions& options);
-// Precondition: `model` is what open_local_model gave for the options' backend. What the device's opening
-// gives; insufficient_memory.
+// Precondition: open_local_model returned `model` for the options' backend. Fails as the opening of the
+// device does; insufficient_memory.
 Result<LocalExecutor> open_local_executor(const LocalBackendOptions& options,
                                           std::shared_ptr<const model::ModelFile> model);
 

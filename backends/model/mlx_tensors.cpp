@@ -22,7 +22,7 @@ constexpr std::string_view kMixture = "block_sparse_moe.";     // Mixtral's name
 constexpr std::string_view kIgnored = ".rotary_emb.inv_freq";  // in older files, and computed anyway
 constexpr std::uint64_t kMaxVector = kMaxFfnDim;               // values of a norm or a bias
 
-// What stands behind the last dot of a tensor's name.
+// The part of a tensor's name behind its last dot.
 std::string_view last_part(std::string_view name) {
   return name.substr(name.rfind('.') + 1);
 }

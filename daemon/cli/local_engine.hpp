@@ -18,7 +18,7 @@ namespace flyball::cli {
 
 // `--backend`, `--kv`, `--threads`.
 void add_backend_option(CLI::App& command, local::LocalBackendOptions& options);
-// What an option takes that names engines: ids, or all of them.
+// The value by which an option that names engines means all of them; the other values are ids.
 inline constexpr const char* kAllEngines = "all";
 CLI::IsMember engine_or_all();
 void add_kv_option(CLI::App& command, local::LocalBackendOptions& options);

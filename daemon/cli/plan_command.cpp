@@ -90,8 +90,8 @@ void add_devices(std::vector<PlanPool>& pools, const config::EngineKind& kind, c
   }
 }
 
-// Of this machine: what is free in it for engines that compute on the processor, and of the devices that the
-// probe approves all they have.
+// The pools of this machine: its free memory for engines that compute on the processor, and all the memory of
+// each device that the probe approves.
 std::vector<PlanPool> machine_pools(const std::string& backend) {
   std::vector<PlanPool> pools;
   std::optional<probe::HardwareReport> report;

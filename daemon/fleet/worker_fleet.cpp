@@ -345,7 +345,7 @@ class WorkerFleet final : public Fleet {
   }
 
   // ---- memory
-  // Of engines without devices alone: the system cannot attribute a GPU driver's pages to a process.
+  // Only engines without devices: the system cannot attribute a GPU driver's pages to a process.
   std::vector<std::pair<Governor::Id, int>> processes() const {
     std::vector<std::pair<Governor::Id, int>> out;
     for (const auto* slots : {&slots_, &retired_})

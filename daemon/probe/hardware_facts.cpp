@@ -26,7 +26,7 @@ std::vector<const DeviceReport*> working(const DeviceProbe& probe, std::string_v
   return out;
 }
 
-// Of the kinds' views of the same hardware, the one that shows most of it.
+// The GPUs as the engine kind sees them that finds most: the kinds look at the same hardware.
 std::vector<const DeviceReport*> gpus(const HardwareReport& report, std::string_view device_kind) {
   std::vector<const DeviceReport*> most;
   for (const config::EngineKind& kind : config::kEngineKinds)

@@ -27,7 +27,7 @@ struct ProbeOptions {
 HardwareReport probe_hardware(const ProbeOptions& options = {});
 
 // The child's side: asks for the devices of one engine kind, prints a line of JSON for each on what was
-// stdout and returns the exit status. Whatever the drivers print goes to /dev/null.
+// stdout and returns the exit status. The output of the drivers goes to /dev/null.
 int run_probe_child(std::string_view kind, std::chrono::milliseconds patience);
 
 nlohmann::json to_json(const HardwareReport& report);

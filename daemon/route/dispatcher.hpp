@@ -80,7 +80,7 @@ struct DispatchLimits {
 
 class Dispatcher {
  public:
-  // All outlive it. What apps had used today, by the journal, counts on.
+  // All outlive it. The use that the journal has of each app today counts against its limits.
   Dispatcher(boost::asio::io_context& io, fleet::Fleet& fleet, policy::Facts hardware,
              metrics::Metrics& metrics, usage::Journal& journal);
   ~Dispatcher();

@@ -22,7 +22,7 @@ class FairQueue {
 
   // The last free slot is kept for a newcomer, for so many requests begun after another app came: an app that
   // comes again to an engine that another one floods begins at once, and an app that is alone has every slot.
-  // Where no slot was kept, one request of a newcomer begins beside all of them if an app yields a place. A
+  // If no slot was kept, one request of a newcomer begins beside all of them if an app yields a place. A
   // newcomer may be ahead of the others by kAhead, and no more, or it would get more than its share.
   static constexpr std::uint64_t kRemembered = 100;
   static constexpr double kAhead = 4096;

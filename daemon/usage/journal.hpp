@@ -1,5 +1,6 @@
 // Keeps the usage of each day on the daemon's thread and brings what changed to the store, at most kDelay
-// later: what a kill of the daemon can lose. What could not be written stays changed, and is written again.
+// later: a kill of the daemon loses no more. Days that could not be written stay changed, and are written
+// again.
 #pragma once
 
 #include <atomic>

@@ -28,7 +28,7 @@ FLYBALL_INLINE Simd::I nibble_quad(const std::uint8_t* quads, int g) {
   return Simd::high_nibbles(pair);
 }
 
-// What a block takes of a group of rows.
+// The steps and bytes of one block in a group of rows.
 template <DType kType>
 struct Block {
   static constexpr int kSteps = row_of(kType).block.values / FLYBALL_STEP_COLUMNS;

@@ -1,4 +1,4 @@
-// Where GGUF's types of 32 values have the bits of their quants.
+// The places of the quants' bits in GGUF's types of 32 values.
 #pragma once
 
 #include <cstdint>

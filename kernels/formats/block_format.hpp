@@ -1,5 +1,5 @@
-// What each BLOCKS row of format_table.h has in kernels/formats/<type>.cpp: its arithmetic on rows, scalar.
-// Such a file has a struct that lies as a block does in a file, and four functions of it:
+// The scalar arithmetic on rows, in kernels/formats/<type>.cpp for each BLOCKS row of format_table.h. Such a
+// file has a struct that lies as a block does in a file, and four functions of it:
 //   struct Block { static constexpr DType kType = ...; ... };
 //   void dequantize_block(const Block& block, float* out) noexcept;
 //   void quantize_block(const float* in, Block& block) noexcept;

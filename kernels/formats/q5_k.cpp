@@ -39,7 +39,7 @@ void quantize_block(const float* x, BlockQ5_K& b) noexcept {
   }
 }
 
-// As Q4_K, with [R] quads of fifth bits (bit j of a byte belongs to quad j) after the mins.
+// The layout of Q4_K, with [R] quads of fifth bits (bit j of a byte belongs to quad j) after the mins.
 void pack_block(const BlockQ5_K& b, RowWriter w) noexcept {
   std::uint8_t q[256];
   quants(b, q);

@@ -1,4 +1,4 @@
-// What quantizers round by.
+// The rounding and clamping of the quantizers.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Where one row of a row group (row_groups.hpp) writes its share of a block.
+// RowWriter writes the share that one row of a row group (row_groups.hpp) has of a block.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What Q4_K and Q5_K share: 256 values in 8 sub-blocks of 32, each with a 6-bit scale and a 6-bit minimum.
+// The block that Q4_K and Q5_K share: 256 values in 8 sub-blocks of 32, each with a 6-bit scale and minimum.
 // value = d * scale[s] * q - dmin * min[s]
 #pragma once
 

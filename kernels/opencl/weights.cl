@@ -1,5 +1,5 @@
-// What weights mean, of one row of format_table.h: FORMAT_Q4_0 and its like by the compiler's options; for an affine type
-// FORMAT_AFFINE, and BITS and GROUP as numbers. Stands behind format_table.h, in front of the kernels that read weights:
+// Decodes the weights of one row of format_table.h. The compiler's options define FORMAT_Q4_0 and its like; for an affine
+// type FORMAT_AFFINE, and BITS and GROUP as numbers. Stands behind format_table.h, in front of the kernels that read weights:
 // single values as a file has them (embed), and row groups (kernels/formats/row_groups.hpp), which unfold into floats,
 // VECTOR neighbouring rows at a time (matmul). In row groups one weight is always the same float by the same operations,
 // whichever kernel reads it:

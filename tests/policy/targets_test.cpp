@@ -203,7 +203,7 @@ TEST(Targets, ConstraintsDenyAnInstanceAKindOrAllThatAreRemote) {
   EXPECT_THAT(denied("[llama_server, cpu]"), ElementsAre("cpu", "box"));
   EXPECT_THAT(denied("remote"), ElementsAre("rack2", "rack1", "box", "sglang", "tensorrt_llm", "dynamo"));
 
-  // A kind's name passes over the instance that is denied.
+  // A kind's name rules out the instance that is denied.
   const Tree tree = tree_with(
       "constraints: {c: {because: no, when: {fact: app.privacy, eq: local_only}, deny: rack2}}\n"
       "rules: [{id: far, because: b, use: vllm}]\n" +

@@ -5,8 +5,8 @@
 
 namespace flyball::api {
 
-// The first one answers where a request belongs to none. Where two have the same path and method, the earlier
-// one gets it.
+// The first codec answers a request that belongs to none. The earlier of two codecs with the same path and
+// method gets the request.
 Codecs all_codecs() noexcept;
 
 }  // namespace flyball::api

@@ -32,7 +32,7 @@ inline constexpr std::string_view kGranite =
 // Queries that grow every 20 positions.
 inline constexpr std::string_view kMistral3 =
     "arch=mistral3,dim=64,layers=2,heads=4,kv_heads=2,head_dim=32,ffn=96,vocab=320,context=80,rope=yarn";
-// Of four layers the last one does not rotate.
+// The last of the four layers does not rotate.
 inline constexpr std::string_view kSmolLm3 =
     "arch=smollm3,dim=64,layers=4,heads=4,kv_heads=2,ffn=96,vocab=320";
 // Every family, and what is its own: biases; heads of another size, normed; experts.

@@ -249,8 +249,8 @@ TEST_F(OpenClSplit, NoStepCompilesNorASecondStart) {
   }
 }
 
-// Of whichever device's layers: nothing more is enqueued, the copies are done on both, and the same step
-// again is as if it had never been begun.
+// A step is given up in the layers of either device: nothing more is enqueued, the copies are done on both,
+// and the same step again is as if it had never been begun.
 TEST_F(OpenClSplit, AStepIsGivenUpOnEitherDevice) {
   const auto m = synthetic_model(DType::q8_0, "dim=64,layers=16,heads=4,kv_heads=2,ffn=96,vocab=320");
   for (const std::size_t at : {0U, 1U}) {

@@ -1,5 +1,5 @@
-// What daemon/probe/probe starts in its tests: the real child, or one that misbehaves as
-// FLYBALL_PROBE_CHILD_MODE says.
+// The child that daemon/probe/probe starts in its tests: the real one, or one that misbehaves in the way that
+// FLYBALL_PROBE_CHILD_MODE names.
 #include <unistd.h>
 
 #include <csignal>

@@ -27,7 +27,7 @@ TEST_F(Dispatch, nothing_available_is_no_target) {
   EXPECT_EQ(json::parse(wire.answer().body)["error"]["code"], "no_target");
 }
 
-TEST_F(Dispatch, a_disabled_engine_is_passed_over) {
+TEST_F(Dispatch, a_disabled_engine_is_ruled_out) {
   ask(kHello);
   rig.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
   EXPECT_EQ(ask(kHello).field("x-flyball-route"), "backend=vulkan; rule=everything; model=demo");
