@@ -20,18 +20,27 @@ std::size_t after(std::string_view text, std::size_t from, std::string_view what
   return at == std::string_view::npos ? at : at + what.size();
 }
 
-// `name=VALUE` or `name="VALUE"` behind a semicolon of a field's value; "" if it is absent.
+// The position of the quote that ends a quoted string, or `text`'s size. A backslash escapes a byte.
+std::size_t closing_quote(std::string_view text, std::size_t begin) {
+  std::size_t at = begin;
+  while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
+  return std::min(at, text.size());
+}
+
+// The value of the first `name=VALUE` or `name="VALUE"` behind a semicolon of a field's value; "" if it is
+// absent. Escapes stay in the value.
 std::string_view parameter(std::string_view field, std::string_view name) {
   for (std::size_t at = field.find(';'); at != std::string_view::npos; at = field.find(';', at)) {
     const std::size_t start = field.find_first_not_of(" \t", at + 1);
-    const std::size_t equals = field.find('=', at);
-    if (start == std::string_view::npos || equals == std::string_view::npos) return {};
-    const bool quoted = field.substr(equals + 1).starts_with('"');
-    const std::size_t begin = equals + (quoted ? 2 : 1);
-    const std::size_t end = std::min(field.find(quoted ? '"' : ';', begin), field.size());
-    if (http::equals_ignoring_case(field.substr(start, equals - start), name))
-      return field.substr(begin, end - begin);
-    at = end;
+    const std::size_t stop = field.find_first_of("=;", at + 1);
+    if (start == std::string_view::npos || stop == std::string_view::npos) return {};
+    at = stop;
+    if (field[stop] == ';') continue;  // a name without a value
+    const bool quoted = field.substr(stop + 1).starts_with('"');
+    const std::size_t begin = stop + (quoted ? 2 : 1);
+    at = quoted ? closing_quote(field, begin) : std::min(field.find(';', begin), field.size());
+    if (start < stop && http::equals_ignoring_case(field.substr(start, stop - start), name))
+      return field.substr(begin, at - begin);
   }
   return {};
 }
@@ -45,6 +54,7 @@ Result<Part> read_part(std::string_view text) {
   Part part;
   part.body = text.substr(header_end + kHeaderEnd.size());
   std::string_view header = text.substr(0, header_end + kLineEnd.size());
+  bool named = false;
   while (!header.empty()) {
     const std::string_view line = header.substr(0, header.find(kLineEnd));
     header.remove_prefix(line.size() + kLineEnd.size());
@@ -53,7 +63,8 @@ Result<Part> read_part(std::string_view text) {
     std::string_view value = line.substr(colon + 1);
     value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
     if (http::equals_ignoring_case(line.substr(0, colon), "Content-Type")) part.content_type = value;
-    if (!http::equals_ignoring_case(line.substr(0, colon), "Content-Disposition")) continue;
+    if (named || !http::equals_ignoring_case(line.substr(0, colon), "Content-Disposition")) continue;
+    named = true;
     part.name = parameter(value, "name");
     part.filename = parameter(value, "filename");
   }

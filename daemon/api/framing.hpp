@@ -36,7 +36,8 @@ class Frames {
 
 // One part of a multipart/form-data body (RFC 7578); views into it.
 struct Part {
-  std::string_view name, filename, content_type, body;  // "" where the part does not say
+  // "" where the part does not say. A name with a backslash in quotes keeps it.
+  std::string_view name, filename, content_type, body;
 };
 // At most 64 parts, each with at most 4 KiB of header. `content_type` is the request's field, which names the
 // boundary. invalid_value: the body is not such a document.
