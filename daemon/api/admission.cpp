@@ -13,10 +13,12 @@ apps::Credentials credentials(const Codec& codec, const http::Request& request, 
   out.loopback = peer.loopback;
   for (const KeyPlace& place : codec.keys) {
     const std::string_view value = request.field(place.field);
-    if (place.scheme.empty())
-      out.own = {place.field, value};
-    else
+    if (place.scheme.empty()) {
+      // The first key that is sent counts; without any, the refusal names the first field.
+      if (out.own.name.empty() || (out.own.value.empty() && !value.empty())) out.own = {place.field, value};
+    } else {
       out.authorization = value;
+    }
   }
   return out;
 }

@@ -124,6 +124,16 @@ TEST_F(ToyCodec, TakesItsKeyFromItsOwnField) {
             "{\"oops\":\"invalid_api_key\",\"say\":\"The API key belongs to no app.\"}\n");
 }
 
+TEST_F(ToyCodec, TakesTheFirstKeyThatIsSent) {
+  const auto models = [&](const std::string& fields) {
+    return send("GET /toy/models HTTP/1.1\r\nHost: localhost\r\n" + fields + "\r\n").body;
+  };
+  EXPECT_EQ(models("x-toy-key: key-bobby\r\n"), "[\"small\"]\n");
+  EXPECT_EQ(models("x-toy-token: key-bobby\r\n"), "[\"small\"]\n");
+  EXPECT_EQ(models("x-toy-token: key-alice\r\nx-toy-key: key-bobby\r\n"), "[\"small\"]\n");
+  EXPECT_EQ(models("x-toy-token: key-bobby\r\nx-toy-key:\r\n"), "[\"small\"]\n");
+}
+
 TEST_F(ToyCodec, RefusesInItsOwnShapeAtEveryStage) {
   const auto oops = [](const Answer& answer) { return nlohmann::json::parse(answer.body)["oops"]; };
   EXPECT_EQ(oops(look("/toy/say")), "method_not_allowed");

@@ -35,7 +35,7 @@ constexpr std::array kRoutes{
     Route{"GET", "/toy/receipts/", Access::app, BodyType::none, "receipt", false, kReceipt},
 };
 
-constexpr std::array kKeys{KeyPlace{"x-toy-key", ""}};
+constexpr std::array kKeys{KeyPlace{"x-toy-key", ""}, KeyPlace{"x-toy-token", ""}};
 
 std::string in_quotes(std::string_view text) {
   std::string out;
