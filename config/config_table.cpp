@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "config/json_reader.hpp"
+
 namespace flyball::config {
 namespace {
 
@@ -122,7 +124,7 @@ const std::vector<Bound<HttpLimits>>& http_table() {
        [](HttpLimits& h, const Node& n) { h.header_bytes = static_cast<std::uint32_t>(as_bytes(n)); }},
       {{"header_fields", integer(8, 1000), "header fields of a request"},
        [](HttpLimits& h, const Node& n) { h.header_fields = as<std::uint32_t>(n); }},
-      {{"body_bytes", size(1024, 1ULL << 30), "the body of a request"},
+      {{"body_bytes", size(1024, kMaxPackedText), "the body of a request"},
        [](HttpLimits& h, const Node& n) { h.body_bytes = as_bytes(n); }},
       {{"connections", integer(1, 100'000), "open connections"},
        [](HttpLimits& h, const Node& n) { h.connections = as<std::uint32_t>(n); }},

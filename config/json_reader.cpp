@@ -252,10 +252,10 @@ Result<json> read_json(std::string_view text, JsonLimits limits, std::string_vie
 
 Result<PackedJson> read_packed(std::string_view text, JsonLimits limits, std::string_view what) {
   if (text.empty()) return nothing(what);
-  if (text.size() >= PackedJson::kMaxBytes / 8)  // "[]" takes 13 bytes
+  if (text.size() > kMaxPackedText)
     return fail(ErrorCode::json_too_large, std::string(what) + " has " + std::to_string(text.size()) +
-                                               " bytes; the limit is " +
-                                               std::to_string(PackedJson::kMaxBytes / 8) + ".");
+                                               " bytes; the limit is " + std::to_string(kMaxPackedText) +
+                                               ".");
   const char* seen = text.data();
   Packer packer(limits, what, text.data(), seen);
   packer.out.reserve(text.size() + text.size() / 8);

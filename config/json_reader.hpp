@@ -22,7 +22,11 @@ struct JsonLimits {
 Result<nlohmann::json> read_json(std::string_view text, JsonLimits limits = {},
                                  std::string_view what = "The body");
 
+// Longest text that read_packed takes: packed, JSON grows less than eightfold ("[]" takes 13 bytes).
+inline constexpr std::size_t kMaxPackedText = PackedJson::kMaxBytes / 8;
+
 // The same document, with the same errors, as packed bytes: members stay in the document's order.
+// json_too_large also for text longer than kMaxPackedText.
 Result<PackedJson> read_packed(std::string_view text, JsonLimits limits = {},
                                std::string_view what = "The body");
 

@@ -53,6 +53,13 @@ TEST(json_reader, bounds) {
   EXPECT_EQ(read_json(std::string(1'000'000, '[')).error().code, ErrorCode::json_too_deep);
 }
 
+TEST(json_reader, packs_text_up_to_its_limit) {
+  const std::string text(kMaxPackedText + 1, ' ');
+  const Error error = read_packed(text).error();
+  EXPECT_EQ(error.code, ErrorCode::json_too_large);
+  EXPECT_EQ(error.message, "The body has 134217729 bytes; the limit is 134217728.");
+}
+
 TEST(json_reader, names_the_byte) {
   EXPECT_EQ(read_json(R"({"a": tru})").error().where, "byte 9");
   EXPECT_EQ(read_json(R"({"a":1,"a":2})").error().code, ErrorCode::invalid_json);
