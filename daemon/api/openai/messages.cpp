@@ -46,6 +46,32 @@ std::size_t json_size(std::string_view text) {
   return json.size();
 }
 
+// The length of a value as JSON: of a container as the client wrote it, of any other without needless
+// escapes.
+std::size_t json_size(JsonView value) {
+  std::string json;
+  switch (value.kind()) {
+    case JsonKind::array:
+    case JsonKind::object:
+      return value.json_bytes();
+    case JsonKind::string:
+      return json_size(value.text());
+    case JsonKind::digits:
+      return value.text().size();
+    case JsonKind::integer:
+      return std::to_string(value.as_integer()).size();
+    case JsonKind::real:
+      append_json_number(json, value.as_double());
+      return json.size();
+    case JsonKind::no:
+      return std::string_view("false").size();
+    case JsonKind::null:
+    case JsonKind::yes:
+      break;
+  }
+  return std::string_view("null").size();
+}
+
 bool all_objects(JsonView array) {
   for (const auto& [key, value] : array.members())
     if (!value.is_object()) return false;
@@ -76,26 +102,27 @@ Result<std::size_t> append_message(JsonPacker& out, JsonView message, const std:
 
   const bool rewrite_content = content.is_array();
   const bool rewrite_role = name == "developer";
-  std::size_t length = message.json_bytes();
   if (!rewrite_content && !rewrite_role) {
     out.value(message);
-    return length;
+    return message.json_bytes();
   }
+  std::size_t length = 1;  // each member has a comma or the last brace behind it
   out.open(JsonKind::object);
   for (const auto& [key, value] : message.members()) {
     out.key(key);
+    length += json_size(key) + 2;
     if (key == "content" && rewrite_content) {
       auto text = flatten_content(content, place + ".content");
       if (!text) return pass(text);
       out.string(*text);
       length += json_size(*text);
-      length -= content.json_bytes();
     } else if (key == "role" && rewrite_role) {
       constexpr std::string_view kSystem = "system";
       out.string(kSystem);
-      length -= name.size() - kSystem.size();
+      length += json_size(kSystem);
     } else {
       out.value(value);
+      length += json_size(value);
     }
   }
   out.close(static_cast<std::uint32_t>(length));

@@ -217,6 +217,30 @@ TEST(request, text_parts_and_developers_are_rewritten) {
             R"([{"role":"system","content":"a"},{"content":"x\n\ny","role":"user","name":"n"}])");
 }
 
+// The router's prompt_bytes: a message counts as it is passed on, in the client's own spelling unless it is
+// rewritten.
+TEST(request, rewritten_messages_count_without_the_blanks_between_members) {
+  const auto bytes = [](const std::string& messages) {
+    auto out = parse(Kind::chat, R"({"messages":)" + messages + "}");
+    EXPECT_TRUE(out) << messages;
+    return out ? out->prompt_bytes : 0;
+  };
+  const auto size = [](std::string_view text) { return text.size(); };
+  EXPECT_EQ(bytes(R"([ { "role" : "user" , "content" : "a" } ])"),
+            size(R"([{ "role" : "user" , "content" : "a" }])"));
+  EXPECT_EQ(bytes(R"([ { "role" : "developer" , "content" : "a\n" } , { "role":"user", "content":"b" }])"),
+            size(R"([{"role":"system","content":"a\n"},{ "role":"user", "content":"b" }])"));
+  EXPECT_EQ(
+      bytes(
+          R"([{ "role" : "user", "content" : [ {"type": "text", "text": "x\""} , {"type":"text","text":"y"} ] }])"),
+      size(R"([{"role":"user","content":"x\"\ny"}])"));
+  EXPECT_EQ(
+      bytes(
+          R"([{"role": "developer", "content": "a", "x": -1, "y": 18446744073709551615, "z": [ 0.5, null ], "u": null, "v": true, "w": false, "q": 2.5}])"),
+      size(
+          R"([{"role":"system","content":"a","x":-1,"y":18446744073709551615,"z":[ 0.5, null ],"u":null,"v":true,"w":false,"q":2.5}])"));
+}
+
 TEST(request, message_errors_name_the_place) {
   const auto param = [](const std::string& messages) {
     return chat_error(R"({"messages":)" + messages + "}").param;
