@@ -41,7 +41,7 @@ constexpr bool rows_have_their_numbers() {
         kTensorTypes, [&](const TensorType& t) { return t.id == row.gguf_type && t.name == row.name; });
   });
 }
-static_assert(rows_have_their_numbers(), "a number of format_table.h is another type's");
+static_assert(rows_have_their_numbers(), "kTensorTypes lacks a row of format_table.h, or gives its number to another type");
 
 std::string tensor_type_name(std::uint32_t id) {
   const auto* it = std::ranges::find(kTensorTypes, id, &TensorType::id);
