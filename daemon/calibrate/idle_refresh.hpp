@@ -88,7 +88,7 @@ class IdleRefresh {
     std::function<void(std::chrono::milliseconds)> look_after;  // look() is called then; the last call holds
     std::function<TimePoint()> now = std::chrono::steady_clock::now;
     // Others' programs keep more than so many percent of the processors at work.
-    std::function<bool(std::uint32_t max_load_percent)> others_work = others_work;
+    std::function<bool(std::uint32_t max_load_percent)> others_work = calibrate::others_work;
     std::function<std::uint64_t(const config::ModelEntry&)> stamp = stamp_of;
     std::function<Result<std::vector<measure::Figure>>(const Measuring&, const measure::Subject&,
                                                        const std::stop_token&)>

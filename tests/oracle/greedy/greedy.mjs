@@ -68,7 +68,7 @@ for (const [name, keys] of Object.entries(kFamilies)) {
 // LongRoPE: the context is longer than the original one, or not; part of a head is rotated.
 addSynthetic('phi3-long', ['--shape', 'tiny,arch=phi3,rope_dim=48', '--type', 'F16', '--rope', 'longrope']);
 addSynthetic('phi3-short', ['--shape', 'tiny,arch=phi3,context=4096', '--type', 'Q8_0', '--rope', 'longrope']);
-addSynthetic('granite-tied', ['--shape', 'tiny,arch=granite', '--type', 'Q8_0', '--tied']);
+addSynthetic('granite-tied', ['--shape', 'tiny,arch=granite', '--type', 'F32', '--tied']);
 addSynthetic('qwen2-tied-yarn', ['--shape', 'tiny,arch=qwen2', '--type', 'F16', '--tied', '--rope', 'yarn']);
 
 function run(program, args, input) {

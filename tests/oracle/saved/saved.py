@@ -16,7 +16,7 @@ FAMILIES = {
     'qwen2': 'arch=qwen2', 'qwen3': 'arch=qwen3,head_dim=128',
     'qwen3moe': 'arch=qwen3moe,experts=8,experts_used=2,expert_ffn=256', 'phi3': 'arch=phi3',
     'gemma2': f'arch=gemma2,{LARGE}', 'gemma3': f'arch=gemma3,layers=6,{LARGE}', 'granite': 'arch=granite',
-    'mistral3': 'arch=mistral3,rope=yarn,context=256', 'smollm3': 'arch=smollm3,layers=4', 'yarn': 'rope=yarn',
+    'mistral3': 'arch=mistral3,rope=yarn,context=512', 'smollm3': 'arch=smollm3,layers=4', 'yarn': 'rope=yarn',
     'llama3': 'rope=llama3', 'longrope': 'arch=phi3,rope=longrope,context=4096', 'granite4': 'arch=granite,biases=1',
 }
 
