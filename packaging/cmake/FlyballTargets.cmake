@@ -10,9 +10,9 @@ target_compile_definitions(flyball_flags INTERFACE
   BOOST_ASIO_NO_DEPRECATED)
 target_link_libraries(flyball_flags INTERFACE Threads::Threads)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # GCC 12 reports these falsely in std::variant/expected moves and coroutine frames.
+  # GCC 12 reports these falsely in std::variant/expected moves, coroutine frames and vectors that relocate (-O1).
   target_compile_options(flyball_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized -Wno-dangling-pointer -Wno-restrict>)
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized -Wno-dangling-pointer -Wno-restrict -Wno-stringop-overflow>)
 endif()
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
   # libstdc++ 12's stable_sort calls what the same header deprecates.
