@@ -180,7 +180,7 @@ void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
     const auto fit = [&]() -> std::uint32_t {
       if (e.left() <= room && budget.cost.added(e.computed, e.left()) <= mine.whole) return e.left();
       if (completes_one || room == 0) return 0;
-      // What may be given up holds nobody's last token.
+      // A step that may be given up holds nobody's last token.
       const std::uint32_t most = std::min(room, stoppable && e.left() > 1 ? e.left() - 1 : e.left());
       return std::max(budget.cost.fit(mine.part, e.computed, most), first ? 1U : 0U);
     };

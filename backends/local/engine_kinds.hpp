@@ -52,9 +52,9 @@ struct EngineFunctions {
 // nullptr: this build has no such engine.
 const EngineFunctions* find_engine(std::string_view id) noexcept;
 
-// What packed experts may take: as the options say, or three quarters of what is beside the other weights of
-// `memory_capacity`, else of what is free now; at least one layer's. 0: no mixture, or another engine than
-// the CPU's.
+// Bytes that packed experts may take: as the options say, or three quarters of the room beside the other
+// weights, of `memory_capacity` or else of the memory free now; at least one layer's. 0: no mixture, or
+// another engine than the CPU's.
 std::uint64_t expert_bytes_limit(const model::ModelFile& model, const LocalBackendOptions& options);
 
 }  // namespace flyball::local

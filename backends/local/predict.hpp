@@ -1,4 +1,5 @@
-// What an engine will hold of a model file, by its directory alone: nothing is loaded and no device opened.
+// Predicts the memory that an engine will hold, from the model file's directory: nothing is loaded and no
+// device opened.
 #pragma once
 
 #include "backends/local/local_backend.hpp"

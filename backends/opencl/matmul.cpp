@@ -152,7 +152,7 @@ Result<Matmul::Dispatch> Matmul::expert_dispatch(std::uint32_t pairs, const Devi
 
 Result<void> Matmul::run(std::uint32_t n, const Memory& x, std::span<const Product> products, bool add) {
   while (!products.empty()) {
-    // Those of one format share a dispatch.
+    // Matrices of one format share a dispatch.
     std::size_t count = 1;
     while (count < std::min(products.size(), kMaxMatrices) && products[count].w->type == products[0].w->type)
       ++count;

@@ -107,7 +107,7 @@ Error build_failed(const DeviceState& s, const KernelSpec& spec, vk::Result resu
   return refuse_kernel(s, spec, vk::to_string(result)).error();
 }
 
-// Of what it names nothing is changed: any thread may. Throws what Vulkan-Hpp throws.
+// Changes nothing of its arguments, so any thread may call it. Throws what Vulkan-Hpp throws.
 Kernel build_kernel(const DeviceState& s, const KernelSpec& spec) {
   std::vector<vk::SpecializationMapEntry> entries;
   for (std::uint32_t i = 0; i < spec.constants.size(); ++i) entries.emplace_back(i, 4 * i, 4);
@@ -487,7 +487,7 @@ Result<void> Device::build(std::span<const KernelSpec> specs) {
   {
     std::vector<std::jthread> others;
     const std::size_t most = std::min<std::size_t>(jobs.size(), std::thread::hardware_concurrency());
-    // Where there are no more threads to have, this one does it all.
+    // This thread does it all if the system gives no more threads.
     (void)caught([&] {
       while (others.size() + 1 < most) others.emplace_back(work);
     });
@@ -542,7 +542,7 @@ Result<Commands> Device::start_recording() {
         new Commands::Impl{state_, std::move(buffers.front()), nullptr, {}, {}, {}});
     out.impl_->counted.emplace(s.books);
     out.impl_->buffer.begin({});
-    // What earlier submissions wrote, keys and values above all.
+    // Waits for the writes of earlier submissions, keys and values above all.
     memory_barrier(out.impl_->buffer, kWork | Stage::eDrawIndirect, kAll | Access::eIndirectCommandRead);
     if (s.options.times != nullptr) out.impl_->begin_timing();
   });

@@ -377,7 +377,7 @@ void VulkanOps::multiply(std::uint32_t n, Address x, std::span<const Product> pr
   after_all();
   prepare(n, x, products);
   while (!products.empty() && !failure_) {
-    // Those of one format share a dispatch.
+    // Matrices of one format share a dispatch.
     std::size_t count = 1;
     while (count < std::min(products.size(), kMaxMatrices) &&
            products[count].w->format == products[0].w->format)

@@ -24,7 +24,7 @@ std::string dump(const Json& document) {
   return document.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Of another process's words: all of it, or nothing.
+// The figures in another process's words: all of them, or none.
 Result<std::vector<Figure>> figures_in(const Json& said, const measure::Subject& subject, std::int64_t now) {
   const auto none =
       fail(ErrorCode::model_unavailable, "The process that measures it ended, and gave no figures.");
