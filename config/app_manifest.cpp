@@ -146,6 +146,9 @@ const std::vector<Bound<AppLimits>>& limits_table() {
       {{"resident", size(0, 1ULL << 50),
         "memory that engines loaded for its requests may hold together; 0B: no limit"},
        [](AppLimits& l, const Node& n) { l.resident = as_bytes(n); }},
+      {{"held_bytes", size(1ULL << 20, 1ULL << 40),
+        "bytes that the daemon holds for it: request bodies, and answers that its clients have not read"},
+       [](AppLimits& l, const Node& n) { l.held_bytes = as_bytes(n); }},
   };
   return table;
 }

@@ -65,6 +65,7 @@ struct AppLimits {
   std::optional<std::uint32_t> weight;    // AppManifest::weight()
   bool may_evict = true;                  // other models' engines end so that its own find memory
   std::uint64_t resident = 0;             // bytes that engines loaded for it may hold together
+  std::uint64_t held_bytes = 32ULL << 20; // of its request bodies and unread answers that the daemon holds
 };
 
 // Of an API key. Shorter ones are guessed, longer ones need not be hashed.
