@@ -10,8 +10,6 @@ namespace {
 
 constexpr const char* kProbe = kProbeSource;
 constexpr const char* kBuild = "build";
-constexpr const char* kManifest = "manifest";
-constexpr const char* kDefault = "default";
 constexpr const char* kFromConfig = "config";
 constexpr std::uint64_t kMostMemory = 1ULL << 50;  // of one device: sums stay far from any limit
 
@@ -177,46 +175,6 @@ policy::Facts facts_of(const HardwareReport& report, const config::PerKind<confi
   set_hardware_facts(report, facts);
   set_engine_facts(report, names, facts);
   return facts;
-}
-
-void set_app_facts(const config::AppManifest& app, policy::Facts& facts) {
-  const auto set_if = [&](const char* name, const auto& value) {
-    if (value) facts.set(name, static_cast<std::int64_t>(*value), kManifest);
-  };
-  const auto set_time = [&](const char* name, const std::optional<std::chrono::milliseconds>& value) {
-    if (value) facts.set(name, std::int64_t{value->count()}, kManifest);
-  };
-  facts.set("app.id", app.id, kManifest);
-  facts.set("app.privacy", std::string(to_string(app.privacy.value_or(config::kDefaultPrivacy))),
-            app.privacy ? kManifest : kDefault);
-  set_time("app.slo.ttft", app.slo.ttft);
-  set_time("app.slo.tpot", app.slo.tpot);
-  set_time("app.slo.deadline", app.slo.deadline);
-  const config::Workload& w = app.workload;
-  facts.set("workload.class", std::string(to_string(w.kind.value_or(config::kDefaultClass))),
-            w.kind ? kManifest : kDefault);
-  if (w.modalities.empty())
-    facts.set("workload.modalities", std::vector<std::string>{config::kDefaultModality}, kDefault);
-  else
-    facts.set("workload.modalities", w.modalities, kManifest);
-  facts.set("workload.delivery", w.delivery.empty() ? std::string(config::kDefaultDelivery) : w.delivery,
-            w.delivery.empty() ? kDefault : kManifest);
-  const auto set_flag = [&](const char* name, const std::optional<bool>& value) {
-    if (value) facts.set(name, *value, kManifest);
-  };
-  const auto set_text = [&](const char* name, const std::string& value) {
-    if (!value.empty()) facts.set(name, value, kManifest);
-  };
-  set_flag("workload.fixed_critical", w.fixed_critical);
-  set_flag("workload.structured_output", w.structured_output);
-  set_flag("workload.draft_model", w.draft_model);
-  set_text("workload.phase", w.phase);
-  set_text("workload.objective", w.objective);
-  set_if("workload.batch_size", w.batch_size);
-  set_if("workload.prompt_tokens", w.prompt_tokens);
-  set_if("workload.output_tokens", w.output_tokens);
-  set_if("workload.shared_prefix_tokens", w.shared_prefix_tokens);
-  set_if("workload.concurrency", w.concurrency);
 }
 
 }  // namespace flyball::probe

@@ -1,12 +1,10 @@
-// From what was found out to what the policy may ask: pure functions from reports, the build and a manifest
-// to facts.
+// From what was found out to what the policy may ask: pure functions from probe reports and the build to facts.
 #pragma once
 
 #include <expected>
 #include <string>
 #include <vector>
 
-#include "config/app_manifest.hpp"
 #include "config/config.hpp"
 #include "daemon/probe/probe.hpp"
 #include "policy/facts.hpp"
@@ -42,8 +40,5 @@ void set_engine_facts(const HardwareReport& report, const config::PerKind<config
 // Both, as `serve` and `explain` use them.
 policy::Facts facts_of(const HardwareReport& report, const config::PerKind<config::DeviceNames>& names,
                        const policy::Targets& targets = policy::default_targets());
-
-// app.* and workload.*: what the manifest declares, or a default with that source; the rest stays unknown.
-void set_app_facts(const config::AppManifest& app, policy::Facts& facts);
 
 }  // namespace flyball::probe

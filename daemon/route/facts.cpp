@@ -12,12 +12,55 @@ using policy::TargetFact;
 
 // Sources, as receipts show them.
 constexpr const char* kConfig = "config";
+constexpr const char* kManifest = "manifest";
+constexpr const char* kDefault = "default";
 constexpr const char* kModelFile = "model file";
 constexpr const char* kRequest = "request";
 constexpr const char* kSupervisor = "supervisor";
 
 std::int64_t integer(std::uint64_t value) {
   return static_cast<std::int64_t>(value);
+}
+
+// app.* and workload.*: what the manifest declares, or a default with that source; the rest stays unknown.
+void add_app(Facts& facts, const config::AppManifest& app) {
+  const auto set_if = [&](const char* name, const auto& value) {
+    if (value) facts.set(name, static_cast<std::int64_t>(*value), kManifest);
+  };
+  const auto set_time = [&](const char* name, const std::optional<std::chrono::milliseconds>& value) {
+    if (value) facts.set(name, std::int64_t{value->count()}, kManifest);
+  };
+  facts.set("app.id", app.id, kManifest);
+  facts.set("app.privacy", std::string(to_string(app.privacy.value_or(config::kDefaultPrivacy))),
+            app.privacy ? kManifest : kDefault);
+  set_time("app.slo.ttft", app.slo.ttft);
+  set_time("app.slo.tpot", app.slo.tpot);
+  set_time("app.slo.deadline", app.slo.deadline);
+  const config::Workload& w = app.workload;
+  facts.set("workload.class", std::string(to_string(w.kind.value_or(config::kDefaultClass))),
+            w.kind ? kManifest : kDefault);
+  if (w.modalities.empty())
+    facts.set("workload.modalities", std::vector<std::string>{config::kDefaultModality}, kDefault);
+  else
+    facts.set("workload.modalities", w.modalities, kManifest);
+  facts.set("workload.delivery", w.delivery.empty() ? std::string(config::kDefaultDelivery) : w.delivery,
+            w.delivery.empty() ? kDefault : kManifest);
+  const auto set_flag = [&](const char* name, const std::optional<bool>& value) {
+    if (value) facts.set(name, *value, kManifest);
+  };
+  const auto set_text = [&](const char* name, const std::string& value) {
+    if (!value.empty()) facts.set(name, value, kManifest);
+  };
+  set_flag("workload.fixed_critical", w.fixed_critical);
+  set_flag("workload.structured_output", w.structured_output);
+  set_flag("workload.draft_model", w.draft_model);
+  set_text("workload.phase", w.phase);
+  set_text("workload.objective", w.objective);
+  set_if("workload.batch_size", w.batch_size);
+  set_if("workload.prompt_tokens", w.prompt_tokens);
+  set_if("workload.output_tokens", w.output_tokens);
+  set_if("workload.shared_prefix_tokens", w.shared_prefix_tokens);
+  set_if("workload.concurrency", w.concurrency);
 }
 
 void add_request(Facts& facts, const RequestTraits& request) {
@@ -73,7 +116,7 @@ Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const conf
              const BackendInfo* file, const measure::Book& measured, std::int64_t now) {
   Facts facts = hardware;
   facts.set_age(probe::kProbeSource, probed);
-  probe::set_app_facts(app, facts);
+  add_app(facts, app);
   add_request(facts, request);
   facts.set("model.id", model.id, kConfig);
   // A directory is MLX's, but to see that takes a look at the disk.

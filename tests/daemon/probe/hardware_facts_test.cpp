@@ -308,33 +308,5 @@ TEST(HardwareFacts, AGpuThatDoesNotComputeIsNone) {
   EXPECT_EQ(value<std::string>(facts, "hardware.gpu.kind"), "none");
 }
 
-TEST(AppFacts, WhatTheManifestLeavesOutStaysUnknown) {
-  config::AppManifest app;
-  app.id = "a";
-  app.workload.concurrency = 3;
-  app.slo.ttft = std::chrono::seconds(2);
-  policy::Facts facts;
-  probe::set_app_facts(app, facts);
-  EXPECT_EQ(value<std::string>(facts, "app.privacy"), "local_only");
-  for (const char* name : {"app.privacy", "workload.class", "workload.modalities"})
-    EXPECT_EQ(facts.get(name)->source, "default") << name;
-  EXPECT_EQ(facts.get("workload.concurrency")->source, "manifest");
-  EXPECT_EQ(value<std::int64_t>(facts, "workload.concurrency"), 3);
-  EXPECT_EQ(value<std::int64_t>(facts, "app.slo.ttft"), 2000);
-  EXPECT_EQ(facts.get("workload.prompt_tokens"), nullptr);
-  EXPECT_EQ(facts.get("workload.fixed_critical"), nullptr);
-}
-
-TEST(AppFacts, WhatTheManifestDeclaresIsNoDefault) {
-  config::AppManifest app;
-  app.privacy = config::kDefaultPrivacy;
-  app.workload.kind = config::kDefaultClass;
-  app.workload.modalities = {config::kDefaultModality};
-  policy::Facts facts;
-  probe::set_app_facts(app, facts);
-  for (const char* name : {"app.privacy", "workload.class", "workload.modalities"})
-    EXPECT_EQ(facts.get(name)->source, "manifest") << name;
-}
-
 }  // namespace
 }  // namespace flyball::route

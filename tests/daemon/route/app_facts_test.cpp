@@ -1,0 +1,48 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <variant>
+
+#include "daemon/route/facts.hpp"
+
+namespace flyball::route {
+namespace {
+
+policy::Facts facts_of(const config::AppManifest& app) {
+  return gather({}, std::chrono::milliseconds(0), app, {}, {}, {});
+}
+
+template <class T>
+T value(const policy::Facts& facts, const char* name) {
+  return std::get<T>(facts.get(name)->value);
+}
+
+TEST(AppFacts, WhatTheManifestLeavesOutStaysUnknown) {
+  config::AppManifest app;
+  app.id = "a";
+  app.workload.concurrency = 3;
+  app.slo.ttft = std::chrono::seconds(2);
+  const policy::Facts facts = facts_of(app);
+  EXPECT_EQ(value<std::string>(facts, "app.privacy"), "local_only");
+  for (const char* name : {"app.privacy", "workload.class", "workload.modalities"})
+    EXPECT_EQ(facts.get(name)->source, "default") << name;
+  EXPECT_EQ(facts.get("workload.concurrency")->source, "manifest");
+  EXPECT_EQ(value<std::int64_t>(facts, "workload.concurrency"), 3);
+  EXPECT_EQ(value<std::int64_t>(facts, "app.slo.ttft"), 2000);
+  EXPECT_EQ(facts.get("workload.prompt_tokens"), nullptr);
+  EXPECT_EQ(facts.get("workload.fixed_critical"), nullptr);
+}
+
+TEST(AppFacts, WhatTheManifestDeclaresIsNoDefault) {
+  config::AppManifest app;
+  app.privacy = config::kDefaultPrivacy;
+  app.workload.kind = config::kDefaultClass;
+  app.workload.modalities = {config::kDefaultModality};
+  const policy::Facts facts = facts_of(app);
+  for (const char* name : {"app.privacy", "workload.class", "workload.modalities"})
+    EXPECT_EQ(facts.get(name)->source, "manifest") << name;
+}
+
+}  // namespace
+}  // namespace flyball::route
