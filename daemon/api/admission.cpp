@@ -29,7 +29,7 @@ Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch&
                                          const http::Request& request, const http::Peer& peer) {
   if (!state.hosts.allows(request.host))
     return fail(ErrorCode::host_not_allowed,
-                "The Host field names " + config::quoted(request.host) +
+                "The request is for the host " + config::quoted(request.host) +
                     ", which is not served here (allowed_hosts in config.yaml).",
                 "Host");
   if (match.codec == nullptr)

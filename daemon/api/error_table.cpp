@@ -31,7 +31,7 @@ constexpr std::array kTable{
              "Rendering the chat template took more work than is allowed."},
     ErrorRow{invalid_api_key, 401, kRequest, Retry::no, "No key, or one that belongs to no app."},
     ErrorRow{host_not_allowed, 403, Fault::permission, Retry::no,
-             "The Host field names a host that is not served."},
+             "The Host field, or an absolute target, names a host that is not served."},
     ErrorRow{model_not_found, 404, kRequest, Retry::no,
              "No such model, or the app may not use it (not told apart)."},
     ErrorRow{bad_framing, 400, kRequest, Retry::no,

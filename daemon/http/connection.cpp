@@ -308,7 +308,7 @@ void Connection::on_head(const Head& head) {
   if (!parser) {
     Request known;  // so that the refusal can be told in the words of the path's API
     known.method = head.method;
-    known.target = head.target;
+    known.target = head.origin_form();
     refuse(parser.error(), &known);
     return;
   }

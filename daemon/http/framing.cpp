@@ -38,6 +38,30 @@ std::unexpected<Error> bad(std::string message, std::string param = {}) {
   return fail(ErrorCode::bad_framing, std::move(message), std::move(param));
 }
 
+// What is behind "http://" or "https://", in any case; nullopt: the target is no such URL.
+std::optional<std::string_view> behind_scheme(std::string_view target) noexcept {
+  for (const std::string_view scheme : {"http://", "https://"})
+    if (equals_ignoring_case(target.substr(0, scheme.size()), scheme)) return target.substr(scheme.size());
+  return std::nullopt;
+}
+
+// RFC 9112, section 3.2: a path, or a URL whose authority takes the place of the Host field.
+Result<void> read_target(Head& head) {
+  if (head.target.starts_with('/')) {
+    head.path_and_query = head.target;
+    return {};
+  }
+  const auto rest = behind_scheme(head.target);
+  if (!rest) return bad("The request target must begin with '/', 'http://' or 'https://'.");
+  if (rest->find('#') != std::string_view::npos) return bad("The request target has a fragment.");
+  head.host = rest->substr(0, rest->find_first_of("/?"));
+  head.path_and_query = rest->substr(head.host.size());
+  if (head.host.empty()) return bad("The request target names no host.");
+  if (head.host.find('@') != std::string_view::npos)
+    return bad("The request target has user information, which is not accepted.");
+  return {};
+}
+
 Result<void> read_request_line(std::string_view line, Head& head) {
   const auto first = line.find(' ');
   const auto last = line.rfind(' ');
@@ -52,11 +76,9 @@ Result<void> read_request_line(std::string_view line, Head& head) {
     return bad("Only HTTP/1.1 and HTTP/1.0 are spoken here.");
   head.http_1_0 = version == "HTTP/1.0";
   head.keep_alive = !head.http_1_0;
-  if (head.target.empty() || head.target.front() != '/')
-    return bad("The request target must begin with '/'.");
   for (const char c : head.target)
     if (c < 0x21 || c > 0x7E) return bad("The request target has a character that is not visible ASCII.");
-  return {};
+  return read_target(head);
 }
 
 Result<std::uint64_t> read_content_length(std::string_view value) {
@@ -89,7 +111,7 @@ Result<void> read_field(std::string_view name, std::string_view value, Head& hea
   if (equals_ignoring_case(name, "Host")) {
     if (seen.host) return bad("There is more than one Host field.", "Host");
     seen.host = true;
-    head.host = value;
+    if (head.host.empty()) head.host = value;  // else the target names it, and counts
   } else if (equals_ignoring_case(name, "Content-Length")) {
     if (seen.length) return bad("There is more than one Content-Length field.", "Content-Length");
     seen.length = true;
@@ -148,6 +170,10 @@ Result<Head> judge(std::string_view text, std::size_t max_fields) {
 }
 
 }  // namespace
+
+std::string Head::origin_form() const {
+  return (path_and_query.starts_with('/') ? "" : "/") + std::string(path_and_query);
+}
 
 Result<std::optional<Head>> HeadScanner::scan(std::string_view buffered) {
   for (; scanned_ < buffered.size() && scanned_ < limits_.bytes; ++scanned_) {

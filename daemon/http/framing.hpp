@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "config/error.hpp"
@@ -18,12 +19,17 @@ struct HeadLimits {
 
 struct Head {
   std::size_t size = 0;  // bytes up to and with the blank line
-  std::string_view method, target, host;
+  std::string_view method;
+  std::string_view target;          // as sent: a path, or a URL with http:// or https:// (absolute form)
+  std::string_view path_and_query;  // of the target; of a URL without a path it is empty or begins with '?'
+  std::string_view host;            // a URL's host and port, else the Host field
   bool http_1_0 = false;
   bool chunked = false;
   std::optional<std::uint64_t> content_length;  // absent: no body, or chunked
   bool expect_continue = false;
   bool keep_alive = true;
+
+  std::string origin_form() const;  // path_and_query with the path that it must have
 };
 
 // Finds and judges a request head in a growing buffer. Refuses as soon as a byte can no longer be right, so

@@ -23,8 +23,9 @@ struct Field {
 
 struct Request {
   std::string id;              // "req-0011223344556677", unique in the process
-  std::string method, target;  // as sent; target starts with '/'
-  std::string host;            // the one Host field
+  std::string method;          // as sent
+  std::string target;          // in origin form: path and query, starts with '/'
+  std::string host;            // the host it is for: of an absolute target, else the one Host field
   std::vector<Field> fields;   // all, in order, Host among them
   std::optional<std::uint64_t> content_length;
   bool chunked = false;

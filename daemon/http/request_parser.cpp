@@ -70,7 +70,7 @@ Result<RequestParser> RequestParser::begin(const Head& head, std::string_view he
   Request& request = state->request;
   const auto& message = parser.get();
   request.method.assign(message.method_string().data(), message.method_string().size());
-  request.target.assign(message.target().data(), message.target().size());
+  request.target = head.origin_form();
   request.host.assign(head.host);
   request.content_length = head.content_length;
   request.chunked = head.chunked;
@@ -79,7 +79,7 @@ Result<RequestParser> RequestParser::begin(const Head& head, std::string_view he
                               std::string(field.value().data(), field.value().size())});
   state->max_body = max_body;
   // Beast and our own reading of the same bytes must agree, or neither can be trusted.
-  const bool agrees = request.method == head.method && request.target == head.target &&
+  const bool agrees = request.method == head.method && std::string_view(message.target().data(), message.target().size()) == head.target &&
                       parser.chunked() == head.chunked &&
                       parser.content_length().has_value() == head.content_length.has_value() &&
                       (!head.content_length || *parser.content_length() == *head.content_length);

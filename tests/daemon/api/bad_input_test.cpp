@@ -159,6 +159,20 @@ TEST_F(BadInput, keys) {
   EXPECT_EQ(wire.answer().status, 200);
 }
 
+// A client that takes the daemon for a proxy, or a proxy that passes such a request on.
+TEST_F(BadInput, an_absolute_target_is_served_for_a_known_host_alone) {
+  const std::string key = "Authorization: Bearer key-alice\r\n\r\n";
+  for (const char* target : {"http://localhost/v1/models", "HTTPS://127.0.0.1:8080/v1/models"}) {
+    Wire wire(rig);
+    wire.send("GET " + std::string(target) + " HTTP/1.1\r\nHost: evil.example\r\n" + key);
+    EXPECT_EQ(wire.answer().status, 200) << target;
+  }
+  for (const char* target : {"http://evil.example/v1/models", "http://localhost.evil.example/v1/models",
+                             "http://localhost\\.evil.example/v1/models", "http://localhost:x/v1/models"})
+    refused("GET " + std::string(target) + " HTTP/1.1\r\nHost: localhost\r\n" + key, 403, "host_not_allowed");
+  refused("GET http://localhost HTTP/1.1\r\nHost: localhost\r\n" + key, 404, "not_found");
+}
+
 TEST_F(BadInput, hostile_json) {
   const auto body = [&](std::string_view text, const char* code) {
     return refused(post(kChat, text), 400, code);

@@ -39,6 +39,30 @@ TEST(framing, waits_at_every_byte_of_a_good_head) {
   EXPECT_TRUE(*scanner.scan(bytes));
 }
 
+// RFC 9112, section 3.2.2: the URL's authority counts, and not the Host field.
+TEST(framing, takes_an_absolute_target_apart) {
+  struct Case {
+    const char *target, *host, *origin_form;
+  };
+  for (const Case& c : {Case{"http://a/v1/x?y=1", "a", "/v1/x?y=1"},
+                        {"HTTP://A:80/", "A:80", "/"},
+                        {"hTTps://[::1]:8080/v1", "[::1]:8080", "/v1"},
+                        {"http://a", "a", "/"},
+                        {"http://a?y=http://b/c@d", "a", "/?y=http://b/c@d"},
+                        {"http://a//b", "a", "//b"}}) {
+    const std::string bytes = "GET " + std::string(c.target) + " HTTP/1.1\r\nHost: other\r\n\r\n";
+    const auto head = scan(bytes);
+    ASSERT_TRUE(head && *head) << c.target;
+    EXPECT_EQ((*head)->host, c.host) << c.target;
+    EXPECT_EQ((*head)->origin_form(), c.origin_form) << c.target;
+    const auto parser = RequestParser::begin(**head, bytes, 100);
+    ASSERT_TRUE(parser) << c.target;
+    EXPECT_EQ(parser->request().target, c.origin_form);
+    EXPECT_EQ(parser->request().host, c.host);
+    EXPECT_EQ(parser->request().field("Host"), "other");
+  }
+}
+
 TEST(framing, connection_options_and_versions) {
   const auto keep = [](std::string_view start, std::string_view field) {
     auto head = scan(std::string(start) + "\r\nHost: a\r\n" + std::string(field) + "\r\n");
@@ -106,7 +130,20 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"leading empty line", "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"},
         Bad{"leading blank", " GET / HTTP/1.1\r\nHost: a\r\n\r\n"}, Bad{"http 2", "PRI * HTTP/2.0\r\n\r\n"},
         Bad{"http 0.9", "GET /\r\n\r\n"}, Bad{"http 1.2", "GET / HTTP/1.2\r\nHost: a\r\n\r\n"},
-        Bad{"absolute target", "GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"absolute target without host field", "GET http://a/ HTTP/1.1\r\nX: y\r\n\r\n"},
+        Bad{"absolute target and two hosts", "GET http://a/ HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"},
+        Bad{"absolute target without host", "GET http:///v1 HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"absolute target of a query", "GET http://?v1 HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"user in target", "GET http://user@a/ HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"user and password in target", "GET http://user:word@a/ HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"backslash and user in target", "GET http://a\\@b/ HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"fragment in absolute target", "GET http://a#@b/ HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"other scheme", "GET ftp://a/ HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"scheme with one slash", "GET http:/a/ HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"scheme relative", "GET a/v1 HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"blank in absolute target", "GET http://a/ http://b/ HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"authority target", "CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"asterisk target", "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n"},
         Bad{"two spaces", "GET  / HTTP/1.1\r\nHost: a\r\n\r\n"},
         Bad{"blank in target", "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n"},
         Bad{"tab in request line", "GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n"},
