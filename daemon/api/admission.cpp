@@ -1,5 +1,7 @@
 #include "daemon/api/admission.hpp"
 
+#include <algorithm>
+
 #include "config/name_list.hpp"
 #include "daemon/api/codec.hpp"
 #include "daemon/http/message.hpp"
@@ -23,6 +25,20 @@ apps::Credentials credentials(const Codec& codec, const http::Request& request, 
   return out;
 }
 
+// Two keys in one field are ambiguous, as two hosts are: what stands before the daemon may go by the other one.
+// RFC 6750, section 3.1, has 400 for a credential that is sent twice, and not the 401 of a wrong one.
+Result<void> check_one_credential(const Codec& codec, const http::Request& request) {
+  for (const KeyPlace& place : codec.keys) {
+    const auto of_place = [&](const http::Field& field) {
+      return http::equals_ignoring_case(field.name, place.field);
+    };
+    if (std::ranges::count_if(request.fields, of_place) > 1)
+      return fail(ErrorCode::bad_framing, "There is more than one " + std::string(place.field) + " field.",
+                  std::string(place.field));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch& match,
@@ -35,11 +51,11 @@ Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch&
   if (match.codec == nullptr)
     return fail(
         ErrorCode::not_found,
-        "There is nothing at this path. The API is OpenAI's: GET /v1/models, POST /v1/chat/completions, "
-        "POST /v1/completions.");
+        "There is nothing at this path. There is: " + match.there_is + ".");
   if (match.route == nullptr)
     return fail(ErrorCode::method_not_allowed,
                 "This path does not take this method; it takes " + match.allow + ".");
+  if (auto one = check_one_credential(*match.codec, request); !one) return pass(one);
   const Route& route = *match.route;
   const config::AppManifest* app = nullptr;
   const bool local = peer.loopback || peer.unix_uid.has_value();

@@ -1,5 +1,7 @@
 #include "daemon/api/codec.hpp"
 
+#include "config/name_list.hpp"
+
 namespace flyball::api {
 namespace {
 
@@ -7,6 +9,14 @@ bool matches(const Route& route, std::string_view path) noexcept {
   if (!route.path.ends_with('/')) return path == route.path;
   return path.starts_with(route.path) && path.size() > route.path.size() &&
          path.find('/', route.path.size()) == std::string_view::npos;
+}
+
+std::string listed_routes(Codecs codecs) {
+  std::vector<std::string> texts;
+  for (const Route& route : routes(codecs))
+    texts.push_back(std::string(route.method) + ' ' + std::string(route.path) +
+                    (route.path.ends_with('/') ? "{id}" : ""));
+  return config::listed(std::vector<std::string_view>(texts.begin(), texts.end()));
 }
 
 }  // namespace
@@ -53,6 +63,7 @@ RouteMatch find_route(Codecs codecs, std::string_view method, std::string_view p
       out.codec = codec;
       out.route = &route;
     }
+  if (out.codec == nullptr) out.there_is = listed_routes(codecs);
   return out;
 }
 

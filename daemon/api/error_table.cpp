@@ -35,7 +35,7 @@ constexpr std::array kTable{
     ErrorRow{model_not_found, 404, kRequest, Retry::no,
              "No such model, or the app may not use it (not told apart)."},
     ErrorRow{bad_framing, 400, kRequest, Retry::no,
-             "The HTTP message is malformed or ambiguous; the connection closes."},
+             "The HTTP message is malformed or ambiguous, as with two hosts or two keys; the connection closes."},
     ErrorRow{headers_too_large, 431, kRequest, Retry::no, "More header bytes or fields than allowed."},
     ErrorRow{body_too_large, 413, kRequest, Retry::no, "The body is longer than allowed."},
     ErrorRow{request_timeout, 408, kRequest, Retry::free, "The header or body did not arrive in time."},

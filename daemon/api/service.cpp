@@ -122,6 +122,7 @@ http::Response Service::Impl::refused(const Error& error, const RouteMatch& matc
   const std::string id = "req-" + hex(++ids);
   response.fields.push_back({"x-request-id", id});
   if (error.code == ErrorCode::method_not_allowed) response.fields.push_back({"Allow", match.allow});
+  response.last = error.code == ErrorCode::bad_framing;
   if (error.code == ErrorCode::invalid_api_key)
     for (const KeyPlace& place : codec.keys)
       if (!place.scheme.empty()) response.fields.push_back({"WWW-Authenticate", std::string(place.scheme)});

@@ -318,7 +318,8 @@ void Connection::on_head(const Head& head) {
   in_.erase(0, size);  // `head` views into it: not used below
   if (auto answer = handler_.check_head(parser_->request(), peer_)) {
     // The body, if any, is not wanted: it is discarded with the connection.
-    respond(*answer, &parser_->request(), !parser_->done() || asked_to_close_ || handler_.closing());
+    respond(*answer, &parser_->request(),
+            answer->last || !parser_->done() || asked_to_close_ || handler_.closing());
     parser_.reset();
     return;
   }

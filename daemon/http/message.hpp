@@ -50,6 +50,7 @@ struct Response {
   std::string body;
 };
 
+  bool last = false;  // the connection ends with it
 std::string_view reason_phrase(int status) noexcept;
 bool equals_ignoring_case(std::string_view a, std::string_view b) noexcept;
 

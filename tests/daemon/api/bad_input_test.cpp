@@ -159,6 +159,24 @@ TEST_F(BadInput, keys) {
   EXPECT_EQ(wire.answer().status, 200);
 }
 
+// Of two keys what stands before the daemon may have gone by the other one.
+TEST_F(BadInput, two_keys_are_ambiguous_framing) {
+  const std::string start = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n";
+  for (const char* fields : {"Authorization: Bearer key-alice\r\nAuthorization: Bearer key-bobby\r\n",
+                             "Authorization: Bearer key-alice\r\nauthorization: Bearer key-alice\r\n",
+                             "Authorization:\r\nX: y\r\nAuthorization: Bearer key-alice\r\n"}) {
+    refused(start + fields + "\r\n", 400, "bad_framing", "Authorization");
+    EXPECT_TRUE(closed);
+  }
+}
+
+TEST_F(BadInput, an_unknown_path_is_told_the_routes_there_are) {
+  const std::string body = refused(get("/v2"), 404, "not_found").body;
+  for (const api::Route& route : api::routes(api::all_codecs()))
+    EXPECT_NE(body.find(std::string(route.method) + ' ' + std::string(route.path)), std::string::npos)
+        << route.path << " in " << body;
+}
+
 // A client that takes the daemon for a proxy, or a proxy that passes such a request on.
 TEST_F(BadInput, an_absolute_target_is_served_for_a_known_host_alone) {
   const std::string key = "Authorization: Bearer key-alice\r\n\r\n";

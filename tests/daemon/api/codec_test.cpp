@@ -134,6 +134,19 @@ TEST_F(ToyCodec, TakesTheFirstKeyThatIsSent) {
   EXPECT_EQ(models("x-toy-token: key-bobby\r\nx-toy-key:\r\n"), "[\"small\"]\n");
 }
 
+TEST_F(ToyCodec, RefusesTwoKeysInOneField) {
+  const Answer answer = send(
+      "GET /toy/models HTTP/1.1\r\nHost: localhost\r\nx-toy-key: key-bobby\r\nX-Toy-Key: key-alice\r\n\r\n");
+  EXPECT_EQ(answer.body, "{\"oops\":\"bad_framing\",\"say\":\"There is more than one x-toy-key field.\"}\n");
+  EXPECT_EQ(answer.field("Connection"), "close");
+}
+
+TEST_F(ToyCodec, IsAmongTheRoutesThatAnUnknownPathIsTold) {
+  const api::RouteMatch match = api::find_route(std::span(kCodecs).last(1), "GET", "/elsewhere");
+  EXPECT_TRUE(match.there_is.starts_with(std::string(toy::kCodec.routes[0].method) + " /toy/")) << match.there_is;
+  EXPECT_NE(look("/elsewhere").body.find(" more."), std::string::npos) << "not all of so many";
+}
+
 TEST_F(ToyCodec, RefusesInItsOwnShapeAtEveryStage) {
   const auto oops = [](const Answer& answer) { return nlohmann::json::parse(answer.body)["oops"]; };
   EXPECT_EQ(oops(look("/toy/say")), "method_not_allowed");

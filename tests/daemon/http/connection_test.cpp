@@ -13,9 +13,10 @@ using std::chrono::milliseconds;
 struct TestHandler final : Handler {
   std::string next_request_id() override { return "req-" + std::to_string(++ids); }
   std::optional<Response> check_head(const Request& head, const Peer&) override {
-    if (head.path() != "/forbidden") return std::nullopt;
+    if (head.path() != "/forbidden" && head.path() != "/last") return std::nullopt;
     Response out;
     out.status = 403;
+    out.last = head.path() == "/last";
     return out;
   }
   Response refuse(const Error& error, const Request*, const Peer&) override {
@@ -196,6 +197,13 @@ TEST_F(ConnectionTest, an_idle_connection_closes_silently) {
   EXPECT_FALSE(connection->closed());
   advance(milliseconds(1));
   EXPECT_TRUE(connection->closed());
+}
+
+TEST_F(ConnectionTest, a_refusal_may_end_the_connection) {
+  EXPECT_EQ(send("GET /forbidden HTTP/1.1\r\nHost: a\r\n\r\n").find("Connection: close"), std::string::npos);
+  EXPECT_FALSE(connection->wants_shutdown());
+  EXPECT_NE(send("GET /last HTTP/1.1\r\nHost: a\r\n\r\n").find("Connection: close"), std::string::npos);
+  EXPECT_TRUE(connection->wants_shutdown());
 }
 
 // A long answer that is not streamed, read slowly: what counts is progress, not how long it takes.
