@@ -89,6 +89,18 @@ void check_between_rows(const Node& root, Findings& findings) {
   if (without_key && as_bool(*without_key) && !root.find("default_app"))
     add(without_key->at, "needs `default_app`, the app that such requests act as", "loopback_without_key");
 
+  if (const Node* node = root.find("http")) {
+    HttpLimits http;
+    read_into(http, *node, http_table());
+    if (http.reserved_connections >= http.connections) {
+      const Node* reserved = node->find("reserved_connections");
+      add(reserved->at,
+          std::to_string(*http.reserved_connections) + ", and must be less than connections, which is " +
+              std::to_string(http.connections),
+          "http.reserved_connections");
+    }
+  }
+
   WorkerLimits worker;
   if (const Node* node = root.find("worker")) {
     read_into(worker, *node, worker_table());

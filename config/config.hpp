@@ -51,6 +51,8 @@ struct HttpLimits {
   std::uint32_t header_fields = 100;
   std::uint64_t body_bytes = 4ULL << 20;
   std::uint32_t connections = 4096;
+  std::optional<std::uint32_t> connections_per_address;  // absent: three quarters of connections
+  std::optional<std::uint32_t> reserved_connections;     // absent: an eighth of connections
   std::uint32_t stream_buffer_bytes = 64 * 1024;  // unread bytes per stream before the engine pauses
   Millis header_timeout{10'000};
   Millis body_timeout{30'000};

@@ -118,6 +118,8 @@ const std::vector<Bound<ModelEntry>>& model_table() {
   return table;
 }
 
+}  // namespace
+
 const std::vector<Bound<HttpLimits>>& http_table() {
   static const std::vector<Bound<HttpLimits>> table = {
       {{"header_bytes", size(1024, 1 << 20), "all header fields of a request together"},
@@ -128,13 +130,19 @@ const std::vector<Bound<HttpLimits>>& http_table() {
        [](HttpLimits& h, const Node& n) { h.body_bytes = as_bytes(n); }},
       {{"connections", integer(1, 100'000), "open connections"},
        [](HttpLimits& h, const Node& n) { h.connections = as<std::uint32_t>(n); }},
+      {{"connections_per_address", integer(1, 100'000),
+        "open connections of one peer: an IPv4 address, an IPv6 /64 or a unix user; three quarters of connections"},
+       [](HttpLimits& h, const Node& n) { h.connections_per_address = as<std::uint32_t>(n); }},
+      {{"reserved_connections", integer(0, 99'999),
+        "of connections, those that only connections of known apps may take; an eighth of them"},
+       [](HttpLimits& h, const Node& n) { h.reserved_connections = as<std::uint32_t>(n); }},
       {{"stream_buffer_bytes", size(4096, 1 << 24), "unread bytes of a stream before its engine is paused"},
        [](HttpLimits& h, const Node& n) { h.stream_buffer_bytes = static_cast<std::uint32_t>(as_bytes(n)); }},
-      {{"header_timeout", duration(100ms, 1h), "from a connection's first byte to the end of the header"},
+      {{"header_timeout", duration(100ms, 1h), "from a connection's beginning, or a later request's, to the end of the header"},
        [](HttpLimits& h, const Node& n) { h.header_timeout = as_duration(n); }},
       {{"body_timeout", duration(100ms, 1h), "from the end of the header to the end of the body"},
        [](HttpLimits& h, const Node& n) { h.body_timeout = as_duration(n); }},
-      {{"idle_timeout", duration(100ms, kLongest), "an open connection without a request"},
+      {{"idle_timeout", duration(100ms, kLongest), "an open connection between two requests"},
        [](HttpLimits& h, const Node& n) { h.idle_timeout = as_duration(n); }},
       {{"stalled_reader_timeout", duration(100ms, 1h), "a client that does not read its stream"},
        [](HttpLimits& h, const Node& n) { h.stalled_reader_timeout = as_duration(n); }},
@@ -143,6 +151,8 @@ const std::vector<Bound<HttpLimits>>& http_table() {
   };
   return table;
 }
+
+namespace {
 
 // The section of an engine kind with devices.
 std::vector<Bound<DeviceNames>> devices_table(const EngineKind& kind) {

@@ -13,6 +13,7 @@ inline constexpr std::string_view kConfigSchema = "flyball.config/v1";
 
 const std::vector<Bound<Config>>& config_table();
 // Its `worker`, for what no single row shows.
+const std::vector<Bound<HttpLimits>>& http_table();
 const std::vector<Bound<WorkerLimits>>& worker_table();
 
 }  // namespace flyball::config

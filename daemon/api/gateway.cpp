@@ -14,6 +14,18 @@ namespace {
 // How often a drain looks whether the last answer has left. Nothing runs at this pace otherwise.
 constexpr std::chrono::milliseconds kDrainLook{10};
 
+metrics::Metrics::ConnectionGauges gauges_of(const http::Server::Connections& open) {
+  const auto gauge = [](std::uint64_t n) { return static_cast<double>(n); };
+  return {.silent = gauge(open.table.silent),
+          .idle = gauge(open.table.idle),
+          .working = gauge(open.table.working),
+          .leaving = gauge(open.leaving),
+          .strangers = gauge(open.table.strangers),
+          .refused = gauge(open.table.refused),
+          .closed_silent = gauge(open.table.closed_silent),
+          .closed_idle = gauge(open.table.closed_idle)};
+}
+
 }  // namespace
 
 struct Gateway::Impl {
@@ -24,7 +36,9 @@ struct Gateway::Impl {
         listeners(settings->config.listeners),
         service(io, settings, std::move(hardware), fleet, store, std::move(used), outcomes, codecs),
         server(io, settings->config.http, service),
-        drain_timer(io) {}
+        drain_timer(io) {
+    service.count_connections([this] { return gauges_of(server.connections()); });
+  }
 
   void look() {
     const bool overdue = std::chrono::steady_clock::now() >= drain_deadline;

@@ -113,6 +113,7 @@ struct Service::Impl {
   std::unordered_set<std::shared_ptr<Inference>> active;
   std::unordered_set<std::shared_ptr<Call>> lookups;  // receipts that are being looked for in the store
   std::uint64_t finished = 0, inferences_finished = 0;
+  std::function<metrics::Metrics::ConnectionGauges()> count_connections;  // empty: there is no server
   bool draining = false;
 };
 
@@ -121,8 +122,8 @@ http::Response Service::Impl::refused(const Error& error, const RouteMatch& matc
   http::Response response = codec.error(error);
   const std::string id = "req-" + hex(++ids);
   response.fields.push_back({"x-request-id", id});
-  if (error.code == ErrorCode::method_not_allowed) response.fields.push_back({"Allow", match.allow});
   response.last = error.code == ErrorCode::bad_framing;
+  if (error.code == ErrorCode::method_not_allowed) response.fields.push_back({"Allow", match.allow});
   if (error.code == ErrorCode::invalid_api_key)
     for (const KeyPlace& place : codec.keys)
       if (!place.scheme.empty()) response.fields.push_back({"WWW-Authenticate", std::string(place.scheme)});
@@ -320,6 +321,7 @@ http::Response Service::Impl::exposition() {
   metrics.set_requests(dispatcher.waiting(), dispatcher.running());
   metrics.set_fairness_gap(dispatcher.widest_gap());
   metrics.set_apps(gauges_of(state->settings->apps, journal.usage(), std::time(nullptr) / 86'400));
+  if (count_connections) metrics.set_connections(count_connections());
   if (outcomes != nullptr) tell_predictions(outcomes->ledger(), metrics);
   if (store != nullptr) {
     const store::Writer::Health health = store->health();
@@ -350,6 +352,11 @@ std::optional<http::Response> Service::check_head(const http::Request& head, con
   const auto app = admit(*impl_->state, match, head, peer);
   if (app) return std::nullopt;
   return impl_->refused(app.error(), match);
+}
+
+bool Service::knows(const http::Request& head, const http::Peer& peer) const {
+  const RouteMatch match = find_route(impl_->codecs, head.method, head.path());
+  return admit(*impl_->state, match, head, peer).value_or(nullptr) != nullptr;
 }
 
 http::Response Service::refuse(const Error& error, const http::Request* head, const http::Peer&) {
@@ -403,6 +410,9 @@ std::uint64_t Service::inferences_finished() const noexcept {
 }
 metrics::Metrics& Service::metrics() noexcept {
   return impl_->metrics;
+}
+void Service::count_connections(std::function<metrics::Metrics::ConnectionGauges()> count) {
+  impl_->count_connections = std::move(count);
 }
 
 }  // namespace flyball::api

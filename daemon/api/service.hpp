@@ -29,6 +29,7 @@ class Service final : public http::Handler {
   // http::Handler
   std::string next_request_id() override;
   std::optional<http::Response> check_head(const http::Request& head, const http::Peer& peer) override;
+  bool knows(const http::Request& head, const http::Peer& peer) const override;
   http::Response refuse(const Error& error, const http::Request* head, const http::Peer& peer) override;
   void handle(std::shared_ptr<http::Exchange> exchange) override;
   bool closing() const override;
@@ -40,6 +41,8 @@ class Service final : public http::Handler {
   std::uint64_t finished() const noexcept;             // requests of any kind
   std::uint64_t inferences_finished() const noexcept;  // of them those that an engine was for
   metrics::Metrics& metrics() noexcept;
+  // Asked for the server's connections whenever the metrics are.
+  void count_connections(std::function<metrics::Metrics::ConnectionGauges()> count);
 
  private:
   struct Impl;

@@ -216,12 +216,29 @@ void Connection::sent(std::size_t n) {
   if (!in_.empty()) process();    // a pipelined request waited for this answer to leave
 }
 
+void Connection::turn_away(std::string_view answer) {
+  const Inside inside(inside_);
+  if (activity() == Activity::working) return;
+  append(answer);
+  parser_.reset();
+  in_.clear();
+  state_ = State::flushing;
+}
+
+Activity Connection::activity() const noexcept {
+  const bool reading = state_ == State::head || state_ == State::body;
+  const bool waits = state_ == State::idle || (reading && !known_);
+  if (!waits || !output().empty()) return Activity::working;
+  return asked_ ? Activity::idle : Activity::silent;
+}
+
 TimePoint Connection::deadline() const noexcept {
   TimePoint at = TimePoint::max();
   if (!output().empty()) at = progress_ + limits_.stalled_reader_timeout;
   switch (state_) {
     case State::idle:  // not before the last answer has left, however slowly it is read
-      return output().empty() ? since_ + limits_.idle_timeout : at;
+      if (!output().empty()) return at;
+      return since_ + (fresh_ ? limits_.header_timeout : limits_.idle_timeout);
     case State::head:
       return std::min(at, since_ + limits_.header_timeout);
     case State::body:
@@ -284,8 +301,7 @@ void Connection::process() {
     if (behind()) return;
     if (state_ == State::idle) {
       state_ = State::head;
-      fresh_ = false;
-      since_ = clock_();
+      if (!std::exchange(fresh_, false)) since_ = clock_();
       scanner_.restart();
       // What the last request was says nothing about this one, which may be too broken to say it itself.
       head_only_ = http_1_0_ = asked_to_close_ = false;
@@ -316,6 +332,7 @@ void Connection::on_head(const Head& head) {
   const std::size_t size = head.size;
   parser_.emplace(std::move(*parser));
   in_.erase(0, size);  // `head` views into it: not used below
+  asked_ = true;
   if (auto answer = handler_.check_head(parser_->request(), peer_)) {
     // The body, if any, is not wanted: it is discarded with the connection.
     respond(*answer, &parser_->request(),
@@ -323,6 +340,7 @@ void Connection::on_head(const Head& head) {
     parser_.reset();
     return;
   }
+  known_ = known_ || handler_.knows(parser_->request(), peer_);
   if (expects && in_.empty()) append("HTTP/1.1 100 Continue\r\n\r\n");
   state_ = State::body;
   since_ = clock_();

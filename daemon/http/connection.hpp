@@ -13,6 +13,7 @@
 
 #include "config/config.hpp"
 #include "config/error.hpp"
+#include "daemon/http/connection_table.hpp"
 #include "daemon/http/framing.hpp"
 #include "daemon/http/message.hpp"
 #include "daemon/http/request_parser.hpp"
@@ -70,6 +71,9 @@ struct Handler {
   virtual std::string next_request_id() = 0;
   // Judges a head before its body is read (host, route, key, media type): an answer here ends the connection.
   virtual std::optional<Response> check_head(const Request& head, const Peer& peer) = 0;
+  // Whether a head that check_head let in is an app's: known by its key, its unix uid or, where that is enough,
+  // by coming from this machine. Asked until a connection is known.
+  virtual bool knows(const Request& head, const Peer& peer) const = 0;
   // The answer to a request that broke HTTP itself; `head` is null where there is none.
   virtual Response refuse(const Error& error, const Request* head, const Peer& peer) = 0;
   virtual void handle(std::shared_ptr<Exchange> exchange) = 0;
@@ -91,6 +95,8 @@ class Connection {
   void lost();               // read or write failed
   void sent(std::size_t n);  // so many bytes of output() went to the kernel
   void tick();               // looks at the clock
+  // Gives `answer`, a whole response, to a client whose request is not wanted, and ends. Only while not working.
+  void turn_away(std::string_view answer);
   std::string_view output() const noexcept { return std::string_view(out_).substr(out_begin_); }
   bool wants_input() const noexcept;
   bool wants_shutdown() const noexcept { return state_ == State::lingering; }  // all is sent: close our side
@@ -101,6 +107,9 @@ class Connection {
     if (state_ != State::idle) return state_ != State::closed;
     return !output().empty() || (fresh_ && clock_() < since_ + kFirstRequest);
   }
+  // Working from the first byte of a known app's request on; a stranger's, from its whole arrival on.
+  Activity activity() const noexcept;
+  bool known() const noexcept { return known_; }  // an app has been known on it
   TimePoint deadline() const noexcept;  // tick() no later than this; max() for never
 
   static constexpr std::size_t kMaxPipelined = 16 * 1024;  // bytes read ahead while an answer is pending
@@ -134,6 +143,8 @@ class Connection {
 
   State state_ = State::idle;
   bool fresh_ = true;         // nothing has come yet
+  bool asked_ = false;        // a whole request head has come
+  bool known_ = false;        // one of them was an app's
   bool inside_ = false;       // in one of the calls that look for themselves
   bool close_after_ = false;  // the answer being given is the last
   bool head_only_ = false;    // HEAD: no body goes out
@@ -150,7 +161,7 @@ class Connection {
   std::string out_;
   std::size_t out_begin_ = 0;
   std::size_t discarded_ = 0;
-  TimePoint since_;       // when the present state began (idle, head, body, lingering)
+  TimePoint since_;       // when the present state began (idle, head, body, lingering); the connection, in the first head
   TimePoint readable_;    // when the first byte of the present request came
   TimePoint progress_;    // when output last moved, or began to wait
   TimePoint last_write_;  // when the handler last had something to say

@@ -171,6 +171,22 @@ Result<std::vector<ListeningSocket>> open_listener(const config::Listener& liste
   return out;
 }
 
+std::string source_of(const sockaddr_storage& storage) {
+  char text[INET6_ADDRSTRLEN] = {};
+  if (storage.ss_family == AF_INET6) {
+    in6_addr address = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
+    if (IN6_IS_ADDR_V4MAPPED(&address)) {
+      inet_ntop(AF_INET, &address.s6_addr[12], text, sizeof text);
+      return text;
+    }
+    std::memset(&address.s6_addr[8], 0, 8);
+    inet_ntop(AF_INET6, &address, text, sizeof text);
+    return std::string(text) + "/64";
+  }
+  inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, text, sizeof text);
+  return text;
+}
+
 Peer peer_of(int fd, int family) {
   Peer peer;
   if (family == AF_UNIX) {
@@ -182,6 +198,7 @@ Peer peer_of(int fd, int family) {
     } else {
       peer.address = "unix";
     }
+    peer.source = peer.address;
     return peer;
   }
   const int on = 1;  // a token is a small write that must not wait for the last one's acknowledgement
@@ -190,6 +207,7 @@ Peer peer_of(int fd, int family) {
   socklen_t size = sizeof storage;
   if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return peer;
   peer.address = tcp_url(storage);
+  peer.source = source_of(storage);
   if (storage.ss_family == AF_INET) {
     peer.loopback = (ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24) == 127;
   } else if (storage.ss_family == AF_INET6) {

@@ -2,6 +2,7 @@
 // Asio.
 #pragma once
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <string>
@@ -44,6 +45,10 @@ struct ListeningSocket {
 
 // One socket for tcp and unix; any number for systemd (none is an io_error: nothing was passed).
 Result<std::vector<ListeningSocket>> open_listener(const config::Listener& listener);
+
+// The part of a peer's IP address that stands for one client (Peer::source): whoever has an IPv6 network has all 2^64
+// addresses of it.
+std::string source_of(const sockaddr_storage& storage);
 
 // What the kernel knows about the other end of an accepted socket.
 Peer peer_of(int fd, int family);

@@ -15,6 +15,8 @@ struct Peer {
   bool loopback = false;                  // TCP from 127.0.0.0/8 or ::1
   std::optional<std::uint32_t> unix_uid;  // unix socket: SO_PEERCRED
   std::string address;                    // for the log: "127.0.0.1:51234", "unix uid 1000"
+  // Connections from it count together: "192.0.2.1", "2001:db8:1:2::/64", "unix uid 1000".
+  std::string source = {};
 };
 
 struct Field {
@@ -48,9 +50,9 @@ struct Response {
   std::vector<Field>
       fields;  // beside Content-Type, Content-Length or Transfer-Encoding, Connection, x-request-id
   std::string body;
+  bool last = false;  // the connection ends with it
 };
 
-  bool last = false;  // the connection ends with it
 std::string_view reason_phrase(int status) noexcept;
 bool equals_ignoring_case(std::string_view a, std::string_view b) noexcept;
 

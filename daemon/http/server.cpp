@@ -6,8 +6,10 @@
 #include <array>
 #include <iterator>
 #include <list>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include <boost/asio/awaitable.hpp>
@@ -59,26 +61,32 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   class Session;
 
   Impl(asio::io_context& context, const config::HttpLimits& http_limits, Handler& h)
-      : io(context), limits(http_limits), handler(h) {}
+      : io(context), limits(http_limits), handler(h), table(ConnectionBounds::of(http_limits)) {}
 
   static asio::awaitable<void> accept_loop(std::shared_ptr<Impl> self, std::shared_ptr<ListeningPort> port);
   void adopt(Socket socket, int family);
+  // Tells the client of a session that is in neither container that the server is full.
+  void turn_away(const std::shared_ptr<Session>& session);
 
   asio::io_context& io;
   config::HttpLimits limits;
   Handler& handler;
   std::vector<std::shared_ptr<ListeningPort>> ports;
-  std::list<std::shared_ptr<Session>> sessions;
+  ConnectionTable table;  // of `sessions`
+  std::unordered_map<ConnectionTable::Id, std::shared_ptr<Session>> sessions;
+  std::list<std::shared_ptr<Session>> leaving;  // refused, oldest first; at most leaving_connections()
+  ConnectionTable::Id last_id = 0;
   std::array<char, kReadBytes> read_buffer;  // shared: bytes are handed on before anybody else reads
   bool accepting = true, closed = false;
 };
 
-// Moves bytes between one socket and its Connection. Alive while it is in Impl::sessions or an operation
-// holds it.
+// Moves bytes between one socket and its Connection. Alive while it is in Impl::sessions or Impl::leaving, or an
+// operation holds it.
 class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::Session> {
  public:
-  Session(const std::shared_ptr<Impl>& server, Socket socket, Peer peer)
+  Session(const std::shared_ptr<Impl>& server, ConnectionTable::Id id, Socket socket, Peer peer)
       : server_(server),
+        id_(id),
         socket_(std::move(socket)),
         timer_(server->io),
         readable_(server->io),
@@ -86,10 +94,15 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
             server->limits, server->handler, std::move(peer), [] { return std::chrono::steady_clock::now(); },
             [this] { schedule_flush(); }) {}
 
-  void start(std::list<std::shared_ptr<Session>>::iterator place) {
-    place_ = place;
+  void start() {
     asio::co_spawn(server_->io, read_loop(shared_from_this()), asio::detached);
     arm();
+  }
+
+  void turn_away(std::list<std::shared_ptr<Session>>::iterator place) {
+    place_ = place;
+    connection_.turn_away(full_answer());
+    flush();
   }
 
   bool busy() const { return connection_.busy(); }
@@ -101,7 +114,12 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
     socket_.close(ignored);
     timer_.cancel();
     readable_.cancel();
-    server_->sessions.erase(place_);  // what runs still holds us
+    if (place_) {  // what runs still holds us
+      server_->leaving.erase(*place_);
+    } else {
+      server_->table.remove(id_);
+      server_->sessions.erase(id_);
+    }
   }
 
  private:
@@ -160,7 +178,18 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
       socket_.shutdown(Socket::shutdown_send, ignored);
     }
     if (paused_ && connection_.wants_input()) readable_.cancel();
+    report();
     arm();
+  }
+
+  // The table hears of changes alone.
+  void report() {
+    const Activity activity = connection_.activity();
+    const bool known = connection_.known();
+    if (place_ || (activity == activity_ && known == known_)) return;
+    activity_ = activity;
+    known_ = known;
+    server_->table.update(id_, activity, known, std::chrono::steady_clock::now());
   }
 
   void schedule_flush() {
@@ -217,10 +246,13 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
   }
 
   std::shared_ptr<Impl> server_;
+  const ConnectionTable::Id id_;
   Socket socket_;
   asio::steady_timer timer_, readable_;
   Connection connection_;
-  std::list<std::shared_ptr<Session>>::iterator place_;
+  Activity activity_ = Activity::silent;  // as the table knows it, as the next
+  bool known_ = false;
+  std::optional<std::list<std::shared_ptr<Session>>::iterator> place_;  // in Impl::leaving
   TimePoint armed_for_ = TimePoint::max();
   bool paused_ = false, flush_scheduled_ = false, waiting_to_write_ = false, shut_down_ = false,
        at_eof_ = false;
@@ -247,16 +279,27 @@ void Server::Impl::adopt(Socket socket, int family) {
   error_code ec;
   socket.non_blocking(true, ec);
   if (ec) return;
-  if (sessions.size() >= limits.connections) {
-    const std::string answer = full_answer();
-    socket.write_some(asio::buffer(answer), ec);  // fits an empty socket buffer, or is lost
-    socket.shutdown(Socket::shutdown_send, ec);
-    return;
-  }
   Peer peer = peer_of(socket.native_handle(), family);
-  const auto session = std::make_shared<Session>(shared_from_this(), std::move(socket), std::move(peer));
-  sessions.push_back(session);
-  session->start(std::prev(sessions.end()));
+  const ConnectionTable::Id id = ++last_id;
+  const auto verdict = table.admit(id, peer.source, std::chrono::steady_clock::now());
+  const auto session = std::make_shared<Session>(shared_from_this(), id, std::move(socket), std::move(peer));
+  if (verdict.accepted) sessions.emplace(id, session);
+  session->start();
+  if (!verdict.accepted) return turn_away(session);
+  if (!verdict.victim) return;
+  const auto victim = sessions.at(*verdict.victim);
+  if (!verdict.victim_was_silent) return victim->close();
+  sessions.erase(*verdict.victim);
+  turn_away(victim);  // its first request may be on the way: it is told why
+}
+
+void Server::Impl::turn_away(const std::shared_ptr<Session>& session) {
+  leaving.push_back(session);
+  session->turn_away(std::prev(leaving.end()));
+  if (leaving.size() > leaving_connections(limits.connections)) {
+    const auto oldest = leaving.front();
+    oldest->close();
+  }
 }
 
 Server::Server(asio::io_context& io, const config::HttpLimits& limits, Handler& handler)
@@ -298,6 +341,7 @@ std::vector<std::string> Server::urls() const {
 
 void Server::set_limits(const config::HttpLimits& limits) {
   impl_->limits = limits;
+  impl_->table.set_bounds(ConnectionBounds::of(limits));
 }
 
 void Server::stop_accepting() {
@@ -313,19 +357,23 @@ void Server::stop_accepting() {
 void Server::close_all() {
   impl_->closed = true;
   while (!impl_->sessions.empty()) {
-    const auto session = impl_->sessions.front();
+    const auto session = impl_->sessions.begin()->second;
+    session->close();
+  }
+  while (!impl_->leaving.empty()) {
+    const auto session = impl_->leaving.front();
     session->close();
   }
 }
 
 bool Server::busy() const {
-  for (const auto& session : impl_->sessions)
+  for (const auto& [id, session] : impl_->sessions)
     if (session->busy()) return true;
-  return false;
+  return !impl_->leaving.empty();
 }
 
-std::size_t Server::connections() const noexcept {
-  return impl_->sessions.size();
+Server::Connections Server::connections() const {
+  return {impl_->table.counts(), impl_->leaving.size()};
 }
 
 }  // namespace flyball::http

@@ -1,7 +1,9 @@
 // Listeners and sockets: accepts connections and moves bytes between them and http::Connection. Decides
-// nothing about HTTP. One io_context thread.
+// nothing about HTTP; which connections it may have, ConnectionTable decides. One io_context thread.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,8 +12,15 @@
 
 #include "config/config.hpp"
 #include "daemon/http/connection.hpp"
+#include "daemon/http/connection_table.hpp"
 
 namespace flyball::http {
+
+// The most refused clients that are given time to read why, beside `connections`. Their descriptors are what that
+// costs: an eighth more, and no more than 64, each for at most Connection::kLinger.
+constexpr std::size_t leaving_connections(std::size_t connections) noexcept {
+  return std::clamp<std::size_t>(connections / 8, 1, 64);
+}
 
 class Server {
  public:
@@ -26,7 +35,11 @@ class Server {
   void set_limits(const config::HttpLimits& limits);  // for connections to come
   void stop_accepting();                              // open connections stay
   void close_all();
-  std::size_t connections() const noexcept;
+  struct Connections {
+    ConnectionTable::Counts table;
+    std::size_t leaving = 0;  // refused, and given time to read why
+  };
+  Connections connections() const;
   bool busy() const;  // any connection's: what a shutdown should wait for
 
  private:

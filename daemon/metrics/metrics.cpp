@@ -125,6 +125,14 @@ struct Metrics::Impl {
                             .Add({}, kOverheadBuckets);
   Histogram& policy_eval =
       histogram("policy_eval_seconds", "One evaluation of the policy tree.").Add({}, kPolicyBuckets);
+  Family<Gauge>& connections = gauge(
+      "connections",
+      "Open connections: silent (no request yet), idle (between requests), working, leaving (refused).");
+  Gauge& strangers =
+      gauge("connections_of_strangers", "Open connections on which no app is known yet.").Add({});
+  Family<Gauge>& connection_events =
+      gauge("connection_events",
+            "Since the start: refused, and closed_silent and closed_idle to make room for newcomers.");
   Family<Gauge>& store = gauge("store_writes", "Of the state database, since the start.");
   Family<Gauge>& memory_pool = gauge("memory_pool_bytes", "What engines may hold together.");
   Family<Gauge>& memory_accounted =
@@ -334,6 +342,20 @@ void Metrics::set_workers(std::span<const WorkerGauges> workers) {
     }
     for (std::size_t i = 0; i < std::size(kWorkerGauges); ++i) it->second[i]->Set(w.*kWorkerGauges[i].value);
   }
+}
+
+void Metrics::set_connections(const ConnectionGauges& c) {
+  const auto set = [](Family<Gauge>& family, const char* name, const char* label, double value) {
+    family.Add({{name, label}}).Set(value);
+  };
+  set(impl_->connections, "state", "silent", c.silent);
+  set(impl_->connections, "state", "idle", c.idle);
+  set(impl_->connections, "state", "working", c.working);
+  set(impl_->connections, "state", "leaving", c.leaving);
+  set(impl_->connection_events, "event", "refused", c.refused);
+  set(impl_->connection_events, "event", "closed_silent", c.closed_silent);
+  set(impl_->connection_events, "event", "closed_idle", c.closed_idle);
+  impl_->strangers.Set(c.strangers);
 }
 
 void Metrics::set_requests(std::size_t waiting, std::size_t running) {

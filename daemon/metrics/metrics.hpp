@@ -58,6 +58,12 @@ class Metrics {
   // pressure: percent; absent: the system does not say.
   void set_memory(std::span<const MemoryGauges> pools, std::span<const MemoryEvents> events,
                   std::optional<double> pressure);
+  struct ConnectionGauges {
+    double silent = 0, idle = 0, working = 0, leaving = 0;
+    double strangers = 0;                                   // on which no app is known yet
+    double refused = 0, closed_silent = 0, closed_idle = 0;  // since the daemon started
+  };
+  void set_connections(const ConnectionGauges& connections);
   void set_requests(std::size_t waiting, std::size_t running);
   // Of what was to be written for the next start.
   void set_store(std::uint64_t written, std::uint64_t dropped, std::uint64_t failed);

@@ -87,6 +87,8 @@ http:
   header_fields: 50
   body_bytes: 1MiB
   connections: 10
+  connections_per_address: 7
+  reserved_connections: 0
   stream_buffer_bytes: 32KiB
   header_timeout: 1s
   body_timeout: 2s
@@ -140,6 +142,8 @@ cache_dir: /c
   EXPECT_EQ(c->http.header_fields, 50U);
   EXPECT_EQ(c->http.body_bytes, 1U << 20);
   EXPECT_EQ(c->http.connections, 10U);
+  EXPECT_EQ(c->http.connections_per_address, 7U);
+  EXPECT_EQ(c->http.reserved_connections, 0U);
   EXPECT_EQ(c->http.stream_buffer_bytes, 32768U);
   EXPECT_EQ(c->http.header_timeout, 1s);
   EXPECT_EQ(c->http.body_timeout, 2s);
@@ -219,6 +223,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"empty_text", "policy_path: \"\"\n", "policy_path: must not be empty", "c.yaml:6:14"},
         Mistake{"no_app_for_loopback", "loopback_without_key: true\n", "needs `default_app`", "c.yaml:6:23"},
         Mistake{"no_such_default_model", "default_model: n\n", "no model is called \"n\"", "c.yaml:6:16"},
+        Mistake{"reserve", "http: {connections: 10, reserved_connections: 10}\n",
+                "http.reserved_connections: 10, and must be less than connections, which is 10", "c.yaml:6:47"},
+        Mistake{"reserve_of_default", "http: {reserved_connections: 4096}\n",
+                "http.reserved_connections: 4096, and must be less than connections, which is 4096",
+                "c.yaml:6:30"},
         Mistake{"heartbeats", "worker: {heartbeat: 10s, heartbeat_timeout: 5s}\n",
                 "worker.heartbeat_timeout: 5s, and must be longer than heartbeat, which is 10s",
                 "c.yaml:6:45"},

@@ -19,6 +19,7 @@ struct TestHandler final : Handler {
     out.last = head.path() == "/last";
     return out;
   }
+  bool knows(const Request& head, const Peer&) const override { return !head.field("Key").empty(); }
   Response refuse(const Error& error, const Request*, const Peer&) override {
     refusals.push_back(error);
     return api::openai::error_response(error);
@@ -197,6 +198,74 @@ TEST_F(ConnectionTest, an_idle_connection_closes_silently) {
   EXPECT_FALSE(connection->closed());
   advance(milliseconds(1));
   EXPECT_TRUE(connection->closed());
+}
+
+TEST_F(ConnectionTest, a_fresh_connection_has_the_header_timeout_from_its_beginning) {
+  EXPECT_EQ(connection->deadline(), now + limits.header_timeout);
+  advance(limits.header_timeout);
+  EXPECT_TRUE(connection->closed());
+  open();
+  advance(limits.header_timeout - milliseconds(1));
+  send("GET / HT");
+  advance(milliseconds(1));
+  EXPECT_TRUE(drain().starts_with("HTTP/1.1 408 ")) << "its first byte bought no time";
+  open();
+  send(kNow);
+  advance(limits.header_timeout);
+  send("GET / HT");
+  EXPECT_EQ(connection->deadline(), now + limits.header_timeout) << "a later request has its own time";
+}
+
+TEST_F(ConnectionTest, a_stranger_is_silent_or_idle_until_its_request_is_whole) {
+  EXPECT_EQ(connection->activity(), Activity::silent);
+  send("GET / HT");
+  EXPECT_EQ(connection->activity(), Activity::silent);
+  open();
+  send("POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nh");
+  EXPECT_EQ(connection->activity(), Activity::idle) << "a body that comes slowly";
+  send("i");
+  EXPECT_EQ(connection->activity(), Activity::working);
+  handler.held[0]->respond({});
+  EXPECT_EQ(connection->activity(), Activity::working) << "the answer has not left";
+  drain();
+  EXPECT_EQ(connection->activity(), Activity::idle);
+  send("GET / HT");
+  EXPECT_EQ(connection->activity(), Activity::idle);
+  EXPECT_FALSE(connection->known());
+}
+
+TEST_F(ConnectionTest, an_app_works_from_its_requests_first_byte_on) {
+  send("POST /now HTTP/1.1\r\nHost: a\r\nKey: k\r\nContent-Length: 2\r\n\r\nh");
+  EXPECT_TRUE(connection->known());
+  EXPECT_EQ(connection->activity(), Activity::working);
+  send("i");
+  EXPECT_EQ(connection->activity(), Activity::idle);
+  send("P");
+  EXPECT_EQ(connection->activity(), Activity::working);
+  open();
+  send("GET /forbidden HTTP/1.1\r\nHost: a\r\nKey: k\r\n\r\n");
+  EXPECT_FALSE(connection->known()) << "it was not let in";
+  EXPECT_EQ(connection->activity(), Activity::idle);
+}
+
+TEST_F(ConnectionTest, a_client_that_is_turned_away_gets_its_answer_and_nothing_else) {
+  for (const char* before : {"", "GET /now HT"}) {
+    open();
+    send(before);
+    connection->turn_away("HTTP/1.1 503 \r\n\r\n");
+    EXPECT_EQ(connection->activity(), Activity::working);
+    EXPECT_EQ(drain(), "HTTP/1.1 503 \r\n\r\n");
+    EXPECT_TRUE(connection->wants_shutdown());
+    EXPECT_EQ(send(kNow), "");  // discarded, so that no reset takes the answer away
+    EXPECT_TRUE(handler.bodies.empty());
+    advance(Connection::kLinger);
+    EXPECT_TRUE(connection->closed());
+  }
+  open();
+  connection->receive(kLater);
+  connection->turn_away("503");
+  EXPECT_EQ(connection->activity(), Activity::working);
+  EXPECT_EQ(connection->output(), "") << "a request in work is not turned away";
 }
 
 TEST_F(ConnectionTest, a_refusal_may_end_the_connection) {

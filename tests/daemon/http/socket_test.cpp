@@ -51,15 +51,23 @@ class Client {
     for (;;) {
       const auto n = ::recv(fd_, buffer, sizeof buffer, MSG_DONTWAIT);
       if (n == 0) eof = true;
+      if (n < 0 && errno == ECONNRESET) was_reset = true;
       if (n <= 0) return out;
       out.append(buffer, static_cast<std::size_t>(n));
     }
   }
-  bool eof = false;
+  bool eof = false, was_reset = false;
 
  private:
   int fd_;
 };
+
+bool allow_open_files(rlim_t n) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_max < n) return false;
+  files.rlim_cur = std::max(files.rlim_cur, n);
+  return ::setrlimit(RLIMIT_NOFILE, &files) == 0;
+}
 
 struct SocketTest : ::testing::Test {
   boost::asio::io_context io;
@@ -82,7 +90,7 @@ struct SocketTest : ::testing::Test {
     const auto ok = gateway->listen();
     ASSERT_TRUE(ok) << ok.error().message;
   }
-  Client connect() {
+  Client connect(const char* from = nullptr) {
     const std::string url = gateway->urls().at(0);
     if (url.starts_with("unix:")) {
       sockaddr_un address{};
@@ -97,8 +105,29 @@ struct SocketTest : ::testing::Test {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(url.substr(url.rfind(':') + 1))));
     const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    if (from != nullptr) {
+      sockaddr_in own{};
+      own.sin_family = AF_INET;
+      ::inet_pton(AF_INET, from, &own.sin_addr);
+      EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&own), sizeof own), 0);
+    }
     EXPECT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     return Client(fd);
+  }
+  // A known app's, with a request whose body is still to come: no other connection may take its place.
+  Client connect_working(const char* from = nullptr) {
+    Client client = connect(from);
+    client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-alice\r\n"
+                "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n");
+    EXPECT_TRUE(until([&] { return client.take().starts_with("HTTP/1.1 100 "); }));
+    return client;
+  }
+  double metric(Client& client, const std::string& name) {
+    client.send(get("/metrics"));
+    const std::string text = answers(client).at(0).body;
+    const auto at = text.find("\n" + name + " ");
+    EXPECT_NE(at, std::string::npos) << name;
+    return at == std::string::npos ? -1 : std::stod(text.substr(at + name.size() + 2));
   }
   // Runs the gateway until `done`, at most a minute (a loaded machine is no failure).
   bool until(const std::function<bool()>& done) {
@@ -281,9 +310,7 @@ TEST_F(SocketTest, slow_clients_time_out) {
 TEST_F(SocketTest, connections_over_the_limit_are_told) {
   settings->config.http.connections = 2;
   open();
-  Client one = connect(), two = connect();
-  one.send(get("/healthz"));
-  answers(one);
+  Client one = connect_working(), two = connect_working();
   Client three = connect();
   const Answer told = answers(three).at(0);
   // Written without the service, yet as the table of errors says.
@@ -299,6 +326,117 @@ TEST_F(SocketTest, connections_over_the_limit_are_told) {
     again.send(get("/healthz"));
     return answers(again).at(0).status == 200;
   }));
+}
+
+// A request that was sent before the refusal must not turn it into a reset.
+TEST_F(SocketTest, a_refused_client_that_has_asked_already_reads_the_refusal) {
+  settings->config.http.connections_per_address = 1;
+  open();
+  Client one = connect_working();
+  std::vector<Client> refused;
+  for (int i = 0; i < 20; ++i) {
+    refused.push_back(connect());
+    refused.back().send(post("/v1/chat/completions", kHello));
+  }
+  for (Client& client : refused) {
+    std::string got;
+    EXPECT_TRUE(until([&] {
+      got += client.take();
+      return client.eof || client.was_reset;
+    }));
+    EXPECT_TRUE(got.starts_with("HTTP/1.1 503 ")) << got;
+    EXPECT_FALSE(client.was_reset);
+  }
+}
+
+TEST_F(SocketTest, silent_connections_give_way_and_are_told) {
+  settings->config.http.connections = 4;
+  settings->config.http.connections_per_address = 4;
+  open();
+  std::vector<Client> silent, asked;
+  for (int i = 0; i < 4; ++i) silent.push_back(connect());
+  silent[1].send("GET / HT");  // as silent as the others
+  io.run_for(1ms);
+  for (Client& client : silent) {
+    asked.push_back(connect());
+    asked.back().send(get("/v1/models"));
+    EXPECT_EQ(answers(asked.back()).at(0).status, 200);
+    EXPECT_EQ(answers(client).at(0).status, 503);
+    EXPECT_TRUE(until([&] { return client.take().empty() && client.eof; }));
+  }
+}
+
+TEST_F(SocketTest, idle_connections_of_strangers_give_way_before_an_apps) {
+  settings->config.http.connections = 3;
+  settings->config.http.reserved_connections = 0;
+  open();
+  Client app = connect(), stranger = connect(), busy = connect_working();
+  app.send(get("/v1/models"));
+  answers(app);
+  stranger.send(get("/healthz", ""));
+  answers(stranger);
+  Client newcomer = connect();
+  newcomer.send(get("/v1/models"));
+  EXPECT_EQ(answers(newcomer).at(0).status, 200);
+  EXPECT_TRUE(until([&] { return stranger.take().empty() && stranger.eof; }));
+  EXPECT_EQ(metric(app, "flyball_connection_events{event=\"closed_idle\"}"), 1);
+  EXPECT_EQ(metric(app, "flyball_connections{state=\"working\"}"), 1);
+  EXPECT_EQ(metric(app, "flyball_connections{state=\"idle\"}"), 2);
+  EXPECT_EQ(metric(app, "flyball_connections_of_strangers"), 0);
+}
+
+// The attack that locked every key out until idle_timeout.
+TEST_F(SocketTest, idle_sockets_beyond_the_limit_lock_nobody_out) {
+  constexpr std::size_t kIdle = 1500;
+  if (!allow_open_files(2 * kIdle + 200)) GTEST_SKIP() << "needs " << 2 * kIdle + 200 << " open files";
+  settings->config.http.connections = 400;
+  open();
+  Client old = connect();
+  old.send(get("/v1/models"));
+  answers(old);
+  std::vector<Client> idle;
+  for (std::size_t i = 0; i < kIdle; ++i) {
+    idle.push_back(connect());
+    if (i % 3 == 0) idle.back().send("GET / HTTP/1.1\r\nX");
+    if (i % 50 != 0) continue;
+    Client client = connect();
+    client.send(get("/v1/models"));
+    EXPECT_EQ(answers(client).at(0).status, 200) << i;
+    old.send(get("/v1/models"));
+    EXPECT_EQ(answers(old).at(0).status, 200) << i;
+  }
+  EXPECT_LE(metric(old, "flyball_connections{state=\"silent\"}"), 300) << "three quarters, as all come from here";
+  EXPECT_LE(metric(old, "flyball_connections{state=\"leaving\"}"), 50);
+  EXPECT_GT(metric(old, "flyball_connection_events{event=\"closed_silent\"}"), 1100);
+  EXPECT_EQ(metric(old, "flyball_connection_events{event=\"refused\"}"), 0);
+}
+
+TEST_F(SocketTest, an_address_has_its_own_bound) {
+  settings->config.http.connections_per_address = 2;
+  open();
+  Client one = connect_working(), two = connect_working();
+  Client three = connect();
+  EXPECT_EQ(answers(three).at(0).status, 503);
+  Client elsewhere = connect("127.0.0.2");
+  elsewhere.send(get("/v1/models"));
+  EXPECT_EQ(answers(elsewhere).at(0).status, 200);
+}
+
+TEST(PeerSource, IsAnAddressOrAnIpv6NetworkWithoutThePort) {
+  const auto source = [](int family, const char* text) {
+    sockaddr_storage storage{};
+    storage.ss_family = static_cast<sa_family_t>(family);
+    auto& in4 = reinterpret_cast<sockaddr_in&>(storage);
+    auto& in6 = reinterpret_cast<sockaddr_in6&>(storage);
+    in4.sin_port = htons(4711);  // of in6, too
+    EXPECT_EQ(::inet_pton(family, text, family == AF_INET ? static_cast<void*>(&in4.sin_addr) : &in6.sin6_addr), 1);
+    return http::source_of(storage);
+  };
+  EXPECT_EQ(source(AF_INET, "192.0.2.1"), "192.0.2.1");
+  EXPECT_EQ(source(AF_INET6, "2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+  EXPECT_EQ(source(AF_INET6, "2001:db8:1:2::1"), "2001:db8:1:2::/64");
+  EXPECT_EQ(source(AF_INET6, "::1"), "::/64");
+  EXPECT_EQ(source(AF_INET6, "::ffff:192.0.2.1"), "192.0.2.1");
 }
 
 // No descriptor is left for a new client: it waits in the backlog, others are served, and it is served later.
@@ -324,13 +462,6 @@ TEST_F(SocketTest, out_of_descriptors_the_listener_waits_and_serves_on) {
   EXPECT_EQ(late.take(), "");
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(answers(late).at(0).status, 200);
-}
-
-bool allow_open_files(rlim_t n) {
-  rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_max < n) return false;
-  files.rlim_cur = std::max(files.rlim_cur, n);
-  return ::setrlimit(RLIMIT_NOFILE, &files) == 0;
 }
 
 // 2,000 clients that send a byte now and then cost the others nothing that can be seen.
