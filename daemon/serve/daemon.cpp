@@ -2,7 +2,6 @@
 #include "daemon/serve/daemon.hpp"
 
 #include <malloc.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +30,7 @@
 #include "daemon/probe/probe.hpp"
 #include "daemon/route/preload.hpp"
 #include "daemon/settings/config_files.hpp"
+#include "daemon/settings/descriptors.hpp"
 #include "daemon/settings/settings.hpp"
 #include "daemon/store/database.hpp"
 #include "daemon/store/writer.hpp"
@@ -54,14 +54,6 @@ constexpr seconds kWatchdogPatience{150};
 constexpr seconds kFleetExit{2};
 // Before figures expire they are measured again, where the daemon is to do so.
 constexpr seconds kRefreshBefore{24 * 3600};
-constexpr rlim_t kMaxOpenFiles = 65'536;  // connections, workers and files; the config's limits are below it
-
-void raise_file_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = std::min(limit.rlim_max, kMaxOpenFiles);
-  setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 void read_measured(api::Settings& settings, std::span<const measure::Engine> engines,
                    const std::shared_ptr<const measure::PredictionLedger>& ledger,
@@ -193,6 +185,10 @@ class Daemon {
     notifier_.reloading();
     reader_ = std::jthread([this, files = files_]() mutable {
       auto settings = settings::load_settings(options_.source, files.models);
+      if (settings)
+        if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config);
+            !fits)
+          settings = pass(fits);
       if (settings) read_measured(**settings, engines_, ledger_, files.digests);
       asio::post(io_, [this, settings = std::move(settings), files = std::move(files)]() mutable {
         files_ = std::move(files);
@@ -414,10 +410,12 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
   auto settings = settings::load_settings(options.source, files.models);
   if (!settings) return std::unexpected(StartFailure{std::move(settings.error()), true});
   systemd::set_log_level(options.log_level.value_or((*settings)->config.log_level));
-  raise_file_limit();
   spdlog::info(
       "flyball {} starting, configuration {}", FLYBALL_VERSION,
       options.source.config.empty() ? std::string(settings::kShippedConfig) : options.source.config.string());
+  if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config);
+      !fits)
+    return std::unexpected(StartFailure{std::move(fits.error()), true});
   probe::ProbeOptions probe;
   probe.timeout = options.probe_timeout;
   const probe::HardwareReport report = probe::probe_hardware(probe);
