@@ -1,14 +1,16 @@
 #include "config/json_reader.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "config/keyed_hash.hpp"
 
 namespace flyball {
 namespace {
@@ -177,37 +179,62 @@ class Packer final : public Bounded {
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
-    constexpr std::size_t kLooked = 16;  // so many keys are compared one by one, more are sorted
+    constexpr std::size_t kCompared = 16;  // so many keys are compared one by one; more are hashed
     Open& top = open_.back();
-    const auto same = [&](const Key& known) { return out.written(known.at, known.size) == name; };
-    if (top.sorted.empty() &&
-        std::any_of(keys_.begin() + static_cast<std::ptrdiff_t>(top.first_key), keys_.end(), same))
-      return twice();
+    const auto first = keys_.begin() + static_cast<std::ptrdiff_t>(top.first_key);
+    if (keys_.size() - top.first_key < kCompared) {
+      if (std::any_of(first, keys_.end(), [&](const Key& known) { return text_of(known) == name; })) return twice();
+    } else {
+      if (!hash_) hash_ = KeyedHash::random();
+      if (top.hashed.empty())
+        for (std::size_t i = top.first_key; i < keys_.size(); ++i) insert(top, text_of(keys_[i]), i);
+      if (!insert(top, name, keys_.size())) return twice();
+    }
     out.key(name);
     keys_.push_back({out.size() - name.size(), name.size()});
-    if (keys_.size() - top.first_key <= kLooked) return true;
-    if (top.sorted.empty())
-      top.sorted =
-          Sorted(keys_.begin() + static_cast<std::ptrdiff_t>(top.first_key), keys_.end() - 1, Less{&out});
-    return top.sorted.insert(keys_.back()).second || twice();
+    return true;
   }
 
  private:
   struct Key {
     std::size_t at, size;  // in what is written
   };
-  struct Less {
-    const JsonPacker* packer = nullptr;
-    bool operator()(const Key& a, const Key& b) const {
-      return packer->written(a.at, a.size) < packer->written(b.at, b.size);
-    }
+  // A place in an open object's table of keys, which is found by the low bits of the hash.
+  struct Slot {
+    std::uint32_t hash = 0;
+    std::uint32_t key = kFree;  // its index in keys_
   };
-  using Sorted = std::set<Key, Less>;
+  static constexpr std::uint32_t kFree = UINT32_MAX;
   struct Open {
-    std::size_t begin;      // the container's first byte in the document
-    std::size_t first_key;  // its keys are keys_ from here
-    Sorted sorted;          // all of them, once there are many
+    std::size_t begin;         // the container's first byte in the document
+    std::size_t first_key;     // its keys are keys_ from here
+    std::vector<Slot> hashed;  // all of them, once there are many; a power of two, at most half of it taken
   };
+
+  std::string_view text_of(const Key& key) const noexcept { return out.written(key.at, key.size); }
+
+  // False: the object has the key already.
+  bool insert(Open& object, std::string_view name, std::size_t index) {
+    if (object.hashed.size() < 2 * (index + 1 - object.first_key)) {
+      std::vector<Slot> wider(std::bit_ceil(4 * (index + 1 - object.first_key)));
+      for (const Slot& slot : object.hashed)
+        if (slot.key != kFree) place_of(wider, slot.hash, [](const Slot&) { return false; }) = slot;
+      object.hashed = std::move(wider);
+    }
+    const auto hash = static_cast<std::uint32_t>((*hash_)(name));
+    Slot& place = place_of(object.hashed, hash,
+                           [&](const Slot& slot) { return slot.hash == hash && text_of(keys_[slot.key]) == name; });
+    if (place.key != kFree) return false;
+    place = {hash, static_cast<std::uint32_t>(index)};
+    return true;
+  }
+  // The slot for which `same` is true, or the free one where the search ends.
+  static Slot& place_of(std::vector<Slot>& slots, std::uint32_t hash, const auto& same) {
+    for (std::size_t i = hash;; ++i) {
+      Slot& slot = slots[i & (slots.size() - 1)];
+      if (slot.key == kFree || same(slot)) return slot;
+    }
+  }
 
   bool open(JsonKind kind) {
     if (!may_open(open_.size()) || !count()) return false;
@@ -225,6 +252,7 @@ class Packer final : public Bounded {
 
   std::vector<Key> keys_;
   std::vector<Open> open_;
+  std::optional<KeyedHash> hash_;  // drawn for the document's first large object
 };
 
 // Nothing, or why the document was refused.

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/json_reader.hpp"
+#include "config/keyed_hash.hpp"
 #include "tests/harness/packed.hpp"
 
 namespace flyball {
@@ -12,6 +13,12 @@ namespace {
 using nlohmann::json;
 using test::packed;
 using test::text_of;
+
+constexpr std::uint64_t kSipHash13[] = {
+    0xABAC0158050FC4DC, 0xC9F49BF37D57CA93, 0x82CB9B024DC7D44D, 0x8BF80AB8E7DDF7FB, 0xCF75576088D38328,
+    0xDEF9D52F49533B67, 0xC50D2B50C59F22A7, 0xD3927D989BB11140, 0x369095118D299A8E, 0x25A48EB36C063DE4,
+    0x79DE85EE92FF097F, 0x70C118C1F94DC352, 0x78A384B157B4D9A2, 0x306F760C1229FFA7, 0x605AA111C0F95D34,
+    0xD320D86D2A519956, 0xCC4FDD1A7D908B66, 0x9CF2689063DBD80C, 0x8FFC389CB473E63E, 0xF21F9DE58D297D1C};
 
 constexpr const char* kDocuments[] = {
     "null",
@@ -37,6 +44,34 @@ TEST(PackedJson, KeepsTheOrderOfMembers) {
   EXPECT_EQ(text_of(packed(text)), text);
   EXPECT_TRUE(packed(text).view().find("a").is_array());
   EXPECT_FALSE(packed(text).view().find("y"));
+}
+
+TEST(PackedJson, RefusesAKeyThatAppearsTwiceInAnObjectOfAnySize) {
+  for (const std::size_t n : {1, 2, 15, 16, 17, 18, 63, 64, 65, 1000, 90'000}) {
+    std::string text = R"({"outer":{)";
+    for (std::size_t i = 0; i < n; ++i) text += "\"key-" + std::to_string(i) + "\":0,";
+    const auto with = [&](const std::string& last) { return read_packed(text + "\"" + last + "\":1},\"b\":2}"); };
+    const auto unique = with("outer");
+    ASSERT_TRUE(unique) << n;
+    EXPECT_EQ(unique->view().find("outer").size(), n + 1);
+    for (const std::size_t twice : {std::size_t{0}, n / 2, n - 1}) {
+      const auto refused = with("key-" + std::to_string(twice));
+      ASSERT_FALSE(refused) << n << " " << twice;
+      EXPECT_EQ(refused.error().code, ErrorCode::invalid_json);
+      const std::size_t behind = text.size() + 2 + std::to_string(twice).size() + 4;
+      EXPECT_EQ(refused.error().where, "byte " + std::to_string(behind - 1)) << n << " " << twice;
+    }
+  }
+}
+
+// The vectors of SipHash's authors are of SipHash-2-4; these are of another program's SipHash-1-3.
+TEST(KeyedHash, IsSipHash13) {
+  const KeyedHash hash(0x0706050403020100, 0x0F0E0D0C0B0A0908);
+  std::string text;
+  for (const std::uint64_t expected : kSipHash13) {
+    EXPECT_EQ(hash(text), expected) << text.size() << " bytes";
+    text.push_back(static_cast<char>(text.size()));
+  }
 }
 
 TEST(PackedJson, KeepsIntegersBeyond64BitsAsTheirDigits) {
