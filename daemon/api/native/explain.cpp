@@ -1,11 +1,20 @@
 #include "daemon/api/native/explain.hpp"
 
+#include <cstdint>
+#include <string>
+
 #include <nlohmann/json.hpp>
 
 #include "config/json_reader.hpp"
 #include "daemon/api/openai/completion_request.hpp"
 
 namespace flyball::api::native {
+namespace {
+
+// Of the `facts` given, as JSON. There are a few hundred facts; they are checked and written back on the loop.
+constexpr std::uint32_t kMaxFactsBytes = 64 * 1024;
+
+}  // namespace
 
 Result<Explain> parse_explain(std::string_view text) {
   const auto packed = read_packed(text);
@@ -28,6 +37,11 @@ Result<Explain> parse_explain(std::string_view text) {
   const JsonView facts = body.member("facts");
   if (!facts) return out;
   if (!facts.is_object()) return fail(ErrorCode::invalid_value, "'facts' must be an object.", "facts");
+  if (facts.json_bytes() > kMaxFactsBytes)
+    return fail(ErrorCode::invalid_value,
+                "'facts' has " + std::to_string(facts.json_bytes()) + " bytes; the limit is " +
+                    std::to_string(kMaxFactsBytes) + ".",
+                "facts");
   for (const auto& [key, value] : facts.members()) out.facts.emplace_back(key, to_nlohmann(value));
   return out;
 }
