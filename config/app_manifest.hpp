@@ -59,6 +59,7 @@ struct AppLimits {
   // 0 is no limit. A token is one of a prompt or an answer, as `usage` counts them.
   std::uint32_t queue = 0;                // answers that may wait
   std::uint64_t requests_per_minute = 0;  // evenly, a minute's worth at once
+  std::uint64_t bytes_per_minute = 0;     // of request bodies, the same
   std::uint64_t tokens_per_minute = 0;    // the same
   std::uint64_t tokens_per_day = 0;       // UTC
   std::uint64_t kv_tokens = 0;            // that its open requests may come to, together

@@ -27,6 +27,7 @@ std::string spelled_duration(std::int64_t milliseconds) {
 void append_standings(const route::Standings& standings, std::vector<http::Field>& fields) {
   append("requests", standings.requests, fields);
   append("tokens", standings.tokens, fields);
+  append("bytes", standings.bytes, fields);
 }
 
 void set_retry_after(std::int64_t milliseconds, std::vector<http::Field>& fields) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <expected>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -28,8 +29,8 @@ class Service final : public http::Handler {
 
   // http::Handler
   std::string next_request_id() override;
-  std::optional<http::Response> check_head(const http::Request& head, const http::Peer& peer) override;
-  bool knows(const http::Request& head, const http::Peer& peer) const override;
+  std::expected<http::Entry, http::Response> check_head(const http::Request& head,
+                                                        const http::Peer& peer) override;
   http::Response refuse(const Error& error, const http::Request* head, const http::Peer& peer) override;
   void handle(std::shared_ptr<http::Exchange> exchange) override;
   bool closing() const override;
@@ -37,7 +38,8 @@ class Service final : public http::Handler {
   void reload(std::shared_ptr<const Settings> settings);
   void start_draining();
   void abort_all(const Error& error);  // what is still running at the end of a drain
-  std::size_t in_flight() const noexcept;
+  std::size_t in_flight() const noexcept;              // requests that an engine is for, or being parsed
+  std::size_t parsing() const noexcept;                // of them those whose body waits to be parsed, or is
   std::uint64_t finished() const noexcept;             // requests of any kind
   std::uint64_t inferences_finished() const noexcept;  // of them those that an engine was for
   metrics::Metrics& metrics() noexcept;

@@ -152,7 +152,7 @@ void Connection::receive(std::string_view bytes) {
   const Inside inside(inside_);
   if (state_ == State::lingering) {
     discarded_ += bytes.size();
-    if (discarded_ > kLingerBytes) state_ = State::closed;
+    if (discarded_ > std::max<std::uint64_t>(kLingerBytes, limits_.body_bytes)) state_ = State::closed;
     return;
   }
   if (state_ == State::closed || state_ == State::flushing) return;
@@ -184,6 +184,7 @@ void Connection::lost() {
   state_ = State::closed;
   out_.clear();
   out_begin_ = 0;
+  entry_.reset();
   disconnect();
 }
 
@@ -333,14 +334,16 @@ void Connection::on_head(const Head& head) {
   parser_.emplace(std::move(*parser));
   in_.erase(0, size);  // `head` views into it: not used below
   asked_ = true;
-  if (auto answer = handler_.check_head(parser_->request(), peer_)) {
+  auto entry = handler_.check_head(parser_->request(), peer_);
+  if (!entry) {
     // The body, if any, is not wanted: it is discarded with the connection.
-    respond(*answer, &parser_->request(),
-            answer->last || !parser_->done() || asked_to_close_ || handler_.closing());
+    respond(entry.error(), &parser_->request(),
+            entry.error().last || !parser_->done() || asked_to_close_ || handler_.closing());
     parser_.reset();
     return;
   }
-  known_ = known_ || handler_.knows(parser_->request(), peer_);
+  known_ = known_ || entry->known_app;
+  entry_ = std::move(entry->kept);
   if (expects && in_.empty()) append("HTTP/1.1 100 Continue\r\n\r\n");
   state_ = State::body;
   since_ = clock_();
@@ -363,7 +366,7 @@ void Connection::on_body_bytes() {
   state_ = State::answering;
   last_write_ = clock_();
   close_after_ = asked_to_close_;
-  exchange_ = std::make_shared<Exchange>(this, std::move(request), peer_, readable_);
+  exchange_ = std::make_shared<Exchange>(this, std::move(request), peer_, readable_, std::move(entry_));
   const auto exchange = exchange_;  // the handler may answer at once, which lets go of exchange_
   handler_.handle(exchange);
 }
@@ -371,6 +374,7 @@ void Connection::on_body_bytes() {
 void Connection::refuse(const Error& error, const Request* head) {
   respond(handler_.refuse(error, head, peer_), head, true);
   parser_.reset();
+  entry_.reset();
 }
 
 void Connection::respond(const Response& response, const Request* request, bool close) {

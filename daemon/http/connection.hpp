@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <expected>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,14 +40,20 @@ struct ExchangeObserver {
 // cut_stream.
 class Exchange {
  public:
-  Exchange(Connection* connection, Request request, Peer peer, TimePoint readable)
-      : connection_(connection), request_(std::move(request)), peer_(std::move(peer)), readable_(readable) {}
+  Exchange(Connection* connection, Request request, Peer peer, TimePoint readable, std::shared_ptr<void> entry)
+      : connection_(connection),
+        request_(std::move(request)),
+        peer_(std::move(peer)),
+        readable_(readable),
+        entry_(std::move(entry)) {}
 
   Request& request() noexcept { return request_; }
   const Peer& peer() const noexcept { return peer_; }
   TimePoint readable() const noexcept { return readable_; }  // when the first bytes of the request were read
   const std::string& id() const noexcept { return request_.id; }
   bool connected() const noexcept { return connection_ != nullptr; }
+  // What Handler::check_head gave for the request; nullptr the next time.
+  std::shared_ptr<void> take_entry() noexcept { return std::move(entry_); }
 
   void respond(Response response);
   void begin_stream(Response head);  // its body is not used
@@ -62,18 +69,23 @@ class Exchange {
   Request request_;
   Peer peer_;
   TimePoint readable_;
+  std::shared_ptr<void> entry_;
   std::weak_ptr<ExchangeObserver> observer_;
+};
+
+// A request that its handler has let in by its head.
+struct Entry {
+  std::shared_ptr<void> kept;  // the handler's own, may be null; until handle() takes it or the request ends
+  bool known_app = false;      // the request is an app's: by its key, its unix uid, or as default_app
 };
 
 // What is behind the connection: the router (daemon/api/service), or a test.
 struct Handler {
   virtual ~Handler() = default;
   virtual std::string next_request_id() = 0;
-  // Judges a head before its body is read (host, route, key, media type): an answer here ends the connection.
-  virtual std::optional<Response> check_head(const Request& head, const Peer& peer) = 0;
-  // Whether a head that check_head let in is an app's: known by its key, its unix uid or, where that is enough,
-  // by coming from this machine. Asked until a connection is known.
-  virtual bool knows(const Request& head, const Peer& peer) const = 0;
+  // Judges a head before its body is read (host, route, key, media type, limits). A response refuses the request
+  // and, where a body is still to come, ends the connection.
+  virtual std::expected<Entry, Response> check_head(const Request& head, const Peer& peer) = 0;
   // The answer to a request that broke HTTP itself; `head` is null where there is none.
   virtual Response refuse(const Error& error, const Request* head, const Peer& peer) = 0;
   virtual void handle(std::shared_ptr<Exchange> exchange) = 0;
@@ -113,7 +125,9 @@ class Connection {
   TimePoint deadline() const noexcept;  // tick() no later than this; max() for never
 
   static constexpr std::size_t kMaxPipelined = 16 * 1024;  // bytes read ahead while an answer is pending
-  static constexpr std::size_t kLingerBytes = 1 << 20;     // input discarded after the last answer
+  // Input discarded after the last answer, or http.body_bytes if that is more: a client that sends a body of the
+  // allowed length to the end then reads its refusal, not a reset.
+  static constexpr std::size_t kLingerBytes = 1 << 20;
   static constexpr std::chrono::milliseconds kLinger{2'000};
   static constexpr std::chrono::milliseconds kFirstRequest{500};  // a drain's patience with a new client
 
@@ -155,6 +169,7 @@ class Connection {
   std::string in_;
   HeadScanner scanner_;
   std::optional<RequestParser> parser_;
+  std::shared_ptr<void> entry_;  // of the request whose body is being received
   std::shared_ptr<Exchange> exchange_;
   std::shared_ptr<ExchangeObserver>
       first_byte_observer_;  // outlives the exchange until its answer begins to leave

@@ -59,7 +59,7 @@ std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const JobSpe
   // An empty queue takes any request, or one of more answers than max_queue could never be served.
   if (!reservation || waiting_answers == 0 || waiting_answers + spec.answers() <= limits.max_queue)
     return reservation;
-  app_limits.withdraw(spec.app.id, *reservation);
+  app_limits.withdraw(spec.app.id, *reservation, spec.body_bytes);
   Refusal refusal{{ErrorCode::overloaded,
                    "The queue is full: " + std::to_string(waiting_answers) +
                        " answers are waiting, and its limit is " + std::to_string(limits.max_queue) + ".",
@@ -89,6 +89,13 @@ Dispatcher::~Dispatcher() {
 
 void Dispatcher::set_limits(DispatchLimits limits) noexcept {
   impl_->limits = limits;
+}
+std::expected<Standings, Refusal> Dispatcher::charge(const config::AppManifest& app,
+                                                     std::uint64_t body_bytes) {
+  return impl_->app_limits.charge(app.id, app.limits, body_bytes, now());
+}
+void Dispatcher::give_back(const config::AppManifest& app, std::uint64_t requests, std::uint64_t body_bytes) {
+  impl_->app_limits.give_back(app.id, requests, body_bytes);
 }
 const Receipts& Dispatcher::receipts() const noexcept {
   return impl_->receipts;

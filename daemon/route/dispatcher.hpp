@@ -38,6 +38,7 @@ struct JobSpec {
   CompletionRequest base;  // all but id, prompt and resumption; its seed is the first answer's
   std::vector<Prompt> prompts;
   std::uint32_t n = 1;                      // answers to each prompt
+  std::uint64_t body_bytes = 0;             // that the app was charged with
   const BackendInfo* file = nullptr;        // what the model's file says of itself, if that is known
   const measure::Book* measured = nullptr;  // what is known of its engines by measurement
 
@@ -86,7 +87,11 @@ class Dispatcher {
   ~Dispatcher();
 
   void set_limits(DispatchLimits limits) noexcept;
-  // Admits and decides at once; engines are asked later, from the io_context. Each answer takes a place of
+  // Charges the app with a request whose body is still to come, as Limits::charge does. submit() gives the
+  // charge back where it answers `overloaded`.
+  std::expected<Standings, Refusal> charge(const config::AppManifest& app, std::uint64_t body_bytes);
+  void give_back(const config::AppManifest& app, std::uint64_t requests, std::uint64_t body_bytes);
+  // Admits a charged request and decides at once; engines are asked later, from the io_context. Each answer takes a place of
   // its own, as each takes a sequence of an engine. rate_limited: the app's own limits; invalid_value: they
   // would never allow it; overloaded: the queue is full. Failures after this arrive at the observer.
   std::expected<std::shared_ptr<Job>, Refusal> submit(JobSpec spec, std::weak_ptr<JobObserver> observer);

@@ -18,6 +18,10 @@ std::string number(std::uint64_t n) {
   return std::to_string(n);
 }
 
+std::int64_t until_midnight_ms(const Now& now) {
+  return kMsOfDay - now.utc_s % 86'400 * 1000;
+}
+
 std::string seconds_of(std::int64_t ms) {
   return std::to_string((ms + 999) / 1000) + " s";
 }
@@ -68,12 +72,65 @@ std::int64_t MinuteBucket::until(std::uint64_t n) const noexcept {
   return missing <= 0 || per_minute_ == 0 ? 0 : (missing + per_minute_ - 1) / per_minute_;
 }
 
-std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& name,
-                                                          const config::AppLimits& limits,
-                                                          const Demand& demand, const Now& now) {
+Limits::App& Limits::refreshed(const std::string& name, const config::AppLimits& limits, const Now& now) {
   App& app = apps_[name];
   app.requests.set(limits.requests_per_minute, now);
   app.tokens.set(limits.tokens_per_minute, now);
+  app.bytes.set(limits.bytes_per_minute, now);
+  return app;
+}
+
+Standings Limits::standings(const App& app, const config::AppLimits& limits, const Now& now) {
+  const auto of = [](const MinuteBucket& bucket) -> std::optional<Standing> {
+    if (bucket.per_minute() == 0) return std::nullopt;
+    return Standing{bucket.per_minute(), bucket.left(), bucket.until(bucket.per_minute())};
+  };
+  Standings out{of(app.requests), of(app.tokens), of(app.bytes)};
+  if (limits.tokens_per_day == 0) return out;
+  const auto today = app.days.find(now.day());
+  const std::uint64_t taken = today == app.days.end() ? 0 : today->second.used + today->second.reserved;
+  const Standing day{limits.tokens_per_day, less(limits.tokens_per_day, taken), until_midnight_ms(now)};
+  if (!out.tokens || day.remaining < out.tokens->remaining) out.tokens = day;
+  return out;
+}
+
+std::expected<Standings, Refusal> Limits::charge(const std::string& name, const config::AppLimits& limits,
+                                                 std::uint64_t body_bytes, const Now& now) {
+  App& app = refreshed(name, limits, now);
+  const auto refuse = [&](Refusal refusal) {
+    refusal.standings = standings(app, limits, now);
+    return std::unexpected(std::move(refusal));
+  };
+  if (limits.bytes_per_minute > 0 && body_bytes > limits.bytes_per_minute)
+    return refuse({{ErrorCode::body_too_large,
+                    "The body has " + number(body_bytes) + " bytes; the app's limit is " +
+                        number(limits.bytes_per_minute) + " a minute (limits.bytes_per_minute).",
+                    {},
+                    {}}});
+  Reasons reasons;
+  if (app.requests.left() == 0)
+    reasons.add("The app has used its " + number(limits.requests_per_minute) + " requests a minute.",
+                app.requests.until(1));
+  if (body_bytes > app.bytes.left())
+    reasons.add("The app has " + number(app.bytes.left()) + " of its " + number(limits.bytes_per_minute) +
+                    " bytes a minute left, and this body has " + number(body_bytes) + ".",
+                app.bytes.until(body_bytes));
+  if (reasons.worst()) return refuse(std::move(*reasons.worst()));
+  app.requests.take(1);
+  app.bytes.take(body_bytes);
+  return standings(app, limits, now);
+}
+
+void Limits::give_back(const std::string& name, std::uint64_t requests, std::uint64_t body_bytes) {
+  App& app = apps_[name];
+  app.requests.give_back(requests);
+  app.bytes.give_back(body_bytes);
+}
+
+std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& name,
+                                                          const config::AppLimits& limits,
+                                                          const Demand& demand, const Now& now) {
+  App& app = refreshed(name, limits, now);
   const Day today = app.days[now.day()];
   while (app.days.size() > kKeptDays) {
     const auto first = app.days.begin(), last = std::prev(app.days.end());
@@ -83,23 +140,10 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
   const std::uint64_t kv = limits.kv_tokens == 0 ? kUnlimited : limits.kv_tokens;
   const std::uint64_t day_left = a_day == kUnlimited ? a_day : less(a_day, today.used + today.reserved);
   const std::uint64_t kv_left = kv == kUnlimited ? kv : less(kv, app.held);
-  const std::int64_t midnight_ms = kMsOfDay - now.utc_s % 86'400 * 1000;
-
-  const auto standings = [&](std::uint64_t tokens) {
-    Standings out;
-    if (limits.requests_per_minute > 0)
-      out.requests = {app.requests.per_minute(), app.requests.left(),
-                      app.requests.until(limits.requests_per_minute)};
-    const Standing day{a_day, less(day_left, tokens), midnight_ms};
-    if (limits.tokens_per_minute > 0)
-      out.tokens = {app.tokens.per_minute(), app.tokens.left(), app.tokens.until(limits.tokens_per_minute)};
-    if (a_day != kUnlimited && (!out.tokens || day.remaining < out.tokens->remaining)) out.tokens = day;
-    return out;
-  };
 
   const std::uint64_t least = demand.least_tokens;
   const auto refuse = [&](Refusal refusal) {
-    refusal.standings = standings(0);
+    refusal.standings = standings(app, limits, now);
     return std::unexpected(std::move(refusal));
   };
   if (demand.answers > limits.in_flight)
@@ -127,9 +171,6 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
   if (least > kv_left)
     reasons.add("The app's requests hold " + number(app.held) + " of its " + number(kv) +
                 " KV tokens, and this one needs " + number(least) + ".");
-  if (app.requests.left() == 0)
-    reasons.add("The app has used its " + number(limits.requests_per_minute) + " requests a minute.",
-                app.requests.until(1));
   if (least > app.tokens.left())
     reasons.add("The app has " + number(app.tokens.left()) + " of its " + number(limits.tokens_per_minute) +
                     " tokens a minute left, and this request needs " + number(least) + ".",
@@ -139,7 +180,7 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
     reasons.add("The app has used " + number(today.used) + " of its " + number(a_day) +
                     " tokens a day (UTC), its open requests hold " + number(today.reserved) +
                     ", and this one needs " + number(least) + ".",
-                spent ? midnight_ms : -1);
+                spent ? until_midnight_ms(now) : -1);
   }
   if (reasons.worst()) return refuse(std::move(*reasons.worst()));
 
@@ -150,11 +191,10 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
   if (left != kUnlimited) out.tokens = std::min(demand.most_tokens, left);
   app.in_flight += out.answers;
   app.waiting += out.answers;
-  app.requests.take(1);
   app.tokens.take(out.tokens);
   app.days[out.day].reserved += out.tokens;
   app.held += out.tokens;
-  out.standings = standings(out.tokens);
+  out.standings = standings(app, limits, now);
   return out;
 }
 
@@ -179,9 +219,9 @@ void Limits::settle(const std::string& name, const Reservation& reservation, std
   day->second.used += used;
 }
 
-void Limits::withdraw(const std::string& name, const Reservation& reservation) {
+void Limits::withdraw(const std::string& name, const Reservation& reservation, std::uint64_t body_bytes) {
   settle(name, reservation, 0);
-  apps_[name].requests.give_back(1);
+  give_back(name, 1, body_bytes);
 }
 
 void Limits::restore(const std::string& name, std::int64_t day, std::uint64_t used) {

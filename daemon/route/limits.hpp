@@ -1,6 +1,7 @@
-// What each app may use, and what it has used: answers in flight and waiting, requests and tokens a minute,
-// tokens a day, KV tokens at once. A request reserves what it may come to and settles with what it came to,
-// so that no sum is ever exceeded, however many run. Pure: whoever asks says what time it is.
+// What each app may use, and what it has used: requests, bytes of bodies and tokens a minute, answers in
+// flight and waiting, tokens a day, KV tokens at once. A request is charged when its head has come, before its
+// body is read; once the body is parsed it reserves what it may come to and settles with what it came to, so
+// that no sum is ever exceeded, however many run. Pure: whoever asks says what time it is.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +34,7 @@ struct Standing {
   std::int64_t reset_ms = 0;  // until all of it is there again, if nobody asks meanwhile
 };
 struct Standings {
-  std::optional<Standing> requests, tokens;  // absent: not limited
+  std::optional<Standing> requests, tokens, bytes;  // absent: not limited
 };
 
 struct Refusal {
@@ -73,14 +74,22 @@ class Limits {
     Standings standings = {};  // as they were left by it
   };
 
-  // rate_limited, or invalid_value where it asks for what the limits never allow. The limits are the latest
-  // manifest's; nothing is counted where it is refused.
+  // Charges the app with one request and the bytes of its body, before the body is read. rate_limited, or
+  // body_too_large where the body is longer than a minute's bytes. The limits are the latest manifest's;
+  // nothing is charged where it is refused.
+  std::expected<Standings, Refusal> charge(const std::string& app, const config::AppLimits& limits,
+                                           std::uint64_t body_bytes, const Now& now);
+  // Takes back part of a charge: bytes that a body did not have, or a request that the daemon had no room for.
+  void give_back(const std::string& app, std::uint64_t requests, std::uint64_t body_bytes);
+
+  // Reserves what a charged request may come to. rate_limited, or invalid_value where it asks for what the
+  // limits never allow. Nothing is counted where it is refused.
   std::expected<Reservation, Refusal> admit(const std::string& app, const config::AppLimits& limits,
                                             const Demand& demand, const Now& now);
   void begun(const std::string& app, Reservation& reservation);  // it waits no longer
   void settle(const std::string& app, const Reservation& reservation, std::uint64_t used_tokens);
-  // As if it had never come: the daemon itself has no room for it.
-  void withdraw(const std::string& app, const Reservation& reservation);
+  // Takes back the reservation and the charge: the daemon itself has no room for the request.
+  void withdraw(const std::string& app, const Reservation& reservation, std::uint64_t body_bytes);
 
   // What the app had used of a day when the daemon was last running. Of any day: a clock may be wrong.
   void restore(const std::string& app, std::int64_t day, std::uint64_t used_tokens);
@@ -95,10 +104,13 @@ class Limits {
   };
   struct App {
     std::uint32_t in_flight = 0, waiting = 0;  // answers
-    MinuteBucket requests, tokens;
+    MinuteBucket requests, tokens, bytes;
     std::map<std::int64_t, Day> days;
     std::uint64_t held = 0;  // tokens reserved, of whatever day: what may lie in KV
   };
+  // With the app's buckets filled up to now.
+  App& refreshed(const std::string& app, const config::AppLimits& limits, const Now& now);
+  static Standings standings(const App& app, const config::AppLimits& limits, const Now& now);
   std::map<std::string, App> apps_;  // of the configuration: they are few, and stay
 };
 

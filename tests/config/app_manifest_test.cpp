@@ -60,7 +60,7 @@ workload:
 slo: {ttft: 2s, tpot: 50ms, deadline: 5m}
 models: [m, n]
 privacy: any
-limits: {in_flight: 4, max_tokens: 512, queue: 9, requests_per_minute: 60, tokens_per_minute: 9000,
+limits: {in_flight: 4, max_tokens: 512, queue: 9, requests_per_minute: 60, bytes_per_minute: 64MiB, tokens_per_minute: 9000,
   tokens_per_day: 1000000000000, kv_tokens: 8192}
 )",
                              "apps.d/indexer.yaml");
@@ -89,6 +89,7 @@ limits: {in_flight: 4, max_tokens: 512, queue: 9, requests_per_minute: 60, token
   EXPECT_EQ(app->limits.max_tokens, 512U);
   EXPECT_EQ(app->limits.queue, 9U);
   EXPECT_EQ(app->limits.requests_per_minute, 60U);
+  EXPECT_EQ(app->limits.bytes_per_minute, 64U << 20);
   EXPECT_EQ(app->limits.tokens_per_minute, 9000U);
   EXPECT_EQ(app->limits.tokens_per_day, 1'000'000'000'000U);
   EXPECT_EQ(app->limits.kv_tokens, 8192U);

@@ -1,6 +1,8 @@
 // A whole connection: any bytes, cut anywhere, through the real connection, router and dispatcher to fake
-// engines, in memory. First byte of the input: how the rest is cut and when the client hangs up. Whatever
+// engines, in memory. First byte of the input: how the rest is cut, when the client hangs up and whether large
+// bodies are parsed before it does. Whatever
 // comes, the daemon keeps no request, bounds its buffers, and answers in HTTP.
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -61,11 +63,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (handlers == 0 && n == 0) return;
       }
     };
+    const auto parse = [&] {  // what the parsing thread has, to its end
+      while (world.service.parsing() > 0) {
+        world.io.restart();
+        world.io.run_one_for(std::chrono::milliseconds(100));
+      }
+    };
     while (!input.empty() && !connection.closed() && connection.wants_input()) {
       const auto part = input.substr(0, piece);
       input.remove_prefix(part.size());
       connection.receive(part);
       require(connection.output().size() < 4U << 20);
+      run();
+      if ((data[0] & 32U) == 0) parse();
       run();
     }
     if (half_close) connection.receive_eof();
@@ -75,6 +85,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       connection.tick();
       run();
     }
+    parse();
+    run();
   }
   world.io.restart();
   world.io.poll();

@@ -119,5 +119,134 @@ TEST_F(RateLimits, what_the_queue_had_no_room_for_is_not_counted) {
   EXPECT_EQ(again.received(), "") << "the second of two";
 }
 
+std::string head_of(std::string_view path, std::size_t bytes, std::string_view more = {}) {
+  std::string out = "POST " + std::string(path) +
+                    " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    "Authorization: Bearer key-alice\r\n";
+  return out.append(more) + "Content-Length: " + std::to_string(bytes) + "\r\n\r\n";
+}
+std::string chunked(std::string_view path, std::string_view body) {
+  std::string out = "POST " + std::string(path) +
+                    " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                    "Authorization: Bearer key-alice\r\nTransfer-Encoding: chunked\r\n\r\n";
+  char size[20];
+  std::snprintf(size, sizeof size, "%zx\r\n", body.size());
+  return out.append(size).append(body) + "\r\n0\r\n\r\n";
+}
+std::string code_of(const Answer& answer) {
+  return json::parse(answer.body)["error"]["code"];
+}
+
+TEST_F(RateLimits, ARequestIsRefusedBeforeItsBodyIsSent) {
+  alice().requests_per_minute = 1;
+  EXPECT_EQ(complete().status, 200);
+  for (const char* expect : {"", "Expect: 100-continue\r\n"}) {
+    Wire wire(rig);
+    wire.send(head_of("/v1/completions", 4'000'000, expect));
+    EXPECT_EQ(wire.received().find("100 Continue"), std::string::npos);
+    const Answer refused = wire.answer();
+    EXPECT_EQ(refused.status, 429);
+    EXPECT_EQ(code_of(refused), "rate_limited");
+    EXPECT_EQ(refused.field("x-ratelimit-remaining-requests"), "0");
+    EXPECT_GE(std::stoi(refused.field("Retry-After")), 50);
+    EXPECT_NE(refused.field("x-request-id"), "");
+    EXPECT_EQ(refused.field("Connection"), "close");
+  }
+}
+
+// A client that sends all of its body before it reads: the connection takes the bytes until then.
+TEST_F(RateLimits, ARefusedBodyIsReadToItsEnd) {
+  alice().requests_per_minute = 1;
+  EXPECT_EQ(complete().status, 200);
+  Wire wire(rig);
+  wire.send(head_of("/v1/completions", 4'000'000) + std::string(4'000'000, 'x'));
+  EXPECT_FALSE(wire.connection().closed());
+  EXPECT_EQ(wire.answer().status, 429);
+}
+
+TEST_F(RateLimits, BytesAreChargedAtTheHead) {
+  alice().bytes_per_minute = 100'000;
+  Wire first(rig), second(rig), never(rig);
+  first.send(head_of("/v1/completions", 90'000));
+  second.send(head_of("/v1/completions", 20'000));
+  EXPECT_EQ(second.answer().status, 429);
+  EXPECT_EQ(second.answer().field("x-ratelimit-limit-bytes"), "100000");
+  EXPECT_LE(std::stoi(second.answer().field("x-ratelimit-remaining-bytes")), 10'100);
+  EXPECT_LE(std::stoi(second.answer().field("Retry-After")), 6);
+  never.send(head_of("/v1/completions", 100'001));
+  EXPECT_EQ(never.answer().status, 413);
+  EXPECT_EQ(code_of(never.answer()), "body_too_large");
+  EXPECT_NE(never.answer().body.find("100000 a minute (limits.bytes_per_minute)"), std::string::npos);
+}
+
+TEST_F(RateLimits, AChunkedBodyIsChargedWithItsLength) {
+  alice().bytes_per_minute = rig.settings->config.http.body_bytes;
+  const Answer first = [&] {
+    Wire wire(rig);
+    wire.send(chunked("/v1/completions", with("")));
+    return wire.answer();
+  }();
+  EXPECT_EQ(first.status, 200);
+  EXPECT_GE(std::stoull(first.field("x-ratelimit-remaining-bytes")), alice().bytes_per_minute - with("").size());
+  EXPECT_EQ(complete().status, 200);
+  --alice().bytes_per_minute;
+  Wire wire(rig);
+  wire.send(chunked("/v1/completions", with("")));
+  EXPECT_EQ(wire.answer().status, 413) << "it might be too long";
+  EXPECT_NE(wire.answer().body.find("without Content-Length counts as http.body_bytes"), std::string::npos);
+}
+
+TEST_F(RateLimits, ABodyLongerThanTheHeldBytesIsRefused) {
+  alice().held_bytes = 1 << 20;
+  Wire wire(rig);
+  wire.send(head_of("/v1/completions", (1 << 20) + 1));
+  EXPECT_EQ(wire.answer().status, 413);
+  EXPECT_NE(wire.answer().body.find("limits.held_bytes"), std::string::npos);
+}
+
+// Bodies that are still on their way count, and those of clients that left do not.
+TEST_F(RateLimits, HeldBytesAreThoseOfBodiesOnTheirWay) {
+  alice().held_bytes = 1 << 20;
+  Wire second(rig), third(rig);
+  {
+    Wire first(rig);
+    first.send(head_of("/v1/completions", 1 << 20));
+    second.send(head_of("/v1/completions", 1));
+    EXPECT_EQ(second.answer().status, 429);
+    EXPECT_EQ(second.answer().field("Retry-After"), "1");
+    first.hang_up();
+  }
+  third.send(post("/v1/completions", with("")));
+  EXPECT_EQ(third.answer().status, 200);
+}
+
+TEST_F(RateLimits, WhatHasABodyIsCharged) {
+  alice().requests_per_minute = 5;
+  const auto remaining = [](const Answer& answer) { return answer.field("x-ratelimit-remaining-requests"); };
+  const auto look = [&] {
+    Wire wire(rig);
+    wire.send(get("/v1/models"));
+    return wire.answer();
+  };
+  EXPECT_EQ(remaining(ask(R"({"model":"demo"})", "/v1/route/explain")), "4");
+  EXPECT_EQ(remaining(look()), "") << "nothing is charged where there is no body";
+  const Answer invalid = ask("{", "/v1/completions");
+  EXPECT_EQ(invalid.status, 400);
+  EXPECT_EQ(remaining(invalid), "3") << "it was parsed";
+  EXPECT_EQ(remaining(ask(R"({"model":"none","prompt":"x"})", "/v1/completions")), "2");
+  EXPECT_EQ(remaining(complete()), "1");
+  EXPECT_EQ(ask("{}", "/v1/route/explain").status, 200);
+  EXPECT_EQ(ask("{}", "/v1/route/explain").status, 429);
+}
+
+TEST_F(RateLimits, AKeyIsAskedForBeforeALimit) {
+  alice().requests_per_minute = 1;
+  EXPECT_EQ(complete().status, 200);
+  Wire wire(rig);
+  wire.send(post("/v1/completions", with(""), "key-wrong"));
+  EXPECT_EQ(wire.answer().status, 401);
+  EXPECT_EQ(wire.answer().head.find("x-ratelimit"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace flyball::testing

@@ -83,7 +83,10 @@ void Wire::run() {
       moved = out.size();
       connection_.sent(moved);
     }
-    if (handlers == 0 && moved == 0) return;
+    if (handlers > 0 || moved > 0) continue;
+    if (!rig_.waits_for_parsing || rig_.service.parsing() == 0) return;
+    rig_.io.restart();
+    rig_.io.run_one_for(std::chrono::milliseconds(100));  // until the parsing thread posts
   }
 }
 

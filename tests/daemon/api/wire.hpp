@@ -37,6 +37,7 @@ struct Rig {
   std::shared_ptr<api::Settings> settings;
   FakeFleet fleet;
   api::Service service;
+  bool waits_for_parsing = true;  // Wire::run() until large bodies are parsed, too
 };
 
 class Wire {

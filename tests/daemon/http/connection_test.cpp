@@ -12,20 +12,20 @@ using std::chrono::milliseconds;
 
 struct TestHandler final : Handler {
   std::string next_request_id() override { return "req-" + std::to_string(++ids); }
-  std::optional<Response> check_head(const Request& head, const Peer&) override {
-    if (head.path() != "/forbidden" && head.path() != "/last") return std::nullopt;
+  std::expected<Entry, Response> check_head(const Request& head, const Peer&) override {
+    if (head.path() != "/forbidden" && head.path() != "/last") return Entry{entry, !head.field("Key").empty()};
     Response out;
     out.status = 403;
     out.last = head.path() == "/last";
-    return out;
+    return std::unexpected(out);
   }
-  bool knows(const Request& head, const Peer&) const override { return !head.field("Key").empty(); }
   Response refuse(const Error& error, const Request*, const Peer&) override {
     refusals.push_back(error);
     return api::openai::error_response(error);
   }
   void handle(std::shared_ptr<Exchange> exchange) override {
     bodies.push_back(exchange->request().body);
+    EXPECT_EQ(exchange->take_entry(), entry);
     if (exchange->request().path() == "/now") {
       Response out;
       out.body = "now:" + exchange->request().body;
@@ -47,6 +47,7 @@ struct TestHandler final : Handler {
   std::shared_ptr<Observer> observer = std::make_shared<Observer>();
   std::vector<std::shared_ptr<Exchange>> held;
   std::vector<std::string> bodies;
+  std::shared_ptr<void> entry = std::make_shared<int>();
   std::vector<Error> refusals;
   int ids = 0;
   bool draining = false;
@@ -151,9 +152,30 @@ TEST_F(ConnectionTest, lingers_within_bounds_and_time) {
   EXPECT_TRUE(connection->closed());
   open();
   send("bad\n");
-  for (std::size_t n = 0; n <= Connection::kLingerBytes; n += 65'536)
-    connection->receive(std::string(65'536, 'x'));
+  // A body of the allowed length is read to its end: its client then reads the answer, not a reset.
+  for (std::size_t n = 0; n < limits.body_bytes; n += 65'536) connection->receive(std::string(65'536, 'x'));
+  EXPECT_FALSE(connection->closed());
+  connection->receive(std::string(65'536, 'x'));
   EXPECT_TRUE(connection->closed());
+}
+
+TEST_F(ConnectionTest, KeepsTheHandlersEntryWhileTheRequestLasts) {
+  const std::string head = "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n";
+  const auto kept = [&] { return handler.entry.use_count() > 1; };
+  EXPECT_FALSE(kept());
+  send(head);
+  EXPECT_TRUE(kept());
+  send("hi");
+  EXPECT_FALSE(kept()) << "the handler took it and let it go";
+  handler.held[0]->respond({});
+  send(head);
+  EXPECT_TRUE(kept());
+  connection->receive_eof();
+  EXPECT_FALSE(kept()) << "the client has left";
+  open();
+  send(head);
+  advance(limits.body_timeout);
+  EXPECT_FALSE(kept()) << "the body came too late";
 }
 
 TEST_F(ConnectionTest, expect_continue) {

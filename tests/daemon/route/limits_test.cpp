@@ -29,6 +29,9 @@ struct LimitsTest : ::testing::Test {
                                                   std::uint64_t most = 20, std::uint32_t answers = 1) {
     return limits.admit("a", app, {answers, least, most}, at(ms));
   }
+  std::expected<Standings, Refusal> charge(std::int64_t ms, std::uint64_t bytes = 0) {
+    return limits.charge("a", app, bytes, at(ms));
+  }
 };
 
 TEST_F(LimitsTest, NothingIsLimitedWhereNothingIsSaid) {
@@ -65,21 +68,58 @@ TEST_F(LimitsTest, InFlightAndQueueCountAnswers) {
 TEST_F(LimitsTest, RequestsAMinuteComeBackEvenly) {
   app.requests_per_minute = 30;
   for (int i = 0; i < 30; ++i) {
-    const auto got = ask(1000);
+    const auto got = charge(1000);
     ASSERT_TRUE(got);
-    EXPECT_EQ(got->standings.requests->limit, 30U);
-    EXPECT_EQ(got->standings.requests->remaining, 29U - static_cast<unsigned>(i));
-    EXPECT_EQ(got->standings.requests->reset_ms, 2000 * (i + 1));
+    EXPECT_EQ(got->requests->limit, 30U);
+    EXPECT_EQ(got->requests->remaining, 29U - static_cast<unsigned>(i));
+    EXPECT_EQ(got->requests->reset_ms, 2000 * (i + 1));
   }
-  auto refused = ask(1500);
+  auto refused = charge(1500);
   EXPECT_THAT(refused.error().error.message, HasSubstr("30 requests a minute. It is free again in 2 s."));
   EXPECT_EQ(refused.error().retry_after_ms, 1500) << "one every two seconds";
-  EXPECT_EQ(ask(2999).error().retry_after_ms, 1);
-  EXPECT_TRUE(ask(3000)) << "exactly then";
-  EXPECT_FALSE(ask(3000));
-  EXPECT_FALSE(ask(2000)) << "a clock that goes back gives nothing";
-  limits.withdraw("a", ask(5000).value());
-  EXPECT_TRUE(ask(5000)) << "what the daemon had no room for is not counted";
+  EXPECT_EQ(charge(2999).error().retry_after_ms, 1);
+  EXPECT_TRUE(charge(3000)) << "exactly then";
+  EXPECT_FALSE(charge(3000));
+  EXPECT_FALSE(charge(2000)) << "a clock that goes back gives nothing";
+  ASSERT_TRUE(charge(5000));
+  const auto admitted = ask(5000);
+  ASSERT_TRUE(admitted) << "what is charged is admitted without a second charge";
+  EXPECT_EQ(admitted->standings.requests->remaining, 0U);
+  limits.withdraw("a", *admitted, 0);
+  EXPECT_TRUE(charge(5000)) << "what the daemon had no room for is not counted";
+}
+
+TEST_F(LimitsTest, BytesAMinuteComeBackEvenly) {
+  app.bytes_per_minute = 6000;
+  EXPECT_EQ(charge(0, 6001).error().error.code, ErrorCode::body_too_large) << "it could never be sent";
+  EXPECT_EQ(charge(0, 6001).error().retry_after_ms, -1);
+  const auto first = charge(0, 4000);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->bytes->limit, 6000U);
+  EXPECT_EQ(first->bytes->remaining, 2000U);
+  EXPECT_EQ(first->bytes->reset_ms, 40'000);
+  const auto refused = charge(0, 2500);
+  EXPECT_THAT(refused.error().error.message, HasSubstr("2000 of its 6000 bytes a minute left, and this body has 2500"));
+  EXPECT_EQ(refused.error().retry_after_ms, 5000) << "a hundred a second";
+  EXPECT_EQ(refused.error().standings.bytes->remaining, 2000U) << "a refusal costs nothing";
+  EXPECT_TRUE(charge(0)) << "a request without a body";
+  EXPECT_TRUE(charge(5000, 2500)) << "exactly then";
+  limits.give_back("a", 0, 1000);
+  EXPECT_TRUE(charge(5000, 1000)) << "a body that was shorter than it might have been";
+  const auto admitted = ask(5000);
+  limits.withdraw("a", *admitted, 1000);
+  EXPECT_TRUE(charge(5000, 1000));
+  EXPECT_FALSE(charge(5000, 1));
+}
+
+TEST_F(LimitsTest, ARefusedChargeCostsNothing) {
+  app.requests_per_minute = 2;
+  app.bytes_per_minute = 100;
+  EXPECT_TRUE(charge(0, 100));
+  EXPECT_FALSE(charge(0, 1));
+  EXPECT_EQ(charge(0)->requests->remaining, 0U) << "the refused one took no request";
+  EXPECT_EQ(charge(30'000, 100).error().retry_after_ms, 30'000) << "of two reasons the longer one is told";
+  EXPECT_EQ(charge(30'000, 50)->bytes->remaining, 0U) << "nor bytes";
 }
 
 TEST_F(LimitsTest, TokensAMinuteAreReservedAndSettled) {
@@ -175,11 +215,13 @@ TEST_F(LimitsTest, KvTokensAreWhatIsOpenNow) {
 
 // Time alone must not promise what it cannot keep: of two reasons the longer one is told.
 TEST_F(LimitsTest, TheLongestReasonIsTold) {
-  app.requests_per_minute = 60;
   app.tokens_per_minute = 60;
-  for (int i = 0; i < 60; ++i) ASSERT_TRUE(ask(0, 1, 1));
-  EXPECT_EQ(ask(0, 1, 1).error().retry_after_ms, 1000);
-  EXPECT_EQ(ask(0, 30, 30).error().retry_after_ms, 30'000);
+  app.tokens_per_day = 60;
+  const auto all = ask(0, 1, 60);
+  ASSERT_TRUE(all);
+  EXPECT_EQ(ask(0, 30, 30).error().retry_after_ms, 30'000) << "the day's may come back at any time";
+  limits.settle("a", *all, 60);
+  EXPECT_EQ(ask(0, 30, 30).error().retry_after_ms, 43'200'000);
 }
 
 // Apps of one limit say nothing about another's.

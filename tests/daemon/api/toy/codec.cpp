@@ -1,6 +1,7 @@
 #include "tests/daemon/api/toy/codec.hpp"
 
 #include <array>
+#include <atomic>
 
 #include "config/json_reader.hpp"
 #include "daemon/api/error_table.hpp"
@@ -34,6 +35,9 @@ constexpr std::array kRoutes{
     Route{"POST", "/toy/why", Access::app, BodyType::json, "explain", false, kWhy},
     Route{"GET", "/toy/receipts/", Access::app, BodyType::none, "receipt", false, kReceipt},
 };
+
+constexpr std::size_t kGatedBytes = 16 * 1024;
+std::atomic<Gate*> the_gate = nullptr;
 
 constexpr std::array kKeys{KeyPlace{"x-toy-key", ""}, KeyPlace{"x-toy-token", ""}};
 
@@ -141,7 +145,9 @@ Result<Generate> parse_say(const http::Request& request) {
   if (!body) return std::unexpected(body.error());
   const JsonView say = body->view().is_object() ? body->view().member("say") : JsonView();
   if (!say.is_string()) return fail(ErrorCode::missing_field, "'say' is required.", "say");
+  if (Gate* gate = the_gate; gate != nullptr && request.body.size() > kGatedBytes) gate->pass(say.text().substr(0, 2));
   Generate out;
+  if (const JsonView model = body->view().member("model")) out.model = model.text();
   JsonPacker messages;
   messages.open(JsonKind::array);
   messages.open(JsonKind::object);
@@ -210,6 +216,29 @@ http::Response error(const Error& error) {
 }
 
 }  // namespace
+
+void Gate::pass(std::string_view mark) {
+  std::unique_lock lock(mutex_);
+  marks_.emplace_back(mark);
+  changed_.notify_all();
+  changed_.wait(lock, [&] { return open_; });
+}
+void Gate::open() {
+  const std::lock_guard lock(mutex_);
+  open_ = true;
+  changed_.notify_all();
+}
+void Gate::await_entered(std::size_t bodies) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return marks_.size() >= bodies; });
+}
+std::vector<std::string> Gate::marks() const {
+  const std::lock_guard lock(mutex_);
+  return marks_;
+}
+void set_gate(Gate* gate) noexcept {
+  the_gate = gate;
+}
 
 constinit const Codec kCodec{"toy", kRoutes, kKeys, parse, error};
 
