@@ -17,9 +17,9 @@ Answer::Answer(const text::Tokenizer& tokenizer, std::vector<std::string> stops,
 Answer::Step Answer::accept(Token token) {
   ++n_tokens_;
   Step step;
-  step.end_token = !ignore_eos_ && tokenizer_->is_end_of_generation(token);
-  std::string text = step.end_token ? std::string() : detokenizer_.push(token);
-  if (step.end_token) {
+  const bool end_token = !ignore_eos_ && tokenizer_->is_end_of_generation(token);  // it stands for no text
+  std::string text = end_token ? std::string() : detokenizer_.push(token);
+  if (end_token) {
     step.finish = FinishReason::stop;
   } else if (n_tokens_ == max_tokens_) {
     step.finish = FinishReason::length;

@@ -21,7 +21,6 @@ class Answer {
   struct Step {
     std::string text;                    // whole characters
     std::optional<FinishReason> finish;  // then this was the last token
-    bool end_token = false;              // the token stands for no text: it only says that the answer is over
   };
   // Precondition: no finish before.
   Step accept(Token token);

@@ -57,7 +57,7 @@ Answer::Step Sequence::sample_row(const Row& row, decode::SamplerScratch& scratc
   Answer::Step step = answer_.accept(token);
   delta.text = std::move(step.text);
   delta.tokens.push_back(token);
-  if (request_.sampling.top_logprobs >= 0 && !step.end_token) {
+  if (request_.sampling.top_logprobs >= 0) {  // the end token as well: usage counts it
     const text::Tokenizer& tokenizer = *model_->tokenizer;
     const auto bytes = [&](Token t) { return std::string(tokenizer.bytes(t, true)); };
     const auto lp = decode::logprobs(row, token, static_cast<std::uint32_t>(request_.sampling.top_logprobs));

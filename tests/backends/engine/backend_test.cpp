@@ -330,7 +330,41 @@ TEST(Engine, LogprobsOfTheChosenAndTheLikeliest) {
   EXPECT_EQ(deltas[0].logprobs[0].top[0].first, "o");
   EXPECT_EQ(deltas[0].logprobs[0].top[0].second, deltas[0].logprobs[0].logprob);
   EXPECT_LT(deltas[0].logprobs[0].logprob, 0.0F);
-  EXPECT_TRUE(deltas[2].logprobs.empty()) << "the end has no text and no logprob";
+  ASSERT_EQ(deltas[2].logprobs.size(), 1U) << "usage counts the end token, so logprobs list it";
+  EXPECT_EQ(deltas[2].text, "");
+  EXPECT_FALSE(deltas[2].logprobs[0].bytes.empty()) << "its spelling in the vocabulary";
+}
+
+// Whatever ends an answer: its end token, a stop string, its length, or the engine that took it over.
+TEST(Engine, LogprobsListEveryTokenThatUsageCounts) {
+  const auto listed = [](const Client& client) {
+    std::size_t n = 0;
+    for (const Delta& delta : client.deltas()) {
+      EXPECT_EQ(delta.logprobs.size(), delta.tokens.size());
+      n += delta.logprobs.size();
+    }
+    return n;
+  };
+  for (const std::uint32_t resumed : {0U, 1U}) {
+    for (const char* stop : {"", "ne."}) {
+      for (const std::uint32_t max_tokens : {2U, 5U, 6U, 50U}) {
+        auto fake = make_fake();
+        fake.control->model = script_model(2, byte_tokens("done."));
+        auto request = text_request("ab", max_tokens);
+        request.sampling.top_logprobs = 0;
+        if (*stop != '\0') request.stop = {stop};
+        if (resumed > 0) {
+          request.resume_tokens = byte_tokens("d");
+          request.resume_text_bytes = 1;
+        }
+        auto client = std::make_shared<Client>();
+        auto ticket = fake.backend->start(std::move(request), client).value();
+        ASSERT_TRUE(client->wait_end());
+        EXPECT_EQ(client->done().value().usage.completion_tokens, listed(*client) + resumed)
+            << "stop \"" << stop << "\", at most " << max_tokens << ", resumed at " << resumed;
+      }
+    }
+  }
 }
 
 Error error_of(FakeEngine& fake, CompletionRequest request) {
