@@ -49,6 +49,13 @@ void Exchange::respond(Response response) {
   connection_->respond(response, &request_, connection_->close_after_ || connection_->handler_.closing());
 }
 
+void Exchange::respond(Response response, std::unique_ptr<BodySource> body) {
+  if (!connection_ || connection_->state_ != Connection::State::answering) return;
+  connection_->await_first_byte();
+  connection_->respond(std::move(response), std::move(body), request_,
+                       connection_->close_after_ || connection_->handler_.closing());
+}
+
 void Exchange::begin_stream(Response head) {
   if (!connection_ || connection_->state_ != Connection::State::answering) return;
   Connection& c = *connection_;
@@ -64,16 +71,7 @@ void Exchange::begin_stream(Response head) {
 bool Exchange::write(std::string_view bytes) {
   if (!connection_ || connection_->state_ != Connection::State::streaming || bytes.empty()) return true;
   Connection& c = *connection_;
-  if (c.chunked_) {
-    char size[18];
-    const auto end = std::to_chars(size, size + 16, bytes.size(), 16).ptr;
-    c.append({size, static_cast<std::size_t>(end - size)});
-    c.append("\r\n");
-    c.append(bytes);
-    c.append("\r\n");
-  } else {
-    c.append(bytes);
-  }
+  c.append_chunk(bytes);
   c.last_write_ = c.clock_();
   c.notify();
   // Stays set until on_drained: a later write (another choice's, a heartbeat) may find some room again, but
@@ -133,13 +131,31 @@ void Connection::append(std::string_view bytes) {
   out_.append(bytes);
 }
 
+void Connection::append_chunk(std::string_view bytes) {
+  if (!chunked_) return append(bytes);
+  char size[18];
+  const auto end = std::to_chars(size, size + 16, bytes.size(), 16).ptr;
+  append({size, static_cast<std::size_t>(end - size)});
+  append("\r\n");
+  append(bytes);
+  append("\r\n");
+}
+
+void Connection::refill() {
+  if (!body_ || output().size() > limits_.stream_buffer_bytes / 2) return;
+  std::string piece;
+  if (!body_->next(piece)) body_.reset();
+  if (!piece.empty()) append_chunk(piece);
+  if (!body_ && chunked_) append("0\r\n\r\n");
+}
+
 bool Connection::wants_input() const noexcept {
   switch (state_) {
     case State::answering:
     case State::streaming:
       return in_.size() < kMaxPipelined;  // reading on is how a disconnect is seen
     case State::idle:
-      return !behind() || in_.size() < kMaxPipelined;
+      return (!behind() && !leaves()) || in_.size() < kMaxPipelined;
     case State::flushing:
     case State::closed:
       return false;
@@ -182,9 +198,11 @@ void Connection::receive_eof() {
 void Connection::lost() {
   const Inside inside(inside_);
   state_ = State::closed;
-  out_.clear();
+  std::string().swap(out_);
   out_begin_ = 0;
   entry_.reset();
+  body_.reset();
+  kept_.reset();
   disconnect();
 }
 
@@ -193,6 +211,7 @@ void Connection::disconnect() {
   const auto exchange = std::exchange(exchange_, nullptr);
   exchange->connection_ = nullptr;
   if (const auto observer = exchange->observer_.lock()) observer->on_disconnect();
+  exchange->kept_.reset();
 }
 
 void Connection::sent(std::size_t n) {
@@ -202,6 +221,14 @@ void Connection::sent(std::size_t n) {
     progress_ = clock_();
     if (const auto observer = std::exchange(first_byte_observer_, nullptr))
       observer->on_first_byte(progress_);
+  }
+  refill();
+  if (output().empty()) {
+    kept_.reset();
+    if (out_.capacity() > kKeptOutput && state_ != State::answering && state_ != State::streaming) {
+      std::string().swap(out_);
+      out_begin_ = 0;
+    }
   }
   const auto observer = exchange_ ? exchange_->observer_.lock() : nullptr;
   if (state_ == State::streaming && paused_writer_ && output().size() <= limits_.stream_buffer_bytes / 2) {
@@ -298,8 +325,8 @@ void Connection::process() {
     }
     if (in_.empty()) return;
     // One answer leaves before the next request is read: a client that pipelines and does not read is
-    // bounded.
-    if (behind()) return;
+    // bounded, and what its last answer holds of its app's limits is free again.
+    if (behind() || leaves()) return;
     if (state_ == State::idle) {
       state_ = State::head;
       if (!std::exchange(fresh_, false)) since_ = clock_();
@@ -343,7 +370,7 @@ void Connection::on_head(const Head& head) {
     return;
   }
   known_ = known_ || entry->known_app;
-  entry_ = std::move(entry->kept);
+  entry_ = std::move(entry->ticket);
   if (expects && in_.empty()) append("HTTP/1.1 100 Continue\r\n\r\n");
   state_ = State::body;
   since_ = clock_();
@@ -385,6 +412,20 @@ void Connection::respond(const Response& response, const Request* request, bool 
   notify();
 }
 
+void Connection::respond(Response response, std::unique_ptr<BodySource> body, const Request& request,
+                         bool close) {
+  if (!body->next(response.body)) return respond(response, &request, close);
+  close = close || http_1_0_;
+  chunked_ = !http_1_0_;
+  write_head(response, request.id, close, true, 0);
+  if (!head_only_) {
+    append_chunk(response.body);
+    body_ = std::move(body);
+  }
+  answered(close);
+  notify();
+}
+
 void Connection::write_head(const Response& response, std::string_view id, bool close, bool streaming,
                             std::size_t length) {
   std::string head = "HTTP/1.1 " + std::to_string(response.status) + " ";
@@ -413,6 +454,7 @@ void Connection::await_first_byte() {
 void Connection::answered(bool close) {
   if (exchange_) {
     exchange_->connection_ = nullptr;
+    kept_ = std::move(exchange_->kept_);
     exchange_.reset();
   }
   paused_writer_ = false;

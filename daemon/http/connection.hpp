@@ -36,8 +36,8 @@ struct ExchangeObserver {
 };
 
 // One request and the way to answer it. Handlers hold it by shared_ptr; once the connection is gone,
-// answering is a harmless no-op. Exactly one of: respond; or begin_stream, write..., end_stream or
-// cut_stream.
+// answering is a harmless no-op. Exactly one of: respond, whole or in pieces; or begin_stream, write...,
+// end_stream or cut_stream.
 class Exchange {
  public:
   Exchange(Connection* connection, Request request, Peer peer, TimePoint readable, std::shared_ptr<void> entry)
@@ -56,12 +56,21 @@ class Exchange {
   std::shared_ptr<void> take_entry() noexcept { return std::move(entry_); }
 
   void respond(Response response);
+  // `body` in place of the response's own: with its length where it is a single piece, else in chunks
+  // (HTTP/1.0: to the end of the connection) that are made as the client reads. It lives until its last piece
+  // is made, or until nobody can read it.
+  void respond(Response response, std::unique_ptr<BodySource> body);
   void begin_stream(Response head);  // its body is not used
   bool write(
       std::string_view bytes);  // false: more than stream_buffer_bytes are unread; pause until on_drained
   void end_stream();
   void cut_stream();  // closes without the last chunk, so that the client sees the truncation
   void observe(std::weak_ptr<ExchangeObserver> observer) { observer_ = std::move(observer); }
+  // Held until the last byte of the answer went to the kernel, or never will. No request behind this one is
+  // read before.
+  void keep_until_sent(std::shared_ptr<const void> kept) {
+    if (connected()) kept_ = std::move(kept);
+  }
 
  private:
   friend class Connection;
@@ -71,12 +80,13 @@ class Exchange {
   TimePoint readable_;
   std::shared_ptr<void> entry_;
   std::weak_ptr<ExchangeObserver> observer_;
+  std::shared_ptr<const void> kept_;
 };
 
 // A request that its handler has let in by its head.
 struct Entry {
-  std::shared_ptr<void> kept;  // the handler's own, may be null; until handle() takes it or the request ends
-  bool known_app = false;      // the request is an app's: by its key, its unix uid, or as default_app
+  std::shared_ptr<void> ticket;  // the handler's own, may be null; until handle() takes it or the request ends
+  bool known_app = false;        // the request is an app's: by its key, its unix uid, or as default_app
 };
 
 // What is behind the connection: the router (daemon/api/service), or a test.
@@ -110,6 +120,7 @@ class Connection {
   // Gives `answer`, a whole response, to a client whose request is not wanted, and ends. Only while not working.
   void turn_away(std::string_view answer);
   std::string_view output() const noexcept { return std::string_view(out_).substr(out_begin_); }
+  std::size_t buffered_capacity() const noexcept { return out_.capacity(); }  // bytes of memory for output
   bool wants_input() const noexcept;
   bool wants_shutdown() const noexcept { return state_ == State::lingering; }  // all is sent: close our side
   bool closed() const noexcept { return state_ == State::closed; }
@@ -125,6 +136,7 @@ class Connection {
   TimePoint deadline() const noexcept;  // tick() no later than this; max() for never
 
   static constexpr std::size_t kMaxPipelined = 16 * 1024;  // bytes read ahead while an answer is pending
+  static constexpr std::size_t kKeptOutput = 16 * 1024;    // of an idle connection's output buffer
   // Input discarded after the last answer, or http.body_bytes if that is more: a client that sends a body of the
   // allowed length to the end then reads its refusal, not a reset.
   static constexpr std::size_t kLingerBytes = 1 << 20;
@@ -140,6 +152,12 @@ class Connection {
   void on_body_bytes();
   void refuse(const Error& error, const Request* head);
   void respond(const Response& response, const Request* request, bool close);
+  void respond(Response response, std::unique_ptr<BodySource> body, const Request& request, bool close);
+  void append_chunk(std::string_view bytes);  // framed where the answer is chunked
+  void refill();                              // makes the next piece of body_ if the output has room
+  bool leaves() const noexcept {
+    return body_ != nullptr || kept_ != nullptr;
+  }  // an answer that must be gone first
   void write_head(const Response& response, std::string_view id, bool close, bool streaming,
                   std::size_t length);
   void answered(bool close);
@@ -162,7 +180,7 @@ class Connection {
   bool inside_ = false;       // in one of the calls that look for themselves
   bool close_after_ = false;  // the answer being given is the last
   bool head_only_ = false;    // HEAD: no body goes out
-  bool chunked_ = false;      // the stream is chunked (HTTP/1.1)
+  bool chunked_ = false;      // the stream, or the body in pieces, is chunked (HTTP/1.1)
   bool http_1_0_ = false;
   bool asked_to_close_ = false;
   bool paused_writer_ = false;  // write() said "behind"
@@ -175,6 +193,8 @@ class Connection {
       first_byte_observer_;  // outlives the exchange until its answer begins to leave
   std::string out_;
   std::size_t out_begin_ = 0;
+  std::unique_ptr<BodySource> body_;  // of the last answer, whose rest follows the output
+  std::shared_ptr<const void> kept_;  // of the last answer, until it has left
   std::size_t discarded_ = 0;
   TimePoint since_;       // when the present state began (idle, head, body, lingering); the connection, in the first head
   TimePoint readable_;    // when the first byte of the present request came

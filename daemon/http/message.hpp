@@ -1,6 +1,7 @@
 // What the HTTP room hands up and takes back: a request whose framing has been checked, and a response.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,6 +52,16 @@ struct Response {
       fields;  // beside Content-Type, Content-Length or Transfer-Encoding, Connection, x-request-id
   std::string body;
   bool last = false;  // the connection ends with it
+};
+
+// A response's body that is made piece by piece, as its reader takes it.
+class BodySource {
+ public:
+  static constexpr std::size_t kPieceBytes = 64 * 1024;
+  virtual ~BodySource() = default;
+  // Appends the next piece: at least a byte, and about kPieceBytes unless it is the last. False: it was the
+  // last.
+  virtual bool next(std::string& out) = 0;
 };
 
 std::string_view reason_phrase(int status) noexcept;

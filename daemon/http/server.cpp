@@ -35,6 +35,8 @@ using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 constexpr std::chrono::milliseconds kAcceptPause{
     100};  // after EMFILE and its like: let descriptors come free
 constexpr std::size_t kReadBytes = 16 * 1024;
+// What one connection may send before the others have their turn: a body in pieces is made as it is sent.
+constexpr std::size_t kTurnBytes = 256 * 1024;
 constexpr std::string_view kFullBody =
     R"({"error":{"message":"Too many connections are open; try again.","type":"server_error","param":null,"code":"overloaded"}})"
     "\n";
@@ -204,7 +206,12 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
   }
 
   void flush() {
+    std::size_t sent = 0;
     while (socket_.is_open() && !connection_.output().empty()) {
+      if (sent >= kTurnBytes) {
+        schedule_flush();
+        break;
+      }
       const std::string_view out = connection_.output();
       error_code ec;
       const std::size_t n = socket_.write_some(asio::buffer(out.data(), out.size()), ec);
@@ -225,6 +232,7 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
         return;
       }
       connection_.sent(n);
+      sent += n;
     }
     if (!socket_.is_open()) return;
     if (connection_.output().empty())

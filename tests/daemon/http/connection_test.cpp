@@ -430,6 +430,160 @@ TEST_F(ConnectionTest, a_small_write_does_not_forget_that_another_waits) {
   EXPECT_EQ(handler.observer->drains, 1);
 }
 
+// Pieces as given, and how many of them are left.
+struct Pieces final : BodySource {
+  Pieces(std::vector<std::string> all, std::shared_ptr<std::size_t> n)
+      : pieces(std::move(all)), left(std::move(n)) {
+    *left = pieces.size();
+  }
+  bool next(std::string& out) override {
+    out += pieces[pieces.size() - *left];
+    return --*left > 0;
+  }
+  std::vector<std::string> pieces;
+  std::shared_ptr<std::size_t> left;
+};
+
+struct PiecesTest : ConnectionTest {
+  const std::shared_ptr<std::size_t> left = std::make_shared<std::size_t>(0);
+
+  void SetUp() override {
+    limits.stream_buffer_bytes = 1000;
+    open();
+  }
+  void respond(const std::string& request, std::vector<std::string> pieces) {
+    connection->receive(request);
+    handler.held.back()->respond({}, std::make_unique<Pieces>(std::move(pieces), left));
+  }
+  static std::vector<std::string> four() {
+    return {std::string(600, 'a'), std::string(600, 'b'), std::string(600, 'c'), "d"};
+  }
+  std::string read_all(std::size_t at_once) {
+    std::string out;
+    while (!connection->output().empty()) {
+      const std::string_view now_there = connection->output().substr(0, at_once);
+      out += now_there;
+      connection->sent(now_there.size());
+    }
+    return out;
+  }
+};
+
+TEST_F(PiecesTest, a_body_of_one_piece_has_its_length) {
+  send(kLater);
+  Response plain;
+  plain.body = "hello";
+  handler.held.back()->respond(std::move(plain));
+  const std::string expected = drain();
+  handler.ids = 0;
+  open();
+  respond(kLater, {"hello"});
+  EXPECT_EQ(drain(), expected);
+  EXPECT_EQ(handler.observer->first_bytes, 2);
+}
+
+TEST_F(PiecesTest, a_longer_body_is_made_in_chunks_as_it_is_read) {
+  for (const std::size_t at_once : {1U, 7U, 250U, 100'000U}) {
+    handler.ids = 0;
+    open();
+    respond(kLater + kNow, four());
+    EXPECT_EQ(*left, 3U) << "nobody has read";
+    connection->sent(50);
+    EXPECT_EQ(*left, 3U) << "there is no room yet";
+    EXPECT_TRUE(connection->busy());
+    const std::string out = read_all(at_once);
+    const std::string body = "258\r\n" + std::string(600, 'a') + "\r\n258\r\n" + std::string(600, 'b') +
+                             "\r\n258\r\n" + std::string(600, 'c') + "\r\n1\r\nd\r\n0\r\n\r\n";
+    const std::size_t next = out.find("HTTP/1.1 200 OK\r\n");
+    ASSERT_NE(next, std::string::npos);
+    EXPECT_TRUE(out.substr(0, next).ends_with("\r\n\r\n" + body)) << out;
+    EXPECT_TRUE(out.substr(next).ends_with("now:hi"));
+    EXPECT_EQ(out.find("Content-Length"), out.find("Content-Length", next));
+    EXPECT_FALSE(connection->busy());
+    EXPECT_FALSE(connection->closed());
+  }
+}
+
+TEST_F(PiecesTest, http_1_0_reads_to_the_end_of_the_connection) {
+  respond("GET /later HTTP/1.0\r\nHost: a\r\nConnection: keep-alive\r\n\r\n", four());
+  EXPECT_FALSE(connection->wants_shutdown());
+  const std::string out = read_all(100);
+  EXPECT_EQ(out.find("chunked"), std::string::npos);
+  EXPECT_EQ(out.find("Content-Length"), std::string::npos);
+  EXPECT_NE(out.find("Connection: close\r\n"), std::string::npos);
+  EXPECT_TRUE(out.ends_with("\r\n\r\n" + std::string(600, 'a') + std::string(600, 'b') +
+                            std::string(600, 'c') + "d"));
+  EXPECT_TRUE(connection->wants_shutdown());
+}
+
+TEST_F(PiecesTest, head_requests_get_the_head_alone) {
+  respond("HEAD /later HTTP/1.1\r\nHost: a\r\n\r\n", four());
+  EXPECT_TRUE(read_all(100).ends_with("\r\n\r\n"));
+  EXPECT_EQ(*left, 3U);
+  EXPECT_EQ(left.use_count(), 1);
+  EXPECT_NE(send(kNow).find("now:hi"), std::string::npos);
+}
+
+TEST_F(PiecesTest, a_lost_connection_lets_go_of_the_rest) {
+  for (int how = 0; how < 3; ++how) {
+    open();
+    respond(kLater, four());
+    connection->sent(400);
+    ASSERT_EQ(left.use_count(), 2);
+    if (how == 0) connection->lost();
+    if (how == 1) connection.reset();
+    if (how == 2) advance(limits.stalled_reader_timeout);
+    EXPECT_EQ(left.use_count(), 1) << how;
+  }
+}
+
+TEST_F(PiecesTest, a_half_closed_client_still_gets_all_of_it) {
+  respond(kLater, four());
+  connection->receive_eof();
+  EXPECT_FALSE(connection->closed());
+  EXPECT_TRUE(read_all(100).ends_with("1\r\nd\r\n0\r\n\r\n"));
+  EXPECT_TRUE(connection->wants_shutdown());
+}
+
+TEST_F(PiecesTest, what_is_kept_goes_with_the_last_byte) {
+  const auto kept = std::make_shared<int>();
+  connection->receive(kLater + kNow);
+  handler.held.back()->keep_until_sent(kept);
+  handler.held.back()->respond({}, std::make_unique<Pieces>(four(), left));
+  std::string out;
+  while (*left > 0 || connection->output().size() > 1) {
+    EXPECT_EQ(kept.use_count(), 2);
+    EXPECT_EQ(handler.bodies.size(), 1U) << "the next request waits";
+    connection->sent(1);
+  }
+  connection->sent(1);
+  EXPECT_EQ(kept.use_count(), 1);
+  EXPECT_EQ(handler.bodies.size(), 2U);
+}
+
+TEST_F(PiecesTest, what_is_kept_goes_with_the_connection) {
+  for (const bool answered : {false, true}) {
+    open();
+    const auto kept = std::make_shared<int>();
+    connection->receive(kLater);
+    handler.held.back()->keep_until_sent(kept);
+    if (answered) handler.held.back()->respond({});
+    EXPECT_EQ(kept.use_count(), 2);
+    connection->lost();
+    EXPECT_EQ(kept.use_count(), 1) << answered;
+  }
+}
+
+TEST_F(PiecesTest, a_large_answer_leaves_no_large_buffer) {
+  send(kLater);
+  Response large;
+  large.body = std::string(1 << 20, 'x');
+  handler.held.back()->respond(std::move(large));
+  EXPECT_GT(connection->buffered_capacity(), std::size_t{1} << 20);
+  drain();
+  EXPECT_LE(connection->buffered_capacity(), Connection::kKeptOutput);
+}
+
 TEST_F(ConnectionTest, quiet_streams_are_reported) {
   send(kLater);
   advance(limits.heartbeat);
