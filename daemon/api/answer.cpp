@@ -17,7 +17,7 @@ struct Gatherer {
   void operator()(const event::CallArguments& e) const { choice.calls.at(e.call).arguments += e.json; }
   void operator()(const event::CallEnd&) const {}
   void operator()(const event::Logprobs& e) const {
-    choice.logprobs.insert(choice.logprobs.end(), e.tokens.begin(), e.tokens.end());
+    for (const TokenLogprob& token : e.tokens) choice.logprobs.append(token);
   }
   void operator()(const event::Used&) const {}
   void operator()(const event::Finish& e) const {
@@ -49,6 +49,13 @@ const AnswerEvents& ChoiceReader::read(const Done& done, const Usage* total) {
   events_.push_back(event::Finish{done.reason, done.stop_text});
   if (total != nullptr) events_.push_back(event::Used{*total, true});
   return events_;
+}
+
+std::size_t Choice::bytes() const noexcept {
+  std::size_t n = text.capacity() + reasoning.capacity() + logprobs.bytes();
+  for (const Call& call : calls)
+    n += sizeof call + call.id.capacity() + call.name.capacity() + call.arguments.capacity();
+  return n;
 }
 
 void gather(Choice& choice, std::span<const AnswerEvent> events) {

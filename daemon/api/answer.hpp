@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "daemon/api/packed_logprobs.hpp"
 
 namespace flyball::api {
 
@@ -88,9 +89,11 @@ struct Choice {
   };
   std::string text, reasoning;
   std::vector<Call> calls;
-  std::vector<TokenLogprob> logprobs;
+  PackedLogprobs logprobs;
   FinishReason reason = FinishReason::stop;
   std::string stop_text;
+
+  std::size_t bytes() const noexcept;  // of memory that grows with the answer
 };
 void gather(Choice& choice, std::span<const AnswerEvent> events);
 

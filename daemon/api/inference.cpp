@@ -17,7 +17,8 @@ double seconds_between(http::TimePoint from, http::TimePoint to) {
 }  // namespace
 
 Inference::Inference(std::shared_ptr<http::Exchange> exchange, const Codec& codec, Generate& request,
-                     metrics::Metrics& metrics, Over over)
+                     route::HeldBytes::Share held, std::uint64_t held_limit, metrics::Metrics& metrics,
+                     Over over)
     : exchange_(std::move(exchange)),
       codec_(codec),
       writer_(std::move(request.writer)),
@@ -30,11 +31,12 @@ Inference::Inference(std::shared_ptr<http::Exchange> exchange, const Codec& code
   progress_.reserve(unfinished_);
   for (std::size_t i = 0; i < unfinished_; ++i)
     progress_.push_back({ChoiceReader(request.parser ? request.parser() : nullptr), 0});
-  if (!stream_) whole_.resize(unfinished_);
+  if (!stream_) whole_ = std::make_unique<WholeAnswer>(unfinished_, std::move(held), held_limit);
 }
 
 void Inference::run(std::shared_ptr<route::Job> job) {
   job_ = std::move(job);
+  exchange_->keep_until_sent(job_->in_flight());
 }
 
 metrics::RequestLabels Inference::labels() const {
@@ -83,8 +85,18 @@ bool Inference::on_delta(std::size_t index, const Delta& delta) {
   }
   const AnswerEvents& events = p.reader.read(delta);
   if (stream_) return write(index, events);
-  gather(whole_[index], events);
+  hold(index, events);
   return true;
+}
+
+// False: the answer has ended there.
+bool Inference::hold(std::size_t choice, const AnswerEvents& events) {
+  const auto held = whole_->gather(choice, events);
+  if (held) return true;
+  const Error error = held.error();
+  job_->fail(error.code);
+  fail(error, job_->standings(), -1);
+  return false;
 }
 
 void Inference::on_done(std::size_t index, const Done& done) {
@@ -102,12 +114,13 @@ void Inference::on_done(std::size_t index, const Done& done) {
     write(index, events);
     if (last) exchange_->end_stream();
   } else {
-    gather(whole_[index], events);
+    if (!hold(index, events)) return;
     if (last) {
-      http::Response response = json_response(writer_->whole(whole_, total));
+      http::Response response;
       response.fields.push_back({"x-flyball-route", job_->receipt().summary()});
       append_standings(job_->standings(), response.fields);
-      exchange_->respond(std::move(response));
+      whole_->complete(std::move(writer_), total);
+      exchange_->respond(std::move(response), std::move(whole_));
     }
   }
   if (last) finish({});
@@ -191,6 +204,7 @@ void Inference::on_first_byte(http::TimePoint at) {
 void Inference::finish(Outcome outcome) {
   if (std::exchange(ended_, true)) return;
   const auto self = shared_from_this();  // `over_` lets go of us
+  whole_.reset();
   outcome.backend = backend_;
   outcome.usage = usage();
   outcome.timings = timings_;

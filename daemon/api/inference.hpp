@@ -13,6 +13,7 @@
 #include "daemon/api/codec.hpp"
 #include "daemon/api/framing.hpp"
 #include "daemon/api/operation.hpp"
+#include "daemon/api/whole_answer.hpp"
 #include "daemon/http/connection.hpp"
 #include "daemon/metrics/metrics.hpp"
 #include "daemon/route/dispatcher.hpp"
@@ -35,11 +36,12 @@ class Inference final : public http::ExchangeObserver,
  public:
   using Over = std::function<void(Inference&, const Outcome&)>;  // once, last
 
-  // Takes the writer out of `request`, which has begun.
+  // Takes the writer out of `request`, which has begun. held: the app's bytes, at most held_limit of them.
   Inference(std::shared_ptr<http::Exchange> exchange, const Codec& codec, Generate& request,
-            metrics::Metrics& metrics, Over over);
+            route::HeldBytes::Share held, std::uint64_t held_limit, metrics::Metrics& metrics, Over over);
 
-  // Takes over the job that was submitted with this as its observer.
+  // Takes over the job that was submitted with this as its observer. Its answers are in flight until they
+  // have left.
   void run(std::shared_ptr<route::Job> job);
   // It was not admitted.
   void refuse(const route::Refusal& refusal);
@@ -62,6 +64,7 @@ class Inference final : public http::ExchangeObserver,
  private:
   void begin_stream();
   bool write(std::size_t choice, const AnswerEvents& events);  // false: the client is behind
+  bool hold(std::size_t choice, const AnswerEvents& events);
   void fail(const Error& error, const route::Standings& standings, std::int64_t retry_after_ms);
   void finish(Outcome outcome);
   Usage usage() const { return job_ ? job_->receipt().usage : Usage{}; }
@@ -70,7 +73,7 @@ class Inference final : public http::ExchangeObserver,
   std::shared_ptr<http::Exchange> exchange_;
   std::optional<Timings> timings_;
   const Codec& codec_;
-  const std::unique_ptr<AnswerWriter> writer_;
+  std::unique_ptr<AnswerWriter> writer_;
   const std::optional<StreamFraming> stream_;
   const char* const operation_;
   metrics::Metrics& metrics_;
@@ -82,7 +85,7 @@ class Inference final : public http::ExchangeObserver,
     std::uint32_t tokens = 0;
   };
   std::vector<Progress> progress_;
-  std::vector<Choice> whole_;  // unless streamed
+  std::unique_ptr<WholeAnswer> whole_;  // unless streamed, until it is the exchange's
   std::size_t unfinished_;
   std::string pending_;  // the frames of one batch of events
   std::string backend_ = "none";

@@ -56,6 +56,11 @@ void append_escape(std::string& out, unsigned char c) {
 
 void append_json_string(std::string& out, std::string_view text) {
   out.push_back('"');
+  append_json_text(out, text);
+  out.push_back('"');
+}
+
+void append_json_text(std::string& out, std::string_view text) {
   std::size_t plain = 0;  // text[plain, i) can be copied as it is
   for (std::size_t i = 0; i < text.size();) {
     const auto c = static_cast<unsigned char>(text[i]);
@@ -76,7 +81,14 @@ void append_json_string(std::string& out, std::string_view text) {
     plain = ++i;
   }
   out.append(text.substr(plain));
-  out.push_back('"');
+}
+
+std::size_t cut_of_text(std::string_view text, std::size_t at) noexcept {
+  if (at >= text.size()) return text.size();
+  // A character has at most three bytes behind its first; where there are more, they belong to none.
+  for (std::size_t cut = at; cut + 4 > at && cut > 0; --cut)
+    if ((static_cast<unsigned char>(text[cut]) & 0xC0U) != 0x80U) return cut;
+  return at;
 }
 
 void append_json_number(std::string& out, double value) {

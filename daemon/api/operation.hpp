@@ -40,8 +40,10 @@ class AnswerWriter {
   // Writes the payloads for one batch of events of a choice. The last one of an answer ends with Used{last}
   // or is Failed alone: the writer then adds whatever ends a stream of its API.
   virtual void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) = 0;
-  // The one document of an answer that is not streamed.
-  virtual std::string whole(std::span<const Choice> choices, const Usage& usage) = 0;
+  // The one document of an answer that is not streamed: appends its next piece, at least a byte and about
+  // http::BodySource::kPieceBytes. False: it was the last. Choices that the document no longer needs may be
+  // emptied.
+  virtual bool whole(std::span<Choice> choices, const Usage& usage, std::string& out) = 0;
 };
 
 struct Generate {

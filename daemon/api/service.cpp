@@ -135,10 +135,10 @@ struct Service::Impl {
   boost::asio::io_context& io;
   const Codecs codecs;
   metrics::Metrics metrics;
+  route::HeldBytes held;
   std::shared_ptr<const InForce> state;
   store::Writer* const store;         // nullptr: none
   measure::Outcomes* const outcomes;  // nullptr: none
-  route::HeldBytes held;
   route::ReceiptStore receipt_store;
   usage::Journal journal;
   route::Dispatcher dispatcher;
@@ -320,11 +320,11 @@ void Service::Impl::run(const Call& call, Generate request) {
   const std::string& id = call.exchange->id();
   request.writer->begin(
       {id, std::time(nullptr), request.model.empty() ? (*model)->id : request.model, request.choices()});
-  const auto inference =
-      std::make_shared<Inference>(call.exchange, call.codec, request, metrics,
-                                  [this, call, model = *model](Inference& self, const Outcome& outcome) {
-                                    over(self, outcome, call, model->id);
-                                  });
+  const auto inference = std::make_shared<Inference>(
+      call.exchange, call.codec, request, held.share_of(app.id), app.limits.held_bytes, metrics,
+      [this, call, model = *model](Inference& self, const Outcome& outcome) {
+        over(self, outcome, call, model->id);
+      });
   active.insert(inference);
   call.exchange->observe(inference);
   auto job = dispatcher.submit({id, call.state, *call.state->settings->tree, app, **model, traits_of(request),

@@ -15,6 +15,7 @@ Bill::Bill(Limits& limits, usage::Journal& journal, std::string app, const Reque
       n_prompts_(static_cast<std::uint32_t>(prompts.size())),
       open_at_arrival_(limits.in_flight(app_)),
       reservation_(std::move(reservation)),
+      in_flight_(std::make_shared<InFlight>(limits, app_, reservation_.answers)),
       meter_(prompts, n, context) {}
 
 void Bill::received(std::size_t answer, const Delta& delta) {
@@ -41,6 +42,7 @@ void Bill::close(const RunState& state) {
   if (std::exchange(closed_, true)) return;
   const std::uint64_t charge = meter_.charge();
   limits_.settle(app_, reservation_, charge);
+  in_flight_.reset();
   usage::DayUsage& total = day();
   ++total.requests;
   total.guessed_tokens += charge - told_.prompt_tokens - told_.completion_tokens;

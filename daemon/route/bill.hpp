@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "backends/backend.hpp"
 #include "daemon/route/facts.hpp"
@@ -15,6 +17,22 @@
 #include "daemon/usage/journal.hpp"
 
 namespace flyball::route {
+
+// The places that a request's answers take of its app's `in_flight`, given back when it is destroyed.
+class InFlight {
+ public:
+  // limits outlives it. The answers were admitted there.
+  InFlight(Limits& limits, std::string app, std::uint32_t answers)
+      : limits_(limits), app_(std::move(app)), answers_(answers) {}
+  ~InFlight() { limits_.leave(app_, answers_); }
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+
+ private:
+  Limits& limits_;
+  const std::string app_;
+  const std::uint32_t answers_;
+};
 
 class Bill {
  public:
@@ -33,6 +51,10 @@ class Bill {
   void waits_no_longer() { limits_.begun(app_, reservation_); }
   void close(const RunState& state);  // once: the request has ended so
 
+  // The bill lets go of them as it closes; whoever else holds them keeps the answers in flight. Null once
+  // closed.
+  const std::shared_ptr<const InFlight>& in_flight() const noexcept { return in_flight_; }
+
   Usage usage() const { return meter_.usage(); }
   // Of each answer with its prompt; 0: no limit.
   std::uint32_t total_tokens() const noexcept {
@@ -50,6 +72,7 @@ class Bill {
   const bool streamed_, with_tools_;
   const std::uint32_t n_prompts_, open_at_arrival_;
   Limits::Reservation reservation_;
+  std::shared_ptr<const InFlight> in_flight_;
   Meter meter_;
   Usage told_;  // of it, what the journal has
   bool closed_ = false;

@@ -61,7 +61,8 @@ class Job {
  public:
   virtual ~Job() = default;
   virtual void cancel() = 0;
-  virtual void resume() = 0;  // the client has read what was pending
+  virtual void fail(ErrorCode why) = 0;  // as cancel(), and the receipt says why; the observer is not told
+  virtual void resume() = 0;             // the client has read what was pending
   virtual const Receipt& receipt() const noexcept = 0;
   // For the receipt, what only its client's connection knows: from the first byte of the request to the first
   // token and to the end, and what the router itself took of that.
@@ -73,6 +74,8 @@ class Job {
   virtual TimePoint asked_at() const noexcept = 0;
   virtual const std::string& backend() const noexcept = 0;  // serving choice 0 now; "none" before
   virtual const Standings& standings() const noexcept = 0;  // the app's, when this was admitted
+  // The answers count against the app's `in_flight` until the job has ended and nobody holds this.
+  virtual std::shared_ptr<const void> in_flight() const noexcept = 0;
 };
 
 struct DispatchLimits {

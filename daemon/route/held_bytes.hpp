@@ -36,6 +36,7 @@ class HeldBytes {
       bytes_ = bytes;
     }
     std::uint64_t bytes() const noexcept { return bytes_; }
+    std::uint64_t bytes_of_app() const noexcept { return of_ == nullptr ? 0 : *of_; }  // of all its shares
 
    private:
     friend class HeldBytes;

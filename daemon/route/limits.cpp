@@ -205,7 +205,6 @@ void Limits::begun(const std::string& name, Reservation& reservation) {
 
 void Limits::settle(const std::string& name, const Reservation& reservation, std::uint64_t used) {
   App& app = apps_[name];
-  app.in_flight -= reservation.answers;
   if (reservation.waits) app.waiting -= reservation.answers;
   app.held -= reservation.tokens;
   if (used <= reservation.tokens)
@@ -219,8 +218,13 @@ void Limits::settle(const std::string& name, const Reservation& reservation, std
   day->second.used += used;
 }
 
+void Limits::leave(const std::string& name, std::uint32_t answers) {
+  apps_[name].in_flight -= answers;
+}
+
 void Limits::withdraw(const std::string& name, const Reservation& reservation, std::uint64_t body_bytes) {
   settle(name, reservation, 0);
+  leave(name, reservation.answers);
   give_back(name, 1, body_bytes);
 }
 

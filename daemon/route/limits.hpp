@@ -1,7 +1,8 @@
 // What each app may use, and what it has used: requests, bytes of bodies and tokens a minute, answers in
 // flight and waiting, tokens a day, KV tokens at once. A request is charged when its head has come, before its
 // body is read; once the body is parsed it reserves what it may come to and settles with what it came to, so
-// that no sum is ever exceeded, however many run. Pure: whoever asks says what time it is.
+// that no sum is ever exceeded, however many run. Its answers stay in flight until their clients have them.
+// Pure: whoever asks says what time it is.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +66,7 @@ class MinuteBucket {
 
 class Limits {
  public:
-  // Given back with settle(), whatever became of the request.
+  // Given back with settle() and leave(), whatever became of the request.
   struct Reservation {
     std::uint32_t answers = 0;
     std::uint64_t tokens = 0;  // 0: nothing limits them
@@ -87,7 +88,9 @@ class Limits {
   std::expected<Reservation, Refusal> admit(const std::string& app, const config::AppLimits& limits,
                                             const Demand& demand, const Now& now);
   void begun(const std::string& app, Reservation& reservation);  // it waits no longer
+  // The request has ended: its tokens are settled, and it waits no longer.
   void settle(const std::string& app, const Reservation& reservation, std::uint64_t used_tokens);
+  void leave(const std::string& app, std::uint32_t answers);  // so many are in flight no longer
   // Takes back the reservation and the charge: the daemon itself has no room for the request.
   void withdraw(const std::string& app, const Reservation& reservation, std::uint64_t body_bytes);
 

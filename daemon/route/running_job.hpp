@@ -25,6 +25,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
 
   void start();
   void cancel() override { finish(RunState::Kind::cancelled); }
+  void fail(ErrorCode why) override { finish(RunState::failed(why)); }
   void resume() override;
   const Receipt& receipt() const noexcept override { return receipt_.receipt(); }
   void first_token(double ms) override { receipt_.first_token(ms); }
@@ -32,6 +33,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void router_took(double us) override { receipt_.router_took(us); }
   TimePoint asked_at() const noexcept override { return asked_; }
   const Standings& standings() const noexcept override { return bill_.standings(); }
+  std::shared_ptr<const void> in_flight() const noexcept override { return bill_.in_flight(); }
   const std::string& backend() const noexcept override;
 
   bool on_event(std::size_t choice, std::uint32_t attempt, Event event);

@@ -1,6 +1,7 @@
 #include "daemon/api/openai/writer.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "daemon/api/json_text.hpp"
@@ -32,59 +33,60 @@ void append_chat_logprob(std::string& out, std::string_view bytes, float logprob
   append_bytes(out, bytes);
 }
 
-void append_chat_logprobs(std::string& out, std::span<const TokenLogprob> list) {
-  out.append(R"({"content":[)");
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (i > 0) out.push_back(',');
-    append_chat_logprob(out, list[i].bytes, list[i].logprob);
-    out.append(R"(,"top_logprobs":[)");
-    for (std::size_t k = 0; k < list[i].top.size(); ++k) {
-      if (k > 0) out.push_back(',');
-      append_chat_logprob(out, list[i].top[k].first, list[i].top[k].second);
-      out.push_back('}');
-    }
-    out.append("]}");
-  }
-  out.append(R"(],"refusal":null})");
-}
-
-template <class F>
-void append_list(std::string& out, std::span<const TokenLogprob> list, F&& f) {
-  out.push_back('[');
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    if (i > 0) out.push_back(',');
-    f(list[i]);
-  }
-  out.push_back(']');
-}
-
-void append_legacy_logprobs(std::string& out, std::span<const TokenLogprob> list, std::size_t& offset) {
-  out.append(R"({"tokens":)");
-  append_list(out, list, [&](const TokenLogprob& t) { append_json_string(out, t.bytes); });
-  out.append(R"(,"token_logprobs":)");
-  append_list(out, list, [&](const TokenLogprob& t) { append_logprob(out, t.logprob); });
-  out.append(R"(,"top_logprobs":)");
-  append_list(out, list, [&](const TokenLogprob& t) {
-    out.push_back('{');
-    std::vector<std::string>
-        written;  // distinct tokens may be spelled alike once bytes became text; keys may not
-    for (const auto& [bytes, logprob] : t.top) {
-      std::string key;
-      append_json_string(key, bytes);
-      if (std::find(written.begin(), written.end(), key) != written.end()) continue;
-      if (!written.empty()) out.push_back(',');
-      out.append(key).push_back(':');
-      append_logprob(out, logprob);
-      written.push_back(std::move(key));
-    }
+void append_chat_token(std::string& out, const LogprobView& token, std::size_t&) {
+  append_chat_logprob(out, token.bytes, token.logprob);
+  out.append(R"(,"top_logprobs":[)");
+  for (std::size_t k = 0; k < token.top.size(); ++k) {
+    if (k > 0) out.push_back(',');
+    append_chat_logprob(out, token.top[k].first, token.top[k].second);
     out.push_back('}');
-  });
-  out.append(R"(,"text_offset":)");
-  append_list(out, list, [&](const TokenLogprob& t) {
-    out.append(std::to_string(offset));
-    offset += t.bytes.size();
-  });
+  }
+  out.append("]}");
+}
+
+void append_legacy_top(std::string& out, const LogprobView& token, std::size_t&) {
+  out.push_back('{');
+  std::vector<std::string>
+      written;  // distinct tokens may be spelled alike once bytes became text; keys may not
+  for (const auto& [bytes, logprob] : token.top) {
+    std::string key;
+    append_json_string(key, bytes);
+    if (std::find(written.begin(), written.end(), key) != written.end()) continue;
+    if (!written.empty()) out.push_back(',');
+    out.append(key).push_back(':');
+    append_logprob(out, logprob);
+    written.push_back(std::move(key));
+  }
   out.push_back('}');
+}
+
+// A list of logprobs in the API's words: `open`, a part for each token with commas between them, `close`.
+struct List {
+  std::string_view open;
+  void (*part)(std::string& out, const LogprobView& token, std::size_t& text_offset);
+  std::string_view close;
+};
+constexpr std::array kChatLists{List{R"({"content":[)", append_chat_token, R"(],"refusal":null})"}};
+constexpr std::array kLegacyLists{
+    List{R"({"tokens":[)",
+         [](std::string& out, const LogprobView& token, std::size_t&) {
+           append_json_string(out, token.bytes);
+         },
+         "]"},
+    List{R"(,"token_logprobs":[)",
+         [](std::string& out, const LogprobView& token, std::size_t&) { append_logprob(out, token.logprob); },
+         "]"},
+    List{R"(,"top_logprobs":[)", append_legacy_top, "]"},
+    List{R"(,"text_offset":[)",
+         [](std::string& out, const LogprobView& token, std::size_t& text_offset) {
+           out.append(std::to_string(text_offset));
+           text_offset += token.bytes.size();
+         },
+         "]}"},
+};
+constexpr std::span<const List> lists_of(Generate::Kind kind) {
+  return kind == Generate::Kind::chat ? std::span<const List>(kChatLists)
+                                      : std::span<const List>(kLegacyLists);
 }
 
 void append_usage(std::string& out, const Usage& usage) {
@@ -159,14 +161,21 @@ void Writer::close_chunk(std::string& out, Frames& frames) const {
   frames.end();
 }
 
-void Writer::logprobs(std::string& out, std::size_t choice, std::span<const TokenLogprob> list) {
+void Writer::logprobs(std::string& out, std::size_t choice, std::span<const TokenLogprob> tokens) {
   out.append(R"(,"logprobs":)");
-  if (!with_logprobs_)
+  if (!with_logprobs_) {
     out.append("null");
-  else if (chat())
-    append_chat_logprobs(out, list);
-  else
-    append_legacy_logprobs(out, list, progress_[choice].text_offset);
+    return;
+  }
+  for (const List& list : lists_of(kind_)) {
+    out.append(list.open);
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (i > 0) out.push_back(',');
+      token_.read(tokens[i]);
+      list.part(out, token_, progress_[choice].text_offset);
+    }
+    out.append(list.close);
+  }
 }
 
 void Writer::role_chunk(std::size_t choice, Frames& frames) const {
@@ -207,22 +216,63 @@ void Writer::done(Frames& frames) {
   frames.end();
 }
 
-std::string Writer::whole(std::span<const Choice> choices, const Usage& usage) {
-  std::string out;
-  open(out, chat() ? "chat.completion" : "text_completion");
-  for (std::size_t i = 0; i < choices.size(); ++i) {
-    if (i > 0) out.push_back(',');
-    out.append(R"({"index":)").append(std::to_string(i));
-    out.append(chat() ? R"(,"message":{"role":"assistant","content":)" : R"(,"text":)");
-    append_json_string(out, choices[i].text);
-    if (chat()) out.append(R"(,"refusal":null})");
-    logprobs(out, i, choices[i].logprobs);
-    out.append(R"(,"finish_reason":")").append(flyball::to_string(choices[i].reason)).append("\"}");
+bool Writer::whole(std::span<Choice> choices, const Usage& usage, std::string& out) {
+  const std::size_t full = out.size() + http::BodySource::kPieceBytes;
+  if (!std::exchange(whole_.begun, true)) open(out, chat() ? "chat.completion" : "text_completion");
+  while (whole_.choice < choices.size()) {
+    if (out.size() >= full) return true;
+    whole_part(choices[whole_.choice], out);
   }
   out.append(R"(],"usage":)");
   append_usage(out, usage);
   out.push_back('}');
-  return out;
+  return false;
+}
+
+// The next part of the choice that whole() is at.
+void Writer::whole_part(Choice& choice, std::string& out) {
+  constexpr std::size_t kTextPart = 4 * 1024;
+  const std::span<const List> lists = lists_of(kind_);
+  switch (whole_.at) {
+    case Whole::At::begin:
+      if (whole_.choice > 0) out.push_back(',');
+      out.append(R"({"index":)").append(std::to_string(whole_.choice));
+      out.append(chat() ? R"(,"message":{"role":"assistant","content":")" : R"(,"text":")");
+      whole_.at = Whole::At::text;
+      return;
+    case Whole::At::text: {
+      const std::string_view rest = std::string_view(choice.text).substr(whole_.text);
+      const std::size_t n = cut_of_text(rest, kTextPart);
+      append_json_text(out, rest.substr(0, n));
+      whole_.text += n;
+      if (n < rest.size()) return;
+      out.push_back('"');
+      if (chat()) out.append(R"(,"refusal":null})");
+      out.append(R"(,"logprobs":)");
+      out.append(with_logprobs_ ? lists[0].open : "null");
+      whole_.at = with_logprobs_ ? Whole::At::logprobs : Whole::At::end;
+      return;
+    }
+    case Whole::At::logprobs:
+      if (const bool first = whole_.token.block == 0 && whole_.token.at == 0;
+          choice.logprobs.read(whole_.token, token_)) {
+        if (!first) out.push_back(',');
+        lists[whole_.list].part(out, token_, progress_[whole_.choice].text_offset);
+        return;
+      }
+      out.append(lists[whole_.list].close);
+      whole_.token = {};
+      if (++whole_.list < lists.size())
+        out.append(lists[whole_.list].open);
+      else
+        whole_.at = Whole::At::end;
+      return;
+    case Whole::At::end:
+      out.append(R"(,"finish_reason":")").append(flyball::to_string(choice.reason)).append("\"}");
+      choice = {};
+      whole_ = {.begun = true, .choice = whole_.choice + 1};
+      return;
+  }
 }
 
 }  // namespace flyball::api::openai

@@ -21,14 +21,15 @@ class Writer final : public AnswerWriter {
   void begin(const AnswerHead& head) override;
   // The first batch of a chat's choice, even an empty one, gives {"role":"assistant","content":""}.
   void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override;
-  std::string whole(std::span<const Choice> choices, const Usage& usage) override;
+  bool whole(std::span<Choice> choices, const Usage& usage, std::string& out) override;
 
  private:
   bool chat() const noexcept { return kind_ == Generate::Kind::chat; }
   void open(std::string& out, std::string_view object) const;
   std::string& open_chunk(std::size_t choice, Frames& frames) const;
   void close_chunk(std::string& out, Frames& frames) const;
-  void logprobs(std::string& out, std::size_t choice, std::span<const TokenLogprob> list);
+  void logprobs(std::string& out, std::size_t choice, std::span<const TokenLogprob> tokens);
+  void whole_part(Choice& choice, std::string& out);
   void role_chunk(std::size_t choice, Frames& frames) const;
   void delta_chunk(std::size_t choice, std::string_view text, std::span<const TokenLogprob> list,
                    Frames& frames);
@@ -46,6 +47,18 @@ class Writer final : public AnswerWriter {
     std::size_t text_offset = 0;  // legacy logprobs: in bytes of text so far
   };
   std::vector<Progress> progress_;
+  LogprobView token_;  // the one being written
+
+  struct Whole {  // how far whole() has come
+    enum class At : std::uint8_t { begin, text, logprobs, end };
+    bool begun = false;
+    std::size_t choice = 0;
+    At at = At::begin;     // of the choice
+    std::size_t text = 0;  // bytes of it that are written
+    std::size_t list = 0;  // of its logprobs
+    PackedLogprobs::Cursor token = {};
+  };
+  Whole whole_;
 };
 
 }  // namespace flyball::api::openai

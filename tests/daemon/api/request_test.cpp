@@ -283,8 +283,9 @@ TEST(openai_writer, legacy_top_logprobs_have_no_duplicate_keys) {
   Writer writer(Kind::completion, true, false);
   writer.begin({"req-1", 1, "m", 1});
   Choice choice;
-  choice.logprobs = {{1, "\xff", -1.0F, {{"\xff", -1.0F}, {"\xfe", -2.0F}}}};
-  const auto body = writer.whole({&choice, 1}, {});
+  choice.logprobs.append({1, "\xff", -1.0F, {{"\xff", -1.0F}, {"\xfe", -2.0F}}});
+  std::string body;
+  EXPECT_FALSE(writer.whole({&choice, 1}, {}, body)) << "there is no second piece";
   EXPECT_TRUE(read_json(body)) << body;  // which refuses duplicates
 }
 
@@ -292,9 +293,10 @@ TEST(openai_writer, impossible_logprobs_are_finite) {
   Writer writer(Kind::chat, true, false);
   writer.begin({"req-1", 1, "m", 1});
   Choice choice;
-  choice.logprobs = {{1, "a", -std::numeric_limits<float>::infinity(), {}}};
-  EXPECT_EQ(json::parse(writer.whole({&choice, 1}, {}))["choices"][0]["logprobs"]["content"][0]["logprob"],
-            -9999.0);
+  choice.logprobs.append({1, "a", -std::numeric_limits<float>::infinity(), {}});
+  std::string body;
+  EXPECT_FALSE(writer.whole({&choice, 1}, {}, body));
+  EXPECT_EQ(json::parse(body)["choices"][0]["logprobs"]["content"][0]["logprob"], -9999.0);
 }
 
 }  // namespace

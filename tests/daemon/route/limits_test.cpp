@@ -20,6 +20,12 @@ Now at(std::int64_t ms) {
   return {ms, kNoon + ms / 1000};
 }
 
+// A request whose client has its answers at once.
+void end(Limits& limits, const Limits::Reservation& reservation, std::uint64_t used_tokens) {
+  limits.settle("a", reservation, used_tokens);
+  limits.leave("a", reservation.answers);
+}
+
 struct LimitsTest : ::testing::Test {
   Limits limits;
   config::AppLimits app;
@@ -59,8 +65,8 @@ TEST_F(LimitsTest, InFlightAndQueueCountAnswers) {
   const auto refused = ask(0, 1, 1, 1);
   EXPECT_THAT(refused.error().error.message, HasSubstr("8 answers in flight; its limit is 8"));
   EXPECT_EQ(refused.error().retry_after_ms, -1) << "nobody knows when one ends";
-  limits.settle("a", *first, 0);
-  limits.settle("a", *second, 0);
+  end(limits, *first, 0);
+  end(limits, *second, 0);
   EXPECT_EQ(limits.in_flight("a"), 0U);
   EXPECT_TRUE(ask(0, 1, 1, 8));
 }
@@ -135,7 +141,7 @@ TEST_F(LimitsTest, TokensAMinuteAreReservedAndSettled) {
   const auto refused = ask(0, 100, 100);
   EXPECT_EQ(refused.error().retry_after_ms, 10'000) << "ten a second";
   EXPECT_EQ(ask(9'999, 100, 100).error().retry_after_ms, 1);
-  limits.settle("a", *first, 120);
+  end(limits, *first, 120);
   EXPECT_EQ(ask(0, 100, 380)->tokens, 380U) << "what it did not need";
 }
 
@@ -150,15 +156,15 @@ TEST_F(LimitsTest, ADayEndsAtMidnightUtc) {
   EXPECT_EQ(ask(0, 400, 400).error().retry_after_ms, -1) << "the open one may give some back";
   const auto other = ask(0, 300, 900);
   ASSERT_TRUE(other);
-  limits.settle("a", *other, 300);
+  end(limits, *other, 300);
   auto refused = ask(2000, 701, 800);
   EXPECT_EQ(refused.error().retry_after_ms, 43'198'000);
   EXPECT_THAT(refused.error().error.message,
               HasSubstr("used 300 of its 1000 tokens a day (UTC), its open requests hold 700"));
   const auto tomorrow = ask(43'200'000, 1000, 1000);
   ASSERT_TRUE(tomorrow);
-  limits.settle("a", *open, 650);  // yesterday's
-  limits.settle("a", *tomorrow, 1);
+  end(limits, *open, 650);  // yesterday's
+  end(limits, *tomorrow, 1);
   EXPECT_EQ(limits.used_on("a", tomorrow->day), 1U);
   EXPECT_EQ(ask(43'200'000, 999, 2000)->tokens, 999U);
 }
@@ -178,14 +184,14 @@ TEST_F(LimitsTest, AClockThatGoesBackFindsItsDay) {
   constexpr std::int64_t kYears = 10LL * 365 * 86'400'000;
   const auto open = ask(0, 10, 400);
   ASSERT_TRUE(open);
-  limits.settle("a", *ask(0, 10, 300), 300);
+  end(limits, *ask(0, 10, 300), 300);
   const auto ahead = ask(kYears, 1000, 1000);
   ASSERT_TRUE(ahead) << "another day";
-  limits.settle("a", *ahead, 1000);
+  end(limits, *ahead, 1000);
   EXPECT_EQ(limits.used_on("a", at(0).day()), 300U);
   EXPECT_FALSE(ask(1000, 301, 400)) << "what was reserved is so still";
   EXPECT_EQ(ask(1000, 10, 100)->tokens, 100U);
-  limits.settle("a", *open, 400);
+  end(limits, *open, 400);
   EXPECT_EQ(limits.used_on("a", at(0).day()), 700U);
   limits.restore("b", at(0).day(), 10);
   limits.restore("b", at(kYears).day(), 1000);
@@ -196,10 +202,10 @@ TEST_F(LimitsTest, DaysFarAwayAreForgotten) {
   app.tokens_per_day = 1000;
   constexpr std::int64_t kDay = 86'400'000;
   const auto open = ask(0, 10, 400);
-  for (int day = 1; day <= 100; ++day) limits.settle("a", *ask(day * kDay, 10, 10), 10);
+  for (int day = 1; day <= 100; ++day) end(limits, *ask(day * kDay, 10, 10), 10);
   EXPECT_EQ(limits.used_on("a", at(0).day()), 0U);
   EXPECT_EQ(limits.used_on("a", at(99 * kDay).day()), 10U);
-  limits.settle("a", *open, 400);
+  end(limits, *open, 400);
   EXPECT_EQ(limits.in_flight("a"), 0U);
 }
 
@@ -209,7 +215,7 @@ TEST_F(LimitsTest, KvTokensAreWhatIsOpenNow) {
   ASSERT_TRUE(first && second);
   EXPECT_EQ(second->tokens, 40U);
   EXPECT_THAT(ask(0, 1, 1).error().error.message, HasSubstr("hold 100 of its 100 KV tokens"));
-  limits.settle("a", *first, 60);
+  end(limits, *first, 60);
   EXPECT_EQ(ask(0, 10, 200)->tokens, 60U);
 }
 
@@ -262,8 +268,7 @@ TEST(LimitsModel, NoSumIsEverExceeded) {
       if (now.day() != day) {
         days_full += today + 200 > app.tokens_per_day;
         // Those of yesterday count there; with nothing open both sums begin anew.
-        for (const Stream& s : open)
-          limits.settle("a", s.reservation, s.computed ? s.prompt + s.generated : 0);
+        for (const Stream& s : open) end(limits, s.reservation, s.computed ? s.prompt + s.generated : 0);
         open.clear();
         today = 0;
         day = now.day();
@@ -301,7 +306,7 @@ TEST(LimitsModel, NoSumIsEverExceeded) {
         }
         ASSERT_LE(today, app.tokens_per_day) << "at step " << step;
         if (over || s.generated == s.answer || s.prompt + s.generated == left) {
-          limits.settle("a", s.reservation, s.computed ? s.prompt + s.generated : 0);
+          end(limits, s.reservation, s.computed ? s.prompt + s.generated : 0);
           open.erase(open.begin() + static_cast<std::ptrdiff_t>(i));
         }
       }
@@ -316,7 +321,7 @@ TEST(LimitsModel, NoSumIsEverExceeded) {
         ASSERT_LE(ever * 60'000, app.tokens_per_minute * (60'000 + static_cast<std::uint64_t>(ms)));
       }
     }
-    for (const Stream& s : open) limits.settle("a", s.reservation, s.computed ? s.prompt + s.generated : 0);
+    for (const Stream& s : open) end(limits, s.reservation, s.computed ? s.prompt + s.generated : 0);
     EXPECT_EQ(limits.in_flight("a"), 0U);
     EXPECT_EQ(limits.used_on("a", day), today) << "to the token";
     app.in_flight = 1000;

@@ -112,8 +112,8 @@ class Writer final : public AnswerWriter {
   void write(std::size_t choice, std::span<const AnswerEvent> events, Frames& out) override {
     for (const AnswerEvent& event : events) std::visit(EventWriter{choice, out}, event);
   }
-  std::string whole(std::span<const Choice> choices, const Usage& usage) override {
-    std::string out = R"({"model":)" + in_quotes(model_) + R"(,"said":[)";
+  bool whole(std::span<Choice> choices, const Usage& usage, std::string& out) override {
+    out += R"({"model":)" + in_quotes(model_) + R"(,"said":[)";
     for (const Choice& choice : choices) {
       if (&choice != choices.data()) out += ",";
       out += R"({"text":)" + in_quotes(choice.text) + R"(,"thought":)" + in_quotes(choice.reasoning) +
@@ -123,7 +123,8 @@ class Writer final : public AnswerWriter {
       out += R"(],"logprobs":)" + std::to_string(choice.logprobs.size()) + R"(,"finish":)" +
              in_quotes(to_string(choice.reason)) + "}";
     }
-    return out + R"(],"used":)" + used(usage) + "}";
+    out += R"(],"used":)" + used(usage) + "}";
+    return false;
   }
 
  private:

@@ -1,0 +1,44 @@
+// An answer that is sent whole: gathered while engines give it, encoded piece by piece while its client takes
+// it. All along, its app's `limits.held_bytes` is charged with what it holds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/error.hpp"
+#include "daemon/api/answer.hpp"
+#include "daemon/api/operation.hpp"
+#include "daemon/http/message.hpp"
+#include "daemon/route/held_bytes.hpp"
+
+namespace flyball::api {
+
+class WholeAnswer final : public http::BodySource {
+ public:
+  // limit: of the app's held bytes.
+  WholeAnswer(std::size_t choices, route::HeldBytes::Share held, std::uint64_t limit)
+      : choices_(choices), held_(std::move(held)), limit_(limit) {}
+
+  // rate_limited: the app holds too much; invalid_value: this answer alone is too much. It is of no use
+  // then.
+  Result<void> gather(std::size_t choice, std::span<const AnswerEvent> events);
+  // All is gathered; from here on it is a body.
+  void complete(std::unique_ptr<AnswerWriter> writer, const Usage& usage);
+
+  bool next(std::string& out) override;  // the writer's document, and a line end behind it
+
+ private:
+  std::vector<Choice> choices_;
+  route::HeldBytes::Share held_;
+  const std::uint64_t limit_;
+  std::uint64_t bytes_ = 0;  // of the choices
+  std::unique_ptr<AnswerWriter> writer_;
+  Usage usage_;
+};
+
+}  // namespace flyball::api
