@@ -36,7 +36,7 @@ constexpr std::chrono::milliseconds kAcceptPause{
     100};  // after EMFILE and its like: let descriptors come free
 constexpr std::size_t kReadBytes = 16 * 1024;
 // What one connection may send before the others have their turn: a body in pieces is made as it is sent.
-constexpr std::size_t kTurnBytes = 256 * 1024;
+constexpr std::size_t kTurnBytes = 64 * 1024;
 constexpr std::string_view kFullBody =
     R"({"error":{"message":"Too many connections are open; try again.","type":"server_error","param":null,"code":"overloaded"}})"
     "\n";
