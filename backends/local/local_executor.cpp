@@ -61,7 +61,7 @@ Result<void> check_options(const LocalBackendOptions& options) {
 }
 
 Result<std::unique_ptr<model::ModelFile>> open_file(const LocalBackendOptions& options) {
-  if (!options.path.empty()) return model::ModelFile::open(options.path);
+  if (!options.path.empty()) return model::ModelFile::open(options.path, options.sha256);
   const auto demo = model::embedded_demo_model();
   if (demo.empty())
     return fail(ErrorCode::model_unavailable, "This build has no embedded demo model; name a model file.",

@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "backends/model/mlx_directory.hpp"
+#include "backends/model/pin.hpp"
 #include "backends/model/split.hpp"
 
 namespace flyball::model {
@@ -152,11 +153,14 @@ Result<std::unique_ptr<ModelFile>> unless_out_of_memory(Read&& read) {
 
 }  // namespace
 
-Result<std::unique_ptr<ModelFile>> ModelFile::open(const std::filesystem::path& path) {
+Result<std::unique_ptr<ModelFile>> ModelFile::open(const std::filesystem::path& path, std::string_view sha256) {
   std::error_code ignored;  // what is no directory is refused, or read, as a file
-  if (std::filesystem::is_directory(path, ignored))
-    return unless_out_of_memory([&] { return read_directory(path); });
-  return unless_out_of_memory([&] { return read_path(path); });
+  if (!std::filesystem::is_directory(path, ignored))
+    return unless_out_of_memory([&] { return read_path(path, sha256); });
+  if (!sha256.empty())
+    return fail(ErrorCode::invalid_value, path.string() + " is a directory, which has no SHA-256 of its own.",
+                "sha256", path.string());
+  return unless_out_of_memory([&] { return read_directory(path); });
 }
 
 Result<std::unique_ptr<ModelFile>> ModelFile::from_bytes(std::span<const std::byte> bytes) {
@@ -172,7 +176,8 @@ Result<std::unique_ptr<ModelFile>> ModelFile::from_mlx(const MlxFiles& files) {
   return unless_out_of_memory([&] { return read_files(files); });
 }
 
-Result<std::unique_ptr<ModelFile>> ModelFile::read_path(const std::filesystem::path& path) {
+Result<std::unique_ptr<ModelFile>> ModelFile::read_path(const std::filesystem::path& path,
+                                                        std::string_view sha256) {
   auto first = MappedFile::open(path);
   if (!first) return pass(first);
   auto gguf = Gguf::parse(first->bytes());
@@ -191,6 +196,8 @@ Result<std::unique_ptr<ModelFile>> ModelFile::read_path(const std::filesystem::p
     }
     mappings.push_back(std::move(*shard));
   }
+  if (!sha256.empty())
+    if (auto same = check_sha256(mappings, sha256, path); !same) return pass(same);
   std::vector<std::span<const std::byte>> shards;
   for (const MappedFile& mapping : mappings) shards.push_back(mapping.bytes());
   auto file = read_gguf(shards, std::move(*gguf));

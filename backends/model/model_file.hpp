@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "backends/model/gguf.hpp"
@@ -65,8 +66,10 @@ class ModelFile {
   // A GGUF file, the first shard of a split one with its siblings beside it (split_name.hpp), or an MLX
   // directory. MappedFile::open's errors; model_invalid (missing or unknown tensors, wrong shapes and shards
   // that do not fit are named; a GGUF file's norms and biases must be F32); model_unsupported (mlx.hpp);
-  // insufficient_memory.
-  static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path);
+  // insufficient_memory. sha256: "", or what the file's bytes must hash to, those of a split model one shard after
+  // the other (pin.hpp); invalid_value: a directory has none.
+  static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path,
+                                                 std::string_view sha256 = {});
   // Over bytes that outlive the result and begin at a multiple of 8 (the embedded demo model, tests,
   // fuzzers). model_invalid: one shard of several.
   static Result<std::unique_ptr<ModelFile>> from_bytes(std::span<const std::byte> bytes);
@@ -100,7 +103,8 @@ class ModelFile {
  private:
   ModelFile() = default;
   // These may throw bad_alloc.
-  static Result<std::unique_ptr<ModelFile>> read_path(const std::filesystem::path& path);
+  static Result<std::unique_ptr<ModelFile>> read_path(const std::filesystem::path& path,
+                                                      std::string_view sha256);
   // first: what the first shard was parsed to, where it was.
   static Result<std::unique_ptr<ModelFile>> read_gguf(const std::vector<std::span<const std::byte>>& shards,
                                                       std::optional<Gguf> first = {});

@@ -17,9 +17,7 @@ inline constexpr int kWorkerLoadFailed = 69;     // told the daemon why in a fai
 inline constexpr int kWorkerDeviceLost = 71;     // told every request so; the next process may find it well
 inline constexpr int kWorkerProtocolError = 70;  // the other end does not speak our protocol
 
-// `sha256`: "" or the 64 hex digits the model file must have (of a split model: its
-// shards one after the other), else model_invalid.
-int serve_worker(int fd, const local::LocalBackendOptions& options, const std::string& sha256 = {});
+int serve_worker(int fd, const local::LocalBackendOptions& options);
 
 // The same over any Backend. `load` runs on a thread of its own, so that heartbeats go out during a long load
 // and the end of the daemon ends a load; that thread may outlive the call, then the process should exit

@@ -52,7 +52,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
     systemd::set_up_logging("info");
     local::LocalBackendOptions backend = settled(options->engine);
     backend.warn = [](const std::string& what) { spdlog::warn("{}", what); };
-    exit_code = worker::serve_worker(options->fd, backend, options->engine.sha256);
+    exit_code = worker::serve_worker(options->fd, backend);
     // A load that was cut off may still run in a thread; its memory is the kernel's business now.
     std::_Exit(exit_code);
   });

@@ -45,6 +45,7 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
 local::LocalBackendOptions settled(const EngineOptions& options) {
   local::LocalBackendOptions backend = options.backend;
   backend.path = options.path;
+  backend.sha256 = options.sha256;
   backend.own_memory = options.memory == "own";
   backend.cache_dir = options.cache_dir;
   backend.spill.directory = options.kv_spill_dir;

@@ -1,0 +1,37 @@
+#include "backends/model/pin.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <memory>
+#include <new>
+#include <string>
+
+#include <openssl/evp.h>
+
+namespace flyball::model {
+
+Result<void> check_sha256(std::span<const MappedFile> files, std::string_view expected,
+                          const std::filesystem::path& path) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> digest(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
+  if (!digest || EVP_DigestInit_ex(digest.get(), EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
+  for (const MappedFile& file : files)
+    EVP_DigestUpdate(digest.get(), file.bytes().data(), file.bytes().size());
+  std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
+  unsigned size = 0;
+  EVP_DigestFinal_ex(digest.get(), hash.data(), &size);
+  std::string found;
+  for (const unsigned char byte : std::span(hash).first(size)) {
+    found += "0123456789abcdef"[byte >> 4U];
+    found += "0123456789abcdef"[byte & 15U];
+  }
+  std::string wanted(expected);
+  std::ranges::transform(wanted, wanted.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (found == wanted) return {};
+  return fail(ErrorCode::model_invalid,
+              "The model file's SHA-256 is " + found + ", config.yaml says " + wanted + ".", "sha256",
+              path.string());
+}
+
+}  // namespace flyball::model
