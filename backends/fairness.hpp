@@ -21,6 +21,9 @@
 // 6. Among requests that wait, the queue goes by service: tokens computed for the app, over its weight.
 //    The scheduler knows no weights. It goes by presence: guests are admitted first, and what is left
 //    of a prompt counts times the presence of its app, so that no app gains by sending more.
+// 7. Before the scheduler a prompt is prepared (template, tokenizer): small and large prompts apart, and
+//    of each the apps take turns (backends/engine/preparation). The order of arrival that the scheduler
+//    goes by is the one in which prompts are ready; an app's own small prompt may pass its large one.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backends/backend.hpp"
+#include "backends/kv/kv_accountant.hpp"
 
 namespace flyball::engine {
 
@@ -38,6 +39,9 @@ class Delivery {
   // True for the first of several resumes that the engine has not seen yet: one command stands for all.
   bool ask_resume() noexcept { return !resume_asked_.exchange(true); }
   void resume_seen() noexcept { resume_asked_.store(false); }
+
+  // The engine thread's own: the sequence that this is the line of; 0 until it is submitted.
+  kv::SequenceId sequence = 0;
 
  private:
   std::recursive_mutex mutex_;  // recursive: a client may cancel from inside its own push

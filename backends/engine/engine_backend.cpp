@@ -1,5 +1,8 @@
 #include "backends/engine/engine_backend.hpp"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -32,12 +35,9 @@ constexpr std::chrono::milliseconds kRestoreSlice{10};
 // requests makes room for others before their commands are read.
 constexpr std::size_t kCommandsPerRequest = 6;
 
-struct Waiting {  // for the preparation thread; null delivery: stop
-  SequenceId id = 0;
-  CompletionRequest request;
-  std::shared_ptr<Delivery> delivery;
-  TimePoint arrived;
-};
+// Of the thread that prepares large prompts: on a processor that it shares it has about a tenth of what a thread
+// of the CPU engine or of the other lane has, so that their steps lengthen by no more, and it is never starved.
+constexpr int kLargeLaneNice = 10;
 
 Error shutting_down() {
   return {ErrorCode::shutting_down, "The engine is shutting down.", {}, {}};
@@ -98,12 +98,12 @@ class Engine {
         submit(std::move(command.sequence));
         break;
       case Command::Kind::cancel:
-        drop(command.id);
+        drop(command.delivery->sequence);
         break;
       case Command::Kind::resume:
-        if (const auto it = sequences_.find(command.id); it != sequences_.end()) {
+        if (const auto it = sequences_.find(command.delivery->sequence); it != sequences_.end()) {
           it->second->delivery().resume_seen();
-          scheduler_.resume(command.id);
+          scheduler_.resume(it->first);
         }
         break;
       case Command::Kind::end_all:
@@ -127,7 +127,9 @@ class Engine {
     return commands;
   }
 
+  // The scheduler takes ids for the order of arrival: they rise here, whatever took how long to prepare.
   void submit(std::unique_ptr<Sequence> sequence) {
+    sequence->id = sequence->delivery().sequence = ++last_id_;
     try {
       if (auto refused = try_submit(sequence)) refuse(*sequence, std::move(*refused));
     } catch (const std::bad_alloc&) {
@@ -388,6 +390,7 @@ class Engine {
   StepCostFit step_cost_{cost_guess()};
   Shared& shared_;
   std::map<SequenceId, std::unique_ptr<Sequence>> sequences_;
+  SequenceId last_id_ = 0;
 
   // Of a step; kept to reuse their memory.
   std::vector<Token> tokens_;
@@ -404,15 +407,22 @@ class EngineBackend final : public Backend {
       : parts_(std::move(parts)), shared_(std::make_shared<Shared>()), engine_(parts_, *shared_) {
     shared_->commands.reserve(kCommandsPerRequest * max_open());
     engine_thread_ = std::thread([this] { engine_.run(); });
-    prepare_thread_ = std::thread([this] { prepare_requests(); });
+    small_thread_ = std::thread([this] { prepare_requests(LaneId::small); });
+    large_thread_ = std::thread([this] {
+      // On Linux the priority is this thread's alone. Without it prompts are prepared all the same.
+      [[maybe_unused]] const int ignored =
+          ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kLargeLaneNice);
+      prepare_requests(LaneId::large);
+    });
   }
 
   ~EngineBackend() override {
     shared_->refusing = true;
     shared_->ending = true;
-    to_prepare_.put({});
-    prepare_thread_.join();
-    shared_->order({Command::Kind::stop, 0, nullptr, {}});
+    shared_->to_prepare.end();
+    small_thread_.join();
+    large_thread_.join();
+    shared_->order({Command::Kind::stop, nullptr, nullptr, {}});
     engine_thread_.join();
   }
 
@@ -442,7 +452,7 @@ class EngineBackend final : public Backend {
     const TimePoint arrived = std::chrono::steady_clock::now();
     if (shared_->refusing) return std::unexpected(shutting_down());
     if (shared_->lost) return std::unexpected(device_lost());
-    if (auto ok = check_request(request, parts_.text.vocab_size); !ok) return pass(ok);
+    if (auto ok = check_request(request, parts_.text); !ok) return pass(ok);
     if (!shared_->reserve(max_open()))
       return fail(ErrorCode::overloaded, "The engine's queue is full: " +
                                              std::to_string(parts_.limits.max_waiting) + " requests wait.");
@@ -461,12 +471,12 @@ class EngineBackend final : public Backend {
     shared_->refusing = true;
     if (!shared_->wait_idle(deadline)) {
       shared_->ending = true;
-      shared_->order({Command::Kind::end_all, 0, nullptr, {}});
+      shared_->order({Command::Kind::end_all, nullptr, nullptr, {}});
       if (!shared_->wait_idle(std::chrono::steady_clock::now() + kCancelGrace)) return;
     }
     if (!parts_.spill || shared_->lost) return;
     const TimePoint least = std::min(deadline, std::chrono::steady_clock::now()) + kSaveGrace;
-    shared_->order({Command::Kind::save, 0, nullptr, std::max(deadline, least)});
+    shared_->order({Command::Kind::save, nullptr, nullptr, std::max(deadline, least)});
     shared_->wait_saved();
   }
 
@@ -475,22 +485,17 @@ class EngineBackend final : public Backend {
 
   Ticket enqueue(CompletionRequest request, std::shared_ptr<EventSink> sink, TimePoint arrived) {
     auto delivery = std::make_shared<Delivery>(std::move(sink));
-    // Ids rise in the order in which requests are prepared: the scheduler takes them for the order of
-    // arrival.
-    const std::lock_guard lock(start_mutex_);
-    auto ticket = std::make_unique<EngineTicket>(shared_, ++last_id_, delivery);
-    to_prepare_.put({last_id_, std::move(request), std::move(delivery), arrived});
+    auto ticket = std::make_unique<EngineTicket>(shared_, delivery);
+    const LaneId lane = lane_of(text_bytes(request.prompt));
+    shared_->to_prepare.put(lane, {std::move(request), std::move(delivery), arrived});
     return Ticket(std::move(ticket));
   }
 
-  void prepare_requests() {
-    while (true) {
-      for (Waiting& waiting : to_prepare_.take(true)) {
-        if (!waiting.delivery) return;
-        if (auto error = prepare_one(waiting)) {
-          waiting.delivery->finish(std::move(*error));
-          shared_->settle();
-        }
+  void prepare_requests(LaneId lane) {
+    while (auto waiting = shared_->to_prepare.take(lane)) {
+      if (auto error = prepare_one(*waiting)) {
+        waiting->delivery->finish(std::move(*error));
+        shared_->settle();
       }
     }
   }
@@ -505,9 +510,9 @@ class EngineBackend final : public Backend {
       if (shared_->ending) return shutting_down();
       auto prepared = prepare(std::move(waiting.request), parts_.text, now.count());
       if (!prepared) return std::move(prepared.error());
-      auto sequence = std::make_unique<Sequence>(waiting.id, std::move(*prepared), parts_.text,
-                                                 waiting.delivery, waiting.arrived);
-      shared_->order({Command::Kind::submit, waiting.id, std::move(sequence), {}});
+      auto sequence =
+          std::make_unique<Sequence>(std::move(*prepared), parts_.text, waiting.delivery, waiting.arrived);
+      shared_->order({Command::Kind::submit, nullptr, std::move(sequence), {}});
       return std::nullopt;
     } catch (const std::bad_alloc&) {
       return out_of_memory();
@@ -516,11 +521,8 @@ class EngineBackend final : public Backend {
 
   EngineParts parts_;
   std::shared_ptr<Shared> shared_;
-  Mailbox<Waiting> to_prepare_;
-  std::mutex start_mutex_;
-  SequenceId last_id_ = 0;  // guarded by start_mutex_
-  Engine engine_;           // engine_thread_'s own
-  std::thread engine_thread_, prepare_thread_;
+  Engine engine_;  // engine_thread_'s own
+  std::thread engine_thread_, small_thread_, large_thread_;
 };
 
 }  // namespace

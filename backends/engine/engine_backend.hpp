@@ -1,5 +1,5 @@
 // A Backend over any Executor: the engine thread (commands -> scheduler -> executor -> sampler -> text ->
-// client) and the preparation thread (template, tokenizer). Devices, real and fake, meet the house here.
+// client) and the two preparation threads (template, tokenizer). Devices, real and fake, meet the house here.
 #pragma once
 
 #include <cstdint>

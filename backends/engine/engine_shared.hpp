@@ -1,5 +1,5 @@
-// What the engine's two threads, its backend and the tickets of its requests share: commands for the engine
-// thread, counters, and who is still open.
+// What the engine's threads, its backend and the tickets of its requests share: requests to be prepared, commands
+// for the engine thread, counters, and who is still open.
 #pragma once
 
 #include <atomic>
@@ -11,6 +11,7 @@
 
 #include "backends/engine/delivery.hpp"
 #include "backends/engine/mailbox.hpp"
+#include "backends/engine/preparation.hpp"
 #include "backends/engine/scheduler.hpp"
 #include "backends/engine/sequence.hpp"
 
@@ -18,13 +19,14 @@ namespace flyball::engine {
 
 struct Command {
   enum class Kind : std::uint8_t { submit, cancel, resume, end_all, save, stop } kind = Kind::stop;
-  SequenceId id = 0;
+  std::shared_ptr<Delivery> delivery;  // cancel, resume
   std::unique_ptr<Sequence> sequence;  // submit
   TimePoint until{};                   // save
 };
 
 // Tickets may outlive the backend.
 struct Shared {
+  Preparation to_prepare;
   Mailbox<Command> commands;
   std::atomic<bool> refusing{false};  // drain or destruction has begun
   std::atomic<bool> lost{false};      // the device is gone
@@ -77,21 +79,24 @@ struct Shared {
 
 class EngineTicket final : public Ticket::Impl {
  public:
-  EngineTicket(std::shared_ptr<Shared> shared, SequenceId id, std::shared_ptr<Delivery> delivery)
-      : shared_(std::move(shared)), id_(id), delivery_(std::move(delivery)) {}
+  EngineTicket(std::shared_ptr<Shared> shared, std::shared_ptr<Delivery> delivery)
+      : shared_(std::move(shared)), delivery_(std::move(delivery)) {}
   ~EngineTicket() override {
     if (delivery_->closed()) return;  // it has ended
     delivery_->close();
-    shared_->order({Command::Kind::cancel, id_, nullptr, {}});
+    if (shared_->to_prepare.remove(*delivery_)) {
+      shared_->settle();
+    } else {
+      shared_->order({Command::Kind::cancel, delivery_, nullptr, {}});
+    }
   }
   void resume() noexcept override {
     if (delivery_->closed() || !delivery_->ask_resume()) return;
-    shared_->order({Command::Kind::resume, id_, nullptr, {}});
+    shared_->order({Command::Kind::resume, delivery_, nullptr, {}});
   }
 
  private:
   std::shared_ptr<Shared> shared_;
-  SequenceId id_;
   std::shared_ptr<Delivery> delivery_;
 };
 

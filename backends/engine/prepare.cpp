@@ -18,7 +18,51 @@ Result<void> check_tokens(const std::vector<Token>& tokens, std::uint32_t vocab_
               param);
 }
 
+// Tokens of a prompt that leaves room for an answer.
+std::size_t most_tokens(const TextModel& model) noexcept {
+  return std::max(model.context, 1U) - 1;
+}
+
+std::unexpected<Error> too_long(const std::string& what, const TextModel& model, const char* param) {
+  return fail(ErrorCode::context_length_exceeded,
+              "The prompt has " + what + "; the model's context is " + std::to_string(model.context) +
+                  " tokens, and at least one is needed for the answer.",
+              param);
+}
+std::unexpected<Error> too_many_bytes(const std::string& bytes, std::uint64_t tokens, const TextModel& model,
+                                      const char* param) {
+  return too_long(bytes + " bytes, which are at least " + std::to_string(tokens) + " tokens", model, param);
+}
+
+// From the number of bytes alone.
+Result<void> check_bytes(std::size_t bytes, const TextModel& model, const char* param) {
+  const std::uint64_t least = model.tokenizer->bound().least_of(bytes);
+  if (least <= most_tokens(model)) return {};
+  return too_many_bytes(std::to_string(bytes), least, model, param);
+}
+
+Result<std::vector<Token>> encode(std::string_view text, text::Tokenizer::EncodeOptions options,
+                                  const TextModel& model, const char* param) {
+  const std::size_t most = most_tokens(model);
+  if (text.size() > most)
+    if (const std::uint64_t least = model.tokenizer->bound().least(text); least > most)
+      return too_many_bytes(std::to_string(text.size()), least, model, param);
+  auto tokens = model.tokenizer->encode_within(text, options, most);
+  if (!tokens) return too_long("more than " + std::to_string(most) + " tokens", model, param);
+  return std::move(*tokens);
+}
+
+// Of a text that is what lies from `begin` to `end` of another one.
+std::vector<text::TextSpan> within(const std::vector<text::TextSpan>& spans, std::size_t begin, std::size_t end) {
+  std::vector<text::TextSpan> out;
+  for (const text::TextSpan& span : spans)
+    if (span.end > begin && span.begin < end)
+      out.push_back({std::max(span.begin, begin) - begin, std::min(span.end, end) - begin});
+  return out;
+}
+
 Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& model, std::int64_t now) {
+  constexpr const char* kParam = "messages";
   if (!model.chat_template) return pass(model.chat_template);
   if (!chat.tools.empty() && !model.chat_template->reads("tools"))
     return fail(ErrorCode::unsupported_value,
@@ -32,20 +76,36 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
   if (tokenizer.eos()) input.eos_token = tokenizer.piece(*tokenizer.eos());
   input.add_generation_prompt = chat.add_generation_prompt;
   input.now = now;
+  if (const auto bytes = tokenizer.bound().most_bytes()) input.most_bytes = most_tokens(model) * *bytes;
   auto rendered = model.chat_template->render(input);
+  if (!rendered && rendered.error().code == ErrorCode::context_length_exceeded)
+    return too_many_bytes("more than " + std::to_string(input.most_bytes), most_tokens(model) + 1, model, kParam);
   if (!rendered) return pass(rendered);
-  std::string_view text = *rendered;
-  if (model.adds_bos && !input.bos_token.empty() && text.starts_with(input.bos_token))
-    text.remove_prefix(input.bos_token.size());
-  if (model.adds_eos && !input.eos_token.empty() && text.ends_with(input.eos_token))
-    text.remove_suffix(input.eos_token.size());
-  return tokenizer.encode(text, {.add_special = true, .parse_special = true});
+  const std::string_view all = rendered->text;
+  const auto is_own = [&](std::size_t from, std::size_t to) {
+    return chat.control_tokens_in_content ||
+           within(rendered->written, from, to) == std::vector{text::TextSpan{0, to - from}};
+  };
+  std::size_t begin = 0, end = all.size();
+  if (const std::size_t size = input.bos_token.size();
+      model.adds_bos && size > 0 && all.starts_with(input.bos_token) && is_own(0, size))
+    begin = size;
+  if (const std::size_t size = input.eos_token.size(); model.adds_eos && size > 0 &&
+                                                       all.substr(begin).ends_with(input.eos_token) &&
+                                                       is_own(end - size, end))
+    end -= size;
+  const auto written = within(rendered->written, begin, end);
+  return encode(all.substr(begin, end - begin),
+                {.add_special = true,
+                 .parse_special = true,
+                 .control_in = chat.control_tokens_in_content ? nullptr : &written},
+                model, kParam);
 }
 
 Result<std::vector<Token>> encode_prompt(Prompt& prompt, const TextModel& model, std::int64_t now) {
   if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return encode_chat(*chat, model, now);
   if (const auto* text = std::get_if<TextPrompt>(&prompt))
-    return model.tokenizer->encode(text->text, {.add_special = true, .parse_special = true});
+    return encode(text->text, {.add_special = true, .parse_special = true}, model, "prompt");
   return std::move(std::get<TokenPrompt>(prompt).tokens);
 }
 
@@ -65,7 +125,8 @@ TextModel make_text_model(std::unique_ptr<const text::Tokenizer> tokenizer,
   return model;
 }
 
-Result<void> check_request(const CompletionRequest& request, std::uint32_t vocab_size) {
+Result<void> check_request(const CompletionRequest& request, const TextModel& model) {
+  const std::uint32_t vocab_size = model.vocab_size;
   if (auto ok = check(request.sampling); !ok) return pass(ok);
   if (request.stop.size() > kMaxStops)
     return fail(ErrorCode::invalid_value,
@@ -90,7 +151,16 @@ Result<void> check_request(const CompletionRequest& request, std::uint32_t vocab
   if (auto ok = check_tokens(request.resume_tokens, vocab_size, "resume_tokens"); !ok) return pass(ok);
   if (const auto* tokens = std::get_if<TokenPrompt>(&request.prompt))
     return check_tokens(tokens->tokens, vocab_size, "prompt");
-  return {};
+  if (const auto* text = std::get_if<TextPrompt>(&request.prompt))
+    return check_bytes(text->text.size(), model, "prompt");
+  return {};  // a template may leave out any part of a chat
+}
+
+std::size_t text_bytes(const Prompt& prompt) noexcept {
+  if (const auto* text = std::get_if<TextPrompt>(&prompt)) return text->text.size();
+  if (const auto* chat = std::get_if<ChatPrompt>(&prompt))
+    return chat->messages.bytes().size() + chat->tools.bytes().size() + chat->template_args.bytes().size();
+  return 0;
 }
 
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now) {
@@ -99,11 +169,8 @@ Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& mode
   const char* param = std::holds_alternative<ChatPrompt>(request.prompt) ? "messages" : "prompt";
   if (prompt->empty()) return fail(ErrorCode::invalid_value, "The prompt has no tokens.", param);
   if (auto ok = check_tokens(*prompt, model.vocab_size, param); !ok) return pass(ok);
-  if (prompt->size() >= model.context)
-    return fail(ErrorCode::context_length_exceeded,
-                "The prompt has " + std::to_string(prompt->size()) + " tokens; the model's context is " +
-                    std::to_string(model.context) + " tokens, and at least one is needed for the answer.",
-                param);
+  if (prompt->size() > most_tokens(model))
+    return too_long(std::to_string(prompt->size()) + " tokens", model, param);
   if (request.total_tokens > 0 && prompt->size() >= request.total_tokens)
     return fail(ErrorCode::token_limit_exceeded, "The prompt has " + std::to_string(prompt->size()) +
                                                      " tokens; what is left of the app's token limits is " +

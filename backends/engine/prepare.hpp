@@ -1,5 +1,5 @@
 // A request made ready for the scheduler: template rendered, text tokenized, every limit checked. Pure: no
-// clock, no device; runs on the preparation thread.
+// clock, no device; runs on the preparation threads.
 #pragma once
 
 #include <cstdint>
@@ -44,11 +44,16 @@ struct PreparedRequest {
   std::uint64_t resume_text_bytes = 0;
 };
 
-// What can be refused without looking at the prompt. invalid_value with the field as param.
-Result<void> check_request(const CompletionRequest& request, std::uint32_t vocab_size);
+// What can be refused at once, of a prompt by the number of its bytes. invalid_value with the field as param;
+// context_length_exceeded.
+Result<void> check_request(const CompletionRequest& request, const TextModel& model);
 
-// context_length_exceeded and token_limit_exceeded with both counts, invalid_value, template_error,
-// template_budget, invalid_json. now: seconds since the epoch, for templates that print the date.
+// Bytes of text that prepare() has to read: of tokens none.
+std::size_t text_bytes(const Prompt& prompt) noexcept;
+
+// context_length_exceeded: encoding stops there, so that of a text's tokens only the least number is told.
+// token_limit_exceeded with both counts, invalid_value, template_error, template_budget, invalid_json. now:
+// seconds since the epoch, for templates that print the date.
 Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& model, std::int64_t now);
 
 }  // namespace flyball::engine

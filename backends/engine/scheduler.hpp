@@ -37,7 +37,7 @@ struct ColdBlocks {
 };
 
 struct NewSequence {
-  SequenceId id = 0;          // must rise: they are the order of arrival
+  SequenceId id = 0;          // must rise: they are the order of arrival, which is that of submit()
   std::string owner;          // KV is shared among sequences of one owner only
   std::vector<Token> tokens;  // known so far, not empty
   std::uint32_t most = 0;     // tokens it may grow to

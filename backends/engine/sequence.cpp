@@ -9,10 +9,9 @@
 
 namespace flyball::engine {
 
-Sequence::Sequence(kv::SequenceId sequence_id, PreparedRequest request, const TextModel& model,
-                   std::shared_ptr<Delivery> to, TimePoint arrived)
-    : id(sequence_id),
-      request_(std::move(request)),
+Sequence::Sequence(PreparedRequest request, const TextModel& model, std::shared_ptr<Delivery> to,
+                   TimePoint arrived)
+    : request_(std::move(request)),
       model_(&model),
       delivery_(std::move(to)),
       arrived_(arrived),

@@ -19,8 +19,7 @@ namespace flyball::engine {
 
 class Sequence {
  public:
-  Sequence(kv::SequenceId sequence_id, PreparedRequest request, const TextModel& model,
-           std::shared_ptr<Delivery> to, TimePoint arrived);
+  Sequence(PreparedRequest request, const TextModel& model, std::shared_ptr<Delivery> to, TimePoint arrived);
 
   // Tokens of a stream that began elsewhere, as if sampled here. What they release beyond what the client has
   // is in `text`; a finish means that there is nothing left to compute.
@@ -42,7 +41,7 @@ class Sequence {
   std::vector<Token> take_tokens() noexcept { return std::move(tokens_); }
   Delivery& delivery() noexcept { return *delivery_; }
 
-  const kv::SequenceId id;
+  kv::SequenceId id = 0;  // set by the engine when it is submitted
   // Set by the engine, for the timings and the usage.
   TimePoint first_step{}, first_token{}, last_token{};
   bool counted = false;             // its prompt, in the engine's totals

@@ -23,7 +23,6 @@ constexpr std::size_t kMaxStretch = std::size_t{1} << 30U;  // invalid bytes gro
 struct BpeTokenizer::Scratch {
   PreTokenizer::Scratch splitting;
   PreparedStorage prepared;
-  std::vector<std::uint32_t> ends;
   std::vector<MergeSymbol<std::uint32_t>> symbols;  // value: symbol id
   std::vector<MergeCandidate<std::uint32_t, std::uint32_t>> heap;
 };
@@ -60,6 +59,7 @@ Result<std::unique_ptr<Tokenizer>> BpeTokenizer::load(const model::Gguf& file) {
   if (!out->add_symbols())
     return vocabulary_error("tokenizer.ggml.tokens", "cannot be indexed: its tokens' hashes collide");
   if (auto added = out->add_merges(**merges); !added) return pass(added);
+  out->find_bound();
   return out;
 }
 
@@ -106,6 +106,10 @@ Result<void> BpeTokenizer::add_merges(const model::GgufArray& merges) {
     const auto left = symbols_.add(joined.substr(0, middle));
     const auto right = symbols_.add(joined.substr(middle));
     const auto result = symbols_.add(joined);
+    if (result && is_control(result->id)) {
+      ++rank;  // text never merges into a control token
+      continue;
+    }
     if (!left || !right || !result || !merges_.add(left->id, right->id, {rank, result->id})) {
       return vocabulary_error(kMergesKey, "cannot be indexed at entry " + std::to_string(rank) +
                                               ": too much text, or hashes collide");
@@ -116,48 +120,67 @@ Result<void> BpeTokenizer::add_merges(const model::GgufArray& merges) {
   return {};
 }
 
-std::vector<Token> BpeTokenizer::encode(std::string_view text, EncodeOptions options) const {
+// Of the tokens that text becomes by merging; emit() says what becomes of other symbols. Every symbol that is there
+// counts, also where no merge leads to it.
+void BpeTokenizer::find_bound() {
+  specials_.bound(bound_);
+  for (std::uint32_t id = 0; id < symbols_.size(); ++id) {
+    const std::string_view text = symbols_[id];
+    const auto tokens = id < vocab_size_ ? 1 : std::ranges::count_if(text, [&](char c) { return is_lone_token(c); });
+    if (tokens == 0) {
+      bound_.loses(text);
+    } else if (!text.empty()) {
+      bound_.covers(text, static_cast<std::size_t>(tokens));
+    }
+  }
+}
+
+std::optional<std::vector<Token>> BpeTokenizer::encode_within(std::string_view text, EncodeOptions options,
+                                                              std::size_t most) const {
   std::vector<Token> out;
   Scratch scratch;
   if (options.add_special && add_bos_) out.push_back(*bos_);
   std::size_t done = 0;
-  for (const SpecialMatcher::Cut& cut : specials_.cuts(text, options.parse_special)) {
-    encode_text(text.substr(done, cut.begin - done), out, scratch);
+  for (const SpecialMatcher::Cut& cut : specials_.cuts(text, options.parse_special, options.control_in)) {
+    if (!encode_text(text.substr(done, cut.begin - done), out, scratch, most)) return std::nullopt;
     out.push_back(cut.token);
     done = cut.end;
   }
-  encode_text(text.substr(done), out, scratch);
+  if (!encode_text(text.substr(done), out, scratch, most)) return std::nullopt;
   if (options.add_special && add_eos_) out.push_back(*eos_);
+  if (out.size() > most) return std::nullopt;
   return out;
 }
 
-void BpeTokenizer::encode_text(std::string_view text, std::vector<Token>& out, Scratch& scratch) const {
+bool BpeTokenizer::encode_text(std::string_view text, std::vector<Token>& out, Scratch& scratch,
+                               std::size_t most) const {
   // 32-bit offsets below. Longer texts are cut; no request body comes near.
   while (text.size() > kMaxStretch) {
-    encode_text(text.substr(0, kMaxStretch), out, scratch);
+    if (!encode_text(text.substr(0, kMaxStretch), out, scratch, most)) return false;
     text.remove_prefix(kMaxStretch);
   }
+  if (out.size() > most) return false;
   const PreparedText prepared = prepare_text(text, scratch.prepared);
-  pre_tokenizer_.split(prepared.subject, scratch.ends, scratch.splitting);
-  std::uint32_t begin = 0;
-  for (const std::uint32_t end : scratch.ends) {
-    encode_word(prepared.text.substr(begin, end - begin), out, scratch);
-    begin = end;
-  }
+  bool fits = true;
+  pre_tokenizer_.split(prepared.subject, scratch.splitting, [&](std::uint32_t begin, std::uint32_t end) {
+    return fits = encode_word(prepared.text.substr(begin, end - begin), out, scratch, most);
+  });
+  return fits;
 }
 
-void BpeTokenizer::encode_word(std::string_view word, std::vector<Token>& out, Scratch& scratch) const {
-  if (pre_tokenizer_.ignores_merges()) {
-    if (const auto whole = symbols_.find(word); whole && *whole < vocab_size_) {
-      out.push_back(static_cast<Token>(*whole));
-      return;
-    }
-  }
-  if (word.size() <= kShortWord) {
+bool BpeTokenizer::encode_word(std::string_view word, std::vector<Token>& out, Scratch& scratch,
+                               std::size_t most) const {
+  const auto whole = pre_tokenizer_.ignores_merges() ? symbols_.find(word) : std::nullopt;
+  if (whole && *whole < vocab_size_ && !is_control(*whole)) {
+    out.push_back(static_cast<Token>(*whole));
+  } else if (word.size() <= kShortWord) {
     merge_short(word, out);
   } else {
+    // The whole word is merged before its first token is known.
+    if (bound_.least(word) > most - out.size()) return false;
     merge_long(word, out, scratch);
   }
+  return out.size() <= most;
 }
 
 void BpeTokenizer::merge_short(std::string_view word, std::vector<Token>& out) const {
@@ -204,10 +227,16 @@ void BpeTokenizer::emit(std::uint32_t symbol, std::vector<Token>& out) const {
     out.push_back(static_cast<Token>(symbol));
     return;
   }
-  for (const char c : symbols_[symbol]) {
-    const std::uint32_t byte = byte_symbols_[static_cast<unsigned char>(c)];
-    if (c > ' ' && c <= '~' && byte < vocab_size_) out.push_back(static_cast<Token>(byte));
-  }
+  for (const char c : symbols_[symbol])
+    if (is_lone_token(c)) out.push_back(static_cast<Token>(byte_symbols_[static_cast<unsigned char>(c)]));
+}
+
+bool BpeTokenizer::is_lone_token(char byte) const noexcept {
+  return byte > ' ' && byte <= '~' && byte_symbols_[static_cast<unsigned char>(byte)] < vocab_size_;
+}
+
+bool BpeTokenizer::is_control(std::uint32_t symbol) const noexcept {
+  return symbol < vocab_size_ && kinds_[symbol] == TokenKind::control;
 }
 
 }  // namespace flyball::text

@@ -20,7 +20,8 @@ class BpeTokenizer final : public Tokenizer {
  public:
   static Result<std::unique_ptr<Tokenizer>> load(const model::Gguf& file);
 
-  std::vector<Token> encode(std::string_view text, EncodeOptions options) const override;
+  std::optional<std::vector<Token>> encode_within(std::string_view text, EncodeOptions options,
+                                                  std::size_t most) const override;
   bool strips_leading_space() const noexcept override { return false; }
   std::string_view piece(Token token) const noexcept override {
     return pieces_[static_cast<std::uint32_t>(token)];
@@ -36,12 +37,16 @@ class BpeTokenizer final : public Tokenizer {
   BpeTokenizer(VocabularyMetadata vocabulary, PreTokenizer pre_tokenizer);
   Result<void> add_merges(const model::GgufArray& merges);
   bool add_symbols();
+  void find_bound();
 
-  void encode_text(std::string_view text, std::vector<Token>& out, Scratch& scratch) const;
-  void encode_word(std::string_view word, std::vector<Token>& out, Scratch& scratch) const;
+  // False: these and what is in `out` already are more than `most` tokens.
+  bool encode_text(std::string_view text, std::vector<Token>& out, Scratch& scratch, std::size_t most) const;
+  bool encode_word(std::string_view word, std::vector<Token>& out, Scratch& scratch, std::size_t most) const;
   void merge_short(std::string_view word, std::vector<Token>& out) const;
   void merge_long(std::string_view word, std::vector<Token>& out, Scratch& scratch) const;
   void emit(std::uint32_t symbol, std::vector<Token>& out) const;
+  bool is_lone_token(char byte) const noexcept;  // what emit() gives for a byte of a symbol that is no token
+  bool is_control(std::uint32_t symbol) const noexcept;
 
   PreTokenizer pre_tokenizer_;
   StringTable pieces_;   // as the file spells them, not indexed

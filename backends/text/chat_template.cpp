@@ -1,6 +1,7 @@
 #include "backends/text/chat_template.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "backends/text/jinja/failure.hpp"
@@ -26,6 +27,22 @@ std::string clipped(const std::string& message) {
 std::unexpected<Error> to_error(const jinja::Failure& failure, std::uint32_t line, std::string param = {}) {
   return fail(failure.code, clipped(failure.message), std::move(param),
               line == 0 ? "" : "line " + std::to_string(line));
+}
+
+// The roles that the API lets in. Templates make control tokens of them ('<|' + message.role + '|>').
+constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant", "tool"};
+
+// Has every message's role be the template's own text, where it is one of them.
+void adopt_roles(jinja::Interpreter& interpreter, jinja::Value messages) {
+  for (const std::string_view role : kRoles) interpreter.origins.add(role);
+  if (!messages.is(jinja::Kind::sequence)) return;
+  for (const jinja::Value message : messages.as_sequence().items) {
+    if (!message.is(jinja::Kind::dict)) continue;
+    auto* const role = const_cast<jinja::Value*>(message.as_dict().find("role"));
+    if (role == nullptr || !role->is_string()) continue;
+    const auto* const known = std::ranges::find(kRoles, role->as_text());
+    if (known != kRoles.end()) *role = jinja::Value::string(*known);
+  }
 }
 
 // Packed JSON is always UTF-8; the token texts are checked here.
@@ -67,7 +84,7 @@ bool ChatTemplate::reads(std::string_view variable) const {
   return program_->parsed->names.find(variable) != program_->parsed->names.end();
 }
 
-Result<std::string> ChatTemplate::render(const TemplateInput& input) const {
+Result<Rendered> ChatTemplate::render(const TemplateInput& input) const {
   if (!is_text(input.bos_token) || !is_text(input.eos_token)) {
     return fail(ErrorCode::template_error, "bos_token or eos_token is not valid UTF-8");
   }
@@ -81,10 +98,14 @@ Result<std::string> ChatTemplate::render(const TemplateInput& input) const {
       return jinja::from_json(interpreter.heap, json, limits.depth, name);
     };
     using jinja::Value;
-    interpreter.define("messages", value(input.messages, "messages"));
+    const Value messages = value(input.messages, "messages");
+    adopt_roles(interpreter, messages);
+    interpreter.define("messages", messages);
     interpreter.define("tools", value(input.tools, "tools"));
     interpreter.define("documents", Value::none());
     interpreter.define("add_generation_prompt", Value::boolean(input.add_generation_prompt));
+    interpreter.origins.add(input.bos_token);
+    interpreter.origins.add(input.eos_token);
     interpreter.define("bos_token", Value::string(input.bos_token));
     interpreter.define("eos_token", Value::string(input.eos_token));
     if (input.template_args) {
@@ -95,7 +116,9 @@ Result<std::string> ChatTemplate::render(const TemplateInput& input) const {
       for (const auto& [name, one] : more.as_dict().entries) interpreter.define(name.as_text(), one);
     }
     param.clear();
-    return interpreter.render();
+    Rendered rendered;
+    rendered.text = interpreter.render(input.most_bytes, rendered.written);
+    return rendered;
   } catch (const jinja::Failure& failure) {
     return to_error(failure, param.empty() ? std::max(failure.line, interpreter.line()) : 0, param);
   }

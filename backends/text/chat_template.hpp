@@ -7,7 +7,9 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "backends/text/jinja/text_span.hpp"
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
 
@@ -27,6 +29,16 @@ struct TemplateInput {
   std::string bos_token, eos_token;
   bool add_generation_prompt = true;
   std::int64_t now = 0;  // seconds since the epoch, for strftime_now
+  // More than these the model cannot take; the render ends there.
+  std::size_t most_bytes = SIZE_MAX;
+};
+
+struct Rendered {
+  std::string text;
+  // Parts of the text that are the template's own: copies of its source, of bos_token and eos_token, and of the
+  // messages' roles. All else came from the client. In order, apart.
+  std::vector<TextSpan> written;
+  bool operator==(const Rendered&) const = default;
 };
 
 class ChatTemplate {
@@ -43,8 +55,8 @@ class ChatTemplate {
   // template_error: undefined operations, and raise_exception(msg) with the template's own message.
   // template_budget: out of fuel, depth or output. invalid_json: template_args is no object. json_too_deep:
   // an input nests deeper than limits.depth. The variable `documents` is none unless template_args sets it,
-  // as transformers has it.
-  Result<std::string> render(const TemplateInput& input) const;
+  // as transformers has it. context_length_exceeded: it writes more than input.most_bytes.
+  Result<Rendered> render(const TemplateInput& input) const;
 
  private:
   struct Program;

@@ -87,43 +87,40 @@ Result<PreTokenizer> PreTokenizer::create(std::string_view name, bool use_jit) {
   return out;
 }
 
-void PreTokenizer::split(std::string_view text, std::vector<std::uint32_t>& ends, Scratch& scratch) const {
-  ends.clear();
-  if (text.empty()) return;
-  ends.push_back(static_cast<std::uint32_t>(text.size()));
-  for (const Pattern& pattern : patterns_) {
-    scratch.next_.clear();
-    std::uint32_t begin = 0;
-    for (const std::uint32_t end : ends) {
-      split_by(pattern, text, begin, end, scratch.next_, scratch);
-      begin = end;
-    }
-    ends.swap(scratch.next_);
-  }
+void PreTokenizer::split(std::string_view text, Scratch& scratch, const Word& word) const {
+  if (!text.empty()) split_by(0, text, 0, static_cast<std::uint32_t>(text.size()), scratch, word);
 }
 
-// Assertions of the pattern see the stretch [begin, end) as the whole text.
-void PreTokenizer::split_by(const Pattern& pattern, std::string_view text, std::uint32_t begin,
-                            std::uint32_t end, std::vector<std::uint32_t>& out, Scratch& scratch) const {
+// By this pattern, and what it leaves by those after it. Assertions of the pattern see the stretch [begin, end) as
+// the whole text. False: no more words are wanted.
+bool PreTokenizer::split_by(std::size_t pattern, std::string_view text, std::uint32_t begin, std::uint32_t end,
+                            Scratch& scratch, const Word& word) const {
+  if (pattern == patterns_.size()) return word(begin, end);
+  const Pattern& mine = patterns_[pattern];
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data() + begin);
   const std::size_t size = end - begin;
   pcre2_match_data* data = scratch.matching_->data.get();
   pcre2_match_context* context = scratch.matching_->context.get();
-  const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data);
+  const auto give = [&](std::size_t from, std::size_t to) {
+    return split_by(pattern + 1, text, begin + static_cast<std::uint32_t>(from),
+                    begin + static_cast<std::uint32_t>(to), scratch, word);
+  };
   std::size_t done = 0;
   while (done < size) {
     int found = PCRE2_ERROR_JIT_STACKLIMIT;
-    if (pattern.jit) found = pcre2_jit_match(pattern.code.get(), subject, size, done, 0, data, context);
+    if (mine.jit) found = pcre2_jit_match(mine.code.get(), subject, size, done, 0, data, context);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) {
-      found = pcre2_match(pattern.code.get(), subject, size, done, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data,
-                          context);
+      found =
+          pcre2_match(mine.code.get(), subject, size, done, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data, context);
     }
+    const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data);
     if (found < 0 || bounds[1] <= done) break;
-    if (bounds[0] > done) out.push_back(begin + static_cast<std::uint32_t>(bounds[0]));
-    out.push_back(begin + static_cast<std::uint32_t>(bounds[1]));
-    done = bounds[1];
+    const std::size_t from = bounds[0], to = bounds[1];  // the patterns after this one match into the same data
+    if (from > done && !give(done, from)) return false;
+    if (!give(from, to)) return false;
+    done = to;
   }
-  if (done < size) out.push_back(end);
+  return done == size || give(done, size);
 }
 
 }  // namespace flyball::text

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -33,13 +34,15 @@ class PreTokenizer {
     friend class PreTokenizer;
     struct Matching;
     std::unique_ptr<Matching> matching_;
-    std::vector<std::uint32_t> next_;
   };
 
-  // Each word's end, as an offset into text: the last is text.size(). Precondition: text is well-formed UTF-8
-  // of under 4 GiB. Time is linear in text for every pattern here; a match that still exceeds PCRE2's limits
+  // A word, as offsets into the text; false: no more are wanted.
+  using Word = std::function<bool(std::uint32_t begin, std::uint32_t end)>;
+  // Gives each word in order, and does no work beyond the one that is the last wanted: the first word begins the
+  // text, each next one begins where the one before ends, the last ends the text. Precondition: text is well-formed
+  // UTF-8 of under 4 GiB. Time is linear in text for every pattern here; a match that still exceeds PCRE2's limits
   // leaves the rest of its stretch as one word.
-  void split(std::string_view text, std::vector<std::uint32_t>& ends, Scratch& scratch) const;
+  void split(std::string_view text, Scratch& scratch, const Word& word) const;
 
   bool ignores_merges() const noexcept { return ignores_merges_; }  // a word that is a token is taken whole
   bool adds_bos() const noexcept { return adds_bos_; }              // where the file does not say
@@ -47,8 +50,8 @@ class PreTokenizer {
  private:
   struct Pattern;
   PreTokenizer();
-  void split_by(const Pattern& pattern, std::string_view text, std::uint32_t begin, std::uint32_t end,
-                std::vector<std::uint32_t>& out, Scratch& scratch) const;
+  bool split_by(std::size_t pattern, std::string_view text, std::uint32_t begin, std::uint32_t end,
+                Scratch& scratch, const Word& word) const;
 
   std::vector<Pattern> patterns_;
   bool ignores_merges_ = false, adds_bos_ = false;

@@ -88,6 +88,8 @@ SpmTokenizer::SpmTokenizer(VocabularyMetadata vocabulary, std::vector<float> sco
     rendered_.add_unindexed(text);  // shorter than the pieces, which fit
   }
   rendered_.shrink();
+  find_bound();
+  find_joints();
   // A byte without a token is the unknown token; without that, the first token.
   constexpr std::string_view kHex = "0123456789ABCDEF";
   for (std::size_t byte = 0; byte < byte_tokens_.size(); ++byte) {
@@ -150,44 +152,94 @@ Result<void> SpmTokenizer::add_merges(const model::GgufArray& merges) {
   return {};
 }
 
-std::vector<Token> SpmTokenizer::encode(std::string_view text, EncodeOptions options) const {
+// A piece stands for its own text, and for spaces in place of its marks: then it is shorter.
+void SpmTokenizer::find_bound() {
+  specials_.bound(bound_);
+  for (std::uint32_t id = 0; id < vocab_size_; ++id) {
+    const std::string_view piece = pieces_[id];
+    bound_.covers(piece);
+    std::size_t marks = 0;
+    for (std::size_t at = piece.find(kSpaceMark); at != std::string_view::npos;
+         at = piece.find(kSpaceMark, at + kSpaceMark.size()))
+      ++marks;
+    if (marks > 0) bound_.covers(' ', piece.size() - marks * (kSpaceMark.size() - 1));
+  }
+}
+
+std::size_t SpmTokenizer::joint(std::string_view text, std::size_t at) noexcept {
+  const std::size_t next =
+      text.substr(at).starts_with(kSpaceMark) ? kMarkNext : static_cast<unsigned char>(text[at]);
+  return static_cast<unsigned char>(text[at - 1]) * kNext + next;
+}
+
+void SpmTokenizer::find_joints() {
+  for (std::uint32_t id = 0; id < vocab_size_; ++id)
+    for (std::size_t at = 1; at < pieces_[id].size(); ++at) joints_.set(joint(pieces_[id], at));
+}
+
+std::optional<std::vector<Token>> SpmTokenizer::encode_within(std::string_view text, EncodeOptions options,
+                                                              std::size_t most) const {
   std::vector<Token> out;
   Scratch scratch;
   if (options.add_special && add_bos_) out.push_back(*bos_);
   std::size_t done = 0;
   bool after_special = true;  // the text's beginning counts
   const auto encode_until = [&](std::size_t end) {
-    if (end == done) return;
+    if (end == done) return true;
     const std::string_view part = text.substr(done, end - done);
     const bool has_one = part.starts_with(' ') || part.starts_with(kSpaceMark);
-    encode_text(part, add_space_prefix_ && after_special && !(prefix_if_none_ && has_one), out, scratch);
+    const bool prefix = add_space_prefix_ && after_special && !(prefix_if_none_ && has_one);
     after_special = false;
+    return encode_text(part, prefix, out, scratch, most);
   };
-  for (const SpecialMatcher::Cut& cut : specials_.cuts(text, options.parse_special)) {
-    encode_until(cut.begin);
+  for (const SpecialMatcher::Cut& cut : specials_.cuts(text, options.parse_special, options.control_in)) {
+    if (!encode_until(cut.begin)) return std::nullopt;
     out.push_back(cut.token);
     after_special = !prefix_once_;
     done = cut.end;
   }
-  encode_until(text.size());
+  if (!encode_until(text.size())) return std::nullopt;
   if (options.add_special && add_eos_) out.push_back(*eos_);
+  if (out.size() > most) return std::nullopt;
   return out;
 }
 
-void SpmTokenizer::encode_text(std::string_view text, bool prefix, std::vector<Token>& out,
-                               Scratch& scratch) const {
+bool SpmTokenizer::encode_text(std::string_view text, bool prefix, std::vector<Token>& out, Scratch& scratch,
+                               std::size_t most) const {
   // 32-bit offsets below. Longer texts are cut; no request body comes near.
   for (; !text.empty(); prefix = false) {
     scratch.escaped.clear();
     if (prefix) scratch.escaped = kSpaceMark;
     append_replacing(scratch.escaped, text.substr(0, kMaxStretch), " ", kSpaceMark);
-    merge(out, scratch);
+    const std::string_view escaped = scratch.escaped;
+    for (std::size_t begin = 0; begin < escaped.size();) {
+      const std::size_t end = run_end(escaped, begin);
+      const std::string_view run = escaped.substr(begin, end - begin);
+      // The whole run is merged before its first token is known.
+      if (out.size() > most || (run.size() > most - out.size() && bound_.least(run) > most - out.size()))
+        return false;
+      merge(run, out, scratch);
+      begin = end;
+    }
     text.remove_prefix(std::min(text.size(), kMaxStretch));
   }
+  return out.size() <= most;
 }
 
-void SpmTokenizer::merge(std::vector<Token>& out, Scratch& scratch) const {
-  const std::string_view text = scratch.escaped;
+std::size_t SpmTokenizer::run_end(std::string_view escaped, std::size_t begin) const {
+  std::size_t at = begin;
+  do at += announced_length(escaped[at]);
+  while (at < escaped.size() && joints_.test(joint(escaped, at)));
+  return std::min(at, escaped.size());
+}
+
+std::optional<Token> SpmTokenizer::merged(std::string_view text) const {
+  const auto found = pieces_.find(text);
+  if (!found || kinds_[*found] == TokenKind::control) return std::nullopt;
+  return static_cast<Token>(*found);
+}
+
+void SpmTokenizer::merge(std::string_view text, std::vector<Token>& out, Scratch& scratch) const {
   auto& symbols = scratch.symbols;
   symbols.clear();
   for (std::size_t at = 0; at < text.size();) {
@@ -207,15 +259,15 @@ void SpmTokenizer::merge(std::vector<Token>& out, Scratch& scratch) const {
       if (a.token < 0 || b.token < 0) return;
       const MergeTable::Merge merge =
           merges_->find(static_cast<std::uint32_t>(a.token), static_cast<std::uint32_t>(b.token));
-      if (merge.rank != MergeTable::kNoRank)
+      if (merge.rank != MergeTable::kNoRank && kinds_[merge.result] != TokenKind::control)
         put(-static_cast<float>(merge.rank), Scratch::Piece{a.begin, static_cast<Token>(merge.result)});
       return;
     }
     const std::uint32_t begin = symbols[left].value.begin;
     const std::uint32_t size = symbols[left].size + symbols[right].size;
     if (size > longest_) return;
-    const auto found = pieces_.find(text.substr(begin, size));
-    if (found) put(scores_[*found], Scratch::Piece{begin, static_cast<Token>(*found)});
+    if (const auto found = merged(text.substr(begin, size)))
+      put(scores_[static_cast<std::size_t>(*found)], Scratch::Piece{begin, *found});
   });
   for (const auto& symbol : symbols) {
     if (symbol.size == 0) continue;

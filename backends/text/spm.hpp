@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -19,7 +20,8 @@ class SpmTokenizer final : public Tokenizer {
  public:
   static Result<std::unique_ptr<Tokenizer>> load(const model::Gguf& file);
 
-  std::vector<Token> encode(std::string_view text, EncodeOptions options) const override;
+  std::optional<std::vector<Token>> encode_within(std::string_view text, EncodeOptions options,
+                                                  std::size_t most) const override;
   bool strips_leading_space() const noexcept override { return add_space_prefix_; }
   std::string_view piece(Token token) const noexcept override {
     return pieces_[static_cast<std::uint32_t>(token)];
@@ -34,8 +36,16 @@ class SpmTokenizer final : public Tokenizer {
   struct Scratch;
   SpmTokenizer(VocabularyMetadata vocabulary, std::vector<float> scores, bool add_space_prefix);
   Result<void> add_merges(const model::GgufArray& merges);
-  void encode_text(std::string_view text, bool prefix, std::vector<Token>& out, Scratch& scratch) const;
-  void merge(std::vector<Token>& out, Scratch& scratch) const;
+  void find_bound();
+  void find_joints();
+  // False: these and what is in `out` already are more than `most` tokens.
+  bool encode_text(std::string_view text, bool prefix, std::vector<Token>& out, Scratch& scratch,
+                   std::size_t most) const;
+  // Where a run begins that no token reaches beyond: the end of the run that begins at `begin`.
+  std::size_t run_end(std::string_view escaped, std::size_t begin) const;
+  void merge(std::string_view run, std::vector<Token>& out, Scratch& scratch) const;
+  // The token that text of several characters merges into.
+  std::optional<Token> merged(std::string_view text) const;
 
   StringTable pieces_;    // by token, indexed
   StringTable rendered_;  // normal tokens with their spaces, not indexed; others empty
@@ -44,6 +54,11 @@ class SpmTokenizer final : public Tokenizer {
   std::array<Token, 256> byte_tokens_{};
   SpecialMatcher specials_;
   std::size_t longest_ = 0;  // bytes of the longest token
+  // By a byte and what follows it, kSpaceMark or the next byte: whether some token has them side by side. Where
+  // none has, text falls apart into runs that are tokenized each by itself.
+  static constexpr std::size_t kMarkNext = 256, kNext = 257;
+  static std::size_t joint(std::string_view text, std::size_t at) noexcept;  // of text[at - 1] and what follows it
+  std::bitset<256 * kNext> joints_;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = true, prefix_once_ = false,
        prefix_if_none_ = false;
 };

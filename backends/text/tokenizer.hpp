@@ -12,6 +12,8 @@
 
 #include "backends/backend.hpp"
 #include "backends/model/gguf.hpp"
+#include "backends/text/jinja/text_span.hpp"
+#include "backends/text/token_bound.hpp"
 #include "config/error.hpp"
 
 namespace flyball::text {
@@ -35,9 +37,20 @@ class Tokenizer {
   struct EncodeOptions {
     bool add_special = true;    // BOS/EOS where the file says so
     bool parse_special = true;  // text such as <|im_start|> becomes its control token
+    // The parts of the text, in order and apart, in which it does; null: everywhere. What only the file calls a
+    // control token, and the vocabulary shows as text, counts as one here.
+    const std::vector<TextSpan>* control_in = nullptr;
   };
-  // Any bytes are accepted; invalid UTF-8 goes the model's own way (bytes or U+FFFD), as llama.cpp does.
-  virtual std::vector<Token> encode(std::string_view text, EncodeOptions options) const = 0;
+  // Any bytes are accepted; invalid UTF-8 goes the model's own way (bytes or U+FFFD), as llama.cpp does. A control
+  // token comes of its own spelling alone, where that is recognised: never of what merges.
+  std::vector<Token> encode(std::string_view text, EncodeOptions options) const {
+    return *encode_within(text, options, SIZE_MAX);
+  }
+  // nullopt: the text is more than `most` tokens; found out without encoding much more than those.
+  virtual std::optional<std::vector<Token>> encode_within(std::string_view text, EncodeOptions options,
+                                                          std::size_t most) const = 0;
+  // How few tokens a text can be, whatever the options.
+  const TokenBound& bound() const noexcept { return bound_; }
 
   // The bytes a token stands for; control tokens give "" unless render_special. Precondition: token <
   // vocab_size.
@@ -60,6 +73,7 @@ class Tokenizer {
   std::vector<TokenKind> kinds_;
   std::optional<Token> bos_, eos_;
   std::vector<Token> end_of_generation_;  // sorted
+  TokenBound bound_;
 };
 
 }  // namespace flyball::text

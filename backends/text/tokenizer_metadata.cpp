@@ -189,15 +189,19 @@ void derive_ends(VocabularyMetadata& out, std::vector<Token> ends) {
       set_kind(*id, TokenKind::control);
     }
   }
+  const auto show = [&](Token id) {
+    if (out.kinds[static_cast<std::size_t>(id)] == TokenKind::control) out.shown_controls.push_back(id);
+    set_kind(id, TokenKind::user_defined);
+  };
   for (const std::string_view text : kShownTexts) {
-    if (const auto id = token(text)) set_kind(*id, TokenKind::user_defined);
+    if (const auto id = token(text)) show(*id);
   }
   if (out.eos) ends.push_back(*out.eos);
   // gpt-oss and Solar end a message, not the generation, with <|end|>.
   const bool calls = token("<|call|>") || token("<|calls|>");
   if (const auto end = token("<|end|>"); end && calls && (token("<|return|>") || token("<|flush|>"))) {
     std::erase(ends, *end);
-    set_kind(*end, TokenKind::user_defined);
+    show(*end);
   }
   // Gemma 4 writes </s> as text.
   if (const auto stop = token("</s>"); stop && token("<|tool_response>")) {
@@ -257,7 +261,8 @@ std::vector<SpecialToken> VocabularyMetadata::special_tokens() const {
     const bool always = kind == TokenKind::user_defined;
     const std::string_view text = pieces[id];
     const bool strips = strip_after_special && text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
-    out.push_back({static_cast<Token>(id), std::string(text), always, false, strips});
+    const bool control = std::ranges::find(shown_controls, static_cast<Token>(id)) != shown_controls.end();
+    out.push_back({static_cast<Token>(id), std::string(text), always, false, strips, control});
   }
   return out;
 }

@@ -17,6 +17,7 @@ bool is_space(char c) noexcept {
 struct Match {
   std::uint32_t order, node;
   std::size_t begin;
+  std::size_t control_bytes;  // from `begin` on
 };
 // For a heap whose top is the next to be taken: the longest token, from the left.
 bool taken_later(const Match& a, const Match& b) noexcept {
@@ -83,22 +84,41 @@ std::uint32_t SpecialMatcher::step(std::uint32_t node, unsigned char byte) const
   }
 }
 
-std::uint32_t SpecialMatcher::longest(std::uint32_t node, bool parse_special) const noexcept {
-  while (node != kNone &&
-         (nodes_[node].order == kNone || !(parse_special || tokens_[nodes_[node].order].always)))
+bool SpecialMatcher::allows(const Allowed& allowed, const SpecialToken& token) const noexcept {
+  if (allowed.everywhere || (token.always && !token.control)) return token.always || allowed.parse_special;
+  return (token.always || allowed.parse_special) && token.text.size() <= allowed.control_bytes;
+}
+
+std::uint32_t SpecialMatcher::longest(std::uint32_t node, const Allowed& allowed) const noexcept {
+  while (node != kNone && (nodes_[node].order == kNone || !allows(allowed, tokens_[nodes_[node].order])))
     node = nodes_[node].shorter;
   return node;
 }
 
-std::vector<SpecialMatcher::Cut> SpecialMatcher::cuts(std::string_view text, bool parse_special) const {
+void SpecialMatcher::bound(TokenBound& bound) const {
+  for (const SpecialToken& token : tokens_) {
+    bound.covers(token.text);
+    if (token.strip_left || token.strip_right) bound.loses(" \t\n\v\f\r");
+  }
+}
+
+std::vector<SpecialMatcher::Cut> SpecialMatcher::cuts(std::string_view text, bool parse_special,
+                                                      const std::vector<TextSpan>* control_in) const {
   std::vector<Cut> out;
   if (tokens_.empty()) return out;
+  const auto allowed = [&](std::size_t control_bytes) {
+    return Allowed{parse_special, control_in == nullptr, control_bytes};
+  };
   std::vector<Match> matches;  // a heap; at most one for each place
   std::uint32_t node = 0;
+  std::size_t spans = control_in == nullptr ? 0 : control_in->size();  // those that begin before `at`, or there
   for (std::size_t at = text.size(); at-- > 0;) {
     node = step(node, static_cast<unsigned char>(text[at]));
-    if (const std::uint32_t found = longest(node, parse_special); found != kNone)
-      matches.push_back({nodes_[found].order, found, at});
+    while (spans > 0 && (*control_in)[spans - 1].begin > at) --spans;
+    const std::size_t end = spans > 0 ? (*control_in)[spans - 1].end : 0;
+    const std::size_t control_bytes = end > at ? end - at : 0;
+    if (const std::uint32_t found = longest(node, allowed(control_bytes)); found != kNone)
+      matches.push_back({nodes_[found].order, found, at, control_bytes});
   }
   if (matches.empty()) return out;
 
@@ -113,7 +133,7 @@ std::vector<SpecialMatcher::Cut> SpecialMatcher::cuts(std::string_view text, boo
     if (taken[match.begin]) continue;
     if (taken[last()]) {
       do {
-        match.node = longest(nodes_[match.node].shorter, parse_special);
+        match.node = longest(nodes_[match.node].shorter, allowed(match.control_bytes));
         if (match.node == kNone) break;
         match.order = nodes_[match.node].order;
       } while (taken[last()]);

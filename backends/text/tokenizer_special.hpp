@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/text/jinja/text_span.hpp"
+#include "backends/text/token_bound.hpp"
 
 namespace flyball::text {
 
@@ -24,6 +26,7 @@ struct SpecialToken {
   std::string text;     // not empty
   bool always = false;  // user-defined: matched although special tokens are not parsed
   bool strip_left = false, strip_right = false;  // swallow the white space beside it
+  bool control = false;  // although matched always: matched in the template's own text alone
 };
 
 class SpecialMatcher {
@@ -37,8 +40,11 @@ class SpecialMatcher {
     std::size_t begin, end;
     Token token;
   };
-  // Ordered by begin, not overlapping.
-  std::vector<Cut> cuts(std::string_view text, bool parse_special) const;
+  // Ordered by begin, not overlapping. control_in: as in EncodeOptions.
+  std::vector<Cut> cuts(std::string_view text, bool parse_special,
+                        const std::vector<TextSpan>* control_in = nullptr) const;
+  // Tells of its tokens.
+  void bound(TokenBound& bound) const;
 
  private:
   static constexpr std::uint32_t kNone = 0xFFFFFFFF;
@@ -55,8 +61,14 @@ class SpecialMatcher {
   std::uint32_t add_child(std::uint32_t node, unsigned char byte);
   void link();
   std::uint32_t step(std::uint32_t node, unsigned char byte) const noexcept;
+  // Which tokens may begin at a place of the text.
+  struct Allowed {
+    bool parse_special, everywhere;  // everywhere: nobody said where control tokens are recognised
+    std::size_t control_bytes;       // from here on, in which they are
+  };
+  bool allows(const Allowed& allowed, const SpecialToken& token) const noexcept;
   // The longest token that begins where `node` does, as its node; kNone: none.
-  std::uint32_t longest(std::uint32_t node, bool parse_special) const noexcept;
+  std::uint32_t longest(std::uint32_t node, const Allowed& allowed) const noexcept;
 
   std::vector<SpecialToken> tokens_;  // longest first, then by id
   std::vector<Node> nodes_;           // a trie of the tokens read backwards; [0] is the root

@@ -23,8 +23,8 @@ constexpr std::array kTable{
              "The field is known, this value of it is not served."},
     ErrorRow{
         context_length_exceeded, 400, kRequest, Retry::no,
-        "The prompt leaves no room for an answer in the context; the message has both counts. Prompts are "
-        "never cut."},
+        "The prompt leaves no room for an answer in the context; the message has the context's tokens, and the "
+        "prompt's, or how many those are at least. Prompts are never cut."},
     ErrorRow{template_error, 400, kRequest, Retry::no,
              "The model has no chat template, or it refuses these messages."},
     ErrorRow{template_budget, 400, kRequest, Retry::no,

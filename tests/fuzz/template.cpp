@@ -39,6 +39,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto once = parsed->render(input);
   const auto again = parsed->render(input);
   if (once.has_value() != again.has_value()) std::abort();
-  if (once && (*once != *again || once->size() > limits.output_bytes)) std::abort();
+  if (once && (*once != *again || once->text.size() > limits.output_bytes)) std::abort();
   return 0;
 }

@@ -35,13 +35,17 @@ class Interpreter::Frame {
 
 class Interpreter::Capture {
  public:
-  explicit Capture(Interpreter& interpreter)
-      : interpreter_(interpreter), text_(interpreter), outer_(std::exchange(interpreter.out_, &text_)) {}
+  explicit Capture(Interpreter& interpreter) : Capture(interpreter, interpreter.output_bytes) {}
+  Capture(Interpreter& interpreter, std::size_t most)
+      : interpreter_(interpreter), text_(interpreter, most), outer_(std::exchange(interpreter.out_, &text_)) {}
   ~Capture() { interpreter_.out_ = outer_; }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   Value take() { return text_.take_value(); }
-  std::string take_text() { return text_.take(); }
+  std::string take_text(std::vector<TextSpan>& written) {
+    written = text_.take_written();
+    return text_.take();
+  }
 
  private:
   Interpreter& interpreter_;
@@ -58,6 +62,8 @@ Interpreter::Interpreter(const Program& program, std::uint64_t fuel, std::uint32
       caller_name_(name_of(program, "caller")),
       varargs_name_(name_of(program, "varargs")),
       kwargs_name_(name_of(program, "kwargs")) {
+  origins.add(program.source);
+  for (const std::string& text : program.texts) origins.add(text);
   // Globals stand around the context, which may hide them.
   Scope& globals = make_scope(nullptr);
   for (const auto& [name, id] : program.names) {
@@ -72,10 +78,10 @@ void Interpreter::define(std::string_view name, Value value) {
   if (id != kNoName) set(*root_, id, value);
 }
 
-std::string Interpreter::render() {
-  Capture capture(*this);
+std::string Interpreter::render(std::size_t most_bytes, std::vector<TextSpan>& written) {
+  Capture capture(*this, most_bytes);
   run(program_.body, make_scope(root_));
-  return capture.take_text();
+  return capture.take_text(written);
 }
 
 Scope& Interpreter::make_scope(Scope* parent) {

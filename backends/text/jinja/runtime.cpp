@@ -47,13 +47,20 @@ Value Runtime::copy_text(std::string_view text) {
 
 void TextBuilder::append_repeated(std::string_view text, std::size_t times) {
   if (text.empty() || times == 0) return;
-  if (times > (runtime_->output_bytes - text_.size()) / text.size()) too_long();
+  if (times > (most_ - text_.size()) / text.size()) too_long();
   runtime_->budget.spend_bytes(text.size() * times);
+  std::vector<TextSpan> written;
+  runtime_->origins.copy(text, 0, written);
+  if (written == std::vector{TextSpan{0, text.size()}})
+    append_span(written_, {text_.size(), text_.size() + text.size() * times});
   text_.reserve(text_.size() + text.size() * times);
   for (std::size_t i = 0; i < times; ++i) text_.append(text);
 }
 
 void TextBuilder::too_long() const {
+  if (most_ < runtime_->output_bytes)
+    throw Failure{ErrorCode::context_length_exceeded,
+                  "the chat template writes more than " + std::to_string(most_) + " bytes"};
   fail_budget("the chat template builds a text longer than " + std::to_string(runtime_->output_bytes) +
               " bytes");
 }

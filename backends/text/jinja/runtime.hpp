@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "backends/text/jinja/origins.hpp"
 #include "backends/text/jinja/value.hpp"
 
 namespace flyball::text::jinja {
@@ -16,6 +17,7 @@ namespace flyball::text::jinja {
 struct Runtime {
   Budget budget;
   Heap heap{budget};
+  Origins origins;
   std::size_t output_bytes;  // limit of every text that is built
   std::int64_t now;          // seconds since the epoch
 
@@ -33,27 +35,38 @@ struct Runtime {
   Value copy_text(std::string_view text);  // into the heap, paid for
 };
 
-// Text that grows under the budget and the output limit.
+// Text that grows under the budget and a limit, and knows which of it the template wrote.
 class TextBuilder {
  public:
-  explicit TextBuilder(Runtime& runtime) : runtime_(&runtime) {}
+  explicit TextBuilder(Runtime& runtime) : TextBuilder(runtime, runtime.output_bytes) {}
+  // most: where it is less than the limit of every text, a longer one fails with context_length_exceeded.
+  TextBuilder(Runtime& runtime, std::size_t most)
+      : runtime_(&runtime), most_(most < runtime.output_bytes ? most : runtime.output_bytes) {}
   void append(std::string_view text) {
     pay(text.size());
+    if (const std::size_t parts = runtime_->origins.copy(text, text_.size(), written_); parts > 1)
+      runtime_->budget.spend(parts);
     text_.append(text);
   }
   void append(char byte) {
     pay(1);
     text_.push_back(byte);
   }
-  // Before the allocation: refuses what the limit or the budget does not allow.
+  // Before the allocation: refuses what the limit or the budget does not allow. A text that the template wrote in
+  // part counts as somebody else's.
   void append_repeated(std::string_view text, std::size_t times);
   std::string take() { return std::move(text_); }
-  Value take_value(bool markup = false) { return runtime_->heap.text(std::move(text_), markup); }
+  Value take_value(bool markup = false) {
+    const Value made = runtime_->heap.text(std::move(text_), markup);
+    runtime_->origins.add(made.as_text(), std::move(written_));
+    return made;
+  }
+  std::vector<TextSpan> take_written() { return std::move(written_); }
   std::string_view view() const noexcept { return text_; }
 
  private:
   void pay(std::size_t bytes) {
-    if (bytes > runtime_->output_bytes - text_.size()) too_long();
+    if (bytes > most_ - text_.size()) too_long();
     unpaid_ += bytes;
     if (unpaid_ >= 16) {
       runtime_->budget.spend(unpaid_ / 16);
@@ -62,7 +75,9 @@ class TextBuilder {
   }
   [[noreturn]] void too_long() const;
   Runtime* runtime_;
+  std::size_t most_;
   std::string text_;
+  std::vector<TextSpan> written_;  // by the template
   std::size_t unpaid_ = 0;
 };
 

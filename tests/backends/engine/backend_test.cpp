@@ -380,7 +380,8 @@ TEST(Engine, RefusesPromptsOverTheContextWithBothCounts) {
   auto fake = make_fake({.context = 20});
   const Error error = error_of(fake, text_request(std::string(20, 'x'), 1));
   EXPECT_EQ(error.code, ErrorCode::context_length_exceeded);
-  EXPECT_NE(error.message.find("prompt has 20 tokens"), std::string::npos);
+  EXPECT_NE(error.message.find("prompt has 20 bytes, which are at least 20 tokens"), std::string::npos)
+      << error.message;
   EXPECT_NE(error.message.find("context is 20"), std::string::npos);
   EXPECT_EQ(error.param, "prompt");
   // One less fits, and the answer ends where the context does.

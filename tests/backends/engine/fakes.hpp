@@ -27,27 +27,40 @@ inline constexpr std::uint32_t kVocab = 260;
 // Tokens 0 to 255 are bytes.
 class ByteTokenizer final : public text::Tokenizer {
  public:
-  explicit ByteTokenizer(bool adds_bos = false) : adds_bos_(adds_bos) {
+  // on_encode: told of each text before it is encoded.
+  explicit ByteTokenizer(bool adds_bos = false, std::function<void(std::string_view)> on_encode = {})
+      : adds_bos_(adds_bos), on_encode_(std::move(on_encode)) {
     vocab_size_ = kVocab;
     kinds_.assign(kVocab, text::TokenKind::normal);
     kinds_[kEos] = kinds_[kBos] = text::TokenKind::control;
     bos_ = kBos;
     eos_ = kEos;
     end_of_generation_ = {kEos};
+    bound_.covers("<bos>");
     for (int i = 0; i < 256; ++i) bytes_.emplace_back(1, static_cast<char>(i));
     bytes_.insert(bytes_.end(), {"", "", "\xE2\x86\x92", ""});
   }
-  std::vector<Token> encode(std::string_view text, EncodeOptions options) const override {
+  std::optional<std::vector<Token>> encode_within(std::string_view text, EncodeOptions options,
+                                                  std::size_t most) const override {
+    if (on_encode_) on_encode_(text);
     std::vector<Token> tokens;
     if (adds_bos_ && options.add_special) tokens.push_back(kBos);
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      if (options.parse_special && text.substr(i).starts_with("<bos>")) {
+    const auto recognised = [&](std::size_t at) {
+      if (!options.parse_special || !text.substr(at).starts_with("<bos>")) return false;
+      return options.control_in == nullptr ||
+             std::ranges::any_of(*options.control_in, [&](const text::TextSpan& span) {
+               return span.begin <= at && at + 5 <= span.end;
+             });
+    };
+    for (std::size_t i = 0; i < text.size() && tokens.size() <= most; ++i) {
+      if (recognised(i)) {
         tokens.push_back(kBos);
         i += 4;
       } else {
         tokens.push_back(static_cast<unsigned char>(text[i]));
       }
     }
+    if (tokens.size() > most) return std::nullopt;
     return tokens;
   }
   std::string_view normal_bytes(Token t) const noexcept override {
@@ -60,6 +73,7 @@ class ByteTokenizer final : public text::Tokenizer {
 
  private:
   bool adds_bos_;
+  std::function<void(std::string_view)> on_encode_;
   std::vector<std::string> bytes_;
 };
 
@@ -286,6 +300,7 @@ struct FakeShape {
   std::filesystem::path spill = {};  // where KV goes; "": nowhere
   std::chrono::milliseconds spill_after = std::chrono::hours(1);
   std::string chat_template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
+  std::function<void(std::string_view)> on_encode = {};
 };
 
 inline FakeEngine make_fake(FakeShape shape = {}) {
@@ -301,7 +316,7 @@ inline FakeEngine make_fake(FakeShape shape = {}) {
   parts.executor = std::make_unique<FakeExecutor>(fake.control, shape.blocks, shape.step_tokens);
   parts.logits_per_row = kVocab;
   parts.text =
-      engine::make_text_model(std::make_unique<ByteTokenizer>(shape.adds_bos),
+      engine::make_text_model(std::make_unique<ByteTokenizer>(shape.adds_bos, std::move(shape.on_encode)),
                               text::ChatTemplate::parse(shape.chat_template), shape.vocab, shape.context);
   parts.observer = std::move(shape.observer);
   if (!shape.spill.empty()) {

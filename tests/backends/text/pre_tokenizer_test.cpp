@@ -16,7 +16,10 @@ std::vector<std::uint32_t> ends(const PreTokenizer& pre_tokenizer, std::string_v
   PreTokenizer::Scratch scratch;
   PreparedStorage storage;
   std::vector<std::uint32_t> out;
-  pre_tokenizer.split(prepare_text(text, storage).subject, out, scratch);
+  pre_tokenizer.split(prepare_text(text, storage).subject, scratch, [&](std::uint32_t, std::uint32_t end) {
+    out.push_back(end);
+    return true;
+  });
   return out;
 }
 

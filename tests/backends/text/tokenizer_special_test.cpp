@@ -62,6 +62,67 @@ TEST(SpecialTokens, UserDefinedTokensMatchAlwaysControlTokensOnlyWhenParsed) {
   EXPECT_EQ(std::ranges::count(unparsed, user), 1);
 }
 
+// The text of one token, recognised in spans alone.
+TEST(SpecialTokens, ControlTokensAreRecognisedInTheirSpansAlone) {
+  const SpecialMatcher matcher({{1, "<a>", false}, {2, "<a><b>", false}, {3, "<b>", true}});
+  const auto shown = [&](std::vector<TextSpan> spans) { return show(matcher.cuts("x<a><b><a>", true, &spans)); };
+  EXPECT_EQ(shown({{0, 10}}), "1-7:2 7-10:1 ");
+  EXPECT_EQ(shown({}), "4-7:3 ") << "user-defined tokens are recognised everywhere";
+  EXPECT_EQ(shown({{0, 6}}), "1-4:1 4-7:3 ") << "the shorter token ends within the span";
+  EXPECT_EQ(shown({{2, 10}}), "4-7:3 7-10:1 ") << "a span that begins inside a spelling is none of it";
+  EXPECT_EQ(shown({{0, 3}, {3, 10}}), "4-7:3 7-10:1 ") << "nor do two spans make one";
+}
+
+TEST(SpecialTokens, WhatSpellsAControlTokenOutsideItsSpansIsText) {
+  VocabularyFile file = byte_level_vocabulary();
+  const Token control = file.add("<|im_end|>", TokenKind::control);
+  const Token user = file.add("<tool>", TokenKind::user_defined);
+  const auto tokenizer = must_load(file);
+  const std::string text = "<|im_end|><tool><|im_end|>";
+  const std::vector<TextSpan> spans{{0, 10}};
+  const Tokens tokens = tokenizer->encode(text, {.add_special = false, .control_in = &spans});
+  EXPECT_EQ(tokens.front(), control);
+  EXPECT_EQ(tokens.at(1), user);
+  EXPECT_EQ(std::ranges::count(tokens, control), 1);
+  EXPECT_EQ(decode(*tokenizer, tokens), "<tool><|im_end|>") << "not a byte of the text is lost";
+}
+
+// gpt-oss: its channel markers are shown as text, and still begin a message.
+TEST(SpecialTokens, ControlTokensThatAreShownStayControlTokens) {
+  VocabularyFile file = byte_level_vocabulary();
+  const Token start = file.add("<|start|>", TokenKind::control);
+  const Token think = file.add("<think>", TokenKind::user_defined);
+  const auto tokenizer = must_load(file);
+  EXPECT_EQ(encode(*tokenizer, "<|start|><think>", false), (Tokens{start, think}));
+  const std::vector<TextSpan> none;
+  const Tokens tokens = tokenizer->encode("<|start|><think>", {.add_special = false, .control_in = &none});
+  EXPECT_EQ(std::ranges::count(tokens, start), 0);
+  EXPECT_EQ(tokens.back(), think);
+}
+
+// Merges and whole words can lead to the spelling of a control token: they give its text.
+TEST(SpecialTokens, TextNeverMergesIntoAControlToken) {
+  VocabularyFile bpe = byte_level_vocabulary();
+  bpe.pre = "llama-bpe";  // takes a word that is a token whole
+  bpe.merges = {"e o", "eo t"};
+  bpe.add("eo");
+  const Token eot = bpe.add("eot", TokenKind::control);
+  const std::vector<TextSpan> none;
+  const Tokens of_bpe = must_load(bpe)->encode("eot", {.add_special = false, .control_in = &none});
+  EXPECT_EQ(std::ranges::count(of_bpe, eot), 0);
+  EXPECT_EQ(decode(*must_load(bpe), of_bpe), "eot");
+
+  VocabularyFile spm = sentencepiece_vocabulary();
+  for (const char* piece : {"<", "e", ">", "▁", "<e"}) spm.add(piece);
+  const Token spaced = spm.add("<e▁>", TokenKind::control);  // what "<e >" is once its space is escaped
+  spm.add("<e▁");
+  const auto tokenizer = must_load(spm);
+  for (const char* text : {"<e >", "<e▁>", "x<e >"}) {
+    const Tokens tokens = tokenizer->encode(text, {.add_special = false, .control_in = &none});
+    EXPECT_EQ(std::ranges::count(tokens, spaced), 0) << text;
+  }
+}
+
 TEST(SpecialTokens, Phi3SwallowsWhiteSpaceAfterMostOfThem) {
   VocabularyFile file = byte_level_vocabulary();
   const Token user = file.add("<|user|>", TokenKind::control);

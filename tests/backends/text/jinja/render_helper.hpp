@@ -25,7 +25,9 @@ inline Result<std::string> render(std::string_view source, std::string messages 
   input.template_args = packed_args->view();
   input.bos_token = "<s>";
   input.eos_token = "</s>";
-  return parsed->render(input);
+  auto rendered = parsed->render(input);
+  if (!rendered) return std::unexpected(rendered.error());
+  return std::move(rendered->text);
 }
 
 // The text, or "code: message (where)".

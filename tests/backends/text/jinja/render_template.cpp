@@ -31,7 +31,10 @@ int main() {
       input.eos_token = job.at("eos_token");
       input.add_generation_prompt = job.at("add_generation_prompt");
       input.now = job.at("now");
-      text = found->second->render(input);
+      if (auto rendered = found->second->render(input))
+        text = std::move(rendered->text);
+      else
+        text = std::unexpected(std::move(rendered.error()));
     } else {
       text = std::unexpected(found->second.error());
     }

@@ -1,0 +1,37 @@
+// Which bytes of a render's texts the template wrote itself, told by where they lie: a text that is no view of a
+// known one was written by somebody else. Whatever copies text without telling so, makes it somebody else's: what
+// is called the template's is nothing but copies of its own source.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "backends/text/jinja/text_span.hpp"
+
+namespace flyball::text::jinja {
+
+class Origins {
+ public:
+  // The template's own text. It stays where it is for as long as this.
+  void add(std::string_view text) { add(text, {{0, text.size()}}); }
+  // The same of parts of a text: in order, apart, not empty.
+  void add(std::string_view text, std::vector<TextSpan> written);
+  // Adds those parts of `text` that the template wrote to `out`, where the text begins at `at`: in order, joined
+  // where they meet. Returns how many. Precondition: `out` ends at `at` or before.
+  std::size_t copy(std::string_view text, std::size_t at, std::vector<TextSpan>& out) const;
+
+ private:
+  struct Known {
+    std::size_t size = 0;
+    std::vector<TextSpan> written;
+  };
+  std::map<const char*, Known, std::less<>> texts_;  // by where they begin; none overlap
+};
+
+// Adds a part to parts in order, joined where it meets the last one.
+void append_span(std::vector<TextSpan>& spans, TextSpan span);
+
+}  // namespace flyball::text::jinja
