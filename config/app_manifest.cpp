@@ -156,6 +156,15 @@ const std::vector<Bound<AppLimits>>& limits_table() {
   return table;
 }
 
+const std::vector<Bound<AppChat>>& chat_table() {
+  static const std::vector<Bound<AppChat>> table = {
+      {{"control_tokens_in_content", boolean(),
+        "whether text in its messages that spells a control token of the model becomes that token"},
+       [](AppChat& c, const Node& n) { c.control_tokens_in_content = as_bool(n); }},
+  };
+  return table;
+}
+
 const std::vector<Bound<AppManifest>>& app_table() {
   static const std::vector<Bound<AppManifest>> table = {
       {{"schema", choice({kSchema}), "which version of this file's rules it is written to; the first line",
@@ -191,6 +200,8 @@ const std::vector<Bound<AppManifest>>& app_table() {
        [](AppManifest& a, const Node& n) { a.privacy = chosen<Privacy>(kPrivacies, n.text); }},
       {{"limits", object_of(limits_table()), "what it may use; the operator's config.yaml caps it"},
        [](AppManifest& a, const Node& n) { read_into(a.limits, n, limits_table()); }},
+      {{"chat", object_of(chat_table()), "how its chats become prompts"},
+       [](AppManifest& a, const Node& n) { read_into(a.chat, n, chat_table()); }},
   };
   return table;
 }

@@ -69,6 +69,11 @@ struct AppLimits {
   std::uint64_t held_bytes = 32ULL << 20; // of its request bodies and unread answers that the daemon holds
 };
 
+struct AppChat {
+  // Text in a message that spells a control token of the model becomes it.
+  bool control_tokens_in_content = false;
+};
+
 // Of an API key. Shorter ones are guessed, longer ones need not be hashed.
 inline constexpr std::size_t kMinKeyBytes = 8, kMaxKeyBytes = 512;
 
@@ -82,6 +87,7 @@ struct AppManifest {
   std::vector<std::string> models;  // model ids it may use; empty: all
   std::optional<Privacy> privacy;
   AppLimits limits;
+  AppChat chat;
   std::string source;  // file name, for messages
   std::string id_at;   // where the id stands: "scripts.yaml:2:6"
   std::vector<std::string> models_at;  // and where each of `models` does

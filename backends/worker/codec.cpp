@@ -95,6 +95,7 @@ void put(WireWriter& w, const CompletionRequest& q) {
     for (const PackedJson* json : {&chat->messages, &chat->tools, &chat->template_args})
       w.bytes(json->bytes());
     w.flag(chat->add_generation_prompt);
+    w.flag(chat->control_tokens_in_content);
   } else if (const auto* text = std::get_if<TextPrompt>(&q.prompt)) {
     w.bytes(text->text);
   } else {
@@ -128,6 +129,7 @@ CompletionRequest get_request(WireReader& r) {
       chat.tools = get_json(r, "tools");
       chat.template_args = get_json(r, "template arguments");
       chat.add_generation_prompt = r.flag("add_generation_prompt");
+      chat.control_tokens_in_content = r.flag("control_tokens_in_content");
       q.prompt = std::move(chat);
       break;
     }

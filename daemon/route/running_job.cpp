@@ -219,6 +219,8 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   const std::uint32_t attempt = choice.attempt.attempts();
   CompletionRequest request = spec_.base;
   request.prompt = spec_.prompts[index / spec_.n];
+  if (auto* const chat = std::get_if<ChatPrompt>(&request.prompt))
+    chat->control_tokens_in_content = spec_.app.chat.control_tokens_in_content;
   request.sampling.seed += index;  // wraps; every answer has its own draw
   // A new id for each attempt: an engine may still be letting go of the last one.
   request.owner = spec_.app.id;

@@ -62,6 +62,7 @@ models: [m, n]
 privacy: any
 limits: {in_flight: 4, max_tokens: 512, queue: 9, requests_per_minute: 60, bytes_per_minute: 64MiB, tokens_per_minute: 9000,
   tokens_per_day: 1000000000000, kv_tokens: 8192}
+chat: {control_tokens_in_content: true}
 )",
                              "apps.d/indexer.yaml");
   ASSERT_TRUE(app) << app.error().where << ": " << app.error().message;
@@ -93,6 +94,7 @@ limits: {in_flight: 4, max_tokens: 512, queue: 9, requests_per_minute: 60, bytes
   EXPECT_EQ(app->limits.tokens_per_minute, 9000U);
   EXPECT_EQ(app->limits.tokens_per_day, 1'000'000'000'000U);
   EXPECT_EQ(app->limits.kv_tokens, 8192U);
+  EXPECT_TRUE(app->chat.control_tokens_in_content);
 }
 
 TEST(Manifest, PromptsStayHereUnlessSaidOtherwise) {
@@ -102,6 +104,7 @@ TEST(Manifest, PromptsStayHereUnlessSaidOtherwise) {
   EXPECT_EQ(kDefaultPrivacy, Privacy::local_only);
   EXPECT_TRUE(app->keys.empty());
   EXPECT_FALSE(app->workload.concurrency);
+  EXPECT_FALSE(app->chat.control_tokens_in_content) << "what clients wrote is text";
 }
 
 TEST_F(Manifests, KeyFromAFile) {

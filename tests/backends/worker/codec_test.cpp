@@ -20,7 +20,7 @@ CompletionRequest full_request() {
   CompletionRequest q;
   q.id = "r-1";
   q.prompt = ChatPrompt{test::packed(R"([{"role":"user","content":"hé"}])"), test::packed("[]"),
-                        test::packed("{}"), false};
+                        test::packed("{}"), false, true};
   q.sampling.temperature = 0.25F;
   q.sampling.top_k = -3;
   q.sampling.seed = std::numeric_limits<std::uint64_t>::max();
@@ -49,6 +49,7 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   EXPECT_EQ(test::text_of(chat.tools), "[]");
   EXPECT_EQ(test::text_of(chat.template_args), "{}");
   EXPECT_FALSE(chat.add_generation_prompt);
+  EXPECT_TRUE(chat.control_tokens_in_content);
   EXPECT_EQ(r.sampling.temperature, 0.25F);
   EXPECT_EQ(r.sampling.top_k, -3);
   EXPECT_EQ(r.sampling.top_p, 1.0F);
