@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <tuple>
@@ -99,7 +100,59 @@ bool is_segment_name(std::string_view name) {
   return take(kHex, 16) && dash() && take(kHex, 9) && dash() && take(kDecimal, 1) && name == kSuffix;
 }
 
+// nullopt: errno says why.
+std::optional<std::vector<std::string>> segment_names(int directory) {
+  Descriptor again(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!again) return std::nullopt;
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::fdopendir(again.get()), &::closedir);
+  if (!listing) return std::nullopt;
+  std::ignore = again.release();  // closedir's
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(listing.get()))
+    if (is_segment_name(entry->d_name)) names.emplace_back(entry->d_name);
+  return names;
+}
+
+// What cannot be read is taken for nobody's: its blocks are found by nobody either.
+bool holds_stranger(int file, std::span<const std::string> owners, const std::stop_token& stop) {
+  std::array<std::byte, kSegmentHeaderBytes> bytes{};
+  if (read_all(file, 0, bytes) != 0) return false;
+  const auto header = decode_segment(bytes);
+  if (!header) return false;
+  std::set<kv::ChainKey> roots;
+  for (const std::string& owner : owners) roots.insert(kv::root_key(header->space, owner));
+  std::uint64_t at = kSegmentHeaderBytes;
+  for (std::uint64_t i = 0; i < kMostRecords && !stop.stop_requested(); ++i) {
+    std::array<std::byte, kRecordHeaderBytes> record{};
+    if (read_all(file, at, record) != 0) return false;  // the end
+    if (const auto found = decode_record(record); found && !roots.contains(found->root)) return true;
+    if (__builtin_add_overflow(at, kRecordHeaderBytes + header->block_bytes, &at)) return false;
+  }
+  return false;
+}
+
 }  // namespace
+
+Result<std::size_t> remove_all_but(const std::filesystem::path& directory, std::span<const std::string> owners,
+                                   const std::stop_token& stop) {
+  std::error_code error;
+  if (!std::filesystem::exists(directory, error) && !error) return 0;
+  auto opened = device::CacheDirectory::open(directory, device::CacheDirectory::Trust::owner);
+  if (!opened) return pass(opened);
+  const auto names = segment_names(opened->fd());
+  if (!names)
+    return fail(ErrorCode::io_error, "KV cannot be listed: " + why(errno) + ".", {}, directory.string());
+  std::size_t removed = 0;
+  for (const std::string& name : *names) {
+    if (stop.stop_requested()) break;
+    const Descriptor file(
+        ::openat(opened->fd(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    struct stat s {};
+    if (!file || ::fstat(file.get(), &s) != 0 || !S_ISREG(s.st_mode)) continue;
+    if (holds_stranger(file.get(), owners, stop) && ::unlinkat(opened->fd(), name.c_str(), 0) == 0) ++removed;
+  }
+  return removed;
+}
 
 MappedBlock::~MappedBlock() {
   if (!mapping_.empty()) ::munmap(const_cast<std::byte*>(mapping_.data()), mapping_.size());
@@ -149,18 +202,12 @@ std::unexpected<Error> SpillStore::failure(const char* what, int error) const {
 // ---------------------------------------------------------------------------------------------
 
 Result<std::vector<SpillStore::Listed>> SpillStore::list() const {
-  Descriptor again(::openat(directory_.fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!again) return failure("listed", errno);
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::fdopendir(again.get()), &::closedir);
-  if (!listing) return failure("listed", errno);
-  std::ignore = again.release();  // closedir's
+  const auto names = segment_names(directory_.fd());
+  if (!names) return failure("listed", errno);
   std::vector<Listed> all;
-  while (const dirent* entry = ::readdir(listing.get())) {
+  for (const std::string& name : *names) {
     struct stat s {};
-    const std::string name = entry->d_name;
-    if (!is_segment_name(name) || ::fstatat(directory_.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISREG(s.st_mode))
-      continue;
+    if (::fstatat(directory_.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode)) continue;
     all.push_back({name, static_cast<std::uint64_t>(s.st_size), {s.st_mtim.tv_sec, s.st_mtim.tv_nsec}});
   }
   // Of the same moment, by name: where file times are coarse, that is the order in which each engine made its

@@ -20,6 +20,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include "backends/spill/spill_store.hpp"
 #include "daemon/calibrate/idle_refresh.hpp"
 #include "daemon/calibrate/measurements.hpp"
 #include "daemon/calibrate/unmeasured.hpp"
@@ -117,6 +118,7 @@ class Daemon {
     wait_for_signal();
     watch();
     refresh_.set(settings_->config.calibrate);
+    forget_old_apps();
     announce();
     // What start-up took (parsers, the probe) goes back to the system: an idle daemon is small.
     malloc_trim(0);
@@ -214,11 +216,29 @@ class Daemon {
       systemd::set_log_level(options_.log_level.value_or(settings_->config.log_level));
       fleet_->reload(settings_->config);
       gateway_.reload(settings_);
+      forget_old_apps();
       spdlog::info("configuration reloaded");
       tell_of_unread_models(*settings_);
     }
     notifier_.ready(status_line());
     if (std::exchange(read_again_, false)) reload();
+  }
+
+  // KV on the disk of apps that the configuration has not any more. What an engine still holds of one it may
+  // write later: that goes at the next start or reload.
+  void forget_old_apps() {
+    if (settings_->config.kv_spill.directory.empty()) return;
+    std::vector<std::string> apps;
+    for (const config::AppManifest& app : settings_->apps) apps.push_back(app.id);
+    // A sweep that still runs is stopped between two reads.
+    sweep_ = std::jthread([directory = settings_->config.kv_spill.directory,
+                           apps = std::move(apps)](const std::stop_token& stop) {
+      const auto removed = spill::remove_all_but(directory, apps, stop);
+      if (!removed)
+        spdlog::warn("KV of former apps stays on the disk: {}", describe(removed.error()));
+      else if (*removed > 0)
+        spdlog::info("removed the KV of former apps from the disk: {} files", *removed);
+    });
   }
 
   void stop(int signal) {
@@ -356,6 +376,7 @@ class Daemon {
   bool draining_ = false, reload_failed_ = false;
   std::uint64_t finished_ = 0;                 // requests, when it was last asked whether there were any
   bool reading_ = false, read_again_ = false;  // settings: being read; asked for meanwhile
+  std::jthread sweep_;                         // of the KV on the disk
   std::jthread reader_;                        // last: it ends before what it uses
 };
 

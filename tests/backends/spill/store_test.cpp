@@ -45,6 +45,43 @@ TEST_F(SpillStore, ADirectoryThatOthersMayWriteToIsRefused) {
   EXPECT_FALSE(spill::SpillStore::open(options_, space(), kBlockBytes));
 }
 
+// Of apps that are no more, whatever model they asked; segments are removed whole.
+TEST_F(SpillStore, SegmentsOfOwnersThatAreGoneAreRemoved) {
+  const std::vector<std::string> known{"app", "other"};
+  EXPECT_EQ(spill::remove_all_but(options_.directory, known, {}), 0U) << "there is no such directory yet";
+  ASSERT_TRUE(put(*open(), 1));
+  ASSERT_TRUE(put(*open(), 2, "other"));
+  {
+    const auto mixed = open();
+    ASSERT_TRUE(put(*mixed, 3));
+    ASSERT_TRUE(put(*mixed, 4, "gone"));
+  }
+  const auto space_b = space("model b, f16");
+  const auto elsewhere = open(space_b);
+  const kv::ChainKey root_b = kv::root_key(space_b, "gone"), key_b = kv::next_key(root_b, std::vector<Token>{1});
+  ASSERT_TRUE(elsewhere->append(key_b, root_b, payload(5)));
+  std::filesystem::create_directory(options_.directory / "ours");
+  write(options_.directory / "ours" / "note", "kept");
+  ASSERT_EQ(segments().size(), 4U);
+  EXPECT_EQ(spill::remove_all_but(options_.directory, known, {}), 2U);
+  const auto left = open();
+  EXPECT_EQ(left->blocks(), 2U);
+  EXPECT_EQ(found(*left, 1), 1);
+  EXPECT_EQ(found(*left, 2, "other"), 1);
+  EXPECT_FALSE(elsewhere->map(key_b)) << "an engine that runs finds that it is gone";
+  EXPECT_TRUE(elsewhere->append(key_b, root_b, payload(5))) << "and goes on";
+  EXPECT_EQ(read(options_.directory / "ours" / "note"), "kept");
+  EXPECT_EQ(spill::remove_all_but(options_.directory, std::vector<std::string>{}, {}), 2U);
+}
+
+TEST_F(SpillStore, RemovalEndsWhereItIsToldTo) {
+  ASSERT_TRUE(put(*open(), 1, "gone"));
+  std::stop_source source;
+  source.request_stop();
+  EXPECT_EQ(spill::remove_all_but(options_.directory, std::vector<std::string>{"app"}, source.get_token()), 0U);
+  EXPECT_EQ(segments().size(), 1U);
+}
+
 TEST_F(SpillStore, AnotherModelsOrFormsBlocksAreNotFound) {
   ASSERT_TRUE(put(*open(), 1));
   EXPECT_EQ(open(space("model b, f16"))->blocks(), 0U);
