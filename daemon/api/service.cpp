@@ -10,6 +10,7 @@
 
 #include <spdlog/spdlog.h>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "config/app_models.hpp"
 #include "daemon/api/admission.hpp"
@@ -17,10 +18,12 @@
 #include "daemon/api/inference.hpp"
 #include "daemon/api/limit_fields.hpp"
 #include "daemon/api/parsing_thread.hpp"
+#include "daemon/api/refusal_log.hpp"
 #include "daemon/api/views.hpp"
 #include "daemon/route/dispatcher.hpp"
 #include "daemon/route/held_bytes.hpp"
 #include "daemon/route/records.hpp"
+#include "daemon/systemd/log_writer.hpp"
 #include "policy/fact_json.hpp"
 
 namespace flyball::api {
@@ -77,9 +80,12 @@ struct Service::Impl {
         dispatcher(io, fleet, std::move(hardware), metrics, journal),
         ids(random_bits()),
         seeds(random_bits()),
+        refusal_timer(io),
         parsing_thread(io) {
     dispatcher.set_limits({state->settings->config.max_queue});
   }
+
+  ~Impl() { tell_refusals(Clock::time_point::max()); }
 
   // A request that its head let in, while its body is received.
   struct Entry {
@@ -90,6 +96,7 @@ struct Service::Impl {
     route::Standings standings;
     route::HeldBytes::Share held;
   };
+
   // One request that was let in.
   struct Call {
     std::shared_ptr<http::Exchange> exchange;
@@ -131,6 +138,11 @@ struct Service::Impl {
   void log(std::string_view id, std::string_view app, std::string_view model, std::string_view backend,
            std::string_view operation, int status, std::string_view code, double ms,
            const Usage& usage) const;
+  // The line of a request that no engine worked for; a flood of them is counted.
+  void log_refusal(std::string_view id, std::string_view app, std::string_view operation, int status,
+                   ErrorCode code, double ms);
+  void tell_refusals(Clock::time_point now);
+  void watch_refusals();
 
   boost::asio::io_context& io;
   const Codecs codecs;
@@ -151,6 +163,9 @@ struct Service::Impl {
   std::uint64_t finished = 0, inferences_finished = 0;
   std::function<metrics::Metrics::ConnectionGauges()> count_connections;  // empty: there is no server
   bool draining = false;
+  RefusalLog refusals;
+  boost::asio::steady_timer refusal_timer;
+  bool watching_refusals = false;
   ParsingThread parsing_thread;  // last: it uses what `parsing` holds
 };
 
@@ -210,7 +225,7 @@ http::Response Service::Impl::refused(const Error& error, const RouteMatch& matc
   metrics.rejected(code);
   metrics.request_finished(labels, response.status, 0);
   ++finished;
-  log(id, app.empty() ? "none" : app, "none", "none", "refused", response.status, code, 0, {});
+  log_refusal(id, app.empty() ? "none" : app, "refused", response.status, error.code, 0);
   return response;
 }
 
@@ -268,6 +283,32 @@ void Service::Impl::end(Parsing& one, const Error& error) {
   if (parsing_thread.take_back(one.call.app->id, one)) parsing.erase(one.shared_from_this());
 }
 
+void Service::Impl::log_refusal(std::string_view id, std::string_view app, std::string_view operation,
+                                int status, ErrorCode code, double ms) {
+  const auto now = Clock::now();
+  tell_refusals(now);
+  if (refusals.whole(app, code, now)) log(id, app, "none", "none", operation, status, to_string(code), ms, {});
+  watch_refusals();
+}
+
+void Service::Impl::tell_refusals(Clock::time_point now) {
+  for (const RefusalLog::Counted& one : refusals.ended(now))
+    spdlog::info("{} more refused within {} s | app={} operation=refused code={} count={}", one.count,
+                 RefusalLog::kSpan.count(), one.app, to_string(one.code), one.count);
+}
+
+void Service::Impl::watch_refusals() {
+  const auto next = refusals.next_end();
+  if (!next || std::exchange(watching_refusals, true)) return;
+  refusal_timer.expires_at(*next);
+  refusal_timer.async_wait([this](const boost::system::error_code& ec) {
+    if (ec) return;
+    watching_refusals = false;
+    tell_refusals(Clock::now());
+    watch_refusals();
+  });
+}
+
 void Service::Impl::log(std::string_view id, std::string_view app, std::string_view model,
                         std::string_view backend, std::string_view operation, int status,
                         std::string_view code, double ms, const Usage& usage) const {
@@ -287,10 +328,10 @@ void Service::Impl::answer(const Call& call, Result<http::Response> result) {
 void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> result, const Codec& codec,
                            std::string_view app, std::string_view operation,
                            const route::Standings& standings) {
-  std::string_view code = "ok";
+  std::optional<ErrorCode> refused;
   if (!result) {
-    code = to_string(result.error().code);
-    if (result.error().code != ErrorCode::cancelled) metrics.rejected(code);
+    refused = result.error().code;
+    if (*refused != ErrorCode::cancelled) metrics.rejected(to_string(*refused));
     result = codec.error(result.error());
   }
   append_standings(standings, result->fields);
@@ -302,7 +343,10 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
   const double ms = milliseconds_since(exchange.readable());
   metrics.request_finished(labels, status, ms / 1e3);
   ++finished;
-  if (operation != kObserve) log(exchange.id(), app, "none", "none", operation, status, code, ms, {});
+  if (refused)
+    log_refusal(exchange.id(), app, operation, status, *refused, ms);
+  else if (operation != kObserve)
+    log(exchange.id(), app, "none", "none", operation, status, "ok", ms, {});
 }
 
 // ---- inference
@@ -356,8 +400,11 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const Cal
       measure::engine_was_idle(inference.job()->receipt().facts, outcome.backend))
     outcomes->answered(state->settings->measured, {model, outcome.backend, outcome.usage, *outcome.timings},
                        std::time(nullptr));
-  log(inference.exchange().id(), app, model, outcome.backend, call.route.operation, outcome.status, code, ms,
-      outcome.usage);
+  if (outcome.failed && inference.job() == nullptr)
+    log_refusal(inference.exchange().id(), app, call.route.operation, outcome.status, outcome.code, ms);
+  else
+    log(inference.exchange().id(), app, model, outcome.backend, call.route.operation, outcome.status, code, ms,
+        outcome.usage);
   active.erase(inference.shared_from_this());
 }
 
@@ -463,6 +510,7 @@ http::Response Service::Impl::exposition() {
     const store::Writer::Health health = store->health();
     metrics.set_store(health.written, health.dropped, health.failed);
   }
+  metrics.set_lost_log_lines(systemd::lost_log_lines());
   http::Response out;
   out.body = metrics.exposition();
   out.content_type = "text/plain; version=0.0.4; charset=utf-8";

@@ -16,6 +16,7 @@
 #include "daemon/cli/engine_options.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/number_option.hpp"
+#include "daemon/systemd/log_writer.hpp"
 #include "daemon/systemd/logging.hpp"
 
 namespace flyball::cli {
@@ -53,6 +54,7 @@ void add_engine_command(CLI::App& app, int& exit_code) {
     local::LocalBackendOptions backend = settled(options->engine);
     backend.warn = [](const std::string& what) { spdlog::warn("{}", what); };
     exit_code = worker::serve_worker(options->fd, backend);
+    systemd::wait_for_log();
     // A load that was cut off may still run in a thread; its memory is the kernel's business now.
     std::_Exit(exit_code);
   });

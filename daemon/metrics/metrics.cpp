@@ -157,6 +157,9 @@ struct Metrics::Impl {
       "memory_margin_ratio", "Asked for beside the bytes that are predicted of a load, as a share of them.");
   Gauge& waiting = gauge("requests_waiting", "Admitted, no token yet.").Add({});
   Gauge& running = gauge("requests_running", "Producing tokens.").Add({});
+  Gauge& log_lost =
+      gauge("log_lines_lost", "Log lines lost since the start: the log was written too slowly, or not at all.")
+          .Add({});
   Gauge& reload = gauge("config_last_reload_success", "1 if the last reload took effect.").Add({});
 
   std::vector<Family<Gauge>*> worker_families = [this] {  // as kWorkerGauges
@@ -367,6 +370,10 @@ void Metrics::set_store(std::uint64_t written, std::uint64_t dropped, std::uint6
   impl_->store.Add({{"result", "written"}}).Set(static_cast<double>(written));
   impl_->store.Add({{"result", "dropped"}}).Set(static_cast<double>(dropped));
   impl_->store.Add({{"result", "failed"}}).Set(static_cast<double>(failed));
+}
+
+void Metrics::set_lost_log_lines(std::uint64_t lines) {
+  impl_->log_lost.Set(static_cast<double>(lines));
 }
 
 void Metrics::set_fairness_gap(double weighted_tokens) {

@@ -68,6 +68,8 @@ class Metrics {
   // Of what was to be written for the next start.
   void set_store(std::uint64_t written, std::uint64_t dropped, std::uint64_t failed);
 
+  void set_lost_log_lines(std::uint64_t lines);  // since the start
+
   struct AppGauges {
     std::string_view app;
     double tokens_today = 0, tokens_per_day = 0;  // of the budget, which is 0 where there is none

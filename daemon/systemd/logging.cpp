@@ -1,5 +1,6 @@
 #include "daemon/systemd/logging.hpp"
 
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -9,22 +10,21 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
-#include <system_error>
 
-#include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/sink.h>
 #include <spdlog/spdlog.h>
+
+#include "daemon/systemd/log_writer.hpp"
 
 namespace flyball::systemd {
 namespace {
 
 constexpr std::string_view kFieldMark = " | ";
 constexpr std::size_t kMaxFields = 24;
-constexpr std::chrono::minutes kBetweenLossWarnings{1};
 
 int priority_of(spdlog::level::level_enum level) {  // syslog(3)
   switch (level) {
@@ -41,51 +41,91 @@ int priority_of(spdlog::level::level_enum level) {  // syslog(3)
   }
 }
 
-using spdlog::details::log_msg;
-using Console = spdlog::sinks::stderr_color_sink_mt;
-
-// Writes a line, and after one that could be written what was lost before. `write`: 0, or the error's number.
-template <class Write>
-void write_line(const log_msg& message, LostLines& lost, Write write) {
-  if (const int error = write(message); error != 0) return lost.lost(error);
-  const auto now = std::chrono::steady_clock::now();
-  const auto warning = lost.warning(now);
-  if (warning && write(log_msg("flyball", spdlog::level::warn, *warning)) == 0) lost.told(now);
+// 0, or the error's number.
+int send_to_journal(const LogEntry& entry) {
+  const LogLine line = split_fields(entry.text);
+  std::vector<std::string> lines{"MESSAGE=" + std::string(line.message),
+                                 "PRIORITY=" + std::to_string(priority_of(entry.level)),
+                                 "SYSLOG_IDENTIFIER=flyball"};
+  for (const auto& [key, value] : line.fields) lines.push_back(key + "=" + std::string(value));
+  std::vector<iovec> parts;
+  for (std::string& l : lines) parts.push_back({l.data(), l.size()});
+  return -std::min(0, sd_journal_sendv(parts.data(), static_cast<int>(parts.size())));
 }
 
-class JournalSink final : public spdlog::sinks::base_sink<std::mutex> {
-  void sink_it_(const log_msg& message) override { write_line(message, lost_, send); }
-  void flush_() override {}
-
-  static int send(const log_msg& message) {
-    const LogLine line = split_fields({message.payload.data(), message.payload.size()});
-    std::vector<std::string> lines{"MESSAGE=" + std::string(line.message),
-                                   "PRIORITY=" + std::to_string(priority_of(message.level)),
-                                   "SYSLOG_IDENTIFIER=flyball"};
-    for (const auto& [key, value] : line.fields) lines.push_back(key + "=" + std::string(value));
-    std::vector<iovec> parts;
-    for (std::string& l : lines) parts.push_back({l.data(), l.size()});
-    return -std::min(0, sd_journal_sendv(parts.data(), static_cast<int>(parts.size())));
-  }
-
-  LostLines lost_;
-};
-
-class StderrSink final : public Console {
+// Readable lines, the level in colour on a terminal. Goes past stdio, whose locks would make others wait for
+// a write that hangs.
+class StderrLines {
  public:
-  void log(const log_msg& message) override {
-    const std::scoped_lock lock(mutex_);
-    write_line(message, lost_, [this](const log_msg& line) {
-      clearerr(stderr);
-      Console::log(line);
-      return ferror(stderr) != 0 ? errno : 0;  // stderr has no buffer: it is of this line
-    });
+  StderrLines()
+      : format_(std::make_shared<spdlog::pattern_formatter>("%Y-%m-%d %H:%M:%S.%e %^%-7l%$ %v")),
+        colours_(isatty(STDERR_FILENO) == 1) {}
+
+  int operator()(const LogEntry& entry) const {
+    spdlog::details::log_msg message(entry.time, {}, "flyball", entry.level, entry.text);
+    spdlog::memory_buf_t text;
+    format_->format(message, text);
+    std::string line(text.data(), text.size());
+    if (colours_) {
+      line.insert(message.color_range_end, "\033[m");
+      line.insert(message.color_range_start, colour_of(entry.level));
+    }
+    return write_whole(line);
   }
 
  private:
-  std::mutex mutex_;
-  LostLines lost_;
+  static const char* colour_of(spdlog::level::level_enum level) {
+    switch (level) {
+      case spdlog::level::critical:
+        return "\033[1m\033[41m";
+      case spdlog::level::err:
+        return "\033[31m\033[1m";
+      case spdlog::level::warn:
+        return "\033[33m\033[1m";
+      case spdlog::level::info:
+        return "\033[32m";
+      default:
+        return "\033[36m";
+    }
+  }
+  static int write_whole(std::string_view line) {
+    while (!line.empty()) {
+      const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
+      if (n >= 0) {
+        line.remove_prefix(static_cast<std::size_t>(n));
+      } else if (errno == EAGAIN) {  // another program has made it non-blocking
+        pollfd room{STDERR_FILENO, POLLOUT, 0};
+        ::poll(&room, 1, -1);
+      } else if (errno != EINTR) {
+        return errno;
+      }
+    }
+    return 0;
+  }
+
+  std::shared_ptr<spdlog::pattern_formatter> format_;
+  bool colours_;
 };
+
+class QueueSink final : public spdlog::sinks::sink {
+ public:
+  explicit QueueSink(LogWriter::Write write) : writer_(std::move(write)) {}
+  void log(const spdlog::details::log_msg& message) override {
+    writer_.post({message.level, message.time, std::string(message.payload.data(), message.payload.size())});
+  }
+  void flush() override { wait_for_log(); }
+  // The writer has its own form.
+  void set_pattern(const std::string&) override {}
+  void set_formatter(std::unique_ptr<spdlog::formatter>) override {}
+
+ private:
+  LogWriter writer_;
+};
+
+// What was logged before a broken invariant leaves before the process does.
+void on_abort(int) {
+  wait_for_log();
+}
 
 }  // namespace
 
@@ -123,22 +163,6 @@ LogLine split_fields(std::string_view payload) {
   return line;
 }
 
-void LostLines::lost(int error_number) noexcept {
-  ++lost_;
-  error_number_ = error_number;
-}
-
-std::optional<std::string> LostLines::warning(TimePoint now) const {
-  if (lost_ == 0 || (warned_at_ && now - *warned_at_ < kBetweenLossWarnings)) return std::nullopt;
-  return "the log could not be written, lines lost: " + std::to_string(lost_) + "; " +
-         std::generic_category().message(error_number_);
-}
-
-void LostLines::told(TimePoint now) noexcept {
-  lost_ = 0;
-  warned_at_ = now;
-}
-
 void set_log_level(std::string_view level) {
   const auto parsed = spdlog::level::from_str(std::string(level));
   // from_str answers `off` for what it does not know.
@@ -146,16 +170,13 @@ void set_log_level(std::string_view level) {
 }
 
 void set_up_logging(std::string_view level) {
-  std::shared_ptr<spdlog::logger> logger;
-  if (stderr_is_journal()) {
-    logger = std::make_shared<spdlog::logger>("flyball", std::make_shared<JournalSink>());
-  } else {
-    logger = std::make_shared<spdlog::logger>("flyball", std::make_shared<StderrSink>());
-    logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%-7l%$ %v");
-  }
+  auto sink = std::make_shared<QueueSink>(stderr_is_journal() ? LogWriter::Write(send_to_journal)
+                                                              : LogWriter::Write(StderrLines()));
+  auto logger = std::make_shared<spdlog::logger>("flyball", std::move(sink));
+  logger->flush_on(spdlog::level::critical);
   spdlog::set_default_logger(std::move(logger));
   set_log_level(level);
-  spdlog::flush_on(spdlog::level::info);
+  std::signal(SIGABRT, on_abort);
 }
 
 }  // namespace flyball::systemd

@@ -1,11 +1,10 @@
 // Where spdlog's default logger writes: to the journal with fields when stderr is the journal
 // (JOURNAL_STREAM), else readable lines on stderr. Fields: a message may end in " | key=value key=value"; in
-// the journal each becomes FLYBALL_<KEY>, for `journalctl FLYBALL_REQUEST_ID=...`. Values hold no spaces.
+// the journal each becomes FLYBALL_<KEY>, for `journalctl FLYBALL_REQUEST_ID=...`. Values hold no spaces. Lines
+// are written by a thread (log_writer.hpp); the end of the process, a critical line and an abort wait for it,
+// for a bounded time.
 #pragma once
 
-#include <chrono>
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,7 +12,8 @@
 
 namespace flyball::systemd {
 
-// `level`: trace, debug, info, warn(ing), err(or), critical, off. Unknown: info.
+// `level`: trace, debug, info, warn(ing), err(or), critical, off. Unknown: info. Called again, the lines of
+// the former logger are written first.
 void set_up_logging(std::string_view level);
 void set_log_level(std::string_view level);
 
@@ -25,21 +25,5 @@ struct LogLine {
   std::vector<std::pair<std::string, std::string_view>> fields;  // "FLYBALL_REQUEST_ID", value
 };
 LogLine split_fields(std::string_view payload);
-
-// Lines that could not be written (a full disk): nothing waits for them, and once lines can be written again
-// one says how many are missing, at most one a minute.
-class LostLines {
- public:
-  using TimePoint = std::chrono::steady_clock::time_point;
-  void lost(int error_number) noexcept;
-  // After a line that was written: the warning that is due now, until it was written too.
-  std::optional<std::string> warning(TimePoint now) const;
-  void told(TimePoint now) noexcept;
-
- private:
-  std::uint64_t lost_ = 0;
-  int error_number_ = 0;  // of the latest
-  std::optional<TimePoint> warned_at_;
-};
 
 }  // namespace flyball::systemd

@@ -1,18 +1,12 @@
 // sd_notify against a socket of our own, the watchdog's judgement, and the fields of log lines.
-#include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
 #include <gtest/gtest.h>
-#include <spdlog/spdlog.h>
 
 #include "daemon/systemd/logging.hpp"
 #include "daemon/systemd/notify.hpp"
@@ -129,86 +123,6 @@ TEST(LogFields, OtherMessagesStayWhole) {
     EXPECT_EQ(line.message, text);
     EXPECT_TRUE(line.fields.empty());
   }
-}
-
-TEST(LostLines, AreToldOnceAMinute) {
-  LostLines lines;
-  LostLines::TimePoint now{seconds(1000)};
-  EXPECT_FALSE(lines.warning(now));
-  lines.lost(EIO);
-  lines.lost(ENOSPC);
-  for (int i = 0; i < 2; ++i)  // until it was written
-    EXPECT_EQ(lines.warning(now), "the log could not be written, lines lost: 2; No space left on device");
-  lines.told(now);
-  EXPECT_FALSE(lines.warning(now));
-  lines.lost(EIO);
-  EXPECT_FALSE(lines.warning(now + seconds(59)));
-  lines.lost(EIO);
-  EXPECT_EQ(lines.warning(now + seconds(60)),
-            "the log could not be written, lines lost: 2; Input/output error");
-  lines.told(now + seconds(60));
-  EXPECT_FALSE(lines.warning(now + seconds(600)));
-}
-
-// Room for one line and not for what it tells of: that is told later, and at once.
-TEST(LostLines, AreCountedUntilTheWarningWasWritten) {
-  unsetenv("JOURNAL_STREAM");
-  const int stderr_before = dup(STDERR_FILENO), full = open("/dev/full", O_WRONLY);
-  std::FILE* const file = std::tmpfile();
-  ASSERT_TRUE(file != nullptr && full >= 0);
-  const auto before = spdlog::default_logger();
-  set_up_logging("info");
-  dup2(full, STDERR_FILENO);
-  for (int i = 0; i < 3; ++i) spdlog::info("lost {}", i);
-  dup2(fileno(file), STDERR_FILENO);
-  const auto signal_before = signal(SIGXFSZ, SIG_IGN);
-  rlimit limit_before = {};
-  getrlimit(RLIMIT_FSIZE, &limit_before);
-  const rlimit one_line{80, limit_before.rlim_max};  // bytes: the first line has 42, the warning over 100
-  setrlimit(RLIMIT_FSIZE, &one_line);
-  spdlog::info("kept one");
-  setrlimit(RLIMIT_FSIZE, &limit_before);
-  signal(SIGXFSZ, signal_before);
-  spdlog::info("kept two");
-  dup2(stderr_before, STDERR_FILENO);
-  spdlog::set_default_logger(before);
-  std::string text(4096, '\0');
-  std::rewind(file);
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  std::fclose(file);
-  close(full);
-  close(stderr_before);
-  const auto one = text.find("kept one"), two = text.find("kept two");
-  EXPECT_LT(one, two) << text;
-  EXPECT_LT(two, text.find("lines lost: 3; No space left on device")) << text;
-  EXPECT_NE(text.find("lines lost: 3; No space left on device"), std::string::npos) << text;
-}
-
-// A disk that is full for a while: /dev/full stands in for it, and a file for the disk that has room again.
-TEST(LostLines, AFullDiskStopsNothingAndIsToldOnceThereIsRoom) {
-  unsetenv("JOURNAL_STREAM");
-  const int stderr_before = dup(STDERR_FILENO), full = open("/dev/full", O_WRONLY);
-  std::FILE* const file = std::tmpfile();
-  ASSERT_TRUE(file != nullptr && full >= 0);
-  const auto before = spdlog::default_logger();
-  set_up_logging("info");
-  dup2(full, STDERR_FILENO);
-  for (int i = 0; i < 3; ++i) spdlog::info("lost {}", i);
-  dup2(fileno(file), STDERR_FILENO);
-  spdlog::info("kept one");
-  spdlog::info("kept two");
-  dup2(stderr_before, STDERR_FILENO);
-  spdlog::set_default_logger(before);
-  std::string text(4096, '\0');
-  std::rewind(file);
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  std::fclose(file);
-  close(full);
-  close(stderr_before);
-  const auto kept = text.find("kept one"), told = text.find("lines lost: 3; No space left on device");
-  EXPECT_LT(kept, told) << text;
-  EXPECT_LT(told, text.find("kept two")) << text;
-  EXPECT_EQ(text.find("lost 0"), std::string::npos) << text;
 }
 
 }  // namespace
