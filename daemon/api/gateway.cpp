@@ -30,11 +30,11 @@ metrics::Metrics::ConnectionGauges gauges_of(const http::Server::Connections& op
 
 struct Gateway::Impl {
   Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-       fleet::Fleet& fleet, Codecs codecs, store::Writer* store, std::vector<usage::AppDay> used,
+       fleet::Fleet& fleet, Codecs codecs, store::Writer* store, usage::Past past,
        measure::Outcomes* outcomes)
       : io(context),
         listeners(settings->config.listeners),
-        service(io, settings, std::move(hardware), fleet, store, std::move(used), outcomes, codecs),
+        service(io, settings, std::move(hardware), fleet, store, std::move(past), outcomes, codecs),
         server(io, settings->config.http, service),
         drain_timer(io) {
     service.count_connections([this] { return gauges_of(server.connections()); });
@@ -67,9 +67,9 @@ struct Gateway::Impl {
 
 Gateway::Gateway(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
                  policy::Facts hardware, fleet::Fleet& fleet, Codecs codecs, store::Writer* store,
-                 std::vector<usage::AppDay> used, measure::Outcomes* outcomes)
+                 usage::Past past, measure::Outcomes* outcomes)
     : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, codecs, store,
-                                   std::move(used), outcomes)) {}
+                                   std::move(past), outcomes)) {}
 Gateway::~Gateway() = default;
 
 Result<void> Gateway::listen() {

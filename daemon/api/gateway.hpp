@@ -39,11 +39,11 @@ struct Settings {
 class Gateway {
  public:
   // `hardware`: facts of the probe, taken once at start. The fleet outlives the gateway, and so does the
-  // store; nullptr: nothing survives a restart. `used`: what is stored of the apps' last days. `outcomes`:
+  // store; nullptr: nothing survives a restart. `past`: what is stored of the apps' last days. `outcomes`:
   // told what answers took, and shown in the metrics; outlives the gateway, too; nullptr: nobody is.
   Gateway(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
           fleet::Fleet& fleet, Codecs codecs, store::Writer* store = nullptr,
-          std::vector<usage::AppDay> used = {}, measure::Outcomes* outcomes = nullptr);
+          usage::Past past = {}, measure::Outcomes* outcomes = nullptr);
   ~Gateway();
 
   Result<void> listen();                  // opens every listener of the config; io_error names it

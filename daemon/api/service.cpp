@@ -68,7 +68,7 @@ double milliseconds_since(http::TimePoint from) {
 
 struct Service::Impl {
   Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-       fleet::Fleet& fleet, store::Writer* writer, std::vector<usage::AppDay> used,
+       fleet::Fleet& fleet, store::Writer* writer, usage::Past past,
        measure::Outcomes* predictions, Codecs known)
       : io(context),
         codecs(known),
@@ -76,7 +76,7 @@ struct Service::Impl {
         store(writer),
         outcomes(predictions),
         receipt_store(writer),
-        journal(io, writer, std::move(used)),
+        journal(io, writer, std::move(past)),
         dispatcher(io, fleet, std::move(hardware), metrics, journal),
         ids(random_bits()),
         seeds(random_bits()),
@@ -522,9 +522,9 @@ http::Response Service::Impl::exposition() {
 
 Service::Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
                  policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store,
-                 std::vector<usage::AppDay> used, measure::Outcomes* outcomes, Codecs codecs)
+                 usage::Past past, measure::Outcomes* outcomes, Codecs codecs)
     : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store,
-                                   std::move(used), outcomes, codecs)) {}
+                                   std::move(past), outcomes, codecs)) {}
 Service::~Service() = default;
 
 std::string Service::next_request_id() {

@@ -32,6 +32,7 @@ Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy:
       turns(std::make_shared<Turns>([] { return now().steady_ms; })) {
   for (const auto& [key, used] : journal.usage().days())
     app_limits.restore(key.first, key.second, used.charged_tokens());
+  for (const auto& [app, day] : journal.usage().lost()) app_limits.lose(app, day);
 }
 
 policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec) const {

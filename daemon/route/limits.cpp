@@ -138,7 +138,9 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
   }
   const std::uint64_t a_day = limits.tokens_per_day == 0 ? kUnlimited : limits.tokens_per_day;
   const std::uint64_t kv = limits.kv_tokens == 0 ? kUnlimited : limits.kv_tokens;
-  const std::uint64_t day_left = a_day == kUnlimited ? a_day : less(a_day, today.used + today.reserved);
+  const std::uint64_t day_left = a_day == kUnlimited ? a_day
+                                 : today.lost        ? 0
+                                                     : less(a_day, today.used + today.reserved);
   const std::uint64_t kv_left = kv == kUnlimited ? kv : less(kv, app.held);
 
   const std::uint64_t least = demand.least_tokens;
@@ -160,6 +162,10 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
                           "max_tokens"));
 
   Reasons reasons;
+  if (today.lost && limits.tokens_per_day > 0)
+    reasons.add("The daemon cannot read how much of its " + number(limits.tokens_per_day) +
+                    " tokens a day (UTC) the app has used (its log says why).",
+                midnight_ms);
   // A reload may have lowered a limit below what is open.
   if (demand.answers > less(limits.in_flight, app.in_flight))
     reasons.add("The app already has " + number(app.in_flight) + " answers in flight; its limit is " +
@@ -230,6 +236,10 @@ void Limits::withdraw(const std::string& name, const Reservation& reservation, s
 
 void Limits::restore(const std::string& name, std::int64_t day, std::uint64_t used) {
   apps_[name].days[day].used = used;
+}
+
+void Limits::lose(const std::string& name, std::int64_t day) {
+  apps_[name].days[day].lost = true;
 }
 
 std::uint64_t Limits::used_on(const std::string& name, std::int64_t day) const {

@@ -96,6 +96,8 @@ class Limits {
 
   // What the app had used of a day when the daemon was last running. Of any day: a clock may be wrong.
   void restore(const std::string& app, std::int64_t day, std::uint64_t used_tokens);
+  // What the app has used of a day is not known: where it has a budget of tokens a day, nothing is admitted.
+  void lose(const std::string& app, std::int64_t day);
   std::uint64_t used_on(const std::string& app, std::int64_t day) const;
   std::uint32_t in_flight(const std::string& app) const;
 
@@ -104,6 +106,7 @@ class Limits {
   static constexpr std::size_t kKeptDays = 16;
   struct Day {
     std::uint64_t used = 0, reserved = 0;  // tokens
+    bool lost = false;                     // `used` is not all
   };
   struct App {
     std::uint32_t in_flight = 0, waiting = 0;  // answers

@@ -2,6 +2,7 @@
 #include "daemon/serve/daemon.hpp"
 
 #include <malloc.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,7 +93,7 @@ class Daemon {
  public:
   Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, KnownFiles files,
          policy::Facts hardware, std::vector<measure::Engine> engines, fleet::FleetOptions fleet,
-         std::vector<usage::AppDay> used, std::shared_ptr<measure::PredictionLedger> ledger,
+         usage::Past past, std::shared_ptr<measure::PredictionLedger> ledger,
          std::optional<store::Database> database)
       : options_(std::move(options)),
         settings_(std::move(settings)),
@@ -106,7 +107,7 @@ class Daemon {
         outcomes_(ledger_, store_.get()),
         fleet_(fleet::make_worker_fleet(io_, settings_->config,
                                         with_predictions(with_preload(std::move(fleet))))),
-        gateway_(io_, settings_, hardware_, *fleet_, api::all_codecs(), store_.get(), std::move(used), &outcomes_),
+        gateway_(io_, settings_, hardware_, *fleet_, api::all_codecs(), store_.get(), std::move(past), &outcomes_),
         refresh_(io_, idle_host()),
         idle_timer_(io_),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
@@ -380,39 +381,93 @@ class Daemon {
   std::jthread reader_;                        // last: it ends before what it uses
 };
 
+// Made for this user alone. One that is there already stays as it is: others may have been let in on purpose.
+Result<void> make_state_dir(std::filesystem::path directory) {
+  if (!directory.has_filename()) directory = directory.parent_path();  // "state/"
+  std::error_code error;
+  std::filesystem::create_directories(directory.parent_path(), error);
+  if (::mkdir(directory.c_str(), 0700) == 0) return {};
+  const int why = errno;
+  struct stat s {};
+  if (::stat(directory.c_str(), &s) != 0 || !S_ISDIR(s.st_mode))
+    return fail(ErrorCode::io_error, std::string(std::strerror(why)) + ".", {}, directory.string());
+  if ((s.st_mode & 077U) != 0)
+    spdlog::warn("the state directory is open to other users (mode {:o}): chmod 700 {}", s.st_mode & 07777U,
+                 directory.string());
+  return {};
+}
+
 // A daemon without a memory of its past serves all the same.
-std::optional<store::Database> open_store(const std::filesystem::path& state_dir) {
+struct Store {
+  std::optional<store::Database> database;
+  std::optional<store::SetAside> set_aside;
+  bool past_unread = false;  // the file is there, with what was in it
+};
+Store open_store(const std::filesystem::path& state_dir, std::int64_t now) {
   if (state_dir.empty()) {
     spdlog::warn("no state directory is known: nothing survives a restart");
-    return std::nullopt;
+    return {};
   }
+  if (const auto made = make_state_dir(state_dir); !made) {
+    spdlog::warn("the state directory cannot be made, nothing survives a restart: {}", describe(made.error()));
+    return {};
+  }
+  const std::filesystem::path file = store::file_in(state_dir);
   std::error_code error;
-  if (!std::filesystem::create_directories(state_dir, error) && error) {
-    spdlog::warn("the state directory cannot be made, nothing survives a restart: {} ({})", error.message(),
-                 state_dir.string());
-    return std::nullopt;
+  const bool has_past = std::filesystem::file_size(file, error) > 0 && error != std::errc::no_such_file_or_directory;
+  auto opened = store::Database::open_for_daemon(file, now);
+  if (!opened) {
+    spdlog::error("the state database is not used, nothing survives a restart: {}", describe(opened.error()));
+    return {std::nullopt, std::nullopt, has_past};
   }
-  bool moved_aside = false;
-  auto database = store::Database::open_for_daemon(store::file_in(state_dir), moved_aside);
-  if (!database) {
-    spdlog::warn("the state database is not used, nothing survives a restart: {} ({})",
-                 database.error().message, database.error().where);
-    return std::nullopt;
+  if (opened->set_aside) {
+    spdlog::error("the state database was damaged, it is kept as {} and a new one begun: {}",
+                  opened->set_aside->file.string(), opened->set_aside->why);
+    for (const auto& old : opened->set_aside->removed)
+      spdlog::warn("removed {}: {} damaged state databases are kept", old.string(), store::Database::kKeptDamaged);
   }
-  if (moved_aside)
-    spdlog::error("the state database was damaged: it is kept as {}.damaged, and a new one begun",
-                  database->file().string());
-  return std::move(*database);
+  return {std::move(opened->database), std::move(opened->set_aside), false};
+}
+
+// Of the damaged file, brought to the new one.
+usage::Past salvaged_usage(Store& state, const std::vector<std::string>& apps, std::int64_t today) {
+  auto damaged = store::Database::open(state.set_aside->file, store::Database::Access::salvage);
+  usage::Past past;
+  if (damaged)
+    past = usage::salvage(*damaged, apps, today);
+  else
+    for (const std::string& app : apps) past.lost.emplace_back(app, today);
+  const auto written =
+      state.database->transaction([&] { return usage::write(*state.database, past.days); });
+  if (!written) spdlog::error("salvaged usage cannot be written: {}", describe(written.error()));
+  spdlog::warn("salvaged {} days of apps from the damaged state database; today of {} apps cannot be read",
+               past.days.size(), past.lost.size());
+  return past;
 }
 
 // Budgets of a day go on where the last daemon left them. By count, not by date: the clock may be wrong, and
-// be set right while this daemon runs.
-std::vector<usage::AppDay> used_lately(std::optional<store::Database>& database) {
-  if (!database) return {};
-  auto rows = usage::read_latest(*database, usage::DailyUsage::kKeptDays + 1);
-  if (rows) return std::move(*rows);
-  spdlog::error("what apps have used today is not known, their budgets begin anew: {}", rows.error().message);
-  return {};
+// be set right while this daemon runs. Where today's use of an app is not known it is not taken for nothing.
+usage::Past usage_lately(Store& state, const api::Settings& settings, std::int64_t today) {
+  std::vector<std::string> apps;
+  for (const config::AppManifest& app : settings.apps) apps.push_back(app.id);
+  usage::Past past;
+  if (state.set_aside) {
+    past = salvaged_usage(state, apps, today);
+  } else if (state.database) {
+    auto rows = usage::read_latest(*state.database, usage::DailyUsage::kKeptDays + 1);
+    if (rows) return {std::move(*rows), {}};
+    spdlog::error("usage cannot be read from the state database: {}", describe(rows.error()));
+    state.past_unread = true;
+  }
+  if (state.past_unread)
+    for (const std::string& app : apps) past.lost.emplace_back(app, today);
+  for (const config::AppManifest& app : settings.apps)
+    if (app.limits.tokens_per_day > 0 && std::ranges::find(past.lost, std::pair(app.id, today)) != past.lost.end())
+      spdlog::error(
+          "refusing requests until midnight UTC: what the app has used of its tokens_per_day cannot be read; a "
+          "restart of the daemon tries again | app={}",
+          app.id);
+  return past;
 }
 
 std::shared_ptr<measure::PredictionLedger> ledger_of(std::optional<store::Database>& database) {
@@ -445,15 +500,16 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
   fleet::FleetOptions fleet;
   fleet.devices = probe::opened_devices(report, config.devices);
   fleet.device_memory = probe::device_memory(report, fleet.devices);
-  auto database = open_store(config.state_dir);
-  auto used = used_lately(database);
+  const std::int64_t now = std::time(nullptr);
+  Store state = open_store(config.state_dir, now);
+  usage::Past past = usage_lately(state, **settings, now / 86'400);
   auto engines = calibrate::engines_of(report, config);
-  auto ledger = ledger_of(database);
+  auto ledger = ledger_of(state.database);
   read_measured(**settings, engines, ledger, files.digests);
   tell_of_unread_models(**settings);
   auto ended =
       Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(engines),
-             std::move(fleet), std::move(used), std::move(ledger), std::move(database))
+             std::move(fleet), std::move(past), std::move(ledger), std::move(state.database))
           .run();
   if (!ended) return std::unexpected(StartFailure{std::move(ended.error()), false});
   return {};

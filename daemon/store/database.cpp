@@ -6,9 +6,15 @@
 
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
+#include <chrono>
 #include <cstring>
+#include <ctime>
 #include <map>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -19,6 +25,8 @@ namespace {
 
 // A tool that reads beside the daemon, or the reverse, waits so long for the other's transaction.
 constexpr int kBusyMs = 5000;
+// How long errors that may pass are tried again at a start: a disk that resets its link takes a second or two.
+constexpr std::chrono::milliseconds kTryFor{3000}, kFirstPause{50};
 
 struct CloseDb {
   void operator()(sqlite3* db) const { sqlite3_close_v2(db); }
@@ -31,6 +39,57 @@ using Statement = std::unique_ptr<sqlite3_stmt, Finalize>;
 
 std::unexpected<Error> fail_errno(const std::filesystem::path& file) {
   return fail(ErrorCode::io_error, std::string(std::strerror(errno)) + ".", {}, file.string());
+}
+
+std::filesystem::path beside(std::filesystem::path file, std::string_view suffix) {
+  return file += suffix;
+}
+
+// What belongs to a database file.
+constexpr std::array<std::string_view, 2> kParts{"-wal", "-shm"};
+
+// "20251123T164500Z".
+std::string utc_text(std::int64_t at) {
+  const auto seconds = static_cast<std::time_t>(at);
+  std::tm parts{};
+  char text[32] = "";
+  gmtime_r(&seconds, &parts);
+  return {text, std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &parts)};
+}
+
+// The new name of the file. What belongs to it goes first: a WAL that stayed alone would be replayed into the
+// next file.
+Result<std::filesystem::path> move_aside(const std::filesystem::path& file, std::int64_t now) {
+  std::error_code error;
+  const std::filesystem::path name = beside(file, ".damaged-" + utc_text(now));
+  std::filesystem::path free = name;
+  for (int n = 2; std::filesystem::exists(free, error); ++n) free = beside(name, "-" + std::to_string(n));
+  for (const std::string_view part : kParts)
+    if (const auto from = beside(file, part); std::filesystem::exists(from, error))
+      std::filesystem::rename(from, beside(free, part), error);
+  if (!error) std::filesystem::rename(file, free, error);
+  if (error) return fail(ErrorCode::io_error, error.message() + ".", {}, file.string());
+  return free;
+}
+
+// Of the damaged files beside `file` all but the newest; they are named by time.
+std::vector<std::filesystem::path> remove_old(const std::filesystem::path& file) {
+  std::vector<std::filesystem::path> damaged;
+  std::error_code error;
+  const std::string begin = file.filename().string() + ".damaged";
+  for (std::filesystem::directory_iterator it(file.parent_path(), error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.starts_with(begin) && std::ranges::none_of(kParts, [&](auto part) { return name.ends_with(part); }))
+      damaged.push_back(it->path());
+  }
+  std::ranges::sort(damaged);
+  damaged.resize(damaged.size() - std::min(damaged.size(), Database::kKeptDamaged));
+  for (const auto& old : damaged) {
+    for (const std::string_view part : kParts) std::filesystem::remove(beside(old, part), error);
+    std::filesystem::remove(old, error);
+  }
+  return damaged;
 }
 
 // Held as long as the file is open.
@@ -84,6 +143,40 @@ int bind(sqlite3_stmt* statement, int i, const Value& value) {
   return sqlite3_bind_null(statement, i);
 }
 
+// What an error says of the file.
+enum class Trouble : std::uint8_t {
+  lasting,  // the file, or the place where it lies, is not for this program
+  passing,  // a read, memory or a lock failed: the next try may go well
+  damage,
+};
+
+Trouble trouble_of(int code) noexcept {
+  switch (code & 0xff) {
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+      return Trouble::damage;
+    case SQLITE_IOERR:
+    case SQLITE_NOMEM:
+    case SQLITE_CANTOPEN:
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL:
+      return Trouble::passing;
+    default:
+      return Trouble::lasting;
+  }
+}
+
+// Of what quick_check says: a page that could not be read is told as a fault of the page, with SQLite's code.
+Trouble trouble_of(std::string_view finding) noexcept {
+  constexpr std::string_view kCode = "error code=";
+  const std::size_t at = finding.find(kCode);
+  int code = SQLITE_CORRUPT;
+  if (at != std::string_view::npos)
+    std::from_chars(finding.data() + at + kCode.size(), finding.data() + finding.size(), code);
+  return trouble_of(code) == Trouble::passing ? Trouble::passing : Trouble::damage;
+}
+
 }  // namespace
 
 struct Database::Impl {
@@ -92,8 +185,13 @@ struct Database::Impl {
   Db db;      // before the statements: they go first
   std::map<std::string, Statement, std::less<>> statements;
 
-  // damaged: the file is there, and is no database that can be read.
-  static Result<std::unique_ptr<Impl>> open(const std::filesystem::path& file, Access access, bool& damaged);
+  static Result<std::unique_ptr<Impl>> open(const std::filesystem::path& file, Access access,
+                                            Trouble& trouble);
+  Result<void> check_pages(Trouble& trouble);
+  // Whether the WAL goes into the file when it is closed: not into one that may be damaged.
+  void checkpoint_on_close(bool does) {
+    sqlite3_db_config(db.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, does ? 0 : 1, nullptr);
+  }
 
   Result<sqlite3_stmt*> prepared(std::string_view sql);
   Result<void> each(std::string_view sql, std::span<const Value> args,
@@ -102,14 +200,17 @@ struct Database::Impl {
   Result<void> transaction(const std::function<Result<void>()>& work);
   Result<std::int64_t> version();
   Result<void> to_newest_schema(Access access);
-  std::unexpected<Error> failed() const {
+  int failed_with = 0;  // SQLite's code of the latest failure
+  std::unexpected<Error> failed() {
+    failed_with = sqlite3_errcode(db.get());
     return fail(ErrorCode::io_error, std::string("SQLite: ") + sqlite3_errmsg(db.get()) + ".", {},
                 file.string());
   }
 };
 
 Result<std::unique_ptr<Database::Impl>> Database::Impl::open(const std::filesystem::path& file, Access access,
-                                                             bool& damaged) {
+                                                             Trouble& trouble) {
+  trouble = Trouble::lasting;
   const bool writes = access == Access::read_write;
   if (writes) {
     // SQLite would make it for everybody the umask lets in; what apps did is nobody else's to read.
@@ -128,22 +229,31 @@ Result<std::unique_ptr<Database::Impl>> Database::Impl::open(const std::filesyst
   auto impl = std::make_unique<Impl>();
   impl->file = file;
   sqlite3* raw = nullptr;
+  // A file with a WAL is read by those alone who may write the WAL's index.
+  const bool reads_only = access == Access::read_only;
   const int opened =
       sqlite3_open_v2(file.c_str(), &raw,
-                      (writes ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY) | SQLITE_OPEN_NOMUTEX, nullptr);
+                      (reads_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX, nullptr);
   impl->db.reset(raw);
-  if (opened != SQLITE_OK) return impl->failed();
+  if (opened != SQLITE_OK) {
+    trouble = trouble_of(opened);
+    return impl->failed();
+  }
+  if (!reads_only) impl->checkpoint_on_close(false);
   sqlite3_busy_timeout(raw, kBusyMs);
   // Whoever may write the file must not make this program do more than read rows.
   sqlite3_db_config(raw, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(raw, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  if (access == Access::salvage) {
+    if (auto reads = impl->script("PRAGMA query_only = 1"); !reads) return pass(reads);
+    return impl;
+  }
   // Readers beside the writer; after a power cut the last transactions may be missing, never half there.
   auto ready =
       writes ? impl->script("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL") : Result<void>{};
   if (ready) ready = impl->to_newest_schema(access);
   if (!ready) {
-    const int code = sqlite3_errcode(raw) & 0xff;
-    damaged = code == SQLITE_NOTADB || code == SQLITE_CORRUPT;
+    trouble = trouble_of(impl->failed_with);
     return pass(ready);
   }
   return impl;
@@ -236,49 +346,57 @@ Database::Database(Database&&) noexcept = default;
 Database& Database::operator=(Database&&) noexcept = default;
 Database::~Database() = default;
 
+Result<void> Database::Impl::check_pages(Trouble& trouble) {
+  std::string found;
+  const auto checked = each("PRAGMA quick_check(1)", {}, [&](Row row) {
+    found = text(row[0]);
+    return true;
+  });
+  if (!checked) {
+    trouble = trouble_of(failed_with);
+    return checked;
+  }
+  if (found == "ok") return {};
+  trouble = trouble_of(found);
+  return fail(ErrorCode::io_error, "SQLite: " + found + ".", {}, file.string());
+}
+
 Result<Database> Database::open(const std::filesystem::path& file, Access access) {
-  bool damaged = false;
-  auto impl = Impl::open(file, access, damaged);
+  Trouble trouble{};
+  auto impl = Impl::open(file, access, trouble);
   if (!impl) return pass(impl);
+  if (access == Access::read_write) (*impl)->checkpoint_on_close(true);
   return Database(std::move(*impl));
 }
 
-Result<Database> Database::open_for_daemon(const std::filesystem::path& file, bool& moved_aside) {
-  moved_aside = false;
-  std::filesystem::path held = file;
-  auto lock = Lock::take(held += ".lock");
+Result<Database::Opened> Database::open_for_daemon(const std::filesystem::path& file, std::int64_t now) {
+  auto lock = Lock::take(beside(file, ".lock"));
   if (!lock) return pass(lock);
-  const auto with_lock = [&](std::unique_ptr<Impl> impl) {
-    impl->lock = std::move(*lock);
-    return Database(std::move(impl));
-  };
-  bool damaged = false;
-  {
-    auto impl = Impl::open(file, Access::read_write, damaged);
-    if (!impl && !damaged) return pass(impl);
-    if (impl) {
-      std::string first;
-      const auto checked = (*impl)->each("PRAGMA quick_check(1)", {}, [&](Row row) {
-        first = text(row[0]);
-        return true;
-      });
-      if (checked && first == "ok") return with_lock(std::move(*impl));
+  std::optional<SetAside> set_aside;
+  const auto deadline = std::chrono::steady_clock::now() + kTryFor;
+  auto pause = kFirstPause;
+  for (bool damaged = false;;) {
+    Trouble trouble{};
+    auto impl = Impl::open(file, Access::read_write, trouble);
+    auto sound = impl ? (*impl)->check_pages(trouble) : Result<void>(pass(std::as_const(impl)));
+    if (sound) {
+      (*impl)->checkpoint_on_close(true);
+      (*impl)->lock = std::move(*lock);
+      return Opened{Database(std::move(*impl)), std::move(set_aside)};
     }
-  }  // closed: nobody writes it any more
-  std::filesystem::path aside = file;
-  aside += ".damaged";
-  std::error_code error;
-  std::filesystem::rename(file, aside, error);
-  if (error) return fail(ErrorCode::io_error, error.message() + ".", {}, file.string());
-  // What belongs to the old file must not be replayed into the new one.
-  for (const char* part : {"-wal", "-shm"}) {
-    std::filesystem::path beside = file;
-    std::filesystem::remove(beside += part, error);
+    if (impl) impl->reset();  // closed: nobody writes it any more
+    if (trouble == Trouble::lasting || set_aside) return pass(sound);
+    // A read that comes back short looks like damage, too: damage is found again.
+    if (trouble == Trouble::damage && std::exchange(damaged, true)) {
+      auto aside = move_aside(file, now);
+      if (!aside) return pass(aside);
+      set_aside = SetAside{std::move(*aside), sound.error().message, remove_old(file)};
+      continue;
+    }
+    if (trouble == Trouble::passing && std::chrono::steady_clock::now() + pause > deadline) return pass(sound);
+    std::this_thread::sleep_for(pause);
+    pause *= 2;
   }
-  moved_aside = true;
-  auto impl = Impl::open(file, Access::read_write, damaged);
-  if (!impl) return pass(impl);
-  return with_lock(std::move(*impl));
 }
 
 Result<void> Database::run(std::string_view sql, std::initializer_list<Value> args) {

@@ -7,10 +7,12 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "config/error.hpp"
 
@@ -22,18 +24,31 @@ namespace flyball::store {
 using Value = std::variant<std::monostate, std::int64_t, double, std::string>;
 using Row = std::span<const Value>;  // a result's columns, in the order of the SELECT
 
+// A damaged file that a new one has replaced.
+struct SetAside {
+  std::filesystem::path file;  // as it was, its WAL beside it (-wal, -shm)
+  std::string why;
+  std::vector<std::filesystem::path> removed;  // older ones, of which Database::kKeptDamaged are kept
+};
+
 class Database {
  public:
-  enum class Access : std::uint8_t { read_only, read_write };
+  // salvage: what is left of a damaged file; nothing of it is checked, and nothing changes in it.
+  enum class Access : std::uint8_t { read_only, read_write, salvage };
+  static constexpr std::size_t kKeptDamaged = 4;
 
   // read_write: the file is made where there is none (for this user alone) and brought to the newest schema
   // (schema.cpp). read_only: for tools beside a running daemon. io_error: it cannot be opened, is no SQLite
   // file, is damaged, or its schema is newer than this program (read_only: or older).
   static Result<Database> open(const std::filesystem::path& file, Access access);
+
+  struct Opened;
   // As open for writing, for the one process that may (io_error: another has it, as long as it lives), after
-  // a look at every page. A damaged file is moved aside ("<file>.damaged", the newest is kept) and
-  // `moved_aside` says so: a daemon starts without its past rather than not at all.
-  static Result<Database> open_for_daemon(const std::filesystem::path& file, bool& moved_aside);
+  // a look at every page. A file that SQLite twice finds damaged is set aside, as "<file>.damaged-<UTC>": a
+  // daemon starts without its past rather than not at all. Errors that may pass (of reading, of memory, a
+  // lock) are no damage: the file is tried again for some seconds, and stays where it is. `now`: seconds since
+  // the epoch.
+  static Result<Opened> open_for_daemon(const std::filesystem::path& file, std::int64_t now);
 
   // One statement. Prepared once and kept, so `sql` must be one of few texts; values go in by `args` alone,
   // for the ?s in order.
@@ -54,6 +69,11 @@ class Database {
   struct Impl;
   explicit Database(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
+};
+
+struct Database::Opened {
+  Database database;
+  std::optional<SetAside> set_aside;
 };
 
 // Columns of a row by type; what SQLite holds as another type, or NULL, gives the value's zero.

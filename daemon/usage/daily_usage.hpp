@@ -33,6 +33,13 @@ struct AppDay {
   DayUsage usage;
 };
 
+// What is known of the apps' days when the daemon starts.
+struct Past {
+  std::vector<AppDay> days;
+  // Days of which the store should know and cannot be read: what the app used then is unknown, not nothing.
+  std::vector<std::pair<std::string, std::int64_t>> lost;  // app, day
+};
+
 class DailyUsage {
  public:
   static constexpr std::int64_t kKeptDays = 7;
@@ -44,6 +51,9 @@ class DailyUsage {
   const std::map<Key, DayUsage>& days() const noexcept { return days_; }
   // As it was stored.
   void restore(AppDay row);
+  // What the apps used on these days is not known.
+  void lose(std::set<Key> days) { lost_ = std::move(days); }
+  const std::set<Key>& lost() const noexcept { return lost_; }
   bool changed() const noexcept { return !changed_.empty(); }
   // Whole rows, each to replace the stored one. Of more than the latest kKeptDays + 1 days the oldest are
   // forgotten here: nothing that still runs is of them. By count, for a clock may be wrong for a while.
@@ -53,7 +63,7 @@ class DailyUsage {
 
  private:
   std::map<Key, DayUsage> days_;
-  std::set<Key> changed_;
+  std::set<Key> changed_, lost_;
 };
 
 }  // namespace flyball::usage

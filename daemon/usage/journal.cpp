@@ -8,9 +8,10 @@
 
 namespace flyball::usage {
 
-Journal::Journal(boost::asio::io_context& io, store::Writer* writer, std::vector<AppDay> past)
+Journal::Journal(boost::asio::io_context& io, store::Writer* writer, Past past)
     : writer_(writer), timer_(io) {
-  for (AppDay& row : past) usage_.restore(std::move(row));
+  for (AppDay& row : past.days) usage_.restore(std::move(row));
+  usage_.lose({past.lost.begin(), past.lost.end()});
 }
 
 // The last chance: what is not known to be written is written once more.

@@ -25,8 +25,8 @@ class Journal {
   static constexpr std::chrono::milliseconds kRetryDelay{2000};  // after a write that failed
   static constexpr std::chrono::minutes kWarnEvery{1};
 
-  // `past`: what was stored of the last DailyUsage::kKeptDays. writer: nullptr, or outlives this.
-  Journal(boost::asio::io_context& io, store::Writer* writer, std::vector<AppDay> past);
+  // `past`: the days stored of the last DailyUsage::kKeptDays. writer: nullptr, or outlives this.
+  Journal(boost::asio::io_context& io, store::Writer* writer, Past past);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;

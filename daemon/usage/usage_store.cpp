@@ -1,5 +1,6 @@
 #include "daemon/usage/usage_store.hpp"
 
+#include <map>
 #include <utility>
 
 namespace flyball::usage {
@@ -33,26 +34,41 @@ Result<void> write(store::Database& database, const std::vector<AppDay>& rows) {
 
 namespace {
 
+constexpr const char* kSelect =
+    "SELECT app, day, requests, refused, errors, cancelled, prompt_tokens, cached_tokens, "
+    "generated_tokens, guessed_tokens, streamed, with_tools, prompt_lengths, cached_lengths, "
+    "answer_lengths, open_at_arrival FROM usage ";
+constexpr std::size_t kCounts = 10, kHistograms = 4;
+
+AppDay row_of(store::Row row) {
+  AppDay one{store::text(row[0]), store::integer(row[1]), {}};
+  DayUsage& u = one.usage;
+  std::size_t at = 2;
+  for (std::uint64_t* n : {&u.requests, &u.refused, &u.errors, &u.cancelled, &u.prompt_tokens, &u.cached_tokens,
+                           &u.generated_tokens, &u.guessed_tokens, &u.streamed, &u.with_tools})
+    *n = count(row[at++]);
+  for (Histogram* h : {&u.prompt_lengths, &u.cached_lengths, &u.answer_lengths, &u.open_at_arrival})
+    *h = Histogram::from(store::text(row[at++]));
+  return one;
+}
+
+// Whether a damaged file's row is one that write() has written.
+bool is_sound(store::Row row) {
+  if (store::text(row[0]).empty()) return false;
+  for (std::size_t i = 1; i < 2 + kCounts; ++i)
+    if (!std::holds_alternative<std::int64_t>(row[i]) || store::integer(row[i]) < 0) return false;
+  for (std::size_t i = 2 + kCounts; i < 2 + kCounts + kHistograms; ++i)
+    if (!std::holds_alternative<std::string>(row[i])) return false;
+  return true;
+}
+
 Result<std::vector<AppDay>> rows(store::Database& database, const std::string& which,
                                  std::initializer_list<store::Value> args) {
   std::vector<AppDay> out;
-  auto done = database.query(
-      "SELECT app, day, requests, refused, errors, cancelled, prompt_tokens, cached_tokens, "
-      "generated_tokens, guessed_tokens, streamed, with_tools, prompt_lengths, cached_lengths, "
-      "answer_lengths, open_at_arrival FROM usage WHERE " +
-          which + " ORDER BY app, day",
-      args, [&](store::Row row) {
-        AppDay& one = out.emplace_back(AppDay{store::text(row[0]), store::integer(row[1]), {}});
-        DayUsage& u = one.usage;
-        std::size_t at = 2;
-        for (std::uint64_t* n :
-             {&u.requests, &u.refused, &u.errors, &u.cancelled, &u.prompt_tokens, &u.cached_tokens,
-              &u.generated_tokens, &u.guessed_tokens, &u.streamed, &u.with_tools})
-          *n = count(row[at++]);
-        for (Histogram* h : {&u.prompt_lengths, &u.cached_lengths, &u.answer_lengths, &u.open_at_arrival})
-          *h = Histogram::from(store::text(row[at++]));
-        return true;
-      });
+  auto done = database.query(kSelect + ("WHERE " + which) + " ORDER BY app, day", args, [&](store::Row row) {
+    out.push_back(row_of(row));
+    return true;
+  });
   if (!done) return pass(done);
   return out;
 }
@@ -65,6 +81,30 @@ Result<std::vector<AppDay>> read(store::Database& database, std::int64_t first_d
 
 Result<std::vector<AppDay>> read_latest(store::Database& database, std::int64_t days) {
   return rows(database, "day IN (SELECT DISTINCT day FROM usage ORDER BY day DESC LIMIT ?1)", {days});
+}
+
+Past salvage(store::Database& damaged, const std::vector<std::string>& apps, std::int64_t today) {
+  std::map<DailyUsage::Key, AppDay> found;
+  // Whether the rows asked for are all that there are.
+  const auto read = [&](const std::string& which, std::initializer_list<store::Value> args) {
+    bool sound = true;
+    const auto done = damaged.query(kSelect + which, args, [&](store::Row row) {
+      if (!is_sound(row)) return sound = false, true;
+      AppDay one = row_of(row);
+      found.try_emplace({one.app, one.day}, std::move(one));
+      return true;
+    });
+    return done && sound;
+  };
+  Past past;
+  // A page that cannot be read ends a walk through the table: the other end, and single rows, may still be there.
+  if (!read("ORDER BY app, day", {}) && !read("ORDER BY app DESC, day DESC", {}))
+    for (const std::string& app : apps)
+      for (std::int64_t day = today - DailyUsage::kKeptDays; day <= today; ++day)
+        if (!read("WHERE app = ?1 AND day = ?2", {app, day}) && day == today && !found.contains({app, day}))
+          past.lost.emplace_back(app, day);
+  for (auto& [key, one] : found) past.days.push_back(std::move(one));
+  return past;
 }
 
 }  // namespace flyball::usage

@@ -128,6 +128,20 @@ TEST_F(LimitsTest, ARefusedChargeCostsNothing) {
   EXPECT_EQ(charge(30'000, 50)->bytes->remaining, 0U) << "nor bytes";
 }
 
+TEST_F(LimitsTest, ALostDayAdmitsNothingOfADailyBudgetUntilMidnight) {
+  limits.lose("a", kNoon / 86'400);
+  EXPECT_TRUE(ask(0)) << "without a budget nobody asks what was used";
+  app.tokens_per_day = 1000;
+  const auto refused = ask(0);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().error.code, ErrorCode::rate_limited);
+  EXPECT_THAT(refused.error().error.message, HasSubstr("cannot read how much of its 1000 tokens a day"));
+  EXPECT_EQ(refused.error().retry_after_ms, 43'200'000);
+  EXPECT_EQ(refused.error().standings.tokens->remaining, 0U);
+  EXPECT_TRUE(limits.admit("b", app, {1, 10, 20}, at(0))) << "another app's day is known";
+  EXPECT_TRUE(ask(43'200'000)) << "a new day";
+}
+
 TEST_F(LimitsTest, TokensAMinuteAreReservedAndSettled) {
   app.tokens_per_minute = 600;
   EXPECT_EQ(ask(0, 601, 700).error().error.code, ErrorCode::invalid_value);

@@ -1,10 +1,13 @@
 // The usage journal's way to the store and back, by the thread that writes it.
 #include "daemon/usage/usage_store.hpp"
 
+#include <algorithm>
 #include <ctime>
+#include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
@@ -77,7 +80,7 @@ TEST_F(UsageStore, TheJournalStoresWithinItsDelayAndAtItsEnd) {
   const std::int64_t today = std::time(nullptr) / 86'400;
   boost::asio::io_context io;
   store::Writer writer(open());
-  Journal journal(io, &writer, {{"a", today, some()}});
+  Journal journal(io, &writer, Past{{{"a", today, some()}}, {}});
   journal.change("a", today).requests += 1;
   journal.change("a", today).requests += 1;
   EXPECT_GE(io.run(), 2U) << "one look to write what came together, one whether it is written, and then none";
@@ -140,6 +143,81 @@ TEST_F(UsageStore, WithoutAStoreItOnlyRemembers) {
   const DayUsage* used = journal.usage().find("a", today);
   ASSERT_NE(used, nullptr);
   EXPECT_EQ(used->requests, 2U);
+}
+
+// A file with 300 apps' usage of one day beside 1,000 rows of another table, and pages of it that are damaged.
+class Salvage : public test::StoreDirectory {
+ protected:
+  static constexpr std::int64_t kToday = 20'000;
+  static constexpr std::size_t kApps = 300, kPage = 4096;
+
+  void SetUp() override {
+    StoreDirectory::SetUp();
+    auto database = open();
+    std::vector<AppDay> rows;
+    for (std::size_t i = 0; i < kApps; ++i) {
+      apps_.push_back("app-" + std::to_string(1000 + i));
+      rows.push_back({apps_.back(), kToday, some()});
+    }
+    ASSERT_TRUE(database.transaction([&]() -> Result<void> {
+      for (int i = 0; i < 1000; ++i)
+        if (auto done = test::note(database, "note-" + std::to_string(i), std::string(100, 'v')); !done) return done;
+      return write(database, rows);
+    }));
+  }
+
+  // The leaf page of an index tree that holds the text.
+  void damage(const std::string& text) const {
+    std::fstream stream(file(), std::ios::in | std::ios::out | std::ios::binary);
+    std::string page(kPage, '\0');
+    for (std::streamoff at = 0; stream.seekg(at) && stream.read(page.data(), kPage); at += kPage) {
+      if (page[0] != '\x0a' || page.find(text) == std::string::npos) continue;
+      stream.seekp(at);
+      stream << std::string(kPage, '\xff');
+      return;
+    }
+    FAIL() << "no leaf holds " << text;
+  }
+  Past salvaged() const {
+    auto damaged = open(store::Database::Access::salvage);
+    return salvage(damaged, apps_, kToday);
+  }
+
+  std::vector<std::string> apps_;
+};
+
+TEST_F(Salvage, HasEveryRowWhereAnotherTableIsDamaged) {
+  damage("note-500");
+  const Past past = salvaged();
+  EXPECT_EQ(past.days.size(), kApps);
+  EXPECT_TRUE(past.lost.empty());
+  EXPECT_EQ(past.days[7].usage.charged_tokens(), some().charged_tokens());
+  EXPECT_EQ(past.days[7].usage.prompt_lengths.text(), some().prompt_lengths.text());
+}
+
+TEST_F(Salvage, LosesTheRowsOfADamagedPageAloneAndSaysWhose) {
+  damage("app-1150");
+  const Past past = salvaged();
+  EXPECT_EQ(past.days.size() + past.lost.size(), kApps);
+  EXPECT_LT(past.lost.size(), 100U);
+  EXPECT_NE(std::ranges::find(past.lost, std::pair(std::string("app-1150"), kToday)), past.lost.end());
+  EXPECT_EQ(past.days.front().app, "app-1000");
+  EXPECT_EQ(past.days.back().app, "app-1299");
+}
+
+TEST_F(Salvage, HasTheRowsBetweenTwoDamagedPages) {
+  damage("app-1050");
+  damage("app-1250");
+  const Past past = salvaged();
+  EXPECT_EQ(past.days.size() + past.lost.size(), kApps);
+  EXPECT_EQ(std::ranges::count(past.days, std::string("app-1150"), &AppDay::app), 1);
+}
+
+TEST_F(Salvage, KnowsNothingOfAFileThatIsNoDatabase) {
+  std::ofstream(file()) << std::string(8192, 'x');
+  const Past past = salvaged();
+  EXPECT_TRUE(past.days.empty());
+  EXPECT_EQ(past.lost.size(), kApps);
 }
 
 }  // namespace
