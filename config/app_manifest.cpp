@@ -2,13 +2,11 @@
 // show.
 #include "config/app_manifest.hpp"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <set>
 
+#include "config/api_key.hpp"
 #include "config/table.hpp"
 #include "config/yaml.hpp"
 
@@ -19,29 +17,9 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kSchema = "flyball.app/v1";
 constexpr std::size_t kMaxApps = 1000;
-constexpr std::size_t kMaxKeyFileBytes = 4096;
 constexpr std::int64_t kMaxTokens = 1 << 24;
 // Of a rate: the state multiplies by 60,000 and stays far from the end of 64 bits.
 constexpr std::int64_t kMaxPerMinute = 1'000'000'000, kMaxPerDay = 1'000'000'000'000;
-
-using Sha256 = std::array<std::uint8_t, 32>;
-
-Sha256 sha256(std::string_view bytes) {
-  Sha256 digest{};
-  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1)
-    std::abort();
-  return digest;
-}
-
-Sha256 from_hex(std::string_view hex) {
-  const auto digit = [](char c) -> unsigned {
-    return c <= '9' ? static_cast<unsigned>(c - '0') : (static_cast<unsigned>(c) | 0x20U) - 'a' + 10;
-  };
-  Sha256 out{};
-  for (std::size_t i = 0; i < out.size(); ++i)
-    out[i] = static_cast<std::uint8_t>(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
-  return out;
-}
 
 constexpr std::array<std::string_view, 10> kClasses{
     "chat",           "agent",         "rag",        "batch",     "completion",
@@ -51,25 +29,6 @@ constexpr std::array<std::string_view, 2> kPrivacies{"local_only", "any"};
 template <class E, std::size_t N>
 E chosen(const std::array<std::string_view, N>& names, std::string_view name) {
   return static_cast<E>(std::ranges::find(names, name) - names.begin());
-}
-
-bool matches_plain_name(std::string_view s) {
-  return std::ranges::all_of(s,
-                             [](char c) {
-                               return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' ||
-                                      c == '.';
-                             }) &&
-         s != "." && s != "..";
-}
-const Form kPlainName{"a name of letters, digits and . _ -", "^[A-Za-z0-9._-]+$", &matches_plain_name};
-
-// Where a key is read from: the manifest never holds the key itself.
-Shape key_source() {
-  return secret(object({
-      {"file", text(1, 4000), "a file that holds the key and that others may not read"},
-      {"env", text(1, 255, kPlainName), "an environment variable of the daemon"},
-      {"credential", text(1, 255, kPlainName), "a systemd credential (LoadCredential=)"},
-  }));
 }
 
 const std::vector<Bound<Workload>>& workload_table() {
@@ -178,12 +137,9 @@ const std::vector<Bound<AppManifest>>& app_table() {
       {{"description", text(0, 1000), "for people"},
        [](AppManifest& a, const Node& n) { a.description = n.text; }},
       {{"key", key_source(), "where the app's API key is read from; one of file, env and credential"},
-       [](AppManifest&, const Node&) {}},  // read_key: it may fail
-      {{"key_sha256", secret(list_or_single(text(64, 64, kSha256Hex), 1, 16)),
-        "SHA-256 of the app's API key, or of several"},
-       [](AppManifest& a, const Node& n) {
-         for (const std::string& hex : as_texts(n)) a.keys.push_back(from_hex(hex));
-       }},
+       [](AppManifest&, const Node&) {}},  // add_key: it may fail
+      {{"key_sha256", key_digests(), "SHA-256 of the app's API key, or of several"},
+       [](AppManifest& a, const Node& n) { a.keys = as_digests(n); }},
       {{"unix_uid", integer(0, 4'294'967'294), "the user whose processes are this app on the unix socket"},
        [](AppManifest& a, const Node& n) { a.unix_uid = as<std::uint32_t>(n); }},
       {{"workload", object_of(workload_table()), "what the app's requests are like"},
@@ -211,42 +167,6 @@ const Shape& app_shape() {
   return shape;
 }
 
-// The key's bytes from the one source that the manifest names.
-Result<std::string> read_key(const Entry& source, const std::filesystem::path& base) {
-  std::string key;
-  if (source.key == "env") {
-    const char* value = std::getenv(source.value.text.c_str());
-    if (!value)
-      return fail(ErrorCode::config_invalid, "the environment variable " + source.value.text + " is not set");
-    key = value;
-  } else {
-    std::filesystem::path path = source.value.text;
-    if (source.key == "credential") {
-      const char* dir = std::getenv("CREDENTIALS_DIRECTORY");
-      if (!dir)
-        return fail(ErrorCode::config_invalid,
-                    "credential " + path.string() +
-                        ": CREDENTIALS_DIRECTORY is not set (systemd sets it for units with "
-                        "LoadCredential=)");
-      path = std::filesystem::path(dir) / path;
-    } else if (path.is_relative()) {
-      path = base / path;
-    }
-    auto text = read_secret_file(path, kMaxKeyFileBytes);
-    if (!text) return pass(text);
-    key = std::move(*text);
-    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
-  }
-  if (key.size() < kMinKeyBytes || key.size() > kMaxKeyBytes)
-    return fail(ErrorCode::config_invalid, "the key has " + std::to_string(key.size()) + " bytes, expected " +
-                                               std::to_string(kMinKeyBytes) + " to " +
-                                               std::to_string(kMaxKeyBytes));
-  if (!std::ranges::all_of(key, [](char c) { return c > 0x20 && c < 0x7F; }))
-    return fail(ErrorCode::config_invalid,
-                "the key has a character that cannot stand in an Authorization header");
-  return key;
-}
-
 std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::string_view file_name) {
   Result<Node> root = parse_yaml(yaml, file_name);
   if (!root) return std::unexpected(Findings{std::move(root.error())});
@@ -258,20 +178,8 @@ std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::s
   AppManifest app;
   app.source = file_name;
   read_into(app, *root, app_table());
-  if (const Node* source = root->find("key")) {
-    if (source->entries.size() != 1) {
-      findings.push_back(finding(source->at, "key: expected exactly one of file, env and credential", "key"));
-    } else {
-      const auto key = read_key(source->entries.front(), std::filesystem::path(file_name).parent_path());
-      if (key)
-        app.keys.push_back(sha256(*key));
-      else
-        findings.push_back(finding(
-            source->entries.front().at,
-            "key: " + (key.error().where.empty() ? "" : key.error().where + ": ") + key.error().message,
-            "key"));
-    }
-  }
+  if (const Node* source = root->find("key"))
+    add_key(app.keys, *source, "key", std::filesystem::path(file_name).parent_path(), findings);
   if (!findings.empty()) return std::unexpected(std::move(findings));
   return app;
 }
@@ -392,6 +300,14 @@ std::vector<Error> cross_check(const Config& config, const std::vector<AppManife
                              "default_app: no manifest declares the app \"" + config.default_app + "\"" +
                                  did_you_mean(config.default_app, app_ids),
                              "default_app", config.place("default_app")});
+  for (const AppManifest& app : apps)
+    if (std::ranges::any_of(config.operator_access.keys, [&](const Sha256& key) {
+          return std::ranges::find(app.keys, key) != app.keys.end();
+        }))
+      findings.push_back(Error{ErrorCode::config_invalid,
+                               config.place("operator") + " and " + app.source +
+                                   " have the same key; the operator's key must be no app's",
+                               "operator", config.place("operator")});
   return findings;
 }
 

@@ -2,7 +2,6 @@
 // operator's config.yaml caps. docs/manifest.md describes each key.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -74,13 +73,10 @@ struct AppChat {
   bool control_tokens_in_content = false;
 };
 
-// Of an API key. Shorter ones are guessed, longer ones need not be hashed.
-inline constexpr std::size_t kMinKeyBytes = 8, kMaxKeyBytes = 512;
-
 struct AppManifest {
   std::string id;  // the file's `app:` value
   std::string description;
-  std::vector<std::array<std::uint8_t, 32>> keys;  // SHA-256 of each key
+  std::vector<Sha256> keys;  // of each key
   std::optional<std::uint32_t> unix_uid;           // peers of the unix socket with this uid
   Workload workload;
   Slo slo;

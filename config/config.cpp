@@ -138,6 +138,9 @@ std::expected<Config, Findings> read(const Node& root, const std::filesystem::pa
   if (!findings.empty()) return std::unexpected(std::move(findings));
   Config config;
   read_into(config, root, config_table());
+  if (const Node* access = root.find("operator"); access != nullptr && access->find("key") != nullptr)
+    add_key(config.operator_access.keys, *access->find("key"), "operator.key", base, findings);
+  if (!findings.empty()) return std::unexpected(std::move(findings));
   add_places(root, "", config.places);
   for (Listener& listener : config.listeners) make_absolute(listener.path, base);
   for (ModelEntry& model : config.models) make_absolute(model.path, base);

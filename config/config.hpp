@@ -15,6 +15,7 @@
 #include "config/engine_kinds.hpp"
 #include "config/error.hpp"
 #include "config/memory.hpp"
+#include "config/operator_access.hpp"
 
 namespace flyball::config {
 
@@ -89,6 +90,7 @@ struct Config {
   std::vector<Listener> listeners;    // at least one
   bool loopback_without_key = false;  // requests from loopback or unix sockets with no key act as default_app
   std::string default_app;            // an app id; required with loopback_without_key
+  OperatorAccess operator_access;
   std::vector<std::string> allowed_hosts;  // beside localhost, 127.0.0.1, [::1] and the listeners' addresses
   std::vector<ModelEntry> models;
   std::string default_model;  // "", or closed to the app: the only one open to it, or required in requests
@@ -106,6 +108,8 @@ struct Config {
   std::filesystem::path state_dir, cache_dir;  // "": from systemd's environment or XDG
   std::map<std::string, std::string> places;   // by key ("models.demo.context"): where it is written
 
+  // A machine whose processes need no key to ask needs none to look, unless the operator says otherwise.
+  bool operator_on_loopback() const { return operator_access.loopback.value_or(loopback_without_key); }
   // file:line:column of the key or, where it is not written, of the nearest one around it; "" for none.
   std::string place(std::string_view key) const;
 };

@@ -39,6 +39,22 @@ Result<void> check_one_credential(const Codec& codec, const http::Request& reque
   return {};
 }
 
+Result<const config::AppManifest*> who_asks(const InForce& state, Access access,
+                                            const apps::Credentials& credentials) {
+  switch (access) {
+    case Access::open:
+      return nullptr;
+    case Access::open_viewer:
+      if (credentials.authorization.empty() && credentials.own.value.empty()) return nullptr;
+      [[fallthrough]];
+    case Access::viewer:
+      return state.apps.identify_viewer(credentials);
+    case Access::app:
+      break;
+  }
+  return state.apps.identify(credentials);
+}
+
 }  // namespace
 
 Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch& match,
@@ -57,13 +73,8 @@ Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch&
                 "This path does not take this method; it takes " + match.allow + ".");
   if (auto one = check_one_credential(*match.codec, request); !one) return pass(one);
   const Route& route = *match.route;
-  const config::AppManifest* app = nullptr;
-  const bool local = peer.loopback || peer.unix_uid.has_value();
-  if (route.access == Access::app || (route.access == Access::local_or_key && !local)) {
-    auto known = state.apps.identify(credentials(*match.codec, request, peer));
-    if (!known) return pass(known);
-    app = *known;
-  }
+  auto app = who_asks(state, route.access, credentials(*match.codec, request, peer));
+  if (!app) return pass(app);
   const std::string_view coding = request.field("Content-Encoding");
   if (!coding.empty() && !http::equals_ignoring_case(coding, "identity"))
     return fail(ErrorCode::unsupported_coding, "Content-Encoding is not accepted: send the body as it is.");
@@ -74,6 +85,12 @@ Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch&
                               : "The Content-Type is " + config::quoted(type)) +
                     "; it must be " + std::string(to_string(route.body)) + ".");
   return app;
+}
+
+bool is_operator(const InForce& state, const Codec& codec, const http::Request& request,
+                 const http::Peer& peer) {
+  const auto viewer = state.apps.identify_viewer(credentials(codec, request, peer));
+  return viewer && *viewer == nullptr;
 }
 
 }  // namespace flyball::api

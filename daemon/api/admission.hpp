@@ -21,9 +21,13 @@ struct InForce {
   http::HostPolicy hosts;
 };
 
-// The app that asks, nullptr on open routes; lives as long as `state`. Looks at the request's head alone.
+// The app that asks; nullptr on open routes, and where the operator asks for figures. It lives as long as
+// `state`. Looks at the request's head alone.
 // `match`: what find_route said of it.
 Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch& match,
                                          const http::Request& request, const http::Peer& peer);
+// Whether the operator asks: by key, or from this machine where the configuration says so.
+bool is_operator(const InForce& state, const Codec& codec, const http::Request& request,
+                 const http::Peer& peer);
 
 }  // namespace flyball::api

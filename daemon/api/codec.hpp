@@ -16,9 +16,10 @@
 namespace flyball::api {
 
 enum class Access : std::uint8_t {
-  open,          // anybody the Host check lets through
-  local_or_key,  // loopback and unix sockets, or any app's key
-  app,           // a known app: key, unix uid, or loopback where the configuration allows it
+  open,         // anybody the Host check lets through; no key is looked at
+  open_viewer,  // anybody without a key; a key that is sent must be known, and the operator sees more
+  viewer,       // the operator, or an app, which sees its own alone
+  app,          // a known app: key, unix uid, or loopback where the configuration allows it
 };
 
 enum class BodyType : std::uint8_t { none, json, multipart };

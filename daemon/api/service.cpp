@@ -18,6 +18,7 @@
 #include "daemon/api/inference.hpp"
 #include "daemon/api/limit_fields.hpp"
 #include "daemon/api/parsing_thread.hpp"
+#include "daemon/api/readiness.hpp"
 #include "daemon/api/refusal_log.hpp"
 #include "daemon/api/views.hpp"
 #include "daemon/route/dispatcher.hpp"
@@ -121,7 +122,7 @@ struct Service::Impl {
 
   void over(Inference& inference, const Outcome& outcome, const Call& call, const std::string& model);
   void found(const std::shared_ptr<Call>& lookup, Result<std::optional<route::Receipt>> receipt);
-  http::Response exposition();
+  http::Response exposition(const config::AppManifest* viewer);  // nullptr: the operator
 
   const Codec& codec_of(const RouteMatch& match) const {
     return match.codec != nullptr ? *match.codec : *codecs.front();
@@ -429,11 +430,13 @@ void Service::Impl::run(const Call& call, TellHealth) {
 }
 
 void Service::Impl::run(const Call& call, TellReadiness) {
-  answer(call, readiness_view(call.state->settings->config, dispatcher.fleet().status(), draining));
+  const bool details = is_operator(*call.state, call.codec, call.exchange->request(), call.exchange->peer());
+  const fleet::Fleet& fleet = dispatcher.fleet();
+  answer(call, readiness_view(call.state->settings->config, fleet.engines(), fleet.status(), draining, details));
 }
 
 void Service::Impl::run(const Call& call, TellMetrics) {
-  answer(call, exposition());
+  answer(call, exposition(call.app));
 }
 
 void Service::Impl::run(const Call& call, Explain question) {
@@ -497,7 +500,7 @@ void Service::Impl::found(const std::shared_ptr<Call>& lookup,
   lookups.erase(lookup);
 }
 
-http::Response Service::Impl::exposition() {
+http::Response Service::Impl::exposition(const config::AppManifest* viewer) {
   const auto workers = dispatcher.fleet().status();
   metrics.set_workers(gauges_of(workers));
   tell_memory(dispatcher.fleet().memory(), metrics);
@@ -512,7 +515,7 @@ http::Response Service::Impl::exposition() {
   }
   metrics.set_lost_log_lines(systemd::lost_log_lines());
   http::Response out;
-  out.body = metrics.exposition();
+  out.body = viewer == nullptr ? metrics.exposition() : metrics.exposition_for(viewer->id);
   out.content_type = "text/plain; version=0.0.4; charset=utf-8";
   return out;
 }

@@ -23,30 +23,6 @@ http::Response receipt_view(const route::Receipt& receipt) {
   return json_response(route::to_json(receipt).dump(-1, ' ', false, json::error_handler_t::replace));
 }
 
-http::Response readiness_view(const config::Config& config, const std::vector<fleet::WorkerStatus>& workers,
-                              bool draining) {
-  bool loading = false, failed = false;
-  for (const config::ModelEntry& model : config.models) {
-    if (!model.preload) continue;
-    const auto any = [&](auto is) {
-      return std::ranges::any_of(
-          workers, [&](const fleet::WorkerStatus& worker) { return worker.model == model.id && is(worker); });
-    };
-    if (any(ready)) continue;
-    const bool coming = any([](const fleet::WorkerStatus& worker) {
-      return worker.state == fleet::WorkerState::starting || worker.state == fleet::WorkerState::backoff;
-    });
-    if (!coming && any([](const fleet::WorkerStatus& worker) { return !worker.last_error.empty(); }))
-      failed = true;
-    else
-      loading = true;
-  }
-  const std::string status = draining ? "draining" : failed ? "failed" : loading ? "loading" : "ready";
-  http::Response out = json_response(R"({"status":")" + status + "\"}");
-  if (status != "ready") out.status = 503;
-  return out;
-}
-
 std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
                                                    const usage::DailyUsage& days, std::int64_t today) {
   std::vector<metrics::Metrics::AppGauges> out;

@@ -1,4 +1,4 @@
-// Answers that are read off the daemon's state and change nothing: receipts, readiness, engine gauges. Pure.
+// Answers that are read off the daemon's state and change nothing: receipts, engine gauges. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,6 @@
 namespace flyball::api {
 
 http::Response receipt_view(const route::Receipt& receipt);
-// {"status": "ready"}; 503 with "draining", "failed" where an engine to be preloaded could not be loaded or
-// died too often and nobody tries again, or "loading" while one is not there.
-http::Response readiness_view(const config::Config& config, const std::vector<fleet::WorkerStatus>& workers,
-                              bool draining);
 // Their names point into `workers`.
 std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
                                                    const usage::DailyUsage& days, std::int64_t today);

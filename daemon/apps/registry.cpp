@@ -4,7 +4,7 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
-#include <array>
+#include <optional>
 
 #include "config/app_models.hpp"
 #include "config/name_list.hpp"
@@ -25,6 +25,35 @@ std::unexpected<Error> refused(std::string message) {
   return fail(ErrorCode::invalid_api_key, std::move(message));
 }
 
+bool is_local(const Credentials& credentials) {
+  return credentials.loopback || credentials.unix_uid;
+}
+
+// The SHA-256 of the key that was sent; nullopt: none was. A key that is too short or too long is no key's.
+Result<std::optional<config::Sha256>> key_digest(const Credentials& credentials) {
+  std::string_view key = credentials.own.value;
+  if (key.empty()) {
+    if (credentials.authorization.empty()) return std::nullopt;
+    const auto token = bearer(credentials.authorization);
+    if (!token) return refused("The Authorization field must be 'Bearer' and an API key.");
+    key = *token;
+  }
+  if (key.size() < config::kMinKeyBytes || key.size() > config::kMaxKeyBytes)
+    return refused("The API key belongs to no app.");
+  config::Sha256 digest{};
+  static_assert(digest.size() == SHA256_DIGEST_LENGTH);
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  return digest;
+}
+
+// Looks at each, so that time tells nothing about which one nearly matched.
+bool is_among(const std::vector<config::Sha256>& known, const config::Sha256& digest) {
+  bool found = false;
+  for (const config::Sha256& one : known)
+    found |= CRYPTO_memcmp(one.data(), digest.data(), digest.size()) == 0;
+  return found;
+}
+
 }  // namespace
 
 Registry::Registry(const std::vector<config::AppManifest>& apps, const config::Config& config)
@@ -36,35 +65,49 @@ const config::AppManifest* Registry::by_id(std::string_view id) const {
 }
 
 // Looks at every key of every app, so that time tells nothing about which one nearly matched.
-const config::AppManifest* Registry::by_key(std::string_view key) const {
-  if (key.size() < config::kMinKeyBytes || key.size() > config::kMaxKeyBytes) return nullptr;
-  std::array<std::uint8_t, SHA256_DIGEST_LENGTH> digest{};
-  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+const config::AppManifest* Registry::by_key(const config::Sha256& digest) const {
   const config::AppManifest* found = nullptr;
   for (const auto& app : apps_)
-    for (const auto& known : app.keys)
-      if (CRYPTO_memcmp(known.data(), digest.data(), digest.size()) == 0) found = &app;
+    if (is_among(app.keys, digest)) found = &app;
   return found;
 }
 
-Result<const config::AppManifest*> Registry::identify(const Credentials& credentials) const {
-  if (!credentials.own.value.empty()) {
-    if (const auto* app = by_key(credentials.own.value)) return app;
-    return refused("The API key belongs to no app.");
-  }
-  if (!credentials.authorization.empty()) {
-    const auto key = bearer(credentials.authorization);
-    if (!key) return refused("The Authorization field must be 'Bearer' and an API key.");
-    if (const auto* app = by_key(*key)) return app;
-    return refused("The API key belongs to no app.");
-  }
+const config::AppManifest* Registry::by_unix_uid(const Credentials& credentials) const {
   if (credentials.unix_uid)
     for (const auto& app : apps_)
       if (app.unix_uid == credentials.unix_uid) return &app;
-  if (config_.loopback_without_key && (credentials.loopback || credentials.unix_uid))
+  return nullptr;
+}
+
+Result<const config::AppManifest*> Registry::without_key(const Credentials& credentials) const {
+  if (const auto* app = by_unix_uid(credentials)) return app;
+  if (config_.loopback_without_key && is_local(credentials))
     if (const auto* app = by_id(config_.default_app)) return app;
   if (credentials.own.name.empty()) return refused("An API key is required: 'Authorization: Bearer KEY'.");
   return refused("An API key is required: '" + std::string(credentials.own.name) + ": KEY'.");
+}
+
+Result<const config::AppManifest*> Registry::identify(const Credentials& credentials) const {
+  const auto digest = key_digest(credentials);
+  if (!digest) return pass(digest);
+  if (!*digest) return without_key(credentials);
+  if (const auto* app = by_key(**digest)) return app;
+  if (is_among(config_.operator_access.keys, **digest))
+    return refused("The key is the operator's, which is no app's: it is for /metrics and /readyz.");
+  return refused("The API key belongs to no app.");
+}
+
+Result<const config::AppManifest*> Registry::identify_viewer(const Credentials& credentials) const {
+  const auto digest = key_digest(credentials);
+  if (!digest) return pass(digest);
+  if (*digest) {
+    if (is_among(config_.operator_access.keys, **digest)) return nullptr;
+    if (const auto* app = by_key(**digest)) return app;
+    return refused("The API key belongs to no app, and is not the operator's.");
+  }
+  if (const auto* app = by_unix_uid(credentials)) return app;
+  if (config_.operator_on_loopback() && is_local(credentials)) return nullptr;
+  return without_key(credentials);
 }
 
 Result<const config::ModelEntry*> Registry::model_for(const config::AppManifest& app,

@@ -32,6 +32,10 @@ class Registry {
   // needed. Without a key the unix peer's uid decides, then loopback_without_key. invalid_api_key otherwise.
   Result<const config::AppManifest*> identify(const Credentials& credentials) const;
 
+  // The app whose figures may be seen; nullptr: the operator, who sees all. A key decides alone, as above.
+  // Without one the unix peer's uid decides, then operator.loopback, then loopback_without_key.
+  Result<const config::AppManifest*> identify_viewer(const Credentials& credentials) const;
+
   // The model by id or alias; for "" default_model or, where that is not open to the app, the only one that
   // is. Unknown and forbidden models give the same model_not_found, which lists those that the app may use;
   // missing_field: several are open, none of them the default.
@@ -42,7 +46,9 @@ class Registry {
 
  private:
   const config::AppManifest* by_id(std::string_view id) const;
-  const config::AppManifest* by_key(std::string_view key) const;
+  const config::AppManifest* by_key(const config::Sha256& digest) const;
+  const config::AppManifest* by_unix_uid(const Credentials& credentials) const;
+  Result<const config::AppManifest*> without_key(const Credentials& credentials) const;
   Result<const config::ModelEntry*> unnamed_model_for(const config::AppManifest& app) const;
   std::string models_for(const config::AppManifest& app) const;  // a sentence
 

@@ -34,6 +34,9 @@ struct WorkerStatus {
   std::chrono::milliseconds without_progress{0};  // requests wait on it and no step was made for this long
   std::uint64_t account_bytes = 0;  // of the memory it lies in: predicted while it loads, then what it holds
   bool waits_for_memory = false;    // its process is there, and others have its memory
+  std::chrono::milliseconds pause{0};  // until backoff or disabled ends
+  bool load_refused = false;           // the backoff is of a load that failed: the next request tries again
+  bool invalid = false;                // the model's file or entry is wrong: only a change of it helps
 };
 
 // What one engine could ever have of a memory.
@@ -97,6 +100,8 @@ struct Fleet {
         NotLent{{ErrorCode::insufficient_memory, "This fleet lends no memory.", "", ""}, true});
   }
   virtual std::vector<WorkerStatus> status() const = 0;
+  // The engine kinds that this machine has, by id.
+  virtual std::vector<std::string> engines() const { return {}; }
   // `drained` is called when every worker has ended, at the latest some seconds after the deadline.
   virtual void drain(TimePoint deadline, std::function<void()> drained) = 0;
   // Models whose entry is unchanged keep their worker; the others' workers finish what runs and end.

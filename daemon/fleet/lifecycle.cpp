@@ -153,6 +153,12 @@ WorkerState Lifecycle::state(TimePoint now) const noexcept {
   return over ? WorkerState::stopped : state_;
 }
 
+std::chrono::milliseconds Lifecycle::pause(TimePoint now) const noexcept {
+  const WorkerState is = state(now);
+  if ((is != WorkerState::backoff && is != WorkerState::disabled) || now >= until_) return {};
+  return std::chrono::ceil<std::chrono::milliseconds>(until_ - now);
+}
+
 std::chrono::milliseconds Lifecycle::backoff(std::uint32_t failures) const {
   const std::uint32_t doublings = std::min<std::uint32_t>(failures - 1, 20);
   return std::min(limits_.backoff_max, limits_.backoff_min * (1U << doublings));

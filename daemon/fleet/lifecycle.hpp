@@ -55,6 +55,10 @@ class Lifecycle {
   const std::optional<Error>& last_error() const noexcept { return last_error_; }
   // The file itself is bad, or not for this engine: only a changed file helps.
   bool invalid() const noexcept { return invalid_; }
+  // Until backoff or disabled ends; and whether the backoff is that of a failed load, which nobody tries again
+  // unasked.
+  std::chrono::milliseconds pause(TimePoint now) const noexcept;
+  bool load_refused() const noexcept { return refuse_in_backoff_; }
 
  private:
   std::chrono::milliseconds backoff(std::uint32_t failures) const;

@@ -10,6 +10,9 @@ WorkerStatus status_of(const Slot& slot, TimePoint now) {
   s.backend = slot.backend;
   s.state = slot.lifecycle.state(now);
   s.restarts = slot.lifecycle.restarts();
+  s.pause = slot.lifecycle.pause(now);
+  s.load_refused = slot.lifecycle.load_refused();
+  s.invalid = slot.lifecycle.invalid();
   if (slot.lifecycle.last_error()) s.last_error = slot.lifecycle.last_error()->message;
   if (!slot.client) return s;
   s.pid = slot.client->pid();

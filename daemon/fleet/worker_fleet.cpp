@@ -85,6 +85,13 @@ class WorkerFleet final : public Fleet {
     return all;
   }
 
+  std::vector<std::string> engines() const override {
+    std::vector<std::string> out;
+    for (const config::EngineKind& kind : config::kEngineKinds)
+      if (!kind.has_devices() || !options_.devices[kind].empty()) out.emplace_back(kind.id);
+    return out;
+  }
+
   void drain(TimePoint deadline, std::function<void()> drained) override {
     draining_ = true;
     look_timer_.cancel();

@@ -14,6 +14,7 @@
 #include <set>
 #include <sstream>
 #include <unordered_map>
+#include <vector>
 
 namespace flyball::metrics {
 namespace {
@@ -52,6 +53,15 @@ double quantile(const prometheus::MetricFamily& family, double q) {
     lower = bucket.upper_bound;
   }
   return lower;
+}
+
+// Without an app's label and shown to every app: they say nothing of other apps' requests.
+constexpr std::string_view kOfNoApp[] = {"flyball_build_info", "flyball_config_last_reload_success"};
+
+std::string as_text(const std::vector<prometheus::MetricFamily>& families) {
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, families);
+  return std::move(out).str();
 }
 
 struct WorkerGauge {
@@ -397,9 +407,21 @@ void Metrics::set_apps(std::span<const AppGauges> apps) {
 }
 
 std::string Metrics::exposition() const {
-  std::ostringstream out;
-  prometheus::TextSerializer().Serialize(out, impl_->registry.Collect());
-  return std::move(out).str();
+  return as_text(impl_->registry.Collect());
+}
+
+std::string Metrics::exposition_for(std::string_view app) const {
+  std::vector<prometheus::MetricFamily> families = impl_->registry.Collect();
+  const auto of_app = [&](const prometheus::ClientMetric& metric) {
+    return std::ranges::any_of(metric.label,
+                               [&](const auto& label) { return label.name == "app" && label.value == app; });
+  };
+  std::erase_if(families, [&](prometheus::MetricFamily& family) {
+    if (std::ranges::find(kOfNoApp, family.name) != std::end(kOfNoApp)) return false;
+    std::erase_if(family.metric, [&](const auto& metric) { return !of_app(metric); });
+    return family.metric.empty();
+  });
+  return as_text(families);
 }
 
 double Metrics::router_overhead_quantile(double q) const {

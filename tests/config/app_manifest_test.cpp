@@ -235,5 +235,21 @@ TEST(Manifest, CrossCheckWithTheConfiguration) {
   EXPECT_THAT(findings[1].where, HasSubstr("config.yaml:"));
 }
 
+TEST(Manifest, TheOperatorsKeyIsNoApps) {
+  const std::string digest(64, 'a');
+  auto config = parse_config(std::string(default_config_yaml()) + "operator: {key_sha256: " + digest + "}\n",
+                             "config.yaml");
+  ASSERT_TRUE(config) << config.error().message;
+  config->default_app.clear();
+  const auto same = parse_app("schema: flyball.app/v1\napp: a\nkey_sha256: " + digest + "\n", "a.yaml");
+  const auto other = parse_app("schema: flyball.app/v1\napp: b\nkey_sha256: " + std::string(64, 'b') + "\n", "b.yaml");
+  ASSERT_TRUE(same && other);
+  const auto findings = cross_check(*config, {*other, *same});
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_THAT(findings[0].message, testing::AllOf(HasSubstr("config.yaml:"), HasSubstr("a.yaml"),
+                                                  HasSubstr("have the same key"), testing::Not(HasSubstr("aaaa"))));
+  EXPECT_THAT(findings[0].where, HasSubstr("config.yaml:"));
+}
+
 }  // namespace
 }  // namespace flyball::config

@@ -68,6 +68,9 @@ listeners:
   c: {systemd: true}
 loopback_without_key: true
 default_app: ui
+operator:
+  key_sha256: 00ff000000000000000000000000000000000000000000000000000000000001
+  loopback: false
 allowed_hosts: [box.local, "box:8080"]
 models:
   big:
@@ -126,6 +129,10 @@ cache_dir: /c
   EXPECT_EQ(c->listeners[1].path, "/etc/x/run/flyball.sock");
   EXPECT_EQ(c->listeners[2].kind, Listener::Kind::systemd);
   EXPECT_EQ(c->default_app, "ui");
+  ASSERT_EQ(c->operator_access.keys.size(), 1U);
+  EXPECT_EQ(c->operator_access.keys[0][1], 0xff);
+  EXPECT_EQ(c->operator_access.keys[0][31], 1);
+  EXPECT_FALSE(c->operator_on_loopback());
   EXPECT_THAT(c->allowed_hosts, testing::ElementsAre("box.local", "box:8080"));
   const ModelEntry& m = c->models[0];
   EXPECT_EQ(m.path, "/models/big.gguf");
@@ -339,6 +346,39 @@ TEST_F(Files, DropInsAreLaidOverInNameOrder) {
   ASSERT_EQ(config->models.size(), 2U);
   EXPECT_EQ(config->models[0].path, dir_ / "models/m.gguf");
   EXPECT_TRUE(config->apps_dir.empty());
+}
+
+TEST_F(Files, TheOperatorsKeyComesFromAFileBesideTheConfig) {
+  write("key", "correct-horse-battery\n");
+  fs::permissions(dir_ / "key", fs::perms::owner_read | fs::perms::owner_write);
+  write("config.yaml", std::string(kBase) + "operator: {key: {file: key}}\n");
+  const auto config = load_config(dir_ / "config.yaml");
+  ASSERT_TRUE(config) << config.error().where << ": " << config.error().message;
+  const auto by_digest = parse_config(
+      std::string(kBase) +
+          "operator: {key_sha256: 62249369389075490555a758353aec61500c6218fa597252d52dc4bd0148f12d}\n",
+      "c.yaml");
+  ASSERT_TRUE(by_digest);
+  EXPECT_EQ(config->operator_access.keys, by_digest->operator_access.keys);
+  write("config.yaml", std::string(kBase) + "operator: {key: {file: no-key}}\n");
+  const auto missing = load_config(dir_ / "config.yaml");
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().message, HasSubstr("operator.key: "));
+  EXPECT_THAT(missing.error().message, HasSubstr("no-key"));
+  write("config.yaml", std::string(kBase) + "operator: {key: a-secret-by-mistake}\n");
+  const auto secret = load_config(dir_ / "config.yaml");
+  ASSERT_FALSE(secret);
+  EXPECT_THAT(secret.error().message, testing::Not(HasSubstr("a-secret-by-mistake")));
+}
+
+TEST(Config, WhoeverNeedsNoKeyOnThisMachineIsItsOperatorUnlessItSaysOtherwise) {
+  const auto loopback = [](const std::string& added) {
+    return parse_config(std::string(kBase) + added, "c.yaml")->operator_on_loopback();
+  };
+  EXPECT_FALSE(loopback(""));
+  EXPECT_TRUE(loopback("loopback_without_key: true\ndefault_app: a\n"));
+  EXPECT_FALSE(loopback("loopback_without_key: true\ndefault_app: a\noperator: {loopback: false}\n"));
+  EXPECT_TRUE(loopback("operator: {loopback: true}\n"));
 }
 
 TEST_F(Files, AMistakeInADropInNamesTheDropIn) {

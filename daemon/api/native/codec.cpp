@@ -12,8 +12,8 @@ enum RouteId : std::uint8_t { kHealthz, kReadyz, kMetrics, kExplain, kReceipt };
 
 constexpr std::array kRoutes{
     Route{"GET", "/healthz", Access::open, BodyType::none, kObserve, false, kHealthz},
-    Route{"GET", "/readyz", Access::open, BodyType::none, kObserve, false, kReadyz},
-    Route{"GET", "/metrics", Access::local_or_key, BodyType::none, kObserve, false, kMetrics},
+    Route{"GET", "/readyz", Access::open_viewer, BodyType::none, kObserve, false, kReadyz},
+    Route{"GET", "/metrics", Access::viewer, BodyType::none, kObserve, false, kMetrics},
     Route{"POST", "/v1/route/explain", Access::app, BodyType::json, "explain", false, kExplain},
     Route{"GET", "/v1/route/receipts/", Access::app, BodyType::none, "receipt", false, kReceipt},
 };

@@ -204,6 +204,7 @@ std::shared_ptr<api::Settings> make_settings() {
   }
   out->config.models[0].aliases = {"default-demo"};
   out->config.default_model = "demo";
+  out->config.operator_access.loopback = true;
   const auto add_app = [&](const char* id, const char* key) -> config::AppManifest& {
     config::AppManifest app;
     app.id = id;

@@ -1,6 +1,17 @@
 // The service around its requests: drain, reload, routes and who may use them, metrics.
 #include "daemon/api/table/codecs.hpp"
 #include "daemon/api/views.hpp"
+
+#include <openssl/sha.h>
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include <spdlog/sinks/ringbuffer_sink.h>
+#include <spdlog/spdlog.h>
+
 #include "tests/daemon/api/inference.hpp"
 
 namespace flyball::testing {
@@ -8,7 +19,14 @@ namespace {
 
 using nlohmann::json;
 
-struct ServiceTest : InferenceTest {};
+struct ServiceTest : InferenceTest {
+  // What the operator sees.
+  std::string scrape() {
+    Wire wire(rig, {.loopback = true, .unix_uid = {}, .address = {}});
+    wire.send(get("/metrics", ""));
+    return wire.answer().body;
+  }
+};
 
 TEST_F(ServiceTest, draining_refuses_what_is_new_and_finishes_what_runs) {
   script(rig.cpu(), Script{.manual = true});
@@ -56,40 +74,6 @@ TEST_F(ServiceTest, readiness_waits_for_engines_that_are_to_be_preloaded) {
   EXPECT_EQ(json::parse(ready().body)["status"], "ready");
 }
 
-TEST_F(ServiceTest, readiness_has_failed_when_nothing_is_coming) {
-  using enum fleet::WorkerState;
-  config::Config config;
-  config.models.resize(2);
-  config.models[0].id = "one";
-  config.models[1].id = "two";
-  config.models[0].preload = true;
-  const auto worker = [](std::string model, fleet::WorkerState state, std::string error = {}) {
-    fleet::WorkerStatus one;
-    one.model = std::move(model);
-    one.state = state;
-    one.last_error = std::move(error);
-    return one;
-  };
-  const auto status = [&](const std::vector<fleet::WorkerStatus>& workers, bool draining = false) {
-    const http::Response answer = api::readiness_view(config, workers, draining);
-    const std::string said = json::parse(answer.body)["status"];
-    EXPECT_EQ(answer.status, said == "ready" ? 200 : 503);
-    return said;
-  };
-  EXPECT_EQ(status({}), "loading");
-  EXPECT_EQ(status({worker("one", stopped)}), "loading");
-  EXPECT_EQ(status({worker("one", stopped, "not a GGUF file")}), "failed");
-  EXPECT_EQ(status({worker("one", disabled, "died")}), "failed");
-  EXPECT_EQ(status({worker("one", starting, "died")}), "loading");
-  EXPECT_EQ(status({worker("one", backoff, "died")}), "loading");
-  EXPECT_EQ(status({worker("one", stopped, "no memory"), worker("one", starting)}), "loading");
-  EXPECT_EQ(status({worker("one", stopped, "no memory"), worker("one", fleet::WorkerState::ready)}), "ready");
-  EXPECT_EQ(status({worker("one", fleet::WorkerState::ready), worker("two", stopped, "x")}), "ready");
-  EXPECT_EQ(status({worker("one", disabled, "died")}, true), "draining");
-  config.models[1].preload = true;
-  EXPECT_EQ(status({worker("one", starting), worker("two", stopped, "x")}), "failed");
-}
-
 TEST_F(ServiceTest, a_reload_leaves_running_requests_alone) {
   script(rig.cpu(), Script{.manual = true});
   Wire wire(rig);
@@ -112,7 +96,7 @@ TEST_F(ServiceTest, every_route_wants_a_key_but_the_probes) {
     if (path.ends_with('/')) path += "demo";
     Wire stranger(rig);
     stranger.send(route.method == "GET" ? get(path, "") : post(path, "{}", ""));
-    if (route.access == api::Access::open) {
+    if (route.access == api::Access::open || route.access == api::Access::open_viewer) {
       EXPECT_EQ(stranger.answer().status, 200) << path;
       open.push_back(path);
     } else {
@@ -145,6 +129,139 @@ TEST_F(ServiceTest, who_needs_no_key) {
   EXPECT_EQ(wrong.answer().status, 401);  // a wrong key is never better than none
 }
 
+// Each app's requests, and what each way of asking sees of them.
+struct ViewersTest : ServiceTest {
+  const http::Peer loopback{.loopback = true, .unix_uid = {}, .address = {}};
+  const http::Peer alices{.loopback = false, .unix_uid = 4711, .address = {}};
+
+  void SetUp() override {
+    rig.settings->config.operator_access = {{sha256_of("key-of-the-operator")}, {}};
+    ask(kHello);
+    Wire bob(rig);
+    bob.send(get("/v1/models", "key-bobby"));
+  }
+  static config::Sha256 sha256_of(std::string_view key) {
+    config::Sha256 digest{};
+    SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+    return digest;
+  }
+  Answer look(std::string_view path, std::string_view key, http::Peer peer = {}) {
+    Wire wire(rig, std::move(peer));
+    wire.send(get(path, key));
+    return wire.answer();
+  }
+  // "all", "alice" (her figures alone), "bob", or the status of a refusal.
+  std::string sees(std::string_view key, http::Peer peer = {}) {
+    const Answer answer = look("/metrics", key, std::move(peer));
+    if (answer.status != 200) return std::to_string(answer.status);
+    const auto has = [&](std::string_view text) { return answer.body.find(text) != std::string::npos; };
+    EXPECT_TRUE(has("flyball_build_info{") && has("flyball_config_last_reload_success 1"));
+    const bool all = has("flyball_policy_decisions_total{") && has("flyball_requests_running ");
+    if (all && has(R"(app="alice")") && has(R"(app="bob")")) return "all";
+    EXPECT_FALSE(has("rejections") || has("decisions") || has("model_loaded") || has("memory") || has("overhead"));
+    std::string seen;
+    for (const char* app : {"alice", "bob", "uid", "none"})
+      if (has("app=\"" + std::string(app) + "\"")) seen += app;
+    return seen;
+  }
+};
+
+TEST_F(ViewersTest, the_operator_sees_all_and_an_app_itself_alone) {
+  EXPECT_EQ(sees("key-of-the-operator"), "all");
+  EXPECT_EQ(sees("key-alice"), "alice");
+  EXPECT_EQ(sees("key-bobby"), "bob");
+  EXPECT_EQ(sees("key-alice", loopback), "alice") << "a key decides alone";
+  EXPECT_EQ(sees(""), "401");
+}
+
+TEST_F(ViewersTest, a_wrong_key_is_refused_from_everywhere) {
+  rig.settings->config.loopback_without_key = true;
+  rig.settings->config.default_app = "bob";
+  for (const http::Peer& peer : {http::Peer{}, loopback, alices})
+    for (const char* path : {"/metrics", "/readyz", "/v1/models"})
+      EXPECT_EQ(look(path, "no-such-key", peer).status, 401) << path;
+  EXPECT_EQ(look("/healthz", "no-such-key").status, 200) << "it looks at no key";
+}
+
+TEST_F(ViewersTest, this_machine_sees_all_where_the_configuration_says_so) {
+  auto& config = rig.settings->config;
+  EXPECT_EQ(sees("", loopback), "401");
+  EXPECT_EQ(sees("", alices), "uid") << "a user who is an app sees that app";
+  config.operator_access.loopback = true;
+  EXPECT_EQ(sees("", loopback), "all");
+  EXPECT_EQ(sees("", alices), "uid");
+  EXPECT_EQ(sees(""), "401") << "another machine";
+  // Without a word about it: as requests of this machine.
+  config.operator_access.loopback.reset();
+  config.loopback_without_key = true;
+  config.default_app = "bob";
+  EXPECT_EQ(sees("", loopback), "all");
+  config.operator_access.loopback = false;
+  EXPECT_EQ(sees("", loopback), "bob") << "default_app";
+}
+
+TEST_F(ViewersTest, the_operators_key_is_no_apps) {
+  const Answer answer = look("/v1/models", "key-of-the-operator");
+  EXPECT_EQ(answer.status, 401);
+  EXPECT_NE(answer.body.find("operator's"), std::string::npos) << answer.body;
+}
+
+TEST_F(ViewersTest, readiness_names_models_to_the_operator_alone) {
+  for (const auto& [key, peer, details] :
+       {std::tuple("key-of-the-operator", http::Peer{}, true), std::tuple("key-alice", http::Peer{}, false),
+        std::tuple("", http::Peer{}, false), std::tuple("", loopback, false)}) {
+    const json said = json::parse(look("/readyz", key, peer).body);
+    EXPECT_EQ(said["status"], "ready");
+    EXPECT_EQ(said.contains("models"), details) << key;
+  }
+}
+
+// The log while it lives: its lines.
+class CapturedLog {
+ public:
+  CapturedLog() : before_(spdlog::default_logger()) {
+    auto logger = std::make_shared<spdlog::logger>("captured", sink_);
+    logger->set_pattern("%v");
+    spdlog::set_default_logger(std::move(logger));
+  }
+  ~CapturedLog() { spdlog::set_default_logger(before_); }
+  std::vector<std::string> lines() const { return sink_->last_formatted(); }
+
+ private:
+  const std::shared_ptr<spdlog::logger> before_;
+  const std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> sink_ =
+      std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(1000);
+};
+
+TEST_F(ServiceTest, a_flood_of_refusals_is_two_lines_for_each_app_and_code) {
+  const CapturedLog log;
+  {
+    Rig flooded;
+    spdlog::set_level(spdlog::level::info);
+    const auto flood = [&](std::string_view request, int status) {
+      for (int i = 0; i < 100; ++i) {
+        Wire wire(flooded);
+        wire.send(request);
+        EXPECT_EQ(wire.answer().status, status);
+      }
+    };
+    flood(get("/v1/models", "no-such-key"), 401);
+    flood(post(kChatPath, R"({"n":99})"), 400);
+  }  // what was counted in a second that is not over is told
+  // Whole lines count one, the others what they say. On a machine that takes longer than a second there are
+  // some more of both.
+  std::map<std::string, std::uint64_t> refusals;
+  for (const std::string& line : log.lines())
+    for (const std::string code : {"code=invalid_api_key ", "code=invalid_value "})
+      if (line.find(code) != std::string::npos) {
+        const auto count = line.find(" count=");
+        refusals[code] += count == std::string::npos ? 1 : std::stoull(line.substr(count + 7));
+      }
+  EXPECT_EQ(refusals["code=invalid_api_key "], 100U);
+  EXPECT_EQ(refusals["code=invalid_value "], 100U);
+  EXPECT_LE(log.lines().size(), 40U);
+}
+
 TEST_F(ServiceTest, models) {
   Wire wire(rig);
   wire.send(get("/v1/models"));
@@ -163,9 +280,7 @@ TEST_F(ServiceTest, models) {
 TEST_F(ServiceTest, metrics_have_their_names) {
   ask(kHelloStream);
   ask(R"({"n":99})");
-  Wire wire(rig);
-  wire.send(get("/metrics"));
-  const std::string text = wire.answer().body;
+  const std::string text = scrape();
   for (const char* name : {"flyball_requests_total{",
                            "flyball_request_duration_seconds_bucket{",
                            "flyball_time_to_first_token_seconds_count{",
@@ -198,11 +313,6 @@ TEST_F(ServiceTest, metrics_have_their_names) {
 }
 
 TEST_F(ServiceTest, a_pressure_that_is_not_known_any_more_leaves_the_metrics) {
-  const auto scrape = [&] {
-    Wire wire(rig);
-    wire.send(get("/metrics"));
-    return wire.answer().body;
-  };
   rig.fleet.memory_status.pressure = 12.5;
   EXPECT_NE(scrape().find("flyball_memory_pressure_percent 12.5"), std::string::npos);
   rig.fleet.memory_status.pressure.reset();
@@ -212,11 +322,6 @@ TEST_F(ServiceTest, a_pressure_that_is_not_known_any_more_leaves_the_metrics) {
 }
 
 TEST_F(ServiceTest, an_app_that_is_gone_leaves_the_metrics) {
-  const auto scrape = [&] {
-    Wire wire(rig, {.loopback = true, .unix_uid = {}, .address = {}});
-    wire.send(get("/metrics", ""));
-    return wire.answer().body;
-  };
   const std::string gauge = R"(flyball_app_tokens_today{app="bob"})";
   EXPECT_NE(scrape().find(gauge), std::string::npos);
   auto without = make_settings();
@@ -232,11 +337,6 @@ TEST_F(ServiceTest, an_app_that_is_gone_leaves_the_metrics) {
 TEST_F(ServiceTest, a_model_that_is_gone_leaves_the_metrics) {
   rig.cpu("demo");
   rig.cpu("small");
-  const auto scrape = [&] {
-    Wire wire(rig);
-    wire.send(get("/metrics"));
-    return wire.answer().body;
-  };
   const auto has = [](const std::string& text, const char* model) {
     return text.find("{backend=\"cpu\",model=\"" + std::string(model) + "\"}") != std::string::npos;
   };

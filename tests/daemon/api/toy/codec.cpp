@@ -30,8 +30,8 @@ constexpr std::array kRoutes{
     Route{"GET", "/toy/models", Access::app, BodyType::none, "models", false, kModels},
     Route{"GET", "/toy/models/", Access::app, BodyType::none, "models", false, kModel},
     Route{"GET", "/toy/health", Access::open, BodyType::none, kObserve, false, kHealth},
-    Route{"GET", "/toy/ready", Access::open, BodyType::none, kObserve, false, kReady},
-    Route{"GET", "/toy/metrics", Access::local_or_key, BodyType::none, kObserve, false, kMetrics},
+    Route{"GET", "/toy/ready", Access::open_viewer, BodyType::none, kObserve, false, kReady},
+    Route{"GET", "/toy/metrics", Access::viewer, BodyType::none, kObserve, false, kMetrics},
     Route{"POST", "/toy/why", Access::app, BodyType::json, "explain", false, kWhy},
     Route{"GET", "/toy/receipts/", Access::app, BodyType::none, "receipt", false, kReceipt},
 };

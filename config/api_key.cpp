@@ -1,0 +1,115 @@
+#include "config/api_key.hpp"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "config/units.hpp"
+
+namespace flyball::config {
+namespace {
+
+constexpr std::size_t kMaxKeyFileBytes = 4096;
+
+Sha256 sha256(std::string_view bytes) {
+  Sha256 digest{};
+  if (EVP_Digest(bytes.data(), bytes.size(), digest.data(), nullptr, EVP_sha256(), nullptr) != 1)
+    std::abort();
+  return digest;
+}
+
+Sha256 from_hex(std::string_view hex) {
+  const auto digit = [](char c) -> unsigned {
+    return c <= '9' ? static_cast<unsigned>(c - '0') : (static_cast<unsigned>(c) | 0x20U) - 'a' + 10;
+  };
+  Sha256 out{};
+  for (std::size_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<std::uint8_t>(digit(hex[2 * i]) << 4 | digit(hex[2 * i + 1]));
+  return out;
+}
+
+bool matches_plain_name(std::string_view s) {
+  return std::ranges::all_of(s,
+                             [](char c) {
+                               return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' ||
+                                      c == '.';
+                             }) &&
+         s != "." && s != "..";
+}
+const Form kPlainName{"a name of letters, digits and . _ -", "^[A-Za-z0-9._-]+$", &matches_plain_name};
+
+// The key's bytes from the one source that a file names.
+Result<std::string> read_key(const Entry& source, const std::filesystem::path& base) {
+  std::string key;
+  if (source.key == "env") {
+    const char* value = std::getenv(source.value.text.c_str());
+    if (!value)
+      return fail(ErrorCode::config_invalid, "the environment variable " + source.value.text + " is not set");
+    key = value;
+  } else {
+    std::filesystem::path path = source.value.text;
+    if (source.key == "credential") {
+      const char* dir = std::getenv("CREDENTIALS_DIRECTORY");
+      if (!dir)
+        return fail(ErrorCode::config_invalid,
+                    "credential " + path.string() +
+                        ": CREDENTIALS_DIRECTORY is not set (systemd sets it for units with "
+                        "LoadCredential=)");
+      path = std::filesystem::path(dir) / path;
+    } else if (path.is_relative()) {
+      path = base / path;
+    }
+    auto text = read_secret_file(path, kMaxKeyFileBytes);
+    if (!text) return pass(text);
+    key = std::move(*text);
+    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
+  }
+  if (key.size() < kMinKeyBytes || key.size() > kMaxKeyBytes)
+    return fail(ErrorCode::config_invalid, "the key has " + std::to_string(key.size()) + " bytes, expected " +
+                                               std::to_string(kMinKeyBytes) + " to " +
+                                               std::to_string(kMaxKeyBytes));
+  if (!std::ranges::all_of(key, [](char c) { return c > 0x20 && c < 0x7F; }))
+    return fail(ErrorCode::config_invalid,
+                "the key has a character that cannot stand in an Authorization header");
+  return key;
+}
+
+}  // namespace
+
+Shape key_source() {
+  return secret(object({
+      {"file", text(1, 4000), "a file that holds the key and that others may not read"},
+      {"env", text(1, 255, kPlainName), "an environment variable of the daemon"},
+      {"credential", text(1, 255, kPlainName), "a systemd credential (LoadCredential=)"},
+  }));
+}
+
+Shape key_digests() {
+  return secret(list_or_single(text(64, 64, kSha256Hex), 1, 16));
+}
+
+std::vector<Sha256> as_digests(const Node& node) {
+  std::vector<Sha256> out;
+  for (const std::string& hex : as_texts(node)) out.push_back(from_hex(hex));
+  return out;
+}
+
+void add_key(std::vector<Sha256>& keys, const Node& source, const std::string& path,
+             const std::filesystem::path& base, Findings& findings) {
+  if (source.entries.size() != 1) {
+    findings.push_back(finding(source.at, path + ": expected exactly one of file, env and credential", path));
+    return;
+  }
+  const Entry& entry = source.entries.front();
+  const auto key = read_key(entry, base);
+  if (key) {
+    keys.push_back(sha256(*key));
+    return;
+  }
+  const std::string& where = key.error().where;
+  findings.push_back(
+      finding(entry.at, path + ": " + (where.empty() ? "" : where + ": ") + key.error().message, path));
+}
+
+}  // namespace flyball::config

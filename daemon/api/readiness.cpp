@@ -1,0 +1,124 @@
+#include "daemon/api/readiness.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "config/app_models.hpp"
+#include "daemon/api/framing.hpp"
+
+namespace flyball::api {
+namespace {
+
+// Of one model on one engine; of a model the best of its engines. The best first.
+enum class State : std::uint8_t {
+  ready,
+  loading,
+  waiting_for_memory,
+  restarting,    // after a death, by itself
+  unloaded,      // the next request loads it
+  load_refused,  // its load has failed: the next request after a pause tries again
+  disabled,      // it died too often
+  invalid,       // the model's file or entry is wrong
+};
+constexpr std::array<std::string_view, 8> kNames{"ready",    "loading",      "waiting_for_memory", "restarting",
+                                                 "unloaded", "load_refused", "disabled",           "invalid"};
+static_assert(kNames.size() == static_cast<std::size_t>(State::invalid) + 1);
+
+State state_of(const fleet::WorkerStatus& worker) noexcept {
+  switch (worker.state) {
+    case fleet::WorkerState::ready:
+      return State::ready;
+    case fleet::WorkerState::starting:
+      return worker.waits_for_memory ? State::waiting_for_memory : State::loading;
+    case fleet::WorkerState::backoff:
+      return worker.load_refused ? State::load_refused : State::restarting;
+    case fleet::WorkerState::disabled:
+      return State::disabled;
+    case fleet::WorkerState::stopped:
+      break;
+  }
+  return worker.invalid ? State::invalid : State::unloaded;
+}
+
+struct Model {
+  const config::ModelEntry* entry;
+  std::map<std::string, const fleet::WorkerStatus*> workers;  // by engine; nullptr: none was tried
+
+  State state() const {
+    State best = State::invalid;
+    for (const auto& [engine, worker] : workers)
+      best = std::min(best, worker == nullptr ? State::unloaded : state_of(*worker));
+    return best;
+  }
+  bool can_serve() const { return state() <= State::unloaded; }
+  // A load failed and nobody tries again.
+  bool gave_up() const {
+    return !can_serve() ||
+           (state() == State::unloaded && std::ranges::any_of(workers, [](const auto& entry_of) {
+              return entry_of.second != nullptr && !entry_of.second->last_error.empty();
+            }));
+  }
+};
+
+std::vector<Model> models_of(const config::Config& config, const std::vector<std::string>& engines,
+                             const std::vector<fleet::WorkerStatus>& workers) {
+  std::vector<Model> out;
+  for (const config::ModelEntry& entry : config.models) {
+    Model& model = out.emplace_back(Model{&entry, {}});
+    for (const std::string& engine : engines) model.workers[engine] = nullptr;
+    for (const fleet::WorkerStatus& worker : workers)
+      if (worker.model == entry.id) model.workers[worker.backend] = &worker;
+    if (model.workers.empty()) model.workers[""] = nullptr;
+  }
+  return out;
+}
+
+bool is_default(const config::Config& config, const config::ModelEntry& model) {
+  return config.default_model.empty() ? config.models.size() == 1 : config::is_called(model, config.default_model);
+}
+
+std::string_view status_of(const config::Config& config, const std::vector<Model>& models) {
+  bool loading = false;
+  for (const Model& model : models) {
+    if (model.entry->preload ? model.gave_up() : is_default(config, *model.entry) && !model.can_serve())
+      return "failed";
+    loading |= model.entry->preload && model.state() != State::ready;
+  }
+  if (std::ranges::none_of(models, &Model::can_serve)) return "failed";
+  return loading ? "loading" : "ready";
+}
+
+nlohmann::ordered_json details_of(const std::vector<Model>& models) {
+  auto out = nlohmann::ordered_json::object();
+  for (const Model& model : models) {
+    auto& one = out[model.entry->id];
+    one["state"] = kNames[static_cast<std::size_t>(model.state())];
+    for (const auto& [engine, worker] : model.workers) {
+      if (worker == nullptr) continue;
+      auto& of_engine = one["engines"][engine];
+      of_engine["state"] = kNames[static_cast<std::size_t>(state_of(*worker))];
+      if (worker->pause.count() > 0) of_engine["for_ms"] = worker->pause.count();
+      if (state_of(*worker) != State::ready && !worker->last_error.empty()) of_engine["error"] = worker->last_error;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+http::Response readiness_view(const config::Config& config, const std::vector<std::string>& engines,
+                              const std::vector<fleet::WorkerStatus>& workers, bool draining, bool details) {
+  const std::vector<Model> models = models_of(config, engines, workers);
+  nlohmann::ordered_json body;
+  body["status"] = draining ? "draining" : status_of(config, models);
+  if (details) body["models"] = details_of(models);
+  http::Response out = json_response(body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  if (body["status"] != "ready") out.status = 503;
+  return out;
+}
+
+}  // namespace flyball::api

@@ -1,0 +1,118 @@
+// What /readyz says of each way in which models can be there or not.
+#include "daemon/api/readiness.hpp"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace flyball::testing {
+namespace {
+
+using fleet::WorkerState;
+using fleet::WorkerStatus;
+using nlohmann::json;
+using std::chrono::milliseconds;
+
+struct ReadinessTest : ::testing::Test {
+  config::Config config;
+  std::vector<std::string> engines{"cpu"};
+
+  ReadinessTest() {
+    config.models.resize(2);
+    config.models[0].id = "one";
+    config.models[0].aliases = {"first"};
+    config.models[1].id = "two";
+  }
+
+  static WorkerStatus worker(std::string model, WorkerState state, std::string error = {},
+                             std::string engine = "cpu") {
+    WorkerStatus out;
+    out.model = std::move(model);
+    out.backend = std::move(engine);
+    out.state = state;
+    out.last_error = std::move(error);
+    return out;
+  }
+  static WorkerStatus refused(std::string model) {
+    WorkerStatus out = worker(std::move(model), WorkerState::backoff, "no memory");
+    out.load_refused = true;
+    out.pause = milliseconds(1500);
+    return out;
+  }
+  static WorkerStatus invalid(std::string model) {
+    WorkerStatus out = worker(std::move(model), WorkerState::stopped, "not a GGUF file");
+    out.invalid = true;
+    return out;
+  }
+  std::string status(const std::vector<WorkerStatus>& workers, bool draining = false) const {
+    const http::Response answer = api::readiness_view(config, engines, workers, draining, false);
+    const json body = json::parse(answer.body);
+    const std::string said = body["status"];
+    EXPECT_EQ(answer.status, said == "ready" ? 200 : 503);
+    EXPECT_EQ(body.size(), 1U) << "no details for everybody";
+    return said;
+  }
+};
+
+TEST_F(ReadinessTest, APreloadedModelIsAwaitedWhileItIsComing) {
+  config.models[0].preload = true;
+  EXPECT_EQ(status({}), "loading");
+  EXPECT_EQ(status({worker("one", WorkerState::stopped)}), "loading");
+  EXPECT_EQ(status({worker("one", WorkerState::starting, "died")}), "loading");
+  EXPECT_EQ(status({worker("one", WorkerState::backoff, "died")}), "loading") << "it restarts by itself";
+  EXPECT_EQ(status({refused("one"), worker("one", WorkerState::starting, "", "vulkan")}), "loading");
+  EXPECT_EQ(status({worker("one", WorkerState::ready)}), "ready");
+  EXPECT_EQ(status({refused("one"), worker("one", WorkerState::ready, "", "vulkan")}), "ready");
+  EXPECT_EQ(status({worker("one", WorkerState::ready), invalid("two")}), "ready") << "nobody waits for two";
+}
+
+TEST_F(ReadinessTest, APreloadedModelThatNobodyTriesAgainHasFailed) {
+  config.models[0].preload = true;
+  EXPECT_EQ(status({refused("one")}), "failed");
+  EXPECT_EQ(status({worker("one", WorkerState::stopped, "no memory")}), "failed") << "its backoff is over";
+  EXPECT_EQ(status({worker("one", WorkerState::disabled, "died")}), "failed");
+  EXPECT_EQ(status({invalid("one")}), "failed");
+  config.models[1].preload = true;
+  EXPECT_EQ(status({worker("one", WorkerState::starting), invalid("two")}), "failed");
+}
+
+TEST_F(ReadinessTest, TheDefaultModelNeedsAnEngineThatCanServeIt) {
+  config.default_model = "first";  // by its alias
+  EXPECT_EQ(status({}), "ready") << "the first request loads it";
+  EXPECT_EQ(status({worker("one", WorkerState::stopped, "no memory")}), "ready") << "the next one tries again";
+  EXPECT_EQ(status({worker("one", WorkerState::backoff, "died")}), "ready") << "requests wait for its restart";
+  EXPECT_EQ(status({worker("one", WorkerState::disabled, "died")}), "failed");
+  EXPECT_EQ(status({refused("one")}), "failed");
+  EXPECT_EQ(status({invalid("one")}), "failed");
+  EXPECT_EQ(status({invalid("two")}), "ready");
+  engines = {"cpu", "vulkan"};
+  EXPECT_EQ(status({worker("one", WorkerState::disabled, "died")}), "ready") << "another engine can be tried";
+  EXPECT_EQ(status({worker("one", WorkerState::disabled, "died"),
+                    worker("one", WorkerState::disabled, "died", "vulkan")}),
+            "failed");
+}
+
+TEST_F(ReadinessTest, WithoutADefaultModelTheOnlyOneOrAnyOneHasToBeServed) {
+  EXPECT_EQ(status({worker("one", WorkerState::disabled, "died")}), "ready");
+  EXPECT_EQ(status({worker("one", WorkerState::disabled, "died"), invalid("two")}), "failed");
+  config.models.pop_back();
+  EXPECT_EQ(status({worker("one", WorkerState::disabled, "died")}), "failed");
+  EXPECT_EQ(status({worker("one", WorkerState::ready)}, true), "draining");
+}
+
+TEST_F(ReadinessTest, DetailsSayWhyOfEachModelAndEngine) {
+  config.models[0].preload = true;
+  engines = {"cpu", "vulkan"};
+  WorkerStatus disabled = worker("one", WorkerState::disabled, "died 3 times", "vulkan");
+  disabled.pause = milliseconds(60'000);
+  WorkerStatus waits = worker("one", WorkerState::starting);
+  waits.waits_for_memory = true;
+  const auto body = json::parse(api::readiness_view(config, engines, {waits, disabled, refused("two")}, false, true).body);
+  EXPECT_EQ(body, json::parse(R"({"status":"loading","models":{
+    "one":{"state":"waiting_for_memory","engines":{
+      "cpu":{"state":"waiting_for_memory"},
+      "vulkan":{"state":"disabled","for_ms":60000,"error":"died 3 times"}}},
+    "two":{"state":"unloaded","engines":{"cpu":{"state":"load_refused","for_ms":1500,"error":"no memory"}}}}})"));
+}
+
+}  // namespace
+}  // namespace flyball::testing
