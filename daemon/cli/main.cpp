@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +12,7 @@
 #include "config/units.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/serve/start_signals.hpp"
 
 namespace {
 
@@ -94,6 +96,7 @@ int check_command_word(const CLI::App& app, int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace flyball::cli;
+  if (argc > 1 && std::string_view(argv[1]) == "serve") flyball::serve::hold_signals();
   // A peer that hangs up is an error of that write, not the end of the program.
   std::signal(SIGPIPE, SIG_IGN);
   hold_standard_descriptors();

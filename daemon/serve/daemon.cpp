@@ -1,5 +1,6 @@
 #include "daemon/api/table/codecs.hpp"
 #include "daemon/serve/daemon.hpp"
+#include "daemon/serve/start_signals.hpp"
 
 #include <malloc.h>
 #include <sys/stat.h>
@@ -117,6 +118,7 @@ class Daemon {
   Result<void> run() {
     if (auto listening = gateway_.listen(); !listening) return pass(listening);
     wait_for_signal();
+    release_signals();
     watch();
     refresh_.set(settings_->config.calibrate);
     forget_old_apps();
