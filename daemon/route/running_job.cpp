@@ -4,8 +4,10 @@
 #include <chrono>
 #include <ctime>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <boost/asio/post.hpp>
 
@@ -127,7 +129,17 @@ Error RunningJob::nothing_to_ask(std::string otherwise) const {
           worker.backend == considered.target->backend)
         return {ErrorCode::model_unavailable, worker.last_error, {}, {}};
   }
-  return {ErrorCode::no_target, std::move(otherwise), {}, {}};
+  std::vector<std::string> why;
+  for (const policy::TargetTrace& considered : receipt().decision.targets) {
+    if (!considered.target) continue;
+    std::string one = considered.target->backend + (considered.denied_by != nullptr
+                                                        ? " is denied by " + considered.denied_by->id
+                                                        : std::string(" is not available"));
+    if (std::ranges::find(why, one) == why.end()) why.push_back(std::move(one));
+  }
+  otherwise += " Model " + spec_.model.id;
+  for (std::size_t i = 0; i < why.size(); ++i) otherwise += (i == 0 ? ": " : ", ") + why[i];
+  return {ErrorCode::no_target, otherwise + ".", {}, {}};
 }
 
 void RunningJob::begin_choices() {
@@ -203,7 +215,10 @@ void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backe
     start_on(index, **backend);
     return;
   }
-  refused(index, backend.error());
+  Error error = std::move(backend.error());
+  if (error.code == ErrorCode::model_invalid || error.code == ErrorCode::model_unsupported)
+    error.message = "Model " + spec_.model.id + ": " + error.message;
+  refused(index, error);
 }
 
 // By the fleet or by the engine, before it began there.
