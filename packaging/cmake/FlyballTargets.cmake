@@ -125,24 +125,31 @@ function(flyball_test name)
     PROPERTIES ENVIRONMENT "XDG_STATE_HOME=${CMAKE_BINARY_DIR}/state/${name}" LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 
-# flyball_script_test(<name> LABEL <area> COMMAND ...): exit 77 means SKIPPED.
+# flyball_script_test(<name> LABEL <area> [SERIAL] COMMAND ...): exit 77 means SKIPPED. SERIAL: it measures times, and
+# nothing else runs beside it.
 function(flyball_script_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "COMMAND" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT" "COMMAND" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)
   endif()
   add_test(NAME ${name} COMMAND ${ARG_COMMAND})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77
+    RUN_SERIAL ${ARG_SERIAL}
     ENVIRONMENT "XDG_STATE_HOME=${CMAKE_BINARY_DIR}/state/${name};POCL_CACHE_DIR=${CMAKE_BINARY_DIR}/test-kernels/pocl;FLYBALL=$<TARGET_FILE:flyball>;FLYBALL_SOURCE_DIR=${CMAKE_SOURCE_DIR};FLYBALL_BINARY_DIR=${CMAKE_BINARY_DIR}")
   if(FLYBALL_SANITIZE)  # in a process that the script started and whose exit status it does not see
     set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION "(Thread|Address|Leak)Sanitizer:;: runtime error: ")
   endif()
 endfunction()
 
-# flyball_unittest(<name> LABEL <area> SCRIPT <file.py> [ENVIRONMENT K=V...]): each test method of a Python unittest script
-# is a ctest entry <name>.<method>, so that entries are short and run side by side. A skipped method says SKIPPED.
+# flyball_unittest(<name> LABEL <area> [SERIAL] SCRIPT <file.py> [ENVIRONMENT K=V...]): each test method of a Python
+# unittest script is a ctest entry <name>.<method>, so that entries are short and run side by side. A skipped method says
+# SKIPPED.
 function(flyball_unittest name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT;SCRIPT" "ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT;SCRIPT" "ENVIRONMENT" ${ARGN})
+  set(serial "")
+  if(ARG_SERIAL)
+    set(serial SERIAL)
+  endif()
   cmake_path(ABSOLUTE_PATH ARG_SCRIPT BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARG_SCRIPT})
   file(STRINGS ${ARG_SCRIPT} lines REGEX "^(class|    def test_)")
@@ -151,7 +158,7 @@ function(flyball_unittest name)
       set(class ${CMAKE_MATCH_1})
     elseif(line MATCHES "def test_([A-Za-z0-9_]+)")
       set(entry ${name}.${CMAKE_MATCH_1})
-      flyball_script_test(${entry} LABEL ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
+      flyball_script_test(${entry} LABEL ${ARG_LABEL} ${serial} TIMEOUT ${ARG_TIMEOUT}
         COMMAND ${CMAKE_COMMAND} -E env FLYBALL_SANITIZED=${FLYBALL_SANITIZE} ${ARG_ENVIRONMENT}
                 ${FLYBALL_PYTHON} ${ARG_SCRIPT} ${class}.test_${CMAKE_MATCH_1})
       set_tests_properties(${entry} PROPERTIES SKIP_REGULAR_EXPRESSION "OK \\(skipped")

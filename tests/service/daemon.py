@@ -74,7 +74,8 @@ class Daemon:
     """models: id -> lines of its entry. Leaves with everything it started."""
 
     def __init__(self, models=None, more="", env=None, command=None, pass_fds=(), config=None,
-                 kv_spill="{max_bytes: 0B}", app=APP, more_apps=(), probe_ms=100):
+                 kv_spill="{max_bytes: 0B}", app=APP, more_apps=(), probe_ms=100, stderr=None):
+        """stderr: a file or descriptor that takes the log instead of `log`."""
         self.kv_spill = kv_spill  # none: what one test has left on the disk another one must not find
         self.dir = tempfile.TemporaryDirectory(prefix="flyball-e2e-")
         self.config = os.path.join(self.dir.name, "config.yaml")
@@ -96,7 +97,7 @@ class Daemon:
         else:
             command = command + serve
         self.log = []
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr or subprocess.PIPE, text=True,
                                         env=environment, pass_fds=pass_fds)
         self.reader = threading.Thread(target=self._read_log, daemon=True)
         self.reader.start()
@@ -104,7 +105,7 @@ class Daemon:
         self.port = int(self.url.rsplit(":", 1)[1]) if self.url.startswith("http") else None
 
     def _read_log(self):
-        for line in self.process.stderr:
+        for line in self.process.stderr or ():
             self.log.append(line.rstrip("\n"))
 
     def config_text(self, more=""):
@@ -129,7 +130,8 @@ class Daemon:
         self.process.wait()
         self.process.stdout.close()
         self.reader.join()
-        self.process.stderr.close()
+        if self.process.stderr:
+            self.process.stderr.close()
         self.dir.cleanup()
         # Of the daemon and of its workers, whose stderr it is too; an exit status alone does not tell of theirs.
         reports = [line for line in self.log if "Sanitizer" in line or ": runtime error: " in line]

@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Thousands of connections that ask nothing: an app with a key is served on a new connection all the same."""
+
+import resource
+import unittest
+
+from attack import AttackTest, demo
+
+# More than the daemon takes: 4,096, or less where this machine lends a process fewer descriptors.
+ROOM = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 200
+CONNECTIONS = min(4500, ROOM)
+LIMIT = "" if CONNECTIONS == 4500 else "http: {connections: %d}\n" % (CONNECTIONS - 200)
+
+
+class IdleSocketsTest(AttackTest):
+    def attack(self, mode, sources=1):
+        with demo(LIMIT) as daemon:
+            for report in self.beside(daemon, "idle", fresh=True, mode=mode, sources=sources, connections=CONNECTIONS):
+                self.assertGreaterEqual(report["made"] + report["refused"], CONNECTIONS - 1, report)
+                if mode == "dribble":
+                    self.assertGreater(report["dribbled"], 0)
+                if mode == "kept":
+                    self.assertGreater(report["answered"], 0)
+
+    def test_silent_connections_of_one_address(self):
+        self.attack("silent")
+
+    def test_silent_connections_of_many_addresses(self):
+        self.attack("silent", sources=200)
+
+    def test_connections_that_dribble_a_header(self):
+        self.attack("dribble", sources=200)
+
+    def test_connections_kept_alive_by_an_app(self):
+        self.attack("kept", sources=200)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
