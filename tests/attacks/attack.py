@@ -171,8 +171,11 @@ class Attackers:
                                          json.dumps(dict(options, port=port))],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.report = None
+
+    def begin(self):
+        """Returns when the attack is under way."""
         ready = self.process.stdout.readline()
-        assert ready == "attacking\n", "the attacker %r did not begin: %r" % (kind, ready)
+        assert ready == "attacking\n", "the attacker %r did not begin: %r" % (self.kind, ready)
 
     def stop(self):
         """What it achieved."""
@@ -183,6 +186,7 @@ class Attackers:
         return self.report
 
     def __enter__(self):
+        self.begin()
         return self
 
     def __exit__(self, failure, *_):
@@ -251,13 +255,15 @@ class Light:
 
 
 class AttackTest(unittest.TestCase):
-    def beside(self, daemon, kind, fresh=False, rounds=ROUNDS, **options):
-        """Measures the light app alone and beside the attack, by turns, and asserts the bound. The attackers' reports."""
+    def beside(self, daemon, kind, fresh=False, under_way=lambda: None, **options):
+        """Measures the light app alone and beside the attack, by turns, and asserts the bound. `under_way` returns when
+        the daemon feels the attack. The attackers' reports."""
         light, alone, beside, refusals, chats, reports = Light(daemon, fresh), [], [], [], 0, []
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             light.settle()
             alone.append(light.turn()[0])
             with Attackers(kind, daemon.port, **options) as attackers:
+                under_way()
                 p99, refusal, count = light.turn()
                 beside.append(p99)
                 refusals.append(refusal)

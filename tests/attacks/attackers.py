@@ -87,7 +87,7 @@ class Striker:
 def large_body(keys):
     """A chat of one token with so many keys that nobody reads: some 40 bytes each."""
     return json.dumps({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1,
-                       "metadata": {"a key that is as long as many, %06d" % n: n for n in range(keys)}}).encode()
+                       "metadata": {"one key among so many, %06d" % n: n for n in range(keys)}}).encode()
 
 
 def in_chunks(method, path, body, app):
@@ -220,10 +220,10 @@ def idle(port, connections=4500, mode="silent", app="attacker", sources=1):
                 except OSError:
                     lose(fd)
 
-    refill()
-    begun.set()
     dribbled = 0
-    while not over.wait(0.25 if mode != "dribble" else 1):
+    while True:
+        refill()
+        begun.set()
         if mode == "dribble":
             for fd in list(opened):
                 try:
@@ -231,7 +231,8 @@ def idle(port, connections=4500, mode="silent", app="attacker", sources=1):
                     dribbled += 1
                 except OSError:
                     lose(fd)
-        refill()
+        if over.wait(0.25 if mode != "dribble" else 1):
+            break
     still = len(opened)
     for connection in opened.values():
         connection.close()

@@ -26,6 +26,7 @@ MAX_GROWTH = 0.02
 KILL_EVERY = 4.0    # seconds; an answer may meet several deaths, but not without progress between two of them
 RELOAD_EVERY = 0.7
 QUIET = 3.0         # seconds without a change of descriptors: connections linger for two
+AROUND = 5.0        # seconds of a cycle that the attackers' start and the quiet point take
 QUIET_LIMIT = 60    # seconds within which a daemon that nobody asks is quiet
 
 CONFIG = """worker: {disable_after: 1000, backoff_min: 10ms, backoff_max: 100ms}
@@ -119,7 +120,7 @@ class Mixture:
     def __init__(self, daemon, seconds):
         self.daemon, self.pid = daemon, daemon.process.pid
         self.cycles = max(4, round(seconds / 60))
-        self.cycle = seconds / self.cycles
+        self.seconds = max(4.0, seconds / self.cycles - AROUND)  # of each attack
         self.kills = self.reloads = 0
         self.points, self.weak = [], []
         plain = daemon.text
@@ -136,11 +137,14 @@ class Mixture:
         self.daemon.signal(signal.SIGHUP)
         self.reloads += 1
 
-    def attack(self, until):
-        """Attacks, kills and reloads until then."""
+    def attack(self):
+        """One cycle's attacks, kills and reloads."""
         attackers = [Attackers(kind, self.daemon.port, **options) for kind, options, _, _ in ATTACKS]
-        kill_at = time.monotonic() + KILL_EVERY / 2
-        while time.monotonic() < until:
+        for attacker in attackers:
+            attacker.begin()
+        began = time.monotonic()
+        kill_at = began + KILL_EVERY / 2
+        while time.monotonic() < began + self.seconds:
             self.reload(next(self.texts))
             if time.monotonic() >= kill_at:
                 for engine in self.daemon.workers():
@@ -175,11 +179,9 @@ class Mixture:
 
     def run(self, streams):
         began = time.monotonic()
-        for n in range(self.cycles):
-            end = began + (n + 1) * self.cycle
+        for _ in range(self.cycles):
             streams.running.set()
-            # A quiet point takes some four seconds of its cycle.
-            reports = self.attack(max(time.monotonic() + 2, end - QUIET - 2))
+            reports = self.attack()
             streams.rest()
             self.points.append(self.quiet_point())
             print("%4.0f s: %s, %d streams, %d kills, %d reloads" % (
@@ -228,7 +230,7 @@ def main():
     mistakes += [line.decode(errors="replace") for line in reports[:20]]
     if streams.done < 3 * STREAMS:
         mistakes.append("only %d streams ran" % streams.done)
-    if mixture.kills < seconds / (2 * KILL_EVERY) / (4 if SANITIZED else 1):
+    if mixture.kills < mixture.cycles:
         mistakes.append("only %d engines were killed" % mixture.kills)
     for mistake in mistakes:
         print("FAILED: %s" % mistake)

@@ -20,7 +20,7 @@ import os, select, sys
 path, first, second = sys.argv[1:]
 count = 0
 while not (count % 64 == 0 and select.select([sys.stdin], [], [], 0)[0]):
-    os.link((first, second)[count % 2], path + ".next")
+    os.link((second, first)[count % 2], path + ".next")  # never what lies there: that rename would do nothing
     os.rename(path + ".next", path)
     count += 1
 print(count)

@@ -7,12 +7,13 @@ import socket
 import time
 import unittest
 
-from attack import CHAT, LIGHT_CHAT, SANITIZED, AttackTest, Client, demo, manifest, message, rss_megabytes
+from attack import CHAT, COMPLETIONS, LIGHT_CHAT, SANITIZED, AttackTest, Client, demo, manifest, message, rss_megabytes
 
 ANSWERS = 20
 GROWTH_MB = 64
 LEFT_MB = 24   # of what was held: an allocator keeps some of it
-TOKENS = 400   # of each choice: some 4 MB of log probabilities an answer
+# Of each choice: some 5 MB of log probabilities an answer. A chat's take twice as many bytes.
+CHAT_TOKENS, COMPLETION_TOKENS = 400, 900
 QUIET = 2.0    # seconds without work, after which the engine has done what it will do
 
 
@@ -26,7 +27,7 @@ def ticks(pid):
 
 
 class UnreadAnswersTest(AttackTest):
-    def attack(self, body):
+    def attack(self, body, path=CHAT):
         # Nobody is cut off for not reading while the test lasts.
         with demo("http: {stalled_reader_timeout: 1h}\n",
                   (manifest("attacker", "in_flight: 1000"), manifest("light"))) as daemon, Client(daemon.port) as client:
@@ -36,7 +37,7 @@ class UnreadAnswersTest(AttackTest):
             before = rss_megabytes(pid)
             with open("/proc/%d/clear_refs" % pid, "w") as clear:
                 clear.write("5")  # the peak begins anew
-            request = message("POST", CHAT, body, "attacker")
+            request = message("POST", path, body, "attacker")
             unread = []
             for _ in range(ANSWERS):
                 connection = socket.socket()
@@ -68,19 +69,20 @@ class UnreadAnswersTest(AttackTest):
             print("RSS %.1f MB, at most %.1f MB with %d answers unread, %.1f MB after them; the engine worked %.1f s; "
                   "a chat beside them took at most %.0f ms" % (before, peak, ANSWERS, after, used, 1000 * max(quick)))
             self.assertGreater(used, 0.2, "the engine had nothing to do")
-            status, _, answer = client.ask("POST", CHAT, dict(body, max_tokens=2), "attacker")
+            status, _, answer = client.ask("POST", path, dict(body, max_tokens=2), "attacker")
             self.assertEqual(status, 200, answer)
             if not SANITIZED:  # whose allocators keep what was freed
                 self.assertLessEqual(peak, before + GROWTH_MB)
                 self.assertLessEqual(after, before + LEFT_MB)
 
-    def test_whole_answers_with_log_probabilities(self):
+    def test_whole_chats_with_log_probabilities(self):
         self.attack({"messages": [{"role": "user", "content": "Tell me a story about a fox."}], "n": 8, "logprobs": True,
-                     "top_logprobs": 20, "max_tokens": TOKENS, "ignore_eos": True})
+                     "top_logprobs": 20, "max_tokens": CHAT_TOKENS, "ignore_eos": True})
 
-    def test_streams_with_log_probabilities(self):
-        self.attack({"messages": [{"role": "user", "content": "Tell me a story about a fox."}], "n": 8, "logprobs": True,
-                     "top_logprobs": 20, "max_tokens": TOKENS, "ignore_eos": True, "stream": True})
+    def test_whole_completions_with_log_probabilities(self):
+        self.attack({"prompt": "Once upon a time", "n": 8, "logprobs": 20, "max_tokens": COMPLETION_TOKENS,
+                     "ignore_eos": True},
+                    COMPLETIONS)
 
 
 if __name__ == "__main__":
