@@ -14,7 +14,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "service"))
-from daemon import SANITIZED, Daemon, flyball, rss_megabytes  # noqa: E402,F401
+from daemon import SANITIZED, Daemon, rss_megabytes  # noqa: E402,F401
 
 CHAT, COMPLETIONS, EXPLAIN, MODELS = "/v1/chat/completions", "/v1/completions", "/v1/route/explain", "/v1/models"
 LIGHT_CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0}
@@ -28,7 +28,7 @@ TIMES_ALONE = 5        # p99 beside an attack: at most so many times p99 alone .
 # ... or so many seconds, whichever is more. Instrumented code is slower everywhere, and unevenly: there the bound only
 # tells a daemon that answers from one that does not.
 FLOOR = 0.5 if SANITIZED else 0.025
-REFUSAL = 0.25 if SANITIZED else 0.010  # p99 of a refusal
+REFUSAL = 0.25 if SANITIZED else 0.010  # p99 of a refusal; it too may take TIMES_ALONE as long on a machine that is busy
 
 
 # ---- apps --------------------------------------------------------------------------------------------------------
@@ -258,24 +258,24 @@ class AttackTest(unittest.TestCase):
     def beside(self, daemon, kind, fresh=False, under_way=lambda: None, **options):
         """Measures the light app alone and beside the attack, by turns, and asserts the bound. `under_way` returns when
         the daemon feels the attack. The attackers' reports."""
-        light, alone, beside, refusals, chats, reports = Light(daemon, fresh), [], [], [], 0, []
+        light, alone, beside, reports = Light(daemon, fresh), [], [], []
         for _ in range(ROUNDS):
             light.settle()
-            alone.append(light.turn()[0])
+            alone.append(light.turn())
             with Attackers(kind, daemon.port, **options) as attackers:
                 under_way()
-                p99, refusal, count = light.turn()
-                beside.append(p99)
-                refusals.append(refusal)
-                chats += count
+                beside.append(light.turn())
             reports.append(attackers.stop())
         light.close()
-        alone, beside, refusal = (1000 * statistics.median(figures) for figures in (alone, beside, refusals))
-        bound = max(TIMES_ALONE * alone, 1000 * FLOOR)
-        print("%s: p99 %.1f ms alone, %.1f ms beside (at most %.1f; %d chats); of a refusal %.1f ms (at most %.1f)" % (
-            self._testMethodName, alone, beside, bound, chats, refusal, 1000 * REFUSAL))
+        mistakes = []
+        for what, figure, least in (("a chat", 0, FLOOR), ("a refusal", 1, REFUSAL)):
+            before, now = (1000 * statistics.median(turn[figure] for turn in turns) for turns in (alone, beside))
+            bound = max(TIMES_ALONE * before, 1000 * least)
+            print("%s: p99 of %s %.1f ms alone, %.1f ms beside (at most %.1f), of %d" % (
+                self._testMethodName, what, before, now, bound, sum(turn[2] for turn in beside)))
+            if now > bound:
+                mistakes.append("p99 of %s: %.1f ms, at most %.1f" % (what, now, bound))
         for report in reports:
             print("  the attackers: %s" % json.dumps(report))
-        self.assertLessEqual(beside, bound)
-        self.assertLessEqual(refusal, 1000 * REFUSAL)
+        self.assertEqual(mistakes, [])
         return reports

@@ -8,11 +8,11 @@ import socket
 import time
 import unittest
 
-from attack import CHAT, LIGHT_CHAT, AttackTest, Client, demo, message, read_answer
+from attack import CHAT, LIGHT_CHAT, SANITIZED, AttackTest, Client, demo, message, read_answer
 from daemon import kill_workers
 
 CLIENTS = 100
-PATIENCE = 30  # seconds until a client counts as hanging; the first of them waits for an engine to load
+PATIENCE = 120 if SANITIZED else 30  # seconds until a client counts as hanging; the first of them waits for an engine to load
 
 
 class DescriptorsTest(AttackTest):

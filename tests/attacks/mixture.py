@@ -27,7 +27,7 @@ KILL_EVERY = 4.0    # seconds; an answer may meet several deaths, but not withou
 RELOAD_EVERY = 0.7
 QUIET = 3.0         # seconds without a change of descriptors: connections linger for two
 AROUND = 5.0        # seconds of a cycle that the attackers' start and the quiet point take
-QUIET_LIMIT = 60    # seconds within which a daemon that nobody asks is quiet
+QUIET_LIMIT = 300 if SANITIZED else 60  # seconds within which a daemon that nobody asks is quiet, or a stream is answered
 
 CONFIG = """worker: {disable_after: 1000, backoff_min: 10ms, backoff_max: 100ms}
 http: {connections: 900}
