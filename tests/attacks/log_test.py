@@ -12,9 +12,10 @@ import threading
 import time
 import unittest
 
-from attack import CHAT, LIGHT_CHAT, MODELS, SANITIZED, AttackTest, Client, demo
+from attack import CHAT, LIGHT_CHAT, MODELS, SANITIZED, AttackTest, Client, demo, message, read_answer
 
 LINES_A_SECOND = 50
+LINES = 40_000  # 9 MB
 PIPE_BYTES = 4096
 EXIT_SECONDS = 60 if SANITIZED else 10
 
@@ -88,8 +89,13 @@ class LogTest(AttackTest):
         with demo(stderr=write) as daemon:
             os.close(write)
             with Client(daemon.port, timeout=30) as client:
-                for _ in range(6000):  # more than any queue of lines holds
-                    self.assertEqual(client.ask("GET", MODELS, app="light")[0], 200)
+                request = message("GET", MODELS, app="light")
+                for _ in range(LINES // 200):  # more than any queue of lines holds, 200 at once
+                    client.open()
+                    client.connection.sendall(request * 200)
+                    for _ in range(200):
+                        status, _, _, client.rest = read_answer(client.connection, client.rest)
+                        self.assertEqual(status, 200)
                 seen, end = b"", time.monotonic() + 30
                 while not re.search(rb"lines (were )?(lost|dropped)[^\n]*\d|\d+ (lines|of its lines)[^\n]*(lost|dropped)", seen):
                     self.assertLess(time.monotonic(), end, seen[-2000:])

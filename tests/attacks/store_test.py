@@ -14,7 +14,7 @@ from attack import COMPLETIONS, SANITIZED, AttackTest, Client, demo, manifest
 
 FAILING_READS = os.environ.get("FLYBALL_FAILING_READS", "")
 BUDGET = 100_000
-APPS = (manifest("saver", "tokens_per_day: %d" % BUDGET),)
+APPS = (manifest("saver", "tokens_per_day: %d" % BUDGET), manifest("free"))
 
 
 class StoreTest(AttackTest):
@@ -29,14 +29,14 @@ class StoreTest(AttackTest):
     def serve(self, **kwargs):
         return demo("state_dir: %s\n" % self.state, APPS, **kwargs)
 
-    def use(self, daemon, requests=1, tokens=40):
-        """What is left of the day's budget behind so many requests."""
+    def use(self, daemon, requests=1, app="saver"):
+        """What is left of the day's budget behind so many requests of 50 tokens."""
         with Client(daemon.port) as client:
             for _ in range(requests):
                 status, fields, answer = client.ask("POST", COMPLETIONS, {
-                    "prompt": [5] * 10, "max_tokens": tokens, "ignore_eos": True}, "saver")
+                    "prompt": [5] * 10, "max_tokens": 40, "ignore_eos": True}, app)
                 self.assertEqual(status, 200, answer)
-            return int(fields["x-ratelimit-remaining-tokens"])
+            return int(fields.get("x-ratelimit-remaining-tokens", 0))
 
     def stop(self, daemon):
         daemon.signal(signal.SIGTERM)
@@ -94,20 +94,25 @@ class StoreTest(AttackTest):
             self.assertEqual(self.use(daemon), left - 50)
             self.stop(daemon)
 
-    def test_two_damaged_databases_are_both_kept(self):
-        for incident in (b"first", b"second", b"third"):
-            self.fill(1)
-            self.overwrite(0, (b"the %s incident " % incident) * 100)
+    def test_every_damaged_database_is_kept(self):
+        incidents = [b"the %s incident " % which for which in (b"first", b"second", b"third")]
+        for incident in incidents:
             with self.serve() as daemon:
-                self.use(daemon)
+                self.use(daemon, app="free")
                 self.stop(daemon)
-        for incident in (b"first", b"second", b"third"):
-            self.assertEqual(len(self.kept(b"the %s incident " % incident)), 1, os.listdir(self.state))
-        self.assertNotIn("flyball.db", self.kept(b"incident "))
+            self.overwrite(0, incident * 100)
+        with self.serve() as daemon:
+            self.use(daemon, app="free")
+            self.stop(daemon)
+        for incident in incidents:
+            found = self.kept(incident)
+            self.assertEqual(len(found), 1, (incident, sorted(os.listdir(self.state))))
+            self.assertNotEqual(found, ["flyball.db"])
 
     def test_the_write_ahead_log_of_a_damaged_database_is_kept(self):
+        self.fill(1)
+        at, size = self.page_of("measured")  # nothing is written to it below
         with self.serve() as daemon:
-            self.use(daemon, 10)
             log, end = self.file + "-wal", time.monotonic() + 60
             while not os.path.exists(log) or os.path.getsize(log) < 20_000:
                 self.use(daemon)
@@ -116,10 +121,11 @@ class StoreTest(AttackTest):
             daemon.process.wait()
         with open(log, "rb") as f:
             written = f.read()
-        self.overwrite(0, b"nothing that SQLite knows " * 10)
+        self.overwrite(at, b"\xff" * size)
         with self.serve() as daemon:
+            self.assertTrue(self.damaged(), daemon.log)  # or nothing was damaged
             self.stop(daemon)
-        self.assertTrue(self.kept(written[32:8192]), os.listdir(self.state))
+        self.assertEqual(len(self.kept(written)), 1, sorted(os.listdir(self.state)))
 
     def test_a_budget_goes_on_behind_a_damaged_table_of_records(self):
         left = self.fill()
