@@ -88,7 +88,9 @@ Standings Limits::standings(const App& app, const config::AppLimits& limits, con
   Standings out{of(app.requests), of(app.tokens), of(app.bytes)};
   if (limits.tokens_per_day == 0) return out;
   const auto today = app.days.find(now.day());
-  const std::uint64_t taken = today == app.days.end() ? 0 : today->second.used + today->second.reserved;
+  const std::uint64_t taken = today == app.days.end() ? 0
+                              : today->second.lost    ? limits.tokens_per_day
+                                                      : today->second.used + today->second.reserved;
   const Standing day{limits.tokens_per_day, less(limits.tokens_per_day, taken), until_midnight_ms(now)};
   if (!out.tokens || day.remaining < out.tokens->remaining) out.tokens = day;
   return out;
@@ -165,7 +167,7 @@ std::expected<Limits::Reservation, Refusal> Limits::admit(const std::string& nam
   if (today.lost && limits.tokens_per_day > 0)
     reasons.add("The daemon cannot read how much of its " + number(limits.tokens_per_day) +
                     " tokens a day (UTC) the app has used (its log says why).",
-                midnight_ms);
+                until_midnight_ms(now));
   // A reload may have lowered a limit below what is open.
   if (demand.answers > less(limits.in_flight, app.in_flight))
     reasons.add("The app already has " + number(app.in_flight) + " answers in flight; its limit is " +
