@@ -82,6 +82,37 @@ TEST_F(InferenceTest, chat_logprobs) {
   EXPECT_EQ(content[0]["top_logprobs"][1]["token"], "alt1");
 }
 
+// Also one that has no text, as an end token has none.
+TEST_F(InferenceTest, logprobs_list_as_many_tokens_as_usage_counts) {
+  script(rig.cpu(), Script{.tokens = 3, .empty_first = true});
+  const auto listed = [](const json& choices) {
+    std::size_t n = 0;
+    for (const json& choice : choices)
+      if (const json& logprobs = choice["logprobs"]; !logprobs.is_null())
+        n += logprobs[logprobs.contains("content") ? "content" : "tokens"].size();
+    return n;
+  };
+  for (const auto& [path, fields] :
+       {std::pair("/v1/chat/completions", R"("messages":[{"role":"user","content":"Hi"}],"logprobs":true)"),
+        std::pair("/v1/completions", R"("prompt":"Hi","logprobs":0)")}) {
+    const std::string request = std::string("{") + fields + R"(,"n":2)";
+    const json whole = json::parse(ask(request + "}", path).body);
+    EXPECT_EQ(listed(whole["choices"]), 6U) << path;
+    EXPECT_EQ(whole["usage"]["completion_tokens"], 6) << path;
+    const auto chunks =
+        frames(ask(request + R"(,"stream":true,"stream_options":{"include_usage":true}})", path));
+    std::size_t n = 0;
+    for (const json& chunk : chunks) n += listed(chunk["choices"]);
+    EXPECT_EQ(n, 6U) << path;
+    EXPECT_EQ(chunks.back()["usage"]["completion_tokens"], 6) << path;
+  }
+  die_once(rig.cpu(), 2);
+  const json resumed = json::parse(ask(R"({"prompt":"Hi","logprobs":0})", "/v1/completions").body);
+  EXPECT_EQ(rig.cpu().started.back().resume_tokens.size(), 2U);
+  EXPECT_EQ(listed(resumed["choices"]), 6U);
+  EXPECT_EQ(resumed["usage"]["completion_tokens"], 6);
+}
+
 TEST_F(InferenceTest, legacy_completions) {
   const auto body = json::parse(ask(R"({"prompt":["a","b"],"n":2,"logprobs":1})", "/v1/completions").body);
   EXPECT_EQ(body["object"], "text_completion");
