@@ -25,8 +25,8 @@ apps::Credentials credentials(const Codec& codec, const http::Request& request, 
   return out;
 }
 
-// Two keys in one field are ambiguous, as two hosts are: what stands before the daemon may go by the other one.
-// RFC 6750, section 3.1, has 400 for a credential that is sent twice, and not the 401 of a wrong one.
+// Two keys are ambiguous, as two hosts are: a proxy before the daemon may have gone by the other
+// one. RFC 6750, section 3.1, has 400 for a credential that is sent twice, and not the 401 of a wrong one.
 Result<void> check_one_credential(const Codec& codec, const http::Request& request) {
   for (const KeyPlace& place : codec.keys) {
     const auto of_place = [&](const http::Field& field) {
@@ -65,9 +65,7 @@ Result<const config::AppManifest*> admit(const InForce& state, const RouteMatch&
                     ", which is not served here (allowed_hosts in config.yaml).",
                 "Host");
   if (match.codec == nullptr)
-    return fail(
-        ErrorCode::not_found,
-        "There is nothing at this path. There is: " + match.there_is + ".");
+    return fail(ErrorCode::not_found, "There is nothing at this path. There is: " + match.there_is + ".");
   if (match.route == nullptr)
     return fail(ErrorCode::method_not_allowed,
                 "This path does not take this method; it takes " + match.allow + ".");

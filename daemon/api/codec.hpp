@@ -67,7 +67,7 @@ struct RouteMatch {
   const Codec* codec = nullptr;  // the first that has the path; nullptr: none has
   const Route* route = nullptr;  // nullptr: the path takes other methods
   std::string allow;             // methods of this path for the Allow field
-  std::string there_is;          // where no codec has the path: routes that there are, "GET /a, POST /b and 3 more"
+  std::string there_is;  // where no codec has the path: routes that there are, "GET /a, POST /b and 3 more"
 };
 // GET routes take HEAD too.
 RouteMatch find_route(Codecs codecs, std::string_view method, std::string_view path);

@@ -34,8 +34,9 @@ constexpr std::array kTable{
              "The Host field, or an absolute target, names a host that is not served."},
     ErrorRow{model_not_found, 404, kRequest, Retry::no,
              "No such model, or the app may not use it (not told apart)."},
-    ErrorRow{bad_framing, 400, kRequest, Retry::no,
-             "The HTTP message is malformed or ambiguous, as with two hosts or two keys; the connection closes."},
+    ErrorRow{
+        bad_framing, 400, kRequest, Retry::no,
+        "The HTTP message is malformed or ambiguous, as with two hosts or two keys; the connection closes."},
     ErrorRow{headers_too_large, 431, kRequest, Retry::no, "More header bytes or fields than allowed."},
     ErrorRow{body_too_large, 413, kRequest, Retry::no,
              "The body is longer than allowed, by the daemon, the app's limits or the path."},

@@ -254,6 +254,7 @@ void Connection::turn_away(std::string_view answer) {
 }
 
 Activity Connection::activity() const noexcept {
+  if (state_ == State::lingering) return Activity::idle;  // all has left, and what comes is discarded
   const bool reading = state_ == State::head || state_ == State::body;
   const bool waits = state_ == State::idle || (reading && !known_);
   if (!waits || !output().empty()) return Activity::working;

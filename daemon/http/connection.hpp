@@ -117,7 +117,8 @@ class Connection {
   void lost();               // read or write failed
   void sent(std::size_t n);  // so many bytes of output() went to the kernel
   void tick();               // looks at the clock
-  // Gives `answer`, a whole response, to a client whose request is not wanted, and ends. Only while not working.
+  // Gives `answer`, a whole response, to a client whose request is not wanted, and ends. Only while not
+  // working.
   void turn_away(std::string_view answer);
   std::string_view output() const noexcept { return std::string_view(out_).substr(out_begin_); }
   std::size_t buffered_capacity() const noexcept { return out_.capacity(); }  // bytes of memory for output
@@ -196,7 +197,8 @@ class Connection {
   std::unique_ptr<BodySource> body_;  // of the last answer, whose rest follows the output
   std::shared_ptr<const void> kept_;  // of the last answer, until it has left
   std::size_t discarded_ = 0;
-  TimePoint since_;       // when the present state began (idle, head, body, lingering); the connection, in the first head
+  // When the present state began (idle, head, body, lingering); in the first head: when the connection did.
+  TimePoint since_;
   TimePoint readable_;    // when the first byte of the present request came
   TimePoint progress_;    // when output last moved, or began to wait
   TimePoint last_write_;  // when the handler last had something to say

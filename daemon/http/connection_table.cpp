@@ -7,8 +7,10 @@ namespace flyball::http {
 
 ConnectionBounds ConnectionBounds::of(const config::HttpLimits& limits) {
   const std::size_t all = limits.connections;
-  // All apps of a machine, or behind one proxy, share an address: it may have most. The rest is for everybody else.
-  const std::size_t per_address = limits.connections_per_address.value_or((limits.connections * 3ULL + 3) / 4);
+  // All apps of a machine, or behind one proxy, share an address and may need most connections. A quarter is
+  // left for clients of other addresses.
+  const std::size_t per_address =
+      limits.connections_per_address.value_or((limits.connections * 3ULL + 3) / 4);
   const std::size_t reserved = limits.reserved_connections.value_or(limits.connections / 8);
   return {all, std::min(all, per_address), all - std::min(all - 1, reserved)};
 }

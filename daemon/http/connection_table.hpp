@@ -1,5 +1,6 @@
-// Who may connect, and whose connection ends for it: the open connections by peer address and by whether an app is
-// known on them. Pure: ids and the time are passed in; every operation takes constant time.
+// Admits connections, and chooses the one to close where a bound is met. Keeps the open connections by peer
+// address and by whether an app is known on them. Pure: ids and the time are passed in; every operation takes
+// constant time.
 #pragma once
 
 #include <array>
@@ -15,10 +16,10 @@
 
 namespace flyball::http {
 
-// What a connection is about.
+// How a connection is used, which decides whether it may be closed for another one.
 enum class Activity : std::uint8_t {
-  silent,   // it has never sent a whole request head, at most a part of one
-  idle,     // between two requests; a stranger's stays idle until its next head is whole
+  silent,  // it has never sent a whole request head, at most a part of one
+  idle,    // between two requests, or after the last; a stranger's stays idle until its next request is whole
   working,  // a request is read or answered, or an answer has not left
 };
 
@@ -36,8 +37,8 @@ class ConnectionTable {
   using Id = std::uint64_t;
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  // An app's client may send its next request on a connection that was idle for less: long enough for a client that
-  // has read its answer to send again, and short beside any idle_timeout.
+  // An app's connection that has been idle for less is not closed: its client may just be sending its next
+  // request. A second is long for a client that sends request after request, and short beside idle_timeout.
   static constexpr std::chrono::milliseconds kIdleFloor{1'000};
 
   struct Verdict {
@@ -55,10 +56,10 @@ class ConnectionTable {
   // For connections to come; those that are open stay.
   void set_bounds(ConnectionBounds bounds) { bounds_ = bounds; }
 
-  // Judges a newcomer, which is a silent stranger. Where it would break a bound, one connection within that bound's
-  // scope (all bounds' that it would break) gives way: the one that has been silent longest; else the stranger's that
-  // has been idle longest; else, where that was for kIdleFloor, the idle one of an app. Refused where there is none.
-  // `now` never goes back.
+  // Judges a new connection, which is a silent stranger. Where it would break bounds, one connection that
+  // counts against all of them is closed: the one silent longest; else the stranger's that has been idle
+  // longest; else the app's that has been idle longest, and for kIdleFloor at least. Where there is none, the
+  // new connection is refused. `now` never goes back.
   Verdict admit(Id id, const std::string& address, TimePoint now);
   // `known`: an app has been known on this connection.
   void update(Id id, Activity activity, bool known, TimePoint now);

@@ -46,8 +46,8 @@ struct ListeningSocket {
 // One socket for tcp and unix; any number for systemd (none is an io_error: nothing was passed).
 Result<std::vector<ListeningSocket>> open_listener(const config::Listener& listener);
 
-// The part of a peer's IP address that stands for one client (Peer::source): whoever has an IPv6 network has all 2^64
-// addresses of it.
+// The part of a peer's IP address that stands for one client (Peer::source). One client can have all 2^64
+// addresses of an IPv6 network.
 std::string source_of(const sockaddr_storage& storage);
 
 // What the kernel knows about the other end of an accepted socket.

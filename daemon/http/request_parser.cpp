@@ -79,7 +79,8 @@ Result<RequestParser> RequestParser::begin(const Head& head, std::string_view he
                               std::string(field.value().data(), field.value().size())});
   state->max_body = max_body;
   // Beast and our own reading of the same bytes must agree, or neither can be trusted.
-  const bool agrees = request.method == head.method && std::string_view(message.target().data(), message.target().size()) == head.target &&
+  const std::string_view target(message.target().data(), message.target().size());
+  const bool agrees = request.method == head.method && target == head.target &&
                       parser.chunked() == head.chunked &&
                       parser.content_length().has_value() == head.content_length.has_value() &&
                       (!head.content_length || *parser.content_length() == *head.content_length);

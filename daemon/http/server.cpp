@@ -82,8 +82,8 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   bool accepting = true, closed = false;
 };
 
-// Moves bytes between one socket and its Connection. Alive while it is in Impl::sessions or Impl::leaving, or an
-// operation holds it.
+// Moves bytes between one socket and its Connection. Alive while it is in Impl::sessions or Impl::leaving, or
+// an operation holds it.
 class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::Session> {
  public:
   Session(const std::shared_ptr<Impl>& server, ConnectionTable::Id id, Socket socket, Peer peer)

@@ -16,8 +16,8 @@
 
 namespace flyball::http {
 
-// The most refused clients that are given time to read why, beside `connections`. Their descriptors are what that
-// costs: an eighth more, and no more than 64, each for at most Connection::kLinger.
+// The most refused clients that are given time to read why, beside `connections`. Their descriptors are what
+// that costs: an eighth more, and no more than 64, each for at most Connection::kLinger.
 constexpr std::size_t leaving_connections(std::size_t connections) noexcept {
   return std::clamp<std::size_t>(connections / 8, 1, 64);
 }

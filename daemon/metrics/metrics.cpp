@@ -142,7 +142,7 @@ struct Metrics::Impl {
       gauge("connections_of_strangers", "Open connections on which no app is known yet.").Add({});
   Family<Gauge>& connection_events =
       gauge("connection_events",
-            "Since the start: refused, and closed_silent and closed_idle to make room for newcomers.");
+            "Connections refused, or closed to make room while silent or idle, since the start.");
   Family<Gauge>& store = gauge("store_writes", "Of the state database, since the start.");
   Family<Gauge>& memory_pool = gauge("memory_pool_bytes", "What engines may hold together.");
   Family<Gauge>& memory_accounted =

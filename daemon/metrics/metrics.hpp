@@ -60,7 +60,7 @@ class Metrics {
                   std::optional<double> pressure);
   struct ConnectionGauges {
     double silent = 0, idle = 0, working = 0, leaving = 0;
-    double strangers = 0;                                   // on which no app is known yet
+    double strangers = 0;                                    // on which no app is known yet
     double refused = 0, closed_silent = 0, closed_idle = 0;  // since the daemon started
   };
   void set_connections(const ConnectionGauges& connections);

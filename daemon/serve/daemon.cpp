@@ -191,8 +191,7 @@ class Daemon {
     reader_ = std::jthread([this, files = files_]() mutable {
       auto settings = settings::load_settings(options_.source, files.models);
       if (settings)
-        if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config);
-            !fits)
+        if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config); !fits)
           settings = pass(fits);
       if (settings) read_measured(**settings, engines_, ledger_, files.digests);
       asio::post(io_, [this, settings = std::move(settings), files = std::move(files)]() mutable {
@@ -491,8 +490,7 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
   spdlog::info(
       "flyball {} starting, configuration {}", FLYBALL_VERSION,
       options.source.config.empty() ? std::string(settings::kShippedConfig) : options.source.config.string());
-  if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config);
-      !fits)
+  if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config); !fits)
     return std::unexpected(StartFailure{std::move(fits.error()), true});
   probe::ProbeOptions probe;
   probe.timeout = options.probe_timeout;

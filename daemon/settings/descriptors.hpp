@@ -11,12 +11,13 @@ namespace flyball::settings {
 // Raises the soft limit as far as the process may; the limit then.
 std::uint64_t raise_file_limit();
 
-// The descriptors of such a daemon beside its connections: its own, its listeners', and its models', each of which may
-// have a worker on every engine kind.
+// The descriptors of such a daemon beside its connections: its own, its listeners', and its models', each of
+// which may have a worker on every engine kind.
 std::uint64_t reserved_descriptors(const config::Config& config);
 
-// Connections that leave `open_files` room for everything else, refused clients that still read why included; no more
-// than http.connections. config_invalid, with both numbers, where fewer than kFewestConnections remain.
+// Connections that leave `open_files` room for everything else, refused clients that still read why included;
+// no more than http.connections. config_invalid, with both numbers, where fewer than kFewestConnections
+// remain.
 inline constexpr std::uint32_t kFewestConnections = 4;
 Result<std::uint32_t> connections_within(std::uint64_t open_files, const config::Config& config);
 

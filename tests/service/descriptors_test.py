@@ -72,7 +72,8 @@ class DescriptorsTest(unittest.TestCase):
         try:
             self.assertEqual(daemon.wait(), 78)
             daemon.reader.join()
-            self.assertRegex("\n".join(daemon.log), r"RLIMIT_NOFILE: The process may open 32 files, and needs \d+ for 1 models")
+            self.assertRegex("\n".join(daemon.log),
+                             r"RLIMIT_NOFILE: The process may open 32 files, and needs \d+ for 1 models")
         finally:
             daemon.__exit__(True)
 

@@ -159,7 +159,7 @@ TEST_F(BadInput, keys) {
   EXPECT_EQ(wire.answer().status, 200);
 }
 
-// Of two keys what stands before the daemon may have gone by the other one.
+// A proxy before the daemon may have gone by the other key.
 TEST_F(BadInput, two_keys_are_ambiguous_framing) {
   const std::string start = "GET /v1/models HTTP/1.1\r\nHost: localhost\r\n";
   for (const char* fields : {"Authorization: Bearer key-alice\r\nAuthorization: Bearer key-bobby\r\n",

@@ -143,7 +143,8 @@ TEST_F(ToyCodec, RefusesTwoKeysInOneField) {
 
 TEST_F(ToyCodec, IsAmongTheRoutesThatAnUnknownPathIsTold) {
   const api::RouteMatch match = api::find_route(std::span(kCodecs).last(1), "GET", "/elsewhere");
-  EXPECT_TRUE(match.there_is.starts_with(std::string(toy::kCodec.routes[0].method) + " /toy/")) << match.there_is;
+  EXPECT_TRUE(match.there_is.starts_with(std::string(toy::kCodec.routes[0].method) + " /toy/"))
+      << match.there_is;
   EXPECT_NE(look("/elsewhere").body.find(" more."), std::string::npos) << "not all of so many";
 }
 

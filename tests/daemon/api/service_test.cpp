@@ -262,6 +262,28 @@ TEST_F(ServiceTest, a_flood_of_refusals_is_two_lines_for_each_app_and_code) {
   EXPECT_LE(log.lines().size(), 40U);
 }
 
+TEST_F(ServiceTest, a_connection_is_known_once_an_apps_request_was_let_in) {
+  const auto known = [&](http::Peer peer, std::string_view request) {
+    Wire wire(rig, std::move(peer));
+    wire.send(request);
+    return wire.connection().known();
+  };
+  const http::Peer loopback{.loopback = true, .unix_uid = {}, .address = {}};
+  const http::Peer user{.loopback = false, .unix_uid = 4711, .address = {}};
+  EXPECT_TRUE(known({}, get("/v1/models")));
+  EXPECT_TRUE(known(user, get("/v1/models", "")));
+  EXPECT_FALSE(known({}, get("/v1/models", "no-such-key")));
+  EXPECT_FALSE(known({}, get("/healthz"))) << "a key that nobody looked at";
+  EXPECT_FALSE(known({}, get("/elsewhere")));
+  EXPECT_FALSE(known(loopback, get("/v1/models", "")));
+  rig.settings->config.loopback_without_key = true;
+  rig.settings->config.default_app = "bob";
+  EXPECT_TRUE(known(loopback, get("/v1/models", "")));
+  EXPECT_FALSE(known({}, get("/v1/models", "")));
+  const std::string head = post(kChatPath, kHello);
+  EXPECT_TRUE(known({}, std::string_view(head).substr(0, head.find("\r\n\r\n") + 4))) << "before the body";
+}
+
 TEST_F(ServiceTest, models) {
   Wire wire(rig);
   wire.send(get("/v1/models"));

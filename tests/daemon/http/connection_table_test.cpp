@@ -121,7 +121,8 @@ TEST_F(ConnectionTableTest, StrangersNeverTakeTheReserve) {
   for (int i = 0; i < 4; ++i) become(accepted("b"), Activity::working, false);
   for (int i = 0; i < 3; ++i) become(accepted("c"), Activity::working, false);
   now += ConnectionTable::kIdleFloor;
-  EXPECT_FALSE(admit("d").accepted) << "neither the free ninth nor the app's idle one is a stranger's to take";
+  EXPECT_FALSE(admit("d").accepted)
+      << "neither the free ninth nor the app's idle one is a stranger's to take";
   become(2, Activity::working, true);  // a stranger has shown its key
   EXPECT_FALSE(admit("d").victim);
   EXPECT_EQ(table.counts().strangers, 7U);
@@ -188,7 +189,8 @@ TEST(ConnectionTable, AgreesWithAPlainSearchOverThousandsOfConnections) {
         at_address += p.address == address;
         strangers += !p.known;
       }
-      const bool address_full = at_address >= bounds.per_address, strangers_full = strangers >= bounds.strangers;
+      const bool address_full = at_address >= bounds.per_address,
+                 strangers_full = strangers >= bounds.strangers;
       const bool full = address_full || strangers_full || plain.size() >= bounds.all;
       std::optional<Id> victim;
       std::pair<int, std::uint64_t> best;

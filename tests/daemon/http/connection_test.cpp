@@ -270,6 +270,14 @@ TEST_F(ConnectionTest, an_app_works_from_its_requests_first_byte_on) {
   EXPECT_EQ(connection->activity(), Activity::idle);
 }
 
+TEST_F(ConnectionTest, a_connection_that_only_lingers_is_idle) {
+  connection->receive("bad\n");
+  EXPECT_EQ(connection->activity(), Activity::working) << "the refusal has not left";
+  drain();
+  EXPECT_TRUE(connection->wants_shutdown());
+  EXPECT_EQ(connection->activity(), Activity::idle);
+}
+
 TEST_F(ConnectionTest, a_client_that_is_turned_away_gets_its_answer_and_nothing_else) {
   for (const char* before : {"", "GET /now HT"}) {
     open();

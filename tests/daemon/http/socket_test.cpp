@@ -117,8 +117,9 @@ struct SocketTest : ::testing::Test {
   // A known app's, with a request whose body is still to come: no other connection may take its place.
   Client connect_working(const char* from = nullptr) {
     Client client = connect(from);
-    client.send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-alice\r\n"
-                "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n");
+    client.send(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-alice\r\n"
+        "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n");
     EXPECT_TRUE(until([&] { return client.take().starts_with("HTTP/1.1 100 "); }));
     return client;
   }
@@ -366,6 +367,22 @@ TEST_F(SocketTest, silent_connections_give_way_and_are_told) {
   }
 }
 
+// Each of these is kept for Connection::kLinger, so that its client can read the refusal.
+TEST_F(SocketTest, refused_requests_lock_nobody_out) {
+  settings->config.http.connections = 4;
+  settings->config.http.connections_per_address = 4;
+  open();
+  std::vector<Client> clients;
+  for (int i = 0; i < 12; ++i) {
+    clients.push_back(connect());
+    clients.back().send("not HTTP\n");
+    EXPECT_EQ(answers(clients.back()).at(0).status, 400) << i;
+  }
+  Client asks = connect();
+  asks.send(get("/v1/models"));
+  EXPECT_EQ(answers(asks).at(0).status, 200);
+}
+
 TEST_F(SocketTest, idle_connections_of_strangers_give_way_before_an_apps) {
   settings->config.http.connections = 3;
   settings->config.http.reserved_connections = 0;
@@ -405,7 +422,8 @@ TEST_F(SocketTest, idle_sockets_beyond_the_limit_lock_nobody_out) {
     old.send(get("/v1/models"));
     EXPECT_EQ(answers(old).at(0).status, 200) << i;
   }
-  EXPECT_LE(metric(old, "flyball_connections{state=\"silent\"}"), 300) << "three quarters, as all come from here";
+  EXPECT_LE(metric(old, "flyball_connections{state=\"silent\"}"), 300)
+      << "three quarters, as all come from here";
   EXPECT_LE(metric(old, "flyball_connections{state=\"leaving\"}"), 50);
   EXPECT_GT(metric(old, "flyball_connection_events{event=\"closed_silent\"}"), 1100);
   EXPECT_EQ(metric(old, "flyball_connection_events{event=\"refused\"}"), 0);
@@ -429,7 +447,8 @@ TEST(PeerSource, IsAnAddressOrAnIpv6NetworkWithoutThePort) {
     auto& in4 = reinterpret_cast<sockaddr_in&>(storage);
     auto& in6 = reinterpret_cast<sockaddr_in6&>(storage);
     in4.sin_port = htons(4711);  // of in6, too
-    EXPECT_EQ(::inet_pton(family, text, family == AF_INET ? static_cast<void*>(&in4.sin_addr) : &in6.sin6_addr), 1);
+    EXPECT_EQ(
+        ::inet_pton(family, text, family == AF_INET ? static_cast<void*>(&in4.sin_addr) : &in6.sin6_addr), 1);
     return http::source_of(storage);
   };
   EXPECT_EQ(source(AF_INET, "192.0.2.1"), "192.0.2.1");
