@@ -1,5 +1,5 @@
-// API keys in the operator's files, of apps and of the operator: where a key is read from, and its digest. No file
-// holds a key itself.
+// API keys in the operator's files, of apps and of the operator: where a key is read from, and its digest. No
+// file holds a key itself.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ Shape key_source();
 Shape key_digests();
 std::vector<Sha256> as_digests(const Node& node);  // of a `key_sha256` without findings
 
-// Reads the key that a `key` without findings names, and adds its digest, or the finding why it cannot be read.
-// `path` names the node; relative files are relative to `base`.
+// Reads the key that a `key` without findings names, and adds its digest, or the finding why it cannot be
+// read. `path` names the node; relative files are relative to `base`.
 void add_key(std::vector<Sha256>& keys, const Node& source, const std::string& path,
              const std::filesystem::path& base, Findings& findings);
 

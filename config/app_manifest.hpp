@@ -76,7 +76,7 @@ struct AppChat {
 struct AppManifest {
   std::string id;  // the file's `app:` value
   std::string description;
-  std::vector<Sha256> keys;  // of each key
+  std::vector<Sha256> keys;                        // of each key
   std::optional<std::uint32_t> unix_uid;           // peers of the unix socket with this uid
   Workload workload;
   Slo slo;

@@ -9,8 +9,9 @@
 namespace flyball::config {
 
 struct OperatorAccess {
-  std::vector<Sha256> keys;      // of each of the operator's keys
-  std::optional<bool> loopback;  // whoever is on this machine and sends no key; absent: as loopback_without_key
+  std::vector<Sha256> keys;  // of each of the operator's keys
+  std::optional<bool>
+      loopback;  // whoever is on this machine and sends no key; absent: as loopback_without_key
 };
 
 const std::vector<Bound<OperatorAccess>>& operator_table();

@@ -42,8 +42,8 @@ class Gateway {
   // store; nullptr: nothing survives a restart. `past`: what is stored of the apps' last days. `outcomes`:
   // told what answers took, and shown in the metrics; outlives the gateway, too; nullptr: nobody is.
   Gateway(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-          fleet::Fleet& fleet, Codecs codecs, store::Writer* store = nullptr,
-          usage::Past past = {}, measure::Outcomes* outcomes = nullptr);
+          fleet::Fleet& fleet, Codecs codecs, store::Writer* store = nullptr, usage::Past past = {},
+          measure::Outcomes* outcomes = nullptr);
   ~Gateway();
 
   Result<void> listen();                  // opens every listener of the config; io_error names it

@@ -13,7 +13,7 @@
 namespace flyball::api {
 namespace {
 
-// Of one model on one engine; of a model the best of its engines. The best first.
+// State of one model on one engine, the best first. A model's state is the best of its engines'.
 enum class State : std::uint8_t {
   ready,
   loading,
@@ -24,8 +24,9 @@ enum class State : std::uint8_t {
   disabled,      // it died too often
   invalid,       // the model's file or entry is wrong
 };
-constexpr std::array<std::string_view, 8> kNames{"ready",    "loading",      "waiting_for_memory", "restarting",
-                                                 "unloaded", "load_refused", "disabled",           "invalid"};
+constexpr std::array<std::string_view, 8> kNames{"ready",      "loading",  "waiting_for_memory",
+                                                 "restarting", "unloaded", "load_refused",
+                                                 "disabled",   "invalid"};
 static_assert(kNames.size() == static_cast<std::size_t>(State::invalid) + 1);
 
 State state_of(const fleet::WorkerStatus& worker) noexcept {
@@ -78,7 +79,8 @@ std::vector<Model> models_of(const config::Config& config, const std::vector<std
 }
 
 bool is_default(const config::Config& config, const config::ModelEntry& model) {
-  return config.default_model.empty() ? config.models.size() == 1 : config::is_called(model, config.default_model);
+  return config.default_model.empty() ? config.models.size() == 1
+                                      : config::is_called(model, config.default_model);
 }
 
 std::string_view status_of(const config::Config& config, const std::vector<Model>& models) {
@@ -102,7 +104,8 @@ nlohmann::ordered_json details_of(const std::vector<Model>& models) {
       auto& of_engine = one["engines"][engine];
       of_engine["state"] = kNames[static_cast<std::size_t>(state_of(*worker))];
       if (worker->pause.count() > 0) of_engine["for_ms"] = worker->pause.count();
-      if (state_of(*worker) != State::ready && !worker->last_error.empty()) of_engine["error"] = worker->last_error;
+      if (state_of(*worker) != State::ready && !worker->last_error.empty())
+        of_engine["error"] = worker->last_error;
     }
   }
   return out;

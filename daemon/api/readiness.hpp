@@ -12,8 +12,9 @@ namespace flyball::api {
 
 // {"status": "ready"}, or 503 with
 //   "draining": the daemon ends;
-//   "failed":   no engine can serve a model with `preload` or the default model (without one: the only model),
-//               or any model, until an operator, a request or a later moment helps;
+//   "failed":   no engine can serve a model with `preload`, the default model (without one: the only
+//               model) or any model,
+//               until an operator, a request or a later moment helps;
 //   "loading":  a model with `preload` is on its way.
 // `engines`: ids of the engine kinds that this machine has; one that a model has no worker of can be tried.
 // `details`: with "models", each with its state and those of its engines.

@@ -32,7 +32,8 @@ std::vector<RefusalLog::Counted> RefusalLog::ended(TimePoint now) {
 
 std::optional<RefusalLog::TimePoint> RefusalLog::next_end() const {
   if (spans_.empty()) return std::nullopt;
-  return std::ranges::min_element(spans_, {}, [](const auto& entry) { return entry.second.ends; })->second.ends;
+  return std::ranges::min_element(spans_, {}, [](const auto& entry) { return entry.second.ends; })
+      ->second.ends;
 }
 
 }  // namespace flyball::api

@@ -32,7 +32,7 @@ class RefusalLog {
 
   // Whether the log has this one whole; false: it is counted. Precondition: ended(now) was asked before.
   bool whole(std::string_view app, ErrorCode code, TimePoint now);
-  // What was counted in spans that have ended; they are forgotten.
+  // Takes the counts of the spans that have ended.
   std::vector<Counted> ended(TimePoint now);
   // The end of the span that ends next.
   std::optional<TimePoint> next_end() const;

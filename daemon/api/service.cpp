@@ -69,8 +69,8 @@ double milliseconds_since(http::TimePoint from) {
 
 struct Service::Impl {
   Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-       fleet::Fleet& fleet, store::Writer* writer, usage::Past past,
-       measure::Outcomes* predictions, Codecs known)
+       fleet::Fleet& fleet, store::Writer* writer, usage::Past past, measure::Outcomes* predictions,
+       Codecs known)
       : io(context),
         codecs(known),
         state(std::make_shared<const InForce>(std::move(settings))),
@@ -288,7 +288,8 @@ void Service::Impl::log_refusal(std::string_view id, std::string_view app, std::
                                 int status, ErrorCode code, double ms) {
   const auto now = Clock::now();
   tell_refusals(now);
-  if (refusals.whole(app, code, now)) log(id, app, "none", "none", operation, status, to_string(code), ms, {});
+  if (refusals.whole(app, code, now))
+    log(id, app, "none", "none", operation, status, to_string(code), ms, {});
   watch_refusals();
 }
 
@@ -404,8 +405,8 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const Cal
   if (outcome.failed && inference.job() == nullptr)
     log_refusal(inference.exchange().id(), app, call.route.operation, outcome.status, outcome.code, ms);
   else
-    log(inference.exchange().id(), app, model, outcome.backend, call.route.operation, outcome.status, code, ms,
-        outcome.usage);
+    log(inference.exchange().id(), app, model, outcome.backend, call.route.operation, outcome.status, code,
+        ms, outcome.usage);
   active.erase(inference.shared_from_this());
 }
 
@@ -432,7 +433,8 @@ void Service::Impl::run(const Call& call, TellHealth) {
 void Service::Impl::run(const Call& call, TellReadiness) {
   const bool details = is_operator(*call.state, call.codec, call.exchange->request(), call.exchange->peer());
   const fleet::Fleet& fleet = dispatcher.fleet();
-  answer(call, readiness_view(call.state->settings->config, fleet.engines(), fleet.status(), draining, details));
+  answer(call,
+         readiness_view(call.state->settings->config, fleet.engines(), fleet.status(), draining, details));
 }
 
 void Service::Impl::run(const Call& call, TellMetrics) {
@@ -524,8 +526,8 @@ http::Response Service::Impl::exposition(const config::AppManifest* viewer) {
 // -------------------------------------------------------------------------------------------
 
 Service::Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
-                 policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store,
-                 usage::Past past, measure::Outcomes* outcomes, Codecs codecs)
+                 policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store, usage::Past past,
+                 measure::Outcomes* outcomes, Codecs codecs)
     : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store,
                                    std::move(past), outcomes, codecs)) {}
 Service::~Service() = default;

@@ -23,8 +23,8 @@ namespace flyball::api {
 class Service final : public http::Handler {
  public:
   Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-          fleet::Fleet& fleet, store::Writer* store, usage::Past past,
-          measure::Outcomes* outcomes, Codecs codecs);
+          fleet::Fleet& fleet, store::Writer* store, usage::Past past, measure::Outcomes* outcomes,
+          Codecs codecs);
   ~Service() override;
 
   // http::Handler

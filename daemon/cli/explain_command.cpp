@@ -38,7 +38,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::chrono::seconds kDaemonTimeout{10};
-constexpr std::size_t kMaxKeyFileBytes = 4096;
 
 struct ExplainOptions {
   std::string request_id, url = "http://127.0.0.1:8080", key_file;
@@ -97,10 +96,9 @@ int explain_served(const ExplainOptions& options, bool with_key) {
         Error{ErrorCode::unsupported_value, "\"" + options.request_id + "\" is not a request id", {}, {}});
   std::string key;
   if (with_key) {
-    auto text = config::read_text_file(options.key_file, kMaxKeyFileBytes);
+    auto text = key_in(options.key_file);
     if (!text) return report(text.error());
     key = std::move(*text);
-    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
   }
   const auto answer = http_get(options.url, "/v1/route/receipts/" + options.request_id, key, kDaemonTimeout);
   if (!answer) return report(answer.error());

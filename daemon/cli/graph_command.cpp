@@ -20,7 +20,7 @@ namespace {
 constexpr std::chrono::seconds kMetricsTimeout{10};
 
 struct GraphOptions {
-  std::string format = "svg", config, policy, url;
+  std::string format = "svg", config, policy, url, key_file;
   PastOptions past;
 };
 
@@ -29,11 +29,16 @@ int draw(const GraphOptions& options) {
   if (!files) return report(files.error());
   policy::RuleCounts counts;
   if (!options.url.empty()) {
-    const auto answer = http_get(options.url, "/metrics", "", kMetricsTimeout);
+    const auto key = options.key_file.empty() ? Result<std::string>() : key_in(options.key_file);
+    if (!key) return report(key.error());
+    const auto answer = http_get(options.url, "/metrics", *key, kMetricsTimeout);
     if (!answer) return report(answer.error());
     if (answer->status != 200)
-      return report(Error{
-          ErrorCode::upstream_refused, options.url + " answered " + std::to_string(answer->status), {}, {}});
+      return report(Error{ErrorCode::upstream_refused,
+                          options.url + " answered " + std::to_string(answer->status) +
+                              (answer->status == 401 ? "; give the operator's key by --key-file" : ""),
+                          {},
+                          {}});
     counts = policy::counts_in_metrics(answer->body);
   } else if (!options.past.since.empty()) {
     auto past = open_past(options.past, files->config);
@@ -57,6 +62,8 @@ void add_graph_command(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--url", options->url,
                       "with how often each rule has decided in this running daemon since it started");
+  command->add_option("--key-file", options->key_file, "file with the operator's key to ask it with")
+      ->needs("--url");
   add_past_options(*command, options->past);
   command->get_option("--since")->excludes("--url");
   command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");

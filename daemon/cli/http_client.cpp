@@ -12,6 +12,8 @@
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 
+#include "config/yaml.hpp"
+
 namespace flyball::cli {
 namespace {
 
@@ -101,6 +103,13 @@ Result<HttpAnswer> http_get(const std::string& base, const std::string& target, 
   io.run();
   if (failed) return std::unexpected(error_of(failed, base));
   return exchange(io, stream, request, base);
+}
+
+Result<std::string> key_in(const std::filesystem::path& file) {
+  constexpr std::size_t kMaxKeyFileBytes = 4096;
+  auto key = config::read_text_file(file, kMaxKeyFileBytes);
+  while (key && !key->empty() && (key->back() == '\n' || key->back() == '\r')) key->pop_back();
+  return key;
 }
 
 }  // namespace flyball::cli

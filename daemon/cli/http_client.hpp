@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <string>
 
 #include "config/error.hpp"
@@ -18,5 +19,8 @@ inline constexpr std::size_t kMaxAnswerBytes = 8U << 20;
 // invalid_value for a base of another form, upstream_refused, upstream_timeout, upstream_invalid.
 Result<HttpAnswer> http_get(const std::string& base, const std::string& target, const std::string& key,
                             std::chrono::milliseconds timeout);
+
+// The API key that a file holds, without the end of its line.
+Result<std::string> key_in(const std::filesystem::path& file);
 
 }  // namespace flyball::cli

@@ -57,7 +57,8 @@ void add_serve_command(CLI::App& app, int& exit_code) {
   c->footer(
       "Signals: SIGTERM and SIGINT drain (a second one stops at once), SIGHUP reloads the files and keeps "
       "the old\n"
-      "configuration when the new one is wrong. During the start SIGTERM and SIGINT end it at once, and SIGHUP is\n"
+      "configuration when the new one is wrong. During the start SIGTERM and SIGINT end it at once, and "
+      "SIGHUP is\n"
       "one reload when it serves.\n"
       "Examples:\n"
       "  flyball serve\n"

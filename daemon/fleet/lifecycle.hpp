@@ -55,8 +55,8 @@ class Lifecycle {
   const std::optional<Error>& last_error() const noexcept { return last_error_; }
   // The file itself is bad, or not for this engine: only a changed file helps.
   bool invalid() const noexcept { return invalid_; }
-  // Until backoff or disabled ends; and whether the backoff is that of a failed load, which nobody tries again
-  // unasked.
+  // Until backoff or disabled ends; and whether the backoff is that of a failed load, which nobody tries
+  // again unasked.
   std::chrono::milliseconds pause(TimePoint now) const noexcept;
   bool load_refused() const noexcept { return refuse_in_backoff_; }
 

@@ -167,9 +167,9 @@ struct Metrics::Impl {
       "memory_margin_ratio", "Asked for beside the bytes that are predicted of a load, as a share of them.");
   Gauge& waiting = gauge("requests_waiting", "Admitted, no token yet.").Add({});
   Gauge& running = gauge("requests_running", "Producing tokens.").Add({});
-  Gauge& log_lost =
-      gauge("log_lines_lost", "Log lines lost since the start: the log was written too slowly, or not at all.")
-          .Add({});
+  Gauge& log_lost = gauge("log_lines_lost",
+                          "Log lines lost since the start: the log was written too slowly, or not at all.")
+                        .Add({});
   Gauge& reload = gauge("config_last_reload_success", "1 if the last reload took effect.").Add({});
 
   std::vector<Family<Gauge>*> worker_families = [this] {  // as kWorkerGauges

@@ -90,7 +90,7 @@ class Metrics {
   void set_predictions(std::span<const PredictionGauges> predictions, std::span<const MarginGauge> margins);
 
   std::string exposition() const;  // Prometheus text format 0.0.4
-  // What one app may see: its own series, and figures that say nothing of other apps.
+  // The part that one app may see: its own series, and figures that say nothing of other apps.
   std::string exposition_for(std::string_view app) const;
   // For tests and the router benchmark: a quantile read from the histogram's buckets, by linear
   // interpolation. Seconds.

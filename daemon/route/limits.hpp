@@ -96,7 +96,7 @@ class Limits {
 
   // What the app had used of a day when the daemon was last running. Of any day: a clock may be wrong.
   void restore(const std::string& app, std::int64_t day, std::uint64_t used_tokens);
-  // What the app has used of a day is not known: where it has a budget of tokens a day, nothing is admitted.
+  // The app's use of a day is unknown: nothing is admitted that day where it has a budget of tokens a day.
   void lose(const std::string& app, std::int64_t day);
   std::uint64_t used_on(const std::string& app, std::int64_t day) const;
   std::uint32_t in_flight(const std::string& app) const;

@@ -1,5 +1,5 @@
-#include "daemon/api/table/codecs.hpp"
 #include "daemon/serve/daemon.hpp"
+#include "daemon/api/table/codecs.hpp"
 #include "daemon/serve/start_signals.hpp"
 
 #include <malloc.h>
@@ -108,7 +108,8 @@ class Daemon {
         outcomes_(ledger_, store_.get()),
         fleet_(fleet::make_worker_fleet(io_, settings_->config,
                                         with_predictions(with_preload(std::move(fleet))))),
-        gateway_(io_, settings_, hardware_, *fleet_, api::all_codecs(), store_.get(), std::move(past), &outcomes_),
+        gateway_(io_, settings_, hardware_, *fleet_, api::all_codecs(), store_.get(), std::move(past),
+                 &outcomes_),
         refresh_(io_, idle_host()),
         idle_timer_(io_),
         signals_(io_, SIGTERM, SIGINT, SIGHUP),
@@ -410,12 +411,14 @@ Store open_store(const std::filesystem::path& state_dir, std::int64_t now) {
     return {};
   }
   if (const auto made = make_state_dir(state_dir); !made) {
-    spdlog::warn("the state directory cannot be made, nothing survives a restart: {}", describe(made.error()));
+    spdlog::warn("the state directory cannot be made, nothing survives a restart: {} ({})",
+                 made.error().message, made.error().where);
     return {};
   }
   const std::filesystem::path file = store::file_in(state_dir);
   std::error_code error;
-  const bool has_past = std::filesystem::file_size(file, error) > 0 && error != std::errc::no_such_file_or_directory;
+  const bool has_past =
+      std::filesystem::file_size(file, error) > 0 && error != std::errc::no_such_file_or_directory;
   auto opened = store::Database::open_for_daemon(file, now);
   if (!opened) {
     spdlog::error("the state database is not used, nothing survives a restart: {}", describe(opened.error()));
@@ -425,12 +428,13 @@ Store open_store(const std::filesystem::path& state_dir, std::int64_t now) {
     spdlog::error("the state database was damaged, it is kept as {} and a new one begun: {}",
                   opened->set_aside->file.string(), opened->set_aside->why);
     for (const auto& old : opened->set_aside->removed)
-      spdlog::warn("removed {}: {} damaged state databases are kept", old.string(), store::Database::kKeptDamaged);
+      spdlog::warn("removed {}: {} damaged state databases are kept", old.string(),
+                   store::Database::kKeptDamaged);
   }
   return {std::move(opened->database), std::move(opened->set_aside), false};
 }
 
-// Of the damaged file, brought to the new one.
+// Brings the usage that a damaged file still shows into the new one.
 usage::Past salvaged_usage(Store& state, const std::vector<std::string>& apps, std::int64_t today) {
   auto damaged = store::Database::open(state.set_aside->file, store::Database::Access::salvage);
   usage::Past past;
@@ -438,8 +442,7 @@ usage::Past salvaged_usage(Store& state, const std::vector<std::string>& apps, s
     past = usage::salvage(*damaged, apps, today);
   else
     for (const std::string& app : apps) past.lost.emplace_back(app, today);
-  const auto written =
-      state.database->transaction([&] { return usage::write(*state.database, past.days); });
+  const auto written = state.database->transaction([&] { return usage::write(*state.database, past.days); });
   if (!written) spdlog::error("salvaged usage cannot be written: {}", describe(written.error()));
   spdlog::warn("salvaged {} days of apps from the damaged state database; today of {} apps cannot be read",
                past.days.size(), past.lost.size());
@@ -463,9 +466,11 @@ usage::Past usage_lately(Store& state, const api::Settings& settings, std::int64
   if (state.past_unread)
     for (const std::string& app : apps) past.lost.emplace_back(app, today);
   for (const config::AppManifest& app : settings.apps)
-    if (app.limits.tokens_per_day > 0 && std::ranges::find(past.lost, std::pair(app.id, today)) != past.lost.end())
+    if (app.limits.tokens_per_day > 0 &&
+        std::ranges::find(past.lost, std::pair(app.id, today)) != past.lost.end())
       spdlog::error(
-          "refusing requests until midnight UTC: what the app has used of its tokens_per_day cannot be read; a "
+          "refusing requests until midnight UTC: what the app has used of its tokens_per_day cannot be read; "
+          "a "
           "restart of the daemon tries again | app={}",
           app.id);
   return past;

@@ -3,8 +3,8 @@
 
 namespace flyball::serve {
 
-// First thing in the process. SIGTERM and SIGINT end it at once with exit code 0: nothing runs yet that could be
-// lost. SIGHUP is held back, however often it comes, until release_signals().
+// First thing in the process. SIGTERM and SIGINT end it at once with exit code 0: nothing runs yet that could
+// be lost. SIGHUP is held back, however often it comes, until release_signals().
 void hold_signals();
 
 // Once the loop has handlers of its own: a SIGHUP that was held is one reload.

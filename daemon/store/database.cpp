@@ -25,7 +25,8 @@ namespace {
 
 // A tool that reads beside the daemon, or the reverse, waits so long for the other's transaction.
 constexpr int kBusyMs = 5000;
-// How long errors that may pass are tried again at a start: a disk that resets its link takes a second or two.
+// How long errors that may pass are tried again at a start: a disk that resets its link takes a second or
+// two.
 constexpr std::chrono::milliseconds kTryFor{3000}, kFirstPause{50};
 
 struct CloseDb {
@@ -45,7 +46,7 @@ std::filesystem::path beside(std::filesystem::path file, std::string_view suffix
   return file += suffix;
 }
 
-// What belongs to a database file.
+// Suffixes of the files that belong to a database file.
 constexpr std::array<std::string_view, 2> kParts{"-wal", "-shm"};
 
 // "20251123T164500Z".
@@ -72,7 +73,7 @@ Result<std::filesystem::path> move_aside(const std::filesystem::path& file, std:
   return free;
 }
 
-// Of the damaged files beside `file` all but the newest; they are named by time.
+// Removes the older damaged files beside `file`, whose names tell the time, and returns them.
 std::vector<std::filesystem::path> remove_old(const std::filesystem::path& file) {
   std::vector<std::filesystem::path> damaged;
   std::error_code error;
@@ -80,7 +81,8 @@ std::vector<std::filesystem::path> remove_old(const std::filesystem::path& file)
   for (std::filesystem::directory_iterator it(file.parent_path(), error), end; !error && it != end;
        it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (name.starts_with(begin) && std::ranges::none_of(kParts, [&](auto part) { return name.ends_with(part); }))
+    if (name.starts_with(begin) &&
+        std::ranges::none_of(kParts, [&](auto part) { return name.ends_with(part); }))
       damaged.push_back(it->path());
   }
   std::ranges::sort(damaged);
@@ -143,7 +145,7 @@ int bind(sqlite3_stmt* statement, int i, const Value& value) {
   return sqlite3_bind_null(statement, i);
 }
 
-// What an error says of the file.
+// The kind of an error, which says what to do with the file.
 enum class Trouble : std::uint8_t {
   lasting,  // the file, or the place where it lies, is not for this program
   passing,  // a read, memory or a lock failed: the next try may go well
@@ -167,7 +169,7 @@ Trouble trouble_of(int code) noexcept {
   }
 }
 
-// Of what quick_check says: a page that could not be read is told as a fault of the page, with SQLite's code.
+// The same of a finding of quick_check, which calls a failed read a fault of the page, with SQLite's code.
 Trouble trouble_of(std::string_view finding) noexcept {
   constexpr std::string_view kCode = "error code=";
   const std::size_t at = finding.find(kCode);
@@ -231,9 +233,9 @@ Result<std::unique_ptr<Database::Impl>> Database::Impl::open(const std::filesyst
   sqlite3* raw = nullptr;
   // A file with a WAL is read by those alone who may write the WAL's index.
   const bool reads_only = access == Access::read_only;
-  const int opened =
-      sqlite3_open_v2(file.c_str(), &raw,
-                      (reads_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX, nullptr);
+  const int opened = sqlite3_open_v2(
+      file.c_str(), &raw, (reads_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE) | SQLITE_OPEN_NOMUTEX,
+      nullptr);
   impl->db.reset(raw);
   if (opened != SQLITE_OK) {
     trouble = trouble_of(opened);
@@ -393,7 +395,8 @@ Result<Database::Opened> Database::open_for_daemon(const std::filesystem::path& 
       set_aside = SetAside{std::move(*aside), sound.error().message, remove_old(file)};
       continue;
     }
-    if (trouble == Trouble::passing && std::chrono::steady_clock::now() + pause > deadline) return pass(sound);
+    if (trouble == Trouble::passing && std::chrono::steady_clock::now() + pause > deadline)
+      return pass(sound);
     std::this_thread::sleep_for(pause);
     pause *= 2;
   }

@@ -46,8 +46,8 @@ class Database {
   // As open for writing, for the one process that may (io_error: another has it, as long as it lives), after
   // a look at every page. A file that SQLite twice finds damaged is set aside, as "<file>.damaged-<UTC>": a
   // daemon starts without its past rather than not at all. Errors that may pass (of reading, of memory, a
-  // lock) are no damage: the file is tried again for some seconds, and stays where it is. `now`: seconds since
-  // the epoch.
+  // lock) are no damage: the file is tried again for some seconds, and stays where it is. `now`: seconds
+  // since the epoch.
   static Result<Opened> open_for_daemon(const std::filesystem::path& file, std::int64_t now);
 
   // One statement. Prepared once and kept, so `sql` must be one of few texts; values go in by `args` alone,

@@ -13,7 +13,7 @@
 namespace flyball::systemd {
 namespace {
 
-// Of the process, because a signal handler may ask for them: lines on their way, and lines that are lost.
+// Counts of the process, because a signal handler asks for them: lines on their way, and lost lines.
 std::atomic<std::uint64_t> unwritten{0}, lost_lines{0};
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -135,7 +135,8 @@ LogWriter::~LogWriter() {
 void LogWriter::post(LogEntry entry) {
   const std::size_t size = bytes_of(entry);
   const std::scoped_lock lock(state_->mutex);
-  const std::size_t room = state_->queue_bytes - (entry.level < spdlog::level::warn ? state_->queue_bytes / 4 : 0);
+  const std::size_t room =
+      state_->queue_bytes - (entry.level < spdlog::level::warn ? state_->queue_bytes / 4 : 0);
   if (state_->bytes + size > room) return state_->count_lost(std::string(kQueueFull));
   state_->bytes += size;
   ++state_->lines;

@@ -48,9 +48,10 @@ class LogWriter {
  public:
   // Writes one line, however long it takes. 0, or the error's number.
   using Write = std::function<int(const LogEntry&)>;
-  // About 20,000 request lines: what a reader that pauses for a second may miss without a loss.
+  // Some 11,000 request lines beside those of warnings: a reader may pause for a second without a loss.
   static constexpr std::size_t kQueueBytes = 4U << 20;
-  // How long an end waits for lines to leave: longer than any reader that works, shorter than a person notices.
+  // How long an end waits for lines to leave: longer than any reader that works, shorter than a person
+  // notices.
   static constexpr std::chrono::milliseconds kLastWait{1000};
 
   explicit LogWriter(Write write, std::size_t queue_bytes = kQueueBytes);

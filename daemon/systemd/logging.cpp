@@ -122,7 +122,7 @@ class QueueSink final : public spdlog::sinks::sink {
   LogWriter writer_;
 };
 
-// What was logged before a broken invariant leaves before the process does.
+// Lines logged before a broken invariant leave before the process does.
 void on_abort(int) {
   wait_for_log();
 }

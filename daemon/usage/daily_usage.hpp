@@ -33,7 +33,7 @@ struct AppDay {
   DayUsage usage;
 };
 
-// What is known of the apps' days when the daemon starts.
+// The apps' days as known when the daemon starts.
 struct Past {
   std::vector<AppDay> days;
   // Days of which the store should know and cannot be read: what the app used then is unknown, not nothing.
@@ -51,7 +51,7 @@ class DailyUsage {
   const std::map<Key, DayUsage>& days() const noexcept { return days_; }
   // As it was stored.
   void restore(AppDay row);
-  // What the apps used on these days is not known.
+  // The apps' use of these days is unknown.
   void lose(std::set<Key> days) { lost_ = std::move(days); }
   const std::set<Key>& lost() const noexcept { return lost_; }
   bool changed() const noexcept { return !changed_.empty(); }

@@ -44,8 +44,9 @@ AppDay row_of(store::Row row) {
   AppDay one{store::text(row[0]), store::integer(row[1]), {}};
   DayUsage& u = one.usage;
   std::size_t at = 2;
-  for (std::uint64_t* n : {&u.requests, &u.refused, &u.errors, &u.cancelled, &u.prompt_tokens, &u.cached_tokens,
-                           &u.generated_tokens, &u.guessed_tokens, &u.streamed, &u.with_tools})
+  for (std::uint64_t* n :
+       {&u.requests, &u.refused, &u.errors, &u.cancelled, &u.prompt_tokens, &u.cached_tokens,
+        &u.generated_tokens, &u.guessed_tokens, &u.streamed, &u.with_tools})
     *n = count(row[at++]);
   for (Histogram* h : {&u.prompt_lengths, &u.cached_lengths, &u.answer_lengths, &u.open_at_arrival})
     *h = Histogram::from(store::text(row[at++]));
@@ -97,7 +98,8 @@ Past salvage(store::Database& damaged, const std::vector<std::string>& apps, std
     return done && sound;
   };
   Past past;
-  // A page that cannot be read ends a walk through the table: the other end, and single rows, may still be there.
+  // A page that cannot be read ends a walk through the table: the other end, and single rows, may still be
+  // there.
   if (!read("ORDER BY app, day", {}) && !read("ORDER BY app DESC, day DESC", {}))
     for (const std::string& app : apps)
       for (std::int64_t day = today - DailyUsage::kKeptDays; day <= today; ++day)

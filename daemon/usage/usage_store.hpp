@@ -18,9 +18,9 @@ Result<std::vector<AppDay>> read(store::Database& database, std::int64_t first_d
 // Of the latest so many days that there are, whenever those were.
 Result<std::vector<AppDay>> read_latest(store::Database& database, std::int64_t days);
 
-// What can be read of the usage in a damaged file, which is open for Access::salvage: from both ends, and the
-// latest DailyUsage::kKeptDays of `apps` one by one, up to `today`. `lost` has the apps whose day `today` cannot
-// be read.
+// Reads what a damaged file, open for Access::salvage, still shows of the usage: from both ends, and the
+// latest DailyUsage::kKeptDays of `apps` one by one, up to `today`. `lost` has the apps whose day `today`
+// cannot be read.
 Past salvage(store::Database& damaged, const std::vector<std::string>& apps, std::int64_t today);
 
 }  // namespace flyball::usage

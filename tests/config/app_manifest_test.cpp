@@ -242,12 +242,14 @@ TEST(Manifest, TheOperatorsKeyIsNoApps) {
   ASSERT_TRUE(config) << config.error().message;
   config->default_app.clear();
   const auto same = parse_app("schema: flyball.app/v1\napp: a\nkey_sha256: " + digest + "\n", "a.yaml");
-  const auto other = parse_app("schema: flyball.app/v1\napp: b\nkey_sha256: " + std::string(64, 'b') + "\n", "b.yaml");
+  const auto other =
+      parse_app("schema: flyball.app/v1\napp: b\nkey_sha256: " + std::string(64, 'b') + "\n", "b.yaml");
   ASSERT_TRUE(same && other);
   const auto findings = cross_check(*config, {*other, *same});
   ASSERT_EQ(findings.size(), 1U);
-  EXPECT_THAT(findings[0].message, testing::AllOf(HasSubstr("config.yaml:"), HasSubstr("a.yaml"),
-                                                  HasSubstr("have the same key"), testing::Not(HasSubstr("aaaa"))));
+  EXPECT_THAT(findings[0].message,
+              testing::AllOf(HasSubstr("config.yaml:"), HasSubstr("a.yaml"), HasSubstr("have the same key"),
+                             testing::Not(HasSubstr("aaaa"))));
   EXPECT_THAT(findings[0].where, HasSubstr("config.yaml:"));
 }
 

@@ -1,4 +1,4 @@
-// What /readyz says of each way in which models can be there or not.
+// The answer of /readyz to each way in which models can be there or not.
 #include "daemon/api/readiness.hpp"
 
 #include <gtest/gtest.h>
@@ -78,8 +78,10 @@ TEST_F(ReadinessTest, APreloadedModelThatNobodyTriesAgainHasFailed) {
 TEST_F(ReadinessTest, TheDefaultModelNeedsAnEngineThatCanServeIt) {
   config.default_model = "first";  // by its alias
   EXPECT_EQ(status({}), "ready") << "the first request loads it";
-  EXPECT_EQ(status({worker("one", WorkerState::stopped, "no memory")}), "ready") << "the next one tries again";
-  EXPECT_EQ(status({worker("one", WorkerState::backoff, "died")}), "ready") << "requests wait for its restart";
+  EXPECT_EQ(status({worker("one", WorkerState::stopped, "no memory")}), "ready")
+      << "the next one tries again";
+  EXPECT_EQ(status({worker("one", WorkerState::backoff, "died")}), "ready")
+      << "requests wait for its restart";
   EXPECT_EQ(status({worker("one", WorkerState::disabled, "died")}), "failed");
   EXPECT_EQ(status({refused("one")}), "failed");
   EXPECT_EQ(status({invalid("one")}), "failed");
@@ -106,7 +108,8 @@ TEST_F(ReadinessTest, DetailsSayWhyOfEachModelAndEngine) {
   disabled.pause = milliseconds(60'000);
   WorkerStatus waits = worker("one", WorkerState::starting);
   waits.waits_for_memory = true;
-  const auto body = json::parse(api::readiness_view(config, engines, {waits, disabled, refused("two")}, false, true).body);
+  const auto body =
+      json::parse(api::readiness_view(config, engines, {waits, disabled, refused("two")}, false, true).body);
   EXPECT_EQ(body, json::parse(R"({"status":"loading","models":{
     "one":{"state":"waiting_for_memory","engines":{
       "cpu":{"state":"waiting_for_memory"},

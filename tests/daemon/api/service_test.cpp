@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 
 struct ServiceTest : InferenceTest {
-  // What the operator sees.
+  // The metrics that the operator sees.
   std::string scrape() {
     Wire wire(rig, {.loopback = true, .unix_uid = {}, .address = {}});
     wire.send(get("/metrics", ""));
@@ -158,7 +158,8 @@ struct ViewersTest : ServiceTest {
     EXPECT_TRUE(has("flyball_build_info{") && has("flyball_config_last_reload_success 1"));
     const bool all = has("flyball_policy_decisions_total{") && has("flyball_requests_running ");
     if (all && has(R"(app="alice")") && has(R"(app="bob")")) return "all";
-    EXPECT_FALSE(has("rejections") || has("decisions") || has("model_loaded") || has("memory") || has("overhead"));
+    EXPECT_FALSE(has("rejections") || has("decisions") || has("model_loaded") || has("memory") ||
+                 has("overhead"));
     std::string seen;
     for (const char* app : {"alice", "bob", "uid", "none"})
       if (has("app=\"" + std::string(app) + "\"")) seen += app;

@@ -1,4 +1,5 @@
 // The documents that list what a table in the code lists: every row there, in the same words, and no other.
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -62,9 +63,9 @@ TEST(docs, parameters) {
 TEST(docs, routes) {
   const std::string doc = read_doc("http-api.md");
   for (const Route& route : routes(all_codecs())) {
-    const char* access = route.access == Access::open  ? "open"
-                         : route.access == Access::app ? "an app"
-                                                       : "this machine, or an app";
+    constexpr std::array kWhom{"open", "open; with a key: the operator, or an app", "the operator, or an app",
+                               "an app"};  // as Access
+    const char* access = kWhom.at(static_cast<std::size_t>(route.access));
     const std::string path = std::string(route.path) + (route.path.ends_with('/') ? "{id}" : "");
     const std::string start = "| `" + std::string(route.method) + " " + path + "` | " + access + " |";
     EXPECT_NE(doc.find(start), std::string::npos) << "docs/http-api.md lacks:\n" << start;

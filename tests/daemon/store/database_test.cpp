@@ -40,7 +40,7 @@ class Store : public StoreDirectory {
     damage.seekp(static_cast<std::streamoff>(size / 2));
     damage << std::string(4096, '\xff');
   }
-  // Those set aside, in the order of their names; without what belongs to them.
+  // Damaged files set aside, in the order of their names, without their -wal and -shm.
   std::vector<std::filesystem::path> damaged_files() const {
     std::vector<std::filesystem::path> out;
     for (const auto& entry : std::filesystem::directory_iterator(directory_)) {
@@ -213,11 +213,12 @@ TEST_F(Store, KeepsTheWalBesideADamagedFile) {
   ASSERT_TRUE(salvaged);
   EXPECT_EQ(noted(*salvaged, "in the WAL"), "1");
   EXPECT_FALSE(note(*salvaged, "more", "1")) << "nothing changes in it";
-  EXPECT_EQ(noted(opened->database, "in the WAL"), "(absent)") << "nothing of it is replayed into the new file";
+  EXPECT_EQ(noted(opened->database, "in the WAL"), "(absent)")
+      << "nothing of it is replayed into the new file";
 }
 
-// A disk on which, after `good` reads of pages, `bad` reads fail: SQLite's own files, of databases that are opened
-// while it lives.
+// A disk on which, after `good` reads of pages, `bad` reads fail: SQLite's own files, of databases that are
+// opened while it lives.
 class FailingReads {
  public:
   FailingReads(int good_reads, int bad_reads) {
@@ -274,10 +275,16 @@ class FailingReads {
     m.xFileSize = [](sqlite3_file* f, sqlite3_int64* n) { return real(f)->pMethods->xFileSize(real(f), n); };
     m.xLock = [](sqlite3_file* f, int lock) { return real(f)->pMethods->xLock(real(f), lock); };
     m.xUnlock = [](sqlite3_file* f, int lock) { return real(f)->pMethods->xUnlock(real(f), lock); };
-    m.xCheckReservedLock = [](sqlite3_file* f, int* out) { return real(f)->pMethods->xCheckReservedLock(real(f), out); };
-    m.xFileControl = [](sqlite3_file* f, int op, void* arg) { return real(f)->pMethods->xFileControl(real(f), op, arg); };
+    m.xCheckReservedLock = [](sqlite3_file* f, int* out) {
+      return real(f)->pMethods->xCheckReservedLock(real(f), out);
+    };
+    m.xFileControl = [](sqlite3_file* f, int op, void* arg) {
+      return real(f)->pMethods->xFileControl(real(f), op, arg);
+    };
     m.xSectorSize = [](sqlite3_file* f) { return real(f)->pMethods->xSectorSize(real(f)); };
-    m.xDeviceCharacteristics = [](sqlite3_file* f) { return real(f)->pMethods->xDeviceCharacteristics(real(f)); };
+    m.xDeviceCharacteristics = [](sqlite3_file* f) {
+      return real(f)->pMethods->xDeviceCharacteristics(real(f));
+    };
     m.xShmMap = [](sqlite3_file* f, int page, int size, int extend, void volatile** out) {
       return real(f)->pMethods->xShmMap(real(f), page, size, extend, out);
     };
@@ -291,8 +298,8 @@ class FailingReads {
   sqlite3_vfs vfs_{};
 };
 
-// Of the first page, of the schema and of pages that the check looks at, of which quick_check tells as of faults
-// of the page.
+// Reads fail of the first page, of the schema, and of pages of the check, which quick_check calls
+// faults of the page.
 TEST_F(Store, APassingReadErrorLosesNothing) {
   fill();
   for (int good = 0; good < 32; ++good) {

@@ -1,5 +1,5 @@
-// The log's thread: nobody who logs waits for a reader, what is lost is counted and told, and an end waits for
-// a bounded time.
+// The log's thread: nobody who logs waits for a reader, what is lost is counted and told, and an end waits
+// for a bounded time.
 #include "daemon/systemd/log_writer.hpp"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
 
-// Where lines go, with a door that a test closes: a reader that is stopped. Shared with a thread that may be
+// A reader of lines that a test stops by closing its door. Shared with a thread that may be
 // left behind.
 class Door {
  public:
@@ -44,8 +44,12 @@ class Door {
       return state->error;
     };
   }
-  void set_open(bool open) { change([&] { state_->open = open; }); }
-  void set_error(int error) { change([&] { state_->error = error; }); }
+  void set_open(bool open) {
+    change([&] { state_->open = open; });
+  }
+  void set_error(int error) {
+    change([&] { state_->error = error; });
+  }
   void wait_until_reached() {
     std::unique_lock lock(state_->mutex);
     state_->changed.wait(lock, [&] { return state_->reached; });
@@ -133,7 +137,7 @@ TEST(LogWriter, EndsAlthoughTheReaderIsStopped) {
   const auto took = steady_clock::now() - before;
   EXPECT_GE(took, LogWriter::kLastWait);
   EXPECT_LT(took, LogWriter::kLastWait + seconds(5));
-  // What was given up is waited for by nobody, also after the thread has gone on.
+  // Nobody waits for lines that were given up, also after the thread has gone on.
   EXPECT_TRUE(wait_for_log(milliseconds(0)));
   door.set_open(true);
   LogWriter next(door.write());
@@ -191,7 +195,7 @@ class Stderr {
     close(before_);
     spdlog::set_default_logger(logger_);
   }
-  // What was logged before goes where stderr was before.
+  // Lines logged before go where stderr was before.
   void become(int fd) {
     wait_for_log();
     dup2(fd, STDERR_FILENO);
@@ -281,7 +285,7 @@ TEST(Logging, IsSetUpAgainWithoutALoss) {
   EXPECT_EQ(text.find("too low"), std::string::npos) << text;
 }
 
-// What a process that logs and then ends in `end` has written.
+// Runs a process that logs and then ends in `end`, and returns the text it has written.
 template <class End>
 std::string logged_by_a_process(End end, int& status) {
   std::FILE* const file = std::tmpfile();

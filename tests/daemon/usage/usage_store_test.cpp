@@ -145,7 +145,8 @@ TEST_F(UsageStore, WithoutAStoreItOnlyRemembers) {
   EXPECT_EQ(used->requests, 2U);
 }
 
-// A file with 300 apps' usage of one day beside 1,000 rows of another table, and pages of it that are damaged.
+// A file with 300 apps' usage of one day beside 1,000 rows of another table, and pages of it that are
+// damaged.
 class Salvage : public test::StoreDirectory {
  protected:
   static constexpr std::int64_t kToday = 20'000;
@@ -161,7 +162,8 @@ class Salvage : public test::StoreDirectory {
     }
     ASSERT_TRUE(database.transaction([&]() -> Result<void> {
       for (int i = 0; i < 1000; ++i)
-        if (auto done = test::note(database, "note-" + std::to_string(i), std::string(100, 'v')); !done) return done;
+        if (auto done = test::note(database, "note-" + std::to_string(i), std::string(100, 'v')); !done)
+          return done;
       return write(database, rows);
     }));
   }
