@@ -23,6 +23,8 @@ from attack import (CHAT, COMPLETIONS, EXPLAIN, SANITIZED, APPS, Attackers, Clie
 STREAMS = 16
 TOKENS = 60
 MAX_GROWTH = 0.02
+# Of RSS in a run that is mostly warm-up: how much an allocator keeps depends on which large requests met in one cycle.
+SHORT_SECONDS, SHORT_RSS_GROWTH = 600, 0.25
 KILL_EVERY = 4.0    # seconds; an answer may meet several deaths, but not without progress between two of them
 RELOAD_EVERY = 0.7
 QUIET = 3.0         # seconds without a change of descriptors: connections linger for two
@@ -222,8 +224,9 @@ def main():
         len(streams.wrong), mixture.kills, mixture.reloads))
     for key in ("rss", "descriptors", "threads", "kv_blocks"):
         grown = growth(mixture.points, key)
-        print("growth of %s: %.1f %%" % (key, 100 * grown))
-        if grown > MAX_GROWTH and not (key == "rss" and SANITIZED):
+        most = SHORT_RSS_GROWTH if key == "rss" and seconds < SHORT_SECONDS else MAX_GROWTH
+        print("growth of %s: %.1f %% (at most %.0f)" % (key, 100 * grown, 100 * most))
+        if grown > most and not (key == "rss" and SANITIZED):
             mistakes.append("%s grew by %.1f %%" % (key, 100 * grown))
     mistakes += streams.wrong[:5]
     mistakes += ["weak attack: %r" % (weak,) for weak in mixture.weak]
