@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "daemon/api/openai/fields.hpp"
 #include "daemon/api/openai/messages.hpp"
 #include "daemon/api/openai/parameters.hpp"
 #include "daemon/api/openai/writer.hpp"
@@ -23,7 +24,7 @@ std::unexpected<Error> unsupported(std::string param, const std::string& what) {
   return fail(ErrorCode::unsupported_value, std::move(message), std::move(param));
 }
 
-Result<void> read_stop(JsonView body, std::vector<std::string>& stop) {
+Result<void> read_stop(const Fields& body, std::vector<std::string>& stop) {
   const JsonView value = body.member("stop");
   if (!value) return {};
   if (value.is_string())
@@ -44,7 +45,7 @@ Result<void> read_stop(JsonView body, std::vector<std::string>& stop) {
   return {};
 }
 
-Result<void> read_logit_bias(JsonView body, std::map<Token, float>& bias) {
+Result<void> read_logit_bias(const Fields& body, std::map<Token, float>& bias) {
   const JsonView value = body.member("logit_bias");
   if (!value) return {};
   if (!value.is_object()) return invalid("logit_bias", "must be an object of token ids and numbers");
@@ -62,7 +63,7 @@ Result<void> read_logit_bias(JsonView body, std::map<Token, float>& bias) {
   return {};
 }
 
-Result<void> read_seed(JsonView body, Generate& out) {
+Result<void> read_seed(const Fields& body, Generate& out) {
   const JsonView value = body.member("seed");
   if (!value) return {};
   if (const auto seed = value.is_number() ? value.as_unsigned() : std::nullopt)
@@ -75,7 +76,7 @@ Result<void> read_seed(JsonView body, Generate& out) {
   return {};
 }
 
-Result<void> read_stream_options(JsonView body, bool stream, bool& include_usage) {
+Result<void> read_stream_options(const Fields& body, bool stream, bool& include_usage) {
   const JsonView options = body.member("stream_options");
   if (!options) return {};
   if (!options.is_object()) return invalid("stream_options", "must be an object");
@@ -92,7 +93,7 @@ bool is_text(JsonView value, std::string_view text) {
 }
 
 // Features of the API that change what an answer means are refused, not ignored.
-Result<void> refuse_unsupported(JsonView body, Kind kind) {
+Result<void> refuse_unsupported(const Fields& body, Kind kind) {
   if (const JsonView format = body.member("response_format")) {
     const JsonView type = format.is_object() ? format.member("type") : JsonView();
     if (!type.is_string()) return invalid("response_format", "must be an object with a 'type'");
@@ -115,7 +116,7 @@ Result<void> refuse_unsupported(JsonView body, Kind kind) {
   return {};
 }
 
-Result<void> read_max_tokens(JsonView body, const Scalars& scalars, Generate& out) {
+Result<void> read_max_tokens(const Fields& body, const Scalars& scalars, Generate& out) {
   out.base.max_tokens = scalars.max_tokens;
   const JsonView old = body.member("max_tokens"), now = body.member("max_completion_tokens");
   if (old && now && out.kind == Kind::chat && old.as_double() != now.as_double())
@@ -149,7 +150,7 @@ Result<TokenPrompt> read_tokens(JsonView array) {
 }
 
 // "text", ["text", ...], [1, 2, ...] or [[1, 2], ...].
-Result<void> read_legacy_prompt(JsonView body, Generate& out) {
+Result<void> read_legacy_prompt(const Fields& body, Generate& out) {
   const JsonView prompt = body.member("prompt");
   if (!prompt) return fail(ErrorCode::missing_field, "'prompt' is required.", "prompt");
   if (prompt.is_string()) {
@@ -186,9 +187,10 @@ Result<void> read_legacy_prompt(JsonView body, Generate& out) {
 
 }  // namespace
 
-Result<Generate> parse_generate(Kind kind, JsonView body) {
-  if (!body.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
+Result<Generate> parse_generate(Kind kind, JsonView document) {
+  if (!document.is_object()) return fail(ErrorCode::invalid_value, "The body must be a JSON object.");
 
+  const Fields body(document);
   Generate out;
   out.kind = kind;
   if (const JsonView model = body.member("model")) {

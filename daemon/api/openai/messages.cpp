@@ -129,7 +129,7 @@ Result<std::size_t> append_message(JsonPacker& out, JsonView message, const std:
   return length;
 }
 
-Result<PackedJson> read_tools(JsonView body) {
+Result<PackedJson> read_tools(const Fields& body) {
   const JsonView choice = body.member("tool_choice");
   if (choice && !(choice.is_string() && (choice.text() == "none" || choice.text() == "auto")))
     return invalid(ErrorCode::unsupported_value, "tool_choice", "is served as 'none' or 'auto' only");
@@ -153,7 +153,7 @@ Result<PackedJson> read_tools(JsonView body) {
 
 }  // namespace
 
-Result<ChatPrompt> read_chat_prompt(JsonView body) {
+Result<ChatPrompt> read_chat_prompt(const Fields& body) {
   const JsonView messages = body.member("messages");
   if (!messages) return fail(ErrorCode::missing_field, "'messages' is required.", "messages");
   if (!messages.is_array() || messages.size() == 0)

@@ -3,13 +3,13 @@
 
 #include "backends/backend.hpp"
 #include "config/error.hpp"
-#include "config/packed_json.hpp"
+#include "daemon/api/openai/fields.hpp"
 
 namespace flyball::api::openai {
 
 // The prompt in a chat completion's body. Text parts become one string, joined by newlines; the role "developer" becomes
 // "system". missing_field, invalid_value, unsupported_value name the field
 // ("messages[2].role").
-Result<ChatPrompt> read_chat_prompt(JsonView body);
+Result<ChatPrompt> read_chat_prompt(const Fields& body);
 
 }  // namespace flyball::api::openai

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "daemon/api/json_text.hpp"
+#include "daemon/api/openai/fields.hpp"
 
 namespace flyball::api::openai {
 namespace {
@@ -112,7 +113,8 @@ std::string_view type_name(const Parameter& parameter) noexcept {
   }
 }
 
-Result<void> read_parameters(JsonView body, Endpoints endpoint, SamplingParams& sampling, Scalars& scalars) {
+Result<void> read_parameters(const Fields& body, Endpoints endpoint, SamplingParams& sampling,
+                             Scalars& scalars) {
   for (const Parameter& p : kParameters) {
     if ((p.endpoints & endpoint) == 0) continue;
     const JsonView value = body.member(p.name);

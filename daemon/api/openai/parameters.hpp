@@ -10,9 +10,10 @@
 
 #include "backends/backend.hpp"
 #include "config/error.hpp"
-#include "config/packed_json.hpp"
 
 namespace flyball::api::openai {
+
+class Fields;
 
 // Scalars of a request that are not sampling parameters.
 struct Scalars {
@@ -44,8 +45,9 @@ struct Parameter {
 std::span<const Parameter> parameters() noexcept;
 std::string_view type_name(const Parameter& parameter) noexcept;  // "number", "integer", "boolean"
 
-// Reads every scalar of the table that `body` (an object) has; null counts as absent. invalid_value with the
+// Reads every scalar of the table that `body` has; null counts as absent. invalid_value with the
 // name as param, the value and the range in the message.
-Result<void> read_parameters(JsonView body, Endpoints endpoint, SamplingParams& sampling, Scalars& scalars);
+Result<void> read_parameters(const Fields& body, Endpoints endpoint, SamplingParams& sampling,
+                             Scalars& scalars);
 
 }  // namespace flyball::api::openai
