@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -29,6 +30,9 @@ using std::chrono::steady_clock;
 constexpr std::size_t kReadChunk = 64 * 1024;
 // Starts that the worker has not read yet; beyond it requests are refused as overloaded.
 constexpr std::size_t kMaxUnsentBytes = 2 * kMaxFrameBytes;
+// Frames are sent together up to so many bytes, which is what one write takes; larger ones are not copied
+// again.
+constexpr std::size_t kJoinedBytes = 64 * 1024;
 // Between a closed socket and the end of its process, and after a drain's deadline.
 constexpr milliseconds kExitGrace{2'000};
 
@@ -83,9 +87,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Result<TicketId> start(CompletionRequest request, std::shared_ptr<EventSink> sink) {
     if (state_ == State::draining) return fail(ErrorCode::shutting_down, "The engine is shutting down.");
     if (state_ != State::ready) return fail(ErrorCode::model_unavailable, "The engine is not ready.");
-    if (unsent_.size() + sending_.size() > kMaxUnsentBytes) {
+    if (unsent_bytes_ + sending_.size() > kMaxUnsentBytes) {
       return fail(ErrorCode::overloaded, "The engine does not keep up with new requests: " +
-                                             std::to_string(unsent_.size() + sending_.size()) +
+                                             std::to_string(unsent_bytes_ + sending_.size()) +
                                              " bytes wait, the limit is " + std::to_string(kMaxUnsentBytes) +
                                              ".");
     }
@@ -152,12 +156,18 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   Result<void> send(const ToWorker& message) {
     auto frame = encode(message);
     if (!frame) return pass(frame);
-    unsent_ += *frame;
+    unsent_bytes_ += frame->size();
+    if (!unsent_.empty() && unsent_.back().size() + frame->size() <= kJoinedBytes)
+      unsent_.back() += *frame;
+    else
+      unsent_.push_back(std::move(*frame));
     if (sending_.empty() && socket_.is_open()) write();
     return {};
   }
   void write() {
-    sending_ = std::exchange(unsent_, {});
+    sending_ = std::move(unsent_.front());
+    unsent_.pop_front();
+    unsent_bytes_ -= sending_.size();
     asio::async_write(socket_, asio::buffer(sending_),
                       [self = shared_from_this()](error_code error, std::size_t) {
                         self->sending_.clear();
@@ -370,7 +380,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   TicketId next_ticket_ = 1;
   std::array<char, kReadChunk> chunk_;
   FrameBuffer received_;
-  std::string unsent_, sending_;  // sending_ is in the kernel's hands
+  std::deque<std::string> unsent_;  // frames, small ones joined
+  std::size_t unsent_bytes_ = 0;
+  std::string sending_;  // in the kernel's hands
 };
 
 struct ClientTicket final : Ticket::Impl {

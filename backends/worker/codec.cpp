@@ -366,7 +366,7 @@ TicketId get_ticket(WireReader& r) {
   return ticket;
 }
 
-Result<std::string> framed(const WireWriter& w) {
+Result<std::string> framed(WireWriter& w) {
   if (w.payload().size() > kMaxFrameBytes) {
     return fail(ErrorCode::body_too_large, "The request takes " + std::to_string(w.payload().size()) +
                                                " bytes on its way to the engine; the limit is " +

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <utility>
 
 namespace flyball::worker {
 
@@ -30,12 +31,10 @@ void WireWriter::bytes(std::string_view value) {
   out_.append(value);
 }
 
-std::string WireWriter::framed() const {
-  std::string frame;
-  frame.reserve(kFrameHeaderBytes + out_.size());
-  const auto length = static_cast<std::uint32_t>(out_.size());
-  for (int shift = 0; shift < 32; shift += 8) frame.push_back(static_cast<char>((length >> shift) & 0xFF));
-  return frame += out_;
+std::string WireWriter::framed() {
+  const auto length = static_cast<std::uint32_t>(payload().size());
+  for (std::size_t i = 0; i < kFrameHeaderBytes; ++i) out_[i] = static_cast<char>((length >> (8 * i)) & 0xFF);
+  return std::move(out_);
 }
 
 // ---- reading

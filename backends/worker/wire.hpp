@@ -28,11 +28,12 @@ class WireWriter {
   void f32(float value);
   void flag(bool value) { u64(value ? 1 : 0); }
   void bytes(std::string_view value);
-  const std::string& payload() const noexcept { return out_; }
-  std::string framed() const;  // header and payload
+  std::string_view payload() const noexcept { return std::string_view(out_).substr(kFrameHeaderBytes); }
+  std::string framed();  // header and payload; nothing is written after it
 
  private:
-  std::string out_;
+  std::string out_ =
+      std::string(kFrameHeaderBytes, '\0');  // room for the header: a frame is not copied for it
 };
 
 // After the first bad field every read returns zeros and ok() stays false; the caller checks once at the end.
