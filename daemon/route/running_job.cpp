@@ -22,6 +22,10 @@ using boost::system::error_code;
 constexpr std::chrono::milliseconds kParkedLook{250};
 constexpr std::chrono::seconds kParkedLimit{30};
 
+// Tokens, as estimated, of the prompts that one turn of the loop hands to engines: a start copies the prompt
+// twice, which takes about a millisecond for the 256 KiB of so many.
+constexpr std::uint64_t kPromptsInATurn = 64 * 1024;
+
 const std::string kNone = "none";
 
 // What an engine finds wrong with a request before it computes anything of it.
@@ -154,9 +158,22 @@ void RunningJob::begin_choices() {
     self->asked_ = Clock::now();
     if (!self->receipt().decision.target)
       return self->fail_all(self->nothing_to_ask("The policy names no engine that is available now."));
-    for (std::size_t i = 0; i < self->choices_.size() && !self->over_; ++i)
-      self->act(i, self->choices_[i].attempt.begin());
+    self->begin_from(0);
   });
+}
+
+// As many as one turn of the loop has time for, the others in the next ones.
+void RunningJob::begin_from(std::size_t index) {
+  for (std::uint64_t prompts = 0; index < choices_.size() && !over_; ++index) {
+    if (prompts > kPromptsInATurn) {
+      asio::post(dispatcher_->io, [weak = weak_from_this(), index] {
+        if (const auto self = weak.lock()) self->begin_from(index);
+      });
+      return;
+    }
+    prompts += estimated_tokens(spec_.prompts[index / spec_.n]);
+    act(index, choices_[index].attempt.begin());
+  }
 }
 
 void RunningJob::watch_deadline() {

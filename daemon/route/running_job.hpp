@@ -52,6 +52,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
 
   void decide();
   void begin_choices();
+  void begin_from(std::size_t choice);
   Error nothing_to_ask(std::string otherwise) const;
   void look_again();
   void act(std::size_t choice, Attempt::Action action);

@@ -1,4 +1,5 @@
 // Who is admitted, where a request is sent, how long it waits, and the receipt of all that.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -31,6 +32,29 @@ TEST_F(Dispatch, a_disabled_engine_is_ruled_out) {
   ask(kHello);
   rig.fleet.disabled["cpu"] = {ErrorCode::model_unavailable, "It died 3 times.", {}, {}};
   EXPECT_EQ(ask(kHello).field("x-flyball-route"), "backend=vulkan; rule=everything; model=demo");
+}
+
+// A start copies the prompt: the answers to one of 300 KiB begin in turns of the loop of their own.
+TEST_F(Dispatch, LargePromptsAreHandedOverOneInATurnOfTheLoop) {
+  constexpr std::size_t kAnswers = 4;
+  const std::string request =
+      post("/v1/completions", R"({"model":"demo","n":4,"prompt":")" + std::string(300 * 1024, 'x') + R"("})");
+  FakeBackend& engine = rig.cpu();
+  Wire wire(rig);
+  for (std::size_t at = 0; at < request.size(); at += 16 * 1024)
+    wire.connection().receive(std::string_view(request).substr(at, 16 * 1024));
+  std::size_t most = 0;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (engine.started.size() < kAnswers && std::chrono::steady_clock::now() < deadline) {
+    const std::size_t before = engine.started.size();
+    rig.io.restart();
+    rig.io.run_one_for(std::chrono::milliseconds(100));
+    most = std::max(most, engine.started.size() - before);
+  }
+  EXPECT_EQ(engine.started.size(), kAnswers);
+  EXPECT_EQ(most, 1U);
+  wire.run();
+  EXPECT_EQ(wire.answer().status, 200);
 }
 
 // KV is shared among requests of one owner only: the engine has to know whose each one is.
@@ -327,6 +351,10 @@ TEST_F(Dispatch, explain_decides_without_running) {
   EXPECT_EQ(wire.answer().field("x-flyball-route"), "backend=cpu; rule=everything; model=demo");
   EXPECT_EQ(ask(R"({"facts":{"no.such.fact":1}})", "/v1/route/explain").status, 400);
   EXPECT_EQ(ask(R"({"facts":{"request.n":"many"}})", "/v1/route/explain").status, 400);
+  const Answer too_many =
+      ask(R"({"facts":{"request.model":")" + std::string(64 * 1024, 'x') + "\"}}", "/v1/route/explain");
+  EXPECT_EQ(too_many.status, 400);
+  EXPECT_EQ(json::parse(too_many.body)["error"]["param"], "facts");
   const auto refusal = [&](const char* body) { return ask(body, "/v1/route/explain").body; };
   EXPECT_NE(refusal(R"({"facts":{"hardware.memory.presure":1}})").find("did you mean"), std::string::npos);
   EXPECT_NE(refusal(R"({"facts":{"hardware.memory.pressure":-1}})").find("is never negative, got -1"),
