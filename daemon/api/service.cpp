@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <ctime>
+#include <new>
 #include <random>
 #include <unordered_set>
 
@@ -32,10 +33,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Longer bodies are parsed off the loop. One of this length takes up to 0.2 ms to parse where it is hostile, and
-// the way to the other thread and back takes some 0.02 ms.
+// Longer bodies are parsed off the loop. One of this length takes up to 0.2 ms to parse where it is hostile,
+// and the way to the other thread and back takes some 0.02 ms.
 constexpr std::size_t kParsedOnLoop = 16 * 1024;
-// Of a request to a path that takes no body: the connection reads one to its end, and nobody is charged with it.
+// Most bytes of a body on a path that takes none: the connection reads it to its end, and no app is charged
+// for it.
 constexpr std::uint64_t kUnusedBody = 1024;
 
 std::uint64_t random_bits() {
@@ -170,7 +172,8 @@ struct Service::Impl {
   ParsingThread parsing_thread;  // last: it uses what `parsing` holds
 };
 
-// A request whose large body is parsed off the loop. What the thread touches, the loop leaves alone until then.
+// A request whose large body is parsed off the loop. Until parsed() the loop touches neither the body nor the
+// operation.
 class Service::Impl::Parsing final : public ParsingThread::Task,
                                      public http::ExchangeObserver,
                                      public std::enable_shared_from_this<Parsing> {
@@ -181,7 +184,11 @@ class Service::Impl::Parsing final : public ParsingThread::Task,
   // ParsingThread::Task
   void parse() override {
     http::Request& request = call.exchange->request();
-    operation_ = call.codec.parse(call.route, request);
+    try {
+      operation_ = call.codec.parse(call.route, request);
+    } catch (const std::bad_alloc&) {
+      operation_ = fail(ErrorCode::insufficient_memory, "There is no memory to parse the body in.");
+    }
     std::string().swap(request.body);  // the operation holds what it needs of it
   }
   void parsed() override {
@@ -243,8 +250,8 @@ http::Response Service::Impl::refused(const route::Refusal& refusal, const Route
 std::optional<route::Refusal> Service::Impl::charge(Entry& entry, const http::Request& head) {
   const config::AppManifest& app = *entry.app;
   const std::uint64_t limit = app.limits.held_bytes;
-  const std::uint64_t most = head.chunked ? entry.state->settings->config.http.body_bytes
-                                          : head.content_length.value_or(0);
+  const std::uint64_t most =
+      head.chunked ? entry.state->settings->config.http.body_bytes : head.content_length.value_or(0);
   route::HeldBytes::Share share = held.share_of(app.id);
   route::Refusal refusal;
   if (most > limit) {
@@ -254,12 +261,12 @@ std::optional<route::Refusal> Service::Impl::charge(Entry& entry, const http::Re
                      {},
                      {}};
   } else if (!share.grow(most, limit)) {
-    refusal.error = {ErrorCode::rate_limited,
-                     "The daemon holds " + std::to_string(held.held(app.id)) + " of at most " +
-                         std::to_string(limit) + " bytes for the app (limits.held_bytes), and this body has " +
-                         std::to_string(most) + ".",
-                     {},
-                     {}};
+    refusal.error = {
+        ErrorCode::rate_limited,
+        "The daemon holds " + std::to_string(held.held(app.id)) + " of at most " + std::to_string(limit) +
+            " bytes for the app (limits.held_bytes), and this body has " + std::to_string(most) + ".",
+        {},
+        {}};
   } else if (auto charged = dispatcher.charge(app, most)) {
     entry.charged = most;
     entry.standings = *charged;
@@ -373,10 +380,11 @@ void Service::Impl::run(const Call& call, Generate request) {
       });
   active.insert(inference);
   call.exchange->observe(inference);
-  auto job = dispatcher.submit({id, call.state, *call.state->settings->tree, app, **model, traits_of(request),
-                                std::move(request.base), std::move(request.prompts), request.n, call.body_bytes,
-                                call.state->settings->file_of(**model), &call.state->settings->measured},
-                               inference);
+  auto job =
+      dispatcher.submit({id, call.state, *call.state->settings->tree, app, **model, traits_of(request),
+                         std::move(request.base), std::move(request.prompts), request.n, call.body_bytes,
+                         call.state->settings->file_of(**model), &call.state->settings->measured},
+                        inference);
   if (job)
     inference->run(std::move(*job));
   else

@@ -1,5 +1,5 @@
-// Large bodies, parsed off the loop: nobody waits for another app's, and nothing is lost where a client leaves or the
-// daemon drains. The toy API's parser waits until the test lets it go on.
+// Large bodies, parsed off the loop: nobody waits for another app's, and nothing is lost where a client
+// leaves or the daemon drains. The toy API's parser waits until the test lets it go on.
 #include <array>
 #include <chrono>
 #include <thread>
@@ -152,6 +152,18 @@ TEST_F(BodyParsing, ADrainThatTakesTooLongAnswersIt) {
   EXPECT_TRUE(rig.cpu().started.empty());
 }
 
+TEST_F(BodyParsing, ABodyThatFindsNoMemoryCostsOneRequest) {
+  gate.open();
+  Wire wire(rig), next(rig);
+  wire.send(say("key-alice", "too much"));
+  finish(wire);
+  EXPECT_EQ(wire.answer().status, 503);
+  EXPECT_EQ(json::parse(wire.answer().body)["oops"], "insufficient_memory");
+  next.send(say("key-alice"));
+  finish(next);
+  EXPECT_EQ(next.answer().status, 200);
+}
+
 TEST_F(BodyParsing, TheServiceEndsWhileABodyIsParsed) {
   auto other = std::make_unique<Rig>(settings(), make_hardware(true), nullptr, kWithToy);
   other->waits_for_parsing = false;
@@ -177,7 +189,8 @@ TEST_F(BodyParsing, HeldBytesLastUntilTheBodyIsParsed) {
   second.send(say("key-alice"));
   EXPECT_EQ(second.answer().status, 503) << "the toy's status of whatever is not the client's fault";
   EXPECT_EQ(json::parse(second.answer().body)["oops"], "rate_limited");
-  EXPECT_NE(second.answer().body.find("of at most 102400 bytes for the app (limits.held_bytes)"), std::string::npos)
+  EXPECT_NE(second.answer().body.find("of at most 102400 bytes for the app (limits.held_bytes)"),
+            std::string::npos)
       << second.answer().body;
   other.send(say("key-bobby"));
   EXPECT_EQ(other.received(), "") << "another app's are its own";

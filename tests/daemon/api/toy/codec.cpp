@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <new>
 
 #include "config/json_reader.hpp"
 #include "daemon/api/error_table.hpp"
@@ -146,7 +147,9 @@ Result<Generate> parse_say(const http::Request& request) {
   if (!body) return std::unexpected(body.error());
   const JsonView say = body->view().is_object() ? body->view().member("say") : JsonView();
   if (!say.is_string()) return fail(ErrorCode::missing_field, "'say' is required.", "say");
-  if (Gate* gate = the_gate; gate != nullptr && request.body.size() > kGatedBytes) gate->pass(say.text().substr(0, 2));
+  if (Gate* gate = the_gate; gate != nullptr && request.body.size() > kGatedBytes)
+    gate->pass(say.text().substr(0, 2));
+  if (say.text().starts_with("too much")) throw std::bad_alloc();
   Generate out;
   if (const JsonView model = body->view().member("model")) out.model = model.text();
   JsonPacker messages;

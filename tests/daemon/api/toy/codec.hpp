@@ -1,7 +1,8 @@
 // An API that exists in tests alone, to show that a codec is a folder and a row: a key field and an error
 // shape of its own, every operation, every event, every framing.
 //
-//   POST /toy/say[?as=lines|events]  {"say":TEXT,"n":N,"logprobs":true}; streamed where `as` says how
+//   POST /toy/say[?as=lines|events]  {"say":TEXT,"n":N,"logprobs":true}; streamed where `as` says how;
+//                                    there is no memory to parse a TEXT that begins with "too much"
 //   POST /toy/upload                 multipart/form-data: the part "text" is the prompt
 //   GET  /toy/models, /toy/models/ID, /toy/health, /toy/ready, /toy/metrics, /toy/receipts/ID
 //   POST /toy/why                    {"model":ID}: explain
@@ -19,7 +20,7 @@ namespace flyball::testing::toy {
 
 extern const api::Codec kCodec;
 
-// Where the parser of /toy/say waits with a body over 16 KiB, on whatever thread, until it is opened.
+// A place where the parser of /toy/say waits with a body over 16 KiB, on whatever thread, until it is opened.
 class Gate {
  public:
   void pass(std::string_view mark);  // the parser's
