@@ -183,7 +183,8 @@ class Packer final : public Bounded {
     Open& top = open_.back();
     const auto first = keys_.begin() + static_cast<std::ptrdiff_t>(top.first_key);
     if (keys_.size() - top.first_key < kCompared) {
-      if (std::any_of(first, keys_.end(), [&](const Key& known) { return text_of(known) == name; })) return twice();
+      if (std::any_of(first, keys_.end(), [&](const Key& known) { return text_of(known) == name; }))
+        return twice();
     } else {
       if (!hash_) hash_ = KeyedHash::random();
       if (top.hashed.empty())
@@ -222,8 +223,9 @@ class Packer final : public Bounded {
       object.hashed = std::move(wider);
     }
     const auto hash = static_cast<std::uint32_t>((*hash_)(name));
-    Slot& place = place_of(object.hashed, hash,
-                           [&](const Slot& slot) { return slot.hash == hash && text_of(keys_[slot.key]) == name; });
+    Slot& place = place_of(object.hashed, hash, [&](const Slot& slot) {
+      return slot.hash == hash && text_of(keys_[slot.key]) == name;
+    });
     if (place.key != kFree) return false;
     place = {hash, static_cast<std::uint32_t>(index)};
     return true;

@@ -1,5 +1,5 @@
-// SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012): a hash of text under a secret
-// key. A stranger who chooses the texts cannot make more of them collide than chance does.
+// SipHash-1-3 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012): a hash of text under a
+// secret key. A stranger who chooses the texts cannot make more of them collide than chance does.
 #pragma once
 
 #include <bit>

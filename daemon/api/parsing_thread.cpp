@@ -23,9 +23,10 @@ struct ParsingThread::Impl : std::enable_shared_from_this<ParsingThread::Impl> {
   boost::asio::io_context& io;
   std::mutex mutex;
   std::condition_variable wake;
-  std::map<std::string, std::deque<std::shared_ptr<Task>>> waiting;  // by app; apps without a task have no entry
-  std::string last;                                                  // the app whose turn was the last
-  std::vector<std::shared_ptr<Task>> done;                           // parsed, and not told so yet
+  std::map<std::string, std::deque<std::shared_ptr<Task>>>
+      waiting;                              // by app; apps without a task have no entry
+  std::string last;                         // the app whose turn was the last
+  std::vector<std::shared_ptr<Task>> done;  // parsed, and not told so yet
   bool ending = false;
   std::thread thread;
 };

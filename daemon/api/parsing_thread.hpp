@@ -1,5 +1,6 @@
-// The thread that parses large bodies, so that the loop does not: it parses one at a time. Apps take turns, so
-// that a body waits for at most one body of each other app; an app's own bodies are parsed in order of arrival.
+// The thread that parses large bodies, so that the loop does not: it parses one at a time. Apps take turns,
+// so that a body waits for at most one body of each other app; an app's own bodies are parsed in order of
+// arrival.
 #pragma once
 
 #include <memory>
@@ -24,7 +25,8 @@ class ParsingThread {
   ParsingThread(const ParsingThread&) = delete;
   ParsingThread& operator=(const ParsingThread&) = delete;
 
-  // The caller bounds what waits: each task is one connection's request, and its bytes are of the app's HeldBytes.
+  // The caller bounds what waits: each task is one connection's request, and its bytes are of the app's
+  // HeldBytes.
   void add(const std::string& app, std::shared_ptr<Task> task);
   // Takes back a task that waits. False: its parse() has begun.
   bool take_back(const std::string& app, const Task& task);

@@ -94,9 +94,10 @@ class Dispatcher {
   // charge back where it answers `overloaded`.
   std::expected<Standings, Refusal> charge(const config::AppManifest& app, std::uint64_t body_bytes);
   void give_back(const config::AppManifest& app, std::uint64_t requests, std::uint64_t body_bytes);
-  // Admits a charged request and decides at once; engines are asked later, from the io_context. Each answer takes a place of
-  // its own, as each takes a sequence of an engine. rate_limited: the app's own limits; invalid_value: they
-  // would never allow it; overloaded: the queue is full. Failures after this arrive at the observer.
+  // Admits a charged request and decides at once; engines are asked later, from the io_context. Each answer
+  // takes a place of its own, as each takes a sequence of an engine. rate_limited: the app's own limits;
+  // invalid_value: they would never allow it; overloaded: the queue is full. Failures after this arrive at
+  // the observer.
   std::expected<std::shared_ptr<Job>, Refusal> submit(JobSpec spec, std::weak_ptr<JobObserver> observer);
 
   // Decides without running: the facts as they are now, with `overrides` on top and what follows from

@@ -50,7 +50,9 @@ TEST(PackedJson, RefusesAKeyThatAppearsTwiceInAnObjectOfAnySize) {
   for (const std::size_t n : {1, 2, 15, 16, 17, 18, 63, 64, 65, 1000, 90'000}) {
     std::string text = R"({"outer":{)";
     for (std::size_t i = 0; i < n; ++i) text += "\"key-" + std::to_string(i) + "\":0,";
-    const auto with = [&](const std::string& last) { return read_packed(text + "\"" + last + "\":1},\"b\":2}"); };
+    const auto with = [&](const std::string& last) {
+      return read_packed(text + "\"" + last + "\":1},\"b\":2}");
+    };
     const auto unique = with("outer");
     ASSERT_TRUE(unique) << n;
     EXPECT_EQ(unique->view().find("outer").size(), n + 1);

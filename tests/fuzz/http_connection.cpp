@@ -1,7 +1,7 @@
 // A whole connection: any bytes, cut anywhere, through the real connection, router and dispatcher to fake
-// engines, in memory. First byte of the input: how the rest is cut, when the client hangs up and whether large
-// bodies are parsed before it does. Whatever
-// comes, the daemon keeps no request, bounds its buffers, and answers in HTTP.
+// engines, in memory. First byte of the input: how the rest is cut, when the client hangs up and whether
+// large bodies are parsed before it does. Whatever comes, the daemon keeps no request, bounds its buffers,
+// and answers in HTTP.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>

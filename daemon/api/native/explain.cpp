@@ -11,7 +11,8 @@
 namespace flyball::api::native {
 namespace {
 
-// Of the `facts` given, as JSON. There are a few hundred facts; they are checked and written back on the loop.
+// Most bytes of `facts`, as JSON. There are a few hundred facts; they are checked and written back on the
+// loop.
 constexpr std::uint32_t kMaxFactsBytes = 64 * 1024;
 
 }  // namespace

@@ -187,7 +187,8 @@ TEST_F(RateLimits, AChunkedBodyIsChargedWithItsLength) {
     return wire.answer();
   }();
   EXPECT_EQ(first.status, 200);
-  EXPECT_GE(std::stoull(first.field("x-ratelimit-remaining-bytes")), alice().bytes_per_minute - with("").size());
+  EXPECT_GE(std::stoull(first.field("x-ratelimit-remaining-bytes")),
+            alice().bytes_per_minute - with("").size());
   EXPECT_EQ(complete().status, 200);
   --alice().bytes_per_minute;
   Wire wire(rig);

@@ -105,7 +105,8 @@ TEST_F(LimitsTest, BytesAMinuteComeBackEvenly) {
   EXPECT_EQ(first->bytes->remaining, 2000U);
   EXPECT_EQ(first->bytes->reset_ms, 40'000);
   const auto refused = charge(0, 2500);
-  EXPECT_THAT(refused.error().error.message, HasSubstr("2000 of its 6000 bytes a minute left, and this body has 2500"));
+  EXPECT_THAT(refused.error().error.message,
+              HasSubstr("2000 of its 6000 bytes a minute left, and this body has 2500"));
   EXPECT_EQ(refused.error().retry_after_ms, 5000) << "a hundred a second";
   EXPECT_EQ(refused.error().standings.bytes->remaining, 2000U) << "a refusal costs nothing";
   EXPECT_TRUE(charge(0)) << "a request without a body";
