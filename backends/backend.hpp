@@ -31,8 +31,8 @@ struct ChatPrompt {
   PackedJson tools;          // array, or empty
   PackedJson template_args;  // object of extra template variables, or empty
   bool add_generation_prompt = true;
-  // False: what the client sent is text, and control tokens come of the template's own text alone. True: text that
-  // spells one, such as <|im_end|> in a message, becomes it.
+  // False: what the client sent is text, and control tokens come of the template's own text alone. True: text
+  // that spells one, such as <|im_end|> in a message, becomes it.
   bool control_tokens_in_content = false;
 };
 struct TextPrompt {

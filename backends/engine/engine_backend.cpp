@@ -35,8 +35,9 @@ constexpr std::chrono::milliseconds kRestoreSlice{10};
 // requests makes room for others before their commands are read.
 constexpr std::size_t kCommandsPerRequest = 6;
 
-// Of the thread that prepares large prompts: on a processor that it shares it has about a tenth of what a thread
-// of the CPU engine or of the other lane has, so that their steps lengthen by no more, and it is never starved.
+// Of the thread that prepares large prompts: on a processor that it shares it has about a tenth of what a
+// thread of the CPU engine or of the other lane has, so that their steps lengthen by no more, and it is never
+// starved.
 constexpr int kLargeLaneNice = 10;
 
 Error shutting_down() {

@@ -1,6 +1,6 @@
-// What waits to be prepared, in two lanes that a thread each takes from: prompts of little text, and those whose
-// text takes long to read, so that nobody's small prompt waits for a large one. In each lane apps take turns. Its
-// length is bounded by what is put in it: the engine counts requests before they enter.
+// Requests that wait to be prepared, in two lanes with a thread each: prompts of little text, and prompts
+// whose text takes long to read, so that nobody's small prompt waits for a large one. Apps take turns in each
+// lane. The engine bounds its length: it counts requests before they enter.
 #pragma once
 
 #include <array>
@@ -21,8 +21,8 @@ namespace flyball::engine {
 
 enum class LaneId : std::uint8_t { small, large };
 
-// Text of a small prompt at most: about 7,000 tokens of English, which take 0.5 ms to tokenize. The worst that was
-// found, one word of so many random letters, takes 10 ms.
+// Text of a small prompt at most: about 7,000 tokens of English, which take 0.5 ms to tokenize. The worst
+// that was found, one word of so many random letters, takes 10 ms.
 inline constexpr std::size_t kSmallPromptBytes = std::size_t{32} << 10U;
 
 constexpr LaneId lane_of(std::size_t text_bytes) noexcept {

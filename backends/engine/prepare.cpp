@@ -52,8 +52,9 @@ Result<std::vector<Token>> encode(std::string_view text, text::Tokenizer::Encode
   return std::move(*tokens);
 }
 
-// Of a text that is what lies from `begin` to `end` of another one.
-std::vector<text::TextSpan> within(const std::vector<text::TextSpan>& spans, std::size_t begin, std::size_t end) {
+// The spans within [begin, end), as spans of that part.
+std::vector<text::TextSpan> within(const std::vector<text::TextSpan>& spans, std::size_t begin,
+                                   std::size_t end) {
   std::vector<text::TextSpan> out;
   for (const text::TextSpan& span : spans)
     if (span.end > begin && span.begin < end)
@@ -79,7 +80,8 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
   if (const auto bytes = tokenizer.bound().most_bytes()) input.most_bytes = most_tokens(model) * *bytes;
   auto rendered = model.chat_template->render(input);
   if (!rendered && rendered.error().code == ErrorCode::context_length_exceeded)
-    return too_many_bytes("more than " + std::to_string(input.most_bytes), most_tokens(model) + 1, model, kParam);
+    return too_many_bytes("more than " + std::to_string(input.most_bytes), most_tokens(model) + 1, model,
+                          kParam);
   if (!rendered) return pass(rendered);
   const std::string_view all = rendered->text;
   const auto is_own = [&](std::size_t from, std::size_t to) {
@@ -90,9 +92,8 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
   if (const std::size_t size = input.bos_token.size();
       model.adds_bos && size > 0 && all.starts_with(input.bos_token) && is_own(0, size))
     begin = size;
-  if (const std::size_t size = input.eos_token.size(); model.adds_eos && size > 0 &&
-                                                       all.substr(begin).ends_with(input.eos_token) &&
-                                                       is_own(end - size, end))
+  if (const std::size_t size = input.eos_token.size();
+      model.adds_eos && size > 0 && all.substr(begin).ends_with(input.eos_token) && is_own(end - size, end))
     end -= size;
   const auto written = within(rendered->written, begin, end);
   return encode(all.substr(begin, end - begin),

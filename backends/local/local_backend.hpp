@@ -32,8 +32,8 @@ struct SpillSettings {
 
 struct LocalBackendOptions {
   std::string model_id;
-  std::filesystem::path path;            // "" means the embedded demo model
-  std::string sha256;                    // "" or what the model at `path` must hash to (model::ModelFile::open)
+  std::filesystem::path path;  // "" means the embedded demo model
+  std::string sha256;          // "" or what the model at `path` must hash to (model::ModelFile::open)
   std::string backend{config::kCpu.id};  // an engine kind; others: unsupported_value
   std::uint32_t threads = 0;             // cpu: 0 is one per core
   std::uint64_t expert_bytes = 0;  // cpu: for a mixture's packed experts; 0: three quarters of what is free

@@ -153,7 +153,8 @@ Result<std::unique_ptr<ModelFile>> unless_out_of_memory(Read&& read) {
 
 }  // namespace
 
-Result<std::unique_ptr<ModelFile>> ModelFile::open(const std::filesystem::path& path, std::string_view sha256) {
+Result<std::unique_ptr<ModelFile>> ModelFile::open(const std::filesystem::path& path,
+                                                   std::string_view sha256) {
   std::error_code ignored;  // what is no directory is refused, or read, as a file
   if (!std::filesystem::is_directory(path, ignored))
     return unless_out_of_memory([&] { return read_path(path, sha256); });

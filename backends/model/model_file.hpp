@@ -66,8 +66,8 @@ class ModelFile {
   // A GGUF file, the first shard of a split one with its siblings beside it (split_name.hpp), or an MLX
   // directory. MappedFile::open's errors; model_invalid (missing or unknown tensors, wrong shapes and shards
   // that do not fit are named; a GGUF file's norms and biases must be F32); model_unsupported (mlx.hpp);
-  // insufficient_memory. sha256: "", or what the file's bytes must hash to, those of a split model one shard after
-  // the other (pin.hpp); invalid_value: a directory has none.
+  // insufficient_memory. sha256: "", or what the file's bytes must hash to, those of a split model one shard
+  // after the other (pin.hpp); invalid_value: a directory has none.
   static Result<std::unique_ptr<ModelFile>> open(const std::filesystem::path& path,
                                                  std::string_view sha256 = {});
   // Over bytes that outlive the result and begin at a multiple of 8 (the embedded demo model, tests,

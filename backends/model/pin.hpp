@@ -10,9 +10,9 @@
 
 namespace flyball::model {
 
-// model_invalid unless the files' bytes, one file after the other, hash to these 64 hex digits. It reads the bytes
-// where they are mapped: what is hashed is what is then used, whatever the path leads to by now. It says nothing of
-// bytes that somebody writes into the same files later. path: for the message.
+// model_invalid unless the files' bytes, one file after the other, hash to these 64 hex digits. It reads the
+// bytes where they are mapped: what is hashed is what is then used, whatever the path leads to by now. It
+// says nothing of bytes that somebody writes into the same files later. path: for the message.
 Result<void> check_sha256(std::span<const MappedFile> files, std::string_view expected,
                           const std::filesystem::path& path);
 

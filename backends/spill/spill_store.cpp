@@ -113,7 +113,7 @@ std::optional<std::vector<std::string>> segment_names(int directory) {
   return names;
 }
 
-// What cannot be read is taken for nobody's: its blocks are found by nobody either.
+// A segment that cannot be read counts as nobody's: nobody finds its blocks either.
 bool holds_stranger(int file, std::span<const std::string> owners, const std::stop_token& stop) {
   std::array<std::byte, kSegmentHeaderBytes> bytes{};
   if (read_all(file, 0, bytes) != 0) return false;
@@ -133,8 +133,8 @@ bool holds_stranger(int file, std::span<const std::string> owners, const std::st
 
 }  // namespace
 
-Result<std::size_t> remove_all_but(const std::filesystem::path& directory, std::span<const std::string> owners,
-                                   const std::stop_token& stop) {
+Result<std::size_t> remove_all_but(const std::filesystem::path& directory,
+                                   std::span<const std::string> owners, const std::stop_token& stop) {
   std::error_code error;
   if (!std::filesystem::exists(directory, error) && !error) return 0;
   auto opened = device::CacheDirectory::open(directory, device::CacheDirectory::Trust::owner);
@@ -207,7 +207,8 @@ Result<std::vector<SpillStore::Listed>> SpillStore::list() const {
   std::vector<Listed> all;
   for (const std::string& name : *names) {
     struct stat s {};
-    if (::fstatat(directory_.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode)) continue;
+    if (::fstatat(directory_.fd(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(s.st_mode))
+      continue;
     all.push_back({name, static_cast<std::uint64_t>(s.st_size), {s.st_mtim.tv_sec, s.st_mtim.tv_nsec}});
   }
   // Of the same moment, by name: where file times are coarse, that is the order in which each engine made its

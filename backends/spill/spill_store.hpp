@@ -51,12 +51,12 @@ class MappedBlock {
   std::span<const std::byte> mapping_, bytes_;
 };
 
-// Removes every segment of the directory, of any space, in which a block is of none of these owners, with what
-// others have there. Engines that run do without them, and may write more of such a block that they still hold.
-// Returns how many went; fewer where it is told to stop. io_error: the directory cannot be read; one that is not
-// there holds none.
-Result<std::size_t> remove_all_but(const std::filesystem::path& directory, std::span<const std::string> owners,
-                                   const std::stop_token& stop);
+// Removes every segment of the directory, of any space, in which a block is of none of these owners, with
+// what others have there. Engines that run do without them, and may write more of such a block that they
+// still hold. Returns how many went; fewer where it is told to stop. io_error: the directory cannot be read;
+// one that is not there holds none.
+Result<std::size_t> remove_all_but(const std::filesystem::path& directory,
+                                   std::span<const std::string> owners, const std::stop_token& stop);
 
 class SpillStore {
  public:

@@ -120,13 +120,14 @@ Result<void> BpeTokenizer::add_merges(const model::GgufArray& merges) {
   return {};
 }
 
-// Of the tokens that text becomes by merging; emit() says what becomes of other symbols. Every symbol that is there
-// counts, also where no merge leads to it.
+// Every symbol counts, also one that no merge leads to; emit() says how many tokens become of a symbol that
+// is none itself.
 void BpeTokenizer::find_bound() {
   specials_.bound(bound_);
   for (std::uint32_t id = 0; id < symbols_.size(); ++id) {
     const std::string_view text = symbols_[id];
-    const auto tokens = id < vocab_size_ ? 1 : std::ranges::count_if(text, [&](char c) { return is_lone_token(c); });
+    const auto tokens =
+        id < vocab_size_ ? 1 : std::ranges::count_if(text, [&](char c) { return is_lone_token(c); });
     if (tokens == 0) {
       bound_.loses(text);
     } else if (!text.empty()) {

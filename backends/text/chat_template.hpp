@@ -35,8 +35,8 @@ struct TemplateInput {
 
 struct Rendered {
   std::string text;
-  // Parts of the text that are the template's own: copies of its source, of bos_token and eos_token, and of the
-  // messages' roles. All else came from the client. In order, apart.
+  // Parts of the text that are the template's own: copies of its source, of bos_token and eos_token, and of
+  // the messages' roles. All else came from the client. In order, apart.
   std::vector<TextSpan> written;
   bool operator==(const Rendered&) const = default;
 };

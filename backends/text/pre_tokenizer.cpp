@@ -91,10 +91,10 @@ void PreTokenizer::split(std::string_view text, Scratch& scratch, const Word& wo
   if (!text.empty()) split_by(0, text, 0, static_cast<std::uint32_t>(text.size()), scratch, word);
 }
 
-// By this pattern, and what it leaves by those after it. Assertions of the pattern see the stretch [begin, end) as
-// the whole text. False: no more words are wanted.
-bool PreTokenizer::split_by(std::size_t pattern, std::string_view text, std::uint32_t begin, std::uint32_t end,
-                            Scratch& scratch, const Word& word) const {
+// By this pattern, and what it leaves by those after it. Assertions of the pattern see the stretch [begin,
+// end) as the whole text. False: no more words are wanted.
+bool PreTokenizer::split_by(std::size_t pattern, std::string_view text, std::uint32_t begin,
+                            std::uint32_t end, Scratch& scratch, const Word& word) const {
   if (pattern == patterns_.size()) return word(begin, end);
   const Pattern& mine = patterns_[pattern];
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data() + begin);
@@ -115,7 +115,8 @@ bool PreTokenizer::split_by(std::size_t pattern, std::string_view text, std::uin
     }
     const PCRE2_SIZE* bounds = pcre2_get_ovector_pointer(data);
     if (found < 0 || bounds[1] <= done) break;
-    const std::size_t from = bounds[0], to = bounds[1];  // the patterns after this one match into the same data
+    const std::size_t from = bounds[0],
+                      to = bounds[1];  // the patterns after this one match into the same data
     if (from > done && !give(done, from)) return false;
     if (!give(from, to)) return false;
     done = to;

@@ -38,10 +38,10 @@ class PreTokenizer {
 
   // A word, as offsets into the text; false: no more are wanted.
   using Word = std::function<bool(std::uint32_t begin, std::uint32_t end)>;
-  // Gives each word in order, and does no work beyond the one that is the last wanted: the first word begins the
-  // text, each next one begins where the one before ends, the last ends the text. Precondition: text is well-formed
-  // UTF-8 of under 4 GiB. Time is linear in text for every pattern here; a match that still exceeds PCRE2's limits
-  // leaves the rest of its stretch as one word.
+  // Gives each word in order, and does no work beyond the one that is the last wanted: the first word begins
+  // the text, each next one begins where the one before ends, the last ends the text. Precondition: text is
+  // well-formed UTF-8 of under 4 GiB. Time is linear in text for every pattern here; a match that still
+  // exceeds PCRE2's limits leaves the rest of its stretch as one word.
   void split(std::string_view text, Scratch& scratch, const Word& word) const;
 
   bool ignores_merges() const noexcept { return ignores_merges_; }  // a word that is a token is taken whole

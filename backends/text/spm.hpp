@@ -41,7 +41,7 @@ class SpmTokenizer final : public Tokenizer {
   // False: these and what is in `out` already are more than `most` tokens.
   bool encode_text(std::string_view text, bool prefix, std::vector<Token>& out, Scratch& scratch,
                    std::size_t most) const;
-  // Where a run begins that no token reaches beyond: the end of the run that begins at `begin`.
+  // The end of the run that begins at `begin`: no token reaches beyond it.
   std::size_t run_end(std::string_view escaped, std::size_t begin) const;
   void merge(std::string_view run, std::vector<Token>& out, Scratch& scratch) const;
   // The token that text of several characters merges into.
@@ -54,10 +54,11 @@ class SpmTokenizer final : public Tokenizer {
   std::array<Token, 256> byte_tokens_{};
   SpecialMatcher specials_;
   std::size_t longest_ = 0;  // bytes of the longest token
-  // By a byte and what follows it, kSpaceMark or the next byte: whether some token has them side by side. Where
-  // none has, text falls apart into runs that are tokenized each by itself.
+  // Whether some token has a byte and what follows it, kSpaceMark or the next byte, side by side. Text falls
+  // apart where none has, into runs that are tokenized each by itself.
   static constexpr std::size_t kMarkNext = 256, kNext = 257;
-  static std::size_t joint(std::string_view text, std::size_t at) noexcept;  // of text[at - 1] and what follows it
+  static std::size_t joint(std::string_view text,
+                           std::size_t at) noexcept;  // of text[at - 1] and what follows it
   std::bitset<256 * kNext> joints_;
   bool add_bos_ = false, add_eos_ = false, add_space_prefix_ = true, prefix_once_ = false,
        prefix_if_none_ = false;

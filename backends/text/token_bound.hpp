@@ -1,6 +1,6 @@
-// The least number of tokens that a text can be, told from its bytes alone. A byte counts 1/n of a token, where n
-// is the size of the longest token that the byte can be part of: the bytes of one token never add up to more than
-// one, whatever way the text is cut into tokens.
+// The least number of tokens that a text can be, told from its bytes alone. A byte counts 1/n of a token,
+// where n is the size of the longest token that the byte can be part of: the bytes of one token never add up
+// to more than one, whatever way the text is cut into tokens.
 #pragma once
 
 #include <array>

@@ -37,12 +37,12 @@ class Tokenizer {
   struct EncodeOptions {
     bool add_special = true;    // BOS/EOS where the file says so
     bool parse_special = true;  // text such as <|im_start|> becomes its control token
-    // The parts of the text, in order and apart, in which it does; null: everywhere. What only the file calls a
-    // control token, and the vocabulary shows as text, counts as one here.
+    // The parts of the text, in order and apart, in which it does; null: everywhere. A control token of the
+    // file that the vocabulary shows as text counts as one here.
     const std::vector<TextSpan>* control_in = nullptr;
   };
-  // Any bytes are accepted; invalid UTF-8 goes the model's own way (bytes or U+FFFD), as llama.cpp does. A control
-  // token comes of its own spelling alone, where that is recognised: never of what merges.
+  // Any bytes are accepted; invalid UTF-8 goes the model's own way (bytes or U+FFFD), as llama.cpp does. A
+  // control token comes of its own spelling alone, where that is recognised: never of what merges.
   std::vector<Token> encode(std::string_view text, EncodeOptions options) const {
     return *encode_within(text, options, SIZE_MAX);
   }

@@ -111,7 +111,8 @@ std::vector<SpecialMatcher::Cut> SpecialMatcher::cuts(std::string_view text, boo
   };
   std::vector<Match> matches;  // a heap; at most one for each place
   std::uint32_t node = 0;
-  std::size_t spans = control_in == nullptr ? 0 : control_in->size();  // those that begin before `at`, or there
+  std::size_t spans =
+      control_in == nullptr ? 0 : control_in->size();  // those that begin before `at`, or there
   for (std::size_t at = text.size(); at-- > 0;) {
     node = step(node, static_cast<unsigned char>(text[at]));
     while (spans > 0 && (*control_in)[spans - 1].begin > at) --spans;

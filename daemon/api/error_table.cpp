@@ -21,10 +21,10 @@ constexpr std::array kTable{
     ErrorRow{missing_field, 400, kRequest, Retry::no, "A required field is absent; `param` names it."},
     ErrorRow{unsupported_value, 400, kRequest, Retry::no,
              "The field is known, this value of it is not served."},
-    ErrorRow{
-        context_length_exceeded, 400, kRequest, Retry::no,
-        "The prompt leaves no room for an answer in the context; the message has the context's tokens, and the "
-        "prompt's, or how many those are at least. Prompts are never cut."},
+    ErrorRow{context_length_exceeded, 400, kRequest, Retry::no,
+             "The prompt leaves no room for an answer in the context; the message has the context's tokens, "
+             "and the "
+             "prompt's, or how many those are at least. Prompts are never cut."},
     ErrorRow{template_error, 400, kRequest, Retry::no,
              "The model has no chat template, or it refuses these messages."},
     ErrorRow{template_budget, 400, kRequest, Retry::no,

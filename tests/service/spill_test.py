@@ -145,6 +145,8 @@ class SpillTest(SmallModelTest):
             text, _, _ = self.ask(daemon)
             daemon.signal(15)
             daemon.wait()
+        of_example = glob.glob(self.kv + "/*.kv")
+        self.assertTrue(of_example)
         with self.daemon() as daemon:
             apps = os.path.join(daemon.dir.name, "apps.d")
             shutil.move(os.path.join(apps, "example.yaml"), keys)
@@ -153,6 +155,8 @@ class SpillTest(SmallModelTest):
             daemon.write_config(daemon.config_text().replace("default_app: example", "default_app: other"))
             daemon.signal(1)
             daemon.wait_for_log("configuration reloaded")
+            daemon.wait_for_log("removed the KV of former apps from the disk")
+            self.assertFalse(set(of_example) & set(glob.glob(self.kv + "/*.kv")), "the app is gone, its KV stays")
             again, cached, _ = self.ask(daemon)
             self.assertEqual((again, cached), (text, 0))
 

@@ -37,7 +37,9 @@ class Interpreter::Capture {
  public:
   explicit Capture(Interpreter& interpreter) : Capture(interpreter, interpreter.output_bytes) {}
   Capture(Interpreter& interpreter, std::size_t most)
-      : interpreter_(interpreter), text_(interpreter, most), outer_(std::exchange(interpreter.out_, &text_)) {}
+      : interpreter_(interpreter),
+        text_(interpreter, most),
+        outer_(std::exchange(interpreter.out_, &text_)) {}
   ~Capture() { interpreter_.out_ = outer_; }
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;

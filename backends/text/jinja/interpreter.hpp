@@ -26,7 +26,8 @@ class Interpreter final : public Runtime {
 
   // A variable of the template's context; ignored where the template never names it.
   void define(std::string_view name, Value value);
-  // What it writes, and which of it is the template's own. context_length_exceeded: more than most_bytes.
+  // The text that the template writes; `written`: its own parts. context_length_exceeded: more than
+  // most_bytes.
   std::string render(std::size_t most_bytes, std::vector<TextSpan>& written);
 
   Value call(Value callee, Arguments&& arguments) override;

@@ -15,7 +15,8 @@ void append_span(std::vector<TextSpan>& spans, TextSpan span) {
 }
 
 void Origins::add(std::string_view text, std::vector<TextSpan> written) {
-  if (!text.empty() && !written.empty()) texts_.insert_or_assign(text.data(), Known{text.size(), std::move(written)});
+  if (!text.empty() && !written.empty())
+    texts_.insert_or_assign(text.data(), Known{text.size(), std::move(written)});
 }
 
 std::size_t Origins::copy(std::string_view text, std::size_t at, std::vector<TextSpan>& out) const {

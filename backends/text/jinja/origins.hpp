@@ -1,6 +1,6 @@
-// Which bytes of a render's texts the template wrote itself, told by where they lie: a text that is no view of a
-// known one was written by somebody else. Whatever copies text without telling so, makes it somebody else's: what
-// is called the template's is nothing but copies of its own source.
+// Which bytes of a render's texts the template wrote itself, told by their addresses. A text that is no view
+// of a known one counts as the client's, so a function that copies text without telling so loses the
+// template's part in it, and never makes a client's text the template's.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,8 @@ class Origins {
   void add(std::string_view text) { add(text, {{0, text.size()}}); }
   // The same of parts of a text: in order, apart, not empty.
   void add(std::string_view text, std::vector<TextSpan> written);
-  // Adds those parts of `text` that the template wrote to `out`, where the text begins at `at`: in order, joined
-  // where they meet. Returns how many. Precondition: `out` ends at `at` or before.
+  // Adds those parts of `text` that the template wrote to `out`, where the text begins at `at`: in order,
+  // joined where they meet. Returns how many. Precondition: `out` ends at `at` or before.
   std::size_t copy(std::string_view text, std::size_t at, std::vector<TextSpan>& out) const;
 
  private:

@@ -52,8 +52,8 @@ class TextBuilder {
     pay(1);
     text_.push_back(byte);
   }
-  // Before the allocation: refuses what the limit or the budget does not allow. A text that the template wrote in
-  // part counts as somebody else's.
+  // Before the allocation: refuses what the limit or the budget does not allow. A text that the template
+  // wrote in part counts as the client's.
   void append_repeated(std::string_view text, std::size_t times);
   std::string take() { return std::move(text_); }
   Value take_value(bool markup = false) {

@@ -1,5 +1,5 @@
-// Prompts on their way to the scheduler: by turns of their apps, small ones beside large ones, and what clients
-// wrote as text.
+// Prompts on their way to the scheduler: by turns of their apps, small ones beside large ones, and what
+// clients wrote as text.
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -57,7 +57,9 @@ class Gate {
 };
 
 FakeEngine gated(Gate& gate) {
-  return make_fake({.blocks = 40'000, .step_tokens = 4096, .context = 100'000,
+  return make_fake({.blocks = 40'000,
+                    .step_tokens = 4096,
+                    .context = 100'000,
                     .on_encode = [&gate](std::string_view text) { gate.pass(text); }});
 }
 
@@ -132,12 +134,13 @@ TEST(Preparation, TokensNeedNoTokenizer) {
 TEST(Preparation, TextThatCannotFitIsRefusedAtOnce) {
   Gate gate('a');
   auto fake = make_fake({.context = 1024, .on_encode = [&](std::string_view text) { gate.pass(text); }});
-  const auto refused =
-      fake.backend->start(of_app("flood", std::string(std::size_t{4} << 20U, 'a')), std::make_shared<Client>());
+  const auto refused = fake.backend->start(of_app("flood", std::string(std::size_t{4} << 20U, 'a')),
+                                           std::make_shared<Client>());
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::context_length_exceeded);
   EXPECT_EQ(refused.error().param, "prompt");
-  EXPECT_NE(refused.error().message.find("4194304 bytes, which are at least 838861 tokens"), std::string::npos)
+  EXPECT_NE(refused.error().message.find("4194304 bytes, which are at least 838861 tokens"),
+            std::string::npos)
       << refused.error().message;
   EXPECT_EQ(gate.passed(), "");
 }
@@ -146,8 +149,10 @@ TEST(Preparation, TextThatCannotFitIsRefusedAtOnce) {
 TEST(Preparation, ChatThatCannotFitIsNotTokenized) {
   Gate gate('\0');
   const auto ask = [&](const std::string& chat_template) {
-    auto fake = make_fake({.context = 1024, .chat_template = chat_template,
-                           .on_encode = [&](std::string_view text) { gate.pass(text); }});
+    auto fake =
+        make_fake({.context = 1024, .chat_template = chat_template, .on_encode = [&](std::string_view text) {
+                     gate.pass(text);
+                   }});
     CompletionRequest request = of_app("a", "");
     request.prompt = ChatPrompt{
         test::packed(R"([{"role":"user","content":")" + std::string(100'000, 'a') + "\"}]"), {}, {}};
@@ -195,9 +200,10 @@ TEST(Preparation, ControlTokensInMessagesAreText) {
   std::vector<Token> expected{kBos};
   for (const Token token : letters("<bos>")) expected.push_back(token);
   EXPECT_EQ(prompt_of({.messages = messages(), .tools = {}, .template_args = {}}, chat_template), expected);
-  EXPECT_EQ(prompt_of({.messages = messages(), .tools = {}, .template_args = {}, .control_tokens_in_content = true},
-                      chat_template),
-            (std::vector<Token>{kBos, kBos}));
+  EXPECT_EQ(
+      prompt_of({.messages = messages(), .tools = {}, .template_args = {}, .control_tokens_in_content = true},
+                chat_template),
+      (std::vector<Token>{kBos, kBos}));
 }
 
 // Where the tokenizer adds it itself, the template's own is left out: what a client wrote is not.
@@ -219,12 +225,13 @@ TEST(Preparation, OnlyTheTemplatesOwnBosIsLeftOut) {
 }
 
 TEST(Preparation, HalvesOfAControlTokenStayText) {
-  EXPECT_EQ(prompt_of({.messages = test::packed(
-                           R"([{"role":"user","content":"<bo"},{"role":"user","content":"s>"}])"),
-                       .tools = {},
-                       .template_args = {}},
-                      "{% for m in messages %}{{ m.content }}{% endfor %}"),
-            letters("<bos>"));
+  EXPECT_EQ(
+      prompt_of(
+          {.messages = test::packed(R"([{"role":"user","content":"<bo"},{"role":"user","content":"s>"}])"),
+           .tools = {},
+           .template_args = {}},
+          "{% for m in messages %}{{ m.content }}{% endfor %}"),
+      letters("<bos>"));
 }
 
 }  // namespace

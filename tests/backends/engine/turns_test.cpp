@@ -63,8 +63,8 @@ TEST(Turns, RemovedItemTakesNoTurn) {
 
 class Walk : public ::testing::TestWithParam<int> {};
 
-// Whatever is put, taken and removed: nothing is lost, each owner's items come in order, and while an owner waits
-// every other one is taken from at most once for each item of its own.
+// Whatever is put, taken and removed: nothing is lost, each owner's items come in order, and while an owner
+// waits every other one is taken from at most once for each item of its own.
 TEST_P(Walk, KeepsEachOwnersOrderAndStarvesNobody) {
   std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()));
   Turns<Item> turns;

@@ -36,10 +36,14 @@ inline Answer wait(Backend& backend, CompletionRequest request, std::string owne
   return answer;
 }
 
-// Requests are prepared in order: when this one has been refused, those before it are with the engine.
+// An app's requests are prepared in order, and apps take turns: when this one of "app" has been refused, the
+// others of "app" and one of each other app are with the engine.
 inline void wait_prepared(Backend& backend, std::uint32_t context) {
   const auto last = std::make_shared<Client>();
-  auto ticket = backend.start(text_request(std::string(8 * context, '.'), 1), last).value();
+  CompletionRequest too_long = text_request("", 1);
+  too_long.owner = "app";
+  too_long.prompt = TokenPrompt{std::vector<Token>(context, 0)};
+  auto ticket = backend.start(std::move(too_long), last).value();
   ASSERT_TRUE(last->wait_end());
   ASSERT_TRUE(last->error());
 }

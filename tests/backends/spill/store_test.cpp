@@ -58,7 +58,8 @@ TEST_F(SpillStore, SegmentsOfOwnersThatAreGoneAreRemoved) {
   }
   const auto space_b = space("model b, f16");
   const auto elsewhere = open(space_b);
-  const kv::ChainKey root_b = kv::root_key(space_b, "gone"), key_b = kv::next_key(root_b, std::vector<Token>{1});
+  const kv::ChainKey root_b = kv::root_key(space_b, "gone"),
+                     key_b = kv::next_key(root_b, std::vector<Token>{1});
   ASSERT_TRUE(elsewhere->append(key_b, root_b, payload(5)));
   std::filesystem::create_directory(options_.directory / "ours");
   write(options_.directory / "ours" / "note", "kept");
@@ -78,7 +79,8 @@ TEST_F(SpillStore, RemovalEndsWhereItIsToldTo) {
   ASSERT_TRUE(put(*open(), 1, "gone"));
   std::stop_source source;
   source.request_stop();
-  EXPECT_EQ(spill::remove_all_but(options_.directory, std::vector<std::string>{"app"}, source.get_token()), 0U);
+  EXPECT_EQ(spill::remove_all_but(options_.directory, std::vector<std::string>{"app"}, source.get_token()),
+            0U);
   EXPECT_EQ(segments().size(), 1U);
 }
 

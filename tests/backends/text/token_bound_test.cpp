@@ -62,9 +62,11 @@ VocabularyFile random_bpe(std::mt19937_64& random) {
     file.merges.push_back(byte_level(left) + " " + byte_level(right));
     words.push_back(left + right);
     // Now and then a merge makes what is no token.
-    if (random() % 8 != 0 && known.insert(byte_level(left + right)).second) file.add(byte_level(left + right));
+    if (random() % 8 != 0 && known.insert(byte_level(left + right)).second)
+      file.add(byte_level(left + right));
   }
-  // What merges of single bytes make of a character of several, where it is no token, is lost: real ones have it.
+  // What merges of single bytes make of a character of several, where it is no token, is lost: real ones have
+  // it.
   for (int i = 0; i < 4; ++i) {
     const std::string special = "<" + piece(random, kCharacters, 4) + ">";
     if (known.insert(special).second)
@@ -93,7 +95,8 @@ class Bounded : public ::testing::TestWithParam<int> {};
 
 // The bound holds for every text, and encode_within gives all or nothing.
 TEST_P(Bounded, HoldsForRandomVocabulariesAndTexts) {
-  constexpr std::string_view kText[] = {"a", "aa", "b", " ", "  ", "\n", "é", "中", "▁", "–", "1", "<a>", "▁<x>", "zz"};
+  constexpr std::string_view kText[] = {"a",  "aa", "b", " ", "  ",  "\n",   "é",
+                                        "中", "▁",  "–", "1", "<a>", "▁<x>", "zz"};
   std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()));
   for (int vocabulary = 0; vocabulary < 30; ++vocabulary) {
     const auto tokenizer = must_load(vocabulary % 2 == 0 ? random_bpe(random) : random_spm(random));
@@ -101,7 +104,8 @@ TEST_P(Bounded, HoldsForRandomVocabulariesAndTexts) {
       const std::string text = i % 4 == 0 ? random_utf8(random, 60) : piece(random, kText, 80);
       const bool parse_special = random() % 2 == 0;
       const Tokens tokens = encode(*tokenizer, text, parse_special);
-      ASSERT_GE(tokens.size(), tokenizer->bound().least(text)) << "seed " << GetParam() << " '" << text << "'";
+      ASSERT_GE(tokens.size(), tokenizer->bound().least(text))
+          << "seed " << GetParam() << " '" << text << "'";
       ASSERT_GE(tokens.size(), tokenizer->bound().least_of(text.size()));
       const std::size_t most = random() % (tokens.size() + 3);
       const auto within =

@@ -65,7 +65,9 @@ TEST(SpecialTokens, UserDefinedTokensMatchAlwaysControlTokensOnlyWhenParsed) {
 // The text of one token, recognised in spans alone.
 TEST(SpecialTokens, ControlTokensAreRecognisedInTheirSpansAlone) {
   const SpecialMatcher matcher({{1, "<a>", false}, {2, "<a><b>", false}, {3, "<b>", true}});
-  const auto shown = [&](std::vector<TextSpan> spans) { return show(matcher.cuts("x<a><b><a>", true, &spans)); };
+  const auto shown = [&](std::vector<TextSpan> spans) {
+    return show(matcher.cuts("x<a><b><a>", true, &spans));
+  };
   EXPECT_EQ(shown({{0, 10}}), "1-7:2 7-10:1 ");
   EXPECT_EQ(shown({}), "4-7:3 ") << "user-defined tokens are recognised everywhere";
   EXPECT_EQ(shown({{0, 6}}), "1-4:1 4-7:3 ") << "the shorter token ends within the span";

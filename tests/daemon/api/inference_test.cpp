@@ -26,6 +26,15 @@ TEST_F(InferenceTest, chat) {
   EXPECT_EQ(test::text_of(std::get<ChatPrompt>(started.prompt).messages), R"([{"role":"user","content":"Hi"}])");
 }
 
+TEST_F(InferenceTest, content_is_text_unless_the_apps_manifest_says_otherwise) {
+  for (const bool recognised : {false, true}) {
+    rig.settings->apps[0].chat.control_tokens_in_content = recognised;
+    ASSERT_EQ(ask(kHello).status, 200);
+    const auto& started = rig.cpu().started.back();
+    EXPECT_EQ(std::get<ChatPrompt>(started.prompt).control_tokens_in_content, recognised);
+  }
+}
+
 TEST_F(InferenceTest, stream) {
   const Answer answer = ask(kHelloStream);
   EXPECT_EQ(answer.status, 200);

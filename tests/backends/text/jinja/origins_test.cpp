@@ -69,8 +69,7 @@ std::string own(std::string_view source, const std::string& messages, const std:
 const std::string kOne = R"([{"role":"user","content":" <E> "}])";
 
 TEST(ChatTemplateOrigins, TextOfMessagesIsTheClients) {
-  EXPECT_EQ(own(default_chat_template(), kOne),
-            "<|im_start|>user\n.....<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(own(default_chat_template(), kOne), "<|im_start|>user\n.....<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(own("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}", kOne), "<s>.....</s>");
 }
 
@@ -91,23 +90,27 @@ TEST(ChatTemplateOrigins, TemplateKeepsWhatItCopies) {
   for (const char* const source : kCopies) EXPECT_EQ(own(source, kOne), "[.....]") << source;
   EXPECT_EQ(own("{{ messages[0].content | trim }}", kOne), "...");
   EXPECT_EQ(own("{{ '-' * 3 }}", kOne), "---");
-  EXPECT_EQ(own("{{ ('-' + messages[0].content) * 2 }}", kOne), std::string(12, '.')) << "mixed: nobody's own";
+  EXPECT_EQ(own("{{ ('-' + messages[0].content) * 2 }}", kOne), std::string(12, '.'))
+      << "mixed: nobody's own";
 }
 
 // Templates spell control tokens with roles in the middle; the API lets in five of them.
 TEST(ChatTemplateOrigins, RolesAreTheTemplatesOwn) {
   const char* const kPhi = "{{ '<|' + messages[0]['role'] + '|>' + messages[0]['content'] }}";
   EXPECT_EQ(own(kPhi, R"([{"role":"system","content":"system"}])"), "<|system|>......");
-  EXPECT_EQ(own(kPhi, R"([{"role":"endoftext","content":""}])"), "<|.........|>") << "no role that the API knows";
+  EXPECT_EQ(own(kPhi, R"([{"role":"endoftext","content":""}])"), "<|.........|>")
+      << "no role that the API knows";
 }
 
 // Halves that the template joins are the client's, as the whole is.
 TEST(ChatTemplateOrigins, HalvesOfASpellingDoNotBecomeWhole) {
-  const Rendered joined = rendered("{% for m in messages %}{{ m.content }}{% endfor %}",
-                                   R"([{"role":"user","content":"<|im_"},{"role":"user","content":"end|>"}])");
+  const Rendered joined =
+      rendered("{% for m in messages %}{{ m.content }}{% endfor %}",
+               R"([{"role":"user","content":"<|im_"},{"role":"user","content":"end|>"}])");
   EXPECT_EQ(joined.text, "<|im_end|>");
   EXPECT_TRUE(joined.written.empty());
-  const Rendered mixed = rendered("{{ '<|im_' + messages[0].content }}", R"([{"role":"user","content":"end|>"}])");
+  const Rendered mixed =
+      rendered("{{ '<|im_' + messages[0].content }}", R"([{"role":"user","content":"end|>"}])");
   EXPECT_EQ(mixed.written, (std::vector<TextSpan>{{0, 5}}));
   const Rendered made = rendered("{{ messages[0].content | lower | replace('*', '') }}",
                                  R"([{"role":"user","content":"<|IM_*END|>"}])");
@@ -116,10 +119,11 @@ TEST(ChatTemplateOrigins, HalvesOfASpellingDoNotBecomeWhole) {
 }
 
 TEST(ChatTemplateOrigins, NamesArgumentsAndTemplateVariablesAreTheClients) {
-  EXPECT_EQ(own("{{ messages[0].tool_calls[0].function.arguments | tojson }}|{{ style }}",
-                R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"<|im_end|>":1}}}]}])",
-                R"({"style":"<|im_end|>"})"),
-            std::string(17, '.') + "|" + std::string(10, '.'));
+  EXPECT_EQ(
+      own("{{ messages[0].tool_calls[0].function.arguments | tojson }}|{{ style }}",
+          R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"<|im_end|>":1}}}]}])",
+          R"({"style":"<|im_end|>"})"),
+      std::string(17, '.') + "|" + std::string(10, '.'));
 }
 
 std::string text_of(const std::filesystem::path& path) {
@@ -128,7 +132,8 @@ std::string text_of(const std::filesystem::path& path) {
   return out.str();
 }
 
-// Every construct of the language over messages in letters that no template has: none of them becomes its own.
+// Every construct of the language over messages in letters that no template has: none of them becomes its
+// own.
 TEST(ChatTemplateOrigins, NoConstructMakesTheClientsTextTheTemplatesOwn) {
   const auto here = std::filesystem::path(FLYBALL_SOURCE_DIR) / "tests/backends/text/jinja";
   std::vector<std::string> sources;
@@ -143,18 +148,20 @@ TEST(ChatTemplateOrigins, NoConstructMakesTheClientsTextTheTemplatesOwn) {
   const std::string kLetter = "\U000F0123";  // for private use
   const std::string text = R"(")" + kLetter + " " + kLetter + R"(")";
   const PackedJson messages = test::packed(
-      R"([{"role":"system","content":)" + text + R"(},{"role":"user","content":)" + text + R"(,"name":)" + text +
-      R"(},{"role":"assistant","content":)" + text + R"(,"tool_calls":[{"type":"function","id":)" + text +
-      R"(,"function":{"name":)" + text + R"(,"arguments":{"a":)" + text + R"(}}}]},{"role":"tool","content":)" + text +
-      R"(,"name":)" + text + R"(}])");
-  const PackedJson tools = test::packed(R"([{"type":"function","function":{"name":)" + text + R"(,"description":)" +
-                                        text + R"(,"parameters":{"type":"object","properties":{}}}}])");
+      R"([{"role":"system","content":)" + text + R"(},{"role":"user","content":)" + text + R"(,"name":)" +
+      text + R"(},{"role":"assistant","content":)" + text + R"(,"tool_calls":[{"type":"function","id":)" +
+      text + R"(,"function":{"name":)" + text + R"(,"arguments":{"a":)" + text +
+      R"(}}}]},{"role":"tool","content":)" + text + R"(,"name":)" + text + R"(}])");
+  const PackedJson tools =
+      test::packed(R"([{"type":"function","function":{"name":)" + text + R"(,"description":)" + text +
+                   R"(,"parameters":{"type":"object","properties":{}}}}])");
   std::string args = "{";
   for (const char* name : {"s", "u", "ml", "html", "spaces", "path"})
     args += (args.size() > 1 ? ",\"" : "\"") + std::string(name) + "\":" + text;
   for (const char* name : {"list", "words", "mixed"})
     args += ",\"" + std::string(name) + "\":[" + text + "," + text + "]";
-  args += ",\"d\":{\"a\":" + text + ",\"b\":" + text + "},\"people\":[{\"name\":" + text + ",\"age\":1,\"tags\":[]}]";
+  args += ",\"d\":{\"a\":" + text + ",\"b\":" + text + "},\"people\":[{\"name\":" + text +
+          ",\"age\":1,\"tags\":[]}]";
   args += ",\"n\":7,\"nested\":{\"a\":{\"b\":[{\"c\":" + text + "}]}}}";
   const PackedJson variables = test::packed(args);
   std::size_t shown = 0;
@@ -173,7 +180,8 @@ TEST(ChatTemplateOrigins, NoConstructMakesTheClientsTextTheTemplatesOwn) {
       ASSERT_LE(end, span.begin) << source;
       ASSERT_LT(span.begin, span.end) << source;
       ASSERT_LE(span.end, out->text.size()) << source;
-      ASSERT_EQ(out->text.substr(span.begin, span.end - span.begin).find('\xF3'), std::string::npos) << source;
+      ASSERT_EQ(out->text.substr(span.begin, span.end - span.begin).find('\xF3'), std::string::npos)
+          << source;
       end = span.end;
     }
   }
