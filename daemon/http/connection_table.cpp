@@ -39,12 +39,15 @@ std::size_t ConnectionTable::strangers(const Group& group) noexcept {
 
 std::optional<ConnectionTable::Id> ConnectionTable::victim_in(const Group& scope, bool strangers_only,
                                                               TimePoint now) const {
-  if (!scope[silent].empty()) return scope[silent].front();
-  if (!scope[stranger_idle].empty()) return scope[stranger_idle].front();
-  if (strangers_only || scope[app_idle].empty()) return std::nullopt;
-  const Id oldest = scope[app_idle].front();
-  if (now - entries_.at(oldest).since < kIdleFloor) return std::nullopt;
-  return oldest;
+  const auto longest = [&](Queue queue, std::chrono::milliseconds floor) -> std::optional<Id> {
+    if (scope[queue].empty() || now - entries_.at(scope[queue].front()).since < floor) return std::nullopt;
+    return scope[queue].front();
+  };
+  auto victim = longest(silent, kIdleFloor);
+  if (!victim) victim = longest(stranger_idle, {});
+  if (!victim && !strangers_only) victim = longest(app_idle, kIdleFloor);
+  if (!victim) victim = longest(silent, {});
+  return victim;
 }
 
 ConnectionTable::Verdict ConnectionTable::admit(Id id, const std::string& address, TimePoint now) {

@@ -38,7 +38,8 @@ class ConnectionTable {
   using TimePoint = std::chrono::steady_clock::time_point;
 
   // An app's connection that has been idle for less is not closed: its client may just be sending its next
-  // request. A second is long for a client that sends request after request, and short beside idle_timeout.
+  // request. A connection that has been silent for less is closed last: its first request may be on its way. A
+  // second is long for a client that sends request after request, and short beside idle_timeout.
   static constexpr std::chrono::milliseconds kIdleFloor{1'000};
 
   struct Verdict {
@@ -57,9 +58,10 @@ class ConnectionTable {
   void set_bounds(ConnectionBounds bounds) { bounds_ = bounds; }
 
   // Judges a new connection, which is a silent stranger. Where it would break bounds, one connection that
-  // counts against all of them is closed: the one silent longest; else the stranger's that has been idle
-  // longest; else the app's that has been idle longest, and for kIdleFloor at least. Where there is none, the
-  // new connection is refused. `now` never goes back.
+  // counts against all of them is closed: the one silent longest, and for kIdleFloor at least; else the
+  // stranger's that has been idle longest; else the app's that has been idle longest, and for kIdleFloor at
+  // least; else the one silent longest. Where there is none, the new connection is refused. `now` never goes
+  // back.
   Verdict admit(Id id, const std::string& address, TimePoint now);
   // `known`: an app has been known on this connection.
   void update(Id id, Activity activity, bool known, TimePoint now);

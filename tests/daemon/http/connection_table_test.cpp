@@ -96,6 +96,16 @@ TEST_F(ConnectionTableTest, SparesAnAppsConnectionThatIsIdleForLessThanTheFloor)
   EXPECT_EQ(table.counts().refused, 1U);
 }
 
+TEST_F(ConnectionTableTest, ClosesAnAppsIdleConnectionBeforeANewcomers) {
+  const Id app = accepted();
+  for (int i = 0; i < 4; ++i) become(accepted(), Activity::working);
+  become(app, Activity::idle);
+  now += ConnectionTable::kIdleFloor;
+  const Id newcomer = accepted();
+  EXPECT_EQ(admit().victim, app);
+  EXPECT_EQ(admit().victim, newcomer) << "where nobody else can be closed";
+}
+
 TEST_F(ConnectionTableTest, RefusesWhereAllAreWorking) {
   for (int i = 0; i < 6; ++i) become(accepted(), Activity::working);
   now += milliseconds(1'000'000);
@@ -198,7 +208,8 @@ TEST(ConnectionTable, AgreesWithAPlainSearchOverThousandsOfConnections) {
         if (!full || p.activity == Activity::working) continue;
         if (address_full && p.address != address) continue;
         if (p.known && (strangers_full || now - p.since < ConnectionTable::kIdleFloor)) continue;
-        const std::pair rank(p.activity == Activity::silent ? 0 : p.known ? 2 : 1, p.order);
+        const bool young = now - p.since < ConnectionTable::kIdleFloor;
+        const std::pair rank(p.activity == Activity::silent ? (young ? 3 : 0) : p.known ? 2 : 1, p.order);
         if (!victim || rank < best) victim = id, best = rank;
       }
       const auto verdict = table.admit(++last, address, now);
