@@ -124,7 +124,7 @@ struct SocketTest : ::testing::Test {
     return client;
   }
   double metric(Client& client, const std::string& name) {
-    client.send(get("/metrics"));
+    client.send(get("/metrics", ""));
     const std::string text = answers(client).at(0).body;
     const auto at = text.find("\n" + name + " ");
     EXPECT_NE(at, std::string::npos) << name;
