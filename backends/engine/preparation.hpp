@@ -15,7 +15,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/engine/delivery.hpp"
-#include "backends/engine/turns.hpp"
+#include "backends/round_robin.hpp"
 
 namespace flyball::engine {
 
@@ -77,7 +77,7 @@ class Preparation {
   struct Lane {
     std::mutex mutex;
     std::condition_variable arrived;
-    Turns<Waiting> turns;  // guarded by mutex, as what follows
+    RoundRobin<Waiting> turns;  // guarded by mutex, as what follows
     bool ended = false;
   };
   Lane& lane(LaneId lane) noexcept { return lanes_[static_cast<std::size_t>(lane)]; }

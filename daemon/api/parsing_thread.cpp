@@ -1,9 +1,6 @@
 #include "daemon/api/parsing_thread.hpp"
 
-#include <algorithm>
 #include <condition_variable>
-#include <deque>
-#include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -11,22 +8,21 @@
 
 #include <boost/asio/post.hpp>
 
+#include "backends/round_robin.hpp"
+
 namespace flyball::api {
 
 struct ParsingThread::Impl : std::enable_shared_from_this<ParsingThread::Impl> {
   explicit Impl(boost::asio::io_context& context) : io(context) {}
 
   void loop();
-  std::shared_ptr<Task> next();  // precondition: one waits
   void deliver();
 
   boost::asio::io_context& io;
   std::mutex mutex;
   std::condition_variable wake;
-  std::map<std::string, std::deque<std::shared_ptr<Task>>>
-      waiting;                              // by app; apps without a task have no entry
-  std::string last;                         // the app whose turn was the last
-  std::vector<std::shared_ptr<Task>> done;  // parsed, and not told so yet
+  RoundRobin<std::shared_ptr<Task>> waiting;  // by app
+  std::vector<std::shared_ptr<Task>> done;    // parsed, and not told so yet
   bool ending = false;
   std::thread thread;
 };
@@ -36,7 +32,7 @@ void ParsingThread::Impl::loop() {
   for (;;) {
     wake.wait(lock, [&] { return ending || !waiting.empty(); });
     if (ending) return;
-    std::shared_ptr<Task> task = next();
+    std::shared_ptr<Task> task = *waiting.take();
     lock.unlock();
     task->parse();
     lock.lock();
@@ -46,16 +42,6 @@ void ParsingThread::Impl::loop() {
       if (const auto self = weak.lock()) self->deliver();
     });
   }
-}
-
-std::shared_ptr<ParsingThread::Task> ParsingThread::Impl::next() {
-  auto app = waiting.upper_bound(last);
-  if (app == waiting.end()) app = waiting.begin();
-  std::shared_ptr<Task> task = std::move(app->second.front());
-  app->second.pop_front();
-  last = app->first;
-  if (app->second.empty()) waiting.erase(app);
-  return task;
 }
 
 void ParsingThread::Impl::deliver() {
@@ -83,19 +69,14 @@ ParsingThread::~ParsingThread() {
 void ParsingThread::add(const std::string& app, std::shared_ptr<Task> task) {
   {
     const std::lock_guard lock(impl_->mutex);
-    impl_->waiting[app].push_back(std::move(task));
+    impl_->waiting.put(app, std::move(task));
   }
   impl_->wake.notify_one();
 }
 
-bool ParsingThread::take_back(const std::string& app, const Task& task) {
+bool ParsingThread::take_back(const Task& task) {
   const std::lock_guard lock(impl_->mutex);
-  const auto its = impl_->waiting.find(app);
-  if (its == impl_->waiting.end()) return false;
-  const auto is_it = [&](const auto& one) { return one.get() == &task; };
-  if (std::erase_if(its->second, is_it) == 0) return false;
-  if (its->second.empty()) impl_->waiting.erase(its);
-  return true;
+  return impl_->waiting.remove([&](const auto& one) { return one.get() == &task; }).has_value();
 }
 
 }  // namespace flyball::api

@@ -1,6 +1,6 @@
 // The thread that parses large bodies, so that the loop does not: it parses one at a time. Apps take turns,
-// so that a body waits for at most one body of each other app; an app's own bodies are parsed in order of
-// arrival.
+// so that a body waits for the one that is parsed and for at most one body of each other app; an app's own
+// bodies are parsed in order of arrival.
 #pragma once
 
 #include <memory>
@@ -29,7 +29,7 @@ class ParsingThread {
   // HeldBytes.
   void add(const std::string& app, std::shared_ptr<Task> task);
   // Takes back a task that waits. False: its parse() has begun.
-  bool take_back(const std::string& app, const Task& task);
+  bool take_back(const Task& task);
 
  private:
   struct Impl;

@@ -97,7 +97,7 @@ struct Service::Impl {
     const config::AppManifest* app;  // nullptr on open routes
     std::uint64_t charged = 0;       // bytes; the most that the body may have
     route::Standings standings;
-    route::HeldBytes::Share held;
+    route::HeldBytes::Share held;    // of the app's bytes, for the body
   };
 
   // One request that was let in.
@@ -109,6 +109,8 @@ struct Service::Impl {
     const config::AppManifest* app;  // nullptr on open routes
     std::uint64_t body_bytes;        // that the app was charged with
     route::Standings standings;      // as the charge left them
+    // The body's share of the app's bytes: the daemon holds it, parsed or not, until the request has ended.
+    std::shared_ptr<const route::HeldBytes::Share> held;
   };
   class Parsing;
 
@@ -178,8 +180,7 @@ class Service::Impl::Parsing final : public ParsingThread::Task,
                                      public http::ExchangeObserver,
                                      public std::enable_shared_from_this<Parsing> {
  public:
-  Parsing(Impl& service, Call request, route::HeldBytes::Share body)
-      : call(std::move(request)), service_(service), body_(std::move(body)) {}
+  Parsing(Impl& service, Call request) : call(std::move(request)), service_(service) {}
 
   // ParsingThread::Task
   void parse() override {
@@ -194,7 +195,6 @@ class Service::Impl::Parsing final : public ParsingThread::Task,
   void parsed() override {
     const auto self = shared_from_this();
     service_.parsing.erase(self);
-    body_.shrink_to(0);
     if (!over) service_.carry_out(call, std::move(*operation_));
   }
   // http::ExchangeObserver
@@ -210,7 +210,6 @@ class Service::Impl::Parsing final : public ParsingThread::Task,
 
  private:
   Impl& service_;
-  route::HeldBytes::Share body_;
   std::optional<Result<Operation>> operation_;
 };
 
@@ -288,7 +287,7 @@ void Service::Impl::end(Parsing& one, const Error& error) {
   if (std::exchange(one.over, true)) return;
   answer(one.call, std::unexpected(error));
   // A parse that has begun runs to its end, and its request counts as in flight until then.
-  if (parsing_thread.take_back(one.call.app->id, one)) parsing.erase(one.shared_from_this());
+  if (parsing_thread.take_back(one)) parsing.erase(one.shared_from_this());
 }
 
 void Service::Impl::log_refusal(std::string_view id, std::string_view app, std::string_view operation,
@@ -552,7 +551,8 @@ std::expected<http::Entry, http::Response> Service::check_head(const http::Reque
   const auto app = admit(*impl_->state, entry->match, head, peer);
   if (!app) return std::unexpected(impl_->refused(app.error(), entry->match));
   entry->app = *app;
-  const http::Entry let_in{entry, entry->app != nullptr};
+  // Whoever may look at figures without being an app is no stranger either.
+  const http::Entry let_in{entry, entry->app != nullptr || entry->match.route->access == Access::viewer};
   if (!takes_body(*entry->match.route)) {
     if (!head.chunked && head.content_length.value_or(0) <= kUnusedBody) return let_in;
     return std::unexpected(
@@ -578,21 +578,30 @@ void Service::handle(std::shared_ptr<http::Exchange> exchange) {
     entry->held.shrink_to(bytes);
   }
   if (entry->state != impl_->state) {  // a reload between head and body
-    const auto app = admit(*impl_->state, entry->match, request, exchange->peer());
+    auto app = admit(*impl_->state, entry->match, request, exchange->peer());
+    // The charge and the held bytes are the app's that the key stood for.
+    if (app && entry->app != nullptr && (*app == nullptr || (*app)->id != entry->app->id))
+      app = fail(ErrorCode::invalid_api_key, "The API key has become another app's.");
     if (!app)
       return impl_->answer(*exchange, std::unexpected(app.error()), impl_->codec_of(entry->match), "none",
                            "refused");
     entry->state = impl_->state;
     entry->app = *app;
   }
-  const Impl::Call call{exchange,   entry->state, *entry->match.codec, *entry->match.route,
-                        entry->app, bytes,        entry->standings};
+  const Impl::Call call{exchange,
+                        entry->state,
+                        *entry->match.codec,
+                        *entry->match.route,
+                        entry->app,
+                        bytes,
+                        entry->standings,
+                        std::make_shared<route::HeldBytes::Share>(std::move(entry->held))};
   if (call.route.drains && impl_->draining) {
     if (charged) impl_->dispatcher.give_back(*call.app, 1, bytes);
     return impl_->answer(call, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
   }
   if (charged && bytes > kParsedOnLoop) {
-    const auto parsing = std::make_shared<Impl::Parsing>(*impl_, call, std::move(entry->held));
+    const auto parsing = std::make_shared<Impl::Parsing>(*impl_, call);
     impl_->parsing.insert(parsing);
     exchange->observe(parsing);
     impl_->parsing_thread.add(call.app->id, parsing);

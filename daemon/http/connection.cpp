@@ -155,7 +155,7 @@ bool Connection::wants_input() const noexcept {
     case State::streaming:
       return in_.size() < kMaxPipelined;  // reading on is how a disconnect is seen
     case State::idle:
-      return (!behind() && !leaves()) || in_.size() < kMaxPipelined;
+      return in_.size() < kMaxPipelined;
     case State::flushing:
     case State::closed:
       return false;
@@ -203,6 +203,7 @@ void Connection::lost() {
   entry_.reset();
   body_.reset();
   kept_.reset();
+  first_byte_observer_.reset();
   disconnect();
 }
 
@@ -254,10 +255,22 @@ void Connection::turn_away(std::string_view answer) {
 }
 
 Activity Connection::activity() const noexcept {
-  if (state_ == State::lingering) return Activity::idle;  // all has left, and what comes is discarded
-  const bool reading = state_ == State::head || state_ == State::body;
-  const bool waits = state_ == State::idle || (reading && !known_);
-  if (!waits || !output().empty()) return Activity::working;
+  switch (state_) {
+    case State::answering:
+    case State::streaming:
+      return Activity::working;
+    case State::flushing:
+      // Strangers ask much and read nothing to keep their places: what they are told may be lost.
+      return known_ ? Activity::working : Activity::idle;
+    case State::lingering:  // all has left, and what comes is discarded
+    case State::closed:
+      return Activity::idle;
+    case State::idle:
+    case State::head:
+    case State::body:
+      break;
+  }
+  if (known_ && (state_ != State::idle || !output().empty())) return Activity::working;
   return asked_ ? Activity::idle : Activity::silent;
 }
 
@@ -325,9 +338,10 @@ void Connection::process() {
       continue;
     }
     if (in_.empty()) return;
-    // One answer leaves before the next request is read: a client that pipelines and does not read is
-    // bounded, and what its last answer holds of its app's limits is free again.
-    if (behind() || leaves()) return;
+    // One answer leaves before the next request is read. So a client that pipelines and does not read is
+    // bounded, what its last answer holds of its app's limits is free again, and a connection is given one
+    // request in a turn of the loop.
+    if (!output().empty() || leaves()) return;
     if (state_ == State::idle) {
       state_ = State::head;
       if (!std::exchange(fresh_, false)) since_ = clock_();

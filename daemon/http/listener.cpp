@@ -173,9 +173,11 @@ Result<std::vector<ListeningSocket>> open_listener(const config::Listener& liste
 
 std::string source_of(const sockaddr_storage& storage) {
   char text[INET6_ADDRSTRLEN] = {};
+  constexpr const char* kThisMachine = "127.0.0.0/8";  // a process may connect from any of these
   if (storage.ss_family == AF_INET6) {
     in6_addr address = reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr;
     if (IN6_IS_ADDR_V4MAPPED(&address)) {
+      if (address.s6_addr[12] == 127) return kThisMachine;
       inet_ntop(AF_INET, &address.s6_addr[12], text, sizeof text);
       return text;
     }
@@ -183,7 +185,9 @@ std::string source_of(const sockaddr_storage& storage) {
     inet_ntop(AF_INET6, &address, text, sizeof text);
     return std::string(text) + "/64";
   }
-  inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in&>(storage).sin_addr, text, sizeof text);
+  const in_addr address = reinterpret_cast<const sockaddr_in&>(storage).sin_addr;
+  if (ntohl(address.s_addr) >> 24 == 127) return kThisMachine;
+  inet_ntop(AF_INET, &address, text, sizeof text);
   return text;
 }
 

@@ -231,8 +231,13 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
         close();
         return;
       }
+      const bool whole = n == out.size();
       connection_.sent(n);
       sent += n;
+      if (whole && !connection_.output().empty()) {  // the next answer, or the next piece of this one
+        schedule_flush();
+        break;
+      }
     }
     if (!socket_.is_open()) return;
     if (connection_.output().empty())

@@ -38,6 +38,7 @@ models:
   demo: {embedded: true}
   slow: {path: slow.gguf, context: 8192}
 default_model: demo
+operator: {loopback: true}
 worker: {heartbeat: 100ms}  # how old the engine's own figures in /metrics are
 `);
 writeFileSync(join(home, 'apps.d', 'main.yaml'), `schema: flyball.app/v1

@@ -1,5 +1,5 @@
 // Whose turn it is: one item an owner in a round, each owner's in order.
-#include "backends/engine/turns.hpp"
+#include "backends/round_robin.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace flyball::engine {
+namespace flyball {
 namespace {
 
 struct Item {
@@ -17,17 +17,17 @@ struct Item {
   int number = 0;
 };
 
-void put(Turns<Item>& turns, const std::string& owner, int number) {
+void put(RoundRobin<Item>& turns, const std::string& owner, int number) {
   turns.put(owner, {owner, number});
 }
-std::string take_all(Turns<Item>& turns) {
+std::string take_all(RoundRobin<Item>& turns) {
   std::string out;
   while (const auto item = turns.take()) out += item->owner + std::to_string(item->number) + ' ';
   return out;
 }
 
-TEST(Turns, FloodWaitsItsTurn) {
-  Turns<Item> turns;
+TEST(RoundRobin, FloodWaitsItsTurn) {
+  RoundRobin<Item> turns;
   for (int i = 0; i < 4; ++i) put(turns, "a", i);
   put(turns, "b", 0);
   put(turns, "b", 1);
@@ -38,8 +38,8 @@ TEST(Turns, FloodWaitsItsTurn) {
   EXPECT_FALSE(turns.take());
 }
 
-TEST(Turns, NewcomerIsTheLastOfTheRound) {
-  Turns<Item> turns;
+TEST(RoundRobin, NewcomerIsTheLastOfTheRound) {
+  RoundRobin<Item> turns;
   put(turns, "a", 0);
   put(turns, "a", 1);
   EXPECT_EQ(turns.take()->number, 0);
@@ -47,8 +47,8 @@ TEST(Turns, NewcomerIsTheLastOfTheRound) {
   EXPECT_EQ(take_all(turns), "a1 b0 ");
 }
 
-TEST(Turns, RemovedItemTakesNoTurn) {
-  Turns<Item> turns;
+TEST(RoundRobin, RemovedItemTakesNoTurn) {
+  RoundRobin<Item> turns;
   put(turns, "a", 0);
   put(turns, "a", 1);
   put(turns, "b", 0);
@@ -67,7 +67,7 @@ class Walk : public ::testing::TestWithParam<int> {};
 // waits every other one is taken from at most once for each item of its own.
 TEST_P(Walk, KeepsEachOwnersOrderAndStarvesNobody) {
   std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()));
-  Turns<Item> turns;
+  RoundRobin<Item> turns;
   std::map<std::string, std::vector<int>> waiting;
   std::map<std::string, std::map<std::string, int>> since;  // by who waits: how often others were taken
   int next = 0;
@@ -108,7 +108,8 @@ TEST_P(Walk, KeepsEachOwnersOrderAndStarvesNobody) {
   for (const auto& [owner, numbers] : waiting) left += numbers.size();
   EXPECT_EQ(turns.size(), left);
 }
-INSTANTIATE_TEST_SUITE_P(Seeds, Walk, ::testing::Range(1, 21));
+INSTANTIATE_TEST_SUITE_P(Seeds, Walk, ::testing::Range(1, 21),
+                         [](const auto& test) { return "seed_" + std::to_string(test.param); });
 
 }  // namespace
-}  // namespace flyball::engine
+}  // namespace flyball

@@ -11,10 +11,10 @@
 #include <string_view>
 #include <utility>
 
-namespace flyball::engine {
+namespace flyball {
 
 template <class T>
-class Turns {
+class RoundRobin {
  public:
   void put(std::string_view owner, T item) {
     auto queue = std::ranges::find(round_, owner, &Queue::owner);
@@ -67,4 +67,4 @@ class Turns {
   std::size_t size_ = 0;
 };
 
-}  // namespace flyball::engine
+}  // namespace flyball
