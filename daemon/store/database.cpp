@@ -58,18 +58,23 @@ std::string utc_text(std::int64_t at) {
   return {text, std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &parts)};
 }
 
-// The new name of the file. What belongs to it goes first: a WAL that stayed alone would be replayed into the
-// next file.
+// Renames the file and its WAL, and returns the file's new name. The file goes last: a WAL that stayed alone
+// would be replayed into the next file. Where one rename fails all of them stay where they were.
 Result<std::filesystem::path> move_aside(const std::filesystem::path& file, std::int64_t now) {
   std::error_code error;
   const std::filesystem::path name = beside(file, ".damaged-" + utc_text(now));
   std::filesystem::path free = name;
   for (int n = 2; std::filesystem::exists(free, error); ++n) free = beside(name, "-" + std::to_string(n));
-  for (const std::string_view part : kParts)
-    if (const auto from = beside(file, part); std::filesystem::exists(from, error))
-      std::filesystem::rename(from, beside(free, part), error);
-  if (!error) std::filesystem::rename(file, free, error);
-  if (error) return fail(ErrorCode::io_error, error.message() + ".", {}, file.string());
+  std::vector<std::string_view> moved;
+  for (const std::string_view part : {kParts[0], kParts[1], std::string_view()}) {
+    std::filesystem::rename(beside(file, part), beside(free, part), error);
+    if (!error) moved.push_back(part);
+    if (!error || (error == std::errc::no_such_file_or_directory && !part.empty())) continue;
+    std::error_code ignored;
+    for (const std::string_view back : moved)
+      std::filesystem::rename(beside(free, back), beside(file, back), ignored);
+    return fail(ErrorCode::io_error, error.message() + ".", {}, beside(file, part).string());
+  }
   return free;
 }
 

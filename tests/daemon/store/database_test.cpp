@@ -217,6 +217,23 @@ TEST_F(Store, KeepsTheWalBesideADamagedFile) {
       << "nothing of it is replayed into the new file";
 }
 
+TEST_F(Store, LeavesADamagedFileWithItsWalWhereTheWalCannotBeRenamed) {
+  for (const char* const stuck : {"-wal", "-shm"}) {
+    std::filesystem::remove_all(file());
+    std::ofstream(file()) << "damaged" << std::string(8192, 'x');
+    for (const char* const part : {"-wal", "-shm"}) std::ofstream(file().string() + part) << "part";
+    const auto in_the_way = file().string() + ".damaged-20231114T221320Z" + stuck;
+    std::filesystem::create_directory(in_the_way);  // a file cannot become a directory
+    auto opened = Database::open_for_daemon(file(), kNow);
+    ASSERT_FALSE(opened) << stuck;
+    EXPECT_NE(opened.error().where.find(stuck), std::string::npos) << opened.error().where;
+    EXPECT_TRUE(damaged_files().empty());
+    for (const char* const part : {"", "-wal"}) EXPECT_TRUE(std::filesystem::exists(file().string() + part));
+    std::filesystem::remove(in_the_way);
+  }
+  EXPECT_TRUE(Database::open_for_daemon(file(), kNow)->set_aside);
+}
+
 // A disk on which, after `good` reads of pages, `bad` reads fail: SQLite's own files, of databases that are
 // opened while it lives.
 class FailingReads {
