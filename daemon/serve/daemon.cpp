@@ -231,16 +231,27 @@ class Daemon {
   // write later: that goes at the next start or reload.
   void forget_old_apps() {
     if (settings_->config.kv_spill.directory.empty()) return;
+    // A sweep that still runs is stopped between two reads, and its end begins the next one: nothing waits
+    // here for the disk.
+    if (sweeping_) {
+      sweep_again_ = true;
+      sweep_.request_stop();
+      return;
+    }
+    sweeping_ = true;
     std::vector<std::string> apps;
     for (const config::AppManifest& app : settings_->apps) apps.push_back(app.id);
-    // A sweep that still runs is stopped between two reads.
-    sweep_ = std::jthread([directory = settings_->config.kv_spill.directory,
+    sweep_ = std::jthread([this, directory = settings_->config.kv_spill.directory,
                            apps = std::move(apps)](const std::stop_token& stop) {
       const auto removed = spill::remove_all_but(directory, apps, stop);
       if (!removed)
         spdlog::warn("KV of former apps stays on the disk: {}", describe(removed.error()));
       else if (*removed > 0)
         spdlog::info("removed the KV of former apps from the disk: {} files", *removed);
+      asio::post(io_, [this] {
+        sweeping_ = false;
+        if (std::exchange(sweep_again_, false) && !draining_) forget_old_apps();
+      });
     });
   }
 
@@ -379,7 +390,8 @@ class Daemon {
   bool draining_ = false, reload_failed_ = false;
   std::uint64_t finished_ = 0;                 // requests, when it was last asked whether there were any
   bool reading_ = false, read_again_ = false;  // settings: being read; asked for meanwhile
-  std::jthread sweep_;                         // of the KV on the disk
+  bool sweeping_ = false, sweep_again_ = false;  // KV of former apps: being removed; asked for meanwhile
+  std::jthread sweep_;
   std::jthread reader_;                        // last: it ends before what it uses
 };
 

@@ -17,8 +17,8 @@ namespace {
 constexpr rlim_t kMaxOpenFiles = 65'536;
 // Standard streams 3, the loop 5 (epoll, timer, wake-up, signals 2), the store 6 (lock, database, log, shared
 // memory, two passing files), a connection before its verdict 2, a worker's start 3, a measuring child 3, a
-// reload's file and directory 2.
-constexpr std::uint64_t kOwnDescriptors = 24;
+// reload's file and directory 2, the removal of former apps' KV 2 (directory, file).
+constexpr std::uint64_t kOwnDescriptors = 26;
 constexpr std::uint64_t kModelDescriptors = 1;   // the child that reads its file at a reload
 constexpr std::uint64_t kWorkerDescriptors = 2;  // its socket, and its process
 
