@@ -454,10 +454,17 @@ usage::Past salvaged_usage(Store& state, const std::vector<std::string>& apps, s
     past = usage::salvage(*damaged, apps, today);
   else
     for (const std::string& app : apps) past.lost.emplace_back(app, today);
-  const auto written = state.database->transaction([&] { return usage::write(*state.database, past.days); });
+  // What is lost stays lost for the day, however often a daemon starts.
+  const auto written = state.database->transaction([&] {
+    auto done = usage::write(*state.database, past.days);
+    return done ? usage::write_lost(*state.database, past.lost, today) : done;
+  });
   if (!written) spdlog::error("salvaged usage cannot be written: {}", describe(written.error()));
+  const auto lost_today = std::ranges::count(apps, true, [&](const std::string& app) {
+    return std::ranges::find(past.lost, std::pair(app, today)) != past.lost.end();
+  });
   spdlog::warn("salvaged {} days of apps from the damaged state database; today of {} apps cannot be read",
-               past.days.size(), past.lost.size());
+               past.days.size(), lost_today);
   return past;
 }
 
@@ -471,20 +478,23 @@ usage::Past usage_lately(Store& state, const api::Settings& settings, std::int64
     past = salvaged_usage(state, apps, today);
   } else if (state.database) {
     auto rows = usage::read_latest(*state.database, usage::DailyUsage::kKeptDays + 1);
-    if (rows) return {std::move(*rows), {}};
-    spdlog::error("usage cannot be read from the state database: {}", describe(rows.error()));
-    state.past_unread = true;
+    auto lost = rows ? usage::read_lost(*state.database) : Result<usage::LostDays>(pass(std::as_const(rows)));
+    if (lost) {
+      past = {std::move(*rows), std::move(*lost)};
+    } else {
+      spdlog::error("usage cannot be read from the state database: {}", describe(lost.error()));
+      state.past_unread = true;
+    }
   }
   if (state.past_unread)
     for (const std::string& app : apps) past.lost.emplace_back(app, today);
   for (const config::AppManifest& app : settings.apps)
     if (app.limits.tokens_per_day > 0 &&
         std::ranges::find(past.lost, std::pair(app.id, today)) != past.lost.end())
-      spdlog::error(
-          "refusing requests until midnight UTC: what the app has used of its tokens_per_day cannot be read; "
-          "a "
-          "restart of the daemon tries again | app={}",
-          app.id);
+      spdlog::error("refusing requests until midnight UTC: the app's use of its tokens_per_day {} | app={}",
+                    state.past_unread ? "cannot be read; a restart of the daemon tries again"
+                                      : "is lost with a damaged state database",
+                    app.id);
   return past;
 }
 

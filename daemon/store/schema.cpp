@@ -5,7 +5,7 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 5> kVersions = {
+  static constexpr std::array<std::string_view, 6> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
       // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
@@ -39,6 +39,8 @@ std::span<const std::string_view> schema_versions() noexcept {
       R"(CREATE TABLE prediction_outcomes (id INTEGER PRIMARY KEY, at INTEGER NOT NULL, model TEXT NOT NULL,
            backend TEXT NOT NULL, quantity TEXT NOT NULL, basis TEXT NOT NULL, predicted REAL NOT NULL,
            actual REAL NOT NULL);)",
+      // 6: days (since the epoch, UTC) on which the use of an app is unknown: a damaged file has lost it.
+      R"(CREATE TABLE lost_usage (app TEXT NOT NULL, day INTEGER NOT NULL, PRIMARY KEY (app, day)) WITHOUT ROWID;)",
   };
   return kVersions;
 }

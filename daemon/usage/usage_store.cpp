@@ -1,6 +1,8 @@
 #include "daemon/usage/usage_store.hpp"
 
+#include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace flyball::usage {
@@ -84,6 +86,24 @@ Result<std::vector<AppDay>> read_latest(store::Database& database, std::int64_t 
   return rows(database, "day IN (SELECT DISTINCT day FROM usage ORDER BY day DESC LIMIT ?1)", {days});
 }
 
+Result<void> write_lost(store::Database& database, const LostDays& days, std::int64_t today) {
+  auto written = database.run("DELETE FROM lost_usage WHERE day < ?", {today - DailyUsage::kKeptDays});
+  for (const auto& [app, day] : days)
+    if (written)
+      written = database.run("INSERT OR IGNORE INTO lost_usage (app, day) VALUES (?, ?)", {app, day});
+  return written;
+}
+
+Result<LostDays> read_lost(store::Database& database) {
+  LostDays out;
+  auto done = database.query("SELECT app, day FROM lost_usage", {}, [&](store::Row row) {
+    out.emplace_back(store::text(row[0]), store::integer(row[1]));
+    return true;
+  });
+  if (!done) return pass(done);
+  return out;
+}
+
 Past salvage(store::Database& damaged, const std::vector<std::string>& apps, std::int64_t today) {
   std::map<DailyUsage::Key, AppDay> found;
   // Whether the rows asked for are all that there are.
@@ -97,14 +117,26 @@ Past salvage(store::Database& damaged, const std::vector<std::string>& apps, std
     });
     return done && sound;
   };
-  Past past;
+  std::set<DailyUsage::Key> lost;
   // A page that cannot be read ends a walk through the table: the other end, and single rows, may still be
   // there.
   if (!read("ORDER BY app, day", {}) && !read("ORDER BY app DESC, day DESC", {}))
     for (const std::string& app : apps)
       for (std::int64_t day = today - DailyUsage::kKeptDays; day <= today; ++day)
         if (!read("WHERE app = ?1 AND day = ?2", {app, day}) && day == today && !found.contains({app, day}))
-          past.lost.emplace_back(app, day);
+          lost.emplace(app, day);
+  // A file of an older schema has no such table, and calls nothing lost.
+  bool has_table = false;
+  const auto looked = damaged.query("SELECT 1 FROM sqlite_schema WHERE name = 'lost_usage'", {},
+                                    [&](store::Row) { return has_table = true, false; });
+  if (const auto before = read_lost(damaged)) {
+    for (const auto& [app, day] : *before)
+      if (std::ranges::find(apps, app) != apps.end()) lost.emplace(app, day);
+  } else if (has_table || !looked) {
+    for (const std::string& app : apps) lost.emplace(app, today);
+  }
+  Past past;
+  past.lost.assign(lost.begin(), lost.end());
   for (auto& [key, one] : found) past.days.push_back(std::move(one));
   return past;
 }

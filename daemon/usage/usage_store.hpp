@@ -18,9 +18,15 @@ Result<std::vector<AppDay>> read(store::Database& database, std::int64_t first_d
 // Of the latest so many days that there are, whenever those were.
 Result<std::vector<AppDay>> read_latest(store::Database& database, std::int64_t days);
 
+// The days on which the use of an app is unknown. write_lost() forgets those before `today` less
+// DailyUsage::kKeptDays.
+using LostDays = std::vector<DailyUsage::Key>;
+Result<void> write_lost(store::Database& database, const LostDays& days, std::int64_t today);
+Result<LostDays> read_lost(store::Database& database);
+
 // Reads what a damaged file, open for Access::salvage, still shows of the usage: from both ends, and the
 // latest DailyUsage::kKeptDays of `apps` one by one, up to `today`. `lost` has the apps whose day `today`
-// cannot be read.
+// cannot be read, and those that the file itself calls lost.
 Past salvage(store::Database& damaged, const std::vector<std::string>& apps, std::int64_t today);
 
 }  // namespace flyball::usage

@@ -109,12 +109,12 @@ class StartTest(unittest.TestCase):
             file.seek(page * 4096)
             file.write(b"\xff" * 4096)
 
-    def expect_refused_budget(self, daemon):
+    def expect_refused_budget(self, daemon, why="cannot be read; a restart of the daemon tries again"):
         status, answer, headers = daemon.request_with_headers("POST", "/v1/completions", ASK)
         self.assertEqual((status, answer["error"]["code"]), (429, "rate_limited"), answer)
         self.assertIn("cannot read how much of its 100000 tokens a day", answer["error"]["message"])
         self.assertGreater(int(headers["Retry-After"]), 0)
-        daemon.wait_for_log("tokens_per_day cannot be read; a restart of the daemon tries again | app=example")
+        daemon.wait_for_log("the app's use of its tokens_per_day %s | app=example" % why)
 
     def test_the_state_directory_is_the_users_alone(self):
         before = os.umask(0o022)
@@ -142,14 +142,18 @@ class StartTest(unittest.TestCase):
     def test_an_app_with_a_budget_waits_where_its_use_is_lost(self):
         self.use_some()
         self.damage("usage")
+        lost = "is lost with a damaged state database"
         with self.daemon() as daemon:
-            self.expect_refused_budget(daemon)
-        with self.daemon() as daemon:  # the operator has seen it, and lets the budgets begin anew
-            self.assertEqual(daemon.request("POST", "/v1/completions", ASK)[0], 200)
+            self.expect_refused_budget(daemon, lost)
+            daemon.process.kill()
+        with self.daemon() as daemon:  # a crash and a restart give no new budget
+            self.expect_refused_budget(daemon, lost)
             daemon.signal(signal.SIGTERM)
             self.assertEqual(daemon.wait(), 0)
-        self.damage(None)
-        with self.daemon(app=APP) as daemon:  # without a budget nobody asks
+        self.damage("decisions")
+        with self.daemon() as daemon:  # nor does more damage
+            self.expect_refused_budget(daemon, lost)
+        with self.daemon(app=APP) as daemon:  # the operator takes the budget away
             self.assertEqual(daemon.request("POST", "/v1/completions", ASK)[0], 200)
         self.assertEqual(len(glob.glob(self.database + ".damaged-*Z")), 2)
 

@@ -76,6 +76,14 @@ TEST_F(UsageStore, TheLatestDaysByCountWhateverTheClockSays) {
   EXPECT_EQ(read_latest(database, 9)->size(), 8U);
 }
 
+TEST_F(UsageStore, LostDaysComeBackUntilTheyAreOld) {
+  auto database = open();
+  ASSERT_TRUE(write_lost(database, {{"a", 100}, {"b", 100}, {"b", 100}}, 100));
+  EXPECT_EQ(*read_lost(database), (LostDays{{"a", 100}, {"b", 100}}));
+  ASSERT_TRUE(write_lost(database, {{"a", 101 + DailyUsage::kKeptDays}}, 101 + DailyUsage::kKeptDays));
+  EXPECT_EQ(*read_lost(database), (LostDays{{"a", 101 + DailyUsage::kKeptDays}}));
+}
+
 TEST_F(UsageStore, TheJournalStoresWithinItsDelayAndAtItsEnd) {
   const std::int64_t today = std::time(nullptr) / 86'400;
   boost::asio::io_context io;
@@ -213,6 +221,26 @@ TEST_F(Salvage, HasTheRowsBetweenTwoDamagedPages) {
   const Past past = salvaged();
   EXPECT_EQ(past.days.size() + past.lost.size(), kApps);
   EXPECT_EQ(std::ranges::count(past.days, std::string("app-1150"), &AppDay::app), 1);
+}
+
+TEST_F(Salvage, KeepsWhatTheFileCallsLost) {
+  {
+    auto database = open();
+    ASSERT_TRUE(write_lost(database, {{"app-1001", kToday}, {"no-app", kToday}}, kToday));
+  }
+  damage("note-500");
+  EXPECT_EQ(salvaged().lost, (LostDays{{"app-1001", kToday}}));
+  damage("no-app");
+  EXPECT_EQ(salvaged().lost.size(), kApps) << "what was lost before is lost itself";
+}
+
+TEST_F(Salvage, CallsNothingLostOfAnOlderFile) {
+  {
+    auto database = open();
+    ASSERT_TRUE(database.run("DROP TABLE lost_usage"));
+  }
+  damage("note-500");
+  EXPECT_TRUE(salvaged().lost.empty());
 }
 
 TEST_F(Salvage, KnowsNothingOfAFileThatIsNoDatabase) {
