@@ -396,8 +396,7 @@ class Daemon {
 };
 
 // Made for this user alone. One that is there already stays as it is: others may have been let in on purpose.
-Result<void> make_state_dir(std::filesystem::path directory) {
-  if (!directory.has_filename()) directory = directory.parent_path();  // "state/"
+Result<void> make_state_dir(const std::filesystem::path& directory) {
   std::error_code error;
   std::filesystem::create_directories(directory.parent_path(), error);
   if (::mkdir(directory.c_str(), 0700) == 0) return {};
@@ -415,20 +414,23 @@ Result<void> make_state_dir(std::filesystem::path directory) {
 struct Store {
   std::optional<store::Database> database;
   std::optional<store::SetAside> set_aside;
-  bool past_unread = false;  // the file is there, with what was in it
+  bool past_unread = false;  // the file is there or may be, with what was in it
 };
 Store open_store(const std::filesystem::path& state_dir, std::int64_t now) {
   if (state_dir.empty()) {
     spdlog::warn("no state directory is known: nothing survives a restart");
     return {};
   }
-  if (const auto made = make_state_dir(state_dir); !made) {
+  const std::filesystem::path directory = state_dir.has_filename() ? state_dir : state_dir.parent_path();
+  std::error_code error;
+  if (const auto made = make_state_dir(directory); !made) {
     spdlog::warn("the state directory cannot be made, nothing survives a restart: {} ({})",
                  made.error().message, made.error().where);
-    return {};
+    // A link to a disk that is not mounted, or a directory that cannot be looked at, may hold a past.
+    const auto found = std::filesystem::symlink_status(directory, error).type();
+    return {std::nullopt, std::nullopt, found != std::filesystem::file_type::not_found};
   }
-  const std::filesystem::path file = store::file_in(state_dir);
-  std::error_code error;
+  const std::filesystem::path file = store::file_in(directory);
   const bool has_past =
       std::filesystem::file_size(file, error) > 0 && error != std::errc::no_such_file_or_directory;
   auto opened = store::Database::open_for_daemon(file, now);

@@ -172,6 +172,24 @@ class StartTest(unittest.TestCase):
             self.assertEqual(self.tokens_today(daemon), used)
         self.assertEqual(glob.glob(self.database + ".damaged*"), [])
 
+    def test_a_state_directory_that_cannot_be_looked_at_may_hold_a_past(self):
+        directory = os.path.dirname(self.database)
+        os.symlink(directory, directory)  # a loop
+        with self.daemon() as daemon:
+            daemon.wait_for_log("the state directory cannot be made, nothing survives a restart")
+            self.expect_refused_budget(daemon)
+        os.unlink(directory)
+        os.symlink(os.path.join(self.state.name, "unmounted"), directory)
+        with self.daemon() as daemon:
+            self.expect_refused_budget(daemon)
+
+    def test_a_state_directory_that_cannot_be_made_holds_no_past(self):
+        open(os.path.dirname(self.database), "w").close()
+        self.database = os.path.join(os.path.dirname(self.database), "below", "flyball.db")
+        with self.daemon() as daemon:
+            daemon.wait_for_log("the state directory cannot be made, nothing survives a restart")
+            self.assertEqual(daemon.request("POST", "/v1/completions", ASK)[0], 200)
+
     # ---- readiness -------------------------------------------------------------------------------------------------
 
     def readiness(self, daemon):
