@@ -173,7 +173,6 @@ void set_up_logging(std::string_view level) {
   auto sink = std::make_shared<QueueSink>(stderr_is_journal() ? LogWriter::Write(send_to_journal)
                                                               : LogWriter::Write(StderrLines()));
   auto logger = std::make_shared<spdlog::logger>("flyball", std::move(sink));
-  logger->flush_on(spdlog::level::critical);
   spdlog::set_default_logger(std::move(logger));
   set_log_level(level);
   std::signal(SIGABRT, on_abort);

@@ -1,8 +1,7 @@
 // Where spdlog's default logger writes: to the journal with fields when stderr is the journal
 // (JOURNAL_STREAM), else readable lines on stderr. Fields: a message may end in " | key=value key=value"; in
 // the journal each becomes FLYBALL_<KEY>, for `journalctl FLYBALL_REQUEST_ID=...`. Values hold no spaces.
-// Lines are written by a thread (log_writer.hpp); the end of the process, a critical line and an abort wait
-// for it, for a bounded time.
+// Lines are written by a thread (log_writer.hpp); only an exit and an abort wait for it, for a bounded time.
 #pragma once
 
 #include <string>

@@ -315,16 +315,34 @@ TEST(Logging, LosesNothingWhereAnInvariantAborts) {
   EXPECT_NE(text.find("line 1999\n"), std::string::npos);
 }
 
-TEST(Logging, WaitsForACriticalLine) {
+TEST(Logging, WritesACriticalLineBeforeAnAbort) {
   int status = 0;
   const std::string text = logged_by_a_process(
       [] {
         spdlog::critical("the last word");
-        _exit(0);
+        std::abort();
       },
       status);
-  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
   EXPECT_NE(text.find("the last word\n"), std::string::npos);
+}
+
+TEST(Logging, DoesNotWaitForTheReaderOfACriticalLine) {
+  int status = 0;
+  logged_by_a_process(
+      [] {
+        int ends[2];
+        if (pipe2(ends, O_NONBLOCK) != 0) _exit(98);
+        while (write(ends[1], "x", 1) == 1) continue;
+        fcntl(ends[1], F_SETFL, 0);  // a write hangs: the pipe is full
+        dup2(ends[1], STDERR_FILENO);
+        const auto before = std::chrono::steady_clock::now();
+        spdlog::critical("to nobody");
+        _exit(std::chrono::steady_clock::now() - before < LogWriter::kLastWait ? 0 : 1);
+      },
+      status);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "1: it waited";
 }
 
 TEST(Logging, LosesNothingAtAnOrdinaryExit) {
