@@ -94,6 +94,29 @@ class StoreTest(AttackTest):
             self.assertEqual(self.use(daemon), left - 50)
             self.stop(daemon)
 
+    @unittest.skipIf(SANITIZED, "a sanitizer's library wants to be loaded first")
+    @unittest.skipUnless(os.path.exists(FAILING_READS), "no library to preload")
+    def test_a_disk_that_fails_for_good_refuses_budgets_alone(self):
+        left = self.fill()
+        size = os.path.getsize(self.file)
+        told = os.path.join(self.state, "reads-failed")
+        for first in (0, 3):
+            env = {"LD_PRELOAD": FAILING_READS, "FLYBALL_TEST_READS": "%d 1000000000" % first,
+                   "FLYBALL_TEST_READS_FAILED": told}
+            with self.serve(env=env) as daemon:
+                with Client(daemon.port) as client:
+                    ask = {"prompt": [5], "max_tokens": 1}
+                    status, fields, answer = client.ask("POST", COMPLETIONS, ask, "saver")
+                    self.assertEqual((status, answer["error"]["code"]), (429, "rate_limited"), daemon.log)
+                    self.assertGreater(int(fields["retry-after"]), 0)
+                self.use(daemon, app="free")
+                self.stop(daemon)
+            self.assertEqual(self.damaged(), [], daemon.log)
+            self.assertGreaterEqual(os.path.getsize(self.file), size)
+        with self.serve() as daemon:
+            self.assertEqual(self.use(daemon), left - 50)
+            self.stop(daemon)
+
     def test_every_damaged_database_is_kept(self):
         incidents = [b"the %s incident " % which for which in (b"first", b"second", b"third")]
         for incident in incidents:
