@@ -274,6 +274,7 @@ std::optional<route::Refusal> Service::Impl::charge(Entry& entry, const http::Re
   } else {
     refusal = std::move(charged.error());
   }
+  refusal.standings = dispatcher.standings_of(app);
   if (head.chunked) refusal.error.message += " A body without Content-Length counts as http.body_bytes.";
   return refusal;
 }

@@ -95,6 +95,9 @@ std::expected<Standings, Refusal> Dispatcher::charge(const config::AppManifest& 
                                                      std::uint64_t body_bytes) {
   return impl_->app_limits.charge(app.id, app.limits, body_bytes, now());
 }
+Standings Dispatcher::standings_of(const config::AppManifest& app) const {
+  return impl_->app_limits.standings_of(app.id, app.limits, now());
+}
 void Dispatcher::give_back(const config::AppManifest& app, std::uint64_t requests, std::uint64_t body_bytes) {
   impl_->app_limits.give_back(app.id, requests, body_bytes);
 }

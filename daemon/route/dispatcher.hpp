@@ -93,6 +93,7 @@ class Dispatcher {
   // Charges the app with a request whose body is still to come, as Limits::charge does. submit() gives the
   // charge back where it answers `overloaded`.
   std::expected<Standings, Refusal> charge(const config::AppManifest& app, std::uint64_t body_bytes);
+  Standings standings_of(const config::AppManifest& app) const;  // as of now
   void give_back(const config::AppManifest& app, std::uint64_t requests, std::uint64_t body_bytes);
   // Admits a charged request and decides at once; engines are asked later, from the io_context. Each answer
   // takes a place of its own, as each takes a sequence of an engine. rate_limited: the app's own limits;

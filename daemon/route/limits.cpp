@@ -96,6 +96,10 @@ Standings Limits::standings(const App& app, const config::AppLimits& limits, con
   return out;
 }
 
+Standings Limits::standings_of(const std::string& name, const config::AppLimits& limits, const Now& now) {
+  return standings(refreshed(name, limits, now), limits, now);
+}
+
 std::expected<Standings, Refusal> Limits::charge(const std::string& name, const config::AppLimits& limits,
                                                  std::uint64_t body_bytes, const Now& now) {
   App& app = refreshed(name, limits, now);

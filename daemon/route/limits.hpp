@@ -82,6 +82,8 @@ class Limits {
                                            std::uint64_t body_bytes, const Now& now);
   // Takes back part of a charge: bytes that a body did not have, or a request that the daemon had no room for.
   void give_back(const std::string& app, std::uint64_t requests, std::uint64_t body_bytes);
+  // What is left to the app, as of now.
+  Standings standings_of(const std::string& app, const config::AppLimits& limits, const Now& now);
 
   // Reserves what a charged request may come to. rate_limited, or invalid_value where it asks for what the
   // limits never allow. Nothing is counted where it is refused.

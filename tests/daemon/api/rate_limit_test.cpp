@@ -199,15 +199,19 @@ TEST_F(RateLimits, AChunkedBodyIsChargedWithItsLength) {
 
 TEST_F(RateLimits, ABodyLongerThanTheHeldBytesIsRefused) {
   alice().held_bytes = 1 << 20;
+  alice().requests_per_minute = 7;
   Wire wire(rig);
   wire.send(head_of("/v1/completions", (1 << 20) + 1));
   EXPECT_EQ(wire.answer().status, 413);
+  EXPECT_EQ(wire.answer().field("x-ratelimit-limit-requests"), "7");
+  EXPECT_EQ(wire.answer().field("x-ratelimit-remaining-requests"), "7");
   EXPECT_NE(wire.answer().body.find("limits.held_bytes"), std::string::npos);
 }
 
 // Bodies that are still on their way count, and those of clients that left do not.
 TEST_F(RateLimits, HeldBytesAreThoseOfBodiesOnTheirWay) {
   alice().held_bytes = 1 << 20;
+  alice().requests_per_minute = 7;
   Wire second(rig), third(rig);
   {
     Wire first(rig);
@@ -215,6 +219,7 @@ TEST_F(RateLimits, HeldBytesAreThoseOfBodiesOnTheirWay) {
     second.send(head_of("/v1/completions", 1));
     EXPECT_EQ(second.answer().status, 429);
     EXPECT_EQ(second.answer().field("Retry-After"), "1");
+    EXPECT_EQ(second.answer().field("x-ratelimit-remaining-requests"), "6");
     first.hang_up();
   }
   third.send(post("/v1/completions", with("")));
