@@ -143,7 +143,9 @@ struct Service::Impl {
   void log(std::string_view id, std::string_view app, std::string_view model, std::string_view backend,
            std::string_view operation, int status, std::string_view code, double ms,
            const Usage& usage) const;
-  // The line of a request that no engine worked for; a flood of them is counted.
+  // Whether the log has the whole line of this refusal. Where not, it is counted for a line of its own.
+  bool logs_whole(std::string_view app, ErrorCode code);
+  // The line of a request that no engine was asked for.
   void log_refusal(std::string_view id, std::string_view app, std::string_view operation, int status,
                    ErrorCode code, double ms);
   void tell_refusals(Clock::time_point now);
@@ -291,13 +293,17 @@ void Service::Impl::end(Parsing& one, const Error& error) {
   if (parsing_thread.take_back(one)) parsing.erase(one.shared_from_this());
 }
 
-void Service::Impl::log_refusal(std::string_view id, std::string_view app, std::string_view operation,
-                                int status, ErrorCode code, double ms) {
+bool Service::Impl::logs_whole(std::string_view app, ErrorCode code) {
   const auto now = Clock::now();
   tell_refusals(now);
-  if (refusals.whole(app, code, now))
-    log(id, app, "none", "none", operation, status, to_string(code), ms, {});
+  const bool whole = refusals.whole(app, code, now);
   watch_refusals();
+  return whole;
+}
+
+void Service::Impl::log_refusal(std::string_view id, std::string_view app, std::string_view operation,
+                                int status, ErrorCode code, double ms) {
+  if (logs_whole(app, code)) log(id, app, "none", "none", operation, status, to_string(code), ms, {});
 }
 
 void Service::Impl::tell_refusals(Clock::time_point now) {
@@ -410,9 +416,9 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const Cal
       measure::engine_was_idle(inference.job()->receipt().facts, outcome.backend))
     outcomes->answered(state->settings->measured, {model, outcome.backend, outcome.usage, *outcome.timings},
                        std::time(nullptr));
-  if (outcome.failed && inference.job() == nullptr)
-    log_refusal(inference.exchange().id(), app, call.route.operation, outcome.status, outcome.code, ms);
-  else
+  // A flood of failures for which no token was counted is no flood of lines.
+  const bool uncounted = outcome.failed && outcome.usage.prompt_tokens + outcome.usage.completion_tokens == 0;
+  if (!uncounted || logs_whole(app, outcome.code))
     log(inference.exchange().id(), app, model, outcome.backend, call.route.operation, outcome.status, code,
         ms, outcome.usage);
   active.erase(inference.shared_from_this());

@@ -263,6 +263,41 @@ TEST_F(ServiceTest, a_flood_of_refusals_is_two_lines_for_each_app_and_code) {
   EXPECT_LE(log.lines().size(), 40U);
 }
 
+TEST_F(ServiceTest, a_flood_of_failures_before_a_token_is_two_lines) {
+  for (const std::uint32_t tokens : {0U, 2U}) {
+    const CapturedLog log;
+    {
+      Rig flooded;
+      spdlog::set_level(spdlog::level::info);
+      Script fails;
+      fails.fail_after = tokens;
+      fails.error = {ErrorCode::context_length_exceeded, "9 tokens do not fit 8.", "messages", {}};
+      script(flooded.cpu(), fails);
+      for (int i = 0; i < 50; ++i) {
+        Wire wire(flooded);
+        wire.send(post(kChatPath, kHello));
+        EXPECT_EQ(wire.answer().status, 400);
+      }
+    }  // what was counted in a second that is not over is told
+    std::size_t whole = 0;
+    std::uint64_t counted = 0;
+    for (const std::string& line : log.lines()) {
+      if (line.find("code=context_length_exceeded ") == std::string::npos) continue;
+      if (const auto count = line.find(" count="); count != std::string::npos) {
+        counted += std::stoull(line.substr(count + 7));
+        continue;
+      }
+      ++whole;
+      EXPECT_NE(line.find(" model=demo backend=cpu "), std::string::npos) << line;
+    }
+    EXPECT_EQ(whole + counted, 50U);
+    if (tokens == 0)
+      EXPECT_LE(whole, 20U) << "one for each second";
+    else
+      EXPECT_EQ(whole, 50U) << "their prompts were counted";
+  }
+}
+
 TEST_F(ServiceTest, a_connection_is_known_once_an_apps_request_was_let_in) {
   const auto known = [&](http::Peer peer, std::string_view request) {
     Wire wire(rig, std::move(peer));
