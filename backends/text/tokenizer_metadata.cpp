@@ -77,6 +77,58 @@ constexpr std::string_view kEndTexts[] = {
 // gpt-oss: its channel markers are shown and matched as text.
 constexpr std::string_view kShownTexts[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
 
+// Markers that open a turn, name its role or end its header. Many files type them as user-defined, which
+// would match them in what a client wrote: only a template writes them.
+constexpr std::string_view kTurnTexts[] = {
+    "<|im_start|>",
+    "<|im_sep|>",
+    "<|im_user|>",
+    "<|im_assistant|>",
+    "<|im_system|>",
+    "<|im_middle|>",
+    "<start_of_turn>",
+    "<|turn>",
+    "<|channel>",
+    "<channel|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<|header_start|>",
+    "<|header_end|>",
+    "<|eot|>",
+    "<|start_of_role|>",
+    "<|end_of_role|>",
+    "<|system|>",
+    "<|developer|>",
+    "<|user|>",
+    "<|assistant|>",
+    "<|observation|>",
+    "<|tool|>",
+    "<|ipython|>",
+    "<|START_OF_TURN_TOKEN|>",
+    "<|END_OF_TURN_TOKEN|>",
+    "<|SYSTEM_TOKEN|>",
+    "<|USER_TOKEN|>",
+    "<|CHATBOT_TOKEN|>",
+    "<｜User｜>",
+    "<｜Assistant｜>",
+    "[INST]",
+    "[/INST]",
+    "[SYSTEM_PROMPT]",
+    "[/SYSTEM_PROMPT]",
+    "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+};
+
+// Whether a user-defined token of this text is matched in the template's own text alone. <|end|> is
+// user-defined where it ends a message and not the generation.
+bool marks_turn(std::string_view text) {
+  const auto is_text = [&](std::string_view each) { return each == text; };
+  return text == "<|end|>" || std::ranges::any_of(kShownTexts, is_text) ||
+         std::ranges::any_of(kTurnTexts, is_text);
+}
+
 std::optional<Token> find_token(const StringTable& pieces, std::string_view text) {
   const auto found = pieces.find(text);
   if (!found) return std::nullopt;
@@ -189,19 +241,15 @@ void derive_ends(VocabularyMetadata& out, std::vector<Token> ends) {
       set_kind(*id, TokenKind::control);
     }
   }
-  const auto show = [&](Token id) {
-    if (out.kinds[static_cast<std::size_t>(id)] == TokenKind::control) out.shown_controls.push_back(id);
-    set_kind(id, TokenKind::user_defined);
-  };
   for (const std::string_view text : kShownTexts) {
-    if (const auto id = token(text)) show(*id);
+    if (const auto id = token(text)) set_kind(*id, TokenKind::user_defined);
   }
   if (out.eos) ends.push_back(*out.eos);
   // gpt-oss and Solar end a message, not the generation, with <|end|>.
   const bool calls = token("<|call|>") || token("<|calls|>");
   if (const auto end = token("<|end|>"); end && calls && (token("<|return|>") || token("<|flush|>"))) {
     std::erase(ends, *end);
-    show(*end);
+    set_kind(*end, TokenKind::user_defined);
   }
   // Gemma 4 writes </s> as text.
   if (const auto stop = token("</s>"); stop && token("<|tool_response>")) {
@@ -261,8 +309,8 @@ std::vector<SpecialToken> VocabularyMetadata::special_tokens() const {
     const bool always = kind == TokenKind::user_defined;
     const std::string_view text = pieces[id];
     const bool strips = strip_after_special && text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
-    const bool control = std::ranges::find(shown_controls, static_cast<Token>(id)) != shown_controls.end();
-    out.push_back({static_cast<Token>(id), std::string(text), always, false, strips, control});
+    out.push_back(
+        {static_cast<Token>(id), std::string(text), always, false, strips, always && marks_turn(text)});
   }
   return out;
 }

@@ -26,7 +26,6 @@ struct VocabularyDefaults {
 struct VocabularyMetadata {
   StringTable pieces;  // by token, indexed
   std::vector<TokenKind> kinds;
-  std::vector<Token> shown_controls;  // control tokens of the file that are shown and matched as text
   std::optional<Token> bos, eos, unknown;
   bool add_bos = false, add_eos = false;
   std::vector<Token> end_of_generation;  // sorted

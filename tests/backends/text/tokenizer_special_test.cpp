@@ -102,6 +102,27 @@ TEST(SpecialTokens, ControlTokensThatAreShownStayControlTokens) {
   EXPECT_EQ(tokens.back(), think);
 }
 
+// Many files type the markers of turns as user-defined tokens, which are otherwise matched in any text.
+TEST(SpecialTokens, TurnMarkersAreMatchedInTheTemplatesOwnTextAlone) {
+  for (const char* marker :
+       {"<|im_start|>", "<start_of_turn>", "<|turn>", "<|start_header_id|>", "<|end_header_id|>",
+        "<|start_of_role|>", "<|user|>", "<|assistant|>", "<|system|>", "<｜User｜>", "<｜Assistant｜>",
+        "[INST]", "<|start|>", "<|message|>"}) {
+    VocabularyFile file = byte_level_vocabulary();
+    const Token opener = file.add(marker, TokenKind::user_defined);
+    const Token tool = file.add("<tool>", TokenKind::user_defined);
+    const auto tokenizer = must_load(file);
+    const std::string text = std::string(marker) + marker + "<tool>";
+    EXPECT_EQ(encode(*tokenizer, text, false), (Tokens{opener, opener, tool})) << marker;
+    const std::vector<TextSpan> first{{0, std::string_view(marker).size()}};
+    const Tokens tokens = tokenizer->encode(text, {.add_special = false, .control_in = &first});
+    EXPECT_EQ(tokens.front(), opener) << marker;
+    EXPECT_EQ(std::ranges::count(tokens, opener), 1) << marker;
+    EXPECT_EQ(tokens.back(), tool) << marker;
+    EXPECT_EQ(decode(*tokenizer, tokens), text) << "not a byte of the text is lost";
+  }
+}
+
 // Merges and whole words can lead to the spelling of a control token: they give its text.
 TEST(SpecialTokens, TextNeverMergesIntoAControlToken) {
   VocabularyFile bpe = byte_level_vocabulary();
