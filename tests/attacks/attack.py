@@ -28,7 +28,7 @@ TIMES_ALONE = 5        # p99 beside an attack: at most so many times p99 alone .
 # ... or so many seconds, whichever is more. Instrumented code is slower everywhere, and unevenly: there the bound only
 # tells a daemon that answers from one that does not.
 FLOOR = 0.5 if SANITIZED else 0.025
-REFUSAL = 0.25 if SANITIZED else 0.010  # p99 of a refusal; it too may take TIMES_ALONE as long on a machine that is busy
+REFUSAL = 0.25 if SANITIZED else 0.010  # p99 of a refusal, however long it takes alone
 
 
 # ---- apps --------------------------------------------------------------------------------------------------------
@@ -268,9 +268,11 @@ class AttackTest(unittest.TestCase):
             reports.append(attackers.stop())
         light.close()
         mistakes = []
-        for what, figure, least in (("a chat", 0, FLOOR), ("a refusal", 1, REFUSAL)):
+        for what, figure, least, times in (("a chat", 0, FLOOR, TIMES_ALONE), ("a refusal", 1, REFUSAL, 0)):
+            # The median over the rounds: something else on the machine that takes the processors for some milliseconds
+            # spoils the p99 of the one turn that it meets. A daemon that is beyond its bound is so in every round.
             before, now = (1000 * statistics.median(turn[figure] for turn in turns) for turns in (alone, beside))
-            bound = max(TIMES_ALONE * before, 1000 * least)
+            bound = max(times * before, 1000 * least)
             print("%s: p99 of %s %.1f ms alone, %.1f ms beside (at most %.1f), of %d" % (
                 self._testMethodName, what, before, now, bound, sum(turn[2] for turn in beside)))
             if now > bound:
