@@ -35,9 +35,9 @@ constexpr std::chrono::milliseconds kRestoreSlice{10};
 // requests makes room for others before their commands are read.
 constexpr std::size_t kCommandsPerRequest = 6;
 
-// Of the thread that prepares large prompts: on a processor that it shares it has about a tenth of what a
-// thread of the CPU engine or of the other lane has, so that their steps lengthen by no more, and it is never
-// starved.
+// Niceness of the thread that prepares large prompts. On a shared processor it gets about a tenth of the
+// share of a thread of the CPU engine or of the other lane: their steps lengthen by no more, and it never
+// starves.
 constexpr int kLargeLaneNice = 10;
 
 Error shutting_down() {

@@ -1,5 +1,5 @@
-// What the engine's threads, its backend and the tickets of its requests share: requests to be prepared,
-// commands for the engine thread, counters, and who is still open.
+// State that the engine's threads, its backend and the tickets of its requests share: requests to be
+// prepared, commands for the engine thread, counters, and the requests that are still open.
 #pragma once
 
 #include <atomic>

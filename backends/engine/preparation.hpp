@@ -62,7 +62,7 @@ class Preparation {
     }
     return std::nullopt;
   }
-  // What waits is still taken.
+  // Requests that wait are still taken.
   void end() {
     for (Lane& lane : lanes_) {
       {

@@ -44,8 +44,8 @@ struct PreparedRequest {
   std::uint64_t resume_text_bytes = 0;
 };
 
-// What can be refused at once, of a prompt by the number of its bytes. invalid_value with the field as param;
-// context_length_exceeded.
+// Refuses a request that needs no tokenizing to be refused: a prompt by the number of its bytes.
+// invalid_value with the field as param; context_length_exceeded.
 Result<void> check_request(const CompletionRequest& request, const TextModel& model);
 
 // Bytes of text that prepare() has to read: of tokens none.

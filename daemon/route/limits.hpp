@@ -1,8 +1,8 @@
-// What each app may use, and what it has used: requests, bytes of bodies and tokens a minute, answers in
-// flight and waiting, tokens a day, KV tokens at once. A request is charged when its head has come, before its
-// body is read; once the body is parsed it reserves what it may come to and settles with what it came to, so
-// that no sum is ever exceeded, however many run. Its answers stay in flight until their clients have them.
-// Pure: whoever asks says what time it is.
+// The limits of each app and its use of them: requests, bytes of bodies and tokens a minute, answers in
+// flight and waiting, tokens a day, KV tokens at once. A request is charged when its head has come, before
+// its body is read; once the body is parsed it reserves what it may come to and settles with what it came to,
+// so that no sum is ever exceeded, however many run. Its answers stay in flight until their clients have
+// them. Pure: whoever asks says what time it is.
 #pragma once
 
 #include <cstdint>
@@ -80,7 +80,8 @@ class Limits {
   // nothing is charged where it is refused.
   std::expected<Standings, Refusal> charge(const std::string& app, const config::AppLimits& limits,
                                            std::uint64_t body_bytes, const Now& now);
-  // Takes back part of a charge: bytes that a body did not have, or a request that the daemon had no room for.
+  // Takes back part of a charge: bytes that a body did not have, or a request that the daemon had no room
+  // for.
   void give_back(const std::string& app, std::uint64_t requests, std::uint64_t body_bytes);
   // What is left to the app, as of now.
   Standings standings_of(const std::string& app, const config::AppLimits& limits, const Now& now);

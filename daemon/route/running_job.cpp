@@ -162,7 +162,7 @@ void RunningJob::begin_choices() {
   });
 }
 
-// As many as one turn of the loop has time for, the others in the next ones.
+// Begins as many choices as one turn of the loop has time for; the next turns begin the others.
 void RunningJob::begin_from(std::size_t index) {
   for (std::uint64_t prompts = 0; index < choices_.size() && !over_; ++index) {
     if (prompts > kPromptsInATurn) {

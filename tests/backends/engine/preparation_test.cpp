@@ -206,7 +206,7 @@ TEST(Preparation, ControlTokensInMessagesAreText) {
       (std::vector<Token>{kBos, kBos}));
 }
 
-// Where the tokenizer adds it itself, the template's own is left out: what a client wrote is not.
+// The template's own BOS is left out if the tokenizer adds one itself. A client's is kept.
 TEST(Preparation, OnlyTheTemplatesOwnBosIsLeftOut) {
   auto fake = make_fake({.adds_bos = true, .chat_template = "{{ messages[0].content }}"});
   std::vector<Token> seen;

@@ -1,4 +1,4 @@
-// Whose turn it is: one item an owner in a round, each owner's in order.
+// Turns take one item of each owner in a round, each owner's in order.
 #include "backends/round_robin.hpp"
 
 #include <gtest/gtest.h>

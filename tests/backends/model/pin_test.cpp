@@ -84,7 +84,7 @@ TEST_F(Pin, ShardsAreHashedOneAfterTheOther) {
   EXPECT_FALSE(ModelFile::open(first, sha256_of(all)));
 }
 
-// What the path leads to after the file was opened is nobody's concern.
+// The opened file is hashed, whatever its path leads to later.
 TEST_F(Pin, FileThatIsSwappedBetweenIsNotTheOneThatIsUsed) {
   const auto path = write("model.gguf", good_);
   std::vector<MappedFile> files;

@@ -45,7 +45,7 @@ TEST_F(SpillStore, ADirectoryThatOthersMayWriteToIsRefused) {
   EXPECT_FALSE(spill::SpillStore::open(options_, space(), kBlockBytes));
 }
 
-// Of apps that are no more, whatever model they asked; segments are removed whole.
+// Segments of deleted apps are removed whole, whatever model the apps asked.
 TEST_F(SpillStore, SegmentsOfOwnersThatAreGoneAreRemoved) {
   const std::vector<std::string> known{"app", "other"};
   EXPECT_EQ(spill::remove_all_but(options_.directory, known, {}), 0U) << "there is no such directory yet";

@@ -65,8 +65,8 @@ VocabularyFile random_bpe(std::mt19937_64& random) {
     if (random() % 8 != 0 && known.insert(byte_level(left + right)).second)
       file.add(byte_level(left + right));
   }
-  // What merges of single bytes make of a character of several, where it is no token, is lost: real ones have
-  // it.
+  // The vocabulary lacks the tokens that merges of single bytes make of a character of several. Real
+  // vocabularies have them.
   for (int i = 0; i < 4; ++i) {
     const std::string special = "<" + piece(random, kCharacters, 4) + ">";
     if (known.insert(special).second)

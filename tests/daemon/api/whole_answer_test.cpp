@@ -1,4 +1,5 @@
-// What is gathered of an answer that is sent whole, how compactly it is held, and the pieces it leaves in.
+// An answer that is sent whole: the events it gathers, how compactly it holds them, and the pieces it leaves
+// in.
 #include "daemon/api/whole_answer.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// Who may connect and whose connection ends for it, on a clock and with ids of the test's own.
+// The connections that are let in and those that end for them, on a clock and with ids of the test's own.
 #include "daemon/http/connection_table.hpp"
 
 #include <map>
