@@ -5,6 +5,7 @@ import hashlib
 import json
 import math
 import os
+import resource
 import socket
 import statistics
 import subprocess
@@ -17,6 +18,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "service"))
 from daemon import SANITIZED, Daemon, rss_megabytes  # noqa: E402,F401
 
 CHAT, COMPLETIONS, EXPLAIN, MODELS = "/v1/chat/completions", "/v1/completions", "/v1/route/explain", "/v1/models"
+HEALTH, METRICS = "/healthz", "/metrics"
 LIGHT_CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0}
 
 ROUNDS = 3             # pairs of turns; what is compared is the median of the rounds
@@ -29,6 +31,11 @@ TIMES_ALONE = 5        # p99 beside an attack: at most so many times p99 alone .
 # tells a daemon that answers from one that does not.
 FLOOR = 0.5 if SANITIZED else 0.025
 REFUSAL = 0.25 if SANITIZED else 0.010  # p99 of a refusal, however long it takes alone
+
+# Connections of an attacker that wants them all. The daemon takes 4,096, or fewer where this machine lends a process
+# fewer descriptors.
+CONNECTIONS = min(4500, resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 200)
+CONNECTIONS_LIMIT = min(4096, CONNECTIONS - 200)
 
 
 # ---- apps --------------------------------------------------------------------------------------------------------
@@ -255,6 +262,13 @@ class Light:
 
 
 class AttackTest(unittest.TestCase):
+    def taken(self, daemon):
+        """Waits until half of the daemon's connections are the attacker's: it may be bounded to fewer than all."""
+        end = time.monotonic() + 30
+        while len(os.listdir("/proc/%d/fd" % daemon.process.pid)) < CONNECTIONS_LIMIT / 2:
+            self.assertLess(time.monotonic(), end, "the attacker has too few connections")
+            time.sleep(0.05)
+
     def beside(self, daemon, kind, fresh=False, under_way=lambda: None, **options):
         """Measures the light app alone and beside the attack, by turns, and asserts the bound. `under_way` returns when
         the daemon feels the attack. The attackers' reports."""

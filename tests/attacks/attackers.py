@@ -4,6 +4,7 @@ is under way, attacks until its standard input ends, and writes what it achieved
 import collections
 import json
 import os
+import re
 import resource
 import select
 import socket
@@ -12,7 +13,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from attack import CHAT, COMPLETIONS, MODELS, message, read_answer  # noqa: E402
+from attack import CHAT, COMPLETIONS, HEALTH, MODELS, message, read_answer  # noqa: E402
 
 over = threading.Event()
 begun = threading.Event()
@@ -239,6 +240,105 @@ def idle(port, connections=4500, mode="silent", app="attacker", sources=1):
     return {"made": made, "still": still, "closed": closed, "refused": refused, "answered": answered, "dribbled": dribbled}
 
 
+WRITE = 16_384  # bytes
+
+
+def flood(port, path=HEALTH, app=None, keys=0, connections=100, sources=1, reads="all"):
+    """Requests without a pause, pipelined, as many in a write as fit 16 KiB, on connections that are opened again when
+    the daemon closes them. keys: chats with so many keys that nobody reads, or GETs. sources: from so many addresses.
+    reads: all, nothing, or a byte a second of the answers."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    request = message("POST", path, large_body(keys), app) if keys else message("GET", path, app=app)
+    batch = memoryview(request * max(1, WRITE // len(request)))
+    poll, opened, statuses = select.epoll(), {}, collections.Counter()
+    made = refused = closed = sent = 0
+
+    def connect(n):
+        connection = socket.socket()
+        if reads != "all":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WRITE)
+        connection.settimeout(5)
+        try:
+            connection.bind(("127.0.0.%d" % (1 + n % sources), 0))
+            connection.connect(("127.0.0.1", port))
+        except OSError:
+            connection.close()
+            raise
+        connection.setblocking(False)
+        return connection
+
+    def refill():
+        nonlocal made, refused
+        while len(opened) < connections and not over.is_set():
+            try:
+                connection = connect(len(opened))
+            except OSError:
+                refused += 1
+                break
+            opened[connection.fileno()] = [connection, 0, b""]  # where in the batch it is, the end of what it has read
+            made += 1
+            poll.register(connection.fileno(), select.EPOLLOUT | select.EPOLLRDHUP |
+                          (select.EPOLLIN if reads == "all" else 0))
+
+    def lose(fd):
+        nonlocal closed
+        poll.unregister(fd)
+        opened.pop(fd)[0].close()
+        closed += 1
+
+    def serve(fd, events):
+        nonlocal sent
+        state = opened[fd]
+        connection, at, kept = state
+        try:
+            if events & select.EPOLLIN:
+                piece = connection.recv(262144)
+                if not piece:
+                    return lose(fd)
+                seen = kept + piece
+                statuses.update(status.decode() for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", seen))
+                state[2] = seen[-12:]  # one byte less than is searched for: an answer cut in two is counted once
+            elif events & (select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR):
+                return lose(fd)
+            if events & select.EPOLLOUT:
+                count = connection.send(batch[at:])
+                state[1] = (at + count) % len(batch)
+                sent += count
+        except BlockingIOError:
+            pass
+        except OSError:
+            lose(fd)
+
+    def sip(fd):
+        try:
+            opened[fd][0].recv(1)
+        except BlockingIOError:
+            pass
+        except OSError:
+            lose(fd)
+
+    # Connections that are to stay are opened again now and then: opening is not their attack.
+    pause, next_refill = {"all": 0, "nothing": 0.1, "a byte": 1}[reads], 0
+    while not over.is_set():
+        if time.monotonic() >= next_refill:
+            refill()
+            if reads == "a byte":
+                for fd in list(opened):
+                    sip(fd)
+            next_refill = time.monotonic() + pause
+        for fd, events in poll.poll(0.05):
+            if fd in opened:
+                serve(fd, events)
+        begun.set()
+    still = len(opened)
+    for connection, _, _ in opened.values():
+        connection.close()
+    return {"made": made, "still": still, "refused": refused, "closed": closed, "statuses": dict(statuses),
+            "megabytes": round(sent / 1e6, 1), "request_bytes": len(request)}
+
+
 def hang_ups(port, app):
     """Streams that are left, requests that are cut in the middle, and answers that nobody reads."""
     counts = collections.Counter()
@@ -263,7 +363,7 @@ def hang_ups(port, app):
     return dict(counts)
 
 
-KINDS = {f.__name__: f for f in (bodies, prompts, refusals, idle, hang_ups)}
+KINDS = {f.__name__: f for f in (bodies, prompts, refusals, idle, flood, hang_ups)}
 
 
 def main():

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""Large bodies: eight connections send 3 to 4 MB of 90,000 keys each, and the light app is served beside them."""
+"""Bodies of many keys: eight connections send 90,000 keys of 3 to 4 MB each, or two hundred send 16 KiB each, and the
+light app is served beside them."""
 
 import unittest
 
 from attack import CHAT, EXPLAIN, AttackTest, demo
+
+
+SMALL_KEYS = 430
 
 
 class BodiesTest(AttackTest):
@@ -31,6 +35,21 @@ class BodiesTest(AttackTest):
 
     def test_bodies_to_explain_of_an_app_without_limits(self):
         self.attack("attacker", EXPLAIN, status="200")
+
+    def small(self, app, status):
+        """Bodies that are parsed on the loop: just under 16 KiB."""
+        with demo() as daemon:
+            for report in self.beside(daemon, "flood", app=app, path=CHAT, keys=SMALL_KEYS, connections=200):
+                self.assertTrue(15_000 < report["request_bytes"] < 16_384 + 200, report)
+                self.assertGreaterEqual(report["made"], 200, report)
+                self.assertGreaterEqual(sum(report["statuses"].values()), 1000, report)
+                self.assertIn(status, report["statuses"], report)
+
+    def test_small_bodies_of_an_app_that_has_no_requests_left(self):
+        self.small("limited", "429")
+
+    def test_small_bodies_of_an_app_without_limits(self):
+        self.small("attacker", "200")
 
 
 if __name__ == "__main__":
