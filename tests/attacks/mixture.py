@@ -2,9 +2,10 @@
 """All attacks at once, engines that are killed, and reloads, beside 16 well-behaved greedy streams: mixture.py
 [--seconds 60]. No stream is lost or altered, and between the attacks the daemon holds no more than after warm-up.
 
-An attack lasts for one cycle; then everything rests until the daemon is quiet, and its RSS, descriptors, threads and KV
-blocks are read. The first half of these quiet points is warm-up: an allocator, caches and tables find their size. Growth
-is the least of the last quarter over the most of the warm-up, so that a leak shows and one large request does not."""
+An attack lasts for one cycle; then everything rests until the daemon is quiet, and its RSS, descriptors and threads are
+read. The first half of these quiet points is warm-up: an allocator, caches and tables find their size. Growth is the
+least of the last quarter over the most of the warm-up, so that a leak shows and one large request does not. The last
+cycle kills no engine: one that served all of it holds no KV block when it is quiet."""
 
 import argparse
 import itertools
@@ -28,7 +29,8 @@ SHORT_SECONDS, SHORT_RSS_GROWTH = 600, 0.25
 KILL_EVERY = 4.0    # seconds; an answer may meet several deaths, but not without progress between two of them
 RELOAD_EVERY = 0.7
 QUIET = 3.0         # seconds without a change of descriptors: connections linger for two
-AROUND = 5.0        # seconds of a cycle that the attackers' start and the quiet point take
+AFTER = 6.0         # seconds of a cycle that the attackers' end and the quiet point take
+LEAST = 4.0         # seconds that the attacks last, however much of their cycle a busy machine has taken before
 QUIET_LIMIT = 300 if SANITIZED else 60  # seconds within which a daemon that nobody asks is quiet, or a stream is answered
 
 CONFIG = """worker: {disable_after: 1000, backoff_min: 10ms, backoff_max: 100ms}
@@ -119,10 +121,10 @@ class Streams:
 
 
 class Mixture:
-    def __init__(self, daemon, seconds):
-        self.daemon, self.pid = daemon, daemon.process.pid
+    def __init__(self, daemon, began, seconds):
+        self.daemon, self.pid, self.began = daemon, daemon.process.pid, began
         self.cycles = max(4, round(seconds / 60))
-        self.seconds = max(4.0, seconds / self.cycles - AROUND)  # of each attack
+        self.seconds = seconds / self.cycles  # of each
         self.kills = self.reloads = 0
         self.points, self.weak = [], []
         plain = daemon.text
@@ -139,16 +141,16 @@ class Mixture:
         self.daemon.signal(signal.SIGHUP)
         self.reloads += 1
 
-    def attack(self):
-        """One cycle's attacks, kills and reloads."""
+    def attack(self, end, kills):
+        """One cycle's attacks, kills and reloads, until `end`."""
         attackers = [Attackers(kind, self.daemon.port, **options) for kind, options, _, _ in ATTACKS]
         for attacker in attackers:
             attacker.begin()
         began = time.monotonic()
-        kill_at = began + KILL_EVERY / 2
-        while time.monotonic() < began + self.seconds:
+        kill_at, end = began + KILL_EVERY / 2, max(end, began + LEAST)
+        while time.monotonic() < end:
             self.reload(next(self.texts))
-            if time.monotonic() >= kill_at:
+            if kills and time.monotonic() >= kill_at:
                 for engine in self.daemon.workers():
                     os.kill(engine, signal.SIGKILL)
                     self.kills += 1
@@ -161,7 +163,7 @@ class Mixture:
         return reports
 
     def quiet_point(self):
-        """RSS in MB, descriptors, threads and KV blocks in use of a daemon that nobody asks anything."""
+        """RSS in MB, descriptors and threads of a daemon that nobody asks anything."""
         self.reload(self.plain)
         end, since, before = time.monotonic() + QUIET_LIMIT, time.monotonic(), None
         while time.monotonic() - since < QUIET:
@@ -170,24 +172,31 @@ class Mixture:
                 before, since = now, time.monotonic()
             assert time.monotonic() < end, "the daemon is not quiet: %d descriptors" % now
             time.sleep(0.05)
-        while True:
-            text = self.metrics()
-            used = sum(float(n) for n in re.findall(r"^flyball_engine_kv_blocks_used\{[^}]*\} (\S+)$", text, re.M))
-            if used == 0 or time.monotonic() > end:
-                break
-            time.sleep(0.2)
         return {"rss": round(rss_megabytes(self.pid), 1), "descriptors": before,
-                "threads": len(os.listdir("/proc/%d/task" % self.pid)), "kv_blocks": used}
+                "threads": len(os.listdir("/proc/%d/task" % self.pid))}
+
+    def kv_blocks(self):
+        """KV blocks in use, after a while without requests: 0, or it has lasted too long."""
+        end = time.monotonic() + QUIET_LIMIT / 4
+        while True:
+            found = re.findall(r"^flyball_engine_kv_blocks_used\{[^}]*\} (\S+)$", self.metrics(), re.M)
+            assert found, "no engine tells of its KV blocks"
+            used = sum(map(float, found))
+            if used == 0 or time.monotonic() > end:
+                return used
+            time.sleep(0.2)
 
     def run(self, streams):
-        began = time.monotonic()
-        for _ in range(self.cycles):
+        for cycle in range(self.cycles):
+            engines = self.daemon.workers()
             streams.running.set()
-            reports = self.attack()
+            reports = self.attack(self.began + (cycle + 1) * self.seconds - AFTER, kills=cycle < self.cycles - 1)
             streams.rest()
             self.points.append(self.quiet_point())
             print("%4.0f s: %s, %d streams, %d kills, %d reloads" % (
-                time.monotonic() - began, json.dumps(self.points[-1]), streams.done, self.kills, self.reloads), flush=True)
+                time.monotonic() - self.began, json.dumps(self.points[-1]), streams.done, self.kills, self.reloads), flush=True)
+        assert engines and self.daemon.workers() == engines, "the engine of the last cycle did not serve all of it"
+        self.blocks = self.kv_blocks()
         for (kind, options, _, _), report in zip(ATTACKS, reports):
             print("  %s %s: %s" % (kind, json.dumps(options), json.dumps(report)))
 
@@ -206,11 +215,11 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--seconds", type=int, default=60)
     seconds = options.parse_args().seconds
-    mistakes = []
+    mistakes, began = [], time.monotonic()
     with tempfile.TemporaryFile() as log:
         with demo(CONFIG, APPS + (manifest("steady", "in_flight: 64"),), stderr=log) as daemon:
             streams = Streams(daemon.port)
-            mixture = Mixture(daemon, seconds)
+            mixture = Mixture(daemon, began, seconds)
             try:
                 mixture.run(streams)
             finally:
@@ -222,7 +231,10 @@ def main():
     print("%d streams, p50 %.2f s, p99 %.2f s, at most %.2f s; %d lost or altered; %d kills; %d reloads" % (
         streams.done, percentile(streams.seconds, 50), percentile(streams.seconds, 99), max(streams.seconds),
         len(streams.wrong), mixture.kills, mixture.reloads))
-    for key in ("rss", "descriptors", "threads", "kv_blocks"):
+    print("KV blocks in use at the end: %d" % mixture.blocks)
+    if mixture.blocks:
+        mistakes.append("%d KV blocks are in use when nobody asks" % mixture.blocks)
+    for key in ("rss", "descriptors", "threads"):
         grown = growth(mixture.points, key)
         most = SHORT_RSS_GROWTH if key == "rss" and seconds < SHORT_SECONDS else MAX_GROWTH
         print("growth of %s: %.1f %% (at most %.0f)" % (key, 100 * grown, 100 * most))
@@ -233,7 +245,7 @@ def main():
     mistakes += [line.decode(errors="replace") for line in reports[:20]]
     if streams.done < 3 * STREAMS:
         mistakes.append("only %d streams ran" % streams.done)
-    if mixture.kills < mixture.cycles:
+    if mixture.kills < mixture.cycles - 1:
         mistakes.append("only %d engines were killed" % mixture.kills)
     for mistake in mistakes:
         print("FAILED: %s" % mistake)
