@@ -33,6 +33,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Takes turns beside the apps at the connections; no app has this id.
+constexpr std::string_view kOperator = "<operator>";
+
 // Longer bodies are parsed off the loop. One of this length takes up to 0.2 ms to parse where it is hostile,
 // and the way to the other thread and back takes some 0.02 ms.
 constexpr std::size_t kParsedOnLoop = 16 * 1024;
@@ -559,7 +562,11 @@ std::expected<http::Entry, http::Response> Service::check_head(const http::Reque
   if (!app) return std::unexpected(impl_->refused(app.error(), entry->match));
   entry->app = *app;
   // Whoever may look at figures without being an app is no stranger either.
-  const http::Entry let_in{entry, entry->app != nullptr || entry->match.route->access == Access::viewer};
+  http::Entry let_in{entry, {}};
+  if (entry->app != nullptr)
+    let_in.client = entry->app->id;
+  else if (entry->match.route->access == Access::viewer)
+    let_in.client = kOperator;
   if (!takes_body(*entry->match.route)) {
     if (!head.chunked && head.content_length.value_or(0) <= kUnusedBody) return let_in;
     return std::unexpected(

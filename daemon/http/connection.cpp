@@ -155,7 +155,7 @@ bool Connection::wants_input() const noexcept {
     case State::streaming:
       return in_.size() < kMaxPipelined;  // reading on is how a disconnect is seen
     case State::idle:
-      return in_.size() < kMaxPipelined;
+      return in_.empty() || (output().empty() && !leaves());  // one read waits behind an unread answer
     case State::flushing:
     case State::closed:
       return false;
@@ -254,6 +254,11 @@ void Connection::turn_away(std::string_view answer) {
   state_ = State::flushing;
 }
 
+std::string_view Connection::owner() const noexcept {
+  if (known()) return client_;
+  return asked_ ? "<strangers>" : "<newcomers>";  // neither is an app's id
+}
+
 Activity Connection::activity() const noexcept {
   switch (state_) {
     case State::answering:
@@ -261,7 +266,7 @@ Activity Connection::activity() const noexcept {
       return Activity::working;
     case State::flushing:
       // Strangers ask much and read nothing to keep their places: what they are told may be lost.
-      return known_ ? Activity::working : Activity::idle;
+      return known() ? Activity::working : Activity::idle;
     case State::lingering:  // all has left, and what comes is discarded
     case State::closed:
       return Activity::idle;
@@ -270,7 +275,7 @@ Activity Connection::activity() const noexcept {
     case State::body:
       break;
   }
-  if (known_ && (state_ != State::idle || !output().empty())) return Activity::working;
+  if (known() && (state_ != State::idle || !output().empty())) return Activity::working;
   return asked_ ? Activity::idle : Activity::silent;
 }
 
@@ -384,7 +389,7 @@ void Connection::on_head(const Head& head) {
     parser_.reset();
     return;
   }
-  known_ = known_ || entry->known_app;
+  if (!entry->client.empty()) client_ = std::move(entry->client);
   entry_ = std::move(entry->ticket);
   if (expects && in_.empty()) append("HTTP/1.1 100 Continue\r\n\r\n");
   state_ = State::body;

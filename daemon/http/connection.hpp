@@ -86,7 +86,8 @@ class Exchange {
 // A request that its handler has let in by its head.
 struct Entry {
   std::shared_ptr<void> ticket;  // the handler's own, may be null; until handle() takes it or the request ends
-  bool known_app = false;        // the request is an app's: by its key, its unix uid, or as default_app
+  // Whose request it is: the app's id (by its key, its unix uid, or as default_app); "" for a stranger's.
+  std::string client;
 };
 
 // What is behind the connection: the router (daemon/api/service), or a test.
@@ -133,7 +134,9 @@ class Connection {
   }
   // Working from the first byte of a known app's request on; a stranger's, from its whole arrival on.
   Activity activity() const noexcept;
-  bool known() const noexcept { return known_; }  // an app has been known on it
+  bool known() const noexcept { return !client_.empty(); }  // an app has been known on it
+  // Whose turn its work takes: the app last known on it, or one of all newcomers or strangers together.
+  std::string_view owner() const noexcept;
   TimePoint deadline() const noexcept;  // tick() no later than this; max() for never
 
   static constexpr std::size_t kMaxPipelined = 16 * 1024;  // bytes read ahead while an answer is pending
@@ -177,7 +180,6 @@ class Connection {
   State state_ = State::idle;
   bool fresh_ = true;         // nothing has come yet
   bool asked_ = false;        // a whole request head has come
-  bool known_ = false;        // one of them was an app's
   bool inside_ = false;       // in one of the calls that look for themselves
   bool close_after_ = false;  // the answer being given is the last
   bool head_only_ = false;    // HEAD: no body goes out
@@ -185,6 +187,7 @@ class Connection {
   bool http_1_0_ = false;
   bool asked_to_close_ = false;
   bool paused_writer_ = false;  // write() said "behind"
+  std::string client_;  // as Entry has it, of the latest request that was not a stranger's
   std::string in_;
   HeadScanner scanner_;
   std::optional<RequestParser> parser_;

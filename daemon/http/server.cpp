@@ -22,6 +22,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "backends/round_robin.hpp"
 #include "daemon/http/listener.hpp"
 
 namespace flyball::http {
@@ -35,6 +36,8 @@ using Acceptor = asio::basic_socket_acceptor<asio::generic::stream_protocol>;
 constexpr std::chrono::milliseconds kAcceptPause{
     100};  // after EMFILE and its like: let descriptors come free
 constexpr std::size_t kReadBytes = 16 * 1024;
+// Thousands of strangers may each leave what one read has brought: a few requests' heads.
+constexpr std::size_t kReadOfStranger = 4 * 1024;
 // What one connection may send before the others have their turn: a body in pieces is made as it is sent.
 constexpr std::size_t kTurnBytes = 64 * 1024;
 constexpr std::string_view kFullBody =
@@ -67,6 +70,10 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
 
   static asio::awaitable<void> accept_loop(std::shared_ptr<Impl> self, std::shared_ptr<ListeningPort> port);
   void adopt(Socket socket, int family);
+  // Sessions work in turns, one in each visit of the loop, and owners (apps, newcomers, strangers) take turns:
+  // the connections of one owner, however many ask much at once, never stand before another owner's.
+  void ask_turn(std::shared_ptr<Session> session, std::string_view owner);
+  void give_turn();
   // Tells the client of a session that is in neither container that the server is full.
   void turn_away(const std::shared_ptr<Session>& session);
 
@@ -78,6 +85,8 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   std::unordered_map<ConnectionTable::Id, std::shared_ptr<Session>> sessions;
   std::list<std::shared_ptr<Session>> leaving;  // refused, oldest first; at most leaving_connections()
   ConnectionTable::Id last_id = 0;
+  RoundRobin<std::shared_ptr<Session>> turns;
+  bool giving_turns = false;
   std::array<char, kReadBytes> read_buffer;  // shared: bytes are handed on before anybody else reads
   bool accepting = true, closed = false;
 };
@@ -91,14 +100,23 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
         id_(id),
         socket_(std::move(socket)),
         timer_(server->io),
-        readable_(server->io),
         connection_(
             server->limits, server->handler, std::move(peer), [] { return std::chrono::steady_clock::now(); },
-            [this] { schedule_flush(); }) {}
+            [this] {
+              if (!waiting_to_write_) ask_turn();
+            }) {}
 
   void start() {
-    asio::co_spawn(server_->io, read_loop(shared_from_this()), asio::detached);
+    watch();
     arm();
+  }
+
+  // One read, with what comes of it, and one answer's write: the next pipelined request waits for the next
+  // turn.
+  void turn() {
+    asked_turn_ = false;
+    if (socket_.is_open() && std::exchange(readable_, false)) read();
+    if (socket_.is_open()) flush();
   }
 
   void turn_away(std::list<std::shared_ptr<Session>>::iterator place) {
@@ -115,7 +133,6 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
     error_code ignored;
     socket_.close(ignored);
     timer_.cancel();
-    readable_.cancel();
     if (place_) {  // what runs still holds us
       server_->leaving.erase(*place_);
     } else {
@@ -125,46 +142,33 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
   }
 
  private:
-  // Waits for input, then reads what is there: an idle connection owns no buffer.
-  static asio::awaitable<void> read_loop(std::shared_ptr<Session> self) {
-    Session& s = *self;
-    error_code ec;
-    while (s.socket_.is_open()) {
-      if (!s.connection_.wants_input()) {
-        s.paused_ = true;
-        s.readable_.expires_at(asio::steady_timer::time_point::max());
-        co_await s.readable_.async_wait(asio::redirect_error(asio::use_awaitable, ec));
-        s.paused_ = false;
-        continue;
-      }
-      co_await s.socket_.async_wait(Socket::wait_read, asio::redirect_error(asio::use_awaitable, ec));
-      if (!s.socket_.is_open()) co_return;
-      if (ec) {
-        s.close();
-        co_return;
-      }
-      auto& buffer = s.server_->read_buffer;
-      const std::size_t n = s.socket_.read_some(asio::buffer(buffer), ec);
-      if (ec == asio::error::would_block || ec == asio::error::try_again) continue;
-      if (ec == asio::error::eof) {
-        s.connection_.receive_eof();
-        s.after_step();
-        // Without input there is nothing more to learn from this side; output may still have to leave.
-        if (s.socket_.is_open()) s.at_eof_ = true;
-        co_return;
-      }
-      if (ec) {
-        s.close();
-        co_return;
-      }
-      s.connection_.receive({buffer.data(), n});
-      s.after_step();
-    }
+  // Waits for input where the connection wants any. An idle connection owns no buffer.
+  void watch() {
+    if (watching_ || readable_ || at_eof_ || !connection_.wants_input()) return;
+    watching_ = true;
+    socket_.async_wait(Socket::wait_read, [self = shared_from_this()](error_code ec) {
+      self->watching_ = false;
+      if (!self->socket_.is_open()) return;
+      if (ec) return self->close();
+      self->readable_ = true;
+      self->ask_turn();
+    });
   }
 
-  void after_step() {
-    if (!connection_.output().empty()) schedule_flush();
-    settle();
+  void read() {
+    auto& buffer = server_->read_buffer;
+    error_code ec;
+    const std::size_t most = connection_.known() ? kReadBytes : kReadOfStranger;
+    const std::size_t n = socket_.read_some(asio::buffer(buffer, most), ec);
+    if (ec == asio::error::would_block || ec == asio::error::try_again) return;
+    if (ec == asio::error::eof) {
+      at_eof_ = true;  // nothing more is to be learned from this side; output may still have to leave
+      connection_.receive_eof();
+    } else if (ec) {
+      close();
+    } else {
+      connection_.receive({buffer.data(), n});
+    }
   }
 
   // After anything that may have changed the connection's state.
@@ -179,7 +183,7 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
       error_code ignored;
       socket_.shutdown(Socket::shutdown_send, ignored);
     }
-    if (paused_ && connection_.wants_input()) readable_.cancel();
+    watch();
     report();
     arm();
   }
@@ -194,22 +198,15 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
     server_->table.update(id_, activity, known, std::chrono::steady_clock::now());
   }
 
-  void schedule_flush() {
-    if (flush_scheduled_ || waiting_to_write_) {
-      return;
-    }
-    flush_scheduled_ = true;  // one flush for all that this turn of the loop writes
-    asio::post(server_->io, [self = shared_from_this()] {
-      self->flush_scheduled_ = false;
-      self->flush();
-    });
+  void ask_turn() {
+    if (!std::exchange(asked_turn_, true)) server_->ask_turn(shared_from_this(), connection_.owner());
   }
 
   void flush() {
     std::size_t sent = 0;
-    while (socket_.is_open() && !connection_.output().empty()) {
+    while (socket_.is_open() && !waiting_to_write_ && !connection_.output().empty()) {
       if (sent >= kTurnBytes) {
-        schedule_flush();
+        ask_turn();
         break;
       }
       const std::string_view out = connection_.output();
@@ -223,7 +220,7 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
           if (waited)
             self->close();
           else
-            self->flush();
+            self->ask_turn();
         });
         break;
       }
@@ -235,13 +232,15 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
       connection_.sent(n);
       sent += n;
       if (whole && !connection_.output().empty()) {  // the next answer, or the next piece of this one
-        schedule_flush();
+        ask_turn();
         break;
       }
     }
     if (!socket_.is_open()) return;
-    if (connection_.output().empty())
+    if (connection_.output().empty()) {
       connection_.sent(0);  // an answer cut short may have left nothing to send
+      if (!connection_.output().empty()) ask_turn();
+    }
     settle();
   }
 
@@ -254,21 +253,23 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
       if (ec || !self->socket_.is_open()) return;
       self->armed_for_ = TimePoint::max();
       self->connection_.tick();
-      self->after_step();
+      if (!self->connection_.output().empty()) self->ask_turn();
+      self->settle();
     });
   }
 
   std::shared_ptr<Impl> server_;
   const ConnectionTable::Id id_;
   Socket socket_;
-  asio::steady_timer timer_, readable_;
+  asio::steady_timer timer_;
   Connection connection_;
   Activity activity_ = Activity::silent;  // as the table knows it, as the next
   bool known_ = false;
   std::optional<std::list<std::shared_ptr<Session>>::iterator> place_;  // in Impl::leaving
   TimePoint armed_for_ = TimePoint::max();
-  bool paused_ = false, flush_scheduled_ = false, waiting_to_write_ = false, shut_down_ = false,
-       at_eof_ = false;
+  bool asked_turn_ = false;
+  bool watching_ = false, readable_ = false;  // input: waited for; there, and not read yet
+  bool waiting_to_write_ = false, shut_down_ = false, at_eof_ = false;
 };
 
 asio::awaitable<void> Server::Impl::accept_loop(std::shared_ptr<Impl> self,
@@ -304,6 +305,17 @@ void Server::Impl::adopt(Socket socket, int family) {
   if (!verdict.victim_was_silent) return victim->close();
   sessions.erase(*verdict.victim);
   turn_away(victim);  // its first request may be on the way: it is told why
+}
+
+void Server::Impl::ask_turn(std::shared_ptr<Session> session, std::string_view owner) {
+  turns.put(owner, std::move(session));
+  if (!std::exchange(giving_turns, true)) asio::post(io, [self = shared_from_this()] { self->give_turn(); });
+}
+
+void Server::Impl::give_turn() {
+  if (const auto session = turns.take()) (*session)->turn();
+  giving_turns = !turns.empty();
+  if (giving_turns) asio::post(io, [self = shared_from_this()] { self->give_turn(); });
 }
 
 void Server::Impl::turn_away(const std::shared_ptr<Session>& session) {
@@ -373,6 +385,7 @@ void Server::close_all() {
     const auto session = impl_->sessions.begin()->second;
     session->close();
   }
+  while (impl_->turns.take()) {}  // they hold the sessions, which hold this
   while (!impl_->leaving.empty()) {
     const auto session = impl_->leaving.front();
     session->close();

@@ -269,7 +269,7 @@ class AttackTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "the attacker has too few connections")
             time.sleep(0.05)
 
-    def beside(self, daemon, kind, fresh=False, under_way=lambda: None, **options):
+    def beside(self, daemon, kind, fresh=False, under_way=lambda: None, refusal=REFUSAL, **options):
         """Measures the light app alone and beside the attack, by turns, and asserts the bound. `under_way` returns when
         the daemon feels the attack. The attackers' reports."""
         light, alone, beside, reports = Light(daemon, fresh), [], [], []
@@ -282,7 +282,7 @@ class AttackTest(unittest.TestCase):
             reports.append(attackers.stop())
         light.close()
         mistakes = []
-        for what, figure, least, times in (("a chat", 0, FLOOR, TIMES_ALONE), ("a refusal", 1, REFUSAL, 0)):
+        for what, figure, least, times in (("a chat", 0, FLOOR, TIMES_ALONE), ("a refusal", 1, refusal, 0)):
             # The median over the rounds: something else on the machine that takes the processors for some milliseconds
             # spoils the p99 of the one turn that it meets. A daemon that is beyond its bound is so in every round.
             before, now = (1000 * statistics.median(turn[figure] for turn in turns) for turns in (alone, beside))

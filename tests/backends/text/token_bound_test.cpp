@@ -117,7 +117,8 @@ TEST_P(Bounded, HoldsForRandomVocabulariesAndTexts) {
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(Seeds, Bounded, ::testing::Range(1, 9));
+INSTANTIATE_TEST_SUITE_P(Seeds, Bounded, ::testing::Range(1, 9),
+                         [](const auto& test) { return "seed_" + std::to_string(test.param); });
 
 TEST(TokenBound, WhiteSpaceThatASpecialTokenSwallowsHasNoBound) {
   VocabularyFile file = byte_level_vocabulary();

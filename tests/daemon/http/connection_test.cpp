@@ -13,7 +13,7 @@ using std::chrono::milliseconds;
 struct TestHandler final : Handler {
   std::string next_request_id() override { return "req-" + std::to_string(++ids); }
   std::expected<Entry, Response> check_head(const Request& head, const Peer&) override {
-    if (head.path() != "/forbidden" && head.path() != "/last") return Entry{entry, !head.field("Key").empty()};
+    if (head.path() != "/forbidden" && head.path() != "/last") return Entry{entry, std::string(head.field("Key"))};
     Response out;
     out.status = 403;
     out.last = head.path() == "/last";
