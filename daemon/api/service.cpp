@@ -561,7 +561,7 @@ std::expected<http::Entry, http::Response> Service::check_head(const http::Reque
   const auto app = admit(*impl_->state, entry->match, head, peer);
   if (!app) return std::unexpected(impl_->refused(app.error(), entry->match));
   entry->app = *app;
-  // Whoever may look at figures without being an app is no stranger either.
+  // The operator is no app, and no stranger either.
   http::Entry let_in{entry, {}};
   if (entry->app != nullptr)
     let_in.client = entry->app->id;

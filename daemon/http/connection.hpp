@@ -52,7 +52,7 @@ class Exchange {
   TimePoint readable() const noexcept { return readable_; }  // when the first bytes of the request were read
   const std::string& id() const noexcept { return request_.id; }
   bool connected() const noexcept { return connection_ != nullptr; }
-  // What Handler::check_head gave for the request; nullptr the next time.
+  // The ticket that Handler::check_head gave for the request; nullptr the next time.
   std::shared_ptr<void> take_entry() noexcept { return std::move(entry_); }
 
   void respond(Response response);
@@ -86,7 +86,7 @@ class Exchange {
 // A request that its handler has let in by its head.
 struct Entry {
   std::shared_ptr<void> ticket;  // the handler's own, may be null; until handle() takes it or the request ends
-  // Whose request it is: the app's id (by its key, its unix uid, or as default_app); "" for a stranger's.
+  // The id of the app that asks (by its key, its unix uid, or as default_app); "" for a stranger.
   std::string client;
 };
 
@@ -135,7 +135,7 @@ class Connection {
   // Working from the first byte of a known app's request on; a stranger's, from its whole arrival on.
   Activity activity() const noexcept;
   bool known() const noexcept { return !client_.empty(); }  // an app has been known on it
-  // Whose turn its work takes: the app last known on it, or one of all newcomers or strangers together.
+  // The owner of the connection's turns: the app last known on it, or all newcomers, or all strangers.
   std::string_view owner() const noexcept;
   TimePoint deadline() const noexcept;  // tick() no later than this; max() for never
 

@@ -38,7 +38,7 @@ std::unexpected<Error> bad(std::string message, std::string param = {}) {
   return fail(ErrorCode::bad_framing, std::move(message), std::move(param));
 }
 
-// What is behind "http://" or "https://", in any case; nullopt: the target is no such URL.
+// The rest of a target behind "http://" or "https://", in any case; nullopt: the target is no such URL.
 std::optional<std::string_view> behind_scheme(std::string_view target) noexcept {
   for (const std::string_view scheme : {"http://", "https://"})
     if (equals_ignoring_case(target.substr(0, scheme.size()), scheme)) return target.substr(scheme.size());

@@ -38,7 +38,7 @@ constexpr std::chrono::milliseconds kAcceptPause{
 constexpr std::size_t kReadBytes = 16 * 1024;
 // Thousands of strangers may each leave what one read has brought: a few requests' heads.
 constexpr std::size_t kReadOfStranger = 4 * 1024;
-// What one connection may send before the others have their turn: a body in pieces is made as it is sent.
+// Bytes that one connection may send in a turn: a body in pieces is made as it is sent.
 constexpr std::size_t kTurnBytes = 64 * 1024;
 constexpr std::string_view kFullBody =
     R"({"error":{"message":"Too many connections are open; try again.","type":"server_error","param":null,"code":"overloaded"}})"

@@ -83,7 +83,7 @@ class Limits {
   // Takes back part of a charge: bytes that a body did not have, or a request that the daemon had no room
   // for.
   void give_back(const std::string& app, std::uint64_t requests, std::uint64_t body_bytes);
-  // What is left to the app, as of now.
+  // The requests, bytes and tokens that the app has left now.
   Standings standings_of(const std::string& app, const config::AppLimits& limits, const Now& now);
 
   // Reserves what a charged request may come to. rate_limited, or invalid_value where it asks for what the

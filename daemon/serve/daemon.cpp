@@ -456,7 +456,7 @@ usage::Past salvaged_usage(Store& state, const std::vector<std::string>& apps, s
     past = usage::salvage(*damaged, apps, today);
   else
     for (const std::string& app : apps) past.lost.emplace_back(app, today);
-  // What is lost stays lost for the day, however often a daemon starts.
+  // A lost use stays lost for its day, however often a daemon starts.
   const auto written = state.database->transaction([&] {
     auto done = usage::write(*state.database, past.days);
     return done ? usage::write_lost(*state.database, past.lost, today) : done;
