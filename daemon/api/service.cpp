@@ -403,7 +403,7 @@ void Service::Impl::run(const Call& call, Generate request) {
 void Service::Impl::over(Inference& inference, const Outcome& outcome, const Call& call,
                          const std::string& model) {
   const std::string& app = call.app->id;
-  metrics::RequestLabels labels{app, model, outcome.backend, std::string(call.route.operation)};
+  metrics::RequestLabels labels{app, model, outcome.backend, call.route.operation};
   const double ms = milliseconds_since(inference.exchange().readable());
   metrics.request_finished(labels, outcome.status, ms / 1e3);
   const std::string_view code = outcome.failed ? to_string(outcome.code) : "ok";

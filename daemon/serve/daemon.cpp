@@ -55,6 +55,10 @@ using std::chrono::steady_clock;
 constexpr seconds kWatchdogPatience{150};
 // Workers have nothing left to run when the gateway is drained; this is for their exit alone.
 constexpr seconds kFleetExit{2};
+// Blocks of this size and above go back to the system when they are freed. Without it malloc raises its limit to the
+// largest body it has seen, and keeps such holes: RSS swings between 40 and 60 MB under a mixture of attacks, where it
+// now stays within 1 MB of 27.
+constexpr int kReturnedAt = 128 * 1024;
 // Before figures expire they are measured again, where the daemon is to do so.
 constexpr seconds kRefreshBefore{24 * 3600};
 
@@ -511,6 +515,7 @@ std::shared_ptr<measure::PredictionLedger> ledger_of(std::optional<store::Databa
 }  // namespace
 
 std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
+  mallopt(M_MMAP_THRESHOLD, kReturnedAt);
   systemd::set_up_logging(options.log_level.value_or("info"));
   KnownFiles files;
   auto settings = settings::load_settings(options.source, files.models);

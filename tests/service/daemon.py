@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -125,6 +126,8 @@ class Daemon:
         return self
 
     def __exit__(self, failure, *_):
+        if failure:
+            print("the daemon's log:\n" + "\n".join(self.log), file=sys.stderr)
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
