@@ -34,11 +34,17 @@ using FactId = std::uint16_t;  // index into TargetCatalogue::facts()
 // The facts `backend.<id>.*` of one target, in the order of their names.
 enum class TargetFact : std::uint8_t {
   available,
+  cached_tokens,
   decode_tps,
+  expected_total,
+  expected_tpot,
+  expected_ttft,
   fits_now,
+  kv_room,
   kv_usage,
   load_time,
   loaded,
+  meets_slo,
   memory_free,
   outpaced,
   prefill_tps,
@@ -48,7 +54,7 @@ enum class TargetFact : std::uint8_t {
   ttft,
   watts,
 };
-inline constexpr std::size_t kTargetFacts = 14;
+inline constexpr std::size_t kTargetFacts = 20;
 
 // One engine of this machine, or one upstream.
 struct TargetInstance {

@@ -1,0 +1,24 @@
+// How an engine computes one request beside others: what a profile of the policy sets, and what travels with
+// the request to the engine. Absent: as the engine does without a profile.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace flyball::config {
+
+// Among prompts that wait at one engine, for a slot and for a place in a step.
+enum class QueuePlace : std::uint8_t { usual, ahead, behind };
+
+struct RequestSettings {
+  std::optional<std::chrono::milliseconds> step_budget;  // longest step that may hold it
+  std::optional<std::uint32_t> chunk;                    // tokens of its prompt that one step computes
+  std::optional<std::uint32_t>
+      slot_share;  // percent of the engine's slots that requests of such a share hold
+  QueuePlace place = QueuePlace::usual;
+
+  bool operator==(const RequestSettings&) const = default;
+};
+
+}  // namespace flyball::config
