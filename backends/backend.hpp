@@ -16,6 +16,7 @@
 
 #include "config/error.hpp"
 #include "config/packed_json.hpp"
+#include "config/request_settings.hpp"
 
 namespace flyball {
 
@@ -75,6 +76,8 @@ struct CompletionRequest {
   // Greedy (and seeded) continuations are byte-equal to an uninterrupted run.
   std::vector<Token> resume_tokens;
   std::uint64_t resume_text_bytes = 0;
+  // How the engine computes it beside others; an upstream ignores them.
+  config::RequestSettings settings;
 };
 
 // ---- what comes back -----------------------------------------------------------------------------------------
