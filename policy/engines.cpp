@@ -118,7 +118,7 @@ EngineEntry engine_of(const Entry& entry, const EngineCatalogue& catalogue, Find
   config::read_into(out, entry.value, engine_table());
   const Node& here = *entry.value.find("here");
   if (here.kind == Node::Kind::list || here.text != kAdvice)
-    out.here = read_targets(here, *default_targets(), nullptr, findings);
+    out.here = read_targets(here, *default_targets(), profile_names({}), nullptr, findings);
   if (!out.denied.empty() && !out.here.empty())
     findings.push_back(config::finding(here.at, "\"" + out.id + "\" is denied: nothing can stand for it"));
   std::vector<std::string_view> documents;

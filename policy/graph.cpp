@@ -68,6 +68,12 @@ std::string targets_text(const Rule& rule) {
   return out;
 }
 
+// What the target's profile asks of the engine; "" where that is nothing.
+std::string profile_text(const Tree& tree, const Target& target) {
+  const config::RequestSettings* const settings = settings_of(tree, target);
+  return settings == nullptr ? "" : to_text(*settings);
+}
+
 std::string count_text(const Rule& rule, const RuleCounts& counts) {
   const auto it = counts.find(rule.id);
   return it == counts.end() ? "" : std::to_string(it->second);
@@ -128,7 +134,10 @@ class Dot {
     std::size_t order = 0;
     for (const Target& target : one.use) {
       const std::string node = dot_text("target " + to_string(target));
-      out_ += "  " + node + " [label=" + dot_text(to_string(target)) + ", shape=ellipse];\n";
+      const std::string profile = profile_text(tree_, target);
+      out_ += "  " + node +
+              " [label=" + dot_text(to_string(target) + (profile.empty() ? "" : "\n" + profile)) +
+              ", shape=ellipse];\n";
       edge(name(one), node, std::to_string(++order));
     }
   }
@@ -164,6 +173,7 @@ class Svg {
   std::string run() {
     rows(tree_.rules, 0);
     row(tree_.fallback, 0);
+    for (const Profile& profile : tree_.profiles) row(profile);
     const std::string height = std::to_string(kTop + n_ * kRow + kTop);
     return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(kWidth) + "\" height=\"" +
            height +
@@ -184,25 +194,33 @@ class Svg {
     }
   }
 
+  void text(std::size_t x, std::size_t y, const std::string& style, const std::string& what) {
+    if (!what.empty())
+      out_ += "<text x=\"" + std::to_string(x) + "\" y=\"" + std::to_string(y) + "\" " + style + ">" +
+              escaped(what) + "</text>\n";
+  }
+
+  void row(const Profile& profile) {
+    const std::size_t y = kTop + n_++ * kRow, x = 12;
+    out_ += "<g><title>" + escaped(profile.because) + "</title>\n";
+    text(x, y + 15, "font-weight=\"bold\"", "profile " + profile.id);
+    text(x, y + 31, "fill=\"#555555\"", to_text(profile.settings));
+    out_ += "</g>\n";
+  }
+
   void row(const Rule& rule, std::size_t depth) {
     const std::size_t y = kTop + n_++ * kRow, x = 12 + depth * kIndent;
-    const auto text = [&](std::size_t at, std::size_t down, const std::string& style,
-                          const std::string& what) {
-      if (!what.empty())
-        out_ += "<text x=\"" + std::to_string(at) + "\" y=\"" + std::to_string(y + down) + "\" " + style +
-                ">" + escaped(what) + "</text>\n";
-    };
     out_ += "<g><title>" + escaped(rule.because + (rule.source.empty() ? "" : " (" + rule.source + ")")) +
             "</title>\n";
     // The stroke before a rule is where its answer is asked for: true goes right, not true goes down.
     out_ += "<path d=\"M" + std::to_string(x) + " " + std::to_string(y + 2) + " v" +
             std::to_string(kRow - 6) + "\" stroke=\"" + (rule.use.empty() ? "#999999" : "#2266aa") +
             "\" stroke-width=\"3\"/>\n";
-    text(x + 8, 15, "font-weight=\"bold\"", rule.id);
-    text(x + 8, 31, "fill=\"#555555\"", shortened(to_text(rule.when, *tree_.targets)));
-    text(kTargetsAt, 15, "fill=\"#2266aa\"", targets_text(rule));
-    text(kTargetsAt, 31, "fill=\"#aa6622\"", rule.engine.empty() ? "" : "engine " + rule.engine);
-    text(kCountAt, 15, "text-anchor=\"end\"", count_text(rule, counts_));
+    text(x + 8, y + 15, "font-weight=\"bold\"", rule.id);
+    text(x + 8, y + 31, "fill=\"#555555\"", shortened(to_text(rule.when, *tree_.targets)));
+    text(kTargetsAt, y + 15, "fill=\"#2266aa\"", targets_text(rule));
+    text(kTargetsAt, y + 31, "fill=\"#aa6622\"", rule.engine.empty() ? "" : "engine " + rule.engine);
+    text(kCountAt, y + 15, "text-anchor=\"end\"", count_text(rule, counts_));
     out_ += "</g>\n";
   }
 

@@ -89,6 +89,9 @@ class Linter {
     std::vector<const Condition*> known;
     siblings(tree_.rules, known);
     targets(tree_.fallback);
+    for (const Profile& profile : tree_.profiles)
+      if (!used_profiles_.contains(profile.id))
+        warn("profile \"" + profile.id + "\" is used by no target", profile.line, profile.column);
     return std::move(findings_);
   }
 
@@ -146,6 +149,7 @@ class Linter {
   void targets(const Rule& rule) {
     std::set<std::string> named;
     for (const Target& target : rule.use) {
+      used_profiles_.insert(target.profile);
       if (!named.insert(to_string(target)).second)
         warn("rule \"" + rule.id + "\" names the target " + to_string(target) + " twice", target.line,
              target.column);
@@ -178,6 +182,7 @@ class Linter {
 
   const Tree& tree_;
   std::map<std::string, const Rule*> ids_;
+  std::set<std::string, std::less<>> used_profiles_;
   std::vector<LintFinding> findings_;
 };
 

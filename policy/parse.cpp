@@ -24,6 +24,7 @@ using config::Shape;
 constexpr std::string_view kSchema = "flyball.policy/v1";
 constexpr std::int64_t kMaxSiblings = 1000;
 constexpr std::size_t kMaxRules = 1000;
+constexpr std::int64_t kMaxProfiles = 32;
 constexpr std::array<std::string_view, 8> kOps{"eq", "ne", "gt", "gte", "lt", "lte", "in", "exists"};
 constexpr std::array<std::string_view, 3> kOnUnavailable{"next", "queue", "fail"};
 
@@ -106,6 +107,8 @@ class PolicyShapes {
         {"schema", config::choice({kSchema}),
          "which version of this language it is written in; the first line", true},
         {"constraints", config::map(constraint, 0, kMaxSiblings), "what no rule can override, by id"},
+        {"profiles", config::map(profile_shape(), 1, kMaxProfiles),
+         "what `engine:profile` asks of the engine for a request, by the profile's id"},
         {"rules", config::list(rule(), 0, kMaxSiblings), "asked in order; the first that is true decides"},
         {"default", fallback, "decides when no rule does", true},
     });
@@ -132,6 +135,9 @@ class Reader {
     out.targets = targets_;
     if (const Node* constraints = root.find("constraints"))
       for (const Entry& entry : constraints->entries) out.constraints.push_back(constraint(entry));
+    if (const Node* profiles = root.find("profiles"))
+      for (const Entry& entry : profiles->entries) out.profiles.push_back(read_profile(entry, findings_));
+    profiles_ = profile_names(out.profiles);
     if (const Node* rules = root.find("rules"))
       for (const Node& node : rules->items) out.rules.push_back(rule(node));
     const Node& fallback = *root.find("default");
@@ -207,7 +213,7 @@ class Reader {
     if (const Node* source = node.find("source")) out.source = source->text;
     if (const Node* engine = node.find("engine")) out.engine = checked_engine(*engine);
     if (const Node* use = node.find("use"))
-      out.use = read_targets(*use, *targets_, &shipped_engines(), findings_);
+      out.use = read_targets(*use, *targets_, profiles_, &shipped_engines(), findings_);
     for (const Target& target : out.use) different_.insert(to_string(target));
     if (const Node* what = node.find("on_unavailable"))
       out.on_unavailable =
@@ -366,7 +372,8 @@ class Reader {
   const Targets& targets_;
   Findings& findings_;
   std::vector<std::string_view> fact_names_;
-  std::set<std::string> different_;  // targets
+  std::vector<std::string_view> profiles_;  // that a target may name
+  std::set<std::string> different_;         // targets
   std::size_t n_rules_ = 0;
 };
 

@@ -1,15 +1,12 @@
 #include "policy/target.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 
 #include "policy/engines.hpp"
 
 namespace flyball::policy {
 namespace {
-
-constexpr std::array<std::string_view, 2> kProfiles{"latency", "throughput"};
 
 bool matches_target(std::string_view s) {
   return std::ranges::all_of(s, [](char c) {
@@ -20,6 +17,13 @@ bool matches_target(std::string_view s) {
 std::string joined_by_bars(std::span<const std::string_view> names) {
   std::string out;
   for (const std::string_view name : names) out += (out.empty() ? "" : "|") + std::string(name);
+  return out;
+}
+
+std::string one_of(std::span<const std::string_view> names) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    out += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + std::string(names[i]);
   return out;
 }
 
@@ -43,10 +47,12 @@ std::string to_string(const Target& target) {
 }
 
 TargetForm::TargetForm(const TargetCatalogue& targets)
-    : pattern_("^(" + joined_by_bars(targets.names()) + ")(:(" + joined_by_bars(kProfiles) + "))?$"),
+    : pattern_("^(" + joined_by_bars(targets.names()) + ")(:[A-Za-z0-9_-]{1," +
+               std::to_string(kMaxProfileBytes) + "})?$"),
       form_{"a target such as cpu or vulkan:latency", pattern_, &matches_target} {}
 
-Target read_target(const config::Node& node, const TargetCatalogue& targets, const EngineCatalogue* systems,
+Target read_target(const config::Node& node, const TargetCatalogue& targets,
+                   std::span<const std::string_view> profiles, const EngineCatalogue* systems,
                    config::Findings& findings) {
   const auto add = [&](std::string message) {
     findings.push_back(config::finding(node.at, std::move(message)));
@@ -56,18 +62,18 @@ Target read_target(const config::Node& node, const TargetCatalogue& targets, con
   Target out{std::string(text.substr(0, colon)), {}, node.at.line, node.at.column};
   if (colon != std::string_view::npos) out.profile = text.substr(colon + 1);
   if (!targets.knows(out.backend)) add(unknown_target(out.backend, targets, systems));
-  const std::vector<std::string_view> profiles(kProfiles.begin(), kProfiles.end());
   if (colon != std::string_view::npos && std::ranges::find(profiles, out.profile) == profiles.end())
-    add("unknown profile \"" + out.profile + "\", expected latency or throughput" +
-        config::did_you_mean(out.profile, profiles));
+    add("unknown profile \"" + out.profile + "\", expected " + one_of(profiles) +
+        config::did_you_mean(out.profile, {profiles.begin(), profiles.end()}));
   return out;
 }
 
 std::vector<Target> read_targets(const config::Node& node, const TargetCatalogue& targets,
-                                 const EngineCatalogue* systems, config::Findings& findings) {
+                                 std::span<const std::string_view> profiles, const EngineCatalogue* systems,
+                                 config::Findings& findings) {
   std::vector<Target> out;
   const auto add = [&](const config::Node& item) {
-    Target written = read_target(item, targets, systems, findings);
+    Target written = read_target(item, targets, profiles, systems, findings);
     if (targets.find(written.backend) != nullptr || !targets.knows(written.backend))
       return out.push_back(std::move(written));
     for (const TargetInstance* instance : targets.meant_by(written.backend)) {

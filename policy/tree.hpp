@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/error.hpp"
+#include "policy/profile.hpp"
 #include "policy/program.hpp"
 #include "policy/rule.hpp"
 
@@ -24,6 +25,7 @@ struct Tree {
   std::string text;          // what it was parsed from: a kept decision is replayed with it
   std::uint64_t digest = 0;  // config::digest() of the text
   std::vector<Constraint> constraints;
+  std::vector<Profile> profiles;  // as the file defines them; empty: profiles set nothing
   std::vector<Rule> rules;
   Rule fallback;    // `default:`, required; its id is "default"
   Targets targets;  // what its facts and targets are looked up in; never null in a tree that was parsed

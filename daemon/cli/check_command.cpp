@@ -59,6 +59,9 @@ void check_policy(const std::string& name, const Result<std::string>& text, Find
   if (!text) return findings.error(text.error());
   const auto tree = policy::parse_policy_all(*text, name);
   if (!tree) return findings.errors(tree.error());
+  for (const policy::Profile& profile : tree->profiles)
+    std::printf("%s:%u:%u: profile %s sets %s\n", name.c_str(), profile.line, profile.column,
+                profile.id.c_str(), policy::to_text(profile.settings).c_str());
   std::set<std::string> named;
   for (const policy::LintFinding& f : policy::lint(*tree)) {
     findings.warning(f);

@@ -33,11 +33,13 @@ int why_not(const WhyNotOptions& options) {
   node.kind = config::Node::Kind::scalar;
   node.text = options.target;
   config::Findings mistakes;
-  const policy::Target wanted = policy::read_target(node, targets, &policy::shipped_engines(), mistakes);
+  const auto profiles = policy::profile_names(asked->tree.profiles);
+  const policy::Target wanted =
+      policy::read_target(node, targets, profiles, &policy::shipped_engines(), mistakes);
   if (!mistakes.empty())
     return report(Error{ErrorCode::invalid_value,
                         mistakes.front().message + " (targets: " + config::listed(targets.names()) +
-                            "; alone, or with :latency or :throughput)",
+                            "; alone, or with a profile: " + config::listed(profiles) + ")",
                         "target",
                         {}});
   const nlohmann::json answer =

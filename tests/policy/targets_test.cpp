@@ -244,7 +244,7 @@ TEST(Targets, TheSchemaListsTheNamesOfItsCatalogue) {
         .get<std::string>();
   };
   EXPECT_EQ(pattern(policy_schema()),
-            "^(cpu|vulkan|opencl|vllm|sglang|tensorrt_llm|dynamo)(:(latency|throughput))?$");
+            "^(cpu|vulkan|opencl|vllm|sglang|tensorrt_llm|dynamo)(:[A-Za-z0-9_-]{1,48})?$");
   EXPECT_THAT(pattern(policy_schema(*racks())), HasSubstr("|rack2|rack1|box|"));
 }
 

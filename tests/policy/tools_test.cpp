@@ -135,8 +135,8 @@ TEST(Graph, EveryRuleAndTargetIsDrawn) {
   };
   for (const Rule& rule : tree->rules) check(check, rule);
   check(check, tree->fallback);
-  EXPECT_EQ(occurrences(svg, "<g>"), n);
-  EXPECT_EQ(occurrences(svg, "</g>"), n);
+  EXPECT_EQ(occurrences(svg, "<g>"), n + tree->profiles.size());
+  EXPECT_EQ(occurrences(svg, "</g>"), n + tree->profiles.size());
   EXPECT_EQ(occurrences(svg, ">1234567</text>"), 1U);
   EXPECT_EQ(occurrences(dot, "decided 1234567"), 1U);
   EXPECT_EQ(occurrences(dot, "{"), occurrences(dot, "}"));
