@@ -4,14 +4,14 @@ beside them."""
 
 import unittest
 
-from attack import CHAT, COMPLETIONS, AttackTest, Client, demo
+from attack import CHAT, COMPLETIONS, AttackTest, Client, at_least, demo
 
 
 class PromptsTest(AttackTest):
     def attack(self, path, size):
         with demo() as daemon:
             for report in self.beside(daemon, "prompts", app="attacker", path=path, size=size):
-                self.assertGreaterEqual(sum(report["statuses"].values()), 6, report)
+                self.assertGreaterEqual(sum(report["statuses"].values()), at_least(6), report)
                 self.assertLessEqual(set(report["statuses"]), {"400", "429", "503"}, report)
                 self.assertGreater(report["megabytes"], 6 * size / 1e6, report)
 
