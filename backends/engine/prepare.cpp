@@ -23,6 +23,27 @@ std::size_t most_tokens(const TextModel& model) noexcept {
   return std::max(model.context, 1U) - 1;
 }
 
+Result<void> check_settings(const config::RequestSettings& settings) {
+  const auto within = [](std::int64_t value, std::int64_t most, const char* unit,
+                         const char* param) -> Result<void> {
+    if (value >= 1 && value <= most) return {};
+    return fail(ErrorCode::invalid_value,
+                std::string(param) + " is " + std::to_string(value) + unit + "; it must be 1 to " +
+                    std::to_string(most) + unit + ".",
+                param);
+  };
+  if (settings.step_budget)
+    if (auto ok = within(settings.step_budget->count(), config::kMaxStepBudget.count(), " ms", "step_budget");
+        !ok)
+      return pass(ok);
+  if (settings.chunk)
+    if (auto ok = within(*settings.chunk, config::kMaxChunk, " tokens", "chunk"); !ok) return pass(ok);
+  if (settings.slot_share)
+    if (auto ok = within(*settings.slot_share, config::kMaxSlotShare, " %", "slot_share"); !ok)
+      return pass(ok);
+  return {};
+}
+
 std::unexpected<Error> too_long(const std::string& what, const TextModel& model, const char* param) {
   return fail(ErrorCode::context_length_exceeded,
               "The prompt has " + what + "; the model's context is " + std::to_string(model.context) +
@@ -129,6 +150,7 @@ TextModel make_text_model(std::unique_ptr<const text::Tokenizer> tokenizer,
 Result<void> check_request(const CompletionRequest& request, const TextModel& model) {
   const std::uint32_t vocab_size = model.vocab_size;
   if (auto ok = check(request.sampling); !ok) return pass(ok);
+  if (auto ok = check_settings(request.settings); !ok) return pass(ok);
   if (request.stop.size() > kMaxStops)
     return fail(ErrorCode::invalid_value,
                 std::to_string(request.stop.size()) + " stop strings; at most " + std::to_string(kMaxStops) +
@@ -191,6 +213,7 @@ Result<PreparedRequest> prepare(CompletionRequest request, const TextModel& mode
   out.ignore_eos = request.ignore_eos;
   out.resume_tokens = std::move(request.resume_tokens);
   out.resume_text_bytes = request.resume_text_bytes;
+  out.settings = request.settings;
   return out;
 }
 

@@ -42,6 +42,7 @@ struct PreparedRequest {
   bool ignore_eos = false;
   std::vector<Token> resume_tokens;
   std::uint64_t resume_text_bytes = 0;
+  config::RequestSettings settings = {};
 };
 
 // Refuses a request that needs no tokenizing to be refused: a prompt by the number of its bytes.

@@ -426,6 +426,12 @@ TEST(Engine, ChecksEveryRequest) {
   refused([](auto& r) { r.prompt = TokenPrompt{{1, static_cast<Token>(kVocab)}}; }, "prompt");
   refused([](auto& r) { r.prompt = TokenPrompt{{-1}}; }, "prompt");
   refused([](auto& r) { r.prompt = TokenPrompt{}; }, "prompt");
+  refused([](auto& r) { r.settings.step_budget = std::chrono::milliseconds(0); }, "step_budget");
+  refused([](auto& r) { r.settings.step_budget = std::chrono::milliseconds(10'001); }, "step_budget");
+  refused([](auto& r) { r.settings.chunk = 0; }, "chunk");
+  refused([](auto& r) { r.settings.chunk = 65'537; }, "chunk");
+  refused([](auto& r) { r.settings.slot_share = 0; }, "slot_share");
+  refused([](auto& r) { r.settings.slot_share = 101; }, "slot_share");
   refused([](auto& r) { r.stop.assign(17, "x"); }, "stop");
   refused([](auto& r) { r.stop = {""}; }, "stop");
   refused([](auto& r) { r.stop = {std::string(257, 'x')}; }, "stop");

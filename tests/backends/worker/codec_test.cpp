@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <random>
 
@@ -33,6 +37,7 @@ CompletionRequest full_request() {
   q.resume_tokens = {1, 2, 300'000};
   q.resume_text_bytes = 1ULL << 40;
   q.owner = "app-7";
+  q.settings = {std::chrono::milliseconds(20), 512, 25, config::QueuePlace::behind};
   return q;
 }
 
@@ -63,6 +68,67 @@ TEST(WorkerCodec, StartSurvivesTheWay) {
   EXPECT_EQ(r.resume_tokens, q.resume_tokens);
   EXPECT_EQ(r.resume_text_bytes, q.resume_text_bytes);
   EXPECT_EQ(r.owner, "app-7");
+  EXPECT_EQ(r.settings, q.settings);
+}
+
+TEST(WorkerCodec, SettingsThatAreNotSetStayUnset) {
+  const auto back = decode_to_worker(payload_of(ToWorker{Start{1, CompletionRequest{}}}));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(std::get<Start>(*back).request.settings, config::RequestSettings{});
+}
+
+TEST(WorkerCodec, SettingsAreSentWithinTheirLimits) {
+  CompletionRequest q;
+  q.settings = {std::chrono::hours(1), UINT32_MAX, 101, config::QueuePlace::ahead};
+  const auto back = decode_to_worker(payload_of(ToWorker{Start{1, q}}));
+  ASSERT_TRUE(back) << back.error().message;
+  EXPECT_EQ(std::get<Start>(*back).request.settings,
+            (config::RequestSettings{config::kMaxStepBudget, config::kMaxChunk, config::kMaxSlotShare,
+                                     config::QueuePlace::ahead}));
+}
+
+struct WrongSetting {
+  const char* field;
+  std::uint64_t step_budget, chunk, slot_share, place;
+};
+void PrintTo(const WrongSetting& one, std::ostream* out) {
+  *out << one.field;
+}
+class WrongSettings : public testing::TestWithParam<WrongSetting> {};
+
+TEST_P(WrongSettings, AreRefused) {
+  const WrongSetting& wrong = GetParam();
+  const std::string unset = payload_of(ToWorker{Start{1, CompletionRequest{}}});
+  WireWriter w;
+  for (const std::uint64_t v : {wrong.step_budget, wrong.chunk, wrong.slot_share, wrong.place}) w.u64(v);
+  const auto back = decode_to_worker(unset.substr(0, unset.size() - 4) + std::string(w.payload()));
+  ASSERT_FALSE(back);
+  EXPECT_EQ(back.error().param, wrong.field);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, WrongSettings,
+                         testing::Values(WrongSetting{"step budget", 10'001, 0, 0, 0},
+                                         WrongSetting{"chunk", 0, 65'537, 0, 0},
+                                         WrongSetting{"slot share", 0, 0, 101, 0},
+                                         WrongSetting{"place", 0, 0, 0, 3}),
+                         [](const auto& row) {
+                           std::string name = row.param.field;
+                           std::ranges::replace(name, ' ', '_');
+                           return name;
+                         });
+
+// Seeds of another version reach none of the fields behind the one that has changed.
+TEST(WorkerCodec, SeedsOfTheFuzzerAreOfThisVersion) {
+  const std::filesystem::path folder = std::string(FLYBALL_SOURCE_DIR) + "/tests/fuzz/corpus/worker_frame/";
+  const auto bytes_of = [&](const char* name) {
+    std::ifstream in(folder / name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  for (const char* name :
+       {"hello", "start_chat", "start_text", "start_tokens", "cancel", "pause", "resume", "drain", "grant"})
+    EXPECT_TRUE(decode_to_worker(bytes_of(name))) << name;
+  for (const char* name : {"hello", "need_memory", "ready", "failed", "load", "delta", "done", "error"})
+    EXPECT_TRUE(decode_to_daemon(bytes_of(name))) << name;
 }
 
 TEST(WorkerCodec, OtherPromptsAndCommandsSurvive) {
