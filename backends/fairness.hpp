@@ -24,6 +24,9 @@
 // 7. Before the scheduler a prompt is prepared (template, tokenizer): small and large prompts apart, and
 //    of each the apps take turns (backends/engine/preparation). The order of arrival that the scheduler
 //    goes by is the one in which prompts are ready; an app's own small prompt may pass its large one.
+// 8. The scheduler applies the place of a request (config::RequestSettings) below clauses 5 and 6: among
+//    guests of one presence, and among all others. A slot share holds back nobody but sequences with that
+//    share; clause 5 then goes by the slots of the share.
 #pragma once
 
 #include <cstdint>

@@ -155,8 +155,8 @@ class Engine {
     bool behind = false;
     if (!old.text.empty()) behind = !sequence->delivery().push(Delta{std::move(old.text), {}, {}});
     if (old.finish) return sequence->done(*old.finish);
-    if (auto ok =
-            scheduler_.submit({sequence->id, sequence->owner(), sequence->take_tokens(), sequence->most()});
+    if (auto ok = scheduler_.submit({sequence->id, sequence->owner(), sequence->take_tokens(),
+                                     sequence->most(), sequence->settings()});
         !ok)
       return std::move(ok.error());
     if (behind) scheduler_.pause(sequence->id);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 namespace flyball::engine {
 namespace {
@@ -14,6 +15,21 @@ constexpr std::uint32_t kCrowdedSteps = 3, kCrowdedStepsByGuests = 6;
 // short ones cost throughput on a device that reads all weights for each. To give up a long one costs what it
 // has done: of all that is computed at most one part in kCalm + 1, however often somebody arrives.
 constexpr double kCalm = 4;
+
+// An admission in four takes the earliest arrival, whatever its place.
+constexpr std::uint32_t kOvertakings = 3;
+
+std::uint32_t rank(config::QueuePlace place) {
+  switch (place) {
+    case config::QueuePlace::ahead:
+      return 0;
+    case config::QueuePlace::usual:
+      return 1;
+    case config::QueuePlace::behind:
+      return 2;
+  }
+  return 1;
+}
 
 void require(bool invariant) {
   if (!invariant) std::abort();
@@ -46,6 +62,7 @@ Result<void> Scheduler::submit(NewSequence sequence) {
   entry.owner = std::move(sequence.owner);
   entry.tokens = std::move(sequence.tokens);
   entry.most = sequence.most;
+  entry.settings = sequence.settings;
   entries_.emplace(sequence.id, std::move(entry));
   calm_ = 0;
   return {};
@@ -60,8 +77,9 @@ std::uint32_t Scheduler::waiting() const noexcept {
 void Scheduler::cancel(SequenceId id) {
   const auto it = entries_.find(id);
   if (it == entries_.end()) return;
-  if (it->second.in_step) {  // the device may be writing its blocks
-    cancelled_.push_back(id);
+  if (it->second.in_step) {    // the device may be writing its blocks
+    cancelled_.push_back(id);  // and keeps its slot
+    if (const auto share = it->second.settings.slot_share) --share_slots_.at(*share);
     entries_.erase(it);
   } else {
     end(it);
@@ -82,14 +100,17 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
   plan.sequences.reserve(limits_.max_sequences);
   make_place();
 
+  AskedBudgets asked;
   // Decodes first: a running stream's next token never waits for another one's prompt. make_room may preempt
   // later arrivals, which are then no longer admitted when the loop comes to them.
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     const Entry& e = it->second;
-    if (e.admitted && !e.paused && e.left() == 1 && make_room(it, e.known())) plan_tokens(it, 1, plan);
+    if (!e.admitted || e.paused || e.left() != 1 || !make_room(it, e.known())) continue;
+    asked.add(e.settings.step_budget);
+    plan_tokens(it, 1, plan);
   }
   admit_waiting();
-  plan_prompts(budget, plan);
+  plan_prompts(budget, asked, plan);
   in_flight_ = !plan.empty();
   if (in_flight_) calm_ += budget.cost.of(plan.work);
   return plan;
@@ -107,8 +128,8 @@ std::uint32_t Scheduler::Shares::of(const std::string& owner) const {
   return it == here.end() ? 0 : it->second;
 }
 
-// The one with the least left to compute first, times what its owner has here: whoever floods makes nobody
-// else wait for each of its prompts.
+// By place; then the one with the least left to compute first, times what its owner has here: whoever floods
+// makes nobody else wait for each of its prompts.
 std::vector<Scheduler::Prompt> Scheduler::prompts_in_order(const StepCost& cost) {
   std::vector<Prompt> prompts;
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
@@ -121,15 +142,18 @@ std::vector<Scheduler::Prompt> Scheduler::prompts_in_order(const StepCost& cost)
   const Shares shares = this->shares();
   for (Prompt& p : prompts) {
     p.here = shares.of(p.it->second.owner);
-    p.guest = shares.guest(p.it->second.owner);
+    const Entry& e = p.it->second;
+    p.guest = shares.guest(e.owner) && e.settings.place != config::QueuePlace::behind;
   }
-  std::ranges::stable_sort(prompts, {}, [](const Prompt& p) { return p.here * p.left; });
+  std::ranges::stable_sort(prompts, {}, [](const Prompt& p) {
+    return std::pair(rank(p.it->second.settings.place), p.here * p.left);
+  });
   return prompts;
 }
 
-// First a guest that the last step skipped, so that others have at most every other step before it; or, now and
-// then, the prompt that was skipped longest: that is told. It waits for a guest that this step completes, which
-// is out of its way then.
+// First a guest that the last step skipped, so that others have at most every other step before it; or, now
+// and then, the prompt that was skipped longest: that is told. It waits for a guest that this step completes,
+// which is out of its way then.
 bool Scheduler::put_due_first(std::vector<Prompt>& prompts, double guest_whole) const {
   if (prompts.empty()) return false;
   const auto skipped = [](const Prompt& p) { return p.it->second.skipped; };
@@ -137,7 +161,9 @@ bool Scheduler::put_due_first(std::vector<Prompt>& prompts, double guest_whole) 
   auto due = std::ranges::max_element(prompts, {}, as_guest);
   const bool to_guest = as_guest(*due) > 0 && crowded_steps_ < kCrowdedStepsByGuests;
   if (!to_guest) {
-    const bool completes = prompts.front().guest && prompts.front().left <= guest_whole;
+    const Prompt& front = prompts.front();
+    const bool completes =
+        front.guest && front.left <= guest_whole && front.it->second.left() <= front.it->second.chunk();
     if (crowded_steps_ < (completes ? kCrowdedStepsByGuests : kCrowdedSteps)) return false;
     due = std::ranges::max_element(prompts, {}, skipped);
   }
@@ -149,25 +175,28 @@ bool Scheduler::put_due_first(std::vector<Prompt>& prompts, double guest_whole) 
 // tokens wait for nobody else's. Otherwise it holds part of one prompt, and less of it: whoever arrives
 // meanwhile waits for that. What decodes beside it makes it less still, but for a guest: it has as much of a
 // step as where it is alone, and its end all at once.
-void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
+void Scheduler::plan_prompts(const StepBudget& usual, AskedBudgets asked, StepPlan& plan) {
   const bool streams = !plan.empty();
+  auto prompts = prompts_in_order(usual.cost);
+  for (const Prompt& prompt : prompts) asked.add(prompt.it->second.settings.step_budget);
+  const StepBudget budget = step_budget(usual, asked);
   const double empty_step = budget.cost.of({});
-  auto prompts = prompts_in_order(budget.cost);
-  const bool longest_first = put_due_first(prompts, budget.guest - empty_step);
+  const double spent = budget.cost.of(plan.work);
+  const bool longest_first = put_due_first(prompts, std::min(budget.guest - empty_step, budget.most - spent));
   const bool full = n_admitted_ >= limits_.max_sequences;  // most who arrive now wait for a slot, not a step
   // The later in a prompt, the longer a step of so many tokens.
   const std::uint32_t position = prompts.empty() ? 0 : prompts.front().it->second.computed;
   const double longest = std::min(budget.alone, budget.cost.of(StepWork::of(position, limits_.step_tokens)));
-  const bool nobody_waits = !streams && (prompts.size() == 1 || std::ranges::none_of(prompts, &Prompt::guest));
+  const bool nobody_waits =
+      !streams && (prompts.size() == 1 || std::ranges::none_of(prompts, &Prompt::guest));
   const bool stoppable = nobody_waits && !full && budget.can_stop && calm_ >= kCalm * longest;
   const bool alone = nobody_waits && (full || stoppable);
-  const auto left_of = [](double most, double spent) {
-    return std::max(most - spent, most / 4);  // prompts advance beside any number of decodes
+  const auto left_of = [](double most, double taken) {
+    return std::max(most - taken, most / 4);  // prompts advance beside any number of decodes
   };
   struct Left {  // seconds
     double whole, part;
   };
-  const double spent = budget.cost.of(plan.work);
   Left left{left_of(alone && !stoppable ? budget.alone : budget.whole, spent),
             left_of(alone ? budget.alone : budget.part, spent)};
   Left guest{std::max(left.whole, left_of(budget.guest, empty_step)),
@@ -177,12 +206,17 @@ void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
     Entry& e = prompt.it->second;
     const std::uint32_t room = limits_.step_tokens - plan.work.tokens;
     const Left& mine = prompt.guest ? guest : left;
+    const double within =
+        std::max(budget.most - budget.cost.of(plan.work), first ? budget.cost.added(0, kLeastStepTokens) : 0);
     const auto fit = [&]() -> std::uint32_t {
-      if (e.left() <= room && budget.cost.added(e.computed, e.left()) <= mine.whole) return e.left();
+      if (e.left() <= std::min(room, e.chunk()) &&
+          budget.cost.added(e.computed, e.left()) <= std::min(mine.whole, within))
+        return e.left();
       if (completes_one || room == 0) return 0;
       // A step that may be given up holds nobody's last token.
-      const std::uint32_t most = std::min(room, stoppable && e.left() > 1 ? e.left() - 1 : e.left());
-      return std::max(budget.cost.fit(mine.part, e.computed, most), first ? 1U : 0U);
+      const std::uint32_t most =
+          std::min({room, e.chunk(), stoppable && e.left() > 1 ? e.left() - 1 : e.left()});
+      return std::max(budget.cost.fit(std::min(mine.part, within), e.computed, most), first ? 1U : 0U);
     };
     std::uint32_t n = fit();
     if (n == 0) {
@@ -204,7 +238,6 @@ void Scheduler::plan_prompts(const StepBudget& budget, StepPlan& plan) {
   plan.may_stop = stoppable && !completes_one;
   crowded_steps_ = crowded && !longest_first ? crowded_steps_ + 1 : 0;
 }
-
 
 void Scheduler::plan_tokens(Entries::iterator it, std::uint32_t n_tokens, StepPlan& plan) {
   Entry& e = it->second;
@@ -240,60 +273,123 @@ bool Scheduler::make_room(Entries::iterator it, std::uint32_t positions) {
 void Scheduler::preempt(Entries::iterator it) {
   kv_.release(it->first);
   forget_cold(it->second);
-  it->second.admitted = false;
   it->second.computed = 0;
   it->second.skipped = 0;
-  --n_admitted_;
+  leave_slot(it->second);
   ++preemptions_;
 }
 
-// A newcomer waits for a slot for at most one step while another owner yields a place: the latest sequence of
-// the owner with most gives its slot, and goes on where it was when a slot is free again. Its computed KV
-// stays, unless the room is needed.
+// A newcomer waits for a slot for at most one step while another owner yields a place: of the sequences that
+// hold the slots it waits for, the latest one of the owner with most gives its slot, and goes on where it was
+// when a slot is free again. Its computed KV stays, unless the room is needed.
 void Scheduler::make_place() {
-  if (n_admitted_ < limits_.max_sequences || entries_.size() <= n_admitted_) return;
+  const bool full = n_admitted_ >= limits_.max_sequences;
+  if ((!full && share_slots_.empty()) || entries_.size() <= n_admitted_) return;
   const Shares shares = this->shares();
-  const bool newcomer = std::ranges::any_of(entries_, [&](const auto& entry) {
-    const Entry& e = entry.second;
-    return !e.admitted && !e.paused && shares.of(e.owner) == 0;
-  });
-  if (!newcomer || !yields_place(shares.most)) return;
-  auto victim = entries_.end();
-  for (auto it = entries_.begin(); it != entries_.end(); ++it)
-    if (it->second.admitted && shares.of(it->second.owner) == shares.most) victim = it;
-  preempt(victim);
-}
-
-// Guests first, who wait for no flood's queue, and of them who has least; then first come first served. Nobody
-// overtakes one that waits for room, nor takes the room of one that waits for its leader.
-void Scheduler::admit_waiting() {
-  std::vector<Entries::iterator> waiting;
-  for (auto it = entries_.begin(); it != entries_.end(); ++it)
-    if (!it->second.admitted && !it->second.paused) waiting.push_back(it);
-  if (waiting.size() > 1)
-    std::ranges::stable_sort(waiting, {}, [shares = shares()](Entries::iterator it) {
-      return shares.guest(it->second.owner) ? shares.of(it->second.owner) : UINT32_MAX;
-    });
-  Reserved reserved;
-  for (const auto it : waiting) {
-    const Admission admission = admit(it, reserved);
-    if (admission == Admission::no_room) break;
-    if (admission == Admission::admitted) continue;
-    const Entry& e = it->second;
-    ++reserved.slots;
-    reserved.blocks += kv_.blocks_for(e.known()) - e.leader->positions / limits_.block_size;
+  for (const auto& [id, e] : entries_) {
+    if (e.admitted || e.paused || shares.of(e.owner) != 0) continue;
+    const bool of_share = share_full(e);
+    if (!full && !of_share) continue;
+    auto victim = entries_.end();
+    std::uint32_t most = 1;
+    for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+      const Entry& o = it->second;
+      if (!o.admitted || (of_share && o.settings.slot_share != e.settings.slot_share)) continue;
+      if (const std::uint32_t presence = shares.of(o.owner); yields_place(presence) && presence >= most) {
+        most = presence;
+        victim = it;
+      }
+    }
+    if (victim == entries_.end()) continue;
+    preempt(victim);
+    return;
   }
 }
 
-Scheduler::Entries::iterator Scheduler::paused_victim() {
-  for (auto other = entries_.rbegin(); other != entries_.rend(); ++other)
-    if (other->second.admitted && other->second.paused && !other->second.in_step)
+void Scheduler::take_slot(Entry& e) {
+  e.admitted = true;
+  ++n_admitted_;
+  if (e.settings.slot_share) ++share_slots_[*e.settings.slot_share];
+}
+
+void Scheduler::leave_slot(Entry& e) {
+  e.admitted = false;
+  --n_admitted_;
+  if (e.settings.slot_share) --share_slots_.at(*e.settings.slot_share);
+}
+
+bool Scheduler::share_full(const Entry& e, const SlotsByShare& reserved) const {
+  if (!e.settings.slot_share) return false;
+  const auto in = [share = *e.settings.slot_share](const SlotsByShare& slots) {
+    const auto it = slots.find(share);
+    return it == slots.end() ? 0U : it->second;
+  };
+  const std::uint64_t share = std::uint64_t{limits_.max_sequences} * *e.settings.slot_share / 100;
+  return in(share_slots_) + in(reserved) >= std::max<std::uint64_t>(share, 1);
+}
+
+// Guests first, who wait for no flood's queue, and of them who has least; then by place, and in order of
+// arrival, but for the earliest arrival after kOvertakings. Those for whose share there is no slot are left
+// out.
+std::vector<Scheduler::Candidate> Scheduler::candidates() {
+  std::vector<Candidate> waiting;
+  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
+    const Entry& e = it->second;
+    if (e.admitted || e.paused) continue;
+    if (!share_full(e) || paused_victim(e.settings.slot_share) != entries_.end())
+      waiting.push_back({it, UINT32_MAX});
+  }
+  if (waiting.size() < 2) return waiting;
+  const Shares shares = this->shares();
+  for (Candidate& w : waiting)
+    if (shares.guest(w.it->second.owner)) w.presence = shares.of(w.it->second.owner);
+  std::ranges::stable_sort(waiting, {}, [](const Candidate& w) {
+    return std::pair(w.presence, rank(w.it->second.settings.place));
+  });
+  if (overtakings_ < kOvertakings) return waiting;
+  const auto end = std::ranges::upper_bound(waiting, waiting.front().presence, {}, &Candidate::presence);
+  const auto earliest =
+      std::ranges::min_element(waiting.begin(), end, {}, [](const Candidate& w) { return w.it->first; });
+  std::rotate(waiting.begin(), earliest, std::next(earliest));
+  return waiting;
+}
+
+// Nobody overtakes one that waits for room, nor takes the room of one that waits for its leader.
+void Scheduler::admit_waiting() {
+  const auto waiting = candidates();
+  const auto overtakes = [&](const Candidate& one) {
+    return std::ranges::any_of(waiting, [&](const Candidate& other) {
+      return other.presence == one.presence && other.it->first < one.it->first &&
+             !other.it->second.admitted &&
+             rank(other.it->second.settings.place) > rank(one.it->second.settings.place);
+    });
+  };
+  Reserved reserved;
+  for (const Candidate& one : waiting) {
+    const Admission admission = admit(one.it, reserved);
+    if (admission == Admission::no_room) break;
+    if (admission == Admission::admitted) overtakings_ = overtakes(one) ? overtakings_ + 1 : 0;
+    if (admission != Admission::follows) continue;
+    const Entry& e = one.it->second;
+    ++reserved.slots;
+    reserved.blocks += kv_.blocks_for(e.known()) - e.leader->positions / limits_.block_size;
+    if (e.settings.slot_share) ++reserved.of_share[*e.settings.slot_share];
+  }
+}
+
+Scheduler::Entries::iterator Scheduler::paused_victim(std::optional<std::uint32_t> share) {
+  for (auto other = entries_.rbegin(); other != entries_.rend(); ++other) {
+    const Entry& o = other->second;
+    if (o.admitted && o.paused && !o.in_step && (!share || o.settings.slot_share == share))
       return std::prev(other.base());
+  }
   return entries_.end();
 }
 
 Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& reserved) {
   Entry& e = it->second;
+  const auto no_share = [&] { return share_full(e, reserved.of_share); };
+  if (no_share() && paused_victim(e.settings.slot_share) == entries_.end()) return Admission::no_share;
   if (follows(e)) return Admission::follows;
   const auto no_slot = [&] { return n_admitted_ + reserved.slots >= limits_.max_sequences; };
   if (no_slot() && paused_victim() == entries_.end()) return Admission::no_room;  // before it costs anything
@@ -308,9 +404,10 @@ Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& rese
   if (e.leader) return back_out(Admission::follows);
 
   // One spare block for each that runs: without it a newcomer would be preempted at the next block border.
-  while (no_slot() || kv_.blocks_missing(it->first, e.known()) + n_admitted_ + reserved.blocks > kv_.free()) {
+  while (no_share() || no_slot() ||
+         kv_.blocks_missing(it->first, e.known()) + n_admitted_ + reserved.blocks > kv_.free()) {
     if (n_admitted_ == 0) break;  // alone it always fits
-    const auto victim = paused_victim();
+    const auto victim = no_share() ? paused_victim(e.settings.slot_share) : paused_victim();
     if (victim == entries_.end()) return back_out(Admission::no_room);
     preempt(victim);
   }
@@ -319,9 +416,8 @@ Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& rese
     forget_cold(e);
     return back_out(Admission::no_room);
   }
-  e.admitted = true;
   e.fresh = true;
-  ++n_admitted_;
+  take_slot(e);
   return Admission::admitted;
 }
 
@@ -440,7 +536,7 @@ void Scheduler::free_cancelled() {
 void Scheduler::end(Entries::iterator it) {
   kv_.release(it->first);
   forget_cold(it->second);
-  if (it->second.admitted) --n_admitted_;
+  if (it->second.admitted) leave_slot(it->second);
   entries_.erase(it);
 }
 
@@ -494,7 +590,9 @@ bool Scheduler::balanced() const {
   if (!kv_.balanced()) return false;
   auto admitted = static_cast<std::uint32_t>(cancelled_.size());
   std::uint32_t restoring = 0;
+  SlotsByShare of_share;
   for (const auto& [id, e] : entries_) {
+    if (e.admitted && e.settings.slot_share) ++of_share[*e.settings.slot_share];
     if (e.restoring()) ++restoring;
     if (e.restoring() && (!e.admitted || e.in_step || e.cold_done >= e.cold.size())) return false;
     if (e.admitted) ++admitted;
@@ -503,8 +601,9 @@ bool Scheduler::balanced() const {
     if (e.computed > kv_.table(id).size() * limits_.block_size) return false;
   }
   if (!in_flight_ && !cancelled_.empty()) return false;
+  for (const auto& [share, held] : share_slots_)
+    if (of_share[share] != held) return false;
   return restoring == n_restoring_ && admitted == n_admitted_ && n_admitted_ <= limits_.max_sequences;
 }
-
 
 }  // namespace flyball::engine

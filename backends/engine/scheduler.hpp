@@ -2,6 +2,17 @@
 // prefill beside decode within a limit of time, shared prefixes computed once, preemption by recompute,
 // cancellation and pause at any point. Fair among owners by the contract of backends/fairness.hpp. A pure
 // state machine: no thread, no clock, no device. plan() -> run it -> commit() or abort().
+//
+// Settings act per sequence (config::RequestSettings):
+// - step_budget: a step aims at no more than the strictest budget of the decodes in it and of the prompts
+//   that it could compute (step_budget.hpp).
+// - chunk: a step computes at most so many tokens of the prompt, also of one that was preempted.
+// - slot_share: sequences with the same percentage, whoever owns them, hold together at most that part of
+//   max_sequences, rounded down, at least one. Others pass those that wait for their share.
+// - place: prompts `ahead` come before `usual` ones and those before `behind`, within a step and for a slot.
+//   For a slot guests come before others, whatever their place; within a step a prompt `behind` has no
+//   guest's rights. A step in four begins with the prompt skipped longest, and an admission in four takes
+//   the earliest arrival, so that no place waits for ever.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +27,7 @@
 #include "backends/fairness.hpp"
 #include "backends/kv/kv_accountant.hpp"
 #include "config/error.hpp"
+#include "config/request_settings.hpp"
 
 namespace flyball::engine {
 
@@ -41,6 +53,7 @@ struct NewSequence {
   std::string owner;          // KV is shared among sequences of one owner only
   std::vector<Token> tokens;  // known so far, not empty
   std::uint32_t most = 0;     // tokens it may grow to
+  config::RequestSettings settings = {};
 };
 
 // `n_tokens` known tokens of one sequence, from position `first_position` on.
@@ -148,10 +161,12 @@ class Scheduler {
     // ones alone.
     std::vector<kv::ChainKey> cold;
     std::uint32_t cold_done = 0;
+    config::RequestSettings settings;
 
     std::uint32_t known() const noexcept { return static_cast<std::uint32_t>(tokens.size()); }
     std::uint32_t left() const noexcept { return known() - computed; }
     bool restoring() const noexcept { return !cold.empty(); }
+    std::uint32_t chunk() const noexcept { return settings.chunk.value_or(UINT32_MAX); }
   };
   using Entries = std::map<SequenceId, Entry>;
   // Admitted sequences by owner: each one's presence.
@@ -167,18 +182,29 @@ class Scheduler {
     std::uint32_t here = 0;  // of its owner
     bool guest = false;
   };
-  enum class Admission : std::uint8_t { admitted, no_room, follows };
-  struct Reserved {  // for followers, by those who came before
+  struct Candidate {  // for a slot
+    Entries::iterator it;
+    std::uint32_t presence = 0;  // of its owner; UINT32_MAX: of no guest
+  };
+  enum class Admission : std::uint8_t { admitted, no_room, no_share, follows };
+  using SlotsByShare = std::map<std::uint32_t, std::uint32_t>;  // key: slot_share
+  struct Reserved {                                             // for followers, by those who came before
     std::uint32_t slots = 0, blocks = 0;
+    SlotsByShare of_share;
   };
 
   Shares shares() const;
   // Makes `entry` cover `positions`, preempting paused sequences, then later arrivals. False: it has to wait.
   bool make_room(Entries::iterator entry, std::uint32_t positions);
   void preempt(Entries::iterator entry);
-  Entries::iterator paused_victim();
+  // The latest paused sequence that holds a slot; of those with this slot share alone, if one is given.
+  Entries::iterator paused_victim(std::optional<std::uint32_t> share = {});
+  void take_slot(Entry& entry);
+  void leave_slot(Entry& entry);
+  bool share_full(const Entry& entry, const SlotsByShare& reserved = {}) const;
   void make_place();
   void admit_waiting();
+  std::vector<Candidate> candidates();
   Admission admit(Entries::iterator entry, const Reserved& reserved);
   bool follows(const Entry& entry) const;
   std::uint32_t shared_after(const Entry& entry, SequenceId id, SequenceId other_id,
@@ -189,7 +215,7 @@ class Scheduler {
   void forget_cold(Entry& entry);
   std::vector<Prompt> prompts_in_order(const StepCost& cost);
   bool put_due_first(std::vector<Prompt>& prompts, double guest_whole) const;
-  void plan_prompts(const StepBudget& budget, StepPlan& plan);
+  void plan_prompts(const StepBudget& usual, AskedBudgets asked, StepPlan& plan);
   void plan_tokens(Entries::iterator entry, std::uint32_t n_tokens, StepPlan& plan);
   void free_cancelled();
   void end(Entries::iterator entry);
@@ -200,8 +226,10 @@ class Scheduler {
   Entries entries_;                    // by arrival
   std::vector<SequenceId> cancelled_;  // in the step in flight; their KV is freed when it is over
   std::uint32_t n_admitted_ = 0, n_restoring_ = 0;
+  SlotsByShare share_slots_;         // held by sequences with a slot share
+  std::uint32_t overtakings_ = 0;    // admissions in a row that passed an earlier arrival by their place
   std::uint32_t crowded_steps_ = 0;  // in a row: each skipped some prompt
-  double calm_ = 0;                // what was planned since the last submit or retract should cost
+  double calm_ = 0;                  // what was planned since the last submit or retract should cost
   std::uint64_t preemptions_ = 0;
   bool in_flight_ = false;
 };

@@ -37,6 +37,7 @@ class Sequence {
   std::uint32_t most() const noexcept { return n_prompt_ + request_.max_tokens; }
   std::uint32_t prompt_tokens() const noexcept { return n_prompt_; }
   const std::string& owner() const noexcept { return request_.owner; }
+  const config::RequestSettings& settings() const noexcept { return request_.settings; }
   // The prompt and what replay() added. Once, before the first sample().
   std::vector<Token> take_tokens() noexcept { return std::move(tokens_); }
   Delivery& delivery() noexcept { return *delivery_; }

@@ -30,9 +30,26 @@ StepBudget step_budget(const StepCost& cost, bool can_stop) noexcept {
   return budget;
 }
 
+void AskedBudgets::add(const std::optional<std::chrono::milliseconds>& budget) noexcept {
+  ++sequences;
+  if (!budget) return;
+  if (*budget > kLongestStep) ++longer;
+  if (!strictest || *budget < *strictest) strictest = budget;
+}
+
+StepBudget step_budget(const StepBudget& usual, const AskedBudgets& asked) noexcept {
+  StepBudget budget = usual;
+  if (!asked.strictest) return budget;
+  const double most = seconds(*asked.strictest);
+  const bool lengthens = asked.longer == asked.sequences;
+  if (lengthens) budget.whole = budget.part = budget.alone = budget.guest = most;
+  if (lengthens || asked.sequences > 1) budget.most = most;
+  return budget;
+}
+
 StepBudget token_budget(std::uint32_t n_tokens) noexcept {
   const double n = n_tokens;
-  return {{0, 1, 0}, n, n, n, false, n};
+  return {.cost = {0, 1, 0}, .whole = n, .part = n, .alone = n, .guest = n};
 }
 
 }  // namespace flyball::engine

@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
+#include <optional>
 
 #include "backends/engine/step_cost.hpp"
 
@@ -31,11 +33,27 @@ struct StepBudget {
   double alone = 0;       // the same where nobody waits for the step's end
   bool can_stop = false;  // a step that is alone() can be given up when somebody arrives
   double guest = 0;       // `whole` for a guest's prompt, what decodes beside it not counted
+  // Beyond which nothing is added to a step, decodes and guests' prompts counted; but the first prompt adds
+  // what kLeastStepTokens take.
+  double most = std::numeric_limits<double>::infinity();
+};
+
+// The step budgets of the sequences that a step may hold (config::RequestSettings).
+struct AskedBudgets {
+  std::uint32_t sequences = 0;
+  std::uint32_t longer = 0;  // budgets over kLongestStep
+  std::optional<std::chrono::milliseconds> strictest;
+
+  void add(const std::optional<std::chrono::milliseconds>& budget) noexcept;
 };
 
 // Before anything is measured: a device on which kLeastStepTokens take kLongestStep.
 StepCost cost_guess() noexcept;
 StepBudget step_budget(const StepCost& cost, bool can_stop) noexcept;
+// `usual` within the strictest of the budgets asked for. A budget up to kLongestStep only shortens a step,
+// and not that of a sequence which is alone: it guards the sequence from prompts of others. A longer one
+// lengthens the step to itself, if every sequence asks for a longer one.
+StepBudget step_budget(const StepBudget& usual, const AskedBudgets& asked) noexcept;
 // Where a token is the measure.
 StepBudget token_budget(std::uint32_t n_tokens) noexcept;
 

@@ -413,6 +413,17 @@ TEST(Engine, KeepsToTheTokensThatAreLeft) {
   EXPECT_EQ(deltas.at(1).prompt_tokens, 0U);
 }
 
+TEST(Engine, AppliesTheSettingsOfARequest) {
+  auto fake = make_fake();
+  auto request = text_request("a prompt of twenty t", 1);
+  request.settings.chunk = 2;
+  auto client = std::make_shared<Client>();
+  auto ticket = fake.backend->start(request, client).value();
+  ASSERT_TRUE(client->wait_end());
+  ASSERT_TRUE(client->done());
+  EXPECT_EQ(fake.control->submits, 10U);
+}
+
 TEST(Engine, ChecksEveryRequest) {
   auto fake = make_fake();
   const auto refused = [&](auto change, const char* param) {

@@ -69,6 +69,15 @@ class Walk {
     if (below(3) != 0) l.keyed = kv::Keyed{kv::space_key("walk"), 1 + below(3)};
     return l;
   }
+  // A token costs a second.
+  config::RequestSettings random_settings() {
+    config::RequestSettings s;
+    if (below(4) == 0) s.step_budget = std::chrono::seconds(1 + below(30));
+    if (below(4) == 0) s.chunk = 1 + below(6);
+    if (below(4) == 0) s.slot_share = 1 + below(3) * 40;
+    s.place = static_cast<config::QueuePlace>(below(3));
+    return s;
+  }
   void save(const std::vector<kv::KeyedBlock>& blocks) {
     for (const kv::KeyedBlock& b : blocks) {
       if (below(4) == 0) continue;  // it is best effort
@@ -100,7 +109,7 @@ class Walk {
     for (std::uint32_t n = 1 + below(6); n > 0; --n) b.tokens.push_back(static_cast<Token>(below(3)));
     b.most = static_cast<std::uint32_t>(b.tokens.size()) + 1 + below(30);
     const SequenceId id = next_++;
-    const auto ok = s_.submit({id, b.owner, b.tokens, b.most});
+    const auto ok = s_.submit({id, b.owner, b.tokens, b.most, random_settings()});
     if (ok) {
       live_[id] = std::move(b);
     } else {

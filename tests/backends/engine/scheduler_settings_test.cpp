@@ -1,0 +1,385 @@
+// What the settings of a request's profile change: each one alone, and all of them at random.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/backends/engine/timed_engine.hpp"
+
+namespace flyball::engine {
+namespace {
+
+using config::QueuePlace;
+using config::RequestSettings;
+using std::chrono::milliseconds;
+using test::kCost, test::kSlots, test::TimedEngine;
+
+constexpr double kRounding = 1e-9;
+const RequestSettings kStrict{.step_budget = milliseconds(25)};
+const RequestSettings kLong{.step_budget = milliseconds(200)};
+const RequestSettings kAhead{.place = QueuePlace::ahead};
+const RequestSettings kBehind{.place = QueuePlace::behind};
+
+double seconds(milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+double longest_of(TimedEngine& sim, int steps) {
+  double longest = 0;
+  for (int i = 0; i < steps; ++i) {
+    sim.step();
+    longest = std::max(longest, kCost.of(sim.last().work));
+  }
+  return longest;
+}
+bool holds(const StepPlan& plan, SequenceId id) {
+  return std::ranges::find(plan.sequences, id, &PlannedSequence::id) != plan.sequences.end();
+}
+std::uint32_t tokens_of(const StepPlan& plan, SequenceId id) {
+  const auto it = std::ranges::find(plan.sequences, id, &PlannedSequence::id);
+  return it == plan.sequences.end() ? 0 : it->n_tokens;
+}
+
+TEST(StepBudgetSetting, OfAStreamBoundsTheStepsThatComputeOthersPrompts) {
+  for (const bool strict : {true, false}) {
+    TimedEngine sim;
+    sim.submit("chat", 20, 1000, 0, strict ? kStrict : RequestSettings{});
+    sim.step();
+    sim.submit("batch", 2000, 1, 0);
+    const double longest = longest_of(sim, 40);
+    if (strict) {
+      EXPECT_LE(longest, 25e-3 + kRounding);
+    } else {
+      EXPECT_GT(longest, 30e-3);
+    }
+    EXPECT_GT(sim.computed("batch"), 300U);
+  }
+}
+
+TEST(StepBudgetSetting, OfAPromptBoundsTheStepsThatComputeOthersBesideIt) {
+  TimedEngine sim;
+  sim.submit("batch", 2000, 1, 0);
+  sim.submit("chat", 500, 1, 0, kStrict);
+  while (sim.computed("chat") < 500) {
+    sim.step();
+    ASSERT_LE(kCost.of(sim.last().work), 25e-3 + kRounding);
+  }
+  EXPECT_GT(longest_of(sim, 20), 30e-3) << "it has ended";
+}
+
+TEST(StepBudgetSetting, DoesNotShortenTheStepsOfASequenceThatIsAlone) {
+  double ttfts[2];
+  for (const bool strict : {true, false}) {
+    TimedEngine sim;
+    const SequenceId id = sim.submit("chat", 3000, 1, 0, strict ? kStrict : RequestSettings{});
+    while (sim.ttft(id) < 0) sim.step();
+    ttfts[strict ? 1 : 0] = sim.ttft(id);
+  }
+  EXPECT_EQ(ttfts[0], ttfts[1]);
+}
+
+// Seven streams alone take longer than their budget.
+TEST(StepBudgetSetting, LeavesAPromptTheLeastTokensOfAStep) {
+  TimedEngine sim;
+  for (std::uint32_t i = 1; i < kSlots; ++i)
+    sim.submit("chat", 20, 1000, 0, {.step_budget = milliseconds(5)});
+  for (int i = 0; i < 20; ++i) sim.step();
+  const SequenceId id = sim.submit("chat", 160, 1, sim.now());
+  for (int i = 0; i < 2 * 160 / static_cast<int>(kLeastStepTokens); ++i) {
+    const double streams = kCost.added(40, kSlots);  // at most
+    sim.step();
+    ASSERT_LE(kCost.of(sim.last().work), kCost.step + streams + kCost.added(0, kLeastStepTokens));
+  }
+  EXPECT_GT(sim.ttft(id), 0);
+}
+
+TEST(StepBudgetSetting, BoundsAGuestsPromptToo) {
+  TimedEngine sim;
+  for (std::uint32_t i = 1; i < kSlots - 1; ++i) sim.submit("chat", 20, 1000, 0, kStrict);
+  for (int i = 0; i < 20; ++i) sim.step();
+  sim.submit("guest", 60, 1, sim.now());
+  EXPECT_LE(longest_of(sim, 8), 25e-3 + kRounding);
+  EXPECT_EQ(sim.computed("guest"), 60U);
+}
+
+TEST(StepBudgetSetting, LengthensStepsWhileEverySequenceAsksForLongOnes) {
+  TimedEngine sim;
+  sim.submit("batch", 20, 1000, 0, kLong);
+  sim.step();
+  sim.submit("batch", 2000, 1, 0, kLong);
+  sim.submit("batch", 2000, 1, 0, {.step_budget = milliseconds(300)});
+  const double longest = longest_of(sim, 4);
+  EXPECT_GT(longest, seconds(kLongestStep));
+  EXPECT_LE(longest, 200e-3 + kRounding);
+  sim.submit("chat", 20, 1000, sim.now());
+  EXPECT_LE(longest_of(sim, 20), kCost.of(StepWork::of(0, kShortPrompt)) + kRounding);
+}
+
+TEST(StepBudgetSetting, UpToTheLongestStepLengthensNone) {
+  const StepBudget usual = step_budget({1e-3, 5e-6, 4e-9}, false);
+  AskedBudgets asked;
+  asked.add(kLongestStep);
+  asked.add(milliseconds(20));
+  const StepBudget budget = step_budget(usual, asked);
+  EXPECT_EQ(budget.part, usual.part);
+  EXPECT_EQ(budget.whole, usual.whole);
+  EXPECT_EQ(budget.most, 20e-3);
+}
+
+TEST(ChunkSetting, BoundsThePromptInEachStepAndLeavesTheRestToOthers) {
+  TimedEngine sim;
+  const SequenceId chunked = sim.submit("app", 40, 1, 0, {.chunk = 8});
+  const SequenceId other = sim.submit("app", 60, 1, 0);
+  int steps = 0;
+  bool together = false;
+  for (; sim.ttft(chunked) < 0; ++steps) {
+    sim.step();
+    EXPECT_LE(tokens_of(sim.last(), chunked), 8U);
+    together = together || (holds(sim.last(), chunked) && holds(sim.last(), other));
+  }
+  EXPECT_EQ(steps, 5);
+  EXPECT_TRUE(together);
+  EXPECT_GT(sim.ttft(other), 0);
+}
+
+TEST(SlotShareSetting, BoundsTheSlotsOfThoseWithTheShareAndOthersPassThem) {
+  TimedEngine sim;
+  const RequestSettings half{.slot_share = 50};
+  std::vector<SequenceId> ids;
+  for (std::uint32_t i = 0; i < kSlots; ++i) ids.push_back(sim.submit("app", 20, 40, 0, half));
+  const SequenceId other = sim.submit("app", 20, 40, 0);
+  for (int i = 0; i < 20; ++i) sim.step();
+  EXPECT_EQ(sim.scheduler().running(), kSlots / 2 + 1);
+  EXPECT_GT(sim.ttft(other), 0);
+  EXPECT_LT(sim.ttft(ids[kSlots / 2]), 0);
+  for (const SequenceId id : ids)
+    while (sim.ttft(id) < 0) ASSERT_GT(sim.step().size() + sim.last().sequences.size(), 0U);
+  EXPECT_TRUE(sim.scheduler().balanced());
+}
+
+TEST(SlotShareSetting, IsAtLeastOneSlot) {
+  TimedEngine sim;
+  for (int i = 0; i < 3; ++i) sim.submit("app", 20, 40, 0, {.slot_share = 1});
+  sim.submit("app", 20, 40, 0, {.slot_share = 2});
+  sim.step();
+  EXPECT_EQ(sim.scheduler().running(), 2U) << "each share is counted by itself";
+}
+
+// The client of the one that holds the share does not read.
+TEST(SlotShareSetting, OfAPausedSequenceGoesToOneThatWaits) {
+  TimedEngine sim;
+  const RequestSettings one{.slot_share = 1};
+  const SequenceId held = sim.submit("app", 20, 40, 0, one);
+  sim.step();
+  sim.pause(held);
+  const SequenceId next = sim.submit("app", 20, 40, 0, one);
+  sim.step();
+  EXPECT_GT(sim.ttft(next), 0);
+  EXPECT_TRUE(sim.scheduler().balanced());
+}
+
+TEST(SlotShareSetting, MakesNoNewcomerWaitForAnAppThatYields) {
+  TimedEngine sim;
+  const RequestSettings half{.slot_share = 50};
+  for (std::uint32_t i = 0; i < kSlots; ++i) sim.submit("flood", 20, 400, 0, half);
+  for (int i = 0; i < 10; ++i) sim.step();
+  const SequenceId light = sim.submit("light", 20, 8, sim.now(), half);
+  sim.step();
+  EXPECT_GT(sim.ttft(light), 0);
+  EXPECT_EQ(sim.scheduler().running(), kSlots / 2);
+  EXPECT_EQ(sim.preemptions(), 1U);
+}
+
+TEST(PlaceSetting, OrdersThePromptsOfAStep) {
+  TimedEngine sim;
+  const SequenceId behind = sim.submit("app", 200, 1, 0, kBehind);
+  const SequenceId usual = sim.submit("app", 300, 1, 0);
+  const SequenceId ahead = sim.submit("app", 400, 1, 0, kAhead);
+  while (sim.ttft(behind) < 0) sim.step();
+  EXPECT_LT(sim.ttft(ahead), sim.ttft(usual));
+  EXPECT_LT(sim.ttft(usual), sim.ttft(behind));
+}
+
+TEST(PlaceSetting, OrdersTheSequencesThatWaitForASlot) {
+  TimedEngine sim(100'000, 1);
+  sim.submit("app", 20, 10, 0);
+  sim.step();
+  const SequenceId behind = sim.submit("app", 20, 4, 0, kBehind);
+  const SequenceId usual = sim.submit("app", 20, 4, 0);
+  const SequenceId ahead = sim.submit("app", 20, 4, 0, kAhead);
+  while (sim.ttft(behind) < 0) sim.step();
+  EXPECT_LT(sim.ttft(ahead), sim.ttft(usual));
+  EXPECT_LT(sim.ttft(usual), sim.ttft(behind));
+}
+
+TEST(PlaceSetting, BehindHasAStepInFourBesideAFloodThatIsAhead) {
+  TimedEngine sim;
+  const auto flood = [&] { sim.submit("flood", 90, 1, sim.now(), kAhead); };
+  flood();
+  sim.submit("batch", 3000, 1, 0, kBehind);
+  std::uint64_t before = 0;
+  int missed = 0, longest = 0;
+  for (int i = 0; i < 200; ++i) {
+    for ([[maybe_unused]] const SequenceId id : sim.step()) flood();
+    missed = sim.computed("batch") == before ? missed + 1 : 0;
+    longest = std::max(longest, missed);
+    before = sim.computed("batch");
+  }
+  EXPECT_EQ(longest, 3);
+}
+
+TEST(PlaceSetting, BehindHasASlotAfterThreeThatOvertakeIt) {
+  TimedEngine sim(100'000, 1);
+  std::vector<SequenceId> ended;
+  const auto flood = [&] { return sim.submit("app", 20, 2, sim.now(), kAhead); };
+  flood();
+  sim.step();
+  const SequenceId batch[] = {sim.submit("app", 20, 2, 0, kBehind), sim.submit("app", 20, 2, 0)};
+  for (int i = 0; i < 2; ++i) flood();
+  while (sim.ttft(batch[1]) < 0) {
+    ASSERT_LT(ended.size(), 20U);
+    for (const SequenceId id : sim.step()) {
+      ended.push_back(id);
+      flood();
+    }
+  }
+  EXPECT_EQ(std::ranges::find(ended, batch[0]) - ended.begin(), 4) << "the one before, and three ahead";
+  EXPECT_EQ(ended.size(), 8U);
+}
+
+// An app with one request is a guest beside one with six.
+TEST(PlaceSetting, BehindHasNoGuestsSteps) {
+  std::map<QueuePlace, double> ttfts;
+  for (const QueuePlace place : {QueuePlace::usual, QueuePlace::behind}) {
+    TimedEngine sim;
+    const auto chat = [&] { sim.submit("chat", 50, 1, sim.now()); };
+    for (int i = 0; i < 6; ++i) chat();
+    const SequenceId batch = sim.submit("batch", 1500, 1, 0, {.place = place});
+    while (sim.ttft(batch) < 0)
+      for ([[maybe_unused]] const SequenceId id : sim.step()) chat();
+    ttfts[place] = sim.ttft(batch);
+  }
+  EXPECT_GT(ttfts[QueuePlace::behind], 1.5 * ttfts[QueuePlace::usual]);
+}
+
+TEST(PlaceSetting, AheadTakesNoGuestsSteps) {
+  TimedEngine sim;
+  const auto flood = [&] { sim.submit("flood", 300, 1, sim.now(), kAhead); };
+  for (std::uint32_t i = 1; i < kSlots; ++i) flood();
+  sim.submit("light", 3000, 1, 0);
+  std::uint64_t before = 0;
+  int missed = 0;
+  for (int i = 0; i < 200 && sim.computed("light") < 3000; ++i) {
+    for ([[maybe_unused]] const SequenceId id : sim.step()) flood();
+    missed = sim.computed("light") == before ? missed + 1 : 0;
+    ASSERT_LE(missed, 1) << "step " << i;
+    before = sim.computed("light");
+  }
+}
+
+TEST(PlaceSetting, OfANewcomerCostsItNoSlot) {
+  TimedEngine sim;
+  for (std::uint32_t i = 0; i < kSlots; ++i) sim.submit("flood", 20, 400, 0, kAhead);
+  for (int i = 0; i < 10; ++i) sim.step();
+  const SequenceId ahead = sim.submit("flood", 20, 8, sim.now(), kAhead);
+  const SequenceId light = sim.submit("light", 20, 8, sim.now(), kBehind);
+  for (int i = 0; i < 4; ++i) sim.step();
+  EXPECT_GT(sim.ttft(light), 0);
+  EXPECT_LT(sim.ttft(ahead), 0);
+}
+
+// Requests of four apps, with settings at random, arrive, pause, leave and end.
+class Crowd {
+ public:
+  explicit Crowd(std::uint64_t seed) : random_(seed) {}
+
+  void run() {
+    for (int i = 0; i < 400 && !testing::Test::HasFatalFailure(); ++i) {
+      if (below(3) == 0 && open_.size() < 40) submit();
+      if (below(40) == 0 && !open_.empty()) {
+        const SequenceId id =
+            std::next(open_.begin(), below(static_cast<std::uint32_t>(open_.size())))->first;
+        sim_.cancel(id);
+        open_.erase(id);
+      }
+      step();
+    }
+    for (int guard = 0; !open_.empty() && !testing::Test::HasFatalFailure(); ++guard) {
+      ASSERT_LT(guard, 20'000) << open_.size() << " sequences do not end";
+      step();
+    }
+  }
+  int bounded() const { return bounded_; }
+  int long_steps() const { return long_; }
+
+ private:
+  std::uint32_t below(std::uint32_t n) { return static_cast<std::uint32_t>(random_() % n); }
+
+  void submit() {
+    RequestSettings settings;
+    constexpr int kBudgets[] = {1, 15, 30, 100, 200, 400};
+    if (below(3) == 0) settings.step_budget = milliseconds(kBudgets[below(std::size(kBudgets))]);
+    if (below(3) == 0) settings.chunk = 1 + below(100);
+    if (below(3) == 0) settings.slot_share = 1 + below(4) * 30;
+    settings.place = static_cast<QueuePlace>(below(3));
+    const SequenceId id = sim_.submit("app" + std::to_string(below(4)), 1 + below(below(4) == 0 ? 900 : 90),
+                                      1 + below(20), sim_.now(), settings);
+    open_[id] = settings;
+  }
+
+  void step() {
+    const auto ended = sim_.step();
+    ASSERT_TRUE(sim_.scheduler().balanced());
+    check(sim_.last());
+    for (const SequenceId id : ended) open_.erase(id);
+  }
+
+  void check(const StepPlan& plan) {
+    StepWork decodes;
+    std::uint32_t prompt_tokens = 0;
+    AskedBudgets asked;
+    for (const PlannedSequence& p : plan.sequences) {
+      const RequestSettings& settings = open_.at(p.id);
+      asked.add(settings.step_budget);
+      ASSERT_LE(p.n_tokens, settings.chunk.value_or(UINT32_MAX));
+      if (p.n_tokens == 1 && p.want_logits) {
+        decodes += StepWork::of(p.first_position, 1);
+      } else {
+        prompt_tokens += p.n_tokens;
+      }
+    }
+    const double cost = kCost.of(plan.work);
+    const double least = kCost.of(decodes) + kCost.added(0, kLeastStepTokens);
+    if (asked.strictest && plan.sequences.size() > 1 && prompt_tokens > 1) {
+      ++bounded_;
+      ASSERT_LE(cost, std::max(seconds(*asked.strictest), least) + kRounding);
+    }
+    if (cost > std::max(seconds(kLongestStep), least) + kRounding) {
+      ++long_;
+      ASSERT_EQ(asked.longer, asked.sequences) << cost;
+    }
+  }
+
+  std::mt19937_64 random_;
+  TimedEngine sim_{400};
+  std::map<SequenceId, RequestSettings> open_;
+  int bounded_ = 0, long_ = 0;
+};
+
+TEST(RequestSettings, AtRandomKeepTheirBoundsAndEverySequenceEnds) {
+  int bounded = 0, long_steps = 0;
+  for (std::uint64_t seed = 1; seed <= 60 && !HasFatalFailure(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Crowd crowd(seed);
+    crowd.run();
+    bounded += crowd.bounded();
+    long_steps += crowd.long_steps();
+  }
+  EXPECT_GT(bounded, 1000);
+  EXPECT_GT(long_steps, 0);
+}
+
+}  // namespace
+}  // namespace flyball::engine
