@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <utility>
+
+#include "policy/pick.hpp"
 
 namespace flyball::policy {
 namespace {
@@ -79,10 +82,11 @@ class Walk {
     // Whatever is asked, it is asked once: this is as long as a path can be.
     rule_ = out_.rules.start(program_.steps.size());
     first_condition_ = condition_ = out_.conditions.start(program_.nodes.size());
-    target_ = out_.targets.start(program_.numbers.size());
+    target_ = first_target_ = out_.targets.start(program_.numbers.size());
+    pick_ = out_.picks.start(program_.n_picks);
     answers_ = out_.answers.start(program_.questions.size());
     std::fill_n(answers_, program_.questions.size(), Truth::unasked);
-    std::fill_n(standings_.begin(), program_.available.size(), Standing{nullptr, Verdict::chosen, true});
+    std::fill_n(standings_.begin(), program_.first_fact.size(), Standing{nullptr, Verdict::chosen, true});
     ConstraintTrace* constraint = out_.constraints.start(tree_.constraints.size());
     for (std::size_t i = 0; i < tree_.constraints.size(); ++i) {
       const std::uint32_t first = asked();
@@ -100,6 +104,7 @@ class Walk {
     out_.rules.end_at(rule_);
     out_.conditions.end_at(condition_);
     out_.targets.end_at(target_);
+    out_.picks.end_at(pick_);
   }
 
  private:
@@ -186,19 +191,36 @@ class Walk {
     bool waitable = false, denied = step.n_targets != 0;
     const std::uint8_t* const numbers = program_.numbers.data() + step.numbers;
     TargetTrace* row = target_;
+    TargetTrace* first = nullptr;  // available
     for (std::uint32_t i = 0; i < step.n_targets; ++i) {
       const Verdict verdict = consider(rule, step.use[i], numbers[i], row);
       waitable |= verdict == Verdict::unavailable;
       denied &= verdict == Verdict::denied;
+      if (verdict == Verdict::available && first == nullptr) first = row - 1;
     }
-    target_ = row;
+    TargetTrace* const considered = std::exchange(target_, row);
     if (!out_.advice && step.names_engine && !denied) out_.advice = &rule;
-    if (out_.target) return true;
+    if (first != nullptr) {
+      TargetTrace* const chosen = step.pick == Pick::first ? first : take(rule, considered);
+      if (chosen == nullptr) return false;
+      chosen->verdict = Verdict::chosen;
+      out_.rule = &rule;
+      out_.target = chosen->target;
+      return true;
+    }
     if (step.on_unavailable == OnUnavailable::next) return false;
     out_.rule = &rule;
     out_.queue =
         step.on_unavailable == OnUnavailable::queue && waitable;  // what is denied will not come free
     return true;
+  }
+
+  // The target that `pick` takes of the rows of a rule, which end at target_; nullptr: none.
+  [[gnu::noinline]] TargetTrace* take(const Rule& rule, TargetTrace* considered) {
+    const Picked picked = pick(rule, {considered, target_}, facts_);
+    *pick_++ = {&rule, static_cast<std::uint32_t>(considered - first_target_),
+                static_cast<std::uint32_t>(target_ - considered), picked};
+    return picked.by == Picked::By::nothing ? nullptr : considered + picked.at;
   }
 
   // What holds of a target wherever it is named; found out when it is named first.
@@ -208,20 +230,14 @@ class Walk {
     bool certain;
   };
 
-  // The first that is available is chosen.
   [[gnu::always_inline]] Verdict consider(const Rule& rule, const Target& target, std::uint8_t number,
                                           TargetTrace*& row) {
     Standing& standing = standings_[number];
     if (standing.verdict == Verdict::chosen) [[unlikely]]
       standing = find_out(number);
-    Verdict verdict = standing.verdict;
-    if (verdict == Verdict::available && !out_.target) {
-      verdict = Verdict::chosen;
-      out_.rule = &rule;
-      out_.target = &target;
-    }
-    *row++ = {&target, &rule, standing.denied_by, verdict, standing.certain};
-    return verdict;
+    *row++ = {
+        &target, &rule, standing.denied_by, standing.verdict, standing.certain, program_.first_fact[number]};
+    return standing.verdict;
   }
 
   [[gnu::noinline]] Standing find_out(std::uint8_t number) const {
@@ -229,7 +245,7 @@ class Walk {
       if (const ConstraintTrace& ban = out_.constraints[i];
           ban.outcome != Truth::no && (program_.bans[i].numbers >> number & 1U) != 0)
         return {ban.constraint, Verdict::denied, ban.outcome == Truth::yes};
-    const Fact* available = facts_.get(program_.available[number]);
+    const Fact* available = facts_.get(program_.first_fact[number]);
     if (available && std::get<bool>(available->value)) return {nullptr, Verdict::available, true};
     return {nullptr, Verdict::unavailable, true};
   }
@@ -240,7 +256,8 @@ class Walk {
   Decision& out_;
   RuleTrace* rule_ = nullptr;
   ConditionTrace *condition_ = nullptr, *first_condition_ = nullptr;
-  TargetTrace* target_ = nullptr;
+  TargetTrace *target_ = nullptr, *first_target_ = nullptr;
+  PickTrace* pick_ = nullptr;
   Truth* answers_ = nullptr;
   std::array<Standing, kMaxTargets> standings_;  // by number
 };

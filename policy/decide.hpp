@@ -40,7 +40,30 @@ struct TargetTrace {  // one target considered, in order
   const Rule* rule = nullptr;
   const Constraint* denied_by = nullptr;
   Verdict verdict = Verdict::unavailable;
-  bool certain = true;  // denied: the constraint's condition is true, and not merely unknown
+  bool certain = true;    // denied: the constraint's condition is true, and not merely unknown
+  FactId first_fact = 0;  // the backend's facts, in the order of TargetFact
+};
+
+// The target that a rule's `pick` took.
+struct Picked {
+  enum class By : std::uint8_t {
+    nothing,      // none: the search goes on behind the rule
+    first,        // the first listed
+    unpredicted,  // the first listed, since nothing is predicted of any
+    fastest,      // the least expected total
+    loaded,       // within kNearPercent of the least, and loaded
+    near,         // the first listed within kNearPercent of the least
+    meets_slo,    // the first that should hold the SLO
+  };
+  std::uint32_t at = 0;  // among the rule's targets; not for `nothing`
+  By by = By::nothing;
+  bool slo_missed = false;  // none should hold the SLO: what on_slo_miss says
+};
+
+struct PickTrace {  // one rule with `pick` fastest or meets_slo that had an available target, in order
+  const Rule* rule = nullptr;
+  std::uint32_t first_target = 0, n_targets = 0;  // into Decision::targets
+  Picked picked;
 };
 
 // Views into the tree: the tree outlives the decision (the daemon keeps both behind one shared_ptr). May be
@@ -54,8 +77,10 @@ struct Decision {
   Path<ConstraintTrace> constraints;
   Path<RuleTrace> rules;
   Path<ConditionTrace> conditions;
-  // The chosen one and its alternatives: what else its rule names and, where that says `next`, the default.
+  // The chosen one and its alternatives: what else its rule names, what rules before it name that missed the
+  // SLO and, where its rule says `next`, the default.
   Path<TargetTrace> targets;
+  Path<PickTrace> picks;
 
   Path<Truth> answers;  // of the program's questions, while the walk is on; never part of a copy
 
@@ -84,6 +109,7 @@ Outcome outcome_of(const Decision& decision) noexcept;
 std::string_view to_string(Truth truth) noexcept;      // "unknown"
 std::string_view to_string(Verdict verdict) noexcept;  // "denied"
 std::string_view to_string(Outcome outcome) noexcept;  // "no_target"
+std::string_view to_string(Picked::By by) noexcept;    // "fastest"
 
 // The receipt: rule, because, facts with value, source and age, alternatives with why not. `facts` are those
 // the decision was taken on.

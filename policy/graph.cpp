@@ -60,11 +60,19 @@ std::string shortened(std::string text) {
   return text.substr(0, n) + "...";
 }
 
+// "pick meets_slo, else fastest"; "" where the first target is taken.
+std::string pick_text(const Rule& rule) {
+  if (rule.pick == Pick::first) return "";
+  return "pick " + std::string(to_string(rule.pick)) +
+         (rule.pick == Pick::meets_slo ? ", else " + std::string(to_string(rule.on_slo_miss)) : "");
+}
+
 std::string targets_text(const Rule& rule) {
   std::string out;
   for (const Target& target : rule.use) out += (out.empty() ? "" : ", ") + to_string(target);
   if (rule.on_unavailable != OnUnavailable::next)
     out += ", else " + std::string(to_string(rule.on_unavailable));
+  if (const std::string pick = pick_text(rule); !pick.empty()) out += " (" + pick + ")";
   return out;
 }
 
@@ -129,6 +137,7 @@ class Dot {
     out_ += "  " + name(one) + " [label=" +
             dot_text(one.id + "\n" + shortened(to_text(one.when, *tree_.targets)) +
                      (one.engine.empty() ? "" : "\nengine " + one.engine) +
+                     (one.pick == Pick::first ? "" : "\n" + pick_text(one)) +
                      (count.empty() ? "" : "\ndecided " + count)) +
             ", tooltip=" + dot_text(one.because) + "];\n";
     std::size_t order = 0;

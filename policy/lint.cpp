@@ -118,7 +118,7 @@ class Linter {
 
   // A rule that, once true, ends the search whatever is available.
   static bool ends_search(const Rule& rule) {
-    return rule.rules.empty() && rule.on_unavailable != OnUnavailable::next;
+    return rule.rules.empty() && rule.on_unavailable != OnUnavailable::next && !rule.may_miss();
   }
 
   void siblings(const std::vector<Rule>& rules, std::vector<const Condition*>& known) {

@@ -27,6 +27,13 @@ constexpr std::size_t kMaxRules = 1000;
 constexpr std::int64_t kMaxProfiles = 32;
 constexpr std::array<std::string_view, 8> kOps{"eq", "ne", "gt", "gte", "lt", "lte", "in", "exists"};
 constexpr std::array<std::string_view, 3> kOnUnavailable{"next", "queue", "fail"};
+constexpr std::array<std::string_view, 3> kPicks{"first", "fastest", "meets_slo"};
+constexpr std::array<std::string_view, 3> kOnSloMiss{"next", "fastest", "first"};
+
+template <class E>
+E named(const std::array<std::string_view, 3>& names, std::string_view name) {
+  return static_cast<E>(std::ranges::find(names, name) - names.begin());
+}
 
 const Shape& condition_shape() {
   static const Shape shape = [] {
@@ -66,6 +73,10 @@ class PolicyShapes {
   const Shape& policy() const { return policy_; }
 
  private:
+  static constexpr std::string_view kPickMeaning =
+      "which available target is taken: the first (the default), the fastest, or the first that meets the "
+      "SLO";
+  static Shape pick() { return config::choice({kPicks.begin(), kPicks.end()}); }
   Shape targets() const { return config::list_or_single(target_.shape(), 1, 32); }
 
   Shape make_rule() const {
@@ -79,6 +90,11 @@ class PolicyShapes {
         {"use", targets(), "targets in order of preference, `engine` or `engine:profile`"},
         {"on_unavailable", config::choice({kOnUnavailable.begin(), kOnUnavailable.end()}),
          "when no target can be used: the next rule (the default), wait, or refuse"},
+        {"pick", pick(), kPickMeaning},
+        {"on_slo_miss", config::choice({kOnSloMiss.begin(), kOnSloMiss.end()}),
+         "with pick: meets_slo, when no available target meets it: the next rule (the default), the fastest, "
+         "or "
+         "the first"},
         {"rules", config::list(rule(), 1, kMaxSiblings),
          "instead of use: asked in order when this rule is true; none decides: on to the next rule"},
     });
@@ -102,6 +118,9 @@ class PolicyShapes {
         {"use", targets(), "targets in order of preference", true},
         {"on_unavailable", config::choice({"queue", "fail"}),
          "when no target can be used: wait, or refuse (the default)"},
+        {"pick", pick(), kPickMeaning},
+        {"on_slo_miss", config::choice({"fastest", "first"}),
+         "with pick: meets_slo, when no available target meets it: the fastest (the default), or the first"},
     });
     return config::object({
         {"schema", config::choice({kSchema}),
@@ -143,6 +162,7 @@ class Reader {
     const Node& fallback = *root.find("default");
     out.fallback.id = "default";
     out.fallback.on_unavailable = OnUnavailable::fail;
+    out.fallback.on_slo_miss = OnSloMiss::fastest;  // nothing stands behind it
     fill(out.fallback, fallback);
     for (const Constraint& one : out.constraints) out.size.comparisons += comparisons_in(one.when);
     for (const Rule& one : out.rules) measure(one, out.size);
@@ -200,6 +220,8 @@ class Reader {
       add(engine->at, "rule \"" + out.id + "\": engine belongs to a rule with `use`, or stands alone");
     if (const Node* what = node.find("on_unavailable"); what && !has_use)
       add(what->at, "rule \"" + out.id + "\": on_unavailable belongs to a rule with `use`");
+    if (const Node* pick = node.find("pick"); pick && !has_use)
+      add(pick->at, "rule \"" + out.id + "\": pick belongs to a rule with `use`");
     if (rules)
       for (const Node& child : rules->items) out.rules.push_back(rule(child));
     return out;
@@ -216,8 +238,13 @@ class Reader {
       out.use = read_targets(*use, *targets_, profiles_, &shipped_engines(), findings_);
     for (const Target& target : out.use) different_.insert(to_string(target));
     if (const Node* what = node.find("on_unavailable"))
-      out.on_unavailable =
-          static_cast<OnUnavailable>(std::ranges::find(kOnUnavailable, what->text) - kOnUnavailable.begin());
+      out.on_unavailable = named<OnUnavailable>(kOnUnavailable, what->text);
+    if (const Node* pick = node.find("pick")) out.pick = named<Pick>(kPicks, pick->text);
+    if (const Node* what = node.find("on_slo_miss")) {
+      out.on_slo_miss = named<OnSloMiss>(kOnSloMiss, what->text);
+      if (out.pick != Pick::meets_slo)
+        add(what->at, "on_slo_miss without `pick: meets_slo`: only that pick can miss the SLO");
+    }
   }
 
   std::string checked_engine(const Node& node) {
@@ -384,6 +411,12 @@ std::string_view to_string(Op op) noexcept {
 }
 std::string_view to_string(OnUnavailable what) noexcept {
   return kOnUnavailable[static_cast<std::size_t>(what)];
+}
+std::string_view to_string(Pick pick) noexcept {
+  return kPicks[static_cast<std::size_t>(pick)];
+}
+std::string_view to_string(OnSloMiss what) noexcept {
+  return kOnSloMiss[static_cast<std::size_t>(what)];
 }
 bool denies(const Constraint& constraint, std::string_view backend) {
   return std::ranges::find(constraint.denied, backend) != constraint.denied.end();

@@ -10,6 +10,9 @@
 namespace flyball::policy {
 namespace {
 
+static_assert(TargetFact::available == TargetFact{},
+              "the first fact of a target says whether it can be used");
+
 class Compiler {
  public:
   explicit Compiler(const Tree& tree) : tree_(tree) {}
@@ -20,7 +23,7 @@ class Compiler {
     out_.fallback = step(tree_.fallback, 0);
     out_.fallback.rule = nullptr;
     for (const Target* target : targets_)
-      out_.available.push_back(tree_.targets->fact_of(target->backend, TargetFact::available));
+      out_.first_fact.push_back(tree_.targets->fact_of(target->backend, TargetFact::available));
     for (std::size_t i = 0; i < out_.bans.size(); ++i)
       for (std::size_t number = 0; number < targets_.size(); ++number)
         if (denies(tree_.constraints[i], targets_[number]->backend))
@@ -45,6 +48,8 @@ class Compiler {
     out.n_targets = static_cast<std::uint16_t>(rule.use.size());
     out.depth = depth;
     out.on_unavailable = rule.on_unavailable;
+    out.pick = rule.pick;
+    out_.n_picks += rule.pick != Pick::first;
     out.has_rules = !rule.rules.empty();
     out.names_engine = !rule.engine.empty();
     for (const Target& target : rule.use) out_.numbers.push_back(number(target));

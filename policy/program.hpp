@@ -39,6 +39,7 @@ struct Program {
     std::uint32_t when = 0;  // into nodes
     std::uint32_t end = 0;   // the step behind this one and all inside it
     OnUnavailable on_unavailable = OnUnavailable::next;
+    Pick pick = Pick::first;
     bool has_rules = false, names_engine = false;
   };
 
@@ -49,7 +50,8 @@ struct Program {
   std::vector<Step> steps;
   Step fallback;
   std::vector<std::uint8_t> numbers;  // of targets
-  std::vector<FactId> available;      // by number: what says whether it can be used
+  std::vector<FactId> first_fact;     // by number: of its facts, which are in the order of TargetFact
+  std::uint32_t n_picks = 0;          // steps that pick another one than the first, the fallback counted
 
   // It points into its tree's vectors: it moves with them, and a copy would point into another tree.
   Program() = default;

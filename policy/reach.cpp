@@ -37,43 +37,115 @@ void each_rule(const std::vector<Rule>& rules, const F& f) {
   }
 }
 
-// What brings a decision to the target, one way each, beside its being usable.
-std::vector<Goals> ways_to(const Search& search, const Tree& tree, const Rule& rule, const Target& target,
-                           Role role) {
-  std::vector<Goals> out(1);
-  if (&rule != &tree.fallback)
-    way_to(tree.rules, rule, out.front());
-  else
-    for (const Rule& top : tree.rules) out.front().push_back(passed(top));
-  if (role == Role::chosen) {
-    for (const Target& before : rule.use) {
-      if (&before == &target) break;
-      out.front().push_back(unusable(before.backend));
-    }
-  } else if (&rule == &tree.fallback) {
-    // Also an alternative wherever a rule decides that has something behind it.
-    each_rule(tree.rules, [&](const Rule& other) {
-      if (other.on_unavailable != OnUnavailable::next) return;
-      for (const Target& used : other.use) {
-        way_to(tree.rules, other, out.emplace_back());
-        search.usable(used.backend, out.back());
-      }
-    });
-  }
-  return out;
-}
+// What brings a decision somewhere. Facts that meet the goals do, and where there are wishes only facts that
+// grant enough of them: whether they did is for decide() to say.
+struct Way {
+  Goals goals;
+  std::vector<Wish> wishes;
+};
 
-ReachAnswer answer(const Search& search, std::vector<Goals> ways, std::size_t& steps) {
-  ReachAnswer out;
-  for (Goals& way : ways) {
-    if (auto found = search.solve(std::move(way), steps)) {
-      out.reach = Reach::possible;
-      out.facts = std::move(*found);
-      return out;
+// Goals and wishes for the target to be the one that a rule takes, which is asked; one way each. The target
+// can be used.
+class Choice {
+ public:
+  Choice(const Search& search, const Tree& tree, const Rule& rule, const Target& target)
+      : search_(search), tree_(tree), rule_(rule), target_(target) {}
+
+  std::vector<Way> ways() const {
+    switch (rule_.pick) {
+      case Pick::first:
+        break;
+      case Pick::fastest:
+        return fastest();
+      case Pick::meets_slo:
+        return meets_slo();
     }
-    if (steps == 0) return out;
+    return {{before({}), {}}};
   }
-  out.reach = Reach::never;
+
+ private:
+  // Those listed before it cannot be used.
+  Goals before(Goals goals, std::uint8_t or_meets_slo = 0) const {
+    for (const Target& other : rule_.use) {
+      if (&other == &target_) break;
+      goals.push_back(unusable(other.backend, or_meets_slo));
+    }
+    return goals;
+  }
+
+  // It alone can be used; or what is expected of it is least, as far as the goals leave that open.
+  std::vector<Way> fastest() const {
+    Way alone, least;
+    bool is_before = true;
+    for (const Target& other : rule_.use) {
+      is_before = is_before && &other != &target_;
+      if (other.backend != target_.backend) {
+        alone.goals.push_back(unusable(other.backend));
+        least.wishes.push_back({total_of(other), true, true});
+      } else if (is_before) {
+        return {};  // as fast, and listed before it
+      }
+    }
+    least.wishes.push_back({total_of(target_), false, false});
+    return {std::move(alone), std::move(least)};
+  }
+
+  std::vector<Way> meets_slo() const {
+    Way first_that_does{before({truth_of(search_.meets_slo(target_.backend), kYes)}, kNo | kUnknown), {}};
+    Way unpredicted{before({}), {}};
+    for (const Target& each : rule_.use) unpredicted.goals.push_back(unusable(each.backend, kUnknown));
+    std::vector<Way> out{std::move(first_that_does), std::move(unpredicted)};
+    if (rule_.on_slo_miss == OnSloMiss::next) return out;
+    const auto ways =
+        rule_.on_slo_miss == OnSloMiss::fastest ? fastest() : std::vector<Way>{{before({}), {}}};
+    for (const Target& each : rule_.use)
+      for (const Way& way : ways) {
+        search_.misses(rule_, each, out.emplace_back(way).goals);
+      }
+    return out;
+  }
+
+  FactId total_of(const Target& target) const {
+    return tree_.targets->fact_of(target.backend, TargetFact::expected_total);
+  }
+
+  const Search& search_;
+  const Tree& tree_;
+  const Rule& rule_;
+  const Target& target_;
+};
+
+// What brings a decision to the target, one way each, beside its being usable.
+std::vector<Way> ways_to(const Search& search, const Tree& tree, const Rule& rule, const Target& target,
+                         Role role) {
+  Goals asked;
+  if (&rule != &tree.fallback)
+    way_to(tree.rules, rule, asked);
+  else
+    for (const Rule& top : tree.rules) asked.push_back(passed(top));
+  std::vector<Way> out;
+  if (role == Role::chosen || rule.may_miss()) {  // that it is chosen shows more than that others are
+    out = Choice(search, tree, rule, target).ways();
+    for (Way& way : out) way.goals.insert(way.goals.begin(), asked.begin(), asked.end());
+    if (role == Role::chosen) return out;
+  }
+  out.push_back({std::move(asked), {}});
+  if (&rule != &tree.fallback) return out;
+  // Also an alternative wherever a rule decides that has something behind it.
+  each_rule(tree.rules, [&](const Rule& other) {
+    if (other.on_unavailable != OnUnavailable::next) return;
+    for (const Target& used : other.use) {
+      Way way;
+      way_to(tree.rules, other, way.goals);
+      search.usable(used.backend, way.goals);
+      if (other.may_miss()) {  // it decides where one meets the SLO, and where of none it is known
+        out.push_back(way);
+        out.back().goals.push_back(truth_of(search.meets_slo(used.backend), kYes));
+        for (const Target& each : other.use) way.goals.push_back(unusable(each.backend, kUnknown));
+      }
+      out.push_back(std::move(way));
+    }
+  });
   return out;
 }
 
@@ -83,17 +155,18 @@ class Questions {
   Questions(const Tree& tree, const std::vector<Condition>& assumptions)
       : tree_(tree), assumptions_(assumptions), search_(tree, assumptions) {}
 
-  ReachAnswer assumed() { return ask({assumed_goals()}); }
+  ReachAnswer assumed() { return ask({{assumed_goals(), {}}}, nullptr); }
   ReachAnswer reach(const Rule& rule, const Target& target, Role role) {
     Goals goals = assumed_goals();
     search_.usable(target.backend, goals);
-    std::vector<Goals> ways = ways_to(search_, tree_, rule, target, role);
-    for (Goals& way : ways) {
+    std::vector<Way> ways = ways_to(search_, tree_, rule, target, role);
+    for (Way& way : ways) {
       // Conditions that must be true narrow most: they go before the rules that must be passed.
-      std::ranges::stable_partition(way, [](const Goal& goal) { return goal.kind == Goal::Kind::truth; });
-      way.insert(way.begin(), goals.begin(), goals.end());
+      std::ranges::stable_partition(way.goals,
+                                    [](const Goal& goal) { return goal.kind == Goal::Kind::truth; });
+      way.goals.insert(way.goals.begin(), goals.begin(), goals.end());
     }
-    return ask(std::move(ways));
+    return ask(std::move(ways), &target);
   }
 
  private:
@@ -102,10 +175,22 @@ class Questions {
     for (const Condition& assumption : assumptions_) goals.push_back(truth_of(assumption, kYes));
     return goals;
   }
-  ReachAnswer ask(std::vector<Goals> ways) {
+  // Where the wishes of a way to `target` are not granted, it is not settled whether the way leads there.
+  ReachAnswer ask(std::vector<Way> ways, const Target* target) {
     std::size_t steps = std::min(kMaxSteps, left_);
     const std::size_t before = steps;
-    ReachAnswer out = answer(search_, std::move(ways), steps);
+    ReachAnswer out;
+    out.reach = Reach::never;
+    for (Way& way : ways) {
+      auto found = search_.solve(std::move(way.goals), way.wishes, steps);
+      if (found && (way.wishes.empty() || decide(tree_, *found).target == target)) {
+        out.reach = Reach::possible;
+        out.facts = std::move(*found);
+        break;
+      }
+      if (found || steps == 0) out.reach = Reach::undecided;
+      if (steps == 0) break;
+    }
     left_ -= before - steps;
     return out;
   }

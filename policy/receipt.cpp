@@ -10,6 +10,7 @@
 #include "policy/decide.hpp"
 #include "policy/fact_json.hpp"
 #include "policy/fastest.hpp"
+#include "policy/pick.hpp"
 
 namespace flyball::policy {
 namespace {
@@ -90,6 +91,22 @@ Json rule_json(const Rule& rule) {
   return {{"id", rule.id}, {"because", rule.because}, {"source", rule.source}, {"line", rule.line}};
 }
 
+Json picks_json(const Decision& decision, const Facts& facts) {
+  Json out = Json::array();
+  for (const PickTrace& trace : decision.picks) {
+    const bool none = trace.picked.by == Picked::By::nothing;
+    const TargetTrace& row = decision.targets[trace.first_target + trace.picked.at];
+    out.push_back({{"rule", trace.rule->id},
+                   {"pick", to_string(trace.rule->pick)},
+                   {"target", none ? Json() : Json(to_string(*row.target))},
+                   {"by", to_string(trace.picked.by)},
+                   {"slo_missed", trace.picked.slo_missed},
+                   {"margin_percent", kNearPercent},
+                   {"text", pick_text(trace, decision, facts)}});
+  }
+  return out;
+}
+
 std::string field(const Json& object, const char* key) {
   const auto it = object.is_object() ? object.find(key) : object.end();
   if (!object.is_object() || it == object.end() || it->is_null()) return {};
@@ -164,6 +181,12 @@ std::string_view to_string(Verdict verdict) noexcept {
   return kNames[static_cast<std::size_t>(verdict)];
 }
 
+std::string_view to_string(Picked::By by) noexcept {
+  constexpr std::array<std::string_view, 7> kNames{"nothing", "first", "unpredicted", "fastest",
+                                                   "loaded",  "near",  "meets_slo"};
+  return kNames[static_cast<std::size_t>(by)];
+}
+
 std::string_view to_string(Outcome outcome) noexcept {
   constexpr std::array<std::string_view, 3> kNames{"chosen", "queued", "no_target"};
   return kNames[static_cast<std::size_t>(outcome)];
@@ -187,6 +210,7 @@ Json receipt(const Decision& decision, const Facts& facts) {
   if (decision.rule) out["rule"] = rule_json(*decision.rule);
   if (decision.advice)
     out["engine"] = {{"id", decision.advice->engine}, {"rule", rule_json(*decision.advice)}};
+  if (!decision.picks.empty()) out["picks"] = picks_json(decision, facts);
   if (auto mind = warnings(decision, facts); !mind.empty()) out["warnings"] = std::move(mind);
   Json& rules = out["rules"] = Json::array();
   for (const RuleTrace& trace : decision.rules)
@@ -235,6 +259,10 @@ std::string explain_text(const Json& receipt) {
   } else {
     out += "\n";
   }
+  for (const Json& pick : list(receipt, "picks"))
+    out += (field(pick, "rule") == field(rule, "id") ? "  picked   "
+                                                     : "  passed   rule " + field(pick, "rule") + ", ") +
+           field(pick, "text") + "\n";
 
   if (!list(receipt, "facts").empty()) out += "\nfacts the decision asked for\n";
   for (const Json& fact : list(receipt, "facts")) {

@@ -13,8 +13,15 @@ namespace flyball::policy {
 
 enum class Op : std::uint8_t { eq, ne, gt, gte, lt, lte, in, exists };
 enum class OnUnavailable : std::uint8_t { next, queue, fail };
+// Which of a rule's available targets is taken: the first listed, the one with the least expected total, or
+// the first that should hold the app's SLO. Without predictions each of them is `first`.
+enum class Pick : std::uint8_t { first, fastest, meets_slo };
+// For meets_slo: what happens when no available target should hold it.
+enum class OnSloMiss : std::uint8_t { next, fastest, first };
 std::string_view to_string(Op op) noexcept;  // "gte"
 std::string_view to_string(OnUnavailable what) noexcept;
+std::string_view to_string(Pick pick) noexcept;
+std::string_view to_string(OnSloMiss what) noexcept;
 
 struct Condition {
   enum class Kind : std::uint8_t { always, all, any, negation, compare } kind = Kind::always;
@@ -34,6 +41,10 @@ struct Rule {
   std::vector<Target>
       use;  // in order of preference; empty where `rules` is not, and in advice (engine alone)
   OnUnavailable on_unavailable = OnUnavailable::next;
+  Pick pick = Pick::first;
+  OnSloMiss on_slo_miss = OnSloMiss::next;  // of the default: fastest or first
+  // True, and with targets that can be used, it may still not decide.
+  bool may_miss() const { return pick == Pick::meets_slo && on_slo_miss == OnSloMiss::next; }
   std::vector<Rule> rules;  // nested: tried in order when `when` is true; none true: on to the next sibling
   std::uint32_t line = 0, column = 0;
 };

@@ -89,14 +89,24 @@ Search::Search(const Tree& tree, const std::vector<Condition>& assumptions) : tr
   each_condition(tree.rules, [this](const Condition& when) { collect(when); });
   for (const Constraint& constraint : tree.constraints) collect(constraint.when);
   for (const Condition& assumption : assumptions) collect(assumption);
-  for (const TargetInstance& instance : tree.targets->instances()) {
-    Condition& there = available_[instance.id];
-    there.kind = Condition::Kind::compare;
-    there.fact = fact_of(instance, TargetFact::available);
-    there.operand = true;
-    collect(there);
+  ask_of_each(TargetFact::available, Op::eq, available_);
+  if (tree.program.n_picks > 0) {
+    ask_of_each(TargetFact::meets_slo, Op::eq, meets_slo_);
+    ask_of_each(TargetFact::expected_total, Op::exists, expected_total_);
   }
   build();
+}
+
+// A comparison for each instance: the fact is true, or exists.
+void Search::ask_of_each(TargetFact fact, Op op, std::map<std::string_view, Condition>& out) {
+  for (const TargetInstance& instance : tree_.targets->instances()) {
+    Condition& one = out[instance.id];
+    one.kind = Condition::Kind::compare;
+    one.fact = fact_of(instance, fact);
+    one.op = op;
+    one.operand = true;
+    collect(one);
+  }
 }
 
 void Search::collect(const Condition& condition) {
@@ -136,7 +146,14 @@ void Search::usable(std::string_view backend, Goals& goals) const {
   goals.push_back(truth_of(available(backend), kYes));
 }
 
-std::optional<Facts> Search::solve(Goals goals, std::size_t& steps) const {
+void Search::misses(const Rule& rule, const Target& target, Goals& goals) const {
+  usable(target.backend, goals);
+  goals.push_back(truth_of(meets_slo(target.backend), kNo));
+  for (const Target& other : rule.use)
+    if (other.backend != target.backend) goals.push_back(unusable(other.backend, kNo | kUnknown));
+}
+
+std::optional<Facts> Search::solve(Goals goals, const std::vector<Wish>& wishes, std::size_t& steps) const {
   if (too_many_) {
     steps = 0;
     return std::nullopt;
@@ -147,12 +164,18 @@ std::optional<Facts> Search::solve(Goals goals, std::size_t& steps) const {
   const auto found = narrowed(std::move(goals), std::move(all), steps);
   if (!found) return std::nullopt;
   Facts out(tree_.targets);  // a value where there may be one: easier to read than "unknown"
-  for (std::size_t fact = 0; fact < found->size(); ++fact)
-    for (std::size_t i = 1; i <= values_[fact].size(); ++i)
-      if ((*found)[fact][i]) {
+  for (std::size_t fact = 0; fact < found->size(); ++fact) {
+    const auto at = std::ranges::find(wishes, facts_[fact], &Wish::fact);
+    const Wish wish = at == wishes.end() ? Wish{} : *at;
+    const Classes& left = (*found)[fact];
+    if (wish.unknown && left[0]) continue;
+    const std::size_t n = values_[fact].size();
+    for (std::size_t k = 1; k <= n; ++k)
+      if (const std::size_t i = wish.highest ? n + 1 - k : k; left[i]) {
         out.set(facts_[fact], values_[fact][i - 1], "search");
         break;
       }
+  }
   return out;
 }
 
@@ -245,6 +268,7 @@ Search::Standing Search::look(const Goal& goal, const Domains& domains) const {
       for (const Constraint& constraint : tree_.constraints)
         if (denies(constraint, goal.backend))
           out = std::min(out, of(possible(constraint.when, domains), kYes | kUnknown));
+      if (goal.wanted != 0) out = std::min(out, of(possible(meets_slo(goal.backend), domains), goal.wanted));
       return out;
     }
     case Goal::Kind::passed: {
@@ -260,7 +284,16 @@ Search::Standing Search::inside(const Rule& rule, const Domains& domains) const 
   Standing out = Standing::met;
   for (const Rule& child : rule.rules) out = std::max(out, look(passed(child), domains));
   for (const Target& target : rule.use) out = std::max(out, look(unusable(target.backend), domains));
-  return rule.on_unavailable == OnUnavailable::next ? out : Standing::impossible;
+  if (rule.on_unavailable != OnUnavailable::next) out = Standing::impossible;
+  if (!rule.may_miss()) return out;
+  for (const Target& target : rule.use) {
+    Goals goals;
+    misses(rule, target, goals);
+    Standing missed = Standing::met;
+    for (const Goal& goal : goals) missed = std::max(missed, look(goal, domains));
+    out = std::min(out, missed);
+  }
+  return out;
 }
 
 // The ways to meet a goal, as goals each; the first is the likeliest.
@@ -270,15 +303,19 @@ std::vector<Goals> Search::ways(const Goal& goal) const {
     out.push_back({truth_of(available(goal.backend), kNo | kUnknown)});
     for (const Constraint& constraint : tree_.constraints)
       if (denies(constraint, goal.backend)) out.push_back({truth_of(constraint.when, kYes | kUnknown)});
+    if (goal.wanted != 0) out.push_back({truth_of(meets_slo(goal.backend), goal.wanted)});
     return out;
   }
   if (goal.kind == Goal::Kind::passed) {
     out.push_back({truth_of(goal.rule->when, kNo | kUnknown)});
-    if (goal.rule->on_unavailable != OnUnavailable::next) return out;
-    Goals through;
-    for (const Rule& child : goal.rule->rules) through.push_back(passed(child));
-    for (const Target& target : goal.rule->use) through.push_back(unusable(target.backend));
-    out.push_back(std::move(through));
+    if (goal.rule->on_unavailable == OnUnavailable::next) {
+      Goals through;
+      for (const Rule& child : goal.rule->rules) through.push_back(passed(child));
+      for (const Target& target : goal.rule->use) through.push_back(unusable(target.backend));
+      out.push_back(std::move(through));
+    }
+    if (goal.rule->may_miss())
+      for (const Target& target : goal.rule->use) misses(*goal.rule, target, out.emplace_back());
     return out;
   }
   const Condition& condition = *goal.condition;

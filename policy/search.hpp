@@ -24,7 +24,7 @@ struct Goal {
   const Condition* condition = nullptr;  // truth: one of `wanted`
   std::uint8_t wanted = kAny;
   const Rule* rule = nullptr;     // passed: asked, and did not decide
-  std::string_view backend = {};  // unusable: unavailable or denied
+  std::string_view backend = {};  // unusable: unavailable, denied, or its meets_slo is one of `wanted`
 };
 using Goals = std::vector<Goal>;
 
@@ -34,9 +34,17 @@ inline Goal truth_of(const Condition& condition, std::uint8_t wanted) {
 inline Goal passed(const Rule& rule) {
   return {Goal::Kind::passed, nullptr, kAny, &rule, {}};
 }
-inline Goal unusable(std::string_view backend) {
-  return {Goal::Kind::unusable, nullptr, kAny, nullptr, backend};
+// Or, where it can be used, its meets_slo has one of these truth values.
+inline Goal unusable(std::string_view backend, std::uint8_t or_meets_slo = 0) {
+  return {Goal::Kind::unusable, nullptr, or_meets_slo, nullptr, backend};
 }
+
+// For one fact of a solution, where the goals leave a choice: its highest value instead of its lowest, or
+// unknown rather than any value.
+struct Wish {
+  FactId fact = 0;
+  bool highest = false, unknown = false;
+};
 
 class Search {
  public:
@@ -49,9 +57,12 @@ class Search {
 
   // Adds what makes a target chosen or available where it is considered.
   void usable(std::string_view backend, Goals& goals) const;
+  const Condition& meets_slo(std::string_view backend) const { return meets_slo_.find(backend)->second; }
+  // Adds what makes a rule of pick meets_slo miss the SLO, because the target can be used and is known to.
+  void misses(const Rule& rule, const Target& target, Goals& goals) const;
   // Facts on which all goals are met. nullopt: there are none, or `steps` (goals looked at) is 0 now and it
   // is not known.
-  std::optional<Facts> solve(Goals goals, std::size_t& steps) const;
+  std::optional<Facts> solve(Goals goals, const std::vector<Wish>& wishes, std::size_t& steps) const;
 
  private:
   enum class Standing : std::uint8_t { met, open, impossible };
@@ -61,6 +72,7 @@ class Search {
   };
 
   void collect(const Condition& condition);
+  void ask_of_each(TargetFact fact, Op op, std::map<std::string_view, Condition>& out);
   void build();
   const Condition& available(std::string_view backend) const { return available_.find(backend)->second; }
   std::optional<Domains> narrowed(Goals goals, Domains domains, std::size_t& steps) const;
@@ -73,7 +85,8 @@ class Search {
   std::vector<Goals> ways(const Goal& goal) const;
 
   const Tree& tree_;
-  std::map<std::string_view, Condition> available_;  // by backend: it is
+  std::map<std::string_view, Condition> available_;                   // by backend: it is
+  std::map<std::string_view, Condition> meets_slo_, expected_total_;  // by backend: it does; it is known
   std::vector<const Condition*> comparisons_;
   std::vector<FactId> facts_;                   // those that are compared
   std::vector<std::vector<FactValue>> values_;  // by fact, in the order of facts_

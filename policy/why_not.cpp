@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "policy/fact_json.hpp"
+#include "policy/pick.hpp"
 
 namespace flyball::policy {
 namespace {
@@ -81,7 +82,10 @@ class Answer {
     }
     place["status"] =
         trace->verdict == Verdict::available ? "passed" : std::string(to_string(trace->verdict));
-    place["reason"] = trace->verdict == Verdict::available
+    const auto pick = std::ranges::find(decision_.picks, &rule, &PickTrace::rule);
+    place["reason"] = trace->verdict == Verdict::available && pick != decision_.picks.end()
+                          ? "picked " + pick_text(*pick, decision_, facts_)
+                      : trace->verdict == Verdict::available
                           ? to_string(*decision_.target) + " stands before it and could be used"
                       : trace->verdict == Verdict::denied
                           ? trace->denied_by->id + ": " + reason(*trace, facts_)

@@ -45,7 +45,8 @@ bool is_of_the_request(ErrorCode code) {
 
 std::vector<std::string> targets_of(const policy::Decision& decision) {
   std::vector<std::string> out;
-  if (decision.target) out.push_back(decision.target->backend);
+  if (!decision.target) return out;  // targets that missed the SLO are alternatives to a chosen one alone
+  out.push_back(decision.target->backend);
   for (const auto& t : decision.targets)
     if (t.target && t.verdict == policy::Verdict::available &&
         std::find(out.begin(), out.end(), t.target->backend) == out.end())
@@ -136,9 +137,11 @@ Error RunningJob::nothing_to_ask(std::string otherwise) const {
   std::vector<std::string> why;
   for (const policy::TargetTrace& considered : receipt().decision.targets) {
     if (!considered.target) continue;
+    const bool missed = considered.verdict == policy::Verdict::available;
     std::string one = considered.target->backend + (considered.denied_by != nullptr
                                                         ? " is denied by " + considered.denied_by->id
-                                                        : std::string(" is not available"));
+                                                    : missed ? std::string(" would miss the SLO")
+                                                             : std::string(" is not available"));
     if (std::ranges::find(why, one) == why.end()) why.push_back(std::move(one));
   }
   otherwise += " Model " + spec_.model.id;
@@ -218,12 +221,12 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
 // Its turn has come.
 void RunningJob::acquire(std::size_t index, std::uint32_t attempt) {
   if (over_) return;
-  dispatcher_->fleet.acquire(
-      spec_.model.id, choices_[index].placed_at,
-      [weak = weak_from_this(), index, attempt](Result<Backend*> got) {
-        if (const auto self = weak.lock()) self->acquired(index, attempt, std::move(got));
-      },
-      {spec_.app.id, spec_.app.limits.may_evict, spec_.app.limits.resident});
+  dispatcher_->fleet.acquire(spec_.model.id, choices_[index].placed_at,
+                             [weak = weak_from_this(), index, attempt](Result<Backend*> got) {
+                               if (const auto self = weak.lock())
+                                 self->acquired(index, attempt, std::move(got));
+                             },
+                             {spec_.app.id, spec_.app.limits.may_evict, spec_.app.limits.resident});
 }
 
 void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backend*> backend) {

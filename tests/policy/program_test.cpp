@@ -50,7 +50,7 @@ TEST(Program, TargetsShareANumberByEngineAndProfile) {
       "default: {because: b, use: cpu}\n");
   const Program& program = tree.program;
   EXPECT_EQ(program.numbers, (std::vector<std::uint8_t>{0, 1, 2, 3, 1, 0, 2}));
-  EXPECT_EQ(program.available[0], program.available[3]) << "the profile does not matter to it";
+  EXPECT_EQ(program.first_fact[0], program.first_fact[3]) << "the profile does not matter to it";
   ASSERT_EQ(program.bans.size(), 1U);
   EXPECT_EQ(program.bans[0].numbers, 0b1011U);
 }

@@ -1,0 +1,204 @@
+#include "policy/pick.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+
+namespace flyball::policy {
+namespace {
+
+using By = Picked::By;
+
+constexpr const char* kNoOther = "no other is available";
+
+const Fact* known(const TargetTrace& row, TargetFact which, const Facts& facts) {
+  return facts.get(static_cast<FactId>(row.first_fact + static_cast<FactId>(which)));
+}
+
+// nullopt: not predicted, or by somebody who wrote a time below 0.
+std::optional<std::int64_t> microseconds(const TargetTrace& row, TargetFact which, const Facts& facts) {
+  const Fact* const fact = known(row, which, facts);
+  if (fact == nullptr || std::get<std::int64_t>(fact->value) < 0) return std::nullopt;
+  return std::get<std::int64_t>(fact->value);
+}
+
+Truth meets_slo(const TargetTrace& row, const Facts& facts) {
+  const Fact* const fact = known(row, TargetFact::meets_slo, facts);
+  if (fact == nullptr) return Truth::unknown;
+  return std::get<bool>(fact->value) ? Truth::yes : Truth::no;
+}
+
+bool is_loaded(const TargetTrace& row, const Facts& facts) {
+  const Fact* const fact = known(row, TargetFact::loaded, facts);
+  return fact != nullptr && std::get<bool>(fact->value);
+}
+
+// Of those within a rule; before the decision is made none of them is chosen.
+bool can_be_used(const TargetTrace& row) {
+  return row.verdict == Verdict::available || row.verdict == Verdict::chosen;
+}
+
+bool is_near(std::int64_t total, std::int64_t least) {
+  return total - least <= least / 100 * kNearPercent + least % 100 * kNearPercent / 100;
+}
+
+std::uint32_t first_available(std::span<const TargetTrace> considered) {
+  return static_cast<std::uint32_t>(std::ranges::find_if(considered, can_be_used) - considered.begin());
+}
+
+// The least expected total; nullopt: no available target has one.
+std::optional<std::int64_t> least_total(std::span<const TargetTrace> considered, const Facts& facts) {
+  std::optional<std::int64_t> out;
+  for (const TargetTrace& row : considered)
+    if (const auto total = microseconds(row, TargetFact::expected_total, facts); total && can_be_used(row))
+      out = std::min(*total, out.value_or(*total));
+  return out;
+}
+
+Picked pick_fastest(std::span<const TargetTrace> considered, const Facts& facts) {
+  const auto least = least_total(considered, facts);
+  if (!least) return {first_available(considered), By::unpredicted};
+  std::optional<std::uint32_t> taken;
+  bool loaded = false;
+  for (std::uint32_t i = 0; i < considered.size() && !loaded; ++i) {
+    const auto total = microseconds(considered[i], TargetFact::expected_total, facts);
+    if (!can_be_used(considered[i]) || !total || !is_near(*total, *least)) continue;
+    loaded = is_loaded(considered[i], facts);
+    if (loaded || !taken) taken = i;
+  }
+  const bool is_least = *microseconds(considered[*taken], TargetFact::expected_total, facts) == *least;
+  return {*taken, is_least ? By::fastest : loaded ? By::loaded : By::near};
+}
+
+Picked pick_by_slo(const Rule& rule, std::span<const TargetTrace> considered, const Facts& facts) {
+  bool is_known = false;
+  for (std::uint32_t i = 0; i < considered.size(); ++i) {
+    if (!can_be_used(considered[i])) continue;
+    const Truth meets = meets_slo(considered[i], facts);
+    if (meets == Truth::yes) return {i, By::meets_slo};
+    is_known |= meets == Truth::no;
+  }
+  if (!is_known) return {first_available(considered), By::unpredicted};
+  Picked out;
+  if (rule.on_slo_miss == OnSloMiss::fastest) out = pick_fastest(considered, facts);
+  if (rule.on_slo_miss == OnSloMiss::first) out = {first_available(considered), By::first};
+  out.slo_missed = true;
+  return out;
+}
+
+// ---- in words
+
+// "4.2 ms", "412 ms", "1,180 ms".
+std::string ms_text(std::int64_t us) {
+  const auto tenths = static_cast<std::uint64_t>(us) / 100 + (us % 100 >= 50);
+  if (tenths < 100) return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
+  std::string out = std::to_string((tenths + 5) / 10);
+  for (std::size_t at = out.size(); at > 3; at -= 3) out.insert(at - 3, ",");
+  return out + " ms";
+}
+
+std::string total_text(const TargetTrace& row, const Facts& facts) {
+  const auto total = microseconds(row, TargetFact::expected_total, facts);
+  return total ? ms_text(*total) : "not predicted";
+}
+
+// ", 300 ms to the first token, 2,100 ms in all": of both what is predicted.
+std::string expected_text(const TargetTrace& row, const Facts& facts) {
+  std::string out;
+  if (const auto ttft = microseconds(row, TargetFact::expected_ttft, facts))
+    out += ", " + ms_text(*ttft) + " to the first token";
+  if (const auto total = microseconds(row, TargetFact::expected_total, facts))
+    out += ", " + ms_text(*total) + " in all";
+  return out;
+}
+
+void append(std::string& list, const std::string& one, const char* separator) {
+  list += (list.empty() ? "" : separator) + one;
+}
+
+std::string fastest_text(std::span<const TargetTrace> considered, const Picked& picked, const Facts& facts) {
+  const std::string margin = std::to_string(kNearPercent) + " %";
+  const std::int64_t least = *least_total(considered, facts);
+  std::string others, near;
+  for (std::uint32_t i = 0; i < considered.size(); ++i) {
+    if (i == picked.at || !can_be_used(considered[i])) continue;
+    const auto total = microseconds(considered[i], TargetFact::expected_total, facts);
+    append(others, to_string(*considered[i].target) + " " + total_text(considered[i], facts), ", ");
+    if (total && is_near(*total, least)) append(near, to_string(*considered[i].target), ", ");
+  }
+  return (picked.by == By::fastest  ? "fastest"
+          : picked.by == By::loaded ? "loaded, within " + margin + " of the fastest"
+                                    : "listed first, within " + margin + " of the fastest") +
+         ", " + total_text(considered[picked.at], facts) + " expected in all (" +
+         (others.empty() ? kNoOther
+                         : others + "; within " + margin + " " + (near.empty() ? "nothing else" : near)) +
+         ")";
+}
+
+// "vulkan does not, 1,900 ms to the first token; opencl not known": all but the one that was taken.
+std::string slo_text(std::span<const TargetTrace> considered, std::optional<std::uint32_t> taken,
+                     const Facts& facts) {
+  std::string out;
+  for (std::uint32_t i = 0; i < considered.size(); ++i) {
+    if (i == taken || !can_be_used(considered[i])) continue;
+    const Truth meets = meets_slo(considered[i], facts);
+    append(out,
+           to_string(*considered[i].target) +
+               (meets == Truth::yes  ? " does, too"
+                : meets == Truth::no ? " does not"
+                                     : " not known") +
+               expected_text(considered[i], facts),
+           "; ");
+  }
+  return out;
+}
+
+std::string by_text(const Rule& rule, std::span<const TargetTrace> considered, const Picked& picked,
+                    const Facts& facts) {
+  switch (picked.by) {
+    case By::nothing:
+      return "on to the next rule";
+    case By::first:
+      return "first listed";
+    case By::unpredicted:
+      return rule.pick == Pick::meets_slo && !picked.slo_missed
+                 ? "first listed, of none it is known whether it meets the SLO"
+                 : "first listed, the time of none is predicted";
+    case By::meets_slo: {
+      const std::string others = slo_text(considered, picked.at, facts);
+      return "first that meets the SLO" + expected_text(considered[picked.at], facts) + " (" +
+             (others.empty() ? kNoOther : others) + ")";
+    }
+    case By::fastest:
+    case By::loaded:
+    case By::near:
+      break;
+  }
+  return fastest_text(considered, picked, facts);
+}
+
+}  // namespace
+
+Picked pick(const Rule& rule, std::span<const TargetTrace> considered, const Facts& facts) {
+  switch (rule.pick) {
+    case Pick::first:
+      break;
+    case Pick::fastest:
+      return pick_fastest(considered, facts);
+    case Pick::meets_slo:
+      return pick_by_slo(rule, considered, facts);
+  }
+  return {first_available(considered), By::first};
+}
+
+std::string pick_text(const PickTrace& trace, const Decision& decision, const Facts& facts) {
+  const std::span considered(decision.targets.begin() + trace.first_target, trace.n_targets);
+  const Picked& picked = trace.picked;
+  const bool none = picked.by == By::nothing;
+  return (none ? "nothing" : to_string(*considered[picked.at].target)) + ": " +
+         (picked.slo_missed ? "no target meets the SLO (" + slo_text(considered, std::nullopt, facts) + "), "
+                            : "") +
+         by_text(*trace.rule, considered, picked, facts);
+}
+
+}  // namespace flyball::policy

@@ -1,0 +1,435 @@
+// `pick` and `on_slo_miss`: which of a rule's available targets is taken, and how receipts and tools say it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "policy/graph.hpp"
+#include "policy/pick.hpp"
+#include "policy/reach.hpp"
+#include "policy/simulate.hpp"
+#include "policy/why_not.hpp"
+
+namespace flyball::policy {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr std::int64_t kMs = 1000;  // microseconds
+
+// One rule with these keys over vulkan, opencl and cpu, a rule behind it and the default.
+std::string picking(const std::string& keys, const std::string& behind = "use: vllm") {
+  return "schema: flyball.policy/v1\nrules:\n  - {id: r, because: b, use: [vulkan, opencl, cpu], " + keys +
+         "}\n  - {id: behind, because: b, " + behind + "}\ndefault: {because: b, use: [sglang, cpu]}\n";
+}
+Tree pick_tree(const std::string& text) {
+  auto tree = parse_policy(text, "p.yaml");
+  EXPECT_TRUE(tree) << tree.error().where << ": " << tree.error().message;
+  return std::move(*tree);
+}
+
+struct Expected {
+  const char* backend;
+  std::optional<std::int64_t> total_ms = {};
+  std::optional<bool> meets_slo = {};
+  bool loaded = false;
+};
+Facts expecting(const std::vector<Expected>& all) {
+  Facts facts;
+  for (const Expected& one : all) {
+    const std::string prefix = std::string("backend.") + one.backend + ".";
+    facts.set(prefix + "available", true, "test");
+    facts.set(prefix + "loaded", one.loaded, "test");
+    if (one.total_ms) facts.set(prefix + "expected_total", *one.total_ms * kMs, "predicted: test");
+    if (one.meets_slo) facts.set(prefix + "meets_slo", *one.meets_slo, "predicted: test");
+  }
+  return facts;
+}
+
+std::string said(const Decision& decision, const Facts& facts) {
+  std::string out;
+  for (const PickTrace& trace : decision.picks)
+    out += (out.empty() ? "" : "\n") + pick_text(trace, decision, facts);
+  return out;
+}
+std::vector<std::string> alternatives(const Decision& decision) {
+  std::vector<std::string> out;
+  for (const TargetTrace& trace : decision.targets)
+    if (trace.verdict == Verdict::available) out.push_back(to_string(*trace.target));
+  return out;
+}
+
+struct PickCase {
+  const char* name;
+  const char* keys;
+  std::vector<Expected> facts;
+  const char* chosen;
+  const char* said;
+};
+void PrintTo(const PickCase& one, std::ostream* out) {
+  *out << one.name;
+}
+class Picks : public testing::TestWithParam<PickCase> {};
+
+TEST_P(Picks, TakeTheTargetAndSayWhy) {
+  const Tree tree = pick_tree(picking(GetParam().keys));
+  const Facts facts = expecting(GetParam().facts);
+  const Decision decision = decide(tree, facts);
+  ASSERT_TRUE(decision.target);
+  EXPECT_EQ(to_string(*decision.target), GetParam().chosen);
+  EXPECT_EQ(said(decision, facts), GetParam().said);
+  std::size_t chosen = 0;
+  for (const TargetTrace& trace : decision.targets)
+    chosen += trace.verdict == Verdict::chosen && trace.target == decision.target;
+  EXPECT_EQ(chosen, 1U);
+}
+
+constexpr const char* kFastest = "pick: fastest";
+constexpr const char* kSlo = "pick: meets_slo";
+constexpr const char* kSloFastest = "pick: meets_slo, on_slo_miss: fastest";
+constexpr const char* kSloFirst = "pick: meets_slo, on_slo_miss: first";
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, Picks,
+    testing::Values(
+        PickCase{"first_is_version_1", "pick: first", {{"opencl", 900}, {"cpu", 5}}, "opencl", ""},
+        PickCase{"the_fastest",
+                 kFastest,
+                 {{"vulkan", 1180}, {"cpu", 412}},
+                 "cpu",
+                 "cpu: fastest, 412 ms expected in all (vulkan 1,180 ms; within 10 % nothing else)"},
+        PickCase{
+            "without_a_prediction_none_is_the_fastest",
+            kFastest,
+            {{"vulkan"}, {"opencl", 9}, {"cpu"}},
+            "opencl",
+            "opencl: fastest, 9.0 ms expected in all (vulkan not predicted, cpu not predicted; within 10 % "
+            "nothing else)"},
+        PickCase{"without_any_prediction_the_first",
+                 kFastest,
+                 {{"opencl"}, {"cpu", {}, {}, true}},
+                 "opencl",
+                 "opencl: first listed, the time of none is predicted"},
+        PickCase{
+            "of_near_equals_the_loaded_one",
+            kFastest,
+            {{"vulkan", 105}, {"opencl", 100}, {"cpu", 110, {}, true}},
+            "cpu",
+            "cpu: loaded, within 10 % of the fastest, 110 ms expected in all (vulkan 105 ms, opencl 100 ms; "
+            "within 10 % vulkan, opencl)"},
+        PickCase{"a_loaded_one_beyond_the_margin_is_not_near",
+                 kFastest,
+                 {{"opencl", 100}, {"cpu", 111, {}, true}},
+                 "opencl",
+                 "opencl: fastest, 100 ms expected in all (cpu 111 ms; within 10 % nothing else)"},
+        PickCase{
+            "of_near_equals_the_first_listed",
+            kFastest,
+            {{"vulkan", 110}, {"opencl", 100}},
+            "vulkan",
+            "vulkan: listed first, within 10 % of the fastest, 110 ms expected in all (opencl 100 ms; within "
+            "10 % opencl)"},
+        PickCase{
+            "of_loaded_near_equals_the_first_listed",
+            kFastest,
+            {{"vulkan", 100}, {"opencl", 109, {}, true}, {"cpu", 108, {}, true}},
+            "opencl",
+            "opencl: loaded, within 10 % of the fastest, 109 ms expected in all (vulkan 100 ms, cpu 108 ms; "
+            "within 10 % vulkan, cpu)"},
+        PickCase{"the_only_one",
+                 kFastest,
+                 {{"cpu", 2000}},
+                 "cpu",
+                 "cpu: fastest, 2,000 ms expected in all (no other is available)"},
+        PickCase{"a_time_below_0_is_no_prediction",
+                 kFastest,
+                 {{"vulkan", -5}, {"cpu", 3}},
+                 "cpu",
+                 "cpu: fastest, 3.0 ms expected in all (vulkan not predicted; within 10 % nothing else)"},
+        PickCase{
+            "times_without_end_are_compared",
+            kFastest,
+            {{"vulkan", INT64_MAX / kMs}, {"cpu", INT64_MAX / kMs - 1}},
+            "vulkan",
+            "vulkan: listed first, within 10 % of the fastest, 9,223,372,036,854,775 ms expected in all (cpu "
+            "9,223,372,036,854,774 ms; within 10 % cpu)"},
+        PickCase{
+            "the_first_that_meets_the_slo",
+            kSlo,
+            {{"vulkan", 300, false}, {"opencl", 900}, {"cpu", 800, true}},
+            "cpu",
+            "cpu: first that meets the SLO, 800 ms in all (vulkan does not, 300 ms in all; opencl not known, "
+            "900 ms in all)"},
+        PickCase{"listed_before_counts_more_than_fast",
+                 kSlo,
+                 {{"vulkan", 900, true}, {"cpu", 100, true}},
+                 "vulkan",
+                 "vulkan: first that meets the SLO, 900 ms in all (cpu does, too, 100 ms in all)"},
+        PickCase{"without_any_slo_the_first",
+                 kSlo,
+                 {{"opencl", 900}, {"cpu", 100}},
+                 "opencl",
+                 "opencl: first listed, of none it is known whether it meets the SLO"},
+        PickCase{"a_miss_goes_on",
+                 kSlo,
+                 {{"vulkan", 900, false}, {"cpu", 100}, {"vllm", 50}},
+                 "vllm",
+                 "nothing: no target meets the SLO (vulkan does not, 900 ms in all; cpu not known, 100 ms in "
+                 "all), "
+                 "on to the next rule"},
+        PickCase{
+            "a_miss_takes_the_fastest",
+            kSloFastest,
+            {{"vulkan", 900, false}, {"cpu", 100, false}, {"vllm", 50}},
+            "cpu",
+            "cpu: no target meets the SLO (vulkan does not, 900 ms in all; cpu does not, 100 ms in all), "
+            "fastest, 100 ms expected in all (vulkan 900 ms; within 10 % nothing else)"},
+        PickCase{
+            "a_miss_takes_the_first_where_no_time_is_known",
+            kSloFastest,
+            {{"vulkan", {}, false}, {"cpu", {}, false}},
+            "vulkan",
+            "vulkan: no target meets the SLO (vulkan does not; cpu does not), first listed, the time of none "
+            "is predicted"},
+        PickCase{
+            "a_miss_takes_the_first",
+            kSloFirst,
+            {{"vulkan", 900, false}, {"cpu", 100}, {"vllm", 50}},
+            "vulkan",
+            "vulkan: no target meets the SLO (vulkan does not, 900 ms in all; cpu not known, 100 ms in all), "
+            "first listed"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Pick, WhatCannotBeUsedIsNotPicked) {
+  const Tree tree = pick_tree(
+      "schema: flyball.policy/v1\n"
+      "constraints: {stay: {because: private, when: {fact: app.privacy, eq: local_only}, deny: remote}}\n"
+      "rules: [{id: r, because: b, use: [vulkan, vllm, cpu], pick: fastest}]\n"
+      "default: {because: b, use: cpu}\n");
+  Facts facts = expecting({{"vllm", 10}, {"cpu", 100}});
+  facts.set("app.privacy", std::string("local_only"), "test");
+  facts.set("backend.vulkan.expected_total", 1 * kMs, "predicted: test");
+  const Decision decision = decide(tree, facts);
+  EXPECT_EQ(to_string(*decision.target), "cpu");
+  EXPECT_EQ(said(decision, facts), "cpu: fastest, 100 ms expected in all (no other is available)");
+}
+
+TEST(Pick, TheOthersStayAlternativesInOrder) {
+  const Tree tree = pick_tree(picking(kFastest));
+  const Facts facts = expecting({{"vulkan", 300}, {"opencl", 200}, {"cpu", 100}, {"sglang", 1}});
+  const Decision decision = decide(tree, facts);
+  EXPECT_EQ(to_string(*decision.target), "cpu");
+  EXPECT_THAT(alternatives(decision), ElementsAre("vulkan", "opencl", "sglang"));
+}
+
+// What missed the SLO is an alternative for the rule that decides then, and no reason to refuse less.
+TEST(Pick, TargetsThatMissedStayAlternatives) {
+  const std::vector<Expected> slow = {{"vulkan", 900, false}, {"cpu", 800, false}};
+  const Tree tree = pick_tree(picking(kSlo));
+  auto with_server = slow;
+  with_server.push_back({"vllm", 50});
+  const Decision decision = decide(tree, expecting(with_server));
+  EXPECT_EQ(to_string(*decision.target), "vllm");
+  EXPECT_EQ(decision.rule->id, "behind");
+  EXPECT_THAT(alternatives(decision), ElementsAre("vulkan", "cpu"));
+  EXPECT_EQ(to_string(*decide(tree, expecting(slow)).target), "cpu") << "by the default";
+  const Tree waits = pick_tree(picking(kSlo, "use: vllm, on_unavailable: queue"));
+  EXPECT_TRUE(decide(waits, expecting(slow)).queue);
+}
+
+// on_unavailable is for targets that cannot be used; those that would be late are on_slo_miss's.
+TEST(Pick, AMissGoesOnWhateverIsSaidOfUnavailableTargets) {
+  const Tree tree = pick_tree(picking("pick: meets_slo, on_unavailable: fail"));
+  EXPECT_EQ(decide(tree, expecting({{"cpu", 9, false}, {"vllm", 50}})).rule->id, "behind");
+  EXPECT_EQ(decide(tree, expecting({{"vllm", 50}})).target, nullptr);
+  EXPECT_THAT(lint(tree), IsEmpty()) << "the rule behind it is reached";
+}
+
+TEST(Pick, TheDefaultPicksToo) {
+  const std::string head = "schema: flyball.policy/v1\ndefault: {because: b, use: [vulkan, cpu], ";
+  const Facts late = expecting({{"vulkan", 900, false}, {"cpu", 100, false}});
+  EXPECT_EQ(to_string(*decide(pick_tree(head + "pick: fastest}\n"), late).target), "cpu");
+  EXPECT_EQ(to_string(*decide(pick_tree(head + "pick: meets_slo}\n"), late).target), "cpu") << "the fastest";
+  EXPECT_EQ(to_string(*decide(pick_tree(head + "pick: meets_slo, on_slo_miss: first}\n"), late).target),
+            "vulkan");
+}
+
+TEST(Pick, ReceiptsSayIt) {
+  const Tree tree = pick_tree(picking(kSlo, "use: [vllm, cpu], pick: fastest"));
+  Facts facts = expecting({{"vulkan", 1900, false}, {"cpu", 1180}, {"vllm", 412}});
+  facts.set("backend.vulkan.expected_ttft", 700 * kMs, "predicted: test");
+  const json made = receipt(decide(tree, facts), facts);
+  ASSERT_EQ(made["picks"].size(), 2U);
+  EXPECT_EQ(made["picks"][0],
+            (json{{"rule", "r"},
+                  {"pick", "meets_slo"},
+                  {"target", nullptr},
+                  {"by", "nothing"},
+                  {"slo_missed", true},
+                  {"margin_percent", 10},
+                  {"text",
+                   "nothing: no target meets the SLO (vulkan does not, 700 ms to the first token, "
+                   "1,900 ms in all; cpu not known, 1,180 ms in all), on to the next rule"}}));
+  EXPECT_EQ(made["picks"][1]["target"], "vllm");
+  EXPECT_EQ(made["picks"][1]["by"], "fastest");
+  const std::string text = explain_text(made);
+  EXPECT_THAT(text, HasSubstr("vllm, by rule behind (p.yaml:4)\n  because  b\n"
+                              "  passed   rule r, nothing: no target meets the SLO (vulkan does not"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "\n  picked   vllm: fastest, 412 ms expected in all (cpu 1,180 ms; within 10 % nothing else)\n"));
+  EXPECT_EQ(receipt(decide(tree, facts), facts).dump(), made.dump());
+}
+
+TEST(Pick, ReceiptsWithoutPicksAreThoseOfVersion1) {
+  const Tree tree = pick_tree(picking("pick: first"));
+  const Facts facts = expecting({{"vulkan", 300}, {"cpu", 100}});
+  json made = receipt(decide(tree, facts), facts);
+  EXPECT_FALSE(made.contains("picks"));
+  EXPECT_THAT(explain_text(made), testing::Not(HasSubstr("picked")));
+  made["picks"] = {nullptr, 3, json::object(), {{"rule", "r"}}};
+  EXPECT_THAT(explain_text(made), HasSubstr("picked"));
+}
+
+TEST(Pick, ADecisionIntoUsedStorageKeepsNothing) {
+  const Tree tree = pick_tree(picking(kSloFastest));
+  Decision decision;
+  decide(tree, expecting({{"vulkan", 300, false}, {"cpu", 100, false}}), decision);
+  EXPECT_EQ(decision.picks.size(), 1U);
+  decide(tree, expecting({{"vllm", 100}}), decision);
+  EXPECT_TRUE(decision.picks.empty());
+}
+
+TEST(Pick, WhyNotNamesThePick) {
+  const Tree tree = pick_tree(picking(kFastest));
+  const Facts facts = expecting({{"vulkan", 1180}, {"cpu", 412}, {"sglang"}});
+  const Decision decision = decide(tree, facts);
+  const json answer = why_not(decision, facts, Target{"vulkan", ""});
+  EXPECT_EQ(answer["places"][0]["status"], "passed");
+  EXPECT_EQ(answer["places"][0]["reason"],
+            "picked cpu: fastest, 412 ms expected in all (vulkan 1,180 ms; within 10 % nothing else)");
+  EXPECT_EQ(why_not(decision, facts, Target{"cpu", ""})["places"][0]["status"], "chosen");
+}
+
+TEST(Pick, TheGraphShowsIt) {
+  const Tree tree = pick_tree(picking(kSlo));
+  EXPECT_THAT(to_dot(tree, {}), HasSubstr("[label=\"r\\nalways\\npick meets_slo, else next\""));
+  EXPECT_THAT(to_svg(tree, {}), HasSubstr(">vulkan, opencl, cpu (pick meets_slo, else next)</text>"));
+}
+
+TEST(Pick, SimulationsGoByIt) {
+  const Tree tree = pick_tree(picking(kFastest));
+  Simulation simulation(tree);
+  const Facts facts = expecting({{"vulkan", 300}, {"cpu", 100}});
+  simulation.add({"m", "r", "vulkan", "", -1, facts});
+  EXPECT_EQ(simulation.totals().moved, 1U);
+  EXPECT_EQ(simulation.report()["moves"][0]["to"]["target"], "cpu");
+}
+
+struct WrongPick {
+  const char* name;
+  std::string text;
+  const char* message;
+  const char* where;
+};
+void PrintTo(const WrongPick& one, std::ostream* out) {
+  *out << one.name;
+}
+class WrongPicks : public testing::TestWithParam<WrongPick> {};
+
+TEST_P(WrongPicks, AreNamedWithTheirPlace) {
+  const auto tree = parse_policy(GetParam().text, "p.yaml");
+  ASSERT_FALSE(tree);
+  EXPECT_EQ(tree.error().code, ErrorCode::config_invalid);
+  EXPECT_THAT(tree.error().message, HasSubstr(GetParam().message));
+  EXPECT_EQ(tree.error().where, GetParam().where);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, WrongPicks,
+    testing::Values(
+        WrongPick{"unknown_pick", picking("pick: fast"), "expected first, fastest or meets_slo",
+                  "p.yaml:3:59"},
+        WrongPick{"a_miss_without_slo", picking("pick: fastest, on_slo_miss: first"),
+                  "on_slo_miss without `pick: meets_slo`", "p.yaml:3:81"},
+        WrongPick{"a_miss_without_pick", picking("on_slo_miss: next"),
+                  "on_slo_miss without `pick: meets_slo`", "p.yaml:3:66"},
+        WrongPick{"a_default_has_no_next",
+                  "schema: flyball.policy/v1\n"
+                  "default: {because: b, use: cpu, pick: meets_slo, on_slo_miss: next}\n",
+                  "expected fastest or first, got \"next\"", "p.yaml:2:63"},
+        WrongPick{"a_pick_beside_rules",
+                  "schema: flyball.policy/v1\n"
+                  "rules: [{id: a, because: b, pick: fastest, rules: [{id: c, because: d, use: cpu}]}]\n"
+                  "default: {because: b, use: cpu}\n",
+                  "rule \"a\": pick belongs to a rule with `use`", "p.yaml:2:35"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+// ---- proofs
+
+TEST(Pick, EveryTargetOfAPickCanBeTheOne) {
+  for (const char* keys : {kFastest, kSlo, kSloFastest, kSloFirst}) {
+    const Tree tree = pick_tree(picking(keys));
+    for (const LintFinding& finding : dead_ends(tree))
+      EXPECT_THAT(finding.message, testing::Not(HasSubstr("\"r\""))) << keys;
+    for (const Target& target : tree.rules[0].use) {
+      const ReachAnswer answer = reach(tree, tree.rules[0], target, Role::chosen, {});
+      ASSERT_EQ(answer.reach, Reach::possible) << keys << " " << to_string(target);
+      EXPECT_EQ(decide(tree, answer.facts).target, &target) << keys;
+    }
+  }
+}
+
+// Where every target must be usable, predictions alone decide.
+TEST(Pick, PredictionsAreFoundThatDecide) {
+  const std::string all =
+      "when: {all: [{fact: backend.vulkan.available, eq: true}, {fact: backend.opencl.available, eq: true}, "
+      "{fact: backend.cpu.available, eq: true}, {fact: backend.vulkan.expected_total, gt: 500}, "
+      "{fact: backend.cpu.meets_slo, eq: false}]}, ";
+  for (const char* keys : {kFastest, kSloFastest}) {
+    const Tree tree = pick_tree(picking(all + keys));
+    for (const Target& target : tree.rules[0].use) {
+      const ReachAnswer answer = reach(tree, tree.rules[0], target, Role::chosen, {});
+      ASSERT_EQ(answer.reach, Reach::possible) << keys << " " << to_string(target);
+      EXPECT_EQ(decide(tree, answer.facts).target, &target) << keys;
+    }
+  }
+  const Tree misses = pick_tree(picking(all + kSlo));
+  EXPECT_EQ(reach(misses, misses.rules[0], misses.rules[0].use[2], Role::chosen, {}).reach, Reach::never)
+      << "it does not meet the SLO";
+}
+
+TEST(Pick, AProfileListedLaterIsNeverFaster) {
+  const Tree tree = pick_tree(
+      "schema: flyball.policy/v1\nrules: [{id: r, because: b, use: [cpu, \"cpu:latency\"], pick: fastest}]\n"
+      "default: {because: b, use: vulkan}\n");
+  std::vector<std::string> found;
+  for (const LintFinding& finding : dead_ends(tree)) found.push_back(finding.message);
+  EXPECT_THAT(found, ElementsAre(HasSubstr("target cpu:latency of rule \"r\" is never chosen")));
+}
+
+// A rule that misses the SLO lets through to what stands behind it, although its engines are there.
+TEST(Pick, AProofSeesWhatAMissLeadsTo) {
+  const std::vector<Condition> here = {*assumption("backend.cpu.available=true")};
+  const auto proof_of = [&](const std::string& keys) {
+    const Tree tree =
+        pick_tree("schema: flyball.policy/v1\nrules:\n  - {id: r, because: b, use: cpu, " + keys +
+                  "}\n  - {id: behind, because: b, use: vllm}\ndefault: {because: b, use: cpu, "
+                  "on_unavailable: fail}\n");
+    const Proof proof = prove_never(tree, "remote", here);
+    for (const Proof::Place& open : proof.open)
+      EXPECT_EQ(to_string(*decide(tree, open.answer.facts).target), "vllm");
+    return proof.holds();
+  };
+  EXPECT_TRUE(proof_of("pick: first"));
+  EXPECT_TRUE(proof_of(kFastest));
+  EXPECT_FALSE(proof_of(kSlo));
+  EXPECT_TRUE(proof_of(kSloFastest));
+}
+
+}  // namespace
+}  // namespace flyball::policy
