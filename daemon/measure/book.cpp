@@ -154,4 +154,13 @@ std::optional<Book::Expected> Book::expected(const std::string& model, const std
   return Expected{predicted->value, Basis::roofline};
 }
 
+std::optional<double> Book::likely(const std::string& model, const std::string& backend, Kind kind,
+                                   std::uint32_t at, std::int64_t now) const {
+  const auto known = expected(model, backend, kind, at, now);
+  if (!known) return std::nullopt;
+  return known->basis == Basis::roofline
+             ? known->value * correction(ledger_.get(), model, backend, kind)
+             : known->value;
+}
+
 }  // namespace flyball::measure

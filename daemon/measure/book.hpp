@@ -51,6 +51,9 @@ class Book {
   };
   std::optional<Expected> expected(const std::string& model, const std::string& backend, Kind kind,
                                    std::uint32_t at, std::int64_t now) const;
+  // The same, corrected by the ledger.
+  std::optional<double> likely(const std::string& model, const std::string& backend, Kind kind,
+                               std::uint32_t at, std::int64_t now) const;
 
   // Every figure that calibrate takes of any model.
   bool is_measured(const std::string& model, const std::string& backend, std::int64_t now) const;

@@ -20,6 +20,16 @@ Now now() {
   return {std::chrono::duration_cast<std::chrono::milliseconds>(steady).count(), std::time(nullptr)};
 }
 
+predict::EngineState state_of(const fleet::WorkerStatus& worker) {
+  const std::uint64_t block = graph::KvLayout{}.block_size;
+  return {worker.backend,
+          worker.state == fleet::WorkerState::ready,
+          worker.pid,
+          block * worker.load.kv_blocks_total,
+          block * worker.load.kv_blocks_used,
+          worker.load.spills};
+}
+
 }  // namespace
 
 Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy::Facts probed,
@@ -35,14 +45,42 @@ Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy:
   for (const auto& [app, day] : journal.usage().lost()) app_limits.lose(app, day);
 }
 
-policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec) const {
-  const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - probed_at);
+predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now) {
+  predict::Query out;
+  out.app = spec.app.id;
+  out.model = spec.model.id;
+  out.prompt = asked.prompt;
+  out.answers = std::max(spec.answers(), 1U);
+  out.max_tokens = spec.traits.max_tokens;
+  out.declared_output = spec.app.workload.output_tokens.value_or(0);
+  out.slots = spec.model.max_sequences;
+  out.book = spec.measured;
+  out.unix_seconds = std::time(nullptr);
+  out.now = now;
+  out.request = asked.request;
+  return out;
+}
+
+policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& asked,
+                                          std::span<const policy::NamedFact> overrides) {
+  const auto now = Clock::now();
+  const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - probed_at);
   LiveState live{fleet.status(), fleet.memory()};
   for (fleet::WorkerStatus& worker : live.workers)
     worker.load.waiting += static_cast<std::uint32_t>(turns->waiting(worker.model, worker.backend));
   static const measure::Book kNothing;
-  return gather(hardware, age, spec.app, spec.model, spec.traits, live, spec.file,
-                spec.measured == nullptr ? kNothing : *spec.measured, std::time(nullptr));
+  policy::Facts facts = gather(hardware, age, spec.app, spec.model, spec.traits, live, spec.file,
+                               spec.measured == nullptr ? kNothing : *spec.measured, std::time(nullptr));
+  if (!overrides.empty()) forget_derived(facts);
+  for (const policy::NamedFact& fact : overrides) facts.set(fact.id, fact.value, "override");
+  std::vector<predict::EngineState> engines;
+  for (const fleet::WorkerStatus& worker : live.workers)
+    if (worker.model == spec.model.id) engines.push_back(state_of(worker));
+  predict::Query query = query_of(spec, asked, now);
+  query.engines = engines;
+  predictor.predict(query, facts);
+  if (!overrides.empty()) derive(facts);
+  return facts;
 }
 
 void Dispatcher::Impl::decide(const JobSpec& spec, policy::Facts facts, ReceiptWriter& receipt) {
@@ -110,6 +148,9 @@ std::size_t Dispatcher::waiting() const noexcept {
 std::size_t Dispatcher::running() const noexcept {
   return impl_->running;
 }
+const predict::Predictor& Dispatcher::predictor() const noexcept {
+  return impl_->predictor;
+}
 double Dispatcher::widest_gap() const {
   return impl_->turns->widest_gap();
 }
@@ -143,11 +184,10 @@ Receipt begun_receipt(const JobSpec& spec) {
 Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFact> overrides) {
   const auto receipt = std::make_shared<Receipt>(begun_receipt(spec));
   ReceiptWriter writer(receipt);
-  auto facts = impl_->facts_for(spec);
-  if (!overrides.empty()) forget_derived(facts);
-  for (const policy::NamedFact& fact : overrides) facts.set(fact.id, fact.value, "override");
-  derive(facts);
-  impl_->decide(spec, std::move(facts), writer);
+  auto print = spec.prompts.empty() ? predict::PromptPrint{spec.traits.prompt_bytes, 0, {}}
+                                    : impl_->predictor.print_of(spec.prompts.front(), spec.app.id);
+  const Asked asked{std::make_shared<const predict::PromptPrint>(std::move(print))};
+  impl_->decide(spec, impl_->facts_for(spec, asked, overrides), writer);
   writer.explained();
   return std::move(*receipt);
 }

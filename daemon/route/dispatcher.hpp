@@ -25,6 +25,10 @@
 #include "policy/decide.hpp"
 #include "policy/fact_json.hpp"
 
+namespace flyball::predict {
+class Predictor;
+}
+
 namespace flyball::route {
 
 // What one request needs, all of it decided before it enters. The references live as long as `keep`.
@@ -108,6 +112,7 @@ class Dispatcher {
   const Receipts& receipts() const noexcept;
   std::size_t waiting() const noexcept;  // requests: admitted, no event yet
   std::size_t running() const noexcept;
+  const predict::Predictor& predictor() const noexcept;
   double widest_gap() const;  // FairQueue's, of all engines
   fleet::Fleet& fleet() noexcept;
 

@@ -7,11 +7,13 @@
 #include <cstdint>
 #include <expected>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
 
 #include "backends/graph/memory_plan.hpp"
+#include "daemon/predict/predictor.hpp"
 #include "daemon/route/dispatcher.hpp"
 #include "daemon/route/receipt_writer.hpp"
 #include "daemon/route/turns.hpp"
@@ -20,6 +22,14 @@ namespace flyball::route {
 
 // Whose request it is, and when it came; nothing is decided yet.
 Receipt begun_receipt(const JobSpec& spec);
+
+// A request as the predictor is asked about it.
+struct Asked {
+  std::shared_ptr<const predict::PromptPrint> prompt;
+  std::uint64_t request = 0;  // its number; 0: it is only explained
+};
+// Without the states of the engines.
+predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now);
 
 struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Impl(boost::asio::io_context& context, fleet::Fleet& workers, policy::Facts probed, metrics::Metrics& m,
@@ -38,9 +48,13 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   std::size_t waiting = 0, running = 0;  // requests
   std::size_t waiting_answers = 0;
   Limits app_limits;
+  predict::Predictor predictor;
+  std::uint64_t requests = 0;  // submitted so far
 
   std::expected<Limits::Reservation, Refusal> admit(const JobSpec& spec);
-  policy::Facts facts_for(const JobSpec& spec) const;
+  // With predictions, after the overrides.
+  policy::Facts facts_for(const JobSpec& spec, const Asked& asked,
+                          std::span<const policy::NamedFact> overrides = {});
   void decide(const JobSpec& spec, policy::Facts facts, ReceiptWriter& receipt);
   void retire(Ticket ticket);
 

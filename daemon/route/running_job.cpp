@@ -77,6 +77,7 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
                        Limits::Reservation reservation, std::weak_ptr<JobObserver> observer)
     : dispatcher_(std::move(dispatcher)),
       spec_(std::move(spec)),
+      number_(++dispatcher_->requests),
       bill_(dispatcher_->app_limits, dispatcher_->journal, spec_.app.id, spec_.traits, std::move(reservation),
             spec_.prompts, spec_.n, context_of(spec_.model)),
       observer_(std::move(observer)),
@@ -86,6 +87,9 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
       started_(admitted_),
       look_(dispatcher_->io),
       deadline_(dispatcher_->io) {
+  for (const Prompt& prompt : spec_.prompts)
+    prints_.push_back(
+        std::make_shared<const predict::PromptPrint>(dispatcher_->predictor.print_of(prompt, spec_.app.id)));
   ++dispatcher_->waiting;
   dispatcher_->waiting_answers += spec_.answers();
 }
@@ -102,7 +106,7 @@ void RunningJob::start() {
 }
 
 void RunningJob::decide() {
-  dispatcher_->decide(spec_, dispatcher_->facts_for(spec_), receipt_);
+  dispatcher_->decide(spec_, dispatcher_->facts_for(spec_, {prints_.front(), number_}), receipt_);
   if (!receipt().decision.target && receipt().decision.queue) {
     receipt_.parked();
     look_.expires_after(kParkedLook);
@@ -153,7 +157,10 @@ void RunningJob::begin_choices() {
   const auto targets = targets_of(receipt().decision);
   unfinished_ = spec_.answers();
   choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
-  for (std::size_t i = 0; i < unfinished_; ++i) choices_.emplace_back(targets);
+  for (std::size_t i = 0; i < unfinished_; ++i) {
+    choices_.emplace_back(targets);
+    if (!targets.empty()) foresee(i, targets.front());
+  }
   // From the io_context, so that the observer never hears of a failure inside submit().
   asio::post(dispatcher_->io, [weak = weak_from_this()] {
     const auto self = weak.lock();
@@ -163,6 +170,17 @@ void RunningJob::begin_choices() {
       return self->fail_all(self->nothing_to_ask("The policy names no engine that is available now."));
     self->begin_from(0);
   });
+}
+
+// The predictor counts the answer among those at that engine.
+void RunningJob::foresee(std::size_t index, const std::string& backend) {
+  Choice& choice = choices_[index];
+  choice.predicted = {};
+  choice.predicted_at = backend;
+  const predict::Query query =
+      query_of(spec_, {prints_[index / spec_.n], number_}, std::chrono::steady_clock::now());
+  choice.predicted = dispatcher_->predictor.enter(
+      {query, backend, receipt().facts, index == 0, !choice.attempt.resume_tokens().empty()});
 }
 
 // Begins as many choices as one turn of the loop has time for; the next turns begin the others.
@@ -204,6 +222,7 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
     const std::string& from = receipt().attempts[choice.record].backend;
     if (from != backend) dispatcher_->metrics.fell_back(from, backend);
   }
+  if (choice.attempt.attempts() > 1 || choice.predicted_at != backend) foresee(index, backend);
   choice.record = receipt_.attempt(backend, static_cast<std::uint32_t>(index),
                                    static_cast<std::uint32_t>(choice.attempt.resume_tokens().size()));
   if (choice.place && choice.placed_at == backend) return acquire(index, choice.attempt.attempts());
@@ -268,6 +287,7 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   std::vector<std::string> devices;
   for (const DeviceShare& share : backend.info().devices) devices.push_back(to_string(share));
   receipt_.attempt_runs(choice.record, std::move(devices));
+  choice.predicted.began(Clock::now());
   auto ticket =
       backend.start(std::move(request), std::make_shared<ChoiceSink>(weak_from_this(), index, attempt));
   if (over_ || choice.done || choice.attempt.attempts() != attempt) {  // it all happened inside start()
@@ -298,6 +318,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   if (auto* delta = std::get_if<Delta>(&event)) {
     choice.attempt.received(*delta);
     choice.place.generated(delta->tokens.size());
+    choice.predicted.received(*delta, Clock::now());
     bill_.received(index, *delta);
     return !observer || observer->on_delta(index, *delta);
   }
@@ -313,6 +334,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   choice.place.settle(done.usage.prompt_tokens -
                       std::min(done.usage.cached_tokens, done.usage.prompt_tokens));
   choice.place = {};
+  choice.predicted.finished(done.usage, done.timings, Clock::now());
   retire(std::move(choice.ticket));
   receipt_.queued(seconds_between(admitted_, started_) * 1e3 +
                   static_cast<double>(done.timings.queue_us) / 1e3);
@@ -355,6 +377,7 @@ void RunningJob::finish(const RunState& state) {
   for (Choice& choice : choices_) {
     if (!choice.begun) choice.place.settle(0);
     choice.place = {};
+    choice.predicted = {};
     retire(std::move(choice.ticket));
   }
   --(had_event_ ? dispatcher_->running : dispatcher_->waiting);

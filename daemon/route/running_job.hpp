@@ -42,7 +42,9 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   struct Choice {
     explicit Choice(std::vector<std::string> targets) : attempt(std::move(targets)) {}
     Attempt attempt;
-    Turns::Place place;     // at the engine of this attempt
+    Turns::Place place;                   // at the engine of this attempt
+    predict::Predictor::Place predicted;  // the same, for the predictor
+    std::string predicted_at;
     std::string placed_at;  // its backend
     Ticket ticket;
     std::size_t record = 0;  // its row in the receipt
@@ -52,6 +54,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
 
   void decide();
   void begin_choices();
+  void foresee(std::size_t choice, const std::string& backend);
   void begin_from(std::size_t choice);
   Error nothing_to_ask(std::string otherwise) const;
   void look_again();
@@ -68,6 +71,8 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
 
   std::shared_ptr<Dispatcher::Impl> dispatcher_;
   JobSpec spec_;
+  const std::uint64_t number_;                                       // of the dispatcher's requests
+  std::vector<std::shared_ptr<const predict::PromptPrint>> prints_;  // of its prompts
   Bill bill_;
   std::weak_ptr<JobObserver> observer_;
   ReceiptWriter receipt_;

@@ -1,0 +1,47 @@
+#include "daemon/predict/engine_model.hpp"
+
+#include <algorithm>
+
+namespace flyball::predict {
+namespace {
+
+using measure::Kind;
+
+constexpr double kMemory = 0.8;  // of Usual: some five answers are remembered
+
+}  // namespace
+
+void EngineModel::set_prior(const measure::Book& book, const std::string& model, const std::string& backend,
+                            std::int64_t now) {
+  const auto figure = [&](Kind kind, std::uint32_t at) { return book.likely(model, backend, kind, at, now); };
+  if (const auto ms = figure(Kind::load_ms, 0)) {
+    load_.set_prior({*ms / 1e3}, true);
+    knows_load_ = true;
+  }
+  constexpr std::uint32_t kShort = 32, kPrompt = measure::Book::kPromptTokens, kStreams = 8;
+  // Between two lengths: the slope is of a token, and what is left of the shorter one its first step.
+  const auto less = figure(Kind::ttft_ms, kShort), more = figure(Kind::ttft_ms, kPrompt);
+  const auto one = figure(Kind::decode_tps, 1), many = figure(Kind::decode_tps, kStreams);
+  from_book_ = less && more && one && many && *one > 0 && *many > 0;
+  if (!from_book_) return;
+  const double step = 1 / *one, batch = kStreams / *many;
+  const double token = std::max((*more - *less) / 1e3 / (kPrompt - kShort), *more / 1e3 / kPrompt / 2);
+  const double first = std::max(*less / 1e3 - token * kShort, token);
+  const double stream = std::max((batch - step) / (kStreams - 1), step / 100);
+  prefill_.set_prior({first, token, kPair * token, kBeside * token}, true);
+  decode_.set_prior({step, stream, kPosition * step, token}, true);
+}
+
+std::optional<double> EngineModel::load() const noexcept {
+  if (!knows_load_ && load_.seen() == 0) return std::nullopt;
+  return load_.coefficients()[0];
+}
+
+void EngineModel::met(const DecodeWork& work, double requests) {
+  const auto blend = [](double& old, double latest) { old = kMemory * old + (1 - kMemory) * latest; };
+  blend(usual_.streams, work.streams);
+  blend(usual_.prompts, work.prompts);
+  blend(usual_.requests, requests);
+}
+
+}  // namespace flyball::predict

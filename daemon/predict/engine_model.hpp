@@ -1,0 +1,96 @@
+// How long one model's engine takes for prompts and tokens: a few coefficients, from what is known of its
+// speed (daemon/measure/book) and then from what finished requests took. Seconds. Pure; bounded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "daemon/measure/book.hpp"
+#include "daemon/predict/ratio_window.hpp"
+#include "daemon/predict/robust_fit.hpp"
+
+namespace flyball::predict {
+
+// What an engine computed from a request's arrival there to its first token.
+struct PrefillWork {
+  double tokens = 0;   // of prompts, the request's own and others'
+  double pairs = 0;    // each of them with every position that it attends to
+  double streams = 0;  // that decoded beside, on average
+};
+// What an engine computed for one token of a request, on average over its answer.
+struct DecodeWork {
+  double streams = 0;    // beside the request's own
+  double positions = 0;  // attended to, of all streams
+  double prompts = 0;    // tokens of prompts computed beside
+};
+
+// Tokens behind `cached` ones, each with all before it and itself.
+constexpr double pairs_of(double tokens, double cached) noexcept {
+  return tokens * cached + tokens * (tokens + 1) / 2;
+}
+
+class EngineModel {
+ public:
+  // So many finished requests make a model of an engine that nobody has measured.
+  static constexpr std::size_t kEnough = 3;
+
+  // What the book says of the engine. Finished requests count on.
+  void set_prior(const measure::Book& book, const std::string& model, const std::string& backend,
+                 std::int64_t now);
+
+  // False: neither the book nor finished requests say anything.
+  bool knows_prefill() const noexcept { return from_book_ || prefill_.seen() >= kEnough; }
+  bool knows_decode() const noexcept { return from_book_ || decode_.seen() >= kEnough; }
+
+  // From the engine's step that completes a prompt to its first token: all that does not grow with the
+  // prompt.
+  double first_step() const noexcept { return prefill_.coefficients()[0]; }
+  double prefill(const PrefillWork& work) const noexcept { return prefill_(terms(work)) - first_step(); }
+  double token(const DecodeWork& work) const noexcept { return decode_(terms(work)); }
+  // nullopt: nobody knows.
+  std::optional<double> load() const noexcept;
+
+  // The times that such work took.
+  void prefilled(const PrefillWork& work, double seconds) { prefill_.add(terms(work), seconds); }
+  void decoded(const DecodeWork& work, double seconds) { decode_.add(terms(work), seconds); }
+  void loaded(double seconds) { load_.add({1}, seconds); }
+
+  // The work beside the latest answers, and with how many requests at the engine: what goes on comes again.
+  struct Usual {
+    double streams = 0, prompts = 0, requests = 0;
+  };
+  const Usual& usual() const noexcept { return usual_; }
+  void met(const DecodeWork& work, double requests);
+
+  RatioWindow& alone() noexcept { return alone_; }
+  RatioWindow& queued() noexcept { return queued_; }
+  RatioWindow& per_token() noexcept { return per_token_; }
+  const RatioWindow& alone() const noexcept { return alone_; }
+  const RatioWindow& queued() const noexcept { return queued_; }
+  const RatioWindow& per_token() const noexcept { return per_token_; }
+
+ private:
+  using PrefillTerms = RobustFit<4>::Terms;
+  static PrefillTerms terms(const PrefillWork& w) noexcept {
+    return {1, w.tokens, w.pairs, w.streams * w.tokens};
+  }
+  static PrefillTerms terms(const DecodeWork& w) noexcept { return {1, w.streams, w.positions, w.prompts}; }
+
+  // Proportions where nobody has measured: a prompt's own costs are those of some tokens, attention weighs as
+  // much as the rest at ten thousand positions, a stream beside a prompt takes a fiftieth.
+  static constexpr double kToken = 1e-3, kFirstTokens = 5, kPair = 1e-4, kBeside = 0.02;
+  // And a further stream costs a tenth of a step, as do two tokens of a prompt; attention weighs as much as
+  // the rest at fifty thousand positions.
+  static constexpr double kStep = 20e-3, kStream = 0.1, kPosition = 2e-5, kPromptToken = 0.05;
+
+  RobustFit<4> prefill_{{kFirstTokens * kToken, kToken, kPair* kToken, kBeside* kToken}};
+  RobustFit<4> decode_{{kStep, kStream* kStep, kPosition* kStep, kPromptToken* kStep}};
+  RobustFit<1> load_{{1}};
+  bool from_book_ = false, knows_load_ = false;
+  Usual usual_;
+  RatioWindow alone_, queued_, per_token_;  // of times to a first token, without and with others; of TPOT
+};
+
+}  // namespace flyball::predict

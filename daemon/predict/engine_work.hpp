@@ -1,0 +1,122 @@
+// The answers at one engine, as the daemon knows them: those that wait for their turn, those whose prompt is
+// computed and those that decode; and the work that the engine has done for them so far. Pure; no clock.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "daemon/predict/answer_length.hpp"
+#include "daemon/predict/engine_model.hpp"
+#include "daemon/predict/prefix_blocks.hpp"
+
+namespace flyball::predict {
+
+// 0 where `to` comes first.
+inline double seconds_between(TimePoint from, TimePoint to) noexcept {
+  return std::max(std::chrono::duration<double>(to - from).count(), 0.0);
+}
+
+// Engines that compute on the same device or cores, and slow each other.
+struct Group {
+  std::uint32_t busy = 0;   // engines with an answer
+  double busy_seconds = 0;  // of each such engine
+  TimePoint at{};
+  void advance(TimePoint now) noexcept;
+};
+
+// What an engine had computed by a moment.
+struct WorkDone {
+  TimePoint at{};
+  double prefilled = 0, pairs = 0;  // of prompts
+  double decoded = 0;               // tokens
+  double stream_seconds = 0, position_seconds = 0, request_seconds = 0, busy_seconds = 0;
+};
+
+struct Times {  // microseconds
+  std::int64_t p50 = 0, p90 = 0;
+};
+
+// One answer at the engine.
+struct Stay {
+  enum class State : std::uint8_t { waits, prefills, decodes };
+  std::uint64_t id = 0, request = 0;
+  AnswerLength* app = nullptr;  // stands for the app
+  State state = State::waits;
+  std::uint32_t declared = 0, max_tokens = 0;
+  std::uint32_t prompt = 0, cached = 0;  // tokens: expected, then as the engine counted them
+  std::uint32_t generated = 0;
+  std::shared_ptr<const PromptPrint> print;
+  std::uint64_t held = 0;  // bytes of the prompt, when it came
+  TimePoint placed{}, first{};
+  WorkDone at_begin, at_first;
+  bool cold = false, queued = false;
+  bool resumed = false;  // continues an answer of another engine: its times say nothing of a prompt
+  // As predicted when it came, with what had not been corrected by the ratios seen; 0: it is not judged.
+  double raw_ttft = 0, raw_tpot = 0;  // seconds
+  Times ttft, tpot;
+
+  double uncached() const noexcept { return prompt > cached ? prompt - cached : 1.0; }
+  double left() const {  // tokens of the answer
+    return app->expected(declared, max_tokens, generated).median - generated;
+  }
+  double positions() const noexcept { return static_cast<double>(prompt) + generated; }
+};
+
+class EngineWork {
+ public:
+  explicit EngineWork(Group& group) : group_(&group) {}
+
+  Stay& enter(Stay stay);
+  Stay* find(std::uint64_t id);
+  void begin(Stay& stay, TimePoint now, const EngineModel& model);
+  // The prompt is computed; the first token is here.
+  void first_token(Stay& stay, TimePoint now, const EngineModel& model);
+  void generated(Stay& stay, std::uint32_t tokens, TimePoint now);
+  void leave(std::uint64_t id, TimePoint now);
+
+  // Of a request of `app` with so many tokens to compute, if it came now, or where `request` is one that
+  // waits here, as it waits.
+  struct Ahead {
+    double turn = 0;               // seconds until it has a slot
+    double tokens = 0, pairs = 0;  // of prompts that the engine computes first
+    double streams = 0;            // that decode beside it
+    double streams_later = 0;      // on average over an answer of `output` tokens
+    double positions = 0;          // that those streams attend to
+    double prompts_later = 0;      // tokens of prompts for each token of such an answer
+    bool any() const noexcept { return turn > 0 || tokens > 0; }
+  };
+  Ahead ahead(const AnswerLength& app, std::uint64_t request, double tokens, double output,
+              std::uint32_t slots, const EngineModel& model, TimePoint now);
+
+  WorkDone done(TimePoint now, const EngineModel& model);
+  // Others on the same device or cores that are at work, and this one.
+  double sharers() const noexcept { return group_->busy + (begun_ > 0 ? 0 : 1); }
+  std::uint32_t begun() const noexcept { return begun_; }
+  const std::vector<Stay>& stays() const noexcept { return stays_; }
+
+ private:
+  struct Presence {
+    const AnswerLength* app = nullptr;
+    std::uint32_t begun = 0, waiting = 0;
+  };
+  void advance(TimePoint now) noexcept;
+  double progress(TimePoint now, const EngineModel& model) const;
+  std::uint32_t waiting_ahead(const Presence& own, bool newcomer) const;
+  Presence& presence(const AnswerLength& app);
+
+  Group* group_;
+  std::vector<Stay> stays_;  // in order of arrival
+  WorkDone done_;
+  std::uint32_t begun_ = 0, streams_ = 0;
+  double positions_ = 0;    // of the streams
+  TimePoint prompts_at_{};  // since then it computes the prompt at hand
+  // Reused by every ahead().
+  std::vector<Presence> apps_;
+  std::vector<double> free_at_;
+};
+
+}  // namespace flyball::predict

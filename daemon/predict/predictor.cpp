@@ -1,0 +1,459 @@
+#include "daemon/predict/predictor.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "config/engine_kinds.hpp"
+#include "policy/fastest.hpp"
+
+namespace flyball::predict {
+namespace {
+
+using policy::Facts;
+using policy::TargetFact;
+
+constexpr std::chrono::seconds kBookAge{10};  // until a book is asked again
+constexpr double kTrustMemory = 0.8;          // of how much of what should be held is: some five prompts
+constexpr std::uint32_t kLeastDecoded = 4;    // tokens behind the first: fewer say little of a speed
+constexpr double kMostSeconds = 1e6;          // nobody waits longer
+
+std::int64_t microseconds(double seconds) {
+  return std::llround(std::clamp(seconds, 0.0, kMostSeconds) * 1e6);
+}
+
+// The text of a fact's source: terms of a sum, in milliseconds with one digit behind the point.
+class Text {
+ public:
+  Text() { *this << policy::kPredictedSource << ": "; }
+  Text& operator<<(std::string_view text) {
+    const std::size_t n = std::min(text.size(), buffer_.size() - size_);
+    std::memcpy(buffer_.data() + size_, text.data(), n);
+    size_ += n;
+    return *this;
+  }
+  Text& operator<<(std::uint64_t n) {
+    std::array<char, 20> digits{};
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), n).ptr;
+    return *this << std::string_view(digits.data(), static_cast<std::size_t>(end - digits.data()));
+  }
+  Text& ms(std::int64_t us) {
+    if (us == 0) return *this << "0";
+    const auto tenths = static_cast<std::uint64_t>((us + 50) / 100);
+    const char digit = static_cast<char>('0' + tenths % 10);
+    return *this << tenths / 10 << "." << std::string_view(&digit, 1);
+  }
+  std::string str() const { return {buffer_.data(), size_}; }
+
+ private:
+  std::array<char, 224> buffer_{};
+  std::size_t size_ = 0;
+};
+
+std::optional<std::int64_t> integer_of(const Facts& facts, policy::FactId id) {
+  const policy::Fact* fact = facts.get(id);
+  return fact == nullptr ? std::nullopt : std::optional(std::get<std::int64_t>(fact->value));
+}
+
+// Of two independent spreads.
+std::int64_t beyond(std::int64_t middle, double one, double other) {
+  return middle + std::llround(std::sqrt(one * one + other * other));
+}
+
+struct Slo {
+  std::optional<std::int64_t> ttft, tpot, deadline;  // milliseconds
+};
+
+// Nine in ten hold each of the times that are declared; nullopt: none is, or one of them is not predicted.
+std::optional<bool> meets(const Slo& slo, const Prediction& p) {
+  bool any = false, all = true, known = true;
+  const auto look = [&](const std::optional<std::int64_t>& limit, const std::optional<Times>& times) {
+    if (!limit) return;
+    any = true;
+    if (!times)
+      known = false;
+    else
+      all = all && times->p90 <= *limit * 1000;
+  };
+  look(slo.ttft, p.ttft);
+  look(slo.tpot, p.tpot);
+  look(slo.deadline, p.total);
+  if (!any) return std::nullopt;
+  if (!all) return false;
+  return known ? std::optional(true) : std::nullopt;
+}
+
+void set_facts(const policy::TargetInstance& target, const EngineState* state, const Prediction& p,
+               const Slo& slo, Facts& facts) {
+  const auto set = [&](TargetFact which, policy::FactValue value, const Text& source) {
+    const policy::FactId id = fact_of(target, which);
+    if (facts.get(id) == nullptr) facts.set(id, std::move(value), source.str());
+  };
+  Text ttft;
+  (((ttft << "queue ").ms(p.queue) << " + load ").ms(p.load) << " + prefill ").ms(p.prefill)
+      << " (" << std::uint64_t{p.prompt_tokens} << " tokens, " << std::uint64_t{p.cached_tokens}
+      << " cached) + step ";
+  (ttft.ms(p.step) << " ms, 90 %: ").ms(p.ttft.p90) << " ms";
+  set(TargetFact::expected_ttft, p.ttft.p50, ttft);
+  Text cached;
+  cached << "begins as prompts computed there, of " << std::uint64_t{p.prompt_tokens} << " tokens";
+  set(TargetFact::cached_tokens, std::int64_t{p.cached_tokens}, cached);
+  if (p.tpot) {
+    Text tpot;
+    (tpot << "a step of its batch, 90 %: ").ms(p.tpot->p90) << " ms";
+    set(TargetFact::expected_tpot, p.tpot->p50, tpot);
+  }
+  if (p.total) {
+    Text total;
+    ((total << "first token ").ms(p.ttft.p50) << " + " << std::uint64_t{p.output_tokens - 1} << " x ")
+            .ms(p.tpot->p50)
+        << " ms, 90 %: ";
+    total.ms(p.total->p90) << " ms";
+    set(TargetFact::expected_total, p.total->p50, total);
+  }
+  if (state != nullptr && state->loaded && state->kv_tokens > 0) {
+    Text room;
+    room << std::uint64_t{state->kv_tokens_used} << " of " << std::uint64_t{state->kv_tokens}
+         << " tokens are taken";
+    set(TargetFact::kv_room,
+        static_cast<std::int64_t>(state->kv_tokens - std::min(state->kv_tokens_used, state->kv_tokens)),
+        room);
+  }
+  if (const auto held = meets(slo, p)) {
+    Text text;
+    const char* separator = "90 %: ";
+    const auto tell = [&](const char* name, const std::optional<std::int64_t>& limit,
+                          const std::optional<Times>& times) {
+      if (!limit || !times) return;
+      (text << separator << name << " ").ms(times->p90) << " of " << static_cast<std::uint64_t>(*limit);
+      separator = ", ";
+    };
+    tell("ttft", slo.ttft, p.ttft);
+    tell("tpot", slo.tpot, p.tpot);
+    tell("total", slo.deadline, p.total);
+    text << " ms";
+    set(TargetFact::meets_slo, *held, text);
+  }
+}
+
+}  // namespace
+
+struct Predictor::Engine {
+  Engine(std::string_view name, Group& group, Model& m, PerBackend& q)
+      : backend(name), work(group), model_of(m), quality(q) {}
+  const std::string backend;
+  EngineModel model;
+  EngineWork work;
+  Model& model_of;
+  PerBackend& quality;
+  PrefixBlocks::Holder prefixes;
+  double trust = 1;  // share of what should be held that engines report as cached
+  std::int64_t process = 0;
+  bool loaded = false;
+  std::optional<TimePoint> load_began;
+  const measure::Book* book = nullptr;
+  TimePoint book_asked{};
+};
+
+struct Predictor::Model {
+  std::string id;
+  PromptTokens tokens;
+  std::map<std::string, std::unique_ptr<Engine>, std::less<>> engines;
+  std::map<std::string, AnswerLength, std::less<>> answers;  // by app
+};
+
+Predictor::Predictor(KeyedHash hash) : hash_(hash) {}
+Predictor::~Predictor() = default;
+
+bool shares_cores(const policy::TargetInstance& target, const Facts& facts) {
+  static const policy::FactId kDiscrete = *policy::find_fact("hardware.gpu.discrete_count");
+  const config::EngineKind* const kind = config::find_engine_kind(target.kind);
+  return kind == nullptr || !kind->has_devices() || integer_of(facts, kDiscrete).value_or(0) == 0;
+}
+
+Predictor::Model* Predictor::model_of(std::string_view id) {
+  if (const auto it = models_.find(id); it != models_.end()) return it->second.get();
+  if (models_.size() >= kMostModels) return nullptr;
+  auto model = std::make_unique<Model>();
+  model->id = id;
+  return models_.emplace(model->id, std::move(model)).first->second.get();
+}
+
+Predictor::Engine& Predictor::engine_of(Model& model, std::string_view backend, bool on_cores) {
+  if (const auto it = model.engines.find(backend); it != model.engines.end()) return *it->second;
+  const auto quality = quality_.try_emplace(std::string(backend)).first;
+  auto engine = std::make_unique<Engine>(backend, on_cores ? cores_ : devices_, model, quality->second);
+  engine->prefixes.salt = ++salt_;
+  return *model.engines.emplace(std::string(backend), std::move(engine)).first->second;
+}
+
+AnswerLength* Predictor::app_of(Model& model, std::string_view app) {
+  if (const auto it = model.answers.find(app); it != model.answers.end()) return &it->second;
+  if (model.answers.size() >= kMostApps) return nullptr;
+  return &model.answers[std::string(app)];
+}
+
+// The engine as it is now: another process holds no prefix, and the book may be another one.
+void Predictor::look_at(Engine& engine, const Query& query) {
+  Model& model = engine.model_of;
+  const auto state =
+      std::ranges::find(query.engines, std::string_view(engine.backend), &EngineState::backend);
+  const bool loaded = state != query.engines.end() && state->loaded;
+  if (loaded && (!engine.loaded || state->process != engine.process)) engine.prefixes.salt = ++salt_;
+  if (loaded) {
+    engine.process = state->process;
+    engine.prefixes.room = state->spills ? 0
+                                         : static_cast<std::uint64_t>(static_cast<double>(state->kv_tokens) *
+                                                                      model.tokens.bytes_per_token());
+  }
+  engine.loaded = loaded;
+  if (query.book == nullptr || (query.book == engine.book && query.now - engine.book_asked < kBookAge))
+    return;
+  engine.book = query.book;
+  engine.book_asked = query.now;
+  engine.model.set_prior(*query.book, model.id, engine.backend, query.unix_seconds);
+}
+
+std::optional<Prediction> Predictor::expect(const Query& query, Model& model, Engine& engine,
+                                            const AnswerLength& app, std::optional<std::int64_t> load_ms) {
+  const EngineModel& known = engine.model;
+  if (!known.knows_prefill()) return std::nullopt;
+  Prediction out;
+  double load = 0;
+  if (!engine.loaded) {
+    const auto seen = known.load();
+    if (!seen && !load_ms) return std::nullopt;
+    load = seen ? *seen : static_cast<double>(*load_ms) / 1e3;
+    constexpr double kLeast = 0.1;  // of a load that takes longer than it should
+    if (engine.load_began)
+      load = std::max(load - seconds_between(*engine.load_began, query.now), load * kLeast);
+  }
+  const PromptPrint& print = *query.prompt;
+  out.cold = !engine.loaded;
+  out.prompt_tokens = print.tokens > 0 ? print.tokens : model.tokens.expected(print.bytes);
+  const double held = static_cast<double>(prefixes_.held(engine.prefixes, print)) * engine.trust;
+  const double share = print.bytes > 0 ? std::min(held / static_cast<double>(print.bytes), 1.0) : 0;
+  out.cached_tokens =
+      engine.loaded ? std::min(static_cast<std::uint32_t>(share * out.prompt_tokens), out.prompt_tokens - 1)
+                    : 0;
+  const double tokens = out.prompt_tokens - out.cached_tokens;
+  const AnswerLength::Expected output = app.expected(query.declared_output, query.max_tokens);
+  out.output_tokens = output.median;
+
+  const EngineWork::Ahead ahead = engine.work.ahead(app, query.request, tokens, output.median,
+                                                    std::max(query.slots, 1U), known, query.now);
+  const double sharers = engine.work.sharers();
+  const double pairs = pairs_of(tokens, out.cached_tokens);
+  const double own = known.prefill({tokens, pairs, ahead.streams});
+  const double all = known.prefill({tokens + ahead.tokens, pairs + ahead.pairs, ahead.streams});
+  const double queue = (ahead.turn + all - own) * sharers, prefill = own * sharers,
+               step = known.first_step() * sharers;
+  out.raw_ttft = queue + prefill + step;
+  out.queued = ahead.any();
+  const RatioWindow& ratios =
+      out.queued && known.queued().seen() >= RatioWindow::kEnough ? known.queued() : known.alone();
+  out.queue = microseconds(queue * ratios.median());
+  out.load = microseconds(load);
+  out.prefill = microseconds(prefill * ratios.median());
+  out.step = microseconds(step * ratios.median());
+  out.ttft.p50 = out.queue + out.load + out.prefill + out.step;
+  const double load_spread = static_cast<double>(out.load) * (RatioWindow::kFirstP90 - 1);
+  out.ttft.p90 = beyond(out.ttft.p50, load_spread, out.raw_ttft * 1e6 * (ratios.p90() - ratios.median()));
+  if (!known.knows_decode()) return out;
+
+  const double streams = ahead.streams_later + query.answers - 1;
+  const double positions = ahead.positions + (out.prompt_tokens + output.median / 2.0) * query.answers;
+  out.raw_tpot = known.token({streams, positions, ahead.prompts_later}) * sharers;
+  const RatioWindow& per_token = known.per_token();
+  out.tpot =
+      Times{microseconds(out.raw_tpot * per_token.median()), microseconds(out.raw_tpot * per_token.p90())};
+  const std::int64_t more = output.median - 1, most = output.p90 - 1;
+  out.total = Times{};
+  out.total->p50 = out.ttft.p50 + more * out.tpot->p50;
+  const double slow = static_cast<double>(more * (out.tpot->p90 - out.tpot->p50)),
+               length = static_cast<double>((most - more) * out.tpot->p50);
+  out.total->p90 = beyond(out.total->p50, static_cast<double>(out.ttft.p90 - out.ttft.p50),
+                          std::sqrt(slow * slow + length * length));
+  return out;
+}
+
+std::optional<Prediction> Predictor::expect(const Query& query, std::string_view backend, bool on_cores,
+                                            std::optional<std::int64_t> load_ms) {
+  now_ = std::max(now_, query.now);
+  Model* const model = model_of(query.model);
+  const AnswerLength* const app = model == nullptr ? nullptr : app_of(*model, query.app);
+  if (app == nullptr) return std::nullopt;
+  Engine& engine = engine_of(*model, backend, on_cores);
+  look_at(engine, query);
+  return expect(query, *model, engine, *app, load_ms);
+}
+
+void Predictor::predict(const Query& query, Facts& facts) {
+  static const std::array kSlo{*policy::find_fact("app.slo.ttft"), *policy::find_fact("app.slo.tpot"),
+                               *policy::find_fact("app.slo.deadline")};
+  const Slo slo{integer_of(facts, kSlo[0]), integer_of(facts, kSlo[1]), integer_of(facts, kSlo[2])};
+  for (const policy::TargetInstance& target : facts.targets()->instances()) {
+    if (target.remote || !facts.is_true(fact_of(target, TargetFact::available))) continue;
+    const auto prediction = expect(query, target.id, shares_cores(target, facts),
+                                   integer_of(facts, fact_of(target, TargetFact::load_time)));
+    if (!prediction) continue;
+    const auto state = std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
+    set_facts(target, state == query.engines.end() ? nullptr : &*state, *prediction, slo, facts);
+  }
+}
+
+Predictor::Place Predictor::enter(const Entering& entering) {
+  const Query& query = entering.query;
+  now_ = std::max(now_, query.now);
+  Place place;
+  const policy::TargetInstance* const target = entering.facts.targets()->find(entering.backend);
+  if (target == nullptr || target->remote) return place;
+  Model* const model = model_of(query.model);
+  AnswerLength* const app = model == nullptr ? nullptr : app_of(*model, query.app);
+  if (app == nullptr) return place;
+  Engine& engine = engine_of(*model, entering.backend, shares_cores(*target, entering.facts));
+  const auto expected = expect(query, *model, engine, *app,
+                               integer_of(entering.facts, fact_of(*target, TargetFact::load_time)));
+  Stay stay;
+  stay.id = ++last_;
+  stay.request = query.request;
+  stay.app = app;
+  stay.declared = query.declared_output;
+  stay.max_tokens = query.max_tokens;
+  stay.print = query.prompt;
+  stay.prompt = query.prompt->tokens > 0 ? query.prompt->tokens : model->tokens.expected(query.prompt->bytes);
+  stay.held = engine.loaded ? prefixes_.held(engine.prefixes, *query.prompt) : 0;
+  stay.placed = query.now;
+  stay.cold = !engine.loaded;
+  stay.resumed = entering.resumed;
+  if (!engine.loaded && !engine.load_began) engine.load_began = query.now;
+  if (expected) {
+    stay.cached = expected->cached_tokens;
+    stay.queued = expected->queued;
+    if (entering.first && !entering.resumed) {
+      stay.raw_ttft = expected->raw_ttft;
+      stay.raw_tpot = expected->raw_tpot;
+      stay.ttft = expected->ttft;
+      stay.tpot = expected->tpot.value_or(Times{});
+    }
+  }
+  place.predictor_ = this;
+  place.engine_ = &engine;
+  place.id_ = stay.id;
+  engine.work.enter(std::move(stay));
+  return place;
+}
+
+Predictor::Place& Predictor::Place::operator=(Place&& other) noexcept {
+  if (this == &other) return *this;
+  leave();
+  predictor_ = std::exchange(other.predictor_, nullptr);
+  engine_ = other.engine_;
+  id_ = other.id_;
+  return *this;
+}
+
+void Predictor::Place::leave() {
+  if (predictor_ == nullptr) return;
+  engine_->work.leave(id_, predictor_->now_);
+  predictor_ = nullptr;
+}
+
+void Predictor::Place::began(TimePoint now) {
+  if (predictor_ == nullptr) return;
+  predictor_->now_ = std::max(predictor_->now_, now);
+  Stay& stay = *engine_->work.find(id_);
+  if (stay.cold && engine_->load_began) {
+    engine_->model.loaded(seconds_between(*engine_->load_began, now));
+    engine_->load_began.reset();
+  }
+  engine_->work.begin(stay, now, engine_->model);
+}
+
+void Predictor::Place::received(const Delta& delta, TimePoint now) {
+  if (predictor_ == nullptr) return;
+  predictor_->now_ = std::max(predictor_->now_, now);
+  EngineWork& work = engine_->work;
+  Stay& stay = *work.find(id_);
+  if (stay.state == Stay::State::prefills && !delta.tokens.empty()) {
+    if (delta.prompt_tokens > 0) {
+      stay.prompt = delta.prompt_tokens;
+      stay.cached = std::min(delta.cached_tokens, delta.prompt_tokens);
+    }
+    work.first_token(stay, now, engine_->model);
+    if (!stay.resumed) predictor_->learn_prefill(*engine_, stay);
+  }
+  work.generated(stay, static_cast<std::uint32_t>(delta.tokens.size()), now);
+}
+
+// At its first token: the prompt's size, what of it was cached, and how long it took.
+void Predictor::learn_prefill(Engine& engine, Stay& stay) {
+  const PromptPrint& print = *stay.print;
+  if (print.tokens == 0) engine.model_of.tokens.counted(print.bytes, stay.prompt);
+  if (stay.held > 0 && stay.prompt > 0 && print.bytes > 0) {
+    const double tokens = static_cast<double>(stay.held) * stay.prompt / static_cast<double>(print.bytes);
+    const double share = std::clamp(stay.cached / std::max(tokens, 1.0), 0.0, 1.0);
+    engine.trust = kTrustMemory * engine.trust + (1 - kTrustMemory) * share;
+  }
+  const double fresh = stay.uncached() / std::max(stay.prompt, 1U);
+  engine.prefixes.written += static_cast<std::uint64_t>(fresh * static_cast<double>(print.bytes));
+  prefixes_.computed(engine.prefixes, print);
+
+  const WorkDone &from = stay.at_begin, &to = stay.at_first;
+  const double took = seconds_between(from.at, to.at);
+  if (!(took > 0)) return;
+  const double sharers = std::max((to.busy_seconds - from.busy_seconds) / took, 1.0);
+  PrefillWork work;
+  work.tokens = std::max(to.prefilled - from.prefilled, stay.uncached());
+  work.pairs = std::max(to.pairs - from.pairs, pairs_of(stay.uncached(), stay.cached));
+  work.streams = (to.stream_seconds - from.stream_seconds) / took;
+  engine.model.prefilled(work, took / sharers);
+  if (stay.raw_ttft <= 0) return;
+  const double ttft = seconds_between(stay.placed, stay.first);
+  engine.quality.ttft.add(ttft * 1e6, static_cast<double>(stay.ttft.p50), static_cast<double>(stay.ttft.p90));
+  if (!stay.cold) (stay.queued ? engine.model.queued() : engine.model.alone()).add(ttft, stay.raw_ttft);
+}
+
+void Predictor::Place::finished(const Usage& usage, const Timings& timings, TimePoint now) {
+  if (predictor_ == nullptr) return;
+  predictor_->now_ = std::max(predictor_->now_, now);
+  Stay& stay = *engine_->work.find(id_);
+  if (!stay.resumed) predictor_->learn_decode(*engine_, stay, usage, timings, now);
+  leave();
+}
+
+void Predictor::learn_decode(Engine& engine, Stay& stay, const Usage& usage, const Timings& timings,
+                             TimePoint now) {
+  if (usage.completion_tokens > 0) stay.app->answered(usage.completion_tokens);
+  if (stay.state != Stay::State::decodes) return;
+  const WorkDone from = stay.at_first, to = engine.work.done(now, engine.model);
+  engine.prefixes.written += static_cast<std::uint64_t>(static_cast<double>(usage.completion_tokens) *
+                                                        engine.model_of.tokens.bytes_per_token());
+  const double passed = seconds_between(from.at, now);
+  if (usage.completion_tokens <= kLeastDecoded || !(passed > 0)) return;
+  const double steps = usage.completion_tokens - 1;
+  const double token =
+      (timings.decode_us > 0 ? static_cast<double>(timings.decode_us) / 1e6 : passed) / steps;
+  const double sharers = std::max((to.busy_seconds - from.busy_seconds) / passed, 1.0);
+  DecodeWork work;
+  work.streams = std::max((to.stream_seconds - from.stream_seconds) / passed - 1, 0.0);
+  work.positions = (to.position_seconds - from.position_seconds) / passed;
+  work.prompts = std::max(to.prefilled - from.prefilled, 0.0) / steps;
+  engine.model.decoded(work, token / sharers);
+  engine.model.met(work, std::max((to.request_seconds - from.request_seconds) / passed - 1, 0.0));
+  if (stay.raw_tpot <= 0) return;
+  engine.quality.tpot.add(token * 1e6, static_cast<double>(stay.tpot.p50),
+                          static_cast<double>(stay.tpot.p90));
+  engine.model.per_token().add(token, stay.raw_tpot);
+}
+
+std::vector<Predictor::Quality> Predictor::quality() const {
+  std::vector<Quality> out;
+  for (const auto& [backend, quality] : quality_) out.push_back({backend, &quality.ttft, &quality.tpot});
+  return out;
+}
+
+}  // namespace flyball::predict

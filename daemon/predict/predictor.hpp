@@ -1,0 +1,157 @@
+// What a request should take at each engine of this machine, if it went there now: the facts
+// backend.<id>.expected_ttft and the like, learned from finished requests. One thread; no clock and no I/O:
+// time comes in.
+//
+// expected TTFT = queue + load + prefill + step
+//   queue    until it has a slot and the prompts before it are computed
+//   load     of an engine that has not loaded the model
+//   prefill  of its prompt, but for what the engine's prefix cache holds
+//   step     what does not grow with the prompt
+// Engines that are at work on the same device or cores slow each other in proportion.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backends/backend.hpp"
+#include "daemon/predict/accuracy.hpp"
+#include "daemon/predict/answer_length.hpp"
+#include "daemon/predict/engine_model.hpp"
+#include "daemon/predict/engine_work.hpp"
+#include "daemon/predict/prefix_blocks.hpp"
+#include "daemon/predict/prompt_tokens.hpp"
+#include "policy/facts.hpp"
+
+namespace flyball::predict {
+
+// An engine of the query's model, as its process reports itself.
+struct EngineState {
+  std::string_view backend;
+  bool loaded = false;
+  std::int64_t process = 0;     // another one has forgotten every prefix
+  std::uint64_t kv_tokens = 0;  // room of its KV; 0: not known
+  std::uint64_t kv_tokens_used = 0;
+  bool spills = false;  // KV that is not in its room lies on the disk
+};
+
+struct Query {
+  std::string_view app, model;
+  std::shared_ptr<const PromptPrint> prompt;
+  std::uint32_t answers = 1;
+  std::uint32_t max_tokens = 0;               // 0: not given
+  std::uint32_t declared_output = 0;          // workload.output_tokens; 0: not declared
+  std::uint32_t slots = 1;                    // sequences that an engine of the model computes at once
+  std::span<const EngineState> engines = {};  // those without a row have not been started
+  const measure::Book* book = nullptr;
+  std::int64_t unix_seconds = 0;  // for the book
+  TimePoint now{};
+  std::uint64_t request = 0;  // that waits or runs here already, and is asked about again; 0: none
+};
+
+// Of one engine. Microseconds.
+struct Prediction {
+  std::int64_t queue = 0, load = 0, prefill = 0, step = 0;  // their sum is ttft.p50
+  std::uint32_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
+  Times ttft;
+  std::optional<Times> tpot, total;  // absent: nobody knows how fast it decodes
+  // Before correction by the ratios seen, in seconds.
+  double raw_ttft = 0, raw_tpot = 0;
+  bool queued = false, cold = false;
+};
+
+class Predictor {
+  struct Engine;
+  struct Model;
+
+ public:
+  static constexpr std::size_t kMostModels = 1024, kMostApps = 1024;  // of one model; beyond: not predicted
+
+  explicit Predictor(KeyedHash hash = KeyedHash::random());
+  ~Predictor();
+  Predictor(const Predictor&) = delete;  // its places point to it
+  Predictor& operator=(const Predictor&) = delete;
+
+  PromptPrint print_of(const Prompt& prompt, std::string_view app) const {
+    return predict::print_of(prompt, app, hash_);
+  }
+
+  // Sets the predicted facts of engines of this machine that are available, where there is a basis and nobody
+  // has set them. Reads the targets' facts `available` and `load_time`, and app.slo.*.
+  void predict(const Query& query, policy::Facts& facts);
+  // nullopt: no basis. `load_ms`: of the book's; absent: only a load that was seen counts.
+  std::optional<Prediction> expect(const Query& query, std::string_view backend, bool shares_cores,
+                                   std::optional<std::int64_t> load_ms = {});
+
+  // ---- the life of one answer at one engine
+  struct Entering {
+    const Query& query;
+    std::string_view backend;
+    const policy::Facts& facts;  // those that the request was decided on
+    bool first = true;           // of its request: the one whose times are judged
+    bool resumed = false;        // it goes on where another engine left it
+  };
+  // Gone from the engine with the object.
+  class Place {
+   public:
+    Place() = default;
+    Place(Place&& other) noexcept
+        : predictor_(std::exchange(other.predictor_, nullptr)), engine_(other.engine_), id_(other.id_) {}
+    Place& operator=(Place&& other) noexcept;
+    ~Place() { leave(); }
+    explicit operator bool() const noexcept { return predictor_ != nullptr; }
+    void began(TimePoint now);  // the engine has it
+    void received(const Delta& delta, TimePoint now);
+    void finished(const Usage& usage, const Timings& timings, TimePoint now);  // learns
+
+   private:
+    friend class Predictor;
+    void leave();
+    Predictor* predictor_ = nullptr;
+    Engine* engine_ = nullptr;
+    std::uint64_t id_ = 0;
+  };
+  // The query's engines are those that predict() was told last. The predictor outlives the place. Empty: the
+  // target is an upstream, or too many models or apps are known.
+  Place enter(const Entering& entering);
+
+  struct Quality {
+    std::string_view backend;
+    const Accuracy *ttft, *tpot;
+  };
+  std::vector<Quality> quality() const;
+
+ private:
+  struct PerBackend {
+    Accuracy ttft, tpot;
+  };
+  Model* model_of(std::string_view id);
+  Engine& engine_of(Model& model, std::string_view backend, bool shares_cores);
+  AnswerLength* app_of(Model& model, std::string_view app);
+  void look_at(Engine& engine, const Query& query);
+  std::optional<Prediction> expect(const Query& query, Model& model, Engine& engine, const AnswerLength& app,
+                                   std::optional<std::int64_t> load_ms);
+  void learn_prefill(Engine& engine, Stay& stay);
+  void learn_decode(Engine& engine, Stay& stay, const Usage& usage, const Timings& timings, TimePoint now);
+
+  const KeyedHash hash_;
+  PrefixBlocks prefixes_;
+  Group cores_, devices_;
+  std::uint64_t last_ = 0;  // stay
+  std::uint64_t salt_ = 0;
+  TimePoint now_{};  // the latest that came in
+  std::map<std::string, std::unique_ptr<Model>, std::less<>> models_;
+  std::map<std::string, PerBackend, std::less<>> quality_;
+};
+
+// Whether an engine of this kind computes on the processor or in its memory, as the machine is.
+bool shares_cores(const policy::TargetInstance& target, const policy::Facts& facts);
+
+}  // namespace flyball::predict

@@ -1,0 +1,94 @@
+#include "daemon/predict/prefix_blocks.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <variant>
+
+namespace flyball::predict {
+namespace {
+
+// Takes a prompt's bytes in pieces. A block's hash is of its bytes and the hash of the block before it.
+class Chain {
+ public:
+  Chain(std::string_view app, const KeyedHash& hash, PromptPrint& out) : hash_(hash), out_(out) {
+    const std::uint64_t first = hash(app);
+    std::memcpy(block_.data(), &first, sizeof first);
+  }
+  void take(std::string_view bytes) {
+    out_.bytes += bytes.size();
+    while (!bytes.empty() && out_.blocks.size() < kMostHashed / kBlockBytes) {
+      const std::size_t n = std::min(bytes.size(), kBlockBytes - filled_);
+      std::memcpy(block_.data() + kLink + filled_, bytes.data(), n);
+      bytes.remove_prefix(n);
+      if ((filled_ += n) < kBlockBytes) return;
+      const std::uint64_t link = hash_({block_.data(), block_.size()});
+      out_.blocks.push_back(link);
+      std::memcpy(block_.data(), &link, sizeof link);
+      filled_ = 0;
+    }
+  }
+
+ private:
+  static constexpr std::size_t kLink = sizeof(std::uint64_t);
+  const KeyedHash& hash_;
+  PromptPrint& out_;
+  std::array<char, kLink + kBlockBytes> block_{};
+  std::size_t filled_ = 0;
+};
+
+}  // namespace
+
+PromptPrint print_of(const Prompt& prompt, std::string_view app, const KeyedHash& hash) {
+  PromptPrint out;
+  Chain chain(app, hash, out);
+  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) {
+    if (const JsonView tools = chat->tools.view()) chain.take(tools.bytes());
+    if (const JsonView messages = chat->messages.view(); messages.is_array())
+      for (const auto& message : messages.members()) chain.take(message.value.bytes());
+  } else if (const auto* text = std::get_if<TextPrompt>(&prompt)) {
+    chain.take(text->text);
+  } else {
+    const std::vector<Token>& tokens = std::get<TokenPrompt>(prompt).tokens;
+    chain.take({reinterpret_cast<const char*>(tokens.data()), tokens.size() * sizeof(Token)});
+    out.tokens = static_cast<std::uint32_t>(tokens.size());
+  }
+  return out;
+}
+
+std::uint64_t PrefixBlocks::key_of(const Holder& holder, std::uint64_t block) noexcept {
+  const std::uint64_t mixed = (block ^ holder.salt) * 0x9E3779B97F4A7C15;
+  return mixed ^ mixed >> 32;
+}
+
+bool PrefixBlocks::holds(const Holder& holder, std::uint64_t block) const {
+  const std::uint64_t key = key_of(holder, block);
+  const std::size_t first = key % (kEntries / kWays) * kWays;
+  for (std::size_t i = first; i < first + kWays; ++i)
+    if (entries_[i].key == key && entries_[i].used > 0)
+      return holder.room == 0 || holder.written - entries_[i].written <= holder.room;
+  return false;
+}
+
+// A prompt's first blocks were used no earlier than its later ones, so those held are its beginning.
+std::uint64_t PrefixBlocks::held(const Holder& holder, const PromptPrint& prompt) const {
+  if (entries_.empty()) return 0;
+  const auto end = std::partition_point(prompt.blocks.begin(), prompt.blocks.end(),
+                                        [&](std::uint64_t block) { return holds(holder, block); });
+  return static_cast<std::uint64_t>(end - prompt.blocks.begin()) * kBlockBytes;
+}
+
+void PrefixBlocks::computed(Holder& holder, const PromptPrint& prompt) {
+  if (prompt.blocks.empty()) return;
+  if (entries_.empty()) entries_.resize(kEntries);
+  for (std::size_t b = prompt.blocks.size(); b-- > 0;) {  // the first block last: it is the latest
+    const std::uint64_t key = key_of(holder, prompt.blocks[b]);
+    const auto ways = std::span(entries_).subspan(key % (kEntries / kWays) * kWays, kWays);
+    auto entry = std::ranges::find_if(ways, [&](const Entry& e) { return e.key == key && e.used > 0; });
+    if (entry == ways.end()) entry = std::ranges::min_element(ways, {}, &Entry::used);
+    *entry = {key, holder.written, ++uses_};
+  }
+}
+
+}  // namespace flyball::predict

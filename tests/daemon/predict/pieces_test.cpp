@@ -1,0 +1,205 @@
+// The parts of the predictor, each by itself: the fit, ratios, tokens of prompts, lengths of answers, prefixes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "config/json_reader.hpp"
+#include "daemon/predict/accuracy.hpp"
+#include "daemon/predict/answer_length.hpp"
+#include "daemon/predict/prefix_blocks.hpp"
+#include "daemon/predict/prompt_tokens.hpp"
+#include "daemon/predict/ratio_window.hpp"
+#include "daemon/predict/robust_fit.hpp"
+
+namespace flyball::predict {
+namespace {
+
+// y = 3 + 0.5 x, with noise.
+struct Line {
+  std::mt19937_64 draw{7};
+  double times = 1;
+  void teach(RobustFit<2>& fit, int n, double noise) {
+    for (int i = 0; i < n; ++i) {
+      const double x = std::uniform_real_distribution<double>(1, 200)(draw);
+      fit.add({1, x}, times * (3 + 0.5 * x) * std::exp(std::normal_distribution<double>(0, noise)(draw)));
+    }
+  }
+};
+
+TEST(RobustFit, FindsTheLineBehindNoise) {
+  RobustFit<2> fit({1, 1});
+  Line line;
+  line.teach(fit, 50, 0.1);
+  EXPECT_NEAR(fit({1, 10}), 8, 0.1 * 8);
+  EXPECT_NEAR(fit({1, 150}), 78, 0.08 * 78);
+}
+
+TEST(RobustFit, OneOutlierMovesItLittle) {
+  RobustFit<2> fit({1, 1});
+  Line line;
+  line.teach(fit, 30, 0.03);
+  const double before = fit({1, 100});
+  fit.add({1, 100}, 50 * 53);
+  EXPECT_NEAR(fit({1, 100}), before, 0.05 * before);
+}
+
+TEST(RobustFit, FollowsAMachineThatBecameTwiceAsSlow) {
+  RobustFit<2> fit({1, 1});
+  Line line;
+  line.teach(fit, 48, 0.05);
+  line.times = 2;
+  line.teach(fit, 20, 0.05);
+  EXPECT_NEAR(fit({1, 100}), 106, 0.1 * 106);
+}
+
+TEST(RobustFit, KeepsThePriorsProportionsWhereNothingWasSeen) {
+  RobustFit<2> fit({1, 0.1}, true);
+  EXPECT_DOUBLE_EQ(fit({1, 10}), 2) << "the prior";
+  for (int i = 0; i < 10; ++i) fit.add({1, 10}, 8);
+  EXPECT_NEAR(fit({1, 10}), 8, 0.1);
+  EXPECT_NEAR(fit({1, 30}), 16, 1) << "four times the prior everywhere";
+}
+
+TEST(RobustFit, NoCoefficientIsNegative) {
+  RobustFit<2> fit({1, 1});
+  for (int i = 1; i <= 40; ++i) fit.add({1, static_cast<double>(i)}, 100.0 - i);
+  EXPECT_GE(fit.coefficients()[0], 0);
+  EXPECT_GE(fit.coefficients()[1], 0);
+}
+
+TEST(RobustFit, IgnoresTimesThatAreNone) {
+  RobustFit<2> fit({1, 1});
+  for (const double y : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) fit.add({1, 1}, y);
+  EXPECT_EQ(fit.seen(), 0U);
+}
+
+TEST(RatioWindow, TellsTheMiddleAndNineInTen) {
+  RatioWindow window;
+  window.add(3, 1);
+  EXPECT_EQ(window.median(), 1) << "too few to say";
+  EXPECT_EQ(window.p90(), RatioWindow::kFirstP90);
+  std::mt19937_64 draw(3);
+  std::normal_distribution<double> normal(0, 0.2);
+  for (int i = 0; i < 64; ++i) window.add(std::exp(normal(draw)), 1);
+  EXPECT_NEAR(window.median(), 1, 0.08);
+  int below = 0;
+  for (int i = 0; i < 1000; ++i) below += std::exp(normal(draw)) <= window.p90() ? 1 : 0;
+  EXPECT_GE(below, 850);
+  EXPECT_LE(below, 960);
+}
+
+TEST(Accuracy, IsTheMedianErrorAndTheShareBelowP90) {
+  Accuracy accuracy;
+  EXPECT_EQ(accuracy.error(), 0);
+  for (int i = 0; i < 9; ++i) accuracy.add(100, 90, 120);
+  accuracy.add(1000, 90, 120);
+  EXPECT_DOUBLE_EQ(accuracy.error(), 0.1);
+  EXPECT_DOUBLE_EQ(accuracy.coverage(), 0.9);
+}
+
+TEST(PromptTokens, BeginAtFourBytesAToken) {
+  EXPECT_EQ(PromptTokens().expected(4000), 1004U);
+}
+
+TEST(PromptTokens, LearnTheTemplatesTokens) {
+  PromptTokens tokens;
+  for (const std::uint64_t bytes : {60, 900, 100, 2500, 300, 5000, 40, 1200, 80, 700})
+    tokens.counted(bytes, static_cast<std::uint32_t>(30 + bytes / 5));
+  EXPECT_NEAR(tokens.expected(50), 40, 4);
+  EXPECT_NEAR(tokens.expected(3000), 630, 20);
+  EXPECT_NEAR(tokens.bytes_per_token(), 5, 0.3);
+}
+
+TEST(AnswerLength, IsDeclaredUntilAnswersAreSeen) {
+  AnswerLength lengths;
+  EXPECT_EQ(lengths.expected(0, 0).median, AnswerLength::kDefault);
+  EXPECT_EQ(lengths.expected(40, 0).median, 40U);
+  EXPECT_EQ(lengths.expected(40, 16).median, 16U);
+  for (std::uint32_t i = 1; i <= 40; ++i) lengths.answered(i * 10);
+  EXPECT_NEAR(lengths.expected(40, 0).median, 205, 10);
+  EXPECT_NEAR(lengths.expected(40, 0).p90, 360, 15);
+  EXPECT_EQ(lengths.expected(40, 100).p90, 100U) << "max_tokens";
+}
+
+TEST(AnswerLength, OfAnAnswerUnderWayComesFromLongerOnes) {
+  AnswerLength lengths;
+  for (int i = 0; i < 20; ++i) lengths.answered(i % 2 == 0 ? 10 : 500);
+  EXPECT_EQ(lengths.expected(0, 0, 50).median, 500U);
+  EXPECT_GT(lengths.expected(0, 0, 600).median, 600U) << "longer than any";
+}
+
+TEST(AnswerLength, ForgetsOldAnswers) {
+  AnswerLength lengths;
+  for (int i = 0; i < 200; ++i) lengths.answered(10);
+  for (std::size_t i = 0; i < AnswerLength::kKept; ++i) lengths.answered(99);
+  EXPECT_EQ(lengths.expected(0, 0).median, 99U);
+}
+
+const KeyedHash kHash(1, 2);
+
+PromptPrint print(std::size_t bytes, char first = 'a', const char* app = "app") {
+  std::string text(bytes, 'x');
+  text[0] = first;
+  return print_of(TextPrompt{text}, app, kHash);
+}
+
+TEST(PrefixBlocks, HoldPromptsComputedForTheSameApp) {
+  PrefixBlocks blocks;
+  PrefixBlocks::Holder engine{1, 0, 0}, other{2, 0, 0};
+  EXPECT_EQ(blocks.held(engine, print(1000)), 0U);
+  blocks.computed(engine, print(1000));
+  EXPECT_EQ(blocks.held(engine, print(1000)), 3 * kBlockBytes);
+  EXPECT_EQ(blocks.held(engine, print(5000)), 3 * kBlockBytes) << "it goes on";
+  EXPECT_EQ(blocks.held(engine, print(5000, 'b')), 0U) << "it begins otherwise";
+  EXPECT_EQ(blocks.held(engine, print(1000, 'a', "another")), 0U);
+  EXPECT_EQ(blocks.held(other, print(1000)), 0U);
+  engine.salt = 3;
+  EXPECT_EQ(blocks.held(engine, print(1000)), 0U) << "another process";
+}
+
+TEST(PrefixBlocks, ForgetPromptsThatTheKvHasNoRoomFor) {
+  PrefixBlocks blocks;
+  PrefixBlocks::Holder engine{1, 0, 10'000};
+  blocks.computed(engine, print(1000));
+  engine.written += 9'000;
+  EXPECT_GT(blocks.held(engine, print(1000)), 0U);
+  engine.written += 2'000;
+  EXPECT_EQ(blocks.held(engine, print(1000)), 0U);
+}
+
+TEST(PrefixBlocks, AreBounded) {
+  PrefixBlocks blocks;
+  PrefixBlocks::Holder engine{1, 0, 0};
+  const std::size_t prompts = 3 * PrefixBlocks::kEntries / 64;
+  const auto nth = [](std::size_t i) {
+    return print_of(TextPrompt{std::to_string(i) + std::string(64 * kBlockBytes, 'x')}, "app", kHash);
+  };
+  for (std::size_t i = 0; i < prompts; ++i) blocks.computed(engine, nth(i));
+  EXPECT_EQ(blocks.held(engine, nth(0)), 0U) << "used longest ago";
+  EXPECT_GT(blocks.held(engine, nth(prompts - 1)), 60 * kBlockBytes);
+}
+
+TEST(PrefixBlocks, AreOfAPromptsFirstMebibyte) {
+  const PromptPrint large = print(3 * kMostHashed);
+  EXPECT_EQ(large.bytes, 3 * kMostHashed);
+  EXPECT_EQ(large.blocks.size(), kMostHashed / kBlockBytes);
+}
+
+PromptPrint chat(const std::string& messages) {
+  auto packed = read_packed(messages);
+  EXPECT_TRUE(packed);
+  return print_of(ChatPrompt{std::move(*packed), {}, {}}, "app", kHash);
+}
+
+TEST(PrefixBlocks, OfAChatThatGoesOnBeginAsBefore) {
+  const std::string turn = R"({"role":"user","content":")" + std::string(1000, 'x') + R"("})";
+  const PromptPrint one = chat("[" + turn + "]"), two = chat("[" + turn + "," + turn + "]");
+  ASSERT_GE(one.blocks.size(), 3U);
+  for (std::size_t i = 0; i < one.blocks.size(); ++i) EXPECT_EQ(one.blocks[i], two.blocks[i]) << i;
+}
+
+}  // namespace
+}  // namespace flyball::predict

@@ -1,0 +1,103 @@
+#include "tests/daemon/predict/simulated_engine.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "config/engine_kinds.hpp"
+
+namespace flyball::predict {
+namespace {
+
+constexpr std::uint32_t kChunk = 64;
+constexpr std::uint64_t kBytesPerToken = 5;
+
+}  // namespace
+
+TimePoint at(double seconds) {
+  return TimePoint(
+      std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(seconds)));
+}
+
+policy::Facts machine() {
+  policy::Facts facts;
+  for (const char* backend : {"cpu", "vulkan"}) {
+    facts.set(std::string("backend.") + backend + ".available", true, "probe");
+    facts.set(std::string("backend.") + backend + ".loaded", true, "supervisor");
+  }
+  return facts;
+}
+
+void SimulatedEngine::arrive(Simulated& request) {
+  PromptPrint print;
+  print.bytes = request.prompt * kBytesPerToken + 20;
+  const std::vector<EngineState> engines{{"cpu", true, 1}};
+  Query query;
+  query.app = request.app;
+  query.model = "m";
+  query.prompt = std::make_shared<const PromptPrint>(print);
+  query.slots = slots_;
+  query.engines = engines;
+  query.now = at(request.at);
+  query.request = ++numbers_;
+  const policy::Facts facts = machine();
+  if (const auto predicted = predictor_.expect(query, "cpu", true)) {
+    request.predicted = *predicted;
+    request.known = true;
+  }
+  request.queued = !open_.empty() || !waiting_.empty();
+  waiting_.push_back({&request, predictor_.enter({query, "cpu", facts}), request.prompt});
+}
+
+void SimulatedEngine::step() {
+  while (!waiting_.empty() && open_.size() < slots_) {
+    waiting_.front().place.began(at(now_));
+    open_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  std::uint32_t streams = 0;
+  Open* shortest = nullptr;
+  for (Open& open : open_)
+    if (open.prompt_left == 0)
+      ++streams;
+    else if (shortest == nullptr || open.prompt_left < shortest->prompt_left)
+      shortest = &open;
+  const std::uint32_t chunk = shortest == nullptr ? 0 : std::min(kChunk, shortest->prompt_left);
+  const double noise = std::exp(std::normal_distribution<double>(0, costs.noise)(draw_));
+  now_ += (costs.step + costs.stream * streams + costs.token * chunk) * noise;
+  std::vector<Open> rest;
+  for (Open& open : open_) {
+    if (open.prompt_left > 0) {
+      if (&open != shortest || (open.prompt_left -= chunk) > 0) {
+        rest.push_back(std::move(open));
+        continue;
+      }
+      open.first = now_ + costs.overhead;
+      open.request->ttft = open.first - open.request->at;
+      open.place.received({"t", {1}, {}, open.request->prompt, 0}, at(open.first));
+    } else {
+      open.place.received({"t", {1}, {}, 0, 0}, at(now_));
+    }
+    if (++open.generated < open.request->output) {
+      rest.push_back(std::move(open));
+      continue;
+    }
+    const double decode = std::max(now_ - open.first, 0.0);
+    open.request->tpot = decode / std::max(open.request->output - 1, 1U);
+    open.place.finished({open.request->prompt, open.request->output, 0},
+                        {0, 0, static_cast<std::uint64_t>(decode * 1e6)}, at(now_));
+  }
+  open_ = std::move(rest);
+}
+
+void SimulatedEngine::run(std::vector<Simulated>& requests) {
+  auto next = requests.begin();
+  while (next != requests.end() || !open_.empty() || !waiting_.empty()) {
+    if (open_.empty() && waiting_.empty()) now_ = std::max(now_, next->at);
+    for (; next != requests.end() && next->at <= now_; ++next) arrive(*next);
+    step();
+  }
+}
+
+}  // namespace flyball::predict

@@ -1,0 +1,64 @@
+// One engine, simulated step by step, and a Predictor that sees it as the daemon does. Its costs are its own:
+// the predictor is told of tokens and times alone.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "daemon/predict/predictor.hpp"
+
+namespace flyball::predict {
+
+struct Costs {  // seconds
+  double step = 4e-3, stream = 0.5e-3, token = 0.2e-3, overhead = 1e-3;
+  double noise = 0.05;  // standard deviation of a step's logarithm
+};
+
+// A request, and its times beside those predicted. Seconds.
+struct Simulated {
+  std::string app;
+  double at = 0;
+  std::uint32_t prompt = 100, output = 32;  // tokens
+  bool queued = false;                      // another one was there
+  Prediction predicted;
+  bool known = false;  // there was a prediction
+  double ttft = 0, tpot = 0;
+};
+
+class SimulatedEngine {
+ public:
+  SimulatedEngine(Predictor& predictor, std::uint32_t slots, std::uint64_t seed)
+      : predictor_(predictor), slots_(slots), draw_(seed) {}
+  Costs costs;
+
+  // Requests in order of `at`; they are filled in.
+  void run(std::vector<Simulated>& requests);
+  double now() const noexcept { return now_; }
+
+ private:
+  struct Open {
+    Simulated* request;
+    Predictor::Place place;
+    std::uint32_t prompt_left = 0, generated = 0;
+    double first = 0;
+  };
+  void arrive(Simulated& request);
+  void step();
+
+  Predictor& predictor_;
+  std::uint32_t slots_;
+  std::mt19937_64 draw_;
+  double now_ = 0;
+  std::uint64_t numbers_ = 0;
+  std::deque<Open> waiting_;
+  std::vector<Open> open_;
+};
+
+TimePoint at(double seconds);
+// A machine with a processor and no GPU; both of its engines are available, and have the model.
+policy::Facts machine();
+
+}  // namespace flyball::predict
