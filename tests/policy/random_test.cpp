@@ -31,6 +31,7 @@ struct NaiveRule {
   std::string on_unavailable;
   std::vector<NaiveRule> rules;
   std::string engine = {};  // with no `use` and no `rules`: advice
+  std::string pick = {}, on_slo_miss = {};
 };
 struct NaiveTree {
   std::vector<std::pair<Expr, std::vector<std::string>>> constraints;
@@ -97,8 +98,44 @@ bool usable(const NaiveTree& tree, const NaiveFacts& facts, const std::string& t
   return !denied && it != facts.end() && it->second == "true";
 }
 
+std::optional<long> microseconds(const NaiveFacts& facts, const std::string& target) {
+  const auto it = facts.find("backend." + target + ".expected_total");
+  return it == facts.end() ? std::nullopt : std::optional(std::stol(it->second));
+}
+
+std::string fastest(const NaiveFacts& facts, const std::vector<std::string>& usable) {
+  std::vector<long> times;
+  for (const std::string& target : usable)
+    if (const auto time = microseconds(facts, target)) times.push_back(*time);
+  if (times.empty()) return usable.front();
+  std::sort(times.begin(), times.end());
+  std::vector<std::string> near;
+  for (const std::string& target : usable)
+    if (const auto time = microseconds(facts, target); time && 10 * *time <= 11 * times.front())
+      near.push_back(target);
+  const auto loaded = std::find_if(near.begin(), near.end(), [&](const std::string& target) {
+    const auto it = facts.find("backend." + target + ".loaded");
+    return it != facts.end() && it->second == "true";
+  });
+  return loaded == near.end() ? near.front() : *loaded;
+}
+
+// Empty: it misses the SLO, and the search goes on.
+std::string picked(const NaiveFacts& facts, const NaiveRule& rule, const std::vector<std::string>& usable) {
+  if (rule.pick == "fastest") return fastest(facts, usable);
+  if (rule.pick != "meets_slo") return usable.front();
+  bool late = false;
+  for (const std::string& target : usable)
+    if (const auto it = facts.find("backend." + target + ".meets_slo"); it != facts.end()) {
+      if (it->second == "true") return target;
+      late = true;
+    }
+  if (!late || rule.on_slo_miss == "first") return usable.front();
+  return rule.on_slo_miss == "fastest" ? fastest(facts, usable) : "";
+}
+
 std::optional<Outcome> settle(const NaiveTree& tree, const NaiveFacts& facts, const NaiveRule& rule,
-                              std::string& advice) {
+                              std::string& advice, std::vector<std::string>& missed) {
   bool waitable = false;
   std::vector<std::string> tried;
   for (const std::string& target : rule.use) {
@@ -108,25 +145,36 @@ std::optional<Outcome> settle(const NaiveTree& tree, const NaiveFacts& facts, co
   }
   if (advice.empty() && (waitable || rule.use.empty())) advice = rule.engine;
   const bool ends = rule.on_unavailable != "next";
-  if (!tried.empty()) return Outcome{tried.front(), rule.id, false, tried, ends};
+  if (!tried.empty()) {
+    const std::string target = picked(facts, rule, tried);
+    std::vector<std::string> order;
+    if (!target.empty()) order.push_back(target);
+    for (const std::string& other : missed) add_once(other, order);
+    for (const std::string& other : tried) add_once(other, order);
+    if (!target.empty()) return Outcome{target, rule.id, false, order, ends};
+    missed = order;
+    return std::nullopt;
+  }
   if (rule.use.empty() || !ends) return std::nullopt;
   return Outcome{"", rule.id, rule.on_unavailable == "queue" && waitable, {}, ends};
 }
 
 std::optional<Outcome> walk(const NaiveTree& tree, const NaiveFacts& facts,
-                            const std::vector<NaiveRule>& rules, std::string& advice) {
+                            const std::vector<NaiveRule>& rules, std::string& advice,
+                            std::vector<std::string>& missed) {
   for (const NaiveRule& rule : rules) {
     if (rule.when && truth_of(*rule.when, facts) != 'T') continue;
-    const auto found =
-        rule.rules.empty() ? settle(tree, facts, rule, advice) : walk(tree, facts, rule.rules, advice);
+    const auto found = rule.rules.empty() ? settle(tree, facts, rule, advice, missed)
+                                          : walk(tree, facts, rule.rules, advice, missed);
     if (found) return found;
   }
   return std::nullopt;
 }
 
 Outcome decide_naively(const NaiveTree& tree, const NaiveFacts& facts, std::string& advice) {
-  auto found = walk(tree, facts, tree.rules, advice);
-  if (!found) return *settle(tree, facts, tree.fallback, advice);
+  std::vector<std::string> missed;  // the SLO: alternatives to what is chosen behind them
+  auto found = walk(tree, facts, tree.rules, advice, missed);
+  if (!found) return *settle(tree, facts, tree.fallback, advice, missed);
   bool denied = false;
   if (!found->ends)
     for (const std::string& target : tree.fallback.use)
@@ -136,7 +184,8 @@ Outcome decide_naively(const NaiveTree& tree, const NaiveFacts& facts, std::stri
 
 std::vector<std::string> tried(const Decision& d) {
   std::vector<std::string> out;
-  if (d.target) out.push_back(d.target->backend);
+  if (!d.target) return out;
+  out.push_back(d.target->backend);
   for (const TargetTrace& trace : d.targets)
     if (trace.verdict == Verdict::available) add_once(trace.target->backend, out);
   return out;
@@ -155,6 +204,8 @@ class Maker {
       out.constraints.push_back({expr(2), {below(2) ? "remote" : pick(kTargets)}});
     out.rules = rules(below(5), 2);
     out.fallback = {"default", std::nullopt, targets(), below(2) ? "queue" : "fail", {}, {}};
+    set_pick(out.fallback);
+    if (out.fallback.on_slo_miss == "next") out.fallback.on_slo_miss = "first";
     return out;
   }
 
@@ -170,11 +221,25 @@ class Maker {
     for (const char* name : kFlags)
       if (below(3)) out[name] = below(2) ? "true" : "false";
     for (const char* target : kTargets)
-      if (below(4)) out[std::string("backend.") + target + ".available"] = below(2) ? "true" : "false";
+      if (below(4)) out[std::string("backend.") + target + ".available"] = below(5) < 3 ? "true" : "false";
+    const bool any_slo = below(3), any_time = below(3);
+    for (const char* target : kTargets) {
+      const std::string prefix = std::string("backend.") + target + ".";
+      if (any_time && below(4)) out[prefix + "expected_total"] = std::to_string(95 + below(30));
+      if (any_slo && below(4)) out[prefix + "meets_slo"] = below(3) ? "false" : "true";
+      if (below(3)) out[prefix + "loaded"] = below(2) ? "true" : "false";
+    }
     return out;
   }
 
  private:
+  void set_pick(NaiveRule& rule) {
+    constexpr const char* kPicks[] = {"first", "fastest", "meets_slo"};
+    constexpr const char* kMisses[] = {"next", "fastest", "first"};
+    if (below(4)) rule.pick = pick(kPicks);
+    if (rule.pick == "meets_slo") rule.on_slo_miss = pick(kMisses);
+  }
+
   static constexpr const char* kWords[] = {"a", "b", "c"};
   static constexpr const char* kFractions[] = {"0.25", "1.5", "2.75"};
   static constexpr const char* kModalities[] = {"text", "image", "audio"};
@@ -195,7 +260,11 @@ class Maker {
       if (depth > 0 && below(3) == 0)
         rule.rules = rules(1 + below(3), depth - 1);
       else if (below(4))
-        rule.use = targets(), rule.on_unavailable = below(4) ? "next" : below(2) ? "queue" : "fail";
+        rule.use = targets(),
+        rule.on_unavailable = below(4)   ? "next"
+                              : below(2) ? "queue"
+                                         : "fail",
+        set_pick(rule);
       if (rule.rules.empty() && (rule.use.empty() || below(2))) rule.engine = pick(kEngines);
       out.push_back(std::move(rule));
     }
@@ -249,11 +318,17 @@ std::string yaml(const Expr& e) {
   return "{fact: " + e.fact + ", " + e.op + ": " + (e.op == "in" ? joined(e.operands) : e.operands[0]) + "}";
 }
 
+std::string yaml_of_pick(const NaiveRule& rule) {
+  return (rule.pick.empty() ? "" : ", pick: " + rule.pick) +
+         (rule.on_slo_miss.empty() ? "" : ", on_slo_miss: " + rule.on_slo_miss);
+}
+
 std::string yaml(const NaiveRule& rule) {
   std::string out = "{id: " + rule.id + ", because: b";
   if (rule.when) out += ", when: " + yaml(*rule.when);
   if (!rule.engine.empty()) out += ", engine: " + rule.engine;
-  if (!rule.use.empty()) out += ", use: " + joined(rule.use) + ", on_unavailable: " + rule.on_unavailable;
+  if (!rule.use.empty())
+    out += ", use: " + joined(rule.use) + ", on_unavailable: " + rule.on_unavailable + yaml_of_pick(rule);
   if (!rule.rules.empty()) {
     std::vector<std::string> parts;
     for (const NaiveRule& child : rule.rules) parts.push_back(yaml(child));
@@ -277,7 +352,7 @@ std::string yaml(const NaiveTree& tree) {
     out += "  - " + text + "\n";
   }
   return out + "default: {because: b, use: " + joined(tree.fallback.use) +
-         ", on_unavailable: " + tree.fallback.on_unavailable + "}\n";
+         ", on_unavailable: " + tree.fallback.on_unavailable + yaml_of_pick(tree.fallback) + "}\n";
 }
 
 Facts typed(const NaiveFacts& naive) {
@@ -311,7 +386,7 @@ TEST(RandomTrees, AgreeWithANaiveEvaluator) {
   const char* const given = std::getenv("FLYBALL_SEED");
   const auto first = given ? static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10)) : 1U;
   std::printf("seeds from %u\n", first);
-  int chosen = 0, queued = 0, refused = 0, advised = 0;
+  int chosen = 0, queued = 0, refused = 0, advised = 0, picked_another = 0, missed = 0;
   Decision kept;  // used again for every tree, as the daemon does
   for (std::uint32_t i = 0; i < kTrees; ++i) {
     const std::uint32_t seed = first + i;
@@ -341,6 +416,14 @@ TEST(RandomTrees, AgreeWithANaiveEvaluator) {
       advised += d.advice != nullptr;
       const Facts same = typed(naive_facts);
       ASSERT_EQ(receipt(d, facts).dump(), receipt(decide(*again, same), same).dump()) << "seed " << seed;
+      for (const PickTrace& trace : d.picks) {
+        const std::uint32_t end = trace.first_target + trace.picked.at;
+        bool another = false;
+        for (std::uint32_t at = trace.first_target; at < end; ++at)
+          another |= d.targets[at].verdict == Verdict::available;
+        picked_another += another;
+        missed += trace.picked.by == Picked::By::nothing;
+      }
       chosen += d.target != nullptr;
       queued += d.queue;
       refused += d.target == nullptr && !d.queue;
@@ -351,6 +434,8 @@ TEST(RandomTrees, AgreeWithANaiveEvaluator) {
   EXPECT_GT(queued, 500);
   EXPECT_GT(refused, 500);
   EXPECT_GT(advised, 5000);
+  EXPECT_GT(picked_another, 200);
+  EXPECT_GT(missed, 150);
 }
 
 }  // namespace

@@ -84,8 +84,12 @@ class Trees {
     if (below(4)) out.set("app.privacy", std::string(below(2) ? "any" : "local_only"), "t");
     if (below(4)) out.set("model.id", std::string(below(2) ? "a" : "b"), "t");
     if (below(4)) out.set("workload.modalities", std::vector<std::string>{below(2) ? "text" : "image"}, "t");
-    for (const char* backend : {"cpu", "vulkan", "vllm"})
-      if (below(4)) out.set(std::string("backend.") + backend + ".available", below(3) != 0, "t");
+    for (const char* backend : {"cpu", "vulkan", "vllm"}) {
+      const std::string prefix = std::string("backend.") + backend;
+      if (below(4)) out.set(prefix + ".available", below(3) != 0, "t");
+      if (below(4)) out.set(prefix + ".meets_slo", below(2) != 0, "t");
+      if (below(4)) out.set(prefix + ".expected_total", std::int64_t{below(300)}, "t");
+    }
     return out;
   }
 
@@ -106,7 +110,14 @@ class Trees {
         const char* const uses[] = {"cpu", "[vulkan, cpu]", "[vllm, vulkan]", "[vulkan, vulkan:latency]",
                                     "vllm"};
         const char* const ends[] = {"next", "next", "queue", "fail"};
-        out += std::string(", use: ") + uses[below(5)] + ", on_unavailable: " + ends[below(4)] + "}";
+        const char* const picks[] = {"",
+                                     "",
+                                     ", pick: fastest",
+                                     ", pick: meets_slo",
+                                     ", pick: meets_slo, on_slo_miss: fastest",
+                                     ", pick: meets_slo, on_slo_miss: first"};
+        out += std::string(", use: ") + uses[below(5)] + ", on_unavailable: " + ends[below(4)] +
+               picks[below(6)] + "}";
       }
       if (n > 1) out += ",";
     }
@@ -119,7 +130,12 @@ class Trees {
       return "{" + kind + ": [" + condition(depth - 1) + ", " + condition(depth - 1) + "]}";
     }
     const char* const ops[] = {"eq", "ne", "gt", "gte", "lt", "lte"};
-    switch (below(7)) {
+    switch (below(9)) {
+      case 7:
+        return std::string("{fact: backend.vulkan.meets_slo, eq: ") + (below(2) ? "true" : "false") + "}";
+      case 8:
+        return std::string("{fact: backend.cpu.expected_total, ") + ops[below(6)] + ": " +
+               number(below(300)) + "}";
       case 0:
         return std::string("{fact: hardware.gpu.count, ") + ops[below(6)] + ": " + number(below(4)) + "}";
       case 1:
