@@ -5,45 +5,31 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <condition_variable>
 #include <cstdio>
 #include <ctime>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "backends/local/local_backend.hpp"
-#include "tests/bench/program.hpp"
+#include "tests/bench/client.hpp"
 
 namespace {
 
 using namespace flyball;
+using bench::Clock, bench::Client, bench::Gap, bench::Quantiles, bench::Running, bench::in_seconds, bench::ms,
+    bench::quantiles, bench::ttft_ms;
 using nlohmann::json;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kStreamPrompt = 32;
 constexpr std::uint32_t kWarmUp = 1024;  // tokens, by which the cost of a step is learned
-// How often it is asked whether the engine has come to rest.
-constexpr std::chrono::milliseconds kPoll{5};
-
 struct Options {
   local::LocalBackendOptions engine;
   std::uint32_t brief = 64, lengthy = 4096, long_alone = 1;
   double seconds = 60, stream_seconds = 20, longest_pause = 32, trace = 0;
   bool as_json = false;
 };
-
-double ms(Clock::duration time) {
-  return std::chrono::duration<double, std::milli>(time).count();
-}
-Clock::time_point in_seconds(double seconds) {
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
 
 // The engine's steps and the processor time they got, for --trace.
 class Recorder {
@@ -95,117 +81,6 @@ class Recorder {
   Cpu before_;  // since the process, or its thread, began
   std::vector<Step> steps_;
 };
-
-struct Gap {  // between two tokens of a stream
-  Clock::time_point from, to;
-};
-
-class Waiter final : public EventSink {
- public:
-  bool push(Event event) noexcept override {
-    const std::scoped_lock lock(mutex_);
-    if (std::holds_alternative<Delta>(event))
-      tokens_.push_back(Clock::now());
-    else
-      end_ = std::move(event);
-    changed_.notify_one();
-    return true;
-  }
-  bool over() {
-    const std::scoped_lock lock(mutex_);
-    return end_.has_value();
-  }
-  bool wait_end(Clock::time_point until) {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_until(lock, until, [&] { return end_.has_value(); });
-  }
-  Timings wait_timings() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return end_.has_value(); });
-    if (const auto* error = std::get_if<Error>(&*end_)) bench::die(error->message);
-    return std::get<Done>(*end_).timings;
-  }
-  void wait_tokens(std::size_t n) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return end_.has_value() || tokens_.size() >= n; });
-  }
-  // Of those that came between the two times.
-  std::vector<Gap> gaps(Clock::time_point from, Clock::time_point to) {
-    const std::scoped_lock lock(mutex_);
-    std::vector<Gap> gaps;
-    for (std::size_t i = 1; i < tokens_.size(); ++i)
-      if (tokens_[i - 1] >= from && tokens_[i] <= to) gaps.push_back({tokens_[i - 1], tokens_[i]});
-    return gaps;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Clock::time_point> tokens_;
-  std::optional<Event> end_;
-};
-
-double ttft_ms(const Timings& t) {
-  return static_cast<double>(t.queue_us + t.prefill_us) / 1e3;
-}
-
-struct Running {
-  std::shared_ptr<Waiter> waiter = std::make_shared<Waiter>();
-  Clock::time_point start;
-  Ticket ticket;
-};
-
-class Client {
- public:
-  explicit Client(Backend& backend) : backend_(backend) {}
-
-  std::vector<Token> prompt(std::uint32_t n) {
-    std::vector<Token> tokens(n);
-    for (Token& token : tokens) token = static_cast<Token>(random_() % backend_.info().vocab_size);
-    return tokens;
-  }
-  Running start(std::vector<Token> prompt, std::uint32_t answer = 1) {
-    CompletionRequest request;
-    request.prompt = TokenPrompt{std::move(prompt)};
-    request.max_tokens = answer;
-    request.ignore_eos = true;
-    request.sampling.temperature = 0;
-    Running running;
-    running.start = Clock::now();
-    running.ticket = bench::expect(backend_.start(std::move(request), running.waiter));
-    return running;
-  }
-  double ttft(std::uint32_t n) { return ttft_ms(start(prompt(n)).waiter->wait_timings()); }
-  void wait_idle() const {
-    while (backend_.load().running > 0) std::this_thread::sleep_for(kPoll);
-  }
-  // Half to `longest` times `typical_ms`, as often in each octave: requests arrive at any moment of a step,
-  // soon after another one and after a while.
-  void pause(double typical_ms, double longest) {
-    const double x = static_cast<double>(random_()) / static_cast<double>(std::mt19937::max());
-    std::this_thread::sleep_for(
-        std::chrono::duration<double, std::milli>(typical_ms * std::pow(2 * longest, x) / 2));
-  }
-
- private:
-  Backend& backend_;
-  std::mt19937 random_{1};
-};
-
-struct Quantiles {
-  double p50 = 0, p90 = 0, p99 = 0, most = 0;
-  std::size_t samples = 0;
-  json to_json() const {
-    return {{"p50", p50}, {"p90", p90}, {"p99", p99}, {"most", most}, {"samples", samples}};
-  }
-};
-
-Quantiles quantiles(std::vector<double> values) {
-  if (values.empty()) bench::die("nothing was measured: the long prompt is too short for this device");
-  std::ranges::sort(values);
-  const auto at = [&](std::size_t percent) { return values[(values.size() * percent - 1) / 100]; };
-  return {at(50), at(90), at(99), values.back(), values.size()};
-}
 
 struct Figures {
   Quantiles solo, beside, tpot_alone, tpot_beside;  // ms
