@@ -1,0 +1,307 @@
+#include "tests/bench/simulation/world.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "tests/bench/program.hpp"
+#include "tests/bench/simulation/hash.hpp"
+
+namespace flyball::simulation {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+TimePoint point(double seconds) {
+  return TimePoint(std::chrono::round<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
+}
+double seconds_of(TimePoint time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+std::vector<fleet::MemoryPool> pools_of(const MachineSpec& machine) {
+  std::vector<fleet::MemoryPool> pools;
+  for (const PoolSpec& pool : machine.pools) pools.push_back({pool.name, pool.bytes, pools.empty()});
+  return pools;
+}
+
+}  // namespace
+
+World::World(const MachineSpec& machine, std::span<const SimRequest> requests, Router& router, std::uint64_t seed)
+    : machine_(machine),
+      requests_(requests),
+      router_(router),
+      turns_(std::make_shared<route::Turns>([this] { return std::llround(now_ * 1e3); })),
+      places_(requests.size()),
+      governor_(pools_of(machine)),
+      workers_(machine.engines.size()),
+      open_(machine.engines.size()),
+      outcomes_(requests.size()),
+      unfinished_(requests.size()) {
+  engines_.reserve(machine.engines.size());
+  for (std::size_t i = 0; i < machine.engines.size(); ++i)
+    engines_.emplace_back(machine.engines[i], model_, mixed(seed + i) % 4096);
+  for (std::size_t i = 0; i < requests.size(); ++i) add(Event::Kind::arrival, requests[i].at, i);
+}
+
+void World::run() {
+  while (unfinished_ > 0) {
+    begin_steps();
+    double next = events_.empty() ? kNever : events_.top().at;
+    std::size_t ending = engines_.size();
+    for (std::size_t i = 0; i < engines_.size(); ++i) {
+      if (!engines_[i].stepping()) continue;
+      const double at = now_ + std::max(engines_[i].left(), 0.0) * slowed(i);
+      if (at < next) {
+        next = at;
+        ending = i;
+      }
+    }
+    if (next == kNever) bench::die("the simulation stands still with requests open");
+    for (std::size_t i = 0; i < engines_.size(); ++i)
+      if (engines_[i].stepping()) engines_[i].work((next - now_) / slowed(i));
+    now_ = next;
+    if (ending < engines_.size()) {
+      end_step(ending);
+    } else {
+      const Event event = events_.top();
+      events_.pop();
+      happen(event);
+    }
+    give_turns();
+  }
+  for (const SimEngine& engine : engines_)
+    if (!engine.balanced() || engine.open() > 0) bench::die("the books of a scheduler do not balance");
+  std::uint64_t accounted = 0, held = 0;
+  for (const auto& pool : governor_.pools()) accounted += pool.accounted;
+  for (const Worker& worker : workers_) held += governor_.bytes(worker.id);
+  if (accounted != held) bench::die("the governor's books do not balance");
+}
+
+void World::add(Event::Kind kind, double at, std::size_t index) {
+  events_.push({kind, at, ++order_, index});
+}
+
+void World::happen(const Event& event) {
+  switch (event.kind) {
+    case Event::Kind::arrival:
+      arrive(event.index);
+      break;
+    case Event::Kind::loaded:
+      ready(event.index);
+      break;
+    case Event::Kind::look:
+      govern();
+      break;
+    case Event::Kind::submit: {
+      const SimRequest& request = requests_[event.index];
+      const auto taken = engines_[outcomes_[event.index].engine].submit(event.index, name_of(request.app),
+                                                                        request.tokens(), request.output_tokens);
+      if (!taken) bench::die("an engine refused a request: " + taken.error().message);
+      break;
+    }
+  }
+}
+
+void World::arrive(std::size_t index) {
+  const SimRequest& request = requests_[index];
+  Outcome& outcome = outcomes_[index];
+  outcome.engine = router_.choose(index, *this);
+  outcome.beside_batch = open_batch_ > 0;
+  if (!request.interactive()) ++open_batch_;
+  ++open_[outcome.engine];
+  // Batch work weighs a quarter of what a person waits for (config::AppManifest::weight()).
+  config::AppManifest manifest;
+  if (!request.interactive()) manifest.workload.kind = config::WorkloadClass::batch;
+  places_[index] = turns_->ask({kModelId, machine_.engines[outcome.engine].target, SimEngine::kSlots,
+                                name_of(request.app), manifest.weight() / 100.0,
+                                static_cast<double>(request.prompt_tokens), false},
+                               [this, index] { granted_.push_back(index); });
+}
+
+void World::give_turns() {
+  for (std::size_t i = 0; i < granted_.size(); ++i) acquire(granted_[i]);
+  granted_.clear();
+}
+
+void World::acquire(std::size_t request) {
+  const std::size_t engine = outcomes_[request].engine;
+  Worker& worker = workers_[engine];
+  if (machine_.engines[engine].remote && worker.state == EngineState::stopped) {
+    worker.state = EngineState::ready;
+    engines_[engine].load(machine_.pools[machine_.engines[engine].pool].bytes);
+  }
+  if (worker.state == EngineState::ready && !worker.held) return begin(request);
+  worker.waiting.push_back(request);
+  if (worker.state != EngineState::stopped) return;
+  worker.state = EngineState::asking;
+  worker.id = ++last_id_;
+  const auto a_context = static_cast<std::uint64_t>(model_.kv_bytes_per_token * model_.context);
+  worker.claim = {};
+  worker.claim.model = kModelId;
+  worker.claim.pool = machine_.engines[engine].pool;
+  worker.claim.need = {static_cast<std::uint64_t>(model_.weight_bytes), model_.scratch_bytes,
+                       SimEngine::kSlots * a_context, a_context};
+  // Engines of one pool share it: none takes the KV of every slot where the others would find no room.
+  std::size_t sharers = 0;
+  for (const EngineSpec& other : machine_.engines)
+    if (other.pool == worker.claim.pool) ++sharers;
+  worker.claim.most = machine_.pools[worker.claim.pool].bytes / sharers;
+  worker.claim.askers = {{name_of(requests_[request].app)}};
+  governor_.ask(worker.id, worker.claim, point(now_));
+  govern();
+}
+
+void World::begin(std::size_t request) {
+  Outcome& outcome = outcomes_[request];
+  outcome.began = now_;
+  router_.began(request, *this);
+  add(Event::Kind::submit, now_ + machine_.engines[outcome.engine].round_trip / 2, request);
+}
+
+void World::govern() {
+  std::vector<fleet::Governor::Use> uses;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].state != EngineState::ready || workers_[i].id == 0) continue;
+    uses.push_back({workers_[i].id, {}});
+    if (engines_[i].open() == 0) uses.back().idle_since = point(workers_[i].idle_since);
+  }
+  const auto step = governor_.decide({point(now_), uses, {}, false});
+  for (const fleet::Governor::Action& action : step.actions) {
+    const auto at = std::ranges::find(workers_, action.id, &Worker::id);
+    const auto engine = static_cast<std::size_t>(at - workers_.begin());
+    using Kind = fleet::Governor::Action::Kind;
+    switch (action.kind) {
+      case Kind::load:
+        at->state = EngineState::loading;
+        at->kv_bytes = action.kv_bytes;
+        add(Event::Kind::loaded, now_ + machine_.engines[engine].load_seconds, engine);
+        break;
+      case Kind::end:  // without a request on it; its KV is lost
+        engines_[engine].unload();
+        governor_.gone(at->id);
+        at->state = EngineState::stopped;
+        at->id = 0;
+        break;
+      case Kind::hold:
+      case Kind::release:
+        at->held = action.kind == Kind::hold;
+        if (!at->held)
+          for (const std::size_t waiting : std::exchange(at->waiting, {})) begin(waiting);
+        break;
+      case Kind::refuse:
+        bench::die("the governor refused " + machine_.engines[engine].id + ": " + action.error->message);
+    }
+  }
+  if (step.look_again) add(Event::Kind::look, std::max(now_, seconds_of(*step.look_again)), 0);
+}
+
+void World::ready(std::size_t engine) {
+  Worker& worker = workers_[engine];
+  worker.state = EngineState::ready;
+  worker.idle_since = now_;
+  engines_[engine].load(worker.kv_bytes);
+  const fleet::MemoryClaim& claim = worker.claim;
+  governor_.ready(worker.id, claim, claim.need.weight_bytes + claim.need.scratch_bytes + worker.kv_bytes,
+                  point(now_));
+  for (const std::size_t waiting : std::exchange(worker.waiting, {})) begin(waiting);
+  govern();
+}
+
+void World::end_step(std::size_t engine) {
+  for (const Produced& token : engines_[engine].end_step(now_)) {
+    Outcome& outcome = outcomes_[token.request];
+    route::Turns::Place& place = places_[token.request];
+    place.generated(1);
+    outcome.output_tokens = token.output_tokens;
+    const double here = now_ + machine_.engines[engine].round_trip / 2;
+    if (token.first) {
+      outcome.first_step = token.first_step;
+      outcome.first_token = here;
+      outcome.cached_tokens = token.cached_tokens;
+    }
+    router_.token(token.request, *this);
+    if (!token.last) continue;
+    outcome.done = here;
+    place.settle(requests_[token.request].prompt_tokens - token.cached_tokens);
+    place = {};
+    --open_[engine];
+    --unfinished_;
+    if (!requests_[token.request].interactive()) --open_batch_;
+    router_.done(token.request, *this);
+  }
+  if (engines_[engine].open() == 0) workers_[engine].idle_since = now_;
+}
+
+void World::begin_steps() {
+  for (SimEngine& engine : engines_) engine.begin_step(now_);
+}
+
+// Whatever else is in a step now takes its share of the same cores and memory.
+double World::slowed(std::size_t engine) const {
+  double times = 1;
+  for (std::size_t other = 0; other < engines_.size(); ++other)
+    if (other != engine && engines_[other].stepping()) times *= machine_.slowed[engine][other];
+  return times;
+}
+
+std::vector<fleet::WorkerStatus> World::status() const {
+  std::vector<fleet::WorkerStatus> out;
+  for (std::size_t i = 0; i < engines_.size(); ++i) {
+    const Worker& worker = workers_[i];
+    fleet::WorkerStatus status;
+    status.model = kModelId;
+    status.backend = machine_.engines[i].target;
+    status.state = worker.state == EngineState::ready     ? fleet::WorkerState::ready
+                   : worker.state == EngineState::stopped ? fleet::WorkerState::stopped
+                                                          : fleet::WorkerState::starting;
+    status.load.running = engines_[i].running();
+    status.load.waiting = engines_[i].open() - std::min(engines_[i].open(), status.load.running) +
+                          static_cast<std::uint32_t>(turns_->waiting(kModelId, status.backend));
+    status.load.kv_blocks_total = engines_[i].kv_blocks();
+    status.load.kv_blocks_used = engines_[i].kv_blocks_used();
+    status.load.steps = engines_[i].steps();
+    status.account_bytes = governor_.bytes(worker.id);
+    status.info.backend = status.backend;
+    status.info.model = kModelId;
+    status.info.max_sequences = SimEngine::kSlots;
+    status.info.context_length = model_.context;
+    status.info.weight_bytes = static_cast<std::uint64_t>(model_.weight_bytes);
+    status.info.kv_bytes = worker.kv_bytes;
+    status.info.token_weight_bytes = static_cast<std::uint64_t>(model_.weight_bytes);
+    status.info.parameters = static_cast<std::uint64_t>(model_.parameters);
+    status.info.quantization = "Q4_0";
+    status.info.architecture = "llama";
+    out.push_back(std::move(status));
+  }
+  return out;
+}
+
+fleet::MemoryStatus World::memory() const {
+  fleet::MemoryStatus status;
+  const auto pools = governor_.pools();
+  for (std::size_t i = 0; i < pools.size(); ++i) {
+    fleet::PoolStatus pool;
+    pool.name = pools[i].name;
+    pool.capacity = pools[i].capacity;
+    pool.accounted = pools[i].accounted;
+    pool.free = governor_.free_for_engines(i, fleet::Governor::kUnknown);
+    pool.engines = pools[i].engines;
+    pool.waiting = pools[i].waiting;
+    if (i > 0)
+      for (const EngineSpec& engine : machine_.engines)
+        if (engine.pool == i) pool.backends.push_back({engine.target, pool.capacity});
+    status.pools.push_back(std::move(pool));
+  }
+  return status;
+}
+
+std::uint64_t World::steps() const {
+  std::uint64_t sum = 0;
+  for (const SimEngine& engine : engines_) sum += engine.steps();
+  return sum;
+}
+
+}  // namespace flyball::simulation

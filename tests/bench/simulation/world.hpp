@@ -1,0 +1,127 @@
+// A discrete-event simulation of one machine under one load.
+//
+// Real code, as the daemon runs it: Turns with their FairQueue (who goes next at an engine), the Governor (memory
+// for loads, evictions), and in each SimEngine the Scheduler with its KV books and prefix index, the StepCostFit
+// and the step budget. A Router decides; the one that is Flyball runs gather(), the Predictor and
+// policy::decide() (flyball_router.hpp).
+// Simulated: time, the steps' durations, loads, the network, and what ties the parts together (the Dispatcher
+// and the worker fleet run on sockets and timers). Prompts are tokens already: nothing is prepared.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/app_manifest.hpp"
+#include "daemon/fleet/fleet.hpp"
+#include "daemon/fleet/governor.hpp"
+#include "daemon/route/turns.hpp"
+#include "tests/bench/simulation/engine.hpp"
+#include "tests/bench/simulation/machine.hpp"
+#include "tests/bench/simulation/workload.hpp"
+
+namespace flyball::simulation {
+
+inline constexpr const char* kModelId = "m";
+
+// What became of one request. Times are seconds since the simulation began; below 0: never.
+struct Outcome {
+  std::size_t engine = 0;
+  bool beside_batch = false;  // batch requests were open when it came
+  double began = -1, first_step = -1, first_token = -1, done = -1;
+  std::uint32_t cached_tokens = 0, output_tokens = 0;
+};
+
+class World;
+
+// Chooses an engine of the machine for each request.
+class Router {
+ public:
+  virtual ~Router() = default;
+  // The index of an engine.
+  virtual std::size_t choose(std::size_t request, const World& world) = 0;
+  // Whatever the daemon sees of a request later: the engine takes it, gives a token, has given the last one.
+  virtual void began(std::size_t /*request*/, const World&) {}
+  virtual void token(std::size_t /*request*/, const World&) {}
+  virtual void done(std::size_t /*request*/, const World&) {}
+};
+
+class World {
+ public:
+  // All outlive it. Steps replay the recorded noise from a place that the seed names.
+  World(const MachineSpec& machine, std::span<const SimRequest> requests, Router& router, std::uint64_t seed);
+
+  // Until every request is answered. Once. Aborts when the books of a part do not balance.
+  void run();
+
+  double now() const noexcept { return now_; }
+  const MachineSpec& machine() const noexcept { return machine_; }
+  const ModelSpec& model() const noexcept { return model_; }
+  std::span<const SimRequest> requests() const noexcept { return requests_; }
+  const Outcome& outcome(std::size_t request) const { return outcomes_[request]; }
+  std::span<const Outcome> outcomes() const noexcept { return outcomes_; }
+  // What the daemon knows of its engines: as Fleet::status(), with who waits for a turn added.
+  std::vector<fleet::WorkerStatus> status() const;
+  fleet::MemoryStatus memory() const;
+  // Requests that were sent to an engine and are not over.
+  std::uint32_t open_at(std::size_t engine) const { return open_[engine]; }
+  std::uint64_t steps() const;
+
+ private:
+  struct Event {
+    enum class Kind : std::uint8_t { arrival, loaded, look, submit } kind;
+    double at = 0;
+    std::uint64_t order = 0;
+    std::size_t index = 0;  // of a request, or of an engine
+    bool operator>(const Event& other) const noexcept {
+      return at != other.at ? at > other.at : order > other.order;
+    }
+  };
+  enum class EngineState : std::uint8_t { stopped, asking, loading, ready };
+  struct Worker {
+    EngineState state = EngineState::stopped;
+    fleet::Governor::Id id = 0;
+    fleet::MemoryClaim claim;
+    std::uint64_t kv_bytes = 0;
+    bool held = false;
+    double idle_since = 0;
+    std::vector<std::size_t> waiting;  // requests whose turn has come
+  };
+
+  void add(Event::Kind kind, double at, std::size_t index);
+  void happen(const Event& event);
+  void arrive(std::size_t request);
+  void give_turns();
+  void acquire(std::size_t request);
+  void begin(std::size_t request);
+  void govern();
+  void ready(std::size_t engine);
+  void end_step(std::size_t engine);
+  void begin_steps();
+  double slowed(std::size_t engine) const;
+  std::uint64_t least_bytes() const;
+
+  const MachineSpec& machine_;
+  const ModelSpec model_;
+  const std::span<const SimRequest> requests_;
+  Router& router_;
+  double now_ = 0;
+  std::uint64_t order_ = 0;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  std::shared_ptr<route::Turns> turns_;
+  std::vector<route::Turns::Place> places_;
+  std::vector<std::size_t> granted_;  // whose turn has just come
+  fleet::Governor governor_;
+  fleet::Governor::Id last_id_ = 0;
+  std::vector<Worker> workers_;
+  std::vector<SimEngine> engines_;
+  std::vector<std::uint32_t> open_;
+  std::vector<Outcome> outcomes_;
+  std::size_t unfinished_ = 0, open_batch_ = 0;
+};
+
+}  // namespace flyball::simulation
