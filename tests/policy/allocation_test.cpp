@@ -79,6 +79,19 @@ TEST(Decide, AllocatesNothingOnALargePolicy) {
       << "nothing of the decision before is left";
 }
 
+TEST(Decide, AllocatesNothingToPickByPredictions) {
+  const auto tree = parse_policy(predicted_policy(), "predicted.yaml");
+  ASSERT_TRUE(tree) << tree.error().where << ": " << tree.error().message;
+  const Facts facts = predicted_facts();
+  Decision decision;
+  decide(*tree, facts, decision);
+  EXPECT_EQ(allocations_of([&] { decide(*tree, facts, decision); }), 0U);
+  ASSERT_EQ(decision.picks.size(), 2U);
+  EXPECT_EQ(decision.picks[0].picked.by, Picked::By::nothing);
+  EXPECT_EQ(decision.picks[1].picked.by, Picked::By::loaded);
+  EXPECT_EQ(to_string(*decision.target), "sglang");
+}
+
 TEST(Decide, AllocatesNothingOnTheShippedPolicy) {
   const auto tree = parse_policy(config::default_policy_yaml(), "policy.yaml");
   ASSERT_TRUE(tree);

@@ -1,5 +1,6 @@
-// A policy of 200 rules, three comparisons each, 80 of them inside 40 others, three targets where none is
-// inside, under two constraints; and facts that walk it whole. For the test of allocations and the benchmark.
+// Policies and facts for the test of allocations and the benchmark: 200 rules, three comparisons each, 80 of
+// them inside 40 others, three targets where none is inside, under two constraints, with facts that walk them
+// whole; and a rule that picks the fastest of six targets, with every prediction known.
 #pragma once
 
 #include <string>
@@ -54,6 +55,40 @@ inline Facts large_policy_facts(std::int64_t concurrency) {
   facts.set("hardware.gpu.count", std::int64_t{1}, "probe");
   facts.set("workload.class", std::string("chat"), "manifest");
   facts.set("workload.concurrency", concurrency, "manifest");
+  return facts;
+}
+
+// The rule before it picks by the SLO, which no target meets.
+inline std::string predicted_policy() {
+  const std::string use = ", use: [\"vulkan:latency\", opencl, cpu, vllm, sglang, dynamo]";
+  return "schema: flyball.policy/v1\n"
+         "rules:\n"
+         "  - {id: in_time, because: b" +
+         use +
+         ", pick: meets_slo}\n"
+         "  - {id: fastest, because: b" +
+         use +
+         ", pick: fastest}\n"
+         "default: {because: b, use: cpu}\n";
+}
+
+// Two near-equals, the later one of them loaded.
+inline Facts predicted_facts() {
+  Facts facts;
+  std::int64_t total = 900'000;  // microseconds
+  for (const char* backend : {"vulkan", "opencl", "cpu", "vllm", "sglang", "dynamo"}) {
+    const std::string prefix = std::string("backend.") + backend + ".";
+    const std::string source = "predicted: queue 12.0 + load 0 + prefill 40.1 + step 9.2 ms";
+    facts.set(prefix + "available", true, "supervisor");
+    facts.set(prefix + "loaded", std::string_view(backend) == "sglang", "supervisor");
+    facts.set(prefix + "cached_tokens", std::int64_t{480}, source);
+    facts.set(prefix + "kv_room", std::int64_t{65'536}, "supervisor");
+    facts.set(prefix + "expected_ttft", total / 4, source);
+    facts.set(prefix + "expected_tpot", total / 64, source);
+    facts.set(prefix + "expected_total", total, source);
+    facts.set(prefix + "meets_slo", false, source);
+    total = total > 500'000 ? total - 150'000 : total + 9'000;
+  }
   return facts;
 }
 

@@ -5,6 +5,7 @@
 
 #include <ctime>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
@@ -100,6 +101,59 @@ TEST_F(Records, a_past_request_is_found_after_a_restart) {
   EXPECT_EQ(receipt["usage"]["completion_tokens"], 4);
   EXPECT_EQ(second.receipt(id, "key-bobby").status, 404) << "another app's";
   EXPECT_EQ(second.receipt("req-never").status, 404);
+}
+
+// The facts are kept, and not the pick: it is taken again, and said in the same bytes.
+TEST_F(Records, PicksAreTakenAgainFromKeptPredictions) {
+  auto tree = policy::parse_policy(R"(schema: flyball.policy/v1
+rules:
+  - {id: in_time, because: b, use: [vulkan, cpu], pick: meets_slo}
+  - {id: fastest, because: b, use: [vulkan, "cpu:latency", opencl], pick: fastest}
+default: {because: b, use: cpu}
+)",
+                                   "p.yaml");
+  ASSERT_TRUE(tree) << tree.error().message;
+  const auto shared = std::make_shared<const policy::Tree>(std::move(*tree));
+  std::vector<std::string> before;
+  const auto request = [&](int i) {
+    route::Receipt out;
+    out.request_id = "req-" + std::to_string(i);
+    out.app = "alice";
+    out.model = "m";
+    out.state = route::RunState::Kind::done;
+    out.created = 1'700'000'000;
+    for (const char* backend : {"vulkan", "cpu", "opencl"}) {
+      const std::string prefix = std::string("backend.") + backend + ".";
+      const std::string source =
+          "predicted: queue " + std::to_string(i) + ".0 + prefill 40.1 ms, 90 %: 80.4 ms";
+      const std::int64_t us = 100'000 + (i * 37 + backend[0] * 11) % 50 * 1'000;
+      out.facts.set(prefix + "available", true, "supervisor");
+      out.facts.set(prefix + "loaded", (i + backend[0]) % 3 == 0, "supervisor");
+      out.facts.set(prefix + "expected_total", us, source);
+      out.facts.set(prefix + "expected_ttft", us / 4, source);
+      out.facts.set(prefix + "meets_slo", us < 110'000, source);
+    }
+    out.keep = shared;
+    out.decision = policy::decide(*shared, out.facts);
+    before.push_back(policy::receipt(out.decision, out.facts).dump());
+    return out;
+  };
+  {
+    store::Writer writer(open());
+    route::ReceiptStore receipts(&writer);
+    for (int i = 0; i < 40; ++i) receipts.keep(request(i));
+    writer.flush();
+  }
+  auto database = open(store::Database::Access::read_only);
+  std::set<std::string> chosen;
+  for (int i = 0; i < 40; ++i) {
+    const auto found = route::find_record(database, "req-" + std::to_string(i), "alice");
+    ASSERT_TRUE(found && *found) << i;
+    EXPECT_EQ(policy::receipt((*found)->decision, (*found)->facts).dump(),
+              before[static_cast<std::size_t>(i)]);
+    chosen.insert((*found)->decision.rule->id + " " + to_string(*(*found)->decision.target));
+  }
+  EXPECT_GE(chosen.size(), 4U) << "the predictions decide";
 }
 
 TEST_F(Records, a_request_that_left_the_ring_is_found) {
