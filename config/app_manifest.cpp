@@ -73,6 +73,9 @@ const std::vector<Bound<Slo>>& slo_table() {
        [](Slo& s, const Node& n) { s.tpot = as_duration(n); }},
       {{"deadline", duration(1ms, 24h), "after which an answer is of no use"},
        [](Slo& s, const Node& n) { s.deadline = as_duration(n); }},
+      {{"hard", boolean(),
+        "whether a request that no engine is predicted to hold them for is refused at once"},
+       [](Slo& s, const Node& n) { s.hard = as_bool(n); }},
   };
   return table;
 }
@@ -166,6 +169,13 @@ const Shape& app_shape() {
   return shape;
 }
 
+void check_hard_slo(const Node& root, const Slo& slo, Findings& findings) {
+  if (!slo.hard || slo.ttft || slo.tpot || slo.deadline) return;
+  findings.push_back(Error{ErrorCode::config_invalid,
+                           "slo.hard holds no figure: declare slo.ttft, slo.tpot or slo.deadline beside it",
+                           "slo.hard", root.find("slo")->find("hard")->at.where()});
+}
+
 std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::string_view file_name) {
   Result<Node> root = parse_yaml(yaml, file_name);
   if (!root) return std::unexpected(Findings{std::move(root.error())});
@@ -177,6 +187,7 @@ std::expected<AppManifest, Findings> parse_app_all(std::string_view yaml, std::s
   AppManifest app;
   app.source = file_name;
   read_into(app, *root, app_table());
+  check_hard_slo(*root, app.slo, findings);
   if (const Node* source = root->find("key"))
     add_key(app.keys, *source, "key", std::filesystem::path(file_name).parent_path(), findings);
   if (!findings.empty()) return std::unexpected(std::move(findings));

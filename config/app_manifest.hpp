@@ -50,6 +50,7 @@ struct Workload {
 
 struct Slo {
   std::optional<std::chrono::milliseconds> ttft, tpot, deadline;
+  bool hard = false;  // a request whose prediction holds them nowhere is refused at once
 };
 
 struct AppLimits {

@@ -6,7 +6,7 @@ namespace flyball {
 namespace {
 
 // In the order of the enumerators; the static_assert below keeps the two lists the same length.
-constexpr std::array<std::string_view, 40> kNames = {
+constexpr std::array<std::string_view, 41> kNames = {
     "invalid_json",
     "json_too_deep",
     "json_too_large",
@@ -31,6 +31,7 @@ constexpr std::array<std::string_view, 40> kNames = {
     "token_limit_exceeded",
     "overloaded",
     "deadline_exceeded",
+    "slo_unattainable",
     "insufficient_memory",
     "shutting_down",
     "model_invalid",

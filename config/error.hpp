@@ -41,6 +41,7 @@ enum class ErrorCode : std::uint8_t {
   token_limit_exceeded,
   overloaded,
   deadline_exceeded,
+  slo_unattainable,
   insufficient_memory,
   shutting_down,
   // engines and models

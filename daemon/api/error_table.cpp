@@ -57,6 +57,9 @@ constexpr std::array kTable{
     ErrorRow{deadline_exceeded, 503, kServer, Retry::later,
              "The app's deadline (slo.deadline) passed before the first token."},
     ErrorRow{
+        slo_unattainable, 503, kServer, Retry::later,
+        "No engine is predicted to hold the app's hard SLO (slo.hard); the message has the best prediction."},
+    ErrorRow{
         insufficient_memory, 503, kServer, Retry::later,
         "The model, or the request's KV, does not fit; the message has what is needed and what there is."},
     ErrorRow{shutting_down, 503, kServer, Retry::later, "The daemon is draining."},

@@ -57,7 +57,7 @@ workload:
   shared_prefix_tokens: 2000
   concurrency: 8
   fixed_critical: true
-slo: {ttft: 2s, tpot: 50ms, deadline: 5m}
+slo: {ttft: 2s, tpot: 50ms, deadline: 5m, hard: true}
 models: [m, n]
 privacy: any
 limits: {in_flight: 4, max_tokens: 512, queue: 9, requests_per_minute: 60, bytes_per_minute: 64MiB, tokens_per_minute: 9000,
@@ -84,6 +84,7 @@ chat: {control_tokens_in_content: true}
   EXPECT_EQ(app->slo.ttft, 2s);
   EXPECT_EQ(app->slo.tpot, 50ms);
   EXPECT_EQ(app->slo.deadline, 5min);
+  EXPECT_TRUE(app->slo.hard);
   EXPECT_THAT(app->models, testing::ElementsAre("m", "n"));
   EXPECT_EQ(app->privacy, Privacy::any);
   EXPECT_EQ(app->limits.in_flight, 4U);
@@ -95,6 +96,17 @@ chat: {control_tokens_in_content: true}
   EXPECT_EQ(app->limits.tokens_per_day, 1'000'000'000'000U);
   EXPECT_EQ(app->limits.kv_tokens, 8192U);
   EXPECT_TRUE(app->chat.control_tokens_in_content);
+}
+
+TEST(Manifest, AHardSloNeedsAFigure) {
+  const auto app = parse_app(std::string(kAppHead) + "slo:\n  hard: true\n", "a.yaml");
+  ASSERT_FALSE(app);
+  EXPECT_EQ(app.error().message,
+            "slo.hard holds no figure: declare slo.ttft, slo.tpot or slo.deadline beside it");
+  EXPECT_EQ(app.error().param, "slo.hard");
+  EXPECT_TRUE(app.error().where.starts_with("a.yaml:")) << app.error().where;
+  EXPECT_TRUE(parse_app(std::string(kAppHead) + "slo: {hard: false}\n", "a.yaml"));
+  EXPECT_FALSE(parse_app(kAppHead, "a.yaml")->slo.hard);
 }
 
 TEST(Manifest, PromptsStayHereUnlessSaidOtherwise) {
