@@ -21,6 +21,7 @@
 #include "daemon/api/parsing_thread.hpp"
 #include "daemon/api/readiness.hpp"
 #include "daemon/api/refusal_log.hpp"
+#include "daemon/api/slo_fields.hpp"
 #include "daemon/api/views.hpp"
 #include "daemon/route/dispatcher.hpp"
 #include "daemon/route/held_bytes.hpp"
@@ -100,7 +101,7 @@ struct Service::Impl {
     const config::AppManifest* app;  // nullptr on open routes
     std::uint64_t charged = 0;       // bytes; the most that the body may have
     route::Standings standings;
-    route::HeldBytes::Share held;    // of the app's bytes, for the body
+    route::HeldBytes::Share held;  // of the app's bytes, for the body
   };
 
   // One request that was let in.
@@ -372,11 +373,14 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
 
 void Service::Impl::run(const Call& call, Generate request) {
   const config::AppManifest& app = *call.app;
+  route::RequestTraits traits = traits_of(request);
+  if (const auto read = read_slo_fields(call.exchange->request(), traits); !read)
+    return answer(call, pass(read));
   auto model = call.state->apps.model_for(app, request.model);
   if (!model) return answer(call, pass(model));
   auto max_tokens = apps::Registry::cap_max_tokens(app, request.base.max_tokens);
   if (!max_tokens) return answer(call, pass(max_tokens));
-  request.base.max_tokens = *max_tokens;
+  request.base.max_tokens = traits.max_tokens = *max_tokens;
   if (!request.seeded) request.base.sampling.seed = seeds();
 
   const std::string& id = call.exchange->id();
@@ -390,7 +394,7 @@ void Service::Impl::run(const Call& call, Generate request) {
   active.insert(inference);
   call.exchange->observe(inference);
   auto job =
-      dispatcher.submit({id, call.state, *call.state->settings->tree, app, **model, traits_of(request),
+      dispatcher.submit({id, call.state, *call.state->settings->tree, app, **model, std::move(traits),
                          std::move(request.base), std::move(request.prompts), request.n, call.body_bytes,
                          call.state->settings->file_of(**model), &call.state->settings->measured},
                         inference);
@@ -459,6 +463,8 @@ void Service::Impl::run(const Call& call, TellMetrics) {
 }
 
 void Service::Impl::run(const Call& call, Explain question) {
+  if (const auto read = read_slo_fields(call.exchange->request(), question.traits); !read)
+    return answer(call, pass(read));
   std::vector<policy::NamedFact> overrides;
   for (const auto& [name, value] : question.facts) {
     auto fact = policy::read_fact(name, value, *call.state->settings->tree->targets);

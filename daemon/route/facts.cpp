@@ -1,5 +1,6 @@
 #include "daemon/route/facts.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "daemon/probe/hardware_facts.hpp"
@@ -18,8 +19,31 @@ constexpr const char* kModelFile = "model file";
 constexpr const char* kRequest = "request";
 constexpr const char* kSupervisor = "supervisor";
 
+using std::chrono::milliseconds;
+
 std::int64_t integer(std::uint64_t value) {
   return static_cast<std::int64_t>(value);
+}
+
+bool stricter(const std::optional<milliseconds>& header, const std::optional<milliseconds>& manifest) {
+  return header && (!manifest || *header < *manifest);
+}
+
+// app.slo.*: the stricter of manifest and headers. A time from the admission on is what is left of it.
+void add_slo(Facts& facts, const config::Slo& slo, const RequestTraits& request) {
+  const std::string waited =
+      request.waited.count() > 0 ? ", " + std::to_string(request.waited.count()) + " ms waited" : "";
+  const auto set = [&](const char* name, const std::optional<milliseconds>& manifest,
+                       const std::optional<milliseconds>& header, bool runs) {
+    const bool of_header = stricter(header, manifest);
+    const auto& wanted = of_header ? header : manifest;
+    if (!wanted) return;
+    const milliseconds left = runs ? std::max(milliseconds(0), *wanted - request.waited) : *wanted;
+    facts.set(name, std::int64_t{left.count()}, (of_header ? kRequest : kManifest) + (runs ? waited : ""));
+  };
+  set("app.slo.ttft", slo.ttft, request.slo_ttft, true);
+  set("app.slo.tpot", slo.tpot, request.slo_tpot, false);
+  set("app.slo.deadline", slo.deadline, std::nullopt, true);
 }
 
 // app.* and workload.*: what the manifest declares, or a default with that source; the rest stays unknown.
@@ -27,15 +51,9 @@ void add_app(Facts& facts, const config::AppManifest& app) {
   const auto set_if = [&](const char* name, const auto& value) {
     if (value) facts.set(name, static_cast<std::int64_t>(*value), kManifest);
   };
-  const auto set_time = [&](const char* name, const std::optional<std::chrono::milliseconds>& value) {
-    if (value) facts.set(name, std::int64_t{value->count()}, kManifest);
-  };
   facts.set("app.id", app.id, kManifest);
   facts.set("app.privacy", std::string(to_string(app.privacy.value_or(config::kDefaultPrivacy))),
             app.privacy ? kManifest : kDefault);
-  set_time("app.slo.ttft", app.slo.ttft);
-  set_time("app.slo.tpot", app.slo.tpot);
-  set_time("app.slo.deadline", app.slo.deadline);
   const config::Workload& w = app.workload;
   facts.set("workload.class", std::string(to_string(w.kind.value_or(config::kDefaultClass))),
             w.kind ? kManifest : kDefault);
@@ -111,12 +129,17 @@ void add_memory(Facts& facts, const fleet::MemoryStatus& memory) {
 
 }  // namespace
 
+std::optional<milliseconds> wanted_ttft(const config::AppManifest& app, const RequestTraits& request) {
+  return stricter(request.slo_ttft, app.slo.ttft) ? request.slo_ttft : app.slo.ttft;
+}
+
 Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const config::AppManifest& app,
              const config::ModelEntry& model, const RequestTraits& request, const LiveState& live,
              const BackendInfo* file, const measure::Book& measured, std::int64_t now) {
   Facts facts = hardware;
   facts.set_age(probe::kProbeSource, probed);
   add_app(facts, app);
+  add_slo(facts, app.slo, request);
   add_request(facts, request);
   facts.set("model.id", model.id, kConfig);
   // A directory is MLX's, but to see that takes a look at the disk.

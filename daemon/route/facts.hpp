@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,13 @@ struct RequestTraits {
   std::uint32_t max_tokens = 0;  // 0: not given, the fact stays unknown
   std::uint32_t n = 1;
   bool stream = false, has_tools = false, wants_json = false;
+  std::optional<std::chrono::milliseconds> slo_ttft, slo_tpot;  // of its headers
+  std::chrono::milliseconds waited{0};  // since its admission, where it is decided again
 };
+
+// The stricter of the manifest's ttft and the request's, from its admission. nullopt: neither has one.
+std::optional<std::chrono::milliseconds> wanted_ttft(const config::AppManifest& app,
+                                                     const RequestTraits& request);
 
 struct LiveState {  // of the fleet, as of now
   std::vector<fleet::WorkerStatus> workers;

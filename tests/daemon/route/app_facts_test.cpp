@@ -44,5 +44,40 @@ TEST(AppFacts, WhatTheManifestDeclaresIsNoDefault) {
     EXPECT_EQ(facts.get(name)->source, "manifest") << name;
 }
 
+TEST(AppFacts, TheStricterOfHeaderAndManifestIsTheSlo) {
+  using namespace std::chrono_literals;
+  config::AppManifest app;
+  app.slo.ttft = 2s;
+  app.slo.tpot = 50ms;
+  RequestTraits request;
+  request.slo_ttft = 1500ms;
+  request.slo_tpot = 60ms;
+  const policy::Facts facts = gather({}, 0ms, app, {}, request, {});
+  EXPECT_EQ(value<std::int64_t>(facts, "app.slo.ttft"), 1500);
+  EXPECT_EQ(facts.get("app.slo.ttft")->source, "request");
+  EXPECT_EQ(value<std::int64_t>(facts, "app.slo.tpot"), 50);
+  EXPECT_EQ(facts.get("app.slo.tpot")->source, "manifest");
+  EXPECT_EQ(wanted_ttft(app, request), 1500ms);
+  app.slo = {};
+  EXPECT_EQ(value<std::int64_t>(gather({}, 0ms, app, {}, request, {}), "app.slo.tpot"), 60);
+}
+
+TEST(AppFacts, AWaitingRequestHasWhatIsLeftOfItsSlo) {
+  using namespace std::chrono_literals;
+  config::AppManifest app;
+  app.slo.ttft = 2s;
+  app.slo.tpot = 50ms;
+  app.slo.deadline = 1s;
+  RequestTraits request;
+  request.waited = 1200ms;
+  const policy::Facts facts = gather({}, 0ms, app, {}, request, {});
+  EXPECT_EQ(value<std::int64_t>(facts, "app.slo.ttft"), 800);
+  EXPECT_EQ(facts.get("app.slo.ttft")->source, "manifest, 1200 ms waited");
+  EXPECT_EQ(value<std::int64_t>(facts, "app.slo.tpot"), 50);
+  EXPECT_EQ(facts.get("app.slo.tpot")->source, "manifest");
+  EXPECT_EQ(value<std::int64_t>(facts, "app.slo.deadline"), 0) << "it is over";
+  EXPECT_EQ(wanted_ttft(app, request), 2s) << "from the admission";
+}
+
 }  // namespace
 }  // namespace flyball::route
