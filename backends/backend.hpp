@@ -77,7 +77,7 @@ struct CompletionRequest {
   std::vector<Token> resume_tokens;
   std::uint64_t resume_text_bytes = 0;
   // How the engine computes it beside others; an upstream ignores them.
-  config::RequestSettings settings;
+  config::RequestSettings settings = {};
 };
 
 // ---- what comes back -----------------------------------------------------------------------------------------
