@@ -87,7 +87,7 @@ class EngineWork {
     double streams_later = 0;      // on average over an answer of `output` tokens
     double positions = 0;          // that those streams attend to
     double prompts_later = 0;      // tokens of prompts for each token of such an answer
-    bool any() const noexcept { return turn > 0 || tokens > 0; }
+    bool any() const noexcept { return turn > 0 || tokens > 0 || streams > 0; }  // others are there
   };
   Ahead ahead(const AnswerLength& app, std::uint64_t request, double tokens, double output,
               std::uint32_t slots, const EngineModel& model, TimePoint now);

@@ -59,7 +59,8 @@ class RobustFit {
   static constexpr int kRounds = 6;
   static constexpr double kHuber = 1.5;  // spreads, beyond which an error counts linearly
   static constexpr double kLeastSpread = 0.02;
-  static constexpr double kRidge = 0.02;  // weight of the prior's proportions, beside 1 of an observation
+  // Weight of the prior's proportions after one observation; it falls with the square of their number.
+  static constexpr double kRidge = 0.1;
 
   static double dot(const Terms& a, const Terms& b) noexcept {
     double sum = 0;
@@ -109,8 +110,9 @@ class RobustFit {
         sums[a][N] += weight * r.x[a] * r.y;
       }
     }
+    const double ridge = kRidge / static_cast<double>(seen_ * seen_);
     for (std::size_t a = 0; a < N; ++a) {
-      const double weight = kRidge / (scaled[a] * scaled[a]);
+      const double weight = ridge / (scaled[a] * scaled[a]);
       sums[a][a] += weight;
       sums[a][N] += weight * scaled[a];
     }

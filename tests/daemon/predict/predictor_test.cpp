@@ -1,0 +1,348 @@
+// The predictor beside a simulated engine: how near it comes, alone, queued and after the machine changed; and
+// the terms of its sum, one by one.
+#include "daemon/predict/predictor.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/daemon/predict/simulated_engine.hpp"
+
+namespace flyball::predict {
+namespace {
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+// |actual - p50| / actual of the requests that `of` picks, from the `skip`th on.
+struct Seen {
+  std::vector<double> ttft, tpot;
+  double ttft_covered = 0, tpot_covered = 0;
+};
+Seen look(const std::vector<Simulated>& requests, std::size_t skip,
+          const std::function<bool(const Simulated&)>& of) {
+  Seen out;
+  for (std::size_t i = skip; i < requests.size(); ++i) {
+    const Simulated& r = requests[i];
+    if (!r.known || !of(r)) continue;
+    const Prediction& p = r.predicted;
+    out.ttft.push_back(std::abs(r.ttft - p.ttft.p50 / 1e6) / r.ttft);
+    out.ttft_covered += r.ttft <= p.ttft.p90 / 1e6 ? 1 : 0;
+    if (!p.tpot) continue;
+    out.tpot.push_back(std::abs(r.tpot - p.tpot->p50 / 1e6) / r.tpot);
+    out.tpot_covered += r.tpot <= p.tpot->p90 / 1e6 ? 1 : 0;
+  }
+  out.ttft_covered /= std::max<double>(static_cast<double>(out.ttft.size()), 1);
+  out.tpot_covered /= std::max<double>(static_cast<double>(out.tpot.size()), 1);
+  return out;
+}
+bool any(const Simulated&) {
+  return true;
+}
+
+// Two apps' requests, so many a second on average; 0: each when the one before has ended.
+std::vector<Simulated> load(std::size_t n, double rate, std::uint64_t seed) {
+  std::mt19937_64 draw(seed);
+  std::vector<Simulated> out;
+  double now = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    Simulated one;
+    one.app = draw() % 3 == 0 ? "agent" : "chat";
+    now += rate == 0 ? 10 : std::exponential_distribution<double>(rate)(draw);
+    one.at = now;
+    one.prompt = static_cast<std::uint32_t>(std::exp(std::normal_distribution<double>(5, 0.8)(draw))) + 8;
+    one.output = 24 + draw() % 24;
+    out.push_back(one);
+  }
+  return out;
+}
+
+TEST(Predictor, ComesNearAfterFiftyRequestsAlone) {
+  Predictor predictor(KeyedHash(1, 2));
+  SimulatedEngine engine(predictor, 4, 1);
+  engine.costs.noise = 0.1;
+  auto requests = load(450, 0, 5);
+  engine.run(requests);
+  const Seen seen = look(requests, 50, any);
+  ASSERT_EQ(seen.ttft.size(), 400U);
+  EXPECT_LE(median(seen.ttft), 0.15);
+  EXPECT_LE(median(seen.tpot), 0.10);
+  EXPECT_GE(seen.ttft_covered, 0.85);
+  EXPECT_LE(seen.ttft_covered, 0.95);
+  EXPECT_GE(seen.tpot_covered, 0.85);
+  EXPECT_LE(seen.tpot_covered, 0.95);
+}
+
+class Loaded : public ::testing::TestWithParam<double> {};
+
+TEST_P(Loaded, ComesNearWhereRequestsQueue) {
+  Predictor predictor(KeyedHash(1, 2));
+  SimulatedEngine engine(predictor, 4, 2);
+  engine.costs.token = 0.05e-3;  // arrivals that nobody can foresee add little to a token's time
+  auto requests = load(1250, GetParam(), 6);
+  engine.run(requests);
+  const auto queued = [](const Simulated& r) { return r.queued; };
+  const Seen seen = look(requests, 50, queued);
+  ASSERT_GT(seen.ttft.size(), 300U);
+  EXPECT_LE(median(seen.ttft), 0.25);
+  EXPECT_LE(median(seen.tpot), 0.10);
+  EXPECT_GE(seen.ttft_covered, 0.85);
+  EXPECT_LE(seen.ttft_covered, 0.95);
+  EXPECT_GE(seen.tpot_covered, 0.85);
+  EXPECT_LE(seen.tpot_covered, 0.96);
+}
+INSTANTIATE_TEST_SUITE_P(Rates, Loaded, ::testing::Values(3.0, 6.0, 9.0),
+                         [](const auto& rate) { return "Rate" + std::to_string(static_cast<int>(rate.param)); });
+
+TEST(Predictor, FollowsAMachineThatBecameTwiceAsSlow) {
+  Predictor predictor(KeyedHash(1, 2));
+  SimulatedEngine engine(predictor, 4, 1);
+  auto before = load(100, 0, 5);
+  engine.run(before);
+  engine.costs = {8e-3, 1e-3, 0.4e-3, 2e-3, 0.05};
+  auto after = load(60, 0, 6);
+  for (Simulated& one : after) one.at += engine.now();
+  engine.run(after);
+  const Seen seen = look(after, 30, any);
+  EXPECT_LE(median(seen.ttft), 0.15);
+  EXPECT_LE(median(seen.tpot), 0.10);
+}
+
+TEST(Predictor, OutliersMoveItLittle) {
+  Predictor predictor(KeyedHash(1, 2));
+  SimulatedEngine engine(predictor, 4, 1);
+  auto requests = load(60, 0, 5);
+  engine.run(requests);
+  engine.costs.step = 1;  // somebody stopped the process for a while
+  auto slow = load(2, 0, 7);
+  for (Simulated& one : slow) one.at += engine.now();
+  engine.run(slow);
+  engine.costs = {};
+  auto after = load(20, 0, 8);
+  for (Simulated& one : after) one.at += engine.now();
+  engine.run(after);
+  const Seen seen = look(after, 0, any);
+  EXPECT_LE(median(seen.ttft), 0.15);
+  EXPECT_LE(median(seen.tpot), 0.10);
+}
+
+// ---- the terms of the sum
+
+struct Asks {
+  Predictor predictor{KeyedHash(1, 2)};
+  std::vector<EngineState> engines{{"cpu", true, 1, 100'000, 2'000}, {"vulkan", true, 2}};
+  policy::Facts facts = machine();
+  double now = 1e6;
+
+  Asks() {
+    SimulatedEngine engine(predictor, 2, 1);
+    engine.costs.noise = 0;
+    auto requests = load(40, 0, 5);
+    engine.run(requests);
+  }
+  Query query(const std::string& text, const char* app = "chat") {
+    Query out;
+    out.app = app;
+    out.model = "m";
+    out.prompt = std::make_shared<const PromptPrint>(predictor.print_of(TextPrompt{text}, app));
+    out.slots = 2;
+    out.engines = engines;
+    out.now = at(now);
+    return out;
+  }
+  Prediction expect(const Query& query, const char* backend = "cpu") {
+    const auto got = predictor.expect(query, backend, true, 700);
+    EXPECT_TRUE(got);
+    return got.value_or(Prediction{});
+  }
+  Predictor::Place enter(const Query& query, const char* backend = "cpu") {
+    return predictor.enter({query, backend, facts});
+  }
+  const policy::Fact* fact(const char* name) { return facts.get(std::string("backend.cpu.") + name); }
+};
+const std::string kPrompt(4000, 'x');
+
+TEST(Predictor, SaysNothingWithoutABasis) {
+  Asks asks;
+  EXPECT_FALSE(asks.predictor.expect(asks.query(kPrompt), "vulkan", true, 700)) << "nothing ran there";
+  asks.predictor.predict(asks.query(kPrompt), asks.facts);
+  EXPECT_EQ(asks.facts.get("backend.vulkan.expected_ttft"), nullptr);
+  EXPECT_NE(asks.fact("expected_ttft"), nullptr);
+}
+
+TEST(Predictor, SetsFactsWithTheSumAsTheirSource) {
+  Asks asks;
+  asks.predictor.predict(asks.query(kPrompt), asks.facts);
+  const Prediction p = asks.expect(asks.query(kPrompt));
+  EXPECT_EQ(p.queue + p.load + p.prefill + p.step, p.ttft.p50);
+  EXPECT_EQ(std::get<std::int64_t>(asks.fact("expected_ttft")->value), p.ttft.p50);
+  EXPECT_EQ(std::get<std::int64_t>(asks.fact("expected_tpot")->value), p.tpot->p50);
+  EXPECT_EQ(std::get<std::int64_t>(asks.fact("expected_total")->value), p.total->p50);
+  EXPECT_EQ(std::get<std::int64_t>(asks.fact("cached_tokens")->value), 0);
+  EXPECT_EQ(std::get<std::int64_t>(asks.fact("kv_room")->value), 98'000);
+  EXPECT_EQ(asks.fact("meets_slo"), nullptr) << "no SLO is declared";
+  const std::string& source = asks.fact("expected_ttft")->source;
+  EXPECT_TRUE(source.starts_with("predicted: queue 0 + load 0 + prefill ")) << source;
+  EXPECT_NE(source.find(" tokens, 0 cached) + step "), std::string::npos) << source;
+  EXPECT_NE(source.find(" ms, 90 %: "), std::string::npos) << source;
+}
+
+TEST(Predictor, KeepsFactsThatSomebodySet) {
+  Asks asks;
+  asks.facts.set("backend.cpu.expected_ttft", std::int64_t{5}, "override");
+  asks.predictor.predict(asks.query(kPrompt), asks.facts);
+  EXPECT_EQ(std::get<std::int64_t>(asks.fact("expected_ttft")->value), 5);
+}
+
+TEST(Predictor, HoldsAnSloByNineInTen) {
+  const auto meets = [](std::int64_t ttft_ms, std::int64_t tpot_ms) {
+    Asks asks;
+    asks.facts.set("app.slo.ttft", ttft_ms, "manifest");
+    asks.facts.set("app.slo.tpot", tpot_ms, "manifest");
+    asks.predictor.predict(asks.query(kPrompt), asks.facts);
+    return std::get<bool>(asks.fact("meets_slo")->value);
+  };
+  Asks asks;
+  const Prediction p = asks.expect(asks.query(kPrompt));
+  EXPECT_TRUE(meets(p.ttft.p90 / 1000 + 1, p.tpot->p90 / 1000 + 1));
+  EXPECT_FALSE(meets(p.ttft.p90 / 1000 - 1, p.tpot->p90 / 1000 + 1));
+  EXPECT_FALSE(meets(p.ttft.p90 / 1000 + 1, 1));
+}
+
+TEST(Predictor, AColdEngineLoadsFirst) {
+  Asks asks;
+  const Prediction warm = asks.expect(asks.query(kPrompt));
+  EXPECT_EQ(warm.load, 0);
+  asks.engines.clear();
+  const Prediction cold = asks.expect(asks.query(kPrompt));
+  EXPECT_EQ(cold.load, 700'000);
+  EXPECT_EQ(cold.ttft.p50, warm.ttft.p50 + 700'000);
+  // Its load is seen once, and counts from then on; what is left of one under way counts for the next.
+  auto place = asks.enter(asks.query(kPrompt));
+  asks.now += 0.5;
+  EXPECT_LT(asks.expect(asks.query(kPrompt, "agent")).load, 250'000);
+  asks.now += 1.5;
+  place.began(at(asks.now));
+  place = {};
+  EXPECT_NEAR(static_cast<double>(asks.expect(asks.query(kPrompt)).load), 2e6, 1e4);
+}
+
+TEST(Predictor, AHeldPrefixIsNotComputedAgain) {
+  Asks asks;
+  const Prediction first = asks.expect(asks.query(kPrompt));
+  EXPECT_EQ(first.cached_tokens, 0U);
+  const auto answer = [&](std::uint32_t cached) {
+    auto place = asks.enter(asks.query(kPrompt));
+    place.began(at(asks.now += 0.001));
+    place.received({"t", {1}, {}, 800, cached}, at(asks.now += 0.2));
+    place.finished({800, 30, cached}, {0, 0, 150'000}, at(asks.now += 0.15));
+  };
+  answer(0);
+  const Prediction again = asks.expect(asks.query(kPrompt));
+  EXPECT_GE(again.cached_tokens, again.prompt_tokens * 9 / 10);
+  EXPECT_LT(again.prefill, first.prefill / 4);
+  EXPECT_EQ(asks.expect(asks.query(kPrompt, "agent")).cached_tokens, 0U) << "another app's";
+  for (int i = 0; i < 10; ++i) answer(0);  // the engine holds nothing, whatever is thought of it
+  EXPECT_LT(asks.expect(asks.query(kPrompt)).cached_tokens, again.cached_tokens / 4);
+}
+
+TEST(Predictor, AnotherProcessHoldsNoPrefix) {
+  Asks asks;
+  auto place = asks.enter(asks.query(kPrompt));
+  place.began(at(asks.now));
+  place.received({"t", {1}, {}, 800, 0}, at(asks.now += 0.2));
+  place = {};
+  EXPECT_GT(asks.expect(asks.query(kPrompt)).cached_tokens, 0U);
+  asks.engines[0].process = 99;
+  EXPECT_EQ(asks.expect(asks.query(kPrompt)).cached_tokens, 0U);
+}
+
+TEST(Predictor, WaitsForASlot) {
+  Asks asks;
+  auto one = asks.enter(asks.query(kPrompt)), two = asks.enter(asks.query(kPrompt));
+  for (auto* place : {&one, &two}) {
+    place->began(at(asks.now));
+    place->received({"t", {1}, {}, 800, 0}, at(asks.now += 0.2));
+  }
+  const Prediction next = asks.expect(asks.query(kPrompt));
+  EXPECT_GT(next.queue, 2 * next.tpot->p50) << "both slots are taken";
+  auto three = asks.enter(asks.query(kPrompt)), four = asks.enter(asks.query(kPrompt));
+  EXPECT_GT(asks.expect(asks.query(kPrompt)).queue, next.queue) << "two more wait before it";
+  EXPECT_LT(asks.expect(asks.query(kPrompt, "newcomer")).queue, next.queue) << "the other app yields a place";
+  one = {};
+  two = {};
+  three = {};
+  four = {};
+  EXPECT_EQ(asks.expect(asks.query(kPrompt)).queue, 0);
+}
+
+TEST(Predictor, ARequestThatWaitsIsNotAheadOfItself) {
+  Asks asks;
+  Query query = asks.query(kPrompt);
+  query.request = 7000;
+  const auto place = asks.enter(query);
+  EXPECT_EQ(asks.expect(query).queue, 0);
+  EXPECT_GT(asks.expect(asks.query(kPrompt)).queue, 0);
+}
+
+TEST(Predictor, EnginesOnTheSameCoresSlowEachOther) {
+  Asks asks;
+  // The other engine is at work on the same cores.
+  auto other = asks.enter(asks.query(kPrompt), "vulkan");
+  const Prediction before = asks.expect(asks.query(kPrompt));
+  other.began(at(asks.now));
+  const Prediction beside = asks.expect(asks.query(kPrompt));
+  EXPECT_NEAR(static_cast<double>(beside.ttft.p50), 2.0 * static_cast<double>(before.ttft.p50), 10);
+  EXPECT_NEAR(static_cast<double>(beside.tpot->p50), 2.0 * static_cast<double>(before.tpot->p50), 10);
+  other = {};
+  EXPECT_EQ(asks.expect(asks.query(kPrompt)).ttft.p50, before.ttft.p50);
+}
+
+TEST(Predictor, AnEngineOnADeviceOfItsOwnSlowsNobody) {
+  Asks asks;
+  asks.facts.set("hardware.gpu.discrete_count", std::int64_t{1}, "probe");
+  const Prediction before = asks.expect(asks.query(kPrompt));
+  auto other = asks.enter(asks.query(kPrompt), "vulkan");
+  other.began(at(asks.now));
+  EXPECT_EQ(asks.expect(asks.query(kPrompt)).ttft.p50, before.ttft.p50);
+}
+
+TEST(Predictor, TellsHowFarItWasOff) {
+  Asks asks;
+  const auto quality = asks.predictor.quality();
+  ASSERT_EQ(quality.size(), 1U);
+  EXPECT_EQ(quality[0].backend, "cpu");
+  EXPECT_GT(quality[0].ttft->seen(), 30U);
+  EXPECT_LT(quality[0].ttft->error(), 0.1);
+  EXPECT_GT(quality[0].tpot->seen(), 30U);
+}
+
+TEST(Predictor, KnowsBoundedlyManyModelsAndApps) {
+  Predictor predictor(KeyedHash(1, 2));
+  const policy::Facts facts = machine();
+  Query query;
+  query.prompt = std::make_shared<const PromptPrint>(PromptPrint{100, 0, {}});
+  query.model = "m";
+  std::string name;
+  for (std::size_t i = 0; i <= Predictor::kMostApps; ++i) {
+    name = "app" + std::to_string(i);
+    query.app = name;
+    EXPECT_EQ(static_cast<bool>(predictor.enter({query, "cpu", facts})), i < Predictor::kMostApps) << i;
+  }
+}
+
+TEST(Predictor, UpstreamsAreNotPredicted) {
+  Asks asks;
+  EXPECT_FALSE(asks.enter(asks.query(kPrompt), "vllm"));
+}
+
+}  // namespace
+}  // namespace flyball::predict
