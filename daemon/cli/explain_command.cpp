@@ -29,6 +29,7 @@
 #include "daemon/probe/probe.hpp"
 #include "daemon/route/facts.hpp"
 #include "daemon/route/records.hpp"
+#include "daemon/route/slo.hpp"
 #include "daemon/settings/config_files.hpp"
 #include "policy/decide.hpp"
 
@@ -58,6 +59,21 @@ std::string number(const Json& value, const char* before = "", const char* behin
   return value.is_number() ? before + std::to_string(std::llround(value.get<double>())) + behind : "";
 }
 
+// Decisions that were taken again while the request waited, and its refusal by a hard SLO. "" for neither.
+std::string slo_text(const Json& receipt) {
+  std::string out;
+  if (const Json& again = member(receipt, "redecisions"); again.is_array() && !again.empty()) {
+    out += "\ndecided again while it waited\n";
+    for (const Json& one : again)
+      out += "  " + number(member(one, "after_ms"), "after ", " ms: ") + text(member(one, "from")) + " to " +
+             text(member(one, "to")) + ", because " + text(member(one, "why")) + "\n";
+  }
+  if (const Json& refused = member(receipt, "refused"); refused.is_object())
+    out += "\nrefused at once with " + text(member(refused, "code")) + "\n  " +
+           text(member(refused, "message")) + "\n";
+  return out;
+}
+
 // What became of a request: the engines that tried, the tokens, the time. "" for a mere decision.
 std::string outcome_text(const Json& receipt) {
   const Json& attempts = member(receipt, "attempts");
@@ -65,8 +81,13 @@ std::string outcome_text(const Json& receipt) {
   std::string out = "\nwhat happened: " + text(member(receipt, "state")) + "\n";
   for (const Json& attempt : attempts) {
     const Json& resumed = member(attempt, "resumed_tokens");
-    out += "  " + text(member(attempt, "backend")) + ": " + text(member(attempt, "outcome")) +
-           (resumed == 0 ? "" : number(resumed, ", continued behind token ")) + "\n";
+    const Json& profile = member(attempt, "profile");
+    const Json& settings = member(attempt, "settings");
+    out += "  " + text(member(attempt, "backend")) +
+           (profile.is_string() ? ":" + profile.get<std::string>() : "") + ": " +
+           text(member(attempt, "outcome")) +
+           (resumed == 0 ? "" : number(resumed, ", continued behind token ")) +
+           (settings.is_string() ? " (" + settings.get<std::string>() + ")" : "") + "\n";
   }
   const Json& usage = member(receipt, "usage");
   const Json& timings = member(receipt, "timings");
@@ -79,7 +100,7 @@ std::string outcome_text(const Json& receipt) {
 
 int print(const Json& receipt, bool json) {
   const std::string out = json ? receipt.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"
-                               : policy::explain_text(receipt) + outcome_text(receipt);
+                               : policy::explain_text(receipt) + slo_text(receipt) + outcome_text(receipt);
   std::fputs(out.c_str(), stdout);
   return kOk;
 }
@@ -206,7 +227,12 @@ Result<Json> explain(const ExplainOptions& options) {
   if (!options.facts.empty())
     if (auto ok = read_facts_file(options.facts, facts); !ok) return pass(ok);
   derive(facts);
-  return policy::receipt(policy::decide(files->tree, facts), facts);
+  const policy::Decision decision = policy::decide(files->tree, facts);
+  Json receipt = policy::receipt(decision, facts);
+  if (app->slo.hard)
+    if (const auto refused = route::slo_refusal(decision, facts))
+      receipt["refused"] = route::refusal_json(*refused);
+  return receipt;
 }
 
 }  // namespace
@@ -255,8 +281,8 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       "  flyball explain req-0011223344556677     what a running daemon did\n"
       "  flyball explain req-0011223344556677 --config /etc/flyball/config.yaml\n"
       "\n"
-      "docs/policy-language.md lists every fact. Exit code 69: no target, or no daemon; 1: the daemon or the "
-      "database knows no such request.");
+      "docs/policy-language.md lists every fact. Exit code 69: no target, a refusal by slo.hard, or no "
+      "daemon; 1: the daemon or the database knows no such request.");
   command->callback([options, url, store, key_file, config, &exit_code] {
     const char* const of_a_past = url->count() > 0        ? "--url"
                                   : store->count() > 0    ? "--store"
@@ -290,7 +316,8 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       return;
     }
     exit_code = print(*receipt, options->json);
-    if ((*receipt)["outcome"] == to_string(policy::Outcome::no_target)) exit_code = kUnavailable;
+    if ((*receipt)["outcome"] == to_string(policy::Outcome::no_target) || receipt->contains("refused"))
+      exit_code = kUnavailable;
   });
 }
 

@@ -122,6 +122,8 @@ struct Metrics::Impl {
       counter("policy_decisions_total", "Decisions, by deciding rule and chosen target.");
   Family<Counter>& fallbacks =
       counter("fallbacks_total", "Requests moved to another target after a failure.");
+  Family<Counter>& redecisions = counter(
+      "redecisions_total", "Waiting requests decided again because they were about to miss their SLO.");
   Family<Counter>& rejections = counter("rejections_total", "Requests refused, by error code.");
   Family<Gauge>& tokens_today =
       gauge("app_tokens_today", "Tokens of the UTC day, as the app's budget counts them.");
@@ -294,6 +296,10 @@ void Metrics::policy_evaluated(double seconds, std::string_view rule, std::strin
 
 void Metrics::fell_back(std::string_view from, std::string_view to) {
   impl_->find(impl_->fallbacks, {{"from", from}, {"to", to}}).Increment();
+}
+
+void Metrics::redecided(std::string_view from, std::string_view to) {
+  impl_->find(impl_->redecisions, {{"from", from}, {"to", to}}).Increment();
 }
 
 void Metrics::rejected(std::string_view reason) {

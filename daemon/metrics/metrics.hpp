@@ -31,6 +31,7 @@ class Metrics {
   void router_overhead(double seconds);
   void policy_evaluated(double seconds, std::string_view rule, std::string_view target);
   void fell_back(std::string_view from, std::string_view to);
+  void redecided(std::string_view from, std::string_view to);  // backends; the same: the request stayed
   void rejected(std::string_view reason);  // an ErrorCode's spelling
   void reload_succeeded(bool ok);
 

@@ -4,11 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "policy/target.hpp"
 
 namespace flyball::route {
 
@@ -19,23 +20,26 @@ class Attempt {
   static constexpr std::uint32_t kMaxDeathsWithoutProgress = 2;
   static constexpr std::uint32_t kMaxAttempts = 5;
 
-  struct Acquire {  // ask the fleet for this backend, then start with resume_tokens() and text_bytes()
-    std::string backend;
+  struct Acquire {  // ask the fleet for its backend, then start with resume_tokens() and text_bytes()
+    const policy::Target* target;
   };
   struct GiveUp {
     Error error;
   };
   using Action = std::variant<Acquire, GiveUp>;
 
-  // Backend ids in order of preference, the chosen one first.
-  explicit Attempt(std::vector<std::string> targets) : targets_(std::move(targets)) {}
+  // In order of preference, the chosen one first, each engine once. They outlive this.
+  explicit Attempt(std::vector<const policy::Target*> targets) : targets_(std::move(targets)) {}
 
   Action begin();
   Action unavailable(const Error& error);  // the fleet could not give it, or it refused to start
   Action failed(const Error& error);       // after it started
   void received(const Delta& delta);
+  // The request was decided again and stays at its engine. Precondition: that is the first of both lists, and
+  // it has not failed.
+  void decided_again(std::vector<const policy::Target*> targets) { targets_ = std::move(targets); }
 
-  const std::string& backend() const noexcept { return targets_[at_]; }
+  const policy::Target& target() const noexcept { return *targets_[at_]; }
   const std::vector<Token>& resume_tokens() const noexcept { return tokens_; }
   std::uint64_t text_bytes() const noexcept { return text_bytes_; }
   std::uint32_t attempts() const noexcept { return attempts_; }
@@ -47,7 +51,7 @@ class Attempt {
     return text_bytes_ == 0 || !tokens_.empty();
   }  // upstreams give no tokens
 
-  std::vector<std::string> targets_;
+  std::vector<const policy::Target*> targets_;
   std::size_t at_ = 0;
   std::uint32_t attempts_ = 0;
   std::uint32_t deaths_ = 0;  // since the last token

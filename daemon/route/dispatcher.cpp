@@ -8,6 +8,7 @@
 
 #include "daemon/route/dispatcher_impl.hpp"
 #include "daemon/route/running_job.hpp"
+#include "daemon/route/slo.hpp"
 
 namespace flyball::route {
 namespace {
@@ -67,7 +68,10 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - probed_at);
   LiveState live{fleet.status(), fleet.memory()};
   for (fleet::WorkerStatus& worker : live.workers)
-    worker.load.waiting += static_cast<std::uint32_t>(turns->waiting(worker.model, worker.backend));
+    worker.load.waiting += static_cast<std::uint32_t>(asked.own && worker.model == spec.model.id &&
+                                                              worker.backend == asked.own->backend
+                                                          ? asked.own->ahead
+                                                          : turns->waiting(worker.model, worker.backend));
   static const measure::Book kNothing;
   policy::Facts facts = gather(hardware, age, spec.app, spec.model, spec.traits, live, spec.file,
                                spec.measured == nullptr ? kNothing : *spec.measured, std::time(nullptr));
@@ -83,13 +87,23 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   return facts;
 }
 
-void Dispatcher::Impl::decide(const JobSpec& spec, policy::Facts facts, ReceiptWriter& receipt) {
+double Dispatcher::Impl::decide(const JobSpec& spec, const policy::Facts& facts) {
   const auto before = Clock::now();
   policy::decide(spec.tree, facts, deciding);
   const double seconds = seconds_between(before, Clock::now());
-  receipt.decided(std::move(facts), deciding, seconds * 1e6);
   metrics.policy_evaluated(seconds, deciding.rule ? std::string_view(deciding.rule->id) : "none",
                            deciding.target ? std::string_view(deciding.target->backend) : "none");
+  return seconds * 1e6;
+}
+
+std::optional<Error> Dispatcher::Impl::refusal(const JobSpec& spec, const policy::Facts& facts) const {
+  return spec.app.slo.hard ? slo_refusal(deciding, facts) : std::nullopt;
+}
+
+void Dispatcher::Impl::record(const JobSpec& spec, policy::Facts facts, double policy_us,
+                              ReceiptWriter& receipt) const {
+  receipt.refused(refusal(spec, facts));
+  receipt.decided(std::move(facts), deciding, policy_us);
 }
 
 std::expected<Limits::Reservation, Refusal> Dispatcher::Impl::admit(const JobSpec& spec) {
@@ -187,7 +201,9 @@ Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFa
   auto print = spec.prompts.empty() ? predict::PromptPrint{spec.traits.prompt_bytes, 0, {}}
                                     : impl_->predictor.print_of(spec.prompts.front(), spec.app.id);
   const Asked asked{std::make_shared<const predict::PromptPrint>(std::move(print))};
-  impl_->decide(spec, impl_->facts_for(spec, asked, overrides), writer);
+  auto facts = impl_->facts_for(spec, asked, overrides);
+  const double took = impl_->decide(spec, facts);
+  impl_->record(spec, std::move(facts), took, writer);
   writer.explained();
   return std::move(*receipt);
 }

@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <expected>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <boost/asio/io_context.hpp>
@@ -23,10 +25,17 @@ namespace flyball::route {
 // Whose request it is, and when it came; nothing is decided yet.
 Receipt begun_receipt(const JobSpec& spec);
 
+// Where a request waits: only those that go before it there are in its way.
+struct OwnPlace {
+  std::string_view backend;
+  std::size_t ahead = 0;
+};
+
 // A request as the predictor is asked about it.
 struct Asked {
   std::shared_ptr<const predict::PromptPrint> prompt;
-  std::uint64_t request = 0;  // its number; 0: it is only explained
+  std::uint64_t request = 0;         // its number; 0: it is only explained
+  std::optional<OwnPlace> own = {};  // where it is decided again
 };
 // Without the states of the engines.
 predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now);
@@ -52,10 +61,15 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   std::uint64_t requests = 0;  // submitted so far
 
   std::expected<Limits::Reservation, Refusal> admit(const JobSpec& spec);
-  // With predictions, after the overrides.
+  // As of now, with predictions, after the overrides.
   policy::Facts facts_for(const JobSpec& spec, const Asked& asked,
                           std::span<const policy::NamedFact> overrides = {});
-  void decide(const JobSpec& spec, policy::Facts facts, ReceiptWriter& receipt);
+  // Into `deciding`; the microseconds it took.
+  double decide(const JobSpec& spec, const policy::Facts& facts);
+  // By a hard SLO, after decide() on these facts.
+  std::optional<Error> refusal(const JobSpec& spec, const policy::Facts& facts) const;
+  // What `deciding` holds, and the refusal.
+  void record(const JobSpec& spec, policy::Facts facts, double policy_us, ReceiptWriter& receipt) const;
   void retire(Ticket ticket);
 
   std::vector<Ticket> retired;

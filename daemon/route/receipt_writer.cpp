@@ -18,14 +18,20 @@ void ReceiptWriter::ended(RunState state, double total_ms, const Usage& used) {
     if (attempt.outcome.open()) attempt.outcome = RunState::Kind::cancelled;
 }
 
-std::size_t ReceiptWriter::attempt(std::string backend, std::uint32_t choice, std::uint32_t resumed_tokens) {
-  receipt_->attempts.push_back({std::move(backend), RunState::Kind::waiting, choice, resumed_tokens, {}});
+std::size_t ReceiptWriter::attempt(const policy::Target& target, std::uint32_t choice,
+                                   std::uint32_t resumed_tokens) {
+  receipt_->attempts.push_back({.backend = target.backend,
+                                .outcome = RunState::Kind::waiting,
+                                .choice = choice,
+                                .resumed_tokens = resumed_tokens,
+                                .profile = target.profile});
   return receipt_->attempts.size() - 1;
 }
 
-void ReceiptWriter::attempt_runs(std::size_t row, std::vector<std::string> devices) {
+void ReceiptWriter::attempt_runs(std::size_t row, std::vector<std::string> devices, std::string settings) {
   AttemptRecord& attempt = receipt_->attempts[row];
   attempt.outcome = RunState::Kind::running;
+  attempt.settings = std::move(settings);
   for (std::string& device : devices) attempt.devices.push_back(std::move(device));
 }
 

@@ -19,8 +19,12 @@ class ReceiptWriter {
   explicit ReceiptWriter(std::shared_ptr<Receipt> receipt) : receipt_(std::move(receipt)) {}
   const Receipt& receipt() const noexcept { return *receipt_; }
 
-  // `decision` was taken on `facts` in policy_us; the request waits. Called again for a parked request.
+  // `decision` was taken on `facts` in policy_us; the request waits. Called again where
+  // a parked or waiting request is decided again.
   void decided(policy::Facts facts, const policy::Decision& decision, double policy_us);
+  // The decision leaves no target that is predicted to hold a hard SLO. nullopt: not so.
+  void refused(std::optional<Error> why) { receipt_->refused = std::move(why); }
+  void redecided(Redecision again) { receipt_->redecisions.push_back(std::move(again)); }
   void explained() { receipt_->state = RunState::Kind::explained; }
   void parked() { receipt_->state = RunState::Kind::parked; }
   // Asked by readers while the request waits for its turn.
@@ -30,9 +34,9 @@ class ReceiptWriter {
   void ended(RunState state, double total_ms, const Usage& used);
 
   // A new row of the receipt, waiting; its index.
-  std::size_t attempt(std::string backend, std::uint32_t choice, std::uint32_t resumed_tokens);
-  // devices: what each of the engine's holds.
-  void attempt_runs(std::size_t row, std::vector<std::string> devices);
+  std::size_t attempt(const policy::Target& target, std::uint32_t choice, std::uint32_t resumed_tokens);
+  // devices: what each of the engine's holds. settings: those of the target's profile; "": it has none.
+  void attempt_runs(std::size_t row, std::vector<std::string> devices, std::string settings);
   void attempt_ended(std::size_t row, RunState outcome) {
     receipt_->attempts[row].outcome = std::move(outcome);
   }

@@ -5,7 +5,7 @@
 namespace flyball::route {
 
 std::string Receipt::summary() const {
-  std::string backend = decision.target ? decision.target->backend : "none";
+  std::string backend = decision.target && !refused ? decision.target->backend : "none";
   if (!attempts.empty()) backend = attempts.back().backend;
   return "backend=" + backend + "; rule=" + (decision.rule ? decision.rule->id : "none") + "; model=" + model;
 }
@@ -25,7 +25,13 @@ nlohmann::json to_json(const Receipt& r) {
                         {"choice", a.choice},
                         {"resumed_tokens", a.resumed_tokens}});
     if (!a.devices.empty()) attempts.back()["devices"] = a.devices;
+    if (!a.profile.empty()) attempts.back()["profile"] = a.profile;
+    if (!a.settings.empty()) attempts.back()["settings"] = a.settings;
   }
+  for (const Redecision& again : r.redecisions)
+    out["redecisions"].push_back(
+        {{"after_ms", again.after_ms}, {"from", again.from}, {"to", again.to}, {"why", again.why}});
+  if (r.refused) out["refused"] = refusal_json(*r.refused);
   auto& timings = out["timings"] = nlohmann::json::object();
   timings["policy_us"] = r.policy_us;
   if (r.router_us >= 0) timings["router_us"] = r.router_us;
@@ -40,6 +46,10 @@ nlohmann::json to_json(const Receipt& r) {
                   {"completion_tokens", r.usage.completion_tokens},
                   {"cached_tokens", r.usage.cached_tokens}};
   return out;
+}
+
+nlohmann::json refusal_json(const Error& refused) {
+  return {{"code", to_string(refused.code)}, {"message", refused.message}};
 }
 
 std::shared_ptr<Receipt> Receipts::add(Receipt receipt) {

@@ -16,6 +16,7 @@
 
 #include "backends/backend.hpp"
 #include "daemon/route/run_state.hpp"
+#include "daemon/route/slo.hpp"
 #include "daemon/route/turns.hpp"
 #include "policy/decide.hpp"
 #include "policy/facts.hpp"
@@ -28,12 +29,15 @@ struct AttemptRecord {
   std::uint32_t choice = 0;
   std::uint32_t resumed_tokens = 0;       // it continued behind so many
   std::vector<std::string> devices = {};  // what each of the engine's holds, once it has begun
+  std::string profile = {};               // of its target
+  std::string settings = {};              // that the profile sent with it: "chunk 128 tokens"
 };
 
 // Whose request it was, and what became of it.
 struct RequestRecord {
   std::string request_id, app, model, operation;
   std::vector<AttemptRecord> attempts;
+  std::vector<Redecision> redecisions;
   RunState state;
   std::int64_t created = 0;  // seconds since the epoch
   double policy_us = 0, router_us = -1, queue_ms = -1, ttft_ms = -1, total_ms = -1;  // -1: not known yet
@@ -44,6 +48,7 @@ struct Receipt : RequestRecord {
   std::shared_ptr<const void> keep;  // holds the tree that the decision points into
   policy::Decision decision;
   policy::Facts facts;
+  std::optional<Error> refused;  // at once, because no target is predicted to hold a hard SLO
   std::function<std::optional<PlaceInLine>()>
       in_line;  // of its first answer that waits; empty once it is over
 
@@ -52,6 +57,7 @@ struct Receipt : RequestRecord {
 };
 
 nlohmann::json to_json(const Receipt& receipt);
+nlohmann::json refusal_json(const Error& refused);  // its code and message
 
 class Receipts {
  public:

@@ -19,20 +19,20 @@ constexpr std::string_view kPutFrame = "INSERT OR IGNORE INTO decision_frames (d
 constexpr std::string_view kPutRecord =
     "INSERT INTO decisions (request, at, app, model, operation, rule, target, state, attempts, policy_us, "
     "router_us, queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, facts, frame, "
-    "policy) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    "policy, redecisions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 // Both begin with what read_row() takes.
 const std::string kSelectRow =
     "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
-    "queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, d.facts, f.facts, ";
+    "queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, redecisions, "
+    "d.facts, f.facts, ";
 const std::string kEachSince =
     kSelectRow +
     "frame FROM decisions d JOIN decision_frames f ON f.digest = frame WHERE at >= ? ORDER BY id";
-const std::string kOne =
-    kSelectRow +
-    "p.file, p.text FROM decisions d JOIN decision_frames f ON f.digest = frame "
-    "JOIN decision_policies p ON p.digest = policy "
-    "WHERE request = ? AND (? = '' OR app = ?) ORDER BY id DESC LIMIT 1";
-constexpr std::size_t kDelta = 17, kFrameFacts = 18, kFrame = 19, kPolicyFile = 19, kPolicyText = 20;
+const std::string kOne = kSelectRow +
+                         "p.file, p.text FROM decisions d JOIN decision_frames f ON f.digest = frame "
+                         "JOIN decision_policies p ON p.digest = policy "
+                         "WHERE request = ? AND (? = '' OR app = ?) ORDER BY id DESC LIMIT 1";
+constexpr std::size_t kDelta = 18, kFrameFacts = 19, kFrame = 20, kPolicyFile = 20, kPolicyText = 21;
 
 // What the writer's thread puts down. Shares with the daemon's what neither changes.
 struct Row {
@@ -51,23 +51,51 @@ std::int64_t key_of(std::uint64_t digest) {
 
 std::string attempts_text(const std::vector<AttemptRecord>& attempts) {
   json out = json::array();
-  for (const AttemptRecord& a : attempts)
+  for (const AttemptRecord& a : attempts) {
     out.push_back(json::array({a.backend, a.outcome.text(), a.choice, a.resumed_tokens, a.devices}));
+    if (!a.profile.empty() || !a.settings.empty())
+      out.back().insert(out.back().end(), {a.profile, a.settings});
+  }
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 std::vector<AttemptRecord> read_attempts(const std::string& kept) {
   std::vector<AttemptRecord> out;
   for (const json& row : json::parse(kept, nullptr, false)) {
-    if (!row.is_array() || row.size() != 5 || !row[0].is_string() || !row[1].is_string() ||
-        !row[2].is_number_unsigned() || !row[3].is_number_unsigned() || !row[4].is_array())
+    if (!row.is_array() || (row.size() != 5 && row.size() != 7) || !row[0].is_string() ||
+        !row[1].is_string() || !row[2].is_number_unsigned() || !row[3].is_number_unsigned() ||
+        !row[4].is_array())
       continue;
     AttemptRecord attempt{row[0].get<std::string>(), RunState::read(row[1].get<std::string>()),
                           row[2].get<std::uint32_t>(), row[3].get<std::uint32_t>()};
     for (const json& device : row[4])
       if (device.is_string()) attempt.devices.push_back(device.get<std::string>());
+    if (row.size() == 7 && row[5].is_string() && row[6].is_string()) {
+      attempt.profile = row[5].get<std::string>();
+      attempt.settings = row[6].get<std::string>();
+    }
     out.push_back(std::move(attempt));
   }
+  return out;
+}
+
+// "" where there is none, as in nearly every record.
+std::string redecisions_text(const std::vector<Redecision>& redecisions) {
+  if (redecisions.empty()) return "";
+  json out = json::array();
+  for (const Redecision& again : redecisions)
+    out.push_back(json::array({again.after_ms, again.from, again.to, again.why}));
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::vector<Redecision> read_redecisions(const std::string& kept) {
+  std::vector<Redecision> out;
+  if (kept.empty()) return out;
+  for (const json& row : json::parse(kept, nullptr, false))
+    if (row.is_array() && row.size() == 4 && row[0].is_number() && row[1].is_string() && row[2].is_string() &&
+        row[3].is_string())
+      out.push_back({row[0].get<double>(), row[1].get<std::string>(), row[2].get<std::string>(),
+                     row[3].get<std::string>()});
   return out;
 }
 
@@ -96,6 +124,7 @@ Record read_row(store::Row row) {
   r.usage.prompt_tokens = tokens(row[14]);
   r.usage.cached_tokens = tokens(row[15]);
   r.usage.completion_tokens = tokens(row[16]);
+  r.redecisions = read_redecisions(store::text(row[17]));
   return out;
 }
 
@@ -141,7 +170,8 @@ Result<void> put(store::Database& database, const Row& row) {
                                      std::int64_t{r.usage.completion_tokens},
                                      row.facts,
                                      row.frame_key,
-                                     policy});
+                                     policy,
+                                     redecisions_text(r.redecisions)});
   if (done && row.prunes) done = prune(database, r.created);
   return done;
 }
@@ -158,6 +188,8 @@ Result<Receipt> replay(Record record, const std::string& file, const std::string
     out.facts = std::move(record.facts);
     out.keep = kept;
     policy::decide(*kept, out.facts, out.decision);
+    if (out.state == RunState::failed(ErrorCode::slo_unattainable))
+      out.refused = slo_refusal(out.decision, out.facts);
     if (out.decision.rule->id == record.rule && target_of(out.decision) == record.target) return out;
   }
   return fail(ErrorCode::receipt_outdated, "Rule " + record.rule + " of " + file + " decided it" +
@@ -195,8 +227,8 @@ void ReceiptStore::keep(const Receipt& receipt) {
   ++frame->second.uses;
   frame->second.last_used = kept_;
   const auto row = std::make_shared<const Row>(Row{receipt, decision.rule->id, target_of(decision),
-                                                   std::move(facts), frame->second.text,
-                                                   frame->second.key, receipt.keep, decision.tree, kept_++ % kPruneEvery == 0});
+                                                   std::move(facts), frame->second.text, frame->second.key,
+                                                   receipt.keep, decision.tree, kept_++ % kPruneEvery == 0});
   writer_->post([row](store::Database& database) { return put(database, *row); });
 }
 

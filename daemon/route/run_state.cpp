@@ -7,8 +7,8 @@ namespace flyball::route {
 namespace {
 
 // In the order of the kinds, those before `failed`.
-constexpr std::array<std::string_view, 6> kTexts{"waiting",   "parked", "running",
-                                                 "explained", "done",   "cancelled"};
+constexpr std::array<std::string_view, 7> kTexts{"waiting", "parked",    "running", "explained",
+                                                 "done",    "cancelled", "moved"};
 static_assert(kTexts.size() == static_cast<std::size_t>(RunState::Kind::failed));
 
 }  // namespace

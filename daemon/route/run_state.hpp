@@ -20,6 +20,7 @@ class RunState {
     explained,  // it was decided only
     done,       // it was answered to its end
     cancelled,  // its client left
+    moved,      // an attempt that its request gave up in line: it was decided again, for another target
     failed,     // code() says why
     foreign,    // recorded by a version of this program that knows more states
   };
@@ -41,7 +42,7 @@ class RunState {
   bool open() const noexcept {
     return kind_ == Kind::waiting || kind_ == Kind::parked || kind_ == Kind::running;
   }
-  // "waiting", "parked", "running", "explained", "done", "cancelled" or an ErrorCode's spelling. Lives as
+  // "waiting", "parked", "running", "explained", "done", "cancelled", "moved" or an ErrorCode's spelling. Lives as
   // long as this.
   std::string_view text() const noexcept;
 

@@ -11,6 +11,8 @@
 
 #include <boost/asio/post.hpp>
 
+#include "policy/profile.hpp"
+
 namespace flyball::route {
 namespace {
 
@@ -43,14 +45,15 @@ bool is_of_the_request(ErrorCode code) {
   }
 }
 
-std::vector<std::string> targets_of(const policy::Decision& decision) {
-  std::vector<std::string> out;
+// The chosen target and its alternatives, each engine once.
+std::vector<const policy::Target*> targets_of(const policy::Decision& decision) {
+  std::vector<const policy::Target*> out;
   if (!decision.target) return out;  // targets that missed the SLO are alternatives to a chosen one alone
-  out.push_back(decision.target->backend);
+  out.push_back(decision.target);
   for (const auto& t : decision.targets)
     if (t.target && t.verdict == policy::Verdict::available &&
-        std::find(out.begin(), out.end(), t.target->backend) == out.end())
-      out.push_back(t.target->backend);
+        std::ranges::find(out, t.target->backend, &policy::Target::backend) == out.end())
+      out.push_back(t.target);
   return out;
 }
 
@@ -86,7 +89,8 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
       asked_(admitted_),
       started_(admitted_),
       look_(dispatcher_->io),
-      deadline_(dispatcher_->io) {
+      deadline_(dispatcher_->io),
+      slo_look_(dispatcher_->io) {
   for (const Prompt& prompt : spec_.prompts)
     prints_.push_back(
         std::make_shared<const predict::PromptPrint>(dispatcher_->predictor.print_of(prompt, spec_.app.id)));
@@ -106,8 +110,10 @@ void RunningJob::start() {
 }
 
 void RunningJob::decide() {
-  dispatcher_->decide(spec_, dispatcher_->facts_for(spec_, {prints_.front(), number_}), receipt_);
-  if (!receipt().decision.target && receipt().decision.queue) {
+  auto facts = dispatcher_->facts_for(spec_, {prints_.front(), number_});
+  const double took = dispatcher_->decide(spec_, facts);
+  dispatcher_->record(spec_, std::move(facts), took, receipt_);
+  if (!receipt().refused && !receipt().decision.target && receipt().decision.queue) {
     receipt_.parked();
     look_.expires_after(kParkedLook);
     look_.async_wait([weak = weak_from_this()](error_code ec) {
@@ -116,10 +122,12 @@ void RunningJob::decide() {
     return;
   }
   begin_choices();
+  watch_slo(receipt().facts);
 }
 
 void RunningJob::look_again() {
   if (over_) return;
+  spec_.traits.waited = std::chrono::duration_cast<std::chrono::milliseconds>(waited());
   if (Clock::now() - admitted_ < kParkedLimit) {
     decide();
     return;
@@ -159,13 +167,14 @@ void RunningJob::begin_choices() {
   choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
   for (std::size_t i = 0; i < unfinished_; ++i) {
     choices_.emplace_back(targets);
-    if (!targets.empty()) foresee(i, targets.front());
+    if (!targets.empty()) foresee(i, targets.front()->backend);
   }
   // From the io_context, so that the observer never hears of a failure inside submit().
   asio::post(dispatcher_->io, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (!self) return;
     self->asked_ = Clock::now();
+    if (self->receipt().refused) return self->fail_all(*self->receipt().refused);
     if (!self->receipt().decision.target)
       return self->fail_all(self->nothing_to_ask("The policy names no engine that is available now."));
     self->begin_from(0);
@@ -210,6 +219,70 @@ void RunningJob::watch_deadline() {
   });
 }
 
+std::chrono::microseconds RunningJob::waited() const {
+  return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - admitted_);
+}
+
+// Every answer stands in line or waits for a load, at the engine of the decision.
+bool RunningJob::only_waits() const {
+  return !over_ && !had_event_ && std::ranges::all_of(choices_, [](const Choice& choice) {
+    return choice.attempt.attempts() == 1 && !choice.begun && !choice.done;
+  });
+}
+
+// Looks at the prediction again when it may pass the SLO. `facts` are the latest.
+void RunningJob::watch_slo(const policy::Facts& facts) {
+  const auto slo = wanted_ttft(spec_.app, spec_.traits);
+  if (!slo || !receipt().decision.target || receipt().refused ||
+      receipt().redecisions.size() >= kMaxRedecisions)
+    return;
+  const auto expected = expected_ttft(facts, receipt().decision.target->backend);
+  if (!expected) return;
+  slo_look_.expires_after(until_slo_look(*slo, waited(), *expected));
+  slo_look_.async_wait([weak = weak_from_this()](error_code ec) {
+    if (const auto self = weak.lock(); self && !ec) self->look_at_slo();
+  });
+}
+
+void RunningJob::look_at_slo() {
+  if (!only_waits()) return;
+  const std::chrono::microseconds slo = *wanted_ttft(spec_.app, spec_.traits), so_far = waited();
+  spec_.traits.waited = std::chrono::duration_cast<std::chrono::milliseconds>(so_far);
+  const policy::Target& at = *receipt().decision.target;
+  const auto line = choices_.front().place.in_line();
+  auto facts =
+      dispatcher_->facts_for(spec_, {prints_.front(), number_, OwnPlace{at.backend, line ? line->ahead : 0}});
+  const auto expected = expected_ttft(facts, at.backend);
+  if (!expected) return;
+  if (so_far + *expected <= slo) return watch_slo(facts);
+  decide_again(std::move(facts), redecision_of(at, slo, so_far, *expected));
+}
+
+// The request gives its places up where another engine is chosen. It stays where the same one is, or none.
+void RunningJob::decide_again(policy::Facts facts, Redecision again) {
+  const policy::Target& from = *receipt().decision.target;
+  const double took = dispatcher_->decide(spec_, facts);
+  const policy::Target& to = dispatcher_->deciding.target ? *dispatcher_->deciding.target : from;
+  again.to = to_string(to);
+  receipt_.redecided(std::move(again));
+  dispatcher_->metrics.redecided(from.backend, to.backend);
+  auto refused = dispatcher_->refusal(spec_, facts);
+  if (dispatcher_->deciding.target || refused) dispatcher_->record(spec_, std::move(facts), took, receipt_);
+  if (refused) return fail_all(*refused);
+  const auto targets = targets_of(receipt().decision);
+  if (to.backend == from.backend) {
+    for (Choice& choice : choices_) choice.attempt.decided_again(targets);
+  } else {
+    for (Choice& choice : choices_) {
+      receipt_.attempt_ended(choice.record, RunState::Kind::moved);
+      choice.place.settle(0);
+      choice = Choice(targets);
+    }
+    begin_from(0);
+  }
+  watch_slo(receipt().facts);
+}
+
 void RunningJob::act(std::size_t index, Attempt::Action action) {
   if (over_) return;
   if (auto* give_up = std::get_if<Attempt::GiveUp>(&action)) {
@@ -217,39 +290,40 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
     return;
   }
   Choice& choice = choices_[index];
-  const std::string& backend = std::get<Attempt::Acquire>(action).backend;
+  const policy::Target& target = *std::get<Attempt::Acquire>(action).target;
+  const std::string& backend = target.backend;
   if (choice.attempt.attempts() > 1) {
     const std::string& from = receipt().attempts[choice.record].backend;
     if (from != backend) dispatcher_->metrics.fell_back(from, backend);
   }
   if (choice.attempt.attempts() > 1 || choice.predicted_at != backend) foresee(index, backend);
-  choice.record = receipt_.attempt(backend, static_cast<std::uint32_t>(index),
+  choice.record = receipt_.attempt(target, static_cast<std::uint32_t>(index),
                                    static_cast<std::uint32_t>(choice.attempt.resume_tokens().size()));
-  if (choice.place && choice.placed_at == backend) return acquire(index, choice.attempt.attempts());
+  choice.ask = ++asks_;
+  if (choice.place && choice.placed_at == backend) return acquire(index, choice.ask);
   const bool goes_on = choice.place && choice.begun;
   choice.placed_at = backend;
   const config::AppManifest& app = spec_.app;
   choice.place = dispatcher_->turns->ask(
       {spec_.model.id, backend, spec_.model.max_sequences, app.id, app.weight() / 100.0,
        static_cast<double>(estimated_tokens(spec_.prompts[index / spec_.n])), goes_on},
-      [weak = weak_from_this(), index, attempt = choice.attempt.attempts()] {
-        if (const auto self = weak.lock()) self->acquire(index, attempt);
+      [weak = weak_from_this(), index, ask = choice.ask] {
+        if (const auto self = weak.lock()) self->acquire(index, ask);
       });
 }
 
 // Its turn has come.
-void RunningJob::acquire(std::size_t index, std::uint32_t attempt) {
+void RunningJob::acquire(std::size_t index, std::uint64_t ask) {
   if (over_) return;
   dispatcher_->fleet.acquire(spec_.model.id, choices_[index].placed_at,
-                             [weak = weak_from_this(), index, attempt](Result<Backend*> got) {
-                               if (const auto self = weak.lock())
-                                 self->acquired(index, attempt, std::move(got));
+                             [weak = weak_from_this(), index, ask](Result<Backend*> got) {
+                               if (const auto self = weak.lock()) self->acquired(index, ask, std::move(got));
                              },
                              {spec_.app.id, spec_.app.limits.may_evict, spec_.app.limits.resident});
 }
 
-void RunningJob::acquired(std::size_t index, std::uint32_t attempt, Result<Backend*> backend) {
-  if (over_ || choices_[index].attempt.attempts() != attempt) return;
+void RunningJob::acquired(std::size_t index, std::uint64_t ask, Result<Backend*> backend) {
+  if (over_ || choices_[index].ask != ask) return;
   if (backend) {
     start_on(index, **backend);
     return;
@@ -286,7 +360,9 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   bill_.began(index);
   std::vector<std::string> devices;
   for (const DeviceShare& share : backend.info().devices) devices.push_back(to_string(share));
-  receipt_.attempt_runs(choice.record, std::move(devices));
+  const config::RequestSettings* const settings = policy::settings_of(spec_.tree, choice.attempt.target());
+  if (settings != nullptr) request.settings = *settings;
+  receipt_.attempt_runs(choice.record, std::move(devices), settings ? policy::to_text(*settings) : "");
   choice.predicted.began(Clock::now());
   auto ticket =
       backend.start(std::move(request), std::make_shared<ChoiceSink>(weak_from_this(), index, attempt));
@@ -359,7 +435,7 @@ void RunningJob::resume() {
 }
 
 const std::string& RunningJob::backend() const noexcept {
-  return choices_.empty() || receipt().attempts.empty() ? kNone : choices_.front().attempt.backend();
+  return choices_.empty() || receipt().attempts.empty() ? kNone : choices_.front().attempt.target().backend;
 }
 
 void RunningJob::fail_all(const Error& error) {
@@ -373,6 +449,7 @@ void RunningJob::finish(const RunState& state) {
   over_ = true;
   look_.cancel();
   deadline_.cancel();
+  slo_look_.cancel();
   receipt_.ended(state, seconds_between(admitted_, Clock::now()) * 1e3, bill_.usage());
   for (Choice& choice : choices_) {
     if (!choice.begun) choice.place.settle(0);

@@ -2,6 +2,7 @@
 // engine where one fails, its receipt and its bill. On the dispatcher's thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "daemon/route/attempt.hpp"
 #include "daemon/route/bill.hpp"
 #include "daemon/route/dispatcher_impl.hpp"
+#include "daemon/route/slo.hpp"
 
 namespace flyball::route {
 
@@ -40,9 +42,10 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
 
  private:
   struct Choice {
-    explicit Choice(std::vector<std::string> targets) : attempt(std::move(targets)) {}
+    explicit Choice(std::vector<const policy::Target*> targets) : attempt(std::move(targets)) {}
     Attempt attempt;
-    Turns::Place place;                   // at the engine of this attempt
+    std::uint64_t ask = 0;  // the latest of its calls for a turn or an engine: answers to others are stale
+    Turns::Place place;     // at the engine of this attempt
     predict::Predictor::Place predicted;  // the same, for the predictor
     std::string predicted_at;
     std::string placed_at;  // its backend
@@ -59,8 +62,8 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   Error nothing_to_ask(std::string otherwise) const;
   void look_again();
   void act(std::size_t choice, Attempt::Action action);
-  void acquire(std::size_t choice, std::uint32_t attempt);
-  void acquired(std::size_t choice, std::uint32_t attempt, Result<Backend*> backend);
+  void acquire(std::size_t choice, std::uint64_t ask);
+  void acquired(std::size_t choice, std::uint64_t ask, Result<Backend*> backend);
   void refused(std::size_t choice, const Error& error);
   void start_on(std::size_t choice, Backend& backend);
   void first_event();
@@ -68,6 +71,11 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void finish(const RunState& state);
   void retire(Ticket ticket);
   void watch_deadline();
+  std::chrono::microseconds waited() const;
+  bool only_waits() const;
+  void watch_slo(const policy::Facts& facts);
+  void look_at_slo();
+  void decide_again(policy::Facts facts, Redecision again);
 
   std::shared_ptr<Dispatcher::Impl> dispatcher_;
   JobSpec spec_;
@@ -82,6 +90,8 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   TimePoint admitted_, asked_, started_;
   boost::asio::steady_timer look_;      // a parked request's next look
   boost::asio::steady_timer deadline_;  // the app's, for a first token
+  boost::asio::steady_timer slo_look_;  // at the prediction of a request that waits
+  std::uint64_t asks_ = 0;
 };
 
 }  // namespace flyball::route

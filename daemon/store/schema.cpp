@@ -5,7 +5,7 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 6> kVersions = {
+  static constexpr std::array<std::string_view, 7> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
       // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
@@ -41,6 +41,8 @@ std::span<const std::string_view> schema_versions() noexcept {
            actual REAL NOT NULL);)",
       // 6: days (since the epoch, UTC) on which the use of an app is unknown: a damaged file has lost it.
       R"(CREATE TABLE lost_usage (app TEXT NOT NULL, day INTEGER NOT NULL, PRIMARY KEY (app, day)) WITHOUT ROWID;)",
+      // 7: decisions taken again while a request waited (daemon/route/slo.hpp), as JSON; "" without any.
+      R"(ALTER TABLE decisions ADD COLUMN redecisions TEXT NOT NULL DEFAULT '';)",
   };
   return kVersions;
 }

@@ -150,7 +150,10 @@ void FakeFleet::acquire(const std::string& model, const std::string& id, Acquire
                         const fleet::Asker& asker) {
   acquired.push_back(id);
   askers.push_back(asker);
-  if (hold_acquires) return;
+  if (hold_acquires) {
+    held.push_back(std::move(callback));
+    return;
+  }
   if (auto& errors = acquire_errors[id]; !errors.empty()) {
     asio::post(
         io_, [callback = std::move(callback), error = errors.front()] { callback(std::unexpected(error)); });

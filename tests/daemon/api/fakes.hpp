@@ -75,7 +75,8 @@ class FakeFleet final : public fleet::Fleet {
   std::map<std::string, std::deque<Error>> acquire_errors;  // by backend id, used up one by one
   std::map<std::string, Error> disabled;
   fleet::MemoryStatus memory_status;
-  bool hold_acquires = false;  // never call back
+  bool hold_acquires = false;  // keep the callbacks in `held`
+  std::vector<Acquired> held;
   std::vector<std::string> acquired;
   std::vector<fleet::Asker> askers;
 

@@ -15,9 +15,10 @@ Error error(ErrorCode code) {
   return {code, "It failed.", {}, {}};
 }
 std::string next(const Attempt::Action& action) {
-  if (const auto* acquire = std::get_if<Attempt::Acquire>(&action)) return acquire->backend;
+  if (const auto* acquire = std::get_if<Attempt::Acquire>(&action)) return acquire->target->backend;
   return "give up: " + std::string(to_string(std::get<Attempt::GiveUp>(action).error.code));
 }
+const policy::Target kCpu{"cpu", ""}, kVulkan{"vulkan", "latency"}, kVllm{"vllm", ""};
 Delta token(const char* text, Token id = 1) {
   return {text, {id}, {}};
 }
@@ -27,7 +28,7 @@ TEST(attempt, no_targets) {
 }
 
 TEST(attempt, a_death_is_retried_on_the_same_engine_with_what_was_delivered) {
-  Attempt a({"cpu", "vulkan"});
+  Attempt a({&kCpu, &kVulkan});
   EXPECT_EQ(next(a.begin()), "cpu");
   a.received(token("ab", 7));
   a.received(token("", 8));
@@ -37,14 +38,14 @@ TEST(attempt, a_death_is_retried_on_the_same_engine_with_what_was_delivered) {
 }
 
 TEST(attempt, two_deaths_without_a_token_end_it) {
-  Attempt a({"cpu", "vulkan"});
+  Attempt a({&kCpu, &kVulkan});
   a.begin();
   EXPECT_EQ(next(a.failed(error(ErrorCode::worker_died))), "cpu");
   EXPECT_EQ(next(a.failed(error(ErrorCode::worker_died))), "give up: worker_died");
 }
 
 TEST(attempt, progress_between_deaths_counts_but_attempts_are_bounded) {
-  Attempt a({"cpu"});
+  Attempt a({&kCpu});
   a.begin();
   std::string last;
   std::uint32_t rounds = 0;
@@ -60,7 +61,7 @@ TEST(attempt, progress_between_deaths_counts_but_attempts_are_bounded) {
 TEST(attempt, other_failures_of_an_engine_move_on_and_those_of_the_request_do_not) {
   for (const auto code : {ErrorCode::model_unsupported, ErrorCode::model_unavailable,
                           ErrorCode::insufficient_memory, ErrorCode::device_lost, ErrorCode::overloaded}) {
-    Attempt a({"cpu", "vulkan"});
+    Attempt a({&kCpu, &kVulkan});
     a.begin();
     EXPECT_EQ(next(a.unavailable(error(code))), "vulkan");
     EXPECT_EQ(next(a.unavailable(error(code))), "give up: " + std::string(to_string(code)));
@@ -68,18 +69,26 @@ TEST(attempt, other_failures_of_an_engine_move_on_and_those_of_the_request_do_no
   for (const auto code :
        {ErrorCode::model_invalid, ErrorCode::template_error, ErrorCode::context_length_exceeded,
         ErrorCode::invalid_value, ErrorCode::numeric_error, ErrorCode::shutting_down}) {
-    Attempt a({"cpu", "vulkan"});
+    Attempt a({&kCpu, &kVulkan});
     a.begin();
     EXPECT_EQ(next(a.failed(error(code))), "give up: " + std::string(to_string(code)));
   }
 }
 
+TEST(attempt, EachEngineIsAskedByItsOwnProfile) {
+  Attempt a({&kCpu, &kVulkan});
+  a.begin();
+  EXPECT_EQ(a.target().profile, "");
+  a.unavailable(error(ErrorCode::insufficient_memory));
+  EXPECT_EQ(a.target().profile, "latency");
+}
+
 TEST(attempt, text_without_tokens_cannot_be_resumed) {
-  Attempt a({"vllm", "cpu"});
+  Attempt a({&kVllm, &kCpu});
   a.begin();
   a.received({"text of an upstream", {}, {}});
   EXPECT_EQ(next(a.failed(error(ErrorCode::upstream_timeout))), "give up: upstream_timeout");
-  Attempt b({"vllm", "cpu"});
+  Attempt b({&kVllm, &kCpu});
   b.begin();
   EXPECT_EQ(next(b.failed(error(ErrorCode::upstream_timeout))), "cpu");  // before the first byte
 }

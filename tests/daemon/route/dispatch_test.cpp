@@ -160,6 +160,39 @@ TEST_F(Dispatch, who_is_refused_by_one_engine_takes_a_turn_at_the_next) {
   EXPECT_EQ(vulkan.started.size(), 10U);
 }
 
+// The profile of the target that is asked, also where another one was asked before it.
+TEST_F(Dispatch, EachEngineGetsTheSettingsOfItsOwnProfile) {
+  const auto settings = make_settings();
+  settings->tree = tree_of(R"(profiles:
+  latency: {because: b, step_budget: 20ms, chunk: 128, place: ahead}
+  throughput: {because: b, slot_share: 50}
+default: {because: b, use: ['cpu:latency', 'vulkan:throughput']}
+)");
+  Rig profiles(settings, make_hardware(true));
+  const auto receipt_of_one = [&] {
+    Wire wire(profiles), receipt(profiles);
+    wire.send(post(kChatPath, kHello));
+    EXPECT_EQ(wire.answer().status, 200);
+    receipt.send(get("/v1/route/receipts/" + wire.answer().field("x-request-id")));
+    return json::parse(receipt.answer().body);
+  };
+  const json at_cpu = receipt_of_one();
+  config::RequestSettings latency, throughput;
+  latency.step_budget = std::chrono::milliseconds(20);
+  latency.chunk = 128;
+  latency.place = config::QueuePlace::ahead;
+  throughput.slot_share = 50;
+  EXPECT_EQ(profiles.cpu().started.at(0).settings, latency);
+  EXPECT_EQ(at_cpu["attempts"][0]["profile"], "latency");
+  EXPECT_EQ(at_cpu["attempts"][0]["settings"], "step budget 20ms, chunk 128 tokens, place ahead");
+  profiles.fleet.acquire_errors["cpu"].push_back(
+      {ErrorCode::insufficient_memory, "It does not fit.", {}, {}});
+  const json at_vulkan = receipt_of_one();
+  EXPECT_EQ(profiles.vulkan().started.at(0).settings, throughput);
+  EXPECT_FALSE(at_vulkan["attempts"][0].contains("settings")) << "cpu was sent nothing";
+  EXPECT_EQ(at_vulkan["attempts"][1]["settings"], "slot share 50 %");
+}
+
 // What an engine finds wrong with a request, or nobody ever computed, is not held against its app.
 TEST_F(Dispatch, what_was_never_computed_costs_no_turn) {
   constexpr const char* kSmall = R"({"model":"small","messages":[{"role":"user","content":"hi"}]})";

@@ -387,6 +387,57 @@ TEST_F(Records, states_of_other_versions_are_read_as_they_stand) {
   }
 }
 
+TEST_F(Records, RedecisionsAndTheSettingsOfAProfileAreKept) {
+  const auto settings = settings_by(kPolicy);
+  route::Receipt receipt = decided(*settings->tree, "req-1", 5);
+  receipt.redecisions = {{120.5, "cpu", "vulkan:latency", "it passed the SLO"}};
+  receipt.attempts = {{"cpu", route::RunState::Kind::moved},
+                      {.backend = "vulkan",
+                       .outcome = route::RunState::Kind::done,
+                       .profile = "latency",
+                       .settings = "step budget 20ms, place ahead"},
+                      {.backend = "cpu", .outcome = route::RunState::Kind::done, .profile = "throughput"}};
+  {
+    store::Writer writer(open());
+    route::ReceiptStore(&writer).keep(receipt);
+  }
+  auto database = open();
+  const auto found = route::find_record(database, "req-1", "alice");
+  ASSERT_TRUE(found && *found);
+  const json shown = route::to_json(**found), told = route::to_json(receipt);
+  EXPECT_EQ(shown["attempts"], told["attempts"]);
+  EXPECT_EQ(shown["redecisions"], told["redecisions"]);
+  EXPECT_EQ(shown["attempts"][0]["outcome"], "moved");
+  EXPECT_EQ(shown["attempts"][1]["settings"], "step budget 20ms, place ahead");
+  EXPECT_FALSE(shown["attempts"][2].contains("settings"));
+  ASSERT_TRUE(database.run("UPDATE decisions SET redecisions = '[7, [1, 2, 3, 4], [1]]'"));
+  const auto damaged = route::find_record(database, "req-1", "alice");
+  ASSERT_TRUE(damaged && *damaged);
+  EXPECT_TRUE((*damaged)->redecisions.empty());
+}
+
+// The message of a refusal follows from the facts.
+TEST_F(Records, ARefusalByAHardSloIsToldAgain) {
+  const auto settings = settings_by(kPolicy);
+  route::Receipt receipt = decided(*settings->tree, "req-1", 5);
+  receipt.facts.set("app.slo.ttft", std::int64_t{500}, "manifest");
+  for (const char* id : {"cpu", "vulkan"}) {
+    receipt.facts.set(std::string("backend.") + id + ".meets_slo", false, "predicted");
+    receipt.facts.set(std::string("backend.") + id + ".expected_ttft", std::int64_t{840'000}, "predicted: p");
+  }
+  receipt.refused = route::slo_refusal(receipt.decision, receipt.facts);
+  ASSERT_TRUE(receipt.refused);
+  receipt.state = route::RunState::failed(receipt.refused->code);
+  {
+    store::Writer writer(open());
+    route::ReceiptStore(&writer).keep(receipt);
+  }
+  auto database = open();
+  const auto found = route::find_record(database, "req-1", "alice");
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ(route::to_json(**found)["refused"], route::to_json(receipt)["refused"]);
+}
+
 TEST(RunState, IsReadAsItIsWritten) {
   using route::RunState;
   for (std::size_t i = 0; i <= static_cast<std::size_t>(ErrorCode::internal); ++i) {

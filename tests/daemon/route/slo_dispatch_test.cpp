@@ -1,0 +1,276 @@
+// Requests with an SLO on their way: refused where it is hard and out of reach, and decided again while they
+// wait. Predictions come as facts of the hardware.
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/daemon/api/inference.hpp"
+
+namespace flyball::testing {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+// Requests of alice that have half of their time left go to vulkan.
+constexpr const char* kBySlo = R"(rules:
+  - {id: roomy, because: b, when: {fact: app.slo.ttft, gte: 150ms}, use: cpu}
+default: {because: the time is nearly over, use: vulkan}
+)";
+
+config::Slo ttft(std::chrono::milliseconds time, bool hard = false) {
+  config::Slo out;
+  out.ttft = time;
+  out.hard = hard;
+  return out;
+}
+
+auto settings_by(const char* policy, config::Slo slo) {
+  auto settings = make_settings();
+  settings->tree = tree_of(policy);
+  settings->apps[0].slo = slo;
+  return settings;
+}
+
+policy::Facts predicted(std::int64_t cpu_us, std::int64_t vulkan_us) {
+  policy::Facts facts = make_hardware(true);
+  facts.set("backend.cpu.expected_ttft", cpu_us, "predicted: queue 1.0 ms");
+  facts.set("backend.vulkan.expected_ttft", vulkan_us, "predicted: queue 1.0 ms");
+  return facts;
+}
+
+// Runs the loop until `done`, which timers of the request lead to.
+template <class Done>
+bool eventually(Wire& wire, Done done) {
+  const auto deadline = std::chrono::steady_clock::now() + 30s;
+  while (!done() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(1ms);
+    wire.run();
+  }
+  return done();
+}
+
+std::string body_of(Rig& rig, const std::string& request) {
+  Wire wire(rig);
+  wire.send(request);
+  return wire.answer().body;
+}
+
+json receipt_of(Rig& rig, const std::string& id) {
+  return json::parse(body_of(rig, get("/v1/route/receipts/" + id)));
+}
+
+struct HardSlo : ::testing::Test {
+  static policy::Facts missed_by(std::initializer_list<const char*> engines) {
+    policy::Facts facts = predicted(900'000, 840'000);
+    for (const char* id : engines) facts.set(std::string("backend.") + id + ".meets_slo", false, "predicted");
+    return facts;
+  }
+  static auto hard() {
+    auto settings = make_settings();
+    settings->apps[0].slo = ttft(500ms, true);
+    return settings;
+  }
+};
+
+TEST_F(HardSlo, RefusesAtOnceWhatNoUsableEngineCanHold) {
+  Rig rig(hard(), missed_by({"cpu", "vulkan"}));
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  EXPECT_EQ(wire.answer().status, 503);
+  const json error = json::parse(wire.answer().body)["error"];
+  EXPECT_EQ(error["code"], "slo_unattainable");
+  EXPECT_EQ(
+      error["message"],
+      "No usable engine is predicted to hold the SLO: vulkan comes nearest, with 840.0 ms expected to the "
+      "first token where app.slo.ttft is 500 ms (predicted: queue 1.0 ms).");
+  EXPECT_EQ(wire.answer().field("Retry-After"), "1");
+  EXPECT_EQ(wire.answer().field("x-flyball-route"), "backend=none; rule=everything; model=demo");
+  EXPECT_TRUE(rig.fleet.acquired.empty());
+  const json receipt = receipt_of(rig, wire.answer().field("x-request-id"));
+  EXPECT_EQ(receipt["state"], "slo_unattainable");
+  EXPECT_EQ(receipt["refused"]["message"], error["message"]);
+  EXPECT_EQ(rig.service.in_flight(), 0U);
+}
+
+TEST_F(HardSlo, ExplainShowsTheRefusal) {
+  Rig rig(hard(), missed_by({"cpu", "vulkan"}));
+  const json refused = json::parse(body_of(rig, post("/v1/route/explain", kHello)));
+  EXPECT_EQ(refused["state"], "explained");
+  EXPECT_EQ(refused["refused"]["code"], "slo_unattainable");
+  const json held = json::parse(body_of(
+      rig, post("/v1/route/explain", R"({"model":"demo","facts":{"backend.vulkan.meets_slo":true}})")));
+  EXPECT_FALSE(held.contains("refused"));
+}
+
+TEST_F(HardSlo, RefusesNothingOnAnUnknownPrediction) {
+  Rig rig(hard(), missed_by({"cpu"}));
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  EXPECT_EQ(wire.answer().status, 200);
+}
+
+TEST_F(HardSlo, ASoftOneRefusesNothing) {
+  auto settings = hard();
+  settings->apps[0].slo.hard = false;
+  Rig rig(settings, missed_by({"cpu", "vulkan"}));
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  EXPECT_EQ(wire.answer().status, 200);
+}
+
+TEST_F(HardSlo, RefusesAWaitingRequestOnceItIsOutOfReach) {
+  policy::Facts hardware = predicted(100'000, 10'000);
+  hardware.set("backend.vulkan.meets_slo", false, "predicted");
+  Rig rig(settings_by(kBySlo, ttft(200ms, true)), hardware);
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
+  EXPECT_EQ(wire.answer().status, 503);
+  EXPECT_EQ(json::parse(wire.answer().body)["error"]["code"], "slo_unattainable");
+  const json receipt = receipt_of(rig, wire.answer().field("x-request-id"));
+  EXPECT_EQ(receipt["redecisions"].size(), 1U);
+  EXPECT_EQ(receipt["redecisions"][0]["to"], "vulkan");
+}
+
+struct DecidedAgain : ::testing::Test {
+  static std::string metrics_of(Rig& rig) {
+    Wire wire(rig, {.loopback = true, .unix_uid = {}, .address = {}});
+    wire.send(get("/metrics", ""));
+    return wire.answer().body;
+  }
+};
+
+// Eight run at cpu without a token; the ninth waits for its turn there. All of them pass their SLO.
+TEST_F(DecidedAgain, ARequestInLineMovesAndThoseThatAnEngineHasBegunStay) {
+  Rig rig(settings_by(kBySlo, ttft(200ms)), predicted(100'000, 10'000));
+  rig.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  std::vector<std::unique_ptr<Wire>> begun;
+  for (int i = 0; i < 8; ++i) {
+    begun.push_back(std::make_unique<Wire>(rig));
+    begun.back()->send(post(kChatPath, kHello));
+  }
+  ASSERT_EQ(rig.cpu().started.size(), 8U);
+  Wire ninth(rig);
+  ninth.send(post(kChatPath, kHello));
+  ASSERT_TRUE(eventually(ninth, [&] { return !ninth.received().empty(); }));
+  EXPECT_EQ(ninth.answer().status, 200);
+  EXPECT_EQ(ninth.answer().field("x-flyball-route"), "backend=vulkan; rule=default; model=demo");
+  const json receipt = receipt_of(rig, ninth.answer().field("x-request-id"));
+  ASSERT_EQ(receipt["redecisions"].size(), 1U);
+  const json again = receipt["redecisions"][0];
+  EXPECT_EQ(again["from"], "cpu");
+  EXPECT_EQ(again["to"], "vulkan");
+  EXPECT_GE(again["after_ms"], 100);
+  EXPECT_NE(
+      again["why"].get<std::string>().find("100.0 ms expected at cpu pass the 200.0 ms to the first token"),
+      std::string::npos)
+      << again;
+  ASSERT_EQ(receipt["attempts"].size(), 2U);
+  EXPECT_EQ(receipt["attempts"][0]["outcome"], "moved");
+  EXPECT_EQ(receipt["attempts"][1]["outcome"], "done");
+  EXPECT_NE(metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"vulkan\"} 1"),
+            std::string::npos);
+  rig.cpu().emit(5);
+  begun.front()->run();
+  EXPECT_EQ(rig.cpu().started.size(), 8U) << "the place in line was given up";
+}
+
+TEST_F(DecidedAgain, ARequestThatWaitsForALoadMovesAndTheLoadedEngineIsNotUsed) {
+  Rig rig(settings_by(kBySlo, ttft(200ms)), predicted(100'000, 10'000));
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  ASSERT_EQ(rig.fleet.held.size(), 1U);
+  rig.fleet.hold_acquires = false;
+  ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
+  EXPECT_EQ(wire.answer().field("x-flyball-route"), "backend=vulkan; rule=default; model=demo");
+  rig.fleet.held.front()(&rig.cpu());
+  wire.run();
+  EXPECT_TRUE(rig.cpu().started.empty());
+  EXPECT_EQ(rig.vulkan().started.size(), 1U);
+}
+
+// Every answer of a request moves.
+TEST_F(DecidedAgain, AllAnswersMoveTogether) {
+  Rig rig(settings_by(kBySlo, ttft(200ms)), predicted(100'000, 10'000));
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post(kChatPath, R"({"model":"demo","messages":[{"role":"user","content":"x"}],"n":3})"));
+  rig.fleet.hold_acquires = false;
+  ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
+  EXPECT_EQ(json::parse(wire.answer().body)["choices"].size(), 3U);
+  EXPECT_EQ(rig.vulkan().started.size(), 3U);
+}
+
+TEST_F(DecidedAgain, AtMostTwiceAndInTheSamePlaceWhereTheSameEngineIsChosen) {
+  Rig rig(settings_by("default: {because: b, use: cpu}\n", ttft(80ms)), predicted(75'000, 10'000));
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  const auto decided = [&] {
+    return metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"cpu\"} 2") != std::string::npos;
+  };
+  ASSERT_TRUE(eventually(wire, decided));
+  rig.io.restart();
+  EXPECT_EQ(rig.io.run_for(100ms), 0U) << "nothing looks again";
+  EXPECT_EQ(rig.fleet.acquired.size(), 1U) << "it asked once";
+  rig.fleet.held.front()(&rig.cpu());
+  ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
+  const json receipt = receipt_of(rig, wire.answer().field("x-request-id"));
+  EXPECT_EQ(receipt["redecisions"].size(), 2U);
+  EXPECT_EQ(receipt["redecisions"][1]["from"], receipt["redecisions"][1]["to"]);
+  EXPECT_EQ(receipt["attempts"].size(), 1U);
+}
+
+TEST_F(DecidedAgain, NotWithoutAPredictionOrAnSlo) {
+  for (const bool slo : {true, false}) {
+    Rig rig(settings_by(kBySlo, slo ? ttft(200ms) : config::Slo{}),
+            slo ? make_hardware(true) : predicted(1'000, 1'000));
+    rig.fleet.hold_acquires = true;
+    Wire wire(rig);
+    wire.send(post(kChatPath, kHello));
+    rig.io.restart();
+    EXPECT_EQ(rig.io.run_for(300ms), 0U);
+    EXPECT_EQ(wire.received(), "");
+  }
+}
+
+// Its header is stricter than the manifest, which has no SLO at all.
+TEST_F(DecidedAgain, ByTheSloOfItsHeader) {
+  Rig rig(settings_by(kBySlo, {}), predicted(100'000, 10'000));
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello, "key-alice", "x-slo-ttft-ms: 200\r\n"));
+  EXPECT_EQ(rig.fleet.acquired.at(0), "cpu");
+  rig.fleet.hold_acquires = false;
+  ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
+  EXPECT_EQ(wire.answer().field("x-flyball-route"), "backend=vulkan; rule=default; model=demo");
+}
+
+// Those behind a waiting request are not in its way.
+TEST_F(DecidedAgain, ItsOwnPlaceIsNotPartOfTheQueueBeforeIt) {
+  constexpr const char* kByQueue = R"(rules:
+  - {id: crowded, because: b, when: {fact: backend.cpu.queue_waiting, gte: 1}, use: vulkan}
+default: {because: b, use: cpu}
+)";
+  Rig rig(settings_by(kByQueue, ttft(80ms)), predicted(75'000, 10'000));
+  rig.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  std::vector<std::unique_ptr<Wire>> begun;
+  for (int i = 0; i < 9; ++i) {  // the ninth waits
+    begun.push_back(std::make_unique<Wire>(rig));
+    begun.back()->send(post(kChatPath, kHello));
+  }
+  ASSERT_TRUE(eventually(*begun.back(), [&] {
+    return metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"cpu\"} 2") != std::string::npos;
+  })) << metrics_of(rig);
+  EXPECT_TRUE(rig.vulkan().started.empty());
+}
+
+}  // namespace
+}  // namespace flyball::testing

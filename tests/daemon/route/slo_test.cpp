@@ -1,0 +1,103 @@
+// What predictions say of an SLO: when no target can hold it, and when a waiting request is looked at again.
+#include "daemon/route/slo.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "policy/fastest.hpp"
+#include "tests/daemon/api/fakes.hpp"
+
+namespace flyball::route {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Slo : ::testing::Test {
+  std::shared_ptr<const policy::Tree> tree =
+      testing::tree_of("default: {because: b, use: [cpu, 'vulkan:latency', opencl]}\n");
+  policy::Facts facts = testing::make_hardware(true);
+
+  Slo() { facts.set("app.slo.ttft", std::int64_t{500}, "manifest"); }
+  void predict(const std::string& id, bool meets, std::int64_t ttft_us) {
+    facts.set("backend." + id + ".meets_slo", meets, policy::kPredictedSource);
+    facts.set("backend." + id + ".expected_ttft", ttft_us, "predicted: queue 1.0 ms");
+  }
+  std::string refusal() {
+    const auto error = slo_refusal(policy::decide(*tree, facts), facts);
+    return error ? error->message : "";
+  }
+};
+
+TEST_F(Slo, IsRefusedWithTheNearestTargetWhereEveryUsableOneMissesIt) {
+  predict("cpu", false, 900'000);
+  predict("vulkan", false, 840'000);
+  EXPECT_EQ(
+      refusal(),
+      "No usable engine is predicted to hold the SLO: vulkan:latency comes nearest, with 840.0 ms expected "
+      "to the first token where app.slo.ttft is 500 ms (predicted: queue 1.0 ms).");
+  EXPECT_EQ(slo_refusal(policy::decide(*tree, facts), facts)->code, ErrorCode::slo_unattainable);
+}
+
+// A target that misses one figure narrowly is nearer than one that misses another widely.
+TEST_F(Slo, TheFigureThatIsMissedMostCounts) {
+  predict("cpu", false, 100'000);
+  predict("vulkan", false, 600'000);
+  facts.set("app.slo.tpot", std::int64_t{10}, "manifest");
+  facts.set("backend.cpu.expected_tpot", std::int64_t{20'000}, policy::kPredictedSource);
+  EXPECT_NE(refusal().find("vulkan:latency comes nearest, with 600.0 ms expected to the first token"),
+            std::string::npos)
+      << refusal();
+  facts.set("backend.cpu.expected_tpot", std::int64_t{11'000}, policy::kPredictedSource);
+  EXPECT_NE(
+      refusal().find("cpu comes nearest, with 11.0 ms expected for each further token where app.slo.tpot "
+                     "is 10 ms"),
+      std::string::npos)
+      << refusal();
+}
+
+TEST_F(Slo, UnknownPredictionsRefuseNothing) {
+  EXPECT_EQ(refusal(), "");
+  predict("cpu", false, 900'000);
+  EXPECT_EQ(refusal(), "") << "vulkan's is unknown";
+  predict("vulkan", true, 90'000);
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(Slo, TargetsThatCannotBeUsedSaveNothing) {
+  predict("cpu", false, 900'000);
+  predict("vulkan", false, 840'000);
+  predict("opencl", true, 1'000);
+  EXPECT_NE(refusal(), "") << "opencl is not available";
+  facts.set("backend.cpu.available", false, "probe");
+  facts.set("backend.vulkan.available", false, "probe");
+  EXPECT_EQ(refusal(), "") << "no target at all has an error of its own";
+}
+
+TEST_F(Slo, WithoutFiguresTheTargetsAreNamed) {
+  facts.set("backend.cpu.meets_slo", false, "override");
+  facts.set("backend.vulkan.meets_slo", false, "override");
+  EXPECT_EQ(refusal(), "No usable engine is predicted to hold the SLO: cpu, vulkan:latency.");
+}
+
+TEST(SloLook, ComesWhenThePredictionWouldPassTheSloIfNothingMoved) {
+  EXPECT_EQ(until_slo_look(1s, 0s, 600ms), 400ms);
+  EXPECT_EQ(until_slo_look(1s, 400ms, 300ms), 300ms);
+}
+
+TEST(SloLook, LeavesAnEighthOfTheSloBetweenTwoLooks) {
+  EXPECT_EQ(until_slo_look(1s, 0s, 999ms), 125ms);
+  EXPECT_EQ(until_slo_look(1s, 700ms, 900ms), 125ms);
+}
+
+TEST(SloLook, SaysWhyInMilliseconds) {
+  const Redecision again = redecision_of({"vulkan", "latency"}, 500ms, 400ms, 180'500us);
+  EXPECT_EQ(again.why,
+            "400.0 ms waited and 180.5 ms expected at vulkan:latency pass the 500.0 ms to the first token");
+  EXPECT_EQ(again.after_ms, 400);
+  EXPECT_EQ(again.to, "vulkan:latency");
+}
+
+}  // namespace
+}  // namespace flyball::route
