@@ -1,5 +1,6 @@
-// Routing under recorded load over simulated engines (tests/bench/simulation/world.hpp says which code is real):
-// Flyball beside every engine alone, round robin, least queue and a clairvoyant bound, by machine and load.
+// Routing under recorded load over simulated engines (tests/bench/simulation/world.hpp says which code is
+// real): Flyball beside every engine alone, round robin, least queue and a clairvoyant bound, by machine and
+// load.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -29,11 +30,13 @@ using namespace flyball::simulation;
 using nlohmann::ordered_json;
 
 // The floors of the issue that this program is held to.
-constexpr double kOfBestSimple = 0.98;      // of the best simple way's goodput, at every load
-constexpr double kOfClairvoyant = 0.9;      // of the bound's goodput, while that is at least kBoundCarries of the load
+constexpr double kOfBestSimple = 0.98;  // of the best simple way's goodput, at every load
+constexpr double kOfClairvoyant =
+    0.9;  // of the bound's goodput, while that is at least kBoundCarries of the load
 constexpr double kBoundCarries = 0.8;
-constexpr double kCarried = 0.95;           // share within SLO at which a load counts as carried
-constexpr double kOverOneEngine = 1.3;      // load carried beside the best single engine, on machines with a server
+constexpr double kCarried = 0.95;  // share within SLO at which a load counts as carried
+constexpr double kOverOneEngine =
+    1.3;  // load carried beside the best single engine, on machines with a server
 constexpr double kBesideBatchGpu = 1.3, kBesideBatchCpu = 1.6;  // p99 TTFT beside batch work to without
 
 struct Options {
@@ -74,8 +77,8 @@ struct Cell {  // one machine at one load
   std::size_t requests = 0;
   std::vector<Row> rows;
   Figures bound;
-  // Flyball without the batch requests, and how much longer the p99 TTFT is with them, of the requests that came
-  // while batch work was open; 0: too few did.
+  // Flyball without the batch requests, and how much longer the p99 TTFT is with them, of the requests that
+  // came while batch work was open; 0: too few did.
   Figures without_batch;
   double beside_batch = 0;
 };
@@ -210,7 +213,8 @@ std::vector<Floor> floors_of(const Report& report) {
   Floor simple{"goodput beside the best simple way", kOfBestSimple, 1e9, false, {}};
   Floor bound{"goodput beside the clairvoyant bound", kOfClairvoyant, 1e9, false, {}};
   const bool gpu = report.machine->has_gpu;
-  Floor batch{"p99 TTFT beside the batch app to without", gpu ? kBesideBatchGpu : kBesideBatchCpu, 0, true, {}};
+  Floor batch{
+      "p99 TTFT beside the batch app to without", gpu ? kBesideBatchGpu : kBesideBatchCpu, 0, true, {}};
   const auto lower = [](Floor& floor, double value, const std::string& where) {
     if (floor.at_most ? value > floor.worst : value < floor.worst) {
       floor.worst = value;
@@ -235,8 +239,8 @@ std::vector<Floor> floors_of(const Report& report) {
       if (name.starts_with("only ")) alone = std::max(alone, load);
       if (name == "flyball") ours = load;
     }
-    out.push_back({"load carried to that of the best engine alone", kOverOneEngine, alone == 0 ? 0 : ours / alone,
-                   false, share_text(ours) + " to " + share_text(alone)});
+    out.push_back({"load carried to that of the best engine alone", kOverOneEngine,
+                   alone == 0 ? 0 : ours / alone, false, share_text(ours) + " to " + share_text(alone)});
   }
   std::erase_if(out, [](const Floor& floor) { return floor.where.empty(); });
   return out;
@@ -282,7 +286,8 @@ void print_row(const MachineSpec& machine, const std::string& name, const Figure
     on += (i > 0 ? ", " : "") + machine.engines[i].id + " " + std::to_string(f.interactive_on[i]) + "+" +
           std::to_string(f.batch_on[i]);
   std::printf("    %-22s %9.4f %6.1f %% %9.2f %9.2f %10.0f %6.0f %%   %s\n", name.c_str(), f.goodput,
-              100 * f.share(), f.ttft_p50, f.ttft_p99, f.batch_tokens_per_second, 100 * f.batch_done, on.c_str());
+              100 * f.share(), f.ttft_p50, f.ttft_p99, f.batch_tokens_per_second, 100 * f.batch_done,
+              on.c_str());
 }
 
 void print(const Report& report) {
@@ -291,13 +296,14 @@ void print(const Report& report) {
   for (const Cell& cell : report.cells) {
     std::printf("  load %s: %zu requests, %.4f interactive ones a second\n", share_text(cell.share).c_str(),
                 cell.requests, cell.offered);
-    std::printf("    %-22s %9s %8s %9s %9s %10s %8s   %s\n", "", "goodput/s", "in SLO", "TTFT p50", "TTFT p99",
-                "batch t/s", "batch", "requests+batch by engine");
+    std::printf("    %-22s %9s %8s %9s %9s %10s %8s   %s\n", "", "goodput/s", "in SLO", "TTFT p50",
+                "TTFT p99", "batch t/s", "batch", "requests+batch by engine");
     for (const Row& row : cell.rows) print_row(machine, row.router, row.figures);
     print_row(machine, "clairvoyant", cell.bound);
     print_row(machine, "flyball without batch", cell.without_batch);
     if (cell.beside_batch > 0)
-      std::printf("    flyball's p99 TTFT while batch work is open: %.2f times that without it\n", cell.beside_batch);
+      std::printf("    flyball's p99 TTFT while batch work is open: %.2f times that without it\n",
+                  cell.beside_batch);
   }
   if (!report.carried.empty()) std::printf("  load carried with %.0f %% within SLO:", 100 * kCarried);
   for (const auto& [name, load] : report.carried)
@@ -317,9 +323,13 @@ Options parse(int argc, char** argv) {
   app.add_option("--interactive", o.interactive, "Chat and code requests of each load")
       ->capture_default_str()
       ->check(CLI::Range(1, 100'000));
-  app.add_option("--search", o.search, "Assignments that the clairvoyant search tries")->capture_default_str();
-  app.add_option("--seed", o.seed, "Which requests are kept, and where the noise begins")->capture_default_str();
-  app.add_option("--threads", o.threads, "Simulations at once")->capture_default_str()->check(CLI::Range(1, 256));
+  app.add_option("--search", o.search, "Assignments that the clairvoyant search tries")
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "Which requests are kept, and where the noise begins")
+      ->capture_default_str();
+  app.add_option("--threads", o.threads, "Simulations at once")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 256));
   app.add_flag("--synthetic", o.synthetic, "A made-up load instead of the traces: for tests of this program");
   app.add_flag("--json", o.json, "Figures as JSON");
   try {
@@ -335,7 +345,8 @@ Options parse(int argc, char** argv) {
 int main(int argc, char** argv) {
   const Options options = parse(argc, argv);
   if (!options.synthetic && !std::filesystem::exists(options.traces)) {
-    std::printf("SKIPPED: %s is not there; name the folder of the traces with --traces\n", options.traces.c_str());
+    std::printf("SKIPPED: %s is not there; name the folder of the traces with --traces\n",
+                options.traces.c_str());
     return bench::kSkipped;
   }
   const Traces traces =

@@ -1,6 +1,6 @@
-// How much equal steps of the CPU engine differ: times of a prompt's chunk and of decode, in the order in which
-// they ran, divided by their median. Prints tests/bench/simulation/noise.inc, which the routing simulation replays.
-// step_noise MODEL.gguf
+// How much equal steps of the CPU engine differ: times of a prompt's chunk and of decode, in the order in
+// which they ran, divided by their median. Prints tests/bench/simulation/noise.inc, which the routing
+// simulation replays. step_noise MODEL.gguf
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -47,7 +47,8 @@ int main(int argc, char** argv) {
   cpu::CpuDeviceOptions options;
   options.max_step_tokens = kPromptTokens;
   options.max_logit_rows = kStreams;
-  const auto steps = expect(EngineSteps::over(expect(cpu::make_cpu_executor(*model, options)), *model, kStreams));
+  const auto steps =
+      expect(EngineSteps::over(expect(cpu::make_cpu_executor(*model, options)), *model, kStreams));
   print("kPrefillNoise", record(256, [&] { return steps->prefill(); }));
   print("kDecodeNoise", record(512, [&] { return steps->decode(kStreams); }));
 }

@@ -60,7 +60,8 @@ std::vector<measure::Figure> calibrate(const EngineSpec& spec, const ModelSpec& 
   }
   for (const std::uint32_t streams : {1U, 8U}) {
     constexpr std::uint32_t kTokens = 64;
-    out.push_back({Kind::decode_tps, streams, streams * (kTokens - 1) / engine.run(streams, 32, kTokens).decode, 0});
+    out.push_back(
+        {Kind::decode_tps, streams, streams * (kTokens - 1) / engine.run(streams, 32, kTokens).decode, 0});
   }
   out.push_back({Kind::load_ms, 0, spec.load_seconds * 1e3, 0});
   return out;

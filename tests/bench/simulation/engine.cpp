@@ -75,11 +75,12 @@ std::vector<Produced> SimEngine::end_step(double now) {
     Sequence& sequence = sequences_.at(part.id);
     ++sequence.made;
     const bool last = sequence.made == sequence.output_tokens;
-    results.push_back({.id = part.id,
-                       .ended = last,
-                       .token = static_cast<Token>(mixed((sequence.request << 20U) + sequence.made) & 0x7fffffffU)});
-    produced.push_back({sequence.request, sequence.made == 1, last, sequence.cached, sequence.made,
-                        *sequence.first_step});
+    results.push_back(
+        {.id = part.id,
+         .ended = last,
+         .token = static_cast<Token>(mixed((sequence.request << 20U) + sequence.made) & 0x7fffffffU)});
+    produced.push_back(
+        {sequence.request, sequence.made == 1, last, sequence.cached, sequence.made, *sequence.first_step});
   }
   scheduler_->commit(results);
   for (const engine::StepResult& result : results)

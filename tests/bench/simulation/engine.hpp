@@ -1,5 +1,5 @@
-// One simulated engine: the real Scheduler, StepCostFit and step budget of backends/engine over steps whose time
-// comes from a cost model and recorded noise.
+// One simulated engine: the real Scheduler, StepCostFit and step budget of backends/engine over steps whose
+// time comes from a cost model and recorded noise.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ namespace flyball::simulation {
 struct Produced {
   std::uint64_t request = 0;
   bool first = false, last = false;
-  std::uint32_t cached_tokens = 0;    // of the prompt, when its first step began
-  std::uint32_t output_tokens = 0;    // so far
-  double first_step = 0;              // when its first step began
+  std::uint32_t cached_tokens = 0;  // of the prompt, when its first step began
+  std::uint32_t output_tokens = 0;  // so far
+  double first_step = 0;            // when its first step began
 };
 
 class SimEngine {

@@ -18,7 +18,8 @@
 namespace flyball::simulation {
 namespace {
 
-constexpr std::int64_t kUnixSeconds = 1'800'000'000;  // the simulation's date: measurements never expire in it
+constexpr std::int64_t kUnixSeconds =
+    1'800'000'000;  // the simulation's date: measurements never expire in it
 
 TimePoint point(double seconds) {
   return TimePoint(std::chrono::round<std::chrono::nanoseconds>(std::chrono::duration<double>(seconds)));
@@ -84,8 +85,8 @@ class FlyballRouter final : public Router {
     app.slo.ttft.reset();
     // The SLO of this request, which a client would give in x-slo-ttft-ms.
     if (request.slo_ttft > 0) app.slo.ttft = std::chrono::milliseconds(std::llround(request.slo_ttft * 1e3));
-    asked.prompt = std::make_shared<const predict::PromptPrint>(
-        predictor_.print_of(TextPrompt{request.text()}, app.id));
+    asked.prompt =
+        std::make_shared<const predict::PromptPrint>(predictor_.print_of(TextPrompt{request.text()}, app.id));
     route::RequestTraits traits;
     traits.operation = "completion";
     traits.prompt_bytes = asked.prompt->bytes;
@@ -128,8 +129,9 @@ class FlyballRouter final : public Router {
     timings.prefill_us = us(outcome.first_token - outcome.first_step);
     timings.decode_us = us(outcome.done - outcome.first_token);
     Asked& asked = asked_[index];
-    asked.place.finished({world.requests()[index].prompt_tokens, outcome.output_tokens, outcome.cached_tokens},
-                         timings, point(world.now()));
+    asked.place.finished(
+        {world.requests()[index].prompt_tokens, outcome.output_tokens, outcome.cached_tokens}, timings,
+        point(world.now()));
     asked = {};
   }
 
@@ -182,12 +184,15 @@ std::string policy_of(const MachineSpec& machine) {
          "  - id: interactive\n"
          "    because: a person waits for the first token\n"
          "    when: {fact: app.slo.ttft, exists: true}\n"
-         "    use: [" + all + "]\n"
+         "    use: [" +
+         all +
+         "]\n"
          "    pick: meets_slo\n"
          "    on_slo_miss: fastest\n"
          "default:\n"
          "  because: nobody waits for batch work, so it leaves the faster engines to people\n"
-         "  use: [" + machine.engines.back().target + "]\n";
+         "  use: [" +
+         machine.engines.back().target + "]\n";
 }
 
 std::unique_ptr<Router> make_flyball_router(const MachineSpec& machine) {

@@ -7,39 +7,68 @@ namespace {
 
 constexpr std::uint64_t kGiB = 1ULL << 30U;
 
-// A desktop's 16 cores with AVX-512 VNNI and two channels of DDR5-5200 (83 GB/s by the data sheet, 65 in use).
-// llama.cpp computes some 130 prompt tokens a second of such a model there: 130 x 2 x 8.03e9 operations.
+// A desktop's 16 cores with AVX-512 VNNI and two channels of DDR5-5200 (83 GB/s by the data sheet, 65 in
+// use). llama.cpp computes some 130 prompt tokens a second of such a model there: 130 x 2 x 8.03e9
+// operations.
 EngineSpec desktop_cpu() {
-  return {.id = "cpu", .target = "cpu", .operations = 2.1e12, .attention = 0.9e12, .bandwidth = 65e9, .overhead = 0.4e-3,
+  return {.id = "cpu",
+          .target = "cpu",
+          .operations = 2.1e12,
+          .attention = 0.9e12,
+          .bandwidth = 65e9,
+          .overhead = 0.4e-3,
           .load_seconds = 4};
 }
 
 // A laptop's 8 cores beside its integrated GPU, on the same DDR5-5600 (90 GB/s by the data sheet).
 EngineSpec laptop_cpu() {
-  return {.id = "cpu", .target = "cpu", .operations = 1.1e12, .attention = 0.5e12, .bandwidth = 55e9, .overhead = 0.5e-3,
+  return {.id = "cpu",
+          .target = "cpu",
+          .operations = 1.1e12,
+          .attention = 0.5e12,
+          .bandwidth = 55e9,
+          .overhead = 0.5e-3,
           .load_seconds = 5};
 }
 
 // An RDNA 3 integrated GPU with 12 compute units: 16.6 Tflop/s in f16 by the data sheet, of which llama.cpp's
 // Vulkan engine reaches about a fifth in prefill (220 tokens a second), and 70 of 90 GB/s.
 EngineSpec integrated_gpu() {
-  return {.id = "vulkan", .target = "vulkan", .operations = 3.5e12, .attention = 1.4e12, .bandwidth = 70e9, .overhead = 1.5e-3,
+  return {.id = "vulkan",
+          .target = "vulkan",
+          .operations = 3.5e12,
+          .attention = 1.4e12,
+          .bandwidth = 70e9,
+          .overhead = 1.5e-3,
           .load_seconds = 6};
 }
 
 // A desktop GPU with 16 GB at 288 GB/s and 22 Tflop/s in f32 (RTX 4060 Ti): some 2,400 prompt tokens a second
 // and 48 tokens a second for one stream.
 EngineSpec desktop_gpu() {
-  return {.id = "opencl", .target = "opencl", .operations = 38e12, .attention = 14e12, .bandwidth = 250e9, .overhead = 0.8e-3,
-          .load_seconds = 5, .pool = 1};
+  return {.id = "opencl",
+          .target = "opencl",
+          .operations = 38e12,
+          .attention = 14e12,
+          .bandwidth = 250e9,
+          .overhead = 0.8e-3,
+          .load_seconds = 5,
+          .pool = 1};
 }
 
-// A server GPU with 48 GB at 864 GB/s (L40S), of which this site has a half: some 4,000 prompt tokens a second.
-// It is loaded, and 30 ms away. The daemon predicts nothing of upstreams, so it knows the server as an engine of
-// the kind that shares nothing with the GPU; the machine has no such engine of its own.
+// A server GPU with 48 GB at 864 GB/s (L40S), of which this site has a half: some 4,000 prompt tokens a
+// second. It is loaded, and 30 ms away. The daemon predicts nothing of upstreams, so it knows the server as
+// an engine of the kind that shares nothing with the GPU; the machine has no such engine of its own.
 EngineSpec remote_server() {
-  return {.id = "server", .target = "cpu", .remote = true, .operations = 64e12, .attention = 26e12, .bandwidth = 420e9,
-          .overhead = 1.0e-3, .pool = 2, .round_trip = 0.03};
+  return {.id = "server",
+          .target = "cpu",
+          .remote = true,
+          .operations = 64e12,
+          .attention = 26e12,
+          .bandwidth = 420e9,
+          .overhead = 1.0e-3,
+          .pool = 2,
+          .round_trip = 0.03};
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ namespace flyball::simulation {
 struct ModelSpec {
   double parameters = 8.03e9;
   double weight_bytes = 4.9e9;
-  double kv_bytes_per_token = 2.0 * 32 * 8 * 128 * 2;    // keys and values
-  double operations_per_pair = 4.0 * 32 * 32 * 128;      // q k and p v, a multiply-add is two
+  double kv_bytes_per_token = 2.0 * 32 * 8 * 128 * 2;  // keys and values
+  double operations_per_pair = 4.0 * 32 * 32 * 128;    // q k and p v, a multiply-add is two
   std::uint64_t scratch_bytes = 400ULL << 20U;
   std::uint32_t layers = 32;
   std::uint32_t context = 40'960;  // the longest prompt and the longest answer
@@ -24,15 +24,15 @@ struct ModelSpec {
 
 struct EngineSpec {
   std::string id;
-  std::string target;        // the engine kind as which the daemon knows it
-  bool remote = false;       // a server elsewhere: always loaded
-  double operations = 0;     // a second in matrix products, as achieved in prefill
-  double attention = 0;      // operations a second in attention over long contexts
-  double bandwidth = 0;      // bytes a second, as achieved in decode
-  double overhead = 0;       // seconds of every step: launches, sampling, delivery
-  double load_seconds = 0;   // a cold start until the engine takes requests
-  std::size_t pool = 0;      // of the machine's memory pools
-  double round_trip = 0;     // seconds of network before the first token
+  std::string target;       // the engine kind as which the daemon knows it
+  bool remote = false;      // a server elsewhere: always loaded
+  double operations = 0;    // a second in matrix products, as achieved in prefill
+  double attention = 0;     // operations a second in attention over long contexts
+  double bandwidth = 0;     // bytes a second, as achieved in decode
+  double overhead = 0;      // seconds of every step: launches, sampling, delivery
+  double load_seconds = 0;  // a cold start until the engine takes requests
+  std::size_t pool = 0;     // of the machine's memory pools
+  double round_trip = 0;    // seconds of network before the first token
 };
 
 struct PoolSpec {
@@ -51,8 +51,8 @@ struct MachineSpec {
 };
 std::vector<MachineSpec> machines();
 
-// Seconds of one step by itself, without noise: overhead, then weights or products, whichever takes longer, then
-// the KV that is read and the attention over it.
+// Seconds of one step by itself, without noise: overhead, then weights or products, whichever takes longer,
+// then the KV that is read and the attention over it.
 double step_seconds(const EngineSpec& engine, const ModelSpec& model, const engine::StepPlan& plan);
 
 }  // namespace flyball::simulation

@@ -19,7 +19,8 @@ void set_slos(const MachineSpec& machine, std::span<SimRequest> requests) {
     const auto at = known.find(length);
     if (at != known.end()) return at->second;
     double least = std::numeric_limits<double>::infinity();
-    for (const EngineSpec& engine : machine.engines) least = std::min(least, ttft_alone(engine, model, length));
+    for (const EngineSpec& engine : machine.engines)
+      least = std::min(least, ttft_alone(engine, model, length));
     return known[length] = least;
   };
   for (SimRequest& request : requests) {

@@ -11,18 +11,18 @@
 namespace flyball::simulation {
 
 inline constexpr std::array<double, 3> kSloTtft{1.0, 0.4, 0};  // seconds by AppId; batch has none
-inline constexpr double kSloAlone = 3;                         // no SLO below so many times its own time alone
+inline constexpr double kSloAlone = 3;  // no SLO below so many times its own time alone
 
-// Sets the SLO of each request: its app's, and at least kSloAlone times its TTFT on the machine's fastest engine
-// that is loaded, has nothing else to do and has kept no prefix.
+// Sets the SLO of each request: its app's, and at least kSloAlone times its TTFT on the machine's fastest
+// engine that is loaded, has nothing else to do and has kept no prefix.
 void set_slos(const MachineSpec& machine, std::span<SimRequest> requests);
 
 struct Figures {
   std::size_t interactive = 0, within_slo = 0;
-  double goodput = 0;                       // interactive requests a second within their SLO
-  double ttft_p50 = 0, ttft_p99 = 0;        // seconds, of interactive requests
-  double batch_tokens_per_second = 0;       // prompt and output, over the time until the last batch request ended
-  double batch_done = 0;                    // share of batch requests that ended while requests still arrived
+  double goodput = 0;                  // interactive requests a second within their SLO
+  double ttft_p50 = 0, ttft_p99 = 0;   // seconds, of interactive requests
+  double batch_tokens_per_second = 0;  // prompt and output, over the time until the last batch request ended
+  double batch_done = 0;               // share of batch requests that ended while requests still arrived
   std::vector<std::size_t> interactive_on, batch_on;  // requests by engine
   double share() const noexcept { return interactive == 0 ? 1 : double(within_slo) / double(interactive); }
 };

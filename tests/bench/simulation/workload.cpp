@@ -19,7 +19,9 @@ constexpr double kHour = 3600;
 constexpr std::uint64_t kOwnBlocks = std::uint64_t{1} << 40;  // ids above Mooncake's
 
 Error unreadable(const std::filesystem::path& file, std::size_t line, std::string_view what) {
-  return {ErrorCode::invalid_value, "A line of the trace " + std::string(what) + ".", {},
+  return {ErrorCode::invalid_value,
+          "A line of the trace " + std::string(what) + ".",
+          {},
           file.string() + ":" + std::to_string(line)};
 }
 
@@ -33,8 +35,8 @@ bool read_number(std::string_view text, Number& number) {
 std::optional<double> seconds_of_day(std::string_view text) {
   unsigned hours = 0, minutes = 0;
   double seconds = 0;
-  if (text.size() < 19 || !read_number(text.substr(11, 2), hours) || !read_number(text.substr(14, 2), minutes) ||
-      !read_number(text.substr(17), seconds))
+  if (text.size() < 19 || !read_number(text.substr(11, 2), hours) ||
+      !read_number(text.substr(14, 2), minutes) || !read_number(text.substr(17), seconds))
     return std::nullopt;
   return hours * 3600.0 + minutes * 60.0 + seconds;
 }
@@ -53,7 +55,8 @@ Result<std::vector<SimRequest>> read_azure(const std::filesystem::path& file, Ap
     const auto at = seconds_of_day(std::string_view(line).substr(0, first));
     SimRequest request;
     request.app = app;
-    if (!at || !read_number(std::string_view(line).substr(first + 1, second - first - 1), request.prompt_tokens) ||
+    if (!at ||
+        !read_number(std::string_view(line).substr(first + 1, second - first - 1), request.prompt_tokens) ||
         !read_number(std::string_view(line).substr(second + 1), request.output_tokens) ||
         request.prompt_tokens == 0 || request.output_tokens == 0)
       return std::unexpected(unreadable(file, n, "has a value that is no time or no number of tokens"));

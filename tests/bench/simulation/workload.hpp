@@ -57,9 +57,9 @@ struct Load {
   std::vector<SimRequest> requests;  // in order of arrival, without SLOs
   double seconds = 0;                // in which they arrive
 };
-// Keeps whole chat sessions, so that prefixes return as recorded. A load too thin to have enough requests in an
-// hour continues with other sessions of the same hour; a denser one is cut short. The batch requests of each
-// hour arrive together at its beginning.
+// Keeps whole chat sessions, so that prefixes return as recorded. A load too thin to have enough requests in
+// an hour continues with other sessions of the same hour; a denser one is cut short. The batch requests of
+// each hour arrive together at its beginning.
 Load make_load(const Traces& traces, const LoadOptions& options);
 
 }  // namespace flyball::simulation

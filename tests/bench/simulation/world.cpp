@@ -29,7 +29,8 @@ std::vector<fleet::MemoryPool> pools_of(const MachineSpec& machine) {
 
 }  // namespace
 
-World::World(const MachineSpec& machine, std::span<const SimRequest> requests, Router& router, std::uint64_t seed)
+World::World(const MachineSpec& machine, std::span<const SimRequest> requests, Router& router,
+             std::uint64_t seed)
     : machine_(machine),
       requests_(requests),
       router_(router),
@@ -97,8 +98,8 @@ void World::happen(const Event& event) {
       break;
     case Event::Kind::submit: {
       const SimRequest& request = requests_[event.index];
-      const auto taken = engines_[outcomes_[event.index].engine].submit(event.index, name_of(request.app),
-                                                                        request.tokens(), request.output_tokens);
+      const auto taken = engines_[outcomes_[event.index].engine].submit(
+          event.index, name_of(request.app), request.tokens(), request.output_tokens);
       if (!taken) bench::die("an engine refused a request: " + taken.error().message);
       break;
     }
@@ -115,10 +116,10 @@ void World::arrive(std::size_t index) {
   // Batch work weighs a quarter of what a person waits for (config::AppManifest::weight()).
   config::AppManifest manifest;
   if (!request.interactive()) manifest.workload.kind = config::WorkloadClass::batch;
-  places_[index] = turns_->ask({kModelId, machine_.engines[outcome.engine].target, SimEngine::kSlots,
-                                name_of(request.app), manifest.weight() / 100.0,
-                                static_cast<double>(request.prompt_tokens), false},
-                               [this, index] { granted_.push_back(index); });
+  places_[index] =
+      turns_->ask({kModelId, machine_.engines[outcome.engine].target, SimEngine::kSlots, name_of(request.app),
+                   manifest.weight() / 100.0, static_cast<double>(request.prompt_tokens), false},
+                  [this, index] { granted_.push_back(index); });
 }
 
 void World::give_turns() {

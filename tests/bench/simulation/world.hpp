@@ -1,8 +1,8 @@
 // A discrete-event simulation of one machine under one load.
 //
-// Real code, as the daemon runs it: Turns with their FairQueue (who goes next at an engine), the Governor (memory
-// for loads, evictions), and in each SimEngine the Scheduler with its KV books and prefix index, the StepCostFit
-// and the step budget. A Router decides; the one that is Flyball runs gather(), the Predictor and
+// Real code, as the daemon runs it: Turns with their FairQueue (who goes next at an engine), the Governor
+// (memory for loads, evictions), and in each SimEngine the Scheduler with its KV books and prefix index, the
+// StepCostFit and the step budget. A Router decides; the one that is Flyball runs gather(), the Predictor and
 // policy::decide() (flyball_router.hpp).
 // Simulated: time, the steps' durations, loads, the network, and what ties the parts together (the Dispatcher
 // and the worker fleet run on sockets and timers). Prompts are tokens already: nothing is prepared.
