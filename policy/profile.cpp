@@ -16,19 +16,17 @@ using std::chrono::milliseconds;
 
 constexpr std::array<std::string_view, 2> kOfVersion1{"latency", "throughput"};
 constexpr std::array<std::string_view, 3> kPlaces{"usual", "ahead", "behind"};  // in QueuePlace's order
-constexpr milliseconds kMinStepBudget{1}, kMaxStepBudget{10'000};
-constexpr std::int64_t kMaxChunk = 65'536;
 
 const std::vector<Bound<Profile>>& profile_table() {
   static const std::vector<Bound<Profile>> table = {
       {{"because", config::text(1, 500), "why, in a sentence", true},
        [](Profile& p, const Node& n) { p.because = n.text; }},
-      {{"step_budget", config::duration(kMinStepBudget, kMaxStepBudget),
+      {{"step_budget", config::duration(milliseconds(1), config::kMaxStepBudget),
         "longest step that may hold such a request"},
        [](Profile& p, const Node& n) { p.settings.step_budget = config::as_duration(n); }},
-      {{"chunk", config::integer(1, kMaxChunk), "most tokens of its prompt that one step computes"},
+      {{"chunk", config::integer(1, config::kMaxChunk), "most tokens of its prompt that one step computes"},
        [](Profile& p, const Node& n) { p.settings.chunk = config::as<std::uint32_t>(n); }},
-      {{"slot_share", config::integer(1, 100),
+      {{"slot_share", config::integer(1, config::kMaxSlotShare),
         "most of an engine's slots that requests with this share hold together, in percent"},
        [](Profile& p, const Node& n) { p.settings.slot_share = config::as<std::uint32_t>(n); }},
       {{"place", config::choice({"ahead", "usual", "behind"}),

@@ -1,4 +1,6 @@
 // Who is admitted, where a request is sent, how long it waits, and the receipt of all that.
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -26,6 +28,47 @@ TEST_F(Dispatch, nothing_available_is_no_target) {
   wire.send(post(kChatPath, kHello));
   EXPECT_EQ(wire.answer().status, 503);
   EXPECT_EQ(json::parse(wire.answer().body)["error"]["code"], "no_target");
+}
+
+// What a machine with these two engines predicts of a request.
+policy::Facts predicting(std::int64_t vulkan_ms, std::int64_t cpu_ms, bool in_time) {
+  policy::Facts facts = make_hardware(true);
+  for (const auto& [backend, ms] : {std::pair{"vulkan", vulkan_ms}, {"cpu", cpu_ms}}) {
+    const std::string prefix = std::string("backend.") + backend + ".";
+    facts.set(prefix + "expected_total", ms * 1000, "predicted: test");
+    facts.set(prefix + "meets_slo", in_time, "predicted: test");
+  }
+  return facts;
+}
+
+TEST_F(Dispatch, a_rule_may_pick_the_engine_that_is_faster_for_a_request) {
+  const auto settings = settings_with("{id: r, because: b, use: [vulkan, cpu], pick: fastest}");
+  Rig slow_gpu(settings, predicting(900, 400, true)), fast_gpu(settings, predicting(300, 400, true));
+  for (Rig* one : {&slow_gpu, &fast_gpu}) {
+    one->cpu();
+    one->vulkan();
+    Wire wire(*one);
+    wire.send(post(kChatPath, kHello));
+    EXPECT_EQ(wire.answer().field("x-flyball-route"),
+              one == &slow_gpu ? "backend=cpu; rule=r; model=demo" : "backend=vulkan; rule=r; model=demo");
+  }
+}
+
+// A target that missed the SLO is an alternative to one that was chosen, and nothing to ask where none was.
+TEST_F(Dispatch, a_request_goes_to_no_engine_that_missed_the_slo_where_none_was_chosen) {
+  const auto settings = make_settings();
+  settings->tree =
+      tree_of("rules: [{id: r, because: b, use: cpu, pick: meets_slo}]\ndefault: {because: b, use: vllm}\n");
+  Rig late(settings, predicting(900, 900, false));
+  late.cpu();
+  Wire wire(late);
+  wire.send(post(kChatPath, kHello));
+  EXPECT_EQ(wire.answer().status, 503);
+  const json error = json::parse(wire.answer().body)["error"];
+  EXPECT_EQ(error["code"], "no_target");
+  EXPECT_THAT(error["message"].get<std::string>(),
+              ::testing::HasSubstr("cpu would miss the SLO, vllm is not available."));
+  EXPECT_TRUE(late.cpu().started.empty());
 }
 
 TEST_F(Dispatch, a_disabled_engine_is_ruled_out) {
