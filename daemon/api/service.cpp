@@ -418,6 +418,9 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const Cal
     job->answered(ms);  // from the first byte on, as ttft_ms: the job is younger
     receipt_store.keep(job->receipt());
   }
+  if (outcomes != nullptr && !outcome.failed && inference.job() != nullptr)
+    if (const auto seen = request_seen(inference.job()->receipt()))
+      outcomes->requested(*seen, std::time(nullptr));
   // Alone at its beginning and at its end: who came between shows in the spread.
   if (outcomes != nullptr && outcome.timings && dispatcher.waiting() + dispatcher.running() == 0 &&
       measure::engine_was_idle(inference.job()->receipt().facts, outcome.backend))
@@ -533,6 +536,7 @@ http::Response Service::Impl::exposition(const config::AppManifest* viewer) {
   metrics.set_fairness_gap(dispatcher.widest_gap());
   metrics.set_apps(gauges_of(state->settings->apps, journal.usage(), today()));
   if (count_connections) metrics.set_connections(count_connections());
+  tell_prediction_errors(dispatcher.predictor(), metrics);
   if (outcomes != nullptr) tell_predictions(outcomes->ledger(), metrics);
   if (store != nullptr) {
     const store::Writer::Health health = store->health();

@@ -99,4 +99,34 @@ void tell_predictions(const measure::PredictionLedger& ledger, metrics::Metrics&
   metrics.set_predictions(predictions, margins);
 }
 
+std::optional<measure::RequestSeen> request_seen(const route::Receipt& receipt) {
+  const policy::TargetCatalogue& targets = *receipt.facts.targets();
+  if (receipt.attempts.size() != 1 || !targets.knows(receipt.attempts.front().backend)) return std::nullopt;
+  measure::RequestSeen out{receipt.model, receipt.attempts.front().backend};
+  const auto expected = [&](policy::TargetFact which) {
+    const policy::Fact* fact = receipt.facts.get(targets.fact_of(out.backend, which));
+    return fact == nullptr ? 0.0 : static_cast<double>(std::get<std::int64_t>(fact->value)) / 1e3;
+  };
+  out.expected_ttft = expected(policy::TargetFact::expected_ttft);
+  out.expected_tpot = expected(policy::TargetFact::expected_tpot);
+  out.ttft = receipt.ttft_ms;
+  const std::uint32_t tokens = receipt.usage.completion_tokens;
+  if (receipt.ttft_ms > 0 && tokens > measure::kLeastDecoded)
+    out.tpot = (receipt.total_ms - receipt.ttft_ms) / (tokens - 1);
+  return out;
+}
+
+void tell_prediction_errors(const predict::Predictor& predictor, metrics::Metrics& metrics) {
+  std::vector<metrics::Metrics::PredictionErrorGauge> errors;
+  const auto add = [&](std::string_view backend, std::string_view quantity, const predict::Accuracy& of) {
+    if (of.seen() > 0)
+      errors.push_back({backend, quantity, of.error(), of.coverage(), static_cast<double>(of.seen())});
+  };
+  for (const predict::Predictor::Quality& quality : predictor.quality()) {
+    add(quality.backend, "ttft", *quality.ttft);
+    add(quality.backend, "tpot", *quality.tpot);
+  }
+  metrics.set_prediction_errors(errors);
+}
+
 }  // namespace flyball::api

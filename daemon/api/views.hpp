@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,9 @@
 #include "config/config.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/http/message.hpp"
-#include "daemon/measure/prediction_ledger.hpp"
+#include "daemon/measure/outcomes.hpp"
 #include "daemon/metrics/metrics.hpp"
+#include "daemon/predict/predictor.hpp"
 #include "daemon/route/receipts.hpp"
 #include "daemon/usage/daily_usage.hpp"
 
@@ -21,7 +23,10 @@ http::Response receipt_view(const route::Receipt& receipt);
 std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
                                                    const usage::DailyUsage& days, std::int64_t today);
 std::vector<metrics::Metrics::WorkerGauges> gauges_of(const std::vector<fleet::WorkerStatus>& workers);
+// Beside the facts that it was decided on; nullopt: several engines or answers, or none of this machine's.
+std::optional<measure::RequestSeen> request_seen(const route::Receipt& receipt);
 void tell_memory(const fleet::MemoryStatus& memory, metrics::Metrics& metrics);
 void tell_predictions(const measure::PredictionLedger& ledger, metrics::Metrics& metrics);
+void tell_prediction_errors(const predict::Predictor& predictor, metrics::Metrics& metrics);
 
 }  // namespace flyball::api

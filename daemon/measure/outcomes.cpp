@@ -46,15 +46,35 @@ std::vector<Outcome> outcomes_of(const Book& book, const AnswerSeen& answer, std
   return out;
 }
 
+std::vector<Outcome> outcomes_of(const RequestSeen& request, std::int64_t now) {
+  std::vector<Outcome> out;
+  const auto add = [&](Quantity quantity, double expected, double actual) {
+    if (expected > 0 && actual > 0)
+      out.push_back({request.model, request.backend, quantity, Basis::requests, expected, actual, now});
+  };
+  add(Quantity::request_ttft_ms, request.expected_ttft, request.ttft);
+  add(Quantity::request_tpot_ms, request.expected_tpot, request.tpot);
+  return out;
+}
+
 void Outcomes::loaded(const Book& book, const LoadSeen& load, std::int64_t now) {
   keep(outcomes_of(book, load, now));
 }
 
 void Outcomes::answered(const Book& book, const AnswerSeen& answer, std::int64_t now) {
-  const auto [last, first] = sampled_.try_emplace({answer.model, answer.backend}, now);
-  if (!first && now >= last->second && now - last->second < kSampleSeconds) return;
+  if (is_due(answers_, answer.model, answer.backend, now)) keep(outcomes_of(book, answer, now));
+}
+
+void Outcomes::requested(const RequestSeen& request, std::int64_t now) {
+  if (is_due(requests_, request.model, request.backend, now)) keep(outcomes_of(request, now));
+}
+
+bool Outcomes::is_due(Sampled& sampled, const std::string& model, const std::string& backend,
+                      std::int64_t now) {
+  const auto [last, first] = sampled.try_emplace({model, backend}, now);
+  if (!first && now >= last->second && now - last->second < kSampleSeconds) return false;
   last->second = now;
-  keep(outcomes_of(book, answer, now));
+  return true;
 }
 
 void Outcomes::keep(std::vector<Outcome> outcomes) {

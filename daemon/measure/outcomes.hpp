@@ -30,6 +30,12 @@ struct AnswerSeen {
   Usage usage;
   Timings timings;
 };
+// A request that one engine answered, beside the facts that it was decided on. Milliseconds; 0: not known.
+struct RequestSeen {
+  std::string model, backend;
+  double expected_ttft = 0, ttft = 0;
+  double expected_tpot = 0, tpot = 0;
+};
 // Of an engine of this machine that was ready when the facts were gathered.
 bool engine_was_idle(const policy::Facts& facts, const std::string& backend);
 
@@ -37,11 +43,12 @@ bool engine_was_idle(const policy::Facts& facts, const std::string& backend);
 // seen.
 std::vector<Outcome> outcomes_of(const Book& book, const LoadSeen& load, std::int64_t now);
 std::vector<Outcome> outcomes_of(const Book& book, const AnswerSeen& answer, std::int64_t now);
+std::vector<Outcome> outcomes_of(const RequestSeen& request, std::int64_t now);
 inline constexpr std::uint32_t kLeastDecoded = 16;  // tokens behind the first: fewer say little of a speed
 
 class Outcomes {
  public:
-  // Of answers one is kept in so long, of each model and engine.
+  // Of answers, and of requests, one is kept in so long, of each model and engine.
   static constexpr std::int64_t kSampleSeconds = 10;
 
   // writer: outlives this; nullptr: nothing survives a restart.
@@ -50,14 +57,19 @@ class Outcomes {
 
   void loaded(const Book& book, const LoadSeen& load, std::int64_t now);
   void answered(const Book& book, const AnswerSeen& answer, std::int64_t now);
+  void requested(const RequestSeen& request, std::int64_t now);
   const PredictionLedger& ledger() const noexcept { return *ledger_; }
 
  private:
+  using Sampled =
+      std::map<std::pair<std::string, std::string>, std::int64_t>;  // by model and backend: when, last
+  static bool is_due(Sampled& sampled, const std::string& model, const std::string& backend,
+                     std::int64_t now);
   void keep(std::vector<Outcome> outcomes);
 
   std::shared_ptr<PredictionLedger> ledger_;
   store::Writer* writer_;
-  std::map<std::pair<std::string, std::string>, std::int64_t> sampled_;  // by model and backend: when, last
+  Sampled answers_, requests_;
 };
 
 // ---- the store. Of more than the latest kMaxStored the oldest are forgotten, every kForgetEvery or so.

@@ -9,9 +9,9 @@
 namespace flyball::measure {
 namespace {
 
-constexpr std::array<std::string_view, kQuantities> kQuantityNames = {"bytes", "load_ms", "ttft_ms",
-                                                                      "decode_tps"};
-constexpr std::array<std::string_view, kBases> kBasisNames = {"file", "roofline", "measured"};
+constexpr std::array<std::string_view, kQuantities> kQuantityNames = {
+    "bytes", "load_ms", "ttft_ms", "decode_tps", "request_ttft_ms", "request_tpot_ms"};
+constexpr std::array<std::string_view, kBases> kBasisNames = {"file", "roofline", "measured", "requests"};
 
 template <class Enum>
 std::optional<Enum> named(std::span<const std::string_view> names, std::string_view name) {

@@ -13,15 +13,15 @@
 
 namespace flyball::measure {
 
-enum class Quantity : std::uint8_t { bytes, load_ms, ttft_ms, decode_tps };
-inline constexpr std::size_t kQuantities = 4;
+enum class Quantity : std::uint8_t { bytes, load_ms, ttft_ms, decode_tps, request_ttft_ms, request_tpot_ms };
+inline constexpr std::size_t kQuantities = 6;
 std::string_view to_string(Quantity quantity) noexcept;  // "bytes"
 std::optional<Quantity> quantity_named(std::string_view name) noexcept;
 
-// What a prediction was taken from: the model's file (bytes), the device's ceilings, or figures of
-// `calibrate`.
-enum class Basis : std::uint8_t { file, roofline, measured };
-inline constexpr std::size_t kBases = 3;
+// What a prediction was taken from: the model's file (bytes), the device's ceilings, figures of `calibrate`,
+// or earlier requests (daemon/predict).
+enum class Basis : std::uint8_t { file, roofline, measured, requests };
+inline constexpr std::size_t kBases = 4;
 std::string_view to_string(Basis basis) noexcept;
 std::optional<Basis> basis_named(std::string_view name) noexcept;
 

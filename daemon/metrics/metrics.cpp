@@ -165,6 +165,13 @@ struct Metrics::Impl {
   Family<Gauge>& prediction_outcomes = gauge("prediction_outcomes", "Of how many that is.");
   Family<Gauge>& predicted_last = gauge("predicted", "The latest prediction, in the unit of its kind.");
   Family<Gauge>& actual_last = gauge("prediction_actual", "What it then was.");
+  Family<Gauge>& prediction_error =
+      gauge("prediction_error_ratio",
+            "Median of |actual - predicted| / actual over the latest requests: of the TTFT or the TPOT.");
+  Family<Gauge>& prediction_coverage = gauge(
+      "prediction_p90_coverage_ratio", "Share of the same requests that took at most the predicted p90.");
+  Family<Gauge>& prediction_requests =
+      gauge("prediction_requests", "Number of requests behind prediction_error_ratio.");
   Family<Gauge>& margin = gauge(
       "memory_margin_ratio", "Asked for beside the bytes that are predicted of a load, as a share of them.");
   Gauge& waiting = gauge("requests_waiting", "Admitted, no token yet.").Add({});
@@ -326,6 +333,15 @@ void Metrics::set_memory(std::span<const MemoryGauges> pools, std::span<const Me
   }
   for (const MemoryEvents& e : events)
     impl_->memory_events.Add({{"event", std::string(e.event)}}).Set(e.count);
+}
+
+void Metrics::set_prediction_errors(std::span<const PredictionErrorGauge> errors) {
+  for (const PredictionErrorGauge& e : errors) {
+    const Labels labels{{"backend", std::string(e.backend)}, {"quantity", std::string(e.quantity)}};
+    impl_->prediction_error.Add(labels).Set(e.error);
+    impl_->prediction_coverage.Add(labels).Set(e.coverage);
+    impl_->prediction_requests.Add(labels).Set(e.requests);
+  }
 }
 
 void Metrics::set_predictions(std::span<const PredictionGauges> predictions,

@@ -88,6 +88,11 @@ class Metrics {
     std::string_view backend;
     double share = 0;
   };
+  struct PredictionErrorGauge {          // of what was predicted of requests
+    std::string_view backend, quantity;  // "ttft", "tpot"
+    double error = 0, coverage = 0, requests = 0;
+  };
+  void set_prediction_errors(std::span<const PredictionErrorGauge> errors);
   void set_predictions(std::span<const PredictionGauges> predictions, std::span<const MarginGauge> margins);
 
   std::string exposition() const;  // Prometheus text format 0.0.4

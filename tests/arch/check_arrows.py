@@ -37,6 +37,7 @@ GENERATED = {"embedded"}
 # Rooms that decide: no sockets, no files, no clocks, no threads (docs/architecture.md).
 PURE = {
     "policy": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd|mutex)|std::chrono::\w*_clock::now|std::this_thread',
+    "daemon/predict": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd|mutex)|std::chrono::\w*_clock::now|std::this_thread',
     "kernels": r'#include\s*<(boost/|fstream|filesystem|thread|mutex|sys/(?!auxv)|unistd|iostream|spdlog/)|\bmalloc\(|\bnew\s+\w',
     "backends/decode": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd)|std::chrono::\w*_clock::now|std::this_thread',
     "backends/kv": r'#include\s*<(boost/asio|boost/beast|fstream|filesystem|thread|sys/|unistd)|std::chrono::\w*_clock::now|std::this_thread',

@@ -1,4 +1,5 @@
-// The parts of the predictor, each by itself: the fit, ratios, tokens of prompts, lengths of answers, prefixes.
+// The parts of the predictor, each by itself: the fit, ratios, tokens of prompts, lengths of answers,
+// prefixes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -72,7 +73,8 @@ TEST(RobustFit, NoCoefficientIsNegative) {
 
 TEST(RobustFit, IgnoresTimesThatAreNone) {
   RobustFit<2> fit({1, 1});
-  for (const double y : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) fit.add({1, 1}, y);
+  for (const double y : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+    fit.add({1, 1}, y);
   EXPECT_EQ(fit.seen(), 0U);
 }
 

@@ -1,5 +1,5 @@
-// The predictor beside a simulated engine: how near it comes, alone, queued and after the machine changed; and
-// the terms of its sum, one by one.
+// The predictor beside a simulated engine: how near it comes, alone, queued and after the machine changed;
+// and the terms of its sum, one by one.
 #include "daemon/predict/predictor.hpp"
 
 #include <gtest/gtest.h>
@@ -99,8 +99,9 @@ TEST_P(Loaded, ComesNearWhereRequestsQueue) {
   EXPECT_GE(seen.tpot_covered, 0.85);
   EXPECT_LE(seen.tpot_covered, 0.96);
 }
-INSTANTIATE_TEST_SUITE_P(Rates, Loaded, ::testing::Values(3.0, 6.0, 9.0),
-                         [](const auto& rate) { return "Rate" + std::to_string(static_cast<int>(rate.param)); });
+INSTANTIATE_TEST_SUITE_P(Rates, Loaded, ::testing::Values(3.0, 6.0, 9.0), [](const auto& rate) {
+  return "Rate" + std::to_string(static_cast<int>(rate.param));
+});
 
 TEST(Predictor, FollowsAMachineThatBecameTwiceAsSlow) {
   Predictor predictor(KeyedHash(1, 2));

@@ -16,8 +16,7 @@ constexpr std::uint64_t kBytesPerToken = 5;
 }  // namespace
 
 TimePoint at(double seconds) {
-  return TimePoint(
-      std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(seconds)));
+  return TimePoint(std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(seconds)));
 }
 
 policy::Facts machine() {

@@ -156,6 +156,24 @@ default: {because: b, use: cpu}
   EXPECT_GE(chosen.size(), 4U) << "the predictions decide";
 }
 
+TEST_F(Records, PredictedFactsAreFoundAfterARestart) {
+  std::string id, before;
+  {
+    Life first(open());
+    for (int i = 0; i < 5; ++i)
+      id = first.chat(kHelloStream);  // the first ones are what the last is predicted from
+    before = first.receipt(id).body;
+  }
+  Life second(open());
+  const std::string found = second.receipt(id).body;
+  EXPECT_EQ(without_router_time(found), without_router_time(before));
+  const json receipt = json::parse(found);
+  std::string source;
+  for (const json& fact : receipt["targets"][0]["known"])
+    if (fact["name"] == "expected_ttft") source = fact.value("source", "");
+  EXPECT_TRUE(source.starts_with("predicted: queue 0 + load 0 + prefill ")) << receipt["targets"];
+}
+
 TEST_F(Records, a_request_that_left_the_ring_is_found) {
   Life life(open());
   const std::string first = life.chat();
