@@ -18,8 +18,8 @@
 
 namespace flyball::route {
 
-// A record is kept until one of the two limits is reached. It takes 0.4 KB of the file
-// (tests/daemon/route/records_test.cpp), all of them 40 MB.
+// A record is kept until one of the two limits is reached. It takes 0.7 KB of the file
+// (tests/daemon/route/records_test.cpp), all of them 70 MB.
 inline constexpr std::int64_t kMaxRecords = 100'000;
 inline constexpr std::int64_t kMaxRecordAge = 30LL * 24 * 3600;  // seconds
 

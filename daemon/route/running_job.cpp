@@ -45,15 +45,20 @@ bool is_of_the_request(ErrorCode code) {
   }
 }
 
-// The chosen target and its alternatives, each engine once.
+// The chosen target, the others of its rule, and where something stands behind that rule the rest: each engine once.
 std::vector<const policy::Target*> targets_of(const policy::Decision& decision) {
   std::vector<const policy::Target*> out;
   if (!decision.target) return out;  // targets that missed the SLO are alternatives to a chosen one alone
   out.push_back(decision.target);
-  for (const auto& t : decision.targets)
-    if (t.target && t.verdict == policy::Verdict::available &&
-        std::ranges::find(out, t.target->backend, &policy::Target::backend) == out.end())
-      out.push_back(t.target);
+  const auto add = [&](bool of_rule) {
+    for (const policy::TargetTrace& t : decision.targets)
+      if (t.target && t.verdict == policy::Verdict::available && (t.rule == decision.rule) == of_rule &&
+          std::ranges::find(out, t.target->backend, &policy::Target::backend) == out.end())
+        out.push_back(t.target);
+  };
+  add(true);
+  const bool last = decision.rule->on_unavailable != policy::OnUnavailable::next;
+  if (!last || decision.rule == &decision.tree->fallback) add(false);
   return out;
 }
 

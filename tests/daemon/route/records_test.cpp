@@ -231,7 +231,7 @@ TEST_F(Records, a_record_is_small_and_holds_no_prompt) {
   ASSERT_TRUE(database.run("PRAGMA wal_checkpoint(TRUNCATE)"));
   const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(file()));
   std::printf("%.0f bytes a record\n", static_cast<double>(bytes) / kRequests);
-  EXPECT_LT(bytes, 512 * kRequests);
+  EXPECT_LT(bytes, 1024 * kRequests);
   std::stringstream all;
   all << std::ifstream(file(), std::ios::binary).rdbuf();
   EXPECT_EQ(all.str().find("Sesame"), std::string::npos);
