@@ -86,11 +86,17 @@ std::optional<bool> meets(const Slo& slo, const Prediction& p) {
   return known ? std::optional(true) : std::nullopt;
 }
 
+// Sources without figures of their own are the same for all requests: records keep them once.
 void set_facts(const policy::TargetInstance& target, const EngineState* state, const Prediction& p,
                const Slo& slo, Facts& facts) {
   const auto set = [&](TargetFact which, policy::FactValue value, const Text& source) {
     const policy::FactId id = fact_of(target, which);
     if (facts.get(id) == nullptr) facts.set(id, std::move(value), source.str());
+  };
+  const auto p90 = [](const Times& times) {
+    Text text;
+    (text << "90 %: ").ms(times.p90) << " ms";
+    return text;
   };
   Text ttft;
   (((ttft << "queue ").ms(p.queue) << " + load ").ms(p.load) << " + prefill ").ms(p.prefill)
@@ -98,45 +104,15 @@ void set_facts(const policy::TargetInstance& target, const EngineState* state, c
       << " cached) + step ";
   (ttft.ms(p.step) << " ms, 90 %: ").ms(p.ttft.p90) << " ms";
   set(TargetFact::expected_ttft, p.ttft.p50, ttft);
-  Text cached;
-  cached << "begins as prompts computed there, of " << std::uint64_t{p.prompt_tokens} << " tokens";
-  set(TargetFact::cached_tokens, std::int64_t{p.cached_tokens}, cached);
-  if (p.tpot) {
-    Text tpot;
-    (tpot << "a step of its batch, 90 %: ").ms(p.tpot->p90) << " ms";
-    set(TargetFact::expected_tpot, p.tpot->p50, tpot);
-  }
-  if (p.total) {
-    Text total;
-    ((total << "first token ").ms(p.ttft.p50) << " + " << std::uint64_t{p.output_tokens - 1} << " x ")
-            .ms(p.tpot->p50)
-        << " ms, 90 %: ";
-    total.ms(p.total->p90) << " ms";
-    set(TargetFact::expected_total, p.total->p50, total);
-  }
-  if (state != nullptr && state->loaded && state->kv_tokens > 0) {
-    Text room;
-    room << std::uint64_t{state->kv_tokens_used} << " of " << std::uint64_t{state->kv_tokens}
-         << " tokens are taken";
+  if (p.tpot) set(TargetFact::expected_tpot, p.tpot->p50, p90(*p.tpot));
+  if (p.total) set(TargetFact::expected_total, p.total->p50, p90(*p.total));
+  set(TargetFact::cached_tokens, std::int64_t{p.cached_tokens}, Text() << "by prompts computed there");
+  if (state != nullptr && state->loaded && state->kv_tokens > 0)
     set(TargetFact::kv_room,
         static_cast<std::int64_t>(state->kv_tokens - std::min(state->kv_tokens_used, state->kv_tokens)),
-        room);
-  }
-  if (const auto held = meets(slo, p)) {
-    Text text;
-    const char* separator = "90 %: ";
-    const auto tell = [&](const char* name, const std::optional<std::int64_t>& limit,
-                          const std::optional<Times>& times) {
-      if (!limit || !times) return;
-      (text << separator << name << " ").ms(times->p90) << " of " << static_cast<std::uint64_t>(*limit);
-      separator = ", ";
-    };
-    tell("ttft", slo.ttft, p.ttft);
-    tell("tpot", slo.tpot, p.tpot);
-    tell("total", slo.deadline, p.total);
-    text << " ms";
-    set(TargetFact::meets_slo, *held, text);
-  }
+        Text() << "blocks that are free now");
+  if (const auto held = meets(slo, p))
+    set(TargetFact::meets_slo, *held, Text() << "each time's 90 % beside app.slo");
 }
 
 }  // namespace

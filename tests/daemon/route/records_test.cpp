@@ -169,8 +169,9 @@ TEST_F(Records, PredictedFactsAreFoundAfterARestart) {
   EXPECT_EQ(without_router_time(found), without_router_time(before));
   const json receipt = json::parse(found);
   std::string source;
-  for (const json& fact : receipt["targets"][0]["known"])
-    if (fact["name"] == "expected_ttft") source = fact.value("source", "");
+  for (const json& target : receipt.at("targets"))
+    for (const json& fact : target.value("known", json::array()))
+      if (target["backend"] == "cpu" && fact["name"] == "expected_ttft") source = fact.value("source", "");
   EXPECT_TRUE(source.starts_with("predicted: queue 0 + load 0 + prefill ")) << receipt["targets"];
 }
 
@@ -231,7 +232,7 @@ TEST_F(Records, a_record_is_small_and_holds_no_prompt) {
   ASSERT_TRUE(database.run("PRAGMA wal_checkpoint(TRUNCATE)"));
   const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(file()));
   std::printf("%.0f bytes a record\n", static_cast<double>(bytes) / kRequests);
-  EXPECT_LT(bytes, 1024 * kRequests);
+  EXPECT_LT(bytes, 768 * kRequests);  // the predictions of one engine are 300 of them
   std::stringstream all;
   all << std::ifstream(file(), std::ios::binary).rdbuf();
   EXPECT_EQ(all.str().find("Sesame"), std::string::npos);
