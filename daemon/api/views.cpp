@@ -101,7 +101,10 @@ void tell_predictions(const measure::PredictionLedger& ledger, metrics::Metrics&
 
 std::optional<measure::RequestSeen> request_seen(const route::Receipt& receipt) {
   const policy::TargetCatalogue& targets = *receipt.facts.targets();
-  if (receipt.attempts.size() != 1 || !targets.knows(receipt.attempts.front().backend)) return std::nullopt;
+  // The facts of a request that was decided again are younger than its first byte.
+  if (receipt.attempts.size() != 1 || !receipt.redecisions.empty() ||
+      !targets.knows(receipt.attempts.front().backend))
+    return std::nullopt;
   measure::RequestSeen out{receipt.model, receipt.attempts.front().backend};
   const auto expected = [&](policy::TargetFact which) {
     const policy::Fact* fact = receipt.facts.get(targets.fact_of(out.backend, which));

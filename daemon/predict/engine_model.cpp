@@ -1,6 +1,7 @@
 #include "daemon/predict/engine_model.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace flyball::predict {
 namespace {
@@ -13,7 +14,10 @@ constexpr double kMemory = 0.8;  // of Usual: some five answers are remembered
 
 void EngineModel::set_prior(const measure::Book& book, const std::string& model, const std::string& backend,
                             std::int64_t now) {
-  const auto figure = [&](Kind kind, std::uint32_t at) { return book.likely(model, backend, kind, at, now); };
+  const auto figure = [&](Kind kind, std::uint32_t at) {
+    const auto value = book.likely(model, backend, kind, at, now);
+    return value && std::isfinite(*value) && *value > 0 ? value : std::nullopt;
+  };
   if (const auto ms = figure(Kind::load_ms, 0)) {
     load_.set_prior({*ms / 1e3}, true);
     knows_load_ = true;
@@ -22,7 +26,7 @@ void EngineModel::set_prior(const measure::Book& book, const std::string& model,
   // Between two lengths: the slope is of a token, and what is left of the shorter one its first step.
   const auto less = figure(Kind::ttft_ms, kShort), more = figure(Kind::ttft_ms, kPrompt);
   const auto one = figure(Kind::decode_tps, 1), many = figure(Kind::decode_tps, kStreams);
-  from_book_ = less && more && one && many && *one > 0 && *many > 0;
+  from_book_ = less && more && one && many;
   if (!from_book_) return;
   const double step = 1 / *one, batch = kStreams / *many;
   const double token = std::max((*more - *less) / 1e3 / (kPrompt - kShort), *more / 1e3 / kPrompt / 2);

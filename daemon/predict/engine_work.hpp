@@ -61,7 +61,8 @@ struct Stay {
 
   double uncached() const noexcept { return prompt > cached ? prompt - cached : 1.0; }
   double left() const {  // tokens of the answer
-    return app->expected(declared, max_tokens, generated).median - generated;
+    const std::uint32_t median = app->expected(declared, max_tokens, generated).median;
+    return median > generated ? median - generated : 0;  // an engine may send more than it was asked for
   }
   double positions() const noexcept { return static_cast<double>(prompt) + generated; }
 };

@@ -20,8 +20,12 @@ constexpr std::chrono::seconds kBookAge{10};  // until a book is asked again
 constexpr double kTrustMemory = 0.8;          // of how much of what should be held is: some five prompts
 constexpr std::uint32_t kLeastDecoded = 4;    // tokens behind the first: fewer say little of a speed
 constexpr double kMostSeconds = 1e6;          // nobody waits longer
+// An engine without work that nobody has seen at work for so long may have become faster: whoever it was too
+// slow for is not refused by a stale figure for ever.
+constexpr std::chrono::seconds kStale{30};
 
 std::int64_t microseconds(double seconds) {
+  if (!std::isfinite(seconds)) seconds = kMostSeconds;
   return std::llround(std::clamp(seconds, 0.0, kMostSeconds) * 1e6);
 }
 
@@ -111,7 +115,7 @@ void set_facts(const policy::TargetInstance& target, const EngineState* state, c
     set(TargetFact::kv_room,
         static_cast<std::int64_t>(state->kv_tokens - std::min(state->kv_tokens_used, state->kv_tokens)),
         Text() << "blocks that are free now");
-  if (const auto held = meets(slo, p))
+  if (const auto held = meets(slo, p); held && (*held || !p.stale))
     set(TargetFact::meets_slo, *held, Text() << "each time's 90 % beside app.slo");
 }
 
@@ -130,6 +134,7 @@ struct Predictor::Engine {
   std::int64_t process = 0;
   bool loaded = false;
   std::optional<TimePoint> load_began;
+  std::optional<TimePoint> seen_at;  // when its latest first token came
   const measure::Book* book = nullptr;
   TimePoint book_asked{};
 };
@@ -178,6 +183,7 @@ void Predictor::look_at(Engine& engine, const Query& query) {
   const auto state =
       std::ranges::find(query.engines, std::string_view(engine.backend), &EngineState::backend);
   const bool loaded = state != query.engines.end() && state->loaded;
+  if (loaded) engine.load_began.reset();
   if (loaded && (!engine.loaded || state->process != engine.process)) engine.prefixes.salt = ++salt_;
   if (loaded) {
     engine.process = state->process;
@@ -209,6 +215,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
   }
   const PromptPrint& print = *query.prompt;
   out.cold = !engine.loaded;
+  out.stale = engine.seen_at && engine.work.stays().empty() && query.now - *engine.seen_at > kStale;
   out.prompt_tokens = print.tokens > 0 ? print.tokens : model.tokens.expected(print.bytes);
   const double held = static_cast<double>(prefixes_.held(engine.prefixes, print)) * engine.trust;
   const double share = print.bytes > 0 ? std::min(held / static_cast<double>(print.bytes), 1.0) : 0;
@@ -334,6 +341,9 @@ Predictor::Place& Predictor::Place::operator=(Place&& other) noexcept {
 
 void Predictor::Place::leave() {
   if (predictor_ == nullptr) return;
+  // A load that nobody has seen end is no measure of loads.
+  if (const Stay* stay = engine_->work.find(id_); stay->cold && stay->state == Stay::State::waits)
+    engine_->load_began.reset();
   engine_->work.leave(id_, predictor_->now_);
   predictor_ = nullptr;
 }
@@ -368,6 +378,7 @@ void Predictor::Place::received(const Delta& delta, TimePoint now) {
 // At its first token: the prompt's size, what of it was cached, and how long it took.
 void Predictor::learn_prefill(Engine& engine, Stay& stay) {
   const PromptPrint& print = *stay.print;
+  engine.seen_at = stay.first;
   if (print.tokens == 0) engine.model_of.tokens.counted(print.bytes, stay.prompt);
   if (stay.held > 0 && stay.prompt > 0 && print.bytes > 0) {
     const double tokens = static_cast<double>(stay.held) * stay.prompt / static_cast<double>(print.bytes);

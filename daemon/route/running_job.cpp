@@ -45,7 +45,8 @@ bool is_of_the_request(ErrorCode code) {
   }
 }
 
-// The chosen target, the others of its rule, and where something stands behind that rule the rest: each engine once.
+// The chosen target, the others of its rule, and where something stands behind that rule the rest: each
+// engine once.
 std::vector<const policy::Target*> targets_of(const policy::Decision& decision) {
   std::vector<const policy::Target*> out;
   if (!decision.target) return out;  // targets that missed the SLO are alternatives to a chosen one alone
@@ -172,18 +173,33 @@ void RunningJob::begin_choices() {
   choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
   for (std::size_t i = 0; i < unfinished_; ++i) {
     choices_.emplace_back(targets);
-    if (!targets.empty()) foresee(i, targets.front()->backend);
+    if (!targets.empty() && !receipt().refused) foresee(i, targets.front()->backend);
   }
   // From the io_context, so that the observer never hears of a failure inside submit().
   asio::post(dispatcher_->io, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (!self) return;
     self->asked_ = Clock::now();
-    if (self->receipt().refused) return self->fail_all(*self->receipt().refused);
+    if (self->receipt().refused) {
+      self->warm_up();
+      return self->fail_all(*self->receipt().refused);
+    }
     if (!self->receipt().decision.target)
       return self->fail_all(self->nothing_to_ask("The policy names no engine that is available now."));
     self->begin_from(0);
   });
+}
+
+// An engine that is refused for its load would never be loaded, and never hold the SLO.
+void RunningJob::warm_up() {
+  const policy::Target* const target = receipt().decision.target;
+  if (target == nullptr) return;
+  const policy::Facts& facts = receipt().facts;
+  const policy::Fact* const loaded =
+      facts.get(facts.targets()->fact_of(target->backend, policy::TargetFact::loaded));
+  if (loaded == nullptr || std::get<bool>(loaded->value)) return;
+  dispatcher_->fleet.acquire(spec_.model.id, target->backend, [](const Result<Backend*>&) {},
+                             {spec_.app.id, spec_.app.limits.may_evict, spec_.app.limits.resident});
 }
 
 // The predictor counts the answer among those at that engine.

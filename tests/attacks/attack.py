@@ -221,8 +221,7 @@ def timed(client, request, status):
     began = time.perf_counter()
     answered = client.send(request)
     took = time.perf_counter() - began
-    # An instrumented daemon falls behind those who open connections, and says so.
-    if answered[0] != status and not (SANITIZED and answered[0] == 503):
+    if answered[0] != status:
         return None, answered
     return took, answered
 
@@ -239,8 +238,17 @@ class Light:
         for _ in range(50):
             self.ask()
 
+    def until(self, client, request, status):
+        """As timed(). An instrumented daemon falls behind those who open connections and answers 503 to many: it is asked
+        again, and serves in the end."""
+        for _ in range(100 if SANITIZED else 1):
+            took, answered = timed(client, request, status)
+            if answered[0] != 503:
+                break
+        return took, answered
+
     def ask(self):
-        took, answered = timed(self.client, self.chat, 200)
+        took, answered = self.until(self.client, self.chat, 200)
         assert took is not None, "the light app's chat was answered %d: %r" % (answered[0], answered[2][:300])
         return took
 
@@ -250,7 +258,7 @@ class Light:
         end = time.monotonic() + TURN_SECONDS
         while len(chats) < TURN_REQUESTS and time.monotonic() < end or not refusals:
             chats.append(self.ask())
-            took, answered = timed(self.other, self.refused, 429)
+            took, answered = self.until(self.other, self.refused, 429)
             if took is not None:
                 refusals.append(took)
             else:  # a minute is over

@@ -52,13 +52,13 @@ Figures figures_of(const World& world, double seconds) {
     const Outcome& outcome = world.outcome(i);
     if (request.interactive()) {
       ++out.interactive;
-      ++out.interactive_on[outcome.engine];
+      if (outcome.done >= 0) ++out.interactive_on[outcome.engine];
       if (within_slo(request, outcome)) ++out.within_slo;
       ttft.push_back(outcome.first_token - request.at);
       continue;
     }
     ++batch;
-    ++out.batch_on[outcome.engine];
+    if (outcome.done >= 0) ++out.batch_on[outcome.engine];
     batch_tokens += request.prompt_tokens + outcome.output_tokens;
     batch_seconds = std::max(batch_seconds, outcome.done);
     if (outcome.done <= seconds) ++in_time;

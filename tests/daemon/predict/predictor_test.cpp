@@ -236,6 +236,18 @@ TEST(Predictor, AColdEngineLoadsFirst) {
   EXPECT_NEAR(static_cast<double>(asks.expect(asks.query(kPrompt)).load), 2e6, 1e4);
 }
 
+TEST(Predictor, ALoadThatNobodySawEndTeachesNothing) {
+  Asks asks;
+  asks.engines.clear();
+  { const auto gone = asks.enter(asks.query(kPrompt)); }
+  asks.now += 3'600;
+  EXPECT_EQ(asks.expect(asks.query(kPrompt)).load, 700'000) << "it is not under way";
+  auto place = asks.enter(asks.query(kPrompt));
+  place.began(at(asks.now += 0.7));
+  place = {};
+  EXPECT_NEAR(static_cast<double>(asks.expect(asks.query(kPrompt)).load), 7e5, 1e5);
+}
+
 TEST(Predictor, AHeldPrefixIsNotComputedAgain) {
   Asks asks;
   const Prediction first = asks.expect(asks.query(kPrompt));
