@@ -141,7 +141,7 @@ struct Asks {
   Predictor predictor{KeyedHash(1, 2)};
   std::vector<EngineState> engines{{"cpu", true, 1, 100'000, 2'000}, {"vulkan", true, 2}};
   policy::Facts facts = machine();
-  double now = 1e6;
+  double now = 410;  // the last request came at 400
 
   Asks() {
     SimulatedEngine engine(predictor, 2, 1);
@@ -216,6 +216,19 @@ TEST(Predictor, HoldsAnSloByNineInTen) {
   EXPECT_TRUE(meets(p.ttft.p90 / 1000 + 1, p.tpot->p90 / 1000 + 1));
   EXPECT_FALSE(meets(p.ttft.p90 / 1000 - 1, p.tpot->p90 / 1000 + 1));
   EXPECT_FALSE(meets(p.ttft.p90 / 1000 + 1, 1));
+}
+
+TEST(Predictor, AnIdleEngineIsNotRefusedByAStaleFigure) {
+  Asks asks;
+  asks.facts.set("app.slo.ttft", std::int64_t{1}, "manifest");
+  policy::Facts later = asks.facts;
+  asks.predictor.predict(asks.query(kPrompt), asks.facts);
+  ASSERT_NE(asks.fact("meets_slo"), nullptr);
+  EXPECT_FALSE(std::get<bool>(asks.fact("meets_slo")->value));
+  asks.now += 60;
+  asks.predictor.predict(asks.query(kPrompt), later);
+  EXPECT_EQ(later.get("backend.cpu.meets_slo"), nullptr) << "it may be faster by now";
+  EXPECT_NE(later.get("backend.cpu.expected_ttft"), nullptr);
 }
 
 TEST(Predictor, AColdEngineLoadsFirst) {
