@@ -25,8 +25,12 @@
 //    of each the apps take turns (backends/engine/preparation). The order of arrival that the scheduler
 //    goes by is the one in which prompts are ready; an app's own small prompt may pass its large one.
 // 8. The scheduler applies the place of a request (config::RequestSettings) below clauses 5 and 6: among
-//    guests of one presence, and among all others. A slot share holds back nobody but sequences with that
-//    share; clause 5 then goes by the slots of the share.
+//    guests of one presence, and among all others. A step budget up to kLongestStep bounds a guest's prompt,
+//    too, where a sequence of another app asks for it. A slot share holds back nobody but sequences with
+//    that share. Clause 5 then takes a slot of the share: the victim holds one, its app's presence counts
+//    all its sequences. A slot share acts among the sequences inside the engine: requests that wait there
+//    for their share keep their turns in the daemon's queue. So a share is for apps whose `in_flight` is
+//    small.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ constexpr std::uint32_t kCrowdedSteps = 3, kCrowdedStepsByGuests = 6;
 // has done: of all that is computed at most one part in kCalm + 1, however often somebody arrives.
 constexpr double kCalm = 4;
 
-// An admission in four takes the earliest arrival, whatever its place.
+// A sequence that so many later ones have overtaken by their place is the next of its class to have a slot.
 constexpr std::uint32_t kOvertakings = 3;
 
 std::uint32_t rank(config::QueuePlace place) {
@@ -36,6 +36,10 @@ void require(bool invariant) {
 }
 
 }  // namespace
+
+bool Scheduler::Entry::due() const noexcept {
+  return overtaken >= kOvertakings;
+}
 
 Scheduler::Scheduler(const SchedulerLimits& limits, const ColdBlocks* cold)
     : limits_(limits), cold_(cold), kv_(limits.kv_blocks, limits.block_size, limits.keyed) {
@@ -110,6 +114,8 @@ StepPlan Scheduler::plan(const StepBudget& budget) {
     plan_tokens(it, 1, plan);
   }
   admit_waiting();
+  for (const auto& [id, e] : entries_)
+    if (!e.admitted && !e.paused) asked.add_waiting(e.settings.step_budget);
   plan_prompts(budget, asked, plan);
   in_flight_ = !plan.empty();
   if (in_flight_) calm_ += budget.cost.of(plan.work);
@@ -172,9 +178,9 @@ bool Scheduler::put_due_first(std::vector<Prompt>& prompts, double guest_whole) 
 }
 
 // Prompts that this step completes fill it; beside them there is no part of a longer one, so that their first
-// tokens wait for nobody else's. Otherwise it holds part of one prompt, and less of it: whoever arrives
-// meanwhile waits for that. What decodes beside it makes it less still, but for a guest: it has as much of a
-// step as where it is alone, and its end all at once.
+// tokens wait for nobody else's. Otherwise it holds part of one prompt, or parts of several where their
+// chunks leave room, and it is shorter: whoever arrives meanwhile waits for it. What decodes beside it makes
+// it less still, but for a guest: it has as much of a step as where it is alone, and its end all at once.
 void Scheduler::plan_prompts(const StepBudget& usual, AskedBudgets asked, StepPlan& plan) {
   const bool streams = !plan.empty();
   auto prompts = prompts_in_order(usual.cost);
@@ -186,11 +192,15 @@ void Scheduler::plan_prompts(const StepBudget& usual, AskedBudgets asked, StepPl
   const bool full = n_admitted_ >= limits_.max_sequences;  // most who arrive now wait for a slot, not a step
   // The later in a prompt, the longer a step of so many tokens.
   const std::uint32_t position = prompts.empty() ? 0 : prompts.front().it->second.computed;
-  const double longest = std::min(budget.alone, budget.cost.of(StepWork::of(position, limits_.step_tokens)));
+  const double longest = budget.cost.of(StepWork::of(position, limits_.step_tokens));
   const bool nobody_waits =
       !streams && (prompts.size() == 1 || std::ranges::none_of(prompts, &Prompt::guest));
-  const bool stoppable = nobody_waits && !full && budget.can_stop && calm_ >= kCalm * longest;
+  const auto calm_for = [&](double step) {
+    return nobody_waits && !full && budget.can_stop && calm_ >= kCalm * std::min(step, longest);
+  };
+  const bool stoppable = calm_for(budget.alone);
   const bool alone = nobody_waits && (full || stoppable);
+  const double lone = calm_for(budget.stoppable) ? std::max(budget.alone, budget.stoppable) : budget.alone;
   const auto left_of = [](double most, double taken) {
     return std::max(most - taken, most / 4);  // prompts advance beside any number of decodes
   };
@@ -198,7 +208,7 @@ void Scheduler::plan_prompts(const StepBudget& usual, AskedBudgets asked, StepPl
     double whole, part;
   };
   Left left{left_of(alone && !stoppable ? budget.alone : budget.whole, spent),
-            left_of(alone ? budget.alone : budget.part, spent)};
+            left_of(alone ? lone : budget.part, spent)};
   Left guest{std::max(left.whole, left_of(budget.guest, empty_step)),
              std::max(left.part, left_of(budget.part, empty_step))};
   bool first = true, completes_one = false, crowded = false;
@@ -214,6 +224,7 @@ void Scheduler::plan_prompts(const StepBudget& usual, AskedBudgets asked, StepPl
         return e.left();
       if (completes_one || room == 0) return 0;
       // A step that may be given up holds nobody's last token.
+      if (stoppable && !first && e.left() == 1) return 0;
       const std::uint32_t most =
           std::min({room, e.chunk(), stoppable && e.left() > 1 ? e.left() - 1 : e.left()});
       return std::max(budget.cost.fit(std::min(mine.part, within), e.computed, most), first ? 1U : 0U);
@@ -329,8 +340,7 @@ bool Scheduler::share_full(const Entry& e, const SlotsByShare& reserved) const {
 }
 
 // Guests first, who wait for no flood's queue, and of them who has least; then by place, and in order of
-// arrival, but for the earliest arrival after kOvertakings. Those for whose share there is no slot are left
-// out.
+// arrival. Those for whose share there is no slot are left out.
 std::vector<Scheduler::Candidate> Scheduler::candidates() {
   std::vector<Candidate> waiting;
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
@@ -346,29 +356,44 @@ std::vector<Scheduler::Candidate> Scheduler::candidates() {
   std::ranges::stable_sort(waiting, {}, [](const Candidate& w) {
     return std::pair(w.presence, rank(w.it->second.settings.place));
   });
-  if (overtakings_ < kOvertakings) return waiting;
-  const auto end = std::ranges::upper_bound(waiting, waiting.front().presence, {}, &Candidate::presence);
-  const auto earliest =
-      std::ranges::min_element(waiting.begin(), end, {}, [](const Candidate& w) { return w.it->first; });
-  std::rotate(waiting.begin(), earliest, std::next(earliest));
   return waiting;
+}
+
+// The first one, but for the earliest arrival of its class (presence) that is due.
+Scheduler::Candidate Scheduler::take_next(std::vector<Candidate>& waiting) {
+  auto next = waiting.begin();
+  for (auto w = next; w != waiting.end() && w->presence == waiting.front().presence; ++w) {
+    const bool earlier = !next->it->second.due() || w->it->first < next->it->first;
+    if (w->it->second.due() && earlier) next = w;
+  }
+  const Candidate taken = *next;
+  waiting.erase(next);
+  return taken;
+}
+
+// Of its class: it has overtaken those that came before it. The turn of one that was due leaves those after
+// it to count anew, so that an admission in four is for such a turn, however many wait behind.
+void Scheduler::count_overtaken(const Candidate& admitted, std::span<const Candidate> waiting) {
+  const bool was_due = admitted.it->second.due();
+  for (const Candidate& w : waiting) {
+    if (w.presence != admitted.presence) continue;
+    if (w.it->first < admitted.it->first)
+      ++w.it->second.overtaken;
+    else if (was_due)
+      w.it->second.overtaken = 0;
+  }
+  admitted.it->second.overtaken = 0;
 }
 
 // Nobody overtakes one that waits for room, nor takes the room of one that waits for its leader.
 void Scheduler::admit_waiting() {
-  const auto waiting = candidates();
-  const auto overtakes = [&](const Candidate& one) {
-    return std::ranges::any_of(waiting, [&](const Candidate& other) {
-      return other.presence == one.presence && other.it->first < one.it->first &&
-             !other.it->second.admitted &&
-             rank(other.it->second.settings.place) > rank(one.it->second.settings.place);
-    });
-  };
+  auto waiting = candidates();
   Reserved reserved;
-  for (const Candidate& one : waiting) {
+  while (!waiting.empty()) {
+    const Candidate one = take_next(waiting);
     const Admission admission = admit(one.it, reserved);
     if (admission == Admission::no_room) break;
-    if (admission == Admission::admitted) overtakings_ = overtakes(one) ? overtakings_ + 1 : 0;
+    if (admission == Admission::admitted) count_overtaken(one, waiting);
     if (admission != Admission::follows) continue;
     const Entry& e = one.it->second;
     ++reserved.slots;
@@ -408,7 +433,7 @@ Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& rese
          kv_.blocks_missing(it->first, e.known()) + n_admitted_ + reserved.blocks > kv_.free()) {
     if (n_admitted_ == 0) break;  // alone it always fits
     const auto victim = no_share() ? paused_victim(e.settings.slot_share) : paused_victim();
-    if (victim == entries_.end()) return back_out(Admission::no_room);
+    if (victim == entries_.end()) return back_out(no_share() ? Admission::no_share : Admission::no_room);
     preempt(victim);
   }
   if (cold_ != nullptr) find_cold(it);

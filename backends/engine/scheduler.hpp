@@ -5,14 +5,14 @@
 //
 // Settings act per sequence (config::RequestSettings):
 // - step_budget: a step aims at no more than the strictest budget of the decodes in it and of the prompts
-//   that it could compute (step_budget.hpp).
+//   that it could compute; it aims at more than usual only where an arrival can stop it (step_budget.hpp).
 // - chunk: a step computes at most so many tokens of the prompt, also of one that was preempted.
 // - slot_share: sequences with the same percentage, whoever owns them, hold together at most that part of
 //   max_sequences, rounded down, at least one. Others pass those that wait for their share.
 // - place: prompts `ahead` come before `usual` ones and those before `behind`, within a step and for a slot.
 //   For a slot guests come before others, whatever their place; within a step a prompt `behind` has no
-//   guest's rights. A step in four begins with the prompt skipped longest, and an admission in four takes
-//   the earliest arrival, so that no place waits for ever.
+//   guest's rights. A step in four begins with the prompt skipped longest, and of those with the same right
+//   to a slot one that three later ones have overtaken is next, so that no place waits for ever.
 #pragma once
 
 #include <cstdint>
@@ -156,6 +156,7 @@ class Scheduler {
     bool fresh = false;             // admitted, nothing planned since
     std::uint32_t step_tokens = 0;  // of the step in flight
     std::uint32_t skipped = 0;      // steps in a row that held others' prompts, but not this one
+    std::uint32_t overtaken = 0;    // by later arrivals of its class, while it waits for a slot
     std::optional<Leader> leader;   // not admitted
     // Of the blocks after `computed`: those still to be brought back, in order from cold_done on. Admitted
     // ones alone.
@@ -166,6 +167,7 @@ class Scheduler {
     std::uint32_t known() const noexcept { return static_cast<std::uint32_t>(tokens.size()); }
     std::uint32_t left() const noexcept { return known() - computed; }
     bool restoring() const noexcept { return !cold.empty(); }
+    bool due() const noexcept;  // to have a slot, whatever its place
     std::uint32_t chunk() const noexcept { return settings.chunk.value_or(UINT32_MAX); }
   };
   using Entries = std::map<SequenceId, Entry>;
@@ -205,6 +207,8 @@ class Scheduler {
   void make_place();
   void admit_waiting();
   std::vector<Candidate> candidates();
+  static Candidate take_next(std::vector<Candidate>& waiting);
+  static void count_overtaken(const Candidate& admitted, std::span<const Candidate> waiting);
   Admission admit(Entries::iterator entry, const Reserved& reserved);
   bool follows(const Entry& entry) const;
   std::uint32_t shared_after(const Entry& entry, SequenceId id, SequenceId other_id,
@@ -227,7 +231,6 @@ class Scheduler {
   std::vector<SequenceId> cancelled_;  // in the step in flight; their KV is freed when it is over
   std::uint32_t n_admitted_ = 0, n_restoring_ = 0;
   SlotsByShare share_slots_;         // held by sequences with a slot share
-  std::uint32_t overtakings_ = 0;    // admissions in a row that passed an earlier arrival by their place
   std::uint32_t crowded_steps_ = 0;  // in a row: each skipped some prompt
   double calm_ = 0;                  // what was planned since the last submit or retract should cost
   std::uint64_t preemptions_ = 0;

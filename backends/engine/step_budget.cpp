@@ -37,12 +37,16 @@ void AskedBudgets::add(const std::optional<std::chrono::milliseconds>& budget) n
   if (!strictest || *budget < *strictest) strictest = budget;
 }
 
+void AskedBudgets::add_waiting(const std::optional<std::chrono::milliseconds>& budget) noexcept {
+  if (!budget || *budget <= kLongestStep) usual_waits = true;
+}
+
 StepBudget step_budget(const StepBudget& usual, const AskedBudgets& asked) noexcept {
   StepBudget budget = usual;
   if (!asked.strictest) return budget;
   const double most = seconds(*asked.strictest);
-  const bool lengthens = asked.longer == asked.sequences;
-  if (lengthens) budget.whole = budget.part = budget.alone = budget.guest = most;
+  const bool lengthens = asked.longer == asked.sequences && !asked.usual_waits;
+  if (lengthens) budget.stoppable = most;
   if (lengthens || asked.sequences > 1) budget.most = most;
   return budget;
 }

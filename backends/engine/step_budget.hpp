@@ -31,20 +31,26 @@ struct StepBudget {
   double whole = 0;       // seconds of a step beyond which no further prompt is computed to its end
   double part = 0;        // beyond which no further part of one is
   double alone = 0;       // the same where nobody waits for the step's end
-  bool can_stop = false;  // a step that is alone() can be given up when somebody arrives
+  bool can_stop = false;  // the device can give up a step
   double guest = 0;       // `whole` for a guest's prompt, what decodes beside it not counted
   // Beyond which nothing is added to a step, decodes and guests' prompts counted; but the first prompt adds
   // what kLeastStepTokens take.
   double most = std::numeric_limits<double>::infinity();
+  // If more than `alone`: instead of it, of a step that is given up when somebody arrives.
+  double stoppable = 0;
 };
 
-// The step budgets of the sequences that a step may hold (config::RequestSettings).
+// The step budgets of the sequences at the engine (config::RequestSettings).
 struct AskedBudgets {
   std::uint32_t sequences = 0;
   std::uint32_t longer = 0;  // budgets over kLongestStep
+  bool usual_waits = false;  // one that waits for a slot asks for no longer step
   std::optional<std::chrono::milliseconds> strictest;
 
+  // Of a sequence that the step may hold.
   void add(const std::optional<std::chrono::milliseconds>& budget) noexcept;
+  // Of one that waits for a slot.
+  void add_waiting(const std::optional<std::chrono::milliseconds>& budget) noexcept;
 };
 
 // Before anything is measured: a device on which kLeastStepTokens take kLongestStep.
@@ -52,7 +58,8 @@ StepCost cost_guess() noexcept;
 StepBudget step_budget(const StepCost& cost, bool can_stop) noexcept;
 // `usual` within the strictest of the budgets asked for. A budget up to kLongestStep only shortens a step,
 // and not that of a sequence which is alone: it guards the sequence from prompts of others. A longer one
-// lengthens the step to itself, if every sequence asks for a longer one.
+// lengthens `stoppable` alone, if every sequence at the engine asks for a longer one: whoever arrives waits
+// no longer than without it.
 StepBudget step_budget(const StepBudget& usual, const AskedBudgets& asked) noexcept;
 // Where a token is the measure.
 StepBudget token_budget(std::uint32_t n_tokens) noexcept;
