@@ -41,12 +41,17 @@ PROMPTS = ["Once upon a time", "Which engine for a Mac?", "Tell me a story about
            "The river", "I have one RTX 4090.", "What is a KV cache?", "Ella lived near", "Use MLX.", "A small mill",
            "Which engine", "Paged attention", "Hello", "One two three", "The fox was happy", "Why"]
 
+def asked(report):
+    """Requests that were answered; an instrumented daemon owes some of them when their cycle ends."""
+    return sum(report["statuses"].values()) + (report["unanswered"] if SANITIZED else 0)
+
+
 # Each is an attack of attackers.py with its options, and the figure that shows that it happened: at least so many a cycle.
 ATTACKS = [
-    ("bodies", dict(app="limited", connections=2), lambda r: sum(r["statuses"].values()), 4),
-    ("bodies", dict(app="attacker", connections=2, path=EXPLAIN, chunked=True), lambda r: sum(r["statuses"].values()), 4),
-    ("prompts", dict(app="attacker", connections=3), lambda r: sum(r["statuses"].values()), 3),
-    ("prompts", dict(app="attacker", connections=2, path=CHAT, size=60_000), lambda r: sum(r["statuses"].values()), 2),
+    ("bodies", dict(app="limited", connections=2), asked, 4),
+    ("bodies", dict(app="attacker", connections=2, path=EXPLAIN, chunked=True), asked, 4),
+    ("prompts", dict(app="attacker", connections=3), asked, 3),
+    ("prompts", dict(app="attacker", connections=2, path=CHAT, size=60_000), asked, 2),
     ("refusals", dict(), lambda r: r["refused"], 100),
     ("idle", dict(connections=1200, sources=50), lambda r: r["made"] + r["refused"], 1000),
     ("idle", dict(connections=300, sources=50, mode="dribble"), lambda r: r["dribbled"], 100),
