@@ -31,6 +31,7 @@ class Limited(Daemon):
 class DescriptorsTest(unittest.TestCase):
     def test_64_files_are_enough_to_serve_and_what_is_too_much_is_told(self):
         with Limited(64) as daemon:
+            daemon.wait_for_log("http.connections reduced")
             limit = int(re.search(r"http\.connections reduced .* configured=4096 connections=(\d+) open_files=64",
                                   "\n".join(daemon.log)).group(1))
             self.assertGreaterEqual(limit, 16)

@@ -174,7 +174,7 @@ class DaemonTest(SmallModelTest):
                 self.assertEqual(daemon.stream(dict(GREEDY, max_tokens=40))[1], "length")
                 metrics = daemon.request("GET", "/metrics")[1]
                 resident[kv_type] = float(re.search(r"model_resident_bytes{.*} (\S+)", metrics)[1])
-                self.assertTrue(any("KV as %s" % kv_type in line for line in daemon.log), daemon.log)
+                daemon.wait_for_log("KV as %s" % kv_type)
         # 6 layers of 2 heads of 32 values, twice: 64 bytes each as f16, 34 as q8_0.
         self.assertEqual(resident["f16"] - resident["q8_0"], 8 * 1024 * 6 * 2 * 2 * (64 - 34))
 

@@ -134,8 +134,8 @@ class EngineDeathTest(SmallModelTest):
                 status, body = daemon.request("POST", "/v1/completions", {"model": "bad", "prompt": "x", "max_tokens": 1})
                 self.assertEqual(status, 503)
                 self.assertEqual(body["error"]["code"], "model_invalid")
+            daemon.wait_for_log("code=model_invalid", count=3)  # they may come after the answers
             self.assertEqual(sum("engine starting" in line and "model=bad" in line for line in daemon.log), 1)
-            daemon.wait_for_log("code=model_invalid")  # it may come after the answer
             line = next(line for line in daemon.log if "code=model_invalid" in line)
             self.assertRegex(line, r"tokenizer\.ggml\.tokens.*\(byte \d+\)")  # the field and where it is
             status, body = daemon.request("POST", "/v1/completions", {"model": "demo", "prompt": "x", "max_tokens": 1})

@@ -127,6 +127,7 @@ class FaultsTest(SmallModelTest):
             self.assertTrue(4.5 < time.monotonic() - started < 30, time.monotonic() - started)
             client.close()
             self.assertEqual(daemon.workers(), workers)
+            daemon.wait_for_log("request_timeout")  # it may come after the answer
             log = "\n".join(daemon.log)
             for trouble in ("was stopped", "killed", "disabled", "model_unavailable"):
                 self.assertNotIn(trouble, log)
