@@ -242,6 +242,9 @@ Result<TuneReport> tune(const TuneOptions& options) {
   report.device = facts.name;
   report.driver = facts.driver;
   report.file = tuning_file(options.directory, {facts.name, facts.driver});
+  // Two searches would slow each other, and the second one's file would replace what the first one found.
+  auto lock = lock_tuning(report.file);
+  if (!lock) return pass(lock);
   const MatmulDevice limits = matmul_device(facts);
   auto db = load_tuning(options.directory, {facts.name, facts.driver}, &limits);
   if (!db) {  // nothing of it counts: it is written anew

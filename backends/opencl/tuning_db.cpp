@@ -1,5 +1,6 @@
 #include "backends/opencl/tuning_db.hpp"
 
+#include <cerrno>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -199,6 +200,20 @@ Result<void> store_tuning(const fs::path& directory, const TuningDb& db, const T
   const std::string text = tuning_text(db, device);
   const std::string_view parts[] = {text};
   return made->write(path.filename(), parts);
+}
+
+Result<config::FileLock> lock_tuning(const fs::path& file) {
+  if (const auto made = CacheDirectory::make(file.parent_path(), kTrust); !made) return pass(made);
+  fs::path name = file;
+  auto lock = config::FileLock::open(name += ".lock");
+  if (!lock) return pass(lock);
+  if (!lock->try_take(config::FileLock::Mode::alone) && errno == EWOULDBLOCK)
+    return fail(ErrorCode::io_error,
+                "Another flyball tune (process " + std::to_string(lock->signer()) +
+                    ") tunes this device: wait for its end, or stop it; it keeps what it has found.",
+                {}, file.string());
+  lock->sign();
+  return lock;
 }
 
 }  // namespace flyball::opencl

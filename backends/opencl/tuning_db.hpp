@@ -10,6 +10,7 @@
 
 #include "backends/opencl/tuning.hpp"
 #include "config/error.hpp"
+#include "config/file_lock.hpp"
 
 namespace flyball::opencl {
 
@@ -42,5 +43,8 @@ Result<TuningDb> load_tuning(const std::filesystem::path& directory, const Tuned
 // Makes the directory; written beside and renamed, so that no half of it is ever read. io_error.
 Result<void> store_tuning(const std::filesystem::path& directory, const TuningDb& db,
                           const TunedDevice& device);
+// The lock of a tuning file for the process that searches, while the returned value lives. Makes the directory. io_error:
+// another search has it, or the directory cannot be used.
+Result<config::FileLock> lock_tuning(const std::filesystem::path& file);
 
 }  // namespace flyball::opencl

@@ -24,7 +24,6 @@ namespace flyball::spill {
 namespace {
 
 constexpr const char* kSuffix = ".kv";
-constexpr const char* kLock = "lock";
 // Segments that the bound is made of: what goes at once when room is needed, and may be cold in part.
 constexpr std::uint64_t kSegmentsOfBound = 16;
 // How often within a segment the bound is looked at: others write, too.
@@ -407,7 +406,7 @@ Result<void> SpillStore::start_segment() {
 // So many bytes may be written after it. One engine at a time: two must not count on the same room.
 Result<void> SpillStore::make_room(std::uint64_t bytes) {
   const Descriptor lock_file(
-      ::openat(directory_.fd(), kLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+      ::openat(directory_.fd(), kChangeLock, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!lock_file) return failure("spilled", errno);
   while (::flock(lock_file.get(), LOCK_EX) != 0)
     if (errno != EINTR) return failure("spilled", errno);

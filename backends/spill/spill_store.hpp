@@ -26,6 +26,11 @@
 
 namespace flyball::spill {
 
+// Files of the directory beside the segments: the lock of a change that all processes must see whole (room is made, a sweep
+// begins or ends), and the one that every daemon shares that uses the directory.
+inline constexpr const char* kChangeLock = "lock";
+inline constexpr const char* kUsersLock = "users.lock";
+
 // What the store asks of the system, and tests make fail.
 enum class Call : std::uint8_t { create, write, map };
 
@@ -53,7 +58,7 @@ class MappedBlock {
 
 // Removes every segment of the directory, of any space, in which a block is of none of these owners, with
 // what others have there. Engines that run do without them, and may write more of such a block that they
-// still hold. Returns how many went; fewer where it is told to stop. io_error: the directory cannot be read;
+// still hold. The caller excludes other daemons, whose apps it does not know (SharedDirectory). Returns how many went; fewer where it is told to stop. io_error: the directory cannot be read;
 // one that is not there holds none.
 Result<std::size_t> remove_all_but(const std::filesystem::path& directory,
                                    std::span<const std::string> owners, const std::stop_token& stop);

@@ -24,6 +24,7 @@
 #include "daemon/probe/hardware_facts.hpp"
 #include "daemon/settings/config_files.hpp"
 #include "daemon/store/database.hpp"
+#include "daemon/store/state_lock.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -150,6 +151,10 @@ int calibrate(const CalibrateOptions& o) {
   if (!models) return report(models.error());
   auto database = open_store(*config);
   if (!database) return report(database.error());
+  if (const auto daemon = store::running_daemon(database->file().parent_path()))
+    std::fprintf(stderr,
+                 "flyball: a daemon runs on this machine (%s): its requests and these measurements slow each other\n",
+                 store::process_name(*daemon).c_str());
   const probe::HardwareReport hardware = probe::probe_hardware();
   const auto wanted = [&](const std::string& backend) {
     return std::ranges::any_of(o.backends, [&](const auto& b) { return b == kAllEngines || b == backend; });

@@ -22,7 +22,7 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "backends/spill/spill_store.hpp"
+#include "backends/spill/shared_directory.hpp"
 #include "daemon/calibrate/idle_refresh.hpp"
 #include "daemon/calibrate/measurements.hpp"
 #include "daemon/calibrate/unmeasured.hpp"
@@ -37,6 +37,7 @@
 #include "daemon/settings/settings.hpp"
 #include "daemon/store/database.hpp"
 #include "daemon/store/writer.hpp"
+#include "daemon/store/state_lock.hpp"
 #include "daemon/systemd/logging.hpp"
 #include "daemon/systemd/notify.hpp"
 #include "daemon/systemd/progress.hpp"
@@ -245,16 +246,32 @@ class Daemon {
     sweeping_ = true;
     std::vector<std::string> apps;
     for (const config::AppManifest& app : settings_->apps) apps.push_back(app.id);
-    sweep_ = std::jthread([this, directory = settings_->config.kv_spill.directory,
+    // The thread has kv_directory_ until it posts.
+    sweep_ = std::jthread([this, kv = settings_->config.kv_spill,
                            apps = std::move(apps)](const std::stop_token& stop) {
-      const auto removed = spill::remove_all_but(directory, apps, stop);
-      if (!removed)
-        spdlog::warn("KV of former apps stays on the disk: {}", describe(removed.error()));
-      else if (*removed > 0)
-        spdlog::info("removed the KV of former apps from the disk: {} files", *removed);
+      sweep(kv, apps, stop);
       asio::post(io_, [this] {
         sweeping_ = false;
         if (std::exchange(sweep_again_, false) && !draining_) forget_old_apps();
+  void sweep(const config::KvSpill& kv, const std::vector<std::string>& apps, const std::stop_token& stop) {
+    std::error_code error;
+    if (kv.max_bytes == 0 && !std::filesystem::exists(kv.directory, error)) return;  // no engine makes it
+    if (!kv_directory_ || kv_directory_->path() != kv.directory) {
+      kv_directory_.reset();
+      auto entered = spill::SharedDirectory::enter(kv.directory, stop);
+      if (!entered)
+        return spdlog::warn("cannot remove the KV of former apps from the disk: {}", describe(entered.error()));
+      kv_directory_ = std::move(*entered);
+    }
+    const auto removed = kv_directory_->sweep(apps, stop);
+    if (!removed)
+      spdlog::warn("cannot remove the KV of former apps from the disk: {}", describe(removed.error()));
+    else if (!*removed)
+      spdlog::info("keeping the KV of former apps: another daemon uses the directory, too | kv_spill.directory={}",
+                   kv.directory.string());
+    else if (**removed > 0)
+      spdlog::info("removed the KV of former apps from the disk: {} files", **removed);
+  }
       });
     });
   }
@@ -392,6 +409,7 @@ class Daemon {
   systemd::ProgressJudge judge_;
   std::string last_status_;
   bool draining_ = false, reload_failed_ = false;
+  std::optional<spill::SharedDirectory> kv_directory_;  // sweep_'s, while it runs; held until the daemon ends
   std::uint64_t finished_ = 0;                 // requests, when it was last asked whether there were any
   bool reading_ = false, read_again_ = false;  // settings: being read; asked for meanwhile
   bool sweeping_ = false, sweep_again_ = false;  // KV of former apps: being removed; asked for meanwhile
@@ -413,6 +431,7 @@ Result<void> make_state_dir(const std::filesystem::path& directory) {
                  directory.string());
   return {};
 }
+  config::FileLock lock;  // of the state directory; outlives the database
 
 // A daemon without a memory of its past serves all the same.
 struct Store {
@@ -420,10 +439,11 @@ struct Store {
   std::optional<store::SetAside> set_aside;
   bool past_unread = false;  // the file is there or may be, with what was in it
 };
-Store open_store(const std::filesystem::path& state_dir, std::int64_t now) {
+// io_error: another process has the state directory.
+Result<Store> open_store(const std::filesystem::path& state_dir, std::int64_t now) {
   if (state_dir.empty()) {
     spdlog::warn("no state directory is known: nothing survives a restart");
-    return {};
+    return Store{};
   }
   const std::filesystem::path directory = state_dir.has_filename() ? state_dir : state_dir.parent_path();
   std::error_code error;
@@ -432,7 +452,13 @@ Store open_store(const std::filesystem::path& state_dir, std::int64_t now) {
                  made.error().message, made.error().where);
     // A link to a disk that is not mounted, or a directory that cannot be looked at, may hold a past.
     const auto found = std::filesystem::symlink_status(directory, error).type();
-    return {std::nullopt, std::nullopt, found != std::filesystem::file_type::not_found};
+    return Store{{}, std::nullopt, std::nullopt, found != std::filesystem::file_type::not_found};
+  }
+  auto lock = store::lock_state(directory);
+  if (!lock && lock.error().in_use) return std::unexpected(std::move(lock.error().error));
+  if (!lock) {
+    spdlog::error("the state database is not used, nothing survives a restart: {}", describe(lock.error().error));
+    return Store{{}, std::nullopt, std::nullopt, has_past};
   }
   const std::filesystem::path file = store::file_in(directory);
   const bool has_past =
@@ -440,7 +466,7 @@ Store open_store(const std::filesystem::path& state_dir, std::int64_t now) {
   auto opened = store::Database::open_for_daemon(file, now);
   if (!opened) {
     spdlog::error("the state database is not used, nothing survives a restart: {}", describe(opened.error()));
-    return {std::nullopt, std::nullopt, has_past};
+    return Store{std::move(*lock), std::nullopt, std::nullopt, has_past};
   }
   if (opened->set_aside) {
     spdlog::error("the state database was damaged, it is kept as {} and a new one begun: {}",
@@ -449,7 +475,7 @@ Store open_store(const std::filesystem::path& state_dir, std::int64_t now) {
       spdlog::warn("removed {}: {} damaged state databases are kept", old.string(),
                    store::Database::kKeptDamaged);
   }
-  return {std::move(opened->database), std::move(opened->set_aside), false};
+  return Store{std::move(*lock), std::move(opened->database), std::move(opened->set_aside), false};
 }
 
 // Brings the usage that a damaged file still shows into the new one.
@@ -527,15 +553,18 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
   if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config); !fits)
     return std::unexpected(StartFailure{std::move(fits.error()), true});
   probe::ProbeOptions probe;
+  const config::Config& config = (*settings)->config;
+  const std::int64_t now = std::time(nullptr);
+  // Before anything is started or swept that the other daemon has.
+  auto opened = open_store(config.state_dir, now);
+  if (!opened) return std::unexpected(StartFailure{std::move(opened.error()), false});
+  Store& state = *opened;
   probe.timeout = options.probe_timeout;
   const probe::HardwareReport report = probe::probe_hardware(probe);
-  const config::Config& config = (*settings)->config;
   policy::Facts hardware = probe::facts_of(report, config.devices, (*settings)->tree->targets);
   fleet::FleetOptions fleet;
   fleet.devices = probe::opened_devices(report, config.devices);
   fleet.device_memory = probe::device_memory(report, fleet.devices);
-  const std::int64_t now = std::time(nullptr);
-  Store state = open_store(config.state_dir, now);
   usage::Past past = usage_lately(state, **settings, now / 86'400);
   auto engines = calibrate::engines_of(report, config);
   auto ledger = ledger_of(state.database);

@@ -1,7 +1,6 @@
 #include "daemon/store/database.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <sqlite3.h>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "daemon/store/schema.hpp"
+#include "daemon/store/state_lock.hpp"
 
 namespace flyball::store {
 namespace {
@@ -99,31 +99,6 @@ std::vector<std::filesystem::path> remove_old(const std::filesystem::path& file)
   return damaged;
 }
 
-// Held as long as the file is open.
-class Lock {
- public:
-  Lock() = default;
-  static Result<Lock> take(const std::filesystem::path& file) {
-    Lock lock;
-    lock.fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (lock.fd_ < 0) return fail_errno(file);
-    if (flock(lock.fd_, LOCK_EX | LOCK_NB) == 0) return lock;
-    if (errno != EWOULDBLOCK) return fail_errno(file);
-    return fail(ErrorCode::io_error, "Another daemon holds it.", {}, file.string());
-  }
-  Lock(Lock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Lock& operator=(Lock&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Lock() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-
- private:
-  int fd_ = -1;
-};
-
 Value column(sqlite3_stmt* statement, int i) {
   switch (sqlite3_column_type(statement, i)) {
     case SQLITE_INTEGER:
@@ -188,11 +163,10 @@ Trouble trouble_of(std::string_view finding) noexcept {
 
 struct Database::Impl {
   std::filesystem::path file;
-  Lock lock;  // a daemon's
   Db db;      // before the statements: they go first
   std::map<std::string, Statement, std::less<>> statements;
 
-  static Result<std::unique_ptr<Impl>> open(const std::filesystem::path& file, Access access,
+  static Result<std::unique_ptr<Impl>> open(const std::filesystem::path& file, Access access, bool for_daemon,
                                             Trouble& trouble);
   Result<void> check_pages(Trouble& trouble);
   // Whether the WAL goes into the file when it is closed: not into one that may be damaged.
@@ -206,7 +180,7 @@ struct Database::Impl {
   Result<void> script(const std::string& sql);
   Result<void> transaction(const std::function<Result<void>()>& work);
   Result<std::int64_t> version();
-  Result<void> to_newest_schema(Access access);
+  Result<void> to_newest_schema(Access access, bool for_daemon);
   int failed_with = 0;  // SQLite's code of the latest failure
   std::unexpected<Error> failed() {
     failed_with = sqlite3_errcode(db.get());
@@ -216,7 +190,7 @@ struct Database::Impl {
 };
 
 Result<std::unique_ptr<Database::Impl>> Database::Impl::open(const std::filesystem::path& file, Access access,
-                                                             Trouble& trouble) {
+                                                             bool for_daemon, Trouble& trouble) {
   trouble = Trouble::lasting;
   const bool writes = access == Access::read_write;
   if (writes) {
@@ -258,7 +232,7 @@ Result<std::unique_ptr<Database::Impl>> Database::Impl::open(const std::filesyst
   // Readers beside the writer; after a power cut the last transactions may be missing, never half there.
   auto ready =
       writes ? impl->script("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL") : Result<void>{};
-  if (ready) ready = impl->to_newest_schema(access);
+  if (ready) ready = impl->to_newest_schema(access, for_daemon);
   if (!ready) {
     trouble = trouble_of(impl->failed_with);
     return pass(ready);
@@ -326,7 +300,7 @@ Result<std::int64_t> Database::Impl::version() {
   return version;
 }
 
-Result<void> Database::Impl::to_newest_schema(Access access) {
+Result<void> Database::Impl::to_newest_schema(Access access, bool for_daemon) {
   const auto versions = schema_versions();
   const auto newest = static_cast<std::int64_t>(versions.size());
   const auto found = version();
@@ -339,6 +313,12 @@ Result<void> Database::Impl::to_newest_schema(Access access) {
             (*found >= 0 && *found < newest ? ", to which its daemon brings the file when it starts." : "."),
         {}, file.string());
   if (*found == newest) return {};
+  if (const auto daemon = *found > 0 && !for_daemon ? running_daemon(file.parent_path()) : std::nullopt)
+    return fail(ErrorCode::io_error,
+                "The file's schema is version " + std::to_string(*found) + ", this program writes version " +
+                    std::to_string(newest) + ", and a daemon of another version (" + process_name(*daemon) +
+                    ") uses the file: restart that daemon with this program first.",
+                {}, file.string());
   return transaction([&]() -> Result<void> {
     const auto held = version();  // another process may have come first
     if (!held) return pass(held);
@@ -370,25 +350,22 @@ Result<void> Database::Impl::check_pages(Trouble& trouble) {
 
 Result<Database> Database::open(const std::filesystem::path& file, Access access) {
   Trouble trouble{};
-  auto impl = Impl::open(file, access, trouble);
+  auto impl = Impl::open(file, access, false, trouble);
   if (!impl) return pass(impl);
   if (access == Access::read_write) (*impl)->checkpoint_on_close(true);
   return Database(std::move(*impl));
 }
 
 Result<Database::Opened> Database::open_for_daemon(const std::filesystem::path& file, std::int64_t now) {
-  auto lock = Lock::take(beside(file, ".lock"));
-  if (!lock) return pass(lock);
   std::optional<SetAside> set_aside;
   const auto deadline = std::chrono::steady_clock::now() + kTryFor;
   auto pause = kFirstPause;
   for (bool damaged = false;;) {
     Trouble trouble{};
-    auto impl = Impl::open(file, Access::read_write, trouble);
+    auto impl = Impl::open(file, Access::read_write, true, trouble);
     auto sound = impl ? (*impl)->check_pages(trouble) : Result<void>(pass(std::as_const(impl)));
     if (sound) {
       (*impl)->checkpoint_on_close(true);
-      (*impl)->lock = std::move(*lock);
       return Opened{Database(std::move(*impl)), std::move(set_aside)};
     }
     if (impl) impl->reset();  // closed: nobody writes it any more

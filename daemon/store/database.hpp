@@ -43,8 +43,8 @@ class Database {
   static Result<Database> open(const std::filesystem::path& file, Access access);
 
   struct Opened;
-  // As open for writing, for the one process that may (io_error: another has it, as long as it lives), after
-  // a look at every page. A file that SQLite twice finds damaged is set aside, as "<file>.damaged-<UTC>": a
+  // Opens the file for the daemon, which holds the lock of its state directory (state_lock.hpp), after a look
+  // at every page. A file that SQLite twice finds damaged is set aside, as "<file>.damaged-<UTC>": a
   // daemon starts without its past rather than not at all. Errors that may pass (of reading, of memory, a
   // lock) are no damage: the file is tried again for some seconds, and stays where it is. `now`: seconds
   // since the epoch.

@@ -39,6 +39,8 @@ models:
   slow: {path: slow.gguf, context: 8192}
 default_model: demo
 operator: {loopback: true}
+state_dir: state  # a daemon of this user may run, and has its own
+cache_dir: cache
 worker: {heartbeat: 100ms}  # how old the engine's own figures in /metrics are
 `);
 writeFileSync(join(home, 'apps.d', 'main.yaml'), `schema: flyball.app/v1

@@ -105,7 +105,9 @@ class CommandLineTest(unittest.TestCase):
 
     def test_a_taken_port_is_told_with_what_to_do(self):
         with taken_port() as port:
-            ended = flyball("serve", "--port", str(port), "--probe-timeout-ms", "1")
+            with tempfile.TemporaryDirectory() as state:  # a daemon of this user may run, and has its own
+                ended = flyball("serve", "--port", str(port), "--probe-timeout-ms", "1",
+                                env=dict(os.environ, XDG_STATE_HOME=state))
             self.assertEqual(ended.returncode, 74, ended.stderr)
             self.assertIn("127.0.0.1:%d: Cannot listen: port %d is taken: name another one for listener local "
                           "in config.yaml or, if it is the first TCP listener, with --port N (0: any free one)."

@@ -67,3 +67,19 @@ export FLYBALL_PORT
 quickstart 1
 says "127.0.0.1:8080: Cannot listen: port 8080 is taken"
 says_not "using another"
+unset FLYBALL_PORT
+
+# Another daemon of this user has the state directory: the quickstart takes one of its own and another port.
+cat >"$work/tree/config.yaml" <<END
+schema: flyball.config/v1
+listeners: {local: {tcp: "127.0.0.1:0"}}
+loopback_without_key: true
+models: {demo: {embedded: true}}
+END
+kill "$holder"
+"$FLYBALL" serve --config "$work/tree/config.yaml" --print-url >"$work/other" 2>/dev/null &
+holder=$!
+while [ ! -s "$work/other" ]; do sleep 0.1; done
+quickstart 0
+says "another daemon of this user runs: this one has a state directory that goes with it"
+says "tokens per second"

@@ -15,6 +15,7 @@
 #include "backends/opencl/tuning_db.hpp"
 #include "backends/opencl/tuning_search.hpp"
 #include "tests/backends/opencl/support.hpp"
+#include "tests/harness/temp_dir.hpp"
 
 namespace flyball::opencl {
 namespace {
@@ -29,6 +30,22 @@ std::string text_of(const MatmulTuning& tuning) {
   std::string out;
   for (const TuningParameter& p : tuning_parameters()) out += std::to_string(p.value(tuning)) + " ";
   return out;
+}
+
+TEST(Tuning, OneSearchHasATuningFileAtATime) {
+  const test::TempDir folder;
+  const auto file = folder.path() / "opencl-tuning" / "device.json";
+  {
+    const auto first = lock_tuning(file);
+    ASSERT_TRUE(first) << first.error().message;
+    const auto second = lock_tuning(file);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code, ErrorCode::io_error);
+    EXPECT_NE(second.error().message.find("(process " + std::to_string(getpid()) + ")"), std::string::npos)
+        << second.error().message;
+    EXPECT_TRUE(lock_tuning(folder.path() / "opencl-tuning" / "another device.json"));
+  }
+  EXPECT_TRUE(lock_tuning(file));
 }
 
 TEST(Tuning, WhatIsShippedIsAllowed) {

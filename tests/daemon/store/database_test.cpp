@@ -1,5 +1,6 @@
 // The store gives back what was put in, and neither a damaged file nor another process takes the daemon down.
 #include "daemon/store/database.hpp"
+#include "daemon/store/state_lock.hpp"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -344,16 +345,41 @@ TEST_F(Store, ALastingReadErrorLeavesTheFileWhereItIs) {
   EXPECT_EQ(noted(opened->database, "1"), std::string(100, 'v'));
 }
 
-TEST_F(Store, OneDaemonHoldsIt) {
+TEST_F(Store, OneDaemonHasTheStateDirectory) {
+  const std::filesystem::path folder = file().parent_path();
+  EXPECT_EQ(store::running_daemon(folder), std::nullopt);
   {
-    const auto first = Database::open_for_daemon(file(), kNow);
-    ASSERT_TRUE(first);
-    const auto second = Database::open_for_daemon(file(), kNow);
+    const auto first = store::lock_state(folder);
+    ASSERT_TRUE(first) << first.error().error.message;
+    const auto database = Database::open_for_daemon(file(), kNow);
+    ASSERT_TRUE(database);
+    const auto second = store::lock_state(folder);
     ASSERT_FALSE(second);
-    EXPECT_NE(second.error().message.find("Another daemon"), std::string::npos);
+    EXPECT_TRUE(second.error().in_use);
+    EXPECT_NE(second.error().error.message.find("(process " + std::to_string(getpid()) + ")"), std::string::npos)
+        << second.error().error.message;
+    EXPECT_EQ(store::running_daemon(folder), getpid());
     EXPECT_TRUE(Database::open(file(), Access::read_only));  // tools may look
   }
-  EXPECT_TRUE(Database::open_for_daemon(file(), kNow));
+  EXPECT_EQ(store::running_daemon(folder), std::nullopt) << "the file stays, the lock ends with its holder";
+  EXPECT_TRUE(store::lock_state(folder));
+  const auto nowhere = store::lock_state(folder / "absent");
+  ASSERT_FALSE(nowhere);
+  EXPECT_FALSE(nowhere.error().in_use);
+}
+
+// A tool of a newer version would change the tables under a daemon that goes by the older ones.
+TEST_F(Store, AToolLeavesTheSchemaOfARunningDaemonAlone) {
+  {
+    auto database = open();
+    ASSERT_TRUE(database.run("PRAGMA user_version = 1"));
+  }
+  const auto lock = store::lock_state(file().parent_path());
+  ASSERT_TRUE(lock);
+  const auto tool = Database::open(file(), Access::read_write);
+  ASSERT_FALSE(tool);
+  EXPECT_NE(tool.error().message.find("restart that daemon"), std::string::npos) << tool.error().message;
+  EXPECT_NE(tool.error().message.find(std::to_string(getpid())), std::string::npos) << tool.error().message;
 }
 
 TEST_F(Store, WhatWasCommittedSurvivesAKill) {

@@ -1,0 +1,77 @@
+#include "config/file_lock.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <thread>
+
+#include "tests/harness/temp_dir.hpp"
+
+namespace flyball::config {
+namespace {
+
+using Mode = FileLock::Mode;
+
+class FileLockTest : public testing::Test {
+ protected:
+  FileLock open() const {
+    auto lock = FileLock::open(file());
+    EXPECT_TRUE(lock) << lock.error().message;
+    return std::move(*lock);
+  }
+  std::filesystem::path file() const { return folder_.path() / "lock"; }
+
+  test::TempDir folder_;
+};
+
+TEST_F(FileLockTest, ExcludesOthersUntilItsHolderIsGone) {
+  FileLock second = open();
+  {
+    FileLock first = open();
+    ASSERT_TRUE(first.try_take(Mode::alone));
+    EXPECT_FALSE(second.try_take(Mode::alone));
+    EXPECT_FALSE(second.try_take(Mode::shared));
+  }
+  EXPECT_TRUE(second.try_take(Mode::alone));
+}
+
+TEST_F(FileLockTest, IsSharedByManyAndAloneWithNone) {
+  FileLock first = open(), second = open();
+  ASSERT_TRUE(first.try_take(Mode::shared));
+  ASSERT_TRUE(second.try_take(Mode::shared));
+  EXPECT_FALSE(first.try_take(Mode::alone));
+  second.give_up();
+  EXPECT_TRUE(first.try_take(Mode::alone));
+}
+
+TEST_F(FileLockTest, WaitsForItsHolder) {
+  FileLock first = open(), second = open();
+  ASSERT_TRUE(first.try_take(Mode::alone));
+  std::jthread waits([&] { EXPECT_TRUE(second.take(Mode::alone)); });
+  first.give_up();
+  waits.join();
+  EXPECT_FALSE(first.try_take(Mode::shared));
+}
+
+TEST_F(FileLockTest, TellsWhoSigned) {
+  FileLock lock = open();
+  EXPECT_EQ(lock.signer(), 0);
+  ASSERT_TRUE(lock.try_take(Mode::alone));
+  lock.sign();
+  EXPECT_EQ(open().signer(), getpid());
+  std::ofstream(file(), std::ios::trunc) << "no number";
+  EXPECT_EQ(lock.signer(), 0);
+}
+
+TEST_F(FileLockTest, FollowsNoLinkAndNamesTheFile) {
+  std::filesystem::create_symlink(folder_.path() / "elsewhere", file());
+  const auto lock = FileLock::open(file());
+  ASSERT_FALSE(lock);
+  EXPECT_EQ(lock.error().code, ErrorCode::io_error);
+  EXPECT_EQ(lock.error().where, file().string());
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "elsewhere"));
+}
+
+}  // namespace
+}  // namespace flyball::config
