@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "config/child_environment.hpp"
 #include "config/units.hpp"
 
 namespace flyball::config {
@@ -43,6 +44,10 @@ const Form kPlainName{"a name of letters, digits and . _ -", "^[A-Za-z0-9._-]+$"
 Result<std::string> read_key(const Entry& source, const std::filesystem::path& base) {
   std::string key;
   if (source.key == "env") {
+    if (reaches_children(source.value.text))
+      return fail(ErrorCode::config_invalid,
+                  "the daemon passes the environment variable " + source.value.text +
+                      " on to its engines: keep a key in a variable of another name (docs/security.md)");
     const char* value = std::getenv(source.value.text.c_str());
     if (!value)
       return fail(ErrorCode::config_invalid, "the environment variable " + source.value.text + " is not set");

@@ -13,6 +13,8 @@
 #include <cstring>
 #include <utility>
 
+#include "config/child_environment.hpp"
+
 namespace flyball::worker {
 namespace {
 
@@ -22,8 +24,8 @@ Error system_error(const char* what, int error) {
 }
 
 // In the forked child: only async-signal-safe calls.
-[[noreturn]] void become_worker(const char* executable, char* const* argv, pid_t parent, int socket,
-                                int dev_null) {
+[[noreturn]] void become_worker(const char* executable, char* const* argv, char* const* environment,
+                                pid_t parent, int socket, int dev_null) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // the parent died before the line above
   setpgid(0, 0);                      // Ctrl-C is for the daemon, which drains its workers
@@ -39,7 +41,7 @@ Error system_error(const char* what, int error) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  execv(executable, argv);
+  execve(executable, argv, environment);
   _exit(127);
 }
 
@@ -59,10 +61,13 @@ Result<Spawned> spawn_worker(const std::string& executable, const std::vector<st
   std::vector<char*> args;
   for (const std::string& a : argv) args.push_back(const_cast<char*>(a.c_str()));
   args.push_back(nullptr);
+  auto entries = config::child_environment();
+  const auto environment = config::environment_block(entries);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0) return std::unexpected(system_error("fork", errno));
-  if (pid == 0) become_worker(executable.c_str(), args.data(), parent, theirs.get(), dev_null.get());
+  if (pid == 0)
+    become_worker(executable.c_str(), args.data(), environment.data(), parent, theirs.get(), dev_null.get());
 
   // The child is ours to reap, so its pid cannot be reused before this line.
   Descriptor pid_fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));

@@ -1,4 +1,5 @@
-// One engine process: fork and exec with nothing inherited but a socket and stderr, dying with its parent.
+// One engine process: fork and exec with nothing inherited but a socket, stderr and the variables of
+// config/child_environment.hpp, dying with its parent.
 #pragma once
 
 #include <string>

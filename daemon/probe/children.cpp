@@ -14,9 +14,8 @@
 #include <optional>
 #include <span>
 
+#include "config/child_environment.hpp"
 #include "config/descriptor.hpp"
-
-extern char** environ;
 
 namespace flyball::probe {
 namespace {
@@ -62,7 +61,10 @@ std::optional<Child> spawn(const std::filesystem::path& program, std::vector<std
   std::vector<char*> argv{name.data()};
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
-  const int failed = posix_spawn(&child.pid, program.c_str(), &actions, &attributes, argv.data(), environ);
+  auto entries = config::child_environment();
+  const auto environment = config::environment_block(entries);
+  const int failed =
+      posix_spawn(&child.pid, program.c_str(), &actions, &attributes, argv.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (failed != 0) {

@@ -1,5 +1,5 @@
 // Programs that are asked something and may crash or hang over it without harm: what each prints, all of them
-// at once. Blocking.
+// at once. Blocking. They see the variables of config/child_environment.hpp alone.
 #pragma once
 
 #include <chrono>

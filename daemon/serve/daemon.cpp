@@ -3,6 +3,7 @@
 #include "daemon/serve/start_signals.hpp"
 
 #include <malloc.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -537,6 +538,10 @@ std::shared_ptr<measure::PredictionLedger> ledger_of(std::optional<store::Databa
   spdlog::warn("what was predicted and what it was is not known: {}", describe(ledger.error()));
   return std::make_shared<measure::PredictionLedger>();
 }
+  // Before the first thread, so that all threads and children have it, also without the unit's NoNewPrivileges=.
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return std::unexpected(StartFailure{
+        {ErrorCode::io_error, std::string("Cannot give up new privileges: ") + std::strerror(errno) + ".", {}, {}}});
 
 }  // namespace
 

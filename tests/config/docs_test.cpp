@@ -1,5 +1,5 @@
-// docs/manifest.md, docs/policy-language.md and docs/advise.md against the code: every YAML example loads,
-// every key and fact is there.
+// docs/manifest.md, docs/policy-language.md, docs/advise.md and docs/security.md against the code: every YAML example
+// loads, every key, fact and passed variable is there.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "config/app_manifest.hpp"
+#include "config/child_environment.hpp"
 #include "config/config.hpp"
 #include "config/yaml.hpp"
 #include "policy/facts.hpp"
@@ -86,6 +87,14 @@ TEST(Docs, PolicyExamplesLoad) {
   const auto blocks = yaml_blocks(doc("policy-language.md"));
   EXPECT_GE(blocks.size(), 1U);
   for (const std::string& block : blocks) expect_loads(block);
+}
+
+TEST(Docs, EveryVariableThatReachesChildrenIsListed) {
+  const std::string text = doc("security.md");
+  for (const std::string_view name : config::child_variables())
+    EXPECT_NE(text.find("`" + std::string(name) + "`"), std::string::npos) << name;
+  for (const std::string_view family : config::child_variable_families())
+    EXPECT_NE(text.find("`" + std::string(family) + "*`"), std::string::npos) << family;
 }
 
 TEST(Docs, EveryKeyIsDescribed) {

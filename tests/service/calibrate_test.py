@@ -205,7 +205,7 @@ class CalibrateTest(SmallModelTest):
     @unittest.skipUnless(os.path.exists(STOP_MEASURE), "no library to preload")
     def test_a_request_ends_a_measurement_and_has_its_memory(self):
         # A sanitizer's library wants to be loaded first, and this one has none of its own.
-        env = {"LD_PRELOAD": STOP_MEASURE, "FLYBALL_TEST_STOP": "2",
+        env = {"LD_PRELOAD": STOP_MEASURE, "XDG_FLYBALL_TEST_STOP": "2",
                "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
         body = {"model": "small", "prompt": "Once", "max_tokens": 2}
         held = None

@@ -32,7 +32,7 @@ class WallClock:
         self.file.write(struct.pack("=q", 0))
         self.file.flush()
         self.bytes = mmap.mmap(self.file.fileno(), 8)
-        self.env = {"LD_PRELOAD": WALL_CLOCK, "FLYBALL_TEST_CLOCK": self.file.name}
+        self.env = {"LD_PRELOAD": WALL_CLOCK, "XDG_FLYBALL_TEST_CLOCK": self.file.name}
         return self
 
     def set(self, seconds):

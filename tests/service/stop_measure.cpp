@@ -1,5 +1,5 @@
 // Preloaded into a daemon under test: `flyball measure` stops (SIGSTOP) when it has told its
-// $FLYBALL_TEST_STOP first lines: 1: what it needs; 2: what it holds. It would measure for ever.
+// $XDG_FLYBALL_TEST_STOP first lines: 1: what it needs; 2: what it holds. It would measure for ever.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ extern "C" int fflush(FILE* file) {
   static const bool here = measures();
   static int lines = 0;
   const int result = next(file);
-  const char* after = std::getenv("FLYBALL_TEST_STOP");
+  const char* after = std::getenv("XDG_FLYBALL_TEST_STOP");
   if (here && file == stdout && after != nullptr && ++lines == std::atoi(after)) raise(SIGSTOP);
   return result;
 }

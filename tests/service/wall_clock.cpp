@@ -1,5 +1,5 @@
 // Preloaded into a daemon under test: the clocks that a person, NTP or a resume from suspend may move are off
-// by as many seconds as the file $FLYBALL_TEST_CLOCK holds at that moment (a native int64). Time spans are
+// by as many seconds as the file $XDG_FLYBALL_TEST_CLOCK holds at that moment (a native int64). Time spans are
 // the kernel's own.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ using Offset = std::atomic<std::int64_t>;
 
 std::int64_t offset() noexcept {
   static const Offset* const shared = []() -> const Offset* {
-    const char* path = std::getenv("FLYBALL_TEST_CLOCK");
+    const char* path = std::getenv("XDG_FLYBALL_TEST_CLOCK");
     const int fd = path == nullptr ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return nullptr;
     void* const at = mmap(nullptr, sizeof(Offset), PROT_READ, MAP_SHARED, fd, 0);

@@ -1,5 +1,5 @@
 // `device_fault_engine engine --backend opencl ...`: the real worker, but from some call on the GPU's driver
-// fails, of several devices the last one's. FLYBALL_TEST_FAIL in the environment: "wait:20" is the 20th wait
+// fails, of several devices the last one's. XDG_FLYBALL_TEST_FAIL in the environment: "wait:20" is the 20th wait
 // since the process's start; other calls as below. Engines without a GPU are the real ones.
 #include <CL/cl.h>
 
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
     if (name == "--context") options.context = static_cast<std::uint32_t>(std::stoul(value));
     if (name == "--cache-dir") options.cache_dir = value;
   }
-  if (const char* at = std::getenv("FLYBALL_TEST_FAIL"); at != nullptr)
+  if (const char* at = std::getenv("XDG_FLYBALL_TEST_FAIL"); at != nullptr)
     fail_at(at, options.opencl.back(), options.vulkan);
   std::_Exit(flyball::worker::serve_worker(fd, options));
 }

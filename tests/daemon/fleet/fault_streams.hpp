@@ -38,7 +38,7 @@ struct Answer final : route::JobObserver {
 // fail_at: as device_fault_engine.cpp reads it; "": nothing fails.
 inline Answer ask(const std::string& backend, const std::vector<std::string>& ids,
                   const std::string& fail_at) {
-  setenv("FLYBALL_TEST_FAIL", fail_at.c_str(), 1);
+  setenv("XDG_FLYBALL_TEST_FAIL", fail_at.c_str(), 1);
   boost::asio::io_context io;
   config::Config config;
   config::ModelEntry model;

@@ -1,5 +1,5 @@
 // The child that daemon/probe/probe starts in its tests: the real one, or one that misbehaves in the way that
-// FLYBALL_PROBE_CHILD_MODE names.
+// XDG_FLYBALL_PROBE_CHILD_MODE names.
 #include <unistd.h>
 
 #include <csignal>
@@ -11,7 +11,7 @@
 
 int main(int argc, char** argv) {
   if (argc != 6 || std::string_view(argv[4]) != "--patience-ms") return 64;
-  const char* set = std::getenv("FLYBALL_PROBE_CHILD_MODE");
+  const char* set = std::getenv("XDG_FLYBALL_PROBE_CHILD_MODE");
   const std::string_view mode = set ? set : "";
   if (mode == "crash") std::raise(SIGSEGV);
   if (mode == "hang") pause();

@@ -15,9 +15,9 @@ using namespace std::chrono_literals;
 using testing::HasSubstr;
 
 probe::HardwareReport with_mode(const char* mode, std::chrono::milliseconds timeout = 20s) {
-  setenv("FLYBALL_PROBE_CHILD_MODE", mode, 1);
+  setenv("XDG_FLYBALL_PROBE_CHILD_MODE", mode, 1);
   probe::HardwareReport report = probe::probe_hardware({FLYBALL_PROBE_CHILD, timeout});
-  unsetenv("FLYBALL_PROBE_CHILD_MODE");
+  unsetenv("XDG_FLYBALL_PROBE_CHILD_MODE");
   return report;
 }
 
