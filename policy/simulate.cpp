@@ -30,10 +30,11 @@ void count_switch(std::string& last, std::string now, std::uint64_t& switches) {
   last = std::move(now);
 }
 
-// "41 ms (of 30)", "unknown".
+// "41 ms (of 30)", "41 ms (of 30, all apps)", "unknown".
 std::string shown_ttft(const Json& ttft) {
   if (ttft.is_null()) return "unknown";
-  return std::to_string(std::llround(ttft["p50"].get<double>())) + " ms (of " + ttft["requests"].dump() + ")";
+  return std::to_string(std::llround(ttft["p50"].get<double>())) + " ms (of " + ttft["requests"].dump() +
+         (ttft["of"] == "all" ? ", all apps)" : ")");
 }
 
 std::string percent_text(double percent) {
@@ -76,30 +77,35 @@ std::string side_text(const Json& side) {
 void Simulation::add(const PastRequest& past) {
   decide(tree_, past.facts, decision_);
   const std::string target = decision_.target ? to_string(*decision_.target) : "";
-  const std::string model(past.model);
+  const Fact* const of_class = past.facts.get("workload.class");
+  const Workload workload{std::string(past.app),
+                          of_class == nullptr ? "" : std::get<std::string>(of_class->value), std::string(past.model)};
   ++totals_.requests;
   if (target != past.target) {
     ++totals_.moved;
     totals_.lost += target.empty();
-    ++moves_[{model, std::string(past.target), std::string(past.rule), target, decision_.rule->id,
+    ++moves_[{workload, std::string(past.target), std::string(past.rule), target, decision_.rule->id,
               std::string(outcome_text(decision_))}];
   } else if (decision_.rule->id != past.rule) {
     ++other_rule_[{std::string(past.rule), decision_.rule->id}];
   }
   if (!past.served_by.empty() && past.ttft_ms >= 0)
-    ttft_ms_[{model, std::string(past.served_by)}].push_back(past.ttft_ms);
-  Switches& switches = switches_[model];
+    for (const Workload& of : {workload, Workload{"", "", workload.model}})
+      ttft_ms_[{of, std::string(past.served_by)}].push_back(past.ttft_ms);
+  Switches& switches = switches_[workload.model];
   count_switch(switches.before, backend_of(past.target), switches.recorded);
   count_switch(switches.after, backend_of(target), switches.simulated);
 }
 
-Json Simulation::ttft(const std::string& model, const std::string& target) const {
-  const auto it = ttft_ms_.find({model, backend_of(target)});
+Json Simulation::ttft(const Workload& of, const std::string& target) const {
+  auto it = ttft_ms_.find({of, backend_of(target)});
+  const bool own = it != ttft_ms_.end();
+  if (!own) it = ttft_ms_.find({Workload{"", "", of.model}, backend_of(target)});
   if (it == ttft_ms_.end()) return nullptr;
   std::vector<double> ms = it->second;
   const auto middle = ms.begin() + static_cast<std::ptrdiff_t>(ms.size() / 2);
   std::ranges::nth_element(ms, middle);
-  return {{"p50", *middle}, {"requests", ms.size()}};
+  return {{"p50", *middle}, {"requests", ms.size()}, {"of", own ? "app" : "all"}};
 }
 
 Json Simulation::report() const {
@@ -115,15 +121,17 @@ Json Simulation::report() const {
   const auto name = [](const std::string& target) { return target.empty() ? Json() : Json(target); };
   std::vector<Json> moves;
   for (const auto& [move, n] : moves_) {
-    const auto& [model, target, rule, new_target, new_rule, outcome] = move;
-    moves.push_back({{"model", model},
+    moves.push_back({{"app", move.of.app},
+                     {"class", move.of.workload_class},
+                     {"model", move.of.model},
                      {"requests", n},
-                     {"from", {{"target", name(target)}, {"rule", rule}, {"ttft_ms", ttft(model, target)}}},
+                     {"from",
+                      {{"target", name(move.target)}, {"rule", move.rule}, {"ttft_ms", ttft(move.of, move.target)}}},
                      {"to",
-                      {{"target", name(new_target)},
-                       {"rule", new_rule},
-                       {"outcome", outcome},
-                       {"ttft_ms", ttft(model, new_target)}}}});
+                      {{"target", name(move.new_target)},
+                       {"rule", move.new_rule},
+                       {"outcome", move.outcome},
+                       {"ttft_ms", ttft(move.of, move.new_target)}}}});
   }
   // Most first; by their names where as many move.
   std::ranges::stable_sort(moves, std::greater{},
@@ -143,9 +151,10 @@ std::string simulation_text(const Json& report) {
                     report["policy"].get<std::string>() + ": " + report["moved"].dump() + " (" +
                     percent_text(report["moved_percent"].get<double>()) + ") would go elsewhere, " +
                     report["lost"].dump() + " would lose their target\n";
-  std::vector<std::vector<std::string>> rows = {{"requests", "model", "from", "to", "median TTFT"}};
+  std::vector<std::vector<std::string>> rows = {{"requests", "app", "class", "model", "from", "to", "median TTFT"}};
   for (const Json& move : report["moves"])
-    rows.push_back({move["requests"].dump(), move["model"].get<std::string>(), side_text(move["from"]),
+    rows.push_back({move["requests"].dump(), move["app"].get<std::string>(), move["class"].get<std::string>(),
+                    move["model"].get<std::string>(), side_text(move["from"]),
                     side_text(move["to"]),
                     move["to"]["target"].is_null()
                         ? "-"

@@ -51,7 +51,7 @@ int simulate(const SimulateOptions& options) {
     if (!options.app.empty() && record.request.app != options.app) return;
     const std::string served = served_by(record.request);
     simulation.add(
-        {record.request.model, record.rule, record.target, served, record.request.ttft_ms, record.facts});
+        {record.request.app, record.request.model, record.rule, record.target, served, record.request.ttft_ms, record.facts});
   });
   if (!read) return report(read.error());
   const nlohmann::json out = simulation.report();

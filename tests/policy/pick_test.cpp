@@ -325,7 +325,7 @@ TEST(Pick, SimulationsGoByIt) {
   const Tree tree = pick_tree(picking(kFastest));
   Simulation simulation(tree);
   const Facts facts = expecting({{"vulkan", 300}, {"cpu", 100}});
-  simulation.add({"m", "r", "vulkan", "", -1, facts});
+  simulation.add({"app", "m", "r", "vulkan", "", -1, facts});
   EXPECT_EQ(simulation.totals().moved, 1U);
   EXPECT_EQ(simulation.report()["moves"][0]["to"]["target"], "cpu");
 }

@@ -44,13 +44,14 @@ struct Past {
   const char *model, *load, *rule, *target;
   const char* served_by = "";
   double ttft_ms = -1;
+  const char* app = "chat_ui";
 };
 
 Simulation simulated(const std::vector<Past>& past) {
   Simulation out(new_policy());
   for (const Past& one : past) {
     const Facts facts = of_class(one.load);
-    out.add({one.model, one.rule, one.target, one.served_by, one.ttft_ms, facts});
+    out.add({one.app, one.model, one.rule, one.target, one.served_by, one.ttft_ms, facts});
   }
   return out;
 }
@@ -101,10 +102,32 @@ TEST(Simulate, TtftIsOfTheSameModelOnThatEngineOrUnknown) {
   const json moves = simulated(past).report()["moves"];
   ASSERT_EQ(moves.size(), 2U);
   EXPECT_EQ(moves[0]["model"], "m");
-  EXPECT_EQ(moves[0]["to"]["ttft_ms"], json::parse(R"({"p50":30.0,"requests":5})"));
+  EXPECT_EQ(moves[0]["to"]["ttft_ms"], json::parse(R"({"p50":30.0,"requests":5,"of":"app"})"));
   EXPECT_TRUE(moves[0]["from"]["ttft_ms"].is_null());
   EXPECT_EQ(moves[1]["from"]["ttft_ms"]["p50"], 7.0);
   EXPECT_TRUE(moves[1]["to"]["ttft_ms"].is_null()) << "nothing of that model ran there";
+}
+
+// An app that waits long behind its own prompts does not read the median of everybody.
+TEST(Simulate, TtftIsOfTheAppAndItsClassWhereTheyHaveOne) {
+  std::vector<Past> past;
+  for (int i = 0; i < 9; ++i) past.push_back({"m", "chat", "old", "cpu", "cpu", 234, "chat_ui"});
+  for (const double ms : {17'000.0, 18'000.0, 19'000.0}) {
+    past.push_back({"m", "chat", "old", "cpu", "cpu", ms, "summary"});
+    past.push_back({"m", "chat", "chat", "vulkan:latency", "vulkan", 50, "chat_ui"});
+  }
+  const Simulation s = simulated(past);
+  const json moves = s.report()["moves"];
+  ASSERT_EQ(moves.size(), 2U) << moves;
+  EXPECT_EQ(moves[0]["app"], "chat_ui");
+  EXPECT_EQ(moves[0]["class"], "chat");
+  EXPECT_EQ(moves[0]["from"]["ttft_ms"], json::parse(R"({"p50":234.0,"requests":9,"of":"app"})"));
+  EXPECT_EQ(moves[0]["to"]["ttft_ms"], json::parse(R"({"p50":50.0,"requests":3,"of":"app"})"));
+  EXPECT_EQ(moves[1]["app"], "summary");
+  EXPECT_EQ(moves[1]["from"]["ttft_ms"], json::parse(R"({"p50":18000.0,"requests":3,"of":"app"})"));
+  EXPECT_EQ(moves[1]["to"]["ttft_ms"], json::parse(R"({"p50":50.0,"requests":3,"of":"all"})"));
+  EXPECT_NE(simulation_text(s.report()).find("18000 ms (of 3) -> 50 ms (of 3, all apps)"), std::string::npos)
+      << simulation_text(s.report());
 }
 
 TEST(Simulate, SwitchesAreCountedModelByModel) {
@@ -126,9 +149,9 @@ TEST(Simulate, AsText) {
             "4 recorded requests decided again by new.yaml: 2 (50.0%) would go elsewhere, 1 would lose their "
             "target\n"
             "\n"
-            "  requests  model  from           to                         median TTFT\n"
-            "         1  m      cpu, rule old  denied, rule batch         -\n"
-            "         1  m      cpu, rule old  vulkan:latency, rule chat  120 ms (of 1) -> 41 ms (of 1)\n"
+            "  requests  app      class  model  from           to                         median TTFT\n"
+            "         1  chat_ui  batch  m      cpu, rule old  denied, rule batch         -\n"
+            "         1  chat_ui  chat   m      cpu, rule old  vulkan:latency, rule chat  120 ms (of 1) -> 41 ms (of 1)\n"
             "\n"
             "same target by another rule\n"
             "  1  old -> default\n"
