@@ -4,7 +4,10 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string>
 #include <system_error>
@@ -18,12 +21,26 @@ std::unexpected<Error> refuse(const std::filesystem::path& path, const std::stri
                               ErrorCode code = ErrorCode::io_error) {
   return fail(code, "cannot read the model file: " + why, {}, path.string());
 }
+// The cause and, where a person can do something, the remedy.
+std::string why(const std::filesystem::path& path, int error) {
+  constexpr std::array kOnTheNet{"hf.co/", "huggingface.co/", "http:/", "https:/", "hf:/", "ollama:/"};
+  const bool names_a_site = std::ranges::any_of(
+      kOnTheNet, [&](const char* site) { return path.string().find(site) != std::string::npos; });
+  std::string text = std::generic_category().message(error);
+  if (error == ENOENT && names_a_site)
+    return text + "; Flyball fetches no models: download the file, and give its path on this machine";
+  if (error == EACCES)
+    return text + " for the user with id " + std::to_string(::geteuid()) +
+           ": the file must be readable and every folder above it searchable for this user (namei -l shows where it "
+           "ends)";
+  return text;
+}
 // Absent, hidden or no file at all: the path or the file is at fault. Anything else (too many open files, no
 // memory, a disk that does not answer) is the machine's trouble and passes.
 std::unexpected<Error> refuse(const std::filesystem::path& path, int error) {
   const bool files_fault = error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM ||
                            error == ELOOP || error == ENAMETOOLONG || error == ENXIO || error == ENODEV;
-  return refuse(path, std::generic_category().message(error),
+  return refuse(path, why(path, error),
                 files_fault ? ErrorCode::io_error : ErrorCode::model_unavailable);
 }
 

@@ -28,11 +28,11 @@ struct Settings {
   std::shared_ptr<const policy::Tree> tree;
   std::vector<config::AppManifest> apps;
   measure::Book measured;  // by calibrate, as of the reload
-  probe::ModelFileInfos files;
+  probe::ModelFilesRead files;
 
   const BackendInfo* file_of(const config::ModelEntry& model) const {
-    const auto it = files.find(model.id);
-    return it == files.end() ? nullptr : &it->second;
+    const auto it = files.infos.find(model.id);
+    return it == files.infos.end() ? nullptr : &it->second;
   }
 };
 

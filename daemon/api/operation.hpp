@@ -67,12 +67,16 @@ const char* to_string(Generate::Kind kind) noexcept;  // "chat", "completion"
 // The policy's view of the request.
 route::RequestTraits traits_of(const Generate& request);
 
+struct ListedModel {
+  const config::ModelEntry* entry;
+  std::string unavailable;  // why no engine can serve it; "": one can, as far as it is known
+};
 struct ListModels {  // those that the app may use
-  http::Response (*answer)(std::span<const config::ModelEntry* const> models, std::int64_t created);
+  http::Response (*answer)(std::span<const ListedModel> models, std::int64_t created);
 };
 struct ShowModel {
   std::string name;  // id or alias
-  http::Response (*answer)(const config::ModelEntry& model, std::int64_t created);
+  http::Response (*answer)(const ListedModel& model, std::int64_t created);
 };
 
 // The daemon's own (daemon/api/native).

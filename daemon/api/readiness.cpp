@@ -47,13 +47,21 @@ State state_of(const fleet::WorkerStatus& worker) noexcept {
 
 struct Model {
   const config::ModelEntry* entry;
+  const Error* file_trouble;  // nullptr: none is known
   std::map<std::string, const fleet::WorkerStatus*> workers;  // by engine; nullptr: none was tried
 
   State state() const {
     State best = State::invalid;
     for (const auto& [engine, worker] : workers)
-      best = std::min(best, worker == nullptr ? State::unloaded : state_of(*worker));
+      best = std::min(best, state_on(worker));
     return best;
+  }
+  // No engine can load a wrong file, unless one has loaded it since it was read. A file that was not read in time may be
+  // right.
+  State state_on(const fleet::WorkerStatus* worker) const {
+    const State state = worker == nullptr ? State::unloaded : state_of(*worker);
+    const bool wrong_file = file_trouble != nullptr && file_trouble->code != ErrorCode::model_unavailable;
+    return state == State::unloaded && wrong_file && (worker == nullptr || !worker->was_ready) ? State::invalid : state;
   }
   bool can_serve() const { return state() <= State::unloaded; }
   // A load failed and nobody tries again.
@@ -65,13 +73,14 @@ struct Model {
   }
 };
 
-std::vector<Model> models_of(const config::Config& config, const std::vector<std::string>& engines,
-                             const std::vector<fleet::WorkerStatus>& workers) {
+std::vector<Model> models_of(const ModelsSeen& seen) {
   std::vector<Model> out;
-  for (const config::ModelEntry& entry : config.models) {
-    Model& model = out.emplace_back(Model{&entry, {}});
-    for (const std::string& engine : engines) model.workers[engine] = nullptr;
-    for (const fleet::WorkerStatus& worker : workers)
+  for (const config::ModelEntry& entry : seen.config.models) {
+    const auto trouble = seen.file_troubles.find(entry.id);
+    Model& model =
+        out.emplace_back(Model{&entry, trouble == seen.file_troubles.end() ? nullptr : &trouble->second, {}});
+    for (const std::string& engine : seen.engines) model.workers[engine] = nullptr;
+    for (const fleet::WorkerStatus& worker : seen.workers)
       if (worker.model == entry.id) model.workers[worker.backend] = &worker;
     if (model.workers.empty()) model.workers[""] = nullptr;
   }
@@ -99,10 +108,12 @@ nlohmann::ordered_json details_of(const std::vector<Model>& models) {
   for (const Model& model : models) {
     auto& one = out[model.entry->id];
     one["state"] = kNames[static_cast<std::size_t>(model.state())];
+    if (model.file_trouble != nullptr && model.state() >= State::unloaded)
+      one["error"] = model.entry->path.string() + ": " + model.file_trouble->message;
     for (const auto& [engine, worker] : model.workers) {
       if (worker == nullptr) continue;
       auto& of_engine = one["engines"][engine];
-      of_engine["state"] = kNames[static_cast<std::size_t>(state_of(*worker))];
+      of_engine["state"] = kNames[static_cast<std::size_t>(model.state_on(worker))];
       if (worker->pause.count() > 0) of_engine["for_ms"] = worker->pause.count();
       if (state_of(*worker) != State::ready && !worker->last_error.empty())
         of_engine["error"] = worker->last_error;
@@ -113,14 +124,22 @@ nlohmann::ordered_json details_of(const std::vector<Model>& models) {
 
 }  // namespace
 
-http::Response readiness_view(const config::Config& config, const std::vector<std::string>& engines,
-                              const std::vector<fleet::WorkerStatus>& workers, bool draining, bool details) {
-  const std::vector<Model> models = models_of(config, engines, workers);
+http::Response readiness_view(const ModelsSeen& seen, bool draining, bool details) {
+  const std::vector<Model> models = models_of(seen);
   nlohmann::ordered_json body;
-  body["status"] = draining ? "draining" : status_of(config, models);
+  body["status"] = draining ? "draining" : status_of(seen.config, models);
   if (details) body["models"] = details_of(models);
   http::Response out = json_response(body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   if (body["status"] != "ready") out.status = 503;
+  return out;
+}
+
+std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen) {
+  std::map<std::string, std::string> out;
+  for (const Model& model : models_of(seen))
+    if (model.state() == State::invalid)
+      out[model.entry->id] =
+          model.file_trouble != nullptr ? model.file_trouble->message : "no engine could load the model's file";
   return out;
 }
 

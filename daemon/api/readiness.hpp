@@ -1,14 +1,24 @@
-// Whether the daemon can serve, model by model: what /readyz says. Pure.
+// Whether the daemon can serve, model by model: what /readyz and the lists of models say. Pure.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "config/config.hpp"
+#include "config/error.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/http/message.hpp"
 
 namespace flyball::api {
+
+// What is known of the models and of their engines at one moment.
+struct ModelsSeen {
+  const config::Config& config;
+  const std::map<std::string, Error>& file_troubles;  // ModelFilesRead::troubles of the latest start or reload
+  std::vector<std::string> engines;  // ids of the engine kinds that this machine has; one without a worker can be tried
+  std::vector<fleet::WorkerStatus> workers;
+};
 
 // {"status": "ready"}, or 503 with
 //   "draining": the daemon ends;
@@ -16,9 +26,11 @@ namespace flyball::api {
 //               model) or any model,
 //               until an operator, a request or a later moment helps;
 //   "loading":  a model with `preload` is on its way.
-// `engines`: ids of the engine kinds that this machine has; one that a model has no worker of can be tried.
-// `details`: with "models", each with its state and those of its engines.
-http::Response readiness_view(const config::Config& config, const std::vector<std::string>& engines,
-                              const std::vector<fleet::WorkerStatus>& workers, bool draining, bool details);
+// `details`: with "models", each with its state, those of its engines, and the trouble with its file.
+http::Response readiness_view(const ModelsSeen& seen, bool draining, bool details);
+
+// Why no engine can serve a model, by id, without a path: its file is absent, damaged or of an unknown kind. Models that an
+// engine may serve are absent.
+std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen);
 
 }  // namespace flyball::api

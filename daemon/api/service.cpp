@@ -131,6 +131,10 @@ struct Service::Impl {
   void over(Inference& inference, const Outcome& outcome, const Call& call, const std::string& model);
   void found(const std::shared_ptr<Call>& lookup, Result<std::optional<route::Receipt>> receipt);
   http::Response exposition(const config::AppManifest* viewer);  // nullptr: the operator
+  ModelsSeen models_seen(const Call& call) {
+    const fleet::Fleet& fleet = dispatcher.fleet();
+    return {call.state->settings->config, call.state->settings->files.troubles, fleet.engines(), fleet.status()};
+  }
 
   const Codec& codec_of(const RouteMatch& match) const {
     return match.codec != nullptr ? *match.codec : *codecs.front();
@@ -438,16 +442,17 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const Cal
 // -----------------------------------------------------------------------------------------
 
 void Service::Impl::run(const Call& call, ListModels operation) {
-  std::vector<const config::ModelEntry*> models;
+  auto unavailable = unavailable_models(models_seen(call));
+  std::vector<ListedModel> models;
   for (const config::ModelEntry& model : call.state->settings->config.models)
-    if (config::may_use(*call.app, model)) models.push_back(&model);
+    if (config::may_use(*call.app, model)) models.push_back({&model, std::move(unavailable[model.id])});
   answer(call, operation.answer(models, started));
 }
 
 void Service::Impl::run(const Call& call, ShowModel operation) {
   auto model = call.state->apps.model_for(*call.app, operation.name);
   if (!model) return answer(call, pass(model));
-  answer(call, operation.answer(**model, started));
+  answer(call, operation.answer({*model, unavailable_models(models_seen(call))[(*model)->id]}, started));
 }
 
 void Service::Impl::run(const Call& call, TellHealth) {
@@ -456,9 +461,7 @@ void Service::Impl::run(const Call& call, TellHealth) {
 
 void Service::Impl::run(const Call& call, TellReadiness) {
   const bool details = is_operator(*call.state, call.codec, call.exchange->request(), call.exchange->peer());
-  const fleet::Fleet& fleet = dispatcher.fleet();
-  answer(call,
-         readiness_view(call.state->settings->config, fleet.engines(), fleet.status(), draining, details));
+  answer(call, readiness_view(models_seen(call), draining, details));
 }
 
 void Service::Impl::run(const Call& call, TellMetrics) {

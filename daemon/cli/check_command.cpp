@@ -107,9 +107,9 @@ int check(const CheckOptions& options) {
   // Naming a policy or a folder of manifests alone asks about that alone.
   const bool only_named = options.config.empty() && (!options.policy.empty() || !options.apps.empty());
   std::optional<config::Config> config;
+  std::filesystem::path path;
   if (!only_named) {
-    const std::filesystem::path path =
-        options.config.empty() ? settings::find_config() : std::filesystem::path(options.config);
+    path = options.config.empty() ? settings::find_config() : std::filesystem::path(options.config);
     findings.checked(path.empty() ? settings::kShippedConfig : path.string());
     if (path.empty()) {
       auto shipped = settings::config_at({});
@@ -129,6 +129,9 @@ int check(const CheckOptions& options) {
     std::vector<ModelWeights> weights;
     for (const config::ModelEntry& model : config->models) check_model(*config, model, findings, weights);
     for (const policy::LintFinding& warning : machine_warnings(*config, weights)) findings.warning(warning);
+    if (const auto unused = settings::unused_policy(path, *config); !unused.empty() && options.policy.empty())
+      findings.warning({policy::LintFinding::Level::warning, settings::unused_policy_text(unused, *config),
+                        unused.string()});
   }
   if (!options.policy.empty())
     check_policy(options.policy, config::read_operators_file(options.policy), findings);

@@ -37,6 +37,7 @@ struct WorkerStatus {
   std::chrono::milliseconds pause{0};  // until backoff or disabled ends
   bool load_refused = false;           // the backoff is of a load that failed: the next request tries again
   bool invalid = false;                // the model's file or entry is wrong: only a change of it helps
+  bool was_ready = false;              // it has loaded the model's file as it now is
 };
 
 // What one engine could ever have of a memory.

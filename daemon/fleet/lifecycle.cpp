@@ -75,6 +75,7 @@ Lifecycle::Wanted Lifecycle::wanted(TimePoint now) {
 
 void Lifecycle::ready(TimePoint) {
   state_ = WorkerState::ready;
+  was_ready_ = true;
   failed_loads_ = 0;
   room_ = {};
 }
@@ -139,7 +140,7 @@ void Lifecycle::restart(bool spawning) {
 void Lifecycle::forgive() {
   deaths_.clear();
   failed_loads_ = 0;
-  invalid_ = false;
+  invalid_ = was_ready_ = false;
   room_ = {};
   // A backoff after a crash goes on: its timer is set and requests wait for it.
   if (state_ == WorkerState::disabled || (state_ == WorkerState::backoff && refuse_in_backoff_)) {

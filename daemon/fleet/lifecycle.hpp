@@ -55,6 +55,8 @@ class Lifecycle {
   const std::optional<Error>& last_error() const noexcept { return last_error_; }
   // The file itself is bad, or not for this engine: only a changed file helps.
   bool invalid() const noexcept { return invalid_; }
+  // The engine has loaded the model's file as it now is, at least once.
+  bool was_ready() const noexcept { return was_ready_; }
   // Until backoff or disabled ends; and whether the backoff is that of a failed load, which nobody tries
   // again unasked.
   std::chrono::milliseconds pause(TimePoint now) const noexcept;
@@ -66,7 +68,7 @@ class Lifecycle {
   config::WorkerLimits limits_;
   WorkerState state_ = WorkerState::stopped;
   bool invalid_ = false;
-  bool ran_before_ = false;
+  bool ran_before_ = false, was_ready_ = false;
   std::deque<TimePoint> deaths_;    // within disable_window; of a process, or of its device at a load
   std::uint32_t failed_loads_ = 0;  // in a row: the worker said why
   std::uint32_t restarts_ = 0;

@@ -13,6 +13,7 @@ WorkerStatus status_of(const Slot& slot, TimePoint now) {
   s.pause = slot.lifecycle.pause(now);
   s.load_refused = slot.lifecycle.load_refused();
   s.invalid = slot.lifecycle.invalid();
+  s.was_ready = slot.lifecycle.was_ready();
   if (slot.lifecycle.last_error()) s.last_error = slot.lifecycle.last_error()->message;
   if (!slot.client) return s;
   s.pid = slot.client->pid();

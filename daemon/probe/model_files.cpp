@@ -53,6 +53,21 @@ std::optional<BackendInfo> info_of(const ChildAnswer& answer) {
   return info;
 }
 
+// The reason that the process gives, or what became of the process.
+Error trouble_of(const ChildAnswer& answer, std::chrono::milliseconds timeout) {
+  constexpr std::size_t kMostText = 500;  // bytes of another process's words
+  const Json said = Json::parse(answer.text, nullptr, false);
+  if (said.is_object() && said.contains("error") && said["error"].is_object())
+    if (std::string why = member_text(said["error"], "message"); !why.empty() && why.size() <= kMostText)
+      return {error_code_from(member_text(said["error"], "code")), std::move(why), {}, {}};
+  if (answer.end == ChildAnswer::End::timed_out)
+    return {ErrorCode::model_unavailable,
+            "the model file was not read within " + std::to_string(timeout.count()) + " ms: its disk is slow",
+            {},
+            {}};
+  return {ErrorCode::model_unavailable, "the process that reads the model file failed", {}, {}};
+}
+
 // Of this program's own bytes, which nobody else has written.
 std::optional<BackendInfo> embedded_info() {
   const auto file = model::ModelFile::from_bytes(model::embedded_demo_model());
@@ -71,17 +86,17 @@ std::optional<BackendInfo> embedded_info() {
 
 }  // namespace
 
-ModelFileInfos ModelFiles::read(std::span<const config::ModelEntry> models) {
+ModelFilesRead ModelFiles::read(std::span<const config::ModelEntry> models) {
   std::map<std::filesystem::path, Kept> kept;
+  std::map<std::filesystem::path, Error> troubles;
   std::vector<std::filesystem::path> asked;
   std::vector<std::vector<std::string>> arguments;
   for (const config::ModelEntry& model : models) {
     if (model.embedded || kept.contains(model.path)) continue;
     const std::uint64_t stamp = fleet::file_stamp(model.path);
-    if (stamp == 0) continue;  // there is none
     const auto before = kept_.find(model.path);
     kept[model.path].stamp = stamp;
-    if (before != kept_.end() && before->second.stamp == stamp) {
+    if (stamp != 0 && before != kept_.end() && before->second.stamp == stamp) {
       kept[model.path] = before->second;
       continue;
     }
@@ -97,20 +112,27 @@ ModelFileInfos ModelFiles::read(std::span<const config::ModelEntry> models) {
     const auto answers =
         ask_children(program_, {first, first + static_cast<std::ptrdiff_t>(n)}, std::max(left, {}));
     for (std::size_t i = 0; i < n; ++i) {
-      if (auto info = info_of(answers[i]))
+      if (auto info = info_of(answers[i])) {
         kept[asked[at + i]].info = std::move(*info);
-      else
+      } else {
         kept.erase(asked[at + i]);  // asked again the next time
+        troubles.emplace(asked[at + i], trouble_of(answers[i], timeout_));
+      }
     }
   }
   kept_ = std::move(kept);
-  ModelFileInfos out;
+  ModelFilesRead out;
   for (const config::ModelEntry& model : models) {
     if (model.embedded) {
       if (!embedded_) embedded_ = embedded_info();
-      if (embedded_) out.emplace(model.id, *embedded_);
+      if (embedded_)
+        out.infos.emplace(model.id, *embedded_);
+      else
+        out.troubles.emplace(model.id, Error{ErrorCode::model_invalid, "this build has no demo model", {}, {}});
     } else if (const auto it = kept_.find(model.path); it != kept_.end()) {
-      out.emplace(model.id, it->second.info);
+      out.infos.emplace(model.id, it->second.info);
+    } else {
+      out.troubles.emplace(model.id, troubles.at(model.path));
     }
   }
   return out;

@@ -12,6 +12,7 @@
 
 #include "backends/backend.hpp"
 #include "config/config.hpp"
+#include "config/error.hpp"
 
 namespace flyball::probe {
 
@@ -19,15 +20,21 @@ namespace flyball::probe {
 // weight_bytes, token_weight_bytes.
 using ModelFileInfos = std::map<std::string, BackendInfo>;
 
+struct ModelFilesRead {
+  ModelFileInfos infos;
+  // Why the file of a model that `infos` lacks could not be read, by the same id; the message names no path.
+  // model_unavailable: it was not read in time, or the process that reads it failed; nothing is known of the file then.
+  std::map<std::string, Error> troubles;
+};
+
 class ModelFiles {
  public:
   explicit ModelFiles(std::filesystem::path program = "/proc/self/exe",
                       std::chrono::milliseconds timeout = std::chrono::seconds(5))
       : program_(std::move(program)), timeout_(timeout) {}
 
-  // Reads those that were not read yet or have changed since; blocks for at most the timeout. One that cannot
-  // be read is absent: its engine will say why.
-  ModelFileInfos read(std::span<const config::ModelEntry> models);
+  // Reads those that were not read yet or have changed since; blocks for at most the timeout.
+  ModelFilesRead read(std::span<const config::ModelEntry> models);
 
  private:
   struct Kept {

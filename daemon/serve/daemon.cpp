@@ -37,8 +37,8 @@
 #include "daemon/settings/descriptors.hpp"
 #include "daemon/settings/settings.hpp"
 #include "daemon/store/database.hpp"
-#include "daemon/store/writer.hpp"
 #include "daemon/store/state_lock.hpp"
+#include "daemon/store/writer.hpp"
 #include "daemon/systemd/logging.hpp"
 #include "daemon/systemd/notify.hpp"
 #include "daemon/systemd/progress.hpp"
@@ -69,7 +69,7 @@ void read_measured(api::Settings& settings, std::span<const measure::Engine> eng
                    measure::Digests& digests) {
   auto book = calibrate::measured_book(
       settings.config, engines,
-      {calibrate::sizes_of(settings.config.models, settings.files), ledger, &digests});
+      {calibrate::sizes_of(settings.config.models, settings.files.infos), ledger, &digests});
   if (!book) return spdlog::warn("what was measured is not known: {}", describe(book.error()));
   settings.measured = std::move(*book);
   if (!settings.measured.empty())
@@ -77,17 +77,13 @@ void read_measured(api::Settings& settings, std::span<const measure::Engine> eng
                  settings.measured.size() == 1 ? "pair" : "pairs");
 }
 
-// An operator should know of them before a client does.
-void tell_of_unread_models(const api::Settings& settings) {
-  for (const config::ModelEntry& model : settings.config.models) {
-    if (settings.file_of(model) != nullptr) continue;
-    if (model.embedded)
-      spdlog::warn("model {}: this build has no demo model", model.id);
-    else
-      spdlog::warn(
-          "model {}: nothing is known of {} yet, it is absent, damaged or slow to read (flyball inspect)",
-          model.id, model.path.string());
-  }
+// Tells the operator, before a client meets it, what of the files cannot be served or is not used.
+void warn_of_files(const api::Settings& settings, const std::filesystem::path& config_file) {
+  for (const config::ModelEntry& model : settings.config.models)
+    if (const auto trouble = settings.files.troubles.find(model.id); trouble != settings.files.troubles.end())
+      spdlog::warn("model {} cannot be served: {} | path={}", model.id, trouble->second.message, model.path.string());
+  if (const auto unused = settings::unused_policy(config_file, settings.config); !unused.empty())
+    spdlog::warn("{} | path={}", settings::unused_policy_text(unused, settings.config), unused.string());
 }
 
 // What model files were found to be, so that a reload reads those alone that have changed.
@@ -227,7 +223,7 @@ class Daemon {
       gateway_.reload(settings_);
       forget_old_apps();
       spdlog::info("configuration reloaded");
-      tell_of_unread_models(*settings_);
+      warn_of_files(*settings_, options_.source.config);
     }
     notifier_.ready(status_line());
     if (std::exchange(read_again_, false)) reload();
@@ -254,6 +250,9 @@ class Daemon {
       asio::post(io_, [this] {
         sweeping_ = false;
         if (std::exchange(sweep_again_, false) && !draining_) forget_old_apps();
+      });
+    });
+  }
   void sweep(const config::KvSpill& kv, const std::vector<std::string>& apps, const std::stop_token& stop) {
     std::error_code error;
     if (kv.max_bytes == 0 && !std::filesystem::exists(kv.directory, error)) return;  // no engine makes it
@@ -272,9 +271,6 @@ class Daemon {
                    kv.directory.string());
     else if (**removed > 0)
       spdlog::info("removed the KV of former apps from the disk: {} files", **removed);
-  }
-      });
-    });
   }
 
   void stop(int signal) {
@@ -338,7 +334,7 @@ class Daemon {
       const auto measured = measure::load(database, std::time(nullptr));
       if (!measured) return spdlog::warn("what was measured is not known: {}", describe(measured.error()));
       measure::Book book(*measured, engines, base->config.models,
-                         {calibrate::sizes_of(base->config.models, base->files), ledger, &digests});
+                         {calibrate::sizes_of(base->config.models, base->files.infos), ledger, &digests});
       asio::post(io_, [this, base, book = std::move(book)]() mutable {
         if (draining_) return;
         if (settings_ != base) return look_at_measured();  // a reload came between
@@ -410,10 +406,10 @@ class Daemon {
   systemd::ProgressJudge judge_;
   std::string last_status_;
   bool draining_ = false, reload_failed_ = false;
-  std::optional<spill::SharedDirectory> kv_directory_;  // sweep_'s, while it runs; held until the daemon ends
   std::uint64_t finished_ = 0;                 // requests, when it was last asked whether there were any
   bool reading_ = false, read_again_ = false;  // settings: being read; asked for meanwhile
   bool sweeping_ = false, sweep_again_ = false;  // KV of former apps: being removed; asked for meanwhile
+  std::optional<spill::SharedDirectory> kv_directory_;  // sweep_'s, while it runs; held until the daemon ends
   std::jthread sweep_;
   std::jthread reader_;                        // last: it ends before what it uses
 };
@@ -432,10 +428,10 @@ Result<void> make_state_dir(const std::filesystem::path& directory) {
                  directory.string());
   return {};
 }
-  config::FileLock lock;  // of the state directory; outlives the database
 
 // A daemon without a memory of its past serves all the same.
 struct Store {
+  config::FileLock lock;  // of the state directory; outlives the database
   std::optional<store::Database> database;
   std::optional<store::SetAside> set_aside;
   bool past_unread = false;  // the file is there or may be, with what was in it
@@ -455,15 +451,15 @@ Result<Store> open_store(const std::filesystem::path& state_dir, std::int64_t no
     const auto found = std::filesystem::symlink_status(directory, error).type();
     return Store{{}, std::nullopt, std::nullopt, found != std::filesystem::file_type::not_found};
   }
+  const std::filesystem::path file = store::file_in(directory);
+  const bool has_past =
+      std::filesystem::file_size(file, error) > 0 && error != std::errc::no_such_file_or_directory;
   auto lock = store::lock_state(directory);
   if (!lock && lock.error().in_use) return std::unexpected(std::move(lock.error().error));
   if (!lock) {
     spdlog::error("the state database is not used, nothing survives a restart: {}", describe(lock.error().error));
     return Store{{}, std::nullopt, std::nullopt, has_past};
   }
-  const std::filesystem::path file = store::file_in(directory);
-  const bool has_past =
-      std::filesystem::file_size(file, error) > 0 && error != std::errc::no_such_file_or_directory;
   auto opened = store::Database::open_for_daemon(file, now);
   if (!opened) {
     spdlog::error("the state database is not used, nothing survives a restart: {}", describe(opened.error()));
@@ -538,14 +534,14 @@ std::shared_ptr<measure::PredictionLedger> ledger_of(std::optional<store::Databa
   spdlog::warn("what was predicted and what it was is not known: {}", describe(ledger.error()));
   return std::make_shared<measure::PredictionLedger>();
 }
-  // Before the first thread, so that all threads and children have it, also without the unit's NoNewPrivileges=.
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-    return std::unexpected(StartFailure{
-        {ErrorCode::io_error, std::string("Cannot give up new privileges: ") + std::strerror(errno) + ".", {}, {}}});
 
 }  // namespace
 
 std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
+  // Before the first thread, so that all threads and children have it, also without the unit's NoNewPrivileges=.
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return std::unexpected(StartFailure{
+        {ErrorCode::io_error, std::string("Cannot give up new privileges: ") + std::strerror(errno) + ".", {}, {}}});
   mallopt(M_MMAP_THRESHOLD, kReturnedAt);
   systemd::set_up_logging(options.log_level.value_or("info"));
   KnownFiles files;
@@ -557,13 +553,13 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
       options.source.config.empty() ? std::string(settings::kShippedConfig) : options.source.config.string());
   if (auto fits = settings::fit_connections(settings::raise_file_limit(), (*settings)->config); !fits)
     return std::unexpected(StartFailure{std::move(fits.error()), true});
-  probe::ProbeOptions probe;
   const config::Config& config = (*settings)->config;
   const std::int64_t now = std::time(nullptr);
   // Before anything is started or swept that the other daemon has.
   auto opened = open_store(config.state_dir, now);
   if (!opened) return std::unexpected(StartFailure{std::move(opened.error()), false});
   Store& state = *opened;
+  probe::ProbeOptions probe;
   probe.timeout = options.probe_timeout;
   const probe::HardwareReport report = probe::probe_hardware(probe);
   policy::Facts hardware = probe::facts_of(report, config.devices, (*settings)->tree->targets);
@@ -574,7 +570,7 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
   auto engines = calibrate::engines_of(report, config);
   auto ledger = ledger_of(state.database);
   read_measured(**settings, engines, ledger, files.digests);
-  tell_of_unread_models(**settings);
+  warn_of_files(**settings, options.source.config);
   auto ended =
       Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(engines),
              std::move(fleet), std::move(past), std::move(ledger), std::move(state.database))

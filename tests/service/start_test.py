@@ -190,6 +190,51 @@ class StartTest(unittest.TestCase):
             daemon.wait_for_log("the state directory cannot be made, nothing survives a restart")
             self.assertEqual(daemon.request("POST", "/v1/completions", ASK)[0], 200)
 
+    def test_a_second_daemon_does_not_start_on_the_same_state_directory(self):
+        cache = os.path.join(self.state.name, "kv")
+        spilled = dict(kv_spill="{directory: %s, max_bytes: 64MiB}" % cache)
+        more = "state_dir: " + os.path.dirname(self.database)
+        with Daemon(more=more, **spilled) as first:
+            os.makedirs(cache, mode=0o700, exist_ok=True)
+            self.assertEqual(first.request("POST", "/v1/completions", ASK)[0], 200)
+            second = Daemon(more=more, **spilled)
+            try:
+                self.assertEqual(second.wait(), 74)
+            finally:
+                second.__exit__(None)
+            said = "\n".join(second.log)
+            self.assertIn("Another daemon (process %d) uses this state directory" % first.process.pid, said)
+            self.assertIn(os.path.dirname(self.database), said)
+            self.assertEqual(first.request("POST", "/v1/completions", ASK)[0], 200)
+
+    def test_the_lock_of_a_daemon_that_was_killed_stops_nobody(self):
+        with self.daemon() as first:
+            first.process.kill()
+            first.wait()
+        with self.daemon() as second:
+            self.assertEqual(second.request("GET", "/healthz")[0], 200)
+
+    # ---- what children get -----------------------------------------------------------------------------------------
+
+    def test_children_see_no_key_and_gain_no_privileges(self):
+        canary = {"CANARY_API_KEY": "canary-secret-1", "NVIDIA_API_KEY": "canary-secret-2",
+                  "POCL_CANARY": "reaches-children"}
+        key = "schema: flyball.app/v1\napp: keyed\nkey: {env: CANARY_API_KEY}\n"
+        with Daemon(env=canary, more_apps=[key]) as daemon:
+            self.assertEqual(daemon.request("POST", "/v1/completions", ASK)[0], 200)
+            with open("/proc/%d/environ" % daemon.process.pid) as file:
+                self.assertIn("canary-secret-1", file.read(), "the daemon itself has the key")
+            for pid in daemon.workers():
+                with open("/proc/%d/environ" % pid) as file:
+                    environment = file.read()
+                self.assertNotIn("canary-secret", environment)
+                self.assertIn("POCL_CANARY=reaches-children", environment)
+                self.assertIn("PATH=", environment)
+            for pid in [daemon.process.pid] + daemon.workers():
+                with open("/proc/%d/status" % pid) as file:
+                    self.assertIn("NoNewPrivs:\t1\n", file.read())
+            self.assertTrue(daemon.workers())
+
     # ---- readiness -------------------------------------------------------------------------------------------------
 
     def readiness(self, daemon):
@@ -224,6 +269,32 @@ class StartTest(unittest.TestCase):
             status, answer = daemon.request("POST", "/v1/completions", dict(ASK, model="broken"))
             self.assertEqual((status, answer["error"]["code"]), (503, "model_invalid"))
             self.assertIn("broken", answer["error"]["message"])
+
+    def test_a_model_whose_file_is_missing_is_named_and_the_others_are_served(self):
+        absent = os.path.join(self.state.name, "hf.co", "absent.gguf")
+        with Daemon({"demo": "embedded: true", "absent": "path: %s" % absent}) as daemon:
+            daemon.wait_for_log("model absent cannot be served: cannot read the model file: No such file or directory; "
+                                "Flyball fetches no models: download the file")
+            self.assertTrue([line for line in daemon.log if "path=%s" % absent in line], daemon.log)
+            self.assertEqual(daemon.request("POST", "/v1/completions", ASK)[0], 200)
+            status, said = self.readiness(daemon)
+            self.assertEqual((status, said["status"]), (200, "ready"), said)
+            self.assertEqual(said["models"]["absent"]["state"], "invalid", said)
+            self.assertIn(absent + ": cannot read the model file: No such file", said["models"]["absent"]["error"])
+            listed = {model["id"]: model for model in daemon.request("GET", "/v1/models")[1]["data"]}
+            self.assertNotIn("unavailable", listed["demo"])
+            self.assertIn("No such file", listed["absent"]["unavailable"])
+            self.assertNotIn(self.state.name, listed["absent"]["unavailable"], "a path is the operator's to know")
+            one = daemon.request("GET", "/v1/models/absent")[1]
+            self.assertEqual(one["unavailable"], listed["absent"]["unavailable"])
+
+    def test_a_policy_beside_the_configuration_that_is_not_used_is_named(self):
+        with Daemon() as daemon:
+            with open(os.path.join(daemon.dir.name, "policy.yaml"), "w") as out:
+                out.write("not even a policy")
+            daemon.signal(signal.SIGHUP)
+            daemon.wait_for_log("policy.yaml beside config.yaml is not used: <shipped policy.yaml> holds.")
+            self.assertEqual(daemon.request("POST", "/v1/completions", ASK)[0], 200)
 
 
 if __name__ == "__main__":

@@ -21,25 +21,31 @@ constexpr std::array kRoutes{
 
 constexpr std::array kKeys{KeyPlace{"Authorization", "Bearer"}};
 
-void append_model(std::string& out, const config::ModelEntry& model, std::int64_t created) {
+void append_model(std::string& out, const ListedModel& model, std::int64_t created) {
   out.append(R"({"id":)");
-  append_json_string(out, model.id);
+  append_json_string(out, model.entry->id);
   out.append(R"(,"object":"model","created":)")
       .append(std::to_string(created))
-      .append(R"(,"owned_by":"flyball"})");
+      .append(R"(,"owned_by":"flyball")");
+  if (!model.unavailable.empty()) {
+    out.append(R"(,"unavailable":)");
+    append_json_string(out, model.unavailable);
+  }
+  out.push_back('}');
 }
 
-// {"object":"list","data":[{"id","object":"model","created","owned_by"}...]}
-http::Response models_answer(std::span<const config::ModelEntry* const> models, std::int64_t created) {
+// {"object":"list","data":[{"id","object":"model","created","owned_by"}...]}, and "unavailable" where no engine can serve
+// the model.
+http::Response models_answer(std::span<const ListedModel> models, std::int64_t created) {
   std::string body = R"({"object":"list","data":[)";
-  for (const config::ModelEntry* model : models) {
-    if (model != models.front()) body.push_back(',');
-    append_model(body, *model, created);
+  for (const ListedModel& model : models) {
+    if (&model != &models.front()) body.push_back(',');
+    append_model(body, model, created);
   }
   return json_response(std::move(body) + "]}");
 }
 
-http::Response model_answer(const config::ModelEntry& model, std::int64_t created) {
+http::Response model_answer(const ListedModel& model, std::int64_t created) {
   std::string body;
   append_model(body, model, created);
   return json_response(std::move(body));

@@ -14,6 +14,7 @@ using std::chrono::milliseconds;
 
 struct ReadinessTest : ::testing::Test {
   config::Config config;
+  std::map<std::string, Error> troubles;  // with the models' files
   std::vector<std::string> engines{"cpu"};
 
   ReadinessTest() {
@@ -44,7 +45,7 @@ struct ReadinessTest : ::testing::Test {
     return out;
   }
   std::string status(const std::vector<WorkerStatus>& workers, bool draining = false) const {
-    const http::Response answer = api::readiness_view(config, engines, workers, draining, false);
+    const http::Response answer = api::readiness_view({config, troubles, engines, workers}, draining, false);
     const json body = json::parse(answer.body);
     const std::string said = body["status"];
     EXPECT_EQ(answer.status, said == "ready" ? 200 : 503);
@@ -101,6 +102,35 @@ TEST_F(ReadinessTest, WithoutADefaultModelTheOnlyOneOrAnyOneHasToBeServed) {
   EXPECT_EQ(status({worker("one", WorkerState::ready)}, true), "draining");
 }
 
+TEST_F(ReadinessTest, AModelWhoseFileIsWrongCannotBeServedUntilAnEngineHasLoadedIt) {
+  config.models[0].path = "/models/one.gguf";
+  config.default_model = "one";
+  troubles["one"] = {ErrorCode::io_error, "No such file", {}, {}};
+  EXPECT_EQ(status({}), "failed");
+  const auto seen = [&](std::vector<WorkerStatus> workers) {
+    return api::ModelsSeen{config, troubles, engines, std::move(workers)};
+  };
+  const auto body = json::parse(api::readiness_view(seen({}), false, true).body);
+  EXPECT_EQ(body["models"]["one"], json::parse(R"({"state":"invalid","error":"/models/one.gguf: No such file"})"));
+  using Unavailable = std::map<std::string, std::string>;
+  EXPECT_EQ(api::unavailable_models(seen({})), (Unavailable{{"one", "No such file"}}));
+  EXPECT_EQ(api::unavailable_models(seen({invalid("two")})),
+            (Unavailable{{"one", "No such file"}, {"two", "no engine could load the model's file"}}));
+  // The file came later, and an engine has served it since.
+  WorkerStatus served = worker("one", WorkerState::stopped);
+  EXPECT_EQ(status({served}), "failed");
+  served.was_ready = true;
+  for (const WorkerState state : {WorkerState::ready, WorkerState::stopped}) {
+    served.state = state;
+    EXPECT_EQ(status({served}), "ready");
+    EXPECT_TRUE(api::unavailable_models(seen({served})).empty());
+  }
+  // A slow disk says nothing of the file.
+  troubles["one"].code = ErrorCode::model_unavailable;
+  EXPECT_EQ(status({}), "ready");
+  EXPECT_TRUE(api::unavailable_models(seen({})).empty());
+}
+
 TEST_F(ReadinessTest, DetailsSayWhyOfEachModelAndEngine) {
   config.models[0].preload = true;
   engines = {"cpu", "vulkan"};
@@ -109,7 +139,7 @@ TEST_F(ReadinessTest, DetailsSayWhyOfEachModelAndEngine) {
   WorkerStatus waits = worker("one", WorkerState::starting);
   waits.waits_for_memory = true;
   const auto body =
-      json::parse(api::readiness_view(config, engines, {waits, disabled, refused("two")}, false, true).body);
+      json::parse(api::readiness_view({config, troubles, engines, {waits, disabled, refused("two")}}, false, true).body);
   EXPECT_EQ(body, json::parse(R"({"status":"loading","models":{
     "one":{"state":"waiting_for_memory","engines":{
       "cpu":{"state":"waiting_for_memory"},

@@ -86,6 +86,16 @@ says "models.yaml:3:41: error: models.big: A context of 1000000 tokens is asked 
 says "error: models.gone: $work/none.gguf: cannot read the model file: No such file"
 says "error: models.junk: $work/out: "
 says "3 errors"
+
+# A policy that lies beside the configuration and is not named there.
+mkdir "$work/beside"
+printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {m: {embedded: true}}\n' >"$work/beside/config.yaml"
+cp "$FLYBALL_SOURCE_DIR/config/defaults/policy.yaml" "$work/beside/policy.yaml"
+run 0 check "$work/beside/config.yaml"
+says "$work/beside/policy.yaml: warning: policy.yaml beside config.yaml is not used: <shipped policy.yaml> holds. To use it, write \"policy_path: policy.yaml\" into config.yaml."
+echo 'policy_path: policy.yaml' >>"$work/beside/config.yaml"
+run 0 check "$work/beside/config.yaml"
+! grep -q "is not used" "$work/out" || { cat "$work/out"; exit 1; }
 run 0 make-model --out "$work/narrow.gguf" --shape dim=64,layers=1,heads=4,kv_heads=2,ffn=64,vocab=512 --type F16
 printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {m: {path: narrow.gguf, kv_type: q8_0}}\n' >"$work/kv.yaml"
 run 78 check "$work/kv.yaml"
@@ -216,6 +226,10 @@ for command in plan inspect bench profile tune "run hello --model"; do
   run 74 $command "$work/none.gguf"
   says "$work/none.gguf: cannot read the model file: No such file"
 done
+run 74 inspect hf.co/someone/some-model
+says "Flyball fetches no models: download the file, and give its path on this machine"
+run 74 inspect --json "$work/none.gguf"
+says '{"error":{"code":"io_error","message":"cannot read the model file: No such file or directory"}}'
 run 64 plan --kv q4
 says "--kv: q4 not in {f16,q8_0}"
 run 64 explain 'no/such id'

@@ -31,9 +31,14 @@ TEST_F(LifecycleTest, OneSpawnServesManyWaiters) {
     EXPECT_FALSE(wanted.refuse);
   }
   EXPECT_EQ(life.state(now), WorkerState::starting);
+  EXPECT_FALSE(life.was_ready());
   life.ready(now);
   EXPECT_EQ(life.state(now), WorkerState::ready);
   EXPECT_FALSE(life.wanted(now).spawn);
+  life.ended(now, {ErrorCode::worker_died, "idle", "", ""}, true);
+  EXPECT_TRUE(life.was_ready());
+  life.forgive();
+  EXPECT_FALSE(life.was_ready()) << "the file is another now";
 }
 
 TEST_F(LifecycleTest, TheFirstDeathIsAnsweredAtOnce) {

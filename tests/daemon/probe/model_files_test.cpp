@@ -54,7 +54,8 @@ TEST_F(ModelFilesTest, AreReadOnceForEachStateOfTheFile) {
   probe::ModelFiles files(folder_ / "program", std::chrono::seconds(60));
   const std::vector<config::ModelEntry> models{model("a", "mixture.gguf"), model("b", "mixture.gguf"),
                                                model("absent", "absent.gguf")};
-  const probe::ModelFileInfos first = files.read(models);
+  const probe::ModelFilesRead read = files.read(models);
+  const probe::ModelFileInfos& first = read.infos;
   ASSERT_EQ(first.size(), 2U);
   const BackendInfo& info = first.at("b");
   EXPECT_EQ(info.architecture, "mixtral");
@@ -64,14 +65,14 @@ TEST_F(ModelFilesTest, AreReadOnceForEachStateOfTheFile) {
   EXPECT_EQ(info.token_weight_bytes, 7'000'000'000U);
   EXPECT_EQ(info.context_length, 32768U);
   EXPECT_TRUE(info.mixture_of_experts);
-  EXPECT_EQ(asked(), 1U);
-  EXPECT_EQ(files.read(models).size(), 2U);
-  EXPECT_EQ(asked(), 1U);
+  EXPECT_EQ(asked(), 2U) << "of two files";
+  EXPECT_EQ(files.read(models).infos.size(), 2U);
+  EXPECT_EQ(asked(), 3U) << "the absent one may have come";
   std::string dense = kMixture;
   dense.replace(dense.find("8}"), 2, "0 }");  // of another size: another state, whatever the clock's grain
   write("mixture.gguf", dense);
-  EXPECT_FALSE(files.read(models).at("a").mixture_of_experts);
-  EXPECT_EQ(asked(), 2U);
+  EXPECT_FALSE(files.read(models).infos.at("a").mixture_of_experts);
+  EXPECT_EQ(asked(), 5U);
 }
 
 TEST_F(ModelFilesTest, WhatIsNoAnswerIsNotKnown) {
@@ -84,21 +85,41 @@ TEST_F(ModelFilesTest, WhatIsNoAnswerIsNotKnown) {
     write("m" + std::to_string(i), answers[i]);
     models.push_back(model("m" + std::to_string(i), "m" + std::to_string(i)));
   }
-  EXPECT_TRUE(files.read(models).empty());
+  EXPECT_TRUE(files.read(models).infos.empty());
   EXPECT_EQ(asked(), models.size());
   write("program", "#!/bin/sh\nexit 1\n");
   write("m1", kMixture);
-  EXPECT_TRUE(files.read(models).empty());
+  EXPECT_TRUE(files.read(models).infos.empty());
   write("program", "#!/bin/sh\nexec sleep 1000\n");
-  EXPECT_TRUE(probe::ModelFiles(folder_ / "program", std::chrono::milliseconds(100)).read(models).empty());
-  EXPECT_TRUE(probe::ModelFiles("/nonexistent/flyball").read(models).empty());
+  EXPECT_TRUE(probe::ModelFiles(folder_ / "program", std::chrono::milliseconds(100)).read(models).infos.empty());
+  EXPECT_TRUE(probe::ModelFiles("/nonexistent/flyball").read(models).infos.empty());
+}
+
+TEST_F(ModelFilesTest, TheReasonOfAFileThatCannotBeReadIsTold) {
+  write("bad", R"({"error": {"code": "model_invalid", "message": "not a GGUF file"}})");
+  write("program", "#!/bin/sh\ncat \"$4\"\nexit 65\n");
+  write("silent", "");
+  const std::vector<config::ModelEntry> models{model("bad", "bad"), model("silent", "silent"),
+                                               model("alias of bad", "bad")};
+  const auto read = probe::ModelFiles(folder_ / "program", std::chrono::seconds(60)).read(models);
+  EXPECT_TRUE(read.infos.empty());
+  ASSERT_EQ(read.troubles.size(), 3U);
+  for (const char* id : {"bad", "alias of bad"}) {
+    EXPECT_EQ(read.troubles.at(id).code, ErrorCode::model_invalid);
+    EXPECT_EQ(read.troubles.at(id).message, "not a GGUF file");
+  }
+  EXPECT_EQ(read.troubles.at("silent").code, ErrorCode::model_unavailable) << "nothing is known of the file";
+  write("program", "#!/bin/sh\nexec sleep 1000\n");
+  const auto slow = probe::ModelFiles(folder_ / "program", std::chrono::milliseconds(100)).read(models);
+  EXPECT_EQ(slow.troubles.at("bad").code, ErrorCode::model_unavailable);
+  EXPECT_THAT(slow.troubles.at("bad").message, testing::HasSubstr("within 100 ms"));
 }
 
 TEST_F(ModelFilesTest, TheEmbeddedModelIsKnownWithoutAsking) {
   config::ModelEntry demo;
   demo.id = "demo";
   demo.embedded = true;
-  const probe::ModelFileInfos infos = probe::ModelFiles("/nonexistent/flyball").read({&demo, 1});
+  const probe::ModelFileInfos infos = probe::ModelFiles("/nonexistent/flyball").read({&demo, 1}).infos;
   ASSERT_TRUE(infos.contains("demo"));
   const BackendInfo& info = infos.at("demo");
   EXPECT_EQ(info.architecture, "llama");

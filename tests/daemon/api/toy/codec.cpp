@@ -132,14 +132,14 @@ class Writer final : public AnswerWriter {
   std::string model_;
 };
 
-http::Response models_answer(std::span<const config::ModelEntry* const> models, std::int64_t) {
+http::Response models_answer(std::span<const ListedModel> models, std::int64_t) {
   std::string out;
-  for (const auto* model : models) out += (out.empty() ? "[" : ",") + in_quotes(model->id);
+  for (const ListedModel& model : models) out += (out.empty() ? "[" : ",") + in_quotes(model.entry->id);
   return json_response(out + "]");
 }
 
-http::Response model_answer(const config::ModelEntry& model, std::int64_t) {
-  return json_response(in_quotes(model.id));
+http::Response model_answer(const ListedModel& model, std::int64_t) {
+  return json_response(in_quotes(model.entry->id));
 }
 
 Result<Generate> parse_say(const http::Request& request) {
