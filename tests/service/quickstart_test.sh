@@ -74,12 +74,16 @@ cat >"$work/tree/config.yaml" <<END
 schema: flyball.config/v1
 listeners: {local: {tcp: "127.0.0.1:0"}}
 loopback_without_key: true
+default_app: example
 models: {demo: {embedded: true}}
 END
 kill "$holder"
 "$FLYBALL" serve --config "$work/tree/config.yaml" --print-url >"$work/other" 2>/dev/null &
 holder=$!
-while [ ! -s "$work/other" ]; do sleep 0.1; done
+while [ ! -s "$work/other" ]; do
+  kill -0 "$holder" || { echo "the other daemon did not start"; exit 1; }
+  sleep 0.1
+done
 quickstart 0
 says "another daemon of this user runs: this one has a state directory that goes with it"
 says "tokens per second"
