@@ -7,6 +7,7 @@
 #include <set>
 
 #include "config/api_key.hpp"
+#include "config/file_error.hpp"
 #include "config/table.hpp"
 #include "config/yaml.hpp"
 
@@ -232,7 +233,7 @@ std::expected<std::vector<AppManifest>, std::vector<Error>> load_apps_all(const 
   for (std::filesystem::directory_iterator it(dir, ec), end; !ec && it != end; it.increment(ec))
     if (it->path().extension() == ".yaml" && !it->path().filename().string().starts_with('.'))
       files.push_back(it->path());
-  if (ec) return one(Error{ErrorCode::config_invalid, "cannot be read: " + ec.message(), {}, dir.string()});
+  if (ec) return one(Error{ErrorCode::config_invalid, unreadable(dir, ec.value()), {}, dir.string()});
   if (files.size() > kMaxApps)
     return one(Error{ErrorCode::config_invalid,
                      std::to_string(files.size()) + " manifests, the limit is " + std::to_string(kMaxApps),
@@ -271,7 +272,8 @@ std::expected<std::vector<AppManifest>, std::vector<Error>> apps_of_all(const Co
     if (std::filesystem::is_directory(config.apps_dir, ec)) return load_apps_all(config.apps_dir);
     return std::unexpected(Findings{Error{ErrorCode::config_invalid,
                                           "apps_dir: " + config.apps_dir.string() + " " +
-                                              (ec ? "cannot be read: " + ec.message() : "is not a folder"),
+                                              (ec ? unreadable(config.apps_dir, ec.value())
+                                                  : "is no directory: name the directory with the manifests"),
                                           "apps_dir", config.place("apps_dir")}});
   }
   auto app = parse_app_all(default_app_yaml(), "<shipped example app>");

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/config_table.hpp"
+#include "config/file_error.hpp"
 #include "config/units.hpp"
 #include "config/yaml.hpp"
 #include "embedded/default_app.hpp"
@@ -194,7 +195,8 @@ std::expected<Config, std::vector<Error>> load_config_all(const std::filesystem:
     if (it->path().extension() == ".yaml" && !it->path().filename().string().starts_with('.'))
       drop_ins.push_back(it->path());
   if (ec && ec != std::errc::no_such_file_or_directory)
-    return one(Error{ErrorCode::config_invalid, "cannot be read: " + ec.message(), {}, drop_in_dir.string()});
+    return one(
+        Error{ErrorCode::config_invalid, unreadable(drop_in_dir, ec.value()), {}, drop_in_dir.string()});
   if (drop_ins.size() > kMaxDropIns)
     return one(
         Error{ErrorCode::config_invalid,

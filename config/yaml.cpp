@@ -9,11 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cerrno>
-#include <cstring>
 #include <sstream>
 #include <unordered_set>
 
 #include "config/descriptor.hpp"
+#include "config/file_error.hpp"
+#include "config/yaml_mistakes.hpp"
 
 namespace flyball::config {
 namespace {
@@ -26,11 +27,21 @@ struct Stop {
 
 class TreeBuilder final : public YAML::EventHandler {
  public:
-  explicit TreeBuilder(std::shared_ptr<const std::string> file) : file_(std::move(file)) {}
+  // `text`: what yaml-cpp reads, without a byte-order mark.
+  TreeBuilder(std::shared_ptr<const std::string> file, std::string_view text)
+      : file_(std::move(file)), text_(text) {}
 
   Node take() { return std::move(root_); }
+  TextPlace document_at() const { return {start_.line, start_.column}; }
 
-  void OnDocumentStart(const YAML::Mark&) override {}
+  // The beginning of the innermost list or map that is open.
+  TextPlace open_at(Node::Kind kind) const {
+    for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame)
+      if (frame->node.kind == kind) return {frame->node.at.line, frame->node.at.column};
+    return {};
+  }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { start_ = place(mark); }
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
@@ -43,13 +54,14 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    throw Stop{"aliases are not allowed", place(mark)};
+    throw Stop{"aliases are not allowed: put a text that begins with * in quotes", place(mark)};
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
+    refuse_open_quote(mark);
     if (value.size() > kMaxYamlScalarBytes)
       throw Stop{"a value of " + std::to_string(value.size()) + " bytes is over the limit of " +
                      std::to_string(kMaxYamlScalarBytes),
@@ -104,10 +116,27 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) const {
-    if (anchor != YAML::NullAnchor) throw Stop{"anchors are not allowed", place(mark)};
+    if (anchor != YAML::NullAnchor)
+      throw Stop{"anchors are not allowed: put a text that begins with & in quotes", place(mark)};
   }
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
-    if (!tag.empty() && tag != "?" && tag != "!") throw Stop{"tags are not allowed", place(mark)};
+    if (!tag.empty() && tag != "?" && tag != "!")
+      throw Stop{"tags are not allowed: put a text that begins with ! in quotes", place(mark)};
+  }
+  // yaml-cpp 0.7 takes the end of the file for a closing quote.
+  void refuse_open_quote(const YAML::Mark& mark) const {
+    const auto first = static_cast<std::size_t>(mark.pos);
+    const char quote = first < text_.size() ? text_[first] : ' ';
+    if (quote != '"' && quote != '\'') return;
+    for (std::size_t i = first + 1; i < text_.size(); ++i) {
+      if (text_[i] == '\\' && quote == '"')
+        ++i;
+      else if (text_[i] == quote && quote == '\'' && text_.substr(i + 1).starts_with(quote))
+        ++i;
+      else if (text_[i] == quote)
+        return;
+    }
+    throw Stop{std::string("the quote ") + quote + " that begins here is not closed", place(mark)};
   }
 
   void count(const YAML::Mark& mark) {
@@ -154,10 +183,14 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   std::shared_ptr<const std::string> file_;
+  std::string_view text_;
+  Mark start_;  // of the document
   std::vector<Frame> frames_;
   std::size_t n_nodes_ = 0;
   Node root_;
 };
+
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 // Length in bytes of the UTF-8 sequence at text[i], or 0: overlong forms, surrogates and values past U+10FFFF
 // too.
@@ -176,14 +209,19 @@ std::size_t utf8_length(std::string_view text, std::size_t i) {
   return n;
 }
 
-// What yaml-cpp must never see: too long, not UTF-8, control characters (yaml-cpp would guess UTF-16 from
-// NULs).
+// Refuses text that yaml-cpp must never see: too long, not UTF-8, control characters (yaml-cpp would guess
+// UTF-16 from NULs).
 Result<void> scan(std::string_view text, const std::shared_ptr<const std::string>& file) {
   if (text.size() > kMaxYamlBytes)
     return fail(ErrorCode::config_invalid,
                 "the file has " + std::to_string(text.size()) + " bytes, the limit is " +
                     std::to_string(kMaxYamlBytes),
                 {}, *file);
+  const auto nul_at = [&](std::size_t i) { return i < text.size() && text[i] == '\0'; };
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF") ||
+      (text.size() > 1 && nul_at(0) != nul_at(1)))
+    return fail(ErrorCode::config_invalid, "the file is written in UTF-16 or UTF-32: save it as UTF-8", {},
+                Mark{file, 1, 1}.where());
   std::uint32_t line = 1;
   std::size_t line_start = 0;
   for (std::size_t i = 0; i < text.size();) {
@@ -192,9 +230,16 @@ Result<void> scan(std::string_view text, const std::shared_ptr<const std::string
     };
     const auto c = static_cast<unsigned char>(text[i]);
     if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F)
-      return fail(ErrorCode::config_invalid, "control character " + std::to_string(c), {}, where());
+      return fail(ErrorCode::config_invalid, "control character " + std::to_string(c) + ": remove it", {},
+                  where());
     const std::size_t n = utf8_length(text, i);
-    if (n == 0) return fail(ErrorCode::config_invalid, "not valid UTF-8", {}, where());
+    if (n == 0)
+      return fail(ErrorCode::config_invalid,
+                  "not valid UTF-8 (byte " + std::to_string(c) + "): save the file as UTF-8", {}, where());
+    if (i > 0 && i == line_start && text.substr(i).starts_with(kByteOrderMark))
+      return fail(ErrorCode::config_invalid,
+                  "a byte-order mark at the beginning of a line: remove it (files that were joined leave it)",
+                  {}, where());
     if (i - line_start >= kMaxYamlLineBytes)
       return fail(ErrorCode::config_invalid,
                   "the line is longer than the limit of " + std::to_string(kMaxYamlLineBytes) + " bytes", {},
@@ -223,26 +268,29 @@ const Node* Node::find(std::string_view key) const noexcept {
 Result<Node> parse_yaml(std::string_view text, std::string_view file_name) {
   const auto file = std::make_shared<const std::string>(file_name);
   if (auto ok = scan(text, file); !ok) return pass(ok);
-  TreeBuilder builder(file);
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  const auto refuse = [&](YamlMistake mistake) {
+    return fail(ErrorCode::config_invalid, std::move(mistake.message), {},
+                Mark{file, mistake.at.line, mistake.at.column}.where());
+  };
+  TreeBuilder builder(file, text);
   try {
     std::istringstream in{std::string(text)};
     YAML::Parser parser(in);
     parser.HandleNextDocument(builder);
     Node root = builder.take();
-    TreeBuilder second(file);
-    if (parser.HandleNextDocument(second))
-      return fail(ErrorCode::config_invalid, "more than one YAML document in the file", {}, root.at.where());
+    TreeBuilder second(file, text);
+    if (parser.HandleNextDocument(second)) return refuse(second_document(text, second.document_at()));
     if (!root.at.file) root.at = Mark{file, 1, 1};
     return root;
   } catch (const Stop& stop) {
     return fail(ErrorCode::config_invalid, stop.message, {}, stop.at.where());
   } catch (const YAML::Exception& e) {
-    Mark at{file, 1, 1};
-    if (!e.mark.is_null()) {
-      at.line = static_cast<std::uint32_t>(e.mark.line) + 1;
-      at.column = static_cast<std::uint32_t>(e.mark.column) + 1;
-    }
-    return fail(ErrorCode::config_invalid, "not valid YAML: " + e.msg, {}, at.where());
+    TextPlace stopped;
+    if (!e.mark.is_null())
+      stopped = {static_cast<std::uint32_t>(e.mark.line) + 1, static_cast<std::uint32_t>(e.mark.column) + 1};
+    return refuse(yaml_mistake(e.msg, text, stopped, builder.open_at(Node::Kind::list),
+                               builder.open_at(Node::Kind::map)));
   } catch (const std::exception& e) {
     return fail(ErrorCode::config_invalid, std::string("not valid YAML: ") + e.what(), {}, *file);
   }
@@ -271,13 +319,13 @@ namespace {
 // Who may not have which right is asked of the open file: a path could name another one by then.
 Result<std::string> read_file(const std::filesystem::path& path, std::size_t max_bytes, mode_t forbidden) {
   const auto io_failure = [&](int error) {
-    return fail(ErrorCode::io_error, std::string("cannot be read: ") + std::strerror(error), {},
-                path.string());
+    return fail(ErrorCode::io_error, unreadable(path, error), {}, path.string());
   };
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) return io_failure(errno);
   struct stat info {};
   if (::fstat(fd.get(), &info) != 0) return io_failure(errno);
+  if (S_ISDIR(info.st_mode)) return io_failure(EISDIR);
   if (!S_ISREG(info.st_mode))
     return fail(ErrorCode::io_error, "cannot be read: not a regular file", {}, path.string());
   if ((info.st_mode & forbidden) != 0)

@@ -1,6 +1,6 @@
 // A bounded reader of the YAML subset that the house's files use, as a small value tree with the place of
 // every node. One document; no tags, anchors or aliases; plain text keys; duplicate keys are errors. yaml-cpp
-// stays in yaml.cpp.
+// stays in yaml.cpp and yaml_mistakes.cpp.
 #pragma once
 
 #include <cstdint>

@@ -28,10 +28,35 @@ class Answer {
             {"policy", decision_.tree->file},
             {"chosen", decision_.target ? Json(to_string(*decision_.target)) : Json()},
             {"rule", decision_.rule ? Json(decision_.rule->id) : Json()},
+            {"unusable", unusable()},
             {"places", std::move(places_)}};
   }
 
  private:
+  // Why no rule can choose the target on these facts, as a sentence; null if some instance may be available.
+  Json unusable() const {
+    std::string reasons;
+    bool configured = false;
+    for (const TargetInstance* const instance : meant_) {
+      const Fact* const available = facts_.get(fact_of(*instance, TargetFact::available));
+      const bool missing = instance->remote && !instance->configured;
+      if (available ? std::get<bool>(available->value) : !missing) return nullptr;
+      configured |= !missing;
+      if (!available) continue;
+      const Fact* const why = facts_.get(fact_of(*instance, TargetFact::reason));
+      reasons += (reasons.empty() ? "" : "; ") +
+                 (instance->id == wanted_.backend ? std::string() : instance->id + ": ") +
+                 (why ? std::get<std::string>(why->value)
+                      : "backend." + instance->id + ".available is false (" + available->source + ")");
+    }
+    if (meant_.empty()) return nullptr;
+    if (!configured)
+      return wanted_.backend +
+             " is a remote server, and none is configured: this release cannot configure one, " +
+             "so no rule can choose " + wanted_.backend;
+    return wanted_.backend + " is not available, so no rule can choose it: " + reasons;
+  }
+
   bool wants(const Target& target) const {
     return std::ranges::find(meant_, target.backend, &TargetInstance::id) != meant_.end() &&
            (wanted_.profile.empty() || wanted_.profile == target.profile);
@@ -125,7 +150,9 @@ std::string why_not_text(const Json& answer) {
   const std::string target = answer["target"];
   const bool chosen = std::ranges::any_of(
       answer["places"], [](const Json& p) { return p["status"] == to_string(Verdict::chosen); });
-  std::string out = target + (chosen ? " was chosen" : " was not chosen");
+  std::string out;
+  if (!answer["unusable"].is_null()) out = plain(answer["unusable"]) + "\n";
+  out += target + (chosen ? " was chosen" : " was not chosen");
   if (!chosen)
     out += answer["chosen"].is_null()
                ? "; nothing was"

@@ -114,7 +114,12 @@ int explain_served(const ExplainOptions& options, bool with_key) {
   });
   if (!plain || options.request_id.size() > 200)
     return report(
-        Error{ErrorCode::unsupported_value, "\"" + options.request_id + "\" is not a request id", {}, {}});
+        Error{ErrorCode::unsupported_value,
+              config::quoted(options.request_id) +
+                  " is no request id: expected up to 200 letters, digits, -, _ and ., such as an answer "
+                  "carries in its x-request-id header",
+              {},
+              {}});
   std::string key;
   if (with_key) {
     auto text = key_in(options.key_file);
@@ -122,10 +127,22 @@ int explain_served(const ExplainOptions& options, bool with_key) {
     key = std::move(*text);
   }
   const auto answer = http_get(options.url, "/v1/route/receipts/" + options.request_id, key, kDaemonTimeout);
-  if (!answer) return report(answer.error());
+  if (!answer) {
+    Error error = answer.error();
+    if (error.code != ErrorCode::invalid_value)
+      error.message +=
+          "; --store FILE or --config FILE reads the receipt from the daemon's database, without a running "
+          "daemon";
+    return report(error);
+  }
   const auto read = read_json(answer->body, {}, "The receipt");
-  if (answer->status == 200 && !read)
-    return report(Error{read.error().code, read.error().message, {}, options.url});
+  if (!read)
+    return report(
+        Error{ErrorCode::upstream_invalid,
+              options.url + " answered " + std::to_string(answer->status) +
+                  " without JSON: the server there is no Flyball daemon: name the daemon's URL with --url",
+              {},
+              {}});
   const Json body = read.value_or(Json());
   if (answer->status == 200 && body.is_object())
     return print(body.contains("receipt") && body["receipt"].is_object() ? body["receipt"] : body,
@@ -133,8 +150,10 @@ int explain_served(const ExplainOptions& options, bool with_key) {
   std::string message = options.url + " answered " + std::to_string(answer->status);
   if (body.is_object() && body.contains("error") && body["error"].is_object() &&
       body["error"].contains("message") && body["error"]["message"].is_string())
-    message += ": " + body["error"]["message"].get<std::string>() +
-               (answer->status == 404 ? " Of another app's request: give that app's key by --key-file." : "");
+    message +=
+        ": " + body["error"]["message"].get<std::string>() +
+        (answer->status == 404 ? " If another app made the request, give that app's key with --key-file."
+                               : "");
   std::fprintf(stderr, "flyball: %s\n", message.c_str());
   return answer->status < 500 ? kFailed : kUnavailable;
 }

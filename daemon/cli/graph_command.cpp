@@ -32,7 +32,12 @@ int draw(const GraphOptions& options) {
     const auto key = options.key_file.empty() ? Result<std::string>() : key_in(options.key_file);
     if (!key) return report(key.error());
     const auto answer = http_get(options.url, "/metrics", *key, kMetricsTimeout);
-    if (!answer) return report(answer.error());
+    if (!answer) {
+      Error error = answer.error();
+      if (error.code != ErrorCode::invalid_value)
+        error.message += "; --since 7d counts in the daemon's database instead, without a running daemon";
+      return report(error);
+    }
     if (answer->status != 200)
       return report(Error{ErrorCode::upstream_refused,
                           options.url + " answered " + std::to_string(answer->status) +

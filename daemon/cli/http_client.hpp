@@ -16,7 +16,8 @@ struct HttpAnswer {
 inline constexpr std::size_t kMaxAnswerBytes = 8U << 20;
 
 // base: "http://127.0.0.1:8080" or "unix:/run/flyball/flyball.sock"; target: "/v1/models"; key: "" for none.
-// invalid_value for a base of another form, upstream_refused, upstream_timeout, upstream_invalid.
+// invalid_value for a base of another form, upstream_refused, upstream_timeout, upstream_invalid. The message names
+// the cause and `--url`, so every command that calls it has that option.
 Result<HttpAnswer> http_get(const std::string& base, const std::string& target, const std::string& key,
                             std::chrono::milliseconds timeout);
 

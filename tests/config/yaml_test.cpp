@@ -2,10 +2,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <pwd.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 
 #include "config/units.hpp"
 #include "config/yaml.hpp"
+#include "tests/harness/temp_dir.hpp"
 
 namespace flyball::config {
 namespace {
@@ -64,16 +70,15 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"duplicate_key", "a: 1\nb: 2\na: 3\n", "duplicate key \"a\"", "f.yaml:3:1"},
         Refusal{"duplicate_key_in_flow", "x: {k: 1, k: 2}\n", "duplicate key \"k\"", "f.yaml:1:11"},
         Refusal{"alias", "a: &x 1\nb: *x\n", "anchors are not allowed", "f.yaml:1:4"},
-        Refusal{"alias_alone", "b: *x\n", "not valid YAML", "f.yaml:1:4"},
         Refusal{"tag", "a: !!int 3\n", "tags are not allowed", "f.yaml:1:4"},
         Refusal{"key_is_a_list", "? [a]\n: 1\n", "a key must be plain text", "f.yaml:1:3"},
         Refusal{"null_key", "~: 1\n", "a key must be plain text", "f.yaml:1:1"},
-        Refusal{"two_documents", "a: 1\n---\nb: 2\n", "more than one YAML document", "f.yaml:1:1"},
-        Refusal{"broken", "a: [1, 2\nb: 3\n", "not valid YAML", "f.yaml:2:2"},
-        Refusal{"tab_indent", "a:\n\tb: 1\n", "not valid YAML", "f.yaml:2:3"},
-        Refusal{"control_character", std::string("a: \x01\n"), "control character 1", "f.yaml:1:4"},
+        Refusal{"two_documents", "a: 1\n---\nb: 2\n",
+                "more than one YAML document in the file: remove the line ---", "f.yaml:2:1"},
+        Refusal{"control_character", std::string("a: \x01\n"), "control character 1: remove it",
+                "f.yaml:1:4"},
         Refusal{"nul", std::string("a: \0b\n", 6), "control character 0", "f.yaml:1:4"},
-        Refusal{"bad_utf8", "a: \xC3(\n", "not valid UTF-8", "f.yaml:1:4"},
+        Refusal{"bad_utf8", "a: \xC3(\n", "not valid UTF-8 (byte 195): save the file as UTF-8", "f.yaml:1:4"},
         Refusal{"overlong_utf8", "a: \xE0\x80\xAF\n", "not valid UTF-8", "f.yaml:1:4"},
         Refusal{"surrogate", "a: \xED\xA0\x80\n", "not valid UTF-8", "f.yaml:1:4"},
         Refusal{"too_deep", repeated("[", 40) + repeated("]", 40), "nested deeper than 32", "f.yaml:1:33"},
@@ -85,6 +90,136 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"too_large", std::string((1 << 20) + 1, '\n'), "limit is 1048576", "f.yaml"}),
     [](const auto& row) { return std::string(row.param.name); });
 
+class YamlMistakes : public testing::TestWithParam<Refusal> {};
+
+TEST_P(YamlMistakes, NamesTheCauseAndTheRemedy) {
+  const auto root = parse_yaml(GetParam().text, "f.yaml");
+  ASSERT_FALSE(root);
+  EXPECT_EQ(root.error().code, ErrorCode::config_invalid);
+  EXPECT_EQ(root.error().message, GetParam().message);
+  EXPECT_EQ(root.error().where, GetParam().where);
+}
+
+constexpr const char* kTab = "a tab in the indentation: indent with spaces";
+constexpr const char* kListOpen =
+    "the list that begins here lacks its closing ] or a comma between two items";
+constexpr const char* kMapOpen =
+    "the map that begins here lacks its closing } or a comma between two entries";
+constexpr const char* kAlias = "aliases are not allowed: put a text that begins with * in quotes";
+constexpr const char* kAnchor = "anchors are not allowed: put a text that begins with & in quotes";
+constexpr const char* kTag = "tags are not allowed: put a text that begins with ! in quotes";
+constexpr const char* kMisaligned =
+    "bad indentation: a line with 2 spaces before it continues no map above: align it with the keys of its "
+    "map";
+constexpr const char* kBehindQuote =
+    "unexpected text after the closing quote: put the whole value in quotes, and write a quote inside it as "
+    "'' in "
+    "single quotes or \\\" in double quotes";
+constexpr const char* kUtf16 = "the file is written in UTF-16 or UTF-32: save it as UTF-8";
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, YamlMistakes,
+    testing::Values(
+        Refusal{"tab_before_a_key", "a:\n\tb: 1\n", kTab, "f.yaml:2:1"},
+        Refusal{"tab_after_spaces", "a:\n  b:\n  \tc: 1\n", kTab, "f.yaml:3:3"},
+        Refusal{"tab_before_a_next_key", "a:\n  b: 1\n\tc: 2\n", kTab, "f.yaml:3:1"},
+        Refusal{"tab_before_an_item", "a:\r\n\t- x\r\n", kTab, "f.yaml:2:1"},
+        Refusal{"tab_in_a_block", "a: |\n\tx\n", kTab, "f.yaml:2:1"},
+        Refusal{"colon_without_space", "m:\n  a:1\n  b: 2\n", "a space is missing after the colon in \"a:1\"",
+                "f.yaml:2:4"},
+        Refusal{"colon_without_space_in_an_item", "m:\n  - a:1\n    b: 2\n",
+                "a space is missing after the colon in \"a:1\"", "f.yaml:2:6"},
+        Refusal{"key_without_colon", "m:\n  a 1\n  b: 2\n", "expected a key with a colon, got \"a 1\"",
+                "f.yaml:2:3"},
+        Refusal{"two_colons", "a: b: c\n", "a second colon and space in one line: put the value in quotes",
+                "f.yaml:1:5"},
+        Refusal{"quote_open", "b: 0\na: \"x\nc: 1\n", "the quote \" that begins here is not closed",
+                "f.yaml:2:4"},
+        Refusal{"quote_open_after_a_doubled_one", "a: 'it''s\n", "the quote ' that begins here is not closed",
+                "f.yaml:1:4"},
+        Refusal{"quote_open_behind_a_byte_order_mark",
+                "\xEF\xBB\xBF"
+                "a: \"\\\"\n",
+                "the quote \" that begins here is not closed", "f.yaml:1:4"},
+        Refusal{"quote_open_at_the_end", "a: \"x", "the file ends inside a quoted text: close the quote",
+                "f.yaml:1:6"},
+        Refusal{"quote_open_before_a_document", "a: 'x\n---\nb: 1\n",
+                "a document marker inside a quoted text: close the quote before it", "f.yaml:2:1"},
+        Refusal{"text_after_a_quote", "a: 'it's'\n", kBehindQuote, "f.yaml:1:8"},
+        Refusal{"text_after_a_bracket", "a: [1] 2\n",
+                "unexpected text after the closing ]: put a comma inside the brackets, or the whole value in "
+                "quotes",
+                "f.yaml:1:8"},
+        Refusal{"comma_first", "a: ,b\n", "unexpected text: put the value in quotes", "f.yaml:1:4"},
+        Refusal{"list_open", "a: [1, 2\nb: 3\n", kListOpen, "f.yaml:1:4"},
+        Refusal{"inner_list_open", "a: [1, [2, 3]\n", kListOpen, "f.yaml:1:4"},
+        Refusal{"map_open", "a:\n  b: {c: 1\nd: 2\n", kMapOpen, "f.yaml:2:6"},
+        Refusal{"bracket_never_opened", "a: 1\nb: ]\n",
+                "this ] closes no bracket: put a text that contains it in quotes", "f.yaml:2:4"},
+        Refusal{"other_bracket", "a: [1, 2}\n",
+                "this } closes no bracket: put a text that contains it in quotes", "f.yaml:1:9"},
+        Refusal{"indented_less", "a:\n   b: 1\n  c: 2\n", kMisaligned, "f.yaml:3:3"},
+        Refusal{"indented_more", "a: 1\n  b: 2\n", kMisaligned, "f.yaml:2:3"},
+        Refusal{"indented_more_behind_a_quote", "a: \"x\"\n  b: 1\n", kMisaligned, "f.yaml:2:3"},
+        Refusal{"indented_less_at_the_top", "  a: 1\n b: 2\n",
+                "bad indentation: a line with 1 space before it continues no map above: align it with the "
+                "keys of "
+                "its map",
+                "f.yaml:2:2"},
+        Refusal{
+            "item_among_keys", "a: 1\n- b\n",
+            "bad indentation: a list item with 0 spaces before it continues no list above: align it with the "
+            "items of its list, or indent it below its key",
+            "f.yaml:2:1"},
+        Refusal{"item_behind_its_key", "a: - b\n",
+                "a list item cannot follow other text on its line: begin a new line, or write the list in "
+                "[brackets]",
+                "f.yaml:1:4"},
+        Refusal{"star", "b: *x\n", kAlias, "f.yaml:1:4"},
+        Refusal{"star_alone", "b: *\n", kAlias, "f.yaml:1:4"},
+        Refusal{"star_first", "*b: 1\n", kAlias, "f.yaml:1:1"},
+        Refusal{"ampersand", "b: &x y\n", kAnchor, "f.yaml:1:4"},
+        Refusal{"ampersand_alone", "b: & x\n", kAnchor, "f.yaml:1:4"},
+        Refusal{"exclamation", "b: !x y\n", kTag, "f.yaml:1:4"},
+        Refusal{"exclamation_open", "b: !<x\n", kTag, "f.yaml:1:4"},
+        Refusal{"percent", "b: %x\n", "a plain text cannot begin with %: put it in quotes", "f.yaml:1:4"},
+        Refusal{"at", "b: [@x]\n", "a plain text cannot begin with @: put it in quotes", "f.yaml:1:5"},
+        Refusal{"backtick", "b: `x`\n", "a plain text cannot begin with `: put it in quotes", "f.yaml:1:4"},
+        Refusal{"question_mark", "b: ? c\n", "a plain text cannot begin with ? and a space: put it in quotes",
+                "f.yaml:1:4"},
+        Refusal{"text_behind_a_block", "b: > c\n",
+                "the text after > belongs on the lines below, or into quotes", "f.yaml:1:4"},
+        Refusal{"unknown_escape", "b: \"\\q\"\n",
+                "unknown escape after \\ in double quotes: write \\\\ for a backslash, or use single quotes",
+                "f.yaml:1:5"},
+        Refusal{
+            "windows_path", "b: \"C:\\Users\"\n",
+            "too few hexadecimal digits after \\ in double quotes: write \\\\ for a backslash, or use single "
+            "quotes",
+            "f.yaml:1:7"},
+        Refusal{"utf16_with_a_mark",
+                std::string("\xFF\xFE"
+                            "a\0",
+                            4),
+                kUtf16, "f.yaml:1:1"},
+        Refusal{"utf16_big_endian", std::string("\xFE\xFF\0a", 4), kUtf16, "f.yaml:1:1"},
+        Refusal{"utf16_without_a_mark", std::string("a\0:\0", 4), kUtf16, "f.yaml:1:1"},
+        Refusal{"byte_order_mark_inside",
+                "a: 1\n\xEF\xBB\xBF"
+                "b: 2\n",
+                "a byte-order mark at the beginning of a line: remove it (files that were joined leave it)",
+                "f.yaml:2:1"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Yaml, AByteOrderMarkAtTheBeginningIsNoPartOfTheFirstKey) {
+  const auto root = parse_yaml(
+      "\xEF\xBB\xBF"
+      "a: \"x\"\n",
+      "f.yaml");
+  ASSERT_TRUE(root) << root.error().message;
+  EXPECT_EQ(root->find("a")->text, "x");
+}
+
 TEST(Yaml, HostileFilesEndSoon) {
   // Shapes that yaml-cpp scans slowly, at the largest size that reaches it.
   const std::vector<std::string> texts = {
@@ -94,6 +229,8 @@ TEST(Yaml, HostileFilesEndSoon) {
       "a: \"" + repeated(std::string(4000, 'x') + "\n ", 200) + "\"",
       repeated("- ", 2000),
       repeated("? ", 2000),
+      "a" + std::string(kMaxYamlBytes - 10, '\n') + "b: 1\n",
+      "a: !<" + std::string(kMaxYamlBytes - 10, '\n'),
   };
   for (const std::string& text : texts) {
     const auto start = std::chrono::steady_clock::now();
@@ -121,8 +258,42 @@ TEST(Yaml, FilesThatCannotBeRead) {
   EXPECT_EQ(read_text_file("/nonexistent/x").error().message, "cannot be read: No such file or directory");
   EXPECT_EQ(read_text_file("/nonexistent/x").error().where, "/nonexistent/x");
   EXPECT_EQ(read_operators_file("/nonexistent/x").error().code, ErrorCode::config_invalid);
-  EXPECT_THAT(read_text_file("/tmp").error().message, HasSubstr("not a regular file"));
+  EXPECT_EQ(read_text_file("/tmp").error().message, "cannot be read: it is a directory: name a file in it");
+  EXPECT_EQ(read_text_file("/dev/null").error().message, "cannot be read: not a regular file");
   EXPECT_EQ(read_text_file("/proc/self/exe", 100).error().code, ErrorCode::config_invalid);
+}
+
+// What `act` returns when this process has no more rights than any user.
+template <class Act>
+auto as_any_user(Act act) {
+  const bool root = ::geteuid() == 0;  // a file's mode does not bind root
+  EXPECT_TRUE(!root || ::seteuid(65534) == 0);
+  auto out = act();
+  EXPECT_TRUE(!root || ::seteuid(0) == 0);
+  return out;
+}
+
+TEST(Yaml, AFileOfAnotherUserIsToldWithBothUsers) {
+  const test::TempDir folder;
+  namespace fs = std::filesystem;
+  fs::permissions(folder.path(), fs::perms::all);
+  const fs::path file = folder.path() / "config.yaml", inner = folder.path() / "inner";
+  std::ofstream(file) << "a: 1\n";
+  fs::create_directory(inner);
+  std::ofstream(inner / "config.yaml") << "a: 1\n";
+  fs::permissions(file, fs::perms::none);
+  fs::permissions(inner, fs::perms::none);
+  const passwd* const owner = ::getpwuid(::geteuid());
+  ASSERT_NE(owner, nullptr);
+  const std::string name = owner->pw_name;
+  const std::string reader = ::geteuid() == 0 ? ::getpwuid(65534)->pw_name : name;
+  const std::string remedy = ", which belongs to user " + name + ": run the command as user " + name +
+                             ", or give the other user the right to";
+  EXPECT_EQ(as_any_user([&] { return read_text_file(file).error().message; }),
+            "cannot be read: user " + reader + " may not read it" + remedy);
+  EXPECT_EQ(as_any_user([&] { return read_text_file(inner / "config.yaml").error().message; }),
+            "cannot be read: user " + reader + " may not enter the directory " + inner.string() + remedy);
+  fs::permissions(inner, fs::perms::owner_all);
 }
 
 TEST(Units, Durations) {

@@ -271,7 +271,14 @@ TEST(Targets, ReceiptsAndExplanationsNameTheInstance) {
   ASSERT_EQ(answer["places"].size(), 2U) << "a kind is asked about by its name";
   EXPECT_EQ(answer["places"][0]["target"], "rack2");
   EXPECT_EQ(answer["places"][1]["status"], "chosen");
+  EXPECT_TRUE(answer["unusable"].is_null()) << "one instance is available";
   EXPECT_EQ(why_not(decide(tree, facts), facts, {"rack2", ""})["places"].size(), 1U);
+  facts.set("backend.rack2.available", false, "test");
+  facts.set("backend.rack1.available", false, "test");
+  EXPECT_EQ(
+      why_not(decide(tree, facts), facts, {"vllm", ""})["unusable"],
+      "vllm is not available, so no rule can choose it: rack2: no answer; rack1: backend.rack1.available is "
+      "false (test)");
 }
 
 TEST(Targets, ProofsLookAtEveryInstance) {

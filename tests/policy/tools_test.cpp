@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 Tree tools_tree(const std::string& text) {
   auto tree = parse_policy("schema: flyball.policy/v1\n" + text, "p.yaml");
@@ -77,6 +78,44 @@ TEST(WhyNot, InWords) {
   EXPECT_THAT(why_not_text(answer("vulkan")), HasSubstr("inside rule outer, which is not true"));
   EXPECT_THAT(why_not_text(answer("cpu")), HasSubstr("cpu was chosen"));
   EXPECT_THAT(why_not_text(answer("dynamo")), HasSubstr("no rule of p.yaml names it"));
+}
+
+TEST(WhyNot, BeginsWithTheRemoteServerThatIsNotConfigured) {
+  for (const std::string kind : {"vllm", "sglang", "tensorrt_llm", "dynamo"}) {
+    const std::string sentence =
+        kind +
+        " is a remote server, and none is configured: this release cannot configure one, so no rule can " +
+        "choose " + kind;
+    EXPECT_EQ(answer(kind.c_str())["unusable"], sentence);
+    EXPECT_THAT(why_not_text(answer(kind.c_str())),
+                StartsWith(sentence + "\n" + kind + " was not chosen; cpu was"));
+  }
+}
+
+TEST(WhyNot, BeginsWithTheReasonOfAnUnavailableEngine) {
+  const Tree tree = tools_tree(kTools);
+  const auto ask = [&](const Facts& facts, const char* wanted, const char* profile = "") {
+    return why_not(decide(tree, facts), facts, Target{wanted, profile, 0, 0});
+  };
+  Facts laptop;
+  ASSERT_TRUE(read_scenario("laptop", laptop));
+  ASSERT_TRUE(complete_scenario(laptop));
+  const std::string sentence =
+      "opencl is not available, so no rule can choose it: no discrete GPU is described";
+  EXPECT_EQ(ask(laptop, "opencl")["unusable"], sentence);
+  EXPECT_THAT(why_not_text(ask(laptop, "opencl", "latency")),
+              StartsWith(sentence + "\nopencl:latency was not"));
+  EXPECT_TRUE(ask(laptop, "cpu")["unusable"].is_null());
+  EXPECT_THAT(why_not_text(ask(laptop, "cpu")), StartsWith("cpu was chosen"));
+
+  Facts given;
+  given.set("backend.vulkan.available", false, "command line");
+  given.set("backend.vllm.available", true, "command line");
+  EXPECT_EQ(
+      ask(given, "vulkan")["unusable"],
+      "vulkan is not available, so no rule can choose it: backend.vulkan.available is false (command line)");
+  EXPECT_TRUE(ask(given, "vllm")["unusable"].is_null()) << "facts may suppose a server";
+  EXPECT_TRUE(ask(given, "opencl")["unusable"].is_null()) << "it is not known whether it is available";
 }
 
 // Whatever is asked of the shipped policy: one place is chosen exactly where the target was.
