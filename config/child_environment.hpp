@@ -10,7 +10,7 @@
 
 namespace flyball::config {
 
-// The names of these variables, and the beginnings of names of which children see every variable.
+// The names of these variables, and the prefixes of families that children see whole, secrets excepted.
 std::span<const std::string_view> child_variables() noexcept;
 std::span<const std::string_view> child_variable_families() noexcept;
 

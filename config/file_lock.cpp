@@ -9,49 +9,37 @@
 #include <cstring>
 
 namespace flyball::config {
-namespace {
-
-int operation_of(FileLock::Mode mode) noexcept {
-  return mode == FileLock::Mode::alone ? LOCK_EX : LOCK_SH;
-}
-
-}  // namespace
 
 Result<FileLock> FileLock::open(const std::filesystem::path& file) {
   Descriptor opened(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!opened)
-    return fail(ErrorCode::io_error, std::string("The lock file cannot be opened: ") + std::strerror(errno) + ".", {},
-                file.string());
+    return fail(ErrorCode::io_error, std::string("The lock file cannot be opened: ") + std::strerror(errno) + ".",
+                {}, file.string());
   return FileLock(std::move(opened));
 }
 
 bool FileLock::try_take(Mode mode) noexcept {
-  return ::flock(file_.get(), operation_of(mode) | LOCK_NB) == 0;
-}
-
-bool FileLock::take(Mode mode) noexcept {
-  while (::flock(file_.get(), operation_of(mode)) != 0)
-    if (errno != EINTR) return false;
-  return true;
+  return ::flock(file_.get(), (mode == Mode::alone ? LOCK_EX : LOCK_SH) | LOCK_NB) == 0;
 }
 
 void FileLock::give_up() noexcept {
   ::flock(file_.get(), LOCK_UN);
 }
 
-void FileLock::sign() noexcept {
+void sign(const std::filesystem::path& file) noexcept {
+  const Descriptor opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!opened) return;
   const std::string id = std::to_string(::getpid()) + "\n";
-  // A file that cannot be written locks all the same; nobody learns of whom then.
-  if (::ftruncate(file_.get(), 0) == 0)
-    [[maybe_unused]] const ssize_t written = ::pwrite(file_.get(), id.data(), id.size(), 0);
+  [[maybe_unused]] const ssize_t written = ::write(opened.get(), id.data(), id.size());
 }
 
-int FileLock::signer() const noexcept {
+std::string signer(const std::filesystem::path& file) {
+  const Descriptor opened(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   char text[16] = "";
-  const ssize_t size = ::pread(file_.get(), text, sizeof text, 0);
+  const ssize_t size = opened ? ::read(opened.get(), text, sizeof text) : -1;
   int id = 0;
   if (size > 0) std::from_chars(text, text + size, id);
-  return id > 0 ? id : 0;
+  return id > 0 ? "process " + std::to_string(id) : "a process of unknown id";
 }
 
 }  // namespace flyball::config

@@ -42,7 +42,7 @@ class Simulation {
   // neighbours in time were meant for different engines.
   //
   // A move is that of one app and workload class. Either side has the median TTFT that their requests of the model had on the
-  // engine (`of`: "app"); where they had none there, that of everybody's requests ("all"); null where nobody had one.
+  // engine (`of`: "app"); where they had none there, that of all apps' requests ("all"); null where nobody had one.
   nlohmann::json report() const;
 
  private:
@@ -66,7 +66,7 @@ class Simulation {
   Totals totals_;
   std::map<Move, std::uint64_t> moves_;
   std::map<std::pair<std::string, std::string>, std::uint64_t> other_rule_;
-  std::map<std::pair<Workload, std::string>, std::vector<double>> ttft_ms_;  // by engine; everybody's: by model alone
+  std::map<std::pair<Workload, std::string>, std::vector<double>> ttft_ms_;  // by engine; all apps': by model alone
   std::map<std::string, Switches> switches_;                                    // by model
 };
 

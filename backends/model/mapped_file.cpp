@@ -23,9 +23,10 @@ std::unexpected<Error> refuse(const std::filesystem::path& path, const std::stri
 }
 // The cause and, where a person can do something, the remedy.
 std::string why(const std::filesystem::path& path, int error) {
-  constexpr std::array kOnTheNet{"hf.co/", "huggingface.co/", "http:/", "https:/", "hf:/", "ollama:/"};
-  const bool names_a_site = std::ranges::any_of(
-      kOnTheNet, [&](const char* site) { return path.string().find(site) != std::string::npos; });
+  constexpr std::array kSites{"hf.co", "huggingface.co", "http:", "https:", "hf:", "ollama:", "ollama.com"};
+  const bool names_a_site = std::ranges::any_of(path, [&](const std::filesystem::path& part) {
+    return std::ranges::find(kSites, part.string()) != kSites.end();
+  });
   std::string text = std::generic_category().message(error);
   if (error == ENOENT && names_a_site)
     return text + "; Flyball fetches no models: download the file, and give its path on this machine";

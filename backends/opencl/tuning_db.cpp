@@ -1,6 +1,7 @@
 #include "backends/opencl/tuning_db.hpp"
 
 #include <cerrno>
+#include <cstring>
 #include <optional>
 #include <system_error>
 #include <vector>
@@ -206,13 +207,17 @@ Result<config::FileLock> lock_tuning(const fs::path& file) {
   if (const auto made = CacheDirectory::make(file.parent_path(), kTrust); !made) return pass(made);
   fs::path name = file;
   auto lock = config::FileLock::open(name += ".lock");
-  if (!lock) return pass(lock);
-  if (!lock->try_take(config::FileLock::Mode::alone) && errno == EWOULDBLOCK)
-    return fail(ErrorCode::io_error,
-                "Another flyball tune (process " + std::to_string(lock->signer()) +
-                    ") tunes this device: wait for its end, or stop it; it keeps what it has found.",
-                {}, file.string());
-  lock->sign();
+  if (!lock) return lock;
+  if (!lock->try_take(config::FileLock::Mode::alone))
+    return errno == EWOULDBLOCK
+               ? fail(ErrorCode::io_error,
+                      "Another flyball tune (" + config::signer(name) +
+                          ") tunes this device: wait for its end, or stop it; it keeps what it has found.",
+                      {}, file.string())
+               : fail(ErrorCode::io_error,
+                      std::string("The tuning file cannot be locked: ") + std::strerror(errno) + ".", {},
+                      file.string());
+  config::sign(name);
   return lock;
 }
 

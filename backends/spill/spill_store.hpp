@@ -26,10 +26,8 @@
 
 namespace flyball::spill {
 
-// Files of the directory beside the segments: the lock of a change that all processes must see whole (room is made, a sweep
-// begins or ends), and the one that every daemon shares that uses the directory.
+// The file beside the segments that a process locks while it makes room, or while its sweep begins or ends.
 inline constexpr const char* kChangeLock = "lock";
-inline constexpr const char* kUsersLock = "users.lock";
 
 // What the store asks of the system, and tests make fail.
 enum class Call : std::uint8_t { create, write, map };

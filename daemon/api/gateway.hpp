@@ -2,6 +2,7 @@
 // Composition root for everything between socket and fleet; daemon/serve builds it.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -29,6 +30,7 @@ struct Settings {
   std::vector<config::AppManifest> apps;
   measure::Book measured;  // by calibrate, as of the reload
   probe::ModelFilesRead files;
+  std::filesystem::path unused_policy;  // a policy.yaml beside config.yaml that says something else; "": none
 
   const BackendInfo* file_of(const config::ModelEntry& model) const {
     const auto it = files.infos.find(model.id);

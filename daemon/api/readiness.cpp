@@ -56,12 +56,31 @@ struct Model {
       best = std::min(best, state_on(worker));
     return best;
   }
-  // No engine can load a wrong file, unless one has loaded it since it was read. A file that was not read in time may be
-  // right.
+  // No engine can load a wrong file, unless one has loaded it since it was read. A file that was absent may have come by
+  // now, and the next request looks: readiness must let that request come.
   State state_on(const fleet::WorkerStatus* worker) const {
     const State state = worker == nullptr ? State::unloaded : state_of(*worker);
-    const bool wrong_file = file_trouble != nullptr && file_trouble->code != ErrorCode::model_unavailable;
+    const bool wrong_file = file_trouble != nullptr && (file_trouble->code == ErrorCode::model_invalid ||
+                                                        file_trouble->code == ErrorCode::model_unsupported);
     return state == State::unloaded && wrong_file && (worker == nullptr || !worker->was_ready) ? State::invalid : state;
+  }
+  // In words for apps, who learn nothing of paths and users; "" where an engine may serve the model.
+  std::string_view unavailable() const {
+    const bool served = std::ranges::any_of(workers, [](const auto& worker_of) {
+      return worker_of.second != nullptr && worker_of.second->was_ready;
+    });
+    if (served || state() < State::unloaded) return "";
+    if (file_trouble == nullptr) return state() == State::invalid ? "no engine could load the model's file" : "";
+    switch (file_trouble->code) {
+      case ErrorCode::io_error:
+        return "the model's file is absent, or the daemon may not read it";
+      case ErrorCode::model_unsupported:
+        return "no engine of this release can read the model's file";
+      case ErrorCode::model_invalid:
+        return "the model's file is damaged";
+      default:
+        return "";
+    }
   }
   bool can_serve() const { return state() <= State::unloaded; }
   // A load failed and nobody tries again.
@@ -109,7 +128,8 @@ nlohmann::ordered_json details_of(const std::vector<Model>& models) {
     auto& one = out[model.entry->id];
     one["state"] = kNames[static_cast<std::size_t>(model.state())];
     if (model.file_trouble != nullptr && model.state() >= State::unloaded)
-      one["error"] = model.entry->path.string() + ": " + model.file_trouble->message;
+      one["error"] =
+          (model.entry->embedded ? "" : model.entry->path.string() + ": ") + model.file_trouble->message;
     for (const auto& [engine, worker] : model.workers) {
       if (worker == nullptr) continue;
       auto& of_engine = one["engines"][engine];
@@ -137,9 +157,7 @@ http::Response readiness_view(const ModelsSeen& seen, bool draining, bool detail
 std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen) {
   std::map<std::string, std::string> out;
   for (const Model& model : models_of(seen))
-    if (model.state() == State::invalid)
-      out[model.entry->id] =
-          model.file_trouble != nullptr ? model.file_trouble->message : "no engine could load the model's file";
+    if (const std::string_view why = model.unavailable(); !why.empty()) out[model.entry->id] = why;
   return out;
 }
 

@@ -29,8 +29,8 @@ struct ModelsSeen {
 // `details`: with "models", each with its state, those of its engines, and the trouble with its file.
 http::Response readiness_view(const ModelsSeen& seen, bool draining, bool details);
 
-// Why no engine can serve a model, by id, without a path: its file is absent, damaged or of an unknown kind. Models that an
-// engine may serve are absent.
+// Why no engine can serve a model, by id, in words for apps: its file was absent, damaged or of an unknown kind at the
+// latest start or reload, and no engine has loaded it since. Models that an engine may serve are absent.
 std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen);
 
 }  // namespace flyball::api

@@ -154,7 +154,7 @@ int calibrate(const CalibrateOptions& o) {
   if (const auto daemon = store::running_daemon(database->file().parent_path()))
     std::fprintf(stderr,
                  "flyball: a daemon runs on this machine (%s): its requests and these measurements slow each other\n",
-                 store::process_name(*daemon).c_str());
+                 daemon->c_str());
   const probe::HardwareReport hardware = probe::probe_hardware();
   const auto wanted = [&](const std::string& backend) {
     return std::ranges::any_of(o.backends, [&](const auto& b) { return b == kAllEngines || b == backend; });

@@ -57,15 +57,20 @@ std::optional<BackendInfo> info_of(const ChildAnswer& answer) {
 Error trouble_of(const ChildAnswer& answer, std::chrono::milliseconds timeout) {
   constexpr std::size_t kMostText = 500;  // bytes of another process's words
   const Json said = Json::parse(answer.text, nullptr, false);
-  if (said.is_object() && said.contains("error") && said["error"].is_object())
-    if (std::string why = member_text(said["error"], "message"); !why.empty() && why.size() <= kMostText)
-      return {error_code_from(member_text(said["error"], "code")), std::move(why), {}, {}};
+  const auto unknown = [](std::string why) { return Error{ErrorCode::model_unavailable, std::move(why), {}, {}}; };
+  if (said.is_object() && said.contains("error") && said["error"].is_object()) {
+    std::string why = member_text(said["error"], "message").substr(0, kMostText);
+    std::ranges::replace_if(why, [](unsigned char c) { return c < 0x20 || c >= 0x7F; }, '?');
+    const ErrorCode code = error_code_from(member_text(said["error"], "code"));
+    const bool of_the_file = code == ErrorCode::io_error || code == ErrorCode::model_invalid ||
+                             code == ErrorCode::model_unsupported;
+    return of_the_file ? Error{code, std::move(why), {}, {}} : unknown(std::move(why));
+  }
+  if (answer.end == ChildAnswer::End::no_start)
+    return unknown("the process that reads model files could not be started: " + answer.trouble);
   if (answer.end == ChildAnswer::End::timed_out)
-    return {ErrorCode::model_unavailable,
-            "the model file was not read within " + std::to_string(timeout.count()) + " ms: its disk is slow",
-            {},
-            {}};
-  return {ErrorCode::model_unavailable, "the process that reads the model file failed", {}, {}};
+    return unknown("the model files were not read within " + std::to_string(timeout.count()) + " ms");
+  return unknown("the process that reads the model file failed");
 }
 
 // Of this program's own bytes, which nobody else has written.

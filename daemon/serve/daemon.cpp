@@ -77,13 +77,18 @@ void read_measured(api::Settings& settings, std::span<const measure::Engine> eng
                  settings.measured.size() == 1 ? "pair" : "pairs");
 }
 
-// Tells the operator, before a client meets it, what of the files cannot be served or is not used.
-void warn_of_files(const api::Settings& settings, const std::filesystem::path& config_file) {
+// Tells the operator of models that cannot be served, and of a policy that is not used, before a client meets them.
+void warn_of_files(const api::Settings& settings) {
   for (const config::ModelEntry& model : settings.config.models)
-    if (const auto trouble = settings.files.troubles.find(model.id); trouble != settings.files.troubles.end())
-      spdlog::warn("model {} cannot be served: {} | path={}", model.id, trouble->second.message, model.path.string());
-  if (const auto unused = settings::unused_policy(config_file, settings.config); !unused.empty())
-    spdlog::warn("{} | path={}", settings::unused_policy_text(unused, settings.config), unused.string());
+    if (const auto trouble = settings.files.troubles.find(model.id); trouble != settings.files.troubles.end()) {
+      const std::string why =
+          (model.embedded ? "" : model.path.string() + ": ") + trouble->second.message;
+      if (trouble->second.code == ErrorCode::model_unavailable)
+        spdlog::warn("model {} is not known yet: {}", model.id, why);
+      else
+        spdlog::warn("model {} cannot be served: {}", model.id, why);
+    }
+  if (!settings.unused_policy.empty()) spdlog::warn("{}", settings::unused_policy_text(settings.unused_policy, settings.config));
 }
 
 // What model files were found to be, so that a reload reads those alone that have changed.
@@ -108,6 +113,7 @@ class Daemon {
         ledger_(std::move(ledger)),
         store_(database ? std::make_unique<store::Writer>(std::move(*database)) : nullptr),
         outcomes_(ledger_, store_.get()),
+        kv_directory_(enter_at_once(settings_->config.kv_spill)),
         fleet_(fleet::make_worker_fleet(io_, settings_->config,
                                         with_predictions(with_preload(std::move(fleet))))),
         gateway_(io_, settings_, hardware_, *fleet_, api::all_codecs(), store_.get(), std::move(past),
@@ -223,7 +229,7 @@ class Daemon {
       gateway_.reload(settings_);
       forget_old_apps();
       spdlog::info("configuration reloaded");
-      warn_of_files(*settings_, options_.source.config);
+      warn_of_files(*settings_);
     }
     notifier_.ready(status_line());
     if (std::exchange(read_again_, false)) reload();
@@ -253,22 +259,35 @@ class Daemon {
       });
     });
   }
-  void sweep(const config::KvSpill& kv, const std::vector<std::string>& apps, const std::stop_token& stop) {
+  static void warn_of_sweep(const Error& error) {
+    if (error.code != ErrorCode::cancelled)
+      spdlog::warn("cannot remove the KV of former apps from the disk: {}", describe(error));
+  }
+  // nullopt: no engine writes KV there, or the directory cannot be used (the log has the reason), or another daemon's
+  // sweep was still running when stop was requested.
+  static std::optional<spill::SharedDirectory> enter(const config::KvSpill& kv, const std::stop_token& stop) {
     std::error_code error;
-    if (kv.max_bytes == 0 && !std::filesystem::exists(kv.directory, error)) return;  // no engine makes it
-    if (!kv_directory_ || kv_directory_->path() != kv.directory) {
-      kv_directory_.reset();
-      auto entered = spill::SharedDirectory::enter(kv.directory, stop);
-      if (!entered)
-        return spdlog::warn("cannot remove the KV of former apps from the disk: {}", describe(entered.error()));
-      kv_directory_ = std::move(*entered);
-    }
+    if (kv.directory.empty() || (kv.max_bytes == 0 && !std::filesystem::exists(kv.directory, error)))
+      return std::nullopt;
+    auto entered = spill::SharedDirectory::enter(kv.directory, stop);
+    if (entered) return std::move(*entered);
+    warn_of_sweep(entered.error());
+    return std::nullopt;
+  }
+  // As the sweep does, but without a wait: its thread tries again.
+  static std::optional<spill::SharedDirectory> enter_at_once(const config::KvSpill& kv) {
+    std::stop_source now;
+    now.request_stop();
+    return enter(kv, now.get_token());
+  }
+  void sweep(const config::KvSpill& kv, const std::vector<std::string>& apps, const std::stop_token& stop) {
+    if (!kv_directory_ || !kv_directory_->is_at(kv.directory)) kv_directory_ = enter(kv, stop);
+    if (!kv_directory_) return;
     const auto removed = kv_directory_->sweep(apps, stop);
     if (!removed)
-      spdlog::warn("cannot remove the KV of former apps from the disk: {}", describe(removed.error()));
+      warn_of_sweep(removed.error());
     else if (!*removed)
-      spdlog::info("keeping the KV of former apps: another daemon uses the directory, too | kv_spill.directory={}",
-                   kv.directory.string());
+      spdlog::info("keeping the KV of former apps: another daemon uses {}, too", kv.directory.string());
     else if (**removed > 0)
       spdlog::info("removed the KV of former apps from the disk: {} files", **removed);
   }
@@ -396,6 +415,8 @@ class Daemon {
   const std::shared_ptr<measure::PredictionLedger> ledger_;  // of what was predicted
   const std::unique_ptr<store::Writer> store_;     // nullptr: there is no state directory that can be written
   measure::Outcomes outcomes_;
+  // Entered before the first engine writes there, and left after the last one has. Used by sweep_'s thread while it runs.
+  std::optional<spill::SharedDirectory> kv_directory_;
   std::unique_ptr<fleet::Fleet> fleet_;
   api::Gateway gateway_;
   calibrate::IdleRefresh refresh_;
@@ -409,7 +430,6 @@ class Daemon {
   std::uint64_t finished_ = 0;                 // requests, when it was last asked whether there were any
   bool reading_ = false, read_again_ = false;  // settings: being read; asked for meanwhile
   bool sweeping_ = false, sweep_again_ = false;  // KV of former apps: being removed; asked for meanwhile
-  std::optional<spill::SharedDirectory> kv_directory_;  // sweep_'s, while it runs; held until the daemon ends
   std::jthread sweep_;
   std::jthread reader_;                        // last: it ends before what it uses
 };
@@ -555,7 +575,7 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
     return std::unexpected(StartFailure{std::move(fits.error()), true});
   const config::Config& config = (*settings)->config;
   const std::int64_t now = std::time(nullptr);
-  // Before anything is started or swept that the other daemon has.
+  // Before an engine is started or anything is removed.
   auto opened = open_store(config.state_dir, now);
   if (!opened) return std::unexpected(StartFailure{std::move(opened.error()), false});
   Store& state = *opened;
@@ -570,7 +590,7 @@ std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
   auto engines = calibrate::engines_of(report, config);
   auto ledger = ledger_of(state.database);
   read_measured(**settings, engines, ledger, files.digests);
-  warn_of_files(**settings, options.source.config);
+  warn_of_files(**settings);
   auto ended =
       Daemon(options, std::move(*settings), std::move(files), std::move(hardware), std::move(engines),
              std::move(fleet), std::move(past), std::move(ledger), std::move(state.database))

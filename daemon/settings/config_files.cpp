@@ -86,17 +86,20 @@ Result<policy::Tree> policy_of(const config::Config& config) {
 std::filesystem::path unused_policy(const std::filesystem::path& config_file, const config::Config& config) {
   if (config_file.empty()) return {};
   std::error_code error;
-  for (const char* const name : {"policy.yaml", "policy.yml"})
-    if (const auto beside = config_file.parent_path() / name;
-        std::filesystem::is_regular_file(beside, error) &&
-        !std::filesystem::equivalent(beside, config.policy_path, error))
-      return beside;
+  for (const char* const name : {"policy.yaml", "policy.yml"}) {
+    const auto beside = config_file.parent_path() / name;
+    if (!std::filesystem::is_regular_file(beside, error) ||
+        std::filesystem::equivalent(beside, config.policy_path, error))
+      continue;
+    const auto unused = config::read_operators_file(beside), used = policy_text(config);
+    if (!unused || !used || *unused != *used) return beside;
+  }
   return {};
 }
 
 std::string unused_policy_text(const std::filesystem::path& unused, const config::Config& config) {
-  return unused.filename().string() + " beside config.yaml is not used: " + policy_name(config) + " holds. To use it, write \"policy_path: " +
-         unused.filename().string() + "\" into config.yaml.";
+  return unused.string() + " is not used: " + policy_name(config) + " holds. To use it, add \"policy_path: " +
+         unused.filename().string() + "\" to the configuration beside it.";
 }
 
 Result<ConfigAndPolicy> config_and_policy(const std::string& config, const std::string& policy) {

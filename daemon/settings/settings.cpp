@@ -33,6 +33,7 @@ Result<std::shared_ptr<api::Settings>> load_settings(const Source& source, probe
   if (config->state_dir.empty()) config->state_dir = default_state_dir();
   if (config->kv_spill.directory.empty() && !config->cache_dir.empty())
     config->kv_spill.directory = config->cache_dir / "kv";
+  settings->unused_policy = unused_policy(source.config, *config);
   settings->config = std::move(*config);
   settings->tree = std::make_shared<const policy::Tree>(std::move(*tree));
   settings->apps = std::move(*apps);

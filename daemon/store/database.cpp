@@ -316,7 +316,7 @@ Result<void> Database::Impl::to_newest_schema(Access access, bool for_daemon) {
   if (const auto daemon = *found > 0 && !for_daemon ? running_daemon(file.parent_path()) : std::nullopt)
     return fail(ErrorCode::io_error,
                 "The file's schema is version " + std::to_string(*found) + ", this program writes version " +
-                    std::to_string(newest) + ", and a daemon of another version (" + process_name(*daemon) +
+                    std::to_string(newest) + ", and a daemon of another version (" + *daemon +
                     ") uses the file: restart that daemon with this program first.",
                 {}, file.string());
   return transaction([&]() -> Result<void> {

@@ -1,5 +1,7 @@
 #include "daemon/store/state_lock.hpp"
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -15,44 +17,40 @@ using Mode = config::FileLock::Mode;
 constexpr int kTries = 5;
 constexpr std::chrono::milliseconds kPause{50};
 
-std::filesystem::path lock_in(const std::filesystem::path& state_dir) {
-  return state_dir / "flyball.db.lock";
+// The directory itself is the lock: a file in it may be removed.
+config::FileLock lock_of(const std::filesystem::path& state_dir) {
+  return config::FileLock(Descriptor(::open(state_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+}
+// The file that names the process which has the directory.
+std::filesystem::path name_in(const std::filesystem::path& state_dir) {
+  return state_dir / "flyball.pid";
 }
 
 }  // namespace
 
 std::expected<config::FileLock, LockFailure> lock_state(const std::filesystem::path& state_dir) {
-  auto lock = config::FileLock::open(lock_in(state_dir));
-  if (!lock) return std::unexpected(LockFailure{std::move(lock.error())});
-  for (int tries = 1; !lock->try_take(Mode::alone); ++tries) {
+  config::FileLock lock = lock_of(state_dir);
+  const auto failure = [&](std::string message, bool in_use) {
+    return std::unexpected(
+        LockFailure{{ErrorCode::io_error, std::move(message), "state_dir", state_dir.string()}, in_use});
+  };
+  for (int tries = 1; !lock.try_take(Mode::alone); ++tries) {
     if (errno != EWOULDBLOCK)
-      return std::unexpected(LockFailure{{ErrorCode::io_error,
-                                          std::string("The state directory cannot be locked: ") +
-                                              std::strerror(errno) + ".",
-                                          "state_dir", state_dir.string()}});
+      return failure(std::string("The state directory cannot be locked: ") + std::strerror(errno) + ".", false);
     if (tries == kTries)
-      return std::unexpected(
-          LockFailure{{ErrorCode::io_error,
-                       "Another daemon (" + process_name(lock->signer()) +
-                           ") uses this state directory: stop it, or give this one a state_dir of its own.",
-                       "state_dir", state_dir.string()},
-                      true});
+      return failure("Another daemon (" + config::signer(name_in(state_dir)) +
+                         ") uses this state directory: stop it, or give this one a state_dir of its own.",
+                     true);
     std::this_thread::sleep_for(kPause);
   }
-  lock->sign();
-  return std::move(*lock);
+  config::sign(name_in(state_dir));
+  return lock;
 }
 
-std::optional<int> running_daemon(const std::filesystem::path& state_dir) {
-  std::error_code error;
-  if (!std::filesystem::exists(lock_in(state_dir), error)) return std::nullopt;
-  auto lock = config::FileLock::open(lock_in(state_dir));
-  if (!lock || lock->try_take(Mode::shared) || errno != EWOULDBLOCK) return std::nullopt;
-  return lock->signer();
-}
-
-std::string process_name(int id) {
-  return id > 0 ? "process " + std::to_string(id) : "a process of unknown id";
+std::optional<std::string> running_daemon(const std::filesystem::path& state_dir) {
+  config::FileLock lock = lock_of(state_dir);
+  if (lock.try_take(Mode::shared) || errno != EWOULDBLOCK) return std::nullopt;
+  return config::signer(name_in(state_dir));
 }
 
 }  // namespace flyball::store

@@ -1,5 +1,5 @@
-// The lock of a state directory. One daemon has the directory at a time: it alone knows what its engines hold, which apps
-// there are, and what they used.
+// The lock of a state directory. One daemon has a directory at a time, because its engines, its apps and their usage are
+// known to that daemon alone.
 #pragma once
 
 #include <expected>
@@ -14,15 +14,12 @@ namespace flyball::store {
 
 struct LockFailure {
   Error error;          // io_error
-  bool in_use = false;  // another process holds the lock, and the error names it; else the lock file cannot be used
+  bool in_use = false;  // another process holds the lock, and the error names it; else the directory cannot be locked
 };
 // Takes the lock of an existing directory for this process, for as long as the returned value lives.
 std::expected<config::FileLock, LockFailure> lock_state(const std::filesystem::path& state_dir);
 
-// The id of the process that holds the lock, 0 where the file does not tell it; nullopt where no process holds it.
-std::optional<int> running_daemon(const std::filesystem::path& state_dir);
-
-// "process 1234"; "a process of unknown id" for 0.
-std::string process_name(int id);
+// The process that holds the lock ("process 1234"); nullopt where no process holds it.
+std::optional<std::string> running_daemon(const std::filesystem::path& state_dir);
 
 }  // namespace flyball::store

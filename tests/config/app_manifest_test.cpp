@@ -177,7 +177,7 @@ TEST_F(Manifests, KeysThatCannotBe) {
   refused("key: {file: spaces}", "cannot stand in an Authorization header");
   refused("key: {file: nothing}", "No such file");
   refused("key: {env: FLYBALL_NO_SUCH_VARIABLE}", "FLYBALL_NO_SUCH_VARIABLE is not set");
-  refused("key: {env: VK_CHAT_KEY}", "passes the environment variable VK_CHAT_KEY on to its engines");
+  refused("key: {env: POCL_CHAT}", "passes the environment variable POCL_CHAT on to its engines");
   refused("key: {credential: ../x}", "expected a name of letters");
   refused("key: {credential: ..}", "expected a name of letters");
   refused("key: {}", "exactly one of file, env and credential");

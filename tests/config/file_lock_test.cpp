@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
-#include <thread>
 
 #include "tests/harness/temp_dir.hpp"
 
@@ -45,23 +45,22 @@ TEST_F(FileLockTest, IsSharedByManyAndAloneWithNone) {
   EXPECT_TRUE(first.try_take(Mode::alone));
 }
 
-TEST_F(FileLockTest, WaitsForItsHolder) {
+TEST_F(FileLockTest, SaysWhyAFileCannotBeLocked) {
+  FileLock none;
+  EXPECT_FALSE(none.try_take(Mode::alone));
+  EXPECT_EQ(errno, EBADF);
   FileLock first = open(), second = open();
   ASSERT_TRUE(first.try_take(Mode::alone));
-  std::jthread waits([&] { EXPECT_TRUE(second.take(Mode::alone)); });
-  first.give_up();
-  waits.join();
-  EXPECT_FALSE(first.try_take(Mode::shared));
+  EXPECT_FALSE(second.try_take(Mode::alone));
+  EXPECT_EQ(errno, EWOULDBLOCK);
 }
 
-TEST_F(FileLockTest, TellsWhoSigned) {
-  FileLock lock = open();
-  EXPECT_EQ(lock.signer(), 0);
-  ASSERT_TRUE(lock.try_take(Mode::alone));
-  lock.sign();
-  EXPECT_EQ(open().signer(), getpid());
+TEST_F(FileLockTest, NamesWhoSigned) {
+  EXPECT_EQ(signer(file()), "a process of unknown id");
+  sign(file());
+  EXPECT_EQ(signer(file()), "process " + std::to_string(getpid()));
   std::ofstream(file(), std::ios::trunc) << "no number";
-  EXPECT_EQ(lock.signer(), 0);
+  EXPECT_EQ(signer(file()), "a process of unknown id");
 }
 
 TEST_F(FileLockTest, FollowsNoLinkAndNamesTheFile) {

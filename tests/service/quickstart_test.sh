@@ -85,5 +85,5 @@ while [ ! -s "$work/other" ]; do
   sleep 0.1
 done
 quickstart 0
-says "another daemon of this user runs: this one has a state directory that goes with it"
+says "another daemon of this user runs: this one has a temporary state directory"
 says "tokens per second"

@@ -12,9 +12,20 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from daemon import GREEDY, SmallModelTest, kill_workers  # noqa: E402
+from daemon import APP, GREEDY, Daemon, SmallModelTest, kill_workers  # noqa: E402
 
 PROMPT = " ".join("word%d" % (n * 7919 % 1000) for n in range(150))  # several hundred tokens
+
+
+class Other(Daemon):
+    """A daemon with a state directory and an app of its own, and the same KV directory."""
+
+    def __init__(self, model, kv):
+        super().__init__({"small": "path: %s\ncontext: 1024" % model}, app=APP.replace("app: example", "app: other"),
+                         kv_spill="{directory: %s, max_bytes: 256MiB}" % kv)
+
+    def config_text(self, more=""):
+        return super().config_text(more).replace("default_app: example", "default_app: other")
 
 
 class SpillTest(SmallModelTest):
@@ -138,6 +149,22 @@ class SpillTest(SmallModelTest):
             daemon.signal(15)
             self.assertEqual(daemon.wait(), 0)
             self.assertEqual({path: os.stat(path).st_size for path in glob.glob(self.kv + "/*.kv")}, there)
+
+    def test_daemons_that_share_the_directory_keep_each_others_kv(self):
+        segments = lambda: set(glob.glob(self.kv + "/*.kv"))
+        with self.daemon() as first:
+            self.ask(first)
+            self.wait_spilled(first)
+            of_first = segments()
+            self.assertTrue(of_first)
+            with Other(self.model, self.kv) as second:
+                second.wait_for_log("keeping the KV of former apps: another daemon uses " + self.kv)
+                self.assertEqual(segments() & of_first, of_first)
+                first.signal(15)
+                self.assertEqual(first.wait(), 0)
+                second.signal(1)
+                second.wait_for_log("removed the KV of former apps from the disk")
+                self.assertFalse(segments() & of_first, "the second daemon is alone, and does not know the first one's apps")
 
     def test_another_app_finds_nothing(self):
         keys = os.path.join(self.cache.name, "key")

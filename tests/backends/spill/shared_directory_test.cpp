@@ -1,6 +1,8 @@
 // Daemons that use one KV directory and have different apps.
 #include "backends/spill/shared_directory.hpp"
 
+#include <fcntl.h>
+
 #include <thread>
 
 #include "tests/backends/spill/support.hpp"
@@ -13,7 +15,7 @@ using spill::SharedDirectory;
 class SharedKv : public Directory {
  protected:
   SharedDirectory enter() const {
-    auto entered = SharedDirectory::enter(options_.directory);
+    auto entered = SharedDirectory::enter(options_.directory, {});
     EXPECT_TRUE(entered) << entered.error().message;
     return std::move(*entered);
   }
@@ -73,20 +75,62 @@ TEST_F(SharedKv, ManyThatSweepAtOnceRemoveNothingOfEachOther) {
   EXPECT_EQ(segments().size(), static_cast<std::size_t>(kDaemons));
 }
 
-TEST_F(SharedKv, StopsWaitingForASweepWhenTold) {
-  { const SharedDirectory makes_it = enter(); }
-  auto alone = config::FileLock::open(options_.directory / spill::kUsersLock);
-  ASSERT_TRUE(alone && alone->try_take(config::FileLock::Mode::alone));
+// The page says that files in the directory may be removed at any time.
+TEST_F(SharedKv, RemovedFilesLetNobodySweep) {
+  SharedDirectory one = enter();
+  for (const auto& file : std::filesystem::directory_iterator(options_.directory)) std::filesystem::remove(file);
+  SharedDirectory other = enter();
+  put("app");
+  put("of the other daemon");
+  EXPECT_EQ(one.sweep(mine_, {}).value(), std::nullopt);
+  EXPECT_EQ(other.sweep(mine_, {}).value(), std::nullopt);
+}
+
+TEST_F(SharedKv, KnowsADirectoryThatWasReplaced) {
+  const SharedDirectory one = enter();
+  EXPECT_TRUE(one.is_at(options_.directory));
+  EXPECT_FALSE(one.is_at(top_));
+  std::filesystem::rename(options_.directory, top_ / "moved");
+  EXPECT_FALSE(one.is_at(options_.directory));
+  const SharedDirectory made_anew = enter();
+  EXPECT_FALSE(one.is_at(options_.directory));
+}
+
+TEST_F(SharedKv, StopsWaitingForLocksWhenTold) {
+  SharedDirectory one = enter();
+  put("gone");
   std::stop_source source;
   source.request_stop();
+  auto change = config::FileLock::open(options_.directory / spill::kChangeLock);
+  ASSERT_TRUE(change && change->try_take(config::FileLock::Mode::alone));  // an engine on a disk that hangs
+  const auto swept = one.sweep(mine_, source.get_token());
+  ASSERT_FALSE(swept);
+  EXPECT_EQ(swept.error().code, ErrorCode::cancelled);
+  EXPECT_EQ(segments().size(), 1U);
+  change->give_up();
+  config::FileLock alone(Descriptor(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  EXPECT_FALSE(alone.try_take(config::FileLock::Mode::alone)) << "its share is not lost";
+  {
+    const SharedDirectory gone = std::move(one);
+  }
+  ASSERT_TRUE(alone.try_take(config::FileLock::Mode::alone));  // another daemon sweeps
   const auto entered = SharedDirectory::enter(options_.directory, source.get_token());
   ASSERT_FALSE(entered);
   EXPECT_EQ(entered.error().code, ErrorCode::cancelled);
 }
 
+TEST_F(SharedKv, SaysWhyTheLockCannotBeTaken) {
+  SharedDirectory one = enter();
+  std::filesystem::create_directory(options_.directory / spill::kChangeLock);
+  const auto swept = one.sweep(mine_, {});
+  ASSERT_FALSE(swept);
+  EXPECT_EQ(swept.error().code, ErrorCode::io_error);
+  EXPECT_NE(swept.error().message.find("directory"), std::string::npos) << swept.error().message;
+}
+
 TEST_F(SharedKv, SaysWhyADirectoryCannotBeUsed) {
   write(options_.directory, "a file");
-  const auto entered = SharedDirectory::enter(options_.directory);
+  const auto entered = SharedDirectory::enter(options_.directory, {});
   ASSERT_FALSE(entered);
   EXPECT_EQ(entered.error().code, ErrorCode::io_error);
   EXPECT_EQ(entered.error().where, options_.directory.string());

@@ -105,18 +105,19 @@ TEST_F(ReadinessTest, WithoutADefaultModelTheOnlyOneOrAnyOneHasToBeServed) {
 TEST_F(ReadinessTest, AModelWhoseFileIsWrongCannotBeServedUntilAnEngineHasLoadedIt) {
   config.models[0].path = "/models/one.gguf";
   config.default_model = "one";
-  troubles["one"] = {ErrorCode::io_error, "No such file", {}, {}};
+  troubles["one"] = {ErrorCode::model_invalid, "not a GGUF file", {}, {}};
   EXPECT_EQ(status({}), "failed");
   const auto seen = [&](std::vector<WorkerStatus> workers) {
     return api::ModelsSeen{config, troubles, engines, std::move(workers)};
   };
   const auto body = json::parse(api::readiness_view(seen({}), false, true).body);
-  EXPECT_EQ(body["models"]["one"], json::parse(R"({"state":"invalid","error":"/models/one.gguf: No such file"})"));
+  EXPECT_EQ(body["models"]["one"],
+            json::parse(R"({"state":"invalid","error":"/models/one.gguf: not a GGUF file"})"));
   using Unavailable = std::map<std::string, std::string>;
-  EXPECT_EQ(api::unavailable_models(seen({})), (Unavailable{{"one", "No such file"}}));
+  EXPECT_EQ(api::unavailable_models(seen({})), (Unavailable{{"one", "the model's file is damaged"}}));
   EXPECT_EQ(api::unavailable_models(seen({invalid("two")})),
-            (Unavailable{{"one", "No such file"}, {"two", "no engine could load the model's file"}}));
-  // The file came later, and an engine has served it since.
+            (Unavailable{{"one", "the model's file is damaged"}, {"two", "no engine could load the model's file"}}));
+  // Somebody put the right file there, and an engine has served it since.
   WorkerStatus served = worker("one", WorkerState::stopped);
   EXPECT_EQ(status({served}), "failed");
   served.was_ready = true;
@@ -125,10 +126,20 @@ TEST_F(ReadinessTest, AModelWhoseFileIsWrongCannotBeServedUntilAnEngineHasLoaded
     EXPECT_EQ(status({served}), "ready");
     EXPECT_TRUE(api::unavailable_models(seen({served})).empty());
   }
-  // A slow disk says nothing of the file.
-  troubles["one"].code = ErrorCode::model_unavailable;
+}
+
+// The next request looks again, so the daemon stays open for it.
+TEST_F(ReadinessTest, AModelWhoseFileIsAbsentIsNamedAndAwaitsARequest) {
+  config.models[0].path = "/models/one.gguf";
+  config.default_model = "one";
+  troubles["one"] = {ErrorCode::io_error, "No such file", {}, {}};
   EXPECT_EQ(status({}), "ready");
-  EXPECT_TRUE(api::unavailable_models(seen({})).empty());
+  const api::ModelsSeen seen{config, troubles, engines, {}};
+  EXPECT_EQ(json::parse(api::readiness_view(seen, false, true).body)["models"]["one"],
+            json::parse(R"({"state":"unloaded","error":"/models/one.gguf: No such file"})"));
+  EXPECT_EQ(api::unavailable_models(seen).at("one"), "the model's file is absent, or the daemon may not read it");
+  troubles["one"].code = ErrorCode::model_unavailable;  // a slow disk says nothing of the file
+  EXPECT_TRUE(api::unavailable_models(seen).empty());
 }
 
 TEST_F(ReadinessTest, DetailsSayWhyOfEachModelAndEngine) {

@@ -95,6 +95,21 @@ TEST_F(ModelFilesTest, WhatIsNoAnswerIsNotKnown) {
   EXPECT_TRUE(probe::ModelFiles("/nonexistent/flyball").read(models).infos.empty());
 }
 
+TEST_F(ModelFilesTest, TheProcessThatReadsThemSeesNoKey) {
+  setenv("CANARY_API_KEY", "canary", 1);
+  setenv("POCL_CANARY", "passes", 1);
+  write("m", kMixture);
+  write("program", "#!/bin/sh\ncat /proc/self/environ > \"" + (folder_ / "environment").string() + "\"\ncat \"$4\"\n");
+  const std::vector<config::ModelEntry> models{model("m", "m")};
+  EXPECT_EQ(probe::ModelFiles(folder_ / "program", std::chrono::seconds(60)).read(models).infos.size(), 1U);
+  unsetenv("CANARY_API_KEY");
+  unsetenv("POCL_CANARY");
+  std::ifstream file(folder_ / "environment", std::ios::binary);
+  const std::string environment{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(environment, testing::HasSubstr("POCL_CANARY=passes"));
+  EXPECT_THAT(environment, testing::Not(testing::HasSubstr("CANARY_API_KEY")));
+}
+
 TEST_F(ModelFilesTest, TheReasonOfAFileThatCannotBeReadIsTold) {
   write("bad", R"({"error": {"code": "model_invalid", "message": "not a GGUF file"}})");
   write("program", "#!/bin/sh\ncat \"$4\"\nexit 65\n");
@@ -109,6 +124,11 @@ TEST_F(ModelFilesTest, TheReasonOfAFileThatCannotBeReadIsTold) {
     EXPECT_EQ(read.troubles.at(id).message, "not a GGUF file");
   }
   EXPECT_EQ(read.troubles.at("silent").code, ErrorCode::model_unavailable) << "nothing is known of the file";
+  // A file may have taken over the process that reads it.
+  write("bad", R"({"error": {"code": "internal", "message": "forged\n2026 line \u001b[2J"}})");
+  const auto forged = probe::ModelFiles(folder_ / "program", std::chrono::seconds(60)).read(models).troubles;
+  EXPECT_EQ(forged.at("bad").code, ErrorCode::model_unavailable);
+  EXPECT_EQ(forged.at("bad").message, "forged?2026 line ?[2J");
   write("program", "#!/bin/sh\nexec sleep 1000\n");
   const auto slow = probe::ModelFiles(folder_ / "program", std::chrono::milliseconds(100)).read(models);
   EXPECT_EQ(slow.troubles.at("bad").code, ErrorCode::model_unavailable);
