@@ -1,6 +1,6 @@
-// The environment that the daemon gives the processes it starts: engines, probes, measurements. Only variables that the
-// C library, the drivers or a sanitizer reads are passed on, so that no API key of the daemon's environment reaches a
-// driver or a model file's process. docs/security.md lists the names.
+// The environment that the daemon gives the processes it starts: engines, probes, measurements. Only
+// variables that the C library, the drivers or a sanitizer reads are passed on, so that no API key of the
+// daemon's environment reaches a driver or a model file's process. docs/security.md lists the names.
 #pragma once
 
 #include <span>

@@ -13,8 +13,9 @@ namespace flyball::config {
 Result<FileLock> FileLock::open(const std::filesystem::path& file) {
   Descriptor opened(::open(file.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!opened)
-    return fail(ErrorCode::io_error, std::string("The lock file cannot be opened: ") + std::strerror(errno) + ".",
-                {}, file.string());
+    return fail(ErrorCode::io_error,
+                std::string("The lock file cannot be opened: ") + std::strerror(errno) + ".", {},
+                file.string());
   return FileLock(std::move(opened));
 }
 

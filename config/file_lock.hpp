@@ -1,5 +1,5 @@
-// A lock of one file or directory among processes (flock). A process holds it for as long as it uses what the file
-// stands for; the kernel ends the lock with the process, however that ends.
+// A lock of one file or directory among processes (flock). A process holds it for as long as it uses what the
+// file stands for; the kernel ends the lock with the process, however that ends.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class FileLock {
   static Result<FileLock> open(const std::filesystem::path& file);
 
   // Takes the lock, or changes its mode. The kernel gives a held lock up before it takes the other mode, so a
-  // refused change leaves none. False: errno is EWOULDBLOCK where another process's lock excludes this one, else
-  // it says why the file cannot be locked.
+  // refused change leaves none. False: errno is EWOULDBLOCK where another process's lock excludes this one,
+  // else it says why the file cannot be locked.
   bool try_take(Mode mode) noexcept;
   void give_up() noexcept;
 
@@ -33,7 +33,8 @@ class FileLock {
   Descriptor file_;
 };
 
-// The id of this process, written into a file for others to name. A file that cannot be written tells nothing.
+// The id of this process, written into a file for others to name. A file that cannot be written tells
+// nothing.
 void sign(const std::filesystem::path& file) noexcept;
 // "process 1234" by the id in the file, or "a process of unknown id".
 std::string signer(const std::filesystem::path& file);

@@ -79,7 +79,8 @@ void Simulation::add(const PastRequest& past) {
   const std::string target = decision_.target ? to_string(*decision_.target) : "";
   const Fact* const of_class = past.facts.get("workload.class");
   const Workload workload{std::string(past.app),
-                          of_class == nullptr ? "" : std::get<std::string>(of_class->value), std::string(past.model)};
+                          of_class == nullptr ? "" : std::get<std::string>(of_class->value),
+                          std::string(past.model)};
   ++totals_.requests;
   if (target != past.target) {
     ++totals_.moved;
@@ -121,17 +122,18 @@ Json Simulation::report() const {
   const auto name = [](const std::string& target) { return target.empty() ? Json() : Json(target); };
   std::vector<Json> moves;
   for (const auto& [move, n] : moves_) {
-    moves.push_back({{"app", move.of.app},
-                     {"class", move.of.workload_class},
-                     {"model", move.of.model},
-                     {"requests", n},
-                     {"from",
-                      {{"target", name(move.target)}, {"rule", move.rule}, {"ttft_ms", ttft(move.of, move.target)}}},
-                     {"to",
-                      {{"target", name(move.new_target)},
-                       {"rule", move.new_rule},
-                       {"outcome", move.outcome},
-                       {"ttft_ms", ttft(move.of, move.new_target)}}}});
+    moves.push_back(
+        {{"app", move.of.app},
+         {"class", move.of.workload_class},
+         {"model", move.of.model},
+         {"requests", n},
+         {"from",
+          {{"target", name(move.target)}, {"rule", move.rule}, {"ttft_ms", ttft(move.of, move.target)}}},
+         {"to",
+          {{"target", name(move.new_target)},
+           {"rule", move.new_rule},
+           {"outcome", move.outcome},
+           {"ttft_ms", ttft(move.of, move.new_target)}}}});
   }
   // Most first; by their names where as many move.
   std::ranges::stable_sort(moves, std::greater{},
@@ -151,11 +153,11 @@ std::string simulation_text(const Json& report) {
                     report["policy"].get<std::string>() + ": " + report["moved"].dump() + " (" +
                     percent_text(report["moved_percent"].get<double>()) + ") would go elsewhere, " +
                     report["lost"].dump() + " would lose their target\n";
-  std::vector<std::vector<std::string>> rows = {{"requests", "app", "class", "model", "from", "to", "median TTFT"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"requests", "app", "class", "model", "from", "to", "median TTFT"}};
   for (const Json& move : report["moves"])
     rows.push_back({move["requests"].dump(), move["app"].get<std::string>(), move["class"].get<std::string>(),
-                    move["model"].get<std::string>(), side_text(move["from"]),
-                    side_text(move["to"]),
+                    move["model"].get<std::string>(), side_text(move["from"]), side_text(move["to"]),
                     move["to"]["target"].is_null()
                         ? "-"
                         : shown_ttft(move["from"]["ttft_ms"]) + " -> " + shown_ttft(move["to"]["ttft_ms"])});

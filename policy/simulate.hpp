@@ -37,12 +37,13 @@ class Simulation {
   };
   const Totals& totals() const noexcept { return totals_; }
 
-  // flyball.simulation/v1: the totals; `moves` by app, class and model, from (target, rule) and to (target, rule and
-  // outcome: chosen, queued, denied or unavailable); `rules`: same target, another rule; `switches`: by model, how often two
-  // neighbours in time were meant for different engines.
+  // flyball.simulation/v1: the totals; `moves` by app, class and model, from (target, rule) and to (target,
+  // rule and outcome: chosen, queued, denied or unavailable); `rules`: same target, another rule; `switches`:
+  // by model, how often two neighbours in time were meant for different engines.
   //
-  // A move is that of one app and workload class. Either side has the median TTFT that their requests of the model had on the
-  // engine (`of`: "app"); where they had none there, that of all apps' requests ("all"); null where nobody had one.
+  // A move is that of one app and workload class. Either side has the median TTFT that their requests of the
+  // model had on the engine (`of`: "app"); where they had none there, that of all apps' requests ("all");
+  // null where nobody had one.
   nlohmann::json report() const;
 
  private:
@@ -66,7 +67,8 @@ class Simulation {
   Totals totals_;
   std::map<Move, std::uint64_t> moves_;
   std::map<std::pair<std::string, std::string>, std::uint64_t> other_rule_;
-  std::map<std::pair<Workload, std::string>, std::vector<double>> ttft_ms_;  // by engine; all apps': by model alone
+  std::map<std::pair<Workload, std::string>, std::vector<double>>
+      ttft_ms_;  // by engine; all apps': by model alone
   std::map<std::string, Switches> switches_;                                    // by model
 };
 

@@ -32,7 +32,8 @@ std::string why(const std::filesystem::path& path, int error) {
     return text + "; Flyball fetches no models: download the file, and give its path on this machine";
   if (error == EACCES)
     return text + " for the user with id " + std::to_string(::geteuid()) +
-           ": the file must be readable and every folder above it searchable for this user (namei -l shows where it "
+           ": the file must be readable and every folder above it searchable for this user (namei -l shows "
+           "where it "
            "ends)";
   return text;
 }
@@ -41,8 +42,7 @@ std::string why(const std::filesystem::path& path, int error) {
 std::unexpected<Error> refuse(const std::filesystem::path& path, int error) {
   const bool files_fault = error == ENOENT || error == ENOTDIR || error == EACCES || error == EPERM ||
                            error == ELOOP || error == ENAMETOOLONG || error == ENXIO || error == ENODEV;
-  return refuse(path, why(path, error),
-                files_fault ? ErrorCode::io_error : ErrorCode::model_unavailable);
+  return refuse(path, why(path, error), files_fault ? ErrorCode::io_error : ErrorCode::model_unavailable);
 }
 
 }  // namespace

@@ -21,23 +21,27 @@ using Mode = FileLock::Mode;
 constexpr std::chrono::milliseconds kPause{20};  // between two tries to take a lock
 
 std::unexpected<Error> cannot_lock(const std::filesystem::path& directory) {
-  return fail(ErrorCode::io_error, std::string("The KV directory cannot be locked: ") + std::strerror(errno) + ".", {},
+  return fail(ErrorCode::io_error,
+              std::string("The KV directory cannot be locked: ") + std::strerror(errno) + ".", {},
               directory.string());
 }
 
-// Waits for the lock until stop is requested: another process may hold it while its disk hangs. Tries at least once.
-Result<void> take(FileLock& lock, Mode mode, const std::filesystem::path& directory, const std::stop_token& stop) {
+// Waits for the lock until stop is requested: another process may hold it while its disk hangs. Tries at
+// least once.
+Result<void> take(FileLock& lock, Mode mode, const std::filesystem::path& directory,
+                  const std::stop_token& stop) {
   while (!lock.try_take(mode)) {
     if (errno != EWOULDBLOCK) return cannot_lock(directory);
     if (stop.stop_requested())
-      return fail(ErrorCode::cancelled, "Another process has the KV directory's lock.", {}, directory.string());
+      return fail(ErrorCode::cancelled, "Another process has the KV directory's lock.", {},
+                  directory.string());
     std::this_thread::sleep_for(kPause);
   }
   return {};
 }
 
-// The lock that SpillStore::make_room takes, too. It covers a change of mode: between the two modes a process has no lock
-// of the directory, and another sweep would begin.
+// The lock that SpillStore::make_room takes, too. It covers a change of mode: between the two modes a process
+// has no lock of the directory, and another sweep would begin.
 Result<FileLock> take_change(const std::filesystem::path& directory, const std::stop_token& stop) {
   auto lock = FileLock::open(directory / kChangeLock);
   if (!lock) return lock;
@@ -47,11 +51,12 @@ Result<FileLock> take_change(const std::filesystem::path& directory, const std::
 
 }  // namespace
 
-Result<SharedDirectory> SharedDirectory::enter(const std::filesystem::path& directory, const std::stop_token& stop) {
+Result<SharedDirectory> SharedDirectory::enter(const std::filesystem::path& directory,
+                                               const std::stop_token& stop) {
   const auto made = device::CacheDirectory::make(directory, device::CacheDirectory::Trust::owner);
   if (!made) return pass(made);
-  // A descriptor of its own, because locks go with the open file. The directory itself is the lock: files in it may be
-  // removed at any time.
+  // A descriptor of its own, because locks go with the open file. The directory itself is the lock: files in
+  // it may be removed at any time.
   Descriptor opened(::openat(made->fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened) return cannot_lock(directory);
   SharedDirectory entered(directory, FileLock(std::move(opened)));
@@ -60,7 +65,8 @@ Result<SharedDirectory> SharedDirectory::enter(const std::filesystem::path& dire
 }
 
 bool SharedDirectory::is_at(const std::filesystem::path& path) const {
-  struct stat here {}, there {};
+  struct stat here {
+  }, there{};
   return path == path_ && ::fstat(users_.descriptor(), &here) == 0 && ::stat(path.c_str(), &there) == 0 &&
          here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }

@@ -1,5 +1,5 @@
-// The daemons that use one KV directory. Each has apps of its own, so none may remove KV of unknown apps while
-// another one is there.
+// The daemons that use one KV directory. Each has apps of its own, so none may remove KV of unknown apps
+// while another one is there.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,13 @@ namespace flyball::spill {
 
 class SharedDirectory {
  public:
-  // Enters this process as a user of the directory, for as long as the returned value lives. Makes the directory
-  // where it is absent. Waits until another process's sweep ends. io_error: the directory cannot be used or
-  // locked. cancelled: a sweep was still running when stop was requested.
+  // Enters this process as a user of the directory, for as long as the returned value lives. Makes the
+  // directory where it is absent. Waits until another process's sweep ends. io_error: the directory cannot be
+  // used or locked. cancelled: a sweep was still running when stop was requested.
   static Result<SharedDirectory> enter(const std::filesystem::path& directory, const std::stop_token& stop);
 
-  // Whether the path still names the directory that was entered: somebody may have removed it and made another.
+  // Whether the path still names the directory that was entered: somebody may have removed it and made
+  // another.
   bool is_at(const std::filesystem::path& path) const;
 
   // remove_all_but() where no other process uses the directory; nullopt, and nothing removed, where one does.

@@ -56,8 +56,9 @@ class MappedBlock {
 
 // Removes every segment of the directory, of any space, in which a block is of none of these owners, with
 // what others have there. Engines that run do without them, and may write more of such a block that they
-// still hold. The caller excludes other daemons, whose apps it does not know (SharedDirectory). Returns how many went; fewer where it is told to stop. io_error: the directory cannot be read;
-// one that is not there holds none.
+// still hold. The caller excludes other daemons, whose apps it does not know (SharedDirectory). Returns how
+// many went; fewer where it is told to stop. io_error: the directory cannot be read; one that is not there
+// holds none.
 Result<std::size_t> remove_all_but(const std::filesystem::path& directory,
                                    std::span<const std::string> owners, const std::stop_token& stop);
 

@@ -47,22 +47,23 @@ State state_of(const fleet::WorkerStatus& worker) noexcept {
 
 struct Model {
   const config::ModelEntry* entry;
-  const Error* file_trouble;  // nullptr: none is known
+  const Error* file_trouble;                                  // nullptr: none is known
   std::map<std::string, const fleet::WorkerStatus*> workers;  // by engine; nullptr: none was tried
 
   State state() const {
     State best = State::invalid;
-    for (const auto& [engine, worker] : workers)
-      best = std::min(best, state_on(worker));
+    for (const auto& [engine, worker] : workers) best = std::min(best, state_on(worker));
     return best;
   }
-  // No engine can load a wrong file, unless one has loaded it since it was read. A file that was absent may have come by
-  // now, and the next request looks: readiness must let that request come.
+  // No engine can load a wrong file, unless one has loaded it since it was read. A file that was absent may
+  // have come by now, and the next request looks: readiness must let that request come.
   State state_on(const fleet::WorkerStatus* worker) const {
     const State state = worker == nullptr ? State::unloaded : state_of(*worker);
     const bool wrong_file = file_trouble != nullptr && (file_trouble->code == ErrorCode::model_invalid ||
                                                         file_trouble->code == ErrorCode::model_unsupported);
-    return state == State::unloaded && wrong_file && (worker == nullptr || !worker->was_ready) ? State::invalid : state;
+    return state == State::unloaded && wrong_file && (worker == nullptr || !worker->was_ready)
+               ? State::invalid
+               : state;
   }
   // In words for apps, who learn nothing of paths and users; "" where an engine may serve the model.
   std::string_view unavailable() const {
@@ -70,7 +71,8 @@ struct Model {
       return worker_of.second != nullptr && worker_of.second->was_ready;
     });
     if (served || state() < State::unloaded) return "";
-    if (file_trouble == nullptr) return state() == State::invalid ? "no engine could load the model's file" : "";
+    if (file_trouble == nullptr)
+      return state() == State::invalid ? "no engine could load the model's file" : "";
     switch (file_trouble->code) {
       case ErrorCode::io_error:
         return "the model's file is absent, or the daemon may not read it";

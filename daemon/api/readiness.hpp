@@ -15,8 +15,10 @@ namespace flyball::api {
 // What is known of the models and of their engines at one moment.
 struct ModelsSeen {
   const config::Config& config;
-  const std::map<std::string, Error>& file_troubles;  // ModelFilesRead::troubles of the latest start or reload
-  std::vector<std::string> engines;  // ids of the engine kinds that this machine has; one without a worker can be tried
+  const std::map<std::string, Error>&
+      file_troubles;  // ModelFilesRead::troubles of the latest start or reload
+  std::vector<std::string>
+      engines;  // ids of the engine kinds that this machine has; one without a worker can be tried
   std::vector<fleet::WorkerStatus> workers;
 };
 
@@ -29,8 +31,9 @@ struct ModelsSeen {
 // `details`: with "models", each with its state, those of its engines, and the trouble with its file.
 http::Response readiness_view(const ModelsSeen& seen, bool draining, bool details);
 
-// Why no engine can serve a model, by id, in words for apps: its file was absent, damaged or of an unknown kind at the
-// latest start or reload, and no engine has loaded it since. Models that an engine may serve are absent.
+// Why no engine can serve a model, by id, in words for apps: its file was absent, damaged or of an unknown
+// kind at the latest start or reload, and no engine has loaded it since. Models that an engine may serve are
+// absent.
 std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen);
 
 }  // namespace flyball::api

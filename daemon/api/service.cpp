@@ -133,7 +133,8 @@ struct Service::Impl {
   http::Response exposition(const config::AppManifest* viewer);  // nullptr: the operator
   ModelsSeen models_seen(const Call& call) {
     const fleet::Fleet& fleet = dispatcher.fleet();
-    return {call.state->settings->config, call.state->settings->files.troubles, fleet.engines(), fleet.status()};
+    return {call.state->settings->config, call.state->settings->files.troubles, fleet.engines(),
+            fleet.status()};
   }
 
   const Codec& codec_of(const RouteMatch& match) const {

@@ -237,9 +237,10 @@ int inspect(const InspectOptions& options) {
     std::fprintf(stderr, "flyball inspect: %s: %s%s%s%s\n", name.c_str(), error.message.c_str(),
                  more ? " (" : "", more ? error.where.c_str() : "", more ? ")" : "");
     if (options.json)
-      std::printf("%s\n", nlohmann::json{{"error", {{"code", to_string(error.code)}, {"message", error.message}}}}
-                              .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
-                              .c_str());
+      std::printf("%s\n",
+                  nlohmann::json{{"error", {{"code", to_string(error.code)}, {"message", error.message}}}}
+                      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)
+                      .c_str());
     return exit_code_for(error);
   };
   if (!file) return refuse(file.error());

@@ -50,8 +50,8 @@ int simulate(const SimulateOptions& options) {
   const auto read = route::each_record(past->database, past->since, [&](const route::Record& record) {
     if (!options.app.empty() && record.request.app != options.app) return;
     const std::string served = served_by(record.request);
-    simulation.add(
-        {record.request.app, record.request.model, record.rule, record.target, served, record.request.ttft_ms, record.facts});
+    simulation.add({record.request.app, record.request.model, record.rule, record.target, served,
+                    record.request.ttft_ms, record.facts});
   });
   if (!read) return report(read.error());
   const nlohmann::json out = simulation.report();

@@ -57,10 +57,13 @@ std::optional<BackendInfo> info_of(const ChildAnswer& answer) {
 Error trouble_of(const ChildAnswer& answer, std::chrono::milliseconds timeout) {
   constexpr std::size_t kMostText = 500;  // bytes of another process's words
   const Json said = Json::parse(answer.text, nullptr, false);
-  const auto unknown = [](std::string why) { return Error{ErrorCode::model_unavailable, std::move(why), {}, {}}; };
+  const auto unknown = [](std::string why) {
+    return Error{ErrorCode::model_unavailable, std::move(why), {}, {}};
+  };
   if (said.is_object() && said.contains("error") && said["error"].is_object()) {
     std::string why = member_text(said["error"], "message").substr(0, kMostText);
-    std::ranges::replace_if(why, [](unsigned char c) { return c < 0x20 || c >= 0x7F; }, '?');
+    std::ranges::replace_if(
+        why, [](unsigned char c) { return c < 0x20 || c >= 0x7F; }, '?');
     const ErrorCode code = error_code_from(member_text(said["error"], "code"));
     const bool of_the_file = code == ErrorCode::io_error || code == ErrorCode::model_invalid ||
                              code == ErrorCode::model_unsupported;
@@ -133,7 +136,8 @@ ModelFilesRead ModelFiles::read(std::span<const config::ModelEntry> models) {
       if (embedded_)
         out.infos.emplace(model.id, *embedded_);
       else
-        out.troubles.emplace(model.id, Error{ErrorCode::model_invalid, "this build has no demo model", {}, {}});
+        out.troubles.emplace(model.id,
+                             Error{ErrorCode::model_invalid, "this build has no demo model", {}, {}});
     } else if (const auto it = kept_.find(model.path); it != kept_.end()) {
       out.infos.emplace(model.id, it->second.info);
     } else {

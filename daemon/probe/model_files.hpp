@@ -22,9 +22,10 @@ using ModelFileInfos = std::map<std::string, BackendInfo>;
 
 struct ModelFilesRead {
   ModelFileInfos infos;
-  // Why the file of a model that `infos` lacks could not be read, by the same id; the message is for the operator.
-  // io_error: it is absent or hidden. model_invalid, model_unsupported: no engine can serve it as it is.
-  // model_unavailable: it was not read in time, or the process that reads it failed, so nothing is known of it.
+  // Why the file of a model that `infos` lacks could not be read, by the same id; the message is for the
+  // operator. io_error: it is absent or hidden. model_invalid, model_unsupported: no engine can serve it as
+  // it is. model_unavailable: it was not read in time, or the process that reads it failed, so nothing is
+  // known of it.
   std::map<std::string, Error> troubles;
 };
 

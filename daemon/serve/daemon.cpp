@@ -77,18 +77,20 @@ void read_measured(api::Settings& settings, std::span<const measure::Engine> eng
                  settings.measured.size() == 1 ? "pair" : "pairs");
 }
 
-// Tells the operator of models that cannot be served, and of a policy that is not used, before a client meets them.
+// Tells the operator of models that cannot be served, and of a policy that is not used, before a client meets
+// them.
 void warn_of_files(const api::Settings& settings) {
   for (const config::ModelEntry& model : settings.config.models)
-    if (const auto trouble = settings.files.troubles.find(model.id); trouble != settings.files.troubles.end()) {
-      const std::string why =
-          (model.embedded ? "" : model.path.string() + ": ") + trouble->second.message;
+    if (const auto trouble = settings.files.troubles.find(model.id);
+        trouble != settings.files.troubles.end()) {
+      const std::string why = (model.embedded ? "" : model.path.string() + ": ") + trouble->second.message;
       if (trouble->second.code == ErrorCode::model_unavailable)
         spdlog::warn("model {} is not known yet: {}", model.id, why);
       else
         spdlog::warn("model {} cannot be served: {}", model.id, why);
     }
-  if (!settings.unused_policy.empty()) spdlog::warn("{}", settings::unused_policy_text(settings.unused_policy, settings.config));
+  if (!settings.unused_policy.empty())
+    spdlog::warn("{}", settings::unused_policy_text(settings.unused_policy, settings.config));
 }
 
 // What model files were found to be, so that a reload reads those alone that have changed.
@@ -263,8 +265,8 @@ class Daemon {
     if (error.code != ErrorCode::cancelled)
       spdlog::warn("cannot remove the KV of former apps from the disk: {}", describe(error));
   }
-  // nullopt: no engine writes KV there, or the directory cannot be used (the log has the reason), or another daemon's
-  // sweep was still running when stop was requested.
+  // nullopt: no engine writes KV there, or the directory cannot be used (the log has the reason), or another
+  // daemon's sweep was still running when stop was requested.
   static std::optional<spill::SharedDirectory> enter(const config::KvSpill& kv, const std::stop_token& stop) {
     std::error_code error;
     if (kv.directory.empty() || (kv.max_bytes == 0 && !std::filesystem::exists(kv.directory, error)))
@@ -415,7 +417,8 @@ class Daemon {
   const std::shared_ptr<measure::PredictionLedger> ledger_;  // of what was predicted
   const std::unique_ptr<store::Writer> store_;     // nullptr: there is no state directory that can be written
   measure::Outcomes outcomes_;
-  // Entered before the first engine writes there, and left after the last one has. Used by sweep_'s thread while it runs.
+  // Entered before the first engine writes there, and left after the last one has. Used by sweep_'s thread
+  // while it runs.
   std::optional<spill::SharedDirectory> kv_directory_;
   std::unique_ptr<fleet::Fleet> fleet_;
   api::Gateway gateway_;
@@ -477,7 +480,8 @@ Result<Store> open_store(const std::filesystem::path& state_dir, std::int64_t no
   auto lock = store::lock_state(directory);
   if (!lock && lock.error().in_use) return std::unexpected(std::move(lock.error().error));
   if (!lock) {
-    spdlog::error("the state database is not used, nothing survives a restart: {}", describe(lock.error().error));
+    spdlog::error("the state database is not used, nothing survives a restart: {}",
+                  describe(lock.error().error));
     return Store{{}, std::nullopt, std::nullopt, has_past};
   }
   auto opened = store::Database::open_for_daemon(file, now);
@@ -558,10 +562,14 @@ std::shared_ptr<measure::PredictionLedger> ledger_of(std::optional<store::Databa
 }  // namespace
 
 std::expected<void, StartFailure> run_daemon(const DaemonOptions& options) {
-  // Before the first thread, so that all threads and children have it, also without the unit's NoNewPrivileges=.
+  // Before the first thread, so that all threads and children have it, also without the unit's
+  // NoNewPrivileges=.
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-    return std::unexpected(StartFailure{
-        {ErrorCode::io_error, std::string("Cannot give up new privileges: ") + std::strerror(errno) + ".", {}, {}}});
+    return std::unexpected(
+        StartFailure{{ErrorCode::io_error,
+                      std::string("Cannot give up new privileges: ") + std::strerror(errno) + ".",
+                      {},
+                      {}}});
   mallopt(M_MMAP_THRESHOLD, kReturnedAt);
   systemd::set_up_logging(options.log_level.value_or("info"));
   KnownFiles files;

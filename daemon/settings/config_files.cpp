@@ -98,8 +98,9 @@ std::filesystem::path unused_policy(const std::filesystem::path& config_file, co
 }
 
 std::string unused_policy_text(const std::filesystem::path& unused, const config::Config& config) {
-  return unused.string() + " is not used: " + policy_name(config) + " holds. To use it, add \"policy_path: " +
-         unused.filename().string() + "\" to the configuration beside it.";
+  return unused.string() + " is not used: " + policy_name(config) +
+         " holds. To use it, add \"policy_path: " + unused.filename().string() +
+         "\" to the configuration beside it.";
 }
 
 Result<ConfigAndPolicy> config_and_policy(const std::string& config, const std::string& policy) {

@@ -34,8 +34,8 @@ Result<policy::Tree> policy_at(const std::filesystem::path& path);
 std::string policy_name(const config::Config& config);
 Result<std::string> policy_text(const config::Config& config);
 Result<policy::Tree> policy_of(const config::Config& config);
-// The policy.yaml beside the configuration's file where policy_path does not name it and it says something else than the
-// policy in force; else "". An operator who put it there expects it to be used.
+// The policy.yaml beside the configuration's file where policy_path does not name it and it says something
+// else than the policy in force; else "". An operator who put it there expects it to be used.
 std::filesystem::path unused_policy(const std::filesystem::path& config_file, const config::Config& config);
 std::string unused_policy_text(const std::filesystem::path& unused, const config::Config& config);
 // What a tool's --config and --policy name; "": the configuration that `serve` would find here, the policy

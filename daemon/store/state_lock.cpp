@@ -36,7 +36,8 @@ std::expected<config::FileLock, LockFailure> lock_state(const std::filesystem::p
   };
   for (int tries = 1; !lock.try_take(Mode::alone); ++tries) {
     if (errno != EWOULDBLOCK)
-      return failure(std::string("The state directory cannot be locked: ") + std::strerror(errno) + ".", false);
+      return failure(std::string("The state directory cannot be locked: ") + std::strerror(errno) + ".",
+                     false);
     if (tries == kTries)
       return failure("Another daemon (" + config::signer(name_in(state_dir)) +
                          ") uses this state directory: stop it, or give this one a state_dir of its own.",

@@ -1,5 +1,5 @@
-// The lock of a state directory. One daemon has a directory at a time, because its engines, its apps and their usage are
-// known to that daemon alone.
+// The lock of a state directory. One daemon has a directory at a time, because its engines, its apps and
+// their usage are known to that daemon alone.
 #pragma once
 
 #include <expected>
@@ -13,8 +13,9 @@
 namespace flyball::store {
 
 struct LockFailure {
-  Error error;          // io_error
-  bool in_use = false;  // another process holds the lock, and the error names it; else the directory cannot be locked
+  Error error;  // io_error
+  bool in_use =
+      false;  // another process holds the lock, and the error names it; else the directory cannot be locked
 };
 // Takes the lock of an existing directory for this process, for as long as the returned value lives.
 std::expected<config::FileLock, LockFailure> lock_state(const std::filesystem::path& state_dir);

@@ -10,16 +10,17 @@ namespace {
 
 TEST(ChildEnvironment, LeavesSecretsOut) {
   for (const char* name :
-       {"OPENAI_API_KEY", "FLYBALL_CHAT_KEY", "HF_TOKEN", "NVIDIA_API_KEY", "LD_SDK_KEY", "CREDENTIALS_DIRECTORY",
-        "NOTIFY_SOCKET", "VK_TOKEN", "LC_APP_MASTER_KEY", "XDG_X_TOKEN", "POCL_PASSWORD", "MESA_CI_SECRET", "LISTEN_FDS", "AWS_SECRET_ACCESS_KEY", "PATHS", "path", ""})
+       {"OPENAI_API_KEY", "FLYBALL_CHAT_KEY", "HF_TOKEN", "NVIDIA_API_KEY", "LD_SDK_KEY",
+        "CREDENTIALS_DIRECTORY", "NOTIFY_SOCKET", "VK_TOKEN", "LC_APP_MASTER_KEY", "XDG_X_TOKEN",
+        "POCL_PASSWORD", "MESA_CI_SECRET", "LISTEN_FDS", "AWS_SECRET_ACCESS_KEY", "PATHS", "path", ""})
     EXPECT_FALSE(reaches_children(name)) << name;
 }
 
 TEST(ChildEnvironment, KeepsWhatDriversAndTheCLibraryRead) {
-  for (const char* name :
-       {"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "XDG_CACHE_HOME", "VK_DRIVER_FILES",
-        "MESA_VK_DEVICE_SELECT", "LP_NUM_THREADS", "POCL_DEVICES", "RUSTICL_ENABLE", "ZE_FLAT_DEVICE_HIERARCHY", "VK_LOADER_DEBUG", "OCL_ICD_VENDORS", "CUDA_VISIBLE_DEVICES",
-        "ASAN_OPTIONS", "JOURNAL_STREAM"})
+  for (const char* name : {"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "XDG_CACHE_HOME",
+                           "VK_DRIVER_FILES", "MESA_VK_DEVICE_SELECT", "LP_NUM_THREADS", "POCL_DEVICES",
+                           "RUSTICL_ENABLE", "ZE_FLAT_DEVICE_HIERARCHY", "VK_LOADER_DEBUG", "OCL_ICD_VENDORS",
+                           "CUDA_VISIBLE_DEVICES", "ASAN_OPTIONS", "JOURNAL_STREAM"})
     EXPECT_TRUE(reaches_children(name)) << name;
 }
 

@@ -34,8 +34,8 @@ void append_model(std::string& out, const ListedModel& model, std::int64_t creat
   out.push_back('}');
 }
 
-// {"object":"list","data":[{"id","object":"model","created","owned_by"}...]}, and "unavailable" where no engine can serve
-// the model.
+// {"object":"list","data":[{"id","object":"model","created","owned_by"}...]}, and "unavailable" where no
+// engine can serve the model.
 http::Response models_answer(std::span<const ListedModel> models, std::int64_t created) {
   std::string body = R"({"object":"list","data":[)";
   for (const ListedModel& model : models) {

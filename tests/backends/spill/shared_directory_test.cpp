@@ -68,7 +68,9 @@ TEST_F(SharedKv, ManyThatSweepAtOnceRemoveNothingOfEachOther) {
     for (int i = 0; i < kDaemons; ++i)
       threads.emplace_back([&, i] {
         for (int n = 0; n < kSweeps; ++n)
-          EXPECT_EQ(daemons[static_cast<std::size_t>(i)].sweep({&names[static_cast<std::size_t>(i)], 1}, {}).value(),
+          EXPECT_EQ(daemons[static_cast<std::size_t>(i)]
+                        .sweep({&names[static_cast<std::size_t>(i)], 1}, {})
+                        .value(),
                     std::nullopt);
       });
   }
@@ -78,7 +80,8 @@ TEST_F(SharedKv, ManyThatSweepAtOnceRemoveNothingOfEachOther) {
 // The page says that files in the directory may be removed at any time.
 TEST_F(SharedKv, RemovedFilesLetNobodySweep) {
   SharedDirectory one = enter();
-  for (const auto& file : std::filesystem::directory_iterator(options_.directory)) std::filesystem::remove(file);
+  for (const auto& file : std::filesystem::directory_iterator(options_.directory))
+    std::filesystem::remove(file);
   SharedDirectory other = enter();
   put("app");
   put("of the other daemon");
@@ -110,9 +113,7 @@ TEST_F(SharedKv, StopsWaitingForLocksWhenTold) {
   change->give_up();
   config::FileLock alone(Descriptor(::open(options_.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   EXPECT_FALSE(alone.try_take(config::FileLock::Mode::alone)) << "its share is not lost";
-  {
-    const SharedDirectory gone = std::move(one);
-  }
+  { const SharedDirectory gone = std::move(one); }
   ASSERT_TRUE(alone.try_take(config::FileLock::Mode::alone));  // another daemon sweeps
   const auto entered = SharedDirectory::enter(options_.directory, source.get_token());
   ASSERT_FALSE(entered);

@@ -116,7 +116,8 @@ TEST_F(ReadinessTest, AModelWhoseFileIsWrongCannotBeServedUntilAnEngineHasLoaded
   using Unavailable = std::map<std::string, std::string>;
   EXPECT_EQ(api::unavailable_models(seen({})), (Unavailable{{"one", "the model's file is damaged"}}));
   EXPECT_EQ(api::unavailable_models(seen({invalid("two")})),
-            (Unavailable{{"one", "the model's file is damaged"}, {"two", "no engine could load the model's file"}}));
+            (Unavailable{{"one", "the model's file is damaged"},
+                         {"two", "no engine could load the model's file"}}));
   // Somebody put the right file there, and an engine has served it since.
   WorkerStatus served = worker("one", WorkerState::stopped);
   EXPECT_EQ(status({served}), "failed");
@@ -137,7 +138,8 @@ TEST_F(ReadinessTest, AModelWhoseFileIsAbsentIsNamedAndAwaitsARequest) {
   const api::ModelsSeen seen{config, troubles, engines, {}};
   EXPECT_EQ(json::parse(api::readiness_view(seen, false, true).body)["models"]["one"],
             json::parse(R"({"state":"unloaded","error":"/models/one.gguf: No such file"})"));
-  EXPECT_EQ(api::unavailable_models(seen).at("one"), "the model's file is absent, or the daemon may not read it");
+  EXPECT_EQ(api::unavailable_models(seen).at("one"),
+            "the model's file is absent, or the daemon may not read it");
   troubles["one"].code = ErrorCode::model_unavailable;  // a slow disk says nothing of the file
   EXPECT_TRUE(api::unavailable_models(seen).empty());
 }
@@ -149,8 +151,8 @@ TEST_F(ReadinessTest, DetailsSayWhyOfEachModelAndEngine) {
   disabled.pause = milliseconds(60'000);
   WorkerStatus waits = worker("one", WorkerState::starting);
   waits.waits_for_memory = true;
-  const auto body =
-      json::parse(api::readiness_view({config, troubles, engines, {waits, disabled, refused("two")}}, false, true).body);
+  const auto body = json::parse(
+      api::readiness_view({config, troubles, engines, {waits, disabled, refused("two")}}, false, true).body);
   EXPECT_EQ(body, json::parse(R"({"status":"loading","models":{
     "one":{"state":"waiting_for_memory","engines":{
       "cpu":{"state":"waiting_for_memory"},

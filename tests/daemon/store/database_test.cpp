@@ -356,7 +356,8 @@ TEST_F(Store, OneDaemonHasTheStateDirectory) {
     const auto second = store::lock_state(folder);
     ASSERT_FALSE(second);
     EXPECT_TRUE(second.error().in_use);
-    EXPECT_NE(second.error().error.message.find("(process " + std::to_string(getpid()) + ")"), std::string::npos)
+    EXPECT_NE(second.error().error.message.find("(process " + std::to_string(getpid()) + ")"),
+              std::string::npos)
         << second.error().error.message;
     EXPECT_EQ(store::running_daemon(folder), "process " + std::to_string(getpid()));
     for (const auto& other : std::filesystem::directory_iterator(folder))
