@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <vector>
 
 namespace flyball::config {
 namespace {
@@ -80,13 +79,13 @@ struct PeoplesUnit {
   std::uint64_t factor;
   std::uint64_t end;  // a number from here on takes the next unit
 };
-constexpr std::array kPeoplesSizes{
-    PeoplesUnit{"KiB", 1ULL << 10, 1024}, PeoplesUnit{"MiB", 1ULL << 20, 1024},
-    PeoplesUnit{"GiB", 1ULL << 30, 1024}, PeoplesUnit{"TiB", 1ULL << 40, UINT64_MAX}};
+constexpr std::array kPeoplesSizes{PeoplesUnit{"KiB", 1ULL << 10, 1024}, PeoplesUnit{"MiB", 1ULL << 20, 1024},
+                                   PeoplesUnit{"GiB", 1ULL << 30, 1024},
+                                   PeoplesUnit{"TiB", 1ULL << 40, UINT64_MAX}};
 constexpr std::uint64_t kMillisecond = 1'000, kExactBelow = kMillisecond / 10;  // microseconds
-constexpr std::array kPeoplesTimes{
-    PeoplesUnit{"ms", kMillisecond, 1000}, PeoplesUnit{"s", 1'000'000, 120},
-    PeoplesUnit{"min", 60'000'000, 120}, PeoplesUnit{"h", 3'600'000'000, UINT64_MAX}};
+constexpr std::array kPeoplesTimes{PeoplesUnit{"ms", kMillisecond, 1000}, PeoplesUnit{"s", 1'000'000, 120},
+                                   PeoplesUnit{"min", 60'000'000, 120},
+                                   PeoplesUnit{"h", 3'600'000'000, UINT64_MAX}};
 
 // The number and its unit.
 Rounded in_peoples_unit(std::uint64_t value, std::span<const PeoplesUnit> units) {
@@ -170,9 +169,13 @@ std::string exact_size_text(std::uint64_t bytes) {
   return out.exact ? std::move(out.text) : std::to_string(bytes) + " bytes";
 }
 
-std::pair<std::string, std::string> sizes_to_compare(std::uint64_t one, std::uint64_t other) {
-  std::pair out{size_text(one), size_text(other)};
-  if (one != other && out.first == out.second) out = {exact_size_text(one), exact_size_text(other)};
+std::vector<std::string> sizes_to_compare(std::initializer_list<std::uint64_t> sizes) {
+  std::vector<std::string> out;
+  for (const std::uint64_t size : sizes) {
+    const bool alike = std::ranges::any_of(
+        sizes, [&](std::uint64_t other) { return other != size && size_text(other) == size_text(size); });
+    out.push_back(alike ? exact_size_text(size) : size_text(size));
+  }
   return out;
 }
 

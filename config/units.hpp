@@ -1,14 +1,15 @@
-// Durations and sizes, as config files spell them ("500ms", "2h"; "64KiB", "80%"), and as text for people shows
-// them ("1.8 s", "142 MiB").
+// Durations and sizes, as config files spell them ("500ms", "2h"; "64KiB", "80%"), and as text for people
+// shows them ("1.8 s", "142 MiB").
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <vector>
 
 namespace flyball::config {
 
@@ -28,19 +29,19 @@ std::string format_bytes(std::uint64_t bytes);  // the largest unit that divides
 
 // ---- text for people
 //
-// A number below 1 keeps two digits behind the point, below 100 one, and from 100 none; it is rounded half away
-// from 0, and zeros at the end of its fraction are left out. A number that rounds up to the next unit is shown
-// in that unit.
+// A number below 1 keeps two digits behind the point, below 100 one, and from 100 none; it is rounded half
+// away from 0, and zeros at the end of its fraction are left out. A number that rounds up to the next unit is
+// shown in that unit.
 
 // "512 bytes", "22 KiB", "4.4 GiB", "142 MiB". Units change at 1024; TiB is the largest.
 std::string size_text(std::uint64_t bytes);
 // size_text(), or the plain number of bytes ("148393984 bytes") if size_text() had to round.
 std::string exact_size_text(std::uint64_t bytes);
-// Two sizes that a reader compares: both by size_text(), or both exact if different sizes looked alike.
-std::pair<std::string, std::string> sizes_to_compare(std::uint64_t one, std::uint64_t other);
+// Sizes that a reader compares, by size_text(); those that would look like another, different one are exact.
+std::vector<std::string> sizes_to_compare(std::initializer_list<std::uint64_t> sizes);
 
-// "0.84 ms", "12 ms", "1.8 s", "90 s", "3 min", "36 h". Units change at 1 s, 2 min and 2 h; a time below 0.1 ms
-// keeps its microseconds ("0.042 ms").
+// "0.84 ms", "12 ms", "1.8 s", "90 s", "3 min", "36 h". Units change at 1 s, 2 min and 2 h; a time below 0.1
+// ms keeps its microseconds ("0.042 ms").
 std::string time_text(std::int64_t microseconds);
 // time_text(), or milliseconds ("1813.25 ms") if time_text() had to round.
 std::string exact_time_text(std::int64_t microseconds);

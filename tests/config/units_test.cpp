@@ -46,11 +46,12 @@ TEST(SizeText, ExactFormShowsBytesWhereItHadToRound) {
 }
 
 TEST(SizeText, DifferentSizesNeverLookAlikeBesideEachOther) {
-  using Pair = std::pair<std::string, std::string>;
-  EXPECT_EQ(sizes_to_compare(142 * kMiB, 96 * kMiB), (Pair{"142 MiB", "96 MiB"}));
-  EXPECT_EQ(sizes_to_compare(142 * kMiB + 1, 142 * kMiB), (Pair{"148897793 bytes", "142 MiB"}));
-  EXPECT_EQ(sizes_to_compare(142 * kMiB + 2, 142 * kMiB + 1), (Pair{"148897794 bytes", "148897793 bytes"}));
-  EXPECT_EQ(sizes_to_compare(142 * kMiB + 1, 142 * kMiB + 1), (Pair{"142 MiB", "142 MiB"}));
+  using Texts = std::vector<std::string>;
+  EXPECT_EQ(sizes_to_compare({142 * kMiB, 96 * kMiB}), (Texts{"142 MiB", "96 MiB"}));
+  EXPECT_EQ(sizes_to_compare({142 * kMiB + 1, 142 * kMiB}), (Texts{"148897793 bytes", "142 MiB"}));
+  EXPECT_EQ(sizes_to_compare({142 * kMiB + 1, 142 * kMiB + 1}), (Texts{"142 MiB", "142 MiB"}));
+  EXPECT_EQ(sizes_to_compare({142 * kMiB + 1, 96 * kMiB + 1, 142 * kMiB + 2}),
+            (Texts{"148897793 bytes", "96 MiB", "148897794 bytes"}));
 }
 
 TEST(TimeText, TakesTheUnitThatTheNumberIsReadIn) {
