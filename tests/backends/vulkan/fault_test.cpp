@@ -65,7 +65,8 @@ struct FailingCalls {
 };
 std::string name_of(const FailingCalls& calls) {
   constexpr const char* kNames[] = {"allocate", "import", "build", "record", "submit", "wait"};
-  return std::string(kNames[static_cast<std::size_t>(calls.kind)]) + (calls.weights == kStaged ? "_staged" : "");
+  return std::string(kNames[static_cast<std::size_t>(calls.kind)]) +
+         (calls.weights == kStaged ? "_staged" : "");
 }
 void PrintTo(const FailingCalls& calls, std::ostream* out) {
   *out << name_of(calls);
@@ -408,7 +409,7 @@ TEST_F(VulkanFaults, TooLittleMemoryOfTheMachineIsSaidBeforeItHurts) {
   const auto refused = device->allocate((1 << 20) + 16, "a test", vulkan::Place::shared);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::insufficient_memory);
-  EXPECT_THAT(refused.error().message, HasSubstr("1048592 bytes are needed, 1048576 are free"));
+  EXPECT_THAT(refused.error().message, HasSubstr("1048592 bytes are needed, 1 MiB are free"));
   left = 0;  // the machine does not say
   EXPECT_TRUE(device->allocate(2 << 20, "a test", vulkan::Place::device));
 }
