@@ -313,6 +313,7 @@ TEST_F(VulkanFaults, TheProbeHasNoMorePatienceThanItsParent) {
     const auto at = device.error.find(told);
     ASSERT_NE(at, std::string::npos) << device.error;
     EXPECT_LE(std::stoi(device.error.substr(at + told.size())), 800);
+    EXPECT_NE(device.error.find(" ms.", at), std::string::npos) << device.error;
   }
   found.clear();
   EXPECT_EQ(vulkan::probe_devices({std::chrono::milliseconds(300'000), run.on_device}), "");

@@ -42,6 +42,23 @@ TEST(Governor, SaysAtOnceWhatCanNeverFit) {
   EXPECT_EQ(m.governor.pools()[0].accounted, 30U);
 }
 
+TEST(Governor, RefusalsNameThePoolAndShowSizesForPeople) {
+  constexpr std::uint64_t kMiB = 1U << 20U;
+  Governor governor({{"machine", 96 * kMiB, true}, {"NVIDIA H200#1", 142 * kMiB, false}});
+  auto on_device = claim("b", 142 * kMiB + 1);
+  on_device.pool = 1;
+  governor.ask(1, claim("a", 148'393'984), {});
+  governor.ask(2, on_device, {});
+  const auto step = governor.decide({TimePoint(), {}, {}, false});
+  ASSERT_EQ(step.actions.size(), 2U);
+  EXPECT_EQ(step.actions[0].error->message,
+            "The model needs 142 MiB of this machine's memory; 96 MiB are available to engines.");
+  EXPECT_EQ(
+      step.actions[1].error->message,
+      "The model needs 148897793 bytes of the memory of NVIDIA H200#1; 142 MiB are available to engines.")
+      << "different sizes never look alike";
+}
+
 TEST(Governor, RespectsWhatOthersUse) {
   Machine m(100);
   m.available = 40;
@@ -217,7 +234,8 @@ TEST(Governor, NoEngineEndsForALimitThatItsEndDoesNotMeet) {
   EXPECT_TRUE(governor.decide({later, idle, {}, false}).actions.empty()) << "60 still load: 110";
 }
 
-// The memory is there, and promised to one that waits for its group: it is not too little, it is not its turn.
+// The memory is there, and promised to one that waits for its group: it is not too little, it is not its
+// turn.
 TEST(Governor, WhatOthersArePromisedComesBack) {
   Machine m(100);
   auto a = claim("a", 30);
