@@ -4,9 +4,30 @@
 
 #include <nlohmann/json.hpp>
 
+#include "config/units.hpp"
 #include "policy/fact_text.hpp"
 
 namespace flyball::policy {
+namespace {
+
+std::string plain(const nlohmann::json& value) {
+  if (value.is_null()) return {};
+  return value.is_string() ? value.get<std::string>()
+                           : value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// nullopt: no time in one of these units, or longer than microseconds can count.
+std::optional<std::int64_t> microseconds(const nlohmann::json& value, std::string_view unit) {
+  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > INT64_MAX))
+    return std::nullopt;
+  const auto number = value.get<std::int64_t>();
+  if (unit == "us") return number;
+  constexpr std::int64_t kMost = INT64_MAX / 1000;
+  if (unit != "ms" || number > kMost || number < -kMost) return std::nullopt;
+  return number * 1000;
+}
+
+}  // namespace
 
 nlohmann::json json_of(const FactValue& value) {
   return std::visit([](const auto& v) { return nlohmann::json(v); }, value);
@@ -34,6 +55,29 @@ std::optional<FactValue> fact_value(const nlohmann::json& json, FactType type) {
       break;
   }
   return std::nullopt;
+}
+
+std::string shown(const nlohmann::json& value, std::string_view unit) {
+  if (unit == "bytes" && value.is_number_integer() && value >= 0)
+    return config::size_text(value.get<std::uint64_t>());
+  if (const auto time = microseconds(value, unit)) return config::time_text(*time);
+  return plain(value) + (unit.empty() || value.is_null() ? "" : " " + std::string(unit));
+}
+
+std::string shown_exactly(const nlohmann::json& value, std::string_view unit) {
+  if (unit == "bytes" && value.is_number_integer() && value >= 0)
+    return config::exact_size_text(value.get<std::uint64_t>());
+  if (const auto time = microseconds(value, unit)) return config::exact_time_text(*time);
+  return shown(value, unit);
+}
+
+std::string shown_beside(const nlohmann::json& value, std::string_view unit,
+                         std::span<const nlohmann::json> operands) {
+  std::string out = shown(value, unit);
+  const bool alike = std::ranges::any_of(operands, [&](const nlohmann::json& operand) {
+    return operand != value && shown_exactly(operand, unit) == out;
+  });
+  return alike ? shown_exactly(value, unit) : out;
 }
 
 Result<NamedFact> read_fact(const std::string& name, const nlohmann::json& value,

@@ -4,6 +4,8 @@
 #include <limits>
 #include <optional>
 
+#include "config/units.hpp"
+
 namespace flyball::policy {
 namespace {
 
@@ -88,27 +90,18 @@ Picked pick_by_slo(const Rule& rule, std::span<const TargetTrace> considered, co
 
 // ---- in words
 
-// "4.2 ms", "412 ms", "1,180 ms".
-std::string ms_text(std::int64_t us) {
-  const auto tenths = static_cast<std::uint64_t>(us) / 100 + (us % 100 >= 50);
-  if (tenths < 100) return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " ms";
-  std::string out = std::to_string((tenths + 5) / 10);
-  for (std::size_t at = out.size(); at > 3; at -= 3) out.insert(at - 3, ",");
-  return out + " ms";
-}
-
 std::string total_text(const TargetTrace& row, const Facts& facts) {
   const auto total = microseconds(row, TargetFact::expected_total, facts);
-  return total ? ms_text(*total) : "not predicted";
+  return total ? config::milliseconds_text(*total) : "not predicted";
 }
 
-// ", 300 ms to the first token, 2,100 ms in all": of both what is predicted.
+// ", 300 ms to the first token, 2100 ms in all": of both what is predicted.
 std::string expected_text(const TargetTrace& row, const Facts& facts) {
   std::string out;
   if (const auto ttft = microseconds(row, TargetFact::expected_ttft, facts))
-    out += ", " + ms_text(*ttft) + " to the first token";
+    out += ", " + config::milliseconds_text(*ttft) + " to the first token";
   if (const auto total = microseconds(row, TargetFact::expected_total, facts))
-    out += ", " + ms_text(*total) + " in all";
+    out += ", " + config::milliseconds_text(*total) + " in all";
   return out;
 }
 
@@ -135,7 +128,7 @@ std::string fastest_text(std::span<const TargetTrace> considered, const Picked& 
          ")";
 }
 
-// "vulkan does not, 1,900 ms to the first token; opencl not known": all but the one that was taken.
+// "vulkan does not, 1900 ms to the first token; opencl not known": all but the one that was taken.
 std::string slo_text(std::span<const TargetTrace> considered, std::optional<std::uint32_t> taken,
                      const Facts& facts) {
   std::string out;

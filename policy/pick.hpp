@@ -16,7 +16,7 @@ inline constexpr std::int64_t kNearPercent = 10;
 // By the rule's `pick`. `considered`: the rule's targets in order, at least one of them available.
 Picked pick(const Rule& rule, std::span<const TargetTrace> considered, const Facts& facts);
 
-// "vulkan: fastest, 412 ms expected in all (cpu 1,180 ms; within 10 % nothing else)". `facts` are those the
+// "vulkan: fastest, 412 ms expected in all (cpu 1180 ms; within 10 % nothing else)". `facts` are those the
 // decision was taken on.
 std::string pick_text(const PickTrace& trace, const Decision& decision, const Facts& facts);
 

@@ -1,11 +1,12 @@
 // A decision as JSON that can be kept and sent, and that JSON as text for people.
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <map>
 
 #include <nlohmann/json.hpp>
 
 #include "config/engine_kinds.hpp"
+#include "config/units.hpp"
 #include "policy/advice.hpp"
 #include "policy/decide.hpp"
 #include "policy/fact_json.hpp"
@@ -130,42 +131,83 @@ std::string target_name(const Json& target) {
   return field(target, "backend") + (profile.empty() ? "" : ":" + profile);
 }
 
-// "1500 ms", "90 s", "3 h": as exact as an age is worth.
-std::string age_text(std::int64_t ms) {
-  if (ms < 10'000) return std::to_string(ms) + " ms";
-  if (ms < 600'000) return std::to_string(ms / 1000) + " s";
-  if (ms < 36'000'000) return std::to_string(ms / 60'000) + " min";
-  return std::to_string(ms / 3'600'000) + " h";
+const Json& value_of(const Json& row, const char* key) {
+  static const Json kNothing;
+  const auto it = row.is_object() ? row.find(key) : row.end();
+  return row.is_object() && it != row.end() ? *it : kNothing;
 }
 
-// "4.4 GiB", "41 ms", "3", "true".
-std::string amount_text(const Json& known) {
-  const std::string unit = field(known, "unit"), plain = field(known, "value");
-  const auto value = known.is_object() ? known.find("value") : known.end();
-  if (unit != "bytes" || value == known.end() || !value->is_number_integer())
-    return plain + (unit.empty() ? "" : " " + unit);
-  constexpr std::array<const char*, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
-  auto scaled = value->get<double>();
-  std::size_t i = 0;
-  for (; scaled >= 1024 && i + 1 < kUnits.size(); ++i) scaled /= 1024;
-  std::string tenths = std::to_string(std::llround(scaled * 10));
-  if (i == 0) return plain + " B";
-  return tenths.insert(tenths.size() - 1, ".") + " " + kUnits[i];
+// A predicted time of a target and its words.
+struct Expected {
+  const char* name;
+  const char* words;
+};
+constexpr std::array kExpected{Expected{"expected_total", " in all"},
+                               Expected{"expected_ttft", " to the first token"},
+                               Expected{"expected_tpot", " for each further token"}};
+
+bool is_expected(const Json& known) {
+  return std::ranges::find(kExpected, field(known, "name"), &Expected::name) != kExpected.end() &&
+         field(known, "unit") == "us" && value_of(known, "value").is_number_integer();
+}
+
+// "predicted 1813 ms in all, 90 % within 2400 ms; 612 ms to the first token, 90 % within 700 ms: queue 0 ms +
+// ...": all in milliseconds, so that targets compare. "": nothing is predicted.
+std::string expected_text(const Json& target) {
+  std::string out;
+  bool predicted = false;
+  for (const Expected& expected : kExpected)
+    for (const Json& known : list(target, "known")) {
+      if (field(known, "name") != expected.name || !is_expected(known)) continue;
+      const std::string source = field(known, "source");
+      predicted |= !source.empty();
+      out += (out.empty() ? "" : "; ") +
+             config::milliseconds_text(value_of(known, "value").get<std::int64_t>()) + expected.words;
+      if (const std::size_t basis = source.find(": "); basis != std::string::npos)
+        out += ", " + source.substr(basis + 2);
+    }
+  return out.empty() ? "" : (predicted ? "predicted " : "expected ") + out;
 }
 
 std::string known_text(const Json& target) {
   std::string out;
   for (const Json& known : list(target, "known"))
-    out += (out.empty() ? "" : ", ") + field(known, "name") + " " + amount_text(known) +
-           (field(known, "source").empty() ? "" : " (predicted)");
-  return out.empty() ? "" : "              " + out + "\n";
+    if (const std::string source = field(known, "source"); !is_expected(known))
+      out += (out.empty() ? "" : ", ") + field(known, "name") + " " +
+             shown(value_of(known, "value"), field(known, "unit")) +
+             (source.empty() ? "" : " (" + source + ")");
+  return out;
 }
 
-std::string conditions_text(const Json& rule) {
+std::string target_lines(const Json& target) {
+  std::string out;
+  for (const std::string& line : {expected_text(target), known_text(target)})
+    if (!line.empty()) out += "              " + line + "\n";
+  return out;
+}
+
+// The units of the receipt's facts, and the operands that each was compared with.
+struct Compared {
+  std::string unit;
+  std::vector<Json> operands;
+};
+using ComparedFacts = std::map<std::string, Compared>;
+
+ComparedFacts compared_facts(const Json& receipt) {
+  ComparedFacts out;
+  for (const Json& fact : list(receipt, "facts")) out[field(fact, "name")].unit = field(fact, "unit");
+  for (const char* const part : {"rules", "constraints"})
+    for (const Json& one : list(receipt, part))
+      for (const Json& condition : list(one, "conditions"))
+        out[field(condition, "fact")].operands.push_back(value_of(condition, "operand"));
+  return out;
+}
+
+std::string conditions_text(const Json& rule, ComparedFacts& facts) {
   std::string out;
   for (const Json& c : list(rule, "conditions"))
     out += "      " + padded(field(c, "outcome"), 8) + field(c, "fact") + " " + field(c, "op") + " " +
-           field(c, "operand") + "\n";
+           shown_exactly(value_of(c, "operand"), facts[field(c, "fact")].unit) + "\n";
   return out;
 }
 
@@ -264,16 +306,17 @@ std::string explain_text(const Json& receipt) {
                                                      : "  passed   rule " + field(pick, "rule") + ", ") +
            field(pick, "text") + "\n";
 
+  ComparedFacts facts = compared_facts(receipt);
   if (!list(receipt, "facts").empty()) out += "\nfacts the decision asked for\n";
   for (const Json& fact : list(receipt, "facts")) {
     const bool known = fact.is_object() && fact.contains("value") && !fact["value"].is_null();
     std::string line = "  " + padded(field(fact, "name"), 32) + " ";
     if (known) {
-      const std::string unit = field(fact, "unit");
-      line +=
-          padded(field(fact, "value") + (unit.empty() ? "" : " " + unit), 20) + " " + field(fact, "source");
-      if (const auto age = fact.find("age_ms"); age != fact.end() && age->is_number_integer() && *age > 0)
-        line += ", " + age_text(age->get<std::int64_t>()) + " ago";
+      const Compared& compared = facts[field(fact, "name")];
+      line += padded(shown_beside(fact["value"], compared.unit, compared.operands), 20) + " " +
+              field(fact, "source");
+      if (const Json& age = value_of(fact, "age_ms"); age.is_number_integer() && age > 0)
+        line += ", " + shown(age, "ms") + " ago";
     } else {
       line += "unknown";
     }
@@ -284,12 +327,12 @@ std::string explain_text(const Json& receipt) {
   for (const Json& r : list(receipt, "rules")) {
     const bool nested = field(r, "depth") != "0";
     out += "  " + padded(field(r, "outcome"), 8) + (nested ? "  " : "") + field(r, "id") + "\n" +
-           conditions_text(r);
+           conditions_text(r, facts);
   }
   if (!list(receipt, "constraints").empty()) out += "\nconstraints (deny unless the answer is no)\n";
   for (const Json& c : list(receipt, "constraints"))
     out += "  " + padded(field(c, "outcome"), 8) + field(c, "id") + ": " + field(c, "because") + "\n" +
-           conditions_text(c);
+           conditions_text(c, facts);
 
   if (!list(receipt, "targets").empty()) out += "\ntargets considered\n";
   for (const Json& t : list(receipt, "targets")) {
@@ -297,7 +340,7 @@ std::string explain_text(const Json& receipt) {
     out += "  " + padded(field(t, "verdict"), 12) + padded(target_name(t), 22) + "rule " + field(t, "rule");
     if (const std::string by = field(t, "denied_by"); !by.empty()) out += ", constraint " + by;
     if (!reason.empty()) out += ": " + reason;
-    out += "\n" + known_text(t);
+    out += "\n" + target_lines(t);
   }
   return out;
 }

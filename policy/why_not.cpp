@@ -121,6 +121,7 @@ class Answer {
     const Condition& c = decision_.condition(trace);
     const Fact* fact = facts_.get(c.fact);
     return {{"fact", facts_.targets()->facts()[c.fact].name},
+            {"unit", facts_.targets()->facts()[c.fact].unit},
             {"op", to_string(c.op)},
             {"operand", json_of(c.operand)},
             {"outcome", to_string(trace.outcome)},
@@ -170,10 +171,15 @@ std::string why_not_text(const Json& answer) {
     }
     out += place["asked"] == place["rule"] ? "the rule is not true\n"
                                            : "inside rule " + plain(place["asked"]) + ", which is not true\n";
-    for (const Json& c : place["comparisons"])
+    for (const Json& c : place["comparisons"]) {
+      const std::string unit = c["unit"];
       out += "    " + plain(c["outcome"]) + ": " + plain(c["fact"]) + " " + plain(c["op"]) + " " +
-             plain(c["operand"]) + "; it is " +
-             (c["value"].is_null() ? "unknown" : plain(c["value"]) + " (" + plain(c["source"]) + ")") + "\n";
+             shown_exactly(c["operand"], unit) + "; it is " +
+             (c["value"].is_null()
+                  ? "unknown"
+                  : shown_beside(c["value"], unit, {&c["operand"], 1}) + " (" + plain(c["source"]) + ")") +
+             "\n";
+    }
   }
   return out;
 }

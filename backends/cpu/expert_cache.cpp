@@ -6,6 +6,8 @@
 #include <numeric>
 #include <string>
 
+#include "config/units.hpp"
+
 namespace flyball::cpu {
 namespace {
 
@@ -40,10 +42,11 @@ Result<std::unique_ptr<ExpertCache>> ExpertCache::make(const model::ModelFile& m
   const std::uint64_t all = std::uint64_t{cache->n_experts_} * model.config().n_layers;
   const std::uint64_t one_layer = cache->n_experts_ * std::uint64_t{cache->slot_bytes_};
   const std::uint64_t fits = std::min(all, limit / cache->slot_bytes_);
-  if (fits < cache->n_experts_)
-    return fail(ErrorCode::insufficient_memory,
-                "Not enough memory for the experts of one layer: " + std::to_string(one_layer) +
-                    " bytes are needed, " + std::to_string(limit) + " are free.");
+  if (fits < cache->n_experts_) {
+    const auto bytes = config::sizes_to_compare({one_layer, limit});
+    return fail(ErrorCode::insufficient_memory, "Not enough memory for the experts of one layer: " +
+                                                    bytes[0] + " are needed, " + bytes[1] + " are free.");
+  }
   auto pages = device::Pages::allocate(fits * cache->slot_bytes_, "the model's experts");
   if (!pages) return pass(pages);
   cache->packed_ = std::move(*pages);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "backends/device/cgroup.hpp"
+#include "config/units.hpp"
 
 namespace flyball::device {
 namespace {
@@ -45,9 +46,9 @@ Result<Pages> Pages::allocate(std::uint64_t bytes, std::string_view what) {
   if (bytes == 0) return pages;
   const std::uint64_t free = available_memory();
   const auto refuse = [&] {
+    const auto sizes = config::sizes_to_compare({bytes, free});
     return fail(ErrorCode::insufficient_memory, "Not enough memory for " + std::string(what) + ": " +
-                                                    std::to_string(bytes) + " bytes are needed, " +
-                                                    std::to_string(free) + " are free.");
+                                                    sizes[0] + " are needed, " + sizes[1] + " are free.");
   };
   if (bytes > std::numeric_limits<std::size_t>::max() - kHugePage || (free != 0 && bytes > free))
     return refuse();

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "config/units.hpp"
+
 namespace flyball::graph {
 namespace {
 
@@ -117,11 +119,12 @@ Result<std::vector<PlannedPart>> split_layers(const PartSizes& sizes, std::span<
   for (std::size_t d = 0; d < parts.size(); ++d) {
     const MemoryPlan& m = parts[d].memory;
     if (m.total() <= devices[d].free_bytes) continue;
-    missing += (missing.empty() ? "" : "; ") + devices[d].name + " needs " + std::to_string(m.total()) +
-               " bytes for " + std::to_string(parts[d].part.n_layers()) + " of " +
-               std::to_string(sizes.layers.size()) + " layers (weights " + std::to_string(m.weight_bytes) +
-               ", KV cache " + std::to_string(m.kv_bytes) + ", scratch " + std::to_string(m.scratch_bytes) +
-               ") and has " + std::to_string(devices[d].free_bytes);
+    const auto bytes = config::sizes_to_compare({m.total(), devices[d].free_bytes});
+    missing += (missing.empty() ? "" : "; ") + devices[d].name + " needs " + bytes[0] + " for " +
+               std::to_string(parts[d].part.n_layers()) + " of " + std::to_string(sizes.layers.size()) +
+               " layers (weights " + config::size_text(m.weight_bytes) + ", KV cache " +
+               config::size_text(m.kv_bytes) + ", scratch " + config::size_text(m.scratch_bytes) +
+               ") and has " + bytes[1];
   }
   if (missing.empty()) return parts;
   return fail(ErrorCode::insufficient_memory,

@@ -9,6 +9,7 @@
 #include "backends/local/engine_kinds.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
+#include "config/units.hpp"
 
 namespace flyball::local {
 namespace {
@@ -25,12 +26,14 @@ Result<std::uint32_t> choose_kv_blocks(const LocalBackendOptions& options, const
       options.kv_bytes_limit != 0 && !(options.own_memory && room.bytes < options.kv_bytes_limit);
   const auto [limit, device] = limited ? graph::KvRoom{options.kv_bytes_limit, {}} : room;
   const std::uint64_t fits = limit / layout.block_bytes();
-  if (fits < one)
+  if (fits < one) {
+    const auto bytes = config::sizes_to_compare({one * layout.block_bytes(), limit});
     return fail(ErrorCode::insufficient_memory,
-                "The KV cache of one sequence of " + std::to_string(context) + " tokens needs " +
-                    std::to_string(one * layout.block_bytes()) + " bytes; " + std::to_string(limit) +
-                    " are free for it" + (device.empty() ? "" : " by what is left of " + device) + ".",
+                "The KV cache of one sequence of " + std::to_string(context) + " tokens needs " + bytes[0] +
+                    "; " + bytes[1] + " are free for it" +
+                    (device.empty() ? "" : " by what is left of " + device) + ".",
                 "context");
+  }
   return static_cast<std::uint32_t>(std::min({fits, one * options.max_sequences, std::uint64_t{UINT32_MAX}}));
 }
 

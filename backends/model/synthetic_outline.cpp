@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/model/synthetic_plan.hpp"
+#include "config/units.hpp"
 
 namespace flyball::model {
 namespace {
@@ -30,7 +31,7 @@ Result<SyntheticOutline> SyntheticOutline::make(const SyntheticSpec& spec) {
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED)
     return fail(ErrorCode::insufficient_memory,
-                "The system gives no addresses for a model file of " + std::to_string(bytes) + " bytes.",
+                "The system gives no addresses for a model file of " + config::size_text(bytes) + ".",
                 "shape");
   Pages pages(static_cast<std::byte*>(mapped), Unmap{bytes});
   std::memcpy(pages.get(), plan.header().data(), plan.header().size());

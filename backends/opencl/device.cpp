@@ -4,6 +4,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "config/units.hpp"
+
 namespace flyball::opencl {
 namespace {
 
@@ -122,11 +124,11 @@ std::unexpected<Error> Device::not_allocated(const std::string& call, cl_int sta
   if (status != CL_MEM_OBJECT_ALLOCATION_FAILURE && status != CL_OUT_OF_RESOURCES &&
       status != CL_OUT_OF_HOST_MEMORY && status != CL_INVALID_BUFFER_SIZE)
     return failed(call, status);
-  return fail(ErrorCode::insufficient_memory,
-              "Not enough memory on " + facts_.id + " for " + std::string(what) + ": " +
-                  std::to_string(bytes) + " bytes are needed, " + std::to_string(free_bytes()) +
-                  " are free, " + std::to_string(facts_.max_allocation_bytes) + " at once (" + call +
-                  ": error " + std::to_string(status) + ").");
+  const auto sizes = config::sizes_to_compare({bytes, free_bytes(), facts_.max_allocation_bytes});
+  return fail(ErrorCode::insufficient_memory, "Not enough memory on " + facts_.id + " for " +
+                                                  std::string(what) + ": " + sizes[0] + " are needed, " +
+                                                  sizes[1] + " are free, " + sizes[2] + " at once (" + call +
+                                                  ": error " + std::to_string(status) + ").");
 }
 
 Result<Memory> Device::create(std::uint64_t bytes, cl_mem_flags flags, void* host, std::string_view what) {
@@ -418,7 +420,7 @@ Result<cl_int> Device::outcome_in_time(const Handle<cl_event>& event) const {
   if (!outcome) {
     objects_->in_doubt = true;
     return fail(ErrorCode::device_lost, "The OpenCL device " + facts_.id + " gave no answer within " +
-                                            std::to_string(options_.fence_deadline.count() / 1000) + " ms.");
+                                            config::exact_time_text(options_.fence_deadline.count()) + ".");
   }
   return std::min(*outcome, CL_SUCCESS);
 }

@@ -13,6 +13,7 @@
 #include "backends/vulkan/internal.hpp"
 #include "backends/vulkan/memory_types.hpp"
 #include "backends/vulkan/shaders.hpp"
+#include "config/units.hpp"
 
 namespace flyball::vulkan {
 namespace {
@@ -60,11 +61,11 @@ std::uint64_t free_bytes(const DeviceState& s) {
 
 std::unexpected<Error> no_memory(const DeviceState& s, vk::Result result, std::uint64_t bytes,
                                  std::string_view what) {
-  return fail(ErrorCode::insufficient_memory,
-              "Not enough memory on " + s.facts.name + " for " + std::string(what) + ": " +
-                  std::to_string(bytes) + " bytes are needed, " + std::to_string(free_bytes(s)) +
-                  " are free, " + std::to_string(s.facts.max_allocation_bytes) + " at once (" +
-                  vk::to_string(result) + ").");
+  const auto sizes = config::sizes_to_compare({bytes, free_bytes(s), s.facts.max_allocation_bytes});
+  return fail(ErrorCode::insufficient_memory, "Not enough memory on " + s.facts.name + " for " +
+                                                  std::string(what) + ": " + sizes[0] + " are needed, " +
+                                                  sizes[1] + " are free, " + sizes[2] + " at once (" +
+                                                  vk::to_string(result) + ").");
 }
 
 std::unexpected<Error> not_allocated(const DeviceState& s, vk::Result result, std::uint64_t bytes,
@@ -394,9 +395,10 @@ Result<Memory> Device::import(std::span<const std::byte> bytes, std::string_view
   const std::uintptr_t first = begin / s.facts.import_alignment * s.facts.import_alignment;
   const std::uintptr_t end = (begin + bytes.size() + s.facts.import_alignment - 1) /
                              s.facts.import_alignment * s.facts.import_alignment;
-  if (end - first > s.facts.max_allocation_bytes)
-    return refuse(std::to_string(end - first) + " bytes are more than " +
-                  std::to_string(s.facts.max_allocation_bytes) + " at once");
+  if (end - first > s.facts.max_allocation_bytes) {
+    const auto sizes = config::sizes_to_compare({end - first, s.facts.max_allocation_bytes});
+    return refuse(sizes[0] + " are more than " + sizes[1] + " at once");
+  }
   Memory out;
   out.impl_ = std::make_unique<Memory::Impl>();
   out.impl_->state = state_;
@@ -588,7 +590,7 @@ Result<void> Device::wait(std::uint32_t but, std::uint32_t times) {
   if (result != vk::Result::eSuccess) s.timed.clear();  // their recordings may go now
   if (result == vk::Result::eTimeout)
     return fail(ErrorCode::device_lost, "The Vulkan device " + s.facts.name + " gave no answer within " +
-                                            std::to_string(patience.count() / 1000) + " ms.");
+                                            config::exact_time_text(patience.count()) + ".");
   if (result != vk::Result::eSuccess) return device_failed(s.facts, "waiting for the device", result);
   s.done = value;
   if (s.timed.empty() || value < s.submitted) return {};

@@ -63,7 +63,8 @@ std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
     for (const ModelWeights& one : weights)
       if (one.bytes > config.memory.limit)
         warn("memory.limit", config::format_bytes(config.memory.limit) + " has no room for the model \"" +
-                                 one.model + "\": its weights alone are " + size_text(one.bytes));
+                                 one.model + "\": its weights alone are " +
+                                 config::sizes_to_compare({one.bytes, config.memory.limit})[0]);
   return out;
 }
 

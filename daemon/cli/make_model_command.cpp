@@ -12,6 +12,7 @@
 #include <string>
 
 #include "backends/model/synthetic.hpp"
+#include "config/units.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/number_option.hpp"
@@ -44,7 +45,7 @@ model::SyntheticProgress progress_line(bool wanted) {
     const int percent = static_cast<int>(100 * done / total);
     if (percent == last) return;
     last = percent;
-    std::fprintf(stderr, "\r%3d%% of %.0f MB", percent, static_cast<double>(total) / 1e6);
+    std::fprintf(stderr, "\r%3d%% of %s", percent, config::size_text(total).c_str());
     if (done == total) std::fputc('\n', stderr);
   };
 }
@@ -69,10 +70,11 @@ int make_model(const MakeModelOptions& options) {
   const auto bytes = model::write_synthetic_file(
       *spec, options.out, options.threads, progress_line(!options.quiet && ::isatty(STDERR_FILENO) == 1));
   if (!bytes) return complain(bytes.error());
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+  const auto elapsed =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start);
   if (!options.quiet) {
-    std::printf("%s: %s %s, %llu bytes in %.1f s\n", options.out.c_str(), spec->name.c_str(),
-                options.type.c_str(), static_cast<unsigned long long>(*bytes), elapsed.count());
+    std::printf("%s: %s %s, %s in %s\n", options.out.c_str(), spec->name.c_str(), options.type.c_str(),
+                config::size_text(*bytes).c_str(), config::time_text(elapsed.count()).c_str());
   }
   return kOk;
 }

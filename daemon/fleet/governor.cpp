@@ -3,9 +3,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/units.hpp"
+
 namespace flyball::fleet {
 
 using std::chrono::milliseconds;
+
+namespace {
+
+std::string wait_text(milliseconds time) {
+  return config::exact_time_text(std::chrono::microseconds(time).count());
+}
+
+}  // namespace
+
+std::string memory_of(const MemoryPool& pool) {
+  return pool.of_the_machine ? "this machine's memory" : "the memory of " + pool.name;
+}
 
 struct Governor::Round {
   explicit Round(const World& w, std::size_t pools) : world(w), promised(pools), closing_bytes(pools) {}
@@ -209,7 +223,8 @@ std::optional<Governor::Action> Governor::make_room(const MemoryClaim& claim, Ti
   return std::move(round.step.actions.back());
 }
 
-// The ready engine of the pool that is not pinned and has been idle longest, since `idle_since` at the latest.
+// The ready engine of the pool that is not pinned and has been idle longest, since `idle_since` at the
+// latest.
 std::optional<Governor::Id> Governor::idle_longest(std::size_t pool, TimePoint idle_since) const {
   auto oldest = accounts_.end();
   for (auto at = accounts_.begin(); at != accounts_.end(); ++at) {
@@ -257,7 +272,7 @@ void Governor::unload_idle(Round& round) {
       continue;
     }
     ++counters_.idle_unloads;
-    end(round, id, "it has been without work for " + std::to_string(account.claim.keep->count()) + " ms");
+    end(round, id, "it has been without work for " + wait_text(*account.claim.keep));
   }
 }
 
@@ -321,16 +336,17 @@ void Governor::visit(Round& round, Id id) {
     if (other.state != State::ending && !round.closes(other_id)) must.push_back(other_id);
   }
   const auto needs = [&](std::uint64_t available, const std::string& more, bool of_asker = false) {
+    const auto sizes = config::sizes_to_compare({least, available});
     refuse(round, id, ErrorCode::insufficient_memory,
-           "The model needs " + std::to_string(least) + " bytes of " + pools_[pool].name + "; " +
-               std::to_string(available) + " are available" + more + ".",
+           "The model needs " + sizes[0] + " of " + memory_of(pools_[pool]) + "; " + sizes[1] +
+               " are available" + more + ".",
            of_asker);
   };
   const std::uint64_t possible = std::min(less(capacity, kept), account.claim.most);
   if (least > possible) {
     needs(possible, kept == 0 || possible == account.claim.most
                         ? " to engines"
-                        : " beside the " + std::to_string(kept) + " of pinned models");
+                        : " beside the " + config::size_text(kept) + " of pinned models");
     round.step.actions.back().for_good = true;
     return;
   }
@@ -354,8 +370,7 @@ void Governor::visit(Round& round, Id id) {
   if (fits) return grant(round, id, account, std::min(free, soon - promised), share);
 
   if (waited_enough(round, account))
-    return needs(free,
-                 "; engines at work held the rest for " + std::to_string(limits_.max_wait.count()) + " ms");
+    return needs(free, "; engines at work held the rest for " + wait_text(limits_.max_wait));
   const std::uint64_t missing = less(least + promised, soon);
   if (missing > 0 || !must.empty()) {
     if (std::ranges::none_of(account.claim.askers, &Asker::may_evict))
@@ -432,14 +447,14 @@ Governor::Share Governor::best_share(const Account& account) const {
 void Governor::wait_for_share(Round& round, Id id, Account& account, const Share& share) {
   const std::uint64_t least = account.claim.need.least_bytes();
   const auto refused = [&](const std::string& why) {
+    const auto sizes = config::sizes_to_compare({least, share.left});
     refuse(round, id, ErrorCode::insufficient_memory,
-           "The model needs " + std::to_string(least) + " bytes; " + std::to_string(share.left) +
-               " are left of the app's limits.resident" + why + ".",
+           "The model needs " + sizes[0] + "; " + sizes[1] + " are left of the app's limits.resident" + why +
+               ".",
            true);
   };
   if (waited_enough(round, account))
-    return refused("; its other engines were at work for " + std::to_string(limits_.max_wait.count()) +
-                   " ms");
+    return refused("; its other engines were at work for " + wait_text(limits_.max_wait));
   const std::vector<Id> must = of_same_app(round, id, *share.asker, least);
   if (!must.empty() && !share.asker->may_evict) return refused(", and it may not end engines (may_evict)");
   if (const auto idle = choose(round, account, 0, must, false))

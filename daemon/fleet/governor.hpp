@@ -31,6 +31,9 @@ struct MemoryPool {
   bool of_the_machine = false;  // else a device's own: nobody else's caches live there
 };
 
+// "this machine's memory", "the memory of NVIDIA H200#1".
+std::string memory_of(const MemoryPool& pool);
+
 struct MemoryClaim {
   std::string model;
   std::size_t pool = 0;

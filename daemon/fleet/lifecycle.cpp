@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "config/units.hpp"
+
 namespace flyball::fleet {
 
 const char* to_string(WorkerState state) noexcept {
@@ -112,11 +114,12 @@ Lifecycle::Ended Lifecycle::ended(TimePoint now, const Error& cause, bool delibe
     if (deaths_.size() >= limits_.disable_after) {
       state_ = WorkerState::disabled;
       until_ = now + limits_.disable_window;
-      last_error_ = Error{ErrorCode::model_unavailable,
-                          "The engine died " + std::to_string(deaths_.size()) + " times within " +
-                              std::to_string(limits_.disable_window.count() / 1000) +
-                              " s and is disabled. Last: " + cause.message,
-                          cause.param, cause.where};
+      last_error_ =
+          Error{ErrorCode::model_unavailable,
+                "The engine died " + std::to_string(deaths_.size()) + " times within " +
+                    config::exact_time_text(std::chrono::microseconds(limits_.disable_window).count()) +
+                    " and is disabled. Last: " + cause.message,
+                cause.param, cause.where};
       return {last_error_, std::nullopt};
     }
   }

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include "config/units.hpp"
+
 namespace flyball::fleet {
 
 WorkerStatus status_of(const Slot& slot, TimePoint now) {
@@ -72,13 +74,14 @@ MemoryClaim claim_of(const Slot& slot, std::size_t pool, const MemoryNeed& need,
 
 void log_ready(const Slot& slot, TimePoint began) {
   const BackendInfo& info = slot.client->info();
+  const auto since =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
   spdlog::info(
-      "engine ready in {} ms: {} {}, {} parameters, context {}, {} MiB, of it {} MiB KV as {} | "
+      "engine ready in {}: {} {}, {} parameters, context {}, {}, of it {} KV as {} | "
       "model={} backend={}",
-      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - began).count(),
-      info.model_name, info.quantization, info.parameters, info.context_length,
-      (info.weight_bytes + info.kv_bytes + info.scratch_bytes) >> 20, info.kv_bytes >> 20, info.kv_type,
-      slot.entry.id, slot.backend);
+      config::time_text(since.count()), info.model_name, info.quantization, info.parameters,
+      info.context_length, config::size_text(info.weight_bytes + info.kv_bytes + info.scratch_bytes),
+      config::size_text(info.kv_bytes), info.kv_type, slot.entry.id, slot.backend);
   for (const DeviceShare& share : info.devices)
     spdlog::info("engine on {} | model={} backend={}", to_string(share), slot.entry.id, slot.backend);
 }

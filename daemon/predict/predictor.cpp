@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "config/engine_kinds.hpp"
+#include "config/units.hpp"
 #include "policy/fastest.hpp"
 
 namespace flyball::predict {
@@ -29,7 +30,7 @@ std::int64_t microseconds(double seconds) {
   return std::llround(std::clamp(seconds, 0.0, kMostSeconds) * 1e6);
 }
 
-// The text of a fact's source: terms of a sum, in milliseconds with one digit behind the point.
+// The text of a fact's source: times in milliseconds.
 class Text {
  public:
   Text() { *this << policy::kPredictedSource << ": "; }
@@ -44,12 +45,7 @@ class Text {
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), n).ptr;
     return *this << std::string_view(digits.data(), static_cast<std::size_t>(end - digits.data()));
   }
-  Text& ms(std::int64_t us) {
-    if (us == 0) return *this << "0";
-    const auto tenths = static_cast<std::uint64_t>((us + 50) / 100);
-    const char digit = static_cast<char>('0' + tenths % 10);
-    return *this << tenths / 10 << "." << std::string_view(&digit, 1);
-  }
+  Text& ms(std::int64_t us) { return *this << config::milliseconds_text(us); }
   std::string str() const { return {buffer_.data(), size_}; }
 
  private:
@@ -99,14 +95,14 @@ void set_facts(const policy::TargetInstance& target, const EngineState* state, c
   };
   const auto p90 = [](const Times& times) {
     Text text;
-    (text << "90 %: ").ms(times.p90) << " ms";
+    (text << "90 % within ").ms(times.p90);
     return text;
   };
-  Text ttft;
-  (((ttft << "queue ").ms(p.queue) << " + load ").ms(p.load) << " + prefill ").ms(p.prefill)
+  Text ttft = p90(p.ttft);
+  (((ttft << ": queue ").ms(p.queue) << " + load ").ms(p.load) << " + prefill ").ms(p.prefill)
       << " (" << std::uint64_t{p.prompt_tokens} << " tokens, " << std::uint64_t{p.cached_tokens}
       << " cached) + step ";
-  (ttft.ms(p.step) << " ms, 90 %: ").ms(p.ttft.p90) << " ms";
+  ttft.ms(p.step);
   set(TargetFact::expected_ttft, p.ttft.p50, ttft);
   if (p.tpot) set(TargetFact::expected_tpot, p.tpot->p50, p90(*p.tpot));
   if (p.total) set(TargetFact::expected_total, p.total->p50, p90(*p.total));

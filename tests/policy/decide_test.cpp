@@ -6,6 +6,7 @@
 
 #include "config/yaml.hpp"
 #include "policy/decide.hpp"
+#include "policy/why_not.hpp"
 
 namespace flyball::policy {
 namespace {
@@ -231,14 +232,70 @@ TEST(Receipt, GoldenBytes) {
   EXPECT_EQ(made, receipt(decide(tree, facts), facts)) << "same inputs, same bytes";
 }
 
-TEST(Receipt, AgesAreAsExactAsTheyAreWorth) {
-  for (const auto& [ms, said] : {std::pair<std::int64_t, const char*>{9'999, "probe, 9999 ms ago\n"},
-                                 {10'000, "probe, 10 s ago\n"},
+TEST(Receipt, AgesAreRounded) {
+  for (const auto& [ms, said] : {std::pair<std::int64_t, const char*>{12, "probe, 12 ms ago\n"},
+                                 {9'999, "probe, 10 s ago\n"},
                                  {600'000, "probe, 10 min ago\n"},
                                  {36'000'000, "probe, 10 h ago\n"}}) {
     const nlohmann::json fact = {{"name", "f"}, {"value", 1}, {"source", "probe"}, {"age_ms", ms}};
     EXPECT_THAT(explain_text({{"facts", nlohmann::json::array({fact})}}), testing::HasSubstr(said));
   }
+}
+
+TEST(Receipt, ValuesAndOperandsHaveUnitsForPeople) {
+  const Tree tree = tree_of(
+      "rules:\n  - {id: r, because: b, when: {all: [{fact: model.bytes, lte: 8GiB},"
+      " {fact: app.slo.deadline, gte: 90s}, {fact: backend.cpu.expected_tpot, lt: 1250}]}, use: cpu}\n");
+  Facts facts = available({"cpu"});
+  facts.set("model.bytes", std::int64_t{4'724'464'025}, "model file");
+  facts.set("app.slo.deadline", std::int64_t{1'800'000}, "manifest");
+  facts.set("backend.cpu.expected_tpot", std::int64_t{840}, "predicted");
+  const auto made = receipt(decide(tree, facts), facts);
+  EXPECT_EQ(made["facts"][0]["value"], 4'724'464'025) << "JSON keeps numbers";
+  EXPECT_EQ(made["facts"][0]["unit"], "bytes");
+  const std::string text = explain_text(made);
+  EXPECT_THAT(text, HasSubstr("model.bytes                      4.4 GiB              model file\n"));
+  EXPECT_THAT(text, HasSubstr("app.slo.deadline                 30 min               manifest\n"));
+  EXPECT_THAT(text, HasSubstr("backend.cpu.expected_tpot        0.84 ms              predicted\n"));
+  EXPECT_THAT(text, HasSubstr("model.bytes lte 8 GiB\n"));
+  EXPECT_THAT(text, HasSubstr("app.slo.deadline gte 90 s\n"));
+  EXPECT_THAT(text, HasSubstr("backend.cpu.expected_tpot lt 1.25 ms\n")) << "operands are exact";
+}
+
+TEST(Receipt, ValueThatWouldLookLikeItsOperandIsExact) {
+  const Tree tree =
+      tree_of("rules:\n  - {id: r, because: b, when: {fact: model.bytes, gte: 8GiB}, use: cpu}\n");
+  Facts facts = available({"cpu"});
+  facts.set("model.bytes", (std::int64_t{8} << 30) - 1, "model file");
+  EXPECT_THAT(explain_text(receipt(decide(tree, facts), facts)),
+              AllOf(HasSubstr(" 8589934591 bytes "), HasSubstr("no      model.bytes gte 8 GiB\n")));
+  EXPECT_THAT(why_not_text(why_not(decide(tree, facts), facts, {"cpu", "", 0})),
+              HasSubstr("no: model.bytes gte 8 GiB; it is 8589934591 bytes (model file)\n"));
+  facts.set("model.bytes", std::int64_t{8} << 30, "model file");
+  EXPECT_THAT(explain_text(receipt(decide(tree, facts), facts)), HasSubstr(" 8 GiB  "));
+}
+
+TEST(Receipt, PredictedTimesOfATargetStandInOneLineInMilliseconds) {
+  const Tree tree = tree_of("rules:\n  - {id: r, because: b, use: [cpu, vulkan]}\n");
+  Facts facts = available({"cpu", "vulkan"});
+  facts.set("backend.cpu.expected_total", std::int64_t{1'813'078}, "predicted: 90 % within 2400 ms");
+  facts.set(
+      "backend.cpu.expected_ttft", std::int64_t{612'000},
+      "predicted: 90 % within 700 ms: queue 500 ms + load 0 ms + prefill 100 ms (30 tokens, 0 cached) + "
+      "step 12 ms");
+  facts.set("backend.cpu.expected_tpot", std::int64_t{12'340}, "predicted: 90 % within 15.1 ms");
+  facts.set("backend.cpu.kv_room", std::int64_t{512}, "predicted: blocks that are free now");
+  facts.set("backend.cpu.load_time", std::int64_t{1'200}, "measured");
+  facts.set("backend.vulkan.expected_total", std::int64_t{900'000}, "facts file");
+  const std::string text = explain_text(receipt(decide(tree, facts), facts));
+  EXPECT_THAT(text,
+              HasSubstr("\n              predicted 1813 ms in all, 90 % within 2400 ms; 612 ms to the first "
+                        "token, 90 % within 700 ms: queue 500 ms + load 0 ms + prefill 100 ms (30 "
+                        "tokens, 0 cached) + step 12 ms; 12.3 ms for each further token, 90 % within "
+                        "15.1 ms\n"
+                        "              kv_room 512 tokens (predicted: blocks that are free now), "
+                        "load_time 1.2 s\n"));
+  EXPECT_THAT(text, HasSubstr("\n              expected 900 ms in all\n")) << "nobody here predicted it";
 }
 
 TEST(Receipt, NoTargetAndQueue) {
@@ -277,13 +334,13 @@ TEST(Receipt, EachAlternativeComesWithWhatIsKnownOfIt) {
   const auto text = [&] { return explain_text(receipt(decide(tree, facts), facts)); };
   EXPECT_THAT(text(),
               HasSubstr("kv_usage 0.5, queue_waiting 3, model.bytes 4.4 GiB, hardware.memory.available "
-                        "16.0 GiB\n"));
+                        "16 GiB\n"));
   facts.set("hardware.gpu.discrete_count", std::int64_t{1}, "probe");
   facts.set("hardware.gpu.memory_total", std::int64_t{3000} << 20, "probe");
   EXPECT_THAT(text(), HasSubstr("model.bytes 4.4 GiB, hardware.gpu.memory_total 2.9 GiB\n"));
 }
 
-TEST(Receipt, WhatIsPredictedIsMarked) {
+TEST(Receipt, PredictedFactsComeWithTheirBasis) {
   const Tree tree =
       tree_of("rules:\n  - {id: r, because: b, when: {fact: backend.cpu.ttft, lt: 500}, use: cpu}\n");
   Facts facts = available({"cpu"});
@@ -296,7 +353,8 @@ TEST(Receipt, WhatIsPredictedIsMarked) {
   const auto& known = said["targets"][0]["known"];
   EXPECT_FALSE(known[0].contains("source"));
   EXPECT_EQ(known[1]["source"], "predicted: roofline 20 GB/s / 1 GB");
-  EXPECT_THAT(explain_text(said), HasSubstr("decode_tps 21.5 tokens/s, ttft 400 ms (predicted)\n"));
+  EXPECT_THAT(explain_text(said),
+              HasSubstr("decode_tps 21.5 tokens/s, ttft 400 ms (predicted: roofline 20 GB/s / 1 GB)\n"));
   EXPECT_THAT(explain_text(said),
               HasSubstr("400 ms               predicted: roofline 20 GB/s / 1 GB, 90 min ago"));
 }

@@ -106,7 +106,7 @@ class MemoryTest(unittest.TestCase):
             status, body = daemon.request("POST", "/v1/completions", dict(GREEDY, model="one", max_tokens=1))
             self.assertEqual(status, 503, body)
             self.assertEqual(body["error"]["code"], "insufficient_memory")
-            self.assertRegex(body["error"]["message"], r"needs \d+ bytes of machine; 1048576 are available to engines")
+            self.assertRegex(body["error"]["message"], r"needs [\d.]+ MiB of this machine's memory; 1 MiB are available to engines")
 
     def test_an_idle_engine_ends_and_comes_back(self):
         with self.daemon("idle_unload: 500ms") as daemon:

@@ -70,7 +70,7 @@ TEST(CpuExecutor, SaysHowMuchMemoryItLacks) {
   const auto result = executor->reserve_kv(layout, 1U << 24);
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::insufficient_memory);
-  EXPECT_NE(result.error().message.find("bytes are needed"), std::string::npos);
+  EXPECT_NE(result.error().message.find("TiB are needed"), std::string::npos);
   EXPECT_NE(result.error().message.find("are free"), std::string::npos);
   layout.block_size = 1U << 31;
   const auto overflowing = executor->reserve_kv(layout, 1U << 31);  // a multiple of 2^64 bytes

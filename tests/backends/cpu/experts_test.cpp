@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "config/units.hpp"
 #include "tests/backends/cpu/cpu_ops_runs.hpp"
 #include "tests/backends/model/model_shapes.hpp"
 
@@ -46,7 +47,7 @@ TEST(Experts, ThatDoNotFitArePackedWhenNeeded) {
   const auto too_few = cpu::CpuWeights::load(*m.file, kernels, pool, layer_bytes - 1);
   ASSERT_FALSE(too_few);
   EXPECT_EQ(too_few.error().code, ErrorCode::insufficient_memory);
-  EXPECT_NE(too_few.error().message.find(std::to_string(layer_bytes) + " bytes are needed"),
+  EXPECT_NE(too_few.error().message.find(config::exact_size_text(layer_bytes) + " are needed"),
             std::string::npos);
 }
 

@@ -67,9 +67,8 @@ TEST(LayerSplit, SaysWhichDeviceNeedsAndHasWhat) {
   const auto split = split_layers(sizes, std::vector<DeviceRoom>{{"one", 5000}, {"two", 99}});
   ASSERT_FALSE(split);
   EXPECT_EQ(split.error().code, ErrorCode::insufficient_memory);
-  EXPECT_THAT(
-      split.error().message,
-      HasSubstr("two needs 100 bytes for 1 of 10 layers (weights 90, KV cache 10, scratch 0) and has 99."));
+  EXPECT_THAT(split.error().message, HasSubstr("two needs 100 bytes for 1 of 10 layers (weights 90 bytes, KV "
+                                               "cache 10 bytes, scratch 0 bytes) and has 99 bytes."));
   EXPECT_THAT(split.error().message, Not(HasSubstr("one needs"))) << "it has enough";
   const auto neither = split_layers(sizes, std::vector<DeviceRoom>{{"one", 300}, {"two", 500}});
   ASSERT_FALSE(neither);

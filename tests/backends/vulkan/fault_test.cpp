@@ -65,7 +65,8 @@ struct FailingCalls {
 };
 std::string name_of(const FailingCalls& calls) {
   constexpr const char* kNames[] = {"allocate", "import", "build", "record", "submit", "wait"};
-  return std::string(kNames[static_cast<std::size_t>(calls.kind)]) + (calls.weights == kStaged ? "_staged" : "");
+  return std::string(kNames[static_cast<std::size_t>(calls.kind)]) +
+         (calls.weights == kStaged ? "_staged" : "");
 }
 void PrintTo(const FailingCalls& calls, std::ostream* out) {
   *out << name_of(calls);
@@ -312,6 +313,7 @@ TEST_F(VulkanFaults, TheProbeHasNoMorePatienceThanItsParent) {
     const auto at = device.error.find(told);
     ASSERT_NE(at, std::string::npos) << device.error;
     EXPECT_LE(std::stoi(device.error.substr(at + told.size())), 800);
+    EXPECT_NE(device.error.find(" ms.", at), std::string::npos) << device.error;
   }
   found.clear();
   EXPECT_EQ(vulkan::probe_devices({std::chrono::milliseconds(300'000), run.on_device}), "");
@@ -408,7 +410,7 @@ TEST_F(VulkanFaults, TooLittleMemoryOfTheMachineIsSaidBeforeItHurts) {
   const auto refused = device->allocate((1 << 20) + 16, "a test", vulkan::Place::shared);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::insufficient_memory);
-  EXPECT_THAT(refused.error().message, HasSubstr("1048592 bytes are needed, 1048576 are free"));
+  EXPECT_THAT(refused.error().message, HasSubstr("1048592 bytes are needed, 1 MiB are free"));
   left = 0;  // the machine does not say
   EXPECT_TRUE(device->allocate(2 << 20, "a test", vulkan::Place::device));
 }

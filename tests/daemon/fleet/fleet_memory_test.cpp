@@ -226,7 +226,8 @@ TEST_F(FleetMemoryTest, WhatCanNeverFitIsToldSoAndNobodyEndsForIt) {
   const auto got = acquire("huge");
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ErrorCode::insufficient_memory);
-  EXPECT_EQ(got.error().message, "The model needs 101 bytes of machine; 100 are available to engines.");
+  EXPECT_EQ(got.error().message,
+            "The model needs 101 bytes of this machine's memory; 100 bytes are available to engines.");
   EXPECT_EQ(status_of("a").state, WorkerState::ready);
   EXPECT_EQ(loads("huge"), 0) << "it was to load nothing";
   EXPECT_EQ(accounted(), 60U);
@@ -281,7 +282,7 @@ TEST_F(FleetMemoryTest, OthersMemoryIsNotTaken) {
   machine.available = 59;
   make();
   EXPECT_EQ(acquire("a").error().message,
-            "The model needs 60 bytes of machine; 59 are available or could be.");
+            "The model needs 60 bytes of this machine's memory; 59 bytes are available or could be.");
 }
 
 TEST_F(FleetMemoryTest, WhatAnEngineHasNotWrittenYetIsItsOwn) {
@@ -294,8 +295,8 @@ TEST_F(FleetMemoryTest, WhatAnEngineHasNotWrittenYetIsItsOwn) {
   machine.available = 40;
   touched = 50;
   EXPECT_EQ(acquire("b", {"shy", false, 0}).error().message,
-            "The model needs 35 bytes of machine; 30 are available, and its app may not end other engines "
-            "(may_evict).");
+            "The model needs 35 bytes of this machine's memory; 30 bytes are available, and its app may not "
+            "end other engines (may_evict).");
 }
 
 TEST_F(FleetMemoryTest, ACrashFreesItsAccountAtOnce) {
@@ -332,7 +333,8 @@ TEST_F(FleetMemoryTest, AnAppsLimitIsItsOwn) {
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ErrorCode::insufficient_memory);
   EXPECT_EQ(got.error().message,
-            "The model needs 61 bytes of machine; 60 are available within the app's limits.resident.");
+            "The model needs 61 bytes of this machine's memory; 60 bytes are available within the app's "
+            "limits.resident.");
   EXPECT_EQ(loads("c"), 0);
   EXPECT_TRUE(acquire("c", other)) << "what one app may not have is no failure that others meet";
 }

@@ -30,21 +30,41 @@ TEST(Governor, GivesWhatFitsAndTheRestWaits) {
 TEST(Governor, SaysAtOnceWhatCanNeverFit) {
   Machine m(100);
   m.ask(1, claim("a", 90, 20));
-  EXPECT_EQ(m.refused[1], "The model needs 110 bytes of the machine; 100 are available to engines.");
+  EXPECT_EQ(m.refused[1],
+            "The model needs 110 bytes of this machine's memory; 100 bytes are available to engines.");
   auto kept = claim("kept", 30);
   kept.pinned = true;
   m.ask(2, kept);
   m.ask(3, claim("b", 80));
   EXPECT_EQ(m.refused[3],
-            "The model needs 80 bytes of the machine; 70 are available beside the 30 of pinned models.");
+            "The model needs 80 bytes of this machine's memory; 70 bytes are available beside the 30 bytes "
+            "of pinned models.");
   EXPECT_EQ(m.governor.pools()[0].accounted, 30U);
+}
+
+TEST(Governor, RefusalsNameThePoolAndShowSizesForPeople) {
+  constexpr std::uint64_t kMiB = 1U << 20U;
+  Governor governor({{"machine", 96 * kMiB, true}, {"NVIDIA H200#1", 142 * kMiB, false}});
+  auto on_device = claim("b", 142 * kMiB + 1);
+  on_device.pool = 1;
+  governor.ask(1, claim("a", 148'393'984), {});
+  governor.ask(2, on_device, {});
+  const auto step = governor.decide({TimePoint(), {}, {}, false});
+  ASSERT_EQ(step.actions.size(), 2U);
+  EXPECT_EQ(step.actions[0].error->message,
+            "The model needs 142 MiB of this machine's memory; 96 MiB are available to engines.");
+  EXPECT_EQ(
+      step.actions[1].error->message,
+      "The model needs 148897793 bytes of the memory of NVIDIA H200#1; 142 MiB are available to engines.")
+      << "different sizes never look alike";
 }
 
 TEST(Governor, RespectsWhatOthersUse) {
   Machine m(100);
   m.available = 40;
   m.ask(1, claim("a", 50));
-  EXPECT_EQ(m.refused[1], "The model needs 50 bytes of the machine; 40 are available or could be.");
+  EXPECT_EQ(m.refused[1],
+            "The model needs 50 bytes of this machine's memory; 40 bytes are available or could be.");
   m.ask(2, claim("b", 40));
   EXPECT_TRUE(m.ready.contains(2));
 }
@@ -116,7 +136,8 @@ TEST(Governor, AnAppsEnginesStayWithinItsLimit) {
   EXPECT_TRUE(m.ready.contains(2) && m.ready.contains(3) && m.ready.contains(4));
   m.ask(5, of("a", 100, claim("m5", 101)));
   EXPECT_EQ(m.refused[5],
-            "The model needs 101 bytes of the machine; 100 are available within the app's limits.resident.");
+            "The model needs 101 bytes of this machine's memory; 100 bytes are available within the app's "
+            "limits.resident.");
   m.ask(6, of("b", 100, claim("m5", 70)));
   EXPECT_TRUE(m.ready.contains(6)) << "another app's limit is its own";
 }
@@ -213,7 +234,8 @@ TEST(Governor, NoEngineEndsForALimitThatItsEndDoesNotMeet) {
   EXPECT_TRUE(governor.decide({later, idle, {}, false}).actions.empty()) << "60 still load: 110";
 }
 
-// The memory is there, and promised to one that waits for its group: it is not too little, it is not its turn.
+// The memory is there, and promised to one that waits for its group: it is not too little, it is not its
+// turn.
 TEST(Governor, WhatOthersArePromisedComesBack) {
   Machine m(100);
   auto a = claim("a", 30);
@@ -239,7 +261,8 @@ TEST(Governor, AnEngineMayNotHaveMoreThanItsOwnDevices) {
   auto c = claim("large", 50);
   c.most = 40;
   m.ask(2, c);
-  EXPECT_EQ(m.refused[2], "The model needs 50 bytes of the machine; 40 are available to engines.");
+  EXPECT_EQ(m.refused[2],
+            "The model needs 50 bytes of this machine's memory; 40 bytes are available to engines.");
   EXPECT_TRUE(m.ended.empty());
   auto cache = claim("cache", 10, 1, 100);
   cache.most = 14;
@@ -476,8 +499,9 @@ TEST(Governor, ASpareOneHasWhatIsFreeAndNobodyEndsForIt) {
   m.ask(1, claim("idle", 60));
   m.pass(milliseconds(60'000));
   m.ask(2, spare("measured", 41));
-  EXPECT_EQ(m.refused[2],
-            "The model needs 41 bytes of the machine; 40 are available, and nobody ends for it.");
+  EXPECT_EQ(
+      m.refused[2],
+      "The model needs 41 bytes of this machine's memory; 40 bytes are available, and nobody ends for it.");
   m.ask(3, spare("measured", 40));
   EXPECT_TRUE(m.ready.contains(3));
   EXPECT_TRUE(m.ended.empty());
@@ -539,7 +563,8 @@ TEST(Governor, ASpareOneGetsNothingWhileOthersWait) {
   m.ask(2, claim("b", 60));
   m.ask(3, spare("measured", 10));
   EXPECT_EQ(m.refused[3],
-            "The model needs 10 bytes of the machine; 40 are available, and others wait for memory.");
+            "The model needs 10 bytes of this machine's memory; 40 bytes are available, and others wait for "
+            "memory.");
   auto grouped = spare("c", 1);
   grouped.group = "g";
   Machine other(100);
@@ -547,9 +572,9 @@ TEST(Governor, ASpareOneGetsNothingWhileOthersWait) {
   loaded.group = "g";
   other.ask(1, loaded);
   other.ask(2, grouped);
-  EXPECT_EQ(
-      other.refused[2],
-      "The model needs 1 bytes of the machine; 90 are available, and another model of its group is loaded.");
+  EXPECT_EQ(other.refused[2],
+            "The model needs 1 byte of this machine's memory; 90 bytes are available, and another model of "
+            "its group is loaded.");
 }
 
 TEST(Governor, ASpareOneEndsFirstWhenMemoryIsShort) {
@@ -561,7 +586,8 @@ TEST(Governor, ASpareOneEndsFirstWhenMemoryIsShort) {
   EXPECT_EQ(m.ended.front(), 2U);
   m.ask(3, spare("measured again", 40));
   EXPECT_EQ(m.refused[3],
-            "The model needs 40 bytes of the machine; 100 are available, and the machine is short of memory.");
+            "The model needs 40 bytes of this machine's memory; 100 bytes are available, and the machine is "
+            "short of memory.");
 }
 
 // A request is decided by what there would be for it, and it is it that ends a spare one.

@@ -125,7 +125,7 @@ default: {because: b, use: cpu}
     for (const char* backend : {"vulkan", "cpu", "opencl"}) {
       const std::string prefix = std::string("backend.") + backend + ".";
       const std::string source =
-          "predicted: queue " + std::to_string(i) + ".0 + prefill 40.1 ms, 90 %: 80.4 ms";
+          "predicted: 90 % within 80.4 ms: queue " + std::to_string(i) + " ms + prefill 40.1 ms";
       const std::int64_t us = 100'000 + (i * 37 + backend[0] * 11) % 50 * 1'000;
       out.facts.set(prefix + "available", true, "supervisor");
       out.facts.set(prefix + "loaded", (i + backend[0]) % 3 == 0, "supervisor");
