@@ -1,10 +1,12 @@
 #include "daemon/cli/bench_engines.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -104,12 +106,17 @@ Result<void> write_svg(const EnginesBench& o, const std::vector<Engine>& engines
   std::vector<std::string> devices;
   for (const Engine& e : engines)
     if (!e.rows.empty()) devices.push_back(e.name + ": " + e.device);
+  errno = 0;
   std::ofstream file(o.svg);
   file << bench_svg(
       model.model_name + " " + model.quantization + ", " + short_count(model.parameters) + " parameters",
       devices, results);
   if (file.close(); !file)
-    return fail(ErrorCode::io_error, "The chart cannot be written to " + o.svg.string() + ".", "svg");
+    return fail(ErrorCode::io_error,
+                "The chart cannot be written to " + o.svg.string() + ": " +
+                    std::generic_category().message(errno) +
+                    ": name a file in a directory that you may write to.",
+                "svg");
   return {};
 }
 

@@ -1,4 +1,5 @@
 // `flyball run`: chat with a model file in this process. Text on stdout, everything else on stderr.
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
@@ -6,6 +7,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <CLI/App.hpp>
@@ -83,7 +85,8 @@ Result<Answer> ask(Backend& backend, const RunOptions& options, Result<Prompt> p
       if (!options.json &&
           (std::fwrite(delta->text.data(), 1, delta->text.size(), stdout) != delta->text.size() ||
            std::fflush(stdout) != 0)) {
-        return fail(ErrorCode::io_error, "cannot write to standard output");
+        return fail(ErrorCode::io_error,
+                    "cannot write to standard output: " + std::generic_category().message(errno));
       }
     } else if (auto* done = std::get_if<Done>(&*event)) {
       answer.done = std::move(*done);

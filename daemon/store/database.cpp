@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/file_error.hpp"
 #include "daemon/store/schema.hpp"
 #include "daemon/store/state_lock.hpp"
 
@@ -200,13 +201,16 @@ Result<std::unique_ptr<Database::Impl>> Database::Impl::open(const std::filesyst
     if (fd < 0 && errno != EEXIST) return fail_errno(file);
     if (fd >= 0) ::close(fd);
   }
-  // SQLite itself says of every file that it cannot open the same.
-  if (!writes && ::access(file.c_str(), R_OK) != 0)
-    return errno == ENOENT
-               ? fail(ErrorCode::io_error,
-                      "There is no such file: no daemon has kept records here yet (flyball serve).", {},
-                      file.string())
-               : fail_errno(file);
+  // SQLite has one message for every file that it cannot open.
+  if (!writes && ::faccessat(AT_FDCWD, file.c_str(), R_OK, AT_EACCESS) != 0)
+    return fail(ErrorCode::io_error,
+                errno == ENOENT
+                    ? "There is no such file: no daemon has kept records here yet (flyball serve)."
+                    : config::unreadable(file, errno),
+                {}, file.string());
+  if (std::error_code ignored; !writes && std::filesystem::is_directory(file, ignored))
+    return fail(ErrorCode::io_error, "cannot be read: it is a directory: name the flyball.db in it", {},
+                file.string());
   auto impl = std::make_unique<Impl>();
   impl->file = file;
   sqlite3* raw = nullptr;
@@ -235,6 +239,17 @@ Result<std::unique_ptr<Database::Impl>> Database::Impl::open(const std::filesyst
   if (ready) ready = impl->to_newest_schema(access, for_daemon);
   if (!ready) {
     trouble = trouble_of(impl->failed_with);
+    if (reads_only && impl->failed_with == SQLITE_NOTADB)
+      ready.error().message =
+          "this file is no database of a daemon: name the flyball.db in the daemon's state_dir";
+    // SQLite makes the WAL's index beside the file, and says only that it cannot open the database.
+    else if (reads_only && (impl->failed_with & 0xff) == SQLITE_CANTOPEN &&
+             ::faccessat(AT_FDCWD, file.parent_path().empty() ? "." : file.parent_path().c_str(), W_OK,
+                         AT_EACCESS) != 0)
+      ready.error().message =
+          "cannot be read: a reader writes the index of the database's log beside the file, and this user "
+          "may not: "
+          "run the command as the daemon's user";
     return pass(ready);
   }
   return impl;

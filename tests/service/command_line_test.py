@@ -3,13 +3,16 @@
 One test: command_line_test.py [-v] CommandLineTest.test_name"""
 
 import contextlib
+import http.server
 import json
 import os
 import re
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import xml.etree.ElementTree
 
@@ -91,6 +94,77 @@ class CommandLineTest(unittest.TestCase):
                 self.assertIn(none, ended.stderr)
                 self.assertEqual(ended.stderr.count(folder), 1, ended.stderr)
 
+    def test_a_file_that_is_not_the_one_meant_is_told_with_what_to_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = os.path.join(folder, "notes.txt")
+            with open(text, "w") as f:
+                f.write("no database " * 100)
+            for args, code, said in (
+                (["advise", "--config", folder, "mac"], 78, "cannot be read: it is a directory: name a file in it"),
+                (["usage", "--store", folder], 74, "cannot be read: it is a directory: name the flyball.db in it"),
+                (["usage", "--store", text], 74,
+                 "this file is no database of a daemon: name the flyball.db in the daemon's state_dir"),
+                (["bench", "--backends", "cpu", "-p", "4", "-n", "2", "-r", "1", "--svg", folder], 74,
+                 "The chart cannot be written to %s: Is a directory: name a file in a directory" % folder),
+            ):
+                ended = flyball(*args)
+                self.assertEqual(ended.returncode, code, (args, ended.stderr))
+                self.assertIn(said, ended.stderr)
+
+    # In WAL mode even a reader writes an index beside the file.
+    @unittest.skipIf(os.geteuid() != 0, "only root can be another user")
+    def test_a_database_of_another_user_is_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.chmod(folder, 0o755)
+            store = os.path.join(folder, "flyball.db")
+            with contextlib.closing(sqlite3.connect(store)) as database:
+                database.execute("PRAGMA journal_mode = WAL")
+                database.execute("CREATE TABLE t (a)")
+                database.commit()
+            os.chmod(store, 0o644)
+            ended = flyball("usage", "--store", store, user=65534)
+            self.assertEqual(ended.returncode, 74, ended.stderr)
+            self.assertIn("run the command as the daemon's user", ended.stderr)
+            os.chmod(store, 0o600)
+            ended = flyball("usage", "--store", store, user=65534)
+            self.assertEqual(ended.returncode, 74, ended.stderr)
+            self.assertRegex(ended.stderr, "cannot be read: user .* may not read it, which belongs to user root: "
+                                           "run the command as user root")
+
+    def test_without_a_daemon_a_command_says_so_and_what_else_there_is(self):
+        with socket.socket() as refused:
+            refused.bind(("127.0.0.1", 0))  # nobody listens
+            url = "http://127.0.0.1:%d" % refused.getsockname()[1]
+            none = ("flyball: no daemon answers at %s (Connection refused): start it with `flyball serve`, or name "
+                    "another URL with --url; " % url)
+            for args, instead in (
+                (["explain", "req-1"], "--store FILE or --config FILE reads the receipt from the daemon's database, "
+                                       "without a running daemon"),
+                (["graph"], "--since 7d counts in the daemon's database instead, without a running daemon"),
+            ):
+                ended = flyball(*args, "--url", url)
+                self.assertEqual(ended.returncode, 69, ended.stderr)
+                self.assertIn(none + instead, ended.stderr)
+
+    def test_a_server_that_is_no_daemon_is_told(self):
+        class Other(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_error(404)
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.HTTPServer(("127.0.0.1", 0), Other) as other:
+            serving = threading.Thread(target=other.serve_forever)
+            serving.start()
+            url = "http://127.0.0.1:%d" % other.server_port
+            ended = flyball("explain", "req-1", "--url", url)
+            other.shutdown()
+            serving.join()
+        self.assertEqual(ended.returncode, 69, ended.stderr)
+        self.assertIn("%s answered 404 without JSON: the server there is no Flyball daemon: name the daemon's URL with "
+                      "--url" % url, ended.stderr)
+
     def test_a_directory_that_cannot_be_made_is_told(self):
         with tempfile.NamedTemporaryFile() as file:  # no directory, so nothing lies below it
             env = dict(os.environ, XDG_STATE_HOME=file.name, XDG_CONFIG_HOME="/nonexistent", HOME="/nonexistent")
@@ -136,6 +210,13 @@ class CommandLineTest(unittest.TestCase):
         piped = flyball("run", "-q", "-n", "20", input="Which engine should I use on a Mac?\n")
         self.assertEqual(piped.stdout, plain.stdout)
         self.assertEqual(piped.stderr, "")
+
+    def test_an_output_that_is_full_is_told(self):
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run([FLYBALL, "run", "-q", "-n", "4", "hello"], stdout=full, stderr=subprocess.PIPE,
+                                   text=True, timeout=300)
+        self.assertEqual(ended.returncode, 74, ended.stderr)
+        self.assertIn("cannot write to standard output: No space left on device", ended.stderr)
 
     def test_more_threads_than_processors_are_not_silently_fewer(self):
         processors = len(os.sched_getaffinity(0))

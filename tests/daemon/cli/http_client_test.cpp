@@ -46,7 +46,9 @@ struct TcpSocket {
     socklen_t size = sizeof address;
     EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
     EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    if (listening) EXPECT_EQ(::listen(fd.get(), 4), 0);
+    if (listening) {
+      EXPECT_EQ(::listen(fd.get(), 4), 0);
+    }
     url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   }
 };
@@ -158,9 +160,13 @@ TEST(HttpClient, AUnixSocketOfAnotherUserIsNamed) {
   std::filesystem::permissions(path, std::filesystem::perms::none);
   std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
   const bool root = ::geteuid() == 0;  // root may connect everywhere
-  if (root) ASSERT_EQ(::seteuid(65534), 0);
+  if (root) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
   const Error error = failure("unix:" + path);
-  if (root) ASSERT_EQ(::seteuid(0), 0);
+  if (root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
   EXPECT_EQ(error.code, ErrorCode::upstream_refused);
   EXPECT_EQ(error.message,
             "this user may not connect to unix:" + path +

@@ -237,6 +237,7 @@ says '{"error":{"code":"io_error","message":"cannot read the model file: No such
 run 64 plan --kv q4
 says "--kv: q4 not in {f16,q8_0}"
 run 64 explain 'no/such id'
+says "\"no/such id\" is no request id: expected up to 200 letters, digits, -, _ and .,"
 run 65 explain req-1 --url ftp://x
 
 run 0 probe --json
