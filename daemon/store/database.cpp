@@ -242,14 +242,14 @@ Result<std::unique_ptr<Database::Impl>> Database::Impl::open(const std::filesyst
     if (reads_only && impl->failed_with == SQLITE_NOTADB)
       ready.error().message =
           "this file is no database of a daemon: name the flyball.db in the daemon's state_dir";
-    // SQLite makes the WAL's index beside the file, and says only that it cannot open the database.
-    else if (reads_only && (impl->failed_with & 0xff) == SQLITE_CANTOPEN &&
-             ::faccessat(AT_FDCWD, file.parent_path().empty() ? "." : file.parent_path().c_str(), W_OK,
-                         AT_EACCESS) != 0)
+    // SQLite's codes for a reader that may not write the WAL's index: no place to make it in, or another user's.
+    else if (reads_only && ((impl->failed_with & 0xff) == SQLITE_READONLY ||
+                            ((impl->failed_with & 0xff) == SQLITE_CANTOPEN &&
+                             ::faccessat(AT_FDCWD, beside(file, "-shm").c_str(), W_OK, AT_EACCESS) != 0 &&
+                             errno == EACCES)))
       ready.error().message =
-          "cannot be read: a reader writes the index of the database's log beside the file, and this user "
-          "may not: "
-          "run the command as the daemon's user";
+          "cannot be read: a reader updates the index of the database's log beside the file, which this user "
+          "may not: run the command as the daemon's user";
     return pass(ready);
   }
   return impl;

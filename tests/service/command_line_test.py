@@ -122,9 +122,17 @@ class CommandLineTest(unittest.TestCase):
                 database.execute("CREATE TABLE t (a)")
                 database.commit()
             os.chmod(store, 0o644)
+            index = "which this user may not: run the command as the daemon's user"
             ended = flyball("usage", "--store", store, user=65534)
             self.assertEqual(ended.returncode, 74, ended.stderr)
-            self.assertIn("run the command as the daemon's user", ended.stderr)
+            self.assertIn(index, ended.stderr)
+            with contextlib.closing(sqlite3.connect(store)) as database:  # the index stays while it is open
+                database.execute("INSERT INTO t VALUES (1)")
+                database.commit()
+                os.chmod(store + "-shm", 0o600)
+                ended = flyball("usage", "--store", store, user=65534)
+            self.assertEqual(ended.returncode, 74, ended.stderr)
+            self.assertIn(index, ended.stderr)
             os.chmod(store, 0o600)
             ended = flyball("usage", "--store", store, user=65534)
             self.assertEqual(ended.returncode, 74, ended.stderr)
