@@ -30,7 +30,7 @@ void count_switch(std::string& last, std::string now, std::uint64_t& switches) {
   last = std::move(now);
 }
 
-// "41 ms (of 30)", "41 ms (of 30, all apps)", "unknown".
+// "41 ms (of 30)", "41 ms (of 300, all apps)", "unknown".
 std::string shown_ttft(const Json& ttft) {
   if (ttft.is_null()) return "unknown";
   return std::to_string(std::llround(ttft["p50"].get<double>())) + " ms (of " + ttft["requests"].dump() +
@@ -77,36 +77,46 @@ std::string side_text(const Json& side) {
 void Simulation::add(const PastRequest& past) {
   decide(tree_, past.facts, decision_);
   const std::string target = decision_.target ? to_string(*decision_.target) : "";
-  const Fact* const of_class = past.facts.get("workload.class");
-  const Workload workload{std::string(past.app),
-                          of_class == nullptr ? "" : std::get<std::string>(of_class->value),
-                          std::string(past.model)};
+  const std::string model(past.model);
   ++totals_.requests;
   if (target != past.target) {
     ++totals_.moved;
     totals_.lost += target.empty();
-    ++moves_[{workload, std::string(past.target), std::string(past.rule), target, decision_.rule->id,
-              std::string(outcome_text(decision_))}];
+    ++moves_[{app_class_of(past), model, std::string(past.target), std::string(past.rule), target,
+              decision_.rule->id, std::string(outcome_text(decision_))}];
   } else if (decision_.rule->id != past.rule) {
     ++other_rule_[{std::string(past.rule), decision_.rule->id}];
   }
-  if (!past.served_by.empty() && past.ttft_ms >= 0)
-    for (const Workload& of : {workload, Workload{"", "", workload.model}})
-      ttft_ms_[{of, std::string(past.served_by)}].push_back(past.ttft_ms);
-  Switches& switches = switches_[workload.model];
+  add_ttft(past);
+  Switches& switches = switches_[model];
   count_switch(switches.before, backend_of(past.target), switches.recorded);
   count_switch(switches.after, backend_of(target), switches.simulated);
 }
 
-Json Simulation::ttft(const Workload& of, const std::string& target) const {
-  auto it = ttft_ms_.find({of, backend_of(target)});
-  const bool own = it != ttft_ms_.end();
-  if (!own) it = ttft_ms_.find({Workload{"", "", of.model}, backend_of(target)});
-  if (it == ttft_ms_.end()) return nullptr;
-  std::vector<double> ms = it->second;
+void Simulation::add_ttft(const PastRequest& past) {
+  if (past.served_by.empty() || past.ttft_ms < 0) return;
+  ttft_ms_[{std::string(past.model), std::string(past.served_by)}][app_class_of(past)].push_back(
+      past.ttft_ms);
+}
+
+Simulation::AppClass Simulation::app_class_of(const PastRequest& past) {
+  const Fact* kind = past.facts.get("workload.class");
+  return {std::string(past.app), kind == nullptr ? "" : std::get<std::string>(kind->value)};
+}
+
+Json Simulation::ttft(const AppClass& app_class, const std::string& model, const std::string& target) const {
+  const auto served = ttft_ms_.find({model, backend_of(target)});
+  if (served == ttft_ms_.end()) return nullptr;
+  const auto own = served->second.find(app_class);
+  const bool has_own = own != served->second.end();
+  std::vector<double> ms;
+  if (has_own)
+    ms = own->second;
+  else
+    for (const auto& [other, times] : served->second) ms.insert(ms.end(), times.begin(), times.end());
   const auto middle = ms.begin() + static_cast<std::ptrdiff_t>(ms.size() / 2);
   std::ranges::nth_element(ms, middle);
-  return {{"p50", *middle}, {"requests", ms.size()}, {"of", own ? "app" : "all"}};
+  return {{"p50", *middle}, {"requests", ms.size()}, {"of", has_own ? "app" : "all"}};
 }
 
 Json Simulation::report() const {
@@ -119,21 +129,21 @@ Json Simulation::report() const {
               {"moves", Json::array()},
               {"rules", Json::array()},
               {"switches", Json::array()}};
-  const auto name = [](const std::string& target) { return target.empty() ? Json() : Json(target); };
+  const auto name = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   std::vector<Json> moves;
   for (const auto& [move, n] : moves_) {
+    const auto& [app_class, model, target, rule, new_target, new_rule, outcome] = move;
     moves.push_back(
-        {{"app", move.of.app},
-         {"class", move.of.workload_class},
-         {"model", move.of.model},
+        {{"app", app_class.app},
+         {"class", name(app_class.kind)},
+         {"model", model},
          {"requests", n},
-         {"from",
-          {{"target", name(move.target)}, {"rule", move.rule}, {"ttft_ms", ttft(move.of, move.target)}}},
+         {"from", {{"target", name(target)}, {"rule", rule}, {"ttft_ms", ttft(app_class, model, target)}}},
          {"to",
-          {{"target", name(move.new_target)},
-           {"rule", move.new_rule},
-           {"outcome", move.outcome},
-           {"ttft_ms", ttft(move.of, move.new_target)}}}});
+          {{"target", name(new_target)},
+           {"rule", new_rule},
+           {"outcome", outcome},
+           {"ttft_ms", ttft(app_class, model, new_target)}}}});
   }
   // Most first; by their names where as many move.
   std::ranges::stable_sort(moves, std::greater{},
@@ -156,7 +166,8 @@ std::string simulation_text(const Json& report) {
   std::vector<std::vector<std::string>> rows = {
       {"requests", "app", "class", "model", "from", "to", "median TTFT"}};
   for (const Json& move : report["moves"])
-    rows.push_back({move["requests"].dump(), move["app"].get<std::string>(), move["class"].get<std::string>(),
+    rows.push_back({move["requests"].dump(), move["app"].get<std::string>(),
+                    move["class"].is_null() ? "unknown" : move["class"].get<std::string>(),
                     move["model"].get<std::string>(), side_text(move["from"]), side_text(move["to"]),
                     move["to"]["target"].is_null()
                         ? "-"

@@ -48,10 +48,14 @@ int simulate(const SimulateOptions& options) {
   if (!past) return report(past.error());
   policy::Simulation simulation(*tree);
   const auto read = route::each_record(past->database, past->since, [&](const route::Record& record) {
-    if (!options.app.empty() && record.request.app != options.app) return;
-    const std::string served = served_by(record.request);
-    simulation.add({record.request.app, record.request.model, record.rule, record.target, served,
-                    record.request.ttft_ms, record.facts});
+    const route::RequestRecord& request = record.request;
+    const std::string served = served_by(request);
+    const policy::PastRequest one{request.app, request.model,   record.rule, record.target,
+                                  served,      request.ttft_ms, record.facts};
+    if (options.app.empty() || request.app == options.app)
+      simulation.add(one);
+    else
+      simulation.add_ttft(one);
   });
   if (!read) return report(read.error());
   const nlohmann::json out = simulation.report();

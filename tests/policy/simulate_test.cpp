@@ -44,7 +44,7 @@ struct Past {
   const char *model, *load, *rule, *target;
   const char* served_by = "";
   double ttft_ms = -1;
-  const char* app = "chat_ui";
+  const char* app = "a";
 };
 
 Simulation simulated(const std::vector<Past>& past) {
@@ -92,7 +92,7 @@ TEST(Simulate, ALostTargetSaysWhy) {
                           {"batch", "denied"}, {"rag", "queued"}, {"agents", "unavailable"}}));
 }
 
-TEST(Simulate, TtftIsOfTheSameModelOnThatEngineOrUnknown) {
+TEST(Simulate, TtftIsOfTheSameAppAndModelOnThatEngineOrUnknown) {
   std::vector<Past> past = {{"m", "chat", "old", "cpu"},
                             {"other", "chat", "old", "cpu"},
                             {"other", "other", "default", "cpu", "cpu", 7},
@@ -108,26 +108,71 @@ TEST(Simulate, TtftIsOfTheSameModelOnThatEngineOrUnknown) {
   EXPECT_TRUE(moves[1]["to"]["ttft_ms"].is_null()) << "nothing of that model ran there";
 }
 
-// An app that waits long behind its own prompts does not read the median of everybody.
-TEST(Simulate, TtftIsOfTheAppAndItsClassWhereTheyHaveOne) {
+TEST(Simulate, EachAppAndClassMovesWithItsOwnTtft) {
   std::vector<Past> past;
-  for (int i = 0; i < 9; ++i) past.push_back({"m", "chat", "old", "cpu", "cpu", 234, "chat_ui"});
-  for (const double ms : {17'000.0, 18'000.0, 19'000.0}) {
-    past.push_back({"m", "chat", "old", "cpu", "cpu", ms, "summary"});
-    past.push_back({"m", "chat", "chat", "vulkan:latency", "vulkan", 50, "chat_ui"});
+  for (int i = 0; i < 9; ++i) {
+    past.push_back({"m", "chat", "old", "cpu", "cpu", 200, "quick"});
+    past.push_back({"m", "chat", "chat", "vulkan:latency", "vulkan", 90, "quick"});
   }
+  for (const double ms : {17'000.0, 18'000.0, 19'000.0})
+    past.push_back({"m", "chat", "old", "cpu", "cpu", ms, "slow"});
+  past.push_back({"m", "batch", "old", "cpu", "cpu", 5'000, "slow"});
+  past.push_back({"m", "chat", "chat", "vulkan:latency", "vulkan", 60, "slow"});
   const Simulation s = simulated(past);
   const json moves = s.report()["moves"];
-  ASSERT_EQ(moves.size(), 2U) << moves;
-  EXPECT_EQ(moves[0]["app"], "chat_ui");
-  EXPECT_EQ(moves[0]["class"], "chat");
-  EXPECT_EQ(moves[0]["from"]["ttft_ms"], json::parse(R"({"p50":234.0,"requests":9,"of":"app"})"));
-  EXPECT_EQ(moves[0]["to"]["ttft_ms"], json::parse(R"({"p50":50.0,"requests":3,"of":"app"})"));
-  EXPECT_EQ(moves[1]["app"], "summary");
-  EXPECT_EQ(moves[1]["from"]["ttft_ms"], json::parse(R"({"p50":18000.0,"requests":3,"of":"app"})"));
-  EXPECT_EQ(moves[1]["to"]["ttft_ms"], json::parse(R"({"p50":50.0,"requests":3,"of":"all"})"));
-  EXPECT_NE(simulation_text(s.report()).find("18000 ms (of 3) -> 50 ms (of 3, all apps)"), std::string::npos)
-      << simulation_text(s.report());
+  ASSERT_EQ(moves.size(), 3U) << moves;
+  EXPECT_EQ(s.totals().moved, 13U);
+  const auto expect = [&](int row, const char* app, const char* kind, int requests, const char* from,
+                          const char* to) {
+    const json& move = moves[static_cast<std::size_t>(row)];
+    EXPECT_EQ(move["app"], app);
+    EXPECT_EQ(move["class"], kind);
+    EXPECT_EQ(move["requests"], requests);
+    EXPECT_EQ(move["from"]["ttft_ms"], json::parse(from));
+    EXPECT_EQ(move["to"]["ttft_ms"], json::parse(to));
+  };
+  expect(0, "quick", "chat", 9, R"({"p50":200.0,"requests":9,"of":"app"})",
+         R"({"p50":90.0,"requests":9,"of":"app"})");
+  expect(1, "slow", "chat", 3, R"({"p50":18000.0,"requests":3,"of":"app"})",
+         R"({"p50":60.0,"requests":1,"of":"app"})");
+  expect(2, "slow", "batch", 1, R"({"p50":5000.0,"requests":1,"of":"app"})", "null");
+}
+
+TEST(Simulate, AnAppWithoutItsOwnTtftShowsThatOfAllAppsAndSaysSo) {
+  const Simulation s = simulated({{"m", "chat", "old", "cpu", "cpu", 30, "new"},
+                                  {"m", "chat", "chat", "vulkan:latency", "vulkan", 40, "old"},
+                                  {"m", "other", "default", "vulkan", "vulkan", 50, "new"},  // another class
+                                  {"m", "chat", "chat", "vulkan:latency", "vulkan", 60, "old"}});
+  const json report = s.report();
+  for (const json& move : report["moves"]) {
+    if (move["class"] != "chat") continue;
+    EXPECT_EQ(move["from"]["ttft_ms"], json::parse(R"({"p50":30.0,"requests":1,"of":"app"})"));
+    EXPECT_EQ(move["to"]["ttft_ms"], json::parse(R"({"p50":50.0,"requests":3,"of":"all"})"));
+  }
+  EXPECT_THAT(simulation_text(report), HasSubstr("30 ms (of 1) -> 50 ms (of 3, all apps)\n"));
+}
+
+TEST(Simulate, AnAppLeftOutCountsForTheTtftOfAllAppsAlone) {
+  Simulation s(new_policy());
+  const Facts facts = of_class("chat");
+  s.add_ttft({"left-out", "m", "chat", "vulkan:latency", "vulkan", 40, facts});
+  s.add({"a", "m", "old", "cpu", "cpu", 30, facts});
+  EXPECT_EQ(s.totals().requests, 1U);
+  const json report = s.report();
+  ASSERT_EQ(report["moves"].size(), 1U);
+  EXPECT_EQ(report["moves"][0]["to"]["ttft_ms"], json::parse(R"({"p50":40.0,"requests":1,"of":"all"})"));
+  EXPECT_EQ(report["switches"], json::array());
+}
+
+TEST(Simulate, AClassThatWasNotRecordedIsUnknown) {
+  Simulation s(new_policy());
+  Facts facts;
+  facts.set("backend.cpu.available", true, "build");
+  s.add({"a", "m", "old", "vulkan", "vulkan", 30, facts});
+  const json report = s.report();
+  ASSERT_EQ(report["moves"].size(), 1U);
+  EXPECT_TRUE(report["moves"][0]["class"].is_null());
+  EXPECT_THAT(simulation_text(report), HasSubstr("  a    unknown  m      vulkan, rule old"));
 }
 
 TEST(Simulate, SwitchesAreCountedModelByModel) {
@@ -149,9 +194,10 @@ TEST(Simulate, AsText) {
             "4 recorded requests decided again by new.yaml: 2 (50.0%) would go elsewhere, 1 would lose their "
             "target\n"
             "\n"
-            "  requests  app      class  model  from           to                         median TTFT\n"
-            "         1  chat_ui  batch  m      cpu, rule old  denied, rule batch         -\n"
-            "         1  chat_ui  chat   m      cpu, rule old  vulkan:latency, rule chat  120 ms (of 1) -> 41 ms (of 1)\n"
+            "  requests  app  class  model  from           to                         median TTFT\n"
+            "         1  a    batch  m      cpu, rule old  denied, rule batch         -\n"
+            "         1  a    chat   m      cpu, rule old  vulkan:latency, rule chat  120 ms (of 1) -> 41 ms "
+            "(of 1)\n"
             "\n"
             "same target by another rule\n"
             "  1  old -> default\n"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a daemon recorded, after it is gone: found by its successor and by the tools, and no prompt in it."""
 
+import http.client
 import json
 import os
 import signal
@@ -8,6 +9,17 @@ import tempfile
 import unittest
 
 from daemon import Daemon, GREEDY, flyball
+
+POLICY = """schema: flyball.policy/v1
+default: {because: one engine, use: %s}
+"""
+BATCH_KEY = "the-key-of-the-batch-app"
+BATCH = """schema: flyball.app/v1
+app: nightly
+key: {env: BATCH_KEY}
+privacy: local_only
+workload: {class: batch}
+"""
 
 
 class RecordsTest(unittest.TestCase):
@@ -45,6 +57,48 @@ class RecordsTest(unittest.TestCase):
             for name in os.listdir(state):
                 with open(os.path.join(state, name), "rb") as kept:
                     self.assertNotIn(b"Sesame", kept.read())
+
+    def test_a_simulation_tells_apps_apart_by_their_own_ttft(self):
+        with tempfile.TemporaryDirectory(prefix="flyball-e2e-") as state:
+            for name, target in (("old", "cpu"), ("new", '"cpu:latency"')):
+                with open(os.path.join(state, name + ".yaml"), "w") as out:
+                    out.write(POLICY % target)
+
+            def ask(daemon, key, **fields):
+                connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=180)
+                headers = {"content-type": "application/json"}
+                if key:
+                    headers["authorization"] = "Bearer " + key
+                connection.request("POST", "/v1/completions", json.dumps(dict(GREEDY, max_tokens=2, **fields)), headers)
+                response = connection.getresponse()
+                response.read()
+                connection.close()
+                return response.status
+
+            def simulate(*options):
+                ran = flyball("simulate", os.path.join(state, "new.yaml"), "--store", os.path.join(state, "flyball.db"),
+                              *options)
+                self.assertEqual(ran.returncode, 0, ran.stderr)
+                return ran.stdout
+
+            def rows(*options):
+                return {(move["app"], move["class"]): (move["requests"], move["from"]["ttft_ms"]["requests"],
+                                                       move["from"]["ttft_ms"]["of"])
+                        for move in json.loads(simulate("--json", *options))["moves"]}
+
+            with Daemon(more="state_dir: %s\npolicy_path: %s" % (state, os.path.join(state, "old.yaml")),
+                        more_apps=[BATCH], env={"BATCH_KEY": BATCH_KEY}) as daemon:
+                for _ in range(3):
+                    self.assertEqual(ask(daemon, BATCH_KEY), 200)
+                # The engine refuses a prompt longer than its context: the app has a record, and no TTFT of its own.
+                self.assertEqual(ask(daemon, None, prompt=" hello" * 20_000), 400)
+                daemon.signal(signal.SIGTERM)
+                self.assertEqual(daemon.wait(), 0)
+            self.assertEqual(rows(), {("nightly", "batch"): (3, 3, "app"), ("example", "chat"): (1, 3, "all")})
+            # An app that --app leaves out counts for the figures over all apps.
+            self.assertEqual(rows("--app", "example"), {("example", "chat"): (1, 3, "all")})
+            self.assertIn(" ms (of 3, all apps)", simulate("--app", "example"))
+            self.assertNotIn("all apps", simulate("--app", "nightly"))
 
     def test_a_daemon_without_the_same_state_dir_knows_nothing_of_it(self):
         requests = []

@@ -20,7 +20,7 @@ rules:
 default: {because: small models are fast enough anywhere, use: cpu}
 )";
 
-// Request i of the past: every fifth to the large model, every fourth by a batch app.
+// Request i of the past: every fifth to the large model, every fourth by a batch app, which waits longer.
 route::Receipt request(const std::shared_ptr<const policy::Tree>& tree, int i) {
   const bool large = i % 5 == 0, batch = i % 4 == 0;
   route::Receipt out;
@@ -44,7 +44,7 @@ route::Receipt request(const std::shared_ptr<const policy::Tree>& tree, int i) {
   out.decision = policy::decide(*tree, facts);
   const std::string& backend = out.decision.target->backend;
   out.attempts.push_back({backend, route::RunState::Kind::done});
-  out.ttft_ms = (backend == "cpu" ? 180 : 620) + i % 7 * 10;
+  out.ttft_ms = (backend == "cpu" ? 180 : 620) + i % 7 * 10 + (batch ? 9000 : 0);
   out.total_ms = out.ttft_ms + 900;
   out.usage = {static_cast<std::uint32_t>(100 + i % 7 * 25), 64, 0};
   return out;
