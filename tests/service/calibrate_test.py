@@ -79,7 +79,7 @@ class CalibrateTest(SmallModelTest):
                              r"^predicted: roofline [0-9.]+ (GB/s / 0\.[0-9]+ GB|GFLOP/s / 0\.[0-9]+ GFLOP)")
             self.assertEqual(self.known(receipt, "vulkan", "decode_tps"), {})
             told = flyball("explain", "--config", daemon.config)
-            self.assertRegex(told.stdout, r"decode_tps [0-9.]+ tokens/s \(predicted\)")
+            self.assertRegex(told.stdout, r"decode_tps [0-9.]+ tokens/s \(predicted: roofline ")
 
             # Some 13 times, on an idle machine. Each is one run of a few milliseconds, which whoever else works here
             # may stop in the middle: then it is measured again.
