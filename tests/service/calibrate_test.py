@@ -160,7 +160,7 @@ class CalibrateTest(SmallModelTest):
         with self.daemon(device="no-such-device") as daemon:
             self.assertEqual(float(self.metrics(daemon)[name("prediction_outcomes", "load_ms")]), 3, "after a restart")
             told = flyball("explain", "--config", daemon.config)
-            self.assertRegex(told.stdout, r"load_time [0-9]+ ms \(predicted\)")
+            self.assertRegex(told.stdout, r"load_time [0-9.]+ m?s \(predicted: .* as seen\)")
 
     def idle(self, models, memory="", **kwargs):
         """models: more lines of each one's entry. Whatever else this machine does and has little memory for."""

@@ -175,7 +175,8 @@ class CommandLineTest(unittest.TestCase):
 
     def test_a_directory_that_cannot_be_made_is_told(self):
         with tempfile.NamedTemporaryFile() as file:  # no directory, so nothing lies below it
-            env = dict(os.environ, XDG_STATE_HOME=file.name, XDG_CONFIG_HOME="/nonexistent", HOME="/nonexistent")
+            env = dict(os.environ, XDG_STATE_HOME=file.name, XDG_CACHE_HOME=file.name, XDG_CONFIG_HOME=file.name,
+                       HOME=file.name)
             env.pop("STATE_DIRECTORY", None)
             ended = flyball("calibrate", "--quick", "--backends", "cpu", env=env)
             self.assertEqual(ended.returncode, 74, ended.stderr)
