@@ -23,6 +23,7 @@ std::string denied(const std::filesystem::path& path, const std::string& act) {
   std::string text = "user " + user_text(::geteuid()) + " may not " + act;
   if (::stat(path.c_str(), &info) != 0)
     return text + ": give that user the right to, or run the command as root";
+  if (info.st_uid == ::geteuid()) return text + " although it is that user's own: chmod u+rX " + path.string();
   const std::string owner = user_text(info.st_uid);
   return text + ", which belongs to user " + owner + ": run the command as user " + owner +
          ", or give the other user the right to";

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstring>
 
 namespace flyball::config {
@@ -28,8 +30,12 @@ void FileLock::give_up() noexcept {
 }
 
 void sign(const std::filesystem::path& file) noexcept {
-  const Descriptor opened(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!opened) return;
+  // O_NONBLOCK: a pipe by that name would hold us here.
+  const Descriptor opened(
+      ::open(file.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+  struct stat s {};
+  if (!opened || ::fstat(opened.get(), &s) != 0 || !S_ISREG(s.st_mode) || ::ftruncate(opened.get(), 0) != 0)
+    return;
   const std::string id = std::to_string(::getpid()) + "\n";
   [[maybe_unused]] const ssize_t written = ::write(opened.get(), id.data(), id.size());
 }
@@ -40,7 +46,8 @@ std::string signer(const std::filesystem::path& file) {
   const ssize_t size = opened ? ::read(opened.get(), text, sizeof text) : -1;
   int id = 0;
   if (size > 0) std::from_chars(text, text + size, id);
-  return id > 0 ? "process " + std::to_string(id) : "a process of unknown id";
+  const bool runs = id > 0 && (::kill(id, 0) == 0 || errno == EPERM);
+  return runs ? "process " + std::to_string(id) : "a process of unknown id";
 }
 
 }  // namespace flyball::config

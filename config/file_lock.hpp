@@ -36,7 +36,8 @@ class FileLock {
 // The id of this process, written into a file for others to name. A file that cannot be written tells
 // nothing.
 void sign(const std::filesystem::path& file) noexcept;
-// "process 1234" by the id in the file, or "a process of unknown id".
+// "process 1234" by the id in the file; "a process of unknown id" where the file tells none, or that process
+// has ended.
 std::string signer(const std::filesystem::path& file);
 
 }  // namespace flyball::config

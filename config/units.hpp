@@ -45,7 +45,7 @@ std::vector<std::string> sizes_to_compare(std::initializer_list<std::uint64_t> s
 std::string time_text(std::int64_t microseconds);
 // time_text(), or milliseconds ("1813.25 ms") if time_text() had to round.
 std::string exact_time_text(std::int64_t microseconds);
-// As time_text(), but in milliseconds whatever the length, for times that stand beside each other: "1813 ms".
+// time_text() in milliseconds whatever the length, for times that stand beside each other: "1813 ms".
 std::string milliseconds_text(std::int64_t microseconds);
 
 // The candidate nearest to word by edit distance (insert, delete, replace, swap of neighbours), if near

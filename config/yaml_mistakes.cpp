@@ -82,7 +82,8 @@ YamlMistake unexpected_colon(std::string_view text, TextPlace stopped) {
     if (rest.size() > 1 && rest[1] != ' ' && rest[1] != '\t' && !rest.starts_with("://"))
       return {"a space is missing after the colon in " + quoted(trimmed(other.substr(start))),
               {above, static_cast<std::uint32_t>(colon) + 1}};
-    if (rest.empty() && start == key_start(line))
+    const bool one_word = trimmed(other.substr(start)).find_first_of(kBlanks) == std::string_view::npos;
+    if (rest.empty() && (start == key_start(line) || (one_word && start < key_start(line))))
       return {"expected a key with a colon, got " + quoted(trimmed(other.substr(start))),
               {above, static_cast<std::uint32_t>(start) + 1}};
   }

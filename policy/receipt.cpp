@@ -148,7 +148,8 @@ constexpr std::array kExpected{Expected{"expected_total", " in all"},
 
 bool is_expected(const Json& known) {
   return std::ranges::find(kExpected, field(known, "name"), &Expected::name) != kExpected.end() &&
-         field(known, "unit") == "us" && value_of(known, "value").is_number_integer();
+         field(known, "unit") == "us" && value_of(known, "value").is_number_integer() &&
+         value_of(known, "value") <= INT64_MAX;
 }
 
 // "predicted 1813 ms in all, 90 % within 2400 ms; 612 ms to the first token, 90 % within 700 ms: queue 0 ms +

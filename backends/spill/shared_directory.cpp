@@ -77,7 +77,7 @@ Result<bool> SharedDirectory::become_alone(const std::stop_token& stop) {
   if (!change) return pass(change);
   if (users_.try_take(Mode::alone)) return true;
   const int why = errno;
-  users_.try_take(Mode::shared);  // succeeds: nobody becomes alone while the lock of changes is held
+  users_.try_take(Mode::shared);  // free: nobody becomes alone while the lock of changes is held
   if (why == EWOULDBLOCK) return false;
   errno = why;
   return cannot_lock(path_);

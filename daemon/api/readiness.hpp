@@ -12,7 +12,7 @@
 
 namespace flyball::api {
 
-// What is known of the models and of their engines at one moment.
+// The models, their files and their engines as they are known at one moment.
 struct ModelsSeen {
   const config::Config& config;
   const std::map<std::string, Error>&

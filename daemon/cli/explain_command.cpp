@@ -16,6 +16,7 @@
 #include "backends/model/model_file.hpp"
 #include "config/json_reader.hpp"
 #include "config/name_list.hpp"
+#include "config/units.hpp"
 #include "config/yaml.hpp"
 #include "daemon/apps/registry.hpp"
 #include "daemon/calibrate/measurements.hpp"
@@ -55,6 +56,11 @@ const Json& member(const Json& object, const char* key) {
 std::string text(const Json& value) {
   return value.is_string() ? value.get<std::string>() : "?";
 }
+// A time in milliseconds, for people.
+std::string time(const Json& value, const char* before, const char* behind) {
+  if (!value.is_number() || std::abs(value.get<double>()) > 1e12) return "";
+  return before + config::time_text(std::llround(value.get<double>() * 1000)) + behind;
+}
 std::string number(const Json& value, const char* before = "", const char* behind = "") {
   return value.is_number() ? before + std::to_string(std::llround(value.get<double>())) + behind : "";
 }
@@ -65,7 +71,7 @@ std::string slo_text(const Json& receipt) {
   if (const Json& again = member(receipt, "redecisions"); again.is_array() && !again.empty()) {
     out += "\ndecided again while it waited\n";
     for (const Json& one : again)
-      out += "  " + number(member(one, "after_ms"), "after ", " ms: ") + text(member(one, "from")) + " to " +
+      out += "  " + time(member(one, "after_ms"), "after ", ": ") + text(member(one, "from")) + " to " +
              text(member(one, "to")) + ", because " + text(member(one, "why")) + "\n";
   }
   if (const Json& refused = member(receipt, "refused"); refused.is_object())
@@ -93,8 +99,8 @@ std::string outcome_text(const Json& receipt) {
   const Json& timings = member(receipt, "timings");
   out += "  " + number(member(usage, "prompt_tokens"), "", " prompt tokens, ") +
          number(member(usage, "completion_tokens"), "", " tokens answered") +
-         number(member(timings, "ttft_ms"), "; first after ", " ms") +
-         number(member(timings, "total_ms"), "; ", " ms in all");
+         time(member(timings, "ttft_ms"), "; first after ", "") +
+         time(member(timings, "total_ms"), "; ", " in all");
   return out + "\n";
 }
 

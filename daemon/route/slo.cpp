@@ -29,6 +29,7 @@ constexpr std::array kFigures{
     Figure{"app.slo.deadline", TargetFact::expected_total, "to the end of the answer"},
 };
 
+// Exact to a tenth of a millisecond: it stands beside a limit.
 std::string milliseconds_text(double us) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f ms", us / 1e3);

@@ -87,7 +87,7 @@ void warn_of_files(const api::Settings& settings) {
       if (trouble->second.code == ErrorCode::model_unavailable)
         spdlog::warn("model {} is not known yet: {}", model.id, why);
       else
-        spdlog::warn("model {} cannot be served: {}", model.id, why);
+        spdlog::warn("model {} cannot be served now: {}", model.id, why);
     }
   if (!settings.unused_policy.empty())
     spdlog::warn("{}", settings::unused_policy_text(settings.unused_policy, settings.config));
@@ -261,10 +261,6 @@ class Daemon {
       });
     });
   }
-  static void warn_of_sweep(const Error& error) {
-    if (error.code != ErrorCode::cancelled)
-      spdlog::warn("cannot remove the KV of former apps from the disk: {}", describe(error));
-  }
   // nullopt: no engine writes KV there, or the directory cannot be used (the log has the reason), or another
   // daemon's sweep was still running when stop was requested.
   static std::optional<spill::SharedDirectory> enter(const config::KvSpill& kv, const std::stop_token& stop) {
@@ -273,10 +269,11 @@ class Daemon {
       return std::nullopt;
     auto entered = spill::SharedDirectory::enter(kv.directory, stop);
     if (entered) return std::move(*entered);
-    warn_of_sweep(entered.error());
+    if (entered.error().code != ErrorCode::cancelled)
+      spdlog::warn("cannot use the directory for KV on the disk: {}", describe(entered.error()));
     return std::nullopt;
   }
-  // As the sweep does, but without a wait: its thread tries again.
+  // Enters without a wait. The sweep's thread tries again.
   static std::optional<spill::SharedDirectory> enter_at_once(const config::KvSpill& kv) {
     std::stop_source now;
     now.request_stop();
@@ -286,8 +283,9 @@ class Daemon {
     if (!kv_directory_ || !kv_directory_->is_at(kv.directory)) kv_directory_ = enter(kv, stop);
     if (!kv_directory_) return;
     const auto removed = kv_directory_->sweep(apps, stop);
+    if (!removed && removed.error().code == ErrorCode::cancelled) return;
     if (!removed)
-      warn_of_sweep(removed.error());
+      spdlog::warn("cannot remove the KV of former apps from the disk: {}", describe(removed.error()));
     else if (!*removed)
       spdlog::info("keeping the KV of former apps: another daemon uses {}, too", kv.directory.string());
     else if (**removed > 0)

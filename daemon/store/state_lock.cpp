@@ -8,6 +8,8 @@
 #include <thread>
 #include <utility>
 
+#include "config/file_error.hpp"
+
 namespace flyball::store {
 namespace {
 
@@ -18,8 +20,12 @@ constexpr int kTries = 5;
 constexpr std::chrono::milliseconds kPause{50};
 
 // The directory itself is the lock: a file in it may be removed.
-config::FileLock lock_of(const std::filesystem::path& state_dir) {
-  return config::FileLock(Descriptor(::open(state_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+Result<config::FileLock> lock_of(const std::filesystem::path& state_dir) {
+  Descriptor opened(::open(state_dir.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened)
+    return fail(ErrorCode::io_error, "The state directory " + config::unreadable(state_dir, errno) + ".",
+                "state_dir", state_dir.string());
+  return config::FileLock(std::move(opened));
 }
 // The file that names the process which has the directory.
 std::filesystem::path name_in(const std::filesystem::path& state_dir) {
@@ -29,15 +35,15 @@ std::filesystem::path name_in(const std::filesystem::path& state_dir) {
 }  // namespace
 
 std::expected<config::FileLock, LockFailure> lock_state(const std::filesystem::path& state_dir) {
-  config::FileLock lock = lock_of(state_dir);
+  auto lock = lock_of(state_dir);
+  if (!lock) return std::unexpected(LockFailure{std::move(lock.error())});
   const auto failure = [&](std::string message, bool in_use) {
     return std::unexpected(
         LockFailure{{ErrorCode::io_error, std::move(message), "state_dir", state_dir.string()}, in_use});
   };
-  for (int tries = 1; !lock.try_take(Mode::alone); ++tries) {
+  for (int tries = 1; !lock->try_take(Mode::alone); ++tries) {
     if (errno != EWOULDBLOCK)
-      return failure(std::string("The state directory cannot be locked: ") + std::strerror(errno) + ".",
-                     false);
+      return failure(std::string("The state directory cannot be locked: ") + std::strerror(errno) + ".", false);
     if (tries == kTries)
       return failure("Another daemon (" + config::signer(name_in(state_dir)) +
                          ") uses this state directory: stop it, or give this one a state_dir of its own.",
@@ -45,12 +51,12 @@ std::expected<config::FileLock, LockFailure> lock_state(const std::filesystem::p
     std::this_thread::sleep_for(kPause);
   }
   config::sign(name_in(state_dir));
-  return lock;
+  return std::move(*lock);
 }
 
 std::optional<std::string> running_daemon(const std::filesystem::path& state_dir) {
-  config::FileLock lock = lock_of(state_dir);
-  if (lock.try_take(Mode::shared) || errno != EWOULDBLOCK) return std::nullopt;
+  auto lock = lock_of(state_dir);
+  if (!lock || lock->try_take(Mode::shared) || errno != EWOULDBLOCK) return std::nullopt;
   return config::signer(name_in(state_dir));
 }
 

@@ -1,6 +1,7 @@
 #include "config/file_lock.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -59,8 +60,13 @@ TEST_F(FileLockTest, NamesWhoSigned) {
   EXPECT_EQ(signer(file()), "a process of unknown id");
   sign(file());
   EXPECT_EQ(signer(file()), "process " + std::to_string(getpid()));
+  std::ofstream(file(), std::ios::trunc) << 0x7FFFFFFF;
+  EXPECT_EQ(signer(file()), "a process of unknown id") << "it has ended";
   std::ofstream(file(), std::ios::trunc) << "no number";
   EXPECT_EQ(signer(file()), "a process of unknown id");
+  std::filesystem::remove(file());
+  ASSERT_EQ(mkfifo(file().c_str(), 0600), 0);
+  sign(file());  // waits for no reader
 }
 
 TEST_F(FileLockTest, FollowsNoLinkAndNamesTheFile) {

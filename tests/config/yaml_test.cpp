@@ -131,6 +131,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "a space is missing after the colon in \"a:1\"", "f.yaml:2:6"},
         Refusal{"key_without_colon", "m:\n  a 1\n  b: 2\n", "expected a key with a colon, got \"a 1\"",
                 "f.yaml:2:3"},
+        Refusal{"key_without_colon_before_its_map", "models\n  demo: {a: 1}\n",
+                "expected a key with a colon, got \"models\"", "f.yaml:1:1"},
         Refusal{"two_colons", "a: b: c\n", "a second colon and space in one line: put the value in quotes",
                 "f.yaml:1:5"},
         Refusal{"quote_open", "b: 0\na: \"x\nc: 1\n", "the quote \" that begins here is not closed",
@@ -287,12 +289,15 @@ TEST(Yaml, AFileOfAnotherUserIsToldWithBothUsers) {
   ASSERT_NE(owner, nullptr);
   const std::string name = owner->pw_name;
   const std::string reader = ::geteuid() == 0 ? ::getpwuid(65534)->pw_name : name;
-  const std::string remedy = ", which belongs to user " + name + ": run the command as user " + name +
-                             ", or give the other user the right to";
+  const auto remedy = [&](const fs::path& path) {
+    return reader == name ? " although it is that user's own: chmod u+rX " + path.string()
+                          : ", which belongs to user " + name + ": run the command as user " + name +
+                                ", or give the other user the right to";
+  };
   EXPECT_EQ(as_any_user([&] { return read_text_file(file).error().message; }),
-            "cannot be read: user " + reader + " may not read it" + remedy);
+            "cannot be read: user " + reader + " may not read it" + remedy(file));
   EXPECT_EQ(as_any_user([&] { return read_text_file(inner / "config.yaml").error().message; }),
-            "cannot be read: user " + reader + " may not enter the directory " + inner.string() + remedy);
+            "cannot be read: user " + reader + " may not enter the directory " + inner.string() + remedy(inner));
   fs::permissions(inner, fs::perms::owner_all);
 }
 

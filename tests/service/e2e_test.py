@@ -225,7 +225,7 @@ class DaemonTest(SmallModelTest):
             daemon.models = {"demo": "embedded: true", "broken": "path: %s" % broken}
             daemon.write_config(daemon.config_text("state_dir: " + os.path.join(daemon.dir.name, "elsewhere")))
             daemon.signal(signal.SIGHUP)
-            daemon.wait_for_log("model broken cannot be served: %s: the file ends inside the version" % broken)
+            daemon.wait_for_log("model broken cannot be served now: %s: the file ends inside the version" % broken)
             self.assertEqual(len([line for line in daemon.log if "until it is restarted" in line]), 1, daemon.log)
             self.assertTrue([line for line in daemon.log if "state_dir changed" in line], daemon.log)
             status, body = daemon.request("POST", "/v1/completions", {"model": "demo", "prompt": "x", "max_tokens": 1})

@@ -268,7 +268,7 @@ class StartTest(unittest.TestCase):
     def test_a_model_whose_file_is_missing_is_named_and_the_others_are_served(self):
         absent = os.path.join(self.state.name, "hf.co", "absent.gguf")
         with Daemon({"demo": "embedded: true", "absent": "path: %s" % absent}) as daemon:
-            daemon.wait_for_log("model absent cannot be served: %s: cannot read the model file: No such file or "
+            daemon.wait_for_log("model absent cannot be served now: %s: cannot read the model file: No such file or "
                                 "directory; Flyball fetches no models: download the file" % absent)
             self.assertEqual(daemon.request("POST", "/v1/completions", ASK)[0], 200)
             status, said = self.readiness(daemon)

@@ -369,6 +369,8 @@ TEST_F(Store, OneDaemonHasTheStateDirectory) {
   const auto nowhere = store::lock_state(folder / "absent");
   ASSERT_FALSE(nowhere);
   EXPECT_FALSE(nowhere.error().in_use);
+  EXPECT_NE(nowhere.error().error.message.find("No such file"), std::string::npos)
+      << nowhere.error().error.message;
 }
 
 // A tool of a newer version would change the tables under a daemon that goes by the older ones.
