@@ -196,7 +196,7 @@ TEST(Simulate, AsText) {
             "\n"
             "  requests  app  class  model  from           to                         median TTFT\n"
             "         1  a    batch  m      cpu, rule old  denied, rule batch         -\n"
-            "         1  a    chat   m      cpu, rule old  vulkan:latency, rule chat  120 ms (of 1) -> 41 ms "
+            "         1  a    chat   m      cpu, rule old  vulkan:latency, rule chat  120 ms (of 1) -> 40.6 ms "
             "(of 1)\n"
             "\n"
             "same target by another rule\n"
