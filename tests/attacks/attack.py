@@ -328,7 +328,7 @@ class AttackTest(unittest.TestCase):
             # The attackers take processors, too. On a slow or busy machine their mere work counts as much as what they ask
             # for, so the bound stands beside a load that asks for nothing.
             busy, beside = turns(beside_busy_loops)
-            limits = [max(limit, TIMES_ALONE * with_loops) for limit, with_loops in zip(limits, busy)]
+            limits = [max(limit, TIMES_BUSY * with_loops) for limit, with_loops in zip(limits, busy)]
             print("  again: beside busy loops %s ms, beside the attack %s ms, at most %s" % (busy, beside, limits))
         light.close()
         mistakes = ["p99 of %s: %.1f ms, at most %.1f" % (what, now, limit)
