@@ -30,7 +30,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
 }
 
-// Where the text of a line begins, behind its indentation and the dashes of list items.
+// The column at which the text of a line begins, behind its indentation and the dashes of list items.
 std::size_t key_start(std::string_view line) {
   std::size_t at = 0;
   for (;;) {

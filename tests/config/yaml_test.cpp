@@ -265,7 +265,7 @@ TEST(Yaml, FilesThatCannotBeRead) {
   EXPECT_EQ(read_text_file("/proc/self/exe", 100).error().code, ErrorCode::config_invalid);
 }
 
-// What `act` returns when this process has no more rights than any user.
+// Runs `act` with the rights of an ordinary user, and returns its result.
 template <class Act>
 auto as_any_user(Act act) {
   const bool root = ::geteuid() == 0;  // a file's mode does not bind root

@@ -53,7 +53,7 @@ struct TcpSocket {
   }
 };
 
-// What http_get says of a server that reads the request, sends `answer` and closes the connection.
+// The result of http_get at a server that reads the request, sends `answer` and closes the connection.
 Error failure_after(const std::string& answer) {
   TcpSocket server(true);
   std::thread serving([&] {
