@@ -192,7 +192,7 @@ TEST_F(OpenClSplit, GoesByWhatEachDeviceHasFree) {
   EXPECT_EQ(executor.error().code, ErrorCode::insufficient_memory);
   EXPECT_THAT(executor.error().message, HasSubstr("#1 ("));
   EXPECT_THAT(executor.error().message, Not(HasSubstr("#0 (")));
-  EXPECT_THAT(executor.error().message, HasSubstr("has 100000."));
+  EXPECT_THAT(executor.error().message, HasSubstr("has 97.7 KiB."));
   EXPECT_EQ(allocations, 4U) << "contexts and queues: nothing is allocated before the plan";
 }
 
