@@ -330,6 +330,9 @@ std::string app_schema() {
 std::string_view to_string(WorkloadClass kind) noexcept {
   return kClasses[static_cast<std::size_t>(kind)];
 }
+std::span<const std::string_view> workload_classes() noexcept {
+  return kClasses;
+}
 std::string_view to_string(Privacy privacy) noexcept {
   return kPrivacies[static_cast<std::size_t>(privacy)];
 }

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config.hpp"
@@ -111,6 +113,7 @@ std::vector<Error> cross_check(const Config& config, const std::vector<AppManife
 std::string app_schema();
 
 std::string_view to_string(WorkloadClass kind) noexcept;  // "chat"
+std::span<const std::string_view> workload_classes() noexcept;
 std::string_view to_string(Privacy privacy) noexcept;     // "local_only"
 
 }  // namespace flyball::config

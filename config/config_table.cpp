@@ -239,7 +239,7 @@ const std::vector<Bound<Config>>& config_table() {
        [](Config& c, const Node& n) { c.loopback_without_key = as_bool(n); }},
       {{"default_app", id(), "the app that requests without a key act as"},
        [](Config& c, const Node& n) { c.default_app = n.text; }},
-      {{"operator", object_of(operator_table()), "who sees the figures of all apps, beside each app its own"},
+      {{"operator", object_of(operator_table()), "who sees the figures of all apps, and loads and unloads models"},
        [](Config& c, const Node& n) { read_into(c.operator_access, n, operator_table()); }},
       {{"allowed_hosts", list(text(1, 255, kHostName), 0, 256),
         "names a Host header may carry beside localhost and the listeners' addresses"},

@@ -9,7 +9,7 @@ const std::vector<Bound<OperatorAccess>>& operator_table() {
       {{"key_sha256", key_digests(), "SHA-256 of the operator's key, or of several"},
        [](OperatorAccess& o, const Node& n) { o.keys = as_digests(n); }},
       {{"loopback", boolean(),
-        "whether requests from this machine that carry no key see the figures of all apps; without it as "
+        "whether requests from this machine that carry no key are the operator's; without it as "
         "loopback_without_key"},
        [](OperatorAccess& o, const Node& n) { o.loopback = as_bool(n); }},
   };

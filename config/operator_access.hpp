@@ -1,4 +1,4 @@
-// config.yaml's `operator` table: who sees the figures of the whole daemon.
+// config.yaml's `operator` table: who sees the figures of the whole daemon, and loads and unloads models.
 #pragma once
 
 #include <optional>

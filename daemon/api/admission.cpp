@@ -49,6 +49,12 @@ Result<const config::AppManifest*> who_asks(const InForce& state, Access access,
       [[fallthrough]];
     case Access::viewer:
       return state.apps.identify_viewer(credentials);
+    case Access::owner:
+      if (auto viewer = state.apps.identify_viewer(credentials); !viewer || *viewer == nullptr) return viewer;
+      return fail(
+          ErrorCode::invalid_api_key,
+          "This path is the operator's: send the operator's key (operator.key_sha256 in config.yaml), or "
+          "none from this machine where operator.loopback allows it.");
     case Access::app:
       break;
   }

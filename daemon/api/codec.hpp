@@ -19,6 +19,7 @@ enum class Access : std::uint8_t {
   open,         // anybody the Host check lets through; no key is looked at
   open_viewer,  // anybody without a key; a key that is sent must be known, and the operator sees more
   viewer,       // the operator, or an app, which sees its own alone
+  owner,        // the operator alone
   app,          // a known app: key, unix uid, or loopback where the configuration allows it
 };
 

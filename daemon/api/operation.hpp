@@ -90,8 +90,17 @@ struct Explain {
 struct FindReceipt {
   std::string request_id;
 };
+struct ListEngines {};
+struct LoadModel {
+  std::string model;   // id or alias
+  std::string engine;  // an engine kind's id; "": those that `preload` would load it on
+};
+struct UnloadModel {
+  std::string model;   // id or alias
+  std::string engine;  // an engine kind's id; "": all
+};
 
 using Operation = std::variant<Generate, ListModels, ShowModel, TellHealth, TellReadiness, TellMetrics,
-                               Explain, FindReceipt>;
+                               Explain, FindReceipt, ListEngines, LoadModel, UnloadModel>;
 
 }  // namespace flyball::api

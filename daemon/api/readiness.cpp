@@ -85,6 +85,12 @@ struct Model {
     }
   }
   bool can_serve() const { return state() <= State::unloaded; }
+  // The operator unloaded it, and the next request loads it.
+  bool set_aside() const {
+    return state() == State::unloaded && std::ranges::any_of(workers, [](const auto& worker_of) {
+             return worker_of.second != nullptr && worker_of.second->unloaded;
+           });
+  }
   // A load failed and nobody tries again.
   bool gave_up() const {
     return !can_serve() ||
@@ -118,7 +124,7 @@ std::string_view status_of(const config::Config& config, const std::vector<Model
   for (const Model& model : models) {
     if (model.entry->preload ? model.gave_up() : is_default(config, *model.entry) && !model.can_serve())
       return "failed";
-    loading |= model.entry->preload && model.state() != State::ready;
+    loading |= model.entry->preload && model.state() != State::ready && !model.set_aside();
   }
   if (std::ranges::none_of(models, &Model::can_serve)) return "failed";
   return loading ? "loading" : "ready";
@@ -154,6 +160,10 @@ http::Response readiness_view(const ModelsSeen& seen, bool draining, bool detail
   http::Response out = json_response(body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   if (body["status"] != "ready") out.status = 503;
   return out;
+}
+
+std::string_view engine_state(const fleet::WorkerStatus& worker) noexcept {
+  return kNames[static_cast<std::size_t>(state_of(worker))];
 }
 
 std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen) {

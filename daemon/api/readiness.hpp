@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config.hpp"
@@ -30,6 +31,10 @@ struct ModelsSeen {
 //   "loading":  a model with `preload` is on its way.
 // `details`: with "models", each with its state, those of its engines, and the trouble with its file.
 http::Response readiness_view(const ModelsSeen& seen, bool draining, bool details);
+
+// State of one model on one engine, in /readyz's words: "ready", "loading", "waiting_for_memory",
+// "restarting", "unloaded", "load_refused", "disabled" or "invalid".
+std::string_view engine_state(const fleet::WorkerStatus& worker) noexcept;
 
 // Why no engine can serve a model, by id, in words for apps: its file was absent, damaged or of an unknown
 // kind at the latest start or reload, and no engine has loaded it since. Models that an engine may serve are

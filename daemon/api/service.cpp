@@ -14,6 +14,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "config/app_models.hpp"
+#include "config/name_list.hpp"
 #include "daemon/api/admission.hpp"
 #include "daemon/api/framing.hpp"
 #include "daemon/api/inference.hpp"
@@ -127,9 +128,15 @@ struct Service::Impl {
   void run(const Call& call, TellMetrics operation);
   void run(const Call& call, Explain question);
   void run(const Call& call, FindReceipt operation);
+  void run(const Call& call, ListEngines operation);
+  void run(const Call& call, LoadModel operation);
+  void run(const Call& call, UnloadModel operation);
 
   void over(Inference& inference, const Outcome& outcome, const Call& call, const std::string& model);
   void found(const std::shared_ptr<Call>& lookup, Result<std::optional<route::Receipt>> receipt);
+  // The model by id or alias, whoever may use it, and the engine kind, which this machine must have or which
+  // is "".
+  Result<const config::ModelEntry*> model_and_engine(const std::string& model, const std::string& engine);
   http::Response exposition(const config::AppManifest* viewer);  // nullptr: the operator
   ModelsSeen models_seen(const Call& call) {
     const fleet::Fleet& fleet = dispatcher.fleet();
@@ -174,7 +181,8 @@ struct Service::Impl {
   std::mt19937_64 seeds;  // for requests that bring none; recorded nowhere, so need not be secret
   const std::int64_t started = std::time(nullptr);
   std::unordered_set<std::shared_ptr<Inference>> active;
-  std::unordered_set<std::shared_ptr<Call>> lookups;  // receipts that are being looked for in the store
+  // Calls that wait for the store to find a receipt, or for the fleet to load or unload a model.
+  std::unordered_set<std::shared_ptr<Call>> lookups;
   std::unordered_set<std::shared_ptr<Parsing>> parsing;
   std::uint64_t finished = 0, inferences_finished = 0;
   std::function<metrics::Metrics::ConnectionGauges()> count_connections;  // empty: there is no server
@@ -532,6 +540,87 @@ void Service::Impl::found(const std::shared_ptr<Call>& lookup,
   lookups.erase(lookup);
 }
 
+void Service::Impl::run(const Call& call, ListEngines) {
+  answer(call, engines_view(dispatcher.fleet().status(), dispatcher.fleet().memory()));
+}
+
+Result<const config::ModelEntry*> Service::Impl::model_and_engine(const std::string& model,
+                                                                  const std::string& engine) {
+  const std::vector<config::ModelEntry>& models = state->settings->config.models;
+  const auto found =
+      std::ranges::find_if(models, [&](const config::ModelEntry& m) { return config::is_called(m, model); });
+  if (found == models.end()) {
+    std::vector<std::string_view> known;
+    for (const config::ModelEntry& one : models) known.push_back(one.id);
+    return fail(ErrorCode::model_not_found, "There is no model " + config::not_among(model, known) + ".",
+                "model");
+  }
+  const std::vector<std::string> engines = dispatcher.fleet().engines();
+  if (!engine.empty() && std::ranges::find(engines, engine) == engines.end())
+    return fail(
+        ErrorCode::invalid_value,
+        "This machine has no engine " + config::not_among(engine, {engines.begin(), engines.end()}) + ".",
+        "engine");
+  return &*found;
+}
+
+// Answers when each engine kind has loaded the model or could not. One that could makes the call a success.
+void Service::Impl::run(const Call& call, LoadModel operation) {
+  const auto model = model_and_engine(operation.model, operation.engine);
+  if (!model) return answer(call, pass(model));
+  fleet::Fleet& fleet = dispatcher.fleet();
+  const std::vector<std::string> engines =
+      operation.engine.empty() ? fleet.preload_engines(**model) : std::vector<std::string>{operation.engine};
+  struct Loading {
+    nlohmann::ordered_json body;
+    std::optional<Error> trouble;  // the first
+    std::size_t left = 0, ready = 0;
+  };
+  const auto loading = std::make_shared<Loading>();
+  loading->body["model"] = (*model)->id;
+  loading->left = engines.size();
+  const auto waiting = std::make_shared<Call>(call);
+  lookups.insert(waiting);
+  for (const std::string& engine : engines)
+    fleet.acquire((*model)->id, engine,
+                  [this, weak = std::weak_ptr(waiting), loading, engine](const Result<Backend*>& loaded) {
+                    const auto asked = weak.lock();
+                    if (!asked) return;
+                    auto& one = loading->body["engines"].emplace_back();
+                    one["engine"] = engine;
+                    one["state"] = loaded ? "ready" : "failed";
+                    if (loaded) ++loading->ready;
+                    if (!loaded) one["error"] = loaded.error().message;
+                    if (!loaded && !loading->trouble) loading->trouble = loaded.error();
+                    if (--loading->left > 0) return;
+                    if (loading->ready == 0)
+                      answer(*asked, std::unexpected(*loading->trouble));
+                    else
+                      answer(*asked, json_response(loading->body.dump(
+                                         -1, ' ', false, nlohmann::json::error_handler_t::replace)));
+                    lookups.erase(asked);
+                  });
+}
+
+void Service::Impl::run(const Call& call, UnloadModel operation) {
+  const auto model = model_and_engine(operation.model, operation.engine);
+  if (!model) return answer(call, pass(model));
+  const auto waiting = std::make_shared<Call>(call);
+  lookups.insert(waiting);
+  dispatcher.fleet().unload(
+      (*model)->id, operation.engine,
+      [this, weak = std::weak_ptr(waiting), id = (*model)->id](Result<std::vector<std::string>> unloaded) {
+        const auto asked = weak.lock();
+        if (!asked) return;
+        if (!unloaded)
+          answer(*asked, pass(unloaded));
+        else
+          answer(*asked,
+                 json_response(nlohmann::ordered_json{{"model", id}, {"unloaded", *unloaded}}.dump()));
+        lookups.erase(asked);
+      });
+}
+
 http::Response Service::Impl::exposition(const config::AppManifest* viewer) {
   const auto workers = dispatcher.fleet().status();
   metrics.set_workers(gauges_of(workers));
@@ -579,14 +668,22 @@ std::expected<http::Entry, http::Response> Service::check_head(const http::Reque
   http::Entry let_in{entry, {}};
   if (entry->app != nullptr)
     let_in.client = entry->app->id;
-  else if (entry->match.route->access == Access::viewer)
+  else if (entry->match.route->access == Access::viewer || entry->match.route->access == Access::owner)
     let_in.client = kOperator;
   if (!takes_body(*entry->match.route)) {
     if (!head.chunked && head.content_length.value_or(0) <= kUnusedBody) return let_in;
     return std::unexpected(
         impl_->refused({ErrorCode::body_too_large, "This path takes no body.", {}, {}}, entry->match));
   }
-  if (entry->app == nullptr) return let_in;
+  if (entry->app == nullptr) {  // the operator, whose body is parsed on the loop
+    if (!head.chunked && head.content_length.value_or(0) <= kParsedOnLoop) return let_in;
+    return std::unexpected(impl_->refused(
+        {ErrorCode::body_too_large,
+         "This path takes a body with a Content-Length of at most " + std::to_string(kParsedOnLoop) + ".",
+         {},
+         {}},
+        entry->match));
+  }
   const auto refusal = impl_->charge(*entry, head);
   if (!refusal) return let_in;
   return std::unexpected(impl_->refused(*refusal, entry->match, entry->app->id));

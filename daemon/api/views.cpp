@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/api/framing.hpp"
+#include "daemon/api/readiness.hpp"
 #include "daemon/usage/workload.hpp"
 
 namespace flyball::api {
@@ -21,6 +22,41 @@ http::Response receipt_view(const route::Receipt& receipt) {
   using nlohmann::json;
   // Some facts are other people's words (a driver's device name): bytes that are not UTF-8 become U+FFFD.
   return json_response(route::to_json(receipt).dump(-1, ' ', false, json::error_handler_t::replace));
+}
+
+http::Response engines_view(const std::vector<fleet::WorkerStatus>& workers,
+                            const fleet::MemoryStatus& memory) {
+  nlohmann::ordered_json out{{"engines", nlohmann::ordered_json::array()},
+                             {"pools", nlohmann::ordered_json::array()}};
+  for (const fleet::WorkerStatus& worker : workers) {
+    if (worker.state == fleet::WorkerState::stopped && !worker.invalid) continue;
+    auto& one = out["engines"].emplace_back();
+    one["model"] = worker.model;
+    one["engine"] = worker.backend;
+    one["state"] = worker.ending ? "ending" : engine_state(worker);
+    if (worker.pid > 0) one["pid"] = worker.pid;
+    one["memory_bytes"] = worker.account_bytes;
+    if (ready(worker)) {
+      one["context_tokens"] = worker.info.context_length;
+      one["kv_bytes"] = worker.info.kv_bytes;
+      if (worker.load.kv_blocks_total > 0)
+        one["kv_used_ratio"] = static_cast<double>(worker.load.kv_blocks_used) / worker.load.kv_blocks_total;
+      one["running"] = worker.load.running;
+      one["waiting"] = worker.load.waiting;
+      if (worker.idle) one["idle_ms"] = worker.idle->count();
+    } else {
+      if (worker.pause.count() > 0) one["for_ms"] = worker.pause.count();
+      if (!worker.last_error.empty()) one["error"] = worker.last_error;
+    }
+  }
+  for (const fleet::PoolStatus& pool : memory.pools)
+    out["pools"].push_back({{"name", pool.name},
+                            {"capacity_bytes", pool.capacity},
+                            {"accounted_bytes", pool.accounted},
+                            {"free_bytes", pool.free},
+                            {"engines", pool.engines},
+                            {"waiting", pool.waiting}});
+  return json_response(out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
@@ -82,6 +118,7 @@ void tell_memory(const fleet::MemoryStatus& memory, metrics::Metrics& metrics) {
       {"eviction", static_cast<double>(memory.evictions)},
       {"idle_unload", static_cast<double>(memory.idle_unloads)},
       {"pressure_unload", static_cast<double>(memory.pressure_unloads)},
+      {"unload", static_cast<double>(memory.unloads)},
       {"wait", static_cast<double>(memory.waits)},
       {"refusal", static_cast<double>(memory.refusals)}};
   metrics.set_memory(pools, events, memory.pressure);

@@ -19,6 +19,10 @@
 namespace flyball::api {
 
 http::Response receipt_view(const route::Receipt& receipt);
+// The answer to GET /v1/engines: every engine that has a process or a trouble, and the memory that engines
+// draw from. Numbers have their units in their names.
+http::Response engines_view(const std::vector<fleet::WorkerStatus>& workers,
+                            const fleet::MemoryStatus& memory);
 // Their names point into `workers`.
 std::vector<metrics::Metrics::AppGauges> gauges_of(const std::vector<config::AppManifest>& apps,
                                                    const usage::DailyUsage& days, std::int64_t today);

@@ -93,7 +93,8 @@ Result<const config::AppManifest*> Registry::identify(const Credentials& credent
   if (!*digest) return without_key(credentials);
   if (const auto* app = by_key(**digest)) return app;
   if (is_among(config_.operator_access.keys, **digest))
-    return refused("The key is the operator's, which is no app's: it is for /metrics and /readyz.");
+    return refused(
+        "The key is the operator's, which is no app's: it is for /metrics, /readyz and /v1/engines.");
   return refused("The API key belongs to no app.");
 }
 

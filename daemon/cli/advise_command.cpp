@@ -49,6 +49,8 @@ void add_advise_command(CLI::App& app, int& exit_code) {
       "  flyball advise one RTX 4090, chat, 8K\n"
       "  flyball advise \"two RTX 3090, 32 users\"\n"
       "  flyball advise mac, vision --json\n"
+      "  flyball advise --app chat-page\n"
+      "  flyball advise --app chat-page one RTX 4090\n"
       "  flyball advise --facts case.json --fact workload.concurrency=16\n"
       "\n"
       "docs/advise.md lists the words, docs/policy-language.md the facts. Exit code 65: a word or fact that "

@@ -1,5 +1,5 @@
-// `flyball app suggest`: what an app's requests were like beside what its manifest declares, and the manifest
-// that would have said so.
+// `flyball app new` (app_new_command.cpp) and `flyball app suggest`: what an app's requests were like beside
+// what its manifest declares, and the manifest that would have said so.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -122,8 +122,10 @@ int print_suggestion(const SuggestOptions& options) {
 
 void add_app_command(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<SuggestOptions>();
-  CLI::App* command = app.add_subcommand("app", "An app's manifest beside what the app really does");
+  CLI::App* command =
+      app.add_subcommand("app", "An app's manifest: a new one, or one beside what the app really does");
   command->require_subcommand(1);
+  add_app_new_command(*command, exit_code);
   CLI::App* suggest_command = command->add_subcommand(
       "suggest", "Print the manifest with the workload that was observed, and where the declared one drifts");
   suggest_command->add_option("name", options->app, "the app")->required();

@@ -17,6 +17,10 @@ void add_why_not_command(CLI::App& app, int& exit_code);
 void add_prove_command(CLI::App& app, int& exit_code);
 void add_usage_command(CLI::App& app, int& exit_code);
 void add_app_command(CLI::App& app, int& exit_code);
+void add_app_new_command(CLI::App& app_command, int& exit_code);  // below `app`
+void add_ps_command(CLI::App& app, int& exit_code);
+void add_load_command(CLI::App& app, int& exit_code);
+void add_unload_command(CLI::App& app, int& exit_code);
 void add_check_command(CLI::App& app, int& exit_code);
 void add_engines_command(CLI::App& app, int& exit_code);
 void add_probe_command(CLI::App& app, int& exit_code);

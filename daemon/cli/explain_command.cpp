@@ -11,24 +11,17 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backends/graph/memory_plan.hpp"
-#include "backends/model/embedded_demo.hpp"
-#include "backends/model/model_file.hpp"
-#include "config/json_reader.hpp"
 #include "config/name_list.hpp"
 #include "config/units.hpp"
 #include "config/yaml.hpp"
-#include "daemon/apps/registry.hpp"
-#include "daemon/calibrate/measurements.hpp"
+#include "daemon/cli/app_request.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
 #include "daemon/cli/facts_file.hpp"
-#include "daemon/cli/http_client.hpp"
 #include "daemon/cli/past.hpp"
+#include "daemon/cli/running_daemon.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/probe/hardware_facts.hpp"
-#include "daemon/probe/probe.hpp"
-#include "daemon/route/facts.hpp"
 #include "daemon/route/records.hpp"
 #include "daemon/route/slo.hpp"
 #include "daemon/settings/config_files.hpp"
@@ -42,20 +35,12 @@ using Json = nlohmann::json;
 constexpr std::chrono::seconds kDaemonTimeout{10};
 
 struct ExplainOptions {
-  std::string request_id, url = "http://127.0.0.1:8080", key_file;
+  std::string request_id;
+  RunningDaemon daemon;
   std::string config, policy, app, model, facts, store;
   bool json = false;
 };
 
-// The daemon at the other end may be any program: what is absent or of another type is left out.
-const Json& member(const Json& object, const char* key) {
-  static const Json kAbsent;
-  const auto it = object.is_object() ? object.find(key) : object.end();
-  return object.is_object() && it != object.end() ? *it : kAbsent;
-}
-std::string text(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : "?";
-}
 // A time in milliseconds, for people.
 std::string time(const Json& value, const char* before, const char* behind) {
   if (!value.is_number() || std::abs(value.get<double>()) > 1e12) return "";
@@ -71,12 +56,12 @@ std::string slo_text(const Json& receipt) {
   if (const Json& again = member(receipt, "redecisions"); again.is_array() && !again.empty()) {
     out += "\ndecided again while it waited\n";
     for (const Json& one : again)
-      out += "  " + time(member(one, "after_ms"), "after ", ": ") + text(member(one, "from")) + " to " +
-             text(member(one, "to")) + ", because " + text(member(one, "why")) + "\n";
+      out += "  " + time(member(one, "after_ms"), "after ", ": ") + json_text(member(one, "from")) + " to " +
+             json_text(member(one, "to")) + ", because " + json_text(member(one, "why")) + "\n";
   }
   if (const Json& refused = member(receipt, "refused"); refused.is_object())
-    out += "\nrefused at once with " + text(member(refused, "code")) + "\n  " +
-           text(member(refused, "message")) + "\n";
+    out += "\nrefused at once with " + json_text(member(refused, "code")) + "\n  " +
+           json_text(member(refused, "message")) + "\n";
   return out;
 }
 
@@ -84,14 +69,14 @@ std::string slo_text(const Json& receipt) {
 std::string outcome_text(const Json& receipt) {
   const Json& attempts = member(receipt, "attempts");
   if (!attempts.is_array()) return "";
-  std::string out = "\nwhat happened: " + text(member(receipt, "state")) + "\n";
+  std::string out = "\nwhat happened: " + json_text(member(receipt, "state")) + "\n";
   for (const Json& attempt : attempts) {
     const Json& resumed = member(attempt, "resumed_tokens");
     const Json& profile = member(attempt, "profile");
     const Json& settings = member(attempt, "settings");
-    out += "  " + text(member(attempt, "backend")) +
+    out += "  " + json_text(member(attempt, "backend")) +
            (profile.is_string() ? ":" + profile.get<std::string>() : "") + ": " +
-           text(member(attempt, "outcome")) +
+           json_text(member(attempt, "outcome")) +
            (resumed == 0 ? "" : number(resumed, ", continued behind token ")) +
            (settings.is_string() ? " (" + settings.get<std::string>() + ")" : "") + "\n";
   }
@@ -114,7 +99,7 @@ int print(const Json& receipt, bool json) {
 // ---- a request that a daemon served
 // ----------------------------------------------------------------------------
 
-int explain_served(const ExplainOptions& options, bool with_key) {
+int explain_served(const ExplainOptions& options) {
   const bool plain = std::ranges::all_of(options.request_id, [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
   });
@@ -126,42 +111,24 @@ int explain_served(const ExplainOptions& options, bool with_key) {
                   "carries in its x-request-id header",
               {},
               {}});
-  std::string key;
-  if (with_key) {
-    auto text = key_in(options.key_file);
-    if (!text) return report(text.error());
-    key = std::move(*text);
-  }
-  const auto answer = http_get(options.url, "/v1/route/receipts/" + options.request_id, key, kDaemonTimeout);
+  const auto answer =
+      ask_daemon(options.daemon, "/v1/route/receipts/" + options.request_id, {}, kDaemonTimeout);
   if (!answer) {
     Error error = answer.error();
-    if (error.code != ErrorCode::invalid_value)
+    if (error.code == ErrorCode::upstream_refused || error.code == ErrorCode::upstream_timeout ||
+        error.code == ErrorCode::upstream_invalid)
       error.message +=
           "; --store FILE or --config FILE reads the receipt from the daemon's database, without a running "
           "daemon";
     return report(error);
   }
-  const auto read = read_json(answer->body, {}, "The receipt");
-  if (!read)
-    return report(
-        Error{ErrorCode::upstream_invalid,
-              options.url + " answered " + std::to_string(answer->status) +
-                  " without JSON: the server there is no Flyball daemon: name the daemon's URL with --url",
-              {},
-              {}});
-  const Json body = read.value_or(Json());
+  const Json& body = answer->body;
   if (answer->status == 200 && body.is_object())
     return print(body.contains("receipt") && body["receipt"].is_object() ? body["receipt"] : body,
                  options.json);
-  std::string message = options.url + " answered " + std::to_string(answer->status);
-  if (body.is_object() && body.contains("error") && body["error"].is_object() &&
-      body["error"].contains("message") && body["error"]["message"].is_string())
-    message +=
-        ": " + body["error"]["message"].get<std::string>() +
-        (answer->status == 404 ? " If another app made the request, give that app's key with --key-file."
-                               : "");
-  std::fprintf(stderr, "flyball: %s\n", message.c_str());
-  return answer->status < 500 ? kFailed : kUnavailable;
+  return report_refusal(
+      options.daemon, *answer,
+      answer->status == 404 ? " If another app made the request, give that app's key with --key-file." : "");
 }
 
 // The same from a daemon's database, whether it runs or not.
@@ -186,75 +153,28 @@ int explain_recorded(const ExplainOptions& options, bool in_store) {
 // ---- a request that might come
 // ---------------------------------------------------------------------------------
 
-Result<std::unique_ptr<model::ModelFile>> open_model(const config::ModelEntry& entry) {
-  return entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
-                        : model::ModelFile::open(entry.path);
-}
-
-// What the daemon knows of a model once its engine has loaded it, read from the file itself.
-Result<void> set_model_facts(const config::ModelEntry& entry, const model::ModelFile& file,
-                             policy::Facts& facts) {
-  const model::ModelConfig& shape = file.config();
-  const auto context = graph::serving_context(entry.context, shape);
-  if (!context) return pass(context);
-  const auto set = [&](const char* fact, policy::FactValue value) {
-    facts.set(fact, std::move(value), "model file");
-  };
-  set("model.architecture", shape.architecture);
-  set("model.bytes", static_cast<std::int64_t>(file.weight_bytes()));
-  set("model.parameters", static_cast<std::int64_t>(file.parameter_count()));
-  set("model.quantization", std::string(file.main_quantization()));
-  set("model.context", std::int64_t{*context});
-  set("model.moe", shape.n_experts > 0);
-  return {};
-}
-
 Result<Json> explain(const ExplainOptions& options) {
   auto files = settings::config_and_policy(options.config, options.policy);
   if (!files) return pass(files);
-  const config::Config* const config = &files->config;
-  const auto apps = config::apps_of(*config);
-  if (!apps) return pass(apps);
-
-  std::vector<std::string_view> app_ids;
-  for (const config::AppManifest& a : *apps) app_ids.push_back(a.id);
-  const std::string app_id = options.app.empty() ? config->default_app : options.app;
-  const auto app = std::ranges::find(*apps, app_id, &config::AppManifest::id);
-  if (app_id.empty())
-    return fail(ErrorCode::missing_field, "which app? config.yaml has no default_app; give --app");
-  if (app == apps->end())
-    return fail(ErrorCode::invalid_value,
-                "no manifest declares the app " + config::not_among(app_id, app_ids));
-  const auto model_for_app = apps::Registry(*apps, *config).model_for(*app, options.model);
-  if (!model_for_app) return pass(model_for_app);
-  const config::ModelEntry* const model = *model_for_app;
-
-  const auto file = open_model(*model);
-  if (!file) return pass(file);
-  policy::Facts hardware(files->tree.targets);
-  measure::Book measured;  // of this machine
+  const auto request = app_request(files->config, options.app, options.model);
+  if (!request) return pass(request);
+  ThisMachine machine{policy::Facts(files->tree.targets), {}};
   if (options.facts.empty()) {
-    const probe::HardwareReport probed = probe::probe_hardware();
-    hardware = probe::facts_of(probed, config->devices, files->tree.targets);
-    auto book = calibrate::measured_book(*config, calibrate::engines_of(probed, *config),
-                                         {{{model->id, calibrate::size_of(**file)}}});
-    if (!book) return pass(book);
-    measured = std::move(*book);
+    auto found = this_machine(files->config, *request, files->tree.targets);
+    if (!found) return pass(found);
+    machine = std::move(*found);
   } else {
-    probe::set_engine_facts({}, {}, hardware);  // another machine, this release
+    probe::set_engine_facts({}, {}, machine.hardware);  // another machine, this release
   }
-  route::RequestTraits request;
-  request.operation = "chat";
-  request.model_as_asked = options.model;
-  policy::Facts facts =
-      route::gather(hardware, {}, *app, *model, request, {}, nullptr, measured, std::time(nullptr));
-  if (auto ok = set_model_facts(*model, **file, facts); !ok) return pass(ok);
+  auto with_app = facts_of(*request, machine.hardware, machine.measured);
+  if (!with_app) return pass(with_app);
+  policy::Facts& facts = *with_app;
   if (!options.facts.empty())
     if (auto ok = read_facts_file(options.facts, facts); !ok) return pass(ok);
   derive(facts);
   const policy::Decision decision = policy::decide(files->tree, facts);
   Json receipt = policy::receipt(decision, facts);
-  if (app->slo.hard)
+  if (request->app.slo.hard)
     if (const auto refused = route::slo_refusal(decision, facts))
       receipt["refused"] = route::refusal_json(*refused);
   return receipt;
@@ -267,14 +187,11 @@ void add_explain_command(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("explain", "Which engine a request gets, and why");
   command->add_option("request_id", options->request_id,
                       "a request that a running daemon served (header x-request-id)");
-  CLI::Option* const url =
-      command->add_option("--url", options->url, "where that daemon listens")->capture_default_str();
+  const auto [url, key_file] = add_daemon_options(*command, options->daemon, "the app's key");
   CLI::Option* const store =
       command->add_option("--store", options->store, "a daemon's database (flyball.db), to ask it instead")
-          ->excludes(url);
-  CLI::Option* const key_file =
-      command->add_option("--key-file", options->key_file, "file with the API key to ask it with")
-          ->excludes(store);
+          ->excludes(url)
+          ->excludes(key_file);
   CLI::Option* const config =
       command
           ->add_option(
@@ -308,7 +225,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       "\n"
       "docs/policy-language.md lists every fact. Exit code 69: no target, a refusal by slo.hard, or no "
       "daemon; 1: the daemon or the database knows no such request.");
-  command->callback([options, url, store, key_file, config, &exit_code] {
+  command->callback([options, url = url, store, key_file = key_file, config, &exit_code] {
     const char* const of_a_past = url->count() > 0        ? "--url"
                                   : store->count() > 0    ? "--store"
                                   : key_file->count() > 0 ? "--key-file"
@@ -331,8 +248,7 @@ void add_explain_command(CLI::App& app, int& exit_code) {
       return;
     }
     if (!options->request_id.empty()) {
-      exit_code = recorded ? explain_recorded(*options, store->count() > 0)
-                           : explain_served(*options, key_file->count() > 0);
+      exit_code = recorded ? explain_recorded(*options, store->count() > 0) : explain_served(*options);
       return;
     }
     const auto receipt = explain(*options);

@@ -6,7 +6,6 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -104,7 +103,7 @@ Error unix_error(const error_code& ec, const std::string& base, const std::strin
 // Each step is started with the stream's deadline set and the context run until it has ended.
 template <class Protocol>
 Result<HttpAnswer> exchange(asio::io_context& io, Stream<Protocol>& stream,
-                            const http::request<http::empty_body>& request, const std::string& base,
+                            const http::request<http::string_body>& request, const std::string& base,
                             std::chrono::milliseconds timeout) {
   error_code failed;
   const auto step = [&](auto start) {
@@ -123,11 +122,8 @@ Result<HttpAnswer> exchange(asio::io_context& io, Stream<Protocol>& stream,
   return HttpAnswer{parser.get().result_int(), std::move(parser.get().body())};
 }
 
-}  // namespace
-
-Result<HttpAnswer> http_get(const std::string& base, const std::string& target, const std::string& key,
-                            std::chrono::milliseconds timeout) {
-  http::request<http::empty_body> request(http::verb::get, target, 11);
+Result<HttpAnswer> ask(const std::string& base, http::request<http::string_body> request,
+                       const std::string& key, std::chrono::milliseconds timeout) {
   request.set(http::field::accept, "application/json");
   request.set(http::field::connection, "close");
   if (!key.empty()) request.set(http::field::authorization, "Bearer " + key);
@@ -180,6 +176,21 @@ Result<HttpAnswer> http_get(const std::string& base, const std::string& target, 
   io.run();
   if (failed) return std::unexpected(tcp_error(failed, base, timeout));
   return exchange(io, stream, request, base, timeout);
+}
+
+}  // namespace
+
+Result<HttpAnswer> http_get(const std::string& base, const std::string& target, const std::string& key,
+                            std::chrono::milliseconds timeout) {
+  return ask(base, {http::verb::get, target, 11}, key, timeout);
+}
+
+Result<HttpAnswer> http_post(const std::string& base, const std::string& target, std::string json,
+                             const std::string& key, std::chrono::milliseconds timeout) {
+  http::request<http::string_body> request(http::verb::post, target, 11, std::move(json));
+  request.set(http::field::content_type, "application/json");
+  request.prepare_payload();
+  return ask(base, std::move(request), key, timeout);
 }
 
 Result<std::string> key_in(const std::filesystem::path& file) {

@@ -2,7 +2,9 @@
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <optional>
 
+#include "daemon/cli/app_request.hpp"
 #include "daemon/cli/facts_file.hpp"
 #include "daemon/probe/hardware_facts.hpp"
 #include "daemon/probe/probe.hpp"
@@ -37,6 +39,12 @@ Result<void> set_given(const CaseOptions& options, policy::Facts& facts) {
 void add_case_options(CLI::App& command, CaseOptions& options) {
   command.add_option("words", options.words,
                      "machine and load in a few words, with commas between; no machine: this one");
+  CLI::Option* const app =
+      command.add_option("--app", options.app, "an app's request: the load that its manifest declares");
+  command
+      .add_option("--model", options.model,
+                  "the model that it asks for (default: the one for requests without)")
+      ->needs(app);
   command.add_option("--facts", options.facts, "JSON object of fact names and values");
   command.add_option("--fact", options.settings, "one fact as NAME=VALUE; may be given again")
       ->expected(1)
@@ -49,13 +57,32 @@ void add_case_options(CLI::App& command, CaseOptions& options) {
 Result<Case> read_case(const CaseOptions& options) {
   auto files = settings::config_and_policy(options.config, options.policy);
   if (!files) return pass(files);
+  std::optional<AppRequest> request;
+  if (!options.app.empty()) {
+    auto found = app_request(files->config, options.app, options.model);
+    if (!found) return pass(found);
+    request = std::move(*found);
+  }
   Case out{std::move(files->tree), {}};
   out.facts = policy::Facts(out.tree.targets);
   if (auto ok = set_given(options, out.facts); !ok) return pass(ok);
+  ThisMachine machine{policy::Facts(out.tree.targets), {}};
   if (!describes_a_machine(out.facts)) {  // a load without a machine is one for this machine
-    out.facts = probe::facts_of(probe::probe_hardware(), files->config.devices, out.tree.targets);
-    if (auto ok = set_given(options, out.facts); !ok) return pass(ok);
+    if (request) {
+      auto found = this_machine(files->config, *request, out.tree.targets);
+      if (!found) return pass(found);
+      machine = std::move(*found);
+    } else {
+      machine.hardware = probe::facts_of(probe::probe_hardware(), files->config.devices, out.tree.targets);
+    }
   }
+  if (request) {
+    auto facts = facts_of(*request, machine.hardware, machine.measured);
+    if (!facts) return pass(facts);
+    machine.hardware = std::move(*facts);
+  }
+  out.facts = std::move(machine.hardware);
+  if (auto ok = set_given(options, out.facts); !ok) return pass(ok);
   if (auto ok = policy::complete_scenario(out.facts); !ok) return pass(ok);
   return out;
 }

@@ -1,5 +1,5 @@
-// A case that advise and why-not are asked about: words, a facts file and single facts over this machine or
-// none, and the policy to ask.
+// A case that advise and why-not are asked about: an app's request, words, a facts file and single facts over
+// this machine or none, and the policy to ask.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ namespace flyball::cli {
 
 struct CaseOptions {
   std::vector<std::string> words, settings;
-  std::string facts, config, policy;
+  std::string app, model, facts, config, policy;
 };
 void add_case_options(CLI::App& command, CaseOptions& options);
 

@@ -119,6 +119,9 @@ int main(int argc, char** argv) {
     add_prove_command(app, exit_code);
     add_usage_command(app, exit_code);
     add_app_command(app, exit_code);
+    add_ps_command(app, exit_code);
+    add_load_command(app, exit_code);
+    add_unload_command(app, exit_code);
     add_check_command(app, exit_code);
     add_engines_command(app, exit_code);
     add_probe_command(app, exit_code);

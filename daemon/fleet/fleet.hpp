@@ -38,6 +38,9 @@ struct WorkerStatus {
   bool load_refused = false;           // the backoff is of a load that failed: the next request tries again
   bool invalid = false;                // the model's file or entry is wrong: only a change of it helps
   bool was_ready = false;              // it has loaded the model's file as it now is
+  std::optional<std::chrono::milliseconds> idle;  // ready, and without work for so long
+  bool ending = false;    // it gets no new requests, and ends when its answers have ended
+  bool unloaded = false;  // the operator unloaded it, and nobody has asked for it since
 };
 
 // What one engine could ever have of a memory.
@@ -57,7 +60,8 @@ struct PoolStatus {
 };
 struct MemoryStatus {
   std::vector<PoolStatus> pools;  // the machine's first
-  std::uint64_t loads = 0, evictions = 0, idle_unloads = 0, pressure_unloads = 0, waits = 0, refusals = 0;
+  std::uint64_t loads = 0, evictions = 0, idle_unloads = 0, pressure_unloads = 0, unloads = 0, waits = 0,
+                refusals = 0;
   // Percent of the last 10 s in which somebody waited for the machine's memory. Absent: the system does not
   // say.
   std::optional<double> pressure;
@@ -91,6 +95,15 @@ struct Fleet {
   // and their answers have ended; until then it waits.
   virtual void acquire(const std::string& model, const std::string& backend, Acquired callback,
                        const Asker& asker = {}) = 0;
+  // Ends the engines of a model on the operator's word (of `backend` alone unless it is ""), pinned ones,
+  // too: an engine at work gets no new requests and ends when its answers have ended, one that loads once it
+  // has answered the requests that wait for it. New requests load the model again. The callback runs later on
+  // the io_context, once, when all of these have ended: with the engine kinds that did, none if the model was
+  // not loaded. model_not_found; shutting_down.
+  using Unloaded = std::function<void(Result<std::vector<std::string>>)>;
+  virtual void unload(const std::string& model, const std::string& backend, Unloaded callback) = 0;
+  // The engine kinds on which `preload` loads the model.
+  virtual std::vector<std::string> preload_engines(const config::ModelEntry& model) = 0;
   virtual MemoryStatus memory() { return {}; }  // asks the system once a second at most
   // For a process that loads a model beside the engines, to measure it: of what is free now, and nobody ends
   // for it. `give_back` is called, once at most and from the loop, when it is to end at once: somebody asked

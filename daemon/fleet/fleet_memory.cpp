@@ -143,6 +143,7 @@ MemoryStatus FleetMemory::status(TimePoint now) {
   status.evictions = counters.evictions;
   status.idle_unloads = counters.idle_unloads;
   status.pressure_unloads = counters.pressure_unloads;
+  status.unloads = counters.unloads;
   status.waits = counters.waits;
   status.refusals = counters.refusals;
   status.pressure = machine_.pressure;

@@ -90,6 +90,7 @@ void Governor::ending(Id id, TimePoint now, TimePoint by) {
 void Governor::gone(Id id) {
   std::erase(line_, id);
   accounts_.erase(id);
+  unwanted_.erase(id);
 }
 
 void Governor::keep(Id id, bool pinned, std::optional<milliseconds> keep) {
@@ -195,6 +196,7 @@ Governor::Step Governor::decide(const World& world) {
   Round round(world, pools_.size());
   see(round);
   give_way(round);
+  unload_unwanted(round);
   unload_idle(round);
   relieve(round);
   for (const Id id : std::vector<Id>(line_)) visit(round, id);
@@ -259,6 +261,19 @@ void Governor::give_way(Round& round) {
       end(round, id, "the machine is short of memory");
     else if (accounted(pool) > pools_[pool].capacity)
       end(round, id, "the engines hold more than they may");
+  }
+}
+
+void Governor::unload_unwanted(Round& round) {
+  for (const Id id : unwanted_) {
+    const auto at = accounts_.find(id);
+    if (at == accounts_.end() || at->second.state != State::ready) continue;
+    if (at->second.idle_since) {
+      ++counters_.unloads;
+      end(round, id, "the operator unloads it");
+    } else {
+      close(round, at->second.claim.pool, {{id}, at->second.bytes});
+    }
   }
 }
 

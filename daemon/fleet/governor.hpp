@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -76,6 +77,10 @@ class Governor {
   void touched(Id id, std::uint64_t bytes);
   // Told to by others, once its answers have ended, or `by` then: a reload, a drain.
   void ending(Id id, TimePoint now, TimePoint by);
+  // The operator wants it to end, pinned or not: once it is ready and its answers have ended. Until then it
+  // gets no new requests.
+  void unload(Id id) { unwanted_.insert(id); }
+  bool unloads(Id id) const { return unwanted_.contains(id); }
   void gone(Id id);  // its process has ended, however
   // What is kept from here on, of a ready one.
   void keep(Id id, bool pinned, std::optional<std::chrono::milliseconds> keep);
@@ -138,7 +143,8 @@ class Governor {
   // What an engine could have if all others but the pinned ones ended.
   std::uint64_t most_for_one(std::size_t pool) const;
   struct Counters {
-    std::uint64_t loads = 0, evictions = 0, idle_unloads = 0, pressure_unloads = 0, waits = 0, refusals = 0;
+    std::uint64_t loads = 0, evictions = 0, idle_unloads = 0, pressure_unloads = 0, unloads = 0, waits = 0,
+                  refusals = 0;
   };
   const Counters& counters() const noexcept { return counters_; }
 
@@ -173,6 +179,7 @@ class Governor {
   void see(Round& round);
   std::optional<Id> idle_longest(std::size_t pool, TimePoint idle_since) const;
   void give_way(Round& round);
+  void unload_unwanted(Round& round);
   void unload_idle(Round& round);
   void relieve(Round& round);
   void visit(Round& round, Id id);
@@ -201,6 +208,7 @@ class Governor {
   GovernorLimits limits_;
   std::map<Id, Account> accounts_;
   std::vector<Id> line_;  // those that ask, in order
+  std::set<Id> unwanted_;  // engines that the operator unloads
   TimePoint next_relief_{};
   Counters counters_;
 };

@@ -16,6 +16,7 @@ WorkerStatus status_of(const Slot& slot, TimePoint now) {
   s.load_refused = slot.lifecycle.load_refused();
   s.invalid = slot.lifecycle.invalid();
   s.was_ready = slot.lifecycle.was_ready();
+  s.unloaded = slot.unloaded;
   if (slot.lifecycle.last_error()) s.last_error = slot.lifecycle.last_error()->message;
   if (!slot.client) return s;
   s.pid = slot.client->pid();
@@ -23,6 +24,9 @@ WorkerStatus status_of(const Slot& slot, TimePoint now) {
   s.info = slot.client->info();
   s.load = slot.client->load();
   s.without_progress = slot.client->without_progress();
+  s.ending = slot.draining;
+  if (const auto since = slot.client->idle_since())
+    s.idle = std::chrono::duration_cast<std::chrono::milliseconds>(now - *since);
   return s;
 }
 

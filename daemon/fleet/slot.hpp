@@ -1,6 +1,7 @@
 // One engine that the fleet may run: its entry of the configuration, its process and who waits for it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,8 @@ struct Slot {
   bool ready = false;
   bool draining = false;
   bool preloaded = false;  // started, and started again, without a request
+  bool unloaded = false;   // by the operator, and not started since
+  std::vector<std::function<void()>> when_ended;  // of the process that is there
   std::vector<Fleet::Acquired> waiters;
   std::vector<Asker> askers;  // who wait for this load
   // For whom it is loaded: them; without anybody, or to be there always, everybody.

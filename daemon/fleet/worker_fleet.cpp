@@ -59,6 +59,18 @@ class WorkerFleet final : public Fleet {
     });
   }
 
+  void unload(const std::string& model, const std::string& backend, Unloaded callback) override {
+    asio::post(
+        io_, [this, alive = std::weak_ptr(alive_), model, backend, callback = std::move(callback)]() mutable {
+          if (!alive.expired()) unload_now(model, backend, std::move(callback));
+        });
+  }
+
+  std::vector<std::string> preload_engines(const config::ModelEntry& model) override {
+    return options_.preload_on ? options_.preload_on(model, memory())
+                               : std::vector<std::string>{kFirstBackend};
+  }
+
   Lent lend(const config::ModelEntry& model, const std::string& backend, const MemoryNeed& need,
             std::function<void(const std::string&)> give_back) override {
     if (draining_)
@@ -79,6 +91,7 @@ class WorkerFleet final : public Fleet {
       if (slot->client) {
         s.account_bytes = governor_.bytes(slot->id);
         s.waits_for_memory = governor_.waits(slot->id);
+        s.ending |= governor_.held(slot->id) || governor_.unloads(slot->id);
       }
       all.push_back(std::move(s));
     }
@@ -153,9 +166,7 @@ class WorkerFleet final : public Fleet {
       if (slot->backend == kFirstBackend && slot->entry.preload) models.push_back(slot->entry);
     }
     for (const config::ModelEntry& model : models) {
-      const auto backends = options_.preload_on ? options_.preload_on(model, memory())
-                                                : std::vector<std::string>{kFirstBackend};
-      for (const std::string& backend : backends) {
+      for (const std::string& backend : preload_engines(model)) {
         acquire_now(model.id, backend, {}, {});
         if (const auto slot = find(model.id, backend)) slot->preloaded = true;
       }
@@ -203,6 +214,35 @@ class WorkerFleet final : public Fleet {
     }
     if (wanted.spawn) spawn(slot);
   }
+  void unload_now(const std::string& model, const std::string& backend, Unloaded callback) {
+    if (draining_) return callback(fail(ErrorCode::shutting_down, "The daemon is shutting down."));
+    if (find(model, kFirstBackend) == nullptr)
+      return callback(fail(ErrorCode::model_not_found, "There is no model " + model + ".", "model"));
+    struct Unloading {
+      std::vector<std::string> engines;
+      std::size_t left = 0;
+      Unloaded callback;
+    };
+    const auto unloading = std::make_shared<Unloading>(Unloading{{}, 0, std::move(callback)});
+    for (const auto& slot : slots_) {
+      if (slot->entry.id != model || (!backend.empty() && slot->backend != backend)) continue;
+      slot->preloaded = false;
+      slot->unloaded = true;
+      if (!slot->client) continue;
+      unloading->engines.push_back(slot->backend);
+      ++unloading->left;
+      slot->when_ended.emplace_back([unloading] {
+        if (--unloading->left == 0) unloading->callback(std::move(unloading->engines));
+      });
+      governor_.unload(slot->id);
+      // Nobody's request waits for this load.
+      if (!slot->ready &&
+          std::ranges::none_of(slot->waiters, [](const Acquired& waiter) { return !!waiter; }))
+        stop(*slot, steady_clock::now());
+    }
+    if (unloading->left == 0) return unloading->callback(std::vector<std::string>{});
+    look_soon();
+  }
   static void answer(const Acquired& callback, Result<Backend*> result) {
     if (callback) callback(std::move(result));
   }
@@ -219,6 +259,7 @@ class WorkerFleet final : public Fleet {
     options.executable = options_.executable;
     slot->stamp = file_stamp(entry.path);
     slot->draining = false;
+    slot->unloaded = false;
     const auto began = steady_clock::now();
     const std::weak_ptr<Slot> weak = slot;
     slot->id = ++last_id_;
@@ -275,6 +316,7 @@ class WorkerFleet final : public Fleet {
     } else if (!make_room(slot, cause)) {
       on_failed(slot, cause);
     }
+    for (const auto& ended : std::exchange(slot->when_ended, {})) ended();
     std::erase(retired_, slot);
     report_drained();
   }

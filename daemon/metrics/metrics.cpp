@@ -154,7 +154,8 @@ struct Metrics::Impl {
       "memory_pressure_percent", "Of the last 10 s, in which somebody waited for the machine's memory.");
   Family<Gauge>& memory_waiting = gauge("memory_waiting", "Engines that wait for room.");
   Family<Gauge>& memory_events =
-      gauge("memory_events", "Since the start: load, eviction, idle_unload, pressure_unload, wait, refusal.");
+      gauge("memory_events",
+            "Since the start: load, eviction, idle_unload, pressure_unload, unload, wait, refusal.");
   Gauge& fairness_gap =
       gauge("fairness_gap",
             "Most that the service of two apps that both waited has differed by, in weighted tokens.")

@@ -3,12 +3,13 @@
 #include <array>
 
 #include "daemon/api/native/explain.hpp"
+#include "daemon/api/native/model_and_engine.hpp"
 #include "daemon/api/openai/errors.hpp"
 
 namespace flyball::api::native {
 namespace {
 
-enum RouteId : std::uint8_t { kHealthz, kReadyz, kMetrics, kExplain, kReceipt };
+enum RouteId : std::uint8_t { kHealthz, kReadyz, kMetrics, kExplain, kReceipt, kEngines, kLoad, kUnload };
 
 constexpr std::array kRoutes{
     Route{"GET", "/healthz", Access::open, BodyType::none, kObserve, false, kHealthz},
@@ -16,6 +17,9 @@ constexpr std::array kRoutes{
     Route{"GET", "/metrics", Access::viewer, BodyType::none, kObserve, false, kMetrics},
     Route{"POST", "/v1/route/explain", Access::app, BodyType::json, "explain", false, kExplain},
     Route{"GET", "/v1/route/receipts/", Access::app, BodyType::none, "receipt", false, kReceipt},
+    Route{"GET", "/v1/engines", Access::owner, BodyType::none, kObserve, false, kEngines},
+    Route{"POST", "/v1/engines/load", Access::owner, BodyType::json, "load", true, kLoad},
+    Route{"POST", "/v1/engines/unload", Access::owner, BodyType::json, "unload", true, kUnload},
 };
 
 constexpr std::array kKeys{KeyPlace{"Authorization", "Bearer"}};
@@ -30,6 +34,15 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
       return TellMetrics{};
     case kReceipt:
       return FindReceipt{std::string(last_segment(request.path()))};
+    case kEngines:
+      return ListEngines{};
+    case kLoad:
+    case kUnload: {
+      auto asked = parse_model_and_engine(request.body);
+      if (!asked) return pass(asked);
+      if (route.id == kLoad) return LoadModel{std::move(asked->model), std::move(asked->engine)};
+      return UnloadModel{std::move(asked->model), std::move(asked->engine)};
+    }
     default:
       break;
   }

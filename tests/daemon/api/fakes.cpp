@@ -181,6 +181,20 @@ std::vector<fleet::WorkerStatus> FakeFleet::status() const {
   return out;
 }
 
+void FakeFleet::unload(const std::string& model, const std::string& id, Unloaded callback) {
+  std::vector<std::string> ended;
+  for (auto at = backends_.begin(); at != backends_.end();) {
+    const BackendInfo& info = at->second->info();
+    if (info.model != model || (!id.empty() && info.backend != id)) {
+      ++at;
+      continue;
+    }
+    ended.push_back(info.backend);
+    at = backends_.erase(at);
+  }
+  asio::post(io_, [callback = std::move(callback), ended] { callback(ended); });
+}
+
 void FakeFleet::drain(TimePoint, std::function<void()> drained) {
   asio::post(io_, std::move(drained));
 }

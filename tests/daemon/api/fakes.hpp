@@ -65,6 +65,9 @@ class FakeFleet final : public fleet::Fleet {
   void acquire(const std::string& model, const std::string& backend, Acquired callback,
                const fleet::Asker& asker) override;
   std::vector<fleet::WorkerStatus> status() const override;
+  void unload(const std::string& model, const std::string& backend, Unloaded callback) override;
+  std::vector<std::string> preload_engines(const config::ModelEntry&) override { return {"cpu"}; }
+  std::vector<std::string> engines() const override { return {"cpu", "vulkan"}; }
   fleet::MemoryStatus memory() override { return memory_status; }
   void drain(TimePoint, std::function<void()> drained) override;
 

@@ -66,6 +66,15 @@ TEST_F(ReadinessTest, APreloadedModelIsAwaitedWhileItIsComing) {
   EXPECT_EQ(status({worker("one", WorkerState::ready), invalid("two")}), "ready") << "nobody waits for two";
 }
 
+TEST_F(ReadinessTest, APreloadedModelThatTheOperatorUnloadedIsNotAwaited) {
+  config.models[0].preload = true;
+  WorkerStatus unloaded = worker("one", WorkerState::stopped);
+  unloaded.unloaded = true;
+  EXPECT_EQ(status({unloaded}), "ready");
+  unloaded.state = WorkerState::starting;  // asked for again
+  EXPECT_EQ(status({unloaded}), "loading");
+}
+
 TEST_F(ReadinessTest, APreloadedModelThatNobodyTriesAgainHasFailed) {
   config.models[0].preload = true;
   EXPECT_EQ(status({refused("one")}), "failed");

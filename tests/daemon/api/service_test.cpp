@@ -207,6 +207,79 @@ TEST_F(ViewersTest, the_operators_key_is_no_apps) {
   EXPECT_NE(answer.body.find("operator's"), std::string::npos) << answer.body;
 }
 
+// Engines, as the operator sees and changes them.
+struct EnginesTest : ViewersTest {
+  Answer tell(std::string_view path, std::string body, std::string_view key = "key-of-the-operator") {
+    Wire wire(rig);
+    wire.send(post(path, std::move(body), key));
+    return wire.answer();
+  }
+  json engines() { return json::parse(look("/v1/engines", "key-of-the-operator").body)["engines"]; }
+};
+
+TEST_F(EnginesTest, only_the_operator_sees_and_changes_them) {
+  for (const std::string_view key : {"key-alice", "no-such-key", ""}) {
+    EXPECT_EQ(look("/v1/engines", key).status, 401) << key;
+    EXPECT_EQ(tell("/v1/engines/load", R"({"model":"demo"})", key).status, 401) << key;
+    EXPECT_EQ(tell("/v1/engines/unload", R"({"model":"demo"})", key).status, 401) << key;
+  }
+  EXPECT_NE(look("/v1/engines", "key-alice").body.find("the operator's"), std::string::npos);
+  EXPECT_EQ(look("/v1/engines", "", alices).status, 401) << "a user who is an app is that app";
+  EXPECT_EQ(look("/v1/engines", "", loopback).status, 401)
+      << "operator.loopback is absent, and keys are needed";
+  rig.settings->config.operator_access.loopback = true;
+  EXPECT_EQ(look("/v1/engines", "", loopback).status, 200);
+  EXPECT_FALSE(engines().empty());
+}
+
+TEST_F(EnginesTest, are_listed_loaded_and_unloaded) {
+  const json before = engines();
+  ASSERT_EQ(before.size(), 1U);
+  EXPECT_EQ(before[0]["model"], "demo");
+  EXPECT_EQ(before[0]["engine"], "cpu");
+  EXPECT_EQ(before[0]["state"], "ready");
+  const json loaded = json::parse(tell("/v1/engines/load", R"({"model":"small","engine":"vulkan"})").body);
+  EXPECT_EQ(loaded, json::parse(R"({"model":"small","engines":[{"engine":"vulkan","state":"ready"}]})"));
+  EXPECT_EQ(engines().size(), 2U);
+  const json unloaded = json::parse(tell("/v1/engines/unload", R"({"model":"default-demo"})").body);
+  EXPECT_EQ(unloaded, json::parse(R"({"model":"demo","unloaded":["cpu"]})"));
+  EXPECT_EQ(json::parse(tell("/v1/engines/unload", R"({"model":"demo"})").body)["unloaded"], json::array());
+  EXPECT_EQ(engines().size(), 1U);
+}
+
+TEST_F(EnginesTest, a_load_without_an_engine_goes_where_preload_would) {
+  rig.fleet.acquired.clear();
+  EXPECT_EQ(tell("/v1/engines/load", R"({"model":"small"})").status, 200);
+  EXPECT_EQ(rig.fleet.acquired, std::vector<std::string>{"cpu"});
+}
+
+TEST_F(EnginesTest, a_load_that_fails_is_its_error) {
+  rig.fleet.acquire_errors["cpu"].push_back(
+      {ErrorCode::insufficient_memory, "The model needs 2 GiB.", {}, {}});
+  const Answer answer = tell("/v1/engines/load", R"({"model":"small"})");
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(json::parse(answer.body)["error"]["code"], "insufficient_memory");
+}
+
+TEST_F(EnginesTest, mistakes_in_the_body_are_named) {
+  const auto mistake = [&](std::string body) {
+    const Answer answer = tell("/v1/engines/unload", std::move(body));
+    const json error = json::parse(answer.body)["error"];
+    return std::to_string(answer.status) + " " + error["code"].get<std::string>() + " " +
+           (error["param"].is_string() ? error["param"].get<std::string>() : "");
+  };
+  EXPECT_EQ(mistake("{}"), "400 missing_field model");
+  EXPECT_EQ(mistake("[]"), "400 invalid_value ");
+  EXPECT_EQ(mistake("{"), "400 invalid_json ");
+  EXPECT_EQ(mistake(R"({"model":7})"), "400 invalid_value model");
+  EXPECT_EQ(mistake(R"({"model":"demo","engin":"cpu"})"), "400 invalid_value engin")
+      << "a misspelled engine is not all engines";
+  EXPECT_EQ(mistake(R"({"model":"demo","engine":"opencl"})"), "400 invalid_value engine");
+  EXPECT_EQ(mistake(R"({"model":"dem"})"), "404 model_not_found model");
+  EXPECT_EQ(mistake(std::string(16 * 1024 + 1, ' ')), "413 body_too_large ");
+  EXPECT_EQ(engines().size(), 1U) << "nothing was unloaded";
+}
+
 TEST_F(ViewersTest, readiness_names_models_to_the_operator_alone) {
   for (const auto& [key, peer, details] :
        {std::tuple("key-of-the-operator", http::Peer{}, true), std::tuple("key-alice", http::Peer{}, false),

@@ -64,7 +64,7 @@ TEST(docs, routes) {
   const std::string doc = read_doc("http-api.md");
   for (const Route& route : routes(all_codecs())) {
     constexpr std::array kWhom{"open", "open; with a key: the operator, or an app", "the operator, or an app",
-                               "an app"};  // as Access
+                               "the operator", "an app"};  // as Access
     const char* access = kWhom.at(static_cast<std::size_t>(route.access));
     const std::string path = std::string(route.path) + (route.path.ends_with('/') ? "{id}" : "");
     const std::string start = "| `" + std::string(route.method) + " " + path + "` | " + access + " |";

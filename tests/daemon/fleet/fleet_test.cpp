@@ -69,6 +69,13 @@ struct FleetTest : ::testing::Test {
     EXPECT_TRUE(until([&] { return got.has_value(); }));
     return got ? *got : fail(ErrorCode::internal, "no answer");
   }
+  Result<std::vector<std::string>> unload(const std::string& id, const std::string& backend = "") {
+    std::optional<Result<std::vector<std::string>>> got;
+    fleet->unload(id, backend, [&](auto r) { got = std::move(r); });
+    EXPECT_FALSE(got);  // never inside the call
+    EXPECT_TRUE(until([&] { return got.has_value(); }));
+    return got ? *got : fail(ErrorCode::internal, "no answer");
+  }
   WorkerStatus status_of(const std::string& id, const std::string& backend = "cpu") {
     for (const WorkerStatus& s : fleet->status()) {
       if (s.model == id && s.backend == backend) return s;
@@ -479,6 +486,88 @@ TEST_F(FleetTest, ReloadedLimitsHoldForModelsThatStay) {
   fleet->reload(config);
   EXPECT_EQ(acquire("a").error().code, ErrorCode::model_unavailable);
   EXPECT_EQ(loads("a"), 1);
+}
+
+TEST_F(FleetTest, UnloadEndsAnEngineThatHasNoWork) {
+  model("a", "tokens=3");
+  model("b", "");
+  make();
+  ASSERT_TRUE(acquire("a") && acquire("b"));
+  const int pid = status_of("a").pid;
+  EXPECT_EQ(unload("a").value(), std::vector<std::string>{"cpu"});
+  EXPECT_NE(kill(pid, 0), 0) << "the process is gone when the answer comes";
+  EXPECT_TRUE(status_of("a").unloaded);
+  EXPECT_EQ(status_of("b").state, WorkerState::ready);
+  EXPECT_EQ(unload("a").value(), std::vector<std::string>{}) << "it is not loaded";
+  EXPECT_EQ(unload("b", "vulkan").value(), std::vector<std::string>{}) << "not on that engine";
+  EXPECT_EQ(unload("none").error().code, ErrorCode::model_not_found);
+  EXPECT_TRUE(acquire("a")) << "the next request loads it";
+  EXPECT_FALSE(status_of("a").unloaded);
+  EXPECT_EQ(loads("a"), 2);
+  EXPECT_EQ(fleet->memory().unloads, 1U);
+}
+
+TEST_F(FleetTest, UnloadLetsAnswersEndAndServesWhoCameMeanwhileAnew) {
+  model("a", "tokens=300,delay_us=1000");
+  make();
+  auto a = acquire("a");
+  ASSERT_TRUE(a);
+  auto sink = std::make_shared<RecordingSink>();
+  auto ticket = (*a)->start(request(), sink);
+  std::optional<Result<std::vector<std::string>>> unloaded;
+  fleet->unload("a", "", [&](auto r) { unloaded = std::move(r); });
+  ASSERT_TRUE(until([&] { return status_of("a").ending; }));
+  std::optional<Result<Backend*>> later;
+  fleet->acquire("a", "cpu", [&](Result<Backend*> r) { later = std::move(r); });
+  ASSERT_TRUE(until([&] { return sink->over(); }));
+  EXPECT_FALSE(later) << "it gets no new requests";
+  EXPECT_EQ(sink->done.size(), 1U);
+  EXPECT_EQ(sink->tokens.size(), 300U);
+  ASSERT_TRUE(until([&] { return unloaded && later; }));
+  EXPECT_EQ(unloaded->value(), std::vector<std::string>{"cpu"});
+  EXPECT_TRUE(*later);
+  EXPECT_EQ(loads("a"), 2);
+}
+
+TEST_F(FleetTest, APreloadedEngineThatIsUnloadedStaysSoUntilItIsAskedForOrReloaded) {
+  model("a", "").preload = true;
+  make();
+  ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
+  EXPECT_EQ(unload("a").value(), std::vector<std::string>{"cpu"});
+  EXPECT_FALSE(until([&] { return status_of("a").state != WorkerState::stopped; }, milliseconds(300)));
+  fleet->reload(config);
+  ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
+}
+
+TEST_F(FleetTest, UnloadGivesUpALoadThatNobodyWaitsFor) {
+  model("a", "load_ms=60000").preload = true;
+  config.worker.ready_timeout = seconds(600);
+  make();
+  ASSERT_TRUE(until([&] { return status_of("a").pid != 0; }));
+  EXPECT_EQ(unload("a").value(), std::vector<std::string>{"cpu"});
+  EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+}
+
+TEST_F(FleetTest, AnUnloadIsAnsweredAlsoWhereTheEngineCrashesOrTheFleetDrains) {
+  model("a", "tokens=1000000,delay_us=1000");
+  model("b", "tokens=1000000,delay_us=1000");
+  make();
+  std::vector<std::shared_ptr<RecordingSink>> sinks;
+  std::vector<Result<Ticket>> tickets;
+  std::size_t answered = 0;
+  for (const char* id : {"a", "b"}) {
+    auto backend = acquire(id);
+    ASSERT_TRUE(backend);
+    tickets.push_back((*backend)->start(request(), sinks.emplace_back(std::make_shared<RecordingSink>())));
+    fleet->unload(id, "", [&](const auto& r) { answered += r ? 1 : 0; });
+  }
+  ASSERT_TRUE(until([&] { return status_of("a").ending && status_of("b").ending; }));
+  kill(status_of("a").pid, SIGKILL);
+  ASSERT_TRUE(until([&] { return answered == 1; }));
+  bool drained = false;
+  fleet->drain(std::chrono::steady_clock::now(), [&] { drained = true; });
+  ASSERT_TRUE(until([&] { return drained; }));
+  EXPECT_EQ(answered, 2U);
 }
 
 TEST_F(FleetTest, DrainLetsStreamsFinishAndEndsEveryWorker) {

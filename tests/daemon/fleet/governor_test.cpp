@@ -462,6 +462,64 @@ TEST(Governor, UnloadsWhatHasBeenIdle) {
   EXPECT_EQ(m.governor.counters().idle_unloads, 1U);
 }
 
+TEST(Governor, UnloadsAnIdleEngineOnTheOperatorsWordAlsoAPinnedOne) {
+  Machine m(100);
+  auto pinned = claim("pinned", 10);
+  pinned.pinned = true;
+  m.ask(1, pinned);
+  m.ask(2, claim("other", 10));
+  m.governor.unload(1);
+  EXPECT_TRUE(m.governor.unloads(1));
+  m.decide();
+  EXPECT_EQ(m.ended, std::vector<Governor::Id>{1});
+  EXPECT_FALSE(m.governor.unloads(1)) << "the next process is another one";
+  EXPECT_EQ(m.governor.counters().unloads, 1U);
+  EXPECT_EQ(m.governor.counters().evictions, 0U);
+}
+
+TEST(Governor, UnloadsAnEngineAtWorkWhenItsAnswersHaveEnded) {
+  Machine m(100);
+  for (const bool is_pinned : {false, true}) {
+    const Governor::Id id = is_pinned ? 2 : 1;
+    auto a = claim("a", 10);
+    a.pinned = is_pinned;
+    m.ask(id, a);
+    m.work(id);
+    m.governor.unload(id);
+    m.decide();
+    m.pass(milliseconds(600'000));
+    EXPECT_TRUE(m.ready.contains(id)) << "a stream is never cut";
+    EXPECT_TRUE(m.governor.held(id)) << "new requests wait";
+    m.rest(id);
+    m.decide();
+    EXPECT_FALSE(m.ready.contains(id));
+  }
+}
+
+// The memory of an engine that is unloaded comes free soon, so that no other engine ends for those who wait.
+TEST(Governor, WhoWaitsCountsOnTheEngineThatIsUnloaded) {
+  Machine m(100);
+  m.ask(1, claim("unloaded", 50));
+  m.ask(2, claim("idle", 50));
+  m.work(1);
+  m.governor.unload(1);
+  m.decide();
+  m.pass(milliseconds(60'000));
+  m.ask(3, claim("new", 50));
+  EXPECT_TRUE(m.ended.empty());
+  m.rest(1);
+  m.decide();
+  EXPECT_EQ(m.ended, std::vector<Governor::Id>{1});
+  EXPECT_TRUE(m.ready.contains(3) && m.ready.contains(2));
+}
+
+TEST(Governor, UnloadsAnEngineThatLoadsOnceItIsReady) {
+  Machine m(100);
+  m.governor.unload(1);  // it has not even asked
+  m.ask(1, claim("a", 10));
+  EXPECT_EQ(m.ended, std::vector<Governor::Id>{1});
+}
+
 TEST(Governor, EndsIdleEnginesOneAfterTheOtherWhileTheMachineIsShort) {
   Machine m(100);
   for (Governor::Id id = 1; id <= 3; ++id) m.ask(id, claim("m" + std::to_string(id), 10));

@@ -1,0 +1,319 @@
+// `flyball app new NAME`: a manifest with a key of its own, and the command that asks with it.
+#include <fcntl.h>
+#include <openssl/sha.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+
+#include <nlohmann/json.hpp>
+
+#include "config/app_models.hpp"
+#include "config/descriptor.hpp"
+#include "config/name_list.hpp"
+#include "daemon/cli/commands.hpp"
+#include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/terminal.hpp"
+#include "daemon/settings/config_files.hpp"
+#include "daemon/store/state_lock.hpp"
+
+namespace flyball::cli {
+namespace {
+
+// Of the key. Nobody guesses 256 bits, so their plain SHA-256 in the manifest needs no salt.
+constexpr std::size_t kKeyBytes = 32;
+
+struct NewOptions {
+  std::string app, kind = "chat", model, config;
+  bool json = false;
+};
+
+struct NewApp {
+  std::filesystem::path manifest, config_file;
+  std::string key, digest;
+  std::string url, curl_socket;       // curl_socket: "--unix-socket PATH " of a daemon without a TCP listener
+  std::string model;                  // for the first request; "": the daemon's default
+  std::optional<std::string> daemon;  // the process that serves this configuration's state directory
+};
+
+std::string hex(std::span<const std::uint8_t> bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  for (const std::uint8_t b : bytes) {
+    out += kDigits[b >> 4];
+    out += kDigits[b & 15];
+  }
+  return out;
+}
+
+Result<std::string> new_key() {
+  std::array<std::uint8_t, kKeyBytes> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return fail(ErrorCode::internal,
+                std::string("the system gives no random bytes: ") + std::strerror(errno));
+  return "fb-" + hex(bytes);
+}
+
+std::string digest_of(const std::string& key) {
+  config::Sha256 digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  return hex(digest);
+}
+
+std::string manifest_text(const NewOptions& options, const std::string& digest,
+                          const config::Config& config) {
+  std::string classes;
+  for (const std::string_view one : config::workload_classes())
+    classes += (classes.empty() ? "" : ", ") + std::string(one);
+  const std::string some_model = config.models.empty() ? "small" : config.models.front().id;
+  return "schema: flyball.app/v1\n"
+         "# docs/manifest.md describes every key, and `flyball check` reads this file.\n"
+         "app: " +
+         options.app +
+         "\n"
+         "\n"
+         "# SHA-256 of the app's key, which was shown once and is kept nowhere. While keys are exchanged "
+         "this is a\n"
+         "# list of both digests.\n"
+         "key_sha256: " +
+         digest +
+         "\n"
+         "\n"
+         "workload:\n"
+         "  # " +
+         classes +
+         ":\n"
+         "  # docs/workloads.md says what each of them changes.\n"
+         "  class: " +
+         options.kind +
+         "\n"
+         "  # A typical request, in tokens, and how many are open at once. The policy does not know what is "
+         "left out;\n"
+         "  # `flyball app suggest " +
+         options.app +
+         "` fills it in from what the app has done.\n"
+         "  # prompt_tokens: 500\n"
+         "  # output_tokens: 200\n"
+         "  # concurrency: 2\n"
+         "\n"
+         "# The models that it may use; without this line all of them.\n" +
+         (options.model.empty() ? "# models: [" + some_model + "]\n" : "models: [" + options.model + "]\n") +
+         "\n"
+         "# Its prompts never leave this machine, whatever a rule of the policy says.\n"
+         "privacy: local_only\n"
+         "\n"
+         "# How fast it needs its first token, and what it may use.\n"
+         "# slo: {ttft: 2s}\n"
+         "# limits: {in_flight: 4, tokens_per_day: 2000000}\n";
+}
+
+// The mistakes of --app's words, before any file is looked at.
+Result<void> check_words(const NewOptions& options) {
+  config::Findings findings;
+  config::Node name;
+  name.kind = config::Node::Kind::scalar;
+  name.text = options.app;
+  config::check_shape(name, config::id(), "app", findings);
+  if (!findings.empty()) return fail(ErrorCode::unsupported_value, findings.front().message, "app");
+  const auto classes = config::workload_classes();
+  if (std::ranges::find(classes, options.kind) == classes.end())
+    return fail(
+        ErrorCode::unsupported_value,
+        "--class: there is no class " + config::not_among(options.kind, {classes.begin(), classes.end()}));
+  return {};
+}
+
+// "scripts/nightly" lies in scripts-nightly.yaml: an id may hold characters that divide paths.
+std::string file_name(std::string id) {
+  std::ranges::replace_if(
+      id, [](char c) { return c == '/' || c == ':'; }, '-');
+  return id + ".yaml";
+}
+
+Result<void> write_new(const std::filesystem::path& file, const std::string& text) {
+  Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!out && errno == EEXIST)
+    return fail(ErrorCode::io_error, file.string() +
+                                         " exists: another app's manifest is kept there; remove it, or "
+                                         "choose another name");
+  // The daemon may run as another user, and the file holds no secret: no umask keeps it from reading.
+  bool written = out && ::fchmod(out.get(), 0644) == 0;
+  for (std::size_t at = 0; written && at < text.size();) {
+    const ssize_t n = ::write(out.get(), text.data() + at, text.size() - at);
+    if (n < 0 && errno == EINTR) continue;
+    written = n > 0;
+    at += written ? static_cast<std::size_t>(n) : 0;
+  }
+  if (written) return {};
+  const int error = errno;
+  if (out) ::unlink(file.c_str());
+  return fail(ErrorCode::io_error, file.string() + " cannot be written: " + std::strerror(error));
+}
+
+// The folder of this configuration's manifests. Where the shipped example app is all that there is, it is
+// apps.d beside config.yaml, which has to be made.
+std::filesystem::path manifests_of(const config::Config& config, const std::filesystem::path& config_file) {
+  return config.apps_dir.empty() ? config_file.parent_path() / "apps.d" : config.apps_dir;
+}
+
+// Nothing is written yet: the apps as they would be with the new one.
+Result<void> check_with_new(const config::Config& config, const config::AppManifest& app,
+                            const std::filesystem::path& manifest) {
+  std::vector<config::AppManifest> apps;
+  if (!config.apps_dir.empty()) {
+    auto known = config::apps_of(config);
+    if (!known) return pass(known);
+    apps = std::move(*known);
+  }
+  const auto same = std::ranges::find(apps, app.id, &config::AppManifest::id);
+  if (same != apps.end())
+    return fail(ErrorCode::invalid_value,
+                "the app " + config::quoted(app.id) + " is there already, in " + same->source);
+  apps.push_back(app);
+  const auto mistakes = config::cross_check(config, apps);
+  if (mistakes.empty()) return {};
+  Error error = mistakes.front();
+  if (config.apps_dir.empty())
+    error.message += ": with " + manifest.parent_path().string() +
+                     " the shipped example app is gone; copy config/defaults/apps.d there first";
+  return std::unexpected(std::move(error));
+}
+
+// Where the daemon of this configuration listens, for curl.
+void set_address(const config::Config& config, NewApp& out) {
+  using Kind = config::Listener::Kind;
+  out.url = "http://127.0.0.1:8080";
+  for (const config::Listener& listener : config.listeners) {
+    if (listener.kind != Kind::tcp) continue;
+    std::string host = listener.address;
+    if (host == "0.0.0.0") host = "127.0.0.1";
+    if (host == "::") host = "::1";
+    if (host.find(':') != std::string::npos) host = "[" + host + "]";
+    out.url = "http://" + host + ":" + std::to_string(listener.port);
+    return;
+  }
+  for (const config::Listener& listener : config.listeners)
+    if (listener.kind == Kind::unix_socket) {
+      out.url = "http://localhost";
+      out.curl_socket = "--unix-socket '" + listener.path.string() + "' ";
+      return;
+    }
+}
+
+Result<NewApp> make_app(const NewOptions& options) {
+  if (auto ok = check_words(options); !ok) return pass(ok);
+  NewApp out;
+  out.config_file = options.config.empty() ? settings::find_config() : std::filesystem::path(options.config);
+  if (out.config_file.empty())
+    return fail(ErrorCode::io_error,
+                "there is no config.yaml, so that the shipped example app is the only one: copy the folder "
+                "config/defaults to ~/.config/flyball, or name yours with --config");
+  const auto config = settings::config_at(out.config_file);
+  if (!config) return pass(config);
+  std::vector<std::string_view> models;
+  for (const config::ModelEntry& model : config->models) models.push_back(model.id);
+  if (!options.model.empty() && std::ranges::none_of(config->models, [&](const config::ModelEntry& model) {
+        return config::is_called(model, options.model);
+      }))
+    return fail(ErrorCode::unsupported_value, "--model: " + out.config_file.string() + " has no model " +
+                                                  config::not_among(options.model, models));
+  out.model = !options.model.empty()          ? options.model
+              : config->default_model.empty() ? config->models.front().id
+                                              : config->default_model;
+  auto key = new_key();
+  if (!key) return pass(key);
+  out.key = std::move(*key);
+  out.digest = digest_of(out.key);
+  const std::filesystem::path directory = manifests_of(*config, out.config_file);
+  out.manifest = directory / file_name(options.app);
+  const std::string text = manifest_text(options, out.digest, *config);
+  const auto app = config::parse_app(text, out.manifest.string());
+  if (!app) return pass(app);
+  if (auto ok = check_with_new(*config, *app, out.manifest); !ok) return pass(ok);
+  std::error_code failed;
+  std::filesystem::create_directories(directory, failed);
+  if (failed) return fail(ErrorCode::io_error, directory.string() + " cannot be made: " + failed.message());
+  if (auto ok = write_new(out.manifest, text); !ok) return pass(ok);
+  set_address(*config, out);
+  const auto state = config->state_dir.empty() ? settings::default_state_dir() : config->state_dir;
+  if (!state.empty()) out.daemon = store::running_daemon(state);
+  return out;
+}
+
+std::string first_request(const NewApp& app) {
+  return "curl -s " + app.curl_socket + app.url +
+         "/v1/chat/completions -H \"authorization: Bearer $KEY\" \\\n" +
+         "    -H 'content-type: application/json' -d '" +
+         nlohmann::ordered_json{{"model", app.model},
+                                {"messages", {{{"role", "user"}, {"content", "What is prefill?"}}}}}
+             .dump() +
+         "'";
+}
+
+std::string new_app_text(const NewApp& app) {
+  constexpr std::string_view kProcess = "process ";
+  std::string daemon = "  flyball serve --config " + app.config_file.string() + "\n";
+  if (app.daemon && app.daemon->starts_with(kProcess))
+    daemon = "  kill -HUP " + app.daemon->substr(kProcess.size()) + "\n";
+  return "wrote " + app.manifest.string() + "\n" +
+         (app.daemon ? "\nHave the running daemon read it, then ask as the app:\n"
+                     : "\nStart the daemon, then ask as the app:\n") +
+         daemon + "  KEY=" + app.key + "\n  " + first_request(app) +
+         "\n\nThe key is shown this once: the manifest holds its digest alone.\n";
+}
+
+std::string new_app_json(const NewApp& app) {
+  return nlohmann::ordered_json{{"manifest", app.manifest.string()},
+                                {"key", app.key},
+                                {"key_sha256", app.digest},
+                                {"url", app.url},
+                                {"model", app.model},
+                                {"daemon", app.daemon.value_or("")}}
+             .dump(2) +
+         "\n";
+}
+
+int print_new(const NewOptions& options) {
+  const auto app = make_app(options);
+  if (!app) return report(app.error());
+  if (std::fputs((options.json ? new_app_json(*app) : new_app_text(*app)).c_str(), stdout) >= 0 &&
+      std::fflush(stdout) == 0)
+    return kOk;
+  // Nobody has the key that the manifest names.
+  ::unlink(app->manifest.c_str());
+  return kIo;
+}
+
+}  // namespace
+
+void add_app_new_command(CLI::App& app_command, int& exit_code) {
+  auto options = std::make_shared<NewOptions>();
+  CLI::App* command =
+      app_command.add_subcommand("new", "Write an app's manifest, with a key that is shown once");
+  command->add_option("name", options->app, "the app's id")->required();
+  command->add_option("--class", options->kind, "what kind of work it is")->capture_default_str();
+  command->add_option("--model", options->model, "the only model that it may use (default: all)");
+  command->add_option("--config", options->config, "config.yaml (default: the one `serve` would take)");
+  command->add_flag("--json", options->json, "manifest, key and digest as JSON");
+  command->footer(
+      "Examples:\n"
+      "  flyball app new chat-page\n"
+      "  flyball app new nightly --class batch --model small --config my/config.yaml\n"
+      "\n"
+      "Writes NAME.yaml in the configuration's apps_dir and changes no file that is there. Exit code 64: a "
+      "wrong "
+      "name, class or model; 65: the app is there already; 74: the file cannot be written; 78: the "
+      "configuration "
+      "or a manifest is wrong.");
+  command->callback([options, &exit_code] { exit_code = print_new(*options); });
+}
+
+}  // namespace flyball::cli
