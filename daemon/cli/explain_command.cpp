@@ -111,8 +111,7 @@ int print(const Json& receipt, bool json) {
   return kOk;
 }
 
-// ---- a request that a daemon served
-// ----------------------------------------------------------------------------
+// ---- a request that a daemon served -----------------------------------------------------------------------
 
 int explain_served(const ExplainOptions& options, bool with_key) {
   const bool plain = std::ranges::all_of(options.request_id, [](char c) {
@@ -183,8 +182,7 @@ int explain_recorded(const ExplainOptions& options, bool in_store) {
   return kFailed;
 }
 
-// ---- a request that might come
-// ---------------------------------------------------------------------------------
+// ---- a request that might come ----------------------------------------------------------------------------
 
 Result<std::unique_ptr<model::ModelFile>> open_model(const config::ModelEntry& entry) {
   return entry.embedded ? model::ModelFile::from_bytes(model::embedded_demo_model())
