@@ -23,7 +23,7 @@ namespace flyball {
 using Token = std::int32_t;
 using TimePoint = std::chrono::steady_clock::time_point;
 
-// ---- what is asked -------------------------------------------------------------------------------------------
+// ---- what is asked ----------------------------------------------------------------------------------------
 
 // Messages and tools as the client sent them, checked by the API: rendered by the model's own chat template on
 // the engine's side of the line.
@@ -80,7 +80,7 @@ struct CompletionRequest {
   config::RequestSettings settings = {};
 };
 
-// ---- what comes back -----------------------------------------------------------------------------------------
+// ---- what comes back --------------------------------------------------------------------------------------
 
 struct TokenLogprob {
   Token token = 0;
@@ -150,7 +150,7 @@ class Ticket {
   std::unique_ptr<Impl> impl_;
 };
 
-// ---- the engine ----------------------------------------------------------------------------------------------
+// ---- the engine -------------------------------------------------------------------------------------------
 
 inline constexpr std::size_t kMaxDevices = 16;  // of one engine
 // What one of an engine's devices holds of the model.

@@ -144,8 +144,7 @@ class Checker {
 
 }  // namespace
 
-// ---- JsonView
-// ------------------------------------------------------------------------------------------------
+// ---- JsonView ---------------------------------------------------------------------------------------------
 
 std::int64_t JsonView::as_integer() const noexcept {
   return static_cast<std::int64_t>(get_u64(at_ + 1));
@@ -236,16 +235,14 @@ JsonView::Members::Iterator& JsonView::Members::Iterator::operator++() noexcept 
   return *this;
 }
 
-// ---- PackedJson
-// ----------------------------------------------------------------------------------------------
+// ---- PackedJson -------------------------------------------------------------------------------------------
 
 Result<PackedJson> PackedJson::from_bytes(std::string bytes) {
   if (auto ok = Checker(bytes).run(); !ok) return pass(ok);
   return PackedJson(std::move(bytes));
 }
 
-// ---- JsonPacker
-// ----------------------------------------------------------------------------------------------
+// ---- JsonPacker -------------------------------------------------------------------------------------------
 
 void JsonPacker::tag(JsonKind kind) {
   if (!open_.empty()) ++open_.back().count;
@@ -309,8 +306,7 @@ void JsonPacker::close(std::uint32_t json_bytes) {
   put_u32(top.header + 1 + 2 * kSize, static_cast<std::uint32_t>(out_.size() - top.header - kHeader));
 }
 
-// ---- the JSON library's own type
-// -----------------------------------------------------------------------------
+// ---- the JSON library's own type --------------------------------------------------------------------------
 
 nlohmann::json to_nlohmann(JsonView value) {
   using nlohmann::json;

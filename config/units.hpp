@@ -27,7 +27,7 @@ std::string format_duration(
     std::chrono::milliseconds value);           // the largest unit that divides it: "90s", "1500ms"
 std::string format_bytes(std::uint64_t bytes);  // the largest unit that divides it: "64KiB", "1000B"
 
-// ---- text for people
+// ---- text for people --------------------------------------------------------------------------------------
 //
 // A number below 1 keeps two digits behind the point, below 100 one, and from 100 none; it is rounded half
 // away from 0, and zeros at the end of its fraction are left out. A number that rounds up to the next unit is

@@ -87,7 +87,7 @@ std::string count_text(const Rule& rule, const RuleCounts& counts) {
   return it == counts.end() ? "" : std::to_string(it->second);
 }
 
-// ---- DOT
+// ---- DOT --------------------------------------------------------------------------------------------------
 
 std::string dot_text(std::string_view text) {
   std::string out = "\"";
@@ -156,7 +156,7 @@ class Dot {
   std::string out_;
 };
 
-// ---- SVG: one row a rule, children indented below it
+// ---- SVG: one row a rule, children indented below it ------------------------------------------------------
 
 std::string escaped(std::string_view text) {
   std::string out;

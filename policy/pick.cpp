@@ -88,7 +88,7 @@ Picked pick_by_slo(const Rule& rule, std::span<const TargetTrace> considered, co
   return out;
 }
 
-// ---- in words
+// ---- in words ---------------------------------------------------------------------------------------------
 
 std::string total_text(const TargetTrace& row, const Facts& facts) {
   const auto total = microseconds(row, TargetFact::expected_total, facts);

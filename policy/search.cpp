@@ -16,7 +16,7 @@ constexpr std::uint8_t negated(std::uint8_t truths) {
                                    ((truths & kYes) ? kNo : 0));
 }
 
-// ---- classes of values: one representative for all that no comparison tells apart
+// ---- classes of values: one representative for all that no comparison tells apart -------------------------
 
 // Every operand, one value between each two neighbours, and one beyond. No fact is negative.
 template <class T>

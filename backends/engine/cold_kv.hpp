@@ -31,7 +31,7 @@ class ColdKv final : public ColdBlocks {
   // the later ones are of no use without them.
   void save_evicted(std::vector<kv::KeyedBlock> blocks) noexcept;
 
-  // ---- without work: all that is kept, step by step.
+  // ---- without work: all that is kept, step by step -------------------------------------------------------
   void work_was_done() noexcept;
   bool has_unsaved() const noexcept { return unsaved_ && spill_.on(); }
   bool saving() const noexcept { return !pending_.empty(); }

@@ -102,8 +102,7 @@ struct Ops {
   // (Executor::max_candidates).
   virtual void top_k(Buffer logits, Buffer out);
 
-  // ---- mixture of experts
-  // ------------------------------------------------------------------------------------------
+  // ---- mixture of experts ---------------------------------------------------------------------------------
   // Chooses each row's U likeliest experts (equal ones: the lower id first) and weighs them by the softmax of
   // their U values: the softmax over all E, divided by the chosen ones' share. The choice stays on the device
   // until the next moe_route.
@@ -115,8 +114,7 @@ struct Ops {
   virtual void moe_glu_matmul_add(std::uint32_t n, Buffer gate, Buffer up, WeightRef down,
                                   Buffer residual) = 0;
 
-  // ---- compound verbs
-  // ------------------------------------------------------------------------------------------
+  // ---- compound verbs -------------------------------------------------------------------------------------
   virtual void norm_matmul(std::uint32_t n, Buffer x, WeightRef norm,
                            std::span<const Projection> projections) {
     rms_norm(n, x, norm, Buffer::normed);

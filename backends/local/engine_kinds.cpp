@@ -25,7 +25,7 @@ namespace {
 constexpr std::uint64_t kReadBytes = 256ULL << 20;  // beyond the caches of the devices in view
 constexpr int kRounds = 3;  // the fastest counts: others may have used the device meanwhile
 
-// ---- the CPU's
+// ---- the CPU's --------------------------------------------------------------------------------------------
 
 graph::MemoryPlan cpu_footprint(const model::ModelFile& model, const LocalBackendOptions& options,
                                 const graph::FootprintShape& shape) {
@@ -55,7 +55,7 @@ Result<OpenedDevice> open_cpu(const OpenRequest& request) {
   return opened;
 }
 
-// ---- the GPUs'
+// ---- the GPUs' --------------------------------------------------------------------------------------------
 
 template <class Options>
 void set_gpu_options(Options& device, const OpenRequest& request) {

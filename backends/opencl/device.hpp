@@ -54,7 +54,8 @@ class Device {
   std::uint64_t allocated() const noexcept { return objects_->bytes; }
   std::uint64_t free_bytes() const noexcept { return limit_ > allocated() ? limit_ - allocated() : 0; }
 
-  // ---- memory. insufficient_memory with what for, the bytes needed and the bytes free; device_lost.
+  // ---- memory ---------------------------------------------------------------------------------------------
+  // insufficient_memory with what for, the bytes needed and the bytes free; device_lost.
   // Zeroed, and waited for: many drivers find out at the first use that there is no memory.
   Result<Memory> allocate(std::uint64_t bytes, std::string_view what);
   // Memory the host can write into without a copy by the driver.
@@ -68,9 +69,9 @@ class Device {
   // The device reads these bytes where they are. Only on a unified device; they outlive the buffer.
   Result<Memory> import(std::span<const std::byte> bytes, std::string_view what);
 
-  // ---- programs. model_unsupported where no further try on this device helps (what does not compile, or needs
-  // more than the device has), else model_unavailable; with the kernel file, the device and the log's first
-  // error.
+  // ---- programs -------------------------------------------------------------------------------------------
+  // model_unsupported where no further try on this device helps (what does not compile, or needs more than
+  // the device has), else model_unavailable; with the kernel file, the device and the log's first error.
   Result<Handle<cl_program>> compile(std::string_view name, std::span<const std::string_view> sources,
                                      const std::string& options);
   // Empty: the driver does not take this binary (any more).
@@ -78,7 +79,7 @@ class Device {
   std::vector<std::byte> binary_of(const Handle<cl_program>& program);  // empty: the driver gives none
   Result<Kernel> kernel(const Handle<cl_program>& program, const std::string& name);
 
-  // ---- the queue, in order. device_lost.
+  // ---- the queue, in order: device_lost -------------------------------------------------------------------
   template <class... Args>
   Result<void> run(const Kernel& kernel, const Grid& grid, const Args&... args) {
     cl_uint index = 0;

@@ -32,8 +32,9 @@ class Stage {
   // Of the whole model's layout: it takes its layers' share.
   Result<void> reserve_kv(const graph::KvLayout& layout, std::uint32_t n_blocks);
 
-  // ---- a step: begin(), then the rows of the stage before, then submit(), which reads them and the stage's
-  // own memory alone.
+  // ---- a step ---------------------------------------------------------------------------------------------
+  // begin(), then the rows of the stage before, then submit(), which reads them and the stage's own memory
+  // alone.
 
   // Waits for the last step, if nobody has, and enqueues the copies.
   Result<void> begin(std::span<const device::BlockCopy> copies);

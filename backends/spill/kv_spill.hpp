@@ -36,7 +36,7 @@ class KvSpill {
   KvSpill& operator=(const KvSpill&) = delete;
   ~KvSpill();  // what still waits is not written: flush() first
 
-  // ---- the engine thread
+  // ---- the engine thread ----------------------------------------------------------------------------------
   std::uint64_t block_bytes() const noexcept { return block_bytes_; }
   bool on() const noexcept { return on_; }
   bool holds(const kv::ChainKey& key) const { return on() && store_->contains(key); }
@@ -58,7 +58,7 @@ class KvSpill {
   // Whatever went wrong outside.
   void turn_off(const std::string& why);
 
-  // ---- any thread
+  // ---- any thread -----------------------------------------------------------------------------------------
   Counts counts() const;
 
  private:

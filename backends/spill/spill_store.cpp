@@ -197,8 +197,7 @@ std::unexpected<Error> SpillStore::failure(const char* what, int error) const {
               options_.directory.string());
 }
 
-// ---- what is there
-// ---------------------------------------------------------------------------------------------
+// ---- what is there ----------------------------------------------------------------------------------------
 
 Result<std::vector<SpillStore::Listed>> SpillStore::list() const {
   const auto names = segment_names(directory_.fd());
@@ -332,8 +331,7 @@ void SpillStore::drop(const std::shared_ptr<Segment>& segment) {
   std::erase(segments_, segment);
 }
 
-// ---- what is added
-// ---------------------------------------------------------------------------------------------
+// ---- what is added ----------------------------------------------------------------------------------------
 
 Result<void> SpillStore::append(const kv::ChainKey& key, const kv::ChainKey& root,
                                 std::span<const std::byte> bytes) {

@@ -70,7 +70,7 @@ class SpillStore {
   SpillStore(const SpillStore&) = delete;
   SpillStore& operator=(const SpillStore&) = delete;
 
-  // ---- any thread
+  // ---- any thread -----------------------------------------------------------------------------------------
   bool contains(const kv::ChainKey& key) const;
   // io_error: it could not be read. not_found: it is not (any longer) what was written, or not there at
   // all. Either way the store does not have it any more.
@@ -79,7 +79,8 @@ class SpillStore {
   void forget(const kv::ChainKey& root);
   std::size_t blocks() const;
 
-  // ---- one thread. Precondition: block_bytes bytes.
+  // ---- one thread -----------------------------------------------------------------------------------------
+  // Precondition: block_bytes bytes.
   // io_error: no room, or what the system says; nothing is left of the block then.
   Result<void> append(const kv::ChainKey& key, const kv::ChainKey& root, std::span<const std::byte> bytes);
 

@@ -133,7 +133,8 @@ class Device {
   std::uint64_t allocated() const noexcept;
   std::uint64_t free_bytes() const noexcept;
 
-  // ---- memory. insufficient_memory with what for, the bytes needed and the bytes free; device_lost.
+  // ---- memory ---------------------------------------------------------------------------------------------
+  // insufficient_memory with what for, the bytes needed and the bytes free; device_lost.
   // What lies in it is anything. At least 16 bytes.
   Result<Memory> allocate(std::uint64_t bytes, std::string_view what, Place place);
   // The device reads the host's pages where they are: [bytes, rounded out to facts().import_alignment). They
@@ -145,8 +146,9 @@ class Device {
   // device_lost.
   Result<Texels> texels(Address address);
 
-  // ---- kernels. model_unsupported with the kernel and why this device never builds it; insufficient_memory,
-  // device_lost. One of a name and its constants is compiled once.
+  // ---- kernels --------------------------------------------------------------------------------------------
+  // model_unsupported with the kernel and why this device never builds it; insufficient_memory, device_lost.
+  // One of a name and its constants is compiled once.
   // Those not yet known, on as many threads as the processor has: drivers compile on the caller's.
   Result<void> build(std::span<const KernelSpec> specs);
   Result<Pipeline> pipeline(std::string_view name, std::span<const std::uint32_t> constants,
@@ -157,7 +159,7 @@ class Device {
   std::vector<std::byte> pipeline_cache();
   std::uint32_t pipelines() const noexcept;
 
-  // ---- work, in order. device_lost.
+  // ---- work, in order: device_lost ------------------------------------------------------------------------
   Result<Commands> start_recording();
   Result<void> finish_recording(Commands& commands);
   // Returns at once. The commands and all they name outlive it until wait().

@@ -152,7 +152,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
            std::ranges::any_of(open_, [](const auto& o) { return !o.second.paused; });
   }
 
-  // ---- out
+  // ---- out ------------------------------------------------------------------------------------------------
   Result<void> send(const ToWorker& message) {
     auto frame = encode(message);
     if (!frame) return pass(frame);
@@ -176,7 +176,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
                       });
   }
 
-  // ---- in
+  // ---- in -------------------------------------------------------------------------------------------------
   void read() {
     socket_.async_read_some(
         asio::buffer(chunk_), [self = shared_from_this()](error_code error, std::size_t n) {
@@ -278,7 +278,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     if (open_.empty() && callbacks_.idle) callbacks_.idle();
   }
 
-  // ---- time
+  // ---- time -----------------------------------------------------------------------------------------------
   void tick() {
     timer_.expires_after(options_.heartbeat);
     timer_.async_wait([self = shared_from_this()](error_code error) {
@@ -314,7 +314,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
     }
   }
 
-  // ---- the end
+  // ---- the end --------------------------------------------------------------------------------------------
   // Kills the process. Its requests hear of it now: a process in the kernel's hands may take long to end.
   void give_up(const std::string& why) {
     if (!alive()) return;

@@ -1,9 +1,9 @@
-// The messages between daemon and worker, and their bytes. Sans-I/O. Payload: [varint kind][fields in the
-// order below]. Both ends are the same binary; the version in hello catches a binary that was replaced in
-// between.
+// The messages between daemon and worker, and their bytes. Sans-I/O. Payload:
+//   [varint kind][fields in the order below]
+// Both ends are the same binary; the version in hello catches a binary that was replaced in between.
 //   daemon: hello, then grant (once it was asked) | start | cancel | pause | resume | drain
-//   worker: hello, then loads (heartbeats), need_memory (waits for the grant), ready or failed, then loads
-//   and events
+//   worker: hello, then loads (heartbeats), need_memory (waits for the grant), ready or failed,
+//           then loads and events
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,6 @@
-// Bytes of the worker protocol: LEB128 integers, IEEE floats, length-prefixed strings, and the framing around
-// them
-// ([u32 little-endian payload length][payload]). Reading trusts nothing: a bad byte makes the reader fail for
-// good.
+// Bytes of the worker protocol: LEB128 integers, IEEE floats, length-prefixed strings, and the frame:
+//   [u32 little-endian payload length][payload]
+// Reading trusts nothing: a bad byte makes the reader fail for good.
 #pragma once
 
 #include <cstddef>

@@ -25,9 +25,8 @@ struct ModelsSeen {
 
 // {"status": "ready"}, or 503 with
 //   "draining": the daemon ends;
-//   "failed":   no engine can serve a model with `preload`, the default model (without one: the only
-//               model) or any model,
-//               until an operator, a request or a later moment helps;
+//   "failed":   no engine can serve a model with `preload`, the default model (without one: the only model)
+//               or any model, until an operator, a request or a later moment helps;
 //   "loading":  a model with `preload` is on its way.
 // `details`: with "models", each with its state, those of its engines, and the trouble with its file.
 http::Response readiness_view(const ModelsSeen& seen, bool draining, bool details);

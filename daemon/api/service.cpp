@@ -381,8 +381,7 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
     log(exchange.id(), app, "none", "none", operation, status, "ok", ms, {});
 }
 
-// ---- inference
-// -----------------------------------------------------------------------------------------------
+// ---- inference --------------------------------------------------------------------------------------------
 
 void Service::Impl::run(const Call& call, Generate request) {
   const config::AppManifest& app = *call.app;
@@ -447,8 +446,7 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const Cal
   active.erase(inference.shared_from_this());
 }
 
-// ---- everything else
-// -----------------------------------------------------------------------------------------
+// ---- everything else --------------------------------------------------------------------------------------
 
 void Service::Impl::run(const Call& call, ListModels operation) {
   auto unavailable = unavailable_models(models_seen(call));
@@ -642,8 +640,7 @@ http::Response Service::Impl::exposition(const config::AppManifest* viewer) {
   return out;
 }
 
-// ---- http::Handler
-// -------------------------------------------------------------------------------------------
+// ---- http::Handler ----------------------------------------------------------------------------------------
 
 Service::Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
                  policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store, usage::Past past,

@@ -96,8 +96,7 @@ int print(const Json& receipt, bool json) {
   return kOk;
 }
 
-// ---- a request that a daemon served
-// ----------------------------------------------------------------------------
+// ---- a request that a daemon served -----------------------------------------------------------------------
 
 int explain_served(const ExplainOptions& options) {
   const bool plain = std::ranges::all_of(options.request_id, [](char c) {
@@ -150,8 +149,7 @@ int explain_recorded(const ExplainOptions& options, bool in_store) {
   return kFailed;
 }
 
-// ---- a request that might come
-// ---------------------------------------------------------------------------------
+// ---- a request that might come ----------------------------------------------------------------------------
 
 Result<Json> explain(const ExplainOptions& options) {
   auto files = settings::config_and_policy(options.config, options.policy);

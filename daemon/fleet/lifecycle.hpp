@@ -1,7 +1,8 @@
 // When a worker is started, started again, or given up. A state machine without clock or I/O: the fleet feeds
 // it events with the time and does what it answers.
-//   stopped -> starting -> ready; a death -> backoff -> starting; too many deaths -> disabled, for one
-//   window.
+//   stopped -> starting -> ready
+//   a death -> backoff -> starting
+//   too many deaths -> disabled, for one window
 #pragma once
 
 #include <chrono>

@@ -393,7 +393,7 @@ class WorkerFleet final : public Fleet {
     });
   }
 
-  // ---- memory
+  // ---- memory ---------------------------------------------------------------------------------------------
   // Only engines without devices: the system cannot attribute a GPU driver's pages to a process.
   std::vector<std::pair<Governor::Id, int>> processes() const {
     std::vector<std::pair<Governor::Id, int>> out;

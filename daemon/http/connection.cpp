@@ -40,8 +40,7 @@ void append_field(std::string& out, std::string_view name, std::string_view valu
 
 }  // namespace
 
-// ---- Exchange
-// ------------------------------------------------------------------------------------------------
+// ---- Exchange ---------------------------------------------------------------------------------------------
 
 void Exchange::respond(Response response) {
   if (!connection_ || connection_->state_ != Connection::State::answering) return;
@@ -95,8 +94,7 @@ void Exchange::cut_stream() {
   c.notify();
 }
 
-// ---- Connection
-// ----------------------------------------------------------------------------------------------
+// ---- Connection -------------------------------------------------------------------------------------------
 
 Connection::Connection(const config::HttpLimits& limits, Handler& handler, Peer peer, Clock clock,
                        std::function<void()> wake)

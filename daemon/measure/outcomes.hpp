@@ -72,7 +72,8 @@ class Outcomes {
   Sampled answers_, requests_;
 };
 
-// ---- the store. Of more than the latest kMaxStored the oldest are forgotten, every kForgetEvery or so.
+// ---- the store --------------------------------------------------------------------------------------------
+// It keeps the latest kMaxStored outcomes, and forgets older ones about every kForgetEvery outcomes.
 inline constexpr std::int64_t kMaxStored = 4096, kForgetEvery = 64;
 Result<void> save(store::Database& database, const std::vector<Outcome>& outcomes);
 Result<PredictionLedger> load_ledger(store::Database& database);

@@ -91,7 +91,7 @@ class Predictor {
   std::optional<Prediction> expect(const Query& query, std::string_view backend, bool shares_cores,
                                    std::optional<std::int64_t> load_ms = {});
 
-  // ---- the life of one answer at one engine
+  // ---- the life of one answer at one engine ---------------------------------------------------------------
   struct Entering {
     const Query& query;
     std::string_view backend;

@@ -177,8 +177,7 @@ class Daemon {
     }
   }
 
-  // ---- signals
-  // -----------------------------------------------------------------------------------------------
+  // ---- signals --------------------------------------------------------------------------------------------
   void wait_for_signal() {
     signals_.async_wait([this](boost::system::error_code error, int signal) {
       if (error) return;
@@ -307,8 +306,7 @@ class Daemon {
                    [this] { fleet_->drain(steady_clock::now() + kFleetExit, [this] { io_.stop(); }); });
   }
 
-  // ---- measuring while nothing is asked
-  // -----------------------------------------------------------------------------------------------
+  // ---- measuring while nothing is asked -------------------------------------------------------------------
   calibrate::IdleRefresh::Host idle_host() {
     return {
         .busy = [this] { return was_busy(); },
@@ -366,8 +364,7 @@ class Daemon {
     });
   }
 
-  // ---- systemd
-  // -----------------------------------------------------------------------------------------------
+  // ---- systemd --------------------------------------------------------------------------------------------
   void watch() {
     if (!notifier_.watchdog_interval()) return;
     watch_timer_.expires_after(*notifier_.watchdog_interval());

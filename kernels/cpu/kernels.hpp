@@ -73,7 +73,7 @@ struct Kernels {
   void (*matmul)(DType weights, const void* w, std::uint32_t rows, std::uint32_t cols, const void* prepared,
                  std::uint32_t n_tokens, float* y, std::uint32_t ldy, Range row_range);
 
-  // ---- the rest ------------------------------------------------------------------------------------------
+  // ---- the rest -------------------------------------------------------------------------------------------
   // One row of an embedding table in the file's own format, to f32, times `scale`. out: [cols]
   void (*embed)(DType type, const SourceRows& row, std::uint32_t cols, float scale, float* out);
   // out[t] = x[t] / rms(x[t]) * weight. x, out: [n, dim]; may alias.

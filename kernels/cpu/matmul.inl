@@ -33,12 +33,15 @@ FLYBALL_INLINE void unroll(Body&& body) {
 }
 #define FLYBALL_LAMBDA __attribute__((always_inline))
 
-// ---- activations
-// -------------------------------------------------------------------------------------------- Quantized: per
-// token and step of 32 columns a record
-//   f32 scale | per half: i32 -offset * sum(q), or f32 -scale * sum(q) where the format has minima | 32 x
-//   int8 q
-// Tokens follow one another at a stride of whole cache lines. Float: f32 values, same stride rule.
+// ---- activations ------------------------------------------------------------------------------------------
+// Quantized activations: one record for each token and step of 32 columns, H = Format::kHalves.
+// clang-format off
+//   at         bytes  type  value
+//   0          4      f32   scale of the weight block's columns, equal in all records of the block
+//   4          4 * H  i32   for each half: -offset * sum(q); f32 -scale * sum(q) where the format has minima
+//   4 + 4 * H  32     int8  q, in order of columns
+// clang-format on
+// Tokens follow one another at a stride of whole cache lines. Float activations: f32, the same stride rule.
 constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t round_to_lines(std::size_t bytes) {
   return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
@@ -107,8 +110,7 @@ void quantize_token(const float* x, std::uint32_t cols, std::uint8_t* record) {
   }
 }
 
-// ---- tiles: kGroup rows by T tokens
-// --------------------------------------------------------------------------
+// ---- tiles: kGroup rows by T tokens -----------------------------------------------------------------------
 struct TileOut {
   float* y;  // first token, first row of the group
   std::size_t ldy;
@@ -224,8 +226,7 @@ template <class Format, int T>
   store_tile(out, sum);
 }
 
-// ---- loops over tiles
-// ---------------------------------------------------------------------------------------
+// ---- loops over tiles -------------------------------------------------------------------------------------
 struct TileArgs {
   const std::uint8_t* w;  // the group
   std::uint32_t cols;
@@ -308,8 +309,7 @@ void run_matmul(const void* packed, std::uint32_t rows, std::uint32_t cols, cons
   }
 }
 
-// ---- the table's entries
-// ------------------------------------------------------------------------------------
+// ---- the table's entries ----------------------------------------------------------------------------------
 // use(Tiles) with the tiles of a weight's type.
 template <class Use>
 auto with_tiles(DType type, Use&& use) {

@@ -34,7 +34,7 @@ struct Simd {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
   }
 
-  // ---- f32
+  // ---- f32 ------------------------------------------------------------------------------------------------
   FLYBALL_INLINE F zero() { return {_mm256_setzero_ps()}; }
   FLYBALL_INLINE F set1(float x) { return {_mm256_set1_ps(x)}; }
   FLYBALL_INLINE F load(const float* p) { return {_mm256_loadu_ps(p)}; }
@@ -74,7 +74,7 @@ struct Simd {
     return {_mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31))};
   }
 
-  // ---- conversions
+  // ---- conversions ----------------------------------------------------------------------------------------
   FLYBALL_INLINE F load_f16(const void* p) {
     return {_mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)))};
   }
@@ -114,7 +114,7 @@ struct Simd {
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1)));
   }
 
-  // ---- int8 dot products: each lane a row, four columns ("a quad") at a time
+  // ---- int8 dot products: each lane a row, four columns ("a quad") at a time ------------------------------
   static constexpr int kSignedOffset = 0;  // dot_signed moves the weight's sign to the activation instead
   // A Half sums pairs of products of at most max_quant * 127 without reaching 2^15.
   static constexpr int quads_per_half(int max_quant) {

@@ -37,7 +37,7 @@ struct Simd {
 
   static __mmask16 first(int n) { return static_cast<__mmask16>((1U << n) - 1U); }
 
-  // ---- f32
+  // ---- f32 ------------------------------------------------------------------------------------------------
   FLYBALL_INLINE F zero() { return {_mm512_setzero_ps()}; }
   FLYBALL_INLINE F set1(float x) { return {_mm512_set1_ps(x)}; }
   FLYBALL_INLINE F load(const float* p) { return {_mm512_loadu_ps(p)}; }
@@ -86,7 +86,7 @@ struct Simd {
     return {_mm512_shuffle_f32x4(sums, sums, 0xD8)};
   }
 
-  // ---- conversions
+  // ---- conversions ----------------------------------------------------------------------------------------
   FLYBALL_INLINE F load_f16(const void* p) {
     return {_mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)))};
   }
@@ -118,7 +118,7 @@ struct Simd {
   }
   FLYBALL_INLINE int reduce_add(I a) { return _mm512_reduce_add_epi32(a.v); }
 
-  // ---- int8 dot products: each lane a row, four columns ("a quad") at a time
+  // ---- int8 dot products: each lane a row, four columns ("a quad") at a time ------------------------------
   // Signed weights are offset to unsigned for VNNI; the kernel starts its sums at -offset * sum(activations).
   static constexpr int kSignedOffset = 128;
   // Quads of weights of at most max_quant that one Half can sum.

@@ -32,7 +32,7 @@ struct Simd {
   FLYBALL_INLINE uint8x16_t ubytes(int32x4_t x) { return vreinterpretq_u8_s32(x); }
   FLYBALL_INLINE int32x4_t words(uint8x16_t x) { return vreinterpretq_s32_u8(x); }
 
-  // ---- f32
+  // ---- f32 ------------------------------------------------------------------------------------------------
   FLYBALL_INLINE F zero() { return set1(0.0F); }
   FLYBALL_INLINE F set1(float x) { return {{vdupq_n_f32(x), vdupq_n_f32(x)}}; }
   FLYBALL_INLINE F load(const float* p) { return {{vld1q_f32(p), vld1q_f32(p + 4)}}; }
@@ -87,7 +87,7 @@ struct Simd {
              vpaddq_f32(vpaddq_f32(s[4], s[5]), vpaddq_f32(s[6], s[7]))}};
   }
 
-  // ---- conversions
+  // ---- conversions ----------------------------------------------------------------------------------------
   FLYBALL_INLINE F from_halves(float16x8_t h) {
     return {{vcvt_f32_f16(vget_low_f16(h)), vcvt_high_f32_f16(h)}};
   }
@@ -127,8 +127,8 @@ struct Simd {
   }
   FLYBALL_INLINE int reduce_add(I a) { return vaddvq_s32(vaddq_s32(a.v[0], a.v[1])); }
 
-  // ---- int8 dot products: each lane a row, four columns ("a quad") at a time. Unsigned quants stay below
-  // 64, so that the signed instruction serves both kinds.
+  // ---- int8 dot products: each lane a row, four columns ("a quad") at a time ------------------------------
+  // Unsigned quants stay below 64, so that the signed instruction serves both kinds.
   static constexpr int kSignedOffset = 0;
   static constexpr int quads_per_half(int /*max_quant*/) { return 8; }
   FLYBALL_INLINE I set1_i32(std::int32_t x) { return {{vdupq_n_s32(x), vdupq_n_s32(x)}}; }

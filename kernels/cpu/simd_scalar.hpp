@@ -43,7 +43,7 @@ struct Simd {
     return r;
   }
 
-  // ---- f32
+  // ---- f32 ------------------------------------------------------------------------------------------------
   FLYBALL_INLINE F zero() { return {}; }
   FLYBALL_INLINE F set1(float x) {
     return each([&](int) { return x; });
@@ -101,7 +101,7 @@ struct Simd {
     return each([&](int i) { return reduce_add(x[i]); });
   }
 
-  // ---- conversions
+  // ---- conversions ----------------------------------------------------------------------------------------
   template <typename T>
   FLYBALL_INLINE T at(const void* p, int i) {
     T x;
@@ -146,7 +146,7 @@ struct Simd {
     return s;
   }
 
-  // ---- int8 dot products: each lane a row, four columns ("a quad") at a time, as the bytes of an int32
+  // ---- int8 dot products: each lane a row, four columns ("a quad") at a time, as the bytes of an int32 ----
   static constexpr int kSignedOffset = 0;
   static constexpr int quads_per_half(int /*max_quant*/) { return 8; }
   FLYBALL_INLINE I set1_i32(std::int32_t x) {

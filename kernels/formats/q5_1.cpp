@@ -35,8 +35,8 @@ void quantize_block(const float* x, BlockQ5_1& b) noexcept {
   pack_fifth_bits(q, b.qh);
 }
 
-// [R] f16 d | [R] f16 -m | [R] quads of fifth bits (bit j of a byte belongs to quad j) | 4 x [R] quads as
-// Q4_0's
+// [R] f16 d | [R] f16 -m | [R] quads of fifth bits (bit j of a byte belongs to quad j) |
+// 4 x [R] quads as Q4_0's
 void pack_block(const BlockQ5_1& b, RowWriter w) noexcept {
   std::uint8_t q[32];
   quants(b, q);

@@ -1,5 +1,6 @@
-// GGUF Q6_K: 256 values in 16 sub-blocks of 16, each with a signed 8-bit scale. value = d * scale[s] * (q -
-// 32) Each half of 128 values has 64 bytes of low nibbles and 32 bytes of upper bit pairs: values 0..31
+// GGUF Q6_K: 256 values in 16 sub-blocks of 16, each with a signed 8-bit scale.
+//   value = d * scale[s] * (q - 32)
+// Each half of 128 values has 64 bytes of low nibbles and 32 bytes of upper bit pairs: values 0..31
 // and 32..63 of the half are the low nibbles of bytes 0..63, values 64..127 the high ones; bits 2k..2k+1 of
 // qh[i] belong to value 32k+i.
 #include "kernels/formats/block_format.hpp"

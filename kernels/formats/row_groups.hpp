@@ -5,7 +5,7 @@
 //
 // Quad j of a step of 32 columns is columns 4j..4j+3, as 4 bytes a row. A group, field by field:
 //   F32 F16 BF16  per column:      [R] values
-//   blocks        per block:      what pack_block() of kernels/formats/<type>.cpp says
+//   blocks        per block:       what pack_block() of kernels/formats/<type>.cpp says
 //   affine        per group:       [R] f32 scale | [R] f32 -bias | for each 32 of its columns:
 //     2 bits      2 x [R] quads of bit pairs
 //     3 bits      2 x [R] quads of lower bit pairs | [R] quads of third bits

@@ -102,8 +102,7 @@ Peaks measure_peaks(const Kernels& k) {
   return p;
 }
 
-// ---- report
-// -----------------------------------------------------------------------------------------------------
+// ---- report -----------------------------------------------------------------------------------------------
 class Report {
  public:
   Report(bool json, std::string only) : json_(json), only_(std::move(only)) {}
@@ -127,8 +126,7 @@ class Report {
   std::string only_;
 };
 
-// ---- matmul
-// -----------------------------------------------------------------------------------------------------
+// ---- matmul -----------------------------------------------------------------------------------------------
 bool is_float(DType t) {
   return t == DType::f32 || t == DType::f16 || t == DType::bf16;
 }
@@ -201,8 +199,7 @@ void bench_matmul(const Kernels& k, const Peaks& peaks, DType type, std::uint32_
   report.line("pack " + shape, static_cast<double>(file.size()) / pack / 1e9, "GB/s", -1, "");
 }
 
-// ---- attention and the rest
-// ---------------------------------------------------------------------------------------
+// ---- attention and the rest -------------------------------------------------------------------------------
 void bench_attend(const Kernels& k, const Peaks& peaks, std::uint32_t n_heads, std::uint32_t n_kv,
                   std::uint32_t dim, std::uint32_t n_positions, DType kv_type, Report& report) {
   const std::string name = "attend " + std::string(to_string(kv_type)) + " " + std::to_string(n_heads) + "/" +

@@ -53,8 +53,7 @@ class DiscardSink final : public spdlog::sinks::base_sink<spdlog::details::null_
   spdlog::memory_buf_t line_;
 };
 
-// ---- the load: one process, one thread, non-blocking sockets
-// --------------------------------------------------
+// ---- the load: one process, one thread, non-blocking sockets ----------------------------------------------
 
 struct Channel {
   int fd = -1;

@@ -95,7 +95,7 @@ TEST(DecisionGuide, ByTheEvaluator) {
   }
 }
 
-// ---- the second road: the program
+// ---- the second road: the program -------------------------------------------------------------------------
 
 struct Ran {
   int status = -1;
@@ -157,7 +157,7 @@ TEST(DecisionGuide, ByTheProgramInWords) {
   EXPECT_GE(n, 60U);
 }
 
-// ---- the third road: a request
+// ---- the third road: a request ----------------------------------------------------------------------------
 
 template <class T>
 std::optional<T> value(const policy::Facts& facts, const char* name) {
@@ -258,7 +258,7 @@ TEST(DecisionGuide, ByARequestOnAFakedMachine) {
   }
 }
 
-// ---- what is denied stays denied
+// ---- what is denied stays denied --------------------------------------------------------------------------
 
 TEST(DecisionGuide, NoRowAndNoRuleEverTakesOllama) {
   const policy::Tree tree = shipped_policy();

@@ -368,7 +368,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "rule \"a\": pick belongs to a rule with `use`", "p.yaml:2:35"}),
     [](const auto& row) { return std::string(row.param.name); });
 
-// ---- proofs
+// ---- proofs -----------------------------------------------------------------------------------------------
 
 TEST(Pick, EveryTargetOfAPickCanBeTheOne) {
   for (const char* keys : {kFastest, kSlo, kSloFastest, kSloFirst}) {

@@ -15,8 +15,8 @@
 namespace flyball::policy {
 namespace {
 
-// ---- the naive side: a fact is a string (a list: with commas) or absent, a condition a small expression
-// ------------------------------
+// ---- the naive side ---------------------------------------------------------------------------------------
+// A fact is a string (a list: with commas) or absent, a condition a small expression.
 
 struct Expr {
   std::string op;  // all any not eq ne gt gte lt lte in exists
@@ -191,8 +191,7 @@ std::vector<std::string> tried(const Decision& d) {
   return out;
 }
 
-// ---- random trees, facts, and their YAML
-// ------------------------------------------------------------------------
+// ---- random trees, facts, and their YAML ------------------------------------------------------------------
 
 class Maker {
  public:

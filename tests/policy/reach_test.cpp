@@ -64,7 +64,7 @@ TEST(Reach, EveryTargetOfTheShippedPolicyIsReached) {
   EXPECT_THAT(dead_ends(*tree), IsEmpty());
 }
 
-// ---- random trees
+// ---- random trees -----------------------------------------------------------------------------------------
 
 class Trees {
  public:
@@ -207,7 +207,7 @@ TEST(Reach, AgreesWithDecisionsOfRandomTrees) {
   EXPECT_GT(alternatives, 10'000);
 }
 
-// ---- proofs
+// ---- proofs -----------------------------------------------------------------------------------------------
 
 std::vector<Condition> local_only() {
   return {*assumption("app.privacy=local_only")};
@@ -287,7 +287,7 @@ TEST(Prove, AssumptionsThatContradictEachOtherAreTold) {
   EXPECT_FALSE(assumption("workload.concurrency=-1"));
 }
 
-// ---- dead ends
+// ---- dead ends --------------------------------------------------------------------------------------------
 
 std::vector<std::string> findings(const std::string& text) {
   std::vector<std::string> out;

@@ -223,7 +223,7 @@ TEST(FactText, ValuesOfEveryType) {
               HasSubstr("expected hardware.gpu.count=VALUE, and VALUE a whole number"));
 }
 
-// ---- advice: a rule that names an engine and has no target
+// ---- advice: a rule that names an engine and has no target ------------------------------------------------
 
 Tree advised_tree(const std::string& rules) {
   auto tree = parse_policy(

@@ -170,7 +170,7 @@ TEST(Preparation, ChatThatCannotFitIsNotTokenized) {
   EXPECT_EQ(ask("{{ messages[0].content[:100] }}").message, "it was served");
 }
 
-// ---- what clients wrote is text
+// ---- what clients wrote is text ---------------------------------------------------------------------------
 
 std::vector<Token> prompt_of(ChatPrompt chat, const std::string& chat_template) {
   auto fake = make_fake({.chat_template = chat_template});

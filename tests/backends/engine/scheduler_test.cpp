@@ -501,7 +501,7 @@ TEST(Scheduler, WhatMayBeWrongIsNotCopiedFromWhoStillHoldsIt) {
   EXPECT_TRUE(plan.copies.empty());
 }
 
-// ---- blocks that are kept outside of the device's memory
+// ---- blocks that are kept outside of the device's memory --------------------------------------------------
 
 struct Outside final : ColdBlocks {
   bool holds(const kv::ChainKey& key) const override { return keys.contains(key); }

@@ -9,7 +9,7 @@
 namespace flyball::test {
 namespace {
 
-// ---- over the fake device: blocks of 4 -------------------------------------------------------------------
+// ---- over the fake device: blocks of 4 --------------------------------------------------------------------
 
 TEST(Sharing, ThePromptOfNChoicesIsComputedOnce) {
   auto fake = make_fake({.blocks = 64, .sequences = 4, .step_tokens = 64});
@@ -73,7 +73,7 @@ TEST(Sharing, AFailedStepLeavesNothingBehind) {
   }
 }
 
-// ---- on the CPU device: blocks of 16 ---------------------------------------------------------------------
+// ---- on the CPU device: blocks of 16 ----------------------------------------------------------------------
 
 // On the CPU device, with a cache of each type.
 class SharingOnCpu : public SharingModel, public testing::WithParamInterface<const char*> {

@@ -153,7 +153,7 @@ TEST_F(Spill, ADirectoryThatCannotBeUsedCostsSpillingAlone) {
   EXPECT_EQ(wait(*backend, session()).client->tokens().size(), 24U);
 }
 
-// ---- over the fake device: blocks of 4
+// ---- over the fake device: blocks of 4 --------------------------------------------------------------------
 
 // Numbers that are none mean that what was computed may be wrong: nobody has it back from the disk.
 TEST_F(Spill, WhatIsNotTrustedDoesNotComeBack) {

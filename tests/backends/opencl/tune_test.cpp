@@ -109,7 +109,7 @@ TEST_F(Tune, RefusesShapesThatNoMatrixHas) {
   EXPECT_EQ(tune(o).error().code, ErrorCode::io_error);
 }
 
-// ---- the engine
+// ---- the engine -------------------------------------------------------------------------------------------
 
 struct Answer {
   std::vector<float> logits;

@@ -227,7 +227,7 @@ TEST(TuningChoice, AWinnerWinsAgainAndAgainAndByMoreThanNoise) {
   EXPECT_EQ(judged({{std::nan(""), 1}, {std::nan(""), 1}}), Verdict::not_better);
 }
 
-// ---- the file
+// ---- the file ---------------------------------------------------------------------------------------------
 
 const TunedDevice kDevice{"A \"device\"", "OpenCL 3.0, 1.2"};
 

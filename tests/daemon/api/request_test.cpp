@@ -35,8 +35,7 @@ Error chat_error(const std::string& body) {
   return out ? Error{} : out.error();
 }
 
-// ---- JSON
-// ----------------------------------------------------------------------------------------------------
+// ---- JSON -------------------------------------------------------------------------------------------------
 
 TEST(json_reader, reads_what_the_library_reads) {
   for (const char* text : {"null", "[1,2.5,-3,\"x\",true,false,null]", R"({"a":{"b":[{}]},"c":""})",
@@ -83,8 +82,7 @@ TEST(json_text, strings_round_trip_and_bad_bytes_are_replaced) {
   }
 }
 
-// ---- requests
-// ------------------------------------------------------------------------------------------------
+// ---- requests ---------------------------------------------------------------------------------------------
 
 TEST(request, defaults) {
   const auto r = chat("");

@@ -177,8 +177,7 @@ TEST(framing, header_bytes_and_fields_are_limited) {
   EXPECT_FALSE(scan(fits, {fits.size() - 1, 10}));
 }
 
-// ---- bodies, through Beast
-// -----------------------------------------------------------------------------------
+// ---- bodies, through Beast --------------------------------------------------------------------------------
 
 Result<std::string> read_chunked(std::string_view body, std::uint64_t max = 1 << 20) {
   const std::string head_bytes = kStart + "Transfer-Encoding: chunked\r\n\r\n";

@@ -83,7 +83,7 @@ TEST_F(MeasuredStore, PassesOverWhatIsNoFigure) {
   EXPECT_TRUE(all->empty());
 }
 
-// ---- facts ----
+// ---- facts ------------------------------------------------------------------------------------------------
 
 config::ModelEntry demo() {
   config::ModelEntry model;

@@ -91,7 +91,7 @@ TEST(Roofline, CeilingsAsTheStoreKeepsThem) {
   EXPECT_EQ(in_turn(two).measured_at, kToday - 9);
 }
 
-// ---- facts
+// ---- facts ------------------------------------------------------------------------------------------------
 
 config::ModelEntry embedded_demo() {
   config::ModelEntry model;

@@ -135,7 +135,7 @@ TEST(Predictor, OutliersMoveItLittle) {
   EXPECT_LE(median(seen.tpot), 0.10);
 }
 
-// ---- the terms of the sum
+// ---- the terms of the sum ---------------------------------------------------------------------------------
 
 struct Asks {
   Predictor predictor{KeyedHash(1, 2)};

@@ -349,7 +349,7 @@ TEST_F(Dispatch, a_deadline_holds_while_no_engine_is_there) {
   }
 }
 
-// ---- admission: every answer takes a place
+// ---- admission: every answer takes a place ----------------------------------------------------------------
 
 std::string wanting(const char* model, int n) {
   return R"({"model":")" + std::string(model) + R"(","messages":[{"role":"user","content":"x"}],"n":)" +
@@ -396,7 +396,7 @@ TEST_F(Dispatch, the_queue_holds_as_many_answers_as_its_limit) {
   EXPECT_EQ(rig.cpu().live(), 6U);
 }
 
-// ---- receipts
+// ---- receipts ---------------------------------------------------------------------------------------------
 
 // A driver's device name may be any bytes.
 TEST_F(Dispatch, a_fact_that_is_no_utf8_spoils_no_receipt) {

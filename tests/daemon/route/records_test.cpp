@@ -499,7 +499,7 @@ TEST_F(Records, facts_that_always_differ_do_not_make_a_frame_each) {
   EXPECT_EQ(read, 80);
 }
 
-// ---- facts as text
+// ---- facts as text ----------------------------------------------------------------------------------------
 
 TEST(KeptFacts, come_back_as_they_were) {
   policy::Facts frame = make_hardware();

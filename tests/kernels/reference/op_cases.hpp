@@ -210,9 +210,9 @@ inline void check_moe_route_and_add(Column& column) {
   }
 }
 
-// ---- attention: stored through rope_kv_store, read by both ways of attending, against the reference on the
-// same rounded cache. Blocks that no table names, and places beyond the last position, are NaNs, and stay
-// what they are.
+// ---- attention --------------------------------------------------------------------------------------------
+// Stored through rope_kv_store, read by both ways of attending, against the reference on the same rounded
+// cache. Blocks that no table names, and places beyond the last position, are NaNs, and stay what they are.
 
 // What must have been made of one head's row at `place` of a page. Marks the bytes that are the row's.
 inline void expect_f16_row(const float* x, std::uint32_t dim, std::uint32_t place, const std::uint8_t* page,
@@ -384,7 +384,7 @@ inline std::string kv_shape_name(const testing::TestParamInfo<KvShape>& info) {
   return name_of(info.param);
 }
 
-// ---- top_k
+// ---- top_k ------------------------------------------------------------------------------------------------
 inline void expect_answer(std::span<const float> row, const TopKAsked& a, const std::vector<TopKPair>& got) {
   Uints ids(a.k);
   const double sum = reference::top_k(row.data(), a.of, a.k, ids.data());

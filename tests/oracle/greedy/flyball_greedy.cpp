@@ -1,9 +1,8 @@
 // Greedy continuations of token prompts by the in-process engine, for comparison with another engine's.
-//   flyball_greedy MODEL N_TOKENS THREADS < prompts > continuations       (MODEL "" is the embedded demo
-//   model)
+//   flyball_greedy MODEL N_TOKENS THREADS < prompts > continuations
+// MODEL "" is the embedded demo model. All prompts run at once, as a server runs them.
 // A line in: a JSON array of token ids. A line out: {"tokens":[...],"logprobs":[...],"seconds":[...]} where
-// seconds are the logprobs of each step's second likeliest token. All prompts run at once, as a server runs
-// them.
+// seconds are the logprobs of each step's second likeliest token.
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
