@@ -46,7 +46,7 @@ const std::vector<Bound<Workload>>& workload_table() {
        [](Workload& w, const Node& n) { w.shared_prefix_tokens = as<std::uint32_t>(n); }},
       {{"concurrency", integer(1, 100'000), "requests it has open at once when busy"},
        [](Workload& w, const Node& n) { w.concurrency = as<std::uint32_t>(n); }},
-      {{"fixed_critical", boolean(), "one model, always: it may have an engine of its own"},
+      {{"fixed_critical", boolean(), "one model, always, and it matters"},
        [](Workload& w, const Node& n) { w.fixed_critical = as_bool(n); }},
       {{"batch_size", integer(1, 100'000), "prompts that it hands in to be answered together"},
        [](Workload& w, const Node& n) { w.batch_size = as<std::uint32_t>(n); }},

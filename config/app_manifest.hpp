@@ -44,7 +44,7 @@ struct Workload {
   std::optional<std::uint32_t> shared_prefix_tokens;
   std::optional<std::uint32_t> concurrency;
   std::optional<std::uint32_t> batch_size;  // prompts answered together
-  std::optional<bool> fixed_critical;       // one model, always: may have a dedicated engine
+  std::optional<bool> fixed_critical;       // one model, always, and it matters
   std::optional<bool> structured_output;    // its answers follow a schema or a grammar
   std::optional<bool> draft_model;          // a small model may draft for it
   std::string delivery, phase, objective;   // "": not declared; the values are those of the policy's facts
