@@ -21,6 +21,7 @@
 #include "config/name_list.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/cli/running_daemon.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/settings/config_files.hpp"
 #include "daemon/store/state_lock.hpp"
@@ -39,7 +40,7 @@ struct NewOptions {
 struct NewApp {
   std::filesystem::path manifest, config_file;
   std::string key, digest;
-  std::string url, curl_socket;       // curl_socket: "--unix-socket PATH " of a daemon without a TCP listener
+  std::string url;                    // where the daemon of this configuration listens
   std::string model;                  // for the first request; "": the daemon's default
   std::optional<std::string> daemon;  // the process that serves this configuration's state directory
 };
@@ -187,27 +188,6 @@ Result<void> check_with_new(const config::Config& config, const config::AppManif
   return std::unexpected(std::move(error));
 }
 
-// Where the daemon of this configuration listens, for curl.
-void set_address(const config::Config& config, NewApp& out) {
-  using Kind = config::Listener::Kind;
-  out.url = "http://127.0.0.1:8080";
-  for (const config::Listener& listener : config.listeners) {
-    if (listener.kind != Kind::tcp) continue;
-    std::string host = listener.address;
-    if (host == "0.0.0.0") host = "127.0.0.1";
-    if (host == "::") host = "::1";
-    if (host.find(':') != std::string::npos) host = "[" + host + "]";
-    out.url = "http://" + host + ":" + std::to_string(listener.port);
-    return;
-  }
-  for (const config::Listener& listener : config.listeners)
-    if (listener.kind == Kind::unix_socket) {
-      out.url = "http://localhost";
-      out.curl_socket = "--unix-socket '" + listener.path.string() + "' ";
-      return;
-    }
-}
-
 Result<NewApp> make_app(const NewOptions& options) {
   if (auto ok = check_words(options); !ok) return pass(ok);
   NewApp out;
@@ -242,20 +222,21 @@ Result<NewApp> make_app(const NewOptions& options) {
   std::filesystem::create_directories(directory, failed);
   if (failed) return fail(ErrorCode::io_error, directory.string() + " cannot be made: " + failed.message());
   if (auto ok = write_new(out.manifest, text); !ok) return pass(ok);
-  set_address(*config, out);
+  out.url = listening_url(*config);
   const auto state = config->state_dir.empty() ? settings::default_state_dir() : config->state_dir;
   if (!state.empty()) out.daemon = store::running_daemon(state);
   return out;
 }
 
 std::string first_request(const NewApp& app) {
-  return "curl -s " + app.curl_socket + app.url +
-         "/v1/chat/completions -H \"authorization: Bearer $KEY\" \\\n" +
-         "    -H 'content-type: application/json' -d '" +
-         nlohmann::ordered_json{{"model", app.model},
-                                {"messages", {{{"role", "user"}, {"content", "What is prefill?"}}}}}
-             .dump() +
-         "'";
+  constexpr std::string_view kUnix = "unix:";
+  const std::string server = app.url.starts_with(kUnix)
+                                 ? "--unix-socket '" + app.url.substr(kUnix.size()) + "' http://localhost"
+                                 : app.url;
+  const nlohmann::ordered_json body{{"model", app.model},
+                                    {"messages", {{{"role", "user"}, {"content", "What is prefill?"}}}}};
+  return "curl -s " + server + "/v1/chat/completions -H \"authorization: Bearer $KEY\" \\\n" +
+         "    -H 'content-type: application/json' -d '" + body.dump() + "'";
 }
 
 std::string new_app_text(const NewApp& app) {

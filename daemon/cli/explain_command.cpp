@@ -125,8 +125,7 @@ int explain_served(const ExplainOptions& options) {
   if (answer->status == 200 && body.is_object())
     return print(body.contains("receipt") && body["receipt"].is_object() ? body["receipt"] : body,
                  options.json);
-  return report_refusal(
-      options.daemon, *answer,
+  return report_refusal(*answer,
       answer->status == 404 ? " If another app made the request, give that app's key with --key-file." : "");
 }
 

@@ -33,11 +33,10 @@ std::expected<Json, int> ask(const LoadOptions& options, const char* target) {
       ask_daemon(options.daemon, target, body.dump(-1, ' ', false, Json::error_handler_t::replace), kTimeout);
   if (!answer) return std::unexpected(report(answer.error()));
   if (answer->status != 200)
-    return std::unexpected(report_refusal(
-        options.daemon, *answer, answer->status == 401 ? " --key-file FILE sends the operator's key." : ""));
+    return std::unexpected(report_refusal(*answer, answer->status == 401 ? " --key-file FILE sends the operator's key." : ""));
   if (!answer->body.is_object()) {
     std::fprintf(stderr, "flyball: %s answered without an object: it is no Flyball daemon\n",
-                 options.daemon.url.c_str());
+                 answer->url.c_str());
     return std::unexpected(kUnavailable);
   }
   return answer->body;

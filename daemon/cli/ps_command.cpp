@@ -77,13 +77,13 @@ int ps(const PsOptions& options) {
   const auto answer = ask_daemon(options.daemon, "/v1/engines", {}, kTimeout);
   if (!answer) return report(answer.error());
   if (answer->status != 200)
-    return report_refusal(options.daemon, *answer,
+    return report_refusal(*answer,
                           answer->status == 401 ? " --key-file FILE sends the operator's key." : "");
   const Json& body = answer->body;
   const Json& engines = member(body, "engines");
   if (!engines.is_array()) {
     std::fprintf(stderr, "flyball: %s answered without a list of engines: it is no Flyball daemon\n",
-                 options.daemon.url.c_str());
+                 answer->url.c_str());
     return kUnavailable;
   }
   std::string out;

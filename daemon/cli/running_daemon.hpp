@@ -8,21 +8,28 @@
 #include <CLI/App.hpp>
 #include <nlohmann/json.hpp>
 
+#include "config/config.hpp"
 #include "config/error.hpp"
 
 namespace flyball::cli {
 
 struct RunningDaemon {
-  std::string url = "http://127.0.0.1:8080";  // or "unix:/run/flyball/flyball.sock"
+  std::string url;  // "http://127.0.0.1:8080" or "unix:/run/flyball/flyball.sock"; "": as the configuration says that
+                    // `serve` would take
   std::optional<std::string> key_file;
 };
 struct DaemonOptions {
   CLI::Option *url, *key_file;
 };
-// --url and --key-file, whose key is `whose` ("the operator's key").
+// Where a daemon of this configuration listens: its first TCP listener, else its first unix socket, else port 8080 of
+// this machine.
+std::string listening_url(const config::Config& config);
+// --url and --key-file, whose key is `whose` ("the
+// operator's key").
 DaemonOptions add_daemon_options(CLI::App& command, RunningDaemon& daemon, const std::string& whose);
 
 struct DaemonAnswer {
+  std::string url;  // the daemon's
   unsigned status = 0;
   nlohmann::json body;
 };
@@ -39,6 +46,6 @@ std::string json_text(const nlohmann::json& value);
 
 // Prints "flyball: URL answered 404: MESSAGE" and `remedy` on stderr. Returns the exit code of a status that
 // is not 200: kFailed below 500, else kUnavailable.
-int report_refusal(const RunningDaemon& daemon, const DaemonAnswer& answer, const std::string& remedy = "");
+int report_refusal(const DaemonAnswer& answer, const std::string& remedy = "");
 
 }  // namespace flyball::cli

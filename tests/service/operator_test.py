@@ -169,7 +169,7 @@ class AppNewTest(unittest.TestCase):
         self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
         explained = flyball("explain", "--app", "other", "--config", self.config, "--json")
         facts = {fact["name"]: fact for fact in json.loads(explained.stdout)["facts"]}
-        self.assertEqual(facts["workload.prompt_tokens"]["value"], 500)
+        self.assertEqual(facts["workload.concurrency"]["value"], 2)
 
     def test_nothing_that_is_there_is_changed(self):
         self.new("first")
