@@ -49,7 +49,7 @@ Result<const config::AppManifest*> who_asks(const InForce& state, Access access,
       [[fallthrough]];
     case Access::viewer:
       return state.apps.identify_viewer(credentials);
-    case Access::owner:
+    case Access::operator_only:
       if (auto viewer = state.apps.identify_viewer(credentials); !viewer || *viewer == nullptr) return viewer;
       return fail(
           ErrorCode::invalid_api_key,

@@ -16,11 +16,11 @@
 namespace flyball::api {
 
 enum class Access : std::uint8_t {
-  open,         // anybody the Host check lets through; no key is looked at
-  open_viewer,  // anybody without a key; a key that is sent must be known, and the operator sees more
-  viewer,       // the operator, or an app, which sees its own alone
-  owner,        // the operator alone
-  app,          // a known app: key, unix uid, or loopback where the configuration allows it
+  open,           // anybody the Host check lets through; no key is looked at
+  open_viewer,    // anybody without a key; a key that is sent must be known, and the operator sees more
+  viewer,         // the operator, or an app, which sees its own alone
+  operator_only,  // the operator
+  app,            // a known app: key, unix uid, or loopback where the configuration allows it
 };
 
 enum class BodyType : std::uint8_t { none, json, multipart };
@@ -68,7 +68,7 @@ struct RouteMatch {
   const Codec* codec = nullptr;  // the first that has the path; nullptr: none has
   const Route* route = nullptr;  // nullptr: the path takes other methods
   std::string allow;             // methods of this path for the Allow field
-  std::string there_is;  // where no codec has the path: routes that there are, "GET /a, POST /b and 3 more"
+  std::string there_is;          // where no codec has the path: the routes that there are, "GET /a, POST /b"
 };
 // GET routes take HEAD too.
 RouteMatch find_route(Codecs codecs, std::string_view method, std::string_view path);

@@ -181,8 +181,8 @@ struct Service::Impl {
   std::mt19937_64 seeds;  // for requests that bring none; recorded nowhere, so need not be secret
   const std::int64_t started = std::time(nullptr);
   std::unordered_set<std::shared_ptr<Inference>> active;
-  // Calls that wait for the store to find a receipt, or for the fleet to load or unload a model.
-  std::unordered_set<std::shared_ptr<Call>> lookups;
+  std::unordered_set<std::shared_ptr<Call>> lookups;  // receipts that are being looked for in the store
+  std::unordered_set<std::shared_ptr<Call>> engine_calls;  // wait for the fleet to load or unload a model
   std::unordered_set<std::shared_ptr<Parsing>> parsing;
   std::uint64_t finished = 0, inferences_finished = 0;
   std::function<metrics::Metrics::ConnectionGauges()> count_connections;  // empty: there is no server
@@ -578,7 +578,7 @@ void Service::Impl::run(const Call& call, LoadModel operation) {
   loading->body["model"] = (*model)->id;
   loading->left = engines.size();
   const auto waiting = std::make_shared<Call>(call);
-  lookups.insert(waiting);
+  engine_calls.insert(waiting);
   for (const std::string& engine : engines)
     fleet.acquire((*model)->id, engine,
                   [this, weak = std::weak_ptr(waiting), loading, engine](const Result<Backend*>& loaded) {
@@ -596,7 +596,7 @@ void Service::Impl::run(const Call& call, LoadModel operation) {
                     else
                       answer(*asked, json_response(loading->body.dump(
                                          -1, ' ', false, nlohmann::json::error_handler_t::replace)));
-                    lookups.erase(asked);
+                    engine_calls.erase(asked);
                   });
 }
 
@@ -604,7 +604,7 @@ void Service::Impl::run(const Call& call, UnloadModel operation) {
   const auto model = model_and_engine(operation.model, operation.engine);
   if (!model) return answer(call, pass(model));
   const auto waiting = std::make_shared<Call>(call);
-  lookups.insert(waiting);
+  engine_calls.insert(waiting);
   dispatcher.fleet().unload(
       (*model)->id, operation.engine,
       [this, weak = std::weak_ptr(waiting), id = (*model)->id](Result<std::vector<std::string>> unloaded) {
@@ -615,7 +615,7 @@ void Service::Impl::run(const Call& call, UnloadModel operation) {
         else
           answer(*asked,
                  json_response(nlohmann::ordered_json{{"model", id}, {"unloaded", *unloaded}}.dump()));
-        lookups.erase(asked);
+        engine_calls.erase(asked);
       });
 }
 
@@ -665,7 +665,8 @@ std::expected<http::Entry, http::Response> Service::check_head(const http::Reque
   http::Entry let_in{entry, {}};
   if (entry->app != nullptr)
     let_in.client = entry->app->id;
-  else if (entry->match.route->access == Access::viewer || entry->match.route->access == Access::owner)
+  else if (entry->match.route->access == Access::viewer ||
+           entry->match.route->access == Access::operator_only)
     let_in.client = kOperator;
   if (!takes_body(*entry->match.route)) {
     if (!head.chunked && head.content_length.value_or(0) <= kUnusedBody) return let_in;
@@ -746,6 +747,8 @@ void Service::reload(std::shared_ptr<const Settings> settings) {
 
 void Service::start_draining() {
   impl_->draining = true;
+  for (const auto& call : std::exchange(impl_->engine_calls, {}))
+    impl_->answer(*call, fail(ErrorCode::shutting_down, "The daemon is shutting down."));
 }
 
 void Service::abort_all(const Error& error) {

@@ -9,6 +9,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -29,7 +31,7 @@
 namespace flyball::cli {
 namespace {
 
-// Of the key. Nobody guesses 256 bits, so their plain SHA-256 in the manifest needs no salt.
+// Length of a key. Nobody guesses 256 bits, so their plain SHA-256 in the manifest needs no salt.
 constexpr std::size_t kKeyBytes = 32;
 
 struct NewOptions {
@@ -39,6 +41,7 @@ struct NewOptions {
 
 struct NewApp {
   std::filesystem::path manifest, config_file;
+  std::string text;  // of the manifest
   std::string key, digest;
   std::string url;                    // where the daemon of this configuration listens
   std::string model;                  // for the first request; "": the daemon's default
@@ -69,54 +72,68 @@ std::string digest_of(const std::string& key) {
   return hex(digest);
 }
 
+// A manifest. Words in braces stand for the app's own; no id holds a brace.
+constexpr std::string_view kManifest = R"(schema: flyball.app/v1
+# docs/manifest.md describes every key, and `flyball check` reads this file.
+app: {NAME}
+
+# SHA-256 of the app's key, which was shown once and is kept nowhere. While keys are exchanged this is a list of both
+# digests.
+key_sha256: {DIGEST}
+
+workload:
+  # {CLASSES}:
+  # docs/workloads.md says what each of them changes.
+  class: {CLASS}
+  # A typical request, in tokens, and how many are open at once. The policy does not know what is left out;
+  # `flyball app suggest {APP}` prints them as the app's requests were.
+  # prompt_tokens: 500
+  # output_tokens: 200
+  # concurrency: 2
+
+# The models that it may use; without this line all of them.
+{MODELS}
+
+# Its prompts never leave this machine, whatever a rule of the policy says.
+privacy: local_only
+
+# How fast it needs its first token, and what it may use.
+# slo: {ttft: 2s}
+# limits: {in_flight: 4, tokens_per_day: 2000000}
+)";
+
+// An id as YAML reads it back: quoted where YAML would take it for something else ("null", "on", "con:").
+std::string yaml_id(const std::string& id) {
+  constexpr std::array<std::string_view, 8> kWords{"null", "true", "false", "yes", "no", "on", "off", "y"};
+  std::string lower = id;
+  std::ranges::transform(lower, lower.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const bool plain = std::isalpha(static_cast<unsigned char>(id.front())) &&
+                     id.find(':') == std::string::npos && std::ranges::find(kWords, lower) == kWords.end();
+  return plain ? id : "'" + id + "'";  // an id holds no quote
+}
+
 std::string manifest_text(const NewOptions& options, const std::string& digest,
                           const config::Config& config) {
   std::string classes;
   for (const std::string_view one : config::workload_classes())
     classes += (classes.empty() ? "" : ", ") + std::string(one);
-  const std::string some_model = config.models.empty() ? "small" : config.models.front().id;
-  return "schema: flyball.app/v1\n"
-         "# docs/manifest.md describes every key, and `flyball check` reads this file.\n"
-         "app: " +
-         options.app +
-         "\n"
-         "\n"
-         "# SHA-256 of the app's key, which was shown once and is kept nowhere. While keys are exchanged "
-         "this is a\n"
-         "# list of both digests.\n"
-         "key_sha256: " +
-         digest +
-         "\n"
-         "\n"
-         "workload:\n"
-         "  # " +
-         classes +
-         ":\n"
-         "  # docs/workloads.md says what each of them changes.\n"
-         "  class: " +
-         options.kind +
-         "\n"
-         "  # A typical request, in tokens, and how many are open at once. The policy does not know what is "
-         "left out;\n"
-         "  # `flyball app suggest " +
-         options.app +
-         "` fills it in from what the app has done.\n"
-         "  # prompt_tokens: 500\n"
-         "  # output_tokens: 200\n"
-         "  # concurrency: 2\n"
-         "\n"
-         "# The models that it may use; without this line all of them.\n" +
-         (options.model.empty() ? "# models: [" + some_model + "]\n" : "models: [" + options.model + "]\n") +
-         "\n"
-         "# Its prompts never leave this machine, whatever a rule of the policy says.\n"
-         "privacy: local_only\n"
-         "\n"
-         "# How fast it needs its first token, and what it may use.\n"
-         "# slo: {ttft: 2s}\n"
-         "# limits: {in_flight: 4, tokens_per_day: 2000000}\n";
+  const std::string models = options.model.empty() ? "# models: [" + yaml_id(config.models.front().id) + "]"
+                                                   : "models: [" + yaml_id(options.model) + "]";
+  std::string out(kManifest);
+  const auto set = [&](std::string_view word, const std::string& value) {
+    out.replace(out.find(word), word.size(), value);
+  };
+  set("{NAME}", yaml_id(options.app));
+  set("{DIGEST}", digest);
+  set("{CLASSES}", classes);
+  set("{CLASS}", options.kind);
+  set("{APP}", options.app);
+  set("{MODELS}", models);
+  return out;
 }
 
-// The mistakes of --app's words, before any file is looked at.
+// Checks the app's id and --class, before any file is looked at.
 Result<void> check_words(const NewOptions& options) {
   config::Findings findings;
   config::Node name;
@@ -139,13 +156,18 @@ std::string file_name(std::string id) {
   return id + ".yaml";
 }
 
+// Makes the file, and its folder where that is absent. The daemon may run as another user, and neither holds
+// a secret: no umask keeps it from reading them.
 Result<void> write_new(const std::filesystem::path& file, const std::string& text) {
+  const std::filesystem::path folder = file.parent_path();
+  std::error_code failed;
+  if (std::filesystem::create_directories(folder, failed)) ::chmod(folder.c_str(), 0755);
+  if (failed) return fail(ErrorCode::io_error, folder.string() + " cannot be made: " + failed.message());
   Descriptor out(::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!out && errno == EEXIST)
-    return fail(ErrorCode::io_error, file.string() +
-                                         " exists: another app's manifest is kept there; remove it, or "
-                                         "choose another name");
-  // The daemon may run as another user, and the file holds no secret: no umask keeps it from reading.
+    return fail(
+        ErrorCode::io_error,
+        file.string() + " exists: another app's manifest is kept there; remove it, or choose another name");
   bool written = out && ::fchmod(out.get(), 0644) == 0;
   for (std::size_t at = 0; written && at < text.size();) {
     const ssize_t n = ::write(out.get(), text.data() + at, text.size() - at);
@@ -176,8 +198,9 @@ Result<void> check_with_new(const config::Config& config, const config::AppManif
   }
   const auto same = std::ranges::find(apps, app.id, &config::AppManifest::id);
   if (same != apps.end())
-    return fail(ErrorCode::invalid_value,
-                "the app " + config::quoted(app.id) + " is there already, in " + same->source);
+    return fail(ErrorCode::unsupported_value,
+                "the app " + config::quoted(app.id) + " is there already, in " + same->source +
+                    ": choose another name or, for a new key, remove that file first");
   apps.push_back(app);
   const auto mistakes = config::cross_check(config, apps);
   if (mistakes.empty()) return {};
@@ -188,6 +211,7 @@ Result<void> check_with_new(const config::Config& config, const config::AppManif
   return std::unexpected(std::move(error));
 }
 
+// The new app, checked beside those that are there. Nothing is written.
 Result<NewApp> make_app(const NewOptions& options) {
   if (auto ok = check_words(options); !ok) return pass(ok);
   NewApp out;
@@ -212,41 +236,44 @@ Result<NewApp> make_app(const NewOptions& options) {
   if (!key) return pass(key);
   out.key = std::move(*key);
   out.digest = digest_of(out.key);
-  const std::filesystem::path directory = manifests_of(*config, out.config_file);
-  out.manifest = directory / file_name(options.app);
-  const std::string text = manifest_text(options, out.digest, *config);
-  const auto app = config::parse_app(text, out.manifest.string());
+  out.manifest = manifests_of(*config, out.config_file) / file_name(options.app);
+  out.text = manifest_text(options, out.digest, *config);
+  const auto app = config::parse_app(out.text, out.manifest.string());
   if (!app) return pass(app);
   if (auto ok = check_with_new(*config, *app, out.manifest); !ok) return pass(ok);
-  std::error_code failed;
-  std::filesystem::create_directories(directory, failed);
-  if (failed) return fail(ErrorCode::io_error, directory.string() + " cannot be made: " + failed.message());
-  if (auto ok = write_new(out.manifest, text); !ok) return pass(ok);
   out.url = listening_url(*config);
   const auto state = config->state_dir.empty() ? settings::default_state_dir() : config->state_dir;
   if (!state.empty()) out.daemon = store::running_daemon(state);
   return out;
 }
 
+// One word of a POSIX shell, whatever it holds.
+std::string shell_word(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 std::string first_request(const NewApp& app) {
   constexpr std::string_view kUnix = "unix:";
-  const std::string server = app.url.starts_with(kUnix)
-                                 ? "--unix-socket '" + app.url.substr(kUnix.size()) + "' http://localhost"
-                                 : app.url;
+  const bool unix_socket = app.url.starts_with(kUnix);
+  const std::string server = unix_socket ? "http://localhost" : app.url;
   const nlohmann::ordered_json body{{"model", app.model},
                                     {"messages", {{{"role", "user"}, {"content", "What is prefill?"}}}}};
-  return "curl -s " + server + "/v1/chat/completions -H \"authorization: Bearer $KEY\" \\\n" +
-         "    -H 'content-type: application/json' -d '" + body.dump() + "'";
+  return "curl -s " + (unix_socket ? "--unix-socket " + shell_word(app.url.substr(kUnix.size())) + " " : "") +
+         shell_word(server + "/v1/chat/completions") + " -H \"authorization: Bearer $KEY\" \\\n" +
+         "    -H 'content-type: application/json' -d " + shell_word(body.dump());
 }
 
 std::string new_app_text(const NewApp& app) {
   constexpr std::string_view kProcess = "process ";
-  std::string daemon = "  flyball serve --config " + app.config_file.string() + "\n";
+  std::string daemon = "  flyball serve --config " + shell_word(app.config_file.string()) + "\n";
   if (app.daemon && app.daemon->starts_with(kProcess))
     daemon = "  kill -HUP " + app.daemon->substr(kProcess.size()) + "\n";
   return "wrote " + app.manifest.string() + "\n" +
-         (app.daemon ? "\nHave the running daemon read it, then ask as the app:\n"
-                     : "\nStart the daemon, then ask as the app:\n") +
+         (app.daemon
+              ? "\nHave the running daemon read it, if it serves this configuration, and ask as the app:\n"
+              : "\nStart the daemon, and ask as the app:\n") +
          daemon + "  KEY=" + app.key + "\n  " + first_request(app) +
          "\n\nThe key is shown this once: the manifest holds its digest alone.\n";
 }
@@ -258,18 +285,17 @@ std::string new_app_json(const NewApp& app) {
                                 {"url", app.url},
                                 {"model", app.model},
                                 {"daemon", app.daemon.value_or("")}}
-             .dump(2) +
+             .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
          "\n";
 }
 
 int print_new(const NewOptions& options) {
   const auto app = make_app(options);
   if (!app) return report(app.error());
-  if (std::fputs((options.json ? new_app_json(*app) : new_app_text(*app)).c_str(), stdout) >= 0 &&
-      std::fflush(stdout) == 0)
-    return kOk;
-  // Nobody has the key that the manifest names.
-  ::unlink(app->manifest.c_str());
+  const std::string out = options.json ? new_app_json(*app) : new_app_text(*app);
+  if (const auto written = write_new(app->manifest, app->text); !written) return report(written.error());
+  if (std::fputs(out.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return kOk;
+  ::unlink(app->manifest.c_str());  // nobody has the key that it names
   return kIo;
 }
 
@@ -289,11 +315,9 @@ void add_app_new_command(CLI::App& app_command, int& exit_code) {
       "  flyball app new chat-page\n"
       "  flyball app new nightly --class batch --model small --config my/config.yaml\n"
       "\n"
-      "Writes NAME.yaml in the configuration's apps_dir and changes no file that is there. Exit code 64: a "
-      "wrong "
-      "name, class or model; 65: the app is there already; 74: the file cannot be written; 78: the "
-      "configuration "
-      "or a manifest is wrong.");
+      "Writes NAME.yaml in the configuration's apps_dir and changes no file that is there.\n"
+      "Exit code 64: a wrong name, class or model, or an app that is there already; 74: the file\n"
+      "cannot be written; 78: the configuration or a manifest is wrong.");
   command->callback([options, &exit_code] { exit_code = print_new(*options); });
 }
 

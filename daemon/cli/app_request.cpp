@@ -20,7 +20,7 @@ Result<std::unique_ptr<model::ModelFile>> open_model(const config::ModelEntry& e
                         : model::ModelFile::open(entry.path);
 }
 
-// What the daemon knows of a model once its engine has loaded it, read from the file itself.
+// The facts that an engine tells of a model which it has loaded, read from the file itself.
 Result<void> set_model_facts(const AppRequest& request, policy::Facts& facts) {
   const model::ModelConfig& shape = request.file->config();
   const auto context = graph::serving_context(request.model.context, shape);

@@ -125,7 +125,8 @@ int explain_served(const ExplainOptions& options) {
   if (answer->status == 200 && body.is_object())
     return print(body.contains("receipt") && body["receipt"].is_object() ? body["receipt"] : body,
                  options.json);
-  return report_refusal(*answer,
+  return report_refusal(
+      *answer,
       answer->status == 404 ? " If another app made the request, give that app's key with --key-file." : "");
 }
 
@@ -166,8 +167,10 @@ Result<Json> explain(const ExplainOptions& options) {
   auto with_app = facts_of(*request, machine.hardware, machine.measured);
   if (!with_app) return pass(with_app);
   policy::Facts& facts = *with_app;
-  if (!options.facts.empty())
+  if (!options.facts.empty()) {
+    policy::forget_derived(facts);
     if (auto ok = read_facts_file(options.facts, facts); !ok) return pass(ok);
+  }
   derive(facts);
   const policy::Decision decision = policy::decide(files->tree, facts);
   Json receipt = policy::receipt(decision, facts);

@@ -82,6 +82,7 @@ Result<Case> read_case(const CaseOptions& options) {
     machine.hardware = std::move(*facts);
   }
   out.facts = std::move(machine.hardware);
+  policy::forget_derived(out.facts);  // they follow from the facts that are given, too
   if (auto ok = set_given(options, out.facts); !ok) return pass(ok);
   if (auto ok = policy::complete_scenario(out.facts); !ok) return pass(ok);
   return out;

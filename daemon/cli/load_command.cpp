@@ -5,6 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -21,21 +22,23 @@ constexpr std::chrono::minutes kTimeout{10};
 
 struct LoadOptions {
   RunningDaemon daemon;
-  std::string model, engine;
+  std::string model;
+  std::optional<std::string> engine;
   bool json = false;
 };
 
-// The answer of the daemon, or the exit code after its refusal was reported.
-std::expected<Json, int> ask(const LoadOptions& options, const char* target) {
+// The answer of the daemon, which has an array `list`, or the exit code after its refusal was reported.
+std::expected<Json, int> ask(const LoadOptions& options, const char* target, const char* list) {
   Json body{{"model", options.model}};
-  if (!options.engine.empty()) body["engine"] = options.engine;
+  if (options.engine) body["engine"] = *options.engine;
   const auto answer =
       ask_daemon(options.daemon, target, body.dump(-1, ' ', false, Json::error_handler_t::replace), kTimeout);
   if (!answer) return std::unexpected(report(answer.error()));
   if (answer->status != 200)
-    return std::unexpected(report_refusal(*answer, answer->status == 401 ? " --key-file FILE sends the operator's key." : ""));
-  if (!answer->body.is_object()) {
-    std::fprintf(stderr, "flyball: %s answered without an object: it is no Flyball daemon\n",
+    return std::unexpected(
+        report_refusal(*answer, answer->status == 401 ? " --key-file FILE sends the operator's key." : ""));
+  if (!member(answer->body, list).is_array()) {
+    std::fprintf(stderr, "flyball: %s answered without a list of engines: it is no Flyball daemon\n",
                  answer->url.c_str());
     return std::unexpected(kUnavailable);
   }
@@ -45,11 +48,11 @@ std::expected<Json, int> ask(const LoadOptions& options, const char* target) {
 int print(const Json& answer, const LoadOptions& options, const std::string& text) {
   const std::string out =
       options.json ? answer.dump(2, ' ', false, Json::error_handler_t::replace) + "\n" : text;
-  return std::fputs(out.c_str(), stdout) < 0 ? kIo : kOk;
+  return std::fputs(out.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? kIo : kOk;
 }
 
 int load(const LoadOptions& options) {
-  const auto answer = ask(options, "/v1/engines/load");
+  const auto answer = ask(options, "/v1/engines/load", "engines");
   if (!answer) return answer.error();
   std::string text;
   for (const Json& one : member(*answer, "engines")) {
@@ -63,20 +66,21 @@ int load(const LoadOptions& options) {
 }
 
 int unload(const LoadOptions& options) {
-  const auto answer = ask(options, "/v1/engines/unload");
+  const auto answer = ask(options, "/v1/engines/unload", "unloaded");
   if (!answer) return answer.error();
   std::string text;
   for (const Json& engine : member(*answer, "unloaded"))
     text += options.model + " is unloaded from " + json_text(engine) + "\n";
   if (text.empty())
-    text = options.model + " was not loaded" + (options.engine.empty() ? "" : " on " + options.engine) + "\n";
+    text = options.model + " was not loaded" + (options.engine ? " on " + *options.engine : "") + "\n";
   return print(*answer, options, text);
 }
 
-CLI::App* add(CLI::App& app, const char* name, const char* what, LoadOptions& options, const char* engine) {
-  CLI::App* command = app.add_subcommand(name, what);
+CLI::App* add(CLI::App& app, const char* name, const char* help, LoadOptions& options,
+              const char* engine_help) {
+  CLI::App* command = app.add_subcommand(name, help);
   command->add_option("model", options.model, "id or alias of the model")->required();
-  command->add_option("--engine", options.engine, engine);
+  command->add_option("--engine", options.engine, engine_help);
   add_daemon_options(*command, options.daemon, "the operator's key");
   command->add_flag("--json", options.json, "the daemon's answer");
   return command;
@@ -94,9 +98,9 @@ void add_load_command(CLI::App& app, int& exit_code) {
       "  flyball load small\n"
       "  flyball load small --engine vulkan --key-file operator.key\n"
       "\n"
-      "Returns when the model is loaded. Other models' engines end for it as they would for a request. The "
-      "daemon "
-      "obeys the operator alone (`flyball ps --help`). Exit code 1: refused; 69: not loaded, or no daemon.");
+      "Returns when the model is loaded. Other models' engines end for it as for a request. The daemon\n"
+      "obeys the operator alone (see flyball ps --help). Exit code 1: refused; 69: not\n"
+      "loaded, or no daemon.");
   command->callback([options, &exit_code] { exit_code = load(*options); });
 }
 
@@ -109,11 +113,10 @@ void add_unload_command(CLI::App& app, int& exit_code) {
       "  flyball unload small\n"
       "  flyball unload small --engine vulkan --json\n"
       "\n"
-      "Returns when the engines have ended: those at work finish their answers first and get no new "
-      "requests. The "
-      "next request for the model loads it again, and so does a reload of the daemon where the model has "
-      "`preload`. "
-      "The daemon obeys the operator alone (`flyball ps --help`). Exit code 1: refused; 69: no daemon.");
+      "Returns when the engines have ended: those at work finish their answers first and get no new\n"
+      "requests. The next request loads the model again, and so does a reload of the daemon where the\n"
+      "model has `preload`. The daemon obeys the operator alone (see flyball ps --help). Exit code 1:\n"
+      "refused; 69: no daemon.");
   command->callback([options, &exit_code] { exit_code = unload(*options); });
 }
 

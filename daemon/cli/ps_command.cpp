@@ -48,16 +48,17 @@ std::string engines_table(const Json& engines) {
       {"model", "engine", "state", "pid", "memory", "KV used", "running", "waiting", "idle"}};
   std::string troubles;
   for (const Json& engine : engines) {
-    rows.push_back({json_text(member(engine, "model")), json_text(member(engine, "engine")),
-                    json_text(member(engine, "state")), count(engine, "pid"), size(engine, "memory_bytes"),
-                    number(engine, "kv_used_ratio",
-                           [](double part) { return std::to_string(std::llround(100 * part)) + " %"; }),
-                    count(engine, "running"), count(engine, "waiting"), milliseconds(engine, "idle_ms")});
+    rows.push_back(
+        {json_text(member(engine, "model")), json_text(member(engine, "engine")),
+         json_text(member(engine, "state")), count(engine, "pid"), size(engine, "memory_bytes"),
+         number(engine, "kv_used_ratio",
+                [](double part) { return std::to_string(std::llround(100 * std::min(part, 1.0))) + " %"; }),
+         count(engine, "running"), count(engine, "waiting"), milliseconds(engine, "idle_ms")});
     if (!member(engine, "error").is_null())
       troubles +=
           json_text(member(engine, "model")) + " on " + json_text(member(engine, "engine")) + ": " +
           json_text(member(engine, "error")) +
-          (!member(engine, "for_ms").is_null() ? " Tried again after " + milliseconds(engine, "for_ms") + "."
+          (!member(engine, "for_ms").is_null() ? " Next try in " + milliseconds(engine, "for_ms") + "."
                                                : "") +
           "\n";
   }
@@ -77,8 +78,7 @@ int ps(const PsOptions& options) {
   const auto answer = ask_daemon(options.daemon, "/v1/engines", {}, kTimeout);
   if (!answer) return report(answer.error());
   if (answer->status != 200)
-    return report_refusal(*answer,
-                          answer->status == 401 ? " --key-file FILE sends the operator's key." : "");
+    return report_refusal(*answer, answer->status == 401 ? " --key-file FILE sends the operator's key." : "");
   const Json& body = answer->body;
   const Json& engines = member(body, "engines");
   if (!engines.is_array()) {
@@ -99,7 +99,7 @@ int ps(const PsOptions& options) {
              ": engines hold " + size(pool, "accounted_bytes") + " of " + size(pool, "capacity_bytes") +
              ", " + size(pool, "free_bytes") + " are free for more\n";
   }
-  return std::fputs(out.c_str(), stdout) < 0 ? kIo : kOk;
+  return std::fputs(out.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? kIo : kOk;
 }
 
 }  // namespace
@@ -114,7 +114,7 @@ void add_ps_command(CLI::App& app, int& exit_code) {
       "  flyball ps\n"
       "  flyball ps --url unix:/run/flyball/flyball.sock --json\n"
       "\n"
-      "The daemon answers the operator alone: the operator's key or, where operator.loopback allows it, this "
+      "The daemon answers the operator alone: the operator's key or, where operator.loopback allows it, this\n"
       "machine without a key. docs/http-api.md describes the states. Exit code 1: refused; 69: no daemon.");
   command->callback([options, &exit_code] { exit_code = ps(*options); });
 }

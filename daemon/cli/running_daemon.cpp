@@ -22,6 +22,20 @@ std::string url_of(const RunningDaemon& daemon) {
   return config ? listening_url(*config) : kDefaultUrl;
 }
 
+// Control characters of a server's text as '?', so that none of them reaches the terminal. UTF-8 spells
+// U+0080 to U+009F as C2 80 to C2 9F.
+std::string without_controls(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    const bool two_bytes = byte == 0xc2 && next < 0xa0;
+    out += byte < 0x20 || byte == 0x7f || two_bytes ? '?' : text[i];
+    i += two_bytes ? 1 : 0;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string listening_url(const config::Config& config) {
@@ -41,7 +55,8 @@ std::string listening_url(const config::Config& config) {
 
 DaemonOptions add_daemon_options(CLI::App& command, RunningDaemon& daemon, const std::string& whose) {
   CLI::Option* const url = command.add_option(
-      "--url", daemon.url, "where that daemon listens (default: as config.yaml says, or http://127.0.0.1:8080)");
+      "--url", daemon.url,
+      "where that daemon listens (default: as config.yaml says, or http://127.0.0.1:8080)");
   CLI::Option* const key_file =
       command.add_option("--key-file", daemon.key_file, "file with " + whose + " to ask it with");
   return {url, key_file};
@@ -75,13 +90,13 @@ const nlohmann::json& member(const nlohmann::json& object, const char* key) {
 }
 
 std::string json_text(const nlohmann::json& value) {
-  return value.is_string() ? value.get<std::string>() : "?";
+  return value.is_string() ? without_controls(value.get<std::string>()) : "?";
 }
 
 int report_refusal(const DaemonAnswer& answer, const std::string& remedy) {
   std::string message = answer.url + " answered " + std::to_string(answer.status);
   if (const auto& said = member(member(answer.body, "error"), "message"); said.is_string())
-    message += ": " + said.get<std::string>() + remedy;
+    message += ": " + json_text(said) + remedy;
   std::fprintf(stderr, "flyball: %s\n", message.c_str());
   return answer.status < 500 ? kFailed : kUnavailable;
 }

@@ -14,16 +14,17 @@
 namespace flyball::cli {
 
 struct RunningDaemon {
-  std::string url;  // "http://127.0.0.1:8080" or "unix:/run/flyball/flyball.sock"; "": as the configuration says that
-                    // `serve` would take
+  std::string url;  // "http://127.0.0.1:8080" or "unix:/run/flyball/flyball.sock"; "": as the configuration
+                    // says that `serve` would take
   std::optional<std::string> key_file;
 };
 struct DaemonOptions {
   CLI::Option *url, *key_file;
 };
-// Where a daemon of this configuration listens: its first TCP listener, else its first unix socket, else port 8080 of
-// this machine.
+// The address of a daemon of this configuration: its first TCP listener, else its first unix socket, else
+// port 8080 of this machine.
 std::string listening_url(const config::Config& config);
+// --url, and --key-file for `whose` key ("the operator's key").
 // --url and --key-file, whose key is `whose` ("the
 // operator's key").
 DaemonOptions add_daemon_options(CLI::App& command, RunningDaemon& daemon, const std::string& whose);
@@ -41,7 +42,7 @@ Result<DaemonAnswer> ask_daemon(const RunningDaemon& daemon, const std::string& 
 // The member of an object, or null. The server at the other end may be any program, so that nothing about its
 // answer is certain.
 const nlohmann::json& member(const nlohmann::json& object, const char* key);
-// A string's text; "?" of anything else.
+// A string's text, fit for a terminal; "?" of anything else.
 std::string json_text(const nlohmann::json& value);
 
 // Prints "flyball: URL answered 404: MESSAGE" and `remedy` on stderr. Returns the exit code of a status that

@@ -11,6 +11,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
+constexpr const char* kUnloaded = "the operator unloads it";
+
 std::string wait_text(milliseconds time) {
   return config::exact_time_text(std::chrono::microseconds(time).count());
 }
@@ -145,7 +147,7 @@ std::uint64_t Governor::bytes_of(const std::string& app) const {
 std::uint64_t Governor::most_for_one(std::size_t pool) const {
   std::uint64_t kept = 0;
   for (const auto& [id, account] : accounts_)
-    if (account.claim.pool == pool && account.claim.pinned) kept += account.bytes;
+    if (account.claim.pool == pool && stays(id, account)) kept += account.bytes;
   return less(pools_[pool].capacity, kept);
 }
 
@@ -207,7 +209,8 @@ Governor::Step Governor::decide(const World& world) {
     const bool held = holds || (account.held && round.closes(id));
     if (held == account.held) continue;
     account.held = held;
-    round.step.actions.push_back({held ? Action::Kind::hold : Action::Kind::release, id});
+    const char* const why = is_unwanted(id) ? kUnloaded : "others wait for its memory";
+    round.step.actions.push_back({held ? Action::Kind::hold : Action::Kind::release, id, 0, {}, why});
   }
   return std::move(round.step);
 }
@@ -270,7 +273,7 @@ void Governor::unload_unwanted(Round& round) {
     if (at == accounts_.end() || at->second.state != State::ready) continue;
     if (at->second.idle_since) {
       ++counters_.unloads;
-      end(round, id, "the operator unloads it");
+      end(round, id, kUnloaded);
     } else {
       close(round, at->second.claim.pool, {{id}, at->second.bytes});
     }
@@ -334,7 +337,7 @@ void Governor::visit(Round& round, Id id) {
     if (other.claim.pool == pool) {
       if (other.state == State::ending) {
         coming += stuck ? 0 : other.bytes;
-      } else if (other.claim.pinned) {
+      } else if (stays(other_id, other)) {
         kept += other.bytes;
       } else {
         later += other.bytes;
@@ -343,7 +346,7 @@ void Governor::visit(Round& round, Id id) {
     if (account.claim.group.empty() || other.claim.group != account.claim.group ||
         other.claim.model == account.claim.model)
       continue;
-    if (other.claim.pinned && other.state != State::ending)
+    if (stays(other_id, other) && other.state != State::ending)
       return refuse(round, id, ErrorCode::model_unavailable,
                     "Model " + other.claim.model + " is pinned, and of group " + other.claim.group +
                         " one may be loaded.");
@@ -438,7 +441,7 @@ Governor::Share Governor::share_of(const Asker& asker) const {
   if (asker.resident == 0) return {&asker, kUnknown, kUnknown};
   Share share{&asker, less(asker.resident, bytes_of(asker.app)), asker.resident};
   for (const auto& [id, account] : accounts_)
-    if (account.app == asker.app && account.claim.pinned && account.state != State::ending)
+    if (account.app == asker.app && stays(id, account) && account.state != State::ending)
       share.could_be_left = less(share.could_be_left, account.bytes);
   return share;
 }

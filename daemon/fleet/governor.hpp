@@ -80,7 +80,7 @@ class Governor {
   // The operator wants it to end, pinned or not: once it is ready and its answers have ended. Until then it
   // gets no new requests.
   void unload(Id id) { unwanted_.insert(id); }
-  bool unloads(Id id) const { return unwanted_.contains(id); }
+  bool is_unwanted(Id id) const { return unwanted_.contains(id); }
   void gone(Id id);  // its process has ended, however
   // What is kept from here on, of a ready one.
   void keep(Id id, bool pinned, std::optional<std::chrono::milliseconds> keep);
@@ -108,7 +108,7 @@ class Governor {
     Id id = 0;
     std::uint64_t kv_bytes = 0;
     std::optional<Error> error = {};
-    std::string why = {};   // of an end, for the log
+    std::string why = {};   // of an end or a hold, for the log
     bool of_asker = false;  // a refusal that another asker would not meet
     bool for_good = false;  // a refusal that stands while the pool and what is pinned in it stay as they are
   };
@@ -176,6 +176,8 @@ class Governor {
   bool turn_over(const Account& account, TimePoint now) const;
   bool may_end(const Account& account, TimePoint now) const;
   bool ends_before(const Account& left, const Account& right, TimePoint now) const;
+  // Ends for nobody, and not on the operator's word either.
+  bool stays(Id id, const Account& account) const { return account.claim.pinned && !is_unwanted(id); }
   void see(Round& round);
   std::optional<Id> idle_longest(std::size_t pool, TimePoint idle_since) const;
   void give_way(Round& round);

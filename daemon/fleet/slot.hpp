@@ -34,6 +34,7 @@ struct Slot {
   bool draining = false;
   bool preloaded = false;  // started, and started again, without a request
   bool unloaded = false;   // by the operator, and not started since
+  bool unload_next = false;  // the next process ends when it has answered the requests that wait for it
   std::vector<std::function<void()>> when_ended;  // of the process that is there
   std::vector<Fleet::Acquired> waiters;
   std::vector<Asker> askers;  // who wait for this load

@@ -24,6 +24,9 @@ using worker::WorkerClient;
 
 // Requests that wait for one engine to come up; the gateway's own queue limit is below it.
 constexpr std::size_t kMaxWaiters = 65'536;
+// Calls that wait for one engine to end. An operator's script that asks again and again must not fill the
+// memory.
+constexpr std::size_t kMaxUnloads = 64;
 // Beside a heartbeat, from the deadline of a drain to its end, whatever the processes do. A worker's client
 // kills it 2 s after the deadline and at the next heartbeat; one that does not end then is in the kernel's
 // hands (a driver's, a disk's).
@@ -91,7 +94,7 @@ class WorkerFleet final : public Fleet {
       if (slot->client) {
         s.account_bytes = governor_.bytes(slot->id);
         s.waits_for_memory = governor_.waits(slot->id);
-        s.ending |= governor_.held(slot->id) || governor_.unloads(slot->id);
+        s.ending |= slot->ready && (governor_.held(slot->id) || governor_.is_unwanted(slot->id));
       }
       all.push_back(std::move(s));
     }
@@ -167,6 +170,7 @@ class WorkerFleet final : public Fleet {
     }
     for (const config::ModelEntry& model : models) {
       for (const std::string& backend : preload_engines(model)) {
+        if (const auto slot = find(model.id, backend)) slot->unloaded = false;
         acquire_now(model.id, backend, {}, {});
         if (const auto slot = find(model.id, backend)) slot->preloaded = true;
       }
@@ -197,7 +201,7 @@ class WorkerFleet final : public Fleet {
       slot = add((*any)->entry, backend);
     }
     // One that is ending is waited for: its successor, or the decision to start none, answers.
-    const bool held = governor_.held(slot->id);
+    const bool held = governor_.held(slot->id) || governor_.is_unwanted(slot->id);
     if (slot->ready && slot->client->accepting() && !held) return answer(callback, slot->client.get());
     if (slot->lifecycle.invalid() && slot->stamp != file_stamp(slot->entry.path)) slot->lifecycle.forgive();
     const Lifecycle::Wanted wanted = slot->lifecycle.wanted(steady_clock::now());
@@ -207,7 +211,7 @@ class WorkerFleet final : public Fleet {
                     fail(ErrorCode::overloaded,
                          std::to_string(kMaxWaiters) + " requests wait for model " + model + " to load."));
     }
-    slot->waiters.push_back(std::move(callback));
+    if (callback) slot->waiters.push_back(std::move(callback));
     if (join(slot->askers, asker) && slot->client) {
       governor_.join(slot->id, asker);
       look_soon();
@@ -224,24 +228,42 @@ class WorkerFleet final : public Fleet {
       Unloaded callback;
     };
     const auto unloading = std::make_shared<Unloading>(Unloading{{}, 0, std::move(callback)});
+    bool refused = false;
     for (const auto& slot : slots_) {
       if (slot->entry.id != model || (!backend.empty() && slot->backend != backend)) continue;
-      slot->preloaded = false;
       slot->unloaded = true;
-      if (!slot->client) continue;
+      if (!slot->client) {
+        unload_before_it_starts(*slot);
+        continue;
+      }
+      if (slot->when_ended.size() >= kMaxUnloads) {
+        refused = true;
+        continue;
+      }
       unloading->engines.push_back(slot->backend);
       ++unloading->left;
       slot->when_ended.emplace_back([unloading] {
         if (--unloading->left == 0) unloading->callback(std::move(unloading->engines));
       });
       governor_.unload(slot->id);
-      // Nobody's request waits for this load.
-      if (!slot->ready &&
-          std::ranges::none_of(slot->waiters, [](const Acquired& waiter) { return !!waiter; }))
-        stop(*slot, steady_clock::now());
+      if (!slot->ready && slot->waiters.empty())
+        stop(*slot, steady_clock::now());  // no request wants this load
     }
+    if (refused && unloading->left == 0)
+      return unloading->callback(
+          fail(ErrorCode::overloaded,
+               std::to_string(kMaxUnloads) + " unloads of model " + model + " wait for its end."));
     if (unloading->left == 0) return unloading->callback(std::vector<std::string>{});
     look_soon();
+  }
+  // Its load failed, and is about to be tried again after a pause, or when another engine has ended.
+  void unload_before_it_starts(Slot& slot) {
+    if (!slot.waiters.empty()) {
+      slot.unload_next = true;
+    } else if (const auto room = std::exchange(slot.room, std::nullopt)) {
+      slot.timer.cancel();
+      slot.lifecycle.ended(steady_clock::now(), room->cause, true);
+    }
   }
   static void answer(const Acquired& callback, Result<Backend*> result) {
     if (callback) callback(std::move(result));
@@ -263,6 +285,7 @@ class WorkerFleet final : public Fleet {
     const auto began = steady_clock::now();
     const std::weak_ptr<Slot> weak = slot;
     slot->id = ++last_id_;
+    if (std::exchange(slot->unload_next, false)) governor_.unload(slot->id);
     const auto with_slot = [weak](auto use) {
       if (const auto s = weak.lock()) use(s);
     };
@@ -375,12 +398,14 @@ class WorkerFleet final : public Fleet {
       slot->timer.cancel();
       spawn(slot);
     }
-    if (!ended->waiters.empty() && ended->lifecycle.wanted(steady_clock::now()).spawn) spawn(ended);
+    const bool kept =
+        ended->preloaded && !ended->unloaded && std::ranges::find(slots_, ended) != slots_.end();
+    if ((kept || !ended->waiters.empty()) && ended->lifecycle.wanted(steady_clock::now()).spawn) spawn(ended);
   }
 
   void restart(const std::shared_ptr<Slot>& slot) {
     if (slot->lifecycle.state(steady_clock::now()) != WorkerState::backoff) return;
-    const bool wanted = !slot->waiters.empty() || slot->preloaded;
+    const bool wanted = !slot->waiters.empty() || (slot->preloaded && !slot->unloaded);
     slot->lifecycle.restart(wanted);
     if (wanted) spawn(slot);
   }
@@ -451,8 +476,8 @@ class WorkerFleet final : public Fleet {
         slot.draining = true;
         return slot.client->drain(steady_clock::now());
       case Governor::Action::Kind::hold:
-        spdlog::info("engine ends after its answers, others wait for its memory | model={} backend={}",
-                     slot.entry.id, slot.backend);
+        spdlog::info("engine ends after its answers: {} | model={} backend={}", action.why, slot.entry.id,
+                     slot.backend);
         return;
       case Governor::Action::Kind::release:
         if (slot.ready && slot.client->accepting()) answer_all(slot, slot.client.get());

@@ -3,6 +3,7 @@
 One test: operator_test.py [-v] OperatorTest.test_name"""
 
 import hashlib
+import http.server
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -51,17 +53,77 @@ class OperatorTest(unittest.TestCase):
 
     def test_an_engine_at_work_ends_behind_its_answers(self):
         with Daemon() as daemon:
-            answer, unloaded = [], []
+            unloaded = []
             unload = threading.Thread(target=lambda: unloaded.append(self.command(daemon, "unload", "demo")))
 
             def unload_at_first(n):
-                if n == 1:
-                    unload.start()
+                """The engine stands still until the daemon has begun to unload it."""
+                if n > 1:
+                    return
+                (worker,) = daemon.workers()
+                os.kill(worker, signal.SIGSTOP)
+                unload.start()
+                while self.engines(daemon)[0]["state"] != "ending":
+                    time.sleep(0.01)
+                os.kill(worker, signal.SIGCONT)
             answer = daemon.stream(dict(GREEDY, max_tokens=600), on_event=unload_at_first)
             self.assertEqual(answer[1:], ("length", True))
             unload.join()
             self.assertEqual(unloaded, ["demo is unloaded from cpu\n"])
             self.assertEqual(daemon.workers(), [])
+            self.assertTrue(daemon.wait_for_log("engine ends after its answers: the operator unloads it"))
+
+    def test_a_drain_answers_the_call_that_waits(self):
+        with Daemon() as daemon:
+            refused = []
+            unload = threading.Thread(target=lambda: refused.append(self.command(daemon, "unload", "demo", expect=69)))
+
+            def drain_at_first(n):
+                if n > 1:
+                    return
+                (worker,) = daemon.workers()
+                os.kill(worker, signal.SIGSTOP)
+                unload.start()
+                while self.engines(daemon)[0]["state"] != "ending":
+                    time.sleep(0.01)
+                daemon.signal(signal.SIGTERM)
+                unload.join()
+                os.kill(worker, signal.SIGCONT)
+            self.assertEqual(daemon.stream(dict(GREEDY, max_tokens=600), on_event=drain_at_first)[1:], ("length", True))
+            self.assertIn("answered 503: The daemon is shutting down.", refused[0])
+            self.assertEqual(daemon.wait(), 0)
+
+    def test_another_program_is_told_and_cannot_write_to_the_terminal(self):
+        class Other(http.server.BaseHTTPRequestHandler):
+            answer = b""
+
+            def do_GET(self):
+                if self.command == "POST":
+                    self.rfile.read(int(self.headers["content-length"]))
+                self.send_response(200)
+                self.send_header("content-length", str(len(Other.answer)))
+                self.end_headers()
+                self.wfile.write(Other.answer)
+            do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+        with http.server.HTTPServer(("127.0.0.1", 0), Other) as other:
+            threading.Thread(target=other.serve_forever, daemon=True).start()
+            self.addCleanup(other.shutdown)
+            url = "http://127.0.0.1:%d" % other.server_address[1]
+            for answer in (b"{}", b"[]", b'{"engines": {}, "unloaded": "abc"}', b"7"):
+                Other.answer = answer
+                for args in (["ps"], ["load", "m"], ["unload", "m"]):
+                    ended = flyball(*args, "--url", url)
+                    self.assertEqual(ended.returncode, 69, (answer, args, ended.stdout))
+                    self.assertIn("it is no Flyball daemon", ended.stderr)
+            Other.answer = json.dumps({"engines": [{"model": "a\x1b[2Jb\u009bc\nd", "engine": 7, "pid": -1,
+                                                    "kv_used_ratio": 1e17, "idle_ms": "x"}, 3], "pools": {"x": []}}).encode()
+            ended = flyball("ps", "--url", url)
+            self.assertEqual(ended.returncode, 0, ended.stderr)
+            self.assertIn("a?[2Jb?c?d", ended.stdout)
+            self.assertNotIn("\x1b", ended.stdout)
 
     def test_the_daemon_obeys_the_operator_alone(self):
         with Daemon(more=OPERATOR) as daemon, tempfile.NamedTemporaryFile("w") as key_file:
@@ -105,10 +167,10 @@ class AppNewTest(unittest.TestCase):
         self.write_config("tcp: 127.0.0.1:8080")
         os.mkdir(os.path.join(self.dir.name, "apps.d"))
 
-    def write_config(self, listener, more="default_app: first"):
+    def write_config(self, listener, more="loopback_without_key: true\ndefault_app: first"):
         with open(self.config, "w") as out:
             out.write("schema: flyball.config/v1\nlisteners: {local: {%s}}\nmodels: {demo: {embedded: true}}\n"
-                      "loopback_without_key: true\nkv_spill: {max_bytes: 0B}\nstate_dir: state\n%s\n" % (listener, more))
+                      "kv_spill: {max_bytes: 0B}\nstate_dir: state\n%s\n" % (listener, more))
 
     def new(self, *args, expect=0):
         ended = flyball("app", "new", *args, "--config", self.config)
@@ -142,7 +204,8 @@ class AppNewTest(unittest.TestCase):
                     break
             self.assertEqual(answer["object"], "chat.completion", answer)
             metrics = subprocess.run(["curl", "-s", url + "/metrics"], capture_output=True, text=True).stdout
-            self.assertIn('app="nightly"', metrics)
+            (counted,) = re.findall(r'(?m)^flyball_requests_total\{app="nightly".*status="200".* (\d+)$', metrics)
+            self.assertEqual(int(counted), 1)
         finally:
             serve.send_signal(signal.SIGTERM)
             serve.wait(60)
@@ -174,7 +237,7 @@ class AppNewTest(unittest.TestCase):
     def test_nothing_that_is_there_is_changed(self):
         self.new("first")
         before = self.manifest("first.yaml")
-        self.assertIn('the app "first" is there already, in ', self.new("first", expect=65))
+        self.assertIn('the app "first" is there already, in ', self.new("first", expect=64))
         with open(os.path.join(self.dir.name, "apps.d", "second.yaml"), "w") as out:
             out.write("schema: flyball.app/v1\napp: another\n")
         self.assertIn("second.yaml exists", self.new("second", expect=74))
@@ -196,6 +259,22 @@ class AppNewTest(unittest.TestCase):
         self.assertEqual(full.returncode, 74)
         self.assertEqual(os.listdir(os.path.join(self.dir.name, "apps.d")), [], "nobody has the key")
 
+    def test_the_printed_commands_survive_any_path_and_any_id(self):
+        for folder in ("a blank and a 'quote'", "no utf-8 \udce9"):
+            home = os.path.join(self.dir.name, folder)
+            os.mkdir(home)
+            self.config = os.path.join(home, "config.yaml")
+            self.write_config("unix: \"%s\"" % os.path.join(self.dir.name, "it's.sock"), more="loopback_without_key: false")
+            for name in ("null", "con:", "y") if "quote" in folder else ():
+                printed = self.new(name)
+                words = subprocess.run(["sh", "-c", "flyball() { printf '%s\\n' \"$@\"; }; curl() { flyball \"$@\"; }\n" +
+                                        "\n".join(line for line in printed.splitlines() if line.startswith("  "))],
+                                       capture_output=True, text=True, errors="surrogateescape", timeout=60).stdout
+                self.assertIn("\n%s\n" % self.config, words)
+                self.assertIn("\n%s\nhttp://localhost/v1/chat/completions\n" % os.path.join(self.dir.name, "it's.sock"), words)
+            self.assertEqual(len(json.loads(self.new("other", "--json"))["key"]), len("fb-") + 64)
+            self.assertEqual(flyball("check", self.config, errors="replace").returncode, 0)
+
     def test_without_a_configuration_it_says_how_to_begin(self):
         ended = flyball("app", "new", "first", env=dict(os.environ, HOME=self.dir.name, XDG_CONFIG_HOME=self.dir.name))
         self.assertEqual(ended.returncode, 74)
@@ -209,6 +288,10 @@ class AppNewTest(unittest.TestCase):
         self.assertEqual(by_app["rule"], by_word["rule"])
         self.assertNotEqual(by_app["rule"], json.loads(
             flyball("advise", "--config", self.config, "one RTX 4090, chat", "--json").stdout)["rule"])
+        # Facts that are given count for those derived from them, too.
+        facts = ["--fact", "hardware.memory.total=16000000000", "--fact", "model.bytes=9000000000000"]
+        huge = json.loads(flyball("advise", *first, "laptop", *facts, "--json").stdout)
+        self.assertEqual(huge["rule"], "no_gpu_memory_too_small")
         here = json.loads(flyball("explain", *first, "--json").stdout)
         self.assertIn("by rule %s\n" % here["rule"]["id"], flyball("why-not", "vllm", *first).stdout)
         for command in (["advise"], ["why-not", "vulkan"]):

@@ -17,9 +17,9 @@ constexpr std::array kRoutes{
     Route{"GET", "/metrics", Access::viewer, BodyType::none, kObserve, false, kMetrics},
     Route{"POST", "/v1/route/explain", Access::app, BodyType::json, "explain", false, kExplain},
     Route{"GET", "/v1/route/receipts/", Access::app, BodyType::none, "receipt", false, kReceipt},
-    Route{"GET", "/v1/engines", Access::owner, BodyType::none, kObserve, false, kEngines},
-    Route{"POST", "/v1/engines/load", Access::owner, BodyType::json, "load", true, kLoad},
-    Route{"POST", "/v1/engines/unload", Access::owner, BodyType::json, "unload", true, kUnload},
+    Route{"GET", "/v1/engines", Access::operator_only, BodyType::none, kObserve, false, kEngines},
+    Route{"POST", "/v1/engines/load", Access::operator_only, BodyType::json, "load", true, kLoad},
+    Route{"POST", "/v1/engines/unload", Access::operator_only, BodyType::json, "unload", true, kUnload},
 };
 
 constexpr std::array kKeys{KeyPlace{"Authorization", "Bearer"}};

@@ -18,6 +18,9 @@ Result<ModelAndEngine> parse_model_and_engine(std::string_view text) {
                   std::string(key.substr(0, 100)));
     if (!value.is_string())
       return fail(ErrorCode::invalid_value, "'" + std::string(key) + "' must be a string.", std::string(key));
+    if (value.text().empty())
+      return fail(ErrorCode::invalid_value, "'" + std::string(key) + "' must not be empty.",
+                  std::string(key));
     (key == "model" ? out.model : out.engine) = value.text();
   }
   if (out.model.empty()) return fail(ErrorCode::missing_field, "'model' is missing.", "model");

@@ -261,6 +261,19 @@ TEST_F(EnginesTest, a_load_that_fails_is_its_error) {
   EXPECT_EQ(json::parse(answer.body)["error"]["code"], "insufficient_memory");
 }
 
+TEST_F(EnginesTest, a_drain_answers_a_call_that_waits) {
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post("/v1/engines/load", R"({"model":"small"})", "key-of-the-operator"));
+  ASSERT_EQ(rig.fleet.held.size(), 1U);
+  rig.service.start_draining();
+  wire.run();
+  const Answer answer = wire.answer();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_EQ(json::parse(answer.body)["error"]["code"], "shutting_down");
+  rig.fleet.held.front()(&rig.fleet.backend("small", "cpu"));  // the load ends all the same
+}
+
 TEST_F(EnginesTest, mistakes_in_the_body_are_named) {
   const auto mistake = [&](std::string body) {
     const Answer answer = tell("/v1/engines/unload", std::move(body));
@@ -275,6 +288,7 @@ TEST_F(EnginesTest, mistakes_in_the_body_are_named) {
   EXPECT_EQ(mistake(R"({"model":"demo","engin":"cpu"})"), "400 invalid_value engin")
       << "a misspelled engine is not all engines";
   EXPECT_EQ(mistake(R"({"model":"demo","engine":"opencl"})"), "400 invalid_value engine");
+  EXPECT_EQ(mistake(R"({"model":"demo","engine":""})"), "400 invalid_value engine");
   EXPECT_EQ(mistake(R"({"model":"dem"})"), "404 model_not_found model");
   EXPECT_EQ(mistake(std::string(16 * 1024 + 1, ' ')), "413 body_too_large ");
   EXPECT_EQ(engines().size(), 1U) << "nothing was unloaded";

@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <boost/asio/post.hpp>
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/ptrace.h>
@@ -507,7 +508,7 @@ TEST_F(FleetTest, UnloadEndsAnEngineThatHasNoWork) {
   EXPECT_EQ(fleet->memory().unloads, 1U);
 }
 
-TEST_F(FleetTest, UnloadLetsAnswersEndAndServesWhoCameMeanwhileAnew) {
+TEST_F(FleetTest, UnloadLetsAnswersEndAndLoadsAgainForLaterRequests) {
   model("a", "tokens=300,delay_us=1000");
   make();
   auto a = acquire("a");
@@ -537,6 +538,60 @@ TEST_F(FleetTest, APreloadedEngineThatIsUnloadedStaysSoUntilItIsAskedForOrReload
   EXPECT_FALSE(until([&] { return status_of("a").state != WorkerState::stopped; }, milliseconds(300)));
   fleet->reload(config);
   ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
+}
+
+// `preload` holds again from the next load on: the engine is started again when it dies.
+TEST_F(FleetTest, APreloadedEngineThatIsLoadedAgainIsKeptAgain) {
+  model("a", "").preload = true;
+  make();
+  ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
+  ASSERT_TRUE(unload("a"));
+  ASSERT_TRUE(acquire("a"));
+  kill(status_of("a").pid, SIGKILL);
+  ASSERT_TRUE(until([&] { return loads("a") == 3 && status_of("a").state == WorkerState::ready; }));
+}
+
+TEST_F(FleetTest, AReloadLoadsAPreloadedEngineThatIsJustBeingUnloaded) {
+  model("a", "").preload = true;
+  make();
+  ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
+  bool unloaded = false;
+  fleet->unload("a", "", [&](const auto&) { unloaded = true; });
+  boost::asio::post(io, [&] { fleet->reload(config); });
+  ASSERT_TRUE(
+      until([&] { return unloaded && loads("a") == 2 && status_of("a").state == WorkerState::ready; }));
+}
+
+TEST_F(FleetTest, UnloadInThePauseAfterACrashKeepsTheEngineFromComingBack) {
+  model("a", "").preload = true;
+  config.worker.backoff_min = milliseconds(200);
+  make();
+  ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
+  kill(status_of("a").pid, SIGKILL);
+  ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::backoff; }));
+  EXPECT_EQ(unload("a").value(), std::vector<std::string>{});
+  EXPECT_FALSE(until([&] { return loads("a") == 2; }, milliseconds(600)));
+  EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+  EXPECT_TRUE(acquire("a")) << "the next request loads it";
+}
+
+TEST_F(FleetTest, UnloadInThePauseAfterACrashServesTheRequestsThatWaitAndEndsTheEngineThen) {
+  model("a", "tokens=3");
+  config.worker.backoff_min = milliseconds(200);
+  make();
+  ASSERT_TRUE(acquire("a"));
+  kill(status_of("a").pid, SIGKILL);
+  ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::backoff; }));
+  auto sink = std::make_shared<RecordingSink>();
+  std::optional<Result<Ticket>> ticket;
+  fleet->acquire("a", "cpu", [&](Result<Backend*> r) {
+    ASSERT_TRUE(r);
+    ticket = (*r)->start(request(), sink);
+  });
+  ASSERT_TRUE(unload("a"));
+  ASSERT_TRUE(until([&] { return sink->over(); }));
+  EXPECT_EQ(sink->tokens.size(), 3U);
+  EXPECT_TRUE(until([&] { return status_of("a").state == WorkerState::stopped; }));
 }
 
 TEST_F(FleetTest, UnloadGivesUpALoadThatNobodyWaitsFor) {

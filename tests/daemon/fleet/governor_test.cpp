@@ -469,10 +469,10 @@ TEST(Governor, UnloadsAnIdleEngineOnTheOperatorsWordAlsoAPinnedOne) {
   m.ask(1, pinned);
   m.ask(2, claim("other", 10));
   m.governor.unload(1);
-  EXPECT_TRUE(m.governor.unloads(1));
+  EXPECT_TRUE(m.governor.is_unwanted(1));
   m.decide();
   EXPECT_EQ(m.ended, std::vector<Governor::Id>{1});
-  EXPECT_FALSE(m.governor.unloads(1)) << "the next process is another one";
+  EXPECT_FALSE(m.governor.is_unwanted(1)) << "the next process is another one";
   EXPECT_EQ(m.governor.counters().unloads, 1U);
   EXPECT_EQ(m.governor.counters().evictions, 0U);
 }
@@ -496,8 +496,8 @@ TEST(Governor, UnloadsAnEngineAtWorkWhenItsAnswersHaveEnded) {
   }
 }
 
-// The memory of an engine that is unloaded comes free soon, so that no other engine ends for those who wait.
-TEST(Governor, WhoWaitsCountsOnTheEngineThatIsUnloaded) {
+// The memory of an engine that is unloaded comes free soon, so that no other engine ends for the next load.
+TEST(Governor, EvictsNobodyWhileAnUnloadedEngineGivesItsMemoryBack) {
   Machine m(100);
   m.ask(1, claim("unloaded", 50));
   m.ask(2, claim("idle", 50));
@@ -511,6 +511,26 @@ TEST(Governor, WhoWaitsCountsOnTheEngineThatIsUnloaded) {
   m.decide();
   EXPECT_EQ(m.ended, std::vector<Governor::Id>{1});
   EXPECT_TRUE(m.ready.contains(3) && m.ready.contains(2));
+}
+
+// A pinned engine keeps its memory for good, but not once the operator unloads it.
+TEST(Governor, ALoadWaitsForAPinnedEngineThatIsUnloaded) {
+  for (const char* group : {"", "g"}) {
+    Machine m(100);
+    auto pinned = claim("pinned", 80);
+    pinned.pinned = true;
+    pinned.group = group;
+    m.ask(1, pinned);
+    m.work(1);
+    m.governor.unload(1);
+    auto other = claim("other", 50);
+    other.group = group;
+    m.ask(2, other);
+    EXPECT_TRUE(m.refused.empty()) << m.refused[2];
+    m.rest(1);
+    m.decide();
+    EXPECT_TRUE(m.ready.contains(2));
+  }
 }
 
 TEST(Governor, UnloadsAnEngineThatLoadsOnceItIsReady) {
