@@ -108,11 +108,11 @@ inline std::span<const std::byte> @symbol@() noexcept {
   target_sources(${target} PRIVATE ${asm})
 endfunction()
 
-# flyball_test(<name> LABEL <area> SOURCES ... LINK ...): a GoogleTest program; each test is a ctest entry. Exit 77 means
-# SKIPPED (tests/harness/main.cpp). Cases of parameterised tests are named by their generators, not by printed values
-# (NO_PRETTY_VALUES), which may be bytes or addresses.
+# flyball_test(<name> LABEL <area> [TOGETHER] SOURCES ... LINK ...): a GoogleTest program; each test is a ctest entry.
+# Exit 77 means SKIPPED (tests/harness/main.cpp). Cases of parameterised tests are named by their generators, not by
+# printed values (NO_PRETTY_VALUES), which may be bytes or addresses. TOGETHER: see flyball_tests_together.
 function(flyball_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "TOGETHER" "LABEL;TIMEOUT" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
@@ -121,8 +121,32 @@ function(flyball_test name)
   flyball_unity(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} flyball_flags GTest::gtest GTest::gmock)
   target_compile_definitions(${name} PRIVATE FLYBALL_SOURCE_DIR="${CMAKE_SOURCE_DIR}" FLYBALL_BINARY_DIR="${CMAKE_BINARY_DIR}")
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES
-    PROPERTIES ENVIRONMENT "XDG_STATE_HOME=${CMAKE_BINARY_DIR}/state/${name}" LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
+  set(properties ENVIRONMENT "XDG_STATE_HOME=${CMAKE_BINARY_DIR}/state/${name}" LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} SKIP_RETURN_CODE 77)
+  if(ARG_TOGETHER)
+    flyball_tests_together(${name} PROPERTIES ${properties})
+  else()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST NO_PRETTY_VALUES PROPERTIES ${properties})
+  endif()
+endfunction()
+
+# flyball_tests_together(<program> [PREFIX p] [FILTER f] PROPERTIES ...): each suite of the program is one ctest entry and
+# one process, a parameterised suite one for each of its parameters. For fixtures whose cases share a device and compiled
+# kernels, which each process makes anew. The output names the case that failed.
+function(flyball_tests_together program)
+  cmake_parse_arguments(ARG "" "PREFIX;FILTER" "PROPERTIES" ${ARGN})
+  if(NOT ARG_FILTER)
+    set(ARG_FILTER "*")
+  endif()
+  set(properties "")
+  foreach(property IN LISTS ARG_PROPERTIES)
+    string(APPEND properties " [==[${property}]==]")
+  endforeach()
+  set(entries ${CMAKE_CURRENT_BINARY_DIR}/${ARG_PREFIX}${program}_together.cmake)
+  file(GENERATE OUTPUT ${entries} CONTENT
+    "include([==[${CMAKE_SOURCE_DIR}/packaging/cmake/AddTestsTogether.cmake]==])
+flyball_add_tests_together(${program} [==[$<TARGET_FILE:${program}>]==] [==[${ARG_FILTER}]==] [==[${ARG_PREFIX}]==]${properties})
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${entries})
 endfunction()
 
 # flyball_script_test(<name> LABEL <area> [SERIAL] COMMAND ...): exit 77 means SKIPPED. SERIAL: it measures times, and

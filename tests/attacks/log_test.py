@@ -12,12 +12,12 @@ import threading
 import time
 import unittest
 
-from attack import CHAT, LIGHT_CHAT, MODELS, SANITIZED, AttackTest, Client, demo, message, read_answer
+from attack import CHAT, LIGHT_CHAT, MODELS, AttackTest, Client, at_least, demo, message, read_answer
 
 LINES_A_SECOND = 50
 LINES = 40_000  # 9 MB
 PIPE_BYTES = 4096
-EXIT_SECONDS = 60 if SANITIZED else 10
+EXIT_SECONDS = 60
 
 
 def unread(fd):
@@ -36,7 +36,8 @@ class LogTest(AttackTest):
             self.assertEqual([line for line in lines if b"Sanitizer" in line or b": runtime error: " in line], [])
             lines = sum(b"invalid_api_key" in line for line in lines)
             print("%d lines of %d refusals in %.1f s" % (lines, refused, seconds))
-            self.assertGreater(refused / seconds, 50 if SANITIZED else 1000)
+            self.assertGreater(refused, at_least(1000))
+            self.assertGreater(refused, 10 * lines)
             self.assertGreater(lines, 0)
             self.assertLess(lines / seconds, LINES_A_SECOND)
 

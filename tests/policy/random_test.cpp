@@ -396,8 +396,9 @@ TEST(RandomTrees, AgreeWithANaiveEvaluator) {
     ASSERT_TRUE(tree) << "seed " << seed << ": " << tree.error().where << " " << tree.error().message << "\n"
                       << text;
     (void)lint(*tree);
-    const auto again = parse_policy(text, "random.yaml");
-    ASSERT_TRUE(again) << "seed " << seed;
+    // Another tree of the same text gives the same receipts, which are long to write: every eighth is asked.
+    const auto again = i % 8 == 0 ? std::optional(parse_policy(text, "random.yaml")) : std::nullopt;
+    ASSERT_TRUE(!again || *again) << "seed " << seed;
     for (int set = 0; set < 2; ++set) {
       const NaiveFacts naive_facts = make.facts();
       const Facts facts = typed(naive_facts);
@@ -413,8 +414,10 @@ TEST(RandomTrees, AgreeWithANaiveEvaluator) {
       ASSERT_EQ(d.advice ? d.advice->engine : "", advice) << "seed " << seed << " set " << set << "\n"
                                                           << text;
       advised += d.advice != nullptr;
-      const Facts same = typed(naive_facts);
-      ASSERT_EQ(receipt(d, facts).dump(), receipt(decide(*again, same), same).dump()) << "seed " << seed;
+      if (again) {
+        const Facts same = typed(naive_facts);
+        ASSERT_EQ(receipt(d, facts).dump(), receipt(decide(**again, same), same).dump()) << "seed " << seed;
+      }
       for (const PickTrace& trace : d.picks) {
         const std::uint32_t end = trace.first_target + trace.picked.at;
         bool another = false;

@@ -51,7 +51,7 @@ class DescriptorsTest(unittest.TestCase):
                 if answer.startswith(b"HTTP/1.1 503 "):
                     self.assertIn(b"Too many connections are open", answer)
                     self.assertIn(b"\r\nRetry-After: 1\r\n", answer)
-                    self.assertLess(time.monotonic() - begin, 10)
+                    self.assertLess(time.monotonic() - begin, 60)
                     client.close()
                     break
                 self.assertTrue(answer.startswith(b"HTTP/1.1 100 "), answer)

@@ -156,7 +156,7 @@ class DaemonTest(SmallModelTest):
             tokens = cold["usage"]["prompt_tokens"]
             self.assertEqual(cached[0], 0)
             self.assertGreater(cached[1], tokens - 17)  # whole blocks of 16, and one token to compute
-            deadline = time.monotonic() + 20
+            deadline = time.monotonic() + 120
             while True:  # the worker tells its sums at each heartbeat
                 metrics = daemon.request("GET", "/metrics")[1]
                 if 'prefix_cache_hits{backend="cpu",model="small"} %d\n' % cached[1] in metrics:
@@ -278,7 +278,7 @@ class DaemonTest(SmallModelTest):
                 began = time.monotonic()
                 for _ in range(5):
                     until("WATCHDOG=1")
-                self.assertLess(time.monotonic() - began, 5)
+                self.assertLess(time.monotonic() - began, 60)
                 # A daemon that stands still feeds nobody.
                 daemon.signal(signal.SIGSTOP)
                 time.sleep(0.3)
@@ -294,10 +294,11 @@ class DaemonTest(SmallModelTest):
                 server.settimeout(60)
                 daemon.signal(signal.SIGCONT)
                 until("WATCHDOG=1")
+                before = time.clock_gettime(time.CLOCK_MONOTONIC)
                 daemon.signal(signal.SIGHUP)
                 reloading = until("RELOADING=1")
                 stamp = int(next(l for l in reloading.split("\n") if l.startswith("MONOTONIC_USEC=")).split("=")[1])
-                self.assertLess(abs(stamp / 1e6 - time.clock_gettime(time.CLOCK_MONOTONIC)), 5)
+                self.assertTrue(before - 1e-6 <= stamp / 1e6 <= time.clock_gettime(time.CLOCK_MONOTONIC), (before, stamp))
                 until("READY=1")
                 daemon.signal(signal.SIGTERM)
                 until("STOPPING=1")

@@ -124,7 +124,7 @@ class FaultsTest(SmallModelTest):
             client = self.half_a_request(daemon)
             clock.set(0)
             self.assertEqual(client.recv(100).split()[1], b"408")
-            self.assertTrue(4.5 < time.monotonic() - started < 30, time.monotonic() - started)
+            self.assertGreater(time.monotonic() - started, 4.5)
             client.close()
             self.assertEqual(daemon.workers(), workers)
             daemon.wait_for_log("request_timeout")  # it may come after the answer

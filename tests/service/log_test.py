@@ -85,7 +85,7 @@ class LogTest(unittest.TestCase):
             before = time.monotonic()
             daemon.signal(signal.SIGTERM)
             self.assertEqual(daemon.wait(60), 0)
-            self.assertLess(time.monotonic() - before, 30 if SANITIZED else 10)
+            self.assertLess(time.monotonic() - before, 60, "its reader would never have read")
 
     def test_nothing_is_lost_at_an_ordinary_end(self):
         with Daemon() as daemon:

@@ -5,9 +5,29 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <string_view>
 
 #include "daemon/probe/probe.hpp"
+
+namespace {
+
+// Whether the child of the other engine kind has been here too, within ten minutes. Each leaves a file in the folder
+// that XDG_FLYBALL_PROBE_CHILD_FOLDER names.
+bool waits_for_the_other(const std::string& own) {
+  const std::filesystem::path folder = std::getenv("XDG_FLYBALL_PROBE_CHILD_FOLDER");
+  std::ofstream(folder / own).put('\n');
+  for (int i = 0; i < 60'000; ++i) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      if (entry.path().filename() != own) return true;
+    usleep(10'000);
+  }
+  return false;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 6 || std::string_view(argv[4]) != "--patience-ms") return 64;
@@ -19,6 +39,7 @@ int main(int argc, char** argv) {
     close(1);
     pause();
   }
+  if (mode == "wait_for_the_other" && !waits_for_the_other(argv[3])) return 4;
   if (mode == "silent") return 3;
   if (mode == "junk") std::puts("{\"devices\": 7, \"error\": [");
   if (mode == "wrong_types")

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "daemon/probe/probe.hpp"
+#include "tests/harness/temp_dir.hpp"
 
 namespace flyball::route {
 namespace {
@@ -32,19 +33,20 @@ TEST(Probe, ACrashIsReported) {
 }
 
 TEST(Probe, AHangIsEnded) {
-  const auto start = std::chrono::steady_clock::now();
   EXPECT_THAT(with_mode("hang", 200ms).devices[config::kOpenCl].error,
               HasSubstr("did not answer within 200 ms"));
-  EXPECT_THAT(with_mode("hang_after_closing", 200ms).devices[config::kOpenCl].error,
+  EXPECT_THAT(with_mode("hang_after_closing", 60s).devices[config::kOpenCl].error,
               HasSubstr("the driver crashed"));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
 }
 
 // One device of several that hangs or crashes its driver hides none that was asked before it.
 TEST(Probe, WhatWasFoundBeforeCounts) {
-  for (const auto& [mode, trouble] : {std::pair("hang_at_the_second", "did not answer within 2000 ms"),
-                                      std::pair("crash_at_the_second", "")}) {
-    const auto probe = with_mode(mode, 2s).devices[config::kVulkan];
+  for (const auto& [mode, trouble] :
+       {std::pair("hang_at_the_second", "did not answer within "), std::pair("crash_at_the_second", "")}) {
+    DeviceProbe probe;
+    // A loaded machine may give the child no time to name the first.
+    for (auto timeout = 1s; probe.devices.empty() && timeout < 100s; timeout *= 4)
+      probe = with_mode(mode, timeout).devices[config::kVulkan];
     EXPECT_THAT(probe.error, HasSubstr(trouble));
     EXPECT_NE(probe.error, "");
     EXPECT_FALSE(probe.answered);
@@ -54,13 +56,15 @@ TEST(Probe, WhatWasFoundBeforeCounts) {
   }
 }
 
-// The daemon listens only after the probe: two drivers that hang cost one timeout, not two.
+// The daemon listens only after the probe: two drivers that hang cost one timeout, not two. Here each child ends once it
+// has seen the other.
 TEST(Probe, BothDriversAreAskedAtOnce) {
-  const auto start = std::chrono::steady_clock::now();
-  const auto report = with_mode("hang", 8s);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 15s);
-  EXPECT_THAT(report.devices[config::kVulkan].error, HasSubstr("did not answer within 8000 ms"));
-  EXPECT_THAT(report.devices[config::kOpenCl].error, HasSubstr("did not answer within 8000 ms"));
+  const test::TempDir folder;
+  setenv("XDG_FLYBALL_PROBE_CHILD_FOLDER", folder.path().c_str(), 1);
+  const auto report = with_mode("wait_for_the_other", 60s);
+  unsetenv("XDG_FLYBALL_PROBE_CHILD_FOLDER");
+  EXPECT_THAT(report.devices[config::kVulkan].error, HasSubstr("status 0 and no report"));
+  EXPECT_THAT(report.devices[config::kOpenCl].error, HasSubstr("status 0 and no report"));
 }
 
 TEST(Probe, OutputThatIsNoReport) {

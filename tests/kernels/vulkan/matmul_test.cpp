@@ -55,11 +55,14 @@ INSTANTIATE_TEST_SUITE_P(Affine, VulkanMatmul,
                          testing::Combine(testing::Bool(), testing::ValuesIn(kernels::kAffineDTypes)),
                          case_name);
 
-// safetensors promise no alignment; GGUF's blocks begin at multiples of 8.
+// safetensors promise no alignment; GGUF's blocks begin at multiples of 8. How weights are read does not depend on the
+// number of tokens, and llvmpipe compiles the GPU's cut for nine of them, which it never runs for an engine, ten times as
+// long as for two. AgreesWithReference has all numbers.
 class VulkanMatmulAtAnyByte : public VulkanMatmul {};
 TEST_P(VulkanMatmulAtAnyByte, AgreesWithReference) {
   for (at_ = 1; at_ < 8; ++at_) {
-    const std::uint32_t cols = cases::odd_cols(type(), 3), tokens = at_ % 2 == 0 ? 1 : 9;
+    const std::uint32_t cols = cases::odd_cols(type(), 3), several = as_processor() ? 9 : 2;
+    const std::uint32_t tokens = at_ % 2 == 0 ? 1 : several;
     const std::vector<cases::Matrix> m = {{type(), 19, cols, 33, cases::kScaleTypes[at_ % 3]}};
     const auto x = cases::random_floats(std::size_t{tokens} * cols, 34);
     ASSERT_NO_FATAL_FAILURE(m[0].expect_near(x, multiply(m, x, tokens, nullptr)[0], tokens)) << at_;
