@@ -44,7 +44,7 @@ struct NewApp {
   std::string text;  // of the manifest
   std::string key, digest;
   std::string url;                    // where the daemon of this configuration listens
-  std::string model;                  // for the first request; "": the daemon's default
+  std::string model;                  // for the first request
   std::optional<std::string> daemon;  // the process that serves this configuration's state directory
 };
 

@@ -25,7 +25,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*$")
 # Words in backquotes that only look like paths.
 NO_PATHS = {"application/json"}
-# What the build makes that no CMakeLists.txt names.
+# Files that the build makes and no CMakeLists.txt names.
 BUILT = {"node_modules"}
 # Names in backquotes that are no files, in the places where names are files: architecture.md's rooms (of the room's
 # own) and life-of-a-request.md (of any room).
