@@ -297,9 +297,10 @@ class AttackTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "the attacker has too few connections")
             time.sleep(0.05)
 
-    def beside(self, daemon, kind, fresh=False, under_way=lambda: None, refusal=REFUSAL, **options):
+    def beside(self, daemon, kind, fresh=False, under_way=lambda: None, refusal=REFUSAL, line=0, **options):
         """Measures the light app alone and beside the attack, by turns, and asserts the bound. `under_way` returns when
-        the daemon feels the attack. The attackers' reports."""
+        the daemon feels the attack. `line`: so many connections of the attackers may be accepted before a new one of the
+        light app: the kernel's queue is first come, first served. The attackers' reports."""
         light, reports = Light(daemon, fresh), []
 
         def turns(first):
@@ -329,6 +330,9 @@ class AttackTest(unittest.TestCase):
             # for, so the bound stands beside a load that asks for nothing.
             busy, beside = turns(beside_busy_loops)
             limits = [max(limit, TIMES_BUSY * with_loops) for limit, with_loops in zip(limits, busy)]
+            if line:  # how long it takes at the speed at which the daemon accepted them in these very turns
+                line_ms = 1000 * line * statistics.median(report["seconds"] / report["made"] for report in reports)
+                limits = [max(limit, line_ms) for limit in limits]
             print("  again: beside busy loops %s ms, beside the attack %s ms, at most %s" % (busy, beside, limits))
         light.close()
         mistakes = ["p99 of %s: %.1f ms, at most %.1f" % (what, now, limit)

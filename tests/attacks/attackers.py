@@ -321,6 +321,7 @@ def flood(port, path=HEALTH, app=None, keys=0, connections=100, sources=1, reads
 
     # Connections that are to stay are opened again now and then: opening is not their attack.
     pause, next_refill = {"all": 0, "nothing": 0.1, "a byte": 1}[reads], 0
+    began = time.monotonic()
     while not over.is_set():
         if time.monotonic() >= next_refill:
             refill()
@@ -332,10 +333,10 @@ def flood(port, path=HEALTH, app=None, keys=0, connections=100, sources=1, reads
             if fd in opened:
                 serve(fd, events)
         begun.set()
-    still = len(opened)
+    still, seconds = len(opened), time.monotonic() - began
     for connection, _, _ in opened.values():
         connection.close()
-    return {"made": made, "still": still, "refused": refused, "closed": closed, "statuses": dict(statuses),
+    return {"made": made, "seconds": round(seconds, 2), "still": still, "refused": refused, "closed": closed, "statuses": dict(statuses),
             "megabytes": round(sent / 1e6, 1), "request_bytes": len(request)}
 
 

@@ -23,8 +23,8 @@ class PipelinesTest(AttackTest):
             with open("/proc/%d/clear_refs" % pid, "w") as clear:
                 clear.write("5")  # the peak begins anew
             # New connections, of refused clients too, stand in line with those that the attackers open anew.
-            reports = self.beside(daemon, "flood", fresh=True, under_way=lambda: self.taken(daemon), refusal=FLOOR, path=path,
-                                  reads=reads, app=app, connections=CONNECTIONS, sources=2)
+            reports = self.beside(daemon, "flood", fresh=True, under_way=lambda: self.taken(daemon), refusal=FLOOR,
+                                  line=CONNECTIONS_LIMIT, path=path, reads=reads, app=app, connections=CONNECTIONS, sources=2)
             peak = rss_megabytes(pid, "VmHWM:")
             print("  RSS %.1f MB before, at most %.1f MB" % (before, peak))
             for report in reports:
