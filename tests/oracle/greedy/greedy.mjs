@@ -77,14 +77,13 @@ function run(program, args, input) {
   return result.stdout;
 }
 
-// [{tokens, logprobs, gaps}] with llama.cpp's own logits.
+// [{tokens, logprobs, gaps}] with llama.cpp's own logits. All prompts run at once, as ours do: one batch a step.
 async function continueWithLlama(model, prompts) {
-  const context = await model.createContext({contextSize: kContext, threads: 1, flashAttention: false});
-  const sequence = context.getSequence();
+  const context = await model.createContext({contextSize: kContext, sequences: prompts.length, threads: 1,
+    flashAttention: false});
   const wanted = {generateNext: {logits: {filter: {tokens: [], includeTop: 2}}, totalLogitWeight: true}};
-  const out = [];
-  for (const prompt of prompts) {
-    await sequence.clearHistory();
+  const out = await Promise.all(prompts.map(async (prompt) => {
+    const sequence = context.getSequence();
     const one = {tokens: [], logprobs: [], gaps: []};
     let input = prompt;
     while (one.tokens.length < kTokens) {
@@ -96,8 +95,8 @@ async function continueWithLlama(model, prompts) {
       one.gaps.push(first - second);
       input = [token];
     }
-    out.push(one);
-  }
+    return one;
+  }));
   await context.dispose();
   return out;
 }
