@@ -254,7 +254,7 @@ void Connection::turn_away(std::string_view answer) {
 
 std::string_view Connection::owner() const noexcept {
   if (known()) return client_;
-  return asked_ ? "<strangers>" : "<newcomers>";  // neither is an app's id
+  return requests_ > 0 ? "<strangers>" : "<newcomers>";  // neither is an app's id
 }
 
 Activity Connection::activity() const noexcept {
@@ -274,7 +274,7 @@ Activity Connection::activity() const noexcept {
       break;
   }
   if (known() && (state_ != State::idle || !output().empty())) return Activity::working;
-  return asked_ ? Activity::idle : Activity::silent;
+  return requests_ > 0 ? Activity::idle : Activity::silent;
 }
 
 TimePoint Connection::deadline() const noexcept {
@@ -378,7 +378,7 @@ void Connection::on_head(const Head& head) {
   const std::size_t size = head.size;
   parser_.emplace(std::move(*parser));
   in_.erase(0, size);  // `head` views into it: not used below
-  asked_ = true;
+  ++requests_;
   auto entry = handler_.check_head(parser_->request(), peer_);
   if (!entry) {
     // The body, if any, is not wanted: it is discarded with the connection.

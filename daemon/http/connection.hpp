@@ -135,6 +135,7 @@ class Connection {
   // Working from the first byte of a known app's request on; a stranger's, from its whole arrival on.
   Activity activity() const noexcept;
   bool known() const noexcept { return !client_.empty(); }  // an app has been known on it
+  std::uint64_t requests() const noexcept { return requests_; }  // whose whole head has come
   // The owner of the connection's turns: the app last known on it, or all newcomers, or all strangers.
   std::string_view owner() const noexcept;
   TimePoint deadline() const noexcept;  // tick() no later than this; max() for never
@@ -179,7 +180,7 @@ class Connection {
 
   State state_ = State::idle;
   bool fresh_ = true;         // nothing has come yet
-  bool asked_ = false;        // a whole request head has come
+  std::uint64_t requests_ = 0;
   bool inside_ = false;       // in one of the calls that look for themselves
   bool close_after_ = false;  // the answer being given is the last
   bool head_only_ = false;    // HEAD: no body goes out

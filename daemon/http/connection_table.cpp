@@ -80,7 +80,6 @@ void ConnectionTable::update(Id id, Activity activity, bool known, TimePoint now
   if (it == entries_.end()) return;
   Entry& entry = it->second;
   const Queue queue = queue_of(activity, known);
-  if (queue == entry.queue) return;
   Group& group = entry.address->second;
   all_[queue].splice(all_[queue].end(), all_[entry.queue], entry.in_all);
   group[queue].splice(group[queue].end(), group[entry.queue], entry.in_address);

@@ -63,7 +63,8 @@ class ConnectionTable {
   // least; else the one silent longest. Where there is none, the new connection is refused. `now` never goes
   // back.
   Verdict admit(Id id, const std::string& address, TimePoint now);
-  // `known`: an app has been known on this connection.
+  // The connection has just been used: from now on it is in this activity, also where it was so before.
+  // `known`: an app has been known on it.
   void update(Id id, Activity activity, bool known, TimePoint now);
   void remove(Id id);  // nothing where it is not in the table
   Counts counts() const;

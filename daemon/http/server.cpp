@@ -188,13 +188,15 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
     arm();
   }
 
-  // The table hears of changes alone.
+  // The table hears of changes alone: also of a request that came and was answered in one turn.
   void report() {
     const Activity activity = connection_.activity();
     const bool known = connection_.known();
-    if (place_ || (activity == activity_ && known == known_)) return;
+    const std::uint64_t requests = connection_.requests();
+    if (place_ || (activity == activity_ && known == known_ && requests == requests_)) return;
     activity_ = activity;
     known_ = known;
+    requests_ = requests;
     server_->table.update(id_, activity, known, std::chrono::steady_clock::now());
   }
 
@@ -265,6 +267,7 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
   Connection connection_;
   Activity activity_ = Activity::silent;  // as the table knows it, as the next
   bool known_ = false;
+  std::uint64_t requests_ = 0;
   std::optional<std::list<std::shared_ptr<Session>>::iterator> place_;  // in Impl::leaving
   TimePoint armed_for_ = TimePoint::max();
   bool asked_turn_ = false;

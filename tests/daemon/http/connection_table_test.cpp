@@ -96,6 +96,18 @@ TEST_F(ConnectionTableTest, SparesAnAppsConnectionThatIsIdleForLessThanTheFloor)
   EXPECT_EQ(table.counts().refused, 1U);
 }
 
+TEST_F(ConnectionTableTest, AConnectionThatWasUsedAgainIsIdleSinceThen) {
+  const Id first = accepted(), second = accepted();
+  for (int i = 0; i < 4; ++i) become(accepted(), Activity::working);
+  become(first, Activity::idle);
+  become(second, Activity::idle);
+  now += ConnectionTable::kIdleFloor;
+  become(first, Activity::idle);
+  EXPECT_EQ(admit().victim, second);
+  const Id newcomer = last;
+  EXPECT_EQ(admit().victim, newcomer) << "the first has been idle for less than the floor";
+}
+
 TEST_F(ConnectionTableTest, ClosesAnAppsIdleConnectionBeforeANewcomers) {
   const Id app = accepted();
   for (int i = 0; i < 4; ++i) become(accepted(), Activity::working);
@@ -232,7 +244,8 @@ TEST(ConnectionTable, AgreesWithAPlainSearchOverThousandsOfConnections) {
     const Activity next = draw() % 8 == 0 ? Activity::idle : Activity::working;
     const bool known = p.known || draw() % 3 == 0;
     table.update(id, next, known, now);
-    if (next != p.activity || known != p.known) p.since = now, p.order = ++order;
+    p.since = now;
+    p.order = ++order;
     p.activity = next;
     p.known = known;
   }

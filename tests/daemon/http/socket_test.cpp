@@ -16,9 +16,10 @@
 #include <gtest/gtest.h>
 #include <boost/asio/executor_work_guard.hpp>
 
-#include "daemon/api/table/codecs.hpp"
 #include "daemon/api/gateway.hpp"
 #include "daemon/api/openai/errors.hpp"
+#include "daemon/api/table/codecs.hpp"
+#include "daemon/http/connection_table.hpp"
 #include "daemon/http/listener.hpp"
 #include "tests/daemon/api/wire.hpp"
 #include "tests/harness/cpu_time.hpp"
@@ -428,6 +429,23 @@ TEST_F(SocketTest, idle_sockets_beyond_the_limit_lock_nobody_out) {
   EXPECT_LE(metric(old, "flyball_connections{state=\"leaving\"}"), 50);
   EXPECT_GT(metric(old, "flyball_connection_events{event=\"closed_silent\"}"), 1100);
   EXPECT_EQ(metric(old, "flyball_connection_events{event=\"refused\"}"), 0);
+}
+
+// An answer that is given in one turn leaves the connection as idle as it was: it is idle anew all the same.
+TEST_F(SocketTest, an_app_that_has_just_asked_again_keeps_its_connection) {
+  settings->config.http.connections_per_address = 3;
+  open();
+  Client app = connect();
+  app.send(get("/v1/models"));
+  EXPECT_EQ(answers(app).at(0).status, 200);
+  std::this_thread::sleep_for(http::ConnectionTable::kIdleFloor + 100ms);
+  app.send(get("/v1/models"));
+  EXPECT_EQ(answers(app).at(0).status, 200);
+  std::vector<Client> newcomers;
+  for (int i = 0; i < 3; ++i) newcomers.push_back(connect());
+  EXPECT_EQ(answers(newcomers[0]).at(0).status, 503) << "the place is taken from a newcomer";
+  app.send(get("/v1/models"));
+  EXPECT_EQ(answers(app).at(0).status, 200);
 }
 
 TEST_F(SocketTest, an_address_has_its_own_bound) {
