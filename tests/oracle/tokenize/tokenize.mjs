@@ -10,7 +10,7 @@ import {join} from 'node:path';
 import {fileURLToPath} from 'node:url';
 import {startLlama} from '../llama.mjs';
 import {makeStrings, random} from './strings.mjs';
-import {syntheticBpe, syntheticSpm, vocabularyOnly, withPreTokenizer} from './vocab_files.mjs';
+import {learnPieces, syntheticBpe, syntheticSpm, vocabularyOnly, withPreTokenizer} from './vocab_files.mjs';
 
 const seed = Number(process.env.FLYBALL_SEED ?? 20240229);
 const stringsPerKind = Number(process.env.FLYBALL_STRINGS ?? 2100);
@@ -36,11 +36,12 @@ const preTokenizers = ['llama-bpe', 'smaug-bpe', 'qwen2', 'qwen35', 'gpt-2', 'sm
 const training = makeStrings(seed + 1, 700, []).filter((text) => text.length < 300);
 const synthetic = syntheticBpe(training);
 for (const name of preTokenizers) addKind(`synthetic-${name}`, withPreTokenizer(synthetic, name));
-addKind('synthetic-spm', syntheticSpm(training, true));
-addKind('synthetic-spm-no-prefix', syntheticSpm(training, false));
-addKind('synthetic-gemma', syntheticSpm(training, false, {name: 'gemma', control: ['<start_of_turn>', '<end_of_turn>'],
+const pieces = learnPieces(training);
+addKind('synthetic-spm', syntheticSpm(pieces, true));
+addKind('synthetic-spm-no-prefix', syntheticSpm(pieces, false));
+addKind('synthetic-gemma', syntheticSpm(pieces, false, {name: 'gemma', control: ['<start_of_turn>', '<end_of_turn>'],
   always: ['\n', '\n\n', '\t', '\t\t', '▁▁', '▁▁▁', '▁▁▁▁', '<table>', '<unused0>']}));
-addKind('synthetic-phi3', syntheticSpm(training, true, {name: 'Phi-3 mini', control: ['<|endoftext|>', '<|system|>',
+addKind('synthetic-phi3', syntheticSpm(pieces, true, {name: 'Phi-3 mini', control: ['<|endoftext|>', '<|system|>',
   '<|user|>', '<|assistant|>', '<|end|>']}));
 const demo = join(source, 'packaging/demo_model/demo.gguf');
 if (existsSync(demo)) addKind('demo', vocabularyOnly(readFileSync(demo)));

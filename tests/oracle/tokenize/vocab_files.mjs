@@ -50,27 +50,37 @@ export const withPreTokenizer = (bytes, name) => file([
   ...readEntries(bytes).filter(([key]) => key !== preKey).map(([, entryBytes]) => entryBytes),
   entry(preKey, 'string', str(name))]);
 
-// Which neighbours to join, most frequent first: plain BPE training over words given as arrays of symbols.
+// Which neighbours to join, most frequent first, among equals the first one met: plain BPE training over words given as
+// arrays of symbols. Symbols are numbers here, so that a pair of them is one, too.
 function learnMerges(words, count, taken) {
+  const symbols = [...new Set(words.flat())];
+  const numbers = new Map(symbols.map((symbol, number) => [symbol, number]));
+  const rows = words.map((word) => word.map((symbol) => numbers.get(symbol)));
   const merges = [];
   const seen = new Set(taken);  // strings that are tokens already
+  const kPair = 1 << 20;
   while (merges.length < count) {
     const pairs = new Map();
-    for (const word of words) {
-      for (let i = 0; i + 1 < word.length; ++i) {
-        const pair = `${word[i]} ${word[i + 1]}`;
-        if (!seen.has(word[i] + word[i + 1])) pairs.set(pair, (pairs.get(pair) ?? 0) + 1);
+    for (const row of rows) {
+      for (let i = 0; i + 1 < row.length; ++i) {
+        const pair = row[i] * kPair + row[i + 1];
+        pairs.set(pair, (pairs.get(pair) ?? 0) + 1);
       }
     }
-    let best = null;
-    for (const [pair, frequency] of pairs) if (best === null || frequency > pairs.get(best)) best = pair;
+    let best = null, most = 0;
+    for (const [pair, frequency] of pairs) {
+      if (frequency <= most || seen.has(symbols[Math.floor(pair / kPair)] + symbols[pair % kPair])) continue;
+      best = pair;
+      most = frequency;
+    }
     if (best === null) break;
-    const [left, right] = best.split(' ');
-    merges.push(best);
-    seen.add(left + right);
-    for (const word of words) {
-      for (let i = 0; i + 1 < word.length; ++i) {
-        if (word[i] === left && word[i + 1] === right) word.splice(i, 2, left + right);
+    const left = Math.floor(best / kPair), right = best % kPair, joined = symbols.length;
+    symbols.push(symbols[left] + symbols[right]);
+    merges.push(`${symbols[left]} ${symbols[right]}`);
+    seen.add(symbols[joined]);
+    for (const row of rows) {
+      for (let i = 0; i + 1 < row.length; ++i) {
+        if (row[i] === left && row[i + 1] === right) row.splice(i, 2, joined);
       }
     }
   }
@@ -103,14 +113,19 @@ export function syntheticBpe(texts) {
   ]);
 }
 
-// Scores tie four at a time, so that the order among equals counts. A family's own: its name, its control tokens and
-// the texts that are always tokens.
-export function syntheticSpm(texts, addSpacePrefix, {name = 'spm', control = [], always = []} = {}) {
+// The characters and the longer pieces of a SentencePiece vocabulary.
+export function learnPieces(texts) {
   const escaped = texts.map((text) => [...` ${text}`.replaceAll(' ', '▁')].filter((c) => c !== '\0'));
   const characters = [...new Set(escaped.flat())].filter((c) => c.codePointAt(0) < 0x3000).slice(0, 300);
   const known = new Set(characters);
   const merges = learnMerges(escaped.map((text) => text.filter((c) => known.has(c) && c !== ' ')), 400, [])
                      .map((merge) => merge.replace(' ', ''));
+  return {characters, merges};
+}
+
+// Scores tie four at a time, so that the order among equals counts. A family's own: its name, its control tokens and
+// the texts that are always tokens.
+export function syntheticSpm({characters, merges}, addSpacePrefix, {name = 'spm', control = [], always = []} = {}) {
   const bytes = Array.from({length: 256}, (_, b) => `<0x${b.toString(16).toUpperCase().padStart(2, '0')}>`);
   const first = ['<unk>', '<s>', '</s>', ...bytes, '[INST]', '[/INST]', '\n\n\n', ...control, ...always];
   const own = new Set(first);
