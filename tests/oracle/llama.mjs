@@ -1,4 +1,4 @@
-// llama.cpp through npm's node-llama-cpp, on the processor alone: found, started, and one sequence at a time.
+// llama.cpp through npm's node-llama-cpp, on the processor alone: found and started.
 // FLYBALL_NODE_MODULES: where the package is (default <build>/node_modules). Exit 77, SKIPPED, where it is absent.
 import {existsSync} from 'node:fs';
 import {join} from 'node:path';

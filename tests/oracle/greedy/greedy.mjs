@@ -6,7 +6,7 @@
 // was a tie that their different rounding broke. As greedy choices forgive much, the likeliest token's log probability is
 // compared too, at every step up to a parting.
 // Less than 1e-2 in both engines is more than arithmetic with 8-bit activations can promise: one f32 sum in another order
-// moves a value over a rounding border, three matmuls later all of them differ by a rounding. Of 1,180 prompts 15
+// moves a value over a rounding border, three matmuls later all of them differ by a rounding. Of 1,180 prompts, run one by one, 15
 // part, 3 of them with one engine's gap at 1.0e-2 to 1.2e-2 (all of the demo model); against the same weights with activations
 // left in f32, llama.cpp's logprobs and ours are equally far off (rms 4.5e-3 for K-quants, 3.2e-3 for Q4_0 and Q8_0), and
 // 2.4e-3 to 3.4e-3 from each other.
