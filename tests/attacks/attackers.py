@@ -336,8 +336,8 @@ def flood(port, path=HEALTH, app=None, keys=0, connections=100, sources=1, reads
     still, seconds = len(opened), time.monotonic() - began
     for connection, _, _ in opened.values():
         connection.close()
-    return {"made": made, "seconds": round(seconds, 2), "still": still, "refused": refused, "closed": closed, "statuses": dict(statuses),
-            "megabytes": round(sent / 1e6, 1), "request_bytes": len(request)}
+    return {"made": made, "seconds": round(seconds, 2), "still": still, "refused": refused, "closed": closed,
+            "statuses": dict(statuses), "megabytes": round(sent / 1e6, 1), "request_bytes": len(request)}
 
 
 def hang_ups(port, app):

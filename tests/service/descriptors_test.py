@@ -63,7 +63,7 @@ class DescriptorsTest(unittest.TestCase):
             self.assertLess(files, 64)
             for client in working:
                 client.close()
-            # A busy daemon may see these ends after the next request has come, which waits for them therefore.
+            # A busy daemon sees these ends late, perhaps after a request that is sent at once: the request waits for them.
             end = time.monotonic() + 60
             while len(os.listdir("/proc/%d/fd" % daemon.process.pid)) > files - len(working):
                 self.assertLess(time.monotonic(), end, "connections of clients that left are still open")

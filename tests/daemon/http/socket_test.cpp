@@ -431,7 +431,7 @@ TEST_F(SocketTest, idle_sockets_beyond_the_limit_lock_nobody_out) {
   EXPECT_EQ(metric(old, "flyball_connection_events{event=\"refused\"}"), 0);
 }
 
-// An answer that is given in one turn leaves the connection as idle as it was: it is idle anew all the same.
+// An answer that is given in one turn shows no change of activity: the connection is idle anew all the same.
 TEST_F(SocketTest, an_app_that_has_just_asked_again_keeps_its_connection) {
   settings->config.http.connections_per_address = 3;
   open();
