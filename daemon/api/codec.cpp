@@ -7,8 +7,13 @@ namespace {
 
 bool matches(const Route& route, std::string_view path) noexcept {
   if (!route.path.ends_with('/')) return path == route.path;
-  return path.starts_with(route.path) && path.size() > route.path.size() &&
-         path.find('/', route.path.size()) == std::string_view::npos;
+  return path.starts_with(route.path) && path.size() > route.path.size();
+}
+
+int hex_digit(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  const char lower = static_cast<char>(c | 0x20);
+  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
 // All of them: a client whose base URL is wrong looks for the one that it wants.
@@ -41,8 +46,25 @@ std::string_view to_string(BodyType type) noexcept {
   return {};
 }
 
-std::string_view last_segment(std::string_view path) noexcept {
-  return path.substr(path.rfind('/') + 1);
+Result<std::string> path_id(const Route& route, std::string_view path) {
+  const std::string_view sent = path.substr(route.path.size());
+  std::string id;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    if (sent[i] != '%') {
+      id.push_back(sent[i]);
+      continue;
+    }
+    const int high = i + 1 < sent.size() ? hex_digit(sent[i + 1]) : -1;
+    const int low = i + 2 < sent.size() ? hex_digit(sent[i + 2]) : -1;
+    if (high < 0 || low < 0)
+      return fail(ErrorCode::invalid_value,
+                  "The id in the path has a '%' without two hexadecimal digits behind it, at byte " +
+                      std::to_string(i) + "; a '%' of its own is written '%25'.",
+                  {}, "byte " + std::to_string(i));
+    id.push_back(static_cast<char>(high * 16 + low));
+    i += 2;
+  }
+  return id;
 }
 
 std::vector<Route> routes(Codecs codecs) {

@@ -29,7 +29,7 @@ enum class BodyType : std::uint8_t { none, json, multipart };
 inline constexpr std::string_view kObserve = "observe";  // not logged: it comes every few seconds
 
 struct Route {
-  std::string_view method, path;  // a path that ends in '/' takes one more segment: an id
+  std::string_view method, path;  // a path that ends in '/' takes an id behind it, which may hold slashes
   Access access = Access::app;
   BodyType body = BodyType::none;
   std::string_view operation;  // what logs and metrics call it
@@ -58,7 +58,9 @@ using Codecs = std::span<const Codec* const>;
 // "application/json", parameters aside.
 bool has_type(std::string_view content_type, BodyType type) noexcept;
 std::string_view to_string(BodyType type) noexcept;
-std::string_view last_segment(std::string_view path) noexcept;  // the id of such a path
+// The id in the path of a request to such a route, percent-decoded (RFC 3986, section 2.1). invalid_value for
+// a '%' without two hexadecimal digits.
+Result<std::string> path_id(const Route& route, std::string_view path);
 
 // Every route of the codecs. Routes deny by default: what no codec declares is 404, and a test shows that
 // each of them refuses strangers unless it says `open`.

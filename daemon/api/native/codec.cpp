@@ -32,8 +32,11 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
       return TellReadiness{};
     case kMetrics:
       return TellMetrics{};
-    case kReceipt:
-      return FindReceipt{std::string(last_segment(request.path()))};
+    case kReceipt: {
+      auto id = path_id(route, request.path());
+      if (!id) return pass(id);
+      return FindReceipt{std::move(*id)};
+    }
     case kEngines:
       return ListEngines{};
     case kLoad:

@@ -53,7 +53,11 @@ http::Response model_answer(const ListedModel& model, std::int64_t created) {
 
 Result<Operation> parse(const Route& route, const http::Request& request) {
   if (route.id == kModels) return ListModels{models_answer};
-  if (route.id == kModel) return ShowModel{std::string(last_segment(request.path())), model_answer};
+  if (route.id == kModel) {
+    auto name = path_id(route, request.path());
+    if (!name) return pass(name);
+    return ShowModel{std::move(*name), model_answer};
+  }
   auto body = read_packed(request.body);
   if (!body) return pass(body);
   auto generate = parse_generate(

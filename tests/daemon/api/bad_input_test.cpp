@@ -125,8 +125,8 @@ TEST_F(BadInput, methods_paths_types_codings) {
   EXPECT_EQ(refused("OPTIONS " + kChat + " HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "method_not_allowed")
                 .field("Allow"),
             "POST");
-  for (const char* path : {"/", "/v1", "/v1/", "/v1/models/", "/v1/models/a/b", "/V1/models", "//v1/models",
-                           "/v1/chat/completions/"})
+  for (const char* path :
+       {"/", "/v1", "/v1/", "/v1/models/", "/V1/models", "//v1/models", "/v1/chat/completions/"})
     refused(get(path), 404, "not_found");
   for (const char* type : {"", "Content-Type: text/plain\r\n", "Content-Type: application/jsonp\r\n"})
     refused(with_head("Host: localhost\r\nAuthorization: Bearer key-alice\r\n" + std::string(type) +

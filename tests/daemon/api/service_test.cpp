@@ -106,6 +106,38 @@ TEST_F(ServiceTest, every_route_wants_a_key_but_the_probes) {
   EXPECT_EQ(open, (std::vector<std::string>{"/healthz", "/readyz"}));
 }
 
+// An id is the rest of the path, percent-decoded once (RFC 3986, section 2.1).
+TEST_F(ServiceTest, ids_in_paths_may_hold_anything) {
+  rig.settings->config.models[0].id = "org/tiny";
+  rig.settings->config.models[0].aliases = {"fam:7b", "team/a%2Fb", "mod\u00e8le d'essai"};
+  rig.settings->config.default_model = "org/tiny";
+  const auto ask = [&](std::string_view path) {
+    Wire wire(rig);
+    wire.send(get(path));
+    return wire.answer();
+  };
+  for (const char* id : {"org/tiny", "org%2Ftiny", "org%2ftiny", "%6Frg/tiny", "fam:7b", "fam%3A7b",
+                         "team/a%252Fb", "mod%C3%A8le%20d'essai", "org/tiny?x=y"}) {
+    const Answer answer = ask("/v1/models/" + std::string(id));
+    EXPECT_EQ(answer.status, 200) << id;
+    EXPECT_EQ(nlohmann::json::parse(answer.body).value("id", ""), "org/tiny") << id;
+  }
+  for (const char* id : {"org", "org/tiny/", "/org/tiny", "team/a%2Fb", "org%2Ftiny%00", "a%0Ab", "%FF"})
+    EXPECT_EQ(ask("/v1/models/" + std::string(id)).status, 404) << id;
+  for (const char* id : {"org%2", "org%", "100%25%", "%zz", "%2gtiny"}) {
+    const Answer answer = ask("/v1/models/" + std::string(id));
+    EXPECT_EQ(answer.status, 400) << id;
+    EXPECT_NE(answer.body.find("two hexadecimal digits"), std::string::npos) << answer.body;
+  }
+  EXPECT_NE(ask("/v1/models/").body.find("GET /v1/models/{id}"), std::string::npos) << "no id, no route";
+  Wire served(rig);
+  served.send(post("/v1/completions", R"({"model":"org/tiny","prompt":"Once"})"));
+  EXPECT_EQ(served.answer().status, 200);
+  const std::string receipt(served.answer().field("x-request-id"));
+  EXPECT_EQ(ask("/v1/route/receipts/" + receipt).status, 200);
+  EXPECT_EQ(ask("/v1/route/receipts/%72" + receipt.substr(1)).status, 200);
+}
+
 TEST_F(ServiceTest, who_needs_no_key) {
   const auto status = [&](http::Peer peer, std::string_view path) {
     Wire wire(rig, std::move(peer));

@@ -194,16 +194,22 @@ Result<Operation> parse(const Route& route, const http::Request& request) {
     }
     case kModels:
       return ListModels{models_answer};
-    case kModel:
-      return ShowModel{std::string(last_segment(request.path())), model_answer};
+    case kModel: {
+      auto name = path_id(route, request.path());
+      if (!name) return flyball::pass(name);
+      return ShowModel{std::move(*name), model_answer};
+    }
     case kHealth:
       return TellHealth{};
     case kReady:
       return TellReadiness{};
     case kMetrics:
       return TellMetrics{};
-    case kReceipt:
-      return FindReceipt{std::string(last_segment(request.path()))};
+    case kReceipt: {
+      auto id = path_id(route, request.path());
+      if (!id) return flyball::pass(id);
+      return FindReceipt{std::move(*id)};
+    }
     case kWhy:
       break;
   }
