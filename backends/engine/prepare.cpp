@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/text/chat_form.hpp"
+
 namespace flyball::engine {
 namespace {
 
@@ -92,6 +94,7 @@ Result<std::vector<Token>> encode_chat(const ChatPrompt& chat, const TextModel& 
   const text::Tokenizer& tokenizer = *model.tokenizer;
   text::TemplateInput input;
   input.messages = chat.messages.view();
+  input.form = model.chat_form;
   input.tools = chat.tools.view();
   input.template_args = chat.template_args.view();
   if (tokenizer.bos()) input.bos_token = tokenizer.piece(*tokenizer.bos());
@@ -136,7 +139,8 @@ Result<std::vector<Token>> encode_prompt(Prompt& prompt, const TextModel& model,
 TextModel make_text_model(std::unique_ptr<const text::Tokenizer> tokenizer,
                           Result<text::ChatTemplate> chat_template, std::uint32_t vocab_size,
                           std::uint32_t context) {
-  TextModel model{std::move(tokenizer), std::move(chat_template), 0, context};
+  TextModel model{std::move(tokenizer), std::move(chat_template), {}, 0, context};
+  if (model.chat_template) model.chat_form = text::find_chat_form(*model.chat_template);
   model.vocab_size = std::min(vocab_size, model.tokenizer->vocab_size());
   const auto nothing = model.tokenizer->encode("", {.add_special = true, .parse_special = true});
   const auto bos = model.tokenizer->bos();

@@ -23,12 +23,13 @@ struct TextModel {
   // The failure to parse it is told to those who chat.
   Result<text::ChatTemplate> chat_template =
       std::unexpected(Error{ErrorCode::template_error, "The model has no chat template.", {}, {}});
+  text::ChatForm chat_form;      // of the chats that the template is given
   std::uint32_t vocab_size = 0;  // tokens below it may be sampled; <= tokenizer->vocab_size()
   std::uint32_t context = 0;     // tokens of one sequence
   // Whether encode adds them by itself: a template that writes them must not double them (as llama.cpp).
   bool adds_bos = false, adds_eos = false;
 };
-// Finds out adds_bos and adds_eos.
+// Finds out chat_form, adds_bos and adds_eos.
 TextModel make_text_model(std::unique_ptr<const text::Tokenizer> tokenizer,
                           Result<text::ChatTemplate> chat_template, std::uint32_t vocab_size,
                           std::uint32_t context);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "backends/text/jinja/failure.hpp"
@@ -29,20 +30,95 @@ std::unexpected<Error> to_error(const jinja::Failure& failure, std::uint32_t lin
               line == 0 ? "" : "line " + std::to_string(line));
 }
 
-// The roles that the API lets in. Templates make control tokens of them ('<|' + message.role + '|>').
-constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant", "tool"};
+// The member of a message or call, for writing; null where there is none.
+jinja::Value* member(jinja::Value object, std::string_view key) {
+  if (!object.is(jinja::Kind::dict)) return nullptr;
+  return const_cast<jinja::Value*>(object.as_dict().find(key));
+}
 
-// Has every message's role be the template's own text, where it is one of them.
-void adopt_roles(jinja::Interpreter& interpreter, jinja::Value messages) {
-  for (const std::string_view role : kRoles) interpreter.origins.add(role);
-  if (!messages.is(jinja::Kind::sequence)) return;
-  for (const jinja::Value message : messages.as_sequence().items) {
-    if (!message.is(jinja::Kind::dict)) continue;
-    auto* const role = const_cast<jinja::Value*>(message.as_dict().find("role"));
-    if (role == nullptr || !role->is_string()) continue;
-    const auto* const known = std::ranges::find(kRoles, role->as_text());
-    if (known != kRoles.end()) *role = jinja::Value::string(*known);
+// The role of a message as the template's own text, where it is one that the API lets in: templates make
+// control tokens of roles ('<|' + message.role + '|>').
+std::optional<ChatRole> adopt_role(jinja::Value message) {
+  jinja::Value* const role = member(message, "role");
+  if (role == nullptr || !role->is_string()) return std::nullopt;
+  for (const ChatRole known : kChatRoles) {
+    if (role->as_text() != to_string(known)) continue;
+    *role = jinja::Value::string(to_string(known));
+    return known;
   }
+  return std::nullopt;
+}
+
+jinja::Value text_part(jinja::Heap& heap, jinja::Value text) {
+  using jinja::Value;
+  jinja::Dict& part = heap.dict();
+  heap.set(part, Value::string("type"), Value::string("text"));
+  heap.set(part, Value::string("text"), text);
+  return Value::dict(&part);
+}
+
+jinja::Value without(jinja::Heap& heap, const jinja::Dict& dict, std::string_view key) {
+  jinja::Dict& rest = heap.dict();
+  for (const auto& [name, value] : dict.entries)
+    if (!name.is_string() || name.as_text() != key) heap.set(rest, name, value);
+  return jinja::Value::dict(&rest);
+}
+
+void write_arguments(jinja::Interpreter& interpreter, jinja::Value calls) {
+  if (!calls.is(jinja::Kind::sequence)) return;
+  for (const jinja::Value call : calls.as_sequence().items) {
+    const jinja::Value* const function = member(call, "function");
+    if (function == nullptr) continue;
+    if (jinja::Value* const arguments = member(*function, "arguments");
+        arguments != nullptr && arguments->is(jinja::Kind::dict))
+      *arguments = jinja::to_json(interpreter, *arguments, {});
+  }
+}
+
+// Appends a message in the form that the template reads.
+void append_in_form(const ChatForm& form, ChatRole role, jinja::Interpreter& interpreter,
+                    jinja::Value message, std::vector<jinja::Value>& out) {
+  using jinja::Value;
+  using Callers = ChatForm::CallersContent;
+  jinja::Heap& heap = interpreter.heap;
+  const Value* const calls = role == ChatRole::assistant ? member(message, "tool_calls") : nullptr;
+  if (calls != nullptr && form.arguments_as_text) write_arguments(interpreter, *calls);
+  Value* const content = member(message, "content");
+  if (content != nullptr && content->is_string()) {
+    const bool is_empty = content->as_text().empty();
+    if (calls != nullptr && !is_empty && form.splits_callers) {
+      Value said = without(heap, message.as_dict(), "tool_calls");
+      append_in_form(form, role, interpreter, said, out);
+      *content = Value::string("");
+      return append_in_form(form, role, interpreter, message, out);
+    }
+    if (calls != nullptr && is_empty && form.callers_content == Callers::none)
+      *content = Value::none();
+    else if (calls != nullptr && is_empty && form.callers_content == Callers::absent)
+      message = without(heap, message.as_dict(), "content");
+    else if (form.takes_parts(role))
+      *content = heap.list(calls != nullptr && is_empty ? std::vector<Value>()
+                                                        : std::vector{text_part(heap, *content)});
+  }
+  out.push_back(message);
+}
+
+jinja::Value prepared(jinja::Interpreter& interpreter, const ChatForm& form, jinja::Value messages) {
+  for (const ChatRole role : kChatRoles) interpreter.origins.add(to_string(role));
+  if (!messages.is(jinja::Kind::sequence)) return messages;
+  std::vector<jinja::Value> out;
+  std::size_t number = 0;
+  for (const jinja::Value message : messages.as_sequence().items) {
+    const std::size_t first = out.size();
+    const auto role = adopt_role(message);
+    if (role && form != ChatForm{})
+      append_in_form(form, *role, interpreter, message, out);
+    else
+      out.push_back(message);
+    for (std::size_t i = first; i < out.size(); ++i) interpreter.watch(out[i], number);
+    ++number;
+  }
+  return interpreter.heap.list(std::move(out));
 }
 
 // Packed JSON is always UTF-8; the token texts are checked here.
@@ -51,6 +127,12 @@ bool is_text(std::string_view text) {
 }
 
 }  // namespace
+
+std::string_view to_string(ChatRole role) noexcept {
+  static constexpr std::array<std::string_view, kChatRoles.size()> kNames{"system", "user", "assistant",
+                                                                          "tool"};
+  return kNames[static_cast<std::size_t>(role)];
+}
 
 struct ChatTemplate::Program {
   std::unique_ptr<const jinja::Program> parsed;
@@ -98,9 +180,7 @@ Result<Rendered> ChatTemplate::render(const TemplateInput& input) const {
       return jinja::from_json(interpreter.heap, json, limits.depth, name);
     };
     using jinja::Value;
-    const Value messages = value(input.messages, "messages");
-    adopt_roles(interpreter, messages);
-    interpreter.define("messages", messages);
+    interpreter.define("messages", prepared(interpreter, input.form, value(input.messages, "messages")));
     interpreter.define("tools", value(input.tools, "tools"));
     interpreter.define("documents", Value::none());
     interpreter.define("add_generation_prompt", Value::boolean(input.add_generation_prompt));
@@ -120,7 +200,10 @@ Result<Rendered> ChatTemplate::render(const TemplateInput& input) const {
     rendered.text = interpreter.render(input.most_bytes, rendered.written);
     return rendered;
   } catch (const jinja::Failure& failure) {
-    return to_error(failure, param.empty() ? std::max(failure.line, interpreter.line()) : 0, param);
+    if (!param.empty()) return to_error(failure, 0, param);
+    param = "messages";
+    if (const auto message = interpreter.watched()) param += "[" + std::to_string(*message) + "]";
+    return to_error(failure, std::max(failure.line, interpreter.line()), param);
   }
 }
 

@@ -3,6 +3,7 @@
 // sets it) renders. Immutable after parse; render is thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,11 +23,32 @@ struct TemplateLimits {
   std::size_t output_bytes = 8 * 1024 * 1024;
 };
 
+enum class ChatRole : std::uint8_t { system, user, assistant, tool };
+inline constexpr std::array kChatRoles{ChatRole::system, ChatRole::user, ChatRole::assistant, ChatRole::tool};
+std::string_view to_string(ChatRole role) noexcept;
+
+// The form in which a template is given what a chat says. Plain: content a string, arguments an object.
+struct ChatForm {
+  // The content of an assistant's turn that calls tools and says nothing: "", no member, or null.
+  enum class CallersContent : std::uint8_t { empty, absent, none };
+
+  // Whether the role's content is a list of parts, [{"type": "text", "text": ...}].
+  bool& takes_parts(ChatRole role) noexcept { return parts[static_cast<std::size_t>(role)]; }
+  bool takes_parts(ChatRole role) const noexcept { return parts[static_cast<std::size_t>(role)]; }
+  std::array<bool, kChatRoles.size()> parts{};
+  bool arguments_as_text = false;  // a call's arguments as JSON text
+  CallersContent callers_content = CallersContent::empty;
+  // Whether a turn that says something and calls tools is given as two: the template would drop the calls.
+  bool splits_callers = false;
+  bool operator==(const ChatForm&) const = default;
+};
+
 struct TemplateInput {
   JsonView messages;       // array of objects; the bytes behind the views outlive the render
   JsonView tools;          // array; absent: the variable is none
   JsonView template_args;  // object of further variables, or absent
   std::string bos_token, eos_token;
+  ChatForm form = {};  // the messages are brought into it
   bool add_generation_prompt = true;
   std::int64_t now = 0;  // seconds since the epoch, for strftime_now
   // More than these the model cannot take; the render ends there.
@@ -52,10 +74,11 @@ class ChatTemplate {
   // Whether the source names this variable: one that it does not name cannot show in what it renders.
   bool reads(std::string_view variable) const;
 
-  // template_error: undefined operations, and raise_exception(msg) with the template's own message.
-  // template_budget: out of fuel, depth or output. invalid_json: template_args is no object. json_too_deep:
-  // an input nests deeper than limits.depth. The variable `documents` is none unless template_args sets it,
-  // as transformers has it. context_length_exceeded: it writes more than input.most_bytes.
+  // template_error: undefined operations, and raise_exception(msg) with the template's own message; `param`
+  // is the message that a loop of the template was at ("messages[2]"), else "messages". template_budget: out
+  // of fuel, depth or output. invalid_json: template_args is no object. json_too_deep: an input nests deeper
+  // than limits.depth. The variable `documents` is none unless template_args sets it, as transformers has it.
+  // context_length_exceeded: it writes more than input.most_bytes.
   Result<Rendered> render(const TemplateInput& input) const;
 
  private:

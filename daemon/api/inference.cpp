@@ -24,6 +24,7 @@ Inference::Inference(std::shared_ptr<http::Exchange> exchange, const Codec& code
       writer_(std::move(request.writer)),
       stream_(request.stream),
       operation_(to_string(request.kind)),
+      note_(std::move(request.note)),
       metrics_(metrics),
       over_(std::move(over)),
       unfinished_(request.choices()),
@@ -50,13 +51,16 @@ metrics::RequestLabels Inference::labels() const {
   return out;
 }
 
+void Inference::describe(std::vector<http::Field>& fields) const {
+  if (job_) fields.push_back({"x-flyball-route", job_->receipt().summary()});
+  if (!note_.empty()) fields.push_back({"x-flyball-note", note_});
+}
+
 void Inference::begin_stream() {
   streaming_ = true;
   http::Response head = stream_head(*stream_);
-  if (job_) {
-    head.fields.push_back({"x-flyball-route", job_->receipt().summary()});
-    append_standings(job_->standings(), head.fields);
-  }
+  describe(head.fields);
+  if (job_) append_standings(job_->standings(), head.fields);
   exchange_->begin_stream(std::move(head));
 }
 
@@ -117,7 +121,7 @@ void Inference::on_done(std::size_t index, const Done& done) {
     if (!hold(index, events)) return;
     if (last) {
       http::Response response;
-      response.fields.push_back({"x-flyball-route", job_->receipt().summary()});
+      describe(response.fields);
       append_standings(job_->standings(), response.fields);
       whole_->complete(std::move(writer_), total);
       exchange_->respond(std::move(response), std::move(whole_));
@@ -150,7 +154,7 @@ void Inference::fail(const Error& error, const route::Standings& standings, std:
   } else {
     http::Response response = codec_.error(error);
     outcome.status = response.status;
-    if (job_) response.fields.push_back({"x-flyball-route", job_->receipt().summary()});
+    describe(response.fields);
     append_standings(standings, response.fields);
     if (retry_after_ms >= 0) set_retry_after(retry_after_ms, response.fields);
     answerable_ = http::TimePoint::max();  // an engine's refusal says nothing about the router's own time

@@ -62,6 +62,8 @@ class Inference final : public http::ExchangeObserver,
   void on_error(const Error& error) override;
 
  private:
+  // The fields that say where the request went and how it was read.
+  void describe(std::vector<http::Field>& fields) const;
   void begin_stream();
   bool write(std::size_t choice, const AnswerEvents& events);  // false: the client is behind
   bool hold(std::size_t choice, const AnswerEvents& events);
@@ -76,6 +78,7 @@ class Inference final : public http::ExchangeObserver,
   std::unique_ptr<AnswerWriter> writer_;
   const std::optional<StreamFraming> stream_;
   const char* const operation_;
+  const std::string note_;  // x-flyball-note
   metrics::Metrics& metrics_;
   Over over_;
   std::shared_ptr<route::Job> job_;

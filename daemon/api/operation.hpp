@@ -58,6 +58,7 @@ struct Generate {
   std::vector<Prompt> prompts;  // one for chat
   CompletionRequest base;       // all but id and prompt; its seed is the first choice's
   std::uint64_t prompt_bytes = 0;
+  std::string note;  // what the client should know of how it was read (x-flyball-note); "": nothing
   std::unique_ptr<AnswerWriter> writer;
   std::function<std::unique_ptr<TextParser>()> parser;  // empty: everything is text
 

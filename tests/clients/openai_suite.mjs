@@ -36,7 +36,7 @@ listeners:
   local: {tcp: "127.0.0.1:0"}
 models:
   demo: {embedded: true}
-  slow: {path: slow.gguf, context: 8192}
+  slow: {path: slow.gguf, context: 8192, aliases: [org/slow]}
 default_model: demo
 operator: {loopback: true}
 state_dir: state  # a daemon of this user may run, and has its own
@@ -127,6 +127,7 @@ const tests = {
     const list = await client.models.list();
     assert.deepEqual(list.data.map((model) => model.id).sort(), ['demo', 'slow']);
     assert.equal((await client.models.retrieve('demo')).object, 'model');
+    assert.equal((await client.models.retrieve('org/slow')).id, 'slow');
   },
 
   async 'chat'() {
@@ -162,6 +163,22 @@ const tests = {
     assert.equal(usage.total_tokens, whole.usage.total_tokens);
     const runner = await client.chat.completions.stream({ ...greedy }).finalContent();
     assert.equal(runner, text);
+  },
+
+  async 'the history of an agent'() {
+    const [question, more] = [{ role: 'user', content: 'Once' }, { role: 'user', content: 'And then?' }];
+    const tokens = async (...history) => (await client.chat.completions.create({ ...greedy, max_tokens: 1, messages: history })).usage.prompt_tokens;
+    const { message } = (await client.chat.completions.create(greedy)).choices[0];
+    assert.equal(await tokens(question, message, more), await tokens(question, { role: message.role, content: message.content }, more));
+    assert.equal(await tokens(question, { ...message, tool_calls: [], audio: null, function_call: null, name: null }, more),
+      await tokens(question, message, more));
+    const call = (args) => ({ role: 'assistant', content: null, tool_calls: [{ id: 'c1', type: 'function', function: { name: 'w', arguments: args } }] });
+    const result = { role: 'tool', tool_call_id: 'c1', content: 'sunny' };
+    assert(await tokens(question, call('{"city": "Paris"}'), result, more) > 0);
+    const { response } = await client.chat.completions.create({ ...greedy, messages: [question, call('not json'), result] }).withResponse();
+    assert.match(response.headers.get('x-flyball-note'), /^messages\[1\]\.tool_calls\[0\]\.function\.arguments is not readable as a JSON object/);
+    await refused(client.chat.completions.create({ ...greedy, messages: [question, { role: 'assistant', content: null }] }),
+      400, 'missing_field', 'messages[1].content');
   },
 
   async 'max_tokens ends with length'() {

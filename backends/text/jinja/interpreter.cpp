@@ -195,9 +195,13 @@ Interpreter::Flow Interpreter::loop(const Statement& statement, Scope& scope, st
   Scope& inner = make_scope(&scope);
   // As in Jinja2 3.1, `else` runs unless one iteration came to the end of the body.
   bool completed = false;
+  const auto outer = at_watched_;  // stands where the body throws
   for (std::size_t i = 0; i < items.size(); ++i) {
     budget.spend(1);
     state.index = i;
+    if (items[i].is(Kind::dict))
+      if (const auto found = watched_.find(items[i].address()); found != watched_.end())
+        at_watched_ = found->second;
     inner.variables.clear();  // what an iteration sets is gone in the next
     if (loop_name_ != kNoName) inner.variables.emplace_back(loop_name_, Value::loop(&state));
     assign(statement.target, items[i], inner);
@@ -205,6 +209,7 @@ Interpreter::Flow Interpreter::loop(const Statement& statement, Scope& scope, st
     if (flow == Flow::break_) break;
     completed |= flow == Flow::normal;
   }
+  at_watched_ = outer;
   if (!completed && !statement.otherwise.empty()) run(statement.otherwise, make_scope(&scope));
   return Flow::normal;
 }

@@ -4,8 +4,11 @@
 #pragma once
 
 #include <deque>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/text/jinja/ast.hpp"
@@ -29,6 +32,13 @@ class Interpreter final : public Runtime {
   // The text that the template writes; `written`: its own parts. context_length_exceeded: more than
   // most_bytes.
   std::string render(std::size_t most_bytes, std::vector<TextSpan>& written);
+
+  // Remembers when a loop is at this object, to say where a render failed. `number`: what watched() calls it.
+  void watch(Value object, std::size_t number) {
+    if (object.is(Kind::dict)) watched_.emplace(object.address(), number);
+  }
+  // The object that the innermost loop over watched objects was at when the render ended; nullopt: none.
+  std::optional<std::size_t> watched() const noexcept { return at_watched_; }
 
   Value call(Value callee, Arguments&& arguments) override;
   std::uint32_t line() const noexcept { return line_; }
@@ -85,6 +95,8 @@ class Interpreter final : public Runtime {
   int frames_left_ = kFrames;
   std::uint32_t line_ = 0;
   TextBuilder* out_ = nullptr;
+  std::unordered_map<const void*, std::size_t> watched_;  // by address: templates loop over slices, too
+  std::optional<std::size_t> at_watched_;
   std::deque<Scope> scopes_;
   std::deque<Loop> loops_;
   Scope* root_;

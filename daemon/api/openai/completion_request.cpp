@@ -221,7 +221,7 @@ Result<Generate> parse_generate(Kind kind, JsonView document) {
   if (ok = read_stream_options(body, scalars.stream, include_usage); !ok) return pass(ok);
 
   if (kind == Kind::chat) {
-    auto chat = read_chat_prompt(body);
+    auto chat = read_chat_prompt(body, out.note);
     if (!chat) return pass(chat);
     out.has_tools = !chat->tools.empty();
     out.prompt_bytes = chat->messages.json_bytes() + chat->tools.json_bytes();

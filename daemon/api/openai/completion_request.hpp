@@ -13,7 +13,6 @@ namespace flyball::api::openai {
 
 // Limits beside those of the parameter table.
 inline constexpr std::size_t kMaxStops = 16, kMaxStopBytes = 256;
-inline constexpr std::size_t kMaxMessages = 4'096;
 inline constexpr std::size_t kMaxLogitBias = 1'024;
 inline constexpr std::size_t kMaxChoices = 16;         // prompts times n
 inline constexpr std::uint32_t kLegacyMaxTokens = 16;  // the API's default for completions

@@ -1,17 +1,15 @@
 #include "daemon/api/openai/messages.hpp"
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#include "daemon/api/json_text.hpp"
-#include "daemon/api/openai/completion_request.hpp"
+#include "daemon/api/chat_history.hpp"
+#include "daemon/api/json_rewriter.hpp"
 
 namespace flyball::api::openai {
 namespace {
-
-constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant", "tool"};
 
 // The template gets these from fields that were checked, or from the model file: no further variable replaces
 // them.
@@ -22,111 +20,32 @@ std::unexpected<Error> invalid(ErrorCode code, std::string param, const std::str
   return fail(code, std::move(message), std::move(param));
 }
 
-// The text parts of a message, joined.
-Result<std::string> flatten_content(JsonView parts, const std::string& place) {
-  std::string out;
-  std::size_t i = 0;
-  for (const auto& [key, part] : parts.members()) {
-    const std::string here = place + "[" + std::to_string(i) + "]";
-    const JsonView type = part.is_object() ? part.find("type") : JsonView();
-    if (!type.is_string()) return invalid(ErrorCode::invalid_value, here, "must be an object with a 'type'");
-    if (type.text() != "text")
-      return invalid(ErrorCode::unsupported_value, here + ".type", "is served as 'text' only");
-    const JsonView text = part.find("text");
-    if (!text.is_string()) return invalid(ErrorCode::invalid_value, here + ".text", "must be a string");
-    if (i++ > 0) out.push_back('\n');
-    out += text.text();
-  }
-  return out;
-}
-
-std::size_t json_size(std::string_view text) {
-  std::string json;
-  append_json_string(json, text);
-  return json.size();
-}
-
-// The length of a value as JSON: of a container as the client wrote it, of any other without needless
-// escapes.
-std::size_t json_size(JsonView value) {
-  std::string json;
-  switch (value.kind()) {
-    case JsonKind::array:
-    case JsonKind::object:
-      return value.json_bytes();
-    case JsonKind::string:
-      return json_size(value.text());
-    case JsonKind::digits:
-      return value.text().size();
-    case JsonKind::integer:
-      return std::to_string(value.as_integer()).size();
-    case JsonKind::real:
-      append_json_number(json, value.as_double());
-      return json.size();
-    case JsonKind::no:
-      return std::string_view("false").size();
-    case JsonKind::null:
-    case JsonKind::yes:
-      break;
-  }
-  return std::string_view("null").size();
-}
-
-bool all_objects(JsonView array) {
-  for (const auto& [key, value] : array.members())
-    if (!value.is_object()) return false;
-  return true;
-}
-
-// Appends the message as the template shall see it: as it came, but for the members that are rewritten.
-// Returns its length as JSON.
-Result<std::size_t> append_message(JsonPacker& out, JsonView message, const std::string& place) {
-  if (!message.is_object()) return invalid(ErrorCode::invalid_value, place, "must be an object");
-  const JsonView role = message.find("role");
-  if (!role) return invalid(ErrorCode::missing_field, place + ".role", "is required");
-  if (!role.is_string()) return invalid(ErrorCode::invalid_value, place + ".role", "must be a string");
-  const std::string_view name = role.text();
-  if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end())
-    return invalid(ErrorCode::invalid_value, place + ".role",
-                   "must be one of system, developer, user, assistant, tool");
-  const JsonView calls = message.member("tool_calls");
-  if (calls && (!calls.is_array() || !all_objects(calls)))
-    return invalid(ErrorCode::invalid_value, place + ".tool_calls", "must be an array of objects");
-  const JsonView content = message.member("content");
-  if (!content && name != "assistant")
-    return invalid(ErrorCode::missing_field, place + ".content", "is required for this role");
-  if (!content && !calls)
-    return invalid(ErrorCode::missing_field, place + ".content", "is required where there are no tool calls");
-  if (content && !content.is_string() && !content.is_array())
-    return invalid(ErrorCode::invalid_value, place + ".content", "must be a string or an array of parts");
-
-  const bool rewrite_content = content.is_array();
-  const bool rewrite_role = name == "developer";
-  if (!rewrite_content && !rewrite_role) {
-    out.value(message);
-    return message.json_bytes();
-  }
-  std::size_t length = 1;  // each member has a comma or the last brace behind it
-  out.open(JsonKind::object);
-  for (const auto& [key, value] : message.members()) {
-    out.key(key);
-    length += json_size(key) + 2;
-    if (key == "content" && rewrite_content) {
-      auto text = flatten_content(content, place + ".content");
-      if (!text) return pass(text);
-      out.string(*text);
-      length += json_size(*text);
-    } else if (key == "role" && rewrite_role) {
-      constexpr std::string_view kSystem = "system";
-      out.string(kSystem);
-      length += json_size(kSystem);
-    } else {
-      out.value(value);
-      length += json_size(value);
+// Tools without members that are null, which templates would print: of a tool and of its function. What
+// stands in a schema is its author's.
+PackedJson without_nulls(JsonView tools) {
+  JsonRewriter out(tools.bytes().size());
+  out.open(JsonKind::array);
+  for (const auto& [index, tool] : tools.members()) {
+    out.open(JsonKind::object);
+    for (const auto& [key, value] : tool.members()) {
+      if (value.is_null()) continue;
+      out.key(key);
+      if (key != "function") {
+        out.value(value);
+        continue;
+      }
+      out.open(JsonKind::object);
+      for (const auto& [name, member] : value.members()) {
+        if (member.is_null()) continue;
+        out.key(name);
+        out.value(member);
+      }
+      out.close();
     }
+    out.close();
   }
-  out.close(static_cast<std::uint32_t>(length));
-  return length;
+  out.close();
+  return out.take();
 }
 
 Result<PackedJson> read_tools(const Fields& body) {
@@ -148,32 +67,20 @@ Result<PackedJson> read_tools(const Fields& body) {
       return invalid(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
   }
   if (tools.size() == 0 || (choice && choice.text() == "none")) return PackedJson();
-  return PackedJson(tools);
+  return without_nulls(tools);
 }
 
 }  // namespace
 
-Result<ChatPrompt> read_chat_prompt(const Fields& body) {
+Result<ChatPrompt> read_chat_prompt(const Fields& body, std::string& note) {
   const JsonView messages = body.member("messages");
   if (!messages) return fail(ErrorCode::missing_field, "'messages' is required.", "messages");
-  if (!messages.is_array() || messages.size() == 0)
-    return invalid(ErrorCode::invalid_value, "messages", "must be an array with at least one message");
-  if (messages.size() > kMaxMessages)
-    return invalid(ErrorCode::invalid_value, "messages",
-                   "has more than " + std::to_string(kMaxMessages) + " messages");
+  auto history = read_chat_history(messages);
+  if (!history) return pass(history);
 
   ChatPrompt prompt;
-  JsonPacker packer;
-  packer.reserve(messages.bytes().size());
-  packer.open(JsonKind::array);
-  std::size_t i = 0, length = 1;  // each message has a comma or the last bracket behind it
-  for (const auto& [key, message] : messages.members()) {
-    auto size = append_message(packer, message, "messages[" + std::to_string(i++) + "]");
-    if (!size) return pass(size);
-    length += *size + 1;
-  }
-  packer.close(static_cast<std::uint32_t>(length));
-  prompt.messages = packer.take();
+  prompt.messages = std::move(history->messages);
+  note = std::move(history->note);
 
   auto tools = read_tools(body);
   if (!tools) return pass(tools);

@@ -179,7 +179,7 @@ TEST(request, too_many_choices) {
 
 TEST(request, messages_keep_their_own_order) {
   const std::string messages =
-      R"([{"content":"b \u00e9","role":"system"}, {"role":"assistant","tool_calls":[{"id":"1","function":{"z":1,"a":2}}],"content":null}])";
+      R"([{"content":"b \u00e9","role":"system"}, {"role":"assistant","tool_calls":[{"id":"1","function":{"z":1,"name":"f","arguments":{"z":1,"a":2}}}],"content":null}])";
   auto out = parse(
       Kind::chat,
       R"({"messages":)" + messages +
@@ -188,7 +188,7 @@ TEST(request, messages_keep_their_own_order) {
   const auto& prompt = std::get<ChatPrompt>(out->prompts.at(0));
   EXPECT_EQ(
       text_of(prompt.messages),
-      R"([{"content":"b é","role":"system"},{"role":"assistant","tool_calls":[{"id":"1","function":{"z":1,"a":2}}],"content":null}])");
+      R"([{"content":"b é","role":"system"},{"role":"assistant","tool_calls":[{"id":"1","function":{"z":1,"name":"f","arguments":{"z":1,"a":2}},"type":"function"}],"content":""}])");
   EXPECT_EQ(text_of(prompt.tools),
             R"([{"type":"function","function":{"name":"f","parameters":{"z":1,"a":2}}}])");
   EXPECT_EQ(text_of(prompt.template_args), R"({"thinking":false})");
@@ -206,18 +206,8 @@ TEST(request, template_variables_of_our_own_are_not_replaced) {
   }
 }
 
-TEST(request, text_parts_and_developers_are_rewritten) {
-  auto out = parse(
-      Kind::chat,
-      R"({"messages":[{"role":"developer","content":"a"},{"content":[{"type":"text","text":"x\n"},{"type":"text","text":"y"}],"role":"user","name":"n"}]})");
-  ASSERT_TRUE(out);
-  EXPECT_EQ(test::text_of(std::get<ChatPrompt>(out->prompts[0]).messages),
-            R"([{"role":"system","content":"a"},{"content":"x\n\ny","role":"user","name":"n"}])");
-}
-
-// The router's prompt_bytes: a message counts as it is passed on, in the client's own spelling unless it is
-// rewritten.
-TEST(request, rewritten_messages_count_without_the_blanks_between_members) {
+// The router's prompt_bytes: a message counts as it is passed on.
+TEST(request, messages_count_without_the_blanks_between_members) {
   const auto bytes = [](const std::string& messages) {
     auto out = parse(Kind::chat, R"({"messages":)" + messages + "}");
     EXPECT_TRUE(out) << messages;
@@ -225,9 +215,9 @@ TEST(request, rewritten_messages_count_without_the_blanks_between_members) {
   };
   const auto size = [](std::string_view text) { return text.size(); };
   EXPECT_EQ(bytes(R"([ { "role" : "user" , "content" : "a" } ])"),
-            size(R"([{ "role" : "user" , "content" : "a" }])"));
+            size(R"([{"role":"user","content":"a"}])"));
   EXPECT_EQ(bytes(R"([ { "role" : "developer" , "content" : "a\n" } , { "role":"user", "content":"b" }])"),
-            size(R"([{"role":"system","content":"a\n"},{ "role":"user", "content":"b" }])"));
+            size(R"([{"role":"system","content":"a\n"},{"role":"user","content":"b"}])"));
   EXPECT_EQ(
       bytes(
           R"([{ "role" : "user", "content" : [ {"type": "text", "text": "x\""} , {"type":"text","text":"y"} ] }])"),
@@ -236,21 +226,7 @@ TEST(request, rewritten_messages_count_without_the_blanks_between_members) {
       bytes(
           R"([{"role": "developer", "content": "a", "x": -1, "y": 18446744073709551615, "z": [ 0.5, null ], "u": null, "v": true, "w": false, "q": 2.5}])"),
       size(
-          R"([{"role":"system","content":"a","x":-1,"y":18446744073709551615,"z":[ 0.5, null ],"u":null,"v":true,"w":false,"q":2.5}])"));
-}
-
-TEST(request, message_errors_name_the_place) {
-  const auto param = [](const std::string& messages) {
-    return chat_error(R"({"messages":)" + messages + "}").param;
-  };
-  EXPECT_EQ(param(R"([{"role":"user","content":"a"},7])"), "messages[1]");
-  EXPECT_EQ(param(R"([{"content":"a"}])"), "messages[0].role");
-  EXPECT_EQ(param(R"([{"role":"user"}])"), "messages[0].content");
-  EXPECT_EQ(param(R"([{"role":"assistant"}])"), "messages[0].content");
-  EXPECT_EQ(param(R"([{"role":"user","content":7}])"), "messages[0].content");
-  EXPECT_EQ(param(R"([{"role":"user","content":[{"type":"image_url"}]}])"), "messages[0].content[0].type");
-  EXPECT_EQ(param(R"([{"role":"user","content":[{"type":"text"}]}])"), "messages[0].content[0].text");
-  EXPECT_EQ(param(R"([{"role":"assistant","content":"a","tool_calls":7}])"), "messages[0].tool_calls");
+          R"([{"role":"system","content":"a","x":-1,"y":18446744073709551615,"z":[ 0.5, null ],"v":true,"w":false,"q":2.5}])"));
 }
 
 TEST(request, tools) {
@@ -261,6 +237,22 @@ TEST(request, tools) {
   EXPECT_EQ(chat_error(start + R"("tools":[{"type":"function"}]})").param, "tools[0].function");
   EXPECT_EQ(chat_error(start + R"("tool_choice":{"type":"function"}})").code, ErrorCode::unsupported_value);
   EXPECT_EQ(chat_error(start + R"("functions":[]})").code, ErrorCode::unsupported_value);
+  const auto tools =
+      chat(R"(,"tools":[{"type":"function","strict":null,"function":{"name":"f","description":null,)"
+           R"("strict":null,"parameters":{"default":null}}}])");
+  EXPECT_EQ(test::text_of(std::get<ChatPrompt>(tools.prompts.at(0)).tools),
+            R"([{"type":"function","function":{"name":"f","parameters":{"default":null}}}])");
+}
+
+TEST(request, messages_at_all) {
+  EXPECT_EQ(chat_error("{}").code, ErrorCode::missing_field);
+  EXPECT_EQ(chat_error(R"({"messages":[]})").param, "messages");
+  EXPECT_EQ(chat_error(R"({"messages":[{"role":"user","content":"a"},7]})").param, "messages[1]");
+  const std::string called =
+      R"({"messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":)";
+  EXPECT_EQ(parse(Kind::chat, called + R"("x"}}]}]})")->note,
+            "messages[0].tool_calls[0].function.arguments is not readable as a JSON object; it goes to the "
+            "model's template as text.");
 }
 
 TEST(request, what_completions_do_not_serve) {

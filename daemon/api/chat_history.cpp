@@ -1,0 +1,278 @@
+#include "daemon/api/chat_history.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "config/json_reader.hpp"
+#include "daemon/api/json_rewriter.hpp"
+
+namespace flyball::api {
+namespace {
+
+constexpr std::array<std::string_view, 5> kRoles{"system", "developer", "user", "assistant", "tool"};
+
+// Messages, message, tool_calls, call and function stand around a call's arguments.
+constexpr std::size_t kArgumentsDepth = PackedJson::kMaxDepth - 5;
+
+std::unexpected<Error> invalid(ErrorCode code, std::string param, const std::string& what) {
+  std::string message = "'" + param + "' " + what + ".";
+  return fail(code, std::move(message), std::move(param));
+}
+
+std::string item(const std::string& list, std::size_t i) {
+  return list + "[" + std::to_string(i) + "]";
+}
+
+// null, "", [] and {}: SDKs send their optional members back so.
+bool is_empty(JsonView value) noexcept {
+  switch (value.kind()) {
+    case JsonKind::null:
+      return true;
+    case JsonKind::string:
+      return value.text().empty();
+    case JsonKind::array:
+    case JsonKind::object:
+      return value.size() == 0;
+    default:
+      return false;
+  }
+}
+
+std::size_t count_values(JsonView value) noexcept {
+  std::size_t count = 1;
+  if (value.is_array() || value.is_object())
+    for (const auto& [key, member] : value.members()) count += count_values(member);
+  return count;
+}
+
+std::string_view without_blanks(std::string_view text) noexcept {
+  constexpr std::string_view kBlanks = " \t\n\r";  // RFC 8259, section 2
+  const auto first = text.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+}
+
+class HistoryReader {
+ public:
+  explicit HistoryReader(JsonView messages) : out_(messages.bytes().size()) {}
+
+  Result<ChatHistory> read(JsonView messages) {
+    out_.open(JsonKind::array);
+    std::size_t i = 0;
+    for (const auto& [key, message] : messages.members())
+      if (auto ok = message_of(message, item("messages", i++)); !ok) return pass(ok);
+    out_.close();
+    if (more_texts_ > 0)
+      note_ += " So do the arguments of " + std::to_string(more_texts_) + " further calls.";
+    return ChatHistory{out_.take(), std::move(note_)};
+  }
+
+ private:
+  Result<void> message_of(JsonView message, const std::string& place) {
+    if (!message.is_object()) return invalid(ErrorCode::invalid_value, place, "must be an object");
+    auto role = role_of(message, place);
+    if (!role) return pass(role);
+    const JsonView calls = message.member("tool_calls");
+    if (calls && !calls.is_array())
+      return invalid(ErrorCode::invalid_value, place + ".tool_calls", "must be an array of objects");
+    if (message.member("function_call") && !is_empty(message.find("function_call")))
+      return invalid(ErrorCode::unsupported_value, place + ".function_call", "is served as 'tool_calls' only");
+    auto content = content_of(message, *role, calls && calls.size() > 0, place);
+    if (!content) return pass(content);
+
+    bool has_content = false;
+    out_.open(JsonKind::object);
+    for (const auto& [key, value] : message.members()) {
+      if (key == "content") {
+        has_content = true;
+        if (*content)
+          string(key, **content);
+        else
+          copy(key, value);
+      } else if (key == "role") {
+        string(key, *role);
+      } else if (is_empty(value)) {
+        continue;
+      } else if (key == "tool_calls") {
+        out_.key(key);
+        if (auto ok = calls_of(value, place + ".tool_calls"); !ok) return pass(ok);
+      } else {
+        copy(key, value);
+      }
+    }
+    if (!has_content) string("content", content->value_or(""));
+    out_.close();
+    return {};
+  }
+
+  static Result<std::string_view> role_of(JsonView message, const std::string& place) {
+    const JsonView role = message.find("role");
+    if (!role) return invalid(ErrorCode::missing_field, place + ".role", "is required");
+    if (!role.is_string()) return invalid(ErrorCode::invalid_value, place + ".role", "must be a string");
+    if (std::ranges::find(kRoles, role.text()) == kRoles.end())
+      return invalid(ErrorCode::invalid_value, place + ".role",
+                     "must be one of system, developer, user, assistant, tool");
+    return role.text() == "developer" ? std::string_view("system") : role.text();
+  }
+
+  // The content where it is not the client's own string; nullopt: it is.
+  static Result<std::optional<std::string>> content_of(JsonView message, std::string_view role, bool calls,
+                                                       const std::string& message_place) {
+    const std::string place = message_place + ".content";
+    const JsonView content = message.member("content");
+    if (content.is_string()) return std::nullopt;
+    if (content.is_array()) return joined(content, role, place);
+    if (content) return invalid(ErrorCode::invalid_value, place, "must be a string or an array of parts");
+    if (role != "assistant") return invalid(ErrorCode::missing_field, place, "is required for this role");
+    if (const JsonView refusal = message.member("refusal"); refusal.is_string())
+      return std::string(refusal.text());
+    if (!calls) return invalid(ErrorCode::missing_field, place, "is required where there are no tool calls");
+    return std::string();
+  }
+
+  static Result<std::optional<std::string>> joined(JsonView parts, std::string_view role,
+                                                   const std::string& place) {
+    std::string out;
+    std::size_t i = 0;
+    for (const auto& [key, part] : parts.members()) {
+      const std::string here = item(place, i);
+      const JsonView type = part.is_object() ? part.find("type") : JsonView();
+      if (!type.is_string()) return invalid(ErrorCode::invalid_value, here, "must be an object with a 'type'");
+      const bool refusal = role == "assistant" && type.text() == "refusal";
+      if (type.text() != "text" && !refusal)
+        return invalid(ErrorCode::unsupported_value, here + ".type", "is served as 'text' only");
+      const JsonView text = part.find(type.text());
+      if (!text.is_string())
+        return invalid(ErrorCode::invalid_value, here + "." + std::string(type.text()), "must be a string");
+      if (i++ > 0) out.push_back('\n');
+      out += text.text();
+    }
+    return out;
+  }
+
+  Result<void> calls_of(JsonView calls, const std::string& place) {
+    out_.open(JsonKind::array);
+    std::size_t i = 0;
+    for (const auto& [key, call] : calls.members())
+      if (auto ok = call_of(call, item(place, i++)); !ok) return pass(ok);
+    out_.close();
+    return {};
+  }
+
+  Result<void> call_of(JsonView call, const std::string& place) {
+    if (!call.is_object()) return invalid(ErrorCode::invalid_value, place, "must be an object");
+    if (const JsonView type = call.member("type"); type && !(type.is_string() && type.text() == "function"))
+      return invalid(ErrorCode::unsupported_value, place + ".type", "is served as 'function' only");
+    const JsonView function = call.member("function");
+    const JsonView name = function.is_object() ? function.find("name") : JsonView();
+    if (!name.is_string() || name.text().empty())
+      return invalid(ErrorCode::invalid_value, place + ".function", "must be an object with a 'name'");
+    bool has_type = false;  // templates print it, and some clients leave it out
+    out_.open(JsonKind::object);
+    for (const auto& [key, value] : call.members()) {
+      if (key == "function") {
+        out_.key(key);
+        if (auto ok = function_of(value, place + ".function"); !ok) return pass(ok);
+      } else if (key == "type") {
+        has_type = true;
+        string(key, "function");
+      } else if (!is_empty(value)) {
+        copy(key, value);
+      }
+    }
+    if (!has_type) string("type", "function");
+    out_.close();
+    return {};
+  }
+
+  Result<void> function_of(JsonView function, const std::string& place) {
+    out_.open(JsonKind::object);
+    bool has_arguments = false;
+    for (const auto& [key, value] : function.members()) {
+      if (key == "arguments") {
+        has_arguments = true;
+        out_.key(key);
+        if (auto ok = arguments_of(value, place + ".arguments"); !ok) return pass(ok);
+      } else if (!is_empty(value)) {
+        copy(key, value);
+      }
+    }
+    if (!has_arguments) {
+      out_.key("arguments");
+      no_arguments();
+    }
+    out_.close();
+    return {};
+  }
+
+  Result<void> arguments_of(JsonView arguments, const std::string& place) {
+    if (arguments.is_object()) {
+      out_.value(arguments);
+      return {};
+    }
+    if (!arguments.is_null() && !arguments.is_string())
+      return invalid(ErrorCode::invalid_value, place, "must be a string that spells a JSON object, or an object");
+    const std::string_view text = arguments.is_string() ? without_blanks(arguments.text()) : std::string_view();
+    if (text.empty() || text == "null") {
+      no_arguments();
+      return {};
+    }
+    auto read = text.front() == '{'
+                    ? read_packed(text, {.depth = kArgumentsDepth, .nodes = values_left_}, "'" + place + "'")
+                    : Result<PackedJson>(std::unexpected(Error{ErrorCode::invalid_json, {}, {}, {}}));
+    if (read) {
+      values_left_ -= count_values(read->view());
+      out_.value(read->view());
+      return {};
+    }
+    if (read.error().code == ErrorCode::json_too_large)
+      return invalid(ErrorCode::json_too_large, place,
+                     "brings the arguments of all calls to more than " + std::to_string(kMaxArgumentValues) +
+                         " JSON values");
+    if (read.error().code != ErrorCode::invalid_json)
+      return fail(read.error().code, read.error().message, place, read.error().where);
+    if (note_.empty())
+      note_ = place + " is not readable as a JSON object; it goes to the model's template as text.";
+    else
+      ++more_texts_;
+    out_.string(arguments.text());
+    return {};
+  }
+
+  void no_arguments() {
+    out_.open(JsonKind::object);
+    out_.close();
+  }
+
+  void string(std::string_view key, std::string_view text) {
+    out_.key(key);
+    out_.string(text);
+  }
+
+  void copy(std::string_view key, JsonView value) {
+    out_.key(key);
+    out_.value(value);
+  }
+
+  JsonRewriter out_;
+  std::string note_;
+  std::size_t more_texts_ = 0;  // arguments that stay text, beside the one that note_ names
+  std::size_t values_left_ = kMaxArgumentValues;
+};
+
+}  // namespace
+
+Result<ChatHistory> read_chat_history(JsonView messages) {
+  if (!messages.is_array() || messages.size() == 0)
+    return invalid(ErrorCode::invalid_value, "messages", "must be an array with at least one message");
+  if (messages.size() > kMaxMessages)
+    return invalid(ErrorCode::invalid_value, "messages",
+                   "has " + std::to_string(messages.size()) + " messages, more than the limit of " +
+                       std::to_string(kMaxMessages));
+  return HistoryReader(messages).read(messages);
+}
+
+}  // namespace flyball::api

@@ -1,0 +1,36 @@
+// A chat's messages, the same for the model's template whichever client sent them. Clients send their earlier
+// answers back in many spellings of one meaning; templates tell them apart, and fail or print "None". Every
+// API's messages pass through here. Pure. Which form of a turn a template reads is known to the engine alone
+// (backends/text/chat_form).
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "config/error.hpp"
+#include "config/packed_json.hpp"
+
+namespace flyball::api {
+
+inline constexpr std::size_t kMaxMessages = 4'096;
+// JSON values in the arguments of all calls of one history.
+inline constexpr std::size_t kMaxArgumentValues = 100'000;
+
+struct ChatHistory {
+  PackedJson messages;  // array of {role, content, ...}, members in the client's own order
+  std::string note;     // what the client should know of how its history was read; "": nothing
+};
+
+// `messages`: an array in the shape of POST /v1/chat/completions. In what comes out
+// - `role` is system, user, assistant or tool: "developer" is "system";
+// - `content` is always there and a string: text parts are joined by newlines, and a turn that only calls
+//   tools has "";
+// - a call has a `type`, and its `arguments` is an object: the one that the text spells, {} for an empty
+// text.
+//   Text that spells no object stays, and `note` says so;
+// - other members that are null or empty are left out, in messages, calls and functions alike.
+// missing_field, invalid_value, unsupported_value, json_too_deep and json_too_large name the member
+// ("messages[2].role").
+Result<ChatHistory> read_chat_history(JsonView messages);
+
+}  // namespace flyball::api
