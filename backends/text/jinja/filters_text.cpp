@@ -10,49 +10,12 @@
 #include "backends/text/jinja/filters.hpp"
 #include "backends/text/jinja/format.hpp"
 #include "backends/text/jinja/json.hpp"
+#include "backends/text/jinja/letter_case.hpp"
 #include "backends/text/jinja/operators.hpp"
 #include "backends/text/jinja/unicode.hpp"
 
 namespace flyball::text::jinja {
 namespace {
-
-Value made_text(Runtime& runtime, std::string&& text, bool markup) {
-  runtime.budget.spend_bytes(text.size());
-  return runtime.heap.text(std::move(text), markup);
-}
-
-Value upper_filter(Runtime& runtime, Value self, const Arguments& arguments) {
-  const Bound bound("upper", arguments, {}, 0);
-  return made_text(runtime, upper(text_of(runtime, self)), self.is_markup());
-}
-
-Value lower_filter(Runtime& runtime, Value self, const Arguments& arguments) {
-  const Bound bound("lower", arguments, {}, 0);
-  return made_text(runtime, lower(text_of(runtime, self)), self.is_markup());
-}
-
-Value capitalize_filter(Runtime& runtime, Value self, const Arguments& arguments) {
-  const Bound bound("capitalize", arguments, {}, 0);
-  const std::string_view text = text_of(runtime, self);
-  const std::size_t first = offset_of(text, 1);
-  return made_text(runtime, upper(text.substr(0, first)) + lower(text.substr(first)), self.is_markup());
-}
-
-// Words begin behind white space and -({[<.
-Value title_filter(Runtime& runtime, Value self, const Arguments& arguments) {
-  const Bound bound("title", arguments, {}, 0);
-  const std::string_view text = text_of(runtime, self);
-  std::string out;
-  bool starts = true;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t from = at;
-    const char32_t c = next_code_point(text, at);
-    const std::string_view one = text.substr(from, at - from);
-    out += starts ? upper(one) : lower(one);
-    starts = is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
-  }
-  return made_text(runtime, std::move(out), self.is_markup());
-}
 
 Value trim_filter(Runtime& runtime, Value self, const Arguments& arguments) {
   const Bound bound("trim", arguments, {"chars"}, 0);
@@ -103,22 +66,26 @@ Value indent_filter(Runtime& runtime, Value self, const Arguments& arguments) {
   } else {
     indention.append_repeated(" ", static_cast<std::size_t>(std::max<std::int64_t>(0, bound.int_or(0, 4))));
   }
-  const std::string prefix = indention.take();
+  const std::string_view prefix = indention.take_value().as_text();
   const bool blank = bound.truth_or(2, false);
-  std::string text(text_of(runtime, self));
-  runtime.budget.spend_bytes(text.size());
-  text += '\n';  // so that a trailing newline stays
+  const std::string_view text = text_of(runtime, self);
+  std::vector<std::string_view> lines = lines_of(runtime, text, false);
+  const auto end_of = [&](std::string_view line) {
+    return static_cast<std::size_t>(line.data() - text.data()) + line.size();
+  };
+  // A newline at the end stays: what follows it is a line, too.
+  if (lines.empty() || (end_of(lines.back()) < text.size() && !text.ends_with('\r')))
+    lines.push_back(text.substr(text.size()));
   TextBuilder out(runtime);
-  bool first = true;
-  for (const std::string_view line : lines_of(runtime, text, false)) {
-    if (first ? bound.truth_or(1, false) : blank || !line.empty()) {
-      if (!first) out.append('\n');
-      out.append(prefix);
-    } else if (!first) {
-      out.append('\n');
+  OwnParts own(runtime.origins, text);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string_view line = lines[i];
+    if (i > 0) {
+      const std::size_t broken = end_of(lines[i - 1]);
+      out.append_made("\n", own.cover(broken, end_of(line) - line.size()));
     }
+    if (i == 0 ? bound.truth_or(1, false) : blank || !line.empty()) out.append(prefix);
     out.append(line);
-    first = false;
   }
   return out.take_value(self.is_markup());
 }
@@ -288,7 +255,7 @@ Value default_filter(Runtime&, Value self, const Arguments& arguments) {
 
 constexpr NamedNative kFilters[] = {
     {"abs", abs_filter},
-    {"capitalize", capitalize_filter},
+    {"capitalize", capitalized_text},
     {"center", center_filter},
     {"d", default_filter},
     {"default", default_filter},
@@ -299,16 +266,16 @@ constexpr NamedNative kFilters[] = {
     {"format", format_filter},
     {"indent", indent_filter},
     {"int", int_filter},
-    {"lower", lower_filter},
+    {"lower", lower_text},
     {"replace", replace_filter},
     {"round", round_filter},
     {"safe", safe_filter},
     {"string", string_filter},
-    {"title", title_filter},
+    {"title", titled_words},
     {"tojson", to_json},
     {"trim", trim_filter},
     {"truncate", truncate_filter},
-    {"upper", upper_filter},
+    {"upper", upper_text},
     {"wordcount", wordcount_filter},
 };
 

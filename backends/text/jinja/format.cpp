@@ -120,7 +120,7 @@ class PercentFormatter {
       made.precision = at_ < format_.size() && format_[at_] >= '0' && format_[at_] <= '9' ? number() : 0;
       c = take();
     }
-    if (c == '%') return out_.append('%');
+    if (c == '%') return out_.append(format_.substr(at_ - 1, 1));
     made.type = c;
     emit(made, named ? *named : argument());
   }
@@ -244,26 +244,14 @@ std::size_t find_text(Runtime& runtime, std::string_view text, std::string_view 
 }
 
 void append_escaped(TextBuilder& out, std::string_view text) {
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out.append("&amp;");
-        break;
-      case '<':
-        out.append("&lt;");
-        break;
-      case '>':
-        out.append("&gt;");
-        break;
-      case '"':
-        out.append("&#34;");
-        break;
-      case '\'':
-        out.append("&#39;");
-        break;
-      default:
-        out.append(c);
-    }
+  constexpr std::string_view kFrom = "&<>\"'";
+  constexpr std::array<std::string_view, 5> kTo{"&amp;", "&lt;", "&gt;", "&#34;", "&#39;"};
+  while (!text.empty()) {
+    const std::size_t plain = std::min(text.find_first_of(kFrom), text.size());
+    out.append(text.substr(0, plain));
+    if (plain == text.size()) return;
+    out.append(kTo[kFrom.find(text[plain])]);
+    text.remove_prefix(plain + 1);
   }
 }
 
@@ -276,17 +264,17 @@ Value format_braces(Runtime& runtime, std::string_view format, const Arguments& 
   TextBuilder out(runtime);
   std::size_t automatic = 0;
   for (std::size_t at = 0; at < format.size(); ++at) {
+    const std::size_t brace = std::min(format.find_first_of("{}", at), format.size());
+    out.append(format.substr(at, brace - at));
+    at = brace;
+    if (at == format.size()) break;
     const char c = format[at];
-    if ((c == '{' || c == '}') && at + 1 < format.size() && format[at + 1] == c) {
-      out.append(c);
+    if (at + 1 < format.size() && format[at + 1] == c) {
+      out.append(format.substr(at, 1));
       ++at;
       continue;
     }
     if (c == '}') fail_template("single '}' encountered in format string");
-    if (c != '{') {
-      out.append(c);
-      continue;
-    }
     const std::size_t close = format.find('}', at);
     if (close == std::string_view::npos) fail_template("expected '}' before end of string");
     std::string_view field = format.substr(at + 1, close - at - 1);

@@ -105,7 +105,7 @@ Value strftime_now(Runtime& runtime, Value, const Arguments& arguments) {
   TextBuilder out(runtime);
   for (std::size_t at = 0; at < format.size(); ++at) {
     if (format[at] != '%') {
-      out.append(format[at]);
+      out.append(format.substr(at, 1));
       continue;
     }
     // One directive at a time, of those whose length is bounded; the C library sees no widths.

@@ -6,16 +6,12 @@
 #include "backends/text/jinja/filters.hpp"
 #include "backends/text/jinja/format.hpp"
 #include "backends/text/jinja/globals.hpp"
+#include "backends/text/jinja/letter_case.hpp"
 #include "backends/text/jinja/operators.hpp"
 #include "backends/text/jinja/unicode.hpp"
 
 namespace flyball::text::jinja {
 namespace {
-
-Value made_text(Runtime& runtime, std::string&& text, Value like) {
-  runtime.budget.spend_bytes(text.size());
-  return runtime.heap.text(std::move(text), like.is_markup());
-}
 
 template <Side From>
 Value strip_method(Runtime& runtime, Value self, const Arguments& arguments) {
@@ -25,41 +21,6 @@ Value strip_method(Runtime& runtime, Value self, const Arguments& arguments) {
   if (bound.absent(0)) return Value::string(strip(text, From), self.is_markup());
   runtime.budget.spend((text.size() / 16 + 1) * (bound.text(0).size() / 16 + 1));
   return Value::string(strip(text, bound.text(0), From), self.is_markup());
-}
-
-Value upper_method(Runtime& runtime, Value self, const Arguments& arguments) {
-  const Bound bound("upper", arguments, {}, 0);
-  return made_text(runtime, upper(self.as_text()), self);
-}
-Value lower_method(Runtime& runtime, Value self, const Arguments& arguments) {
-  const Bound bound("lower", arguments, {}, 0);
-  return made_text(runtime, lower(self.as_text()), self);
-}
-Value capitalize_method(Runtime& runtime, Value self, const Arguments& arguments) {
-  const Bound bound("capitalize", arguments, {}, 0);
-  const std::size_t first = offset_of(self.as_text(), 1);
-  return made_text(runtime, upper(self.as_text().substr(0, first)) + lower(self.as_text().substr(first)),
-                   self);
-}
-Value title_method(Runtime& runtime, Value self, const Arguments& arguments) {
-  const Bound bound("title", arguments, {}, 0);
-  std::string out;
-  bool inside = false;
-  for (std::size_t at = 0; at < self.as_text().size();) {
-    const char32_t c = next_code_point(self.as_text(), at);
-    append_utf8(out, inside ? to_lower(c) : to_upper(c));
-    inside = is_upper(c) || is_lower(c);
-  }
-  return made_text(runtime, std::move(out), self);
-}
-Value swapcase_method(Runtime& runtime, Value self, const Arguments& arguments) {
-  const Bound bound("swapcase", arguments, {}, 0);
-  std::string out;
-  for (std::size_t at = 0; at < self.as_text().size();) {
-    const char32_t c = next_code_point(self.as_text(), at);
-    append_utf8(out, is_upper(c) ? to_lower(c) : to_upper(c));
-  }
-  return made_text(runtime, std::move(out), self);
 }
 
 // Pieces between white space; at most `most` cuts (all when negative), counted from the left or from the
@@ -269,7 +230,10 @@ Value zfill_method(Runtime& runtime, Value self, const Arguments& arguments) {
   const std::size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
   const Value padded = pad_text(runtime, text.substr(sign),
                                 bound.int_or(0, 0) - static_cast<std::int64_t>(sign), "0", Align::right);
-  return made_text(runtime, std::string(text.substr(0, sign)) + std::string(padded.as_text()), self);
+  TextBuilder out(runtime);
+  out.append(text.substr(0, sign));
+  out.append(padded.as_text());
+  return out.take_value(self.is_markup());
 }
 
 Value format_method(Runtime& runtime, Value self, const Arguments& arguments) {
@@ -346,8 +310,8 @@ Value index_method(Runtime& runtime, Value self, const Arguments& arguments) {
 }
 
 constexpr NamedNative kTextMethods[] = {
-    {"capitalize", capitalize_method},
-    {"casefold", lower_method},
+    {"capitalize", capitalized_text},
+    {"casefold", lower_text},
     {"center", pad_method<Align::center>},
     {"count", count_method},
     {"endswith", affix_method<true>},
@@ -364,7 +328,7 @@ constexpr NamedNative kTextMethods[] = {
     {"isupper", case_method<kUpper>},
     {"join", join_method},
     {"ljust", pad_method<Align::left>},
-    {"lower", lower_method},
+    {"lower", lower_text},
     {"lstrip", strip_method<Side::left>},
     {"partition", partition_method<false>},
     {"removeprefix", remove_affix_method<false>},
@@ -380,9 +344,9 @@ constexpr NamedNative kTextMethods[] = {
     {"splitlines", splitlines_method},
     {"startswith", affix_method<false>},
     {"strip", strip_method<Side::both>},
-    {"swapcase", swapcase_method},
-    {"title", title_method},
-    {"upper", upper_method},
+    {"swapcase", swapped_text},
+    {"title", titled_text},
+    {"upper", upper_text},
     {"zfill", zfill_method},
 };
 
@@ -408,6 +372,10 @@ Native find_in(std::span<const NamedNative> table, std::string_view name) {
 }
 
 }  // namespace
+
+std::span<const NamedNative> text_methods() noexcept {
+  return kTextMethods;
+}
 
 Native find_method(Value object, std::string_view name) noexcept {
   switch (object.kind()) {

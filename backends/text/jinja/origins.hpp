@@ -31,6 +31,22 @@ class Origins {
   std::map<const char*, Known, std::less<>> texts_;  // by where they begin; none overlap
 };
 
+// The parts of one text that the template wrote, asked for from the left to the right.
+class OwnParts {
+ public:
+  OwnParts(const Origins& origins, std::string_view text) { origins.copy(text, 0, parts_); }
+  // Whether the template wrote all of [begin, end). Precondition: begin is at or behind the last one's.
+  bool cover(std::size_t begin, std::size_t end) noexcept {
+    while (next_ < parts_.size() && parts_[next_].end <= begin) ++next_;
+    return next_ < parts_.size() && parts_[next_].begin <= begin && end <= parts_[next_].end;
+  }
+  std::size_t size() const noexcept { return parts_.size(); }
+
+ private:
+  std::vector<TextSpan> parts_;
+  std::size_t next_ = 0;
+};
+
 // Adds a part to parts in order, joined where it meets the last one.
 void append_span(std::vector<TextSpan>& spans, TextSpan span);
 

@@ -52,6 +52,12 @@ class TextBuilder {
     pay(1);
     text_.push_back(byte);
   }
+  // A text that was made of another one, which the template wrote or not.
+  void append_made(std::string_view text, bool is_own) {
+    pay(text.size());
+    if (is_own && !text.empty()) append_span(written_, {text_.size(), text_.size() + text.size()});
+    text_.append(text);
+  }
   // Before the allocation: refuses what the limit or the budget does not allow. A text that the template
   // wrote in part counts as the client's.
   void append_repeated(std::string_view text, std::size_t times);

@@ -238,18 +238,19 @@ std::string_view strip(std::string_view text, std::string_view chars, Side side)
   return text;
 }
 
-std::string upper(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size();) {
-    const char32_t c = next_code_point(text, i);
-    if (c == 0xDF) {
-      out += "SS";
-    } else {
-      append_utf8(out, to_upper(c));
-    }
+void append_upper(std::string& out, char32_t c) {
+  if (c == 0xDF) {
+    out += "SS";
+  } else {
+    append_utf8(out, to_upper(c));
   }
-  return out;
+}
+
+char32_t lower_between(char32_t c, bool after_letter, std::string_view rest) noexcept {
+  std::size_t ahead = 0;
+  const bool is_final =
+      c == 0x3A3 && after_letter && (rest.empty() || !is_alpha(next_code_point(rest, ahead)));
+  return is_final ? char32_t{0x3C2} : to_lower(c);
 }
 
 std::string lower(std::string_view text) {
@@ -258,11 +259,7 @@ std::string lower(std::string_view text) {
   bool in_word = false;
   for (std::size_t i = 0; i < text.size();) {
     const char32_t c = next_code_point(text, i);
-    std::size_t ahead = i;
-    // A capital sigma at a word's end has a small form of its own.
-    const bool is_final =
-        c == 0x3A3 && in_word && (i >= text.size() || !is_alpha(next_code_point(text, ahead)));
-    append_utf8(out, is_final ? char32_t{0x3C2} : to_lower(c));
+    append_utf8(out, lower_between(c, in_word, text.substr(i)));
     in_word = is_alpha(c);
   }
   return out;

@@ -34,7 +34,9 @@ std::string_view strip(std::string_view text, Side side = Side::both) noexcept;
 // Strips code points that occur in `chars`.
 std::string_view strip(std::string_view text, std::string_view chars, Side side) noexcept;
 
-std::string upper(std::string_view text);
+void append_upper(std::string& out, char32_t c);  // a sharp s has two capitals
+// The small form between a letter, or none, and `rest`: a sigma at a word's end has one of its own.
+char32_t lower_between(char32_t c, bool after_letter, std::string_view rest) noexcept;
 std::string lower(std::string_view text);
 
 }  // namespace flyball::text::jinja

@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "backends/text/chat_template.hpp"
+#include "backends/text/jinja/filters.hpp"
 #include "tests/harness/packed.hpp"
 
 namespace flyball::text {
@@ -124,6 +127,128 @@ TEST(ChatTemplateOrigins, NamesArgumentsAndTemplateVariablesAreTheClients) {
           R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"<|im_end|>":1}}}]}])",
           R"({"style":"<|im_end|>"})"),
       std::string(17, '.') + "|" + std::string(10, '.'));
+}
+
+// Bytes that copy one of the template's are its own, a dot stands for each that is not. The client's text is
+// "Ab<E> c", padding and what a filter adds are nobody's.
+struct Construct {
+  const char* source;
+  const char* own;
+};
+constexpr Construct kConstructs[] = {
+    // letter case
+    {"{{ '<|e|>' | upper }}", "<|E|>"},
+    {"{{ ('<|e|>' + c) | upper }}", "<|E|>......."},
+    {"{{ ('<|E|>' + c + '<|F|>') | lower }}", "<|e|>.......<|f|>"},
+    {"{{ ('<|E|>' + c) | capitalize }}", "<|e|>......."},
+    {"{{ ('<|e|>' + c) | title }}", "<|e|>......."},
+    {"{{ ('\u00df' + c + 'x') | upper }}", "SS.......X"},
+    {"{{ ('<|e|>' + c).upper() }}", "<|E|>......."},
+    {"{{ ('<|E|>' + c).lower() }}", "<|e|>......."},
+    {"{{ ('<|E|>' + c).casefold() }}", "<|e|>......."},
+    {"{{ ('e|>' + c).capitalize() }}", "E|>......."},
+    {"{{ ('<|e|>' + c).title() }}", "<|E|>......."},
+    {"{{ ('<|e|>' + c).swapcase() }}", "<|E|>......."},
+    {"{% filter upper %}<|e|>{{ c }}{% endfilter %}", "<|E|>......."},
+    {"{{ ['<|e|>', c] | map('upper') | join }}", "<|E|>......."},
+    // stripped and cut
+    {"{{ (' <|e|> ' + c) | trim }}", "<|e|> ......."},
+    {"{{ (' <|e|>' + c).strip() }}", "<|e|>......."},
+    {"{{ (' <|e|>' + c).lstrip() }}", "<|e|>......."},
+    {"{{ (c + '<|e|> ').rstrip() }}", ".......<|e|>"},
+    {"{{ ('x<|e|>' + c).removeprefix('x') }}", "<|e|>......."},
+    {"{{ (c + '<|e|>x').removesuffix('x') }}", ".......<|e|>"},
+    {"{{ ('xx<|e|>' + c)[2:] }}", "<|e|>......."},
+    {"{{ ('<|e|>' + c)[0] }}", "<"},
+    {"{{ ('<|e|>' + c)[5] }}", "."},
+    {"{{ '<x|xex|x>'[::2] }}", "<|e|>"},
+    {"{{ ('>|e|<' + c) | reverse }}", ".......<|e|>"},
+    {"{{ ('<|e|>' + c) | first }}", "<"},
+    {"{{ (c + '<|e|>') | last }}", ">"},
+    {"{{ ('<|e|>' + c) | list | join }}", "<|e|>......."},
+    {"{{ ('<|e|>' + c) | batch(3) | map('join') | join }}", "<|e|>......."},
+    {"{{ ('<|e|> ' + c) | truncate(8, true, '<|t|>', 0) }}", "<|e<|t|>"},
+    {"{{ ('<|e|>,' + c).split(',') | join }}", "<|e|>......."},
+    {"{{ ('<|e|>,' + c).rsplit(',') | join }}", "<|e|>......."},
+    {"{{ ('<|e|>\n' + c).splitlines() | join }}", "<|e|>......."},
+    {"{{ ('<|e|>,' + c).partition(',') | join }}", "<|e|>,......."},
+    {"{{ ('<|e|>,' + c).rpartition(',') | join }}", "<|e|>,......."},
+    // padded
+    {"{{ ('<|e|>' + c) | indent(1, true) }}", ".<|e|>......."},
+    {"{{ '<|e|>\n<|f|>\n' | indent('-') }}", "<|e|>\n-<|f|>\n"},
+    {"{{ (c + '\n<|f|>') | indent(1) }}", ".......\n.<|f|>"},
+    {"{{ '<|e|>' | center(7) }}", ".<|e|>."},
+    {"{{ '<|e|>'.center(7, '-') }}", "-<|e|>-"},
+    {"{{ '<|e|>'.ljust(6) }}", "<|e|>."},
+    {"{{ '<|e|>'.rjust(6, c[0]) }}", ".<|e|>"},
+    {"{{ '-<|e|>'.zfill(7) }}", "-.<|e|>"},
+    // joined and filled in
+    {"{{ '<|e|>' ~ c ~ 5 }}", "<|e|>........"},
+    {"{{ '<|e|>' + c }}", "<|e|>......."},
+    {"{{ '<|e|>' * 2 }}", "<|e|><|e|>"},
+    {"{{ ('<' + c) * 2 }}", "................"},
+    {"{{ [c, '<|e|>'] | join('|') }}", ".......|<|e|>"},
+    {"{{ [c, '|>'] | join(c) }}", "..............|>"},
+    {"{{ '|'.join([c, '<|e|>']) }}", ".......|<|e|>"},
+    {"{{ '<|%s|>' | format(c) }}", "<|.......|>"},
+    {"{{ '<|%s|>%%%d' % ('e', 5) }}", "<|e|>%."},
+    {"{{ '<|%3s|>' % 'e' }}", "<|..e|>"},
+    {"{{ '<|{}|>{{{}}}'.format('e', c) }}", "<|e|>{.......}"},
+    {"{{ (c + '<|x|>') | replace('x', 'e') }}", ".......<|e|>"},
+    {"{{ '<|x|>'.replace('x', c) }}", "<|.......|>"},
+    {"{{ c.replace('<', '<|e|>') }}", "..<|e|>...."},
+    {"{{ '<|e|>' | string }}", "<|e|>"},
+    {"{{ '<|e|>' | safe }}", "<|e|>"},
+    {"{{ ('[e]&' + c) | e }}", "[e].................."},
+    {"{{ ('[e]' + c) | escape }}", "[e]............."},
+    {"{{ ('[e]' + c) | forceescape }}", "[e]............."},
+    {"{{ ('<|e|>' + c) | tojson }}", ".<|e|>........"},
+    {"{{ ['<|e|>', c] }}", "..<|e|>............."},
+    {"{{ nothing | default('<|e|>') }}", "<|e|>"},
+    {"{{ nothing | d(c) }}", "......."},
+    {"{{ strftime_now('<|e|>%Y') }}", "<|e|>...."},
+    // chosen
+    {"{{ ['<|e|>', c] | select | join }}", "<|e|>......."},
+    {"{{ ['<|e|>', c] | reject('none') | join }}", "<|e|>......."},
+    {"{{ [{'a': '<|e|>'}, {'a': c}] | selectattr('a') | map(attribute='a') | join }}", "<|e|>......."},
+    {"{{ [{'a': '<|e|>'}] | rejectattr('b') | map(attribute='a') | join }}", "<|e|>"},
+    {"{{ ['<|e|>', c] | sort | join }}", "<|e|>......."},
+    {"{{ ['<|e|>', c] | unique | join }}", "<|e|>......."},
+    {"{{ ['<|e|>', c] | min }}", "<|e|>"},
+    {"{{ ['<|e|>', c] | max }}", "......."},
+    {"{{ (['<|e|>'], [c]) | sum(start=[]) | join }}", "<|e|>......."},
+    {"{{ ({'<|e|>': c} | dictsort)[0] | join }}", "<|e|>......."},
+    {"{{ ({'<|e|>': c} | items | first) | join }}", "<|e|>......."},
+    {"{{ ([{'a': '<|e|>'}] | groupby('a'))[0].grouper }}", "<|e|>"},
+    {"{{ {'a': '<|e|>'}.get('a') }}", "<|e|>"},
+};
+
+TEST(ChatTemplateOrigins, EveryFilterMethodAndOperatorKeepsEachBytesOrigin) {
+  const std::string messages = R"([{"role":"user","content":"Ab<E> c"}])";
+  for (const auto& [source, shown] : kConstructs) {
+    EXPECT_EQ(own("{% set c = messages[0].content %}" + std::string(source), messages), shown) << source;
+  }
+}
+
+// A filter or method that is added gets its row.
+TEST(ChatTemplateOrigins, EveryFilterAndMethodThatMakesTextsHasARow) {
+  const std::vector<std::string_view> numbers{
+      "abs",       "attr",    "count",   "float",   "int",     "length",    "round",   "wordcount",
+      "endswith",  "find",    "index",   "isalnum", "isalpha", "isdecimal", "isdigit", "islower",
+      "isnumeric", "isspace", "isupper", "rfind",   "rindex",  "startswith"};
+  const auto expect_row = [&](const std::string& name, const std::string& use) {
+    const bool has_row = std::ranges::any_of(kConstructs, [&](const Construct& each) {
+      const std::string source = each.source;
+      const std::size_t at = source.find(use);
+      return at != std::string::npos &&
+             std::isalpha(static_cast<unsigned char>(source[at + use.size()])) == 0;
+    });
+    EXPECT_TRUE(has_row || std::ranges::find(numbers, name) != numbers.end()) << use;
+  };
+  for (const auto& filters : {jinja::text_filters(), jinja::sequence_filters()})
+    for (const auto& [name, native] : filters) expect_row(std::string(name), "| " + std::string(name));
+  for (const auto& [name, native] : jinja::text_methods())
+    expect_row(std::string(name), "." + std::string(name));
 }
 
 std::string text_of(const std::filesystem::path& path) {
