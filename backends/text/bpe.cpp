@@ -34,6 +34,7 @@ BpeTokenizer::BpeTokenizer(VocabularyMetadata vocabulary, PreTokenizer pre_token
       add_eos_(vocabulary.add_eos) {
   vocab_size_ = vocabulary.pieces.size();
   kinds_ = std::move(vocabulary.kinds);
+  markers_ = std::move(vocabulary.markers);
   bos_ = vocabulary.bos;
   eos_ = vocabulary.eos;
   end_of_generation_ = std::move(vocabulary.end_of_generation);
@@ -106,7 +107,7 @@ Result<void> BpeTokenizer::add_merges(const model::GgufArray& merges) {
     const auto left = symbols_.add(joined.substr(0, middle));
     const auto right = symbols_.add(joined.substr(middle));
     const auto result = symbols_.add(joined);
-    if (result && is_control(result->id)) {
+    if (result && result->id < vocab_size_ && is_control(result->id)) {
       ++rank;  // text never merges into a control token
       continue;
     }
@@ -234,10 +235,6 @@ void BpeTokenizer::emit(std::uint32_t symbol, std::vector<Token>& out) const {
 
 bool BpeTokenizer::is_lone_token(char byte) const noexcept {
   return byte > ' ' && byte <= '~' && byte_symbols_[static_cast<unsigned char>(byte)] < vocab_size_;
-}
-
-bool BpeTokenizer::is_control(std::uint32_t symbol) const noexcept {
-  return symbol < vocab_size_ && kinds_[symbol] == TokenKind::control;
 }
 
 }  // namespace flyball::text

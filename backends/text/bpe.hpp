@@ -46,7 +46,6 @@ class BpeTokenizer final : public Tokenizer {
   void merge_long(std::string_view word, std::vector<Token>& out, Scratch& scratch) const;
   void emit(std::uint32_t symbol, std::vector<Token>& out) const;
   bool is_lone_token(char byte) const noexcept;  // what emit() gives for a byte of a symbol that is no token
-  bool is_control(std::uint32_t symbol) const noexcept;
 
   PreTokenizer pre_tokenizer_;
   StringTable pieces_;   // as the file spells them, not indexed

@@ -74,6 +74,7 @@ SpmTokenizer::SpmTokenizer(VocabularyMetadata vocabulary, std::vector<float> sco
       add_space_prefix_(add_space_prefix) {
   vocab_size_ = vocabulary.pieces.size();
   kinds_ = std::move(vocabulary.kinds);
+  markers_ = std::move(vocabulary.markers);
   bos_ = vocabulary.bos;
   eos_ = vocabulary.eos;
   end_of_generation_ = std::move(vocabulary.end_of_generation);
@@ -235,7 +236,7 @@ std::size_t SpmTokenizer::run_end(std::string_view escaped, std::size_t begin) c
 
 std::optional<Token> SpmTokenizer::merged(std::string_view text) const {
   const auto found = pieces_.find(text);
-  if (!found || kinds_[*found] == TokenKind::control) return std::nullopt;
+  if (!found || is_control(*found)) return std::nullopt;
   return static_cast<Token>(*found);
 }
 
@@ -259,7 +260,7 @@ void SpmTokenizer::merge(std::string_view text, std::vector<Token>& out, Scratch
       if (a.token < 0 || b.token < 0) return;
       const MergeTable::Merge merge =
           merges_->find(static_cast<std::uint32_t>(a.token), static_cast<std::uint32_t>(b.token));
-      if (merge.rank != MergeTable::kNoRank && kinds_[merge.result] != TokenKind::control)
+      if (merge.rank != MergeTable::kNoRank && !is_control(merge.result))
         put(-static_cast<float>(merge.rank), Scratch::Piece{a.begin, static_cast<Token>(merge.result)});
       return;
     }

@@ -37,8 +37,8 @@ class Tokenizer {
   struct EncodeOptions {
     bool add_special = true;    // BOS/EOS where the file says so
     bool parse_special = true;  // text such as <|im_start|> becomes its control token
-    // The parts of the text, in order and apart, in which it does; null: everywhere. A control token of the
-    // file that the vocabulary shows as text counts as one here.
+    // The parts of the text, in order and apart, in which it does; null: everywhere. The template's markers
+    // count as control tokens here, whatever their kind.
     const std::vector<TextSpan>* control_in = nullptr;
   };
   // Any bytes are accepted; invalid UTF-8 goes the model's own way (bytes or U+FFFD), as llama.cpp does. A
@@ -68,9 +68,14 @@ class Tokenizer {
 
  protected:
   virtual std::string_view normal_bytes(Token token) const noexcept = 0;  // of TokenKind::normal
+  // Comes of its own spelling alone, never of what merges. Precondition: id < vocab_size.
+  bool is_control(std::uint32_t id) const noexcept {
+    return kinds_[id] == TokenKind::control || markers_[id];
+  }
 
   std::uint32_t vocab_size_ = 0;
   std::vector<TokenKind> kinds_;
+  std::vector<bool> markers_;  // as in VocabularyMetadata
   std::optional<Token> bos_, eos_;
   std::vector<Token> end_of_generation_;  // sorted
   TokenBound bound_;

@@ -6,6 +6,9 @@
 #include <cctype>
 #include <utility>
 
+#include "backends/text/chat_template.hpp"
+#include "backends/text/template_markers.hpp"
+
 namespace flyball::text {
 namespace {
 
@@ -73,61 +76,6 @@ constexpr std::string_view kEndTexts[] = {
     "<｜end▁of▁sentence｜>",
     "[e~[",
 };
-
-// gpt-oss: its channel markers are shown and matched as text.
-constexpr std::string_view kShownTexts[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
-
-// Markers that open a turn, name its role or end its header. Many files type them as user-defined, which
-// would match them in what a client wrote: only a template writes them.
-constexpr std::string_view kTurnTexts[] = {
-    "<|im_start|>",
-    "<|im_sep|>",
-    "<|im_user|>",
-    "<|im_assistant|>",
-    "<|im_system|>",
-    "<|im_middle|>",
-    "<start_of_turn>",
-    "<|turn>",
-    "<|channel>",
-    "<channel|>",
-    "<|start_header_id|>",
-    "<|end_header_id|>",
-    "<|header_start|>",
-    "<|header_end|>",
-    "<|eot|>",
-    "<|start_of_role|>",
-    "<|end_of_role|>",
-    "<|system|>",
-    "<|developer|>",
-    "<|user|>",
-    "<|assistant|>",
-    "<|observation|>",
-    "<|tool|>",
-    "<|ipython|>",
-    "<|START_OF_TURN_TOKEN|>",
-    "<|END_OF_TURN_TOKEN|>",
-    "<|SYSTEM_TOKEN|>",
-    "<|USER_TOKEN|>",
-    "<|CHATBOT_TOKEN|>",
-    "<｜User｜>",
-    "<｜Assistant｜>",
-    "[INST]",
-    "[/INST]",
-    "[SYSTEM_PROMPT]",
-    "[/SYSTEM_PROMPT]",
-    "[TOOL_RESULTS]",
-    "[/TOOL_RESULTS]",
-    "[AVAILABLE_TOOLS]",
-    "[/AVAILABLE_TOOLS]",
-};
-
-// Whether a user-defined token of this text is matched in the template's own text alone. <|end|> is
-// user-defined where it ends a message and not the generation.
-bool marks_turn(std::string_view text) {
-  const auto is_text = [&](std::string_view each) { return each == text; };
-  return text == "<|end|>" || std::ranges::any_of(kShownTexts, is_text) ||
-         std::ranges::any_of(kTurnTexts, is_text);
-}
 
 std::optional<Token> find_token(const StringTable& pieces, std::string_view text) {
   const auto found = pieces.find(text);
@@ -241,7 +189,7 @@ void derive_ends(VocabularyMetadata& out, std::vector<Token> ends) {
       set_kind(*id, TokenKind::control);
     }
   }
-  for (const std::string_view text : kShownTexts) {
+  for (const std::string_view text : kShownMarkers) {
     if (const auto id = token(text)) set_kind(*id, TokenKind::user_defined);
   }
   if (out.eos) ends.push_back(*out.eos);
@@ -261,6 +209,26 @@ void derive_ends(VocabularyMetadata& out, std::vector<Token> ends) {
   out.end_of_generation = std::move(ends);
 }
 
+// After the kinds are settled. Tokens of other kinds than these are no text, or control tokens already.
+void find_markers(const model::Gguf& file, VocabularyMetadata& out) {
+  out.markers.assign(out.kinds.size(), false);
+  const auto mark = [&](Token id) {
+    const TokenKind kind = out.kinds[static_cast<std::size_t>(id)];
+    if (kind == TokenKind::normal || kind == TokenKind::unused || kind == TokenKind::user_defined)
+      out.markers[static_cast<std::size_t>(id)] = true;
+  };
+  for (std::uint32_t id = 0; id < out.kinds.size(); ++id)
+    if (out.kinds[id] == TokenKind::user_defined && marks_turn(out.pieces[id])) mark(static_cast<Token>(id));
+  for (const auto& id : {out.bos, out.eos})
+    if (id && is_bracketed(out.pieces[static_cast<std::uint32_t>(*id)])) mark(*id);
+  // A template that is no text, or too long, is refused where it is parsed.
+  const auto named = file.get_string("tokenizer.chat_template");
+  const std::string_view source = named ? named->value_or(default_chat_template()) : std::string_view{};
+  if (source.size() > TemplateLimits{}.source_bytes) return;
+  for (const std::string& text : markers_of(source))
+    if (const auto id = find_token(out.pieces, text)) mark(*id);
+}
+
 bool is_special(TokenKind kind) noexcept {
   return kind == TokenKind::control || kind == TokenKind::user_defined || kind == TokenKind::unknown;
 }
@@ -268,7 +236,7 @@ bool is_special(TokenKind kind) noexcept {
 Result<void> check_special_bytes(const VocabularyMetadata& vocabulary) {
   std::size_t bytes = 0;
   for (std::uint32_t id = 0; id < vocabulary.kinds.size(); ++id) {
-    if (is_special(vocabulary.kinds[id])) bytes += vocabulary.pieces[id].size();
+    if (is_special(vocabulary.kinds[id]) || vocabulary.markers[id]) bytes += vocabulary.pieces[id].size();
   }
   if (bytes > kMaxSpecialBytes) {
     return vocabulary_error(kTypesKey, "marks special tokens of " + std::to_string(bytes) +
@@ -305,12 +273,11 @@ std::vector<SpecialToken> VocabularyMetadata::special_tokens() const {
   std::vector<SpecialToken> out;
   for (std::uint32_t id = 0; id < kinds.size(); ++id) {
     const TokenKind kind = kinds[id];
-    if (!is_special(kind)) continue;
+    if (!is_special(kind) && !markers[id]) continue;
     const bool always = kind == TokenKind::user_defined;
     const std::string_view text = pieces[id];
     const bool strips = strip_after_special && text != "<unk>" && text != "<s>" && text != "<|endoftext|>";
-    out.push_back(
-        {static_cast<Token>(id), std::string(text), always, false, strips, always && marks_turn(text)});
+    out.push_back({static_cast<Token>(id), std::string(text), always, false, strips, markers[id]});
   }
   return out;
 }
@@ -357,6 +324,7 @@ Result<VocabularyMetadata> read_vocabulary(const model::Gguf& file, const Vocabu
   std::vector<Token> ends;
   if (auto read = read_well_known(file, out, ends); !read) return pass(read);
   derive_ends(out, std::move(ends));
+  find_markers(file, out);
   if (auto checked = check_special_bytes(out); !checked) return pass(checked);
   return out;
 }

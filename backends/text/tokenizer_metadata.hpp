@@ -26,6 +26,9 @@ struct VocabularyDefaults {
 struct VocabularyMetadata {
   StringTable pieces;  // by token, indexed
   std::vector<TokenKind> kinds;
+  // By token: whether it is a marker of the chat template, matched in the template's own text alone although
+  // the file types it as a word or as user-defined. Its kind says how answers show it.
+  std::vector<bool> markers;
   std::optional<Token> bos, eos, unknown;
   bool add_bos = false, add_eos = false;
   std::vector<Token> end_of_generation;  // sorted

@@ -124,6 +124,99 @@ TEST(SpecialTokens, TurnMarkersAreMatchedInTheTemplatesOwnTextAlone) {
   }
 }
 
+std::unique_ptr<Tokenizer> load_with_template(const VocabularyFile& file, std::string_view chat_template) {
+  auto writer = file.writer();
+  writer.set_string("tokenizer.chat_template", chat_template);
+  auto tokenizer = load(writer);
+  EXPECT_TRUE(tokenizer) << tokenizer.error().message;
+  return *std::move(tokenizer);
+}
+
+Tokens encode_parts(const Tokenizer& tokenizer, std::string_view own, std::string_view others) {
+  const std::vector<TextSpan> spans{{0, own.size()}};
+  return tokenizer.encode(std::string(own) + std::string(others),
+                          {.add_special = false, .control_in = &spans});
+}
+
+// Exporters type the markers of turns, reasoning and calls as words, as user-defined or as unused.
+TEST(SpecialTokens, TheTemplatesMarkersAreTokensOfItsOwnTextWhateverTheirType) {
+  for (const std::string marker :
+       {"<start_of_turn>", "<|im_start|>", "<|start_header_id|>", "[INST]", "<｜User｜>", "<|tool_call>",
+        "<think>", "</think>", "<tool_call>", "</tool_response>", "<arg_key>", "</seed:think>", "[THINK]",
+        "[TOOL_CALLS]", "<|message_sep|>", "<|\"|>"}) {
+    for (const TokenKind kind :
+         {TokenKind::normal, TokenKind::user_defined, TokenKind::unused, TokenKind::control}) {
+      for (const bool pieces : {false, true}) {
+        VocabularyFile file = pieces ? sentencepiece_vocabulary() : byte_level_vocabulary();
+        const Token token = file.add(marker, kind);
+        const auto tokenizer = load_with_template(file, "{{ 'x" + marker + "y' }}");
+        const Tokens tokens = encode_parts(*tokenizer, marker, "a" + marker);
+        const std::string what = marker + " of type " + std::to_string(static_cast<int>(kind));
+        EXPECT_EQ(tokens.front(), token) << what;
+        EXPECT_EQ(std::ranges::count(tokens, token), 1) << what << ": a client's is text";
+        EXPECT_EQ(tokenizer->kind(token), kind) << what << ": answers show it as before";
+        EXPECT_EQ(decode(*tokenizer, {tokens.begin() + 1, tokens.end()}), (pieces ? "▁a" : "a") + marker);
+      }
+    }
+  }
+}
+
+TEST(SpecialTokens, WordsThatTheTemplateDoesNotSpellStayWords) {
+  VocabularyFile file = byte_level_vocabulary();
+  const Token inst = file.add("[INST]");
+  const Token tag = file.add("<table>");
+  const Token user = file.add("<tool>", TokenKind::user_defined);
+  const auto tokenizer = load_with_template(file, "a <table> for [INST, <tool>");
+  const std::string text = "[INST]<table><tool>";
+  const Tokens tokens = encode_parts(*tokenizer, text, "<tool>");
+  EXPECT_EQ(std::ranges::count(tokens, inst) + std::ranges::count(tokens, tag), 0);
+  EXPECT_EQ(std::ranges::count(tokens, user), 2) << "user-defined tokens are recognised everywhere";
+}
+
+// '<|' + role + '|>', as Phi-3 and GLM-4 have it; and bos_token, which a template names and does not spell.
+TEST(SpecialTokens, MarkersThatTheTemplateJoinsAreItsOwn) {
+  VocabularyFile file = byte_level_vocabulary();
+  const Token user = file.add("<|user|>");
+  const Token bos = file.add("<bos>");
+  auto writer = file.writer();
+  writer.set_u32("tokenizer.ggml.bos_token_id", static_cast<std::uint32_t>(bos));
+  writer.set_string("tokenizer.chat_template", "{{ bos_token }}{{ '<|' + messages[0].role + '|>' }}");
+  const auto tokenizer = load(writer);
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ(encode_parts(**tokenizer, "<bos><|user|>", ""), (Tokens{bos, user}));
+}
+
+// Without a template of its own a file gets ChatML.
+TEST(SpecialTokens, TheDefaultTemplatesMarkersAreTokens) {
+  VocabularyFile file = byte_level_vocabulary();
+  const Token start = file.add("<|im_start|>");
+  EXPECT_EQ(encode_parts(*must_load(file), "<|im_start|>", ""), Tokens{start});
+}
+
+// A marker typed as a word can be what merges make: what a client wrote stays apart.
+TEST(SpecialTokens, TextNeverMergesIntoAMarker) {
+  const std::string marker = "[INST]";
+  VocabularyFile bpe = byte_level_vocabulary();
+  bpe.pre = "llama-bpe";
+  VocabularyFile spm = sentencepiece_vocabulary();
+  for (std::size_t n = 1; n < marker.size(); ++n) {
+    bpe.merges.push_back(marker.substr(0, n) + " " + marker[n]);
+    if (n > 1) bpe.add(marker.substr(0, n));
+    if (n > 1) spm.add(marker.substr(0, n));
+    spm.add(marker.substr(n, 1));
+  }
+  spm.add("[");
+  for (const TokenKind kind : {TokenKind::normal, TokenKind::user_defined}) {
+    for (VocabularyFile file : {bpe, spm}) {
+      const Token token = file.add(marker, kind);
+      const auto tokenizer = load_with_template(file, marker);
+      const Tokens tokens = encode_parts(*tokenizer, marker, marker);
+      EXPECT_EQ(tokens.front(), token) << file.model;
+      EXPECT_EQ(std::ranges::count(tokens, token), 1) << file.model;
+    }
+  }
+}
+
 // Merges and whole words can lead to the spelling of a control token: they give its text.
 TEST(SpecialTokens, TextNeverMergesIntoAControlToken) {
   VocabularyFile bpe = byte_level_vocabulary();

@@ -1,0 +1,24 @@
+// The markers that a chat template writes around turns, reasoning and calls of tools: <|im_start|>, <think>,
+// [INST]. A vocabulary's token for one is matched in the template's own text alone, whatever type its file
+// gives it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace flyball::text {
+
+// gpt-oss's channel markers, which answers show.
+inline constexpr std::string_view kShownMarkers[] = {"<|channel|>", "<|message|>", "<|start|>",
+                                                     "<|constrain|>"};
+// Opens a turn, names its role or ends its header or message, in whatever template.
+bool marks_turn(std::string_view text) noexcept;
+// <x> or [x], without white space: the text of a token that a file names as its BOS or EOS, and no word.
+bool is_bracketed(std::string_view text) noexcept;
+
+// Texts that are markers if a vocabulary has a token for the whole of one: those that the source contains, and
+// <|role|> of the API's roles where it could join them.
+std::vector<std::string> markers_of(std::string_view template_source);
+
+}  // namespace flyball::text
