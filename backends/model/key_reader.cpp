@@ -49,9 +49,12 @@ std::uint32_t KeyReader::uniform_count(std::string_view name, std::uint64_t limi
   if (counts == nullptr) return count(name, limit, fallback);
   const bool integers = counts->count > 0 && holds_integers(*counts) && counts->type != GgufType::boolean;
   const std::int64_t first = integers ? counts->int_at(0) : 0;
-  bool same = first > 0 && static_cast<std::uint64_t>(first) <= limit;
+  bool same = first > 0;
   for (std::uint64_t i = 1; same && i < counts->count; ++i) same = counts->int_at(i) == first;
   if (!same) return refuse(key, "differs between layers, which this build does not read");
+  if (static_cast<std::uint64_t>(first) > limit)
+    return refuse(
+        key, "is " + std::to_string(first) + " in each layer; 1 to " + std::to_string(limit) + " is allowed");
   return static_cast<std::uint32_t>(first);
 }
 
@@ -94,7 +97,8 @@ std::optional<std::vector<bool>> KeyReader::flags(std::string_view name, std::ui
   const GgufArray* values = array(key);
   if (values == nullptr) return std::nullopt;
   if (!holds_integers(*values) || values->count != n) {
-    refuse(key, "is no array of " + std::to_string(n) + " flags, one a layer");
+    refuse(key, "is no array of " + std::to_string(n) + " flags, one a layer; it has " +
+                    std::to_string(values->count) + " values");
     return std::nullopt;
   }
   std::vector<bool> flags(n);

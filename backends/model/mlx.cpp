@@ -21,6 +21,8 @@ using nlohmann::json;
 // shallow.
 constexpr JsonLimits kTokenizerLimits{.depth = 16, .nodes = 4'000'000};
 constexpr JsonLimits kConfigLimits{.depth = 16, .nodes = 500'000};
+// A name and a file for each tensor: Kimi K2 Thinking's experts have 207,000.
+constexpr JsonLimits kIndexLimits{.depth = 16, .nodes = 2'000'000};
 
 // An absent file that may be absent is an empty object.
 Result<json> read_object(std::string_view text, const char* name, JsonLimits limits, bool optional) {
@@ -63,7 +65,9 @@ Result<std::vector<SafeTensor>> read_shards(const std::vector<MlxFiles::Shard>& 
       return std::unexpected(std::move(error));
     }
     if (out.size() + tensors->size() > kMaxSafetensors)
-      return invalid("the files have more than " + std::to_string(kMaxSafetensors) + " tensors",
+      return invalid("the files up to " + printable(shard.name) + " have " +
+                         std::to_string(out.size() + tensors->size()) + " tensors, the limit is " +
+                         std::to_string(kMaxSafetensors),
                      printable(shard.name));
     std::ranges::move(*tensors, std::back_inserter(out));
   }
@@ -96,7 +100,7 @@ Error in_mlx_terms(Error error) {
 
 Result<std::vector<std::string>> read_mlx_index(std::string_view text) {
   constexpr const char* kName = "model.safetensors.index.json";
-  const auto index = read_object(text, kName, kConfigLimits, false);
+  const auto index = read_object(text, kName, kIndexLimits, false);
   if (!index) return pass(index);
   const auto map = index->find("weight_map");
   if (map == index->end() || !map->is_object() || map->empty())

@@ -276,7 +276,8 @@ Result<MlxConfig> translate_mlx_config(const MlxObject& config, GgufWriter& out)
   const auto vocab = config.count("vocab_size");
   if (!vocab) return pass(vocab);
   if (vocab->value_or(0) == 0 || **vocab > kMaxVocab)
-    return config.invalid("vocab_size", "is missing, or not 1 to " + std::to_string(kMaxVocab));
+    return config.invalid("vocab_size", "is missing, or not 1 to " + std::to_string(kMaxVocab) +
+                                            (*vocab ? ": it is " + std::to_string(**vocab) : ""));
   result.vocab_size = **vocab;
   const auto tied = config.flag("tie_word_embeddings");
   if (!tied) return pass(tied);

@@ -6,8 +6,10 @@
 namespace flyball::model {
 namespace {
 
-// Generous to every published model; a tokenizer.json of 262,144 tokens has 34 MB.
-constexpr std::size_t kMaxConfigBytes = 16'777'216, kMaxTokenizerBytes = 134'217'728;
+// Generous to every published model; a tokenizer.json of 262,144 tokens has 34 MB, an index of 207,000
+// tensors 21 MB.
+constexpr std::size_t kMaxConfigBytes = 16'777'216, kMaxTokenizerBytes = 134'217'728,
+                      kMaxIndexBytes = 134'217'728;
 
 constexpr const char* kConfig = "config.json";
 constexpr const char* kTokenizer = "tokenizer.json";
@@ -80,7 +82,7 @@ Result<MlxDirectory> map_mlx_directory(const std::filesystem::path& path) {
                         {"tokenizer_config.json", out.files.tokenizer_config, kMaxConfigBytes, true},
                         {"generation_config.json", out.files.generation_config, kMaxConfigBytes, true},
                         {"chat_template.jinja", out.files.chat_template, kMaxConfigBytes, true},
-                        {kIndex, index, kMaxConfigBytes, true}};
+                        {kIndex, index, kMaxIndexBytes, true}};
   for (const Text& each : texts) {
     auto file = map_text(path / each.name, each.limit, each.optional);
     if (!file) return pass(file);

@@ -11,5 +11,7 @@ inline constexpr std::string_view kMergesKey = "flyball.tokenizer.merges";
 inline constexpr std::string_view kPrefixOnceKey = "flyball.tokenizer.space_prefix_once";
 // No space is put before a text that begins with one.
 inline constexpr std::string_view kPrefixIfNoneKey = "flyball.tokenizer.space_prefix_if_none";
+// Ids of all tokens that end a generation, beside those known by their text.
+inline constexpr std::string_view kEndsKey = "flyball.tokenizer.end_token_ids";
 
 }  // namespace flyball::model

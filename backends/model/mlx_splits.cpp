@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
-constexpr std::size_t kMaxParts = 8;                     // of a sequence
+constexpr std::size_t kMaxParts = 64;                    // of a sequence; published ones have up to 5
 
 // clang-format off
 #define SUFFIX R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
@@ -65,8 +65,11 @@ Result<std::vector<MlxObject>> parts_of(const MlxObject& tokenizer, std::string_
     return out;
   }
   const json* parts = (*whole)->find(list);
-  if (parts == nullptr || !parts->is_array() || parts->size() > kMaxParts)
-    return (*whole)->invalid(list, "is not a list of at most " + std::to_string(kMaxParts));
+  if (parts == nullptr || !parts->is_array())
+    return (*whole)->invalid(list, parts == nullptr ? "is missing" : "is " + shown(*parts) + ", not a list");
+  if (parts->size() > kMaxParts)
+    return (*whole)->invalid(
+        list, "has " + std::to_string(parts->size()) + " parts, the limit is " + std::to_string(kMaxParts));
   for (const json& part : *parts) {
     if (!part.is_object()) return (*whole)->invalid(list, "holds something that is no object");
     out.emplace_back(part, tokenizer.file() + " " + std::string(field));

@@ -26,7 +26,6 @@ enum TokenType : std::int32_t {
   kUnused = 5,
   kByte = 6
 };
-constexpr std::size_t kMaxEnds = 3;  // tokens that end a generation, beside those known by their text
 
 struct Tokens {
   std::vector<std::string> texts;
@@ -185,22 +184,22 @@ Result<void> write_specials(const MlxObject& tokenizer, const MlxObject& tokeniz
   if (!bos) return pass(bos);
   auto eos = named_token(tokenizer_config, "eos_token", tokens);
   if (!eos) return pass(eos);
-  std::vector<std::uint32_t> ends;
-  if (*eos) ends.push_back(**eos);
+  std::vector<std::int32_t> ends;  // the tokenizer's own first; at most one for each token
+  std::vector<bool> is_end(tokens.texts.size());
+  const auto add_end = [&](std::uint32_t id) {
+    if (!is_end[id]) ends.push_back(static_cast<std::int32_t>(id));
+    is_end[id] = true;
+  };
+  if (*eos) add_end(**eos);
   for (const MlxObject* file : {&generation, &config}) {
     const auto ids = read_ids(*file, "eos_token_id", tokens);
     if (!ids) return pass(ids);
-    for (const std::uint32_t id : *ids) {
-      if (std::ranges::find(ends, id) != ends.end()) continue;
-      if (ends.size() == kMaxEnds)  // at once: each is compared with all before it
-        return config.unsupported("eos_token_id",
-                                  "and its like name more than " + std::to_string(kMaxEnds) + " tokens");
-      ends.push_back(id);
-    }
+    for (const std::uint32_t id : *ids) add_end(id);
   }
-  constexpr const char* kEndKeys[kMaxEnds] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                              "tokenizer.ggml.eom_token_id"};
-  for (std::size_t i = 0; i < ends.size(); ++i) out.set_u32(kEndKeys[i], ends[i]);
+  if (!ends.empty()) {
+    out.set_u32("tokenizer.ggml.eos_token_id", static_cast<std::uint32_t>(ends.front()));
+    out.set_i32s(kEndsKey, ends);
+  }
   if (!*bos) {
     const auto ids = read_ids(config, "bos_token_id", tokens);
     if (!ids) return pass(ids);

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <utility>
 
+#include "backends/model/mlx_keys.hpp"
 #include "backends/text/chat_template.hpp"
 #include "backends/text/template_markers.hpp"
 
@@ -179,6 +180,24 @@ Result<void> read_well_known(const model::Gguf& file, VocabularyMetadata& out, s
   return {};
 }
 
+// An MLX directory's own list; GGUF has none.
+Result<void> read_ends(const model::Gguf& file, std::size_t vocab_size, std::vector<Token>& ends) {
+  const auto listed = file.get_array(model::kEndsKey);
+  if (!listed) return pass(listed);
+  if (*listed == nullptr) return {};
+  const GgufArray& array = **listed;
+  if (array.type != GgufType::i32) return vocabulary_error(model::kEndsKey, "is not an array of i32");
+  for (std::uint64_t i = 0; i < array.count; ++i) {
+    const std::int64_t id = array.int_at(i);
+    if (id < 0 || static_cast<std::size_t>(id) >= vocab_size)
+      return vocabulary_error(
+          model::kEndsKey,
+          "names token " + std::to_string(id) + ", but the vocabulary holds " + std::to_string(vocab_size));
+    ends.push_back(static_cast<Token>(id));
+  }
+  return {};
+}
+
 // Which tokens end a generation, from ids, well-known texts, and the exceptions three model families need.
 void derive_ends(VocabularyMetadata& out, std::vector<Token> ends) {
   const auto token = [&](std::string_view text) { return find_token(out.pieces, text); };
@@ -323,6 +342,7 @@ Result<VocabularyMetadata> read_vocabulary(const model::Gguf& file, const Vocabu
   out.strip_after_special = *phi3;
   std::vector<Token> ends;
   if (auto read = read_well_known(file, out, ends); !read) return pass(read);
+  if (auto read = read_ends(file, vocab_size, ends); !read) return pass(read);
   derive_ends(out, std::move(ends));
   find_markers(file, out);
   if (auto checked = check_special_bytes(out); !checked) return pass(checked);

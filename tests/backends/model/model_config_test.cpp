@@ -223,6 +223,7 @@ TEST(ModelConfig, HeadCountsPerLayer) {
   expect_invalid(kv_heads({2, 4, 2}), "differs between layers");
   expect_invalid(kv_heads({-2, -2}), "differs between layers");
   expect_invalid(kv_heads({}), "differs between layers");
+  expect_invalid(kv_heads({5000, 5000}), "is 5000 in each layer; 1 to 1024 is allowed");
 }
 
 TEST(ModelConfig, ShapesOutOfRange) {

@@ -82,7 +82,6 @@ TEST(Mlx, WhatMayDiffer) {
   // Theirs is the product of ours and YaRN's own.
   EXPECT_NEAR(c.ropes[0].attn_factor * (1 + 0.1 * std::log(4.0)), 1.5, 1e-6);
   EXPECT_EQ(**(*opened.file)->gguf().get_string("tokenizer.chat_template"), "from the file");
-  EXPECT_EQ(**(*opened.file)->gguf().get_uint("tokenizer.ggml.eot_token_id"), 5U);
 
   MlxTestDirectory untold;  // no word on ties, and no lm_head
   untold.config.erase("tie_word_embeddings");
@@ -103,6 +102,44 @@ TEST(Mlx, WhatMayDiffer) {
   MlxTestDirectory traditional;
   traditional.config["rope_traditional"] = true;
   EXPECT_EQ((*Opened(traditional).file)->config().rope_style, kernels::RopeStyle::interleaved);
+}
+
+// Three files name them, by text and by id, and models add their own: none is dropped.
+TEST(Mlx, EveryTokenThatAFileCallsAnEndIsOne) {
+  MlxTestDirectory d;
+  d.generation_config = json{{"eos_token_id", {5, 2, 6, 7, 8}}}.dump();
+  d.config["eos_token_id"] = {9, 10, 5, 11};
+  const Opened opened(d);
+  ASSERT_TRUE(opened.file) << opened.file.error().message;
+  const auto tokenizer = text::Tokenizer::load((*opened.file)->gguf());
+  ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+  EXPECT_EQ((*tokenizer)->eos(), 2);
+  for (const Token token : {2, 5, 6, 7, 8, 9, 10, 11}) EXPECT_TRUE((*tokenizer)->is_end_of_generation(token));
+  for (const Token token : {0, 1, 3, 4, 12}) EXPECT_FALSE((*tokenizer)->is_end_of_generation(token));
+}
+
+// A tokenizer.json that has a marker among its words, or among added tokens that are not special.
+TEST(Mlx, TheTemplatesMarkersAreTokensOfItsOwnTextWhateverTheirKind) {
+  for (const bool is_word : {true, false}) {
+    MlxTestDirectory d;
+    auto& vocab = d.tokenizer["model"]["vocab"];
+    vocab.erase("ab");
+    d.tokenizer["model"]["merges"] = json::array();
+    const std::string marker = "<start_of_turn>";
+    if (is_word)
+      vocab[marker] = 262;
+    else
+      d.tokenizer["added_tokens"].push_back({{"id", 262}, {"content", marker}, {"special", false}});
+    d.tokenizer_config["chat_template"] = marker + "{{ messages[0].content }}";
+    const Opened opened(d);
+    ASSERT_TRUE(opened.file) << opened.file.error().message;
+    const auto tokenizer = text::Tokenizer::load((*opened.file)->gguf());
+    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    const std::vector<text::TextSpan> own{{0, marker.size()}};
+    const auto tokens = (*tokenizer)->encode(marker + marker, {.add_special = false, .control_in = &own});
+    EXPECT_EQ(tokens.front(), 262) << is_word;
+    EXPECT_EQ(std::ranges::count(tokens, 262), 1) << is_word;
+  }
 }
 
 struct Spoiled {
@@ -139,7 +176,8 @@ TEST(Mlx, RefusesConfigs) {
       {[](auto& d) { d.config["num_key_value_heads"] = 3; }, "(config.json: num_key_value_heads)"},
       {[](auto& d) { d.config.erase("rms_norm_eps"); }, "rms_norm_eps is missing"},
       {[](auto& d) { d.config["rope_theta"] = "much"; }, "rope_theta is \"much\", not a number"},
-      {[](auto& d) { d.config["vocab_size"] = 1ULL << 40; }, "vocab_size is missing, or not 1 to"},
+      {[](auto& d) { d.config["vocab_size"] = 1ULL << 40; },
+       "vocab_size is missing, or not 1 to 4194304: it is 1099511627776"},
       {[](auto& d) { d.config["vocab_size"] = 300; },
        "vocab_size is 300, but model.embed_tokens.weight has 264"},
       {[](auto& d) { d.config["hidden_act"] = "gelu"; }, "hidden_act is \"gelu\"", kUnsupported},
@@ -268,6 +306,10 @@ TEST(Mlx, RefusesTokenizers) {
        },
        "neither LLaMA's", kUnsupported},
       {[](auto& d) {
+         d.tokenizer["normalizer"] = {{"type", "Sequence"}, {"normalizers", json::array_t(65)}};
+       },
+       "normalizers has 65 parts, the limit is 64"},
+      {[](auto& d) {
          d.tokenizer["normalizer"] = {{"type", "Lowercase"}};
        },
        "type is Lowercase", kUnsupported},
@@ -291,14 +333,9 @@ TEST(Mlx, RefusesTokenizers) {
        "eos_token is \"<none>\", which is no token"},
       {[](auto& d) { d.config["eos_token_id"] = 264; }, "eos_token_id is 264; tokens are counts below 264"},
       {[](auto& d) {
-         d.config["eos_token_id"] = {3, 4, 5};
+         d.generation_config = json{{"eos_token_id", {0, 1, -1}}}.dump();
        },
-       "name more than 3 tokens", kUnsupported},
-      {[](auto& d) {  // refused before what follows is looked at
-         d.generation_config = json{{"eos_token_id", {0, 1, 3, 4, 5}}}.dump();
-         d.config["eos_token_id"] = "none";
-       },
-       "name more than 3 tokens", kUnsupported},
+       "generation_config.json: eos_token_id is -1; tokens are counts below 264"},
       {[](auto& d) { d.tokenizer_config["chat_template"] = json::array(); }, "a list without \"default\""},
       {[](auto& d) { d.tokenizer_config["chat_template"] = 5; }, "chat_template is 5, not a text"},
   };
