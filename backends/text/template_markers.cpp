@@ -55,10 +55,10 @@ constexpr std::string_view kTurnTexts[] = {
 
 // Markers without a shape of their own, of reasoning, calls of tools and a text's beginning.
 constexpr std::string_view kPlainTexts[] = {
-    "<think>", "</think>", "<thinking>",   "</thinking>",   "<answer>",       "</answer>",
-    "<tools>", "</tools>", "[THINK]",      "[/THINK]",      "[TOOL_CALLS]",   "[/TOOL_CALLS]",
-    "[ARGS]",  "[CALL_ID]", "[TOOL_CONTENT]", "[/TOOL_CONTENT]", "[gMASK]",   "<sop>",
-    "<eop>",   "]~!b[",    "]~b]",
+    "<think>", "</think>",  "<thinking>",     "</thinking>",     "<answer>",     "</answer>",
+    "<tools>", "</tools>",  "[THINK]",        "[/THINK]",        "[TOOL_CALLS]", "[/TOOL_CALLS]",
+    "[ARGS]",  "[CALL_ID]", "[TOOL_CONTENT]", "[/TOOL_CONTENT]", "[gMASK]",      "<sop>",
+    "<eop>",   "]~!b[",     "]~b]",
 };
 
 bool is_one_of(std::string_view text, const auto& texts) noexcept {
@@ -69,17 +69,9 @@ bool is_white(char c) noexcept {
   return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// <|x|>, <|x>, <x|>, the same with the full-width bar, or a tag whose name no markup language has: <tool_call>,
-// </seed:think>. Precondition: `text` is <...> and has no other < or >.
+// <|x|> and its like, or a tag whose name no markup language has: <tool_call>, </seed:think>.
 bool has_markers_shape(std::string_view text) noexcept {
-  constexpr std::string_view kBars[] = {"|", "｜"};
-  std::string_view name = text.substr(1, text.size() - 2);
-  bool barred = false;
-  for (const std::string_view bar : kBars) {
-    if (name.starts_with(bar)) name.remove_prefix(bar.size()), barred = true;
-    if (name.ends_with(bar)) name.remove_suffix(bar.size()), barred = true;
-  }
-  return !name.empty() && (barred || name.find_first_of("_:") != std::string_view::npos);
+  return is_barred(text) || text.find_first_of("_:") != std::string_view::npos;
 }
 
 }  // namespace
@@ -88,9 +80,21 @@ bool marks_turn(std::string_view text) noexcept {
   return is_one_of(text, kTurnTexts) || is_one_of(text, kShownMarkers);
 }
 
+bool is_barred(std::string_view text) noexcept {
+  constexpr std::string_view kBars[] = {"|", "｜"};
+  if (!text.starts_with('<') || !is_bracketed(text)) return false;
+  std::string_view name = text.substr(1, text.size() - 2);
+  const std::size_t whole = name.size();
+  for (const std::string_view bar : kBars) {
+    if (name.starts_with(bar)) name.remove_prefix(bar.size());
+    if (name.ends_with(bar)) name.remove_suffix(bar.size());
+  }
+  return !name.empty() && name.size() < whole;
+}
+
 bool is_bracketed(std::string_view text) noexcept {
-  const bool brackets = (text.starts_with('<') && text.ends_with('>')) ||
-                        (text.starts_with('[') && text.ends_with(']'));
+  const bool brackets =
+      (text.starts_with('<') && text.ends_with('>')) || (text.starts_with('[') && text.ends_with(']'));
   return text.size() > 2 && brackets && std::ranges::none_of(text, is_white);
 }
 

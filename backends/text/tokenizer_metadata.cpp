@@ -236,8 +236,11 @@ void find_markers(const model::Gguf& file, VocabularyMetadata& out) {
     if (kind == TokenKind::normal || kind == TokenKind::unused || kind == TokenKind::user_defined)
       out.markers[static_cast<std::size_t>(id)] = true;
   };
-  for (std::uint32_t id = 0; id < out.kinds.size(); ++id)
-    if (out.kinds[id] == TokenKind::user_defined && marks_turn(out.pieces[id])) mark(static_cast<Token>(id));
+  for (std::uint32_t id = 0; id < out.kinds.size(); ++id) {
+    const std::string_view text = out.pieces[id];
+    if (out.kinds[id] == TokenKind::user_defined && (marks_turn(text) || is_barred(text)))
+      mark(static_cast<Token>(id));
+  }
   for (const auto& id : {out.bos, out.eos})
     if (id && is_bracketed(out.pieces[static_cast<std::uint32_t>(*id)])) mark(*id);
   // A template that is no text, or too long, is refused where it is parsed.

@@ -99,6 +99,9 @@ TEST(TokenizerLoad, Ids) {
     writer.set_u32("tokenizer.ggml." + name + "_token_id", 256);
     expect_refused(writer, "tokenizer.ggml." + name + "_token_id", "token 256, but the vocabulary holds 256");
   }
+  auto ends = file.writer();
+  ends.set_i32s("flyball.tokenizer.end_token_ids", std::vector<std::int32_t>{0, 256});
+  expect_refused(ends, "flyball.tokenizer.end_token_ids", "token 256, but the vocabulary holds 256");
   auto bos = file.writer();
   bos.set_bool("tokenizer.ggml.add_bos_token", true);
   expect_refused(bos, "tokenizer.ggml.add_bos_token", "no such token");

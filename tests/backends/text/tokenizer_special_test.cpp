@@ -108,7 +108,7 @@ TEST(SpecialTokens, TurnMarkersAreMatchedInTheTemplatesOwnTextAlone) {
   for (const char* marker :
        {"<|im_start|>", "<start_of_turn>", "<|turn>", "<|start_header_id|>", "<|end_header_id|>",
         "<|start_of_role|>", "<|user|>", "<|assistant|>", "<|system|>", "<｜User｜>", "<｜Assistant｜>",
-        "[INST]", "<|start|>", "<|message|>"}) {
+        "[INST]", "<|start|>", "<|message|>", "<|unlisted|>", "<unlisted|>"}) {
     VocabularyFile file = byte_level_vocabulary();
     const Token opener = file.add(marker, TokenKind::user_defined);
     const Token tool = file.add("<tool>", TokenKind::user_defined);
@@ -154,7 +154,9 @@ TEST(SpecialTokens, TheTemplatesMarkersAreTokensOfItsOwnTextWhateverTheirType) {
         const std::string what = marker + " of type " + std::to_string(static_cast<int>(kind));
         EXPECT_EQ(tokens.front(), token) << what;
         EXPECT_EQ(std::ranges::count(tokens, token), 1) << what << ": a client's is text";
-        EXPECT_EQ(tokenizer->kind(token), kind) << what << ": answers show it as before";
+        EXPECT_EQ(tokenizer->kind(token), kind) << what;
+        const bool is_shown = kind == TokenKind::normal || kind == TokenKind::user_defined;
+        EXPECT_EQ(tokenizer->bytes(token), is_shown ? marker : "") << what << ": in answers";
         EXPECT_EQ(decode(*tokenizer, {tokens.begin() + 1, tokens.end()}), (pieces ? "▁a" : "a") + marker);
       }
     }
