@@ -74,6 +74,16 @@ bool has_markers_shape(std::string_view text) noexcept {
   return is_barred(text) || text.find_first_of("_:") != std::string_view::npos;
 }
 
+// </x> of <x>, and <x> of </x>. Precondition: is_bracketed(text).
+std::string counterpart(std::string_view text) {
+  std::string out(text);
+  if (out[1] == '/')
+    out.erase(1, 1);
+  else
+    out.insert(1, 1, '/');
+  return out;
+}
+
 }  // namespace
 
 bool marks_turn(std::string_view text) noexcept {
@@ -120,6 +130,9 @@ std::vector<std::string> markers_of(std::string_view template_source) {
     const std::string_view text = rest.substr(0, end + 1);
     if (text.size() > 2 && has_markers_shape(text)) out.emplace_back(text);
   }
+  // Templates that spell one of a pair mostly leave the other to the model.
+  for (std::size_t i = 0, spelled = out.size(); i < spelled; ++i)
+    if (is_bracketed(out[i])) out.push_back(counterpart(out[i]));
   std::ranges::sort(out);
   out.erase(std::ranges::unique(out).begin(), out.end());
   return out;

@@ -19,8 +19,9 @@ bool is_barred(std::string_view text) noexcept;
 // <x> or [x], without white space: the text of a token that a file names as its BOS or EOS, and no word.
 bool is_bracketed(std::string_view text) noexcept;
 
-// Texts that are markers if a vocabulary has a token for the whole of one: those that the source contains.
-// Beside them <|role|> for each of the API's roles, where the source could join it.
+// Texts that are markers if a vocabulary has a token for the whole of one: those that the source contains,
+// each with the other of its pair (</think> of <think>), and <|role|> for each of the API's roles where the
+// source could join it.
 std::vector<std::string> markers_of(std::string_view template_source);
 
 }  // namespace flyball::text

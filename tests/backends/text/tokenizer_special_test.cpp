@@ -163,6 +163,20 @@ TEST(SpecialTokens, TheTemplatesMarkersAreTokensOfItsOwnTextWhateverTheirType) {
   }
 }
 
+TEST(SpecialTokens, BothMarkersOfAPairAreTheTemplatesIfItSpellsOne) {
+  for (const auto& [spelled, other] : {std::pair{"<think>", "</think>"},
+                                       {"</think>", "<think>"},
+                                       {"[THINK]", "[/THINK]"},
+                                       {"</tool_call>", "<tool_call>"}}) {
+    VocabularyFile file = byte_level_vocabulary();
+    const Token token = file.add(other, TokenKind::user_defined);
+    const auto tokenizer = load_with_template(file, std::string("a ") + spelled);
+    const Tokens tokens = encode_parts(*tokenizer, other, other);
+    EXPECT_EQ(tokens.front(), token) << other;
+    EXPECT_EQ(std::ranges::count(tokens, token), 1) << other << " in what a client wrote";
+  }
+}
+
 TEST(SpecialTokens, WordsThatTheTemplateDoesNotSpellStayWords) {
   VocabularyFile file = byte_level_vocabulary();
   const Token inst = file.add("[INST]");
