@@ -12,13 +12,16 @@
 namespace flyball::apps {
 namespace {
 
-// The token of "Bearer <token>"; nullopt where there is no such credential.
+// The token of "Bearer <token>", the scheme in any case and one blank or more behind it (RFC 9110, section
+// 11.4); nullopt where there is no such credential.
 std::optional<std::string_view> bearer(std::string_view authorization) {
   constexpr std::string_view kScheme = "bearer ";
   if (authorization.size() <= kScheme.size()) return std::nullopt;
   for (std::size_t i = 0; i < kScheme.size(); ++i)
     if ((authorization[i] | 0x20) != (kScheme[i] | 0x20)) return std::nullopt;
-  return authorization.substr(kScheme.size());
+  const auto token = authorization.find_first_not_of(' ', kScheme.size());
+  if (token == std::string_view::npos) return std::nullopt;
+  return authorization.substr(token);
 }
 
 std::unexpected<Error> refused(std::string message) {

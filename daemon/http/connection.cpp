@@ -96,14 +96,15 @@ void Exchange::cut_stream() {
 
 // ---- Connection -------------------------------------------------------------------------------------------
 
-Connection::Connection(const config::HttpLimits& limits, Handler& handler, Peer peer, Clock clock,
+Connection::Connection(const config::HttpLimits& limits, Handler& handler, Peer peer, Clock clock, Date date,
                        std::function<void()> wake)
     : limits_(limits),
       handler_(handler),
       peer_(std::move(peer)),
       clock_(std::move(clock)),
+      date_(std::move(date)),
       wake_(std::move(wake)),
-      scanner_(HeadLimits{limits.header_bytes, limits.header_fields}),
+      scanner_(HeadLimits{limits.header_bytes, limits.header_fields, !peer_.unix_uid}),
       since_(clock_()),
       readable_(since_),
       progress_(since_),
@@ -340,12 +341,14 @@ void Connection::process() {
       if (state_ == State::body) return;  // needs more
       continue;
     }
+    if (state_ == State::idle) skip_empty_lines();
     if (in_.empty()) return;
     // One answer leaves before the next request is read. So a client that pipelines and does not read is
     // bounded, what its last answer holds of its app's limits is free again, and a connection is given one
     // request in a turn of the loop.
     if (!output().empty() || leaves()) return;
     if (state_ == State::idle) {
+      if (in_ == "\r") return;  // of an empty line: its other half is not waited for as a request's
       state_ = State::head;
       if (!std::exchange(fresh_, false)) since_ = clock_();
       scanner_.restart();
@@ -362,7 +365,18 @@ void Connection::process() {
   }
 }
 
+// A client of nothing but empty lines is left without an answer.
+void Connection::skip_empty_lines() {
+  const std::size_t n = empty_lines(in_);
+  in_.erase(0, n);
+  skipped_ += n;
+  if (skipped_ <= limits_.header_bytes) return;
+  in_.clear();
+  state_ = State::flushing;
+}
+
 void Connection::on_head(const Head& head) {
+  skipped_ = 0;
   http_1_0_ = head.http_1_0;
   head_only_ = head.method == "HEAD";
   asked_to_close_ = !head.keep_alive;
@@ -449,6 +463,7 @@ void Connection::write_head(const Response& response, std::string_view id, bool 
   std::string head = "HTTP/1.1 " + std::to_string(response.status) + " ";
   head.reserve(512);
   head.append(reason_phrase(response.status)).append("\r\n");
+  append_field(head, "Date", date_());
   if (!response.content_type.empty()) append_field(head, "Content-Type", response.content_type);
   if (!streaming)
     append_field(head, "Content-Length", std::to_string(length));

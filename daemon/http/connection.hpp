@@ -15,6 +15,7 @@
 #include "config/config.hpp"
 #include "config/error.hpp"
 #include "daemon/http/connection_table.hpp"
+#include "daemon/http/date.hpp"
 #include "daemon/http/framing.hpp"
 #include "daemon/http/message.hpp"
 #include "daemon/http/request_parser.hpp"
@@ -107,7 +108,7 @@ class Connection {
  public:
   // `wake` is called when there is output to send or a deadline may have moved; never from inside receive(),
   // receive_eof(), sent() or tick(), whose caller looks by itself.
-  Connection(const config::HttpLimits& limits, Handler& handler, Peer peer, Clock clock,
+  Connection(const config::HttpLimits& limits, Handler& handler, Peer peer, Clock clock, Date date,
              std::function<void()> wake);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -153,6 +154,7 @@ class Connection {
   enum class State : std::uint8_t { idle, head, body, answering, streaming, flushing, lingering, closed };
 
   void process();
+  void skip_empty_lines();  // before a request
   void on_head(const Head& head);
   void on_body_bytes();
   void refuse(const Error& error, const Request* head);
@@ -176,6 +178,7 @@ class Connection {
   Handler& handler_;
   const Peer peer_;
   const Clock clock_;
+  const Date date_;
   const std::function<void()> wake_;
 
   State state_ = State::idle;
@@ -201,6 +204,7 @@ class Connection {
   std::unique_ptr<BodySource> body_;  // of the last answer, whose rest follows the output
   std::shared_ptr<const void> kept_;  // of the last answer, until it has left
   std::size_t discarded_ = 0;
+  std::size_t skipped_ = 0;  // bytes of empty lines since the last request
   // When the present state began (idle, head, body, lingering); in the first head: when the connection did.
   TimePoint since_;
   TimePoint readable_;    // when the first byte of the present request came

@@ -138,16 +138,16 @@ Result<void> read_field(std::string_view name, std::string_view value, Head& hea
 
 // `text` is a head without its blank line; every line of it ends in CRLF and holds no other control character
 // but tabs (HeadScanner has seen to that).
-Result<Head> judge(std::string_view text, std::size_t max_fields) {
+Result<Head> judge(std::string_view text, const HeadLimits& limits) {
   Head head;
   Seen seen;
   const auto end_of_request_line = text.find("\r\n");
   if (auto ok = read_request_line(text.substr(0, end_of_request_line), head); !ok) return pass(ok);
   text.remove_prefix(end_of_request_line + 2);
   for (std::size_t n = 0; !text.empty(); ++n) {
-    if (n == max_fields)
+    if (n == limits.fields)
       return fail(ErrorCode::headers_too_large,
-                  "The request has more than " + std::to_string(max_fields) + " header fields.");
+                  "The request has more than " + std::to_string(limits.fields) + " header fields.");
     const auto eol = text.find("\r\n");
     const std::string_view line = text.substr(0, eol);
     text.remove_prefix(eol + 2);
@@ -158,7 +158,7 @@ Result<Head> judge(std::string_view text, std::size_t max_fields) {
     auto ok = read_field(line.substr(0, colon), trim(line.substr(colon + 1)), head, seen);
     if (!ok) return pass(ok);
   }
-  if (!seen.host) return bad("There is no Host field.", "Host");
+  if (!seen.host && limits.host_required) return bad("There is no Host field.", "Host");
   if (seen.coding && seen.length) return bad("Both Content-Length and Transfer-Encoding are present.");
   if (seen.coding && head.http_1_0) return bad("HTTP/1.0 has no Transfer-Encoding.");
   if (seen.close)
@@ -175,14 +175,19 @@ std::string Head::origin_form() const {
   return (path_and_query.starts_with('/') ? "" : "/") + std::string(path_and_query);
 }
 
+std::size_t empty_lines(std::string_view buffered) noexcept {
+  std::size_t size = 0;
+  while (buffered.substr(size).starts_with("\r\n")) size += 2;
+  return size;
+}
+
 Result<std::optional<Head>> HeadScanner::scan(std::string_view buffered) {
   for (; scanned_ < buffered.size() && scanned_ < limits_.bytes; ++scanned_) {
     const char c = buffered[scanned_];
     if (c == '\n') {
       if (scanned_ == 0 || buffered[scanned_ - 1] != '\r') return bad("A line ends in a bare line feed.");
-      if (scanned_ == 1) return bad("The request begins with an empty line.");
       if (scanned_ >= 3 && buffered[scanned_ - 2] == '\n') {
-        auto head = judge(buffered.substr(0, scanned_ - 1), limits_.fields);
+        auto head = judge(buffered.substr(0, scanned_ - 1), limits_);
         if (!head) return pass(head);
         head->size = scanned_ + 1;
         return *head;

@@ -15,6 +15,7 @@ namespace flyball::http {
 struct HeadLimits {
   std::size_t bytes = 16 * 1024;  // request line, fields and the blank line
   std::size_t fields = 100;
+  bool host_required = true;  // a Host field, or the head is refused
 };
 
 struct Head {
@@ -31,6 +32,10 @@ struct Head {
 
   std::string origin_form() const;  // path_and_query with the path that it must have
 };
+
+// Bytes of the empty lines that `buffered` begins with. They are no part of a request (RFC 9112,
+// section 2.2): some clients end a body with a line end that its length does not count.
+std::size_t empty_lines(std::string_view buffered) noexcept;
 
 // Finds and judges a request head in a growing buffer. Refuses as soon as a byte can no longer be right, so
 // that a bad request need not wait for its blank line.

@@ -16,13 +16,14 @@ bool is_ip_literal(const std::string& host) {
   return inet_pton(AF_INET, host.c_str(), bytes) == 1;
 }
 
-// Splits off ":port". False where the rest is no host or the port no number.
+// Splits off ":port", whose number may be absent (RFC 3986, section 3.2.3). False where the rest is no host
+// or the port no number.
 bool strip_port(std::string_view& host) {
   const auto bracket = host.rfind(']');
   const auto colon = host.find(':', bracket == std::string_view::npos ? 0 : bracket);
   if (colon != std::string_view::npos) {
     const std::string_view port = host.substr(colon + 1);
-    if (port.empty() || port.size() > 5) return false;
+    if (port.size() > 5) return false;
     if (!std::all_of(port.begin(), port.end(), [](char c) { return c >= '0' && c <= '9'; })) return false;
     host = host.substr(0, colon);
   }

@@ -1,4 +1,5 @@
-// Which Host values are served: the defence against DNS rebinding, checked before routing and keys.
+// Which Host values are served over TCP: the defence against DNS rebinding, checked before routing and keys.
+// No browser reaches a unix socket, and its clients have no host to name: it takes any Host or none.
 #pragma once
 
 #include <string>
@@ -12,7 +13,8 @@ namespace flyball::http {
 class HostPolicy {
  public:
   explicit HostPolicy(const config::Config& config);
-  // "name", "name:port", "1.2.3.4:80", "[::1]:80". False for anything else, the empty value included.
+  // "name", "name:", "name:port", "1.2.3.4:80", "[::1]:80". False for anything else, the empty value
+  // included.
   bool allows(std::string_view host) const;
 
  private:

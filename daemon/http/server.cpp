@@ -44,10 +44,10 @@ constexpr std::string_view kFullBody =
     R"({"error":{"message":"Too many connections are open; try again.","type":"server_error","param":null,"code":"overloaded"}})"
     "\n";
 
-std::string full_answer() {
-  return "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: " +
-         std::to_string(kFullBody.size()) + "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" +
-         std::string(kFullBody);
+std::string full_answer(std::string_view date) {
+  return "HTTP/1.1 503 Service Unavailable\r\nDate: " + std::string(date) +
+         "\r\nContent-Type: application/json\r\nContent-Length: " + std::to_string(kFullBody.size()) +
+         "\r\nRetry-After: 1\r\nConnection: close\r\n\r\n" + std::string(kFullBody);
 }
 
 struct ListeningPort {
@@ -80,6 +80,7 @@ struct Server::Impl : std::enable_shared_from_this<Server::Impl> {
   asio::io_context& io;
   config::HttpLimits limits;
   Handler& handler;
+  DateClock date;
   std::vector<std::shared_ptr<ListeningPort>> ports;
   ConnectionTable table;  // of `sessions`
   std::unordered_map<ConnectionTable::Id, std::shared_ptr<Session>> sessions;
@@ -102,6 +103,7 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
         timer_(server->io),
         connection_(
             server->limits, server->handler, std::move(peer), [] { return std::chrono::steady_clock::now(); },
+            [&date = server->date] { return date.now(); },
             [this] {
               if (!waiting_to_write_) ask_turn();
             }) {}
@@ -121,7 +123,7 @@ class Server::Impl::Session : public std::enable_shared_from_this<Server::Impl::
 
   void turn_away(std::list<std::shared_ptr<Session>>::iterator place) {
     place_ = place;
-    connection_.turn_away(full_answer());
+    connection_.turn_away(full_answer(server_->date.now()));
     flush();
   }
 

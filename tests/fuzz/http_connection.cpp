@@ -51,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   {
     flyball::http::Connection connection(
         world.settings->config.http, world.service, {.loopback = true, .unix_uid = {}, .address = {}},
-        [&] { return now; }, [] {});
+        [&] { return now; }, [] { return std::string_view("Sun, 06 Nov 1994 08:49:37 GMT"); }, [] {});
     const auto run = [&] {
       for (;;) {
         world.io.restart();

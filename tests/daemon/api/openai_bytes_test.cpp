@@ -41,6 +41,7 @@ struct OpenAiBytes : ::testing::Test {
 TEST_F(OpenAiBytes, WholeChat) {
   EXPECT_EQ(talk(kChatPath, R"({"messages":[{"role":"user","content":"Hi"}]})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 337\r
 x-request-id: req-ID\r
@@ -54,6 +55,7 @@ TEST_F(OpenAiBytes, WholeChatWithLogprobs) {
   EXPECT_EQ(
       talk(kChatPath, R"({"messages":[{"role":"user","content":"Hi"}],"logprobs":true,"top_logprobs":2})"),
       R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 727\r
 x-request-id: req-ID\r
@@ -67,6 +69,7 @@ TEST_F(OpenAiBytes, WholeChatWithTwoAnswersCutShort) {
   EXPECT_EQ(talk(kChatPath,
                  R"({"messages":[{"role":"user","content":"Hi"}],"n":2,"max_tokens":1,"logprobs":true})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 639\r
 x-request-id: req-ID\r
@@ -79,6 +82,7 @@ x-flyball-route: backend=cpu; rule=everything; model=demo\r
 TEST_F(OpenAiBytes, StreamedChat) {
   EXPECT_EQ(talk(kChatPath, R"({"messages":[{"role":"user","content":"Hi"}],"stream":true})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: text/event-stream; charset=utf-8\r
 Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
@@ -111,6 +115,7 @@ TEST_F(OpenAiBytes, StreamedChatWithLogprobs) {
       talk(kChatPath,
            R"({"messages":[{"role":"user","content":"Hi"}],"stream":true,"logprobs":true,"top_logprobs":1})"),
       R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: text/event-stream; charset=utf-8\r
 Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
@@ -144,6 +149,7 @@ TEST_F(OpenAiBytes, StreamedChatWithUsage) {
           kChatPath,
           R"({"messages":[{"role":"user","content":"Hi"}],"stream":true,"stream_options":{"include_usage":true}})"),
       R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: text/event-stream; charset=utf-8\r
 Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
@@ -179,6 +185,7 @@ TEST_F(OpenAiBytes, StreamedChatWithTwoAnswersAndUsage) {
           kChatPath,
           R"({"messages":[{"role":"user","content":"Hi"}],"stream":true,"n":2,"max_tokens":1,"stream_options":{"include_usage":true}})"),
       R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: text/event-stream; charset=utf-8\r
 Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
@@ -218,6 +225,7 @@ TEST_F(OpenAiBytes, StreamedChatWithoutText) {
   script.tokens = 0;
   EXPECT_EQ(talk(kChatPath, R"({"messages":[{"role":"user","content":"Hi"}],"stream":true})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: text/event-stream; charset=utf-8\r
 Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
@@ -240,6 +248,7 @@ data: [DONE]
 TEST_F(OpenAiBytes, ChatRefusedBeforeTheStream) {
   EXPECT_EQ(talk(kChatPath, R"({"messages":[{"role":"user","content":"Hi"}],"stream":true,"temperature":3})"),
             R"(HTTP/1.1 400 Bad Request\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 158\r
 x-request-id: req-ID\r
@@ -253,6 +262,7 @@ TEST_F(OpenAiBytes, ChatFailsBeforeTheStream) {
   fail_after(0);
   EXPECT_EQ(talk(kChatPath, R"({"messages":[{"role":"user","content":"Hi"}],"stream":true})"),
             R"(HTTP/1.1 500 Internal Server Error\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 97\r
 x-request-id: req-ID\r
@@ -267,6 +277,7 @@ TEST_F(OpenAiBytes, ChatFailsInMidStream) {
   fail_after(1);
   EXPECT_EQ(talk(kChatPath, R"({"messages":[{"role":"user","content":"Hi"}],"stream":true})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: text/event-stream; charset=utf-8\r
 Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
@@ -294,6 +305,7 @@ TEST_F(OpenAiBytes, WholeChatFails) {
   fail_after(1);
   EXPECT_EQ(talk(kChatPath, R"({"messages":[{"role":"user","content":"Hi"}]})"),
             R"(HTTP/1.1 500 Internal Server Error\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 97\r
 x-request-id: req-ID\r
@@ -307,6 +319,7 @@ x-flyball-route: backend=cpu; rule=everything; model=demo\r
 TEST_F(OpenAiBytes, ChatWithoutKey) {
   EXPECT_EQ(talk(kChatPath, R"({"messages":[{"role":"user","content":"Hi"}]})", ""),
             R"(HTTP/1.1 401 Unauthorized\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 146\r
 x-should-retry: false\r
@@ -321,6 +334,7 @@ Connection: close\r
 TEST_F(OpenAiBytes, WholeCompletion) {
   EXPECT_EQ(talk(kLegacyPath, R"({"prompt":"Hi"})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 284\r
 x-request-id: req-ID\r
@@ -333,6 +347,7 @@ x-flyball-route: backend=cpu; rule=everything; model=demo\r
 TEST_F(OpenAiBytes, WholeCompletionWithLogprobs) {
   EXPECT_EQ(talk(kLegacyPath, R"({"prompt":"Hi","logprobs":2})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 428\r
 x-request-id: req-ID\r
@@ -345,6 +360,7 @@ x-flyball-route: backend=cpu; rule=everything; model=demo\r
 TEST_F(OpenAiBytes, WholeCompletionsOfTwoPromptsCutShort) {
   EXPECT_EQ(talk(kLegacyPath, R"({"prompt":["a","b"],"max_tokens":1,"logprobs":1})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 529\r
 x-request-id: req-ID\r
@@ -357,6 +373,7 @@ x-flyball-route: backend=cpu; rule=everything; model=demo\r
 TEST_F(OpenAiBytes, WholeCompletionWithTwoAnswers) {
   EXPECT_EQ(talk(kLegacyPath, R"({"prompt":"Hi","n":2})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 352\r
 x-request-id: req-ID\r
@@ -369,6 +386,7 @@ x-flyball-route: backend=cpu; rule=everything; model=demo\r
 TEST_F(OpenAiBytes, StreamedCompletion) {
   EXPECT_EQ(talk(kLegacyPath, R"({"prompt":"Hi","stream":true})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: text/event-stream; charset=utf-8\r
 Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
@@ -397,6 +415,7 @@ data: [DONE]
 TEST_F(OpenAiBytes, StreamedCompletionWithLogprobs) {
   EXPECT_EQ(talk(kLegacyPath, R"({"prompt":"Hi","stream":true,"logprobs":1})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: text/event-stream; charset=utf-8\r
 Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
@@ -427,6 +446,7 @@ TEST_F(OpenAiBytes, StreamedCompletionWithTwoAnswersAndUsage) {
       talk(kLegacyPath,
            R"({"prompt":"Hi","stream":true,"n":2,"max_tokens":1,"stream_options":{"include_usage":true}})"),
       R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: text/event-stream; charset=utf-8\r
 Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
@@ -461,6 +481,7 @@ data: [DONE]
 TEST_F(OpenAiBytes, CompletionRefusedBeforeTheStream) {
   EXPECT_EQ(talk(kLegacyPath, R"({"prompt":[],"stream":true})"),
             R"(HTTP/1.1 400 Bad Request\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 169\r
 x-request-id: req-ID\r
@@ -474,6 +495,7 @@ TEST_F(OpenAiBytes, CompletionFailsBeforeTheStream) {
   fail_after(0);
   EXPECT_EQ(talk(kLegacyPath, R"({"prompt":"Hi","stream":true})"),
             R"(HTTP/1.1 500 Internal Server Error\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 97\r
 x-request-id: req-ID\r
@@ -488,6 +510,7 @@ TEST_F(OpenAiBytes, CompletionFailsInMidStream) {
   fail_after(1);
   EXPECT_EQ(talk(kLegacyPath, R"({"prompt":"Hi","stream":true})"),
             R"(HTTP/1.1 200 OK\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: text/event-stream; charset=utf-8\r
 Transfer-Encoding: chunked\r
 x-request-id: req-ID\r
@@ -513,6 +536,7 @@ TEST_F(OpenAiBytes, WholeCompletionFails) {
   fail_after(1);
   EXPECT_EQ(talk(kLegacyPath, R"({"prompt":"Hi"})"),
             R"(HTTP/1.1 500 Internal Server Error\r
+Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
 Content-Length: 97\r
 x-request-id: req-ID\r

@@ -70,7 +70,8 @@ Wire::Wire(Rig& rig, http::Peer peer)
     : rig_(rig),
       now_(std::chrono::steady_clock::now()),  // what a request took is told from here to a real now
       connection_(
-          rig.settings->config.http, rig.service, std::move(peer), [this] { return now_; }, [] {}) {}
+          rig.settings->config.http, rig.service, std::move(peer), [this] { return now_; },
+          [] { return kDate; }, [] {}) {}
 
 void Wire::run() {
   for (;;) {

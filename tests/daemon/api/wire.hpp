@@ -65,6 +65,9 @@ class Wire {
   http::Connection connection_;
 };
 
+// The time that every answer tells (Date).
+inline constexpr std::string_view kDate = "Sun, 06 Nov 1994 08:49:37 GMT";
+
 // A complete request with key, host and length.
 std::string post(std::string_view path, std::string_view body, std::string_view key = "key-alice",
                  std::string_view more = {});

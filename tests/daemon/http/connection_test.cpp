@@ -63,7 +63,8 @@ struct ConnectionTest : ::testing::Test {
   void SetUp() override { open(); }
   void open() {
     connection = std::make_unique<Connection>(
-        limits, handler, Peer{}, [this] { return now; }, [this] { ++wakes; });
+        limits, handler, Peer{}, [this] { return now; }, [] { return std::string_view("now"); },
+        [this] { ++wakes; });
   }
   // All that leaves: a pipelined request is answered once the answer before it has left.
   std::string drain() {
@@ -88,7 +89,7 @@ struct ConnectionTest : ::testing::Test {
 const std::string kNow = "POST /now HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
 const std::string kLater = "POST /later HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
 const std::string kNowAnswer =
-    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 6\r\nx-request-id: "
+    "HTTP/1.1 200 OK\r\nDate: now\r\nContent-Type: application/json\r\nContent-Length: 6\r\nx-request-id: "
     "req-1\r\n\r\nnow:hi";
 
 TEST_F(ConnectionTest, answers_byte_exactly_however_the_input_is_cut) {
@@ -98,6 +99,18 @@ TEST_F(ConnectionTest, answers_byte_exactly_however_the_input_is_cut) {
     open();
     EXPECT_EQ(send(kNow.substr(0, cut)), "");
     EXPECT_EQ(send(kNow.substr(cut)), kNowAnswer) << cut;
+  }
+}
+
+TEST_F(ConnectionTest, EmptyLinesBetweenRequestsAreSkippedHoweverTheInputIsCut) {
+  const std::string all = "\r\n" + kNow + "\r\n\r\n" + kNow;
+  for (std::size_t cut = 1; cut < all.size(); ++cut) {
+    handler.ids = 0;
+    open();
+    std::string out = send(all.substr(0, cut));
+    out += send(all.substr(cut));
+    EXPECT_EQ(out.substr(0, kNowAnswer.size()), kNowAnswer) << cut;
+    EXPECT_NE(out.find("req-2"), std::string::npos) << cut;
   }
 }
 

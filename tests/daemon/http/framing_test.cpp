@@ -63,6 +63,24 @@ TEST(framing, takes_an_absolute_target_apart) {
   }
 }
 
+TEST(framing, EmptyLinesBeforeARequestAreNoPartOfIt) {
+  EXPECT_EQ(empty_lines(""), 0U);
+  EXPECT_EQ(empty_lines("\r"), 0U);
+  EXPECT_EQ(empty_lines("\r\n\r\n\rGET"), 4U);
+  EXPECT_EQ(empty_lines("\n\r\n"), 0U);
+  EXPECT_EQ(empty_lines("GET / HTTP/1.1\r\n"), 0U);
+}
+
+TEST(framing, AHostIsRequiredUnlessTheLimitsSayOtherwise) {
+  const HeadLimits unix_socket{.host_required = false};
+  for (const char* bytes : {"GET / HTTP/1.1\r\nX: y\r\n\r\n", "GET http://a/ HTTP/1.1\r\nX: y\r\n\r\n"}) {
+    EXPECT_FALSE(scan(bytes)) << bytes;
+    const auto head = scan(bytes, unix_socket);
+    EXPECT_TRUE(head && *head) << bytes;
+  }
+  EXPECT_FALSE(scan("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", unix_socket));
+}
+
 TEST(framing, connection_options_and_versions) {
   const auto keep = [](std::string_view start, std::string_view field) {
     auto head = scan(std::string(start) + "\r\nHost: a\r\n" + std::string(field) + "\r\n");
@@ -126,10 +144,9 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"bare line feed in field", kStart + "X: y\nZ: w\r\n\r\n"},
         Bad{"lone carriage return", kStart + "X: a\rb\r\n\r\n"},
         Bad{"null byte", kStart + std::string("X: a\0b\r\n\r\n", 10)},
-        Bad{"delete", kStart + "X: \x7f\r\n\r\n"},
-        Bad{"leading empty line", "\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"},
-        Bad{"leading blank", " GET / HTTP/1.1\r\nHost: a\r\n\r\n"}, Bad{"http 2", "PRI * HTTP/2.0\r\n\r\n"},
-        Bad{"http 0.9", "GET /\r\n\r\n"}, Bad{"http 1.2", "GET / HTTP/1.2\r\nHost: a\r\n\r\n"},
+        Bad{"delete", kStart + "X: \x7f\r\n\r\n"}, Bad{"leading blank", " GET / HTTP/1.1\r\nHost: a\r\n\r\n"},
+        Bad{"http 2", "PRI * HTTP/2.0\r\n\r\n"}, Bad{"http 0.9", "GET /\r\n\r\n"},
+        Bad{"http 1.2", "GET / HTTP/1.2\r\nHost: a\r\n\r\n"},
         Bad{"absolute target without host field", "GET http://a/ HTTP/1.1\r\nX: y\r\n\r\n"},
         Bad{"absolute target and two hosts", "GET http://a/ HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n"},
         Bad{"absolute target without host", "GET http:///v1 HTTP/1.1\r\nHost: a\r\n\r\n"},

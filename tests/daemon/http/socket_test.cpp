@@ -176,6 +176,13 @@ TEST_F(SocketTest, unix_socket_knows_its_peer) {
   Client client = connect();
   client.send(get("/v1/models", ""));
   EXPECT_EQ(answers(client).at(0).status, 200);
+  // A client names whatever its library makes of a socket's path, or nothing.
+  for (const char* host : {"", "Host: \r\n", "Host: evil.example\r\n"}) {
+    client.send("GET /v1/models HTTP/1.1\r\n" + std::string(host) + "\r\n");
+    const Answer answer = answers(client).at(0);
+    EXPECT_EQ(answer.status, 200) << host;
+    EXPECT_TRUE(answer.field("Date").ends_with(" GMT")) << answer.head;
+  }
   EXPECT_EQ(std::filesystem::status(directory / "socket").permissions(), std::filesystem::perms{0660})
       << "its group is who may connect";
   gateway.reset();
@@ -319,6 +326,7 @@ TEST_F(SocketTest, connections_over_the_limit_are_told) {
   // Written without the service, yet as the table of errors says.
   const auto expected = api::openai::error_response(
       {ErrorCode::overloaded, "Too many connections are open; try again.", {}, {}});
+  EXPECT_TRUE(told.field("Date").ends_with(" GMT")) << told.head;
   EXPECT_EQ(told.status, expected.status);
   EXPECT_EQ(told.body, expected.body);
   for (const auto& field : expected.fields) EXPECT_EQ(told.field(field.name), field.value);
