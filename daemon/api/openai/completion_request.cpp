@@ -14,6 +14,9 @@ namespace {
 
 using Kind = Generate::Kind;
 
+// The seed by which clients of llama.cpp and others ask for a drawn one.
+constexpr std::int64_t kDrawnSeed = -1;
+
 std::unexpected<Error> invalid(std::string param, const std::string& what) {
   std::string message = "'" + param + "' " + what + ".";
   return fail(ErrorCode::invalid_value, std::move(message), std::move(param));
@@ -33,15 +36,19 @@ Result<void> read_stop(const Fields& body, std::vector<std::string>& stop) {
     if (value.size() > kMaxStops)
       return invalid("stop", "has more than " + std::to_string(kMaxStops) + " strings");
     for (const auto& one : value.members()) {
+      if (one.value.is_null()) continue;
       if (!one.value.is_string()) return invalid("stop", "must be a string or an array of strings");
       stop.emplace_back(one.value.text());
     }
   } else {
     return invalid("stop", "must be a string or an array of strings");
   }
+  // Forms that were left empty send an empty string, alone or in an array: it stops nothing.
+  std::erase(stop, std::string());
   for (const auto& one : stop)
-    if (one.empty() || one.size() > kMaxStopBytes)
-      return invalid("stop", "must have strings of 1 to " + std::to_string(kMaxStopBytes) + " bytes");
+    if (one.size() > kMaxStopBytes)
+      return invalid("stop", "has a string of " + std::to_string(one.size()) + " bytes; the limit is " +
+                                 std::to_string(kMaxStopBytes));
   return {};
 }
 
@@ -56,6 +63,7 @@ Result<void> read_logit_bias(const Fields& body, std::map<Token, float>& bias) {
     const auto [end, ec] = std::from_chars(key.data(), key.data() + key.size(), token);
     if (ec != std::errc() || end != key.data() + key.size() || token < 0)
       return invalid("logit_bias", "has a key that is no token id");
+    if (number.is_null()) continue;
     if (!number.is_number() || !(std::abs(number.as_double()) <= 100.0))
       return invalid("logit_bias", "must have values from -100 to 100");
     bias[token] = static_cast<float>(number.as_double());
@@ -65,7 +73,7 @@ Result<void> read_logit_bias(const Fields& body, std::map<Token, float>& bias) {
 
 Result<void> read_seed(const Fields& body, Generate& out) {
   const JsonView value = body.member("seed");
-  if (!value) return {};
+  if (!value || (value.is_integer() && value.as_integer() == kDrawnSeed)) return {};
   if (const auto seed = value.is_number() ? value.as_unsigned() : std::nullopt)
     out.base.sampling.seed = *seed;
   else if (value.is_integer())
@@ -116,13 +124,10 @@ Result<void> refuse_unsupported(const Fields& body, Kind kind) {
   return {};
 }
 
-Result<void> read_max_tokens(const Fields& body, const Scalars& scalars, Generate& out) {
-  out.base.max_tokens = scalars.max_tokens;
-  const JsonView old = body.member("max_tokens"), now = body.member("max_completion_tokens");
-  if (old && now && out.kind == Kind::chat && old.as_double() != now.as_double())
-    return invalid("max_completion_tokens", "contradicts 'max_tokens'");
-  if (out.kind == Kind::completion && scalars.max_tokens == 0) out.base.max_tokens = kLegacyMaxTokens;
-  return {};
+std::uint32_t max_tokens(const Scalars& scalars, Kind kind) {
+  if (scalars.max_tokens == kNoTokenLimit) return 0;
+  if (scalars.max_tokens == 0 && kind == Kind::completion) return kLegacyMaxTokens;
+  return scalars.max_tokens;
 }
 
 Result<void> read_logprobs(const Scalars& scalars, Generate& out) {
@@ -131,7 +136,7 @@ Result<void> read_logprobs(const Scalars& scalars, Generate& out) {
     top = scalars.legacy_logprobs;
     return {};
   }
-  if (scalars.top_logprobs >= 0 && !scalars.logprobs)
+  if (scalars.top_logprobs > 0 && !scalars.logprobs)
     return invalid("top_logprobs", "is only allowed when 'logprobs' is true");
   top = scalars.logprobs ? std::max(scalars.top_logprobs, 0) : -1;
   return {};
@@ -206,13 +211,13 @@ Result<Generate> parse_generate(Kind kind, JsonView document) {
   };
   auto ok =
       all_of([&] { return read_parameters(body, endpoint, out.base.sampling, scalars); },
-             [&] { return read_max_tokens(body, scalars, out); }, [&] { return read_logprobs(scalars, out); },
-             [&] { return read_stop(body, out.base.stop); },
+             [&] { return read_logprobs(scalars, out); }, [&] { return read_stop(body, out.base.stop); },
              [&] { return read_logit_bias(body, out.base.sampling.logit_bias); },
              [&] { return read_seed(body, out); }, [&] { return refuse_unsupported(body, kind); });
   if (!ok) return pass(ok);
   if (scalars.stream) out.stream = StreamFraming::sse;
   out.n = scalars.n;
+  out.base.max_tokens = max_tokens(scalars, kind);
   out.base.ignore_eos = scalars.ignore_eos;
   if (scalars.echo) return unsupported("echo", "is not served");
   if (scalars.best_of != 0 && scalars.best_of != out.n)

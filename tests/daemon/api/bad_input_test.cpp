@@ -221,7 +221,7 @@ TEST_F(BadInput, wrong_types_and_ranges_name_the_field) {
   field(R"("temperature":"hot")", "temperature");
   field(R"("n":5000000)", "n");
   field(R"("n":1.5)", "n");
-  field(R"("max_tokens":-1)", "max_tokens");
+  field(R"("max_tokens":-2)", "max_tokens");
   field(R"("logprobs":true,"top_logprobs":21)", "top_logprobs");
   field(R"("top_logprobs":2)", "top_logprobs");
   field(R"("stop":["a",1])", "stop");

@@ -96,7 +96,7 @@ TEST(request, defaults) {
 TEST(request, every_parameter_arrives) {
   const auto r = chat(
       R"(,"temperature":0.5,"top_p":0.9,"top_k":40,"min_p":0.1,"typical_p":0.8,"repetition_penalty":1.1,)"
-      R"("frequency_penalty":-2,"presence_penalty":2,"max_completion_tokens":9,"n":2,"seed":-1,"stop":["a","b"],)"
+      R"("frequency_penalty":-2,"presence_penalty":2,"max_completion_tokens":9,"n":2,"seed":-2,"stop":["a","b"],)"
       R"("logit_bias":{"5":-100,"7":3.5},"logprobs":true,"top_logprobs":3,"ignore_eos":true,"stream":true)");
   const SamplingParams& s = r.base.sampling;
   EXPECT_EQ(s.temperature, 0.5F);
@@ -107,7 +107,7 @@ TEST(request, every_parameter_arrives) {
   EXPECT_EQ(s.repetition_penalty, 1.1F);
   EXPECT_EQ(s.frequency_penalty, -2.0F);
   EXPECT_EQ(s.presence_penalty, 2.0F);
-  EXPECT_EQ(s.seed, UINT64_MAX);
+  EXPECT_EQ(s.seed, UINT64_MAX - 1);
   EXPECT_EQ(s.logit_bias.at(7), 3.5F);
   EXPECT_EQ(s.top_logprobs, 3);
   EXPECT_EQ(r.base.max_tokens, 9U);
@@ -115,11 +115,12 @@ TEST(request, every_parameter_arrives) {
   EXPECT_TRUE(r.base.ignore_eos && r.stream && r.seeded);
 }
 
-// The two ends of every range are in, what lies beyond is out, and the engine agrees.
+// The two ends of every range are in, what lies beyond is out but for the sentinel, and the engine agrees.
 TEST(request, ranges_of_the_table) {
   for (const Parameter& p : parameters()) {
     if (type_name(p) == "boolean") continue;
     const bool is_chat = (p.endpoints & kChat) != 0;
+    const auto is_sentinel = [&](double value) { return p.sentinel && p.sentinel->value == value; };
     const auto read = [&](double value) {
       std::string body = is_chat ? R"({"messages":[{"role":"user","content":"Hi"}])" : R"({"prompt":"Hi")";
       if (p.name == "top_logprobs") body += R"(,"logprobs":true)";
@@ -137,11 +138,11 @@ TEST(request, ranges_of_the_table) {
       EXPECT_TRUE(check(high->base.sampling)) << p.name;
     }
     auto low = read(p.min);
-    EXPECT_EQ(low.has_value(), !p.min_excluded) << p.name;
+    EXPECT_EQ(low.has_value(), !p.min_excluded || is_sentinel(p.min)) << p.name;
     if (low) {
       EXPECT_TRUE(check(low->base.sampling)) << p.name;
     }
-    for (const double value : {p.max + 1, p.min - 1}) {
+    for (const double value : {p.max + 1, is_sentinel(p.min - 1) ? p.min - 2 : p.min - 1}) {
       auto out = read(value);
       ASSERT_FALSE(out) << p.name << " " << value;
       EXPECT_EQ(out.error().param, p.name);
@@ -152,7 +153,7 @@ TEST(request, ranges_of_the_table) {
 
 TEST(request, limits_are_written_out) {
   EXPECT_EQ(chat_error(R"({"messages":[{"role":"user","content":"Hi"}],"top_k":1000001})").message,
-            "'top_k' is 1000001, but must be at least 0 and at most 1000000.");
+            "'top_k' is 1000001, but must be at least 0 and at most 1000000, or -1 (off).");
 }
 
 TEST(request, null_is_absent_and_unknown_fields_are_ignored) {
@@ -164,11 +165,150 @@ TEST(request, null_is_absent_and_unknown_fields_are_ignored) {
 TEST(request, stop_limits) {
   EXPECT_EQ(chat(R"(,"stop":"\n")").base.stop, std::vector<std::string>{"\n"});
   const std::string start = R"({"messages":[{"role":"user","content":"Hi"}],"stop":)";
-  EXPECT_EQ(chat_error(start + R"([""]})").param, "stop");
+  EXPECT_EQ(chat(R"(,"stop":["","a"])").base.stop, std::vector<std::string>{"a"});
   EXPECT_EQ(chat_error(start + "\"" + std::string(257, 'x') + "\"}").param, "stop");
   std::string many = "[\"a\"";
   for (int i = 0; i < 16; ++i) many += ",\"a\"";
   EXPECT_EQ(chat_error(start + many + "]}").param, "stop");
+}
+
+// What a request says, field by field.
+std::string summary(const Generate& r) {
+  const SamplingParams& s = r.base.sampling;
+  json out{{"temperature", s.temperature},
+           {"top_p", s.top_p},
+           {"top_k", s.top_k},
+           {"min_p", s.min_p},
+           {"typical_p", s.typical_p},
+           {"repetition_penalty", s.repetition_penalty},
+           {"frequency_penalty", s.frequency_penalty},
+           {"presence_penalty", s.presence_penalty},
+           {"seed", r.seeded ? json(s.seed) : json()},
+           {"top_logprobs", s.top_logprobs},
+           {"max_tokens", r.base.max_tokens},
+           {"stop", r.base.stop},
+           {"n", r.n},
+           {"stream", r.stream.has_value()},
+           {"tools", r.has_tools}};
+  for (const auto& [token, bias] : s.logit_bias) out["logit_bias"][std::to_string(token)] = bias;
+  return out.dump();
+}
+
+// Values that clients send for "not set": each request says what the other one does.
+TEST(ClientValues, AreReadAsWhatTheyStandFor) {
+  struct Case {
+    const char *sent, *stands_for;
+  };
+  for (const Case& c :
+       {Case{R"("seed":-1)", ""},
+        {R"("seed":null)", ""},
+        {R"("temperature":1)", ""},
+        {R"("temperature":null)", ""},
+        {R"("temperature":0)", R"("temperature":0.0)"},
+        {R"("top_k":0)", ""},
+        {R"("top_k":-1)", ""},
+        {R"("top_k":null)", ""},
+        {R"("top_p":1)", ""},
+        {R"("top_p":null)", ""},
+        {R"("top_p":0)", R"("top_p":1.1754943508222875e-38)"},
+        {R"("min_p":0)", ""},
+        {R"("min_p":null)", ""},
+        {R"("typical_p":1)", ""},
+        {R"("repetition_penalty":1)", ""},
+        {R"("repeat_penalty":1)", ""},
+        {R"("repeat_penalty":1.5)", R"("repetition_penalty":1.5)"},
+        {R"("repeat_penalty":1.5,"repetition_penalty":1.5)", R"("repetition_penalty":1.5)"},
+        {R"("frequency_penalty":0)", ""},
+        {R"("presence_penalty":0)", ""},
+        {R"("frequency_penalty":null,"presence_penalty":null)", ""},
+        {R"("max_tokens":-1)", ""},
+        {R"("max_tokens":null)", ""},
+        {R"("max_completion_tokens":-1)", ""},
+        {R"("max_completion_tokens":null)", ""},
+        {R"("max_tokens":7,"max_completion_tokens":null)", R"("max_tokens":7)"},
+        {R"("n_predict":-1)", ""},
+        {R"("num_predict":-1)", ""},
+        {R"("n_predict":7)", R"("max_tokens":7)"},
+        {R"("n_predict":7,"num_predict":7,"max_tokens":7,"max_completion_tokens":7)", R"("max_tokens":7)"},
+        {R"("stop":"")", ""},
+        {R"("stop":[])", ""},
+        {R"("stop":[""])", ""},
+        {R"("stop":[null])", ""},
+        {R"("stop":null)", ""},
+        {R"("stop":["","a"])", R"("stop":"a")"},
+        {R"("n":null)", ""},
+        {R"("stream":null)", ""},
+        {R"("logit_bias":{})", ""},
+        {R"("logit_bias":null)", ""},
+        {R"("logit_bias":{"5":null})", ""},
+        {R"("user":"")", ""},
+        {R"("tools":[])", ""},
+        {R"("tools":[],"tool_choice":"auto")", ""},
+        {R"("tools":null,"tool_choice":null)", ""},
+        {R"("response_format":{"type":"text"})", ""},
+        {R"("response_format":null)", ""},
+        {R"("stream_options":null)", ""},
+        {R"("stream":true,"stream_options":{"include_usage":null})", R"("stream":true)"},
+        {R"("stream":true,"stream_options":{})", R"("stream":true)"},
+        {R"("logprobs":null,"top_logprobs":null)", ""},
+        {R"("logprobs":false,"top_logprobs":0)", ""},
+        {R"("top_logprobs":0)", ""}}) {
+    const auto members = [](std::string text) { return text.empty() ? text : "," + text; };
+    EXPECT_EQ(summary(chat(members(c.sent))), summary(chat(members(c.stands_for)))) << c.sent;
+  }
+}
+
+TEST(ClientValues, WithoutAMeaningAreRefusedByName) {
+  struct Case {
+    const char *sent, *param, *says;
+  };
+  for (const Case& c :
+       {Case{R"("temperature":"0.7")", "temperature", R"(must be a number, not the string "0.7")"},
+        {R"("temperature":-1)", "temperature", "is -1, but must be at least 0 and at most 2."},
+        {R"("top_k":-2)", "top_k", "is -2, but must be at least 0 and at most 1000000, or -1 (off)."},
+        {R"("top_k":"40")", "top_k", R"(not the string "40")"},
+        {R"("top_p":-1)", "top_p", "at most 1, or 0 (the likeliest token alone)."},
+        {R"("top_p":1.5)", "top_p", "is 1.5"},
+        {R"("min_p":-1)", "min_p", "is -1"},
+        {R"("max_tokens":0)", "max_tokens", "or -1 (what the context leaves)."},
+        {R"("max_tokens":-2)", "max_tokens", "is -2"},
+        {R"("max_tokens":"100")", "max_tokens", R"(not the string "100")"},
+        {R"("max_completion_tokens":0)", "max_completion_tokens", "is 0"},
+        {R"("n_predict":0)", "n_predict", "is 0"},
+        {R"("num_predict":-2)", "num_predict", "is -2"},
+        {R"("max_tokens":5,"n_predict":6)", "n_predict", "contradicts 'max_tokens'"},
+        {R"("max_tokens":-1,"max_completion_tokens":6)", "max_completion_tokens", "contradicts 'max_tokens'"},
+        {R"("repetition_penalty":0)", "repetition_penalty", "must be greater than 0"},
+        {R"("repeat_penalty":0)", "repeat_penalty", "must be greater than 0"},
+        {R"("repeat_penalty":1,"repetition_penalty":1.1)", "repeat_penalty",
+         "contradicts 'repetition_penalty'"},
+        {R"("frequency_penalty":3)", "frequency_penalty", "is 3"},
+        {R"("stop":7)", "stop", "must be a string or an array of strings"},
+        {R"("n":0)", "n", "is 0"},
+        {R"("stream":"true")", "stream", R"(not the string "true")"},
+        {R"("seed":"1")", "seed", "must be a 64-bit integer"},
+        {R"("logit_bias":{"5":"1"})", "logit_bias", "from -100 to 100"},
+        {R"("response_format":{})", "response_format", "must be an object with a 'type'"},
+        {R"("top_logprobs":1)", "top_logprobs", "when 'logprobs' is true"}}) {
+    const Error error =
+        chat_error(R"({"messages":[{"role":"user","content":"Hi"}],)" + std::string(c.sent) + "}");
+    EXPECT_EQ(error.code, ErrorCode::invalid_value) << c.sent;
+    EXPECT_EQ(error.param, c.param) << c.sent;
+    EXPECT_NE(error.message.find(c.says), std::string::npos) << c.sent << ": " << error.message;
+  }
+}
+
+TEST(ClientValues, ACompletionWithoutATokenLimitIsNoDefaultOne) {
+  const auto limit = [](const std::string& members) {
+    const auto out = parse(Kind::completion, R"({"prompt":"Hi")" + members + "}");
+    EXPECT_TRUE(out) << members;
+    return out ? out->base.max_tokens : UINT32_MAX;
+  };
+  EXPECT_EQ(limit(""), 16U);
+  EXPECT_EQ(limit(R"(,"max_tokens":null)"), 16U);
+  EXPECT_EQ(limit(R"(,"max_tokens":-1)"), 0U) << "what the context leaves";
+  EXPECT_EQ(limit(R"(,"n_predict":-1)"), 0U);
+  EXPECT_EQ(limit(R"(,"n_predict":9)"), 9U);
 }
 
 TEST(request, too_many_choices) {
