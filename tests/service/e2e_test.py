@@ -2,6 +2,7 @@
 """The whole daemon from outside: how it stops, logs, resumes, reloads and serves under systemd.
 One test: e2e_test.py [-v] DaemonTest.test_name"""
 
+import ast
 import http.client
 import json
 import os
@@ -164,6 +165,45 @@ class DaemonTest(SmallModelTest):
                 self.assertLess(time.monotonic(), deadline, metrics)
                 time.sleep(0.1)
             self.assertIn('prefix_cache_queries{backend="cpu",model="small"} %d\n' % (2 * tokens), metrics)
+
+    def test_legacy_logprobs_say_where_each_token_is_in_the_text(self):
+        """The model makes bytes of "a", "é" and "中" in any order: of several, one character or none."""
+        def bytes_of(token):
+            return ast.literal_eval("b'%s'" % token[6:]) if token.startswith("bytes:") else token.encode()
+
+        def text_of(some):
+            return some.decode(errors="replace")
+
+        def check(lists, text):
+            made = b"".join(map(bytes_of, lists["tokens"]))
+            self.assertEqual(text_of(made), text)
+            at = 0
+            for token, logprob, top, offset in zip(
+                    *(lists[name] for name in ("tokens", "token_logprobs", "top_logprobs", "text_offset"))):
+                before = text_of(made[:at])
+                within = before + text_of(made[at:]) != text  # a character that began before
+                self.assertEqual(offset, len(before) - within, (made, at))
+                self.assertEqual(top[token], logprob)
+                self.assertIn(len(top), (3, 4))
+                at += len(bytes_of(token))
+
+        # The vocabulary begins with the 256 bytes.
+        body = {"model": "small", "prompt": "Once upon a time", "max_tokens": 60, "temperature": 2, "logprobs": 3,
+                "logit_bias": {str(byte): 100 for byte in "aé中".encode()}}
+        with self.small() as daemon:
+            texts = ""
+            for seed in range(4):
+                answer = daemon.request("POST", "/v1/completions", dict(body, seed=seed))[1]["choices"][0]
+                check(answer["logprobs"], answer["text"])
+                texts += answer["text"]
+                streamed = {name: [] for name in answer["logprobs"]}
+                events = daemon.request("POST", "/v1/completions", dict(body, seed=seed, stream=True))[1]
+                for event in re.findall("data: ({.*})", events):
+                    for name, part in (json.loads(event)["choices"][0]["logprobs"] or {}).items():
+                        streamed[name] += part
+                self.assertEqual(streamed, answer["logprobs"])
+            for character in "aé\N{REPLACEMENT CHARACTER}":
+                self.assertIn(character, texts)
 
     # ---- configuration -----------------------------------------------------------------------------------------
 

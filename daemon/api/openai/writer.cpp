@@ -33,7 +33,7 @@ void append_chat_logprob(std::string& out, std::string_view bytes, float logprob
   append_bytes(out, bytes);
 }
 
-void append_chat_token(std::string& out, const LogprobView& token, std::size_t&) {
+void append_chat_token(std::string& out, const LogprobView& token, TextOffsets&) {
   append_chat_logprob(out, token.bytes, token.logprob);
   out.append(R"(,"top_logprobs":[)");
   for (std::size_t k = 0; k < token.top.size(); ++k) {
@@ -44,43 +44,44 @@ void append_chat_token(std::string& out, const LogprobView& token, std::size_t&)
   out.append("]}");
 }
 
-void append_legacy_top(std::string& out, const LogprobView& token, std::size_t&) {
+void append_legacy_top(std::string& out, const LogprobView& token, TextOffsets&) {
   out.push_back('{');
-  std::vector<std::string>
-      written;  // distinct tokens may be spelled alike once bytes became text; keys may not
-  for (const auto& [bytes, logprob] : token.top) {
-    std::string key;
-    append_json_string(key, bytes);
-    if (std::find(written.begin(), written.end(), key) != written.end()) continue;
+  const std::string sampled = token_text(token.bytes);
+  std::vector<std::string> written;
+  const auto write = [&](std::string key, float logprob) {
+    if (std::ranges::find(written, key) != written.end()) return;
     if (!written.empty()) out.push_back(',');
-    out.append(key).push_back(':');
-    append_logprob(out, logprob);
+    append_json_string(out, key);
+    out.push_back(':');
+    append_logprob(out, key == sampled ? token.logprob : logprob);
     written.push_back(std::move(key));
-  }
+  };
+  // Distinct tokens may be spelled alike, keys may not: the sampled token has the key, else the likeliest.
+  for (const auto& [bytes, logprob] : token.top) write(token_text(bytes), logprob);
+  write(sampled, token.logprob);
   out.push_back('}');
 }
 
 // A list of logprobs in the API's words: `open`, a part for each token with commas between them, `close`.
 struct List {
   std::string_view open;
-  void (*part)(std::string& out, const LogprobView& token, std::size_t& text_offset);
+  void (*part)(std::string& out, const LogprobView& token, TextOffsets& offsets);
   std::string_view close;
 };
 constexpr std::array kChatLists{List{R"({"content":[)", append_chat_token, R"(],"refusal":null})"}};
 constexpr std::array kLegacyLists{
     List{R"({"tokens":[)",
-         [](std::string& out, const LogprobView& token, std::size_t&) {
-           append_json_string(out, token.bytes);
+         [](std::string& out, const LogprobView& token, TextOffsets&) {
+           append_json_string(out, token_text(token.bytes));
          },
          "]"},
     List{R"(,"token_logprobs":[)",
-         [](std::string& out, const LogprobView& token, std::size_t&) { append_logprob(out, token.logprob); },
+         [](std::string& out, const LogprobView& token, TextOffsets&) { append_logprob(out, token.logprob); },
          "]"},
     List{R"(,"top_logprobs":[)", append_legacy_top, "]"},
     List{R"(,"text_offset":[)",
-         [](std::string& out, const LogprobView& token, std::size_t& text_offset) {
-           out.append(std::to_string(text_offset));
-           text_offset += token.bytes.size();
+         [](std::string& out, const LogprobView& token, TextOffsets& offsets) {
+           out.append(std::to_string(offsets.next(token.bytes)));
          },
          "]}"},
 };
@@ -172,7 +173,7 @@ void Writer::logprobs(std::string& out, std::size_t choice, std::span<const Toke
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       if (i > 0) out.push_back(',');
       token_.read(tokens[i]);
-      list.part(out, token_, progress_[choice].text_offset);
+      list.part(out, token_, progress_[choice].offsets);
     }
     out.append(list.close);
   }
@@ -257,7 +258,7 @@ void Writer::whole_part(Choice& choice, std::string& out) {
       if (const bool first = whole_.token.block == 0 && whole_.token.at == 0;
           choice.logprobs.read(whole_.token, token_)) {
         if (!first) out.push_back(',');
-        lists[whole_.list].part(out, token_, progress_[whole_.choice].text_offset);
+        lists[whole_.list].part(out, token_, progress_[whole_.choice].offsets);
         return;
       }
       out.append(lists[whole_.list].close);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/api/openai/token_text.hpp"
 #include "daemon/api/operation.hpp"
 
 namespace flyball::api::openai {
@@ -44,7 +45,7 @@ class Writer final : public AnswerWriter {
   std::string model_;
   struct Progress {
     bool role_sent = false;
-    std::size_t text_offset = 0;  // legacy logprobs: in bytes of text so far
+    TextOffsets offsets;  // of the tokens listed in legacy logprobs
   };
   std::vector<Progress> progress_;
   LogprobView token_;  // the one being written

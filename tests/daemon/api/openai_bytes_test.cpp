@@ -349,11 +349,11 @@ TEST_F(OpenAiBytes, WholeCompletionWithLogprobs) {
             R"(HTTP/1.1 200 OK\r
 Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
-Content-Length: 428\r
+Content-Length: 452\r
 x-request-id: req-ID\r
 x-flyball-route: backend=cpu; rule=everything; model=demo\r
 \r
-{"id":"cmpl-ID","object":"text_completion","created":TIME,"model":"demo","choices":[{"index":0,"text":"t0 t1 ","logprobs":{"tokens":["t0 ","t1 "],"token_logprobs":[-0.25,-0.25],"top_logprobs":[{"alt0":-0.25,"alt1":-1.25},{"alt0":-0.25,"alt1":-1.25}],"text_offset":[0,3]},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":0}}}
+{"id":"cmpl-ID","object":"text_completion","created":TIME,"model":"demo","choices":[{"index":0,"text":"t0 t1 ","logprobs":{"tokens":["t0 ","t1 "],"token_logprobs":[-0.25,-0.25],"top_logprobs":[{"alt0":-0.25,"alt1":-1.25,"t0 ":-0.25},{"alt0":-0.25,"alt1":-1.25,"t1 ":-0.25}],"text_offset":[0,3]},"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":0}}}
 )");
 }
 
@@ -362,11 +362,11 @@ TEST_F(OpenAiBytes, WholeCompletionsOfTwoPromptsCutShort) {
             R"(HTTP/1.1 200 OK\r
 Date: Sun, 06 Nov 1994 08:49:37 GMT\r
 Content-Type: application/json\r
-Content-Length: 529\r
+Content-Length: 553\r
 x-request-id: req-ID\r
 x-flyball-route: backend=cpu; rule=everything; model=demo\r
 \r
-{"id":"cmpl-ID","object":"text_completion","created":TIME,"model":"demo","choices":[{"index":0,"text":"t0 ","logprobs":{"tokens":["t0 "],"token_logprobs":[-0.25],"top_logprobs":[{"alt0":-0.25}],"text_offset":[0]},"finish_reason":"length"},{"index":1,"text":"t0 ","logprobs":{"tokens":["t0 "],"token_logprobs":[-0.25],"top_logprobs":[{"alt0":-0.25}],"text_offset":[0]},"finish_reason":"length"}],"usage":{"prompt_tokens":14,"completion_tokens":2,"total_tokens":16,"prompt_tokens_details":{"cached_tokens":0}}}
+{"id":"cmpl-ID","object":"text_completion","created":TIME,"model":"demo","choices":[{"index":0,"text":"t0 ","logprobs":{"tokens":["t0 "],"token_logprobs":[-0.25],"top_logprobs":[{"alt0":-0.25,"t0 ":-0.25}],"text_offset":[0]},"finish_reason":"length"},{"index":1,"text":"t0 ","logprobs":{"tokens":["t0 "],"token_logprobs":[-0.25],"top_logprobs":[{"alt0":-0.25,"t0 ":-0.25}],"text_offset":[0]},"finish_reason":"length"}],"usage":{"prompt_tokens":14,"completion_tokens":2,"total_tokens":16,"prompt_tokens_details":{"cached_tokens":0}}}
 )");
 }
 
@@ -422,12 +422,12 @@ x-request-id: req-ID\r
 Cache-Control: no-cache\r
 x-flyball-route: backend=cpu; rule=everything; model=demo\r
 \r
-108\r
-data: {"id":"cmpl-ID","object":"text_completion","created":TIME,"model":"demo","choices":[{"index":0,"text":"t0 ","logprobs":{"tokens":["t0 "],"token_logprobs":[-0.25],"top_logprobs":[{"alt0":-0.25}],"text_offset":[0]},"finish_reason":null}]}
+114\r
+data: {"id":"cmpl-ID","object":"text_completion","created":TIME,"model":"demo","choices":[{"index":0,"text":"t0 ","logprobs":{"tokens":["t0 "],"token_logprobs":[-0.25],"top_logprobs":[{"alt0":-0.25,"t0 ":-0.25}],"text_offset":[0]},"finish_reason":null}]}
 
 \r
-108\r
-data: {"id":"cmpl-ID","object":"text_completion","created":TIME,"model":"demo","choices":[{"index":0,"text":"t1 ","logprobs":{"tokens":["t1 "],"token_logprobs":[-0.25],"top_logprobs":[{"alt0":-0.25}],"text_offset":[3]},"finish_reason":null}]}
+114\r
+data: {"id":"cmpl-ID","object":"text_completion","created":TIME,"model":"demo","choices":[{"index":0,"text":"t1 ","logprobs":{"tokens":["t1 "],"token_logprobs":[-0.25],"top_logprobs":[{"alt0":-0.25,"t1 ":-0.25}],"text_offset":[3]},"finish_reason":null}]}
 
 \r
 bc\r
