@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "config/child_environment.hpp"
+#include "config/path.hpp"
 #include "config/units.hpp"
 
 namespace flyball::config {
@@ -62,8 +63,10 @@ Result<std::string> read_key(const Entry& source, const std::filesystem::path& b
                         ": CREDENTIALS_DIRECTORY is not set (systemd sets it for units with "
                         "LoadCredential=)");
       path = std::filesystem::path(dir) / path;
-    } else if (path.is_relative()) {
-      path = base / path;
+    } else {
+      auto file = resolve_path(source.value.text, base);
+      if (!file) return pass(file);
+      path = std::move(*file);
     }
     auto text = read_secret_file(path, kMaxKeyFileBytes);
     if (!text) return pass(text);
@@ -84,7 +87,7 @@ Result<std::string> read_key(const Entry& source, const std::filesystem::path& b
 
 Shape key_source() {
   return secret(object({
-      {"file", text(1, 4000), "a file that holds the key and that others may not read"},
+      {"file", path(), "a file that holds the key and that others may not read"},
       {"env", text(1, 255, kPlainName), "an environment variable of the daemon"},
       {"credential", text(1, 255, kPlainName), "a systemd credential (LoadCredential=)"},
   }));

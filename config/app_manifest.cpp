@@ -10,6 +10,7 @@
 #include "config/file_error.hpp"
 #include "config/table.hpp"
 #include "config/yaml.hpp"
+#include "config/yaml_folder.hpp"
 
 namespace flyball::config {
 namespace {
@@ -228,18 +229,14 @@ Result<AppManifest> parse_app(std::string_view yaml, std::string_view file_name)
 
 std::expected<std::vector<AppManifest>, std::vector<Error>> load_apps_all(const std::filesystem::path& dir) {
   const auto one = [](Error error) { return std::unexpected(Findings{std::move(error)}); };
-  std::vector<std::filesystem::path> files;
-  std::error_code ec;
-  for (std::filesystem::directory_iterator it(dir, ec), end; !ec && it != end; it.increment(ec))
-    if (it->path().extension() == ".yaml" && !it->path().filename().string().starts_with('.'))
-      files.push_back(it->path());
-  if (ec) return one(Error{ErrorCode::config_invalid, unreadable(dir, ec.value()), {}, dir.string()});
+  auto folder = read_yaml_folder(dir);
+  if (!folder) return one(std::move(folder.error()));
+  const std::vector<std::filesystem::path>& files = folder->files;
   if (files.size() > kMaxApps)
     return one(Error{ErrorCode::config_invalid,
                      std::to_string(files.size()) + " manifests, the limit is " + std::to_string(kMaxApps),
                      {},
                      dir.string()});
-  std::ranges::sort(files);
 
   std::vector<AppManifest> apps;
   Findings findings;

@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "config/config_table.hpp"
-#include "config/file_error.hpp"
+#include "config/path.hpp"
 #include "config/units.hpp"
 #include "config/yaml.hpp"
+#include "config/yaml_folder.hpp"
 #include "embedded/default_app.hpp"
 #include "embedded/default_config.hpp"
 #include "embedded/default_engines.hpp"
@@ -27,13 +28,12 @@ const Shape& config_shape() {
   return shape;
 }
 
-// Whether one of two TCP places is the other, or all of its family's addresses with its port.
-bool clash(std::string_view a, std::string_view b) {
-  const auto port = [](std::string_view place) { return place.substr(place.rfind(':')); };
-  const auto all = [](std::string_view place) {
-    return place.starts_with("0.0.0.0:") || place.starts_with("[::]:");
-  };
-  return a == b || (port(a) == port(b) && a.starts_with('[') == b.starts_with('[') && (all(a) || all(b)));
+// Whether the system refuses the second of two sockets (EADDRINUSE): the same port, and of one family the
+// same address, or one of them is all of the family's addresses. Sockets of IPv6 take no IPv4 connections
+// (daemon/http/listener), so 0.0.0.0 and [::] are two.
+bool clash(const TcpAddress& a, const TcpAddress& b) {
+  const auto all = [](const TcpAddress& one) { return one.address == (one.ipv6 ? "::" : "0.0.0.0"); };
+  return a.port == b.port && a.port != 0 && a.ipv6 == b.ipv6 && (a.address == b.address || all(a) || all(b));
 }
 
 // What no single row shows. The root has passed check_shape.
@@ -42,7 +42,8 @@ void check_between_rows(const Node& root, Findings& findings) {
     findings.push_back(finding(at, path + ": " + message, path));
   };
 
-  std::vector<std::pair<std::string, std::string>> places;
+  std::vector<std::pair<TcpAddress, std::string>> tcp;  // with how the file writes it
+  bool systemd = false;
   for (const Entry& entry : root.find("listeners")->entries) {
     const std::string path = "listeners." + entry.key;
     if (entry.value.entries.size() != 1) {
@@ -50,16 +51,16 @@ void check_between_rows(const Node& root, Findings& findings) {
       continue;
     }
     const Entry& kind = entry.value.entries.front();
-    if (kind.key == "systemd" && !as_bool(kind.value))
-      add(kind.value.at, "false has no meaning; leave the listener out", path);
-    const bool tcp = kind.key == "tcp";
-    if (tcp && kind.value.text.ends_with(":0")) continue;  // any port
-    const auto taken = std::ranges::find_if(places, [&](const auto& place) {
-      return place.first == kind.key &&
-             (tcp ? clash(place.second, kind.value.text) : place.second == kind.value.text);
-    });
-    if (taken != places.end()) add(kind.value.at, "another listener already has " + taken->second, path);
-    places.emplace_back(kind.key, kind.value.text);
+    if (kind.key == "systemd") {
+      if (!as_bool(kind.value)) add(kind.value.at, "false has no meaning; leave the listener out", path);
+      if (std::exchange(systemd, true)) add(kind.value.at, "another listener takes systemd's sockets", path);
+    } else if (kind.key == "tcp") {
+      const TcpAddress address = *parse_tcp(kind.value.text);
+      const auto taken =
+          std::ranges::find_if(tcp, [&](const auto& other) { return clash(other.first, address); });
+      if (taken != tcp.end()) add(kind.value.at, "another listener already has " + taken->second, path);
+      tcp.emplace_back(address, kind.value.text);
+    }
   }
 
   for (const EngineKind& kind : kEngineKinds)
@@ -75,6 +76,8 @@ void check_between_rows(const Node& root, Findings& findings) {
     const bool is_embedded = embedded && as_bool(*embedded);
     const bool has_path = entry.value.find("path") != nullptr;
     if (is_embedded == has_path) add(entry.at, "expected exactly one of `path` and `embedded: true`", path);
+    if (const Node* pin = entry.value.find("sha256"); pin != nullptr && is_embedded)
+      add(pin->at, "the embedded model is part of the program and has none; leave it out", path + ".sha256");
     if (const Node* aliases = entry.value.find("aliases"))
       for (const Node& alias : aliases->items)
         if (!names.insert(alias.text).second)
@@ -128,8 +131,39 @@ void add_places(const Node& node, const std::string& path, std::map<std::string,
   }
 }
 
-void make_absolute(std::filesystem::path& path, const std::filesystem::path& base) {
-  if (!path.empty() && path.is_relative()) path = base / path;
+// Every path of the configuration, written as its key's place says, becomes the one that is meant.
+void resolve_paths(Config& config, const std::filesystem::path& base, Findings& findings) {
+  const auto resolve = [&](std::filesystem::path& path, const std::string& key) {
+    if (path.empty()) return;
+    if (auto found = resolve_path(path.string(), base))
+      path = std::move(*found);
+    else
+      findings.push_back(
+          Error{ErrorCode::config_invalid, key + ": " + found.error().message, key, config.place(key)});
+  };
+  std::set<std::filesystem::path> sockets;
+  for (Listener& listener : config.listeners) {
+    if (listener.kind != Listener::Kind::unix_socket) continue;
+    const std::string key = "listeners." + listener.id + ".unix";
+    resolve(listener.path, key);
+    if (!sockets.insert(listener.path.lexically_normal()).second)
+      findings.push_back(
+          Error{ErrorCode::config_invalid,
+                "listeners." + listener.id + ": another listener already has " + listener.path.string(), key,
+                config.place(key)});
+    if (const std::size_t bytes = listener.path.string().size(); bytes > kMaxUnixPathBytes)
+      findings.push_back(Error{ErrorCode::config_invalid,
+                               key + ": " + listener.path.string() + " has " + std::to_string(bytes) +
+                                   " bytes, and the system takes at most " +
+                                   std::to_string(kMaxUnixPathBytes) + " for a unix socket",
+                               key, config.place(key)});
+  }
+  for (ModelEntry& model : config.models) resolve(model.path, "models." + model.id + ".path");
+  resolve(config.policy_path, "policy_path");
+  resolve(config.apps_dir, "apps_dir");
+  resolve(config.state_dir, "state_dir");
+  resolve(config.cache_dir, "cache_dir");
+  resolve(config.kv_spill.directory, "kv_spill.directory");
 }
 
 std::expected<Config, Findings> read(const Node& root, const std::filesystem::path& base) {
@@ -143,11 +177,8 @@ std::expected<Config, Findings> read(const Node& root, const std::filesystem::pa
     add_key(config.operator_access.keys, *access->find("key"), "operator.key", base, findings);
   if (!findings.empty()) return std::unexpected(std::move(findings));
   add_places(root, "", config.places);
-  for (Listener& listener : config.listeners) make_absolute(listener.path, base);
-  for (ModelEntry& model : config.models) make_absolute(model.path, base);
-  for (auto* path : {&config.policy_path, &config.apps_dir, &config.state_dir, &config.cache_dir,
-                     &config.kv_spill.directory})
-    make_absolute(*path, base);
+  resolve_paths(config, base, findings);
+  if (!findings.empty()) return std::unexpected(std::move(findings));
   return config;
 }
 
@@ -188,23 +219,21 @@ std::expected<Config, std::vector<Error>> load_config_all(const std::filesystem:
   auto root = parse_part(*text, path.string());
   if (!root) return pass(root);
 
-  std::vector<std::filesystem::path> drop_ins;
   const std::filesystem::path drop_in_dir = path.parent_path() / "config.d";
   std::error_code ec;
-  for (std::filesystem::directory_iterator it(drop_in_dir, ec), end; !ec && it != end; it.increment(ec))
-    if (it->path().extension() == ".yaml" && !it->path().filename().string().starts_with('.'))
-      drop_ins.push_back(it->path());
-  if (ec && ec != std::errc::no_such_file_or_directory)
-    return one(
-        Error{ErrorCode::config_invalid, unreadable(drop_in_dir, ec.value()), {}, drop_in_dir.string()});
-  if (drop_ins.size() > kMaxDropIns)
-    return one(
-        Error{ErrorCode::config_invalid,
-              std::to_string(drop_ins.size()) + " drop-ins, the limit is " + std::to_string(kMaxDropIns),
-              {},
-              drop_in_dir.string()});
-  std::ranges::sort(drop_ins);
-  for (const auto& drop_in : drop_ins) {
+  YamlFolder drop_ins;
+  if (std::filesystem::status(drop_in_dir, ec).type() != std::filesystem::file_type::not_found) {
+    auto found = read_yaml_folder(drop_in_dir);
+    if (!found) return one(std::move(found.error()));
+    drop_ins = std::move(*found);
+  }
+  if (drop_ins.files.size() > kMaxDropIns)
+    return one(Error{
+        ErrorCode::config_invalid,
+        std::to_string(drop_ins.files.size()) + " drop-ins, the limit is " + std::to_string(kMaxDropIns),
+        {},
+        drop_in_dir.string()});
+  for (const auto& drop_in : drop_ins.files) {
     auto part_text = read_operators_file(drop_in);
     if (!part_text) return one(std::move(part_text.error()));
     auto part = parse_part(*part_text, drop_in.string());

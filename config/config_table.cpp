@@ -8,47 +8,23 @@
 #include <utility>
 
 #include "config/json_reader.hpp"
+#include "config/path.hpp"
 
 namespace flyball::config {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::int64_t kMaxPathBytes = 4000;     // PATH_MAX is 4096 with what we append
-constexpr std::int64_t kMaxUnixPathBytes = 107;  // sockaddr_un::sun_path
 constexpr std::int64_t kMaxContext = 1 << 24;
 constexpr Millis kLongest{24h};
-
-struct TcpAddress {
-  std::string address;
-  std::uint16_t port;
-};
-
-// "127.0.0.1:8080" or "[::1]:8080"; literal addresses only, so that what is opened never depends on a
-// resolver.
-std::optional<TcpAddress> parse_tcp(std::string_view s) {
-  const std::size_t colon = s.rfind(':');
-  if (colon == std::string_view::npos) return std::nullopt;
-  std::string host(s.substr(0, colon));
-  const std::string_view port = s.substr(colon + 1);
-  std::uint16_t number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  if (error != std::errc{} || end != port.data() + port.size()) return std::nullopt;
-  unsigned char raw[16];
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-    if (inet_pton(AF_INET6, host.c_str(), raw) != 1) return std::nullopt;
-  } else if (inet_pton(AF_INET, host.c_str(), raw) != 1) {
-    return std::nullopt;
-  }
-  return TcpAddress{std::move(host), number};
-}
 
 bool matches_tcp(std::string_view s) {
   return parse_tcp(s).has_value();
 }
-const Form kTcpAddress{"an address and port such as 127.0.0.1:8080 or [::1]:8080 (port 0: any free one)",
-                       R"(^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]{1,5}$)", &matches_tcp};
+const Form kTcpAddress{
+    "an address and port such as 127.0.0.1:8080 or [::1]:8080 (port 0: any free one; an IPv4 "
+    "address without [::ffff:])",
+    R"(^(\[[0-9A-Fa-f:.]+\]|[0-9.]+):[0-9]{1,5}$)", &matches_tcp};
 
 bool matches_host(std::string_view s) {
   return std::ranges::all_of(s, [](char c) {
@@ -57,10 +33,6 @@ bool matches_host(std::string_view s) {
   });
 }
 const Form kHostName{"a host name or address without a path", "^[A-Za-z0-9.:\\[\\]-]+$", &matches_host};
-
-Shape path() {
-  return text(1, kMaxPathBytes);
-}
 
 const std::vector<Bound<Listener>>& listener_table() {
   static const std::vector<Bound<Listener>> table = {
@@ -71,7 +43,7 @@ const std::vector<Bound<Listener>>& listener_table() {
          l.address = tcp.address;
          l.port = tcp.port;
        }},
-      {{"unix", text(1, kMaxUnixPathBytes), "listen on this unix socket"},
+      {{"unix", path(kMaxUnixPathBytes), "listen on this unix socket"},
        [](Listener& l, const Node& n) {
          l.kind = Listener::Kind::unix_socket;
          l.path = n.text;
@@ -119,6 +91,30 @@ const std::vector<Bound<ModelEntry>>& model_table() {
 }
 
 }  // namespace
+
+std::optional<TcpAddress> parse_tcp(std::string_view s) {
+  const std::size_t colon = s.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  TcpAddress out;
+  const std::string_view port = s.substr(colon + 1);
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), out.port);
+  if (error != std::errc{} || end != port.data() + port.size()) return std::nullopt;
+  std::string host(s.substr(0, colon));
+  char text[INET6_ADDRSTRLEN] = {};
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    in6_addr raw{};
+    if (inet_pton(AF_INET6, host.substr(1, host.size() - 2).c_str(), &raw) != 1) return std::nullopt;
+    if (IN6_IS_ADDR_V4MAPPED(&raw)) return std::nullopt;
+    out.ipv6 = true;
+    inet_ntop(AF_INET6, &raw, text, sizeof text);
+  } else {
+    in_addr raw{};
+    if (inet_pton(AF_INET, host.c_str(), &raw) != 1) return std::nullopt;
+    inet_ntop(AF_INET, &raw, text, sizeof text);
+  }
+  out.address = text;
+  return out;
+}
 
 const std::vector<Bound<HttpLimits>>& http_table() {
   static const std::vector<Bound<HttpLimits>> table = {

@@ -99,6 +99,9 @@ Result<ListeningSocket> open_tcp(const config::Listener& listener) {
   const int on = 1;
   if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
     return io_failure("SO_REUSEADDR", place);
+  // Of IPv6 alone, so that [::] and 0.0.0.0 at one port are two listeners whatever net.ipv6.bindv6only says.
+  if (storage.ss_family == AF_INET6 && ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) != 0)
+    return io_failure("IPV6_V6ONLY", place);
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) != 0)
     return listen_failure(listener, place);
   if (::listen(fd.get(), kBacklog) != 0) return listen_failure(listener, place);

@@ -222,6 +222,15 @@ TEST_F(Manifests, TwoAppsOfOneIdOrKeyAreBothNamed) {
   EXPECT_FALSE(load_apps(dir_));
 }
 
+TEST_F(Manifests, TwoFilesOfOneAppThatDifferInExtensionAloneAreBothNamed) {
+  write("a.yaml", "schema: flyball.app/v1\napp: a\n");
+  write("a.yml", "schema: flyball.app/v1\napp: a\n");
+  const auto apps = load_apps(dir_);
+  ASSERT_FALSE(apps);
+  EXPECT_EQ(apps.error().message,
+            (dir_ / "a.yaml").string() + " and " + (dir_ / "a.yml").string() + " declare the same app \"a\"");
+}
+
 TEST_F(Manifests, FolderInNameOrder) {
   write("b.yaml", "schema: flyball.app/v1\napp: b\n");
   write("a.yaml", "schema: flyball.app/v1\napp: a\n");

@@ -299,6 +299,20 @@ INSTANTIATE_TEST_SUITE_P(
         WholeFile{"listener_of_all_addresses_of_v6",
                   kHead + "listeners: {a: {tcp: \"[::]:1\"}, b: {tcp: \"[::1]:1\"}}\n" + kModel,
                   "another listener already has [::]:1", "c.yaml:2:42"},
+        WholeFile{"same_address_spelled_otherwise",
+                  kHead + "listeners: {a: {tcp: \"[::1]:1\"}, b: {tcp: \"[0:0::1]:01\"}}\n" + kModel,
+                  "another listener already has [::1]:1", "c.yaml:2:43"},
+        WholeFile{"same_socket_spelled_otherwise",
+                  kHead + "listeners: {a: {unix: s}, b: {unix: ./x/../s}}\n" + kModel,
+                  "listeners.b: another listener already has", "c.yaml:2:37"},
+        WholeFile{"systemd_twice", kHead + "listeners: {a: {systemd: true}, b: {systemd: true}}\n" + kModel,
+                  "another listener takes systemd's sockets", "c.yaml:2:46"},
+        WholeFile{"v4_in_the_clothes_of_v6",
+                  kHead + "listeners: {a: {tcp: \"[::ffff:127.0.0.1]:1\"}}\n" + kModel,
+                  "an IPv4 address without [::ffff:]", "c.yaml:2:22"},
+        WholeFile{"pin_of_the_embedded_model",
+                  kHead + kListener + "models: {m: {embedded: true, sha256: " + std::string(64, 'a') + "}}\n",
+                  "models.m.sha256: the embedded model is part of the program", "c.yaml:3:38"},
         WholeFile{"path_and_embedded", kHead + kListener + "models: {m: {path: x, embedded: true}}\n",
                   "exactly one of `path`", "c.yaml:3:10"},
         WholeFile{"neither", kHead + kListener + "models: {m: {context: 5}}\n", "exactly one of `path`",
@@ -312,6 +326,15 @@ INSTANTIATE_TEST_SUITE_P(
         WholeFile{"alias_taken", kHead + kListener + "models: {m: {path: x}, n: {path: y, aliases: [m]}}\n",
                   "\"m\" already names a model", "c.yaml:3:47"}),
     [](const auto& row) { return std::string(row.param.name); });
+
+TEST(Config, AllAddressesOfBothFamiliesAreTwoListeners) {
+  const auto config = parse_config(
+      kHead + "listeners: {a: {tcp: \"0.0.0.0:1\"}, b: {tcp: \"[0::0]:1\"}, c: {tcp: \"[::1]:0\"}}\n" +
+          kModel,
+      "c.yaml");
+  ASSERT_TRUE(config) << config.error().message;
+  EXPECT_EQ(config->listeners[1].address, "::");
+}
 
 TEST(Config, SeveralFindingsAreCounted) {
   const auto config = parse_config(std::string(kBase) + "max_queue: 0\nlog_level: x\n", "c.yaml");
@@ -341,9 +364,11 @@ TEST_F(Files, DropInsAreLaidOverInNameOrder) {
   write("config.d/10.yaml", "schema: flyball.config/v1\nmax_queue: 10\nmodels: {extra: {path: e.gguf}}\n");
   write("config.d/.hidden.yaml", "junk");
   write("config.d/notes.txt", "junk");
+  write("config.d/30.yml", "schema: flyball.config/v1\ndrain_timeout: 7s\n");
   const auto config = load_config(dir_ / "config.yaml");
   ASSERT_TRUE(config) << config.error().where << ": " << config.error().message;
   EXPECT_EQ(config->max_queue, 20U);
+  EXPECT_EQ(config->drain_timeout, Millis(7000));
   ASSERT_EQ(config->models.size(), 2U);
   EXPECT_EQ(config->models[0].path, dir_ / "models/m.gguf");
   EXPECT_TRUE(config->apps_dir.empty());

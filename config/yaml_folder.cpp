@@ -1,0 +1,47 @@
+#include "config/yaml_folder.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <system_error>
+
+#include "config/file_error.hpp"
+
+namespace flyball::config {
+namespace {
+
+std::string in_small_letters(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+bool is_yaml(const std::string& name) {
+  return name.ends_with(".yaml") || name.ends_with(".yml");
+}
+// A copy of a YAML file, or settings in a format that is not read here. What lies beside them for people
+// (README) and for keys is nobody's mistake.
+bool looks_meant(const std::string& name) {
+  return name.find(".yaml") != std::string::npos || name.find(".yml") != std::string::npos ||
+         name.ends_with(".json") || name.ends_with(".toml") || name.ends_with(".conf");
+}
+
+}  // namespace
+
+Result<YamlFolder> read_yaml_folder(const std::filesystem::path& folder) {
+  YamlFolder out;
+  std::error_code error, unknown;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = in_small_letters(at->path().filename().string());
+    if (name.starts_with('.')) continue;
+    if (is_yaml(name))
+      out.files.push_back(at->path());
+    else if (looks_meant(name) || at->is_directory(unknown))
+      out.ignored.push_back(at->path());
+  }
+  if (error) return fail(ErrorCode::config_invalid, unreadable(folder, error.value()), {}, folder.string());
+  std::ranges::sort(out.files);
+  std::ranges::sort(out.ignored);
+  return out;
+}
+
+}  // namespace flyball::config
