@@ -182,6 +182,7 @@ struct BackendInfo {  // fixed once ready
   std::uint32_t max_sequences = 0;
   std::uint64_t weight_bytes = 0, kv_bytes = 0, scratch_bytes = 0;
   std::string kv_type;                   // what the KV cache is kept as: "f16", "q8_0"
+  std::string digest;                    // of the file that was loaded (model::digest_of)
   std::uint64_t token_weight_bytes = 0;  // that one token reads
   bool has_chat_template = false;
   std::vector<DeviceShare> devices;  // in order of layers; empty: the machine's own processors

@@ -1,13 +1,18 @@
 #include "backends/model/identity.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <map>
+#include <new>
 #include <span>
 #include <system_error>
 #include <type_traits>
 #include <variant>
 
+#include <openssl/evp.h>
+
+#include "backends/model/pin.hpp"
 #include "backends/model/split_name.hpp"
 
 namespace flyball::model {
@@ -92,6 +97,15 @@ std::string identity_of(const ModelFile& model, const std::filesystem::path& pat
     write_file(out, file);
   }
   return out.take();
+}
+
+std::string digest_of(const ModelFile& model, const std::filesystem::path& path) {
+  const std::string identity = identity_of(model, path);
+  std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
+  unsigned size = 0;
+  if (EVP_Digest(identity.data(), identity.size(), hash.data(), &size, EVP_sha256(), nullptr) != 1)
+    throw std::bad_alloc();
+  return to_hex(std::span(hash).first(size));
 }
 
 }  // namespace flyball::model

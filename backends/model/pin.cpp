@@ -11,6 +11,15 @@
 
 namespace flyball::model {
 
+std::string to_hex(std::span<const unsigned char> bytes) {
+  std::string out;
+  for (const unsigned char byte : bytes) {
+    out += "0123456789abcdef"[byte >> 4U];
+    out += "0123456789abcdef"[byte & 15U];
+  }
+  return out;
+}
+
 Result<void> check_sha256(std::span<const MappedFile> files, std::string_view expected,
                           const std::filesystem::path& path) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> digest(EVP_MD_CTX_new(), &EVP_MD_CTX_free);
@@ -20,11 +29,7 @@ Result<void> check_sha256(std::span<const MappedFile> files, std::string_view ex
   std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
   unsigned size = 0;
   EVP_DigestFinal_ex(digest.get(), hash.data(), &size);
-  std::string found;
-  for (const unsigned char byte : std::span(hash).first(size)) {
-    found += "0123456789abcdef"[byte >> 4U];
-    found += "0123456789abcdef"[byte & 15U];
-  }
+  const std::string found = to_hex(std::span(hash).first(size));
   std::string wanted(expected);
   std::ranges::transform(wanted, wanted.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

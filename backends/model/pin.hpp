@@ -3,12 +3,15 @@
 
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "backends/model/mapped_file.hpp"
 #include "config/error.hpp"
 
 namespace flyball::model {
+
+std::string to_hex(std::span<const unsigned char> bytes);  // in small letters
 
 // model_invalid unless the files' bytes, one file after the other, hash to these 64 hex digits. It reads the
 // bytes where they are mapped: what is hashed is what is then used, whatever the path leads to by now. It

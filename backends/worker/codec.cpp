@@ -221,7 +221,8 @@ DeviceShare get_share(WireReader& r) {
 }
 
 void put(WireWriter& w, const BackendInfo& i) {
-  for (const auto* s : {&i.backend, &i.model, &i.architecture, &i.model_name, &i.quantization, &i.kv_type})
+  for (const auto* s :
+       {&i.backend, &i.model, &i.architecture, &i.model_name, &i.quantization, &i.kv_type, &i.digest})
     put_text(w, *s);
   for (const std::uint64_t v : {i.parameters, i.weight_bytes, i.kv_bytes, i.scratch_bytes}) w.u64(v);
   w.u64(i.context_length);
@@ -241,6 +242,7 @@ BackendInfo get_info(WireReader& r) {
   i.model_name = get_line(r, "model name");
   i.quantization = get_line(r, "quantization");
   i.kv_type = get_line(r, "kv type");
+  i.digest = get_line(r, "digest");
   i.parameters = r.u64(UINT64_MAX, "parameters");
   i.weight_bytes = r.u64(UINT64_MAX, "weight bytes");
   i.kv_bytes = r.u64(UINT64_MAX, "kv bytes");

@@ -71,6 +71,7 @@ route::RequestTraits traits_of(const Generate& request);
 struct ListedModel {
   const config::ModelEntry* entry;
   std::string unavailable;  // why no engine can serve it; "": one can, as far as it is known
+  std::string digest;       // of the file that an engine has loaded (BackendInfo::digest); "": none has
 };
 struct ListModels {  // those that the app may use
   http::Response (*answer)(std::span<const ListedModel> models, std::int64_t created);

@@ -173,4 +173,11 @@ std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen) {
   return out;
 }
 
+std::map<std::string, std::string> loaded_digests(const ModelsSeen& seen) {
+  std::map<std::string, std::string> out;
+  for (const fleet::WorkerStatus& worker : seen.workers)
+    if (worker.state == fleet::WorkerState::ready) out.emplace(worker.model, worker.info.digest);
+  return out;
+}
+
 }  // namespace flyball::api

@@ -449,17 +449,22 @@ void Service::Impl::over(Inference& inference, const Outcome& outcome, const Cal
 // ---- everything else --------------------------------------------------------------------------------------
 
 void Service::Impl::run(const Call& call, ListModels operation) {
-  auto unavailable = unavailable_models(models_seen(call));
+  const ModelsSeen seen = models_seen(call);
+  auto unavailable = unavailable_models(seen);
+  auto digests = loaded_digests(seen);
   std::vector<ListedModel> models;
   for (const config::ModelEntry& model : call.state->settings->config.models)
-    if (config::may_use(*call.app, model)) models.push_back({&model, std::move(unavailable[model.id])});
+    if (config::may_use(*call.app, model))
+      models.push_back({&model, std::move(unavailable[model.id]), std::move(digests[model.id])});
   answer(call, operation.answer(models, started));
 }
 
 void Service::Impl::run(const Call& call, ShowModel operation) {
   auto model = call.state->apps.model_for(*call.app, operation.name);
   if (!model) return answer(call, pass(model));
-  answer(call, operation.answer({*model, unavailable_models(models_seen(call))[(*model)->id]}, started));
+  const ModelsSeen seen = models_seen(call);
+  const std::string& id = (*model)->id;
+  answer(call, operation.answer({*model, unavailable_models(seen)[id], loaded_digests(seen)[id]}, started));
 }
 
 void Service::Impl::run(const Call& call, TellHealth) {

@@ -37,6 +37,7 @@ http::Response engines_view(const std::vector<fleet::WorkerStatus>& workers,
     if (worker.pid > 0) one["pid"] = worker.pid;
     one["memory_bytes"] = worker.account_bytes;
     if (ready(worker)) {
+      one["digest"] = worker.info.digest;
       one["context_tokens"] = worker.info.context_length;
       one["kv_bytes"] = worker.info.kv_bytes;
       if (worker.load.kv_blocks_total > 0)

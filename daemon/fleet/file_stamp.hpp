@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <string>
 
 namespace flyball::fleet {
 
@@ -10,5 +12,7 @@ namespace flyball::fleet {
 // directory's own and, by name, those of what lies in it: a directory's time does not tell of a file in it
 // that was written over. 0: there is nothing.
 std::uint64_t file_stamp(const std::filesystem::path& path);
+
+using FileStamps = std::map<std::string, std::uint64_t>;  // of models' files, by the models' ids
 
 }  // namespace flyball::fleet

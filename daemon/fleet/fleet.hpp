@@ -17,6 +17,7 @@
 #include "backends/memory_need.hpp"
 #include "config/config.hpp"
 #include "daemon/fleet/asker.hpp"
+#include "daemon/fleet/file_stamp.hpp"
 
 namespace flyball::fleet {
 
@@ -118,8 +119,10 @@ struct Fleet {
   virtual std::vector<std::string> engines() const { return {}; }
   // `drained` is called when every worker has ended, at the latest some seconds after the deadline.
   virtual void drain(TimePoint deadline, std::function<void()> drained) = 0;
-  // Models whose entry is unchanged keep their worker; the others' workers finish what runs and end.
-  virtual void reload(const config::Config&) {}
+  // Models keep their worker whose entry is unchanged and whose file, where `files` has its stamp, is the one
+  // that was loaded (or has a pinned digest: no other file can be loaded). The others' workers finish what
+  // runs and end; requests that wait for one wait for the next.
+  virtual void reload(const config::Config&, const FileStamps& /*files*/) {}
 };
 
 // Memory that is not the machine's.

@@ -5,6 +5,11 @@
 #include "config/units.hpp"
 
 namespace flyball::fleet {
+namespace {
+
+constexpr std::size_t kShownDigest = 12;  // hexadecimal digits, as `flyball check` shows
+
+}  // namespace
 
 WorkerStatus status_of(const Slot& slot, TimePoint now) {
   WorkerStatus s;
@@ -82,10 +87,11 @@ void log_ready(const Slot& slot, TimePoint began) {
       std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
   spdlog::info(
       "engine ready in {}: {} {}, {} parameters, context {}, {}, of it {} KV as {} | "
-      "model={} backend={}",
+      "model={} backend={} digest={}",
       config::time_text(since.count()), info.model_name, info.quantization, info.parameters,
       info.context_length, config::size_text(info.weight_bytes + info.kv_bytes + info.scratch_bytes),
-      config::size_text(info.kv_bytes), info.kv_type, slot.entry.id, slot.backend);
+      config::size_text(info.kv_bytes), info.kv_type, slot.entry.id, slot.backend,
+      info.digest.substr(0, kShownDigest));
   for (const DeviceShare& share : info.devices)
     spdlog::info("engine on {} | model={} backend={}", to_string(share), slot.entry.id, slot.backend);
 }

@@ -122,7 +122,7 @@ class WorkerFleet final : public Fleet {
     });
   }
 
-  void reload(const config::Config& config) override {
+  void reload(const config::Config& config, const FileStamps& files) override {
     limits_ = config.worker;
     // Whoever switches it off wants no prompt on the disk from here on.
     const bool spills_alike =
@@ -131,22 +131,28 @@ class WorkerFleet final : public Fleet {
     memory_.set(config.memory);
     const auto deadline = steady_clock::now() + config.drain_timeout;
     std::vector<std::shared_ptr<Slot>> kept;
+    std::vector<std::shared_ptr<Slot>> next;  // engines that requests wait for now
     for (auto& slot : std::exchange(slots_, {})) {
       const auto entry = std::ranges::find(config.models, slot->entry.id, &config::ModelEntry::id);
-      if (entry != config.models.end() && spills_alike && same_engine(*entry, slot->entry)) {
+      if (entry != config.models.end() && spills_alike && same_engine(*entry, slot->entry) &&
+          !is_replaced(*slot, files)) {
         slot->entry = *entry;
         slot->lifecycle.set_limits(limits_);
         slot->lifecycle.forgive();
         kept.push_back(std::move(slot));
         continue;
       }
-      stop(*slot, deadline);
+      if (entry != config.models.end() && !slot->waiters.empty()) next.push_back(successor(*entry, *slot));
+      stop(*slot, slot->ready ? deadline : steady_clock::now());  // no request wants the load of what was
       if (slot->client) retired_.push_back(std::move(slot));
     }
     slots_ = std::move(kept);
+    slots_.insert(slots_.end(), next.begin(), next.end());
     for (const config::ModelEntry& entry : config.models) {
       if (find(entry.id, kFirstBackend) == nullptr) add(entry, kFirstBackend);
     }
+    for (const auto& slot : next)
+      if (slot->lifecycle.wanted(steady_clock::now()).spawn) spawn(slot);
     preload();
     for (const auto& slot : slots_) memory_.keep(*slot);
     look_soon();
@@ -158,9 +164,32 @@ class WorkerFleet final : public Fleet {
         slots_, [&](const auto& s) { return s->entry.id == model && s->backend == backend; });
     return it == slots_.end() ? nullptr : *it;
   }
+  std::shared_ptr<Slot> make(const config::ModelEntry& entry, const std::string& backend) {
+    return std::make_shared<Slot>(io_, entry, backend, memory_.has_own_memory(backend), limits_);
+  }
   std::shared_ptr<Slot> add(const config::ModelEntry& entry, const std::string& backend) {
-    return slots_.emplace_back(
-        std::make_shared<Slot>(io_, entry, backend, memory_.has_own_memory(backend), limits_));
+    return slots_.emplace_back(make(entry, backend));
+  }
+  // Those who wait for the slot's load wait for this one's instead.
+  std::shared_ptr<Slot> successor(const config::ModelEntry& entry, Slot& slot) {
+    auto next = make(entry, slot.backend);
+    next->waiters = std::exchange(slot.waiters, {});
+    next->askers = std::exchange(slot.askers, {});
+    return next;
+  }
+  // Whether a process has loaded, or loads, another file than the one that is there now.
+  static bool is_replaced(const Slot& slot, const FileStamps& files) {
+    const auto now = files.find(slot.entry.id);
+    if (!slot.client || now == files.end() || now->second == slot.stamp) return false;
+    if (slot.entry.sha256.empty())
+      spdlog::info("model file replaced, the engine ends after its answers: {} | model={} backend={}",
+                   slot.entry.path.string(), slot.entry.id, slot.backend);
+    else
+      spdlog::warn(
+          "model file replaced, the engine goes on with the bytes that sha256 names: {} | model={} "
+          "backend={}",
+          slot.entry.path.string(), slot.entry.id, slot.backend);
+    return slot.entry.sha256.empty();
   }
   void preload() {
     std::vector<config::ModelEntry> models;

@@ -128,6 +128,7 @@ struct Predictor::Engine {
   PrefixBlocks::Holder prefixes;
   double trust = 1;  // share of what should be held that engines report as cached
   std::int64_t process = 0;
+  std::string digest;  // of the file that it loaded last
   bool loaded = false;
   std::optional<TimePoint> load_began;
   std::optional<TimePoint> seen_at;  // when its latest first token came
@@ -181,6 +182,13 @@ void Predictor::look_at(Engine& engine, const Query& query) {
   const bool loaded = state != query.engines.end() && state->loaded;
   if (loaded) engine.load_began.reset();
   if (loaded && (!engine.loaded || state->process != engine.process)) engine.prefixes.salt = ++salt_;
+  if (loaded && state->digest != engine.digest) {
+    if (!engine.digest.empty()) {
+      engine.model = {};
+      engine.book = nullptr;
+    }
+    engine.digest = state->digest;
+  }
   if (loaded) {
     engine.process = state->process;
     engine.prefixes.room = state->spills ? 0

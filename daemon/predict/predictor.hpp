@@ -40,6 +40,8 @@ struct EngineState {
   std::uint64_t kv_tokens = 0;  // room of its KV; 0: not known
   std::uint64_t kv_tokens_used = 0;
   bool spills = false;  // KV that is not in its room lies on the disk
+  std::string_view digest =
+      {};  // of the file that it has loaded: what was learned of another one is forgotten
 };
 
 struct Query {

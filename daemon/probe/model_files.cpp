@@ -7,7 +7,6 @@
 
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
-#include "daemon/fleet/file_stamp.hpp"
 #include "daemon/probe/children.hpp"
 
 namespace flyball::probe {
@@ -140,6 +139,7 @@ ModelFilesRead ModelFiles::read(std::span<const config::ModelEntry> models) {
                              Error{ErrorCode::model_invalid, "this build has no demo model", {}, {}});
     } else if (const auto it = kept_.find(model.path); it != kept_.end()) {
       out.infos.emplace(model.id, it->second.info);
+      out.stamps.emplace(model.id, it->second.stamp);
     } else {
       out.troubles.emplace(model.id, troubles.at(model.path));
     }

@@ -13,6 +13,7 @@
 #include "backends/backend.hpp"
 #include "config/config.hpp"
 #include "config/error.hpp"
+#include "daemon/fleet/file_stamp.hpp"
 
 namespace flyball::probe {
 
@@ -27,6 +28,7 @@ struct ModelFilesRead {
   // it is. model_unavailable: it was not read in time, or the process that reads it failed, so nothing is
   // known of it.
   std::map<std::string, Error> troubles;
+  fleet::FileStamps stamps;  // of the files of `infos`, as they were when those were read
 };
 
 class ModelFiles {

@@ -58,6 +58,17 @@ Attempt::Action Attempt::failed(const Error& error) {
   return GiveUp{error};
 }
 
+std::optional<Attempt::GiveUp> Attempt::starts_on(const std::string& digest) {
+  if (!tokens_.empty() && digest != digest_)
+    return GiveUp{{ErrorCode::worker_died,
+                   "The engine process died, and the model's file has been replaced since: the rest of the "
+                   "answer would be another model's.",
+                   {},
+                   {}}};
+  digest_ = digest;
+  return std::nullopt;
+}
+
 void Attempt::received(const Delta& delta) {
   if (!delta.tokens.empty()) deaths_ = 0;
   tokens_.insert(tokens_.end(), delta.tokens.begin(), delta.tokens.end());

@@ -28,7 +28,8 @@ predict::EngineState state_of(const fleet::WorkerStatus& worker) {
           worker.pid,
           block * worker.load.kv_blocks_total,
           block * worker.load.kv_blocks_used,
-          worker.load.spills};
+          worker.load.spills,
+          worker.info.digest};
 }
 
 }  // namespace

@@ -365,6 +365,10 @@ void RunningJob::refused(std::size_t index, const Error& error) {
 
 void RunningJob::start_on(std::size_t index, Backend& backend) {
   Choice& choice = choices_[index];
+  if (auto given_up = choice.attempt.starts_on(backend.info().digest)) {
+    receipt_.attempt_ended(choice.record, RunState::failed(given_up->error.code));
+    return act(index, std::move(*given_up));
+  }
   const std::uint32_t attempt = choice.attempt.attempts();
   CompletionRequest request = spec_.base;
   request.prompt = spec_.prompts[index / spec_.n];

@@ -226,7 +226,7 @@ class Daemon {
       settings_ = std::move(*settings);
       refresh_.set(settings_->config.calibrate);
       systemd::set_log_level(options_.log_level.value_or(settings_->config.log_level));
-      fleet_->reload(settings_->config);
+      fleet_->reload(settings_->config, settings_->files.stamps);
       gateway_.reload(settings_);
       forget_old_apps();
       spdlog::info("configuration reloaded");

@@ -31,11 +31,15 @@ void append_model(std::string& out, const ListedModel& model, std::int64_t creat
     out.append(R"(,"unavailable":)");
     append_json_string(out, model.unavailable);
   }
+  if (!model.digest.empty()) {
+    out.append(R"(,"digest":)");
+    append_json_string(out, model.digest);
+  }
   out.push_back('}');
 }
 
 // {"object":"list","data":[{"id","object":"model","created","owned_by"}...]}, and "unavailable" where no
-// engine can serve the model.
+// engine can serve the model, "digest" where one has loaded it.
 http::Response models_answer(std::span<const ListedModel> models, std::int64_t created) {
   std::string body = R"({"object":"list","data":[)";
   for (const ListedModel& model : models) {

@@ -238,6 +238,7 @@ TEST(WorkerCodec, WhatTheModelIsArrives) {
   info.mixture_of_experts = true;
   info.token_weight_bytes = 1'700'000'000;
   info.kv_type = "q8_0";
+  info.digest = "0f";
   info.devices = {{"A#0 (P)", 0, 3, 7'000'000'000, 1, 2},
                   {"A#1 (P)", 3, 1, 3, 4, 5'000'000'000, "read in place"}};
   const auto back = decode_to_daemon(payload_of(ToDaemon{Ready{info}}));
@@ -246,6 +247,7 @@ TEST(WorkerCodec, WhatTheModelIsArrives) {
   EXPECT_EQ(std::get<Ready>(*back).info.token_weight_bytes, info.token_weight_bytes);
   EXPECT_FALSE(std::get<Ready>(*back).info.has_chat_template);
   EXPECT_EQ(std::get<Ready>(*back).info.kv_type, "q8_0");
+  EXPECT_EQ(std::get<Ready>(*back).info.digest, "0f");
   EXPECT_EQ(std::get<Ready>(*back).info.weight_bytes, info.weight_bytes);
   const auto& devices = std::get<Ready>(*back).info.devices;
   ASSERT_EQ(devices.size(), 2U);

@@ -132,7 +132,7 @@ TEST_F(FleetMemoryTest, AMarginIsAskedForAndGivenBackWhenTheEngineIsReady) {
   EXPECT_EQ(accounted(), 95U) << "80 and 18 of 100";
   margin = 0.5;
   model("d", "need=5");
-  fleet->reload(config);
+  fleet->reload(config, {});
   ASSERT_TRUE(acquire("d"));
   EXPECT_EQ(fleet->memory().evictions, 1U) << "5 are there, 7 are asked for";
 }
@@ -437,7 +437,7 @@ TEST_F(FleetMemoryTest, AReloadThatRaisesTheLimitLetsThoseInWhoWait) {
   fleet->acquire("b", "cpu", [&](Result<Backend*> r) { b = std::move(r); });
   ASSERT_TRUE(until([&] { return status_of("b").waits_for_memory; }));
   config.memory.limit = 200;
-  fleet->reload(config);
+  fleet->reload(config, {});
   ASSERT_TRUE(until([&] { return b.has_value(); }));
   EXPECT_TRUE(*b);
   EXPECT_EQ(accounted(), 120U);

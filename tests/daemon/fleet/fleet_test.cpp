@@ -342,7 +342,7 @@ TEST_F(FleetTest, AModelThatNeverFitsEndsIdleEnginesOnce) {
   EXPECT_EQ(loads("huge"), 3);
   EXPECT_EQ(status_of("other").pid, pid);
   EXPECT_EQ(status_of("other").state, WorkerState::ready);
-  fleet->reload(config);
+  fleet->reload(config, {});
   EXPECT_EQ(acquire("huge").error().code, ErrorCode::insufficient_memory);
   EXPECT_EQ(loads("huge"), 5);
   EXPECT_EQ(status_of("other").state, WorkerState::stopped);
@@ -430,7 +430,7 @@ TEST_F(FleetTest, WhoWaitsForAnEngineThatMadeRoomIsServedAlthoughAReloadRemovesT
   io.poll();
   ASSERT_EQ(status_of("old").pid, ending) << "it was to end later";
   config.models.pop_back();
-  fleet->reload(config);
+  fleet->reload(config, {});
   ASSERT_TRUE(until([&] { return kept.has_value(); }));
   EXPECT_TRUE(*kept) << kept->error().message;
   EXPECT_NE(status_of("old").pid, ending);
@@ -468,7 +468,7 @@ TEST_F(FleetTest, ReloadKeepsUnchangedModelsAndLetsOthersFinish) {
   const int pid = status_of("same").pid;
   config.models.pop_back();
   model("new", "tokens=10");
-  fleet->reload(config);
+  fleet->reload(config, {});
   EXPECT_EQ(status_of("same").pid, pid);
   EXPECT_EQ(acquire("gone").error().code, ErrorCode::model_not_found);
   EXPECT_TRUE(acquire("new"));
@@ -478,11 +478,48 @@ TEST_F(FleetTest, ReloadKeepsUnchangedModelsAndLetsOthersFinish) {
   EXPECT_EQ(loads("same"), 1);
 }
 
+// Stamps of files other than those that the engines were started with (these have none, whose stamp is 0).
+TEST_F(FleetTest, AReloadLoadsAFileThatWasReplacedAnewAndLetsStreamsFinish) {
+  model("old", "tokens=500,delay_us=1000");
+  model("same", "tokens=10");
+  model("pinned", "tokens=10").sha256 = std::string(64, 'a');
+  make();
+  auto old = acquire("old");
+  ASSERT_TRUE(old && acquire("same") && acquire("pinned"));
+  auto sink = std::make_shared<RecordingSink>();
+  auto ticket = (*old)->start(request(), sink);
+  ASSERT_TRUE(until([&] { return sink->pushes > 0; }));
+  const int pid = status_of("old").pid, same = status_of("same").pid, pinned = status_of("pinned").pid;
+  fleet->reload(config, {{"old", 42}, {"same", 0}, {"pinned", 42}});
+  EXPECT_EQ(status_of("same").pid, same);
+  EXPECT_EQ(status_of("pinned").pid, pinned) << "no other file has its digest";
+  ASSERT_TRUE(acquire("old"));
+  EXPECT_NE(status_of("old").pid, pid);
+  ASSERT_TRUE(until([&] { return sink->over(); }));
+  EXPECT_EQ(sink->done.size(), 1U);
+  EXPECT_EQ(sink->tokens.size(), 500U);
+  EXPECT_EQ(loads("old"), 2);
+}
+
+TEST_F(FleetTest, WhoWaitsForALoadGetsTheFileThatReplacedItMeanwhile) {
+  model("a", "load_ms=60000");
+  make();
+  std::optional<Result<Backend*>> got;
+  fleet->acquire("a", "cpu", [&](Result<Backend*> result) { got = std::move(result); });
+  ASSERT_TRUE(until([&] { return status_of("a").pid > 0; }));
+  const int pid = status_of("a").pid;
+  config.models[0].path = "load_ms=1";
+  fleet->reload(config, {});
+  ASSERT_TRUE(until([&] { return got.has_value(); }));
+  ASSERT_TRUE(*got) << got->error().message;
+  EXPECT_NE(status_of("a").pid, pid);
+}
+
 TEST_F(FleetTest, ReloadedLimitsHoldForModelsThatStay) {
   model("a", "crash_load");
   make();
   config.worker.disable_after = 1;
-  fleet->reload(config);
+  fleet->reload(config, {});
   EXPECT_EQ(acquire("a").error().code, ErrorCode::model_unavailable);
   EXPECT_EQ(loads("a"), 1);
 }
@@ -534,7 +571,7 @@ TEST_F(FleetTest, APreloadedEngineThatIsUnloadedStaysSoUntilItIsAskedForOrReload
   ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
   EXPECT_EQ(unload("a").value(), std::vector<std::string>{"cpu"});
   EXPECT_FALSE(until([&] { return status_of("a").state != WorkerState::stopped; }, milliseconds(300)));
-  fleet->reload(config);
+  fleet->reload(config, {});
   ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
 }
 
@@ -555,7 +592,7 @@ TEST_F(FleetTest, AReloadLoadsAPreloadedEngineThatIsJustBeingUnloaded) {
   ASSERT_TRUE(until([&] { return status_of("a").state == WorkerState::ready; }));
   bool unloaded = false;
   fleet->unload("a", "", [&](const auto&) { unloaded = true; });
-  boost::asio::post(io, [&] { fleet->reload(config); });
+  boost::asio::post(io, [&] { fleet->reload(config, {}); });
   ASSERT_TRUE(
       until([&] { return unloaded && loads("a") == 2 && status_of("a").state == WorkerState::ready; }));
 }

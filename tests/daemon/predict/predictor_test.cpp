@@ -291,6 +291,15 @@ TEST(Predictor, AnotherProcessHoldsNoPrefix) {
   EXPECT_EQ(asks.expect(asks.query(kPrompt)).cached_tokens, 0U);
 }
 
+TEST(Predictor, ForgetsWhatItLearnedOfAFileThatWasReplaced) {
+  Asks asks;
+  const auto knows = [&] { return asks.predictor.expect(asks.query(kPrompt), "cpu", true, 700).has_value(); };
+  asks.engines[0].digest = "old";
+  EXPECT_TRUE(knows());
+  asks.engines[0].digest = "new";
+  EXPECT_FALSE(knows());
+}
+
 TEST(Predictor, WaitsForASlot) {
   Asks asks;
   auto one = asks.enter(asks.query(kPrompt)), two = asks.enter(asks.query(kPrompt));

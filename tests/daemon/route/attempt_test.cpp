@@ -37,6 +37,21 @@ TEST(attempt, a_death_is_retried_on_the_same_engine_with_what_was_delivered) {
   EXPECT_EQ(a.text_bytes(), 2U);
 }
 
+TEST(attempt, an_answer_goes_on_with_the_same_weights_alone) {
+  Attempt a({&kCpu});
+  a.begin();
+  EXPECT_FALSE(a.starts_on("old"));
+  a.failed(error(ErrorCode::worker_died));
+  EXPECT_FALSE(a.starts_on("new")) << "nothing was delivered yet";
+  a.received(token("x"));
+  a.failed(error(ErrorCode::worker_died));
+  EXPECT_FALSE(a.starts_on("new"));
+  a.failed(error(ErrorCode::worker_died));
+  const auto given_up = a.starts_on("newer");
+  ASSERT_TRUE(given_up);
+  EXPECT_EQ(given_up->error.code, ErrorCode::worker_died);
+}
+
 TEST(attempt, two_deaths_without_a_token_end_it) {
   Attempt a({&kCpu, &kVulkan});
   a.begin();
@@ -191,6 +206,16 @@ TEST(registry, a_request_without_a_model_gets_the_default_or_the_only_one_that_i
               "missing_field: 'model' is required: no default_model is open to this app. It may use: b, c.");
     EXPECT_EQ(got({"gone"}, default_model), "model_not_found: There is no model that is open to this app.");
   }
+}
+
+TEST(host_policy, an_allowed_host_may_be_written_with_its_port_or_without_brackets) {
+  config::Config config;
+  config.allowed_hosts = {"box:8080", "fd00::1"};
+  const http::HostPolicy policy(config);
+  for (const char* host : {"box", "box:8080", "box:9", "[fd00::1]:8080"})
+    EXPECT_TRUE(policy.allows(host)) << host;
+  for (const char* host : {"bo", "box.lan", "fd00::1", "[fd00::2]"})
+    EXPECT_FALSE(policy.allows(host)) << host;
 }
 
 TEST(host_policy, a_listener_on_all_addresses_serves_ip_literals_but_no_names) {
