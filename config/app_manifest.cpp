@@ -150,7 +150,7 @@ const std::vector<Bound<AppManifest>>& app_table() {
        [](AppManifest& a, const Node& n) { read_into(a.workload, n, workload_table()); }},
       {{"slo", object_of(slo_table()), "how fast the app needs its answers"},
        [](AppManifest& a, const Node& n) { read_into(a.slo, n, slo_table()); }},
-      {{"models", list(id(), 0, 1000), "ids or aliases of models it may use; none given: all"},
+      {{"models", list(id(), 1, 1000), "ids or aliases of models it may use; without it all"},
        [](AppManifest& a, const Node& n) {
          a.models = as_texts(n);
          for (const Node& item : n.items) a.models_at.push_back(item.at.where());

@@ -54,6 +54,7 @@ std::string quantity(std::int64_t n, std::string_view noun) {
 
 std::optional<std::int64_t> plain_integer(const Node& node) {
   if (node.kind != Node::Kind::scalar || node.quoted) return std::nullopt;
+  if (node.text.size() > 1 && node.text.front() == '0') return std::nullopt;  // YAML 1.1 reads it as octal
   std::int64_t value = 0;
   const char* end = node.text.data() + node.text.size();
   const auto [stop, error] = std::from_chars(node.text.data(), end, value);

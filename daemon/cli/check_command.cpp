@@ -11,8 +11,10 @@
 
 #include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
+#include "backends/model/identity.hpp"
 #include "backends/model/model_file.hpp"
 #include "config/yaml.hpp"
+#include "config/yaml_folder.hpp"
 #include "daemon/cli/check_machine.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
@@ -84,6 +86,35 @@ std::optional<std::vector<config::AppManifest>> check_apps(const std::filesystem
   return std::nullopt;
 }
 
+// Files that lie where the daemon looks and that it passes over: whoever put them there expects it to read
+// them.
+void warn_of_ignored(const std::filesystem::path& folder, Findings& findings) {
+  const auto found = config::read_yaml_folder(folder);
+  if (!found) return;
+  for (const std::filesystem::path& one : found->ignored)
+    findings.warning({policy::LintFinding::Level::warning,
+                      "not read: only files of " + folder.string() + " called *.yaml or *.yml are",
+                      one.string()});
+}
+
+// Apps that no request can act as.
+void warn_of_unreachable(const config::Config& config, const std::vector<config::AppManifest>& apps,
+                         Findings& findings) {
+  const auto warn = [&](const std::string& at, const std::string& message) {
+    findings.warning({policy::LintFinding::Level::warning, message, at});
+  };
+  if (apps.empty())
+    warn(config.apps_dir.string(), "no manifest: every request is refused (`flyball app new` writes one)");
+  for (const config::AppManifest& app : apps)
+    if (app.keys.empty() && !app.unix_uid && !(config.loopback_without_key && config.default_app == app.id))
+      warn(app.id_at, "app: no request can act as \"" + app.id +
+                          "\": it has neither key, key_sha256 nor unix_uid, and requests without a key "
+                          "act as " +
+                          (config.loopback_without_key ? "\"" + config.default_app + "\"" : "no app"));
+  if (!config.loopback_without_key && !config.default_app.empty())
+    warn(config.place("default_app"), "default_app: it means nothing without `loopback_without_key: true`");
+}
+
 // That a model's engine will start: the file is one, has the context asked for, and its KV can be kept so.
 void check_model(const config::Config& config, const config::ModelEntry& entry, Findings& findings,
                  std::vector<ModelWeights>& weights) {
@@ -96,6 +127,12 @@ void check_model(const config::Config& config, const config::ModelEntry& entry, 
                                    : model::ModelFile::open(entry.path);
   if (!file) return error(".path", file.error());
   weights.push_back({entry.id, (*file)->weight_bytes()});
+  if (!entry.embedded)
+    std::printf("%s: model %s has the digest %.12s\n", config.place(name).c_str(), entry.id.c_str(),
+                model::digest_of(**file, entry.path).c_str());
+  if (std::error_code ignored; !entry.sha256.empty() && std::filesystem::is_directory(entry.path, ignored))
+    error(".sha256",
+          {ErrorCode::config_invalid, "it is a directory, which has no SHA-256 of its own", {}, {}});
   if (const auto context = graph::serving_context(entry.context, (*file)->config()); !context)
     error(".context", context.error());
   if (const auto kv_type = graph::kv_type(entry.kv_type, (*file)->config()); !kv_type)
@@ -123,6 +160,10 @@ int check(const CheckOptions& options) {
         config = std::move(*loaded);
       else
         findings.errors(loaded.error());
+      warn_of_ignored(path.parent_path() / "config.d", findings);
+      if (const auto unused = settings::unused_config(path); !unused.empty())
+        findings.warning(
+            {policy::LintFinding::Level::warning, "not read: " + path.string() + " is", unused.string()});
     }
   }
   if (config) {
@@ -139,7 +180,12 @@ int check(const CheckOptions& options) {
     check_policy(settings::policy_name(*config), settings::policy_text(*config), findings);
   if (!options.apps.empty() || config) {
     const auto apps = check_apps(options.apps, config, findings);
-    if (apps && config) findings.errors(config::cross_check(*config, *apps));
+    if (apps && config) {
+      findings.errors(config::cross_check(*config, *apps));
+      warn_of_unreachable(*config, *apps, findings);
+    }
+    if (const auto& folder = options.apps.empty() ? config->apps_dir.string() : options.apps; !folder.empty())
+      warn_of_ignored(folder, findings);
   }
   return findings.finish();
 }

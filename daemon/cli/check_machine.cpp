@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "backends/device/memory.hpp"
 #include "config/units.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/probe/hardware_facts.hpp"
@@ -31,6 +32,13 @@ std::string not_writable(const fs::path& folder) {
   return {};
 }
 
+// The first part of the path that is written like a variable, such as $USER; "": there is none.
+std::string variable_in(const fs::path& path) {
+  for (const fs::path& part : path)
+    if (part.native().size() > 1 && part.native().starts_with('$')) return part.string();
+  return {};
+}
+
 }  // namespace
 
 std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
@@ -41,6 +49,8 @@ std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
   };
   const auto folder = [&](const char* key, const fs::path& path, const char* without) {
     if (path.empty()) return;
+    if (const std::string name = variable_in(path); !name.empty())
+      warn(key, path.string() + ": " + name + " is part of the name: variables are not expanded");
     if (const std::string why = not_writable(path); !why.empty())
       warn(key, path.string() + " cannot be made or written (" + why + "): " + without);
   };
@@ -59,6 +69,10 @@ std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
       warn(config.places.contains(several) ? several : std::string(kind.id) + ".device", found.error());
   }
 
+  if (const std::uint64_t total = device::total_memory();
+      total > 0 && config.memory.reserve.value_or(0) >= total)
+    warn("memory.reserve", config::format_bytes(*config.memory.reserve) + " leaves engines nothing of this " +
+                               "machine's " + config::size_text(total) + ": no model can be loaded");
   if (config.memory.limit > 0)
     for (const ModelWeights& one : weights)
       if (one.bytes > config.memory.limit)

@@ -30,6 +30,15 @@ bool strip_port(std::string_view& host) {
   return !host.empty();
 }
 
+// A name as the configuration has it, in the form that allows() compares: "box:8080" is box, "fd00::1" is
+// [fd00::1].
+std::string without_port(std::string_view name) {
+  unsigned char bytes[16];
+  if (inet_pton(AF_INET6, std::string(name).c_str(), bytes) == 1) return "[" + std::string(name) + "]";
+  std::string_view host = name;
+  return std::string(strip_port(host) ? host : name);
+}
+
 }  // namespace
 
 HostPolicy::HostPolicy(const config::Config& config) : names_{"localhost", "127.0.0.1", "[::1]"} {
@@ -39,7 +48,7 @@ HostPolicy::HostPolicy(const config::Config& config) : names_{"localhost", "127.
     const bool v6 = listener.address.find(':') != std::string::npos;
     names_.push_back(v6 ? "[" + listener.address + "]" : listener.address);
   }
-  names_.insert(names_.end(), config.allowed_hosts.begin(), config.allowed_hosts.end());
+  for (const std::string& allowed : config.allowed_hosts) names_.push_back(without_port(allowed));
 }
 
 bool HostPolicy::allows(std::string_view host) const {

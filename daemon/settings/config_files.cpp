@@ -1,24 +1,43 @@
 #include "daemon/settings/config_files.hpp"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <system_error>
 
 #include "config/yaml.hpp"
 
 namespace flyball::settings {
+namespace {
+
+constexpr const char* kConfigNames[] = {"config.yaml", "config.yml"};  // the first one that is there
+
+}  // namespace
 
 std::filesystem::path find_config() {
-  std::vector<std::filesystem::path> candidates;
+  std::vector<std::filesystem::path> folders;
   const char* xdg = std::getenv("XDG_CONFIG_HOME");
   const char* home = std::getenv("HOME");
   if (xdg && *xdg == '/')
-    candidates.emplace_back(std::filesystem::path(xdg) / "flyball/config.yaml");
+    folders.emplace_back(std::filesystem::path(xdg) / "flyball");
   else if (home && *home == '/')
-    candidates.emplace_back(std::filesystem::path(home) / ".config/flyball/config.yaml");
-  candidates.emplace_back("/etc/flyball/config.yaml");
+    folders.emplace_back(std::filesystem::path(home) / ".config/flyball");
+  folders.emplace_back("/etc/flyball");
   std::error_code ec;
-  for (const auto& candidate : candidates)
-    if (std::filesystem::exists(candidate, ec)) return candidate;
+  for (const auto& folder : folders)
+    for (const char* const name : kConfigNames)
+      if (std::filesystem::exists(folder / name, ec)) return folder / name;
+  return {};
+}
+
+std::filesystem::path unused_config(const std::filesystem::path& config_file) {
+  std::error_code ec;
+  if (std::ranges::find(kConfigNames, config_file.filename()) == std::end(kConfigNames)) return {};
+  for (const char* const name : kConfigNames)
+    if (const auto beside = config_file.parent_path() / name;
+        beside != config_file && std::filesystem::exists(beside, ec) &&
+        !std::filesystem::equivalent(beside, config_file, ec))
+      return beside;
   return {};
 }
 

@@ -12,9 +12,12 @@
 
 namespace flyball::settings {
 
-// The first that exists of $XDG_CONFIG_HOME/flyball/config.yaml (or ~/.config) and /etc/flyball/config.yaml;
-// "" where there is none: the shipped defaults hold.
+// The first that exists of config.yaml and config.yml in $XDG_CONFIG_HOME/flyball (or ~/.config/flyball) and
+// then in /etc/flyball; "" where there is none: the shipped defaults hold.
 std::filesystem::path find_config();
+// Beside a configuration called config.yaml the one called config.yml, and the reverse: only one of them is
+// read. "": there is none.
+std::filesystem::path unused_config(const std::filesystem::path& config_file);
 
 inline constexpr const char* kShippedConfig = "<shipped config.yaml>";
 inline constexpr const char* kShippedPolicy = "<shipped policy.yaml>";

@@ -194,6 +194,7 @@ TEST(Manifest, MistakesAreNamedWithTheirPlace) {
     EXPECT_THAT(app.error().message, HasSubstr(message)) << line;
     EXPECT_EQ(app.error().where, where) << line;
   };
+  refused("models: []", "models: expected at least 1 item", "a.yaml:3:9");
   refused("workload: {class: chta}", "did you mean \"chat\"?", "a.yaml:3:19");
   refused("workload: {conccurrency: 3}", "in workload; did you mean \"concurrency\"?", "a.yaml:3:12");
   refused("privacy: local", "expected local_only or any", "a.yaml:3:10");

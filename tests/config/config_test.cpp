@@ -207,6 +207,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"not_a_number", "max_queue: many\n", "max_queue: expected a whole number, got \"many\"",
                 "c.yaml:6:12"},
         Mistake{"quoted_number", "max_queue: \"3\"\n", "expected a whole number", "c.yaml:6:12"},
+        Mistake{"number_that_may_be_octal", "max_queue: 010\n", "expected a whole number, got \"010\"",
+                "c.yaml:6:12"},
         Mistake{"fraction", "max_queue: 3.5\n", "expected a whole number", "c.yaml:6:12"},
         Mistake{"out_of_range", "max_queue: 0\n", "max_queue: 0 is out of range, expected 1 to 100000",
                 "c.yaml:6:12"},
