@@ -20,7 +20,8 @@ struct TcpAddress {
   bool ipv6 = false;
 };
 // "127.0.0.1:8080" or "[::1]:8080"; literal addresses only, so that what is opened never depends on a
-// resolver. IPv4 addresses in IPv6's clothes (::ffff:127.0.0.1) are none: sockets of IPv6 take IPv6 alone.
+// resolver. An IPv4 address written as one of IPv6 (::ffff:127.0.0.1) is refused: sockets of IPv6 take IPv6
+// alone.
 std::optional<TcpAddress> parse_tcp(std::string_view text);
 
 const std::vector<Bound<Config>>& config_table();

@@ -17,9 +17,10 @@ inline constexpr std::int64_t kMaxUnixPathBytes = 107;  // sockaddr_un::sun_path
 // they stand they would name a folder called "$HOME". `./~user` names a file that is truly called so.
 Shape path(std::int64_t max_bytes = kMaxPathBytes);
 
-// What `written`, which has path()'s shape, names in a file of the folder `base`. A leading `~/` is the home
-// directory of the user that the process runs as: HOME or, as for services of the system, which have none,
-// the password database's. Any other relative path is base's. config_invalid: the user has no home directory.
+// The path that `written`, a text of path()'s shape, stands for in a file of the folder `base`. A leading
+// `~/` is the home directory of the user that the process runs as: HOME or, as for services of the system,
+// which have none, the password database's. Any other relative path is base's. config_invalid: the user has
+// no home directory.
 Result<std::filesystem::path> resolve_path(const std::string& written, const std::filesystem::path& base);
 
 }  // namespace flyball::config

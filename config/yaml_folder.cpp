@@ -18,8 +18,8 @@ std::string in_small_letters(std::string text) {
 bool is_yaml(const std::string& name) {
   return name.ends_with(".yaml") || name.ends_with(".yml");
 }
-// A copy of a YAML file, or settings in a format that is not read here. What lies beside them for people
-// (README) and for keys is nobody's mistake.
+// A copy of a YAML file, or settings in a format that is not read here. A README or
+// a file of keys beside them is there on purpose.
 bool looks_meant(const std::string& name) {
   return name.find(".yaml") != std::string::npos || name.find(".yml") != std::string::npos ||
          name.ends_with(".json") || name.ends_with(".toml") || name.ends_with(".conf");

@@ -10,6 +10,7 @@
 #include "backends/device/memory.hpp"
 #include "config/units.hpp"
 #include "daemon/cli/terminal.hpp"
+#include "daemon/http/listener.hpp"
 #include "daemon/probe/hardware_facts.hpp"
 #include "daemon/probe/probe.hpp"
 
@@ -57,6 +58,10 @@ std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
   folder("state_dir", config.state_dir, "nothing will survive a restart");
   folder("cache_dir", config.cache_dir, "nothing is kept to start faster");
   folder("kv_spill.directory", config.kv_spill.directory, "no KV will be kept on disk");
+
+  for (const config::Listener& listener : config.listeners)
+    if (const std::string missing = http::without_ipv4(listener, config.listeners); !missing.empty())
+      warn("listeners." + listener.id, missing);
 
   std::optional<probe::HardwareReport> probed;
   for (const config::EngineKind& kind : config::kEngineKinds) {

@@ -171,7 +171,7 @@ void Connection::receive(std::string_view bytes) {
     return;
   }
   if (state_ == State::closed || state_ == State::flushing) return;
-  if (state_ == State::idle && in_.empty()) readable_ = clock_();
+  if (state_ == State::idle && (in_.empty() || in_ == "\r")) readable_ = clock_();
   in_.append(bytes);
   process();
 }

@@ -9,8 +9,10 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace flyball::http {
@@ -99,7 +101,8 @@ Result<ListeningSocket> open_tcp(const config::Listener& listener) {
   const int on = 1;
   if (::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0)
     return io_failure("SO_REUSEADDR", place);
-  // Of IPv6 alone, so that [::] and 0.0.0.0 at one port are two listeners whatever net.ipv6.bindv6only says.
+  // [::] takes IPv6 alone, so that it and 0.0.0.0 at one port are two listeners whatever net.ipv6.bindv6only
+  // says.
   if (storage.ss_family == AF_INET6 && ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) != 0)
     return io_failure("IPV6_V6ONLY", place);
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), size) != 0)
@@ -172,6 +175,19 @@ Result<std::vector<ListeningSocket>> open_listener(const config::Listener& liste
   if (!one) return pass(one);
   out.push_back(std::move(*one));
   return out;
+}
+
+std::string without_ipv4(const config::Listener& one, std::span<const config::Listener> all) {
+  const auto is_on = [&](const config::Listener& listener, std::string_view address) {
+    return listener.kind == config::Listener::Kind::tcp && listener.address == address &&
+           listener.port == one.port;
+  };
+  if (!is_on(one, "::") ||
+      std::ranges::any_of(all, [&](const auto& other) { return is_on(other, "0.0.0.0"); }))
+    return {};
+  const std::string port = std::to_string(one.port);
+  return "[::]:" + port +
+         " takes connections of IPv6 alone; for those of IPv4 add a listener on 0.0.0.0:" + port;
 }
 
 std::string source_of(const sockaddr_storage& storage) {

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +46,10 @@ struct ListeningSocket {
 
 // One socket for tcp and unix; any number for systemd (none is an io_error: nothing was passed).
 Result<std::vector<ListeningSocket>> open_listener(const config::Listener& listener);
+
+// Whether clients of IPv4 are left out although a listener is on all of IPv6's addresses: no other one is on
+// all of IPv4's at its port. "": they are not. Else what to say of it.
+std::string without_ipv4(const config::Listener& one, std::span<const config::Listener> all);
 
 // The part of a peer's IP address that stands for one client (Peer::source). One client can have all 2^64
 // addresses of an IPv6 network.

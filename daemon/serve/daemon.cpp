@@ -28,6 +28,7 @@
 #include "daemon/calibrate/measurements.hpp"
 #include "daemon/calibrate/unmeasured.hpp"
 #include "daemon/fleet/fleet.hpp"
+#include "daemon/http/listener.hpp"
 #include "daemon/measure/measured_store.hpp"
 #include "daemon/probe/device_memory.hpp"
 #include "daemon/probe/hardware_facts.hpp"
@@ -128,6 +129,9 @@ class Daemon {
 
   Result<void> run() {
     if (auto listening = gateway_.listen(); !listening) return pass(listening);
+    for (const config::Listener& listener : started_with_.listeners)
+      if (const std::string missing = http::without_ipv4(listener, started_with_.listeners); !missing.empty())
+        spdlog::warn("{} | listener={}", missing, listener.id);
     wait_for_signal();
     release_signals();
     watch();

@@ -604,6 +604,22 @@ TEST_F(SocketTest, drain_finishes_streams_and_then_says_so) {
   EXPECT_TRUE(got.at(0).body.ends_with("data: [DONE]\n\n"));
 }
 
+TEST(Listeners, OnAllOfIPv6AloneAreNamed) {
+  const auto on = [](std::string address, std::uint16_t port) {
+    config::Listener out;
+    out.address = std::move(address);
+    out.port = port;
+    return out;
+  };
+  const std::vector<config::Listener> one{on("::", 8080), on("0.0.0.0", 8081), on("127.0.0.1", 8080)};
+  EXPECT_EQ(http::without_ipv4(one[0], one),
+            "[::]:8080 takes connections of IPv6 alone; for those of IPv4 add a listener on 0.0.0.0:8080");
+  EXPECT_EQ(http::without_ipv4(one[1], one), "");
+  EXPECT_EQ(http::without_ipv4(one[2], one), "");
+  const std::vector<config::Listener> both{on("::", 8080), on("0.0.0.0", 8080)};
+  EXPECT_EQ(http::without_ipv4(both[0], both), "");
+}
+
 TEST_F(SocketTest, drain_gives_up_at_its_deadline) {
   open();
   fleet.backend("demo", "cpu").script = [](const CompletionRequest&) { return Script{.manual = true}; };
