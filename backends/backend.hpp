@@ -87,6 +87,7 @@ struct TokenLogprob {
   std::string bytes;  // the token's bytes; not always valid UTF-8 by themselves
   float logprob = 0.0F;
   std::vector<std::pair<std::string, float>> top;  // bytes, logprob; likeliest first
+  bool in_text = true;  // false: a control token, which the answer's text leaves out
 };
 
 // Newly generated tokens and the text they released. Text is whole UTF-8 sequences only, and may be empty while

@@ -60,7 +60,7 @@ Answer::Step Sequence::sample_row(const Row& row, decode::SamplerScratch& scratc
     const text::Tokenizer& tokenizer = *model_->tokenizer;
     const auto bytes = [&](Token t) { return std::string(tokenizer.bytes(t, true)); };
     const auto lp = decode::logprobs(row, token, static_cast<std::uint32_t>(request_.sampling.top_logprobs));
-    TokenLogprob out{token, bytes(token), lp.chosen, {}};
+    TokenLogprob out{token, bytes(token), lp.chosen, {}, !tokenizer.bytes(token).empty()};
     for (const decode::Likely& t : lp.top) out.top.emplace_back(bytes(t.token), t.value);
     delta.logprobs.push_back(std::move(out));
   }

@@ -309,6 +309,7 @@ void put(WireWriter& w, const Delta& d) {
     w.i32(l.token);
     w.bytes(l.bytes);
     w.f32(finite_logprob(l.logprob));
+    w.u64(l.in_text ? 1 : 0);
     w.u64(l.top.size());
     for (const auto& [bytes, logprob] : l.top) {
       w.bytes(bytes);
@@ -322,12 +323,13 @@ Delta get_delta(WireReader& r) {
   d.tokens = get_tokens(r, "tokens");
   d.prompt_tokens = r.u32("prompt tokens");
   d.cached_tokens = r.u32("cached tokens");
-  const std::size_t n = r.count(kMaxTokens, 7, "logprobs");
+  const std::size_t n = r.count(kMaxTokens, 8, "logprobs");
   for (std::size_t i = 0; i < n && r.ok(); ++i) {
     TokenLogprob& l = d.logprobs.emplace_back();
     l.token = r.i32("logprob token");
     l.bytes = r.bytes(kMaxTokenBytes, "logprob bytes");
     l.logprob = r.f32("logprob");
+    l.in_text = r.u64(1, "logprob in text") == 1;
     const std::size_t n_top = r.count(kMaxTopLogprobs, 5, "top logprobs");
     for (std::size_t k = 0; k < n_top && r.ok(); ++k) {
       std::string bytes = r.bytes(kMaxTokenBytes, "top logprob bytes");

@@ -52,6 +52,7 @@ void LogprobView::read(const TokenLogprob& token) {
   bytes = token.bytes;
   logprob = token.logprob;
   top.assign(token.top.begin(), token.top.end());
+  in_text = token.in_text;
 }
 
 void PackedLogprobs::append(const TokenLogprob& token) {
@@ -66,6 +67,7 @@ void PackedLogprobs::append(const TokenLogprob& token) {
   std::string& block = blocks_.back();
   const std::size_t before = block.capacity();
   put(block, token.bytes, token.logprob);
+  put(block, token.in_text ? 1U : 0U);
   put(block, token.top.size());
   for (const auto& [bytes, logprob] : token.top) put(block, bytes, logprob);
   bytes_ += block.capacity() - before;
@@ -78,6 +80,7 @@ bool PackedLogprobs::read(Cursor& cursor, LogprobView& out) const {
   if (cursor.block >= blocks_.size()) return false;
   const std::string_view block = blocks_[cursor.block];
   std::tie(out.bytes, out.logprob) = get_token(block, cursor.at);
+  out.in_text = get(block, cursor.at) != 0;
   out.top.clear();
   for (std::size_t n = get(block, cursor.at); n > 0; --n) out.top.push_back(get_token(block, cursor.at));
   return true;

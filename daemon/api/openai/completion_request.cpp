@@ -15,7 +15,7 @@ namespace {
 using Kind = Generate::Kind;
 
 // The seed by which clients of llama.cpp and others ask for a drawn one.
-constexpr std::int64_t kDrawnSeed = -1;
+constexpr double kDrawnSeed = -1;
 
 std::unexpected<Error> invalid(std::string param, const std::string& what) {
   std::string message = "'" + param + "' " + what + ".";
@@ -73,7 +73,7 @@ Result<void> read_logit_bias(const Fields& body, std::map<Token, float>& bias) {
 
 Result<void> read_seed(const Fields& body, Generate& out) {
   const JsonView value = body.member("seed");
-  if (!value || (value.is_integer() && value.as_integer() == kDrawnSeed)) return {};
+  if (!value || (value.is_number() && value.as_double() == kDrawnSeed)) return {};
   if (const auto seed = value.is_number() ? value.as_unsigned() : std::nullopt)
     out.base.sampling.seed = *seed;
   else if (value.is_integer())

@@ -11,11 +11,11 @@ namespace flyball::api::openai {
 // printable ASCII and the backslash as \xNN: the half of a character has no other name in JSON.
 std::string token_text(std::string_view bytes);
 
-// Where tokens begin in the text that they make, in characters (code points), token by token. All tokens of
-// one character begin where it does; bytes that make none count as U+FFFD, which the text has for them.
+// The characters (code points) at which tokens begin in the text that they make, token by token. All tokens
+// of one character begin where it does; bytes that make none count as U+FFFD, which the text has for them.
 class TextOffsets {
  public:
-  std::size_t next(std::string_view bytes);  // where this token begins, which comes behind those before
+  std::size_t next(std::string_view bytes);  // of the next token; "": a token that the text leaves out
 
  private:
   std::size_t characters_ = 0;  // before pending_

@@ -81,7 +81,7 @@ constexpr std::array kLegacyLists{
     List{R"(,"top_logprobs":[)", append_legacy_top, "]"},
     List{R"(,"text_offset":[)",
          [](std::string& out, const LogprobView& token, TextOffsets& offsets) {
-           out.append(std::to_string(offsets.next(token.bytes)));
+           out.append(std::to_string(offsets.next(token.in_text ? token.bytes : std::string_view())));
          },
          "]}"},
 };

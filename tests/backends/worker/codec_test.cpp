@@ -176,7 +176,7 @@ TEST(WorkerCodec, EventsSurvive) {
   d.tokens = {1, 2};
   d.prompt_tokens = 900;
   d.cached_tokens = 800;
-  d.logprobs = {{1, "\xc3", -0.5F, {{"\xc3", -0.5F}, {"a", -2.0F}}}};
+  d.logprobs = {{1, "\xc3", -0.5F, {{"\xc3", -0.5F}, {"a", -2.0F}}, false}};
   const auto back = decode_to_daemon(payload_of(ToDaemon{TicketEvent{4, d}}));
   ASSERT_TRUE(back) << back.error().message;
   const auto& e = std::get<TicketEvent>(*back);
@@ -189,6 +189,7 @@ TEST(WorkerCodec, EventsSurvive) {
   ASSERT_EQ(delta.logprobs.size(), 1U);
   EXPECT_EQ(delta.logprobs[0].bytes, "\xc3");
   EXPECT_EQ(delta.logprobs[0].top, d.logprobs[0].top);
+  EXPECT_FALSE(delta.logprobs[0].in_text);
 
   Done done;
   done.reason = FinishReason::cancelled;

@@ -68,6 +68,7 @@ const std::vector<TokenLogprob>& answer() {
       {4, "\xB8", -0.5F, {{"\xB8", -0.5F}, {"\xB9", -2.5F}}},
       {5, "\xAD", -0.75F, {{"\xAD", -0.75F}, {"\xAE", -3.0F}}},
       {6, "x", -2.0F, {{"x", -1.0F}, {"x", -2.0F}}},  // another token has the same text
+      {8, "<|im_end|>", -0.5F, {{"<|im_end|>", -0.5F}, {"q", -1.0F}}, false},
       {7, "y", -4.0F, {{"z", -1.0F}, {"z", -2.0F}}}};
   return tokens;
 }
@@ -78,7 +79,7 @@ json whole() {
   Choice choice;
   for (const TokenLogprob& token : answer()) {
     choice.logprobs.append(token);
-    choice.text += token.bytes;
+    if (token.in_text) choice.text += token.bytes;
   }
   std::string body;
   EXPECT_FALSE(writer.whole({&choice, 1}, {}, body));
@@ -91,12 +92,12 @@ TEST(LegacyLogprobs, ListTheSampledTokenAndTheLikeliest) {
   EXPECT_EQ(choice["text"], "caf\u00e9\u4e2dxy");
   const json& logprobs = choice["logprobs"];
   EXPECT_EQ(logprobs["tokens"],
-            json({"caf", "\u00e9", "bytes:\\xe4", "bytes:\\xb8", "bytes:\\xad", "x", "y"}));
-  EXPECT_EQ(logprobs["token_logprobs"], json({-0.5, -3.0, -0.25, -0.5, -0.75, -2.0, -4.0}));
-  EXPECT_EQ(logprobs["text_offset"], json({0, 3, 4, 4, 4, 5, 6}));
+            json({"caf", "\u00e9", "bytes:\\xe4", "bytes:\\xb8", "bytes:\\xad", "x", "<|im_end|>", "y"}));
+  EXPECT_EQ(logprobs["token_logprobs"], json({-0.5, -3.0, -0.25, -0.5, -0.75, -2.0, -0.5, -4.0}));
+  EXPECT_EQ(logprobs["text_offset"], json({0, 3, 4, 4, 4, 5, 6, 6}));
   EXPECT_EQ(logprobs["top_logprobs"], json::parse(R"([{"caf":-0.5,"the":-1.0},{"e":-0.5,"a":-1.0,"é":-3.0},
                             {"bytes:\\xe4":-0.25,"bytes:\\xe5":-2.0},{"bytes:\\xb8":-0.5,"bytes:\\xb9":-2.5},
-                            {"bytes:\\xad":-0.75,"bytes:\\xae":-3.0},{"x":-2.0},{"z":-1.0,"y":-4.0}])"));
+                            {"bytes:\\xad":-0.75,"bytes:\\xae":-3.0},{"x":-2.0},{"<|im_end|>":-0.5,"q":-1.0},{"z":-1.0,"y":-4.0}])"));
   for (std::size_t i = 0; i < logprobs["tokens"].size(); ++i)
     EXPECT_EQ(logprobs["top_logprobs"][i][logprobs["tokens"][i].get<std::string>()],
               logprobs["token_logprobs"][i]);
