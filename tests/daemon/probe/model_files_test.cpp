@@ -66,12 +66,16 @@ TEST_F(ModelFilesTest, AreReadOnceForEachStateOfTheFile) {
   EXPECT_EQ(info.context_length, 32768U);
   EXPECT_TRUE(info.mixture_of_experts);
   EXPECT_EQ(asked(), 2U) << "of two files";
+  EXPECT_EQ(read.stamps.at("a"), fleet::file_stamp(folder_ / "mixture.gguf"));
+  EXPECT_FALSE(read.stamps.contains("absent")) << "no engine ends for a file that cannot be read";
   EXPECT_EQ(files.read(models).infos.size(), 2U);
   EXPECT_EQ(asked(), 3U) << "the absent one may have come";
   std::string dense = kMixture;
   dense.replace(dense.find("8}"), 2, "0 }");  // of another size: another state, whatever the clock's grain
   write("mixture.gguf", dense);
-  EXPECT_FALSE(files.read(models).infos.at("a").mixture_of_experts);
+  const probe::ModelFilesRead again = files.read(models);
+  EXPECT_FALSE(again.infos.at("a").mixture_of_experts);
+  EXPECT_NE(again.stamps.at("a"), read.stamps.at("a"));
   EXPECT_EQ(asked(), 5U);
 }
 

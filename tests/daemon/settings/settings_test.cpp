@@ -1,7 +1,13 @@
-// What of a configuration a running daemon cannot change.
+// What of a configuration a running daemon cannot change, and where the configuration is found.
 #include "daemon/settings/settings.hpp"
 
 #include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "daemon/settings/config_files.hpp"
+#include "tests/harness/temp_dir.hpp"
 
 namespace flyball::settings {
 namespace {
@@ -25,6 +31,22 @@ TEST(Settings, SomeAreFixedAtStart) {
   read = running;
   read.devices[config::kVulkan] = {"a"};
   EXPECT_EQ(fixed_at_start(running, read), Keys{"vulkan.device"});
+}
+
+TEST(Settings, AConfigurationMayBeCalledYml) {
+  const test::TempDir dir;
+  ::setenv("XDG_CONFIG_HOME", dir.path().c_str(), 1);
+  const auto folder = dir.path() / "flyball";
+  std::filesystem::create_directory(folder);
+  std::ofstream(folder / "config.yml") << "x";
+  EXPECT_EQ(find_config(), folder / "config.yml");
+  EXPECT_EQ(unused_config(folder / "config.yml"), "");
+  std::ofstream(folder / "config.yaml") << "x";
+  EXPECT_EQ(find_config(), folder / "config.yaml");
+  EXPECT_EQ(unused_config(folder / "config.yaml"), folder / "config.yml");
+  EXPECT_EQ(unused_config(folder / "config.yml"), folder / "config.yaml");
+  EXPECT_EQ(unused_config(folder / "other.yaml"), "") << "beside a file of another name neither is expected";
+  ::unsetenv("XDG_CONFIG_HOME");
 }
 
 }  // namespace
