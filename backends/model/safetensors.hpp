@@ -16,7 +16,8 @@ namespace flyball::model {
 
 // A directory's bytes; the largest published models, of 200 bytes a tensor, stay below 4 MiB.
 inline constexpr std::uint64_t kMaxSafetensorsHeader = 16'777'216;
-// Of all files of a model: 384 experts in 60 layers, three matrices with scales and biases each, are 207,360.
+// Tensors in all files of a model: 384 experts in 60 layers, three matrices with scales and biases each, are
+// 207,360.
 inline constexpr std::uint64_t kMaxSafetensors = 1'048'576;
 inline constexpr std::size_t kMaxSafetensorsDims = 4;
 inline constexpr std::size_t kMaxSafetensorsName = 256;

@@ -26,7 +26,7 @@ struct SpecialToken {
   std::string text;     // not empty
   bool always = false;  // user-defined: matched although special tokens are not parsed
   bool strip_left = false, strip_right = false;  // swallow the white space beside it
-  bool control = false;  // a marker: although matched always, then in the template's own text alone
+  bool control = false;  // a marker: matched in the template's own text alone, where that is known
 };
 
 class SpecialMatcher {

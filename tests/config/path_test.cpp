@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Config, EveryPathKey,
                            return name;
                          });
 
-// As services of the system have it.
+// Services of the system have no HOME.
 TEST(Path, WithoutHomeThePasswordDatabaseSays) {
   const passwd* const user = ::getpwuid(::geteuid());
   if (user == nullptr) GTEST_SKIP() << "this user has no entry";

@@ -1,5 +1,5 @@
-// What RFC 9110 and RFC 9112 let a client send, byte for byte through the real router: which of it is served,
-// and which of it is refused for the protection of somebody.
+// Requests that RFC 9110 and RFC 9112 let a client send, byte for byte through the real router: which of them
+// are served, and which are refused because that protects somebody.
 #include <gtest/gtest.h>
 
 #include <string>
