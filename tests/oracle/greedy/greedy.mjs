@@ -19,6 +19,9 @@ import {domainPrompts, generalPrompts} from './prompts.mjs';
 const kTokens = 64;
 const kEqualOf20 = 19;
 const kGap = 1e-2;           // between the two likeliest logits where continuations part
+// A gap below this in one engine is a toss: that engine alone takes the other token with another instruction set, so the
+// parting counts as equal. Without AVX-512 llama.cpp has one at 4.0e-5, in the demo model.
+const kToss = 1e-3;
 const kLogprobError = 0.1;   // of the likeliest token; 3.6e-2 is the largest seen
 const kContext = 512;
 const kThreads = '1';  // more than one spins where the machine is shared
@@ -117,6 +120,7 @@ function compare(name, ours, theirs) {
     const ourGap = our.logprobs[part] - our.seconds[part];
     const gaps = `ours ${ourGap.toExponential(1)}, llama.cpp's ${their.gaps[part].toExponential(1)}`;
     console.log(`  ${name}: prompt ${p} parts at token ${part}; gap of the two likeliest: ${gaps}`);
+    if (Math.min(ourGap, their.gaps[part]) < kToss) ++equal;
     if (!((ourGap + their.gaps[part]) / 2 < kGap)) failures.push(`prompt ${p} parts at ${part} where ${gaps}`);
   });
   if (!(worst <= kLogprobError)) failures.push(`a log probability differs by ${worst}`);
