@@ -87,9 +87,10 @@ void append_in_form(const ChatForm& form, ChatRole role, jinja::Interpreter& int
   if (content != nullptr && content->is_string()) {
     const bool is_empty = content->as_text().empty();
     if (calls != nullptr && !is_empty && form.splits_callers) {
-      Value said = without(heap, message.as_dict(), "tool_calls");
-      append_in_form(form, role, interpreter, said, out);
+      append_in_form(form, role, interpreter, without(heap, message.as_dict(), "tool_calls"), out);
       *content = Value::string("");
+      for (const std::string_view thought : {"reasoning_content", "reasoning", "thinking"})
+        message = without(heap, message.as_dict(), thought);  // the first turn has it
       return append_in_form(form, role, interpreter, message, out);
     }
     if (calls != nullptr && is_empty && form.callers_content == Callers::none)

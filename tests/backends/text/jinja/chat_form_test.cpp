@@ -127,6 +127,18 @@ TEST(ChatForm, SplitsTurnsWhoseCallsWouldBeDropped) {
   EXPECT_EQ(text(named("calls_where_content_is_none")), split);
   EXPECT_EQ(text(named("calls_where_there_is_no_content")), split);
   EXPECT_EQ(text(named("tojson")), R"([user]x[assistant]Let me see.w({"a": 1})[tool]sunny)");
+  const FormCase thinks{"",
+                        kEach + "{{ m.reasoning_content }}{% if m.content is none %}" + kCalls +
+                            "){% endfor %}{{ m.tool_calls[0].function.arguments | tojson }}{% else %}" +
+                            "{{ m.content }}{% endif %}" + kEnd,
+                        {},
+                        ""};
+  EXPECT_EQ(render_in_form(parsed_template(thinks.source),
+                           R"([{"role":"assistant","reasoning_content":"Hm. ","content":"Let me see.",)"
+                           R"("tool_calls":[{"function":{"name":"w","arguments":{"a":1}}}]}])")
+                .value_or("refused"),
+            "[assistant]Hm. Let me see.[assistant]w(){\"a\": 1}")
+      << "the first turn has the reasoning";
   const auto refused = render_in_form(
       parsed_template(named("calls_where_content_is_none").source +
                       "{% for m in messages %}{% if m.role == 'tool' %}{{ raise_exception('') }}{% endif %}"
