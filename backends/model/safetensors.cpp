@@ -20,9 +20,9 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kLengthBytes = 8;
-// Name, three fields, and a number for each dimension and each end of the place; once more for what is
-// ignored.
-constexpr JsonLimits kLimits{.depth = 4, .nodes = kMaxSafetensors * 12};
+// A tensor takes at least 60 bytes of a directory and has eight values (itself, three fields, and a number
+// for its dimension and each end of its place). The limit leaves room for more dimensions and metadata.
+constexpr JsonLimits kLimits{.depth = 4, .nodes = kMaxSafetensorsHeader / 60 * 8};
 
 struct ElementType {
   std::string_view name;
