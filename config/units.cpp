@@ -18,6 +18,8 @@ constexpr std::uint64_t kLargest = INT64_MAX;  // so that every accepted value f
 
 // A whole number and the rest of the text.
 std::optional<std::pair<std::uint64_t, std::string_view>> leading_number(std::string_view text) {
+  // 010 is eight to readers of YAML 1.1: no number begins with a zero.
+  if (text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9') return std::nullopt;
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{}) return std::nullopt;

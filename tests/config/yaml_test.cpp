@@ -309,8 +309,8 @@ TEST(Units, Durations) {
   EXPECT_EQ(parse_duration("5m"), 5min);
   EXPECT_EQ(parse_duration("2h"), 2h);
   EXPECT_EQ(parse_duration("0s"), 0s);
-  for (const char* bad :
-       {"", "30", "s", "-1s", "1.5s", "30 s", "1d", "99999999999999999999s", "9223372036854775807h", "30sx"})
+  for (const char* bad : {"", "30", "s", "-1s", "1.5s", "30 s", "1d", "99999999999999999999s",
+                          "9223372036854775807h", "30sx", "010s"})
     EXPECT_FALSE(parse_duration(bad)) << bad;
   EXPECT_EQ(format_duration(90s), "90s");
   EXPECT_EQ(format_duration(1500ms), "1500ms");
@@ -322,7 +322,8 @@ TEST(Units, Sizes) {
   EXPECT_EQ(parse_size("64KiB")->bytes, 65536U);
   EXPECT_EQ(parse_size("512B")->bytes, 512U);
   EXPECT_EQ(parse_size("80%")->percent, 80U);
-  for (const char* bad : {"", "6", "GiB", "6GB", "6 GiB", "-1B", "0%", "101%", "18446744073709551615TiB"})
+  for (const char* bad :
+       {"", "6", "GiB", "6GB", "6 GiB", "-1B", "0%", "101%", "18446744073709551615TiB", "010MiB"})
     EXPECT_FALSE(parse_size(bad)) << bad;
   EXPECT_EQ(format_bytes(65536), "64KiB");
   EXPECT_EQ(format_bytes(1000), "1000B");
