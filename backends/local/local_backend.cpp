@@ -115,7 +115,7 @@ Result<std::unique_ptr<Backend>> make_local_backend(const LocalBackendOptions& o
   parts.info.weight_bytes = memory.weight_bytes;
   parts.info.kv_bytes = memory.kv_bytes;
   parts.info.kv_type = options.kv_type;
-  parts.info.digest = model::digest_of(*model, options.path);
+  parts.info.digest = model::digest_of(*model);
   parts.info.scratch_bytes = memory.scratch_bytes;
   parts.info.devices = parts.executor->shares();
   parts.info.has_chat_template = chat_template.has_value();

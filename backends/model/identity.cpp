@@ -68,10 +68,7 @@ void write_file(Writer& out, const std::filesystem::path& path) {
   out.number(std::filesystem::last_write_time(path, ignored).time_since_epoch().count());
 }
 
-}  // namespace
-
-std::string identity_of(const ModelFile& model, const std::filesystem::path& path) {
-  Writer out;
+void write_content(Writer& out, const ModelFile& model) {
   for (const auto& [key, value] : model.gguf().metadata()) {
     out.text(key);
     write_value(out, value);
@@ -82,6 +79,13 @@ std::string identity_of(const ModelFile& model, const std::filesystem::path& pat
     for (const std::uint64_t dim : tensor.dims) out.number(dim);
     for (const auto part : {tensor.data, tensor.scales, tensor.biases}) out.sample(part);
   }
+}
+
+}  // namespace
+
+std::string identity_of(const ModelFile& model, const std::filesystem::path& path) {
+  Writer out;
+  write_content(out, model);
   std::error_code ignored;
   if (path.empty()) return out.take();
   if (!std::filesystem::is_directory(path, ignored)) {
@@ -99,11 +103,13 @@ std::string identity_of(const ModelFile& model, const std::filesystem::path& pat
   return out.take();
 }
 
-std::string digest_of(const ModelFile& model, const std::filesystem::path& path) {
-  const std::string identity = identity_of(model, path);
+std::string digest_of(const ModelFile& model) {
+  Writer out;
+  write_content(out, model);
+  const std::string content = out.take();
   std::array<unsigned char, EVP_MAX_MD_SIZE> hash{};
   unsigned size = 0;
-  if (EVP_Digest(identity.data(), identity.size(), hash.data(), &size, EVP_sha256(), nullptr) != 1)
+  if (EVP_Digest(content.data(), content.size(), hash.data(), &size, EVP_sha256(), nullptr) != 1)
     throw std::bad_alloc();
   return to_hex(std::span(hash).first(size));
 }

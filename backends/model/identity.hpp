@@ -13,7 +13,9 @@ namespace flyball::model {
 // and parts of its data, and of the file (or all shards, or the directory's files; "": the embedded demo) size
 // and time of the last change. A file that was written over has another one, whatever was changed in it.
 std::string identity_of(const ModelFile& model, const std::filesystem::path& path);
-// SHA-256 of that, in hex: the name under which people compare what is loaded with what lies on the disk.
-std::string digest_of(const ModelFile& model, const std::filesystem::path& path);
+// SHA-256 of the metadata and of the samples alone, in hex: people compare the model that is loaded with the
+// file on the disk by it, and an answer goes on with weights of the same digest. A file whose times changed
+// and nothing else keeps its digest.
+std::string digest_of(const ModelFile& model);
 
 }  // namespace flyball::model

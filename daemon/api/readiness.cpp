@@ -176,7 +176,10 @@ std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen) {
 std::map<std::string, std::string> loaded_digests(const ModelsSeen& seen) {
   std::map<std::string, std::string> out;
   for (const fleet::WorkerStatus& worker : seen.workers)
-    if (worker.state == fleet::WorkerState::ready) out.emplace(worker.model, worker.info.digest);
+    if (worker.state == fleet::WorkerState::ready)
+      if (const auto [at, first] = out.emplace(worker.model, worker.info.digest);
+          !first && at->second != worker.info.digest)
+        at->second.clear();
   return out;
 }
 

@@ -40,8 +40,8 @@ std::string_view engine_state(const fleet::WorkerStatus& worker) noexcept;
 // absent.
 std::map<std::string, std::string> unavailable_models(const ModelsSeen& seen);
 
-// BackendInfo::digest of the file that an engine has loaded, by the model's id. Models that none has loaded
-// are absent.
+// BackendInfo::digest of the file that engines have loaded, by the model's id; "" where they differ in it.
+// Models that no engine has loaded are absent.
 std::map<std::string, std::string> loaded_digests(const ModelsSeen& seen);
 
 }  // namespace flyball::api

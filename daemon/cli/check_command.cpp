@@ -99,12 +99,11 @@ void warn_of_ignored(const std::filesystem::path& folder, Findings& findings) {
 
 // Apps that no request can act as.
 void warn_of_unreachable(const config::Config& config, const std::vector<config::AppManifest>& apps,
-                         Findings& findings) {
+                         const std::string& folder, Findings& findings) {
   const auto warn = [&](const std::string& at, const std::string& message) {
     findings.warning({policy::LintFinding::Level::warning, message, at});
   };
-  if (apps.empty())
-    warn(config.apps_dir.string(), "no manifest: every request is refused (`flyball app new` writes one)");
+  if (apps.empty()) warn(folder, "no manifest: every request is refused (`flyball app new` writes one)");
   for (const config::AppManifest& app : apps)
     if (app.keys.empty() && !app.unix_uid && !(config.loopback_without_key && config.default_app == app.id))
       warn(app.id_at, "app: no request can act as \"" + app.id +
@@ -129,7 +128,7 @@ void check_model(const config::Config& config, const config::ModelEntry& entry, 
   weights.push_back({entry.id, (*file)->weight_bytes()});
   if (!entry.embedded)
     std::printf("%s: model %s has the digest %.12s\n", config.place(name).c_str(), entry.id.c_str(),
-                model::digest_of(**file, entry.path).c_str());
+                model::digest_of(**file).c_str());
   if (std::error_code ignored; !entry.sha256.empty() && std::filesystem::is_directory(entry.path, ignored))
     error(".sha256",
           {ErrorCode::config_invalid, "it is a directory, which has no SHA-256 of its own", {}, {}});
@@ -180,12 +179,12 @@ int check(const CheckOptions& options) {
     check_policy(settings::policy_name(*config), settings::policy_text(*config), findings);
   if (!options.apps.empty() || config) {
     const auto apps = check_apps(options.apps, config, findings);
+    const std::string folder = options.apps.empty() ? config->apps_dir.string() : options.apps;
     if (apps && config) {
       findings.errors(config::cross_check(*config, *apps));
-      warn_of_unreachable(*config, *apps, findings);
+      warn_of_unreachable(*config, *apps, folder, findings);
     }
-    if (const auto& folder = options.apps.empty() ? config->apps_dir.string() : options.apps; !folder.empty())
-      warn_of_ignored(folder, findings);
+    if (!folder.empty()) warn_of_ignored(folder, findings);
   }
   return findings.finish();
 }

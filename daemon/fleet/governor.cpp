@@ -147,7 +147,8 @@ std::uint64_t Governor::bytes_of(const std::string& app) const {
 std::uint64_t Governor::most_for_one(std::size_t pool) const {
   std::uint64_t kept = 0;
   for (const auto& [id, account] : accounts_)
-    if (account.claim.pool == pool && stays(id, account)) kept += account.bytes;
+    if (account.claim.pool == pool && account.state != State::ending && stays(id, account))
+      kept += account.bytes;
   return less(pools_[pool].capacity, kept);
 }
 

@@ -175,6 +175,7 @@ class WorkerFleet final : public Fleet {
     auto next = make(entry, slot.backend);
     next->waiters = std::exchange(slot.waiters, {});
     next->askers = std::exchange(slot.askers, {});
+    next->unload_next = slot.unload_next || slot.unloaded;
     return next;
   }
   // Whether a process has loaded, or loads, another file than the one that is there now.
@@ -182,8 +183,10 @@ class WorkerFleet final : public Fleet {
     const auto now = files.find(slot.entry.id);
     if (!slot.client || now == files.end() || now->second == slot.stamp) return false;
     if (slot.entry.sha256.empty())
-      spdlog::info("model file replaced, the engine ends after its answers: {} | model={} backend={}",
-                   slot.entry.path.string(), slot.entry.id, slot.backend);
+      spdlog::info(
+          "model file replaced, the engine ends when its answers have ended or after drain_timeout: {} | "
+          "model={} backend={}",
+          slot.entry.path.string(), slot.entry.id, slot.backend);
     else
       spdlog::warn(
           "model file replaced, the engine goes on with the bytes that sha256 names: {} | model={} "

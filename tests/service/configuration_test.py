@@ -213,7 +213,8 @@ class ModelFileTest(SmallModelTest):
             self.assertNotEqual(self.digest_on_disk(daemon), first[:12])
             daemon.signal(1)
             daemon.wait_for_log("configuration reloaded")
-            daemon.wait_for_log("model file replaced, the engine ends after its answers: " + self.file)
+            daemon.wait_for_log("model file replaced, the engine ends when its answers have ended or after drain_timeout: "
+                                + self.file)
             # What the old weights left on the disk and in predictions is not the new ones'.
             self.assertEqual(self.ask(daemon), (new, 0))
             second = self.digest(daemon)
@@ -226,6 +227,8 @@ class ModelFileTest(SmallModelTest):
             daemon.signal(1)  # nothing has changed
             daemon.wait_for_log("configuration reloaded", count=2)
             self.assertEqual(self.ask(daemon)[0], new)
+            os.utime(self.file, (1, 1))
+            self.assertEqual(self.digest_on_disk(daemon), second[:12], "it is the same model")
             self.assertEqual(daemon.workers(), [pid])
 
     def test_kv_of_the_old_weights_is_never_restored_for_the_new_ones(self):

@@ -77,7 +77,8 @@ says "config.yaml:5:23: warning: kv_spill.directory: $work/machine/file/kv canno
 says "config.yaml:6:17: warning: memory.limit: 1B has no room for the model \"m\": its weights alone are "
 says "config.yaml:7:18: warning: opencl.device: no OpenCL device called no-such-device ran the probe's kernel"
 says "config.yaml:8:18: warning: vulkan.device: no Vulkan device called no-such-device ran the probe's kernel"
-says "0 errors, 5 warnings"
+says "app: no request can act as \"example\""
+says "0 errors, 6 warnings"
 
 # What an engine would refuse only when a request comes.
 printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {big: {embedded: true, context: 1000000}, gone: {path: %s/none.gguf}, junk: {path: %s/out}}\n' "$work" "$work" >"$work/models.yaml"
@@ -92,11 +93,11 @@ mkdir "$work/beside"
 printf 'schema: flyball.config/v1\nlisteners: {l: {tcp: "127.0.0.1:1"}}\nmodels: {m: {embedded: true}}\n' >"$work/beside/config.yaml"
 cp "$FLYBALL_SOURCE_DIR/config/defaults/policy.yaml" "$work/beside/policy.yaml"
 run 0 check "$work/beside/config.yaml"
-says "0 errors, 0 warnings"
+says "0 errors, 1 warning"
 echo '# mine' >>"$work/beside/policy.yaml"
 run 0 check "$work/beside/config.yaml"
 says "$work/beside/policy.yaml: warning: $work/beside/policy.yaml is not used: <shipped policy.yaml> holds. To use it, add \"policy_path: policy.yaml\" to the configuration beside it."
-says "0 errors, 1 warning"
+says "0 errors, 2 warnings"
 echo 'policy_path: policy.yaml' >>"$work/beside/config.yaml"
 run 0 check "$work/beside/config.yaml"
 ! grep -q "is not used" "$work/out" || { cat "$work/out"; exit 1; }

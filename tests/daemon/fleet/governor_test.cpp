@@ -462,6 +462,15 @@ TEST(Governor, UnloadsWhatHasBeenIdle) {
   EXPECT_EQ(m.governor.counters().idle_unloads, 1U);
 }
 
+TEST(Governor, OneCouldHaveWhatAPinnedOneThatEndsGivesBack) {
+  Machine m(100);
+  auto kept = claim("kept", 30);
+  kept.pinned = true;
+  m.ask(1, kept);
+  m.governor.ending(1, m.now, m.now + std::chrono::seconds(30));
+  EXPECT_EQ(m.governor.most_for_one(0), 100U);
+}
+
 TEST(Governor, UnloadsAnIdleEngineOnTheOperatorsWordAlsoAPinnedOne) {
   Machine m(100);
   auto pinned = claim("pinned", 10);
