@@ -7,17 +7,10 @@
 #include <cstring>
 #include <span>
 
+#include "backends/model/pin.hpp"
+
 namespace flyball::engine {
 namespace {
-
-std::string hex(std::span<const unsigned char> bytes) {
-  std::string out;
-  for (const unsigned char byte : bytes) {
-    out += "0123456789abcdef"[byte >> 4U];
-    out += "0123456789abcdef"[byte & 15U];
-  }
-  return out;
-}
 
 // ELF notes: two sizes and a type, then name and content, each padded to four bytes.
 std::string build_id_in(std::span<const unsigned char> notes) {
@@ -31,7 +24,7 @@ std::string build_id_in(std::span<const unsigned char> notes) {
     constexpr char kGnu[] = "GNU";
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof kGnu &&
         std::memcmp(notes.data(), kGnu, sizeof kGnu) == 0)
-      return hex(notes.subspan(name, note.n_descsz));
+      return model::to_hex(notes.subspan(name, note.n_descsz));
     notes = notes.subspan(name + content);
   }
   return {};

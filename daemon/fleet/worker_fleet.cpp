@@ -170,7 +170,7 @@ class WorkerFleet final : public Fleet {
   std::shared_ptr<Slot> add(const config::ModelEntry& entry, const std::string& backend) {
     return slots_.emplace_back(make(entry, backend));
   }
-  // Those who wait for the slot's load wait for this one's instead.
+  // A slot that takes over the requests which wait for this slot's load.
   std::shared_ptr<Slot> successor(const config::ModelEntry& entry, Slot& slot) {
     auto next = make(entry, slot.backend);
     next->waiters = std::exchange(slot.waiters, {});

@@ -215,7 +215,7 @@ class ModelFileTest(SmallModelTest):
             daemon.wait_for_log("configuration reloaded")
             daemon.wait_for_log("model file replaced, the engine ends when its answers have ended or after drain_timeout: "
                                 + self.file)
-            # What the old weights left on the disk and in predictions is not the new ones'.
+            # The new weights get neither the KV nor the predictions of the old ones.
             self.assertEqual(self.ask(daemon), (new, 0))
             second = self.digest(daemon)
             self.assertNotEqual(second, first)

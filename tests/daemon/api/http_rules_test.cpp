@@ -218,7 +218,7 @@ INSTANTIATE_TEST_SUITE_P(
              "OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n",
              {405},
              "Allow: GET, HEAD\r\n"},
-        // Whoever shares a proxy's connection, from smuggled requests.
+        // Smuggled requests: they harm the clients that share a proxy's connection.
         Case{"two hosts on a unix socket",
              "9112 3.2",
              "GET /v1/models HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
@@ -246,7 +246,7 @@ INSTANTIATE_TEST_SUITE_P(
              {400},
              kBad},
         Case{"two carriage returns", "9112 2.2", "\r\r\n" + get("/v1/models"), {400}, kBad},
-        // Whoever has a proxy refuse a path, such as /metrics: a second spelling of it would pass.
+        // Paths that a proxy refuses, such as /metrics: a second spelling would pass it.
         Case{"a path in percent encoding", "9110 4.2.3", get("/v1/%6Dodels"), {404}},
         Case{"a path with two slashes", "3986 3.3", get("/v1//models"), {404}},
         // Keys: one spelling each.

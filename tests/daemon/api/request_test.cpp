@@ -172,7 +172,7 @@ TEST(request, stop_limits) {
   EXPECT_EQ(chat_error(start + many + "]}").param, "stop");
 }
 
-// What a request says, field by field.
+// The fields of a request, one by one.
 std::string summary(const Generate& r) {
   const SamplingParams& s = r.base.sampling;
   json out{{"temperature", s.temperature},

@@ -1,4 +1,4 @@
-// What of a configuration a running daemon cannot change, and where the configuration is found.
+// The parts of a configuration that a running daemon cannot change, and the places where one is found.
 #include "daemon/settings/settings.hpp"
 
 #include <gtest/gtest.h>
