@@ -37,8 +37,11 @@ enum class TargetFact : std::uint8_t {
   cached_tokens,
   decode_tps,
   expected_total,
+  expected_total_p90,
   expected_tpot,
+  expected_tpot_p90,
   expected_ttft,
+  expected_ttft_p90,
   fits_now,
   kv_room,
   kv_usage,
@@ -51,10 +54,11 @@ enum class TargetFact : std::uint8_t {
   queue_waiting,
   reason,
   running,
+  trial_due,
   ttft,
   watts,
 };
-inline constexpr std::size_t kTargetFacts = 20;
+inline constexpr std::size_t kTargetFacts = 24;
 
 // One engine of this machine, or one upstream.
 struct TargetInstance {
