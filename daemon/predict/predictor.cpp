@@ -164,7 +164,7 @@ Predictor::Engine& Predictor::engine_of(Model& model, std::string_view backend, 
   if (const auto it = model.engines.find(backend); it != model.engines.end()) return *it->second;
   const auto quality = quality_.try_emplace(std::string(backend)).first;
   auto engine = std::make_unique<Engine>(backend, on_cores ? cores_ : devices_, model, quality->second);
-  engine->prefixes.salt = ++salt_;
+  prefixes_.forget(engine->prefixes);
   return *model.engines.emplace(std::string(backend), std::move(engine)).first->second;
 }
 
@@ -181,7 +181,7 @@ void Predictor::look_at(Engine& engine, const Query& query) {
       std::ranges::find(query.engines, std::string_view(engine.backend), &EngineState::backend);
   const bool loaded = state != query.engines.end() && state->loaded;
   if (loaded) engine.load_began.reset();
-  if (loaded && (!engine.loaded || state->process != engine.process)) engine.prefixes.salt = ++salt_;
+  if (loaded && (!engine.loaded || state->process != engine.process)) prefixes_.forget(engine.prefixes);
   if (loaded && state->digest != engine.digest) {
     if (!engine.digest.empty()) {
       engine.model = {};

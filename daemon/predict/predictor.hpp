@@ -148,7 +148,6 @@ class Predictor {
   PrefixBlocks prefixes_;
   Group cores_, devices_;
   std::uint64_t last_ = 0;  // stay
-  std::uint64_t salt_ = 0;
   TimePoint now_{};  // the latest that came in
   std::map<std::string, std::unique_ptr<Model>, std::less<>> models_;
   std::map<std::string, PerBackend, std::less<>> quality_;

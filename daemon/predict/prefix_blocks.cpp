@@ -13,8 +13,8 @@ namespace {
 class Chain {
  public:
   Chain(std::string_view app, const KeyedHash& hash, PromptPrint& out) : hash_(hash), out_(out) {
-    const std::uint64_t first = hash(app);
-    std::memcpy(block_.data(), &first, sizeof first);
+    out.app = hash(app);
+    std::memcpy(block_.data(), &out.app, sizeof out.app);
   }
   void take(std::string_view bytes) {
     out_.bytes += bytes.size();
@@ -79,15 +79,48 @@ std::uint64_t PrefixBlocks::held(const Holder& holder, const PromptPrint& prompt
   return static_cast<std::uint64_t>(end - prompt.blocks.begin()) * kBlockBytes;
 }
 
+void PrefixBlocks::forget(Holder& holder) {
+  std::erase_if(owners_, [&](const auto& owner) { return owner.second.salt == holder.salt; });
+  holder.salt = ++salts_;
+}
+
+// 0: free, or of a process that has ended.
+std::size_t PrefixBlocks::entries_of(const Entry& entry) const {
+  if (entry.used == 0) return 0;
+  const auto it = owners_.find(entry.owner);
+  return it == owners_.end() ? 0 : it->second.entries;
+}
+
+// A free one, if there is one.
+PrefixBlocks::Entry& PrefixBlocks::oldest_of_largest(std::span<Entry> ways) const {
+  Entry* out = nullptr;
+  std::size_t most = 0;
+  for (Entry& entry : ways) {
+    const std::size_t entries = entries_of(entry);
+    if (entries == 0) return entry;
+    if (entries < most || (entries == most && entry.used > out->used)) continue;
+    most = entries;
+    out = &entry;
+  }
+  return *out;
+}
+
 void PrefixBlocks::computed(Holder& holder, const PromptPrint& prompt) {
   if (prompt.blocks.empty()) return;
   if (entries_.empty()) entries_.resize(kEntries);
+  const std::uint64_t owner_key = key_of(holder, prompt.app);
+  Owner& owner = owners_.try_emplace(owner_key, Owner{holder.salt, 0}).first->second;
   for (std::size_t b = prompt.blocks.size(); b-- > 0;) {  // the first block last: it is the latest
     const std::uint64_t key = key_of(holder, prompt.blocks[b]);
     const auto ways = std::span(entries_).subspan(key % (kEntries / kWays) * kWays, kWays);
     auto entry = std::ranges::find_if(ways, [&](const Entry& e) { return e.key == key && e.used > 0; });
-    if (entry == ways.end()) entry = std::ranges::min_element(ways, {}, &Entry::used);
-    *entry = {key, holder.written, ++uses_};
+    if (entry == ways.end()) {
+      Entry& gives_way = oldest_of_largest(ways);
+      if (entries_of(gives_way) > 0) --owners_.at(gives_way.owner).entries;
+      ++owner.entries;
+      entry = ways.begin() + (&gives_way - ways.data());
+    }
+    *entry = {key, owner_key, holder.written, ++uses_};
   }
 }
 

@@ -199,7 +199,7 @@ Receipt begun_receipt(const JobSpec& spec) {
 Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFact> overrides) {
   const auto receipt = std::make_shared<Receipt>(begun_receipt(spec));
   ReceiptWriter writer(receipt);
-  auto print = spec.prompts.empty() ? predict::PromptPrint{spec.traits.prompt_bytes, 0, {}}
+  auto print = spec.prompts.empty() ? predict::PromptPrint{.bytes = spec.traits.prompt_bytes}
                                     : impl_->predictor.print_of(spec.prompts.front(), spec.app.id);
   const Asked asked{std::make_shared<const predict::PromptPrint>(std::move(print))};
   auto facts = impl_->facts_for(spec, asked, overrides);

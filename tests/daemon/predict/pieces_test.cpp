@@ -150,7 +150,9 @@ PromptPrint print(std::size_t bytes, char first = 'a', const char* app = "app") 
 
 TEST(PrefixBlocks, HoldPromptsComputedForTheSameApp) {
   PrefixBlocks blocks;
-  PrefixBlocks::Holder engine{1, 0, 0}, other{2, 0, 0};
+  PrefixBlocks::Holder engine, other;
+  blocks.forget(engine);
+  blocks.forget(other);
   EXPECT_EQ(blocks.held(engine, print(1000)), 0U);
   blocks.computed(engine, print(1000));
   EXPECT_EQ(blocks.held(engine, print(1000)), 3 * kBlockBytes);
@@ -158,7 +160,7 @@ TEST(PrefixBlocks, HoldPromptsComputedForTheSameApp) {
   EXPECT_EQ(blocks.held(engine, print(5000, 'b')), 0U) << "it begins otherwise";
   EXPECT_EQ(blocks.held(engine, print(1000, 'a', "another")), 0U);
   EXPECT_EQ(blocks.held(other, print(1000)), 0U);
-  engine.salt = 3;
+  blocks.forget(engine);
   EXPECT_EQ(blocks.held(engine, print(1000)), 0U) << "another process";
 }
 
@@ -182,6 +184,41 @@ TEST(PrefixBlocks, AreBounded) {
   for (std::size_t i = 0; i < prompts; ++i) blocks.computed(engine, nth(i));
   EXPECT_EQ(blocks.held(engine, nth(0)), 0U) << "used longest ago";
   EXPECT_GT(blocks.held(engine, nth(prompts - 1)), 60 * kBlockBytes);
+}
+
+// One app fills the table many times over at one engine.
+void flood(PrefixBlocks& blocks, PrefixBlocks::Holder& engine, const char* app) {
+  for (std::size_t i = 0; i < 3 * PrefixBlocks::kEntries / 64; ++i)
+    blocks.computed(engine,
+                    print_of(TextPrompt{std::to_string(i) + std::string(64 * kBlockBytes, 'x')}, app, kHash));
+}
+
+TEST(PrefixBlocks, OfAnAppStayWhateverAnotherOneComputes) {
+  PrefixBlocks blocks;
+  PrefixBlocks::Holder engine, other;
+  blocks.forget(engine);
+  blocks.forget(other);
+  blocks.computed(engine, print(40'000));
+  blocks.computed(other, print(40'000));
+  flood(blocks, other, "flood");
+  EXPECT_EQ(blocks.held(engine, print(40'000)), 156 * kBlockBytes);
+  EXPECT_EQ(blocks.held(other, print(40'000)), 156 * kBlockBytes) << "at the flooded engine, too";
+}
+
+TEST(PrefixBlocks, OfProcessesThatEndedTakeNobodysRoom) {
+  PrefixBlocks blocks;
+  PrefixBlocks::Holder ended, engine;
+  blocks.forget(ended);
+  blocks.forget(engine);
+  flood(blocks, ended, "app");
+  blocks.forget(ended);
+  blocks.computed(engine, print(40'000, 'a', "another"));
+  flood(blocks, engine, "app");
+  EXPECT_EQ(blocks.held(engine, print(40'000, 'a', "another")), 156 * kBlockBytes);
+  const std::string last = std::to_string(3 * PrefixBlocks::kEntries / 64 - 1);
+  EXPECT_GT(
+      blocks.held(engine, print_of(TextPrompt{last + std::string(64 * kBlockBytes, 'x')}, "app", kHash)),
+      60 * kBlockBytes);
 }
 
 TEST(PrefixBlocks, AreOfAPromptsFirstMebibyte) {

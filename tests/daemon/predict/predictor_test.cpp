@@ -364,7 +364,7 @@ TEST(Predictor, KnowsBoundedlyManyModelsAndApps) {
   Predictor predictor(KeyedHash(1, 2));
   const policy::Facts facts = machine();
   Query query;
-  query.prompt = std::make_shared<const PromptPrint>(PromptPrint{100, 0, {}});
+  query.prompt = std::make_shared<const PromptPrint>(PromptPrint{.bytes = 100});
   query.model = "m";
   std::string name;
   for (std::size_t i = 0; i <= Predictor::kMostApps; ++i) {
