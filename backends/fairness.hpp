@@ -26,11 +26,7 @@
 //    goes by is the one in which prompts are ready; an app's own small prompt may pass its large one.
 // 8. The scheduler applies the place of a request (config::RequestSettings) below clauses 5 and 6: among
 //    guests of one presence, and among all others. A step budget up to kLongestStep bounds a guest's prompt,
-//    too, where a sequence of another app asks for it. A slot share holds back nobody but sequences with
-//    that share. Clause 5 then takes a slot of the share: the victim holds one, its app's presence counts
-//    all its sequences. A slot share acts among the sequences inside the engine: requests that wait there
-//    for their share keep their turns in the daemon's queue. So a share is for apps whose `in_flight` is
-//    small.
+//    too, where a sequence of another app asks for it.
 #pragma once
 
 #include <cstdint>

@@ -12,14 +12,9 @@ namespace flyball::config {
 enum class QueuePlace : std::uint8_t { usual, ahead, behind };
 
 inline constexpr std::chrono::milliseconds kMaxStepBudget{10'000};  // the least is 1 ms
-inline constexpr std::uint32_t kMaxChunk = 65'536;                  // the least is 1
-inline constexpr std::uint32_t kMaxSlotShare = 100;                 // the least is 1
 
 struct RequestSettings {
   std::optional<std::chrono::milliseconds> step_budget = {};  // longest step that may hold it
-  std::optional<std::uint32_t> chunk = {};                    // tokens of its prompt that one step computes
-  // Percent of the engine's slots that requests with the same share hold together.
-  std::optional<std::uint32_t> slot_share = {};
   QueuePlace place = QueuePlace::usual;
 
   bool operator==(const RequestSettings&) const = default;

@@ -208,6 +208,11 @@ class Checker {
     for (const Entry& entry : node.entries) {
       const auto row = std::ranges::find(shape.rows, entry.key, &Row::key);
       if (row == shape.rows.end()) {
+        const auto removed = std::ranges::find(shape.removed, entry.key, &RemovedKey::key);
+        if (removed != shape.removed.end()) {
+          add(entry.at, path, shown(entry.key) + " was removed; " + std::string(removed->remedy));
+          continue;
+        }
         findings_.push_back(finding(entry.at,
                                     "unknown key" + (hides_ ? "" : " " + shown(entry.key)) +
                                         (path.empty() ? "" : " in " + path) + did_you_mean(entry.key, keys),

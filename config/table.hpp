@@ -24,6 +24,11 @@ struct Form {
 };
 extern const Form kAnyText, kId, kSha256Hex;
 
+// A key that files of an earlier version had, and what its author writes instead.
+struct RemovedKey {
+  std::string_view key, remedy;
+};
+
 struct Row;
 struct Shape {
   enum class Kind : std::uint8_t {
@@ -47,6 +52,7 @@ struct Shape {
   bool or_single = false;
   bool secret = false;  // it, or what is written there by mistake, may be a key: messages do not show it
   std::vector<Row> rows;
+  std::vector<RemovedKey> removed;       // object
   std::string_view name;                 // reference
   std::function<const Shape&()> target;  // reference
 };

@@ -24,11 +24,6 @@ const std::vector<Bound<Profile>>& profile_table() {
       {{"step_budget", config::duration(milliseconds(1), config::kMaxStepBudget),
         "longest step that may hold such a request"},
        [](Profile& p, const Node& n) { p.settings.step_budget = config::as_duration(n); }},
-      {{"chunk", config::integer(1, config::kMaxChunk), "most tokens of its prompt that one step computes"},
-       [](Profile& p, const Node& n) { p.settings.chunk = config::as<std::uint32_t>(n); }},
-      {{"slot_share", config::integer(1, config::kMaxSlotShare),
-        "most of an engine's slots that requests with this share hold together, in percent"},
-       [](Profile& p, const Node& n) { p.settings.slot_share = config::as<std::uint32_t>(n); }},
       {{"place", config::choice({"ahead", "usual", "behind"}),
         "where it waits at the engine: ahead of other requests, behind them, or in turn (usual, the "
         "default)"},
@@ -52,15 +47,17 @@ std::string to_text(const config::RequestSettings& settings) {
   std::string out;
   const auto add = [&](const std::string& one) { out += (out.empty() ? "" : ", ") + one; };
   if (settings.step_budget) add("step budget " + config::format_duration(*settings.step_budget));
-  if (settings.chunk) add("chunk " + std::to_string(*settings.chunk) + " tokens");
-  if (settings.slot_share) add("slot share " + std::to_string(*settings.slot_share) + " %");
   if (settings.place != config::QueuePlace::usual)
     add("place " + std::string(kPlaces[static_cast<std::size_t>(settings.place)]));
   return out.empty() ? "nothing" : out;
 }
 
 config::Shape profile_shape() {
-  return config::object_of(profile_table());
+  config::Shape shape = config::object_of(profile_table());
+  shape.removed = {
+      {"chunk", "use step_budget, which bounds what a step computes of a prompt by time"},
+      {"slot_share", "use limits.in_flight in the app's manifest, which bounds the app's open requests"}};
+  return shape;
 }
 
 Profile read_profile(const config::Entry& entry, config::Findings& findings) {

@@ -26,24 +26,12 @@ std::size_t most_tokens(const TextModel& model) noexcept {
 }
 
 Result<void> check_settings(const config::RequestSettings& settings) {
-  const auto within = [](std::int64_t value, std::int64_t most, const char* unit,
-                         const char* param) -> Result<void> {
-    if (value >= 1 && value <= most) return {};
-    return fail(ErrorCode::invalid_value,
-                std::string(param) + " is " + std::to_string(value) + unit + "; it must be 1 to " +
-                    std::to_string(most) + unit + ".",
-                param);
-  };
-  if (settings.step_budget)
-    if (auto ok = within(settings.step_budget->count(), config::kMaxStepBudget.count(), " ms", "step_budget");
-        !ok)
-      return pass(ok);
-  if (settings.chunk)
-    if (auto ok = within(*settings.chunk, config::kMaxChunk, " tokens", "chunk"); !ok) return pass(ok);
-  if (settings.slot_share)
-    if (auto ok = within(*settings.slot_share, config::kMaxSlotShare, " %", "slot_share"); !ok)
-      return pass(ok);
-  return {};
+  const auto& budget = settings.step_budget;
+  if (!budget || (budget->count() >= 1 && *budget <= config::kMaxStepBudget)) return {};
+  return fail(ErrorCode::invalid_value,
+              "step_budget is " + std::to_string(budget->count()) + " ms; it must be 1 to " +
+                  std::to_string(config::kMaxStepBudget.count()) + " ms.",
+              "step_budget");
 }
 
 std::unexpected<Error> too_long(const std::string& what, const TextModel& model, const char* param) {

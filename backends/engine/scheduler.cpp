@@ -83,7 +83,6 @@ void Scheduler::cancel(SequenceId id) {
   if (it == entries_.end()) return;
   if (it->second.in_step) {    // the device may be writing its blocks
     cancelled_.push_back(id);  // and keeps its slot
-    if (const auto share = it->second.settings.slot_share) --share_slots_.at(*share);
     entries_.erase(it);
   } else {
     end(it);
@@ -168,8 +167,7 @@ bool Scheduler::put_due_first(std::vector<Prompt>& prompts, double guest_whole) 
   const bool to_guest = as_guest(*due) > 0 && crowded_steps_ < kCrowdedStepsByGuests;
   if (!to_guest) {
     const Prompt& front = prompts.front();
-    const bool completes =
-        front.guest && front.left <= guest_whole && front.it->second.left() <= front.it->second.chunk();
+    const bool completes = front.guest && front.left <= guest_whole;
     if (crowded_steps_ < (completes ? kCrowdedStepsByGuests : kCrowdedSteps)) return false;
     due = std::ranges::max_element(prompts, {}, skipped);
   }
@@ -219,14 +217,12 @@ void Scheduler::plan_prompts(const StepBudget& usual, AskedBudgets asked, StepPl
     const double within =
         std::max(budget.most - budget.cost.of(plan.work), first ? budget.cost.added(0, kLeastStepTokens) : 0);
     const auto fit = [&]() -> std::uint32_t {
-      if (e.left() <= std::min(room, e.chunk()) &&
-          budget.cost.added(e.computed, e.left()) <= std::min(mine.whole, within))
+      if (e.left() <= room && budget.cost.added(e.computed, e.left()) <= std::min(mine.whole, within))
         return e.left();
       if (completes_one || room == 0) return 0;
       // A step that may be given up holds nobody's last token.
       if (stoppable && !first && e.left() == 1) return 0;
-      const std::uint32_t most =
-          std::min({room, e.chunk(), stoppable && e.left() > 1 ? e.left() - 1 : e.left()});
+      const std::uint32_t most = std::min(room, stoppable && e.left() > 1 ? e.left() - 1 : e.left());
       return std::max(budget.cost.fit(std::min(mine.part, within), e.computed, most), first ? 1U : 0U);
     };
     std::uint32_t n = fit();
@@ -286,69 +282,33 @@ void Scheduler::preempt(Entries::iterator it) {
   forget_cold(it->second);
   it->second.computed = 0;
   it->second.skipped = 0;
-  leave_slot(it->second);
+  it->second.admitted = false;
+  --n_admitted_;
   ++preemptions_;
 }
 
-// A newcomer waits for a slot for at most one step while another owner yields a place: of the sequences that
-// hold the slots it waits for, the latest one of the owner with most gives its slot, and goes on where it was
-// when a slot is free again. Its computed KV stays, unless the room is needed.
+// A newcomer waits for a slot for at most one step while another owner yields a place: the latest sequence of
+// the owner with most gives its slot, and goes on where it was when a slot is free again. Its computed KV
+// stays, unless the room is needed.
 void Scheduler::make_place() {
-  const bool full = n_admitted_ >= limits_.max_sequences;
-  if ((!full && share_slots_.empty()) || entries_.size() <= n_admitted_) return;
+  if (n_admitted_ < limits_.max_sequences || entries_.size() <= n_admitted_) return;
   const Shares shares = this->shares();
-  for (const auto& [id, e] : entries_) {
-    if (e.admitted || e.paused || shares.of(e.owner) != 0) continue;
-    const bool of_share = share_full(e);
-    if (!full && !of_share) continue;
-    auto victim = entries_.end();
-    std::uint32_t most = 1;
-    for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-      const Entry& o = it->second;
-      if (!o.admitted || (of_share && o.settings.slot_share != e.settings.slot_share)) continue;
-      if (const std::uint32_t presence = shares.of(o.owner); yields_place(presence) && presence >= most) {
-        most = presence;
-        victim = it;
-      }
-    }
-    if (victim == entries_.end()) continue;
-    preempt(victim);
-    return;
-  }
-}
-
-void Scheduler::take_slot(Entry& e) {
-  e.admitted = true;
-  ++n_admitted_;
-  if (e.settings.slot_share) ++share_slots_[*e.settings.slot_share];
-}
-
-void Scheduler::leave_slot(Entry& e) {
-  e.admitted = false;
-  --n_admitted_;
-  if (e.settings.slot_share) --share_slots_.at(*e.settings.slot_share);
-}
-
-bool Scheduler::share_full(const Entry& e, const SlotsByShare& reserved) const {
-  if (!e.settings.slot_share) return false;
-  const auto in = [share = *e.settings.slot_share](const SlotsByShare& slots) {
-    const auto it = slots.find(share);
-    return it == slots.end() ? 0U : it->second;
-  };
-  const std::uint64_t share = std::uint64_t{limits_.max_sequences} * *e.settings.slot_share / 100;
-  return in(share_slots_) + in(reserved) >= std::max<std::uint64_t>(share, 1);
+  const bool newcomer_waits = std::ranges::any_of(entries_, [&](const auto& entry) {
+    const Entry& e = entry.second;
+    return !e.admitted && !e.paused && shares.of(e.owner) == 0;
+  });
+  if (!newcomer_waits || !yields_place(shares.most)) return;
+  auto latest = std::prev(entries_.end());
+  while (!latest->second.admitted || shares.of(latest->second.owner) != shares.most) --latest;
+  preempt(latest);
 }
 
 // Guests first, who wait for no flood's queue, and of them who has least; then by place, and in order of
-// arrival. Those for whose share there is no slot are left out.
+// arrival.
 std::vector<Scheduler::Candidate> Scheduler::candidates() {
   std::vector<Candidate> waiting;
-  for (auto it = entries_.begin(); it != entries_.end(); ++it) {
-    const Entry& e = it->second;
-    if (e.admitted || e.paused) continue;
-    if (!share_full(e) || paused_victim(e.settings.slot_share) != entries_.end())
-      waiting.push_back({it, UINT32_MAX});
-  }
+  for (auto it = entries_.begin(); it != entries_.end(); ++it)
+    if (!it->second.admitted && !it->second.paused) waiting.push_back({it, UINT32_MAX});
   if (waiting.size() < 2) return waiting;
   const Shares shares = this->shares();
   for (Candidate& w : waiting)
@@ -398,23 +358,19 @@ void Scheduler::admit_waiting() {
     const Entry& e = one.it->second;
     ++reserved.slots;
     reserved.blocks += kv_.blocks_for(e.known()) - e.leader->positions / limits_.block_size;
-    if (e.settings.slot_share) ++reserved.of_share[*e.settings.slot_share];
   }
 }
 
-Scheduler::Entries::iterator Scheduler::paused_victim(std::optional<std::uint32_t> share) {
+Scheduler::Entries::iterator Scheduler::paused_victim() {
   for (auto other = entries_.rbegin(); other != entries_.rend(); ++other) {
     const Entry& o = other->second;
-    if (o.admitted && o.paused && !o.in_step && (!share || o.settings.slot_share == share))
-      return std::prev(other.base());
+    if (o.admitted && o.paused && !o.in_step) return std::prev(other.base());
   }
   return entries_.end();
 }
 
 Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& reserved) {
   Entry& e = it->second;
-  const auto no_share = [&] { return share_full(e, reserved.of_share); };
-  if (no_share() && paused_victim(e.settings.slot_share) == entries_.end()) return Admission::no_share;
   if (follows(e)) return Admission::follows;
   const auto no_slot = [&] { return n_admitted_ + reserved.slots >= limits_.max_sequences; };
   if (no_slot() && paused_victim() == entries_.end()) return Admission::no_room;  // before it costs anything
@@ -429,11 +385,10 @@ Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& rese
   if (e.leader) return back_out(Admission::follows);
 
   // One spare block for each that runs: without it a newcomer would be preempted at the next block border.
-  while (no_share() || no_slot() ||
-         kv_.blocks_missing(it->first, e.known()) + n_admitted_ + reserved.blocks > kv_.free()) {
+  while (no_slot() || kv_.blocks_missing(it->first, e.known()) + n_admitted_ + reserved.blocks > kv_.free()) {
     if (n_admitted_ == 0) break;  // alone it always fits
-    const auto victim = no_share() ? paused_victim(e.settings.slot_share) : paused_victim();
-    if (victim == entries_.end()) return back_out(no_share() ? Admission::no_share : Admission::no_room);
+    const auto victim = paused_victim();
+    if (victim == entries_.end()) return back_out(Admission::no_room);
     preempt(victim);
   }
   if (cold_ != nullptr) find_cold(it);
@@ -442,7 +397,8 @@ Scheduler::Admission Scheduler::admit(Entries::iterator it, const Reserved& rese
     return back_out(Admission::no_room);
   }
   e.fresh = true;
-  take_slot(e);
+  e.admitted = true;
+  ++n_admitted_;
   return Admission::admitted;
 }
 
@@ -561,7 +517,7 @@ void Scheduler::free_cancelled() {
 void Scheduler::end(Entries::iterator it) {
   kv_.release(it->first);
   forget_cold(it->second);
-  if (it->second.admitted) leave_slot(it->second);
+  if (it->second.admitted) --n_admitted_;
   entries_.erase(it);
 }
 
@@ -615,9 +571,7 @@ bool Scheduler::balanced() const {
   if (!kv_.balanced()) return false;
   auto admitted = static_cast<std::uint32_t>(cancelled_.size());
   std::uint32_t restoring = 0;
-  SlotsByShare of_share;
   for (const auto& [id, e] : entries_) {
-    if (e.admitted && e.settings.slot_share) ++of_share[*e.settings.slot_share];
     if (e.restoring()) ++restoring;
     if (e.restoring() && (!e.admitted || e.in_step || e.cold_done >= e.cold.size())) return false;
     if (e.admitted) ++admitted;
@@ -626,8 +580,6 @@ bool Scheduler::balanced() const {
     if (e.computed > kv_.table(id).size() * limits_.block_size) return false;
   }
   if (!in_flight_ && !cancelled_.empty()) return false;
-  for (const auto& [share, held] : share_slots_)
-    if (of_share[share] != held) return false;
   return restoring == n_restoring_ && admitted == n_admitted_ && n_admitted_ <= limits_.max_sequences;
 }
 

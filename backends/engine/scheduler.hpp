@@ -6,9 +6,6 @@
 // Settings act per sequence (config::RequestSettings):
 // - step_budget: a step aims at no more than the strictest budget of the decodes in it and of the prompts
 //   that it could compute; it aims at more than usual only where an arrival can stop it (step_budget.hpp).
-// - chunk: a step computes at most so many tokens of the prompt, also of one that was preempted.
-// - slot_share: sequences with the same percentage, whoever owns them, hold together at most that part of
-//   max_sequences, rounded down, at least one. Others pass those that wait for their share.
 // - place: prompts `ahead` come before `usual` ones and those before `behind`, within a step and for a slot.
 //   For a slot guests come before others, whatever their place; within a step a prompt `behind` has no
 //   guest's rights. A step in four begins with the prompt skipped longest, and of those with the same right
@@ -168,7 +165,6 @@ class Scheduler {
     std::uint32_t left() const noexcept { return known() - computed; }
     bool restoring() const noexcept { return !cold.empty(); }
     bool due() const noexcept;  // to have a slot, whatever its place
-    std::uint32_t chunk() const noexcept { return settings.chunk.value_or(UINT32_MAX); }
   };
   using Entries = std::map<SequenceId, Entry>;
   // Admitted sequences by owner: each one's presence.
@@ -188,22 +184,17 @@ class Scheduler {
     Entries::iterator it;
     std::uint32_t presence = 0;  // of its owner; UINT32_MAX: of no guest
   };
-  enum class Admission : std::uint8_t { admitted, no_room, no_share, follows };
-  using SlotsByShare = std::map<std::uint32_t, std::uint32_t>;  // key: slot_share
-  struct Reserved {                                             // for followers, by those who came before
+  enum class Admission : std::uint8_t { admitted, no_room, follows };
+  struct Reserved {  // for followers, by those who came before
     std::uint32_t slots = 0, blocks = 0;
-    SlotsByShare of_share;
   };
 
   Shares shares() const;
   // Makes `entry` cover `positions`, preempting paused sequences, then later arrivals. False: it has to wait.
   bool make_room(Entries::iterator entry, std::uint32_t positions);
   void preempt(Entries::iterator entry);
-  // The latest paused sequence that holds a slot; of those with this slot share alone, if one is given.
-  Entries::iterator paused_victim(std::optional<std::uint32_t> share = {});
-  void take_slot(Entry& entry);
-  void leave_slot(Entry& entry);
-  bool share_full(const Entry& entry, const SlotsByShare& reserved = {}) const;
+  // The latest paused sequence that holds a slot.
+  Entries::iterator paused_victim();
   void make_place();
   void admit_waiting();
   std::vector<Candidate> candidates();
@@ -230,7 +221,6 @@ class Scheduler {
   Entries entries_;                    // by arrival
   std::vector<SequenceId> cancelled_;  // in the step in flight; their KV is freed when it is over
   std::uint32_t n_admitted_ = 0, n_restoring_ = 0;
-  SlotsByShare share_slots_;         // held by sequences with a slot share
   std::uint32_t crowded_steps_ = 0;  // in a row: each skipped some prompt
   double calm_ = 0;                  // what was planned since the last submit or retract should cost
   std::uint64_t preemptions_ = 0;

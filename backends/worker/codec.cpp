@@ -94,18 +94,12 @@ void put(WireWriter& w, const config::RequestSettings& s) {
   const milliseconds budget =
       std::clamp(s.step_budget.value_or(milliseconds(0)), milliseconds(0), config::kMaxStepBudget);
   w.u64(static_cast<std::uint64_t>(budget.count()));
-  w.u64(std::min(s.chunk.value_or(0), config::kMaxChunk));
-  w.u64(std::min(s.slot_share.value_or(0), config::kMaxSlotShare));
   w.u64(static_cast<std::uint64_t>(s.place));
 }
 config::RequestSettings get_settings(WireReader& r) {
   config::RequestSettings s;
   const std::uint64_t budget = r.u64(config::kMaxStepBudget.count(), "step budget");
   if (budget > 0) s.step_budget = std::chrono::milliseconds(budget);
-  if (const std::uint64_t chunk = r.u64(config::kMaxChunk, "chunk"); chunk > 0)
-    s.chunk = static_cast<std::uint32_t>(chunk);
-  if (const std::uint64_t share = r.u64(config::kMaxSlotShare, "slot share"); share > 0)
-    s.slot_share = static_cast<std::uint32_t>(share);
   s.place =
       static_cast<config::QueuePlace>(r.u64(static_cast<std::uint64_t>(config::QueuePlace::behind), "place"));
   return s;

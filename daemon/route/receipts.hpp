@@ -30,7 +30,7 @@ struct AttemptRecord {
   std::uint32_t resumed_tokens = 0;       // it continued behind so many
   std::vector<std::string> devices = {};  // what each of the engine's holds, once it has begun
   std::string profile = {};               // of its target
-  std::string settings = {};              // that the profile sent with it: "chunk 128 tokens"
+  std::string settings = {};              // that the profile sent with it: "step budget 20ms"
 };
 
 // Whose request it was, and what became of it.

@@ -20,7 +20,7 @@ using testing::IsEmpty;
 
 const char* const kProfiles = R"(profiles:
   latency: {because: a person waits, step_budget: 20ms, place: ahead}
-  night: {because: nobody waits, step_budget: 2s, chunk: 512, slot_share: 25, place: behind}
+  night: {because: nobody waits, step_budget: 2s, place: behind}
   plain: {because: a name alone, place: usual}
 )";
 
@@ -39,10 +39,9 @@ TEST(Profiles, SetWhatTheFileSays) {
   EXPECT_EQ(tree->profiles[1].column, 3U);
   const auto& use = tree->fallback.use;
   ASSERT_NE(settings_of(*tree, use[0]), nullptr);
-  EXPECT_EQ(*settings_of(*tree, use[0]),
-            (RequestSettings{milliseconds(20), std::nullopt, std::nullopt, QueuePlace::ahead}));
+  EXPECT_EQ(*settings_of(*tree, use[0]), (RequestSettings{milliseconds(20), QueuePlace::ahead}));
   ASSERT_NE(settings_of(*tree, use[1]), nullptr);
-  EXPECT_EQ(*settings_of(*tree, use[1]), (RequestSettings{milliseconds(2000), 512, 25, QueuePlace::behind}));
+  EXPECT_EQ(*settings_of(*tree, use[1]), (RequestSettings{milliseconds(2000), QueuePlace::behind}));
   for (const std::size_t nothing : {2U, 3U, 4U})
     EXPECT_EQ(settings_of(*tree, use[nothing]), nullptr) << to_string(use[nothing]);
 }
@@ -70,8 +69,7 @@ TEST(Profiles, InWords) {
   const auto tree = policy_of(kProfiles + kUse);
   ASSERT_TRUE(tree);
   EXPECT_EQ(to_text(tree->profiles[0].settings), "step budget 20ms, place ahead");
-  EXPECT_EQ(to_text(tree->profiles[1].settings),
-            "step budget 2s, chunk 512 tokens, slot share 25 %, place behind");
+  EXPECT_EQ(to_text(tree->profiles[1].settings), "step budget 2s, place behind");
   EXPECT_EQ(to_text(tree->profiles[2].settings), "nothing");
   const std::string dot = to_dot(*tree, {}), svg = to_svg(*tree, {});
   EXPECT_THAT(dot, HasSubstr("[label=\"cpu:latency\\nstep budget 20ms, place ahead\", shape=ellipse]"));
@@ -115,12 +113,17 @@ std::string profile(const std::string& keys) {
 INSTANTIATE_TEST_SUITE_P(
     Table, WrongProfiles,
     testing::Values(
-        WrongProfile{"no_because", profile("chunk: 3"), "profiles.p: missing key \"because\"", "p.yaml:3:6"},
-        WrongProfile{"unknown_key", profile("because: b, chunks: 3"), "did you mean \"chunk\"?",
+        WrongProfile{"no_because", profile("place: ahead"), "profiles.p: missing key \"because\"",
+                     "p.yaml:3:6"},
+        WrongProfile{"unknown_key", profile("because: b, places: ahead"), "did you mean \"place\"?",
                      "p.yaml:3:19"},
-        WrongProfile{"no_chunk", profile("because: b, chunk: 0"), "1 to 65536", "p.yaml:3:26"},
-        WrongProfile{"large_chunk", profile("because: b, chunk: 65537"), "1 to 65536", "p.yaml:3:26"},
-        WrongProfile{"large_share", profile("because: b, slot_share: 101"), "1 to 100", "p.yaml:3:31"},
+        WrongProfile{"removed_chunk", profile("because: b, chunk: 128"),
+                     "profiles.p: \"chunk\" was removed; use step_budget", "p.yaml:3:19"},
+        WrongProfile{"removed_slot_share", profile("because: b, slot_share: 50"),
+                     "profiles.p: \"slot_share\" was removed; use limits.in_flight in the app's manifest",
+                     "p.yaml:3:19"},
+        WrongProfile{"no_budget", profile("because: b, step_budget: 0ms"), "1ms to 10s", "p.yaml:3:32"},
+        WrongProfile{"large_budget", profile("because: b, step_budget: 11s"), "1ms to 10s", "p.yaml:3:32"},
         WrongProfile{"budget_without_unit", profile("because: b, step_budget: 20"), "duration",
                      "p.yaml:3:32"},
         WrongProfile{"unknown_place", profile("because: b, place: first"), "expected ahead, usual or behind",
@@ -138,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Profiles, StandInTheSchema) {
   const auto schema = nlohmann::json::parse(policy_schema());
   const auto& one = schema["properties"]["profiles"]["additionalProperties"]["properties"];
-  EXPECT_EQ(one["chunk"]["maximum"], 65536);
+  EXPECT_TRUE(one.contains("step_budget"));
+  EXPECT_FALSE(one.contains("chunk")) << "it was removed";
   EXPECT_EQ(one["place"]["enum"], (nlohmann::json{"ahead", "usual", "behind"}));
 }
 

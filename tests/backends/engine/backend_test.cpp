@@ -416,14 +416,28 @@ TEST(Engine, KeepsToTheTokensThatAreLeft) {
 }
 
 TEST(Engine, AppliesTheSettingsOfARequest) {
-  auto fake = make_fake();
-  auto request = text_request("a prompt of twenty t", 1);
-  request.settings.chunk = 2;
-  auto client = std::make_shared<Client>();
-  auto ticket = fake.backend->start(request, client).value();
-  ASSERT_TRUE(client->wait_end());
-  ASSERT_TRUE(client->done());
-  EXPECT_EQ(fake.control->submits, 10U);
+  std::atomic<bool> all_prepared = false;
+  auto fake = make_fake({.sequences = 1, .on_encode = [&](std::string_view text) {
+                           // Prompts are prepared in order: those before this one are in the engine's inbox.
+                           if (text == "last") all_prepared = true;
+                         }});
+  fake.control->allow(0);
+  const auto ask = [&](const char* prompt, const std::shared_ptr<Client>& client, config::QueuePlace place) {
+    auto request = text_request(prompt, 2);
+    request.settings.place = place;
+    return fake.backend->start(request, client).value();
+  };
+  auto first = std::make_shared<Client>(), behind = std::make_shared<Client>(),
+       ahead = std::make_shared<Client>(), last = std::make_shared<Client>();
+  std::atomic<bool> overtook = true;
+  ahead->on_push = [&] { overtook = overtook && behind->deltas().empty(); };
+  const Ticket tickets[] = {
+      ask("first", first, config::QueuePlace::usual), ask("behind", behind, config::QueuePlace::behind),
+      ask("ahead", ahead, config::QueuePlace::ahead), ask("last", last, config::QueuePlace::behind)};
+  while (!all_prepared) std::this_thread::yield();
+  fake.control->allow(UINT64_MAX);
+  for (const auto& client : {first, behind, ahead, last}) ASSERT_TRUE(client->wait_end());
+  EXPECT_TRUE(overtook);
 }
 
 TEST(Engine, ChecksEveryRequest) {
@@ -441,10 +455,6 @@ TEST(Engine, ChecksEveryRequest) {
   refused([](auto& r) { r.prompt = TokenPrompt{}; }, "prompt");
   refused([](auto& r) { r.settings.step_budget = std::chrono::milliseconds(0); }, "step_budget");
   refused([](auto& r) { r.settings.step_budget = std::chrono::milliseconds(10'001); }, "step_budget");
-  refused([](auto& r) { r.settings.chunk = 0; }, "chunk");
-  refused([](auto& r) { r.settings.chunk = 65'537; }, "chunk");
-  refused([](auto& r) { r.settings.slot_share = 0; }, "slot_share");
-  refused([](auto& r) { r.settings.slot_share = 101; }, "slot_share");
   refused([](auto& r) { r.stop.assign(17, "x"); }, "stop");
   refused([](auto& r) { r.stop = {""}; }, "stop");
   refused([](auto& r) { r.stop = {std::string(257, 'x')}; }, "stop");

@@ -34,13 +34,6 @@ double longest_of(TimedEngine& sim, int steps) {
   }
   return longest;
 }
-bool holds(const StepPlan& plan, SequenceId id) {
-  return std::ranges::find(plan.sequences, id, &PlannedSequence::id) != plan.sequences.end();
-}
-std::uint32_t tokens_of(const StepPlan& plan, SequenceId id) {
-  const auto it = std::ranges::find(plan.sequences, id, &PlannedSequence::id);
-  return it == plan.sequences.end() ? 0 : it->n_tokens;
-}
 
 TEST(StepBudgetSetting, OfAStreamBoundsTheStepsThatComputeOthersPrompts) {
   for (const bool strict : {true, false}) {
@@ -133,9 +126,9 @@ TEST(StepBudgetSetting, LengthensNoStepThatAnArrivalHasToWaitFor) {
 
 TEST(StepBudgetSetting, LengthensNoneWhileOneWithoutALongBudgetWaitsForASlot) {
   for (const bool waits : {true, false}) {
-    TimedEngine sim;
-    sim.submit("batch", 3000, 1, 0, {.step_budget = milliseconds(200), .slot_share = 1});
-    if (waits) sim.submit("batch", 20, 1, 0, {.slot_share = 1});
+    TimedEngine sim(190);  // the first leaves room for no other
+    sim.submit("batch", 3000, 1, 0, {.step_budget = milliseconds(200)});
+    if (waits) sim.submit("batch", 20, 1, 0);
     double longest = 0;
     while (sim.computed("batch") < 2800) longest = std::max(longest, longest_of(sim, 1));
     if (waits) {
@@ -155,94 +148,6 @@ TEST(StepBudgetSetting, UpToTheLongestStepLengthensNone) {
   EXPECT_EQ(budget.part, usual.part);
   EXPECT_EQ(budget.whole, usual.whole);
   EXPECT_EQ(budget.most, 20e-3);
-}
-
-TEST(ChunkSetting, BoundsThePromptInEachStepAndLeavesTheRestToOthers) {
-  TimedEngine sim;
-  const SequenceId chunked = sim.submit("app", 40, 1, 0, {.chunk = 8});
-  const SequenceId other = sim.submit("app", 60, 1, 0);
-  int steps = 0;
-  bool together = false;
-  for (; sim.ttft(chunked) < 0; ++steps) {
-    sim.step();
-    EXPECT_LE(tokens_of(sim.last(), chunked), 8U);
-    together = together || (holds(sim.last(), chunked) && holds(sim.last(), other));
-  }
-  EXPECT_EQ(steps, 5);
-  EXPECT_TRUE(together);
-  EXPECT_GT(sim.ttft(other), 0);
-}
-
-TEST(SlotShareSetting, BoundsTheSlotsOfThoseWithTheShareAndOthersPassThem) {
-  TimedEngine sim;
-  const RequestSettings half{.slot_share = 50};
-  std::vector<SequenceId> ids;
-  for (std::uint32_t i = 0; i < kSlots; ++i) ids.push_back(sim.submit("app", 20, 40, 0, half));
-  const SequenceId other = sim.submit("app", 20, 40, 0);
-  for (int i = 0; i < 20; ++i) sim.step();
-  EXPECT_EQ(sim.scheduler().running(), kSlots / 2 + 1);
-  EXPECT_GT(sim.ttft(other), 0);
-  EXPECT_LT(sim.ttft(ids[kSlots / 2]), 0);
-  for (const SequenceId id : ids)
-    while (sim.ttft(id) < 0) ASSERT_GT(sim.step().size() + sim.last().sequences.size(), 0U);
-  EXPECT_TRUE(sim.scheduler().balanced());
-}
-
-TEST(SlotShareSetting, IsAtLeastOneSlot) {
-  TimedEngine sim;
-  for (int i = 0; i < 3; ++i) sim.submit("app", 20, 40, 0, {.slot_share = 1});
-  sim.submit("app", 20, 40, 0, {.slot_share = 2});
-  sim.step();
-  EXPECT_EQ(sim.scheduler().running(), 2U) << "each share is counted by itself";
-}
-
-// The client of the one that holds the share does not read.
-TEST(SlotShareSetting, OfAPausedSequenceGoesToOneThatWaits) {
-  TimedEngine sim;
-  const RequestSettings one{.slot_share = 1};
-  const SequenceId held = sim.submit("app", 20, 40, 0, one);
-  sim.step();
-  sim.pause(held);
-  const SequenceId next = sim.submit("app", 20, 40, 0, one);
-  sim.step();
-  EXPECT_GT(sim.ttft(next), 0);
-  EXPECT_TRUE(sim.scheduler().balanced());
-}
-
-// The paused one gives its slot, but the share is for one that follows its leader.
-TEST(SlotShareSetting, ThatIsStillFullHoldsUpNobodyElse) {
-  SchedulerLimits limits;
-  limits.kv_blocks = 1000;
-  Scheduler s(limits);
-  const RequestSettings two{.slot_share = 25};
-  const auto submit = [&](SequenceId id, Token token, std::size_t n, const RequestSettings& settings) {
-    EXPECT_TRUE(s.submit({id, "app", std::vector<Token>(n, token), 1000, settings}));
-  };
-  submit(1, 1, 20, two);
-  submit(2, 2, 600, two);
-  ASSERT_TRUE(holds(s.plan(), 1));
-  s.commit(std::vector<StepResult>{{.id = 1, .token = 1}});
-  s.pause(1);
-  submit(3, 2, 600, two);
-  submit(4, 4, 20, two);
-  submit(5, 5, 20, {});
-  const StepPlan plan = s.plan();
-  EXPECT_TRUE(holds(plan, 5));
-  EXPECT_FALSE(holds(plan, 3));
-  EXPECT_FALSE(holds(plan, 4));
-  EXPECT_TRUE(s.balanced());
-}
-
-TEST(SlotShareSetting, MakesNoNewcomerWaitForAnAppThatYields) {
-  TimedEngine sim;
-  const RequestSettings half{.slot_share = 50};
-  for (std::uint32_t i = 0; i < kSlots; ++i) sim.submit("flood", 20, 400, 0, half);
-  for (int i = 0; i < 10; ++i) sim.step();
-  const SequenceId light = sim.submit("light", 20, 8, sim.now(), half);
-  sim.step();
-  EXPECT_GT(sim.ttft(light), 0);
-  EXPECT_EQ(sim.scheduler().running(), kSlots / 2);
-  EXPECT_EQ(sim.preemptions(), 1U);
 }
 
 TEST(PlaceSetting, OrdersThePromptsOfAStep) {
@@ -401,8 +306,6 @@ class Crowd {
     RequestSettings settings;
     constexpr int kBudgets[] = {1, 15, 30, 100, 200, 400};
     if (below(3) == 0) settings.step_budget = milliseconds(kBudgets[below(std::size(kBudgets))]);
-    if (below(3) == 0) settings.chunk = 1 + below(100);
-    if (below(3) == 0) settings.slot_share = 1 + below(4) * 30;
     settings.place = static_cast<QueuePlace>(below(3));
     const SequenceId id = sim_.submit("app" + std::to_string(below(4)), 1 + below(below(4) == 0 ? 900 : 90),
                                       1 + below(20), sim_.now(), settings);
@@ -423,7 +326,6 @@ class Crowd {
     for (const PlannedSequence& p : plan.sequences) {
       const RequestSettings& settings = open_.at(p.id);
       asked.add(settings.step_budget);
-      ASSERT_LE(p.n_tokens, settings.chunk.value_or(UINT32_MAX));
       if (p.n_tokens == 1 && p.want_logits) {
         decodes += StepWork::of(p.first_position, 1);
       } else {

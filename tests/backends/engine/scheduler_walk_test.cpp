@@ -73,8 +73,6 @@ class Walk {
   config::RequestSettings random_settings() {
     config::RequestSettings s;
     if (below(4) == 0) s.step_budget = std::chrono::seconds(1 + below(30));
-    if (below(4) == 0) s.chunk = 1 + below(6);
-    if (below(4) == 0) s.slot_share = 1 + below(3) * 40;
     s.place = static_cast<config::QueuePlace>(below(3));
     return s;
   }

@@ -37,7 +37,7 @@ CompletionRequest full_request() {
   q.resume_tokens = {1, 2, 300'000};
   q.resume_text_bytes = 1ULL << 40;
   q.owner = "app-7";
-  q.settings = {std::chrono::milliseconds(20), 512, 25, config::QueuePlace::behind};
+  q.settings = {std::chrono::milliseconds(20), config::QueuePlace::behind};
   return q;
 }
 
@@ -79,17 +79,16 @@ TEST(WorkerCodec, SettingsThatAreNotSetStayUnset) {
 
 TEST(WorkerCodec, SettingsAreSentWithinTheirLimits) {
   CompletionRequest q;
-  q.settings = {std::chrono::hours(1), UINT32_MAX, 101, config::QueuePlace::ahead};
+  q.settings = {std::chrono::hours(1), config::QueuePlace::ahead};
   const auto back = decode_to_worker(payload_of(ToWorker{Start{1, q}}));
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(std::get<Start>(*back).request.settings,
-            (config::RequestSettings{config::kMaxStepBudget, config::kMaxChunk, config::kMaxSlotShare,
-                                     config::QueuePlace::ahead}));
+            (config::RequestSettings{config::kMaxStepBudget, config::QueuePlace::ahead}));
 }
 
 struct WrongSetting {
   const char* field;
-  std::uint64_t step_budget, chunk, slot_share, place;
+  std::uint64_t step_budget, place;
 };
 void PrintTo(const WrongSetting& one, std::ostream* out) {
   *out << one.field;
@@ -100,17 +99,14 @@ TEST_P(WrongSettings, AreRefused) {
   const WrongSetting& wrong = GetParam();
   const std::string unset = payload_of(ToWorker{Start{1, CompletionRequest{}}});
   WireWriter w;
-  for (const std::uint64_t v : {wrong.step_budget, wrong.chunk, wrong.slot_share, wrong.place}) w.u64(v);
-  const auto back = decode_to_worker(unset.substr(0, unset.size() - 4) + std::string(w.payload()));
+  for (const std::uint64_t v : {wrong.step_budget, wrong.place}) w.u64(v);
+  const auto back = decode_to_worker(unset.substr(0, unset.size() - 2) + std::string(w.payload()));
   ASSERT_FALSE(back);
   EXPECT_EQ(back.error().param, wrong.field);
 }
 
 INSTANTIATE_TEST_SUITE_P(Table, WrongSettings,
-                         testing::Values(WrongSetting{"step budget", 10'001, 0, 0, 0},
-                                         WrongSetting{"chunk", 0, 65'537, 0, 0},
-                                         WrongSetting{"slot share", 0, 0, 101, 0},
-                                         WrongSetting{"place", 0, 0, 0, 3}),
+                         testing::Values(WrongSetting{"step budget", 10'001, 0}, WrongSetting{"place", 0, 3}),
                          [](const auto& row) {
                            std::string name = row.param.field;
                            std::ranges::replace(name, ' ', '_');

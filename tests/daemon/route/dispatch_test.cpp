@@ -207,8 +207,8 @@ TEST_F(Dispatch, who_is_refused_by_one_engine_takes_a_turn_at_the_next) {
 TEST_F(Dispatch, EachEngineGetsTheSettingsOfItsOwnProfile) {
   const auto settings = make_settings();
   settings->tree = tree_of(R"(profiles:
-  latency: {because: b, step_budget: 20ms, chunk: 128, place: ahead}
-  throughput: {because: b, slot_share: 50}
+  latency: {because: b, step_budget: 20ms, place: ahead}
+  throughput: {because: b, place: behind}
 default: {because: b, use: ['cpu:latency', 'vulkan:throughput']}
 )");
   Rig profiles(settings, make_hardware(true));
@@ -222,18 +222,17 @@ default: {because: b, use: ['cpu:latency', 'vulkan:throughput']}
   const json at_cpu = receipt_of_one();
   config::RequestSettings latency, throughput;
   latency.step_budget = std::chrono::milliseconds(20);
-  latency.chunk = 128;
   latency.place = config::QueuePlace::ahead;
-  throughput.slot_share = 50;
+  throughput.place = config::QueuePlace::behind;
   EXPECT_EQ(profiles.cpu().started.at(0).settings, latency);
   EXPECT_EQ(at_cpu["attempts"][0]["profile"], "latency");
-  EXPECT_EQ(at_cpu["attempts"][0]["settings"], "step budget 20ms, chunk 128 tokens, place ahead");
+  EXPECT_EQ(at_cpu["attempts"][0]["settings"], "step budget 20ms, place ahead");
   profiles.fleet.acquire_errors["cpu"].push_back(
       {ErrorCode::insufficient_memory, "It does not fit.", {}, {}});
   const json at_vulkan = receipt_of_one();
   EXPECT_EQ(profiles.vulkan().started.at(0).settings, throughput);
   EXPECT_FALSE(at_vulkan["attempts"][0].contains("settings")) << "cpu was sent nothing";
-  EXPECT_EQ(at_vulkan["attempts"][1]["settings"], "slot share 50 %");
+  EXPECT_EQ(at_vulkan["attempts"][1]["settings"], "place behind");
 }
 
 // What an engine finds wrong with a request, or nobody ever computed, is not held against its app.
