@@ -1,6 +1,7 @@
-// Fairness among the apps that share an engine: one contract, kept in two places. The daemon's queue
-// (daemon/route/fair_queue) chooses which request goes to the engine next; the engine's scheduler
-// (backends/engine/scheduler) chooses what of the requests there a step computes.
+// Fairness among the apps that share an engine: one contract, and its rules as pure functions. The daemon's
+// queue (daemon/route/fair_queue) chooses which request goes to the engine next; the engine's scheduler
+// (backends/engine/scheduler) chooses what of the requests there a step computes; the predictor
+// (daemon/predict) foretells both. Each calls the functions below on its own state.
 //
 // 1. An app's presence is the number of its requests at the engine: an answer that was handed over and
 //    is not over counts one. The queue counts it by app; the scheduler counts the sequences that hold a
@@ -9,12 +10,11 @@
 //    kGuestFactor times its presence; every newcomer is a guest.
 // 3. An app yields a place while a newcomer, once it has one request, would be its guest.
 // 4. The queue hands over as many requests as the engine has slots, with two exceptions. It keeps the
-//    last of several slots for a newcomer, for FairQueue::kRemembered requests begun after another app
-//    came. When every slot is taken it hands over one request more, a newcomer's, if an app yields a
-//    place; beyond that one it hands over nothing, even if an app yields. A newcomer takes the kept slot
-//    or the additional place only if it has had at most FairQueue::kAhead more service (clause 6) than
-//    the app that is next. An answer that resumes from another engine is handed over at once, whatever
-//    runs.
+//    last of several slots for a newcomer, for kRemembered requests begun after another app came. When
+//    every slot is taken it hands over one request more, a newcomer's, if an app yields a place; beyond
+//    that one it hands over nothing, even if an app yields. A newcomer takes the kept slot or the
+//    additional place only if it has had at most kMostLead more service (clause 6) than the app that is
+//    next. An answer that resumes from another engine is handed over at once, whatever runs.
 // 5. The scheduler makes no newcomer wait for a slot longer than a step while another app yields a
 //    place: the latest sequence of the app with the largest presence gives its slot, and goes on when a
 //    slot is free again.
@@ -29,17 +29,94 @@
 //    too, where a sequence of another app asks for it.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
 
 namespace flyball {
 
 inline constexpr std::uint32_t kGuestFactor = 2;
+// For so many requests begun after another app came, the last slot is kept: an app that comes again to an
+// engine that another one floods begins at once, and an app that is alone has every slot.
+inline constexpr std::uint64_t kRemembered = 100;
+// Service by which a newcomer may be ahead of the app that is next. With more it would get more than its
+// share.
+inline constexpr double kMostLead = 4096;
 
+constexpr bool is_newcomer(std::uint32_t presence) noexcept {
+  return presence == 0;
+}
 constexpr bool is_guest(std::uint32_t presence, std::uint32_t of_another) noexcept {
   return std::uint64_t{kGuestFactor} * presence <= of_another;
 }
 constexpr bool yields_place(std::uint32_t presence) noexcept {
   return is_guest(1, presence);
 }
+
+// The scheduler's order of prompts, least first: what is left of one, in any unit, by its app's presence.
+constexpr double prompt_rank(double left, std::uint32_t presence) noexcept {
+  return left * presence;
+}
+
+// The apps whose requests the queue may hand over now.
+enum class Handover : std::uint8_t { none, newcomers, all };
+// taken: requests at the engine. others_come: an app besides the next one came lately.
+constexpr Handover handover(std::uint32_t slots, std::uint32_t taken, bool one_yields,
+                            bool others_come) noexcept {
+  if (taken > slots) return Handover::none;
+  if (taken == slots) return one_yields ? Handover::newcomers : Handover::none;
+  return slots > 1 && taken + 1 == slots && others_come ? Handover::newcomers : Handover::all;
+}
+
+// An app as the queue of one engine knows it.
+struct QueuedApp {
+  static constexpr std::uint64_t kNone = UINT64_MAX;
+  double service = 0;           // tokens computed for the app, over its weight
+  std::uint64_t first = kNone;  // arrival number of the request that has waited longest; kNone: none waits
+  std::uint64_t came = 0;       // requests that the queue had handed over when the app came last
+  std::uint32_t presence = 0;
+
+  bool waits() const noexcept { return first != kNone; }
+  bool before(const QueuedApp& other) const noexcept {
+    return std::pair(service, first) < std::pair(other.service, other.first);
+  }
+};
+
+// Index of the app whose first request the queue hands over now; nullopt: none. handed_over: requests so far.
+inline std::optional<std::size_t> next_turn(std::span<const QueuedApp> apps, std::uint32_t slots,
+                                            std::uint32_t taken, std::uint64_t handed_over) noexcept {
+  const QueuedApp *next = nullptr, *newcomer = nullptr;
+  bool one_yields = false;
+  for (const QueuedApp& app : apps) {
+    one_yields = one_yields || yields_place(app.presence);
+    if (!app.waits()) continue;
+    if (next == nullptr || app.before(*next)) next = &app;
+    if (is_newcomer(app.presence) && (newcomer == nullptr || app.before(*newcomer))) newcomer = &app;
+  }
+  if (next == nullptr) return std::nullopt;
+  const bool others_come = std::ranges::any_of(
+      apps, [&](const QueuedApp& app) { return &app != next && handed_over - app.came <= kRemembered; });
+  const Handover allowed = handover(slots, taken, one_yields, others_come);
+  if (allowed == Handover::newcomers)
+    next = newcomer != nullptr && newcomer->service <= next->service + kMostLead ? newcomer : nullptr;
+  if (allowed == Handover::none || next == nullptr) return std::nullopt;
+  return static_cast<std::size_t>(next - apps.data());
+}
+
+// When a request gets its turn, as the queue foretells it: nobody else comes, nothing more is generated, and
+// requests end in the order in which they began.
+struct TurnForecast {
+  std::uint32_t before = 0;  // other requests that begin first
+  std::uint32_t ends = 0;    // requests at the engine that end first
+  double tokens = 0;         // prompts of those that begin first
+  // The same from the turn of the request's first answer to that of its last one.
+  std::uint32_t between = 0, ends_between = 0;
+  // Other requests now, at the engine and in line, and the prompts of those in line.
+  std::uint32_t taken = 0, waiting = 0;
+  double waiting_tokens = 0;
+};
 
 }  // namespace flyball

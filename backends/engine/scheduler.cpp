@@ -151,7 +151,7 @@ std::vector<Scheduler::Prompt> Scheduler::prompts_in_order(const StepCost& cost)
     p.guest = shares.guest(e.owner) && e.settings.place != config::QueuePlace::behind;
   }
   std::ranges::stable_sort(prompts, {}, [](const Prompt& p) {
-    return std::pair(rank(p.it->second.settings.place), p.here * p.left);
+    return std::pair(rank(p.it->second.settings.place), prompt_rank(p.left, p.here));
   });
   return prompts;
 }
@@ -295,7 +295,7 @@ void Scheduler::make_place() {
   const Shares shares = this->shares();
   const bool newcomer_waits = std::ranges::any_of(entries_, [&](const auto& entry) {
     const Entry& e = entry.second;
-    return !e.admitted && !e.paused && shares.of(e.owner) == 0;
+    return !e.admitted && !e.paused && is_newcomer(shares.of(e.owner));
   });
   if (!newcomer_waits || !yields_place(shares.most)) return;
   auto latest = std::prev(entries_.end());

@@ -4,13 +4,11 @@
 #include <functional>
 #include <utility>
 
-#include "backends/fairness.hpp"
-
 namespace flyball::predict {
 namespace {
 
-// More that wait than this are taken to be like those before them.
-constexpr std::size_t kMostAhead = 64;
+// Ends of answers that a forecast follows one by one. Those beyond come at the mean pace of all slots.
+constexpr std::uint32_t kMostFollowed = 64;
 
 }  // namespace
 
@@ -106,117 +104,104 @@ EngineWork::Presence& EngineWork::presence(const AnswerLength& app) {
   return it == apps_.end() ? apps_.emplace_back(&app) : *it;
 }
 
-// Those that get a slot before it: all of its app that wait, and of each other app as many, apps taking
-// turns, and one more. A newcomer goes by other newcomers alone.
-std::uint32_t EngineWork::waiting_ahead(const Presence& own, bool newcomer) const {
-  std::uint32_t n = own.waiting;
-  for (const Presence& app : apps_)
-    if (app.app != own.app && !(newcomer && app.begun > 0)) n += std::min(app.waiting, own.waiting + 1);
-  return n;
+EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
+  Others out;
+  begun_left_.clear();
+  const double output = std::max(asked.output, 1.0);
+  for (const Stay& stay : stays_) {
+    if (asked.is(stay)) continue;
+    const double left = stay.left();
+    out.rest += std::min(left / output, 1.0);
+    out.positions += stay.positions();
+    const double prompt = stay.state == Stay::State::decodes ? 0 : stay.uncached();
+    const double pairs = pairs_of(prompt, stay.cached);
+    if (stay.state != Stay::State::waits) {
+      ++out.begun;
+      begun_left_.push_back({prompt, pairs, left});
+      continue;
+    }
+    ++out.waiting;
+    out.waiting_tokens += prompt;
+    out.waiting_pairs += pairs;
+    out.waiting_left += left;
+  }
+  return out;
 }
 
-EngineWork::Ahead EngineWork::ahead(const AnswerLength& app, std::uint64_t request, double tokens,
-                                    double output, std::uint32_t slots, const EngineModel& model,
-                                    TimePoint now) {
-  Ahead out;
+// Slots come free in the order in which their answers should end, and those that begin before the request
+// take them.
+void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const EngineModel& model,
+                               double prompts, Ahead& out) {
+  TurnForecast turn;
+  if (asked.turn != nullptr) turn = *asked.turn;
+  // Decided for this engine, and not yet in its line. Without a forecast: all that wait.
+  const std::uint32_t here = asked.turn != nullptr ? turn.taken + turn.waiting : others.begun;
+  const std::uint32_t all = others.begun + others.waiting;
+  const std::uint32_t on_the_way = all - std::min(all, here);
+  const std::uint32_t taken = asked.turn != nullptr ? turn.taken : others.begun;
+  const std::uint32_t before = turn.before + on_the_way;
+  const std::uint32_t needed = taken + before + 1;
+  const std::uint32_t beyond = needed - std::min(needed, asked.slots);
+  const std::uint32_t ends = asked.turn != nullptr ? turn.ends + std::min(on_the_way, beyond) : beyond;
+  if (ends == 0) return;
+
+  const double token = model.token({static_cast<double>(asked.slots - 1), out.positions, prompts});
+  double service = 0;  // seconds, of one that waits
+  if (others.waiting > 0) {
+    // Their prompts in the proportion in which the queue knows those of the requests that go first.
+    const double share = turn.before > 0 && turn.waiting_tokens > 0
+                             ? turn.tokens / turn.before * turn.waiting / turn.waiting_tokens
+                             : 1;
+    service = (model.prefill({others.waiting_tokens, others.waiting_pairs, out.streams}) * share +
+               others.waiting_left * token) /
+              others.waiting;
+  }
+  free_at_.clear();
+  for (const Begun& one : begun_left_)
+    free_at_.push_back(one.output * token +
+                       (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0));
+  // Handed over, and not begun: the engine is being loaded, or has not taken them yet.
+  while (free_at_.size() < taken) free_at_.push_back(service);
+  std::ranges::make_heap(free_at_, std::greater{});
+  const auto begins_at = [&](double at) {
+    free_at_.push_back(at + service);
+    std::ranges::push_heap(free_at_, std::greater{});
+  };
+  std::uint32_t left = before;
+  for (; left >= ends && free_at_.size() < kMostFollowed; --left) begins_at(0);  // in slots that are free
+  const std::uint32_t followed = std::min<std::uint32_t>(ends, kMostFollowed);
+  for (std::uint32_t i = 0; i < followed && !free_at_.empty(); ++i) {
+    std::ranges::pop_heap(free_at_, std::greater{});
+    out.turn = free_at_.back();
+    free_at_.pop_back();
+    if (left > 0) begins_at(out.turn);
+    left -= left > 0 ? 1 : 0;
+  }
+  out.turn += service * (ends - followed) / asked.slots;
+}
+
+// The engine computes the prompts at hand in the order of prompt_rank().
+void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model,
+                                  TimePoint now, Ahead& out) {
+  // Of those that wait, the first came to the engine and are not in its line. They begin with this request.
+  const std::uint32_t in_line = asked.turn != nullptr ? std::min(asked.turn->waiting, others.waiting) : 0;
+  const std::uint32_t all_arrived = out.turn > 0 ? 0 : others.waiting - in_line;
+  std::uint32_t arrived = all_arrived;
+  const auto at_engine = [&](const Stay& stay) {
+    if (asked.is(stay)) return false;
+    if (stay.state != Stay::State::waits) return true;
+    return arrived > 0 && arrived-- > 0;
+  };
   apps_.clear();
-  std::uint64_t before = UINT64_MAX;  // ids from here on came later
-  if (request != 0)
-    for (const Stay& stay : stays_)
-      if (stay.request == request) before = std::min(before, stay.id);
-  std::uint32_t waiting = 0;
-  for (const Stay& stay : stays_) {
-    if (stay.request == request && request != 0) continue;
-    const bool waits = stay.state == Stay::State::waits;
-    if (waits && stay.id > before) continue;
-    Presence& theirs = presence(*stay.app);
-    ++(waits ? theirs.waiting : theirs.begun);
-    waiting += waits ? 1 : 0;
-  }
-  const Presence own = presence(app);
-  std::uint32_t largest = 0, begun = 0;
-  bool others = false;
-  for (const Presence& one : apps_) {
-    begun += one.begun;
-    if (one.app == &app) continue;
-    largest = std::max(largest, one.begun);
-    others = others || one.begun + one.waiting > 0;
-  }
-  const bool newcomer = own.begun == 0 && own.waiting == 0;
-  const std::uint32_t queue = std::min(waiting_ahead(own, newcomer), waiting);
-  // The queue keeps the last slot for a newcomer while other apps come, and hands over one request more for
-  // it where an app yields a place (backends/fairness.hpp).
-  const bool yields = newcomer && yields_place(largest);
-  const std::uint32_t usable = yields ? slots + 1 : slots > 1 && others && !newcomer ? slots - 1 : slots;
-
-  out.streams = streams_;
-  const auto& usual = model.usual();
-  double rest = 0;  // of the answers at hand, what overlaps with this one
-  double prompts_at_hand = 0, positions = 0, known = 0;
-  for (const Stay& stay : stays_) {
-    if (stay.request == request && request != 0) continue;
-    if (stay.state == Stay::State::waits && stay.id > before) continue;
-    known += 1;
-    rest += std::min(stay.left() / std::max(output, 1.0), 1.0);
-    positions += stay.positions();
-    if (stay.state != Stay::State::decodes) prompts_at_hand += stay.uncached();
-  }
-  // Answers that end are followed by others, as they usually were with so many here.
-  const double beside = std::min<double>(known, slots > 0 ? slots - 1 : 0);
-  const double overlap = known > 0 ? std::min(rest * beside / known, beside) : 0;
-  const double goes_on = usual.requests > 0 ? std::min(known / usual.requests, 1.0) : 0;
-  out.streams_later =
-      waiting >= slots
-          ? beside
-          : overlap + (beside - overlap) * (beside > 0 ? std::min(usual.streams / beside, 1.0) : 0);
-  out.positions = known > 0 ? positions / known * out.streams_later : 0;
-  out.prompts_later = usual.prompts * goes_on;
-
-  if (begun + queue >= usable) {
-    // Slots in the order in which they come free, and those who take them first.
-    const double token = model.token({static_cast<double>(slots - 1), out.positions, usual.prompts});
-    free_at_.clear();
-    double prompt_sum = 0, left_sum = 0;
-    for (const Stay& stay : stays_) {
-      if (stay.request == request && request != 0) continue;
-      const double n = stay.uncached(), left = stay.left() * token;
-      const double prompt = model.prefill({n, pairs_of(n, stay.cached), out.streams});
-      if (stay.state == Stay::State::waits) {
-        prompt_sum += prompt;
-        left_sum += left;
-      } else {
-        free_at_.push_back(left + (stay.state == Stay::State::prefills ? prompt : 0));
-      }
-    }
-    while (free_at_.size() < usable) free_at_.push_back(0);
-    std::ranges::make_heap(free_at_, std::greater{});
-    const auto take = [&] {
-      std::ranges::pop_heap(free_at_, std::greater{});
-      const double at = free_at_.back();
-      free_at_.pop_back();
-      return at;
-    };
-    while (free_at_.size() > usable) take();  // more than usable slots are taken: those free none
-    const double service = waiting > 0 ? (prompt_sum + left_sum) / waiting : 0;
-    const std::size_t simulated = std::min<std::size_t>(queue, kMostAhead);
-    double at = 0;
-    for (std::size_t i = 0; i < simulated; ++i) {
-      at = take();
-      free_at_.push_back(at + service);
-      std::ranges::push_heap(free_at_, std::greater{});
-    }
-    out.turn = take() + service * static_cast<double>(queue - simulated) / usable;
-  }
-
-  // Prompts at hand that have less left, times their app's presence.
-  const double own_key = tokens * (own.begun + own.waiting + 1);
+  for (const Stay& stay : stays_)
+    if (at_engine(stay)) ++presence(*stay.app).here;
+  arrived = all_arrived;
+  const double own = prompt_rank(asked.tokens, presence(*asked.app).here + 1);
   double shortest = 0;
   for (const Stay& stay : stays_) {
-    if (stay.state == Stay::State::decodes || (stay.request == request && request != 0)) continue;
-    if (stay.state == Stay::State::waits && (out.turn > 0 || stay.id > before)) continue;
-    const Presence& theirs = presence(*stay.app);
+    if (!at_engine(stay) || stay.state == Stay::State::decodes) continue;
     const double n = stay.uncached();
-    if (n * std::max(theirs.begun + theirs.waiting, 1U) > own_key) continue;
+    if (prompt_rank(n, presence(*stay.app).here) > own) continue;
     out.tokens += n;
     out.pairs += pairs_of(n, stay.cached);
     if (stay.state == Stay::State::prefills && (shortest == 0 || n < shortest)) shortest = n;
@@ -232,6 +217,26 @@ EngineWork::Ahead EngineWork::ahead(const AnswerLength& app, std::uint64_t reque
     out.tokens *= share;
     out.pairs *= share;
   }
+}
+
+EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model, TimePoint now) {
+  const Others others = look_at_others(asked);
+  const auto& usual = model.usual();
+  Ahead out;
+  out.streams = streams_;
+  // Answers that end are followed by others, as they usually were with so many here.
+  const double known = others.begun + others.waiting;
+  const double beside = std::min<double>(known, asked.slots - 1);
+  const double overlap = known > 0 ? std::min(others.rest * beside / known, beside) : 0;
+  const double goes_on = usual.requests > 0 ? std::min(known / usual.requests, 1.0) : 0;
+  out.streams_later =
+      others.waiting >= asked.slots
+          ? beside
+          : overlap + (beside - overlap) * (beside > 0 ? std::min(usual.streams / beside, 1.0) : 0);
+  out.positions = known > 0 ? others.positions / known * out.streams_later : 0;
+  out.prompts_later = usual.prompts * goes_on;
+  wait_for_turn(asked, others, model, usual.prompts, out);
+  wait_for_prompts(asked, others, model, now, out);
   return out;
 }
 

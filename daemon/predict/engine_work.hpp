@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/fairness.hpp"
 #include "daemon/predict/answer_length.hpp"
 #include "daemon/predict/engine_model.hpp"
 #include "daemon/predict/prefix_blocks.hpp"
@@ -79,8 +80,18 @@ class EngineWork {
   void generated(Stay& stay, std::uint32_t tokens, TimePoint now);
   void leave(std::uint64_t id, TimePoint now);
 
-  // Of a request of `app` with so many tokens to compute, if it came now, or where `request` is one that
-  // waits here, as it waits.
+  // A request that comes now, or one that waits here already and is asked about again.
+  struct Asked {
+    const AnswerLength* app = nullptr;
+    std::uint64_t request = 0;  // its number, if it waits here
+    double tokens = 0;          // of its prompt, to compute
+    double output = 0;          // tokens of an answer
+    std::uint32_t slots = 1;
+    const TurnForecast* turn = nullptr;  // the queue's; absent: turns come in order of arrival
+
+    bool is(const Stay& stay) const noexcept { return request != 0 && stay.request == request; }
+  };
+  // The work that goes before a request, or beside it.
   struct Ahead {
     double turn = 0;               // seconds until it has a slot
     double tokens = 0, pairs = 0;  // of prompts that the engine computes first
@@ -90,8 +101,7 @@ class EngineWork {
     double prompts_later = 0;      // tokens of prompts for each token of such an answer
     bool any() const noexcept { return turn > 0 || tokens > 0 || streams > 0; }  // others are there
   };
-  Ahead ahead(const AnswerLength& app, std::uint64_t request, double tokens, double output,
-              std::uint32_t slots, const EngineModel& model, TimePoint now);
+  Ahead ahead(const Asked& asked, const EngineModel& model, TimePoint now);
 
   WorkDone done(TimePoint now, const EngineModel& model);
   // Others on the same device or cores that are at work, and this one.
@@ -100,13 +110,29 @@ class EngineWork {
   const std::vector<Stay>& stays() const noexcept { return stays_; }
 
  private:
+  // An answer of another request that has begun: what is left of it.
+  struct Begun {
+    double prompt = 0, pairs = 0, output = 0;  // tokens
+  };
   struct Presence {
     const AnswerLength* app = nullptr;
+    std::uint32_t here = 0;
+  };
+  // The answers of other requests, summed up.
+  struct Others {
     std::uint32_t begun = 0, waiting = 0;
+    double rest = 0;                               // of them, what overlaps with the request's answers
+    double positions = 0;                          // that they attend to
+    double waiting_tokens = 0, waiting_pairs = 0;  // of the prompts of those that wait
+    double waiting_left = 0;                       // tokens of their answers
   };
   void advance(TimePoint now) noexcept;
   double progress(TimePoint now, const EngineModel& model) const;
-  std::uint32_t waiting_ahead(const Presence& own, bool newcomer) const;
+  Others look_at_others(const Asked& asked);
+  void wait_for_turn(const Asked& asked, const Others& others, const EngineModel& model, double prompts,
+                     Ahead& out);
+  void wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model, TimePoint now,
+                        Ahead& out);
   Presence& presence(const AnswerLength& app);
 
   Group* group_;
@@ -117,6 +143,7 @@ class EngineWork {
   TimePoint prompts_at_{};  // since then it computes the prompt at hand
   // Reused by every ahead().
   std::vector<Presence> apps_;
+  std::vector<Begun> begun_left_;
   std::vector<double> free_at_;
 };
 

@@ -230,8 +230,14 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
   const AnswerLength::Expected output = app.expected(query.declared_output, query.max_tokens);
   out.output_tokens = output.median;
 
-  const EngineWork::Ahead ahead = engine.work.ahead(app, query.request, tokens, output.median,
-                                                    std::max(query.slots, 1U), known, query.now);
+  const auto line = std::ranges::find(query.lines, std::string_view(engine.backend), &LineState::backend);
+  const EngineWork::Asked asked{.app = &app,
+                                .request = query.request,
+                                .tokens = tokens,
+                                .output = static_cast<double>(output.median),
+                                .slots = std::max(query.slots, 1U),
+                                .turn = line == query.lines.end() ? nullptr : &line->turn};
+  const EngineWork::Ahead ahead = engine.work.ahead(asked, known, query.now);
   const double sharers = engine.work.sharers();
   const double pairs = pairs_of(tokens, out.cached_tokens);
   const double own = known.prefill({tokens, pairs, ahead.streams});

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "backends/fairness.hpp"
 #include "daemon/predict/accuracy.hpp"
 #include "daemon/predict/answer_length.hpp"
 #include "daemon/predict/engine_model.hpp"
@@ -44,6 +45,12 @@ struct EngineState {
       {};  // of the file that it has loaded: what was learned of another one is forgotten
 };
 
+// The line in front of an engine of the query's model, as the daemon's queue foretells the request's turn.
+struct LineState {
+  std::string_view backend;
+  TurnForecast turn;
+};
+
 struct Query {
   std::string_view app, model;
   std::shared_ptr<const PromptPrint> prompt;
@@ -52,6 +59,7 @@ struct Query {
   std::uint32_t declared_output = 0;          // workload.output_tokens; 0: not declared
   std::uint32_t slots = 1;                    // sequences that an engine of the model computes at once
   std::span<const EngineState> engines = {};  // those without a row have not been started
+  std::span<const LineState> lines = {};      // at those without a row turns come in order of arrival
   const measure::Book* book = nullptr;
   std::int64_t unix_seconds = 0;  // for the book
   TimePoint now{};

@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 
 #include "daemon/route/dispatcher_impl.hpp"
+#include "daemon/route/meter.hpp"
 #include "daemon/route/running_job.hpp"
 #include "daemon/route/slo.hpp"
 
@@ -63,6 +64,20 @@ predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now) 
   return out;
 }
 
+std::span<const predict::LineState> Dispatcher::Impl::lines_for(const JobSpec& spec,
+                                                                const std::optional<OwnPlace>& own) {
+  const std::uint64_t tokens = spec.prompts.empty() ? 0 : estimated_tokens(spec.prompts.front());
+  turns->forecast(spec.model.id,
+                  {.app = spec.app.id,
+                   .weight = spec.app.weight() / 100.0,
+                   .prompt_tokens = static_cast<double>(tokens),
+                   .answers = std::max(spec.answers(), 1U)},
+                  lines);
+  for (predict::LineState& line : lines)
+    if (own && line.backend == own->backend) line.turn = own->turn;
+  return lines;
+}
+
 policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& asked,
                                           std::span<const policy::NamedFact> overrides) {
   const auto now = Clock::now();
@@ -71,7 +86,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   for (fleet::WorkerStatus& worker : live.workers)
     worker.load.waiting += static_cast<std::uint32_t>(asked.own && worker.model == spec.model.id &&
                                                               worker.backend == asked.own->backend
-                                                          ? asked.own->ahead
+                                                          ? asked.own->turn.before
                                                           : turns->waiting(worker.model, worker.backend));
   static const measure::Book kNothing;
   policy::Facts facts = gather(hardware, age, spec.app, spec.model, spec.traits, live, spec.file,
@@ -83,6 +98,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
     if (worker.model == spec.model.id) engines.push_back(state_of(worker));
   predict::Query query = query_of(spec, asked, now);
   query.engines = engines;
+  query.lines = lines_for(spec, asked.own);
   predictor.predict(query, facts);
   if (!overrides.empty()) derive(facts);
   return facts;

@@ -28,7 +28,7 @@ Receipt begun_receipt(const JobSpec& spec);
 // Where a request waits: only those that go before it there are in its way.
 struct OwnPlace {
   std::string_view backend;
-  std::size_t ahead = 0;
+  TurnForecast turn;
 };
 
 // A request as the predictor is asked about it.
@@ -37,7 +37,7 @@ struct Asked {
   std::uint64_t request = 0;         // its number; 0: it is only explained
   std::optional<OwnPlace> own = {};  // where it is decided again
 };
-// Without the states of the engines.
+// Without the states of the engines and their lines.
 predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now);
 
 struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
@@ -72,7 +72,11 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void record(const JobSpec& spec, policy::Facts facts, double policy_us, ReceiptWriter& receipt) const;
   void retire(Ticket ticket);
 
+  // The lines of the request's model, with the request's own place in its line.
+  std::span<const predict::LineState> lines_for(const JobSpec& spec, const std::optional<OwnPlace>& own = {});
+
   std::vector<Ticket> retired;
+  std::vector<predict::LineState> lines;  // storage for lines_for()
 };
 
 inline std::uint32_t context_of(const config::ModelEntry& model) {

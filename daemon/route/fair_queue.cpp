@@ -2,126 +2,121 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
-
-#include "backends/fairness.hpp"
 
 namespace flyball::route {
+namespace {
+
+std::uint64_t first_of(const std::map<FairQueue::Id, double>& waiting) {
+  return waiting.empty() ? QueuedApp::kNone : waiting.begin()->first;
+}
+
+}  // namespace
 
 void FairQueue::set_slots(std::uint32_t slots) noexcept {
   slots_ = std::max(1U, slots);
 }
 
-// The app, its counter lifted where it has nobody waiting: to the lowest of those who wait, or, where nobody
-// waits, to that of who waited last.
-FairQueue::App& FairQueue::arrive(const std::string& name, double weight) {
-  App& app = apps_[name];
-  app.weight = weight;
-  app.came = begun_;
-  if (!app.waiting.empty()) return app;
-  const auto last = apps_.find(last_);
-  double least = last == apps_.end() ? 0 : last->second.counter;
+// The counter of an app that comes: lifted where it has nobody waiting, to the lowest of those who wait, or,
+// where nobody waits, to that of who waited last.
+double FairQueue::lifted(const QueuedApp& app) const noexcept {
+  if (app.waits()) return app.service;
+  double least = last_ ? queued_[*last_].service : 0;
   bool any = false;
-  for (const auto& [other, state] : apps_)
-    if (!state.waiting.empty()) {
-      least = any ? std::min(least, state.counter) : state.counter;
+  for (const QueuedApp& other : queued_)
+    if (other.waits()) {
+      least = any ? std::min(least, other.service) : other.service;
       any = true;
     }
-  app.counter = std::max(app.counter, least);
+  return std::max(app.service, least);
+}
+
+std::size_t FairQueue::arrive(const std::string& name, double weight) {
+  const auto [it, is_new] = index_.try_emplace(name, apps_.size());
+  if (is_new) {
+    apps_.emplace_back();
+    queued_.emplace_back();
+  }
+  const std::size_t app = it->second;
+  apps_[app].weight = weight;
+  queued_[app].came = begun_;
+  queued_[app].service = lifted(queued_[app]);
   return app;
 }
 
-void FairQueue::charge(App& app, double tokens) noexcept {
-  app.counter += tokens / app.weight;
-  if (app.waiting.empty()) return;
-  for (const auto& [name, other] : apps_)
-    if (!other.waiting.empty()) widest_gap_ = std::max(widest_gap_, std::abs(app.counter - other.counter));
+void FairQueue::charge(std::size_t index, double tokens) noexcept {
+  QueuedApp& app = queued_[index];
+  app.service += tokens / apps_[index].weight;
+  if (!app.waits()) return;
+  for (const QueuedApp& other : queued_)
+    if (other.waits()) widest_gap_ = std::max(widest_gap_, std::abs(app.service - other.service));
 }
 
 void FairQueue::add(Id id, const std::string& name, double weight, double prompt_tokens) {
-  App& app = arrive(name, weight);
-  app.waiting.emplace(id, prompt_tokens);
+  const std::size_t app = arrive(name, weight);
+  apps_[app].waiting.emplace(id, prompt_tokens);
+  queued_[app].first = first_of(apps_[app].waiting);
   ++waiting_;
-  entries_[id] = {name, prompt_tokens, false};
+  waiting_tokens_ += prompt_tokens;
+  entries_[id] = {app, prompt_tokens, false};
 }
 
 void FairQueue::begin(Id id, const std::string& name, double weight, double prompt_tokens) {
-  App& app = arrive(name, weight);
-  entries_[id] = {name, prompt_tokens, false};
+  const std::size_t app = arrive(name, weight);
+  entries_[id] = {app, prompt_tokens, false};
   start(id, app, prompt_tokens);
 }
 
-void FairQueue::start(Id id, App& app, double prompt_tokens) {
+void FairQueue::start(Id id, std::size_t app, double prompt_tokens) {
   charge(app, kPromptToken * prompt_tokens);
-  ++app.running;
-  ++running_;
+  ++queued_[app].presence;
+  running_.push_back({id, app});
   ++begun_;
   entries_[id].runs = true;
 }
 
-bool FairQueue::others_come(const App& app) const noexcept {
-  return std::ranges::any_of(apps_, [&](const auto& other) {
-    return &other.second != &app && begun_ - other.second.came <= kRemembered;
-  });
-}
-
-bool FairQueue::one_yields() const noexcept {
-  return std::ranges::any_of(apps_, [](const auto& app) { return yields_place(app.second.running); });
-}
-
 std::optional<FairQueue::Id> FairQueue::next() {
-  if (running_ > slots_ || (running_ == slots_ && !one_yields())) return std::nullopt;
-  using Named = std::pair<const std::string, App>;
-  Named *best = nullptr, *newcomer = nullptr;  // of all apps that wait, and of the newcomers
-  const auto better = [](const App& a, const Named* b) {
-    return b == nullptr || std::pair(a.counter, a.waiting.begin()->first) <
-                               std::pair(b->second.counter, b->second.waiting.begin()->first);
-  };
-  for (Named& app : apps_) {
-    if (app.second.waiting.empty()) continue;
-    if (better(app.second, best)) best = &app;
-    if (app.second.running == 0 && better(app.second, newcomer)) newcomer = &app;
-  }
-  if (best == nullptr) return std::nullopt;
-  const bool last = slots_ > 1 && running_ + 1 == slots_ && others_come(best->second);
-  if (last || running_ == slots_) {
-    if (newcomer == nullptr || newcomer->second.counter > best->second.counter + kAhead) return std::nullopt;
-    best = newcomer;
-  }
-  auto& [name, app] = *best;
-  const auto [id, prompt_tokens] = *app.waiting.begin();
-  app.waiting.erase(app.waiting.begin());
+  if (waiting_ == 0) return std::nullopt;
+  const auto app = next_turn(queued_, slots_, running(), begun_);
+  if (!app) return std::nullopt;
+  Waiting& waiting = apps_[*app].waiting;
+  const auto [id, prompt_tokens] = *waiting.begin();
+  waiting.erase(waiting.begin());
+  queued_[*app].first = first_of(waiting);
   --waiting_;
-  if (app.waiting.empty()) last_ = name;
-  start(id, app, prompt_tokens);
+  waiting_tokens_ -= prompt_tokens;
+  if (waiting.empty()) last_ = *app;
+  start(id, *app, prompt_tokens);
   return id;
 }
 
 void FairQueue::generated(Id id, std::uint64_t tokens) {
   const auto it = entries_.find(id);
-  if (it != entries_.end()) charge(apps_[it->second.app], kGeneratedToken * static_cast<double>(tokens));
+  if (it != entries_.end()) charge(it->second.app, kGeneratedToken * static_cast<double>(tokens));
 }
 
 void FairQueue::settle(Id id, double prompt_tokens) {
   const auto it = entries_.find(id);
   if (it == entries_.end() || !it->second.runs) return;
-  charge(apps_[it->second.app], kPromptToken * (prompt_tokens - it->second.prompt_tokens));
+  charge(it->second.app, kPromptToken * (prompt_tokens - it->second.prompt_tokens));
   it->second.prompt_tokens = prompt_tokens;
 }
 
 void FairQueue::remove(Id id) {
   const auto it = entries_.find(id);
   if (it == entries_.end()) return;
-  App& app = apps_[it->second.app];
-  if (it->second.runs) {
-    --app.running;
-    --running_;
-  } else {
-    app.waiting.erase(id);
-    --waiting_;
-    if (app.waiting.empty()) last_ = it->second.app;
-  }
+  const Entry entry = it->second;
   entries_.erase(it);
+  if (entry.runs) {
+    --queued_[entry.app].presence;
+    running_.erase(std::ranges::find(running_, id, &Running::id));
+    return;
+  }
+  Waiting& waiting = apps_[entry.app].waiting;
+  waiting.erase(id);
+  queued_[entry.app].first = first_of(waiting);
+  --waiting_;
+  waiting_tokens_ -= entry.prompt_tokens;
+  if (waiting.empty()) last_ = entry.app;
 }
 
 bool FairQueue::waits(Id id) const {
@@ -129,17 +124,131 @@ bool FairQueue::waits(Id id) const {
   return it != entries_.end() && !it->second.runs;
 }
 
-std::size_t FairQueue::ahead_of(Id id) const {
-  FairQueue copy = *this;
-  copy.set_slots(UINT32_MAX);
-  std::size_t n = 0;
-  for (auto next = copy.next(); next && *next != id; next = copy.next()) ++n;
-  return n;
+FairQueue::Ahead& FairQueue::look_ahead() const {
+  ahead_.apps = queued_;
+  ahead_.heads.clear();
+  for (const App& app : apps_) ahead_.heads.push_back(app.waiting.begin());
+  ahead_.begun.clear();
+  for (const Running& one : running_) ahead_.begun.push_back(one.app);
+  return ahead_;
+}
+
+TurnForecast FairQueue::here() const noexcept {
+  TurnForecast out;
+  out.taken = running();
+  out.waiting = static_cast<std::uint32_t>(waiting_);
+  out.waiting_tokens = waiting_tokens_;
+  return out;
+}
+
+TurnForecast FairQueue::forecast(const Coming& coming) const {
+  static const Waiting kNobody;
+  Ahead& ahead = look_ahead();
+  const auto it = index_.find(coming.app);
+  const bool is_new = it == index_.end();
+  Asked asked;
+  asked.app = is_new ? apps_.size() : it->second;
+  asked.answers = std::max(coming.answers, 1U);
+  asked.first = QueuedApp::kNone - asked.answers;  // later than whoever waits
+  asked.last = QueuedApp::kNone - 1;
+  asked.coming = &coming;
+  if (is_new) {
+    ahead.apps.emplace_back();
+    ahead.heads.push_back(kNobody.end());
+  }
+  QueuedApp& app = ahead.apps[asked.app];
+  app.service = lifted(app);
+  app.came = begun_;
+  app.first = std::min(app.first, asked.first);
+  return follow(asked, here(), kFollowed);
+}
+
+TurnForecast FairQueue::forecast(Id first, Id last, std::size_t followed) const {
+  look_ahead();
+  Asked asked;
+  asked.app = entries_.at(first).app;
+  asked.first = first;
+  asked.last = last;
+  TurnForecast out = here();
+  const auto is_own = [&](const Running& one) { return one.id >= first && one.id <= last; };
+  asked.begun = asked.answers = static_cast<std::uint32_t>(std::ranges::count_if(running_, is_own));
+  out.taken -= asked.begun;
+  const Waiting& waiting = apps_[asked.app].waiting;
+  for (auto one = waiting.lower_bound(first); one != waiting.end() && one->first <= last; ++one) {
+    ++asked.answers;
+    --out.waiting;
+    out.waiting_tokens -= one->second;
+  }
+  return waits(last) ? follow(asked, out, followed) : out;
+}
+
+// The app's first request leaves the line of the forecast; the tokens of its prompt, over the app's weight.
+double FairQueue::take_first(const Asked& asked, std::size_t index) const {
+  QueuedApp& app = ahead_.apps[index];
+  const bool own = index == asked.app;
+  const bool comes = own && asked.coming != nullptr;
+  auto& head = ahead_.heads[index];
+  const bool in_line = !comes || app.first < asked.first;
+  const double tokens = in_line ? head->second : asked.coming->prompt_tokens;
+  if (in_line) ++head;
+  const bool more = index < apps_.size() && head != apps_[index].waiting.end();
+  if (more)
+    app.first = head->first;
+  else if (!comes || app.first == asked.last)
+    app.first = QueuedApp::kNone;
+  else
+    app.first = std::max(app.first + 1, asked.first);
+  app.service += kPromptToken * tokens / (comes ? asked.coming->weight : apps_[index].weight);
+  return tokens;
+}
+
+// `out` has the counts of other requests.
+TurnForecast FairQueue::follow(const Asked& asked, TurnForecast out, std::size_t followed) const {
+  std::uint32_t taken = running(), own_begun = asked.begun;
+  std::uint64_t handed_over = begun_;
+  std::size_t ended = 0;
+  for (;;) {
+    const auto turn = next_turn(ahead_.apps, slots_, taken, handed_over);
+    if (!turn) {
+      --ahead_.apps[ahead_.begun[ended++]].presence;
+      --taken;
+      ++(own_begun > 0 ? out.ends_between : out.ends);
+      continue;
+    }
+    const Id id = ahead_.apps[*turn].first;
+    const bool own = *turn == asked.app && id >= asked.first && id <= asked.last;
+    if (own && id == asked.last) return out;
+    if (followed-- == 0) break;
+    const double tokens = take_first(asked, *turn);
+    if (own) {
+      ++own_begun;
+    } else if (own_begun > 0) {
+      ++out.between;
+    } else {
+      ++out.before;
+      out.tokens += tokens;
+    }
+    ++ahead_.apps[*turn].presence;
+    ahead_.begun.push_back(*turn);
+    ++taken;
+    ++handed_over;
+  }
+  const std::uint32_t left = out.waiting - out.before - out.between;
+  if (own_begun > 0) {
+    out.between += left;
+    out.ends_between += left;
+  } else {
+    out.tokens = out.waiting_tokens;
+    out.before += left;
+    out.ends += left;
+  }
+  out.ends_between += asked.answers - std::max(own_begun, 1U);
+  return out;
 }
 
 double FairQueue::counter(const std::string& app) const {
-  const auto it = apps_.find(app);
-  return it == apps_.end() ? 0 : it->second.counter;
+  const auto it = index_.find(app);
+  return it == index_.end() ? 0 : queued_[it->second].service;
 }
 
 }  // namespace flyball::route

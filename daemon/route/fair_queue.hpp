@@ -3,15 +3,20 @@
 // generated one 2, divided by the app's weight; the app with the lowest counter among those that wait goes
 // next, its requests in order of arrival. An app that was away does not save up: when it comes back its
 // counter is lifted to the lowest of those that wait, or, where nobody waits, to that of who waited last.
-// backends/fairness.hpp is the contract that this queue and the engine's scheduler share. Pure: no clock, no
-// engine.
+// backends/fairness.hpp has the rules, which the engine's scheduler and the predictor share. Pure: no clock,
+// no engine.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
+
+#include "backends/fairness.hpp"
 
 namespace flyball::route {
 
@@ -19,13 +24,8 @@ class FairQueue {
  public:
   using Id = std::uint64_t;  // must rise
   static constexpr double kPromptToken = 1, kGeneratedToken = 2;
-
-  // The last free slot is kept for a newcomer, for so many requests begun after another app came: an app that
-  // comes again to an engine that another one floods begins at once, and an app that is alone has every slot.
-  // If no slot was kept, one request of a newcomer begins beside all of them if an app yields a place. A
-  // newcomer may be ahead of the others by kAhead, and no more, or it would get more than its share.
-  static constexpr std::uint64_t kRemembered = 100;
-  static constexpr double kAhead = 4096;
+  // Requests that a forecast follows one by one. Beyond them every request in line is taken to go first.
+  static constexpr std::size_t kFollowed = 256;
 
   // Sequences that the engine computes at once; at least one.
   void set_slots(std::uint32_t slots) noexcept;
@@ -44,43 +44,80 @@ class FairQueue {
 
   bool waits(Id id) const;
   std::size_t waiting() const noexcept { return waiting_; }
-  std::uint32_t running() const noexcept { return running_; }
-  // Before it: those that go first if nobody else comes and nothing more is generated. Precondition:
-  // waits(id).
-  std::size_t ahead_of(Id id) const;
+  std::uint32_t running() const noexcept { return static_cast<std::uint32_t>(running_.size()); }
+
+  // A request that would come now, with so many answers. prompt_tokens: of each of them, as estimated.
+  struct Coming {
+    std::string_view app;
+    double weight = 1, prompt_tokens = 0;
+    std::uint32_t answers = 1;
+  };
+  TurnForecast forecast(const Coming& coming) const;
+  // The answers with ids from `first` to `last`, all of one app. Those that have their turn wait for nobody.
+  // Precondition: both wait or have their turn.
+  TurnForecast forecast(Id first, Id last) const { return forecast(first, last, kFollowed); }
+  // Requests that begin before it, by that forecast, however many wait. Precondition: waits(id).
+  std::size_t ahead_of(Id id) const { return forecast(id, id, SIZE_MAX).before; }
+
   double counter(const std::string& app) const;  // 0 for one never seen
   // The most that the counters of two apps have differed by while both had somebody waiting. The paper bounds
-  // it by 2 * max(longest prompt, slots * kGeneratedToken * longest answer) / least weight, and here kAhead
-  // comes on top.
+  // it by 2 * max(longest prompt, slots * kGeneratedToken * longest answer) / least weight, and here
+  // kMostLead comes on top.
   double widest_gap() const noexcept { return widest_gap_; }
 
  private:
   struct Entry {
-    std::string app;
+    std::size_t app = 0;
     double prompt_tokens = 0;
     bool runs = false;
   };
+  using Waiting = std::map<Id, double>;  // prompt tokens
   struct App {
-    double counter = 0, weight = 1;
-    std::uint32_t running = 0;     // its presence
-    std::uint64_t came = 0;        // how many had begun when it came last
-    std::map<Id, double> waiting;  // prompt tokens
+    double weight = 1;
+    Waiting waiting;
+  };
+  struct Running {
+    Id id = 0;
+    std::size_t app = 0;
+  };
+  // The queue's state as a forecast goes on from it. Reused, so that a forecast allocates nothing.
+  struct Ahead {
+    std::vector<QueuedApp> apps;
+    std::vector<Waiting::const_iterator> heads;  // by app
+    std::vector<std::size_t> begun;              // apps of those at the engine, in order
+  };
+  // The request that a forecast is for.
+  struct Asked {
+    std::size_t app = 0;
+    Id first = 0, last = 0;  // its answers
+    std::uint32_t answers = 0;
+    std::uint32_t begun = 0;         // of its answers, those that have their turn
+    const Coming* coming = nullptr;  // absent: its answers are here
   };
 
-  App& arrive(const std::string& app, double weight);
-  void charge(App& app, double tokens) noexcept;
-  void start(Id id, App& app, double prompt_tokens);
+  std::size_t arrive(const std::string& app, double weight);
+  double lifted(const QueuedApp& app) const noexcept;
+  void charge(std::size_t app, double tokens) noexcept;
+  void start(Id id, std::size_t app, double prompt_tokens);
+  TurnForecast here() const noexcept;
+  Ahead& look_ahead() const;
+  TurnForecast forecast(Id first, Id last, std::size_t followed) const;
+  double take_first(const Asked& asked, std::size_t app) const;
+  TurnForecast follow(const Asked& asked, TurnForecast out, std::size_t followed) const;
 
-  bool others_come(const App& app) const noexcept;
-  bool one_yields() const noexcept;
-
-  std::uint32_t slots_ = 1, running_ = 0;
+  std::uint32_t slots_ = 1;
   std::uint64_t begun_ = 0;
   std::size_t waiting_ = 0;
-  std::string last_;  // the app that left the queue last
+  double waiting_tokens_ = 0;
+  std::optional<std::size_t> last_;  // the app that left the queue last
   double widest_gap_ = 0;
-  std::map<std::string, App> apps_;  // of the configuration: they are few, and stay
+  // Apps are those of the configuration: they are few, and stay.
+  std::map<std::string, std::size_t, std::less<>> index_;
+  std::vector<QueuedApp> queued_;  // by index
+  std::vector<App> apps_;          // by index
   std::unordered_map<Id, Entry> entries_;
+  std::vector<Running> running_;  // in the order in which they began
+  mutable Ahead ahead_;
 };
 
 }  // namespace flyball::route

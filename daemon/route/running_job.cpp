@@ -207,8 +207,9 @@ void RunningJob::foresee(std::size_t index, const std::string& backend) {
   Choice& choice = choices_[index];
   choice.predicted = {};
   choice.predicted_at = backend;
-  const predict::Query query =
+  predict::Query query =
       query_of(spec_, {prints_[index / spec_.n], number_}, std::chrono::steady_clock::now());
+  if (index == 0) query.lines = dispatcher_->lines_for(spec_);  // its times are judged
   choice.predicted = dispatcher_->predictor.enter(
       {query, backend, receipt().facts, index == 0, !choice.attempt.resume_tokens().empty()});
 }
@@ -270,13 +271,21 @@ void RunningJob::look_at_slo() {
   const std::chrono::microseconds slo = *wanted_ttft(spec_.app, spec_.traits), so_far = waited();
   spec_.traits.waited = std::chrono::duration_cast<std::chrono::milliseconds>(so_far);
   const policy::Target& at = *receipt().decision.target;
-  const auto line = choices_.front().place.in_line();
-  auto facts =
-      dispatcher_->facts_for(spec_, {prints_.front(), number_, OwnPlace{at.backend, line ? line->ahead : 0}});
+  auto facts = dispatcher_->facts_for(spec_, {prints_.front(), number_, own_place()});
   const auto expected = expected_ttft(facts, at.backend);
   if (!expected) return;
   if (so_far + *expected <= slo) return watch_slo(facts);
   decide_again(std::move(facts), redecision_of(at, slo, so_far, *expected));
+}
+
+// nullopt: no answer stands in line yet.
+std::optional<OwnPlace> RunningJob::own_place() const {
+  const Choice* last = nullptr;
+  for (const Choice& choice : choices_)
+    if (choice.place) last = &choice;
+  if (last == nullptr) return std::nullopt;
+  const auto turn = choices_.front().place.forecast(last->place);
+  return turn ? std::optional(OwnPlace{receipt().decision.target->backend, *turn}) : std::nullopt;
 }
 
 // The request gives its places up where another engine is chosen. It stays where the same one is, or none.

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -76,6 +77,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   bool only_waits() const;
   void watch_slo(const policy::Facts& facts);
   void look_at_slo();
+  std::optional<OwnPlace> own_place() const;
   void decide_again(policy::Facts facts, Redecision again);
 
   std::shared_ptr<Dispatcher::Impl> dispatcher_;

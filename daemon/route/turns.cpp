@@ -57,6 +57,12 @@ std::optional<PlaceInLine> Turns::Place::in_line() const {
   return out;
 }
 
+std::optional<TurnForecast> Turns::Place::forecast(const Place& last) const {
+  const auto turns = turns_.lock();
+  if (!turns || id_ == 0 || last.id_ == 0 || last.line_ != line_) return std::nullopt;
+  return turns->lines_.at(*line_).queue.forecast(id_, last.id_);
+}
+
 // Times between places are a pace only while every one of them is waited for.
 void Turns::note_pace(Line& line) const {
   if (line.queue.waiting() == 0) {
@@ -108,6 +114,13 @@ void Turns::pump(Line& line) {
     const auto turn = line.granted.extract(*id);
     turn.mapped()();
   }
+}
+
+void Turns::forecast(const std::string& model, const FairQueue::Coming& coming,
+                     std::vector<predict::LineState>& out) const {
+  out.clear();
+  for (const auto& [key, line] : lines_)
+    if (key.first == model) out.push_back({key.second, line.queue.forecast(coming)});
 }
 
 std::size_t Turns::waiting(const std::string& model, const std::string& backend) const {

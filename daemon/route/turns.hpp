@@ -11,7 +11,9 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "daemon/predict/predictor.hpp"
 #include "daemon/route/fair_queue.hpp"
 
 namespace flyball::route {
@@ -25,8 +27,8 @@ struct TurnRequest {
   bool goes_on = false;      // it had its turn, at an engine that failed: it waits no second time
 };
 
-// So many go first if nobody else comes; at the pace at which places have been given up lately, so long until
-// the turn. -1: nobody has waited long enough for a pace to be known.
+// How many go first if nobody else comes, and how long until the turn at the pace at which places have been
+// given up lately. -1: nobody has waited long enough for a pace to be known.
 struct PlaceInLine {
   std::size_t ahead = 0;
   std::int64_t eta_ms = -1;
@@ -49,6 +51,8 @@ class Turns : public std::enable_shared_from_this<Turns> {
     void generated(std::uint64_t tokens);
     void settle(double prompt_tokens);           // what the prompt really cost: 0 where nothing was computed
     std::optional<PlaceInLine> in_line() const;  // nullopt: it does not wait
+    // Of the answers from this place to `last`, places of one request. nullopt: they are not in one line.
+    std::optional<TurnForecast> forecast(const Place& last) const;
 
    private:
     friend class Turns;
@@ -64,6 +68,10 @@ class Turns : public std::enable_shared_from_this<Turns> {
   // after the place is gone. It must not destroy places.
   Place ask(TurnRequest request, std::function<void()> granted);
   std::size_t waiting(const std::string& model, const std::string& backend) const;
+  // The turn of a request that came now, for each engine of the model that has a line. They are put into
+  // `out`, whose names live as long as this.
+  void forecast(const std::string& model, const FairQueue::Coming& coming,
+                std::vector<predict::LineState>& out) const;
   double widest_gap() const;  // of all lines: FairQueue's
   // Between two places given up at the model's engine that is quickest at it; -1: not known.
   std::int64_t pace_ms(const std::string& model) const;

@@ -98,6 +98,8 @@ class FlyballRouter final : public Router {
     std::vector<predict::EngineState> engines;
     for (const fleet::WorkerStatus& worker : live.workers) engines.push_back(state_of(worker));
     query.engines = engines;
+    const std::vector<predict::LineState> lines = world.lines(index);
+    query.lines = lines;
     predictor_.predict(query, facts);
     policy::decide(tree_, facts, decision_);
     if (decision_.target == nullptr) bench::die("the policy names no engine that is available");

@@ -21,6 +21,13 @@ double seconds_of(TimePoint time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
+// Batch work weighs a quarter of what a person waits for.
+double weight_of(const SimRequest& request) {
+  config::AppManifest manifest;
+  if (!request.interactive()) manifest.workload.kind = config::WorkloadClass::batch;
+  return manifest.weight() / 100.0;
+}
+
 std::vector<fleet::MemoryPool> pools_of(const MachineSpec& machine) {
   std::vector<fleet::MemoryPool> pools;
   for (const PoolSpec& pool : machine.pools) pools.push_back({pool.name, pool.bytes, pools.empty()});
@@ -113,13 +120,18 @@ void World::arrive(std::size_t index) {
   outcome.beside_batch = open_batch_ > 0;
   if (!request.interactive()) ++open_batch_;
   ++open_[outcome.engine];
-  // Batch work weighs a quarter of what a person waits for (config::AppManifest::weight()).
-  config::AppManifest manifest;
-  if (!request.interactive()) manifest.workload.kind = config::WorkloadClass::batch;
   places_[index] =
       turns_->ask({kModelId, machine_.engines[outcome.engine].target, SimEngine::kSlots, name_of(request.app),
-                   manifest.weight() / 100.0, static_cast<double>(request.prompt_tokens), false},
+                   weight_of(request), static_cast<double>(request.prompt_tokens), false},
                   [this, index] { granted_.push_back(index); });
+}
+
+std::vector<predict::LineState> World::lines(std::size_t request) const {
+  const SimRequest& asked = requests_[request];
+  std::vector<predict::LineState> out;
+  turns_->forecast(kModelId, {name_of(asked.app), weight_of(asked), static_cast<double>(asked.prompt_tokens)},
+                   out);
+  return out;
 }
 
 void World::give_turns() {

@@ -67,6 +67,8 @@ class World {
   // What the daemon knows of its engines: as Fleet::status(), with who waits for a turn added.
   std::vector<fleet::WorkerStatus> status() const;
   fleet::MemoryStatus memory() const;
+  // The request's turn in the line of each engine, if it came now.
+  std::vector<predict::LineState> lines(std::size_t request) const;
   // Requests that were sent to an engine and are not over.
   std::uint32_t open_at(std::size_t engine) const { return open_[engine]; }
   std::uint64_t steps() const;

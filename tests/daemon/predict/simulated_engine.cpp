@@ -28,33 +28,61 @@ policy::Facts machine() {
   return facts;
 }
 
-void SimulatedEngine::arrive(Simulated& request) {
+Query SimulatedEngine::query_of(const Simulated& request, std::uint64_t number) const {
+  static const EngineState kEngine{"cpu", true, 1};
   PromptPrint print;
   print.bytes = request.prompt * kBytesPerToken + 20;
-  const std::vector<EngineState> engines{{"cpu", true, 1}};
   Query query;
   query.app = request.app;
   query.model = "m";
   query.prompt = std::make_shared<const PromptPrint>(print);
   query.slots = slots_;
-  query.engines = engines;
+  query.engines = {&kEngine, 1};
   query.now = at(request.at);
-  query.request = ++numbers_;
+  query.request = number;
+  return query;
+}
+
+void SimulatedEngine::arrive(Simulated& request) {
+  Query query = query_of(request, ++numbers_);
+  LineState state{"cpu", line == nullptr ? TurnForecast{} : line->forecast(request)};
+  if (line != nullptr) query.lines = {&state, 1};
   const policy::Facts facts = machine();
   if (const auto predicted = predictor_.expect(query, "cpu", true)) {
     request.predicted = *predicted;
     request.known = true;
   }
   request.queued = !open_.empty() || !waiting_.empty();
-  waiting_.push_back({&request, predictor_.enter({query, "cpu", facts}), request.prompt});
+  waiting_.push_back({&request, numbers_, predictor_.enter({query, "cpu", facts}), request.prompt});
+  if (line != nullptr) line->come(numbers_, request);
+}
+
+void SimulatedEngine::ask_about_waiting() {
+  for (const Open& one : waiting_) {
+    Query query = query_of(*one.request, one.number);
+    query.now = at(now_);
+    LineState state{"cpu", line == nullptr ? TurnForecast{} : line->forecast(one.number)};
+    if (line != nullptr) query.lines = {&state, 1};
+    one.request->predicted = predictor_.expect(query, "cpu", true).value();
+  }
+}
+
+// Those whose turn it is get a slot.
+void SimulatedEngine::begin() {
+  const auto take = [&](std::deque<Open>::iterator one) {
+    one->place.began(at(now_));
+    one->request->began = now_;
+    open_.push_back(std::move(*one));
+    waiting_.erase(one);
+  };
+  if (line == nullptr)
+    while (!waiting_.empty() && open_.size() < slots_) take(waiting_.begin());
+  else
+    while (const auto number = line->next()) take(std::ranges::find(waiting_, *number, &Open::number));
 }
 
 void SimulatedEngine::step() {
-  while (!waiting_.empty() && open_.size() < slots_) {
-    waiting_.front().place.began(at(now_));
-    open_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-  }
+  begin();
   std::uint32_t streams = 0;
   Open* shortest = nullptr;
   for (Open& open : open_)
@@ -78,6 +106,7 @@ void SimulatedEngine::step() {
     } else {
       open.place.received({"t", {1}, {}, 0, 0}, at(now_));
     }
+    if (line != nullptr) line->token(open.number);
     if (++open.generated < open.request->output) {
       rest.push_back(std::move(open));
       continue;
@@ -86,6 +115,7 @@ void SimulatedEngine::step() {
     open.request->tpot = decode / std::max(open.request->output - 1, 1U);
     open.place.finished({open.request->prompt, open.request->output, 0},
                         {0, 0, static_cast<std::uint64_t>(decode * 1e6)}, at(now_));
+    if (line != nullptr) line->leave(open.number);
   }
   open_ = std::move(rest);
 }
@@ -94,7 +124,12 @@ void SimulatedEngine::run(std::vector<Simulated>& requests) {
   auto next = requests.begin();
   while (next != requests.end() || !open_.empty() || !waiting_.empty()) {
     if (open_.empty() && waiting_.empty()) now_ = std::max(now_, next->at);
+    const bool all_here = next == requests.end();
     for (; next != requests.end() && next->at <= now_; ++next) arrive(*next);
+    if (asks_again && !all_here && next == requests.end()) {
+      begin();
+      ask_about_waiting();
+    }
     step();
   }
 }

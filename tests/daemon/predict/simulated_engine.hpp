@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -25,7 +26,20 @@ struct Simulated {
   bool queued = false;                      // another one was there
   Prediction predicted;
   bool known = false;  // there was a prediction
+  double began = 0;    // when it got its slot
   double ttft = 0, tpot = 0;
+};
+
+// The order in which requests get their turn at the engine. Numbers are those of requests.
+class Line {
+ public:
+  virtual ~Line() = default;
+  virtual void come(std::uint64_t number, const Simulated& request) = 0;
+  virtual std::optional<std::uint64_t> next() = 0;
+  virtual void token(std::uint64_t number) = 0;
+  virtual void leave(std::uint64_t number) = 0;
+  virtual TurnForecast forecast(const Simulated& coming) const = 0;
+  virtual TurnForecast forecast(std::uint64_t number) const = 0;
 };
 
 class SimulatedEngine {
@@ -33,7 +47,8 @@ class SimulatedEngine {
   SimulatedEngine(Predictor& predictor, std::uint32_t slots, std::uint64_t seed)
       : predictor_(predictor), slots_(slots), draw_(seed) {}
   Costs costs;
-
+  Line* line = nullptr;     // absent: requests get their turns in order of arrival
+  bool asks_again = false;  // about those that wait, when the last one has come
   // Requests in order of `at`; they are filled in.
   void run(std::vector<Simulated>& requests);
   double now() const noexcept { return now_; }
@@ -41,11 +56,15 @@ class SimulatedEngine {
  private:
   struct Open {
     Simulated* request;
+    std::uint64_t number = 0;
     Predictor::Place place;
     std::uint32_t prompt_left = 0, generated = 0;
     double first = 0;
   };
+  Query query_of(const Simulated& request, std::uint64_t number) const;
   void arrive(Simulated& request);
+  void ask_about_waiting();
+  void begin();
   void step();
 
   Predictor& predictor_;

@@ -90,7 +90,7 @@ TEST(FairQueue, TheLastSlotIsForWhoHasNothingRunningWhereOthersCome) {
   q.remove(101);
   q.remove(102);
   id = 200;
-  for (std::uint64_t begun = 0; begun <= FairQueue::kRemembered; ++begun) {
+  for (std::uint64_t begun = 0; begun <= kRemembered; ++begun) {
     flood();
     while (const auto next = q.next()) q.remove(*next);
   }
@@ -129,7 +129,7 @@ TEST(FairQueue, WhoHasNothingRunningWaitsForNoSlotOfAFlood) {
   q.add(20, "third", 1, 1);
   EXPECT_EQ(q.next(), std::nullopt);
 
-  q.generated(11, static_cast<std::uint64_t>(FairQueue::kAhead));
+  q.generated(11, static_cast<std::uint64_t>(kMostLead));
   q.remove(11);
   q.remove(12);
   q.remove(20);
@@ -221,7 +221,7 @@ TEST(FairQueue, ServiceOfBackloggedAppsStaysWithinTheBound) {
     const auto bound = [&](const AppUnderTest& a, const AppUnderTest& b) {
       const double unit = std::max<double>(FairQueue::kPromptToken * kLongestPrompt * slots,
                                            FairQueue::kGeneratedToken * kLongestAnswer * slots);
-      return 2 * unit / std::min(a.weight, b.weight) + (slots > 1 ? FairQueue::kAhead : 0);
+      return 2 * unit / std::min(a.weight, b.weight) + (slots > 1 ? kMostLead : 0);
     };
     for (int step = 0; step < 60'000; ++step) {
       while (const auto begun = q.next()) {
@@ -343,7 +343,7 @@ TEST(FairQueue, BatchWorkIsNeverStarved) {
     EXPECT_NEAR(served[1] / (served[0] + served[1]), 0.2, 0.02);
     EXPECT_LT(longest_wait, 2000) << "steps";
     EXPECT_GT(q.widest_gap(), 0);
-    EXPECT_LE(q.widest_gap(), 2 * 8 * FairQueue::kGeneratedToken * 200 / 0.25 + FairQueue::kAhead);
+    EXPECT_LE(q.widest_gap(), 2 * 8 * FairQueue::kGeneratedToken * 200 / 0.25 + kMostLead);
   }
 }
 

@@ -24,6 +24,16 @@ TEST(FairnessContract, SaysWhoIsAGuestAndWhoYields) {
   EXPECT_TRUE(yields_place(2) && yields_place(9));
 }
 
+TEST(FairnessContract, SaysToWhomTheEngineHasAPlace) {
+  EXPECT_EQ(handover(4, 2, false, true), Handover::all);
+  EXPECT_EQ(handover(4, 3, false, false), Handover::all);
+  EXPECT_EQ(handover(4, 3, false, true), Handover::newcomers) << "the last slot is kept";
+  EXPECT_EQ(handover(1, 0, false, true), Handover::all) << "an only slot is not";
+  EXPECT_EQ(handover(4, 4, false, true), Handover::none);
+  EXPECT_EQ(handover(4, 4, true, true), Handover::newcomers) << "beside all slots";
+  EXPECT_EQ(handover(4, 5, true, true), Handover::none) << "one at a time";
+}
+
 // One engine, its queue and its scheduler.
 class Engine {
  public:
@@ -53,8 +63,7 @@ class Engine {
     for (const auto& [id, r] : requests_)
       if (!r.handed_over && (least < 0 || queue_.counter(r.app) < least)) least = queue_.counter(r.app);
     for (const auto& [id, r] : requests_) {
-      if (r.handed_over || presence(r.app) > 0 || queue_.counter(r.app) > least + route::FairQueue::kAhead)
-        continue;
+      if (r.handed_over || presence(r.app) > 0 || queue_.counter(r.app) > least + kMostLead) continue;
       ASSERT_TRUE(at_engine() > slots_ || (at_engine() == slots_ && !one_yields()))
           << "a newcomer waits although a slot is free or an app yields: " << r.app;
     }

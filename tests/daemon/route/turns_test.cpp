@@ -73,11 +73,11 @@ TEST_F(TurnsTest, TheLastPlaceIsForWhoHasNothingRunning) {
 TEST_F(TurnsTest, ChargesAloneMayOpenTheLastPlace) {
   auto one = ask("one"), other = ask("other", "b");
   auto two = ask("two");
-  other.generated(2 * FairQueue::kAhead);
+  other.generated(2 * kMostLead);
   auto again = ask("again", "b");
   other = {};
   EXPECT_THAT(told, ElementsAre("one", "other"));
-  one.generated(2 * FairQueue::kAhead);
+  one.generated(2 * kMostLead);
   EXPECT_THAT(told, ElementsAre("one", "other", "again"));
 }
 
