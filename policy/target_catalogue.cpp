@@ -111,9 +111,10 @@ constexpr std::array kTargetFactInfos{
              "answers it writes of the request's model, over as many streams as the app has; measured here, "
              "or predicted",
              ""},
-    FactInfo{".expected_total", integer, "us",
-             "to the end of this request's answer, if it went there now; predicted, half of such take longer",
-             ""},
+    FactInfo{
+        ".expected_total", integer, "us",
+        "to the end of this request's last answer, if it went there now; predicted, half of such take longer",
+        ""},
     FactInfo{".expected_total_p90", integer, "us", "in which nine in ten such answers end; predicted", ""},
     FactInfo{".expected_tpot", integer, "us",
              "for each further token of its answer in the batch that it would join; predicted", ""},

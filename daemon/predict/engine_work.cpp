@@ -128,24 +128,42 @@ EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
   return out;
 }
 
-// Slots come free in the order in which their answers should end, and those that begin before the request
-// take them.
+// When the next of the slots comes free, which leaves the others.
+double EngineWork::take_slot() {
+  if (free_at_.empty()) return 0;
+  std::ranges::pop_heap(free_at_, std::greater{});
+  const double at = free_at_.back();
+  free_at_.pop_back();
+  return at;
+}
+
+void EngineWork::give_slot(double until) {
+  free_at_.push_back(until);
+  std::ranges::push_heap(free_at_, std::greater{});
+}
+
+// Slots come free in the order in which their answers should end. Requests that begin before this one take
+// them, then its own answers, and the requests between them.
 void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const EngineModel& model,
-                               double prompts, Ahead& out) {
+                               Ahead& out) {
   TurnForecast turn;
   if (asked.turn != nullptr) turn = *asked.turn;
+  const bool foretold = asked.turn != nullptr;
+  const std::uint32_t taken = foretold ? turn.taken : others.begun;
   // Decided for this engine, and not yet in its line. Without a forecast: all that wait.
-  const std::uint32_t here = asked.turn != nullptr ? turn.taken + turn.waiting : others.begun;
   const std::uint32_t all = others.begun + others.waiting;
-  const std::uint32_t on_the_way = all - std::min(all, here);
-  const std::uint32_t taken = asked.turn != nullptr ? turn.taken : others.begun;
+  const std::uint32_t on_the_way = all - std::min(all, taken + turn.waiting);
   const std::uint32_t before = turn.before + on_the_way;
-  const std::uint32_t needed = taken + before + 1;
-  const std::uint32_t beyond = needed - std::min(needed, asked.slots);
-  const std::uint32_t ends = asked.turn != nullptr ? turn.ends + std::min(on_the_way, beyond) : beyond;
-  if (ends == 0) return;
+  const auto beyond_slots = [&](std::uint32_t answers) {
+    const std::uint32_t needed = taken + before + answers;
+    return needed - std::min(needed, asked.slots);
+  };
+  const std::uint32_t ends = foretold ? turn.ends + std::min(on_the_way, beyond_slots(1)) : beyond_slots(1);
+  const std::uint32_t ends_between = foretold ? turn.ends_between : beyond_slots(asked.answers) - ends;
+  if (ends == 0 && ends_between == 0) return;
 
-  const double token = model.token({static_cast<double>(asked.slots - 1), out.positions, prompts});
+  const double token =
+      model.token({static_cast<double>(asked.slots - 1), out.positions, model.usual().prompts});
   double service = 0;  // seconds, of one that waits
   if (others.waiting > 0) {
     // Their prompts in the proportion in which the queue knows those of the requests that go first.
@@ -158,32 +176,50 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
   }
   free_at_.clear();
   for (const Begun& one : begun_left_)
-    free_at_.push_back(one.output * token +
-                       (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0));
+    give_slot(one.output * token +
+              (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0));
   // Handed over, and not begun: the engine is being loaded, or has not taken them yet.
-  while (free_at_.size() < taken) free_at_.push_back(service);
-  std::ranges::make_heap(free_at_, std::greater{});
-  const auto begins_at = [&](double at) {
-    free_at_.push_back(at + service);
-    std::ranges::push_heap(free_at_, std::greater{});
-  };
+  while (free_at_.size() < taken) give_slot(service);
   std::uint32_t left = before;
-  for (; left >= ends && free_at_.size() < kMostFollowed; --left) begins_at(0);  // in slots that are free
-  const std::uint32_t followed = std::min<std::uint32_t>(ends, kMostFollowed);
-  for (std::uint32_t i = 0; i < followed && !free_at_.empty(); ++i) {
-    std::ranges::pop_heap(free_at_, std::greater{});
-    out.turn = free_at_.back();
-    free_at_.pop_back();
-    if (left > 0) begins_at(out.turn);
+  for (; left >= ends && left > 0 && free_at_.size() < kMostFollowed; --left) give_slot(service);
+  const std::uint32_t followed = std::min(ends, kMostFollowed);
+  for (std::uint32_t i = 0; i < followed; ++i) {
+    out.turn = take_slot();
+    if (left > 0) give_slot(out.turn + service);
     left -= left > 0 ? 1 : 0;
   }
   out.turn += service * (ends - followed) / asked.slots;
+  if (asked.answers < 2) return;
+
+  // The first answers wait for the first prompt. Further prompts are computed beside answers that decode.
+  const double beside = std::min(asked.answers, asked.slots);
+  const double positions = out.positions + (asked.tokens + asked.output / 2) * beside;
+  const double own = model.first_step() + asked.output * model.token({static_cast<double>(asked.slots - 1),
+                                                                      positions, out.prompts_later});
+  const double prompt = model.prefill({asked.tokens, pairs_of(asked.tokens, 0), out.streams});
+  give_slot(out.turn + prompt + own);
+  const std::uint32_t turns = turn.between + asked.answers - 1;
+  const auto takes = [&](std::uint32_t i) {  // the requests between stand evenly among the answers
+    const auto others_until = [&](std::uint64_t n) { return n * turn.between / turns; };
+    return others_until(i + 1) > others_until(i) ? service : own;
+  };
+  std::uint32_t n = 0;
+  for (; n + ends_between < turns && n < kMostFollowed; ++n) give_slot(out.turn + prompt + takes(n));
+  double last = out.turn;
+  const std::uint32_t followed_between = std::min(ends_between, kMostFollowed);
+  for (std::uint32_t i = 0; i < followed_between; ++i) {
+    last = std::max(take_slot(), last);
+    if (n < turns) give_slot(last + takes(n++));
+  }
+  // Beyond them at the pace of all slots.
+  const double mean = (own * (asked.answers - 1) + service * turn.between) / turns;
+  out.last_turn = last - out.turn + mean * (ends_between - followed_between) / asked.slots;
 }
 
 // The engine computes the prompts at hand in the order of prompt_rank().
 void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model,
                                   TimePoint now, Ahead& out) {
-  // Of those that wait, the first came to the engine and are not in its line. They begin with this request.
+  // The earliest of those that wait are not in its line. The engine gets them before this request.
   const std::uint32_t in_line = asked.turn != nullptr ? std::min(asked.turn->waiting, others.waiting) : 0;
   const std::uint32_t all_arrived = out.turn > 0 ? 0 : others.waiting - in_line;
   std::uint32_t arrived = all_arrived;
@@ -234,8 +270,8 @@ EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model
           ? beside
           : overlap + (beside - overlap) * (beside > 0 ? std::min(usual.streams / beside, 1.0) : 0);
   out.positions = known > 0 ? others.positions / known * out.streams_later : 0;
-  out.prompts_later = usual.prompts * goes_on;
-  wait_for_turn(asked, others, model, usual.prompts, out);
+  out.prompts_later = usual.prompts * goes_on + asked.own_prompts;
+  wait_for_turn(asked, others, model, out);
   wait_for_prompts(asked, others, model, now, out);
   return out;
 }

@@ -86,6 +86,8 @@ class EngineWork {
     std::uint64_t request = 0;  // its number, if it waits here
     double tokens = 0;          // of its prompt, to compute
     double output = 0;          // tokens of an answer
+    std::uint32_t answers = 1;  // each takes a turn and a slot
+    double own_prompts = 0;     // tokens of its further prompts for each token of a stream
     std::uint32_t slots = 1;
     const TurnForecast* turn = nullptr;  // the queue's; absent: turns come in order of arrival
 
@@ -93,7 +95,8 @@ class EngineWork {
   };
   // The work that goes before a request, or beside it.
   struct Ahead {
-    double turn = 0;               // seconds until it has a slot
+    double turn = 0;               // seconds until it has a slot, or its first answer has one
+    double last_turn = 0;          // from then until its last answer has one
     double tokens = 0, pairs = 0;  // of prompts that the engine computes first
     double streams = 0;            // that decode beside it
     double streams_later = 0;      // on average over an answer of `output` tokens
@@ -102,6 +105,14 @@ class EngineWork {
     bool any() const noexcept { return turn > 0 || tokens > 0 || streams > 0; }  // others are there
   };
   Ahead ahead(const Asked& asked, const EngineModel& model, TimePoint now);
+
+  // Another answer of the request computes this prompt, or waits to.
+  bool computes_for(std::uint64_t request, const PromptPrint* prompt) const {
+    return request != 0 && std::ranges::any_of(stays_, [&](const Stay& stay) {
+             return stay.request == request && stay.print.get() == prompt &&
+                    stay.state != Stay::State::decodes;
+           });
+  }
 
   WorkDone done(TimePoint now, const EngineModel& model);
   // Others on the same device or cores that are at work, and this one.
@@ -121,7 +132,7 @@ class EngineWork {
   // The answers of other requests, summed up.
   struct Others {
     std::uint32_t begun = 0, waiting = 0;
-    double rest = 0;                               // of them, what overlaps with the request's answers
+    double rest = 0;                               // the part of them that overlaps the request's answers
     double positions = 0;                          // that they attend to
     double waiting_tokens = 0, waiting_pairs = 0;  // of the prompts of those that wait
     double waiting_left = 0;                       // tokens of their answers
@@ -129,8 +140,9 @@ class EngineWork {
   void advance(TimePoint now) noexcept;
   double progress(TimePoint now, const EngineModel& model) const;
   Others look_at_others(const Asked& asked);
-  void wait_for_turn(const Asked& asked, const Others& others, const EngineModel& model, double prompts,
-                     Ahead& out);
+  void wait_for_turn(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
+  double take_slot();
+  void give_slot(double until);
   void wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model, TimePoint now,
                         Ahead& out);
   Presence& presence(const AnswerLength& app);

@@ -230,12 +230,16 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
   const AnswerLength::Expected output = app.expected(query.declared_output, query.max_tokens);
   out.output_tokens = output.median;
 
+  const std::uint32_t slots = std::max(query.slots, 1U), answers = std::max(query.answers, 1U);
+  const double rounds = std::ceil(static_cast<double>(answers) / slots);
   const auto line = std::ranges::find(query.lines, std::string_view(engine.backend), &LineState::backend);
   const EngineWork::Asked asked{.app = &app,
                                 .request = query.request,
                                 .tokens = tokens,
                                 .output = static_cast<double>(output.median),
-                                .slots = std::max(query.slots, 1U),
+                                .answers = answers,
+                                .own_prompts = query.further_tokens / (rounds * output.median),
+                                .slots = slots,
                                 .turn = line == query.lines.end() ? nullptr : &line->turn};
   const EngineWork::Ahead ahead = engine.work.ahead(asked, known, query.now);
   const double sharers = engine.work.sharers();
@@ -257,17 +261,22 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
   out.ttft.p90 = beyond(out.ttft.p50, load_spread, out.raw_ttft * 1e6 * (ratios.p90() - ratios.median()));
   if (!known.knows_decode()) return out;
 
-  const double streams = ahead.streams_later + query.answers - 1;
-  const double positions = ahead.positions + (out.prompt_tokens + output.median / 2.0) * query.answers;
+  // Its own answers decode side by side as far as there are slots.
+  const std::uint32_t beside = std::min(answers, slots);
+  const double streams = std::min<double>(ahead.streams_later + beside - 1, slots - 1);
+  const double positions = ahead.positions + (out.prompt_tokens + output.median / 2.0) * beside;
   out.raw_tpot = known.token({streams, positions, ahead.prompts_later}) * sharers;
   const RatioWindow& per_token = known.per_token();
   out.tpot =
       Times{microseconds(out.raw_tpot * per_token.median()), microseconds(out.raw_tpot * per_token.p90())};
   const std::int64_t more = output.median - 1, most = output.p90 - 1;
+  const std::int64_t decode =
+      microseconds(ahead.last_turn * sharers * per_token.median()) + more * out.tpot->p50;
   out.total = Times{};
-  out.total->p50 = out.ttft.p50 + more * out.tpot->p50;
-  const double slow = static_cast<double>(more * (out.tpot->p90 - out.tpot->p50)),
-               length = static_cast<double>((most - more) * out.tpot->p50);
+  out.total->p50 = out.ttft.p50 + decode;
+  const double slow =
+                   static_cast<double>(decode) * (per_token.p90() / std::max(per_token.median(), 1e-9) - 1),
+               length = static_cast<double>((most - more) * out.tpot->p50) * std::sqrt(rounds);
   out.total->p90 = beyond(out.total->p50, static_cast<double>(out.ttft.p90 - out.ttft.p50),
                           std::sqrt(slow * slow + length * length));
   return out;
@@ -322,9 +331,11 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   stay.placed = query.now;
   stay.cold = !engine.loaded;
   stay.resumed = entering.resumed;
+  const bool shares_prompt = engine.work.computes_for(query.request, query.prompt.get());
   if (!engine.loaded && !engine.load_began) engine.load_began = query.now;
   if (expected) {
-    stay.cached = expected->cached_tokens;
+    // Answers to one prompt compute it once.
+    stay.cached = shares_prompt ? std::max(stay.prompt, 1U) - 1 : expected->cached_tokens;
     stay.queued = expected->queued;
     if (entering.first && !entering.resumed) {
       stay.raw_ttft = expected->raw_ttft;

@@ -54,7 +54,8 @@ struct LineState {
 struct Query {
   std::string_view app, model;
   std::shared_ptr<const PromptPrint> prompt;
-  std::uint32_t answers = 1;
+  std::uint32_t answers = 1;                  // to all of its prompts
+  double further_tokens = 0;                  // of its prompts after `prompt`, as estimated
   std::uint32_t max_tokens = 0;               // 0: not given
   std::uint32_t declared_output = 0;          // workload.output_tokens; 0: not declared
   std::uint32_t slots = 1;                    // sequences that an engine of the model computes at once
@@ -70,8 +71,8 @@ struct Query {
 struct Prediction {
   std::int64_t queue = 0, load = 0, prefill = 0, step = 0;  // their sum is ttft.p50
   std::uint32_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
-  Times ttft;
-  std::optional<Times> tpot, total;  // absent: nobody knows how fast it decodes
+  Times ttft;                        // of the first answer that begins
+  std::optional<Times> tpot, total;  // until the last answer ends. Absent: nobody knows how fast it decodes
   // Before correction by the ratios seen, in seconds.
   double raw_ttft = 0, raw_tpot = 0;
   bool queued = false, cold = false;

@@ -54,6 +54,8 @@ predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now) 
   out.model = spec.model.id;
   out.prompt = asked.prompt;
   out.answers = std::max(spec.answers(), 1U);
+  for (std::size_t i = 1; i < spec.prompts.size(); ++i)
+    out.further_tokens += static_cast<double>(estimated_tokens(spec.prompts[i]));
   out.max_tokens = spec.traits.max_tokens;
   out.declared_output = spec.app.workload.output_tokens.value_or(0);
   out.slots = spec.model.max_sequences;

@@ -51,7 +51,8 @@ class Turns : public std::enable_shared_from_this<Turns> {
     void generated(std::uint64_t tokens);
     void settle(double prompt_tokens);           // what the prompt really cost: 0 where nothing was computed
     std::optional<PlaceInLine> in_line() const;  // nullopt: it does not wait
-    // Of the answers from this place to `last`, places of one request. nullopt: they are not in one line.
+    // The turns of the answers from this place to `last`, places of one request. nullopt: they are not in one
+    // line.
     std::optional<TurnForecast> forecast(const Place& last) const;
 
    private:

@@ -103,6 +103,45 @@ INSTANTIATE_TEST_SUITE_P(Rates, Loaded, ::testing::Values(3.0, 6.0, 9.0), [](con
   return "Rate" + std::to_string(static_cast<int>(rate.param));
 });
 
+struct Answers {
+  const char* name;
+  std::uint32_t slots, answers, prompts;
+};
+void PrintTo(const Answers& one, std::ostream* out) {
+  *out << one.name;
+}
+class SeveralAnswers : public ::testing::TestWithParam<Answers> {};
+
+// They take turns at the slots: 64 answers are 16 rounds on 4 slots.
+TEST_P(SeveralAnswers, EndWhenTheLastOneEnds) {
+  const Answers& some = GetParam();
+  Predictor predictor(KeyedHash(1, 2));
+  SimulatedEngine engine(predictor, some.slots, 3);
+  engine.costs.noise = 0.02;
+  auto before = load(80, 0, 5);
+  for (std::size_t i = 0; i < 40; ++i) before[2 * i + 1].at = before[2 * i].at;  // two at once
+  for (Simulated& one : before) one.output = 32;
+  engine.run(before);
+  std::vector<Simulated> one(1);
+  one[0].app = "chat";
+  one[0].at = engine.now() + 1;
+  one[0].prompt = 150;
+  one[0].answers = some.answers;
+  one[0].prompts = some.prompts;
+  engine.run(one);
+  const Prediction& p = one[0].predicted;
+  ASSERT_TRUE(one[0].known && p.total);
+  EXPECT_NEAR(static_cast<double>(p.ttft.p50) / 1e6, one[0].ttft, 0.2 * one[0].ttft);
+  EXPECT_NEAR(static_cast<double>(p.total->p50) / 1e6, one[0].total, 0.2 * one[0].total);
+  EXPECT_GE(static_cast<double>(p.total->p90) / 1e6, 0.95 * one[0].total);
+}
+INSTANTIATE_TEST_SUITE_P(Table, SeveralAnswers,
+                         ::testing::Values(Answers{"One", 4, 1, 1}, Answers{"AsManyAsSlots", 4, 4, 1},
+                                           Answers{"SixteenRounds", 4, 64, 1}, Answers{"OneSlot", 1, 8, 1},
+                                           Answers{"ManyMore", 4, 400, 1}, Answers{"Prompts", 4, 8, 8},
+                                           Answers{"AnswersToPrompts", 4, 12, 3}),
+                         [](const auto& row) { return std::string(row.param.name); });
+
 TEST(Predictor, FollowsAMachineThatBecameTwiceAsSlow) {
   Predictor predictor(KeyedHash(1, 2));
   SimulatedEngine engine(predictor, 4, 1);

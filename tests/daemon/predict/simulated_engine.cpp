@@ -36,6 +36,8 @@ Query SimulatedEngine::query_of(const Simulated& request, std::uint64_t number) 
   query.app = request.app;
   query.model = "m";
   query.prompt = std::make_shared<const PromptPrint>(print);
+  query.answers = request.answers;
+  query.further_tokens = (request.prompts - 1.0) * request.prompt;
   query.slots = slots_;
   query.engines = {&kEngine, 1};
   query.now = at(request.at);
@@ -44,7 +46,7 @@ Query SimulatedEngine::query_of(const Simulated& request, std::uint64_t number) 
 }
 
 void SimulatedEngine::arrive(Simulated& request) {
-  Query query = query_of(request, ++numbers_);
+  Query query = query_of(request, numbers_ + 1);
   LineState state{"cpu", line == nullptr ? TurnForecast{} : line->forecast(request)};
   if (line != nullptr) query.lines = {&state, 1};
   const policy::Facts facts = machine();
@@ -53,8 +55,14 @@ void SimulatedEngine::arrive(Simulated& request) {
     request.known = true;
   }
   request.queued = !open_.empty() || !waiting_.empty();
-  waiting_.push_back({&request, numbers_, predictor_.enter({query, "cpu", facts}), request.prompt});
-  if (line != nullptr) line->come(numbers_, request);
+  for (std::uint32_t i = 0; i < request.answers; ++i) {
+    const bool follows = i % (request.answers / request.prompts) != 0;
+    if (i > 0 && !follows) query.prompt = std::make_shared<const PromptPrint>(*query.prompt);
+    waiting_.push_back({&request, ++numbers_, predictor_.enter({query, "cpu", facts, i == 0}),
+                        follows ? 0 : request.prompt});
+    waiting_.back().follows = follows;
+    if (line != nullptr) line->come(numbers_, request);
+  }
 }
 
 void SimulatedEngine::ask_about_waiting() {
@@ -87,7 +95,7 @@ void SimulatedEngine::step() {
   Open* shortest = nullptr;
   for (Open& open : open_)
     if (open.prompt_left == 0)
-      ++streams;
+      streams += open.follows ? 0 : 1;
     else if (shortest == nullptr || open.prompt_left < shortest->prompt_left)
       shortest = &open;
   const std::uint32_t chunk = shortest == nullptr ? 0 : std::min(kChunk, shortest->prompt_left);
@@ -95,13 +103,22 @@ void SimulatedEngine::step() {
   now_ += (costs.step + costs.stream * streams + costs.token * chunk) * noise;
   std::vector<Open> rest;
   for (Open& open : open_) {
+    if (open.follows) {
+      if (open.request->ttft > 0) {
+        open.follows = false;
+        open.first = now_ + costs.overhead;
+        open.place.received({"t", {1}, {}, open.request->prompt, open.request->prompt - 1}, at(open.first));
+      }
+      rest.push_back(std::move(open));
+      continue;
+    }
     if (open.prompt_left > 0) {
       if (&open != shortest || (open.prompt_left -= chunk) > 0) {
         rest.push_back(std::move(open));
         continue;
       }
       open.first = now_ + costs.overhead;
-      open.request->ttft = open.first - open.request->at;
+      if (open.request->ttft == 0) open.request->ttft = open.first - open.request->at;
       open.place.received({"t", {1}, {}, open.request->prompt, 0}, at(open.first));
     } else {
       open.place.received({"t", {1}, {}, 0, 0}, at(now_));
@@ -113,6 +130,7 @@ void SimulatedEngine::step() {
     }
     const double decode = std::max(now_ - open.first, 0.0);
     open.request->tpot = decode / std::max(open.request->output - 1, 1U);
+    open.request->total = now_ - open.request->at;
     open.place.finished({open.request->prompt, open.request->output, 0},
                         {0, 0, static_cast<std::uint64_t>(decode * 1e6)}, at(now_));
     if (line != nullptr) line->leave(open.number);

@@ -23,11 +23,13 @@ struct Simulated {
   std::string app;
   double at = 0;
   std::uint32_t prompt = 100, output = 32;  // tokens
+  std::uint32_t answers = 1, prompts = 1;   // as many answers to each of its prompts
   bool queued = false;                      // another one was there
   Prediction predicted;
   bool known = false;  // there was a prediction
   double began = 0;    // when it got its slot
   double ttft = 0, tpot = 0;
+  double total = 0;  // until its last answer has ended
 };
 
 // The order in which requests get their turn at the engine. Numbers are those of requests.
@@ -59,6 +61,7 @@ class SimulatedEngine {
     std::uint64_t number = 0;
     Predictor::Place place;
     std::uint32_t prompt_left = 0, generated = 0;
+    bool follows = false;  // an earlier answer computes its prompt
     double first = 0;
   };
   Query query_of(const Simulated& request, std::uint64_t number) const;
