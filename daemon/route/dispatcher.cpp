@@ -66,17 +66,17 @@ predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now) 
   return out;
 }
 
-std::span<const predict::LineState> Dispatcher::Impl::lines_for(const JobSpec& spec,
-                                                                const std::optional<OwnPlace>& own) {
+std::span<const predict::LineState> Dispatcher::Impl::lines_for(const JobSpec& spec, const Asked& asked) {
   const std::uint64_t tokens = spec.prompts.empty() ? 0 : estimated_tokens(spec.prompts.front());
   turns->forecast(spec.model.id,
                   {.app = spec.app.id,
                    .weight = spec.app.weight() / 100.0,
                    .prompt_tokens = static_cast<double>(tokens),
-                   .answers = std::max(spec.answers(), 1U)},
+                   .answers = std::max(spec.answers(), 1U),
+                   .arrival = asked.arrival},
                   lines);
   for (predict::LineState& line : lines)
-    if (own && line.backend == own->backend) line.turn = own->turn;
+    if (asked.own && line.backend == asked.own->backend) line.turn = asked.own->turn;
   return lines;
 }
 
@@ -100,7 +100,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
     if (worker.model == spec.model.id) engines.push_back(state_of(worker));
   predict::Query query = query_of(spec, asked, now);
   query.engines = engines;
-  query.lines = lines_for(spec, asked.own);
+  query.lines = lines_for(spec, asked);
   predictor.predict(query, facts);
   if (!overrides.empty()) derive(facts);
   return facts;

@@ -35,6 +35,7 @@ struct OwnPlace {
 struct Asked {
   std::shared_ptr<const predict::PromptPrint> prompt;
   std::uint64_t request = 0;         // its number; 0: it is only explained
+  FairQueue::Id arrival = 0;         // of its first answer; 0: as if it came now
   std::optional<OwnPlace> own = {};  // where it is decided again
 };
 // Without the states of the engines and their lines.
@@ -73,7 +74,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void retire(Ticket ticket);
 
   // The lines of the request's model, with the request's own place in its line.
-  std::span<const predict::LineState> lines_for(const JobSpec& spec, const std::optional<OwnPlace>& own = {});
+  std::span<const predict::LineState> lines_for(const JobSpec& spec, const Asked& asked);
 
   std::vector<Ticket> retired;
   std::vector<predict::LineState> lines;  // storage for lines_for()

@@ -149,8 +149,8 @@ TurnForecast FairQueue::forecast(const Coming& coming) const {
   Asked asked;
   asked.app = is_new ? apps_.size() : it->second;
   asked.answers = std::max(coming.answers, 1U);
-  asked.first = QueuedApp::kNone - asked.answers;  // later than whoever waits
-  asked.last = QueuedApp::kNone - 1;
+  asked.first = coming.arrival > 0 ? coming.arrival : QueuedApp::kNone - asked.answers;
+  asked.last = asked.first + asked.answers - 1;
   asked.coming = &coming;
   if (is_new) {
     ahead.apps.emplace_back();
@@ -182,22 +182,18 @@ TurnForecast FairQueue::forecast(Id first, Id last, std::size_t followed) const 
   return waits(last) ? follow(asked, out, followed) : out;
 }
 
-// The app's first request leaves the line of the forecast; the tokens of its prompt, over the app's weight.
-double FairQueue::take_first(const Asked& asked, std::size_t index) const {
+// The app's first request leaves the line of the forecast; the tokens of its prompt. own_begun: of the asked
+// request's answers, those that have begun with this one.
+double FairQueue::take_first(const Asked& asked, std::size_t index, std::uint32_t own_begun) const {
   QueuedApp& app = ahead_.apps[index];
-  const bool own = index == asked.app;
-  const bool comes = own && asked.coming != nullptr;
+  const bool comes = index == asked.app && asked.coming != nullptr;
   auto& head = ahead_.heads[index];
-  const bool in_line = !comes || app.first < asked.first;
+  const bool in_line = !comes || app.first < asked.first || app.first > asked.last;
   const double tokens = in_line ? head->second : asked.coming->prompt_tokens;
   if (in_line) ++head;
   const bool more = index < apps_.size() && head != apps_[index].waiting.end();
-  if (more)
-    app.first = head->first;
-  else if (!comes || app.first == asked.last)
-    app.first = QueuedApp::kNone;
-  else
-    app.first = std::max(app.first + 1, asked.first);
+  app.first = more ? head->first : QueuedApp::kNone;
+  if (comes && own_begun < asked.answers) app.first = std::min(app.first, asked.first + own_begun);
   app.service += kPromptToken * tokens / (comes ? asked.coming->weight : apps_[index].weight);
   return tokens;
 }
@@ -219,15 +215,10 @@ TurnForecast FairQueue::follow(const Asked& asked, TurnForecast out, std::size_t
     const bool own = *turn == asked.app && id >= asked.first && id <= asked.last;
     if (own && id == asked.last) return out;
     if (followed-- == 0) break;
-    const double tokens = take_first(asked, *turn);
-    if (own) {
-      ++own_begun;
-    } else if (own_begun > 0) {
-      ++out.between;
-    } else {
-      ++out.before;
-      out.tokens += tokens;
-    }
+    if (own) ++own_begun;
+    const double tokens = take_first(asked, *turn, own_begun);
+    if (!own) ++(own_begun > 0 ? out.between : out.before);
+    if (own_begun == 0) out.tokens += tokens;
     ++ahead_.apps[*turn].presence;
     ahead_.begun.push_back(*turn);
     ++taken;

@@ -22,7 +22,9 @@ namespace flyball::route {
 
 class FairQueue {
  public:
-  using Id = std::uint64_t;  // must rise
+  // An app's waiting requests go by ascending id. A request that waited in another line keeps its id, and so
+  // goes before the later requests of its app.
+  using Id = std::uint64_t;
   static constexpr double kPromptToken = 1, kGeneratedToken = 2;
   // Requests that a forecast follows one by one. Beyond them every request in line is taken to go first.
   static constexpr std::size_t kFollowed = 256;
@@ -51,6 +53,7 @@ class FairQueue {
     std::string_view app;
     double weight = 1, prompt_tokens = 0;
     std::uint32_t answers = 1;
+    Id arrival = 0;  // of its first answer, where the request comes from another line; 0: later than all here
   };
   TurnForecast forecast(const Coming& coming) const;
   // The answers with ids from `first` to `last`, all of one app. Those that have their turn wait for nobody.
@@ -102,7 +105,7 @@ class FairQueue {
   TurnForecast here() const noexcept;
   Ahead& look_ahead() const;
   TurnForecast forecast(Id first, Id last, std::size_t followed) const;
-  double take_first(const Asked& asked, std::size_t app) const;
+  double take_first(const Asked& asked, std::size_t app, std::uint32_t own_begun) const;
   TurnForecast follow(const Asked& asked, TurnForecast out, std::size_t followed) const;
 
   std::uint32_t slots_ = 1;

@@ -87,6 +87,7 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
     : dispatcher_(std::move(dispatcher)),
       spec_(std::move(spec)),
       number_(++dispatcher_->requests),
+      arrival_(dispatcher_->turns->arrive(spec_.answers())),
       bill_(dispatcher_->app_limits, dispatcher_->journal, spec_.app.id, spec_.traits, std::move(reservation),
             spec_.prompts, spec_.n, context_of(spec_.model)),
       observer_(std::move(observer)),
@@ -116,7 +117,7 @@ void RunningJob::start() {
 }
 
 void RunningJob::decide() {
-  auto facts = dispatcher_->facts_for(spec_, {prints_.front(), number_});
+  auto facts = dispatcher_->facts_for(spec_, {prints_.front(), number_, arrival_});
   const double took = dispatcher_->decide(spec_, facts);
   dispatcher_->record(spec_, std::move(facts), took, receipt_);
   if (!receipt().refused && !receipt().decision.target && receipt().decision.queue) {
@@ -207,9 +208,9 @@ void RunningJob::foresee(std::size_t index, const std::string& backend) {
   Choice& choice = choices_[index];
   choice.predicted = {};
   choice.predicted_at = backend;
-  predict::Query query =
-      query_of(spec_, {prints_[index / spec_.n], number_}, std::chrono::steady_clock::now());
-  if (index == 0) query.lines = dispatcher_->lines_for(spec_);  // its times are judged
+  const Asked asked{prints_[index / spec_.n], number_, arrival_};
+  predict::Query query = query_of(spec_, asked, std::chrono::steady_clock::now());
+  if (index == 0) query.lines = dispatcher_->lines_for(spec_, asked);  // its times are judged
   choice.predicted = dispatcher_->predictor.enter(
       {query, backend, receipt().facts, index == 0, !choice.attempt.resume_tokens().empty()});
 }
@@ -271,7 +272,7 @@ void RunningJob::look_at_slo() {
   const std::chrono::microseconds slo = *wanted_ttft(spec_.app, spec_.traits), so_far = waited();
   spec_.traits.waited = std::chrono::duration_cast<std::chrono::milliseconds>(so_far);
   const policy::Target& at = *receipt().decision.target;
-  auto facts = dispatcher_->facts_for(spec_, {prints_.front(), number_, own_place()});
+  auto facts = dispatcher_->facts_for(spec_, {prints_.front(), number_, arrival_, own_place()});
   const auto expected = expected_ttft(facts, at.backend);
   if (!expected) return;
   if (so_far + *expected <= slo) return watch_slo(facts);
@@ -336,7 +337,7 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
   const config::AppManifest& app = spec_.app;
   choice.place = dispatcher_->turns->ask(
       {spec_.model.id, backend, spec_.model.max_sequences, app.id, app.weight() / 100.0,
-       static_cast<double>(estimated_tokens(spec_.prompts[index / spec_.n])), goes_on},
+       static_cast<double>(estimated_tokens(spec_.prompts[index / spec_.n])), goes_on, arrival_ + index},
       [weak = weak_from_this(), index, ask = choice.ask] {
         if (const auto self = weak.lock()) self->acquire(index, ask);
       });

@@ -83,6 +83,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   std::shared_ptr<Dispatcher::Impl> dispatcher_;
   JobSpec spec_;
   const std::uint64_t number_;                                       // of the dispatcher's requests
+  const FairQueue::Id arrival_;                                      // of its first answer, in every line
   std::vector<std::shared_ptr<const predict::PromptPrint>> prints_;  // of its prompts
   Bill bill_;
   std::weak_ptr<JobObserver> observer_;

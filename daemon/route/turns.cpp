@@ -96,7 +96,7 @@ Turns::Place Turns::ask(TurnRequest request, std::function<void()> granted) {
   Place place;
   place.turns_ = weak_from_this();
   place.line_ = &at->first;
-  place.id_ = ++last_;
+  place.id_ = request.arrival;
   line.queue.set_slots(request.slots);
   if (request.goes_on) {
     line.queue.begin(place.id_, request.app, request.weight, request.prompt_tokens);

@@ -25,6 +25,7 @@ struct TurnRequest {
   double weight = 1;
   double prompt_tokens = 0;  // estimated
   bool goes_on = false;      // it had its turn, at an engine that failed: it waits no second time
+  FairQueue::Id arrival = 0;  // by Turns::arrive(); in every line the app's requests go by it
 };
 
 // How many go first if nobody else comes, and how long until the turn at the pace at which places have been
@@ -65,8 +66,10 @@ class Turns : public std::enable_shared_from_this<Turns> {
     FairQueue::Id id_ = 0;
   };
 
+  // Numbers the answers of a request by their arrival: the first of as many successive numbers.
+  FairQueue::Id arrive(std::uint32_t answers) { return std::exchange(next_, next_ + answers); }
   // `granted` is called once, when the turn has come: perhaps within this call, or another place's; never
-  // after the place is gone. It must not destroy places.
+  // after the place is gone. It must not destroy places. Precondition: the answer has no place in this line.
   Place ask(TurnRequest request, std::function<void()> granted);
   std::size_t waiting(const std::string& model, const std::string& backend) const;
   // The turn of a request that came now, for each engine of the model that has a line. They are put into
@@ -89,7 +92,7 @@ class Turns : public std::enable_shared_from_this<Turns> {
   void pump(Line& line);
 
   const Clock clock_;
-  FairQueue::Id last_ = 0;
+  FairQueue::Id next_ = 1;     // of arrive()
   std::map<Key, Line> lines_;  // of the configuration's models: few, and they stay
 };
 

@@ -122,7 +122,7 @@ void World::arrive(std::size_t index) {
   ++open_[outcome.engine];
   places_[index] =
       turns_->ask({kModelId, machine_.engines[outcome.engine].target, SimEngine::kSlots, name_of(request.app),
-                   weight_of(request), static_cast<double>(request.prompt_tokens), false},
+                   weight_of(request), static_cast<double>(request.prompt_tokens), false, turns_->arrive(1)},
                   [this, index] { granted_.push_back(index); });
 }
 

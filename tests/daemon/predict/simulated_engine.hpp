@@ -33,9 +33,9 @@ struct Simulated {
 };
 
 // The order in which requests get their turn at the engine. Numbers are those of requests.
-class Line {
+class Queue {
  public:
-  virtual ~Line() = default;
+  virtual ~Queue() = default;
   virtual void come(std::uint64_t number, const Simulated& request) = 0;
   virtual std::optional<std::uint64_t> next() = 0;
   virtual void token(std::uint64_t number) = 0;
@@ -49,7 +49,7 @@ class SimulatedEngine {
   SimulatedEngine(Predictor& predictor, std::uint32_t slots, std::uint64_t seed)
       : predictor_(predictor), slots_(slots), draw_(seed) {}
   Costs costs;
-  Line* line = nullptr;     // absent: requests get their turns in order of arrival
+  Queue* line = nullptr;     // absent: requests get their turns in order of arrival
   bool asks_again = false;  // about those that wait, when the last one has come
   // Requests in order of `at`; they are filled in.
   void run(std::vector<Simulated>& requests);

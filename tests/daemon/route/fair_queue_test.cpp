@@ -34,6 +34,19 @@ TEST(FairQueue, OneAppIsServedInOrder) {
   EXPECT_EQ(q.waiting(), 0U);
 }
 
+TEST(FairQueue, AnAppsOlderRequestGoesFirstHoweverLateItIsAdded) {
+  FairQueue q;
+  q.set_slots(1);
+  q.add(10, "a", 1, 10);
+  ASSERT_THAT(q.next(), Optional(Eq(10U)));
+  q.add(11, "a", 1, 10);
+  q.add(5, "a", 1, 10);
+  EXPECT_EQ(q.ahead_of(5), 0U);
+  EXPECT_EQ(q.ahead_of(11), 1U);
+  q.remove(10);
+  EXPECT_THAT(q.next(), Optional(Eq(5U)));
+}
+
 TEST(FairQueue, WhoHadLessGoesFirst) {
   FairQueue q;
   q.set_slots(1);

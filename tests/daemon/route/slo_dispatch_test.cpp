@@ -228,6 +228,39 @@ TEST_F(DecidedAgain, AtMostTwiceAndInTheSamePlaceWhereTheSameEngineIsChosen) {
   EXPECT_EQ(receipt["attempts"].size(), 1U);
 }
 
+// The older request moves to vulkan, where a later one of its app waits already.
+TEST_F(DecidedAgain, AMovedRequestIsBeforeALaterOneOfItsApp) {
+  constexpr const char* kShortToVulkan = R"(rules:
+  - {id: short, because: b, when: {fact: request.max_tokens, eq: 7}, use: vulkan}
+  - {id: roomy, because: b, when: {fact: app.slo.ttft, gte: 150ms}, use: cpu}
+default: {because: the time is nearly over, use: vulkan}
+)";
+  constexpr const char* kShort =
+      R"({"model":"demo","messages":[{"role":"user","content":"later"}],"max_tokens":7})";
+  Rig rig(settings_by(kShortToVulkan, {}), predicted(100'000, 10'000));
+  rig.vulkan().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  std::vector<std::unique_ptr<Wire>> begun;
+  for (int i = 0; i < 8; ++i) {
+    begun.push_back(std::make_unique<Wire>(rig));
+    begun.back()->send(post(kChatPath, kShort));
+  }
+  ASSERT_EQ(rig.vulkan().started.size(), 8U);
+  rig.fleet.hold_acquires = true;
+  Wire older(rig), later(rig);
+  older.send(post(kChatPath, kHello, "key-alice", "x-slo-ttft-ms: 200\r\n"));
+  later.send(post(kChatPath, kShort));
+  rig.fleet.hold_acquires = false;
+  ASSERT_TRUE(eventually(older, [&] {
+    return metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"vulkan\"} 1") !=
+           std::string::npos;
+  }));
+  ASSERT_EQ(rig.vulkan().started.size(), 8U);
+  rig.vulkan().emit(5, 1);
+  older.run();
+  ASSERT_EQ(rig.vulkan().started.size(), 9U);
+  EXPECT_EQ(rig.vulkan().started.back().max_tokens, 0U) << "the older one has no limit";
+}
+
 TEST_F(DecidedAgain, NotWithoutAPredictionOrAnSlo) {
   for (const bool slo : {true, false}) {
     Rig rig(settings_by(kBySlo, slo ? ttft(200ms) : config::Slo{}),

@@ -25,7 +25,7 @@ class Walk {
     queue_.set_slots(slots_);
   }
   void run(int steps) {
-    for (int i = 0; i < steps && !testing::Test::HasFatalFailure(); ++i) {
+    for (int i = 0; i < steps && !::testing::Test::HasFatalFailure(); ++i) {
       change();
       give_turns();
       if (below(8) == 0) compare();
@@ -207,7 +207,7 @@ TEST(TurnForecast, AnswersWithATurnWaitForNobody) {
 
 // ---- the predictor, told by the queue ---------------------------------------------------------------------
 
-class FairLine final : public predict::Line {
+class FairLine final : public predict::Queue {
  public:
   explicit FairLine(std::uint32_t slots) { queue_.set_slots(slots); }
   void come(std::uint64_t number, const predict::Simulated& r) override {

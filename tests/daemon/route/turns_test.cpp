@@ -19,7 +19,11 @@ struct TurnsTest : ::testing::Test {
 
   Turns::Place ask(const std::string& who, const std::string& app = "a", const std::string& backend = "cpu",
                    bool goes_on = false) {
-    return turns->ask({"m", backend, 2, app, 1, 10, goes_on}, [this, who] { told.push_back(who); });
+    return ask_as(turns->arrive(1), who, app, backend, goes_on);
+  }
+  Turns::Place ask_as(FairQueue::Id arrival, const std::string& who, const std::string& app,
+                      const std::string& backend, bool goes_on = false) {
+    return turns->ask({"m", backend, 2, app, 1, 10, goes_on, arrival}, [this, who] { told.push_back(who); });
   }
 };
 
@@ -105,6 +109,40 @@ TEST_F(TurnsTest, WhoWaitsIsToldHowLong) {
   five = {};
   EXPECT_EQ(turns->pace_ms("m"), 510) << "nobody waited for the time before";
   EXPECT_EQ(turns->pace_ms("other"), -1);
+}
+
+TEST_F(TurnsTest, ARequestThatMovesKeepsItsAge) {
+  auto one = ask("one", "a", "vulkan"), two = ask("two", "a", "vulkan");
+  auto cpu_one = ask("cpu one"), cpu_two = ask("cpu two");
+  const FairQueue::Id arrival = turns->arrive(2);
+  auto first = ask_as(arrival, "first", "a", "cpu"), second = ask_as(arrival + 1, "second", "a", "cpu");
+  auto later = ask("later", "a", "vulkan");
+  EXPECT_EQ(first.in_line()->ahead, 0U);
+  second = ask_as(arrival + 1, "second", "a", "vulkan");
+  first = ask_as(arrival, "first", "a", "vulkan");
+  EXPECT_EQ(first.in_line()->ahead, 0U);
+  EXPECT_EQ(second.in_line()->ahead, 1U) << "answers of one request keep their order";
+  EXPECT_EQ(later.in_line()->ahead, 2U);
+  told.clear();
+  one = {};
+  two = {};
+  first = {};
+  EXPECT_THAT(told, ElementsAre("first", "second", "later"));
+  EXPECT_EQ(turns->waiting("m", "cpu"), 0U);
+}
+
+TEST_F(TurnsTest, AMovedRequestTakesNoShareOfAnotherApp) {
+  const FairQueue::Id old = turns->arrive(1);
+  auto one = ask("one", "a", "vulkan"), two = ask("two", "a", "vulkan");
+  auto other = ask("other", "b", "vulkan");
+  EXPECT_EQ(told.back(), "other") << "beside both of them";
+  auto others_next = ask("other's next", "b", "vulkan");
+  one.generated(2 * kMostLead);
+  auto moved = ask_as(old, "moved", "a", "vulkan");
+  one = {};
+  two = {};
+  other = {};
+  EXPECT_THAT(told, ElementsAre("one", "two", "other", "other's next", "moved")) << "its app had less";
 }
 
 TEST_F(TurnsTest, PlacesMayOutliveTheLines) {
