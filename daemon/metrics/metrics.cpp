@@ -122,8 +122,9 @@ struct Metrics::Impl {
       counter("policy_decisions_total", "Decisions, by deciding rule and chosen target.");
   Family<Counter>& fallbacks =
       counter("fallbacks_total", "Requests moved to another target after a failure.");
-  Family<Counter>& redecisions = counter(
-      "redecisions_total", "Waiting requests decided again because they were about to miss their SLO.");
+  Family<Counter>& redecisions =
+      counter("redecisions_total",
+              "Decisions taken again while their request waited, by its engine before and after.");
   Family<Counter>& rejections = counter("rejections_total", "Requests refused, by error code.");
   Family<Gauge>& tokens_today =
       gauge("app_tokens_today", "Tokens of the UTC day, as the app's budget counts them.");

@@ -93,8 +93,15 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   static const measure::Book kNothing;
   policy::Facts facts = gather(hardware, age, spec.app, spec.model, spec.traits, live, spec.file,
                                spec.measured == nullptr ? kNothing : *spec.measured, std::time(nullptr));
-  if (!overrides.empty()) forget_derived(facts);
+  const bool changes = !overrides.empty() || !asked.left.empty();
+  if (changes) forget_derived(facts);
   for (const policy::NamedFact& fact : overrides) facts.set(fact.id, fact.value, "override");
+  for (const std::string& backend : asked.left) {
+    const auto fact_of = [&](policy::TargetFact which) { return facts.targets()->fact_of(backend, which); };
+    facts.set(fact_of(policy::TargetFact::available), false, "request");
+    facts.set(fact_of(policy::TargetFact::reason), std::string("the request left it while it waited"),
+              "request");
+  }
   std::vector<predict::EngineState> engines;
   for (const fleet::WorkerStatus& worker : live.workers)
     if (worker.model == spec.model.id) engines.push_back(state_of(worker));
@@ -102,7 +109,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   query.engines = engines;
   query.lines = lines_for(spec, asked);
   predictor.predict(query, facts);
-  if (!overrides.empty()) derive(facts);
+  if (changes) derive(facts);
   return facts;
 }
 

@@ -37,6 +37,7 @@ struct Asked {
   std::uint64_t request = 0;         // its number; 0: it is only explained
   FairQueue::Id arrival = 0;         // of its first answer; 0: as if it came now
   std::optional<OwnPlace> own = {};  // where it is decided again
+  std::span<const std::string> left = {};  // engines that it gave up while it waited: not available to it
 };
 // Without the states of the engines and their lines.
 predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now);

@@ -129,8 +129,11 @@ void add_memory(Facts& facts, const fleet::MemoryStatus& memory) {
 
 }  // namespace
 
-std::optional<milliseconds> wanted_ttft(const config::AppManifest& app, const RequestTraits& request) {
-  return stricter(request.slo_ttft, app.slo.ttft) ? request.slo_ttft : app.slo.ttft;
+config::Slo wanted_slo(const config::AppManifest& app, const RequestTraits& request) {
+  config::Slo out = app.slo;
+  if (stricter(request.slo_ttft, out.ttft)) out.ttft = request.slo_ttft;
+  if (stricter(request.slo_tpot, out.tpot)) out.tpot = request.slo_tpot;
+  return out;
 }
 
 Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const config::AppManifest& app,

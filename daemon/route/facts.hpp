@@ -28,9 +28,8 @@ struct RequestTraits {
   std::chrono::milliseconds waited{0};  // since its admission, where it is decided again
 };
 
-// The stricter of the manifest's ttft and the request's, from its admission. nullopt: neither has one.
-std::optional<std::chrono::milliseconds> wanted_ttft(const config::AppManifest& app,
-                                                     const RequestTraits& request);
+// The app's SLO, with the times of the request's header that are stricter. Times count from the admission.
+config::Slo wanted_slo(const config::AppManifest& app, const RequestTraits& request);
 
 struct LiveState {  // of the fleet, as of now
   std::vector<fleet::WorkerStatus> workers;

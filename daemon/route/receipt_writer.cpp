@@ -9,6 +9,13 @@ void ReceiptWriter::decided(policy::Facts facts, const policy::Decision& decisio
   receipt_->state = RunState::Kind::waiting;
 }
 
+void ReceiptWriter::redecided(Redecision again) {
+  std::vector<Redecision>& rows = receipt_->redecisions;
+  const auto stays = [](const Redecision& one) { return one.from == one.to; };
+  if (!rows.empty() && stays(rows.back()) && stays(again)) rows.pop_back();
+  rows.push_back(std::move(again));
+}
+
 void ReceiptWriter::ended(RunState state, double total_ms, const Usage& used) {
   receipt_->in_line = nullptr;
   receipt_->state = std::move(state);

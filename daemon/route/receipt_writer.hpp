@@ -24,7 +24,8 @@ class ReceiptWriter {
   void decided(policy::Facts facts, const policy::Decision& decision, double policy_us);
   // The decision leaves no target that is predicted to hold a hard SLO. nullopt: not so.
   void refused(std::optional<Error> why) { receipt_->refused = std::move(why); }
-  void redecided(Redecision again) { receipt_->redecisions.push_back(std::move(again)); }
+  // Where the request stays again, the new row replaces the last: moves are few, and it may stay for long.
+  void redecided(Redecision again);
   void explained() { receipt_->state = RunState::Kind::explained; }
   void parked() { receipt_->state = RunState::Kind::parked; }
   // Asked by readers while the request waits for its turn.

@@ -16,7 +16,6 @@
 
 #include "backends/backend.hpp"
 #include "daemon/route/run_state.hpp"
-#include "daemon/route/slo.hpp"
 #include "daemon/route/turns.hpp"
 #include "policy/decide.hpp"
 #include "policy/facts.hpp"
@@ -33,11 +32,18 @@ struct AttemptRecord {
   std::string settings = {};              // that the profile sent with it: "step budget 20ms"
 };
 
+// One decision taken again while its request waited.
+struct Redecision {
+  double after_ms = 0;   // since the admission
+  std::string from, to;  // targets; the same where the request stayed
+  std::string why;  // "400.0 ms waited and 180.0 ms expected at cpu pass the 500.0 ms to the first token"
+};
+
 // Whose request it was, and what became of it.
 struct RequestRecord {
   std::string request_id, app, model, operation;
   std::vector<AttemptRecord> attempts;
-  std::vector<Redecision> redecisions;
+  std::vector<Redecision> redecisions;  // every move, and the latest of several in a row that stayed
   RunState state;
   std::int64_t created = 0;  // seconds since the epoch
   double policy_us = 0, router_us = -1, queue_ms = -1, ttft_ms = -1, total_ms = -1;  // -1: not known yet

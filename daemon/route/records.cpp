@@ -7,6 +7,7 @@
 
 #include "config/digest.hpp"
 #include "daemon/route/kept_facts.hpp"
+#include "daemon/route/slo.hpp"
 
 namespace flyball::route {
 namespace {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <ctime>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -46,20 +47,29 @@ bool is_of_the_request(ErrorCode code) {
 }
 
 // The chosen target, the others of its rule, and where something stands behind that rule the rest: each
-// engine once.
-std::vector<const policy::Target*> targets_of(const policy::Decision& decision) {
+// engine once. Engines that the request left come last: one of them is still better than an error.
+std::vector<const policy::Target*> targets_of(const policy::Decision& decision,
+                                              std::span<const std::string> left) {
   std::vector<const policy::Target*> out;
   if (!decision.target) return out;  // targets that missed the SLO are alternatives to a chosen one alone
   out.push_back(decision.target);
-  const auto add = [&](bool of_rule) {
+  const auto is_left = [&](const policy::TargetTrace& t) {
+    return t.verdict == policy::Verdict::unavailable &&
+           std::ranges::find(left, t.target->backend) != left.end();
+  };
+  const auto add = [&](bool of_rule, bool of_left) {
     for (const policy::TargetTrace& t : decision.targets)
-      if (t.target && t.verdict == policy::Verdict::available && (t.rule == decision.rule) == of_rule &&
+      if (t.target && (of_left ? is_left(t) : t.verdict == policy::Verdict::available) &&
+          (t.rule == decision.rule) == of_rule &&
           std::ranges::find(out, t.target->backend, &policy::Target::backend) == out.end())
         out.push_back(t.target);
   };
-  add(true);
   const bool last = decision.rule->on_unavailable != policy::OnUnavailable::next;
-  if (!last || decision.rule == &decision.tree->fallback) add(false);
+  const bool rest = !last || decision.rule == &decision.tree->fallback;
+  for (const bool of_left : {false, true}) {
+    add(true, of_left);
+    if (rest) add(false, of_left);
+  }
   return out;
 }
 
@@ -92,12 +102,13 @@ RunningJob::RunningJob(std::shared_ptr<Dispatcher::Impl> dispatcher, JobSpec spe
             spec_.prompts, spec_.n, context_of(spec_.model)),
       observer_(std::move(observer)),
       receipt_(dispatcher_->receipts.add(begun_receipt(spec_))),
+      reconsideration_(wanted_slo(spec_.app, spec_.traits)),
       admitted_(Clock::now()),
       asked_(admitted_),
       started_(admitted_),
       look_(dispatcher_->io),
       deadline_(dispatcher_->io),
-      slo_look_(dispatcher_->io) {
+      reconsider_(dispatcher_->io) {
   for (const Prompt& prompt : spec_.prompts)
     prints_.push_back(
         std::make_shared<const predict::PromptPrint>(dispatcher_->predictor.print_of(prompt, spec_.app.id)));
@@ -129,7 +140,10 @@ void RunningJob::decide() {
     return;
   }
   begin_choices();
-  watch_slo(receipt().facts);
+  if (!receipt().decision.target || receipt().refused) return;
+  const Outlook outlook = outlook_of(receipt().decision, receipt().facts, waited());
+  reconsideration_.decided(outlook);
+  watch(outlook);
 }
 
 void RunningJob::look_again() {
@@ -169,7 +183,7 @@ Error RunningJob::nothing_to_ask(std::string otherwise) const {
 }
 
 void RunningJob::begin_choices() {
-  const auto targets = targets_of(receipt().decision);
+  const auto targets = targets_of(receipt().decision, reconsideration_.left());
   unfinished_ = spec_.answers();
   choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
   for (std::size_t i = 0; i < unfinished_; ++i) {
@@ -253,30 +267,25 @@ bool RunningJob::only_waits() const {
   });
 }
 
-// Looks at the prediction again when it may pass the SLO. `facts` are the latest.
-void RunningJob::watch_slo(const policy::Facts& facts) {
-  const auto slo = wanted_ttft(spec_.app, spec_.traits);
-  if (!slo || !receipt().decision.target || receipt().refused ||
-      receipt().redecisions.size() >= kMaxRedecisions)
-    return;
-  const auto expected = expected_ttft(facts, receipt().decision.target->backend);
-  if (!expected) return;
-  slo_look_.expires_after(until_slo_look(*slo, waited(), *expected));
-  slo_look_.async_wait([weak = weak_from_this()](error_code ec) {
-    if (const auto self = weak.lock(); self && !ec) self->look_at_slo();
+void RunningJob::watch(const Outlook& outlook) {
+  const auto next = reconsideration_.until_look(outlook);
+  if (!next) return;
+  reconsider_.expires_after(*next);
+  reconsider_.async_wait([weak = weak_from_this()](error_code ec) {
+    if (const auto self = weak.lock(); self && !ec) self->reconsider();
   });
 }
 
-void RunningJob::look_at_slo() {
+void RunningJob::reconsider() {
   if (!only_waits()) return;
-  const std::chrono::microseconds slo = *wanted_ttft(spec_.app, spec_.traits), so_far = waited();
+  const std::chrono::microseconds so_far = waited();
   spec_.traits.waited = std::chrono::duration_cast<std::chrono::milliseconds>(so_far);
-  const policy::Target& at = *receipt().decision.target;
-  auto facts = dispatcher_->facts_for(spec_, {prints_.front(), number_, arrival_, own_place()});
-  const auto expected = expected_ttft(facts, at.backend);
-  if (!expected) return;
-  if (so_far + *expected <= slo) return watch_slo(facts);
-  decide_again(std::move(facts), redecision_of(at, slo, so_far, *expected));
+  const policy::Decision& decision = receipt().decision;
+  auto facts = dispatcher_->facts_for(
+      spec_, {prints_.front(), number_, arrival_, own_place(), reconsideration_.left()});
+  const Outlook now = outlook_of(decision, facts, so_far);
+  if (auto why = reconsideration_.reason(now)) return decide_again(std::move(facts), so_far, std::move(*why));
+  watch(now);
 }
 
 // nullopt: no answer stands in line yet.
@@ -290,17 +299,20 @@ std::optional<OwnPlace> RunningJob::own_place() const {
 }
 
 // The request gives its places up where another engine is chosen. It stays where the same one is, or none.
-void RunningJob::decide_again(policy::Facts facts, Redecision again) {
+void RunningJob::decide_again(policy::Facts facts, std::chrono::microseconds so_far, std::string why) {
   const policy::Target& from = *receipt().decision.target;
   const double took = dispatcher_->decide(spec_, facts);
-  const policy::Target& to = dispatcher_->deciding.target ? *dispatcher_->deciding.target : from;
-  again.to = to_string(to);
-  receipt_.redecided(std::move(again));
+  const policy::Decision& again = dispatcher_->deciding;
+  const policy::Target& to = again.target ? *again.target : from;
+  receipt_.redecided(
+      {static_cast<double>(so_far.count()) / 1e3, to_string(from), to_string(to), std::move(why)});
   dispatcher_->metrics.redecided(from.backend, to.backend);
+  const Outlook outlook = outlook_of(again.target ? again : receipt().decision, facts, so_far);
   auto refused = dispatcher_->refusal(spec_, facts);
-  if (dispatcher_->deciding.target || refused) dispatcher_->record(spec_, std::move(facts), took, receipt_);
+  if (again.target || refused) dispatcher_->record(spec_, std::move(facts), took, receipt_);
   if (refused) return fail_all(*refused);
-  const auto targets = targets_of(receipt().decision);
+  reconsideration_.decided(outlook);
+  const auto targets = targets_of(receipt().decision, reconsideration_.left());
   if (to.backend == from.backend) {
     for (Choice& choice : choices_) choice.attempt.decided_again(targets);
   } else {
@@ -311,7 +323,7 @@ void RunningJob::decide_again(policy::Facts facts, Redecision again) {
     }
     begin_from(0);
   }
-  watch_slo(receipt().facts);
+  watch(outlook);
 }
 
 void RunningJob::act(std::size_t index, Attempt::Action action) {
@@ -484,7 +496,7 @@ void RunningJob::finish(const RunState& state) {
   over_ = true;
   look_.cancel();
   deadline_.cancel();
-  slo_look_.cancel();
+  reconsider_.cancel();
   receipt_.ended(state, seconds_between(admitted_, Clock::now()) * 1e3, bill_.usage());
   for (Choice& choice : choices_) {
     if (!choice.begun) choice.place.settle(0);

@@ -16,7 +16,7 @@
 #include "daemon/route/attempt.hpp"
 #include "daemon/route/bill.hpp"
 #include "daemon/route/dispatcher_impl.hpp"
-#include "daemon/route/slo.hpp"
+#include "daemon/route/reconsideration.hpp"
 
 namespace flyball::route {
 
@@ -75,10 +75,10 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void watch_deadline();
   std::chrono::microseconds waited() const;
   bool only_waits() const;
-  void watch_slo(const policy::Facts& facts);
-  void look_at_slo();
+  void watch(const Outlook& outlook);
+  void reconsider();
   std::optional<OwnPlace> own_place() const;
-  void decide_again(policy::Facts facts, Redecision again);
+  void decide_again(policy::Facts facts, std::chrono::microseconds so_far, std::string why);
 
   std::shared_ptr<Dispatcher::Impl> dispatcher_;
   JobSpec spec_;
@@ -88,13 +88,14 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   Bill bill_;
   std::weak_ptr<JobObserver> observer_;
   ReceiptWriter receipt_;
+  Reconsideration reconsideration_;
   std::vector<Choice> choices_;
   std::size_t unfinished_ = 0;
   bool over_ = false, had_event_ = false;
   TimePoint admitted_, asked_, started_;
   boost::asio::steady_timer look_;      // a parked request's next look
   boost::asio::steady_timer deadline_;  // the app's, for a first token
-  boost::asio::steady_timer slo_look_;  // at the prediction of a request that waits
+  boost::asio::steady_timer reconsider_;  // while it waits
   std::uint64_t asks_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <string>
 #include <string_view>
 
 #include "policy/fastest.hpp"
@@ -14,9 +15,6 @@ namespace {
 
 using policy::Facts;
 using policy::TargetFact;
-using std::chrono::microseconds;
-
-constexpr int kLooksInAnSlo = 8;
 
 struct Figure {
   std::string_view slo;  // the fact that has it
@@ -90,25 +88,6 @@ std::optional<Error> slo_refusal(const policy::Decision& decision, const Facts& 
                    (best.target != nullptr ? miss_text(best, facts) : usable) + ".",
                {},
                {}};
-}
-
-std::optional<microseconds> expected_ttft(const Facts& facts, const std::string& backend) {
-  const policy::Fact* const fact = facts.get(facts.targets()->fact_of(backend, TargetFact::expected_ttft));
-  if (fact == nullptr) return std::nullopt;
-  return microseconds(std::get<std::int64_t>(fact->value));
-}
-
-Redecision redecision_of(const policy::Target& at, microseconds slo, microseconds waited,
-                         microseconds expected) {
-  const auto text = [](microseconds time) { return milliseconds_text(static_cast<double>(time.count())); };
-  const std::string name = to_string(at);
-  return {static_cast<double>(waited.count()) / 1e3, name, name,
-          text(waited) + " waited and " + text(expected) + " expected at " + name + " pass the " + text(slo) +
-              " to the first token"};
-}
-
-microseconds until_slo_look(microseconds slo, microseconds waited, microseconds expected) {
-  return std::max(slo - waited - expected, slo / kLooksInAnSlo);
 }
 
 }  // namespace flyball::route

@@ -57,7 +57,8 @@ TEST(AppFacts, TheStricterOfHeaderAndManifestIsTheSlo) {
   EXPECT_EQ(facts.get("app.slo.ttft")->source, "request");
   EXPECT_EQ(value<std::int64_t>(facts, "app.slo.tpot"), 50);
   EXPECT_EQ(facts.get("app.slo.tpot")->source, "manifest");
-  EXPECT_EQ(wanted_ttft(app, request), 1500ms);
+  EXPECT_EQ(wanted_slo(app, request).ttft, 1500ms);
+  EXPECT_EQ(wanted_slo(app, request).tpot, 50ms);
   app.slo = {};
   EXPECT_EQ(value<std::int64_t>(gather({}, 0ms, app, {}, request, {}), "app.slo.tpot"), 60);
 }
@@ -76,7 +77,8 @@ TEST(AppFacts, AWaitingRequestHasWhatIsLeftOfItsSlo) {
   EXPECT_EQ(value<std::int64_t>(facts, "app.slo.tpot"), 50);
   EXPECT_EQ(facts.get("app.slo.tpot")->source, "manifest");
   EXPECT_EQ(value<std::int64_t>(facts, "app.slo.deadline"), 0) << "it is over";
-  EXPECT_EQ(wanted_ttft(app, request), 2s) << "from the admission";
+  EXPECT_EQ(wanted_slo(app, request).ttft, 2s) << "from the admission";
+  EXPECT_EQ(wanted_slo(app, request).deadline, 1s);
 }
 
 }  // namespace

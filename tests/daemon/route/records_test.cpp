@@ -12,6 +12,7 @@
 
 #include "daemon/route/kept_facts.hpp"
 #include "daemon/route/records.hpp"
+#include "daemon/route/slo.hpp"
 #include "tests/daemon/api/wire.hpp"
 #include "tests/daemon/store/support.hpp"
 

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/daemon/api/inference.hpp"
@@ -208,24 +209,107 @@ TEST_F(DecidedAgain, AllAnswersMoveTogether) {
   EXPECT_EQ(rig.vulkan().started.size(), 3U);
 }
 
-TEST_F(DecidedAgain, AtMostTwiceAndInTheSamePlaceWhereTheSameEngineIsChosen) {
+TEST_F(DecidedAgain, AsOftenAsItGetsWorseAndInTheSamePlaceWhereTheSameEngineIsChosen) {
   Rig rig(settings_by("default: {because: b, use: cpu}\n", ttft(80ms)), predicted(75'000, 10'000));
   rig.fleet.hold_acquires = true;
   Wire wire(rig);
   wire.send(post(kChatPath, kHello));
   const auto decided = [&] {
-    return metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"cpu\"} 2") != std::string::npos;
+    return metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"cpu\"} 3") != std::string::npos;
   };
   ASSERT_TRUE(eventually(wire, decided));
-  rig.io.restart();
-  EXPECT_EQ(rig.io.run_for(100ms), 0U) << "nothing looks again";
   EXPECT_EQ(rig.fleet.acquired.size(), 1U) << "it asked once";
   rig.fleet.held.front()(&rig.cpu());
   ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
   const json receipt = receipt_of(rig, wire.answer().field("x-request-id"));
-  EXPECT_EQ(receipt["redecisions"].size(), 2U);
-  EXPECT_EQ(receipt["redecisions"][1]["from"], receipt["redecisions"][1]["to"]);
+  ASSERT_EQ(receipt["redecisions"].size(), 1U) << "the latest of those that let it stay";
+  EXPECT_EQ(receipt["redecisions"][0]["from"], receipt["redecisions"][0]["to"]);
+  EXPECT_GE(receipt["redecisions"][0]["after_ms"], 210)
+      << "the third came 100 ms after the second, and 100 ms more";
   EXPECT_EQ(receipt["attempts"].size(), 1U);
+}
+
+// The policy prefers cpu, which is not available when the request is decided again first.
+TEST_F(DecidedAgain, NeverReturnsToAnEngineThatItLeft) {
+  Rig rig(settings_by("default: {because: b, use: [cpu, vulkan]}\n", ttft(80ms)), predicted(75'000, 75'000));
+  rig.cpu();
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  ASSERT_EQ(rig.fleet.acquired.at(0), "cpu");
+  rig.fleet.disabled["cpu"] = {ErrorCode::worker_died, "It died.", {}, {}};
+  ASSERT_TRUE(eventually(wire, [&] { return rig.fleet.acquired.back() == "vulkan"; }));
+  rig.fleet.disabled.clear();
+  ASSERT_TRUE(eventually(wire, [&] {
+    return metrics_of(rig).find("flyball_redecisions_total{from=\"vulkan\"") != std::string::npos;
+  }));
+  EXPECT_THAT(rig.fleet.acquired, ::testing::ElementsAre("cpu", "vulkan"));
+  rig.fleet.held.back()(&rig.vulkan());
+  ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
+  const json receipt = receipt_of(rig, wire.answer().field("x-request-id"));
+  EXPECT_EQ(receipt["redecisions"].back()["to"], "vulkan");
+  EXPECT_NE(receipt.dump().find("the request left it while it waited"), std::string::npos);
+}
+
+// It moves away from cpu, and vulkan cannot be loaded.
+TEST_F(DecidedAgain, AnEngineThatItLeftIsStillBetterThanAnError) {
+  Rig rig(settings_by("default: {because: b, use: [cpu, vulkan]}\n", ttft(80ms)), predicted(75'000, 75'000));
+  rig.cpu();
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  rig.fleet.disabled["cpu"] = {ErrorCode::worker_died, "It died.", {}, {}};
+  ASSERT_TRUE(eventually(wire, [&] { return rig.fleet.acquired.back() == "vulkan"; }));
+  rig.fleet.disabled.clear();
+  rig.fleet.hold_acquires = false;
+  rig.fleet.held.back()(std::unexpected(Error{ErrorCode::insufficient_memory, "It is too large.", {}, {}}));
+  ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
+  EXPECT_EQ(wire.answer().status, 200);
+  EXPECT_THAT(rig.fleet.acquired, ::testing::ElementsAre("cpu", "vulkan", "cpu"));
+}
+
+TEST_F(DecidedAgain, WhenItsAnswerWouldPassTheDeadline) {
+  auto settings = settings_by(R"(rules:
+  - {id: roomy, because: b, when: {fact: app.slo.deadline, gte: 2s}, use: cpu}
+default: {because: the time is nearly over, use: vulkan}
+)",
+                              {});
+  settings->apps[0].slo.deadline = 2s;
+  policy::Facts hardware = make_hardware(true);
+  hardware.set("backend.cpu.expected_total", std::int64_t{1'900'000}, "predicted: queue 1.0 ms");
+  Rig rig(settings, hardware);
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  EXPECT_EQ(rig.fleet.acquired.at(0), "cpu");
+  rig.fleet.hold_acquires = false;
+  ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
+  EXPECT_EQ(wire.answer().field("x-flyball-route"), "backend=vulkan; rule=default; model=demo");
+  const json receipt = receipt_of(rig, wire.answer().field("x-request-id"));
+  EXPECT_TRUE(receipt["redecisions"][0]["why"].get<std::string>().ends_with(
+      "1900.0 ms expected at cpu pass the 2000.0 ms to the end of the answer"))
+      << receipt["redecisions"];
+}
+
+TEST_F(DecidedAgain, WhenAnotherTargetBecomesFasterWithoutAnySlo) {
+  policy::Facts hardware = predicted(100'000, 100'000);
+  hardware.set("backend.cpu.expected_total", std::int64_t{5'000'000}, "predicted: queue 1.0 ms");
+  hardware.set("backend.vulkan.expected_total", std::int64_t{1'000'000}, "predicted: queue 1.0 ms");
+  Rig rig(settings_by("default: {because: b, use: [cpu, vulkan], pick: fastest}\n", {}), hardware);
+  rig.vulkan();
+  rig.fleet.disabled["vulkan"] = {ErrorCode::worker_died, "It died.", {}, {}};
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  EXPECT_EQ(rig.fleet.acquired.at(0), "cpu");
+  rig.fleet.hold_acquires = false;
+  rig.fleet.disabled.clear();
+  ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
+  EXPECT_EQ(wire.answer().field("x-flyball-route"), "backend=vulkan; rule=default; model=demo");
+  const json receipt = receipt_of(rig, wire.answer().field("x-request-id"));
+  ASSERT_EQ(receipt["redecisions"].size(), 1U);
+  EXPECT_EQ(receipt["redecisions"][0]["why"],
+            "1000.0 ms to the end of the answer are expected at vulkan, and 5000.0 ms at cpu");
 }
 
 // The older request moves to vulkan, where a later one of its app waits already.
@@ -300,7 +384,7 @@ default: {because: b, use: cpu}
     begun.back()->send(post(kChatPath, kHello));
   }
   ASSERT_TRUE(eventually(*begun.back(), [&] {
-    return metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"cpu\"} 2") != std::string::npos;
+    return metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"cpu\"} 3") != std::string::npos;
   })) << metrics_of(rig);
   EXPECT_TRUE(rig.vulkan().started.empty());
 }

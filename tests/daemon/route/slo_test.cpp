@@ -1,9 +1,8 @@
-// What predictions say of an SLO: when no target can hold it, and when a waiting request is looked at again.
+// What predictions say of an SLO: when no target can hold it.
 #include "daemon/route/slo.hpp"
 
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <string>
 
 #include "policy/fastest.hpp"
@@ -11,8 +10,6 @@
 
 namespace flyball::route {
 namespace {
-
-using namespace std::chrono_literals;
 
 struct Slo : ::testing::Test {
   std::shared_ptr<const policy::Tree> tree =
@@ -79,24 +76,6 @@ TEST_F(Slo, WithoutFiguresTheTargetsAreNamed) {
   facts.set("backend.cpu.meets_slo", false, "override");
   facts.set("backend.vulkan.meets_slo", false, "override");
   EXPECT_EQ(refusal(), "No usable engine is predicted to hold the SLO: cpu, vulkan:latency.");
-}
-
-TEST(SloLook, ComesWhenThePredictionWouldPassTheSloIfNothingMoved) {
-  EXPECT_EQ(until_slo_look(1s, 0s, 600ms), 400ms);
-  EXPECT_EQ(until_slo_look(1s, 400ms, 300ms), 300ms);
-}
-
-TEST(SloLook, LeavesAnEighthOfTheSloBetweenTwoLooks) {
-  EXPECT_EQ(until_slo_look(1s, 0s, 999ms), 125ms);
-  EXPECT_EQ(until_slo_look(1s, 700ms, 900ms), 125ms);
-}
-
-TEST(SloLook, SaysWhyInMilliseconds) {
-  const Redecision again = redecision_of({"vulkan", "latency"}, 500ms, 400ms, 180'500us);
-  EXPECT_EQ(again.why,
-            "400.0 ms waited and 180.5 ms expected at vulkan:latency pass the 500.0 ms to the first token");
-  EXPECT_EQ(again.after_ms, 400);
-  EXPECT_EQ(again.to, "vulkan:latency");
 }
 
 }  // namespace
