@@ -1,11 +1,14 @@
 // Actual over expected, the latest of them: how far predictions are off in the middle, and in nine of ten
-// cases. Bounded.
+// cases. Ratios from before a change of level are forgotten. Bounded.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <span>
+
+#include "daemon/predict/change_point.hpp"
 
 namespace flyball::predict {
 
@@ -24,7 +27,12 @@ class RatioWindow {
     kept_[next_] = std::clamp(actual / expected, 1 / kFurthest, kFurthest);
     next_ = (next_ + 1) % kKept;
     seen_ = std::min(seen_ + 1, kKept);
-    if (seen_ < kEnough) return;
+    if (level_changed()) keep_level();
+    if (seen_ < kEnough) {
+      median_ = 1;
+      p90_ = kFirstP90;
+      return;
+    }
     auto sorted = kept_;
     std::sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(seen_));
     median_ = (sorted[(seen_ - 1) / 2] + sorted[seen_ / 2]) / 2;
@@ -37,6 +45,20 @@ class RatioWindow {
   std::size_t seen() const noexcept { return seen_; }
 
  private:
+  double latest(std::size_t age) const noexcept { return kept_[(next_ + kKept - 1 - age) % kKept]; }
+  bool level_changed() const {
+    std::array<double, 2 * kLevel> levels{};
+    if (seen_ < levels.size()) return false;
+    for (std::size_t age = 0; age < levels.size(); ++age) levels[age] = latest(age);
+    return has_changed(levels);
+  }
+  void keep_level() {
+    std::array<double, kKept> kept{};
+    for (std::size_t i = 0; i < kLevel; ++i) kept[i] = latest(kLevel - 1 - i);
+    kept_ = kept;
+    next_ = seen_ = kLevel;
+  }
+
   std::array<double, kKept> kept_{};
   std::size_t next_ = 0, seen_ = 0;
   double median_ = 1, p90_ = kFirstP90;

@@ -1,6 +1,7 @@
 // A linear model with coefficients >= 0, fitted to the latest observations: y = coefficients . x. Relative
-// errors count, large ones count less (Huber), and so do old observations. Coefficients that the observations
-// leave open keep the proportions of the prior. Pure; bounded.
+// errors count, large ones count less (Huber), and so do old observations; those from before a change of
+// level are forgotten. Coefficients that the observations leave open keep the proportions of the prior. Pure;
+// bounded.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <span>
 #include <utility>
 #include <vector>
+
+#include "daemon/predict/change_point.hpp"
 
 namespace flyball::predict {
 
@@ -46,6 +49,9 @@ class RobustFit {
     next_ = (next_ + 1) % kKept;
     seen_ = std::min(seen_ + 1, kKept);
     fit();
+    if (!level_changed()) return;
+    seen_ = kLevel;
+    fit();
   }
   double operator()(const Terms& x) const noexcept { return dot(coefficients_, x); }
   const Terms& coefficients() const noexcept { return coefficients_; }
@@ -68,6 +74,15 @@ class RobustFit {
     return sum;
   }
   const Row& row(std::size_t age) const noexcept { return rows_[(next_ + kKept - 1 - age) % kKept]; }
+
+  // Compares actual over fitted: other work than before is no change of level where the fit accounts for it.
+  bool level_changed() const {
+    std::array<double, 2 * kLevel> levels{};
+    if (seen_ < levels.size()) return false;
+    for (std::size_t age = 0; age < levels.size(); ++age)
+      levels[age] = row(age).y / std::max(dot(coefficients_, row(age).x), 1e-12);
+    return has_changed(levels);
+  }
 
   // By iterated reweighting, from the prior as large as the observations say.
   void fit() {

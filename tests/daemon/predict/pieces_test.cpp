@@ -2,6 +2,7 @@
 // prefixes.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <random>
 #include <string>
@@ -10,6 +11,7 @@
 #include "config/json_reader.hpp"
 #include "daemon/predict/accuracy.hpp"
 #include "daemon/predict/answer_length.hpp"
+#include "daemon/predict/change_point.hpp"
 #include "daemon/predict/prefix_blocks.hpp"
 #include "daemon/predict/prompt_tokens.hpp"
 #include "daemon/predict/ratio_window.hpp"
@@ -45,6 +47,27 @@ TEST(RobustFit, OneOutlierMovesItLittle) {
   const double before = fit({1, 100});
   fit.add({1, 100}, 50 * 53);
   EXPECT_NEAR(fit({1, 100}), before, 0.05 * before);
+}
+
+TEST(ChangePoint, IsALevelThatLiesWhollyApartFromTheOneBefore) {
+  const auto changed = [](std::array<double, 2 * kLevel> latest_first) { return has_changed(latest_first); };
+  EXPECT_TRUE(changed({1, 1.2, 1, 2.4, 5, 9}));
+  EXPECT_TRUE(changed({8, 9, 2, 1, 0.9, 1}));
+  EXPECT_FALSE(changed({1, 1.2, 1, 2.3, 5, 9}));
+  EXPECT_FALSE(changed({1, 1, 1, 9, 9, 1})) << "two outliers are no level";
+  EXPECT_FALSE(changed({9, 9, 1, 1, 1, 1}));
+}
+
+TEST(RobustFit, FollowsAChangeOfLevelAfterThree) {
+  for (const double times : {0.1, 10.0}) {
+    RobustFit<2> fit({1, 1});
+    Line line;
+    line.teach(fit, 48, 0.05);
+    line.times = times;
+    line.teach(fit, 3, 0.05);
+    EXPECT_NEAR(fit({1, 100}), times * 53, 0.3 * times * 53);
+    EXPECT_EQ(fit.seen(), 3U);
+  }
 }
 
 TEST(RobustFit, FollowsAMachineThatBecameTwiceAsSlow) {
@@ -91,6 +114,26 @@ TEST(RatioWindow, TellsTheMiddleAndNineInTen) {
   for (int i = 0; i < 1000; ++i) below += std::exp(normal(draw)) <= window.p90() ? 1 : 0;
   EXPECT_GE(below, 850);
   EXPECT_LE(below, 960);
+}
+
+TEST(RatioWindow, ForgetsALevelThatIsOver) {
+  RatioWindow window;
+  for (int i = 0; i < 50; ++i) window.add(1 + 0.01 * (i % 7), 1);
+  for (int i = 0; i < 6; ++i) window.add(6, 1);
+  for (int i = 0; i < 2; ++i) window.add(1, 1);
+  window.add(1.1, 1);
+  EXPECT_EQ(window.median(), 1);
+  EXPECT_LE(window.p90(), RatioWindow::kFirstP90);
+  for (int i = 0; i < 80; ++i) window.add(1, 1);
+  EXPECT_EQ(window.seen(), RatioWindow::kKept);
+  EXPECT_EQ(window.p90(), 1);
+}
+
+TEST(RatioWindow, KeepsOneInTenThatIsFarOff) {
+  RatioWindow window;
+  for (int i = 0; i < 60; ++i) window.add(i % 8 == 0 ? 5 : 1, 1);
+  EXPECT_EQ(window.seen(), 60U);
+  EXPECT_EQ(window.p90(), 5);
 }
 
 TEST(Accuracy, IsTheMedianErrorAndTheShareBelowP90) {

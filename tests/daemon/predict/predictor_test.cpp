@@ -174,6 +174,32 @@ TEST(Predictor, OutliersMoveItLittle) {
   EXPECT_LE(median(seen.tpot), 0.10);
 }
 
+// Six answers ten times as slow, and three as before.
+class Recovered : public ::testing::TestWithParam<int> {};
+
+TEST_P(Recovered, ThreeGoodAnswersHealTheFigures) {
+  Predictor predictor(KeyedHash(1, 2));
+  SimulatedEngine engine(predictor, 4, 1);
+  const auto answers = [&](std::size_t n, std::uint64_t seed) {
+    auto requests = load(n, 0, seed);
+    for (Simulated& one : requests) one.at += engine.now();
+    engine.run(requests);
+    return requests;
+  };
+  if (GetParam() > 0) answers(static_cast<std::size_t>(GetParam()), 5);
+  engine.costs = {40e-3, 5e-3, 2e-3, 10e-3, 0.05};
+  answers(6, 6);
+  engine.costs = {};
+  answers(3, 7);
+  for (const Simulated& one : answers(30, 8)) {
+    ASSERT_TRUE(one.known);
+    EXPECT_LE(static_cast<double>(one.predicted.ttft.p90) / 1e6, 2.5 * one.ttft);
+    EXPECT_LE(static_cast<double>(one.predicted.tpot->p90) / 1e6, 2.5 * one.tpot);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(After, Recovered, ::testing::Values(0, 6, 40, 200),
+                         [](const auto& good) { return std::to_string(good.param) + "GoodAnswers"; });
+
 // ---- the terms of the sum ---------------------------------------------------------------------------------
 
 struct Asks {
