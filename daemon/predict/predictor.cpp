@@ -33,7 +33,7 @@ std::int64_t microseconds(double seconds) {
 // The text of a fact's source: times in milliseconds.
 class Text {
  public:
-  Text() { *this << policy::kPredictedSource << ": "; }
+  Text() { *this << policy::kPredictedSource; }
   Text& operator<<(std::string_view text) {
     const std::size_t n = std::min(text.size(), buffer_.size() - size_);
     std::memcpy(buffer_.data() + size_, text.data(), n);
@@ -86,33 +86,33 @@ std::optional<bool> meets(const Slo& slo, const Prediction& p) {
   return known ? std::optional(true) : std::nullopt;
 }
 
-// Sources without figures of their own are the same for all requests: records keep them once.
+// Sources without figures are the same for all requests: records keep them once.
 void set_facts(const policy::TargetInstance& target, const EngineState* state, const Prediction& p,
                const Slo& slo, Facts& facts) {
   const auto set = [&](TargetFact which, policy::FactValue value, const Text& source) {
     const policy::FactId id = fact_of(target, which);
     if (facts.get(id) == nullptr) facts.set(id, std::move(value), source.str());
   };
-  const auto p90 = [](const Times& times) {
-    Text text;
-    (text << "90 % within ").ms(times.p90);
-    return text;
+  const auto set_times = [&](TargetFact p50, TargetFact p90, const Times& times, const Text& source) {
+    if (facts.get(fact_of(target, p50)) != nullptr) return;  // p90 of another prediction would contradict it
+    set(p50, times.p50, source);
+    set(p90, times.p90, Text());
   };
-  Text ttft = p90(p.ttft);
+  Text ttft;
   (((ttft << ": queue ").ms(p.queue) << " + load ").ms(p.load) << " + prefill ").ms(p.prefill)
       << " (" << std::uint64_t{p.prompt_tokens} << " tokens, " << std::uint64_t{p.cached_tokens}
       << " cached) + step ";
   ttft.ms(p.step);
-  set(TargetFact::expected_ttft, p.ttft.p50, ttft);
-  if (p.tpot) set(TargetFact::expected_tpot, p.tpot->p50, p90(*p.tpot));
-  if (p.total) set(TargetFact::expected_total, p.total->p50, p90(*p.total));
-  set(TargetFact::cached_tokens, std::int64_t{p.cached_tokens}, Text() << "by prompts computed there");
+  set_times(TargetFact::expected_ttft, TargetFact::expected_ttft_p90, p.ttft, ttft);
+  if (p.tpot) set_times(TargetFact::expected_tpot, TargetFact::expected_tpot_p90, *p.tpot, Text());
+  if (p.total) set_times(TargetFact::expected_total, TargetFact::expected_total_p90, *p.total, Text());
+  set(TargetFact::cached_tokens, std::int64_t{p.cached_tokens}, Text() << ": by prompts computed there");
   if (state != nullptr && state->loaded && state->kv_tokens > 0)
     set(TargetFact::kv_room,
         static_cast<std::int64_t>(state->kv_tokens - std::min(state->kv_tokens_used, state->kv_tokens)),
-        Text() << "blocks that are free now");
+        Text() << ": blocks that are free now");
   if (const auto held = meets(slo, p); held && (*held || !p.stale))
-    set(TargetFact::meets_slo, *held, Text() << "each time's 90 % beside app.slo");
+    set(TargetFact::meets_slo, *held, Text() << ": each time's p90 beside app.slo");
 }
 
 }  // namespace

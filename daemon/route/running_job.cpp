@@ -12,6 +12,7 @@
 
 #include <boost/asio/post.hpp>
 
+#include "daemon/route/possible_targets.hpp"
 #include "policy/profile.hpp"
 
 namespace flyball::route {
@@ -44,33 +45,6 @@ bool is_of_the_request(ErrorCode code) {
     default:
       return false;
   }
-}
-
-// The chosen target, the others of its rule, and where something stands behind that rule the rest: each
-// engine once. Engines that the request left come last: one of them is still better than an error.
-std::vector<const policy::Target*> targets_of(const policy::Decision& decision,
-                                              std::span<const std::string> left) {
-  std::vector<const policy::Target*> out;
-  if (!decision.target) return out;  // targets that missed the SLO are alternatives to a chosen one alone
-  out.push_back(decision.target);
-  const auto is_left = [&](const policy::TargetTrace& t) {
-    return t.verdict == policy::Verdict::unavailable &&
-           std::ranges::find(left, t.target->backend) != left.end();
-  };
-  const auto add = [&](bool of_rule, bool of_left) {
-    for (const policy::TargetTrace& t : decision.targets)
-      if (t.target && (of_left ? is_left(t) : t.verdict == policy::Verdict::available) &&
-          (t.rule == decision.rule) == of_rule &&
-          std::ranges::find(out, t.target->backend, &policy::Target::backend) == out.end())
-        out.push_back(t.target);
-  };
-  const bool last = decision.rule->on_unavailable != policy::OnUnavailable::next;
-  const bool rest = !last || decision.rule == &decision.tree->fallback;
-  for (const bool of_left : {false, true}) {
-    add(true, of_left);
-    if (rest) add(false, of_left);
-  }
-  return out;
 }
 
 // Where one engine's events for one choice arrive. Forgotten (the job moves on) before its ticket is
@@ -183,7 +157,7 @@ Error RunningJob::nothing_to_ask(std::string otherwise) const {
 }
 
 void RunningJob::begin_choices() {
-  const auto targets = targets_of(receipt().decision, reconsideration_.left());
+  const auto targets = possible_targets(receipt().decision, reconsideration_.left());
   unfinished_ = spec_.answers();
   choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
   for (std::size_t i = 0; i < unfinished_; ++i) {
@@ -312,7 +286,7 @@ void RunningJob::decide_again(policy::Facts facts, std::chrono::microseconds so_
   if (again.target || refused) dispatcher_->record(spec_, std::move(facts), took, receipt_);
   if (refused) return fail_all(*refused);
   reconsideration_.decided(outlook);
-  const auto targets = targets_of(receipt().decision, reconsideration_.left());
+  const auto targets = possible_targets(receipt().decision, reconsideration_.left());
   if (to.backend == from.backend) {
     for (Choice& choice : choices_) choice.attempt.decided_again(targets);
   } else {

@@ -9,9 +9,15 @@
 
 namespace flyball::route {
 
-// slo_unattainable with the best prediction, where every target that the decision may use has a known
-// `meets_slo` that is false. nullopt: one may hold the SLO, or there is no such target. `facts` are those the
-// decision was taken on.
+// A request that is predicted to miss its SLO wherever it may be sent.
+struct SloMiss {
+  const policy::Target* nearest;  // the target that misses it least
+  std::string text;  // "cpu comes nearest: nine in ten begin within 840.0 ms where app.slo.ttft is 600 ms"
+};
+// nullopt: one of the targets may hold the SLO, as its `meets_slo` is true or unknown; or no target is
+// usable, or the request waits for one. `facts` are those the decision was taken on.
+std::optional<SloMiss> slo_miss(const policy::Decision& decision, const policy::Facts& facts);
+// The same as the error of a request with a hard SLO: slo_unattainable.
 std::optional<Error> slo_refusal(const policy::Decision& decision, const policy::Facts& facts);
 
 }  // namespace flyball::route

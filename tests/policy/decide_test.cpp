@@ -278,12 +278,13 @@ TEST(Receipt, ValueThatWouldLookLikeItsOperandIsExact) {
 TEST(Receipt, PredictedTimesOfATargetStandInOneLineInMilliseconds) {
   const Tree tree = tree_of("rules:\n  - {id: r, because: b, use: [cpu, vulkan]}\n");
   Facts facts = available({"cpu", "vulkan"});
-  facts.set("backend.cpu.expected_total", std::int64_t{1'813'078}, "predicted: 90 % within 2400 ms");
-  facts.set(
-      "backend.cpu.expected_ttft", std::int64_t{612'000},
-      "predicted: 90 % within 700 ms: queue 500 ms + load 0 ms + prefill 100 ms (30 tokens, 0 cached) + "
-      "step 12 ms");
-  facts.set("backend.cpu.expected_tpot", std::int64_t{12'340}, "predicted: 90 % within 15.1 ms");
+  facts.set("backend.cpu.expected_total", std::int64_t{1'813'078}, "predicted");
+  facts.set("backend.cpu.expected_total_p90", std::int64_t{2'400'000}, "predicted");
+  facts.set("backend.cpu.expected_ttft", std::int64_t{612'000},
+            "predicted: queue 500 ms + load 0 ms + prefill 100 ms (30 tokens, 0 cached) + step 12 ms");
+  facts.set("backend.cpu.expected_ttft_p90", std::int64_t{700'000}, "predicted");
+  facts.set("backend.cpu.expected_tpot", std::int64_t{12'340}, "predicted");
+  facts.set("backend.cpu.expected_tpot_p90", std::int64_t{15'100}, "predicted");
   facts.set("backend.cpu.kv_room", std::int64_t{512}, "predicted: blocks that are free now");
   facts.set("backend.cpu.load_time", std::int64_t{1'200}, "measured");
   facts.set("backend.vulkan.expected_total", std::int64_t{900'000}, "facts file");
@@ -296,6 +297,10 @@ TEST(Receipt, PredictedTimesOfATargetStandInOneLineInMilliseconds) {
                         "              kv_room 512 tokens (predicted: blocks that are free now), "
                         "load_time 1.2 s\n"));
   EXPECT_THAT(text, HasSubstr("\n              expected 900 ms in all\n")) << "nobody here predicted it";
+  facts.forget(facts.targets()->fact_of("cpu", TargetFact::expected_tpot));
+  EXPECT_THAT(explain_text(receipt(decide(tree, facts), facts)),
+              HasSubstr("expected_tpot_p90 15.1 ms (predicted)"))
+      << "alone it stands with what else is known";
 }
 
 TEST(Receipt, NoTargetAndQueue) {

@@ -39,6 +39,10 @@ class SloTest(unittest.TestCase):
             refused = self.explain(daemon, MISSED)["refused"]
             self.assertEqual(refused["code"], "slo_unattainable")
             self.assertIn("840.0 ms expected to the first token where app.slo.ttft is 600 ms", refused["message"])
+            nine_in_ten = self.explain(daemon, dict(MISSED, **{"backend.%s.expected_ttft_p90" % engine: 900000
+                                                               for engine in ("cpu", "vulkan", "opencl")}))
+            self.assertIn("nine in ten begin within 900.0 ms where app.slo.ttft is 600 ms (half within 840.0 ms)",
+                          nine_in_ten["refused"]["message"])
             stricter = self.explain(daemon, MISSED, {"x-slo-ttft-ms": "40"})["refused"]
             self.assertIn("where app.slo.ttft is 40 ms", stricter["message"])
             looser = self.explain(daemon, MISSED, {"x-slo-ttft-ms": "5000"})["refused"]

@@ -125,8 +125,7 @@ default: {because: b, use: cpu}
     out.created = 1'700'000'000;
     for (const char* backend : {"vulkan", "cpu", "opencl"}) {
       const std::string prefix = std::string("backend.") + backend + ".";
-      const std::string source =
-          "predicted: 90 % within 80.4 ms: queue " + std::to_string(i) + " ms + prefill 40.1 ms";
+      const std::string source = "predicted: queue " + std::to_string(i) + " ms + prefill 40.1 ms";
       const std::int64_t us = 100'000 + (i * 37 + backend[0] * 11) % 50 * 1'000;
       out.facts.set(prefix + "available", true, "supervisor");
       out.facts.set(prefix + "loaded", (i + backend[0]) % 3 == 0, "supervisor");
@@ -173,8 +172,7 @@ TEST_F(Records, PredictedFactsAreFoundAfterARestart) {
   for (const json& target : receipt.at("targets"))
     for (const json& fact : target.value("known", json::array()))
       if (target["backend"] == "cpu" && fact["name"] == "expected_ttft") source = fact.value("source", "");
-  EXPECT_TRUE(source.starts_with("predicted: 90 % within ") && source.contains(": queue 0 ms + load 0 ms + prefill "))
-      << receipt["targets"];
+  EXPECT_TRUE(source.starts_with("predicted: queue 0 ms + load 0 ms + prefill ")) << receipt["targets"];
 }
 
 TEST_F(Records, a_request_that_left_the_ring_is_found) {
@@ -234,7 +232,7 @@ TEST_F(Records, a_record_is_small_and_holds_no_prompt) {
   ASSERT_TRUE(database.run("PRAGMA wal_checkpoint(TRUNCATE)"));
   const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(file()));
   std::printf("%.0f bytes a record\n", static_cast<double>(bytes) / kRequests);
-  EXPECT_LT(bytes, 768 * kRequests);  // the predictions of one engine are 300 of them
+  EXPECT_LT(bytes, 896 * kRequests);  // the predictions of one engine are 380 of them
   std::stringstream all;
   all << std::ifstream(file(), std::ios::binary).rdbuf();
   EXPECT_EQ(all.str().find("Sesame"), std::string::npos);

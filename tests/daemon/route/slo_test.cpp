@@ -37,6 +37,37 @@ TEST_F(Slo, IsRefusedWithTheNearestTargetWhereEveryUsableOneMissesIt) {
   EXPECT_EQ(slo_refusal(policy::decide(*tree, facts), facts)->code, ErrorCode::slo_unattainable);
 }
 
+TEST_F(Slo, NineInTenDecideAndHalfStandBeside) {
+  predict("cpu", false, 100'000);
+  predict("vulkan", false, 400'000);
+  facts.set("backend.cpu.expected_ttft_p90", std::int64_t{900'000}, policy::kPredictedSource);
+  facts.set("backend.vulkan.expected_ttft_p90", std::int64_t{840'000}, policy::kPredictedSource);
+  EXPECT_EQ(
+      refusal(),
+      "No usable engine is predicted to hold the SLO: vulkan:latency comes nearest: nine in ten begin within "
+      "840.0 ms where app.slo.ttft is 500 ms (half within 400.0 ms: queue 1.0 ms).");
+  facts.set("app.slo.tpot", std::int64_t{10}, "manifest");
+  facts.set("backend.vulkan.expected_tpot_p90", std::int64_t{50'000}, policy::kPredictedSource);
+  facts.set("backend.cpu.expected_tpot_p90", std::int64_t{40'000}, policy::kPredictedSource);
+  facts.set("backend.cpu.expected_tpot", std::int64_t{9'000}, policy::kPredictedSource);
+  EXPECT_EQ(refusal(),
+            "No usable engine is predicted to hold the SLO: cpu comes nearest: nine in ten take at most 40.0 "
+            "ms for "
+            "each further token where app.slo.tpot is 10 ms (half within 9.0 ms).");
+}
+
+TEST_F(Slo, TheDeadlineIsComparedWithTheEndOfTheAnswer) {
+  facts.set("app.slo.deadline", std::int64_t{2'000}, "manifest");
+  for (const char* id : {"cpu", "vulkan"}) {
+    predict(id, false, 100'000);
+    facts.set("backend." + std::string(id) + ".expected_total_p90", std::int64_t{2'100'000}, "predicted");
+  }
+  EXPECT_NE(
+      refusal().find("cpu comes nearest: nine in ten end within 2100.0 ms where app.slo.deadline is 2000 ms"),
+      std::string::npos)
+      << refusal();
+}
+
 // A target that misses one figure narrowly is nearer than one that misses another widely.
 TEST_F(Slo, TheFigureThatIsMissedMostCounts) {
   predict("cpu", false, 100'000);
@@ -70,6 +101,47 @@ TEST_F(Slo, TargetsThatCannotBeUsedSaveNothing) {
   facts.set("backend.cpu.available", false, "probe");
   facts.set("backend.vulkan.available", false, "probe");
   EXPECT_EQ(refusal(), "") << "no target at all has an error of its own";
+}
+
+// The second target of a rule stands in for the first one; so do those of rules on its path, where it goes
+// on.
+struct SloOfRules : Slo {
+  SloOfRules() {
+    facts.set("backend.opencl.available", true, "probe");
+    predict("cpu", false, 900'000);
+    predict("vulkan", false, 840'000);
+  }
+  void decide_by(const std::string& rule) {
+    tree = testing::tree_of("rules:\n  - {id: passed, because: b, use: [vulkan, opencl], pick: meets_slo}\n" +
+                            rule + "default: {because: b, use: cpu}\n");
+  }
+};
+
+TEST_F(SloOfRules, AnotherUsableTargetOfTheRuleThatMeetsItIsEnough) {
+  decide_by("  - {id: r, because: b, use: [cpu, opencl], on_unavailable: fail}\n");
+  EXPECT_EQ(refusal(), "") << "opencl's is unknown";
+  predict("opencl", true, 90'000);
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(SloOfRules, TargetsThatTheRequestCannotBeSentToSaveNothing) {
+  decide_by("  - {id: r, because: b, use: cpu, on_unavailable: fail}\n");
+  EXPECT_NE(refusal(), "") << "opencl was passed over, and the rule ends the search";
+  decide_by("  - {id: r, because: b, use: cpu}\n");
+  EXPECT_EQ(refusal(), "") << "where cpu fails the request goes to opencl, of which nothing is known";
+}
+
+TEST_F(SloOfRules, NothingIsRefusedThatWaitsForATarget) {
+  facts.set("backend.opencl.available", false, "probe");
+  decide_by("  - {id: r, because: b, use: opencl, on_unavailable: queue}\n");
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(SloOfRules, EveryRuleMayPassItsTargets) {
+  facts.set("backend.opencl.available", false, "probe");
+  facts.set("backend.cpu.available", false, "probe");
+  decide_by("");
+  EXPECT_NE(refusal().find("vulkan comes nearest"), std::string::npos) << refusal();
 }
 
 TEST_F(Slo, WithoutFiguresTheTargetsAreNamed) {
