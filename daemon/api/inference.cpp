@@ -134,7 +134,7 @@ void Inference::on_error(const Error& error) {
   const route::Standings standings = job_ ? job_->standings() : route::Standings{};
   // Only the engine could count the prompt: it finds room when all of the app's tokens are there again.
   const bool limited = error.code == ErrorCode::token_limit_exceeded && standings.tokens;
-  fail(error, standings, limited ? standings.tokens->reset_ms : -1);
+  fail(error, standings, limited ? standings.tokens->reset_ms : job_ ? job_->retry_after_ms() : -1);
 }
 
 void Inference::refuse(const route::Refusal& refusal) {

@@ -50,7 +50,8 @@ std::string number(const Json& value, const char* before = "", const char* behin
   return value.is_number() ? before + std::to_string(std::llround(value.get<double>())) + behind : "";
 }
 
-// Decisions that were taken again while the request waited, and its refusal by a hard SLO. "" for neither.
+// Decisions that were taken again while the request waited, and what its hard SLO did with it. "" for
+// neither.
 std::string slo_text(const Json& receipt) {
   std::string out;
   if (const Json& again = member(receipt, "redecisions"); again.is_array() && !again.empty()) {
@@ -59,6 +60,8 @@ std::string slo_text(const Json& receipt) {
       out += "  " + time(member(one, "after_ms"), "after ", ": ") + json_text(member(one, "from")) + " to " +
              json_text(member(one, "to")) + ", because " + json_text(member(one, "why")) + "\n";
   }
+  if (const Json& let_through = member(receipt, "let_through"); let_through.is_string())
+    out += "\nlet through " + json_text(let_through) + "\n";
   if (const Json& refused = member(receipt, "refused"); refused.is_object())
     out += "\nrefused at once with " + json_text(member(refused, "code")) + "\n  " +
            json_text(member(refused, "message")) + "\n";

@@ -95,8 +95,9 @@ void EngineWork::leave(std::uint64_t id, TimePoint now) {
     positions_ = streams_ == 0 ? 0 : positions_ - it->positions();
   }
   if (it->state == Stay::State::prefills) prompts_at_ = now;
-  if (it->state != Stay::State::waits && --begun_ == 0) --group_->busy;
+  if (it->state != Stay::State::waits && --begun_ == 0 && --group_->busy == 0) group_->idle_since = now;
   stays_.erase(it);
+  left_ = now;
 }
 
 EngineWork::Presence& EngineWork::presence(const AnswerLength& app) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -26,6 +27,7 @@ struct Group {
   std::uint32_t busy = 0;   // engines with an answer
   double busy_seconds = 0;  // of each such engine
   TimePoint at{};
+  TimePoint idle_since{};  // while none is busy
   void advance(TimePoint now) noexcept;
 };
 
@@ -118,6 +120,11 @@ class EngineWork {
   // Others on the same device or cores that are at work, and this one.
   double sharers() const noexcept { return group_->busy + (begun_ > 0 ? 0 : 1); }
   std::uint32_t begun() const noexcept { return begun_; }
+  // Since when no answer has been here, and no engine on the same device or cores at work. nullopt: one is.
+  std::optional<TimePoint> idle_since() const noexcept {
+    if (!stays_.empty() || group_->busy > 0) return std::nullopt;
+    return std::max(left_, group_->idle_since);
+  }
   const std::vector<Stay>& stays() const noexcept { return stays_; }
 
  private:
@@ -152,6 +159,7 @@ class EngineWork {
   WorkDone done_;
   std::uint32_t begun_ = 0, streams_ = 0;
   double positions_ = 0;    // of the streams
+  TimePoint left_{};        // when the latest answer left
   TimePoint prompts_at_{};  // since then it computes the prompt at hand
   // Reused by every ahead().
   std::vector<Presence> apps_;

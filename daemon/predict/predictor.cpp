@@ -21,8 +21,8 @@ constexpr std::chrono::seconds kBookAge{10};  // until a book is asked again
 constexpr double kTrustMemory = 0.8;          // of how much of what should be held is: some five prompts
 constexpr std::uint32_t kLeastDecoded = 4;    // tokens behind the first: fewer say little of a speed
 constexpr double kMostSeconds = 1e6;          // nobody waits longer
-// An engine without work that nobody has seen at work for so long may have become faster: whoever it was too
-// slow for is not refused by a stale figure for ever.
+// An engine without work that nobody has seen at work for so long may have become faster: `pick: meets_slo`
+// does not pass it over by a stale figure for ever. A hard SLO has a gate that finds out sooner.
 constexpr std::chrono::seconds kStale{30};
 
 std::int64_t microseconds(double seconds) {
@@ -219,7 +219,8 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
   }
   const PromptPrint& print = *query.prompt;
   out.cold = !engine.loaded;
-  out.stale = engine.seen_at && engine.work.stays().empty() && query.now - *engine.seen_at > kStale;
+  out.stale = !query.hard_slo && engine.seen_at && engine.work.stays().empty() &&
+              query.now - *engine.seen_at > kStale;
   out.prompt_tokens = print.tokens > 0 ? print.tokens : model.tokens.expected(print.bytes);
   const double held = static_cast<double>(prefixes_.held(engine.prefixes, print)) * engine.trust;
   const double share = print.bytes > 0 ? std::min(held / static_cast<double>(print.bytes), 1.0) : 0;
@@ -291,6 +292,13 @@ std::optional<Prediction> Predictor::expect(const Query& query, std::string_view
   Engine& engine = engine_of(*model, backend, on_cores);
   look_at(engine, query);
   return expect(query, *model, engine, *app, load_ms);
+}
+
+std::optional<TimePoint> Predictor::idle_since(std::string_view model, std::string_view backend) const {
+  const auto known = models_.find(model);
+  if (known == models_.end()) return TimePoint{};
+  const auto engine = known->second->engines.find(backend);
+  return engine == known->second->engines.end() ? TimePoint{} : engine->second->work.idle_since();
 }
 
 void Predictor::predict(const Query& query, Facts& facts) {

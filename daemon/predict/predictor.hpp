@@ -65,6 +65,7 @@ struct Query {
   std::int64_t unix_seconds = 0;  // for the book
   TimePoint now{};
   std::uint64_t request = 0;  // that waits or runs here already, and is asked about again; 0: none
+  bool hard_slo = false;      // route::SloGate finds out whether a figure still holds
 };
 
 // Of one engine. Microseconds.
@@ -76,7 +77,7 @@ struct Prediction {
   // Before correction by the ratios seen, in seconds.
   double raw_ttft = 0, raw_tpot = 0;
   bool queued = false, cold = false;
-  bool stale = false;  // the engine is idle, and nobody has seen it at work for a while
+  bool stale = false;  // without a hard SLO: the engine is idle, and nobody has seen it at work for a while
 };
 
 class Predictor {
@@ -98,6 +99,9 @@ class Predictor {
   // Sets the predicted facts of engines of this machine that are available, where there is a basis and nobody
   // has set them. Reads the targets' facts `available` and `load_time`, and app.slo.*.
   void predict(const Query& query, policy::Facts& facts);
+  // Since when the model's engine has been idle, and every one on the same device or cores. nullopt: one is
+  // at work. An engine that nobody used has been idle for ever.
+  std::optional<TimePoint> idle_since(std::string_view model, std::string_view backend) const;
   // nullopt: no basis. `load_ms`: of the book's; absent: only a load that was seen counts.
   std::optional<Prediction> expect(const Query& query, std::string_view backend, bool shares_cores,
                                    std::optional<std::int64_t> load_ms = {});

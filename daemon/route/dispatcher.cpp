@@ -63,6 +63,7 @@ predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now) 
   out.unix_seconds = std::time(nullptr);
   out.now = now;
   out.request = asked.request;
+  out.hard_slo = spec.app.slo.hard;
   return out;
 }
 
@@ -105,6 +106,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   std::vector<predict::EngineState> engines;
   for (const fleet::WorkerStatus& worker : live.workers)
     if (worker.model == spec.model.id) engines.push_back(state_of(worker));
+  if (spec.let_through) set_let_through(*spec.let_through, facts);
   predict::Query query = query_of(spec, asked, now);
   query.engines = engines;
   query.lines = lines_for(spec, asked);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <expected>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -21,6 +22,7 @@
 #include "daemon/route/facts.hpp"
 #include "daemon/route/limits.hpp"
 #include "daemon/route/receipts.hpp"
+#include "daemon/route/slo.hpp"
 #include "daemon/usage/journal.hpp"
 #include "policy/decide.hpp"
 #include "policy/fact_json.hpp"
@@ -45,6 +47,8 @@ struct JobSpec {
   std::uint64_t body_bytes = 0;             // that the app was charged with
   const BackendInfo* file = nullptr;        // what the model's file says of itself, if that is known
   const measure::Book* measured = nullptr;  // what is known of its engines by measurement
+  // Set by the job where SloGate let the request in: its hard SLO refuses it no more.
+  std::optional<LetThrough> let_through = {};
 
   std::uint32_t answers() const noexcept { return static_cast<std::uint32_t>(prompts.size()) * n; }
 };
@@ -77,6 +81,8 @@ class Job {
   // routing.
   virtual TimePoint asked_at() const noexcept = 0;
   virtual const std::string& backend() const noexcept = 0;  // serving choice 0 now; "none" before
+  // The time until SloGate lets a probe in, after a refusal by the hard SLO. -1: nobody knows, or no refusal.
+  virtual std::int64_t retry_after_ms() const noexcept = 0;
   virtual const Standings& standings() const noexcept = 0;  // the app's, when this was admitted
   // The answers count against the app's `in_flight` until the job has ended and nobody holds this.
   virtual std::shared_ptr<const void> in_flight() const noexcept = 0;

@@ -18,6 +18,7 @@
 #include "daemon/predict/predictor.hpp"
 #include "daemon/route/dispatcher.hpp"
 #include "daemon/route/receipt_writer.hpp"
+#include "daemon/route/slo_gate.hpp"
 #include "daemon/route/turns.hpp"
 
 namespace flyball::route {
@@ -60,6 +61,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   std::size_t waiting_answers = 0;
   Limits app_limits;
   predict::Predictor predictor;
+  SloGate slo_gate;
   std::uint64_t requests = 0;  // submitted so far
 
   std::expected<Limits::Reservation, Refusal> admit(const JobSpec& spec);

@@ -31,6 +31,8 @@ nlohmann::json to_json(const Receipt& r) {
   for (const Redecision& again : r.redecisions)
     out["redecisions"].push_back(
         {{"after_ms", again.after_ms}, {"from", again.from}, {"to", again.to}, {"why", again.why}});
+  if (const std::string let_through = let_through_text(r.facts); !let_through.empty())
+    out["let_through"] = let_through;
   if (r.refused) out["refused"] = refusal_json(*r.refused);
   auto& timings = out["timings"] = nlohmann::json::object();
   timings["policy_us"] = r.policy_us;

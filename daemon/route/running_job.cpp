@@ -103,7 +103,8 @@ void RunningJob::start() {
 
 void RunningJob::decide() {
   auto facts = dispatcher_->facts_for(spec_, {prints_.front(), number_, arrival_});
-  const double took = dispatcher_->decide(spec_, facts);
+  double took = dispatcher_->decide(spec_, facts);
+  if (ask_gate(facts)) took += dispatcher_->decide(spec_, facts);
   dispatcher_->record(spec_, std::move(facts), took, receipt_);
   if (!receipt().refused && !receipt().decision.target && receipt().decision.queue) {
     receipt_.parked();
@@ -118,6 +119,42 @@ void RunningJob::decide() {
   const Outlook outlook = outlook_of(receipt().decision, receipt().facts, waited());
   reconsideration_.decided(outlook);
   watch(outlook);
+}
+
+// Asks the gate whether a request gets in that its hard SLO refuses on these facts. True: it does, and the
+// facts say so.
+bool RunningJob::ask_gate(policy::Facts& facts) {
+  if (!spec_.app.slo.hard || spec_.let_through) return false;
+  const auto miss = slo_miss(dispatcher_->deciding, facts);
+  if (!miss) return false;
+  const std::string& nearest = miss->nearest->backend;
+  const policy::Fact* const loaded = facts.get(facts.targets()->fact_of(nearest, policy::TargetFact::loaded));
+  const bool loads = loaded != nullptr && !std::get<bool>(loaded->value);  // its refusals begin the load
+  const auto answer = dispatcher_->slo_gate.ask(
+      spec_.app.id, spec_.model.id,
+      loads ? std::nullopt : dispatcher_->predictor.idle_since(spec_.model.id, nearest), Clock::now());
+  if (!answer) {
+    retry_after_ms_ = answer.error().retry_after ? answer.error().retry_after->count() : -1;
+    return false;
+  }
+  pass_ = *answer;
+  spec_.let_through = LetThrough{
+      nearest, to_text(*answer) + ", although no usable engine is predicted to hold the SLO: " + miss->text};
+  set_let_through(*spec_.let_through, facts);
+  return true;
+}
+
+// Tells the gate whether a request that it let in held the SLO, once that is known or the request is over.
+void RunningJob::tell_gate() {
+  if (!pass_) return;
+  times_.total = waited();
+  const auto held = slo_held(wanted_slo(spec_.app, spec_.traits), times_);
+  if (!held && !over_) return;
+  dispatcher_->slo_gate.ended(spec_.app.id, spec_.model.id, *std::exchange(pass_, std::nullopt),
+                              !held   ? SloGate::Outcome::unknown
+                              : *held ? SloGate::Outcome::held
+                                      : SloGate::Outcome::missed,
+                              Clock::now());
 }
 
 void RunningJob::look_again() {
@@ -425,6 +462,8 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
     return true;
   }
   choice.done = true;
+  if (done.usage.completion_tokens > 1)
+    times_.tpot = std::max(times_.tpot, (waited() - *times_.ttft) / (done.usage.completion_tokens - 1));
   bill_.done(index, done.usage);
   receipt_.used(bill_.usage());
   receipt_.attempt_ended(choice.record, RunState::Kind::done);
@@ -449,6 +488,8 @@ void RunningJob::first_event() {
   ++dispatcher_->running;
   dispatcher_->waiting_answers -= spec_.answers();
   bill_.waits_no_longer();
+  times_.ttft = waited();
+  tell_gate();
 }
 
 void RunningJob::resume() {
@@ -468,6 +509,8 @@ void RunningJob::fail_all(const Error& error) {
 void RunningJob::finish(const RunState& state) {
   if (over_) return;
   over_ = true;
+  times_.complete = state.kind() == RunState::Kind::done;
+  tell_gate();
   look_.cancel();
   deadline_.cancel();
   reconsider_.cancel();

@@ -17,6 +17,9 @@
 #include "daemon/route/bill.hpp"
 #include "daemon/route/dispatcher_impl.hpp"
 #include "daemon/route/reconsideration.hpp"
+#include "daemon/route/slo.hpp"
+#include "daemon/route/slo_gate.hpp"
+#include "daemon/route/slo_outcome.hpp"
 
 namespace flyball::route {
 
@@ -35,6 +38,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void answered(double ms) override { receipt_.answered(ms); }
   void router_took(double us) override { receipt_.router_took(us); }
   TimePoint asked_at() const noexcept override { return asked_; }
+  std::int64_t retry_after_ms() const noexcept override { return retry_after_ms_; }
   const Standings& standings() const noexcept override { return bill_.standings(); }
   std::shared_ptr<const void> in_flight() const noexcept override { return bill_.in_flight(); }
   const std::string& backend() const noexcept override;
@@ -57,6 +61,8 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   };
 
   void decide();
+  bool ask_gate(policy::Facts& facts);
+  void tell_gate();
   void begin_choices();
   void warm_up();
   void foresee(std::size_t choice, const std::string& backend);
@@ -97,6 +103,9 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   boost::asio::steady_timer deadline_;  // the app's, for a first token
   boost::asio::steady_timer reconsider_;  // while it waits
   std::uint64_t asks_ = 0;
+  std::optional<SloGate::Pass> pass_;  // until its outcome is known
+  TimesTaken times_;
+  std::int64_t retry_after_ms_ = -1;
 };
 
 }  // namespace flyball::route

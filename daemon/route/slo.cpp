@@ -32,6 +32,9 @@ constexpr std::array kFigures{
            "nine in ten end within ", " to the end of the answer"},
 };
 
+// The source of `meets_slo` of a request that was let through begins so, and goes on with why.
+constexpr std::string_view kLetThroughSource = "let through ";
+
 // Exact to a tenth of a millisecond: it stands beside a limit.
 std::string milliseconds_text(double us) {
   char text[32];
@@ -131,6 +134,20 @@ std::optional<Error> slo_refusal(const policy::Decision& decision, const Facts& 
                "No usable engine is predicted to hold the SLO: " + miss->text + ".",
                {},
                {}};
+}
+
+void set_let_through(const LetThrough& request, Facts& facts) {
+  facts.set(facts.targets()->fact_of(request.backend, TargetFact::meets_slo), true,
+            std::string(kLetThroughSource) + request.why);
+}
+
+std::string let_through_text(const Facts& facts) {
+  for (const policy::TargetInstance& target : facts.targets()->instances()) {
+    const policy::Fact* const meets = facts.get(fact_of(target, TargetFact::meets_slo));
+    if (meets != nullptr && meets->source.starts_with(kLetThroughSource))
+      return meets->source.substr(kLetThroughSource.size());
+  }
+  return {};
 }
 
 }  // namespace flyball::route

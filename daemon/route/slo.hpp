@@ -20,4 +20,15 @@ std::optional<SloMiss> slo_miss(const policy::Decision& decision, const policy::
 // The same as the error of a request with a hard SLO: slo_unattainable.
 std::optional<Error> slo_refusal(const policy::Decision& decision, const policy::Facts& facts);
 
+// A request that gets in although no target is predicted to hold its hard SLO.
+struct LetThrough {
+  std::string backend;  // its target that comes nearest
+  std::string why;      // "as a probe, although no usable engine is predicted to hold the SLO: ..."
+};
+// The target counts as holding the SLO, so that `pick: meets_slo` takes it: a probe anywhere else would say
+// nothing of that target's figures. The fact's source says why, and records keep it.
+void set_let_through(const LetThrough& request, policy::Facts& facts);
+// `why` of the request whose facts these are. "": it was not let through.
+std::string let_through_text(const policy::Facts& facts);
+
 }  // namespace flyball::route

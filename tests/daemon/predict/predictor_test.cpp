@@ -306,6 +306,32 @@ TEST(Predictor, AnIdleEngineIsNotRefusedByAStaleFigure) {
   EXPECT_NE(later.get("backend.cpu.expected_ttft"), nullptr);
 }
 
+TEST(Predictor, AStaleFigureStillRefusesByAHardSlo) {
+  Asks asks;
+  asks.facts.set("app.slo.ttft", std::int64_t{1}, "manifest");
+  asks.now += 60;
+  Query query = asks.query(kPrompt);
+  query.hard_slo = true;
+  asks.predictor.predict(query, asks.facts);
+  ASSERT_NE(asks.fact("meets_slo"), nullptr) << "the gate finds out whether it still holds";
+  EXPECT_FALSE(std::get<bool>(asks.fact("meets_slo")->value));
+}
+
+TEST(Predictor, KnowsSinceWhenAnEngineIsIdle) {
+  Asks asks;
+  EXPECT_EQ(asks.predictor.idle_since("m", "vulkan"), TimePoint{}) << "nobody ever used it";
+  auto place = asks.enter(asks.query(kPrompt));
+  EXPECT_EQ(asks.predictor.idle_since("m", "cpu"), std::nullopt) << "an answer waits there";
+  place.began(at(asks.now += 1));
+  place = {};
+  EXPECT_EQ(asks.predictor.idle_since("m", "cpu"), at(asks.now));
+  auto other = asks.enter(asks.query(kPrompt), "vulkan");
+  other.began(at(asks.now += 1));
+  EXPECT_EQ(asks.predictor.idle_since("m", "cpu"), std::nullopt) << "it computes on the same cores";
+  other = {};
+  EXPECT_EQ(asks.predictor.idle_since("m", "cpu"), at(asks.now));
+}
+
 TEST(Predictor, AColdEngineLoadsFirst) {
   Asks asks;
   const Prediction warm = asks.expect(asks.query(kPrompt));

@@ -156,6 +156,32 @@ default: {because: b, use: cpu}
   EXPECT_GE(chosen.size(), 4U) << "the predictions decide";
 }
 
+TEST_F(Records, ARequestThatAHardSloLetThroughIsFoundAsOne) {
+  auto tree = policy::parse_policy("schema: flyball.policy/v1\ndefault: {because: b, use: cpu}\n", "p.yaml");
+  ASSERT_TRUE(tree) << tree.error().message;
+  const auto shared = std::make_shared<const policy::Tree>(std::move(*tree));
+  route::Receipt receipt;
+  receipt.request_id = "req-probe";
+  receipt.app = "alice";
+  receipt.model = "m";
+  receipt.state = route::RunState::Kind::done;
+  receipt.created = 1'700'000'000;
+  receipt.facts.set("backend.cpu.available", true, "supervisor");
+  route::set_let_through({"cpu", "as a probe, although it is slow"}, receipt.facts);
+  receipt.keep = shared;
+  receipt.decision = policy::decide(*shared, receipt.facts);
+  {
+    store::Writer writer(open());
+    route::ReceiptStore receipts(&writer);
+    receipts.keep(receipt);
+    writer.flush();
+  }
+  auto database = open(store::Database::Access::read_only);
+  const auto found = route::find_record(database, "req-probe", "alice");
+  ASSERT_TRUE(found && *found);
+  EXPECT_EQ(route::to_json(**found).value("let_through", ""), "as a probe, although it is slow");
+}
+
 TEST_F(Records, PredictedFactsAreFoundAfterARestart) {
   std::string id, before;
   {

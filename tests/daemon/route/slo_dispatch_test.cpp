@@ -61,6 +61,12 @@ std::string body_of(Rig& rig, const std::string& request) {
   return wire.answer().body;
 }
 
+Answer ask(Rig& rig) {
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  return wire.answer();
+}
+
 json receipt_of(Rig& rig, const std::string& id) {
   return json::parse(body_of(rig, get("/v1/route/receipts/" + id)));
 }
@@ -76,7 +82,58 @@ struct HardSlo : ::testing::Test {
     settings->apps[0].slo = ttft(500ms, true);
     return settings;
   }
+  // Asks until a request is let in: its client, whose answer may not have come yet.
+  static std::unique_ptr<Wire> probe(Rig& rig) {
+    std::unique_ptr<Wire> out;
+    const auto refused = [&] {
+      out = std::make_unique<Wire>(rig);
+      out->send(post(kChatPath, kHello));
+      return !out->received().empty() && out->answer().status == 503;
+    };
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    while (refused() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(20ms);
+    return out;
+  }
 };
+
+TEST_F(HardSlo, ProbesAnIdleEngineAndLetsAllInAfterThreeSuccesses) {
+  auto settings = hard();
+  settings->apps[0].slo = ttft(10min, true);  // which it holds, whatever the predictions say
+  Rig rig(settings, missed_by({"cpu", "vulkan"}));
+  EXPECT_EQ(ask(rig).status, 503);
+  const auto first = probe(rig);
+  ASSERT_EQ(first->answer().status, 200);
+  const json receipt = receipt_of(rig, first->answer().field("x-request-id"));
+  const std::string why = receipt.value("let_through", "");
+  EXPECT_TRUE(
+      why.starts_with("as a probe, although no usable engine is predicted to hold the SLO: vulkan comes "
+                      "nearest, with 840.0 ms expected"))
+      << receipt;
+  EXPECT_FALSE(receipt.contains("refused"));
+  EXPECT_EQ(ask(rig).status, 200) << "the first of four";
+  EXPECT_EQ(ask(rig).status, 200) << "the first of two";
+  for (int i = 0; i < 8; ++i) {
+    const Answer answer = ask(rig);
+    ASSERT_EQ(answer.status, 200) << i;
+    EXPECT_TRUE(
+        receipt_of(rig, answer.field("x-request-id")).value("let_through", "").starts_with("as all are"));
+  }
+}
+
+TEST_F(HardSlo, AProbeThatMissesClosesTheGate) {
+  auto settings = hard();
+  settings->apps[0].slo = ttft(1ms, true);
+  Rig rig(settings, missed_by({"cpu", "vulkan"}));
+  rig.cpu().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+  const auto late = probe(rig);
+  ASSERT_EQ(late->received(), "") << "it is at the engine";
+  EXPECT_EQ(ask(rig).status, 503) << "one at a time";
+  std::this_thread::sleep_for(2ms);
+  rig.cpu().emit(5);
+  late->run();
+  EXPECT_EQ(late->answer().status, 200) << "late, but an answer";
+  EXPECT_EQ(ask(rig).status, 503);
+}
 
 TEST_F(HardSlo, RefusesAtOnceWhatNoUsableEngineCanHold) {
   Rig rig(hard(), missed_by({"cpu", "vulkan"}));
@@ -89,7 +146,7 @@ TEST_F(HardSlo, RefusesAtOnceWhatNoUsableEngineCanHold) {
       error["message"],
       "No usable engine is predicted to hold the SLO: vulkan comes nearest, with 840.0 ms expected to the "
       "first token where app.slo.ttft is 500 ms (predicted: queue 1.0 ms).");
-  EXPECT_EQ(wire.answer().field("Retry-After"), "1");
+  EXPECT_EQ(wire.answer().field("Retry-After"), "2") << "then a probe is let in";
   EXPECT_EQ(wire.answer().field("x-flyball-route"), "backend=none; rule=everything; model=demo");
   EXPECT_TRUE(rig.fleet.acquired.empty());
   const json receipt = receipt_of(rig, wire.answer().field("x-request-id"));
@@ -195,6 +252,20 @@ TEST_F(DecidedAgain, ARequestThatWaitsForALoadMovesAndTheLoadedEngineIsNotUsed) 
   wire.run();
   EXPECT_TRUE(rig.cpu().started.empty());
   EXPECT_EQ(rig.vulkan().started.size(), 1U);
+}
+
+TEST_F(HardSlo, AProbeThatWaitsIsDecidedAgainAndNotRefused) {
+  Rig rig(settings_by("default: {because: b, use: cpu}\n", ttft(50ms, true)), missed_by({"cpu", "vulkan"}));
+  rig.fleet.hold_acquires = true;
+  const auto waiting = probe(rig);
+  ASSERT_TRUE(eventually(*waiting, [&] {
+    return DecidedAgain::metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"cpu\"} 2") !=
+           std::string::npos;
+  }));
+  ASSERT_EQ(waiting->received(), "");
+  rig.fleet.held.front()(&rig.cpu());
+  ASSERT_TRUE(eventually(*waiting, [&] { return !waiting->received().empty(); }));
+  EXPECT_EQ(waiting->answer().status, 200);
 }
 
 // Every answer of a request moves.

@@ -144,6 +144,18 @@ TEST_F(SloOfRules, EveryRuleMayPassItsTargets) {
   EXPECT_NE(refusal().find("vulkan comes nearest"), std::string::npos) << refusal();
 }
 
+// A probe goes to the target whose figures it puts to the test.
+TEST_F(SloOfRules, ALetThroughRequestGoesToTheNearestTargetAndItsFactsSayWhy) {
+  predict("opencl", false, 950'000);
+  decide_by("  - {id: r, because: b, use: cpu, on_unavailable: fail}\n");
+  EXPECT_EQ(policy::decide(*tree, facts).target->backend, "cpu");
+  EXPECT_EQ(let_through_text(facts), "");
+  set_let_through({"vulkan", "as a probe, although it is slow"}, facts);
+  EXPECT_EQ(policy::decide(*tree, facts).target->backend, "vulkan");
+  EXPECT_EQ(refusal(), "");
+  EXPECT_EQ(let_through_text(facts), "as a probe, although it is slow");
+}
+
 TEST_F(Slo, WithoutFiguresTheTargetsAreNamed) {
   facts.set("backend.cpu.meets_slo", false, "override");
   facts.set("backend.vulkan.meets_slo", false, "override");

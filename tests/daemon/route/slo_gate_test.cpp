@@ -1,0 +1,198 @@
+// The gate of a hard SLO: when it lets a probe in, how successes open it, and what closes it. All in given
+// time.
+#include "daemon/route/slo_gate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+#include "daemon/route/slo_outcome.hpp"
+
+namespace flyball::route {
+namespace {
+
+using namespace std::chrono_literals;
+using Outcome = SloGate::Outcome;
+
+struct Gated : ::testing::Test {
+  SloGate gate;
+  TimePoint now{1h};
+  std::optional<TimePoint> idle_since = TimePoint{};
+
+  auto ask(const std::string& app = "app") { return gate.ask(app, "model", idle_since, now); }
+  bool lets_in() { return ask().has_value(); }
+  std::optional<SloGate::Time> wait() {
+    const auto answer = ask();
+    EXPECT_FALSE(answer) << "it is let in";
+    return answer ? std::nullopt : answer.error().retry_after;
+  }
+  void ended(const SloGate::Pass& pass, Outcome outcome) { gate.ended("app", "model", pass, outcome, now); }
+  // The next request that is let in has this outcome.
+  void pass_one(Outcome outcome) {
+    const auto answer = ask();
+    ASSERT_TRUE(answer);
+    ended(*answer, outcome);
+  }
+  int let_in(int requests) {
+    int n = 0;
+    for (int i = 0; i < requests; ++i) n += lets_in() ? 1 : 0;
+    return n;
+  }
+};
+
+TEST_F(Gated, RefusesFirstAndProbesAnIdleEngineAfterTwoSeconds) {
+  EXPECT_EQ(wait(), 2s);
+  now += 1500ms;
+  EXPECT_EQ(wait(), 500ms);
+  now += 500ms;
+  const auto probe = ask();
+  ASSERT_TRUE(probe);
+  EXPECT_TRUE(probe->probe);
+  EXPECT_EQ(to_text(*probe), "as a probe");
+}
+
+TEST_F(Gated, ProbesTwoSecondsAfterTheEngineFellIdle) {
+  EXPECT_FALSE(lets_in());
+  now += 3s;
+  idle_since = now - 500ms;
+  EXPECT_EQ(wait(), 1500ms);
+  now += 1500ms;
+  EXPECT_TRUE(lets_in());
+}
+
+TEST_F(Gated, ProbesAnEngineThatIsNeverIdleAfterFiveSeconds) {
+  idle_since = std::nullopt;
+  EXPECT_EQ(wait(), 5s);
+  now += 4999ms;
+  EXPECT_EQ(wait(), 1ms);
+  now += 1ms;
+  EXPECT_TRUE(lets_in());
+}
+
+TEST_F(Gated, LetsOneProbeInAtATime) {
+  EXPECT_FALSE(lets_in());
+  now += 2s;
+  const auto probe = ask();
+  ASSERT_TRUE(probe);
+  now += 10min;
+  EXPECT_EQ(wait(), std::nullopt) << "the probe decides";
+  ended(*probe, Outcome::unknown);
+  EXPECT_EQ(wait(), 2s) << "its client left, and nothing was learned";
+}
+
+TEST_F(Gated, EachSuccessDoublesTheShareAndTheThirdOpensIt) {
+  EXPECT_FALSE(lets_in());
+  now += 2s;
+  pass_one(Outcome::held);
+  EXPECT_EQ(let_in(16), 4);
+  pass_one(Outcome::held);
+  EXPECT_EQ(let_in(16), 8);
+  pass_one(Outcome::held);
+  EXPECT_EQ(let_in(16), 16);
+}
+
+TEST_F(Gated, NamesTheShare) {
+  EXPECT_FALSE(lets_in());
+  now += 2s;
+  pass_one(Outcome::held);
+  const auto fourth = ask();
+  ASSERT_TRUE(fourth);
+  EXPECT_EQ(to_text(*fourth), "as one in 4");
+  ended(*fourth, Outcome::held);
+  pass_one(Outcome::held);
+  EXPECT_EQ(to_text(*ask()), "as all are after 3 requests held the SLO");
+}
+
+TEST_F(Gated, AMissClosesItAndTheWaitDoublesUpToAMinute) {
+  EXPECT_FALSE(lets_in());
+  now += 2s;
+  for (const SloGate::Time expected : {4s, 8s, 16s, 32s, 60s, 60s}) {
+    pass_one(Outcome::missed);
+    EXPECT_EQ(wait(), expected);
+    now += expected;
+  }
+  pass_one(Outcome::held);
+  for (int i = 0; i < 2; ++i) pass_one(Outcome::held);
+  pass_one(Outcome::missed);
+  EXPECT_EQ(wait(), 4s) << "successes bring the wait back";
+}
+
+TEST_F(Gated, AMissOfAnOpenGateClosesIt) {
+  EXPECT_FALSE(lets_in());
+  now += 2s;
+  for (int i = 0; i < 3; ++i) pass_one(Outcome::held);
+  const auto early = ask(), late = ask();
+  ASSERT_TRUE(early && late);
+  ended(*early, Outcome::missed);
+  EXPECT_FALSE(lets_in());
+  ended(*late, Outcome::held);
+  EXPECT_FALSE(lets_in()) << "it got in before the gate closed";
+  ended(*late, Outcome::missed);
+  EXPECT_EQ(wait(), 4s) << "and doubles nothing again";
+}
+
+TEST_F(Gated, AnOpenGateClosesWithoutSuccesses) {
+  EXPECT_FALSE(lets_in());
+  now += 2s;
+  for (int i = 0; i < 3; ++i) pass_one(Outcome::held);
+  now += SloGate::kOpenFor;
+  EXPECT_EQ(let_in(4), 4);
+  now += 1ms;
+  EXPECT_EQ(let_in(4), 1) << "a probe, as the engine has long been idle";
+}
+
+TEST_F(Gated, AppsHaveGatesOfTheirOwn) {
+  EXPECT_FALSE(ask("one"));
+  now += 2s;
+  EXPECT_FALSE(ask("other"));
+  EXPECT_TRUE(ask("one"));
+  EXPECT_FALSE(ask("other"));
+}
+
+TEST_F(Gated, RemembersBoundedlyMany) {
+  EXPECT_FALSE(ask("first"));
+  for (std::size_t i = 0; i < SloGate::kMostGates; ++i) {
+    now += 1ms;
+    EXPECT_FALSE(ask("app " + std::to_string(i)));
+  }
+  EXPECT_EQ(gate.size(), SloGate::kMostGates);
+  now += 1min;
+  EXPECT_TRUE(ask("app 0"));
+  EXPECT_FALSE(ask("first")) << "the one asked longest ago was forgotten";
+}
+
+// ---- the outcome ------------------------------------------------------------------------------------------
+
+config::Slo slo_of(std::optional<std::chrono::milliseconds> ttft,
+                   std::optional<std::chrono::milliseconds> tpot = {},
+                   std::optional<std::chrono::milliseconds> deadline = {}) {
+  config::Slo out;
+  out.ttft = ttft;
+  out.tpot = tpot;
+  out.deadline = deadline;
+  return out;
+}
+
+TEST(SloOutcome, IsKnownAtTheFirstTokenWhereOnlyItIsDeclared) {
+  EXPECT_EQ(slo_held(slo_of(500ms), {.ttft = 400ms, .total = 400ms}), true);
+  EXPECT_EQ(slo_held(slo_of(500ms), {.ttft = 501ms, .total = 501ms}), false);
+  EXPECT_EQ(slo_held(slo_of(500ms, 20ms), {.ttft = 400ms, .total = 400ms}), std::nullopt);
+  EXPECT_EQ(slo_held(slo_of(500ms, 20ms), {.ttft = 501ms, .total = 501ms}), false);
+}
+
+TEST(SloOutcome, IsAMissOfAnyTime) {
+  const TimesTaken times{.ttft = 400ms, .tpot = 20ms, .total = 2s, .complete = true};
+  EXPECT_EQ(slo_held(slo_of(400ms, 20ms, 2s), times), true);
+  EXPECT_EQ(slo_held(slo_of(400ms, 19ms, 2s), times), false);
+  EXPECT_EQ(slo_held(slo_of(400ms, 20ms, 1999ms), times), false);
+}
+
+TEST(SloOutcome, OfARequestWithoutATokenIsAMissOnceItsTimeIsOver) {
+  EXPECT_EQ(slo_held(slo_of(500ms), {.total = 300ms}), std::nullopt) << "its client left early";
+  EXPECT_EQ(slo_held(slo_of(500ms), {.total = 600ms}), false);
+  EXPECT_EQ(slo_held(slo_of({}, {}, 500ms), {.total = 600ms}), false);
+}
+
+}  // namespace
+}  // namespace flyball::route
