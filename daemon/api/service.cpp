@@ -385,14 +385,14 @@ void Service::Impl::answer(http::Exchange& exchange, Result<http::Response> resu
 
 void Service::Impl::run(const Call& call, Generate request) {
   const config::AppManifest& app = *call.app;
-  route::RequestTraits traits = traits_of(request);
-  if (const auto read = read_slo_fields(call.exchange->request(), traits); !read)
-    return answer(call, pass(read));
   auto model = call.state->apps.model_for(app, request.model);
   if (!model) return answer(call, pass(model));
   auto max_tokens = apps::Registry::cap_max_tokens(app, request.base.max_tokens);
   if (!max_tokens) return answer(call, pass(max_tokens));
-  request.base.max_tokens = traits.max_tokens = *max_tokens;
+  request.base.max_tokens = *max_tokens;  // the traits have the same
+  route::RequestTraits traits = traits_of(request);
+  if (const auto read = read_slo_fields(call.exchange->request(), traits); !read)
+    return answer(call, pass(read));
   if (!request.seeded) request.base.sampling.seed = seeds();
 
   const std::string& id = call.exchange->id();
@@ -405,11 +405,19 @@ void Service::Impl::run(const Call& call, Generate request) {
       });
   active.insert(inference);
   call.exchange->observe(inference);
-  auto job =
-      dispatcher.submit({id, call.state, *call.state->settings->tree, app, **model, std::move(traits),
-                         std::move(request.base), std::move(request.prompts), request.n, call.body_bytes,
-                         call.state->settings->file_of(**model), &call.state->settings->measured},
-                        inference);
+  auto job = dispatcher.submit({.id = id,
+                                .keep = call.state,
+                                .tree = *call.state->settings->tree,
+                                .app = app,
+                                .model = **model,
+                                .traits = std::move(traits),
+                                .base = std::move(request.base),
+                                .prompts = std::move(request.prompts),
+                                .n = request.n,
+                                .body_bytes = call.body_bytes,
+                                .file = call.state->settings->file_of(**model),
+                                .measured = &call.state->settings->measured},
+                               inference);
   if (job)
     inference->run(std::move(*job));
   else
@@ -494,18 +502,17 @@ void Service::Impl::run(const Call& call, Explain question) {
   }
   auto model = call.state->apps.model_for(*call.app, question.traits.model_as_asked);
   if (!model) return answer(call, pass(model));
-  const route::JobSpec spec{call.exchange->id(),
-                            call.state,
-                            *call.state->settings->tree,
-                            *call.app,
-                            **model,
-                            std::move(question.traits),
-                            {},
-                            {},
-                            1,
-                            call.body_bytes,
-                            call.state->settings->file_of(**model),
-                            &call.state->settings->measured};
+  const route::JobSpec spec{.id = call.exchange->id(),
+                            .keep = call.state,
+                            .tree = *call.state->settings->tree,
+                            .app = *call.app,
+                            .model = **model,
+                            .traits = std::move(question.traits),
+                            .base = {},
+                            .prompts = {},
+                            .body_bytes = call.body_bytes,
+                            .file = call.state->settings->file_of(**model),
+                            .measured = &call.state->settings->measured};
   const route::Receipt receipt = dispatcher.explain(spec, overrides);
   http::Response out = receipt_view(receipt);
   out.fields.push_back({"x-flyball-route", receipt.summary()});
