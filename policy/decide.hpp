@@ -54,6 +54,7 @@ struct Picked {
     loaded,       // within kNearPercent of the least, and loaded
     near,         // the first listed within kNearPercent of the least
     meets_slo,    // the first that should hold the SLO
+    trial,        // listed before the one that predictions pick, and its trial is due
   };
   std::uint32_t at = 0;  // among the rule's targets; not for `nothing`
   By by = By::nothing;

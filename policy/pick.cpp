@@ -88,6 +88,23 @@ Picked pick_by_slo(const Rule& rule, std::span<const TargetTrace> considered, co
   return out;
 }
 
+Picked pick_by_prediction(const Rule& rule, std::span<const TargetTrace> considered, const Facts& facts) {
+  switch (rule.pick) {
+    case Pick::first:
+      break;
+    case Pick::fastest:
+      return pick_fastest(considered, facts);
+    case Pick::meets_slo:
+      return pick_by_slo(rule, considered, facts);
+  }
+  return {first_available(considered), By::first};
+}
+
+bool trial_due(const TargetTrace& row, const Facts& facts) {
+  const Fact* const fact = known(row, TargetFact::trial_due, facts);
+  return fact != nullptr && std::get<bool>(fact->value);
+}
+
 // ---- in words ---------------------------------------------------------------------------------------------
 
 std::string total_text(const TargetTrace& row, const Facts& facts) {
@@ -151,9 +168,22 @@ std::string slo_text(std::span<const TargetTrace> considered, std::optional<std:
   return out;
 }
 
+std::string whole_text(const Rule& rule, std::span<const TargetTrace> considered, const Picked& picked,
+                       const Facts& facts);
+
+std::string trial_text(const Rule& rule, std::span<const TargetTrace> considered, const Facts& facts) {
+  const Picked otherwise = pick_by_prediction(rule, considered, facts);
+  const std::string before =
+      otherwise.by == By::nothing ? "" : ", listed before " + to_string(*considered[otherwise.at].target);
+  return "tried" + before + (before.empty() ? "," : " and") + " not yet seen with this model (" +
+         whole_text(rule, considered, otherwise, facts) + ")";
+}
+
 std::string by_text(const Rule& rule, std::span<const TargetTrace> considered, const Picked& picked,
                     const Facts& facts) {
   switch (picked.by) {
+    case By::trial:
+      return trial_text(rule, considered, facts);
     case By::nothing:
       return "on to the next rule";
     case By::first:
@@ -175,28 +205,29 @@ std::string by_text(const Rule& rule, std::span<const TargetTrace> considered, c
   return fastest_text(considered, picked, facts);
 }
 
-}  // namespace
-
-Picked pick(const Rule& rule, std::span<const TargetTrace> considered, const Facts& facts) {
-  switch (rule.pick) {
-    case Pick::first:
-      break;
-    case Pick::fastest:
-      return pick_fastest(considered, facts);
-    case Pick::meets_slo:
-      return pick_by_slo(rule, considered, facts);
-  }
-  return {first_available(considered), By::first};
-}
-
-std::string pick_text(const PickTrace& trace, const Decision& decision, const Facts& facts) {
-  const std::span considered(decision.targets.begin() + trace.first_target, trace.n_targets);
-  const Picked& picked = trace.picked;
+std::string whole_text(const Rule& rule, std::span<const TargetTrace> considered, const Picked& picked,
+                       const Facts& facts) {
   const bool none = picked.by == By::nothing;
   return (none ? "nothing" : to_string(*considered[picked.at].target)) + ": " +
          (picked.slo_missed ? "no target meets the SLO (" + slo_text(considered, std::nullopt, facts) + "), "
                             : "") +
-         by_text(*trace.rule, considered, picked, facts);
+         by_text(rule, considered, picked, facts);
+}
+
+}  // namespace
+
+Picked pick(const Rule& rule, std::span<const TargetTrace> considered, const Facts& facts) {
+  const Picked picked = pick_by_prediction(rule, considered, facts);
+  const auto end = picked.by == By::nothing ? static_cast<std::uint32_t>(considered.size()) : picked.at;
+  if (rule.pick != Pick::first)
+    for (std::uint32_t i = 0; i < end; ++i)
+      if (can_be_used(considered[i]) && trial_due(considered[i], facts)) return {i, By::trial};
+  return picked;
+}
+
+std::string pick_text(const PickTrace& trace, const Decision& decision, const Facts& facts) {
+  const std::span considered(decision.targets.begin() + trace.first_target, trace.n_targets);
+  return whole_text(*trace.rule, considered, trace.picked, facts);
 }
 
 }  // namespace flyball::policy

@@ -64,7 +64,7 @@ class Choice {
   }
 
  private:
-  // Those listed before it cannot be used.
+  // Those listed before it cannot be used, or are passed over.
   Goals before(Goals goals, std::uint8_t or_meets_slo = 0) const {
     for (const Target& other : rule_.use) {
       if (&other == &target_) break;
@@ -87,14 +87,23 @@ class Choice {
       }
     }
     least.wishes.push_back({total_of(target_), false, false});
-    return {std::move(alone), std::move(least)};
+    return {std::move(alone), std::move(least), trial()};
+  }
+
+  // A trial of it is due, and predictions pick what is listed behind it.
+  Way trial() const {
+    Way out{before({truth_of(search_.trial_due(target_.backend), kYes)}, kAny), {}};
+    for (const Target& other : rule_.use)
+      if (other.backend != target_.backend) out.wishes.push_back({total_of(other), false, false});
+    out.wishes.push_back({total_of(target_), true, true});
+    return out;
   }
 
   std::vector<Way> meets_slo() const {
     Way first_that_does{before({truth_of(search_.meets_slo(target_.backend), kYes)}, kNo | kUnknown), {}};
     Way unpredicted{before({}), {}};
     for (const Target& each : rule_.use) unpredicted.goals.push_back(unusable(each.backend, kUnknown));
-    std::vector<Way> out{std::move(first_that_does), std::move(unpredicted)};
+    std::vector<Way> out{std::move(first_that_does), std::move(unpredicted), trial()};
     if (rule_.on_slo_miss == OnSloMiss::next) return out;
     const auto ways =
         rule_.on_slo_miss == OnSloMiss::fastest ? fastest() : std::vector<Way>{{before({}), {}}};
@@ -138,9 +147,12 @@ std::vector<Way> ways_to(const Search& search, const Tree& tree, const Rule& rul
       Way way;
       way_to(tree.rules, other, way.goals);
       search.usable(used.backend, way.goals);
-      if (other.may_miss()) {  // it decides where one meets the SLO, and where of none it is known
+      if (other
+              .may_miss()) {  // it decides where one meets the SLO or is tried, and where of none it is known
         out.push_back(way);
         out.back().goals.push_back(truth_of(search.meets_slo(used.backend), kYes));
+        out.push_back(way);
+        out.back().goals.push_back(truth_of(search.trial_due(used.backend), kYes));
         for (const Target& each : other.use) way.goals.push_back(unusable(each.backend, kUnknown));
       }
       out.push_back(std::move(way));

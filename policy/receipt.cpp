@@ -239,8 +239,8 @@ std::string_view to_string(Verdict verdict) noexcept {
 }
 
 std::string_view to_string(Picked::By by) noexcept {
-  constexpr std::array<std::string_view, 7> kNames{"nothing", "first", "unpredicted", "fastest",
-                                                   "loaded",  "near",  "meets_slo"};
+  constexpr std::array<std::string_view, 8> kNames{"nothing", "first", "unpredicted", "fastest",
+                                                   "loaded",  "near",  "meets_slo",   "trial"};
   return kNames[static_cast<std::size_t>(by)];
 }
 

@@ -93,6 +93,7 @@ Search::Search(const Tree& tree, const std::vector<Condition>& assumptions) : tr
   if (tree.program.n_picks > 0) {
     ask_of_each(TargetFact::meets_slo, Op::eq, meets_slo_);
     ask_of_each(TargetFact::expected_total, Op::exists, expected_total_);
+    ask_of_each(TargetFact::trial_due, Op::eq, trial_due_);
   }
   build();
 }
@@ -149,6 +150,7 @@ void Search::usable(std::string_view backend, Goals& goals) const {
 void Search::misses(const Rule& rule, const Target& target, Goals& goals) const {
   usable(target.backend, goals);
   goals.push_back(truth_of(meets_slo(target.backend), kNo));
+  goals.push_back(truth_of(trial_due(target.backend), kNo | kUnknown));
   for (const Target& other : rule.use)
     if (other.backend != target.backend) goals.push_back(unusable(other.backend, kNo | kUnknown));
 }
@@ -163,12 +165,14 @@ std::optional<Facts> Search::solve(Goals goals, const std::vector<Wish>& wishes,
     for (std::size_t i = 0; i <= values_[fact].size(); ++i) all[fact].set(i);
   const auto found = narrowed(std::move(goals), std::move(all), steps);
   if (!found) return std::nullopt;
+  std::set<FactId> trials;
+  for (const auto& [backend, due] : trial_due_) trials.insert(due.fact);
   Facts out(tree_.targets);  // a value where there may be one: easier to read than "unknown"
   for (std::size_t fact = 0; fact < found->size(); ++fact) {
     const auto at = std::ranges::find(wishes, facts_[fact], &Wish::fact);
     const Wish wish = at == wishes.end() ? Wish{} : *at;
     const Classes& left = (*found)[fact];
-    if (wish.unknown && left[0]) continue;
+    if ((wish.unknown || trials.contains(facts_[fact])) && left[0]) continue;
     const std::size_t n = values_[fact].size();
     for (std::size_t k = 1; k <= n; ++k)
       if (const std::size_t i = wish.highest ? n + 1 - k : k; left[i]) {
@@ -268,7 +272,9 @@ Search::Standing Search::look(const Goal& goal, const Domains& domains) const {
       for (const Constraint& constraint : tree_.constraints)
         if (denies(constraint, goal.backend))
           out = std::min(out, of(possible(constraint.when, domains), kYes | kUnknown));
-      if (goal.wanted != 0) out = std::min(out, of(possible(meets_slo(goal.backend), domains), goal.wanted));
+      if (goal.wanted != 0)
+        out = std::min(out, std::max(of(possible(meets_slo(goal.backend), domains), goal.wanted),
+                                     of(possible(trial_due(goal.backend), domains), kNo | kUnknown)));
       return out;
     }
     case Goal::Kind::passed: {
@@ -303,7 +309,9 @@ std::vector<Goals> Search::ways(const Goal& goal) const {
     out.push_back({truth_of(available(goal.backend), kNo | kUnknown)});
     for (const Constraint& constraint : tree_.constraints)
       if (denies(constraint, goal.backend)) out.push_back({truth_of(constraint.when, kYes | kUnknown)});
-    if (goal.wanted != 0) out.push_back({truth_of(meets_slo(goal.backend), goal.wanted)});
+    if (goal.wanted != 0)
+      out.push_back({truth_of(meets_slo(goal.backend), goal.wanted),
+                     truth_of(trial_due(goal.backend), kNo | kUnknown)});
     return out;
   }
   if (goal.kind == Goal::Kind::passed) {

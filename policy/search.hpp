@@ -24,7 +24,7 @@ struct Goal {
   const Condition* condition = nullptr;  // truth: one of `wanted`
   std::uint8_t wanted = kAny;
   const Rule* rule = nullptr;     // passed: asked, and did not decide
-  std::string_view backend = {};  // unusable: unavailable, denied, or its meets_slo is one of `wanted`
+  std::string_view backend = {};  // unusable: unavailable, denied, or passed over (below)
 };
 using Goals = std::vector<Goal>;
 
@@ -34,7 +34,7 @@ inline Goal truth_of(const Condition& condition, std::uint8_t wanted) {
 inline Goal passed(const Rule& rule) {
   return {Goal::Kind::passed, nullptr, kAny, &rule, {}};
 }
-// Or, where it can be used, its meets_slo has one of these truth values.
+// Or, where it can be used, its meets_slo has one of these truth values and no trial of it is due.
 inline Goal unusable(std::string_view backend, std::uint8_t or_meets_slo = 0) {
   return {Goal::Kind::unusable, nullptr, or_meets_slo, nullptr, backend};
 }
@@ -58,7 +58,9 @@ class Search {
   // Adds what makes a target chosen or available where it is considered.
   void usable(std::string_view backend, Goals& goals) const;
   const Condition& meets_slo(std::string_view backend) const { return meets_slo_.find(backend)->second; }
-  // Adds what makes a rule of pick meets_slo miss the SLO, because the target can be used and is known to.
+  const Condition& trial_due(std::string_view backend) const { return trial_due_.find(backend)->second; }
+  // Adds what makes a rule of pick meets_slo miss the SLO, because the target can be used and is known to,
+  // and no trial is due.
   void misses(const Rule& rule, const Target& target, Goals& goals) const;
   // Facts on which all goals are met. nullopt: there are none, or `steps` (goals looked at) is 0 now and it
   // is not known.
@@ -87,6 +89,7 @@ class Search {
   const Tree& tree_;
   std::map<std::string_view, Condition> available_;                   // by backend: it is
   std::map<std::string_view, Condition> meets_slo_, expected_total_;  // by backend: it does; it is known
+  std::map<std::string_view, Condition> trial_due_;                   // by backend: it is
   std::vector<const Condition*> comparisons_;
   std::vector<FactId> facts_;                   // those that are compared
   std::vector<std::vector<FactValue>> values_;  // by fact, in the order of facts_

@@ -36,6 +36,7 @@ struct Expected {
   std::optional<std::int64_t> total_ms = {};
   std::optional<bool> meets_slo = {};
   bool loaded = false;
+  bool trial_due = false;
 };
 Facts expecting(const std::vector<Expected>& all) {
   Facts facts;
@@ -45,6 +46,7 @@ Facts expecting(const std::vector<Expected>& all) {
     facts.set(prefix + "loaded", one.loaded, "test");
     if (one.total_ms) facts.set(prefix + "expected_total", *one.total_ms * kMs, "predicted: test");
     if (one.meets_slo) facts.set(prefix + "meets_slo", *one.meets_slo, "predicted: test");
+    if (one.trial_due) facts.set(prefix + "trial_due", true, "predicted: test");
   }
   return facts;
 }
@@ -201,6 +203,90 @@ INSTANTIATE_TEST_SUITE_P(
             "vulkan: no target meets the SLO (vulkan does not, 900 ms in all; cpu not known, 100 ms in all), "
             "first listed"}),
     [](const auto& row) { return std::string(row.param.name); });
+
+constexpr std::optional<std::int64_t> kNoTime;
+constexpr std::optional<bool> kNotKnown;
+
+INSTANTIATE_TEST_SUITE_P(
+    Trials, Picks,
+    testing::Values(
+        PickCase{"first_tries_nothing",
+                 "pick: first",
+                 {{"opencl", 9}, {"cpu", 5, kNotKnown, false, true}},
+                 "opencl",
+                 ""},
+        PickCase{"before_the_fastest",
+                 kFastest,
+                 {{"opencl", 900, kNotKnown, false, true}, {"cpu", 213}},
+                 "opencl",
+                 "opencl: tried, listed before cpu and not yet seen with this model (cpu: fastest, 213 ms "
+                 "expected "
+                 "in all (opencl 900 ms; within 10 % nothing else))"},
+        PickCase{"without_any_prediction_of_it",
+                 kFastest,
+                 {{"opencl", kNoTime, kNotKnown, false, true}, {"cpu", 213}},
+                 "opencl",
+                 "opencl: tried, listed before cpu and not yet seen with this model (cpu: fastest, 213 ms "
+                 "expected "
+                 "in all (opencl not predicted; within 10 % nothing else))"},
+        PickCase{
+            "the_first_of_two",
+            kFastest,
+            {{"vulkan", 800, kNotKnown, false, true}, {"opencl", 900, kNotKnown, false, true}, {"cpu", 213}},
+            "vulkan",
+            "vulkan: tried, listed before cpu and not yet seen with this model (cpu: fastest, 213 ms "
+            "expected "
+            "in all (vulkan 800 ms, opencl 900 ms; within 10 % nothing else))"},
+        PickCase{"not_behind_the_fastest",
+                 kFastest,
+                 {{"opencl", 100}, {"cpu", 213, kNotKnown, false, true}},
+                 "opencl",
+                 "opencl: fastest, 100 ms expected in all (cpu 213 ms; within 10 % nothing else)"},
+        PickCase{"the_fastest_is_no_trial",
+                 kFastest,
+                 {{"opencl", 100, kNotKnown, false, true}, {"cpu", 213}},
+                 "opencl",
+                 "opencl: fastest, 100 ms expected in all (cpu 213 ms; within 10 % nothing else)"},
+        PickCase{"before_the_first_that_meets_the_slo",
+                 kSlo,
+                 {{"opencl", kNoTime, kNotKnown, false, true}, {"cpu", 800, true}},
+                 "opencl",
+                 "opencl: tried, listed before cpu and not yet seen with this model (cpu: first that meets "
+                 "the SLO, "
+                 "800 ms in all (opencl not known))"},
+        PickCase{"before_the_next_rule",
+                 kSlo,
+                 {{"opencl", 900, kNotKnown, false, true}, {"cpu", 800, false}, {"vllm", 50}},
+                 "opencl",
+                 "opencl: tried, not yet seen with this model (nothing: no target meets the SLO (opencl not "
+                 "known, "
+                 "900 ms in all; cpu does not, 800 ms in all), on to the next rule)"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+// An upstream is compared as engines are, and one with a prior may be the fastest.
+TEST(Pick, AnUpstreamIsATargetLikeAnyOther) {
+  const Tree tree = pick_tree(
+      "schema: flyball.policy/v1\nrules: [{id: r, because: b, use: [vllm, sglang, cpu], pick: fastest}]\n"
+      "default: {because: b, use: cpu}\n");
+  EXPECT_EQ(to_string(*decide(tree, expecting({{"vllm", 900}, {"sglang", 50}, {"cpu", 100}})).target),
+            "sglang");
+  const Facts untried = expecting({{"vllm", 900, kNotKnown, false, true}, {"sglang", 50}, {"cpu", 100}});
+  const Decision decision = decide(tree, untried);
+  EXPECT_EQ(to_string(*decision.target), "vllm");
+  EXPECT_EQ(receipt(decision, untried)["picks"][0]["by"], "trial");
+}
+
+TEST(Pick, WhatIsTriedCanBeUsed) {
+  const Tree tree = pick_tree(
+      "schema: flyball.policy/v1\n"
+      "constraints: {stay: {because: private, when: {fact: app.privacy, eq: local_only}, deny: remote}}\n"
+      "rules: [{id: r, because: b, use: [vulkan, vllm, cpu], pick: fastest}]\n"
+      "default: {because: b, use: cpu}\n");
+  Facts facts = expecting({{"vllm", 10, kNotKnown, false, true}, {"cpu", 100}});
+  facts.set("app.privacy", std::string("local_only"), "test");
+  facts.set("backend.vulkan.trial_due", true, "predicted: test");
+  EXPECT_EQ(to_string(*decide(tree, facts).target), "cpu");
+}
 
 TEST(Pick, WhatCannotBeUsedIsNotPicked) {
   const Tree tree = pick_tree(
@@ -398,8 +484,14 @@ TEST(Pick, PredictionsAreFoundThatDecide) {
     }
   }
   const Tree misses = pick_tree(picking(all + kSlo));
-  EXPECT_EQ(reach(misses, misses.rules[0], misses.rules[0].use[2], Role::chosen, {}).reach, Reach::never)
+  const auto reached = [&](const std::vector<Condition>& assumptions) {
+    return reach(misses, misses.rules[0], misses.rules[0].use[2], Role::chosen, assumptions);
+  };
+  EXPECT_EQ(reached({*assumption("backend.cpu.trial_due=false")}).reach, Reach::never)
       << "it does not meet the SLO";
+  const ReachAnswer tried = reached({});
+  ASSERT_EQ(tried.reach, Reach::possible);
+  EXPECT_EQ(decide(misses, tried.facts).picks[0].picked.by, Picked::By::trial);
 }
 
 TEST(Pick, AProfileListedLaterIsNeverFaster) {

@@ -89,6 +89,7 @@ class Trees {
       if (below(4)) out.set(prefix + ".available", below(3) != 0, "t");
       if (below(4)) out.set(prefix + ".meets_slo", below(2) != 0, "t");
       if (below(4)) out.set(prefix + ".expected_total", std::int64_t{below(300)}, "t");
+      if (below(4) == 0) out.set(prefix + ".trial_due", below(3) != 0, "t");
     }
     return out;
   }
@@ -130,7 +131,9 @@ class Trees {
       return "{" + kind + ": [" + condition(depth - 1) + ", " + condition(depth - 1) + "]}";
     }
     const char* const ops[] = {"eq", "ne", "gt", "gte", "lt", "lte"};
-    switch (below(9)) {
+    switch (below(10)) {
+      case 9:
+        return std::string("{fact: backend.vulkan.trial_due, eq: ") + (below(2) ? "true" : "false") + "}";
       case 7:
         return std::string("{fact: backend.vulkan.meets_slo, eq: ") + (below(2) ? "true" : "false") + "}";
       case 8:
