@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <limits>
 
+#include "config/engine_kinds.hpp"
+#include "daemon/measure/assumed_ceilings.hpp"
 #include "policy/fastest.hpp"
 
 namespace flyball::measure {
@@ -37,19 +39,19 @@ Ceilings ceilings_of(const Engine& engine, std::span<const Measured> measured) {
   return ceilings_of(figures, 0);
 }
 
-// By what the roofline's prediction of this kind turned out to be off.
+// The factor by which earlier predictions of this kind and basis were off.
 double correction(const PredictionLedger* ledger, const std::string& model, const std::string& backend,
-                  Kind kind) {
+                  Kind kind, Basis basis) {
   if (ledger == nullptr) return 1;
   switch (kind) {
     case Kind::load_ms:
-      return ledger->correction(model, backend, Quantity::load_ms);
+      return ledger->correction(model, backend, Quantity::load_ms, basis);
     case Kind::ttft_ms:
-      return ledger->correction(model, backend, Quantity::ttft_ms);
+      return ledger->correction(model, backend, Quantity::ttft_ms, basis);
     case Kind::prefill_tps:
-      return 1 / ledger->correction(model, backend, Quantity::ttft_ms);
+      return 1 / ledger->correction(model, backend, Quantity::ttft_ms, basis);
     case Kind::decode_tps:
-      return ledger->correction(model, backend, Quantity::decode_tps);
+      return ledger->correction(model, backend, Quantity::decode_tps, basis);
     default:
       return 1;
   }
@@ -67,7 +69,12 @@ Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
   Digests none;
   Digests& digests = options.digests ? *options.digests : none;
   std::vector<Ceilings> ceilings;  // of each engine
-  for (const Engine& engine : engines) ceilings.push_back(ceilings_of(engine, measured));
+  Ceilings processor;
+  for (const Engine& engine : engines) {
+    const Ceilings& known = ceilings.emplace_back(ceilings_of(engine, measured));
+    if (known.read_gbps > 0) ceilings_at_[engine.backend] = known.measured_at;
+    if (engine.backend == config::kCpu.id) processor = known;
+  }
   const bool any = std::ranges::any_of(measured, [](const Measured& m) { return !m.subject.model.empty(); });
   for (const config::ModelEntry& model : models) {
     const std::string digest = any ? digests.of(model) : "";
@@ -79,9 +86,13 @@ Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
       if (!digest.empty())
         for (const Measured& m : measured)
           if (m.subject == subject) figures_[pair].push_back(m.figure);
-      if (size != options.sizes.end() && ceilings[i].read_gbps > 0)
-        rooflines_.emplace(pair, Roofline(ceilings[i], size->second));
-      if (figures_.contains(pair) || rooflines_.contains(pair))
+      if (size != options.sizes.end()) {
+        if (ceilings[i].read_gbps > 0)
+          priors_[pair].push_back({Roofline(ceilings[i], size->second), Basis::roofline});
+        if (const auto assumed = assumed_ceilings(engine.device_kinds, processor))
+          priors_[pair].push_back({Roofline(*assumed, size->second), Basis::assumed});
+      }
+      if (figures_.contains(pair) || priors_.contains(pair))
         engines_[model.id].push_back(facts_of(engine.backend));
     }
   }
@@ -100,6 +111,23 @@ const std::vector<Figure>& Book::figures_of(const Pair& pair) const {
   return it == figures_.end() ? kNone : it->second;
 }
 
+// Of the first prior that has not expired and that knows what the kind takes.
+std::optional<Book::Predicted> Book::predicted(const Pair& pair, Kind kind, std::uint32_t at,
+                                               std::int64_t now) const {
+  const auto priors = priors_.find(pair);
+  if (priors == priors_.end()) return std::nullopt;
+  for (const Prior& prior : priors->second) {
+    if (now - prior.roofline.measured_at() > kLifetimeSeconds) continue;
+    if (const auto prediction = prior.roofline.predict(kind, at)) return Predicted{&prior, *prediction};
+  }
+  return std::nullopt;
+}
+
+bool Book::knows_ceilings(const std::string& backend, std::int64_t now) const {
+  const auto at = ceilings_at_.find(backend);
+  return at != ceilings_at_.end() && now - at->second <= kLifetimeSeconds;
+}
+
 void Book::set_facts(const std::string& model, std::int64_t now, policy::Facts& facts) const {
   const auto engines = engines_.find(model);
   if (engines == engines_.end()) return;
@@ -110,22 +138,20 @@ void Book::set_facts(const std::string& model, std::int64_t now, policy::Facts& 
   for (const EngineFacts& engine : engines->second) {
     const Pair pair{model, engine.backend};
     const std::vector<Figure>& figures = figures_of(pair);
-    const auto roofline = rooflines_.find(pair);
     const auto set = [&](policy::FactId fact, Kind kind, std::uint32_t at, auto convert) {
       if (const auto figure = figure_at(figures, kind, at, now))
         return facts.set(fact, convert(figure->value), policy::kMeasuredSource,
                          age(figure->measured_at, now));
-      if (roofline == rooflines_.end() || now - roofline->second.measured_at() > kLifetimeSeconds) return;
-      const auto predicted = roofline->second.predict(kind, at);
-      if (!predicted) return;
-      std::string source = policy::kPredictedSource + (": " + roofline->second.basis(kind, *predicted));
-      const double times = correction(ledger_.get(), model, engine.backend, kind);
+      const auto found = predicted(pair, kind, at, now);
+      if (!found) return;
+      std::string source = policy::kPredictedSource + (": " + found->prior->roofline.basis(kind, found->of));
+      const double times = correction(ledger_.get(), model, engine.backend, kind, found->prior->basis);
       if (times != 1) {
         char text[48];
         std::snprintf(text, sizeof text, ", times %.2g as seen", times);
         source += text;
       }
-      facts.set(fact, convert(predicted->value * times), std::move(source));
+      facts.set(fact, convert(found->of.value * times), std::move(source));
     };
     set(engine.decode_tps, Kind::decode_tps, streams, rounded);
     set(engine.prefill_tps, Kind::prefill_tps, prompt, rounded);
@@ -146,21 +172,17 @@ std::optional<Book::Expected> Book::expected(const std::string& model, const std
   const Pair pair{model, backend};
   if (const auto figure = figure_at(figures_of(pair), kind, at, now))
     return Expected{figure->value, Basis::measured};
-  const auto roofline = rooflines_.find(pair);
-  if (roofline == rooflines_.end() || now - roofline->second.measured_at() > kLifetimeSeconds)
-    return std::nullopt;
-  const auto predicted = roofline->second.predict(kind, at);
-  if (!predicted) return std::nullopt;
-  return Expected{predicted->value, Basis::roofline};
+  const auto found = predicted(pair, kind, at, now);
+  if (!found) return std::nullopt;
+  return Expected{found->of.value, found->prior->basis};
 }
 
-std::optional<double> Book::likely(const std::string& model, const std::string& backend, Kind kind,
-                                   std::uint32_t at, std::int64_t now) const {
-  const auto known = expected(model, backend, kind, at, now);
-  if (!known) return std::nullopt;
-  return known->basis == Basis::roofline
-             ? known->value * correction(ledger_.get(), model, backend, kind)
-             : known->value;
+std::optional<Book::Expected> Book::likely(const std::string& model, const std::string& backend, Kind kind,
+                                           std::uint32_t at, std::int64_t now) const {
+  auto known = expected(model, backend, kind, at, now);
+  if (known && known->basis != Basis::measured)
+    known->value *= correction(ledger_.get(), model, backend, kind, known->basis);
+  return known;
 }
 
 }  // namespace flyball::measure

@@ -32,8 +32,8 @@ class Book {
  public:
   Book() = default;
   // Of all measurements those of these engines and of the models as they are configured and lie on the disk
-  // now: reads the models' files (their digests), nothing else. Predictions are of the engines whose ceilings
-  // are known.
+  // now: reads the models' files (their digests), nothing else. Predictions go by an engine's measured
+  // ceilings, else by those assumed of its devices' class.
   Book(std::span<const Measured> measured, std::span<const Engine> engines,
        std::span<const config::ModelEntry> models, BookOptions options = {});
 
@@ -52,8 +52,11 @@ class Book {
   std::optional<Expected> expected(const std::string& model, const std::string& backend, Kind kind,
                                    std::uint32_t at, std::int64_t now) const;
   // The same, corrected by the ledger.
-  std::optional<double> likely(const std::string& model, const std::string& backend, Kind kind,
-                               std::uint32_t at, std::int64_t now) const;
+  std::optional<Expected> likely(const std::string& model, const std::string& backend, Kind kind,
+                                 std::uint32_t at, std::int64_t now) const;
+
+  // The engine's ceilings were measured, and count at `now`.
+  bool knows_ceilings(const std::string& backend, std::int64_t now) const;
 
   // Every figure that calibrate takes of any model.
   bool is_measured(const std::string& model, const std::string& backend, std::int64_t now) const;
@@ -71,9 +74,19 @@ class Book {
   };
   static EngineFacts facts_of(const std::string& backend);
   const std::vector<Figure>& figures_of(const Pair& pair) const;
+  struct Prior {
+    Roofline roofline;
+    Basis basis = Basis::roofline;
+  };
+  struct Predicted {
+    const Prior* prior = nullptr;
+    Roofline::Prediction of;
+  };
+  std::optional<Predicted> predicted(const Pair& pair, Kind kind, std::uint32_t at, std::int64_t now) const;
 
   std::map<Pair, std::vector<Figure>> figures_;
-  std::map<Pair, Roofline> rooflines_;
+  std::map<Pair, std::vector<Prior>> priors_;                // those of measured ceilings first
+  std::map<std::string, std::int64_t> ceilings_at_;          // by backend: when they were measured
   std::map<std::string, std::vector<EngineFacts>> engines_;  // by model: those of either
   std::shared_ptr<const PredictionLedger> ledger_;
 };

@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::array<std::string_view, kQuantities> kQuantityNames = {
     "bytes", "load_ms", "ttft_ms", "decode_tps", "request_ttft_ms", "request_tpot_ms"};
-constexpr std::array<std::string_view, kBases> kBasisNames = {"file", "roofline", "measured", "requests"};
+constexpr std::array<std::string_view, kBases> kBasisNames = {"file", "roofline", "measured", "requests",
+                                                              "assumed"};
 
 template <class Enum>
 std::optional<Enum> named(std::span<const std::string_view> names, std::string_view name) {
@@ -81,10 +82,10 @@ std::vector<double> PredictionLedger::ratios(const std::string& backend, Quantit
   return out;
 }
 
-double PredictionLedger::correction(const std::string& model, const std::string& backend,
-                                    Quantity quantity) const {
-  std::vector<double> seen = ratios(backend, quantity, Basis::roofline, &model);
-  if (seen.size() < kEnough) seen = ratios(backend, quantity, Basis::roofline, nullptr);
+double PredictionLedger::correction(const std::string& model, const std::string& backend, Quantity quantity,
+                                    Basis basis) const {
+  std::vector<double> seen = ratios(backend, quantity, basis, &model);
+  if (seen.size() < kEnough) seen = ratios(backend, quantity, basis, nullptr);
   if (seen.size() < kEnough) return 1;
   return std::clamp(median(std::move(seen)), 1 / kMaxCorrection, kMaxCorrection);
 }

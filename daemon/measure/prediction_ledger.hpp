@@ -18,10 +18,10 @@ inline constexpr std::size_t kQuantities = 6;
 std::string_view to_string(Quantity quantity) noexcept;  // "bytes"
 std::optional<Quantity> quantity_named(std::string_view name) noexcept;
 
-// What a prediction was taken from: the model's file (bytes), the device's ceilings, figures of `calibrate`,
-// or earlier requests (daemon/predict).
-enum class Basis : std::uint8_t { file, roofline, measured, requests };
-inline constexpr std::size_t kBases = 4;
+// What a prediction was taken from: the model's file (bytes), the device's measured ceilings, figures of
+// `calibrate`, earlier requests (daemon/predict), or ceilings assumed of the device's class.
+enum class Basis : std::uint8_t { file, roofline, measured, requests, assumed };
+inline constexpr std::size_t kBases = 5;
 std::string_view to_string(Basis basis) noexcept;
 std::optional<Basis> basis_named(std::string_view name) noexcept;
 
@@ -45,9 +45,11 @@ class PredictionLedger {
 
   // False, and nothing is kept: a figure is not finite or not above 0.
   bool add(const Outcome& outcome);
-  // What a roofline's prediction is to be multiplied with: the median of actual over predicted of this model
-  // on this engine, or of all models on it where that has not been seen often enough; 1 where neither has.
-  double correction(const std::string& model, const std::string& backend, Quantity quantity) const;
+  // The factor for a prediction from ceilings, measured (roofline) or assumed: the median of actual over
+  // predicted of this model on this engine, or of all models on it where that has not been seen often enough;
+  // 1 where neither has.
+  double correction(const std::string& model, const std::string& backend, Quantity quantity,
+                    Basis basis = Basis::roofline) const;
   // Share of a model's predicted bytes that is asked for beside them: mean of what loads on this engine came
   // out larger, and twice its spread. Never below 0, whatever came out smaller: what is predicted is asked
   // for.

@@ -7,9 +7,9 @@
 namespace flyball::measure {
 namespace {
 
-std::string text(const char* format, double a, double b) {
-  char out[96];
-  std::snprintf(out, sizeof out, format, a, b);
+std::string number(double value) {
+  char out[32];
+  std::snprintf(out, sizeof out, "%.3g", value);
   return out;
 }
 
@@ -43,6 +43,9 @@ Ceilings in_turn(std::span<const Ceilings> devices) {
   out.read_gbps = together(&Ceilings::read_gbps);
   out.float_gops = together(&Ceilings::float_gops);
   out.int8_gops = together(&Ceilings::int8_gops);
+  out.load_gbps = together(&Ceilings::load_gbps);
+  for (const Ceilings& one : devices)
+    if (out.assumed_of.empty()) out.assumed_of = one.assumed_of;
   for (const Ceilings& one : devices)
     out.measured_at = out.measured_at == 0 ? one.measured_at : std::min(out.measured_at, one.measured_at);
   return out;
@@ -56,6 +59,14 @@ double Roofline::operations() const noexcept {
 
 double Roofline::gops() const noexcept {
   return model_.quantized && ceilings_.int8_gops > 0 ? ceilings_.int8_gops : ceilings_.float_gops;
+}
+
+double Roofline::load_gbps() const noexcept {
+  return ceilings_.load_gbps > 0 ? std::min(ceilings_.load_gbps, ceilings_.read_gbps) : ceilings_.read_gbps;
+}
+
+std::string Roofline::of_class() const {
+  return ceilings_.assumed_of.empty() ? "" : " of " + std::string(ceilings_.assumed_of);
 }
 
 // Of a mixture each token chooses as if it knew nothing of the others.
@@ -76,8 +87,7 @@ std::optional<Roofline::Prediction> Roofline::predict(Kind kind, std::uint32_t a
       model_.weight_bytes < model_.token_weight_bytes)
     return std::nullopt;
   if (kind == Kind::load_ms)
-    return Prediction{kStartMs + 2e3 * static_cast<double>(model_.weight_bytes) / (ceilings_.read_gbps * 1e9),
-                      true};
+    return Prediction{kStartMs + 2e3 * static_cast<double>(model_.weight_bytes) / (load_gbps() * 1e9), true};
   const double tokens = std::max(at, 1U);
   if (kind == Kind::decode_tps) {
     const Prediction step = step_seconds(tokens);
@@ -93,13 +103,16 @@ std::optional<Roofline::Prediction> Roofline::predict(Kind kind, std::uint32_t a
 
 std::string Roofline::basis(Kind kind, const Prediction& prediction) const {
   constexpr double kGiga = 1e9;
+  const bool assumed = !ceilings_.assumed_of.empty();
+  const std::string what = assumed ? "assumed " : "roofline ";
   if (kind == Kind::load_ms)
-    return text("%.3g GB read and written at %.3g GB/s", static_cast<double>(model_.weight_bytes) / kGiga,
-                ceilings_.read_gbps);
+    return number(static_cast<double>(model_.weight_bytes) / kGiga) + " GB read and written at " +
+           (assumed ? what : "") + number(load_gbps()) + " GB/s" + of_class();
   if (prediction.of_memory)
-    return text("roofline %.3g GB/s / %.3g GB", ceilings_.read_gbps,
-                static_cast<double>(model_.token_weight_bytes) / kGiga);
-  return text("roofline %.3g GFLOP/s / %.3g GFLOP a token", gops(), operations() / kGiga);
+    return what + number(ceilings_.read_gbps) + " GB/s" + of_class() + " / " +
+           number(static_cast<double>(model_.token_weight_bytes) / kGiga) + " GB";
+  return what + number(gops()) + " GFLOP/s" + of_class() + " / " + number(operations() / kGiga) +
+         " GFLOP a token";
 }
 
 }  // namespace flyball::measure

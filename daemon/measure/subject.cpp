@@ -83,18 +83,20 @@ Engine processor(const cpu::CpuReport& cpu, std::int64_t now) {
           cpu.model + ", " + cpu.isa + ", " + std::to_string(cpu.threads) + " threads",
           "flyball " FLYBALL_VERSION,
           {cpu.bandwidth, cpu.float_gops, cpu.int8_gops, now},
+          {},
           {}};
 }
 
 std::optional<Engine> gpu_engine(const std::string& backend, const DeviceProbe& probe,
                                  std::span<const std::string> ids) {
-  Engine engine{backend, "", "", {}, {ids.begin(), ids.end()}};
+  Engine engine{backend, "", "", {}, {ids.begin(), ids.end()}, {}};
   for (const std::string& id : ids) {
     const auto device = std::ranges::find(probe.devices, id, &DeviceReport::id);
     if (device == probe.devices.end()) return std::nullopt;
     const std::string before = engine.device.empty() ? "" : " + ";
     engine.device += before + device->id;
     engine.driver += before + device->driver;
+    engine.device_kinds.push_back(device->kind);
   }
   if (engine.device.empty()) return std::nullopt;
   engine.driver += ", flyball " FLYBALL_VERSION;

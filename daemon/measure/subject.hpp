@@ -22,6 +22,7 @@ struct Engine {
   std::string backend, device, driver;
   Ceilings ceilings = {};                    // where the probe measures them: of the processor
   std::vector<std::string> device_ids = {};  // of a GPU engine, those it opens
+  std::vector<std::string> device_kinds = {};  // of the same: discrete, integrated or software
 };
 // now: seconds since 1970.
 Engine processor(const cpu::CpuReport& cpu, std::int64_t now);

@@ -12,14 +12,22 @@ constexpr double kMemory = 0.8;  // of Usual: some five answers are remembered
 
 }  // namespace
 
+double EngineModel::doubt_of(measure::Basis basis) noexcept {
+  return basis == measure::Basis::assumed    ? kAssumedP90
+         : basis == measure::Basis::roofline ? kRooflineP90
+                                             : RatioWindow::kFirstP90;
+}
+
+// An assumption tells proportions alone: the first request that is seen tells the size.
 void EngineModel::set_prior(const measure::Book& book, const std::string& model, const std::string& backend,
                             std::int64_t now) {
   const auto figure = [&](Kind kind, std::uint32_t at) {
-    const auto value = book.likely(model, backend, kind, at, now);
-    return value && std::isfinite(*value) && *value > 0 ? value : std::nullopt;
+    const auto known = book.likely(model, backend, kind, at, now);
+    return known && std::isfinite(known->value) && known->value > 0 ? known : std::nullopt;
   };
   if (const auto ms = figure(Kind::load_ms, 0)) {
-    load_.set_prior({*ms / 1e3}, true);
+    load_.set_prior({ms->value / 1e3}, ms->basis != measure::Basis::assumed);
+    load_p90_ = doubt_of(ms->basis);
     knows_load_ = true;
   }
   constexpr std::uint32_t kShort = 32, kPrompt = measure::Book::kPromptTokens, kStreams = 8;
@@ -27,13 +35,20 @@ void EngineModel::set_prior(const measure::Book& book, const std::string& model,
   const auto less = figure(Kind::ttft_ms, kShort), more = figure(Kind::ttft_ms, kPrompt);
   const auto one = figure(Kind::decode_tps, 1), many = figure(Kind::decode_tps, kStreams);
   from_book_ = less && more && one && many;
+  assumed_ = false;
+  p90_ = RatioWindow::kFirstP90;
   if (!from_book_) return;
-  const double step = 1 / *one, batch = kStreams / *many;
-  const double token = std::max((*more - *less) / 1e3 / (kPrompt - kShort), *more / 1e3 / kPrompt / 2);
-  const double first = std::max(*less / 1e3 - token * kShort, token);
+  for (const measure::Basis basis : {less->basis, more->basis, one->basis, many->basis}) {
+    assumed_ |= basis == measure::Basis::assumed;
+    p90_ = std::max(p90_, doubt_of(basis));
+  }
+  const double step = 1 / one->value, batch = kStreams / many->value;
+  const double token =
+      std::max((more->value - less->value) / 1e3 / (kPrompt - kShort), more->value / 1e3 / kPrompt / 2);
+  const double first = std::max(less->value / 1e3 - token * kShort, token);
   const double stream = std::max((batch - step) / (kStreams - 1), step / 100);
-  prefill_.set_prior({first, token, kPair * token, kBeside * token}, true);
-  decode_.set_prior({step, stream, kPosition * step, token}, true);
+  prefill_.set_prior({first, token, kPair * token, kBeside * token}, !assumed_);
+  decode_.set_prior({step, stream, kPosition * step, token}, !assumed_);
 }
 
 std::optional<double> EngineModel::load() const noexcept {

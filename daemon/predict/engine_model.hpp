@@ -40,6 +40,19 @@ class EngineModel {
   void set_prior(const measure::Book& book, const std::string& model, const std::string& backend,
                  std::int64_t now);
 
+  // True: the book's figures are assumed, or there are none, and requests that would tell have not been seen.
+  bool untried() const noexcept { return wants_prefill() || wants_decode(); }
+  bool wants_prefill() const noexcept { return !knows_prefill() || is_assumed(); }
+  bool wants_decode() const noexcept { return !knows_decode(); }
+  // What it expects follows from an assumption about the device's class alone.
+  bool is_assumed() const noexcept { return assumed_ && prefill_.seen() == 0; }
+
+  // What nine in ten times stay below, over the expected one, uncorrected: as ratios that were seen say, and
+  // until enough were as far as the figures of the book may be trusted.
+  double p90_of(const RatioWindow& ttft) const noexcept { return p90_of(ttft, prefill_.seen()); }
+  double token_p90() const noexcept { return p90_of(per_token_, decode_.seen()); }
+  double load_p90() const noexcept { return widened(load_p90_, load_.seen()); }
+
   // False: neither the book nor finished requests say anything.
   bool knows_prefill() const noexcept { return from_book_ || prefill_.seen() >= kEnough; }
   bool knows_decode() const noexcept { return from_book_ || decode_.seen() >= kEnough; }
@@ -78,6 +91,20 @@ class EngineModel {
   }
   static PrefillTerms terms(const DecodeWork& w) noexcept { return {1, w.streams, w.positions, w.prompts}; }
 
+  // One in ten of an engine's times is this much longer than expected, or more, before any was seen. Ceilings
+  // say what a device could do, and engines reach a half or more of that. Devices of one class differ by
+  // four: NVIDIA's data sheets give 272 GB/s for an RTX 4060 and 1,008 GB/s for an RTX 4090.
+  static constexpr double kRooflineP90 = 2, kAssumedP90 = 4;
+  static double doubt_of(measure::Basis basis) noexcept;
+  // The doubt wanes as the prior's weight in a fit does: with the square of the number of requests.
+  static double widened(double doubt, std::size_t seen) noexcept {
+    const auto n = static_cast<double>(seen + 1);
+    return RatioWindow::kFirstP90 + (doubt - RatioWindow::kFirstP90) / (n * n);
+  }
+  double p90_of(const RatioWindow& ratios, std::size_t seen) const noexcept {
+    return ratios.seen() >= RatioWindow::kEnough ? ratios.p90() : widened(p90_, seen);
+  }
+
   // Proportions where nobody has measured: a prompt's own costs are those of some tokens, attention weighs as
   // much as the rest at ten thousand positions, a stream beside a prompt takes a fiftieth.
   static constexpr double kToken = 1e-3, kFirstTokens = 5, kPair = 1e-4, kBeside = 0.02;
@@ -88,7 +115,8 @@ class EngineModel {
   RobustFit<4> prefill_{{kFirstTokens * kToken, kToken, kPair* kToken, kBeside* kToken}};
   RobustFit<4> decode_{{kStep, kStream* kStep, kPosition* kStep, kPromptToken* kStep}};
   RobustFit<1> load_{{1}};
-  bool from_book_ = false, knows_load_ = false;
+  bool from_book_ = false, knows_load_ = false, assumed_ = false;
+  double p90_ = RatioWindow::kFirstP90, load_p90_ = RatioWindow::kFirstP90;  // before any request was seen
   Usual usual_;
   RatioWindow alone_, queued_, per_token_;  // of times to a first token, without and with others; of TPOT
 };

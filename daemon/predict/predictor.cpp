@@ -111,7 +111,8 @@ void set_facts(const policy::TargetInstance& target, const EngineState* state, c
     set(TargetFact::kv_room,
         static_cast<std::int64_t>(state->kv_tokens - std::min(state->kv_tokens_used, state->kv_tokens)),
         Text() << ": blocks that are free now");
-  if (const auto held = meets(slo, p); held && (*held || !p.stale))
+  // Nobody is refused for an assumption.
+  if (const auto held = meets(slo, p); held && (*held || !(p.stale || p.assumed)))
     set(TargetFact::meets_slo, *held, Text() << ": each time's p90 beside app.slo");
 }
 
@@ -132,6 +133,12 @@ struct Predictor::Engine {
   bool loaded = false;
   std::optional<TimePoint> load_began;
   std::optional<TimePoint> seen_at;  // when its latest first token came
+  std::uint32_t trials = 0;          // in a row, that showed nothing
+  TimePoint trial_at{};              // when the latest of them began
+
+  bool trial_due(TimePoint now) const {
+    return model.untried() && work.stays().empty() && (trials < kTrials || now - trial_at >= kTrialRest);
+  }
   const measure::Book* book = nullptr;
   TimePoint book_asked{};
 };
@@ -186,6 +193,7 @@ void Predictor::look_at(Engine& engine, const Query& query) {
     if (!engine.digest.empty()) {
       engine.model = {};
       engine.book = nullptr;
+      engine.trials = 0;
     }
     engine.digest = state->digest;
   }
@@ -219,6 +227,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
   }
   const PromptPrint& print = *query.prompt;
   out.cold = !engine.loaded;
+  out.assumed = known.is_assumed();
   out.stale = !query.hard_slo && engine.seen_at && engine.work.stays().empty() &&
               query.now - *engine.seen_at > kStale;
   out.prompt_tokens = print.tokens > 0 ? print.tokens : model.tokens.expected(print.bytes);
@@ -258,8 +267,9 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
   out.prefill = microseconds(prefill * ratios.median());
   out.step = microseconds(step * ratios.median());
   out.ttft.p50 = out.queue + out.load + out.prefill + out.step;
-  const double load_spread = static_cast<double>(out.load) * (RatioWindow::kFirstP90 - 1);
-  out.ttft.p90 = beyond(out.ttft.p50, load_spread, out.raw_ttft * 1e6 * (ratios.p90() - ratios.median()));
+  const double load_spread = static_cast<double>(out.load) * (known.load_p90() - 1);
+  out.ttft.p90 =
+      beyond(out.ttft.p50, load_spread, out.raw_ttft * 1e6 * (known.p90_of(ratios) - ratios.median()));
   if (!known.knows_decode()) return out;
 
   // Its own answers decode side by side as far as there are slots.
@@ -269,14 +279,14 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
   out.raw_tpot = known.token({streams, positions, ahead.prompts_later}) * sharers;
   const RatioWindow& per_token = known.per_token();
   out.tpot =
-      Times{microseconds(out.raw_tpot * per_token.median()), microseconds(out.raw_tpot * per_token.p90())};
+      Times{microseconds(out.raw_tpot * per_token.median()), microseconds(out.raw_tpot * known.token_p90())};
   const std::int64_t more = output.median - 1, most = output.p90 - 1;
   const std::int64_t decode =
       microseconds(ahead.last_turn * sharers * per_token.median()) + more * out.tpot->p50;
   out.total = Times{};
   out.total->p50 = out.ttft.p50 + decode;
   const double slow =
-                   static_cast<double>(decode) * (per_token.p90() / std::max(per_token.median(), 1e-9) - 1),
+                   static_cast<double>(decode) * (known.token_p90() / std::max(per_token.median(), 1e-9) - 1),
                length = static_cast<double>((most - more) * out.tpot->p50) * std::sqrt(rounds);
   out.total->p90 = beyond(out.total->p50, static_cast<double>(out.ttft.p90 - out.ttft.p50),
                           std::sqrt(slow * slow + length * length));
@@ -305,13 +315,39 @@ void Predictor::predict(const Query& query, Facts& facts) {
   static const std::array kSlo{*policy::find_fact("app.slo.ttft"), *policy::find_fact("app.slo.tpot"),
                                *policy::find_fact("app.slo.deadline")};
   const Slo slo{integer_of(facts, kSlo[0]), integer_of(facts, kSlo[1]), integer_of(facts, kSlo[2])};
+  Untold untold{};
+  std::size_t n_untold = 0;
   for (const policy::TargetInstance& target : facts.targets()->instances()) {
     if (target.remote || !facts.is_true(fact_of(target, TargetFact::available))) continue;
+    if (n_untold < untold.size() && facts.get(fact_of(target, TargetFact::expected_total)) == nullptr)
+      untold[n_untold++] = &target;
     const auto prediction = expect(query, target.id, shares_cores(target, facts),
                                    integer_of(facts, fact_of(target, TargetFact::load_time)));
     if (!prediction) continue;
     const auto state = std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
     set_facts(target, state == query.engines.end() ? nullptr : &*state, *prediction, slo, facts);
+  }
+  set_trials(query, std::span(untold).first(n_untold), facts);
+}
+
+// A request that may be refused for its SLO tries nothing while a target is predicted to hold it.
+void Predictor::set_trials(const Query& query, std::span<const policy::TargetInstance* const> untold,
+                           Facts& facts) {
+  Model* const model = model_of(query.model);
+  if (model == nullptr || app_of(*model, query.app) == nullptr) return;
+  const auto holds = [&](const policy::TargetInstance& target) {
+    return facts.is_true(fact_of(target, TargetFact::available)) &&
+           facts.is_true(fact_of(target, TargetFact::meets_slo));
+  };
+  if (query.hard_slo && std::ranges::any_of(facts.targets()->instances(), holds)) return;
+  for (const policy::TargetInstance* const target : untold) {
+    const policy::FactId due = fact_of(*target, TargetFact::trial_due);
+    if (const Engine& engine = engine_of(*model, target->id, shares_cores(*target, facts));
+        facts.get(due) == nullptr && engine.trial_due(query.now))
+      facts.set(due, true,
+                (Text() << (engine.model.is_assumed() ? "its speed is assumed, and no request was seen there"
+                                                      : "nothing is known of its speed"))
+                    .str());
   }
 }
 
@@ -341,6 +377,10 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   stay.resumed = entering.resumed;
   const bool shares_prompt = engine.work.computes_for(query.request, query.prompt.get());
   if (!engine.loaded && !engine.load_began) engine.load_began = query.now;
+  if (engine.model.untried() && engine.work.stays().empty()) {
+    ++engine.trials;
+    engine.trial_at = query.now;
+  }
   if (expected) {
     // Answers to one prompt compute it once.
     stay.cached = shares_prompt ? std::max(stay.prompt, 1U) - 1 : expected->cached_tokens;
@@ -426,6 +466,7 @@ void Predictor::learn_prefill(Engine& engine, Stay& stay) {
   work.tokens = std::max(to.prefilled - from.prefilled, stay.uncached());
   work.pairs = std::max(to.pairs - from.pairs, pairs_of(stay.uncached(), stay.cached));
   work.streams = (to.stream_seconds - from.stream_seconds) / took;
+  if (engine.model.wants_prefill()) engine.trials = 0;
   engine.model.prefilled(work, took / sharers);
   if (stay.raw_ttft <= 0) return;
   const double ttft = seconds_between(stay.placed, stay.first);
@@ -458,6 +499,7 @@ void Predictor::learn_decode(Engine& engine, Stay& stay, const Usage& usage, con
   work.streams = std::max((to.stream_seconds - from.stream_seconds) / passed - 1, 0.0);
   work.positions = (to.position_seconds - from.position_seconds) / passed;
   work.prompts = std::max(to.prefilled - from.prefilled, 0.0) / steps;
+  if (engine.model.wants_decode()) engine.trials = 0;
   engine.model.decoded(work, token / sharers);
   engine.model.met(work, std::max((to.request_seconds - from.request_seconds) / passed - 1, 0.0));
   if (stay.raw_tpot <= 0) return;

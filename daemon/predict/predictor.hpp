@@ -10,6 +10,8 @@
 // Engines that are at work on the same device or cores slow each other in proportion.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -23,6 +25,7 @@
 
 #include "backends/backend.hpp"
 #include "backends/fairness.hpp"
+#include "config/engine_kinds.hpp"
 #include "daemon/predict/accuracy.hpp"
 #include "daemon/predict/answer_length.hpp"
 #include "daemon/predict/engine_model.hpp"
@@ -78,6 +81,7 @@ struct Prediction {
   double raw_ttft = 0, raw_tpot = 0;
   bool queued = false, cold = false;
   bool stale = false;  // without a hard SLO: the engine is idle, and nobody has seen it at work for a while
+  bool assumed = false;  // its times follow from the device's class alone
 };
 
 class Predictor {
@@ -96,8 +100,14 @@ class Predictor {
     return predict::print_of(prompt, app, hash_);
   }
 
+  // A trial is a request at an engine whose speed with the model is assumed or unknown. One runs at a time;
+  // after this many in a row that showed nothing the next is due after kTrialRest.
+  static constexpr std::uint32_t kTrials = 3;
+  static constexpr std::chrono::hours kTrialRest{1};
+
   // Sets the predicted facts of engines of this machine that are available, where there is a basis and nobody
-  // has set them. Reads the targets' facts `available` and `load_time`, and app.slo.*.
+  // has set them, and `trial_due` of those that a request may try. Reads the targets' facts `available` and
+  // `load_time`, and app.slo.*.
   void predict(const Query& query, policy::Facts& facts);
   // Since when the model's engine has been idle, and every one on the same device or cores. nullopt: one is
   // at work. An engine that nobody used has been idle for ever.
@@ -152,6 +162,10 @@ class Predictor {
   Engine& engine_of(Model& model, std::string_view backend, bool shares_cores);
   AnswerLength* app_of(Model& model, std::string_view app);
   void look_at(Engine& engine, const Query& query);
+  // untold: available engines whose times nobody else has set.
+  using Untold = std::array<const policy::TargetInstance*, config::kEngineKinds.size()>;
+  void set_trials(const Query& query, std::span<const policy::TargetInstance* const> untold,
+                  policy::Facts& facts);
   std::optional<Prediction> expect(const Query& query, Model& model, Engine& engine, const AnswerLength& app,
                                    std::optional<std::int64_t> load_ms);
   void learn_prefill(Engine& engine, Stay& stay);

@@ -16,7 +16,7 @@ class RatioWindow {
  public:
   static constexpr std::size_t kKept = 64;
   // So many are needed before they count. Until then predictions are taken as they are, and one in ten to be
-  // half as much again or more.
+  // half as much again or more; of an engine that was not measured EngineModel knows better.
   static constexpr std::size_t kEnough = 8;
   static constexpr double kFirstP90 = 1.5;
   // Ratios further off say that something else happened.

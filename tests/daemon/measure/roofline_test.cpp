@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/measure/assumed_ceilings.hpp"
 #include "daemon/measure/book.hpp"
 
 namespace flyball::measure {
@@ -154,6 +155,74 @@ TEST(Predictions, OfADeviceWhoseCeilingsTheStoreHas) {
   EXPECT_EQ(fact_of(predicting({{subject_of(other), {Kind::read_gbps, 0, 40, kToday - 7}}}),
                     "backend.vulkan.decode_tps"),
             "unknown");
+}
+
+// ---- devices that were never measured ---------------------------------------------------------------------
+
+Engine gpu_of(std::vector<std::string> kinds) {
+  Engine engine = kGpu;
+  engine.device_kinds = std::move(kinds);
+  return engine;
+}
+Book assuming(std::vector<std::string> kinds, std::vector<Measured> measured = {},
+              std::shared_ptr<const PredictionLedger> ledger = nullptr) {
+  const std::vector<Engine> engines = {kProcessor, gpu_of(std::move(kinds))};
+  const config::ModelEntry model = embedded_demo();
+  return Book(measured, engines, {&model, 1}, {{{"demo", kDense}}, std::move(ledger)});
+}
+
+TEST(AssumedCeilings, FollowTheProcessorWhereTheDeviceSharesItsMemory) {
+  const auto integrated = assumed_ceilings("integrated", kDevice),
+             software = assumed_ceilings("software", kDevice);
+  ASSERT_TRUE(integrated && software);
+  EXPECT_DOUBLE_EQ(integrated->read_gbps, 20);
+  EXPECT_DOUBLE_EQ(integrated->float_gops, 400);
+  EXPECT_DOUBLE_EQ(software->read_gbps, 2);
+  EXPECT_LT(software->float_gops, kDevice.float_gops);
+  EXPECT_FALSE(assumed_ceilings("integrated", {})) << "the processor's rates are unknown";
+  EXPECT_FALSE(assumed_ceilings("a new kind", kDevice));
+  EXPECT_TRUE(assumed_ceilings("discrete", {})) << "it has its own memory";
+}
+
+TEST(AssumedCeilings, StandInUntilTheDeviceIsMeasured) {
+  const Book book = assuming({"discrete"});
+  EXPECT_EQ(fact_of(book, "backend.vulkan.decode_tps"),
+            "300, predicted: assumed 300 GB/s of a discrete GPU / 1 GB, 0 s");
+  EXPECT_EQ(fact_of(book, "backend.vulkan.prefill_tps"),
+            "3000, predicted: assumed 6e+03 GFLOP/s of a discrete GPU / 2 GFLOP a token, 0 s");
+  EXPECT_EQ(fact_of(book, "backend.vulkan.load_time"),
+            "383, predicted: 1.1 GB read and written at assumed 12 GB/s of a discrete GPU, 0 s");
+  EXPECT_EQ(book.expected("demo", "vulkan", Kind::decode_tps, 1, kToday)->basis, Basis::assumed);
+  EXPECT_EQ(book.expected("demo", "cpu", Kind::decode_tps, 1, kToday)->basis, Basis::roofline);
+  EXPECT_TRUE(book.knows_ceilings("cpu", kToday));
+  EXPECT_FALSE(book.knows_ceilings("vulkan", kToday));
+
+  const Book measured =
+      assuming({"discrete"}, {{subject_of(gpu_of({})), {Kind::read_gbps, 0, 40, kToday - 7}}});
+  EXPECT_EQ(fact_of(measured, "backend.vulkan.decode_tps"), "40, predicted: roofline 40 GB/s / 1 GB, 0 s");
+  EXPECT_THAT(fact_of(measured, "backend.vulkan.ttft"), ::testing::HasSubstr("assumed"))
+      << "its arithmetic was not measured";
+  EXPECT_TRUE(measured.knows_ceilings("vulkan", kToday));
+  EXPECT_FALSE(measured.knows_ceilings("vulkan", kToday + kLifetimeSeconds));
+  EXPECT_THAT(fact_of(measured, "backend.vulkan.decode_tps", kToday + kLifetimeSeconds),
+              ::testing::HasSubstr("assumed"));
+}
+
+TEST(AssumedCeilings, OfSeveralDevicesWorkOneAfterTheOther) {
+  EXPECT_EQ(fact_of(assuming({"discrete", "discrete"}), "backend.vulkan.decode_tps"),
+            "300, predicted: assumed 300 GB/s of a discrete GPU / 1 GB, 0 s");
+  EXPECT_EQ(fact_of(assuming({"discrete", "unheard of"}), "backend.vulkan.decode_tps"), "unknown");
+}
+
+TEST(AssumedCeilings, AreCorrectedByTheirOwnOutcomes) {
+  const auto ledger = std::make_shared<PredictionLedger>();
+  for (int i = 0; i < 3; ++i) {
+    ledger->add({"demo", "vulkan", Quantity::decode_tps, Basis::assumed, 300, 100, kToday});
+    ledger->add({"demo", "vulkan", Quantity::load_ms, Basis::roofline, 100, 900, kToday});
+  }
+  const Book book = assuming({"discrete"}, {}, ledger);
+  EXPECT_THAT(fact_of(book, "backend.vulkan.decode_tps"), ::testing::StartsWith("100, "));
+  EXPECT_THAT(fact_of(book, "backend.vulkan.load_time"), ::testing::StartsWith("383, "));
 }
 
 TEST(Predictions, AreCorrectedByWhatWasSeen) {

@@ -117,13 +117,16 @@ TEST(Engines, AreToldApartByDeviceAndDriver) {
   DeviceReport device;
   device.id = "GPU#0";
   device.driver = "driver 1";
+  device.kind = "discrete";
   probe.devices.push_back(device);
   device.id = "GPU#1";
+  device.kind = "integrated";
   probe.devices.push_back(device);
   const std::vector<std::string> both = {"GPU#0", "GPU#1"}, none, absent = {"GPU#2"};
   const auto engine = gpu_engine("opencl", probe, both);
   ASSERT_TRUE(engine);
   EXPECT_EQ(engine->device, "GPU#0 + GPU#1");
+  EXPECT_EQ(engine->device_kinds, (std::vector<std::string>{"discrete", "integrated"}));
   probe.devices[1].driver = "driver 2";
   EXPECT_NE(gpu_engine("opencl", probe, both)->driver, engine->driver);
   EXPECT_FALSE(gpu_engine("opencl", probe, none));
