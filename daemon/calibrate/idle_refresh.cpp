@@ -19,6 +19,10 @@ bool for_good(ErrorCode code) {
          code == ErrorCode::invalid_value || code == ErrorCode::unsupported_value;
 }
 
+std::string named(const IdlePlan::Pair& pair) {
+  return (pair.first.empty() ? "ceilings of" : "model=" + pair.first) + " backend=" + pair.second;
+}
+
 }  // namespace
 
 // What is measured beside others' work is no figure of this machine.
@@ -54,7 +58,7 @@ IdleRefresh::IdleRefresh(boost::asio::io_context& io, Host host)
 void IdleRefresh::set(const config::CalibrateRules& rules) {
   rules_ = rules;
   if (measuring_ || stopped_) return;  // the watch goes on, and a look follows it
-  if (rules_.idle.count() > 0) host_.look_after(kLook);
+  if (any_wanted()) host_.look_after(kLook);
 }
 
 void IdleRefresh::stop() {
@@ -64,16 +68,32 @@ void IdleRefresh::stop() {
 
 void IdleRefresh::look() {
   if (stopped_) return;
-  const bool idle = plan_.idle(host_.now(), host_.busy(), rules_.idle);
+  const TimePoint now = host_.now();
+  const bool models = plan_.idle(now, host_.busy(), rules_.idle) && rules_.idle.count() > 0;
+  const bool ceilings = rules_.ceilings && plan_.idle_for(now, kQuiet);
   if (measuring_) {
-    if (!idle || rules_.idle.count() == 0) thread_.request_stop();
+    if (!(of_devices_ ? ceilings : models)) thread_.request_stop();
     return host_.look_after(kWatch);
   }
-  if (rules_.idle.count() == 0) return;
-  if (!idle || host_.others_work(rules_.max_load)) return host_.look_after(kLook);
+  if (!any_wanted()) return;
+  if ((!models && !ceilings) || host_.others_work(rules_.max_load)) return host_.look_after(kLook);
+  if (ceilings && begin_ceilings()) return;
+  if (!models) return host_.look_after(rules_.idle.count() > 0 ? kLook : kRest);
   std::vector<Work> works = host_.due();
   if (works.empty()) return host_.look_after(kRest);
+  of_devices_ = false;
   begin(std::move(works));
+}
+
+// False: there is none to measure, or each was tried.
+bool IdleRefresh::begin_ceilings() {
+  std::vector<Work> works = host_.due_ceilings();
+  std::vector<IdlePlan::Due> due;
+  for (const Work& work : works) due.push_back(work.due);
+  if (!plan_.next(due, host_.now())) return false;
+  of_devices_ = true;
+  begin(std::move(works));
+  return true;
 }
 
 void IdleRefresh::begin(std::vector<Work> works) {
@@ -93,13 +113,12 @@ std::optional<IdleRefresh::Ended> IdleRefresh::measure_next(std::vector<Work> wo
   std::vector<IdlePlan::Due> due;
   for (const Work& work : works) {
     due.push_back(work.due);
-    due.back().as += " of file " + std::to_string(host_.stamp(work.model));
+    if (!work.model.id.empty()) due.back().as += " of file " + std::to_string(host_.stamp(work.model));
   }
   const auto next = plan.next(due, now);
   if (!next) return std::nullopt;
   const Work& work = works[*next];
-  spdlog::info("measuring, for nothing was asked for a while | model={} backend={}", work.due.pair.first,
-               work.due.pair.second);
+  spdlog::info("measuring while there is no request | {}", named(work.due.pair));
   Measuring measuring = work.measuring;
   measuring.memory = MeasuringMemory{
       .ask = [&](const MemoryNeed& need) { return borrow(work, need, stop); },
@@ -110,7 +129,10 @@ std::optional<IdleRefresh::Ended> IdleRefresh::measure_next(std::vector<Work> wo
             });
           },
   };
-  Ended ended{due[*next], measure::subject_of(work.engine, digests_.of(work.model), work.model), {}};
+  Ended ended{due[*next],
+              work.model.id.empty() ? measure::subject_of(work.engine)
+                                    : measure::subject_of(work.engine, digests_.of(work.model), work.model),
+              {}};
   ended.figures = host_.measure(measuring, ended.subject, stop);
   return ended;
 }
@@ -164,20 +186,17 @@ void IdleRefresh::ended(std::optional<Ended> ended) {
   loan_.reset();  // its process is gone
   if (stopped_) return;
   if (!ended) return host_.look_after(kRest);
-  const auto& [model, backend] = ended->due.pair;
+  const std::string what = named(ended->due.pair);
   const auto outcome = outcome_of(*ended);
   const bool given_up = !ended->figures && ended->figures.error().code == ErrorCode::cancelled;
   if (given_up)
-    spdlog::info("measuring was given up, there is something else to do | model={} backend={}", model,
-                 backend);
+    spdlog::info("measuring was given up, there is something else to do | {}", what);
   else if (ended->figures)
-    spdlog::info("measured | model={} backend={}", model, backend);
+    spdlog::info("measured | {}", what);
   else if (outcome == IdlePlan::Outcome::no_room)
-    spdlog::info("not measured for now: {} | model={} backend={}", describe(ended->figures.error()), model,
-                 backend);
+    spdlog::info("not measured for now: {} | {}", describe(ended->figures.error()), what);
   else
-    spdlog::warn("could not be measured: {} | model={} backend={}", describe(ended->figures.error()), model,
-                 backend);
+    spdlog::warn("could not be measured: {} | {}", describe(ended->figures.error()), what);
   if (!given_up || lender_said_) plan_.tried(ended->due, outcome, host_.now());
   if (ended->figures) host_.keep(ended->subject, std::move(*ended->figures));
   host_.look_after(kLook);

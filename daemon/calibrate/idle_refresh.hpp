@@ -1,6 +1,7 @@
-// Measures what was not measured, or too long ago, while nobody asks anything: one model on one engine at a
-// time, as the configuration in force says, in a process that is killed as soon as a request is here or its
-// memory is needed. On the daemon's loop, and a thread that looks at model files and waits for that process.
+// Measures what was not measured, or too long ago, while nobody asks anything: the ceilings of an engine's
+// devices, or one model on one engine, one at a time, as the configuration in force says, in a process that
+// is killed as soon as a request is here or its memory is needed. On the daemon's loop, and a thread that
+// looks at model files and waits for that process.
 #pragma once
 
 #include <chrono>
@@ -48,6 +49,8 @@ class IdlePlan {
   explicit IdlePlan(TimePoint now) : busy_at_(now) {}
   // Whether nothing was done for `after`; to be told again and again what is done.
   bool idle(TimePoint now, bool busy, std::chrono::milliseconds after);
+  // The same by what idle() was told, for another span, above 0.
+  bool idle_for(TimePoint now, std::chrono::milliseconds span) const { return now - busy_at_ >= span; }
   // The index of the first that was not tried, or not lately.
   std::optional<std::size_t> next(std::span<const Due> due, TimePoint now) const;
   void tried(const Due& due, Outcome outcome, TimePoint now) { tried_[due.pair] = {due.as, outcome, now}; }
@@ -70,7 +73,7 @@ class IdleRefresh {
  public:
   using TimePoint = IdlePlan::TimePoint;
   struct Work {
-    IdlePlan::Due due;  // the stamp of its file comes to it
+    IdlePlan::Due due;  // the stamp of its file comes to it; without a model's id: ceilings
     Measuring measuring;
     config::ModelEntry model;
     measure::Engine engine;
@@ -80,6 +83,7 @@ class IdleRefresh {
     std::function<bool()> busy;  // a request is here, or was since it was asked last
     // Those without figures that still count, in order; looks at no model file.
     std::function<std::vector<Work>()> due;
+    std::function<std::vector<Work>()> due_ceilings;  // the same of engines without ceilings
     // As Fleet::lend.
     std::function<fleet::Lent(const Work&, const MemoryNeed&,
                               std::function<void(const std::string&)> give_back)>
@@ -94,6 +98,8 @@ class IdleRefresh {
                                                        const std::stop_token&)>
         measure = measure_in_child;
   };
+  static constexpr std::chrono::milliseconds kQuiet{
+      2'000};  // without a request, before ceilings are measured
   static constexpr std::chrono::milliseconds kLook{1'000};   // until there is something to be done
   static constexpr std::chrono::milliseconds kRest{60'000};  // when there was nothing
   static constexpr std::chrono::milliseconds kWatch{5};      // for a request, while it measures
@@ -109,6 +115,8 @@ class IdleRefresh {
     measure::Subject subject;
     Result<std::vector<measure::Figure>> figures;
   };
+  bool any_wanted() const { return rules_.ceilings || rules_.idle.count() > 0; }
+  bool begin_ceilings();
   void begin(std::vector<Work> works);
   // The thread's. Absent: each of them was tried.
   std::optional<Ended> measure_next(std::vector<Work> works, const IdlePlan& plan, TimePoint now,
@@ -123,6 +131,7 @@ class IdleRefresh {
   IdlePlan plan_;
   measure::Digests digests_;  // the thread's, while it runs
   bool measuring_ = false, stopped_ = false;
+  bool of_devices_ = false;                       // what it measures are ceilings
   std::unique_ptr<fleet::Loan> loan_;             // for what it measures
   std::optional<IdlePlan::Outcome> lender_said_;  // of that: it was not lent, or is to be given back
   std::jthread thread_;                           // last: it ends before what it uses

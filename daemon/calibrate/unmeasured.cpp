@@ -25,4 +25,22 @@ std::vector<IdleRefresh::Work> unmeasured(const config::Config& config, const me
   return out;
 }
 
+std::vector<IdleRefresh::Work> unmeasured_ceilings(const config::Config& config,
+                                                   const measure::Book& measured,
+                                                   std::span<const measure::Engine> engines,
+                                                   const std::vector<fleet::DeviceMemory>& devices,
+                                                   std::int64_t until) {
+  std::vector<IdleRefresh::Work> out;
+  for (const measure::Engine& engine : engines) {
+    if (engine.device_ids.empty() || measured.knows_ceilings(engine.backend, until)) continue;
+    const bool own_memory = fleet::pool_of(engine.backend, devices) != fleet::kMachinePool;
+    Measuring measuring = measuring_of(config, nullptr, engine, own_memory);
+    out.push_back({{{"", engine.backend}, "of " + engine.device + " by " + engine.driver},
+                   std::move(measuring),
+                   {},
+                   engine});
+  }
+  return out;
+}
+
 }  // namespace flyball::calibrate

@@ -1,4 +1,5 @@
-// What idle calibration has to do: the configured models that have no figures on an engine of this machine.
+// What idle calibration has to do: the engines of this machine without ceilings, and the configured models
+// that have no figures on one of its engines.
 #pragma once
 
 #include <cstdint>
@@ -20,5 +21,12 @@ std::vector<IdleRefresh::Work> unmeasured(const config::Config& config, const me
                                           std::span<const measure::Engine> engines,
                                           const std::vector<fleet::DeviceMemory>& devices,
                                           const fleet::MemoryStatus& memory, std::int64_t until);
+
+// The engines whose devices' ceilings no measurement tells that counts at `until`.
+std::vector<IdleRefresh::Work> unmeasured_ceilings(const config::Config& config,
+                                                   const measure::Book& measured,
+                                                   std::span<const measure::Engine> engines,
+                                                   const std::vector<fleet::DeviceMemory>& devices,
+                                                   std::int64_t until);
 
 }  // namespace flyball::calibrate

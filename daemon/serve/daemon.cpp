@@ -315,6 +315,7 @@ class Daemon {
     return {
         .busy = [this] { return was_busy(); },
         .due = [this] { return due(); },
+        .due_ceilings = [this] { return due_ceilings(); },
         .lend =
             [this](const calibrate::IdleRefresh::Work& work, const MemoryNeed& need, auto give_back) {
               return fleet_->lend(work.model, work.engine.backend, need, std::move(give_back));
@@ -335,6 +336,11 @@ class Daemon {
     if (store_ == nullptr) return {};  // nowhere to keep it
     return calibrate::unmeasured(settings_->config, settings_->measured, engines_, device_memory_,
                                  fleet_->memory(), std::time(nullptr) + kRefreshBefore.count());
+  }
+  std::vector<calibrate::IdleRefresh::Work> due_ceilings() {
+    if (store_ == nullptr) return {};
+    return calibrate::unmeasured_ceilings(settings_->config, settings_->measured, engines_, device_memory_,
+                                          std::time(nullptr) + kRefreshBefore.count());
   }
   void look_at_idle_after(milliseconds delay) {
     idle_timer_.expires_after(delay);

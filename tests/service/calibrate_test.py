@@ -165,7 +165,8 @@ class CalibrateTest(SmallModelTest):
 
     def idle(self, models, memory="", **kwargs):
         """models: more lines of each one's entry. Whatever else this machine does and has little memory for."""
-        more = ("state_dir: %s\nvulkan: {device: no-such-device}\ncalibrate: {idle: 100ms, max_load: 1000000}\n"
+        more = ("state_dir: %s\nvulkan: {device: no-such-device}\n"
+                "calibrate: {idle: 100ms, ceilings: false, max_load: 1000000}\n"
                 "memory: {relieve_pressure: false, reserve: 0B%s}" % (self.state, memory))
         entries = {m: "path: %s\n%s" % (self.model, entry) for m, entry in models.items()}
         return Daemon(entries, more=more, probe_ms=30_000, **kwargs)

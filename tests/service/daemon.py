@@ -112,6 +112,8 @@ class Daemon:
     def config_text(self, more=""):
         if "state_dir:" not in more:  # what one test has left there is not another's past
             more += "\nstate_dir: " + os.path.join(self.dir.name, "state")
+        if "calibrate:" not in more:  # nothing is measured beside a test
+            more += "\ncalibrate: {ceilings: false}"
         models = "".join("  %s:\n    %s\n" % (name, entry.replace("\n", "\n    ")) for name, entry in self.models.items())
         return CONFIG % {"models": models.rstrip("\n"), "default": next(iter(self.models)), "more": more,
                          "kv_spill": self.kv_spill}

@@ -43,9 +43,11 @@ class IdleRefreshTest : public ::testing::Test {
   calibrate::IdlePlan::TimePoint now = calibrate::IdlePlan::TimePoint() + hours(1000);
   bool busy = false, others_work = false;
   std::vector<std::string> models{"a"};
+  std::vector<std::string> without_ceilings;  // backends
   std::optional<fleet::NotLent> not_lent;
   std::function<void(const std::string&)> give_back;
   std::vector<std::string> kept;
+  std::vector<measure::Subject> subjects;  // of those kept
   std::vector<std::uint64_t> held;
   milliseconds wanted{0};  // until the next look
   int loans = 0, asked = 0;
@@ -61,39 +63,48 @@ class IdleRefreshTest : public ::testing::Test {
   calibrate::IdleRefresh refresh{io, host()};  // last: its thread ends before what it uses
 
   calibrate::IdleRefresh::Host host() {
-    return {.busy = [this] { return busy; },
-            .due =
-                [this] {
-                  std::vector<calibrate::IdleRefresh::Work> works;
-                  for (const std::string& id : models) {
-                    config::ModelEntry model;
-                    model.id = id;
-                    works.push_back({{{id, "cpu"}, "as ever"}, {}, model, {"cpu", "", "", {}, {}}});
-                    works.back().measuring.engine.model_id = id;
-                  }
-                  return works;
-                },
-            .lend = [this](const calibrate::IdleRefresh::Work&, const MemoryNeed&, auto back) -> fleet::Lent {
-              ++asked;
-              if (not_lent) return std::unexpected(*not_lent);
-              give_back = std::move(back);
-              return std::make_unique<Loan>(*this);
+    return {
+        .busy = [this] { return busy; },
+        .due =
+            [this] {
+              std::vector<calibrate::IdleRefresh::Work> works;
+              for (const std::string& id : models) {
+                config::ModelEntry model;
+                model.id = id;
+                works.push_back({{{id, "cpu"}, "as ever"}, {}, model, {"cpu", "", "", {}, {}}});
+                works.back().measuring.engine.model_id = id;
+              }
+              return works;
             },
-            .keep =
-                [this](const measure::Subject&, std::vector<measure::Figure> figures) {
-                  kept.push_back(std::to_string(figures.size()));
-                },
-            .look_after = [this](milliseconds delay) { wanted = delay; },
-            .now = [this] { return now; },
-            .others_work = [this](std::uint32_t) { return others_work; },
-            .stamp =
-                [this](const config::ModelEntry& model) {
-                  const std::lock_guard lock(mutex);
-                  stamped_on_loop |= std::this_thread::get_id() == loop;
-                  return stamps[model.id];
-                },
-            .measure = [this](const calibrate::Measuring& m, const measure::Subject&,
-                              const std::stop_token& stop) { return measure(m, stop); }};
+        .due_ceilings =
+            [this] {
+              std::vector<calibrate::IdleRefresh::Work> works;
+              for (const std::string& backend : without_ceilings)
+                works.push_back({{{"", backend}, "as ever"}, {}, {}, {backend, "a GPU", "d1", {}, {}, {}}});
+              return works;
+            },
+        .lend = [this](const calibrate::IdleRefresh::Work&, const MemoryNeed&, auto back) -> fleet::Lent {
+          ++asked;
+          if (not_lent) return std::unexpected(*not_lent);
+          give_back = std::move(back);
+          return std::make_unique<Loan>(*this);
+        },
+        .keep =
+            [this](const measure::Subject& subject, std::vector<measure::Figure> figures) {
+              kept.push_back(std::to_string(figures.size()));
+              subjects.push_back(subject);
+            },
+        .look_after = [this](milliseconds delay) { wanted = delay; },
+        .now = [this] { return now; },
+        .others_work = [this](std::uint32_t) { return others_work; },
+        .stamp =
+            [this](const config::ModelEntry& model) {
+              const std::lock_guard lock(mutex);
+              stamped_on_loop |= std::this_thread::get_id() == loop;
+              return stamps[model.id];
+            },
+        .measure = [this](const calibrate::Measuring& m, const measure::Subject&,
+                          const std::stop_token& stop) { return measure(m, stop); }};
   }
   Figures measure(const calibrate::Measuring& m, const std::stop_token& stop) {
     std::unique_lock lock(mutex);
@@ -157,6 +168,63 @@ TEST_F(IdleRefreshTest, MeasuresOnceItIsIdleAndKeepsTheFigures) {
   EXPECT_EQ(held, std::vector<std::uint64_t>{100});
   EXPECT_EQ(loans, 0) << "given back";
   EXPECT_EQ(wanted, calibrate::IdleRefresh::kLook);
+}
+
+TEST_F(IdleRefreshTest, MeasuresCeilingsOnceItIsQuietWhateverIsSaidOfModels) {
+  says = Figures(std::vector<measure::Figure>(2));
+  asks = false;
+  without_ceilings = {"opencl"};
+  refresh.set({.idle = milliseconds(0)});
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kLook);
+  pass(calibrate::IdleRefresh::kQuiet - milliseconds(1));
+  EXPECT_TRUE(all_begun().empty());
+  measure_once(milliseconds(1));
+  ASSERT_EQ(all_begun().size(), 1U);
+  EXPECT_EQ(all_begun()[0].model, "");
+  ASSERT_EQ(subjects.size(), 1U);
+  EXPECT_EQ(subjects[0], (measure::Subject{"", "opencl", "a GPU", "d1", ""}));
+  measure_once(hours(1));
+  EXPECT_EQ(all_begun().size(), 1U) << "once";
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kRest);
+}
+
+TEST_F(IdleRefreshTest, CeilingsComeBeforeModels) {
+  says = Figures(std::vector<measure::Figure>(2));
+  asks = false;
+  without_ceilings = {"opencl"};
+  start();
+  measure_once(minutes(30));
+  measure_once(milliseconds(0));
+  ASSERT_EQ(all_begun().size(), 2U);
+  EXPECT_EQ(all_begun()[0].model, "");
+  EXPECT_EQ(all_begun()[1].model, "a");
+}
+
+TEST_F(IdleRefreshTest, ARequestEndsTheMeasurementOfCeilings) {
+  asks = false;
+  without_ceilings = {"opencl"};
+  refresh.set({.idle = milliseconds(0)});
+  pass(calibrate::IdleRefresh::kQuiet);
+  EXPECT_EQ(wanted, calibrate::IdleRefresh::kWatch);
+  busy = true;
+  pass(calibrate::IdleRefresh::kWatch);
+  run_to_end();
+  EXPECT_TRUE(kept.empty());
+  busy = false;
+  {
+    const std::lock_guard lock(mutex);
+    says = Figures(std::vector<measure::Figure>(2));
+  }
+  measure_once(calibrate::IdleRefresh::kQuiet);
+  EXPECT_EQ(kept.size(), 1U) << "begun anew";
+}
+
+TEST_F(IdleRefreshTest, CeilingsAreLeftAloneWhereTheOperatorSaysSo) {
+  without_ceilings = {"opencl"};
+  refresh.set({.idle = milliseconds(0), .ceilings = false});
+  EXPECT_EQ(wanted, milliseconds(0)) << "it looks at nothing";
+  pass(hours(1));
+  EXPECT_TRUE(all_begun().empty());
 }
 
 TEST_F(IdleRefreshTest, ModelFilesAreLookedAtOnItsThread) {
@@ -273,7 +341,7 @@ TEST_F(IdleRefreshTest, WhatTheEngineRefusesIsNotTriedAgainAndADeadProcessIs) {
 TEST_F(IdleRefreshTest, SwitchedOffItMeasuresNothing) {
   start();
   pass(minutes(30));
-  refresh.set({.idle = minutes(0), .max_load = 20});
+  refresh.set({.idle = minutes(0), .ceilings = false, .max_load = 20});
   pass(calibrate::IdleRefresh::kWatch);
   run_to_end();
   wanted = milliseconds(0);
@@ -292,6 +360,22 @@ TEST_F(IdleRefreshTest, StoppedItGivesUpAndLooksNoMore) {
   refresh.look();
   refresh.set({.idle = minutes(30), .max_load = 20});
   EXPECT_EQ(wanted, milliseconds(0));
+}
+
+TEST(Unmeasured, CeilingsAreThoseOfGpusAlone) {
+  const std::vector<measure::Engine> engines = {{"cpu", "a processor", "", {}, {}, {}},
+                                                {"opencl", "a GPU", "d1", {}, {"0"}, {}}};
+  const std::vector<fleet::DeviceMemory> devices = {{"card", 1000, {{"opencl", 1000}}}};
+  const auto works = calibrate::unmeasured_ceilings({}, {}, engines, devices, 0);
+  ASSERT_EQ(works.size(), 1U);
+  EXPECT_EQ(works[0].due.pair, calibrate::IdlePlan::Pair("", "opencl"));
+  EXPECT_TRUE(works[0].measuring.engine.own_memory);
+  EXPECT_EQ(works[0].measuring.engine.model_id, "");
+  EXPECT_EQ(works[0].measuring.engine.device_ids, std::vector<std::string>{"0"});
+  const std::vector<measure::Measured> measured = {
+      {measure::subject_of(engines[1]), {measure::Kind::read_gbps, 0, 40, 1000}}};
+  const measure::Book known(measured, engines, {});
+  EXPECT_TRUE(calibrate::unmeasured_ceilings({}, known, engines, devices, 1000).empty());
 }
 
 // A mixture keeps as many experts as an engine would, whatever is pinned beside it.

@@ -43,10 +43,11 @@ struct Machine {
   }
 
   Query query() {
+    const std::string text = std::to_string(++asked) + kQuestion;  // another prompt: its prefix is not cached
     Query out;
     out.app = "app";
     out.model = "m";
-    out.prompt = std::make_shared<const PromptPrint>(predictor.print_of(TextPrompt{kQuestion}, "app"));
+    out.prompt = std::make_shared<const PromptPrint>(predictor.print_of(TextPrompt{text}, "app"));
     out.max_tokens = 32;
     out.engines = engines;
     out.book = &book;
@@ -108,6 +109,7 @@ struct Machine {
   measure::Book book;
   Predictor predictor{KeyedHash(1, 2)};
   double now = 1000;
+  int asked = 1000;
 };
 
 std::int64_t number(const policy::Facts& facts, const char* name) {
@@ -187,11 +189,11 @@ TEST(ATrial, IsTakenByAListedTargetThatNoRequestHasSeen) {
 TEST(ATrial, IsTakenBeforeATargetThatMeetsTheSlo) {
   Machine machine("software");
   EXPECT_THAT(
-      picked(gpu_first("pick: meets_slo"), machine.facts(2000)),
+      picked(gpu_first("pick: meets_slo"), machine.facts(6000)),
       StartsWith("opencl: tried, listed before cpu and not yet seen with this model (cpu: first that meets "
                  "the SLO, "));
   machine.request(60, 5);
-  EXPECT_THAT(picked(gpu_first("pick: meets_slo"), machine.facts(2000)),
+  EXPECT_THAT(picked(gpu_first("pick: meets_slo"), machine.facts(6000)),
               StartsWith("cpu: first that meets the SLO, "));
 }
 
