@@ -48,6 +48,14 @@ measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const p
   return out;
 }
 
+std::vector<std::string> unmeasured_on(const measure::Book& measured, const std::string& model,
+                                       std::span<const measure::Engine> engines) {
+  std::vector<std::string> out;
+  for (const measure::Engine& engine : engines)
+    if (!measured.is_measured(model, engine.backend, std::time(nullptr))) out.push_back(engine.backend);
+  return out;
+}
+
 Result<measure::Book> measured_book(const config::Config& config, std::span<const measure::Engine> engines,
                                     measure::BookOptions options) {
   const auto state_dir = config.state_dir.empty() ? settings::default_state_dir() : config.state_dir;

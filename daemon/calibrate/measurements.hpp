@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backends/model/model_file.hpp"
@@ -25,5 +26,9 @@ measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const p
 // options name no ledger the store's corrects it. io_error: there is a store, and it cannot be read.
 Result<measure::Book> measured_book(const config::Config& config, std::span<const measure::Engine> engines,
                                     measure::BookOptions options);
+
+// The engines on which this model has no measurement that counts now, in their order.
+std::vector<std::string> unmeasured_on(const measure::Book& measured, const std::string& model,
+                                       std::span<const measure::Engine> engines);
 
 }  // namespace flyball::calibrate

@@ -15,9 +15,11 @@
 #include "backends/model/model_file.hpp"
 #include "config/yaml.hpp"
 #include "config/yaml_folder.hpp"
+#include "daemon/calibrate/measurements.hpp"
 #include "daemon/cli/check_machine.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
+#include "daemon/probe/probe.hpp"
 #include "daemon/settings/config_files.hpp"
 #include "policy/reach.hpp"
 
@@ -138,6 +140,22 @@ void check_model(const config::Config& config, const config::ModelEntry& entry, 
     error(".kv_type", kv_type.error());
 }
 
+// No finding: predictions stand in for measurements.
+void tell_unmeasured(const config::Config& config) {
+  const auto engines = calibrate::engines_of(probe::probe_hardware(), config);
+  const auto measured = calibrate::measured_book(config, engines, {});
+  if (!measured) return;  // a database that cannot be read is the daemon's to tell
+  for (const config::ModelEntry& model : config.models) {
+    std::string where;
+    for (const std::string& backend : calibrate::unmeasured_on(*measured, model.id, engines))
+      where += (where.empty() ? "" : ", ") + backend;
+    if (where.empty()) continue;
+    std::printf("%s: model %s is unmeasured on %s: run `flyball calibrate %s`%s\n",
+                config.place("models." + model.id).c_str(), model.id.c_str(), where.c_str(), model.id.c_str(),
+                config.calibrate.idle.count() > 0 ? ", or leave the machine idle" : "");
+  }
+}
+
 int check(const CheckOptions& options) {
   Findings findings;
   // Naming a policy or a folder of manifests alone asks about that alone.
@@ -169,6 +187,7 @@ int check(const CheckOptions& options) {
     std::vector<ModelWeights> weights;
     for (const config::ModelEntry& model : config->models) check_model(*config, model, findings, weights);
     for (const policy::LintFinding& warning : machine_warnings(*config, weights)) findings.warning(warning);
+    tell_unmeasured(*config);
     if (const auto unused = settings::unused_policy(path, *config); !unused.empty() && options.policy.empty())
       findings.warning({policy::LintFinding::Level::warning, settings::unused_policy_text(unused, *config),
                         unused.string()});
