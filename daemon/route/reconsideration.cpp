@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdio>
 #include <string_view>
 #include <variant>
+
+#include "daemon/route/exact_time.hpp"
 
 namespace flyball::route {
 namespace {
@@ -46,13 +47,6 @@ constexpr std::array kSloTimes{
 
 bool clearly_more(microseconds one, microseconds other, microseconds least = kClearTime) {
   return one > other + std::max(other * kClearPercent / 100, least);
-}
-
-// Exact to a tenth of a millisecond: it stands beside a limit.
-std::string exact_text(microseconds time) {
-  char out[32];
-  std::snprintf(out, sizeof out, "%.1f ms", static_cast<double>(time.count()) / 1e3);
-  return out;
 }
 
 std::string name_of(const Expectation& at) {
