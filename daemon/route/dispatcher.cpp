@@ -124,13 +124,18 @@ double Dispatcher::Impl::decide(const JobSpec& spec, const policy::Facts& facts)
   return seconds * 1e6;
 }
 
-std::optional<Error> Dispatcher::Impl::refusal(const JobSpec& spec, const policy::Facts& facts) const {
-  return spec.app.slo.hard ? slo_refusal(deciding, facts) : std::nullopt;
+std::optional<SloMiss> Dispatcher::Impl::miss(const JobSpec& spec, const policy::Facts& facts) const {
+  return spec.app.slo.hard && !spec.let_through ? slo_miss(deciding, facts) : std::nullopt;
 }
 
-void Dispatcher::Impl::record(const JobSpec& spec, policy::Facts facts, double policy_us,
+std::optional<Error> Dispatcher::Impl::refusal(const JobSpec& spec, const policy::Facts& facts) const {
+  const auto missed = miss(spec, facts);
+  return missed ? std::optional(slo_error(*missed)) : std::nullopt;
+}
+
+void Dispatcher::Impl::record(policy::Facts facts, double policy_us, std::optional<Error> refused,
                               ReceiptWriter& receipt) const {
-  receipt.refused(refusal(spec, facts));
+  receipt.refused(std::move(refused));
   receipt.decided(std::move(facts), deciding, policy_us);
 }
 
@@ -231,7 +236,8 @@ Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFa
   const Asked asked{std::make_shared<const predict::PromptPrint>(std::move(print))};
   auto facts = impl_->facts_for(spec, asked, overrides);
   const double took = impl_->decide(spec, facts);
-  impl_->record(spec, std::move(facts), took, writer);
+  auto refused = impl_->refusal(spec, facts);
+  impl_->record(std::move(facts), took, std::move(refused), writer);
   writer.explained();
   return std::move(*receipt);
 }

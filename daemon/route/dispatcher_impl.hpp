@@ -70,10 +70,14 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
                           std::span<const policy::NamedFact> overrides = {});
   // Into `deciding`; the microseconds it took.
   double decide(const JobSpec& spec, const policy::Facts& facts);
-  // By a hard SLO, after decide() on these facts.
+  // The way in which the request misses its hard SLO, after decide() on these facts. nullopt: nobody refuses
+  // it.
+  std::optional<SloMiss> miss(const JobSpec& spec, const policy::Facts& facts) const;
+  // The same as an error.
   std::optional<Error> refusal(const JobSpec& spec, const policy::Facts& facts) const;
-  // What `deciding` holds, and the refusal.
-  void record(const JobSpec& spec, policy::Facts facts, double policy_us, ReceiptWriter& receipt) const;
+  // Records `deciding` and the refusal.
+  void record(policy::Facts facts, double policy_us, std::optional<Error> refused,
+              ReceiptWriter& receipt) const;
   void retire(Ticket ticket);
 
   // The lines of the request's model, with the request's own place in its line.

@@ -136,6 +136,10 @@ config::Slo wanted_slo(const config::AppManifest& app, const RequestTraits& requ
   return out;
 }
 
+bool is_own_slo(const config::AppManifest& app, const RequestTraits& request) {
+  return !stricter(request.slo_ttft, app.slo.ttft) && !stricter(request.slo_tpot, app.slo.tpot);
+}
+
 Facts gather(const Facts& hardware, std::chrono::milliseconds probed, const config::AppManifest& app,
              const config::ModelEntry& model, const RequestTraits& request, const LiveState& live,
              const BackendInfo* file, const measure::Book& measured, std::int64_t now) {

@@ -47,6 +47,12 @@ bool is_of_the_request(ErrorCode code) {
   }
 }
 
+bool is_loaded(const policy::Target& target, const policy::Facts& facts) {
+  const policy::Fact* const loaded =
+      facts.get(facts.targets()->fact_of(target.backend, policy::TargetFact::loaded));
+  return loaded == nullptr || std::get<bool>(loaded->value);
+}
+
 // Where one engine's events for one choice arrive. Forgotten (the job moves on) before its ticket is
 // destroyed.
 class ChoiceSink final : public EventSink {
@@ -104,8 +110,13 @@ void RunningJob::start() {
 void RunningJob::decide() {
   auto facts = dispatcher_->facts_for(spec_, {prints_.front(), number_, arrival_});
   double took = dispatcher_->decide(spec_, facts);
-  if (ask_gate(facts)) took += dispatcher_->decide(spec_, facts);
-  dispatcher_->record(spec_, std::move(facts), took, receipt_);
+  auto miss = dispatcher_->miss(spec_, facts);
+  if (miss && ask_gate(*miss, facts)) {
+    took += dispatcher_->decide(spec_, facts);
+    miss.reset();
+  }
+  dispatcher_->record(std::move(facts), took, miss ? std::optional(slo_error(*miss)) : std::nullopt,
+                      receipt_);
   if (!receipt().refused && !receipt().decision.target && receipt().decision.queue) {
     receipt_.parked();
     look_.expires_after(kParkedLook);
@@ -123,23 +134,28 @@ void RunningJob::decide() {
 
 // Asks the gate whether a request gets in that its hard SLO refuses on these facts. True: it does, and the
 // facts say so.
-bool RunningJob::ask_gate(policy::Facts& facts) {
-  if (!spec_.app.slo.hard || spec_.let_through) return false;
-  const auto miss = slo_miss(dispatcher_->deciding, facts);
-  if (!miss) return false;
-  const std::string& nearest = miss->nearest->backend;
-  const policy::Fact* const loaded = facts.get(facts.targets()->fact_of(nearest, policy::TargetFact::loaded));
-  const bool loads = loaded != nullptr && !std::get<bool>(loaded->value);  // its refusals begin the load
+bool RunningJob::ask_gate(const SloMiss& miss, policy::Facts& facts) {
+  const std::string& nearest = miss.nearest->backend;
+  refused_at_ = target_if_let_through(spec_.tree, nearest, facts);
+  if (refused_at_ == nullptr) {
+    refused_at_ = miss.nearest;
+    return false;
+  }
+  // The outcome of an SLO that headers made stricter says nothing of the app's own.
+  if (!is_own_slo(spec_.app, spec_.traits)) return false;
+  // A probe that waits for a load would miss the SLO for the load alone.
+  if (!is_loaded(*refused_at_, facts)) return false;
   const auto answer = dispatcher_->slo_gate.ask(
-      spec_.app.id, spec_.model.id,
-      loads ? std::nullopt : dispatcher_->predictor.idle_since(spec_.model.id, nearest), Clock::now());
+      spec_.app.id, spec_.model.id, dispatcher_->predictor.idle_since(spec_.model.id, refused_at_->backend),
+      slo_ratio(*refused_at_, facts), Clock::now());
   if (!answer) {
     retry_after_ms_ = answer.error().retry_after ? answer.error().retry_after->count() : -1;
     return false;
   }
   pass_ = *answer;
-  spec_.let_through = LetThrough{
-      nearest, to_text(*answer) + ", although no usable engine is predicted to hold the SLO: " + miss->text};
+  spec_.let_through =
+      LetThrough{nearest, "at " + to_string(*refused_at_) + " " + to_text(*answer) +
+                              ", although no usable engine is predicted to hold the SLO: " + miss.text};
   set_let_through(*spec_.let_through, facts);
   return true;
 }
@@ -148,8 +164,13 @@ bool RunningJob::ask_gate(policy::Facts& facts) {
 void RunningJob::tell_gate() {
   if (!pass_) return;
   times_.total = waited();
-  const auto held = slo_held(wanted_slo(spec_.app, spec_.traits), times_);
-  if (!held && !over_) return;
+  const config::Slo slo = wanted_slo(spec_.app, spec_.traits);
+  const auto held = slo_held(slo, times_);
+  if (!held && !over_) {
+    if (slo_held_so_far(slo, times_))
+      dispatcher_->slo_gate.held_so_far(spec_.app.id, spec_.model.id, *pass_, Clock::now());
+    return;
+  }
   dispatcher_->slo_gate.ended(spec_.app.id, spec_.model.id, *std::exchange(pass_, std::nullopt),
                               !held   ? SloGate::Outcome::unknown
                               : *held ? SloGate::Outcome::held
@@ -218,13 +239,8 @@ void RunningJob::begin_choices() {
 
 // An engine that is refused for its load would never be loaded, and never hold the SLO.
 void RunningJob::warm_up() {
-  const policy::Target* const target = receipt().decision.target;
-  if (target == nullptr) return;
-  const policy::Facts& facts = receipt().facts;
-  const policy::Fact* const loaded =
-      facts.get(facts.targets()->fact_of(target->backend, policy::TargetFact::loaded));
-  if (loaded == nullptr || std::get<bool>(loaded->value)) return;
-  dispatcher_->fleet.acquire(spec_.model.id, target->backend, [](const Result<Backend*>&) {},
+  if (refused_at_ == nullptr || is_loaded(*refused_at_, receipt().facts)) return;
+  dispatcher_->fleet.acquire(spec_.model.id, refused_at_->backend, [](const Result<Backend*>&) {},
                              {spec_.app.id, spec_.app.limits.may_evict, spec_.app.limits.resident});
 }
 
@@ -320,7 +336,7 @@ void RunningJob::decide_again(policy::Facts facts, std::chrono::microseconds so_
   dispatcher_->metrics.redecided(from.backend, to.backend);
   const Outlook outlook = outlook_of(again.target ? again : receipt().decision, facts, so_far);
   auto refused = dispatcher_->refusal(spec_, facts);
-  if (again.target || refused) dispatcher_->record(spec_, std::move(facts), took, receipt_);
+  if (again.target || refused) dispatcher_->record(std::move(facts), took, refused, receipt_);
   if (refused) return fail_all(*refused);
   reconsideration_.decided(outlook);
   const auto targets = possible_targets(receipt().decision, reconsideration_.left());
@@ -450,6 +466,8 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
   }
   first_event();
   if (auto* delta = std::get_if<Delta>(&event)) {
+    choice.times.received(delta->tokens.size(), waited(), times_);
+    tell_gate();
     choice.attempt.received(*delta);
     choice.place.generated(delta->tokens.size());
     choice.predicted.received(*delta, Clock::now());
@@ -462,8 +480,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
     return true;
   }
   choice.done = true;
-  if (done.usage.completion_tokens > 1)
-    times_.tpot = std::max(times_.tpot, (waited() - *times_.ttft) / (done.usage.completion_tokens - 1));
+  choice.times.ended(done.usage.completion_tokens, waited(), times_);
   bill_.done(index, done.usage);
   receipt_.used(bill_.usage());
   receipt_.attempt_ended(choice.record, RunState::Kind::done);
@@ -489,7 +506,6 @@ void RunningJob::first_event() {
   dispatcher_->waiting_answers -= spec_.answers();
   bill_.waits_no_longer();
   times_.ttft = waited();
-  tell_gate();
 }
 
 void RunningJob::resume() {

@@ -58,10 +58,11 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
     std::size_t record = 0;  // its row in the receipt
     bool begun = false;      // an engine took it, and may have computed something
     bool done = false;
+    AnswerTimes times;
   };
 
   void decide();
-  bool ask_gate(policy::Facts& facts);
+  bool ask_gate(const SloMiss& miss, policy::Facts& facts);
   void tell_gate();
   void begin_choices();
   void warm_up();
@@ -105,6 +106,8 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   std::uint64_t asks_ = 0;
   std::optional<SloGate::Pass> pass_;  // until its outcome is known
   TimesTaken times_;
+  // Where the request would go if the gate let it in: its refusal begins the load of that engine.
+  const policy::Target* refused_at_ = nullptr;
   std::int64_t retry_after_ms_ = -1;
 };
 

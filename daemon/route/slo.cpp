@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "daemon/route/exact_time.hpp"
 #include "daemon/route/possible_targets.hpp"
 #include "policy/fastest.hpp"
 
@@ -35,13 +37,6 @@ constexpr std::array kFigures{
 // The source of `meets_slo` of a request that was let through begins so, and goes on with why.
 constexpr std::string_view kLetThroughSource = "let through ";
 
-// Exact to a tenth of a millisecond: it stands beside a limit.
-std::string milliseconds_text(double us) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f ms", us / 1e3);
-  return text;
-}
-
 // The figure by which a target misses the SLO most; the ratio says by how much.
 struct Miss {
   double ratio = std::numeric_limits<double>::infinity();
@@ -51,6 +46,10 @@ struct Miss {
 
 const policy::Fact* predicted(const Facts& facts, const policy::Target& target, TargetFact which) {
   return facts.get(facts.targets()->fact_of(target.backend, which));
+}
+
+policy::FactId meets_slo_of(const std::string& backend, const Facts& facts) {
+  return facts.targets()->fact_of(backend, TargetFact::meets_slo);
 }
 
 std::int64_t microseconds_of(const policy::Fact& fact) {
@@ -72,7 +71,7 @@ Miss worst_miss(const Facts& facts, const policy::Target& target) {
   return out;
 }
 
-// What a prediction is the sum of: "queue 1.0 ms + load 0 ms + ...". "": its source does not say.
+// The sum that a prediction is: "queue 1.0 ms + load 0 ms + ...". "": its source does not say.
 std::string basis_of(const policy::Fact& fact) {
   const std::size_t colon = fact.source.find(": ");
   return !policy::is_predicted(fact) || colon == std::string::npos ? "" : fact.source.substr(colon + 2);
@@ -83,7 +82,7 @@ std::string miss_text(const Miss& miss, const Facts& facts) {
   const policy::Fact* const p90 = predicted(facts, *miss.target, figure.p90);
   const policy::Fact* const p50 = predicted(facts, *miss.target, figure.p50);
   const auto time_of = [](const policy::Fact& fact) {
-    return milliseconds_text(static_cast<double>(microseconds_of(fact)));
+    return exact_text(std::chrono::microseconds(microseconds_of(fact)));
   };
   const std::string where = " where " + std::string(figure.slo) + " is " +
                             std::to_string(std::get<std::int64_t>(facts.get(figure.slo)->value)) + " ms";
@@ -113,32 +112,50 @@ std::vector<const policy::Target*> usable_targets(const policy::Decision& decisi
 
 std::optional<SloMiss> slo_miss(const policy::Decision& decision, const Facts& facts) {
   Miss best;
-  std::string usable;
   const auto targets = usable_targets(decision);
   for (const policy::Target* const target : targets) {
     const policy::Fact* const meets = predicted(facts, *target, TargetFact::meets_slo);
     if (meets == nullptr || std::get<bool>(meets->value)) return std::nullopt;
     const Miss miss = worst_miss(facts, *target);
     if (miss.figure != nullptr && miss.ratio < best.ratio) best = miss;
-    usable += (usable.empty() ? "" : ", ") + to_string(*target);
   }
   if (targets.empty()) return std::nullopt;
-  return best.target != nullptr ? SloMiss{best.target, miss_text(best, facts)}
-                                : SloMiss{targets.front(), usable};
+  if (best.target != nullptr) return SloMiss{best.target, miss_text(best, facts)};
+  std::string usable;
+  for (const policy::Target* const target : targets)
+    usable += (usable.empty() ? "" : ", ") + to_string(*target);
+  return SloMiss{targets.front(), std::move(usable)};
+}
+
+double slo_ratio(const policy::Target& target, const Facts& facts) {
+  const Miss miss = worst_miss(facts, target);
+  return miss.figure == nullptr ? 1 : miss.ratio;
+}
+
+Error slo_error(const SloMiss& miss) {
+  return {ErrorCode::slo_unattainable,
+          "No usable engine is predicted to hold the SLO: " + miss.text + ".",
+          {},
+          {}};
 }
 
 std::optional<Error> slo_refusal(const policy::Decision& decision, const Facts& facts) {
   const auto miss = slo_miss(decision, facts);
-  if (!miss) return std::nullopt;
-  return Error{ErrorCode::slo_unattainable,
-               "No usable engine is predicted to hold the SLO: " + miss->text + ".",
-               {},
-               {}};
+  return miss ? std::optional(slo_error(*miss)) : std::nullopt;
+}
+
+const policy::Target* target_if_let_through(const policy::Tree& tree, const std::string& nearest,
+                                            Facts& facts) {
+  const policy::FactId meets = meets_slo_of(nearest, facts);
+  const policy::Fact before = *facts.get(meets);
+  set_let_through({nearest, ""}, facts);
+  const policy::Target* const out = policy::decide(tree, facts).target;
+  facts.set(meets, before.value, before.source, before.age);
+  return out;
 }
 
 void set_let_through(const LetThrough& request, Facts& facts) {
-  facts.set(facts.targets()->fact_of(request.backend, TargetFact::meets_slo), true,
-            std::string(kLetThroughSource) + request.why);
+  facts.set(meets_slo_of(request.backend, facts), true, std::string(kLetThroughSource) + request.why);
 }
 
 std::string let_through_text(const Facts& facts) {

@@ -1,7 +1,8 @@
-// What predictions say of a request's SLO: whether any target can hold it. Pure.
+// Whether any target is predicted to hold a request's SLO. Pure.
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "config/error.hpp"
 #include "policy/decide.hpp"
@@ -17,17 +18,26 @@ struct SloMiss {
 // nullopt: one of the targets may hold the SLO, as its `meets_slo` is true or unknown; or no target is
 // usable, or the request waits for one. `facts` are those the decision was taken on.
 std::optional<SloMiss> slo_miss(const policy::Decision& decision, const policy::Facts& facts);
-// The same as the error of a request with a hard SLO: slo_unattainable.
+// The largest ratio of a predicted time at the target (p90, or p50 where that is all) to its SLO. 1: no time
+// is predicted.
+double slo_ratio(const policy::Target& target, const policy::Facts& facts);
+// The error of a request with a hard SLO: slo_unattainable.
+Error slo_error(const SloMiss& miss);
+// slo_error() of slo_miss().
 std::optional<Error> slo_refusal(const policy::Decision& decision, const policy::Facts& facts);
 
 // A request that gets in although no target is predicted to hold its hard SLO.
 struct LetThrough {
   std::string backend;  // its target that comes nearest
-  std::string why;      // "as a probe, although no usable engine is predicted to hold the SLO: ..."
+  std::string why;      // "at cpu as a probe, although no usable engine is predicted to hold the SLO: ..."
 };
 // The target counts as holding the SLO, so that `pick: meets_slo` takes it: a probe anywhere else would say
 // nothing of that target's figures. The fact's source says why, and records keep it.
 void set_let_through(const LetThrough& request, policy::Facts& facts);
+// The target that a request goes to if it is let through. nullptr: none. Precondition: `meets_slo` of
+// `nearest` is known. `facts` are unchanged at return.
+const policy::Target* target_if_let_through(const policy::Tree& tree, const std::string& nearest,
+                                            policy::Facts& facts);
 // `why` of the request whose facts these are. "": it was not let through.
 std::string let_through_text(const policy::Facts& facts);
 

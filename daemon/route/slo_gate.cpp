@@ -27,47 +27,77 @@ SloGate::Gate& SloGate::gate_of(std::string_view app, std::string_view model, Ti
   return at->second;
 }
 
+SloGate::Gate* SloGate::gate_of(std::string_view app, std::string_view model, const Pass& pass) {
+  const auto at = gates_.find(Key(app, model));
+  return at == gates_.end() || at->second.episode != pass.episode ? nullptr : &at->second;
+}
+
+SloGate::Pass SloGate::let_in(Gate& gate, bool probe, std::uint32_t one_in, double ratio) {
+  ++gate.running;
+  return {++passes_, gate.episode, probe, one_in, ratio};
+}
+
+void SloGate::close(Gate& gate) {
+  gate.episode = ++episodes_;
+  gate.successes = gate.running = 0;
+  gate.held_ratio = 0;
+  gate.probe = 0;
+}
+
 std::expected<SloGate::Pass, SloGate::Refused> SloGate::ask(std::string_view app, std::string_view model,
-                                                            std::optional<TimePoint> idle_since,
+                                                            std::optional<TimePoint> idle_since, double ratio,
                                                             TimePoint now) {
   Gate& gate = gate_of(app, model, now);
-  if (gate.successes > 0 && now - gate.held_at > kOpenFor) gate.successes = 0;
+  if (gate.successes > 0 && gate.running == 0 && now - gate.held_at > kOpenFor) close(gate);
   if (gate.successes > 0) {
+    if (ratio > kBeyondSuccesses * gate.held_ratio) return std::unexpected(Refused{});
     const std::uint32_t one_in = 1U << (kSuccessesToOpen - gate.successes);
     if (gate.turn++ % one_in != 0) return std::unexpected(Refused{});
-    return Pass{gate.episode, false, one_in};
+    return let_in(gate, false, one_in, ratio);
   }
-  if (gate.probing) return std::unexpected(Refused{});
+  if (gate.probe != 0 && now - gate.probed_at < kMostWait) return std::unexpected(Refused{});
   TimePoint due = gate.waits_from + doubled(kBusyWait, gate.doublings);
   if (idle_since)
     due = std::min(due, std::max(gate.waits_from, *idle_since) + doubled(kIdleWait, gate.doublings));
   if (now < due) return std::unexpected(Refused{std::chrono::ceil<Time>(due - now)});
-  gate.probing = true;
-  return Pass{gate.episode, true, 1};
+  const Pass pass = let_in(gate, true, 1, ratio);
+  gate.probe = pass.id;
+  gate.probed_at = now;
+  return pass;
 }
 
-void SloGate::ended(std::string_view app, std::string_view model, const Pass& pass, Outcome outcome,
-                    TimePoint now) {
-  const auto at = gates_.find(Key(app, model));
-  // A request that got in before the gate closed says nothing of the host since then.
-  if (at == gates_.end() || at->second.episode != pass.episode) return;
-  Gate& gate = at->second;
-  if (pass.probe) {
-    gate.probing = false;
-    gate.waits_from = now;
-  }
+void SloGate::end_probe(Gate& gate, const Pass& pass, TimePoint now) {
+  if (gate.probe != pass.id) return;
+  gate.probe = 0;
+  gate.waits_from = now;
+}
+
+void SloGate::count_success(Gate& gate, Pass& pass, TimePoint now) {
+  if (std::exchange(pass.counted, true)) return;
+  end_probe(gate, pass, now);
+  gate.successes = std::min(gate.successes + 1, kSuccessesToOpen);
+  gate.held_ratio = std::max(gate.held_ratio, pass.ratio);
+  gate.held_at = now;
+  gate.turn = gate.doublings = 0;
+}
+
+void SloGate::held_so_far(std::string_view app, std::string_view model, Pass& pass, TimePoint now) {
+  if (Gate* const gate = gate_of(app, model, pass)) count_success(*gate, pass, now);
+}
+
+void SloGate::ended(std::string_view app, std::string_view model, Pass pass, Outcome outcome, TimePoint now) {
+  Gate* const gate = gate_of(app, model, pass);
+  if (gate == nullptr) return;
+  --gate->running;
+  end_probe(*gate, pass, now);
   switch (outcome) {
     case Outcome::held:
-      gate.successes = std::min(gate.successes + 1, kSuccessesToOpen);
-      gate.held_at = now;
-      gate.turn = gate.doublings = 0;
+      count_success(*gate, pass, now);
       break;
     case Outcome::missed:
-      gate.successes = 0;
-      gate.doublings = std::min(gate.doublings + 1, kMostDoublings);
-      gate.waits_from = now;
-      gate.probing = false;
-      gate.episode = ++episodes_;
+      close(*gate);
+      gate->doublings = std::min(gate->doublings + 1, kMostDoublings);
+      gate->waits_from = now;
       break;
     case Outcome::unknown:
       break;

@@ -106,8 +106,8 @@ TEST_F(HardSlo, ProbesAnIdleEngineAndLetsAllInAfterThreeSuccesses) {
   const json receipt = receipt_of(rig, first->answer().field("x-request-id"));
   const std::string why = receipt.value("let_through", "");
   EXPECT_TRUE(
-      why.starts_with("as a probe, although no usable engine is predicted to hold the SLO: vulkan comes "
-                      "nearest, with 840.0 ms expected"))
+      why.starts_with("at cpu as a probe, although no usable engine is predicted to hold the SLO: vulkan "
+                      "comes nearest, with 840.0 ms expected"))
       << receipt;
   EXPECT_FALSE(receipt.contains("refused"));
   EXPECT_EQ(ask(rig).status, 200) << "the first of four";
@@ -115,9 +115,46 @@ TEST_F(HardSlo, ProbesAnIdleEngineAndLetsAllInAfterThreeSuccesses) {
   for (int i = 0; i < 8; ++i) {
     const Answer answer = ask(rig);
     ASSERT_EQ(answer.status, 200) << i;
-    EXPECT_TRUE(
-        receipt_of(rig, answer.field("x-request-id")).value("let_through", "").starts_with("as all are"));
+    EXPECT_TRUE(receipt_of(rig, answer.field("x-request-id"))
+                    .value("let_through", "")
+                    .starts_with("at cpu as all are"));
   }
+}
+
+TEST_F(HardSlo, LoadsTheEngineOfAProbeBeforeItLetsOneIn) {
+  auto settings = hard();
+  settings->apps[0].slo = ttft(10min, true);
+  settings->tree = tree_of(R"(rules:
+  - {id: passed, because: b, use: vulkan, pick: meets_slo}
+default: {because: b, use: opencl}
+)");
+  policy::Facts hardware = missed_by({"vulkan"});
+  hardware.set("backend.opencl.available", false, "probe");
+  hardware.set("backend.vulkan.loaded", false, "supervisor");
+  Rig rig(settings, hardware);
+  rig.fleet.hold_acquires = true;
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  for (const auto until = now() + 5200ms; now() < until; std::this_thread::sleep_for(50ms)) {
+    ASSERT_EQ(ask(rig).status, 503);
+    ASSERT_EQ(rig.fleet.acquired.back(), "vulkan");
+  }
+  rig.fleet.hold_acquires = false;
+  rig.vulkan();  // the load has ended
+  EXPECT_EQ(probe(rig)->answer().field("x-flyball-route"), "backend=vulkan; rule=passed; model=demo");
+}
+
+TEST_F(HardSlo, ARequestWithAStricterSloOfItsOwnTakesNoProbe) {
+  auto settings = hard();
+  settings->apps[0].slo = ttft(10min, true);
+  Rig rig(settings, missed_by({"cpu", "vulkan"}));
+  EXPECT_EQ(ask(rig).status, 503);
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  for (const auto until = now() + 2100ms; now() < until; std::this_thread::sleep_for(50ms)) {
+    Wire strict(rig);
+    strict.send(post(kChatPath, kHello, "key-alice", "x-slo-ttft-ms: 1\r\n"));
+    ASSERT_EQ(strict.answer().status, 503);
+  }
+  EXPECT_EQ(ask(rig).status, 200);
 }
 
 TEST_F(HardSlo, AProbeThatMissesClosesTheGate) {
@@ -262,6 +299,25 @@ TEST_F(HardSlo, AProbeThatWaitsIsDecidedAgainAndNotRefused) {
     return DecidedAgain::metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"cpu\"} 2") !=
            std::string::npos;
   }));
+  ASSERT_EQ(waiting->received(), "");
+  rig.fleet.held.front()(&rig.cpu());
+  ASSERT_TRUE(eventually(*waiting, [&] { return !waiting->received().empty(); }));
+  EXPECT_EQ(waiting->answer().status, 200);
+}
+
+// vulkan, which came nearest, is gone when the request is decided again.
+TEST_F(HardSlo, AProbeIsNotRefusedWhereTheNearestTargetFailsWhileItWaits) {
+  Rig rig(settings_by("default: {because: b, use: [cpu, vulkan]}\n", ttft(50ms, true)),
+          missed_by({"cpu", "vulkan"}));
+  rig.fleet.hold_acquires = true;
+  const auto waiting = probe(rig);
+  rig.vulkan();
+  rig.fleet.disabled["vulkan"] = {ErrorCode::worker_died, "It died.", {}, {}};
+  const auto decisions = [&] {
+    return DecidedAgain::metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\",to=\"cpu\"} 2") !=
+           std::string::npos;
+  };
+  ASSERT_TRUE(eventually(*waiting, [&] { return !waiting->received().empty() || decisions(); }));
   ASSERT_EQ(waiting->received(), "");
   rig.fleet.held.front()(&rig.cpu());
   ASSERT_TRUE(eventually(*waiting, [&] { return !waiting->received().empty(); }));

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <deque>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "daemon/route/slo_outcome.hpp"
 
@@ -20,7 +23,9 @@ struct Gated : ::testing::Test {
   TimePoint now{1h};
   std::optional<TimePoint> idle_since = TimePoint{};
 
-  auto ask(const std::string& app = "app") { return gate.ask(app, "model", idle_since, now); }
+  auto ask(const std::string& app = "app", double ratio = 1.5) {
+    return gate.ask(app, "model", idle_since, ratio, now);
+  }
   bool lets_in() { return ask().has_value(); }
   std::optional<SloGate::Time> wait() {
     const auto answer = ask();
@@ -75,10 +80,81 @@ TEST_F(Gated, LetsOneProbeInAtATime) {
   now += 2s;
   const auto probe = ask();
   ASSERT_TRUE(probe);
-  now += 10min;
+  now += SloGate::kMostWait - 1ms;
   EXPECT_EQ(wait(), std::nullopt) << "the probe decides";
   ended(*probe, Outcome::unknown);
   EXPECT_EQ(wait(), 2s) << "its client left, and nothing was learned";
+}
+
+TEST_F(Gated, AProbeBlocksTheNextOneForAMinuteAtMost) {
+  EXPECT_FALSE(lets_in());
+  now += 2s;
+  const auto slow = ask();
+  ASSERT_TRUE(slow);
+  now += SloGate::kMostWait;
+  const auto next = ask();
+  ASSERT_TRUE(next && next->probe);
+  ended(*slow, Outcome::unknown);
+  EXPECT_EQ(wait(), std::nullopt) << "the newer probe still runs";
+  ended(*next, Outcome::held);
+  EXPECT_TRUE(lets_in());
+}
+
+TEST_F(Gated, AnOpenGateRefusesRequestsThatArePredictedFarLaterThanThoseThatHeld) {
+  EXPECT_FALSE(lets_in());
+  now += 2s;
+  for (int i = 0; i < 3; ++i) pass_one(Outcome::held);
+  EXPECT_TRUE(ask("app", 1.5 * SloGate::kBeyondSuccesses));
+  int let_in = 0;
+  for (int i = 0; i < 100; ++i) let_in += ask("app", 50) ? 1 : 0;
+  EXPECT_EQ(let_in, 0);
+  const auto later = ask("app", 1.8);
+  ASSERT_TRUE(later);
+  ended(*later, Outcome::held);
+  EXPECT_TRUE(ask("app", 2.2)) << "a later one held";
+}
+
+TEST_F(Gated, AHalfOpenGateIsAskedInVainByLaterRequests) {
+  EXPECT_FALSE(lets_in());
+  now += 2s;
+  pass_one(Outcome::held);
+  EXPECT_FALSE(ask("app", 50));
+  EXPECT_TRUE(lets_in()) << "its turn was not taken";
+}
+
+TEST_F(Gated, ARequestThatHoldsSoFarOpensItOnceAndAMissAtItsEndClosesIt) {
+  EXPECT_FALSE(lets_in());
+  now += 2s;
+  auto probe = ask();
+  ASSERT_TRUE(probe);
+  for (int i = 0; i < 3; ++i) gate.held_so_far("app", "model", *probe, now);
+  EXPECT_EQ(let_in(16), 4);
+  now += 5min;
+  EXPECT_EQ(let_in(16), 4) << "it still runs";
+  ended(*probe, Outcome::missed);
+  EXPECT_EQ(wait(), 4s);
+}
+
+// A request a second, of which each holds the SLO and none says so before its end. 1,042 were refused when
+// long answers closed the gate.
+TEST_F(Gated, LongAnswersOpenItAndKeepItOpen) {
+  for (const auto& [answer, most] : {std::pair{60s, 150}, std::pair{300s, 400}}) {
+    SCOPED_TRACE(answer.count());
+    const std::string app = std::to_string(answer.count());
+    std::deque<std::pair<TimePoint, SloGate::Pass>> running;
+    int refused = 0;
+    for (int i = 0; i < 1'200; ++i, now += 1s) {
+      for (; !running.empty() && running.front().first <= now; running.pop_front())
+        gate.ended(app, "model", running.front().second, Outcome::held, now);
+      idle_since = running.empty() ? std::optional(now) : std::nullopt;
+      if (const auto pass = ask(app)) {
+        running.emplace_back(now + answer, *pass);
+      } else {
+        ++refused;
+      }
+    }
+    EXPECT_LE(refused, most);
+  }
 }
 
 TEST_F(Gated, EachSuccessDoublesTheShareAndTheThirdOpensIt) {
@@ -137,8 +213,14 @@ TEST_F(Gated, AnOpenGateClosesWithoutSuccesses) {
   now += 2s;
   for (int i = 0; i < 3; ++i) pass_one(Outcome::held);
   now += SloGate::kOpenFor;
-  EXPECT_EQ(let_in(4), 4);
-  now += 1ms;
+  const auto running = ask();
+  ASSERT_TRUE(running);
+  now += 1h;
+  const auto later = ask();
+  ASSERT_TRUE(later);
+  EXPECT_FALSE(later->probe) << "one still runs";
+  ended(*running, Outcome::unknown);
+  ended(*later, Outcome::unknown);
   EXPECT_EQ(let_in(4), 1) << "a probe, as the engine has long been idle";
 }
 
@@ -186,6 +268,44 @@ TEST(SloOutcome, IsAMissOfAnyTime) {
   EXPECT_EQ(slo_held(slo_of(400ms, 20ms, 2s), times), true);
   EXPECT_EQ(slo_held(slo_of(400ms, 19ms, 2s), times), false);
   EXPECT_EQ(slo_held(slo_of(400ms, 20ms, 1999ms), times), false);
+}
+
+TEST(SloOutcome, HoldsSoFarOnceTheFirstTokensOfAnAnswerCameFastEnough) {
+  const config::Slo slo = slo_of(500ms, 20ms);
+  EXPECT_FALSE(slo_held_so_far(slo, {.ttft = 400ms, .total = 450ms}));
+  EXPECT_TRUE(slo_held_so_far(slo, {.ttft = 400ms, .early_tpot = 20ms, .total = 700ms}));
+  EXPECT_FALSE(slo_held_so_far(slo, {.ttft = 400ms, .early_tpot = 21ms, .total = 700ms}));
+  EXPECT_FALSE(slo_held_so_far(slo, {.ttft = 501ms, .early_tpot = 20ms, .total = 700ms}));
+  EXPECT_FALSE(slo_held_so_far(slo_of({}, 20ms, 1h), {.ttft = 400ms, .early_tpot = 1ms, .total = 700ms}))
+      << "the deadline decides";
+}
+
+// The second answer waits for the slot of the first one.
+TEST(SloOutcome, TheTokensOfAnAnswerCountFromItsOwnFirstToken) {
+  TimesTaken times;
+  AnswerTimes first, second;
+  first.received(1, 100ms, times);
+  first.received(9, 190ms, times);
+  first.ended(10, 190ms, times);
+  EXPECT_EQ(times.tpot, 10ms);
+  second.received(1, 2s, times);
+  second.ended(10, 2s + 90ms, times);
+  EXPECT_EQ(times.tpot, 10ms);
+  EXPECT_EQ(times.early_tpot, std::nullopt);
+}
+
+TEST(SloOutcome, SixteenTokensTellTheTpot) {
+  TimesTaken times;
+  AnswerTimes answer;
+  answer.received(1, 1s, times);
+  answer.received(14, 1s + 140ms, times);
+  EXPECT_EQ(times.early_tpot, std::nullopt);
+  answer.received(1, 1s + 150ms, times);
+  EXPECT_EQ(times.early_tpot, 10ms);
+  answer.received(1, 1min, times);
+  EXPECT_EQ(times.early_tpot, 10ms);
+  answer.ended(17, 1min, times);
+  EXPECT_GT(times.tpot, 3s);
 }
 
 TEST(SloOutcome, OfARequestWithoutATokenIsAMissOnceItsTimeIsOver) {

@@ -89,8 +89,9 @@ class Recovery {
     policy::Facts known = facts();
     predictor_.predict(asked, known);
     std::optional<SloGate::Pass> pass;
-    if (slo_refusal(policy::decide(*tree_, known), known)) {
-      const auto answer = gate_.ask("app", "model", predictor_.idle_since("model", "cpu"), at(now_));
+    if (const auto miss = slo_miss(policy::decide(*tree_, known), known)) {
+      const auto answer = gate_.ask("app", "model", predictor_.idle_since("model", "cpu"),
+                                    slo_ratio(*miss->nearest, known), at(now_));
       if (!answer) {
         ++refused;
         refused_last = now_;

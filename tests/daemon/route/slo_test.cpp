@@ -1,4 +1,4 @@
-// What predictions say of an SLO: when no target can hold it.
+// Predictions and SLOs: when no target can hold one, and how a request is let through.
 #include "daemon/route/slo.hpp"
 
 #include <gtest/gtest.h>
@@ -154,6 +154,25 @@ TEST_F(SloOfRules, ALetThroughRequestGoesToTheNearestTargetAndItsFactsSayWhy) {
   EXPECT_EQ(policy::decide(*tree, facts).target->backend, "vulkan");
   EXPECT_EQ(refusal(), "");
   EXPECT_EQ(let_through_text(facts), "as a probe, although it is slow");
+}
+
+// A rule that picks its first target takes it, whichever comes nearest.
+TEST_F(SloOfRules, ARequestMayBeLetThroughAtAnotherTargetThanTheNearest) {
+  tree = testing::tree_of("default: {because: b, use: [cpu, vulkan]}\n");
+  const auto miss = slo_miss(policy::decide(*tree, facts), facts);
+  ASSERT_TRUE(miss);
+  EXPECT_EQ(miss->nearest->backend, "vulkan");
+  EXPECT_EQ(target_if_let_through(*tree, "vulkan", facts)->backend, "cpu");
+  EXPECT_NE(refusal(), "") << "the facts are as before";
+  tree = testing::tree_of("default: {because: b, use: [cpu, vulkan], pick: meets_slo, on_slo_miss: first}\n");
+  EXPECT_EQ(target_if_let_through(*tree, "vulkan", facts)->backend, "vulkan");
+}
+
+TEST_F(SloOfRules, TheRatioIsOfTheTimeThatDecides) {
+  EXPECT_DOUBLE_EQ(slo_ratio(policy::Target{"cpu", ""}, facts), 1.8);
+  facts.set("backend.cpu.expected_ttft_p90", std::int64_t{1'000'000}, policy::kPredictedSource);
+  EXPECT_DOUBLE_EQ(slo_ratio(policy::Target{"cpu", ""}, facts), 2);
+  EXPECT_DOUBLE_EQ(slo_ratio(policy::Target{"opencl", ""}, facts), 1) << "nothing is predicted";
 }
 
 TEST_F(Slo, WithoutFiguresTheTargetsAreNamed) {
