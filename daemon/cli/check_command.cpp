@@ -1,5 +1,7 @@
 // `flyball check`: findings in config.yaml, policy.yaml and the manifests, with file, line and column, and
 // in the model files they name.
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -19,8 +21,8 @@
 #include "daemon/cli/check_machine.hpp"
 #include "daemon/cli/commands.hpp"
 #include "daemon/cli/exit_codes.hpp"
-#include "daemon/probe/probe.hpp"
 #include "daemon/settings/config_files.hpp"
+#include "daemon/store/database.hpp"
 #include "policy/reach.hpp"
 
 namespace flyball::cli {
@@ -140,9 +142,12 @@ void check_model(const config::Config& config, const config::ModelEntry& entry, 
     error(".kv_type", kv_type.error());
 }
 
-// No finding: predictions stand in for measurements.
-void tell_unmeasured(const config::Config& config) {
-  const auto engines = calibrate::engines_of(probe::probe_hardware(), config);
+// No finding: predictions stand in for measurements. Who cannot read the daemon's database, as a service's
+// of another user, is told nothing: it may say that all is measured.
+void tell_unmeasured(const config::Config& config, Hardware& hardware) {
+  const auto state_dir = config.state_dir.empty() ? settings::default_state_dir() : config.state_dir;
+  if (state_dir.empty() || ::access(store::file_in(state_dir).c_str(), R_OK) != 0) return;
+  const auto engines = calibrate::engines_of(hardware.report(), config);
   const auto measured = calibrate::measured_book(config, engines, {});
   if (!measured) return;  // a database that cannot be read is the daemon's to tell
   for (const config::ModelEntry& model : config.models) {
@@ -186,8 +191,10 @@ int check(const CheckOptions& options) {
   if (config) {
     std::vector<ModelWeights> weights;
     for (const config::ModelEntry& model : config->models) check_model(*config, model, findings, weights);
-    for (const policy::LintFinding& warning : machine_warnings(*config, weights)) findings.warning(warning);
-    tell_unmeasured(*config);
+    Hardware hardware;
+    for (const policy::LintFinding& warning : machine_warnings(*config, weights, hardware))
+      findings.warning(warning);
+    tell_unmeasured(*config, hardware);
     if (const auto unused = settings::unused_policy(path, *config); !unused.empty() && options.policy.empty())
       findings.warning({policy::LintFinding::Level::warning, settings::unused_policy_text(unused, *config),
                         unused.string()});

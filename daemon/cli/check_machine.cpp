@@ -5,14 +5,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 
 #include "backends/device/memory.hpp"
 #include "config/units.hpp"
 #include "daemon/cli/terminal.hpp"
 #include "daemon/http/listener.hpp"
 #include "daemon/probe/hardware_facts.hpp"
-#include "daemon/probe/probe.hpp"
 
 namespace flyball::cli {
 namespace {
@@ -43,7 +41,7 @@ std::string variable_in(const fs::path& path) {
 }  // namespace
 
 std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
-                                                  std::span<const ModelWeights> weights) {
+                                                  std::span<const ModelWeights> weights, Hardware& hardware) {
   std::vector<policy::LintFinding> out;
   const auto warn = [&](const std::string& key, const std::string& message) {
     out.push_back({policy::LintFinding::Level::warning, key + ": " + message, config.place(key)});
@@ -63,12 +61,10 @@ std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
     if (const std::string missing = http::without_ipv4(listener, config.listeners); !missing.empty())
       warn("listeners." + listener.id, missing);
 
-  std::optional<probe::HardwareReport> probed;
   for (const config::EngineKind& kind : config::kEngineKinds) {
     const config::DeviceNames& names = config.devices[kind];
     if (names.empty()) continue;
-    if (!probed) probed = probe::probe_hardware();
-    const auto found = probe::approved_devices(*probed, kind, names);
+    const auto found = probe::approved_devices(hardware.report(), kind, names);
     const std::string several = std::string(kind.id) + ".devices";
     if (!found)
       warn(config.places.contains(several) ? several : std::string(kind.id) + ".device", found.error());

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "config/config.hpp"
+#include "daemon/probe/probe.hpp"
 #include "policy/tree.hpp"
 
 namespace flyball::cli {
@@ -16,8 +18,19 @@ struct ModelWeights {
   std::string model;
   std::uint64_t bytes = 0;
 };
-// Probes the devices where the configuration names one.
+// The hardware of this machine, probed when it is asked for first.
+class Hardware {
+ public:
+  const probe::HardwareReport& report() {
+    if (!report_) report_ = probe::probe_hardware();
+    return *report_;
+  }
+
+ private:
+  std::optional<probe::HardwareReport> report_;
+};
+// Asks for the hardware where the configuration names a device.
 std::vector<policy::LintFinding> machine_warnings(const config::Config& config,
-                                                  std::span<const ModelWeights> weights);
+                                                  std::span<const ModelWeights> weights, Hardware& hardware);
 
 }  // namespace flyball::cli

@@ -4,6 +4,7 @@ it is faster at.
 One test: trial_test.py [-v] TrialTest.test_name"""
 
 import os
+import signal
 import sys
 import unittest
 
@@ -60,10 +61,14 @@ class TrialTest(SmallModelTest):
             self.assertEqual(later["attempts"][-1]["backend"], "opencl", later["attempts"])
 
     def test_ceilings_are_measured_soon_after_a_start(self):
-        with self.daemon(more="calibrate: {max_load: 1000000}") as daemon:
+        with self.daemon() as daemon:
             receipt = self.ask(daemon, max_tokens=1)
             known = {k["name"]: k for t in receipt["targets"] if t["backend"] == "opencl" for k in t["known"]}
             self.assertRegex(known["decode_tps"]["source"], "^predicted: assumed ")
+            with open(daemon.config) as config:
+                text = config.read()
+            daemon.write_config(text.replace("calibrate: {ceilings: false}", "calibrate: {max_load: 1000000}"))
+            daemon.signal(signal.SIGHUP)
             daemon.wait_for_log("measured | ceilings of backend=opencl", timeout=300)
             for _ in range(600):  # the book is made anew on a thread
                 receipt = self.ask(daemon, max_tokens=1)
@@ -80,6 +85,15 @@ class TrialTest(SmallModelTest):
                                              r"small`, or leave the machine idle\n")
             flyball("calibrate", "small", "--config", daemon.config, "--backends", "cpu", "--quick")
             self.assertNotRegex(flyball("check", daemon.config).stdout, r"unmeasured on cpu")
+            # Of a database that is not there or not to be read, such as another user's, nothing is said.
+            with open(daemon.config) as config:
+                text = config.read()
+            elsewhere = os.path.join(self.dir.name, "elsewhere.yaml")
+            with open(elsewhere, "w") as out:
+                out.write(text.replace("/state\n", "/no-state\n"))
+            checked = flyball("check", elsewhere)
+            self.assertEqual(checked.returncode, 0, checked.stdout)
+            self.assertNotIn("unmeasured", checked.stdout)
 
 
 if __name__ == "__main__":
