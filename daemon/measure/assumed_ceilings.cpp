@@ -9,20 +9,19 @@ namespace flyball::measure {
 namespace {
 
 // Rates in the units of Ceilings. A class that works in the processor's memory has shares of the processor's
-// measured rates instead. No class has a rate of int8, as none of measured GPUs has: the engines' ceilings
-// time multiply-adds of floats alone.
+// measured rates instead. No class has a rate of int8: measured GPUs have none either, because the engines'
+// ceilings time multiply-adds of floats alone.
 struct DeviceClass {
   std::string_view kind, words;
   bool follows_processor;
   double read, multiply_add;
-  double load;  // GB/s at which weights reach the device; 0: as it reads
+  double load;  // GB/s at which weights reach the device; 0: they are read and written in its memory
 };
 
 constexpr std::array kClasses{
     // NVIDIA's data sheets give 360 GB/s and 12.7 TFLOP/s for an RTX 3060, 272 GB/s and 15.1 TFLOP/s for an
     // RTX 4060. Kernels that were not tuned for a card reach about half of its arithmetic. PCIe 3.0 x16
-    // carries
-    // 15.75 GB/s (PCI-SIG), of which packets leave some 12.
+    // carries 15.75 GB/s (PCI-SIG), of which packets leave some 12.
     DeviceClass{"discrete", "a discrete GPU", false, 300, 6'000, 12},
     // It reads the same memory as the cores. Makers state two to eight times the cores' float rate; two is
     // what the smallest keep.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <limits>
@@ -57,6 +58,12 @@ double correction(const PredictionLedger* ledger, const std::string& model, cons
   }
 }
 
+// Books are made on several threads.
+std::uint64_t next_generation() {
+  static std::atomic<std::uint64_t> made{0};
+  return ++made;
+}
+
 std::chrono::seconds age(std::int64_t measured_at, std::int64_t now) {
   return std::chrono::seconds(std::max<std::int64_t>(now - measured_at, 0));
 }
@@ -65,7 +72,7 @@ std::chrono::seconds age(std::int64_t measured_at, std::int64_t now) {
 
 Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
            std::span<const config::ModelEntry> models, BookOptions options)
-    : ledger_(std::move(options.ledger)) {
+    : ledger_(std::move(options.ledger)), generation_(next_generation()) {
   Digests none;
   Digests& digests = options.digests ? *options.digests : none;
   std::vector<Ceilings> ceilings;  // of each engine
@@ -87,10 +94,12 @@ Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
         for (const Measured& m : measured)
           if (m.subject == subject) figures_[pair].push_back(m.figure);
       if (size != options.sizes.end()) {
-        if (ceilings[i].read_gbps > 0)
-          priors_[pair].push_back({Roofline(ceilings[i], size->second), Basis::roofline});
-        if (const auto assumed = assumed_ceilings(engine.device_kinds, processor))
-          priors_[pair].push_back({Roofline(*assumed, size->second), Basis::assumed});
+        const auto assumed = assumed_ceilings(engine.device_kinds, processor);
+        if (Ceilings known = ceilings[i]; known.read_gbps > 0) {
+          if (assumed) known.load_gbps = assumed->load_gbps;  // nobody measures it
+          priors_[pair].push_back({Roofline(known, size->second), Basis::roofline});
+        }
+        if (assumed) priors_[pair].push_back({Roofline(*assumed, size->second), Basis::assumed});
       }
       if (figures_.contains(pair) || priors_.contains(pair))
         engines_[model.id].push_back(facts_of(engine.backend));

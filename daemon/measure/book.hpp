@@ -23,9 +23,9 @@ using ModelSizes = std::map<std::string, ModelSize>;  // by id in config.yaml
 
 // What a book knows beside measurements.
 struct BookOptions {
-  ModelSizes sizes = {};                           // of models that predictions are made for
+  ModelSizes sizes = {};                                     // of models that predictions are made for
   std::shared_ptr<const PredictionLedger> ledger = nullptr;  // corrects them; nullptr: nothing does
-  Digests* digests = nullptr;                      // those known already; nullptr: files are read
+  Digests* digests = nullptr;                                // those known already; nullptr: files are read
 };
 
 class Book {
@@ -55,6 +55,9 @@ class Book {
   std::optional<Expected> likely(const std::string& model, const std::string& backend, Kind kind,
                                  std::uint32_t at, std::int64_t now) const;
 
+  // A book that was made later has a larger one, a copy the same. 0: an empty one.
+  std::uint64_t generation() const noexcept { return generation_; }
+
   // The engine's ceilings were measured, and count at `now`.
   bool knows_ceilings(const std::string& backend, std::int64_t now) const;
 
@@ -62,9 +65,8 @@ class Book {
   bool is_measured(const std::string& model, const std::string& backend, std::int64_t now) const;
 
   bool empty() const noexcept { return figures_.empty(); }
-  std::size_t size() const noexcept {
-    return figures_.size();
-  }  // pairs of model and engine that were measured
+  // Pairs of model and engine that were measured.
+  std::size_t size() const noexcept { return figures_.size(); }
 
  private:
   using Pair = std::pair<std::string, std::string>;  // model id and backend
@@ -89,6 +91,7 @@ class Book {
   std::map<std::string, std::int64_t> ceilings_at_;          // by backend: when they were measured
   std::map<std::string, std::vector<EngineFacts>> engines_;  // by model: those of either
   std::shared_ptr<const PredictionLedger> ledger_;
+  std::uint64_t generation_ = 0;
 };
 
 }  // namespace flyball::measure

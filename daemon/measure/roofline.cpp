@@ -13,6 +13,12 @@ std::string number(double value) {
   return out;
 }
 
+// A path to the device carries weights once. Without one they are read and written in the same memory.
+double seconds_to_load(const Ceilings& ceilings, double bytes) {
+  if (ceilings.load_gbps > 0) return bytes / (std::min(ceilings.load_gbps, ceilings.read_gbps) * 1e9);
+  return 2 * bytes / (ceilings.read_gbps * 1e9);
+}
+
 }  // namespace
 
 Ceilings ceilings_of(std::span<const Figure> figures, std::int64_t now) {
@@ -43,7 +49,11 @@ Ceilings in_turn(std::span<const Ceilings> devices) {
   out.read_gbps = together(&Ceilings::read_gbps);
   out.float_gops = together(&Ceilings::float_gops);
   out.int8_gops = together(&Ceilings::int8_gops);
-  out.load_gbps = together(&Ceilings::load_gbps);
+  if (std::ranges::any_of(devices, [](const Ceilings& one) { return one.load_gbps > 0; })) {
+    double seconds = 0;
+    for (const Ceilings& one : devices) seconds += seconds_to_load(one, 1e9);
+    out.load_gbps = seconds > 0 ? static_cast<double>(devices.size()) / seconds : 0;
+  }
   for (const Ceilings& one : devices)
     if (out.assumed_of.empty()) out.assumed_of = one.assumed_of;
   for (const Ceilings& one : devices)
@@ -61,8 +71,8 @@ double Roofline::gops() const noexcept {
   return model_.quantized && ceilings_.int8_gops > 0 ? ceilings_.int8_gops : ceilings_.float_gops;
 }
 
-double Roofline::load_gbps() const noexcept {
-  return ceilings_.load_gbps > 0 ? std::min(ceilings_.load_gbps, ceilings_.read_gbps) : ceilings_.read_gbps;
+double Roofline::load_seconds() const noexcept {
+  return seconds_to_load(ceilings_, static_cast<double>(model_.weight_bytes));
 }
 
 std::string Roofline::of_class() const {
@@ -86,8 +96,7 @@ std::optional<Roofline::Prediction> Roofline::predict(Kind kind, std::uint32_t a
   if (ceilings_.read_gbps <= 0 || model_.token_weight_bytes == 0 ||
       model_.weight_bytes < model_.token_weight_bytes)
     return std::nullopt;
-  if (kind == Kind::load_ms)
-    return Prediction{kStartMs + 2e3 * static_cast<double>(model_.weight_bytes) / (load_gbps() * 1e9), true};
+  if (kind == Kind::load_ms) return Prediction{kStartMs + 1e3 * load_seconds(), true};
   const double tokens = std::max(at, 1U);
   if (kind == Kind::decode_tps) {
     const Prediction step = step_seconds(tokens);
@@ -105,9 +114,13 @@ std::string Roofline::basis(Kind kind, const Prediction& prediction) const {
   constexpr double kGiga = 1e9;
   const bool assumed = !ceilings_.assumed_of.empty();
   const std::string what = assumed ? "assumed " : "roofline ";
-  if (kind == Kind::load_ms)
-    return number(static_cast<double>(model_.weight_bytes) / kGiga) + " GB read and written at " +
-           (assumed ? what : "") + number(load_gbps()) + " GB/s" + of_class();
+  if (kind == Kind::load_ms) {
+    const bool is_carried = ceilings_.load_gbps > 0;
+    const double rate = is_carried ? std::min(ceilings_.load_gbps, ceilings_.read_gbps) : ceilings_.read_gbps;
+    return number(static_cast<double>(model_.weight_bytes) / kGiga) +
+           (is_carried ? " GB carried at " : " GB read and written at ") +
+           (is_carried || assumed ? "assumed " : "") + number(rate) + " GB/s" + of_class();
+  }
   if (prediction.of_memory)
     return what + number(ceilings_.read_gbps) + " GB/s" + of_class() + " / " +
            number(static_cast<double>(model_.token_weight_bytes) / kGiga) + " GB";

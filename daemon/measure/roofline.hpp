@@ -18,7 +18,7 @@ struct Ceilings {
   double read_gbps = 0;                  // of memory, 1e9 bytes a second
   double float_gops = 0, int8_gops = 0;  // 1e9 operations a second, a multiply-add is two
   std::int64_t measured_at = 0;          // seconds since 1970
-  double load_gbps = 0;                  // at which weights reach the memory; 0: as it is read
+  double load_gbps = 0;                  // assumed, at which weights reach it; 0: read and written there
   std::string_view assumed_of = {};      // "a discrete GPU": these are its class's; "": they were measured
 };
 // As the store keeps them, of a subject without a model; the newest time counts. Those that have expired are
@@ -51,14 +51,15 @@ class Roofline {
   // decode_tps, prefill_tps, ttft_ms and load_ms.
   std::optional<Prediction> predict(Kind kind, std::uint32_t at) const;
   // "roofline 21.3 GB/s / 1.10 GB", "roofline 231 GFLOP/s / 2.20 GFLOP a token"; of a load "1.10 GB read and
-  // written at 21.3 GB/s". With assumed ceilings "assumed 300 GB/s of a discrete GPU / 1.10 GB".
+  // written at 21.3 GB/s", or "1.10 GB carried at assumed 12 GB/s". With assumed ceilings "assumed 300 GB/s
+  // of a discrete GPU / 1.10 GB".
   std::string basis(Kind kind, const Prediction& prediction) const;
   std::int64_t measured_at() const noexcept { return ceilings_.measured_at; }
 
  private:
   double operations() const noexcept;               // of a token
   double gops() const noexcept;                     // 1e9 a second
-  double load_gbps() const noexcept;
+  double load_seconds() const noexcept;
   std::string of_class() const;                     // " of a discrete GPU"; "" where ceilings were measured
   double read_bytes(double tokens) const noexcept;  // of a step
   Prediction step_seconds(double tokens) const noexcept;

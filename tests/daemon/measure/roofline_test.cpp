@@ -90,6 +90,10 @@ TEST(Roofline, CeilingsAsTheStoreKeepsThem) {
   EXPECT_DOUBLE_EQ(in_turn(two).float_gops, 100);
   EXPECT_EQ(in_turn(two).int8_gops, 0);
   EXPECT_EQ(in_turn(two).measured_at, kToday - 9);
+  EXPECT_EQ(in_turn(two).load_gbps, 0);
+  // One half goes by a path, the other one is read and written in the first device's memory.
+  const std::vector<Ceilings> one_has_a_path = {{20, 100, 0, kToday, 0}, {60, 100, 0, kToday, 12}};
+  EXPECT_DOUBLE_EQ(in_turn(one_has_a_path).load_gbps, 2 / (1 / 10.0 + 1 / 12.0));
 }
 
 // ---- facts ------------------------------------------------------------------------------------------------
@@ -191,7 +195,7 @@ TEST(AssumedCeilings, StandInUntilTheDeviceIsMeasured) {
   EXPECT_EQ(fact_of(book, "backend.vulkan.prefill_tps"),
             "3000, predicted: assumed 6e+03 GFLOP/s of a discrete GPU / 2 GFLOP a token, 0 s");
   EXPECT_EQ(fact_of(book, "backend.vulkan.load_time"),
-            "383, predicted: 1.1 GB read and written at assumed 12 GB/s of a discrete GPU, 0 s");
+            "292, predicted: 1.1 GB carried at assumed 12 GB/s of a discrete GPU, 0 s");
   EXPECT_EQ(book.expected("demo", "vulkan", Kind::decode_tps, 1, kToday)->basis, Basis::assumed);
   EXPECT_EQ(book.expected("demo", "cpu", Kind::decode_tps, 1, kToday)->basis, Basis::roofline);
   EXPECT_TRUE(book.knows_ceilings("cpu", kToday));
@@ -200,6 +204,9 @@ TEST(AssumedCeilings, StandInUntilTheDeviceIsMeasured) {
   const Book measured =
       assuming({"discrete"}, {{subject_of(gpu_of({})), {Kind::read_gbps, 0, 40, kToday - 7}}});
   EXPECT_EQ(fact_of(measured, "backend.vulkan.decode_tps"), "40, predicted: roofline 40 GB/s / 1 GB, 0 s");
+  EXPECT_EQ(fact_of(measured, "backend.vulkan.load_time"),
+            "292, predicted: 1.1 GB carried at assumed 12 GB/s, 0 s")
+      << "the path to it was not measured";
   EXPECT_THAT(fact_of(measured, "backend.vulkan.ttft"), ::testing::HasSubstr("assumed"))
       << "its arithmetic was not measured";
   EXPECT_TRUE(measured.knows_ceilings("vulkan", kToday));
@@ -222,7 +229,14 @@ TEST(AssumedCeilings, AreCorrectedByTheirOwnOutcomes) {
   }
   const Book book = assuming({"discrete"}, {}, ledger);
   EXPECT_THAT(fact_of(book, "backend.vulkan.decode_tps"), ::testing::StartsWith("100, "));
-  EXPECT_THAT(fact_of(book, "backend.vulkan.load_time"), ::testing::StartsWith("383, "));
+  EXPECT_THAT(fact_of(book, "backend.vulkan.load_time"), ::testing::StartsWith("292, "));
+}
+
+TEST(Book, ThatWasMadeLaterHasALargerGeneration) {
+  const Book earlier = predicting({}), later = predicting({}), copy = later;
+  EXPECT_GT(later.generation(), earlier.generation());
+  EXPECT_EQ(copy.generation(), later.generation());
+  EXPECT_GT(earlier.generation(), Book().generation());
 }
 
 TEST(Predictions, AreCorrectedByWhatWasSeen) {

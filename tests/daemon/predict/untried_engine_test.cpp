@@ -146,7 +146,7 @@ TEST(AnUnmeasuredGpu, IsPredictedWithItsLoad) {
   machine.loaded = false;
   machine.engines.clear();
   const policy::Facts facts = machine.facts();
-  const std::int64_t load = 383 * kMs;  // 2.2 GB moved at 12 GB/s, and 200 ms to start
+  const std::int64_t load = 291 * kMs;  // 1.1 GB carried at 12 GB/s, and 200 ms to start
   EXPECT_GT(number(facts, "backend.opencl.expected_ttft"), load);
   EXPECT_LT(number(facts, "backend.opencl.expected_ttft"), load + 300 * kMs);
 }
