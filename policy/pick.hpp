@@ -14,9 +14,8 @@ namespace flyball::policy {
 inline constexpr std::int64_t kNearPercent = 10;
 
 // By the rule's `pick`. `considered`: the rule's targets in order, at least one of them available. An
-// available target that is listed before the one that predictions pick, or before none, and whose trial is
-// due
-// (`trial_due`) is taken instead.
+// available target whose trial is due (`trial_due`) is taken instead of the one that predictions pick, where
+// it is listed before it, or where they pick none.
 Picked pick(const Rule& rule, std::span<const TargetTrace> considered, const Facts& facts);
 
 // "vulkan: fastest, 412 ms expected in all (cpu 1180 ms; within 10 % nothing else)". `facts` are those the

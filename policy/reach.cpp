@@ -147,8 +147,8 @@ std::vector<Way> ways_to(const Search& search, const Tree& tree, const Rule& rul
       Way way;
       way_to(tree.rules, other, way.goals);
       search.usable(used.backend, way.goals);
-      if (other
-              .may_miss()) {  // it decides where one meets the SLO or is tried, and where of none it is known
+      // It decides where one meets the SLO or is tried, and where of none it is known.
+      if (other.may_miss()) {
         out.push_back(way);
         out.back().goals.push_back(truth_of(search.meets_slo(used.backend), kYes));
         out.push_back(way);

@@ -152,7 +152,7 @@ Result<std::uint64_t> IdleRefresh::borrow(const Work& work, const MemoryNeed& ne
     const auto to_end = [this] { return thread_.get_stop_token().stop_requested(); };
     if (to_end()) return;
     auto loan = host_.lend(work, need, [this, to_end](const std::string& why) {
-      spdlog::info("what is measured ends: {}", why);
+      spdlog::info("measuring ends: {}", why);
       if (!to_end()) lender_said_ = IdlePlan::Outcome::no_room;
       thread_.request_stop();
     });
