@@ -142,10 +142,10 @@ constexpr std::array kTargetFactInfos{
     FactInfo{".queue_waiting", integer, "", "requests that wait for it", ""},
     FactInfo{".reason", text, "", "why it is not available", ""},
     FactInfo{".running", integer, "", "requests it works on", ""},
-    FactInfo{
-        ".trial_due", boolean, "",
-        "its speed with the request's model is assumed and not yet seen, and one request may find it out now",
-        ""},
+    FactInfo{".trial_due", boolean, "",
+             "its speed with the request's model is not measured nor yet seen, and one request may find it "
+             "out now",
+             ""},
     FactInfo{".ttft", integer, "ms",
              "to the first token behind such a prompt, alone; measured here, or predicted", ""},
     FactInfo{".watts", number, "W", "of the processor while it writes; measured here", ""},

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace flyball::predict {
@@ -19,5 +21,26 @@ inline bool has_changed(std::span<const double, 2 * kLevel> latest) {
   const auto [least_before, most_before] = std::ranges::minmax(latest.last<kLevel>());
   return most * kLevelsApart <= least_before || least >= kLevelsApart * most_before;
 }
+
+// Whether what came before a change may be forgotten. Levels that alternate come again: whoever forgot at
+// each change would always expect the wrong one.
+class Changes {
+ public:
+  // A machine that becomes slow and recovers changes twice. A third change within so many observations says
+  // that the levels alternate.
+  static constexpr std::uint64_t kCalm = 24;
+
+  void observed() noexcept { ++observations_; }
+  // The latest observation completes another level. True: the levels before it may be forgotten.
+  bool changed() noexcept {
+    const bool calm = before_latest_ == 0 || observations_ - before_latest_ >= kCalm;
+    before_latest_ = latest_;
+    latest_ = observations_;
+    return calm;
+  }
+
+ private:
+  std::uint64_t observations_ = 0, latest_ = 0, before_latest_ = 0;  // 0: none
+};
 
 }  // namespace flyball::predict

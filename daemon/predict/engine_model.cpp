@@ -25,10 +25,14 @@ void EngineModel::set_prior(const measure::Book& book, const std::string& model,
     const auto known = book.likely(model, backend, kind, at, now);
     return known && std::isfinite(known->value) && known->value > 0 ? known : std::nullopt;
   };
-  if (const auto ms = figure(Kind::load_ms, 0)) {
+  const auto ms = figure(Kind::load_ms, 0);
+  knows_load_ = ms.has_value();
+  load_p90_ = RatioWindow::kFirstP90;
+  if (!ms) {
+    load_.set_prior({1}, false);
+  } else {
     load_.set_prior({ms->value / 1e3}, ms->basis != measure::Basis::assumed);
     load_p90_ = doubt_of(ms->basis);
-    knows_load_ = true;
   }
   constexpr std::uint32_t kShort = 32, kPrompt = measure::Book::kPromptTokens, kStreams = 8;
   // Between two lengths: the slope is of a token, and what is left of the shorter one its first step.
@@ -36,10 +40,16 @@ void EngineModel::set_prior(const measure::Book& book, const std::string& model,
   const auto one = figure(Kind::decode_tps, 1), many = figure(Kind::decode_tps, kStreams);
   from_book_ = less && more && one && many;
   assumed_ = false;
+  measured_ = from_book_;
   p90_ = RatioWindow::kFirstP90;
-  if (!from_book_) return;
+  if (!from_book_) {
+    prefill_.set_prior(kPrefill, false);
+    decode_.set_prior(kDecode, false);
+    return;
+  }
   for (const measure::Basis basis : {less->basis, more->basis, one->basis, many->basis}) {
     assumed_ |= basis == measure::Basis::assumed;
+    measured_ &= basis == measure::Basis::measured;
     p90_ = std::max(p90_, doubt_of(basis));
   }
   const double step = 1 / one->value, batch = kStreams / many->value;
@@ -49,6 +59,20 @@ void EngineModel::set_prior(const measure::Book& book, const std::string& model,
   const double stream = std::max((batch - step) / (kStreams - 1), step / 100);
   prefill_.set_prior({first, token, kPair * token, kBeside * token}, !assumed_);
   decode_.set_prior({step, stream, kPosition * step, token}, !assumed_);
+}
+
+// Where a fit forgets another level, ratios over its earlier values are other ones over the new.
+void EngineModel::prefilled(const PrefillWork& work, double seconds) {
+  const double before = prefill_(terms(work));
+  if (!prefill_.add(terms(work), seconds)) return;
+  const double factor = prefill_(terms(work)) / before;
+  alone_.refitted(factor);
+  queued_.refitted(factor);
+}
+
+void EngineModel::decoded(const DecodeWork& work, double seconds) {
+  const double before = decode_(terms(work));
+  if (decode_.add(terms(work), seconds)) per_token_.refitted(decode_(terms(work)) / before);
 }
 
 std::optional<double> EngineModel::load() const noexcept {

@@ -36,19 +36,19 @@ class EngineModel {
   // So many finished requests make a model of an engine that nobody has measured.
   static constexpr std::size_t kEnough = 3;
 
-  // What the book says of the engine. Finished requests count on.
+  // The book's word on the engine, in place of an earlier book's. Finished requests count on.
   void set_prior(const measure::Book& book, const std::string& model, const std::string& backend,
                  std::int64_t now);
 
-  // True: the book's figures are assumed, or there are none, and requests that would tell have not been seen.
+  // True: nobody has measured the model there, and requests that would tell have not been seen.
   bool untried() const noexcept { return wants_prefill() || wants_decode(); }
-  bool wants_prefill() const noexcept { return !knows_prefill() || is_assumed(); }
+  bool wants_prefill() const noexcept { return !knows_prefill() || (!measured_ && prefill_.seen() == 0); }
   bool wants_decode() const noexcept { return !knows_decode(); }
-  // What it expects follows from an assumption about the device's class alone.
+  // The expected times follow from an assumption about the device's class alone.
   bool is_assumed() const noexcept { return assumed_ && prefill_.seen() == 0; }
 
-  // What nine in ten times stay below, over the expected one, uncorrected: as ratios that were seen say, and
-  // until enough were as far as the figures of the book may be trusted.
+  // Nine in ten times stay below so many times the expected one, uncorrected: as ratios that were seen say,
+  // and until enough were as far as the figures of the book may be trusted.
   double p90_of(const RatioWindow& ttft) const noexcept { return p90_of(ttft, prefill_.seen()); }
   double token_p90() const noexcept { return p90_of(per_token_, decode_.seen()); }
   double load_p90() const noexcept { return widened(load_p90_, load_.seen()); }
@@ -66,8 +66,8 @@ class EngineModel {
   std::optional<double> load() const noexcept;
 
   // The times that such work took.
-  void prefilled(const PrefillWork& work, double seconds) { prefill_.add(terms(work), seconds); }
-  void decoded(const DecodeWork& work, double seconds) { decode_.add(terms(work), seconds); }
+  void prefilled(const PrefillWork& work, double seconds);
+  void decoded(const DecodeWork& work, double seconds);
   void loaded(double seconds) { load_.add({1}, seconds); }
 
   // The work beside the latest answers, and with how many requests at the engine: what goes on comes again.
@@ -102,7 +102,7 @@ class EngineModel {
     return RatioWindow::kFirstP90 + (doubt - RatioWindow::kFirstP90) / (n * n);
   }
   double p90_of(const RatioWindow& ratios, std::size_t seen) const noexcept {
-    return ratios.seen() >= RatioWindow::kEnough ? ratios.p90() : widened(p90_, seen);
+    return ratios.counts() ? ratios.p90() : widened(p90_, seen);
   }
 
   // Proportions where nobody has measured: a prompt's own costs are those of some tokens, attention weighs as
@@ -112,10 +112,13 @@ class EngineModel {
   // the rest at fifty thousand positions.
   static constexpr double kStep = 20e-3, kStream = 0.1, kPosition = 2e-5, kPromptToken = 0.05;
 
-  RobustFit<4> prefill_{{kFirstTokens * kToken, kToken, kPair* kToken, kBeside* kToken}};
-  RobustFit<4> decode_{{kStep, kStream* kStep, kPosition* kStep, kPromptToken* kStep}};
+  static constexpr PrefillTerms kPrefill{kFirstTokens * kToken, kToken, kPair* kToken, kBeside* kToken};
+  static constexpr PrefillTerms kDecode{kStep, kStream* kStep, kPosition* kStep, kPromptToken* kStep};
+
+  RobustFit<4> prefill_{kPrefill}, decode_{kDecode};
   RobustFit<1> load_{{1}};
   bool from_book_ = false, knows_load_ = false, assumed_ = false;
+  bool measured_ = false;  // the book's figures of prompts and tokens were
   double p90_ = RatioWindow::kFirstP90, load_p90_ = RatioWindow::kFirstP90;  // before any request was seen
   Usual usual_;
   RatioWindow alone_, queued_, per_token_;  // of times to a first token, without and with others; of TPOT

@@ -57,6 +57,7 @@ struct Stay {
   TimePoint placed{}, first{};
   WorkDone at_begin, at_first;
   bool cold = false, queued = false;
+  bool trial = false;    // its engine's speed was not known, and it came alone; until it is counted as one
   bool resumed = false;  // continues an answer of another engine: its times say nothing of a prompt
   // As predicted when it came, with what had not been corrected by the ratios seen; 0: it is not judged.
   double raw_ttft = 0, raw_tpot = 0;  // seconds

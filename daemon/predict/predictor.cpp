@@ -132,15 +132,25 @@ struct Predictor::Engine {
   std::string digest;  // of the file that it loaded last
   bool loaded = false;
   std::optional<TimePoint> load_began;
+  std::uint64_t load_seen_by = 0;    // the stay that it began for; 0: that has left
   std::optional<TimePoint> seen_at;  // when its latest first token came
   std::uint32_t trials = 0;          // in a row, that showed nothing
   TimePoint trial_at{};              // when the latest of them began
-
-  bool trial_due(TimePoint now) const {
-    return model.untried() && work.stays().empty() && (trials < kTrials || now - trial_at >= kTrialRest);
-  }
-  const measure::Book* book = nullptr;
+  std::optional<std::uint64_t> book;  // its generation
   TimePoint book_asked{};
+
+  // `request` may be there already, and wait.
+  bool trial_due(TimePoint now, std::uint64_t request) const {
+    const bool alone = std::ranges::all_of(
+        work.stays(), [&](const Stay& stay) { return request != 0 && stay.request == request; });
+    return model.untried() && alone && (trials < kTrials || now - trial_at >= kTrialRest);
+  }
+  // A stay counts as a trial once, when something came of it.
+  void count_trial(Stay& stay, TimePoint now) {
+    if (!std::exchange(stay.trial, false)) return;
+    ++trials;
+    trial_at = now;
+  }
 };
 
 struct Predictor::Model {
@@ -192,7 +202,7 @@ void Predictor::look_at(Engine& engine, const Query& query) {
   if (loaded && state->digest != engine.digest) {
     if (!engine.digest.empty()) {
       engine.model = {};
-      engine.book = nullptr;
+      engine.book.reset();
       engine.trials = 0;
     }
     engine.digest = state->digest;
@@ -204,9 +214,11 @@ void Predictor::look_at(Engine& engine, const Query& query) {
                                                                       model.tokens.bytes_per_token());
   }
   engine.loaded = loaded;
-  if (query.book == nullptr || (query.book == engine.book && query.now - engine.book_asked < kBookAge))
+  // After a reload requests that wait ask by an older book than new ones: they do not take turns.
+  if (query.book == nullptr ||
+      (engine.book && query.book->generation() <= *engine.book && query.now - engine.book_asked < kBookAge))
     return;
-  engine.book = query.book;
+  engine.book = query.book->generation();
   engine.book_asked = query.now;
   engine.model.set_prior(*query.book, model.id, engine.backend, query.unix_seconds);
 }
@@ -222,8 +234,14 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
     if (!seen && !load_ms) return std::nullopt;
     load = seen ? *seen : static_cast<double>(*load_ms) / 1e3;
     constexpr double kLeast = 0.1;  // of a load that takes longer than it should
-    if (engine.load_began)
-      load = std::max(load - seconds_between(*engine.load_began, query.now), load * kLeast);
+    if (engine.load_began) {
+      const double passed = seconds_between(*engine.load_began, query.now);
+      // It goes on after the request that it began for has left, but nobody would see it fail.
+      if (engine.load_seen_by == 0 && passed > load * known.load_p90())
+        engine.load_began.reset();
+      else
+        load = std::max(load - passed, load * kLeast);
+    }
   }
   const PromptPrint& print = *query.prompt;
   out.cold = !engine.loaded;
@@ -260,8 +278,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
                step = known.first_step() * sharers;
   out.raw_ttft = queue + prefill + step;
   out.queued = ahead.any();
-  const RatioWindow& ratios =
-      out.queued && known.queued().seen() >= RatioWindow::kEnough ? known.queued() : known.alone();
+  const RatioWindow& ratios = out.queued && known.queued().counts() ? known.queued() : known.alone();
   out.queue = microseconds(queue * ratios.median());
   out.load = microseconds(load);
   out.prefill = microseconds(prefill * ratios.median());
@@ -315,14 +332,15 @@ void Predictor::predict(const Query& query, Facts& facts) {
   static const std::array kSlo{*policy::find_fact("app.slo.ttft"), *policy::find_fact("app.slo.tpot"),
                                *policy::find_fact("app.slo.deadline")};
   const Slo slo{integer_of(facts, kSlo[0]), integer_of(facts, kSlo[1]), integer_of(facts, kSlo[2])};
-  Untold untold{};
+  std::array<Untold, config::kEngineKinds.size()> untold{};
   std::size_t n_untold = 0;
   for (const policy::TargetInstance& target : facts.targets()->instances()) {
     if (target.remote || !facts.is_true(fact_of(target, TargetFact::available))) continue;
-    if (n_untold < untold.size() && facts.get(fact_of(target, TargetFact::expected_total)) == nullptr)
-      untold[n_untold++] = &target;
+    const bool is_untold = facts.get(fact_of(target, TargetFact::expected_total)) == nullptr;
     const auto prediction = expect(query, target.id, shares_cores(target, facts),
                                    integer_of(facts, fact_of(target, TargetFact::load_time)));
+    if (is_untold && n_untold < untold.size())
+      untold[n_untold++] = {&target, prediction ? std::optional(prediction->load) : std::nullopt};
     if (!prediction) continue;
     const auto state = std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
     set_facts(target, state == query.engines.end() ? nullptr : &*state, *prediction, slo, facts);
@@ -330,24 +348,41 @@ void Predictor::predict(const Query& query, Facts& facts) {
   set_trials(query, std::span(untold).first(n_untold), facts);
 }
 
-// A request that may be refused for its SLO tries nothing while a target is predicted to hold it.
-void Predictor::set_trials(const Query& query, std::span<const policy::TargetInstance* const> untold,
-                           Facts& facts) {
+// A trial is not to cost the request its SLO, others their engine, or anybody a long load.
+void Predictor::set_trials(const Query& query, std::span<const Untold> untold, Facts& facts) {
   Model* const model = model_of(query.model);
   if (model == nullptr || app_of(*model, query.app) == nullptr) return;
-  const auto holds = [&](const policy::TargetInstance& target) {
-    return facts.is_true(fact_of(target, TargetFact::available)) &&
-           facts.is_true(fact_of(target, TargetFact::meets_slo));
+  const auto is = [&](const policy::TargetInstance& target, TargetFact which) {
+    return facts.is_true(fact_of(target, which));
   };
-  if (query.hard_slo && std::ranges::any_of(facts.targets()->instances(), holds)) return;
-  for (const policy::TargetInstance* const target : untold) {
+  const auto is_not = [&](const policy::TargetInstance& target, TargetFact which) {
+    return facts.get(fact_of(target, which)) != nullptr && !is(target, which);
+  };
+  const auto other_than = [&](const policy::TargetInstance* self, auto&& holds) {
+    return std::ranges::any_of(facts.targets()->instances(), [&](const policy::TargetInstance& target) {
+      return &target != self && is(target, TargetFact::available) && holds(target);
+    });
+  };
+  const auto holds_slo = [&](const policy::TargetInstance& t) { return is(t, TargetFact::meets_slo); };
+  const auto is_at_hand = [&](const policy::TargetInstance& target) {
+    return is(target, TargetFact::loaded) &&
+           facts.get(fact_of(target, TargetFact::expected_total)) != nullptr;
+  };
+  if (query.hard_slo && other_than(nullptr, holds_slo)) return;
+  for (const auto& [target, predicted_load] : untold) {
     const policy::FactId due = fact_of(*target, TargetFact::trial_due);
-    if (const Engine& engine = engine_of(*model, target->id, shares_cores(*target, facts));
-        facts.get(due) == nullptr && engine.trial_due(query.now))
-      facts.set(due, true,
-                (Text() << (engine.model.is_assumed() ? "its speed is assumed, and no request was seen there"
-                                                      : "nothing is known of its speed"))
-                    .str());
+    const Engine& engine = engine_of(*model, target->id, shares_cores(*target, facts));
+    if (facts.get(due) != nullptr || !engine.trial_due(query.now, query.request)) continue;
+    if (is_not(*target, TargetFact::meets_slo) || is_not(*target, TargetFact::fits_now)) continue;
+    const std::int64_t most_load = std::chrono::microseconds(kTrialLoad).count();
+    const bool loads_long = !engine.loaded && predicted_load.value_or(most_load + 1) > most_load;
+    if (!engine.loaded && other_than(target, holds_slo)) continue;
+    if (loads_long && other_than(target, is_at_hand)) continue;
+    facts.set(
+        due, true,
+        (Text() << (engine.model.knows_prefill() ? "its speed is an estimate, and no request was seen there"
+                                                 : "nothing is known of its speed"))
+            .str());
   }
 }
 
@@ -376,11 +411,11 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   stay.cold = !engine.loaded;
   stay.resumed = entering.resumed;
   const bool shares_prompt = engine.work.computes_for(query.request, query.prompt.get());
-  if (!engine.loaded && !engine.load_began) engine.load_began = query.now;
-  if (engine.model.untried() && engine.work.stays().empty()) {
-    ++engine.trials;
-    engine.trial_at = query.now;
+  if (!engine.loaded && !engine.load_began) {
+    engine.load_began = query.now;
+    engine.load_seen_by = stay.id;
   }
+  stay.trial = engine.model.untried() && engine.work.stays().empty();
   if (expected) {
     // Answers to one prompt compute it once.
     stay.cached = shares_prompt ? std::max(stay.prompt, 1U) - 1 : expected->cached_tokens;
@@ -410,19 +445,24 @@ Predictor::Place& Predictor::Place::operator=(Place&& other) noexcept {
 
 void Predictor::Place::leave() {
   if (predictor_ == nullptr) return;
-  // A load that nobody has seen end is no measure of loads.
-  if (const Stay* stay = engine_->work.find(id_); stay->cold && stay->state == Stay::State::waits)
-    engine_->load_began.reset();
+  if (engine_->load_seen_by == id_) engine_->load_seen_by = 0;
   engine_->work.leave(id_, predictor_->now_);
   predictor_ = nullptr;
+}
+
+void Predictor::Place::failed() {
+  if (predictor_ == nullptr) return;
+  engine_->count_trial(*engine_->work.find(id_), predictor_->now_);
 }
 
 void Predictor::Place::began(TimePoint now) {
   if (predictor_ == nullptr) return;
   predictor_->now_ = std::max(predictor_->now_, now);
   Stay& stay = *engine_->work.find(id_);
+  engine_->count_trial(stay, now);
   if (stay.cold && engine_->load_began) {
-    engine_->model.loaded(seconds_between(*engine_->load_began, now));
+    // A load whose beginning nobody here has seen may have been given up since, and begun again.
+    if (engine_->load_seen_by != 0) engine_->model.loaded(seconds_between(*engine_->load_began, now));
     engine_->load_began.reset();
   }
   engine_->work.begin(stay, now, engine_->model);
@@ -467,11 +507,14 @@ void Predictor::learn_prefill(Engine& engine, Stay& stay) {
   work.pairs = std::max(to.pairs - from.pairs, pairs_of(stay.uncached(), stay.cached));
   work.streams = (to.stream_seconds - from.stream_seconds) / took;
   if (engine.model.wants_prefill()) engine.trials = 0;
+  // The ratio first: it is over the values of the fit before.
+  if (stay.raw_ttft > 0) {
+    const double ttft = seconds_between(stay.placed, stay.first);
+    engine.quality.ttft.add(ttft * 1e6, static_cast<double>(stay.ttft.p50),
+                            static_cast<double>(stay.ttft.p90));
+    if (!stay.cold) (stay.queued ? engine.model.queued() : engine.model.alone()).add(ttft, stay.raw_ttft);
+  }
   engine.model.prefilled(work, took / sharers);
-  if (stay.raw_ttft <= 0) return;
-  const double ttft = seconds_between(stay.placed, stay.first);
-  engine.quality.ttft.add(ttft * 1e6, static_cast<double>(stay.ttft.p50), static_cast<double>(stay.ttft.p90));
-  if (!stay.cold) (stay.queued ? engine.model.queued() : engine.model.alone()).add(ttft, stay.raw_ttft);
 }
 
 void Predictor::Place::finished(const Usage& usage, const Timings& timings, TimePoint now) {
@@ -500,12 +543,13 @@ void Predictor::learn_decode(Engine& engine, Stay& stay, const Usage& usage, con
   work.positions = (to.position_seconds - from.position_seconds) / passed;
   work.prompts = std::max(to.prefilled - from.prefilled, 0.0) / steps;
   if (engine.model.wants_decode()) engine.trials = 0;
+  if (stay.raw_tpot > 0) {
+    engine.quality.tpot.add(token * 1e6, static_cast<double>(stay.tpot.p50),
+                            static_cast<double>(stay.tpot.p90));
+    engine.model.per_token().add(token, stay.raw_tpot);
+  }
   engine.model.decoded(work, token / sharers);
   engine.model.met(work, std::max((to.request_seconds - from.request_seconds) / passed - 1, 0.0));
-  if (stay.raw_tpot <= 0) return;
-  engine.quality.tpot.add(token * 1e6, static_cast<double>(stay.tpot.p50),
-                          static_cast<double>(stay.tpot.p90));
-  engine.model.per_token().add(token, stay.raw_tpot);
 }
 
 std::vector<Predictor::Quality> Predictor::quality() const {

@@ -44,8 +44,7 @@ struct EngineState {
   std::uint64_t kv_tokens = 0;  // room of its KV; 0: not known
   std::uint64_t kv_tokens_used = 0;
   bool spills = false;  // KV that is not in its room lies on the disk
-  std::string_view digest =
-      {};  // of the file that it has loaded: what was learned of another one is forgotten
+  std::string_view digest = {};  // of the file that it has loaded: what another one taught is forgotten
 };
 
 // The line in front of an engine of the query's model, as the daemon's queue foretells the request's turn.
@@ -100,17 +99,20 @@ class Predictor {
     return predict::print_of(prompt, app, hash_);
   }
 
-  // A trial is a request at an engine whose speed with the model is assumed or unknown. One runs at a time;
-  // after this many in a row that showed nothing the next is due after kTrialRest.
+  // A trial is a request at an engine that nobody has measured with the model nor seen at work with it. One
+  // runs at a time; after this many in a row that showed nothing the next is due after kTrialRest. None is
+  // due at an engine that is predicted to miss the app's SLO, that the model does not fit in now, or whose
+  // load nobody should wait for.
   static constexpr std::uint32_t kTrials = 3;
   static constexpr std::chrono::hours kTrialRest{1};
+  static constexpr std::chrono::seconds kTrialLoad{10};  // the longest, where another target is loaded
 
   // Sets the predicted facts of engines of this machine that are available, where there is a basis and nobody
   // has set them, and `trial_due` of those that a request may try. Reads the targets' facts `available` and
   // `load_time`, and app.slo.*.
   void predict(const Query& query, policy::Facts& facts);
-  // Since when the model's engine has been idle, and every one on the same device or cores. nullopt: one is
-  // at work. An engine that nobody used has been idle for ever.
+  // The model's engine has been idle since then, and so has every one on the same device or cores. nullopt:
+  // one is at work. An engine that nobody used has been idle for ever.
   std::optional<TimePoint> idle_since(std::string_view model, std::string_view backend) const;
   // nullopt: no basis. `load_ms`: of the book's; absent: only a load that was seen counts.
   std::optional<Prediction> expect(const Query& query, std::string_view backend, bool shares_cores,
@@ -133,6 +135,7 @@ class Predictor {
     Place& operator=(Place&& other) noexcept;
     ~Place() { leave(); }
     explicit operator bool() const noexcept { return predictor_ != nullptr; }
+    void failed();              // the engine could not take it
     void began(TimePoint now);  // the engine has it
     void received(const Delta& delta, TimePoint now);
     void finished(const Usage& usage, const Timings& timings, TimePoint now);  // learns
@@ -162,10 +165,12 @@ class Predictor {
   Engine& engine_of(Model& model, std::string_view backend, bool shares_cores);
   AnswerLength* app_of(Model& model, std::string_view app);
   void look_at(Engine& engine, const Query& query);
-  // untold: available engines whose times nobody else has set.
-  using Untold = std::array<const policy::TargetInstance*, config::kEngineKinds.size()>;
-  void set_trials(const Query& query, std::span<const policy::TargetInstance* const> untold,
-                  policy::Facts& facts);
+  // An available engine whose times nobody else has set, and microseconds until it has loaded the model.
+  struct Untold {
+    const policy::TargetInstance* target = nullptr;
+    std::optional<std::int64_t> load;
+  };
+  void set_trials(const Query& query, std::span<const Untold> untold, policy::Facts& facts);
   std::optional<Prediction> expect(const Query& query, Model& model, Engine& engine, const AnswerLength& app,
                                    std::optional<std::int64_t> load_ms);
   void learn_prefill(Engine& engine, Stay& stay);

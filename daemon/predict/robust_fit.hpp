@@ -1,7 +1,7 @@
 // A linear model with coefficients >= 0, fitted to the latest observations: y = coefficients . x. Relative
 // errors count, large ones count less (Huber), and so do old observations; those from before a change of
-// level are forgotten. Coefficients that the observations leave open keep the proportions of the prior. Pure;
-// bounded.
+// level are forgotten, unless levels alternate. Coefficients that the observations leave open keep the
+// proportions of the prior. Pure; bounded.
 #pragma once
 
 #include <algorithm>
@@ -42,16 +42,18 @@ class RobustFit {
     trusted_ = trusted;
     fit();
   }
-  // Ignored unless y and the prior's value of x are above 0.
-  void add(const Terms& x, double y) {
-    if (!(y > 0) || !std::isfinite(y) || !(dot(prior_, x) > 0)) return;
+  // Ignored unless y and the prior's value of x are above 0. True: it has forgotten another level.
+  bool add(const Terms& x, double y) {
+    if (!(y > 0) || !std::isfinite(y) || !(dot(prior_, x) > 0)) return false;
     rows_[next_] = {x, y};
     next_ = (next_ + 1) % kKept;
     seen_ = std::min(seen_ + 1, kKept);
+    changes_.observed();
     fit();
-    if (!level_changed()) return;
+    if (!level_changed() || !changes_.changed()) return false;
     seen_ = kLevel;
     fit();
+    return true;
   }
   double operator()(const Terms& x) const noexcept { return dot(coefficients_, x); }
   const Terms& coefficients() const noexcept { return coefficients_; }
@@ -165,6 +167,7 @@ class RobustFit {
 
   std::array<Row, kKept> rows_{};  // a ring
   std::size_t next_ = 0, seen_ = 0;
+  Changes changes_;
   Terms prior_{}, coefficients_{};
   bool trusted_ = false;
 };

@@ -409,6 +409,7 @@ void RunningJob::refused(std::size_t index, const Error& error) {
   Choice& choice = choices_[index];
   receipt_.attempt_ended(choice.record, RunState::failed(error.code));
   if (!choice.begun) choice.place.settle(0);
+  choice.predicted.failed();
   act(index, choice.attempt.unavailable(error));
 }
 

@@ -70,6 +70,17 @@ TEST(RobustFit, FollowsAChangeOfLevelAfterThree) {
   }
 }
 
+TEST(RobustFit, ForgetsNothingWhileLevelsAlternate) {
+  RobustFit<2> fit({1, 1});
+  Line line;
+  line.teach(fit, 20, 0.05);
+  for (int burst = 0; burst < 12; ++burst) {
+    line.times = burst % 2 == 0 ? 4 : 1;
+    line.teach(fit, 5, 0.05);
+  }
+  EXPECT_GE(fit.seen(), 40U);
+}
+
 TEST(RobustFit, FollowsAMachineThatBecameTwiceAsSlow) {
   RobustFit<2> fit({1, 1});
   Line line;
@@ -127,6 +138,27 @@ TEST(RatioWindow, ForgetsALevelThatIsOver) {
   for (int i = 0; i < 80; ++i) window.add(1, 1);
   EXPECT_EQ(window.seen(), RatioWindow::kKept);
   EXPECT_EQ(window.p90(), 1);
+}
+
+TEST(RatioWindow, KeepsTheLevelBeforeAChangeForTheWorse) {
+  RatioWindow window;
+  for (int i = 0; i < 20; ++i) window.add(1, 1);
+  for (int i = 0; i < 3; ++i) window.add(6, 1);
+  EXPECT_EQ(window.seen(), 23U);
+  EXPECT_EQ(window.p90(), 6);
+}
+
+TEST(RatioWindow, OfANewLevelCountAtOnce) {
+  RatioWindow window;
+  for (int i = 0; i < 20; ++i) window.add(1, 1);
+  for (int i = 0; i < 3; ++i) window.add(0.2, 1);
+  EXPECT_TRUE(window.counts());
+  EXPECT_DOUBLE_EQ(window.median(), 0.2);
+  EXPECT_DOUBLE_EQ(window.p90(), 0.3);
+  window.refitted(0.2);
+  EXPECT_DOUBLE_EQ(window.median(), 1) << "over values that are as low";
+  window.add(4, 1);
+  EXPECT_EQ(window.p90(), 4) << "too few to leave the worst out";
 }
 
 TEST(RatioWindow, KeepsOneInTenThatIsFarOff) {

@@ -200,6 +200,41 @@ TEST_P(Recovered, ThreeGoodAnswersHealTheFigures) {
 INSTANTIATE_TEST_SUITE_P(After, Recovered, ::testing::Values(0, 6, 40, 200),
                          [](const auto& good) { return std::to_string(good.param) + "GoodAnswers"; });
 
+// A machine that others use for some answers at a time.
+struct Bursts {
+  std::size_t length;
+  double factor;
+};
+class Alternating : public ::testing::TestWithParam<Bursts> {};
+
+TEST_P(Alternating, NineInTenStayBelowTheirP90) {
+  Predictor predictor(KeyedHash(1, 2));
+  SimulatedEngine engine(predictor, 4, 1);
+  const auto [length, factor] = GetParam();
+  std::vector<Simulated> all;
+  const auto answers = [&](std::size_t n, std::uint64_t seed) {
+    auto requests = load(n, 0, seed);
+    for (Simulated& one : requests) one.at += engine.now();
+    engine.run(requests);
+    all.insert(all.end(), requests.begin(), requests.end());
+  };
+  answers(40, 5);
+  for (std::uint64_t burst = 0; burst < 60; ++burst) {
+    engine.costs = {};
+    if (burst % 2 == 0) engine.costs = {4e-3 * factor, 0.5e-3 * factor, 0.2e-3 * factor, 1e-3 * factor, 0.05};
+    answers(length, 100 + burst);
+  }
+  const Seen seen = look(all, 40, any);
+  EXPECT_GE(seen.ttft_covered, 0.85);
+  EXPECT_GE(seen.tpot_covered, 0.85);
+}
+INSTANTIATE_TEST_SUITE_P(Of, Alternating,
+                         ::testing::Values(Bursts{3, 2.5}, Bursts{3, 4}, Bursts{5, 2.5}, Bursts{5, 4}),
+                         [](const auto& one) {
+                           return std::to_string(one.param.length) + "AtTimes" +
+                                  std::to_string(static_cast<int>(one.param.factor * 10)) + "Tenths";
+                         });
+
 // ---- the terms of the sum ---------------------------------------------------------------------------------
 
 struct Asks {
@@ -360,6 +395,19 @@ TEST(Predictor, ALoadThatNobodySawEndTeachesNothing) {
   place.began(at(asks.now += 0.7));
   place = {};
   EXPECT_NEAR(static_cast<double>(asks.expect(asks.query(kPrompt)).load), 7e5, 1e5);
+}
+
+TEST(Predictor, ALoadGoesOnWithoutTheRequestThatItBeganFor) {
+  Asks asks;
+  asks.engines.clear();
+  EXPECT_EQ(asks.expect(asks.query(kPrompt)).load, 700'000);
+  { const auto gone = asks.enter(asks.query(kPrompt)); }
+  asks.now += 0.5;
+  EXPECT_NEAR(static_cast<double>(asks.expect(asks.query(kPrompt)).load), 2e5, 1e3);
+  auto place = asks.enter(asks.query(kPrompt));
+  place.began(at(asks.now += 0.2));
+  place = {};
+  EXPECT_EQ(asks.expect(asks.query(kPrompt)).load, 700'000) << "its end alone was seen";
 }
 
 TEST(Predictor, AHeldPrefixIsNotComputedAgain) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,6 +55,7 @@ struct Machine {
     out.unix_seconds = kToday;
     out.now = at(now);
     out.hard_slo = hard_slo;
+    out.request = number;
     return out;
   }
   // As of a request of such an app on this machine now.
@@ -73,8 +75,10 @@ struct Machine {
     set("workload.modalities", std::vector<std::string>{"text"});
     for (const char* backend : {"cpu", "opencl"}) {
       set((std::string("backend.") + backend + ".available").c_str(), true);
-      set((std::string("backend.") + backend + ".loaded").c_str(), loaded);
+      const auto state = std::ranges::find(engines, std::string_view(backend), &EngineState::backend);
+      set((std::string("backend.") + backend + ".loaded").c_str(), state != engines.end() && state->loaded);
     }
+    if (!fits) set("backend.opencl.fits_now", false);
     if (slo_ttft) set("app.slo.ttft", *slo_ttft);
     book.set_facts("m", kToday, out);
     predictor.predict(query(), out);
@@ -100,11 +104,13 @@ struct Machine {
     place.finished(usage, timings, at(now += 32 * token_seconds));
   }
   void failed_request() {
-    const auto gone = enter();
+    auto refused = enter();
     now += 1;
+    refused.failed();
   }
 
-  bool loaded = true, hard_slo = false;
+  bool hard_slo = false, fits = true;
+  std::uint64_t number = 0;  // of the request that asks
   std::vector<EngineState> engines{{"cpu", true, 1}, {"opencl", true, 2}};
   measure::Book book;
   Predictor predictor{KeyedHash(1, 2)};
@@ -143,7 +149,6 @@ TEST(AnUnmeasuredGpu, HasAChatWithAnSloByTheShippedPolicy) {
 
 TEST(AnUnmeasuredGpu, IsPredictedWithItsLoad) {
   Machine machine("discrete");
-  machine.loaded = false;
   machine.engines.clear();
   const policy::Facts facts = machine.facts();
   const std::int64_t load = 291 * kMs;  // 1.1 GB carried at 12 GB/s, and 200 ms to start
@@ -207,6 +212,24 @@ TEST(ATrial, IsDueForOneRequestAtATime) {
   EXPECT_TRUE(machine.trial_due()) << "it showed nothing";
 }
 
+TEST(ATrial, StaysDueForTheRequestThatWaitsForIt) {
+  Machine machine("software");
+  machine.number = 7;
+  const auto place = machine.enter();
+  EXPECT_TRUE(machine.trial_due());
+  machine.number = 8;
+  EXPECT_FALSE(machine.trial_due());
+}
+
+TEST(ATrial, IsNotSpentByRequestsThatMoveAway) {
+  Machine machine("software");
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(machine.trial_due()) << i;
+    const auto moved = machine.enter();
+  }
+  EXPECT_TRUE(machine.trial_due());
+}
+
 TEST(ATrial, EndsWithTheFirstFigures) {
   Machine machine("software");
   machine.request(1, 0.1);
@@ -228,10 +251,59 @@ TEST(ATrial, RestsAnHourAfterThreeThatShowedNothing) {
   EXPECT_FALSE(machine.trial_due()) << "one an hour";
 }
 
-TEST(ATrial, IsNotDueWhereCeilingsWereMeasured) {
+Machine of_ceilings(double read_gbps, double float_gops) {
   const measure::Subject subject = measure::subject_of(gpu("software"));
-  Machine machine("software", {{subject, {measure::Kind::read_gbps, 0, 10, kToday}},
-                               {subject, {measure::Kind::float_gops, 0, 100, kToday}}});
+  return Machine("software", {{subject, {measure::Kind::read_gbps, 0, read_gbps, kToday}},
+                              {subject, {measure::Kind::float_gops, 0, float_gops, kToday}}});
+}
+
+// Short requests would never have it load the model: its load counts, and the processor's is over.
+TEST(ATrial, IsDueWhereCeilingsAloneWereMeasured) {
+  Machine machine = of_ceilings(10, 100);
+  EXPECT_TRUE(machine.trial_due());
+  machine.request(1, 0.1);
+  EXPECT_FALSE(machine.trial_due());
+}
+
+TEST(ATrial, IsNotDueWhereTheModelWasMeasured) {
+  using measure::Kind;
+  config::ModelEntry model;
+  model.id = "m";
+  model.embedded = true;
+  const auto subject = measure::subject_of(gpu("software"), measure::model_digest(model), model);
+  Machine machine("software", {{subject, {Kind::ttft_ms, 32, 100, kToday}},
+                               {subject, {Kind::ttft_ms, 512, 900, kToday}},
+                               {subject, {Kind::decode_tps, 1, 10, kToday}},
+                               {subject, {Kind::decode_tps, 8, 20, kToday}}});
+  EXPECT_FALSE(machine.trial_due());
+}
+
+TEST(ATrial, IsNotDueAtAnEngineThatMissesTheSlo) {
+  Machine machine = of_ceilings(10, 100);
+  EXPECT_FALSE(machine.trial_due(1));
+  EXPECT_TRUE(machine.trial_due(600'000));
+}
+
+TEST(ATrial, LoadsNoModelWhileAnotherTargetHoldsTheSlo) {
+  Machine machine("software");
+  machine.engines = {{"cpu", true, 1}};
+  EXPECT_FALSE(machine.trial_due(6000));
+  EXPECT_TRUE(machine.trial_due(1)) << "no other holds it";
+  EXPECT_TRUE(machine.trial_due());
+}
+
+TEST(ATrial, WaitsForNoLongLoadWhileAnotherTargetIsLoaded) {
+  Machine machine = of_ceilings(0.1, 100);  // it loads for 22 s
+  EXPECT_TRUE(machine.trial_due()) << "it is loaded";
+  machine.engines = {{"cpu", true, 1}};
+  EXPECT_FALSE(machine.trial_due());
+  machine.engines.clear();
+  EXPECT_TRUE(machine.trial_due()) << "nothing is loaded";
+}
+
+TEST(ATrial, IsNotDueWhereTheModelHasNoRoom) {
+  Machine machine("software");
+  machine.fits = false;
   EXPECT_FALSE(machine.trial_due());
 }
 
@@ -255,6 +327,32 @@ TEST(ATrial, IsNothingForAHardSloThatAnotherTargetShouldHold) {
   EXPECT_TRUE(machine.trial_due(1)) << "no target is predicted to hold it";
   machine.hard_slo = false;
   EXPECT_TRUE(machine.trial_due(60'000));
+}
+
+// After a reload requests that wait ask by the book before.
+TEST(ABook, ThatIsOlderDoesNotTakeTurnsWithANewerOne) {
+  Machine machine = of_ceilings(10, 100);
+  const Machine newer = of_ceilings(20, 200);
+  Query by_old = machine.query(), by_new = machine.query();
+  by_new.book = &newer.book;
+  const auto old_ttft = machine.predictor.expect(by_old, "opencl", false)->ttft.p50,
+             new_ttft = machine.predictor.expect(by_new, "opencl", false)->ttft.p50;
+  EXPECT_LT(new_ttft, old_ttft);
+  EXPECT_EQ(machine.predictor.expect(by_old, "opencl", false)->ttft.p50, new_ttft);
+}
+
+TEST(ABook, ThatDoesNotKnowTheEngineTakesAnEarlierOnesWordBack) {
+  Machine machine("discrete");
+  EngineModel model;
+  model.set_prior(machine.book, "m", "opencl", kToday);
+  EXPECT_TRUE(model.load());
+  EXPECT_GT(model.load_p90(), RatioWindow::kFirstP90);
+  model.set_prior(measure::Book(), "m", "opencl", kToday);
+  EXPECT_FALSE(model.load());
+  EXPECT_FALSE(model.knows_prefill());
+  EXPECT_EQ(model.load_p90(), RatioWindow::kFirstP90);
+  const EngineModel fresh;
+  EXPECT_EQ(model.prefill({100, 5000, 0}), fresh.prefill({100, 5000, 0}));
 }
 
 TEST(AnAssumption, RefusesNobody) {
