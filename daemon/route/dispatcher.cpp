@@ -1,5 +1,6 @@
 #include "daemon/route/dispatcher.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <ctime>
 #include <utility>
@@ -67,17 +68,17 @@ predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now) 
   return out;
 }
 
-std::span<const predict::LineState> Dispatcher::Impl::lines_for(const JobSpec& spec, const Asked& asked) {
+FairQueue::Coming coming_of(const JobSpec& spec, const Asked& asked) {
   const std::uint64_t tokens = spec.prompts.empty() ? 0 : estimated_tokens(spec.prompts.front());
-  turns->forecast(spec.model.id,
-                  {.app = spec.app.id,
-                   .weight = spec.app.weight() / 100.0,
-                   .prompt_tokens = static_cast<double>(tokens),
-                   .answers = std::max(spec.answers(), 1U),
-                   .arrival = asked.arrival},
-                  lines);
-  for (predict::LineState& line : lines)
-    if (asked.own && line.backend == asked.own->backend) line.turn = asked.own->turn;
+  return {.app = spec.app.id,
+          .weight = spec.app.weight() / 100.0,
+          .prompt_tokens = static_cast<double>(tokens),
+          .answers = std::max(spec.answers(), 1U),
+          .arrival = asked.arrival};
+}
+
+std::span<const predict::LineState> Dispatcher::Impl::lines_for(const JobSpec& spec, const Asked& asked) {
+  turns->forecast(spec.model.id, coming_of(spec, asked), lines);
   return lines;
 }
 
@@ -86,11 +87,13 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   const auto now = Clock::now();
   const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - probed_at);
   LiveState live{fleet.status(), fleet.memory()};
-  for (fleet::WorkerStatus& worker : live.workers)
-    worker.load.waiting += static_cast<std::uint32_t>(asked.own && worker.model == spec.model.id &&
-                                                              worker.backend == asked.own->backend
-                                                          ? asked.own->turn.before
-                                                          : turns->waiting(worker.model, worker.backend));
+  lines_for(spec, asked);
+  const auto own = std::ranges::find(lines, asked.own, &predict::LineState::backend);
+  for (fleet::WorkerStatus& worker : live.workers) {
+    const bool is_own = own != lines.end() && worker.model == spec.model.id && worker.backend == asked.own;
+    worker.load.waiting +=
+        is_own ? own->turn.before : static_cast<std::uint32_t>(turns->waiting(worker.model, worker.backend));
+  }
   static const measure::Book kNothing;
   policy::Facts facts = gather(hardware, age, spec.app, spec.model, spec.traits, live, spec.file,
                                spec.measured == nullptr ? kNothing : *spec.measured, std::time(nullptr));
@@ -109,7 +112,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   if (spec.let_through) set_let_through(*spec.let_through, facts);
   predict::Query query = query_of(spec, asked, now);
   query.engines = engines;
-  query.lines = lines_for(spec, asked);
+  query.lines = lines;
   predictor.predict(query, facts);
   if (changes) derive(facts);
   return facts;

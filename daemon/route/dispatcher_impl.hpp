@@ -26,22 +26,20 @@ namespace flyball::route {
 // Whose request it is, and when it came; nothing is decided yet.
 Receipt begun_receipt(const JobSpec& spec);
 
-// Where a request waits: only those that go before it there are in its way.
-struct OwnPlace {
-  std::string_view backend;
-  TurnForecast turn;
-};
-
 // A request as the predictor is asked about it.
 struct Asked {
   std::shared_ptr<const predict::PromptPrint> prompt;
   std::uint64_t request = 0;         // its number; 0: it is only explained
   FairQueue::Id arrival = 0;         // of its first answer; 0: as if it came now
-  std::optional<OwnPlace> own = {};  // where it is decided again
+  // The engine in whose line it waits, "": none. Only the requests that go before it there are in its way.
+  std::string_view own = {};
   std::span<const std::string> left = {};  // engines that it gave up while it waited: not available to it
 };
 // Without the states of the engines and their lines.
 predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now);
+
+// The request as the lines of its model are asked about it. Its app's name is that of `spec`.
+FairQueue::Coming coming_of(const JobSpec& spec, const Asked& asked);
 
 struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Impl(boost::asio::io_context& context, fleet::Fleet& workers, policy::Facts probed, metrics::Metrics& m,
@@ -80,7 +78,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
               ReceiptWriter& receipt) const;
   void retire(Ticket ticket);
 
-  // The lines of the request's model, with the request's own place in its line.
+  // The lines of the request's model. In its own line the request has its place there.
   std::span<const predict::LineState> lines_for(const JobSpec& spec, const Asked& asked);
 
   std::vector<Ticket> retired;

@@ -124,13 +124,25 @@ bool FairQueue::waits(Id id) const {
   return it != entries_.end() && !it->second.runs;
 }
 
-FairQueue::Ahead& FairQueue::look_ahead() const {
-  ahead_.apps = queued_;
-  ahead_.heads.clear();
-  for (const App& app : apps_) ahead_.heads.push_back(app.waiting.begin());
+// Puts an app into the forecast; its place there.
+std::size_t FairQueue::take_along(std::size_t app) const {
+  const Waiting& waiting = apps_[app].waiting;
+  ahead_.places[app] = ahead_.apps.size();
+  ahead_.apps.push_back(queued_[app]);
+  ahead_.rests.push_back({waiting.begin(), waiting.end(), apps_[app].weight});
+  return ahead_.places[app];
+}
+
+void FairQueue::look_ahead() const {
+  ahead_.apps.clear();
+  ahead_.rests.clear();
+  ahead_.places.assign(apps_.size(), kLeftOut);
+  for (std::size_t i = 0; i < queued_.size(); ++i)
+    if (const QueuedApp& app = queued_[i];
+        app.waits() || app.presence > 0 || begun_ - app.came <= kRemembered)
+      take_along(i);
   ahead_.begun.clear();
-  for (const Running& one : running_) ahead_.begun.push_back(one.app);
-  return ahead_;
+  for (const Running& one : running_) ahead_.begun.push_back(ahead_.places[one.app]);
 }
 
 TurnForecast FairQueue::here() const noexcept {
@@ -143,20 +155,29 @@ TurnForecast FairQueue::here() const noexcept {
 
 TurnForecast FairQueue::forecast(const Coming& coming) const {
   static const Waiting kNobody;
-  Ahead& ahead = look_ahead();
-  const auto it = index_.find(coming.app);
-  const bool is_new = it == index_.end();
   Asked asked;
-  asked.app = is_new ? apps_.size() : it->second;
   asked.answers = std::max(coming.answers, 1U);
   asked.first = coming.arrival > 0 ? coming.arrival : QueuedApp::kNone - asked.answers;
   asked.last = asked.first + asked.answers - 1;
   asked.coming = &coming;
-  if (is_new) {
-    ahead.apps.emplace_back();
-    ahead.heads.push_back(kNobody.end());
+  if (coming.arrival > 0) {
+    Id first = asked.first, last = asked.last;
+    while (first <= last && !entries_.contains(first)) ++first;
+    while (last > first && !entries_.contains(last)) --last;
+    if (first <= last) return forecast(first, last);
   }
-  QueuedApp& app = ahead.apps[asked.app];
+  look_ahead();
+  const auto it = index_.find(coming.app);
+  if (it == index_.end()) {
+    asked.app = ahead_.apps.size();
+    ahead_.apps.emplace_back();
+    ahead_.rests.push_back({kNobody.end(), kNobody.end()});
+  } else {
+    const std::size_t place = ahead_.places[it->second];
+    asked.app = place == kLeftOut ? take_along(it->second) : place;
+  }
+  ahead_.rests[asked.app].weight = coming.weight;
+  QueuedApp& app = ahead_.apps[asked.app];
   app.service = lifted(app);
   app.came = begun_;
   app.first = std::min(app.first, asked.first);
@@ -165,15 +186,16 @@ TurnForecast FairQueue::forecast(const Coming& coming) const {
 
 TurnForecast FairQueue::forecast(Id first, Id last, std::size_t followed) const {
   look_ahead();
+  const std::size_t app = entries_.at(first).app;
   Asked asked;
-  asked.app = entries_.at(first).app;
+  asked.app = ahead_.places[app];
   asked.first = first;
   asked.last = last;
   TurnForecast out = here();
   const auto is_own = [&](const Running& one) { return one.id >= first && one.id <= last; };
   asked.begun = asked.answers = static_cast<std::uint32_t>(std::ranges::count_if(running_, is_own));
   out.taken -= asked.begun;
-  const Waiting& waiting = apps_[asked.app].waiting;
+  const Waiting& waiting = apps_[app].waiting;
   for (auto one = waiting.lower_bound(first); one != waiting.end() && one->first <= last; ++one) {
     ++asked.answers;
     --out.waiting;
@@ -187,14 +209,13 @@ TurnForecast FairQueue::forecast(Id first, Id last, std::size_t followed) const 
 double FairQueue::take_first(const Asked& asked, std::size_t index, std::uint32_t own_begun) const {
   QueuedApp& app = ahead_.apps[index];
   const bool comes = index == asked.app && asked.coming != nullptr;
-  auto& head = ahead_.heads[index];
+  Rest& rest = ahead_.rests[index];
   const bool in_line = !comes || app.first < asked.first || app.first > asked.last;
-  const double tokens = in_line ? head->second : asked.coming->prompt_tokens;
-  if (in_line) ++head;
-  const bool more = index < apps_.size() && head != apps_[index].waiting.end();
-  app.first = more ? head->first : QueuedApp::kNone;
+  const double tokens = in_line ? rest.next->second : asked.coming->prompt_tokens;
+  if (in_line) ++rest.next;
+  app.first = rest.next != rest.end ? rest.next->first : QueuedApp::kNone;
   if (comes && own_begun < asked.answers) app.first = std::min(app.first, asked.first + own_begun);
-  app.service += kPromptToken * tokens / (comes ? asked.coming->weight : apps_[index].weight);
+  app.service += kPromptToken * tokens / rest.weight;
   return tokens;
 }
 
@@ -233,7 +254,7 @@ TurnForecast FairQueue::follow(const Asked& asked, TurnForecast out, std::size_t
     out.before += left;
     out.ends += left;
   }
-  out.ends_between += asked.answers - std::max(own_begun, 1U);
+  out.ends_between += asked.answers - std::clamp(own_begun, 1U, asked.answers);
   return out;
 }
 

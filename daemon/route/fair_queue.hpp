@@ -26,8 +26,9 @@ class FairQueue {
   // goes before the later requests of its app.
   using Id = std::uint64_t;
   static constexpr double kPromptToken = 1, kGeneratedToken = 2;
-  // Requests that a forecast follows one by one. Beyond them every request in line is taken to go first.
-  static constexpr std::size_t kFollowed = 256;
+  // Requests that a forecast follows one by one, at the cost of a look at every app that waits or came
+  // lately. Beyond them the forecast takes every request in line to go first.
+  static constexpr std::size_t kFollowed = 64;
 
   // Sequences that the engine computes at once; at least one.
   void set_slots(std::uint32_t slots) noexcept;
@@ -48,7 +49,8 @@ class FairQueue {
   std::size_t waiting() const noexcept { return waiting_; }
   std::uint32_t running() const noexcept { return static_cast<std::uint32_t>(running_.size()); }
 
-  // A request that would come now, with so many answers. prompt_tokens: of each of them, as estimated.
+  // A request that would come now, with so many answers. prompt_tokens: of each of them, as estimated. If
+  // some of its answers wait or run here already, the forecast is theirs.
   struct Coming {
     std::string_view app;
     double weight = 1, prompt_tokens = 0;
@@ -83,15 +85,23 @@ class FairQueue {
     Id id = 0;
     std::size_t app = 0;
   };
-  // The queue's state as a forecast goes on from it. Reused, so that a forecast allocates nothing.
+  // An app's requests that still wait in a forecast.
+  struct Rest {
+    Waiting::const_iterator next, end;
+    double weight = 1;
+  };
+  // The queue's state as a forecast goes on from it. It leaves out the apps that cannot change a turn: they
+  // neither wait nor run, and came long ago. Reused, so that a forecast allocates nothing.
   struct Ahead {
     std::vector<QueuedApp> apps;
-    std::vector<Waiting::const_iterator> heads;  // by app
-    std::vector<std::size_t> begun;              // apps of those at the engine, in order
+    std::vector<Rest> rests;          // by app
+    std::vector<std::size_t> places;  // in `apps`, by the queue's index; kLeftOut
+    std::vector<std::size_t> begun;   // apps of those at the engine, in order
   };
+  static constexpr std::size_t kLeftOut = SIZE_MAX;
   // The request that a forecast is for.
   struct Asked {
-    std::size_t app = 0;
+    std::size_t app = 0;     // of Ahead::apps
     Id first = 0, last = 0;  // its answers
     std::uint32_t answers = 0;
     std::uint32_t begun = 0;         // of its answers, those that have their turn
@@ -103,7 +113,8 @@ class FairQueue {
   void charge(std::size_t app, double tokens) noexcept;
   void start(Id id, std::size_t app, double prompt_tokens);
   TurnForecast here() const noexcept;
-  Ahead& look_ahead() const;
+  void look_ahead() const;
+  std::size_t take_along(std::size_t app) const;
   TurnForecast forecast(Id first, Id last, std::size_t followed) const;
   double take_first(const Asked& asked, std::size_t app, std::uint32_t own_begun) const;
   TurnForecast follow(const Asked& asked, TurnForecast out, std::size_t followed) const;

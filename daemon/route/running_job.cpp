@@ -251,7 +251,9 @@ void RunningJob::foresee(std::size_t index, const std::string& backend) {
   choice.predicted_at = backend;
   const Asked asked{prints_[index / spec_.n], number_, arrival_};
   predict::Query query = query_of(spec_, asked, std::chrono::steady_clock::now());
-  if (index == 0) query.lines = dispatcher_->lines_for(spec_, asked);  // its times are judged
+  std::optional<predict::LineState> line;
+  if (index == 0) line = dispatcher_->turns->forecast(spec_.model.id, backend, coming_of(spec_, asked));
+  if (line) query.lines = {&*line, 1};  // the times of the first answer are judged
   choice.predicted = dispatcher_->predictor.enter(
       {query, backend, receipt().facts, index == 0, !choice.attempt.resume_tokens().empty()});
 }
@@ -309,20 +311,16 @@ void RunningJob::reconsider() {
   spec_.traits.waited = std::chrono::duration_cast<std::chrono::milliseconds>(so_far);
   const policy::Decision& decision = receipt().decision;
   auto facts = dispatcher_->facts_for(
-      spec_, {prints_.front(), number_, arrival_, own_place(), reconsideration_.left()});
+      spec_, {prints_.front(), number_, arrival_, own_line(), reconsideration_.left()});
   const Outlook now = outlook_of(decision, facts, so_far);
   if (auto why = reconsideration_.reason(now)) return decide_again(std::move(facts), so_far, std::move(*why));
   watch(now);
 }
 
-// nullopt: no answer stands in line yet.
-std::optional<OwnPlace> RunningJob::own_place() const {
-  const Choice* last = nullptr;
-  for (const Choice& choice : choices_)
-    if (choice.place) last = &choice;
-  if (last == nullptr) return std::nullopt;
-  const auto turn = choices_.front().place.forecast(last->place);
-  return turn ? std::optional(OwnPlace{receipt().decision.target->backend, *turn}) : std::nullopt;
+// The engine in whose line its answers stand. "": none does yet.
+std::string_view RunningJob::own_line() const {
+  const bool stands = std::ranges::any_of(choices_, [](const Choice& choice) { return bool{choice.place}; });
+  return stands ? std::string_view(receipt().decision.target->backend) : std::string_view();
 }
 
 // The request gives its places up where another engine is chosen. It stays where the same one is, or none.

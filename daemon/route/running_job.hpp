@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -84,7 +85,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   bool only_waits() const;
   void watch(const Outlook& outlook);
   void reconsider();
-  std::optional<OwnPlace> own_place() const;
+  std::string_view own_line() const;
   void decide_again(policy::Facts facts, std::chrono::microseconds so_far, std::string why);
 
   std::shared_ptr<Dispatcher::Impl> dispatcher_;

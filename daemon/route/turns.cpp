@@ -57,12 +57,6 @@ std::optional<PlaceInLine> Turns::Place::in_line() const {
   return out;
 }
 
-std::optional<TurnForecast> Turns::Place::forecast(const Place& last) const {
-  const auto turns = turns_.lock();
-  if (!turns || id_ == 0 || last.id_ == 0 || last.line_ != line_) return std::nullopt;
-  return turns->lines_.at(*line_).queue.forecast(id_, last.id_);
-}
-
 // Times between places are a pace only while every one of them is waited for.
 void Turns::note_pace(Line& line) const {
   if (line.queue.waiting() == 0) {
@@ -121,6 +115,13 @@ void Turns::forecast(const std::string& model, const FairQueue::Coming& coming,
   out.clear();
   for (const auto& [key, line] : lines_)
     if (key.first == model) out.push_back({key.second, line.queue.forecast(coming)});
+}
+
+std::optional<predict::LineState> Turns::forecast(const std::string& model, const std::string& backend,
+                                                  const FairQueue::Coming& coming) const {
+  const auto at = lines_.find({model, backend});
+  if (at == lines_.end()) return std::nullopt;
+  return predict::LineState{at->first.second, at->second.queue.forecast(coming)};
 }
 
 std::size_t Turns::waiting(const std::string& model, const std::string& backend) const {

@@ -28,10 +28,10 @@ struct TurnRequest {
   FairQueue::Id arrival = 0;  // by Turns::arrive(); in every line the app's requests go by it
 };
 
-// How many go first if nobody else comes, and how long until the turn at the pace at which places have been
-// given up lately. -1: nobody has waited long enough for a pace to be known.
 struct PlaceInLine {
-  std::size_t ahead = 0;
+  std::size_t ahead = 0;  // requests that go first if nobody else comes
+  // Time until the turn, at the pace at which places have been given up lately. -1: nobody has waited long
+  // enough for a pace to be known.
   std::int64_t eta_ms = -1;
 };
 
@@ -52,9 +52,6 @@ class Turns : public std::enable_shared_from_this<Turns> {
     void generated(std::uint64_t tokens);
     void settle(double prompt_tokens);           // what the prompt really cost: 0 where nothing was computed
     std::optional<PlaceInLine> in_line() const;  // nullopt: it does not wait
-    // The turns of the answers from this place to `last`, places of one request. nullopt: they are not in one
-    // line.
-    std::optional<TurnForecast> forecast(const Place& last) const;
 
    private:
     friend class Turns;
@@ -72,10 +69,13 @@ class Turns : public std::enable_shared_from_this<Turns> {
   // after the place is gone. It must not destroy places. Precondition: the answer has no place in this line.
   Place ask(TurnRequest request, std::function<void()> granted);
   std::size_t waiting(const std::string& model, const std::string& backend) const;
-  // The turn of a request that came now, for each engine of the model that has a line. They are put into
+  // The turn of the request, for each engine of the model that has a line. The turns are put into
   // `out`, whose names live as long as this.
   void forecast(const std::string& model, const FairQueue::Coming& coming,
                 std::vector<predict::LineState>& out) const;
+  // The same for one of its engines. nullopt: the engine has no line.
+  std::optional<predict::LineState> forecast(const std::string& model, const std::string& backend,
+                                             const FairQueue::Coming& coming) const;
   double widest_gap() const;  // of all lines: FairQueue's
   // Between two places given up at the model's engine that is quickest at it; -1: not known.
   std::int64_t pace_ms(const std::string& model) const;

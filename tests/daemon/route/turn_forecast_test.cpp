@@ -34,6 +34,7 @@ class Walk {
   }
   std::size_t compared() const { return compared_; }
   std::size_t late() const { return late_; }
+  std::size_t moved() const { return moved_; }
 
  private:
   struct Turn {
@@ -51,13 +52,13 @@ class Walk {
     switch (below(6)) {
       case 0:
       case 1:
-        if (prompts_.size() >= 60) break;
-        prompts_[++last_] = prompt;
+        if (prompts_.size() >= 50) break;
+        prompts_[last_ += kGap] = prompt;
         queue_.add(last_, name(app), weight(app), prompt);
         break;
       case 2:
         if (below(20) != 0) break;
-        queue_.begin(++last_, name(app), weight(app), prompt);
+        queue_.begin(last_ += kGap, name(app), weight(app), prompt);
         running_.push_back(last_);
         break;
       case 3:
@@ -118,29 +119,42 @@ class Walk {
   void compare_one_that_comes() {
     const std::uint32_t app = some_app(), answers = 1 + below(2) * below(6);
     const std::string app_name = below(10) == 0 ? "new" : name(app);
-    const TurnForecast forecast =
-        queue_.forecast({.app = app_name, .weight = weight(app), .prompt_tokens = 50, .answers = answers});
+    const bool moved = last_ > 0 && below(2) == 0;  // from another line, where it has waited already
+    const Id own = moved ? kGap * below(static_cast<std::uint32_t>(last_ / kGap)) + 1 : last_ + 1;
+    const FairQueue::Coming coming{.app = app_name,
+                                   .weight = weight(app),
+                                   .prompt_tokens = 50,
+                                   .answers = answers,
+                                   .arrival = moved ? own : 0};
+    const TurnForecast forecast = queue_.forecast(coming);
     FairQueue copy = queue_;
-    for (std::uint32_t i = 0; i < answers; ++i) copy.add(last_ + 1 + i, app_name, weight(app), 50);
+    for (std::uint32_t i = 0; i < answers; ++i) copy.add(own + i, app_name, weight(app), 50);
     const std::vector<Turn> turns = drain(copy);
     const auto at = [&](Id id) {
       return static_cast<std::size_t>(std::ranges::find(turns, id, &Turn::id) - turns.begin());
     };
-    const std::size_t first = at(last_ + 1), last = at(last_ + answers);
+    const std::size_t first = at(own), last = at(own + answers - 1);
     ASSERT_EQ(forecast.before, first);
     ASSERT_EQ(forecast.ends, turns[first].ends);
     ASSERT_EQ(forecast.between, last - first - (answers - 1));
     ASSERT_EQ(forecast.ends_between, turns[last].ends - turns[first].ends);
     late_ += first > 0 && first < prompts_.size() ? 1 : 0;
-    // The same of those answers once they stand in line.
-    const TurnForecast in_line = copy.forecast(last_ + 1, last_ + answers);
-    ASSERT_EQ(in_line.before, forecast.before);
-    ASSERT_EQ(in_line.ends, forecast.ends);
-    ASSERT_EQ(in_line.between, forecast.between);
-    ASSERT_EQ(in_line.ends_between, forecast.ends_between);
-    ASSERT_EQ(in_line.waiting, prompts_.size());
+    moved_ += moved && first < prompts_.size() ? 1 : 0;
+    // The same of those answers once they stand in line, by their places or by when they came.
+    FairQueue::Coming again = coming;
+    again.arrival = own;
+    for (const TurnForecast& in_line : {copy.forecast(own, own + answers - 1), copy.forecast(again)}) {
+      ASSERT_EQ(in_line.before, forecast.before);
+      ASSERT_EQ(in_line.ends, forecast.ends);
+      ASSERT_EQ(in_line.between, forecast.between);
+      ASSERT_EQ(in_line.ends_between, forecast.ends_between);
+      ASSERT_EQ(in_line.tokens, forecast.tokens);
+      ASSERT_EQ(in_line.waiting, prompts_.size());
+    }
     ++compared_;
   }
+
+  static constexpr Id kGap = 10;  // between two ids, for the answers of requests from other lines
 
   std::mt19937_64 random_;
   std::uint32_t slots_, apps_;
@@ -148,11 +162,11 @@ class Walk {
   Id last_ = 0;
   std::map<Id, double> prompts_;  // of those that wait
   std::vector<Id> running_;       // in the order in which they began
-  std::size_t compared_ = 0, late_ = 0;
+  std::size_t compared_ = 0, late_ = 0, moved_ = 0;
 };
 
 TEST(TurnForecast, IsTheOrderInWhichTheQueueGivesTurns) {
-  std::size_t compared = 0, late = 0;
+  std::size_t compared = 0, late = 0, moved = 0;
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Walk walk(seed);
@@ -160,9 +174,11 @@ TEST(TurnForecast, IsTheOrderInWhichTheQueueGivesTurns) {
     if (HasFatalFailure()) return;
     compared += walk.compared();
     late += walk.late();
+    moved += walk.moved();
   }
   EXPECT_GT(compared, 5000U);
   EXPECT_GT(late, 200U) << "hardly any request came that goes before some and after others";
+  EXPECT_GT(moved, 200U) << "hardly any request moved before others";
 }
 
 TEST(TurnForecast, ChangesNothing) {
@@ -184,10 +200,53 @@ TEST(TurnForecast, TakesAllToGoFirstBeyondThoseThatItFollows) {
   while (q.next()) continue;
   const TurnForecast forecast = q.forecast({.app = "a", .prompt_tokens = 10, .answers = 3});
   EXPECT_EQ(forecast.before, 997U) << "three have begun, and the last slot is kept";
-  EXPECT_EQ(forecast.ends, 997U);
+  EXPECT_EQ(forecast.ends, 998U) << "the last slot stays kept as far as turns are followed";
   EXPECT_EQ(forecast.tokens, 9970);
   EXPECT_EQ(forecast.ends_between, 2U);
   EXPECT_EQ(q.ahead_of(999), 995U) << "each one is followed where the place itself is asked for";
+}
+
+TEST(TurnForecast, IsThatOfTheAnswersInLineWhereARequestIsThereAlready) {
+  FairQueue q;
+  q.set_slots(2);
+  for (Id id = 1; id <= 1000; ++id) q.add(id, "a", 1, 10);
+  while (q.next()) continue;
+  const auto arrived = [&](Id arrival, std::uint32_t answers) {
+    return q.forecast({.app = "a", .prompt_tokens = 10, .answers = answers, .arrival = arrival});
+  };
+  const TurnForecast running = arrived(1, 2);
+  EXPECT_EQ(running.before, 0U);
+  EXPECT_EQ(running.taken, 0U);
+  EXPECT_EQ(running.ends_between, 0U);
+  EXPECT_EQ(arrived(2, 1).ends_between, 0U) << "it has begun";
+  EXPECT_EQ(arrived(4, 2).before, 1U);
+  EXPECT_EQ(arrived(4, 2).waiting, 996U);
+  q.remove(4);
+  EXPECT_EQ(arrived(4, 3).before, 1U) << "the first of its answers stands elsewhere";
+  EXPECT_EQ(arrived(4, 3).waiting, 995U);
+}
+
+// An app that was there long ago changes no turn, and costs a forecast nothing. It may come again.
+TEST(TurnForecast, LeavesOutAppsThatCameLongAgo) {
+  FairQueue q;
+  q.set_slots(1);
+  Id id = 0;
+  const auto serve = [&](const std::string& app) {
+    q.add(++id, app, 1, 10);
+    ASSERT_EQ(q.next(), id);
+    q.remove(id);
+  };
+  for (int i = 0; i < 5; ++i) serve("old" + std::to_string(i));
+  for (std::uint64_t i = 0; i <= kRemembered + 5; ++i) serve("busy");
+  for (int i = 0; i < 3; ++i) q.add(++id, "busy", 1, 10);
+  ASSERT_TRUE(q.next());
+  const TurnForecast forecast = q.forecast({.app = "old3", .prompt_tokens = 10, .answers = 2});
+  FairQueue later = q;
+  for (const Id own : {id + 1, id + 2}) later.add(own, "old3", 1, 10);
+  const TurnForecast in_line = later.forecast(id + 1, id + 2);
+  EXPECT_EQ(forecast.before, in_line.before);
+  EXPECT_EQ(forecast.between, in_line.between);
+  EXPECT_EQ(forecast.ends, in_line.ends);
 }
 
 // One that has its turn goes on the way to the engine, wherever its further answers stand.
@@ -217,7 +276,8 @@ class FairLine final : public predict::Queue {
   void token(std::uint64_t number) override { queue_.generated(number, 1); }
   void leave(std::uint64_t number) override { queue_.remove(number); }
   TurnForecast forecast(const predict::Simulated& r) const override {
-    return queue_.forecast({.app = r.app, .weight = weight(r), .prompt_tokens = double(r.prompt)});
+    return queue_.forecast(
+        {.app = r.app, .weight = weight(r), .prompt_tokens = double(r.prompt), .answers = r.answers});
   }
   TurnForecast forecast(std::uint64_t number) const override { return queue_.forecast(number, number); }
 
@@ -265,6 +325,38 @@ TEST(TurnForecast, TellsThePredictorWhoBeginsFirst) {
   }
   EXPECT_GT(pairs, 1000U);
   EXPECT_LT(static_cast<double>(wrong), 0.02 * static_cast<double>(pairs)) << wrong << " of " << pairs;
+}
+
+// The queue gives turns to another app between them.
+TEST(TurnForecast, TellsThePredictorWhenTheLastOfSeveralAnswersEnds) {
+  predict::Predictor predictor(KeyedHash(1, 2));
+  FairLine line(4);
+  predict::SimulatedEngine engine(predictor, 4, 3);
+  engine.costs.noise = 0.02;
+  engine.line = &line;
+  const auto request = [&](std::string app, double at) {
+    predict::Simulated one;
+    one.app = std::move(app);
+    one.at = at;
+    one.prompt = 100;
+    one.output = 32;
+    return one;
+  };
+  std::vector<predict::Simulated> learned;
+  for (int i = 0; i < 60; ++i) learned.push_back(request(i % 2 == 0 ? "chat" : "agent", 0.25 * (i + 1)));
+  engine.run(learned);
+  std::vector<predict::Simulated> burst;
+  const double start = engine.now() + 1;
+  for (int i = 0; i < 24; ++i) burst.push_back(request("agent", start));
+  predict::Simulated several = request("chat", start + 0.1);
+  several.answers = 12;
+  burst.push_back(several);
+  engine.run(burst);
+  const predict::Simulated& asked = burst.back();
+  ASSERT_TRUE(asked.known && asked.predicted.total);
+  EXPECT_GT(asked.total, 2 * asked.ttft) << "they took turns";
+  EXPECT_NEAR(static_cast<double>(asked.predicted.ttft.p50) / 1e6, asked.ttft, 0.25 * asked.ttft);
+  EXPECT_NEAR(static_cast<double>(asked.predicted.total->p50) / 1e6, asked.total, 0.25 * asked.total);
 }
 
 }  // namespace

@@ -131,6 +131,28 @@ TEST_F(TurnsTest, ARequestThatMovesKeepsItsAge) {
   EXPECT_EQ(turns->waiting("m", "cpu"), 0U);
 }
 
+TEST_F(TurnsTest, ForetellsTheTurnOfARequestInItsOwnLineAndInOthers) {
+  auto one = ask("one"), two = ask("two"), third = ask("three");
+  const FairQueue::Id arrival = turns->arrive(2);
+  auto first = ask_as(arrival, "first", "a", "cpu"), second = ask_as(arrival + 1, "second", "a", "cpu");
+  auto later = ask("later");
+  auto elsewhere = ask("elsewhere", "a", "vulkan");
+  const FairQueue::Coming coming{.app = "a", .prompt_tokens = 10, .answers = 2, .arrival = arrival};
+  std::vector<predict::LineState> lines;
+  turns->forecast("m", coming, lines);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_EQ(lines[0].backend, "cpu");
+  EXPECT_EQ(lines[0].turn.before, 1U);
+  EXPECT_EQ(lines[0].turn.waiting, 2U) << "two of those that wait are its own";
+  EXPECT_EQ(lines[0].turn.ends_between, 1U);
+  EXPECT_EQ(lines[1].backend, "vulkan");
+  EXPECT_EQ(lines[1].turn.before, 0U);
+  EXPECT_EQ(lines[1].turn.taken, 1U);
+  EXPECT_EQ(turns->forecast("m", "cpu", coming)->turn.before, 1U);
+  EXPECT_EQ(turns->forecast("m", "vulkan", coming)->turn.taken, 1U);
+  EXPECT_FALSE(turns->forecast("m", "opencl", coming));
+}
+
 TEST_F(TurnsTest, AMovedRequestTakesNoShareOfAnotherApp) {
   const FairQueue::Id old = turns->arrive(1);
   auto one = ask("one", "a", "vulkan"), two = ask("two", "a", "vulkan");
