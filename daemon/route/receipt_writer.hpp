@@ -24,7 +24,7 @@ class ReceiptWriter {
   void decided(policy::Facts facts, const policy::Decision& decision, double policy_us);
   // The decision leaves no target that is predicted to hold a hard SLO. nullopt: not so.
   void refused(std::optional<Error> why) { receipt_->refused = std::move(why); }
-  // Where the request stays again, the new row replaces the last: moves are few, and it may stay for long.
+  // The new row replaces the last one if the request stayed in both: moves are few, but it may stay for long.
   void redecided(Redecision again);
   void explained() { receipt_->state = RunState::Kind::explained; }
   void parked() { receipt_->state = RunState::Kind::parked; }

@@ -27,7 +27,8 @@ struct Expectation {
 struct Outlook {
   std::chrono::microseconds waited{0};  // since the admission
   Expectation own;                      // at the target where the request waits
-  std::vector<Expectation> others;      // usable targets of rules that pick by prediction, each engine once
+  // Usable targets of the deciding rule and of those before it that pick by prediction, each engine once.
+  std::vector<Expectation> others;
 };
 
 // Precondition: the decision has a target. `facts` may be younger than the decision: they say which of its
@@ -35,9 +36,17 @@ struct Outlook {
 Outlook outlook_of(const policy::Decision& decision, const policy::Facts& facts,
                    std::chrono::microseconds waited);
 
+// Whether a request that waits at `backend` stays there although `again`, taken on `facts`, chose another
+// engine. It does if the rule picks by prediction, names its own target as usable too, and the chosen target
+// is not clearly better: a rule prefers the first listed among targets about as fast, which is no reason to
+// give up a place for good. Precondition: `again` has a target.
+bool stays_against(const policy::Decision& again, const policy::Facts& facts, const std::string& backend);
+
 // One request's reasons to be decided again:
 // - the prediction at its own target passes the SLO, or was past it and has become clearly worse;
-// - another target has become clearly better, under a rule that picks by prediction;
+// - another target has become clearly better, under a rule that picks by prediction and that is asked no
+// later
+//   than the deciding one;
 // - without any SLO, under such a rule, the prediction at its own target has become clearly worse.
 // Each compares with the latest decision: a prediction that decision knew is no reason to repeat it.
 class Reconsideration {
@@ -54,8 +63,8 @@ class Reconsideration {
   std::optional<std::chrono::microseconds> until_look(const Outlook& now) const;
   // Why the request is decided again, in the receipt's words; nullopt: it stays. Precondition: decided().
   std::optional<std::string> reason(const Outlook& now) const;
-  // Engines that the request gave up. It never returns to one: two engines whose predictions alternate would
-  // pass it back and forth.
+  // Engines that the request gave up. No decision returns it to one: two engines whose predictions alternate
+  // would pass it back and forth.
   const std::vector<std::string>& left() const noexcept { return left_; }
 
  private:

@@ -289,7 +289,8 @@ std::chrono::microseconds RunningJob::waited() const {
   return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - admitted_);
 }
 
-// Every answer stands in line or waits for a load, at the engine of the decision.
+// Every answer stands in line or waits for a load, at the engine of the decision. A request that fell back to
+// another target is not decided again: the policy would send it to the engine that has just failed it.
 bool RunningJob::only_waits() const {
   return !over_ && !had_event_ && std::ranges::all_of(choices_, [](const Choice& choice) {
     return choice.attempt.attempts() == 1 && !choice.begun && !choice.done;
@@ -323,18 +324,20 @@ std::string_view RunningJob::own_line() const {
   return stands ? std::string_view(receipt().decision.target->backend) : std::string_view();
 }
 
-// The request gives its places up where another engine is chosen. It stays where the same one is, or none.
+// The request gives its places up if another engine is chosen that it does not stay against. It stays if its
+// own engine is chosen, or none.
 void RunningJob::decide_again(policy::Facts facts, std::chrono::microseconds so_far, std::string why) {
   const policy::Target& from = *receipt().decision.target;
   const double took = dispatcher_->decide(spec_, facts);
   const policy::Decision& again = dispatcher_->deciding;
-  const policy::Target& to = again.target ? *again.target : from;
+  const bool follows = again.target != nullptr && !stays_against(again, facts, from.backend);
+  const policy::Target& to = follows ? *again.target : from;
   receipt_.redecided(
       {static_cast<double>(so_far.count()) / 1e3, to_string(from), to_string(to), std::move(why)});
   dispatcher_->metrics.redecided(from.backend, to.backend);
-  const Outlook outlook = outlook_of(again.target ? again : receipt().decision, facts, so_far);
+  const Outlook outlook = outlook_of(follows ? again : receipt().decision, facts, so_far);
   auto refused = dispatcher_->refusal(spec_, facts);
-  if (again.target || refused) dispatcher_->record(std::move(facts), took, refused, receipt_);
+  if (follows || refused) dispatcher_->record(std::move(facts), took, refused, receipt_);
   if (refused) return fail_all(*refused);
   reconsideration_.decided(outlook);
   const auto targets = possible_targets(receipt().decision, reconsideration_.left());
@@ -499,6 +502,7 @@ void RunningJob::first_event() {
   if (had_event_) return;
   had_event_ = true;
   deadline_.cancel();
+  reconsider_.cancel();
   receipt_.first_event();
   --dispatcher_->waiting;
   ++dispatcher_->running;

@@ -203,6 +203,57 @@ TEST(Reconsideration, TargetsOfARuleThatMissedTheSloAreCompared) {
   EXPECT_EQ(w.reason(10ms), "vulkan is predicted to hold the SLO, and cpu is not");
 }
 
+// They stand in for its targets when those fail, and the policy would not choose them.
+TEST(Reconsideration, TargetsOfARuleBehindTheDecidingOneAreNotCompared) {
+  Waiting w(
+      "rules:\n  - {id: here, because: b, use: cpu, pick: fastest, on_unavailable: next}\n"
+      "default: {because: b, use: vulkan, pick: fastest}\n");
+  w.predict("cpu", 1s, 4s).predict("vulkan", 1s, 4s).decided();
+  ASSERT_EQ(w.decision.rule->id, "here");
+  ASSERT_EQ(w.decision.targets.size(), 2U);
+  w.predict("vulkan", 10ms, 20ms);
+  EXPECT_EQ(w.reason(10ms), "");
+}
+
+// `cpu` is listed first, and so picked where it is about as fast.
+TEST(StaysAgainst, ATargetThatIsNotClearlyBetter) {
+  Waiting w(kPickFastest);
+  const auto stays = [&] {
+    const policy::Decision again = policy::decide(*w.tree, w.facts);
+    EXPECT_EQ(again.target->backend, "cpu");
+    return stays_against(again, w.facts, "vulkan");
+  };
+  w.predict("cpu", 1s, 4300ms).predict("vulkan", 1s, 4s);
+  EXPECT_TRUE(stays());
+  w.predict("cpu", 1s, 3500ms);
+  EXPECT_TRUE(stays()) << "faster, but not clearly";
+  w.predict("cpu", 1s, 1s);
+  EXPECT_FALSE(stays());
+  w.predict("cpu", 1s, 4300ms).available("vulkan", false);
+  EXPECT_FALSE(stays()) << "its own is not available";
+}
+
+TEST(StaysAgainst, AnotherTargetThatHoldsTheSloToo) {
+  Waiting w(kPickBySlo, slo_of(500ms));
+  w.predict("cpu", 100ms, 4s).predict("vulkan", 100ms, 4s).holds_slo("cpu", true).holds_slo("vulkan", true);
+  policy::Decision again = policy::decide(*w.tree, w.facts);
+  ASSERT_EQ(again.target->backend, "cpu");
+  EXPECT_TRUE(stays_against(again, w.facts, "vulkan"));
+  EXPECT_FALSE(stays_against(again, w.facts, "cpu")) << "its own is chosen";
+  w.holds_slo("vulkan", false);
+  again = policy::decide(*w.tree, w.facts);
+  EXPECT_FALSE(stays_against(again, w.facts, "vulkan"));
+}
+
+TEST(StaysAgainst, NeitherARuleThatTakesTheFirstNorOneThatDoesNotNameItsTarget) {
+  Waiting first(kPickFirst);
+  first.predict("cpu", 1s, 4s).predict("vulkan", 1s, 1s);
+  EXPECT_FALSE(stays_against(policy::decide(*first.tree, first.facts), first.facts, "vulkan"));
+  Waiting other("default: {because: b, use: cpu, pick: fastest}\n");
+  other.predict("cpu", 1s, 4s).predict("vulkan", 1s, 1s);
+  EXPECT_FALSE(stays_against(policy::decide(*other.tree, other.facts), other.facts, "vulkan"));
+}
+
 TEST(Reconsideration, WithoutAnSloItsOwnTargetGettingClearlyWorseIsAReason) {
   Waiting w(kPickFastest);
   w.predict("cpu", 1s, 4s).decided();
@@ -257,6 +308,12 @@ TEST(ReconsiderationLook, ComesWhenTheSloWouldBePassedIfNothingMoved) {
   Waiting late(kPickFirst, slo_of({}, {}, 1s));
   late.predict("cpu", 10ms, 800ms).decided();
   EXPECT_EQ(late.until_look(0ms), 200ms);
+}
+
+TEST(ReconsiderationLook, ComesNoMoreThanTwentyTimesASecondNearAShortSlo) {
+  Waiting w(kPickFirst, slo_of(80ms));
+  w.predict("cpu", 75ms).decided();
+  EXPECT_EQ(w.until_look(0ms), 50ms);
 }
 
 TEST(ReconsiderationLook, GoesOnHoweverOftenTheRequestWasDecidedAgain) {

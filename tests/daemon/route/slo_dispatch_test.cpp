@@ -439,6 +439,32 @@ TEST_F(DecidedAgain, WhenAnotherTargetBecomesFasterWithoutAnySlo) {
             "1000.0 ms to the end of the answer are expected at vulkan, and 5000.0 ms at cpu");
 }
 
+// vulkan, listed first, is picked as it is within a tenth of the fastest. It is slower, and no way leads
+// back.
+TEST_F(DecidedAgain, StaysWhereTheChosenTargetIsNotClearlyBetter) {
+  policy::Facts hardware = predicted(75'000, 75'000);
+  hardware.set("backend.cpu.expected_total", std::int64_t{1'000'000}, "predicted: queue 1.0 ms");
+  hardware.set("backend.vulkan.expected_total", std::int64_t{1'050'000}, "predicted: queue 1.0 ms");
+  Rig rig(settings_by("default: {because: b, use: [vulkan, cpu], pick: fastest}\n", ttft(80ms)), hardware);
+  rig.vulkan();
+  rig.fleet.disabled["vulkan"] = {ErrorCode::worker_died, "It died.", {}, {}};
+  rig.fleet.hold_acquires = true;
+  Wire wire(rig);
+  wire.send(post(kChatPath, kHello));
+  ASSERT_EQ(rig.fleet.acquired.at(0), "cpu");
+  rig.fleet.disabled.clear();
+  ASSERT_TRUE(eventually(wire, [&] {
+    return metrics_of(rig).find("flyball_redecisions_total{from=\"cpu\"") != std::string::npos;
+  }));
+  EXPECT_THAT(rig.fleet.acquired, ::testing::ElementsAre("cpu"));
+  rig.fleet.held.front()(&rig.cpu());
+  ASSERT_TRUE(eventually(wire, [&] { return !wire.received().empty(); }));
+  EXPECT_EQ(wire.answer().status, 200);
+  const json receipt = receipt_of(rig, wire.answer().field("x-request-id"));
+  EXPECT_EQ(receipt["redecisions"].back()["to"], "cpu");
+  EXPECT_EQ(receipt["attempts"].size(), 1U);
+}
+
 // The older request moves to vulkan, where a later one of its app waits already.
 TEST_F(DecidedAgain, AMovedRequestIsBeforeALaterOneOfItsApp) {
   constexpr const char* kShortToVulkan = R"(rules:
