@@ -64,7 +64,7 @@ class Choice {
   }
 
  private:
-  // Those listed before it cannot be used, or are passed over.
+  // The targets listed before it cannot be used, or are passed over.
   Goals before(Goals goals, std::uint8_t or_meets_slo = 0) const {
     for (const Target& other : rule_.use) {
       if (&other == &target_) break;

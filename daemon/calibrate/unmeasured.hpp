@@ -1,5 +1,5 @@
-// What idle calibration has to do: the engines of this machine without ceilings, and the configured models
-// that have no figures on one of its engines.
+// The work of idle calibration: engines of this machine without ceilings, and configured models that have no
+// figures on one of its engines.
 #pragma once
 
 #include <cstdint>

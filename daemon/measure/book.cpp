@@ -120,7 +120,7 @@ const std::vector<Figure>& Book::figures_of(const Pair& pair) const {
   return it == figures_.end() ? kNone : it->second;
 }
 
-// Of the first prior that has not expired and that knows what the kind takes.
+// Goes by the first prior that has not expired and knows the rates that the kind takes.
 std::optional<Book::Predicted> Book::predicted(const Pair& pair, Kind kind, std::uint32_t at,
                                                std::int64_t now) const {
   const auto priors = priors_.find(pair);

@@ -18,7 +18,7 @@ inline constexpr std::size_t kQuantities = 6;
 std::string_view to_string(Quantity quantity) noexcept;  // "bytes"
 std::optional<Quantity> quantity_named(std::string_view name) noexcept;
 
-// What a prediction was taken from: the model's file (bytes), the device's measured ceilings, figures of
+// The source of a prediction: the model's file (bytes), the device's measured ceilings, figures of
 // `calibrate`, earlier requests (daemon/predict), or ceilings assumed of the device's class.
 enum class Basis : std::uint8_t { file, roofline, measured, requests, assumed };
 inline constexpr std::size_t kBases = 5;

@@ -1,6 +1,6 @@
-// What a model can do at best on an engine whose device's ceilings are known or assumed: a step takes as long
-// as reading its weights or as its arithmetic, whichever is longer. It stands in for what was not measured.
-// Pure.
+// The best that a model can do on an engine whose device's ceilings are known or assumed: a step takes as
+// long as reading its weights or as its arithmetic, whichever is longer. It stands in for what was not
+// measured. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Whether a series of observations has changed its level, as when a machine recovers: then those before the
-// change say nothing of what comes. One or two that are far off are outliers, and change nothing. Pure.
+// Finds a change of level in a series of observations, as when a machine recovers. Observations before it say
+// nothing of those to come. One or two that are far off are outliers, and change nothing. Pure.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ inline bool has_changed(std::span<const double, 2 * kLevel> latest) {
   return most * kLevelsApart <= least_before || least >= kLevelsApart * most_before;
 }
 
-// Whether what came before a change may be forgotten. Levels that alternate come again: whoever forgot at
-// each change would always expect the wrong one.
+// Says at a change whether the levels before it may be forgotten. Levels that alternate come again: a fit
+// that forgot at each change would always expect the wrong one.
 class Changes {
  public:
   // A machine that becomes slow and recovers changes twice. A third change within so many observations says

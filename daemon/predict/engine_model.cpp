@@ -61,7 +61,7 @@ void EngineModel::set_prior(const measure::Book& book, const std::string& model,
   decode_.set_prior({step, stream, kPosition * step, token}, !assumed_);
 }
 
-// Where a fit forgets another level, ratios over its earlier values are other ones over the new.
+// A fit that forgets a level predicts other times, and the ratios kept so far are rescaled to them.
 void EngineModel::prefilled(const PrefillWork& work, double seconds) {
   const double before = prefill_(terms(work));
   if (!prefill_.add(terms(work), seconds)) return;

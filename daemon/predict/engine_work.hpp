@@ -121,7 +121,8 @@ class EngineWork {
   // Others on the same device or cores that are at work, and this one.
   double sharers() const noexcept { return group_->busy + (begun_ > 0 ? 0 : 1); }
   std::uint32_t begun() const noexcept { return begun_; }
-  // Since when no answer has been here, and no engine on the same device or cores at work. nullopt: one is.
+  // The time since which no answer has been here and no engine on the same device or cores has been at work.
+  // nullopt: one is.
   std::optional<TimePoint> idle_since() const noexcept {
     if (!stays_.empty() || group_->busy > 0) return std::nullopt;
     return std::max(left_, group_->idle_since);

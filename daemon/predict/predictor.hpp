@@ -79,7 +79,7 @@ struct Prediction {
   // Before correction by the ratios seen, in seconds.
   double raw_ttft = 0, raw_tpot = 0;
   bool queued = false, cold = false;
-  bool stale = false;  // without a hard SLO: the engine is idle, and nobody has seen it at work for a while
+  bool stale = false;    // without a hard SLO: the engine is idle, and nobody has seen it at work for a while
   bool assumed = false;  // its times follow from the device's class alone
 };
 

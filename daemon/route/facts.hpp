@@ -30,7 +30,7 @@ struct RequestTraits {
 
 // The app's SLO, with the times of the request's header that are stricter. Times count from the admission.
 config::Slo wanted_slo(const config::AppManifest& app, const RequestTraits& request);
-// Whether no header of the request made that SLO stricter.
+// True: no header of the request made that SLO stricter.
 bool is_own_slo(const config::AppManifest& app, const RequestTraits& request);
 
 struct LiveState {  // of the fleet, as of now

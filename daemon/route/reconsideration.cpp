@@ -81,7 +81,7 @@ bool is_available(const policy::TargetTrace& row, const policy::Facts& facts) {
                                                    static_cast<policy::FactId>(TargetFact::available)));
 }
 
-// How a target is better than the request's own, by the way in which its rule picks (policy/pick).
+// The lead of a target over the request's own, by the way in which its rule picks (policy/pick).
 enum class Lead : std::uint8_t { none, faster, holds_slo };
 Lead lead_of(const Expectation& other, const Expectation& own) {
   if (other.rule->pick == policy::Pick::meets_slo) {

@@ -36,8 +36,8 @@ struct Outlook {
 Outlook outlook_of(const policy::Decision& decision, const policy::Facts& facts,
                    std::chrono::microseconds waited);
 
-// Whether a request that waits at `backend` stays there although `again`, taken on `facts`, chose another
-// engine. It does if the rule picks by prediction, names its own target as usable too, and the chosen target
+// True: a request that waits at `backend` stays there although `again`, taken on `facts`, chose another
+// engine. It stays if the rule picks by prediction, names its own target as usable too, and the chosen target
 // is not clearly better: a rule prefers the first listed among targets about as fast, which is no reason to
 // give up a place for good. Precondition: `again` has a target.
 bool stays_against(const policy::Decision& again, const policy::Facts& facts, const std::string& backend);

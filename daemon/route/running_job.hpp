@@ -107,7 +107,8 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   std::uint64_t asks_ = 0;
   std::optional<SloGate::Pass> pass_;  // until its outcome is known
   TimesTaken times_;
-  // Where the request would go if the gate let it in: its refusal begins the load of that engine.
+  // The target that the request would go to if the gate let it in. Its refusal begins the load of that
+  // engine.
   const policy::Target* refused_at_ = nullptr;
   std::int64_t retry_after_ms_ = -1;
 };

@@ -1,4 +1,4 @@
-// Whether any target is predicted to hold a request's SLO. Pure.
+// Says whether any target is predicted to hold a request's SLO. Pure.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Whether a request gets in although no target is predicted to hold its app's hard SLO. Predictions may be
+// Lets some requests in although no target is predicted to hold their app's hard SLO. Predictions may be
 // wrong, and only a request that runs shows it. Pure; bounded; time comes in.
 //
 // Each app has a gate for each model. A closed gate lets one request in at a time, a probe, and refuses the

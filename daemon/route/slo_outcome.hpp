@@ -1,4 +1,4 @@
-// Whether a request held its SLO, by the times that it took. Pure.
+// Says whether a request held its SLO, by the times that it took. Pure.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ inline std::optional<bool> slo_held(const config::Slo& slo, const TimesTaken& ti
   return times.complete || (only_ttft && times.ttft) ? std::optional(true) : std::nullopt;
 }
 
-// Whether a request that still runs counts as a success: its first token came in time, and the next ones come
+// True: a request that still runs counts as a success. Its first token came in time, and the next ones come
 // fast enough. Only the end of the answer tells of a deadline.
 inline bool slo_held_so_far(const config::Slo& slo, const TimesTaken& times) {
   return slo.tpot && !slo.deadline && times.ttft && slo_held(slo, times) != false && times.early_tpot &&

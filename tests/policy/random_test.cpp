@@ -135,7 +135,7 @@ std::string predicted(const NaiveFacts& facts, const NaiveRule& rule,
   return rule.on_slo_miss == "fastest" ? fastest(facts, usable) : "";
 }
 
-// What stands before the one that is predicted to be right, and is to be tried, goes first.
+// A target that is to be tried goes first if it stands before the predicted one.
 std::string picked(const NaiveFacts& facts, const NaiveRule& rule, const std::vector<std::string>& usable) {
   const std::string taken = predicted(facts, rule, usable);
   if (rule.pick == "fastest" || rule.pick == "meets_slo")

@@ -205,6 +205,9 @@ struct Bursts {
   std::size_t length;
   double factor;
 };
+void PrintTo(const Bursts& one, std::ostream* out) {
+  *out << one.length << " answers at " << one.factor << " times the time";
+}
 class Alternating : public ::testing::TestWithParam<Bursts> {};
 
 TEST_P(Alternating, NineInTenStayBelowTheirP90) {

@@ -75,7 +75,7 @@ void SimulatedEngine::ask_about_waiting() {
   }
 }
 
-// Those whose turn it is get a slot.
+// Gives slots to the requests whose turn it is.
 void SimulatedEngine::begin() {
   const auto take = [&](std::deque<Open>::iterator one) {
     one->place.began(at(now_));

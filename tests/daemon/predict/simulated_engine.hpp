@@ -49,7 +49,7 @@ class SimulatedEngine {
   SimulatedEngine(Predictor& predictor, std::uint32_t slots, std::uint64_t seed)
       : predictor_(predictor), slots_(slots), draw_(seed) {}
   Costs costs;
-  Queue* line = nullptr;     // absent: requests get their turns in order of arrival
+  Queue* line = nullptr;    // absent: requests get their turns in order of arrival
   bool asks_again = false;  // about those that wait, when the last one has come
   // Requests in order of `at`; they are filled in.
   void run(std::vector<Simulated>& requests);

@@ -58,7 +58,7 @@ struct Machine {
     out.request = number;
     return out;
   }
-  // As of a request of such an app on this machine now.
+  // The facts of a request of such an app on this machine now.
   policy::Facts facts(std::optional<std::int64_t> slo_ttft = {}, const char* workload = "chat") {
     policy::Facts out;
     const auto set = [&](const char* name, policy::FactValue value) {
@@ -123,7 +123,7 @@ std::int64_t number(const policy::Facts& facts, const char* name) {
   return fact == nullptr ? -1 : std::get<std::int64_t>(fact->value);
 }
 
-// How the policy picked, as receipts say it.
+// The words of the pick in receipts.
 std::string picked(const policy::Tree& tree, const policy::Facts& facts) {
   const policy::Decision decision = decide(tree, facts);
   return decision.picks.empty() ? "" : pick_text(decision.picks[decision.picks.size() - 1], decision, facts);

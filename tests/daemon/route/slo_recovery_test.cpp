@@ -138,7 +138,8 @@ class Recovery {
   std::uint64_t requests_ = 0;
 };
 
-// A request a second for half an hour after six slow answers. Up to 146 of 1,800 were refused before the gate.
+// A request a second for half an hour after six slow answers. Up to 146 of 1,800 were refused before the
+// gate.
 TEST(SloRecovery, AHostThatRecoversServesAllWithinSeconds) {
   for (const int good : {0, 6, 50, 200}) {
     SCOPED_TRACE(good);

@@ -317,7 +317,7 @@ TEST(TurnForecast, TellsThePredictorWhoBeginsFirst) {
     engine.run(burst);
     for (const auto& a : burst)
       for (const auto& b : burst) {
-        // Those that began within a few steps of each other say nothing.
+        // Requests that began within a few steps of each other say nothing.
         if (a.began < start + 0.3 || b.began < a.began + 0.1) continue;
         ++pairs;
         wrong += a.predicted.queue >= b.predicted.queue ? 1 : 0;
