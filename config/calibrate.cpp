@@ -12,9 +12,8 @@ const std::vector<Bound<CalibrateRules>>& calibrate_table() {
        [](CalibrateRules& c, const Node& n) { c.idle = as_duration(n); }},
       {{"ceilings", boolean(),
         "after a start and before its figures expire, when no request was there for 2s, the daemon measures "
-        "what the devices of GPU engines can do at best, which takes less than a second each; false: "
-        "`flyball "
-        "calibrate` alone does"},
+        "what the devices of GPU engines can do at best, which takes less than a second each; "
+        "false: `flyball calibrate` alone does"},
        [](CalibrateRules& c, const Node& n) { c.ceilings = as_bool(n); }},
       {{"max_load", integer(1, 1'000'000),
         "but not while the machine's load average of a minute is above so many percent of its processors"},

@@ -132,7 +132,7 @@ class IdleRefresh {
   IdlePlan plan_;
   measure::Digests digests_;  // the thread's, while it runs
   bool measuring_ = false, stopped_ = false;
-  bool of_devices_ = false;                       // what it measures are ceilings
+  bool of_devices_ = false;                       // it measures ceilings, and no model
   std::unique_ptr<fleet::Loan> loan_;             // for what it measures
   std::optional<IdlePlan::Outcome> lender_said_;  // of that: it was not lent, or is to be given back
   std::jthread thread_;                           // last: it ends before what it uses

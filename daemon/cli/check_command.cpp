@@ -142,8 +142,8 @@ void check_model(const config::Config& config, const config::ModelEntry& entry, 
     error(".kv_type", kv_type.error());
 }
 
-// No finding: predictions stand in for measurements. Who cannot read the daemon's database, as a service's
-// of another user, is told nothing: it may say that all is measured.
+// No finding: predictions stand in for measurements. Says nothing to a user who cannot read the daemon's
+// database, as that of a service is: it may hold all measurements.
 void tell_unmeasured(const config::Config& config, Hardware& hardware) {
   const auto state_dir = config.state_dir.empty() ? settings::default_state_dir() : config.state_dir;
   if (state_dir.empty() || ::access(store::file_in(state_dir).c_str(), R_OK) != 0) return;

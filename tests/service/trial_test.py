@@ -86,7 +86,7 @@ class TrialTest(SmallModelTest):
                                              r"small`, or leave the machine idle\n")
             flyball("calibrate", "small", "--config", daemon.config, "--backends", "cpu", "--quick")
             self.assertNotRegex(flyball("check", daemon.config).stdout, r"unmeasured on cpu")
-            # Of a database that is not there or not to be read, such as another user's, nothing is said.
+            # Check says nothing if the database is not there or belongs to another user.
             with open(daemon.config) as config:
                 text = config.read()
             elsewhere = os.path.join(self.dir.name, "elsewhere.yaml")

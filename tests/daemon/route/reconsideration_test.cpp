@@ -1,4 +1,4 @@
-// When a waiting request is decided again, and when it is looked at.
+// Reasons to decide a waiting request again, and the times of its looks.
 #include "daemon/route/reconsideration.hpp"
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/daemon/api/fakes.hpp"
+#include "tests/daemon/route/slo_of.hpp"
 
 namespace flyball::route {
 namespace {
@@ -19,16 +20,6 @@ using std::chrono::microseconds;
 constexpr const char* kPickFirst = "default: {because: b, use: [cpu, 'vulkan:latency']}\n";
 constexpr const char* kPickFastest = "default: {because: b, use: [cpu, 'vulkan:latency'], pick: fastest}\n";
 constexpr const char* kPickBySlo = "default: {because: b, use: [cpu, 'vulkan:latency'], pick: meets_slo}\n";
-
-config::Slo slo_of(std::optional<std::chrono::milliseconds> ttft,
-                   std::optional<std::chrono::milliseconds> tpot = {},
-                   std::optional<std::chrono::milliseconds> deadline = {}) {
-  config::Slo out;
-  out.ttft = ttft;
-  out.tpot = tpot;
-  out.deadline = deadline;
-  return out;
-}
 
 // A request at cpu, and predictions that the test sets.
 struct Waiting {

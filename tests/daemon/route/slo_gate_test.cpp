@@ -1,5 +1,5 @@
-// The gate of a hard SLO: when it lets a probe in, how successes open it, and what closes it. All in given
-// time.
+// The gate of a hard SLO: the moment of a probe, successes that open it, and misses that close it. All in
+// given time.
 #include "daemon/route/slo_gate.hpp"
 
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "daemon/route/slo_outcome.hpp"
+#include "tests/daemon/route/slo_of.hpp"
 
 namespace flyball::route {
 namespace {
@@ -245,16 +246,6 @@ TEST_F(Gated, RemembersBoundedlyMany) {
 }
 
 // ---- the outcome ------------------------------------------------------------------------------------------
-
-config::Slo slo_of(std::optional<std::chrono::milliseconds> ttft,
-                   std::optional<std::chrono::milliseconds> tpot = {},
-                   std::optional<std::chrono::milliseconds> deadline = {}) {
-  config::Slo out;
-  out.ttft = ttft;
-  out.tpot = tpot;
-  out.deadline = deadline;
-  return out;
-}
 
 TEST(SloOutcome, IsKnownAtTheFirstTokenWhereOnlyItIsDeclared) {
   EXPECT_EQ(slo_held(slo_of(500ms), {.ttft = 400ms, .total = 400ms}), true);
