@@ -102,10 +102,20 @@ class SharingModel : public testing::Test {
     for (std::size_t i = 0; i < x.size(); ++i) {
       ASSERT_EQ(x[i].logprobs.size(), y[i].logprobs.size());
       for (std::size_t k = 0; k < x[i].logprobs.size(); ++k) {
-        EXPECT_EQ(x[i].logprobs[k].logprob, y[i].logprobs[k].logprob) << "token " << i;
-        EXPECT_EQ(x[i].logprobs[k].top, y[i].logprobs[k].top) << "token " << i;
+        SCOPED_TRACE("token " + std::to_string(i));
+        expect_same(x[i].logprobs[k], y[i].logprobs[k]);
       }
     }
+  }
+  static void expect_same(const TokenLogprob& a, const TokenLogprob& b) {
+    if (!rounds_) {
+      EXPECT_EQ(a.logprob, b.logprob);
+      EXPECT_EQ(a.top, b.top);
+      return;
+    }
+    EXPECT_NEAR(a.logprob, b.logprob, kRounding);
+    ASSERT_EQ(a.top.size(), b.top.size());
+    for (std::size_t i = 0; i < a.top.size(); ++i) EXPECT_NEAR(a.top[i].second, b.top[i].second, kRounding);
   }
 
   static void expect_cold_equals_prefix_hit(Backend& backend) {
@@ -194,6 +204,10 @@ class SharingModel : public testing::Test {
     EXPECT_EQ(load.preemptions, 0U);
   }
 
+  static constexpr double kRounding = 5e-3;
+  // A GPU's sums run in another order beside other rows: then logprobs are near, and tokens alone are the
+  // same.
+  static inline bool rounds_ = false;
   static inline std::filesystem::path path_;
 };
 

@@ -1,5 +1,5 @@
-// The KV cache as q8_0 on an OpenCL device: the CPU engine's tokens with the same cache, and itself bit for
-// bit.
+// The KV cache as q8_0 on an OpenCL device: the CPU engine's tokens with the same cache, and itself: bit
+// for bit on a processor.
 #include <gtest/gtest.h>
 
 #include "backends/model/embedded_demo.hpp"
@@ -21,11 +21,13 @@ class OpenClQ8Kv : public OpenClTest {
 };
 
 TEST_F(OpenClQ8Kv, AloneEqualsBatched) {
-  expect_alone_equals_batched(*q8_executor(model_), model_.vocab());
+  const auto device = q8_executor(model_);
+  expect_alone_equals_batched(*device, model_.vocab(), std::bind_front(expect_same_row, std::cref(*device)));
 }
 
 TEST_F(OpenClQ8Kv, WholeEqualsChunked) {
-  expect_whole_equals_chunked(*q8_executor(model_), model_.vocab());
+  const auto device = q8_executor(model_);
+  expect_whole_equals_chunked(*device, model_.vocab(), std::bind_front(expect_same_row, std::cref(*device)));
 }
 
 TEST_F(OpenClQ8Kv, ACopiedBlockEqualsAComputedOne) {
@@ -41,7 +43,7 @@ TEST_F(OpenClQ8Kv, HoldsWhatThePlanSays) {
 TEST_F(OpenClQ8Kv, SplitsAddUp) {
   const auto device = q8_executor(model_);
   const auto decoded = last_of_900(*device, model_.vocab(), 1);
-  EXPECT_EQ(decoded, last_of_900(*device, model_.vocab(), 20));
+  expect_same_row(*device, decoded, last_of_900(*device, model_.vocab(), 20));
   const auto on_cpu = last_of_900(*cpu_executor(model_, DType::q8_0), model_.vocab(), 1);
   EXPECT_LT(relative_error(decoded, on_cpu), 3e-3);
 }

@@ -21,20 +21,6 @@ using kernels::DType;
 using test::cpu_executor, test::greedy_tokens, test::opencl_executor, test::random_tokens,
     test::relative_error, test::run_step, test::RunModel, test::shape_for, test::synthetic_model;
 
-// The contract of rows computed beside others, or in other chunks: on a processor bit for bit. A GPU may
-// choose a kernel by the number of rows, and its sums then run in another order: equal but for the rounding
-// of f32 sums and f16 KV, and the same token is the likeliest.
-void expect_same_row(const opencl::OpenClExecutor& device, const std::vector<float>& got,
-                     const std::vector<float>& expected) {
-  if (device.parts()[0].facts.processor) {
-    EXPECT_EQ(got, expected);
-    return;
-  }
-  EXPECT_LT(relative_error(got, expected), 2e-3);
-  EXPECT_EQ(std::ranges::max_element(got) - got.begin(),
-            std::ranges::max_element(expected) - expected.begin());
-}
-
 template <class Given>
 class OpenClCases : public test::OpenClTest,
                     public testing::WithParamInterface<std::tuple<Given, opencl::Pretence>> {
@@ -128,7 +114,7 @@ TEST_P(OpenClWindow, RowsDoNotDependOnTheirCompany) {
     SCOPED_TRACE(shape);
     const auto m = synthetic_model(DType::f16, shape);
     const auto device = opencl_executor(m, given(), options());
-    const test::SameRow same = std::bind_front(expect_same_row, std::cref(*device));
+    const test::SameRow same = std::bind_front(test::expect_same_row, std::cref(*device));
     test::expect_alone_equals_batched(*device, m.vocab(), same);
     test::expect_whole_equals_chunked(*device, m.vocab(), same);
   }
@@ -139,7 +125,7 @@ TEST_P(OpenClWindow, SplitsAddUp) {
   const auto m = synthetic_model(DType::f16, test::kWideWindow);
   const auto device = opencl_executor(m, given(), options());
   const auto decoded = test::last_of_900(*device, m.vocab(), 1);
-  expect_same_row(*device, decoded, test::last_of_900(*device, m.vocab(), 20));
+  test::expect_same_row(*device, decoded, test::last_of_900(*device, m.vocab(), 20));
   EXPECT_LT(relative_error(decoded, test::last_of_900(*cpu_executor(m, given()), m.vocab(), 1)), 3e-2);
 }
 
@@ -177,13 +163,15 @@ TEST_P(OpenClEngine, TheDemoModelSaysWhatItSaysOnTheCpu) {
 TEST_P(OpenClEngine, AloneEqualsBatched) {
   const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
   const auto device = device_for(m);
-  test::expect_alone_equals_batched(*device, m.vocab(), std::bind_front(expect_same_row, std::cref(*device)));
+  test::expect_alone_equals_batched(*device, m.vocab(),
+                                    std::bind_front(test::expect_same_row, std::cref(*device)));
 }
 
 TEST_P(OpenClEngine, WholeEqualsChunked) {
   const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
   const auto device = device_for(m);
-  test::expect_whole_equals_chunked(*device, m.vocab(), std::bind_front(expect_same_row, std::cref(*device)));
+  test::expect_whole_equals_chunked(*device, m.vocab(),
+                                    std::bind_front(test::expect_same_row, std::cref(*device)));
 }
 
 // Of a step that may be given up no more is enqueued than the layer that runs and the next.
@@ -225,7 +213,7 @@ TEST_P(OpenClEngine, SplitsAddUp) {
   const auto m = synthetic_model(DType::f16, shape_for(DType::f16));
   const auto device = device_for(m);
   const auto decoded = test::last_of_900(*device, m.vocab(), 1);
-  expect_same_row(*device, decoded, test::last_of_900(*device, m.vocab(), 20));
+  test::expect_same_row(*device, decoded, test::last_of_900(*device, m.vocab(), 20));
   EXPECT_LT(relative_error(decoded, test::last_of_900(*cpu_executor(m), m.vocab(), 1)), 2e-3);
 }
 

@@ -10,6 +10,7 @@ class SpillOnOpenCl : public SpillModel, public testing::WithParamInterface<cons
   void SetUp() override {
     if (!has_device()) GTEST_SKIP() << "this machine has no OpenCL device";
     SpillModel::SetUp();
+    rounds_ = device_is_a_gpu();
   }
   static local::LocalBackendOptions plain() {
     auto o = options(GetParam(), 2);

@@ -33,6 +33,14 @@ inline bool has_device() {
   static const bool has = opencl::Device::open(any_device()).has_value();
   return has;
 }
+// A GPU may choose a kernel by the number of rows, and its sums then run in another order.
+inline bool device_is_a_gpu() {
+  static const bool is = [] {
+    const auto device = opencl::Device::open(any_device());
+    return device && !(*device)->facts().processor;
+  }();
+  return is;
+}
 
 // Everything an engine does: open, load, reserve, a prompt with a copied block in a step that might be given
 // up, a decoded token, its row of logits whole and cut.

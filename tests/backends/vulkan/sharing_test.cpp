@@ -10,6 +10,7 @@ class SharingOnVulkan : public SharingModel, public testing::WithParamInterface<
  protected:
   void SetUp() override {
     if (!has_vulkan_device()) GTEST_SKIP() << "this machine has no Vulkan device that the engine can use";
+    rounds_ = vulkan_device_is_a_gpu();
   }
   static std::unique_ptr<Backend> make(std::uint32_t sequences, std::uint32_t blocks = 0,
                                        std::uint32_t step_tokens = 64) {

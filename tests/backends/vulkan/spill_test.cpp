@@ -10,6 +10,7 @@ class SpillOnVulkan : public SpillModel, public testing::WithParamInterface<cons
   void SetUp() override {
     if (!has_vulkan_device()) GTEST_SKIP() << "this machine has no Vulkan device that the engine can use";
     SpillModel::SetUp();
+    rounds_ = vulkan_device_is_a_gpu();
   }
   static local::LocalBackendOptions plain() {
     auto o = options(GetParam(), 2);
