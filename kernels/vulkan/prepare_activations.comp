@@ -6,7 +6,7 @@
 
 PUSH(PrepareActivationsPush);
 
-const float kSmallest = 1e-36;  // a peak below this is zero: the inverse of its scale would overflow
+const float kSmallest = 2e-36;  // a peak below this is zero: its scale would be no normal number, and GPUs take those as 0
 
 void main() {
   for (uint block = gl_GlobalInvocationID.x; block < push.blocks; block += gl_NumWorkGroups.x * WG) {
@@ -24,7 +24,8 @@ void main() {
     Prepared p;
     p.scale = finite ? peak * (1.0 / 127.0) : uintBitsToFloat(0x7fc00000u);
     p.sums = ivec2(0);
-    const float inverse = finite && peak > kSmallest ? 127.0 / peak : 0.0;
+    // Of the scale: what a GPU divides by, it inverts, and the inverse of the largest peaks is no normal number.
+    const float inverse = finite && peak > kSmallest ? 1.0 / p.scale : 0.0;
     EACH(i, 8) {
       p.quants[i] = 0;
       EACH(c, 4) {
