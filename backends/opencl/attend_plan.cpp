@@ -10,6 +10,7 @@ namespace {
 // work-group's registers and local memory.
 constexpr std::uint32_t kMostQueries = 32;
 constexpr std::uint32_t kLanes = 128;
+constexpr std::uint64_t kSplitPositions = 64, kProcessorSplitPositions = 512, kMostSplits = 64;
 
 }  // namespace
 
@@ -27,6 +28,12 @@ AttendPlan plan_attend(const MatmulDevice& device, std::uint32_t head_dim, std::
   while (plan.rows > 1 && !fits()) plan.rows /= 2;
   while (plan.stage > 1 && !fits()) plan.stage /= 2;
   return plan;
+}
+
+std::uint32_t attend_split(bool processor, std::uint64_t positions) noexcept {
+  const std::uint64_t shortest = processor ? kProcessorSplitPositions : kSplitPositions;
+  const std::uint64_t shortests = (positions + kMostSplits * shortest - 1) / (kMostSplits * shortest);
+  return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, shortests) * shortest);
 }
 
 // Whether work-items or local memory are short nobody says: both give way.

@@ -4,6 +4,7 @@
 
 #include "backends/device/rope_args.hpp"
 #include "backends/graph/decoder.hpp"
+#include "backends/opencl/attend_plan.hpp"
 #include "backends/opencl/matmul_plan.hpp"
 #include "kernels/formats/row_groups.hpp"
 
@@ -13,8 +14,6 @@ namespace {
 constexpr std::uint64_t kWord = 4;        // of the device
 constexpr std::uint64_t kAskedWords = 5;  // of top_k, a row
 constexpr std::uint64_t kWorkWords = 4;   // of a piece of attention
-// As OpenClOps has them; a processor's splits are longer, and their partial results fewer.
-constexpr std::uint64_t kSplitPositions = 256, kMostSplits = 64;
 
 // Norms and biases as they are; matrices, and where they are many, each expert's, in row groups; the
 // embedding table as the file has it.
@@ -57,9 +56,7 @@ std::uint64_t scratch_bytes(const model::ModelConfig& config, const graph::Footp
     add(rows * config.rope_dim() * kWord);
   const std::uint64_t positions =
       std::min<std::uint64_t>(std::uint64_t{shape.kv_blocks} * block_size, shape.context);
-  const std::uint64_t least = (positions + kMostSplits - 1) / kMostSplits;
-  const std::uint64_t split =
-      std::max(kSplitPositions, (least + kSplitPositions - 1) / kSplitPositions * kSplitPositions);
+  const std::uint64_t split = attend_split(false, positions);  // a processor's are longer, and fewer
   add(kWord * sequences * ((positions + split - 1) / split) * config.n_heads * (config.head_dim + 2));
   add(kWord * shape.kv_blocks);
   return bytes;

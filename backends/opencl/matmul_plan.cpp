@@ -10,6 +10,9 @@ namespace {
 
 // While experts are met by a pair or two, reading them pair by pair costs little and needs no grouping.
 constexpr std::uint32_t kUngroupedPairs = 2;
+// Tokens that a GPU takes eight at a time, side by side: a tile of so few leaves most of a device without
+// work.
+constexpr std::uint32_t kSomeTokens = 32;
 
 class Options {
  public:
@@ -120,8 +123,7 @@ MatmulTuning default_tuning(const MatmulDevice& device) noexcept {
     --(matvec.slices > 1 ? matvec.slices : matvec.lanes);
   matvec.lanes = std::bit_floor(matvec.lanes);  // divides a row group
   auto& tile = tuning.tile;
-  while (4 * FLYBALL_STEP_COLUMNS * (tile.rows + tile.tokens + 1) > device.local_bytes && tile.tokens > 8)
-    tile.tokens /= 2;
+  while (tile_bytes(tile) > device.local_bytes && tile.tokens > 8) tile.tokens /= 2;
   while (tile.rows / tile.item_rows * (tile.tokens / tile.item_tokens) > device.max_work_group)
     (tile.item_tokens < tile.tokens ? tile.item_tokens : tile.item_rows) *= 2;
   return tuning;
@@ -154,6 +156,9 @@ MatmulPlan plan_matmul(const MatmulDevice& device, const MatmulTuning& tuning, k
   if (tokens <= tuning.max_matvec_tokens)
     return matvec(tuning, "matvec", type, rows, std::bit_ceil(tokens), 1, add);
   if (device.processor) return panel(tuning, "matmul_panel", type, rows, tokens, 1, add);
+  if (tokens <= kSomeTokens)
+    return matvec(tuning, "matvec", type, rows, tuning.max_matvec_tokens,
+                  divide_up(tokens, tuning.max_matvec_tokens), add);
   return tile(tuning, "matmul_tile", type, rows, tokens, 1, add);
 }
 
@@ -165,7 +170,8 @@ std::vector<std::uint32_t> token_classes(std::uint32_t most) {
   std::vector<std::uint32_t> classes;
   for (std::uint32_t n = 1; n <= kMostMatvecTokens && n / 2 < most; n *= 2)
     classes.push_back(std::min(n, most));
-  if (most > kMostMatvecTokens) classes.push_back(kMostMatvecTokens + 1);
+  for (const std::uint32_t n : {kMostMatvecTokens, kSomeTokens})
+    if (most > n) classes.push_back(n + 1);
   return classes;
 }
 

@@ -53,6 +53,11 @@ struct MatmulTuning {
   } tile;
 };
 
+// Local memory of a tile's work-group: its weights, and its tokens' columns with a quad between them.
+constexpr std::uint64_t tile_bytes(const MatmulTuning::Tile& tile) noexcept {
+  return 4ULL * (FLYBALL_STEP_COLUMNS * tile.rows + (FLYBALL_STEP_COLUMNS + 4ULL) * tile.tokens);
+}
+
 // The compiler's options by which kernels/opencl/weights.cl reads that type.
 std::string format_options(kernels::DType type);
 

@@ -17,11 +17,6 @@ using graph::Buffer;
 constexpr std::uint32_t kElementwiseLocal = 32;
 constexpr std::uint32_t kHeadLanes = 32;     // work-items of one head
 constexpr std::uint32_t kValuesPerItem = 8;  // as the kernels have it
-// A split of decode attention: long enough to hide its start, short enough that one stream's long context
-// spreads over a device. A processor's few cores are busy with the KV heads alone.
-constexpr std::uint32_t kSplitPositions = 256, kProcessorSplitPositions = 512;
-constexpr std::uint32_t kMostSplits =
-    64;  // longer contexts get longer splits: the partial results stay small
 constexpr std::size_t kMaxProjections = 4;
 constexpr std::size_t kAskedWords = 5;  // of top_k: row, k, of, exp_sum, where in the output
 constexpr std::uint32_t kNormLanes = 256, kTopKLanes = 256, kRouteLanes = 64;  // work-items that share a row
@@ -162,9 +157,7 @@ Result<void> OpenClOps::reserve_kv(const graph::KvLayout& layout, std::uint32_t 
   // Should a sequence be longer, its rows go to the kernel that takes the splits in order.
   const std::uint64_t positions =
       std::min<std::uint64_t>(std::uint64_t{n_blocks} * block_size_, limits_.positions);
-  const std::uint32_t shortest = device_.facts().processor ? kProcessorSplitPositions : kSplitPositions;
-  split_ = static_cast<std::uint32_t>(
-      round_up(std::max<std::uint64_t>(shortest, (positions + kMostSplits - 1) / kMostSplits), shortest));
+  split_ = attend_split(device_.facts().processor, positions);
   max_splits_ = static_cast<std::uint32_t>((positions + split_ - 1) / split_);
   const std::uint64_t partial =
       std::uint64_t{4} * limits_.logit_rows * max_splits_ * config_.n_heads * (config_.head_dim + 2);

@@ -84,8 +84,7 @@ std::string refusal(const MatmulDevice& device, const MatmulTuning& tuning) {
       items > device.max_work_group)
     return "a tile is " + std::to_string(items) + " work-items; the device has " +
            std::to_string(device.max_work_group);
-  if (const std::uint64_t bytes = 4ULL * FLYBALL_STEP_COLUMNS * (t.rows + t.tokens + 1);
-      bytes > device.local_bytes)
+  if (const std::uint64_t bytes = tile_bytes(t); bytes > device.local_bytes)
     return "a tile shares " + std::to_string(bytes) + " bytes; the device has " +
            std::to_string(device.local_bytes);
   return {};

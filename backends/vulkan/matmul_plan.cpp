@@ -215,10 +215,12 @@ std::uint32_t group_size(const DeviceFacts& device, std::string_view kernel) noe
 
 AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::uint32_t group,
                        std::uint32_t block_size, std::uint64_t positions) {
-  constexpr std::uint64_t kSplitPositions = 256, kMostSplits = 1024;
+  constexpr std::uint64_t kMostSplits = 1024;
+  // A GPU has room for many: a split is a subgroup's, and takes its positions one after the other.
+  const std::uint64_t shortest_split = device.processor ? 256 : 64;
   // Sums of all queries of a work-group are an invocation's own: dimensions * queries / subgroup.
   const std::uint32_t queries = std::clamp(8U * 128U / std::max(1U, head_dim), 1U, 16U);
-  const std::uint64_t wanted = std::max(kSplitPositions, positions / kMostSplits);
+  const std::uint64_t wanted = std::max(shortest_split, positions / kMostSplits);
   AttendPlan plan{.split = divided_up(wanted, block_size) * block_size,
                   .item_rows = std::max(1U, queries / std::max(1U, group)),
                   .most_positions = std::numeric_limits<std::uint32_t>::max()};
@@ -233,7 +235,7 @@ AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::u
     const std::uint64_t turns = 4 + divided_up(split, lanes) * (plan.unrolled ? 1 : tile);
     return std::min((kMostTurns - 4) / turns, splits) * split;
   };
-  const std::uint32_t shortest = divided_up(kSplitPositions, block_size) * block_size;
+  const std::uint32_t shortest = divided_up(shortest_split, block_size) * block_size;
   plan.unrolled = most(shortest) < positions;
   plan.most_positions = 0;
   // attend_split has loops in any case.

@@ -20,11 +20,21 @@
 #define ROW_ITEMS (TILE_ROWS / ITEM_ROWS)
 #define TOKEN_ITEMS (TILE_TOKENS / ITEM_TOKENS)
 #define ITEMS (ROW_ITEMS * TOKEN_ITEMS)
-#define X_STRIDE (TILE_TOKENS + 1)  // not a multiple of the banks, though written by columns
+#define X_STRIDE (STEP + 4)  // of a token's columns: whole quads, and not a multiple of the banks
 
-// Rows of a tile are dealt out with a stride, so that neighbouring work-items read neighbouring words.
+// A work-item's rows lie side by side, as its columns of x do: it reads both as quads, and neighbours the next ones. Words
+// one by one take twice as long as the products.
+#if ITEM_ROWS % 4 == 0
+#define ROWS_AT_ONCE 4
+#else
+#define ROWS_AT_ONCE 1
+#endif
 #define EACH_ROW _Pragma("unroll") for (uint i = 0; i < ITEM_ROWS; ++i)
 #define EACH_TOKEN _Pragma("unroll") for (uint t = 0; t < ITEM_TOKENS; ++t)
+typedef union {
+  float4 quad;
+  float of[4];
+} Quad;
 
 // w_tile[c][r] for columns [32 s, 32 s + 32) of rows [row, row + TILE_ROWS); zeros beyond the groups and columns.
 void load_weights(Weights w, uint rows, uint cols, uint row, uint s, __local float* w_tile) {
@@ -67,16 +77,29 @@ void tile(Weights w, uint rows, uint cols, uint row, uint token, uint n, __globa
       const uint t = i / STEP, c = s * STEP + i % STEP, at = token + t;
       float value = 0.0f;
       if (at < n && c < cols) value = x[(size_t)(order ? order[at] / per_row : at) * cols + c];
-      x_tile[i % STEP * X_STRIDE + t] = value;
+      x_tile[t * X_STRIDE + i % STEP] = value;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-#pragma unroll 8
-    for (uint c = 0; c < STEP; ++c) {
-      float w_c[ITEM_ROWS];
-      EACH_ROW w_c[i] = w_tile[c * TILE_ROWS + i * ROW_ITEMS + row_item];
-      EACH_TOKEN {
-        const float x_c = x_tile[c * X_STRIDE + token_item * ITEM_TOKENS + t];
-        EACH_ROW sum[t][i] = fma(w_c[i], x_c, sum[t][i]);
+#pragma unroll 2
+    for (uint c = 0; c < STEP; c += 4) {
+      Quad x_c[ITEM_TOKENS];
+      EACH_TOKEN x_c[t].quad = *(__local const float4*)(x_tile + (token_item * ITEM_TOKENS + t) * X_STRIDE + c);
+#pragma unroll
+      for (uint k = 0; k < 4; ++k) {
+        __local const float* w_k = w_tile + (c + k) * TILE_ROWS + row_item * ITEM_ROWS;
+        float w_c[ITEM_ROWS];
+#pragma unroll
+        for (uint i = 0; i < ITEM_ROWS; i += ROWS_AT_ONCE) {
+#if ROWS_AT_ONCE == 4
+          Quad four;
+          four.quad = *(__local const float4*)(w_k + i);
+#pragma unroll
+          for (uint j = 0; j < 4; ++j) w_c[i + j] = four.of[j];
+#else
+          w_c[i] = w_k[i];
+#endif
+        }
+        EACH_TOKEN EACH_ROW sum[t][i] = fma(w_c[i], x_c[t].of[k], sum[t][i]);
       }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -86,19 +109,23 @@ void tile(Weights w, uint rows, uint cols, uint row, uint token, uint n, __globa
     if (at < n) {
       __global float* out = y + (size_t)(order ? order[at] : at) * rows;
       EACH_ROW {
-        const uint r = row + i * ROW_ITEMS + row_item;
+        const uint r = row + row_item * ITEM_ROWS + i;
         if (r < rows) out[r] = sum[t][i] + (ADD ? out[r] : 0.0f);
       }
     }
   }
 }
 
+#define TILES                                                                    \
+  __local float w_tile[STEP * TILE_ROWS] __attribute__((aligned(sizeof(float4)))); \
+  __local float x_tile[TILE_TOKENS * X_STRIDE] __attribute__((aligned(sizeof(float4))))
+
 // Up to three matrices over the same x (rows_i = 0: none). Work-groups: (tiles of rows of each matrix, one after the
 // other; tiles of tokens).
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_tile(
     __global const float* x, uint n, uint cols, Weights w0, __global float* y0, uint rows0, Weights w1,
     __global float* y1, uint rows1, Weights w2, __global float* y2, uint rows2) {
-  __local float w_tile[STEP * TILE_ROWS], x_tile[STEP * X_STRIDE];
+  TILES;
   uint part = get_group_id(0);
   Weights w = w0;
   __global float* y = y0;
@@ -121,7 +148,7 @@ __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void matmul_tile(
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1))) void moe_matmul_tile(
     __global const float* x, uint per_row, uint cols, Weights w, ulong expert_bytes, __global const uint* offsets,
     __global const uint* order, __global float* y, uint rows) {
-  __local float w_tile[STEP * TILE_ROWS], x_tile[STEP * X_STRIDE];
+  TILES;
   const uint expert = get_group_id(1), first = offsets[expert], n = offsets[expert + 1] - first;
   for (uint token = 0; token < n; token += TILE_TOKENS)
     tile(w + expert * expert_bytes, rows, cols, get_group_id(0) * TILE_ROWS, token, n, x, y, order + first, per_row,

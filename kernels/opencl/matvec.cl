@@ -124,7 +124,8 @@ void matvec_rows(Weights w, uint rows, uint cols, uint row, const Rows* io, __lo
 #define SHARED __local float* shared = 0
 #endif
 
-// Up to three matrices over the same x (rows_i = 0: none). Work-groups: those of each matrix, one after the other.
+// Up to three matrices over the same x (rows_i = 0: none). Work-groups: (those of each matrix, one after the other; TOKENS
+// tokens each).
 __kernel __attribute__((reqd_work_group_size(LANES* SLICES, 1, 1))) void matvec(
     __global const float* x, uint n, uint cols, Weights w0, __global float* y0, uint rows0, Weights w1,
     __global float* y1, uint rows1, Weights w2, __global float* y2, uint rows2) {
@@ -144,9 +145,10 @@ __kernel __attribute__((reqd_work_group_size(LANES* SLICES, 1, 1))) void matvec(
     part -= second ? 0 : parts1;
   }
   Rows io;
-  io.n = n;
+  const uint first = get_group_id(1) * TOKENS;
+  io.n = n - first;
   EACH_TOKEN {
-    const size_t row = min((uint)t, n - 1);
+    const size_t row = min(first + t, n - 1);
     io.x[t] = x + row * cols;
     io.y[t] = y + row * rows;
   }

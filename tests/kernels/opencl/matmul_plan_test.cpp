@@ -24,7 +24,10 @@ TEST(MatmulPlan, FewTokensReadTheWeightsOnceAndManyShareTheirUnpacking) {
   EXPECT_EQ(plan(kProcessor, {64}, 8).kernel, "matvec");
   EXPECT_EQ(plan(kProcessor, {64}, 9).kernel, "matmul_panel");
   EXPECT_EQ(plan(kGpu, {64}, 8).kernel, "matvec");
-  EXPECT_EQ(plan(kGpu, {64}, 9).kernel, "matmul_tile");
+  EXPECT_EQ(plan(kGpu, {64}, 32).kernel, "matvec");
+  EXPECT_EQ(plan(kGpu, {64}, 32).global[1], 4U);
+  EXPECT_EQ(plan(kGpu, {64}, 9).options, plan(kGpu, {64}, 8).options) << "eight at a time";
+  EXPECT_EQ(plan(kGpu, {64}, 33).kernel, "matmul_tile");
 }
 
 TEST(MatmulPlan, TokensAreCompiledInAsPowersOfTwo) {
@@ -40,7 +43,7 @@ TEST(MatmulPlan, TokenClassesMeetEveryKernel) {
       const MatmulPlan p = plan(device, {64}, n);
       return std::string(p.kernel) + p.options;
     };
-    for (std::uint32_t most = 1; most <= 20; ++most) {
+    for (std::uint32_t most = 1; most <= 40; ++most) {
       std::set<std::string> met;
       for (const std::uint32_t n : token_classes(most)) {
         EXPECT_LE(n, most);
@@ -68,7 +71,7 @@ TEST(MatmulPlan, NothingAsksForMoreThanTheDeviceHas) {
       const MatmulTuning t = default_tuning(device);
       const auto tile = plan(device, {100}, 64);
       EXPECT_LE(tile.local[0], items);
-      EXPECT_LE(4 * 32 * (t.tile.rows + t.tile.tokens + 1), local);
+      EXPECT_LE(tile_bytes(t.tile), local);
       const auto few = plan(device, {100}, 8);
       EXPECT_LE(few.local[0], items);
       EXPECT_LE(few.local[0] * 8 * 4, local);
