@@ -14,9 +14,9 @@ namespace flyball::api {
 
 // Everything a reload replaces; a request keeps the one it began with.
 struct InForce {
-  explicit InForce(std::shared_ptr<const Settings> from)
+  explicit InForce(std::shared_ptr<const settings::Settings> from)
       : settings(std::move(from)), apps(settings->apps, settings->config), hosts(settings->config) {}
-  std::shared_ptr<const Settings> settings;
+  std::shared_ptr<const settings::Settings> settings;
   apps::Registry apps;
   http::HostPolicy hosts;
 };

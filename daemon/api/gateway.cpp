@@ -29,8 +29,8 @@ metrics::Metrics::ConnectionGauges gauges_of(const http::Server::Connections& op
 }  // namespace
 
 struct Gateway::Impl {
-  Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-       fleet::Fleet& fleet, Codecs codecs, store::Writer* store, usage::Past past,
+  Impl(boost::asio::io_context& context, std::shared_ptr<const settings::Settings> settings,
+       policy::Facts hardware, fleet::Fleet& fleet, Codecs codecs, store::Writer* store, usage::Past past,
        measure::Outcomes* outcomes)
       : io(context),
         listeners(settings->config.listeners),
@@ -65,7 +65,7 @@ struct Gateway::Impl {
   bool gave_up = false;
 };
 
-Gateway::Gateway(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
+Gateway::Gateway(boost::asio::io_context& io, std::shared_ptr<const settings::Settings> settings,
                  policy::Facts hardware, fleet::Fleet& fleet, Codecs codecs, store::Writer* store,
                  usage::Past past, measure::Outcomes* outcomes)
     : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, codecs, store,
@@ -80,7 +80,7 @@ std::vector<std::string> Gateway::urls() const {
   return impl_->server.urls();
 }
 
-void Gateway::reload(std::shared_ptr<const Settings> settings) {
+void Gateway::reload(std::shared_ptr<const settings::Settings> settings) {
   impl_->server.set_limits(settings->config.http);
   impl_->service.reload(std::move(settings));
 }

@@ -2,7 +2,6 @@
 // Composition root for everything between socket and fleet; daemon/serve builds it.
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,47 +9,30 @@
 
 #include <boost/asio/io_context.hpp>
 
-#include "config/app_manifest.hpp"
-#include "config/config.hpp"
+#include "config/error.hpp"
 #include "daemon/api/codec.hpp"
 #include "daemon/fleet/fleet.hpp"
 #include "daemon/measure/outcomes.hpp"
-#include "daemon/probe/model_files.hpp"
+#include "daemon/settings/settings.hpp"
 #include "daemon/store/writer.hpp"
 #include "daemon/usage/daily_usage.hpp"
 #include "policy/facts.hpp"
-#include "policy/tree.hpp"
 
 namespace flyball::api {
-
-// What a reload replaces, all at once. Requests in flight keep the one they started with.
-struct Settings {
-  config::Config config;
-  std::shared_ptr<const policy::Tree> tree;
-  std::vector<config::AppManifest> apps;
-  measure::Book measured;  // by calibrate, as of the reload
-  probe::ModelFilesRead files;
-  std::filesystem::path unused_policy;  // a policy.yaml beside config.yaml that says something else; "": none
-
-  const BackendInfo* file_of(const config::ModelEntry& model) const {
-    const auto it = files.infos.find(model.id);
-    return it == files.infos.end() ? nullptr : &it->second;
-  }
-};
 
 class Gateway {
  public:
   // `hardware`: facts of the probe, taken once at start. The fleet outlives the gateway, and so does the
   // store; nullptr: nothing survives a restart. `past`: what is stored of the apps' last days. `outcomes`:
   // told what answers took, and shown in the metrics; outlives the gateway, too; nullptr: nobody is.
-  Gateway(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-          fleet::Fleet& fleet, Codecs codecs, store::Writer* store = nullptr, usage::Past past = {},
-          measure::Outcomes* outcomes = nullptr);
+  Gateway(boost::asio::io_context& io, std::shared_ptr<const settings::Settings> settings,
+          policy::Facts hardware, fleet::Fleet& fleet, Codecs codecs, store::Writer* store = nullptr,
+          usage::Past past = {}, measure::Outcomes* outcomes = nullptr);
   ~Gateway();
 
   Result<void> listen();                  // opens every listener of the config; io_error names it
   std::vector<std::string> urls() const;  // "http://127.0.0.1:8080", "unix:/run/flyball/flyball.sock"
-  void reload(std::shared_ptr<const Settings> settings);  // listeners stay as they are
+  void reload(std::shared_ptr<const settings::Settings> settings);  // listeners stay as they are
   void reload_failed() noexcept;  // the old settings stay; config_last_reload_success says so
   // Stops accepting, answers new requests on open connections with shutting_down, lets streams finish.
   void drain(TimePoint deadline, std::function<void()> drained);

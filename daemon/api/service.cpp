@@ -75,9 +75,9 @@ double milliseconds_since(http::TimePoint from) {
 }  // namespace
 
 struct Service::Impl {
-  Impl(boost::asio::io_context& context, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-       fleet::Fleet& fleet, store::Writer* writer, usage::Past past, measure::Outcomes* predictions,
-       Codecs known)
+  Impl(boost::asio::io_context& context, std::shared_ptr<const settings::Settings> settings,
+       policy::Facts hardware, fleet::Fleet& fleet, store::Writer* writer, usage::Past past,
+       measure::Outcomes* predictions, Codecs known)
       : io(context),
         codecs(known),
         state(std::make_shared<const InForce>(std::move(settings))),
@@ -654,7 +654,7 @@ http::Response Service::Impl::exposition(const config::AppManifest* viewer) {
 
 // ---- http::Handler ----------------------------------------------------------------------------------------
 
-Service::Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings,
+Service::Service(boost::asio::io_context& io, std::shared_ptr<const settings::Settings> settings,
                  policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store, usage::Past past,
                  measure::Outcomes* outcomes, Codecs codecs)
     : impl_(std::make_unique<Impl>(io, std::move(settings), std::move(hardware), fleet, store,
@@ -751,7 +751,7 @@ bool Service::closing() const {
   return impl_->draining;
 }
 
-void Service::reload(std::shared_ptr<const Settings> settings) {
+void Service::reload(std::shared_ptr<const settings::Settings> settings) {
   impl_->state = std::make_shared<const InForce>(std::move(settings));
   impl_->dispatcher.set_limits({impl_->state->settings->config.max_queue});
   impl_->metrics.reload_succeeded(true);

@@ -22,9 +22,9 @@ namespace flyball::api {
 
 class Service final : public http::Handler {
  public:
-  Service(boost::asio::io_context& io, std::shared_ptr<const Settings> settings, policy::Facts hardware,
-          fleet::Fleet& fleet, store::Writer* store, usage::Past past, measure::Outcomes* outcomes,
-          Codecs codecs);
+  Service(boost::asio::io_context& io, std::shared_ptr<const settings::Settings> settings,
+          policy::Facts hardware, fleet::Fleet& fleet, store::Writer* store, usage::Past past,
+          measure::Outcomes* outcomes, Codecs codecs);
   ~Service() override;
 
   // http::Handler
@@ -35,7 +35,7 @@ class Service final : public http::Handler {
   void handle(std::shared_ptr<http::Exchange> exchange) override;
   bool closing() const override;
 
-  void reload(std::shared_ptr<const Settings> settings);
+  void reload(std::shared_ptr<const settings::Settings> settings);
   void start_draining();
   void abort_all(const Error& error);  // what is still running at the end of a drain
   std::size_t in_flight() const noexcept;              // requests that an engine is for, or being parsed

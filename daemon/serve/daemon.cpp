@@ -1,4 +1,5 @@
 #include "daemon/serve/daemon.hpp"
+#include "daemon/api/gateway.hpp"
 #include "daemon/api/table/codecs.hpp"
 #include "daemon/serve/start_signals.hpp"
 
@@ -65,7 +66,7 @@ constexpr int kReturnedAt = 128 * 1024;
 // Before figures expire they are measured again, where the daemon is to do so.
 constexpr seconds kRefreshBefore{24 * 3600};
 
-void read_measured(api::Settings& settings, std::span<const measure::Engine> engines,
+void read_measured(settings::Settings& settings, std::span<const measure::Engine> engines,
                    const std::shared_ptr<const measure::PredictionLedger>& ledger,
                    measure::Digests& digests) {
   auto book = calibrate::measured_book(
@@ -80,7 +81,7 @@ void read_measured(api::Settings& settings, std::span<const measure::Engine> eng
 
 // Tells the operator of models that cannot be served, and of a policy that is not used, before a client meets
 // them.
-void warn_of_files(const api::Settings& settings) {
+void warn_of_files(const settings::Settings& settings) {
   for (const config::ModelEntry& model : settings.config.models)
     if (const auto trouble = settings.files.troubles.find(model.id);
         trouble != settings.files.troubles.end()) {
@@ -102,7 +103,7 @@ struct KnownFiles {
 
 class Daemon {
  public:
-  Daemon(DaemonOptions options, std::shared_ptr<const api::Settings> settings, KnownFiles files,
+  Daemon(DaemonOptions options, std::shared_ptr<const settings::Settings> settings, KnownFiles files,
          policy::Facts hardware, std::vector<measure::Engine> engines, fleet::FleetOptions fleet,
          usage::Past past, std::shared_ptr<measure::PredictionLedger> ledger,
          std::optional<store::Database> database)
@@ -214,7 +215,7 @@ class Daemon {
       });
     });
   }
-  void use(Result<std::shared_ptr<api::Settings>> settings) {
+  void use(Result<std::shared_ptr<settings::Settings>> settings) {
     reading_ = false;
     if (draining_) return;
     if (!settings) {
@@ -365,7 +366,7 @@ class Daemon {
       asio::post(io_, [this, base, book = std::move(book)]() mutable {
         if (draining_) return;
         if (settings_ != base) return look_at_measured();  // a reload came between
-        auto settings = std::make_shared<api::Settings>(*base);
+        auto settings = std::make_shared<settings::Settings>(*base);
         settings->measured = std::move(book);
         settings_ = std::move(settings);
         gateway_.reload(settings_);
@@ -412,7 +413,7 @@ class Daemon {
   }
 
   const DaemonOptions options_;
-  std::shared_ptr<const api::Settings> settings_;
+  std::shared_ptr<const settings::Settings> settings_;
   const config::Config started_with_;
   KnownFiles files_;
   asio::io_context io_{1};
@@ -528,7 +529,7 @@ usage::Past salvaged_usage(Store& state, const std::vector<std::string>& apps, s
 
 // Budgets of a day go on where the last daemon left them. By count, not by date: the clock may be wrong, and
 // be set right while this daemon runs. Where today's use of an app is not known it is not taken for nothing.
-usage::Past usage_lately(Store& state, const api::Settings& settings, std::int64_t today) {
+usage::Past usage_lately(Store& state, const settings::Settings& settings, std::int64_t today) {
   std::vector<std::string> apps;
   for (const config::AppManifest& app : settings.apps) apps.push_back(app.id);
   usage::Past past;

@@ -8,8 +8,8 @@
 
 namespace flyball::settings {
 
-Result<std::shared_ptr<api::Settings>> load_settings(const Source& source, probe::ModelFiles& files) {
-  auto settings = std::make_shared<api::Settings>();
+Result<std::shared_ptr<Settings>> load_settings(const Source& source, probe::ModelFiles& files) {
+  auto settings = std::make_shared<Settings>();
   auto config = config_at(source.config);
   if (!config) return pass(config);
   auto tree = policy_of(*config);

@@ -8,10 +8,29 @@
 #include <string>
 #include <vector>
 
-#include "daemon/api/gateway.hpp"
+#include "backends/backend.hpp"
+#include "config/app_manifest.hpp"
+#include "config/config.hpp"
+#include "daemon/measure/book.hpp"
 #include "daemon/probe/model_files.hpp"
+#include "policy/tree.hpp"
 
 namespace flyball::settings {
+
+// What a reload replaces, all at once. Requests in flight keep the one they started with.
+struct Settings {
+  config::Config config;
+  std::shared_ptr<const policy::Tree> tree;
+  std::vector<config::AppManifest> apps;
+  measure::Book measured;  // by calibrate, as of the reload
+  probe::ModelFilesRead files;
+  std::filesystem::path unused_policy;  // a policy.yaml beside config.yaml that says something else; "": none
+
+  const BackendInfo* file_of(const config::ModelEntry& model) const {
+    const auto it = files.infos.find(model.id);
+    return it == files.infos.end() ? nullptr : &it->second;
+  }
+};
 
 // Which files hold the settings, and what the command line says instead of them.
 struct Source {
@@ -21,7 +40,7 @@ struct Source {
 };
 
 // Read and checked together; `files` looks into those of the models. The first mistake, with its place.
-Result<std::shared_ptr<api::Settings>> load_settings(const Source& source, probe::ModelFiles& files);
+Result<std::shared_ptr<Settings>> load_settings(const Source& source, probe::ModelFiles& files);
 
 // Keys whose values differ and that a reload leaves as they were when the daemon started.
 std::vector<std::string> fixed_at_start(const config::Config& running, const config::Config& read);

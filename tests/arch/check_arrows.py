@@ -25,8 +25,9 @@ ROOMS = {
     "kernels": [["formats"], ["reference", "cpu", "opencl", "vulkan"], ["vulkan/software"]],
     "backends": [["model", "text/jinja"], ["text"], ["graph"], ["decode", "kv"], ["device"], ["spill"],
                  ["cpu", "opencl", "vulkan"], ["engine"], ["local"], ["worker"]],
-    "daemon": [["store", "http", "apps", "systemd", "metrics"], ["fleet"], ["usage", "measure"], ["predict"], ["probe"], ["route"], ["api"],
-               ["api/openai"], ["api/native"], ["api/table"], ["settings"], ["calibrate"], ["serve"], ["cli"]],
+    "daemon": [["store", "http", "apps", "systemd", "metrics"], ["fleet"], ["usage", "measure"], ["predict"],
+               ["probe"], ["settings", "route"],
+               ["api"], ["api/openai"], ["api/native"], ["api/table"], ["calibrate"], ["serve"], ["cli"]],
 }
 # The one table of engine kinds. Elsewhere in NAMELESS an engine's name is data that a table, a file or a message brought.
 ENGINE_TABLE = {"config/engine_kinds.hpp"}

@@ -157,7 +157,7 @@ double percentile(std::vector<double>& values, double q) {
   return values[k];
 }
 
-std::shared_ptr<api::Settings> bench_settings() {
+std::shared_ptr<settings::Settings> bench_settings() {
   auto settings = testing::make_settings();
   settings->config.http.connections = 4096;
   // The load opens all its connections before it needs them; some wait long for their first request.

@@ -26,7 +26,7 @@ void require(bool condition) {
 struct World {
   World() { spdlog::set_level(spdlog::level::off); }
   boost::asio::io_context io;
-  std::shared_ptr<flyball::api::Settings> settings = [] {
+  std::shared_ptr<flyball::settings::Settings> settings = [] {
     auto s = flyball::testing::make_settings();
     s->config.loopback_without_key = true;  // so that inputs get past the key
     s->config.default_app = "alice";

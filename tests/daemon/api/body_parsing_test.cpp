@@ -34,7 +34,7 @@ struct BodyParsing : ::testing::Test {
     toy::set_gate(nullptr);
   }
 
-  static std::shared_ptr<api::Settings> settings() {
+  static std::shared_ptr<settings::Settings> settings() {
     auto out = make_settings();
     out->apps[1].models = {"demo", "small"};
     return out;

@@ -210,8 +210,8 @@ std::shared_ptr<const policy::Tree> tree_of(const std::string& text) {
       policy::parse_policy("schema: flyball.policy/v1\n" + text, "policy.yaml").value());
 }
 
-std::shared_ptr<api::Settings> make_settings() {
-  auto out = std::make_shared<api::Settings>();
+std::shared_ptr<settings::Settings> make_settings() {
+  auto out = std::make_shared<settings::Settings>();
   out->config.listeners.emplace_back();
   out->config.listeners.back().port = 0;
   for (const char* id : {"demo", "small"}) {

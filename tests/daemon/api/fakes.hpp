@@ -94,7 +94,7 @@ std::shared_ptr<const policy::Tree> tree_of(const std::string& text);
 // Three apps: "alice" (key "key-alice", everything), "bob" (key "key-bobby", model "small" only, few limits),
 // "uid" (unix uid 4711). Models "demo" (alias "default-demo") and "small". The policy: cpu, then vulkan, for
 // all.
-std::shared_ptr<api::Settings> make_settings();
+std::shared_ptr<settings::Settings> make_settings();
 policy::Facts make_hardware(bool vulkan = false);
 
 }  // namespace flyball::testing

@@ -22,7 +22,7 @@ struct SloFields : ::testing::Test {
     settings->apps[0].slo.ttft = 500ms;
     settings->apps[0].slo.tpot = 40ms;
   }
-  std::shared_ptr<api::Settings> settings = make_settings();
+  std::shared_ptr<settings::Settings> settings = make_settings();
   Answer ask(std::string_view path, const std::string& fields) {
     Rig rig(settings, make_hardware(true));
     const bool chat = path != "/v1/completions";

@@ -58,7 +58,7 @@ std::vector<Answer> parse_answers(std::string_view bytes, bool& whole) {
   return out;
 }
 
-Rig::Rig(std::shared_ptr<api::Settings> with, policy::Facts hardware, store::Writer* store,
+Rig::Rig(std::shared_ptr<settings::Settings> with, policy::Facts hardware, store::Writer* store,
          api::Codecs codecs)
     : settings(std::move(with)),
       fleet(io),

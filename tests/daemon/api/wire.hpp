@@ -27,14 +27,14 @@ std::vector<Answer> parse_answers(std::string_view bytes, bool& whole);
 
 // The gateway's inside, without sockets.
 struct Rig {
-  explicit Rig(std::shared_ptr<api::Settings> with = make_settings(),
+  explicit Rig(std::shared_ptr<settings::Settings> with = make_settings(),
                policy::Facts hardware = make_hardware(), store::Writer* store = nullptr,
                api::Codecs codecs = api::all_codecs());
   FakeBackend& cpu(const std::string& model = "demo") { return fleet.backend(model, "cpu"); }
   FakeBackend& vulkan(const std::string& model = "demo") { return fleet.backend(model, "vulkan"); }
 
   boost::asio::io_context io;
-  std::shared_ptr<api::Settings> settings;
+  std::shared_ptr<settings::Settings> settings;
   FakeFleet fleet;
   api::Service service;
   bool waits_for_parsing = true;  // Wire::run() until large bodies are parsed, too

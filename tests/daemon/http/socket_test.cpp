@@ -73,7 +73,7 @@ bool allow_open_files(rlim_t n) {
 
 struct SocketTest : ::testing::Test {
   boost::asio::io_context io;
-  std::shared_ptr<api::Settings> settings = make_settings();
+  std::shared_ptr<settings::Settings> settings = make_settings();
   FakeFleet fleet{io};
   std::unique_ptr<api::Gateway> gateway;
   std::filesystem::path directory;

@@ -30,7 +30,7 @@ rules:
 default: {because: b, use: cpu}
 )";
 
-std::shared_ptr<api::Settings> settings_by(const char* policy) {
+std::shared_ptr<settings::Settings> settings_by(const char* policy) {
   auto settings = make_settings();
   settings->tree = tree_of(policy);
   return settings;
