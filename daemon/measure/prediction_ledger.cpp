@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 #include <span>
+#include <utility>
 
 namespace flyball::measure {
 namespace {
@@ -21,12 +22,6 @@ std::optional<Enum> named(std::span<const std::string_view> names, std::string_v
   return static_cast<Enum>(it - names.begin());
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 double mean_of(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
@@ -39,6 +34,11 @@ double spread_of(const std::vector<double>& values, double mean) {
 
 bool positive(double value) {
   return std::isfinite(value) && value > 0;
+}
+
+// A window of ratios takes larger ones for worse: speeds go in as times.
+bool is_speed(Quantity quantity) {
+  return quantity == Quantity::decode_tps;
 }
 
 }  // namespace
@@ -60,38 +60,46 @@ bool PredictionLedger::add(const Outcome& outcome) {
   if (!positive(outcome.predicted) || !positive(outcome.actual)) return false;
   const Key key{outcome.backend, outcome.quantity, outcome.basis, outcome.model};
   if (!kept_.contains(key) && kept_.size() >= kMaxBooks)
-    kept_.erase(std::ranges::min_element(kept_, {}, [](const auto& book) { return book.second.back().at; }));
-  auto& outcomes = kept_[key];
-  outcomes.push_back(outcome);
-  if (outcomes.size() > kKept) outcomes.pop_front();
+    kept_.erase(std::ranges::min_element(kept_, {}, [](const auto& kept) { return kept.second.latest.at; }));
+  Kept& kept = kept_[key];
+  kept.latest = outcome;
+  kept.ratios.add(outcome.actual / outcome.predicted);
+  double actual = outcome.actual, predicted = outcome.predicted;
+  if (is_speed(outcome.quantity)) std::swap(actual, predicted);
+  kept.correction.add(actual, predicted);
+  of_all_models_
+      .try_emplace({outcome.backend, outcome.quantity, outcome.basis}, predict::RatioWindow::kEnoughAlone)
+      .first->second.add(actual, predicted);
   return true;
 }
 
-// model: nullptr for all of them.
-std::vector<double> PredictionLedger::ratios(const std::string& backend, Quantity quantity, Basis basis,
-                                             const std::string* model) const {
+std::vector<double> PredictionLedger::ratios(const std::string& backend, Quantity quantity,
+                                             Basis basis) const {
   std::vector<double> out;
-  for (auto it = kept_.lower_bound({backend, quantity, basis, model ? *model : std::string()});
-       it != kept_.end(); ++it) {
+  for (auto it = kept_.lower_bound({backend, quantity, basis, ""}); it != kept_.end(); ++it) {
     const auto& [its_backend, its_quantity, its_basis, its_model] = it->first;
-    if (its_backend != backend || its_quantity != quantity || its_basis != basis ||
-        (model && its_model != *model))
-      break;
-    for (const Outcome& o : it->second) out.push_back(o.actual / o.predicted);
+    if (its_backend != backend || its_quantity != quantity || its_basis != basis) break;
+    const auto& ratios = it->second.ratios;
+    for (std::size_t age = 0; age < ratios.size(); ++age) out.push_back(ratios.latest(age));
   }
   return out;
 }
 
 double PredictionLedger::correction(const std::string& model, const std::string& backend, Quantity quantity,
                                     Basis basis) const {
-  std::vector<double> seen = ratios(backend, quantity, basis, &model);
-  if (seen.size() < kEnough) seen = ratios(backend, quantity, basis, nullptr);
-  if (seen.size() < kEnough) return 1;
-  return std::clamp(median(std::move(seen)), 1 / kMaxCorrection, kMaxCorrection);
+  const auto of_model = kept_.find({backend, quantity, basis, model});
+  const auto of_all = of_all_models_.find({backend, quantity, basis});
+  const predict::RatioWindow* seen = nullptr;
+  if (of_model != kept_.end() && of_model->second.correction.counts())
+    seen = &of_model->second.correction;
+  else if (of_all != of_all_models_.end() && of_all->second.counts())
+    seen = &of_all->second;
+  if (seen == nullptr) return 1;
+  return is_speed(quantity) ? 1 / seen->median() : seen->median();
 }
 
 double PredictionLedger::margin(const std::string& backend) const {
-  const std::vector<double> seen = ratios(backend, Quantity::bytes, Basis::file, nullptr);
+  const std::vector<double> seen = ratios(backend, Quantity::bytes, Basis::file);
   if (seen.empty()) return 0;
   const double mean = mean_of(seen);
   return std::clamp(mean + 2 * spread_of(seen, mean) - 1, 0.0, kMaxMargin);
@@ -99,15 +107,15 @@ double PredictionLedger::margin(const std::string& backend) const {
 
 std::vector<PredictionLedger::Summary> PredictionLedger::summaries() const {
   std::vector<Summary> out;
-  for (const auto& [key, outcomes] : kept_) {
+  for (const auto& [key, kept] : kept_) {
     const auto& [backend, quantity, basis, model] = key;
     if (out.empty() || out.back().backend != backend || out.back().quantity != quantity ||
         out.back().basis != basis) {
-      const std::vector<double> seen = ratios(backend, quantity, basis, nullptr);
+      const std::vector<double> seen = ratios(backend, quantity, basis);
       const double mean = mean_of(seen);
-      out.push_back({backend, quantity, basis, mean, spread_of(seen, mean), seen.size(), outcomes.back()});
-    } else if (outcomes.back().at >= out.back().latest.at) {
-      out.back().latest = outcomes.back();
+      out.push_back({backend, quantity, basis, mean, spread_of(seen, mean), seen.size(), kept.latest});
+    } else if (kept.latest.at >= out.back().latest.at) {
+      out.back().latest = kept.latest;
     }
   }
   return out;

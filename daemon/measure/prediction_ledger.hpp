@@ -1,15 +1,18 @@
 // What was predicted beside what then was, the latest of each kind: bytes and time of a load, time to a first
-// token and speed of an answer. It corrects predictions and says what margin they need. Pure; one thread.
+// token and speed of an answer. Keeps them by model, engine, quantity and basis; predict::RatioWindow says
+// how to correct predictions by them. Pure; one thread.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
+
+#include "daemon/predict/statistics/ratio_window.hpp"
+#include "daemon/predict/statistics/window.hpp"
 
 namespace flyball::measure {
 
@@ -35,19 +38,14 @@ struct Outcome {
 
 class PredictionLedger {
  public:
-  static constexpr std::size_t kKept = 32;       // of each model, engine, quantity and basis
+  static constexpr std::size_t kKept = 64;       // of each model, engine, quantity and basis
   static constexpr std::size_t kMaxBooks = 512;  // of such; the one that was added to longest ago makes room
-  // So many are needed before they correct a time or a speed: one load may have met a cold disk.
-  static constexpr std::size_t kEnough = 3;
-  // A prediction that is further off says little of the next one.
-  static constexpr double kMaxCorrection = 16;
   static constexpr double kMaxMargin = 0.25;
 
   // False, and nothing is kept: a figure is not finite or not above 0.
   bool add(const Outcome& outcome);
-  // The factor for a prediction from ceilings, measured (roofline) or assumed: the median of actual over
-  // predicted of this model on this engine, or of all models on it where that has not been seen often enough;
-  // 1 where neither has.
+  // The factor for a prediction from ceilings, measured (roofline) or assumed: of this model on this engine,
+  // or of the latest of all models on it where that has not been seen often enough; 1 where neither has.
   double correction(const std::string& model, const std::string& backend, Quantity quantity,
                     Basis basis = Basis::roofline) const;
   // Share of a model's predicted bytes that is asked for beside them: mean of what loads on this engine came
@@ -67,9 +65,16 @@ class PredictionLedger {
 
  private:
   using Key = std::tuple<std::string, Quantity, Basis, std::string>;  // backend, ..., model
-  std::vector<double> ratios(const std::string& backend, Quantity quantity, Basis basis,
-                             const std::string* model) const;
-  std::map<Key, std::deque<Outcome>> kept_;
+  struct Kept {
+    predict::Window<double, kKept> ratios;  // actual over predicted
+    predict::RatioWindow correction{
+        predict::RatioWindow::kEnoughAlone};  // of times: predicted over actual speed
+    Outcome latest;
+  };
+  std::vector<double> ratios(const std::string& backend, Quantity quantity, Basis basis) const;
+  std::map<Key, Kept> kept_;
+  // As Kept::correction.
+  std::map<std::tuple<std::string, Quantity, Basis>, predict::RatioWindow> of_all_models_;
 };
 
 }  // namespace flyball::measure

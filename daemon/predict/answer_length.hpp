@@ -2,9 +2,11 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "daemon/predict/statistics/window.hpp"
 
 namespace flyball::predict {
 
@@ -19,26 +21,20 @@ class AnswerLength {
   };
 
   void answered(std::uint32_t tokens) {
-    kept_[next_] = tokens;
-    next_ = (next_ + 1) % kKept;
-    seen_ = std::min(seen_ + 1, kKept);
-    sorted_ = kept_;
-    std::sort(sorted_.begin(), sorted_.begin() + static_cast<std::ptrdiff_t>(seen_));
+    latest_.add(tokens);
+    sorted_ = latest_.sorted();
   }
   // declared, max_tokens: 0: not given. `so_far`: tokens that the answer already has; what comes out is
   // above.
   Expected expected(std::uint32_t declared, std::uint32_t max_tokens, std::uint32_t so_far = 0) const {
     Expected out;
-    const auto begin = sorted_.begin(), end = begin + static_cast<std::ptrdiff_t>(seen_);
-    const auto longer = std::upper_bound(begin, end, so_far);
-    if (seen_ < kEnough) {
+    const std::span<const std::uint32_t> seen = sorted_.values();
+    const std::span longer(std::upper_bound(seen.begin(), seen.end(), so_far), seen.end());
+    if (seen.size() < kEnough) {
       out.median = declared > 0 ? declared : kDefault;
       out.p90 = 2 * out.median;
-    } else if (longer != end) {
-      const auto at = [&](double q) {
-        return *(longer + static_cast<std::ptrdiff_t>(q * static_cast<double>(end - longer - 1) + 0.5));
-      };
-      out = {at(0.5), at(0.9)};
+    } else if (!longer.empty()) {
+      out = {median(longer), quantile(longer, 0.9)};
     }
     // Longer than any that was seen: as much again as a quarter of what is there.
     if (out.median <= so_far) out = {so_far + so_far / 4 + 1, 2 * so_far + 1};
@@ -47,8 +43,8 @@ class AnswerLength {
   }
 
  private:
-  std::array<std::uint32_t, kKept> kept_{}, sorted_{};
-  std::size_t next_ = 0, seen_ = 0;
+  Window<std::uint32_t, kKept> latest_;
+  Sorted<std::uint32_t, kKept> sorted_;
 };
 
 }  // namespace flyball::predict

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "daemon/measure/book.hpp"
-#include "daemon/predict/ratio_window.hpp"
-#include "daemon/predict/robust_fit.hpp"
+#include "daemon/predict/statistics/ratio_window.hpp"
+#include "daemon/predict/statistics/robust_fit.hpp"
 
 namespace flyball::predict {
 

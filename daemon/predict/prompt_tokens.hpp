@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "daemon/predict/robust_fit.hpp"
+#include "daemon/predict/statistics/robust_fit.hpp"
 
 namespace flyball::predict {
 

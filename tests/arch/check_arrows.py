@@ -25,7 +25,7 @@ ROOMS = {
     "kernels": [["formats"], ["reference", "cpu", "opencl", "vulkan"], ["vulkan/software"]],
     "backends": [["model", "text/jinja"], ["text"], ["graph"], ["decode", "kv"], ["device"], ["spill"],
                  ["cpu", "opencl", "vulkan"], ["engine"], ["local"], ["worker"]],
-    "daemon": [["store", "http", "apps", "systemd", "metrics"], ["fleet"], ["usage", "measure"], ["predict"],
+    "daemon": [["store", "http", "apps", "systemd", "metrics", "predict/statistics"], ["fleet"], ["usage", "measure"], ["predict"],
                ["probe"], ["settings", "route"],
                ["api"], ["api/openai"], ["api/native"], ["api/table"], ["calibrate"], ["serve"], ["cli"]],
 }

@@ -48,9 +48,35 @@ TEST(PredictionLedger, AModelSeenTooRarelyGoesByTheOthersOfItsEngine) {
 TEST(PredictionLedger, ACorrectionIsBounded) {
   PredictionLedger ledger;
   for (int i = 0; i < 3; ++i) ledger.add(load_of(1, 1e9));
-  EXPECT_EQ(correction(ledger), PredictionLedger::kMaxCorrection);
+  EXPECT_EQ(correction(ledger), predict::RatioWindow::kFurthest);
   for (std::size_t i = 0; i < PredictionLedger::kKept; ++i) ledger.add(load_of(1, 1e-9));
-  EXPECT_EQ(correction(ledger), 1 / PredictionLedger::kMaxCorrection);
+  EXPECT_EQ(correction(ledger), 1 / predict::RatioWindow::kFurthest);
+}
+
+TEST(PredictionLedger, AModelSeenTooRarelyGoesByTheLatestOfItsEngine) {
+  PredictionLedger ledger;
+  for (std::size_t i = 0; i < PredictionLedger::kKept; ++i) ledger.add(load_of(100, 300, "former"));
+  for (std::size_t i = 0; i < PredictionLedger::kKept; ++i) ledger.add(load_of(100, 200, "latest"));
+  EXPECT_DOUBLE_EQ(correction(ledger, "new"), 2);
+}
+
+TEST(PredictionLedger, AnImprovementIsFollowedAfterThree) {
+  PredictionLedger ledger;
+  const auto speed_of = [](double actual) {
+    return Outcome{"m", "cpu", Quantity::decode_tps, Basis::roofline, 100, actual, 1};
+  };
+  for (int i = 0; i < 20; ++i) {
+    ledger.add(load_of(100, 800));
+    ledger.add(speed_of(10));
+  }
+  for (int i = 0; i < 3; ++i) {
+    ledger.add(load_of(100, 150));
+    ledger.add(speed_of(80));
+  }
+  EXPECT_DOUBLE_EQ(correction(ledger), 1.5);
+  EXPECT_DOUBLE_EQ(ledger.correction("m", "cpu", Quantity::decode_tps), 0.8);
+  for (int i = 0; i < 3; ++i) ledger.add(speed_of(10));
+  EXPECT_GT(ledger.correction("m", "cpu", Quantity::decode_tps), 0.1) << "slower: the former ones count on";
 }
 
 TEST(PredictionLedger, FiguresOfCalibrateCorrectNoRoofline) {

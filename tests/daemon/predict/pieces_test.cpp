@@ -2,23 +2,60 @@
 // prefixes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <numeric>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "config/json_reader.hpp"
 #include "daemon/predict/accuracy.hpp"
 #include "daemon/predict/answer_length.hpp"
-#include "daemon/predict/change_point.hpp"
 #include "daemon/predict/prefix_blocks.hpp"
 #include "daemon/predict/prompt_tokens.hpp"
-#include "daemon/predict/ratio_window.hpp"
-#include "daemon/predict/robust_fit.hpp"
+#include "daemon/predict/statistics/change_point.hpp"
+#include "daemon/predict/statistics/ratio_window.hpp"
+#include "daemon/predict/statistics/robust_fit.hpp"
+#include "daemon/predict/statistics/window.hpp"
 
 namespace flyball::predict {
 namespace {
+
+TEST(Window, KeepsTheLatest) {
+  Window<int, 3> window;
+  EXPECT_TRUE(window.empty());
+  EXPECT_EQ(window.mean(), 0);
+  for (const int value : {9, 1, 3, 2}) window.add(value);
+  EXPECT_EQ(window.size(), 3U);
+  EXPECT_EQ(window.latest(), 2);
+  EXPECT_EQ(window.latest(2), 1);
+  EXPECT_EQ(window.mean(), 2);
+  window.keep_latest(1);
+  window.add(7);
+  EXPECT_EQ(window.size(), 2U);
+  EXPECT_EQ(window.latest(1), 2);
+  EXPECT_EQ(window.mean(), 4.5);
+}
+
+TEST(Window, TellsOrderStatistics) {
+  Window<double, 32> window;
+  for (int i = 1; i <= 40; ++i) window.add(i * 7 % 41);
+  const auto sorted = window.sorted([](double value) { return -value; });
+  EXPECT_EQ(sorted.values().size(), 32U);
+  EXPECT_TRUE(std::ranges::is_sorted(sorted.values()));
+  const std::array<double, 4> four{1, 2, 4, 8};
+  EXPECT_EQ(median(std::span<const double>(four)), 3);
+  EXPECT_EQ(median(std::span<const double>(four).first(3)), 2);
+  EXPECT_EQ(quantile(std::span<const double>(four), 0.9), 8) << "too few to say";
+  EXPECT_EQ(quantile(std::span<const double>(four), 0.5), 4);
+  std::array<double, 19> nineteen{};
+  std::iota(nineteen.begin(), nineteen.end(), 1);
+  EXPECT_EQ(quantile(std::span<const double>(nineteen), 0.9), 18);
+}
 
 // y = 3 + 0.5 x, with noise.
 struct Line {
@@ -125,6 +162,23 @@ TEST(RatioWindow, TellsTheMiddleAndNineInTen) {
   for (int i = 0; i < 1000; ++i) below += std::exp(normal(draw)) <= window.p90() ? 1 : 0;
   EXPECT_GE(below, 850);
   EXPECT_LE(below, 960);
+}
+
+TEST(RatioWindow, OfAFitCorrectsNothingThatTheFitHasLearned) {
+  double error = 0;
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    std::mt19937_64 draw(seed);
+    RobustFit<2> fit({1, 0.2}, true);
+    RatioWindow window;
+    for (int i = 0; i < 8; ++i) {
+      const double x = std::uniform_real_distribution<double>(20, 800)(draw);
+      const double y = 4 * (1 + 0.2 * x) * std::exp(std::normal_distribution<double>(0, 0.05)(draw));
+      if (i >= 3) error += std::abs(fit({1, x}) * window.median() - y) / y / (50 * 5);
+      window.add(y, fit({1, x}));
+      fit.add({1, x}, y);
+    }
+  }
+  EXPECT_LT(error, 0.1);
 }
 
 TEST(RatioWindow, ForgetsALevelThatIsOver) {

@@ -10,9 +10,9 @@
 #include <cstddef>
 #include <span>
 #include <utility>
-#include <vector>
 
-#include "daemon/predict/change_point.hpp"
+#include "daemon/predict/statistics/change_point.hpp"
+#include "daemon/predict/statistics/window.hpp"
 
 namespace flyball::predict {
 
@@ -45,19 +45,17 @@ class RobustFit {
   // Ignored unless y and the prior's value of x are above 0. True: it has forgotten another level.
   bool add(const Terms& x, double y) {
     if (!(y > 0) || !std::isfinite(y) || !(dot(prior_, x) > 0)) return false;
-    rows_[next_] = {x, y};
-    next_ = (next_ + 1) % kKept;
-    seen_ = std::min(seen_ + 1, kKept);
+    rows_.add({x, y});
     changes_.observed();
     fit();
     if (!level_changed() || !changes_.changed()) return false;
-    seen_ = kLevel;
+    rows_.keep_latest(kLevel);
     fit();
     return true;
   }
   double operator()(const Terms& x) const noexcept { return dot(coefficients_, x); }
   const Terms& coefficients() const noexcept { return coefficients_; }
-  std::size_t seen() const noexcept { return seen_; }  // at most kKept
+  std::size_t seen() const noexcept { return rows_.size(); }  // at most kKept
 
  private:
   struct Row {
@@ -75,14 +73,13 @@ class RobustFit {
     for (std::size_t i = 0; i < N; ++i) sum += a[i] * b[i];
     return sum;
   }
-  const Row& row(std::size_t age) const noexcept { return rows_[(next_ + kKept - 1 - age) % kKept]; }
 
   // Compares actual over fitted: other work than before is no change of level where the fit accounts for it.
   bool level_changed() const {
     std::array<double, 2 * kLevel> levels{};
-    if (seen_ < levels.size()) return false;
+    if (seen() < levels.size()) return false;
     for (std::size_t age = 0; age < levels.size(); ++age)
-      levels[age] = row(age).y / std::max(dot(coefficients_, row(age).x), 1e-12);
+      levels[age] = rows_.latest(age).y / std::max(dot(coefficients_, rows_.latest(age).x), 1e-12);
     return has_changed(levels);
   }
 
@@ -90,25 +87,25 @@ class RobustFit {
   void fit() {
     std::array<double, kKept> age_weights{};
     std::array<std::pair<double, double>, kKept + 1> sorted{};
-    for (std::size_t i = 0; i < seen_; ++i) {
+    for (std::size_t i = 0; i < seen(); ++i) {
       age_weights[i] = std::exp2(-static_cast<double>(i) / kHalfLife);
-      sorted[i] = {row(i).y / dot(prior_, row(i).x), age_weights[i]};
+      sorted[i] = {rows_.latest(i).y / dot(prior_, rows_.latest(i).x), age_weights[i]};
     }
-    const std::size_t known = seen_ + (trusted_ ? 1 : 0);
-    sorted[seen_] = {1, 1};
+    const std::size_t known = seen() + (trusted_ ? 1 : 0);
+    sorted[seen()] = {1, 1};
     const double size = known == 0 ? 1 : weighted_median(std::span(sorted).first(known));
     Terms scaled = prior_;
     for (double& c : scaled) c *= size;
     coefficients_ = scaled;
-    if (seen_ == 0) return;
+    if (seen() == 0) return;
     std::array<double, kKept> errors{};
     for (int round = 0; round < kRounds; ++round) {
-      for (std::size_t i = 0; i < seen_; ++i) {
-        const double expected = std::max(dot(coefficients_, row(i).x), 1e-12);
-        errors[i] = std::abs(row(i).y - expected) / expected;
+      for (std::size_t i = 0; i < seen(); ++i) {
+        const double expected = std::max(dot(coefficients_, rows_.latest(i).x), 1e-12);
+        errors[i] = std::abs(rows_.latest(i).y - expected) / expected;
         sorted[i] = {errors[i], age_weights[i]};
       }
-      const double spread = std::max(1.4826 * weighted_median(std::span(sorted).first(seen_)), kLeastSpread);
+      const double spread = std::max(1.4826 * weighted_median(std::span(sorted).first(seen())), kLeastSpread);
       solve(scaled, age_weights, errors, kHuber * spread);
     }
   }
@@ -117,8 +114,8 @@ class RobustFit {
   void solve(const Terms& scaled, const std::array<double, kKept>& age_weights,
              const std::array<double, kKept>& errors, double limit) {
     std::array<std::array<double, N + 1>, N> sums{};
-    for (std::size_t i = 0; i < seen_; ++i) {
-      const Row& r = row(i);
+    for (std::size_t i = 0; i < seen(); ++i) {
+      const Row& r = rows_.latest(i);
       const double expected = std::max(dot(coefficients_, r.x), 1e-12);
       const double weight =
           age_weights[i] * (errors[i] <= limit ? 1 : limit / errors[i]) / (expected * expected);
@@ -127,7 +124,7 @@ class RobustFit {
         sums[a][N] += weight * r.x[a] * r.y;
       }
     }
-    const double ridge = kRidge / static_cast<double>(seen_ * seen_);
+    const double ridge = kRidge / static_cast<double>(seen() * seen());
     for (std::size_t a = 0; a < N; ++a) {
       const double weight = ridge / (scaled[a] * scaled[a]);
       sums[a][a] += weight;
@@ -165,8 +162,7 @@ class RobustFit {
     return out;
   }
 
-  std::array<Row, kKept> rows_{};  // a ring
-  std::size_t next_ = 0, seen_ = 0;
+  Window<Row, kKept> rows_;
   Changes changes_;
   Terms prior_{}, coefficients_{};
   bool trusted_ = false;
