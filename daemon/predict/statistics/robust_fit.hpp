@@ -8,22 +8,49 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <span>
-#include <utility>
 
 #include "daemon/predict/statistics/change_point.hpp"
 #include "daemon/predict/statistics/window.hpp"
 
 namespace flyball::predict {
 
-// The weighted median of (value, weight); reorders them. 0 of none.
-inline double weighted_median(std::span<std::pair<double, double>> values) {
-  std::ranges::sort(values);
-  double total = 0, below = 0;
-  for (const auto& [value, weight] : values) total += weight;
-  for (const auto& [value, weight] : values)
-    if ((below += weight) * 2 >= total) return value;
-  return 0;
+struct Weighted {
+  double value = 0, weight = 0;  // weight > 0
+};
+
+// The weighted median of the first n; reorders them. 0 of none. Quickselect whose partition has no branches:
+// sorting took most of a fit's time, and a processor predicts no comparison of noise.
+template <std::size_t N>
+double weighted_median(std::array<Weighted, N>& values, std::size_t n) {
+  std::array<Weighted, N> larger;
+  double half = 0;
+  for (std::size_t i = 0; i < n; ++i) half += values[i].weight / 2;
+  while (n > 1) {
+    const double first = values[0].value, middle = values[n / 2].value, last = values[n - 1].value;
+    const double pivot = std::max(std::min(first, middle), std::min(std::max(first, middle), last));
+    std::size_t n_smaller = 0, n_larger = 0;
+    double smaller = 0, up_to_pivot = 0;  // weights
+    for (std::size_t i = 0; i < n; ++i) {
+      const Weighted one = values[i];
+      const bool is_smaller = one.value < pivot;
+      const bool is_larger = one.value > pivot;
+      values[n_smaller] = one;
+      n_smaller += static_cast<std::size_t>(is_smaller);
+      larger[n_larger] = one;
+      n_larger += static_cast<std::size_t>(is_larger);
+      smaller += is_smaller ? one.weight : 0;
+      up_to_pivot += is_larger ? 0 : one.weight;
+    }
+    if (n_smaller > 0 && smaller >= half) {
+      n = n_smaller;
+      continue;
+    }
+    if (n_larger == 0 || up_to_pivot >= half) return pivot;
+    half -= up_to_pivot;
+    std::copy_n(larger.begin(), n_larger, values.begin());
+    n = n_larger;
+  }
+  return n == 0 ? 0 : values[0].value;
 }
 
 template <std::size_t N>
@@ -38,6 +65,7 @@ class RobustFit {
   // do.
   explicit RobustFit(const Terms& prior, bool trusted = false) { set_prior(prior, trusted); }
   void set_prior(const Terms& prior, bool trusted) {
+    if (prior == prior_ && trusted == trusted_) return;
     prior_ = prior;
     trusted_ = trusted;
     fit();
@@ -63,13 +91,26 @@ class RobustFit {
     double y = 0;
   };
   static constexpr int kRounds = 6;
-  static constexpr double kHuber = 1.5;  // spreads, beyond which an error counts linearly
+  static constexpr double kClose = 1e-9;  // of a coefficient: rounds that change less are left out
+  static constexpr double kHuber = 1.5;   // spreads, beyond which an error counts linearly
   static constexpr double kLeastSpread = 0.02;
   // Weight of the prior's proportions after one observation; it falls with the square of their number.
   static constexpr double kRidge = 0.1;
 
+  // An observation's weight by its age, the latest first.
+  static constexpr std::array<double, kKept> kAgeWeights = [] {
+    static_assert(kHalfLife == 10);
+    constexpr double kTenthRootOfHalf = 0.93303299153680741598;
+    std::array<double, kKept> weights{1};
+    for (std::size_t i = 1; i < kKept; ++i) weights[i] = weights[i - 1] * kTenthRootOfHalf;
+    return weights;
+  }();
+
+  // A fit runs before the token that it learns from is handed on, so its time is the client's. GCC leaves
+  // loops this short as they are at -O2, unless it is told to unroll them.
   static double dot(const Terms& a, const Terms& b) noexcept {
     double sum = 0;
+#pragma GCC unroll 4
     for (std::size_t i = 0; i < N; ++i) sum += a[i] * b[i];
     return sum;
   }
@@ -85,45 +126,54 @@ class RobustFit {
 
   // By iterated reweighting, from the prior as large as the observations say.
   void fit() {
-    std::array<double, kKept> age_weights{};
-    std::array<std::pair<double, double>, kKept + 1> sorted{};
-    for (std::size_t i = 0; i < seen(); ++i) {
-      age_weights[i] = std::exp2(-static_cast<double>(i) / kHalfLife);
-      sorted[i] = {rows_.latest(i).y / dot(prior_, rows_.latest(i).x), age_weights[i]};
-    }
-    const std::size_t known = seen() + (trusted_ ? 1 : 0);
-    sorted[seen()] = {1, 1};
-    const double size = known == 0 ? 1 : weighted_median(std::span(sorted).first(known));
+    std::array<Weighted, kKept + 1> weighted;
+    const std::size_t n = seen(), known = n + (trusted_ ? 1 : 0);
+    for (std::size_t i = 0; i < n; ++i)
+      weighted[i] = {rows_.latest(i).y / dot(prior_, rows_.latest(i).x), kAgeWeights[i]};
+    weighted[n] = {1, 1};
+    const double size = known == 0 ? 1 : weighted_median(weighted, known);
     Terms scaled = prior_;
     for (double& c : scaled) c *= size;
     coefficients_ = scaled;
-    if (seen() == 0) return;
-    std::array<double, kKept> errors{};
+    if (n == 0) return;
+    std::array<double, kKept> inverse{}, errors{};  // inverse: 1 over the expected value
     for (int round = 0; round < kRounds; ++round) {
-      for (std::size_t i = 0; i < seen(); ++i) {
-        const double expected = std::max(dot(coefficients_, rows_.latest(i).x), 1e-12);
-        errors[i] = std::abs(rows_.latest(i).y - expected) / expected;
-        sorted[i] = {errors[i], age_weights[i]};
+      for (std::size_t i = 0; i < n; ++i) {
+        inverse[i] = 1 / std::max(dot(coefficients_, rows_.latest(i).x), 1e-12);
+        errors[i] = std::abs(rows_.latest(i).y * inverse[i] - 1);
+        weighted[i] = {errors[i], kAgeWeights[i]};
       }
-      const double spread = std::max(1.4826 * weighted_median(std::span(sorted).first(seen())), kLeastSpread);
-      solve(scaled, age_weights, errors, kHuber * spread);
+      const double spread = std::max(1.4826 * weighted_median(weighted, n), kLeastSpread);
+      const Terms before = coefficients_;
+      solve(scaled, inverse, errors, kHuber * spread);
+      if (is_close(before, coefficients_)) return;
     }
   }
 
+  static bool is_close(const Terms& one, const Terms& other) noexcept {
+    for (std::size_t i = 0; i < N; ++i)
+      if (std::abs(one[i] - other[i]) > kClose * other[i]) return false;
+    return true;
+  }
+
   // One round of weighted least squares. A coefficient that comes out negative is 0 in the next try.
-  void solve(const Terms& scaled, const std::array<double, kKept>& age_weights,
+  void solve(const Terms& scaled, const std::array<double, kKept>& inverse,
              const std::array<double, kKept>& errors, double limit) {
     std::array<std::array<double, N + 1>, N> sums{};
     for (std::size_t i = 0; i < seen(); ++i) {
       const Row& r = rows_.latest(i);
-      const double expected = std::max(dot(coefficients_, r.x), 1e-12);
       const double weight =
-          age_weights[i] * (errors[i] <= limit ? 1 : limit / errors[i]) / (expected * expected);
+          kAgeWeights[i] * (errors[i] <= limit ? 1 : limit / errors[i]) * (inverse[i] * inverse[i]);
+#pragma GCC unroll 4
       for (std::size_t a = 0; a < N; ++a) {
-        for (std::size_t b = 0; b < N; ++b) sums[a][b] += weight * r.x[a] * r.x[b];
-        sums[a][N] += weight * r.x[a] * r.y;
+        const double weighted = weight * r.x[a];
+#pragma GCC unroll 4
+        for (std::size_t b = a; b < N; ++b) sums[a][b] += weighted * r.x[b];
+        sums[a][N] += weighted * r.y;
       }
     }
+    for (std::size_t a = 1; a < N; ++a)
+      for (std::size_t b = 0; b < a; ++b) sums[a][b] = sums[b][a];
     const double ridge = kRidge / static_cast<double>(seen() * seen());
     for (std::size_t a = 0; a < N; ++a) {
       const double weight = ridge / (scaled[a] * scaled[a]);

@@ -57,6 +57,30 @@ TEST(Window, TellsOrderStatistics) {
   EXPECT_EQ(quantile(std::span<const double>(nineteen), 0.9), 18);
 }
 
+// The reference: sorts.
+double plain_weighted_median(std::vector<Weighted> values) {
+  std::ranges::sort(values, {}, &Weighted::value);
+  double total = 0, below = 0;
+  for (const Weighted& one : values) total += one.weight;
+  for (const Weighted& one : values)
+    if ((below += one.weight) * 2 >= total) return one.value;
+  return 0;
+}
+
+TEST(WeightedMedian, IsThatOfSortedValues) {
+  std::mt19937_64 draw(11);
+  std::array<Weighted, 49> values{};
+  EXPECT_EQ(weighted_median(values, 0), 0);
+  for (int round = 0; round < 2000; ++round) {
+    const std::size_t n = 1 + draw() % values.size();
+    const std::uint64_t different = 1 + draw() % 60;  // few: many are equal
+    for (std::size_t i = 0; i < n; ++i)
+      values[i] = {static_cast<double>(draw() % different), static_cast<double>(1 + draw() % 16)};
+    const double expected = plain_weighted_median({values.begin(), values.begin() + static_cast<long>(n)});
+    ASSERT_EQ(weighted_median(values, n), expected) << round;
+  }
+}
+
 // y = 3 + 0.5 x, with noise.
 struct Line {
   std::mt19937_64 draw{7};
