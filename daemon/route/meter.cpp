@@ -5,27 +5,16 @@
 namespace flyball::route {
 namespace {
 
-constexpr std::uint64_t kBytesPerToken = 4;  // text is about so many a token
 // A tokenizer makes at most a token of a byte, and adds its marks; a chat template adds words of its own.
 constexpr std::uint64_t kMarks = 8, kTemplateTokens = 1024;
 
-std::uint64_t bytes_of(const ChatPrompt& chat) noexcept {
-  return chat.messages.json_bytes() + chat.tools.json_bytes() + chat.template_args.json_bytes();
-}
-
 std::uint64_t most_tokens(const Prompt& prompt) noexcept {
-  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return bytes_of(*chat) + kTemplateTokens;
+  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return predict::bytes_of(*chat) + kTemplateTokens;
   if (const auto* text = std::get_if<TextPrompt>(&prompt)) return text->text.size() + kMarks;
   return std::get<TokenPrompt>(prompt).tokens.size();
 }
 
 }  // namespace
-
-std::uint64_t estimated_tokens(const Prompt& prompt) noexcept {
-  if (const auto* chat = std::get_if<ChatPrompt>(&prompt)) return bytes_of(*chat) / kBytesPerToken + 1;
-  if (const auto* text = std::get_if<TextPrompt>(&prompt)) return text->text.size() / kBytesPerToken + 1;
-  return std::get<TokenPrompt>(prompt).tokens.size();
-}
 
 Demand demand_of(std::span<const Prompt> prompts, std::uint32_t n, std::uint32_t max_tokens,
                  std::uint32_t context) {

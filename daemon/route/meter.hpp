@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "backends/backend.hpp"
+#include "daemon/predict/prompt_tokens.hpp"
 #include "daemon/route/limits.hpp"
 
 namespace flyball::route {
 
-// Tokens that a prompt is taken for until an engine has counted them.
-std::uint64_t estimated_tokens(const Prompt& prompt) noexcept;
+using predict::estimated_tokens;
 
 // max_tokens: of each answer; 0: as many as the context leaves. context: tokens of a sequence.
 Demand demand_of(std::span<const Prompt> prompts, std::uint32_t n, std::uint32_t max_tokens,

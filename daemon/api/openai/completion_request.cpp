@@ -8,6 +8,7 @@
 #include "daemon/api/openai/messages.hpp"
 #include "daemon/api/openai/parameters.hpp"
 #include "daemon/api/openai/writer.hpp"
+#include "daemon/predict/prompt_tokens.hpp"
 
 namespace flyball::api::openai {
 namespace {
@@ -185,7 +186,7 @@ Result<void> read_legacy_prompt(const Fields& body, Generate& out) {
     if (const auto* text = std::get_if<TextPrompt>(&one))
       out.prompt_bytes += text->text.size();
     else
-      out.prompt_bytes += std::get<TokenPrompt>(one).tokens.size() * 4;  // an English token is about 4 bytes
+      out.prompt_bytes += std::get<TokenPrompt>(one).tokens.size() * predict::PromptTokens::kBytesPerToken;
   }
   return {};
 }
