@@ -36,6 +36,8 @@
 #include <span>
 #include <utility>
 
+#include "config/request_settings.hpp"
+
 namespace flyball {
 
 inline constexpr std::uint32_t kGuestFactor = 2;
@@ -59,6 +61,10 @@ constexpr bool yields_place(std::uint32_t presence) noexcept {
 // The scheduler's order of prompts, least first: what is left of one, in any unit, by its app's presence.
 constexpr double prompt_rank(double left, std::uint32_t presence) noexcept {
   return left * presence;
+}
+// Places come before that: the least is computed first.
+constexpr std::uint32_t place_rank(config::QueuePlace place) noexcept {
+  return place == config::QueuePlace::ahead ? 0 : place == config::QueuePlace::usual ? 1 : 2;
 }
 
 // The apps whose requests the queue may hand over now.

@@ -64,6 +64,7 @@ void Facts::set(std::string_view name, FactValue value, std::string source, std:
 void Facts::forget(FactId id) {
   facts_[id] = {};
   known_[id] = false;
+  std::erase_if(of_profiles_, [&](const OfProfile& one) { return one.id == id; });
 }
 
 void Facts::set_age(std::string_view source, std::chrono::milliseconds age) {
@@ -72,11 +73,30 @@ void Facts::set_age(std::string_view source, std::chrono::milliseconds age) {
 }
 
 void Facts::set(FactId id, FactValue value, std::string source, std::chrono::milliseconds age) {
+  check_type(id, value);
+  facts_[id] = Fact{std::move(value), std::move(source), age};
+  known_[id] = true;
+  std::erase_if(of_profiles_, [&](const OfProfile& one) { return one.id == id; });
+}
+
+void Facts::check_type(FactId id, const FactValue& value) const {
   if (id >= facts_.size()) broken("no such id", std::to_string(id));
   if (value.index() != static_cast<std::size_t>(targets_->facts()[id].type))
     broken("a value of another type", targets_->facts()[id].name);
-  facts_[id] = Fact{std::move(value), std::move(source), age};
-  known_[id] = true;
+}
+
+void Facts::set_of_profile(std::string_view profile, FactId id, std::optional<FactValue> value,
+                           std::string source) {
+  if (value) check_type(id, *value);
+  std::erase_if(of_profiles_, [&](const OfProfile& one) { return one.id == id && one.profile == profile; });
+  of_profiles_.push_back({std::string(profile), id, std::nullopt});
+  if (value) of_profiles_.back().fact = Fact{std::move(*value), std::move(source)};
+}
+
+const Fact* Facts::get(FactId id, std::string_view profile) const noexcept {
+  for (const OfProfile& one : of_profiles_)
+    if (one.id == id && one.profile == profile) return one.fact ? &*one.fact : nullptr;
+  return get(id);
 }
 
 void Facts::set_derived(FactId id, FactValue value, std::vector<FactId> from) {

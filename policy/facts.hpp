@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,10 +40,27 @@ class Facts {
   // False where it is unknown. Precondition: a boolean fact.
   bool is_true(FactId id) const noexcept { return known_[id] && std::get<bool>(facts_[id].value); }
 
+  // A target's fact that differs with one profile. The target's own value holds with every other profile, and
+  // to set or forget it ends those of profiles.
+  struct OfProfile {
+    std::string profile;
+    FactId id = 0;
+    std::optional<Fact> fact;  // nullopt: unknown with this profile
+  };
+  // Preconditions as set(). nullopt: unknown with this profile.
+  void set_of_profile(std::string_view profile, FactId id, std::optional<FactValue> value,
+                      std::string source);
+  const Fact* get(FactId id, std::string_view profile) const noexcept;
+  std::span<const OfProfile> of_profiles() const noexcept { return of_profiles_; }
+  void forget_profiles() noexcept { of_profiles_.clear(); }
+
  private:
+  void check_type(FactId id, const FactValue& value) const;
+
   Targets targets_;
   std::vector<Fact> facts_;
   std::vector<bool> known_;
+  std::vector<OfProfile> of_profiles_;  // few; in the order in which they were set
 };
 
 // What follows from other facts, where nobody set it: model.fits_gpu and model.fits_memory, from the model's

@@ -14,7 +14,7 @@ using By = Picked::By;
 constexpr const char* kNoOther = "no other is available";
 
 const Fact* known(const TargetTrace& row, TargetFact which, const Facts& facts) {
-  return facts.get(static_cast<FactId>(row.first_fact + static_cast<FactId>(which)));
+  return facts.get(static_cast<FactId>(row.first_fact + static_cast<FactId>(which)), row.target->profile);
 }
 
 // nullopt: not predicted, or by somebody who wrote a time below 0.

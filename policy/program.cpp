@@ -28,6 +28,7 @@ class Compiler {
       for (std::size_t number = 0; number < targets_.size(); ++number)
         if (denies(tree_.constraints[i], targets_[number]->backend))
           out_.bans[i].numbers |= std::uint64_t{1} << number;
+    out_.targets = std::move(targets_);
     return std::move(out_);
   }
 

@@ -50,7 +50,8 @@ struct Program {
   std::vector<Step> steps;
   Step fallback;
   std::vector<std::uint8_t> numbers;  // of targets
-  std::vector<FactId> first_fact;     // by number: of its facts, which are in the order of TargetFact
+  std::vector<const Target*> targets;  // by number, as it is written first
+  std::vector<FactId> first_fact;      // by number: of its facts, which are in the order of TargetFact
   std::uint32_t n_picks = 0;          // steps that pick another one than the first, the fallback counted
 
   // It points into its tree's vectors: it moves with them, and a copy would point into another tree.

@@ -63,7 +63,7 @@ Json facts_json(const Decision& decision, const Facts& facts) {
 Json known_json(const Target& target, const Facts& facts) {
   Json out = Json::array();
   const auto add = [&](FactId id, std::string_view name) {
-    const Fact* const fact = facts.get(id);
+    const Fact* const fact = facts.get(id, target.profile);
     if (fact == nullptr) return;
     Json row = {{"name", name}, {"unit", facts.targets()->facts()[id].unit}, {"value", json_of(fact->value)}};
     if (is_predicted(*fact)) row["source"] = fact->source;

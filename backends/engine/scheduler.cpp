@@ -19,18 +19,6 @@ constexpr double kCalm = 4;
 // A sequence that so many later ones have overtaken by their place is the next of its class to have a slot.
 constexpr std::uint32_t kOvertakings = 3;
 
-std::uint32_t rank(config::QueuePlace place) {
-  switch (place) {
-    case config::QueuePlace::ahead:
-      return 0;
-    case config::QueuePlace::usual:
-      return 1;
-    case config::QueuePlace::behind:
-      return 2;
-  }
-  return 1;
-}
-
 void require(bool invariant) {
   if (!invariant) std::abort();
 }
@@ -151,7 +139,7 @@ std::vector<Scheduler::Prompt> Scheduler::prompts_in_order(const StepCost& cost)
     p.guest = shares.guest(e.owner) && e.settings.place != config::QueuePlace::behind;
   }
   std::ranges::stable_sort(prompts, {}, [](const Prompt& p) {
-    return std::pair(rank(p.it->second.settings.place), prompt_rank(p.left, p.here));
+    return std::pair(place_rank(p.it->second.settings.place), prompt_rank(p.left, p.here));
   });
   return prompts;
 }
@@ -314,7 +302,7 @@ std::vector<Scheduler::Candidate> Scheduler::candidates() {
   for (Candidate& w : waiting)
     if (shares.guest(w.it->second.owner)) w.presence = shares.of(w.it->second.owner);
   std::ranges::stable_sort(waiting, {}, [](const Candidate& w) {
-    return std::pair(w.presence, rank(w.it->second.settings.place));
+    return std::pair(w.presence, place_rank(w.it->second.settings.place));
   });
   return waiting;
 }

@@ -66,13 +66,50 @@ void EngineModel::prefilled(const PrefillWork& work, double seconds) {
   const double before = prefill_(terms(work));
   if (!prefill_.add(terms(work), seconds)) return;
   const double factor = prefill_(terms(work)) / before;
-  alone_.refitted(factor);
-  queued_.refitted(factor);
+  for (RatioWindow Ratios::*window : {&Ratios::alone, &Ratios::queued}) {
+    by_settings_.refitted(window, factor, all_);
+    (all_.*window).refitted(factor);
+  }
 }
 
 void EngineModel::decoded(const DecodeWork& work, double seconds) {
   const double before = decode_(terms(work));
-  if (decode_.add(terms(work), seconds)) per_token_.refitted(decode_(terms(work)) / before);
+  if (!decode_.add(terms(work), seconds)) return;
+  const double factor = decode_(terms(work)) / before;
+  by_settings_.refitted(&Ratios::per_token, factor, all_);
+  all_.per_token.refitted(factor);
+}
+
+// A prompt's token beside decodes costs what it adds to their step; one alone has its part of a step in it.
+engine::StepCost EngineModel::step_cost() const noexcept {
+  const double token = prefill_.coefficients()[1], beside = decode_.coefficients()[3];
+  constexpr double kLeast = 1e-9;
+  return {std::max(decode_.coefficients()[0], kLeast),
+          std::max(beside > 0 ? std::min(token, beside) : token, kLeast),
+          std::max(prefill_.coefficients()[2], 0.0)};
+}
+
+const RatioWindow& EngineModel::ttft_ratios(const config::RequestSettings& settings,
+                                            bool queued) const noexcept {
+  const Ratios* const own = by_settings_.of(settings);
+  if (queued && own != nullptr && own->queued.counts()) return own->queued;
+  if (queued && all_.queued.counts()) return all_.queued;
+  return own != nullptr && own->alone.counts() ? own->alone : all_.alone;
+}
+
+const RatioWindow& EngineModel::token_ratios(const config::RequestSettings& settings) const noexcept {
+  const Ratios* const own = by_settings_.of(settings);
+  return own != nullptr && own->per_token.counts() ? own->per_token : all_.per_token;
+}
+
+void EngineModel::saw_ttft(const config::RequestSettings& settings, bool queued, double actual,
+                           double expected) {
+  for (Ratios* ratios : {&all_, &by_settings_.seen(settings)})
+    (queued ? ratios->queued : ratios->alone).add(actual, expected);
+}
+
+void EngineModel::saw_token(const config::RequestSettings& settings, double actual, double expected) {
+  for (Ratios* ratios : {&all_, &by_settings_.seen(settings)}) ratios->per_token.add(actual, expected);
 }
 
 std::optional<double> EngineModel::load() const noexcept {

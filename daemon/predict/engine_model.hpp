@@ -7,7 +7,10 @@
 #include <optional>
 #include <string>
 
+#include "backends/engine/step_cost.hpp"
+#include "config/request_settings.hpp"
 #include "daemon/measure/book.hpp"
+#include "daemon/predict/profile_ratios.hpp"
 #include "daemon/predict/statistics/ratio_window.hpp"
 #include "daemon/predict/statistics/robust_fit.hpp"
 
@@ -50,7 +53,9 @@ class EngineModel {
   // Nine in ten times stay below so many times the expected one, uncorrected: as ratios that were seen say,
   // and until enough were as far as the figures of the book may be trusted.
   double p90_of(const RatioWindow& ttft) const noexcept { return p90_of(ttft, prefill_.seen()); }
-  double token_p90() const noexcept { return p90_of(per_token_, decode_.seen()); }
+  double token_p90_of(const RatioWindow& per_token) const noexcept {
+    return p90_of(per_token, decode_.seen());
+  }
   double load_p90() const noexcept { return widened(load_p90_, load_.seen()); }
 
   // False: neither the book nor finished requests say anything.
@@ -64,6 +69,8 @@ class EngineModel {
   double token(const DecodeWork& work) const noexcept { return decode_(terms(work)); }
   // nullopt: nobody knows.
   std::optional<double> load() const noexcept;
+  // The same as the engine's scheduler knows it: for a step, a token of a prompt, a pair.
+  engine::StepCost step_cost() const noexcept;
 
   // The times that such work took.
   void prefilled(const PrefillWork& work, double seconds);
@@ -77,12 +84,14 @@ class EngineModel {
   const Usual& usual() const noexcept { return usual_; }
   void met(const DecodeWork& work, double requests);
 
-  RatioWindow& alone() noexcept { return alone_; }
-  RatioWindow& queued() noexcept { return queued_; }
-  RatioWindow& per_token() noexcept { return per_token_; }
-  const RatioWindow& alone() const noexcept { return alone_; }
-  const RatioWindow& queued() const noexcept { return queued_; }
-  const RatioWindow& per_token() const noexcept { return per_token_; }
+  // Actual over expected, of the requests with these settings once they are enough, else of all. The terms
+  // hold what follows from the settings; these ratios are the rest.
+  const RatioWindow& ttft_ratios(const config::RequestSettings& settings, bool queued) const noexcept;
+  const RatioWindow& token_ratios(const config::RequestSettings& settings) const noexcept;
+  void saw_ttft(const config::RequestSettings& settings, bool queued, double actual, double expected);
+  void saw_token(const config::RequestSettings& settings, double actual, double expected);
+  // Different settings have ratios of their own.
+  bool tells_settings_apart() const noexcept { return by_settings_.size() > 1; }
 
  private:
   using PrefillTerms = RobustFit<4>::Terms;
@@ -121,7 +130,8 @@ class EngineModel {
   bool measured_ = false;  // the book's figures of prompts and tokens were
   double p90_ = RatioWindow::kFirstP90, load_p90_ = RatioWindow::kFirstP90;  // before any request was seen
   Usual usual_;
-  RatioWindow alone_, queued_, per_token_;  // of times to a first token, without and with others; of TPOT
+  Ratios all_;
+  ProfileRatios by_settings_;
 };
 
 }  // namespace flyball::predict

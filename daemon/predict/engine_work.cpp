@@ -4,11 +4,14 @@
 #include <functional>
 #include <utility>
 
+#include "backends/engine/step_budget.hpp"
+
 namespace flyball::predict {
 namespace {
 
 // Ends of answers that a forecast follows one by one. Those beyond come at the mean pace of all slots.
 constexpr std::uint32_t kMostFollowed = 64;
+constexpr std::uint32_t kStepTokens = 256;  // of a step, as engine::SchedulerLimits has it
 
 }  // namespace
 
@@ -35,13 +38,16 @@ Stay* EngineWork::find(std::uint64_t id) {
   return it == stays_.end() ? nullptr : &*it;
 }
 
-// Of the prompts at hand the engine computes the shortest first: tokens of it that should be computed.
+// Of the prompts at hand the engine computes the shortest of the first place first: tokens of it that should
+// be computed.
 double EngineWork::progress(TimePoint now, const EngineModel& model) const {
-  double least = 0;
+  const Stay* first = nullptr;
+  const auto order = [](const Stay& s) { return std::pair(place_rank(s.settings.place), s.uncached()); };
   for (const Stay& stay : stays_)
-    if (stay.state == Stay::State::prefills && (least == 0 || stay.uncached() < least))
-      least = stay.uncached();
-  if (least == 0) return 0;
+    if (stay.state == Stay::State::prefills && (first == nullptr || order(stay) < order(*first)))
+      first = &stay;
+  if (first == nullptr) return 0;
+  const double least = first->uncached();
   const double whole = model.prefill({least, pairs_of(least, 0), static_cast<double>(streams_)});
   constexpr double kMost = 0.9;  // it is not done yet
   return least * std::min(seconds_between(prompts_at_, now) / std::max(whole * sharers(), 1e-6), kMost);
@@ -217,7 +223,7 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
   out.last_turn = last - out.turn + mean * (ends_between - followed_between) / asked.slots;
 }
 
-// The engine computes the prompts at hand in the order of prompt_rank().
+// The engine computes the prompts at hand in the order of place_rank() and prompt_rank().
 void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model,
                                   TimePoint now, Ahead& out) {
   // The earliest of those that wait are not in its line. The engine gets them before this request.
@@ -233,12 +239,13 @@ void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, cons
   for (const Stay& stay : stays_)
     if (at_engine(stay)) ++presence(*stay.app).here;
   arrived = all_arrived;
-  const double own = prompt_rank(asked.tokens, presence(*asked.app).here + 1);
+  const std::pair own(place_rank(asked.settings.place),
+                      prompt_rank(asked.tokens, presence(*asked.app).here + 1));
   double shortest = 0;
   for (const Stay& stay : stays_) {
     if (!at_engine(stay) || stay.state == Stay::State::decodes) continue;
     const double n = stay.uncached();
-    if (prompt_rank(n, presence(*stay.app).here) > own) continue;
+    if (std::pair(place_rank(stay.settings.place), prompt_rank(n, presence(*stay.app).here)) > own) continue;
     out.tokens += n;
     out.pairs += pairs_of(n, stay.cached);
     if (stay.state == Stay::State::prefills && (shortest == 0 || n < shortest)) shortest = n;
@@ -254,6 +261,30 @@ void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, cons
     out.tokens *= share;
     out.pairs *= share;
   }
+}
+
+// A step keeps the strictest budget of the sequences that it may hold, but for a sequence alone: prompts need
+// more steps, each of which computes the streams, too, and a stream has less of others' prompts in each of
+// its tokens. The scheduler's own rules say how long such a step is. A budget that lengthens steps does so
+// only while nobody arrives, and has no term here.
+void EngineWork::keep_step_budgets(const Asked& asked, const EngineModel& model, Ahead& out) const {
+  engine::AskedBudgets budgets;
+  budgets.add(asked.settings.step_budget);
+  for (const Stay& stay : stays_)
+    if (!asked.is(stay) && stay.state != Stay::State::waits) budgets.add(stay.settings.step_budget);
+  if (!budgets.strictest || *budgets.strictest > engine::kLongestStep || budgets.sequences < 2) return;
+  const engine::StepCost cost = model.step_cost();
+  const engine::StepBudget budget = engine::step_budget(engine::step_budget(cost, false), budgets);
+  const double spent = streams_ > 0 ? model.token({streams_ - 1.0, positions_, 0}) : cost.step;
+  const auto tokens_of = [&](double most) {  // that a step computes beside the streams
+    return static_cast<double>(std::max(cost.fit(std::max(most - spent, most / 4), 0, kStepTokens), 1U));
+  };
+  const double within = std::max(budget.most - spent, cost.added(0, engine::kLeastStepTokens));
+  const double kept = std::max(cost.fit(within, 0, kStepTokens), 1U);
+  const double whole = tokens_of(budget.whole), part = tokens_of(budget.part);
+  const double usual = asked.tokens <= whole ? std::max(asked.tokens, 1.0) : part;
+  if (kept < usual) out.shorter_steps = spent * (1 / kept - 1 / usual);
+  out.prompts_later = std::min(out.prompts_later, kept);
 }
 
 EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model, TimePoint now) {
@@ -274,6 +305,7 @@ EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model
   out.prompts_later = usual.prompts * goes_on + asked.own_prompts;
   wait_for_turn(asked, others, model, out);
   wait_for_prompts(asked, others, model, now, out);
+  keep_step_budgets(asked, model, out);
   return out;
 }
 

@@ -58,6 +58,8 @@ struct Stay {
   WorkDone at_begin, at_first;
   bool cold = false, queued = false;
   bool trial = false;    // its engine's speed was not known, and it came alone; until it is counted as one
+  config::RequestSettings settings;  // of its target's profile
+  double shorter_steps = 0;          // Ahead::shorter_steps when it came
   bool resumed = false;  // continues an answer of another engine: its times say nothing of a prompt
   // As predicted when it came, with what had not been corrected by the ratios seen; 0: it is not judged.
   double raw_ttft = 0, raw_tpot = 0;  // seconds
@@ -93,6 +95,7 @@ class EngineWork {
     double own_prompts = 0;     // tokens of its further prompts for each token of a stream
     std::uint32_t slots = 1;
     const TurnForecast* turn = nullptr;  // the queue's; absent: turns come in order of arrival
+    config::RequestSettings settings = {};
 
     bool is(const Stay& stay) const noexcept { return request != 0 && stay.request == request; }
   };
@@ -105,6 +108,7 @@ class EngineWork {
     double streams_later = 0;      // on average over an answer of `output` tokens
     double positions = 0;          // that those streams attend to
     double prompts_later = 0;      // tokens of prompts for each token of such an answer
+    double shorter_steps = 0;      // seconds that step budgets add to each token of a prompt
     bool any() const noexcept { return turn > 0 || tokens > 0 || streams > 0; }  // others are there
   };
   Ahead ahead(const Asked& asked, const EngineModel& model, TimePoint now);
@@ -154,6 +158,7 @@ class EngineWork {
   void give_slot(double until);
   void wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model, TimePoint now,
                         Ahead& out);
+  void keep_step_budgets(const Asked& asked, const EngineModel& model, Ahead& out) const;
   Presence& presence(const AnswerLength& app);
 
   Group* group_;

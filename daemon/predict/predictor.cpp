@@ -86,6 +86,29 @@ std::optional<bool> meets(const Slo& slo, const Prediction& p) {
   return known ? std::optional(true) : std::nullopt;
 }
 
+// Nobody is refused for an assumption.
+std::optional<bool> meets_fact(const Slo& slo, const Prediction& p) {
+  const auto held = meets(slo, p);
+  return held && (*held || !(p.stale || p.assumed)) ? held : std::nullopt;
+}
+constexpr std::string_view kMeetsSource = ": each time's p90 beside app.slo";
+
+bool has_same_times(const Prediction& a, const Prediction& b) {
+  const auto same = [](const Times& x, const Times& y) { return x.p50 == y.p50 && x.p90 == y.p90; };
+  return same(a.ttft, b.ttft) && same(a.tpot.value_or(Times{}), b.tpot.value_or(Times{})) &&
+         same(a.total.value_or(Times{}), b.total.value_or(Times{}));
+}
+
+// The source of the expected TTFT.
+Text sum_of(const Prediction& p) {
+  Text out;
+  (((out << ": queue ").ms(p.queue) << " + load ").ms(p.load) << " + prefill ").ms(p.prefill)
+      << " (" << std::uint64_t{p.prompt_tokens} << " tokens, " << std::uint64_t{p.cached_tokens}
+      << " cached) + step ";
+  out.ms(p.step);
+  return out;
+}
+
 // Sources without figures are the same for all requests: records keep them once.
 void set_facts(const policy::TargetInstance& target, const EngineState* state, const Prediction& p,
                const Slo& slo, Facts& facts) {
@@ -98,12 +121,7 @@ void set_facts(const policy::TargetInstance& target, const EngineState* state, c
     set(p50, times.p50, source);
     set(p90, times.p90, Text());
   };
-  Text ttft;
-  (((ttft << ": queue ").ms(p.queue) << " + load ").ms(p.load) << " + prefill ").ms(p.prefill)
-      << " (" << std::uint64_t{p.prompt_tokens} << " tokens, " << std::uint64_t{p.cached_tokens}
-      << " cached) + step ";
-  ttft.ms(p.step);
-  set_times(TargetFact::expected_ttft, TargetFact::expected_ttft_p90, p.ttft, ttft);
+  set_times(TargetFact::expected_ttft, TargetFact::expected_ttft_p90, p.ttft, sum_of(p));
   if (p.tpot) set_times(TargetFact::expected_tpot, TargetFact::expected_tpot_p90, *p.tpot, Text());
   if (p.total) set_times(TargetFact::expected_total, TargetFact::expected_total_p90, *p.total, Text());
   set(TargetFact::cached_tokens, std::int64_t{p.cached_tokens}, Text() << ": by prompts computed there");
@@ -111,9 +129,29 @@ void set_facts(const policy::TargetInstance& target, const EngineState* state, c
     set(TargetFact::kv_room,
         static_cast<std::int64_t>(state->kv_tokens - std::min(state->kv_tokens_used, state->kv_tokens)),
         Text() << ": blocks that are free now");
-  // Nobody is refused for an assumption.
-  if (const auto held = meets(slo, p); held && (*held || !(p.stale || p.assumed)))
-    set(TargetFact::meets_slo, *held, Text() << ": each time's p90 beside app.slo");
+  if (const auto held = meets_fact(slo, p)) set(TargetFact::meets_slo, *held, Text() << kMeetsSource);
+}
+
+// Where they are predicted of the target itself, too: a fact that somebody set holds with every profile.
+void set_profile_facts(const policy::TargetInstance& target, std::string_view profile, const Prediction& p,
+                       const Slo& slo, Facts& facts) {
+  const auto set = [&](TargetFact which, const std::optional<policy::FactValue>& value, const Text& source) {
+    const policy::FactId id = fact_of(target, which);
+    const policy::Fact* const own = facts.get(id);
+    if (own == nullptr || policy::is_predicted(*own)) facts.set_of_profile(profile, id, value, source.str());
+  };
+  const auto set_times = [&](TargetFact p50, TargetFact p90, const std::optional<Times>& times,
+                             const Text& source) {
+    if (!times) return;
+    set(p50, times->p50, source);
+    set(p90, times->p90, Text());
+  };
+  set_times(TargetFact::expected_ttft, TargetFact::expected_ttft_p90, p.ttft, sum_of(p));
+  set_times(TargetFact::expected_tpot, TargetFact::expected_tpot_p90, p.tpot, Text());
+  set_times(TargetFact::expected_total, TargetFact::expected_total_p90, p.total, Text());
+  const auto held = meets_fact(slo, p);
+  set(TargetFact::meets_slo, held ? std::optional<policy::FactValue>(*held) : std::nullopt,
+      Text() << kMeetsSource);
 }
 
 }  // namespace
@@ -223,8 +261,9 @@ void Predictor::look_at(Engine& engine, const Query& query) {
   engine.model.set_prior(*query.book, model.id, engine.backend, query.unix_seconds);
 }
 
-std::optional<Prediction> Predictor::expect(const Query& query, Model& model, Engine& engine,
-                                            const AnswerLength& app, std::optional<std::int64_t> load_ms) {
+std::optional<Prediction> Predictor::expect(const Query& query, const config::RequestSettings& settings,
+                                            Model& model, Engine& engine, const AnswerLength& app,
+                                            std::optional<std::int64_t> load_ms) {
   const EngineModel& known = engine.model;
   if (!known.knows_prefill()) return std::nullopt;
   Prediction out;
@@ -268,17 +307,22 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
                                 .answers = answers,
                                 .own_prompts = query.further_tokens / (rounds * output.median),
                                 .slots = slots,
-                                .turn = line == query.lines.end() ? nullptr : &line->turn};
+                                .turn = line == query.lines.end() ? nullptr : &line->turn,
+                                .settings = settings};
   const EngineWork::Ahead ahead = engine.work.ahead(asked, known, query.now);
   const double sharers = engine.work.sharers();
   const double pairs = pairs_of(tokens, out.cached_tokens);
-  const double own = known.prefill({tokens, pairs, ahead.streams});
-  const double all = known.prefill({tokens + ahead.tokens, pairs + ahead.pairs, ahead.streams});
+  const auto prefill_of = [&](double n, double n_pairs) {
+    return known.prefill({n, n_pairs, ahead.streams}) + n * ahead.shorter_steps;
+  };
+  const double own = prefill_of(tokens, pairs);
+  const double all = prefill_of(tokens + ahead.tokens, pairs + ahead.pairs);
+  out.shorter_steps = ahead.shorter_steps;
   const double queue = (ahead.turn + all - own) * sharers, prefill = own * sharers,
                step = known.first_step() * sharers;
   out.raw_ttft = queue + prefill + step;
   out.queued = ahead.any();
-  const RatioWindow& ratios = out.queued && known.queued().counts() ? known.queued() : known.alone();
+  const RatioWindow& ratios = known.ttft_ratios(settings, out.queued);
   out.queue = microseconds(queue * ratios.median());
   out.load = microseconds(load);
   out.prefill = microseconds(prefill * ratios.median());
@@ -294,16 +338,15 @@ std::optional<Prediction> Predictor::expect(const Query& query, Model& model, En
   const double streams = std::min<double>(ahead.streams_later + beside - 1, slots - 1);
   const double positions = ahead.positions + (out.prompt_tokens + output.median / 2.0) * beside;
   out.raw_tpot = known.token({streams, positions, ahead.prompts_later}) * sharers;
-  const RatioWindow& per_token = known.per_token();
-  out.tpot =
-      Times{microseconds(out.raw_tpot * per_token.median()), microseconds(out.raw_tpot * known.token_p90())};
+  const RatioWindow& per_token = known.token_ratios(settings);
+  const double token_p90 = known.token_p90_of(per_token);
+  out.tpot = Times{microseconds(out.raw_tpot * per_token.median()), microseconds(out.raw_tpot * token_p90)};
   const std::int64_t more = output.median - 1, most = output.p90 - 1;
   const std::int64_t decode =
       microseconds(ahead.last_turn * sharers * per_token.median()) + more * out.tpot->p50;
   out.total = Times{};
   out.total->p50 = out.ttft.p50 + decode;
-  const double slow =
-                   static_cast<double>(decode) * (known.token_p90() / std::max(per_token.median(), 1e-9) - 1),
+  const double slow = static_cast<double>(decode) * (token_p90 / std::max(per_token.median(), 1e-9) - 1),
                length = static_cast<double>((most - more) * out.tpot->p50) * std::sqrt(rounds);
   out.total->p90 = beyond(out.total->p50, static_cast<double>(out.ttft.p90 - out.ttft.p50),
                           std::sqrt(slow * slow + length * length));
@@ -318,7 +361,18 @@ std::optional<Prediction> Predictor::expect(const Query& query, std::string_view
   if (app == nullptr) return std::nullopt;
   Engine& engine = engine_of(*model, backend, on_cores);
   look_at(engine, query);
-  return expect(query, *model, engine, *app, load_ms);
+  return expect(query, query.settings, *model, engine, *app, load_ms);
+}
+
+std::optional<Prediction> Predictor::expect_with(const Query& query, const ProfileTarget& profile,
+                                                 std::optional<std::int64_t> load_ms) {
+  Model& model = *models_.find(query.model)->second;
+  Engine& engine = *model.engines.find(profile.backend)->second;
+  const bool others = std::ranges::any_of(engine.work.stays(), [&](const Stay& stay) {
+    return query.request == 0 || stay.request != query.request;
+  });
+  if (!others && !engine.model.tells_settings_apart()) return std::nullopt;
+  return expect(query, profile.settings, model, engine, *app_of(model, query.app), load_ms);
 }
 
 std::optional<TimePoint> Predictor::idle_since(std::string_view model, std::string_view backend) const {
@@ -337,13 +391,19 @@ void Predictor::predict(const Query& query, Facts& facts) {
   for (const policy::TargetInstance& target : facts.targets()->instances()) {
     if (target.remote || !facts.is_true(fact_of(target, TargetFact::available))) continue;
     const bool is_untold = facts.get(fact_of(target, TargetFact::expected_total)) == nullptr;
-    const auto prediction = expect(query, target.id, shares_cores(target, facts),
-                                   integer_of(facts, fact_of(target, TargetFact::load_time)));
+    const auto load_time = integer_of(facts, fact_of(target, TargetFact::load_time));
+    const auto prediction = expect(query, target.id, shares_cores(target, facts), load_time);
     if (is_untold && n_untold < untold.size())
       untold[n_untold++] = {&target, prediction ? std::optional(prediction->load) : std::nullopt};
     if (!prediction) continue;
     const auto state = std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
     set_facts(target, state == query.engines.end() ? nullptr : &*state, *prediction, slo, facts);
+    for (const ProfileTarget& profile : query.profiles) {
+      if (profile.backend != target.id) continue;
+      const auto with = expect_with(query, profile, load_time);
+      if (with && !has_same_times(*with, *prediction))
+        set_profile_facts(target, profile.profile, *with, slo, facts);
+    }
   }
   set_trials(query, std::span(untold).first(n_untold), facts);
 }
@@ -396,7 +456,7 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   AnswerLength* const app = model == nullptr ? nullptr : app_of(*model, query.app);
   if (app == nullptr) return place;
   Engine& engine = engine_of(*model, entering.backend, shares_cores(*target, entering.facts));
-  const auto expected = expect(query, *model, engine, *app,
+  const auto expected = expect(query, query.settings, *model, engine, *app,
                                integer_of(entering.facts, fact_of(*target, TargetFact::load_time)));
   Stay stay;
   stay.id = ++last_;
@@ -410,6 +470,7 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   stay.placed = query.now;
   stay.cold = !engine.loaded;
   stay.resumed = entering.resumed;
+  stay.settings = query.settings;
   const bool shares_prompt = engine.work.computes_for(query.request, query.prompt.get());
   if (!engine.loaded && !engine.load_began) {
     engine.load_began = query.now;
@@ -420,6 +481,7 @@ Predictor::Place Predictor::enter(const Entering& entering) {
     // Answers to one prompt compute it once.
     stay.cached = shares_prompt ? std::max(stay.prompt, 1U) - 1 : expected->cached_tokens;
     stay.queued = expected->queued;
+    stay.shorter_steps = expected->shorter_steps;
     if (entering.first && !entering.resumed) {
       stay.raw_ttft = expected->raw_ttft;
       stay.raw_tpot = expected->raw_tpot;
@@ -448,6 +510,10 @@ void Predictor::Place::leave() {
   if (engine_->load_seen_by == id_) engine_->load_seen_by = 0;
   engine_->work.leave(id_, predictor_->now_);
   predictor_ = nullptr;
+}
+
+void Predictor::Place::asks(const config::RequestSettings& settings) {
+  if (predictor_ != nullptr) engine_->work.find(id_)->settings = settings;
 }
 
 void Predictor::Place::failed() {
@@ -512,9 +578,11 @@ void Predictor::learn_prefill(Engine& engine, Stay& stay) {
     const double ttft = seconds_between(stay.placed, stay.first);
     engine.quality.ttft.add(ttft * 1e6, static_cast<double>(stay.ttft.p50),
                             static_cast<double>(stay.ttft.p90));
-    if (!stay.cold) (stay.queued ? engine.model.queued() : engine.model.alone()).add(ttft, stay.raw_ttft);
+    if (!stay.cold) engine.model.saw_ttft(stay.settings, stay.queued, ttft, stay.raw_ttft);
   }
-  engine.model.prefilled(work, took / sharers);
+  // Step budgets have a term of their own, which is an estimate: it is at most half of the time.
+  const double own = took / sharers;
+  engine.model.prefilled(work, std::max(own - stay.shorter_steps * work.tokens, own / 2));
 }
 
 void Predictor::Place::finished(const Usage& usage, const Timings& timings, TimePoint now) {
@@ -546,7 +614,7 @@ void Predictor::learn_decode(Engine& engine, Stay& stay, const Usage& usage, con
   if (stay.raw_tpot > 0) {
     engine.quality.tpot.add(token * 1e6, static_cast<double>(stay.tpot.p50),
                             static_cast<double>(stay.tpot.p90));
-    engine.model.per_token().add(token, stay.raw_tpot);
+    engine.model.saw_token(stay.settings, token, stay.raw_tpot);
   }
   engine.model.decoded(work, token / sharers);
   engine.model.met(work, std::max((to.request_seconds - from.request_seconds) / passed - 1, 0.0));

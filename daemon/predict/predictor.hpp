@@ -7,6 +7,8 @@
 //   load     of an engine that has not loaded the model
 //   prefill  of its prompt, but for what the engine's prefix cache holds
 //   step     what does not grow with the prompt
+// The settings of a target's profile change queue and prefill: the place among prompts, and how much of one a
+// step computes.
 // Engines that are at work on the same device or cores slow each other in proportion.
 #pragma once
 
@@ -26,6 +28,7 @@
 #include "backends/backend.hpp"
 #include "backends/fairness.hpp"
 #include "config/engine_kinds.hpp"
+#include "config/request_settings.hpp"
 #include "daemon/predict/accuracy.hpp"
 #include "daemon/predict/answer_length.hpp"
 #include "daemon/predict/engine_model.hpp"
@@ -53,6 +56,12 @@ struct LineState {
   TurnForecast turn;
 };
 
+// A target with a profile that sets something, which the request may be sent to.
+struct ProfileTarget {
+  std::string_view backend, profile;
+  config::RequestSettings settings;
+};
+
 struct Query {
   std::string_view app, model;
   std::shared_ptr<const PromptPrint> prompt;
@@ -67,12 +76,17 @@ struct Query {
   std::int64_t unix_seconds = 0;  // for the book
   TimePoint now{};
   std::uint64_t request = 0;  // that waits or runs here already, and is asked about again; 0: none
+  // With which it goes to the engine it is asked about; predict() asks without any, and for each of
+  // `profiles`.
+  config::RequestSettings settings = {};
+  std::span<const ProfileTarget> profiles = {};
   bool hard_slo = false;      // route::SloGate finds out whether a figure still holds
 };
 
 // Of one engine. Microseconds.
 struct Prediction {
   std::int64_t queue = 0, load = 0, prefill = 0, step = 0;  // their sum is ttft.p50
+  double shorter_steps = 0;  // seconds of prefill and queue for each token, by step budgets
   std::uint32_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
   Times ttft;                        // of the first answer that begins
   std::optional<Times> tpot, total;  // until the last answer ends. Absent: nobody knows how fast it decodes
@@ -108,8 +122,8 @@ class Predictor {
   static constexpr std::chrono::seconds kTrialLoad{10};  // the longest, where another target is loaded
 
   // Sets the predicted facts of engines of this machine that are available, where there is a basis and nobody
-  // has set them, and `trial_due` of those that a request may try. Reads the targets' facts `available` and
-  // `load_time`, and app.slo.*.
+  // has set them, and `trial_due` of those that a request may try; times that differ with a profile as facts
+  // of that profile. Reads the targets' facts `available` and `load_time`, and app.slo.*.
   void predict(const Query& query, policy::Facts& facts);
   // The model's engine has been idle since then, and so has every one on the same device or cores. nullopt:
   // one is at work. An engine that nobody used has been idle for ever.
@@ -135,6 +149,8 @@ class Predictor {
     Place& operator=(Place&& other) noexcept;
     ~Place() { leave(); }
     explicit operator bool() const noexcept { return predictor_ != nullptr; }
+    // It is decided again: to the same engine, with these.
+    void asks(const config::RequestSettings& settings);
     void failed();              // the engine could not take it
     void began(TimePoint now);  // the engine has it
     void received(const Delta& delta, TimePoint now);
@@ -171,8 +187,13 @@ class Predictor {
     std::optional<std::int64_t> load;
   };
   void set_trials(const Query& query, std::span<const Untold> untold, policy::Facts& facts);
-  std::optional<Prediction> expect(const Query& query, Model& model, Engine& engine, const AnswerLength& app,
+  std::optional<Prediction> expect(const Query& query, const config::RequestSettings& settings, Model& model,
+                                   Engine& engine, const AnswerLength& app,
                                    std::optional<std::int64_t> load_ms);
+  // Of an engine that is predicted without it. nullopt: the same, because nobody else is there and no
+  // difference was seen.
+  std::optional<Prediction> expect_with(const Query& query, const ProfileTarget& profile,
+                                        std::optional<std::int64_t> load_ms);
   void learn_prefill(Engine& engine, Stay& stay);
   void learn_decode(Engine& engine, Stay& stay, const Usage& usage, const Timings& timings, TimePoint now);
 

@@ -11,6 +11,7 @@
 #include "daemon/route/meter.hpp"
 #include "daemon/route/running_job.hpp"
 #include "daemon/route/slo.hpp"
+#include "policy/profile.hpp"
 
 namespace flyball::route {
 namespace {
@@ -110,7 +111,12 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   for (const fleet::WorkerStatus& worker : live.workers)
     if (worker.model == spec.model.id) engines.push_back(state_of(worker));
   if (spec.let_through) set_let_through(*spec.let_through, facts);
+  std::vector<predict::ProfileTarget> profiles;
+  for (const policy::Target* target : spec.tree.program.targets)
+    if (const config::RequestSettings* settings = policy::settings_of(spec.tree, *target))
+      profiles.push_back({target->backend, target->profile, *settings});
   predict::Query query = query_of(spec, asked, now);
+  query.profiles = profiles;
   query.engines = engines;
   query.lines = lines;
   predictor.predict(query, facts);

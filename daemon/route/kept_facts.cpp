@@ -51,6 +51,23 @@ std::vector<FactId> ids_of(const json& names, const policy::Targets& targets) {
   return out;
 }
 
+// The facts of profiles are written whole, whatever the frame has.
+void read_profiles(const json& profiles, policy::Facts& facts) {
+  facts.forget_profiles();
+  for (const auto& [profile, of_profile] : profiles.items())
+    for (const auto& [name, value] : of_profile.items()) {
+      const auto id = facts.targets()->find_fact(name);
+      if (!id) continue;
+      if (value.is_null()) {
+        facts.set_of_profile(profile, *id, std::nullopt, {});
+        continue;
+      }
+      if (!value.is_array() || value.size() != 2 || !value[1].is_string()) continue;
+      auto typed = policy::fact_value(value[0], facts.targets()->facts()[*id].type);
+      if (typed) facts.set_of_profile(profile, *id, std::move(*typed), value[1].get<std::string>());
+    }
+}
+
 }  // namespace
 
 std::string write_facts(const policy::Facts& facts, const policy::Facts& frame) {
@@ -76,6 +93,9 @@ std::string write_facts(const policy::Facts& facts, const policy::Facts& frame) 
   }
   for (const auto& [source, age] : ages)
     if (age.count() != 0) out["ages"][source] = age.count();
+  for (const policy::Facts::OfProfile& one : facts.of_profiles())
+    out["profiles"][one.profile][catalogue[one.id].name] =
+        one.fact ? json::array({policy::json_of(one.fact->value), one.fact->source}) : json();
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -97,6 +117,7 @@ bool read_facts(std::string_view text, policy::Facts& frame) {
       else
         frame.set(*id, std::move(*typed), source);
     }
+  read_profiles(part(document, "profiles"), frame);
   const auto catalogue = frame.targets()->facts();
   const json& ages = part(document, "ages");
   const json& aged = part(document, "aged");

@@ -59,7 +59,8 @@ std::string name_of(const Expectation& at) {
 
 Expectation expectation_of(const policy::TargetTrace& row, const policy::Facts& facts) {
   const auto fact = [&](TargetFact which) {
-    return facts.get(static_cast<policy::FactId>(row.first_fact + static_cast<policy::FactId>(which)));
+    return facts.get(static_cast<policy::FactId>(row.first_fact + static_cast<policy::FactId>(which)),
+                     row.target->profile);
   };
   const auto time = [&](TargetFact which) {
     const policy::Fact* const known = fact(which);

@@ -47,6 +47,11 @@ bool is_of_the_request(ErrorCode code) {
   }
 }
 
+config::RequestSettings wanted_settings(const policy::Tree& tree, const policy::Target& target) {
+  const config::RequestSettings* const settings = policy::settings_of(tree, target);
+  return settings == nullptr ? config::RequestSettings{} : *settings;
+}
+
 bool is_loaded(const policy::Target& target, const policy::Facts& facts) {
   const policy::Fact* const loaded =
       facts.get(facts.targets()->fact_of(target.backend, policy::TargetFact::loaded));
@@ -220,7 +225,7 @@ void RunningJob::begin_choices() {
   choices_.reserve(unfinished_);  // engines hold no pointers into it, act() below holds references
   for (std::size_t i = 0; i < unfinished_; ++i) {
     choices_.emplace_back(targets);
-    if (!targets.empty() && !receipt().refused) foresee(i, targets.front()->backend);
+    if (!targets.empty() && !receipt().refused) foresee(i, *targets.front());
   }
   // From the io_context, so that the observer never hears of a failure inside submit().
   asio::post(dispatcher_->io, [weak = weak_from_this()] {
@@ -245,12 +250,14 @@ void RunningJob::warm_up() {
 }
 
 // The predictor counts the answer among those at that engine.
-void RunningJob::foresee(std::size_t index, const std::string& backend) {
+void RunningJob::foresee(std::size_t index, const policy::Target& target) {
   Choice& choice = choices_[index];
+  const std::string& backend = target.backend;
   choice.predicted = {};
   choice.predicted_at = backend;
   const Asked asked{prints_[index / spec_.n], number_, arrival_};
   predict::Query query = query_of(spec_, asked, std::chrono::steady_clock::now());
+  query.settings = wanted_settings(spec_.tree, target);
   std::optional<predict::LineState> line;
   if (index == 0) line = dispatcher_->turns->forecast(spec_.model.id, backend, coming_of(spec_, asked));
   if (line) query.lines = {&*line, 1};  // the times of the first answer are judged
@@ -342,7 +349,10 @@ void RunningJob::decide_again(policy::Facts facts, std::chrono::microseconds so_
   reconsideration_.decided(outlook);
   const auto targets = possible_targets(receipt().decision, reconsideration_.left());
   if (to.backend == from.backend) {
-    for (Choice& choice : choices_) choice.attempt.decided_again(targets);
+    for (Choice& choice : choices_) {
+      choice.attempt.decided_again(targets);
+      choice.predicted.asks(wanted_settings(spec_.tree, *targets.front()));
+    }
   } else {
     for (Choice& choice : choices_) {
       receipt_.attempt_ended(choice.record, RunState::Kind::moved);
@@ -367,7 +377,7 @@ void RunningJob::act(std::size_t index, Attempt::Action action) {
     const std::string& from = receipt().attempts[choice.record].backend;
     if (from != backend) dispatcher_->metrics.fell_back(from, backend);
   }
-  if (choice.attempt.attempts() > 1 || choice.predicted_at != backend) foresee(index, backend);
+  if (choice.attempt.attempts() > 1 || choice.predicted_at != backend) foresee(index, target);
   choice.record = receipt_.attempt(target, static_cast<std::uint32_t>(index),
                                    static_cast<std::uint32_t>(choice.attempt.resume_tokens().size()));
   choice.ask = ++asks_;

@@ -67,7 +67,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void tell_gate();
   void begin_choices();
   void warm_up();
-  void foresee(std::size_t choice, const std::string& backend);
+  void foresee(std::size_t choice, const policy::Target& target);
   void begin_from(std::size_t choice);
   Error nothing_to_ask(std::string otherwise) const;
   void look_again();

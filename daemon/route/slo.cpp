@@ -45,7 +45,7 @@ struct Miss {
 };
 
 const policy::Fact* predicted(const Facts& facts, const policy::Target& target, TargetFact which) {
-  return facts.get(facts.targets()->fact_of(target.backend, which));
+  return facts.get(facts.targets()->fact_of(target.backend, which), target.profile);
 }
 
 policy::FactId meets_slo_of(const std::string& backend, const Facts& facts) {
@@ -145,13 +145,9 @@ std::optional<Error> slo_refusal(const policy::Decision& decision, const Facts& 
 }
 
 const policy::Target* target_if_let_through(const policy::Tree& tree, const std::string& nearest,
-                                            Facts& facts) {
-  const policy::FactId meets = meets_slo_of(nearest, facts);
-  const policy::Fact before = *facts.get(meets);
+                                            Facts facts) {
   set_let_through({nearest, ""}, facts);
-  const policy::Target* const out = policy::decide(tree, facts).target;
-  facts.set(meets, before.value, before.source, before.age);
-  return out;
+  return policy::decide(tree, facts).target;
 }
 
 void set_let_through(const LetThrough& request, Facts& facts) {

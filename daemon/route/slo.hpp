@@ -37,7 +37,7 @@ void set_let_through(const LetThrough& request, policy::Facts& facts);
 // The target that a request goes to if it is let through. nullptr: none. Precondition: `meets_slo` of
 // `nearest` is known. `facts` are unchanged at return.
 const policy::Target* target_if_let_through(const policy::Tree& tree, const std::string& nearest,
-                                            policy::Facts& facts);
+                                            policy::Facts facts);
 // `why` of the request whose facts these are. "": it was not let through.
 std::string let_through_text(const policy::Facts& facts);
 

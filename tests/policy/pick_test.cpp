@@ -89,6 +89,29 @@ TEST_P(Picks, TakeTheTargetAndSayWhy) {
   EXPECT_EQ(chosen, 1U);
 }
 
+// `cpu` and `cpu:latency` are one engine, and take different times.
+TEST(PickByProfile, ComparesWhatIsPredictedOfTheProfile) {
+  const Tree tree = pick_tree(
+      "schema: flyball.policy/v1\nrules:\n  - {id: r, because: b, use: [cpu, 'cpu:latency'], pick: fastest}\n"
+      "default: {because: b, use: cpu}\n");
+  Facts facts = expecting({{"cpu", 900}});
+  const FactId total = *find_fact("backend.cpu.expected_total");
+  facts.set_of_profile("latency", total, FactValue(300 * kMs), "predicted: test");
+  const Decision decision = decide(tree, facts);
+  EXPECT_EQ(to_string(*decision.target), "cpu:latency");
+  EXPECT_EQ(said(decision, facts),
+            "cpu:latency: fastest, 300 ms expected in all (cpu 900 ms; within 10 % nothing else)");
+  const json rows = receipt(decision, facts)["targets"];
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_THAT(rows[0]["known"].dump(), HasSubstr("900000"));
+  EXPECT_THAT(rows[1]["known"].dump(), HasSubstr("300000"));
+  facts.set_of_profile("latency", total, std::nullopt, "");
+  EXPECT_EQ(to_string(*decide(tree, facts).target), "cpu")
+      << "unknown with the profile, and no more the target's";
+  facts.set(total, std::int64_t{100}, "override");
+  EXPECT_EQ(std::get<std::int64_t>(facts.get(total, "latency")->value), 100) << "it holds with every profile";
+}
+
 constexpr const char* kFastest = "pick: fastest";
 constexpr const char* kSlo = "pick: meets_slo";
 constexpr const char* kSloFastest = "pick: meets_slo, on_slo_miss: fastest";

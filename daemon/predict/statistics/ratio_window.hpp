@@ -42,13 +42,15 @@ class RatioWindow {
   // The expected values became `factor` times as large, by the observation that the latest ratio is of. The
   // ratios of a level that has just begun are those over the new values then.
   void refitted(double factor) {
-    if (!is_level_ || seen() != kLevel || !(factor > 0)) return;
+    if (!begins_level() || !(factor > 0)) return;
     for (std::size_t age = 0; age < kLevel; ++age) ratios_.latest(age) = within(ratios_.latest(age) / factor);
     sum_up();
   }
   double median() const noexcept { return median_; }
   double p90() const noexcept { return p90_; }
   std::size_t seen() const noexcept { return ratios_.size(); }
+  // All of them are of a level that has just begun.
+  bool begins_level() const noexcept { return is_level_ && seen() == kLevel; }
   // There are enough, or they are of a new level.
   bool counts() const noexcept { return seen() >= enough_ || is_level_; }
 

@@ -578,6 +578,30 @@ TEST(KeptFacts, what_only_grew_older_takes_no_room) {
   EXPECT_EQ(back.get("backend.vulkan.decode_tps")->age.count(), 30000);
 }
 
+TEST(KeptFacts, FactsOfProfilesComeBackWithTheirDecisionAlone) {
+  policy::Facts frame, facts;
+  const auto ttft = *policy::find_fact("backend.cpu.expected_ttft");
+  const auto meets = *policy::find_fact("backend.cpu.meets_slo");
+  facts.set(ttft, std::int64_t{900}, "predicted: usual");
+  facts.set(meets, true, "predicted");
+  facts.set_of_profile("latency", ttft, policy::FactValue(std::int64_t{300}), "predicted: ahead");
+  facts.set_of_profile("latency", meets, std::nullopt, "");
+  const std::string text = route::write_facts(facts, frame);
+  const std::string later = route::write_facts(frame, facts);
+  ASSERT_TRUE(route::read_facts(text, frame));
+  ASSERT_NE(frame.get(ttft, "latency"), nullptr);
+  EXPECT_EQ(frame.get(ttft, "latency")->value, policy::FactValue(std::int64_t{300}));
+  EXPECT_EQ(frame.get(ttft, "latency")->source, "predicted: ahead");
+  EXPECT_EQ(frame.get(ttft, "night")->value, policy::FactValue(std::int64_t{900}));
+  EXPECT_EQ(frame.get(meets, "latency"), nullptr) << "unknown with this profile";
+  EXPECT_NE(frame.get(meets), nullptr);
+  ASSERT_TRUE(route::read_facts(later, frame));
+  EXPECT_TRUE(frame.of_profiles().empty());
+  EXPECT_TRUE(route::read_facts(
+      R"({"profiles":{"p":{"no.such":[1,"s"],"model.moe":[1,"s"],"model.bytes":7}}})", frame));
+  EXPECT_TRUE(frame.of_profiles().empty());
+}
+
 TEST(KeptFacts, UpstreamsFactsComeBackWhereTheyAreConfigured) {
   const policy::Targets racks = policy::TargetCatalogue::make({{"rack1", "vllm"}, {"rack2", "vllm"}}).value();
   policy::Facts facts(racks);
