@@ -22,7 +22,7 @@ inline double seconds_between(TimePoint from, TimePoint to) noexcept {
   return std::max(std::chrono::duration<double>(to - from).count(), 0.0);
 }
 
-// Engines that compute on the same device or cores, and slow each other.
+// Engines that compute on the same discrete GPUs, or on the processor's cores, and slow each other.
 struct Group {
   std::uint32_t busy = 0;   // engines with an answer
   double busy_seconds = 0;  // of each such engine

@@ -198,13 +198,15 @@ struct Predictor::Model {
   std::map<std::string, AnswerLength, std::less<>> answers;  // by app
 };
 
-Predictor::Predictor(KeyedHash hash) : hash_(hash) {}
+Predictor::Predictor(KeyedHash hash, const DeviceGroups& devices) : hash_(hash) {
+  for (const std::vector<std::string>& kinds : devices) devices_.push_back({kinds, {}});
+}
 Predictor::~Predictor() = default;
 
-bool shares_cores(const policy::TargetInstance& target, const Facts& facts) {
-  static const policy::FactId kDiscrete = *policy::find_fact("hardware.gpu.discrete_count");
-  const config::EngineKind* const kind = config::find_engine_kind(target.kind);
-  return kind == nullptr || !kind->has_devices() || integer_of(facts, kDiscrete).value_or(0) == 0;
+Group* Predictor::device_group(std::string_view kind) {
+  for (Devices& devices : devices_)
+    if (std::ranges::find(devices.kinds, kind) != devices.kinds.end()) return &devices.group;
+  return nullptr;
 }
 
 Predictor::Model* Predictor::model_of(std::string_view id) {
@@ -218,7 +220,9 @@ Predictor::Model* Predictor::model_of(std::string_view id) {
 Predictor::Engine& Predictor::engine_of(Model& model, std::string_view backend, bool on_cores) {
   if (const auto it = model.engines.find(backend); it != model.engines.end()) return *it->second;
   const auto quality = quality_.try_emplace(std::string(backend)).first;
-  auto engine = std::make_unique<Engine>(backend, on_cores ? cores_ : devices_, model, quality->second);
+  Group* const devices = on_cores ? nullptr : device_group(backend);
+  auto engine =
+      std::make_unique<Engine>(backend, devices == nullptr ? cores_ : *devices, model, quality->second);
   prefixes_.forget(engine->prefixes);
   return *model.engines.emplace(std::string(backend), std::move(engine)).first->second;
 }
@@ -392,7 +396,7 @@ void Predictor::predict(const Query& query, Facts& facts) {
     if (target.remote || !facts.is_true(fact_of(target, TargetFact::available))) continue;
     const bool is_untold = facts.get(fact_of(target, TargetFact::expected_total)) == nullptr;
     const auto load_time = integer_of(facts, fact_of(target, TargetFact::load_time));
-    const auto prediction = expect(query, target.id, shares_cores(target, facts), load_time);
+    const auto prediction = expect(query, target.id, device_group(target.kind) == nullptr, load_time);
     if (is_untold && n_untold < untold.size())
       untold[n_untold++] = {&target, prediction ? std::optional(prediction->load) : std::nullopt};
     if (!prediction) continue;
@@ -431,7 +435,7 @@ void Predictor::set_trials(const Query& query, std::span<const Untold> untold, F
   if (query.hard_slo && other_than(nullptr, holds_slo)) return;
   for (const auto& [target, predicted_load] : untold) {
     const policy::FactId due = fact_of(*target, TargetFact::trial_due);
-    const Engine& engine = engine_of(*model, target->id, shares_cores(*target, facts));
+    const Engine& engine = engine_of(*model, target->id, device_group(target->kind) == nullptr);
     if (facts.get(due) != nullptr || !engine.trial_due(query.now, query.request)) continue;
     if (is_not(*target, TargetFact::meets_slo) || is_not(*target, TargetFact::fits_now)) continue;
     const std::int64_t most_load = std::chrono::microseconds(kTrialLoad).count();
@@ -455,7 +459,7 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   Model* const model = model_of(query.model);
   AnswerLength* const app = model == nullptr ? nullptr : app_of(*model, query.app);
   if (app == nullptr) return place;
-  Engine& engine = engine_of(*model, entering.backend, shares_cores(*target, entering.facts));
+  Engine& engine = engine_of(*model, entering.backend, device_group(target->kind) == nullptr);
   const auto expected = expect(query, query.settings, *model, engine, *app,
                                integer_of(entering.facts, fact_of(*target, TargetFact::load_time)));
   Stay stay;

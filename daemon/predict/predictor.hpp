@@ -9,12 +9,13 @@
 //   step     what does not grow with the prompt
 // The settings of a target's profile change queue and prefill: the place among prompts, and how much of one a
 // step computes.
-// Engines that are at work on the same device or cores slow each other in proportion.
+// Engines that are at work on the same GPUs, or on the processor's cores, slow each other in proportion.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -97,6 +98,10 @@ struct Prediction {
   bool assumed = false;  // its times follow from the device's class alone
 };
 
+// Engine kinds by the discrete GPUs that they open: the kinds of one set share theirs, and no others. A kind
+// in no set computes on the processor's cores, or on a device beside them in the same memory.
+using DeviceGroups = std::vector<std::vector<std::string>>;
+
 class Predictor {
   struct Engine;
   struct Model;
@@ -104,7 +109,7 @@ class Predictor {
  public:
   static constexpr std::size_t kMostModels = 1024, kMostApps = 1024;  // of one model; beyond: not predicted
 
-  explicit Predictor(KeyedHash hash = KeyedHash::random());
+  explicit Predictor(KeyedHash hash = KeyedHash::random(), const DeviceGroups& devices = {});
   ~Predictor();
   Predictor(const Predictor&) = delete;  // its places point to it
   Predictor& operator=(const Predictor&) = delete;
@@ -128,7 +133,8 @@ class Predictor {
   // The model's engine has been idle since then, and so has every one on the same device or cores. nullopt:
   // one is at work. An engine that nobody used has been idle for ever.
   std::optional<TimePoint> idle_since(std::string_view model, std::string_view backend) const;
-  // nullopt: no basis. `load_ms`: of the book's; absent: only a load that was seen counts.
+  // nullopt: no basis. `shares_cores`: false: it computes on its kind's discrete GPUs. `load_ms`: of the
+  // book's; absent: only a load that was seen counts.
   std::optional<Prediction> expect(const Query& query, std::string_view backend, bool shares_cores,
                                    std::optional<std::int64_t> load_ms = {});
 
@@ -179,6 +185,7 @@ class Predictor {
   };
   Model* model_of(std::string_view id);
   Engine& engine_of(Model& model, std::string_view backend, bool shares_cores);
+  Group* device_group(std::string_view kind);  // nullptr: engines of this kind share the cores
   AnswerLength* app_of(Model& model, std::string_view app);
   void look_at(Engine& engine, const Query& query);
   // An available engine whose times nobody else has set, and microseconds until it has loaded the model.
@@ -199,14 +206,16 @@ class Predictor {
 
   const KeyedHash hash_;
   PrefixBlocks prefixes_;
-  Group cores_, devices_;
+  Group cores_;
+  struct Devices {
+    std::vector<std::string> kinds;
+    Group group;
+  };
+  std::deque<Devices> devices_;  // engines point to their groups
   std::uint64_t last_ = 0;  // stay
   TimePoint now_{};  // the latest that came in
   std::map<std::string, std::unique_ptr<Model>, std::less<>> models_;
   std::map<std::string, PerBackend, std::less<>> quality_;
 };
-
-// Whether an engine of this kind computes on the processor or in its memory, as the machine is.
-bool shares_cores(const policy::TargetInstance& target, const policy::Facts& facts);
 
 }  // namespace flyball::predict

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <ranges>
 #include <utility>
 
 #include <boost/asio/post.hpp>
@@ -37,6 +38,15 @@ predict::EngineState state_of(const fleet::WorkerStatus& worker) {
 
 }  // namespace
 
+predict::DeviceGroups device_groups(const fleet::MemoryStatus& memory) {
+  predict::DeviceGroups out;
+  for (const fleet::PoolStatus& pool : memory.pools | std::views::drop(1)) {
+    out.emplace_back();
+    for (const fleet::EngineMemory& engine : pool.backends) out.back().push_back(engine.backend);
+  }
+  return out;
+}
+
 Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy::Facts probed,
                        metrics::Metrics& m, usage::Journal& usage_journal)
     : io(context),
@@ -44,7 +54,8 @@ Dispatcher::Impl::Impl(asio::io_context& context, fleet::Fleet& workers, policy:
       hardware(std::move(probed)),
       metrics(m),
       journal(usage_journal),
-      turns(std::make_shared<Turns>([] { return now().steady_ms; })) {
+      turns(std::make_shared<Turns>([] { return now().steady_ms; })),
+      predictor(KeyedHash::random(), device_groups(fleet.memory())) {
   for (const auto& [key, used] : journal.usage().days())
     app_limits.restore(key.first, key.second, used.charged_tokens());
   for (const auto& [app, day] : journal.usage().lost()) app_limits.lose(app, day);

@@ -35,6 +35,10 @@ struct Asked {
   std::string_view own = {};
   std::span<const std::string> left = {};  // engines that it gave up while it waited: not available to it
 };
+// The sets of engine kinds that share discrete GPUs: those that share the GPUs' own memory. The first pool is
+// the machine's, whose engines share the cores.
+predict::DeviceGroups device_groups(const fleet::MemoryStatus& memory);
+
 // Without the states of the engines and their lines.
 predict::Query query_of(const JobSpec& spec, const Asked& asked, TimePoint now);
 

@@ -60,6 +60,12 @@ policy::Facts hardware_of(const MachineSpec& machine) {
   return facts;
 }
 
+// The machine has one GPU, which all its engines with devices open.
+predict::DeviceGroups device_groups_of(const MachineSpec& machine) {
+  if (!machine.has_gpu) return {};
+  return {config::engine_ids(config::KindFilter::with_devices)};
+}
+
 class FlyballRouter final : public Router {
  public:
   explicit FlyballRouter(const MachineSpec& machine)
@@ -68,7 +74,7 @@ class FlyballRouter final : public Router {
         hardware_(hardware_of(machine)),
         model_(model_entry(ModelSpec{})),
         book_(book_of(machine, model_)),
-        predictor_(KeyedHash(mixed(1), mixed(2))) {
+        predictor_(KeyedHash(mixed(1), mixed(2)), device_groups_of(machine)) {
     for (const AppId app : {AppId::chat, AppId::code, AppId::batch}) {
       config::AppManifest& manifest = apps_[static_cast<std::size_t>(app)];
       manifest.id = name_of(app);

@@ -496,15 +496,6 @@ TEST(Predictor, EnginesOnTheSameCoresSlowEachOther) {
   EXPECT_EQ(asks.expect(asks.query(kPrompt)).ttft.p50, before.ttft.p50);
 }
 
-TEST(Predictor, AnEngineOnADeviceOfItsOwnSlowsNobody) {
-  Asks asks;
-  asks.facts.set("hardware.gpu.discrete_count", std::int64_t{1}, "probe");
-  const Prediction before = asks.expect(asks.query(kPrompt));
-  auto other = asks.enter(asks.query(kPrompt), "vulkan");
-  other.began(at(asks.now));
-  EXPECT_EQ(asks.expect(asks.query(kPrompt)).ttft.p50, before.ttft.p50);
-}
-
 TEST(Predictor, TellsHowFarItWasOff) {
   Asks asks;
   const auto quality = asks.predictor.quality();

@@ -4,6 +4,7 @@
 #include <string>
 #include <variant>
 
+#include "daemon/route/dispatcher_impl.hpp"
 #include "daemon/route/facts.hpp"
 
 namespace flyball::route {
@@ -16,6 +17,19 @@ policy::Facts facts_of(const config::AppManifest& app) {
 template <class T>
 T value(const policy::Facts& facts, const char* name) {
   return std::get<T>(facts.get(name)->value);
+}
+
+TEST(DeviceGroups, AreTheEnginesOfEachPoolButTheMachines) {
+  EXPECT_TRUE(device_groups({}).empty()) << "a fleet without pools";
+  fleet::MemoryStatus memory;
+  memory.pools.push_back({.name = "machine"});
+  EXPECT_TRUE(device_groups(memory).empty());
+  memory.pools.push_back({.name = "A", .backends = {{"opencl", 1}}});
+  memory.pools.push_back({.name = "B", .backends = {{"vulkan", 1}}});
+  EXPECT_EQ(device_groups(memory), (predict::DeviceGroups{{"opencl"}, {"vulkan"}}));
+  memory.pools.pop_back();
+  memory.pools.back().backends.push_back({"vulkan", 1});
+  EXPECT_EQ(device_groups(memory), (predict::DeviceGroups{{"opencl", "vulkan"}}));
 }
 
 TEST(AppFacts, WhatTheManifestLeavesOutStaysUnknown) {

@@ -1,0 +1,94 @@
+// Engines that compute on the same cores or GPUs: who shares with whom, and how much slower that makes them.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/predict/predictor.hpp"
+#include "tests/daemon/predict/simulated_engine.hpp"
+
+namespace flyball::predict {
+namespace {
+
+constexpr double kTtft = 0.3, kTpot = 0.02;  // seconds, of an engine alone
+constexpr std::uint32_t kTokens = 100, kOutput = 30;
+
+// Engines of three kinds, each seen at work alone.
+struct ThreeEngines {
+  Predictor predictor;
+  std::vector<EngineState> engines{{"cpu", true, 1}, {"vulkan", true, 2}, {"opencl", true, 3}};
+  policy::Facts facts = machine();
+  double now = 100;
+
+  explicit ThreeEngines(const DeviceGroups& devices) : predictor(KeyedHash(1, 2), devices) {
+    facts.set("backend.opencl.available", true, "probe");
+    for (const EngineState& engine : engines)
+      for (int i = 0; i < 5; ++i) answer(engine.backend, 1);
+  }
+  Query query() {
+    Query out;
+    out.app = "chat";
+    out.model = "m";
+    out.prompt = std::make_shared<const PromptPrint>(PromptPrint{.bytes = 5 * kTokens, .tokens = kTokens});
+    out.slots = 4;
+    out.engines = engines;
+    out.now = at(now);
+    return out;
+  }
+  Predictor::Place at_work(std::string_view backend) {
+    auto place = predictor.enter({query(), backend, facts});
+    place.began(at(now));
+    return place;
+  }
+  void answer(std::string_view backend, double slower) {
+    now += 1;
+    auto place = at_work(backend);
+    place.received({"t", {1}, {}, kTokens, 0}, at(now += kTtft * slower));
+    const double decode = (kOutput - 1) * kTpot * slower;
+    place.finished({kTokens, kOutput, 0}, {0, 0, static_cast<std::uint64_t>(decode * 1e6)}, at(now += decode));
+  }
+  // As predict() says it: that has to know who shares.
+  double ttft(const std::string& backend) {
+    policy::Facts told = facts;
+    predictor.predict(query(), told);
+    const policy::Fact* const fact = told.get("backend." + backend + ".expected_ttft");
+    return fact == nullptr ? 0 : static_cast<double>(std::get<std::int64_t>(fact->value)) / 1e6;
+  }
+  // How many times as long `backend` takes while `other` is at work.
+  double slowed(const std::string& backend, const std::string& other) {
+    const double alone = ttft(backend);
+    const auto place = at_work(other);
+    return ttft(backend) / alone;
+  }
+};
+
+struct Shares {
+  const char* name;
+  DeviceGroups devices;
+  bool cpu_vulkan, cpu_opencl, vulkan_opencl;
+};
+void PrintTo(const Shares& one, std::ostream* out) {
+  *out << one.name;
+}
+class WhoShares : public ::testing::TestWithParam<Shares> {};
+
+TEST_P(WhoShares, IsSlowedByTheOther) {
+  ThreeEngines engines(GetParam().devices);
+  const auto times = [](bool shares) { return shares ? 2.0 : 1.0; };
+  EXPECT_NEAR(engines.slowed("cpu", "vulkan"), times(GetParam().cpu_vulkan), 0.01);
+  EXPECT_NEAR(engines.slowed("vulkan", "cpu"), times(GetParam().cpu_vulkan), 0.01);
+  EXPECT_NEAR(engines.slowed("cpu", "opencl"), times(GetParam().cpu_opencl), 0.01);
+  EXPECT_NEAR(engines.slowed("opencl", "vulkan"), times(GetParam().vulkan_opencl), 0.01);
+  EXPECT_NEAR(engines.slowed("vulkan", "opencl"), times(GetParam().vulkan_opencl), 0.01);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Machines, WhoShares,
+    ::testing::Values(Shares{"IntegratedOrSoftwareDevices", {}, true, true, true},
+                      Shares{"OneDiscreteGpu", {{"vulkan", "opencl"}}, false, false, true},
+                      Shares{"TwoDiscreteGpus", {{"vulkan"}, {"opencl"}}, false, false, false},
+                      Shares{"DiscreteGpuBesideAnIntegratedOne", {{"opencl"}}, true, false, false}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+}  // namespace
+}  // namespace flyball::predict
