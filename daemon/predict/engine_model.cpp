@@ -9,6 +9,12 @@ namespace {
 using measure::Kind;
 
 constexpr double kMemory = 0.8;  // of Usual: some five answers are remembered
+// Of a further engine, in times of the engine alone: engines that spin on each other's cores lose more than
+// their share.
+constexpr double kMostAdded = 4;
+constexpr double kLeastAdded = 0.02;  // below it is the noise of a token's time
+// Engines at work on average, up to which an answer counts as alone, and from which as beside others.
+constexpr double kAloneBusy = 1.05, kSharedBusy = 1.25;
 
 }  // namespace
 
@@ -78,6 +84,17 @@ void EngineModel::decoded(const DecodeWork& work, double seconds) {
   const double factor = decode_(terms(work)) / before;
   by_settings_.refitted(&Ratios::per_token, factor, all_);
   all_.per_token.refitted(factor);
+}
+
+double EngineModel::slowdown(double busy) const noexcept {
+  return 1 + std::min(added_.coefficients()[0], kMostAdded) * std::max(busy - 1, 0.0);
+}
+
+// The fit has to know the time alone: answers beside others teach it that only by way of the slowdown.
+void EngineModel::shared(const DecodeWork& work, double seconds, double busy) {
+  if (busy <= kAloneBusy) ++alone_in_group_;
+  if (busy < kSharedBusy || alone_in_group_ < kEnough) return;
+  added_.add({busy - 1}, std::max(seconds / std::max(token(work), 1e-9) - 1, kLeastAdded));
 }
 
 // A prompt's token beside decodes costs what it adds to their step; one alone has its part of a step in it.

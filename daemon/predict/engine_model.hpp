@@ -77,6 +77,12 @@ class EngineModel {
   void decoded(const DecodeWork& work, double seconds);
   void loaded(double seconds) { load_.add({1}, seconds); }
 
+  // How many times as long it takes while `busy` engines of its group are at work, itself included: as many
+  // times, until answers beside other engines have shown how much it is.
+  double slowdown(double busy) const noexcept;
+  // The time of a token of an answer beside which so many engines were at work on average.
+  void shared(const DecodeWork& work, double seconds, double busy);
+
   // The work beside the latest answers, and with how many requests at the engine: what goes on comes again.
   struct Usual {
     double streams = 0, prompts = 0, requests = 0;
@@ -126,6 +132,8 @@ class EngineModel {
 
   RobustFit<4> prefill_{kPrefill}, decode_{kDecode};
   RobustFit<1> load_{{1}};
+  RobustFit<1> added_{{1}, true};   // what each further engine adds, in times of the engine alone
+  std::size_t alone_in_group_ = 0;  // answers that no other engine was at work beside
   bool from_book_ = false, knows_load_ = false, assumed_ = false;
   bool measured_ = false;  // the book's figures of prompts and tokens were
   double p90_ = RatioWindow::kFirstP90, load_p90_ = RatioWindow::kFirstP90;  // before any request was seen

@@ -50,7 +50,8 @@ double EngineWork::progress(TimePoint now, const EngineModel& model) const {
   const double least = first->uncached();
   const double whole = model.prefill({least, pairs_of(least, 0), static_cast<double>(streams_)});
   constexpr double kMost = 0.9;  // it is not done yet
-  return least * std::min(seconds_between(prompts_at_, now) / std::max(whole * sharers(), 1e-6), kMost);
+  return least *
+         std::min(seconds_between(prompts_at_, now) / std::max(whole * model.slowdown(busy()), 1e-6), kMost);
 }
 
 WorkDone EngineWork::done(TimePoint now, const EngineModel& model) {

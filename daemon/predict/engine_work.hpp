@@ -122,8 +122,8 @@ class EngineWork {
   }
 
   WorkDone done(TimePoint now, const EngineModel& model);
-  // Others on the same device or cores that are at work, and this one.
-  double sharers() const noexcept { return group_->busy + (begun_ > 0 ? 0 : 1); }
+  // Engines of the group that are at work, this one included.
+  double busy() const noexcept { return group_->busy + (begun_ > 0 ? 0 : 1); }
   std::uint32_t begun() const noexcept { return begun_; }
   // The time since which no answer has been here and no engine on the same device or cores has been at work.
   // nullopt: one is.

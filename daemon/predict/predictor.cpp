@@ -314,7 +314,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
                                 .turn = line == query.lines.end() ? nullptr : &line->turn,
                                 .settings = settings};
   const EngineWork::Ahead ahead = engine.work.ahead(asked, known, query.now);
-  const double sharers = engine.work.sharers();
+  const double slower = known.slowdown(engine.work.busy());
   const double pairs = pairs_of(tokens, out.cached_tokens);
   const auto prefill_of = [&](double n, double n_pairs) {
     return known.prefill({n, n_pairs, ahead.streams}) + n * ahead.shorter_steps;
@@ -322,8 +322,8 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
   const double own = prefill_of(tokens, pairs);
   const double all = prefill_of(tokens + ahead.tokens, pairs + ahead.pairs);
   out.shorter_steps = ahead.shorter_steps;
-  const double queue = (ahead.turn + all - own) * sharers, prefill = own * sharers,
-               step = known.first_step() * sharers;
+  const double queue = (ahead.turn + all - own) * slower, prefill = own * slower,
+               step = known.first_step() * slower;
   out.raw_ttft = queue + prefill + step;
   out.queued = ahead.any();
   const RatioWindow& ratios = known.ttft_ratios(settings, out.queued);
@@ -341,13 +341,13 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
   const std::uint32_t beside = std::min(answers, slots);
   const double streams = std::min<double>(ahead.streams_later + beside - 1, slots - 1);
   const double positions = ahead.positions + (out.prompt_tokens + output.median / 2.0) * beside;
-  out.raw_tpot = known.token({streams, positions, ahead.prompts_later}) * sharers;
+  out.raw_tpot = known.token({streams, positions, ahead.prompts_later}) * slower;
   const RatioWindow& per_token = known.token_ratios(settings);
   const double token_p90 = known.token_p90_of(per_token);
   out.tpot = Times{microseconds(out.raw_tpot * per_token.median()), microseconds(out.raw_tpot * token_p90)};
   const std::int64_t more = output.median - 1, most = output.p90 - 1;
   const std::int64_t decode =
-      microseconds(ahead.last_turn * sharers * per_token.median()) + more * out.tpot->p50;
+      microseconds(ahead.last_turn * slower * per_token.median()) + more * out.tpot->p50;
   out.total = Times{};
   out.total->p50 = out.ttft.p50 + decode;
   const double slow = static_cast<double>(decode) * (token_p90 / std::max(per_token.median(), 1e-9) - 1),
@@ -571,7 +571,7 @@ void Predictor::learn_prefill(Engine& engine, Stay& stay) {
   const WorkDone &from = stay.at_begin, &to = stay.at_first;
   const double took = seconds_between(from.at, to.at);
   if (!(took > 0)) return;
-  const double sharers = std::max((to.busy_seconds - from.busy_seconds) / took, 1.0);
+  const double busy = std::max((to.busy_seconds - from.busy_seconds) / took, 1.0);
   PrefillWork work;
   work.tokens = std::max(to.prefilled - from.prefilled, stay.uncached());
   work.pairs = std::max(to.pairs - from.pairs, pairs_of(stay.uncached(), stay.cached));
@@ -585,7 +585,7 @@ void Predictor::learn_prefill(Engine& engine, Stay& stay) {
     if (!stay.cold) engine.model.saw_ttft(stay.settings, stay.queued, ttft, stay.raw_ttft);
   }
   // Step budgets have a term of their own, which is an estimate: it is at most half of the time.
-  const double own = took / sharers;
+  const double own = took / engine.model.slowdown(busy);
   engine.model.prefilled(work, std::max(own - stay.shorter_steps * work.tokens, own / 2));
 }
 
@@ -609,7 +609,7 @@ void Predictor::learn_decode(Engine& engine, Stay& stay, const Usage& usage, con
   const double steps = usage.completion_tokens - 1;
   const double token =
       (timings.decode_us > 0 ? static_cast<double>(timings.decode_us) / 1e6 : passed) / steps;
-  const double sharers = std::max((to.busy_seconds - from.busy_seconds) / passed, 1.0);
+  const double busy = std::max((to.busy_seconds - from.busy_seconds) / passed, 1.0);
   DecodeWork work;
   work.streams = std::max((to.stream_seconds - from.stream_seconds) / passed - 1, 0.0);
   work.positions = (to.position_seconds - from.position_seconds) / passed;
@@ -620,7 +620,8 @@ void Predictor::learn_decode(Engine& engine, Stay& stay, const Usage& usage, con
                             static_cast<double>(stay.tpot.p90));
     engine.model.saw_token(stay.settings, token, stay.raw_tpot);
   }
-  engine.model.decoded(work, token / sharers);
+  engine.model.shared(work, token, busy);
+  engine.model.decoded(work, token / engine.model.slowdown(busy));
   engine.model.met(work, std::max((to.request_seconds - from.request_seconds) / passed - 1, 0.0));
 }
 

@@ -9,7 +9,8 @@
 //   step     what does not grow with the prompt
 // The settings of a target's profile change queue and prefill: the place among prompts, and how much of one a
 // step computes.
-// Engines that are at work on the same GPUs, or on the processor's cores, slow each other in proportion.
+// Engines that are at work on the same GPUs, or on the processor's cores, slow each other: in proportion to
+// their number, until they were seen beside each other.
 #pragma once
 
 #include <array>

@@ -63,6 +63,54 @@ struct ThreeEngines {
   }
 };
 
+// Answers of cpu while vulkan is at work on the same cores, so many times as slow as alone.
+void answer_beside(ThreeEngines& engines, double slower, int answers) {
+  const auto other = engines.at_work("vulkan");
+  for (int i = 0; i < answers; ++i) engines.answer("cpu", slower);
+}
+
+TEST(SharedCores, SlowAsMuchAsWasSeen) {
+  for (const double slower : {1.0, 1.3, 2.0, 3.5}) {
+    ThreeEngines engines({});
+    const double alone = engines.ttft("cpu");
+    answer_beside(engines, slower, 8);
+    EXPECT_NEAR(engines.slowed("cpu", "vulkan"), slower, 0.15 * slower);
+    EXPECT_NEAR(engines.ttft("cpu"), alone, 0.1 * alone) << "alone it is as fast as before";
+  }
+}
+
+TEST(SharedCores, OneSlowAnswerIsNotBelieved) {
+  ThreeEngines engines({});
+  answer_beside(engines, 1.3, 8);
+  answer_beside(engines, 6, 1);
+  EXPECT_NEAR(engines.slowed("cpu", "vulkan"), 1.3, 0.2);
+}
+
+TEST(SharedCores, ForgetHowMuchItWas) {
+  ThreeEngines engines({});
+  answer_beside(engines, 1.2, 20);
+  for (int i = 0; i < 10; ++i) {
+    engines.answer("cpu", 1);
+    answer_beside(engines, 2, 2);
+  }
+  EXPECT_NEAR(engines.slowed("cpu", "vulkan"), 2, 0.3);
+}
+
+TEST(SharedCores, ThreeEnginesAddMoreThanTwo) {
+  ThreeEngines engines({});
+  answer_beside(engines, 1.4, 10);
+  const auto third = engines.at_work("opencl");
+  EXPECT_NEAR(engines.slowed("cpu", "vulkan"), 1.8 / 1.4, 0.1);
+}
+
+TEST(SharedCores, NothingIsLearnedWithoutATimeAlone) {
+  EngineModel model;
+  for (int i = 0; i < 20; ++i) model.shared({}, 0.1, 2);
+  EXPECT_DOUBLE_EQ(model.slowdown(2), 2);
+  EXPECT_DOUBLE_EQ(model.slowdown(1), 1);
+  EXPECT_DOUBLE_EQ(model.slowdown(0), 1);
+}
+
 struct Shares {
   const char* name;
   DeviceGroups devices;
