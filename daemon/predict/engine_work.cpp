@@ -11,6 +11,7 @@ namespace {
 
 // Ends of answers that a forecast follows one by one. Those beyond come at the mean pace of all slots.
 constexpr std::uint32_t kMostFollowed = 64;
+constexpr double kBlock = 16;               // positions of a KV block
 constexpr std::uint32_t kStepTokens = 256;  // of a step, as engine::SchedulerLimits has it
 
 }  // namespace
@@ -125,7 +126,8 @@ EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
     const double pairs = pairs_of(prompt, stay.cached);
     if (stay.state != Stay::State::waits) {
       ++out.begun;
-      begun_left_.push_back({prompt, pairs, left});
+      begun_left_.push_back(
+          {prompt, pairs, left, stay.app, stay.positions() - stay.cached, static_cast<double>(stay.cached)});
       continue;
     }
     ++out.waiting;
@@ -224,6 +226,48 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
   out.last_turn = last - out.turn + mean * (ends_between - followed_between) / asked.slots;
 }
 
+// The scheduler admits a prompt when the KV has blocks for all of it, beside a spare one for each sequence
+// that runs, and nobody overtakes a prompt that waits for them. Those that run grow, and free theirs at their
+// end. What sequences of one app have found in the cache they share.
+void EngineWork::wait_for_room(const Asked& asked, const Others& others, const EngineModel& model,
+                               Ahead& out) {
+  if (!(asked.kv_tokens > 0) || begun_left_.empty()) return;
+  const double token =
+      std::max(model.token({std::max(streams_ - 1.0, 0.0), positions_, model.usual().prompts}), 1e-9);
+  rooms_.clear();
+  for (std::size_t i = 0; i < begun_left_.size(); ++i) {
+    const Begun& one = begun_left_[i];
+    const bool shares = std::any_of(begun_left_.begin(), begun_left_.begin() + static_cast<std::ptrdiff_t>(i),
+                                    [&](const Begun& other) { return other.app == one.app; });
+    rooms_.push_back(
+        {one.output * token + (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0),
+         one.own + (shares ? 0 : one.cached), one.output});
+  }
+  std::ranges::sort(rooms_, {}, &Room::end);
+  const std::uint32_t before =
+      std::min(asked.turn != nullptr ? asked.turn->before : others.waiting, asked.slots - 1);
+  const double waiting = others.waiting > 0 ? others.waiting_tokens / others.waiting : 0;
+  const auto has_room = [&](double then) {
+    double held = 0;
+    std::uint32_t run = 0;
+    for (const Room& one : rooms_) {
+      if (one.end <= then) continue;
+      ++run;
+      held += one.held + std::min(then / token, one.grows);
+    }
+    const std::uint32_t first = std::min(before, asked.slots - 1 - std::min(run, asked.slots - 1));
+    return held + asked.prompt + first * waiting + kBlock * (1 + run + first) <= asked.kv_tokens;
+  };
+  const double slot = out.turn;
+  if (has_room(slot)) return;
+  for (const Room& one : rooms_) {
+    if (one.end <= slot) continue;
+    out.turn = one.end;
+    out.waits_for_room = true;
+    if (has_room(one.end)) return;
+  }
+}
+
 // The engine computes the prompts at hand in the order of place_rank() and prompt_rank().
 void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model,
                                   TimePoint now, Ahead& out) {
@@ -305,6 +349,7 @@ EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model
   out.positions = known > 0 ? others.positions / known * out.streams_later : 0;
   out.prompts_later = usual.prompts * goes_on + asked.own_prompts;
   wait_for_turn(asked, others, model, out);
+  wait_for_room(asked, others, model, out);
   wait_for_prompts(asked, others, model, now, out);
   keep_step_budgets(asked, model, out);
   return out;

@@ -60,6 +60,7 @@ struct Stay {
   bool trial = false;    // its engine's speed was not known, and it came alone; until it is counted as one
   config::RequestSettings settings;  // of its target's profile
   double shorter_steps = 0;          // Ahead::shorter_steps when it came
+  bool waits_for_room = false;       // likewise
   bool resumed = false;  // continues an answer of another engine: its times say nothing of a prompt
   // As predicted when it came, with what had not been corrected by the ratios seen; 0: it is not judged.
   double raw_ttft = 0, raw_tpot = 0;  // seconds
@@ -90,6 +91,8 @@ class EngineWork {
     const AnswerLength* app = nullptr;
     std::uint64_t request = 0;  // its number, if it waits here
     double tokens = 0;          // of its prompt, to compute
+    double prompt = 0;          // all of its tokens
+    double kv_tokens = 0;       // room of the engine's KV; 0: not known
     double output = 0;          // tokens of an answer
     std::uint32_t answers = 1;  // each takes a turn and a slot
     double own_prompts = 0;     // tokens of its further prompts for each token of a stream
@@ -101,7 +104,8 @@ class EngineWork {
   };
   // The work that goes before a request, or beside it.
   struct Ahead {
-    double turn = 0;               // seconds until it has a slot, or its first answer has one
+    double turn = 0;               // seconds until it has a slot and KV blocks, or its first answer has
+    bool waits_for_room = false;   // it has a slot earlier
     double last_turn = 0;          // from then until its last answer has one
     double tokens = 0, pairs = 0;  // of prompts that the engine computes first
     double streams = 0;            // that decode beside it
@@ -137,6 +141,12 @@ class EngineWork {
   // An answer of another request that has begun: what is left of it.
   struct Begun {
     double prompt = 0, pairs = 0, output = 0;  // tokens
+    const AnswerLength* app = nullptr;
+    double own = 0, cached = 0;  // positions whose KV it holds, those found in the cache apart
+  };
+  struct Room {
+    double end = 0;              // seconds until its answer ends and its KV is free
+    double held = 0, grows = 0;  // tokens
   };
   struct Presence {
     const AnswerLength* app = nullptr;
@@ -154,6 +164,7 @@ class EngineWork {
   double progress(TimePoint now, const EngineModel& model) const;
   Others look_at_others(const Asked& asked);
   void wait_for_turn(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
+  void wait_for_room(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
   double take_slot();
   void give_slot(double until);
   void wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model, TimePoint now,
@@ -171,6 +182,7 @@ class EngineWork {
   // Reused by every ahead().
   std::vector<Presence> apps_;
   std::vector<Begun> begun_left_;
+  std::vector<Room> rooms_;
   std::vector<double> free_at_;
 };
 

@@ -167,6 +167,7 @@ struct Predictor::Engine {
   PrefixBlocks::Holder prefixes;
   double trust = 1;  // share of what should be held that engines report as cached
   std::int64_t process = 0;
+  std::uint64_t kv_tokens = 0;  // EngineState::kv_tokens
   std::string digest;  // of the file that it loaded last
   bool loaded = false;
   std::optional<TimePoint> load_began;
@@ -251,6 +252,7 @@ void Predictor::look_at(Engine& engine, const Query& query) {
   }
   if (loaded) {
     engine.process = state->process;
+    engine.kv_tokens = state->kv_tokens;
     engine.prefixes.room = state->spills ? 0
                                          : static_cast<std::uint64_t>(static_cast<double>(state->kv_tokens) *
                                                                       model.tokens.bytes_per_token());
@@ -307,6 +309,8 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
   const EngineWork::Asked asked{.app = &app,
                                 .request = query.request,
                                 .tokens = tokens,
+                                .prompt = static_cast<double>(out.prompt_tokens),
+                                .kv_tokens = engine.loaded ? static_cast<double>(engine.kv_tokens) : 0,
                                 .output = static_cast<double>(output.median),
                                 .answers = answers,
                                 .own_prompts = query.further_tokens / (rounds * output.median),
@@ -322,6 +326,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
   const double own = prefill_of(tokens, pairs);
   const double all = prefill_of(tokens + ahead.tokens, pairs + ahead.pairs);
   out.shorter_steps = ahead.shorter_steps;
+  out.waits_for_room = ahead.waits_for_room;
   const double queue = (ahead.turn + all - own) * slower, prefill = own * slower,
                step = known.first_step() * slower;
   out.raw_ttft = queue + prefill + step;
@@ -486,6 +491,7 @@ Predictor::Place Predictor::enter(const Entering& entering) {
     stay.cached = shares_prompt ? std::max(stay.prompt, 1U) - 1 : expected->cached_tokens;
     stay.queued = expected->queued;
     stay.shorter_steps = expected->shorter_steps;
+    stay.waits_for_room = expected->waits_for_room;
     if (entering.first && !entering.resumed) {
       stay.raw_ttft = expected->raw_ttft;
       stay.raw_tpot = expected->raw_tpot;
@@ -584,6 +590,7 @@ void Predictor::learn_prefill(Engine& engine, Stay& stay) {
                             static_cast<double>(stay.ttft.p90));
     if (!stay.cold) engine.model.saw_ttft(stay.settings, stay.queued, ttft, stay.raw_ttft);
   }
+  if (stay.waits_for_room) return;  // the engine had it, and waited for others' blocks: that is no prefill
   // Step budgets have a term of their own, which is an estimate: it is at most half of the time.
   const double own = took / engine.model.slowdown(busy);
   engine.model.prefilled(work, std::max(own - stay.shorter_steps * work.tokens, own / 2));

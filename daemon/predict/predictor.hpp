@@ -3,7 +3,7 @@
 // time comes in.
 //
 // expected TTFT = queue + load + prefill + step
-//   queue    until it has a slot and the prompts before it are computed
+//   queue    until it has a slot and KV blocks, and the prompts before it are computed
 //   load     of an engine that has not loaded the model
 //   prefill  of its prompt, but for what the engine's prefix cache holds
 //   step     what does not grow with the prompt
@@ -89,6 +89,7 @@ struct Query {
 struct Prediction {
   std::int64_t queue = 0, load = 0, prefill = 0, step = 0;  // their sum is ttft.p50
   double shorter_steps = 0;  // seconds of prefill and queue for each token, by step budgets
+  bool waits_for_room = false;  // queue lasts until answers have freed KV blocks
   std::uint32_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
   Times ttft;                        // of the first answer that begins
   std::optional<Times> tpot, total;  // until the last answer ends. Absent: nobody knows how fast it decodes

@@ -1,0 +1,123 @@
+// A prompt waits until the engine's KV has blocks for it.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/predict/predictor.hpp"
+#include "tests/daemon/predict/simulated_engine.hpp"
+
+namespace flyball::predict {
+namespace {
+
+constexpr std::uint32_t kAnswer = 40;  // tokens
+constexpr double kTokenTime = 0.02;    // seconds
+
+// An engine with 2000 positions of KV and four slots; each answer has 40 tokens.
+struct SmallKv {
+  Predictor predictor{KeyedHash(1, 2)};
+  std::vector<EngineState> engines{{"cpu", true, 1, 2'000, 0}};
+  policy::Facts facts = machine();
+  double now = 10;
+
+  SmallKv() {
+    for (const char* app : {"chat", "agent"})
+      for (int i = 0; i < 8; ++i) {
+        auto place = decodes(100, app);
+        finish(place);
+      }
+  }
+  Query query(std::uint32_t tokens, const char* app = "chat") {
+    Query out;
+    out.app = app;
+    out.model = "m";
+    out.prompt = std::make_shared<const PromptPrint>(PromptPrint{.bytes = 5 * tokens, .tokens = tokens});
+    out.slots = 4;
+    out.engines = engines;
+    out.now = at(now);
+    return out;
+  }
+  Predictor::Place decodes(std::uint32_t tokens, const char* app = "chat", std::uint32_t cached = 0) {
+    Query asked = query(tokens, app);
+    policy::Facts told = facts;
+    predictor.predict(asked, told);  // tells it of the engine's room
+    auto place = predictor.enter({asked, "cpu", facts});
+    place.began(at(now));
+    place.received({"t", {1}, {}, tokens, cached}, at(now += 0.001 * tokens));
+    return place;
+  }
+  void finish(Predictor::Place& place) {
+    now += kTokenTime * (kAnswer - 1);
+    place.received({"t", std::vector<Token>(kAnswer - 1, 1), {}, 0, 0}, at(now));
+    place.finished({100, kAnswer, 0}, {0, 0, static_cast<std::uint64_t>(kTokenTime * (kAnswer - 1) * 1e6)},
+                   at(now));
+  }
+  double queue(std::uint32_t tokens, const char* app = "chat") {
+    return static_cast<double>(predictor.expect(query(tokens, app), "cpu", true)->queue) / 1e6;
+  }
+};
+
+TEST(KvRoom, APromptWaitsForTheEndOfAnAnswerWhoseBlocksItNeeds) {
+  SmallKv engine;
+  const auto large = engine.decodes(1500);
+  EXPECT_EQ(engine.queue(400), 0) << "it fits beside the other";
+  const double rest = kTokenTime * (kAnswer - 1);
+  EXPECT_NEAR(engine.queue(800), rest, 0.3 * rest);
+  engine.engines[0].kv_tokens = 4'000;
+  EXPECT_EQ(engine.queue(800), 0);
+  engine.engines[0].kv_tokens = 0;
+  EXPECT_EQ(engine.queue(800), 0) << "nothing is known of its room";
+}
+
+TEST(KvRoom, TheAnswerThatEndsFirstMakesRoom) {
+  SmallKv engine;
+  auto old = engine.decodes(700);
+  old.received({"t", std::vector<Token>(30, 1), {}, 0, 0}, at(engine.now += 30 * kTokenTime));
+  const auto young = engine.decodes(700, "agent");
+  EXPECT_EQ(engine.queue(400), 0);
+  EXPECT_GT(engine.queue(800), 0);
+  EXPECT_LT(engine.queue(800), 20 * kTokenTime) << "one end is enough";
+  EXPECT_GT(engine.queue(1900), 30 * kTokenTime) << "it needs both to end";
+}
+
+TEST(KvRoom, AnswersGrow) {
+  SmallKv engine;
+  auto large = engine.decodes(1500);
+  EXPECT_EQ(engine.queue(460), 0);
+  large.received({"t", std::vector<Token>(30, 1), {}, 0, 0}, at(engine.now += 30 * kTokenTime));
+  EXPECT_GT(engine.queue(460), 0);
+}
+
+TEST(KvRoom, SequencesOfAnAppShareWhatTheyFoundInTheCache) {
+  SmallKv engine;
+  const auto one = engine.decodes(900, "chat", 800), two = engine.decodes(900, "chat", 800);
+  EXPECT_EQ(engine.queue(800), 0) << "they hold 1000 positions";
+  const auto other = engine.decodes(900, "agent", 800);
+  EXPECT_GT(engine.queue(800), 0) << "another app's are its own";
+}
+
+TEST(KvRoom, ThePromptsOfThoseThatGoFirstTakeRoom) {
+  SmallKv engine;
+  const auto large = engine.decodes(1000);
+  EXPECT_EQ(engine.queue(500, "third"), 0);
+  const auto waits = engine.predictor.enter({engine.query(600, "agent"), "cpu", engine.facts});
+  EXPECT_GT(engine.queue(500, "third"), 10 * kTokenTime) << "shorter, it is computed first once it has room";
+}
+
+TEST(KvRoom, AWaitForRoomIsNoPrefill) {
+  SmallKv engine;
+  const auto prefill = [&] { return engine.predictor.expect(engine.query(800), "cpu", true)->prefill; };
+  const auto before = prefill();
+  for (int i = 0; i < 20; ++i) {
+    auto large = engine.decodes(1500);
+    auto place = engine.predictor.enter({engine.query(800, "agent"), "cpu", engine.facts});
+    place.began(at(engine.now));
+    engine.finish(large);
+    place.received({"t", {1}, {}, 800, 0}, at(engine.now += 0.8));
+  }
+  EXPECT_NEAR(static_cast<double>(prefill()), static_cast<double>(before), 0.1 * static_cast<double>(before));
+}
+
+}  // namespace
+}  // namespace flyball::predict
