@@ -332,6 +332,20 @@ void EngineWork::keep_step_budgets(const Asked& asked, const EngineModel& model,
   out.prompts_later = std::min(out.prompts_later, kept);
 }
 
+double EngineWork::until_done(const EngineModel& model) const {
+  const double token = model.token({std::max(streams_ - 1.0, 0.0), positions_, 0});
+  double longest = 0, tokens = 0, pairs = 0;
+  for (const Stay& stay : stays_) {
+    if (stay.state == Stay::State::waits) continue;
+    longest = std::max(longest, stay.left() * token);
+    if (stay.state == Stay::State::decodes) continue;
+    tokens += stay.uncached();
+    pairs += pairs_of(stay.uncached(), stay.cached);
+  }
+  const double prompts = tokens > 0 ? model.prefill({tokens, pairs, static_cast<double>(streams_)}) : 0;
+  return (longest + prompts) * model.slowdown(busy());
+}
+
 EngineWork::Ahead EngineWork::ahead(const Asked& asked, const EngineModel& model, TimePoint now) {
   const Others others = look_at_others(asked);
   const auto& usual = model.usual();

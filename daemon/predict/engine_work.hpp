@@ -136,6 +136,9 @@ class EngineWork {
     return std::max(left_, group_->idle_since);
   }
   const std::vector<Stay>& stays() const noexcept { return stays_; }
+  // Seconds until the answers that have begun should have ended, if no others begin.
+  double until_done(const EngineModel& model) const;
+  bool shares_with(const EngineWork& other) const noexcept { return group_ == other.group_; }
 
  private:
   // An answer of another request that has begun: what is left of it.

@@ -86,6 +86,9 @@ std::optional<bool> meets(const Slo& slo, const Prediction& p) {
   return known ? std::optional(true) : std::nullopt;
 }
 
+// The end of a process that has to give its memory back, until one was seen. Seconds.
+constexpr double kEviction = 0.2;
+
 // Nobody is refused for an assumption.
 std::optional<bool> meets_fact(const Slo& slo, const Prediction& p) {
   const auto held = meets(slo, p);
@@ -172,6 +175,9 @@ struct Predictor::Engine {
   bool loaded = false;
   std::optional<TimePoint> load_began;
   std::uint64_t load_seen_by = 0;    // the stay that it began for; 0: that has left
+  double until_room = 0;             // of a load that began now: seconds until others have ended for it
+  double load_waits = 0;             // the same of the load that is under way
+  double load_evicts = 0;            // of them, what is not others' answers
   std::optional<TimePoint> seen_at;  // when its latest first token came
   std::uint32_t trials = 0;          // in a row, that showed nothing
   TimePoint trial_at{};              // when the latest of them began
@@ -199,7 +205,8 @@ struct Predictor::Model {
   std::map<std::string, AnswerLength, std::less<>> answers;  // by app
 };
 
-Predictor::Predictor(KeyedHash hash, const DeviceGroups& devices) : hash_(hash) {
+Predictor::Predictor(KeyedHash hash, const DeviceGroups& devices)
+    : hash_(hash), eviction_({kEviction}, /*trusted=*/true) {
   for (const std::vector<std::string>& kinds : devices) devices_.push_back({kinds, {}});
 }
 Predictor::~Predictor() = default;
@@ -278,6 +285,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
     const auto seen = known.load();
     if (!seen && !load_ms) return std::nullopt;
     load = seen ? *seen : static_cast<double>(*load_ms) / 1e3;
+    load += engine.load_began ? engine.load_waits : engine.until_room;
     constexpr double kLeast = 0.1;  // of a load that takes longer than it should
     if (engine.load_began) {
       const double passed = seconds_between(*engine.load_began, query.now);
@@ -373,6 +381,37 @@ std::optional<Prediction> Predictor::expect(const Query& query, std::string_view
   return expect(query, query.settings, *model, engine, *app, load_ms);
 }
 
+// As the memory governor does it: engines without work end first, then those at work, once the answers that
+// have begun there have ended.
+double Predictor::until_room(const Query& query, const Engine& engine, const policy::TargetInstance& target,
+                             const Facts& facts) const {
+  static const policy::FactId kBytes = *policy::find_fact("model.bytes");
+  const auto needed = integer_of(facts, kBytes);
+  const auto free = integer_of(facts, fact_of(target, TargetFact::memory_free));
+  if (!needed || !free || *needed <= *free) return 0;
+  struct Victim {
+    double until = 0;
+    double bytes = 0;
+  };
+  std::vector<Victim> victims;
+  for (const Neighbour& neighbour : query.neighbours) {
+    const auto model = models_.find(neighbour.model);
+    if (model == models_.end()) continue;
+    const auto other = model->second->engines.find(neighbour.backend);
+    if (other == model->second->engines.end() || !other->second->work.shares_with(engine.work)) continue;
+    victims.push_back(
+        {other->second->work.until_done(other->second->model), static_cast<double>(neighbour.bytes)});
+  }
+  std::ranges::sort(victims, {}, &Victim::until);
+  double missing = static_cast<double>(*needed - *free), out = 0;
+  for (const Victim& victim : victims) {
+    if (missing <= 0) break;
+    missing -= victim.bytes;
+    out = eviction_.coefficients()[0] + victim.until;
+  }
+  return out;
+}
+
 std::optional<Prediction> Predictor::expect_with(const Query& query, const ProfileTarget& profile,
                                                  std::optional<std::int64_t> load_ms) {
   Model& model = *models_.find(query.model)->second;
@@ -401,6 +440,10 @@ void Predictor::predict(const Query& query, Facts& facts) {
     if (target.remote || !facts.is_true(fact_of(target, TargetFact::available))) continue;
     const bool is_untold = facts.get(fact_of(target, TargetFact::expected_total)) == nullptr;
     const auto load_time = integer_of(facts, fact_of(target, TargetFact::load_time));
+    if (Model* const model = model_of(query.model)) {
+      Engine& engine = engine_of(*model, target.id, device_group(target.kind) == nullptr);
+      engine.until_room = until_room(query, engine, target, facts);
+    }
     const auto prediction = expect(query, target.id, device_group(target.kind) == nullptr, load_time);
     if (is_untold && n_untold < untold.size())
       untold[n_untold++] = {&target, prediction ? std::optional(prediction->load) : std::nullopt};
@@ -483,6 +526,8 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   const bool shares_prompt = engine.work.computes_for(query.request, query.prompt.get());
   if (!engine.loaded && !engine.load_began) {
     engine.load_began = query.now;
+    engine.load_waits = engine.until_room;
+    engine.load_evicts = engine.until_room > 0 ? eviction_.coefficients()[0] : 0;
     engine.load_seen_by = stay.id;
   }
   stay.trial = engine.model.untried() && engine.work.stays().empty();
@@ -538,7 +583,13 @@ void Predictor::Place::began(TimePoint now) {
   engine_->count_trial(stay, now);
   if (stay.cold && engine_->load_began) {
     // A load whose beginning nobody here has seen may have been given up since, and begun again.
-    if (engine_->load_seen_by != 0) engine_->model.loaded(seconds_between(*engine_->load_began, now));
+    const double took = seconds_between(*engine_->load_began, now);
+    constexpr double kLeast = 0.01;
+    if (engine_->load_seen_by != 0 && engine_->load_waits == 0)
+      engine_->model.loaded(took);
+    else if (const auto load = engine_->model.load(); load && engine_->load_seen_by != 0)
+      predictor_->eviction_.add(
+          {1}, std::max(took - *load - (engine_->load_waits - engine_->load_evicts), kLeast));
     engine_->load_began.reset();
   }
   engine_->work.begin(stay, now, engine_->model);

@@ -4,7 +4,7 @@
 //
 // expected TTFT = queue + load + prefill + step
 //   queue    until it has a slot and KV blocks, and the prompts before it are computed
-//   load     of an engine that has not loaded the model
+//   load     of an engine that has not loaded the model, and the end of others whose memory it needs
 //   prefill  of its prompt, but for what the engine's prefix cache holds
 //   step     what does not grow with the prompt
 // The settings of a target's profile change queue and prefill: the place among prompts, and how much of one a
@@ -64,6 +64,12 @@ struct ProfileTarget {
   config::RequestSettings settings;
 };
 
+// A ready engine of another model, which may have to end for a load.
+struct Neighbour {
+  std::string_view model, backend;
+  std::uint64_t bytes = 0;  // of its memory pool
+};
+
 struct Query {
   std::string_view app, model;
   std::shared_ptr<const PromptPrint> prompt;
@@ -73,6 +79,7 @@ struct Query {
   std::uint32_t declared_output = 0;          // workload.output_tokens; 0: not declared
   std::uint32_t slots = 1;                    // sequences that an engine of the model computes at once
   std::span<const EngineState> engines = {};  // those without a row have not been started
+  std::span<const Neighbour> neighbours = {};
   std::span<const LineState> lines = {};      // at those without a row turns come in order of arrival
   const measure::Book* book = nullptr;
   std::int64_t unix_seconds = 0;  // for the book
@@ -199,6 +206,10 @@ class Predictor {
   std::optional<Prediction> expect(const Query& query, const config::RequestSettings& settings, Model& model,
                                    Engine& engine, const AnswerLength& app,
                                    std::optional<std::int64_t> load_ms);
+  // Seconds until other models' engines without work and at work have given the target's load the memory that
+  // it lacks now; 0: none has to end.
+  double until_room(const Query& query, const Engine& engine, const policy::TargetInstance& target,
+                    const policy::Facts& facts) const;
   // Of an engine that is predicted without it. nullopt: the same, because nobody else is there and no
   // difference was seen.
   std::optional<Prediction> expect_with(const Query& query, const ProfileTarget& profile,
@@ -208,6 +219,7 @@ class Predictor {
 
   const KeyedHash hash_;
   PrefixBlocks prefixes_;
+  RobustFit<1> eviction_;  // seconds that the end of engines without work adds to a load
   Group cores_;
   struct Devices {
     std::vector<std::string> kinds;

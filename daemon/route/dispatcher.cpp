@@ -119,8 +119,13 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
               "request");
   }
   std::vector<predict::EngineState> engines;
-  for (const fleet::WorkerStatus& worker : live.workers)
-    if (worker.model == spec.model.id) engines.push_back(state_of(worker));
+  std::vector<predict::Neighbour> neighbours;
+  for (const fleet::WorkerStatus& worker : live.workers) {
+    if (worker.model == spec.model.id)
+      engines.push_back(state_of(worker));
+    else if (worker.state == fleet::WorkerState::ready)
+      neighbours.push_back({worker.model, worker.backend, worker.account_bytes});
+  }
   if (spec.let_through) set_let_through(*spec.let_through, facts);
   std::vector<predict::ProfileTarget> profiles;
   for (const policy::Target* target : spec.tree.program.targets)
@@ -128,6 +133,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
       profiles.push_back({target->backend, target->profile, *settings});
   predict::Query query = query_of(spec, asked, now);
   query.profiles = profiles;
+  query.neighbours = neighbours;
   query.engines = engines;
   query.lines = lines;
   predictor.predict(query, facts);

@@ -119,5 +119,84 @@ TEST(KvRoom, AWaitForRoomIsNoPrefill) {
   EXPECT_NEAR(static_cast<double>(prefill()), static_cast<double>(before), 0.1 * static_cast<double>(before));
 }
 
+// ---- of a load, in memory --------------------------------------------------------------------------------
+
+// An engine of `m` has to be loaded where another model's engine lies.
+struct FullMemory : SmallKv {
+  std::vector<Neighbour> neighbours{{"other", "cpu", 4'000}};
+
+  FullMemory() {
+    facts.set("model.bytes", std::int64_t{3'000}, "model file");
+    facts.set("backend.cpu.memory_free", std::int64_t{1'000}, "supervisor");
+    facts.set("backend.cpu.load_time", std::int64_t{700}, "measured");
+    for (int i = 0; i < 8; ++i) {
+      auto place = at_work("other", 100);
+      place.received({"t", {1}, {}, 100, 0}, at(now += 0.1));
+      finish(place);
+    }
+    engines[0].loaded = false;
+  }
+  Predictor::Place at_work(const char* model, std::uint32_t tokens) {
+    Query asked = query(tokens);
+    asked.model = model;
+    auto place = predictor.enter({asked, "cpu", facts});
+    place.began(at(now));
+    return place;
+  }
+  // Seconds of the load of `m`.
+  double load() {
+    Query asked = query(100);
+    asked.neighbours = neighbours;
+    policy::Facts told = facts;
+    predictor.predict(asked, told);
+    return static_cast<double>(predictor.expect(asked, "cpu", true, 700)->load) / 1e6;
+  }
+};
+
+TEST(MemoryRoom, ALoadWaitsForTheEndOfAnEngineWhoseMemoryItNeeds) {
+  FullMemory memory;
+  EXPECT_NEAR(memory.load(), 0.9, 0.01) << "the other engine ends at once";
+  auto place = memory.at_work("other", 100);
+  place.received({"t", {1}, {}, 100, 0}, at(memory.now += 0.1));
+  const double rest = kTokenTime * (kAnswer - 1);
+  EXPECT_NEAR(memory.load(), 0.9 + rest, 0.2 * rest) << "it ends when its answer has";
+  memory.facts.set("backend.cpu.memory_free", std::int64_t{3'000}, "supervisor");
+  EXPECT_NEAR(memory.load(), 0.7, 0.01) << "both fit";
+}
+
+TEST(MemoryRoom, AnEngineWithoutWorkEndsBeforeOneAtWork) {
+  FullMemory memory;
+  const auto place = memory.at_work("other", 1000);
+  const double busy = memory.load();
+  const auto idle = memory.predictor.enter({[&] {
+                                              Query asked = memory.query(100);
+                                              asked.model = "third";
+                                              return asked;
+                                            }(),
+                                            "cpu", memory.facts});
+  memory.neighbours.push_back({"third", "cpu", 2'000});
+  EXPECT_NEAR(memory.load(), 0.9, 0.01);
+  EXPECT_GT(busy, 1.5);
+  memory.neighbours.back().bytes = 500;
+  EXPECT_NEAR(memory.load(), busy, 0.01) << "it is too small";
+}
+
+TEST(MemoryRoom, TheTimeOfAnEvictionIsLearnedApartFromTheLoads) {
+  FullMemory memory;
+  const auto loads = [&](double seconds) {
+    memory.load();
+    auto place = memory.predictor.enter({memory.query(100), "cpu", memory.facts});
+    place.began(at(memory.now += seconds));
+  };
+  memory.facts.set("backend.cpu.memory_free", std::int64_t{3'000}, "supervisor");
+  loads(0.7);
+  memory.facts.set("backend.cpu.memory_free", std::int64_t{1'000}, "supervisor");
+  EXPECT_NEAR(memory.load(), 0.9, 0.01);
+  for (int i = 0; i < 6; ++i) loads(0.7 + 0.5);
+  EXPECT_NEAR(memory.load(), 1.2, 0.1);
+  memory.facts.set("backend.cpu.memory_free", std::int64_t{3'000}, "supervisor");
+  EXPECT_NEAR(memory.load(), 0.7, 0.01);
+}
+
 }  // namespace
 }  // namespace flyball::predict
