@@ -135,17 +135,19 @@ void set_facts(const policy::TargetInstance& target, const EngineState* state, c
   if (const auto held = meets_fact(slo, p)) set(TargetFact::meets_slo, *held, Text() << kMeetsSource);
 }
 
-// Where they are predicted of the target itself, too: a fact that somebody set holds with every profile.
+// A fact that somebody set holds with every profile, and p90 beside it would be of another prediction.
 void set_profile_facts(const policy::TargetInstance& target, std::string_view profile, const Prediction& p,
                        const Slo& slo, Facts& facts) {
+  const auto may_set = [&](TargetFact which) {
+    const policy::Fact* const own = facts.get(fact_of(target, which));
+    return own == nullptr || policy::is_predicted(*own);
+  };
   const auto set = [&](TargetFact which, const std::optional<policy::FactValue>& value, const Text& source) {
-    const policy::FactId id = fact_of(target, which);
-    const policy::Fact* const own = facts.get(id);
-    if (own == nullptr || policy::is_predicted(*own)) facts.set_of_profile(profile, id, value, source.str());
+    if (may_set(which)) facts.set_of_profile(profile, fact_of(target, which), value, source.str());
   };
   const auto set_times = [&](TargetFact p50, TargetFact p90, const std::optional<Times>& times,
                              const Text& source) {
-    if (!times) return;
+    if (!times || !may_set(p50)) return;
     set(p50, times->p50, source);
     set(p90, times->p90, Text());
   };

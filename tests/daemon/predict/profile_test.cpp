@@ -144,6 +144,7 @@ TEST(Profiles, AFactThatSomebodySetHoldsWithEveryProfile) {
   query.profiles = engine.profiles;
   engine.predictor.predict(query, engine.facts);
   EXPECT_EQ(std::get<std::int64_t>(engine.fact(policy::TargetFact::expected_ttft, "night")->value), 5);
+  EXPECT_EQ(engine.fact(policy::TargetFact::expected_ttft_p90, "night"), nullptr);
   EXPECT_NE(std::get<std::int64_t>(engine.fact(policy::TargetFact::expected_total, "night")->value),
             std::get<std::int64_t>(engine.fact(policy::TargetFact::expected_total, "")->value));
 }
