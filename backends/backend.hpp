@@ -185,6 +185,7 @@ struct BackendInfo {  // fixed once ready
   std::string kv_type;                   // what the KV cache is kept as: "f16", "q8_0"
   std::string digest;                    // of the file that was loaded (model::digest_of)
   std::uint64_t token_weight_bytes = 0;  // that one token reads
+  std::uint64_t kv_token_bytes = 0;      // of one token's KV as f16; 0: not known, as of one that is ready
   bool has_chat_template = false;
   std::vector<DeviceShare> devices;  // in order of layers; empty: the machine's own processors
 };

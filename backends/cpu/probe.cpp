@@ -1,12 +1,10 @@
 #include "backends/cpu/probe.hpp"
 
 #include <sched.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <fstream>
 #include <set>
 #include <thread>
@@ -61,24 +59,24 @@ std::uint32_t count_cores(const std::vector<int>& threads) {
   return static_cast<std::uint32_t>(cores.size());
 }
 
-struct Mapping {
-  explicit Mapping(std::size_t n) : bytes(n) {
-    void* p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p != MAP_FAILED) data = static_cast<std::byte*>(p);
+// GB/s over n_threads, each with its own share of the memory, which nobody has touched yet.
+double page_rate(device::Pages& memory, std::uint32_t n_threads) {
+  const std::size_t share = memory.size() / n_threads;
+  const auto start = Clock::now();
+  {
+    std::vector<std::jthread> workers;
+    for (std::uint32_t t = 1; t < n_threads; ++t)
+      workers.emplace_back([&, t] { memory.commit(t * share, (t + 1) * share); });
+    memory.commit(0, share);
   }
-  ~Mapping() {
-    if (data) munmap(data, bytes);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  std::byte* data = nullptr;
-  std::size_t bytes;
-};
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return seconds > 0 ? static_cast<double>(share) * n_threads / seconds / 1e9 : 0;
+}
 
 // GB/s over n_threads, each with its own share of the memory.
-double read_bandwidth(const Mapping& memory, std::uint32_t n_threads) {
+double read_bandwidth(const device::Pages& memory, std::uint32_t n_threads) {
   const auto& kernels = kernels::cpu::kernels_for(kernels::cpu::best_isa());
-  const std::size_t share = memory.bytes / n_threads / 4096 * 4096;
+  const std::size_t share = memory.size() / n_threads / 4096 * 4096;
   std::atomic<std::uint64_t> sink{0};  // the sums are used, so that nothing leaves the reads out
   double best = 0;
   for (int round = 0; round < kRounds; ++round) {
@@ -86,8 +84,8 @@ double read_bandwidth(const Mapping& memory, std::uint32_t n_threads) {
     {
       std::vector<std::jthread> workers;
       for (std::uint32_t t = 1; t < n_threads; ++t)
-        workers.emplace_back([&, t] { sink += kernels.read_sum(memory.data + t * share, share); });
-      sink += kernels.read_sum(memory.data, share);
+        workers.emplace_back([&, t] { sink += kernels.read_sum(memory.data() + t * share, share); });
+      sink += kernels.read_sum(memory.data(), share);
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (seconds > 0) best = std::max(best, static_cast<double>(share) * n_threads / seconds / 1e9);
@@ -141,12 +139,12 @@ CpuReport probe_cpu() {
   report.int8_gops = product_rate(kernels::DType::q8_0, report.threads);
   constexpr std::uint64_t kLeaveFree = 4;  // the measurement takes at most a quarter of what is available
   if (report.memory_available / kLeaveFree < kProbeBytes) return report;
-  const Mapping memory(kProbeBytes);
-  if (!memory.data) return report;
-  std::memset(memory.data, 1,
-              memory.bytes);  // untouched pages are all one page of zeros, which the cache holds
-  report.bandwidth_1t = read_bandwidth(memory, 1);
-  report.bandwidth = report.threads > 1 ? read_bandwidth(memory, report.threads) : report.bandwidth_1t;
+  auto memory = device::Pages::allocate(kProbeBytes, "the probe");
+  if (!memory) return report;
+  // Before they are read, too: untouched pages are all one page of zeros, which the cache holds.
+  report.page_rate = page_rate(*memory, report.threads);
+  report.bandwidth_1t = read_bandwidth(*memory, 1);
+  report.bandwidth = report.threads > 1 ? read_bandwidth(*memory, report.threads) : report.bandwidth_1t;
   return report;
 }
 

@@ -16,6 +16,7 @@ struct CpuReport {
   std::uint64_t memory_total = 0, memory_available = 0;  // bytes, as far as a cgroup lets this process
   double bandwidth_1t = 0,
          bandwidth = 0;  // GB/s read, one thread and all threads; 0: no memory to measure with
+  double page_rate = 0;  // GB/s of pages that all threads take of the system, which zeroes them; 0: as above
   // 1e9 operations a second (a multiply-add is two) of all threads: the engine's own products of f16 and of
   // q8_0 weights that lie in a cache.
   double float_gops = 0, int8_gops = 0;

@@ -1,10 +1,14 @@
 #include "daemon/calibrate/measurements.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <ctime>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
 
+#include "backends/device/memory.hpp"
+#include "backends/graph/memory_plan.hpp"
 #include "daemon/measure/measured_store.hpp"
 #include "daemon/measure/outcomes.hpp"
 #include "daemon/probe/hardware_facts.hpp"
@@ -20,6 +24,23 @@ bool is_quantized(std::string_view type) {
   return named && kernels::block_shape(*named).values > 1;
 }
 
+// Of every sequence with a full context, as far as the governor gives a KV cache memory: a quarter of what
+// the weights leave of the machine's (Governor::grant). 0: not known.
+std::uint64_t kv_bytes_of(const config::ModelEntry& model, const BackendInfo& info) {
+  const std::uint64_t context =
+      model.context > 0 ? model.context : std::min(info.context_length, graph::kDefaultContext);
+  std::uint64_t one = info.kv_token_bytes * context;
+  if (model.kv_type == "q8_0") one = one / 64 * 34;  // 32 values: 34 bytes, and 64 as f16
+  const std::uint64_t memory = device::total_memory();
+  const std::uint64_t most = memory > 0 ? (memory - std::min(memory, info.weight_bytes)) / 4 : UINT64_MAX;
+  return std::max(one, std::min(one * model.max_sequences, most));
+}
+
+measure::ModelSize size_by(const config::ModelEntry& model, const BackendInfo& info) {
+  return {info.weight_bytes,       info.token_weight_bytes,         info.parameters,
+          info.mixture_of_experts, is_quantized(info.quantization), kv_bytes_of(model, info)};
+}
+
 }  // namespace
 
 std::vector<measure::Engine> engines_of(const probe::HardwareReport& report, const config::Config& config) {
@@ -31,19 +52,14 @@ std::vector<measure::Engine> engines_of(const probe::HardwareReport& report, con
   return engines;
 }
 
-measure::ModelSize size_of(const model::ModelFile& file) {
-  return {file.weight_bytes(), file.token_weight_bytes(), file.parameter_count(), file.config().n_experts > 0,
-          is_quantized(file.main_quantization())};
+measure::ModelSize size_of(const config::ModelEntry& model, const model::ModelFile& file) {
+  return size_by(model, probe::info_of(file));
 }
 
 measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const probe::ModelFileInfos& files) {
   measure::ModelSizes out;
   for (const config::ModelEntry& model : models) {
-    if (const auto it = files.find(model.id); it != files.end()) {
-      const BackendInfo& info = it->second;
-      out[model.id] = {info.weight_bytes, info.token_weight_bytes, info.parameters, info.mixture_of_experts,
-                       is_quantized(info.quantization)};
-    }
+    if (const auto it = files.find(model.id); it != files.end()) out[model.id] = size_by(model, it->second);
   }
   return out;
 }

@@ -18,7 +18,8 @@ namespace flyball::calibrate {
 // approves.
 std::vector<measure::Engine> engines_of(const probe::HardwareReport& report, const config::Config& config);
 
-measure::ModelSize size_of(const model::ModelFile& file);
+// As config.yaml has the model served.
+measure::ModelSize size_of(const config::ModelEntry& model, const model::ModelFile& file);
 // Of those whose files said it.
 measure::ModelSizes sizes_of(std::span<const config::ModelEntry> models, const probe::ModelFileInfos& files);
 

@@ -73,8 +73,9 @@ Result<policy::Facts> facts_of(const AppRequest& request, const policy::Facts& h
 Result<ThisMachine> this_machine(const config::Config& config, const AppRequest& request,
                                  const policy::Targets& targets) {
   const probe::HardwareReport probed = probe::probe_hardware();
-  auto book = calibrate::measured_book(config, calibrate::engines_of(probed, config),
-                                       {{{request.model.id, calibrate::size_of(*request.file)}}});
+  auto book =
+      calibrate::measured_book(config, calibrate::engines_of(probed, config),
+                               {{{request.model.id, calibrate::size_of(request.model, *request.file)}}});
   if (!book) return pass(book);
   return ThisMachine{probe::facts_of(probed, config.devices, targets), std::move(*book)};
 }

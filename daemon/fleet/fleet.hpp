@@ -144,7 +144,7 @@ struct MachineMemory {
 struct LoadReport {
   std::string model, backend;
   std::uint64_t predicted_bytes = 0, actual_bytes = 0;  // predicted: without the margin
-  std::chrono::duration<double, std::milli> took{0};    // from the grant
+  std::chrono::duration<double, std::milli> took{0};  // from its process's start, without its wait for memory
 };
 
 struct FleetOptions {

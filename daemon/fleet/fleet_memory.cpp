@@ -96,7 +96,7 @@ std::optional<LoadReport> FleetMemory::ready(const Slot& slot, const BackendInfo
   governor_.ready(slot.id, claim(slot, {}), holds, now);
   if (granted == 0) return std::nullopt;
   return LoadReport{slot.entry.id, slot.backend, granted - std::min(granted, slot.margin_bytes), holds,
-                    now - slot.granted};
+                    (slot.asked - slot.began) + (now - slot.granted)};
 }
 
 Governor::Step FleetMemory::decide(TimePoint now, std::span<const Governor::Use> uses) {

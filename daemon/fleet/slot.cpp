@@ -81,10 +81,10 @@ MemoryClaim claim_of(const Slot& slot, std::size_t pool, const MemoryNeed& need,
   return claim;
 }
 
-void log_ready(const Slot& slot, TimePoint began) {
+void log_ready(const Slot& slot) {
   const BackendInfo& info = slot.client->info();
   const auto since =
-      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - began);
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - slot.began);
   spdlog::info(
       "engine ready in {}: {} {}, {} parameters, context {}, {}, of it {} KV as {} | "
       "model={} backend={} digest={}",

@@ -29,6 +29,7 @@ struct Slot {
   std::unique_ptr<worker::WorkerClient> client;
   Governor::Id id = 0;             // of its process, the latest
   std::uint64_t margin_bytes = 0;  // asked for beside what it is predicted to hold
+  TimePoint began{}, asked{};      // when its process was started, and when that asked for memory
   TimePoint granted{};             // when it was told to load
   bool ready = false;
   bool draining = false;
@@ -66,8 +67,8 @@ worker::WorkerOptions worker_options(const Slot& slot, const std::vector<std::st
 MemoryClaim claim_of(const Slot& slot, std::size_t pool, const MemoryNeed& need,
                      std::chrono::milliseconds idle_unload);
 
-// Both of one that has a client. began: when it was started.
-void log_ready(const Slot& slot, TimePoint began);
+// Both of one that has a client.
+void log_ready(const Slot& slot);
 void tell_left_behind(const Slot& slot);
 
 }  // namespace flyball::fleet

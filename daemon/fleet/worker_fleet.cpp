@@ -314,7 +314,7 @@ class WorkerFleet final : public Fleet {
     slot->stamp = file_stamp(entry.path);
     slot->draining = false;
     slot->unloaded = false;
-    const auto began = steady_clock::now();
+    slot->began = steady_clock::now();
     const std::weak_ptr<Slot> weak = slot;
     slot->id = ++last_id_;
     if (std::exchange(slot->unload_next, false)) governor_.unload(slot->id);
@@ -325,7 +325,7 @@ class WorkerFleet final : public Fleet {
         io_, options,
         {.needs = [this, with_slot](
                       const MemoryNeed& need) { with_slot([&](const auto& s) { on_need(*s, need); }); },
-         .ready = [this, with_slot, began] { with_slot([&](const auto& s) { on_ready(*s, began); }); },
+         .ready = [this, with_slot] { with_slot([&](const auto& s) { on_ready(*s); }); },
          .died = [this,
                   with_slot](const Error& cause) { with_slot([&](const auto& s) { on_died(s, cause); }); },
          .idle = [this] { look_soon(); }});
@@ -341,17 +341,18 @@ class WorkerFleet final : public Fleet {
   }
 
   void on_need(Slot& slot, const MemoryNeed& need) {
+    slot.asked = steady_clock::now();
     memory_.ask(slot, need, steady_clock::now());
     look_soon();
   }
 
-  void on_ready(Slot& slot, TimePoint began) {
+  void on_ready(Slot& slot) {
     slot.lifecycle.ready(steady_clock::now());
     slot.ready = true;
     const BackendInfo& info = slot.client->info();
     const auto report = memory_.ready(slot, info, steady_clock::now());
     if (report && options_.on_loaded) options_.on_loaded(*report);
-    log_ready(slot, began);
+    log_ready(slot);
     answer_all(slot, slot.client.get());
     look_soon();
   }

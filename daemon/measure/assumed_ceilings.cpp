@@ -41,6 +41,7 @@ std::optional<Ceilings> assumed_ceilings(std::string_view kind, const Ceilings& 
   out.read_gbps = row->read * (row->follows_processor ? processor.read_gbps : 1);
   out.float_gops = row->multiply_add * (row->follows_processor ? processor.float_gops : 1);
   out.load_gbps = row->load;
+  if (row->follows_processor) out.page_gbps = processor.page_gbps;
   out.measured_at = std::numeric_limits<std::int64_t>::max();  // an assumption does not age
   out.assumed_of = row->words;
   return out;

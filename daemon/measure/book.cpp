@@ -40,10 +40,19 @@ Ceilings ceilings_of(const Engine& engine, std::span<const Measured> measured) {
   return ceilings_of(figures, 0);
 }
 
-// The factor by which earlier predictions of this kind and basis were off.
+// ", times 0.81 as seen"; "" of a factor that changes nothing.
+std::string as_seen(double times) {
+  if (times == 1) return "";
+  char text[48];
+  std::snprintf(text, sizeof text, ", times %.2g as seen", times);
+  return text;
+}
+
+// The factor by which earlier predictions of this kind and basis were off. Of measured figures a load alone
+// is corrected: it lasts as long as the latest ones, and calibrate may have had the file in memory.
 double correction(const PredictionLedger* ledger, const std::string& model, const std::string& backend,
                   Kind kind, Basis basis) {
-  if (ledger == nullptr) return 1;
+  if (ledger == nullptr || (basis == Basis::measured && kind != Kind::load_ms)) return 1;
   switch (kind) {
     case Kind::load_ms:
       return ledger->correction(model, backend, Quantity::load_ms, basis);
@@ -96,7 +105,10 @@ Book::Book(std::span<const Measured> measured, std::span<const Engine> engines,
       if (size != options.sizes.end()) {
         const auto assumed = assumed_ceilings(engine.device_kinds, processor);
         if (Ceilings known = ceilings[i]; known.read_gbps > 0) {
-          if (assumed) known.load_gbps = assumed->load_gbps;  // nobody measures it
+          if (assumed) {  // nobody measures either of a device
+            known.load_gbps = assumed->load_gbps;
+            known.page_gbps = assumed->page_gbps;
+          }
           priors_[pair].push_back({Roofline(known, size->second), Basis::roofline});
         }
         if (assumed) priors_[pair].push_back({Roofline(*assumed, size->second), Basis::assumed});
@@ -148,19 +160,17 @@ void Book::set_facts(const std::string& model, std::int64_t now, policy::Facts& 
     const Pair pair{model, engine.backend};
     const std::vector<Figure>& figures = figures_of(pair);
     const auto set = [&](policy::FactId fact, Kind kind, std::uint32_t at, auto convert) {
-      if (const auto figure = figure_at(figures, kind, at, now))
-        return facts.set(fact, convert(figure->value), policy::kMeasuredSource,
+      if (const auto figure = figure_at(figures, kind, at, now)) {
+        const double times = correction(ledger_.get(), model, engine.backend, kind, Basis::measured);
+        return facts.set(fact, convert(figure->value * times), policy::kMeasuredSource + as_seen(times),
                          age(figure->measured_at, now));
+      }
       const auto found = predicted(pair, kind, at, now);
       if (!found) return;
-      std::string source = policy::kPredictedSource + (": " + found->prior->roofline.basis(kind, found->of));
       const double times = correction(ledger_.get(), model, engine.backend, kind, found->prior->basis);
-      if (times != 1) {
-        char text[48];
-        std::snprintf(text, sizeof text, ", times %.2g as seen", times);
-        source += text;
-      }
-      facts.set(fact, convert(found->of.value * times), std::move(source));
+      facts.set(
+          fact, convert(found->of.value * times),
+          policy::kPredictedSource + (": " + found->prior->roofline.basis(kind, found->of)) + as_seen(times));
     };
     set(engine.decode_tps, Kind::decode_tps, streams, rounded);
     set(engine.prefill_tps, Kind::prefill_tps, prompt, rounded);
@@ -189,8 +199,7 @@ std::optional<Book::Expected> Book::expected(const std::string& model, const std
 std::optional<Book::Expected> Book::likely(const std::string& model, const std::string& backend, Kind kind,
                                            std::uint32_t at, std::int64_t now) const {
   auto known = expected(model, backend, kind, at, now);
-  if (known && known->basis != Basis::measured)
-    known->value *= correction(ledger_.get(), model, backend, kind, known->basis);
+  if (known) known->value *= correction(ledger_.get(), model, backend, kind, known->basis);
   return known;
 }
 

@@ -88,6 +88,14 @@ std::vector<double> PredictionLedger::ratios(const std::string& backend, Quantit
 double PredictionLedger::correction(const std::string& model, const std::string& backend, Quantity quantity,
                                     Basis basis) const {
   const auto of_model = kept_.find({backend, quantity, basis, model});
+  if (quantity == Quantity::load_ms && of_model != kept_.end()) {
+    const auto& ratios = of_model->second.ratios;
+    predict::Window<double, kLoads> loads;
+    for (std::size_t age = 0; age < std::min(ratios.size(), kLoads); ++age) loads.add(ratios.latest(age));
+    constexpr double kFurthest = predict::RatioWindow::kFurthest;
+    return std::clamp(predict::median(loads.sorted().values()), 1 / kFurthest, kFurthest);
+  }
+  if (basis == Basis::measured) return 1;  // another model's loads say nothing of a load that was measured
   const auto of_all = of_all_models_.find({backend, quantity, basis});
   const predict::RatioWindow* seen = nullptr;
   if (of_model != kept_.end() && of_model->second.correction.counts())

@@ -54,8 +54,10 @@ Ceilings in_turn(std::span<const Ceilings> devices) {
     for (const Ceilings& one : devices) seconds += seconds_to_load(one, 1e9);
     out.load_gbps = seconds > 0 ? static_cast<double>(devices.size()) / seconds : 0;
   }
-  for (const Ceilings& one : devices)
+  for (const Ceilings& one : devices) {
     if (out.assumed_of.empty()) out.assumed_of = one.assumed_of;
+    out.page_gbps = std::max(out.page_gbps, one.page_gbps);  // the machine's, of all that have one
+  }
   for (const Ceilings& one : devices)
     out.measured_at = out.measured_at == 0 ? one.measured_at : std::min(out.measured_at, one.measured_at);
   return out;
@@ -71,8 +73,17 @@ double Roofline::gops() const noexcept {
   return model_.quantized && ceilings_.int8_gops > 0 ? ceilings_.int8_gops : ceilings_.float_gops;
 }
 
+// An engine in the machine's memory takes the pages of its weights and of its KV cache at the load: see
+// CpuOps::reserve_kv and VulkanOps::reserve_kv.
+double Roofline::page_bytes() const noexcept {
+  const bool takes_pages = ceilings_.load_gbps <= 0 && ceilings_.page_gbps > 0;
+  return takes_pages ? static_cast<double>(model_.weight_bytes) + static_cast<double>(model_.kv_bytes) : 0;
+}
+
 double Roofline::load_seconds() const noexcept {
-  return seconds_to_load(ceilings_, static_cast<double>(model_.weight_bytes));
+  const double pages = page_bytes();
+  return seconds_to_load(ceilings_, static_cast<double>(model_.weight_bytes)) +
+         (pages > 0 ? pages / (ceilings_.page_gbps * 1e9) : 0);
 }
 
 std::string Roofline::of_class() const {
@@ -119,7 +130,10 @@ std::string Roofline::basis(Kind kind, const Prediction& prediction) const {
     const double rate = is_carried ? std::min(ceilings_.load_gbps, ceilings_.read_gbps) : ceilings_.read_gbps;
     return number(static_cast<double>(model_.weight_bytes) / kGiga) +
            (is_carried ? " GB carried at " : " GB read and written at ") +
-           (is_carried || assumed ? "assumed " : "") + number(rate) + " GB/s" + of_class();
+           (is_carried || assumed ? "assumed " : "") + number(rate) + " GB/s" + of_class() +
+           (page_bytes() > 0 ? ", " + number(page_bytes() / kGiga) + " GB of pages taken at " +
+                                   number(ceilings_.page_gbps) + " GB/s"
+                             : "");
   }
   if (prediction.of_memory)
     return what + number(ceilings_.read_gbps) + " GB/s" + of_class() + " / " +

@@ -82,7 +82,11 @@ Engine processor(const cpu::CpuReport& cpu, std::int64_t now) {
   return {std::string(config::kCpu.id),
           cpu.model + ", " + cpu.isa + ", " + std::to_string(cpu.threads) + " threads",
           "flyball " FLYBALL_VERSION,
-          {cpu.bandwidth, cpu.float_gops, cpu.int8_gops, now},
+          {.read_gbps = cpu.bandwidth,
+           .float_gops = cpu.float_gops,
+           .int8_gops = cpu.int8_gops,
+           .measured_at = now,
+           .page_gbps = cpu.page_rate},
           {},
           {}};
 }

@@ -286,7 +286,8 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
   if (!engine.loaded) {
     const auto seen = known.load();
     if (!seen && !load_ms) return std::nullopt;
-    load = seen ? *seen : static_cast<double>(*load_ms) / 1e3;
+    // The book counts every load of the engine, those that no request waited for, too.
+    load = load_ms ? static_cast<double>(*load_ms) / 1e3 : *seen;
     load += engine.load_began ? engine.load_waits : engine.until_room;
     constexpr double kLeast = 0.1;  // of a load that takes longer than it should
     if (engine.load_began) {

@@ -142,8 +142,8 @@ class Predictor {
   // The model's engine has been idle since then, and so has every one on the same device or cores. nullopt:
   // one is at work. An engine that nobody used has been idle for ever.
   std::optional<TimePoint> idle_since(std::string_view model, std::string_view backend) const;
-  // nullopt: no basis. `shares_cores`: false: it computes on its kind's discrete GPUs. `load_ms`: of the
-  // book's; absent: only a load that was seen counts.
+  // nullopt: no basis. `shares_cores`: false: it computes on its kind's discrete GPUs. `load_ms`: as the book
+  // has it, by the loads that were seen; absent: those alone count that a request here waited for.
   std::optional<Prediction> expect(const Query& query, std::string_view backend, bool shares_cores,
                                    std::optional<std::int64_t> load_ms = {});
 

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/graph/memory_plan.hpp"
 #include "backends/model/embedded_demo.hpp"
 #include "backends/model/model_file.hpp"
 #include "daemon/probe/children.hpp"
@@ -27,7 +28,7 @@ std::string member_text(const Json& object, const char* key) {
 }
 
 // Of another process's words: all that is asked for, or nothing.
-std::optional<BackendInfo> info_of(const ChildAnswer& answer) {
+std::optional<BackendInfo> info_from(const ChildAnswer& answer) {
   if (!answer.ended_well()) return std::nullopt;
   const Json said = Json::parse(answer.text, nullptr, false);
   if (!said.is_object() || !said.contains("shape") || !said["shape"].is_object() ||
@@ -47,6 +48,7 @@ std::optional<BackendInfo> info_of(const ChildAnswer& answer) {
   info.parameters = *parameters;
   info.weight_bytes = *bytes;
   info.token_weight_bytes = *token_bytes;
+  info.kv_token_bytes = member_number(said["memory"], "kv_bytes_per_token").value_or(0);
   info.context_length = static_cast<std::uint32_t>(*context);
   info.mixture_of_experts = *experts > 0;
   return info;
@@ -78,20 +80,25 @@ Error trouble_of(const ChildAnswer& answer, std::chrono::milliseconds timeout) {
 // Of this program's own bytes, which nobody else has written.
 std::optional<BackendInfo> embedded_info() {
   const auto file = model::ModelFile::from_bytes(model::embedded_demo_model());
-  if (!file) return std::nullopt;  // this build has none
-  const model::ModelConfig& config = (*file)->config();
+  return file ? std::optional(info_of(**file)) : std::nullopt;  // this build may have none
+}
+
+}  // namespace
+
+BackendInfo info_of(const model::ModelFile& file) {
+  const model::ModelConfig& config = file.config();
+  const graph::KvLayout layout = graph::kv_layout(config);
   BackendInfo info;
   info.architecture = config.architecture;
-  info.quantization = (*file)->main_quantization();
-  info.parameters = (*file)->parameter_count();
-  info.weight_bytes = (*file)->weight_bytes();
-  info.token_weight_bytes = (*file)->token_weight_bytes();
+  info.quantization = file.main_quantization();
+  info.parameters = file.parameter_count();
+  info.weight_bytes = file.weight_bytes();
+  info.token_weight_bytes = file.token_weight_bytes();
+  info.kv_token_bytes = layout.block_bytes() / layout.block_size;
   info.context_length = config.context_length;
   info.mixture_of_experts = config.n_experts > 0;
   return info;
 }
-
-}  // namespace
 
 ModelFilesRead ModelFiles::read(std::span<const config::ModelEntry> models) {
   std::map<std::filesystem::path, Kept> kept;
@@ -119,7 +126,7 @@ ModelFilesRead ModelFiles::read(std::span<const config::ModelEntry> models) {
     const auto answers =
         ask_children(program_, {first, first + static_cast<std::ptrdiff_t>(n)}, std::max(left, {}));
     for (std::size_t i = 0; i < n; ++i) {
-      if (auto info = info_of(answers[i])) {
+      if (auto info = info_from(answers[i])) {
         kept[asked[at + i]].info = std::move(*info);
       } else {
         kept.erase(asked[at + i]);  // asked again the next time

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "backends/backend.hpp"
+#include "backends/model/model_file.hpp"
 #include "config/config.hpp"
 #include "config/error.hpp"
 #include "daemon/fleet/file_stamp.hpp"
@@ -18,8 +19,10 @@
 namespace flyball::probe {
 
 // By id in config.yaml: architecture, quantization, parameters, mixture_of_experts, context_length,
-// weight_bytes, token_weight_bytes.
+// weight_bytes, token_weight_bytes, kv_token_bytes.
 using ModelFileInfos = std::map<std::string, BackendInfo>;
+// The same of a file that this process has opened.
+BackendInfo info_of(const model::ModelFile& file);
 
 struct ModelFilesRead {
   ModelFileInfos infos;

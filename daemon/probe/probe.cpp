@@ -192,6 +192,7 @@ Json to_json(const HardwareReport& report) {
                 {"memory_available_bytes", c.memory_available},
                 {"bandwidth_1t_gb_per_s", c.bandwidth_1t},
                 {"bandwidth_gb_per_s", c.bandwidth},
+                {"page_gb_per_s", c.page_rate},
                 {"float_gops", c.float_gops},
                 {"int8_gops", c.int8_gops}}}};
   for (const config::EngineKind& kind : config::kEngineKinds)
@@ -208,9 +209,9 @@ std::string describe(const HardwareReport& report) {
                     " GFLOP/s of f16, " + std::to_string(std::llround(c.int8_gops)) + " GOP/s of int8\n";
   out += "memory     " + gib(c.memory_total) + ", " + gib(c.memory_available) + " available";
   if (c.bandwidth_1t > 0) {
-    char text[96];
-    std::snprintf(text, sizeof text, "; read at %.1f GB/s by one thread, %.1f GB/s by %u", c.bandwidth_1t,
-                  c.bandwidth, c.threads);
+    char text[128];
+    std::snprintf(text, sizeof text, "; read at %.1f GB/s by one thread, %.1f GB/s by %u, taken at %.2g GB/s",
+                  c.bandwidth_1t, c.bandwidth, c.threads, c.page_rate);
     out += text;
   } else {
     out += "; too little to measure its bandwidth";

@@ -149,7 +149,12 @@ class CalibrateTest(SmallModelTest):
                 self.assertGreater(predicted, 0, kind)
                 self.assertAlmostEqual(ratio, actual / predicted, delta=1e-3 * ratio)
                 self.assertEqual(float(seen[name("prediction_ratio_spread", kind)]), 0)
-            # What was seen corrects what is predicted, once it has been seen thrice.
+            # A load corrects the next one's prediction.
+            _, receipt, _ = self.ask(daemon)
+            known = self.known(receipt, "cpu", "load_time")
+            self.assertRegex(known["source"], "^predicted: .* read and written at .*, times [0-9.e+-]+ as seen$")
+            took = float(seen[name("prediction_actual", "load_ms")])
+            self.assertLess(abs(known["value"] - took), max(1, 0.02 * took))
             for load in (2, 3):
                 kill_workers(daemon)
                 status, answer = daemon.request("POST", "/v1/completions", body)

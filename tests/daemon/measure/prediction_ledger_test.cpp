@@ -21,25 +21,56 @@ double correction(const PredictionLedger& ledger, const char* model = "m") {
 
 TEST(PredictionLedger, CorrectsByTheMedianOfEnough) {
   PredictionLedger ledger;
+  const auto add = [&](double predicted, double actual) {
+    EXPECT_TRUE(ledger.add({"m", "cpu", Quantity::ttft_ms, Basis::roofline, predicted, actual, 1}));
+  };
+  const auto factor = [&] { return ledger.correction("m", "cpu", Quantity::ttft_ms); };
+  EXPECT_EQ(factor(), 1);
+  add(100, 200);
+  add(100, 1500);
+  EXPECT_EQ(factor(), 1) << "too few to say";
+  add(100, 210);
+  EXPECT_DOUBLE_EQ(factor(), 2.1);
+  add(1000, 1900);
+  EXPECT_DOUBLE_EQ(factor(), 2.05);
+  EXPECT_EQ(ledger.correction("m", "vulkan", Quantity::ttft_ms), 1);
   EXPECT_EQ(correction(ledger), 1);
-  EXPECT_TRUE(ledger.add(load_of(100, 200)));
-  EXPECT_TRUE(ledger.add(load_of(100, 1500)));  // a cold disk
-  EXPECT_EQ(correction(ledger), 1) << "too few to say";
-  EXPECT_TRUE(ledger.add(load_of(100, 210)));
-  EXPECT_DOUBLE_EQ(correction(ledger), 2.1);
-  EXPECT_TRUE(ledger.add(load_of(1000, 1900)));
-  EXPECT_DOUBLE_EQ(correction(ledger), 2.05);
-  EXPECT_EQ(ledger.correction("m", "vulkan", Quantity::load_ms), 1);
-  EXPECT_EQ(ledger.correction("m", "cpu", Quantity::ttft_ms), 1);
 }
 
-TEST(PredictionLedger, AModelSeenTooRarelyGoesByTheOthersOfItsEngine) {
+TEST(PredictionLedger, AModelsLoadCorrectsItsNextOne) {
+  PredictionLedger ledger;
+  ledger.add(load_of(230, 6000));
+  EXPECT_DOUBLE_EQ(correction(ledger), predict::RatioWindow::kFurthest);
+  ledger = {};
+  ledger.add(load_of(1000, 6000));
+  EXPECT_DOUBLE_EQ(correction(ledger), 6);
+  EXPECT_EQ(correction(ledger, "other"), 1);
+}
+
+TEST(PredictionLedger, ALoadGoesByTheMedianOfTheLatestThree) {
+  PredictionLedger ledger;
+  ledger.add(load_of(100, 1500));  // a cold disk
+  ledger.add(load_of(100, 200));
+  ledger.add(load_of(100, 210));
+  EXPECT_DOUBLE_EQ(correction(ledger), 2.1);
+  ledger.add(load_of(100, 190));
+  EXPECT_DOUBLE_EQ(correction(ledger), 2);
+  ledger.add(load_of(100, 400));
+  ledger.add(load_of(100, 400));
+  EXPECT_DOUBLE_EQ(correction(ledger), 4);
+}
+
+TEST(PredictionLedger, OfAMeasuredLoadTheModelsOwnLoadsCount) {
+  PredictionLedger ledger;
+  for (int i = 0; i < 3; ++i) ledger.add({"m", "cpu", Quantity::load_ms, Basis::measured, 100, 300, 1});
+  EXPECT_DOUBLE_EQ(ledger.correction("m", "cpu", Quantity::load_ms, Basis::measured), 3);
+  EXPECT_EQ(ledger.correction("other", "cpu", Quantity::load_ms, Basis::measured), 1);
+}
+
+TEST(PredictionLedger, AModelThatWasNeverLoadedGoesByTheOthersOfItsEngine) {
   PredictionLedger ledger;
   for (const double actual : {300.0, 300.0, 300.0}) ledger.add(load_of(100, actual, "large"));
   EXPECT_DOUBLE_EQ(correction(ledger, "new"), 3);
-  ledger.add(load_of(100, 50, "new"));
-  EXPECT_DOUBLE_EQ(correction(ledger, "new"), 3);
-  ledger.add(load_of(100, 50, "new"));
   ledger.add(load_of(100, 50, "new"));
   EXPECT_DOUBLE_EQ(correction(ledger, "new"), 0.5);
   EXPECT_DOUBLE_EQ(correction(ledger, "large"), 3);

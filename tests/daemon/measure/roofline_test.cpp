@@ -67,6 +67,22 @@ TEST(Roofline, SaysWhatItIsFrom) {
   EXPECT_EQ(basis(Kind::load_ms, 0), "1.1 GB read and written at 20 GB/s");
 }
 
+// 607 MiB of weights and 3.5 GiB of KV: eight sequences.
+TEST(Roofline, ALoadTakesThePagesOfItsWeightsAndKv) {
+  ModelSize served{600'000'000, 600'000'000, 600'000'000, false, true, 0};
+  Ceilings machine{20, 200, 800, kToday};
+  EXPECT_DOUBLE_EQ(predicted(Roofline(machine, served), Kind::load_ms, 0), 260);
+  machine.page_gbps = 0.6;
+  EXPECT_DOUBLE_EQ(predicted(Roofline(machine, served), Kind::load_ms, 0), 1'260);
+  served.kv_bytes = 3'600'000'000;
+  const Roofline roofline(machine, served);
+  EXPECT_DOUBLE_EQ(predicted(roofline, Kind::load_ms, 0), 7'260);
+  EXPECT_EQ(roofline.basis(Kind::load_ms, *roofline.predict(Kind::load_ms, 0)),
+            "0.6 GB read and written at 20 GB/s, 4.2 GB of pages taken at 0.6 GB/s");
+  machine.load_gbps = 12;  // a path to memory of its own, which nobody zeroes
+  EXPECT_DOUBLE_EQ(predicted(Roofline(machine, served), Kind::load_ms, 0), 250);
+}
+
 TEST(Roofline, OfWhatIsNotKnownNothing) {
   EXPECT_EQ(predicted(Roofline({}, kDense), Kind::decode_tps, 1), -1);
   EXPECT_EQ(predicted(Roofline(kDevice, {}), Kind::decode_tps, 1), -1);
@@ -184,6 +200,10 @@ TEST(AssumedCeilings, FollowTheProcessorWhereTheDeviceSharesItsMemory) {
   EXPECT_DOUBLE_EQ(software->read_gbps, 2);
   EXPECT_LT(software->float_gops, kDevice.float_gops);
   EXPECT_FALSE(assumed_ceilings("integrated", {})) << "the processor's rates are unknown";
+  Ceilings processor = kDevice;
+  processor.page_gbps = 3;
+  EXPECT_EQ(assumed_ceilings("integrated", processor)->page_gbps, 3) << "its pages are the machine's";
+  EXPECT_EQ(assumed_ceilings("discrete", processor)->page_gbps, 0);
   EXPECT_FALSE(assumed_ceilings("a new kind", kDevice));
   EXPECT_TRUE(assumed_ceilings("discrete", {})) << "it has its own memory";
 }
@@ -251,6 +271,10 @@ TEST(Predictions, AreCorrectedByWhatWasSeen) {
   EXPECT_THAT(fact_of(book, "backend.cpu.ttft"), ::testing::StartsWith("10240, "));
   EXPECT_THAT(fact_of(book, "backend.cpu.prefill_tps"), ::testing::StartsWith("50, "));
   EXPECT_THAT(fact_of(book, "backend.cpu.load_time"), ::testing::StartsWith("310, "));
+  ledger->add({"demo", "cpu", Quantity::load_ms, Basis::roofline, 310, 3100, kToday});
+  EXPECT_EQ(fact_of(book, "backend.cpu.load_time"),
+            "3100, predicted: 1.1 GB read and written at 20 GB/s, times 10 as seen, 0 s");
+  EXPECT_DOUBLE_EQ(book.likely("demo", "cpu", Kind::load_ms, 0, kToday)->value, 3100);
   // What the next outcome is compared with is not corrected, or the correction would be corrected.
   EXPECT_EQ(book.expected("demo", "cpu", Kind::decode_tps, 1, kToday)->value, 20);
   EXPECT_EQ(book.expected("demo", "cpu", Kind::decode_tps, 1, kToday)->basis, Basis::roofline);
