@@ -50,8 +50,8 @@ std::string number(const Json& value, const char* before = "", const char* behin
   return value.is_number() ? before + std::to_string(std::llround(value.get<double>())) + behind : "";
 }
 
-// Decisions that were taken again while the request waited, and what its hard SLO did with it. "" for
-// neither.
+// Decisions that were taken again while the request waited, the engine that loads in the background, and what
+// the request's hard SLO did with it. "" for none of them.
 std::string slo_text(const Json& receipt) {
   std::string out;
   if (const Json& again = member(receipt, "redecisions"); again.is_array() && !again.empty()) {
@@ -62,6 +62,8 @@ std::string slo_text(const Json& receipt) {
   }
   if (const Json& let_through = member(receipt, "let_through"); let_through.is_string())
     out += "\nlet through " + json_text(let_through) + "\n";
+  if (const Json& load = member(receipt, "background_load"); load.is_string())
+    out += "\n" + json_text(load) + "\n";
   if (const Json& refused = member(receipt, "refused"); refused.is_object())
     out += "\nrefused at once with " + json_text(member(refused, "code")) + "\n  " +
            json_text(member(refused, "message")) + "\n";

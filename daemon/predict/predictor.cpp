@@ -67,6 +67,12 @@ struct Slo {
   std::optional<std::int64_t> ttft, tpot, deadline;  // milliseconds
 };
 
+Slo slo_of(const Facts& facts) {
+  static const std::array kSlo{*policy::find_fact("app.slo.ttft"), *policy::find_fact("app.slo.tpot"),
+                               *policy::find_fact("app.slo.deadline")};
+  return {integer_of(facts, kSlo[0]), integer_of(facts, kSlo[1]), integer_of(facts, kSlo[2])};
+}
+
 // Nine in ten hold each of the times that are declared; nullopt: none is, or one of them is not predicted.
 std::optional<bool> meets(const Slo& slo, const Prediction& p) {
   bool any = false, all = true, known = true;
@@ -278,12 +284,13 @@ void Predictor::look_at(Engine& engine, const Query& query) {
 
 std::optional<Prediction> Predictor::expect(const Query& query, const config::RequestSettings& settings,
                                             Model& model, Engine& engine, const AnswerLength& app,
-                                            std::optional<std::int64_t> load_ms) {
+                                            std::optional<std::int64_t> load_ms, bool as_if_loaded) {
   const EngineModel& known = engine.model;
   if (!known.knows_prefill()) return std::nullopt;
   Prediction out;
   double load = 0;
-  if (!engine.loaded) {
+  const bool loads = !engine.loaded && !as_if_loaded;
+  if (loads) {
     const auto seen = known.load();
     if (!seen && !load_ms) return std::nullopt;
     // The book counts every load of the engine, those that no request waited for, too.
@@ -300,7 +307,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
     }
   }
   const PromptPrint& print = *query.prompt;
-  out.cold = !engine.loaded;
+  out.cold = loads;
   out.assumed = known.is_assumed();
   out.stale = !query.hard_slo && engine.seen_at && engine.work.stays().empty() &&
               query.now - *engine.seen_at > kStale;
@@ -416,14 +423,14 @@ double Predictor::until_room(const Query& query, const Engine& engine, const pol
 }
 
 std::optional<Prediction> Predictor::expect_with(const Query& query, const ProfileTarget& profile,
-                                                 std::optional<std::int64_t> load_ms) {
+                                                 std::optional<std::int64_t> load_ms, bool as_if_loaded) {
   Model& model = *models_.find(query.model)->second;
   Engine& engine = *model.engines.find(profile.backend)->second;
   const bool others = std::ranges::any_of(engine.work.stays(), [&](const Stay& stay) {
     return query.request == 0 || stay.request != query.request;
   });
   if (!others && !engine.model.tells_settings_apart()) return std::nullopt;
-  return expect(query, profile.settings, model, engine, *app_of(model, query.app), load_ms);
+  return expect(query, profile.settings, model, engine, *app_of(model, query.app), load_ms, as_if_loaded);
 }
 
 std::optional<TimePoint> Predictor::idle_since(std::string_view model, std::string_view backend) const {
@@ -433,10 +440,17 @@ std::optional<TimePoint> Predictor::idle_since(std::string_view model, std::stri
   return engine == known->second->engines.end() ? TimePoint{} : engine->second->work.idle_since();
 }
 
+void Predictor::set_profiles(const Query& query, const policy::TargetInstance& target, const Prediction& without,
+                             std::optional<std::int64_t> load_ms, bool as_if_loaded, Facts& facts) {
+  for (const ProfileTarget& profile : query.profiles) {
+    if (profile.backend != target.id) continue;
+    const auto with = expect_with(query, profile, load_ms, as_if_loaded);
+    if (with && !has_same_times(*with, without)) set_profile_facts(target, profile.profile, *with, slo_of(facts), facts);
+  }
+}
+
 void Predictor::predict(const Query& query, Facts& facts) {
-  static const std::array kSlo{*policy::find_fact("app.slo.ttft"), *policy::find_fact("app.slo.tpot"),
-                               *policy::find_fact("app.slo.deadline")};
-  const Slo slo{integer_of(facts, kSlo[0]), integer_of(facts, kSlo[1]), integer_of(facts, kSlo[2])};
+  const Slo slo = slo_of(facts);
   std::array<Untold, config::kEngineKinds.size()> untold{};
   std::size_t n_untold = 0;
   for (const policy::TargetInstance& target : facts.targets()->instances()) {
@@ -453,14 +467,33 @@ void Predictor::predict(const Query& query, Facts& facts) {
     if (!prediction) continue;
     const auto state = std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
     set_facts(target, state == query.engines.end() ? nullptr : &*state, *prediction, slo, facts);
-    for (const ProfileTarget& profile : query.profiles) {
-      if (profile.backend != target.id) continue;
-      const auto with = expect_with(query, profile, load_time);
-      if (with && !has_same_times(*with, *prediction))
-        set_profile_facts(target, profile.profile, *with, slo, facts);
-    }
+    set_profiles(query, target, *prediction, load_time, false, facts);
   }
   set_trials(query, std::span(untold).first(n_untold), facts);
+}
+
+void Predictor::predict_loaded(const Query& query, std::string_view backend, Facts& facts) {
+  const policy::TargetInstance& target = *facts.targets()->find(backend);
+  using enum TargetFact;
+  for (const TargetFact which : {expected_ttft, expected_ttft_p90, expected_tpot, expected_tpot_p90,
+                                 expected_total, expected_total_p90, meets_slo, trial_due}) {
+    const policy::FactId id = fact_of(target, which);
+    const policy::Fact* const fact = facts.get(id);
+    if (fact != nullptr && fact->source.starts_with(policy::kPredictedSource)) facts.forget(id);
+  }
+  facts.set(fact_of(target, TargetFact::loaded), true, policy::kPredictedSource);
+  Model* const model = model_of(query.model);
+  const AnswerLength* const app = model == nullptr ? nullptr : app_of(*model, query.app);
+  if (app == nullptr) return;
+  Engine& engine = engine_of(*model, backend, device_group(target.kind) == nullptr);
+  const bool is_untold = facts.get(fact_of(target, TargetFact::expected_total)) == nullptr;
+  const auto prediction = expect(query, query.settings, *model, engine, *app, std::nullopt, true);
+  if (prediction) {
+    set_facts(target, nullptr, *prediction, slo_of(facts), facts);
+    set_profiles(query, target, *prediction, std::nullopt, true, facts);
+  }
+  const Untold untold{&target, 0};
+  if (is_untold) set_trials(query, {&untold, 1}, facts);
 }
 
 // A trial is not to cost the request its SLO, others their engine, or anybody a long load.
@@ -490,8 +523,9 @@ void Predictor::set_trials(const Query& query, std::span<const Untold> untold, F
     if (facts.get(due) != nullptr || !engine.trial_due(query.now, query.request)) continue;
     if (is_not(*target, TargetFact::meets_slo) || is_not(*target, TargetFact::fits_now)) continue;
     const std::int64_t most_load = std::chrono::microseconds(kTrialLoad).count();
-    const bool loads_long = !engine.loaded && predicted_load.value_or(most_load + 1) > most_load;
-    if (!engine.loaded && other_than(target, holds_slo)) continue;
+    const bool loaded = engine.loaded || is(*target, TargetFact::loaded);
+    const bool loads_long = !loaded && predicted_load.value_or(most_load + 1) > most_load;
+    if (!loaded && other_than(target, holds_slo)) continue;
     if (loads_long && other_than(target, is_at_hand)) continue;
     facts.set(
         due, true,

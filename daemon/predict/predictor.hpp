@@ -139,6 +139,9 @@ class Predictor {
   // has set them, and `trial_due` of those that a request may try; times that differ with a profile as facts
   // of that profile. Reads the targets' facts `available` and `load_time`, and app.slo.*.
   void predict(const Query& query, policy::Facts& facts);
+  // Sets the predicted facts of one engine, `loaded` and `trial_due` as they would be if it had loaded the
+  // model. Precondition: predict() has set `facts` for the same query. Looks at the engine no more.
+  void predict_loaded(const Query& query, std::string_view backend, policy::Facts& facts);
   // The model's engine has been idle since then, and so has every one on the same device or cores. nullopt:
   // one is at work. An engine that nobody used has been idle for ever.
   std::optional<TimePoint> idle_since(std::string_view model, std::string_view backend) const;
@@ -203,9 +206,10 @@ class Predictor {
     std::optional<std::int64_t> load;
   };
   void set_trials(const Query& query, std::span<const Untold> untold, policy::Facts& facts);
+  // as_if_loaded: without the load of an engine that has not loaded the model.
   std::optional<Prediction> expect(const Query& query, const config::RequestSettings& settings, Model& model,
                                    Engine& engine, const AnswerLength& app,
-                                   std::optional<std::int64_t> load_ms);
+                                   std::optional<std::int64_t> load_ms, bool as_if_loaded = false);
   // Seconds until other models' engines without work and at work have given the target's load the memory that
   // it lacks now; 0: none has to end.
   double until_room(const Query& query, const Engine& engine, const policy::TargetInstance& target,
@@ -213,7 +217,10 @@ class Predictor {
   // Of an engine that is predicted without it. nullopt: the same, because nobody else is there and no
   // difference was seen.
   std::optional<Prediction> expect_with(const Query& query, const ProfileTarget& profile,
-                                        std::optional<std::int64_t> load_ms);
+                                        std::optional<std::int64_t> load_ms, bool as_if_loaded);
+  // The facts of profiles whose times differ from those `without` one.
+  void set_profiles(const Query& query, const policy::TargetInstance& target, const Prediction& without,
+                    std::optional<std::int64_t> load_ms, bool as_if_loaded, policy::Facts& facts);
   void learn_prefill(Engine& engine, Stay& stay);
   void learn_decode(Engine& engine, Stay& stay, const Usage& usage, const Timings& timings, TimePoint now);
 

@@ -6,6 +6,7 @@
 #include <ranges>
 #include <utility>
 
+#include <spdlog/spdlog.h>
 #include <boost/asio/post.hpp>
 
 #include "daemon/route/dispatcher_impl.hpp"
@@ -159,6 +160,54 @@ std::optional<Error> Dispatcher::Impl::refusal(const JobSpec& spec, const policy
   return missed ? std::optional(slo_error(*missed)) : std::nullopt;
 }
 
+std::optional<BackgroundLoad> Dispatcher::Impl::background_load(const JobSpec& spec, const Asked& asked,
+                                                                const policy::Facts& facts) {
+  const std::vector<std::string> cold = cold_engines(deciding, facts);
+  const TimePoint now = Clock::now();
+  // A mere explanation (without a number) searches at any time, and leaves the pace alone.
+  if (cold.empty() || (asked.request != 0 && !background_pace.may_search(spec.model.id, now)))
+    return std::nullopt;
+  const auto workers = fleet.status();
+  const auto stands_still = [&](const std::string& backend) {
+    const auto worker = std::ranges::find_if(workers, [&](const fleet::WorkerStatus& one) {
+      return one.model == spec.model.id && one.backend == backend;
+    });
+    // An engine that the operator unloaded stays unloaded until a request has to have it.
+    return worker == workers.end() ||
+           (worker->state == fleet::WorkerState::stopped && !worker->unloaded && !worker->invalid);
+  };
+  predict::Query query = query_of(spec, asked, now);
+  query.lines = lines_for(spec, asked);
+  for (const std::string& backend : cold) {
+    if (!stands_still(backend) || !background_pace.rested(spec.model.id, backend, now)) continue;
+    policy::Facts if_loaded = facts;
+    predictor.predict_loaded(query, backend, if_loaded);
+    if (auto gain = gain_if_loaded(spec.tree, backend, if_loaded))
+      return BackgroundLoad{backend, std::move(*gain)};
+  }
+  return std::nullopt;
+}
+
+// No engine ends for it: the app's right to evict is for the requests that wait.
+void Dispatcher::Impl::begin(BackgroundLoad load, const JobSpec& spec, policy::Facts& facts) {
+  load.begins = true;
+  set_background_load(load, facts);
+  background_pace.begin(spec.model.id, load.backend, Clock::now());
+  spdlog::info("engine loads in the background, {} | model={} backend={} app={}", load.gain, spec.model.id,
+               load.backend, spec.app.id);
+  fleet.acquire(spec.model.id, load.backend,
+                [weak = weak_from_this(), model = spec.model.id,
+                 backend = load.backend](const Result<Backend*>& loaded) {
+                  const auto self = weak.lock();
+                  if (!self) return;
+                  self->background_pace.end();
+                  if (!loaded)
+                    spdlog::info("engine not loaded in the background: {} | model={} backend={}",
+                                 loaded.error().message, model, backend);
+                },
+                {spec.app.id, false, spec.app.limits.resident});
+}
+
 void Dispatcher::Impl::record(policy::Facts facts, double policy_us, std::optional<Error> refused,
                               ReceiptWriter& receipt) const {
   receipt.refused(std::move(refused));
@@ -263,6 +312,8 @@ Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFa
   auto facts = impl_->facts_for(spec, asked, overrides);
   const double took = impl_->decide(spec, facts);
   auto refused = impl_->refusal(spec, facts);
+  if (!refused)
+    if (const auto load = impl_->background_load(spec, asked, facts)) set_background_load(*load, facts);
   impl_->record(std::move(facts), took, std::move(refused), writer);
   writer.explained();
   return std::move(*receipt);

@@ -16,6 +16,7 @@
 
 #include "backends/graph/memory_plan.hpp"
 #include "daemon/predict/predictor.hpp"
+#include "daemon/route/background_load.hpp"
 #include "daemon/route/dispatcher.hpp"
 #include "daemon/route/receipt_writer.hpp"
 #include "daemon/route/slo_gate.hpp"
@@ -64,6 +65,7 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   Limits app_limits;
   predict::Predictor predictor;
   SloGate slo_gate;
+  BackgroundPace background_pace;
   std::uint64_t requests = 0;  // submitted so far
 
   std::expected<Limits::Reservation, Refusal> admit(const JobSpec& spec);
@@ -77,6 +79,12 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   std::optional<SloMiss> miss(const JobSpec& spec, const policy::Facts& facts) const;
   // The same as an error.
   std::optional<Error> refusal(const JobSpec& spec, const policy::Facts& facts) const;
+  // The engine that is worth loading in the background after decide() on these facts. nullopt: none, or the
+  // pace allows no search now.
+  std::optional<BackgroundLoad> background_load(const JobSpec& spec, const Asked& asked,
+                                                const policy::Facts& facts);
+  // Begins the load, at the app's cost, and notes it in the facts.
+  void begin(BackgroundLoad load, const JobSpec& spec, policy::Facts& facts);
   // Records `deciding` and the refusal.
   void record(policy::Facts facts, double policy_us, std::optional<Error> refused,
               ReceiptWriter& receipt) const;

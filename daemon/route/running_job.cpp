@@ -113,13 +113,17 @@ void RunningJob::start() {
 }
 
 void RunningJob::decide() {
-  auto facts = dispatcher_->facts_for(spec_, {prints_.front(), number_, arrival_});
+  const Asked asked{prints_.front(), number_, arrival_};
+  auto facts = dispatcher_->facts_for(spec_, asked);
   double took = dispatcher_->decide(spec_, facts);
   auto miss = dispatcher_->miss(spec_, facts);
   if (miss && ask_gate(*miss, facts)) {
     took += dispatcher_->decide(spec_, facts);
     miss.reset();
   }
+  if (!miss)
+    if (auto load = dispatcher_->background_load(spec_, asked, facts))
+      dispatcher_->begin(std::move(*load), spec_, facts);
   dispatcher_->record(std::move(facts), took, miss ? std::optional(slo_error(*miss)) : std::nullopt,
                       receipt_);
   if (!receipt().refused && !receipt().decision.target && receipt().decision.queue) {
@@ -462,6 +466,7 @@ void RunningJob::start_on(std::size_t index, Backend& backend) {
   }
   choice.ticket = std::move(*ticket);
   choice.begun = true;
+  dispatcher_->background_pace.served(spec_.model.id, choice.placed_at);
 }
 
 bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event) {

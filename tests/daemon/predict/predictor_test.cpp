@@ -392,6 +392,33 @@ TEST(Predictor, AColdEngineLoadsFirst) {
   EXPECT_NEAR(static_cast<double>(without_book->load), 2e6, 1e4);
 }
 
+TEST(Predictor, SaysWhatAColdEngineWouldTakeIfItWereLoaded) {
+  Asks asks;
+  asks.facts.set("app.slo.ttft", std::int64_t{60'000}, "manifest");
+  asks.facts.set("backend.cpu.load_time", std::int64_t{600'000}, "predicted");
+  policy::Facts warm = asks.facts, cold = asks.facts;
+  asks.predictor.predict(asks.query(kPrompt), warm);
+  asks.engines.clear();
+  cold.set("backend.cpu.loaded", false, "supervisor");
+  asks.predictor.predict(asks.query(kPrompt), cold);
+  const auto number = [](const policy::Facts& facts, const char* name) {
+    return std::get<std::int64_t>(facts.get(name)->value);
+  };
+  EXPECT_GE(number(cold, "backend.cpu.expected_ttft"), 600'000'000);
+  EXPECT_FALSE(cold.is_true(*policy::find_fact("backend.cpu.meets_slo")));
+  policy::Facts as_if = cold;
+  asks.predictor.predict_loaded(asks.query(kPrompt), "cpu", as_if);
+  for (const char* name :
+       {"backend.cpu.expected_ttft", "backend.cpu.expected_ttft_p90", "backend.cpu.expected_tpot",
+        "backend.cpu.expected_total", "backend.cpu.expected_total_p90"})
+    EXPECT_EQ(number(as_if, name), number(warm, name)) << name;
+  EXPECT_TRUE(as_if.is_true(*policy::find_fact("backend.cpu.meets_slo")));
+  EXPECT_TRUE(as_if.is_true(*policy::find_fact("backend.cpu.loaded")));
+  asks.predictor.predict(asks.query(kPrompt), asks.facts);
+  EXPECT_GE(number(asks.facts, "backend.cpu.expected_ttft"), 600'000'000)
+      << "the engine is as cold as before";
+}
+
 TEST(Predictor, ALoadThatNobodySawEndTeachesNothing) {
   Asks asks;
   asks.engines.clear();

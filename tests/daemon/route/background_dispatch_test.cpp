@@ -1,0 +1,94 @@
+// Requests that go to the processor because the GPU has not loaded their model: the GPU loads it meanwhile.
+#include <memory>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "daemon/measure/book.hpp"
+#include "tests/daemon/api/inference.hpp"
+
+namespace flyball::testing {
+namespace {
+
+using nlohmann::json;
+
+// The processor takes some 0.2 s for a first token. The GPU is ten times faster once it has loaded the model,
+// which takes it 1 s.
+measure::Book book_of_a_slow_processor(const config::ModelEntry& model) {
+  const measure::Engine cpu{
+      "cpu", "a processor", "v1", {.read_gbps = 10, .float_gops = 1e6, .measured_at = 1}};
+  const measure::Engine gpu{
+      "vulkan", "a device", "v1", {.read_gbps = 100, .float_gops = 1e7, .measured_at = 1}};
+  const measure::ModelSize size{40'000'000'000, 1'000'000'000, 40'000'000'000, false, false};
+  const measure::Engine engines[] = {cpu, gpu};
+  return measure::Book({}, engines, {&model, 1}, {{{model.id, size}}, nullptr, nullptr});
+}
+
+struct BackgroundLoad : ::testing::Test {
+  std::shared_ptr<api::Settings> settings = make_settings();
+  std::unique_ptr<Rig> rig;
+
+  void start(std::uint64_t free_bytes) {
+    settings->tree = tree_of("default: {because: b, use: [vulkan, cpu], pick: meets_slo}\n");
+    settings->apps[0].slo.ttft = std::chrono::milliseconds(900);
+    settings->apps[0].limits.resident = 1 << 20;
+    settings->measured = book_of_a_slow_processor(settings->config.models[0]);
+    rig = std::make_unique<Rig>(settings, make_hardware(true));
+    rig->fleet.memory_status.pools = {{"memory", 10'000, 0, free_bytes}};
+    rig->cpu();  // it has loaded the model
+  }
+  Answer send(const std::string& request) {
+    Wire wire(*rig);
+    wire.send(request);
+    return wire.answer();
+  }
+  json receipt_of_a_request() {
+    const Answer answer = send(post(kChatPath, kHello));
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return json::parse(send(get("/v1/route/receipts/" + answer.field("x-request-id"))).body);
+  }
+};
+
+TEST_F(BackgroundLoad, OfAnEngineThatWouldHaveMetTheSlo) {
+  start(5'000);
+  const json first = receipt_of_a_request();
+  EXPECT_EQ(first["target"]["backend"], "cpu") << first["picks"];
+  EXPECT_EQ(first.value("background_load", ""), "vulkan: loading in the background, would have met the SLO")
+      << first["targets"];
+  EXPECT_THAT(rig->fleet.acquired, ::testing::UnorderedElementsAre("vulkan", "cpu"));
+  ASSERT_EQ(rig->fleet.acquired.front(), "vulkan");
+  EXPECT_EQ(rig->fleet.askers.front(), (fleet::Asker{"alice", false, 1 << 20})) << "no engine ends for it";
+  const json second = receipt_of_a_request();
+  EXPECT_EQ(second["target"]["backend"], "vulkan") << second["picks"];
+  EXPECT_FALSE(second.contains("background_load"));
+}
+
+TEST_F(BackgroundLoad, NeedsMemoryThatIsFree) {
+  start(500);  // the model has 1000
+  const json receipt = receipt_of_a_request();
+  EXPECT_EQ(receipt["target"]["backend"], "cpu");
+  EXPECT_FALSE(receipt.contains("background_load"));
+  EXPECT_THAT(rig->fleet.acquired, ::testing::ElementsAre("cpu"));
+}
+
+TEST_F(BackgroundLoad, IsNotRepeatedSoonAfterItFailed) {
+  start(5'000);
+  rig->fleet.acquire_errors["vulkan"].push_back(
+      {ErrorCode::insufficient_memory, "There is no room.", {}, {}});
+  EXPECT_TRUE(receipt_of_a_request().contains("background_load"));
+  const json explained = json::parse(send(post("/v1/route/explain", kHello)).body);
+  EXPECT_EQ(explained["target"]["backend"], "cpu");
+  EXPECT_FALSE(explained.contains("background_load")) << "it rests";
+}
+
+TEST_F(BackgroundLoad, IsOnlyToldWhereARequestIsExplained) {
+  start(5'000);
+  const json explained = json::parse(send(post("/v1/route/explain", kHello)).body);
+  EXPECT_EQ(explained.value("background_load", ""),
+            "vulkan: would be loaded in the background, would have met the SLO");
+  EXPECT_THAT(rig->fleet.acquired, ::testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace flyball::testing
