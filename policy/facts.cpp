@@ -52,35 +52,86 @@ void derive_kinds(Facts& facts) {
 
 }  // namespace
 
-Facts::Facts(Targets targets)
-    : targets_(std::move(targets)), facts_(targets_->facts().size()), known_(targets_->facts().size()) {}
+Facts::Facts(Targets targets) : targets_(std::move(targets)), places_(targets_->facts().size(), kNone) {
+  if (places_.size() >= kForgotten) broken("too many", std::to_string(places_.size()));
+}
 
-void Facts::set(std::string_view name, FactValue value, std::string source, std::chrono::milliseconds age) {
+Facts::Facts(const Facts& other)
+    : targets_(other.targets_),
+      used_(other.used_),
+      places_(other.places_),
+      of_profiles_(other.of_profiles_) {
+  facts_.reserve(places_.size());
+  facts_.assign(other.facts_.begin(), other.facts_.begin() + static_cast<std::ptrdiff_t>(used_));
+}
+
+Facts::Facts(Facts&& other) noexcept
+    : targets_(std::move(other.targets_)),
+      facts_(std::move(other.facts_)),
+      used_(std::exchange(other.used_, 0)),
+      places_(std::move(other.places_)),
+      of_profiles_(std::move(other.of_profiles_)) {}
+
+Facts& Facts::operator=(Facts&& other) noexcept {
+  targets_ = std::move(other.targets_);
+  facts_ = std::move(other.facts_);
+  used_ = std::exchange(other.used_, 0);
+  places_ = std::move(other.places_);
+  of_profiles_ = std::move(other.of_profiles_);
+  return *this;
+}
+
+Facts& Facts::operator=(const Facts& other) {
+  if (this == &other) return *this;
+  targets_ = other.targets_;
+  places_ = other.places_;
+  of_profiles_ = other.of_profiles_;
+  used_ = other.used_;
+  facts_.reserve(places_.size());
+  const std::size_t kept = std::min(used_, facts_.size());
+  std::copy_n(other.facts_.begin(), kept, facts_.begin());
+  for (std::size_t i = kept; i < used_; ++i) facts_.push_back(other.facts_[i]);
+  return *this;
+}
+
+void Facts::set(std::string_view name, FactValue value, std::string_view source,
+                std::chrono::milliseconds age) {
   const auto id = targets_->find_fact(name);
   if (!id) broken("not in the catalogue", name);
-  set(*id, std::move(value), std::move(source), age);
+  set(*id, std::move(value), source, age);
 }
 
 void Facts::forget(FactId id) {
-  facts_[id] = {};
-  known_[id] = false;
   std::erase_if(of_profiles_, [&](const OfProfile& one) { return one.id == id; });
+  if (get(id) == nullptr) return;
+  facts_[places_[id]] = {};
+  places_[id] |= kForgotten;
 }
 
 void Facts::set_age(std::string_view source, std::chrono::milliseconds age) {
-  for (Fact& fact : facts_)
-    if (fact.source == source) fact.age = age;  // what is unknown has no source
+  for (std::size_t i = 0; i < used_; ++i)
+    if (facts_[i].source == source) facts_[i].age = age;  // what was forgotten has no source
 }
 
-void Facts::set(FactId id, FactValue value, std::string source, std::chrono::milliseconds age) {
+void Facts::set(FactId id, FactValue value, std::string_view source, std::chrono::milliseconds age) {
   check_type(id, value);
-  facts_[id] = Fact{std::move(value), std::move(source), age};
-  known_[id] = true;
+  Place& place = places_[id];
+  if (place == kNone) {
+    facts_.reserve(places_.size());
+    place = static_cast<Place>(used_++);
+    if (facts_.size() < used_) facts_.emplace_back();
+  }
+  place &= static_cast<Place>(~kForgotten);
+  Fact& fact = facts_[place];
+  fact.value = std::move(value);
+  fact.source.assign(source);
+  fact.age = age;
+  fact.from.clear();
   std::erase_if(of_profiles_, [&](const OfProfile& one) { return one.id == id; });
 }
 
 void Facts::check_type(FactId id, const FactValue& value) const {
-  if (id >= facts_.size()) broken("no such id", std::to_string(id));
+  if (id >= places_.size()) broken("no such id", std::to_string(id));
   if (value.index() != static_cast<std::size_t>(targets_->facts()[id].type))
     broken("a value of another type", targets_->facts()[id].name);
 }
@@ -104,7 +155,7 @@ void Facts::set_derived(FactId id, FactValue value, std::vector<FactId> from) {
   for (const FactId source : from)
     if (const Fact* fact = get(source)) age = std::max(age, fact->age);
   set(id, std::move(value), kDerived, age);
-  facts_[id].from = std::move(from);
+  facts_[places_[id]].from = std::move(from);
 }
 
 const Fact* Facts::get(std::string_view name) const noexcept {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,20 +27,34 @@ class Facts {
  public:
   Facts() : Facts(default_targets()) {}
   explicit Facts(Targets targets);
+  Facts(const Facts& other);
+  Facts(Facts&& other) noexcept;
+  // Keeps the storage of each fact: facts that are set again and again in one order allocate nothing.
+  Facts& operator=(const Facts& other);
+  Facts& operator=(Facts&& other) noexcept;
+  ~Facts() = default;
   const Targets& targets() const noexcept { return targets_; }
   // Precondition: the catalogue has the fact and the value has its type.
-  void set(std::string_view name, FactValue value, std::string source, std::chrono::milliseconds age = {});
-  void set(FactId id, FactValue value, std::string source, std::chrono::milliseconds age = {});
+  void set(std::string_view name, FactValue value, std::string_view source,
+           std::chrono::milliseconds age = {});
+  void set(FactId id, FactValue value, std::string_view source, std::chrono::milliseconds age = {});
   // What follows from these known facts: as old as the oldest of them.
   void set_derived(FactId id, FactValue value, std::vector<FactId> from);
   // Every fact of this source was found out that long before the decision.
   void set_age(std::string_view source, std::chrono::milliseconds age);
-  void set_age(FactId id, std::chrono::milliseconds age) { facts_[id].age = age; }
+  // Precondition: the fact is known.
+  void set_age(FactId id, std::chrono::milliseconds age) { facts_[places_[id]].age = age; }
   void forget(FactId id);
-  const Fact* get(FactId id) const noexcept { return known_[id] ? &facts_[id] : nullptr; }
+  // Until the fact is forgotten or the facts are assigned; setting others does not move it.
+  const Fact* get(FactId id) const noexcept {
+    return places_[id] < kForgotten ? &facts_[places_[id]] : nullptr;
+  }
   const Fact* get(std::string_view name) const noexcept;
   // False where it is unknown. Precondition: a boolean fact.
-  bool is_true(FactId id) const noexcept { return known_[id] && std::get<bool>(facts_[id].value); }
+  bool is_true(FactId id) const noexcept {
+    const Fact* const fact = get(id);
+    return fact != nullptr && std::get<bool>(fact->value);
+  }
 
   // A target's fact that differs with one profile. The target's own value holds with every other profile, and
   // to set or forget it ends those of profiles.
@@ -57,9 +73,17 @@ class Facts {
  private:
   void check_type(FactId id, const FactValue& value) const;
 
+  using Place = std::uint16_t;
+  static constexpr Place kForgotten = 0x8000;  // added to the place of a fact that is unknown again
+  static constexpr Place kNone = 0xFFFF;
+
   Targets targets_;
+  // Facts in the order in which they were set first: a request knows a fifth of the catalogue's, and every
+  // request copies them. Room for all is reserved, so that none moves. Behind the first `used_` lie facts of
+  // an earlier assignment, for their storage.
   std::vector<Fact> facts_;
-  std::vector<bool> known_;
+  std::size_t used_ = 0;
+  std::vector<Place> places_;  // in facts_, by id
   std::vector<OfProfile> of_profiles_;  // few; in the order in which they were set
 };
 
