@@ -91,25 +91,44 @@ struct QueuedApp {
   }
 };
 
+// An app that comes makes the queue keep its last slot for newcomers.
+constexpr bool came_lately(const QueuedApp& app, std::uint64_t handed_over) noexcept {
+  return handed_over - app.came <= kRemembered;
+}
+
+// What the next turn depends on, of all apps of one queue.
+struct TurnCandidates {
+  const QueuedApp* next = nullptr;  // of those that wait, the first by QueuedApp::before(); may be nullptr
+  const QueuedApp* newcomer = nullptr;  // the same of the newcomers
+  bool one_yields = false;              // an app yields a place
+  bool others_come = false;             // an app besides `next` came lately
+};
+// The app whose first request the queue hands over now; nullptr: none.
+constexpr const QueuedApp* turn_of(const TurnCandidates& among, std::uint32_t slots,
+                                   std::uint32_t taken) noexcept {
+  if (among.next == nullptr) return nullptr;
+  const Handover allowed = handover(slots, taken, among.one_yields, among.others_come);
+  if (allowed == Handover::none) return nullptr;
+  if (allowed == Handover::all) return among.next;
+  const bool leads = among.newcomer != nullptr && among.newcomer->service > among.next->service + kMostLead;
+  return leads ? nullptr : among.newcomer;
+}
+
 // Index of the app whose first request the queue hands over now; nullopt: none. handed_over: requests so far.
 inline std::optional<std::size_t> next_turn(std::span<const QueuedApp> apps, std::uint32_t slots,
                                             std::uint32_t taken, std::uint64_t handed_over) noexcept {
-  const QueuedApp *next = nullptr, *newcomer = nullptr;
-  bool one_yields = false;
+  TurnCandidates among;
   for (const QueuedApp& app : apps) {
-    one_yields = one_yields || yields_place(app.presence);
+    among.one_yields = among.one_yields || yields_place(app.presence);
     if (!app.waits()) continue;
-    if (next == nullptr || app.before(*next)) next = &app;
-    if (is_newcomer(app.presence) && (newcomer == nullptr || app.before(*newcomer))) newcomer = &app;
+    if (among.next == nullptr || app.before(*among.next)) among.next = &app;
+    if (is_newcomer(app.presence) && (among.newcomer == nullptr || app.before(*among.newcomer)))
+      among.newcomer = &app;
   }
-  if (next == nullptr) return std::nullopt;
-  const bool others_come = std::ranges::any_of(
-      apps, [&](const QueuedApp& app) { return &app != next && handed_over - app.came <= kRemembered; });
-  const Handover allowed = handover(slots, taken, one_yields, others_come);
-  if (allowed == Handover::newcomers)
-    next = newcomer != nullptr && newcomer->service <= next->service + kMostLead ? newcomer : nullptr;
-  if (allowed == Handover::none || next == nullptr) return std::nullopt;
-  return static_cast<std::size_t>(next - apps.data());
+  among.others_come = std::ranges::any_of(
+      apps, [&](const QueuedApp& app) { return &app != among.next && came_lately(app, handed_over); });
+  const QueuedApp* const turn = turn_of(among, slots, taken);
+  return turn == nullptr ? std::nullopt : std::optional(static_cast<std::size_t>(turn - apps.data()));
 }
 
 // When a request gets its turn, as the queue foretells it: nobody else comes, nothing more is generated, and

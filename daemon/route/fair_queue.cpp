@@ -127,19 +127,18 @@ bool FairQueue::waits(Id id) const {
 // Puts an app into the forecast; its place there.
 std::size_t FairQueue::take_along(std::size_t app) const {
   const Waiting& waiting = apps_[app].waiting;
-  ahead_.places[app] = ahead_.apps.size();
-  ahead_.apps.push_back(queued_[app]);
+  ahead_.places[app] = ahead_.order.apps.size();
+  ahead_.order.apps.push_back(queued_[app]);
   ahead_.rests.push_back({waiting.begin(), waiting.end(), apps_[app].weight});
   return ahead_.places[app];
 }
 
 void FairQueue::look_ahead() const {
-  ahead_.apps.clear();
+  ahead_.order.apps.clear();
   ahead_.rests.clear();
   ahead_.places.assign(apps_.size(), kLeftOut);
   for (std::size_t i = 0; i < queued_.size(); ++i)
-    if (const QueuedApp& app = queued_[i];
-        app.waits() || app.presence > 0 || begun_ - app.came <= kRemembered)
+    if (const QueuedApp& app = queued_[i]; app.waits() || app.presence > 0 || came_lately(app, begun_))
       take_along(i);
   ahead_.begun.clear();
   for (const Running& one : running_) ahead_.begun.push_back(ahead_.places[one.app]);
@@ -169,15 +168,15 @@ TurnForecast FairQueue::forecast(const Coming& coming) const {
   look_ahead();
   const auto it = index_.find(coming.app);
   if (it == index_.end()) {
-    asked.app = ahead_.apps.size();
-    ahead_.apps.emplace_back();
+    asked.app = ahead_.order.apps.size();
+    ahead_.order.apps.emplace_back();
     ahead_.rests.push_back({kNobody.end(), kNobody.end()});
   } else {
     const std::size_t place = ahead_.places[it->second];
     asked.app = place == kLeftOut ? take_along(it->second) : place;
   }
   ahead_.rests[asked.app].weight = coming.weight;
-  QueuedApp& app = ahead_.apps[asked.app];
+  QueuedApp& app = ahead_.order.apps[asked.app];
   app.service = lifted(app);
   app.came = begun_;
   app.first = std::min(app.first, asked.first);
@@ -204,18 +203,18 @@ TurnForecast FairQueue::forecast(Id first, Id last, std::size_t followed) const 
   return waits(last) ? follow(asked, out, followed) : out;
 }
 
-// The app's first request leaves the line of the forecast; the tokens of its prompt. own_begun: of the asked
+// The app's first request gets its turn in the forecast; the tokens of its prompt. own_begun: of the asked
 // request's answers, those that have begun with this one.
 double FairQueue::take_first(const Asked& asked, std::size_t index, std::uint32_t own_begun) const {
-  QueuedApp& app = ahead_.apps[index];
+  const QueuedApp& app = ahead_.order.apps[index];
   const bool comes = index == asked.app && asked.coming != nullptr;
   Rest& rest = ahead_.rests[index];
   const bool in_line = !comes || app.first < asked.first || app.first > asked.last;
   const double tokens = in_line ? rest.next->second : asked.coming->prompt_tokens;
   if (in_line) ++rest.next;
-  app.first = rest.next != rest.end ? rest.next->first : QueuedApp::kNone;
-  if (comes && own_begun < asked.answers) app.first = std::min(app.first, asked.first + own_begun);
-  app.service += kPromptToken * tokens / rest.weight;
+  Id first = rest.next != rest.end ? rest.next->first : QueuedApp::kNone;
+  if (comes && own_begun < asked.answers) first = std::min(first, asked.first + own_begun);
+  ahead_.order.hand_over(index, app.service + kPromptToken * tokens / rest.weight, first);
   return tokens;
 }
 
@@ -224,15 +223,16 @@ TurnForecast FairQueue::follow(const Asked& asked, TurnForecast out, std::size_t
   std::uint32_t taken = running(), own_begun = asked.begun;
   std::uint64_t handed_over = begun_;
   std::size_t ended = 0;
+  ahead_.order.begin();
   for (;;) {
-    const auto turn = next_turn(ahead_.apps, slots_, taken, handed_over);
+    const auto turn = ahead_.order.next(slots_, taken, handed_over);
     if (!turn) {
-      --ahead_.apps[ahead_.begun[ended++]].presence;
+      ahead_.order.end(ahead_.begun[ended++]);
       --taken;
       ++(own_begun > 0 ? out.ends_between : out.ends);
       continue;
     }
-    const Id id = ahead_.apps[*turn].first;
+    const Id id = ahead_.order.apps[*turn].first;
     const bool own = *turn == asked.app && id >= asked.first && id <= asked.last;
     if (own && id == asked.last) return out;
     if (followed-- == 0) break;
@@ -240,7 +240,6 @@ TurnForecast FairQueue::follow(const Asked& asked, TurnForecast out, std::size_t
     const double tokens = take_first(asked, *turn, own_begun);
     if (!own) ++(own_begun > 0 ? out.between : out.before);
     if (own_begun == 0) out.tokens += tokens;
-    ++ahead_.apps[*turn].presence;
     ahead_.begun.push_back(*turn);
     ++taken;
     ++handed_over;

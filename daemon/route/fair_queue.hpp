@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backends/fairness.hpp"
+#include "daemon/route/turn_order.hpp"
 
 namespace flyball::route {
 
@@ -26,8 +27,7 @@ class FairQueue {
   // goes before the later requests of its app.
   using Id = std::uint64_t;
   static constexpr double kPromptToken = 1, kGeneratedToken = 2;
-  // Requests that a forecast follows one by one, at the cost of a look at every app that waits or came
-  // lately. Beyond them the forecast takes every request in line to go first.
+  // Requests that a forecast follows one by one. Beyond them it takes every request in line to go first.
   static constexpr std::size_t kFollowed = 64;
 
   // Sequences that the engine computes at once; at least one.
@@ -93,15 +93,15 @@ class FairQueue {
   // The queue's state as a forecast goes on from it. It leaves out the apps that cannot change a turn: they
   // neither wait nor run, and came long ago. Reused, so that a forecast allocates nothing.
   struct Ahead {
-    std::vector<QueuedApp> apps;
+    TurnOrder order;
     std::vector<Rest> rests;          // by app
-    std::vector<std::size_t> places;  // in `apps`, by the queue's index; kLeftOut
+    std::vector<std::size_t> places;  // in order.apps, by the queue's index; kLeftOut
     std::vector<std::size_t> begun;   // apps of those at the engine, in order
   };
   static constexpr std::size_t kLeftOut = SIZE_MAX;
   // The request that a forecast is for.
   struct Asked {
-    std::size_t app = 0;     // of Ahead::apps
+    std::size_t app = 0;     // of TurnOrder::apps
     Id first = 0, last = 0;  // its answers
     std::uint32_t answers = 0;
     std::uint32_t begun = 0;         // of its answers, those that have their turn
