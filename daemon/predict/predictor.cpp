@@ -46,7 +46,7 @@ class Text {
     return *this << std::string_view(digits.data(), static_cast<std::size_t>(end - digits.data()));
   }
   Text& ms(std::int64_t us) { return *this << config::milliseconds_text(us); }
-  std::string str() const { return {buffer_.data(), size_}; }
+  std::string_view view() const { return {buffer_.data(), size_}; }
 
  private:
   std::array<char, 224> buffer_{};
@@ -123,7 +123,7 @@ void set_facts(const policy::TargetInstance& target, const EngineState* state, c
                const Slo& slo, Facts& facts) {
   const auto set = [&](TargetFact which, policy::FactValue value, const Text& source) {
     const policy::FactId id = fact_of(target, which);
-    if (facts.get(id) == nullptr) facts.set(id, std::move(value), source.str());
+    if (facts.get(id) == nullptr) facts.set(id, std::move(value), source.view());
   };
   const auto set_times = [&](TargetFact p50, TargetFact p90, const Times& times, const Text& source) {
     if (facts.get(fact_of(target, p50)) != nullptr) return;  // p90 of another prediction would contradict it
@@ -149,7 +149,7 @@ void set_profile_facts(const policy::TargetInstance& target, std::string_view pr
     return own == nullptr || policy::is_predicted(*own);
   };
   const auto set = [&](TargetFact which, const std::optional<policy::FactValue>& value, const Text& source) {
-    if (may_set(which)) facts.set_of_profile(profile, fact_of(target, which), value, source.str());
+    if (may_set(which)) facts.set_of_profile(profile, fact_of(target, which), value, std::string(source.view()));
   };
   const auto set_times = [&](TargetFact p50, TargetFact p90, const std::optional<Times>& times,
                              const Text& source) {
@@ -383,6 +383,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
 std::optional<Prediction> Predictor::expect(const Query& query, std::string_view backend, bool on_cores,
                                             std::optional<std::int64_t> load_ms) {
   now_ = std::max(now_, query.now);
+  learn();
   Model* const model = model_of(query.model);
   const AnswerLength* const app = model == nullptr ? nullptr : app_of(*model, query.app);
   if (app == nullptr) return std::nullopt;
@@ -450,6 +451,7 @@ void Predictor::set_profiles(const Query& query, const policy::TargetInstance& t
 }
 
 void Predictor::predict(const Query& query, Facts& facts) {
+  learn();
   const Slo slo = slo_of(facts);
   std::array<Untold, config::kEngineKinds.size()> untold{};
   std::size_t n_untold = 0;
@@ -531,13 +533,14 @@ void Predictor::set_trials(const Query& query, std::span<const Untold> untold, F
         due, true,
         (Text() << (engine.model.knows_prefill() ? ": its speed is an estimate, and no request was seen there"
                                                  : ": nothing is known of its speed"))
-            .str());
+            .view());
   }
 }
 
 Predictor::Place Predictor::enter(const Entering& entering) {
   const Query& query = entering.query;
   now_ = std::max(now_, query.now);
+  learn();
   Place place;
   const policy::TargetInstance* const target = entering.facts.targets()->find(entering.backend);
   if (target == nullptr || target->remote) return place;
@@ -643,13 +646,28 @@ void Predictor::Place::received(const Delta& delta, TimePoint now) {
       stay.cached = std::min(delta.cached_tokens, delta.prompt_tokens);
     }
     work.first_token(stay, now, engine_->model);
-    if (!stay.resumed) predictor_->learn_prefill(*engine_, stay);
+    if (!stay.resumed) predictor_->teach({engine_, stay, std::nullopt});
   }
   work.generated(stay, static_cast<std::uint32_t>(delta.tokens.size()), now);
 }
 
+void Predictor::teach(Lesson lesson) {
+  if (lessons_.size() >= kMostLessons) learn();
+  lessons_.push_back(std::move(lesson));
+}
+
+void Predictor::learn() {
+  for (const Lesson& lesson : lessons_) {
+    if (lesson.ended)
+      learn_decode(*lesson.engine, lesson.stay, *lesson.ended);
+    else
+      learn_prefill(*lesson.engine, lesson.stay);
+  }
+  lessons_.clear();
+}
+
 // At its first token: the prompt's size, what of it was cached, and how long it took.
-void Predictor::learn_prefill(Engine& engine, Stay& stay) {
+void Predictor::learn_prefill(Engine& engine, const Stay& stay) {
   const PromptPrint& print = *stay.print;
   engine.seen_at = stay.first;
   if (print.tokens == 0) engine.model_of.tokens.counted(print.bytes, stay.prompt);
@@ -688,22 +706,26 @@ void Predictor::Place::finished(const Usage& usage, const Timings& timings, Time
   if (predictor_ == nullptr) return;
   predictor_->now_ = std::max(predictor_->now_, now);
   Stay& stay = *engine_->work.find(id_);
-  if (!stay.resumed) predictor_->learn_decode(*engine_, stay, usage, timings, now);
+  if (!stay.resumed) {
+    const bool decodes = stay.state == Stay::State::decodes;
+    const WorkDone done = decodes ? engine_->work.done(now, engine_->model) : WorkDone{};
+    predictor_->teach({engine_, stay, Ended{usage, timings, done, now}});
+  }
   leave();
 }
 
-void Predictor::learn_decode(Engine& engine, Stay& stay, const Usage& usage, const Timings& timings,
-                             TimePoint now) {
+void Predictor::learn_decode(Engine& engine, const Stay& stay, const Ended& ended) {
+  const Usage& usage = ended.usage;
   if (usage.completion_tokens > 0) stay.app->answered(usage.completion_tokens);
   if (stay.state != Stay::State::decodes) return;
-  const WorkDone from = stay.at_first, to = engine.work.done(now, engine.model);
+  const WorkDone &from = stay.at_first, &to = ended.done;
   engine.prefixes.written += static_cast<std::uint64_t>(static_cast<double>(usage.completion_tokens) *
                                                         engine.model_of.tokens.bytes_per_token());
-  const double passed = seconds_between(from.at, now);
+  const double passed = seconds_between(from.at, ended.at);
   if (usage.completion_tokens <= kLeastDecoded || !(passed > 0)) return;
   const double steps = usage.completion_tokens - 1;
   const double token =
-      (timings.decode_us > 0 ? static_cast<double>(timings.decode_us) / 1e6 : passed) / steps;
+      (ended.timings.decode_us > 0 ? static_cast<double>(ended.timings.decode_us) / 1e6 : passed) / steps;
   const double busy = std::max((to.busy_seconds - from.busy_seconds) / passed, 1.0);
   DecodeWork work;
   work.streams = std::max((to.stream_seconds - from.stream_seconds) / passed - 1, 0.0);

@@ -172,7 +172,7 @@ class Predictor {
     void failed();              // the engine could not take it
     void began(TimePoint now);  // the engine has it
     void received(const Delta& delta, TimePoint now);
-    void finished(const Usage& usage, const Timings& timings, TimePoint now);  // learns
+    void finished(const Usage& usage, const Timings& timings, TimePoint now);
 
    private:
     friend class Predictor;
@@ -185,11 +185,16 @@ class Predictor {
   // target is an upstream, or too many models or apps are known.
   Place enter(const Entering& entering);
 
+  // Fits the coefficients to what answers have shown since. Predictions do so, too; the caller does it once
+  // the tokens that taught it are on their way, since a fit takes longer than a prediction.
+  void learn();
+  bool has_lessons() const noexcept { return !lessons_.empty(); }
+
   struct Quality {
     std::string_view backend;
     const Accuracy *ttft, *tpot;
   };
-  std::vector<Quality> quality() const;
+  std::vector<Quality> quality() const;  // as of the latest learn()
 
  private:
   struct PerBackend {
@@ -221,8 +226,23 @@ class Predictor {
   // The facts of profiles whose times differ from those `without` one.
   void set_profiles(const Query& query, const policy::TargetInstance& target, const Prediction& without,
                     std::optional<std::int64_t> load_ms, bool as_if_loaded, policy::Facts& facts);
-  void learn_prefill(Engine& engine, Stay& stay);
-  void learn_decode(Engine& engine, Stay& stay, const Usage& usage, const Timings& timings, TimePoint now);
+  // The end of an answer, with what its engine had computed by then.
+  struct Ended {
+    Usage usage;
+    Timings timings;
+    WorkDone done;
+    TimePoint at{};
+  };
+  // An answer that teaches something: at its first token, or at its end.
+  struct Lesson {
+    Engine* engine = nullptr;
+    Stay stay;  // as it was then
+    std::optional<Ended> ended;
+  };
+  static constexpr std::size_t kMostLessons = 64;  // until they are learned whoever waits
+  void teach(Lesson lesson);
+  void learn_prefill(Engine& engine, const Stay& stay);
+  static void learn_decode(Engine& engine, const Stay& stay, const Ended& ended);
 
   const KeyedHash hash_;
   PrefixBlocks prefixes_;
@@ -235,6 +255,7 @@ class Predictor {
   std::deque<Devices> devices_;  // engines point to their groups
   std::uint64_t last_ = 0;  // stay
   TimePoint now_{};  // the latest that came in
+  std::vector<Lesson> lessons_;  // in the order in which they came; what they teach is not fitted yet
   std::map<std::string, std::unique_ptr<Model>, std::less<>> models_;
   std::map<std::string, PerBackend, std::less<>> quality_;
 };

@@ -241,6 +241,16 @@ void Dispatcher::Impl::retire(Ticket ticket) {
   });
 }
 
+void Dispatcher::Impl::learn_later() {
+  if (!predictor.has_lessons() || std::exchange(learns_later, true)) return;
+  asio::post(io, [weak = weak_from_this()] {
+    const auto self = weak.lock();
+    if (!self) return;
+    self->learns_later = false;
+    self->predictor.learn();
+  });
+}
+
 Dispatcher::Dispatcher(asio::io_context& io, fleet::Fleet& fleet, policy::Facts hardware,
                        metrics::Metrics& metrics, usage::Journal& journal)
     : impl_(std::make_shared<Impl>(io, fleet, std::move(hardware), metrics, journal)) {}

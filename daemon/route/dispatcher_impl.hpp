@@ -89,11 +89,14 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   void record(policy::Facts facts, double policy_us, std::optional<Error> refused,
               ReceiptWriter& receipt) const;
   void retire(Ticket ticket);
+  // Has the predictor learn in a later turn of the loop, when the tokens that taught it have been sent.
+  void learn_later();
 
   // The lines of the request's model. In its own line the request has its place there.
   std::span<const predict::LineState> lines_for(const JobSpec& spec, const Asked& asked);
 
   std::vector<Ticket> retired;
+  bool learns_later = false;              // that turn is due
   std::vector<predict::LineState> lines;  // storage for lines_for()
 };
 

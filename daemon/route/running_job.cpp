@@ -489,7 +489,9 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
     choice.place.generated(delta->tokens.size());
     choice.predicted.received(*delta, Clock::now());
     bill_.received(index, *delta);
-    return !observer || observer->on_delta(index, *delta);
+    const bool keeps_up = !observer || observer->on_delta(index, *delta);
+    dispatcher_->learn_later();
+    return keeps_up;
   }
   Done& done = std::get<Done>(event);
   if (done.reason == FinishReason::cancelled) {  // the engine was told to drain; nobody here cancelled
@@ -510,6 +512,7 @@ bool RunningJob::on_event(std::size_t index, std::uint32_t attempt, Event event)
                   static_cast<double>(done.timings.queue_us) / 1e3);
   if (--unfinished_ == 0) finish(RunState::Kind::done);
   if (observer) observer->on_done(index, done);
+  dispatcher_->learn_later();
   return true;
 }
 

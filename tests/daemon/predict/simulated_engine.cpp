@@ -136,6 +136,7 @@ void SimulatedEngine::step() {
     if (line != nullptr) line->leave(open.number);
   }
   open_ = std::move(rest);
+  predictor_.learn();
 }
 
 void SimulatedEngine::run(std::vector<Simulated>& requests) {
