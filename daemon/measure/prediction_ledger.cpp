@@ -89,9 +89,8 @@ double PredictionLedger::correction(const std::string& model, const std::string&
                                     Basis basis) const {
   const auto of_model = kept_.find({backend, quantity, basis, model});
   if (quantity == Quantity::load_ms && of_model != kept_.end()) {
-    const auto& ratios = of_model->second.ratios;
-    predict::Window<double, kLoads> loads;
-    for (std::size_t age = 0; age < std::min(ratios.size(), kLoads); ++age) loads.add(ratios.latest(age));
+    auto loads = of_model->second.ratios;
+    loads.keep_latest(kLoads);
     constexpr double kFurthest = predict::RatioWindow::kFurthest;
     return std::clamp(predict::median(loads.sorted().values()), 1 / kFurthest, kFurthest);
   }

@@ -27,7 +27,8 @@ class RatioWindow {
   // reach a half or more of theirs.
   static constexpr double kFurthest = 16;
 
-  explicit RatioWindow(std::size_t enough = kEnough) : enough_(enough) {}
+  RatioWindow() = default;
+  explicit RatioWindow(std::size_t enough) : enough_(enough) {}
 
   void add(double actual, double expected) {
     if (!(actual > 0) || !(expected > 0)) return;
@@ -69,7 +70,7 @@ class RatioWindow {
     return levels[0] < levels[kLevel] && has_changed(levels);
   }
 
-  std::size_t enough_;
+  std::size_t enough_ = kEnough;
   Window<double, kKept> ratios_;
   bool is_level_ = false;  // the oldest of them began a level
   Changes changes_;
