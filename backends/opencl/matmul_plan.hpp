@@ -40,7 +40,7 @@ struct MatmulDevice {
 
 // The parameters that tuning searches. Names are those of the kernels' macros.
 struct MatmulTuning {
-  std::uint32_t max_matvec_tokens = 8;  // more go to the panel or tile kernel. 1, 2, 4 or 8
+  std::uint32_t max_matvec_tokens = 8;  // of a work-group of matvec. 1, 2, 4 or 8
   std::uint32_t vector = 1;             // 1, 2, 4, 8 or 16 rows
   struct Matvec {
     std::uint32_t vectors = 1, lanes = 8, slices = 16;

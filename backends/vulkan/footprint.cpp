@@ -83,10 +83,12 @@ std::uint64_t scratch_bytes(const model::ModelConfig& config, const graph::Footp
 
   const std::uint64_t positions =
       std::min<std::uint64_t>(std::uint64_t{shape.kv_blocks} * block_size, shape.context);
-  const AttendPlan attend =
+  const AttendPlan gpu =
       plan_attend({}, config.head_dim, config.n_heads / config.n_kv_heads, block_size, positions);
-  bytes +=
-      held(kWord * sequences * divided_up(positions, attend.split) * config.n_heads * (config.head_dim + 2));
+  // A software device's splits are longer than a GPU's, but not where a GPU's are longest.
+  constexpr std::uint32_t kSoftwareSplit = 256;
+  const std::uint32_t split = shape.own_memory ? gpu.split : std::min(gpu.split, kSoftwareSplit);
+  bytes += held(kWord * sequences * divided_up(positions, split) * config.n_heads * (config.head_dim + 2));
   return bytes;
 }
 

@@ -215,12 +215,13 @@ std::uint32_t group_size(const DeviceFacts& device, std::string_view kernel) noe
 
 AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::uint32_t group,
                        std::uint32_t block_size, std::uint64_t positions) {
-  constexpr std::uint64_t kMostSplits = 1024;
-  // A GPU has room for many: a split is a subgroup's, and takes its positions one after the other.
+  // A GPU has room for many subgroups, each of which takes the positions of its split one after the other. Its long
+  // contexts get longer splits, so that the partial results stay small.
   const std::uint64_t shortest_split = device.processor ? 256 : 64;
+  const std::uint64_t most_splits = device.processor ? 1024 : 256;
   // Sums of all queries of a work-group are an invocation's own: dimensions * queries / subgroup.
   const std::uint32_t queries = std::clamp(8U * 128U / std::max(1U, head_dim), 1U, 16U);
-  const std::uint64_t wanted = std::max(shortest_split, positions / kMostSplits);
+  const std::uint64_t wanted = std::max<std::uint64_t>(shortest_split, divided_up(positions, most_splits));
   AttendPlan plan{.split = divided_up(wanted, block_size) * block_size,
                   .item_rows = std::max(1U, queries / std::max(1U, group)),
                   .most_positions = std::numeric_limits<std::uint32_t>::max()};
@@ -229,7 +230,7 @@ AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::u
   const std::uint64_t tile = 1 + 2 * (lanes + 1);  // its turns; a loop that ends has one more
   // attend_combine looks at every split for some dimensions at a time.
   const std::uint64_t splits =
-      std::min(kMostSplits, (kMostTurns - 1) / divided_up(std::uint64_t{head_dim}, lanes) - 2);
+      std::min(most_splits, (kMostTurns - 1) / divided_up(std::uint64_t{head_dim}, lanes) - 2);
   // attend_rows takes all splits in order; each has 2 turns beside its tiles' and is counted 4.
   const auto most = [&](std::uint64_t split) {
     const std::uint64_t turns = 4 + divided_up(split, lanes) * (plan.unrolled ? 1 : tile);

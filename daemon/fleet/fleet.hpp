@@ -41,6 +41,7 @@ struct WorkerStatus {
   bool was_ready = false;              // it has loaded the model's file as it now is
   std::optional<std::chrono::milliseconds> idle;  // ready, and without work for so long
   bool ending = false;    // it gets no new requests, and ends when its answers have ended
+  bool pinned = false;    // no other engine's load ends it
   bool unloaded = false;  // the operator unloaded it, and nobody has asked for it since
 };
 

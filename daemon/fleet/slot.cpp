@@ -22,6 +22,7 @@ WorkerStatus status_of(const Slot& slot, TimePoint now) {
   s.invalid = slot.lifecycle.invalid();
   s.was_ready = slot.lifecycle.was_ready();
   s.unloaded = slot.unloaded;
+  s.pinned = slot.preloaded || slot.entry.pin;
   if (slot.lifecycle.last_error()) s.last_error = slot.lifecycle.last_error()->message;
   if (!slot.client) return s;
   s.pid = slot.client->pid();

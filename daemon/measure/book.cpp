@@ -48,11 +48,14 @@ std::string as_seen(double times) {
   return text;
 }
 
-// The factor by which earlier predictions of this kind and basis were off. Of measured figures a load alone
-// is corrected: it lasts as long as the latest ones, and calibrate may have had the file in memory.
+// The factor by which earlier predictions of this kind and basis were off. A load lasts as long as the latest
+// ones did, also where it was measured: calibrate may have had the file in memory.
 double correction(const PredictionLedger* ledger, const std::string& model, const std::string& backend,
-                  Kind kind, Basis basis) {
-  if (ledger == nullptr || (basis == Basis::measured && kind != Kind::load_ms)) return 1;
+                  Kind kind, Basis basis, double value) {
+  if (ledger == nullptr) return 1;
+  if (kind == Kind::load_ms)
+    if (const auto seen = ledger->load_ms(model, backend); seen && value > 0) return *seen / value;
+  if (basis == Basis::measured) return 1;
   switch (kind) {
     case Kind::load_ms:
       return ledger->correction(model, backend, Quantity::load_ms, basis);
@@ -161,13 +164,14 @@ void Book::set_facts(const std::string& model, std::int64_t now, policy::Facts& 
     const std::vector<Figure>& figures = figures_of(pair);
     const auto set = [&](policy::FactId fact, Kind kind, std::uint32_t at, auto convert) {
       if (const auto figure = figure_at(figures, kind, at, now)) {
-        const double times = correction(ledger_.get(), model, engine.backend, kind, Basis::measured);
+        const double times = correction(ledger_.get(), model, engine.backend, kind, Basis::measured, figure->value);
         return facts.set(fact, convert(figure->value * times), policy::kMeasuredSource + as_seen(times),
                          age(figure->measured_at, now));
       }
       const auto found = predicted(pair, kind, at, now);
       if (!found) return;
-      const double times = correction(ledger_.get(), model, engine.backend, kind, found->prior->basis);
+      const double times =
+          correction(ledger_.get(), model, engine.backend, kind, found->prior->basis, found->of.value);
       facts.set(
           fact, convert(found->of.value * times),
           policy::kPredictedSource + (": " + found->prior->roofline.basis(kind, found->of)) + as_seen(times));
@@ -199,7 +203,7 @@ std::optional<Book::Expected> Book::expected(const std::string& model, const std
 std::optional<Book::Expected> Book::likely(const std::string& model, const std::string& backend, Kind kind,
                                            std::uint32_t at, std::int64_t now) const {
   auto known = expected(model, backend, kind, at, now);
-  if (known) known->value *= correction(ledger_.get(), model, backend, kind, known->basis);
+  if (known) known->value *= correction(ledger_.get(), model, backend, kind, known->basis, known->value);
   return known;
 }
 

@@ -64,6 +64,10 @@ bool PredictionLedger::add(const Outcome& outcome) {
   Kept& kept = kept_[key];
   kept.latest = outcome;
   kept.ratios.add(outcome.actual / outcome.predicted);
+  if (outcome.quantity == Quantity::load_ms) {
+    if (loads_.size() >= kMaxBooks && !loads_.contains({outcome.backend, outcome.model})) loads_.erase(loads_.begin());
+    loads_[{outcome.backend, outcome.model}].add(outcome.actual);
+  }
   double actual = outcome.actual, predicted = outcome.predicted;
   if (is_speed(outcome.quantity)) std::swap(actual, predicted);
   kept.correction.add(actual, predicted);
@@ -88,13 +92,6 @@ std::vector<double> PredictionLedger::ratios(const std::string& backend, Quantit
 double PredictionLedger::correction(const std::string& model, const std::string& backend, Quantity quantity,
                                     Basis basis) const {
   const auto of_model = kept_.find({backend, quantity, basis, model});
-  if (quantity == Quantity::load_ms && of_model != kept_.end()) {
-    auto loads = of_model->second.ratios;
-    loads.keep_latest(kLoads);
-    constexpr double kFurthest = predict::RatioWindow::kFurthest;
-    return std::clamp(predict::median(loads.sorted().values()), 1 / kFurthest, kFurthest);
-  }
-  if (basis == Basis::measured) return 1;  // another model's loads say nothing of a load that was measured
   const auto of_all = of_all_models_.find({backend, quantity, basis});
   const predict::RatioWindow* seen = nullptr;
   if (of_model != kept_.end() && of_model->second.correction.counts())
@@ -103,6 +100,14 @@ double PredictionLedger::correction(const std::string& model, const std::string&
     seen = &of_all->second;
   if (seen == nullptr) return 1;
   return is_speed(quantity) ? 1 / seen->median() : seen->median();
+}
+
+std::optional<double> PredictionLedger::load_ms(const std::string& model, const std::string& backend) const {
+  const auto seen = loads_.find({backend, model});
+  if (seen == loads_.end()) return std::nullopt;
+  auto latest = seen->second;
+  latest.keep_latest(kLoads);
+  return predict::median(latest.sorted().values());
 }
 
 double PredictionLedger::margin(const std::string& backend) const {

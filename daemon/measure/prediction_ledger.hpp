@@ -40,18 +40,20 @@ class PredictionLedger {
  public:
   static constexpr std::size_t kKept = 64;       // of each model, engine, quantity and basis
   static constexpr std::size_t kMaxBooks = 512;  // of such; the one that was added to longest ago makes room
-  // A model's own loads count from the first one, since a load repeats: the same bytes come the same way. The
-  // median of so many latest ones leaves out a load that met a cold disk.
+  // A load repeats: the same bytes come the same way. The median of so many latest ones leaves out one that met
+  // a cold disk.
   static constexpr std::size_t kLoads = 3;
   static constexpr double kMaxMargin = 0.25;
 
   // False, and nothing is kept: a figure is not finite or not above 0.
   bool add(const Outcome& outcome);
   // The factor for a prediction from ceilings, measured (roofline) or assumed: of this model on this engine,
-  // or of the latest of all models on it where that has not been seen often enough; 1 where neither has. Of a
-  // measured load the factor is that of the model's own loads.
+  // or of the latest of all models on it where that has not been seen often enough; 1 where neither has.
   double correction(const std::string& model, const std::string& backend, Quantity quantity,
                     Basis basis = Basis::roofline) const;
+  // Milliseconds that the model's latest loads on the engine took, whatever they were predicted by; nullopt:
+  // none was seen.
+  std::optional<double> load_ms(const std::string& model, const std::string& backend) const;
   // Share of a model's predicted bytes that is asked for beside them: mean of what loads on this engine came
   // out larger, and twice its spread. Never below 0, whatever came out smaller: what is predicted is asked
   // for.
@@ -77,8 +79,8 @@ class PredictionLedger {
   };
   std::vector<double> ratios(const std::string& backend, Quantity quantity, Basis basis) const;
   std::map<Key, Kept> kept_;
-  // As Kept::correction.
   std::map<std::tuple<std::string, Quantity, Basis>, predict::RatioWindow> of_all_models_;
+  std::map<std::pair<std::string, std::string>, predict::Window<double, kKept>> loads_;  // by backend, model
 };
 
 }  // namespace flyball::measure

@@ -181,10 +181,12 @@ struct Predictor::Engine {
   std::uint64_t kv_tokens = 0;  // EngineState::kv_tokens
   std::string digest;  // of the file that it loaded last
   bool loaded = false;
+  bool starts = false;  // EngineState::starts
   std::optional<TimePoint> load_began;
   std::uint64_t load_seen_by = 0;    // the stay that it began for; 0: that has left
   double until_room = 0;             // of a load that began now: seconds until others have ended for it
   double load_waits = 0;             // the same of the load that is under way
+  double load_foreseen = 0;          // seconds that it was to take besides
   double load_evicts = 0;            // of them, what is not others' answers
   std::optional<TimePoint> seen_at;  // when its latest first token came
   std::uint32_t trials = 0;          // in a row, that showed nothing
@@ -273,6 +275,7 @@ void Predictor::look_at(Engine& engine, const Query& query) {
                                                                       model.tokens.bytes_per_token());
   }
   engine.loaded = loaded;
+  engine.starts = state != query.engines.end() && state->starts;
   // After a reload requests that wait ask by an older book than new ones: they do not take turns.
   if (query.book == nullptr ||
       (engine.book && query.book->generation() <= *engine.book && query.now - engine.book_asked < kBookAge))
@@ -395,7 +398,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, std::string_view
 // As the memory governor does it: engines without work end first, then those at work, once the answers that
 // have begun there have ended.
 double Predictor::until_room(const Query& query, const Engine& engine, const policy::TargetInstance& target,
-                             const Facts& facts) const {
+                             const Facts& facts) {
   static const policy::FactId kBytes = *policy::find_fact("model.bytes");
   const auto needed = integer_of(facts, kBytes);
   const auto free = integer_of(facts, fact_of(target, TargetFact::memory_free));
@@ -407,11 +410,16 @@ double Predictor::until_room(const Query& query, const Engine& engine, const pol
   std::vector<Victim> victims;
   for (const Neighbour& neighbour : query.neighbours) {
     const auto model = models_.find(neighbour.model);
-    if (model == models_.end()) continue;
-    const auto other = model->second->engines.find(neighbour.backend);
-    if (other == model->second->engines.end() || !other->second->work.shares_with(engine.work)) continue;
-    victims.push_back(
-        {other->second->work.until_done(other->second->model), static_cast<double>(neighbour.bytes)});
+    const Engine* other = nullptr;
+    if (model != models_.end())
+      if (const auto it = model->second->engines.find(neighbour.backend); it != model->second->engines.end())
+        other = it->second.get();
+    // Nobody has asked about it since the start: it has no work that is known here.
+    const bool shares = other != nullptr ? other->work.shares_with(engine.work)
+                                         : device_group(neighbour.backend) == device_group(target.kind);
+    if (!shares) continue;
+    victims.push_back({other == nullptr ? 0 : other->work.until_done(other->model),
+                       static_cast<double>(neighbour.bytes)});
   }
   std::ranges::sort(victims, {}, &Victim::until);
   double missing = static_cast<double>(*needed - *free), out = 0;
@@ -461,7 +469,10 @@ void Predictor::predict(const Query& query, Facts& facts) {
     const auto load_time = integer_of(facts, fact_of(target, TargetFact::load_time));
     if (Model* const model = model_of(query.model)) {
       Engine& engine = engine_of(*model, target.id, device_group(target.kind) == nullptr);
-      engine.until_room = until_room(query, engine, target, facts);
+      const auto state =
+          std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
+      const bool has_room = state != query.engines.end() && (state->loaded || state->starts);
+      engine.until_room = has_room ? 0 : until_room(query, engine, target, facts);
     }
     const auto prediction = expect(query, target.id, device_group(target.kind) == nullptr, load_time);
     if (is_untold && n_untold < untold.size())
@@ -548,8 +559,8 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   AnswerLength* const app = model == nullptr ? nullptr : app_of(*model, query.app);
   if (app == nullptr) return place;
   Engine& engine = engine_of(*model, entering.backend, device_group(target->kind) == nullptr);
-  const auto expected = expect(query, query.settings, *model, engine, *app,
-                               integer_of(entering.facts, fact_of(*target, TargetFact::load_time)));
+  const auto load_ms = integer_of(entering.facts, fact_of(*target, TargetFact::load_time));
+  const auto expected = expect(query, query.settings, *model, engine, *app, load_ms);
   Stay stay;
   stay.id = ++last_;
   stay.request = query.request;
@@ -568,7 +579,8 @@ Predictor::Place Predictor::enter(const Entering& entering) {
     engine.load_began = query.now;
     engine.load_waits = engine.until_room;
     engine.load_evicts = engine.until_room > 0 ? eviction_.coefficients()[0] : 0;
-    engine.load_seen_by = stay.id;
+    engine.load_foreseen = load_ms ? static_cast<double>(*load_ms) / 1e3 : engine.model.load().value_or(0);
+    engine.load_seen_by = engine.starts ? 0 : stay.id;  // somebody else's load began before
   }
   stay.trial = engine.model.untried() && engine.work.stays().empty();
   if (expected) {
@@ -608,7 +620,11 @@ void Predictor::Place::leave() {
 }
 
 void Predictor::Place::asks(const config::RequestSettings& settings) {
-  if (predictor_ != nullptr) engine_->work.find(id_)->settings = settings;
+  if (predictor_ == nullptr) return;
+  Stay& stay = *engine_->work.find(id_);
+  if (stay.settings == settings) return;
+  stay.settings = settings;
+  stay.raw_ttft = stay.raw_tpot = stay.shorter_steps = 0;  // predicted with others: nothing is judged by it
 }
 
 void Predictor::Place::failed() {
@@ -627,9 +643,8 @@ void Predictor::Place::began(TimePoint now) {
     constexpr double kLeast = 0.01;
     if (engine_->load_seen_by != 0 && engine_->load_waits == 0)
       engine_->model.loaded(took);
-    else if (const auto load = engine_->model.load(); load && engine_->load_seen_by != 0)
-      predictor_->eviction_.add(
-          {1}, std::max(took - *load - (engine_->load_waits - engine_->load_evicts), kLeast));
+    else if (engine_->load_seen_by != 0 && engine_->load_waits <= engine_->load_evicts)
+      predictor_->eviction_.add({1}, std::max(took - engine_->load_foreseen, kLeast));
     engine_->load_began.reset();
   }
   engine_->work.begin(stay, now, engine_->model);

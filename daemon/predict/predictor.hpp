@@ -50,6 +50,7 @@ struct EngineState {
   std::uint64_t kv_tokens_used = 0;
   bool spills = false;  // KV that is not in its room lies on the disk
   std::string_view digest = {};  // of the file that it has loaded: what another one taught is forgotten
+  bool starts = false;           // it loads the model, and has the memory
 };
 
 // The line in front of an engine of the query's model, as the daemon's queue foretells the request's turn.
@@ -64,7 +65,7 @@ struct ProfileTarget {
   config::RequestSettings settings;
 };
 
-// A ready engine of another model, which may have to end for a load.
+// A ready engine of another model, which may have to end for a load: pinned ones are not among them.
 struct Neighbour {
   std::string_view model, backend;
   std::uint64_t bytes = 0;  // of its memory pool
@@ -85,8 +86,7 @@ struct Query {
   std::int64_t unix_seconds = 0;  // for the book
   TimePoint now{};
   std::uint64_t request = 0;  // that waits or runs here already, and is asked about again; 0: none
-  // With which it goes to the engine it is asked about; predict() asks without any, and for each of
-  // `profiles`.
+  // The request has them at the engine it is asked about. predict() asks with them, and with those of `profiles`.
   config::RequestSettings settings = {};
   std::span<const ProfileTarget> profiles = {};
   bool hard_slo = false;      // route::SloGate finds out whether a figure still holds
@@ -218,7 +218,7 @@ class Predictor {
   // Seconds until other models' engines without work and at work have given the target's load the memory that
   // it lacks now; 0: none has to end.
   double until_room(const Query& query, const Engine& engine, const policy::TargetInstance& target,
-                    const policy::Facts& facts) const;
+                    const policy::Facts& facts);
   // Of an engine that is predicted without it. nullopt: the same, because nobody else is there and no
   // difference was seen.
   std::optional<Prediction> expect_with(const Query& query, const ProfileTarget& profile,

@@ -22,8 +22,8 @@
 #define ITEMS (ROW_ITEMS * TOKEN_ITEMS)
 #define X_STRIDE (STEP + 4)  // of a token's columns: whole quads, and not a multiple of the banks
 
-// A work-item's rows lie side by side, as its columns of x do: it reads both as quads, and neighbours the next ones. Words
-// one by one take twice as long as the products.
+// A work-item's rows lie side by side, as its columns of x do: it reads both as quads, and its neighbours read the next
+// quads. Reading them word by word takes twice as long as the products.
 #if ITEM_ROWS % 4 == 0
 #define ROWS_AT_ONCE 4
 #else

@@ -1,5 +1,5 @@
-// y[t, r] = sum_c x[t, c] * w[r, c] for few tokens: bound by reading the weights, each once. Stands behind
-// format_table.h and weights.cl. A work-item owns VECTOR * VECTORS rows; SLICES of them share the rows of a
+// y[t, r] = sum_c x[t, c] * w[r, c] for few tokens: bound by reading the weights, each once for TOKENS tokens.
+// Stands behind format_table.h and weights.cl. A work-item owns VECTOR * VECTORS rows; SLICES of them share the rows of a
 // work-group and take every SLICES-th step of 32 columns, summed in order of slice. A sum never depends on the
 // other tokens. x: [n, cols]; y: [n, rows] f32; w: row groups.
 #ifndef VECTORS

@@ -24,7 +24,7 @@ void main() {
     Prepared p;
     p.scale = finite ? peak * (1.0 / 127.0) : uintBitsToFloat(0x7fc00000u);
     p.sums = ivec2(0);
-    // Of the scale: what a GPU divides by, it inverts, and the inverse of the largest peaks is no normal number.
+    // 1 / scale, not 127 / peak: a GPU multiplies by the divisor's inverse, and that of the largest peaks is no normal number.
     const float inverse = finite && peak > kSmallest ? 1.0 / p.scale : 0.0;
     EACH(i, 8) {
       p.quants[i] = 0;

@@ -106,8 +106,8 @@ class RobustFit {
     return weights;
   }();
 
-  // A fit runs before the token that it learns from is handed on, so its time is the client's. GCC leaves
-  // loops this short as they are at -O2, unless it is told to unroll them.
+  // Fits share the daemon's one thread with all requests. GCC leaves loops this short as they are at -O2,
+  // unless it is told to unroll them.
   static double dot(const Terms& a, const Terms& b) noexcept {
     double sum = 0;
 #pragma GCC unroll 4

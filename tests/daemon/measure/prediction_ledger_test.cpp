@@ -37,43 +37,29 @@ TEST(PredictionLedger, CorrectsByTheMedianOfEnough) {
   EXPECT_EQ(correction(ledger), 1);
 }
 
-TEST(PredictionLedger, AModelsLoadCorrectsItsNextOne) {
+TEST(PredictionLedger, ALoadLastsAsLongAsTheMedianOfTheLatestThree) {
   PredictionLedger ledger;
-  ledger.add(load_of(230, 6000));
-  EXPECT_DOUBLE_EQ(correction(ledger), predict::RatioWindow::kFurthest);
-  ledger = {};
-  ledger.add(load_of(1000, 6000));
-  EXPECT_DOUBLE_EQ(correction(ledger), 6);
-  EXPECT_EQ(correction(ledger, "other"), 1);
-}
-
-TEST(PredictionLedger, ALoadGoesByTheMedianOfTheLatestThree) {
-  PredictionLedger ledger;
+  const auto seen = [&] { return ledger.load_ms("m", "cpu"); };
+  EXPECT_FALSE(seen());
   ledger.add(load_of(100, 1500));  // a cold disk
-  ledger.add(load_of(100, 200));
-  ledger.add(load_of(100, 210));
-  EXPECT_DOUBLE_EQ(correction(ledger), 2.1);
+  EXPECT_EQ(seen(), 1500);
+  ledger.add(load_of(7000, 200));
+  ledger.add({"m", "cpu", Quantity::load_ms, Basis::measured, 190, 210, 1});
+  EXPECT_EQ(seen(), 210) << "whatever it was predicted by";
   ledger.add(load_of(100, 190));
-  EXPECT_DOUBLE_EQ(correction(ledger), 2);
+  EXPECT_EQ(seen(), 200);
   ledger.add(load_of(100, 400));
   ledger.add(load_of(100, 400));
-  EXPECT_DOUBLE_EQ(correction(ledger), 4);
-}
-
-TEST(PredictionLedger, OfAMeasuredLoadTheModelsOwnLoadsCount) {
-  PredictionLedger ledger;
-  for (int i = 0; i < 3; ++i) ledger.add({"m", "cpu", Quantity::load_ms, Basis::measured, 100, 300, 1});
-  EXPECT_DOUBLE_EQ(ledger.correction("m", "cpu", Quantity::load_ms, Basis::measured), 3);
-  EXPECT_EQ(ledger.correction("other", "cpu", Quantity::load_ms, Basis::measured), 1);
+  EXPECT_EQ(seen(), 400);
+  EXPECT_FALSE(ledger.load_ms("other", "cpu"));
+  EXPECT_FALSE(ledger.load_ms("m", "vulkan"));
 }
 
 TEST(PredictionLedger, AModelThatWasNeverLoadedGoesByTheOthersOfItsEngine) {
   PredictionLedger ledger;
   for (const double actual : {300.0, 300.0, 300.0}) ledger.add(load_of(100, actual, "large"));
   EXPECT_DOUBLE_EQ(correction(ledger, "new"), 3);
-  ledger.add(load_of(100, 50, "new"));
-  EXPECT_DOUBLE_EQ(correction(ledger, "new"), 0.5);
-  EXPECT_DOUBLE_EQ(correction(ledger, "large"), 3);
+  EXPECT_EQ(ledger.correction("new", "cpu", Quantity::load_ms, Basis::measured), 1);
 }
 
 TEST(PredictionLedger, ACorrectionIsBounded) {

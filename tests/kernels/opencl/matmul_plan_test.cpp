@@ -19,7 +19,7 @@ MatmulPlan plan(const MatmulDevice& device, std::vector<std::uint32_t> rows, std
   return plan_matmul(device, default_tuning(device), DType::q8_0, rows, tokens, false);
 }
 
-TEST(MatmulPlan, FewTokensReadTheWeightsOnceAndManyShareTheirUnpacking) {
+TEST(MatmulPlan, FewTokensReadTheWeightsAndManyShareTheirUnpacking) {
   EXPECT_EQ(plan(kProcessor, {64}, 1).kernel, "matvec");
   EXPECT_EQ(plan(kProcessor, {64}, 8).kernel, "matvec");
   EXPECT_EQ(plan(kProcessor, {64}, 9).kernel, "matmul_panel");
