@@ -21,9 +21,12 @@ class AnswerLength {
   };
 
   void answered(std::uint32_t tokens) {
+    ++answers_;
     latest_.add(tokens);
     sorted_ = latest_.sorted();
   }
+  // Answers so far: what is expected changes with it. It wraps.
+  std::uint32_t seen() const noexcept { return answers_; }
   // declared, max_tokens: 0: not given. `so_far`: tokens that the answer already has; what comes out is
   // above.
   Expected expected(std::uint32_t declared, std::uint32_t max_tokens, std::uint32_t so_far = 0) const {
@@ -43,6 +46,7 @@ class AnswerLength {
   }
 
  private:
+  std::uint32_t answers_ = 0;
   Window<std::uint32_t, kKept> latest_;
   Sorted<std::uint32_t, kKept> sorted_;
 };

@@ -30,25 +30,64 @@ void EngineWork::advance(TimePoint now) noexcept {
   done_.at = std::max(done_.at, now);
 }
 
+std::uint32_t EngineWork::number_of(const AnswerLength& app) {
+  return numbers_.try_emplace(&app, static_cast<std::uint32_t>(numbers_.size())).first->second;
+}
+
 Stay& EngineWork::enter(Stay stay) {
-  return stays_.emplace_back(std::move(stay));
+  Open one{.id = stay.id, .request = stay.request, .app = number_of(*stay.app), .lengths = stay.app->seen()};
+  one.state = stay.state;
+  one.prompt = stay.uncached();
+  one.pairs = pairs_of(stay.uncached(), stay.cached);
+  one.left = stay.left();
+  one.positions = stay.positions();
+  one.cached = stay.cached;
+  set_settings(one, stay.settings);
+  here_.resize(numbers_.size());
+  open_.push_back(one);
+  return *stays_.emplace_back(std::make_unique<Stay>(std::move(stay)));
+}
+
+void EngineWork::set_settings(Open& one, const config::RequestSettings& settings) noexcept {
+  one.place = static_cast<std::uint8_t>(place_rank(settings.place));
+  one.has_step_budget = settings.step_budget.has_value();
+}
+
+void EngineWork::asks(std::uint64_t id, const config::RequestSettings& settings) {
+  Stay& stay = *find(id);
+  stay.settings = settings;
+  set_settings(open_of(stay), settings);
+}
+
+double EngineWork::left_of(std::size_t i) {
+  Open& one = open_[i];
+  if (const std::uint32_t seen = stays_[i]->app->seen(); one.lengths != seen) {
+    one.lengths = seen;
+    one.left = stays_[i]->left();
+  }
+  return one.left;
+}
+
+// open_.size(): it is not here.
+std::size_t EngineWork::index_of(std::uint64_t id) const {
+  const auto it = std::ranges::lower_bound(open_, id, {}, &Open::id);
+  return it != open_.end() && it->id == id ? static_cast<std::size_t>(it - open_.begin()) : open_.size();
 }
 
 Stay* EngineWork::find(std::uint64_t id) {
-  const auto it = std::ranges::find(stays_, id, &Stay::id);
-  return it == stays_.end() ? nullptr : &*it;
+  const std::size_t i = index_of(id);
+  return i == open_.size() ? nullptr : stays_[i].get();
 }
 
 // Of the prompts at hand the engine computes the shortest of the first place first: tokens of it that should
 // be computed.
 double EngineWork::progress(TimePoint now, const EngineModel& model) const {
-  const Stay* first = nullptr;
-  const auto order = [](const Stay& s) { return std::pair(place_rank(s.settings.place), s.uncached()); };
-  for (const Stay& stay : stays_)
-    if (stay.state == Stay::State::prefills && (first == nullptr || order(stay) < order(*first)))
-      first = &stay;
+  const Open* first = nullptr;
+  const auto order = [](const Open& one) { return std::pair(one.place, one.prompt); };
+  for (const Open& one : open_)
+    if (one.state == Stay::State::prefills && (first == nullptr || order(one) < order(*first))) first = &one;
   if (first == nullptr) return 0;
-  const double least = first->uncached();
+  const double least = first->prompt;
   const double whole = model.prefill({least, pairs_of(least, 0), static_cast<double>(streams_)});
   constexpr double kMost = 0.9;  // it is not done yet
   return least *
@@ -66,10 +105,10 @@ WorkDone EngineWork::done(TimePoint now, const EngineModel& model) {
 void EngineWork::begin(Stay& stay, TimePoint now, const EngineModel& model) {
   if (stay.state != Stay::State::waits) return;
   advance(now);
-  if (std::ranges::none_of(stays_, [](const Stay& s) { return s.state == Stay::State::prefills; }))
+  if (std::ranges::none_of(open_, [](const Open& one) { return one.state == Stay::State::prefills; }))
     prompts_at_ = now;
   stay.at_begin = done(now, model);
-  stay.state = Stay::State::prefills;
+  stay.state = open_of(stay).state = Stay::State::prefills;
   if (begun_++ == 0) ++group_->busy;
 }
 
@@ -79,7 +118,10 @@ void EngineWork::first_token(Stay& stay, TimePoint now, const EngineModel& model
   done_.prefilled += stay.uncached();
   done_.pairs += pairs_of(stay.uncached(), stay.cached);
   prompts_at_ = now;
-  stay.state = Stay::State::decodes;
+  Open& one = open_of(stay);
+  stay.state = one.state = Stay::State::decodes;
+  one.positions = stay.positions();  // as the engine has counted them
+  one.cached = stay.cached;
   stay.first = now;
   stay.at_first = done(now, model);
   ++streams_;
@@ -90,44 +132,47 @@ void EngineWork::generated(Stay& stay, std::uint32_t tokens, TimePoint now) {
   if (stay.state != Stay::State::decodes) return;
   advance(now);
   stay.generated += tokens;
+  Open& one = open_of(stay);
+  one.lengths = stay.app->seen();
+  one.left = stay.left();
+  one.positions = stay.positions();
   positions_ += tokens;
   done_.decoded += tokens;
 }
 
 void EngineWork::leave(std::uint64_t id, TimePoint now) {
-  const auto it = std::ranges::find(stays_, id, &Stay::id);
-  if (it == stays_.end()) return;
+  const std::size_t i = index_of(id);
+  if (i == open_.size()) return;
+  const Stay& stay = *stays_[i];
   advance(now);
-  if (it->state == Stay::State::decodes) {
+  if (stay.state == Stay::State::decodes) {
     --streams_;
-    positions_ = streams_ == 0 ? 0 : positions_ - it->positions();
+    positions_ = streams_ == 0 ? 0 : positions_ - stay.positions();
   }
-  if (it->state == Stay::State::prefills) prompts_at_ = now;
-  if (it->state != Stay::State::waits && --begun_ == 0 && --group_->busy == 0) group_->idle_since = now;
-  stays_.erase(it);
+  if (stay.state == Stay::State::prefills) prompts_at_ = now;
+  if (stay.state != Stay::State::waits && --begun_ == 0 && --group_->busy == 0) group_->idle_since = now;
+  open_.erase(open_.begin() + static_cast<std::ptrdiff_t>(i));
+  stays_.erase(stays_.begin() + static_cast<std::ptrdiff_t>(i));
   left_ = now;
-}
-
-EngineWork::Presence& EngineWork::presence(const AnswerLength& app) {
-  const auto it = std::ranges::find(apps_, &app, &Presence::app);
-  return it == apps_.end() ? apps_.emplace_back(&app) : *it;
 }
 
 EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
   Others out;
   begun_left_.clear();
   const double output = std::max(asked.output, 1.0);
-  for (const Stay& stay : stays_) {
-    if (asked.is(stay)) continue;
-    const double left = stay.left();
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    const Open& one = open_[i];
+    if (is(asked, one)) continue;
+    const double left = left_of(i);
     out.rest += std::min(left / output, 1.0);
-    out.positions += stay.positions();
-    const double prompt = stay.state == Stay::State::decodes ? 0 : stay.uncached();
-    const double pairs = pairs_of(prompt, stay.cached);
-    if (stay.state != Stay::State::waits) {
+    out.positions += one.positions;
+    const bool decodes = one.state == Stay::State::decodes;
+    const double prompt = decodes ? 0 : one.prompt, pairs = decodes ? 0 : one.pairs;
+    if (one.state != Stay::State::waits) {
       ++out.begun;
-      begun_left_.push_back(
-          {prompt, pairs, left, stay.app, stay.positions() - stay.cached, static_cast<double>(stay.cached)});
+      out.begun_positions += one.positions + left;
+      const double cached = one.cached;
+      begun_left_.push_back({prompt, pairs, left, one.app, one.positions - cached, cached});
       continue;
     }
     ++out.waiting;
@@ -186,12 +231,13 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
   }
   free_at_.clear();
   for (const Begun& one : begun_left_)
-    give_slot(one.output * token +
-              (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0));
+    free_at_.push_back(one.output * token +
+                       (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0));
   // Handed over, and not begun: the engine is being loaded, or has not taken them yet.
-  while (free_at_.size() < taken) give_slot(service);
+  if (free_at_.size() < taken) free_at_.resize(taken, service);
   std::uint32_t left = before;
-  for (; left >= ends && left > 0 && free_at_.size() < kMostFollowed; --left) give_slot(service);
+  for (; left >= ends && left > 0 && free_at_.size() < kMostFollowed; --left) free_at_.push_back(service);
+  std::ranges::make_heap(free_at_, std::greater{});
   const std::uint32_t followed = std::min(ends, kMostFollowed);
   for (std::uint32_t i = 0; i < followed; ++i) {
     out.turn = take_slot();
@@ -232,21 +278,23 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
 void EngineWork::wait_for_room(const Asked& asked, const Others& others, const EngineModel& model,
                                Ahead& out) {
   if (!(asked.kv_tokens > 0) || begun_left_.empty()) return;
+  const std::uint32_t before =
+      std::min(asked.turn != nullptr ? asked.turn->before : others.waiting, asked.slots - 1);
+  const double waiting = others.waiting > 0 ? others.waiting_tokens / others.waiting : 0;
+  // There is room if nothing is shared and all answers have their full length: mostly nothing else is asked.
+  if (others.begun_positions + asked.prompt + before * waiting + kBlock * (1 + others.begun + before) <=
+      asked.kv_tokens)
+    return;
   const double token =
       std::max(model.token({std::max(streams_ - 1.0, 0.0), positions_, model.usual().prompts}), 1e-9);
   rooms_.clear();
-  for (std::size_t i = 0; i < begun_left_.size(); ++i) {
-    const Begun& one = begun_left_[i];
-    const bool shares = std::any_of(begun_left_.begin(), begun_left_.begin() + static_cast<std::ptrdiff_t>(i),
-                                    [&](const Begun& other) { return other.app == one.app; });
+  std::ranges::fill(here_, 0);
+  for (const Begun& one : begun_left_) {
+    const bool shares = here_[one.app]++ > 0;
     rooms_.push_back(
         {one.output * token + (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0),
          one.own + (shares ? 0 : one.cached), one.output});
   }
-  std::ranges::sort(rooms_, {}, &Room::end);
-  const std::uint32_t before =
-      std::min(asked.turn != nullptr ? asked.turn->before : others.waiting, asked.slots - 1);
-  const double waiting = others.waiting > 0 ? others.waiting_tokens / others.waiting : 0;
   const auto has_room = [&](double then) {
     double held = 0;
     std::uint32_t run = 0;
@@ -260,6 +308,7 @@ void EngineWork::wait_for_room(const Asked& asked, const Others& others, const E
   };
   const double slot = out.turn;
   if (has_room(slot)) return;
+  std::ranges::sort(rooms_, {}, &Room::end);
   for (const Room& one : rooms_) {
     if (one.end <= slot) continue;
     out.turn = one.end;
@@ -275,25 +324,25 @@ void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, cons
   const std::uint32_t in_line = asked.turn != nullptr ? std::min(asked.turn->waiting, others.waiting) : 0;
   const std::uint32_t all_arrived = out.turn > 0 ? 0 : others.waiting - in_line;
   std::uint32_t arrived = all_arrived;
-  const auto at_engine = [&](const Stay& stay) {
-    if (asked.is(stay)) return false;
-    if (stay.state != Stay::State::waits) return true;
+  const auto at_engine = [&](const Open& one) {
+    if (is(asked, one)) return false;
+    if (one.state != Stay::State::waits) return true;
     return arrived > 0 && arrived-- > 0;
   };
-  apps_.clear();
-  for (const Stay& stay : stays_)
-    if (at_engine(stay)) ++presence(*stay.app).here;
+  std::ranges::fill(here_, 0);
+  for (const Open& one : open_)
+    if (at_engine(one)) ++here_[one.app];
   arrived = all_arrived;
-  const std::pair own(place_rank(asked.settings.place),
-                      prompt_rank(asked.tokens, presence(*asked.app).here + 1));
+  const auto known = numbers_.find(asked.app);
+  const std::uint32_t own_here = known == numbers_.end() ? 0 : here_[known->second];
+  const std::pair own(place_rank(asked.settings.place), prompt_rank(asked.tokens, own_here + 1));
   double shortest = 0;
-  for (const Stay& stay : stays_) {
-    if (!at_engine(stay) || stay.state == Stay::State::decodes) continue;
-    const double n = stay.uncached();
-    if (std::pair(place_rank(stay.settings.place), prompt_rank(n, presence(*stay.app).here)) > own) continue;
-    out.tokens += n;
-    out.pairs += pairs_of(n, stay.cached);
-    if (stay.state == Stay::State::prefills && (shortest == 0 || n < shortest)) shortest = n;
+  for (const Open& one : open_) {
+    if (!at_engine(one) || one.state == Stay::State::decodes) continue;
+    if (std::pair<std::uint32_t, double>(one.place, prompt_rank(one.prompt, here_[one.app])) > own) continue;
+    out.tokens += one.prompt;
+    out.pairs += one.pairs;
+    if (one.state == Stay::State::prefills && (shortest == 0 || one.prompt < shortest)) shortest = one.prompt;
   }
   if (shortest > 0) {
     const double computed = std::min(progress(now, model), out.tokens);
@@ -315,8 +364,11 @@ void EngineWork::wait_for_prompts(const Asked& asked, const Others& others, cons
 void EngineWork::keep_step_budgets(const Asked& asked, const EngineModel& model, Ahead& out) const {
   engine::AskedBudgets budgets;
   budgets.add(asked.settings.step_budget);
-  for (const Stay& stay : stays_)
-    if (!asked.is(stay) && stay.state != Stay::State::waits) budgets.add(stay.settings.step_budget);
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    const Open& one = open_[i];
+    if (is(asked, one) || one.state == Stay::State::waits) continue;
+    budgets.add(one.has_step_budget ? stays_[i]->settings.step_budget : std::nullopt);
+  }
   if (!budgets.strictest || *budgets.strictest > engine::kLongestStep || budgets.sequences < 2) return;
   const engine::StepCost cost = model.step_cost();
   const engine::StepBudget budget = engine::step_budget(engine::step_budget(cost, false), budgets);
@@ -332,15 +384,16 @@ void EngineWork::keep_step_budgets(const Asked& asked, const EngineModel& model,
   out.prompts_later = std::min(out.prompts_later, kept);
 }
 
-double EngineWork::until_done(const EngineModel& model) const {
+double EngineWork::until_done(const EngineModel& model) {
   const double token = model.token({std::max(streams_ - 1.0, 0.0), positions_, 0});
   double longest = 0, tokens = 0, pairs = 0;
-  for (const Stay& stay : stays_) {
-    if (stay.state == Stay::State::waits) continue;
-    longest = std::max(longest, stay.left() * token);
-    if (stay.state == Stay::State::decodes) continue;
-    tokens += stay.uncached();
-    pairs += pairs_of(stay.uncached(), stay.cached);
+  for (std::size_t i = 0; i < open_.size(); ++i) {
+    const Open& one = open_[i];
+    if (one.state == Stay::State::waits) continue;
+    longest = std::max(longest, left_of(i) * token);
+    if (one.state == Stay::State::decodes) continue;
+    tokens += one.prompt;
+    pairs += one.pairs;
   }
   const double prompts = tokens > 0 ? model.prefill({tokens, pairs, static_cast<double>(streams_)}) : 0;
   return (longest + prompts) * model.slowdown(busy());

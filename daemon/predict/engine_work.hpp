@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -78,12 +79,16 @@ class EngineWork {
  public:
   explicit EngineWork(Group& group) : group_(&group) {}
 
+  // Precondition: its id is above those of the answers that came before.
   Stay& enter(Stay stay);
+  // Until it leaves; nullptr: it is not here.
   Stay* find(std::uint64_t id);
   void begin(Stay& stay, TimePoint now, const EngineModel& model);
   // The prompt is computed; the first token is here.
   void first_token(Stay& stay, TimePoint now, const EngineModel& model);
   void generated(Stay& stay, std::uint32_t tokens, TimePoint now);
+  // It goes on with these.
+  void asks(std::uint64_t id, const config::RequestSettings& settings);
   void leave(std::uint64_t id, TimePoint now);
 
   // A request that comes now, or one that waits here already and is asked about again.
@@ -99,8 +104,6 @@ class EngineWork {
     std::uint32_t slots = 1;
     const TurnForecast* turn = nullptr;  // the queue's; absent: turns come in order of arrival
     config::RequestSettings settings = {};
-
-    bool is(const Stay& stay) const noexcept { return request != 0 && stay.request == request; }
   };
   // The work that goes before a request, or beside it.
   struct Ahead {
@@ -119,10 +122,12 @@ class EngineWork {
 
   // Another answer of the request computes this prompt, or waits to.
   bool computes_for(std::uint64_t request, const PromptPrint* prompt) const {
-    return request != 0 && std::ranges::any_of(stays_, [&](const Stay& stay) {
-             return stay.request == request && stay.print.get() == prompt &&
-                    stay.state != Stay::State::decodes;
-           });
+    if (request == 0) return false;
+    for (std::size_t i = 0; i < open_.size(); ++i)
+      if (open_[i].request == request && open_[i].state != Stay::State::decodes &&
+          stays_[i]->print.get() == prompt)
+        return true;
+    return false;
   }
 
   WorkDone done(TimePoint now, const EngineModel& model);
@@ -132,39 +137,62 @@ class EngineWork {
   // The time since which no answer has been here and no engine on the same device or cores has been at work.
   // nullopt: one is.
   std::optional<TimePoint> idle_since() const noexcept {
-    if (!stays_.empty() || group_->busy > 0) return std::nullopt;
+    if (!empty() || group_->busy > 0) return std::nullopt;
     return std::max(left_, group_->idle_since);
   }
-  const std::vector<Stay>& stays() const noexcept { return stays_; }
+  bool empty() const noexcept { return open_.empty(); }
+  // An answer is here that is not one of the request's; 0 has none.
+  bool has_others(std::uint64_t request) const noexcept {
+    return std::ranges::any_of(open_,
+                               [&](const Open& one) { return request == 0 || one.request != request; });
+  }
   // Seconds until the answers that have begun should have ended, if no others begin.
-  double until_done(const EngineModel& model) const;
+  double until_done(const EngineModel& model);
   bool shares_with(const EngineWork& other) const noexcept { return group_ == other.group_; }
 
  private:
   // An answer of another request that has begun: what is left of it.
   struct Begun {
     double prompt = 0, pairs = 0, output = 0;  // tokens
-    const AnswerLength* app = nullptr;
+    std::uint32_t app = 0;                     // its number in numbers_
     double own = 0, cached = 0;  // positions whose KV it holds, those found in the cache apart
   };
   struct Room {
     double end = 0;              // seconds until its answer ends and its KV is free
     double held = 0, grows = 0;  // tokens
   };
-  struct Presence {
-    const AnswerLength* app = nullptr;
-    std::uint32_t here = 0;
+  // The figures of an answer that a forecast reads, in 64 bytes: it reads every answer at the engine.
+  struct Open {
+    std::uint64_t id = 0, request = 0;
+    std::uint32_t app = 0;      // its number in numbers_
+    std::uint32_t lengths = 0;  // answers of the app that `left` follows from
+    std::uint32_t cached = 0;   // tokens of its prompt
+    Stay::State state = Stay::State::waits;
+    std::uint8_t place = 0;        // place_rank() of its settings
+    bool has_step_budget = false;  // in its settings
+    double prompt = 1, pairs = 0;  // tokens that were not cached; all of the prompt's, whatever is computed
+    double left = 0, positions = 0;
   };
+  static_assert(sizeof(Open) <= 64);
   // The answers of other requests, summed up.
   struct Others {
     std::uint32_t begun = 0, waiting = 0;
     double rest = 0;                               // the part of them that overlaps the request's answers
     double positions = 0;                          // that they attend to
+    double begun_positions = 0;                    // of those that have begun, at their ends
     double waiting_tokens = 0, waiting_pairs = 0;  // of the prompts of those that wait
     double waiting_left = 0;                       // tokens of their answers
   };
   void advance(TimePoint now) noexcept;
   double progress(TimePoint now, const EngineModel& model) const;
+  static bool is(const Asked& asked, const Open& one) noexcept {
+    return asked.request != 0 && one.request == asked.request;
+  }
+  std::size_t index_of(std::uint64_t id) const;
+  Open& open_of(const Stay& stay) { return open_[index_of(stay.id)]; }
+  std::uint32_t number_of(const AnswerLength& app);
+  static void set_settings(Open& one, const config::RequestSettings& settings) noexcept;
+  double left_of(std::size_t i);  // tokens of its answer, by what its app's answers have shown so far
   Others look_at_others(const Asked& asked);
   void wait_for_turn(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
   void wait_for_room(const Asked& asked, const Others& others, const EngineModel& model, Ahead& out);
@@ -173,17 +201,18 @@ class EngineWork {
   void wait_for_prompts(const Asked& asked, const Others& others, const EngineModel& model, TimePoint now,
                         Ahead& out);
   void keep_step_budgets(const Asked& asked, const EngineModel& model, Ahead& out) const;
-  Presence& presence(const AnswerLength& app);
 
   Group* group_;
-  std::vector<Stay> stays_;  // in order of arrival
+  std::vector<Open> open_;                                          // in order of arrival, and so of ids
+  std::vector<std::unique_ptr<Stay>> stays_;                        // the same
+  std::unordered_map<const AnswerLength*, std::uint32_t> numbers_;  // apps that have been here
   WorkDone done_;
   std::uint32_t begun_ = 0, streams_ = 0;
   double positions_ = 0;    // of the streams
   TimePoint left_{};        // when the latest answer left
   TimePoint prompts_at_{};  // since then it computes the prompt at hand
   // Reused by every ahead().
-  std::vector<Presence> apps_;
+  std::vector<std::uint32_t> here_;  // answers at the engine, by the app's number
   std::vector<Begun> begun_left_;
   std::vector<Room> rooms_;
   std::vector<double> free_at_;

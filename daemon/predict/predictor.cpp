@@ -196,9 +196,7 @@ struct Predictor::Engine {
 
   // `request` may be there already, and wait.
   bool trial_due(TimePoint now, std::uint64_t request) const {
-    const bool alone = std::ranges::all_of(
-        work.stays(), [&](const Stay& stay) { return request != 0 && stay.request == request; });
-    return model.untried() && alone && (trials < kTrials || now - trial_at >= kTrialRest);
+    return model.untried() && !work.has_others(request) && (trials < kTrials || now - trial_at >= kTrialRest);
   }
   // A stay counts as a trial once, when something came of it.
   void count_trial(Stay& stay, TimePoint now) {
@@ -312,8 +310,8 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
   const PromptPrint& print = *query.prompt;
   out.cold = loads;
   out.assumed = known.is_assumed();
-  out.stale = !query.hard_slo && engine.seen_at && engine.work.stays().empty() &&
-              query.now - *engine.seen_at > kStale;
+  out.stale =
+      !query.hard_slo && engine.seen_at && engine.work.empty() && query.now - *engine.seen_at > kStale;
   out.prompt_tokens = print.tokens > 0 ? print.tokens : model.tokens.expected(print.bytes);
   const double held = static_cast<double>(prefixes_.held(engine.prefixes, print)) * engine.trust;
   const double share = print.bytes > 0 ? std::min(held / static_cast<double>(print.bytes), 1.0) : 0;
@@ -435,10 +433,7 @@ std::optional<Prediction> Predictor::expect_with(const Query& query, const Profi
                                                  std::optional<std::int64_t> load_ms, bool as_if_loaded) {
   Model& model = *models_.find(query.model)->second;
   Engine& engine = *model.engines.find(profile.backend)->second;
-  const bool others = std::ranges::any_of(engine.work.stays(), [&](const Stay& stay) {
-    return query.request == 0 || stay.request != query.request;
-  });
-  if (!others && !engine.model.tells_settings_apart()) return std::nullopt;
+  if (!engine.work.has_others(query.request) && !engine.model.tells_settings_apart()) return std::nullopt;
   return expect(query, profile.settings, model, engine, *app_of(model, query.app), load_ms, as_if_loaded);
 }
 
@@ -582,7 +577,7 @@ Predictor::Place Predictor::enter(const Entering& entering) {
     engine.load_foreseen = load_ms ? static_cast<double>(*load_ms) / 1e3 : engine.model.load().value_or(0);
     engine.load_seen_by = engine.starts ? 0 : stay.id;  // somebody else's load began before
   }
-  stay.trial = engine.model.untried() && engine.work.stays().empty();
+  stay.trial = engine.model.untried() && engine.work.empty();
   if (expected) {
     // Answers to one prompt compute it once.
     stay.cached = shares_prompt ? std::max(stay.prompt, 1U) - 1 : expected->cached_tokens;
@@ -623,7 +618,7 @@ void Predictor::Place::asks(const config::RequestSettings& settings) {
   if (predictor_ == nullptr) return;
   Stay& stay = *engine_->work.find(id_);
   if (stay.settings == settings) return;
-  stay.settings = settings;
+  engine_->work.asks(id_, settings);
   stay.raw_ttft = stay.raw_tpot = stay.shorter_steps = 0;  // predicted with others: nothing is judged by it
 }
 

@@ -118,6 +118,22 @@ TEST(Profiles, ABudgetBoundsTheTokensOfPromptsInAStreamsSteps) {
   EXPECT_LT(expect(kBudget).tpot->p50, expect(kUsual).tpot->p50 * 8 / 10);
 }
 
+TEST(Profiles, ARequestThatIsDecidedAgainCountsWithItsNewSettings) {
+  SlowEngine engine;
+  auto longer = engine.prefills(2000);
+  EXPECT_EQ(engine.expect(100).queue, 0);
+  longer.asks(kLatency);
+  EXPECT_GT(engine.expect(100).queue, 3'000'000);
+
+  SlowEngine other;
+  auto stream = other.decodes();
+  const std::int64_t usual = other.expect(400).prefill;
+  stream.asks(kBudget);
+  EXPECT_GT(other.expect(400).prefill, usual + 250'000);
+  stream.asks(kUsual);
+  EXPECT_EQ(other.expect(400).prefill, usual);
+}
+
 TEST(Profiles, TargetsOfOneEngineHaveTimesOfTheirOwn) {
   SlowEngine engine;
   engine.facts.set("app.slo.ttft", std::int64_t{4'000}, "manifest");

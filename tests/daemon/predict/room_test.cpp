@@ -70,6 +70,21 @@ TEST(KvRoom, APromptWaitsForTheEndOfAnAnswerWhoseBlocksItNeeds) {
   EXPECT_EQ(engine.queue(800), 0) << "nothing is known of its room";
 }
 
+TEST(KvRoom, AnOpenAnswerIsAsLongAsItsAppsLatestAnswers) {
+  SmallKv engine;
+  const auto large = engine.decodes(1500);
+  const double before = engine.queue(800);
+  constexpr std::uint32_t kLonger = 4 * kAnswer;
+  for (int i = 0; i < 20; ++i) {
+    auto place = engine.decodes(100);
+    engine.now += kTokenTime * (kLonger - 1);
+    place.received({"t", std::vector<Token>(kLonger - 1, 1), {}, 0, 0}, at(engine.now));
+    place.finished({100, kLonger, 0}, {0, 0, static_cast<std::uint64_t>(kTokenTime * (kLonger - 1) * 1e6)},
+                   at(engine.now));
+  }
+  EXPECT_GT(engine.queue(800), 2 * before);
+}
+
 TEST(KvRoom, TheAnswerThatEndsFirstMakesRoom) {
   SmallKv engine;
   auto old = engine.decodes(700);
