@@ -1,62 +1,17 @@
-// decide() into storage that is used again takes nothing from the heap. The whole program counts: operator
-// new is its own.
+// decide() into storage that is used again takes nothing from the heap.
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <new>
 
 #include <nlohmann/json.hpp>
 
 #include "config/config.hpp"
 #include "policy/decide.hpp"
+#include "tests/harness/allocations.hpp"
 #include "tests/policy/large_policy.hpp"
-
-namespace {
-
-std::atomic<std::size_t> allocations{0};
-
-void* counted(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* out = std::malloc(size == 0 ? 1 : size)) return out;
-  throw std::bad_alloc();
-}
-
-// Not inlined: beside an operator new that is not, GCC takes free() for a mismatch.
-[[gnu::noinline]] void give_back(void* at) noexcept {
-  std::free(at);
-}
-
-}  // namespace
-
-void* operator new(std::size_t size) {
-  return counted(size);
-}
-void* operator new[](std::size_t size) {
-  return counted(size);
-}
-void operator delete(void* at) noexcept {
-  give_back(at);
-}
-void operator delete[](void* at) noexcept {
-  give_back(at);
-}
-void operator delete(void* at, std::size_t) noexcept {
-  give_back(at);
-}
-void operator delete[](void* at, std::size_t) noexcept {
-  give_back(at);
-}
 
 namespace flyball::policy {
 namespace {
 
-template <class F>
-std::size_t allocations_of(const F& work) {
-  const std::size_t before = allocations.load();
-  work();
-  return allocations.load() - before;
-}
+using testing::allocations_of;
 
 TEST(Allocations, AreCounted) {
   EXPECT_GE(allocations_of([] { std::vector<int>(100).resize(200); }), 2U);
