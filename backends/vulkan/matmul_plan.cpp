@@ -215,8 +215,8 @@ std::uint32_t group_size(const DeviceFacts& device, std::string_view kernel) noe
 
 AttendPlan plan_attend(const DeviceFacts& device, std::uint32_t head_dim, std::uint32_t group,
                        std::uint32_t block_size, std::uint64_t positions) {
-  // A GPU has room for many subgroups, each of which takes the positions of its split one after the other. Its long
-  // contexts get longer splits, so that the partial results stay small.
+  // A GPU has room for many subgroups, each of which takes the positions of its split one after the other.
+  // Its long contexts get longer splits, so that the partial results stay small.
   const std::uint64_t shortest_split = device.processor ? 256 : 64;
   const std::uint64_t most_splits = device.processor ? 1024 : 256;
   // Sums of all queries of a work-group are an invocation's own: dimensions * queries / subgroup.
