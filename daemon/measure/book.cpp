@@ -164,7 +164,8 @@ void Book::set_facts(const std::string& model, std::int64_t now, policy::Facts& 
     const std::vector<Figure>& figures = figures_of(pair);
     const auto set = [&](policy::FactId fact, Kind kind, std::uint32_t at, auto convert) {
       if (const auto figure = figure_at(figures, kind, at, now)) {
-        const double times = correction(ledger_.get(), model, engine.backend, kind, Basis::measured, figure->value);
+        const double times =
+            correction(ledger_.get(), model, engine.backend, kind, Basis::measured, figure->value);
         return facts.set(fact, convert(figure->value * times), policy::kMeasuredSource + as_seen(times),
                          age(figure->measured_at, now));
       }

@@ -65,7 +65,8 @@ bool PredictionLedger::add(const Outcome& outcome) {
   kept.latest = outcome;
   kept.ratios.add(outcome.actual / outcome.predicted);
   if (outcome.quantity == Quantity::load_ms) {
-    if (loads_.size() >= kMaxBooks && !loads_.contains({outcome.backend, outcome.model})) loads_.erase(loads_.begin());
+    if (loads_.size() >= kMaxBooks && !loads_.contains({outcome.backend, outcome.model}))
+      loads_.erase(loads_.begin());
     loads_[{outcome.backend, outcome.model}].add(outcome.actual);
   }
   double actual = outcome.actual, predicted = outcome.predicted;

@@ -40,8 +40,8 @@ class PredictionLedger {
  public:
   static constexpr std::size_t kKept = 64;       // of each model, engine, quantity and basis
   static constexpr std::size_t kMaxBooks = 512;  // of such; the one that was added to longest ago makes room
-  // A load repeats: the same bytes come the same way. The median of so many latest ones leaves out one that met
-  // a cold disk.
+  // A load repeats: the same bytes come the same way. The median of so many latest ones leaves out one that
+  // met a cold disk.
   static constexpr std::size_t kLoads = 3;
   static constexpr double kMaxMargin = 0.25;
 

@@ -43,7 +43,8 @@ std::span<const std::string_view> schema_versions() noexcept {
       R"(CREATE TABLE lost_usage (app TEXT NOT NULL, day INTEGER NOT NULL, PRIMARY KEY (app, day)) WITHOUT ROWID;)",
       // 7: decisions taken again while a request waited (daemon/route/slo.hpp), as JSON; "" without any.
       R"(ALTER TABLE decisions ADD COLUMN redecisions TEXT NOT NULL DEFAULT '';)",
-      // 8: a load's outcome counts from the start of its process, and its prediction has the pages that it takes.
+      // 8: a load's outcome counts from the start of its process, and its prediction has the pages that it
+      // takes.
       R"(DELETE FROM prediction_outcomes WHERE quantity = 'load_ms';)",
   };
   return kVersions;
