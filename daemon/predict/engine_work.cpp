@@ -274,7 +274,8 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
 
 // The scheduler admits a prompt when the KV has blocks for all of it, beside a spare one for each sequence
 // that runs, and nobody overtakes a prompt that waits for them. Those that run grow, and free theirs at their
-// end. What sequences of one app have found in the cache they share.
+// end. Sequences of one app share what they found in the cache, and the request what its app's sequences hold
+// of it.
 void EngineWork::wait_for_room(const Asked& asked, const Others& others, const EngineModel& model,
                                Ahead& out) {
   if (!(asked.kv_tokens > 0) || begun_left_.empty()) return;
@@ -289,22 +290,25 @@ void EngineWork::wait_for_room(const Asked& asked, const Others& others, const E
       std::max(model.token({std::max(streams_ - 1.0, 0.0), positions_, model.usual().prompts}), 1e-9);
   rooms_.clear();
   std::ranges::fill(here_, 0);
+  const auto known = numbers_.find(asked.app);
   for (const Begun& one : begun_left_) {
-    const bool shares = here_[one.app]++ > 0;
+    const bool shares = here_[one.app]++ > 0, is_own = known != numbers_.end() && known->second == one.app;
     rooms_.push_back(
         {one.output * token + (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0),
-         one.own + (shares ? 0 : one.cached), one.output});
+         one.own + (shares ? 0 : one.cached), one.output,
+         is_own ? std::min(asked.prompt - asked.tokens, one.own + one.cached) : 0});
   }
   const auto has_room = [&](double then) {
-    double held = 0;
+    double held = 0, prefix = 0;
     std::uint32_t run = 0;
     for (const Room& one : rooms_) {
       if (one.end <= then) continue;
       ++run;
+      prefix = std::max(prefix, one.prefix);
       held += one.held + std::min(then / token, one.grows);
     }
     const std::uint32_t first = std::min(before, asked.slots - 1 - std::min(run, asked.slots - 1));
-    return held + asked.prompt + first * waiting + kBlock * (1 + run + first) <= asked.kv_tokens;
+    return held + asked.prompt - prefix + first * waiting + kBlock * (1 + run + first) <= asked.kv_tokens;
   };
   const double slot = out.turn;
   if (has_room(slot)) return;

@@ -58,6 +58,7 @@ struct Stay {
   TimePoint placed{}, first{};
   WorkDone at_begin, at_first;
   bool cold = false, queued = false;
+  bool fresh = false;    // nobody had a token of the engine's process yet
   bool trial = false;    // its engine's speed was not known, and it came alone; until it is counted as one
   config::RequestSettings settings;  // of its target's profile
   double shorter_steps = 0;          // Ahead::shorter_steps when it came
@@ -155,11 +156,12 @@ class EngineWork {
   struct Begun {
     double prompt = 0, pairs = 0, output = 0;  // tokens
     std::uint32_t app = 0;                     // its number in numbers_
-    double own = 0, cached = 0;  // positions whose KV it holds, those found in the cache apart
+    double own = 0, cached = 0;                // positions whose KV it holds, those found in the cache apart
   };
   struct Room {
     double end = 0;              // seconds until its answer ends and its KV is free
     double held = 0, grows = 0;  // tokens
+    double prefix = 0;           // of its own, what the request's prompt begins with
   };
   // The figures of an answer that a forecast reads, in 64 bytes: it reads every answer at the engine.
   struct Open {

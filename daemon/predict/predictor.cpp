@@ -149,7 +149,8 @@ void set_profile_facts(const policy::TargetInstance& target, std::string_view pr
     return own == nullptr || policy::is_predicted(*own);
   };
   const auto set = [&](TargetFact which, const std::optional<policy::FactValue>& value, const Text& source) {
-    if (may_set(which)) facts.set_of_profile(profile, fact_of(target, which), value, std::string(source.view()));
+    if (may_set(which))
+      facts.set_of_profile(profile, fact_of(target, which), value, std::string(source.view()));
   };
   const auto set_times = [&](TargetFact p50, TargetFact p90, const std::optional<Times>& times,
                              const Text& source) {
@@ -182,6 +183,7 @@ struct Predictor::Engine {
   std::string digest;  // of the file that it loaded last
   bool loaded = false;
   bool starts = false;  // EngineState::starts
+  bool fresh = true;    // nobody has had a token of its process
   std::optional<TimePoint> load_began;
   std::uint64_t load_seen_by = 0;    // the stay that it began for; 0: that has left
   double until_room = 0;             // of a load that began now: seconds until others have ended for it
@@ -256,7 +258,10 @@ void Predictor::look_at(Engine& engine, const Query& query) {
       std::ranges::find(query.engines, std::string_view(engine.backend), &EngineState::backend);
   const bool loaded = state != query.engines.end() && state->loaded;
   if (loaded) engine.load_began.reset();
-  if (loaded && (!engine.loaded || state->process != engine.process)) prefixes_.forget(engine.prefixes);
+  if (loaded && (!engine.loaded || state->process != engine.process)) {
+    prefixes_.forget(engine.prefixes);
+    engine.fresh = true;
+  }
   if (loaded && state->digest != engine.digest) {
     if (!engine.digest.empty()) {
       engine.model = {};
@@ -408,7 +413,7 @@ double Predictor::until_room(const Query& query, const Engine& engine, const pol
   std::vector<Victim> victims;
   for (const Neighbour& neighbour : query.neighbours) {
     const auto model = models_.find(neighbour.model);
-    const Engine* other = nullptr;
+    Engine* other = nullptr;
     if (model != models_.end())
       if (const auto it = model->second->engines.find(neighbour.backend); it != model->second->engines.end())
         other = it->second.get();
@@ -416,8 +421,8 @@ double Predictor::until_room(const Query& query, const Engine& engine, const pol
     const bool shares = other != nullptr ? other->work.shares_with(engine.work)
                                          : device_group(neighbour.backend) == device_group(target.kind);
     if (!shares) continue;
-    victims.push_back({other == nullptr ? 0 : other->work.until_done(other->model),
-                       static_cast<double>(neighbour.bytes)});
+    victims.push_back(
+        {other == nullptr ? 0 : other->work.until_done(other->model), static_cast<double>(neighbour.bytes)});
   }
   std::ranges::sort(victims, {}, &Victim::until);
   double missing = static_cast<double>(*needed - *free), out = 0;
@@ -444,12 +449,14 @@ std::optional<TimePoint> Predictor::idle_since(std::string_view model, std::stri
   return engine == known->second->engines.end() ? TimePoint{} : engine->second->work.idle_since();
 }
 
-void Predictor::set_profiles(const Query& query, const policy::TargetInstance& target, const Prediction& without,
-                             std::optional<std::int64_t> load_ms, bool as_if_loaded, Facts& facts) {
+void Predictor::set_profiles(const Query& query, const policy::TargetInstance& target,
+                             const Prediction& without, std::optional<std::int64_t> load_ms,
+                             bool as_if_loaded, Facts& facts) {
   for (const ProfileTarget& profile : query.profiles) {
     if (profile.backend != target.id) continue;
     const auto with = expect_with(query, profile, load_ms, as_if_loaded);
-    if (with && !has_same_times(*with, without)) set_profile_facts(target, profile.profile, *with, slo_of(facts), facts);
+    if (with && !has_same_times(*with, without))
+      set_profile_facts(target, profile.profile, *with, slo_of(facts), facts);
   }
 }
 
@@ -464,8 +471,7 @@ void Predictor::predict(const Query& query, Facts& facts) {
     const auto load_time = integer_of(facts, fact_of(target, TargetFact::load_time));
     if (Model* const model = model_of(query.model)) {
       Engine& engine = engine_of(*model, target.id, device_group(target.kind) == nullptr);
-      const auto state =
-          std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
+      const auto state = std::ranges::find(query.engines, std::string_view(target.id), &EngineState::backend);
       const bool has_room = state != query.engines.end() && (state->loaded || state->starts);
       engine.until_room = has_room ? 0 : until_room(query, engine, target, facts);
     }
@@ -567,6 +573,7 @@ Predictor::Place Predictor::enter(const Entering& entering) {
   stay.held = engine.loaded ? prefixes_.held(engine.prefixes, *query.prompt) : 0;
   stay.placed = query.now;
   stay.cold = !engine.loaded;
+  stay.fresh = !engine.loaded || engine.fresh;
   stay.resumed = entering.resumed;
   stay.settings = query.settings;
   const bool shares_prompt = engine.work.computes_for(query.request, query.prompt.get());
@@ -693,20 +700,26 @@ void Predictor::learn_prefill(Engine& engine, const Stay& stay) {
   const WorkDone &from = stay.at_begin, &to = stay.at_first;
   const double took = seconds_between(from.at, to.at);
   if (!(took > 0)) return;
+  engine.fresh = false;
   const double busy = std::max((to.busy_seconds - from.busy_seconds) / took, 1.0);
   PrefillWork work;
   work.tokens = std::max(to.prefilled - from.prefilled, stay.uncached());
   work.pairs = std::max(to.pairs - from.pairs, pairs_of(stay.uncached(), stay.cached));
   work.streams = (to.stream_seconds - from.stream_seconds) / took;
-  if (engine.model.wants_prefill()) engine.trials = 0;
+  // A GPU's driver compiles, and takes memory, when a kernel is first used: that is no speed.
+  constexpr double kSurprise = 4;
+  const bool surprises = stay.fresh && engine.backend != config::kCpu.id && engine.model.knows_prefill() &&
+                         took > kSurprise * engine.model.slowdown(busy) * engine.model.prefill(work);
+  if (engine.model.wants_prefill() && !surprises) engine.trials = 0;
   // The ratio first: it is over the values of the fit before.
   if (stay.raw_ttft > 0) {
     const double ttft = seconds_between(stay.placed, stay.first);
     engine.quality.ttft.add(ttft * 1e6, static_cast<double>(stay.ttft.p50),
                             static_cast<double>(stay.ttft.p90));
-    if (!stay.cold) engine.model.saw_ttft(stay.settings, stay.queued, ttft, stay.raw_ttft);
+    if (!stay.cold && !surprises) engine.model.saw_ttft(stay.settings, stay.queued, ttft, stay.raw_ttft);
   }
-  if (stay.waits_for_room) return;  // the engine had it, and waited for others' blocks: that is no prefill
+  if (stay.waits_for_room || surprises)
+    return;  // the engine had it, and waited for others' blocks: no prefill
   // Step budgets have a term of their own, which is an estimate: it is at most half of the time.
   const double own = took / engine.model.slowdown(busy);
   engine.model.prefilled(work, std::max(own - stay.shorter_steps * work.tokens, own / 2));

@@ -86,7 +86,8 @@ struct Query {
   std::int64_t unix_seconds = 0;  // for the book
   TimePoint now{};
   std::uint64_t request = 0;  // that waits or runs here already, and is asked about again; 0: none
-  // The request has them at the engine it is asked about. predict() asks with them, and with those of `profiles`.
+  // The request has them at the engine it is asked about. predict() asks with them, and with those of
+  // `profiles`.
   config::RequestSettings settings = {};
   std::span<const ProfileTarget> profiles = {};
   bool hard_slo = false;      // route::SloGate finds out whether a figure still holds
@@ -95,7 +96,7 @@ struct Query {
 // Of one engine. Microseconds.
 struct Prediction {
   std::int64_t queue = 0, load = 0, prefill = 0, step = 0;  // their sum is ttft.p50
-  double shorter_steps = 0;  // seconds of prefill and queue for each token, by step budgets
+  double shorter_steps = 0;     // seconds of prefill and queue for each token, by step budgets
   bool waits_for_room = false;  // queue lasts until answers have freed KV blocks
   std::uint32_t prompt_tokens = 0, cached_tokens = 0, output_tokens = 0;
   Times ttft;                        // of the first answer that begins

@@ -38,9 +38,9 @@ class ProfileRatios {
   }
   std::size_t size() const noexcept { return kept_.size(); }
 
-  // As RatioWindow::refitted() of `all`, the window of all requests. Where that has begun a level, ratios that
-  // have not are over times that nobody expects any more.
-  void refitted(RatioWindow Ratios::* window, double factor, const Ratios& all) {
+  // As RatioWindow::refitted() of `all`, the window of all requests. Where that has begun a level, ratios
+  // that have not are over times that nobody expects any more.
+  void refitted(RatioWindow Ratios::*window, double factor, const Ratios& all) {
     const bool all_begin = (all.*window).begins_level();
     for (Kept& one : kept_) {
       RatioWindow& own = one.ratios.*window;

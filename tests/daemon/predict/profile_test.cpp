@@ -31,7 +31,8 @@ struct SlowEngine {
     std::vector<Simulated> requests(40);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       requests[i].app = i % 3 == 0 ? "agent" : "chat";
-      requests[i].at = 20.0 * static_cast<double>(i / 2) + 0.05 * static_cast<double>(i % 2);  // two at a time
+      requests[i].at =
+          20.0 * static_cast<double>(i / 2) + 0.05 * static_cast<double>(i % 2);  // two at a time
       requests[i].prompt = 60 + 37 * static_cast<std::uint32_t>(i % 7);
       requests[i].output = 30;
     }
@@ -168,7 +169,8 @@ TEST(Profiles, AFactThatSomebodySetHoldsWithEveryProfile) {
 TEST(Profiles, WhatSettingsDoNotExplainIsLearned) {
   SlowEngine engine;
   const Prediction first = engine.expect(100);
-  const double ttft = static_cast<double>(first.ttft.p50) / 1e6, tpot = static_cast<double>(first.tpot->p50) / 1e6;
+  const double ttft = static_cast<double>(first.ttft.p50) / 1e6,
+               tpot = static_cast<double>(first.tpot->p50) / 1e6;
   const auto answer = [&](const config::RequestSettings& settings, double slower) {
     auto place = engine.predictor.enter({engine.query(100, settings), "cpu", engine.facts});
     place.began(at(engine.now));

@@ -112,6 +112,43 @@ TEST(KvRoom, SequencesOfAnAppShareWhatTheyFoundInTheCache) {
   EXPECT_GT(engine.queue(800), 0) << "another app's are its own";
 }
 
+// Agents behind one long system prompt.
+TEST(KvRoom, APromptNeedsNoBlocksForWhatItsAppsAnswersHoldOfIt) {
+  Group group;
+  EngineWork work(group);
+  EngineModel model;
+  AnswerLength app, other;
+  for (int i = 0; i < 8; ++i) {
+    app.answered(400);
+    model.decoded({}, kTokenTime);
+    PrefillWork prompt;
+    prompt.tokens = 100;
+    prompt.pairs = 5050;
+    model.prefilled(prompt, 0.1);
+  }
+  Stay stay;
+  stay.id = stay.request = 1;
+  stay.app = &app;
+  stay.prompt = 1500;
+  stay.print = std::make_shared<const PromptPrint>(PromptPrint{.bytes = 7500, .tokens = 1500});
+  stay.placed = at(1);
+  work.enter(std::move(stay));
+  work.begin(*work.find(1), at(1), model);
+  work.first_token(*work.find(1), at(2), model);
+  work.generated(*work.find(1), 1, at(2));
+  EngineWork::Asked asked;
+  asked.app = &app;
+  asked.request = 2;
+  asked.tokens = 100;  // 1400 are cached
+  asked.prompt = 1500;
+  asked.kv_tokens = 2'000;
+  asked.output = 400;
+  asked.slots = 4;
+  EXPECT_FALSE(work.ahead(asked, model, at(2)).waits_for_room);
+  asked.app = &other;
+  EXPECT_TRUE(work.ahead(asked, model, at(2)).waits_for_room) << "another app's blocks are not its own";
+}
+
 TEST(KvRoom, ThePromptsOfThoseThatGoFirstTakeRoom) {
   SmallKv engine;
   const auto large = engine.decodes(1000);
@@ -134,7 +171,7 @@ TEST(KvRoom, AWaitForRoomIsNoPrefill) {
   EXPECT_NEAR(static_cast<double>(prefill()), static_cast<double>(before), 0.1 * static_cast<double>(before));
 }
 
-// ---- of a load, in memory --------------------------------------------------------------------------------
+// ---- of a load, in memory ---------------------------------------------------------------------------------
 
 // An engine of `m` has to be loaded where another model's engine lies.
 struct FullMemory : SmallKv {

@@ -46,7 +46,8 @@ struct ThreeEngines {
     auto place = at_work(backend);
     place.received({"t", {1}, {}, kTokens, 0}, at(now += kTtft * slower));
     const double decode = (kOutput - 1) * kTpot * slower;
-    place.finished({kTokens, kOutput, 0}, {0, 0, static_cast<std::uint64_t>(decode * 1e6)}, at(now += decode));
+    place.finished({kTokens, kOutput, 0}, {0, 0, static_cast<std::uint64_t>(decode * 1e6)},
+                   at(now += decode));
   }
   // As predict() says it: that has to know who shares.
   double ttft(const std::string& backend) {
