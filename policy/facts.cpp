@@ -57,10 +57,7 @@ Facts::Facts(Targets targets) : targets_(std::move(targets)), places_(targets_->
 }
 
 Facts::Facts(const Facts& other)
-    : targets_(other.targets_),
-      used_(other.used_),
-      places_(other.places_),
-      of_profiles_(other.of_profiles_) {
+    : targets_(other.targets_), used_(other.used_), places_(other.places_), of_profiles_(other.of_profiles_) {
   facts_.reserve(places_.size());
   facts_.assign(other.facts_.begin(), other.facts_.begin() + static_cast<std::ptrdiff_t>(used_));
 }

@@ -83,7 +83,7 @@ class Facts {
   // an earlier assignment, for their storage.
   std::vector<Fact> facts_;
   std::size_t used_ = 0;
-  std::vector<Place> places_;  // in facts_, by id
+  std::vector<Place> places_;           // in facts_, by id
   std::vector<OfProfile> of_profiles_;  // few; in the order in which they were set
 };
 
