@@ -26,7 +26,7 @@ measure::Book book_of_a_slow_processor(const config::ModelEntry& model) {
 }
 
 struct BackgroundLoad : ::testing::Test {
-  std::shared_ptr<api::Settings> settings = make_settings();
+  std::shared_ptr<flyball::settings::Settings> settings = make_settings();
   std::unique_ptr<Rig> rig;
 
   void start(std::uint64_t free_bytes) {
