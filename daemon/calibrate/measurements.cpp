@@ -24,8 +24,8 @@ bool is_quantized(std::string_view type) {
   return named && kernels::block_shape(*named).values > 1;
 }
 
-// Of every sequence with a full context, as far as the governor gives a KV cache memory: a quarter of what
-// the weights leave of the machine's (Governor::grant). 0: not known.
+// Bytes of KV for every sequence with a full context, at most what the governor grants: a quarter of the
+// machine's memory that the weights leave (Governor::grant). 0: not known.
 std::uint64_t kv_bytes_of(const config::ModelEntry& model, const BackendInfo& info) {
   const std::uint64_t context =
       model.context > 0 ? model.context : std::min(info.context_length, graph::kDefaultContext);

@@ -26,6 +26,7 @@ const char* to_string(WorkerState state) noexcept;
 
 struct WorkerStatus {
   std::string model, backend;
+  std::string group = {};  // of the model's entry: one model of it may be loaded
   WorkerState state = WorkerState::stopped;
   int pid = 0;
   std::uint32_t restarts = 0;
@@ -95,6 +96,9 @@ struct Fleet {
   // worker_died events first) or the loop goes on without a request open on it.
   // Where it has to be loaded, other models' engines end for it, those at work once they have had their turn
   // and their answers have ended; until then it waits.
+  // A background asker delays, evicts and refuses nobody: it joins no other load, its load is answered with
+  // insufficient_memory where the memory is not free or another load needs it, and its failures leave no
+  // backoff, unless the model is invalid. The engine gives way to every load until a request uses it.
   virtual void acquire(const std::string& model, const std::string& backend, Acquired callback,
                        const Asker& asker = {}) = 0;
   // Ends the engines of a model on the operator's word (of `backend` alone unless it is ""), pinned ones,

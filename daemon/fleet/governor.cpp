@@ -55,7 +55,11 @@ void Governor::ask(Id id, MemoryClaim claim, TimePoint now) {
 
 void Governor::join(Id id, const Asker& asker) {
   const auto at = accounts_.find(id);
-  if (at != accounts_.end() && at->second.state == State::asking) fleet::join(at->second.claim.askers, asker);
+  if (at == accounts_.end() || at->second.state == State::ending) return;
+  Account& account = at->second;
+  if (account.state == State::asking) fleet::join(account.claim.askers, asker);
+  if (asker.background || !std::exchange(account.claim.spare, false)) return;
+  if (account.state != State::asking) ++counters_.loads;  // its grant counted none
 }
 
 void Governor::ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimePoint now) {
@@ -218,13 +222,15 @@ Governor::Step Governor::decide(const World& world) {
 
 std::optional<Governor::Action> Governor::make_room(const MemoryClaim& claim, TimePoint idle_since,
                                                     std::span<const Use> uses, TimePoint now) {
-  if (std::ranges::none_of(claim.askers, &Asker::may_evict)) return std::nullopt;
   const World world{now, uses, {}, false};
   Round round(world, pools_.size());
   see(round);
-  const auto victim = idle_longest(claim.pool, idle_since);
+  auto victim = idle_spare(claim.pool);
+  if (!victim && std::ranges::any_of(claim.askers, &Asker::may_evict)) {
+    victim = idle_longest(claim.pool, idle_since);
+    if (victim) ++counters_.evictions;
+  }
   if (!victim) return std::nullopt;
-  ++counters_.evictions;
   end(round, *victim, "model " + claim.model + " needs its memory");
   return std::move(round.step.actions.back());
 }
@@ -240,6 +246,15 @@ std::optional<Governor::Id> Governor::idle_longest(std::size_t pool, TimePoint i
     if (oldest == accounts_.end() || *a.idle_since < *oldest->second.idle_since) oldest = at;
   }
   return oldest == accounts_.end() ? std::nullopt : std::optional(oldest->first);
+}
+
+// A ready engine of the pool that no request has used. Measuring processes are not among the uses.
+std::optional<Governor::Id> Governor::idle_spare(std::size_t pool) const {
+  const auto at = std::ranges::find_if(accounts_, [&](const auto& entry) {
+    const Account& a = entry.second;
+    return a.claim.spare && a.claim.pool == pool && a.state == State::ready && a.idle_since;
+  });
+  return at == accounts_.end() ? std::nullopt : std::optional(at->first);
 }
 
 void Governor::see(Round& round) {
@@ -372,7 +387,10 @@ void Governor::visit(Round& round, Id id) {
   const Share share = best_share(account);
   if (least > share.could_be_left)
     return needs(share.could_be_left, " within the app's limits.resident", true);
-  if (least > share.left) return wait_for_share(round, id, account, share);
+  if (least > share.left) {
+    if (account.claim.spare) return needs(share.left, " within the app's limits.resident", true);
+    return wait_for_share(round, id, account, share);
+  }
 
   const std::uint64_t free = this->free(pool, round.available(pool));
   const std::uint64_t promised = round.promised[pool];

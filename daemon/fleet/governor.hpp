@@ -4,8 +4,9 @@
 //   -> end -> gone (the account is free)
 // Engines without work end for others, those longest idle first and no more than it takes; one at work is
 // held (new requests wait) once it has had its turn, and ends when its streams have: two models that do not
-// fit together take turns, and no stream is cut. A spare one has what nobody else wants: it is refused what
-// is not free, nobody ends for it, and it ends as soon as anybody asks.
+// fit together take turns, and no stream is cut. A spare one (a measuring process, an engine loaded in the
+// background) has what nobody else wants: it is refused what is not free, nobody ends for it, and it ends as
+// soon as anybody asks. A spare engine is an ordinary one from its first request on.
 // Every eviction is decided here and nowhere else; WorkerFleet::act() carries it out.
 #pragma once
 
@@ -41,7 +42,7 @@ struct MemoryClaim {
   MemoryNeed need;
   std::string group = {};                              // of its models one may be loaded; "": none
   bool pinned = false;                                 // ends for nobody
-  bool spare = false;                                  // measures while nothing is asked, and serves nobody
+  bool spare = false;                                  // no request needs it: it ends for anybody
   std::uint64_t most = UINT64_MAX;  // bytes of the pool that this engine could ever have
   std::vector<Asker> askers = {{}};  // what one of them may it may; never empty
   std::optional<std::chrono::milliseconds> keep = {};  // without work for so long: it ends
@@ -69,7 +70,9 @@ class Governor {
   void set(std::vector<MemoryPool> pools, GovernorLimits limits);
 
   void ask(Id id, MemoryClaim claim, TimePoint now);  // once; precondition: the pool exists
-  void join(Id id, const Asker& asker);               // somebody else waits for it, too
+  // Another app waits for the load. An asker with a request ends what is spare about the engine, which may
+  // be ready.
+  void join(Id id, const Asker& asker);
   // bytes: what it holds in fact. Of one that did not ask, too.
   void ready(Id id, const MemoryClaim& claim, std::uint64_t bytes, TimePoint now);
   // What it has taken of the system by now. The rest of its account is not there for others, whatever the
@@ -118,9 +121,9 @@ class Governor {
   };
   // What is to be done now. To be asked whenever something has happened, or look_again has come.
   Step decide(const World& world);
-  // The eviction that lets a load be tried again that failed for want of memory although it was granted: of the
-  // claim's pool the engine that has been idle longest, and since `idle_since` at the latest. Absent: no engine
-  // of the pool may end for it. The claim's account need not exist.
+  // The eviction that lets a load be tried again that failed for want of memory although it was granted: of
+  // the claim's pool a spare engine, else the engine that has been idle longest, and since `idle_since` at
+  // the latest. Absent: no engine of the pool may end for it. The claim's account need not exist.
   std::optional<Action> make_room(const MemoryClaim& claim, TimePoint idle_since, std::span<const Use> uses,
                                   TimePoint now);
 
@@ -180,6 +183,7 @@ class Governor {
   bool stays(Id id, const Account& account) const { return account.claim.pinned && !is_unwanted(id); }
   void see(Round& round);
   std::optional<Id> idle_longest(std::size_t pool, TimePoint idle_since) const;
+  std::optional<Id> idle_spare(std::size_t pool) const;
   void give_way(Round& round);
   void unload_unwanted(Round& round);
   void unload_idle(Round& round);

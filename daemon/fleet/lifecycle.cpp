@@ -44,15 +44,14 @@ ErrorCode load_failure(ErrorCode cause) {
   }
 }
 
-// Nothing but a changed file or entry helps. A file that cannot be read is looked for again: its disk may
-// come back.
-bool is_final(ErrorCode cause) {
+}  // namespace
+
+// A file that cannot be read is looked for again: its disk may come back.
+bool Lifecycle::is_final(ErrorCode cause) {
   const ErrorCode code = load_failure(cause);
   return cause != ErrorCode::io_error &&
          (code == ErrorCode::model_invalid || code == ErrorCode::model_unsupported);
 }
-
-}  // namespace
 
 Lifecycle::Wanted Lifecycle::wanted(TimePoint now) {
   if (invalid_) return {false, last_error_};

@@ -44,6 +44,9 @@ class Lifecycle {
   };
   Ended ended(TimePoint now, const Error& cause, bool deliberate);
 
+  // Only a changed file or entry of the model helps after this failure of a load.
+  static bool is_final(ErrorCode cause);
+
   // The restart moment has come (or passed unused).
   void restart(bool spawning);
   // After a reload; what has happened is judged by the new ones from the next event on.

@@ -14,6 +14,7 @@ constexpr std::size_t kShownDigest = 12;  // hexadecimal digits, as `flyball che
 WorkerStatus status_of(const Slot& slot, TimePoint now) {
   WorkerStatus s;
   s.model = slot.entry.id;
+  s.group = slot.entry.group;
   s.backend = slot.backend;
   s.state = slot.lifecycle.state(now);
   s.restarts = slot.lifecycle.restarts();
@@ -76,7 +77,8 @@ MemoryClaim claim_of(const Slot& slot, std::size_t pool, const MemoryNeed& need,
   claim.pool = pool;
   claim.need = need;
   claim.group = slot.entry.group;
-  claim.pinned = slot.preloaded || slot.entry.pin;
+  claim.spare = slot.background;
+  claim.pinned = !slot.background && (slot.preloaded || slot.entry.pin);
   claim.askers = slot.load_for();
   if (const auto keep = slot.entry.idle_unload.value_or(idle_unload); keep.count() > 0) claim.keep = keep;
   return claim;

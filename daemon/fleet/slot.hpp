@@ -34,6 +34,7 @@ struct Slot {
   bool ready = false;
   bool draining = false;
   bool preloaded = false;  // started, and started again, without a request
+  bool background = false;  // of its process: it was started in the background, and no request has come since
   bool unloaded = false;   // by the operator, and not started since
   bool unload_next = false;  // the next process ends when it has answered the requests that wait for it
   std::vector<std::function<void()>> when_ended;  // of the process that is there
@@ -67,7 +68,7 @@ worker::WorkerOptions worker_options(const Slot& slot, const std::vector<std::st
 MemoryClaim claim_of(const Slot& slot, std::size_t pool, const MemoryNeed& need,
                      std::chrono::milliseconds idle_unload);
 
-// Both of one that has a client.
+// Precondition of both: the slot has a client.
 void log_ready(const Slot& slot);
 void tell_left_behind(const Slot& slot);
 

@@ -232,10 +232,17 @@ class WorkerFleet final : public Fleet {
       }
       slot = add((*any)->entry, backend);
     }
+    if (!asker.background && std::exchange(slot->background, false)) {
+      governor_.join(slot->id, asker);
+      memory_.keep(*slot);
+    }
     // One that is ending is waited for: its successor, or the decision to start none, answers.
     const bool held = governor_.held(slot->id) || governor_.is_unwanted(slot->id);
     if (slot->ready && slot->client->accepting() && !held) return answer(callback, slot->client.get());
     if (slot->lifecycle.invalid() && slot->stamp != file_stamp(slot->entry.path)) slot->lifecycle.forgive();
+    if (asker.background &&
+        (slot->unloaded || slot->lifecycle.state(steady_clock::now()) != WorkerState::stopped))
+      return answer(callback, fail(ErrorCode::model_unavailable, "The engine does not stand still."));
     const Lifecycle::Wanted wanted = slot->lifecycle.wanted(steady_clock::now());
     if (wanted.refuse) return answer(callback, std::unexpected(*wanted.refuse));
     if (slot->waiters.size() >= kMaxWaiters) {
@@ -278,7 +285,7 @@ class WorkerFleet final : public Fleet {
         if (--unloading->left == 0) unloading->callback(std::move(unloading->engines));
       });
       governor_.unload(slot->id);
-      if (!slot->ready && slot->waiters.empty())
+      if (!slot->ready && (slot->waiters.empty() || slot->background))
         stop(*slot, steady_clock::now());  // no request wants this load
     }
     if (refused && unloading->left == 0)
@@ -314,6 +321,8 @@ class WorkerFleet final : public Fleet {
     slot->stamp = file_stamp(entry.path);
     slot->draining = false;
     slot->unloaded = false;
+    slot->background =
+        !slot->preloaded && !slot->askers.empty() && std::ranges::all_of(slot->askers, &Asker::background);
     slot->began = steady_clock::now();
     const std::weak_ptr<Slot> weak = slot;
     slot->id = ++last_id_;
@@ -369,6 +378,8 @@ class WorkerFleet final : public Fleet {
     } else if (slot->draining) {
       slot->lifecycle.ended(steady_clock::now(), cause, true);
       if (!draining_) follow(slot);
+    } else if (slot->background) {
+      on_background_failed(slot, cause);
     } else if (!make_room(slot, cause)) {
       on_failed(slot, cause);
     }
@@ -383,6 +394,16 @@ class WorkerFleet final : public Fleet {
     slot->lifecycle.ended(steady_clock::now(), refused.error, true);
     if (slot->load_for() == refused.of) return answer_all(*slot, std::unexpected(refused.error));
     if (slot->lifecycle.wanted(steady_clock::now()).spawn) spawn(slot);
+  }
+
+  // No request waited for the engine, so none is to meet its failure: it is not started again, and leaves
+  // neither a death nor a backoff. A final error stays, since each load would end with it.
+  void on_background_failed(const std::shared_ptr<Slot>& slot, const Error& cause) {
+    spdlog::warn("engine failed in the background: {}{} | model={} backend={} code={}", cause.message,
+                 cause.where.empty() ? "" : " (" + cause.where + ")", slot->entry.id, slot->backend,
+                 to_string(cause.code));
+    slot->lifecycle.ended(steady_clock::now(), cause, !Lifecycle::is_final(cause.code));
+    answer_all(*slot, std::unexpected(cause));
   }
 
   // Of a load or of an engine, and no room is made for it.
@@ -501,12 +522,16 @@ class WorkerFleet final : public Fleet {
         slot.granted = steady_clock::now();
         return slot.client->grant(action.kv_bytes);
       case Governor::Action::Kind::refuse:
+        // A request that comes before the process has ended asks anew after a background load's refusal.
         slot.refused =
-            Slot::Refusal{std::move(*action.error), action.of_asker ? slot.load_for() : std::vector<Asker>{}};
+            Slot::Refusal{std::move(*action.error),
+                          action.of_asker || slot.background ? slot.load_for() : std::vector<Asker>{}};
         return slot.client->drain(steady_clock::now());
       case Governor::Action::Kind::end:
         spdlog::info("engine ends: {} | model={} backend={}", action.why, slot.entry.id, slot.backend);
         slot.draining = true;
+        if (slot.background)  // else follow() would start it again for them
+          answer_all(slot, fail(ErrorCode::insufficient_memory, "The load gave way: " + action.why + "."));
         return slot.client->drain(steady_clock::now());
       case Governor::Action::Kind::hold:
         spdlog::info("engine ends after its answers: {} | model={} backend={}", action.why, slot.entry.id,

@@ -351,6 +351,138 @@ TEST_F(FleetMemoryTest, PinnedOnesStayAndIdleOnesGo) {
   EXPECT_EQ(fleet->memory().idle_unloads, 1U);
 }
 
+// An engine that is loaded in the background while requests of its model go elsewhere.
+struct ABackgroundLoad : FleetMemoryTest {
+  static Asker background(std::uint64_t resident = 0) { return {"alice", false, resident, true}; }
+  // Begins one that has its memory and does not end by itself.
+  void begin(const std::string& id, int loads_begun = 1) {
+    fleet->acquire(
+        id, "cpu", [this](Result<Backend*> r) { got = std::move(r); }, background());
+    ASSERT_TRUE(until([&] { return loads(id) == loads_begun; }));
+  }
+  std::optional<Result<Backend*>> got;
+};
+
+TEST_F(ABackgroundLoad, EndsForTheLoadOfAnotherAppAndIsNotStartedAgain) {
+  for (const bool may_evict : {false, true}) {
+    SCOPED_TRACE(may_evict);
+    config.models.clear();
+    model("a", "need=60,load_ms=30000");
+    model("b", "need=60");
+    make();
+    got.reset();
+    const int begun = may_evict ? 2 : 1;
+    begin("a", begun);
+    ASSERT_TRUE(acquire("b", {"bob", may_evict, 0}));
+    ASSERT_TRUE(got);
+    EXPECT_EQ((*got).error().code, ErrorCode::insufficient_memory);
+    EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+    EXPECT_EQ(loads("a"), begun);
+    EXPECT_EQ(fleet->memory().loads, 1U);
+    EXPECT_EQ(fleet->memory().evictions, 0U);
+    EXPECT_EQ(fleet->memory().refusals, 0U);
+  }
+}
+
+TEST_F(ABackgroundLoad, LeavesAnEngineThatEndsForTheLoadOfAnotherApp) {
+  for (const bool may_evict : {false, true}) {
+    SCOPED_TRACE(may_evict);
+    config.models.clear();
+    model("a", "need=60").pin = true;
+    model("b", "need=60");
+    config.memory.turn = seconds(60);
+    make();
+    ASSERT_TRUE(acquire("a", background()));
+    EXPECT_EQ(fleet->memory().pools.at(0).free, 100U) << "its memory counts as available";
+    ASSERT_TRUE(acquire("b", {"bob", may_evict, 0})) << "at once, although the model is pinned";
+    EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+    EXPECT_EQ(fleet->memory().evictions, 0U);
+  }
+}
+
+TEST_F(ABackgroundLoad, KeepsNothingOfTheShareOfItsApp) {
+  model("a", "need=60");
+  model("b", "need=60");
+  config.memory.limit = 200;
+  make();
+  ASSERT_TRUE(acquire("a", background(60)));
+  EXPECT_TRUE(acquire("b", {"alice", false, 60}));
+  EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+}
+
+TEST_F(ABackgroundLoad, IsAnOrdinaryOneFromItsFirstRequestOn) {
+  model("pinned", "need=60").pin = true;
+  model("b", "need=60");
+  make();
+  ASSERT_TRUE(acquire("pinned", background()));
+  EXPECT_EQ(fleet->memory().loads, 0U);
+  ASSERT_TRUE(acquire("pinned", {"bob", false, 0}));
+  EXPECT_EQ(fleet->memory().loads, 1U);
+  const auto refused = acquire("b");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::insufficient_memory);
+  EXPECT_EQ(status_of("pinned").state, WorkerState::ready);
+  EXPECT_EQ(loads("pinned"), 1);
+}
+
+TEST_F(ABackgroundLoad, ServesTheRequestThatJoinsItAndEndsForNobodyFromThenOn) {
+  model("a", "need=60,load_ms=300");
+  model("b", "need=60");
+  make();
+  begin("a");
+  std::optional<Result<Backend*>> joined;
+  fleet->acquire("a", "cpu", [&](Result<Backend*> r) { joined = std::move(r); }, {"bob", false, 0});
+  EXPECT_FALSE(acquire("b", {"carol", false, 0}));
+  ASSERT_TRUE(until([&] { return joined.has_value(); }));
+  EXPECT_TRUE(*joined);
+  EXPECT_TRUE(got && *got);
+  EXPECT_EQ(loads("a"), 1);
+}
+
+TEST_F(ABackgroundLoad, IsRefusedAtOnceWhereTheMemoryIsNotFree) {
+  model("a", "need=60");
+  model("b", "need=60");
+  config.worker.backoff_min = seconds(60);
+  make();
+  ASSERT_TRUE(acquire("a"));
+  const auto refused = acquire("b", background());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::insufficient_memory);
+  EXPECT_EQ(status_of("a").state, WorkerState::ready);
+  EXPECT_EQ(fleet->memory().refusals, 0U);
+  EXPECT_EQ(fleet->memory().waits, 0U);
+  EXPECT_TRUE(acquire("b")) << "a request meets no backoff";
+}
+
+TEST_F(ABackgroundLoad, ThatCrashesIsNotRepeatedAndCountsNoDeath) {
+  model("a", "crash_load");
+  make();
+  EXPECT_FALSE(acquire("a", background()));
+  EXPECT_EQ(loads("a"), 1);
+  EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+  EXPECT_FALSE(acquire("a"));
+  EXPECT_EQ(loads("a"), 1 + 3) << "its own deaths disable the engine";
+}
+
+TEST_F(ABackgroundLoad, ThatFindsNoMemoryLeavesNoBackoff) {
+  model("a", "fail=insufficient_memory");
+  config.worker.backoff_min = config.worker.backoff_max = seconds(60);
+  make();
+  EXPECT_FALSE(acquire("a", background()));
+  EXPECT_EQ(status_of("a").state, WorkerState::stopped);
+  EXPECT_FALSE(acquire("a"));
+  EXPECT_EQ(loads("a"), 2) << "the request tried for itself";
+  EXPECT_EQ(status_of("a").state, WorkerState::backoff);
+}
+
+TEST_F(ABackgroundLoad, OfAnInvalidModelIsTheLastOne) {
+  model("a", "fail=model_invalid");
+  make();
+  EXPECT_EQ(acquire("a", background()).error().code, ErrorCode::model_invalid);
+  EXPECT_EQ(acquire("a").error().code, ErrorCode::model_invalid);
+  EXPECT_EQ(loads("a"), 1);
+}
+
 TEST_F(FleetMemoryTest, OfAGroupOneModelIsLoaded) {
   model("a", "need=10").group = "g";
   model("b", "need=10").group = "g";

@@ -690,6 +690,46 @@ TEST(Governor, WhatIsLentIsFreeForEngines) {
   EXPECT_EQ(governor.free_for_engines(0, Governor::kUnknown), 100U);
 }
 
+TEST(Governor, ASpareEngineIsAnOrdinaryOneFromItsFirstRequestOn) {
+  Governor governor({{"the machine", 100, true}});
+  auto mine = spare("a", 60);
+  mine.askers = {{.app = "alice", .may_evict = false, .background = true}};
+  governor.ask(1, mine, {});
+  ASSERT_EQ(governor.decide({TimePoint(), {}, {}, false}).actions.at(0).kind, Kind::load);
+  governor.join(1, {.app = "bob", .background = true});
+  EXPECT_EQ(governor.pools()[0].engines, 0U) << "no request";
+  governor.join(1, {.app = "bob"});
+  EXPECT_EQ(governor.pools()[0].engines, 1U);
+  EXPECT_EQ(governor.counters().loads, 1U);
+  governor.ask(2, claim("b", 60), {});
+  EXPECT_TRUE(governor.decide({TimePoint(), {}, {}, false}).actions.empty()) << "it loads on";
+}
+
+TEST(Governor, ASpareOneThatARequestJoinsWaitsLikeIt) {
+  Machine m(100);
+  m.ask(1, claim("a", 60));
+  m.work(1);
+  m.governor.ask(2, spare("b", 60), m.now);
+  m.governor.join(2, {.app = "bob"});
+  m.decide();
+  EXPECT_TRUE(m.governor.waits(2));
+  EXPECT_FALSE(m.refused.contains(2));
+}
+
+TEST(Governor, ASpareOneWaitsForNoShareOfItsApp) {
+  Machine m(100);
+  auto first = claim("a", 40);
+  first.askers = {{.app = "alice", .may_evict = true, .resident = 60}};
+  m.ask(1, first);
+  m.work(1);
+  auto second = spare("b", 40);
+  second.askers = {{.app = "alice", .may_evict = false, .resident = 60, .background = true}};
+  m.ask(2, second);
+  EXPECT_EQ(m.refused[2],
+            "The model needs 40 bytes of this machine's memory; 20 bytes are available within the app's "
+            "limits.resident.");
+}
+
 // A load that failed for want of memory although it was granted: which engine ends for its next try.
 class MakesRoom : public testing::Test {
  protected:
@@ -742,6 +782,18 @@ TEST_F(MakesRoom, InTheMemoryThatIsShort) {
 }
 
 // An engine that ended for a load and is wanted again meanwhile does not end for it twice.
+TEST_F(MakesRoom, FirstByTheEndOfASpareEngineAlsoForWhoMayNotEvict) {
+  idle(1, 0);
+  auto c = claim("background", 10);
+  c.spare = true;
+  governor.ready(2, c, 10, at(0));
+  uses.push_back({2, at(19)});
+  EXPECT_EQ(victim(9, 0, false), 2U);
+  EXPECT_EQ(governor.counters().evictions, 0U);
+  EXPECT_FALSE(victim(9, 0, false));
+  EXPECT_EQ(victim(9), 1U);
+}
+
 TEST_F(MakesRoom, WithoutEnginesThatWorkedSinceTheLoadFirstFailed) {
   idle(1, 5);
   EXPECT_FALSE(victim(4));
