@@ -9,11 +9,15 @@ using policy::Facts;
 using policy::Picked;
 using policy::TargetFact;
 
-constexpr std::string_view kBegins = "loading in the background, ",
-                           kExplained = "would be loaded in the background, ";
-
 bool is(const Facts& facts, const std::string& backend, TargetFact which) {
   return facts.is_true(facts.targets()->fact_of(backend, which));
+}
+
+bool another_holds_slo(const std::string& backend, const Facts& facts) {
+  return std::ranges::any_of(facts.targets()->instances(), [&](const policy::TargetInstance& target) {
+    return target.id != backend && facts.is_true(fact_of(target, TargetFact::available)) &&
+           facts.is_true(fact_of(target, TargetFact::meets_slo));
+  });
 }
 
 std::string gain_of(Picked::By by, bool slo_missed) {
@@ -51,36 +55,47 @@ std::vector<std::string> cold_engines(const policy::Decision& decision, const Fa
   return out;
 }
 
+bool stands_still(std::span<const fleet::WorkerStatus> workers, const config::ModelEntry& model,
+                  std::string_view backend) {
+  return std::ranges::none_of(workers, [&](const fleet::WorkerStatus& worker) {
+    if (worker.model != model.id)
+      return !model.group.empty() && worker.group == model.group && worker.pid != 0;
+    return worker.backend == backend &&
+           (worker.state != fleet::WorkerState::stopped || worker.unloaded || worker.invalid);
+  });
+}
+
 std::optional<std::string> gain_if_loaded(const policy::Tree& tree, const std::string& backend,
                                           const Facts& if_loaded) {
   const policy::Decision decision = policy::decide(tree, if_loaded);
   if (decision.target == nullptr || decision.target->backend != backend) return std::nullopt;
-  for (const policy::PickTrace& pick : decision.picks)
-    if (pick.rule == decision.rule) return gain_of(pick.picked.by, pick.picked.slo_missed);
+  for (const policy::PickTrace& pick : decision.picks) {
+    if (pick.rule != decision.rule) continue;
+    if (pick.picked.by == Picked::By::trial && another_holds_slo(backend, if_loaded)) return std::nullopt;
+    return gain_of(pick.picked.by, pick.picked.slo_missed);
+  }
   return gain_of(Picked::By::first, false);
 }
 
-void set_background_load(const BackgroundLoad& load, Facts& facts) {
-  const policy::FactId fits = facts.targets()->fact_of(load.backend, TargetFact::fits_now);
-  const policy::Fact before = *facts.get(fits);
-  facts.set(fits, before.value, std::string(load.begins ? kBegins : kExplained) + load.gain, before.age);
+std::string background_load_text(const BackgroundLoad& load, bool begins) {
+  return load.backend + (begins ? ": loading in the background, " : ": would be loaded in the background, ") +
+         load.gain;
 }
 
-std::string background_load_text(const Facts& facts) {
-  for (const policy::TargetInstance& target : facts.targets()->instances()) {
-    const policy::Fact* const fits = facts.get(fact_of(target, TargetFact::fits_now));
-    if (fits != nullptr && (fits->source.starts_with(kBegins) || fits->source.starts_with(kExplained)))
-      return target.id + ": " + fits->source;
-  }
-  return {};
-}
-
-bool BackgroundPace::may_search(std::string_view model, TimePoint now) {
+bool BackgroundPace::may_search(std::string_view app, std::string_view model, TimePoint now) const {
   if (loads_) return false;
+  std::size_t recent = 0;
+  for (const Search& search : searches_) {
+    if (now - search.at >= kSearch) continue;
+    if (search.app == app && search.model == model) return false;
+    ++recent;
+  }
+  return recent < kMostSearches;
+}
+
+void BackgroundPace::searched(std::string_view app, std::string_view model, TimePoint now) {
   std::erase_if(searches_, [&](const Search& search) { return now - search.at >= kSearch; });
-  if (std::ranges::find(searches_, model, &Search::model) != searches_.end()) return false;
-  searches_.push_back({std::string(model), now});
-  return true;
+  searches_.push_back({std::string(app), std::string(model), now});
 }
 
 std::chrono::seconds BackgroundPace::rest_after(std::uint32_t fruitless) noexcept {

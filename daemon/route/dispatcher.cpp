@@ -38,6 +38,14 @@ predict::EngineState state_of(const fleet::WorkerStatus& worker) {
           worker.state == fleet::WorkerState::starting && !worker.waits_for_memory};
 }
 
+std::vector<predict::ProfileTarget> profiles_of(const policy::Tree& tree) {
+  std::vector<predict::ProfileTarget> out;
+  for (const policy::Target* target : tree.program.targets)
+    if (const config::RequestSettings* settings = policy::settings_of(tree, *target))
+      out.push_back({target->backend, target->profile, *settings});
+  return out;
+}
+
 }  // namespace
 
 predict::DeviceGroups device_groups(const fleet::MemoryStatus& memory) {
@@ -129,10 +137,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
       neighbours.push_back({worker.model, worker.backend, worker.account_bytes});
   }
   if (spec.let_through) set_let_through(*spec.let_through, facts);
-  std::vector<predict::ProfileTarget> profiles;
-  for (const policy::Target* target : spec.tree.program.targets)
-    if (const config::RequestSettings* settings = policy::settings_of(spec.tree, *target))
-      profiles.push_back({target->backend, target->profile, *settings});
+  const std::vector<predict::ProfileTarget> profiles = profiles_of(spec.tree);
   predict::Query query = query_of(spec, asked, now);
   query.profiles = profiles;
   query.neighbours = neighbours;
@@ -163,24 +168,24 @@ std::optional<Error> Dispatcher::Impl::refusal(const JobSpec& spec, const policy
 
 std::optional<BackgroundLoad> Dispatcher::Impl::background_load(const JobSpec& spec, const Asked& asked,
                                                                 const policy::Facts& facts) {
-  const std::vector<std::string> cold = cold_engines(deciding, facts);
+  std::vector<std::string> cold = cold_engines(deciding, facts);
   const TimePoint now = Clock::now();
+  std::erase_if(
+      cold, [&](const std::string& backend) { return !background_pace.rested(spec.model.id, backend, now); });
   // A mere explanation (without a number) searches at any time, and leaves the pace alone.
-  if (cold.empty() || (asked.request != 0 && !background_pace.may_search(spec.model.id, now)))
+  const bool is_request = asked.request != 0;
+  if (cold.empty() || (is_request && !background_pace.may_search(spec.app.id, spec.model.id, now)))
     return std::nullopt;
   const auto workers = fleet.status();
-  const auto stands_still = [&](const std::string& backend) {
-    const auto worker = std::ranges::find_if(workers, [&](const fleet::WorkerStatus& one) {
-      return one.model == spec.model.id && one.backend == backend;
-    });
-    // An engine that the operator unloaded stays unloaded until a request has to have it.
-    return worker == workers.end() ||
-           (worker->state == fleet::WorkerState::stopped && !worker->unloaded && !worker->invalid);
-  };
+  std::erase_if(cold,
+                [&](const std::string& backend) { return !stands_still(workers, spec.model, backend); });
+  if (cold.empty()) return std::nullopt;
+  if (is_request) background_pace.searched(spec.app.id, spec.model.id, now);
+  const std::vector<predict::ProfileTarget> profiles = profiles_of(spec.tree);
   predict::Query query = query_of(spec, asked, now);
+  query.profiles = profiles;
   query.lines = lines_for(spec, asked);
   for (const std::string& backend : cold) {
-    if (!stands_still(backend) || !background_pace.rested(spec.model.id, backend, now)) continue;
     policy::Facts if_loaded = facts;
     predictor.predict_loaded(query, backend, if_loaded);
     if (auto gain = gain_if_loaded(spec.tree, backend, if_loaded))
@@ -189,11 +194,10 @@ std::optional<BackgroundLoad> Dispatcher::Impl::background_load(const JobSpec& s
   return std::nullopt;
 }
 
-// No engine ends for it: the app's right to evict is for the requests that wait.
-void Dispatcher::Impl::begin(BackgroundLoad load, const JobSpec& spec, policy::Facts& facts) {
-  load.begins = true;
-  set_background_load(load, facts);
-  background_pace.begin(spec.model.id, load.backend, Clock::now());
+bool Dispatcher::Impl::begin(const BackgroundLoad& load, const JobSpec& spec) {
+  const TimePoint now = Clock::now();
+  if (!background_pace.may_begin(spec.model.id, load.backend, now)) return false;
+  background_pace.begin(spec.model.id, load.backend, now);
   spdlog::info("engine loads in the background, {} | model={} backend={} app={}", load.gain, spec.model.id,
                load.backend, spec.app.id);
   fleet.acquire(spec.model.id, load.backend,
@@ -206,7 +210,8 @@ void Dispatcher::Impl::begin(BackgroundLoad load, const JobSpec& spec, policy::F
                     spdlog::info("engine not loaded in the background: {} | model={} backend={}",
                                  loaded.error().message, model, backend);
                 },
-                {spec.app.id, false, spec.app.limits.resident});
+                {spec.app.id, false, spec.app.limits.resident, true});
+  return true;
 }
 
 void Dispatcher::Impl::record(policy::Facts facts, double policy_us, std::optional<Error> refused,
@@ -324,7 +329,8 @@ Receipt Dispatcher::explain(const JobSpec& spec, std::span<const policy::NamedFa
   const double took = impl_->decide(spec, facts);
   auto refused = impl_->refusal(spec, facts);
   if (!refused)
-    if (const auto load = impl_->background_load(spec, asked, facts)) set_background_load(*load, facts);
+    if (const auto load = impl_->background_load(spec, asked, facts))
+      writer.background_load(background_load_text(*load, false));
   impl_->record(std::move(facts), took, std::move(refused), writer);
   writer.explained();
   return std::move(*receipt);

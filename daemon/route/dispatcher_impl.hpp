@@ -83,8 +83,8 @@ struct Dispatcher::Impl : std::enable_shared_from_this<Dispatcher::Impl> {
   // pace allows no search now.
   std::optional<BackgroundLoad> background_load(const JobSpec& spec, const Asked& asked,
                                                 const policy::Facts& facts);
-  // Begins the load, at the app's cost, and notes it in the facts.
-  void begin(BackgroundLoad load, const JobSpec& spec, policy::Facts& facts);
+  // Begins the load, at the app's cost. False: another background load has begun since it was found.
+  bool begin(const BackgroundLoad& load, const JobSpec& spec);
   // Records `deciding` and the refusal.
   void record(policy::Facts facts, double policy_us, std::optional<Error> refused,
               ReceiptWriter& receipt) const;

@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "daemon/route/background_load.hpp"
 #include "daemon/route/slo.hpp"
 
 namespace flyball::route {
@@ -36,7 +35,7 @@ nlohmann::json to_json(const Receipt& r) {
         {{"after_ms", again.after_ms}, {"from", again.from}, {"to", again.to}, {"why", again.why}});
   if (const std::string let_through = let_through_text(r.facts); !let_through.empty())
     out["let_through"] = let_through;
-  if (const std::string load = background_load_text(r.facts); !load.empty()) out["background_load"] = load;
+  if (!r.background_load.empty()) out["background_load"] = r.background_load;
   if (r.refused) out["refused"] = refusal_json(*r.refused);
   auto& timings = out["timings"] = nlohmann::json::object();
   timings["policy_us"] = r.policy_us;

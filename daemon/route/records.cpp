@@ -20,12 +20,13 @@ constexpr std::string_view kPutFrame = "INSERT OR IGNORE INTO decision_frames (d
 constexpr std::string_view kPutRecord =
     "INSERT INTO decisions (request, at, app, model, operation, rule, target, state, attempts, policy_us, "
     "router_us, queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, facts, frame, "
-    "policy, redecisions) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+    "policy, redecisions, background_load) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+    "?, ?, ?)";
 // Both begin with what read_row() takes.
 const std::string kSelectRow =
     "SELECT request, at, app, model, operation, rule, target, state, attempts, policy_us, router_us, "
     "queue_ms, ttft_ms, total_ms, prompt_tokens, cached_tokens, completion_tokens, redecisions, "
-    "d.facts, f.facts, ";
+    "background_load, d.facts, f.facts, ";
 const std::string kEachSince =
     kSelectRow +
     "frame FROM decisions d JOIN decision_frames f ON f.digest = frame WHERE at >= ? ORDER BY id";
@@ -33,7 +34,7 @@ const std::string kOne = kSelectRow +
                          "p.file, p.text FROM decisions d JOIN decision_frames f ON f.digest = frame "
                          "JOIN decision_policies p ON p.digest = policy "
                          "WHERE request = ? AND (? = '' OR app = ?) ORDER BY id DESC LIMIT 1";
-constexpr std::size_t kDelta = 18, kFrameFacts = 19, kFrame = 20, kPolicyFile = 20, kPolicyText = 21;
+constexpr std::size_t kDelta = 19, kFrameFacts = 20, kFrame = 21, kPolicyFile = 21, kPolicyText = 22;
 
 // What the writer's thread puts down. Shares with the daemon's what neither changes.
 struct Row {
@@ -126,6 +127,7 @@ Record read_row(store::Row row) {
   r.usage.cached_tokens = tokens(row[15]);
   r.usage.completion_tokens = tokens(row[16]);
   r.redecisions = read_redecisions(store::text(row[17]));
+  r.background_load = store::text(row[18]);
   return out;
 }
 
@@ -172,7 +174,8 @@ Result<void> put(store::Database& database, const Row& row) {
                                      row.facts,
                                      row.frame_key,
                                      policy,
-                                     redecisions_text(r.redecisions)});
+                                     redecisions_text(r.redecisions),
+                                     r.background_load});
   if (done && row.prunes) done = prune(database, r.created);
   return done;
 }

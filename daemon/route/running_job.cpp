@@ -121,9 +121,7 @@ void RunningJob::decide() {
     took += dispatcher_->decide(spec_, facts);
     miss.reset();
   }
-  if (!miss)
-    if (auto load = dispatcher_->background_load(spec_, asked, facts))
-      dispatcher_->begin(std::move(*load), spec_, facts);
+  if (!miss) background_load_ = dispatcher_->background_load(spec_, asked, facts);
   dispatcher_->record(std::move(facts), took, miss ? std::optional(slo_error(*miss)) : std::nullopt,
                       receipt_);
   if (!receipt().refused && !receipt().decision.target && receipt().decision.queue) {
@@ -243,7 +241,15 @@ void RunningJob::begin_choices() {
     if (!self->receipt().decision.target)
       return self->fail_all(self->nothing_to_ask("The policy names no engine that is available now."));
     self->begin_from(0);
+    self->load_in_background();
   });
+}
+
+// Behind the start of its first answer, so that no process is spawned before the request is sent.
+void RunningJob::load_in_background() {
+  const auto load = std::exchange(background_load_, std::nullopt);
+  if (load && !over_ && dispatcher_->begin(*load, spec_))
+    receipt_.background_load(background_load_text(*load, true));
 }
 
 // An engine that is refused for its load would never be loaded, and never hold the SLO.

@@ -69,6 +69,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   void warm_up();
   void foresee(std::size_t choice, const policy::Target& target);
   void begin_from(std::size_t choice);
+  void load_in_background();
   Error nothing_to_ask(std::string otherwise) const;
   void look_again();
   void act(std::size_t choice, Attempt::Action action);
@@ -110,6 +111,7 @@ class RunningJob final : public Job, public std::enable_shared_from_this<Running
   // The target that the request would go to if the gate let it in. Its refusal begins the load of that
   // engine.
   const policy::Target* refused_at_ = nullptr;
+  std::optional<BackgroundLoad> background_load_;  // found by its decision, and not begun
   std::int64_t retry_after_ms_ = -1;
 };
 

@@ -5,7 +5,7 @@
 namespace flyball::store {
 
 std::span<const std::string_view> schema_versions() noexcept {
-  static constexpr std::array<std::string_view, 8> kVersions = {
+  static constexpr std::array<std::string_view, 9> kVersions = {
       // 1: who wrote the file.
       R"(CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;)",
       // 2: decided requests (daemon/route/records.hpp). Digests name texts that many records share.
@@ -46,6 +46,8 @@ std::span<const std::string_view> schema_versions() noexcept {
       // 8: a load's outcome counts from the start of its process, and its prediction has the pages that it
       // takes.
       R"(DELETE FROM prediction_outcomes WHERE quantity = 'load_ms';)",
+      // 9: the load that a request began in the background (daemon/route/background_load.hpp); "" for none.
+      R"(ALTER TABLE decisions ADD COLUMN background_load TEXT NOT NULL DEFAULT '';)",
   };
   return kVersions;
 }

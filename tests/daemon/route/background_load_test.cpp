@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tests/daemon/api/fakes.hpp"
 
@@ -101,19 +102,55 @@ TEST_F(ColdEngines, GainWhereTheyWouldHaveBeenFaster) {
   EXPECT_EQ(gain("expected_total", std::int64_t{3'000'000}), std::nullopt);
 }
 
-TEST_F(ColdEngines, GainWhereTheyWouldHaveBeenTried) {
+TEST_F(ColdEngines, GainWhereTheyWouldHaveBeenTriedUnlessAnotherHoldsTheSlo) {
+  tree = testing::tree_of("default: {because: b, use: [vulkan, cpu], pick: fastest}\n");
+  set("cpu", "expected_total", std::int64_t{2'000'000});
+  EXPECT_EQ(gain("trial_due", true), std::nullopt) << "cpu holds it";
+  set("cpu", "meets_slo", false);
   EXPECT_EQ(gain("trial_due", true), "would have been tried");
 }
 
-TEST_F(ColdEngines, TheFactsSayThatOneLoads) {
-  EXPECT_EQ(background_load_text(facts), "");
-  policy::Facts explained = facts;
-  set_background_load({"vulkan", "would have met the SLO", true}, facts);
-  EXPECT_EQ(background_load_text(facts), "vulkan: loading in the background, would have met the SLO");
-  EXPECT_THAT(cold(), ElementsAre("vulkan", "opencl")) << "the value is the same";
-  set_background_load({"opencl", "would have been faster"}, explained);
-  EXPECT_EQ(background_load_text(explained),
-            "opencl: would be loaded in the background, would have been faster");
+TEST(BackgroundLoadText, TellsALoadThatBeginsFromAnExplainedOne) {
+  const BackgroundLoad load{"vulkan", "would have met the SLO"};
+  EXPECT_EQ(background_load_text(load, true), "vulkan: loading in the background, would have met the SLO");
+  EXPECT_EQ(background_load_text(load, false),
+            "vulkan: would be loaded in the background, would have met the SLO");
+}
+
+TEST(BackgroundLoadOf, AnEngineThatStandsStill) {
+  config::ModelEntry model;
+  model.id = "m";
+  std::vector<fleet::WorkerStatus> workers(1);
+  fleet::WorkerStatus& vulkan = workers[0];
+  vulkan.model = "m";
+  vulkan.backend = "vulkan";
+  EXPECT_TRUE(stands_still(workers, model, "vulkan"));
+  vulkan.unloaded = true;
+  EXPECT_FALSE(stands_still(workers, model, "vulkan"));
+  vulkan.unloaded = false;
+  vulkan.invalid = true;
+  EXPECT_FALSE(stands_still(workers, model, "vulkan"));
+  vulkan.invalid = false;
+  vulkan.state = fleet::WorkerState::backoff;
+  EXPECT_FALSE(stands_still(workers, model, "vulkan"));
+  EXPECT_TRUE(stands_still(workers, model, "opencl"));
+}
+
+TEST(BackgroundLoadOf, NoModelWhileAnotherOfItsGroupIsThere) {
+  config::ModelEntry model;
+  model.id = "m";
+  model.group = "g";
+  std::vector<fleet::WorkerStatus> workers(1);
+  fleet::WorkerStatus& mate = workers[0];
+  mate.model = "mate";
+  mate.backend = "cpu";
+  mate.group = "g";
+  EXPECT_TRUE(stands_still(workers, model, "vulkan")) << "it is not loaded";
+  mate.pid = 7;
+  EXPECT_FALSE(stands_still(workers, model, "vulkan"));
+  mate.group = "";
+  model.group = "";
+  EXPECT_TRUE(stands_still(workers, model, "vulkan"));
 }
 
 struct Pace : ::testing::Test {
@@ -122,19 +159,32 @@ struct Pace : ::testing::Test {
 };
 
 TEST_F(Pace, OneLoadsAtATime) {
-  EXPECT_TRUE(pace.may_search("m", now));
+  EXPECT_TRUE(pace.may_begin("m", "vulkan", now));
   pace.begin("m", "vulkan", now);
-  EXPECT_FALSE(pace.may_search("m", now += 1min));
-  EXPECT_FALSE(pace.may_search("other", now));
+  EXPECT_FALSE(pace.may_search("alice", "other", now += 1min));
+  EXPECT_FALSE(pace.may_begin("other", "vulkan", now)) << "a load that was found before that one began";
   pace.end();
-  EXPECT_TRUE(pace.may_search("m", now));
+  EXPECT_TRUE(pace.may_search("alice", "other", now));
+  EXPECT_TRUE(pace.may_begin("other", "vulkan", now));
 }
 
-TEST_F(Pace, AModelIsSearchedForOnceASecond) {
-  EXPECT_TRUE(pace.may_search("m", now));
-  EXPECT_FALSE(pace.may_search("m", now + 999ms));
-  EXPECT_TRUE(pace.may_search("other", now + 999ms)) << "each model has its own searches";
-  EXPECT_TRUE(pace.may_search("m", now + 1s));
+TEST_F(Pace, EachAppSearchesForAModelOnceASecond) {
+  EXPECT_TRUE(pace.may_search("alice", "m", now));
+  EXPECT_TRUE(pace.may_search("alice", "m", now)) << "it found nothing to search for";
+  pace.searched("alice", "m", now);
+  EXPECT_FALSE(pace.may_search("alice", "m", now + 999ms));
+  EXPECT_TRUE(pace.may_search("alice", "other", now + 999ms)) << "each model has its own searches";
+  EXPECT_TRUE(pace.may_search("bob", "m", now + 999ms)) << "and each app";
+  EXPECT_TRUE(pace.may_search("alice", "m", now + 1s));
+}
+
+TEST_F(Pace, SearchesOfAllAppsAreBounded) {
+  for (std::size_t i = 0; i < BackgroundPace::kMostSearches; ++i) {
+    EXPECT_TRUE(pace.may_search("bob", "m", now));
+    pace.searched("app" + std::to_string(i), "m", now);
+  }
+  EXPECT_FALSE(pace.may_search("bob", "m", now));
+  EXPECT_TRUE(pace.may_search("bob", "m", now + 1s));
 }
 
 TEST_F(Pace, AnEngineRestsBetweenTwoBackgroundLoads) {

@@ -432,10 +432,11 @@ TEST_F(Records, states_of_other_versions_are_read_as_they_stand) {
   }
 }
 
-TEST_F(Records, RedecisionsAndTheSettingsOfAProfileAreKept) {
+TEST_F(Records, RedecisionsTheBackgroundLoadAndTheSettingsOfAProfileAreKept) {
   const auto settings = settings_by(kPolicy);
   route::Receipt receipt = decided(*settings->tree, "req-1", 5);
   receipt.redecisions = {{120.5, "cpu", "vulkan:latency", "it passed the SLO"}};
+  receipt.background_load = "vulkan: loading in the background, would have met the SLO";
   receipt.attempts = {{"cpu", route::RunState::Kind::moved},
                       {.backend = "vulkan",
                        .outcome = route::RunState::Kind::done,
@@ -452,6 +453,7 @@ TEST_F(Records, RedecisionsAndTheSettingsOfAProfileAreKept) {
   const json shown = route::to_json(**found), told = route::to_json(receipt);
   EXPECT_EQ(shown["attempts"], told["attempts"]);
   EXPECT_EQ(shown["redecisions"], told["redecisions"]);
+  EXPECT_EQ(shown.value("background_load", ""), receipt.background_load);
   EXPECT_EQ(shown["attempts"][0]["outcome"], "moved");
   EXPECT_EQ(shown["attempts"][1]["settings"], "step budget 20ms, place ahead");
   EXPECT_FALSE(shown["attempts"][2].contains("settings"));
