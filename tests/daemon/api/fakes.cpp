@@ -176,6 +176,7 @@ std::vector<fleet::WorkerStatus> FakeFleet::status() const {
       one.state = fleet::WorkerState::disabled;
       one.last_error = it->second.message;
     }
+    if (stopped.contains(one.backend)) one.state = fleet::WorkerState::stopped;
     out.push_back(std::move(one));
   }
   return out;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,7 @@ class FakeFleet final : public fleet::Fleet {
   }
   std::map<std::string, std::deque<Error>> acquire_errors;  // by backend id, used up one by one
   std::map<std::string, Error> disabled;
+  std::set<std::string> stopped;  // backend ids whose engines status() reports as not loaded
   fleet::MemoryStatus memory_status;
   bool hold_acquires = false;  // keep the callbacks in `held`
   std::vector<Acquired> held;

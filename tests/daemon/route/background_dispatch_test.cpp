@@ -31,9 +31,11 @@ struct BackgroundLoad : ::testing::Test {
   std::shared_ptr<flyball::settings::Settings> settings = make_settings();
   std::unique_ptr<Rig> rig;
 
-  void start(std::uint64_t free_bytes) {
-    settings->tree = tree_of("default: {because: b, use: [vulkan, cpu], pick: meets_slo}\n");
-    settings->apps[0].slo.ttft = std::chrono::milliseconds(900);
+  void start(std::uint64_t free_bytes,
+             const std::string& policy = "default: {because: b, use: [vulkan, cpu], pick: meets_slo}\n",
+             std::chrono::milliseconds ttft = std::chrono::milliseconds(900)) {
+    settings->tree = tree_of(policy);
+    settings->apps[0].slo.ttft = ttft;
     settings->apps[0].limits.resident = 1 << 20;
     settings->measured = book_of_a_slow_processor(settings->config.models[0]);
     rig = std::make_unique<Rig>(settings, make_hardware(true));
@@ -92,6 +94,32 @@ TEST_F(BackgroundLoad, StaysInTheReceiptOfARequestThatIsDecidedAgain) {
   EXPECT_EQ(receipt["target"]["backend"], "vulkan") << receipt["picks"];
   EXPECT_EQ(receipt.value("background_load", ""),
             "vulkan: loading in the background, would have met the SLO");
+}
+
+// The GPU computes a long prompt, and its engine counts as not loaded all the same. A request
+// whose profile places it behind that prompt would miss the SLO there.
+TEST_F(BackgroundLoad, IsFoundByThePredictionsForTheTargetsProfile) {
+  for (const bool behind : {false, true}) {
+    SCOPED_TRACE(behind);
+    start(5'000,
+          std::string(
+              "profiles:\n  night: {because: b, place: behind}\nrules:\n"
+              "  - {id: long, because: b, when: {fact: request.prompt_bytes, gte: 10000}, use: vulkan}\n"
+              "default: {because: b, use: ['") +
+              (behind ? "vulkan:night" : "vulkan") + "', cpu], pick: meets_slo}\n",
+          std::chrono::milliseconds(400));
+    rig->vulkan().script = [](const CompletionRequest&) { return Script{.manual = true}; };
+    std::string words;
+    for (int i = 0; i < 40'000; ++i) words += "word ";
+    Wire waits(*rig);
+    waits.send(
+        post(kChatPath, R"({"model":"demo","messages":[{"role":"user","content":")" + words + R"("}]})"));
+    ASSERT_TRUE(until(waits, [&] { return rig->vulkan().started.size() == 1; }));
+    rig->fleet.stopped.insert("vulkan");
+    const json explained = json::parse(send(post("/v1/route/explain", kHello)).body);
+    EXPECT_EQ(explained["target"]["backend"], "cpu") << explained["picks"];
+    EXPECT_EQ(explained.contains("background_load"), !behind) << explained["picks"];
+  }
 }
 
 TEST_F(BackgroundLoad, NeedsMemoryThatIsFree) {
