@@ -23,7 +23,7 @@ WorkerStatus status_of(const Slot& slot, TimePoint now) {
   s.invalid = slot.lifecycle.invalid();
   s.was_ready = slot.lifecycle.was_ready();
   s.unloaded = slot.unloaded;
-  s.pinned = slot.preloaded || slot.entry.pin;
+  s.pinned = slot.is_pinned();
   if (slot.lifecycle.last_error()) s.last_error = slot.lifecycle.last_error()->message;
   if (!slot.client) return s;
   s.pid = slot.client->pid();
@@ -78,7 +78,7 @@ MemoryClaim claim_of(const Slot& slot, std::size_t pool, const MemoryNeed& need,
   claim.need = need;
   claim.group = slot.entry.group;
   claim.spare = slot.background;
-  claim.pinned = !slot.background && (slot.preloaded || slot.entry.pin);
+  claim.pinned = slot.is_pinned();
   claim.askers = slot.load_for();
   if (const auto keep = slot.entry.idle_unload.value_or(idle_unload); keep.count() > 0) claim.keep = keep;
   return claim;

@@ -42,6 +42,8 @@ struct Slot {
   std::vector<Asker> askers;  // who wait for this load
   // For whom it is loaded: them; without anybody, or to be there always, everybody.
   std::vector<Asker> load_for() const { return preloaded || askers.empty() ? std::vector<Asker>{{}} : askers; }
+  // No other engine's load ends it.
+  bool is_pinned() const noexcept { return !background && (preloaded || entry.pin); }
   struct Refusal {
     Error error;
     std::vector<Asker> of = {};  // others would not be refused; empty: everybody would
