@@ -43,6 +43,7 @@ struct WorkerStatus {
   std::optional<std::chrono::milliseconds> idle;  // ready, and without work for so long
   bool ending = false;    // it gets no new requests, and ends when its answers have ended
   bool pinned = false;    // no other engine's load ends it
+  bool spare = false;  // it was loaded in the background, and nobody has used it: its memory counts as free
   bool unloaded = false;  // the operator unloaded it, and nobody has asked for it since
 };
 

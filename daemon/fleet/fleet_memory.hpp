@@ -30,7 +30,7 @@ class FleetMemory {
   bool has_own_memory(const std::string& backend) const;
   // With the margin, which alone makes no model too large for its pool or its app.
   void ask(Slot& slot, MemoryNeed need, TimePoint now);
-  // Of a measuring process; the margin as ever, and given back.
+  // For a measuring process; the margin as ever, and given back.
   std::uint64_t ask_spare(Governor::Id id, const config::ModelEntry& model, const std::string& backend,
                           MemoryNeed need, TimePoint now);
   // What was predicted of it and is; absent: it did not ask.

@@ -248,11 +248,15 @@ std::optional<Governor::Id> Governor::idle_longest(std::size_t pool, TimePoint i
   return oldest == accounts_.end() ? std::nullopt : std::optional(oldest->first);
 }
 
-// A ready engine of the pool that no request has used. Measuring processes are not among the uses.
+// An engine of the pool that no request has used, ready or loading. Measuring processes are not among the
+// uses.
 std::optional<Governor::Id> Governor::idle_spare(std::size_t pool) const {
   const auto at = std::ranges::find_if(accounts_, [&](const auto& entry) {
     const Account& a = entry.second;
-    return a.claim.spare && a.claim.pool == pool && a.state == State::ready && a.idle_since;
+    const bool loads_in_background =
+        a.state == State::loading && !a.claim.askers.empty() && a.claim.askers.front().background;
+    const bool is_idle = a.state == State::ready && a.idle_since;
+    return a.claim.spare && a.claim.pool == pool && (is_idle || loads_in_background);
   });
   return at == accounts_.end() ? std::nullopt : std::optional(at->first);
 }

@@ -121,9 +121,9 @@ class Governor {
   };
   // What is to be done now. To be asked whenever something has happened, or look_again has come.
   Step decide(const World& world);
-  // The eviction that lets a load be tried again that failed for want of memory although it was granted: of
-  // the claim's pool a spare engine, else the engine that has been idle longest, and since `idle_since` at
-  // the latest. Absent: no engine of the pool may end for it. The claim's account need not exist.
+  // The eviction that lets a load be tried again that failed for want of memory although it was granted. It
+  // ends a spare engine of the claim's pool, else the one that has been idle longest, and since `idle_since`
+  // at the latest. Absent: no engine of the pool may end for it. The claim's account need not exist.
   std::optional<Action> make_room(const MemoryClaim& claim, TimePoint idle_since, std::span<const Use> uses,
                                   TimePoint now);
 

@@ -68,9 +68,9 @@ void Loans::holds(Governor::Id id, std::uint64_t bytes) {
   const Asked& asked = lent_.at(id);
   const std::uint64_t granted = memory_.governor().bytes(id);
   memory_.governor().ready(id, {}, bytes, now);
+  // A measuring process loads otherwise than an engine starts: its time says nothing.
   if (loaded_)
-    loaded_({asked.model, asked.backend, granted - std::min(granted, asked.margin_bytes), bytes,
-             now - asked.granted});
+    loaded_({asked.model, asked.backend, granted - std::min(granted, asked.margin_bytes), bytes, {}});
   changed_();
 }
 

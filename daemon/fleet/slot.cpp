@@ -24,6 +24,7 @@ WorkerStatus status_of(const Slot& slot, TimePoint now) {
   s.was_ready = slot.lifecycle.was_ready();
   s.unloaded = slot.unloaded;
   s.pinned = slot.is_pinned();
+  s.spare = slot.background;
   if (slot.lifecycle.last_error()) s.last_error = slot.lifecycle.last_error()->message;
   if (!slot.client) return s;
   s.pid = slot.client->pid();

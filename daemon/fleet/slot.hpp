@@ -34,7 +34,7 @@ struct Slot {
   bool ready = false;
   bool draining = false;
   bool preloaded = false;  // started, and started again, without a request
-  bool background = false;  // of its process: it was started in the background, and no request has come since
+  bool background = false;  // its process was started in the background, and no request has come since
   bool unloaded = false;   // by the operator, and not started since
   bool unload_next = false;  // the next process ends when it has answered the requests that wait for it
   std::vector<std::function<void()>> when_ended;  // of the process that is there

@@ -54,7 +54,7 @@ double correction(const PredictionLedger* ledger, const std::string& model, cons
                   Kind kind, Basis basis, double value) {
   if (ledger == nullptr) return 1;
   if (kind == Kind::load_ms)
-    if (const auto seen = ledger->load_ms(model, backend); seen && value > 0) return *seen / value;
+    if (const auto seen = ledger->load_ms(model, backend, value); seen && value > 0) return *seen / value;
   if (basis == Basis::measured) return 1;
   switch (kind) {
     case Kind::load_ms:

@@ -65,9 +65,12 @@ bool PredictionLedger::add(const Outcome& outcome) {
   kept.latest = outcome;
   kept.ratios.add(outcome.actual / outcome.predicted);
   if (outcome.quantity == Quantity::load_ms) {
-    if (loads_.size() >= kMaxBooks && !loads_.contains({outcome.backend, outcome.model}))
-      loads_.erase(loads_.begin());
-    loads_[{outcome.backend, outcome.model}].add(outcome.actual);
+    const std::pair pair{outcome.backend, outcome.model};
+    if (loads_.size() >= kMaxBooks && !loads_.contains(pair))
+      loads_.erase(std::ranges::min_element(loads_, {}, [](const auto& loads) { return loads.second.at; }));
+    Loads& loads = loads_[pair];
+    loads.latest.add({outcome.predicted, outcome.actual});
+    loads.at = outcome.at;
   }
   double actual = outcome.actual, predicted = outcome.predicted;
   if (is_speed(outcome.quantity)) std::swap(actual, predicted);
@@ -103,12 +106,19 @@ double PredictionLedger::correction(const std::string& model, const std::string&
   return is_speed(quantity) ? 1 / seen->median() : seen->median();
 }
 
-std::optional<double> PredictionLedger::load_ms(const std::string& model, const std::string& backend) const {
+std::optional<double> PredictionLedger::load_ms(const std::string& model, const std::string& backend,
+                                                double predicted) const {
   const auto seen = loads_.find({backend, model});
   if (seen == loads_.end()) return std::nullopt;
-  auto latest = seen->second;
-  latest.keep_latest(kLoads);
-  return predict::median(latest.sorted().values());
+  std::vector<double> same;
+  for (std::size_t age = 0; age < seen->second.latest.size(); ++age) {
+    const Load& load = seen->second.latest.latest(age);
+    if (load.predicted <= kSameLoad * predicted && predicted <= kSameLoad * load.predicted)
+      same.push_back(load.actual);
+  }
+  if (same.empty()) return std::nullopt;
+  std::ranges::sort(same);
+  return predict::median(std::span<const double>(same));
 }
 
 double PredictionLedger::margin(const std::string& backend) const {

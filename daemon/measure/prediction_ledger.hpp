@@ -43,6 +43,7 @@ class PredictionLedger {
   // A load repeats: the same bytes come the same way. The median of so many latest ones leaves out one that
   // met a cold disk.
   static constexpr std::size_t kLoads = 3;
+  static constexpr double kSameLoad = 4;  // times as long, or as short, predicted: not the same any more
   static constexpr double kMaxMargin = 0.25;
 
   // False, and nothing is kept: a figure is not finite or not above 0.
@@ -51,9 +52,9 @@ class PredictionLedger {
   // or of the latest of all models on it where that has not been seen often enough; 1 where neither has.
   double correction(const std::string& model, const std::string& backend, Quantity quantity,
                     Basis basis = Basis::roofline) const;
-  // Milliseconds that the model's latest loads on the engine took, whatever they were predicted by; nullopt:
-  // none was seen.
-  std::optional<double> load_ms(const std::string& model, const std::string& backend) const;
+  // Milliseconds that the model's latest loads on the engine took, of those that were predicted to take about
+  // as long as `predicted`: others were another file's, or before other settings. nullopt: none was seen.
+  std::optional<double> load_ms(const std::string& model, const std::string& backend, double predicted) const;
   // Share of a model's predicted bytes that is asked for beside them: mean of what loads on this engine came
   // out larger, and twice its spread. Never below 0, whatever came out smaller: what is predicted is asked
   // for.
@@ -80,7 +81,14 @@ class PredictionLedger {
   std::vector<double> ratios(const std::string& backend, Quantity quantity, Basis basis) const;
   std::map<Key, Kept> kept_;
   std::map<std::tuple<std::string, Quantity, Basis>, predict::RatioWindow> of_all_models_;
-  std::map<std::pair<std::string, std::string>, predict::Window<double, kKept>> loads_;  // by backend, model
+  struct Load {
+    double predicted = 0, actual = 0;  // ms
+  };
+  struct Loads {
+    predict::Window<Load, kLoads> latest;
+    std::int64_t at = 0;  // of the latest
+  };
+  std::map<std::pair<std::string, std::string>, Loads> loads_;  // by backend, model
 };
 
 }  // namespace flyball::measure

@@ -172,7 +172,8 @@ EngineWork::Others EngineWork::look_at_others(const Asked& asked) {
       ++out.begun;
       out.begun_positions += one.positions + left;
       const double cached = one.cached;
-      begun_left_.push_back({prompt, pairs, left, one.app, one.positions - cached, cached});
+      begun_left_.push_back(
+          {prompt, pairs, left, one.app, one.positions - cached, cached, stays_[i]->print.get()});
       continue;
     }
     ++out.waiting;
@@ -272,6 +273,17 @@ void EngineWork::wait_for_turn(const Asked& asked, const Others& others, const E
   out.last_turn = last - out.turn + mean * (ends_between - followed_between) / asked.slots;
 }
 
+namespace {
+
+// Of the request's prompt, what another one begins with, too.
+double shared_tokens(const EngineWork::Asked& asked, const PromptPrint* other) {
+  if (asked.print == nullptr || other == nullptr || asked.print->bytes == 0) return 0;
+  return asked.prompt * static_cast<double>(common_bytes(*asked.print, *other)) /
+         static_cast<double>(asked.print->bytes);
+}
+
+}  // namespace
+
 // The scheduler admits a prompt when the KV has blocks for all of it, beside a spare one for each sequence
 // that runs, and nobody overtakes a prompt that waits for them. Those that run grow, and free theirs at their
 // end. Sequences of one app share what they found in the cache, and the request what its app's sequences hold
@@ -296,7 +308,7 @@ void EngineWork::wait_for_room(const Asked& asked, const Others& others, const E
     rooms_.push_back(
         {one.output * token + (one.prompt > 0 ? model.prefill({one.prompt, one.pairs, out.streams}) : 0),
          one.own + (shares ? 0 : one.cached), one.output,
-         is_own ? std::min(asked.prompt - asked.tokens, one.own + one.cached) : 0});
+         is_own ? std::min(asked.prompt - asked.tokens, shared_tokens(asked, one.print)) : 0});
   }
   const auto has_room = [&](double then) {
     double held = 0, prefix = 0;

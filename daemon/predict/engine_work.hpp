@@ -63,6 +63,7 @@ struct Stay {
   config::RequestSettings settings;  // of its target's profile
   double shorter_steps = 0;          // Ahead::shorter_steps when it came
   bool waits_for_room = false;       // likewise
+  bool moved = false;                // its settings are others than those it came with
   bool resumed = false;  // continues an answer of another engine: its times say nothing of a prompt
   // As predicted when it came, with what had not been corrected by the ratios seen; 0: it is not judged.
   double raw_ttft = 0, raw_tpot = 0;  // seconds
@@ -88,14 +89,15 @@ class EngineWork {
   // The prompt is computed; the first token is here.
   void first_token(Stay& stay, TimePoint now, const EngineModel& model);
   void generated(Stay& stay, std::uint32_t tokens, TimePoint now);
-  // It goes on with these.
+  // The answer goes on with these settings.
   void asks(std::uint64_t id, const config::RequestSettings& settings);
   void leave(std::uint64_t id, TimePoint now);
 
   // A request that comes now, or one that waits here already and is asked about again.
   struct Asked {
     const AnswerLength* app = nullptr;
-    std::uint64_t request = 0;  // its number, if it waits here
+    const PromptPrint* print = nullptr;  // absent: it begins as no other prompt does
+    std::uint64_t request = 0;           // its number, if it waits here
     double tokens = 0;          // of its prompt, to compute
     double prompt = 0;          // all of its tokens
     double kv_tokens = 0;       // room of the engine's KV; 0: not known
@@ -157,6 +159,7 @@ class EngineWork {
     double prompt = 0, pairs = 0, output = 0;  // tokens
     std::uint32_t app = 0;                     // its number in numbers_
     double own = 0, cached = 0;                // positions whose KV it holds, those found in the cache apart
+    const PromptPrint* print = nullptr;
   };
   struct Room {
     double end = 0;              // seconds until its answer ends and its KV is free

@@ -184,11 +184,13 @@ struct Predictor::Engine {
   bool loaded = false;
   bool starts = false;  // EngineState::starts
   bool fresh = true;    // nobody has had a token of its process
+  bool surprised = false;                       // by first prompts of a process, and by no other prompt since
+  std::uint64_t processes = 0, surprising = 0;  // so far; the one that surprised
   std::optional<TimePoint> load_began;
   std::uint64_t load_seen_by = 0;    // the stay that it began for; 0: that has left
   double until_room = 0;             // of a load that began now: seconds until others have ended for it
   double load_waits = 0;             // the same of the load that is under way
-  double load_foreseen = 0;          // seconds that it was to take besides
+  std::optional<double> load_foreseen;  // seconds that it was to take besides; nullopt: nobody knew
   double load_evicts = 0;            // of them, what is not others' answers
   std::optional<TimePoint> seen_at;  // when its latest first token came
   std::uint32_t trials = 0;          // in a row, that showed nothing
@@ -261,6 +263,7 @@ void Predictor::look_at(Engine& engine, const Query& query) {
   if (loaded && (!engine.loaded || state->process != engine.process)) {
     prefixes_.forget(engine.prefixes);
     engine.fresh = true;
+    ++engine.processes;
   }
   if (loaded && state->digest != engine.digest) {
     if (!engine.digest.empty()) {
@@ -331,6 +334,7 @@ std::optional<Prediction> Predictor::expect(const Query& query, const config::Re
   const double rounds = std::ceil(static_cast<double>(answers) / slots);
   const auto line = std::ranges::find(query.lines, std::string_view(engine.backend), &LineState::backend);
   const EngineWork::Asked asked{.app = &app,
+                                .print = &print,
                                 .request = query.request,
                                 .tokens = tokens,
                                 .prompt = static_cast<double>(out.prompt_tokens),
@@ -581,7 +585,7 @@ Predictor::Place Predictor::enter(const Entering& entering) {
     engine.load_began = query.now;
     engine.load_waits = engine.until_room;
     engine.load_evicts = engine.until_room > 0 ? eviction_.coefficients()[0] : 0;
-    engine.load_foreseen = load_ms ? static_cast<double>(*load_ms) / 1e3 : engine.model.load().value_or(0);
+    engine.load_foreseen = load_ms ? std::optional(static_cast<double>(*load_ms) / 1e3) : engine.model.load();
     engine.load_seen_by = engine.starts ? 0 : stay.id;  // somebody else's load began before
   }
   stay.trial = engine.model.untried() && engine.work.empty();
@@ -626,7 +630,8 @@ void Predictor::Place::asks(const config::RequestSettings& settings) {
   Stay& stay = *engine_->work.find(id_);
   if (stay.settings == settings) return;
   engine_->work.asks(id_, settings);
-  stay.raw_ttft = stay.raw_tpot = stay.shorter_steps = 0;  // predicted with others: nothing is judged by it
+  stay.moved = true;
+  stay.raw_ttft = stay.raw_tpot = 0;  // predicted with other settings: nothing is judged by it
 }
 
 void Predictor::Place::failed() {
@@ -645,8 +650,9 @@ void Predictor::Place::began(TimePoint now) {
     constexpr double kLeast = 0.01;
     if (engine_->load_seen_by != 0 && engine_->load_waits == 0)
       engine_->model.loaded(took);
-    else if (engine_->load_seen_by != 0 && engine_->load_waits <= engine_->load_evicts)
-      predictor_->eviction_.add({1}, std::max(took - engine_->load_foreseen, kLeast));
+    else if (engine_->load_seen_by != 0 && engine_->load_waits <= engine_->load_evicts &&
+             engine_->load_foreseen)
+      predictor_->eviction_.add({1}, std::max(took - *engine_->load_foreseen, kLeast));
     engine_->load_began.reset();
   }
   engine_->work.begin(stay, now, engine_->model);
@@ -706,10 +712,15 @@ void Predictor::learn_prefill(Engine& engine, const Stay& stay) {
   work.tokens = std::max(to.prefilled - from.prefilled, stay.uncached());
   work.pairs = std::max(to.pairs - from.pairs, pairs_of(stay.uncached(), stay.cached));
   work.streams = (to.stream_seconds - from.stream_seconds) / took;
-  // A GPU's driver compiles, and takes memory, when a kernel is first used: that is no speed.
+  // A GPU's driver compiles, and takes memory, when a kernel is first used: that is no speed. What the next
+  // process shows again is.
   constexpr double kSurprise = 4;
-  const bool surprises = stay.fresh && engine.backend != config::kCpu.id && engine.model.knows_prefill() &&
-                         took > kSurprise * engine.model.slowdown(busy) * engine.model.prefill(work);
+  const double usual = engine.model.prefill(work) + engine.model.first_step();
+  const bool is_far = stay.fresh && engine.backend != config::kCpu.id && engine.model.knows_prefill() &&
+                      took > kSurprise * engine.model.slowdown(busy) * usual;
+  const bool surprises = is_far && (!engine.surprised || engine.surprising == engine.processes);
+  engine.surprised = is_far;
+  if (surprises) engine.surprising = engine.processes;
   if (engine.model.wants_prefill() && !surprises) engine.trials = 0;
   // The ratio first: it is over the values of the fit before.
   if (stay.raw_ttft > 0) {

@@ -40,6 +40,19 @@ class Chain {
 
 }  // namespace
 
+std::uint64_t common_bytes(const PromptPrint& a, const PromptPrint& b) noexcept {
+  // A block stands for all before it, too: the first that differs parts those that are alike from the others.
+  std::size_t alike = 0, differs = std::min(a.blocks.size(), b.blocks.size());
+  while (alike < differs) {
+    const std::size_t middle = (alike + differs) / 2;
+    if (a.blocks[middle] == b.blocks[middle])
+      alike = middle + 1;
+    else
+      differs = middle;
+  }
+  return alike * kBlockBytes;
+}
+
 PromptPrint print_of(const Prompt& prompt, std::string_view app, const KeyedHash& hash) {
   PromptPrint out;
   Chain chain(app, hash, out);

@@ -30,6 +30,9 @@ struct PromptPrint {
 // Of a chat: its tools and messages one after the other, so that a chat that goes on begins as it did.
 PromptPrint print_of(const Prompt& prompt, std::string_view app, const KeyedHash& hash);
 
+// Bytes that both begin with, in whole blocks.
+std::uint64_t common_bytes(const PromptPrint& a, const PromptPrint& b) noexcept;
+
 class PrefixBlocks {
  public:
   static constexpr std::size_t kEntries = std::size_t{1} << 17;  // 32 MiB of prompts, in 2 MiB

@@ -58,6 +58,7 @@ std::vector<std::string> cold_engines(const policy::Decision& decision, const Fa
 bool stands_still(std::span<const fleet::WorkerStatus> workers, const config::ModelEntry& model,
                   std::string_view backend) {
   return std::ranges::none_of(workers, [&](const fleet::WorkerStatus& worker) {
+    if (worker.spare) return true;  // its memory counts as free, and is not free for another such load
     if (worker.model != model.id)
       return !model.group.empty() && worker.group == model.group && worker.pid != 0;
     return worker.backend == backend &&

@@ -35,7 +35,7 @@ predict::EngineState state_of(const fleet::WorkerStatus& worker) {
           block * worker.load.kv_blocks_used,
           worker.load.spills,
           worker.info.digest,
-          worker.state == fleet::WorkerState::starting && !worker.waits_for_memory};
+          worker.state == fleet::WorkerState::starting && !worker.ending && worker.account_bytes > 0};
 }
 
 std::vector<predict::ProfileTarget> profiles_of(const policy::Tree& tree) {
@@ -133,7 +133,7 @@ policy::Facts Dispatcher::Impl::facts_for(const JobSpec& spec, const Asked& aske
   for (const fleet::WorkerStatus& worker : live.workers) {
     if (worker.model == spec.model.id)
       engines.push_back(state_of(worker));
-    else if (worker.state == fleet::WorkerState::ready && !worker.pinned)
+    else if (worker.state == fleet::WorkerState::ready && !worker.pinned && !worker.spare)
       neighbours.push_back({worker.model, worker.backend, worker.account_bytes});
   }
   if (spec.let_through) set_let_through(*spec.let_through, facts);

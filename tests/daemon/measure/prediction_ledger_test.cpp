@@ -39,20 +39,29 @@ TEST(PredictionLedger, CorrectsByTheMedianOfEnough) {
 
 TEST(PredictionLedger, ALoadLastsAsLongAsTheMedianOfTheLatestThree) {
   PredictionLedger ledger;
-  const auto seen = [&] { return ledger.load_ms("m", "cpu"); };
+  const auto seen = [&](double predicted = 100) { return ledger.load_ms("m", "cpu", predicted); };
   EXPECT_FALSE(seen());
   ledger.add(load_of(100, 1500));  // a cold disk
   EXPECT_EQ(seen(), 1500);
-  ledger.add(load_of(7000, 200));
+  ledger.add(load_of(70, 200));
   ledger.add({"m", "cpu", Quantity::load_ms, Basis::measured, 190, 210, 1});
-  EXPECT_EQ(seen(), 210) << "whatever it was predicted by";
+  EXPECT_EQ(seen(), 210) << "whatever they were predicted by";
   ledger.add(load_of(100, 190));
   EXPECT_EQ(seen(), 200);
   ledger.add(load_of(100, 400));
   ledger.add(load_of(100, 400));
   EXPECT_EQ(seen(), 400);
-  EXPECT_FALSE(ledger.load_ms("other", "cpu"));
-  EXPECT_FALSE(ledger.load_ms("m", "vulkan"));
+  EXPECT_FALSE(ledger.load_ms("other", "cpu", 100));
+  EXPECT_FALSE(ledger.load_ms("m", "vulkan", 100));
+}
+
+TEST(PredictionLedger, ALoadOfAnotherFileSaysNothing) {
+  PredictionLedger ledger;
+  ledger.add(load_of(900, 1000));
+  EXPECT_EQ(ledger.load_ms("m", "cpu", 1200), 1000);
+  EXPECT_FALSE(ledger.load_ms("m", "cpu", 60'000)) << "the model's file is a larger one now";
+  ledger.add(load_of(60'000, 80'000));
+  EXPECT_EQ(ledger.load_ms("m", "cpu", 60'000), 80'000);
 }
 
 TEST(PredictionLedger, AModelThatWasNeverLoadedGoesByTheOthersOfItsEngine) {

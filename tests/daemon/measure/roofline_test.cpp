@@ -256,7 +256,7 @@ TEST(AssumedCeilings, GiveWayToTheLoadsThatWereSeen) {
   const auto ledger = std::make_shared<PredictionLedger>();
   EXPECT_THAT(fact_of(assuming({"discrete"}, {}, ledger), "backend.vulkan.load_time"),
               ::testing::StartsWith("292, "));
-  ledger->add({"demo", "vulkan", Quantity::load_ms, Basis::roofline, 100, 900, kToday});
+  ledger->add({"demo", "vulkan", Quantity::load_ms, Basis::roofline, 250, 900, kToday});
   EXPECT_THAT(fact_of(assuming({"discrete"}, {}, ledger), "backend.vulkan.load_time"),
               ::testing::StartsWith("900, "))
       << "whatever they were predicted by";

@@ -130,7 +130,9 @@ TEST(KvRoom, APromptNeedsNoBlocksForWhatItsAppsAnswersHoldOfIt) {
   stay.id = stay.request = 1;
   stay.app = &app;
   stay.prompt = 1500;
-  stay.print = std::make_shared<const PromptPrint>(PromptPrint{.bytes = 7500, .tokens = 1500});
+  PromptPrint print{.bytes = 7500, .tokens = 1500};
+  for (std::uint64_t block = 1; block * kBlockBytes <= print.bytes; ++block) print.blocks.push_back(block);
+  stay.print = std::make_shared<const PromptPrint>(print);
   stay.placed = at(1);
   work.enter(std::move(stay));
   work.begin(*work.find(1), at(1), model);
@@ -138,6 +140,7 @@ TEST(KvRoom, APromptNeedsNoBlocksForWhatItsAppsAnswersHoldOfIt) {
   work.generated(*work.find(1), 1, at(2));
   EngineWork::Asked asked;
   asked.app = &app;
+  asked.print = &print;
   asked.request = 2;
   asked.tokens = 100;  // 1400 are cached
   asked.prompt = 1500;
@@ -145,6 +148,11 @@ TEST(KvRoom, APromptNeedsNoBlocksForWhatItsAppsAnswersHoldOfIt) {
   asked.output = 400;
   asked.slots = 4;
   EXPECT_FALSE(work.ahead(asked, model, at(2)).waits_for_room);
+  PromptPrint another = print;
+  for (std::uint64_t& block : another.blocks) block += 1000;
+  asked.print = &another;
+  EXPECT_TRUE(work.ahead(asked, model, at(2)).waits_for_room) << "its prefix is that of another conversation";
+  asked.print = &print;
   asked.app = &other;
   EXPECT_TRUE(work.ahead(asked, model, at(2)).waits_for_room) << "another app's blocks are not its own";
 }
@@ -231,6 +239,22 @@ TEST(MemoryRoom, AnEngineWithoutWorkEndsBeforeOneAtWork) {
   EXPECT_GT(busy, 1.5);
   memory.neighbours.back().bytes = 500;
   EXPECT_NEAR(memory.load(), busy, 0.01) << "it is too small";
+}
+
+TEST(MemoryRoom, AnEngineThatNobodyAskedAboutHasNoWork) {
+  FullMemory memory;
+  const auto place = memory.at_work("other", 1000);
+  EXPECT_GT(memory.load(), 1.5);
+  memory.neighbours.push_back({"unheard of", "cpu", 2'000});
+  EXPECT_NEAR(memory.load(), 0.9, 0.01);
+}
+
+TEST(MemoryRoom, ALoadThatHasItsMemoryWaitsForNobody) {
+  FullMemory memory;
+  const auto place = memory.at_work("other", 1000);
+  EXPECT_GT(memory.load(), 1.5);
+  memory.engines[0].starts = true;
+  EXPECT_NEAR(memory.load(), 0.7, 0.01);
 }
 
 TEST(MemoryRoom, TheTimeOfAnEvictionIsLearnedApartFromTheLoads) {

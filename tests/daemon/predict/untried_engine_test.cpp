@@ -192,6 +192,14 @@ TEST(AnUnmeasuredGpu, IsNotJudgedByAFirstPromptThatItsDriverCompilesFor) {
   EXPECT_FALSE(machine.trial_due());
 }
 
+TEST(AnUnmeasuredGpu, IsJudgedByTheFirstPromptOfItsNextProcess) {
+  Machine machine("discrete");
+  machine.request(20, 0.06);
+  machine.engines[1].process = 3;
+  machine.request(20, 0.06);
+  EXPECT_NEAR(static_cast<double>(ttft_of(machine, "opencl").p50), 20'000.0 * kMs, 1000.0 * kMs);
+}
+
 TEST(AnUnmeasuredGpu, IsAsSlowAsItsSecondPromptShows) {
   Machine machine("discrete");
   for (int i = 0; i < 2; ++i) machine.request(20, 0.06);

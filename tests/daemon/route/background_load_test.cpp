@@ -134,6 +134,12 @@ TEST(BackgroundLoadOf, AnEngineThatStandsStill) {
   vulkan.state = fleet::WorkerState::backoff;
   EXPECT_FALSE(stands_still(workers, model, "vulkan"));
   EXPECT_TRUE(stands_still(workers, model, "opencl"));
+  workers.emplace_back();
+  workers[1].model = "other";
+  workers[1].backend = "vulkan";
+  workers[1].spare = true;
+  EXPECT_FALSE(stands_still(workers, model, "opencl"))
+      << "an unused engine counts as free memory, and is not";
 }
 
 TEST(BackgroundLoadOf, NoModelWhileAnotherOfItsGroupIsThere) {
